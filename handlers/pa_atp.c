@@ -35,10 +35,11 @@ aggregate(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 
 	if (!is_in_window(ctx->job, hdr))
 		return pa_atp_drop(reason, FANIN_REASON_BLOCK_WINDOW);
-	verdict = pa_atp_enter_run(ctx, hdr->progress, reason);
+	verdict = pa_atp_enter_run(ctx, reason);
 	if (verdict != FANIN_VERDICT_HELD)
 		return verdict;
-	pa_atp_note_progress(ctx, hdr->progress);
+	if (!pa_atp_note_progress(ctx, hdr->progress))
+		return pa_atp_drop(reason, FANIN_REASON_BLOCK_WINDOW);
 	if (!fanin_slot_enter(&slot->tag))
 		return FANIN_VERDICT_RETRY;
 	pa_atp_note_gradient(ctx, gradient->rank, hdr->block);
@@ -101,9 +102,15 @@ flush_block(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint32_t bl
 }
 
 static enum fanin_verdict
-take_query(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, const struct fanin_packet *packet)
+take_query(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
+	   const struct fanin_packet *packet, enum fanin_reason *reason)
 {
-	if (ctx->job->parent_is_server && !flush_block(ctx, slot, packet->headers->fanin.block))
+	const uint32_t block = packet->headers->fanin.block;
+
+	/* Before the run's first gradient nothing is known here; the server looks, too. */
+	if (ctx->job->parent_is_server && pa_atp_is_run(ctx) && !pa_atp_may_ask(ctx, block))
+		return pa_atp_drop(reason, FANIN_REASON_BLOCK_WINDOW);
+	if (ctx->job->parent_is_server && !flush_block(ctx, slot, block))
 		return FANIN_VERDICT_RETRY;
 	ctx->stats->queries++;
 	return fanin_dense_pass_up(ctx, packet, NULL);
@@ -164,8 +171,18 @@ take_flush(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, const struct
 static enum fanin_verdict
 take_known(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, enum fanin_reason *reason)
 {
+	enum fanin_verdict verdict;
+
 	if (packet->payload_len > ctx->job->payload_bytes)
 		return pa_atp_drop(reason, FANIN_REASON_PAYLOAD);
+	if (ctx->job->parent_is_server) {
+		/* The result passes here, and is to count. */
+		verdict = pa_atp_enter_run(ctx, reason);
+		if (verdict != FANIN_VERDICT_HELD)
+			return verdict;
+		if (!pa_atp_may_know(ctx, packet->headers->fanin.block))
+			return pa_atp_drop(reason, FANIN_REASON_BLOCK_WINDOW);
+	}
 	ctx->stats->known++;
 	return pa_atp_pass_up(ctx, packet, FANIN_TYPE_KNOWN, 0);
 }
@@ -182,7 +199,7 @@ pa_atp_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	case FANIN_TYPE_PARTIAL:
 		return gradient_up(ctx, slot, index, packet, packet->headers->fanin.members, reason);
 	case FANIN_TYPE_QUERY:
-		return take_query(ctx, slot, packet);
+		return take_query(ctx, slot, packet, reason);
 	case FANIN_TYPE_KNOWN:
 		return take_known(ctx, packet, reason);
 	case FANIN_TYPE_RESULT:

@@ -123,14 +123,16 @@ pa_atp_drop(enum fanin_reason *reason, enum fanin_reason why)
 /* pa_atp_state.c: the bytes of a job's state. */
 size_t pa_atp_state_size(const struct fanin_job_params *job);
 
+/* pa_atp_state.c: all that is known of blocks is of a new run. first: its first block, 0; tests start elsewhere. */
+void pa_atp_begin_run(const struct fanin_job_params *job, struct pa_atp_state *state, uint32_t first);
+
 /*
- * pa_atp_state.c: a packet of ctx->epoch is at hand, whose sender has this progress: begins the run if it is its first one.
+ * pa_atp_state.c: a packet of ctx->epoch is at hand: begins the run if it is its first one.
  *
  * Returns FANIN_VERDICT_HELD if the state is that of the run; FANIN_VERDICT_RETRY if another worker is in the way; or FANIN_VERDICT_DROP, with
  * *reason set: the run is over.
  */
-enum fanin_verdict pa_atp_enter_run(const struct fanin_handler_ctx *ctx, uint32_t progress,
-				    enum fanin_reason *reason);
+enum fanin_verdict pa_atp_enter_run(const struct fanin_handler_ctx *ctx, enum fanin_reason *reason);
 
 /* pa_atp_state.c: is the state that of the run ctx->epoch? */
 bool pa_atp_is_run(const struct fanin_handler_ctx *ctx);
@@ -146,10 +148,15 @@ struct pa_atp_block *pa_atp_open_block(const struct fanin_handler_ctx *ctx, uint
 void pa_atp_finish_block(const struct fanin_handler_ctx *ctx, uint32_t block);
 
 /*
- * pa_atp_state.c: a rank has the results of all blocks before `progress`. Gives the slots of those up whose results did not pass here. The caller has
- * entered no slot.
+ * pa_atp_state.c: a rank says that it has the results of all blocks before `progress`. Gives the slots of those up whose results did not pass here. The caller has
+ * entered no slot. Returns false, and does nothing, if it can't have them: all ranks are behind this switch, so results pass it, but for the first W blocks, whose results ranks
+ * may have from an earlier run.
  */
-void pa_atp_note_progress(struct fanin_handler_ctx *ctx, uint32_t progress);
+bool pa_atp_note_progress(struct fanin_handler_ctx *ctx, uint32_t progress);
+
+/* pa_atp_state.c: can a rank have sent this block, or a rank know its result from an earlier run? The state is that of the run. */
+bool pa_atp_may_ask(const struct fanin_handler_ctx *ctx, uint32_t block);
+bool pa_atp_may_know(const struct fanin_handler_ctx *ctx, uint32_t block);
 
 /* pa_atp_state.c: a gradient of a rank has come. */
 void pa_atp_note_gradient(const struct fanin_handler_ctx *ctx, unsigned int rank, uint32_t block);

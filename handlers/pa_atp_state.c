@@ -68,32 +68,29 @@ pa_atp_state_release(const struct fanin_job_params *job, void *memory)
 	forget_overflows(state, load(&state->overflowed));
 }
 
-/* In `busy`. */
-static void
-begin_run(const struct fanin_handler_ctx *ctx, struct pa_atp_state *state, uint32_t progress)
+void
+pa_atp_begin_run(const struct fanin_job_params *job, struct pa_atp_state *state, uint32_t first)
 {
-	const struct fanin_job_params *job = ctx->job;
-
 	/* Always the same, but slots of an earlier run may still lead here. */
 	if (state->common == NULL)
 		state->common = job->slots.common;
 	forget_overflows(state, load(&state->overflowed));
-	store(&state->first, progress);
-	store(&state->progress, progress);
+	store(&state->first, first);
+	store(&state->progress, first);
 	store(&state->pressure, 0);
 	store64(&state->sum, 0);
 	for (unsigned int rank = 0; rank < job->n_ranks; rank++)
 		store64(&state->sent[rank], 0);
 	for (uint32_t i = 0; i <= block_mask(job); i++) {
 		/* One before all blocks of the run: finished in any case. */
-		store(&state->blocks[i].begun, progress - 1);
-		store(&state->blocks[i].finished, progress - 1);
+		store(&state->blocks[i].begun, first - 1);
+		store(&state->blocks[i].finished, first - 1);
 		store64(&state->blocks[i].overflowed, 0);
 	}
 }
 
 enum fanin_verdict
-pa_atp_enter_run(const struct fanin_handler_ctx *ctx, uint32_t progress, enum fanin_reason *reason)
+pa_atp_enter_run(const struct fanin_handler_ctx *ctx, enum fanin_reason *reason)
 {
 	struct pa_atp_state *state = ctx->state;
 	enum fanin_verdict verdict = FANIN_VERDICT_HELD;
@@ -105,7 +102,7 @@ pa_atp_enter_run(const struct fanin_handler_ctx *ctx, uint32_t progress, enum fa
 		return FANIN_VERDICT_RETRY;
 	epoch = load(&state->epoch);
 	if (epoch == 0 || fanin_block_before(epoch, ctx->epoch)) {
-		begin_run(ctx, state, progress);
+		pa_atp_begin_run(ctx->job, state, 0);
 		__atomic_store_n(&state->epoch, ctx->epoch, __ATOMIC_RELEASE);
 	} else if (epoch != ctx->epoch) {
 		verdict = pa_atp_drop(reason, FANIN_REASON_EPOCH);
@@ -189,7 +186,40 @@ give_up_block(struct fanin_handler_ctx *ctx, uint32_t block)
 	fanin_slot_leave(&slot->tag);
 }
 
-void
+/* The first block at or behind this one, and before `end`, whose result no rank can have: it has not passed here, and is not from an earlier run. */
+static uint32_t
+first_without_result(const struct fanin_job_params *job, const struct pa_atp_state *state,
+		     uint32_t block, uint32_t end)
+{
+	const uint32_t first = load(&state->first);
+
+	while (block != end && (block - first < job->window ||
+				load(&state->blocks[block & block_mask(job)].finished) == block))
+		block++;
+	return block;
+}
+
+bool
+pa_atp_may_ask(const struct fanin_handler_ctx *ctx, uint32_t block)
+{
+	const struct pa_atp_state *state = ctx->state;
+	const uint32_t window = ctx->job->window, begin = load(&state->progress);
+
+	return fanin_block_before(block, begin + window) ||
+	       fanin_block_before(block,
+				  first_without_result(ctx->job, state, begin, begin + 2 * window) +
+					  window);
+}
+
+bool
+pa_atp_may_know(const struct fanin_handler_ctx *ctx, uint32_t block)
+{
+	const struct pa_atp_state *state = ctx->state;
+
+	return block - load(&state->first) < ctx->job->window;
+}
+
+bool
 pa_atp_note_progress(struct fanin_handler_ctx *ctx, uint32_t progress)
 {
 	struct pa_atp_state *state = ctx->state;
@@ -198,16 +228,17 @@ pa_atp_note_progress(struct fanin_handler_ctx *ctx, uint32_t progress)
 
 	do {
 		if (__builtin_expect(!fanin_block_before(block, progress), 1))
-			return;
+			return true;
+		if (progress - block > mask + 1 ||
+		    first_without_result(ctx->job, state, block, progress) != progress)
+			return false;
 	} while (!__atomic_compare_exchange_n(&state->progress, &block, progress, false,
 					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-	/* Of what is further back nothing is left. */
-	if (progress - block > mask + 1)
-		block = progress - mask - 1;
 	for (; block != progress; block++) {
 		if (__builtin_expect(load(&state->blocks[block & mask].finished) != block, 0))
 			give_up_block(ctx, block);
 	}
+	return true;
 }
 
 void

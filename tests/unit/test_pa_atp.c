@@ -30,6 +30,15 @@ start(void)
 	start_with(8, 8);
 }
 
+static void
+begin_run_at(uint32_t first)
+{
+	struct pa_atp_state *state = rig.states[0];
+
+	pa_atp_begin_run(&rig.jobs[0], state, first);
+	state->epoch = PA_ATP_RIG_EPOCH;
+}
+
 /* A gradient that goes to the slot, or is dropped, and nothing else happens. */
 static void
 merge_one(unsigned int rank, uint32_t block)
@@ -362,6 +371,7 @@ START_TEST(sum_of_sequence_numbers_does_not_wrap_around_with_the_blocks)
 	const uint64_t begin = first;
 
 	start();
+	begin_run_at(first);
 	/* Each rank's number after its last block, 0 before its first. */
 	ck_assert_uint_eq(sum_after(0, first, first), begin + 1);
 	ck_assert_uint_eq(sum_after(0, first + 1, first), begin + 2);
@@ -374,7 +384,7 @@ START_TEST(sum_of_sequence_numbers_does_not_wrap_around_with_the_blocks)
 	ck_assert_uint_eq(sum_after(2, first + 4, first), 3 * begin + 14);
 	/* The average is 4 and two thirds after block UINT32_MAX - 1, modulo 2^32. */
 	ck_assert_uint_eq((uint32_t)((3 * begin + 14) / 3), 2);
-	/* Progress passes the seam: what is before it is dropped, what is behind it is not. */
+	/* Progress passes the seam: what is before it is dropped, what is behind it is not. Of the first blocks a rank may have had the results. */
 	ck_assert_uint_eq(sum_after(1, 1, 1), 3 * begin + 14);
 	ck_assert_uint_eq(rig.stats[0].duplicates, 0);
 	ck_assert_uint_eq(sum_after(1, UINT32_MAX, 1), 3 * begin + 14);
@@ -500,6 +510,8 @@ START_TEST(copies_of_what_went_to_the_server_follow_only_if_sent_again)
 	}
 	/* A block of the same place later on is not split. */
 	pass_result(1);
+	pass_result(8);
+	pass_result(9);
 	ck_assert_int_eq(pa_atp_rig_offer(&rig, 0, pa_atp_rig_make_gradient(&rig, 0, 17, 10, 0)),
 			 FANIN_VERDICT_HELD);
 	pa_atp_rig_take_gack(&rig, 0, 17, false);
@@ -682,6 +694,8 @@ START_TEST(late_copy_of_a_result_changes_nothing)
 	start_with(32, 4);
 	merge_all(1);
 	pass_result(1);
+	for (uint32_t block = 4; block < 7; block++)
+		pass_result(block);
 	/* Block 9 has the place of block 1, 2W before it. */
 	ck_assert_int_eq(pa_atp_rig_offer(&rig, 0, pa_atp_rig_make_gradient(&rig, 0, 9, 7, 0)),
 			 FANIN_VERDICT_HELD);
@@ -736,12 +750,71 @@ START_TEST(progress_frees_slots_whose_results_did_not_pass)
 	ck_assert_int_eq(phase_of(2), PA_ATP_MERGING);
 	ck_assert_uint_eq(rig.common.used, 2);
 	ck_assert_uint_eq(rig.stats[0].results, 2);
-	/* A jump further than all that can be left, and a progress that is behind: nothing comes back. */
-	mbuf = pa_atp_rig_make_gradient(&rig, 2, 1000, 1000, 0);
+	/* As far as that can be, and a progress that is behind: nothing comes back. */
+	mbuf = pa_atp_rig_make_gradient(&rig, 2, 4, 4, 0);
 	ck_assert_int_eq(pa_atp_rig_offer(&rig, 2, mbuf), FANIN_VERDICT_HELD);
-	pa_atp_rig_take_gack(&rig, 2, 1000, false);
+	pa_atp_rig_take_gack(&rig, 2, 4, false);
 	merge_one(1, 2);
 	ck_assert_uint_eq(rig.stats[0].duplicates, 1);
+	pa_atp_rig_stop(&rig);
+}
+END_TEST
+
+static void
+expect_out_of_window(enum fanin_type type, uint32_t block)
+{
+	struct rte_mbuf *mbuf = pa_atp_rig_make(&rig, type, block, NULL, 0);
+
+	header_of(mbuf)->flags = type == FANIN_TYPE_KNOWN ? FANIN_FLAG_EMPTY : FANIN_FLAG_RETRANSMIT;
+	header_of(mbuf)->number = type == FANIN_TYPE_KNOWN ? 0 : 7;
+	expect_dropped(0, mbuf, FANIN_REASON_BLOCK_WINDOW);
+	pa_atp_rig_expect_nothing(&rig);
+}
+
+/*
+ * By _i: whether the run has gone on for 40 blocks. A rank has no result that has not passed here, so it neither has come further, nor asks for what it can't have sent, nor knows the
+ * result of a block that is not among the run's first ones.
+ */
+START_TEST(what_no_rank_can_have_or_ask_for_is_refused)
+{
+	const uint32_t oldest = _i == 0 ? 0 : 40;
+	struct rte_mbuf *mbuf;
+
+	start();
+	/* A first packet that lies begins the run as any other. */
+	expect_dropped(0, pa_atp_rig_make_gradient(&rig, 0, 1u << 20, 1u << 20, 0),
+		       FANIN_REASON_BLOCK_WINDOW);
+	for (uint32_t block = 0; block < oldest; block++) {
+		for (unsigned int rank = 0; rank < RANKS; rank++) {
+			ck_assert_int_eq(pa_atp_rig_offer(&rig, rank,
+							  pa_atp_rig_make_gradient(&rig, rank,
+										   block, block, 0)),
+					 FANIN_VERDICT_HELD);
+			pa_atp_rig_take_gack(&rig, rank, block, false);
+		}
+		pa_atp_rig_take_sum(&rig, ALL, block);
+		pass_result(block);
+	}
+	for (uint32_t ahead = 8; ahead != 1u << 31; ahead *= 2) {
+		const uint32_t progress = oldest + (ahead == 8 ? 9 : ahead);
+
+		expect_dropped(0, pa_atp_rig_make_gradient(&rig, 0, progress, progress, 0),
+			       FANIN_REASON_BLOCK_WINDOW);
+		expect_dropped(0, pa_atp_rig_make_gradient(&rig, 0, oldest, progress, 0),
+			       FANIN_REASON_BLOCK_WINDOW);
+		expect_out_of_window(FANIN_TYPE_KNOWN, oldest + ahead);
+		expect_out_of_window(FANIN_TYPE_QUERY, oldest + (ahead == 8 ? 16 : ahead));
+	}
+	if (oldest != 0)
+		expect_out_of_window(FANIN_TYPE_KNOWN, oldest);
+	/* What is true goes on as ever. */
+	for (unsigned int rank = 0; rank < RANKS; rank++) {
+		mbuf = pa_atp_rig_make_gradient(&rig, rank, oldest + 7, oldest, 0);
+		ck_assert_int_eq(pa_atp_rig_offer(&rig, rank, mbuf), FANIN_VERDICT_HELD);
+		pa_atp_rig_take_gack(&rig, rank, oldest + 7, false);
+	}
+	pa_atp_rig_take_sum(&rig, ALL, oldest + 7);
+	pa_atp_rig_query(&rig, 1, oldest + 7);
 	pa_atp_rig_stop(&rig);
 }
 END_TEST
@@ -954,7 +1027,7 @@ START_TEST(job_leaves_the_blocks_of_others_alone)
 }
 END_TEST
 
-START_TEST(new_run_begins_where_its_first_gradient_says)
+START_TEST(new_run_begins_anew_at_block_0)
 {
 	struct rte_mbuf *late;
 
@@ -967,15 +1040,15 @@ START_TEST(new_run_begins_where_its_first_gradient_says)
 	late = pa_atp_rig_make_gradient(&rig, 1, 2, 0, 0);
 
 	rig.ctx.epoch += 10;
-	ck_assert_uint_eq(sum_after(1, 101, 100), 102);
+	ck_assert_uint_eq(sum_after(1, 1, 0), 2);
 	/* The slot of the earlier run's block was free for it; that of block 2 stays until another block finds it. */
-	ck_assert_int_eq(phase_of(101), PA_ATP_MERGING);
+	ck_assert_int_eq(phase_of(1), PA_ATP_MERGING);
 	ck_assert_uint_eq(rig.common.used, 2);
 	ck_assert_uint_eq(rig.common.overflowed, 0);
-	ck_assert_uint_eq(sum_after(2, 102, 100), 205);
+	ck_assert_uint_eq(sum_after(2, 2, 0), 5);
 	ck_assert_uint_eq(rig.common.used, 2);
 	/* Blocks before its beginning are finished. */
-	ck_assert_uint_eq(sum_after(0, 99, 99), 305);
+	ck_assert_uint_eq(sum_after(0, UINT32_MAX, UINT32_MAX), 5);
 	ck_assert_uint_eq(rig.stats[0].duplicates, 1);
 
 	rig.ctx.epoch -= 10;
@@ -1099,6 +1172,7 @@ suite_pa_atp(void)
 	tcase_add_test(tcase, late_copy_of_a_result_changes_nothing);
 	tcase_add_test(tcase, result_of_one_asker_tells_that_the_block_is_finished);
 	tcase_add_test(tcase, progress_frees_slots_whose_results_did_not_pass);
+	tcase_add_loop_test(tcase, what_no_rank_can_have_or_ask_for_is_refused, 0, 2);
 	tcase_add_test(tcase, block_takes_the_slot_of_a_finished_one);
 	tcase_add_test(tcase, slot_that_waits_too_long_is_flushed);
 	tcase_add_test(tcase, sum_without_a_result_is_given_up);
@@ -1111,7 +1185,7 @@ suite_pa_atp(void)
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("runs");
 	tcase_add_test(tcase, job_leaves_the_blocks_of_others_alone);
-	tcase_add_test(tcase, new_run_begins_where_its_first_gradient_says);
+	tcase_add_test(tcase, new_run_begins_anew_at_block_0);
 	tcase_add_test(tcase, job_that_goes_takes_its_share_with_it);
 	tcase_add_test(tcase, slot_tells_what_its_block_waits_for);
 	tcase_add_test(tcase, progress_tells_who_is_behind_and_what_is_in_use);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "hostlib/src/pa_atp/pa_atp.h"
+#include "hostlib/src/window/engine_internal.h"
 #include "reference/perf_collective.h"
 #include "reference/random.h"
 #include "rig/leaf_spine.h"
@@ -544,6 +545,77 @@ START_TEST(few_aggregators_cost_time_and_nothing_else)
 }
 END_TEST
 
+/* A packet without data in the name of rank 1, as whoever is behind its port and has the key can send it. */
+static void
+forge(enum fanin_type type, uint32_t block, uint32_t progress)
+{
+	const struct fanin_engine_config *config = &member_of(0, 1)->engine->config;
+	struct fanin_headers headers;
+
+	fanin_wire_encode_l4(&headers, &config->flow, 0);
+	fanin_wire_encode_header(&headers.fanin, type, config->job, config->epoch, config->keys.up);
+	headers.udp.src_be = fanin_wire_source_port_be(block);
+	headers.fanin.rank = 1;
+	headers.fanin.contributions = type == FANIN_TYPE_KNOWN ? world.trial.n_ranks : 1;
+	headers.fanin.block = block;
+	headers.fanin.progress = progress;
+	if (type == FANIN_TYPE_QUERY) {
+		headers.fanin.flags = FANIN_FLAG_RETRANSMIT;
+		headers.fanin.number = 7;
+	} else {
+		headers.fanin.flags = FANIN_FLAG_EMPTY;
+		headers.fanin.dtype = FANIN_WIRE_I32;
+		headers.fanin.op = FANIN_WIRE_SUM;
+		headers.fanin.count = 1;
+	}
+	ck_assert(rig_host_send(world.network.hosts[1], &headers, FANIN_PAYLOAD_OFFSET));
+}
+
+static uint64_t
+drops_of(struct rig_switch *sw)
+{
+	struct counters sum;
+
+	pipeline_counters(rig_switch_pipeline(sw), &sum);
+	return sum.drops[FANIN_REASON_BLOCK_WINDOW];
+}
+
+/* By _i: what is forged, and whether there are leaves. Neither the switch nor the server ends the job, and it is as fast as ever. */
+START_TEST(what_no_rank_can_have_sent_ends_nothing_and_costs_nothing)
+{
+	static const enum fanin_type types[] = { FANIN_TYPE_KNOWN, FANIN_TYPE_QUERY,
+						 FANIN_TYPE_CONTRIBUTION };
+	const enum fanin_type type = types[_i % 3];
+	struct trial trial = { .seed = 3,
+			       .n_ranks = 4,
+			       .n_leaves = (uint16_t)(1 + _i / 3),
+			       .congestion = PA_ATP,
+			       .aggregators = MANY_SLOTS,
+			       .window = 64 };
+	struct perf_collective sum = sum_of(200000);
+	uint64_t usual_ns, ns, n = 0;
+
+	open_world(&trial);
+	usual_ns = sum_run(sum.count);
+	close_world();
+
+	open_world(&trial);
+	post_all(0, &sum);
+	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
+	for (uint32_t i = 0; i < 2 * trial.window; i++)
+		forge(type, (1u << 20) + i, type == FANIN_TYPE_KNOWN ? 0 : (1u << 20) + i);
+	ns = MS + run_all();
+	ck_assert_msg(usual_ns >= ns * 9 / 10, "found %lu us, expected %lu",
+		      (unsigned long)ns / 1000, (unsigned long)usual_ns / 1000);
+	for (uint16_t leaf = 0; leaf < trial.n_leaves; leaf++)
+		n += drops_of(world.network.leaves[leaf]);
+	for (uint16_t spine = 0; trial.n_leaves > 1 && spine < 2; spine++)
+		n += drops_of(world.network.spines[spine]);
+	ck_assert_uint_ge(n, 2 * trial.window);
+	close_world();
+}
+END_TEST
+
 START_TEST(a_late_rank_is_waited_for)
 {
 	const struct trial trial = { .seed = 6,
@@ -664,16 +736,20 @@ Suite *
 suite_pa_atp_network(void)
 {
 	Suite *suite = suite_create("pa_atp_network");
-	TCase *tcase = tcase_create("pa_atp_network");
+	TCase *tcase = tcase_create("pa_atp_network"), *forgers = tcase_create("forgers");
+
+	tcase_set_timeout(forgers, 240);
 
 	tcase_set_timeout(tcase, 240);
 	tcase_add_loop_test(tcase, without_loss_and_overflow_nobody_asks, 0, TYPES * 3 * 2);
 	tcase_add_loop_test(tcase, sums_are_exact_whatever_is_lost_doubled_or_reordered, 0, 120);
 	tcase_add_loop_test(tcase, all_collectives_and_operators_are_exact, FANIN_I8, FANIN_F64 + 1);
 	tcase_add_loop_test(tcase, few_aggregators_cost_time_and_nothing_else, 0, 4);
+	tcase_add_loop_test(forgers, what_no_rank_can_have_sent_ends_nothing_and_costs_nothing, 0, 6);
 	tcase_add_loop_test(tcase, a_late_rank_is_waited_for, 0, 2);
 	tcase_add_loop_test(tcase, a_dead_server_is_named_in_time, 0, 2);
 	tcase_add_loop_test(tcase, a_server_may_be_lost_at_any_moment, 0, 60);
 	suite_add_tcase(suite, tcase);
+	suite_add_tcase(suite, forgers);
 	return suite;
 }

@@ -398,6 +398,8 @@ open_world(uint32_t n_slots)
 	world.job.parameters[FANIN_PA_ATP_ETA] = 50;
 	world.state = calloc(1, world.handler->state_size(&world.job));
 	ck_assert_ptr_nonnull(world.state);
+	pa_atp_begin_run(&world.job, world.state, FIRST);
+	((struct pa_atp_state *)world.state)->epoch = EPOCH;
 	pthread_spin_init(&world.pool_lock, PTHREAD_PROCESS_PRIVATE);
 	pthread_mutex_init(&world.server, NULL);
 	fake_pool_init(&world.pool, WORKERS * (FANIN_STOCK + 8) + SLOTS_MAX);

@@ -217,8 +217,11 @@ take_sum(struct fanin_server_core *core, struct fanin_server_job *job,
 	if (reason != FANIN_REASON_NONE)
 		return reason;
 	place = server_place(job, hdr->block, &entry);
-	if (place == SERVER_AHEAD)
-		return FANIN_REASON_BLOCK_WINDOW;
+	/* No rank that keeps to the window has sent it: to refuse it would be to refuse it to all of them. */
+	if (place == SERVER_AHEAD) {
+		core->drops[FANIN_REASON_BLOCK_WINDOW]++;
+		return FANIN_REASON_NONE;
+	}
 	/* The network may have kept it for long; nobody waits for it. */
 	if (place == SERVER_STALE) {
 		job->stats.stale++;
