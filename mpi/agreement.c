@@ -165,25 +165,39 @@ closed_wait(void)
 	}
 }
 
-void
-comm_drain(MPI_Comm comm)
+/* What MPI refuses to free keeps its job. */
+static bool
+can_be_freed(const MPI_Comm *comm)
 {
-	const struct comm_state *state = NULL;
-
-	if (comm != MPI_COMM_NULL && preload_settings.enabled)
-		state = state_find(comm);
-	if (state != NULL && state->way == WAY_NETWORK)
-		queue_drain(state->queue);
+	return comm != NULL && *comm != MPI_COMM_NULL && *comm != MPI_COMM_WORLD &&
+	       *comm != MPI_COMM_SELF && preload_settings.enabled;
 }
 
-void
-comm_close(MPI_Comm comm)
+int
+comm_drain(const MPI_Comm *comm)
 {
-	struct comm_state *state;
-	bool in_background;
+	struct comm_state *state = NULL;
+	int status = MPI_SUCCESS;
 
-	if (comm == MPI_COMM_NULL || !preload_settings.enabled || (state = state_find(comm)) == NULL)
-		return;
+	if (can_be_freed(comm))
+		status = state_find(*comm, &state);
+	if (state != NULL && state->way == WAY_NETWORK)
+		queue_drain(state->queue);
+	return status;
+}
+
+int
+comm_close(const MPI_Comm *comm)
+{
+	struct comm_state *state = NULL;
+	bool in_background;
+	int status;
+
+	if (!can_be_freed(comm))
+		return MPI_SUCCESS;
+	status = state_find(*comm, &state);
+	if (state == NULL)
+		return status;
 	in_background = state->way == WAY_NETWORK && state->queue != NULL;
 	if (in_background)
 		/* No other thread frees it while this one needs it. */
@@ -193,10 +207,11 @@ comm_close(MPI_Comm comm)
 		if (!in_background)
 			state_close_end(state);
 	}
-	state_forget(comm);
+	state_forget(*comm);
 	if (in_background)
 		__atomic_store_n(&state->is_taken, false, __ATOMIC_RELEASE);
 	closed_free();
+	return MPI_SUCCESS;
 }
 
 /* In MPI_Finalize no other thread of the program calls MPI, so the list is walked without its lock. */

@@ -154,20 +154,23 @@ states_init(void)
 	return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, state_delete, &keyval, NULL);
 }
 
-struct comm_state *
-state_find(MPI_Comm comm)
+int
+state_find(MPI_Comm comm, struct comm_state **state)
 {
 	struct comm_state **place = &cache[cache_place(comm)];
-	struct comm_state *state = __atomic_load_n(place, __ATOMIC_ACQUIRE);
 	void *value;
-	int found = 0;
+	int status, found = 0;
 
-	if (state != NULL && state->comm == comm)
-		return state;
-	if (PMPI_Comm_get_attr(comm, keyval, &value, &found) != MPI_SUCCESS || !found)
-		return NULL;
+	*state = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+	if (*state != NULL && (*state)->comm == comm)
+		return MPI_SUCCESS;
+	*state = NULL;
+	status = PMPI_Comm_get_attr(comm, keyval, &value, &found);
+	if (status != MPI_SUCCESS || !found)
+		return status;
 	__atomic_store_n(place, value, __ATOMIC_RELEASE);
-	return value;
+	*state = value;
+	return MPI_SUCCESS;
 }
 
 bool

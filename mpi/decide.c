@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which calls go into the network. All that is looked at is the same on all ranks of a communicator; what may differ, such as
- * MPI_IN_PLACE, alignment and derived types of the same signature, is dealt with where the call is carried out.
+ * MPI_IN_PLACE, alignment and derived types of the same signature, is dealt with where the call is carried out. Only a call that MPI
+ * refuses may differ: it is no call for the other ranks, which wait until this one makes the right one.
  */
 #include "preload.h"
 
@@ -16,9 +17,7 @@ type_bytes(MPI_Datatype type)
 
 	if (plain != 0)
 		return plain;
-	if (type == MPI_DATATYPE_NULL || PMPI_Type_size_x(type, &bytes) != MPI_SUCCESS || bytes < 0)
-		return 0;
-	return (size_t)bytes;
+	return PMPI_Type_size_x(type, &bytes) != MPI_SUCCESS || bytes < 0 ? 0 : (size_t)bytes;
 }
 
 static bool
@@ -34,11 +33,13 @@ is_reduced(const struct collective *call)
 	       call->kind != COLLECTIVE_BCAST;
 }
 
+/* *error: of MPI, whose handler has been told of it: the communicator is none. */
 static enum way
-collective_way(const struct collective *call, struct operation *operation)
+collective_way(const struct collective *call, struct operation *operation, int *error)
 {
-	int size;
+	int size = 1;
 
+	*error = MPI_SUCCESS;
 	*operation = (struct operation){ .dtype = FANIN_U8, .op = FANIN_SUM, .way = WAY_NETWORK };
 	if (!preload_settings.enabled)
 		return WAY_DISABLED;
@@ -46,13 +47,14 @@ collective_way(const struct collective *call, struct operation *operation)
 		return WAY_ARGUMENT;
 	if (call->kind == COLLECTIVE_BARRIER)
 		return WAY_NETWORK;
-	if (call->count < 0 || call->type == MPI_DATATYPE_NULL)
+	if (call->count < 0 || !received_type_holds(call))
 		return WAY_ARGUMENT;
-	operation->bytes = (size_t)call->count * type_bytes(call->type);
-	if (has_parts(call)) {
-		if (PMPI_Comm_size(call->comm, &size) != MPI_SUCCESS)
-			return WAY_ARGUMENT;
-		operation->bytes *= (size_t)size;
+	if (has_parts(call) && (*error = PMPI_Comm_size(call->comm, &size)) != MPI_SUCCESS)
+		return WAY_ARGUMENT;
+	if (__builtin_mul_overflow((size_t)call->count, type_bytes(call->type), &operation->bytes) ||
+	    __builtin_mul_overflow(operation->bytes, (size_t)size, &operation->bytes)) {
+		operation->bytes = 0;
+		return WAY_TOO_LARGE;
 	}
 	if (operation->bytes < preload_settings.min_bytes) {
 		if (operation->bytes == 0 || !is_reduced(call) ||
@@ -74,8 +76,6 @@ collective_way_of_state(const struct collective *call, const struct comm_state *
 	if (state->way != WAY_NETWORK)
 		return state->way;
 	/* After a failure, too, this decides: calls that were for the network are carried out on another communicator then. */
-	if (call->root < 0 || call->root >= state->size)
-		return WAY_ARGUMENT;
 	if (has_parts(call) && is_shared && !state->regular)
 		return WAY_PLACEMENT;
 	/* MPI's own counts are int. */
@@ -125,30 +125,73 @@ collective_makes_job(const struct collective *call, enum way way, struct comm_st
 {
 	if (state != NULL && (state->way != WAY_NO_JOB_YET || state->wanted))
 		return state->way == WAY_NO_JOB_YET;
-	if (way != WAY_NETWORK)
+	/* That there is none is kept, too. */
+	if (way != WAY_NETWORK && way != WAY_INTERCOMM)
 		return false;
 	return call->kind != COLLECTIVE_BARRIER || state_count_barrier(call->comm, state);
+}
+
+/*
+ * The communicator's state, and whether the call may use a job or make one: no, if MPI refuses it. way: as far as the call alone
+ * decides. *error as above; a buffer that MPI would use, though it is none, is an error, too.
+ */
+static enum way
+collective_way_of_arguments(const struct collective *call, size_t bytes, struct comm_state **state,
+			    int *error)
+{
+	int is_inter = 0, rank, size;
+	enum verdict verdict;
+
+	*error = state_find(call->comm, state);
+	if (*error != MPI_SUCCESS)
+		return WAY_ARGUMENT;
+	if (*state != NULL && (*state)->way == WAY_NETWORK) {
+		rank = (*state)->rank;
+		size = (*state)->size;
+	} else if (*state != NULL && (*state)->way != WAY_NO_JOB_YET) {
+		return (*state)->way;
+	} else {
+		PMPI_Comm_test_inter(call->comm, &is_inter);
+		PMPI_Comm_rank(call->comm, &rank);
+		PMPI_Comm_size(call->comm, &size);
+	}
+	if (is_inter)
+		return WAY_INTERCOMM;
+	verdict = arguments_judge(call, bytes, rank, size);
+	if (verdict == VERDICT_UNUSABLE)
+		*error = error_raise(call->comm, MPI_ERR_BUFFER);
+	return verdict == VERDICT_TAKEN ? WAY_NETWORK : WAY_ARGUMENT;
+}
+
+/* The call goes to MPI, unless its error has been told. */
+static bool
+collective_to_mpi(const struct collective *call, enum way way, uint64_t bytes, int error, int *result)
+{
+	report_count(call->kind, way, bytes);
+	*result = error;
+	return error != MPI_SUCCESS;
 }
 
 bool
 collective_take(const struct collective *call, int *result)
 {
 	struct operation operation;
-	enum way way = collective_way(call, &operation);
-	const bool may_make = way != WAY_DISABLED && way != WAY_ARGUMENT;
 	struct comm_state *state = NULL;
+	int error;
+	enum way way = collective_way(call, &operation, &error);
 
-	if (way == WAY_NETWORK || (may_make && states_are_wanted()))
-		state = state_find(call->comm);
-	if (may_make && collective_makes_job(call, way, state))
+	if (way == WAY_NETWORK)
+		way = collective_way_of_arguments(call, operation.bytes, &state, &error);
+	else if (way != WAY_DISABLED && way != WAY_ARGUMENT && states_are_wanted())
+		error = state_find(call->comm, &state);
+	if (way != WAY_DISABLED && way != WAY_ARGUMENT && error == MPI_SUCCESS &&
+	    collective_makes_job(call, way, state))
 		state = state_make(call->comm, state);
 	if (way == WAY_NETWORK)
 		way = state == NULL ? WAY_NO_JOB_YET
 				    : collective_way_of_state(call, state, &operation);
-	if (way != WAY_NETWORK) {
-		report_count(call->kind, way, operation.bytes);
-		return false;
-	}
+	if (way != WAY_NETWORK)
+		return collective_to_mpi(call, way, operation.bytes, error, result);
 	queue_hold(state->queue);
 	state->in_background = false;
 	*result = collective_carry_out(state, call, &operation);
@@ -161,27 +204,24 @@ bool
 collective_start(const struct collective *call, MPI_Request *req, int *result)
 {
 	struct operation operation;
-	enum way way = collective_way(call, &operation);
-	struct comm_state *state;
-	int is_inter;
+	struct comm_state *state = NULL;
+	int error;
+	enum way way = collective_way(call, &operation, &error);
 
+	if (way == WAY_NETWORK && req == NULL)
+		way = WAY_ARGUMENT;
 	if (way == WAY_NETWORK && !preload_settings.nonblocking)
 		way = WAY_NONBLOCKING;
+	if (way == WAY_NETWORK)
+		way = collective_way_of_arguments(call, operation.bytes, &state, &error);
 	if (way == WAY_NETWORK) {
-		state = state_find(call->comm);
-		if (state != NULL)
-			way = collective_way_of_state(call, state, &operation);
-		else if (PMPI_Comm_test_inter(call->comm, &is_inter) == MPI_SUCCESS)
-			way = is_inter ? WAY_INTERCOMM : WAY_NO_JOB_YET;
-		else
-			way = WAY_ARGUMENT;
+		way = state == NULL ? WAY_NO_JOB_YET
+				    : collective_way_of_state(call, state, &operation);
 		if (way == WAY_NO_JOB_YET && call->kind != COLLECTIVE_BARRIER)
 			state_want(call->comm, state);
 	}
-	if (way != WAY_NETWORK) {
-		report_count(call->kind, way, operation.bytes);
-		return false;
-	}
+	if (way != WAY_NETWORK)
+		return collective_to_mpi(call, way, operation.bytes, error, result);
 	queue_add(state->queue, call, &operation, req);
 	*result = MPI_SUCCESS;
 	return true;

@@ -43,9 +43,13 @@ bytes_broadcast(const struct step *step, void *data)
 static int
 pack(const void *from, MPI_Count count, MPI_Datatype type, void *bytes, size_t n, MPI_Comm comm)
 {
-	int position = 0;
+	int position = 0, status;
 
-	return mpi_status(PMPI_Pack(from, (int)count, type, bytes, (int)n, &position, comm));
+	status = mpi_status(PMPI_Pack(from, (int)count, type, bytes, (int)n, &position, comm));
+	/* What the rank does not send is not told to others either. */
+	if (status == FANIN_OK)
+		memset((uint8_t *)bytes + position, 0, n - (size_t)position);
+	return status;
 }
 
 static int
@@ -119,6 +123,16 @@ bytes_allgather(const struct step *step, const void *mine, uint8_t *data)
 	return status;
 }
 
+/* MPI lets a rank send fewer elements than others receive of it, though the standard does not. */
+bool
+is_sent_as_is(const struct collective *call)
+{
+	return call->send == MPI_IN_PLACE ||
+	       (type_plain_bytes(call->send_type) != 0 &&
+		(size_t)call->send_count * type_plain_bytes(call->send_type) ==
+			(size_t)call->count * type_plain_bytes(call->type));
+}
+
 /* Where the rank's own part of an allgather is, as bytes: in the program's buffers, or packed at `mine`. */
 static const void *
 own_part(const struct step *step, uint8_t *mine, int *status)
@@ -129,7 +143,7 @@ own_part(const struct step *step, uint8_t *mine, int *status)
 
 	*status = FANIN_OK;
 	if (call->send != MPI_IN_PLACE) {
-		if (type_plain_bytes(call->send_type) != 0)
+		if (is_sent_as_is(call))
 			return call->send;
 		*status = pack(call->send, call->send_count, call->send_type, mine, step->part,
 			       call->comm);
@@ -154,7 +168,7 @@ run_allgather(const struct step *step)
 	const void *mine;
 	int status;
 
-	if (!is_plain || (call->send != MPI_IN_PLACE && type_plain_bytes(call->send_type) == 0)) {
+	if (!is_plain || !is_sent_as_is(call)) {
 		packed = scratch(state, step->bytes);
 		if (packed == NULL)
 			return FANIN_ERR_NO_MEMORY;

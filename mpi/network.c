@@ -5,6 +5,7 @@
 #include "network.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void *
 scratch(const struct comm_state *state, size_t bytes)
@@ -66,6 +67,38 @@ step_of(struct comm_state *state, const struct collective *call, const struct op
 			      .op = operation->op };
 }
 
+static bool
+is_apart(const uint8_t *a, size_t a_bytes, const uint8_t *b, size_t b_bytes)
+{
+	return (uintptr_t)a + a_bytes <= (uintptr_t)b || (uintptr_t)b + b_bytes <= (uintptr_t)a;
+}
+
+/* Bytes of a send buffer that lies over the receive buffer in a way that the network does not take, and MPI does; 0: it does not. */
+static size_t
+overlap_bytes(const struct step *step)
+{
+	const struct collective *call = step->call;
+	const size_t own = (size_t)step->state->rank * step->part;
+	const uint8_t *send = call->send, *recv = call->recv;
+	size_t send_bytes = step->bytes, recv_bytes = step->bytes;
+
+	if (send == MPI_IN_PLACE || call->kind == COLLECTIVE_BCAST ||
+	    call->kind == COLLECTIVE_BARRIER ||
+	    (call->kind == COLLECTIVE_REDUCE && call->root != step->state->rank))
+		return 0;
+	if (call->kind == COLLECTIVE_ALLGATHER) {
+		/* Others are packed. */
+		if (!is_sent_as_is(call) || send == recv + own)
+			return 0;
+		send_bytes = step->part;
+	} else if (call->kind == COLLECTIVE_REDUCE_SCATTER_BLOCK) {
+		recv_bytes = step->part;
+	} else if (send == recv) {
+		return 0;
+	}
+	return is_apart(send, send_bytes, recv, recv_bytes) ? 0 : send_bytes;
+}
+
 int
 collective_run(struct comm_state *state, const struct collective *call,
 	       const struct operation *operation)
@@ -78,25 +111,47 @@ collective_run(struct comm_state *state, const struct collective *call,
 		[COLLECTIVE_ALLGATHER] = run_allgather,
 		[COLLECTIVE_REDUCE_SCATTER_BLOCK] = run_reduce_scatter,
 	};
-	const struct step step = step_of(state, call, operation);
+	struct collective mended = *call;
+	struct step step = step_of(state, &mended, operation);
+	const size_t overlap = overlap_bytes(&step);
+	MPI_Datatype committed = MPI_DATATYPE_NULL;
+	void *copy = NULL;
+	int status;
 
-	return runs[call->kind](&step);
+	if (overlap != 0) {
+		copy = scratch(state, overlap);
+		if (copy == NULL)
+			return FANIN_ERR_NO_MEMORY;
+		mended.send = memcpy(copy, call->send, overlap);
+	}
+	if (call->kind == COLLECTIVE_ALLGATHER)
+		committed = type_committed(call->type);
+	if (committed != MPI_DATATYPE_NULL)
+		mended.type = committed;
+	status = runs[call->kind](&step);
+	if (committed != MPI_DATATYPE_NULL)
+		PMPI_Type_free(&committed);
+	free(copy);
+	return status;
 }
 
 bool
-collective_can_post(const struct comm_state *state, const struct collective *call)
+collective_can_post(struct comm_state *state, const struct collective *call,
+		    const struct operation *operation)
 {
 	const bool in_place = call->send == MPI_IN_PLACE;
+	const struct step step = step_of(state, call, operation);
 
 	/* The same on all ranks: those of a host take the same steps. */
 	if (state->n_hosts != state->size)
+		return false;
+	if (overlap_bytes(&step) != 0)
 		return false;
 	switch (call->kind) {
 	case COLLECTIVE_BCAST:
 		return type_plain_bytes(call->type) != 0;
 	case COLLECTIVE_ALLGATHER:
-		return type_plain_bytes(call->type) != 0 &&
-		       (in_place || type_plain_bytes(call->send_type) != 0);
+		return type_plain_bytes(call->type) != 0 && is_sent_as_is(call);
 	case COLLECTIVE_REDUCE_SCATTER_BLOCK:
 		return !in_place;
 	default:

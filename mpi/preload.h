@@ -207,10 +207,25 @@ extern bool findings_some_wrong;
 /* Finds out for which, on any rank. Collective on MPI_COMM_WORLD. */
 void self_test(void);
 
+/* arguments.c */
+void arguments_init(void);
+void arguments_finish(void);
+/* True if MPI takes the type of what the call receives, or reduces. */
+bool received_type_holds(const struct collective *call);
+/* A committed copy of what received_type_holds takes; MPI_DATATYPE_NULL: the type itself is. */
+MPI_Datatype type_committed(MPI_Datatype type);
+enum verdict {
+	VERDICT_TAKEN,
+	VERDICT_REFUSED,  /* by MPI */
+	VERDICT_UNUSABLE, /* a buffer that is none, which this MPI would use */
+};
+/* What MPI says of the call's other arguments, on an intracommunicator. bytes: of the vector, not 0. */
+enum verdict arguments_judge(const struct collective *call, size_t bytes, int rank, int size);
+
 /* communicators.c */
 int states_init(void);
-/* The communicator's state; NULL: it has none yet. */
-struct comm_state *state_find(MPI_Comm comm);
+/* The communicator's state in *state; NULL: it has none yet. Returns an error of MPI, which its handler has been told of. */
+int state_find(MPI_Comm comm, struct comm_state **state);
 /* Notes that a nonblocking call would have used a job: the next blocking one makes it. Local. state: as it was found. */
 void state_want(MPI_Comm comm, struct comm_state *state);
 /* Counts a barrier that had no job to use. Local. Returns true if there have been so many that it is to make one. */
@@ -234,10 +249,13 @@ void state_wait_agreed(struct comm_state *state);
 bool state_has_duty(const struct comm_state *state);
 void state_do_duty(struct comm_state *state);
 enum phase state_phase(const struct comm_state *state);
-/* Ends the communicator's job before the communicator is freed: in the background, or, without queues, with all ranks. */
-void comm_close(MPI_Comm comm);
-/* Waits for what is queued on the communicator. */
-void comm_drain(MPI_Comm comm);
+/*
+ * Ends the communicator's job before the communicator is freed: in the background, or, without queues, with all ranks. Returns an
+ * error of MPI if there is no such communicator, which the error's handler has been told of.
+ */
+int comm_close(const MPI_Comm *comm);
+/* Waits for what is queued on the communicator. The same errors. */
+int comm_drain(const MPI_Comm *comm);
 /* Waits until communicators that the program has freed are at their end, for about a second at most. */
 void closed_wait(void);
 
@@ -272,7 +290,8 @@ int channel_wait_quietly(struct channel *channel, fanin_request **req);
 int collective_run(struct comm_state *state, const struct collective *call,
 		   const struct operation *operation);
 /* True if the call can be posted, and others after it before it is waited for. */
-bool collective_can_post(const struct comm_state *state, const struct collective *call);
+bool collective_can_post(struct comm_state *state, const struct collective *call,
+			 const struct operation *operation);
 int collective_post(struct comm_state *state, const struct collective *call,
 		    const struct operation *operation, fanin_request **req);
 

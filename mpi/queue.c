@@ -176,7 +176,7 @@ queue_next(struct queue *queue)
 	if (state_phase(state) == PHASE_FAILED ||
 	    (entry != NULL && queue->n_posted != 0 &&
 	     (queue->n_posted == MOST_POSTED || queue->posted[queue->n_posted - 1]->posted == NULL ||
-	      !collective_can_post(state, &entry->call))))
+	      !collective_can_post(state, &entry->call, &entry->operation))))
 		entry = NULL;
 	if (entry != NULL) {
 		queue->first = entry->next;
@@ -193,7 +193,8 @@ entry_begin(struct queue *queue, struct entry *entry)
 	struct comm_state *state = queue->state;
 
 	state->in_background = true;
-	if (state_phase(state) != PHASE_IN_NETWORK || !collective_can_post(state, &entry->call)) {
+	if (state_phase(state) != PHASE_IN_NETWORK ||
+	    !collective_can_post(state, &entry->call, &entry->operation)) {
 		entry_complete(queue, entry,
 			       collective_carry_out(state, &entry->call, &entry->operation));
 		return;

@@ -11,7 +11,7 @@
 void
 requests_wait(int n, const MPI_Request reqs[])
 {
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n && reqs != NULL; i++)
 		while (request_is_open(reqs[i])) {
 			mpi_progress();
 			sched_yield();

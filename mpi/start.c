@@ -14,6 +14,8 @@
 #define DEFAULT_TIMEOUT_MS 5000
 
 struct settings preload_settings;
+/* Between MPI_Init and MPI_Finalize; not if the program has begun by PMPI_Init. */
+static bool has_started;
 
 /* A file that is not valid is told of by whatever joins the first job. */
 const char *
@@ -82,8 +84,10 @@ preload_start(int level)
 	operators_init();
 	if (preload_settings.enabled)
 		self_test();
+	arguments_init();
 	states_init();
 	progress_init();
+	has_started = true;
 	/* For programs that only make nonblocking calls. */
 	if (preload_settings.enabled && preload_settings.job_at_init)
 		state_make(MPI_COMM_WORLD, NULL);
@@ -128,26 +132,33 @@ MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 PRELOAD_EXPORT int
 MPI_Comm_free(MPI_Comm *comm)
 {
-	comm_close(*comm);
-	return PMPI_Comm_free(comm);
+	const int status = comm_close(comm);
+
+	return status == MPI_SUCCESS ? PMPI_Comm_free(comm) : status;
 }
 
 PRELOAD_EXPORT int
 MPI_Comm_disconnect(MPI_Comm *comm)
 {
 	/* It waits for what is under way, unlike MPI_Comm_free. */
-	comm_drain(*comm);
-	comm_close(*comm);
-	return PMPI_Comm_disconnect(comm);
+	int status = comm_drain(comm);
+
+	if (status == MPI_SUCCESS)
+		status = comm_close(comm);
+	return status == MPI_SUCCESS ? PMPI_Comm_disconnect(comm) : status;
 }
 
 PRELOAD_EXPORT int
 MPI_Finalize(void)
 {
-	states_drain();
-	report_print();
-	states_finish();
-	progress_finish();
-	operators_finish();
+	if (has_started) {
+		has_started = false;
+		states_drain();
+		report_print();
+		states_finish();
+		arguments_finish();
+		progress_finish();
+		operators_finish();
+	}
 	return PMPI_Finalize();
 }

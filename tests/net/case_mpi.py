@@ -68,6 +68,28 @@ def mpich_programs_have_the_same_results_in_the_network():
     same_results("mpich", 3)
 
 
+def same_errors(kind, n_hosts, ranks_per_host, unusable):
+    with running_hosts(n_hosts) as fabric:
+        program, where = program_of("arguments", kind), f"{kind}, {ranks_per_host} ranks on a host"
+        options = {"timeout": LONG_RUN_SECONDS, "ranks_per_host": ranks_per_host}
+        plain = fabric.mpi.run(kind, program, preload=False, done=at_end, **options)
+        preloaded, report = fabric.mpi.run_reported(kind, program, FANIN_MPI_MIN_BYTES=1, **options)
+        expect_same(plain, preloaded, where)
+        sums = {entry["way"]: entry["calls"] for entry in report["collectives"] if entry["call"] == "Allreduce"}
+        expect(sums["NETWORK"] > sums["ARGUMENT"] > 20 and "ERROR" not in sums, f"{where}: where sums went: {sums}")
+        # Without the library Open MPI crashes, and MPICH sums what it finds at some address.
+        printed, _ = fabric.mpi.run_reported(kind, program, "unusable", FANIN_MPI_MIN_BYTES=1, **options)
+        found = re.findall(r"\[([^;]*); (\d) 0\]", printed)
+        expect({("not made", "0"), (unusable, "1")} >= set(found) and len(found) > n_hosts, f"{where}: {printed}")
+
+
+@case(150)
+def calls_that_mpi_refuses_have_the_same_errors_with_the_library():
+    for ranks_per_host in (1, 2):
+        same_errors("openmpi", 2, ranks_per_host, "MPI_ERR_BUFFER: invalid buffer")
+    same_errors("mpich", 2, 1, "Invalid buffer pointer")
+
+
 def running_hosts(n):
     """A network of n hosts with its manager, as mpirun knows them."""
     class Running(Fabric):
