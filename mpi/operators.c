@@ -8,8 +8,6 @@
 
 #include "handlers/kernels/kernels.h"
 
-#include <fenv.h>
-
 /* MPI passes counts that are wider than int from its version 4 on. */
 #if MPI_VERSION >= 4
 #define OWN_COUNT MPI_Count
@@ -21,16 +19,23 @@
 
 static enum fanin_isa isa;
 
-/* The program may have changed how its numbers are rounded, or flushes denormal ones; a switch does neither. */
+void
+arithmetic_enter(fenv_t *programs)
+{
+	fegetenv(programs);
+	fesetenv(FE_DFL_ENV);
+}
+
+void
+arithmetic_leave(const fenv_t *programs)
+{
+	fesetenv(programs);
+}
+
 void
 local_combine(enum fanin_dtype dtype, enum fanin_op op, void *acc, const void *in, size_t elements)
 {
-	fenv_t programs;
-
-	fegetenv(&programs);
-	fesetenv(FE_DFL_ENV);
 	fanin_kernel(isa, dtype, op)(acc, in, elements);
-	fesetenv(&programs);
 }
 
 /* The operators that MPI and the network have, and this library's own for MPI's steps. */
@@ -51,9 +56,12 @@ static void
 own_combine(enum fanin_op op, const void *in, void *acc, OWN_COUNT n, MPI_Datatype type)
 {
 	const enum fanin_dtype dtype = type_element(type);
+	fenv_t programs;
 
+	arithmetic_enter(&programs);
 	local_combine(dtype, op, acc, in,
 		      (size_t)n * type_plain_bytes(type) / fanin_dtype_size_of(dtype));
+	arithmetic_leave(&programs);
 }
 
 #define X(name)                                                                                    \

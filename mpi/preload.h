@@ -10,6 +10,7 @@
 #define FANIN_MPI_PRELOAD_H
 
 #include <fanin/fanin.h>
+#include <fenv.h>
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -197,7 +198,13 @@ const char *operator_name(enum fanin_op op);
 MPI_Op operator_own(enum fanin_op op);
 /* What MPI is given for a call that is its own: the operator, or this library's if MPI's answers are wrong. */
 MPI_Op operator_for_mpi(MPI_Datatype type, MPI_Op op);
-/* acc[i] = acc[i] op in[i], as a switch does it. */
+/*
+ * A thread rounds to nearest and keeps denormal numbers, as a switch does, from the one call to the other; the program may do
+ * otherwise.
+ */
+void arithmetic_enter(fenv_t *programs);
+void arithmetic_leave(const fenv_t *programs);
+/* acc[i] = acc[i] op in[i], as a switch does it, between those calls. */
 void local_combine(enum fanin_dtype dtype, enum fanin_op op, void *acc, const void *in,
 		   size_t elements);
 

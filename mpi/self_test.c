@@ -9,7 +9,6 @@
  */
 #include "preload.h"
 
-#include <fenv.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,11 +146,10 @@ types_try(struct trial *trial)
 
 	errors_return(MPI_COMM_WORLD, &world);
 	errors_return(MPI_COMM_SELF, &self);
-	fegetenv(&programs);
-	fesetenv(FE_DFL_ENV);
+	arithmetic_enter(&programs);
 	while (type_next(&place, &type))
 		type_try(trial, &type);
-	fesetenv(&programs);
+	arithmetic_leave(&programs);
 	errors_restore(MPI_COMM_SELF, &self);
 	errors_restore(MPI_COMM_WORLD, &world);
 }

@@ -186,6 +186,7 @@ chunk_reduce(const struct run *run, uint64_t chunk)
 	const size_t from = n * (size_t)shared->node_rank / (size_t)shared->node_size;
 	const size_t to = n * (size_t)(shared->node_rank + 1) / (size_t)shared->node_size;
 	const size_t offset = from * run->type_bytes;
+	fenv_t programs;
 
 	WAIT_ALL(shared, filled, chunk + 1);
 	/* All ranks have taken the result that had this place before. */
@@ -193,10 +194,12 @@ chunk_reduce(const struct run *run, uint64_t chunk)
 		WAIT_ALL(shared, taken, chunk - DEPTH + 1);
 	memcpy(chunk_out(shared, chunk) + offset, chunk_in(shared, 0, chunk) + offset,
 	       (to - from) * run->type_bytes);
+	arithmetic_enter(&programs);
 	for (int rank = 1; rank < shared->node_size; rank++)
 		local_combine(step->dtype, step->op, chunk_out(shared, chunk) + offset,
 			      chunk_in(shared, rank, chunk) + offset,
 			      (to - from) * run->type_bytes / step->element_bytes);
+	arithmetic_leave(&programs);
 	PUBLISH(shared, reduced, chunk + 1);
 }
 
