@@ -8,8 +8,6 @@
  */
 #include "states.h"
 
-#include <stdio.h>
-
 /* Longest wait for the end of communicators that other ranks may not have freed yet: about a second. */
 #define LOOKS_FOR_END 1000
 
@@ -52,11 +50,13 @@ state_wait_agreed(struct comm_state *state)
 }
 
 void
-state_fail(struct comm_state *state, int status)
+state_fail(struct comm_state *state, int status, bool ends_program)
 {
-	fprintf(stderr, "fanin-mpi: rank %d: a collective in the network failed: %s%s%s\n",
-		state->rank, fanin_strerror(status), state->channel != NULL ? ": " : "",
-		state->channel != NULL ? fanin_comm_error(state->channel->comm) : "");
+	const char *reason = fanin_strerror(status);
+
+	say(reason, ends_program, "rank %d: a collective in the network failed: %s%s%s",
+	    state->rank, reason, state->channel != NULL ? ": " : "",
+	    state->channel != NULL ? fanin_comm_error(state->channel->comm) : "");
 	job_leave(state, true);
 	agreement_begin(state);
 }

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -30,7 +29,7 @@ channel_print(int level, const char *line, void *arg)
 {
 	(void)arg;
 	if (level <= 1)
-		fprintf(stderr, "fanin-mpi: %s\n", line);
+		say(NULL, false, "%s", line);
 }
 
 /* Ends a wait that sleeps at the library's first question, 0.1 s after it has begun; not a join. */
@@ -96,8 +95,8 @@ channel_join(const char *job_name, int rank, int size, struct channel **channel,
 		return FANIN_OK;
 	}
 	*way = way_of_status(status);
-	fprintf(stderr, "fanin-mpi: not in the network: %s: %s\n", fanin_strerror(status),
-		made->ctx == NULL ? "" : fanin_ctx_error(made->ctx));
+	say(NULL, false, "not in the network: %s: %s", fanin_strerror(status),
+	    made->ctx == NULL ? "" : fanin_ctx_error(made->ctx));
 	fanin_finalize(made->ctx);
 	free(made);
 	return status;

@@ -325,8 +325,8 @@ memory_share(struct comm_state *state, const char *job_name)
 	if (way_agree(state->shadow, state->shared != NULL ? WAY_NETWORK : WAY_MEMORY) == WAY_NETWORK)
 		return;
 	if (state->rank == 0)
-		fprintf(stderr,
-			"fanin-mpi: a host's ranks can't share memory in /dev/shm: they take steps of MPI instead\n");
+		say(NULL, false,
+		    "a host's ranks can't share memory in /dev/shm: they take steps of MPI instead");
 	shared_free(state->shared);
 	state->shared = NULL;
 }
@@ -403,6 +403,8 @@ state_make(MPI_Comm comm, struct comm_state *begun)
 			state_shrink(state);
 		}
 	}
+	/* Others may have been refused a job, too. */
+	messages_look();
 	report_communicator(way);
 	state->way = way;
 	if (state->wanted)

@@ -115,7 +115,8 @@ collective_carry_out(struct comm_state *state, const struct collective *call,
 		return MPI_SUCCESS;
 	}
 	report_count(call->kind, WAY_ERROR, operation->bytes);
-	state_fail(state, status);
+	state_fail(state, status,
+		   state->in_background ? state->ends_program : errors_are_fatal(call->comm));
 	return MPI_ERR_OTHER;
 }
 

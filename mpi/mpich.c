@@ -8,6 +8,7 @@
 PRELOAD_EXPORT void mpi_init_f08_(MPI_Fint *error);
 PRELOAD_EXPORT void mpi_init_thread_f08_(MPI_Fint *required, MPI_Fint *provided, MPI_Fint *error);
 PRELOAD_EXPORT void mpi_finalize_f08_(MPI_Fint *error);
+PRELOAD_EXPORT void mpi_abort_f08_(MPI_Fint *comm, MPI_Fint *code, MPI_Fint *error);
 PRELOAD_EXPORT void mpi_barrier_f08_(MPI_Fint *comm, MPI_Fint *error);
 PRELOAD_EXPORT void mpi_comm_free_f08_(MPI_Fint *comm, MPI_Fint *error);
 PRELOAD_EXPORT void mpi_comm_disconnect_f08_(MPI_Fint *comm, MPI_Fint *error);
@@ -36,6 +37,12 @@ void
 mpi_finalize_f08_(MPI_Fint *error)
 {
 	error_set(error, MPI_Finalize());
+}
+
+void
+mpi_abort_f08_(MPI_Fint *comm, MPI_Fint *code, MPI_Fint *error)
+{
+	error_set(error, MPI_Abort(MPI_Comm_f2c(*comm), *code));
 }
 
 void

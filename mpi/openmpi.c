@@ -65,6 +65,11 @@ FORTRAN_NAMES(mpi_finalize, MPI_FINALIZE, ompi_finalize_f, (MPI_Fint * error))
 	error_set(error, MPI_Finalize());
 }
 
+FORTRAN_NAMES(mpi_abort, MPI_ABORT, ompi_abort_f, (MPI_Fint * comm, MPI_Fint *code, MPI_Fint *error))
+{
+	error_set(error, MPI_Abort(COMM(comm), *code));
+}
+
 FORTRAN_NAMES(mpi_comm_free, MPI_COMM_FREE, ompi_comm_free_f, (MPI_Fint * comm, MPI_Fint *error))
 {
 	MPI_Comm freed = COMM(comm);

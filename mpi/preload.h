@@ -130,6 +130,7 @@ struct comm_state {
 	bool wanted;  /* NO_JOB_YET: by a nonblocking call; the next blocking one makes the job */
 	uint32_t barriers; /* NO_JOB_YET: so many have gone to MPI */
 	bool in_background; /* the thread that carries out its collectives is the queue's, which leaves the core to others */
+	bool ends_program; /* an error of the call that the queue's thread carries out */
 	int rank, size;
 	uint64_t calls;        /* collectives that this rank has posted, carried out or failed */
 	enum phase phase;      /* atomic */
@@ -214,6 +215,23 @@ extern bool findings_some_wrong;
 /* Finds out for which, on any rank. Collective on MPI_COMM_WORLD. */
 void self_test(void);
 
+/* messages.c */
+void messages_init(void);
+/* Collective, in MPI_Finalize: rank 0 says what it has not yet, and counts of all ranks are added. */
+void messages_finish(void);
+/*
+ * Tells the user once in the program. reason: what makes two texts the same; NULL: the text, but for numbers and names of jobs.
+ * at_once: by this process, since the program may end. Thread-safe.
+ */
+void say(const char *reason, bool at_once, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* At rank 0: says what another rank has sent, if something is there. Has MPI make progress. */
+void messages_look(void);
+/* This process says what it has only sent: the program ends. */
+void messages_say_sent(void);
+/* The texts, from *place 0 on, and how often there was cause to say each; NULL: there are no more. After messages_finish, at rank 0. */
+const char *message_next(unsigned int *place, uint64_t *count);
+
 /* arguments.c */
 void arguments_init(void);
 void arguments_finish(void);
@@ -248,8 +266,8 @@ void no_memory(void) __attribute__((noreturn));
 /* Waits for what is queued on all communicators. */
 void states_drain(void);
 void states_finish(void);
-/* Leaves the job after a failure, a fanin_status, and begins the agreement. */
-void state_fail(struct comm_state *state, int status);
+/* Leaves the job after a failure, a fanin_status, whose error may end the program, and begins the agreement. */
+void state_fail(struct comm_state *state, int status, bool ends_program);
 /* Waits for the agreement that this rank has begun. */
 void state_wait_agreed(struct comm_state *state);
 /* True if the queue's thread has an agreement to finish or a job to leave, which it does when its queue is empty. */
@@ -267,6 +285,8 @@ int comm_drain(const MPI_Comm *comm);
 void closed_wait(void);
 
 /* progress.c */
+/* All processes of MPI_COMM_WORLD, for what the library sends by itself. */
+extern MPI_Comm preload_comm;
 int progress_init(void);
 void progress_finish(void);
 /* Drives what MPI has in progress. */
@@ -328,6 +348,8 @@ void queue_release(struct queue *queue);
 void queue_add(struct queue *queue, const struct collective *call,
 	       const struct operation *operation, MPI_Request *req);
 
+/* True if errors of the communicator end the program. */
+bool errors_are_fatal(MPI_Comm comm);
 /* True if it is the request of a call that is under way. Thread-safe. */
 bool request_is_open(MPI_Request req);
 

@@ -193,6 +193,7 @@ entry_begin(struct queue *queue, struct entry *entry)
 	struct comm_state *state = queue->state;
 
 	state->in_background = true;
+	state->ends_program = entry->errors_are_fatal;
 	if (state_phase(state) != PHASE_IN_NETWORK ||
 	    !collective_can_post(state, &entry->call, &entry->operation)) {
 		entry_complete(queue, entry,
@@ -234,7 +235,7 @@ posted_wait(struct queue *queue)
 		if (queue->posted[i]->posted != NULL)
 			queue->posted[i]->status = channel_wait_quietly(state->channel,
 									&queue->posted[i]->posted);
-	state_fail(state, entry->status);
+	state_fail(state, entry->status, entry->errors_are_fatal);
 	for (unsigned int i = 0; i < queue->n_posted; i++)
 		entry_end(queue, queue->posted[i]);
 	queue->n_posted = 0;
@@ -349,7 +350,7 @@ queue_release(struct queue *queue)
 }
 
 /* MPI knows requests of this kind by no communicator, and hands their errors to MPI_COMM_WORLD's handler. */
-static bool
+bool
 errors_are_fatal(MPI_Comm comm)
 {
 	MPI_Errhandler handler;

@@ -85,6 +85,36 @@ print_wrong(FILE *out, const char *between, const char *format)
 }
 
 static void
+print_messages(FILE *out)
+{
+	const char *text;
+	unsigned int place = 0;
+	uint64_t count;
+
+	while ((text = message_next(&place, &count)) != NULL)
+		fprintf(out, "fanin-mpi:   %" PRIu64 " times: %s\n", count, text);
+}
+
+static void
+print_json_messages(FILE *out)
+{
+	const char *text, *comma = "";
+	unsigned int place = 0;
+	uint64_t count;
+
+	while ((text = message_next(&place, &count)) != NULL) {
+		fprintf(out, "%s{\"count\": %" PRIu64 ", \"text\": \"", comma, count);
+		for (; *text != '\0'; text++)
+			if ((unsigned char)*text < ' ')
+				fprintf(out, "\\u%04x", *text);
+			else
+				fprintf(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+		fputs("\"}", out);
+		comma = ", ";
+	}
+}
+
+static void
 print_text(FILE *out, const struct counters *all)
 {
 	fprintf(out, "fanin-mpi: collectives of all ranks, and where they went\n");
@@ -104,6 +134,7 @@ print_text(FILE *out, const struct counters *all)
 			fprintf(out, "fanin-mpi:   communicators, by rank: %" PRIu64 " %s%s\n",
 				all->communicators[way],
 				way == WAY_NETWORK ? "with a job " : "to MPI: ", way_texts[way]);
+	print_messages(out);
 	print_wrong(out, "",
 		    "fanin-mpi:   MPI's own answers are wrong: %s by %s, which is never left to MPI\n");
 }
@@ -136,6 +167,8 @@ print_json(FILE *out, const struct counters *all)
 				way_texts[way], all->communicators[way]);
 			comma = ", ";
 		}
+	fputs("], \"messages\": [", out);
+	print_json_messages(out);
 	fputs("], \"wrong_in_mpi\": [", out);
 	print_wrong(out, ", ", "{\"type\": \"%s\", \"operator\": \"%s\"}");
 	fputs("]}\n", out);

@@ -87,6 +87,7 @@ preload_start(int level)
 	arguments_init();
 	states_init();
 	progress_init();
+	messages_init();
 	has_started = true;
 	/* For programs that only make nonblocking calls. */
 	if (preload_settings.enabled && preload_settings.job_at_init)
@@ -149,13 +150,21 @@ MPI_Comm_disconnect(MPI_Comm *comm)
 }
 
 PRELOAD_EXPORT int
+MPI_Abort(MPI_Comm comm, int error)
+{
+	messages_say_sent();
+	return PMPI_Abort(comm, error);
+}
+
+PRELOAD_EXPORT int
 MPI_Finalize(void)
 {
 	if (has_started) {
 		has_started = false;
 		states_drain();
-		report_print();
 		states_finish();
+		messages_finish();
+		report_print();
 		arguments_finish();
 		progress_finish();
 		operators_finish();

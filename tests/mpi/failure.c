@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * An MPI program whose collectives end in the middle. Argument: "abort", one rank calls MPI_Abort; "loop", sums until somebody
- * ends a rank or the program; "idle SECONDS", 250 barriers of a communicator, then nothing for so long, and sums to the end, which
+ * ends a rank or the program; "gives-up", the same, without rank 0, which does nothing, and MPI_Abort after an error; "idle SECONDS", 250 barriers of a communicator, then nothing for so long, and sums to the end, which
  * prints "cases". Rank 0 prints "running" once it runs, and "idle".
  */
 #include <mpi.h>
@@ -16,15 +16,23 @@ int
 main(int argc, char **argv)
 {
 	static double numbers[COUNT], sums[COUNT];
-	MPI_Comm copy;
+	MPI_Comm comm = MPI_COMM_WORLD, copy;
 	int rank, size;
 
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	if (argc > 1 && strcmp(argv[1], "gives-up") == 0) {
+		MPI_Comm_split(MPI_COMM_WORLD, rank != 0, -rank, &comm);
+		MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+		if (rank == 0)
+			MPI_Recv(sums, COUNT, MPI_DOUBLE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		MPI_Comm_rank(comm, &rank);
+	}
+	MPI_Comm_size(comm, &size);
 	for (long i = 0;; i++) {
 		numbers[7] = (double)i;
-		MPI_Allreduce(numbers, sums, COUNT, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+		if (MPI_Allreduce(numbers, sums, COUNT, MPI_DOUBLE, MPI_SUM, comm) != MPI_SUCCESS)
+			MPI_Abort(MPI_COMM_WORLD, 4);
 		if (sums[7] != (double)i * size)
 			MPI_Abort(MPI_COMM_WORLD, 3);
 		if (i == 10 && rank == 0) {

@@ -90,8 +90,8 @@ def calls_that_mpi_refuses_have_the_same_errors_with_the_library():
     same_errors("mpich", 2, 1, "Invalid buffer pointer")
 
 
-def running_hosts(n):
-    """A network of n hosts with its manager, as mpirun knows them."""
+def running_hosts(n, **options):
+    """A network of n hosts with its manager, as mpirun knows them. options: of the Fabric."""
     class Running(Fabric):
         def __enter__(self):
             super().__enter__()
@@ -103,7 +103,7 @@ def running_hosts(n):
                 self.close()
                 raise
             return self
-    return Running(single(n))
+    return Running(single(n), **options)
 
 
 def progress(kind):
@@ -281,6 +281,31 @@ def without_a_manager_all_goes_to_mpi_and_the_report_says_so():
         expect_equal({entry["way"] for entry in report["communicators"]}, {"NO_MANAGER"}, "why not")
 
 
+def lines_of(process):
+    """What the library has said on standard error."""
+    return [line for line in process.stderr().splitlines() if "fanin-mpi:" in line]
+
+
+@case(60)
+def a_reason_is_said_once_in_the_program():
+    with running_hosts(4, config={"limits": {"max_jobs": 1, "slots": 512}}) as fabric:
+        for kind, ranks_per_host, more in (("openmpi", 1, {}), ("openmpi", 2, {}), ("mpich", 1, {}),
+                                           ("openmpi", 1, {"FANIN_MANAGER": f"{fabric.management_ip(0)}:1"})):
+            where = f"{kind}, {ranks_per_host} ranks on a host, {more}"
+            path = fabric.directory / "report.json"
+            process = fabric.mpi.start(kind, program_of("collectives", kind), 6, "communicators", ranks_per_host=ranks_per_host,
+                                       FANIN_MPI_MIN_BYTES=1, FANIN_MPI_REPORT="json", FANIN_MPI_REPORT_FILE=path, **more)
+            wait_until(lambda path=path: path.exists() and path.read_text().endswith("\n"), RUN_SECONDS, f"the report, {where}")
+            lines = lines_of(process)
+            process.stop()
+            expect(len(lines) == 1 and "not in the network: " in lines[0], f"{where}: what was said: {lines}")
+            report = json.loads(path.read_text())
+            path.unlink()
+            # Each rank leads its host's in its half of the program and in the copy, and, without a manager, in the whole.
+            expect_equal([(message["count"], f"fanin-mpi: {message['text']}") for message in report["messages"]],
+                         [(4 * ranks_per_host * (12 if not more else 13), lines[0])], f"{where}: messages of the report")
+
+
 @case(60)
 def settings_of_mpi_programs_may_stand_in_fanin_conf():
     with running_hosts(3) as fabric:
@@ -323,6 +348,13 @@ def a_program_that_is_aborted_or_loses_a_rank_ends():
         expect(process.wait(RUN_SECONDS) != 0, "a program that lost a rank ended well")
         wait_until(lambda: not ranks_of(fabric, program), 20, "the end of all ranks")
         wait_until(lambda: fabric.ask_manager("trees")["trees"] == [], 20, "the end of their job")
+        # The reason is said by whoever ends the program, too, if rank 0 knows of none.
+        process = fabric.mpi.start("openmpi", program, "gives-up", FANIN_MPI_TIMEOUT_MS=1000)
+        wait_until(lambda: "running" in process.stdout(), RUN_SECONDS, "the program")
+        fabric.process_of("switch0").popen.kill()
+        expect_equal(process.wait(RUN_SECONDS), 4, "the exit status of MPI_Abort")
+        said = [line for line in lines_of(process) if "a collective in the network failed: timeout: " in line]
+        expect(1 <= len(said) <= 2, f"what the two ranks have said: {process.stderr()}")
 
 
 @case(90)
@@ -344,7 +376,8 @@ def after_a_failure_in_the_network_all_ranks_go_on_with_mpi_together():
                 expect_equal(process.wait(RUN_SECONDS), 0, f"exit status, {where}; {process.stderr()}")
             else:
                 process.stop()
-            expect("a collective in the network failed" in process.stderr(), process.stderr())
+            reasons = re.findall("a collective in the network failed: ([^:]*)", process.stderr())
+            expect(0 < len(reasons) == len(set(reasons)), f"what was said, {where}: {process.stderr()}")
             by_way = bytes_by_way(json.loads(path.read_text()))
             expect(by_way["FAILED"] >= 3 * 50 * 20000 * 8, f"{where}: bytes by where they went: {by_way}")
 

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the user is told on standard error: each reason once in the program, by rank 0, however many communicators and ranks have it.
+ * Another rank sends it to rank 0, which takes messages whenever it has MPI make progress, and in MPI_Finalize; if the program ends
+ * without that, by MPI_Abort or by exit, the rank says it itself. How often there was cause to is in the report.
+ */
+#include "preload.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_REASONS 32
+#define TEXT_BYTES 1024
+#define TAG 0
+/* Hexadecimal digits of a job's name. */
+#define NAME_DIGITS 16
+
+struct message {
+	/* What is sent. */
+	struct told {
+		uint64_t key;
+		char text[TEXT_BYTES];
+	} told;
+	uint64_t count; /* causes in this process; at rank 0 and at the end, in all */
+	bool said;      /* by this process */
+	bool is_sent;
+	MPI_Request req;
+};
+
+/* Under the lock, but for what is being sent. */
+static struct message messages[MOST_REASONS];
+static unsigned int n_messages;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int world_rank;
+static pid_t process; /* that MPI knows: not one that it has forked */
+static int n_taken;   /* at rank 0 */
+static bool is_over;  /* nothing is sent any more */
+
+void
+messages_init(void)
+{
+	PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+	process = getpid();
+}
+
+/* The same for texts that differ only in numbers and names of jobs. */
+static uint64_t
+key_of(const char *text)
+{
+	uint64_t key = 0xcbf29ce484222325u;
+
+	while (*text != '\0') {
+		const size_t n = strspn(text, "0123456789abcdef");
+
+		if (n >= NAME_DIGITS) {
+			text += n;
+			continue;
+		}
+		if (!isdigit((unsigned char)*text))
+			key = (key ^ (uint8_t)*text) * 0x100000001b3u;
+		text++;
+	}
+	return key;
+}
+
+static void
+print(const char *text)
+{
+	fprintf(stderr, "fanin-mpi: %s\n", text);
+}
+
+/* Under the lock. NULL: there is no room. */
+static struct message *
+message_of(uint64_t key, const char *text)
+{
+	struct message *message = messages;
+
+	while (message < messages + n_messages && message->told.key != key)
+		message++;
+	if (message == messages + MOST_REASONS)
+		return NULL;
+	if (message == messages + n_messages) {
+		*message = (struct message){ .told.key = key };
+		snprintf(message->told.text, TEXT_BYTES, "%s", text);
+		n_messages++;
+	}
+	return message;
+}
+
+/* Under the lock. */
+static void
+message_say(struct message *message)
+{
+	if (!message->said)
+		print(message->told.text);
+	message->said = true;
+}
+
+/* Under the lock. The first of this process. */
+static void
+message_send(struct message *message)
+{
+	if (PMPI_Isend(&message->told, (int)sizeof(message->told), MPI_BYTE, 0, TAG, preload_comm,
+		       &message->req) == MPI_SUCCESS)
+		message->is_sent = true;
+	else
+		message_say(message);
+}
+
+void
+say(const char *reason, bool at_once, const char *format, ...)
+{
+	char text[TEXT_BYTES];
+	struct message *message;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	pthread_mutex_lock(&lock);
+	message = message_of(key_of(reason != NULL ? reason : text), text);
+	if (message == NULL) {
+		print(text);
+	} else {
+		message->count++;
+		if (world_rank == 0 || at_once || is_over)
+			message_say(message);
+		else if (!message->is_sent && !message->said)
+			message_send(message);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* At rank 0, of another. */
+static void
+message_take(MPI_Message *arrived)
+{
+	struct message *message;
+	struct told told;
+
+	if (PMPI_Mrecv(&told, (int)sizeof(told), MPI_BYTE, arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+		return;
+	pthread_mutex_lock(&lock);
+	n_taken++;
+	message = message_of(told.key, told.text);
+	if (message != NULL)
+		message_say(message);
+	else
+		print(told.text);
+	pthread_mutex_unlock(&lock);
+}
+
+void
+messages_look(void)
+{
+	MPI_Message arrived;
+	int there;
+
+	if (PMPI_Improbe(MPI_ANY_SOURCE, TAG, preload_comm, &there, &arrived, MPI_STATUS_IGNORE) ==
+		    MPI_SUCCESS &&
+	    there)
+		message_take(&arrived);
+}
+
+/* Counts what others have of rank 0's reasons, which are all but those that have ended the program. */
+static void
+counts_add(void)
+{
+	uint64_t keys[MOST_REASONS] = { 0 }, mine[MOST_REASONS] = { 0 }, all[MOST_REASONS];
+
+	for (unsigned int i = 0; i < n_messages; i++)
+		keys[i] = messages[i].told.key;
+	PMPI_Bcast(keys, MOST_REASONS, MPI_UINT64_T, 0, preload_comm);
+	for (unsigned int i = 0; i < MOST_REASONS; i++)
+		for (unsigned int k = 0; k < n_messages; k++)
+			if (messages[k].told.key == keys[i])
+				mine[i] = messages[k].count;
+	PMPI_Reduce(mine, all, MOST_REASONS, MPI_UINT64_T, MPI_SUM, 0, preload_comm);
+	for (unsigned int i = 0; i < n_messages && world_rank == 0; i++)
+		messages[i].count = all[i];
+}
+
+void
+messages_finish(void)
+{
+	MPI_Message arrived;
+	int n_sent = 0, n_all[2];
+
+	for (unsigned int i = 0; i < n_messages; i++)
+		n_sent += messages[i].is_sent;
+	PMPI_Allreduce((int[]){ n_sent, (int)n_messages }, n_all, 2, MPI_INT, MPI_SUM, preload_comm);
+	is_over = true;
+	if (n_all[1] == 0)
+		return;
+	while (world_rank == 0 && n_taken < n_all[0] &&
+	       PMPI_Mprobe(MPI_ANY_SOURCE, TAG, preload_comm, &arrived, MPI_STATUS_IGNORE) ==
+		       MPI_SUCCESS)
+		message_take(&arrived);
+	for (unsigned int i = 0; i < n_messages; i++)
+		if (messages[i].is_sent) {
+			PMPI_Wait(&messages[i].req, MPI_STATUS_IGNORE);
+			messages[i].said = true;
+		}
+	counts_add();
+}
+
+const char *
+message_next(unsigned int *place, uint64_t *count)
+{
+	if (*place == n_messages)
+		return NULL;
+	*count = messages[*place].count;
+	return messages[(*place)++].told.text;
+}
+
+void
+messages_say_sent(void)
+{
+	/* Another thread may have ended while it had the lock. */
+	if (is_over || getpid() != process || pthread_mutex_trylock(&lock) != 0)
+		return;
+	for (unsigned int i = 0; i < n_messages; i++)
+		message_say(&messages[i]);
+	pthread_mutex_unlock(&lock);
+}
+
+/* The program ends without MPI_Finalize. */
+__attribute__((destructor)) static void
+messages_at_exit(void)
+{
+	messages_say_sent();
+}
