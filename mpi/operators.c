@@ -99,7 +99,8 @@ void
 operators_finish(void)
 {
 	for (size_t op = 1; op < N_OPERATORS; op++)
-		PMPI_Op_free(&operators[op].own);
+		if (operators[op].own != MPI_OP_NULL)
+			PMPI_Op_free(&operators[op].own);
 }
 
 enum fanin_op
