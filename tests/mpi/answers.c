@@ -415,7 +415,20 @@ carry_out(enum call call, const void *send, void *recv, int count, MPI_Datatype 
 		CALL(MPI_Ireduce_scatter_block, send, recv, count, type, op, comm, &req);
 		break;
 	}
-	MPI_Wait(&req, MPI_STATUS_IGNORE);
+	if (req != MPI_REQUEST_NULL)
+		MPI_Wait(&req, MPI_STATUS_IGNORE);
+}
+
+/* Other memory, of that size; what was there is lost. */
+static uint8_t *
+memory_again(uint8_t *before, size_t bytes)
+{
+	uint8_t *memory = malloc(bytes);
+
+	free(before);
+	if (memory == NULL)
+		abort();
+	return memory;
 }
 
 /* It has all but long double, pairs and products of complex numbers. */
@@ -448,12 +461,12 @@ reduction(enum call call, const struct type *type, enum op op, int count, size_t
 	bytes = (size_t)extent;
 	in_network = n * (size_t)type_bytes >= min_bytes && network_has(type->element, op);
 	nan_is_canonical = op == MIN || op == MAX;
-	if (n * bytes > room) {
+	if (recv == NULL || n * bytes > room) {
 		room = n * bytes;
-		send = realloc(send, room);
-		recv = realloc(recv, room);
-		one = realloc(one, room);
-		expected = realloc(expected, room);
+		send = memory_again(send, room);
+		recv = memory_again(recv, room);
+		one = memory_again(one, room);
+		expected = memory_again(expected, room);
 	}
 	fill(expected, type, bytes, op, 0, n, in_network);
 	for (int r = 1; r < size; r++) {
