@@ -3,6 +3,7 @@
 #include "manager/commands.h"
 
 #include <arpa/inet.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "manager/install.h"
 #include "manager/leaders.h"
 #include "manager/manager.h"
+#include "manager/owner.h"
 #include "manager/reconcile.h"
 
 static double
@@ -27,10 +29,10 @@ command_version(void *user, const json_t *args, struct control_error *error)
 
 	if (args_check_known(args, error) != 0)
 		return NULL;
-	return json_pack("{s:s, s:s, s:i, s:i, s:f, s:s}", "version", FANIN_VERSION, "name",
-			 manager->config->name, "protocol", CONTROL_PROTOCOL, "pid", (int)getpid(),
-			 "uptime_s", seconds_since(manager->start_ms), "topology",
-			 manager->config->topology.hash);
+	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:s}", "version", FANIN_VERSION, "name",
+			 manager->config->name, "owner", manager->owner, "protocol", CONTROL_PROTOCOL,
+			 "pid", (int)getpid(), "uptime_s", seconds_since(manager->start_ms),
+			 "topology", manager->config->topology.hash);
 }
 
 /* A switch or a server. */
@@ -39,19 +41,26 @@ describe_switch(const struct manager *manager, const struct peer *peer)
 {
 	const struct group *group;
 	const bool up = peer->state == PEER_UP;
+	const size_t n_namesakes = json_array_size(peer->namesakes);
+	char error[CONTROL_MESSAGE_LEN];
 	unsigned int n_groups = 0;
 
+	snprintf(error, sizeof(error), "%s", peer->error);
+	if (error[0] == '\0' && n_namesakes > 0)
+		snprintf(error, sizeof(error),
+			 "has %zu jobs of another manager with this one's name: `jobs` lists them",
+			 n_namesakes);
 	TAILQ_FOREACH(group, &manager->groups, entry)
 		n_groups += group_uses(manager, group, peer->index, NULL);
-	return json_pack("{s:s, s:s, s:s, s:f, s:s, s:s, s:i, s:i, s:i, s:O?, s:s}", "name",
+	return json_pack("{s:s, s:s, s:s, s:f, s:s, s:s, s:i, s:i, s:i, s:i, s:O?, s:s}", "name",
 			 peer->about->name, "control", peer->about->control, "state",
 			 up                             ? "up"
 			 : peer->state >= PEER_LEARNING ? "learning"
 							: "down",
 			 "since_s", seconds_since(peer->since_ms), "ip", peer->ip, "mac", peer->mac,
 			 "trees", (int)n_groups, "jobs", (int)peer->jobs, "max_jobs",
-			 (int)peer->max_jobs, "ports_down", up ? peer->ports_down : NULL, "error",
-			 peer->error);
+			 (int)peer->max_jobs, "namesake_jobs", (int)n_namesakes, "ports_down",
+			 up ? peer->ports_down : NULL, "error", error);
 }
 
 /* "leaf0:u0" as a new reference; of a server that has not been heard without a port */
@@ -266,8 +275,9 @@ command_jobs(void *user, const json_t *args, struct control_error *error)
 	TAILQ_FOREACH(removal, &manager->removals, entry)
 		json_array_append_new(removals, json_pack("{s:s, s:I}", "switch", removal->switch_name,
 							  "job", (json_int_t)removal->job));
-	return json_pack("{s:o, s:o, s:{s:I}}", "jobs", list_jobs(manager), "removals", removals,
-			 "limits", "jobs", (json_int_t)manager->config->max_jobs);
+	return json_pack("{s:o, s:o, s:o, s:{s:I}}", "jobs", list_jobs(manager), "removals",
+			 removals, "namesakes", owner_list_namesakes(manager), "limits", "jobs",
+			 (json_int_t)manager->config->max_jobs);
 }
 
 json_t *

@@ -17,6 +17,7 @@
 #include "manager/leaders.h"
 #include "manager/manager.h"
 #include "manager/move.h"
+#include "manager/owner.h"
 #include "manager/plan.h"
 #include "manager/reconcile.h"
 #include "manager/trees.h"
@@ -86,6 +87,7 @@ removal_answered(void *user, uint32_t job, struct peer *peer, const json_t *resu
 	manager->counters.removals++;
 	TAILQ_REMOVE(&manager->removals, removal, entry);
 	free(removal);
+	owner_forget(peer, job);
 	if (result == NULL || peer->jobs == 0)
 		return;
 	/* The place of a job that goes on is for that to have again. */
@@ -106,10 +108,11 @@ removals_go_on(struct manager *manager)
 		if (removal->asked || at == TOPOLOGY_NO_SWITCH ||
 		    manager->peers[at].state < PEER_LEARNING)
 			continue;
-		removal->asked = peer_ask(&manager->peers[at], "jobs.destroy",
-					  json_pack("{s:I, s:s}", "id", (json_int_t)removal->job,
-						    "owner", manager->config->name),
-					  removal_answered, manager, removal->job) == 0;
+		removal->asked =
+			peer_ask(&manager->peers[at], "jobs.destroy",
+				 json_pack("{s:I, s:s}", "id", (json_int_t)removal->job, "owner",
+					   owner_of_job(manager, &manager->peers[at], removal->job)),
+				 removal_answered, manager, removal->job) == 0;
 	}
 }
 

@@ -173,6 +173,7 @@ check_notes(struct manager *manager, char *error)
 	const struct manager_config *config = manager->config;
 	char name[MANAGER_NAME_LEN];
 	char hash[TOPOLOGY_HASH_LEN];
+	char id[STORE_ID_LEN];
 
 	if (store_get_note(manager->store, NAME_NOTE, name, sizeof(name)) != 0 ||
 	    store_get_note(manager->store, TOPOLOGY_NOTE, hash, sizeof(hash)) != 0)
@@ -186,8 +187,12 @@ check_notes(struct manager *manager, char *error)
 	if (hash[0] != '\0' && strcmp(hash, config->topology.hash) != 0)
 		log_warning("the topology has changed since the last start");
 	if (store_put_note(manager->store, NAME_NOTE, config->name) == 0 &&
-	    store_put_note(manager->store, TOPOLOGY_NOTE, config->topology.hash) == 0)
+	    store_put_note(manager->store, TOPOLOGY_NOTE, config->topology.hash) == 0 &&
+	    store_get_id(manager->store, id) == 0) {
+		snprintf(manager->owner, sizeof(manager->owner), "%s%c%s", config->name,
+			 OWNER_SEPARATOR, id);
 		return 0;
+	}
 
 failed:
 	snprintf(error, CONTROL_MESSAGE_LEN, "database: %.400s", store_error(manager->store));

@@ -54,8 +54,12 @@ struct metrics_server;
 struct waits;  /* waits.c: a question who waits for whom */
 struct search; /* discover.c: for the hosts of a job */
 
+#define OWNER_SEPARATOR '#' /* no character of a name */
+#define OWNER_LEN (MANAGER_NAME_LEN + STORE_ID_LEN)
+
 struct manager {
 	const struct manager_config *config;
+	char owner[OWNER_LEN]; /* what its jobs on the switches carry: its name and its database's id */
 	struct store *store;
 	struct control *control;
 	struct metrics_server *metrics; /* NULL: none */

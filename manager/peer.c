@@ -411,4 +411,6 @@ peer_end(struct peer *peer)
 	json_decref(peer->ports);
 	json_decref(peer->ports_down);
 	json_decref(peer->next_hops);
+	json_decref(peer->unnumbered);
+	json_decref(peer->namesakes);
 }

@@ -84,9 +84,12 @@ struct peer {
 	json_t *handlers;   /* each with name, default, in_order, slot_mbufs */
 	json_t *ports;      /* name: MTU */
 	json_t *ports_down; /* names */
-	json_t *next_hops;  /* those of its routes, each with port and MAC address */
-	uint64_t routes_ms; /* when to ask for them next */
-	uint64_t ping_ms;   /* when to ask next */
+	json_t *unnumbered; /* owner.c: numbers of jobs that carry the manager's name without its id */
+	json_t *namesakes;          /* likewise: jobs that carry it with another id */
+	uint64_t namesakes_told_ms; /* when the log was told of them; 0: never */
+	json_t *next_hops;          /* those of its routes, each with port and MAC address */
+	uint64_t routes_ms;         /* when to ask for them next */
+	uint64_t ping_ms;           /* when to ask next */
 	bool pinging;
 	uint64_t reconcile_ms; /* when to compare its jobs next */
 };

@@ -770,7 +770,7 @@ plan_create_args(const struct manager *manager, const struct group *group, uint1
 	char key[20];
 	json_t *args = json_pack("{s:I, s:s, s:s, s:s, s:I, s:b, s:s, s:o}", "id",
 				 (json_int_t)group->id, "key", group_hex(group->key, key), "owner",
-				 manager->config->name, "handler", group->handler, "payload_bytes",
+				 manager->owner, "handler", group->handler, "payload_bytes",
 				 (json_int_t)group->payload_bytes, "reproducible",
 				 group->reproducible, "accumulate", group->wide ? "f32" : "native",
 				 "members", list_children(manager, group, index));

@@ -16,6 +16,7 @@
 #include "manager/leaders.h"
 #include "manager/manager.h"
 #include "manager/move.h"
+#include "manager/owner.h"
 
 #define ROUTES_MS 1000 /* between looks for next hops that are not known yet */
 
@@ -311,10 +312,9 @@ static void
 compare_job(struct manager *manager, struct peer *peer, const json_t *entry)
 {
 	uint32_t job = (uint32_t)json_integer_value(json_object_get(entry, "id"));
-	const char *owner = json_string_value(json_object_get(entry, "owner"));
 	struct group *group;
 
-	if (owner == NULL || strcmp(owner, manager->config->name) != 0) {
+	if (!owner_is_ours(manager, entry)) {
 		if (job < sizeof(manager->foreign_ids) * 8)
 			manager->foreign_ids[job / 8] |= (uint8_t)(1u << job % 8);
 		return;
@@ -337,10 +337,8 @@ list_has(const json_t *jobs, const struct manager *manager, uint32_t id)
 	size_t i;
 
 	json_array_foreach(jobs, i, entry) {
-		const char *owner = json_string_value(json_object_get(entry, "owner"));
-
 		if (json_integer_value(json_object_get(entry, "id")) == (json_int_t)id)
-			return owner != NULL && strcmp(owner, manager->config->name) == 0;
+			return owner_is_ours(manager, entry);
 	}
 	return false;
 }
@@ -400,6 +398,7 @@ jobs_answered(void *user, uint32_t which, struct peer *peer, const json_t *resul
 	peer->jobs = (uint32_t)json_array_size(jobs);
 	peer->max_jobs = (uint32_t)json_integer_value(json_object_get(limits, "max_jobs"));
 	peer->slots_per_job = (uint32_t)json_integer_value(json_object_get(limits, "slots_per_job"));
+	owner_note_jobs(manager, peer, jobs);
 	json_array_foreach(jobs, i, entry)
 		compare_job(manager, peer, entry);
 	find_missing(manager, peer, jobs);

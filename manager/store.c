@@ -3,11 +3,13 @@
 #include "manager/store.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #include <sqlite3.h>
@@ -17,6 +19,7 @@
 #include "control/text.h"
 
 #define RETRY_MS 1000u
+#define ID_NOTE "id"
 
 /* A statement with one or two texts, or a text and a number. */
 struct change {
@@ -430,4 +433,21 @@ store_put_note(struct store *store, const char *name, const char *value)
 	};
 
 	return commit(store, &put);
+}
+
+int
+store_get_id(struct store *store, char *id)
+{
+	uint64_t number;
+	int ret = store_get_note(store, ID_NOTE, id, STORE_ID_LEN);
+
+	if (ret != 0 || id[0] != '\0')
+		return ret;
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number)) {
+		snprintf(store->error, sizeof(store->error), "no random numbers: %s",
+			 strerror(errno));
+		return -EIO;
+	}
+	snprintf(id, STORE_ID_LEN, "%016" PRIx64, number);
+	return store_put_note(store, ID_NOTE, id);
 }

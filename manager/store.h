@@ -12,6 +12,7 @@
 #include "manager/group.h"
 
 #define STORE_ERROR_LEN 512
+#define STORE_ID_LEN 17 /* 16 hexadecimal digits */
 
 struct store;
 
@@ -68,6 +69,12 @@ int store_end_removal(struct store *store, const char *switch_name, uint32_t job
  */
 int store_get_note(struct store *store, const char *name, char *value, size_t size);
 int store_put_note(struct store *store, const char *name, const char *value);
+
+/*
+ * Reads the database's id, a random number; makes and keeps one if it has none. A copy of the file has the same. id: STORE_ID_LEN
+ * bytes. Returns 0 or -EIO.
+ */
+int store_get_id(struct store *store, char *id);
 
 /* Why the last call that failed did. */
 const char *store_error(const struct store *store);

@@ -20,6 +20,7 @@
 #include "pipeline/slot_pool.h"
 #include "wire/tag.h"
 
+#define JOB_OWNER_LEN 64 /* a manager's name and the id of its database */
 /* Instead of a child. */
 #define JOB_LONGER_TIMERS 7u /* the last ones are 4^7 times as long as the handler's timeout */
 #define JOB_NO_CHILD UINT8_MAX
@@ -117,8 +118,8 @@ struct job {
 	struct job_worker_stats *worker_stats;
 	uint16_t n_workers;
 	struct fanin_tagger **taggers; /* one for each worker; NULL: the job's packets have no tags. Constant */
-	char owner[PIPELINE_NAME_LEN]; /* who made it; empty: unknown; control: ro */
-	uint64_t secret;               /* that the keys are derived from; control: ro */
+	char owner[JOB_OWNER_LEN]; /* who made it; empty: unknown; control: ro */
+	uint64_t secret;           /* that the keys are derived from; control: ro */
 };
 
 /* A parameter of the handler, by its name. */
@@ -131,7 +132,7 @@ struct job_parameter {
 struct job_spec {
 	uint32_t id;            /* 0: the smallest that is free */
 	uint64_t key;           /* the job's secret; 0 is not allowed */
-	const char *owner;      /* who makes it, shorter than PIPELINE_NAME_LEN; NULL: unknown */
+	const char *owner;      /* who makes it, shorter than JOB_OWNER_LEN; NULL: unknown */
 	const char *handler;    /* of the registry, or "auto" */
 	uint32_t buffers;       /* per block, for handlers with several; 0: 2 */
 	uint64_t message_bytes; /* usual size of a collective, for "auto"; 0: large */

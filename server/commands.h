@@ -17,7 +17,7 @@
 #include "wire/wire.h"
 
 #define SERVER_HANDLER "pa-atp"
-#define SERVER_OWNER_LEN 32
+#define SERVER_OWNER_LEN 64
 
 /* What the daemon keeps of a job, beside what the library does. */
 struct server_record {

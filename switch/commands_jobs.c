@@ -316,7 +316,7 @@ command_jobs_destroy(void *user, const json_t *args, struct control_error *error
 
 	if (args_check_known(args, error, "id", "owner") != 0 ||
 	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, NULL, error) != 0 ||
-	    args_string(args, "owner", PIPELINE_NAME_LEN - 1, &owner, &present, error) != 0)
+	    args_string(args, "owner", JOB_OWNER_LEN - 1, &owner, &present, error) != 0)
 		return NULL;
 	job = job_lookup(daemon->pipeline->jobs, (uint32_t)id);
 	if (job != NULL && owner != NULL && strcmp(job->owner, owner) != 0)

@@ -283,7 +283,7 @@ job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_sp
 	if (args_check_known(args, error, "id", "members", "key", "handler", "slots", "payload_bytes",
 			     "buffers", "message_bytes", "reproducible", "accumulate",
 			     "authenticate", "size", "parent", "owner", "parameters", "links") != 0 ||
-	    args_string(args, "owner", PIPELINE_NAME_LEN - 1, &spec->owner, &present, error) != 0 ||
+	    args_string(args, "owner", JOB_OWNER_LEN - 1, &spec->owner, &present, error) != 0 ||
 	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, &present, error) != 0 ||
 	    args_hex64(args, "key", &spec->key, &present, error) != 0 ||
 	    args_string(args, "handler", PIPELINE_NAME_LEN, &spec->handler, &present, error) != 0 ||

@@ -38,6 +38,7 @@ print_version(const json_t *result)
 	char uptime[CTL_NUMBER_LEN];
 
 	printf("manager     %s\n", ctl_string(result, "name"));
+	printf("owner       %s\n", ctl_string(result, "owner"));
 	printf("version     %s, protocol %" PRId64 " (faninctl %s)\n",
 	       ctl_string(result, "version"), ctl_integer(result, "protocol"), FANIN_VERSION);
 	printf("running     for %s, process %" PRId64 "\n",
@@ -196,6 +197,12 @@ print_jobs(const json_t *result)
 	json_array_foreach(removals, i, entry)
 		printf("number %" PRId64 " is still to be removed from %s\n",
 		       ctl_integer(entry, "job"), ctl_string(entry, "switch"));
+	json_array_foreach(json_object_get(result, "namesakes"), i, entry)
+		printf("number %" PRId64
+		       " on %s is of another manager with this one's name (%s): it stays until `faninctl jobs destroy %" PRId64
+		       "` there\n",
+		       ctl_integer(entry, "job"), ctl_string(entry, "switch"),
+		       ctl_string(entry, "owner"), ctl_integer(entry, "job"));
 }
 
 static int

@@ -84,8 +84,9 @@ def hosts_join_by_name_and_the_job_runs_on_their_switch():
         expect_equal((first["mode"], first["switch_ip"], first["udp_port"], first["size"]),
                      ("network", "10.77.0.254", 21930, 4), "what the hosts are told")
         job = job_entry(lab, {"id": first["job"]})
-        expect_equal((job["owner"], job["window"], job["payload_bytes"], job["size"]),
-                     ("m0", first["window"], first["payload_bytes"], 4), "the job on the switch")
+        expect(job["owner"].startswith("m0#"), f"owner of the job: found {job['owner']}, expected m0 and an id")
+        expect_equal((job["window"], job["payload_bytes"], job["size"]),
+                     (first["window"], first["payload_bytes"], 4), "the job on the switch")
         expect_equal([member["ip"] for member in job["members"]], ips, "members on the switch")
         expect_equal(jobs_of(lab.second_control), {}, "jobs on the other switch")
         ranks = [lab.spawn_perf(host, {"id": first["job"], "key": first["key"]}, host, 4, bytes=256 * KIB, check=True,
@@ -189,8 +190,9 @@ def a_switch_that_restarts_or_stands_still_is_noticed():
         lab.second_control.ask("jobs.create", id=900, owner="m0", members=members)
         lab.second_control.ask("jobs.create", id=901, owner="m1", members=members)
         lab.second_control.ask("jobs.create", id=902, members=members)
+        lab.second_control.ask("jobs.create", id=903, owner="m0#0123456789abcdef", members=members)
         wait_until(lambda: 900 not in jobs_of(lab.second_control), 60, "the stray job to go")
-        expect_equal(sorted(jobs_of(lab.second_control)), [results[0]["job"], 901, 902], "jobs that stay")
+        expect_equal(sorted(jobs_of(lab.second_control)), [results[0]["job"], 901, 902, 903], "jobs that stay")
 
         lab.controls.pop(0).close()
         lab.second.popen.kill()
@@ -350,6 +352,55 @@ def daemons_tell_the_service_manager_when_they_are_ready():
                 process.popen.terminate()
                 expect_equal(process.wait(60), 0, f"exit status of {process.name}")
                 expect_equal(notices.recv(100), b"STOPPING=1", f"what {process.name} said at its end")
+
+
+@case()
+def two_managers_of_one_name_leave_each_others_jobs_alone_and_say_so():
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        # The second one is on a host, with a database of its own.
+        managers = [played_manager(lab, switches, reconcile_ms=100)]
+        managers.append(Manager(lab, json.loads((lab.directory / "topology.json").read_text()), host=0, database="other.db",
+                                reconcile_ms=100))
+        managers[1].starts = 1  # whose log the first one has
+        managers[1].start().wait_up(*switches)
+        clients, numbers = [], []
+        for manager, name in zip(managers, ("a", "b")):
+            members, results = manager.join(name, FOUR)
+            clients += members
+            numbers.append(results[0]["job"])
+        expect(numbers[0] != numbers[1], f"both jobs have the number {numbers[0]}")
+        owners = [manager.ask("version")["owner"] for manager in managers]
+        for manager, other, owner in zip(managers, reversed(numbers), reversed(owners)):
+            wait_until(lambda: {entry["job"] for entry in manager.ask("jobs")["namesakes"]} == {other}, 60, "the other's job to be listed")
+            expect_equal({entry["owner"] for entry in manager.ask("jobs")["namesakes"]}, {owner}, "its owner")
+            expect_equal(manager.ask("stats")["counters"]["strays_removed"], 0, "jobs that were removed as strays")
+        leaf = switches["leaf0"]
+        expect_equal(set(leaf.jobs), set(numbers), "jobs on a leaf")
+
+        def told(manager):
+            return [line for line in manager.process.stderr().splitlines() if "switch leaf0 has" in line]
+        for manager, other in zip(managers, reversed(numbers)):
+            expect_equal(len(told(manager)), 1, f"lines about leaf0: {told(manager)}")
+            for word in ("error", "another manager with the name \"m0\"", f"such as {other} of", "faninctl jobs destroy"):
+                expect(word in told(manager)[0], f"'{told(manager)[0]}' does not say {word}")
+
+        def ctl(*arguments):
+            with inside(lab.switch_namespace):
+                return run([program("faninctl"), "--manager", f"127.0.0.1:{MANAGER_PORT}", "--token-file",
+                            str(managers[0].token_file), *arguments]).stdout
+        for verb, words in (("version", owners[0]), ("topology", "has 1 jobs of another manager with this one's name"),
+                            ("jobs", f"number {numbers[1]} on leaf0 is of another manager with this one's name ({owners[1]})")):
+            expect(words in ctl(verb), f"faninctl {verb} does not show '{words}': {ctl(verb)}")
+        # As an operator does it at each switch.
+        managers[1].kill()
+        for switch in switches.values():
+            with switch.lock:
+                switch.jobs.pop(numbers[1], None)
+        wait_until(lambda: not managers[0].ask("jobs")["namesakes"], 60, "no namesake's job to be listed")
+        close_all(clients)
+        managers[0].wait_idle()
+        managers[0].stop()
 
 
 @case()

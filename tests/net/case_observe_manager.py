@@ -87,6 +87,10 @@ def move_switches(watch, manager, switches):
     """A switch with a stray job, one that loses a job, and two that are lost: their job moves, as long as there is another tree."""
     switches["leaf0"].jobs[900] = {"owner": "m0"}
     watch.await_value("strays_removed_total", 1, "the stray job")
+    switches["leaf0"].jobs[901] = {"owner": "m0#0123456789abcdef"}
+    watch.await_value("switch_namesake_jobs", 1, "another manager's job", switch="leaf0")
+    del switches["leaf0"].jobs[901]
+    watch.await_value("switch_namesake_jobs", 0, "no other manager's job", switch="leaf0")
     clients, results = manager.join("m", FOUR)
     del switches["leaf0"].jobs[results[0]["job"]]
     watch.await_value("missing_total", 1, "the job that the switch has lost")
@@ -124,6 +128,9 @@ def move_servers(watch, manager, switches):
                  {"port": "s0", "ip": "10.79.0.201", "mac": switches["server0"].mac, "server": True}, "the spine's parent")
     watch.await_value("server_trees", 1, "the server's tree", server="server0")
     watch.await_value("server_jobs", 1, "the server's job", server="server0")
+    switches["server0"].jobs[901] = {"owner": "m0#0123456789abcdef"}
+    watch.await_value("server_namesake_jobs", 1, "another manager's job", server="server0")
+    del switches["server0"].jobs[901]
     switches["server0"].stop()
     for client in clients:
         reason = client.wait_event("job_destroyed")["reason"]

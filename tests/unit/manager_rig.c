@@ -218,6 +218,9 @@ create_or_destroy(uint16_t index, const char *command, const json_t *args, const
 	}
 	ck_assert_str_eq(command, "jobs.destroy");
 	*code = "not_found";
+	if (!json_equal(json_object_get(manager_rig.jobs[index], number),
+			json_object_get(args, "owner")))
+		return NULL;
 	return json_object_del(manager_rig.jobs[index], number) == 0 ? json_object() : NULL;
 }
 

@@ -10,6 +10,7 @@
 #include <check.h>
 #include <jansson.h>
 
+#include "manager/commands.h"
 #include "manager/host.h"
 #include "manager/install.h"
 #include "manager/move.h"
@@ -518,6 +519,67 @@ START_TEST(a_job_whose_entry_tells_nothing_is_found_by_its_mark)
 }
 END_TEST
 
+/* Gives all jobs of all switches another owner. */
+static void
+mark_jobs(const char *owner)
+{
+	for (uint16_t i = 0; i < manager_rig.n_peers; i++) {
+		const char *number;
+		void *next;
+		json_t *job;
+
+		json_object_foreach_safe(manager_rig.jobs[i], next, number, job)
+			json_object_set_new(manager_rig.jobs[i], number, json_string(owner));
+	}
+}
+
+START_TEST(jobs_of_a_manager_of_the_same_name_with_another_database_stay)
+{
+	char owner[OWNER_LEN];
+	json_t *none = json_object();
+	struct control_error error;
+	json_t *jobs;
+
+	memcpy(owner, manager_rig.manager->owner, sizeof(owner));
+	join_and_serve(1);
+	manager_rig_restart_after("UPDATE notes SET value = 'fedcba9876543210' WHERE name = 'id'");
+	manager_rig_serve_all();
+	ck_assert_str_ne(manager_rig.manager->owner, owner);
+	ck_assert_uint_eq(manager_rig.manager->counters.strays_removed, 0);
+	/* Those that the database knows are not there any more, as far as this manager can tell. */
+	ck_assert_uint_eq(manager_rig.manager->counters.missing, 3);
+	jobs = command_jobs(manager_rig.manager, none, &error);
+	ck_assert_uint_ge(json_array_size(json_object_get(jobs, "namesakes")), 1);
+	ck_assert_str_eq(json_string_value(json_object_get(
+				 json_array_get(json_object_get(jobs, "namesakes"), 0), "owner")),
+			 owner);
+	json_decref(jobs);
+	json_decref(none);
+}
+END_TEST
+
+START_TEST(jobs_without_an_id_are_of_the_manager_of_their_name)
+{
+	struct group *group = join_and_serve(1);
+	struct control_error error;
+	json_t *none = json_object();
+
+	mark_jobs("m0");
+	manager_rig_restart();
+	manager_rig_serve_all();
+	group = group_find(&manager_rig.manager->groups, "j");
+	check_runs(group);
+	ck_assert_uint_eq(manager_rig.manager->counters.missing, 0);
+	json_decref(reattach(group, 0));
+	json_decref(host_leave(manager_rig.manager, &manager_rig.clients[0], NULL, none, &error));
+	json_decref(reattach(group, 1));
+	/* They are destroyed by the owner that they have. */
+	json_decref(host_leave(manager_rig.manager, &manager_rig.clients[1], NULL, none, &error));
+	check_nothing_left();
+	json_decref(none);
+}
+END_TEST
+
 START_TEST(a_damaged_entry_with_the_number_of_another_job_does_not_harm_that)
 {
 	join_and_serve(1);
@@ -620,6 +682,8 @@ suite_manager_jobs(void)
 	tcase_add_test(tcase, a_host_that_has_left_is_not_lost_when_the_manager_is_started_again);
 	tcase_add_test(tcase, a_damaged_entry_goes_and_its_job_with_it);
 	tcase_add_test(tcase, a_job_whose_entry_tells_nothing_is_found_by_its_mark);
+	tcase_add_test(tcase, jobs_of_a_manager_of_the_same_name_with_another_database_stay);
+	tcase_add_test(tcase, jobs_without_an_id_are_of_the_manager_of_their_name);
 	tcase_add_test(tcase, a_damaged_entry_with_the_number_of_another_job_does_not_harm_that);
 	tcase_add_test(tcase, packets_of_all_trees_of_a_job_have_the_length_that_fits_each);
 	suite_add_tcase(suite, tcase);
