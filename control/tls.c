@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <openssl/err.h>
@@ -38,9 +39,26 @@ fail(const char *what, const char *path, char *error)
 	return -EINVAL;
 }
 
+/* As of any file with a secret; one that cannot be looked at, OpenSSL tells why. */
+static int
+check_key_mode(const char *path, char *error)
+{
+	struct stat status;
+
+	if (stat(path, &status) != 0 || (status.st_mode & S_IRWXO) == 0)
+		return 0;
+	snprintf(error, TLS_ERROR_LEN,
+		 "TLS key %s: found the mode %04o, expected no access for others: chmod o= %s",
+		 path, status.st_mode & 07777u, path);
+	text_make_printable(error);
+	return -EACCES;
+}
+
 static int
 load(SSL_CTX *context, const struct tls_files *files, char *error)
 {
+	if (files->key != NULL && check_key_mode(files->key, error) != 0)
+		return -EACCES;
 	ERR_clear_error();
 	if (files->certificate != NULL &&
 	    SSL_CTX_use_certificate_chain_file(context, files->certificate) != 1)

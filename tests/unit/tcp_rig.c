@@ -109,6 +109,7 @@ tcp_rig_certificate(const char *certificate_path, const char *key_path)
 	file = fopen(key_path, "w");
 	ck_assert(file != NULL && PEM_write_PrivateKey(file, key, NULL, NULL, 0, NULL, NULL) == 1);
 	fclose(file);
+	ck_assert_int_eq(chmod(key_path, 0600), 0);
 	X509_EXTENSION_free(alternative);
 	X509_free(certificate);
 	EVP_PKEY_free(key);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fanin/fanin.h"
@@ -162,6 +163,49 @@ START_TEST(the_caller_comes_before_the_environment_and_that_before_the_file)
 }
 END_TEST
 
+START_TEST(a_token_file_that_everybody_may_read_is_refused)
+{
+	static const mode_t modes[] = { 0666, 0644, 0640, 0600 };
+	const mode_t mode = modes[_i];
+	char directory[] = "/tmp/fanin-by-name-XXXXXX";
+	struct fanin_manager_settings settings;
+	char path[64], token[64], words[320];
+	struct fanin_error error;
+	FILE *file;
+	int status;
+
+	ck_assert_ptr_nonnull(mkdtemp(directory));
+	snprintf(path, sizeof(path), "%s/fanin.conf", directory);
+	snprintf(token, sizeof(token), "%s/token", directory);
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	fprintf(file, "manager = 10.0.0.3\ntoken_file = %s\n", token);
+	fclose(file);
+	file = fopen(token, "w");
+	ck_assert_ptr_nonnull(file);
+	fputs("secret\n", file);
+	fclose(file);
+	ck_assert_int_eq(chmod(token, mode), 0);
+	setenv("FANIN_CONF", path, 1);
+	unsetenv("FANIN_MANAGER");
+	unsetenv("FANIN_TOKEN");
+	status = fanin_manager_settings_find(NULL, NULL, &settings, &error);
+	snprintf(words, sizeof(words),
+		 "token file %s, which %s names: found the mode %04o, expected no access for others",
+		 token, path, mode);
+	if ((mode & S_IRWXO) != 0) {
+		ck_assert_int_eq(status, FANIN_ERR_INVALID);
+		ck_assert_msg(strstr(error.text, words) != NULL, "found '%s'", error.text);
+	} else {
+		ck_assert_int_eq(status, FANIN_OK);
+		ck_assert_str_eq(settings.token, "secret");
+	}
+	unlink(token);
+	unlink(path);
+	rmdir(directory);
+}
+END_TEST
+
 START_TEST(settings_are_of_the_environment_or_the_file)
 {
 	static const struct {
@@ -231,6 +275,7 @@ suite_by_name(void)
 	tcase_add_test(options, the_short_form_uses_the_environment);
 	tcase_add_test(options, endpoints_are_numbers_and_nothing_else);
 	tcase_add_test(options, the_caller_comes_before_the_environment_and_that_before_the_file);
+	tcase_add_loop_test(options, a_token_file_that_everybody_may_read_is_refused, 0, 4);
 	tcase_add_test(options, settings_are_of_the_environment_or_the_file);
 	suite_add_tcase(suite, options);
 	return suite;

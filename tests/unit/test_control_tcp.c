@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "control/address.h"
 #include "control/control.h"
 #include "control/secret.h"
+#include "control/tls.h"
 #include "tests/unit/suites.h"
 #include "tests/unit/tcp_rig.h"
 #include "control/client.h"
@@ -129,6 +131,24 @@ START_TEST(a_token_file_has_one_line_and_is_not_for_everybody)
 	ck_assert_int_eq(secret_load(tcp_rig.other_file, secret, error), 0);
 	ck_assert_str_eq(secret, longest);
 	ck_assert_int_eq(secret_load("/nonexistent/token", secret, error), -ENOENT);
+}
+END_TEST
+
+START_TEST(a_tls_key_is_not_for_everybody)
+{
+	const struct tls_files files = { .certificate = tcp_rig.certificate_file,
+					 .key = tcp_rig.key_file };
+	char error[TLS_ERROR_LEN] = "";
+	struct tls *tls = NULL;
+
+	tcp_rig_certificate(tcp_rig.certificate_file, tcp_rig.key_file);
+	ck_assert_int_eq(chmod(tcp_rig.key_file, 0644), 0);
+	ck_assert_int_eq(tls_server_create(&files, &tls, error), -EACCES);
+	ck_assert_msg(strstr(error, "found the mode 0644, expected no access for others") != NULL,
+		      "found '%s'", error);
+	ck_assert_int_eq(chmod(tcp_rig.key_file, 0640), 0);
+	ck_assert_int_eq(tls_server_create(&files, &tls, error), 0);
+	tls_free(tls);
 }
 END_TEST
 
@@ -365,6 +385,7 @@ suite_control_tcp(void)
 			    (int)(sizeof(wrong_listeners) / sizeof(wrong_listeners[0])));
 	tcase_add_test(tcase, any_address_may_be_listened_on_with_a_token);
 	tcase_add_test(tcase, a_token_file_has_one_line_and_is_not_for_everybody);
+	tcase_add_test(tcase, a_tls_key_is_not_for_everybody);
 	tcase_add_test(tcase, secrets_are_equal_only_if_all_of_them_is);
 	tcase_add_test(tcase, only_clients_with_the_token_are_served);
 	tcase_add_test(tcase, the_oldest_half_open_connection_makes_room);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define LINE_LEN (PATH_MAX + 64)
 
@@ -37,12 +38,12 @@ trim(char *text)
 	return text;
 }
 
-/* Names of environment variables may stand in the file, but for the library's own. */
+/* Names of environment variables may stand in the file, but for the library's own, and for secrets: everybody may read it. */
 static bool
 is_variable(const char *key)
 {
-	static const char *const others[] = { "FANIN_MANAGER", "FANIN_TOKEN", "FANIN_CONF",
-					      "FANIN_BACKGROUND_PROGRESS" };
+	static const char *const others[] = { "FANIN_MANAGER", "FANIN_TOKEN", "FANIN_KEY",
+					      "FANIN_CONF", "FANIN_BACKGROUND_PROGRESS" };
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (strcmp(key, others[i]) == 0)
@@ -165,12 +166,36 @@ token_take(struct fanin_manager_settings *settings, const char *token, const cha
 	return FANIN_OK;
 }
 
+/* Reads the file that fanin.conf names. line: size bytes. */
+static int
+token_file_read(const struct file *file, char *line, size_t size, struct fanin_error *error)
+{
+	FILE *stream = fopen(file->token_file, "re");
+	struct stat status;
+	int ret = FANIN_OK;
+
+	if (stream == NULL)
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "cannot read the token file %s, which %s names: %s",
+				       file->token_file, file->path, strerror(errno));
+	/* As all programs do that take a token. */
+	if (fstat(fileno(stream), &status) != 0 || (status.st_mode & S_IRWXO) != 0)
+		ret = fanin_error_set(
+			error, FANIN_ERR_INVALID,
+			"token file %s, which %s names: found the mode %04o, expected no access for others: chmod o= %s",
+			file->token_file, file->path, status.st_mode & 07777u, file->token_file);
+	else if (fgets(line, (int)size, stream) == NULL)
+		line[0] = '\0';
+	fclose(stream);
+	return ret;
+}
+
 static int
 token_find(struct fanin_manager_settings *settings, const struct file *file, const char *token,
 	   struct fanin_error *error)
 {
 	char line[FANIN_MANAGER_TOKEN_LEN + 2] = "";
-	FILE *stream;
+	int status;
 
 	if (token != NULL)
 		return token_take(settings, token, "the caller", error);
@@ -179,15 +204,11 @@ token_find(struct fanin_manager_settings *settings, const struct file *file, con
 		return token_take(settings, token, "FANIN_TOKEN", error);
 	if (file->token_file[0] == '\0')
 		return FANIN_OK;
-	stream = fopen(file->token_file, "re");
-	if (stream == NULL)
-		return fanin_error_set(error, FANIN_ERR_INVALID,
-				       "cannot read the token file %s, which %s names: %s",
-				       file->token_file, file->path, strerror(errno));
-	if (fgets(line, sizeof(line), stream) == NULL)
-		line[0] = '\0';
-	fclose(stream);
-	return token_take(settings, trim(line), file->token_file, error);
+	status = token_file_read(file, line, sizeof(line), error);
+	if (status == FANIN_OK)
+		status = token_take(settings, trim(line), file->token_file, error);
+	explicit_bzero(line, sizeof(line));
+	return status;
 }
 
 /* Parses "10.0.0.1" or "manager.example:4711". */
