@@ -7,10 +7,12 @@
 
 #include "control/cli.h"
 #include "control/log.h"
+#include "control/process.h"
 
 enum {
 	OPTION_CHECK = 256,
-	OPTION_LOG_LEVEL
+	OPTION_LOG_LEVEL,
+	OPTION_CORE_DUMPS
 };
 
 static const struct cli_option known[] = {
@@ -18,6 +20,8 @@ static const struct cli_option known[] = {
 	{ "check", NULL, OPTION_CHECK, "validate the configuration and exit" },
 	{ "log-level", "LEVEL", OPTION_LOG_LEVEL,
 	  "error, warning, info or debug; overrides the configuration" },
+	{ "core-dumps", NULL, OPTION_CORE_DUMPS,
+	  "let the kernel write core dumps, which have keys in them" },
 	{ "help", NULL, 'h', "show this text and exit" },
 	{ "version", NULL, 'V', "show the version and exit" },
 	{ 0 },
@@ -26,7 +30,8 @@ static const struct cli_option known[] = {
 static void
 print_help(const char *program, const char *about, const char *config_page, const char *closing)
 {
-	printf("Usage: %s --config FILE [--check] [--log-level LEVEL]\n\n%s\n\n", program, about);
+	printf("Usage: %s --config FILE [--check] [--log-level LEVEL] [--core-dumps]\n\n%s\n\n",
+	       program, about);
 	cli_print_options(stdout, known);
 	printf("\n%s describes the configuration.\n%s\n", config_page, closing);
 }
@@ -44,6 +49,7 @@ int
 daemon_options_parse(int argc, char **argv, const char *program, const char *about,
 		     const char *config_page, const char *closing, struct options *options)
 {
+	bool core_dumps = false;
 	struct cli cli;
 	int option;
 
@@ -65,6 +71,9 @@ daemon_options_parse(int argc, char **argv, const char *program, const char *abo
 					"--log-level: found \"%s\", expected error, warning, info or debug",
 					optarg);
 			break;
+		case OPTION_CORE_DUMPS:
+			core_dumps = true;
+			break;
 		case 'h':
 			print_help(program, about, config_page, closing);
 			return 0;
@@ -80,5 +89,8 @@ daemon_options_parse(int argc, char **argv, const char *program, const char *abo
 		return usage_error(program, "unexpected argument \"%s\"", argv[optind]);
 	if (options->config_path == NULL)
 		return usage_error(program, "%s", "--config FILE is required");
+	/* Before anything secret is read. */
+	if (!core_dumps)
+		process_hide_memory();
 	return -1;
 }

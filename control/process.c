@@ -3,6 +3,7 @@
 #include "control/process.h"
 
 #include <stdio.h>
+#include <sys/prctl.h>
 
 uint64_t
 process_status_bytes(const char *format)
@@ -18,4 +19,11 @@ process_status_bytes(const char *format)
 	if (file != NULL)
 		fclose(file);
 	return (uint64_t)kilobytes * 1024;
+}
+
+void
+process_hide_memory(void)
+{
+	/* Fails for values that the kernel does not know only. */
+	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Figures of this process, from the kernel. Any thread. */
+/* What the kernel tells of this process, and is told. Any thread. */
 #ifndef FANIN_CONTROL_PROCESS_H
 #define FANIN_CONTROL_PROCESS_H
 
@@ -7,5 +7,11 @@
 
 /* Returns a line of /proc/self/status in bytes; 0 if there is none. format: of the line, which ends in kB: "VmRSS: %lu kB". */
 uint64_t process_status_bytes(const char *format);
+
+/*
+ * From now on the kernel writes no core dump of this process, which would have keys in it, and lets no other process of its user
+ * look into it. Programs that it executes are not concerned.
+ */
+void process_hide_memory(void);
 
 #endif

@@ -436,7 +436,8 @@ def verify_unit(lab, unit, change=lambda text: text):
 @case()
 def the_units_are_what_systemd_understands():
     with Lab(1, "af_packet") as lab:
-        for unit in ("fanin-switch", "fanin-manager"):
+        for unit in ("fanin-switch", "fanin-manager", "fanin-server"):
+            expect_equal(unit_keys(unit)["LimitCORE"], ["0"], f"LimitCORE of {unit}")
             expect_equal(verify_unit(lab, unit), (0, ""), f"what systemd says of {unit}")
             _, words = verify_unit(lab, unit, lambda text: text.replace("Restart=", "Restrat="))
             expect("Restrat" in words, f"nothing is said of a wrong key in {unit}: {words}")

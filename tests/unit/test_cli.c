@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A table of options (control/cli.h): what getopt_long() makes of it, and how the help looks. */
 #include <check.h>
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "control/cli.h"
+#include "control/options.h"
 #include "tests/unit/suites.h"
 
 #define LINE_LEN 96
@@ -107,6 +110,32 @@ START_TEST(the_help_is_broken_between_words_and_aligned)
 }
 END_TEST
 
+/* Whether a core dump of this process may be written after a daemon has taken its command line. Its memory is shown again. */
+static int
+dumpable_after(const char *option)
+{
+	char *argv[] = { (char *)(uintptr_t) "fanin-test", (char *)(uintptr_t) "--config",
+			 (char *)(uintptr_t) "x", (char *)(uintptr_t)option, NULL };
+	struct options options;
+	int dumpable;
+
+	ck_assert_int_eq(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), 0);
+	optind = 0;
+	ck_assert_int_eq(daemon_options_parse(option == NULL ? 3 : 4, argv, "fanin-test", "", "",
+					      "", &options),
+			 -1);
+	dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+	ck_assert_int_eq(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), 0);
+	return dumpable;
+}
+
+START_TEST(a_daemon_has_no_core_dumps_unless_they_are_asked_for)
+{
+	ck_assert_int_eq(dumpable_after(NULL), 0);
+	ck_assert_int_eq(dumpable_after("--core-dumps"), 1);
+}
+END_TEST
+
 Suite *
 suite_cli(void)
 {
@@ -118,6 +147,7 @@ suite_cli(void)
 	tcase_add_test(all, the_first_word_that_is_no_option_ends_them_if_asked);
 	tcase_add_test(all, names_are_found_by_their_codes);
 	tcase_add_test(all, the_help_is_broken_between_words_and_aligned);
+	tcase_add_test(all, a_daemon_has_no_core_dumps_unless_they_are_asked_for);
 	suite_add_tcase(suite, all);
 	return suite;
 }
