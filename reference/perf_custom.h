@@ -11,7 +11,7 @@
 struct perf_custom {
 	const char *dtype_name; /* the switch's names for it, as --dtype and --op take them */
 	const char *op_name;
-	enum fanin_dtype dtype; /* elements of at most 8 bytes */
+	enum fanin_dtype dtype; /* FANIN_OPAQUE(1) to FANIN_OPAQUE(64) */
 	enum fanin_op op;       /* as registered in the switch */
 
 	/* As perf_data_fill and perf_data_expect. */

@@ -11,11 +11,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "reference/perf_compare.h"
 #include "reference/perf_custom.h"
 #include "tools/perf.h"
 #include "reference/perf_data.h"
 
-#define CHECK_CHUNK 16384 /* elements */
 #define BAR_WIDTH 30
 
 static volatile sig_atomic_t got_signal;
@@ -71,8 +71,9 @@ sparse_of(const struct run *run)
 
 /* What this rank has to have received: elements from `first` on, n of them. */
 static void
-result_expect(const struct run *run, uint64_t first, uint64_t n, void *elements)
+result_expect(const void *user, uint64_t first, uint64_t n, void *elements)
 {
+	const struct run *run = user;
 	const struct perf_sparse sparse = sparse_of(run);
 
 	if (options_has_zeros(run->options))
@@ -81,46 +82,27 @@ result_expect(const struct run *run, uint64_t first, uint64_t n, void *elements)
 		perf_collective_expect(&run->collective, run->iteration, first, n, elements);
 }
 
-/* Returns the bits of an element, for messages. */
-static uint64_t
-element_bits(const uint8_t *elements, uint64_t index, size_t size)
-{
-	uint64_t bits = 0;
-
-	memcpy(&bits, elements + index * size, size);
-	return bits;
-}
-
 /* Counts the elements of this rank's result that differ in any bit from the reference. */
 static uint64_t
 result_check(const struct run *run)
 {
-	static uint64_t expected_chunk[CHECK_CHUNK];
-	const uint8_t *expected = (const uint8_t *)expected_chunk;
-	struct perf_range range = perf_collective_receives(&run->collective);
-	size_t size = fanin_dtype_size_of(run->options->dtype);
-	uint64_t end = range.first + range.n;
-	uint64_t mismatches = 0;
+	const struct perf_range range = perf_collective_receives(&run->collective);
+	const struct perf_comparison comparison = {
+		.element_bytes = fanin_dtype_size_of(run->options->dtype),
+		.expect = result_expect,
+		.user = run,
+		.stop = &got_signal,
+	};
+	struct perf_difference difference;
+	const uint64_t mismatches = perf_compare(&comparison,
+						 run->recv + range.first * comparison.element_bytes,
+						 range.first, range.n, &difference);
 
-	for (uint64_t first = range.first; first < end && got_signal == 0; first += CHECK_CHUNK) {
-		uint64_t n = end - first < CHECK_CHUNK ? end - first : CHECK_CHUNK;
-		const uint8_t *found = run->recv + first * size;
-
-		result_expect(run, first, n, expected_chunk);
-		if (memcmp(expected, found, n * size) == 0)
-			continue;
-		for (uint64_t i = 0; i < n; i++) {
-			if (memcmp(expected + i * size, found + i * size, size) == 0)
-				continue;
-			if (mismatches++ == 0)
-				fprintf(stderr,
-					"fanin-perf: iteration %" PRIu64 ", element %" PRIu64
-					": found 0x%0*" PRIx64 ", expected 0x%0*" PRIx64 "\n",
-					run->iteration, first + i, (int)size * 2,
-					element_bits(found, i, size), (int)size * 2,
-					element_bits(expected, i, size));
-		}
-	}
+	if (mismatches > 0)
+		fprintf(stderr,
+			"fanin-perf: iteration %" PRIu64 ", element %" PRIu64
+			": found %s, expected %s\n",
+			run->iteration, difference.index, difference.found, difference.expected);
 	return mismatches;
 }
 

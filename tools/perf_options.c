@@ -421,6 +421,9 @@ collective_check(struct options *options, bool bytes_given)
 		usage_error("--bytes is %" PRIu64 ", but a barrier has no data", options->bytes);
 	if (options->collective == PERF_BARRIER)
 		options->bytes = 0;
+	/* As much as fits in the usual size: elements may have 12 bytes. */
+	if (!bytes_given)
+		options->bytes -= options->bytes % size;
 	if (options->bytes % size != 0)
 		usage_error("--bytes is %" PRIu64 ", not a multiple of %s's %zu bytes",
 			    options->bytes, options->dtype_name, size);
