@@ -36,6 +36,7 @@ struct join {
 	const char *handler;
 	json_t *parameters; /* of the arguments; NULL: none */
 	const char *accumulate;
+	const char *beside_key; /* of the job that it is beside; NULL: not given */
 	bool reproducible;
 	bool authenticate;
 	bool fallback;
@@ -313,7 +314,8 @@ read_join(const json_t *args, struct join *join, struct control_error *error)
 	join->trees = 1;
 	if (args_check_known(args, error, "job", "size", "rank", "ip", "endpoint", "mtu", "handler",
 			     "reproducible", "accumulate", "authenticate", "payload_bytes",
-			     "fallback", "trees", "parameters") != 0 ||
+			     "fallback", "trees", "parameters", "beside_key") != 0 ||
+	    args_string(args, "beside_key", 18, &join->beside_key, &present, error) != 0 ||
 	    read_parameters(args, join, error) != 0 ||
 	    args_name(args, "job", GROUP_NAME_LEN - 1, &join->name, NULL, error) != 0 ||
 	    args_integer(args, "size", 1, GROUP_MAX_RANKS, &join->size, NULL, error) != 0 ||
@@ -478,6 +480,66 @@ settle_ranks(struct group *group)
 	}
 }
 
+/*
+ * Returns how long the name of the job is that one of this name is beside, as its hosts make it; 0: it is a job of its own.
+ */
+static size_t
+beside_len(const char *name)
+{
+	static const char *const endings[] = { ".multicast", ".push", ".pull", ".region" };
+	const size_t len = strlen(name);
+	size_t digits = 0;
+
+	while (digits < len && strchr("0123456789", name[len - 1 - digits]) != NULL)
+		digits++;
+	for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+		const bool numbered = strcmp(endings[i], ".region") == 0;
+		const size_t ending = strlen(endings[i]);
+		const size_t kept = len - (numbered ? digits : 0);
+
+		if (numbered != (digits > 0) || kept <= ending ||
+		    strncmp(name + kept - ending, endings[i], ending) != 0)
+			continue;
+		return kept - ending;
+	}
+	return 0;
+}
+
+/* Whether a job may have its name: that of one beside another only members of that one may give. */
+static bool
+check_name(const struct manager *manager, const struct join *join, struct control_error *error)
+{
+	const size_t len = beside_len(join->name);
+	char name[GROUP_NAME_LEN], expected[20];
+	const struct group *group;
+
+	if (len == 0 && join->beside_key == NULL)
+		return true;
+	snprintf(name, sizeof(name), "%.*s", (int)len, join->name);
+	if (join->beside_key == NULL || len == 0) {
+		control_fail(error, "invalid",
+			     "args.job: found \"%s\"%s: names that end in .multicast, .push, .pull, or .region and a number are for jobs that the library makes beside a job, and for no others",
+			     join->name, len == 0 ? " with args.beside_key" : "");
+		return false;
+	}
+	group = group_find(&manager->groups, name);
+	if (group == NULL || !group_has_begun(group) || group->doomed)
+		control_fail(error, "not_found",
+			     "job \"%s\" does not run, beside which \"%s\" was to be", name,
+			     join->name);
+	else if (!secret_equal(join->beside_key, group_hex(group->key, expected)))
+		control_fail(error, "unauthorized",
+			     "args.beside_key: found another one than that of job \"%s\"", name);
+	else if (join->size != group->size)
+		control_fail(error, "size_mismatch",
+			     "job \"%s\": found the size %" JSON_INTEGER_FORMAT
+			     ", job \"%s\" has %u ranks",
+			     join->name, (json_int_t)join->size, name, group->size);
+	else
+		return true;
+	return false;
+}
+
 static bool
 is_member_already(const struct control_client *client, struct control_error *error)
 {
@@ -501,7 +563,8 @@ host_join(void *user, struct control_client *client, json_t *id, const json_t *a
 	struct group *group;
 
 	manager->counters.joins_refused++;
-	if (read_join(args, &join, error) != 0 || is_member_already(client, error))
+	if (read_join(args, &join, error) != 0 || is_member_already(client, error) ||
+	    !check_name(manager, &join, error))
 		return NULL;
 	if (join.trees == 0)
 		join.trees = handlers_shape_is(manager, join.handler, GROUP_LEADERS)

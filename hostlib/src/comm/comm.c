@@ -54,13 +54,13 @@ switches_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 int
 fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm)
 {
-	return fanin_comm_join(ctx, opts, NULL, 0, comm);
+	return fanin_comm_join(ctx, opts, NULL, 0, 0, comm);
 }
 
 int
 fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
 		const struct fanin_manager_parameter *parameters, size_t n_parameters,
-		struct fanin_comm **comm)
+		uint64_t beside_key, struct fanin_comm **comm)
 {
 	struct fanin_join_opts options = { 0 };
 	struct fanin_error ignored;
@@ -94,6 +94,7 @@ fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
 	joined->timeout_ns = options.timeout_ms * UINT64_C(1000000);
 	joined->parameters = parameters;
 	joined->n_parameters = n_parameters;
+	joined->beside_key = beside_key;
 	joined->n_trees = 1;
 	joined->trees_asked = 1;
 	snprintf(joined->mode_reason, sizeof(joined->mode_reason), "the job was given by its switch");

@@ -99,7 +99,8 @@ other_join(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	other.window = 0;
 	other.multicast = FANIN_MULTICAST_NEVER;
 	other.trees = job->trees;
-	status = fanin_comm_join(comm->ctx, &other, job->parameters, job->n_parameters, joined);
+	status = fanin_comm_join(comm->ctx, &other, job->parameters, job->n_parameters,
+				 fanin_manager_key(comm->manager), joined);
 	if (status != FANIN_OK)
 		*error = comm->ctx->error;
 	return status;

@@ -242,6 +242,7 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 		.authenticate = options->authenticate,
 		.parameters = comm->parameters,
 		.n_parameters = comm->n_parameters,
+		.beside_key = comm->beside_key,
 		.trees = options->trees == 0 && single_transport(ctx, options) != NULL
 				 ? 1
 				 : options->trees,

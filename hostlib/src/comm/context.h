@@ -117,6 +117,7 @@ struct fanin_comm {
 	struct fanin_kept_options *kept_options; /* comm_beside.c's */
 	const struct fanin_manager_parameter *parameters; /* while joining: n_parameters of the job's handler */
 	size_t n_parameters;
+	uint64_t beside_key; /* likewise: of the job that it is to be beside; 0: of none */
 	struct fanin_comm *reducing[FANIN_REGION_WAYS]; /* comm_region.c's: others that reduce regions, by their way; NULL: not joined */
 	struct fanin_region *regions; /* likewise, linked by next */
 	uint32_t n_regions;           /* that were asked for so far */
@@ -288,10 +289,13 @@ int fanin_comm_options_keep(struct fanin_comm *comm, const struct fanin_join_opt
 const struct fanin_join_opts *fanin_comm_kept_options(const struct fanin_comm *comm);
 void fanin_comm_options_forget(struct fanin_comm *comm);
 
-/* comm.c: fanin_join, with parameters of the job's handler, if the manager makes it. */
+/*
+ * comm.c: fanin_join, with parameters of the job's handler, if the manager makes it. beside_key: shows the manager that this rank may
+ * join the job that is beside another one, whose key it is; 0: it is a job of its own.
+ */
 int fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
 		    const struct fanin_manager_parameter *parameters, size_t n_parameters,
-		    struct fanin_comm **comm);
+		    uint64_t beside_key, struct fanin_comm **comm);
 
 /* A multicast region, and the job beside its communicator's that carries it. */
 struct fanin_region {

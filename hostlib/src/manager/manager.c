@@ -245,6 +245,12 @@ fanin_manager_join(struct fanin_manager *manager, const struct fanin_manager_joi
 	return FANIN_OK;
 }
 
+uint64_t
+fanin_manager_key(const struct fanin_manager *manager)
+{
+	return manager->key;
+}
+
 void
 fanin_manager_give_up(struct fanin_manager *manager)
 {

@@ -55,6 +55,7 @@ struct fanin_manager_join {
 	const struct fanin_manager_parameter
 		*parameters; /* n_parameters of them; the others are the handler's defaults */
 	size_t n_parameters;
+	uint64_t beside_key; /* of the job that this one is beside, as its name says; 0: it is beside none */
 };
 
 /* Where the job begins for this host. */
@@ -126,6 +127,9 @@ uint32_t fanin_manager_local_ip(const struct fanin_manager *manager);
  */
 int fanin_manager_join(struct fanin_manager *manager, const struct fanin_manager_join *join,
 		       struct fanin_manager_answer *answer, struct fanin_error *error);
+
+/* Returns the key of the job that was joined, of its first tree. */
+uint64_t fanin_manager_key(const struct fanin_manager *manager);
 
 /* Sends heartbeats, applies what the manager says, reconnects. Cheap if nothing is due. */
 void fanin_manager_poll(struct fanin_manager *manager);

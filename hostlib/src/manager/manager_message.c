@@ -13,6 +13,8 @@
 
 #include "hostlib/src/base/clock.h"
 
+#define KEY_LEN 24 /* of a job's key as text */
+
 /* ----------------------------------------------------------------- to it */
 
 /* Sends a message and releases it. */
@@ -52,6 +54,14 @@ fanin_manager_say(struct fanin_manager *manager, const char *command)
 	return request_send(manager, command, json_object());
 }
 
+/* key: KEY_LEN bytes; returned. */
+static const char *
+key_text(uint64_t value, char *key)
+{
+	snprintf(key, KEY_LEN, "0x%016llx", (unsigned long long)value);
+	return key;
+}
+
 /* Returns a new reference, or NULL without memory. */
 static json_t *
 parameters_pack(const struct fanin_manager_join *join)
@@ -69,6 +79,7 @@ fanin_manager_say_join(struct fanin_manager *manager, const struct fanin_manager
 {
 	char endpoint[INET_ADDRSTRLEN + 8] = "";
 	char ip[INET_ADDRSTRLEN];
+	char key[KEY_LEN];
 	json_t *args;
 
 	if (join->endpoint != NULL) {
@@ -87,6 +98,8 @@ fanin_manager_say_join(struct fanin_manager *manager, const struct fanin_manager
 	 */
 	if (args != NULL && join->authenticate)
 		json_object_set_new(args, "authenticate", json_true());
+	if (args != NULL && join->beside_key != 0)
+		json_object_set_new(args, "beside_key", json_string(key_text(join->beside_key, key)));
 	if (args != NULL && join->n_parameters != 0)
 		json_object_set_new(args, "parameters", parameters_pack(join));
 	if (args != NULL && join->rank >= 0)
@@ -99,12 +112,11 @@ fanin_manager_say_join(struct fanin_manager *manager, const struct fanin_manager
 int
 fanin_manager_say_reattach(struct fanin_manager *manager)
 {
-	char key[24];
+	char key[KEY_LEN];
 
-	snprintf(key, sizeof(key), "0x%016llx", (unsigned long long)manager->key);
 	return request_send(manager, "reattach",
 			    json_pack("{s:s, s:i, s:s}", "job", manager->job, "rank", manager->rank,
-				      "key", key));
+				      "key", key_text(manager->key, key)));
 }
 
 /* --------------------------------------------------------------- from it */
