@@ -5,6 +5,7 @@
 #include "control/client.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -25,6 +27,7 @@
 /* A little above the server's own limit, so that its answers always fit. */
 #define LONGEST_ANSWER ((size_t)80 << 20)
 #define READ_CHUNK 65536
+#define QUEUE_SECONDS 5 /* that a Unix socket's queue may be full */
 
 struct client {
 	struct stream stream; /* fd -1: not connected */
@@ -195,17 +198,23 @@ fail_refused(const json_t *answer, char *error)
 static int
 connect_unix(struct client *client, int fd, char *error)
 {
+	const struct timeval patience = { .tv_sec = QUEUE_SECONDS };
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	int code;
+	int flags, code;
 
 	if (strlen(client->at) >= sizeof(address.sun_path))
 		return fail(error, -ENAMETOOLONG,
 			    "cannot connect to %s: expected a path of at most %zu bytes",
 			    client->at, sizeof(address.sun_path) - 1);
 	memcpy(address.sun_path, client->at, strlen(client->at) + 1);
-	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+	/* Many may be connecting: then it waits for room in the queue, but not without end. */
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	flags = fcntl(fd, F_GETFL);
+	fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+	code = connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 ? 0 : errno;
+	fcntl(fd, F_SETFL, flags);
+	if (code == 0)
 		return 0;
-	code = errno;
 	if (code == ENOENT)
 		return fail(error, -code,
 			    "cannot connect to %s: no such file: is fanin-switch running?",
@@ -264,7 +273,7 @@ connect_to(struct client *client, const struct client_options *options, char *er
 	client->plain_tcp = !path && options->ca == NULL;
 	if (options->ca != NULL && !path && tls_client_create(&files, &client->tls, message) != 0)
 		return fail(error, -EINVAL, "%s", message);
-	/* Non-blocking before connect already: on a full queue it would wait without end. */
+	/* Non-blocking before connect already: over TCP it might wait for minutes. */
 	fd = socket(address.socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return fail(error, -errno, "cannot make a socket: %s", strerror(errno));

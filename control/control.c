@@ -22,6 +22,11 @@
 #include "control/tls.h"
 
 #define LINES_PER_ROUND 64   /* of one client before the others get their turn */
+#define GREEDY_NS 1000000u   /* spent lately on a client that has to stand back */
+#define TURN_NS 2000000u     /* for one of these before the next one */
+#define ROUND_NS 20000000u   /* for all of these in a round: the others are waiting */
+#define IDLE_MS 2000         /* without a request, after which a client may have to make room */
+#define UNREAD_MS 500        /* the same of one that does not read what it has asked for */
 #define ACCEPTS_PER_ROUND 32 /* a flood of connections delays nobody */
 #define ACCEPT_PAUSE_MS 100  /* without free file descriptors it can only wait */
 #define HELLO_LEAST_MS 40    /* that a handshake gets, however many others wait for its place */
@@ -46,9 +51,27 @@ struct control {
 	struct listener listeners[N_LISTENERS]; /* fd -1: unused */
 	struct tls *tls;                        /* of the TCP listener; NULL: plain */
 	uint64_t accept_after_ms[N_LISTENERS];
+	uint64_t halved_ms;             /* when what clients have spent was halved last */
+	unsigned int first;             /* greedy client that is served first */
 	struct control_client *clients; /* max_clients of them */
 	struct pollfd *fds;             /* one for each client, each listener and the wake_fd */
 };
+
+static unsigned int
+count_held(const struct control_service *service, const struct guard_source *source)
+{
+	const struct control *control =
+		(const void *)((const char *)service - offsetof(struct control, service));
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < service->options.max_clients; i++) {
+		const struct control_client *client = &control->clients[i];
+
+		n += client->stream.fd >= 0 && client->refuse_ms != 0 &&
+		     memcmp(&client->source, source, sizeof(*source)) == 0;
+	}
+	return n;
+}
 
 static bool
 is_set(const char *text)
@@ -96,6 +119,7 @@ control_open(const struct control_options *options, struct control **control, ch
 		kept->line_max = CONTROL_LINE_MAX;
 	for (unsigned int i = 0; i < N_LISTENERS; i++)
 		opened->listeners[i].fd = -1;
+	opened->service.count_held = count_held;
 	opened->clients = calloc(kept->max_clients, sizeof(*opened->clients));
 	opened->fds = calloc(kept->max_clients + N_LISTENERS + 1, sizeof(*opened->fds));
 	if (opened->clients == NULL || opened->fds == NULL)
@@ -133,11 +157,20 @@ control_tcp_port(const struct control *control)
 	return address_port(&address);
 }
 
+/* A connection that has no place yet. */
+struct guest {
+	int fd;
+	bool tcp;
+	uid_t uid;                  /* of a Unix client */
+	struct guard_source source; /* of a TCP client */
+};
+
 /*
- * Sends a new connection the error that there is no room for it, without waiting for it to be read.
+ * Sends a new connection the error that there is no room for it, without waiting for it to be read. whose: "" or of which user the
+ * n clients are.
  */
 static void
-refuse_client(struct control *control, int fd, struct tls *tls)
+refuse_client(struct control *control, int fd, struct tls *tls, unsigned int n, const char *whose)
 {
 	struct control_client guest;
 	struct control_error error;
@@ -151,8 +184,8 @@ refuse_client(struct control *control, int fd, struct tls *tls)
 	}
 	control_client_start(&guest, &control->service, &stream, 0);
 	control_fail(&error, "no_room",
-		     "found %u clients connected already, expected fewer: try again later",
-		     control->service.options.max_clients);
+		     "found %u clients%s connected already, expected fewer: try again later", n,
+		     whose);
 	answer = control_error_answer(NULL, &error);
 	control_client_send(&guest, answer, 0);
 	json_decref(answer);
@@ -160,8 +193,10 @@ refuse_client(struct control *control, int fd, struct tls *tls)
 }
 
 static void
-welcome_client(struct control *control, struct control_client *client, int fd, bool tcp)
+welcome_client(struct control *control, struct control_client *client, const struct guest *guest)
 {
+	const int fd = guest->fd;
+	const bool tcp = guest->tcp;
 	const int on = 1, idle_s = KEEPALIVE_IDLE_S, interval_s = 1, probes = KEEPALIVE_PROBES;
 	const unsigned int unheard_ms = (KEEPALIVE_IDLE_S + KEEPALIVE_PROBES) * 1000;
 	struct control_service *service = &control->service;
@@ -175,6 +210,8 @@ welcome_client(struct control *control, struct control_client *client, int fd, b
 	}
 	control_client_start(client, service, &stream, now);
 	client->tcp = tcp;
+	client->uid = guest->uid;
+	client->source = guest->source;
 	client->number = ++service->counters.connections;
 	if (tcp) {
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -194,8 +231,8 @@ welcome_client(struct control *control, struct control_client *client, int fd, b
 }
 
 /*
- * Where a new client can go: a free place or NULL, and the oldest TCP client without a handshake,
- * which it may replace, or NULL.
+ * Where a new client can go: a free place or NULL, and the oldest client of its listener without a handshake, which it may replace,
+ * or NULL.
  */
 struct room {
 	struct control_client *unused;
@@ -214,13 +251,13 @@ look_for_room(struct control *control, bool tcp)
 
 		if (client->stream.fd < 0) {
 			room.unused = client;
-		} else if (client->tcp && !client->greeted) {
+		} else if (client->tcp == tcp && !client->greeted) {
 			half_open++;
 			if (room.oldest == NULL || client->number < room.oldest->number)
 				room.oldest = client;
 		}
 	}
-	if (!tcp || (room.unused != NULL && half_open < options->max_clients / 2))
+	if (room.unused != NULL && half_open < options->max_clients / 2)
 		room.oldest = NULL;
 	return room;
 }
@@ -230,17 +267,121 @@ look_for_room(struct control *control, bool tcp)
  * speak, nobody would get in while connections pour in. The new ones wait in the kernel's queue.
  */
 static bool
-must_wait(struct control *control, const struct room *room)
+must_wait(struct control *control, const struct room *room, unsigned int listener)
 {
 	uint64_t until_ms;
 
 	if (room->oldest == NULL)
 		return false;
-	until_ms = room->oldest->deadline_ms - CONTROL_HELLO_MS + HELLO_LEAST_MS;
+	until_ms = room->oldest->since_ms + HELLO_LEAST_MS;
 	if (clock_ms() >= until_ms)
 		return false;
-	control->accept_after_ms[TCP] = until_ms;
+	control->accept_after_ms[listener] = until_ms;
 	return true;
+}
+
+static bool
+is_privileged(uid_t uid)
+{
+	return uid == 0 || uid == geteuid();
+}
+
+/* Returns how many Unix clients a user has, if that is all that it may have: half of all, and with all other users three quarters. Else 0. */
+static unsigned int
+share_used(const struct control *control, uid_t uid)
+{
+	const unsigned int most = control->service.options.max_clients;
+	unsigned int own = 0, all = 0;
+
+	for (unsigned int i = 0; i < most && !is_privileged(uid); i++) {
+		const struct control_client *client = &control->clients[i];
+
+		if (client->stream.fd < 0 || client->tcp || is_privileged(client->uid))
+			continue;
+		all++;
+		own += client->uid == uid;
+	}
+	return own >= most / 2 || all >= most - most / 4 ? own : 0;
+}
+
+/* Returns how many Unix clients there are, if that is all that there may be: of eight places one is for TCP, where the manager is. Else 0. */
+static unsigned int
+unix_used(const struct control *control)
+{
+	const unsigned int most = control->service.options.max_clients;
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < most; i++)
+		n += control->clients[i].stream.fd >= 0 && !control->clients[i].tcp;
+	return control->listeners[TCP].fd >= 0 && n >= most - most / 8 ? n : 0;
+}
+
+/* Returns since when a client does nothing, if that is long enough to make room for another one; else UINT64_MAX. */
+static uint64_t
+idle_since(const struct control_client *client, uint64_t now)
+{
+	const bool unread = control_client_has_output(client) && client->deadline_ms != 0;
+	const uint64_t since_ms = unread ? client->deadline_ms - CONTROL_STALL_MS : client->heard_ms;
+
+	return now >= since_ms + (unread ? UNREAD_MS : IDLE_MS) ? since_ms : UINT64_MAX;
+}
+
+/* The Unix client that has done nothing for the longest time, and long enough to make room; NULL: there is none. uid: NULL: any. */
+static struct control_client *
+find_idlest(struct control *control, const uid_t *uid)
+{
+	const uint64_t now = clock_ms();
+	struct control_client *idlest = NULL;
+	uint64_t least_ms = UINT64_MAX;
+
+	for (unsigned int i = 0; i < control->service.options.max_clients; i++) {
+		struct control_client *client = &control->clients[i];
+		uint64_t since_ms;
+
+		if (client->stream.fd < 0 || client->tcp || !client->greeted || client->data != NULL ||
+		    client->n_later > 0 || (uid != NULL && client->uid != *uid))
+			continue;
+		since_ms = idle_since(client, now);
+		if (since_ms >= least_ms)
+			continue;
+		least_ms = since_ms;
+		idlest = client;
+	}
+	return idlest;
+}
+
+/* Gives a new connection its place, or refuses it. */
+static void
+place_guest(struct control *control, const struct guest *guest, struct room room)
+{
+	const unsigned int used = guest->tcp ? 0 : share_used(control, guest->uid);
+	const unsigned int crowd = guest->tcp ? 0 : unix_used(control);
+	struct control_client *idlest = NULL;
+	char whose[32] = "";
+
+	if (room.oldest != NULL) {
+		control->service.counters.half_open_dropped++;
+		control_client_stop(room.oldest);
+		room.unused = room.oldest;
+	} else if (used > 0 || room.unused == NULL || crowd > 0) {
+		room.unused = NULL;
+		idlest = find_idlest(control, used > 0 ? &guest->uid : NULL);
+	}
+	if (idlest != NULL) {
+		control->service.counters.idle_dropped++;
+		control_client_stop(idlest);
+		room.unused = idlest;
+	} else if (used > 0) {
+		snprintf(whose, sizeof(whose), " of user %u", guest->uid);
+	}
+	if (room.unused == NULL)
+		refuse_client(control, guest->fd, guest->tcp ? control->tls : NULL,
+			      used > 0    ? used
+			      : crowd > 0 ? crowd
+					  : control->service.options.max_clients,
+			      whose);
+	else
+		welcome_client(control, room.unused, guest);
 }
 
 static void
@@ -250,26 +391,26 @@ accept_clients(struct control *control, bool tcp)
 
 	for (unsigned int n = 0; n < ACCEPTS_PER_ROUND; n++) {
 		struct room room = look_for_room(control, tcp);
-		int fd;
+		struct sockaddr_storage from = { 0 };
+		socklen_t from_len = sizeof(from);
+		struct ucred peer = { .uid = (uid_t)-1 };
+		socklen_t peer_len = sizeof(peer);
+		struct guest guest = { .tcp = tcp };
 
-		if (must_wait(control, &room))
+		if (must_wait(control, &room, listener))
 			return;
-		fd = accept4(control->listeners[listener].fd, NULL, NULL,
-			     SOCK_NONBLOCK | SOCK_CLOEXEC);
-		if (fd < 0) {
+		guest.fd = accept4(control->listeners[listener].fd, (struct sockaddr *)&from,
+				   &from_len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (guest.fd < 0) {
 			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
 				control->accept_after_ms[listener] = clock_ms() + ACCEPT_PAUSE_MS;
 			return;
 		}
-		if (room.oldest != NULL) {
-			control->service.counters.half_open_dropped++;
-			control_client_stop(room.oldest);
-			room.unused = room.oldest;
-		}
-		if (room.unused == NULL)
-			refuse_client(control, fd, tcp ? control->tls : NULL);
-		else
-			welcome_client(control, room.unused, fd, tcp);
+		if (tcp)
+			guest.source = guard_source_of(&from);
+		else if (getsockopt(guest.fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_len) == 0)
+			guest.uid = peer.uid;
+		place_guest(control, &guest, room);
 	}
 }
 
@@ -292,15 +433,18 @@ end_long_line(struct control_client *client, uint64_t now)
 	return ret;
 }
 
-/* Runs the received lines. Returns 0, or -errno if the connection is lost. */
+/* Runs the received lines, as far as the client's turn lasts. Returns 0, or -errno if the connection is lost. */
 static int
 run_lines(struct control_client *client, uint64_t now)
 {
+	const uint64_t most_ns = client->served ? GREEDY_NS : client->spent_ns + TURN_NS;
 	const char *line;
 	size_t len;
 	int ret;
 
 	for (unsigned int n = 0; n < LINES_PER_ROUND && control_client_wants_input(client); n++) {
+		const uint64_t start_ns = clock_ns();
+
 		line = control_client_line(client, &len);
 		if (line == NULL)
 			return 0;
@@ -309,6 +453,9 @@ run_lines(struct control_client *client, uint64_t now)
 		ret = control_request(client, line, len, now);
 		if (ret != 0)
 			return ret;
+		client->spent_ns += clock_ns() - start_ns;
+		if (client->spent_ns >= most_ns)
+			return 0;
 	}
 	return 0;
 }
@@ -318,6 +465,8 @@ serve_client(struct control_client *client, short events, uint64_t now)
 {
 	int ret = client->lost ? client->ended_by : 0;
 
+	if (ret == 0 && client->refuse_ms != 0 && now >= client->refuse_ms)
+		ret = control_refuse_token(client, now);
 	if (ret == 0 && control_client_has_output(client))
 		ret = control_client_flush(client, now);
 	if (ret == 0 && (events != 0 || stream_has_pending(&client->stream)) &&
@@ -357,6 +506,8 @@ client_events(struct control_client *client, uint64_t now, uint64_t *wake_ms)
 
 	if (client->deadline_ms != 0 && client->deadline_ms < *wake_ms)
 		*wake_ms = client->deadline_ms;
+	if (client->refuse_ms != 0 && client->refuse_ms < *wake_ms)
+		*wake_ms = client->refuse_ms;
 	if (control_client_has_output(client))
 		events |= client->stream.send_events;
 	if (client->lost ||
@@ -365,6 +516,59 @@ client_events(struct control_client *client, uint64_t now, uint64_t *wake_ms)
 	else if (wants_input && !client->ended)
 		events |= client->stream.receive_events;
 	return events;
+}
+
+static bool
+is_greedy(const struct control_client *client)
+{
+	return client->spent_ns >= GREEDY_NS;
+}
+
+/* Serves Unix clients, and greedy ones of both kinds, in turns, as far as the round has time for them. */
+static void
+serve_in_turns(struct control *control, bool greedy, uint64_t start_ns, uint64_t now)
+{
+	const unsigned int n = control->service.options.max_clients;
+	const unsigned int first = control->first;
+
+	for (unsigned int k = 0; k < n; k++) {
+		const unsigned int i = (first + k) % n;
+		struct control_client *client = &control->clients[i];
+
+		if (client->stream.fd < 0 || client->served || is_greedy(client) != greedy)
+			continue;
+		if (clock_ns() - start_ns >= ROUND_NS) {
+			control->first = i;
+			return;
+		}
+		client->served = true;
+		serve_client(client, control->fds[i].revents, now);
+	}
+}
+
+/*
+ * Those over TCP first, where the manager and its hosts are, then the others whose requests take little time, then those whose
+ * requests take long: whoever keeps the daemon busy waits for itself.
+ */
+static void
+serve_clients(struct control *control, uint64_t now)
+{
+	const uint64_t start_ns = clock_ns();
+	const bool halve = now >= control->halved_ms + CONTROL_SPENT_MS;
+
+	if (halve)
+		control->halved_ms = now;
+	for (unsigned int i = 0; i < control->service.options.max_clients; i++) {
+		struct control_client *client = &control->clients[i];
+
+		if (halve)
+			client->spent_ns /= 2;
+		client->served = client->tcp && !is_greedy(client);
+		if (client->stream.fd >= 0 && client->served)
+			serve_client(client, control->fds[i].revents, now);
+	}
+	serve_in_turns(control, false, start_ns, now);
+	serve_in_turns(control, true, start_ns, now);
 }
 
 /*
@@ -382,7 +586,10 @@ serve_round(struct control *control, int wake_fd, uint64_t wake_ms)
 	for (unsigned int i = 0; i < n_clients; i++) {
 		struct control_client *client = &control->clients[i];
 
-		control->fds[i] = (struct pollfd){ .fd = client->stream.fd };
+		/* Whatever becomes of one that is to be refused, it keeps its place until then. */
+		control->fds[i] = (struct pollfd){ .fd = client->refuse_ms != 0 && !client->lost
+								 ? -1
+								 : client->stream.fd };
 		if (client->stream.fd >= 0)
 			control->fds[i].events = client_events(client, now, &wake_ms);
 	}
@@ -402,10 +609,7 @@ serve_round(struct control *control, int wake_fd, uint64_t wake_ms)
 	if (poll(control->fds, n_clients + N_LISTENERS + 1, timeout_ms) < 0)
 		return errno == EINTR ? 0 : -errno;
 	now = clock_ms();
-	for (unsigned int i = 0; i < n_clients; i++) {
-		if (control->clients[i].stream.fd >= 0)
-			serve_client(&control->clients[i], control->fds[i].revents, now);
-	}
+	serve_clients(control, now);
 	for (unsigned int i = 0; i < N_LISTENERS; i++) {
 		if (listening[i].revents != 0)
 			accept_clients(control, i == TCP);

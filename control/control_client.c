@@ -54,6 +54,8 @@ control_client_start(struct control_client *client, struct control_service *serv
 {
 	*client = (struct control_client){ .stream = *stream,
 					   .service = service,
+					   .since_ms = now_ms,
+					   .heard_ms = now_ms,
 					   .deadline_ms = now_ms + CONTROL_HELLO_MS };
 }
 
@@ -81,7 +83,7 @@ control_client_line_max(const struct control_client *client)
 bool
 control_client_wants_input(const struct control_client *client)
 {
-	return !client->closing && client->out.end - client->out.start <= CONTROL_BACKLOG_MAX;
+	return !client->closing && client->refuse_ms == 0 && !control_client_has_output(client);
 }
 
 bool
@@ -180,7 +182,10 @@ control_client_send(struct control_client *client, const json_t *message, uint64
 	size_t len = text == NULL ? 0 : strlen(text);
 	int ret = -ENOMEM;
 
-	if (text != NULL && buffer_reserve(out, len + 1) == 0) {
+	/* Nobody is sent answers and events without end that are not read. */
+	if (out->end - out->start > CONTROL_ANSWER_MAX) {
+		ret = -ENOBUFS;
+	} else if (text != NULL && buffer_reserve(out, len + 1) == 0) {
 		memcpy(out->data + out->end, text, len);
 		out->data[out->end + len] = '\n';
 		out->end += len + 1;

@@ -13,16 +13,16 @@
 #include <jansson.h>
 
 #include "control/control.h"
+#include "control/guard.h"
 #include "control/secret.h"
 #include "control/stream.h"
 
 #define CONTROL_HELLO_MAX ((size_t)4096) /* bytes of a handshake over TCP */
 #define CONTROL_ANSWER_MAX                                                                         \
-	((size_t)64 << 20) /* bytes of an answer: a MAC table of a million entries */
-#define CONTROL_BACKLOG_MAX                                                                        \
-	((size_t)256 << 10)    /* bytes of unread answers above which no request is taken */
+	((size_t)64 << 20)     /* bytes of an answer: a MAC table of a million entries */
 #define CONTROL_HELLO_MS 10000 /* for the handshake */
 #define CONTROL_STALL_MS 3000  /* for reading anything of the answers that wait */
+#define CONTROL_SPENT_MS 250
 
 struct control_buffer {
 	char *data;
@@ -36,6 +36,10 @@ struct control_service {
 	struct control_options options;
 	struct control_counters counters;
 	char token[SECRET_SIZE]; /* that TCP clients must give; empty: none */
+	struct guard guard;
+	/* Returns how many refusals to a source are held back; NULL: none ever are. */
+	unsigned int (*count_held)(const struct control_service *service,
+				   const struct guard_source *source);
 };
 
 struct control_client {
@@ -44,12 +48,21 @@ struct control_client {
 	void *data;      /* the daemon's */
 	uint64_t number; /* of its connection: the oldest has the lowest */
 	bool tcp;
-	bool greeted;         /* the handshake succeeded */
-	bool ended;           /* the client has sent its end of stream */
-	bool closing;         /* close once the answers are sent */
-	bool lost;            /* close at once */
-	int ended_by;         /* -errno that ended the connection; 0: none */
-	uint64_t deadline_ms; /* when to close it; 0: never */
+	uid_t uid;                  /* of a Unix client */
+	struct guard_source source; /* of a TCP client */
+	bool greeted;               /* the handshake succeeded */
+	bool ended;                 /* the client has sent its end of stream */
+	bool closing;               /* close once the answers are sent */
+	bool lost;                  /* close at once */
+	int ended_by;               /* -errno that ended the connection; 0: none */
+	uint64_t deadline_ms;       /* when to close it; 0: never */
+	uint64_t refuse_ms; /* when to refuse its token, of which it hears nothing before; 0: it is not refused */
+	uint64_t since_ms; /* when it connected */
+	uint64_t heard_ms; /* when its last line came */
+	bool gave_token;   /* if it is refused: a wrong one, and not none */
+	int n_later;       /* requests that are not answered yet */
+	uint64_t spent_ns; /* on its requests lately, half of it each CONTROL_SPENT_MS */
+	bool served;       /* in this round */
 	struct control_buffer in;
 	struct control_buffer out;
 	size_t scanned; /* bytes of `in` known to hold no newline */
@@ -65,7 +78,7 @@ size_t control_client_line_max(const struct control_client *client);
 /* Closes the connection, tells the daemon if it had data for it, and frees the buffers. */
 void control_client_stop(struct control_client *client);
 
-/* True if requests of this client may be read and run now. */
+/* True if requests of this client may be read and run now: it has been sent all answers, as far as the kernel has room for them. */
 bool control_client_wants_input(const struct control_client *client);
 
 /* True if a whole line has been received and not yet been taken. */
@@ -104,6 +117,9 @@ int control_client_flush(struct control_client *client, uint64_t now_ms);
  * Returns 0 or -errno; the connection is lost then.
  */
 int control_request(struct control_client *client, const char *line, size_t len, uint64_t now_ms);
+
+/* Refuses a client whose token was wrong, once it is time. Returns 0 or -errno; the connection is lost then. */
+int control_refuse_token(struct control_client *client, uint64_t now_ms);
 
 /* Returns the daemon's greeting: a new reference. */
 json_t *control_greeting(const struct control_service *service);

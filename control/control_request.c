@@ -65,19 +65,13 @@ parse_line(const char *line, size_t len, struct control_error *error)
 }
 
 static bool
-check_token(const struct control_client *client, const json_t *object, struct control_error *error)
+is_token_right(const struct control_client *client, const json_t *object)
 {
 	const char *expected = client->service->token;
 	const json_t *token = json_object_get(object, "token");
 
-	if (!client->tcp || expected[0] == '\0')
-		return true;
-	if (json_is_string(token) && secret_equal(json_string_value(token), expected))
-		return true;
-	client->service->counters.token_wrong++;
-	control_fail(error, "unauthorized", "token: found %s, expected that of this %s's token file",
-		     token == NULL ? "none" : "another one", client->service->options.service);
-	return false;
+	return !client->tcp || expected[0] == '\0' ||
+	       (json_is_string(token) && secret_equal(json_string_value(token), expected));
 }
 
 static bool
@@ -129,6 +123,51 @@ greet(struct control_client *client, uint64_t now_ms)
 	return ret;
 }
 
+/* The last thing that a client is told. */
+static int
+end_with(struct control_client *client, const struct control_error *error, uint64_t now_ms)
+{
+	json_t *answer = control_error_answer(NULL, error);
+	int ret;
+
+	client->closing = true;
+	ret = control_client_send(client, answer, now_ms);
+	json_decref(answer);
+	return ret;
+}
+
+int
+control_refuse_token(struct control_client *client, uint64_t now_ms)
+{
+	struct control_error error;
+
+	client->refuse_ms = 0;
+	client->deadline_ms = now_ms + CONTROL_STALL_MS;
+	control_fail(&error, "unauthorized", "token: found %s, expected that of this %s's token file",
+		     client->gave_token ? "another one" : "none", client->service->options.service);
+	return end_with(client, &error, now_ms);
+}
+
+/* A token is wrong: says so, at once or later. One too many from its address hears nothing more. */
+static int
+note_wrong_token(struct control_client *client, uint64_t now_ms)
+{
+	struct control_service *service = client->service;
+	const uint32_t delay_ms = guard_wrong_token(&service->guard, &client->source, now_ms);
+
+	service->counters.token_wrong++;
+	if (delay_ms == 0)
+		return control_refuse_token(client, now_ms);
+	if (service->count_held(service, &client->source) >= GUARD_HELD) {
+		service->counters.token_unanswered++;
+		return -EACCES;
+	}
+	service->counters.token_delayed++;
+	client->refuse_ms = now_ms + delay_ms;
+	client->deadline_ms = 0;
+	return 0;
+}
+
 /*
  * Handles the first line. Without a common protocol version the connection ends, as nothing that
  * follows could be understood.
@@ -138,20 +177,17 @@ shake_hands(struct control_client *client, const char *line, size_t len, uint64_
 {
 	struct control_error error;
 	json_t *object = parse_line(line, len, &error);
-	json_t *answer;
-	int ret = 0;
+	int ret;
 
 	if (object == NULL || !check_hello(client, object, &error)) {
 		client->service->counters.hello_wrong++;
-	} else if (check_token(client, object, &error)) {
+		ret = end_with(client, &error, now_ms);
+	} else if (is_token_right(client, object)) {
 		ret = greet(client, now_ms);
-		json_decref(object);
-		return ret;
+	} else {
+		client->gave_token = json_object_get(object, "token") != NULL;
+		ret = note_wrong_token(client, now_ms);
 	}
-	client->closing = true;
-	answer = control_error_answer(NULL, &error);
-	ret = control_client_send(client, answer, now_ms);
-	json_decref(answer);
 	json_decref(object);
 	return ret;
 }
@@ -255,7 +291,9 @@ answer_line(struct control_client *client, const char *line, size_t len)
 		client->service->counters.line_wrong++;
 	if (result != NULL) {
 		answer = result_answer(id, result);
-	} else if (error.code != later_code) {
+	} else if (error.code == later_code) {
+		client->n_later++;
+	} else {
 		client->service->counters.command_failed++;
 		answer = control_error_answer(id, &error);
 	}
@@ -271,6 +309,7 @@ control_request(struct control_client *client, const char *line, size_t len, uin
 	json_t *answer;
 	int ret;
 
+	client->heard_ms = now_ms;
 	if (!client->greeted)
 		return shake_hands(client, line, len, now_ms);
 	answer = answer_line(client, line, len);
@@ -298,6 +337,7 @@ send_unsolicited(struct control_client *client, json_t *message)
 void
 control_answer(struct control_client *client, json_t *id, json_t *result)
 {
+	client->n_later--;
 	send_unsolicited(client, result_answer(id, result));
 	json_decref(result);
 }
@@ -305,6 +345,7 @@ control_answer(struct control_client *client, json_t *id, json_t *result)
 void
 control_refuse(struct control_client *client, json_t *id, const struct control_error *error)
 {
+	client->n_later--;
 	client->service->counters.command_failed++;
 	send_unsolicited(client, control_error_answer(id, error));
 }

@@ -23,8 +23,8 @@ LISTEN = "127.0.0.1:9464"
 RUNTIME_DIR = Path("/var/run/dpdk")
 
 # The manager has the same, and case_observe_manager moves them.
-CONTROL_REFUSALS = ("too_many", "half_open_dropped", "hello_late", "hello_wrong", "token_wrong", "line_long", "line_wrong",
-                    "command_unknown", "command_failed", "stalled")
+CONTROL_REFUSALS = ("too_many", "half_open_dropped", "idle_dropped", "hello_late", "hello_wrong", "token_wrong", "token_delayed",
+                    "token_unanswered", "line_long", "line_wrong", "command_unknown", "command_failed", "stalled")
 
 # Why a metric may stay as it is.
 STILL = {

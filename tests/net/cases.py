@@ -27,6 +27,7 @@ import case_canary  # noqa: F401
 import case_check  # noqa: F401
 import case_collectives  # noqa: F401
 import case_control  # noqa: F401
+import case_control_clients  # noqa: F401
 import case_demo  # noqa: F401
 import case_dev  # noqa: F401
 import case_discovery  # noqa: F401

@@ -490,6 +490,16 @@ START_TEST(a_line_of_one_megabyte_is_allowed_and_no_longer_one)
 }
 END_TEST
 
+/* None of them is idle afterwards. */
+static void
+ask_all(const int *fds, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		say(fds[i], "{\"id\":1,\"cmd\":\"echo\"}\n");
+		ck_assert_str_eq(hear(fds[i]), OK("1", "{}"));
+	}
+}
+
 START_TEST(of_a_hundred_clients_32_are_served_and_the_others_told)
 {
 	static const char refusal[] =
@@ -498,12 +508,13 @@ START_TEST(of_a_hundred_clients_32_are_served_and_the_others_told)
 	int fds[100];
 
 	for (unsigned int i = 0; i < 100; i++) {
+		ask_all(fds, i < 32 ? i : 32);
+		if (i < 32) {
+			fds[i] = dial_and_greet();
+			continue;
+		}
 		fds[i] = dial();
-		ck_assert_str_eq(hear(fds[i]), i < 32 ? GREETING : refusal);
-	}
-	for (unsigned int i = 0; i < 32; i++) {
-		say(fds[i], HELLO "{\"id\":1,\"cmd\":\"echo\"}\n");
-		ck_assert_str_eq(hear(fds[i]), OK("1", "{}"));
+		ck_assert_str_eq(hear(fds[i]), refusal);
 	}
 	for (unsigned int i = 0; i < 100; i++) {
 		if (i >= 32)
@@ -513,6 +524,44 @@ START_TEST(of_a_hundred_clients_32_are_served_and_the_others_told)
 	/* The server sees the ends before it accepts once more, for they came before. */
 	fds[0] = dial_and_greet();
 	close(fds[0]);
+}
+END_TEST
+
+START_TEST(clients_without_a_handshake_make_room)
+{
+	int fds[100];
+
+	for (unsigned int i = 0; i < 100; i++) {
+		fds[i] = dial();
+		ck_assert_str_eq(hear(fds[i]), GREETING);
+	}
+	ck_assert_str_eq(hear(fds[0]), "");
+	close(dial_and_greet());
+	for (unsigned int i = 0; i < 100; i++)
+		close(fds[i]);
+}
+END_TEST
+
+/* Sooner than those that ask. */
+START_TEST(a_client_that_asks_for_nothing_makes_room)
+{
+	int fds[32], newcomer;
+	char answer[256] = "";
+
+	for (unsigned int i = 0; i < 32; i++)
+		fds[i] = dial_and_greet();
+	do {
+		ask_all(fds, 31);
+		newcomer = dial();
+		snprintf(answer, sizeof(answer), "%s", hear(newcomer));
+		if (strcmp(answer, GREETING) != 0)
+			close(newcomer);
+	} while (strcmp(answer, GREETING) != 0);
+	ask_all(fds, 31);
+	ck_assert_str_eq(hear(fds[31]), "");
+	for (unsigned int i = 0; i < 32; i++)
+		close(fds[i]);
+	close(newcomer);
 }
 END_TEST
 
@@ -719,6 +768,8 @@ suite_control(void)
 	tcase_add_test(served, a_long_answer_arrives_whole);
 	tcase_add_test(served, a_line_of_one_megabyte_is_allowed_and_no_longer_one);
 	tcase_add_test(served, of_a_hundred_clients_32_are_served_and_the_others_told);
+	tcase_add_test(served, clients_without_a_handshake_make_room);
+	tcase_add_test(served, a_client_that_asks_for_nothing_makes_room);
 	tcase_add_test(served, a_client_that_never_reads_is_closed_and_holds_nobody_up);
 	tcase_add_test(served, a_flood_of_requests_does_not_keep_others_waiting);
 	tcase_add_test(served, a_client_that_vanishes_leaves_nothing_behind);

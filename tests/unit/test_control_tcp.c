@@ -17,6 +17,7 @@
 
 #include "control/address.h"
 #include "control/control.h"
+#include "control/guard.h"
 #include "control/secret.h"
 #include "control/tls.h"
 #include "tests/unit/suites.h"
@@ -131,6 +132,67 @@ START_TEST(a_token_file_has_one_line_and_is_not_for_everybody)
 	ck_assert_int_eq(secret_load(tcp_rig.other_file, secret, error), 0);
 	ck_assert_str_eq(secret, longest);
 	ck_assert_int_eq(secret_load("/nonexistent/token", secret, error), -ENOENT);
+}
+END_TEST
+
+/* An IPv4 address by its last byte, or an IPv6 one. */
+static struct guard_source
+source_of(const char *text)
+{
+	char error[ADDRESS_ERROR_LEN];
+	struct address address;
+
+	ck_assert_int_eq(address_parse(text, 0, false, &address, error), 0);
+	return guard_source_of(&address.socket);
+}
+
+START_TEST(wrong_tokens_of_one_address_are_refused_late_and_forgotten)
+{
+	static struct guard guard;
+	const struct guard_source source = source_of("10.0.0.1:1"), other = source_of("10.0.0.2:1");
+	uint64_t now_ms = 1000000;
+
+	guard = (struct guard){ 0 };
+	for (unsigned int i = 0; i < GUARD_FREE; i++)
+		ck_assert_uint_eq(guard_wrong_token(&guard, &source, now_ms), 0);
+	/* Whatever the address sends, others are not concerned. */
+	for (unsigned int i = 0; i < 2500; i++)
+		ck_assert_uint_eq(guard_wrong_token(&guard, &source, now_ms), GUARD_DELAY_MS);
+	ck_assert_uint_eq(guard_wrong_token(&guard, &other, now_ms), 0);
+	ck_assert_uint_eq(guard_wrong_token(&guard, &source, now_ms + 30000), GUARD_DELAY_MS);
+	now_ms += 30000 + 61000;
+	for (unsigned int i = 0; i < GUARD_FREE; i++)
+		ck_assert_uint_eq(guard_wrong_token(&guard, &source, now_ms), 0);
+}
+END_TEST
+
+START_TEST(addresses_of_one_network_are_one_source)
+{
+	const struct guard_source source = source_of("[2001:db8:1:2::1]:1");
+	const struct guard_source near = source_of("[2001:db8:1:2:ffff::2]:1");
+	const struct guard_source far = source_of("[2001:db8:1:3::1]:1");
+	const struct guard_source plain = source_of("10.0.0.1:1");
+	const struct guard_source mapped = source_of("[::ffff:10.0.0.1]:1");
+
+	ck_assert_mem_eq(&source, &near, sizeof(source));
+	ck_assert_mem_ne(&source, &far, sizeof(source));
+	ck_assert_mem_eq(&plain, &mapped, sizeof(plain));
+}
+END_TEST
+
+START_TEST(more_sources_than_are_remembered_do_no_harm)
+{
+	static struct guard guard;
+
+	guard = (struct guard){ 0 };
+	for (unsigned int i = 0; i < 10 * GUARD_SOURCES; i++) {
+		char text[32];
+		struct guard_source source;
+
+		snprintf(text, sizeof(text), "10.0.%u.%u:1", i / 256, i % 256);
+		source = source_of(text);
+		ck_assert_uint_eq(guard_wrong_token(&guard, &source, 1000000 + i), 0);
+	}
 }
 END_TEST
 
@@ -386,6 +448,9 @@ suite_control_tcp(void)
 	tcase_add_test(tcase, any_address_may_be_listened_on_with_a_token);
 	tcase_add_test(tcase, a_token_file_has_one_line_and_is_not_for_everybody);
 	tcase_add_test(tcase, a_tls_key_is_not_for_everybody);
+	tcase_add_test(tcase, wrong_tokens_of_one_address_are_refused_late_and_forgotten);
+	tcase_add_test(tcase, addresses_of_one_network_are_one_source);
+	tcase_add_test(tcase, more_sources_than_are_remembered_do_no_harm);
 	tcase_add_test(tcase, secrets_are_equal_only_if_all_of_them_is);
 	tcase_add_test(tcase, only_clients_with_the_token_are_served);
 	tcase_add_test(tcase, the_oldest_half_open_connection_makes_room);
