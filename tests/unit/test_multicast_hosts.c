@@ -899,6 +899,14 @@ forge(uint16_t from, uint16_t to, enum fanin_multicast_kind kind, uint32_t packe
 	rig_host_wake(host_of(to), rig_now_ns(world.rig));
 }
 
+/* All that would come to one rank. */
+static bool
+loses_deliveries(uint16_t rank, const struct fanin_hdr *hdr)
+{
+	return rank == 3 && (hdr->type == FANIN_TYPE_DELIVERY || hdr->members != 5) &&
+	       hdr->type != FANIN_TYPE_RESULT && hdr->type != FANIN_TYPE_ANSWER;
+}
+
 /* A member's packets that it was not asked for, and that are not its own. */
 START_TEST(what_was_not_asked_for_is_taken_from_its_root_only)
 {
@@ -915,6 +923,39 @@ START_TEST(what_was_not_asked_for_is_taken_from_its_root_only)
 	post(0, 0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes, 0);
 	run_all();
 	free(junk);
+	close_world();
+}
+END_TEST
+
+static bool
+has_asked_for_60(void *user)
+{
+	const struct fanin_multicast_op *op = op_of(3);
+
+	(void)user;
+	return op != NULL && fanin_multicast_bit(op->asked, 60);
+}
+
+/* In silence a rank asks for what its root has not sent yet, and gets it from another: what is missing before it is late, and no gap. */
+START_TEST(what_a_neighbor_sends_overtakes_nothing)
+{
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	uint8_t *elements;
+
+	open_world(&trial);
+	elements = malloc(world.payload_bytes);
+	for (uint32_t i = 0; i < world.payload_bytes; i++)
+		elements[i] = byte_of(0, 0, 60u * world.payload_bytes + i);
+	post_all(0, FANIN_COLLECTIVE_BROADCAST, 100u * world.payload_bytes, 0);
+	world.loses = loses_deliveries;
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, has_asked_for_60, NULL));
+	forge(5, 3, FANIN_MULTICAST_DATA, 60, elements, world.payload_bytes);
+	rig_run(world.rig, rig_now_ns(world.rig) + 50 * MS, NULL, NULL);
+	ck_assert(fanin_multicast_bit(op_of(3)->have, 60));
+	ck_assert_uint_eq(op_of(3)->chains[0].checked, 0);
+	world.loses = NULL;
+	run_all();
+	free(elements);
 	close_world();
 }
 END_TEST
@@ -1052,6 +1093,24 @@ START_TEST(ranks_that_disagree_are_refused)
 }
 END_TEST
 
+/* They would have different numbers of control blocks, and take one's end for another one's credit. */
+START_TEST(ranks_that_count_credits_otherwise_are_refused)
+{
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 1 };
+
+	open_world(&trial);
+	fanin_multicast_of(world.members[5].engine)->credit /= 2;
+	post_all(0, FANIN_COLLECTIVE_BROADCAST, 1 << 20, 0);
+	rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_done, NULL);
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+		ck_assert_int_eq(world.members[rank].requests[0].status, FANIN_ERR_REFUSED);
+		ck_assert_ptr_nonnull(
+			strstr(fanin_engine_error(world.members[rank].engine)->text, "disagree"));
+	}
+	close_world();
+}
+END_TEST
+
 Suite *
 suite_multicast_hosts(void)
 {
@@ -1074,6 +1133,7 @@ suite_multicast_hosts(void)
 	tcase_add_test(tcase, a_mark_on_a_duplicate_is_no_loss);
 	tcase_add_test(tcase, what_could_not_be_asked_for_counts_as_neither_lost_nor_late);
 	tcase_add_test(tcase, what_was_not_asked_for_is_taken_from_its_root_only);
+	tcase_add_test(tcase, what_a_neighbor_sends_overtakes_nothing);
 	tcase_add_test(tcase, what_a_member_makes_up_fails_nobody);
 	tcase_add_test(tcase, a_turn_comes_from_the_root_before_only);
 	suite_add_tcase(suite, tcase);
@@ -1092,6 +1152,7 @@ suite_multicast_hosts(void)
 	tcase_add_loop_test(tcase, a_root_without_a_core_is_waited_for_and_nothing_is_fetched, 0, 2);
 	tcase_add_loop_test(tcase, only_ranks_that_have_ended_are_said_to_have_ended, 0, 3);
 	tcase_add_test(tcase, ranks_that_disagree_are_refused);
+	tcase_add_test(tcase, ranks_that_count_credits_otherwise_are_refused);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -407,7 +407,7 @@ op_check(struct fanin_multicast *mc, struct fanin_multicast_op *op)
 			op_ask(mc, op, false);
 		op->ask_wait_ns = 0;
 		for (uint16_t c = 0; c < op->n_chains; c++)
-			op->chains[c].checked = op->chains[c].seen;
+			op->chains[c].checked = op->chains[c].passed;
 	}
 	next_ns = op->check_ns;
 	return next_ns < silent_ns ? next_ns : silent_ns;

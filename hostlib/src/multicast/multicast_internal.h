@@ -40,8 +40,9 @@ struct fanin_multicast_tell {
 struct fanin_multicast_chain {
 	uint32_t first;
 	uint32_t end;
-	uint32_t seen;    /* behind the last one that has come, or was sent */
-	uint32_t checked; /* `seen` at the last check: what is missing before it is a gap */
+	uint32_t seen;   /* behind the last one that has come, or was sent */
+	uint32_t passed; /* behind the last one that its root has sent to all, as far as is known: only those overtake others */
+	uint32_t checked; /* `passed` at the last check: what is missing before it is a gap */
 	uint32_t whole;   /* all before it are there */
 };
 

@@ -103,6 +103,7 @@ chains_make(const struct fanin_multicast *mc, struct fanin_multicast_op *op)
 						   &unused, &chain->end);
 		}
 		chain->seen = chain->first;
+		chain->passed = chain->first;
 		chain->checked = chain->first;
 		chain->whole = chain->first;
 		if (turn >= from && turn < to)
@@ -140,6 +141,8 @@ shape_hash(const struct fanin_multicast *mc, const struct fanin_multicast_op *op
 				   request->start,
 				   op->n_packets,
 				   op->n_chains,
+				   op->credit,
+				   op->control.n_blocks,
 				   op->number,
 				   combines ? request->dtype : 0u,
 				   combines ? request->op : 0u };

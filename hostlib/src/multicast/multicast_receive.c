@@ -15,14 +15,16 @@ stats_of(struct fanin_multicast *mc)
 	return &mc->engine.stats;
 }
 
-/* The packet is there: its chain has come to it. */
+/* The packet is there: its chain has come to it. multicast: by its root's sending, which what comes before it has been overtaken by. */
 static void
-seen_note(struct fanin_multicast_op *op, uint32_t packet)
+seen_note(struct fanin_multicast_op *op, uint32_t packet, bool multicast)
 {
 	struct fanin_multicast_chain *chain = fanin_multicast_chain_of(op, packet);
 
 	if (packet >= chain->seen)
 		chain->seen = packet + 1;
+	if (multicast && packet >= chain->passed)
+		chain->passed = packet + 1;
 }
 
 static void
@@ -65,7 +67,7 @@ receive_data(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 		stats_of(mc)->invalid++;
 		return;
 	}
-	seen_note(op, packet);
+	seen_note(op, packet, multicast);
 	fanin_multicast_set_bit(op->have, packet);
 	op->n_lacking--;
 	op->request->done_bytes += extent.len;

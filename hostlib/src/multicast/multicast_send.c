@@ -127,6 +127,8 @@ op_send(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint32_t room
 	mc->has_more = mc->has_more || op->own_next < limit;
 	if (op->own_next > chain->seen)
 		chain->seen = op->own_next;
+	if (op->own_next > chain->passed)
+		chain->passed = op->own_next;
 	if (op->own_next == op->own_end)
 		next_activate(mc, op, chain);
 	return mc->has_more ? 0 : room;
