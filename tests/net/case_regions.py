@@ -110,6 +110,27 @@ def ranks_that_give_different_lengths_get_no_region():
             expect("the ranks give regions of 800348 to 800349 bytes" in each["error"], f"the error of rank {rank}: {each['error']}")
 
 
+@case(60)
+def a_rank_without_memory_for_a_region_tells_all_others_and_the_communicator_goes_on():
+    with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:
+        found = found_by([write(fabric, host, 4, "memory") for host in range(4)])
+        for rank, each in enumerate(found):
+            expect_equal((each.get("first"), each.get("why")), (-2, "rank 1 has no memory for a region"), f"what rank {rank} found: {each}")
+        expect_right(fabric, found)
+
+
+@case(60)
+def a_rank_without_memory_to_agree_on_a_region_is_waited_for_by_nobody():
+    """It can't take part, so the communicator ends, and the others name it."""
+    with managed_fabric(leaf_spine(2, 2, 4), mtu=DATA_MTU) as fabric:
+        found = found_by([write(fabric, host, 4, "agreement") for host in range(4)])
+        expect_equal((found[1]["status"], found[1]["what"]), (-2, "create"), f"what the rank without memory found: {found[1]}")
+        expect("out of memory while the ranks of job 'train' agreed" in found[1]["error"], f"the error of the rank without memory: {found[1]}")
+        for rank, each in enumerate(found):
+            if rank != 1:
+                expect_equal((each["ok"], each["what"], 1 in each["missing"]), (False, "create", True), f"what rank {rank} found: {each}")
+
+
 @case(120)
 def bytes_outside_of_a_region_go_nowhere():
     """Packets by hand of a member, at a real switch."""

@@ -4,7 +4,8 @@
  * wrong, or which call failed and why.
  *
  * usage: regions MANAGER JOB-NAME ADDRESS RANK SIZE MODE
- * MODE: a number of rounds; "tags": two, in jobs whose packets have tags; "endless": rounds until a call fails; "lengths": rank 0 gives another length than the others; "silent": as one round, but after creating the regions the ranks other than 0 compute until they see
+ * MODE: a number of rounds; "tags": two, in jobs whose packets have tags; "endless": rounds until a call fails; "lengths": rank 0 gives another length than the others; "memory": one, and before it rank 1 has no
+ * memory for a region; "agreement": rank 1 has none for its part of the agreement on one, of a job with two trees; "silent": as one round, but after creating the regions the ranks other than 0 compute until they see
  * what rank 0 has written, without a call.
  */
 #include <inttypes.h>
@@ -28,6 +29,22 @@ static fanin_ctx *ctx;
 static fanin_region *regions[REGIONS];
 static uint8_t memory[REGIONS][BYTES], data[SLICE];
 static unsigned int round_now;
+
+/* The size of the next allocation that finds no memory; 0: all find some. */
+static size_t lacking;
+
+/* The linker has the library call these. */
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+
+void *
+__wrap_calloc(size_t n, size_t size)
+{
+	if (lacking == 0 || n * size != lacking)
+		return __real_calloc(n, size);
+	lacking = 0;
+	return NULL;
+}
 
 /* The context's last error, as a string of JSON may have it. */
 static void
@@ -189,7 +206,9 @@ static size_t
 rounds_run(const struct fanin_join_opts *options, const char *mode, double *silent_s)
 {
 	const bool endless = strcmp(mode, "endless") == 0;
-	const unsigned int rounds = options->authenticate ? 2 : (unsigned int)atoi(mode);
+	const unsigned int rounds = options->authenticate         ? 2
+				    : strcmp(mode, "memory") == 0 ? 1
+								  : (unsigned int)atoi(mode);
 	size_t wrong = 0;
 
 	if (strcmp(mode, "silent") == 0) {
@@ -221,6 +240,19 @@ refusals_are_right(void)
 	       fanin_region_network_address(regions[0]) < fanin_region_network_address(regions[1]);
 }
 
+/* Creates a region for which a rank has no memory. Returns the status, with the error in `why`. */
+static int
+create_without_memory(fanin_comm *comm, char *why, size_t why_len)
+{
+	const int status = fanin_region_create(comm, memory[0], BYTES, NULL, &regions[0]);
+
+	error_copy(why, why_len);
+	if (lacking != 0)
+		snprintf(why, why_len, "nothing was allocated");
+	lacking = 0;
+	return status;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -228,6 +260,8 @@ main(int argc, char **argv)
 	struct fanin_report report = { .sz = sizeof(report) };
 	size_t wrong, n_wrong_sums;
 	double silent_s = 0;
+	char why[512] = "";
+	int first = FANIN_OK;
 	bool refuses;
 	fanin_comm *comm;
 
@@ -241,12 +275,23 @@ main(int argc, char **argv)
 	options.authenticate = strcmp(argv[6], "tags") == 0;
 	if (options.size > RANKS)
 		return 2;
+	if (strcmp(argv[6], "agreement") == 0)
+		options.trees = 2;
 	check("init", fanin_init(NULL, &ctx));
 	check("join", fanin_join(ctx, &options, &comm));
 	if (strcmp(argv[6], "lengths") == 0) {
 		check("create", fanin_region_create(comm, memory[0], BYTES - (options.rank == 0),
 						    NULL, &regions[0]));
 		return 1;
+	}
+	if (strcmp(argv[6], "agreement") == 0) {
+		lacking = options.rank == 1 ? sizeof(struct fanin_request) : 0;
+		check("create", create_without_memory(comm, why, sizeof(why)));
+		return 1;
+	}
+	if (strcmp(argv[6], "memory") == 0) {
+		lacking = options.rank == 1 ? sizeof(struct fanin_region) : 0;
+		first = create_without_memory(comm, why, sizeof(why));
 	}
 	for (unsigned int r = 0; r < REGIONS; r++)
 		check("create", fanin_region_create(comm, memory[r], BYTES, NULL, &regions[r]));
@@ -256,10 +301,11 @@ main(int argc, char **argv)
 		       reduce_run("pull", fanin_region_pull, options.rank, options.size);
 	check("report", fanin_comm_report(regions[0]->comm, &report));
 	printf("{\"ok\": true, \"wrong\": %zu, \"wrong_sums\": %zu, \"refuses\": %s, \"silent_s\": %.3f, \"resumed\": %" PRIu64
-	       ", \"tags\": %s, \"addresses\": [%" PRIu64 ", %" PRIu64 "]}\n",
+	       ", \"tags\": %s, \"addresses\": [%" PRIu64 ", %" PRIu64
+	       "], \"first\": %d, \"why\": \"%s\"}\n",
 	       wrong, n_wrong_sums, refuses ? "true" : "false", silent_s, report.resumed,
 	       report.authenticated ? "true" : "false", fanin_region_network_address(regions[0]),
-	       fanin_region_network_address(regions[1]));
+	       fanin_region_network_address(regions[1]), first, why);
 	fflush(stdout);
 	/* One by itself, the other with its communicator. */
 	check("free", fanin_region_free(regions[0]));

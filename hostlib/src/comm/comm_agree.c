@@ -113,24 +113,32 @@ agreement_take(struct fanin_comm *comm, struct fanin_request *request)
 	return FANIN_OK;
 }
 
+/* What all ranks post can't be posted here: the blocks of what is posted later would have other numbers than at the others, so nothing is. */
+static void
+out_of_step(struct fanin_comm *comm, uint64_t count, int status)
+{
+	struct fanin_error error = { 0 };
+
+	fanin_error_set(&error, status, "a collective of %llu elements can't be posted: %s",
+			(unsigned long long)count, fanin_strerror(status));
+	fanin_comm_abort(comm, status, &error);
+}
+
 /*
  * A request that has waited is posted. If it can't be posted anywhere, because packets are too short for its data type, it fails alone. Any
- * other reason is this rank's own: the blocks of what is posted later would have other numbers here than at the others, so nothing is.
+ * other reason is this rank's own.
  */
 static void
 held_post(struct fanin_comm *comm, struct fanin_request *request)
 {
-	struct fanin_error error = { 0 };
-	int status = post_now(comm, request, request->held_count);
+	const uint64_t count = request->held_count;
+	int status = post_now(comm, request, count);
 
 	if (status == FANIN_OK)
 		return;
 	request->status = status;
-	if (status == FANIN_ERR_UNSUPPORTED)
-		return;
-	fanin_error_set(&error, status, "a collective of %llu elements can't be posted: %s",
-			(unsigned long long)request->held_count, fanin_strerror(status));
-	fanin_comm_abort(comm, status, &error);
+	if (status != FANIN_ERR_UNSUPPORTED)
+		out_of_step(comm, count, status);
 }
 
 bool
@@ -155,10 +163,11 @@ fanin_comm_agree(struct fanin_comm *comm)
 		if (fanin_comm_must_agree(comm, request)) {
 			int status = agreement_post(comm, request->sparse);
 
-			/* The next call tells those that wait. */
-			if (status != FANIN_OK)
-				comm->agreement.status = status;
-			return true;
+			if (status == FANIN_OK)
+				return true;
+			/* It fails all that wait. */
+			out_of_step(comm, request->held_count, status);
+			continue;
 		}
 		held_post(comm, held_take(comm));
 	}

@@ -44,6 +44,15 @@ end_all(struct fanin_comm *comm, const char *what, int status, struct fanin_erro
 	return status;
 }
 
+/* The communicator has failed: says why, and for want of which ranks. Returns the status. */
+static int
+failed(const struct fanin_comm *comm, int status, struct fanin_error *error)
+{
+	fanin_error_set(error, status, "%s", fanin_comm_error(comm));
+	fanin_comm_missing_set(comm, &error->missing);
+	return status;
+}
+
 int
 fanin_comm_least_of_all(struct fanin_comm *comm, const char *what, enum fanin_dtype dtype,
 			void *values, uint64_t n, struct fanin_error *error)
@@ -66,10 +75,13 @@ fanin_comm_least_of_all(struct fanin_comm *comm, const char *what, enum fanin_dt
 		if (request.status == FANIN_IN_PROGRESS)
 			end_all(comm, what, status, error);
 		else if (status != FANIN_OK)
-			fanin_error_set(error, status, "%s", fanin_comm_error(comm));
+			failed(comm, status, error);
 		fanin_split_free(&request);
+	} else if (status == FANIN_ERR_NO_MEMORY) {
+		/* The others have posted it, and would take this rank's next collective for its part. */
+		end_all(comm, what, status, error);
 	} else {
-		fanin_error_set(error, status, "%s", fanin_comm_error(comm));
+		failed(comm, status, error);
 	}
 	fanin_ctx_unlock(comm->ctx);
 	return status;

@@ -21,21 +21,35 @@
 struct likeness {
 	uint64_t bytes;
 	uint64_t not_bytes; /* ~bytes: the least of all is that of the largest */
+	uint64_t no_memory; /* this rank, if it has no memory for it, or more than any */
 };
 
-/* Checks that all ranks give the same length. Returns FANIN_OK, FANIN_ERR_INVALID, or what made the communicator fail. */
+/*
+ * Checks that all ranks give the same length, and have memory. Returns FANIN_OK, FANIN_ERR_INVALID or FANIN_ERR_NO_MEMORY at all ranks, or what made the
+ * communicator fail.
+ */
 static int
-lengths_compare(struct fanin_comm *comm, uint64_t bytes, struct fanin_error *error)
+likeness_check(struct fanin_comm *comm, uint64_t bytes, bool has_memory, struct fanin_error *error)
 {
-	struct likeness least = { .bytes = bytes, .not_bytes = ~bytes };
-	int status = fanin_comm_least_of_all(comm, "a region", FANIN_U64, &least, 2, error);
+	struct likeness least = {
+		.bytes = bytes,
+		.not_bytes = ~bytes,
+		.no_memory = has_memory ? UINT64_MAX : comm->member.config.rank,
+	};
+	int status = fanin_comm_least_of_all(comm, "a region", FANIN_U64, &least, 3, error);
 
-	if (status != FANIN_OK || least.bytes == ~least.not_bytes)
+	if (status != FANIN_OK)
 		return status;
-	return fanin_error_set(error, FANIN_ERR_INVALID,
-			       "the ranks give regions of %" PRIu64 " to %" PRIu64
-			       " bytes, expected the same length everywhere",
-			       least.bytes, ~least.not_bytes);
+	if (least.bytes != ~least.not_bytes)
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "the ranks give regions of %" PRIu64 " to %" PRIu64
+				       " bytes, expected the same length everywhere",
+				       least.bytes, ~least.not_bytes);
+	if (least.no_memory != UINT64_MAX)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
+				       "rank %" PRIu64 " has no memory for a region",
+				       least.no_memory);
+	return FANIN_OK;
 }
 
 /* Gives the engine the region's memory, once all ranks are in the job. All learn whether it was taken everywhere. */
@@ -120,19 +134,21 @@ fanin_comm_region_create(struct fanin_comm *comm, void *memory, uint64_t bytes,
 	uint32_t number;
 	int status = check(comm, error);
 
-	if (status == FANIN_OK)
-		status = lengths_compare(comm, bytes, error);
 	if (status != FANIN_OK)
 		return status;
-	if (bytes == 0 || bytes > BYTES_MOST)
-		return fanin_error_set(error, FANIN_ERR_INVALID,
-				       "bytes is %" PRIu64 ", expected 1 to %" PRIu64, bytes,
-				       BYTES_MOST);
+	/* A rank without memory tells the others, which would wait for it. */
+	made = calloc(1, sizeof(*made));
+	status = likeness_check(comm, bytes, made != NULL, error);
+	if (status == FANIN_OK && (bytes == 0 || bytes > BYTES_MOST))
+		status = fanin_error_set(error, FANIN_ERR_INVALID,
+					 "bytes is %" PRIu64 ", expected 1 to %" PRIu64, bytes,
+					 BYTES_MOST);
+	if (status != FANIN_OK) {
+		free(made);
+		return status;
+	}
 	/* The same at all ranks from here on, also if it fails. */
 	number = comm->n_regions++;
-	made = calloc(1, sizeof(*made));
-	if (made == NULL)
-		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
 	made->owner = comm;
 	made->memory = memory;
 	made->bytes = bytes;
