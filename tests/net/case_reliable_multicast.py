@@ -117,6 +117,37 @@ def a_call_that_is_interrupted_while_ranks_agree_on_multicast_ends_the_communica
         wait_until(lambda: not any(jobs_left(fabric).values()), 60, "the job to be gone from all switches")
 
 
+def expect_told(found, status, words, missing, where):
+    """The context and the communicator tell why the job by which broadcasts go has failed, and the communicator fails with it."""
+    expect_equal((found.get("status"), found.get("next")), (status, status), f"what {where} found: {found}")
+    for name in ("ctx", "comm", "why"):
+        expect(words in found[name], f"{name} of {where}, expected {words}: {found}")
+    for name in ("ctx_missing", "comm_missing"):
+        expect(set(missing) <= set(found[name]), f"{name} of {where}, expected {missing}: {found}")
+    expect("'train.multicast', by which broadcasts go" in found["why"], f"why a sum fails at {where}: {found}")
+
+
+@case(120)
+def a_rank_that_is_killed_in_a_broadcast_is_named_by_the_communicator_that_was_asked_for_it():
+    with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:
+        ranks = [gather(fabric, host, 4, "killed") for host in range(4)]
+        wait_until(lambda: all("running" in process.stderr() for process in ranks), 60, "the broadcasts to run")
+        os.kill(ranks[2].pid, signal.SIGKILL)
+        for rank in (0, 1, 3):
+            ranks[rank].wait(60)
+            expect_told(json.loads(ranks[rank].stdout()), -8, "rank", [2], f"rank {rank}")
+
+
+@case(120)
+def ranks_that_disagree_about_a_broadcast_have_no_communicator_any_more():
+    """Of its ranks some may know of the failure and others not yet: they would not agree what goes by multicast."""
+    with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:
+        ranks = [gather(fabric, host, 4, "disagree") for host in range(4)]
+        for rank, process in enumerate(ranks):
+            process.wait(60)
+            expect_told(json.loads(process.stdout()), -9, "the ranks disagree about the collective", [], f"rank {rank}")
+
+
 @case(120)
 def blocking_calls_find_multicast_by_themselves():
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU) as fabric:

@@ -4,6 +4,7 @@
  * soon as a call returns. The job comes from the network manager. Prints one JSON object: what was wrong, and what the report says of multicast.
  *
  * usage: gathering MANAGER JOB-NAME ADDRESS RANK SIZE ROUNDS
+ * ROUNDS "killed": broadcasts that are tested for, until one fails; "disagree": one, of which rank 2 takes another rank for the root. What the calls say of that is printed.
  * With 0 rounds the first broadcast is interrupted in its first wait, which is the one for the second job, and a second broadcast is tried.
  */
 #include <stdbool.h>
@@ -110,6 +111,45 @@ interrupted_run(fanin_comm *comm, bool *armed)
 	fanin_finalize(ctx);
 }
 
+static void
+list_print(const char *name, const uint16_t *ranks, size_t n)
+{
+	printf(", \"%s\": [", name);
+	for (size_t i = 0; i < n && i < RANKS; i++)
+		printf("%s%u", i == 0 ? "" : ", ", ranks[i]);
+	printf("]");
+}
+
+/* Broadcasts go by the second job, which fails: prints what the first communicator says of it, and then of a sum. */
+static void
+failing_run(fanin_comm *comm, unsigned int rank, const char *mode)
+{
+	const bool disagrees = strcmp(mode, "disagree") == 0 && rank == 2;
+	uint16_t missing[RANKS];
+	int status = FANIN_OK;
+	fanin_request *request;
+
+	check("broadcast", fanin_broadcast(vector, ELEMENTS, FANIN_I32, 0, comm));
+	fputs("running\n", stderr);
+	while (status == FANIN_OK) {
+		check("ibroadcast",
+		      fanin_ibroadcast(vector, ELEMENTS, FANIN_I32, disagrees, comm, &request));
+		do
+			status = fanin_test(request);
+		while (status == FANIN_IN_PROGRESS);
+		if (status == FANIN_OK)
+			check("wait", fanin_wait(&request));
+	}
+	printf("{\"status\": %d, \"ctx\": \"%s\"", status, fanin_ctx_error(ctx));
+	list_print("ctx_missing", missing, fanin_ctx_missing_ranks(ctx, missing, RANKS));
+	printf(", \"comm\": \"%s\"", fanin_comm_error(comm));
+	list_print("comm_missing", missing, fanin_comm_missing_ranks(comm, missing, RANKS));
+	status = fanin_allreduce(vector, vector, 1, FANIN_I32, FANIN_SUM, comm);
+	printf(", \"next\": %d, \"why\": \"%s\"}\n", status, fanin_ctx_error(ctx));
+	fanin_leave(comm);
+	fanin_finalize(ctx);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -129,10 +169,15 @@ main(int argc, char **argv)
 	options.address = argv[3];
 	options.rank = (uint16_t)atoi(argv[4]);
 	options.size = (uint16_t)atoi(argv[5]);
+	options.timeout_ms = strcmp(argv[6], "killed") == 0 ? 3000 : 0;
 	if (options.size > RANKS)
 		return 2;
 	check("init", fanin_init(&init, &ctx));
 	check("join", fanin_join(ctx, &options, &comm));
+	if (strcmp(argv[6], "killed") == 0 || strcmp(argv[6], "disagree") == 0) {
+		failing_run(comm, options.rank, argv[6]);
+		return 0;
+	}
 	if (atoi(argv[6]) == 0) {
 		interrupted_run(comm, &armed);
 		return 0;

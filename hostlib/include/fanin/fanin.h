@@ -571,7 +571,7 @@ struct fanin_region_opts {
  *
  * base: this rank's buffer, of `bytes` bytes, 1 at least, the same number at all ranks. It is in use until fanin_region_free: others' writes arrive in it at any time. What it holds at first is
  * the ranks' own. opts: may be NULL. region: set on success only.
- * Returns FANIN_OK, FANIN_ERR_INVALID also if the lengths differ, FANIN_ERR_UNSUPPORTED if the network has no regions, FANIN_ERR_NO_MEMORY, or the communicator's error; fanin_ctx_error says more.
+ * Returns FANIN_OK, FANIN_ERR_INVALID also if the lengths differ, FANIN_ERR_UNSUPPORTED if the network has no regions, FANIN_ERR_NO_MEMORY at all ranks if one has none, or the communicator's error; fanin_ctx_error says more.
  */
 FANIN_API int fanin_region_create(fanin_comm *comm, void *base, size_t bytes,
 				  const struct fanin_region_opts *opts, fanin_region **region);
@@ -618,7 +618,7 @@ FANIN_API int fanin_region_pull(fanin_region *region, size_t offset, size_t coun
 
 /*
  * Makes progress once, without blocking, and tells whether the request is done. The request stays
- * the caller's. Returns FANIN_OK if done, FANIN_IN_PROGRESS, or an error.
+ * the caller's. Returns FANIN_OK if done, FANIN_IN_PROGRESS, or an error; fanin_ctx_error says more.
  */
 FANIN_API int fanin_test(fanin_request *req);
 
@@ -691,8 +691,8 @@ FANIN_API size_t fanin_ctx_missing_ranks(const fanin_ctx *ctx, uint16_t *ranks, 
 FANIN_API uint64_t fanin_ctx_missing(const fanin_ctx *ctx);
 
 /*
- * Returns why a communicator has failed: which ranks are missing, or what a switch or the manager
- * refused. "" if it has not. Valid until the next call on the context.
+ * Returns why a communicator has failed, or a job beside it for its collectives: which ranks are
+ * missing, or what was refused. "" if none has. Valid until the next call on the context.
  */
 FANIN_API const char *fanin_comm_error(const fanin_comm *comm);
 

@@ -75,7 +75,7 @@ fanin_region_write(fanin_region *region, size_t offset, const void *data, size_t
 		} else if (status == FANIN_ERR_INVALID) {
 			fanin_error_set(
 				&comm->ctx->error, status,
-				"more packets were written than a fence can count: expected a fence");
+				"a fence is under way, or more packets were written than a fence can count: expected its end, or a fence");
 		} else if (status == FANIN_ERR_NO_MEMORY) {
 			fanin_error_set(&comm->ctx->error, status, "out of memory");
 		} else {

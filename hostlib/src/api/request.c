@@ -19,6 +19,23 @@ request_free(struct fanin_request *request)
 	free(request);
 }
 
+/* A request has failed: what is known of it is the context's last error. Called with the lock held. */
+static void
+failure_note(struct fanin_ctx *ctx, const struct fanin_request *req, int status)
+{
+	const char *text;
+
+	if (req->sparse != NULL && req->sparse->error.text[0] != '\0') {
+		/* The request's own: the communicator goes on. */
+		ctx->error = req->sparse->error;
+		return;
+	}
+	text = fanin_comm_error(req->comm);
+	/* One that was held back may fail alone, too. */
+	fanin_error_set(&ctx->error, status, "%s", text[0] != '\0' ? text : fanin_strerror(status));
+	fanin_comm_missing_set(req->comm, &ctx->error.missing);
+}
+
 int
 fanin_test(fanin_request *req)
 {
@@ -32,6 +49,8 @@ fanin_test(fanin_request *req)
 	if (req->status == FANIN_IN_PROGRESS)
 		fanin_ctx_poll(ctx, NULL);
 	status = req->status;
+	if (status < 0)
+		failure_note(ctx, req, status);
 	fanin_ctx_polled(ctx);
 	fanin_ctx_unlock(ctx);
 	return status;
@@ -46,17 +65,8 @@ request_wait(struct fanin_ctx *ctx, fanin_request **req)
 	if (status == FANIN_ERR_INTERRUPTED)
 		return fanin_error_set(&ctx->error, status,
 				       "interrupted while waiting for a collective");
-	if (status != FANIN_OK && (*req)->sparse != NULL && (*req)->sparse->error.text[0] != '\0') {
-		/* The request's own: the communicator goes on. */
-		ctx->error = (*req)->sparse->error;
-	} else if (status != FANIN_OK) {
-		const char *text = fanin_comm_error((*req)->comm);
-
-		/* One that was held back may fail alone, too. */
-		fanin_error_set(&ctx->error, status, "%s",
-				text[0] != '\0' ? text : fanin_strerror(status));
-		fanin_comm_missing_set((*req)->comm, &ctx->error.missing);
-	}
+	if (status != FANIN_OK)
+		failure_note(ctx, *req, status);
 	request_free(*req);
 	*req = NULL;
 	return status;

@@ -247,6 +247,30 @@ fanin_comm_abort(struct fanin_comm *comm, int status, const struct fanin_error *
 		fanin_request_list_fail(&comm->held, status);
 }
 
+/* The jobs beside a communicator's that carry out its collectives, or reduce its regions; NULL: not joined. */
+#define CARRIERS (1 + FANIN_REGION_WAYS)
+
+static const struct fanin_comm *
+carrier(const struct fanin_comm *comm, unsigned int i)
+{
+	return i == 0 ? comm->multicast : comm->reducing[i - 1];
+}
+
+/* Returns why a communicator has failed, or a job that carries out its collectives. */
+static const struct fanin_error *
+error_of(const struct fanin_comm *comm)
+{
+	const struct fanin_error *error = comm->ops->error(comm);
+
+	for (unsigned int i = 0; i < CARRIERS && error->text[0] == '\0'; i++) {
+		const struct fanin_comm *other = carrier(comm, i);
+
+		if (other != NULL)
+			error = other->ops->error(other);
+	}
+	return error;
+}
+
 const char *
 fanin_comm_error(const fanin_comm *comm)
 {
@@ -257,10 +281,10 @@ fanin_comm_error(const fanin_comm *comm)
 		return "";
 	progress = comm->ctx->progress;
 	if (progress == NULL)
-		return comm->ops->error(comm)->text;
+		return error_of(comm)->text;
 	/* The engine may fail while the caller reads. */
 	fanin_progress_lock(progress);
-	text = comm->ops->error(comm)->text;
+	text = error_of(comm)->text;
 	snprintf(progress->text, sizeof(progress->text), "%s", text);
 	fanin_progress_unlock(progress);
 	return progress->text;
@@ -271,6 +295,12 @@ fanin_comm_missing_set(const struct fanin_comm *comm, struct fanin_ranks *ranks)
 {
 	fanin_ctx_lock(comm->ctx);
 	comm->ops->missing(comm, ranks);
+	for (unsigned int i = 0; i < CARRIERS && fanin_ranks_is_empty(ranks); i++) {
+		const struct fanin_comm *other = carrier(comm, i);
+
+		if (other != NULL)
+			other->ops->missing(other, ranks);
+	}
 	fanin_ctx_unlock(comm->ctx);
 }
 

@@ -145,6 +145,22 @@ fanin_comm_multicast_prepare(struct fanin_comm *comm, const struct fanin_request
 	return join_if_all_can(comm, fanin_comm_kept_options(comm), error);
 }
 
+void
+fanin_comm_multicast_failed(struct fanin_comm *multicast, int status)
+{
+	struct fanin_comm *comm = multicast->owner;
+	struct fanin_error error = { 0 };
+
+	/* One that is left may find others gone before. */
+	if (comm->multicast != multicast || multicast->closes ||
+	    comm->ops->error(comm)->text[0] != '\0')
+		return;
+	fanin_error_set(&error, status, "job '%s', by which broadcasts go, has failed: %.400s",
+			multicast->job_name, multicast->ops->error(multicast)->text);
+	multicast->ops->missing(multicast, &error.missing);
+	fanin_comm_abort(comm, status, &error);
+}
+
 struct fanin_comm *
 fanin_comm_for(struct fanin_comm *comm, const struct fanin_request *request)
 {

@@ -158,10 +158,13 @@ fanin_ctx_poll(struct fanin_ctx *ctx, int *status)
 
 		if (comm->manager != NULL)
 			fanin_manager_poll(comm->manager);
-		if (n < 0)
-			last = n;
-		else
+		if (n >= 0) {
 			frames += (unsigned int)n;
+			continue;
+		}
+		last = n;
+		if (comm->owner != NULL)
+			fanin_comm_multicast_failed(comm, n);
 	}
 	if (status != NULL)
 		*status = last;

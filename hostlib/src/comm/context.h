@@ -343,6 +343,12 @@ int fanin_comm_multicast_prepare(struct fanin_comm *comm, const struct fanin_req
 struct fanin_comm *fanin_comm_for(struct fanin_comm *comm, const struct fanin_request *request);
 
 /*
+ * comm_multicast.c: a communicator beside another one has failed. If it carries that one's broadcasts, that fails with its error: some of its ranks may know of the failure and
+ * others not yet, so that they would not agree any more what goes by multicast. Called with the lock held; again and again without harm.
+ */
+void fanin_comm_multicast_failed(struct fanin_comm *multicast, int status);
+
+/*
  * comm_switch.c: opens the transport that the context asks for, over a route to the job's switch.
  *
  * transport: set on success only.
