@@ -61,8 +61,21 @@ class Topology:
         return distances
 
 
-def leaf_spine(leaves=2, spines=2, hosts=8, dual_homed=False, first=None):
-    """Every leaf is linked to every spine; hosts are dealt to the leaves in runs.
+def deal(hosts, leaves, in_order=False):
+    """
+    How many hosts each leaf gets, in runs: as many as the others, about. in_order: so many that a reproducible sum has the order of ranks,
+    which halves a power of two of them again and again; the last leaves may get fewer, or none.
+    """
+    if not in_order:
+        return [hosts // leaves + (i < hosts % leaves) for i in range(leaves)]
+    width = 1
+    while width * leaves < hosts:
+        width *= 2
+    return [max(0, min(width, hosts - i * width)) for i in range(leaves)]
+
+
+def leaf_spine(leaves=2, spines=2, hosts=8, dual_homed=False, first=None, in_order=False):
+    """Every leaf is linked to every spine; hosts are dealt to the leaves in runs: see deal.
 
     first: of spines that are alike, or of a pair of leaves, the one that a tree uses if it has the choice.
 
@@ -76,7 +89,7 @@ def leaf_spine(leaves=2, spines=2, hosts=8, dual_homed=False, first=None):
         pair = sorted((f"leaf{i + k}" for k in range(per_leaf)), key=lambda leaf: leaf != first)
         pairs[pair[0]] = pair[-1]
         for leaf in sorted(pair):
-            names[leaf] = hosts // leaves + (i // per_leaf < hosts % leaves) if leaf == pair[0] else 0
+            names[leaf] = deal(hosts, leaves, in_order)[i // per_leaf] if leaf == pair[0] else 0
     links = [(leaf, f"spine{k}") for leaf in names for k in range(spines)]
     names.update(dict.fromkeys(sorted((f"spine{i}" for i in range(spines)), key=lambda spine: spine != first), 0))
     topology = Topology("leaf-spine", names, links)
@@ -90,9 +103,9 @@ def single(hosts=4):
     return Topology("single", {"switch0": hosts})
 
 
-def tree3(hosts=16):
-    """Three levels: a core, two aggregation switches below it, and two leaves below each of these."""
-    names = {f"leaf{i}": hosts // 4 + (i < hosts % 4) for i in range(4)}
+def tree3(hosts=16, in_order=False):
+    """Three levels: a core, two aggregation switches below it, and two leaves below each of these. in_order: see deal."""
+    names = {f"leaf{i}": count for i, count in enumerate(deal(hosts, 4, in_order))}
     names.update({"agg0": 0, "agg1": 0, "core": 0})
     return Topology("tree3", names, [(f"leaf{i}", f"agg{i // 2}") for i in range(4)] + [("agg0", "core"), ("agg1", "core")])
 

@@ -314,7 +314,8 @@ kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr, bool 
 	if (!fanin_op_is_custom(hdr->op))
 		return fanin_kernel(job->isa, hdr->dtype, hdr->op);
 	custom = fanin_operator_find(hdr->op);
-	if (custom == NULL || custom->dtype != hdr->dtype || (custom->ordered && !job->in_order))
+	if (custom == NULL || custom->dtype != hdr->dtype ||
+	    (custom->ordered && !(job->in_order && job->has_units)))
 		return NULL;
 	return custom->combine;
 }

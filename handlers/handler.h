@@ -19,6 +19,7 @@
 #include "handlers/kernels/kernels.h"
 #include "handlers/timer.h"
 #include "wire/keys.h"
+#include "wire/order.h"
 #include "wire/tag.h"
 #include "wire/wire.h"
 
@@ -115,8 +116,9 @@ struct fanin_job_params {
 	struct fanin_headers result_headers; /* template of results: Ethernet, IPv4 and UDP to the group, of full payload */
 	bool has_parent; /* else this is the root of the job's tree */
 	bool parent_is_server; /* the parent is no switch, and all ranks are behind this one; of jobs of the shape SERVER */
-	bool shared;        /* several workers may be in one slot at a time */
-	bool in_order;      /* the handler combines in the order of the children */
+	bool shared; /* several workers may be in one slot at a time */
+	bool in_order; /* the handler combines in the order of the ranks, as far as this switch has them in a row */
+	bool has_units; /* the ranks behind this switch, and behind each child, are a unit: see wire/order.h */
 	bool wide;          /* sums and averages of f16 and bf16 are accumulated in f32 */
 	uint8_t buffers;    /* per block, for handlers with several: 2 to FANIN_MAX_BUFFERS */
 	enum fanin_isa isa; /* kernels to use */
@@ -128,8 +130,28 @@ struct fanin_job_params {
 	uint64_t links; /* of `ports` those that lead to other switches; of jobs of the shape LEADERS */
 	uint64_t ranks_here; /* the ranks whose hosts are at this switch, likewise */
 	uint64_t port_ranks[FANIN_MAX_PORTS]; /* the ranks behind each other port of `ports`, likewise */
+	struct fanin_order order; /* of the children, by their ranks; fanin_job_params_order sets it */
 	struct fanin_ranks child_ranks[FANIN_WIRE_MAX_CHILDREN]; /* the ranks behind each child */
 };
+
+/* Sets what follows from the ranks behind each child. Returns what fanin_order_build does. */
+static inline unsigned int
+fanin_job_params_order(struct fanin_job_params *job)
+{
+	uint16_t first[FANIN_WIRE_MAX_CHILDREN];
+	struct fanin_ranks below = { 0 };
+
+	job->has_units = true;
+	for (uint16_t child = 0; child < job->n_children; child++) {
+		const struct fanin_ranks *ranks = &job->child_ranks[child];
+
+		first[child] = (uint16_t)fanin_ranks_lowest(ranks);
+		fanin_ranks_merge(&below, ranks);
+		job->has_units = job->has_units && fanin_order_is_unit(ranks, job->n_ranks);
+	}
+	job->has_units = job->has_units && fanin_order_is_unit(&below, job->n_ranks);
+	return fanin_order_build(&job->order, first, job->n_children);
+}
 
 /* Gives a job n children, which are hosts of the same ranks, and no parent. */
 static inline void
@@ -141,6 +163,7 @@ fanin_job_params_hosts(struct fanin_job_params *job, uint16_t n)
 	job->children = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - n);
 	for (uint16_t child = 0; child < n; child++)
 		job->child_ranks[child] = fanin_ranks_one(child);
+	(void)fanin_job_params_order(job);
 	job->has_parent = false;
 }
 
@@ -314,7 +337,7 @@ struct fanin_rank_progress {
 struct fanin_slot_mbufs {
 	uint8_t fixed;
 	uint8_t per_buffer; /* for each of a block's buffers, of which there are no more than children */
-	uint8_t per_pair; /* for each pair of children, and one that is left over */
+	uint8_t per_pair; /* for each pair of children, and one that is left over; more if their ranks are no row: fanin_order_build */
 };
 
 /* By what a handler is chosen for a job that names none: the size of its messages, and the sizes up to which the configuration prefers some (Flare section 6.4). */
@@ -328,7 +351,7 @@ struct fanin_choice {
 struct fanin_handler {
 	const char *name;        /* as in the config, faninctl and reports; at most 15 characters */
 	const char *description; /* one line for people */
-	bool in_order; /* combines in the order of the children, so that it may matter: for reproducible jobs */
+	bool in_order; /* combines as params.order has it, so that order may matter: for reproducible jobs */
 	bool makes_packets;      /* by fanin_take */
 	bool makes_headers_only; /* ... and none of them has a payload: the job's payload may be longer than there is room for in these */
 	bool is_native;          /* never accumulates in a longer type: jobs that do are refused */
@@ -470,15 +493,17 @@ const struct fanin_handler *fanin_handler_choose(const struct fanin_choice *choi
 /*
  * Mbufs that a slot of a handler can hold at most.
  *
- * n_children: of the job on this switch. buffers: per block. Returns 1 at least, or 0 if it has no slots. Thread-safe.
+ * n_children: of the job on this switch. n_pairs: what fanin_order_build returns for them. buffers: per block. Returns 1 at
+ * least, or 0 if it has no slots. Thread-safe.
  */
 static inline unsigned int
-fanin_slot_mbufs(const struct fanin_handler *handler, unsigned int n_children, unsigned int buffers)
+fanin_slot_mbufs(const struct fanin_handler *handler, unsigned int n_children, unsigned int n_pairs,
+		 unsigned int buffers)
 {
 	const struct fanin_slot_mbufs *each = &handler->slot_mbufs;
 
 	return each->fixed + each->per_buffer * (buffers < n_children ? buffers : n_children) +
-	       each->per_pair * ((n_children + 1) / 2);
+	       each->per_pair * n_pairs;
 }
 
 /* True if the handler reduces contributions along a tree. Thread-safe. */

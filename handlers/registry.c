@@ -53,7 +53,7 @@ fanin_handler_problem(const struct fanin_handler *candidate)
 		return "it has one of values and tell, expected both or none";
 	if ((candidate->timeout_ns != NULL) != (candidate->expired != NULL))
 		return "it has one of timeout_ns and expired, expected both or none";
-	if (has_slots != (fanin_slot_mbufs(candidate, 1, 1) != 0))
+	if (has_slots != (fanin_slot_mbufs(candidate, 1, 1, 1) != 0))
 		return "slot_mbufs is not what slots_of says: expected 1 at least where there are slots, else 0";
 	if (has_slots != (candidate->slot_size != NULL) ||
 	    has_slots != (candidate->slot_release != NULL))

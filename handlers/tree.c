@@ -2,13 +2,12 @@
 /*
  * Dense reduction over a tree of buffers (Flare section 6.3). Each child has its own leaf, and two
  * buffers are combined, the right one into the left one, by whoever comes second: nobody waits,
- * and the order of combination depends on nothing but the number of children. That makes sums of
- * floating-point numbers the same bits every time; docs/architecture.md gives the order.
+ * and the order of combination depends on nothing but the ranks behind the children. That makes
+ * sums of floating-point numbers the same bits every time; docs/operators.md gives the order.
  *
- * The tree is that of a heap over the children, rounded up to a power of two: node 1 is the root,
- * node n has the children 2n and 2n + 1, child c is the leaf of number `leaves` + c. A node whose
- * right half has no children at all passes its left half on, as does one whose right half has
- * brought no data, or the other way round.
+ * The tree is that of params.order (wire/order.h): as the order cuts the ranks in halves, but
+ * without the halves that have no child. A node one of whose halves has brought no data passes the
+ * other one on.
  */
 #include <rte_branch_prediction.h>
 #include <rte_common.h>
@@ -27,16 +26,11 @@ struct tree_slot {
 	struct rte_mbuf *waiting[]; /* by inner node: the half that came first; atomic if shared */
 };
 
-static uint32_t
-tree_leaves(const struct fanin_job_params *job)
-{
-	return rte_align32pow2(job->n_children);
-}
-
+/* Inner nodes begin at 1. */
 static size_t
 tree_slot_size(const struct fanin_job_params *job)
 {
-	return sizeof(struct tree_slot) + tree_leaves(job) * sizeof(struct rte_mbuf *);
+	return sizeof(struct tree_slot) + job->n_children * sizeof(struct rte_mbuf *);
 }
 
 /* For small messages, whose contributions all come at once (Flare section 6.4). */
@@ -50,7 +44,7 @@ tree_suits(const struct fanin_choice *choice, uint32_t *buffers)
 static __rte_noinline void
 release_waiting(struct fanin_handler_ctx *ctx, struct tree_slot *slot)
 {
-	for (uint32_t node = 1; node < tree_leaves(ctx->job); node++) {
+	for (uint32_t node = 1; node < ctx->job->n_children; node++) {
 		if (slot->waiting[node] != NULL && slot->waiting[node] != HALF_EMPTY)
 			fanin_release(ctx, slot->waiting[node]);
 		slot->waiting[node] = NULL;
@@ -62,9 +56,9 @@ static void
 tree_reset(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
 {
 	struct tree_slot *slot = (struct tree_slot *)dense;
-	const uint32_t leaves = tree_leaves(ctx->job);
+	const uint32_t end = ctx->job->n_children;
 
-	for (uint32_t node = 1; node < leaves; node++) {
+	for (uint32_t node = 1; node < end; node++) {
 		if (slot->waiting[node] != NULL) {
 			release_waiting(ctx, slot);
 			return;
@@ -99,17 +93,6 @@ meet(struct rte_mbuf **waiting, struct rte_mbuf *half, bool shared)
 	return other;
 }
 
-/* The first child under the right half of a node is beyond the last one. */
-static bool
-right_is_empty(uint32_t node, uint32_t leaves, uint16_t n_children)
-{
-	uint32_t first = 2 * node + 1;
-
-	while (first < leaves)
-		first *= 2;
-	return first - leaves >= n_children;
-}
-
 /*
  * Brings a child's half up the tree, as far as the others have come; at the root the block is done.
  *
@@ -121,15 +104,12 @@ climb(struct fanin_handler_ctx *ctx, struct tree_slot *slot, const struct fanin_
 {
 	const struct fanin_job_params *job = ctx->job;
 	const enum fanin_verdict verdict = is_empty ? FANIN_VERDICT_FREE : FANIN_VERDICT_HELD;
-	const uint32_t leaves = tree_leaves(job);
+	uint8_t up = job->order.up_of_child[packet->child];
 
-	for (uint32_t node = leaves + packet->child; node > 1; node /= 2) {
-		bool is_right = (node & 1) != 0;
-		struct rte_mbuf *other;
+	for (uint8_t next; up != 0; up = next) {
+		struct rte_mbuf *other = meet(&slot->waiting[fanin_order_node(up)], sum, job->shared);
 
-		if (right_is_empty(node / 2, leaves, job->n_children))
-			continue;
-		other = meet(&slot->waiting[node / 2], sum, job->shared);
+		next = job->order.up_of_node[fanin_order_node(up)];
 		if (other == NULL) {
 			ctx->stats->own[TREE_WAITED]++;
 			return verdict;
@@ -140,7 +120,7 @@ climb(struct fanin_handler_ctx *ctx, struct tree_slot *slot, const struct fanin_
 			sum = other;
 			continue;
 		}
-		if (is_right)
+		if (fanin_order_is_right(up))
 			RTE_SWAP(sum, other);
 		fanin_dense_combine_ordered(&slot->dense, sum, other);
 		fanin_release(ctx, other);
@@ -194,11 +174,10 @@ static const struct fanin_counter tree_counters[] = {
 
 static struct fanin_handler tree = {
 	.name = "tree",
-	.description = "dense reduction in a fixed order, one leaf per child",
+	.description = "dense reduction in the order of ranks, one leaf per child",
 	.in_order = true,
 	.makes_packets = true,
 	.makes_headers_only = true,
-	/* As many as there are pairs of neighbours: a half that waits further up was made of more than one child. */
 	.slot_mbufs = { .per_pair = 1 },
 	.suits = tree_suits,
 	.counters = tree_counters,

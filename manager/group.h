@@ -57,6 +57,7 @@ struct group_member {
 	char endpoint[GROUP_ENDPOINT_LEN]; /* of the ring */
 	uint32_t mtu;                      /* 0: as its switch's port */
 	bool fallback;                     /* a ring is right, too */
+	bool any_rank; /* it has asked for none: its rank is the manager's choice until the switches are asked */
 	/* Its link, of a host that the topology does not list but a switch has found; ip_be 0: there is none. */
 	struct topology_host found;
 	char found_at[TOPOLOGY_NAME_LEN]; /* that switch's name: another topology may number it otherwise */
@@ -233,6 +234,13 @@ static inline bool
 group_may_be_ring(const struct group *group)
 {
 	return group->shape == GROUP_TREE;
+}
+
+/* True if all of its trees have to combine the ranks in their order. */
+static inline bool
+group_keeps_order(const struct group *group)
+{
+	return group->reproducible && group->shape == GROUP_TREE;
 }
 
 /* True if its hosts have to know each other: they send to each other, or ask each other for what the switches do not repeat. */

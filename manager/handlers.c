@@ -62,6 +62,18 @@ fail_older(const struct peer *peer, struct control_error *error)
 	return -EINVAL;
 }
 
+static int
+fail_unordered(const struct peer *peer, const struct group *group, struct control_error *error)
+{
+	const char *name = usual(peer, true);
+
+	control_fail(error, "invalid",
+		     "found the handler \"%s\" for a reproducible job, expected \"%s\" or \"" HANDLERS_AUTO
+		     "\"",
+		     group->handler, name == NULL ? "" : name);
+	return -EINVAL;
+}
+
 /* The shape that a switch tells of a handler. Those that tell none have reduction trees only. */
 static int
 read_shape(const struct peer *peer, const json_t *handler, enum group_shape *shape,
@@ -93,6 +105,22 @@ handlers_find_shape(const struct manager *manager, struct group *group, struct c
 
 		if (handler != NULL)
 			return read_shape(&manager->peers[i], handler, &group->shape, error);
+	}
+	return 0;
+}
+
+int
+handlers_check_order(const struct manager *manager, const struct group *group,
+		     struct control_error *error)
+{
+	for (uint16_t i = 0; i < topology_n_peers(&manager->config->topology); i++) {
+		const json_t *handler = find(&manager->peers[i], group->handler);
+
+		if (handler == NULL)
+			continue;
+		if (group->reproducible && !json_is_true(json_object_get(handler, "in_order")))
+			return fail_unordered(&manager->peers[i], group, error);
+		return 0;
 	}
 	return 0;
 }
@@ -159,6 +187,8 @@ handlers_settle(const struct manager *manager, struct group *group, struct contr
 		}
 		if (!json_is_object(json_object_get(handler, "slot_mbufs")))
 			return fail_older(peer, error);
+		if (group->reproducible && !json_is_true(json_object_get(handler, "in_order")))
+			return fail_unordered(peer, group, error);
 	}
 	return settle_shape(manager, group, error);
 }
@@ -170,13 +200,13 @@ number(const json_t *object, const char *key)
 }
 
 uint32_t
-handlers_slot_mbufs(const struct peer *peer, const char *name, uint32_t n_children)
+handlers_slot_mbufs(const struct peer *peer, const char *name, uint32_t n_children, uint32_t n_pairs)
 {
 	const uint32_t buffers = n_children < BUFFERS ? n_children : BUFFERS;
 	const json_t *mbufs = json_object_get(find(peer, name), "slot_mbufs");
 
 	return number(mbufs, "fixed") + number(mbufs, "per_buffer") * buffers +
-	       number(mbufs, "per_pair") * ((n_children + 1) / 2);
+	       number(mbufs, "per_pair") * n_pairs;
 }
 
 bool

@@ -43,11 +43,20 @@ int handlers_find_shape(const struct manager *manager, struct group *group,
 			struct control_error *error);
 
 /*
+ * Whether the handler of a reproducible job combines in the order of ranks, as far as this is known before the job has a tree, likewise.
+ *
+ * Returns 0, with *error as it was; or -EINVAL with *error.
+ */
+int handlers_check_order(const struct manager *manager, const struct group *group,
+			 struct control_error *error);
+
+/*
  * Packets that a slot of a handler holds on a switch at most.
  *
- * n_children: of the job at that switch. Returns 0 if the switch has no such handler, or does not tell what its slots hold.
+ * n_children: of the job at that switch. n_pairs: what fanin_order_build returns for them. Returns 0 if the switch has no such handler, or does not tell what its slots hold.
  */
-uint32_t handlers_slot_mbufs(const struct peer *peer, const char *name, uint32_t n_children);
+uint32_t handlers_slot_mbufs(const struct peer *peer, const char *name, uint32_t n_children,
+			     uint32_t n_pairs);
 
 /* True if a switch has said that it has a handler of that name. */
 bool handlers_has(const struct peer *peer, const char *name);

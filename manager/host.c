@@ -19,6 +19,7 @@
 #include "manager/handlers.h"
 #include "manager/install.h"
 #include "manager/manager.h"
+#include "manager/order.h"
 #include "manager/plan.h"
 #include "manager/reconcile.h"
 #include "wire/wire.h"
@@ -450,36 +451,6 @@ check_fit(const struct manager *manager, const struct group *group, const struct
 	return false;
 }
 
-/* Gives everyone without a rank the lowest that is left, in the order of arrival, and puts the members in the order of ranks. */
-static void
-settle_ranks(struct group *group)
-{
-	struct fanin_ranks left = fanin_ranks_all(group->size);
-
-	for (uint16_t i = 0; i < group->size; i++) {
-		if (group->members[i].rank != GROUP_NO_RANK)
-			fanin_ranks_remove(&left, (unsigned int)group->members[i].rank);
-	}
-	for (uint16_t i = 0; i < group->size; i++) {
-		struct group_member *member = &group->members[i];
-
-		if (member->rank == GROUP_NO_RANK) {
-			member->rank = (int)fanin_ranks_lowest(&left);
-			fanin_ranks_remove(&left, (unsigned int)member->rank);
-		}
-	}
-	/* Each exchange puts one member at its place. */
-	for (uint16_t i = 0; i < group->size; i++) {
-		while (group->members[i].rank != i) {
-			struct group_member *place = &group->members[group->members[i].rank];
-			const struct group_member there = *place;
-
-			*place = group->members[i];
-			group->members[i] = there;
-		}
-	}
-}
-
 /*
  * Returns how long the name of the job is that one of this name is beside, as its hosts make it; 0: it is a job of its own.
  */
@@ -590,7 +561,7 @@ host_join(void *user, struct control_client *client, json_t *id, const json_t *a
 	snprintf(member->endpoint, sizeof(member->endpoint), "%s", join.endpoint);
 	control_client_set_data(client, group);
 	if (group->n_members == group->size) {
-		settle_ranks(group);
+		order_settle(group);
 		discover_and_install(manager, group);
 	}
 	return control_later(error);
@@ -665,6 +636,7 @@ end_membership(struct manager *manager, struct group *group, struct group_member
 		discover_end(manager, group);
 		memmove(member, member + 1, (size_t)(--group->n_members - at) * sizeof(*member));
 		group->members[group->n_members] = (struct group_member){ 0 };
+		order_unsettle(group);
 		if (group->n_members == 0)
 			manager_forget_group(manager, group, NULL);
 		return;

@@ -279,7 +279,11 @@ may_be_ring(const struct group *group, struct control_error *error)
 		control_fail(error, reason.code,
 			     "%.380s; a ring of its hosts would not authenticate its packets, as the job asks",
 			     reason.message);
-	return !group->authenticate;
+	else if (group->reproducible)
+		control_fail(error, reason.code,
+			     "%.380s; a ring of its hosts would sum in another order than a reproducible job has",
+			     reason.message);
+	return !group->authenticate && !group->reproducible;
 }
 
 /* No tree can be had: its hosts do it themselves, or are told why not. */

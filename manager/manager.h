@@ -34,7 +34,8 @@
 	X(missing, "jobs that a switch has lost")                                                  \
 	X(switches_lost, "times that a switch died or closed the connection")                      \
 	X(servers_lost, "times that a parameter server died or closed the connection")             \
-	X(jobs_lost, "jobs ended because their server or its switch was lost, with no other")
+	X(jobs_lost,                                                                               \
+	  "jobs ended because their server or its switch was lost, with no other, or as no other tree keeps their order")
 
 struct manager_counters {
 #define MANAGER_COUNTER_FIELD(name, text) uint64_t name;

@@ -4,7 +4,8 @@
  * left of the old tree goes, then the new one is made. Hosts notice by themselves that their run is over and begin another
  * one where they were (docs/protocol.md, "Going on with another tree"). Without another tree a job stays as it is, for what is
  * lost may come back; it is tried again when a switch or a link does. But a job whose parameter server is lost, or the switch that
- * the server is at, ends: the server alone has the results that some of its hosts wait for. Main thread.
+ * the server is at, ends: the server alone has the results that some of its hosts wait for. So does a reproducible job all of whose other trees
+ * would combine its ranks in another order. Main thread.
  */
 #include "manager/move.h"
 
@@ -104,6 +105,10 @@ note_end(const struct manager *manager, struct group *group, const struct contro
 		snprintf(group->ending, sizeof(group->ending),
 			 "%s %s is lost, and there is no other: %.400s",
 			 lost->parent == TREE_NO_PARENT ? "server" : "switch", lost->switch_name,
+			 error->message);
+	else if (strcmp(error->code, PLAN_ORDER) == 0)
+		snprintf(group->ending, sizeof(group->ending),
+			 "its only other trees would change the order of its sums: %.400s",
 			 error->message);
 	else if (group_has_server(group) && group->n_nodes == 0 &&
 		 strcmp(error->code, "internal") != 0)

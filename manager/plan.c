@@ -16,7 +16,10 @@
 #include "manager/handlers.h"
 #include "manager/leaders.h"
 #include "manager/manager.h"
+#include "manager/order.h"
 #include "manager/reconcile.h"
+#include "manager/slots.h"
+#include "wire/order.h"
 #include "wire/wire.h"
 
 /* The graph of a moment; large, so it is made on the heap. */
@@ -343,6 +346,35 @@ fail_tree(const struct manager *manager, const struct group *group, const struct
 	return ret;
 }
 
+static const char *
+name_of_node(const void *user, unsigned int index)
+{
+	const struct manager *manager = user;
+
+	return manager->peers[index].about->name;
+}
+
+/* Trees reach all ranks, but a switch of each would have to sum up ranks that their order never sums up by themselves. */
+static int
+fail_order(const struct manager *manager, const struct group *group, struct plan *plan,
+	   struct control_error *error)
+{
+	/* A job that has no room for its tree at this moment may get that back. */
+	const char *code = group->out_of_room ? "no_room" : PLAN_ORDER;
+	char found[CONTROL_MESSAGE_LEN / 2];
+
+	plan->graph.in_order = false;
+	if (tree_build(&plan->graph, plan->places, group->size, &plan->tree) != 0) {
+		control_fail(error, "internal", "the tree of a moment ago is not there");
+		return -EDOM;
+	}
+	order_describe(&plan->tree, group->size, name_of_node, manager, found, sizeof(found));
+	control_fail(error, code,
+		     "a reproducible job of %u ranks: found %.200s, which " FANIN_ORDER_PROBLEM,
+		     group->size, found);
+	return -EDOM;
+}
+
 /* True if a group is being made: it has no tree yet. */
 static bool
 is_new(const struct group *group)
@@ -528,68 +560,6 @@ choose_payload(const struct manager *manager, struct group *group, struct contro
 	return -EINVAL;
 }
 
-static uint32_t
-count_children(const struct group *group, uint16_t node)
-{
-	uint32_t n = fanin_ranks_count(&group->nodes[node].local);
-
-	for (uint16_t i = 1; i < group->n_nodes; i++)
-		n += group->nodes[i].parent == node;
-	return n;
-}
-
-static int
-check_children(const struct manager *manager, const struct group *group, struct control_error *error)
-{
-	for (uint16_t i = 0; i < group->n_nodes; i++) {
-		const uint32_t n_children = count_children(group, i);
-
-		if (n_children <= FANIN_WIRE_MAX_CHILDREN)
-			continue;
-		control_fail(error, "no_room",
-			     "switch %s would have %u hosts and switches of the job below it, expected at most %u",
-			     manager->peers[group->nodes[i].switch_index].about->name, n_children,
-			     FANIN_WIRE_MAX_CHILDREN);
-		return -ENOSPC;
-	}
-	return 0;
-}
-
-/* The most that each switch gives to a job of this handler: a slot of some handlers holds several packets. */
-static int
-choose_slots(const struct manager *manager, struct group *group, struct control_error *error)
-{
-	uint32_t slots = UINT32_MAX;
-
-	if (check_children(manager, group, error) != 0)
-		return -ENOSPC;
-	if (!group_has_slots(group)) {
-		group->slots = 0;
-		return 0;
-	}
-	for (uint16_t i = 0; i < group->n_nodes; i++) {
-		const struct peer *peer = &manager->peers[group->nodes[i].switch_index];
-		const uint32_t n_children = count_children(group, i);
-
-		if (group_has_leaders(group) && peer->state != PEER_UP)
-			continue; /* the window may be larger than what it has */
-		const uint32_t packets = handlers_slot_mbufs(peer, group->handler, n_children);
-		/* A switch that is lost and comes back as another build may have no such handler any more. */
-		const uint32_t most = peer->slots_per_job / (packets == 0 ? 1 : packets);
-
-		if (most < slots)
-			slots = most;
-	}
-	if (slots < 2) {
-		control_fail(error, "no_room",
-			     "the switches have fewer than 2 slots for a job with the handler \"%s\"",
-			     group->handler);
-		return -ENOSPC;
-	}
-	group->slots = 1u << (31 - (unsigned int)__builtin_clz(slots));
-	return 0;
-}
-
 int
 plan_check_shape(const struct manager *manager, struct group *group, struct control_error *error)
 {
@@ -602,7 +572,7 @@ plan_check_shape(const struct manager *manager, struct group *group, struct cont
 	if (group_has_leaders(group))
 		return leaders_check(group, error);
 	if (!group_has_server(group))
-		return 0;
+		return handlers_check_order(manager, group, error);
 	if (group->size > FANIN_SERVER_RANKS_MAX) {
 		control_fail(error, "invalid",
 			     "the handler \"%s\" has a parameter server: found %u ranks, expected at most %u",
@@ -635,12 +605,67 @@ check_settled(const struct group *group, enum group_shape planned, struct contro
 	return -EINVAL;
 }
 
+/* Finds the places of all ranks, and a tree over them. */
+static int
+find_tree(const struct manager *manager, struct group *group, struct plan *plan,
+	  struct control_error *error)
+{
+	int ret = find_places(manager, group, plan, error);
+
+	if (ret != 0)
+		return ret;
+	/* Without servers in the graph a switch would be the root. */
+	if (group_has_server(group) && plan->graph.n_servers == 0)
+		ret = -EHOSTUNREACH;
+	else
+		ret = tree_build(&plan->graph, plan->places, group->size, &plan->tree);
+	if (ret == -EDOM)
+		return fail_order(manager, group, plan, error);
+	return ret == 0 ? 0 : fail_tree(manager, group, plan, ret, error);
+}
+
+/* The same for a group with ranks that nobody has asked for: they follow from the first tree that is found. */
+static int
+deal_ranks(const struct manager *manager, struct group *group, struct plan *plan,
+	   struct control_error *error)
+{
+	int ret;
+
+	if (group->leader != NULL || !is_new(group) || !order_has_choice(group))
+		return 0;
+	ret = find_tree(manager, group, plan, error);
+	if (ret != 0)
+		return ret;
+	order_deal(group, &plan->tree);
+	memset(plan->places, 0, sizeof(plan->places));
+	return 0;
+}
+
+/* Partial sums cross a link in the type of their elements, so rounding only once is for jobs of one switch. */
+static int
+check_wide(const struct manager *manager, const struct group *group, const struct tree *tree,
+	   struct control_error *error)
+{
+	const char *names[2] = { "", "" };
+	unsigned int n = 0;
+
+	if (!group->wide || tree->n_nodes == 1)
+		return 0;
+	for (uint16_t i = 0; i < tree->n_nodes && n < 2; i++) {
+		if (!fanin_ranks_is_empty(&tree->nodes[i].local))
+			names[n++] = manager->peers[tree->nodes[i].switch_index].about->name;
+	}
+	control_fail(error, "invalid",
+		     "found accumulate \"f32\" for hosts at several switches, as %s and %s: expected all hosts at one switch, or \"native\"",
+		     names[0], names[1]);
+	return -EINVAL;
+}
+
 int
 plan_group(struct manager *manager, struct group *group, struct control_error *error)
 {
 	enum group_shape planned;
 	struct plan *plan;
-	bool has_server;
 	int ret;
 
 	if (strcmp(group->handler, HANDLERS_RING) == 0) {
@@ -653,24 +678,20 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 	if (ret != 0)
 		return ret;
 	planned = group->shape;
-	has_server = group_has_server(group);
 	plan = calloc(1, sizeof(*plan));
 	if (plan == NULL) {
 		control_fail(error, "internal", "out of memory");
 		return -ENOMEM;
 	}
 	draw_graph(manager, group, plan);
-	ret = find_places(manager, group, plan, error);
-	if (ret == 0) {
-		ret = -EHOSTUNREACH;
-		/* Without servers in the graph a switch would be the root. */
-		if (!has_server || plan->graph.n_servers > 0)
-			ret = tree_build(&plan->graph, plan->places, group->size, &plan->tree);
-		if (ret != 0)
-			fail_tree(manager, group, plan, ret, error);
-		else
-			ret = check_is_further(manager, group, plan, error);
-	}
+	ret = deal_ranks(manager, group, plan, error);
+	plan->graph.in_order = group_keeps_order(group);
+	if (ret == 0)
+		ret = find_tree(manager, group, plan, error);
+	if (ret == 0)
+		ret = check_is_further(manager, group, plan, error);
+	if (ret == 0)
+		ret = check_wide(manager, group, &plan->tree, error);
 	if (ret == 0 && write_nodes(manager, plan, group) != 0) {
 		control_fail(error, "internal", "out of memory");
 		ret = -ENOMEM;
@@ -684,7 +705,7 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 		ret = check_settled(group, planned, error);
 	if (ret == 0)
 		ret = choose_payload(manager, group, error);
-	return ret == 0 ? choose_slots(manager, group, error) : ret;
+	return ret == 0 ? slots_choose(manager, group, error) : ret;
 }
 
 static json_t *

@@ -12,9 +12,13 @@
 struct manager;
 struct group;
 
+/* The code of a job whose trees that reach all ranks have none that keeps their order, which it promises. */
+#define PLAN_ORDER "order"
+
 /*
  * Finds a tree for a group whose ranks are settled: its nodes, payload and slots. Returns 0; or -errno with *error filled: code
- * "no_path", "no_room", or "invalid" for what no switch can change.
+ * "no_path", "no_room", PLAN_ORDER, or "invalid" for what no switch can change. Of a group that is being made ranks that nobody has
+ * asked for may change.
  */
 int plan_group(struct manager *manager, struct group *group, struct control_error *error);
 

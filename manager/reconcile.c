@@ -399,6 +399,9 @@ jobs_answered(void *user, uint32_t which, struct peer *peer, const json_t *resul
 	peer->max_jobs = (uint32_t)json_integer_value(json_object_get(limits, "max_jobs"));
 	peer->slots_per_job = (uint32_t)json_integer_value(json_object_get(limits, "slots_per_job"));
 	owner_note_jobs(manager, peer, jobs);
+	peer->mbufs_per_job = (uint32_t)json_integer_value(json_object_get(limits, "mbufs_per_job"));
+	if (peer->mbufs_per_job == 0) /* of an older version */
+		peer->mbufs_per_job = peer->slots_per_job;
 	json_array_foreach(jobs, i, entry)
 		compare_job(manager, peer, entry);
 	find_missing(manager, peer, jobs);

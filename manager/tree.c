@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "wire/order.h"
+
 #define FAR UINT16_MAX
 
 /* One switch's end of a link that can be used, to a switch that can. */
@@ -269,6 +271,40 @@ try_root(const struct tree_graph *graph, const struct branches *branches,
 	return true;
 }
 
+/* The ranks behind a switch, which a job that keeps their order wants in a row. */
+struct row {
+	uint16_t first;
+	uint16_t last;
+	uint16_t n;
+};
+
+/* Are the ranks behind each switch a unit? Those without any are not in the tree. */
+static bool
+is_in_order(const struct tree_graph *graph, const struct attempt *attempt,
+	    const struct tree_place *places, uint16_t n_ranks)
+{
+	struct row rows[TREE_MAX_NODES] = { 0 };
+
+	for (uint16_t i = 0; i < n_ranks; i++) {
+		uint16_t at = places[i].switches[attempt->chosen[i]];
+
+		for (bool is_done = false; !is_done; at = attempt->parents[at]) {
+			if (rows[at].n++ == 0)
+				rows[at].first = i;
+			rows[at].last = i;
+			is_done = at == attempt->root;
+		}
+	}
+	for (uint16_t at = 0; at < graph->n_switches; at++) {
+		const struct row *row = &rows[at];
+
+		if (row->n != 0 && (row->last - row->first + 1 != row->n ||
+				    !fanin_order_is_unit_run(row->first, row->n, n_ranks)))
+			return false;
+	}
+	return true;
+}
+
 static bool
 is_better_root(const struct tree_graph *graph, const struct attempt *a, const struct attempt *b)
 {
@@ -335,6 +371,7 @@ tree_build(const struct tree_graph *graph, const struct tree_place *places, uint
 	struct branches branches;
 	struct attempt *best = NULL;
 	struct attempt *next = &attempts[0];
+	bool is_reached = false;
 	uint16_t root = 0;
 	int ret = check(graph, places, n_ranks);
 
@@ -348,14 +385,17 @@ tree_build(const struct tree_graph *graph, const struct tree_place *places, uint
 		uint16_t most = best == NULL || graph->n_servers > 0 ? FAR - 1 : best->depth;
 
 		if (!graph->switches[root].usable ||
-		    !try_root(graph, &branches, places, n_ranks, root, most, next) ||
+		    !try_root(graph, &branches, places, n_ranks, root, most, next))
+			continue;
+		is_reached = true;
+		if ((graph->in_order && !is_in_order(graph, next, places, n_ranks)) ||
 		    (best != NULL && !is_better_root(graph, next, best)))
 			continue;
 		best = next;
 		next = best == &attempts[0] ? &attempts[1] : &attempts[0];
 	}
 	if (best == NULL)
-		return -EHOSTUNREACH;
+		return is_reached ? -EDOM : -EHOSTUNREACH;
 	finish(graph, best, places, n_ranks, tree);
 	return 0;
 }

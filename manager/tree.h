@@ -41,6 +41,7 @@ struct tree_graph {
 	uint16_t n_switches; /* with servers, which are the last; at most TREE_MAX_NODES */
 	uint16_t n_servers;  /* 0: the tree has a switch as its root, else a server */
 	uint16_t n_links;    /* at most TREE_MAX_BRANCHES */
+	bool in_order; /* the tree has to combine its ranks in their order: those behind each switch are a unit (wire/order.h) */
 };
 
 /* Where a rank's host is; where it has several links, the tree uses one of them. */
@@ -79,7 +80,7 @@ struct tree {
  * jobs, then the first.
  *
  * places: of 1 to TREE_MAX_RANKS ranks.
- * Returns 0 with *tree set; -EHOSTUNREACH if no root reaches all of them; -ENOENT if none of a rank's switches is usable;
+ * Returns 0 with *tree set; -EHOSTUNREACH if no root reaches all of them; -EDOM if some do, but none in the order of ranks; -ENOENT if none of a rank's switches is usable;
  * -EINVAL if a number is out of range.
  */
 int tree_build(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks,

@@ -279,12 +279,24 @@ default_slots(const struct pipeline *pipeline, const struct job_spec *spec, uint
 						    : RTE_MIN(most, RTE_MAX(enough, SHARED_SLOTS));
 }
 
+/* Mbufs that a slot holds at most. spec: checked, so that the ranks of its members are known. */
+static unsigned int
+slot_mbufs(const struct job_spec *spec, const struct fanin_handler *handler)
+{
+	uint16_t first[FANIN_WIRE_MAX_CHILDREN];
+
+	for (uint16_t i = 0; i < spec->n_members; i++)
+		first[i] = (uint16_t)fanin_ranks_lowest(&spec->members[i].ranks);
+	return fanin_slot_mbufs(handler, spec->n_members,
+				fanin_order_build(NULL, first, spec->n_members), spec->buffers);
+}
+
 /* Slots that a job of the handler may have at most. */
 static uint32_t
 most_slots(const struct job_table *table, const struct job_spec *spec,
 	   const struct fanin_handler *handler)
 {
-	const unsigned int mbufs = fanin_slot_mbufs(handler, spec->n_members, spec->buffers);
+	const unsigned int mbufs = slot_mbufs(spec, handler);
 
 	switch (handler->slots_of) {
 	case FANIN_SLOTS_SHARED:
@@ -334,7 +346,7 @@ choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "asked for %u slots, %u are available to each job (%s; a slot of \"%s\" for %u members counts %u)",
 			 spec->slots, most, name_of_limit(handler), handler->name, spec->n_members,
-			 fanin_slot_mbufs(handler, spec->n_members, spec->buffers));
+			 slot_mbufs(spec, handler));
 		return -ENOSPC;
 	}
 	return 0;

@@ -27,7 +27,8 @@ free_released(struct fanin_handler_ctx *ctx)
 static uint32_t
 most_mbufs(const struct fanin_handler *handler)
 {
-	return fanin_slot_mbufs(handler, FANIN_WIRE_MAX_CHILDREN, FANIN_MAX_BUFFERS);
+	return fanin_slot_mbufs(handler, FANIN_WIRE_MAX_CHILDREN, FANIN_WIRE_MAX_CHILDREN - 1,
+				FANIN_MAX_BUFFERS);
 }
 
 uint32_t

@@ -163,6 +163,35 @@ check_bodies(const struct pipeline *pipeline, const struct job_spec *spec, char 
 	return -EINVAL;
 }
 
+/*
+ * Whether the order of ranks that a reproducible job promises comes out here; other switches see to their own part. Where ranks lie
+ * otherwise, the sum of one switch would be of ranks that the order never adds up by themselves.
+ */
+static int
+check_order(const struct job_spec *spec, char *error)
+{
+	struct fanin_ranks below = { 0 };
+	char text[64];
+
+	for (uint16_t i = 0; i < spec->n_members && spec->reproducible; i++) {
+		const struct fanin_ranks *ranks = &spec->members[i].ranks;
+
+		fanin_ranks_merge(&below, ranks);
+		if (fanin_order_is_unit(ranks, spec->n_ranks))
+			continue;
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found ranks %s of %u behind member %u, which " FANIN_ORDER_PROBLEM,
+			 fanin_order_describe(ranks, text, sizeof(text)), spec->n_ranks, i);
+		return -EINVAL;
+	}
+	if (!spec->reproducible || fanin_order_is_unit(&below, spec->n_ranks))
+		return 0;
+	snprintf(error, PIPELINE_ERROR_LEN,
+		 "found ranks %s of %u behind this switch, which " FANIN_ORDER_PROBLEM,
+		 fanin_order_describe(&below, text, sizeof(text)), spec->n_ranks);
+	return -EINVAL;
+}
+
 /* Partial sums cross a link in the type of their elements, so rounding only once is for jobs of one switch. */
 static int
 check_wide(const struct job_spec *spec, char *error)
@@ -320,6 +349,8 @@ job_tree_check(const struct pipeline *pipeline, const struct fanin_handler *hand
 	if (ret == 0)
 		ret = check_bodies(pipeline, spec, error);
 	if (ret == 0)
+		ret = check_order(spec, error);
+	if (ret == 0)
 		ret = check_wide(spec, error);
 	return ret;
 }
@@ -434,6 +465,7 @@ job_children(const struct pipeline *pipeline, const struct job_spec *spec, struc
 	}
 	job_neighbors(job, spec->n_members);
 	job->params.n_ranks = spec->n_ranks;
+	(void)fanin_job_params_order(&job->params);
 	job->params.links = spec->links;
 	job->params.ports |= spec->links;
 	job->params.n_below = (uint16_t)fanin_ranks_count(&below);

@@ -263,9 +263,10 @@ command_jobs_list(void *user, const json_t *args, struct control_error *error)
 		if (job != NULL)
 			json_array_append_new(list, describe_job(pipeline, job));
 	}
-	return json_pack("{s:o,s:{s:i,s:i,s:I}}", "jobs", list, "limits", "max_jobs",
+	return json_pack("{s:o,s:{s:i,s:i,s:I,s:I}}", "jobs", list, "limits", "max_jobs",
 			 table->max_jobs, "jobs_free", table->max_jobs - table->n_jobs,
-			 "slots_per_job", (json_int_t)table->slots_per_job);
+			 "slots_per_job", (json_int_t)table->slots_per_job, "mbufs_per_job",
+			 (json_int_t)table->mbufs_per_job);
 }
 
 json_t *

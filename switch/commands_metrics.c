@@ -137,6 +137,8 @@ const struct metrics_family switch_metrics[] = {
 	GAUGE("jobs_limit", "jobs.limits.max_jobs", "Jobs that there may be."),
 	GAUGE("jobs_free", "jobs.limits.jobs_free", "Jobs that there is room for."),
 	GAUGE("jobs_slots_limit", "jobs.limits.slots_per_job", "Slots that one job may have."),
+	GAUGE("jobs_slot_packets_limit", "jobs.limits.mbufs_per_job",
+	      "Packets that the slots of one job may hold together."),
 	GAUGE("job_info", "jobs.jobs[]", "What the job is; the value is 1.",
 	      .labels = { { "fanin_job", "id", 0 },
 			  { "handler", "handler", 0 },

@@ -399,7 +399,7 @@ handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 	flush();
 	/* What a slot may hold, and its result. */
 	REQUIRE(fake_pool_in_use(&pool) - ctx.n_stock <=
-		SLOTS * (fanin_slot_mbufs(handler, job.n_children, job.buffers) + 1));
+		SLOTS * (fanin_slot_mbufs(handler, job.n_children, job.n_children, job.buffers) + 1));
 	/* Contributions may come again by way of the server, and results may be of blocks of which none came. */
 	if (handler->shape == FANIN_SHAPE_SERVER || handler->shape == FANIN_SHAPE_LEADERS || is_push)
 		return;

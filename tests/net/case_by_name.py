@@ -48,7 +48,7 @@ def a_job_by_name_runs_in_the_network():
         environment = {"FANIN_CONF": lab.directory / "fanin.conf"}
         reports = reports_of(lab, [spawn_by_name(lab, host, environment=environment, size=3, iters=5) for host in range(3)])
         expect_exact(reports, "by the file")
-        expect_equal(sorted(report["rank"] for report in reports), [0, 1, 2], "ranks by arrival")
+        expect_equal(sorted(report["rank"] for report in reports), [0, 1, 2], "ranks")
         for report in reports:
             expect_equal((report["mode"], report["manager"], report["job_name"], report["manager_problem"]),
                          ("network", f"{manager.address}:{PORT}", "job", ""), "the report")

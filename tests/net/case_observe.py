@@ -114,6 +114,7 @@ METRICS = {
     "jobs.limits.max_jobs": ("fanin_jobs_limit", "", 1),
     "jobs.limits.jobs_free": ("fanin_jobs_free", "", 1),
     "jobs.limits.slots_per_job": ("fanin_jobs_slots_limit", "", 1),
+    "jobs.limits.mbufs_per_job": ("fanin_jobs_slot_packets_limit", "", 1),
     **{f"jobs.jobs[].{name}": (f"fanin_job_{name}", "", 1)
        for name in ("size", "buffers", "slots", "slot_bytes", "payload_bytes")},
     "jobs.jobs[].window": ("fanin_job_window_packets", "", 1),

@@ -58,6 +58,7 @@ import case_multicast  # noqa: F401
 import case_pull  # noqa: F401
 import case_reliable_multicast  # noqa: F401
 import case_network  # noqa: F401
+import case_order  # noqa: F401
 import case_observe  # noqa: F401
 import case_observe_manager  # noqa: F401
 import case_pa_atp  # noqa: F401

@@ -10,7 +10,7 @@
 #include "fanin/fanin.h"
 #include "handlers/handler.h"
 #include "handlers/operator.h"
-#include "tests/unit/handler_rig.h"
+#include "tests/unit/placed_rig.h"
 #include "reference/random.h"
 #include "tests/unit/suites.h"
 
@@ -180,6 +180,51 @@ START_TEST(an_operator_whose_order_matters_runs_in_the_order_of_the_ranks)
 }
 END_TEST
 
+/* What comes of functions that are composed in the order of ranks; false: a switch refuses. */
+static bool
+compose_at(const char *at, struct random *random, struct affine *expected, struct affine *found)
+{
+	static const struct shape shape = { FANIN_WIRE_OPAQUE + sizeof(struct affine), AFFINE_CODE,
+					    COUNT };
+	static struct affine elements[PLACED_RANKS_MAX][COUNT];
+
+	for (int i = 0; i < COUNT; i++)
+		expected[i] = affine_identity;
+	for (size_t rank = 0; at[rank] != '\0'; rank++) {
+		for (int i = 0; i < COUNT; i++) {
+			elements[rank][i] = (struct affine){ random_u32(random), random_u32(random) };
+			expected[i] = compose(expected[i], elements[rank][i]);
+		}
+	}
+	return placed_reduce(at, &shape, elements, random, found);
+}
+
+START_TEST(an_operator_whose_order_matters_is_right_over_switches_or_refused)
+{
+	static const struct {
+		const char *at;
+		bool is_right;
+	} placements[] = {
+		{ "aabb", true },    { "bbaa", true },     { "aaaab", true }, { "aaaabb", true },
+		{ "aabb*", true },   { "aa**bbbb", true }, { "abab", false }, { "baba", false },
+		{ "aaabbb", false }, { "abba", false },    { "a**a", false },
+	};
+	struct random random = random_seed(2);
+
+	for (size_t i = 0; i < sizeof(placements) / sizeof(placements[0]); i++) {
+		for (int round = 0; round < 20; round++) {
+			struct affine expected[COUNT], found[COUNT];
+
+			ck_assert_msg(compose_at(placements[i].at, &random, expected, found) ==
+					      placements[i].is_right,
+				      "%s", placements[i].at);
+			if (placements[i].is_right)
+				ck_assert_mem_eq(found, expected, sizeof(found));
+		}
+	}
+}
+END_TEST
+
 START_TEST(an_operator_whose_order_matters_is_refused_by_other_handlers)
 {
 	expect_refused("single", FANIN_WIRE_OPAQUE + 8, AFFINE_CODE);
@@ -314,6 +359,7 @@ suite_custom(void)
 
 	tcase_add_test(handler, a_registered_operator_is_reduced_by_every_handler);
 	tcase_add_test(handler, an_operator_whose_order_matters_runs_in_the_order_of_the_ranks);
+	tcase_add_test(handler, an_operator_whose_order_matters_is_right_over_switches_or_refused);
 	tcase_add_test(handler, an_operator_whose_order_matters_is_refused_by_other_handlers);
 	tcase_add_test(handler, what_is_not_registered_is_refused);
 	suite_add_tcase(suite, handler);

@@ -603,6 +603,55 @@ START_TEST(what_does_not_fit_is_refused_with_the_amounts)
 }
 END_TEST
 
+/* A switch that would sum up ranks that their order never sums up by themselves; words NULL: it is right. */
+static const struct {
+	uint64_t ranks[2]; /* of two members */
+	uint16_t n_ranks;
+	const char *words;
+} orders[] = {
+	{ { 0x1, 0x4 }, 4, "found ranks 0, 2 of 4 behind this switch" },
+	{ { 0x7, 0x38 }, 6, "found ranks 0-2 of 6 behind member 0" },
+	{ { 0x1, 0x6 }, 4, "found ranks 1-2 of 4 behind member 1" },
+	{ { 0x4, 0x8 }, 4, NULL },
+	{ { 0x8, 0x4 }, 4, NULL },
+	{ { 0x10, 0x20 }, 6, NULL },
+	{ { 0xf, 0x10 }, 5, NULL },
+};
+
+START_TEST(a_reproducible_job_whose_order_would_not_come_out_is_refused)
+{
+	const bool is_right = orders[_i].words == NULL;
+	const uint64_t both = orders[_i].ranks[0] | orders[_i].ranks[1];
+	struct job_spec spec = { .key = 1,
+				 .handler = "auto",
+				 .slots = 4,
+				 .n_members = 2,
+				 .n_ranks = orders[_i].n_ranks,
+				 .reproducible = true,
+				 .has_parent = both != (UINT64_C(1) << orders[_i].n_ranks) - 1,
+				 .parent = { .port = 2, .ip_be = host_ip_be(2) } };
+	char error[PIPELINE_ERROR_LEN];
+	struct job *job;
+	const char *code;
+
+	for (uint16_t i = 0; i < 2; i++) {
+		spec.members[i].port = i;
+		spec.members[i].ip_be = host_ip_be(i);
+		spec.members[i].ranks = fanin_ranks_of_word(orders[_i].ranks[i]);
+	}
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), is_right ? 0 : -EINVAL);
+	if (!is_right) {
+		ck_assert_str_eq(code, "invalid");
+		ck_assert_msg(strstr(error, orders[_i].words) != NULL, "%s", error);
+		/* Who does not ask for an order gets the job, and nothing whose order matters. */
+		spec.reproducible = false;
+		spec.handler = "tree";
+		ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), 0);
+	}
+	ck_assert_int_eq(job->params.has_units, is_right);
+}
+END_TEST
+
 START_TEST(the_switch_is_no_member_of_its_jobs_and_not_its_own_parent)
 {
 	struct job_spec spec = { .key = 1, .handler = "single", .n_members = 2 };
@@ -873,6 +922,8 @@ suite_jobs(void)
 	tcase_add_test(one, lost_result_is_repeated_to_the_one_who_asks);
 	tcase_add_test(one, query_sees_the_contributions_before_it_in_a_burst);
 	tcase_add_test(one, what_does_not_fit_is_refused_with_the_amounts);
+	tcase_add_loop_test(one, a_reproducible_job_whose_order_would_not_come_out_is_refused, 0,
+			    (int)(sizeof(orders) / sizeof(orders[0])));
 	tcase_add_test(one, the_switch_is_no_member_of_its_jobs_and_not_its_own_parent);
 	tcase_add_test(one, a_job_within_the_machine_gets_fewer_slots_for_larger_packets);
 	tcase_add_test(one, destroyed_job_tells_its_hosts);

@@ -17,19 +17,26 @@
 #include "tests/unit/manager_rig.h"
 #include "tests/unit/suites.h"
 
-/* A host asks for the job "j" of two. */
+/* A host asks for the job "j" of two, as this rank, or any. */
 static void
-join(unsigned int rank, const char *ip)
+join_as(unsigned int host, int rank, const char *ip)
 {
-	json_t *args = json_pack("{s:s, s:i, s:i, s:s}", "job", "j", "size", MANAGER_RIG_HOSTS,
-				 "rank", (int)rank, "ip", ip);
+	json_t *args = json_pack("{s:s, s:i, s:s}", "job", "j", "size", MANAGER_RIG_HOSTS, "ip", ip);
 	json_t *id = json_integer(1);
 	struct control_error error;
 
+	if (rank != GROUP_NO_RANK)
+		json_object_set_new(args, "rank", json_integer(rank));
 	ck_assert_ptr_null(
-		host_join(manager_rig.manager, &manager_rig.clients[rank], id, args, &error));
+		host_join(manager_rig.manager, &manager_rig.clients[host], id, args, &error));
 	json_decref(args);
 	json_decref(id);
+}
+
+static void
+join(unsigned int rank, const char *ip)
+{
+	join_as(rank, (int)rank, ip);
 }
 
 static struct group *
@@ -385,6 +392,25 @@ START_TEST(whom_the_topology_lists_is_not_looked_for)
 }
 END_TEST
 
+/* Ranks that the manager has given while it looked for hosts are nobody's if one of them leaves. */
+START_TEST(a_rank_that_nobody_has_asked_for_is_free_when_a_host_leaves)
+{
+	manager_rig.is_silent[LEAF0] = manager_rig.is_silent[LEAF1] = true;
+	join_as(0, GROUP_NO_RANK, "10.0.0.1");
+	join_as(1, GROUP_NO_RANK, "10.0.1.1");
+	ck_assert_int_eq(job()->members[1].rank, 1);
+	host_closed(manager_rig.manager, &manager_rig.clients[1], job());
+	ck_assert_uint_eq(job()->n_members, 1);
+	ck_assert_int_eq(job()->members[0].rank, GROUP_NO_RANK);
+	/* Whoever comes may have the first one. */
+	manager_rig.is_silent[LEAF0] = manager_rig.is_silent[LEAF1] = false;
+	join_as(1, 0, "10.0.1.1");
+	manager_rig_serve_all();
+	ck_assert_int_eq(job()->state, GROUP_NETWORK);
+	ck_assert_ptr_eq(job()->members[0].client, &manager_rig.clients[1]);
+}
+END_TEST
+
 Suite *
 suite_manager_discovery(void)
 {
@@ -400,6 +426,7 @@ suite_manager_discovery(void)
 	tcase_add_test(tcase, who_is_nowhere_is_told_where_was_looked);
 	tcase_add_test(tcase, a_switch_that_cannot_look_for_hosts_is_named_and_others_are_asked);
 	tcase_add_test(tcase, a_host_that_leaves_while_others_are_looked_for_may_come_back);
+	tcase_add_test(tcase, a_rank_that_nobody_has_asked_for_is_free_when_a_host_leaves);
 	tcase_add_test(tcase, nobody_joins_a_job_whose_hosts_are_looked_for);
 	tcase_add_test(tcase, hosts_are_looked_for_only_if_the_topology_says_so);
 	tcase_add_test(tcase, where_a_host_was_found_is_kept_as_long_as_its_switch_is_known);

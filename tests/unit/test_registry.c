@@ -90,7 +90,7 @@ START_TEST(handlers_are_listed_once_each_by_name)
 	     handler = handler->next) {
 		ck_assert(last == NULL || strcmp(last->name, handler->name) < 0);
 		ck_assert_ptr_eq(fanin_handler_find(handler->name), handler);
-		ck_assert((fanin_slot_mbufs(handler, 1, 1) == 0) ==
+		ck_assert((fanin_slot_mbufs(handler, 1, 1, 1) == 0) ==
 			  (handler->slots_of == FANIN_SLOTS_NONE));
 		found = found || handler == &spare;
 		last = handler;
@@ -102,9 +102,9 @@ END_TEST
 
 START_TEST(buffers_count_as_far_as_there_are_children)
 {
-	ck_assert_uint_eq(fanin_slot_mbufs(&spare, 1, 4), 1 + 2 + 3);
-	ck_assert_uint_eq(fanin_slot_mbufs(&spare, 4, 4), 1 + 2 * 4 + 3 * 2);
-	ck_assert_uint_eq(fanin_slot_mbufs(&spare, 5, 4), 1 + 2 * 4 + 3 * 3);
+	ck_assert_uint_eq(fanin_slot_mbufs(&spare, 1, 1, 4), 1 + 2 + 3);
+	ck_assert_uint_eq(fanin_slot_mbufs(&spare, 4, 2, 4), 1 + 2 * 4 + 3 * 2);
+	ck_assert_uint_eq(fanin_slot_mbufs(&spare, 5, 3, 4), 1 + 2 * 4 + 3 * 3);
 }
 END_TEST
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The tree handler's promise: floating-point sums have the same bits whatever the order of arrival,
- * namely those of the written order, halves of the children rounded up to a power of two.
+ * namely those of the written order, halves of the ranks rounded up to a power of two, on one switch and on several.
  */
 #include <string.h>
 
-#include "tests/unit/handler_rig.h"
+#include "tests/unit/placed_rig.h"
 #include "reference/random.h"
 #include "tests/unit/suites.h"
 
@@ -30,7 +30,7 @@ draw_values(uint16_t n_children)
 	}
 }
 
-/* The sum of children first to first + width - 1, as docs/architecture.md states it. */
+/* The sum of ranks first to first + width - 1, as docs/operators.md states it. */
 static float
 reference(uint16_t first, uint16_t width, uint16_t n_children, int i)
 {
@@ -104,6 +104,36 @@ START_TEST(sums_have_the_same_bits_in_every_order_of_arrival)
 }
 END_TEST
 
+/* Ranks on one switch, in a row on two or three, in another order of switches, and with some at the root. */
+static const char *const placements[] = {
+	"****",   "aabb",     "bbaa",     "**aa",     "aa**",     "a*bb",     "*****",    "aaaab",
+	"aabb*",  "aa***",    "aaaa*",    "******",   "aaaabb",   "bbbbaa",   "aabbcc",   "aa****",
+	"aaaa**", "********", "aaaabbbb", "bbbbaaaa", "aabbccdd", "****bbbb", "aa**bbbb",
+};
+
+START_TEST(sums_have_the_same_bits_wherever_ranks_are)
+{
+	static const struct shape shape = { FANIN_WIRE_F32, FANIN_WIRE_SUM, COUNT };
+	const char *at = placements[_i];
+	const uint16_t n_ranks = (uint16_t)strlen(at);
+	struct random random = random_seed((uint64_t)_i);
+	float result[COUNT];
+
+	draw_values(n_ranks);
+	for (int round = 0; round < 20; round++) {
+		ck_assert(placed_reduce(at, &shape, values, &random, result));
+		for (int i = 0; i < COUNT; i++) {
+			const float expected = reference(0, (uint16_t)rte_align32pow2(n_ranks),
+							 n_ranks, i);
+
+			ck_assert_msg(bits_of(result[i]) == bits_of(expected),
+				      "%s, element %d: found %a, expected %a", at, i,
+				      (double)result[i], (double)expected);
+		}
+	}
+}
+END_TEST
+
 Suite *
 suite_tree(void)
 {
@@ -112,6 +142,8 @@ suite_tree(void)
 
 	tcase_add_loop_test(tcase, sums_have_the_same_bits_in_every_order_of_arrival, 0,
 			    (int)(sizeof(sizes) / sizeof(sizes[0])));
+	tcase_add_loop_test(tcase, sums_have_the_same_bits_wherever_ranks_are, 0,
+			    (int)(sizeof(placements) / sizeof(placements[0])));
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

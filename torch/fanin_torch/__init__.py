@@ -65,7 +65,7 @@ class Options:
     join_timeout: float = None  # seconds; FANIN_TORCH_JOIN_TIMEOUT, else 30
     accumulate_f32: bool = None  # sums of half and bfloat16 in float on the switch; FANIN_TORCH_ACCUMULATE_F32
     authenticate: bool = None  # FANIN_TORCH_AUTHENTICATE
-    reproducible: bool = None  # sums have the same bits in every run; FANIN_TORCH_REPRODUCIBLE
+    reproducible: bool = None  # sums are in the order of ranks, the same bits in every run; FANIN_TORCH_REPRODUCIBLE
     handler: str = None  # the job's handler; FANIN_TORCH_HANDLER, else "auto". "sparse" for hooks.top_k
 
     def resolved(self):

@@ -228,9 +228,9 @@ struct fanin_join_opts {
 	const char *manager; /* the manager's ADDRESS[:PORT]; default: FANIN_MANAGER, else that in /etc/fanin/fanin.conf */
 	const char *token;   /* the manager's token; default: FANIN_TOKEN, else as the file says */
 	const char *handler; /* the job's handler; default "auto". "ring": the hosts reduce in a ring, whatever the switches have */
-	bool fixed_rank;     /* `rank` is this host's rank; default: by order of arrival */
-	bool reproducible;   /* floating-point sums have the same bits in every run */
-	bool accumulate_f32; /* accumulate sums and averages of f16 and bf16 in f32 */
+	bool fixed_rank; /* `rank` is this host's rank; default: by the switches that hosts are at, then by addresses */
+	bool reproducible; /* sums in the order of ranks (docs/operators.md): the same bits in every run, on any switches, and after moves. Else the join is refused */
+	bool accumulate_f32; /* accumulate sums and averages of f16 and bf16 in f32; all hosts have to be at one switch */
 	/*
 	 * Fail if there is no reduction tree for the job. Default: its hosts then reduce in a ring
 	 * over TCP, which the report shows and a warning tells. If one rank sets this, all fail.
@@ -382,7 +382,7 @@ FANIN_API int fanin_init(const struct fanin_init_opts *opts, fanin_ctx **ctx);
 FANIN_API int fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm);
 
 /*
- * Joins a job by its name at the configured network manager, with a rank by order of arrival:
+ * Joins a job by its name at the configured network manager, with a rank by switch and address:
  * fanin_join with job_name and size. comm and returns are as for fanin_join.
  */
 FANIN_API int fanin_join_job(fanin_ctx *ctx, const char *job_name, uint16_t size, fanin_comm **comm);

@@ -43,7 +43,7 @@ struct fanin_manager_parameter {
 struct fanin_manager_join {
 	const char *job;
 	uint16_t size;
-	int rank; /* -1: by arrival */
+	int rank; /* -1: any */
 	uint32_t ip_be;
 	const struct sockaddr_in *endpoint; /* where the ring's previous rank shall connect; NULL: no fallback */
 	uint32_t mtu;
