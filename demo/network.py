@@ -87,10 +87,10 @@ def make_topology(options):
     if options.topology == "single":
         return serving.place(single(options.hosts), options)
     if options.topology != "leaf-spine":
-        return serving.place(TOPOLOGIES[options.topology](hosts=options.hosts), options)
+        return serving.place(TOPOLOGIES[options.topology](hosts=options.hosts, in_order=options.reproducible), options)
     # What is struck is to be in the job's tree.
-    return serving.place(leaf_spine(hosts=options.hosts, dual_homed=bool(options.dual_homed), first=options.kill or options.freeze),
-                         options)
+    return serving.place(leaf_spine(hosts=options.hosts, dual_homed=bool(options.dual_homed), first=options.kill or options.freeze,
+                                    in_order=options.reproducible), options)
 
 
 def check_target(topology, hosts, target):
@@ -257,8 +257,8 @@ def first_trees(fabric, options, ranks):
         if not any(rank.running() for rank in ranks):
             break
         time.sleep(POLL_SECONDS)
-    raise LabError("the manager has made no tree for the job: "
-                   + "; ".join(sorted({rank.last_words() for rank in ranks if not rank.running()})))
+    errors = sorted({fabric.perf_report(rank)["error"]["message"] for rank in ranks if not rank.running()})
+    raise LabError("the manager has made no tree for the job: " + "; ".join(errors or ["no rank has ended"]))
 
 
 def verdict_on_loss(result, reports, victim):
@@ -366,6 +366,10 @@ def demonstrate_once(options, screen, config, warmup, summarise, more):
         switches = "one switch" if len(topology.switches) == 1 else f"{len(topology.switches)} switches"
         servers = "".join(f", server {name} at {switch}" for name, switch in topology.servers.items())
         screen.say(f"{options.hosts} hosts{homes}, {switches}, a manager, {transport} ports, MTU {fabric.mtu}{servers}")
+        if options.reproducible and len(topology.switches) > 1:
+            screen.say("hosts at the leaves: " + ", ".join(f"{topology.switch_of.count(leaf)} at {leaf}" for leaf in topology.switches
+                                                           if leaf in topology.switch_of)
+                       + ", since the order of ranks of a reproducible sum halves a power of two of them")
         if target in topology.switch_of and not options.dual_homed:
             screen.say(f"the hosts of {target} have no other link: the job can't go on without it")
         traffic = Traffic(fabric)

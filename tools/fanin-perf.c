@@ -119,8 +119,8 @@ digest_add(uint64_t digest, const uint8_t *bytes, uint64_t len)
 }
 
 /*
- * The reference of random data is a sum in a fixed order: only the handler that uses this order can
- * be checked against it.
+ * The reference of random data is the sum in the order of ranks: only jobs that keep to it can be checked against it. Those of one
+ * switch do with the handler tree, those of several if they were asked to.
  */
 static int
 order_check(struct run *run)
@@ -128,11 +128,15 @@ order_check(struct run *run)
 	if (!run->options->check || !run->options->random_data ||
 	    !perf_collective_combines(run->collective.kind))
 		return FANIN_OK;
-	if (strcmp(run->report.handler, "tree") == 0)
+	if (strcmp(run->report.handler, "tree") != 0)
+		snprintf(run->message, sizeof(run->message),
+			 "--check with --data random needs a reproducible job: found the handler %s, expected tree",
+			 run->report.handler);
+	else if (run->options->join.job_name != NULL && !run->options->join.reproducible)
+		snprintf(run->message, sizeof(run->message),
+			 "--check with --data random needs a reproducible job: found --job-name without --reproducible");
+	else
 		return FANIN_OK;
-	snprintf(run->message, sizeof(run->message),
-		 "--check with --data random needs a reproducible job: found the handler %s, expected tree",
-		 run->report.handler);
 	return FANIN_ERR_UNSUPPORTED;
 }
 

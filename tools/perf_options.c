@@ -122,7 +122,7 @@ static const struct cli_option known_options[] = {
 	{ "manager", "ADDRESS", OPT_MANAGER,
 	  "the network manager's address, with :PORT if that is not 21932 (default: FANIN_MANAGER, else that in /etc/fanin/fanin.conf)" },
 	{ "job-name", "NAME", OPT_JOB_NAME,
-	  "the job's name there; --rank is then by arrival unless given" },
+	  "the job's name there; --rank is then by switches and addresses unless given" },
 	{ "handler", "NAME", OPT_HANDLER,
 	  "that the job is to have; ring: none, the hosts reduce among themselves (default: auto)" },
 	{ "reproducible", NULL, OPT_REPRODUCIBLE, "the job gives the same bits every time" },

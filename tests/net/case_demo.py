@@ -206,7 +206,8 @@ def bad_options_of_the_demo_are_refused_in_one_line():
                       ["--dual-homed"], ["--topology", "tree3", "--dual-homed"], ["--ring"], ["--trees", "2"], ["--kill", "spine0"],
                       ["--topology", "leaf-spine", "--ring", "--trees", "2"], ["--topology", "leaf-spine", "--ring", "--kill", "leaf0"],
                       ["--topology", "leaf-spine", "--kill", "leaf0", "--freeze", "leaf0"],
-                      ["--topology", "leaf-spine", "--transport", "memif"]):
+                      ["--topology", "leaf-spine", "--transport", "memif"],
+                      ["--topology", "leaf-spine", "--dtype", "bf16", "--accumulate", "f32"]):
         done = run(DEMO + arguments, check=False)
         expect_equal(done.returncode, 2, f"exit status with {arguments}")
         expect_equal(done.stdout, "", f"standard output with {arguments}")

@@ -41,6 +41,16 @@ def the_demos_on_several_switches_are_exact_under_loss():
     expect("all links between the switches of its hosts" in result["trees_reason"], result["trees_reason"])
 
 
+@case(90)
+def the_demo_deals_hosts_to_leaves_such_that_their_order_comes_out():
+    """Three at each of two leaves would be refused."""
+    random_data = ("--hosts", 6, "--reproducible", "--data", "random", "--bytes", MIB)
+    leaves = demo("--topology", "leaf-spine", *random_data)
+    expect_equal((leaves["ok"], leaves["mismatches"], leaves["trees"][0]["hosts"]), (True, 0, {"leaf0": [0, 1, 2, 3], "leaf1": [4, 5]}),
+                 "the demo on two leaves")
+    expect_equal(leaves["digest"], demo(*random_data)["digest"], "digests of two leaves and of one switch")
+
+
 @case(60, thorough=True)
 def the_demo_tells_what_links_carry_and_compares_it_with_a_ring():
     for arguments, low, high in (((), 1, 1.1), (("--ring",), 1.75, 2)):
