@@ -44,6 +44,7 @@ STILL = {
     "fanin_memory_limit_bytes": "configured",
     "fanin_jobs_limit": "configured",
     "fanin_jobs_slots_limit": "configured",
+    "fanin_jobs_slot_packets_limit": "configured",
     "fanin_job_progress_slots": "configured",
 }
 
