@@ -10,6 +10,7 @@ using WorkPtr = Group::WorkPtr;
 WorkPtr
 Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
 {
+	await_callbacks();
 	expect_single("broadcast", tensors.size());
 	TORCH_CHECK(options.rootRank >= 0 && options.rootRank < getSize(),
 		    "broadcast: found the root ", options.rootRank, ", expected a rank of the group");
@@ -17,17 +18,18 @@ Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
 	Moves moves;
 	if (!reason.empty()) {
 		count_gloo("broadcast", reason, bytes_of(tensors));
-		if (gloo_has(tensors[0]))
-			return gloo_->broadcast(tensors, options);
+		if (!has_bytes(tensors[0]))
+			return follow(OpType::BROADCAST, list_of(tensors),
+				      gloo_->broadcast(tensors, options));
 		GlooTask task;
-		Tensors buffer = { options.rootRank == getRank() ? flat_of(tensors[0])
-								 : target_of(tensors[0], &moves) };
+		Tensors buffer = { options.rootRank == getRank()
+					   ? flat_of(tensors[0])
+					   : target_of("broadcast", tensors[0], &moves) };
 		Tensors bytes = { bytes_view(buffer[0]) };
 		task.gloo = gloo_->broadcast(bytes, options);
 		task.finish = all_of(std::move(moves));
-		task.work = c10::make_intrusive<GroupWork>(getRank(), OpType::BROADCAST, tensors,
-							   list_of(tensors));
-		task.work->keep(buffer);
+		task.work = make_work(OpType::BROADCAST, tensors, list_of(tensors));
+		task.buffers = buffer;
 		return follow(std::move(task));
 	}
 	std::vector<Part> parts(1);
@@ -36,7 +38,7 @@ Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
 	if (options.rootRank == getRank())
 		parts[0].send = flat_of(tensors[0]);
 	else
-		parts[0].recv = target_of(tensors[0], &moves);
+		parts[0].recv = target_of("broadcast", tensors[0], &moves);
 	return start("broadcast", OpType::BROADCAST, tensors, list_of(tensors), std::move(parts),
 		     std::move(moves));
 }
@@ -58,7 +60,8 @@ gather_part(at::Tensor send, const at::Tensor &recv, int rank)
 
 /* Gathers into one tensor, from which the outputs are filled. */
 static Part
-gather_into(Moves *moves, const Tensors &outputs, const at::Tensor &input, int rank)
+gather_into(const char *collective, Moves *moves, const Tensors &outputs, const at::Tensor &input,
+	    int rank)
 {
 	auto size = static_cast<int64_t>(outputs.size());
 	at::Tensor all = at::empty({ size, input.numel() },
@@ -66,6 +69,7 @@ gather_into(Moves *moves, const Tensors &outputs, const at::Tensor &input, int r
 
 	for (int64_t i = 0; i < size; i++) {
 		at::Tensor there = outputs[i].detach();
+		expect_writable(collective, there);
 		moves->push_back([there, all, i] { there.copy_(all[i].view(there.sizes())); });
 	}
 	return gather_part(flat_of(input), all, rank);
@@ -74,6 +78,7 @@ gather_into(Moves *moves, const Tensors &outputs, const at::Tensor &input, int r
 WorkPtr
 Group::allgather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::AllgatherOptions &options)
 {
+	await_callbacks();
 	expect_single("allgather", inputs.size());
 	expect_single("allgather", outputs.size());
 	TORCH_CHECK(outputs[0].size() == static_cast<size_t>(getSize()), "allgather: found ",
@@ -81,21 +86,18 @@ Group::allgather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::All
 	for (const at::Tensor &output : outputs[0])
 		expect_alike("allgather", output, inputs[0]);
 	std::string reason = why_gloo(inputs[0], nullptr);
-	if (!reason.empty() && gloo_has(inputs[0])) {
+	if (!reason.empty() && !has_bytes(inputs[0])) {
 		count_gloo("allgather", reason, bytes_of(inputs));
-		return gloo_->allgather(outputs, inputs, options);
+		return follow(OpType::ALLGATHER, lists_of(outputs),
+			      gloo_->allgather(outputs, inputs, options));
 	}
-	if (!reason.empty())
-		return gather_by_gloo("allgather", OpType::ALLGATHER, reason, inputs[0],
-				      lists_of(outputs), [there = outputs[0]](const at::Tensor &all) {
-					      for (size_t i = 0; i < there.size(); i++)
-						      there[i].detach().copy_(
-							      all[static_cast<int64_t>(i)].view(
-								      there[i].sizes()));
-				      });
 	std::vector<Part> parts;
 	Moves moves;
-	parts.push_back(gather_into(&moves, outputs[0], inputs[0], getRank()));
+	if (!reason.empty())
+		return gather_by_gloo("allgather", OpType::ALLGATHER, reason, inputs[0],
+				      targets_of("allgather", outputs[0], &moves),
+				      lists_of(outputs), std::move(moves));
+	parts.push_back(gather_into("allgather", &moves, outputs[0], inputs[0], getRank()));
 	return start("allgather", OpType::ALLGATHER, inputs, lists_of(outputs), std::move(parts),
 		     std::move(moves));
 }
@@ -104,26 +106,36 @@ WorkPtr
 Group::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
 			   const c10d::AllgatherOptions &options)
 {
+	await_callbacks();
 	TORCH_CHECK(outputs.size() == static_cast<size_t>(getSize()), "allgather_coalesced: found ",
 		    outputs.size(), " lists of outputs, expected ", getSize());
 	std::string reason;
-	for (const at::Tensor &input : inputs)
+	bool all_bytes = true;
+	for (const at::Tensor &input : inputs) {
 		reason = reason.empty() ? why_gloo(input, nullptr) : reason;
-	if (!reason.empty()) {
-		count_gloo("allgather_coalesced", reason, bytes_of(inputs));
-		return gloo_->allgather_coalesced(outputs, inputs, options);
+		all_bytes = all_bytes && has_bytes(input);
 	}
+	if (!all_bytes) {
+		count_gloo("allgather_coalesced", reason, bytes_of(inputs));
+		return follow(OpType::ALLGATHER_COALESCED, lists_of(outputs),
+			      gloo_->allgather_coalesced(outputs, inputs, options));
+	}
+	for (const Tensors &list : outputs) {
+		TORCH_CHECK(list.size() == inputs.size(), "allgather_coalesced: found ",
+			    list.size(), " outputs, expected ", inputs.size());
+		for (size_t i = 0; i < inputs.size(); i++)
+			expect_alike("allgather_coalesced", list[i], inputs[i]);
+	}
+	if (!reason.empty())
+		return gather_lists_by_gloo(reason, outputs, inputs);
 	std::vector<Part> parts;
 	Moves moves;
 	for (size_t i = 0; i < inputs.size(); i++) {
 		Tensors of_ranks;
-		for (const Tensors &list : outputs) {
-			TORCH_CHECK(list.size() == inputs.size(), "allgather_coalesced: found ",
-				    list.size(), " outputs, expected ", inputs.size());
-			expect_alike("allgather_coalesced", list[i], inputs[i]);
+		for (const Tensors &list : outputs)
 			of_ranks.push_back(list[i]);
-		}
-		parts.push_back(gather_into(&moves, of_ranks, inputs[i], getRank()));
+		parts.push_back(
+			gather_into("allgather_coalesced", &moves, of_ranks, inputs[i], getRank()));
 	}
 	return start("allgather_coalesced", OpType::ALLGATHER_COALESCED, inputs, lists_of(outputs),
 		     std::move(parts), std::move(moves));
@@ -132,21 +144,26 @@ Group::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
 WorkPtr
 Group::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &)
 {
+	await_callbacks();
 	TORCH_CHECK(output.scalar_type() == input.scalar_type() &&
 			    output.numel() == input.numel() * getSize(),
 		    "_allgather_base: found ", output.numel(), " elements of ",
 		    output.scalar_type(), " for the output, expected ", input.numel() * getSize(),
 		    " of ", input.scalar_type());
 	std::string reason = why_gloo(input, nullptr);
-	if (!reason.empty())
-		return gather_by_gloo("_allgather_base", OpType::_ALLGATHER_BASE, reason, input,
-				      list_of({ output }),
-				      [there = output.detach()](const at::Tensor &all) {
-					      there.copy_(all.view(there.sizes()));
-				      });
 	std::vector<Part> parts;
 	Moves moves;
-	at::Tensor recv = target_of(output, &moves);
+	if (!reason.empty() && !has_bytes(input)) {
+		count_gloo("_allgather_base", reason, bytes_of({ input }));
+		return follow(OpType::_ALLGATHER_BASE, list_of({ output }),
+			      gloo_->_allgather_base(output, input));
+	}
+	at::Tensor recv = target_of("_allgather_base", output, &moves);
+	if (!reason.empty()) {
+		at::Tensor rows = recv.view({ getSize(), input.numel() });
+		return gather_by_gloo("_allgather_base", OpType::_ALLGATHER_BASE, reason, input,
+				      rows.unbind(), list_of({ output }), std::move(moves));
+	}
 	parts.push_back(gather_part(flat_of(input), recv, getRank()));
 	return start("_allgather_base", OpType::_ALLGATHER_BASE, { input }, list_of({ output }),
 		     std::move(parts), std::move(moves));
@@ -155,9 +172,10 @@ Group::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::Allgat
 WorkPtr
 Group::barrier(const c10d::BarrierOptions &options)
 {
+	await_callbacks();
 	if (!gloo_reason_.empty()) {
 		count_gloo("barrier", gloo_reason_, 0);
-		return gloo_->barrier(options);
+		return follow(OpType::BARRIER, list_of({}), gloo_->barrier(options));
 	}
 	return start("barrier", OpType::BARRIER, {}, list_of({}), std::vector<Part>(1), {});
 }

@@ -51,21 +51,22 @@ Group::reduce_by_gloo(const char *collective, OpType type, const std::string &re
 
 	count_gloo(collective, reason, bytes_of(tensors));
 	for (const at::Tensor &tensor : tensors) {
-		if (tensor.layout() != at::kStrided || !tensor.device().is_cpu() ||
-		    tensor.is_quantized()) {
+		if (!has_bytes(tensor)) {
 			Tensors all = tensors;
 			c10d::AllreduceOptions options;
 			options.reduceOp = op;
 			TORCH_CHECK(root < 0, collective,
 				    ": sparse tensors and devices are not supported");
-			return gloo_->allreduce(all, options);
+			return follow(type, list_of(tensors), gloo_->allreduce(all, options));
 		}
+		if (root < 0 || root == getRank())
+			expect_writable(collective, tensor);
 	}
 	for (const at::Tensor &tensor : tensors) {
 		const at::ScalarType original = tensor.scalar_type();
 		Tensors staging = { tensor.detach() };
 		const bool is_other = reduced_as(original) != original || averages || root >= 0 ||
-				      !tensor.is_contiguous();
+				      !is_plain(tensor);
 		if (tensor.numel() == 0)
 			continue;
 		if (is_other)
@@ -99,7 +100,7 @@ Group::reduce_by_gloo(const char *collective, OpType type, const std::string &re
 		task.before.pop_back();
 	}
 	task.finish = all_of(std::move(moves));
-	task.work = c10::make_intrusive<GroupWork>(getRank(), type, tensors, list_of(tensors));
+	task.work = make_work(type, tensors, list_of(tensors));
 	return follow(std::move(task));
 }
 
@@ -116,6 +117,7 @@ Group::scatter_by_gloo(const char *collective, OpType type, const std::string &r
 	at::Tensor there = output.detach();
 	GlooTask task;
 
+	expect_writable(collective, output);
 	options.reduceOp = operator_of(op, original);
 	count_gloo(collective, reason, bytes_of({ flat }));
 	task.gloo = flat.numel() == 0 ? gloo_->barrier() : gloo_->allreduce(all, options);
@@ -127,31 +129,60 @@ Group::scatter_by_gloo(const char *collective, OpType type, const std::string &r
 			own.div_(size, "trunc");
 		there.copy_(own.view(there.sizes()));
 	};
-	task.work = c10::make_intrusive<GroupWork>(getRank(), type, inputs, list_of({ output }));
+	task.work = make_work(type, inputs, list_of({ output }));
 	return follow(std::move(task));
 }
 
-/* An allgather of bytes into one tensor, a row of each rank, from which `take` fills what the caller has. */
+/* An allgather of bytes. rows: plain tensors that receive what each rank has; moves: how it comes from there to the outputs. */
 WorkPtr
 Group::gather_by_gloo(const char *collective, OpType type, const std::string &reason,
-		      const at::Tensor &input, c10::IValue value,
-		      std::function<void(const at::Tensor &)> take)
+		      const at::Tensor &input, const Tensors &rows, c10::IValue value, Moves moves)
 {
 	at::Tensor send = flat_of(input);
-	at::Tensor all = at::empty({ getSize(), input.numel() },
-				   input.options().memory_format(at::MemoryFormat::Contiguous));
 	Tensors inputs = { bytes_view(send) };
-	std::vector<Tensors> rows(1);
+	std::vector<Tensors> outputs(1);
 	GlooTask task;
 
-	for (int i = 0; i < getSize(); i++)
-		rows[0].push_back(bytes_view(all[i]));
+	for (const at::Tensor &row : rows)
+		outputs[0].push_back(bytes_view(row));
 	count_gloo(collective, reason, bytes_of({ input }));
-	task.gloo = input.numel() == 0 ? gloo_->barrier() : gloo_->allgather(rows, inputs);
-	task.finish = [take = std::move(take), all] { take(all); };
-	task.work = c10::make_intrusive<GroupWork>(getRank(), type, Tensors{ send, all },
-						   std::move(value));
+	task.gloo = input.numel() == 0 ? gloo_->barrier() : gloo_->allgather(outputs, inputs);
+	task.finish = all_of(std::move(moves));
+	task.buffers = rows;
+	task.buffers.push_back(send);
+	task.work = make_work(type, { input }, std::move(value));
 	return follow(std::move(task));
+}
+
+/* An allgather of all inputs behind each other, as bytes. outputs: a list for each rank. */
+WorkPtr
+Group::gather_lists_by_gloo(const std::string &reason, const std::vector<Tensors> &outputs,
+			    const Tensors &inputs)
+{
+	const char *collective = "allgather_coalesced";
+	Tensors flat, bytes, rows;
+	Moves moves;
+
+	for (const at::Tensor &input : inputs)
+		flat.push_back(flat_of(input));
+	for (const at::Tensor &tensor : flat)
+		bytes.push_back(bytes_view(tensor));
+	at::Tensor send = bytes.empty() ? at::empty({ 0 }, at::kByte) : at::cat(bytes);
+	for (const Tensors &list : outputs) {
+		at::Tensor row = at::empty_like(send);
+		int64_t from = 0;
+		for (const at::Tensor &output : list) {
+			at::Tensor target = target_of(collective, output, &moves);
+			const auto length = static_cast<int64_t>(target.nbytes());
+			at::Tensor piece = row.narrow(0, from, length);
+			moves.insert(moves.begin(),
+				     [target, piece] { bytes_view(target).copy_(piece); });
+			from += length;
+		}
+		rows.push_back(row);
+	}
+	return gather_by_gloo(collective, OpType::ALLGATHER_COALESCED, reason, send, rows,
+			      lists_of(outputs), std::move(moves));
 }
 
 } // namespace fanin_torch

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The group's life: join, complete, leave; its counters. See group.hh. */
+#include <Python.h>
+
 #include "torch/group.hh"
 
 #include <exception>
@@ -19,8 +21,10 @@ all_stats()
 	return registry;
 }
 
-GroupWork::GroupWork(int rank, c10d::OpType type, std::vector<at::Tensor> inputs, c10::IValue outputs)
-    : c10d::Work(rank, type), inputs_(std::move(inputs)), outputs_(std::move(outputs)),
+GroupWork::GroupWork(int rank, c10d::OpType type, std::vector<at::Tensor> inputs,
+		     c10::IValue outputs, std::shared_ptr<Sequence> its_sequence)
+    : c10d::Work(rank, type), sequence(std::move(its_sequence)), inputs_(std::move(inputs)),
+      outputs_(std::move(outputs)),
       future_(c10::make_intrusive<c10::ivalue::Future>(outputs_.type()))
 {
 }
@@ -28,7 +32,34 @@ GroupWork::GroupWork(int rank, c10d::OpType type, std::vector<at::Tensor> inputs
 c10::intrusive_ptr<c10::ivalue::Future>
 GroupWork::getFuture()
 {
+	std::lock_guard<std::mutex> lock(future_mutex_);
+
+	future_is_shared_ = true;
 	return future_;
+}
+
+bool
+GroupWork::isCompleted()
+{
+	return Work::isCompleted() && future_->completed();
+}
+
+/* Whoever has waited finds the future completed, too. */
+bool
+GroupWork::wait(std::chrono::milliseconds timeout)
+{
+	std::exception_ptr error;
+
+	try {
+		Work::wait(timeout);
+	} catch (...) {
+		error = std::current_exception();
+	}
+	if (Work::isCompleted())
+		future_->wait();
+	if (error != nullptr)
+		std::rethrow_exception(error);
+	return true;
 }
 
 std::vector<at::Tensor>
@@ -45,18 +76,26 @@ GroupWork::result()
 void
 GroupWork::complete(std::exception_ptr error)
 {
-	if (error == nullptr)
-		future_->markCompleted(outputs_);
-	else
-		future_->setError(error);
+	auto settle = [future = future_, outputs = outputs_, error] {
+		if (error == nullptr)
+			future->markCompleted(outputs);
+		else
+			future->setError(error);
+	};
+	/* First, as callbacks find it completed. */
 	finish(error);
+	std::lock_guard<std::mutex> lock(future_mutex_);
+	if (future_is_shared_)
+		callback_run(settle);
+	else
+		settle(); /* It has no callbacks. */
 }
 
 Group::Group(c10::intrusive_ptr<c10d::ProcessGroup> gloo, c10::intrusive_ptr<c10d::Store> store,
-	     int rank, int size, const std::string &name)
+	     int rank, int size, const std::string &name, std::chrono::milliseconds timeout)
     : c10d::ProcessGroup(rank, size), gloo_(std::move(gloo)), stats_(std::make_shared<Stats>()),
       notes_(std::make_shared<Notes>(std::move(store))),
-      gloo_reason_("the group has not chosen yet"), pid_(getpid())
+      gloo_reason_("the group has not chosen yet"), timeout_(timeout), pid_(getpid())
 {
 	stats_->name = name;
 	stats_->rank = rank;
@@ -84,7 +123,8 @@ Group::join(const JoinOptions &options, const std::vector<std::vector<int>> &hos
 			stats_->transport = "shared memory of rank " +
 					    std::to_string(layout.neighbors()[0]);
 	}
-	timeout_ = options.timeout;
+	host_ = layout.host();
+	Network::await_leaving(); /* Groups before it may have the slots that it needs. */
 	if (layout.leads())
 		network_ = std::make_shared<Network>(layout, stats_, notes_);
 	if (!layout.is_flat()) {
@@ -146,6 +186,26 @@ Group::accumulates_f32() const
 }
 
 void
+Group::close_begin()
+{
+	if (getpid() != pid_)
+		return;
+	{
+		std::lock_guard<std::mutex> lock(mutex_);
+		if (closing_)
+			return;
+		closing_ = true;
+	}
+	/* By this thread: others must not wait for the store, in which the program may wait for other ranks. */
+	if (network_ != nullptr && !has_failed())
+		notes_->write_left(host_);
+	if (node_ != nullptr)
+		node_->close_begin();
+	else if (network_ != nullptr)
+		network_->close_begin();
+}
+
+void
 Group::close()
 {
 	/* In a forked process there are neither the threads nor, for it, the job: they are left as they are. */
@@ -154,6 +214,7 @@ Group::close()
 		new std::shared_ptr<Network>(std::move(network_));
 		return;
 	}
+	close_begin();
 	{
 		std::lock_guard<std::mutex> lock(mutex_);
 		if (closed_)
@@ -174,7 +235,8 @@ complete(GroupWork &work, const std::function<void()> &finish, std::exception_pt
 {
 	try {
 		if (error == nullptr && finish) {
-			at::NoGradGuard no_grad;
+			/* Tensors of inference mode can't be written outside it, others can in it. */
+			c10::InferenceMode inference;
 			finish();
 		}
 	} catch (...) {
@@ -183,17 +245,51 @@ complete(GroupWork &work, const std::function<void()> &finish, std::exception_pt
 	work.complete(error);
 }
 
+bool
+Group::has_failed() const
+{
+	std::lock_guard<std::mutex> lock(stats_->mutex);
+
+	return stats_->failed;
+}
+
+c10::intrusive_ptr<GroupWork>
+Group::make_work(c10d::OpType type, const Tensors &inputs, c10::IValue value)
+{
+	return c10::make_intrusive<GroupWork>(getRank(), type, inputs, std::move(value), sequence_);
+}
+
+/* Each collective begins with it: those of callbacks that come before have their place before it. */
+void
+Group::await_callbacks()
+{
+	const std::shared_ptr<Sequence> current = Sequence::current(),
+					&sequence = current != nullptr ? current : sequence_;
+
+	if (sequence->is_empty())
+		return;
+	/* Callbacks of Python need the GIL. */
+	PyThreadState *const python = PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+	const bool are_done = sequence->wait(timeout_);
+	if (python != nullptr)
+		PyEval_RestoreThread(python);
+	TORCH_CHECK(are_done,
+		    "fanin: a callback of the future of an earlier collective has not returned "
+		    "within the group's timeout of ",
+		    timeout_.count(), " ms");
+}
+
 /* For the network. */
 Group::WorkPtr
 Group::start(const char *collective, c10d::OpType type, const Tensors &inputs, c10::IValue outputs,
 	     std::vector<Part> parts, Moves moves)
 {
-	auto work = c10::make_intrusive<GroupWork>(getRank(), type, inputs, std::move(outputs));
+	auto work = make_work(type, inputs, std::move(outputs));
 	Task task;
 
 	{
 		std::lock_guard<std::mutex> lock(mutex_);
-		TORCH_CHECK(!closed_, "the process group is closed");
+		TORCH_CHECK(!closing_, "the process group is closed");
 	}
 	task.parts = std::move(parts);
 	task.done = [work, finish = all_of(std::move(moves))](const std::string &error) {
@@ -234,6 +330,17 @@ Group::follow(GlooTask task)
 		cv_.notify_all();
 	});
 	return kept->work;
+}
+
+/* What Gloo does with the caller's own tensors. */
+Group::WorkPtr
+Group::follow(c10d::OpType type, c10::IValue value, WorkPtr gloo)
+{
+	GlooTask task;
+
+	task.work = make_work(type, {}, std::move(value));
+	task.gloo = std::move(gloo);
+	return follow(std::move(task));
 }
 
 void

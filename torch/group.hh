@@ -7,6 +7,7 @@
 #ifndef FANIN_TORCH_GROUP_HH
 #define FANIN_TORCH_GROUP_HH
 
+#include "torch/callbacks.hh"
 #include "torch/network.hh"
 #include "torch/node.hh"
 #include "torch/part.hh"
@@ -27,24 +28,28 @@
 
 namespace fanin_torch {
 
-/* The result of a collective: owns its tensors, and is completed by its group's thread. */
+/*
+ * The result of a collective: owns its tensors, and is completed by its group's thread. Its future completes with it, but on
+ * another thread if somebody has it, as its callbacks run there.
+ */
 class GroupWork : public c10d::Work {
       public:
-	GroupWork(int rank, c10d::OpType type, std::vector<at::Tensor> inputs, c10::IValue outputs);
+	/* sequence: of the callbacks of its group. */
+	GroupWork(int rank, c10d::OpType type, std::vector<at::Tensor> inputs, c10::IValue outputs,
+		  std::shared_ptr<Sequence> sequence);
 	c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 	std::vector<at::Tensor> result() override;
+	bool isCompleted() override;
+	bool wait(std::chrono::milliseconds timeout) override;
 	void complete(std::exception_ptr error);
-	/* Owns these too until it is done. */
-	void
-	keep(const Tensors &tensors)
-	{
-		inputs_.insert(inputs_.end(), tensors.begin(), tensors.end());
-	}
+	const std::shared_ptr<Sequence> sequence;
 
       private:
 	std::vector<at::Tensor> inputs_;
 	c10::IValue outputs_;
 	c10::intrusive_ptr<c10::ivalue::Future> future_;
+	std::mutex future_mutex_;
+	bool future_is_shared_ = false; /* under the mutex */
 };
 
 /* What Gloo does. */
@@ -53,15 +58,16 @@ struct GlooTask {
 	std::vector<c10::intrusive_ptr<c10d::Work>> before; /* waited for once `gloo` is done */
 	c10::intrusive_ptr<c10d::Work> gloo;
 	std::function<void()> finish; /* moves results to where they belong; may be empty */
+	Tensors buffers;              /* that Gloo has as bytes */
 };
 
 class Group : public c10d::ProcessGroup {
       public:
 	using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-	/* store: of this group alone. */
+	/* store: of this group alone. timeout: torch's. */
 	Group(c10::intrusive_ptr<c10d::ProcessGroup> gloo, c10::intrusive_ptr<c10d::Store> store,
-	      int rank, int size, const std::string &name);
+	      int rank, int size, const std::string &name, std::chrono::milliseconds timeout);
 	~Group() override;
 
 	/*
@@ -81,8 +87,10 @@ class Group : public c10d::ProcessGroup {
 	std::string why_not_sparse(at::ScalarType type) const;
 	WorkPtr allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
 				 const at::Tensor &values, int64_t most);
-	/* Runs what is queued to its end and leaves the job. May be called again. */
+	/* Runs what is queued to its end and leaves the job. May be called again. Without the GIL, which callbacks need. */
 	void close();
+	/* Begins to: ranks that close several groups need not do so in the same order. */
+	void close_begin();
 
 	const std::string
 	getBackendName() const override
@@ -124,6 +132,8 @@ class Group : public c10d::ProcessGroup {
 
       private:
 	std::string why_gloo(const at::Tensor &tensor, const c10d::ReduceOp *op) const;
+	bool has_failed() const;
+	void await_callbacks();
 	void count_network(const char *collective, uint64_t bytes);
 	void count_gloo(const char *collective, const std::string &reason, uint64_t bytes);
 	WorkPtr reduce_all(const char *collective, c10d::OpType type, Tensors &tensors,
@@ -134,13 +144,19 @@ class Group : public c10d::ProcessGroup {
 				const Tensors &inputs, const at::Tensor &flat,
 				const at::Tensor &output, const c10d::ReduceOp &op);
 	WorkPtr gather_by_gloo(const char *collective, c10d::OpType type, const std::string &reason,
-			       const at::Tensor &input, c10::IValue value,
-			       std::function<void(const at::Tensor &)> take);
+			       const at::Tensor &input, const Tensors &rows, c10::IValue value,
+			       Moves moves);
+	WorkPtr gather_lists_by_gloo(const std::string &reason, const std::vector<Tensors> &outputs,
+				     const Tensors &inputs);
+	WorkPtr recv_by_gloo(Tensors &tensors, const std::function<WorkPtr(Tensors &)> &receive);
 	WorkPtr sparse_by_gloo(GlooTask task, const at::Tensor &dense, const at::Tensor &indices,
 			       const at::Tensor &values, int64_t most);
 	WorkPtr start(const char *collective, c10d::OpType type, const Tensors &inputs,
 		      c10::IValue outputs, std::vector<Part> parts, Moves moves);
 	WorkPtr follow(GlooTask task);
+	WorkPtr follow(c10d::OpType type, c10::IValue value, WorkPtr gloo);
+	c10::intrusive_ptr<GroupWork> make_work(c10d::OpType type, const Tensors &inputs,
+						c10::IValue value);
 
 	c10::intrusive_ptr<c10d::ProcessGroup> gloo_;
 	std::shared_ptr<Stats> stats_;
@@ -148,16 +164,18 @@ class Group : public c10d::ProcessGroup {
 	std::string gloo_reason_; /* why the group is not in the network; "" if it is */
 	std::string handler_;     /* the job's */
 	bool raises_ = false;     /* see use_network */
-	std::chrono::milliseconds timeout_{ 0 };
+	int host_ = 0;            /* this rank's, in the job */
+	const std::chrono::milliseconds timeout_;
 	/* One of them, or both, where a host has several ranks: then the node has the network. */
 	std::shared_ptr<Network> network_;
 	std::shared_ptr<Node> node_;
+	const std::shared_ptr<Sequence> sequence_ = std::make_shared<Sequence>();
 	pid_t pid_; /* of the process that has made the group: its threads are not in a forked one */
 
 	std::mutex mutex_; /* of all below */
 	std::condition_variable cv_;
 	size_t n_gloo_ = 0; /* tasks that Gloo has not done yet */
-	bool closed_ = false;
+	bool closing_ = false, closed_ = false;
 };
 
 } // namespace fanin_torch

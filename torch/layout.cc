@@ -42,19 +42,56 @@ Layout::name_of_host(size_t host) const
 	return text + ")";
 }
 
+std::string
+left_in_words(const std::string &ranks)
+{
+	return "rank " + ranks +
+	       " has left the process group (destroy_process_group, or the end of its program), and this rank "
+	       "has more collectives; missing ranks of the group: " +
+	       ranks;
+}
+
 static std::string
 key_of(int host)
 {
 	return "failed/" + std::to_string(host);
 }
 
+static std::string
+left_key_of(int host)
+{
+	return "left/" + std::to_string(host);
+}
+
+static void
+store_set(c10d::Store &store, const std::string &key, const std::string &text)
+{
+	try {
+		store.set(key, std::vector<uint8_t>(text.begin(), text.end()));
+	} catch (const std::exception &) {
+		/* The process of the store may be the one that is gone: others name the host then. */
+	}
+}
+
 void
 Notes::write(int host, const std::string &text)
 {
+	store_set(*store_, key_of(host), text);
+}
+
+void
+Notes::write_left(int host)
+{
+	store_set(*store_, left_key_of(host), "1");
+}
+
+bool
+Notes::has_left(int host)
+{
 	try {
-		store_->set(key_of(host), std::vector<uint8_t>(text.begin(), text.end()));
+		return store_->check({ left_key_of(host) });
 	} catch (const std::exception &) {
-		/* The process of the store may be the one that is gone: others name the host then. */
+		return false; /* As above. */
 	}
 }
 

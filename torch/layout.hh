@@ -58,6 +58,9 @@ struct Layout {
 	std::string name_of_host(size_t host) const;
 };
 
+/* Why a collective fails whose ranks are not there any more. ranks: as "1, 3". */
+std::string left_in_words(const std::string &ranks);
+
 /* A host whose ranks can't go on says so before it leaves the job: only it knows which one is missing. */
 class Notes {
       public:
@@ -67,6 +70,9 @@ class Notes {
 	void write(int host, const std::string &text);
 	/* "" if there is none within a second. */
 	std::string read(int host);
+	/* A host that leaves with all its collectives done says so, too: others may have more. */
+	void write_left(int host);
+	bool has_left(int host);
 
       private:
 	c10::intrusive_ptr<c10d::Store> store_;

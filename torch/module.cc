@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fanin_torch._core: what the Python package needs of the group. */
+#include "torch/future.hh"
 #include "torch/group.hh"
+
+#include <algorithm>
+#include <cstdio>
 
 #include <pybind11/chrono.h>
 #include <pybind11/stl.h>
@@ -24,6 +28,43 @@ class PyGroup : public Group {
 		}
 	}
 };
+
+/* All groups that there are, whoever has them. */
+static std::mutex groups_mutex;
+static std::vector<c10::weak_intrusive_ptr<PyGroup>> groups;
+
+static void
+remember(const c10::intrusive_ptr<PyGroup> &group)
+{
+	std::lock_guard<std::mutex> lock(groups_mutex);
+
+	groups.erase(std::remove_if(groups.begin(), groups.end(),
+				    [](const auto &other) { return other.expired(); }),
+		     groups.end());
+	groups.emplace_back(group);
+}
+
+/* At exit: what is queued is done, all jobs are left, and callbacks have returned, as far as that takes no longer than some seconds. */
+static void
+close_all()
+{
+	std::vector<c10::intrusive_ptr<PyGroup>> live;
+
+	{
+		std::lock_guard<std::mutex> lock(groups_mutex);
+		for (const auto &group : groups)
+			live.push_back(group.lock());
+	}
+	live.erase(std::remove(live.begin(), live.end(), nullptr), live.end());
+	for (const auto &group : live)
+		group->close_begin();
+	for (const auto &group : live)
+		group->close();
+	Network::await_leaving();
+	if (!callbacks_wait(std::chrono::seconds(10)))
+		std::fprintf(stderr,
+			     "fanin_torch: the process ends while callbacks of futures still run\n");
+}
 
 static py::dict
 count_dict(const Count &count)
@@ -101,12 +142,22 @@ PYBIND11_MODULE(_core, module)
 		.def_readwrite("accumulate_f32", &JoinOptions::accumulate_f32)
 		.def_readwrite("authenticate", &JoinOptions::authenticate)
 		.def_readwrite("reproducible", &JoinOptions::reproducible);
+	py::class_<Future, torch::jit::PythonFutureWrapper, std::shared_ptr<Future>>(module, "Future")
+		.def("then", &Future::then)
+		.def("add_done_callback", &Future::add_done_callback)
+		.def("wait", &Future::wait);
+	py::class_<GroupWork, c10d::Work, c10::intrusive_ptr<GroupWork>>(module, "Work")
+		.def("get_future", [](GroupWork &work) {
+			return std::make_shared<Future>(work.getFuture(), work.sequence);
+		});
 	py::class_<PyGroup, c10d::ProcessGroup, c10::intrusive_ptr<PyGroup>>(module, "Group")
 		.def(py::init([](c10::intrusive_ptr<c10d::ProcessGroup> gloo,
 				 c10::intrusive_ptr<c10d::Store> store, int rank, int size,
-				 const std::string &name) {
-			return c10::make_intrusive<PyGroup>(std::move(gloo), std::move(store), rank,
-							    size, name);
+				 const std::string &name, std::chrono::milliseconds timeout) {
+			auto group = c10::make_intrusive<PyGroup>(std::move(gloo), std::move(store),
+								  rank, size, name, timeout);
+			remember(group);
+			return group;
 		}))
 		.def("join", &PyGroup::join, py::call_guard<py::gil_scoped_release>())
 		.def("use_network", &PyGroup::use_network, py::call_guard<py::gil_scoped_release>())
@@ -121,5 +172,6 @@ PYBIND11_MODULE(_core, module)
 		     py::arg("indices"), py::arg("values"), py::arg("most"),
 		     py::call_guard<py::gil_scoped_release>())
 		.def("close", &PyGroup::close, py::call_guard<py::gil_scoped_release>());
+	module.def("close_all", &close_all, py::call_guard<py::gil_scoped_release>());
 	module.def("report", &report);
 }

@@ -7,10 +7,21 @@
 
 namespace fanin_torch {
 
-static void
-print_line(int level, const char *line, void *)
+#define PATIENCE std::chrono::seconds(2) /* with others that have not come to leave, too */
+#define LONGEST_LEAVE std::chrono::seconds(10)
+
+/* Groups that leave in the background. Never destroyed: they may still do so when the process ends. */
+static struct Leaving {
+	std::mutex mutex;
+	std::condition_variable cv;
+	size_t n = 0;
+} &leaving = *new Leaving;
+
+/* What is missed in leaving concerns results that this rank has, or ranks that come later. */
+void
+Network::print_line(int level, const char *line, void *arg)
 {
-	if (level <= 1)
+	if (level <= (static_cast<Network *>(arg)->leaving_ ? 0 : 1))
 		std::fprintf(stderr, "fanin_torch: %s\n", line);
 }
 
@@ -20,10 +31,24 @@ Network::interrupted(void *arg)
 	return static_cast<Network *>(arg)->aborted_;
 }
 
+/* Those of these hosts that have left, by their first ranks; "" if none has. */
+std::string
+Network::left_among(const std::vector<uint16_t> &hosts)
+{
+	std::string ranks;
+
+	for (uint16_t host : hosts)
+		if (host != layout_.host() && notes_->has_left(host))
+			ranks += (ranks.empty() ? "" : ", ") + std::to_string(layout_.hosts[host][0]);
+	return ranks;
+}
+
 /* What the last failed call said, with the ranks that it missed. */
 std::string
 Network::failure(int status)
 {
+	std::vector<uint16_t> hosts(layout_.hosts.size());
+	size_t n = std::min(fanin_ctx_missing_ranks(ctx_, hosts.data(), hosts.size()), hosts.size());
 	std::string text = fanin_strerror(status);
 	const char *said = comm_ != nullptr ? fanin_comm_error(comm_) : "";
 
@@ -33,9 +58,13 @@ Network::failure(int status)
 		text += std::string(": ") + said;
 	if (!layout_.is_flat())
 		text += " (ranks of the job are hosts)";
-	std::vector<uint16_t> hosts(layout_.hosts.size());
-	size_t n = std::min(fanin_ctx_missing_ranks(ctx_, hosts.data(), hosts.size()), hosts.size());
-	std::string notes;
+	/* What a rank that leaves sends is not what others expect, which need not miss it then. */
+	std::vector<uint16_t> suspects(hosts.begin(), hosts.begin() + static_cast<ptrdiff_t>(n));
+	for (uint16_t host = 0; n == 0 && host < hosts.size(); host++)
+		suspects.push_back(host);
+	const std::string left = left_among(suspects);
+	if (!left.empty())
+		return left_in_words(left);
 	for (size_t i = 0; i < n; i++) {
 		std::string note;
 		if (layout_.hosts[hosts[i]].size() > 1)
@@ -53,6 +82,7 @@ Network::join(const JoinOptions &options)
 	struct fanin_init_opts init = {};
 	init.sz = sizeof(init);
 	init.print = print_line;
+	init.print_arg = this;
 	init.interrupt = interrupted;
 	init.interrupt_arg = this;
 	int status = fanin_init(&init, &ctx_);
@@ -123,28 +153,63 @@ Network::abort(const std::string &why)
 }
 
 void
+Network::close_begin()
+{
+	std::lock_guard<std::mutex> lock(mutex_);
+
+	closing_ = true;
+	cv_.notify_all();
+}
+
+/* Once a group has been left to the background, others need not be waited for one by one either. */
+static std::chrono::seconds
+patience_left()
+{
+	std::lock_guard<std::mutex> lock(leaving.mutex);
+
+	return leaving.n == 0 ? PATIENCE : std::chrono::seconds(0);
+}
+
+void
 Network::close()
 {
-	{
-		std::lock_guard<std::mutex> lock(mutex_);
-		closing_ = true;
-		cv_.notify_all();
-	}
+	close_begin();
 	if (!thread_.joinable()) {
 		fanin_finalize(ctx_);
 		ctx_ = nullptr;
-	} else if (thread_.get_id() == std::this_thread::get_id()) {
-		thread_.detach();
-	} else {
-		thread_.join();
+		return;
 	}
+	if (thread_.get_id() == std::this_thread::get_id()) {
+		thread_.detach();
+		return;
+	}
+	std::unique_lock<std::mutex> lock(mutex_);
+	cv_.wait(lock, [&] { return is_done_; });
+	if (cv_.wait_for(lock, patience_left(), [&] { return has_left_; })) {
+		lock.unlock();
+		thread_.join();
+		return;
+	}
+	in_background_ = true;
+	std::lock_guard<std::mutex> also(leaving.mutex);
+	leaving.n++;
+	thread_.detach();
+}
+
+void
+Network::await_leaving()
+{
+	std::unique_lock<std::mutex> lock(leaving.mutex);
+
+	leaving.cv.wait_for(lock, LONGEST_LEAVE, [] { return leaving.n == 0; });
 }
 
 void
 Network::leave()
 {
-	if (ctx_ != nullptr)
-		refresh_stats();
+	if (ctx_ == nullptr)
+		return;
+	refresh_stats();
 	/* What this rank has not posted must fail at the others, and not be taken for the end of the job. */
 	if (aborted_ || !broken_.empty())
 		fanin_abort(comm_);
@@ -185,7 +250,21 @@ Network::run()
 		if (!posted.empty() && finish(posted.front()))
 			posted.pop_front();
 	}
+	{
+		std::lock_guard<std::mutex> lock(mutex_);
+		is_done_ = true;
+		cv_.notify_all();
+	}
+	leaving_ = true;
 	leave();
+	std::lock_guard<std::mutex> lock(mutex_);
+	has_left_ = true;
+	cv_.notify_all();
+	if (in_background_) {
+		std::lock_guard<std::mutex> also(leaving.mutex);
+		leaving.n--;
+		leaving.cv.notify_all();
+	}
 }
 
 void

@@ -49,8 +49,15 @@ class Network : public std::enable_shared_from_this<Network> {
 	void submit(Task task);
 	/* Fails all that is not done, and leaves the job at once. Any thread. */
 	void abort(const std::string &why);
-	/* Does what it has been given and leaves the job. By its own thread: that goes on and leaves later. */
+	/* Has it do what it has been given and leave the job, in which the ranks wait for each other. */
+	void close_begin();
+	/*
+	 * The same, and waits until that is done; but not much longer than its own part takes: ranks may close their groups in different
+	 * orders. Then it leaves in the background. By its own thread: that goes on and leaves later.
+	 */
 	void close();
+	/* Waits until what leaves in the background has left, some seconds at most. */
+	static void await_leaving();
 
       private:
 	void run();
@@ -58,6 +65,8 @@ class Network : public std::enable_shared_from_this<Network> {
 	bool finish(Task &task);
 	void leave();
 	std::string failure(int status);
+	std::string left_among(const std::vector<uint16_t> &hosts);
+	static void print_line(int level, const char *line, void *arg);
 	void refresh_stats();
 	static bool interrupted(void *arg);
 
@@ -68,12 +77,16 @@ class Network : public std::enable_shared_from_this<Network> {
 	fanin_comm *comm_ = nullptr; /* likewise */
 	std::string broken_;         /* the thread: why nothing can be posted any more */
 	std::atomic<bool> aborted_{ false };
+	std::atomic<bool> leaving_{ false };
 
 	std::mutex mutex_; /* of all below */
 	std::condition_variable cv_;
 	std::deque<Task> queue_;
 	std::string why_aborted_;
 	bool closing_ = false;
+	bool is_done_ = false; /* with all but leaving */
+	bool has_left_ = false;
+	bool in_background_ = false; /* nobody waits for it to leave */
 	std::thread thread_;
 };
 

@@ -76,7 +76,6 @@ Node::meet(const std::string &job_name, std::chrono::milliseconds patience)
 void
 Node::begin(std::chrono::milliseconds timeout, bool accumulate_f32)
 {
-	n_peers_ = peers_.size();
 	timeout_ = timeout;
 	accumulate_f32_ = accumulate_f32;
 	last_done_ = Clock::now();
@@ -106,9 +105,15 @@ Node::submit(Task task)
 }
 
 void
-Node::close()
+Node::close_begin()
 {
 	later([this] { closing_ = true; });
+}
+
+void
+Node::close()
+{
+	close_begin();
 	if (!thread_.joinable()) {
 		if (network_ != nullptr)
 			network_->close();
@@ -122,7 +127,7 @@ Node::close()
 void
 Node::run()
 {
-	at::NoGradGuard no_grad;
+	c10::InferenceMode inference; /* what it writes to may be of that kind */
 
 	while (!closing_ || has_work()) {
 		try {
@@ -216,8 +221,8 @@ Node::wait_for_events()
 void
 Node::add(Task task)
 {
-	if (peers_.size() < n_peers_)
-		fail("a rank of this host has left the group", "");
+	if (!left_.empty())
+		fail(left_in_words(left_), left_ + " (has left the process group)");
 	if (!broken_.empty()) {
 		task.done(broken_);
 		return;
@@ -402,10 +407,13 @@ Node::lost(const Peer &peer)
 {
 	const std::string rank = std::to_string(peer.rank);
 
-	const std::string what = peer.said_bye ? "a rank on this host has left the group"
-					       : "the process of a rank on this host has ended";
-	if (!peer.said_bye || has_work())
-		fail(what + "; missing ranks of the group: " + rank, rank);
+	left_ += (left_.empty() ? "" : ", ") + rank;
+	if (!peer.said_bye)
+		fail("the process of a rank on this host has ended; missing ranks of the group: " +
+			     rank,
+		     rank);
+	else if (has_work())
+		fail(left_in_words(rank), rank + " (has left the process group)");
 }
 
 void

@@ -36,7 +36,8 @@ class Node : public std::enable_shared_from_this<Node> {
 	/* Starts the thread. timeout: torch's. accumulate_f32: sums of half and bfloat16 are accumulated in float. */
 	void begin(std::chrono::milliseconds timeout, bool accumulate_f32);
 	void submit(Task task);
-	/* Does what it has been given, and leaves. By its own thread: that goes on and leaves later. */
+	/* As Network's. */
+	void close_begin();
 	void close();
 
       private:
@@ -83,11 +84,11 @@ class Node : public std::enable_shared_from_this<Node> {
 
 	/* The thread's. */
 	std::vector<std::unique_ptr<Peer>> peers_; /* of the leader: all others; of others: the leader */
-	size_t n_peers_ = 0;                       /* when it began */
 	SharedPool pool_;
 	std::map<uint64_t, Entry> entries_;
 	uint64_t next_own_ = 0, next_post_ = 0;
 	std::string broken_;
+	std::string left_; /* ranks of this host that have left, as "1, 3" */
 	bool closing_ = false;
 	Clock::time_point last_done_;
 

@@ -30,15 +30,17 @@ Group::reduce_all(const char *collective, OpType type, Tensors &tensors, const R
 	std::vector<Part> parts;
 	Moves moves;
 
-	for (const at::Tensor &tensor : tensors)
-		parts.push_back(
-			reduction(Call::ALLREDUCE, flat_of(tensor), target_of(tensor, &moves), op));
+	for (const at::Tensor &tensor : tensors) {
+		at::Tensor recv = target_of(collective, tensor, &moves);
+		parts.push_back(reduction(Call::ALLREDUCE, flat_of(tensor), recv, op));
+	}
 	return start(collective, type, tensors, list_of(tensors), std::move(parts), std::move(moves));
 }
 
 WorkPtr
 Group::allreduce(Tensors &tensors, const c10d::AllreduceOptions &options)
 {
+	await_callbacks();
 	TORCH_CHECK(!tensors.empty(), "allreduce: found no tensor, expected one");
 	std::string reason = tensors.size() == 1 ? why_gloo(tensors[0], &options.reduceOp)
 						 : "several tensors that are one per device";
@@ -51,6 +53,7 @@ Group::allreduce(Tensors &tensors, const c10d::AllreduceOptions &options)
 WorkPtr
 Group::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &options)
 {
+	await_callbacks();
 	TORCH_CHECK(!tensors.empty(), "allreduce_coalesced: found no tensor, expected some");
 	std::string reason;
 	for (const at::Tensor &tensor : tensors)
@@ -65,6 +68,7 @@ Group::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptio
 WorkPtr
 Group::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
 {
+	await_callbacks();
 	expect_single("reduce", tensors.size());
 	TORCH_CHECK(options.rootRank >= 0 && options.rootRank < getSize(),
 		    "reduce: found the root ", options.rootRank, ", expected a rank of the group");
@@ -76,7 +80,7 @@ Group::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
 	Moves moves;
 	at::Tensor recv;
 	if (options.rootRank == getRank())
-		recv = target_of(tensors[0], &moves);
+		recv = target_of("reduce", tensors[0], &moves);
 	parts.push_back(reduction(Call::REDUCE, flat_of(tensors[0]), recv, options.reduceOp));
 	parts[0].root = static_cast<int>(options.rootRank);
 	return start("reduce", OpType::REDUCE, tensors, list_of(tensors), std::move(parts),
@@ -87,6 +91,7 @@ WorkPtr
 Group::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs,
 		      const c10d::ReduceScatterOptions &options)
 {
+	await_callbacks();
 	expect_single("reduce_scatter", outputs.size());
 	expect_single("reduce_scatter", inputs.size());
 	TORCH_CHECK(inputs[0].size() == static_cast<size_t>(getSize()), "reduce_scatter: found ",
@@ -102,7 +107,7 @@ Group::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs,
 				       at::cat(flat), outputs[0], options.reduceOp);
 	std::vector<Part> parts;
 	Moves moves;
-	at::Tensor recv = target_of(outputs[0], &moves);
+	at::Tensor recv = target_of("reduce_scatter", outputs[0], &moves);
 	parts.push_back(reduction(Call::REDUCE_SCATTER, at::cat(flat), recv, options.reduceOp));
 	return start("reduce_scatter", OpType::REDUCE_SCATTER, inputs[0], list_of(outputs),
 		     std::move(parts), std::move(moves));
@@ -112,6 +117,7 @@ WorkPtr
 Group::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
 			    const c10d::ReduceScatterOptions &options)
 {
+	await_callbacks();
 	TORCH_CHECK(output.scalar_type() == input.scalar_type() &&
 			    input.numel() == output.numel() * getSize(),
 		    "_reduce_scatter_base: found ", input.numel(), " elements of ",
@@ -123,7 +129,7 @@ Group::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
 				       { input }, flat_of(input), output, options.reduceOp);
 	std::vector<Part> parts;
 	Moves moves;
-	at::Tensor send = flat_of(input), recv = target_of(output, &moves);
+	at::Tensor send = flat_of(input), recv = target_of("_reduce_scatter_base", output, &moves);
 	const char *place = static_cast<const char *>(send.data_ptr()) + getRank() * recv.nbytes();
 	if (recv.data_ptr() != place && overlap(send, recv))
 		send = send.clone();

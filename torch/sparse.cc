@@ -71,10 +71,11 @@ WorkPtr
 Group::allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
 			const at::Tensor &values, int64_t most)
 {
+	await_callbacks();
 	const char *name = "allreduce_sparse";
 	const int64_t count = values.numel();
 
-	TORCH_CHECK(dense.dim() == 1 && dense.is_contiguous() && dense.device().is_cpu(), name,
+	TORCH_CHECK(dense.dim() == 1 && is_plain(dense) && dense.device().is_cpu(), name,
 		    ": expected a contiguous result of one dimension on the CPU");
 	TORCH_CHECK(values.scalar_type() == dense.scalar_type() &&
 			    indices.scalar_type() == at::kLong && indices.numel() == count &&
@@ -82,8 +83,7 @@ Group::allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
 		    name, ": found ", count, " values of ", values.scalar_type(), " and ",
 		    indices.numel(), " indices of ", indices.scalar_type(), ", expected at most ",
 		    most, " of ", dense.scalar_type(), " and as many of Long");
-	at::Tensor places = indices.detach().contiguous(), found = values.detach().contiguous(),
-		   result = dense.detach();
+	at::Tensor places = flat_of(indices), found = flat_of(values), result = dense.detach();
 	const int64_t *index = places.data_ptr<int64_t>();
 	for (int64_t i = 0; i < count; i++)
 		TORCH_CHECK(index[i] > (i == 0 ? -1 : index[i - 1]) && index[i] < dense.numel(),
@@ -94,9 +94,7 @@ Group::allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
 		TORCH_CHECK(!raises_, "fanin: not in the network: ", reason);
 		GlooTask task;
 		count_gloo(name, reason, bytes_of({ places, found }));
-		task.work = c10::make_intrusive<GroupWork>(getRank(), c10d::OpType::ALLREDUCE,
-							   Tensors{ places, found },
-							   list_of({ dense }));
+		task.work = make_work(c10d::OpType::ALLREDUCE, { places, found }, list_of({ dense }));
 		return sparse_by_gloo(std::move(task), result, places, found, most);
 	}
 	std::vector<Part> parts(1);

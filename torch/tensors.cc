@@ -2,6 +2,8 @@
 /* Torch's tensors, types and operators as the library's. See tensors.hh. */
 #include "torch/tensors.hh"
 
+#include <ATen/MemoryOverlap.h>
+
 namespace fanin_torch {
 
 using c10d::ReduceOp;
@@ -80,22 +82,9 @@ lists_of(const std::vector<Tensors> &lists)
 }
 
 bool
-gloo_has(const at::Tensor &tensor)
+has_bytes(const at::Tensor &tensor)
 {
-	if (tensor.layout() != at::kStrided || !tensor.device().is_cpu() || tensor.is_quantized())
-		return true;
-	switch (tensor.scalar_type()) {
-	case at::kByte:
-	case at::kChar:
-	case at::kInt:
-	case at::kLong:
-	case at::kHalf:
-	case at::kFloat:
-	case at::kDouble:
-		return tensor.numel() != 0 && is_plain(tensor);
-	default:
-		return false;
-	}
+	return tensor.layout() == at::kStrided && tensor.device().is_cpu() && !tensor.is_quantized();
 }
 
 at::Tensor
@@ -152,9 +141,19 @@ flat_of(const at::Tensor &tensor)
 				: tensor.detach().resolve_conj().resolve_neg().contiguous();
 }
 
-at::Tensor
-target_of(const at::Tensor &tensor, Moves *moves)
+void
+expect_writable(const char *collective, const at::Tensor &tensor)
 {
+	TORCH_CHECK(tensor.numel() == 0 || at::has_internal_overlap(tensor) != at::MemOverlap::Yes,
+		    collective, ": found a tensor of size ", tensor.sizes(), " and strides ",
+		    tensor.strides(),
+		    " for results, expected one whose elements do not share memory");
+}
+
+at::Tensor
+target_of(const char *collective, const at::Tensor &tensor, Moves *moves)
+{
+	expect_writable(collective, tensor);
 	if (is_plain(tensor))
 		return tensor.detach();
 	at::Tensor staging = at::empty(tensor.sizes(),
@@ -162,6 +161,16 @@ target_of(const at::Tensor &tensor, Moves *moves)
 	at::Tensor there = tensor.detach();
 	moves->push_back([there, staging] { there.copy_(staging); });
 	return staging;
+}
+
+Tensors
+targets_of(const char *collective, const Tensors &tensors, Moves *moves)
+{
+	Tensors targets;
+
+	for (const at::Tensor &tensor : tensors)
+		targets.push_back(target_of(collective, tensor, moves));
+	return targets;
 }
 
 std::function<void()>

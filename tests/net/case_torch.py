@@ -14,6 +14,9 @@ RANKS = 4
 # The default of both options is None with Python 3.11, where torchrun of 1.13 breaks: these name a worker that there is not.
 # A slot of a sparse job is as large as 65 others.
 SPARSE_LIMITS = {"limits": {"max_jobs": 5, "slots": 5 * 16 * 65}, "memory": {"hugepages": "never", "megabytes": 512}}
+MANY_GROUPS = {"limits": {"max_jobs": 24, "slots": 24 * 16}, "memory": {"hugepages": "never", "megabytes": 512}}
+IN_NETWORK = ["_allgather_base", "_reduce_scatter_base", "allgather", "allgather_coalesced", "allreduce", "allreduce_coalesced", "broadcast",
+              "reduce", "reduce_scatter"]
 TO_CONSOLE = ("--redirects", "9:1", "--tee", "9:1")
 
 
@@ -68,9 +71,7 @@ def torch_collectives_are_exact_in_the_network():
         expect_world_in_network(results)
         for result in results:
             world = result["report"][0]
-            expect_equal(sorted(world["network"]),
-                         ["_allgather_base", "_reduce_scatter_base", "allgather", "allreduce", "broadcast", "reduce", "reduce_scatter"],
-                         "what ran in the network")
+            expect_equal(sorted(world["network"]), IN_NETWORK, "what ran in the network")
             reasons = {name: list(reasons) for name, reasons in world["gloo"].items() if name not in ("send", "recv")}
             elsewhere = ["no such collective in the library"]
             expect_equal(reasons, dict.fromkeys(("alltoall", "alltoall_base", "gather", "monitored_barrier", "scatter"), elsewhere),
@@ -144,6 +145,25 @@ def hooks_send_fewer_bytes():
         for result in results_of(lab.ranks("hook_costs"), 140):
             sent = {name: cost["bytes"] for name, cost in result["costs"].items()}
             expect(sent["bf16"] < 0.55 * sent["dense"] and sent["top_k"] < 0.1 * sent["dense"], f"bytes on the wire of a step: {sent}")
+
+
+@case(240)
+def torchs_callbacks_make_collectives_and_wait_for_them():
+    """Hooks of DistributedDataParallel that do; a rank that leaves; and the end of programs that have told no group of it."""
+    with TorchFabric(config=MANY_GROUPS) as lab:
+        for hosts in (range(RANKS), (0, 0, 1, 1)):
+            ranks = lab.ranks("callbacks", hosts=hosts)
+            for rank, process in enumerate(ranks):
+                expect_equal(process.wait(110), 0, f"exit status of rank {rank}: {process.stderr()[-1500:]}")
+                result, end = (json.loads(line) for line in process.stdout().splitlines()[-2:])
+                for name, losses in result["losses"].items():
+                    expect(losses[-1] < (0.8 if len(losses) > 20 else 1) * losses[0], f"the loss with the hook {name}: {losses}")
+                reason = "rank 1 has left the process group (destroy_process_group, or the end of its program)"
+                expect(rank == 1 or reason in result["left"] or "missing ranks of the group: 1 (has left the process group)" in result["left"],
+                       f"what rank {rank} is told of one that has left: {result['left']}")
+                expect(end["exit_seconds"] < 12, f"the end of rank {rank} took {end['exit_seconds']} s")
+                expect_equal([line for line in process.stderr().splitlines() if line.startswith("fanin_torch:")], [], f"what rank {rank} has said")
+                expect(all(group["in_network"] for group in result["report"]), f"groups: {result['report']}")
 
 
 @case(60)
@@ -262,9 +282,7 @@ def torch_collectives_are_exact_with_several_ranks_on_a_host():
             results = results_of(lab.ranks("collectives", hosts=hosts))
             expect_hosts(results, hosts)
             for result in results:
-                expect_equal(sorted(result["report"][0]["network"]),
-                             ["_allgather_base", "_reduce_scatter_base", "allgather", "allreduce", "broadcast", "reduce", "reduce_scatter"],
-                             "what ran in the network")
+                expect_equal(sorted(result["report"][0]["network"]), IN_NETWORK, "what ran in the network")
         results = results_of(lab.ranks("groups", hosts=(0, 1, 0, 1)))
         expect_hosts(results, (0, 1, 0, 1))
 

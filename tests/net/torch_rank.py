@@ -3,6 +3,7 @@
 One rank of the tests of fanin_torch, started by case_torch.py: torch_rank.py SCENARIO, with torch's environment. Prints a JSON object.
 """
 
+import atexit
 import contextlib
 import io
 import json
@@ -15,10 +16,22 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-import fanin_torch
-import fanin_torch.hooks
+ENDS = []  # when the program came to its end
+
+
+def _tell_exit():
+    if ENDS:
+        print(json.dumps({"exit_seconds": time.monotonic() - ENDS[0]}), flush=True)
+
+
+# Runs after what the package has registered.
+atexit.register(_tell_exit)
+
+import fanin_torch  # noqa: E402
+import fanin_torch.hooks  # noqa: E402
 
 DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.half, torch.bfloat16, torch.float, torch.double)
 OPS = {dist.ReduceOp.SUM: "SUM", dist.ReduceOp.PRODUCT: "PRODUCT", dist.ReduceOp.MIN: "MIN", dist.ReduceOp.MAX: "MAX",
@@ -148,6 +161,146 @@ def by_gloo(rank, size):
     dist.all_to_all(outputs, [torch.full((2,), 100.0 * rank + i) for i in range(size)])
     same(torch.stack(outputs)[:, 1], 100.0 * torch.arange(size) + rank, "all_to_all")
     fanin_torch.monitored_barrier(timeout=timedelta(seconds=30), wait_all_ranks=True)
+
+
+GUARD = 77
+
+
+class Guarded:
+    """A view of larger memory, whose other elements must keep what they have. layout: of memory, by names."""
+
+    LAYOUTS = ("step", "transposed", "channels_last", "offset", "reversed_dims")
+
+    def __init__(self, value, layout):
+        dims, dtype = value.dim(), value.dtype
+        self.memory = torch.full((16 * max(1, value.numel()) + 64,), GUARD % 2 if dtype == torch.bool else GUARD).to(dtype)
+        strides = [0] * dims
+        # From the innermost dimension in memory to the outermost one.
+        order = {"transposed": [0] + list(range(dims - 1, 0, -1)), "channels_last": [1] + list(range(dims - 1, 1, -1)) + [0],
+                 "reversed_dims": list(range(dims))}.get(layout, list(range(dims - 1, -1, -1)))
+        step = 3 if layout == "step" else 1
+        for dim in order:
+            strides[dim] = step
+            step *= value.shape[dim] + (1 if layout in ("step", "transposed") else 0)
+        self.view = self.memory.as_strided(value.shape, strides, 7 if layout == "offset" else 5)
+        self.view.copy_(value)
+        self.before = self.memory.clone()
+
+    def check(self, expected, what):
+        """expected: None: unchanged."""
+        if expected is not None:
+            same(self.view.contiguous(), expected, what)
+            self.before.as_strided(self.view.shape, self.view.stride(), self.view.storage_offset()).copy_(expected)
+        same(self.memory, self.before, f"{what}: memory beside the elements")
+
+
+def strides_of(rank, size, dtype, layout, number):
+    """Each call once, with every tensor in this layout."""
+    shape = (2, 3, 4, 2)
+    what = f"{layout} {dtype}"
+    values = [tensor_of(i, dtype, shape, 200 + number) for i in range(size)]
+    total = expected_of(values, dist.ReduceOp.SUM)
+    empty = torch.zeros_like(values[0])
+
+    def guarded(value):
+        return Guarded(value, layout)
+    one = guarded(values[rank])
+    dist.all_reduce(one.view)
+    one.check(total, f"allreduce {what}")
+    two = [guarded(values[rank]), guarded(values[(rank + 1) % size])]
+    dist.all_reduce_coalesced([each.view for each in two])
+    for each in two:
+        each.check(total, f"allreduce_coalesced {what}")
+    one = guarded(values[rank])
+    dist.reduce(one.view, 1)
+    one.check(total if rank == 1 else None, f"reduce {what}")
+    one = guarded(values[rank])
+    dist.broadcast(one.view, 2)
+    one.check(values[2], f"broadcast {what}")
+    outputs, given = [guarded(empty) for _ in range(size)], guarded(values[rank])
+    dist.all_gather([each.view for each in outputs], given.view)
+    for each, expected in zip(outputs, values):
+        each.check(expected, f"allgather {what}")
+    lists = [[guarded(empty), guarded(empty)] for _ in range(size)]
+    dist.all_gather_coalesced([[each.view for each in pair] for pair in lists], [given.view, guarded(values[(rank + 1) % size]).view])
+    for i, (first, second) in enumerate(lists):
+        first.check(values[i], f"allgather_coalesced {what}")
+        second.check(values[(i + 1) % size], f"allgather_coalesced {what}")
+    output = guarded(torch.zeros((size,) + shape[1:], dtype=dtype))
+    part = guarded(values[rank][0])
+    dist._all_gather_base(output.view, part.view)
+    output.check(torch.stack([value[0] for value in values]), f"_allgather_base {what}")
+    parts = [[tensor_of(i * size + k, dtype, shape, 300 + number) for k in range(size)] for i in range(size)]
+    mine = expected_of([parts[i][rank] for i in range(size)], dist.ReduceOp.SUM)
+    output = guarded(empty)
+    dist.reduce_scatter(output.view, [guarded(part).view for part in parts[rank]])
+    output.check(mine, f"reduce_scatter {what}")
+    output = guarded(empty)
+    dist._reduce_scatter_base(output.view, guarded(torch.cat(parts[rank])).view)
+    output.check(mine, f"_reduce_scatter_base {what}")
+    outputs = [guarded(empty) for _ in range(size)] if rank == 1 else None
+    dist.gather(given.view, [each.view for each in outputs] if rank == 1 else None, 1)
+    for i in range(size if rank == 1 else 0):
+        outputs[i].check(values[i], f"gather {what}")
+    output = guarded(empty)
+    dist.scatter(output.view, [guarded(part).view for part in parts[2]] if rank == 2 else None, 2)
+    output.check(parts[2][rank], f"scatter {what}")
+    outputs = [guarded(empty) for _ in range(size)]
+    dist.all_to_all([each.view for each in outputs], [guarded(part).view for part in parts[rank]])
+    for i in range(size):
+        outputs[i].check(parts[i][rank], f"alltoall {what}")
+    output = guarded(torch.zeros((2 * size,) + shape[1:], dtype=dtype))
+    dist.all_to_all_single(output.view, guarded(torch.cat(parts[rank])).view)
+    output.check(torch.cat([parts[i][rank] for i in range(size)]), f"alltoall_base {what}")
+    # Rank i sends k rows to rank k.
+    sent = torch.cat([torch.cat([parts[rank][k]] * 2)[:k] for k in range(size)])
+    output = guarded(torch.zeros((rank * size,) + shape[1:], dtype=dtype))
+    dist.all_to_all_single(output.view, guarded(sent).view, [rank] * size, list(range(size)))
+    output.check(torch.cat([torch.cat([parts[i][rank]] * 2)[:rank] for i in range(size)]), f"alltoall_base with splits {what}")
+    given.check(None, f"what was only sent {what}")
+    output = guarded(empty)
+    if rank == 0:
+        dist.send(given.view, 1)
+        dist.send(given.view, 2)
+    elif rank == 1:
+        dist.recv(output.view, 0)
+        output.check(values[0], f"recv {what}")
+    elif rank == 2:
+        if dist.recv(output.view) != 0:
+            raise AssertionError("recv from any did not say whom from")
+        output.check(values[0], f"recv from any {what}")
+
+
+def strides(rank, size):
+    for number, layout in enumerate(Guarded.LAYOUTS):
+        for dtype in (torch.float, torch.bfloat16) if number == 0 else ((torch.double, torch.int64, torch.half, torch.bool)[number % 4],):
+            strides_of(rank, size, dtype, layout, number)
+    # Memory holds other numbers than those that the tensor stands for. (Torch itself gives backends a copy of one for results.)
+    values = [tensor_of(i, torch.float, (6,)) for i in range(size)]
+    total = expected_of(values, dist.ReduceOp.SUM)
+    outputs = [torch.zeros(6) for _ in range(size)] if rank == 0 else None
+    dist.gather(torch._neg_view(-values[rank]), outputs, 0)
+    if rank == 0:
+        same(torch.stack(outputs), torch.stack(values), "gather of views of negatives")
+    with torch.inference_mode():
+        tensor = values[rank].clone().view(2, 3).t()
+        dist.all_reduce(tensor)
+        same(tensor, total.view(2, 3).t(), "allreduce in inference mode")
+    # An expanded tensor can be sent, but not hold a result.
+    value = torch.full((1,), float(rank))
+    outputs = [torch.zeros(3) for _ in range(size)]
+    dist.all_gather(outputs, value.expand(3))
+    same(torch.stack(outputs)[:, 2], torch.arange(size).float(), "allgather of an expanded tensor")
+    for name, call in (("allreduce", lambda: dist.all_reduce(value.expand(3))),
+                       ("scatter", lambda: dist.scatter(value.expand(3), [torch.zeros(3)] * size if rank == 0 else None, 0)),
+                       ("recv", lambda: dist.recv(value.expand(3), (rank + 1) % size)),
+                       ("allgather", lambda: dist.all_gather([value.expand(3)] * size, torch.zeros(3)))):
+        try:
+            call()
+        except RuntimeError as error:
+            if f"{name}: found a tensor of size [3] and strides [0] for results" in str(error):
+                continue
+        raise AssertionError(f"{name}: an expanded tensor for results did not raise as it should")
 
 
 def groups(rank, size):
@@ -525,9 +678,164 @@ def restarted(rank, size):
     return {"restarts": int(os.environ["TORCHELASTIC_RESTART_COUNT"])}
 
 
+def nested(rank, size, group, depth):
+    """A future of a sum whose callback makes the next one and waits for it, `depth` deep."""
+    tensor = torch.full((10,), float(depth + rank))
+    future = dist.all_reduce(tensor, group=group, async_op=True).get_future()
+    if depth == 0:
+        return future.then(lambda done: done.value()[0])
+
+    def callback(done):
+        inner = nested(rank, size, group, depth - 1).wait()
+        return done.value()[0] + inner
+    return future.then(callback)
+
+
+def waits_in_callbacks(rank, size):
+    other = dist.new_group()
+    ranks = sum(range(size))
+    for group in (None, other):
+        same(nested(rank, size, group, 3).wait(), torch.full((10,), 4.0 * ranks + size * (3 + 2 + 1)), "callbacks, four deep")
+    # Many that make collectives, in the order of the program at each rank, however late their sums are. Numbers tell them apart.
+    futures, results = [], []
+    for number in range(12):
+        def callback(done, number=number):
+            time.sleep(0.01 * ((rank + number) % 3))
+            inner = torch.full((5,), float(1000 * number))
+            dist.all_reduce(inner)
+            return inner
+        futures.append(dist.all_reduce(torch.ones(5), async_op=True).get_future().then(callback))
+        outer = torch.full((5,), float(number))
+        dist.all_reduce(outer)
+        results.append(outer)
+    for number, (future, outer) in enumerate(zip(futures, results)):
+        same(future.wait(), torch.full((5,), 1000.0 * number * size), f"a sum made in callback {number}")
+        same(outer, torch.full((5,), float(number * size)), f"the sum after callback {number}")
+    # Callbacks that are registered together, of which the first waits for the last.
+    works = [dist.all_reduce(torch.ones(5), async_op=True) for _ in range(3)]
+    last = []
+
+    def waits(done):
+        while not last:
+            time.sleep(0.001)
+        return last[0].wait() + done.value()[0]
+    first = works[0].get_future().then(waits)
+    middle = works[1].get_future().then(lambda done: 10 * done.value()[0])
+    last.append(middle.then(lambda done: works[2].wait() and 10 * done.value()))
+    same(first.wait(), torch.full((5,), 101.0 * size), "a callback that waits for later ones")
+    # Of another group's Work, by a callback that also says that it is done.
+    works = [dist.all_reduce(torch.ones(5), group=group, async_op=True) for group in (None, other)]
+    same(works[0].get_future().then(lambda done: works[1].wait() and works[1].result()[0]).wait(), torch.full((5,), float(size)),
+         "what another group's Work gives")
+    if not (works[0].is_completed() and works[0].get_future().done()):
+        raise AssertionError("a Work that was waited for is not completed")
+    called = []
+    future = dist.all_reduce(torch.ones(5), async_op=True).get_future()
+    future.add_done_callback(lambda done: called.append(dist.all_reduce(torch.ones(1))))
+    # What runs on Gloo, too.
+    outputs = [torch.zeros(2) for _ in range(size)]
+    work = dist.all_to_all(outputs, [torch.full((2,), float(rank))] * size, async_op=True)
+
+    def more(done):
+        dist.all_to_all(outputs, [torch.full((2,), 10.0 + rank)] * size)
+        return outputs[2].clone()
+    same(work.get_future().then(more).wait(), torch.full((2,), 12.0), "a callback of what runs on Gloo")
+    if len(called) != 1:
+        raise AssertionError("what add_done_callback was given has not run before what follows it")
+    # Exceptions, and one whose callback has the last reference to its group.
+
+    def fails(done):
+        raise ValueError("of a callback")
+    future = dist.all_reduce(torch.ones(5), async_op=True).get_future().then(fails)
+    try:
+        future.then(lambda done: done.value()).wait()
+    except RuntimeError as error:
+        if "of a callback" not in str(error):
+            raise
+    else:
+        raise AssertionError("the exception of a callback was lost")
+    ended = [dist.new_group()]
+
+    def destroys(done):
+        dist.destroy_process_group(ended[0])
+        dist.all_reduce(torch.ones(5), group=ended[0])
+        ended.clear()
+        return done.value()[0]
+    future = dist.all_reduce(torch.ones(5), group=ended[0], async_op=True).get_future().then(destroys)
+    same(future.wait(), torch.full((5,), float(size)), "a callback that destroys its group")
+
+
+def waiting(hook):
+    """The same hook, but a bucket waits for the one before it: what its collectives give can't depend on their order."""
+    def wrapped(state, bucket):
+        future = hook(state, bucket)
+        future.wait()
+        return future
+    return wrapped
+
+
+def hooks_of_torch(rank, size):
+    """Torch's hooks for DistributedDataParallel, with several buckets, which must be as when buckets wait for each other."""
+    group = dist.new_group()
+    found = {}
+
+    def power(hook):
+        return lambda model: (powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=2, start_powerSGD_iter=3, min_compression_rate=0.5), hook)
+
+    def local(hook):
+        return lambda model: (post_localSGD_hook.PostLocalSGDState(group, group, 3), hook)
+
+    def default(hook):
+        return lambda model: (group, hook)
+    for name, make, hook, steps in (("powerSGD", power, powerSGD_hook.powerSGD_hook, 30), ("fp16", default, default_hooks.fp16_compress_hook, 8),
+                                    ("allreduce", default, default_hooks.allreduce_hook, 8),
+                                    ("post_localSGD", local, post_localSGD_hook.post_localSGD_hook, 8)):
+        losses = found.setdefault(name, [])
+        mine = train(rank, size, group, bucket=0.001, steps=steps, losses=losses, make_hook=make(hook), dtype=torch.double)
+        equal_everywhere(rank, size, mine, name)
+        if make is power:
+            other = train(rank, size, group, bucket=0.001, steps=steps, make_hook=make(waiting(hook)), dtype=torch.double)
+            if not torch.allclose(mine, other, rtol=1e-6, atol=1e-9):
+                raise AssertionError(f"{name}: {(mine - other).abs().max()} from where buckets wait for each other")
+    return found
+
+
+def leaves(rank, size):
+    """Rank 1 destroys a group in which others have more collectives."""
+    group = dist.new_group()
+    dist.all_reduce(torch.ones(10), group=group)
+    if rank == 1:
+        dist.destroy_process_group(group)
+        return ""
+    try:
+        dist.all_reduce(torch.ones(10), group=group)
+    except RuntimeError as error:
+        return str(error)
+    raise AssertionError("no exception")
+
+
+def callbacks(rank, size):
+    """And an exit with many groups and callbacks, none of which has been told that it ends."""
+    waits_in_callbacks(rank, size)
+    result = {"losses": hooks_of_torch(rank, size), "left": leaves(rank, size)}
+    kept = [dist.new_group() for _ in range(9)]
+    for group in kept:
+        dist.all_reduce(torch.ones(10), group=group)
+    globals()["kept"] = kept
+    dist.barrier()
+
+    def late(done):
+        time.sleep(0.3)
+        return done.value()[0]
+    for group in kept[:3]:
+        dist.all_reduce(torch.ones(10), group=group, async_op=True).get_future().then(late)
+    return result
+
+
 def collectives(rank, size):
     reductions(rank, size)
     copies(rank, size)
+    strides(rank, size)
     by_gloo(rank, size)
     wrong(rank, size)
 
@@ -536,6 +844,8 @@ def fallen_back(rank, size):
     """The same program, without a network."""
     reductions(rank, size)
     copies(rank, size)
+    strides(rank, size)
+    waits_in_callbacks(rank, size)
     tensor = torch.full((5,), float(rank))
     dist.all_reduce(tensor)
     same(tensor, torch.full((5,), 6.0), "allreduce")
@@ -560,7 +870,9 @@ def main():
     result = globals()[sys.argv[1]](rank, size) or {}
     result.update(report=fanin_torch.report(), warnings=[str(warning.message) for warning in caught])
     print(json.dumps(result), flush=True)
-    if sys.argv[1] not in ("killed", "late"):
+    if sys.argv[1] == "callbacks":
+        ENDS.append(time.monotonic())
+    elif sys.argv[1] not in ("killed", "late"):
         dist.destroy_process_group()
 
 

@@ -14,7 +14,6 @@ import json
 import os
 import sys
 import warnings
-import weakref
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -88,9 +87,6 @@ class Options:
         return done
 
 
-_groups = weakref.WeakSet()
-
-
 def _create(backend_options, pg_options):
     """Makes a group: called by torch at all its ranks."""
     options = Options() if pg_options is None else pg_options
@@ -101,7 +97,7 @@ def _create(backend_options, pg_options):
     timeout = backend_options.timeout
     timeout = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
     gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout=timeout)
-    group = _core.Group(gloo, dist.PrefixStore("notes", store), rank, size, backend_options.group_id)
+    group = _core.Group(gloo, dist.PrefixStore("notes", store), rank, size, backend_options.group_id, timeout)
     agreement = Agreement(dist.PrefixStore("fanin", store), rank, size, timedelta(seconds=options.join_timeout))
     reason, fallback = choose(group, agreement, options, timeout)
     if reason and fallback == "raise":
@@ -109,7 +105,6 @@ def _create(backend_options, pg_options):
     if reason and rank == 0:
         warnings.warn(f"fanin: the group {backend_options.group_id!r} of {size} ranks runs on Gloo, not in the network: {reason}",
                       RuntimeWarning, stacklevel=2)
-    _groups.add(group)
     return group
 
 
@@ -130,8 +125,7 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
 
 
 def _at_exit():
-    for group in list(_groups):
-        group.close()
+    _core.close_all()
     wanted = _text("FANIN_TORCH_REPORT")
     groups = report()
     if groups and (wanted == "all" or (wanted == "1" and groups[0]["rank"] == 0)):
