@@ -30,6 +30,24 @@ number_of(struct rtattr *attribute)
 	return number;
 }
 
+/* Where a program can be in the driver and another one before it, it is that of the driver. */
+static uint32_t
+program_of(struct rtattr *xdp)
+{
+	uint32_t any = 0;
+	uint32_t driver = 0;
+	int left = (int)RTA_PAYLOAD(xdp);
+
+	for (struct rtattr *attribute = RTA_DATA(xdp); RTA_OK(attribute, left);
+	     attribute = RTA_NEXT(attribute, left)) {
+		if (attribute->rta_type == IFLA_XDP_PROG_ID)
+			any = number_of(attribute);
+		else if (attribute->rta_type == IFLA_XDP_DRV_PROG_ID)
+			driver = number_of(attribute);
+	}
+	return any != 0 ? any : driver;
+}
+
 static void
 attribute_read(struct rtattr *attribute, struct kernel_link *link)
 {
@@ -46,6 +64,9 @@ attribute_read(struct rtattr *attribute, struct kernel_link *link)
 		break;
 	case IFLA_PROMISCUITY:
 		link->promiscuity = number_of(attribute);
+		break;
+	case IFLA_XDP:
+		link->program = program_of(attribute);
 		break;
 	default:
 		break;

@@ -13,6 +13,7 @@ struct kernel_link {
 	uint32_t mtu;
 	uint32_t master;      /* number of the bridge or bond that it is a port of; 0: of none */
 	uint32_t promiscuity; /* how many users want promiscuous mode */
+	uint32_t program;     /* id of its XDP program; 0: there is none */
 };
 
 /* Returns 0 with *link filled; -ENODEV: this network namespace has no such interface; or another -errno. */

@@ -115,14 +115,14 @@ name_of(uint32_t id, char *name, size_t len)
 }
 
 enum port_program_state
-port_program_look(struct port_program *program, unsigned int ifindex, char *text)
+port_program_look(struct port_program *program, unsigned int ifindex, uint32_t id, char *text)
 {
-	bool generic = false;
-	const uint32_t id = attached_id(ifindex, &generic);
 	char name[BPF_OBJ_NAME_LEN + 1];
 
+	program->is_off = false;
 	if (id != 0 && id == program->attached)
 		return PORT_PROGRAM_ATTACHED;
+	program->is_off = true;
 	if (id == 0) {
 		snprintf(text, PORT_PROGRAM_TEXT_LEN, "its XDP program (id %u) was taken off",
 			 program->attached);
@@ -130,6 +130,7 @@ port_program_look(struct port_program *program, unsigned int ifindex, char *text
 	}
 	if (is_called(program, ifindex)) {
 		program->attached = id;
+		program->is_off = false;
 		return PORT_PROGRAM_ATTACHED;
 	}
 	name_of(id, name, sizeof(name));
@@ -196,6 +197,7 @@ port_program_attach(struct port_program *program, unsigned int ifindex, char *te
 	program->link_fd = link_fd;
 	program->attached = attached_id(ifindex, &generic);
 	program->own = program->attached;
+	program->is_off = false;
 	return 0;
 }
 

@@ -19,6 +19,7 @@ struct port_program {
 	int map_fd;   /* its sockets by queue */
 	int link_fd;  /* of what was attached again; -1: nothing was */
 	bool generic; /* not in the interface's driver */
+	bool is_off;  /* at the last look */
 };
 
 #define PORT_PROGRAM_NONE ((struct port_program){ .own_fd = -1, .map_fd = -1, .link_fd = -1 })
@@ -36,9 +37,12 @@ enum port_program_state {
  */
 int port_program_find(unsigned int ifindex, struct port_program *program);
 
-/* text: PORT_PROGRAM_TEXT_LEN bytes: what was found instead of the program; untouched if it is attached. */
+/*
+ * Is the program what the interface has? id: of that; 0: none. text: PORT_PROGRAM_TEXT_LEN bytes: what was found instead; untouched if
+ * it is attached.
+ */
 enum port_program_state port_program_look(struct port_program *program, unsigned int ifindex,
-					  char *text);
+					  uint32_t id, char *text);
 
 /*
  * Gives an interface without a program one that brings frames to the same sockets, in the same mode. It is attached as a link of BPF, which

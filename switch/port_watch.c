@@ -190,7 +190,7 @@ attach_again(struct port_watch *watch, uint16_t index, const char *found)
 }
 
 static void
-look_at_program(struct port_watch *watch, uint16_t index)
+look_at_program(struct port_watch *watch, uint16_t index, const struct kernel_link *link)
 {
 	const char *name = watch->config->ports[index].name;
 	struct port_watch_entry *entry = &watch->each[index];
@@ -200,7 +200,7 @@ look_at_program(struct port_watch *watch, uint16_t index)
 	if (watch->ports->programs[index].own == 0)
 		return;
 	state = port_program_look(&watch->ports->programs[index],
-				  watch->pipeline->ports[index].ifindex, found);
+				  watch->pipeline->ports[index].ifindex, link->program, found);
 	if (state == PORT_PROGRAM_ATTACHED) {
 		if (ends(entry, PORT_TROUBLE_PROGRAM))
 			log_info("port \"%s\": its XDP program is at the interface again, the link is up",
@@ -334,7 +334,7 @@ look_at(struct port_watch *watch, uint16_t index)
 	look_at_master(watch, index, &link);
 	if (!config_port_is_af_xdp(&watch->config->ports[index]))
 		return;
-	look_at_program(watch, index);
+	look_at_program(watch, index, &link);
 	look_at_queues(watch, index, &link);
 	look_at_promiscuous(watch, index, &link);
 }

@@ -17,7 +17,6 @@
 #include "switch/eal.h"
 #include "switch/packet_port.h"
 #include "switch/kernel_counters.h"
-#include "switch/kernel_link.h"
 #include "switch/log.h"
 #include "switch/ports.h"
 #include "switch/ports_packet.h"
@@ -428,26 +427,29 @@ bool
 ports_link_is_up(const struct ports *ports, const struct config_port *config,
 		 const struct pipeline_port *port, uint16_t index)
 {
-	/* The watch's own look may find that a dispatcher has replaced another one. */
-	struct port_program program = ports->programs[index];
-	char text[PORT_PROGRAM_TEXT_LEN];
-	struct rte_eth_link device = { 0 };
-	struct kernel_link link;
-	int ret;
+	struct rte_eth_link link = { 0 };
+	struct ifreq request = { 0 };
+	bool up = true;
+	int fd;
 
 	if (port->driver == NULL)
-		rte_eth_link_get_nowait(port->ethdev, &device);
-	if ((port->driver == NULL && device.link_status != RTE_ETH_LINK_UP) || port->down)
+		rte_eth_link_get_nowait(port->ethdev, &link);
+	if ((port->driver == NULL && link.link_status != RTE_ETH_LINK_UP) || port->down ||
+	    ports->programs[index].is_off)
 		return false;
 	if (port->ifindex == 0 || config->pci)
 		return true;
 	/* One that was made anew is another one, and the port does not have it. */
 	if (ports_interface_index(ports, index) != port->ifindex)
 		return false;
-	ret = kernel_link_read(port->ifindex, &link);
-	if (ret != 0)
-		return ret != -ENODEV;
-	return kernel_link_is_up(&link) &&
-	       (program.own == 0 ||
-		port_program_look(&program, port->ifindex, text) == PORT_PROGRAM_ATTACHED);
+	memcpy(request.ifr_name, ports->interfaces[index], sizeof(request.ifr_name));
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return true;
+	if (ioctl(fd, SIOCGIFFLAGS, &request) == 0)
+		up = (request.ifr_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
+	else
+		up = errno != ENODEV;
+	close(fd);
+	return up;
 }

@@ -47,8 +47,8 @@ void ports_stop(struct ports *ports);
 
 /*
  * True if frames can leave a port and come in: its driver sees a link, a memif client is connected, and a kernel interface, of which
- * AF_XDP's driver and packet sockets tell nothing, is the one that the port was opened on, is up, has a carrier and its XDP
- * program. config, port: of that index. Main thread.
+ * AF_XDP's driver and packet sockets tell nothing, is the one that the port was opened on, is up, has a carrier and had its XDP
+ * program when port_watch.h last looked. Cheap: it waits for none of the kernel's locks. config, port: of that index. Main thread.
  */
 bool ports_link_is_up(const struct ports *ports, const struct config_port *config,
 		      const struct pipeline_port *port, uint16_t index);
