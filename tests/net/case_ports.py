@@ -2,6 +2,7 @@
 """Ports whose interface is removed, and made anew under the same name."""
 
 import json
+import re
 import signal
 import socket
 import struct
@@ -150,3 +151,23 @@ def an_mtu_that_was_lowered_is_named_in_the_error():
         error = reports_of(lab, ranks, 60)[0].get("error") or {}
         expect("sending fails: Message too long: the interface's MTU is less" in error.get("message", ""),
                f"the error of the host whose MTU was lowered: {error}")
+
+
+@case()
+def an_mtu_that_was_lowered_at_the_switch_is_named_at_the_host_behind_it():
+    """Its packets don't arrive while its questions do: it is not told that itself is late, and all others name it."""
+    for transport, mtu in (("af_packet", 9000), ("af_xdp", 3000)):
+        with running_lab(3, transport, mtu) as lab:
+            job = lab.create_job()
+            ranks = start_ranks(lab, job, bytes=MIB, iters=100000, timeout_ms=3000, transport=transport)
+            wait_for_results(lab, job, 1000)
+            ip_in(lab.switch_namespace, "link", "set", lab.switch_interface(1), "mtu", "1500")
+            reports = reports_of(lab, ranks, 60)
+            error = reports[1].get("error") or {}
+            expect(re.search(r"do packets of [0-9]{4} bytes pass|takes no packets of [0-9]{4} bytes", error.get("message", "")),
+                   f"the error of the host behind the port, {transport}: {error}")
+            expect("rank 1" not in error["message"] and 1 not in error["missing"], f"a rank is told that itself is missing: {error}")
+            for rank in (0, 2):
+                error = reports[rank].get("error") or {}
+                expect_equal(error.get("missing"), [1], f"whom rank {rank} misses, {transport} ({error})")
+            wait_until(lambda: lines_with(lab, 'port "h1": the interface "sw-h1" has MTU 1500'), 60, "the line on the MTU")

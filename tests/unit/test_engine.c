@@ -910,6 +910,33 @@ START_TEST(contributions_that_never_arrive_are_told_apart_from_a_silent_switch)
 }
 END_TEST
 
+/* As where the MTU of its switch's port was lowered. */
+START_TEST(a_rank_whose_packets_never_arrive_is_not_told_that_it_is_late)
+{
+	struct world *world = world_create(2);
+	struct collective collective;
+	const char *text;
+
+	world->cut = 1;
+	collective_prepare(&collective, 100, 0);
+	collective_post(&collective, world, 0, false);
+	collective_post(&collective, world, 1, false);
+	for (int i = 0; i < 1000; i++)
+		world_step(world);
+	ck_assert_uint_eq(world_missing(world->engines[0]), 0);
+	ck_assert_uint_eq(world_missing(world->engines[1]), 1);
+	seconds_to_failure(world);
+	text = fanin_engine_error(world->engines[0])->text;
+	ck_assert_msg(strstr(text, "never arrived at the switch, which answers") != NULL, "%s", text);
+	/* 82 bytes of headers, and 16 elements. */
+	ck_assert_msg(strstr(text, "do packets of 146 bytes pass") != NULL, "%s", text);
+	ck_assert_ptr_null(strstr(text, "rank 0"));
+	ck_assert_uint_eq(world_missing(world->engines[0]), 0);
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
 START_TEST(a_timeout_tells_that_the_switch_is_silent)
 {
 	struct world *world = world_create(1);
@@ -1220,6 +1247,7 @@ suite_engine(void)
 	tcase_add_loop_test(errors, who_looks_seldom_waits_for_late_ranks, 0, 2);
 	tcase_add_test(errors, a_limit_to_waiting_holds);
 	tcase_add_test(errors, contributions_that_never_arrive_are_told_apart_from_a_silent_switch);
+	tcase_add_test(errors, a_rank_whose_packets_never_arrive_is_not_told_that_it_is_late);
 	tcase_add_test(errors, a_timeout_tells_that_the_switch_is_silent);
 	tcase_add_test(errors, a_timeout_tells_that_nothing_could_be_sent);
 	tcase_add_test(errors, a_timeout_tells_why_sending_fails);

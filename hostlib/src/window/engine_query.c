@@ -309,6 +309,8 @@ fanin_engine_note_answer(struct fanin_engine *engine, enum fanin_block_state sta
 		.ended = ended,
 		.ranks = *ranks,
 	};
+	/* This rank is not late: what it has sent did not arrive. */
+	fanin_ranks_remove(&engine->told.ranks.missing, engine->config.rank);
 	if (silent)
 		engine->told.silent_ns = silent_ns != 0 ? silent_ns : engine->loop.now_ns;
 	/* An earlier query would get the same answer. */
@@ -317,7 +319,8 @@ fanin_engine_note_answer(struct fanin_engine *engine, enum fanin_block_state sta
 	/* The timers may be set to when an unanswered query was due again, which is late after long round trips. */
 	if (engine->loop.now_ns - engine->progress_ns >= fanin_engine_ask_most_ns(engine))
 		fanin_loop_wake_by(&engine->loop, engine->ask_ns);
-	if (state == FANIN_BLOCK_OPEN && !fanin_ranks_is_empty(&ranks->missing) && !ended && !silent)
+	if (state == FANIN_BLOCK_OPEN && !fanin_ranks_is_empty(&engine->told.ranks.missing) &&
+	    !ended && !silent)
 		engine->late_answer_ns = engine->loop.now_ns;
 }
 

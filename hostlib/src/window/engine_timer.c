@@ -233,18 +233,98 @@ silence_explain(const struct fanin_engine *engine, const char *missing, char *de
 			 engine->oldest, fanin_engine_lane(engine, engine->oldest)->transmissions);
 }
 
+/* Bytes of the IPv4 packets of the oldest block, at most. */
+static uint32_t
+packet_bytes(const struct fanin_engine *engine)
+{
+	const struct fanin_lane *lane = fanin_engine_lane(engine, engine->oldest);
+	uint32_t payload_len = engine->config.payload_bytes;
+
+	if (lane->role == FANIN_LANE_DENSE && lane->request != NULL)
+		payload_len = fanin_request_extent(lane->request, lane->block).len;
+	return FANIN_PAYLOAD_OFFSET - FANIN_ETH_LEN + payload_len;
+}
+
+/*
+ * The switch answers, but packets with data don't get there, or don't come back. Returns false if it is not so. waiting: the other ranks that the block lacks,
+ * as "; rank 3 is missing, too", or empty.
+ */
+static bool
+loss_explain(const struct fanin_engine *engine, const char *waiting, char *detail, size_t len)
+{
+	const struct fanin_last_answer *told = &engine->told;
+
+	if (told->time_ns == 0 || told->block != engine->oldest)
+		return false;
+	if (told->state == FANIN_BLOCK_ABSENT)
+		snprintf(detail, len,
+			 "block %u was sent %u times and never arrived at the switch, which answers queries: do packets of %u bytes pass, or is an MTU "
+			 "on the way less (ip link, faninctl ports)?%s",
+			 engine->oldest, fanin_engine_lane(engine, engine->oldest)->transmissions,
+			 packet_bytes(engine), waiting);
+	else if (told->state == FANIN_BLOCK_DONE)
+		snprintf(detail, len,
+			 "the switch has sent the result of block %u, and it never came: do packets of %u bytes pass, or is an MTU on the way less (ip "
+			 "link, faninctl ports)?",
+			 engine->oldest, packet_bytes(engine));
+	else
+		return false;
+	return true;
+}
+
+/* A block could not be sent even once. */
+static void
+refusal_explain(const struct fanin_engine *engine, char *detail, size_t len)
+{
+	struct fanin_transport *transport = engine->loop.transport;
+
+	/* Nothing else is on its way that could be in its way. */
+	if (transport->ops->tx_waiting != NULL && transport->ops->tx_waiting(transport) == 0)
+		snprintf(detail, len,
+			 "block %u could not be sent: the interface takes no packets of %u bytes, although none waits: is the MTU of its link's other "
+			 "end less (faninctl ports)?",
+			 engine->oldest, packet_bytes(engine));
+	else
+		snprintf(detail, len, "block %u could not be sent, the send ring is full",
+			 engine->oldest);
+}
+
+/* What there is to say of a run that the switch has not lost. ranks: those that the oldest block lacks, empty if that is unknown; absence: what is known of them. */
+static void
+wait_explain(const struct fanin_engine *engine, bool answers, const char *ranks,
+	     const char *absence, char *detail, size_t len)
+{
+	const struct fanin_lane *lane = fanin_engine_lane(engine, engine->oldest);
+	const bool is_known = ranks[0] != '\0';
+	char waiting[192] = "";
+
+	if (is_known)
+		snprintf(waiting, sizeof(waiting), "; it lacks %s, too", ranks);
+	if (lane->state == FANIN_LANE_READY || lane->state == FANIN_LANE_QUEUED)
+		refusal_explain(engine, detail, len);
+	else if (answers && engine->told.state == FANIN_BLOCK_ABSENT &&
+		 loss_explain(engine, waiting, detail, len))
+		return;
+	else if (answers && is_known)
+		snprintf(detail, len, "block %u waits for %s (of %u)%s", engine->oldest, ranks,
+			 engine->config.size, absence);
+	else if (answers && engine->stale_reason != FANIN_REASON_NONE)
+		snprintf(detail, len, "the switch refuses block %u: %s", engine->oldest,
+			 fanin_reason_text(engine->stale_reason));
+	else if (!answers || !loss_explain(engine, waiting, detail, len))
+		silence_explain(engine, is_known ? ranks : NULL, detail, len);
+}
+
 /* Fails with "no result for 5.0 s: ..." and all that is known about why. */
 static void
 engine_time_out(struct fanin_engine *engine)
 {
-	const struct fanin_lane *lane = fanin_engine_lane(engine, engine->oldest);
 	uint64_t silent_ns = engine->loop.now_ns - engine->progress_ns;
 	struct fanin_ranks missing;
-	bool is_known; /* which ranks are missing */
 	bool has_hint = engine->hint != NULL && engine->hint[0] != '\0';
 	bool answers = engine->loop.now_ns - engine->heard_ns < engine->config.timeout_ns / 2 ||
 		       engine->stale_reason != FANIN_REASON_NONE;
-	char ranks[128];
+	char ranks[128] = "";
 	char absence[192] = "";
 	char detail[448];
 	char link[256] = "";
@@ -256,40 +336,20 @@ engine_time_out(struct fanin_engine *engine)
 		snprintf(link, sizeof(link), "; sending fails: %s%s",
 			 strerror(engine->loop.tx_errnum), tx_advice(engine->loop.tx_errnum));
 	fanin_engine_missing(engine, &missing);
-	is_known = !fanin_ranks_is_empty(&missing);
-	if (is_known) {
+	if (!fanin_ranks_is_empty(&missing)) {
 		fanin_format_ranks(&missing, ranks, sizeof(ranks));
 		absence_format(engine, &missing, absence, sizeof(absence));
 	}
 
-	if (engine->run_lost && is_known)
+	if (engine->run_lost && ranks[0] != '\0')
 		snprintf(detail, sizeof(detail),
 			 "the switch has lost the run, and a new one waits for %s (of %u)%s", ranks,
 			 engine->config.size, absence);
 	else if (engine->run_lost)
 		snprintf(detail, sizeof(detail),
 			 "the switch has lost the run, and not all ranks have joined a new one");
-	else if (lane->state == FANIN_LANE_READY || lane->state == FANIN_LANE_QUEUED)
-		snprintf(detail, sizeof(detail),
-			 "block %u could not be sent, the send ring is full", engine->oldest);
-	else if (answers && is_known)
-		snprintf(detail, sizeof(detail), "block %u waits for %s (of %u)%s", engine->oldest,
-			 ranks, engine->config.size, absence);
-	else if (answers && engine->stale_reason != FANIN_REASON_NONE)
-		snprintf(detail, sizeof(detail), "the switch refuses block %u: %s", engine->oldest,
-			 fanin_reason_text(engine->stale_reason));
-	else if (answers && engine->told.block == engine->oldest &&
-		 engine->told.state == FANIN_BLOCK_ABSENT)
-		snprintf(detail, sizeof(detail),
-			 "block %u was sent %u times and never arrived at the switch, which answers queries: do packets of this size pass?",
-			 engine->oldest, lane->transmissions);
-	else if (answers && engine->told.block == engine->oldest &&
-		 engine->told.state == FANIN_BLOCK_DONE)
-		snprintf(detail, sizeof(detail),
-			 "the switch has sent the result of block %u, and it never came: do packets of this size pass?",
-			 engine->oldest);
 	else
-		silence_explain(engine, is_known ? ranks : NULL, detail, sizeof(detail));
+		wait_explain(engine, answers, ranks, absence, detail, sizeof(detail));
 
 	fanin_error_set(&engine->loop.error, 0, "no result for %.1f s: %s%s%s%s",
 			(double)silent_ns / 1e9, detail, link, has_hint ? "; " : "",
