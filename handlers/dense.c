@@ -395,10 +395,11 @@ admit_entered(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 {
 	const bool shared = ctx->job->shared;
 
-	if (!fanin_window_matches(&dense->window, &packet->headers->fanin))
+	if (!fanin_window_matches(&dense->window, &packet->headers->fanin)) {
 		*verdict = drop(reason, is_too_long(ctx->job, packet) ? FANIN_REASON_PAYLOAD
 								      : FANIN_REASON_MISMATCH);
-	else if (class == FANIN_WINDOW_FINISHED)
+		ctx->expected = dense->window.shape;
+	} else if (class == FANIN_WINDOW_FINISHED)
 		*verdict = answer_finished(ctx, dense, packet);
 	else if (class == FANIN_WINDOW_SENT)
 		*verdict = answer_duplicate(ctx, dense, packet, FANIN_BLOCK_SENT);

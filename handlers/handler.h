@@ -271,6 +271,7 @@ struct fanin_handler_ctx {
 	uint64_t parent_instance;    /* of the parent, for tags upwards */
 	const struct fanin_ranks *ended; /* ranks whose processes have ended; words change, atomically. NULL: nobody's */
 	const struct fanin_ranks *silent; /* ranks that don't answer probes, likewise */
+	uint64_t expected; /* with FANIN_REASON_MISMATCH: the block's shape; 0: not told */
 	uint64_t missing; /* from a QUERY: children to be probed, which an overdue block waits for; grows */
 	struct fanin_handler_stats *stats;
 	struct fanin_timer_fifo *timers; /* of jobs with this one's timeout; NULL: its handler has none */

@@ -377,9 +377,10 @@ take_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t in
 	case FANIN_WINDOW_CURRENT:
 	case FANIN_WINDOW_SENT:
 	case FANIN_WINDOW_FINISHED:
-		if (window->shape != fanin_shard_shape(hdr))
+		if (window->shape != fanin_shard_shape(hdr)) {
 			verdict = fanin_sparse_drop(reason, FANIN_REASON_MISMATCH);
-		else if (class == FANIN_WINDOW_CURRENT)
+			ctx->expected = window->shape;
+		} else if (class == FANIN_WINDOW_CURRENT)
 			verdict = add_shard(ctx, slot, packet, reason, false);
 		else
 			verdict = duplicate(ctx, slot, packet,

@@ -6,6 +6,7 @@
 #include "pipeline/aggregate.h"
 
 #include "pipeline/emission.h"
+#include "pipeline/mismatch.h"
 #include "pipeline/probe.h"
 #include "pipeline/reply.h"
 
@@ -30,10 +31,22 @@ retry_later(struct worker *worker, struct rte_mbuf *mbuf)
 	retry->since_ns = worker->retrying_since_ns != 0 ? worker->retrying_since_ns : worker->now_ns;
 }
 
+/* A handler refuses a member's packet. */
+static void __rte_cold
+refuse_to(struct worker *worker, struct rte_mbuf *mbuf, struct job *job, enum fanin_reason reason)
+{
+	if (reason == FANIN_REASON_MISMATCH)
+		mismatch_note(worker, job,
+			      &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin,
+			      worker->handler_ctx.expected);
+	worker->handler_ctx.expected = 0;
+	worker_refuse(worker, mbuf, job, reason);
+}
+
 /* Carries out a handler's verdict on a packet. member_of: the job whose member is sent a REFUSED; NULL: none is sent. */
 static inline void
 settle(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_verdict verdict,
-       enum fanin_reason reason, const struct job *member_of)
+       enum fanin_reason reason, struct job *member_of)
 {
 	switch (verdict) {
 	case FANIN_VERDICT_HELD:
@@ -43,7 +56,7 @@ settle(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_verdict verdict,
 		break;
 	case FANIN_VERDICT_DROP:
 		if (member_of != NULL)
-			worker_refuse(worker, mbuf, member_of, reason);
+			refuse_to(worker, mbuf, member_of, reason);
 		else
 			worker_drop(worker, mbuf, reason);
 		break;
@@ -307,6 +320,11 @@ run_single(struct worker *worker, struct rte_mbuf *mbuf)
 			refuse(worker, mbuf);
 		else
 			worker_drop(worker, mbuf, reason);
+		return;
+	}
+	if (headers->fanin.type == FANIN_TYPE_QUERY && refusable &&
+	    mismatch_stops(job, headers->fanin.epoch, block)) {
+		worker_refuse(worker, mbuf, job, FANIN_REASON_MISMATCH);
 		return;
 	}
 	work.index = fanin_slot_index(&job->params.slots, block);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/admission.h"
+#include "pipeline/mismatch.h"
 #include "pipeline/membership.h"
 #include "pipeline/parent.h"
 #include "pipeline/reply.h"
@@ -89,8 +90,11 @@ answer_leave(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 	uint32_t parent_epoch;
 
 	if (job_leave(job, job_child_of(job, headers->fanin.rank), headers->fanin.epoch,
-		      &parent_epoch))
+		      &parent_epoch)) {
+		/* Who has left is not asked any more. */
+		mismatch_tell_parent(worker, job, parent_epoch);
 		worker_leave_parent(worker, job, parent_epoch);
+	}
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_LEAVE_ACK, job->params.id,
 				 headers->fanin.epoch, job->params.keys.down);
 	worker_reply(worker, mbuf, job, 0, headers->udp.src_be);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "pipeline/emission.h"
+#include "pipeline/mismatch.h"
 #include "pipeline/parent.h"
 #include "pipeline/tags.h"
 #include "pipeline/base/tx.h"
@@ -97,6 +98,7 @@ pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	const struct fanin_hdr hdr = headers->fanin;
 	const uint32_t epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
+	struct fanin_mismatch mismatch;
 
 	if (epoch == 0 || hdr.epoch != __atomic_load_n(&job->parent_epoch, __ATOMIC_RELAXED)) {
 		worker_drop(worker, mbuf, FANIN_REASON_EPOCH);
@@ -105,6 +107,12 @@ pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 	/* Nobody who keeps to the window has sent such a block: whose it was is not known, and none of the others ends by it. */
 	if (hdr.count == FANIN_REASON_BLOCK_WINDOW) {
 		worker_drop(worker, mbuf, FANIN_REASON_BLOCK_WINDOW);
+		return;
+	}
+	if (hdr.count == FANIN_REASON_MISMATCH && fanin_mismatch_decode(&hdr, &mismatch)) {
+		/* Told to all who ask, too. */
+		mismatch_take(worker, job, &mismatch, false);
+		worker_free(worker, mbuf);
 		return;
 	}
 	*headers = job->params.result_headers;

@@ -9,6 +9,7 @@
 #include <rte_ip.h>
 
 #include "pipeline/admission.h"
+#include "pipeline/mismatch.h"
 #include "pipeline/probe.h"
 #include "pipeline/tags.h"
 #include "pipeline/base/tx.h"
@@ -123,9 +124,11 @@ probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
 	const uint8_t *sets = (const uint8_t *)(headers + 1);
 	struct fanin_ranks ended, silent;
+	struct fanin_mismatch mismatch;
 	struct job *job;
 	enum fanin_reason reason = admission_member(worker->pipeline, mbuf, &job);
 	unsigned int child;
+	uint32_t ack_len;
 
 	if (reason == FANIN_REASON_NONE &&
 	    (headers->fanin.epoch == 0 ||
@@ -138,6 +141,7 @@ probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_drop(worker, mbuf, reason);
 		return;
 	}
+	ack_len = fanin_probe_ack_len(job->params.n_ranks);
 	fanin_ranks_read(&ended, sets, job->params.n_ranks);
 	fanin_ranks_read(&silent, sets + fanin_ranks_bytes(job->params.n_ranks), job->params.n_ranks);
 	child = job_child_of(job, headers->fanin.rank);
@@ -148,6 +152,11 @@ probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 		job->worker_stats[worker->index].probe_answers++;
 	}
 	rte_spinlock_unlock(&job->lock);
+	/* Those behind the child disagree, and are gone or go: all others hear why. */
+	if (fanin_wire_payload_len(headers) >= ack_len + sizeof(mismatch)) {
+		memcpy(&mismatch, sets + ack_len, sizeof(mismatch));
+		mismatch_take(worker, job, &mismatch, true);
+	}
 	worker_free(worker, mbuf);
 }
 
@@ -185,8 +194,10 @@ probe_answer(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 	const struct fanin_hdr asked = headers->fanin;
 	const uint32_t epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 	const uint16_t n_ranks = job->params.n_ranks;
-	const uint32_t len = fanin_probe_ack_len(n_ranks);
+	uint32_t len = fanin_probe_ack_len(n_ranks);
+	struct fanin_mismatch mismatch;
 	struct fanin_ranks ended = { 0 }, silent = { 0 };
+	const bool has_mismatch = mismatch_read_for_parent(job, asked.epoch, &mismatch);
 	uint64_t missing;
 
 	if (epoch != 0 && asked.epoch == __atomic_load_n(&job->parent_epoch, __ATOMIC_RELAXED)) {
@@ -199,6 +210,9 @@ probe_answer(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 		/* The parent's run is over here: nobody behind this switch will contribute to it. */
 		ended = fanin_ranks_all(n_ranks);
 	}
+	if (has_mismatch)
+		memcpy((uint8_t *)(headers + 1) + len, &mismatch, sizeof(mismatch));
+	len += has_mismatch ? (uint32_t)sizeof(mismatch) : 0;
 	*headers = job->params.parent_headers;
 	fanin_wire_set_payload_len(headers, len);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_PROBE_ACK, job->params.id, asked.epoch,

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "pipeline/mismatch.h"
 #include "pipeline/reply.h"
 #include "pipeline/tags.h"
 #include "pipeline/base/tx.h"
@@ -40,6 +41,7 @@ worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, const struct job *jo
 {
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	uint16_t dst_port_be = worker->pipeline->udp_port_be;
+	struct fanin_mismatch mismatch;
 	uint64_t nonce = 0;
 
 	worker->counters.drops[reason]++;
@@ -61,6 +63,9 @@ worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, const struct job *jo
 	headers->fanin.contributions = 0;
 	headers->fanin.members = nonce;
 	headers->fanin.number = 0;
+	if (job != NULL && reason == FANIN_REASON_MISMATCH &&
+	    mismatch_read(job, headers->fanin.epoch, &mismatch))
+		fanin_mismatch_encode(&headers->fanin, &mismatch);
 	/* An answer to a stranger reveals nothing that it did not send. */
 	if (job != NULL)
 		headers->fanin.key = job->params.keys.down;

@@ -222,6 +222,17 @@ struct fanin_probe_ack_body {
 	uint64_t silent; /* in a job of up to 64 ranks this is the other one: hosts and switches that don't answer probes */
 };
 
+/*
+ * A packet that did not fit its block, because ranks disagree about the collective. REFUSED has it in its header (FANIN_REASON_MISMATCH), PROBE_ACK behind its sets.
+ */
+struct fanin_mismatch {
+	uint64_t found;    /* the packet's shape: fanin_wire_shape, or fanin_shard_shape */
+	uint64_t expected; /* the block's; 0: unknown */
+	uint32_t block;
+	uint16_t rank;     /* the packet's: the sender, or the lowest one behind it */
+	uint16_t reserved; /* 0 */
+};
+
 /* CALL's payload. */
 struct fanin_call_body {
 	uint64_t nonce; /* of this start of the rank's process */
@@ -394,6 +405,30 @@ static inline void
 fanin_wire_set_shape(struct fanin_hdr *hdr, uint64_t shape)
 {
 	memcpy((uint8_t *)hdr + offsetof(struct fanin_hdr, dtype), &shape, sizeof(shape));
+}
+
+/* Puts a mismatch into a REFUSED. Of the expected shape there is room for type, operator, count and root. */
+static inline void
+fanin_mismatch_encode(struct fanin_hdr *refused, const struct fanin_mismatch *mismatch)
+{
+	refused->block = mismatch->block;
+	refused->rank = mismatch->rank;
+	refused->members = mismatch->found;
+	refused->progress = (uint32_t)mismatch->expected;
+	refused->contributions = (uint16_t)(mismatch->expected >> 32);
+}
+
+/* Returns false if a REFUSED has none. */
+static inline bool
+fanin_mismatch_decode(const struct fanin_hdr *refused, struct fanin_mismatch *mismatch)
+{
+	*mismatch = (struct fanin_mismatch){
+		.found = refused->members,
+		.expected = (uint64_t)refused->contributions << 32 | refused->progress,
+		.block = refused->block,
+		.rank = refused->rank,
+	};
+	return refused->type == FANIN_TYPE_REFUSED && refused->members != 0;
 }
 
 /* With this bit a root is the owner of a block that is combined: the rank that alone gets its result. */

@@ -2,6 +2,7 @@
 """All collectives: exact under loss, through one switch and through a tree of them, and refused if ranks disagree."""
 
 import json
+import re
 import signal
 
 from support import KIB, case, expect, expect_equal, expect_exact, expect_unless_repeated, reports_of, run_exact_job, running_lab, \
@@ -201,6 +202,26 @@ def ranks_that_disagree_are_told_so():
             expect(any("type, operator or count differ" in message for message in messages), f"errors: {messages}")
             expect(any(words in message or "of rank 0" in message for message in messages), f"errors: {messages}")
             lab.ctl("jobs", "destroy", job["id"])
+
+
+@case(60)
+def all_ranks_hear_who_disagrees_and_about_what():
+    """Whether their own packets fit or not; none is told that others have ended, which they do because of it."""
+    with running_lab(4) as lab:
+        for handler in ("single", "multi", "tree"):
+            for odd in (0, 3):
+                job = lab.create_job(None, "--handler", handler)
+                ranks = [lab.spawn_perf(rank, job, rank, 4, bytes=2 * KIB if rank == odd else KIB, transport=lab.transport, timeout_ms=10000)
+                         for rank in range(4)]
+                messages = [report["error"]["message"] for report in reports_of(lab, ranks)]
+                for rank, message in enumerate(messages):
+                    expect("type, operator or count differ from the block's, which another rank began with " in message,
+                           f"{handler}: what rank {rank} is told: {messages}")
+                    expect("512 elements f32 sum" in message and "256 elements f32 sum" in message,
+                           f"{handler}: rank {rank} is not told of both counts: {messages}")
+                expect_equal(len({match.group(1) for message in messages if (match := re.search("block [0-9]+ of rank ([0-9])", message))}), 1,
+                             f"ranks whose packets are said not to fit: {messages}")
+                lab.ctl("jobs", "destroy", job["id"])
 
 
 @case(30)

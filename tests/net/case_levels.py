@@ -193,6 +193,23 @@ def what_ranks_of_two_switches_disagree_on_is_refused():
 
 
 @case(60)
+def ranks_behind_other_switches_hear_who_disagrees():
+    """Two ranks of one leaf disagree, and those of the other one wait for them; or one leaf's with the other's."""
+    ranks = {host: host for host in range(4)}
+    for small in ({0}, {0, 1}):
+        with running_fabric(leaf_spine(2, 1, 4)) as fabric:
+            fabric.install(5, KEY, fabric.tree("spine0", ranks), ranks)
+            processes = [fabric.spawn_rank(host, 5, KEY, rank, 4, bytes=KIB if rank in small else 2 * KIB, transport=fabric.transport,
+                                           timeout_ms=10000) for host, rank in ranks.items()]
+            for process in processes:
+                process.wait(60)
+            texts = [(fabric.perf_report(process)["error"] or {}).get("message", "") for process in processes]
+            for rank, text in enumerate(texts):
+                expect("type, operator or count differ" in text and "512 elements f32 sum" in text and "256 elements f32 sum" in text,
+                       f"ranks {small} have other counts, and rank {rank} is told: {texts}")
+
+
+@case(60)
 def a_switch_whose_parent_does_not_know_the_job_says_so():
     with running_fabric(leaf_spine(2, 1, 2)) as fabric:
         ranks = {0: 0, 1: 1}

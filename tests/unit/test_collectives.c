@@ -499,11 +499,14 @@ START_TEST(ranks_that_disagree_about_the_root_are_told_so)
 				 FANIN_OK);
 		host_rig_step();
 	}
-	expect_failure(&requests[1], 1, FANIN_ERR_REFUSED,
-		       "the switch refused block 0 (10 elements i32 of rank 1): type, operator or count "
-		       "differ from the block's");
-	expect_failure(&requests[0], 0, FANIN_ERR_TIMEOUT,
-		       "no result for 5.0 s: block 0 waits for rank 1 (of 2), which is late");
+	expect_failure(
+		&requests[1], 1, FANIN_ERR_REFUSED,
+		"the switch refused block 0 (10 elements i32 of rank 1): type, operator or count "
+		"differ from the block's, which another rank began with 10 elements i32 of rank 0");
+	expect_failure(&requests[0], 0, FANIN_ERR_REFUSED,
+		       "the switch refused block 0 of rank 1 (10 elements i32 of rank 1): type, operator or count "
+		       "differ from the block's, which another rank began with 10 elements i32 of rank 0; this "
+		       "rank posted 10 elements i32 of rank 0");
 	world_abandon();
 }
 END_TEST
@@ -524,11 +527,14 @@ START_TEST(ranks_that_disagree_about_the_collective_are_told_so)
 	ck_assert_int_eq(fanin_iallgather(vectors[1] + 5, vectors[1], 5, FANIN_I32, &comms[0][1],
 					  &requests[1]),
 			 FANIN_OK);
-	expect_failure(&requests[1], 1, FANIN_ERR_REFUSED,
-		       "the switch refused block 0 (5 elements i32 of rank 0): type, operator or count "
-		       "differ from the block's");
-	expect_failure(&requests[0], 0, FANIN_ERR_TIMEOUT,
-		       "no result for 5.0 s: block 0 waits for rank 1 (of 2), which is late");
+	expect_failure(
+		&requests[1], 1, FANIN_ERR_REFUSED,
+		"the switch refused block 0 (5 elements i32 of rank 0): type, operator or count "
+		"differ from the block's, which another rank began with 10 elements i32 sum for rank 0");
+	expect_failure(&requests[0], 0, FANIN_ERR_REFUSED,
+		       "the switch refused block 0 of rank 1 (5 elements i32 of rank 0): type, operator or count "
+		       "differ from the block's, which another rank began with 10 elements i32 sum for rank 0; "
+		       "this rank posted 10 elements i32 sum for rank 0");
 	world_abandon();
 }
 END_TEST

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "wire/shard.h"
+
 void
 fanin_engine_note_progress(struct fanin_engine *engine)
 {
@@ -315,6 +317,51 @@ fanin_engine_refused(struct fanin_engine *engine, unsigned int reason, uint32_t 
 	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
 }
 
+/* A block in words, by what is on the wire. Returns "" if the wire does not tell. */
+static const char *
+wire_shape_format(uint64_t shape, char *text, size_t text_len)
+{
+	struct fanin_hdr hdr = { 0 };
+
+	text[0] = '\0';
+	if (fanin_shape_is_sparse(shape)) {
+		snprintf(text, text_len, "%u indices %s %s", fanin_shape_span(shape),
+			 fanin_dtype_name(shape & UINT8_MAX), fanin_op_name(shape >> 8 & UINT8_MAX));
+	} else if (shape != 0) {
+		fanin_wire_set_shape(&hdr, shape);
+		shape_format(hdr.dtype, hdr.op, hdr.root, hdr.count, text, text_len);
+	}
+	return text;
+}
+
+/*
+ * Ranks disagree about a collective. All of them are told by the switch that found it, whichever of them it is whose packet did not fit: the first one to come decides what a
+ * block holds.
+ */
+static void
+ranks_disagree(struct fanin_engine *engine, const struct fanin_mismatch *mismatch, uint32_t block)
+{
+	const struct fanin_lane *lane = fanin_engine_lane(engine, block);
+	struct fanin_extent extent;
+	char found[64], expected[64], posted[64];
+	char whose[32] = "";
+	char own[96] = "";
+
+	wire_shape_format(mismatch->found, found, sizeof(found));
+	wire_shape_format(mismatch->expected, expected, sizeof(expected));
+	if (mismatch->rank != engine->config.rank && lane->block == block && lane->request != NULL) {
+		extent = fanin_request_extent(lane->request, lane->block);
+		snprintf(own, sizeof(own), "; this rank posted %s",
+			 block_format(lane->request, &extent, posted, sizeof(posted)));
+	}
+	if (mismatch->rank != engine->config.rank)
+		snprintf(whose, sizeof(whose), " of rank %u", mismatch->rank);
+	fanin_error_set(&engine->loop.error, 0, "the switch refused block %u%s (%s): %s%s%s%s",
+			block, whose, found, fanin_reason_text(FANIN_REASON_MISMATCH),
+			expected[0] != '\0' ? ", which another rank began with " : "", expected, own);
+	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
+}
+
 /* True for a valid packet of this job, from the switch that contributions are sent to. */
 static bool
 is_from_switch(const struct fanin_engine *engine, const struct fanin_frame *frame)
@@ -332,6 +379,7 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 {
 	struct fanin_engine *engine = fanin_engine_of(loop);
 	struct fanin_frame opened;
+	struct fanin_mismatch mismatch;
 	const struct fanin_hdr *hdr;
 	uint32_t block;
 
@@ -390,7 +438,10 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 		fanin_engine_receive_answer(engine, frame, block);
 		break;
 	case FANIN_TYPE_REFUSED:
-		fanin_engine_refused(engine, hdr->count, block);
+		if (hdr->count == FANIN_REASON_MISMATCH && fanin_mismatch_decode(hdr, &mismatch))
+			ranks_disagree(engine, &mismatch, block);
+		else
+			fanin_engine_refused(engine, hdr->count, block);
 		break;
 	default:
 		if (engine->config.rules != NULL)
