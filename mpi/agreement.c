@@ -8,8 +8,12 @@
  */
 #include "states.h"
 
+#include <time.h>
+
 /* Longest wait for the end of communicators that other ranks may not have freed yet: about a second. */
 #define LOOKS_FOR_END 1000
+
+static bool gives_up; /* atomic */
 
 enum phase
 state_phase(const struct comm_state *state)
@@ -33,7 +37,7 @@ agreement_begin(struct comm_state *state)
 static void
 agreement_finish(struct comm_state *state)
 {
-	if (mpi_finish(MPI_SUCCESS, &state->agreement, state->queue != NULL) != MPI_SUCCESS)
+	if (mpi_finish_surely(&state->agreement, state->queue != NULL) != MPI_SUCCESS)
 		PMPI_Abort(MPI_COMM_WORLD, 1);
 	__atomic_store_n(&state->phase, PHASE_AGREED, __ATOMIC_RELEASE);
 }
@@ -214,12 +218,68 @@ comm_close(const MPI_Comm *comm)
 	return MPI_SUCCESS;
 }
 
+static uint32_t
+states_open(void)
+{
+	uint32_t n = 0;
+
+	for (const struct comm_state *state = joined_states; state != NULL; state = state->next_joined)
+		n += queue_open(state->queue);
+	return n;
+}
+
+static int
+world_rank(void)
+{
+	int rank;
+
+	PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	return rank;
+}
+
+static uint64_t
+now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+bool
+states_give_up(void)
+{
+	return __atomic_load_n(&gives_up, __ATOMIC_ACQUIRE);
+}
+
 /* In MPI_Finalize no other thread of the program calls MPI, so the list is walked without its lock. */
 void
 states_drain(void)
 {
-	for (struct comm_state *state = joined_states; state != NULL; state = state->next_joined)
-		queue_drain(state->queue);
+	uint64_t since = now_ms();
+	uint32_t before = 0, n;
+	MPI_Request all_here;
+	int are_here = 0;
+
+	if (PMPI_Ibarrier(preload_comm, &all_here) != MPI_SUCCESS)
+		return;
+	for (unsigned int looks = 0; !are_here || states_open() != 0; looks++) {
+		n = states_open();
+		if (n != before || !are_here)
+			since = now_ms();
+		before = n;
+		if (n != 0 && now_ms() - since > preload_settings.timeout_ms && !states_give_up()) {
+			say(NULL, false,
+			    "rank %d of MPI_COMM_WORLD: MPI_Finalize with nonblocking collectives under way that other ranks have not made: they fail",
+			    world_rank());
+			__atomic_store_n(&gives_up, true, __ATOMIC_RELEASE);
+		}
+		if (!are_here && PMPI_Test(&all_here, &are_here, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+			return;
+		mpi_progress();
+		nap(looks);
+	}
+	__atomic_store_n(&gives_up, false, __ATOMIC_RELEASE);
 }
 
 /* Ends the jobs of communicators, those that the program has not freed, too. */

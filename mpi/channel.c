@@ -192,6 +192,6 @@ channel_wait_quietly(struct channel *channel, fanin_request **req)
 
 	do
 		status = channel_wait_some(channel, req);
-	while (status == FANIN_IN_PROGRESS);
-	return status;
+	while (status == FANIN_IN_PROGRESS && !states_give_up());
+	return status == FANIN_IN_PROGRESS ? FANIN_ERR_INTERRUPTED : status;
 }

@@ -263,8 +263,13 @@ struct comm_state *state_make(MPI_Comm comm, struct comm_state *begun);
 void no_memory(void) __attribute__((noreturn));
 
 /* agreement.c */
-/* Waits for what is queued on all communicators. */
+/*
+ * In MPI_Finalize: waits for what is queued on all communicators. What a rank has not made by then will never be: calls that wait for it
+ * fail.
+ */
 void states_drain(void);
+/* True if the calls that are under way are to fail for that. Thread-safe. */
+bool states_give_up(void);
 void states_finish(void);
 /* Leaves the job after a failure, a fanin_status, whose error may end the program, and begins the agreement. */
 void state_fail(struct comm_state *state, int status, bool ends_program);
@@ -295,6 +300,8 @@ void mpi_progress(void);
 void nap(unsigned int looks);
 /* Waits for a request of MPI, if it was posted. Returns an MPI error. */
 int mpi_finish(int posted, MPI_Request *req, bool in_background);
+/* The same for what all ranks do in any case, in MPI_Finalize at the latest. */
+int mpi_finish_surely(MPI_Request *req, bool in_background);
 /* Calls MPI. In the background by the nonblocking call `iname`: MPI's own waits would take a core. All ranks do the same. */
 #define MPI_CALL(in_background, name, iname, ...)                                                  \
 	({                                                                                         \
@@ -336,6 +343,8 @@ struct queue *queue_start(struct comm_state *state);
 void queue_wake(struct queue *queue);
 /* Waits for what is queued, and ends its thread. queue: may be NULL. */
 void queue_end(struct queue *queue);
+/* Calls that are not done. queue: may be NULL. */
+uint32_t queue_open(const struct queue *queue);
 /* Waits until all that was queued is done, and has MPI move its data meanwhile. queue: may be NULL. */
 void queue_drain(struct queue *queue);
 /*

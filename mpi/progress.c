@@ -48,20 +48,33 @@ nap(unsigned int looks)
 	nanosleep(&time, NULL);
 }
 
-int
-mpi_finish(int posted, MPI_Request *req, bool in_background)
+/* may_give_up: as all that is under way in MPI_Finalize. */
+static int
+wait_quietly(MPI_Request *req, bool may_give_up)
 {
 	int done = 0;
 
-	if (posted != MPI_SUCCESS)
-		return posted;
-	if (!in_background)
-		return PMPI_Wait(req, MPI_STATUS_IGNORE);
 	for (unsigned int looks = 0;; looks++) {
 		const int status = PMPI_Test(req, &done, MPI_STATUS_IGNORE);
 
 		if (status != MPI_SUCCESS || done)
 			return status;
+		if (may_give_up && states_give_up())
+			return MPI_ERR_OTHER;
 		nap(looks);
 	}
+}
+
+int
+mpi_finish(int posted, MPI_Request *req, bool in_background)
+{
+	if (posted != MPI_SUCCESS)
+		return posted;
+	return in_background ? wait_quietly(req, true) : PMPI_Wait(req, MPI_STATUS_IGNORE);
+}
+
+int
+mpi_finish_surely(MPI_Request *req, bool in_background)
+{
+	return in_background ? wait_quietly(req, false) : PMPI_Wait(req, MPI_STATUS_IGNORE);
 }

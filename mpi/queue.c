@@ -120,7 +120,7 @@ static void
 entry_complete(struct queue *queue, struct entry *entry, int error)
 {
 	entry->error = error;
-	if (error != MPI_SUCCESS && entry->errors_are_fatal)
+	if (error != MPI_SUCCESS && entry->errors_are_fatal && !states_give_up())
 		PMPI_Abort(MPI_COMM_WORLD, error);
 	if (entry->owns_type)
 		PMPI_Type_free(&entry->call.type);
@@ -222,6 +222,8 @@ posted_wait(struct queue *queue)
 
 	if (entry->posted != NULL)
 		entry->status = channel_wait_some(state->channel, &entry->posted);
+	if (entry->status == FANIN_IN_PROGRESS && states_give_up())
+		entry->status = FANIN_ERR_INTERRUPTED;
 	if (entry->status == FANIN_IN_PROGRESS)
 		return;
 	if (entry->status == FANIN_OK) {
@@ -314,12 +316,18 @@ queue_end(struct queue *queue)
 	free(queue);
 }
 
+uint32_t
+queue_open(const struct queue *queue)
+{
+	return queue == NULL ? 0 : __atomic_load_n(&queue->n_open, __ATOMIC_ACQUIRE);
+}
+
 void
 queue_drain(struct queue *queue)
 {
 	unsigned int looks = 0;
 
-	while (queue != NULL && __atomic_load_n(&queue->n_open, __ATOMIC_ACQUIRE) != 0) {
+	while (queue_open(queue) != 0) {
 		mpi_progress();
 		nap(looks++);
 	}

@@ -122,12 +122,14 @@ shared_free(struct shared *shared)
 }
 
 /* Waits until all ranks of the host have done so many chunks of a step. */
-#define WAIT_ALL(shared, step_done, n)                                                                \
-	do {                                                                                          \
-		unsigned int looks = 0;                                                               \
-		for (int i = 0; i < (shared)->node_size; i++)                                         \
-			while (__atomic_load_n(&(shared)->done[i].step_done, __ATOMIC_ACQUIRE) < (n)) \
-				wait_look(&looks);                                                    \
+#define WAIT_ALL(shared, step_done, n)                                                             \
+	do {                                                                                       \
+		unsigned int looks = 0;                                                            \
+		for (int i = 0; i < (shared)->node_size; i++)                                      \
+			while (__atomic_load_n(&(shared)->done[i].step_done, __ATOMIC_ACQUIRE) <   \
+				       (n) &&                                                      \
+			       !states_give_up())                                                  \
+				wait_look(&looks);                                                 \
 	} while (0)
 
 #define PUBLISH(shared, step_done, n)                                                              \
@@ -241,7 +243,8 @@ chunk_take(const struct run *run, uint64_t chunk)
 	uint8_t *to = run->step->call->recv;
 	unsigned int looks = 0;
 
-	while (__atomic_load_n(&shared->done[0].ready, __ATOMIC_ACQUIRE) < chunk + 1)
+	while (__atomic_load_n(&shared->done[0].ready, __ATOMIC_ACQUIRE) < chunk + 1 &&
+	       !states_give_up())
 		wait_look(&looks);
 	memcpy(to + (chunk - run->first) * run->per_chunk * run->type_bytes,
 	       chunk_out(shared, chunk), chunk_elements(run, chunk) * run->type_bytes);
@@ -275,5 +278,7 @@ shared_allreduce(const struct step *step)
 			chunk_take(&run, chunk - LAG);
 		}
 	}
+	if (states_give_up())
+		return FANIN_ERR_INTERRUPTED;
 	return __atomic_load_n(&shared->done[0].status, __ATOMIC_RELAXED);
 }
