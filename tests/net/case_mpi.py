@@ -77,6 +77,9 @@ def same_errors(kind, n_hosts, ranks_per_host, unusable):
         expect_same(plain, preloaded, where)
         sums = {entry["way"]: entry["calls"] for entry in report["collectives"] if entry["call"] == "Allreduce"}
         expect(sums["NETWORK"] > sums["ARGUMENT"] > 20 and "ERROR" not in sums, f"{where}: where sums went: {sums}")
+        fortran = program_of("fortran_arguments", kind)
+        plain = fabric.mpi.run(kind, fortran, preload=False, done=at_end, **options)
+        expect_same(plain, fabric.mpi.run_reported(kind, fortran, **options)[0], f"{where}, Fortran")
         # Without the library Open MPI crashes, and MPICH sums what it finds at some address.
         printed, _ = fabric.mpi.run_reported(kind, program, "unusable", FANIN_MPI_MIN_BYTES=1, **options)
         found = re.findall(r"\[([^;]*); (\d) 0\]", printed)
