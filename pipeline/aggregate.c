@@ -23,7 +23,7 @@ retry_later(struct worker *worker, struct rte_mbuf *mbuf)
 
 	worker->counters.retries++;
 	if (unlikely(worker->n_retries == WORKER_RETRIES)) {
-		worker_drop(worker, mbuf, FANIN_REASON_WORKER_RING_FULL);
+		worker_drop(worker, mbuf, FANIN_REASON_RETRIES_FULL);
 		return;
 	}
 	retry = &worker->retries[worker->n_retries++];

@@ -116,6 +116,7 @@ local reason_names = {
 	"parent_mismatch",
 	"ttl_exceeded", "no_route", "neighbor_unresolved", "routed_port_foreign", "ip_address_invalid", "source_own",
 	"source_path", "tag_wrong", "tx_refused", "rate_exceeded", "vlan_tagged", "region_range",
+	"retries_full",
 }
 local form_names = { [0] = "list", [1] = "bitmap" }
 -- Sparse blocks of more indices have them in 4 bytes.

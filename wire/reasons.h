@@ -69,7 +69,9 @@
 	  "the MTU of its other end may be smaller")                                               \
 	X(RATE, "rate_exceeded", "more packets than a port may bring to jobs that admit by key")   \
 	X(VLAN, "vlan_tagged", "packets of jobs that admit by key have no VLAN tag")               \
-	X(REGION, "region_range", "the bytes to be written don't all lie within the region")
+	X(REGION, "region_range", "the bytes to be written don't all lie within the region")       \
+	X(RETRIES_FULL, "retries_full",                                                            \
+	  "too many packets waited for slots that other workers were in")
 
 enum fanin_reason {
 #define FANIN_REASON_ENUM(name, counter, text) FANIN_REASON_##name,

@@ -351,6 +351,24 @@ START_TEST(who_finds_another_in_a_shared_slot_comes_again)
 }
 END_TEST
 
+START_TEST(too_many_that_come_again_are_dropped_by_their_own_name)
+{
+	struct job *job = ring_switch_job_of(&sw, "sharing", 2, 0);
+	const uint32_t epoch = host_join_all(&sw, job, 2, 1);
+	struct fanin_slot_tag *tag = (void *)job->pool->slots[fanin_slot_index(&job->params.slots, 5)];
+
+	ck_assert(fanin_slot_enter(tag));
+	for (unsigned int i = 0; i < WORKER_RETRIES + 3; i++)
+		host_contribute(&sw, job, 0, epoch, 5, false);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_RETRIES_FULL), 3);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_WORKER_RING_FULL), 0);
+	fanin_slot_leave(tag);
+	ring_switch_rounds(&sw, 1);
+	ck_assert_uint_gt(count(job, SHARING_TAKEN), 0);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->n_retries, 0);
+}
+END_TEST
+
 static void *
 sweep_thread(void *unused)
 {
@@ -573,6 +591,7 @@ suite_slots(void)
 	tcase_add_test(one, what_a_destroyed_job_held_is_given_back_and_nothing_else);
 	tcase_add_test(one, what_a_run_left_is_given_back_when_there_is_another_one);
 	tcase_add_test(one, who_finds_another_in_a_shared_slot_comes_again);
+	tcase_add_test(one, too_many_that_come_again_are_dropped_by_their_own_name);
 	tcase_add_test(one, a_slot_that_is_in_use_is_not_swept_before_it_is_left);
 	tcase_add_test(one, shared_slots_are_no_more_than_packets_were_reserved_for);
 	tcase_add_test(one, the_size_of_shared_pools_is_an_option);
