@@ -82,9 +82,6 @@ run_begin(struct job_table *table, struct job *job)
 
 	for (uint16_t i = 0; i < job->params.n_children; i++)
 		probe_forget(job, i);
-	/* Blocks begin at 0 again, so what the last run left there would look current. */
-	if (job->pool != NULL)
-		slot_pool_forget_clusters(job->pool);
 	job->first_block = job->params.has_parent ? job->parent.progress : least_progress(job);
 	__atomic_store_n(&job->parent_epoch, job->parent.epoch, __ATOMIC_RELEASE);
 	__atomic_store_n(&job->epoch, epoch, __ATOMIC_RELEASE);

@@ -40,36 +40,76 @@ shortest_queue(const struct pipeline *pipeline, uint32_t block, uint32_t slot)
 	return best;
 }
 
+/* What is noted of a slot's block: its number, the lowest bits of its run's, and its cluster + 1. */
+#define RUN_SHIFT 8
+#define RUN_MASK UINT32_C(0xffffff)
+
+static_assert(PIPELINE_MAX_WORKERS < 1u << RUN_SHIFT, "a cluster fits beside the run");
+
+static uint64_t
+note_of(uint32_t block, uint32_t run, unsigned int cluster)
+{
+	return (uint64_t)block << 32 | (run & RUN_MASK) << RUN_SHIFT | (cluster + 1);
+}
+
+/*
+ * Is that a note of this block, or of one that its slot may have gone on to since? Of another run it says nothing: a worker that had a packet of that run may have written it later
+ * than the run ended. Nor does one of a block further ahead than there are slots: somebody forged that number.
+ */
+static bool
+is_of_block(const struct job *job, uint64_t note, uint32_t block, uint32_t run)
+{
+	return note != 0 && ((uint32_t)note >> RUN_SHIFT) == (run & RUN_MASK) &&
+	       (uint32_t)(note >> 32) - block <= job->pool->mask + 1;
+}
+
+static unsigned int
+cluster_of_note(uint64_t note)
+{
+	return ((uint32_t)note & ((1u << RUN_SHIFT) - 1)) - 1;
+}
+
+static bool
+is_of_run(const struct job *job, const struct fanin_hdr *hdr, uint32_t run)
+{
+	if (fanin_type_direction(hdr->type) == FANIN_DOWN)
+		return hdr->epoch == __atomic_load_n(&job->parent_epoch, __ATOMIC_RELAXED);
+	return hdr->epoch == run;
+}
+
 /*
  * The cluster of a block: that of its earlier packets, else the one with the shortest queue. A late
- * packet of an older block goes where the slot's current block is; its handler knows it as stale.
+ * packet of an older block goes where the slot's current block is; its handler knows it as stale. One of a run that is over goes anywhere.
  */
 static unsigned int
-cluster_of_block(const struct pipeline *pipeline, struct job *job, uint32_t block)
+cluster_of_block(const struct pipeline *pipeline, struct job *job, const struct fanin_hdr *hdr)
 {
-	const uint32_t index = fanin_slot_index(&job->params.slots, block);
+	const uint32_t index = fanin_slot_index(&job->params.slots, hdr->block);
+	const uint32_t run = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 	uint64_t *entry = &job->pool->clusters[index];
 	uint64_t found = __atomic_load_n(entry, __ATOMIC_RELAXED);
 
+	if (unlikely(!is_of_run(job, hdr, run)))
+		return index % pipeline->n_clusters;
 	for (;;) {
 		unsigned int cluster;
 
-		if (found != 0 && !fanin_block_before((uint32_t)(found >> 32), block))
-			return (uint32_t)found - 1;
-		cluster = shortest_queue(pipeline, block, index);
-		if (__atomic_compare_exchange_n(entry, &found, (uint64_t)block << 32 | (cluster + 1),
+		if (is_of_block(job, found, hdr->block, run))
+			return cluster_of_note(found);
+		cluster = shortest_queue(pipeline, hdr->block, index);
+		if (__atomic_compare_exchange_n(entry, &found, note_of(hdr->block, run, cluster),
 						false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 			return cluster;
 	}
 }
 
 static unsigned int
-cluster_of(const struct pipeline *pipeline, struct job *job, uint32_t block)
+cluster_of(const struct pipeline *pipeline, struct job *job, const struct fanin_hdr *hdr)
 {
 	/* Of a shared slot no job has a say in who uses it. */
 	if (pipeline->policy == PIPELINE_POLICY_RSS || job->pool->handler != NULL)
-		return fanin_slot_index(&job->params.slots, block) % pipeline->n_clusters;
-	return cluster_of_block(pipeline, job, block);
+		return fanin_slot_index(&job->params.slots, hdr->block) % pipeline->n_clusters;
+	return cluster_of_block(pipeline, job, hdr);
 }
 
 /*
@@ -103,7 +143,7 @@ worker_dispatch(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 	if (pipeline->n_workers == 1 || job->pool == NULL)
 		return false;
 	cluster = cluster_of(pipeline, job,
-			     rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin.block);
+			     &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin);
 	if (is_own(worker, cluster))
 		return false;
 	hand_over(worker, cluster, mbuf);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See slot_pool.h. */
-#include <string.h>
-
 #include <rte_malloc.h>
 
 #include "pipeline/slot_pool.h"
@@ -86,13 +84,6 @@ slot_pool_free(struct slot_pool *pool)
 	rte_free(pool->clusters);
 	rte_free(pool->slots);
 	rte_free(pool);
-}
-
-void
-slot_pool_forget_clusters(struct slot_pool *pool)
-{
-	if (pool->clusters != NULL)
-		memset(pool->clusters, 0, (pool->mask + 1) * sizeof(*pool->clusters));
 }
 
 uint64_t

@@ -17,7 +17,7 @@ struct slot_pool {
 	/* Constant; workers: ro. */
 	uint8_t **slots;                       /* by index */
 	uint8_t *memory[PIPELINE_MAX_WORKERS]; /* by NUMA node of the pipeline */
-	uint64_t *clusters; /* which cluster has the slot's block: block << 32 | cluster + 1; NULL: the index says it, in shared pools */
+	uint64_t *clusters; /* which cluster has the slot's block, as schedule.c notes it; atomic; NULL: the index says it, in shared pools */
 	size_t slot_size;   /* bytes */
 	uint32_t mask;      /* the number of slots - 1 */
 	const struct fanin_handler *handler; /* of the jobs that share it; NULL: it is one job's own */
@@ -47,9 +47,6 @@ struct slot_pool *slot_pool_create(const struct pipeline *pipeline,
 
 /* Frees it; it may be NULL. What its slots held has been released. */
 void slot_pool_free(struct slot_pool *pool);
-
-/* A run begins, whose blocks are to find clusters of their own. Any thread, while no worker has a packet of the run. */
-void slot_pool_forget_clusters(struct slot_pool *pool);
 
 /* Bytes of memory. */
 uint64_t slot_pool_bytes(const struct slot_pool *pool);

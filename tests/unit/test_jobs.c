@@ -847,7 +847,23 @@ START_TEST(blocks_stay_on_the_node_of_their_slots)
 	ck_assert_ptr_ne(job->pool->memory[0], job->pool->memory[1]);
 	run_blocks(job, 4, epoch, 100);
 	for (uint32_t i = 0; i < 2 * area; i++)
-		ck_assert_uint_eq((uint32_t)job->pool->clusters[i], i % 2 == 0 ? 2 : 1);
+		ck_assert_uint_eq((uint8_t)job->pool->clusters[i], i % 2 == 0 ? 2 : 1);
+}
+END_TEST
+
+/* By _i: of an earlier run, whose packet a worker noted after the run had ended; of this one, with a number far ahead. */
+START_TEST(a_note_of_another_run_or_far_ahead_binds_no_block)
+{
+	struct job *job = ring_switch_job(&sw, 4, 16);
+	const uint32_t epoch = host_join_all(&sw, job, 4, 1);
+	const uint32_t run = _i == 0 ? epoch - 1 : epoch;
+
+	for (uint32_t i = 0; i < 16; i++)
+		job->pool->clusters[i] = UINT64_C(100000) << 32 | (run & 0xffffff) << 8 | 1;
+	run_blocks(job, 4, epoch, 100);
+	for (uint32_t i = 0; i < 16; i++)
+		ck_assert_uint_lt(job->pool->clusters[i] >> 32, 100);
+	ck_assert_uint_gt(job->worker_stats[1].stats.results, 0);
 }
 END_TEST
 
@@ -934,6 +950,7 @@ suite_jobs(void)
 	tcase_set_timeout(two, 300);
 	tcase_add_test(two, slots_are_shared_out_to_the_workers);
 	tcase_add_test(two, only_members_packets_touch_the_schedule);
+	tcase_add_loop_test(two, a_note_of_another_run_or_far_ahead_binds_no_block, 0, 2);
 	tcase_add_test(two, blocks_stay_on_the_node_of_their_slots);
 	suite_add_tcase(suite, two);
 
