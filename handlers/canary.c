@@ -356,6 +356,7 @@ static struct fanin_handler canary = {
 	.shape = FANIN_SHAPE_LEADERS,
 	.admission = FANIN_ADMIT_KEY,
 	.slots_of = FANIN_SLOTS_SHARED,
+	.slots_apart = true,
 	.slot_mbufs = { .fixed = 1 },
 	.counters = canary_counters,
 	.parameters = canary_parameters,

@@ -41,7 +41,12 @@ enum fanin_slots_of {
 struct fanin_slots {
 	uint8_t *const *by_index;
 	uint32_t mask; /* the number of slots, a power of two, - 1 */
-	uint32_t salt; /* 0 where they are the job's own */
+	/*
+	 * Of shared slots: bits of a block's number that do not tell its slot, and what others are changed by. Where each job has a part of its own (slots_apart), both change
+	 * as jobs come and go, and a worker may see one of them before the other. Main thread: rw, workers: ro, atomic.
+	 */
+	uint32_t ignored;
+	uint32_t salt;
 	void *common; /* FANIN_SLOTS_COMMON bytes, zeroed when the slots are made: see state_release. NULL: there are no slots */
 };
 
@@ -52,7 +57,9 @@ struct fanin_slots {
 static inline uint32_t
 fanin_slot_index(const struct fanin_slots *slots, uint32_t block)
 {
-	return (block ^ slots->salt) & slots->mask;
+	const uint32_t counts = block & ~__atomic_load_n(&slots->ignored, __ATOMIC_RELAXED);
+
+	return (counts ^ __atomic_load_n(&slots->salt, __ATOMIC_RELAXED)) & slots->mask;
 }
 
 /*
@@ -360,6 +367,11 @@ struct fanin_handler {
 	enum fanin_shape shape;
 	enum fanin_admission admission;
 	enum fanin_slots_of slots_of;
+	/*
+	 * SHARED: each job's blocks keep to a part of the slots that no other job uses: 2W of them, or as many as there are for each. What is in a slot when that changes is found
+	 * no more by the packets of its block, and has to leave by its timer.
+	 */
+	bool slots_apart;
 	struct fanin_slot_mbufs slot_mbufs; /* at least one in all, where there are slots; limits their number */
 
 	/*

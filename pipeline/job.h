@@ -84,6 +84,7 @@ struct job {
 	int8_t longer[JOB_LONGER_TIMERS]; /* likewise of those for longer waits. Main thread */
 	uint8_t n_longer;
 	struct slot_pool *pool; /* of params.slots; NULL: there are none */
+	uint32_t part;          /* of the pool, if its jobs have parts of their own. Main thread */
 	uint32_t group_be;
 	uint8_t child_of_rank[FANIN_WIRE_MAX_RANKS];     /* 0 also for ranks that are no child's */
 	uint16_t child_ports[FANIN_WIRE_MAX_CHILDREN];   /* index in pipeline->ports */

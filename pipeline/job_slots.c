@@ -75,6 +75,98 @@ find_or_create(const struct pipeline *pipeline, const struct fanin_handler *hand
 	return 0;
 }
 
+/* As many jobs as a switch can have. */
+#define MOST_PARTS 4096u
+
+/* So that blocks of one number in several jobs do not all meet (Knuth's multiplicative hash). */
+static uint32_t
+hash_of(const struct job *job)
+{
+	return job->params.id * UINT32_C(2654435769) >> 7;
+}
+
+/* The slots that a job's blocks are found in. */
+static void
+set_part(struct job *job)
+{
+	const uint32_t n = (job->pool->mask + 1) / job->pool->n_parts;
+	/* Blocks that are 2W apart never need a slot at the same time. */
+	const uint32_t used = RTE_MIN(n, 2u * job->params.window);
+
+	__atomic_store_n(&job->params.slots.ignored, ~(used - 1), __ATOMIC_RELAXED);
+	__atomic_store_n(&job->params.slots.salt, job->part * n | (hash_of(job) & (used - 1)),
+			 __ATOMIC_RELAXED);
+}
+
+/* The other jobs of a pool, one after the other. id: 0 at first. Returns NULL after the last one. */
+static struct job *
+next_sharer(const struct job_table *table, const struct job *job, uint32_t *id)
+{
+	while (++*id <= FANIN_WIRE_MAX_JOB) {
+		struct job *other = table->jobs[*id];
+
+		if (other != NULL && other != job && other->pool == job->pool)
+			return other;
+	}
+	return NULL;
+}
+
+/* Divides the pool of a job into as many parts, for all that have it, but the job itself. */
+static void
+divide(const struct job_table *table, const struct job *job, uint32_t n_parts)
+{
+	struct job *other;
+
+	if (n_parts == job->pool->n_parts)
+		return;
+	job->pool->n_parts = n_parts;
+	for (uint32_t id = 0; (other = next_sharer(table, job, &id)) != NULL;)
+		set_part(other);
+}
+
+/* The first part that no other job has. Where there are more jobs than parts, they share the last one. */
+static uint32_t
+find_part(const struct job_table *table, const struct job *job)
+{
+	const uint32_t most = RTE_MIN(job->pool->mask + 1, MOST_PARTS);
+	uint64_t taken[MOST_PARTS / 64] = { 0 };
+	const struct job *other;
+	uint32_t part = 0;
+
+	for (uint32_t id = 0; (other = next_sharer(table, job, &id)) != NULL;)
+		taken[other->part / 64] |= UINT64_C(1) << other->part % 64;
+	while (part + 1 < most && (taken[part / 64] >> part % 64 & 1) != 0)
+		part++;
+	return part;
+}
+
+/* Gives the job a part of its own, for which others' may have to become smaller. */
+static void
+part_take(const struct job_table *table, struct job *job)
+{
+	uint32_t n_parts = job->pool->n_parts;
+
+	job->part = find_part(table, job);
+	while (n_parts <= job->part)
+		n_parts *= 2;
+	divide(table, job, n_parts);
+	set_part(job);
+}
+
+/* The job's part is free: others may become larger. */
+static void
+part_give_back(const struct job_table *table, const struct job *job)
+{
+	const struct job *other;
+	uint32_t n_parts = 1;
+
+	for (uint32_t id = 0; (other = next_sharer(table, job, &id)) != NULL;) {
+		while (n_parts <= other->part)
+			n_parts *= 2;
+	}
+	divide(table, job, n_parts);
+}
+
 int
 job_slots_take(struct pipeline *pipeline, struct job *job, uint32_t n)
 {
@@ -98,11 +190,10 @@ job_slots_take(struct pipeline *pipeline, struct job *job, uint32_t n)
 		.by_index = job->pool->slots,
 		.mask = job->pool->mask,
 		.common = job->pool->common,
-		/* So that blocks of one number in several jobs do not all meet (Knuth's multiplicative hash). */
-		.salt = handler->slots_of == FANIN_SLOTS_SHARED
-				? job->params.id * UINT32_C(2654435769) >> 7
-				: 0,
+		.salt = handler->slots_of == FANIN_SLOTS_SHARED ? hash_of(job) : 0,
 	};
+	if (handler->slots_apart)
+		part_take(pipeline->jobs, job);
 	return 0;
 }
 
@@ -193,6 +284,8 @@ job_slots_give_back(struct pipeline *pipeline, struct job *job)
 	sweep(pipeline->jobs, pool);
 	if (job->handler->state_release != NULL && job->state != NULL)
 		job->handler->state_release(&job->params, job->state);
+	if (job->handler->slots_apart)
+		part_give_back(pipeline->jobs, job);
 	if (__atomic_sub_fetch(&pool->n_jobs, 1, __ATOMIC_RELAXED) != 0)
 		return;
 	while (*link != pool)

@@ -68,6 +68,7 @@ slot_pool_create(const struct pipeline *pipeline, const struct fanin_handler *ha
 	pool->handler = handler;
 	pool->slot_size = RTE_ALIGN_CEIL(slot_size, RTE_CACHE_LINE_SIZE);
 	pool->mask = n - 1;
+	pool->n_parts = 1;
 	if (allocate(pipeline, pool))
 		return pool;
 	slot_pool_free(pool);

@@ -25,6 +25,7 @@ struct slot_pool {
 	/* Main thread. */
 	uint32_t mbufs;         /* that its slots may hold together */
 	uint32_t n_jobs;        /* that use it; workers: ro, atomic */
+	uint32_t n_parts;       /* that it is divided into for them, a power of two */
 	struct slot_pool *next; /* of those that are shared */
 
 	/* struct fanin_slots: the jobs' handler; workers: rw, atomic. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "handlers/canary.h"
 #include "hostlib/src/canary/canary.h"
 #include "reference/perf_collective.h"
 #include "reference/random.h"
@@ -453,6 +454,90 @@ START_TEST(without_loss_nobody_asks)
 	ck_assert_uint_eq(found.invalid, 0);
 	ck_assert_uint_eq(found.led, 1 + (100000 * 4 + 1407) / 1408);
 	close_world();
+}
+END_TEST
+
+/* A packet without data of another job, in the name of its rank, which is at the port of this one's. */
+static void
+forge(const struct rig_leaders *other, uint16_t rank, uint32_t block)
+{
+	const uint32_t leader = block % other->n_ranks;
+	struct fanin_flow flow = rig_host_flow(&world.network, other->hosts[rank]);
+	struct fanin_headers headers;
+
+	flow.dst_ip_be = rig_host_ip_be(&world.network, other->hosts[leader]);
+	fanin_wire_encode_l4(&headers, &flow, 0);
+	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_REDUCE, other->id, RUN + 1,
+				 other->leaf_jobs[0]->params.keys.up);
+	headers.fanin.rank = rank;
+	headers.fanin.contributions = 1;
+	headers.fanin.block = block;
+	headers.fanin.members = UINT64_C(1) << rank;
+	headers.fanin.flags = FANIN_FLAG_EMPTY;
+	headers.fanin.dtype = FANIN_WIRE_I32;
+	headers.fanin.op = FANIN_WIRE_SUM;
+	headers.fanin.count = 1;
+	if (leader != rank)
+		ck_assert(rig_host_send(host_of(rank), &headers, FANIN_PAYLOAD_OFFSET));
+}
+
+static uint64_t
+job_counter(const struct job *job, enum canary_counter counter)
+{
+	struct fanin_handler_stats stats;
+
+	job_stats(job, &stats);
+	return stats.own[counter];
+}
+
+static uint64_t
+time_beside(const struct trial *trial, bool is_attacked)
+{
+	const struct perf_collective sum = sum_of(200000);
+	struct rig_leaders other;
+	char error[RIG_ERROR_LEN] = "";
+	uint64_t ns;
+	int ret;
+
+	open_network(trial);
+	ret = rig_leaders_create(&world.network, &world.spec, NULL, trial->n_ranks, false, &other,
+				 error);
+	ck_assert_msg(ret == 0, "%s", error);
+	for (uint16_t rank = 0; rank < trial->n_ranks; rank++)
+		engine_open(rank, 100u + rank);
+	for (uint32_t block = 0; is_attacked && block < 2 * trial->descriptors; block++) {
+		for (uint16_t rank = 0; rank < trial->n_ranks; rank++)
+			forge(&other, rank, block);
+		rig_run(world.rig, rig_now_ns(world.rig) + 10000, NULL, NULL);
+	}
+	/* Their timers have expired, and no result comes. */
+	rig_run(world.rig, rig_now_ns(world.rig) + 10 * MS, NULL, NULL);
+	if (is_attacked)
+		ck_assert_uint_ge(job_counter(other.leaf_jobs[0], CANARY_REDUCES),
+				  trial->descriptors);
+	post_all(0, &sum);
+	ns = run_all();
+	for (uint16_t leaf = 0; leaf < trial->n_leaves; leaf++)
+		ck_assert_uint_eq(job_counter(world.job.leaf_jobs[leaf], CANARY_COLLISIONS), 0);
+	rig_leaders_destroy(&other);
+	close_world();
+	return ns;
+}
+
+/* By _i: the size of the table. All of it is as well as the forger's, but for what the other job keeps. */
+START_TEST(forged_blocks_of_another_job_take_no_descriptor_and_no_time)
+{
+	static const uint32_t descriptors[] = { 128, 256, 1024 };
+	const struct trial trial = { .seed = 3,
+				     .n_ranks = 8,
+				     .n_leaves = 2,
+				     .n_spines = 2,
+				     .window = 64,
+				     .descriptors = descriptors[_i] };
+	const uint64_t usual_ns = time_beside(&trial, false), ns = time_beside(&trial, true);
+
+	ck_assert_msg(usual_ns >= ns * 9 / 10, "found %lu us, expected %lu",
+		      (unsigned long)ns / 1000, (unsigned long)usual_ns / 1000);
 }
 END_TEST
 
@@ -1085,9 +1170,12 @@ Suite *
 suite_canary_hosts(void)
 {
 	Suite *suite = suite_create("canary_hosts");
-	TCase *tcase = tcase_create("canary_hosts");
+	TCase *tcase = tcase_create("canary_hosts"), *forgers = tcase_create("forgers");
 
 	tcase_set_timeout(tcase, 120);
+	tcase_set_timeout(forgers, 120);
+	tcase_add_loop_test(forgers, forged_blocks_of_another_job_take_no_descriptor_and_no_time, 0,
+			    3);
 	tcase_add_loop_test(tcase, without_loss_nobody_asks, 0, RTE_DIM(quiet_trials));
 	tcase_add_loop_test(tcase, sums_are_exact_whatever_is_lost_doubled_or_reordered, 0, 36);
 	tcase_add_loop_test(tcase, all_collectives_and_operators_are_exact, FANIN_I8, FANIN_F64 + 1);
@@ -1111,5 +1199,6 @@ suite_canary_hosts(void)
 	tcase_add_test(tcase, results_come_by_repetition_alone);
 	tcase_add_test(tcase, a_rank_that_large_packets_never_reach_is_named);
 	suite_add_tcase(suite, tcase);
+	suite_add_tcase(suite, forgers);
 	return suite;
 }

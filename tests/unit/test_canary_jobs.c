@@ -196,6 +196,55 @@ START_TEST(data_meets_on_its_way_and_the_result_comes_back)
 }
 END_TEST
 
+/* Where the blocks of a job may be, as a set. */
+static uint64_t
+places_of(const struct job *of)
+{
+	uint64_t places = 0;
+
+	for (uint32_t block = 0; block < 1000; block++)
+		places |= UINT64_C(1) << fanin_slot_index(&of->params.slots, block * 977);
+	return places;
+}
+
+/* The table has 64 places, and a job needs 16. */
+START_TEST(each_job_keeps_to_a_part_of_the_table)
+{
+	struct job *jobs[8];
+	uint64_t all = 0;
+
+	for (unsigned int n = 0; n < 8; n++) {
+		struct job_spec spec = usual_spec();
+
+		ck_assert_msg(create(&spec) == 0, "%s", error);
+		jobs[n] = job;
+		all = 0;
+		for (unsigned int i = 0; i <= n; i++) {
+			const uint64_t places = places_of(jobs[i]);
+
+			ck_assert_uint_eq(all & places, 0);
+			ck_assert_int_eq(__builtin_popcountll(places), n < 4 ? 16 : 8);
+			all |= places;
+		}
+	}
+	ck_assert_uint_eq(all, UINT64_MAX);
+	/* Parts become larger again as the last of them are given back, and each is taken once. */
+	rte_rcu_qsbr_thread_offline(leaf.pipeline->qsbr, 0);
+	for (unsigned int n = 7; n >= 4; n--)
+		ck_assert_int_eq(job_destroy(leaf.pipeline, jobs[n]->params.id), 0);
+	ck_assert_int_eq(__builtin_popcountll(places_of(jobs[0])), 16);
+	ck_assert_int_eq(job_destroy(leaf.pipeline, jobs[1]->params.id), 0);
+	rte_rcu_qsbr_thread_online(leaf.pipeline->qsbr, 0);
+	all = places_of(jobs[0]) | places_of(jobs[2]) | places_of(jobs[3]);
+	{
+		struct job_spec spec = usual_spec();
+
+		ck_assert_msg(create(&spec) == 0, "%s", error);
+	}
+	ck_assert_uint_eq(places_of(job), ~all);
+}
+END_TEST
+
 START_TEST(the_timer_sends_what_there_is)
 {
 	uint8_t frame[4096];
@@ -288,6 +337,7 @@ suite_canary_jobs(void)
 	tcase_add_test(tcase, what_such_a_job_has_to_be_like);
 	tcase_add_test(tcase, data_meets_on_its_way_and_the_result_comes_back);
 	tcase_add_test(tcase, the_timer_sends_what_there_is);
+	tcase_add_test(tcase, each_job_keeps_to_a_part_of_the_table);
 	tcase_add_test(tcase, hosts_that_join_change_nothing_for_blocks_on_their_way);
 	tcase_add_test(tcase, nobody_joins_where_the_job_has_no_hosts);
 	tcase_add_test(tcase, hosts_of_a_library_that_cannot_lead_are_told);
