@@ -39,14 +39,13 @@ enum fanin_slots_of {
 
 /* A job's slots. Where jobs share them, each job has another block in a slot, and none has two of a window in one. */
 struct fanin_slots {
+	/*
+	 * Where each job has a part of its own (slots_apart), both change as jobs come and go, and a worker may see one of them before the other: any index below the pool's number
+	 * of slots is good for any part. Main thread: rw, workers: ro.
+	 */
 	uint8_t *const *by_index;
 	uint32_t mask; /* the number of slots, a power of two, - 1 */
-	/*
-	 * Of shared slots: bits of a block's number that do not tell its slot, and what others are changed by. Where each job has a part of its own (slots_apart), both change
-	 * as jobs come and go, and a worker may see one of them before the other. Main thread: rw, workers: ro, atomic.
-	 */
-	uint32_t ignored;
-	uint32_t salt;
+	uint32_t salt; /* 0 where they are the job's own */
 	void *common; /* FANIN_SLOTS_COMMON bytes, zeroed when the slots are made: see state_release. NULL: there are no slots */
 };
 
@@ -57,9 +56,7 @@ struct fanin_slots {
 static inline uint32_t
 fanin_slot_index(const struct fanin_slots *slots, uint32_t block)
 {
-	const uint32_t counts = block & ~__atomic_load_n(&slots->ignored, __ATOMIC_RELAXED);
-
-	return (counts ^ __atomic_load_n(&slots->salt, __ATOMIC_RELAXED)) & slots->mask;
+	return (block ^ slots->salt) & slots->mask;
 }
 
 /*

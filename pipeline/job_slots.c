@@ -93,9 +93,9 @@ set_part(struct job *job)
 	/* Blocks that are 2W apart never need a slot at the same time. */
 	const uint32_t used = RTE_MIN(n, 2u * job->params.window);
 
-	__atomic_store_n(&job->params.slots.ignored, ~(used - 1), __ATOMIC_RELAXED);
-	__atomic_store_n(&job->params.slots.salt, job->part * n | (hash_of(job) & (used - 1)),
+	__atomic_store_n(&job->params.slots.by_index, job->pool->slots + (size_t)job->part * n,
 			 __ATOMIC_RELAXED);
+	__atomic_store_n(&job->params.slots.mask, used - 1, __ATOMIC_RELAXED);
 }
 
 /* The other jobs of a pool, one after the other. id: 0 at first. Returns NULL after the last one. */

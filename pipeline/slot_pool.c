@@ -30,7 +30,8 @@ allocate(const struct pipeline *pipeline, struct slot_pool *pool)
 	const uint32_t n = pool->mask + 1;
 	uint32_t counts[PIPELINE_MAX_WORKERS] = { 0 };
 
-	pool->slots = rte_zmalloc("slot_table", n * sizeof(*pool->slots), RTE_CACHE_LINE_SIZE);
+	pool->slots = rte_zmalloc("slot_table", (shared ? 2 : 1) * n * sizeof(*pool->slots),
+				  RTE_CACHE_LINE_SIZE);
 	if (pool->slots == NULL)
 		return false;
 	if (!shared) {
@@ -53,6 +54,8 @@ allocate(const struct pipeline *pipeline, struct slot_pool *pool)
 		unsigned int node = slot_pool_node(pipeline, shared, i);
 
 		pool->slots[i] = pool->memory[node] + counts[node]++ * pool->slot_size;
+		if (shared)
+			pool->slots[n + i] = pool->slots[i];
 	}
 	return true;
 }
@@ -90,8 +93,9 @@ slot_pool_free(struct slot_pool *pool)
 uint64_t
 slot_pool_bytes(const struct slot_pool *pool)
 {
-	return (uint64_t)(pool->mask + 1) * (pool->slot_size + sizeof(*pool->slots) +
-					     (pool->clusters != NULL ? sizeof(*pool->clusters) : 0));
+	return (uint64_t)(pool->mask + 1) *
+	       (pool->slot_size + (pool->handler != NULL ? 2 : 1) * sizeof(*pool->slots) +
+		(pool->clusters != NULL ? sizeof(*pool->clusters) : 0));
 }
 
 uint32_t

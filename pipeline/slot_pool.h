@@ -15,7 +15,7 @@
 
 struct slot_pool {
 	/* Constant; workers: ro. */
-	uint8_t **slots;                       /* by index */
+	uint8_t **slots; /* by index; of shared ones all of them twice, one after the other, as a job's begin anywhere */
 	uint8_t *memory[PIPELINE_MAX_WORKERS]; /* by NUMA node of the pipeline */
 	uint64_t *clusters; /* which cluster has the slot's block, as schedule.c notes it; atomic; NULL: the index says it, in shared pools */
 	size_t slot_size;   /* bytes */

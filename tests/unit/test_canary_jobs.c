@@ -202,8 +202,13 @@ places_of(const struct job *of)
 {
 	uint64_t places = 0;
 
-	for (uint32_t block = 0; block < 1000; block++)
-		places |= UINT64_C(1) << fanin_slot_index(&of->params.slots, block * 977);
+	for (uint32_t i = 0; i < 64; i++) {
+		for (uint32_t block = 0; block < 1000; block++) {
+			if (of->pool->slots[i] ==
+			    of->params.slots.by_index[fanin_slot_index(&of->params.slots, block * 977)])
+				places |= UINT64_C(1) << i;
+		}
+	}
 	return places;
 }
 
