@@ -93,10 +93,11 @@ Group::allgather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::All
 	}
 	std::vector<Part> parts;
 	Moves moves;
-	if (!reason.empty())
-		return gather_by_gloo("allgather", OpType::ALLGATHER, reason, inputs[0],
-				      targets_of("allgather", outputs[0], &moves),
+	if (!reason.empty()) {
+		const Tensors rows = targets_of("allgather", outputs[0], &moves);
+		return gather_by_gloo("allgather", OpType::ALLGATHER, reason, inputs[0], rows,
 				      lists_of(outputs), std::move(moves));
+	}
 	parts.push_back(gather_into("allgather", &moves, outputs[0], inputs[0], getRank()));
 	return start("allgather", OpType::ALLGATHER, inputs, lists_of(outputs), std::move(parts),
 		     std::move(moves));
