@@ -14,6 +14,12 @@
 namespace py = pybind11;
 using namespace fanin_torch;
 
+class PyGroup;
+
+/* All groups that there are, whoever has them. */
+static std::mutex groups_mutex;
+static std::vector<c10::weak_intrusive_ptr<PyGroup>> groups;
+
 /* The group's thread may need the interpreter for callbacks of futures, while the group waits for its thread. */
 class PyGroup : public Group {
       public:
@@ -27,20 +33,22 @@ class PyGroup : public Group {
 			close();
 		}
 	}
+	/* Nobody has it any more. Without its entry there it is destroyed after this. */
+	void
+	release_resources() override
+	{
+		std::lock_guard<std::mutex> lock(groups_mutex);
+		groups.erase(std::remove_if(groups.begin(), groups.end(),
+					    [](const auto &group) { return group.expired(); }),
+			     groups.end());
+	}
 };
-
-/* All groups that there are, whoever has them. */
-static std::mutex groups_mutex;
-static std::vector<c10::weak_intrusive_ptr<PyGroup>> groups;
 
 static void
 remember(const c10::intrusive_ptr<PyGroup> &group)
 {
 	std::lock_guard<std::mutex> lock(groups_mutex);
 
-	groups.erase(std::remove_if(groups.begin(), groups.end(),
-				    [](const auto &other) { return other.expired(); }),
-		     groups.end());
 	groups.emplace_back(group);
 }
 
