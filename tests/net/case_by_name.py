@@ -42,6 +42,7 @@ def expect_ring(reports, where, reason):
 @case()
 def a_job_by_name_runs_in_the_network():
     with running_lab(3) as lab, FakeManager(lab, token="secret") as manager:
+        (lab.directory / "token").touch(mode=0o600)
         (lab.directory / "token").write_text("secret\n")
         (lab.directory / "fanin.conf").write_text(
             f"# how hosts find it\nmanager = {manager.address}:{PORT}\n\ntoken_file = {lab.directory}/token\n")
