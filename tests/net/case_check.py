@@ -47,7 +47,10 @@ def a_missing_token_file_is_found_by_check():
         token.chmod(0o600)
         for key, name in (("certificate", "c.pem"), ("key", "k.pem")):
             (lab.directory / name).write_text("nothing\n")
+        (lab.directory / "k.pem").chmod(0o644)
         tls = {"certificate": str(lab.directory / "c.pem"), "key": str(lab.directory / "k.pem")}
+        told_before_the_start(lab, ["control: ", "k.pem", "found the mode 0644"], control={**control, "tls": tls})
+        (lab.directory / "k.pem").chmod(0o600)
         told_before_the_start(lab, ["control: ", "c.pem"], control={**control, "tls": tls})
 
 
