@@ -229,6 +229,14 @@ Group::close()
 	cv_.wait(lock, [&] { return n_gloo_ == 0; });
 }
 
+void
+Group::end()
+{
+	close();
+	if (getpid() == pid_)
+		gloo_.reset();
+}
+
 /* Does what is left of a collective. error: what it has failed of, or NULL. */
 static void
 complete(GroupWork &work, const std::function<void()> &finish, std::exception_ptr error)

@@ -89,6 +89,8 @@ class Group : public c10d::ProcessGroup {
 				 const at::Tensor &values, int64_t most);
 	/* Runs what is queued to its end and leaves the job. May be called again. Without the GIL, which callbacks need. */
 	void close();
+	/* close, and lets go of Gloo, whose threads may need the GIL until they end. The last call. */
+	void end();
 	/* Begins to: ranks that close several groups need not do so in the same order. */
 	void close_begin();
 

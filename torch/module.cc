@@ -28,9 +28,9 @@ class PyGroup : public Group {
 	{
 		if (Py_IsInitialized() && PyGILState_Check()) {
 			py::gil_scoped_release release;
-			close();
+			end();
 		} else {
-			close();
+			end();
 		}
 	}
 	/* Nobody has it any more. Without its entry there it is destroyed after this. */
