@@ -437,7 +437,8 @@ end_long_line(struct control_client *client, uint64_t now)
 static int
 run_lines(struct control_client *client, uint64_t now)
 {
-	const uint64_t most_ns = client->served ? GREEDY_NS : client->spent_ns + TURN_NS;
+	const uint64_t most_ns = client->spent_ns < GREEDY_NS ? GREEDY_NS
+							      : client->spent_ns + TURN_NS;
 	const char *line;
 	size_t len;
 	int ret;

@@ -366,7 +366,7 @@ struct fanin_handler {
 	enum fanin_slots_of slots_of;
 	/*
 	 * SHARED: each job's blocks keep to a part of the slots that no other job uses: 2W of them, or as many as there are for each. What is in a slot when that changes is found
-	 * no more by the packets of its block, and has to leave by its timer.
+	 * no more by the packets of its block or by its timer; the next sweep empties it.
 	 */
 	bool slots_apart;
 	struct fanin_slot_mbufs slot_mbufs; /* at least one in all, where there are slots; limits their number */

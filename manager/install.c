@@ -105,8 +105,8 @@ removals_go_on(struct manager *manager)
 	TAILQ_FOREACH(removal, &manager->removals, entry) {
 		uint16_t at = topology_switch_find(&manager->config->topology, removal->switch_name);
 
-		if (removal->asked || at == TOPOLOGY_NO_SWITCH ||
-		    manager->peers[at].state < PEER_LEARNING)
+		/* Before its jobs are known, it is not known either by which mark the job is ours. */
+		if (removal->asked || at == TOPOLOGY_NO_SWITCH || manager->peers[at].state != PEER_UP)
 			continue;
 		removal->asked =
 			peer_ask(&manager->peers[at], "jobs.destroy",

@@ -359,8 +359,10 @@ static int
 fail_order(const struct manager *manager, const struct group *group, struct plan *plan,
 	   struct control_error *error)
 {
-	/* A job that has no room for its tree at this moment may get that back. */
-	const char *code = group->out_of_room ? "no_room" : PLAN_ORDER;
+	/* A job that has no room for its tree at this moment may get that back, and a switch that has refused it may take it later. */
+	const char *code = group->out_of_room            ? "no_room"
+			   : group->failure.code != NULL ? "no_path"
+							 : PLAN_ORDER;
 	char found[CONTROL_MESSAGE_LEN / 2];
 
 	plan->graph.in_order = false;

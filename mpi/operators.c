@@ -98,6 +98,8 @@ operators_init(void)
 void
 operators_finish(void)
 {
+	/* What MPI_Finalize calls of the program's may still reduce, by MPI's own operators. */
+	findings_some_wrong = false;
 	for (size_t op = 1; op < N_OPERATORS; op++)
 		if (operators[op].own != MPI_OP_NULL)
 			PMPI_Op_free(&operators[op].own);

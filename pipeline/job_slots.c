@@ -197,13 +197,17 @@ job_slots_take(struct pipeline *pipeline, struct job *job, uint32_t n)
 	return 0;
 }
 
-/* Is the run that a slot was taken in over? */
+/* Is the run that a slot was taken in over, or is the slot outside of its job's part by now, so that neither packets nor timers find it? */
 static bool
-is_over(const struct job_table *table, const struct fanin_slot_tag *tag)
+is_over(const struct job_table *table, const struct slot_pool *pool, uint32_t index,
+	const struct fanin_slot_tag *tag)
 {
 	const struct job *job = job_lookup(table, tag->job);
 
-	return job == NULL || job_epoch(job) != tag->epoch;
+	if (job == NULL || job_epoch(job) != tag->epoch)
+		return true;
+	return pool->handler->slots_apart && job->pool == pool &&
+	       index - job->part * ((pool->mask + 1) / pool->n_parts) > job->params.slots.mask;
 }
 
 /* Workers are in for the length of a call, unless they have lost their core. */
@@ -226,7 +230,7 @@ sweep(const struct job_table *table, const struct slot_pool *pool)
 		if (__atomic_load_n(&tag->job, __ATOMIC_RELAXED) == 0)
 			continue;
 		enter(tag);
-		if (tag->job != 0 && is_over(table, tag)) {
+		if (tag->job != 0 && is_over(table, pool, i, tag)) {
 			pool->handler->slot_release(&ctx, tag);
 			fanin_slot_empty(tag);
 		}

@@ -88,11 +88,9 @@ mismatch_note(struct worker *worker, struct job *job, const struct fanin_hdr *hd
 }
 
 void
-mismatch_take(struct worker *worker, struct job *job, const struct fanin_mismatch *mismatch,
-	      bool from_below)
+mismatch_take(struct worker *worker, struct job *job, uint32_t epoch,
+	      const struct fanin_mismatch *mismatch, bool from_below)
 {
-	const uint32_t epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
-
 	if (!keep(job, epoch, mismatch))
 		return;
 	tell_children(worker, job, epoch, mismatch);

@@ -16,9 +16,9 @@
 void mismatch_note(struct worker *worker, struct job *job, const struct fanin_hdr *hdr,
 		   uint64_t expected);
 
-/* The same, which another switch has found. from_below: a child has told it, else the parent. */
-void mismatch_take(struct worker *worker, struct job *job, const struct fanin_mismatch *mismatch,
-		   bool from_below);
+/* The same, which another switch has found in the run of this epoch here. from_below: a child has told it, else the parent. */
+void mismatch_take(struct worker *worker, struct job *job, uint32_t epoch,
+		   const struct fanin_mismatch *mismatch, bool from_below);
 
 /*
  * Tells the parent what it would find by a probe, in the same packet: at once, and again before the run ends here. Without a parent, or a mismatch in its

@@ -111,7 +111,7 @@ pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 	}
 	if (hdr.count == FANIN_REASON_MISMATCH && fanin_mismatch_decode(&hdr, &mismatch)) {
 		/* Told to all who ask, too. */
-		mismatch_take(worker, job, &mismatch, false);
+		mismatch_take(worker, job, epoch, &mismatch, false);
 		worker_free(worker, mbuf);
 		return;
 	}

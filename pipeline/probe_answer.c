@@ -155,7 +155,7 @@ probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 	/* Those behind the child disagree, and are gone or go: all others hear why. */
 	if (fanin_wire_payload_len(headers) >= ack_len + sizeof(mismatch)) {
 		memcpy(&mismatch, sets + ack_len, sizeof(mismatch));
-		mismatch_take(worker, job, &mismatch, true);
+		mismatch_take(worker, job, headers->fanin.epoch, &mismatch, true);
 	}
 	worker_free(worker, mbuf);
 }

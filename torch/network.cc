@@ -64,7 +64,7 @@ Network::failure(int status)
 		suspects.push_back(host);
 	const std::string left = left_among(suspects);
 	if (!left.empty())
-		return left_in_words(left);
+		return n == 0 ? text + "; " + left_in_words(left) : left_in_words(left);
 	for (size_t i = 0; i < n; i++) {
 		std::string note;
 		if (layout_.hosts[hosts[i]].size() > 1)

@@ -250,6 +250,44 @@ START_TEST(each_job_keeps_to_a_part_of_the_table)
 }
 END_TEST
 
+/* Slots that hold blocks of a job, wherever they are. */
+static unsigned int
+slots_with(const struct job *of)
+{
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i <= of->pool->mask; i++)
+		n += ((const struct fanin_slot_tag *)of->pool->slots[i])->job == of->params.id;
+	return n;
+}
+
+/* Neither packets nor timers find them, and another job has their places. */
+START_TEST(what_a_part_leaves_behind_when_it_moves_is_given_back)
+{
+	struct job_spec spec = usual_spec();
+	const struct job *moved;
+	uint64_t places;
+	uint8_t frame[4096];
+
+	ck_assert_msg(create(&spec) == 0, "%s", error);
+	spec = usual_spec();
+	ck_assert_msg(create(&spec) == 0, "%s", error);
+	moved = job;
+	places = places_of(moved);
+	ring_switch_put(&leaf, 0, frame, reduce(0, frame));
+	leaf_expect_silence();
+	ck_assert_uint_eq(slots_with(moved), 1);
+	job_slots_sweep(leaf.pipeline->jobs);
+	ck_assert_uint_eq(slots_with(moved), 1);
+	spec = usual_spec();
+	ck_assert_msg(create(&spec) == 0, "%s", error);
+	ck_assert_uint_eq(places_of(moved) & places, 0);
+	job_slots_sweep(leaf.pipeline->jobs);
+	ck_assert_uint_eq(slots_with(moved), 0);
+	ck_assert_uint_eq(((const struct canary_state *)moved->state)->used, 0);
+}
+END_TEST
+
 START_TEST(the_timer_sends_what_there_is)
 {
 	uint8_t frame[4096];
@@ -343,6 +381,7 @@ suite_canary_jobs(void)
 	tcase_add_test(tcase, data_meets_on_its_way_and_the_result_comes_back);
 	tcase_add_test(tcase, the_timer_sends_what_there_is);
 	tcase_add_test(tcase, each_job_keeps_to_a_part_of_the_table);
+	tcase_add_test(tcase, what_a_part_leaves_behind_when_it_moves_is_given_back);
 	tcase_add_test(tcase, hosts_that_join_change_nothing_for_blocks_on_their_way);
 	tcase_add_test(tcase, nobody_joins_where_the_job_has_no_hosts);
 	tcase_add_test(tcase, hosts_of_a_library_that_cannot_lead_are_told);
