@@ -121,7 +121,7 @@ push_is_all(const struct fanin_job_params *job, uint64_t ranks)
 	return (unsigned int)__builtin_popcountll(ranks) == job->n_below;
 }
 
-/* What is noted of a neighbor is so much coarser than its blocks, so that workers seldom write what all of them read. */
+/* Granularity of a neighbor's note, in blocks: coarse, so that workers seldom write what all of them read. */
 static inline uint32_t
 push_slack(const struct fanin_job_params *job)
 {

@@ -9,7 +9,7 @@
  */
 #include "handlers/push.h"
 
-/* What is noted of all when a run begins: as if they had sent W - 1, for results of blocks before W may be known from an earlier run. */
+/* The note of every neighbor when a run begins: as if it had sent W - 1, for results of blocks before W may be known from an earlier run. */
 static uint32_t
 begun(const struct fanin_job_params *job)
 {
@@ -31,7 +31,7 @@ noted_of(const struct fanin_handler_ctx *ctx, unsigned int neighbor)
 	return (uint32_t)(noted >> 32) == ctx->epoch ? (uint32_t)noted : begun(ctx->job);
 }
 
-/* What a block is to one neighbor's newest. */
+/* Compares a block with one neighbor's newest. */
 static enum fanin_reason
 compare(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t block)
 {
