@@ -7,6 +7,8 @@
  * not there: what they cause may happen at any time. So an entry may be evicted, QUERY may mark a block, and ASK may come to a rank, after any step.
  * From every state all that is in flight then vanishes and the network is perfect from then on, or loses all but QUERY, ASK, DATA and REPEAT.
  *
+ * With BOUND, which has no leaf, the root notes how far each rank is, and no packet that a rank may send is too new, or old for nothing (docs/protocol.md, "How new a block may be").
+ *
  * The last block ends the run: a rank goes as soon as it has its result. The run is lost at most LOSSES times, with all that switches have.
  */
 #ifdef MUTANT_HALF_SLOTS
@@ -74,6 +76,9 @@ byte bits[BLOCKS];
 byte table_bits[BLOCKS];
 byte epoch;
 bool recovering, generous;
+#ifdef BOUND
+byte newest[HOSTS]; /* of what has come from each rank to the root in this run */
+#endif
 
 /* What a step is about. */
 byte event, h, b, a;
@@ -86,6 +91,9 @@ hidden byte hv, hs, hspoilt; /* at the home host */
 
 /* The properties, so that the verifier tells which one fails. */
 hidden byte sum_is_exact, one_result, entry_is_free, timers_help, table_is_empty;
+#ifdef BOUND
+hidden byte n, nd, nb, not_too_new, stale_is_over;
+#endif
 
 #define is_in(bitmap, member) ((bitmap) >> (member) & 1)
 #define contains(set, part) (((set) & (part)) == (part))
@@ -102,6 +110,96 @@ inline find_oldest(rank)
 	:: else -> break
 	od
 }
+
+/* ---- how new a block may be */
+
+#ifdef BOUND
+#ifdef MUTANT_BOUND_TIGHT
+#define AHEAD (W - 1)
+#else
+#define AHEAD W
+#endif
+#ifdef MUTANT_STALE_TIGHT
+#define BEHIND W
+#else
+#define BEHIND (2 * W)
+#endif
+
+#if HOSTS == 2
+#define all_have(block) (is_in(has[0], block) && is_in(has[1], block))
+#else
+#define all_have(block) (is_in(has[0], block) && is_in(has[1], block) && is_in(has[2], block))
+#endif
+
+/* All notes when a run begins whose first block is `first`. */
+inline begin_notes(first)
+{
+	for (n : 0 .. HOSTS - 1) {
+#ifdef MUTANT_NOTES_BEGIN_EARLY
+		newest[n] = (first)
+#else
+		newest[n] = (first) + W - 1
+#endif
+	}
+	n = 0
+}
+
+/* The block nb comes from the rank nd, as data, as a result or in a QUERY. */
+inline check_block()
+{
+	for (n : 0 .. HOSTS - 1) {
+		if
+		:: n != nd ->
+			not_too_new = nb <= newest[n] + AHEAD;
+			assert(not_too_new);
+			stale_is_over = nb + BEHIND > newest[n] || all_have(nb);
+			assert(stale_is_over)
+		:: else
+		fi
+	}
+	n = 0
+}
+
+inline note(rank, number)
+{
+	nd = rank;
+	nb = number;
+	check_block();
+	if
+	:: newest[nd] < nb -> newest[nd] = nb
+	:: else
+	fi;
+	nd = 0; nb = 0
+}
+
+/* QUERY may come from any rank that has sent the block. */
+inline check_query(number)
+{
+	for (nd : 0 .. HOSTS - 1) {
+		nb = number;
+		if
+		:: sent[nd] > nb -> check_block()
+		:: else
+		fi
+	}
+	nd = 0; nb = 0
+}
+#else
+#define begin_notes(first) skip
+#define note(rank, number) skip
+#define check_query(number) skip
+#endif
+
+#ifdef MUTANT_DATA_UNNOTED
+#define note_data(rank, number) skip
+#else
+#define note_data(rank, number) note(rank, number)
+#endif
+#ifdef MUTANT_RESULT_UNNOTED
+#define note_result(rank, number) skip
+#else
+#define note_result(rank, number) note(rank, number)
+#endif
 
 /* ---- ranks take results */
 
@@ -136,6 +234,7 @@ inline multicast_result()
 {
 	if
 	:: recovering && generous ->
+		note_result(home(hv), hv);
 		for (g : 0 .. HOSTS - 1) {
 			take(g, hv, bits[hv])
 		}
@@ -214,6 +313,7 @@ inline asked()
 	:: false -> skip
 #else
 	:: is_in(has[x], hv) ->
+		note_result(x, hv);
 		take(home(hv), hv, bits[hv]);
 		multicast_result()
 #endif
@@ -221,6 +321,7 @@ inline asked()
 		committed[x] = committed[x] | 1 << hv;
 		if
 		:: recovering ->
+			note_data(x, hv);
 			hs = 1 << x;
 			hspoilt = false;
 			home_receive()
@@ -361,6 +462,7 @@ inline root_receive()
 /* QUERY of the block v. */
 inline query_at_root()
 {
+	check_query(v);
 	advance(ROOT, v);
 	if
 	:: slot[i].block == v && !slot[i].over ->
@@ -437,6 +539,7 @@ inline tree_receive()
 		leaf_receive()
 #endif
 	:: !leaf_has(x) ->
+		note(x, b);
 		v = b;
 		s = 1 << x;
 		spoilt = false;
@@ -536,6 +639,15 @@ inline lose_run()
 		entry[k].spoiled = false
 	}
 #endif
+	e = BLOCKS;
+	for (k : 0 .. HOSTS - 1) {
+		find_oldest(k);
+		if
+		:: w < e -> e = w
+		:: else
+		fi
+	}
+	begin_notes(e);
 	k = 0; w = 0
 }
 
@@ -547,7 +659,9 @@ inline overdue()
 #ifdef MUTANT_NO_REPEAT
 	:: is_in(has[home(hv)], hv) -> skip
 #else
-	:: is_in(has[home(hv)], hv) -> take(k, hv, bits[hv])
+	:: is_in(has[home(hv)], hv) ->
+		note_result(home(hv), hv);
+		take(k, hv, bits[hv])
 #endif
 	:: !is_in(has[home(hv)], hv) && sent[home(hv)] > hv ->
 		v = w;
@@ -690,6 +804,7 @@ init
 		for (k : 0 .. HOMES * SLOTS - 1) {
 			entry[k].block = NONE
 		}
+		begin_notes(0);
 		k = 0
 	}
 	do
@@ -730,9 +845,9 @@ init
 		:: event == QUERY && is_sent(b) -> d_step { v = b; query_at_root() }
 		:: event == ASK && h != home(b) && sent[h] > b -> d_step { x = h; hv = b; asked() }
 		:: event == DATA && is_in(committed[h], b) ->
-			d_step { hv = b; hs = 1 << h; hspoilt = false; home_receive() }
+			d_step { note_data(h, b); hv = b; hs = 1 << h; hspoilt = false; home_receive() }
 		:: event == RESULT && is_in(by_table, b) -> d_step { take_of_table(h, b) }
-		:: event == HOME_RESULT && is_in(has[home(b)], b) -> d_step { take(h, b, bits[b]) }
+		:: event == HOME_RESULT && is_in(has[home(b)], b) -> d_step { note_result(home(b), b); take(h, b, bits[b]) }
 		:: event == LOSE_RUN -> d_step { lose_run() }
 		:: else
 		fi;

@@ -265,6 +265,9 @@ holds "push W=1 3 ranks" -O1 "$(pushed 1 3 2 1 0 0)"
 holds "push W=1 2 ranks, leaf" -O1 "$(pushed 1 2 3 1 1 0)"
 holds "push W=2 2 ranks 2 homes" -O1 "$(pushed 2 2 3 2 0 0)"
 holds "push W=1 3 ranks, leaf 1 loss" -O1 "$(pushed 1 3 1 1 1 1)"
+holds "push W=1 2 ranks, bound" -O1 -DBOUND "$(pushed 1 2 4 1 0 0)"
+holds "push W=1 2 ranks, bound 1 loss" -O1 -DBOUND "$(pushed 1 2 3 1 0 1)"
+holds "push W=1 2 ranks 2 homes, bound" -O1 -DBOUND "$(pushed 1 2 4 2 0 0)"
 
 one="$(pushed 1 2 3 1 0 0)"
 two="$(pushed 2 2 3 2 0 0)"
@@ -288,6 +291,11 @@ caught one_result SUM_SURVIVES "$lossy"
 caught sum_is_exact ENTRY_SURVIVES "$lossy"
 caught one_result ANY_RUN "$lossy"
 caught one_result SENDS_KNOWN "$(pushed 2 2 3 2 0 1)"
+caught not_too_new BOUND_TIGHT -DBOUND "$one"
+caught not_too_new DATA_UNNOTED -DBOUND "$one"
+caught not_too_new RESULT_UNNOTED -DBOUND "$one"
+caught not_too_new NOTES_BEGIN_EARLY -DBOUND "$(pushed 2 2 5 1 0 1)"
+caught stale_is_over STALE_TIGHT -DBOUND "$one"
 
 # Owners that pull, past tables of one entry.
 model=$models/pull.pml
