@@ -111,9 +111,9 @@ struct job {
 	struct fanin_ranks ended;  /* their processes have ended */
 	struct fanin_ranks silent; /* hosts and switches that don't answer */
 
-	/* The first packet of a run that did not fit its block. Written under lock, the epoch last; any thread. */
+	/* The first packet of a run that did not fit its block. Under lock: rw; any thread. */
 	struct {
-		uint32_t epoch; /* of the run; another one than the run's: there is none. release, acquire */
+		uint32_t epoch; /* of the run; another one than the run's: there is none. Read without the lock, too: atomic */
 		uint32_t parent_epoch; /* the same run as the parent numbers it; it may ask when the run has ended here */
 		struct fanin_mismatch what;
 	} mismatch;

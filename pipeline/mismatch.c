@@ -113,10 +113,17 @@ mismatch_read_for_parent(struct job *job, uint32_t parent_epoch, struct fanin_mi
 }
 
 bool
-mismatch_read(const struct job *job, uint32_t epoch, struct fanin_mismatch *mismatch)
+mismatch_read(struct job *job, uint32_t epoch, struct fanin_mismatch *mismatch)
 {
-	if (epoch == 0 || __atomic_load_n(&job->mismatch.epoch, __ATOMIC_ACQUIRE) != epoch)
+	bool found;
+
+	if (likely(!mismatch_is_of(job, epoch)))
 		return false;
-	*mismatch = job->mismatch.what;
-	return true;
+	rte_spinlock_lock(&job->lock);
+	/* The next run may have begun, and have a mismatch of its own. */
+	found = mismatch_is_of(job, epoch);
+	if (found)
+		*mismatch = job->mismatch.what;
+	rte_spinlock_unlock(&job->lock);
+	return found;
 }

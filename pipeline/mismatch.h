@@ -26,19 +26,28 @@ void mismatch_take(struct worker *worker, struct job *job, uint32_t epoch,
  */
 void mismatch_tell_parent(struct worker *worker, struct job *job, uint32_t parent_epoch);
 
-/* Copies what is known. Returns false if all packets of the run with this number fit so far. */
-bool mismatch_read(const struct job *job, uint32_t epoch, struct fanin_mismatch *mismatch);
+/* Is there one in the run of this number? It may be over when the caller looks again. */
+static inline bool
+mismatch_is_of(const struct job *job, uint32_t epoch)
+{
+	return __atomic_load_n(&job->mismatch.epoch, __ATOMIC_ACQUIRE) == epoch && epoch != 0;
+}
+
+/* Copies what is known, whole. Returns false if all packets of the run with this number fit so far. Takes the job's lock if some did not. */
+bool mismatch_read(struct job *job, uint32_t epoch, struct fanin_mismatch *mismatch);
 
 /* The same by the parent's number of the run, which may have ended here because of the mismatch. */
 bool mismatch_read_for_parent(struct job *job, uint32_t parent_epoch,
 			      struct fanin_mismatch *mismatch);
 
-/* Is a block of a run such that a query for it is refused? */
+/* Is a block of a run such that a query for it is refused? Takes no lock in a run without a mismatch. */
 static inline bool
-mismatch_stops(const struct job *job, uint32_t epoch, uint32_t block)
+mismatch_stops(struct job *job, uint32_t epoch, uint32_t block)
 {
-	return unlikely(__atomic_load_n(&job->mismatch.epoch, __ATOMIC_ACQUIRE) == epoch) &&
-	       epoch != 0 && !fanin_block_before(block, job->mismatch.what.block);
+	struct fanin_mismatch mismatch;
+
+	return unlikely(mismatch_is_of(job, epoch)) && mismatch_read(job, epoch, &mismatch) &&
+	       !fanin_block_before(block, mismatch.block);
 }
 
 #endif

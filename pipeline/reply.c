@@ -36,8 +36,7 @@ worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job
 }
 
 void
-worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,
-	      enum fanin_reason reason)
+worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job, enum fanin_reason reason)
 {
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	uint16_t dst_port_be = worker->pipeline->udp_port_be;

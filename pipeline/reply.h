@@ -23,7 +23,7 @@ void worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job
  *
  * job: the sender's, which the member check has found to be one; NULL: it has not, and gets back the key that it gave.
  */
-void worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,
+void worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job,
 		   enum fanin_reason reason);
 
 #endif

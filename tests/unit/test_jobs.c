@@ -3,9 +3,13 @@
  * Jobs in the real pipeline: admission, runs, who may speak for whom, and sums that cross it.
  */
 #include <arpa/inet.h>
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "pipeline/demux.h"
+#include "pipeline/mismatch.h"
 #include "pipeline/parent.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
@@ -909,6 +913,63 @@ START_TEST(packets_that_wait_for_a_handler_are_counted)
 }
 END_TEST
 
+struct mismatch_reader {
+	struct job *job;
+	bool runs;  /* atomic */
+	bool ended; /* atomic */
+	bool found, stopped;
+	struct fanin_mismatch mismatch;
+};
+
+/* Asks for the mismatch of run 1. */
+static void *
+mismatch_reader_run(void *user)
+{
+	struct mismatch_reader *reader = user;
+
+	__atomic_store_n(&reader->runs, true, __ATOMIC_RELEASE);
+	reader->found = mismatch_read(reader->job, 1, &reader->mismatch);
+	reader->stopped = mismatch_stops(reader->job, 1, 50);
+	__atomic_store_n(&reader->ended, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Run 2's is half written when somebody asks for that of run 1, which was at a later block. */
+START_TEST(what_did_not_fit_is_told_whole_and_in_its_own_run_only)
+{
+	const struct fanin_mismatch first = { .found = 1, .expected = 2, .block = 100, .rank = 1 };
+	struct job *job = ring_switch_job(&sw, 2, 0);
+	struct mismatch_reader reader = { .job = job };
+	struct fanin_mismatch mismatch;
+	pthread_t thread;
+
+	job->epoch = 1;
+	mismatch_take(sw.pipeline->workers[0], job, 1, &first, false);
+	ring_switch_rounds(&sw, 1);
+	for (uint16_t p = 0; p < 2; p++)
+		ck_assert_uint_gt(ring_switch_take(&sw, p, buffer), 0);
+	ck_assert(mismatch_read(job, 1, &mismatch));
+	ck_assert_mem_eq(&mismatch, &first, sizeof(first));
+	ck_assert(!mismatch_stops(job, 1, 50) && mismatch_stops(job, 1, 100));
+
+	rte_spinlock_lock(&job->lock);
+	job->mismatch.what.block = 50;
+	job->mismatch.what.found = 7;
+	ck_assert_int_eq(pthread_create(&thread, NULL, mismatch_reader_run, &reader), 0);
+	while (!__atomic_load_n(&reader.runs, __ATOMIC_ACQUIRE))
+		sched_yield();
+	/* Whoever does not wait for the writer is done soon. */
+	for (int looks = 0; looks < 100 && !__atomic_load_n(&reader.ended, __ATOMIC_ACQUIRE); looks++)
+		usleep(1000);
+	__atomic_store_n(&job->mismatch.epoch, 2, __ATOMIC_RELEASE);
+	rte_spinlock_unlock(&job->lock);
+	pthread_join(thread, NULL);
+	ck_assert_msg(!reader.found, "run 1 was told %lu of run 2", reader.mismatch.found);
+	ck_assert(!reader.stopped);
+	job->epoch = 0;
+}
+END_TEST
+
 Suite *
 suite_jobs(void)
 {
@@ -944,6 +1005,7 @@ suite_jobs(void)
 	tcase_add_test(one, a_job_within_the_machine_gets_fewer_slots_for_larger_packets);
 	tcase_add_test(one, destroyed_job_tells_its_hosts);
 	tcase_add_test(one, packets_that_wait_for_a_handler_are_counted);
+	tcase_add_test(one, what_did_not_fit_is_told_whole_and_in_its_own_run_only);
 	suite_add_tcase(suite, one);
 
 	tcase_add_checked_fixture(two, setup_two_workers, teardown);
