@@ -6,6 +6,8 @@
  */
 #include "preload.h"
 
+#include <pthread.h>
+
 /* Errors are returned on it. */
 static MPI_Comm judge = MPI_COMM_NULL;
 
@@ -13,6 +15,10 @@ static MPI_Comm judge = MPI_COMM_NULL;
 static int one_buffer_from[N_COLLECTIVES];
 /* MPI takes a type that was not committed for what an allgather receives. */
 static bool takes_uncommitted;
+/* MPI takes MPI_IN_PLACE as the receive buffer of a call that has no data. */
+static bool takes_in_place_of_nothing;
+/* A communicator has one collective at a time. */
+static pthread_mutex_t judge_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int
 one_buffer(enum collective_kind kind, int *data, int n)
@@ -44,6 +50,8 @@ answers_ask(void)
 	PMPI_Type_contiguous(2, MPI_INT, &pair);
 	takes_uncommitted = PMPI_Allgather(from, 2, MPI_INT, data, 1, pair, judge) == MPI_SUCCESS;
 	PMPI_Type_free(&pair);
+	takes_in_place_of_nothing = PMPI_Allgather(from, 0, MPI_INT, MPI_IN_PLACE, 0, MPI_INT,
+						   judge) == MPI_SUCCESS;
 }
 
 /* In MPI_Init, where no other thread calls MPI: Open MPI tells some errors to MPI_COMM_WORLD's handler, whatever the communicator. */
@@ -115,15 +123,15 @@ type_committed(MPI_Datatype type)
 static enum verdict
 memory_judge(const void *data, MPI_Count count, MPI_Datatype type)
 {
-	MPI_Aint low = 0, extent;
+	MPI_Aint low = 0, extent = 1;
 
 	if (data == MPI_IN_PLACE)
-		return VERDICT_REFUSED;
+		return count == 0 && takes_in_place_of_nothing ? VERDICT_TAKEN : VERDICT_REFUSED;
 	if (data != NULL || count == 0)
 		return VERDICT_TAKEN;
 	if (type_plain_bytes(type) == 0)
 		PMPI_Type_get_true_extent(type, &low, &extent);
-	return low != 0 ? VERDICT_TAKEN : WITHOUT_BUFFER;
+	return low != 0 || extent == 0 ? VERDICT_TAKEN : WITHOUT_BUFFER;
 }
 
 /* part: bytes of each rank's part, which in an allgather is what a send buffer is compared with. */
@@ -150,6 +158,18 @@ send_judge(const struct collective *call)
 	if (call->send_count < 0 || !type_holds(call->send_type))
 		return VERDICT_REFUSED;
 	return memory_judge(call->send, call->send_count, call->send_type);
+}
+
+/* By the communicator's own handler, whatever the MPI library: a reduce of no data, which MPI looks at all the same. */
+bool
+operator_holds(const struct collective *call)
+{
+	int from = 0, to = 0, status;
+
+	pthread_mutex_lock(&judge_lock);
+	status = PMPI_Reduce(&from, &to, 0, call->type, call->op, 0, judge);
+	pthread_mutex_unlock(&judge_lock);
+	return status == MPI_SUCCESS;
 }
 
 enum verdict

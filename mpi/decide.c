@@ -164,6 +164,27 @@ collective_way_of_arguments(const struct collective *call, size_t bytes, struct 
 	return verdict == VERDICT_TAKEN ? WAY_NETWORK : WAY_ARGUMENT;
 }
 
+/*
+ * The same of a call that goes to MPI in any case, but makes the communicator's job if that is wanted. way: why it goes to MPI. What MPI
+ * would crash by is no matter here.
+ */
+static enum way
+collective_way_if_wanted(const struct collective *call, enum way way, size_t bytes,
+			 struct comm_state **state, int *error)
+{
+	int rank, size;
+
+	*error = state_find(call->comm, state);
+	if (*error != MPI_SUCCESS || *state == NULL || !(*state)->wanted)
+		return way;
+	PMPI_Comm_rank(call->comm, &rank);
+	PMPI_Comm_size(call->comm, &size);
+	if (arguments_judge(call, bytes, rank, size) == VERDICT_REFUSED ||
+	    (is_reduced(call) && !operator_holds(call)))
+		return WAY_ARGUMENT;
+	return way;
+}
+
 /* The call goes to MPI, unless its error has been told. */
 static bool
 collective_to_mpi(const struct collective *call, enum way way, uint64_t bytes, int error, int *result)
@@ -184,7 +205,7 @@ collective_take(const struct collective *call, int *result)
 	if (way == WAY_NETWORK)
 		way = collective_way_of_arguments(call, operation.bytes, &state, &error);
 	else if (way != WAY_DISABLED && way != WAY_ARGUMENT && states_are_wanted())
-		error = state_find(call->comm, &state);
+		way = collective_way_if_wanted(call, way, operation.bytes, &state, &error);
 	if (way != WAY_DISABLED && way != WAY_ARGUMENT && error == MPI_SUCCESS &&
 	    collective_makes_job(call, way, state))
 		state = state_make(call->comm, state);

@@ -244,8 +244,10 @@ enum verdict {
 	VERDICT_REFUSED,  /* by MPI */
 	VERDICT_UNUSABLE, /* a buffer that is none, which this MPI would use */
 };
-/* What MPI says of the call's other arguments, on an intracommunicator. bytes: of the vector, not 0. */
+/* What MPI says of the call's other arguments but the operator, on an intracommunicator. bytes: of the vector. */
 enum verdict arguments_judge(const struct collective *call, size_t bytes, int rank, int size);
+/* True if MPI takes the operator for the type of what the call reduces. Thread-safe. */
+bool operator_holds(const struct collective *call);
 
 /* communicators.c */
 int states_init(void);

@@ -3,7 +3,8 @@
  * An MPI program whose collectives have arguments that MPI refuses, and a few odd ones that it takes. Rank 0 prints a line for each
  * call, with each rank's error class and how often the error handlers of the communicator and of MPI_COMM_WORLD were called. After each
  * call that was refused all ranks sum right, also if only one of them has made it. The net tests compare what is printed with the
- * library and without. Argument: "unusable", only buffers that MPI does not look at, and crashes or sums whatever it finds.
+ * library and without. Argument: "unusable", only buffers that MPI does not look at, and crashes or sums whatever it finds; "wanted", only
+ * calls that are MPI's own, on communicators that wait for a blocking call to make their job.
  */
 #include "check.h"
 
@@ -468,6 +469,79 @@ try_unusable(enum kind kind, enum form form)
 #endif
 }
 
+/*
+ * A call that MPI refuses, of one rank, which the others do not make, and do not go on before it has returned; or one of all ranks that it
+ * takes.
+ */
+static void
+try_wanted_call(const char *name, struct call *c, bool is_refused)
+{
+	MPI_Errhandler handler;
+	MPI_Request req;
+	int class = -1;
+
+	n_of_copy = n_of_world = 0;
+	MPI_Comm_dup(MPI_COMM_WORLD, &c->comm);
+	MPI_Comm_get_errhandler(copy, &handler);
+	MPI_Comm_set_errhandler(c->comm, handler);
+	MPI_Iallreduce(numbers, results, COUNT, MPI_INT, MPI_SUM, c->comm, &req);
+	MPI_Wait(&req, MPI_STATUS_IGNORE);
+	if (!is_refused || rank == ROOT)
+		class = class_of(c, BLOCKING);
+	print_line(name, c->kind, BLOCKING, class);
+	sum_right(c->comm);
+	MPI_Errhandler_free(&handler);
+	MPI_Comm_free(&c->comm);
+}
+
+#define TRY_WANTED(name, is_refused, ...)                                                          \
+	do {                                                                                       \
+		struct call c = right_call(kind);                                                  \
+		__VA_ARGS__;                                                                       \
+		try_wanted_call(name, &c, is_refused);                                             \
+	} while (0)
+
+static void
+try_wanted(enum kind kind)
+{
+#ifdef OPEN_MPI
+	const bool nothing_in_place_is_refused = true;
+#else
+	const bool nothing_in_place_is_refused = false;
+#endif
+
+	TRY_WANTED("no data", false, c.count = c.send_count = 0);
+	TRY_WANTED("no data and no buffers", false, c.count = c.send_count = 0;
+		   c.send = c.recv = NULL);
+	TRY_WANTED("no data and MPI_IN_PLACE as the receive buffer", nothing_in_place_is_refused,
+		   c.count = c.send_count = 0;
+		   c.recv = MPI_IN_PLACE);
+	if (kind == ALLGATHER) {
+		TRY_WANTED("no data and no send type", true, c.count = c.send_count = 0;
+			   c.send_type = MPI_DATATYPE_NULL);
+		TRY_WANTED("no data of an empty type", false, c.type = c.send_type = empty);
+	}
+	if (has_root(kind)) {
+		TRY_WANTED("no data and a negative root", true, c.count = 0; c.root = -1);
+		TRY_WANTED("no data and a root beyond the last rank", true, c.count = 0;
+			   c.root = size);
+	}
+	if (!has_op(kind))
+		return;
+	TRY_WANTED("no operator", true, c.op = MPI_OP_NULL);
+	TRY_WANTED("no data and no operator", true, c.op = MPI_OP_NULL; c.count = 0);
+	TRY_WANTED("an operator on pairs", true, c.op = MPI_MINLOC);
+	TRY_WANTED("bits of numbers with a fraction", true, c.type = MPI_FLOAT; c.op = MPI_BAND);
+	TRY_WANTED("an empty type", true, c.type = empty);
+	TRY_WANTED("the program's own operator", false, c.op = users);
+	TRY_WANTED("the program's own operator, MPI_IN_PLACE as the receive buffer", true,
+		   c.op = users;
+		   c.recv = MPI_IN_PLACE);
+	if (has_root(kind))
+		TRY_WANTED("the program's own operator and a negative root", true, c.op = users;
+			   c.root = -1);
+}
+
 static void
 objects_make(void)
 {
@@ -500,6 +574,7 @@ int
 main(int argc, char **argv)
 {
 	const int n_forms = MPI_VERSION >= 4 ? N_FORMS : WIDE;
+	const char *which = argc > 1 ? argv[1] : "";
 
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -507,7 +582,12 @@ main(int argc, char **argv)
 	objects_make();
 	for (int kind = 0; kind < N_KINDS; kind++)
 		for (int form = 0; form < n_forms; form++) {
-			if (argc > 1 && strcmp(argv[1], "unusable") == 0) {
+			if (strcmp(which, "wanted") == 0) {
+				if (kind != BARRIER && form == BLOCKING)
+					try_wanted(kind);
+				continue;
+			}
+			if (strcmp(which, "unusable") == 0) {
 				try_unusable(kind, form);
 				continue;
 			}

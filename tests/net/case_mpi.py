@@ -86,6 +86,24 @@ def same_errors(kind, n_hosts, ranks_per_host, unusable):
         expect({("not made", "0"), (unusable, "1")} >= set(found) and len(found) > n_hosts, f"{where}: {printed}")
 
 
+def same_errors_while_a_job_is_wanted(kind):
+    """Of calls that are MPI's own: the one who errs does not begin what the others have no part in, and would wait for."""
+    with running_hosts(2) as fabric:
+        program = program_of("arguments", kind)
+        plain = fabric.mpi.run(kind, program, "wanted", preload=False, done=at_end, timeout=LONG_RUN_SECONDS)
+        preloaded, report = fabric.mpi.run_reported(kind, program, "wanted", FANIN_MPI_MIN_BYTES=1, timeout=RUN_SECONDS)
+        expect_same(plain, preloaded, f"{kind}, a job is wanted")
+        sums = {entry["way"]: entry["calls"] for entry in report["collectives"] if entry["call"] == "Allreduce"}
+        n_tries = sum(line.startswith("Allreduce, ") for line in plain.splitlines())
+        expect(sums["NETWORK"] > n_tries and "ERROR" not in sums, f"{kind}, a job is wanted: where sums went: {sums}")
+
+
+@case(150)
+def calls_that_mpi_refuses_make_no_job():
+    for kind in ("openmpi", "mpich"):
+        same_errors_while_a_job_is_wanted(kind)
+
+
 @case(150)
 def calls_that_mpi_refuses_have_the_same_errors_with_the_library():
     for ranks_per_host in (1, 2):
