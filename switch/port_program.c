@@ -27,28 +27,32 @@ attached_id(unsigned int ifindex, bool *generic)
 	return query.prog_id != 0 ? query.prog_id : query.drv_prog_id;
 }
 
-/* The map of AF_XDP sockets that a program uses, as a new file descriptor; -1: it has none. */
-static int
-sockets_of(int program_fd)
+/* Counts the maps of AF_XDP sockets that a program uses. *map_fd: a new file descriptor of the first one, if it was -1. */
+static unsigned int
+sockets_of(int program_fd, int *map_fd)
 {
 	uint32_t ids[MAX_MAPS];
 	struct bpf_prog_info info = { .nr_map_ids = MAX_MAPS, .map_ids = (uintptr_t)ids };
 	uint32_t len = sizeof(info);
+	unsigned int n = 0;
 
 	if (bpf_obj_get_info_by_fd(program_fd, &info, &len) != 0)
-		return -1;
+		return 0;
 	for (uint32_t i = 0; i < info.nr_map_ids && i < MAX_MAPS; i++) {
 		struct bpf_map_info map = { 0 };
 		int fd = bpf_map_get_fd_by_id(ids[i]);
+		bool has_sockets;
 
 		len = sizeof(map);
-		if (fd >= 0 && bpf_obj_get_info_by_fd(fd, &map, &len) == 0 &&
-		    map.type == BPF_MAP_TYPE_XSKMAP)
-			return fd;
-		if (fd >= 0)
+		has_sockets = fd >= 0 && bpf_obj_get_info_by_fd(fd, &map, &len) == 0 &&
+			      map.type == BPF_MAP_TYPE_XSKMAP;
+		n += has_sockets;
+		if (has_sockets && *map_fd < 0)
+			*map_fd = fd;
+		else if (fd >= 0)
 			close(fd);
 	}
-	return -1;
+	return n;
 }
 
 /* The next program of a dispatcher, or the one program that there is without one; NULL: there is none left. */
@@ -61,24 +65,35 @@ next_program(const struct xdp_multiprog *all, const struct xdp_program *before)
 }
 
 int
-port_program_find(unsigned int ifindex, struct port_program *program)
+port_program_find(unsigned int ifindex, struct port_program *program, char *text)
 {
 	struct port_program found = PORT_PROGRAM_NONE;
 	struct xdp_multiprog *all = xdp_multiprog__get_from_ifindex((int)ifindex);
 	struct xdp_program *one = NULL;
+	unsigned int n_maps = 0;
 
+	snprintf(text, PORT_PROGRAM_TEXT_LEN, "no XDP program of its driver is found");
 	if (libxdp_get_error(all) != 0)
 		return -ENOENT;
 	found.attached = attached_id(ifindex, &found.generic);
-	while (found.map_fd < 0 && (one = next_program(all, one)) != NULL) {
-		found.map_fd = sockets_of(xdp_program__fd(one));
-		found.own = xdp_program__id(one);
+	while ((one = next_program(all, one)) != NULL) {
+		const unsigned int n = sockets_of(xdp_program__fd(one), &found.map_fd);
+
+		if (n != 0)
+			found.own = xdp_program__id(one);
+		n_maps += n;
 	}
-	if (found.map_fd >= 0 && xdp_multiprog__is_legacy(all))
+	if (n_maps == 1 && xdp_multiprog__is_legacy(all))
 		found.own_fd = bpf_prog_get_fd_by_id(found.own);
 	xdp_multiprog__close(all);
-	if (found.map_fd < 0)
+	if (n_maps != 1) {
+		if (n_maps != 0)
+			snprintf(text, PORT_PROGRAM_TEXT_LEN,
+				 "its XDP programs have %u maps of AF_XDP sockets, expected one: it is not known which has the port's",
+				 n_maps);
+		port_program_release(&found);
 		return -ENOENT;
+	}
 	*program = found;
 	return 0;
 }

@@ -32,10 +32,10 @@ enum port_program_state {
 };
 
 /*
- * Finds what a driver has just attached to an interface. Returns 0 with *program filled, to be released; or -ENOENT: there is no program
- * with a map of AF_XDP sockets.
+ * Finds what a driver has just attached to an interface. Returns 0 with *program filled, to be released; or -ENOENT with text
+ * (PORT_PROGRAM_TEXT_LEN bytes) why: there is no program with a map of AF_XDP sockets, or there are several such maps.
  */
-int port_program_find(unsigned int ifindex, struct port_program *program);
+int port_program_find(unsigned int ifindex, struct port_program *program, char *text);
 
 /*
  * Is the program what the interface has? id: of that; 0: none. text: PORT_PROGRAM_TEXT_LEN bytes: what was found instead; untouched if

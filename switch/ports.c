@@ -160,6 +160,7 @@ note_interface(const struct config *config, struct ports *ports, uint16_t index,
 {
 	const struct config_port *port = &config->ports[index];
 	struct pipeline_port *out = &ports->ports[index];
+	char why[PORT_PROGRAM_TEXT_LEN];
 
 	if (port->pci)
 		return;
@@ -170,9 +171,9 @@ note_interface(const struct config *config, struct ports *ports, uint16_t index,
 	if (!config_port_is_af_xdp(port))
 		return;
 	note_xdp_sockets(ports, index);
-	if (port_program_find(out->ifindex, &ports->programs[index]) != 0)
-		log_warning("port \"%s\": no XDP program of its driver is found at \"%s\": nobody notices if it is taken off",
-			    port->name, ports->interfaces[index]);
+	if (port_program_find(out->ifindex, &ports->programs[index], why) != 0)
+		log_warning("port \"%s\": interface \"%s\": %s: nobody notices if it is taken off",
+			    port->name, ports->interfaces[index], why);
 }
 
 static int

@@ -18,6 +18,7 @@ EXPERIMENT = 0x88b5
 # From what is done to the interface to the line in the log, without the time in which a thread of the switch had no core.
 MOST_SECONDS = 2
 PROGRAM = BUILD_DIR / "hostlib" / "xdp_filter.bpf.o"
+TWO_MAPS = BUILD_DIR / "tests" / "two_maps.bpf.o"
 
 
 def port_of(lab, host):
@@ -98,6 +99,18 @@ def another_xdp_program_in_a_ports_place_is_named_until_it_goes():
         expect_over(lab, 1, "xdp_program")
         wait_until(lambda: port_of(lab, 1)["link"], 60, "the port to come up")
         run_exact_job(lab, "when the other one was taken off", job=job, bytes=MIB)
+
+
+@case()
+def a_port_whose_program_has_several_maps_of_sockets_is_not_watched():
+    """It is not known which one has the port's sockets: a program that is attached again could take all frames away."""
+    class TwoMaps(Lab):
+        def vdev(self, host):
+            return f"{super().vdev(host)}{f',xdp_prog={TWO_MAPS}' if host == 1 else ''}"
+    with running_lab(2, "af_xdp", base=TwoMaps) as lab:
+        expect_equal(len(lines_with(lab, 'port "h1": interface "sw-h1": its XDP programs have 2 maps of AF_XDP sockets, expected one')), 1, "lines on the maps")
+        expect_equal(lines_with(lab, 'port "h0": interface'), [], "what is said of a port with one map")
+        run_exact_job(lab, "by the second map", bytes=MIB)
 
 
 @case()
