@@ -152,7 +152,8 @@ serve_until_signal(struct daemon *daemon, struct control *control, struct memif_
 		   struct metrics_server *metrics, int signal_fd)
 {
 	int telemetry_fd = telemetry_open();
-	const int fds[] = { signal_fd, memif_gate_fd(gate), metrics_server_fd(metrics), telemetry_fd };
+	const int fds[] = { signal_fd, memif_gate_fd(gate), metrics_server_fd(metrics),
+			    telemetry_fd, port_watch_fd(&daemon->watch) };
 	int wake_fd = wake_fd_open(fds, RTE_DIM(fds));
 	struct hop_watch *hops = hop_watch_create(daemon->config, &daemon->ports, daemon->pipeline);
 	uint64_t housekept_ms = clock_ms();
@@ -263,9 +264,11 @@ run(const struct config *config, const char *source, char *const argv[], int sig
 	ret = pipeline_setup(&daemon, error);
 	if (ret != 0)
 		goto stop_ports;
-	daemon.watch = (struct port_watch){ .config = config,
-					    .ports = &daemon.ports,
-					    .pipeline = daemon.pipeline };
+	ret = port_watch_open(&daemon.watch, config, &daemon.ports, daemon.pipeline);
+	if (ret != 0) {
+		snprintf(error, sizeof(error), "no thread to look after ports: %s", strerror(-ret));
+		goto free_pipeline;
+	}
 	ret = pipeline_start(daemon.pipeline);
 	if (ret == 0) {
 		ret = serve(&daemon, gate, signal_fd);
@@ -273,6 +276,8 @@ run(const struct config *config, const char *source, char *const argv[], int sig
 		memif_gate_stop(gate, daemon.pipeline);
 		print_counters(&daemon);
 	}
+	port_watch_close(&daemon.watch);
+free_pipeline:
 	pipeline_free(daemon.pipeline);
 stop_ports:
 	ports_stop(&daemon.ports);

@@ -134,10 +134,8 @@ port_program_look(struct port_program *program, unsigned int ifindex, uint32_t i
 {
 	char name[BPF_OBJ_NAME_LEN + 1];
 
-	program->is_off = false;
 	if (id != 0 && id == program->attached)
 		return PORT_PROGRAM_ATTACHED;
-	program->is_off = true;
 	if (id == 0) {
 		snprintf(text, PORT_PROGRAM_TEXT_LEN, "its XDP program (id %u) was taken off",
 			 program->attached);
@@ -145,7 +143,6 @@ port_program_look(struct port_program *program, unsigned int ifindex, uint32_t i
 	}
 	if (is_called(program, ifindex)) {
 		program->attached = id;
-		program->is_off = false;
 		return PORT_PROGRAM_ATTACHED;
 	}
 	name_of(id, name, sizeof(name));
@@ -212,7 +209,6 @@ port_program_attach(struct port_program *program, unsigned int ifindex, char *te
 	program->link_fd = link_fd;
 	program->attached = attached_id(ifindex, &generic);
 	program->own = program->attached;
-	program->is_off = false;
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The XDP program that brings frames to an AF_XDP port's sockets. DPDK's driver attaches it in a way that lets everybody take it off
- * again (`ip link set DEV xdp off`); from then on all frames pass the switch by. Main thread.
+ * again (`ip link set DEV xdp off`); from then on all frames pass the switch by. One thread at a time: all of this waits for the
+ * kernel's lock on interfaces.
  */
 #ifndef FANIN_SWITCH_PORT_PROGRAM_H
 #define FANIN_SWITCH_PORT_PROGRAM_H
@@ -19,7 +20,6 @@ struct port_program {
 	int map_fd;   /* its sockets by queue */
 	int link_fd;  /* of what was attached again; -1: nothing was */
 	bool generic; /* not in the interface's driver */
-	bool is_off;  /* at the last look */
 };
 
 #define PORT_PROGRAM_NONE ((struct port_program){ .own_fd = -1, .map_fd = -1, .link_fd = -1 })

@@ -9,15 +9,16 @@
 #include <string.h>
 
 #include "control/clock.h"
-#include "switch/kernel_link.h"
 #include "switch/log.h"
-#include "switch/port_program.h"
 
 #define ANNOUNCEMENTS 2 /* as many as RFC 5227 has: one may be lost */
 
 /* A program that is taken off again and again is attached at intervals that double between these, until it has stayed for the longest. */
 #define ATTACH_LEAST_MS 1000u
 #define ATTACH_MOST_MS 16000u
+
+/* That the kernel has told nothing for so long is told. */
+#define SILENCE_MS 5000u
 
 /* Frames that are too long for a port are no trouble any more after so long without one. */
 #define FRAMES_QUIET_MS 5000u
@@ -69,11 +70,11 @@ ends(struct port_watch_entry *entry, enum port_trouble_kind kind)
 static void
 fate_format(const char *interface, unsigned int opened, unsigned int now, char *text, size_t len)
 {
-	struct kernel_link link;
+	char name[IF_NAMESIZE];
 
-	if (kernel_link_read(opened, &link) == 0)
+	if (if_indextoname(opened, name) != NULL)
 		snprintf(text, len, "the interface \"%s\" is gone: it is called \"%s\" now",
-			 interface, link.name);
+			 interface, name);
 	else if (now != 0)
 		snprintf(text, len, "the interface \"%s\" is gone: it was removed and made anew",
 			 interface);
@@ -163,45 +164,39 @@ has_interface(struct port_watch *watch, uint16_t index)
 
 /* ------------------------------------------------------------ the XDP program */
 
+/* The attempt has just been made. */
 static void
-attach_again(struct port_watch *watch, uint16_t index, const char *found)
+note_attach(struct port_watch *watch, uint16_t index, const struct port_answer *answer)
 {
 	const char *name = watch->config->ports[index].name;
 	struct port_watch_entry *entry = &watch->each[index];
-	char why[PORT_PROGRAM_TEXT_LEN];
-	const uint64_t now_ms = clock_ms();
 
-	if (now_ms < entry->attach_ms)
-		return;
 	entry->attach_wait_ms = entry->attach_wait_ms == 0 ? ATTACH_LEAST_MS
 							   : 2 * entry->attach_wait_ms;
 	if (entry->attach_wait_ms > ATTACH_MOST_MS)
 		entry->attach_wait_ms = ATTACH_MOST_MS;
-	entry->attach_ms = now_ms + entry->attach_wait_ms;
-	if (port_program_attach(&watch->ports->programs[index],
-				watch->pipeline->ports[index].ifindex, why) != 0) {
-		if (begins(entry, PORT_TROUBLE_PROGRAM, "%s: %s", found, why))
+	entry->attach_ms = clock_ms() + entry->attach_wait_ms;
+	if (answer->attach_ret != 0) {
+		if (begins(entry, PORT_TROUBLE_PROGRAM, "%s: %s", answer->found, answer->why_not))
 			log_error("port \"%s\": %s", name,
 				  entry->troubles[PORT_TROUBLE_PROGRAM].text);
 		return;
 	}
+	watch->ports->program_is_off[index] = false;
 	ends(entry, PORT_TROUBLE_PROGRAM);
 	log_info("port \"%s\": the XDP program is attached again, the link is up", name);
 }
 
 static void
-look_at_program(struct port_watch *watch, uint16_t index, const struct kernel_link *link)
+look_at_program(struct port_watch *watch, uint16_t index, const struct port_answer *answer)
 {
 	const char *name = watch->config->ports[index].name;
 	struct port_watch_entry *entry = &watch->each[index];
-	char found[PORT_PROGRAM_TEXT_LEN];
-	enum port_program_state state;
 
-	if (watch->ports->programs[index].own == 0)
+	if (!answer->has_program)
 		return;
-	state = port_program_look(&watch->ports->programs[index],
-				  watch->pipeline->ports[index].ifindex, link->program, found);
-	if (state == PORT_PROGRAM_ATTACHED) {
+	watch->ports->program_is_off[index] = answer->program != PORT_PROGRAM_ATTACHED;
+	if (answer->program == PORT_PROGRAM_ATTACHED) {
 		if (ends(entry, PORT_TROUBLE_PROGRAM))
 			log_info("port \"%s\": its XDP program is at the interface again, the link is up",
 				 name);
@@ -211,16 +206,17 @@ look_at_program(struct port_watch *watch, uint16_t index, const struct kernel_li
 	}
 	/* Not again if the text only says more: that the kernel refuses it. */
 	if (!entry->troubles[PORT_TROUBLE_PROGRAM].now ||
-	    strncmp(entry->troubles[PORT_TROUBLE_PROGRAM].text, found, strlen(found)) != 0) {
-		begins(entry, PORT_TROUBLE_PROGRAM, "%s", found);
+	    strncmp(entry->troubles[PORT_TROUBLE_PROGRAM].text, answer->found,
+		    strlen(answer->found)) != 0) {
+		begins(entry, PORT_TROUBLE_PROGRAM, "%s", answer->found);
 		log_warning("port \"%s\": %s: no frame reaches the switch, the link is down%s",
-			    name, found,
-			    state == PORT_PROGRAM_FOREIGN
+			    name, answer->found,
+			    answer->program == PORT_PROGRAM_FOREIGN
 				    ? "; it is attached again when the other one is taken off"
 				    : "");
 	}
-	if (state == PORT_PROGRAM_OFF)
-		attach_again(watch, index, found);
+	if (answer->attach_tried)
+		note_attach(watch, index, answer);
 }
 
 /* ------------------------------------------------------ what else can be wrong */
@@ -257,36 +253,34 @@ look_at_mtu(struct port_watch *watch, uint16_t index, const struct kernel_link *
 static void
 look_at_master(struct port_watch *watch, uint16_t index, const struct kernel_link *link)
 {
-	struct kernel_link master = { .name = "?" };
+	char master[IF_NAMESIZE] = "?";
 
 	if (link->master != 0)
-		kernel_link_read(link->master, &master);
+		if_indextoname(link->master, master);
 	set(watch, index, PORT_TROUBLE_MASTER, link->master != 0,
 	    "the interface \"%s\" belongs to \"%s\", expected none: it may take frames, or forward them once more",
-	    link->name, master.name);
+	    link->name, master);
 }
 
 static void
-look_at_queues(struct port_watch *watch, uint16_t index, const struct kernel_link *link)
+look_at_queues(struct port_watch *watch, uint16_t index, const struct port_answer *answer)
 {
 	const unsigned int served = watch->pipeline->ports[index].n_queues;
-	const unsigned int queues = ports_receive_queues(watch->ports, index);
+	const char *interface = answer->link.name;
 
-	set(watch, index, PORT_TROUBLE_QUEUES, queues > served,
+	set(watch, index, PORT_TROUBLE_QUEUES, answer->queues > served,
 	    "interface \"%s\" has %u receive queues and %u are served: frames of the others bypass the switch (ethtool -L %s rx %u, or "
 	    "queue_count= in ports[%u].vdev)",
-	    link->name, queues, served, link->name, served, index);
+	    interface, answer->queues, served, interface, served, index);
 }
 
-/* DPDK's driver asks for promiscuous mode as `ip link` does, which takes it off as well. */
 static void
-look_at_promiscuous(struct port_watch *watch, uint16_t index, const struct kernel_link *link)
+look_at_promiscuous(struct port_watch *watch, uint16_t index, const struct port_answer *answer)
 {
-	if (link->promiscuity != 0 || !watch->ports->promiscuous[index])
+	if (!answer->promiscuous_set)
 		return;
 	set(watch, index, PORT_TROUBLE_PROMISCUOUS, true,
-	    "promiscuous mode of \"%s\" was taken off: it is set again", link->name);
-	ports_set_promiscuous(watch->ports, index);
+	    "promiscuous mode of \"%s\" was taken off: it is set again", answer->link.name);
 	ends(&watch->each[index], PORT_TROUBLE_PROMISCUOUS);
 }
 
@@ -320,23 +314,27 @@ look_at_link(struct port_watch *watch, uint16_t index, const struct kernel_link 
 		       is_set_up ? "has no carrier: its other end is down" : "is set down (ip link)");
 }
 
+/* answer: of the kernel; NULL: it has not answered yet. */
 static void
-look_at(struct port_watch *watch, uint16_t index)
+look_at(struct port_watch *watch, uint16_t index, const struct port_answer *answer)
 {
-	struct kernel_link link;
+	const unsigned int ifindex = watch->pipeline->ports[index].ifindex;
 
 	look_at_frames(watch, index);
-	if (watch->pipeline->ports[index].ifindex == 0 || !has_interface(watch, index) ||
-	    kernel_link_read(watch->pipeline->ports[index].ifindex, &link) != 0)
+	if (ifindex == 0 || !has_interface(watch, index))
 		return;
-	look_at_link(watch, index, &link);
-	look_at_mtu(watch, index, &link);
-	look_at_master(watch, index, &link);
+	/* The port may have been opened anew meanwhile. */
+	if (answer == NULL || answer->ifindex != watch->pipeline->ports[index].ifindex ||
+	    answer->ret != 0)
+		return;
+	look_at_link(watch, index, &answer->link);
+	look_at_mtu(watch, index, &answer->link);
+	look_at_master(watch, index, &answer->link);
 	if (!config_port_is_af_xdp(&watch->config->ports[index]))
 		return;
-	look_at_program(watch, index, &link);
-	look_at_queues(watch, index, &link);
-	look_at_promiscuous(watch, index, &link);
+	look_at_program(watch, index, answer);
+	look_at_queues(watch, index, answer);
+	look_at_promiscuous(watch, index, answer);
 }
 
 /* -------------------------------------------------------------------- the link */
@@ -363,17 +361,76 @@ announce(struct port_watch *watch, uint16_t index)
 	pipeline_announce(watch->pipeline, index);
 }
 
+int
+port_watch_open(struct port_watch *watch, const struct config *config, struct ports *ports,
+		struct pipeline *pipeline)
+{
+	*watch = (struct port_watch){ .config = config, .ports = ports, .pipeline = pipeline };
+	return port_query_open(ports, &watch->query);
+}
+
+void
+port_watch_close(struct port_watch *watch)
+{
+	port_query_close(watch->query);
+	watch->query = NULL;
+}
+
+int
+port_watch_fd(const struct port_watch *watch)
+{
+	return port_query_fd(watch->query);
+}
+
+static void
+look_at_all(struct port_watch *watch, const struct port_answer *answers)
+{
+	for (uint16_t i = 0; i < watch->pipeline->n_ports; i++) {
+		look_at(watch, i, answers == NULL ? NULL : &answers[i]);
+		announce(watch, i);
+	}
+	watch->looked = true;
+}
+
+static void
+ask(struct port_watch *watch, uint64_t now_ms)
+{
+	struct port_question questions[CONFIG_MAX_PORTS] = { 0 };
+
+	for (uint16_t i = 0; i < watch->pipeline->n_ports; i++)
+		questions[i] = (struct port_question){
+			.ifindex = watch->each[i].lost ? 0 : watch->pipeline->ports[i].ifindex,
+			.is_af_xdp = config_port_is_af_xdp(&watch->config->ports[i]),
+			.may_attach = now_ms >= watch->each[i].attach_ms,
+		};
+	port_query_ask(watch->query, questions);
+	watch->asked_ms = now_ms;
+}
+
 void
 port_watch_serve(struct port_watch *watch)
 {
 	const uint64_t now_ms = clock_ms();
 
+	if (port_query_take(watch->query, watch->answers)) {
+		if (watch->silence_told)
+			log_info("the kernel tells of interfaces again, after %" PRIu64 " s",
+				 (now_ms - watch->asked_ms) / 1000);
+		watch->asked_ms = 0;
+		watch->silence_told = false;
+		look_at_all(watch, watch->answers);
+	}
 	if (now_ms < watch->next_ms)
 		return;
 	watch->next_ms = now_ms + PORT_WATCH_MS;
-	for (uint16_t i = 0; i < watch->pipeline->n_ports; i++) {
-		look_at(watch, i);
-		announce(watch, i);
+	if (watch->asked_ms == 0) {
+		ask(watch, now_ms);
+		return;
 	}
-	watch->looked = true;
+	look_at_all(watch, NULL);
+	if (now_ms - watch->asked_ms < SILENCE_MS || watch->silence_told)
+		return;
+	watch->silence_told = true;
+	log_warning("the kernel has told nothing of interfaces for %u s, because something holds its lock: what becomes of ports is told late",
+		    SILENCE_MS / 1000);
 }

@@ -436,7 +436,7 @@ ports_link_is_up(const struct ports *ports, const struct config_port *config,
 	if (port->driver == NULL)
 		rte_eth_link_get_nowait(port->ethdev, &link);
 	if ((port->driver == NULL && link.link_status != RTE_ETH_LINK_UP) || port->down ||
-	    ports->programs[index].is_off)
+	    ports->program_is_off[index])
 		return false;
 	if (port->ifindex == 0 || config->pci)
 		return true;

@@ -28,7 +28,8 @@ struct ports {
 	size_t n_xdp_sockets;
 	char interfaces[CONFIG_MAX_PORTS][IF_NAMESIZE]; /* of the kernel, by port; empty: none */
 	struct port_program programs[CONFIG_MAX_PORTS]; /* of AF_XDP ports; PORT_PROGRAM_NONE: none is known */
-	bool promiscuous[CONFIG_MAX_PORTS];             /* the port's driver took it */
+	bool program_is_off[CONFIG_MAX_PORTS]; /* when port_watch.h last looked */
+	bool promiscuous[CONFIG_MAX_PORTS];    /* the port's driver took it */
 	struct rte_mempool *pools[2]; /* for AF_XDP ports, for all others; NULL where there are none */
 };
 
@@ -62,10 +63,10 @@ unsigned int ports_interface_index(const struct ports *ports, uint16_t index);
 /* False if a port's socket has lost its interface, also if that has come back since. Main thread. */
 bool ports_socket_is_bound(struct ports *ports, uint16_t index);
 
-/* Receive queues of a port's interface; 0: unknown. Main thread. */
+/* Receive queues of a port's interface; 0: unknown. Any thread; waits for the kernel's lock on interfaces. */
 unsigned int ports_receive_queues(const struct ports *ports, uint16_t index);
 
-/* Asks a port's device for promiscuous mode once more. Main thread. */
+/* Asks a port's device for promiscuous mode once more. One thread; waits for the kernel's lock on interfaces. */
 void ports_set_promiscuous(const struct ports *ports, uint16_t index);
 
 /* True if ports_reopen can be had for a port. */

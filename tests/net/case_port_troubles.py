@@ -4,6 +4,7 @@ What others on the machine do to a port's interface while the switch runs: each 
 ports and in the metrics, and mended where that is possible.
 """
 
+import os
 import time
 
 from frames import RawPort, ethernet
@@ -18,6 +19,8 @@ EXPERIMENT = 0x88b5
 # From what is done to the interface to the line in the log, without the time in which a thread of the switch had no core.
 MOST_SECONDS = 2
 PROGRAM = BUILD_DIR / "hostlib" / "xdp_filter.bpf.o"
+SLOW_KERNEL = BUILD_DIR / "tests" / "slow-kernel.so"
+SLOW_SECONDS = 6
 TWO_MAPS = BUILD_DIR / "tests" / "two_maps.bpf.o"
 
 
@@ -271,3 +274,33 @@ def a_port_whose_device_does_not_take_its_mtu_does_not_start():
             expect('ports[1].mtu: found 9000 for port "tap", expected at most 15' in str(error), f"why the switch does not start: {error}")
         else:
             expect(False, "the switch started with a tap device that does not take the port's MTU")
+
+
+class Slow(Lab):
+    """A switch whose requests that wait for the kernel's lock on interfaces take long, while there is a file."""
+
+    def start_switch(self, timeout=60):
+        self.slow_file = self.directory / "slow"
+        self.switch_launcher = ["env", f"LD_PRELOAD={SLOW_KERNEL}", f"SLOW_KERNEL_FILE={self.slow_file}", f"SLOW_KERNEL_MS={1000 * SLOW_SECONDS}",
+                                f"ASAN_OPTIONS=verify_asan_link_order=0:{os.environ.get('ASAN_OPTIONS', '')}"]
+        return super().start_switch(timeout)
+
+
+@case()
+def a_kernel_that_is_slow_to_tell_of_interfaces_does_not_stop_the_main_thread():
+    """Which probes next hops, and answers by the control socket."""
+    with running_lab(2, "af_xdp", config=METRICS, base=Slow) as lab:
+        lab.slow_file.touch()
+        longest = 0
+        told = "the kernel has told nothing of interfaces for 5 s"
+        deadline = time.monotonic() + 60
+        while not lines_with(lab, told) and longest < SLOW_SECONDS / 2 and time.monotonic() < deadline:
+            start = time.monotonic()
+            lab.control.ask("ports.list")
+            longest = max(longest, time.monotonic() - start)
+        expect(longest < SLOW_SECONDS / 2, f"the control socket did not answer for {longest:.1f} s")
+        expect_equal(len(lines_with(lab, told)), 1, "lines on a kernel that is slow")
+        lab.slow_file.unlink()
+        wait_until(lambda: lines_with(lab, "the kernel tells of interfaces again"), 60, "the kernel to tell of interfaces again")
+        expect_named(lab, 1, "xdp_program", "was taken off: no frame reaches the switch, the link is down",
+                     lambda: link(lab, 1, "xdp", "off"), lasts=False)
