@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ports whose interface is removed, and made anew under the same name."""
 
+import ctypes
 import json
+import os
+import pathlib
 import re
 import signal
 import socket
@@ -151,6 +154,45 @@ def an_mtu_that_was_lowered_is_named_in_the_error():
         error = reports_of(lab, ranks, 60)[0].get("error") or {}
         expect("sending fails: Message too long: the interface's MTU is less" in error.get("message", ""),
                f"the error of the host whose MTU was lowered: {error}")
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+# Commands of bpf(2).
+BPF_LINK_GET_FD_BY_ID, BPF_LINK_DETACH = 30, 34
+SYS_BPF = 321  # x86-64
+
+
+def bpf(command, number):
+    attribute = ctypes.create_string_buffer(struct.pack("I", number), 128)
+    found = LIBC.syscall(SYS_BPF, command, attribute, len(attribute))
+    expect(found >= 0, f"bpf({command}): {os.strerror(ctypes.get_errno())}")
+    return found
+
+
+def detach_xdp(process):
+    """Takes off what a program has attached as a link, as `bpftool link detach` does."""
+    infos = [path.read_text() for path in pathlib.Path(f"/proc/{process.pid}/fdinfo").iterdir()]
+    links = [int(match[1]) for info in infos if "link_type:\txdp" in info and (match := re.search(r"^link_id:\s*(\d+)", info, re.MULTILINE))]
+    expect_equal(len(links), 1, "XDP programs that the process has attached")
+    link = bpf(BPF_LINK_GET_FD_BY_ID, links[0])
+    bpf(BPF_LINK_DETACH, link)
+    os.close(link)
+
+
+@case()
+def a_hosts_xdp_program_is_not_taken_off_by_ip_and_named_if_its_link_is_detached():
+    with running_lab(2, "af_xdp") as lab:
+        job = lab.create_job()
+        ranks = start_ranks(lab, job, bytes=MIB, iters=100000, timeout_ms=2000, transport="af_xdp")
+        wait_for_results(lab, job, 100)
+        for mode in ("xdp", "xdpdrv"):
+            done = ip_in(lab.host_namespace(1), "link", "set", HOST_INTERFACE, mode, "off", check=False)
+            expect(done.returncode != 0, f"ip took the program off: {mode}")
+        wait_for_results(lab, job, job_entry(lab, job)["stats"]["results"] + 100)
+        detach_xdp(ranks[1])
+        error = reports_of(lab, ranks, 60)[1].get("error") or {}
+        expect("nothing is received: the XDP program is not at the interface any more" in error.get("message", ""),
+               f"the error of the host that has no program any more: {error}")
 
 
 @case()

@@ -190,6 +190,16 @@ xdp_ring_drops(struct fanin_transport *transport)
 	return sum;
 }
 
+static const char *
+xdp_rx_trouble(struct fanin_transport *transport)
+{
+	const struct fanin_xdp *xdp = (const struct fanin_xdp *)transport;
+
+	return fanin_xdp_program_is_attached(&xdp->program)
+		       ? NULL
+		       : "the XDP program is not at the interface any more: it was detached (bpftool link detach), or the interface is gone";
+}
+
 void
 fanin_xdp_sockets_close(struct fanin_xdp *xdp)
 {
@@ -230,5 +240,6 @@ const struct fanin_transport_ops fanin_xdp_ops = {
 	.rx_release = xdp_rx_release,
 	.poll_fds = xdp_poll_fds,
 	.ring_drops = xdp_ring_drops,
+	.rx_trouble = xdp_rx_trouble,
 	.close = xdp_close,
 };

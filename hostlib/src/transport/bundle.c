@@ -123,6 +123,21 @@ bundle_ring_drops(struct fanin_transport *transport)
 	       bundle->parts[1]->ops->ring_drops(bundle->parts[1]);
 }
 
+static const char *
+part_trouble(struct fanin_transport *part)
+{
+	return part->ops->rx_trouble != NULL ? part->ops->rx_trouble(part) : NULL;
+}
+
+static const char *
+bundle_rx_trouble(struct fanin_transport *transport)
+{
+	const struct bundle *bundle = (const struct bundle *)transport;
+	const char *first = part_trouble(bundle->parts[0]);
+
+	return first != NULL ? first : part_trouble(bundle->parts[1]);
+}
+
 static void
 bundle_close(struct fanin_transport *transport)
 {
@@ -160,6 +175,7 @@ fanin_bundle_open(struct fanin_transport *const parts[2], const uint8_t second_m
 		.rx_copy = bundle_rx_copy,
 		.poll_fds = bundle_poll_fds,
 		.ring_drops = bundle_ring_drops,
+		.rx_trouble = bundle_rx_trouble,
 		.close = bundle_close,
 	};
 	made->transport.ops = ops;

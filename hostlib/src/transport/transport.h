@@ -89,6 +89,12 @@ struct fanin_transport_ops {
 	 */
 	uint64_t (*ring_drops)(struct fanin_transport *transport);
 
+	/*
+	 * Why nothing is received any more, for an error that is about to be told: it may call the system. NULL, or returns NULL: nothing is
+	 * known.
+	 */
+	const char *(*rx_trouble)(struct fanin_transport *transport);
+
 	void (*close)(struct fanin_transport *transport);
 };
 

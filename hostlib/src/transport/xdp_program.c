@@ -9,6 +9,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <linux/bpf.h>
 #include <linux/if_link.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -137,6 +138,16 @@ fanin_xdp_program_open(const struct fanin_transport_config *config,
 	else
 		fanin_xdp_program_close(&opened);
 	return status;
+}
+
+bool
+fanin_xdp_program_is_attached(const struct fanin_xdp_program *program)
+{
+	struct bpf_link_info info = { 0 };
+	uint32_t len = sizeof(info);
+
+	/* A link that was detached stays, without an interface. */
+	return bpf_obj_get_info_by_fd(program->link_fd, &info, &len) != 0 || info.xdp.ifindex != 0;
 }
 
 void

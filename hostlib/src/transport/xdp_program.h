@@ -29,6 +29,12 @@ struct fanin_xdp_program {
 int fanin_xdp_program_open(const struct fanin_transport_config *config,
 			   struct fanin_xdp_program *program, struct fanin_error *error);
 
+/*
+ * False if somebody has taken it off by its link, or the interface is gone: `ip link` and programs that attach others can't. Any
+ * thread.
+ */
+bool fanin_xdp_program_is_attached(const struct fanin_xdp_program *program);
+
 /* Detaches and unloads. */
 void fanin_xdp_program_close(struct fanin_xdp_program *program);
 

@@ -320,6 +320,10 @@ static void
 engine_time_out(struct fanin_engine *engine)
 {
 	uint64_t silent_ns = engine->loop.now_ns - engine->progress_ns;
+	struct fanin_transport *transport = engine->loop.transport;
+	const char *trouble = transport->ops->rx_trouble != NULL
+				      ? transport->ops->rx_trouble(transport)
+				      : NULL;
 	struct fanin_ranks missing;
 	bool has_hint = engine->hint != NULL && engine->hint[0] != '\0';
 	bool answers = engine->loop.now_ns - engine->heard_ns < engine->config.timeout_ns / 2 ||
@@ -335,6 +339,8 @@ engine_time_out(struct fanin_engine *engine)
 	if (engine->loop.tx_errnum != 0)
 		snprintf(link, sizeof(link), "; sending fails: %s%s",
 			 strerror(engine->loop.tx_errnum), tx_advice(engine->loop.tx_errnum));
+	else if (trouble != NULL)
+		snprintf(link, sizeof(link), "; nothing is received: %s", trouble);
 	fanin_engine_missing(engine, &missing);
 	if (!fanin_ranks_is_empty(&missing)) {
 		fanin_format_ranks(&missing, ranks, sizeof(ranks));
