@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The way of hosts to the memif ports. DPDK's driver takes a port's memory away as soon as its host is gone, from a thread
- * of its own and whatever a worker does with it. So hosts connect here, not to the driver: the gate passes their messages on
- * (switch/memif_check.c looks at each), takes the port up when both agree, and when the host goes first takes the port
+ * of its own and whatever a worker does with it. So hosts connect here, not to the driver: the gate passes their messages on when a
+ * host has said all (switch/memif_check.c looks at each), takes the port up when both agree, and when the host goes first takes the port
  * down, waits until no worker is inside, and only then lets the driver know. Main thread.
  */
 #ifndef FANIN_SWITCH_MEMIF_GATE_H

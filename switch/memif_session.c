@@ -93,6 +93,16 @@ port_name(const struct memif_world *world, const struct memif_session *session)
 	return session->port == MEMIF_NO_PORT ? "none" : world->config->ports[session->port].name;
 }
 
+static void
+forget_words(struct memif_session *session)
+{
+	for (unsigned int i = 0; i < session->n_words; i++) {
+		if (session->words[i].fd >= 0)
+			close(session->words[i].fd);
+	}
+	session->n_words = 0;
+}
+
 void
 memif_session_end(const struct memif_world *world, struct memif_session *session)
 {
@@ -105,6 +115,7 @@ memif_session_end(const struct memif_world *world, struct memif_session *session
 		close(session->host_fd);
 	session->host_fd = -1;
 	session->state = MEMIF_CLOSING;
+	forget_words(session);
 	/* The driver reads the end and takes the port apart; the end of its own half tells that this is done. */
 	shutdown(session->driver_fd, SHUT_WR);
 }
@@ -121,6 +132,22 @@ memif_session_refuse(const struct memif_world *world, struct memif_session *sess
 	memif_session_end(world, session);
 }
 
+/* Is the port nobody's? Returns 0, or -EBUSY with the reason filled. */
+static int
+port_is_free(const struct memif_world *world, uint16_t port, char *reason)
+{
+	for (unsigned int i = 0; i < world->n_sessions; i++) {
+		const struct memif_session *other = &world->sessions[i];
+
+		if (other->state == MEMIF_UNUSED || !other->claimed || other->port != port)
+			continue;
+		snprintf(reason, MEMIF_CHECK_REASON_LEN, "%s: \"%.32s\"", MEMIF_BUSY_REASON,
+			 other->name);
+		return -EBUSY;
+	}
+	return 0;
+}
+
 /* Finds the port that an INIT names. Returns 0, or -errno with the reason filled. */
 static int
 name_port(const struct memif_world *world, struct memif_session *session,
@@ -131,22 +158,94 @@ name_port(const struct memif_world *world, struct memif_session *session,
 
 		if (!port->memif || port->memif_id != init->id)
 			continue;
-		for (unsigned int k = 0; k < world->n_sessions; k++) {
-			const struct memif_session *other = &world->sessions[k];
-
-			if (other->state == MEMIF_UNUSED || other->port != i)
-				continue;
-			snprintf(reason, MEMIF_CHECK_REASON_LEN, "%s: \"%.32s\"", MEMIF_BUSY_REASON,
-				 other->name);
-			return -EBUSY;
-		}
 		session->port = i;
 		snprintf(session->name, sizeof(session->name), "%.31s", init->name);
 		text_make_printable(session->name);
-		return 0;
+		/* It need not say more. */
+		return port_is_free(world, i, reason);
 	}
 	snprintf(reason, MEMIF_CHECK_REASON_LEN, "no port has the memif id %u", init->id);
 	return -ENOENT;
+}
+
+static unsigned int
+fds_of(const struct memif_session *session)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < session->n_words; i++)
+		n += session->words[i].fd >= 0;
+	return n;
+}
+
+/* Makes room for one more descriptor: of the others the one whose handshake is the longest in coming gives way. */
+static void
+make_room_for_fd(const struct memif_world *world, const struct memif_session *session)
+{
+	struct memif_session *oldest = NULL;
+	unsigned int n_fds = 0;
+
+	for (unsigned int i = 0; i < world->n_sessions; i++) {
+		struct memif_session *other = &world->sessions[i];
+		const unsigned int n = other->state == MEMIF_TALKING ? fds_of(other) : 0;
+
+		n_fds += n;
+		if (n != 0 && other != session &&
+		    (oldest == NULL || other->since_ms < oldest->since_ms))
+			oldest = other;
+	}
+	if (n_fds >= MEMIF_MAX_HELD && oldest != NULL)
+		memif_session_refuse(world, oldest, "too many hosts connect at a time");
+}
+
+/* Has the driver hear all that the host has said. Returns 0 or -errno. */
+static int
+tell_driver(struct memif_session *session)
+{
+	int ret = 0;
+
+	for (unsigned int i = 0; ret == 0 && i < session->n_words; i++)
+		ret = pass_on(session->driver_fd, &session->words[i].message, session->words[i].fd);
+	forget_words(session);
+	return ret;
+}
+
+/* Keeps what a host has said, which was checked, and answers. passed: becomes the session's. */
+static void
+hear(const struct memif_world *world, struct memif_session *session,
+     const struct memif_message *message, int passed)
+{
+	const struct memif_message ack = { .type = MEMIF_TYPE_ACK };
+
+	if (passed >= 0)
+		make_room_for_fd(world, session);
+	session->words[session->n_words++] = (struct memif_word){ *message, passed };
+	if (message->type == MEMIF_TYPE_CONNECT) {
+		session->claimed = true;
+		if (tell_driver(session) != 0)
+			memif_session_refuse(world, session, "the driver does not listen any more");
+	} else if (pass_on(session->host_fd, &ack, -1) != 0) {
+		memif_session_end(world, session);
+	}
+}
+
+/* Checks what a host says. Returns 0, or -errno with the reason filled. */
+static int
+check(const struct memif_world *world, struct memif_session *session,
+      const struct memif_message *message, int passed, char *reason)
+{
+	int ret = memif_check(&session->layout, message, passed, reason);
+
+	if (ret == 0 && session->claimed) {
+		snprintf(reason, MEMIF_CHECK_REASON_LEN, "found message type %u after CONNECT",
+			 message->type);
+		ret = -EPROTO;
+	}
+	if (ret == 0 && message->type == MEMIF_TYPE_INIT)
+		ret = name_port(world, session, &message->init, reason);
+	if (ret == 0 && message->type == MEMIF_TYPE_CONNECT)
+		ret = port_is_free(world, session->port, reason);
+	return ret;
 }
 
 void
@@ -168,13 +267,12 @@ memif_session_host(const struct memif_world *world, struct memif_session *sessio
 		memif_session_end(world, session);
 		goto close_passed;
 	}
-	ret = memif_check(&session->layout, &message, passed, reason);
-	if (ret == 0 && message.type == MEMIF_TYPE_INIT)
-		ret = name_port(world, session, &message.init, reason);
-	if (ret != 0)
+	if (check(world, session, &message, passed, reason) != 0) {
 		memif_session_refuse(world, session, reason);
-	else if (pass_on(session->driver_fd, &message, passed) != 0)
-		memif_session_refuse(world, session, "the driver does not listen any more");
+	} else if (message.type != MEMIF_TYPE_ACK) {
+		hear(world, session, &message, passed);
+		passed = -1;
+	}
 close_passed:
 	if (passed >= 0)
 		close(passed);
@@ -199,7 +297,8 @@ memif_session_driver(const struct memif_world *world, struct memif_session *sess
 	}
 	if (passed >= 0)
 		close(passed);
-	if (session->state == MEMIF_CLOSING)
+	/* The host has had its answers when it spoke. */
+	if (session->state == MEMIF_CLOSING || message.type == MEMIF_TYPE_ACK)
 		return;
 	/* A port has one queue in each direction. */
 	if (message.type == MEMIF_TYPE_HELLO) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One host at the gate of the memif ports: its connection, and the one to the driver that stands for it. Internal to the
- * gate. Main thread.
+ * One host at the gate of the memif ports: its connection, and the one to the driver that stands for it. The driver gives a port to the
+ * first one who names it, so it hears of a host that has said all only: a port is the first one's whose handshake is complete. Internal
+ * to the gate. Main thread.
  */
 #ifndef FANIN_SWITCH_MEMIF_SESSION_H
 #define FANIN_SWITCH_MEMIF_SESSION_H
@@ -13,6 +14,11 @@
 #include "switch/memif_check.h"
 
 #define MEMIF_NO_PORT UINT16_MAX
+
+/* INIT, regions, two rings, CONNECT */
+#define MEMIF_MAX_WORDS (MEMIF_CHECK_REGIONS + 4)
+/* Descriptors that hosts in their handshake may have sent in all: hosts could take all that the process may have. */
+#define MEMIF_MAX_HELD 256u
 
 enum memif_state {
 	MEMIF_UNUSED,
@@ -26,9 +32,16 @@ struct memif_session {
 	int host_fd;
 	int driver_fd;
 	uint16_t port; /* index, once the host has named it */
+	bool claimed;  /* the host has said all, and the port is its own */
 	char name[32]; /* that the host gives itself */
 	struct memif_layout layout;
 	uint64_t since_ms; /* when the host connected */
+	unsigned int n_words;
+	/* What the host has said, for the driver, which hears it all at once. */
+	struct memif_word {
+		struct memif_message message;
+		int fd; /* the session's; -1: none */
+	} words[MEMIF_MAX_WORDS];
 };
 
 /* What a session needs to know of the others and of the switch. */

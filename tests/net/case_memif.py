@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Hosts that share memory with the switch: exact like all others, and free to come, go and be killed."""
 
+import concurrent.futures
+import fcntl
+import os
+import pathlib
 import signal
 import socket
 import struct
+import threading
 import time
 
 from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, run, run_exact_job,
@@ -12,6 +17,7 @@ from manager_lab import TOKEN, Manager
 from pace import Pace, wait_within
 
 ACK, HELLO, INIT, DISCONNECT = 1, 2, 3, 8
+HOLDERS = 8
 
 
 def links(lab):
@@ -243,7 +249,7 @@ def is_open(client):
 
 @case()
 def silent_clients_keep_no_place_on_the_memif_socket():
-    """Neither all places, for longer than a newcomer lets them, nor a port that they have named, for longer than a handshake takes."""
+    """Neither all places, for longer than a newcomer lets them, nor for longer than a handshake takes, nor a port that they have named."""
     good = struct.pack("<HIB", 0x0200, 0, 0)
     with lab_of(2) as lab:
         job = lab.create_job()
@@ -275,6 +281,75 @@ def silent_clients_keep_no_place_on_the_memif_socket():
         expect(b"handshake" in words and seconds > 4.5, f"{words[:64]} after {seconds:.1f} s")
         pace.expect_within(seconds, 7, "that a client which does not go on hears so")
         run_exact_job(lab, "on the port that a silent client had named", job=job, bytes=MIB)
+
+
+def hold(lab, number, stop, answers):
+    """Names a port again and again, and says nothing more, until stop is set. answers: takes what it was answered."""
+    while not stop.is_set():
+        with connect(lab) as client:
+            client.recv(4096)
+            client.send(message(INIT, struct.pack("<HIB", 0x0200, number, 0)))
+            client.settimeout(0.1)
+            while not stop.is_set():
+                try:
+                    answer = client.recv(4096)
+                except TimeoutError:
+                    continue
+                except ConnectionResetError:
+                    break
+                answers.append(struct.unpack_from("<H", answer.ljust(2, b"\0"))[0])
+                if answers[-1] != ACK:
+                    break
+
+
+ADD_REGION = 4
+REGIONS = 16  # of a client, at most
+
+
+@case()
+def memif_clients_that_send_memory_and_no_more_take_no_more_descriptors_than_there_are():
+    def open_files():
+        return len(list(pathlib.Path(f"/proc/{lab.switch.pid}/fd").iterdir()))
+    with lab_of(2) as lab:
+        before = open_files()
+        memory = os.memfd_create("memory", os.MFD_ALLOW_SEALING)
+        os.truncate(memory, 4096)
+        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        clients = []
+        for _ in range(40):
+            clients.append(connect(lab))
+            clients[-1].recv(4096)
+            clients[-1].send(message(INIT, struct.pack("<HIB", 0x0200, 0, 0)))
+            clients[-1].recv(4096)
+            for region in range(REGIONS):
+                socket.send_fds(clients[-1], [message(ADD_REGION, struct.pack("<HQ", region, 4096))], [memory])
+                expect_equal(struct.unpack_from("<H", clients[-1].recv(4096))[0], ACK, f"answer to region {region} of client {len(clients)}")
+        os.close(memory)
+        # Two connections for each client, and 256 descriptors.
+        most = before + 2 * len(clients) + 256
+        expect(open_files() <= most, f"{open_files()} open files, expected at most {most}")
+        expect(not is_open(clients[0]) and is_open(clients[-1]), "the oldest client was kept, or the newest let go")
+        run_exact_job(lab, "beside clients with much memory", bytes=MIB)
+
+
+@case()
+def a_memif_port_is_the_first_hosts_that_says_all():
+    """Those who name it and say nothing more hold it up for nobody, however many there are and however often they come."""
+    with lab_of(2) as lab, concurrent.futures.ThreadPoolExecutor(HOLDERS) as pool:
+        job, stop, answers = lab.create_job(), threading.Event(), []
+        holders = [pool.submit(hold, lab, number % 2, stop, answers) for number in range(HOLDERS)]
+        try:
+            wait_until(lambda: len(answers) >= HOLDERS, 60, "answers to those who name ports")
+            with Pace() as pace:
+                began = time.monotonic()
+                run_exact_job(lab, "beside those who name its ports only", job=job, bytes=MIB)
+                seconds = time.monotonic() - began
+            pace.expect_within(seconds, 4, "that hosts whose ports others have named are through")
+        finally:
+            stop.set()
+        for holder in holders:
+            holder.result(60)
+        expect(answers.count(ACK) >= HOLDERS, f"what those were answered who named ports: {answers}")
 
 
 @case()
