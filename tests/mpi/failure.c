@@ -1,16 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * An MPI program whose collectives end in the middle. Argument: "abort", one rank calls MPI_Abort; "loop", sums until somebody
- * ends a rank or the program; "gives-up", the same, without rank 0, which does nothing, and MPI_Abort after an error; "idle SECONDS", 250 barriers of a communicator, then nothing for so long, and sums to the end, which
+ * ends a rank or the program; "gives-up", the same, without rank 0, which does nothing, and MPI_Abort after an error; "idle FILE", 250 barriers of a communicator, then nothing until there is such a file, for a minute at most, and sums to the end, which
  * prints "cases". Rank 0 prints "running" once it runs, and "idle".
  */
 #include <mpi.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define COUNT 20000
+/* A minute */
+#define LOOK_US 10000
+#define MOST_LOOKS 6000
+
+/* Calls nothing of MPI. */
+static void
+wait_for_file(const char *path)
+{
+	for (int looks = 0; access(path, F_OK) != 0; looks++) {
+		if (looks == MOST_LOOKS)
+			MPI_Abort(MPI_COMM_WORLD, 5);
+		usleep(LOOK_US);
+	}
+}
 
 int
 main(int argc, char **argv)
@@ -47,7 +60,7 @@ main(int argc, char **argv)
 				puts("idle");
 				fflush(stdout);
 			}
-			sleep((unsigned int)atoi(argv[2]));
+			wait_for_file(argv[2]);
 			MPI_Barrier(copy);
 		}
 		if (i == 20 && argc > 2) {

@@ -362,10 +362,15 @@ def settings_of_mpi_programs_may_stand_in_fanin_conf():
 def an_idle_job_outlives_the_managers_restart():
     with running_hosts(3) as fabric:
         report_path = fabric.directory / "report.json"
-        process = fabric.mpi.start("openmpi", program_of("failure", "openmpi"), "idle", 14, FANIN_MPI_REPORT="json", FANIN_MPI_REPORT_FILE=report_path)
+        go_on = fabric.directory / "go-on"
+        process = fabric.mpi.start("openmpi", program_of("failure", "openmpi"), "idle", go_on, FANIN_MPI_REPORT="json", FANIN_MPI_REPORT_FILE=report_path)
         wait_until(lambda: "idle" in process.stdout(), RUN_SECONDS, "the program")
         fabric.manager.stop(signal.SIGKILL)
-        fabric.start_manager(grace_ms=8000)
+        fabric.start_manager()
+        # The program calls nothing: its library's threads find the manager again.
+        wait_until(lambda: [[member["state"] for member in job["members"]] for job in fabric.ask_manager("jobs")["jobs"]] == 2 * [3 * ["live"]], 30,
+                   "the hosts of both communicators' jobs to come back")
+        go_on.touch()
         expect_equal(process.wait(RUN_SECONDS), 0, f"exit status: {process.stderr()[-500:]}")
         calls = {(entry["call"], entry["way"]): entry["calls"] for entry in json.loads(report_path.read_text())["collectives"]}
         expect_equal(calls, {("Allreduce", "NETWORK"): 3 * 21, ("Barrier", "NO_JOB_YET"): 3 * 199, ("Barrier", "NETWORK"): 3 * 52}, "calls")
