@@ -7,6 +7,7 @@
 #include <exception>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 namespace fanin_torch {
 
@@ -18,9 +19,8 @@ namespace {
 
 /* A callback that this thread runs. */
 struct Frame {
-	Frame *below; /* the one that it runs within, or NULL */
-	std::shared_ptr<Sequence> outer;
-	std::shared_ptr<Sequence::Slot> slot;
+	Frame *below;               /* the one that it runs within, or NULL */
+	std::shared_ptr<Slot> slot; /* or NULL: it is not in a sequence */
 	std::shared_ptr<Sequence> inner;
 };
 
@@ -51,13 +51,19 @@ pool()
 	return *the_pool;
 }
 
-/* Runs what is a callback, and those that it registers: they come before what follows it. slot: its place in outer, or NULL. */
-static void
-call(std::function<void()> what, std::shared_ptr<Sequence> outer, std::shared_ptr<Sequence::Slot> slot)
-{
-	Frame frame = { current_frame, std::move(outer), std::move(slot),
-			std::make_shared<Sequence>() };
+/* Of all slots and sequences. Nobody needs the GIL who has it. */
+static std::mutex &slots_mutex = *new std::mutex;
 
+/* Runs what is a callback, and those that it registers: they come before what follows it. slot: its place, or NULL. */
+static void
+call(std::function<void()> what, std::shared_ptr<Slot> slot)
+{
+	Frame frame = { current_frame, std::move(slot), std::make_shared<Sequence>() };
+
+	if (frame.slot != nullptr) {
+		std::lock_guard<std::mutex> lock(slots_mutex);
+		frame.slot->inner = frame.inner;
+	}
 	current_frame = &frame;
 	try {
 		what();
@@ -105,7 +111,7 @@ Pool::serve()
 		queue_.pop_front();
 		n_busy_++;
 		lock.unlock();
-		call(std::move(what), nullptr, nullptr);
+		call(std::move(what), nullptr);
 		lock.lock();
 		n_busy_--;
 		rest_.notify_all();
@@ -138,54 +144,113 @@ Sequence::current()
 	return current_frame == nullptr ? nullptr : current_frame->inner;
 }
 
-void
-Sequence::yield()
+Sequence::~Sequence()
 {
-	for (const Frame *frame = current_frame; frame != nullptr; frame = frame->below) {
-		if (frame->outer.get() != this)
+	std::lock_guard<std::mutex> lock(slots_mutex);
+
+	for (const std::shared_ptr<Slot> &slot : slots_)
+		slot->in = nullptr;
+}
+
+/* Adds the callbacks that have to return, or begin, before this one returns. With the mutex. */
+void
+Sequence::need(const Slot *slot, Slots *needed)
+{
+	std::vector<const Slot *> todo = { slot };
+	const auto see = [&](const std::shared_ptr<Slot> &other) {
+		if (other != nullptr && !other->returned && needed->insert(other.get()).second)
+			todo.push_back(other.get());
+	};
+
+	while (!todo.empty()) {
+		const Slot *const one = todo.back();
+		todo.pop_back();
+		see(one->after);
+		see(one->awaits);
+		if (one->inner != nullptr)
+			for (const std::shared_ptr<Slot> &other : one->inner->slots_)
+				see(other);
+		if (one->started || one->in == nullptr)
 			continue;
-		{
-			std::lock_guard<std::mutex> lock(mutex_);
-			frame->slot->yields = true;
+		for (const std::shared_ptr<Slot> &other : one->in->slots_) {
+			if (other.get() == one)
+				break;
+			see(other);
 		}
-		advance();
 	}
 }
 
-std::shared_ptr<Sequence::Slot>
-Sequence::add(std::function<void()> run)
+/* A callback waits for this one from now on: what this one needs may pass that callback. */
+void
+Sequence::look_at_needs_of(const std::shared_ptr<Slot> &slot)
+{
+	std::unordered_set<std::shared_ptr<Sequence>> sequences;
+
+	{
+		std::lock_guard<std::mutex> lock(slots_mutex);
+		Slots needed = { slot.get() };
+		need(slot.get(), &needed);
+		for (const Slot *one : needed)
+			if (!one->started && one->in != nullptr)
+				sequences.insert(one->in->weak_from_this().lock());
+	}
+	sequences.erase(nullptr);
+	for (const std::shared_ptr<Sequence> &sequence : sequences)
+		sequence->advance();
+}
+
+std::shared_ptr<Slot>
+Sequence::add(std::function<void()> run, std::shared_ptr<Slot> after)
 {
 	auto slot = std::make_shared<Slot>();
+	const bool needs_another = after != nullptr;
 
 	slot->run = std::move(run);
-	std::lock_guard<std::mutex> lock(mutex_);
-	slots_.push_back(slot);
+	slot->in = this;
+	slot->after = std::move(after);
+	{
+		std::lock_guard<std::mutex> lock(slots_mutex);
+		slots_.push_back(slot);
+	}
+	if (needs_another)
+		look_at_needs_of(slot);
 	return slot;
 }
 
 void
 Sequence::ready(const std::shared_ptr<Slot> &slot)
 {
+	std::shared_ptr<Slot> dropped; /* without the mutex */
+
 	{
-		std::lock_guard<std::mutex> lock(mutex_);
+		std::lock_guard<std::mutex> lock(slots_mutex);
 		slot->ready = true;
+		dropped.swap(slot->after);
 	}
 	advance();
 }
 
 /* The one whose turn it is, which is started now, or NULL. */
-std::shared_ptr<Sequence::Slot>
+std::shared_ptr<Slot>
 Sequence::next()
 {
-	std::lock_guard<std::mutex> lock(mutex_);
+	std::lock_guard<std::mutex> lock(slots_mutex);
+	Slots passing; /* of this sequence, those that all before need */
 
 	for (const std::shared_ptr<Slot> &slot : slots_) {
-		if (slot->yields)
-			continue;
-		if (slot->started || !slot->ready)
+		const bool is_first = slot == slots_.front();
+		if (!slot->started && slot->ready && (is_first || passing.count(slot.get()) != 0)) {
+			slot->started = true;
+			return slot;
+		}
+		Slots needed, both;
+		need(slot.get(), &needed);
+		for (const Slot *one : needed)
+			if (one->in == this && (is_first || passing.count(one) != 0))
+				both.insert(one);
+		passing.swap(both);
+		if (passing.empty())
 			return nullptr;
-		slot->started = true;
-		return slot;
 	}
 	return nullptr;
 }
@@ -199,22 +264,32 @@ Sequence::advance()
 		callback_run([self = shared_from_this(), slot] { self->run(slot); });
 }
 
+/* This one, and those whose turn it is then. */
 void
-Sequence::run(const std::shared_ptr<Slot> &slot)
+Sequence::run(std::shared_ptr<Slot> slot)
 {
-	call(std::move(slot->run), shared_from_this(), slot);
-	{
-		std::lock_guard<std::mutex> lock(mutex_);
-		slots_.erase(std::find(slots_.begin(), slots_.end(), slot));
-		cv_.notify_all();
+	for (; slot != nullptr; slot = next()) {
+		call(std::move(slot->run), slot);
+		remove(slot);
 	}
-	advance();
+}
+
+void
+Sequence::remove(const std::shared_ptr<Slot> &slot)
+{
+	std::shared_ptr<Sequence> dropped; /* without the mutex */
+	std::lock_guard<std::mutex> lock(slots_mutex);
+
+	dropped.swap(slot->inner);
+	slot->returned = true;
+	slots_.erase(std::find(slots_.begin(), slots_.end(), slot));
+	cv_.notify_all();
 }
 
 bool
 Sequence::is_empty()
 {
-	std::lock_guard<std::mutex> lock(mutex_);
+	std::lock_guard<std::mutex> lock(slots_mutex);
 
 	return slots_.empty();
 }
@@ -222,7 +297,7 @@ Sequence::is_empty()
 bool
 Sequence::wait(milliseconds limit)
 {
-	std::unique_lock<std::mutex> lock(mutex_);
+	std::unique_lock<std::mutex> lock(slots_mutex);
 	const auto is_done = [&] { return slots_.empty(); };
 
 	if (limit.count() == 0) {
@@ -230,6 +305,32 @@ Sequence::wait(milliseconds limit)
 		return true;
 	}
 	return cv_.wait_for(lock, limit, is_done);
+}
+
+Waiting::Waiting(const std::shared_ptr<Slot> &what)
+{
+	const Frame *frame = current_frame;
+
+	while (frame != nullptr && frame->slot == nullptr)
+		frame = frame->below;
+	if (frame == nullptr || what == nullptr)
+		return;
+	waiter_ = frame->slot;
+	{
+		std::lock_guard<std::mutex> lock(slots_mutex);
+		waiter_->awaits = what;
+	}
+	Sequence::look_at_needs_of(what);
+}
+
+Waiting::~Waiting()
+{
+	std::shared_ptr<Slot> dropped; /* without the mutex */
+
+	if (waiter_ == nullptr)
+		return;
+	std::lock_guard<std::mutex> lock(slots_mutex);
+	dropped.swap(waiter_->awaits);
 }
 
 } // namespace fanin_torch

@@ -6,7 +6,8 @@
  * Which collective is which depends on the order in which a rank makes them, so that those of callbacks must have their place in
  * it: the one that they would have if then() ran the callback at once, as it does with NCCL. Callbacks run in the order of
  * then(), and the thread that has called then() makes its next collective in that group only when they are done. A callback's
- * own callbacks come before what follows it.
+ * own callbacks come before what follows it. What has to wait for what is known of each callback, so that none waits for one
+ * whose turn would come after its own.
  */
 #ifndef FANIN_TORCH_CALLBACKS_HH
 #define FANIN_TORCH_CALLBACKS_HH
@@ -17,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <unordered_set>
 
 namespace fanin_torch {
 
@@ -25,21 +27,30 @@ void callback_run(std::function<void()> what);
 /* Waits until all have returned. False: not within that time. */
 bool callbacks_wait(std::chrono::milliseconds patience);
 
-/* The callbacks that a group's program has registered, or one that a callback has, in that order. Any thread. */
+class Sequence;
+
+/* A callback, in its sequence. All of it is under a mutex of callbacks.cc. */
+struct Slot {
+	std::function<void()> run;
+	Sequence *in = nullptr;          /* its sequence; NULL: that is gone */
+	std::shared_ptr<Slot> after;     /* not ready before this one has a result */
+	std::shared_ptr<Slot> awaits;    /* it runs, and waits for this one's result */
+	std::shared_ptr<Sequence> inner; /* it runs, and returns after those that it has registered */
+	bool ready = false, started = false, returned = false;
+};
+
+/*
+ * The callbacks that a group's program has registered, or one that a callback has. They run one after the other, in that order; but
+ * one that others before it need, directly or not, passes these, as they could not return otherwise. Any thread.
+ */
 class Sequence : public std::enable_shared_from_this<Sequence> {
       public:
-	struct Slot {
-		std::function<void()> run;
-		bool ready = false, started = false;
-		bool yields = false; /* it waits for one that comes after it */
-	};
+	~Sequence();
 	/* Of the callbacks that the one on this thread registers; NULL: it runs none. */
 	static std::shared_ptr<Sequence> current();
-	/* This thread waits for a callback of this sequence, which must run although it may come after the one on this thread. */
-	void yield();
 
-	/* Takes a callback, which runs once it is ready and those before it have returned. */
-	std::shared_ptr<Slot> add(std::function<void()> run);
+	/* Takes a callback, which runs once it is ready and its turn has come. after: the one whose result it takes, or NULL. */
+	std::shared_ptr<Slot> add(std::function<void()> run, std::shared_ptr<Slot> after);
 	void ready(const std::shared_ptr<Slot> &slot);
 	/* Whether there is none. */
 	bool is_empty();
@@ -47,13 +58,31 @@ class Sequence : public std::enable_shared_from_this<Sequence> {
 	bool wait(std::chrono::milliseconds limit);
 
       private:
-	void advance();
-	void run(const std::shared_ptr<Slot> &slot);
-	std::shared_ptr<Slot> next();
+	using Slots = std::unordered_set<const Slot *>;
 
-	std::mutex mutex_; /* of all below */
+	static void need(const Slot *slot, Slots *needed);
+	static void look_at_needs_of(const std::shared_ptr<Slot> &slot);
+	friend class Waiting;
+	void advance();
+	void run(std::shared_ptr<Slot> slot);
+	std::shared_ptr<Slot> next();
+	void remove(const std::shared_ptr<Slot> &slot);
+
 	std::condition_variable cv_;
-	std::deque<std::shared_ptr<Slot>> slots_;
+	std::deque<std::shared_ptr<Slot>> slots_; /* that have not returned */
+};
+
+/* While there is one, the callback on this thread, if any, waits for the result of another one. */
+class Waiting {
+      public:
+	/* what: NULL: for nothing. */
+	explicit Waiting(const std::shared_ptr<Slot> &what);
+	~Waiting();
+	Waiting(const Waiting &) = delete;
+	Waiting &operator=(const Waiting &) = delete;
+
+      private:
+	std::shared_ptr<Slot> waiter_;
 };
 
 } // namespace fanin_torch

@@ -13,39 +13,47 @@ Future::where() const
 	return current != nullptr ? current : sequence_;
 }
 
-/* Attaches a callback: to this future if it can run now, else to one with the same result that completes when it is its turn. */
-void
-Future::in_turn(const std::shared_ptr<Sequence> &sequence, const std::function<void(Future &)> &attach)
+/*
+ * Attaches a callback: to this future if it can run now, else to one with the same result that completes when it is its turn.
+ * Returns its place then, or NULL.
+ */
+std::shared_ptr<Slot>
+Future::in_turn(const std::function<void(Future &)> &attach)
 {
+	const std::shared_ptr<Sequence> sequence = where();
+
 	if (fut->completed() && sequence->is_empty()) {
 		attach(*this);
-		return;
+		return nullptr;
 	}
 	Inner turn = fut->createInstance(fut->elementType());
 	attach(*std::make_shared<Future>(turn, sequence_));
-	auto slot = sequence->add([turn, done = fut] {
-		if (done->hasError())
-			turn->setError(done->exception_ptr());
-		else
-			turn->markCompleted(done->value());
-	});
+	auto slot = sequence->add(
+		[turn, done = fut] {
+			if (done->hasError())
+				turn->setError(done->exception_ptr());
+			else
+				turn->markCompleted(done->value());
+		},
+		made_by_);
 	fut->addCallback([sequence, slot](c10::ivalue::Future &) { sequence->ready(slot); });
+	return slot;
 }
 
 std::shared_ptr<Future>
 Future::then(pybind11::function callback)
 {
-	const std::shared_ptr<Sequence> sequence = where();
 	Inner result;
+	std::shared_ptr<Slot> slot =
+		in_turn([&](Future &future) { result = future.Base::then(callback)->fut; });
 
-	in_turn(sequence, [&](Future &future) { result = future.Base::then(callback)->fut; });
-	return std::make_shared<Future>(std::move(result), sequence_, sequence);
+	return std::make_shared<Future>(std::move(result), sequence_, std::move(slot));
 }
 
 void
 Future::add_done_callback(pybind11::function callback)
 {
-	in_turn(where(), [&](Future &future) { future.Base::add_done_callback(callback); });
+	in_turn([&](Future &future) { future.Base::add_done_callback(callback); });
 }
 
 pybind11::object
@@ -53,8 +61,7 @@ Future::wait()
 {
 	{
 		pybind11::gil_scoped_release release;
-		if (made_in_ != nullptr && !fut->completed())
-			made_in_->yield();
+		const Waiting waiting(fut->completed() ? nullptr : made_by_);
 		fut->wait();
 	}
 	return value();

@@ -16,10 +16,10 @@ class __attribute__((visibility("hidden"))) Future : public torch::jit::PythonFu
 	using Base = torch::jit::PythonFutureWrapper;
 	using Inner = c10::intrusive_ptr<c10::ivalue::Future>;
 
-	/* sequence: of the group that completes it. made_in: where the callback is that it is the result of, or NULL. */
+	/* sequence: of the group that completes it. made_by: the callback that it is the result of, or NULL. */
 	Future(Inner future, std::shared_ptr<Sequence> sequence,
-	       std::shared_ptr<Sequence> made_in = nullptr)
-	    : Base(std::move(future)), sequence_(std::move(sequence)), made_in_(std::move(made_in))
+	       std::shared_ptr<Slot> made_by = nullptr)
+	    : Base(std::move(future)), sequence_(std::move(sequence)), made_by_(std::move(made_by))
 	{
 	}
 	/* As torch's. */
@@ -29,10 +29,10 @@ class __attribute__((visibility("hidden"))) Future : public torch::jit::PythonFu
 
       private:
 	std::shared_ptr<Sequence> where() const;
-	void in_turn(const std::shared_ptr<Sequence> &sequence,
-		     const std::function<void(Future &)> &attach);
+	std::shared_ptr<Slot> in_turn(const std::function<void(Future &)> &attach);
 
-	const std::shared_ptr<Sequence> sequence_, made_in_;
+	const std::shared_ptr<Sequence> sequence_;
+	const std::shared_ptr<Slot> made_by_;
 };
 
 } // namespace fanin_torch

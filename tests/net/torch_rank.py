@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 import warnings
 from datetime import timedelta
@@ -691,6 +692,98 @@ def nested(rank, size, group, depth):
     return future.then(callback)
 
 
+class Held:
+    """Holds up the callbacks of these groups: what is registered meanwhile is registered before any of it runs, at all ranks."""
+
+    count = 0
+
+    def __init__(self, rank, size, *groups):
+        self.rank, self.size, self.groups = rank, size, groups
+
+    def hold(self, group):
+        """Whether a callback runs now, on a thread of its own, until `go`: `then` runs it at once where the sum is there already."""
+        began = threading.Event()
+
+        def holds(done):
+            began.set()
+            if threading.current_thread() is not threading.main_thread() and not self.go.wait(60):
+                raise AssertionError("the program has not come to its callbacks")
+        future = dist.all_reduce(torch.ones(500000), group=group, async_op=True).get_future().then(holds)
+        return not future.done()
+
+    def __enter__(self):
+        store = dist.distributed_c10d._get_default_store()
+        for _ in range(100):
+            self.go = threading.Event()
+            holds = all([self.hold(group) for group in self.groups])
+            Held.count += 1
+            store.set(f"held/{Held.count}/{self.rank}", str(int(holds)))
+            if all([store.get(f"held/{Held.count}/{rank}") == b"1" for rank in range(self.size)]):
+                return self
+            self.go.set()
+        raise AssertionError("sums are always there at once")
+
+    def __exit__(self, *_):
+        self.go.set()
+
+
+def needs_of_callbacks(rank, size, other):
+    """Callbacks that need later ones, not by a wait of their own alone; what they need passes them, and nothing else does."""
+    def futures(n, group=None, length=5):
+        return [work.get_future() for work in [dist.all_reduce(torch.ones(length), group=group, async_op=True) for _ in range(n)]]
+
+    def value(done):
+        return done.value()[0][:5] if isinstance(done.value(), list) else done.value()
+
+    def sums(name, number):
+        """A callback with a collective of its own, whose place among the others' tells."""
+        def callback(done):
+            tensor = torch.full((5,), number)
+            dist.all_reduce(tensor)
+            steps.append(name)
+            return tensor
+        return callback
+
+    def expect(what, future, number):
+        same(future.wait(), torch.full((5,), float(number * size)), what)
+    # It chains on a later one, by a callback of its own, which it does not wait for.
+    steps, later = [], {}
+
+    def chains(done):
+        steps.append("first")
+        later["chained"] = later["second"].then(lambda done: steps.append("chained") or 100 * value(done))
+        return value(done)
+    one, two, three = futures(3)
+    with Held(rank, size, None):
+        first, later["second"], third = one.then(chains), two.then(sums("second", 10.0)), three.then(sums("third", 2.0))
+    expect("a callback that has chained on a later one", first, 1)
+    expect("a callback that is chained on a later one", later["chained"], 1000)
+    expect("a callback after those", third, 2)
+    if steps != ["first", "second", "chained", "third"]:
+        raise AssertionError(f"the order of callbacks: {steps}")
+    # A callback of its own waits for the later one.
+    steps = []
+
+    def nests(done):
+        inner = futures(1, length=500000)[0].then(lambda done: later["second"].wait() + value(done))
+        return inner.wait() + sums("first", 1000.0)(done)
+    one, two, three = futures(3)
+    with Held(rank, size, None):
+        first, later["second"], third = one.then(nests), two.then(sums("second", 10.0)), three.then(sums("third", 2.0))
+    expect("a callback whose own callback waits for a later one", first, 1011)
+    expect("a callback after those", third, 2)
+    if steps != ["second", "first", "third"]:
+        raise AssertionError(f"the order of callbacks: {steps}")
+    # By way of a callback of another group, which waits for the later one.
+    one, two = futures(2)
+    three, = futures(1, other)
+    with Held(rank, size, None, other):
+        first = one.then(lambda done: later["elsewhere"].wait() + value(done))
+        later["elsewhere"] = three.then(lambda done: later["second"].wait() + value(done))
+        later["second"] = two.then(sums("second", 10.0))
+    expect("a callback that needs a later one by another group's", first, 12)
+
+
 def waits_in_callbacks(rank, size):
     other = dist.new_group()
     ranks = sum(range(size))
@@ -714,15 +807,12 @@ def waits_in_callbacks(rank, size):
     # Callbacks that are registered together, of which the first waits for the last.
     works = [dist.all_reduce(torch.ones(5), async_op=True) for _ in range(3)]
     last = []
-
-    def waits(done):
-        while not last:
-            time.sleep(0.001)
-        return last[0].wait() + done.value()[0]
-    first = works[0].get_future().then(waits)
-    middle = works[1].get_future().then(lambda done: 10 * done.value()[0])
-    last.append(middle.then(lambda done: works[2].wait() and 10 * done.value()))
+    with Held(rank, size, None):
+        first = works[0].get_future().then(lambda done: last[0].wait() + done.value()[0])
+        middle = works[1].get_future().then(lambda done: 10 * done.value()[0])
+        last.append(middle.then(lambda done: works[2].wait() and 10 * done.value()))
     same(first.wait(), torch.full((5,), 101.0 * size), "a callback that waits for later ones")
+    needs_of_callbacks(rank, size, other)
     # Of another group's Work, by a callback that also says that it is done.
     works = [dist.all_reduce(torch.ones(5), group=group, async_op=True) for group in (None, other)]
     same(works[0].get_future().then(lambda done: works[1].wait() and works[1].result()[0]).wait(), torch.full((5,), float(size)),
