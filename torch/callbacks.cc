@@ -26,7 +26,8 @@ struct Frame {
 
 class Pool {
       public:
-	void run(std::function<void()> what);
+	/* Takes it. False: it has not, as no thread can be made. */
+	bool run(std::function<void()> &what);
 	bool wait(milliseconds patience);
 
       private:
@@ -36,9 +37,11 @@ class Pool {
 	std::condition_variable work_, rest_;
 	std::deque<std::function<void()>> queue_;
 	size_t n_idle_ = 0, n_busy_ = 0;
+	bool has_told_ = false; /* that a thread could not be made */
 };
 
 thread_local Frame *current_frame;
+thread_local bool completes; /* this thread runs callbacks that are to have another one */
 
 } // namespace
 
@@ -72,28 +75,32 @@ call(std::function<void()> what, std::shared_ptr<Slot> slot)
 			     error.what());
 	}
 	what = nullptr;
-	frame.inner->wait(milliseconds(0));
+	if (!completes)
+		frame.inner->wait(milliseconds(0));
 	current_frame = frame.below;
 }
 
-void
-Pool::run(std::function<void()> what)
+bool
+Pool::run(std::function<void()> &what)
 {
-	{
-		std::lock_guard<std::mutex> lock(mutex_);
-		queue_.push_back(std::move(what));
-		if (queue_.size() <= n_idle_) {
-			work_.notify_one();
-			return;
+	std::lock_guard<std::mutex> lock(mutex_);
+
+	if (queue_.size() >= n_idle_) {
+		try {
+			std::thread([this] { serve(); }).detach();
+		} catch (const std::system_error &error) {
+			if (!has_told_)
+				std::fprintf(stderr,
+					     "fanin_torch: no thread for callbacks of futures: %s; they run on "
+					     "the thread that completes these, where none can wait\n",
+					     error.what());
+			has_told_ = true;
+			return false;
 		}
 	}
-	try {
-		std::thread([this] { serve(); }).detach();
-	} catch (const std::system_error &error) {
-		/* One that runs takes it later. */
-		std::fprintf(stderr, "fanin_torch: no thread for a callback of a future: %s\n",
-			     error.what());
-	}
+	queue_.push_back(std::move(what));
+	work_.notify_one();
+	return true;
 }
 
 void
@@ -126,10 +133,27 @@ Pool::wait(milliseconds patience)
 	return rest_.wait_for(lock, patience, [&] { return queue_.empty() && n_busy_ == 0; });
 }
 
-void
+static void
 callback_run(std::function<void()> what)
 {
-	pool().run(std::move(what));
+	if (!pool().run(what))
+		call(std::move(what), nullptr);
+}
+
+void
+callback_complete(std::function<void()> what)
+{
+	if (pool().run(what))
+		return;
+	completes = true;
+	call(std::move(what), nullptr);
+	completes = false;
+}
+
+bool
+callback_can_wait()
+{
+	return !completes;
 }
 
 bool

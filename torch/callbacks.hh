@@ -22,8 +22,13 @@
 
 namespace fanin_torch {
 
-/* Runs it on a thread that has nothing else to do: one that waits for work, or a new one. Any thread. */
-void callback_run(std::function<void()> what);
+/*
+ * Runs what completes a future, and so its callbacks, on a thread that has nothing else to do: one that waits for work, or a new one;
+ * on this thread if none can be made. Threads that complete collectives.
+ */
+void callback_complete(std::function<void()> what);
+/* Whether what runs on this thread may wait for collectives and callbacks: not in a callback on a thread that completes these. */
+bool callback_can_wait();
 /* Waits until all have returned. False: not within that time. */
 bool callbacks_wait(std::chrono::milliseconds patience);
 

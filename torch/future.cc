@@ -28,6 +28,8 @@ Future::in_turn(const std::function<void(Future &)> &attach)
 	}
 	Inner turn = fut->createInstance(fut->elementType());
 	attach(*std::make_shared<Future>(turn, sequence_));
+	/* Where no thread can be made, callbacks that can run do so here. */
+	pybind11::gil_scoped_release release;
 	auto slot = sequence->add(
 		[turn, done = fut] {
 			if (done->hasError())
@@ -61,6 +63,8 @@ Future::wait()
 {
 	{
 		pybind11::gil_scoped_release release;
+		TORCH_CHECK(fut->completed() || callback_can_wait(),
+			    "fanin: no thread could be made for the callback of a future, which can't wait here");
 		const Waiting waiting(fut->completed() ? nullptr : made_by_);
 		fut->wait();
 	}

@@ -10,6 +10,9 @@
 
 namespace fanin_torch {
 
+static const char no_thread[] =
+	"fanin: no thread could be made for the callback of a future, which can't make collectives or wait here";
+
 static std::mutex registry_mutex;
 static std::vector<std::shared_ptr<Stats>> registry;
 
@@ -50,6 +53,7 @@ GroupWork::wait(std::chrono::milliseconds timeout)
 {
 	std::exception_ptr error;
 
+	TORCH_CHECK(isCompleted() || callback_can_wait(), no_thread);
 	try {
 		Work::wait(timeout);
 	} catch (...) {
@@ -86,7 +90,7 @@ GroupWork::complete(std::exception_ptr error)
 	finish(error);
 	std::lock_guard<std::mutex> lock(future_mutex_);
 	if (future_is_shared_)
-		callback_run(settle);
+		callback_complete(settle);
 	else
 		settle(); /* It has no callbacks. */
 }
@@ -274,6 +278,7 @@ Group::await_callbacks()
 	const std::shared_ptr<Sequence> current = Sequence::current(),
 					&sequence = current != nullptr ? current : sequence_;
 
+	TORCH_CHECK(callback_can_wait(), no_thread);
 	if (sequence->is_empty())
 		return;
 	/* Callbacks of Python need the GIL. */

@@ -167,6 +167,17 @@ def torchs_callbacks_make_collectives_and_wait_for_them():
 
 
 @case(60)
+def torchs_futures_complete_where_no_thread_can_be_made():
+    """Callbacks run on the thread that completes them, or on the program's if the sum is there already."""
+    with TorchFabric() as lab:
+        ranks = lab.ranks("without_threads", hosts=range(2))
+        for rank, result in enumerate(results_of(ranks, 50)):
+            lines = [line for line in ranks[rank].stderr().splitlines() if line.startswith("fanin_torch:")]
+            expect(len(lines) == 1 and "no thread for callbacks of futures" in lines[0], f"what rank {rank} has said: {lines}")
+            expect(all("no thread could be made for the callback" in told for told in result["told"]), f"collectives in callbacks: {result['told']}")
+
+
+@case(60)
 def a_killed_rank_of_torch_is_named():
     with TorchFabric() as lab:
         began = time.monotonic()

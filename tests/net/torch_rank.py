@@ -5,6 +5,7 @@ One rank of the tests of fanin_torch, started by case_torch.py: torch_rank.py SC
 
 import atexit
 import contextlib
+import ctypes
 import io
 import json
 import os
@@ -853,6 +854,46 @@ def waits_in_callbacks(rank, size):
         return done.value()[0]
     future = dist.all_reduce(torch.ones(5), group=ended[0], async_op=True).get_future().then(destroys)
     same(future.wait(), torch.full((5,), float(size)), "a callback that destroys its group")
+
+
+def no_more_threads(size=1 << 47):
+    """No thread can be made from now on: its stack would be larger than memory can be. It holds for root, too. Returns the size before."""
+    libc = ctypes.CDLL(None)
+    attributes, before = ctypes.create_string_buffer(256), ctypes.c_size_t()
+    libc.pthread_getattr_default_np(attributes)
+    libc.pthread_attr_getstacksize(attributes, ctypes.byref(before))
+    libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(size))
+    if libc.pthread_setattr_default_np(attributes) != 0:
+        raise AssertionError("pthread_setattr_default_np")
+    return before.value
+
+
+def without_threads(rank, size):
+    """No callback has run before, so that none has left its thread."""
+    alone = [dist.new_group([one]) for one in range(size)][rank]
+    dist.all_reduce(torch.ones(5))
+    before = no_more_threads()
+    told = []
+
+    def sums(done):
+        try:
+            dist.all_reduce(torch.ones(5), group=alone)
+        except RuntimeError as error:
+            told.append(str(error))
+        return done.value()[0][:5]
+    try:
+        threading.Thread().start()
+    except RuntimeError:
+        pass
+    else:
+        raise AssertionError("a thread could be made")
+    same(dist.all_reduce(torch.ones(5), async_op=True).get_future().wait()[0], torch.full((5,), float(size)), "a future without threads")
+    for step in range(20):
+        future = dist.all_reduce(torch.ones(500000), async_op=True).get_future()
+        same(future.then(sums).then(lambda done: 10 * done.value()).wait(), torch.full((5,), 10.0 * size), f"callbacks without threads, {step}")
+    no_more_threads(before)
+    same(nested(rank, size, None, 2).wait(), torch.full((10,), 3.0 * sum(range(size)) + size * (2 + 1)), "callbacks with threads again")
+    return {"told": told}
 
 
 def waiting(hook):
