@@ -2,6 +2,8 @@
 /* See callbacks.hh. */
 #include "torch/callbacks.hh"
 
+#include "torch/process.hh"
+
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -45,17 +47,18 @@ thread_local bool completes; /* this thread runs callbacks that are to have anot
 
 } // namespace
 
-/* Never destroyed: its threads may still wait when the process ends. */
 static Pool &
 pool()
 {
-	static Pool *const the_pool = new Pool;
-
-	return *the_pool;
+	return OfProcess<Pool>::get();
 }
 
-/* Of all slots and sequences. Nobody needs the GIL who has it. */
-static std::mutex &slots_mutex = *new std::mutex;
+/* The mutex of all slots and sequences. Nobody needs the GIL who has it. */
+static std::mutex &
+slots_mutex()
+{
+	return OfProcess<std::mutex>::get();
+}
 
 /* Runs what is a callback, and those that it registers: they come before what follows it. slot: its place, or NULL. */
 static void
@@ -64,7 +67,7 @@ call(std::function<void()> what, std::shared_ptr<Slot> slot)
 	Frame frame = { current_frame, std::move(slot), std::make_shared<Sequence>() };
 
 	if (frame.slot != nullptr) {
-		std::lock_guard<std::mutex> lock(slots_mutex);
+		std::lock_guard<std::mutex> lock(slots_mutex());
 		frame.slot->inner = frame.inner;
 	}
 	current_frame = &frame;
@@ -170,7 +173,7 @@ Sequence::current()
 
 Sequence::~Sequence()
 {
-	std::lock_guard<std::mutex> lock(slots_mutex);
+	std::lock_guard<std::mutex> lock(slots_mutex());
 
 	for (const std::shared_ptr<Slot> &slot : slots_)
 		slot->in = nullptr;
@@ -211,7 +214,7 @@ Sequence::look_at_needs_of(const std::shared_ptr<Slot> &slot)
 	std::unordered_set<std::shared_ptr<Sequence>> sequences;
 
 	{
-		std::lock_guard<std::mutex> lock(slots_mutex);
+		std::lock_guard<std::mutex> lock(slots_mutex());
 		Slots needed = { slot.get() };
 		need(slot.get(), &needed);
 		for (const Slot *one : needed)
@@ -233,7 +236,7 @@ Sequence::add(std::function<void()> run, std::shared_ptr<Slot> after)
 	slot->in = this;
 	slot->after = std::move(after);
 	{
-		std::lock_guard<std::mutex> lock(slots_mutex);
+		std::lock_guard<std::mutex> lock(slots_mutex());
 		slots_.push_back(slot);
 	}
 	if (needs_another)
@@ -247,7 +250,7 @@ Sequence::ready(const std::shared_ptr<Slot> &slot)
 	std::shared_ptr<Slot> dropped; /* without the mutex */
 
 	{
-		std::lock_guard<std::mutex> lock(slots_mutex);
+		std::lock_guard<std::mutex> lock(slots_mutex());
 		slot->ready = true;
 		dropped.swap(slot->after);
 	}
@@ -258,7 +261,7 @@ Sequence::ready(const std::shared_ptr<Slot> &slot)
 std::shared_ptr<Slot>
 Sequence::next()
 {
-	std::lock_guard<std::mutex> lock(slots_mutex);
+	std::lock_guard<std::mutex> lock(slots_mutex());
 	Slots passing; /* of this sequence, those that all before need */
 
 	for (const std::shared_ptr<Slot> &slot : slots_) {
@@ -302,7 +305,7 @@ void
 Sequence::remove(const std::shared_ptr<Slot> &slot)
 {
 	std::shared_ptr<Sequence> dropped; /* without the mutex */
-	std::lock_guard<std::mutex> lock(slots_mutex);
+	std::lock_guard<std::mutex> lock(slots_mutex());
 
 	dropped.swap(slot->inner);
 	slot->returned = true;
@@ -313,7 +316,7 @@ Sequence::remove(const std::shared_ptr<Slot> &slot)
 bool
 Sequence::is_empty()
 {
-	std::lock_guard<std::mutex> lock(slots_mutex);
+	std::lock_guard<std::mutex> lock(slots_mutex());
 
 	return slots_.empty();
 }
@@ -321,7 +324,7 @@ Sequence::is_empty()
 bool
 Sequence::wait(milliseconds limit)
 {
-	std::unique_lock<std::mutex> lock(slots_mutex);
+	std::unique_lock<std::mutex> lock(slots_mutex());
 	const auto is_done = [&] { return slots_.empty(); };
 
 	if (limit.count() == 0) {
@@ -341,7 +344,7 @@ Waiting::Waiting(const std::shared_ptr<Slot> &what)
 		return;
 	waiter_ = frame->slot;
 	{
-		std::lock_guard<std::mutex> lock(slots_mutex);
+		std::lock_guard<std::mutex> lock(slots_mutex());
 		waiter_->awaits = what;
 	}
 	Sequence::look_at_needs_of(what);
@@ -353,7 +356,7 @@ Waiting::~Waiting()
 
 	if (waiter_ == nullptr)
 		return;
-	std::lock_guard<std::mutex> lock(slots_mutex);
+	std::lock_guard<std::mutex> lock(slots_mutex());
 	dropped.swap(waiter_->awaits);
 }
 

@@ -3,6 +3,7 @@
 #include <Python.h>
 
 #include "torch/group.hh"
+#include "torch/process.hh"
 
 #include <exception>
 #include <stdexcept>
@@ -13,15 +14,23 @@ namespace fanin_torch {
 static const char no_thread[] =
 	"fanin: no thread could be made for the callback of a future, which can't make collectives or wait here";
 
-static std::mutex registry_mutex;
-static std::vector<std::shared_ptr<Stats>> registry;
+namespace {
+
+/* The groups that this process has made. */
+struct Registry {
+	std::mutex mutex;
+	std::vector<std::shared_ptr<Stats>> groups;
+};
+
+} // namespace
 
 std::vector<std::shared_ptr<Stats>>
 all_stats()
 {
-	std::lock_guard<std::mutex> lock(registry_mutex);
+	Registry &registry = OfProcess<Registry>::get();
+	std::lock_guard<std::mutex> lock(registry.mutex);
 
-	return registry;
+	return registry.groups;
 }
 
 GroupWork::GroupWork(int rank, c10d::OpType type, std::vector<at::Tensor> inputs,
@@ -104,8 +113,9 @@ Group::Group(c10::intrusive_ptr<c10d::ProcessGroup> gloo, c10::intrusive_ptr<c10
 	stats_->name = name;
 	stats_->rank = rank;
 	stats_->size = size;
-	std::lock_guard<std::mutex> lock(registry_mutex);
-	registry.push_back(stats_);
+	Registry &registry = OfProcess<Registry>::get();
+	std::lock_guard<std::mutex> lock(registry.mutex);
+	registry.groups.push_back(stats_);
 }
 
 Group::~Group()
@@ -212,10 +222,13 @@ Group::close_begin()
 void
 Group::close()
 {
-	/* In a forked process there are neither the threads nor, for it, the job: they are left as they are. */
+	/* In a forked process there are neither the threads nor, for it, the job: all that they have is left as it is. */
 	if (getpid() != pid_) {
 		new std::shared_ptr<Node>(std::move(node_));
 		new std::shared_ptr<Network>(std::move(network_));
+		new std::shared_ptr<Notes>(std::move(notes_));
+		new std::shared_ptr<Sequence>(sequence_);
+		new c10::intrusive_ptr<c10d::ProcessGroup>(std::move(gloo_));
 		return;
 	}
 	close_begin();
@@ -237,8 +250,7 @@ void
 Group::end()
 {
 	close();
-	if (getpid() == pid_)
-		gloo_.reset();
+	gloo_.reset();
 }
 
 /* Does what is left of a collective. error: what it has failed of, or NULL. */
@@ -278,6 +290,8 @@ Group::await_callbacks()
 	const std::shared_ptr<Sequence> current = Sequence::current(),
 					&sequence = current != nullptr ? current : sequence_;
 
+	TORCH_CHECK(getpid() == pid_, "fanin: the process group is of another process, ", pid_,
+		    ", which has forked this one");
 	TORCH_CHECK(callback_can_wait(), no_thread);
 	if (sequence->is_empty())
 		return;

@@ -2,6 +2,7 @@
 /* fanin_torch._core: what the Python package needs of the group. */
 #include "torch/future.hh"
 #include "torch/group.hh"
+#include "torch/process.hh"
 
 #include <algorithm>
 #include <cstdio>
@@ -16,9 +17,15 @@ using namespace fanin_torch;
 
 class PyGroup;
 
-/* All groups that there are, whoever has them. */
-static std::mutex groups_mutex;
-static std::vector<c10::weak_intrusive_ptr<PyGroup>> groups;
+namespace {
+
+/* All groups of this process that there are, whoever has them. */
+struct Groups {
+	std::mutex mutex;
+	std::vector<c10::weak_intrusive_ptr<PyGroup>> list;
+};
+
+} // namespace
 
 /* The group's thread may need the interpreter for callbacks of futures, while the group waits for its thread. */
 class PyGroup : public Group {
@@ -37,19 +44,21 @@ class PyGroup : public Group {
 	void
 	release_resources() override
 	{
-		std::lock_guard<std::mutex> lock(groups_mutex);
-		groups.erase(std::remove_if(groups.begin(), groups.end(),
-					    [](const auto &group) { return group.expired(); }),
-			     groups.end());
+		Groups &groups = OfProcess<Groups>::get();
+		std::lock_guard<std::mutex> lock(groups.mutex);
+		groups.list.erase(std::remove_if(groups.list.begin(), groups.list.end(),
+						 [](const auto &group) { return group.expired(); }),
+				  groups.list.end());
 	}
 };
 
 static void
 remember(const c10::intrusive_ptr<PyGroup> &group)
 {
-	std::lock_guard<std::mutex> lock(groups_mutex);
+	Groups &groups = OfProcess<Groups>::get();
+	std::lock_guard<std::mutex> lock(groups.mutex);
 
-	groups.emplace_back(group);
+	groups.list.emplace_back(group);
 }
 
 /* At exit: what is queued is done, all jobs are left, and callbacks have returned, as far as that takes no longer than some seconds. */
@@ -59,8 +68,9 @@ close_all()
 	std::vector<c10::intrusive_ptr<PyGroup>> live;
 
 	{
-		std::lock_guard<std::mutex> lock(groups_mutex);
-		for (const auto &group : groups)
+		Groups &groups = OfProcess<Groups>::get();
+		std::lock_guard<std::mutex> lock(groups.mutex);
+		for (const auto &group : groups.list)
 			live.push_back(group.lock());
 	}
 	live.erase(std::remove(live.begin(), live.end(), nullptr), live.end());

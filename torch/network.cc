@@ -2,6 +2,8 @@
 /* Joins, posts and waits. See network.hh. */
 #include "torch/network.hh"
 
+#include "torch/process.hh"
+
 #include <algorithm>
 #include <cstdio>
 
@@ -10,12 +12,16 @@ namespace fanin_torch {
 #define PATIENCE std::chrono::seconds(2) /* with others that have not come to leave, too */
 #define LONGEST_LEAVE std::chrono::seconds(10)
 
-/* Groups that leave in the background. Never destroyed: they may still do so when the process ends. */
-static struct Leaving {
+namespace {
+
+/* Groups that leave in the background. */
+struct Leaving {
 	std::mutex mutex;
 	std::condition_variable cv;
 	size_t n = 0;
-} &leaving = *new Leaving;
+};
+
+} // namespace
 
 /* What is missed in leaving concerns results that this rank has, or ranks that come later. */
 void
@@ -165,6 +171,7 @@ Network::close_begin()
 static std::chrono::seconds
 patience_left()
 {
+	Leaving &leaving = OfProcess<Leaving>::get();
 	std::lock_guard<std::mutex> lock(leaving.mutex);
 
 	return leaving.n == 0 ? PATIENCE : std::chrono::seconds(0);
@@ -191,6 +198,7 @@ Network::close()
 		return;
 	}
 	in_background_ = true;
+	Leaving &leaving = OfProcess<Leaving>::get();
 	std::lock_guard<std::mutex> also(leaving.mutex);
 	leaving.n++;
 	thread_.detach();
@@ -199,9 +207,10 @@ Network::close()
 void
 Network::await_leaving()
 {
+	Leaving &leaving = OfProcess<Leaving>::get();
 	std::unique_lock<std::mutex> lock(leaving.mutex);
 
-	leaving.cv.wait_for(lock, LONGEST_LEAVE, [] { return leaving.n == 0; });
+	leaving.cv.wait_for(lock, LONGEST_LEAVE, [&] { return leaving.n == 0; });
 }
 
 void
@@ -261,6 +270,7 @@ Network::run()
 	has_left_ = true;
 	cv_.notify_all();
 	if (in_background_) {
+		Leaving &leaving = OfProcess<Leaving>::get();
 		std::lock_guard<std::mutex> also(leaving.mutex);
 		leaving.n--;
 		leaving.cv.notify_all();

@@ -178,6 +178,15 @@ def torchs_futures_complete_where_no_thread_can_be_made():
 
 
 @case(60)
+def forked_children_of_a_torch_rank_end_and_begin_anew():
+    with TorchFabric() as lab:
+        ranks = lab.ranks("forks", hosts=range(2))
+        for rank, _ in enumerate(results_of(ranks, 50)):
+            lines = [line for line in ranks[rank].stderr().splitlines() if line.startswith("fanin_torch:")]
+            expect_equal(lines, [], f"what rank {rank} and its children have said")
+
+
+@case(60)
 def a_killed_rank_of_torch_is_named():
     with TorchFabric() as lab:
         began = time.monotonic()

@@ -9,6 +9,7 @@ import ctypes
 import io
 import json
 import os
+import select
 import signal
 import sys
 import threading
@@ -20,6 +21,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
 
 ENDS = []  # when the program came to its end
 
@@ -894,6 +896,44 @@ def without_threads(rank, size):
     no_more_threads(before)
     same(nested(rank, size, None, 2).wait(), torch.full((10,), 3.0 * sum(range(size)) + size * (2 + 1)), "callbacks with threads again")
     return {"told": told}
+
+
+def forks(rank, size):
+    """Children of a process that has threads for callbacks, of which one runs a callback and one has nothing to do."""
+    with Held(rank, size, None):
+        for ends in (lambda: None, begins_anew):
+            child = os.fork()
+            if child == 0:
+                ends()
+                sys.exit(0)
+            ended, _, _ = select.select([os.pidfd_open(child)], [], [], 30)
+            if not ended:
+                os.kill(child, signal.SIGKILL)
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            if status != 0:
+                raise AssertionError(f"exit status of a child: {status}")
+        loaded = torch.cat(list(DataLoader(torch.arange(8), 2, num_workers=2, multiprocessing_context="fork", timeout=30)))
+        same(loaded, torch.arange(8), "what children have loaded")
+    dist.all_reduce(torch.ones(5))
+
+
+def begins_anew():
+    """A child leaves its parent's groups alone, which it can't use, and has one of its own."""
+    try:
+        dist.all_reduce(torch.ones(5))
+    except RuntimeError as error:
+        if "another process" not in str(error):
+            raise
+    else:
+        raise AssertionError("a child has used its parent's group")
+    dist.destroy_process_group()
+    dist.init_process_group("fanin", store=dist.HashStore(), rank=0, world_size=1)
+    futures = [dist.all_reduce(torch.ones(500000), async_op=True).get_future() for _ in range(2)]
+    for future in [future.then(lambda done: dist.all_reduce(done.value()[0]) or done.value()[0]) for future in futures]:
+        same(future.wait(), torch.ones(500000), "callbacks of a child")
+    if [group["size"] for group in fanin_torch.report()] != [1]:
+        raise AssertionError(f"groups of a child: {fanin_torch.report()}")
+    dist.destroy_process_group()
 
 
 def waiting(hook):
