@@ -599,16 +599,15 @@ def options(rank, size):
 def slow(rank, size):
     """A group waits for rank 1, whose collectives in other groups go on."""
     waiting, others = dist.new_group(), dist.new_group()
-    began = time.monotonic()
     tensor = torch.ones(1000)
     if rank != 1:
         work = dist.all_reduce(tensor, group=waiting, async_op=True)
     for _ in range(10):
         dist.all_reduce(torch.ones(100000), group=others)
         dist.all_reduce(torch.ones(10))
-    done = time.monotonic() - began
+    waited = rank == 1 or not work.is_completed()
+    dist.barrier()
     if rank == 1:
-        time.sleep(4)
         work = dist.all_reduce(tensor, group=waiting, async_op=True)
     work.wait()
     same(tensor, torch.full((1000,), 4.0), "the slow one")
@@ -625,7 +624,7 @@ def slow(rank, size):
     del last, end
     future.wait()
     same(tensor, torch.full((10,), 4.0), "in a group that nobody has any more")
-    return {"others": done, "slow": time.monotonic() - began}
+    return {"waited": waited}
 
 
 def disagreeing(rank, size):
@@ -657,17 +656,26 @@ def killed(rank, size):
 
 
 def late(rank, size):
-    """Rank 1 is later than the group's timeout."""
+    """Rank 1 is later than the group's timeout: it does nothing until all others have an exception. Rank 0 has the store until then."""
     group = dist.new_group(timeout=timedelta(seconds=3))
-    began = time.monotonic()
+    store = dist.distributed_c10d._get_default_store()
     if rank == 1:
-        time.sleep(12)
+        for other in range(size):
+            if other != rank:
+                store.get(f"told/{other}")
+        store.set("late/told", "all")
         return {}
+    began = time.monotonic()
     try:
         dist.all_reduce(torch.ones(10), group=group)
     except RuntimeError as error:
-        return {"error": str(error), "seconds": time.monotonic() - began}
-    raise AssertionError("no exception")
+        result = {"error": str(error), "seconds": time.monotonic() - began}
+    else:
+        raise AssertionError("no exception")
+    store.set(f"told/{rank}", "told")
+    if rank == 0:
+        store.get("late/told")
+    return result
 
 
 def restarted(rank, size):
