@@ -6,6 +6,9 @@
 
 #include "manager/handlers.h"
 
+/* What a switch tells as the order of a handler whose sums wire/order.h defines. */
+#define ORDER_OF_RANKS "ranks"
+
 /* Per block, of a job that does not say how many. */
 #define BUFFERS 2
 
@@ -25,7 +28,10 @@ find(const struct peer *peer, const char *name)
 	return NULL;
 }
 
-/* The first handler of a switch that it takes for a job which names none, or NULL. */
+/*
+ * The first handler of a switch that it takes for a job which names none, or NULL. One that is in order may be so in another order
+ * than that of ranks, on a switch of an older version: handlers_settle names the switch.
+ */
 static const char *
 usual(const struct peer *peer, bool reproducible)
 {
@@ -71,6 +77,29 @@ fail_unordered(const struct peer *peer, const struct group *group, struct contro
 		     "found the handler \"%s\" for a reproducible job, expected \"%s\" or \"" HANDLERS_AUTO
 		     "\"",
 		     group->handler, name == NULL ? "" : name);
+	return -EINVAL;
+}
+
+/* Checks that a handler of a switch combines in the order of ranks. Older versions combine in the order of children, and tell none. */
+static int
+check_order(const struct peer *peer, const struct group *group, const json_t *handler,
+	    struct control_error *error)
+{
+	const char *order = json_string_value(json_object_get(handler, "order"));
+
+	if (!json_is_true(json_object_get(handler, "in_order")))
+		return fail_unordered(peer, group, error);
+	if (order != NULL && strcmp(order, ORDER_OF_RANKS) == 0)
+		return 0;
+	if (order == NULL)
+		control_fail(error, "invalid",
+			     "a reproducible job: %s %s does not tell that its handler \"%s\" combines in the order of ranks: it is of an older version",
+			     topology_kind(peer->about), peer->about->name, group->handler);
+	else
+		control_fail(error, "invalid",
+			     "a reproducible job: %s %s tells that its handler \"%s\" combines in the order \"%.40s\", expected \"" ORDER_OF_RANKS
+			     "\"",
+			     topology_kind(peer->about), peer->about->name, group->handler, order);
 	return -EINVAL;
 }
 
@@ -187,8 +216,8 @@ handlers_settle(const struct manager *manager, struct group *group, struct contr
 		}
 		if (!json_is_object(json_object_get(handler, "slot_mbufs")))
 			return fail_older(peer, error);
-		if (group->reproducible && !json_is_true(json_object_get(handler, "in_order")))
-			return fail_unordered(peer, group, error);
+		if (group->reproducible && check_order(peer, group, handler, error) != 0)
+			return -EINVAL;
 	}
 	return settle_shape(manager, group, error);
 }

@@ -28,8 +28,9 @@ const char *handlers_resolve(const struct manager *manager, const char *name, bo
  * Settles the handler of a job on the switches of its tree: HANDLERS_AUTO becomes what the first of them takes and all have. Changes
  * group->handler and group->shape, and only these.
  *
- * Returns 0; or -EINVAL with *error, if a switch has no such handler, or is of a version that does not tell, or if the handler's shape is
- * none that this manager knows, or not the same on all of them.
+ * Returns 0; or -EINVAL with *error, if a switch has no such handler, or is of a version that does not tell what it needs, or, of a
+ * reproducible job, that it combines in the order of ranks; or if the handler's shape is none that this manager knows, or not the same on
+ * all of them.
  */
 int handlers_settle(const struct manager *manager, struct group *group, struct control_error *error);
 

@@ -82,7 +82,7 @@ struct peer {
 	uint32_t max_jobs;
 	uint32_t slots_per_job;
 	uint32_t mbufs_per_job; /* that the slots of a job may hold together */
-	json_t *handlers;       /* each with name, default, in_order, slot_mbufs */
+	json_t *handlers;       /* each with name, default, in_order, order, slot_mbufs */
 	json_t *ports;          /* name: MTU */
 	json_t *ports_down;     /* names */
 	json_t *unnumbered; /* owner.c: numbers of jobs that carry the manager's name without its id */

@@ -104,7 +104,10 @@ list_packets(const struct fanin_handler *handler)
 	return list;
 }
 
-/* default: what "auto" takes without a message size; that, the order and the buffers of a slot are what a manager plans with. */
+/*
+ * default: what "auto" takes without a message size; that, the order and the buffers of a slot are what a manager plans with. order: "ranks" is
+ * that of wire/order.h. Older switches tell in_order alone, and combine in the order of children.
+ */
 static json_t *
 list_handlers(void)
 {
@@ -129,10 +132,11 @@ list_handlers(void)
 	     handler = handler->next)
 		json_array_append_new(
 			list,
-			json_pack("{s:s,s:s,s:b,s:b,s:s,s:s,s:s,s:{s:i,s:i,s:i},s:o,s:o,s:o}",
+			json_pack("{s:s,s:s,s:b,s:b,s:s*,s:s,s:s,s:s,s:{s:i,s:i,s:i},s:o,s:o,s:o}",
 				  "name", handler->name, "description", handler->description,
 				  "default", handler == usual, "in_order", (int)handler->in_order,
-				  "shape", shapes[handler->shape], "slots", slots[handler->slots_of],
+				  "order", handler->in_order ? "ranks" : NULL, "shape",
+				  shapes[handler->shape], "slots", slots[handler->slots_of],
 				  "admission", admission[handler->admission], "slot_mbufs", "fixed",
 				  handler->slot_mbufs.fixed, "per_buffer",
 				  handler->slot_mbufs.per_buffer, "per_pair",

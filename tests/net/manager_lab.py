@@ -194,7 +194,7 @@ class FakeSwitch:
 
     def _version(self, _):
         handlers = [{"name": "single", "default": True, "in_order": False, "slot_mbufs": {"fixed": 1}},
-                    {"name": "tree", "default": False, "in_order": True, "slot_mbufs": {"per_pair": 1}},
+                    {"name": "tree", "default": False, "in_order": True, "order": "ranks", "slot_mbufs": {"per_pair": 1}},
                     {"name": "serving", "default": False, "in_order": False, "shape": "server", "slot_mbufs": {"fixed": 1}}]
         return {"version": "fake", "ip": self.ip, "mac": self.mac, "udp_port": 21930, "handlers": handlers}
 

@@ -112,7 +112,7 @@ list_jobs(uint16_t index)
  */
 static const char handlers[] =
 	"[{\"name\":\"usual\",\"default\":true,\"in_order\":false,\"shape\":\"tree\",\"slot_mbufs\":{\"fixed\":1}},"
-	"{\"name\":\"ordered\",\"default\":false,\"in_order\":true,\"slot_mbufs\":{\"per_pair\":1}},"
+	"{\"name\":\"ordered\",\"default\":false,\"in_order\":true,\"order\":\"ranks\",\"slot_mbufs\":{\"per_pair\":1}},"
 	"{\"name\":\"casting\",\"default\":false,\"in_order\":false,\"shape\":\"multicast\",\"slot_mbufs\":{}},"
 	"{\"name\":\"serving\",\"default\":false,\"in_order\":false,\"shape\":\"server\",\"slot_mbufs\":{\"fixed\":1}},"
 	"{\"name\":\"leading\",\"default\":false,\"in_order\":false,\"shape\":\"leaders\",\"slot_mbufs\":{\"fixed\":1},"
@@ -121,22 +121,37 @@ static const char handlers[] =
 
 /* And those of another build. */
 static const char other_handlers[] =
-	"[{\"name\":\"another\",\"default\":true,\"in_order\":true,\"slot_mbufs\":{\"fixed\":1}},"
+	"[{\"name\":\"another\",\"default\":true,\"in_order\":true,\"order\":\"ranks\",\"slot_mbufs\":{\"fixed\":1}},"
 	"{\"name\":\"usual\",\"default\":false,\"in_order\":false,\"slot_mbufs\":{\"fixed\":1}},"
 	"{\"name\":\"casting\",\"default\":false,\"in_order\":false,\"shape\":\"tree\",\"slot_mbufs\":{\"fixed\":1}}]";
 
 static const char server_handlers[] =
 	"[{\"name\":\"serving\",\"default\":true,\"in_order\":false,\"shape\":\"server\",\"slot_mbufs\":{\"fixed\":1}}]";
 
+/* As a switch tells them that combines in another order than that of ranks. */
+static json_t *
+without_order(json_t *list)
+{
+	json_t *handler;
+	size_t i;
+
+	json_array_foreach(list, i, handler)
+		json_object_del(handler, "order");
+	return list;
+}
+
 static json_t *
 list_handlers(uint16_t index)
 {
+	json_t *list;
+
 	/* As switches told them once. */
 	if (manager_rig.has_old_handlers[index])
 		return json_pack("[{s:s}]", "name", "usual");
 	if (is_server(index))
 		return json_loads(server_handlers, 0, NULL);
-	return json_loads(manager_rig.has_other_handlers[index] ? other_handlers : handlers, 0, NULL);
+	list = json_loads(manager_rig.has_other_handlers[index] ? other_handlers : handlers, 0, NULL);
+	return manager_rig.has_other_order[index] ? without_order(list) : list;
 }
 
 /* A server has the last one only. */

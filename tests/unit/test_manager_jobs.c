@@ -101,6 +101,53 @@ START_TEST(a_switch_that_does_not_tell_of_its_handlers_is_named)
 }
 END_TEST
 
+/* It keeps an order as well, which is not that of ranks. */
+START_TEST(a_reproducible_job_is_refused_at_a_switch_that_does_not_know_the_order_of_ranks)
+{
+	static const char *const names[] = { "auto", "ordered" };
+
+	become(LEAF1, &manager_rig.has_other_order[LEAF1]);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *message;
+
+		ck_assert_ptr_null(join_with(1, names[i], true));
+		message = refusal();
+		ck_assert_msg(strstr(message, "switch leaf1 ") != NULL &&
+				      strstr(message, "\"ordered\"") != NULL &&
+				      strstr(message, "it is of an older version") != NULL,
+			      "found \"%s\"", message);
+	}
+	ck_assert_ptr_nonnull(join_with(1, "ordered", false));
+}
+END_TEST
+
+/* Nor does a job that runs go there, which waits for another switch then. */
+START_TEST(a_reproducible_job_does_not_move_to_a_switch_that_does_not_know_the_order_of_ranks)
+{
+	struct group *group = join_with(1, "auto", true);
+	uint16_t root, other;
+
+	ck_assert_ptr_nonnull(group);
+	root = root_of(group);
+	other = root == SPINE0 ? SPINE1 : SPINE0;
+	manager_rig_serve_all();
+	become(other, &manager_rig.has_other_order[other]);
+	become(SPINE2, &manager_rig.has_other_order[SPINE2]);
+	manager_rig_lose(root);
+	manager_rig_serve_all();
+	ck_assert_int_eq(group->state, GROUP_NETWORK);
+	ck_assert(group->stranded);
+	ck_assert_msg(strstr(group->reason, "it is of an older version") != NULL, "found \"%s\"",
+		      group->reason);
+	manager_rig.has_other_order[other] = false;
+	manager_rig_lose(other);
+	manager_rig_raise(other);
+	manager_rig_serve_all();
+	ck_assert(!group->stranded);
+	ck_assert_uint_eq(root_of(group), other);
+}
+END_TEST
+
 START_TEST(a_handler_that_a_switch_lacks_is_named_with_the_switch)
 {
 	const char *message;
@@ -652,6 +699,11 @@ suite_manager_jobs(void)
 	tcase_add_test(tcase, a_switch_that_has_answered_is_asked_again_after_a_heartbeat);
 	tcase_add_test(tcase, who_leaves_the_handler_open_gets_what_the_switches_take);
 	tcase_add_test(tcase, a_reproducible_job_gets_the_handler_that_keeps_an_order);
+	tcase_add_test(tcase,
+		       a_reproducible_job_is_refused_at_a_switch_that_does_not_know_the_order_of_ranks);
+	tcase_add_test(
+		tcase,
+		a_reproducible_job_does_not_move_to_a_switch_that_does_not_know_the_order_of_ranks);
 	tcase_add_test(tcase, a_handler_that_a_switch_lacks_is_named_with_the_switch);
 	tcase_add_test(tcase, switches_that_are_not_in_the_tree_do_not_choose_its_handler);
 	tcase_add_test(tcase, a_switch_that_does_not_tell_of_its_handlers_is_named);
