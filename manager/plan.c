@@ -623,6 +623,10 @@ find_tree(const struct manager *manager, struct group *group, struct plan *plan,
 		ret = tree_build(&plan->graph, plan->places, group->size, &plan->tree);
 	if (ret == -EDOM)
 		return fail_order(manager, group, plan, error);
+	if (ret == -ENOMEM) {
+		control_fail(error, "internal", "out of memory");
+		return ret;
+	}
 	return ret == 0 ? 0 : fail_tree(manager, group, plan, ret, error);
 }
 

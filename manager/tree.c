@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See tree.h. Every usable switch is tried as the root: distances from it by breadth-first search, then parents from the
- * farthest switches inwards. The links of each switch are listed once for all roots. */
+ * farthest switches inwards. The links of each switch are listed once for all roots. If no root has a tree in the order of ranks, all
+ * are tried again with other links of hosts. */
 #include "manager/tree.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
+#include "manager/placing.h"
 #include "wire/order.h"
 
 #define FAR UINT16_MAX
@@ -165,7 +167,6 @@ choose_parent(const struct tree_graph *graph, const struct branches *branches,
 	if (best == NULL)
 		return;
 	attempt->links[at] = best->link;
-	attempt->shared = (uint16_t)(attempt->shared + (graph->links[best->link].own > 0));
 	attempt->parents[at] = best->to;
 	attempt->included[best->to] = true;
 }
@@ -237,11 +238,11 @@ choose_places(const struct tree_graph *graph, const struct tree_place *places, u
 	}
 }
 
-/* Makes the tree of one root. most: links to its farthest rank. Returns false if it does not reach all ranks with these. */
+/* Begins with the tree of one root. most: links to its farthest rank. Returns false if it does not reach all ranks with these. */
 static bool
-try_root(const struct tree_graph *graph, const struct branches *branches,
-	 const struct tree_place *places, uint16_t n_ranks, uint16_t root, uint16_t most,
-	 struct attempt *attempt)
+begin_root(const struct tree_graph *graph, const struct branches *branches,
+	   const struct tree_place *places, uint16_t n_ranks, uint16_t root, uint16_t most,
+	   struct attempt *attempt)
 {
 	memset(attempt, 0, sizeof(*attempt));
 	attempt->root = root;
@@ -255,19 +256,109 @@ try_root(const struct tree_graph *graph, const struct branches *branches,
 		if (distance > attempt->depth)
 			attempt->depth = distance;
 	}
-	choose_places(graph, places, n_ranks, attempt);
+	return true;
+}
+
+/* Includes parents of all switches that are included, no farther away than the depth. */
+static void
+choose_parents(const struct tree_graph *graph, const struct branches *branches,
+	       struct attempt *attempt)
+{
 	for (uint16_t distance = attempt->depth; distance > 0; distance--) {
 		for (uint16_t at = 0; at < graph->n_switches; at++) {
 			if (attempt->included[at] && attempt->distances[at] == distance)
 				choose_parent(graph, branches, attempt, at);
 		}
 	}
+}
+
+static void
+count_load(const struct tree_graph *graph, struct attempt *attempt)
+{
 	for (uint16_t at = 0; at < graph->n_switches; at++) {
 		if (!attempt->included[at])
 			continue;
 		attempt->n_switches++;
 		attempt->jobs += graph->switches[at].jobs;
+		if (at != attempt->root)
+			attempt->shared = (uint16_t)(attempt->shared +
+						     (graph->links[attempt->links[at]].own > 0));
 	}
+}
+
+/* Makes the tree of one root, likewise. */
+static bool
+try_root(const struct tree_graph *graph, const struct branches *branches,
+	 const struct tree_place *places, uint16_t n_ranks, uint16_t root, uint16_t most,
+	 struct attempt *attempt)
+{
+	if (!begin_root(graph, branches, places, n_ranks, root, most, attempt))
+		return false;
+	choose_places(graph, places, n_ranks, attempt);
+	choose_parents(graph, branches, attempt);
+	count_load(graph, attempt);
+	return true;
+}
+
+/* Includes all switches that a rank may be at, as far as they are reached. */
+static void
+include_choices(const struct tree_place *places, uint16_t n_ranks, struct attempt *attempt)
+{
+	for (uint16_t i = 0; i < n_ranks; i++) {
+		for (uint8_t k = 0; k < places[i].n_switches; k++) {
+			const uint16_t at = places[i].switches[k];
+
+			if (attempt->distances[at] == FAR)
+				continue;
+			attempt->included[at] = true;
+			if (attempt->distances[at] > attempt->depth)
+				attempt->depth = attempt->distances[at];
+		}
+	}
+}
+
+/* Includes those only that have ranks behind them. */
+static void
+include_chosen(const struct tree_place *places, uint16_t n_ranks, struct attempt *attempt)
+{
+	memset(attempt->included, 0, sizeof(attempt->included));
+	attempt->included[attempt->root] = true;
+	attempt->depth = 0;
+	for (uint16_t i = 0; i < n_ranks; i++) {
+		uint16_t at = places[i].switches[attempt->chosen[i]];
+
+		if (attempt->distances[at] > attempt->depth)
+			attempt->depth = attempt->distances[at];
+		for (; !attempt->included[at]; at = attempt->parents[at])
+			attempt->included[at] = true;
+	}
+}
+
+/* The same with links of hosts chosen for the order of ranks, which may be such that the tree is deeper. Returns false if none has the order, too. */
+static bool
+try_root_in_order(const struct tree_graph *graph, const struct branches *branches,
+		  const struct tree_place *places, uint16_t n_ranks, uint16_t root, uint16_t most,
+		  struct placing *placing, struct attempt *attempt)
+{
+	struct placing_tree tree;
+
+	if (!begin_root(graph, branches, places, n_ranks, root, most, attempt))
+		return false;
+	include_choices(places, n_ranks, attempt);
+	choose_parents(graph, branches, attempt);
+	tree = (struct placing_tree){ .n_switches = graph->n_switches,
+				      .root = root,
+				      .distances = attempt->distances,
+				      .parents = attempt->parents,
+				      .switches = graph->switches };
+	for (uint16_t at = 0; at < graph->n_switches; at++) {
+		if (!attempt->included[at])
+			attempt->distances[at] = FAR;
+	}
+	if (placing_find(placing, &tree, attempt->chosen) != 0)
+		return false;
+	include_chosen(places, n_ranks, attempt);
+	count_load(graph, attempt);
 	return true;
 }
 
@@ -363,39 +454,78 @@ finish(const struct tree_graph *graph, const struct attempt *attempt,
 	}
 }
 
-int
-tree_build(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks,
-	   struct tree *tree)
-{
-	struct attempt attempts[2];
+/* Trees of one job while the best is looked for. */
+struct search {
 	struct branches branches;
-	struct attempt *best = NULL;
-	struct attempt *next = &attempts[0];
-	bool is_reached = false;
-	uint16_t root = 0;
-	int ret = check(graph, places, n_ranks);
+	struct attempt attempts[2];
+	struct attempt *best; /* NULL: there is none yet */
+	bool is_reached;      /* a root reaches all ranks, perhaps in another order */
+};
 
-	if (ret != 0)
-		return ret;
-	list_branches(graph, &branches);
+/* Tries all roots. placing: chooses the links of hosts for the order of ranks; NULL: as other jobs do. */
+static void
+try_roots(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks,
+	  struct placing *placing, struct search *search)
+{
+	struct attempt *next = &search->attempts[0];
+	uint16_t root = 0;
+
 	if (graph->n_servers > 0)
 		root = (uint16_t)(graph->n_switches - graph->n_servers);
 	for (; root < graph->n_switches; root++) {
 		/* Of servers the nearest need not be the best. */
-		uint16_t most = best == NULL || graph->n_servers > 0 ? FAR - 1 : best->depth;
+		uint16_t most = search->best == NULL || graph->n_servers > 0 ? FAR - 1
+									     : search->best->depth;
 
-		if (!graph->switches[root].usable ||
-		    !try_root(graph, &branches, places, n_ranks, root, most, next))
+		if (!graph->switches[root].usable)
 			continue;
-		is_reached = true;
+		if (placing == NULL
+			    ? !try_root(graph, &search->branches, places, n_ranks, root, most, next)
+			    : !try_root_in_order(graph, &search->branches, places, n_ranks, root,
+						 most, placing, next))
+			continue;
+		search->is_reached = true;
 		if ((graph->in_order && !is_in_order(graph, next, places, n_ranks)) ||
-		    (best != NULL && !is_better_root(graph, next, best)))
+		    (search->best != NULL && !is_better_root(graph, next, search->best)))
 			continue;
-		best = next;
-		next = best == &attempts[0] ? &attempts[1] : &attempts[0];
+		search->best = next;
+		next = &search->attempts[next == &search->attempts[0]];
 	}
-	if (best == NULL)
-		return is_reached ? -EDOM : -EHOSTUNREACH;
-	finish(graph, best, places, n_ranks, tree);
+}
+
+static bool
+has_choice(const struct tree_place *places, uint16_t n_ranks)
+{
+	for (uint16_t i = 0; i < n_ranks; i++) {
+		if (places[i].n_switches > 1)
+			return true;
+	}
+	return false;
+}
+
+int
+tree_build(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks,
+	   struct tree *tree)
+{
+	struct search search;
+	struct placing *placing;
+	int ret = check(graph, places, n_ranks);
+
+	if (ret != 0)
+		return ret;
+	search.best = NULL;
+	search.is_reached = false;
+	list_branches(graph, &search.branches);
+	try_roots(graph, places, n_ranks, NULL, &search);
+	if (search.best == NULL && search.is_reached && has_choice(places, n_ranks)) {
+		placing = placing_create(places, n_ranks, graph->n_switches);
+		if (placing == NULL)
+			return -ENOMEM;
+		try_roots(graph, places, n_ranks, placing, &search);
+		placing_free(placing);
+	}
+	if (search.best == NULL)
+		return search.is_reached ? -EDOM : -EHOSTUNREACH;
+	finish(graph, search.best, places, n_ranks, tree);
 	return 0;
 }

@@ -79,9 +79,12 @@ struct tree {
  * tree already, then the nearest to the root, then the one that most other ranks can use as well, then the one with the fewest
  * jobs, then the first.
  *
+ * If the tree has to be in order, and no root has one like that with these, switches are chosen for the order (placing.h), even if the tree is
+ * deeper then.
+ *
  * places: of 1 to TREE_MAX_RANKS ranks.
  * Returns 0 with *tree set; -EHOSTUNREACH if no root reaches all of them; -EDOM if some do, but none in the order of ranks; -ENOENT if none of a rank's switches is usable;
- * -EINVAL if a number is out of range.
+ * -EINVAL if a number is out of range; -ENOMEM.
  */
 int tree_build(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks,
 	       struct tree *tree);

@@ -217,3 +217,27 @@ def a_reproducible_job_moves_where_a_plain_one_can():
         expect_equal({args["slots"] for switch in switches.values() for args in switch.created}, {2 * results[0]["window"]}, "slots")
         close_all(clients)
         manager.stop()
+
+
+@case(60)
+def a_job_goes_on_if_other_links_of_its_hosts_keep_its_order():
+    """Four hosts at leaf0, of which the last one loses its link there: the third one has to go with it, and the second one to stay."""
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab, leaves=3, spines=1, hosts=4)
+        topology = two_links(switches)
+        topology["links"].append({"a": "leaf2:u0", "b": "spine0:p2"})
+        topology["hosts"] = [{"ip": "10.77.0.1", "switch": "leaf0", "port": "h0"}]
+        topology["hosts"] += [{"links": [{"ip": f"10.77.{leaf}.{host + 1}", "switch": f"leaf{leaf}", "port": f"h{host}"}
+                                         for leaf in (0, 1)]} for host in (1, 2, 3)]
+        topology["hosts"] += [{"ip": f"10.77.2.{host + 1}", "switch": "leaf2", "port": f"h{host}"} for host in range(4)]
+        manager = Manager(lab, topology, heartbeat_ms=50, dead_after_ms=500).start()
+        manager.wait_up(*switches)
+        ips = [f"10.77.{leaf}.{host + 1}" for leaf in (0, 2) for host in range(4)]
+        clients, results = manager.join("job", ips, reproducible=True)
+        expect_equal([result["switch_ip"] for result in results], ["10.77.0.254"] * 4 + ["10.77.2.254"] * 4, "where the job begins")
+        switches["leaf0"].down = ["h3"]
+        expect_equal([client.wait_event("moved")["switch_ip"] for client in clients],
+                     ["10.77.0.254"] * 2 + ["10.77.1.254"] * 2 + ["10.77.2.254"] * 4, "where it goes on")
+        expect_equal(manager.ask("stats")["counters"]["jobs_lost"], 0, "jobs that ended")
+        close_all(clients)
+        manager.stop()
