@@ -3,16 +3,12 @@
 #include "manager/slots.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "manager/handlers.h"
 #include "manager/manager.h"
+#include "manager/spread.h"
 #include "wire/order.h"
-
-/* What is below a switch of the job. */
-struct below {
-	uint32_t n_children;
-	uint32_t n_pairs; /* as fanin_order_build counts them */
-};
 
 static uint32_t
 count_children(const struct group *group, uint16_t node)
@@ -25,11 +21,11 @@ count_children(const struct group *group, uint16_t node)
 }
 
 /* The children of a node, of which there are no more than a switch may have. */
-static struct below
+static struct spread_below
 list_children(const struct group *group, uint16_t node)
 {
 	uint16_t first[FANIN_WIRE_MAX_CHILDREN];
-	struct below below = { 0 };
+	struct spread_below below = { 0 };
 	unsigned int rank;
 
 	FANIN_RANKS_EACH(rank, &group->nodes[node].local)
@@ -60,9 +56,8 @@ check_children(const struct manager *manager, const struct group *group, struct 
 	return 0;
 }
 
-/* The hosts of the job that have a link to each switch. */
 static void
-count_takers(const struct manager *manager, const struct group *group, uint16_t *takers)
+list_places(const struct manager *manager, const struct group *group, struct spread *spread)
 {
 	for (uint16_t rank = 0; rank < group->size; rank++) {
 		const struct topology_host *link = group_host_of(group, &manager->config->topology,
@@ -70,7 +65,7 @@ count_takers(const struct manager *manager, const struct group *group, uint16_t 
 
 		for (link = link == NULL ? NULL : topology_host_first(link); link != NULL;
 		     link = link->next)
-			takers[link->at.switch_index]++;
+			spread_add_place(spread, rank, link->at.switch_index);
 	}
 }
 
@@ -91,46 +86,42 @@ is_parallel(const struct topology *topology, uint16_t index)
 	return false;
 }
 
-/*
- * The most children that a switch may have once the job has moved: the hosts with a link to it, and the switches beside it that such
- * hosts have links to.
- */
-static uint32_t
-most_children(const struct manager *manager, const struct group *group)
+static void
+list_links(const struct topology *topology, struct spread *spread)
 {
-	const struct topology *topology = &manager->config->topology;
-	uint16_t takers[TREE_MAX_SWITCHES] = { 0 };
-	uint16_t beside[TREE_MAX_SWITCHES] = { 0 };
-	uint32_t most = 0;
-
-	count_takers(manager, group, takers);
 	for (uint16_t i = 0; i < topology->n_links; i++) {
-		const uint16_t a = topology->links[i].ends[0].switch_index;
-		const uint16_t b = topology->links[i].ends[1].switch_index;
-
-		if (is_parallel(topology, i))
-			continue;
-		beside[a] = (uint16_t)(beside[a] + (takers[b] != 0));
-		beside[b] = (uint16_t)(beside[b] + (takers[a] != 0));
+		if (!is_parallel(topology, i))
+			spread_add_link(spread, topology->links[i].ends[0].switch_index,
+					topology->links[i].ends[1].switch_index);
 	}
-	for (uint16_t i = 0; i < topology->n_switches; i++) {
-		const uint32_t n = takers[i] + beside[i];
-
-		most = n > most ? n : most;
-	}
-	most = most > group->size ? group->size : most;
-	return most > FANIN_WIRE_MAX_CHILDREN ? FANIN_WIRE_MAX_CHILDREN : most;
 }
 
-/* The most that a switch gives: a slot of some handlers holds several packets. */
-static uint32_t
-most_slots(const struct peer *peer, const struct group *group, const struct below *below,
-	   uint32_t n_moved)
+/* The most that may be below any switch once the job has moved. Returns false without memory. */
+static bool
+most_moved(const struct manager *manager, const struct group *group, struct spread_below *most)
 {
-	const uint32_t n_children = below->n_children > n_moved ? below->n_children : n_moved;
-	const uint32_t n_pairs = (n_moved + 1) / 2;
-	uint32_t packets = handlers_slot_mbufs(peer, group->handler, n_children,
-					       below->n_pairs > n_pairs ? below->n_pairs : n_pairs);
+	const struct topology *topology = &manager->config->topology;
+	struct spread *spread = malloc(sizeof(*spread));
+
+	if (spread == NULL)
+		return false;
+	spread_begin(spread, topology->n_switches, group->size, group_keeps_order(group));
+	list_places(manager, group, spread);
+	list_links(topology, spread);
+	*most = spread_most(spread);
+	free(spread);
+	return true;
+}
+
+/* The most that a switch gives: a slot of some handlers holds several packets. moved: what may be below a switch later. */
+static uint32_t
+most_slots(const struct peer *peer, const struct group *group, const struct spread_below *below,
+	   const struct spread_below *moved)
+{
+	const uint32_t n_children = below->n_children > moved->n_children ? below->n_children
+									  : moved->n_children;
+	const uint32_t n_pairs = below->n_pairs > moved->n_pairs ? below->n_pairs : moved->n_pairs;
+	uint32_t packets = handlers_slot_mbufs(peer, group->handler, n_children, n_pairs);
 
 	/* A switch that is lost and comes back as another build may have no such handler any more. */
 	packets = peer->mbufs_per_job / (packets == 0 ? 1 : packets);
@@ -140,7 +131,7 @@ most_slots(const struct peer *peer, const struct group *group, const struct belo
 int
 slots_choose(const struct manager *manager, struct group *group, struct control_error *error)
 {
-	const uint32_t n_moved = group->shape == GROUP_TREE ? most_children(manager, group) : 0;
+	struct spread_below moved = { 0 };
 	uint32_t slots = UINT32_MAX;
 
 	if (check_children(manager, group, error) != 0)
@@ -149,14 +140,18 @@ slots_choose(const struct manager *manager, struct group *group, struct control_
 		group->slots = 0;
 		return 0;
 	}
+	if (group->shape == GROUP_TREE && !most_moved(manager, group, &moved)) {
+		control_fail(error, "internal", "out of memory");
+		return -ENOMEM;
+	}
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		const struct peer *peer = &manager->peers[group->nodes[i].switch_index];
-		const struct below below = list_children(group, i);
+		const struct spread_below below = list_children(group, i);
 		uint32_t most;
 
 		if (group_has_leaders(group) && peer->state != PEER_UP)
 			continue; /* the window may be larger than what it has */
-		most = most_slots(peer, group, &below, n_moved);
+		most = most_slots(peer, group, &below, &moved);
 		slots = most < slots ? most : slots;
 	}
 	if (slots < 2) {

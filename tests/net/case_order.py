@@ -241,3 +241,50 @@ def a_job_goes_on_if_other_links_of_its_hosts_keep_its_order():
         expect_equal(manager.ask("stats")["counters"]["jobs_lost"], 0, "jobs that ended")
         close_all(clients)
         manager.stop()
+
+
+def moves_with_its_slots(lab, switches, topology, ips, begins, losses, ends):
+    """
+    A reproducible job moves with the slots that it has. begins and ends: the leaf of each rank, as digits; losses: a switch and its port that goes
+    down, for each move.
+    """
+    manager = Manager(lab, topology, heartbeat_ms=50, dead_after_ms=500).start()
+    manager.wait_up(*switches)
+    clients, results = manager.join("job", ips, reproducible=True)
+    places = [result["switch_ip"] for result in results]
+    expect_equal(places, [f"10.77.{leaf}.254" for leaf in begins], "where the job begins")
+    for name, port in losses:
+        switches[name].down = [port]
+        places = [client.wait_event("moved")["switch_ip"] for client in clients]
+    expect_equal(places, [f"10.77.{leaf}.254" for leaf in ends], "where it goes on")
+    expect_equal(len({args["slots"] for switch in switches.values() for args in switch.created}), 1, "numbers of slots")
+    close_all(clients)
+    manager.wait_idle()
+    manager.stop()
+
+
+@case(60)
+def slots_suffice_for_rows_of_different_lengths():
+    """4, 2 and 2 ranks at three leaves, then 4, 2, 1 and 1 at four: three sums may wait for each other at the spine."""
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab, leaves=4, spines=1, hosts=4)
+        topology = two_links(switches)
+        topology["links"] += [{"a": f"leaf{leaf}:u0", "b": f"spine0:p{leaf}"} for leaf in (2, 3)]
+        topology["hosts"] = [{"ip": f"10.77.{leaf}.{host + 1}", "switch": f"leaf{leaf}", "port": f"h{host}"}
+                             for leaf, host in ((0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (2, 0))]
+        topology["hosts"].append({"links": [{"ip": f"10.77.{leaf}.2", "switch": f"leaf{leaf}", "port": "h1"} for leaf in (2, 3)]})
+        ips = [f"10.77.0.{host + 1}" for host in range(4)] + [f"10.77.{leaf}.{host + 1}" for leaf in (1, 2) for host in range(2)]
+        moves_with_its_slots(lab, switches, topology, ips, "00001122", [("leaf2", "h1")], "00001123")
+
+
+@case(60)
+def slots_suffice_for_a_leaf_above_spines():
+    """No spine is left that reaches all leaves, so the first one becomes the root, with two spines below it beside its hosts."""
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab, leaves=3, spines=2, hosts=4)
+        topology = two_links(switches)
+        topology["links"] = [{"a": f"leaf{leaf}:u{spine}", "b": f"spine{spine}:p{leaf}"} for leaf in range(3) for spine in range(2)]
+        ips = [f"10.77.{leaf}.{host + 1}" for leaf, n in enumerate((4, 2, 2)) for host in range(n)]
+        topology["hosts"] = [{"ip": ip, "switch": f"leaf{ip.split('.')[2]}", "port": f"h{int(ip.split('.')[3]) - 1}"} for ip in ips]
+        moves_with_its_slots(lab, switches, topology, ips, "00001122", [("leaf1", "u0"), ("leaf2", "u1")], "00001122")
+        expect("parent" not in switches["leaf0"].created[-1], "leaf0 is not the root")
