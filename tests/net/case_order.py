@@ -118,7 +118,8 @@ def a_host_that_moves_keeps_the_order_or_the_job_ends():
         expect_equal(digest_of(reports, "a link that goes down"), expected, "digest after the move")
         expect_equal({report["resumed"] for report in reports}, {1}, "runs taken up again")
         ip_in(fabric.host_namespace(1), "link", "set", HOST_INTERFACE, "up")
-        wait_until(lambda: not fabric.ask("leaf0", "ping")["ports_down"], 60, "the link to be up again")
+        wait_until(lambda: not any(switch.get("ports_down") for switch in fabric.ask_manager("topology")["switches"]), 60,
+                   "the link to be up again, as the manager has heard")
         # Five: ranks 1 and 4 would be behind one spine.
         ranks = start(fabric, "aaaac", bytes=2 * MIB, iters=100000)
         await_results(fabric, "leaf0", 200)
