@@ -179,7 +179,7 @@ def hosts_hear_what_became_of_their_tree_while_the_manager_was_away():
                 wait_until(lambda: len(manager.told("heartbeat")) >= 2, 60, "heartbeats of both hosts")
                 if not gone:
                     manager.tell({"event": "no_path", "job": "job", "tree": 0, "reason": "as a test says"})
-                    wait_until(lambda: all("as a test says" in rank.stderr() for rank in ranks), 60, "that hosts have heard it")
+                    wait_until(lambda: all('says: job "job": no path: as a test says' in rank.stderr() for rank in ranks), 60, "that hosts have heard it")
                 manager.kill()
                 manager.reattached = {"stranded": "as a test says"} if gone else {}
                 manager.start()

@@ -330,6 +330,44 @@ event_note(struct fanin_manager *manager, const json_t *event, const json_t *mes
 		note_home(manager, (uint16_t)tree, message);
 }
 
+/* Writes an event in words: `job "j": member lost: rank 3`. What this library does not know of it is left out. */
+static const char *
+event_format(const json_t *message, char *text, size_t len)
+{
+	static const char *const places[] = { "switch", "server", "port" };
+	const char *job = json_string_value(json_object_get(message, "job"));
+	const char *reason = json_string_value(json_object_get(message, "reason"));
+	const struct fanin_ranks ranks = ranks_read(message, "ranks");
+	json_int_t rank, tree = json_integer_value(json_object_get(message, "tree"));
+	char event[64], what[160] = "", list[128];
+	size_t n = 0;
+
+	snprintf(event, sizeof(event), "%s", json_string_value(json_object_get(message, "event")));
+	for (char *c = strchr(event, '_'); c != NULL; c = strchr(c, '_'))
+		*c = ' ';
+	if (integer_read(message, "rank", 0, FANIN_WIRE_MAX_RANKS - 1, &rank))
+		snprintf(what, sizeof(what), ": rank %lld", (long long)rank);
+	else if (json_is_array(json_object_get(message, "ranks")))
+		snprintf(what, sizeof(what), ": %s",
+			 fanin_ranks_is_empty(&ranks)
+				 ? "none any more"
+				 : fanin_format_ranks(&ranks, list, sizeof(list)));
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && n < sizeof(what); i++) {
+		const char *name = json_string_value(json_object_get(message, places[i]));
+
+		if (name != NULL)
+			n += (size_t)snprintf(what + n, sizeof(what) - n, "%s%s %.48s",
+					      n == 0 ? ": " : ", ", places[i], name);
+	}
+	n = (size_t)snprintf(text, len, "%s%.64s%s%s%s", job != NULL ? "job \"" : "",
+			     job != NULL ? job : "", job != NULL ? "\": " : "", event, what);
+	if (tree != 0 && n < len)
+		n += (size_t)snprintf(text + n, len - n, " (tree %lld)", (long long)tree);
+	if (reason != NULL && n < len)
+		snprintf(text + n, len - n, ": %.200s", reason);
+	return text;
+}
+
 /*
  * Ranks leave at the end of every job, and a link may be away for a moment: these alone are not
  * worth a warning.
@@ -353,6 +391,7 @@ fanin_manager_read(struct fanin_manager *manager, const char *line, json_t **res
 	json_error_t where;
 	json_t *message = json_loads(line, JSON_REJECT_DUPLICATES, &where);
 	const json_t *event;
+	char words[600];
 
 	*result = NULL;
 	if (!json_is_object(message)) {
@@ -366,8 +405,10 @@ fanin_manager_read(struct fanin_manager *manager, const char *line, json_t **res
 	event = json_object_get(message, "event");
 	if (event != NULL) {
 		event_note(manager, event, message);
-		fanin_log_line(manager->options.log, event_level(event),
-			       "the manager %s says: %.300s", manager->settings.address, line);
+		if (json_is_string(event))
+			fanin_log_line(manager->options.log, event_level(event),
+				       "the manager %s says: %s", manager->settings.address,
+				       event_format(message, words, sizeof(words)));
 	} else if (manager->state == FANIN_MANAGER_GREETING) {
 		kind = hello_read(manager, message, status, error);
 	} else if (json_integer_value(json_object_get(message, "id")) == manager->last_id) {

@@ -89,7 +89,7 @@ value_take(struct file *file, unsigned int number, const char *key, const char *
 	if (strcmp(key, "tls") != 0)
 		return fanin_error_set(
 			error, FANIN_ERR_INVALID,
-			"%s, line %u: found '%.64s', expected manager, token_file, tls or ca, or a variable FANIN_NAME",
+			"%s, line %u: found '%.64s', expected manager, token_file, tls or ca, or a variable FANIN_NAME that is not the library's own (fanin.conf(5))",
 			file->path, number, key);
 	if (strcmp(value, "yes") != 0 && strcmp(value, "no") != 0)
 		return fanin_error_set(error, FANIN_ERR_INVALID,
