@@ -4,6 +4,10 @@
 
 #include <ATen/MemoryOverlap.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 namespace fanin_torch {
 
 using c10d::ReduceOp;
@@ -141,12 +145,56 @@ flat_of(const at::Tensor &tensor)
 				: tensor.detach().resolve_conj().resolve_neg().contiguous();
 }
 
+/* True if each dimension steps over all that those of shorter steps reach, as in a slice: then no two elements share memory. */
+static bool
+is_nested(const at::Tensor &tensor)
+{
+	std::vector<std::pair<int64_t, int64_t>> steps;
+	int64_t reach = 0;
+
+	for (int64_t d = 0; d < tensor.dim(); d++) {
+		if (tensor.size(d) > 1)
+			steps.emplace_back(tensor.stride(d), tensor.size(d));
+	}
+	std::sort(steps.begin(), steps.end());
+	for (const auto &[stride, size] : steps) {
+		if (stride <= reach)
+			return false;
+		reach += (size - 1) * stride;
+	}
+	return true;
+}
+
+/* True if two elements share memory. Where strides don't tell, all places are looked at. */
+static bool
+overlaps(const at::Tensor &tensor)
+{
+	const at::MemOverlap found = at::has_internal_overlap(tensor);
+
+	if (tensor.numel() == 0 || found == at::MemOverlap::No || is_nested(tensor))
+		return false;
+	if (found == at::MemOverlap::Yes)
+		return true;
+	std::vector<int64_t> places = { 0 };
+	for (int64_t d = 0; d < tensor.dim(); d++) {
+		std::vector<int64_t> more;
+
+		more.reserve(places.size() * (size_t)tensor.size(d));
+		for (int64_t i = 0; i < tensor.size(d); i++) {
+			for (int64_t place : places)
+				more.push_back(place + i * tensor.stride(d));
+		}
+		places = std::move(more);
+	}
+	std::sort(places.begin(), places.end());
+	return std::adjacent_find(places.begin(), places.end()) != places.end();
+}
+
 void
 expect_writable(const char *collective, const at::Tensor &tensor)
 {
-	TORCH_CHECK(tensor.numel() == 0 || at::has_internal_overlap(tensor) != at::MemOverlap::Yes,
-		    collective, ": found a tensor of size ", tensor.sizes(), " and strides ",
-		    tensor.strides(),
+	TORCH_CHECK(!overlaps(tensor), collective, ": found a tensor of size ", tensor.sizes(),
+		    " and strides ", tensor.strides(),
 		    " for results, expected one whose elements do not share memory");
 }
 

@@ -305,6 +305,18 @@ def strides(rank, size):
             if f"{name}: found a tensor of size [3] and strides [0] for results" in str(error):
                 continue
         raise AssertionError(f"{name}: an expanded tensor for results did not raise as it should")
+    # Windows that share elements are refused, too, and strides that only look so are not.
+    try:
+        dist.all_reduce(torch.zeros(5).as_strided((3, 3), (1, 1)))
+    except RuntimeError as error:
+        assert "found a tensor of size [3, 3] and strides [1, 1] for results" in str(error), error
+    else:
+        raise AssertionError("allreduce: windows that share elements did not raise as they should")
+    tensor = torch.full((8,), float(rank))
+    dist.all_reduce(tensor.as_strided((3, 2), (2, 3)))
+    places = torch.tensor([0, 2, 3, 4, 5, 7])
+    same(tensor[places], torch.full((6,), float(sum(range(size)))), "allreduce of interleaved rows")
+    same(tensor[[1, 6]], torch.full((2,), float(rank)), "memory between interleaved rows")
 
 
 def groups(rank, size):
