@@ -40,12 +40,44 @@ bytes_broadcast(const struct step *step, void *data)
 	return status;
 }
 
+/*
+ * Where MPI is to find the program's data, and *seen the type with which it does. MPICH neither packs nor unpacks at MPI_BOTTOM, which is
+ * NULL: there the address is the one at which the type's data begin, and *seen a new type, which begins at 0.
+ */
+static void *
+data_address(const void *data, MPI_Datatype type, MPI_Datatype *seen)
+{
+	const int one = 1;
+	MPI_Datatype moved;
+	MPI_Aint low, extent, back;
+
+	*seen = type;
+	if (data != NULL || PMPI_Type_get_true_extent(type, &low, &extent) != MPI_SUCCESS)
+		return (void *)(uintptr_t)data;
+	back = -low;
+	if (PMPI_Type_create_hindexed(1, &one, &back, type, &moved) != MPI_SUCCESS)
+		return NULL;
+	PMPI_Type_commit(&moved);
+	*seen = moved;
+	return (void *)(uintptr_t)low;
+}
+
+static void
+seen_free(MPI_Datatype seen, MPI_Datatype type)
+{
+	if (seen != type)
+		PMPI_Type_free(&seen);
+}
+
 static int
 pack(const void *from, MPI_Count count, MPI_Datatype type, void *bytes, size_t n, MPI_Comm comm)
 {
+	MPI_Datatype seen;
+	const void *data = data_address(from, type, &seen);
 	int position = 0, status;
 
-	status = mpi_status(PMPI_Pack(from, (int)count, type, bytes, (int)n, &position, comm));
+	status = mpi_status(PMPI_Pack(data, (int)count, seen, bytes, (int)n, &position, comm));
+	seen_free(seen, type);
 	/* What the rank does not send is not told to others either. */
 	if (status == FANIN_OK)
 		memset((uint8_t *)bytes + position, 0, n - (size_t)position);
@@ -55,9 +87,13 @@ pack(const void *from, MPI_Count count, MPI_Datatype type, void *bytes, size_t n
 static int
 unpack(const void *bytes, size_t n, void *to, MPI_Count count, MPI_Datatype type, MPI_Comm comm)
 {
-	int position = 0;
+	MPI_Datatype seen;
+	void *data = data_address(to, type, &seen);
+	int position = 0, status;
 
-	return mpi_status(PMPI_Unpack(bytes, (int)n, &position, to, (int)count, type, comm));
+	status = mpi_status(PMPI_Unpack(bytes, (int)n, &position, data, (int)count, seen, comm));
+	seen_free(seen, type);
+	return status;
 }
 
 /* Ranks may describe the same data by different types: those that are not plain are packed, whatever others do. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * An MPI program that does what few programs do: calls of MPI in its callbacks, in the order in which MPI allows them; threads that make
- * communicators at the same time; arguments of other calls than collectives that MPI refuses, for each of which rank 0 prints the error
+ * communicators at the same time; types of absolute addresses, with MPI_BOTTOM; arguments of other calls than collectives that MPI refuses, for each of which rank 0 prints the error
  * class. Sums are checked. The last line has "cases". Argument: "pending", rank 0 has a nonblocking call under way at the end, which the
  * others do not make.
  */
@@ -207,6 +207,85 @@ others(void)
 	MPI_Comm_free(&node);
 }
 
+/* n integers, a quarter of them at the first address. */
+static MPI_Datatype
+type_absolute(int *first, int *second, int n)
+{
+	const int lengths[2] = { n / 4, n - n / 4 };
+	MPI_Aint places[2];
+	MPI_Datatype type;
+
+	MPI_Get_address(first, &places[0]);
+	MPI_Get_address(second, &places[1]);
+	MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &type);
+	MPI_Type_commit(&type);
+	return type;
+}
+
+/* A vector of this rank's in two pieces, the first of which lies behind the second. */
+static void
+pieces_fill(int pieces[2 * COUNT], int factor)
+{
+	for (int i = 0; i < COUNT; i++)
+		pieces[i < COUNT / 4 ? COUNT + i : i] = factor * i;
+}
+
+static int
+pieces_wrong(const int pieces[2 * COUNT], int factor)
+{
+	int n_wrong = 0;
+
+	for (int i = 0; i < COUNT; i++)
+		n_wrong += pieces[i < COUNT / 4 ? COUNT + i : i] != factor * i;
+	return n_wrong;
+}
+
+/* Vectors whose type alone says where they are. */
+static void
+bottoms(void)
+{
+	static int mine[2 * COUNT];
+	int *all = calloc((size_t)size, sizeof(int) * COUNT);
+	MPI_Datatype type = type_absolute(mine + COUNT, mine + COUNT / 4, COUNT), parts;
+	MPI_Request req = MPI_REQUEST_NULL;
+	int n_wrong = 0;
+
+	sum_right(MPI_COMM_WORLD);
+	for (int root = 0; root < size; root++) {
+		pieces_fill(mine, rank == root ? root + 1 : -1);
+		MPI_Bcast(MPI_BOTTOM, 1, type, root, MPI_COMM_WORLD);
+		n_wrong += pieces_wrong(mine, root + 1);
+		pieces_fill(mine, rank == root ? root + 2 : -1);
+		MPI_Ibcast(MPI_BOTTOM, 1, type, root, MPI_COMM_WORLD, &req);
+		MPI_Wait(&req, MPI_STATUS_IGNORE);
+		n_wrong += pieces_wrong(mine, root + 2);
+	}
+	check(n_wrong == 0, "a broadcast of absolute addresses");
+	pieces_fill(mine, rank + 1);
+	MPI_Allgather(MPI_BOTTOM, 1, type, all, COUNT, MPI_INT, MPI_COMM_WORLD);
+	for (int i = 0; i < size * COUNT; i++)
+		n_wrong += all[i] != (i / COUNT + 1) * (i % COUNT);
+	check(n_wrong == 0, "an allgather that sends from absolute addresses");
+	MPI_Type_free(&type);
+	memset(all, 0, sizeof(int) * COUNT * (size_t)size);
+	type = type_absolute(all, all + COUNT / 4, COUNT);
+	MPI_Type_create_resized(type, 0, sizeof(int) * COUNT, &parts);
+	MPI_Type_commit(&parts);
+	MPI_Type_free(&type);
+	type = type_absolute(mine + COUNT, mine + COUNT / 4, COUNT);
+	MPI_Allgather(MPI_BOTTOM, 1, type, MPI_BOTTOM, 1, parts, MPI_COMM_WORLD);
+	for (int i = 0; i < size * COUNT; i++)
+		n_wrong += all[i] != (i / COUNT + 1) * (i % COUNT);
+	all[rank * COUNT] = rank;
+	MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, MPI_BOTTOM, 1, parts, MPI_COMM_WORLD);
+	for (int i = 0; i < size * COUNT; i++)
+		n_wrong += all[i] != (i % COUNT == 0 ? i / COUNT : (i / COUNT + 1) * (i % COUNT));
+	check(n_wrong == 0, "an allgather at absolute addresses");
+	MPI_Type_free(&parts);
+	MPI_Type_free(&type);
+	free(all);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -226,6 +305,7 @@ main(int argc, char **argv)
 	handlers();
 #endif
 	others();
+	bottoms();
 	if (level == MPI_THREAD_MULTIPLE)
 		threads();
 	MPI_Comm_dup(MPI_COMM_WORLD, &at_end);
