@@ -54,28 +54,32 @@ class MpiHosts:
             found["LD_PRELOAD"] = str(preload_library(self.fabric, kind))
         return found
 
-    def _openmpi(self, ranks_per_host, environment):
-        hosts = ",".join(f"p{host}:{ranks_per_host}" for host in range(self.fabric.hosts))
+    def _openmpi(self, ranks, environment):
+        hosts = ",".join(f"p{host}:{n}" for host, n in enumerate(ranks))
         names = [argument for name in environment for argument in ("-x", name if name != "LD_PRELOAD" else f"{name}={environment[name]}")]
-        return ["mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none", "-n", str(self.fabric.hosts * ranks_per_host), "-H", hosts, "--map-by", "slot",
+        return ["mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none", "-n", str(sum(ranks)), "-H", hosts, "--map-by", "slot",
                 "--mca", "plm_rsh_agent", self.fabric.directory / "agent", "--mca", "orte_tmpdir_base", self.fabric.directory,
                 "--mca", "oob_tcp_if_include", MANAGEMENT_NETWORK, "--mca", "pml", "ob1", "--mca", "btl",
-                "tcp,vader,self" if ranks_per_host > 1 else "tcp,self", "--mca", "btl_tcp_if_include", MANAGEMENT_NETWORK,
+                "tcp,vader,self" if max(ranks) > 1 else "tcp,self", "--mca", "btl_tcp_if_include", MANAGEMENT_NETWORK,
                 "--mca", "btl_vader_single_copy_mechanism", "none", "--mca", "mpi_yield_when_idle", "1", *names]
 
-    def _mpich(self, ranks_per_host, environment):
-        hosts = ",".join(f"p{host}:{ranks_per_host}" for host in range(self.fabric.hosts))
+    def _mpich(self, ranks, environment):
+        hosts = ",".join(f"p{host}:{n}" for host, n in enumerate(ranks))
         # MPICH's UCX takes what it is told to, and not the links to the switch.
-        environment = {"UCX_NET_DEVICES": MANAGEMENT_INTERFACE, "UCX_TLS": "tcp,self,sysv" if ranks_per_host > 1 else "tcp,self", **environment}
+        environment = {"UCX_NET_DEVICES": MANAGEMENT_INTERFACE, "UCX_TLS": "tcp,self,sysv" if max(ranks) > 1 else "tcp,self", **environment}
         names = [argument for name, value in environment.items() for argument in ("-genv", name, value)]
         return ["mpirun.mpich", "-launcher", "ssh", "-launcher-exec", self.fabric.directory / "agent", "-localhost", MANAGER_IP,
-                "-n", str(self.fabric.hosts * ranks_per_host), "-hosts", hosts, *names]
+                "-n", str(sum(ranks)), "-hosts", hosts, *names]
 
     def start(self, kind, program, *arguments, preload=True, ranks_per_host=1, launcher=(), **more):
-        """Starts mpirun of that kind. more: further variables of the ranks' environment. launcher: a command before the program."""
+        """
+        Starts mpirun of that kind. ranks_per_host: of each host, or one number for all. more: further variables of the ranks'
+        environment. launcher: a command before the program.
+        """
         self.runs += 1
         environment = self._environment(kind, preload, more)
-        command = self._openmpi(ranks_per_host, environment) if kind == "openmpi" else self._mpich(ranks_per_host, environment)
+        ranks = [ranks_per_host] * self.fabric.hosts if isinstance(ranks_per_host, int) else ranks_per_host
+        command = self._openmpi(ranks, environment) if kind == "openmpi" else self._mpich(ranks, environment)
         # mpirun itself must not have the library, but knows what to hand on.
         own = [f"{name}={value}" for name, value in environment.items() if name != "LD_PRELOAD"]
         command = ["unshare", "--mount", "--uts", "sh", "-c", 'hostname mpirun; mount --bind "$0" /etc/hosts && exec "$@"',

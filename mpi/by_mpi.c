@@ -8,9 +8,11 @@
 #if MPI_VERSION >= 4
 #define COUNT(count) (count)
 #define BY_MPI(name, iname, ...) MPI_CALL(in_background, name##_c, iname##_c, __VA_ARGS__)
+#define REDUCE(...) REDUCE_BY_MPI(_c, in_background, __VA_ARGS__)
 #else
 #define COUNT(count) ((int)(count))
 #define BY_MPI(name, iname, ...) MPI_CALL(in_background, name, iname, __VA_ARGS__)
+#define REDUCE(...) REDUCE_BY_MPI(, in_background, __VA_ARGS__)
 #endif
 
 int
@@ -23,8 +25,8 @@ collective_by_mpi(const struct collective *call, MPI_Comm comm, bool in_backgrou
 		return BY_MPI(Allreduce, Iallreduce, call->send, call->recv, COUNT(call->count),
 			      call->type, op, comm);
 	case COLLECTIVE_REDUCE:
-		return BY_MPI(Reduce, Ireduce, call->send, call->recv, COUNT(call->count),
-			      call->type, op, call->root, comm);
+		return REDUCE(call->send, call->recv, COUNT(call->count), call->type, op,
+			      call->root, comm);
 	case COLLECTIVE_BCAST:
 		return BY_MPI(Bcast, Ibcast, call->recv, COUNT(call->count), call->type, call->root,
 			      comm);

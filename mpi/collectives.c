@@ -50,7 +50,10 @@
 					      MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) \
 	{                                                                                            \
 		CARRY_OUT(REDUCE_CALL,                                                               \
-			  PMPI_Reduce##suffix(send, recv, count, type, FOR_MPI, root, comm));        \
+			  preload_settings.enabled                                                   \
+				  ? REDUCE_BY_MPI(suffix, false, send, recv, count, type, FOR_MPI,   \
+						  root, comm)                                        \
+				  : PMPI_Reduce##suffix(send, recv, count, type, op, root, comm));   \
 	}                                                                                            \
 	PRELOAD_EXPORT int MPI_Ireduce##suffix(const void *send, void *recv, count_type count,       \
 					       MPI_Datatype type, MPI_Op op, int root,               \

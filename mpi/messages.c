@@ -170,7 +170,7 @@ messages_look(void)
 static void
 counts_add(void)
 {
-	uint64_t keys[MOST_REASONS] = { 0 }, mine[MOST_REASONS] = { 0 }, all[MOST_REASONS];
+	uint64_t keys[MOST_REASONS] = { 0 }, counts[MOST_REASONS] = { 0 };
 
 	for (unsigned int i = 0; i < n_messages; i++)
 		keys[i] = messages[i].told.key;
@@ -178,10 +178,13 @@ counts_add(void)
 	for (unsigned int i = 0; i < MOST_REASONS; i++)
 		for (unsigned int k = 0; k < n_messages; k++)
 			if (messages[k].told.key == keys[i])
-				mine[i] = messages[k].count;
-	PMPI_Reduce(mine, all, MOST_REASONS, MPI_UINT64_T, MPI_SUM, 0, preload_comm);
+				counts[i] = messages[k].count;
+	/* Not MPI_Reduce, which MPICH has wrong for some placements of ranks. */
+	if (PMPI_Allreduce(MPI_IN_PLACE, counts, MOST_REASONS, MPI_UINT64_T, MPI_SUM,
+			   preload_comm) != MPI_SUCCESS)
+		return;
 	for (unsigned int i = 0; i < n_messages && world_rank == 0; i++)
-		messages[i].count = all[i];
+		messages[i].count = counts[i];
 }
 
 void

@@ -179,17 +179,22 @@ report_print(void)
 {
 	char buffer[SETTING_LEN];
 	const char *path = setting_text("FANIN_MPI_REPORT_FILE", buffer);
-	struct counters all;
+	struct counters all = counters;
 	FILE *out = stderr;
-	int rank;
+	int rank, status;
 
 	if (!preload_settings.report)
 		return;
 	PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	PMPI_Reduce(&counters, &all, (int)(sizeof(all) / sizeof(uint64_t)), MPI_UINT64_T, MPI_SUM,
-		    0, MPI_COMM_WORLD);
+	/* Not MPI_Reduce, which MPICH has wrong for some placements of ranks. */
+	status = PMPI_Allreduce(MPI_IN_PLACE, &all, (int)(sizeof(all) / sizeof(uint64_t)),
+				MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
 	if (rank != 0)
 		return;
+	if (status != MPI_SUCCESS) {
+		fputs("fanin-mpi: no report: MPI can't sum the counters of all ranks\n", stderr);
+		return;
+	}
 	if (path != NULL && (out = fopen(path, "w")) == NULL) {
 		fprintf(stderr,
 			"fanin-mpi: cannot write %s, which FANIN_MPI_REPORT_FILE names: %m\n", path);

@@ -292,6 +292,22 @@ def what_mpi_has_wrong_is_found_at_the_start_on_any_rank_and_right_without_a_man
         right_answers(fabric, "openmpi", 1024, 200, launcher=launcher)
 
 
+@case(150)
+def reduces_are_right_and_counted_where_hosts_have_different_numbers_of_ranks():
+    # Alone MPICH has some of them wrong, and crashes in others: with one rank on the first host, and in the second program's communicator without it.
+    with running_hosts(2) as fabric:
+        for kind, ranks_per_host in (("mpich", (1, 2)), ("mpich", (2, 2)), ("openmpi", (1, 2))):
+            for min_bytes in (1024, 1 << 30):
+                where = f"{kind}, {ranks_per_host} ranks on the hosts, {min_bytes} bytes and more in the network"
+                printed, report = fabric.mpi.run_reported(kind, program_of("reduces", kind), ranks_per_host=ranks_per_host, FANIN_MPI_MIN_BYTES=min_bytes,
+                                                          timeout=LONG_RUN_SECONDS)
+                n_ranks = sum(ranks_per_host)
+                expect_equal(printed, f"cases {16 * (n_ranks ** 2 + (n_ranks - 1) ** 2)}\n", where)
+                reduces = {entry["way"]: entry["calls"] for entry in report["collectives"] if entry["call"] == "Reduce"}
+                expect_equal(sum(reduces.values()), 16 * (n_ranks ** 2 + (n_ranks - 1) ** 2), f"{where}: reductions in the report")
+                expect(("NETWORK" in reduces) == (min_bytes == 1024) and "ERROR" not in reduces, f"{where}: where they went: {reduces}")
+
+
 @case(60)
 def without_a_manager_all_goes_to_mpi_and_the_report_says_so():
     with running_hosts(3) as fabric:
