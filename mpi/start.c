@@ -13,6 +13,15 @@
 #define DEFAULT_MAX_JOBS 8
 #define DEFAULT_TIMEOUT_MS 5000
 
+/* MPICH's; Open MPI's limit is shorter. */
+#define LONGEST_VERSION 8192
+#ifdef OPEN_MPI
+#define IS_FOR_OPEN_MPI true
+#else
+#define IS_FOR_OPEN_MPI false
+#endif
+static const char *const library_names[] = { "libfanin-mpi-mpich.so", "libfanin-mpi-openmpi.so" };
+
 struct settings preload_settings;
 /* Between MPI_Init and MPI_Finalize; not if the program has begun by PMPI_Init. */
 static bool has_started;
@@ -108,12 +117,36 @@ level_wanted(int required)
 	return MPI_THREAD_MULTIPLE;
 }
 
+/* Ends a program of another MPI than this library's: their handles have nothing in common, and any call would crash. */
+static void
+library_check(void)
+{
+	static char version[LONGEST_VERSION];
+	int length;
+	bool is_open_mpi;
+
+	PMPI_Get_library_version(version, &length);
+	is_open_mpi = strncmp(version, "Open MPI", strlen("Open MPI")) == 0;
+	if (is_open_mpi == IS_FOR_OPEN_MPI)
+		return;
+	/* The first of several lines or items. */
+	version[strcspn(version, ",\n")] = '\0';
+	for (char *tab = version; (tab = strchr(tab, '\t')) != NULL;)
+		*tab = ' ';
+	fprintf(stderr,
+		"fanin-mpi: this is %s: found a program of another MPI, '%s', expected %s; preload %s\n",
+		library_names[IS_FOR_OPEN_MPI], version, IS_FOR_OPEN_MPI ? "Open MPI" : "MPICH",
+		library_names[is_open_mpi]);
+	exit(EXIT_FAILURE);
+}
+
 PRELOAD_EXPORT int
 MPI_Init(int *argc, char ***argv)
 {
-	int level;
-	const int status = PMPI_Init_thread(argc, argv, level_wanted(MPI_THREAD_SINGLE), &level);
+	int level, status;
 
+	library_check();
+	status = PMPI_Init_thread(argc, argv, level_wanted(MPI_THREAD_SINGLE), &level);
 	if (status == MPI_SUCCESS)
 		preload_start(level);
 	return status;
@@ -122,8 +155,10 @@ MPI_Init(int *argc, char ***argv)
 PRELOAD_EXPORT int
 MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
-	const int status = PMPI_Init_thread(argc, argv, level_wanted(required), provided);
+	int status;
 
+	library_check();
+	status = PMPI_Init_thread(argc, argv, level_wanted(required), provided);
 	if (status == MPI_SUCCESS)
 		preload_start(*provided);
 	return status;

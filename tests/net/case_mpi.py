@@ -11,7 +11,7 @@ import sys
 from support import case, expect, expect_equal, run, wait_until
 from fabric import Fabric, single
 from lab import BUILD_DIR, SOURCE_DIR
-from mpi import MpiHosts, at_end
+from mpi import MpiHosts, at_end, preload_library
 
 RUN_SECONDS = 60
 LONG_RUN_SECONDS = 300  # where ranks that poll are more than cores, and other tests run beside
@@ -306,6 +306,18 @@ def reduces_are_right_and_counted_where_hosts_have_different_numbers_of_ranks():
                 reduces = {entry["way"]: entry["calls"] for entry in report["collectives"] if entry["call"] == "Reduce"}
                 expect_equal(sum(reduces.values()), 16 * (n_ranks ** 2 + (n_ranks - 1) ** 2), f"{where}: reductions in the report")
                 expect(("NETWORK" in reduces) == (min_bytes == 1024) and "ERROR" not in reduces, f"{where}: where they went: {reduces}")
+
+
+@case(60)
+def a_program_with_the_other_mpis_library_ends_at_once_and_names_the_right_one():
+    with running_hosts(2) as fabric:
+        for kind, found, other, expected in (("openmpi", "Open MPI v", "mpich", "MPICH"), ("mpich", "MPICH Version: ", "openmpi", "Open MPI")):
+            for name in ("reduces", "unusual"):  # by MPI_Init, and by MPI_Init_thread
+                process = fabric.mpi.start(kind, program_of(name, kind), preload=False, LD_PRELOAD=preload_library(fabric, other))
+                expect(process.wait(RUN_SECONDS) != 0, f"{name}, {kind}: the exit status with the library of {other} is 0")
+                lines = lines_of(process)
+                said = rf"fanin-mpi: this is libfanin-mpi-{other}.so: found a program of another MPI, '{found}[^']*', expected {expected}; preload libfanin-mpi-{kind}.so"
+                expect(0 < len(lines) <= 2 and all(re.fullmatch(said, line) for line in lines), f"{name}, {kind}: what was said: {process.stderr()[-2000:]}")
 
 
 @case(60)
