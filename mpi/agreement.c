@@ -57,10 +57,10 @@ void
 state_fail(struct comm_state *state, int status, bool ends_program)
 {
 	const char *reason = fanin_strerror(status);
+	const char *detail = state->channel != NULL ? fanin_comm_error(state->channel->comm) : "";
 
 	say(reason, ends_program, "rank %d: a collective in the network failed: %s%s%s",
-	    state->rank, reason, state->channel != NULL ? ": " : "",
-	    state->channel != NULL ? fanin_comm_error(state->channel->comm) : "");
+	    state->rank, reason, detail[0] != '\0' ? ": " : "", detail);
 	job_leave(state, true);
 	agreement_begin(state);
 }

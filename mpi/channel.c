@@ -78,6 +78,7 @@ channel_join(const char *job_name, int rank, int size, struct channel **channel,
 					.transport = setting_text("FANIN_MPI_TRANSPORT", transport),
 					.interrupt = channel_interrupt };
 	struct channel *made = calloc(1, sizeof(*made));
+	const char *detail;
 	int status;
 
 	if (made == NULL) {
@@ -95,8 +96,9 @@ channel_join(const char *job_name, int rank, int size, struct channel **channel,
 		return FANIN_OK;
 	}
 	*way = way_of_status(status);
-	say(NULL, false, "not in the network: %s: %s", fanin_strerror(status),
-	    made->ctx == NULL ? "" : fanin_ctx_error(made->ctx));
+	detail = made->ctx == NULL ? "" : fanin_ctx_error(made->ctx);
+	say(NULL, false, "not in the network: %s%s%s", fanin_strerror(status),
+	    detail[0] != '\0' ? ": " : "", detail);
 	fanin_finalize(made->ctx);
 	free(made);
 	return status;

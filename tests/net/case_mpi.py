@@ -349,6 +349,15 @@ def callbacks_threads_and_odd_ends_of_programs_are_as_without_the_library():
             expect(sums["NETWORK"] > 100 and ("ERROR" in sums) == (arguments != ()), f"{where}: where sums went: {sums}")
 
 
+@case(60)
+def what_is_said_of_a_failure_ends_with_its_reason():
+    with running_hosts(2) as fabric:
+        process = fabric.mpi.start("openmpi", program_of("unusual", "openmpi"), "pending", FANIN_MPI_MIN_BYTES=1, FANIN_MPI_TIMEOUT_MS=1000)
+        expect_equal(process.wait(RUN_SECONDS), 0, f"exit status: {process.stderr()[-500:]}")
+        said = [line for line in lines_of(process) if "a collective in the network failed: interrupted" in line]
+        expect(len(said) == 1 and said[0].endswith("interrupted"), f"what was said: {lines_of(process)}")
+
+
 @case(120)
 def a_reason_is_said_once_in_the_program():
     with running_hosts(4, config={"limits": {"max_jobs": 1, "slots": 512}}) as fabric:
