@@ -97,11 +97,15 @@ GroupWork::complete(std::exception_ptr error)
 	};
 	/* First, as callbacks find it completed. */
 	finish(error);
-	std::lock_guard<std::mutex> lock(future_mutex_);
-	if (future_is_shared_)
-		callback_complete(settle);
-	else
-		settle(); /* It has no callbacks. */
+	{
+		std::lock_guard<std::mutex> lock(future_mutex_);
+		if (!future_is_shared_) {
+			settle(); /* It has no callbacks. */
+			return;
+		}
+	}
+	/* Callbacks may run here, and ask for the future. */
+	callback_complete(settle);
 }
 
 Group::Group(c10::intrusive_ptr<c10d::ProcessGroup> gloo, c10::intrusive_ptr<c10d::Store> store,
@@ -249,6 +253,7 @@ Group::close()
 void
 Group::end()
 {
+	TORCH_CHECK(callback_can_wait(), no_thread);
 	close();
 	gloo_.reset();
 }

@@ -175,6 +175,11 @@ overlaps(const at::Tensor &tensor)
 		return false;
 	if (found == at::MemOverlap::Yes)
 		return true;
+	int64_t span = 1;
+	for (int64_t d = 0; d < tensor.dim(); d++)
+		span += (tensor.size(d) - 1) * tensor.stride(d);
+	if (tensor.numel() > span)
+		return true;
 	std::vector<int64_t> places = { 0 };
 	for (int64_t d = 0; d < tensor.dim(); d++) {
 		std::vector<int64_t> more;

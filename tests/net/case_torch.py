@@ -205,7 +205,7 @@ def torchs_timeout_ends_the_wait_for_a_late_rank():
         for rank, result in enumerate(results_of(lab.ranks("late"))):
             if rank != 1:
                 expect("missing ranks of the group: 1" in result["error"], f"the exception: {result['error']}")
-                expect(2.5 < result["seconds"] < 11, f"a timeout of 3 s took {result['seconds']} s")
+                expect(2.5 < result["seconds"] < 30, f"a timeout of 3 s took {result['seconds']} s")
 
 
 @case(120)
@@ -346,7 +346,7 @@ def late_and_disagreeing_ranks_of_a_host_are_named():
         for rank, result in enumerate(results_of(lab.ranks("late", hosts=(0, 0, 1, 1)))):
             if rank != 1:
                 expect("missing ranks of the group: 1" in result["error"], f"the exception of rank {rank}: {result['error']}")
-                expect(2.5 < result["seconds"] < 15, f"a timeout of 3 s took {result['seconds']} s")
+                expect(2.5 < result["seconds"] < 30, f"a timeout of 3 s took {result['seconds']} s")
         for rank, result in enumerate(results_of(lab.ranks("disagreeing", hosts=(0, 0, 1, 1)))):
             words = "collective number 1 is allreduce of 40 bytes, sum of f32 at rank 2, but allreduce of 44 bytes, sum of f32 at rank 3"
             expect((words if rank in (2, 3) else "3 (another collective than rank 2)") in result["error"], f"rank {rank}: {result['error']}")

@@ -725,10 +725,7 @@ class Held:
 
     def hold(self, group):
         """Whether a callback runs now, on a thread of its own, until `go`: `then` runs it at once where the sum is there already."""
-        began = threading.Event()
-
         def holds(done):
-            began.set()
             if threading.current_thread() is not threading.main_thread() and not self.go.wait(60):
                 raise AssertionError("the program has not come to its callbacks")
         future = dist.all_reduce(torch.ones(500000), group=group, async_op=True).get_future().then(holds)
@@ -911,8 +908,11 @@ def without_threads(rank, size):
         raise AssertionError("a thread could be made")
     same(dist.all_reduce(torch.ones(5), async_op=True).get_future().wait()[0], torch.full((5,), float(size)), "a future without threads")
     for step in range(20):
-        future = dist.all_reduce(torch.ones(500000), async_op=True).get_future()
-        same(future.then(sums).then(lambda done: 10 * done.value()).wait(), torch.full((5,), 10.0 * size), f"callbacks without threads, {step}")
+        work = dist.all_reduce(torch.ones(500000), async_op=True)
+        future = work.get_future().then(sums)
+        # Also for the future of a work whose callbacks run.
+        future = future.then(lambda done, work=work: 10 * done.value() if work.get_future().done() else None)
+        same(future.wait(), torch.full((5,), 10.0 * size), f"callbacks without threads, {step}")
     no_more_threads(before)
     same(nested(rank, size, None, 2).wait(), torch.full((10,), 3.0 * sum(range(size)) + size * (2 + 1)), "callbacks with threads again")
     return {"told": told}
