@@ -128,7 +128,18 @@ count_step(struct placing *placing)
 	return true;
 }
 
-/* The bits of a rank's links to switches that are below one. */
+/* True if an earlier link of the place leads to the same switch. */
+static bool
+is_again(const struct tree_place *place, uint8_t link)
+{
+	for (uint8_t k = 0; k < link; k++) {
+		if (place->switches[k] == place->switches[link])
+			return true;
+	}
+	return false;
+}
+
+/* The bits of a rank's links to switches that are below one, of several to one switch the first. */
 static uint8_t
 choices_below(const struct placing *placing, uint16_t rank, uint16_t above)
 {
@@ -137,7 +148,7 @@ choices_below(const struct placing *placing, uint16_t rank, uint16_t above)
 
 	for (uint8_t k = 0; k < place->n_switches; k++) {
 		if (placing->tree->distances[place->switches[k]] != NOWHERE &&
-		    is_below(placing, place->switches[k], above))
+		    is_below(placing, place->switches[k], above) && !is_again(place, k))
 			bits |= 1u << k;
 	}
 	return (uint8_t)bits;
