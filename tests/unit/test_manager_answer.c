@@ -116,6 +116,51 @@ START_TEST(other_jobs_need_none_of_it)
 }
 END_TEST
 
+static char logged[FANIN_TEXT_LEN];
+
+static void
+log_keep(int level, const char *line, void *arg)
+{
+	(void)level;
+	(void)arg;
+	snprintf(logged, sizeof(logged), "%s", line);
+}
+
+START_TEST(events_are_told_in_words)
+{
+	static const char *const cases[][2] = {
+		{ "{\"event\":\"member_lost\",\"job\":\"j\",\"rank\":2}",
+		  "job \"j\": member lost: rank 2" },
+		{ "{\"event\":\"members_silent\",\"job\":\"j\",\"ranks\":[3,5]}",
+		  "job \"j\": members silent: ranks 3, 5" },
+		{ "{\"event\":\"members_silent\",\"job\":\"j\",\"ranks\":[]}",
+		  "job \"j\": members silent: none any more" },
+		{ "{\"event\":\"link_lost\",\"job\":\"j\",\"switch\":\"leaf0\",\"port\":\"p1\"}",
+		  "job \"j\": link lost: switch leaf0, port p1" },
+		{ "{\"event\":\"restored\",\"job\":\"j\",\"tree\":1,\"reason\":\"\"}",
+		  "job \"j\": restored (tree 1)" },
+		{ "{\"event\":\"moved\",\"job\":\"j\",\"tree\":0,\"generation\":2,\"ip\":\"10.0.0.1\","
+		  "\"switch_ip\":\"10.0.1.254\",\"udp_port\":21930}",
+		  "job \"j\": moved to the switch 10.0.1.254" },
+		{ "{\"event\":\"no_path\",\"job\":\"j\",\"tree\":0,\"reason\":\"two\\nlines\"}",
+		  "job \"j\": no path: two lines" },
+		/* Of a newer manager. */
+		{ "{\"event\":\"brand_new\",\"so\":1}", "brand new" },
+	};
+	const struct fanin_log log = { .print = log_keep };
+	struct fanin_manager manager = { .settings.address = "10.0.0.1:21932", .options.log = &log };
+	char expected[FANIN_TEXT_LEN];
+	json_t *result;
+	int status;
+
+	snprintf(expected, sizeof(expected), "the manager 10.0.0.1:21932 says: %s", cases[_i][1]);
+	ck_assert_int_eq(fanin_manager_read(&manager, cases[_i][0], &result, &status, &error),
+			 FANIN_MANAGER_LINE_NONE);
+	ck_assert_msg(strstr(logged, expected) != NULL && strchr(logged, '{') == NULL,
+		      "found '%s', expected '%s'", logged, expected);
+}
+END_TEST
+
 Suite *
 suite_manager_answer(void)
 {
@@ -125,6 +170,7 @@ suite_manager_answer(void)
 	tcase_add_test(tcase, an_answer_has_what_a_switch_would_tell);
 	tcase_add_loop_test(tcase, what_is_wrong_is_named, 0, sizeof(wrong) / sizeof(wrong[0]));
 	tcase_add_test(tcase, other_jobs_need_none_of_it);
+	tcase_add_loop_test(tcase, events_are_told_in_words, 0, 8);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -5,6 +5,7 @@
  */
 #include "manager_internal.h"
 
+#include <ctype.h>
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -330,41 +331,64 @@ event_note(struct fanin_manager *manager, const json_t *event, const json_t *mes
 		note_home(manager, (uint16_t)tree, message);
 }
 
+/* Appends words to a text, without what would break a line. Returns the text's new length. */
+static size_t
+words_add(char *text, size_t n, size_t len, const char *format, const char *words)
+{
+	const int added = snprintf(text + n, len - n, format, words);
+	const size_t end = added < 0 || n + (size_t)added >= len ? len - 1 : n + (size_t)added;
+
+	for (size_t i = n; i < end; i++) {
+		if (iscntrl((unsigned char)text[i]))
+			text[i] = ' ';
+	}
+	return end;
+}
+
 /* Writes an event in words: `job "j": member lost: rank 3`. What this library does not know of it is left out. */
 static const char *
 event_format(const json_t *message, char *text, size_t len)
 {
-	static const char *const places[] = { "switch", "server", "port" };
+	static const struct {
+		const char *key;
+		const char *format;
+	} parts[] = {
+		{ "switch", ": switch %.48s" }, { "server", ": server %.48s" },
+		{ "port", ", port %.48s" },     { "switch_ip", " to the switch %.48s" },
+		{ "reason", ": %.200s" },
+	};
 	const char *job = json_string_value(json_object_get(message, "job"));
-	const char *reason = json_string_value(json_object_get(message, "reason"));
 	const struct fanin_ranks ranks = ranks_read(message, "ranks");
 	json_int_t rank, tree = json_integer_value(json_object_get(message, "tree"));
-	char event[64], what[160] = "", list[128];
+	char event[64], list[128];
 	size_t n = 0;
 
 	snprintf(event, sizeof(event), "%s", json_string_value(json_object_get(message, "event")));
 	for (char *c = strchr(event, '_'); c != NULL; c = strchr(c, '_'))
 		*c = ' ';
-	if (integer_read(message, "rank", 0, FANIN_WIRE_MAX_RANKS - 1, &rank))
-		snprintf(what, sizeof(what), ": rank %lld", (long long)rank);
-	else if (json_is_array(json_object_get(message, "ranks")))
-		snprintf(what, sizeof(what), ": %s",
-			 fanin_ranks_is_empty(&ranks)
-				 ? "none any more"
-				 : fanin_format_ranks(&ranks, list, sizeof(list)));
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && n < sizeof(what); i++) {
-		const char *name = json_string_value(json_object_get(message, places[i]));
-
-		if (name != NULL)
-			n += (size_t)snprintf(what + n, sizeof(what) - n, "%s%s %.48s",
-					      n == 0 ? ": " : ", ", places[i], name);
+	text[0] = '\0';
+	if (job != NULL)
+		n = words_add(text, n, len, "job \"%.64s\": ", job);
+	n = words_add(text, n, len, "%s", event);
+	if (tree != 0) {
+		snprintf(list, sizeof(list), "%lld", (long long)tree);
+		n = words_add(text, n, len, " (tree %s)", list);
 	}
-	n = (size_t)snprintf(text, len, "%s%.64s%s%s%s", job != NULL ? "job \"" : "",
-			     job != NULL ? job : "", job != NULL ? "\": " : "", event, what);
-	if (tree != 0 && n < len)
-		n += (size_t)snprintf(text + n, len - n, " (tree %lld)", (long long)tree);
-	if (reason != NULL && n < len)
-		snprintf(text + n, len - n, ": %.200s", reason);
+	if (integer_read(message, "rank", 0, FANIN_WIRE_MAX_RANKS - 1, &rank)) {
+		snprintf(list, sizeof(list), "%lld", (long long)rank);
+		n = words_add(text, n, len, ": rank %s", list);
+	} else if (json_is_array(json_object_get(message, "ranks"))) {
+		n = words_add(text, n, len, ": %s",
+			      fanin_ranks_is_empty(&ranks)
+				      ? "none any more"
+				      : fanin_format_ranks(&ranks, list, sizeof(list)));
+	}
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		const char *words = json_string_value(json_object_get(message, parts[i].key));
+
+		if (words != NULL && words[0] != '\0')
+			n = words_add(text, n, len, parts[i].format, words);
+	}
 	return text;
 }
 

@@ -321,9 +321,7 @@ engine_time_out(struct fanin_engine *engine)
 {
 	uint64_t silent_ns = engine->loop.now_ns - engine->progress_ns;
 	struct fanin_transport *transport = engine->loop.transport;
-	const char *trouble = transport->ops->rx_trouble != NULL
-				      ? transport->ops->rx_trouble(transport)
-				      : NULL;
+	const char *trouble = NULL;
 	struct fanin_ranks missing;
 	bool has_hint = engine->hint != NULL && engine->hint[0] != '\0';
 	bool answers = engine->loop.now_ns - engine->heard_ns < engine->config.timeout_ns / 2 ||
@@ -336,6 +334,8 @@ engine_time_out(struct fanin_engine *engine)
 	if (engine->config.rules != NULL && engine->config.rules->time_out != NULL &&
 	    !engine->run_lost && engine->config.rules->time_out(engine))
 		return;
+	if (transport->ops->rx_trouble != NULL)
+		trouble = transport->ops->rx_trouble(transport);
 	if (engine->loop.tx_errnum != 0)
 		snprintf(link, sizeof(link), "; sending fails: %s%s",
 			 strerror(engine->loop.tx_errnum), tx_advice(engine->loop.tx_errnum));
