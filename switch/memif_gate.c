@@ -128,7 +128,7 @@ connect_driver(const struct memif_gate *gate)
 	return ret;
 }
 
-/* Lets those go that say nothing, or not all that is to be said: they would keep a place, and a port that they have named. */
+/* Lets those go that say nothing, or not all that is to be said: they would keep a place. */
 static void
 end_overdue(struct memif_gate *gate, struct pipeline *pipeline)
 {

@@ -27,9 +27,9 @@ struct ports {
 	} xdp_sockets[PORTS_MAX_XDP_SOCKETS];
 	size_t n_xdp_sockets;
 	char interfaces[CONFIG_MAX_PORTS][IF_NAMESIZE]; /* of the kernel, by port; empty: none */
-	struct port_program programs[CONFIG_MAX_PORTS]; /* of AF_XDP ports; PORT_PROGRAM_NONE: none is known */
-	bool program_is_off[CONFIG_MAX_PORTS]; /* when port_watch.h last looked */
-	bool promiscuous[CONFIG_MAX_PORTS];    /* the port's driver took it */
+	struct port_program programs[CONFIG_MAX_PORTS]; /* of AF_XDP ports; of the port watch's thread alone, once it runs. PORT_PROGRAM_NONE: none is known */
+	bool program_is_off[CONFIG_MAX_PORTS];          /* when port_watch.h last looked */
+	bool promiscuous[CONFIG_MAX_PORTS];             /* the port's driver took it */
 	struct rte_mempool *pools[2]; /* for AF_XDP ports, for all others; NULL where there are none */
 };
 
