@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "hostlib/src/cc/cc.h"
+#include "hostlib/src/window/window.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 #define TIMEOUT_NS (30 * SECOND_NS)
@@ -44,7 +45,8 @@ engines_add(const struct rig_job *tree, struct congestion_job *job, char *error)
 		struct fanin_engine *engine;
 
 		rig_engine_config(tree, rank, &config);
-		if (fanin_engine_create(&config, transport, &engine) != FANIN_OK) {
+		if (fanin_engine_create(&fanin_window_rules, &config, transport, &engine) !=
+		    FANIN_OK) {
 			snprintf(error, PIPELINE_ERROR_LEN, "no memory for the engine of rank %u",
 				 rank);
 			return -ENOMEM;

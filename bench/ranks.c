@@ -15,6 +15,7 @@
 #include "bench/machine.h"
 #include "manager/tree.h"
 #include "rig/leaf_spine.h"
+#include "hostlib/src/window/window.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 #define MOST_SPINES 8
@@ -155,7 +156,8 @@ engines_open(struct rig_job *job)
 
 		member->rig = job->network->rig;
 		rig_engine_config(job, rank, &config);
-		if (fanin_engine_create(&config, rig_host_transport(job->network->hosts[rank]),
+		if (fanin_engine_create(&fanin_window_rules, &config,
+					rig_host_transport(job->network->hosts[rank]),
 					&member->engine) != FANIN_OK)
 			die("an engine", "out of memory");
 		rig_host_set_poll(job->network->hosts[rank], member_poll, member);

@@ -13,7 +13,8 @@
 
 #include "hostlib/src/cc/cc.h"
 #include "hostlib/src/protocol/split.h"
-#include "hostlib/src/window/engine.h"
+#include "hostlib/src/engine/engine.h"
+#include "hostlib/src/window/window.h"
 #include "tests/unit/answer_words.h"
 #include "tests/unit/memory_link.h"
 #include "reference/random.h"
@@ -535,7 +536,8 @@ world_create_of(uint16_t n_ranks, uint16_t window, uint32_t first_block, bool re
 		memory_link_init(&world->links[i].memory, link_put, link_take);
 		world->links[i].world = world;
 		world->links[i].rank = i;
-		ck_assert_int_eq(fanin_engine_create(&config, &world->links[i].memory.transport,
+		ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
+						     &world->links[i].memory.transport,
 						     &world->engines[i]),
 				 0);
 	}

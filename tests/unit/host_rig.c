@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/unit/host_rig.h"
+#include "hostlib/src/window/window.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -145,7 +146,8 @@ host_open(struct host *host, uint16_t rank, struct job *job)
 	memory_link_init(&host->link, host_put, host_take);
 	host->waiting = calloc(HOST_RIG_WAITING, sizeof(*host->waiting));
 	ck_assert_ptr_nonnull(host->waiting);
-	ck_assert_int_eq(fanin_engine_create(&config, &host->link.transport, &host->engine),
+	ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config, &host->link.transport,
+					     &host->engine),
 			 FANIN_OK);
 }
 

@@ -7,7 +7,7 @@
 #ifndef FANIN_TESTS_UNIT_HOST_RIG_H
 #define FANIN_TESTS_UNIT_HOST_RIG_H
 
-#include "hostlib/src/window/engine.h"
+#include "hostlib/src/engine/engine.h"
 #include "tests/unit/memory_link.h"
 #include "tests/unit/ring_switch.h"
 

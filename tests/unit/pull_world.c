@@ -198,7 +198,6 @@ engine_open(uint16_t rank)
 		/* Where a tenth is lost on each link, five questions in a row may be lost on four links each. */
 		.timeout_ns = (pull_world.trial.faults < 0.1 ? 1 : 4) * PULL_WORLD_TIMEOUT_NS,
 		.recover = !pull_world.trial.no_recovery,
-		.rules = &fanin_pull_rules,
 		.rules_arg = &own,
 	};
 	struct pull_member *member = &pull_world.members[rank];
@@ -210,7 +209,9 @@ engine_open(uint16_t rank)
 	member->rank = rank;
 	member->kept = calloc(PULL_WORLD_KEPT, sizeof(*member->kept));
 	ck_assert_ptr_nonnull(member->kept);
-	ck_assert_int_eq(fanin_engine_create(&config, &member->transport, &member->engine), FANIN_OK);
+	ck_assert_int_eq(fanin_engine_create(&fanin_pull_rules, &config, &member->transport,
+					     &member->engine),
+			 FANIN_OK);
 	rig_host_set_poll(pull_world.network.hosts[rank], member_poll, member);
 }
 

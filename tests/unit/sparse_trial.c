@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "rig/leaf_spine.h"
+#include "hostlib/src/window/window.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 
@@ -71,7 +72,7 @@ open_world(const struct sparse_trial *trial)
 		struct fanin_engine_config config = { .timeout_ns = 5 * SECOND_NS };
 
 		rig_engine_config(&world.job, rank, &config);
-		ck_assert_int_eq(fanin_engine_create(&config,
+		ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
 						     rig_host_transport(world.network.hosts[rank]),
 						     &world.engines[rank]),
 				 FANIN_OK);

@@ -8,6 +8,7 @@
 
 #include "reference/kernel_reference.h"
 #include "tests/unit/answer_words.h"
+#include "hostlib/src/window/window.h"
 
 #define JOB 7
 #define UP_KEY 0xfeedu
@@ -416,7 +417,8 @@ sparse_world_open_at(uint16_t n_ranks, uint32_t first_block, bool recover)
 		memcpy(config.flow.dst_mac, switch_mac, sizeof(switch_mac));
 		memory_link_init(&sparse_world.links[i].memory, link_put, link_take);
 		sparse_world.links[i].rank = i;
-		ck_assert_int_eq(fanin_engine_create(&config, &sparse_world.links[i].memory.transport,
+		ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
+						     &sparse_world.links[i].memory.transport,
 						     &sparse_world.engines[i]),
 				 0);
 	}

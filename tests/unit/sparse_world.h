@@ -6,7 +6,7 @@
 #ifndef FANIN_TESTS_UNIT_SPARSE_WORLD_H
 #define FANIN_TESTS_UNIT_SPARSE_WORLD_H
 
-#include "hostlib/src/window/engine.h"
+#include "hostlib/src/engine/engine.h"
 #include "reference/random.h"
 #include "tests/unit/memory_link.h"
 #include "wire/shard.h"

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host library's window protocol (hostlib/src/window/engine.h) on the small world of engine_world.h: exact results under
+ * The host library's window protocol (hostlib/src/engine/engine.h) on the small world of engine_world.h: exact results under
  * faults, what is sent again and what is not, and errors that say who is missing.
  */
 #include <errno.h>
 #include <stdio.h>
 
 #include "hostlib/src/base/clock.h"
-#include "hostlib/src/window/engine_internal.h"
+#include "hostlib/src/engine/engine_internal.h"
+#include "hostlib/src/window/window.h"
 #include "tests/unit/engine_world.h"
 #include "tests/unit/suites.h"
 
@@ -1176,7 +1177,8 @@ START_TEST(without_a_clock_of_its_own_an_engine_has_the_monotonic_one)
 	const uint64_t started_ns = fanin_now_ns(NULL);
 
 	world->silent = true;
-	ck_assert_int_eq(fanin_engine_create(&config, &world->links[0].memory.transport, &engine),
+	ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
+					     &world->links[0].memory.transport, &engine),
 			 FANIN_OK);
 	ck_assert_int_eq(fanin_engine_post(engine, &request, 0), FANIN_OK);
 	while (request.status == FANIN_IN_PROGRESS)

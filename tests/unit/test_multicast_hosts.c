@@ -211,7 +211,6 @@ engine_open(uint16_t rank)
 	};
 	struct fanin_engine_config config = { .timeout_ns = 5 * SECOND,
 					      .recover = true,
-					      .rules = &fanin_multicast_rules,
 					      .rules_arg = &own };
 	struct member *member = &world.members[rank];
 
@@ -231,7 +230,8 @@ engine_open(uint16_t rank)
 		.inner = rig_host_transport(host_of(rank)),
 		.rank = rank,
 	};
-	ck_assert_int_eq(fanin_engine_create(&config, &member->lossy.transport, &member->engine),
+	ck_assert_int_eq(fanin_engine_create(&fanin_multicast_rules, &config,
+					     &member->lossy.transport, &member->engine),
 			 FANIN_OK);
 	rig_host_set_poll(host_of(rank), member_poll, (void *)(uintptr_t)rank);
 }
@@ -1068,7 +1068,7 @@ START_TEST(only_ranks_that_have_ended_are_said_to_have_ended)
 	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
 	fanin_ranks_add(_i == 0 ? &ranks.silent : &ranks.ended, 2);
 	fanin_ranks_add(_i == 1 ? &ranks.ended : &ranks.silent, 5);
-	fanin_multicast_told(engine, fanin_multicast_of(engine)->live.block, &ranks);
+	fanin_multicast_on_answer(engine, fanin_multicast_of(engine)->live.block, &ranks);
 	ck_assert(fanin_multicast_time_out(engine));
 	ck_assert_msg(strstr(fanin_engine_error(engine)->text, texts[_i]) != NULL, "%s",
 		      fanin_engine_error(engine)->text);

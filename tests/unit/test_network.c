@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "hostlib/src/cc/cc.h"
+#include "hostlib/src/window/window.h"
 #include "rig/leaf_spine.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
@@ -84,7 +85,7 @@ open_world(const struct rig_leaf_spine_options *options, uint64_t seed, uint16_t
 		struct member *member = &world.members[rank];
 
 		rig_engine_config(&world.job, rank, &config);
-		ck_assert_int_eq(fanin_engine_create(&config,
+		ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
 						     rig_host_transport(world.network.hosts[rank]),
 						     &member->engine),
 				 FANIN_OK);

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/window/engine.h"
+#include "hostlib/src/engine/engine.h"
+#include "hostlib/src/window/window.h"
 #include "reference/random.h"
 #include "rig/leaf_spine.h"
 #include "tests/unit/ring_switch.h"
@@ -207,7 +208,7 @@ open_world(const struct trial *trial)
 		struct fanin_engine_config config = { .timeout_ns = 5 * SECOND, .recover = true };
 
 		rig_engine_config(&world.job, rank, &config);
-		ck_assert_int_eq(fanin_engine_create(&config,
+		ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
 						     rig_host_transport(world.network.hosts[rank]),
 						     &world.members[rank].engine),
 				 FANIN_OK);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "hostlib/src/pa_atp/pa_atp.h"
-#include "hostlib/src/window/engine_internal.h"
+#include "hostlib/src/engine/engine_internal.h"
 #include "reference/perf_collective.h"
 #include "reference/random.h"
 #include "rig/leaf_spine.h"
@@ -154,16 +154,15 @@ engine_open(uint16_t j, uint16_t rank)
 			      .n_ranks = world.trial.n_ranks,
 			      .p_max = (double)ack->parameters[FANIN_PA_ATP_P_MAX] / 100 },
 	};
-	struct fanin_engine_config config = { .timeout_ns = 5 * SECOND,
-					      .recover = true,
-					      .rules = &fanin_pa_atp_rules,
-					      .rules_arg = &own,
-					      .tos = ECT_0 };
+	struct fanin_engine_config config = {
+		.timeout_ns = 5 * SECOND, .recover = true, .rules_arg = &own, .tos = ECT_0
+	};
 
 	ck_assert_uint_eq(congestion, world.trial.congestion);
 	ck_assert_uint_ne(ack->slots, 0);
 	rig_engine_config(&world.jobs[j], rank, &config);
-	ck_assert_int_eq(fanin_engine_create(&config, rig_host_transport(world.network.hosts[rank]),
+	ck_assert_int_eq(fanin_engine_create(&fanin_pa_atp_rules, &config,
+					     rig_host_transport(world.network.hosts[rank]),
 					     &member_of(j, rank)->engine),
 			 FANIN_OK);
 }

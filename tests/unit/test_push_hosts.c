@@ -237,7 +237,6 @@ engine_open(uint16_t job, uint16_t rank)
 		.timeout_ns = TIMEOUT_NS,
 		.keeps = true,
 		.recover = true,
-		.rules = &fanin_push_rules,
 		.rules_arg = &own,
 	};
 	struct member *member = &world.members[job * world.trial.n_ranks + rank];
@@ -249,7 +248,8 @@ engine_open(uint16_t job, uint16_t rank)
 		.inner = rig_host_transport(member->host),
 		.rank = rank,
 	};
-	ck_assert_int_eq(fanin_engine_create(&config, &member->ear.transport, &member->engine),
+	ck_assert_int_eq(fanin_engine_create(&fanin_push_rules, &config, &member->ear.transport,
+					     &member->engine),
 			 FANIN_OK);
 	rig_host_set_poll(member->host, member_poll, member);
 }

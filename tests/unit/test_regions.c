@@ -190,7 +190,6 @@ engine_open(uint16_t rank)
 	const struct fanin_region_config own = { .base = BASE, .bytes = world.trial.bytes };
 	struct fanin_engine_config config = { .timeout_ns = TIMEOUT,
 					      .recover = true,
-					      .rules = &fanin_region_rules,
 					      .rules_arg = &own };
 	struct member *member = &world.members[rank];
 	struct fanin_error error = { 0 };
@@ -203,7 +202,9 @@ engine_open(uint16_t rank)
 		.inner = rig_host_transport(world.network.hosts[rank]),
 		.rank = rank,
 	};
-	ck_assert_int_eq(fanin_engine_create(&config, &member->lossy.transport, &engine), FANIN_OK);
+	ck_assert_int_eq(fanin_engine_create(&fanin_region_rules, &config, &member->lossy.transport,
+					     &engine),
+			 FANIN_OK);
 	member->engine = engine;
 	member->memory = malloc(world.trial.bytes + 2u * GUARD);
 	memset(member->memory, GUARD_BYTE, world.trial.bytes + 2u * GUARD);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host's side of sparse blocks (hostlib/src/window/engine_shards.c) around a small model of a switch.
+ * The host's side of sparse blocks (hostlib/src/engine/shards.c) around a small model of a switch.
  */
 #include <check.h>
 #include <stdlib.h>

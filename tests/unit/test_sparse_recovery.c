@@ -12,6 +12,7 @@
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/sparse_vectors.h"
 #include "tests/unit/suites.h"
+#include "hostlib/src/window/window.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 #define N_INDICES 9000
@@ -213,7 +214,7 @@ open_world(const struct setting *setting, uint64_t seed)
 		struct fanin_engine_config config = { .timeout_ns = 5 * SECOND_NS, .recover = true };
 
 		rig_engine_config(&world.job, rank, &config);
-		ck_assert_int_eq(fanin_engine_create(&config,
+		ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
 						     rig_host_transport(world.network.hosts[rank]),
 						     &world.engines[rank]),
 				 FANIN_OK);

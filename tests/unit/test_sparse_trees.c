@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "hostlib/src/protocol/split.h"
+#include "hostlib/src/window/window.h"
 #include "rig/leaf_spine.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/sparse_vectors.h"
@@ -68,7 +69,7 @@ open_tree(struct tree *tree, uint64_t seed)
 		struct fanin_engine_config config = { .timeout_ns = 5 * SECOND_NS };
 
 		rig_engine_config(&tree->job, rank, &config);
-		ck_assert_int_eq(fanin_engine_create(&config,
+		ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
 						     rig_host_transport(tree->network.hosts[rank]),
 						     &tree->engines[rank]),
 				 FANIN_OK);

@@ -3,7 +3,7 @@
  * Requests over several trees (hostlib/src/protocol/split.h), each tree a world of its own: every block is in one tree, in turn; sums are
  * exact whatever each tree loses, a run of one of them included; and one tree's error is that of all.
  */
-#include "hostlib/src/window/engine_internal.h"
+#include "hostlib/src/engine/engine_internal.h"
 #include "tests/unit/engine_world.h"
 #include "tests/unit/suites.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which packets a rank accepts from its switch in a job with tags (docs/protocol.md, "Tags"): for
- * JOIN and LEAVE (join.c) and for the engine (engine_tag.c).
+ * JOIN and LEAVE (join.c) and for the engine (engine/tag.c).
  */
 #ifndef FANIN_HOSTLIB_ANSWER_TAG_H
 #define FANIN_HOSTLIB_ANSWER_TAG_H

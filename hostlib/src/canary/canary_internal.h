@@ -11,7 +11,7 @@
 #include "handlers/kernels/kernels.h"
 #include "hostlib/src/cc/cc.h"
 #include "hostlib/src/loop/loop.h"
-#include "hostlib/src/window/rtt.h"
+#include "hostlib/src/engine/rtt.h"
 #include "wire/canary.h"
 
 #define CANARY_RANKS_MAX FANIN_SERVER_RANKS_MAX

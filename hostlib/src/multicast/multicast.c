@@ -68,11 +68,13 @@ rules_resume(struct fanin_engine *engine)
 
 const struct fanin_engine_rules fanin_multicast_rules = {
 	.waits_for_ranks = true,
+	.samples_asked = true,
+	.takes_unsent = true,
 	.size = sizeof(struct fanin_multicast),
 	.open = rules_open,
 	.close = rules_close,
-	.release = fanin_multicast_release,
-	.told = fanin_multicast_told,
+	.send = fanin_multicast_send,
+	.on_answer = fanin_multicast_on_answer,
 	.receive = fanin_multicast_receive,
 	.finish = fanin_multicast_finish,
 	.scan = fanin_multicast_scan,
@@ -92,11 +94,11 @@ multicast_open(const struct fanin_protocol_config *config, void **engine, struct
 	};
 
 	fanin_window_config(config, &engine_config);
-	engine_config.rules = &fanin_multicast_rules;
 	engine_config.rules_arg = &own;
 	/* Credits bound what is on its way. */
 	engine_config.cc = NULL;
-	return fanin_window_create(&engine_config, config->transport, engine, error);
+	return fanin_window_create(&fanin_multicast_rules, &engine_config, config->transport,
+				   engine, error);
 }
 
 /* True if the request goes by multicast. */

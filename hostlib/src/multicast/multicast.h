@@ -7,7 +7,7 @@
 #ifndef FANIN_HOSTLIB_MULTICAST_H
 #define FANIN_HOSTLIB_MULTICAST_H
 
-#include "hostlib/src/window/engine.h"
+#include "hostlib/src/engine/engine.h"
 
 /* Packets between two credits are at least and at most so many, in all chains together, and in between 24 for each rank. */
 #define FANIN_MULTICAST_CREDIT_LEAST 64u

@@ -416,8 +416,8 @@ op_check(struct fanin_multicast *mc, struct fanin_multicast_op *op)
 /* ------------------------------------------------------------------ who is gone */
 
 void
-fanin_multicast_told(struct fanin_engine *engine, uint32_t block,
-		     const struct fanin_answer_ranks *ranks)
+fanin_multicast_on_answer(struct fanin_engine *engine, uint32_t block,
+			  const struct fanin_answer_ranks *ranks)
 {
 	if (fanin_live_told(&fanin_multicast_of(engine)->live, engine, block, ranks))
 		engine->late_answer_ns = engine->loop.now_ns;

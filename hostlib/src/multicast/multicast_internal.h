@@ -6,8 +6,8 @@
 #ifndef FANIN_HOSTLIB_MULTICAST_INTERNAL_H
 #define FANIN_HOSTLIB_MULTICAST_INTERNAL_H
 
-#include "hostlib/src/window/engine_internal.h"
-#include "hostlib/src/window/engine_live.h"
+#include "hostlib/src/engine/engine_internal.h"
+#include "hostlib/src/engine/live.h"
 #include "multicast.h"
 
 /* What a packet is, in the header's `number`. */
@@ -236,7 +236,7 @@ void fanin_multicast_op_free(struct fanin_multicast_op *op);
 void fanin_multicast_finish(struct fanin_engine *engine, uint32_t block);
 
 /* multicast_send.c: as struct fanin_engine_rules has it. */
-void fanin_multicast_release(struct fanin_engine *engine);
+void fanin_multicast_send(struct fanin_engine *engine);
 
 /*
  * multicast_send.c: sends a packet of an operation to a rank.
@@ -277,7 +277,7 @@ void fanin_multicast_note_packet(struct fanin_multicast *mc, struct fanin_multic
 /* multicast_fetch.c: as struct fanin_engine_rules has them. */
 void fanin_multicast_scan(struct fanin_engine *engine);
 bool fanin_multicast_time_out(struct fanin_engine *engine);
-void fanin_multicast_told(struct fanin_engine *engine, uint32_t block,
-			  const struct fanin_answer_ranks *ranks);
+void fanin_multicast_on_answer(struct fanin_engine *engine, uint32_t block,
+			       const struct fanin_answer_ranks *ranks);
 
 #endif

@@ -222,7 +222,7 @@ lanes_release(struct fanin_multicast *mc)
 }
 
 void
-fanin_multicast_release(struct fanin_engine *engine)
+fanin_multicast_send(struct fanin_engine *engine)
 {
 	struct fanin_multicast *mc = fanin_multicast_of(engine);
 	uint32_t room = SEND_BURST;
@@ -233,4 +233,5 @@ fanin_multicast_release(struct fanin_engine *engine)
 		room = op_send(mc, op, room);
 	/* Behind the packets: a rank that has sent all may contribute. */
 	lanes_release(mc);
+	fanin_engine_send_queued(engine);
 }

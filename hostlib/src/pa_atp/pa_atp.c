@@ -57,12 +57,12 @@ pa_atp_open(const struct fanin_protocol_config *config, void **engine, struct fa
 	if (status != FANIN_OK)
 		return status;
 	fanin_window_config(config, &engine_config);
-	engine_config.rules = &fanin_pa_atp_rules;
 	engine_config.rules_arg = &own;
 	engine_config.tos = ECT_0;
 	/* Its windows are `own`'s. */
 	engine_config.cc = NULL;
-	return fanin_window_create(&engine_config, config->transport, engine, error);
+	return fanin_window_create(&fanin_pa_atp_rules, &engine_config, config->transport, engine,
+				   error);
 }
 
 static void

@@ -8,7 +8,7 @@
 #define FANIN_HOSTLIB_PA_ATP_H
 
 #include "hostlib/src/cc/dual.h"
-#include "hostlib/src/window/engine.h"
+#include "hostlib/src/engine/engine.h"
 
 extern const struct fanin_engine_rules fanin_pa_atp_rules;
 

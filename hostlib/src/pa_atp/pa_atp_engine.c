@@ -60,7 +60,7 @@ is_next(const struct fanin_engine *engine, const struct fanin_lane *lane, uint32
 }
 
 static void
-pa_release(struct fanin_engine *engine)
+pa_send(struct fanin_engine *engine)
 {
 	struct fanin_pa_atp *pa = fanin_pa_atp_of(engine);
 
@@ -76,6 +76,7 @@ pa_release(struct fanin_engine *engine)
 		fanin_engine_queue(engine, lane);
 		pa->in_flight++;
 	}
+	fanin_engine_send_queued(engine);
 }
 
 static struct fanin_dual_sample
@@ -237,10 +238,11 @@ pa_finish(struct fanin_engine *engine, uint32_t block)
 
 const struct fanin_engine_rules fanin_pa_atp_rules = {
 	.size = sizeof(struct fanin_pa_atp),
+	.takes_unsent = true,
 	.open = pa_open,
 	.close = pa_close,
-	.release = pa_release,
-	.answer = fanin_pa_atp_answer,
+	.send = pa_send,
+	.filter_missing = fanin_pa_atp_filter_missing,
 	.receive = pa_receive,
 	.finish = pa_finish,
 	.scan = fanin_pa_atp_scan,

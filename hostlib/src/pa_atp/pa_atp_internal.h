@@ -6,7 +6,7 @@
 #ifndef FANIN_HOSTLIB_PA_ATP_INTERNAL_H
 #define FANIN_HOSTLIB_PA_ATP_INTERNAL_H
 
-#include "hostlib/src/window/engine_internal.h"
+#include "hostlib/src/engine/engine_internal.h"
 #include "pa_atp.h"
 
 /* Later results, or GACKs, that show a block's to be lost rather than late (RFC 9002, section 6.1.1). */
@@ -64,7 +64,7 @@ fanin_pa_atp_lane(const struct fanin_pa_atp *pa, uint32_t block)
 }
 
 /* pa_atp_timer.c: see fanin_engine_rules. */
-void fanin_pa_atp_answer(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
+void fanin_pa_atp_filter_missing(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
 void fanin_pa_atp_scan(struct fanin_engine *engine);
 bool fanin_pa_atp_explain(const struct fanin_engine *engine, char *text, size_t text_len);
 

@@ -321,7 +321,7 @@ fanin_pa_atp_receive_ask(struct fanin_pa_atp *pa, const struct fanin_hdr *hdr, u
 
 /* The server also asks for what it lacks, by a packet of its own: here this only means that the wait is not for others. */
 void
-fanin_pa_atp_answer(struct fanin_engine *engine, struct fanin_answer_ranks *ranks)
+fanin_pa_atp_filter_missing(struct fanin_engine *engine, struct fanin_answer_ranks *ranks)
 {
 	struct fanin_pa_atp *pa = fanin_pa_atp_of(engine);
 	const struct fanin_ranks own = fanin_ranks_one(engine->config.rank);

@@ -89,7 +89,7 @@ rules_close(struct fanin_engine *engine)
 }
 
 static void
-rules_release(struct fanin_engine *engine)
+rules_send(struct fanin_engine *engine)
 {
 	struct fanin_pull *pull = fanin_pull_of(engine);
 
@@ -97,7 +97,7 @@ rules_release(struct fanin_engine *engine)
 	pull->is_blocked = !fanin_pull_answer(pull);
 	if (!pull->is_blocked)
 		fanin_pull_begin(pull);
-	fanin_multicast_release(engine);
+	fanin_multicast_send(engine);
 }
 
 /* A packet for this rank alone. Returns false if it is none of pull reductions. */
@@ -196,12 +196,14 @@ rules_resume(struct fanin_engine *engine)
 
 const struct fanin_engine_rules fanin_pull_rules = {
 	.waits_for_ranks = true,
+	.samples_asked = true,
+	.takes_unsent = true,
 	.in_parts = true,
 	.size = sizeof(struct fanin_pull),
 	.open = rules_open,
 	.close = rules_close,
-	.release = rules_release,
-	.told = fanin_multicast_told,
+	.send = rules_send,
+	.on_answer = fanin_multicast_on_answer,
 	.receive = rules_receive,
 	.finish = rules_finish,
 	.scan = rules_scan,
@@ -229,11 +231,11 @@ pull_open(const struct fanin_protocol_config *config, void **engine, struct fani
 				       "the job has %u ranks, expected at most %u of the handler pull",
 				       config->size, FANIN_PULL_RANKS_MAX);
 	fanin_window_config(config, &engine_config);
-	engine_config.rules = &fanin_pull_rules;
 	engine_config.rules_arg = &own;
 	/* Those of pulls, waves, and credits bound what is on its way. */
 	engine_config.cc = NULL;
-	return fanin_window_create(&engine_config, config->transport, engine, error);
+	return fanin_window_create(&fanin_pull_rules, &engine_config, config->transport, engine,
+				   error);
 }
 
 int

@@ -29,12 +29,12 @@ push_open(const struct fanin_protocol_config *config, void **engine, struct fani
 			error, FANIN_ERR_UNSUPPORTED,
 			"the job accumulates sums in f32, which the protocol push does not");
 	fanin_window_config(config, &engine_config);
-	engine_config.rules = &fanin_push_rules;
 	engine_config.rules_arg = &own;
 	engine_config.keeps = true;
 	/* Waves bound what is in flight. */
 	engine_config.cc = NULL;
-	return fanin_window_create(&engine_config, config->transport, engine, error);
+	return fanin_window_create(&fanin_push_rules, &engine_config, config->transport, engine,
+				   error);
 }
 
 static void

@@ -6,7 +6,7 @@
 #ifndef FANIN_HOSTLIB_PUSH_H
 #define FANIN_HOSTLIB_PUSH_H
 
-#include "hostlib/src/window/engine.h"
+#include "hostlib/src/engine/engine.h"
 
 /* For the rules' `open`. 0 takes the default. */
 struct fanin_push_config {

@@ -88,12 +88,12 @@ rules_resume(struct fanin_engine *engine)
 
 /* ------------------------------------------------------------------ sending */
 
+/* Queues what the window and the waves allow. */
 static void
-rules_release(struct fanin_engine *engine)
+lanes_release(struct fanin_push *push)
 {
-	struct fanin_push *push = push_of(engine);
+	struct fanin_engine *engine = &push->engine;
 
-	fanin_push_home_unsent(push);
 	for (; push->next != engine->end; push->next++) {
 		struct fanin_lane *lane = fanin_engine_lane(engine, push->next);
 
@@ -108,11 +108,21 @@ rules_release(struct fanin_engine *engine)
 	}
 }
 
+static void
+rules_send(struct fanin_engine *engine)
+{
+	struct fanin_push *push = push_of(engine);
+
+	fanin_push_home_unsent(push);
+	lanes_release(push);
+	fanin_engine_send_queued(engine);
+}
+
 /* ------------------------------------------------------------------ results */
 
 /* Who has answered the home host with data takes the result of the home host only: else there could be two. */
 static bool
-rules_takes(struct fanin_engine *engine, uint32_t block)
+rules_accepts_result(struct fanin_engine *engine, uint32_t block)
 {
 	struct fanin_push *push = push_of(engine);
 
@@ -390,12 +400,13 @@ rules_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint
 
 const struct fanin_engine_rules fanin_push_rules = {
 	.size = sizeof(struct fanin_push),
+	.takes_unsent = true,
 	.open = rules_open,
 	.close = rules_close,
-	.release = rules_release,
-	.answer = fanin_push_answer,
-	.told = fanin_push_told,
-	.takes = rules_takes,
+	.send = rules_send,
+	.filter_missing = fanin_push_filter_missing,
+	.on_answer = fanin_push_on_answer,
+	.accepts_result = rules_accepts_result,
 	.receive = rules_receive,
 	.finish = rules_finish,
 	.scan = fanin_push_scan,

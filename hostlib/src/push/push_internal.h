@@ -8,7 +8,7 @@
 
 #include "handlers/kernels/kernels.h"
 #include "hostlib/src/cc/waves.h"
-#include "hostlib/src/window/engine_internal.h"
+#include "hostlib/src/engine/engine_internal.h"
 #include "push.h"
 #include "wire/push.h"
 
@@ -202,9 +202,9 @@ void fanin_push_take_result(struct fanin_push *push, uint32_t block, struct fani
 
 /* push_timer.c */
 void fanin_push_scan(struct fanin_engine *engine);
-void fanin_push_answer(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
-void fanin_push_told(struct fanin_engine *engine, uint32_t block,
-		     const struct fanin_answer_ranks *ranks);
+void fanin_push_filter_missing(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
+void fanin_push_on_answer(struct fanin_engine *engine, uint32_t block,
+			  const struct fanin_answer_ranks *ranks);
 void fanin_push_receive_here(struct fanin_push *push, uint32_t block,
 			     const struct fanin_push_here *here);
 void fanin_push_note_answered(struct fanin_push *push, uint32_t block);

@@ -69,7 +69,8 @@ fanin_push_receive_here(struct fanin_push *push, uint32_t block, const struct fa
 }
 
 void
-fanin_push_told(struct fanin_engine *engine, uint32_t block, const struct fanin_answer_ranks *ranks)
+fanin_push_on_answer(struct fanin_engine *engine, uint32_t block,
+		     const struct fanin_answer_ranks *ranks)
 {
 	struct fanin_push *push = push_of(engine);
 	struct push_entry *entry = push_entry(push, block);
@@ -90,7 +91,7 @@ fanin_push_told(struct fanin_engine *engine, uint32_t block, const struct fanin_
 
 /* Of the oldest block: a rank that the switch has not seen may have answered this one. */
 void
-fanin_push_answer(struct fanin_engine *engine, struct fanin_answer_ranks *ranks)
+fanin_push_filter_missing(struct fanin_engine *engine, struct fanin_answer_ranks *ranks)
 {
 	struct fanin_push *push = push_of(engine);
 	struct fanin_push_here here;

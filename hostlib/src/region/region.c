@@ -59,7 +59,7 @@ lanes_release(struct fanin_region_engine *region)
 
 /* Each poll, after receiving: all that regions do of their own accord. Timers of the window protocol run only while something is posted. */
 static void
-rules_release(struct fanin_engine *engine)
+rules_send(struct fanin_engine *engine)
 {
 	struct fanin_region_engine *region = fanin_region_of(engine);
 
@@ -67,16 +67,10 @@ rules_release(struct fanin_engine *engine)
 	fanin_region_send(region);
 	fanin_region_fetch(region);
 	fanin_region_fence_step(region);
-	if (engine->loop.status == FANIN_OK)
-		lanes_release(region);
-}
-
-/* The fence looks at its requests. */
-static void
-rules_finish(struct fanin_engine *engine, uint32_t block)
-{
-	(void)engine;
-	(void)block;
+	if (engine->loop.status != FANIN_OK)
+		return;
+	lanes_release(region);
+	fanin_engine_send_queued(engine);
 }
 
 /* The engine's questions; and while rounds go on and packets do not, who is gone. */
@@ -92,7 +86,7 @@ rules_scan(struct fanin_engine *engine)
 }
 
 static void
-rules_told(struct fanin_engine *engine, uint32_t block, const struct fanin_answer_ranks *ranks)
+rules_on_answer(struct fanin_engine *engine, uint32_t block, const struct fanin_answer_ranks *ranks)
 {
 	(void)fanin_live_told(&fanin_region_of(engine)->live, engine, block, ranks);
 }
@@ -133,12 +127,12 @@ rules_time_out(struct fanin_engine *engine)
 
 const struct fanin_engine_rules fanin_region_rules = {
 	.size = sizeof(struct fanin_region_engine),
+	.takes_unsent = true,
 	.open = rules_open,
 	.close = rules_close,
-	.release = rules_release,
+	.send = rules_send,
 	.receive = fanin_region_receive,
-	.finish = rules_finish,
-	.told = rules_told,
+	.on_answer = rules_on_answer,
 	.scan = rules_scan,
 	.resume = rules_resume,
 	.time_out = rules_time_out,
@@ -166,10 +160,10 @@ region_open(const struct fanin_protocol_config *config, void **engine, struct fa
 				       "a region has at most %u ranks, the job has %u",
 				       FANIN_REGION_RANKS_MAX, config->size);
 	fanin_window_config(config, &engine_config);
-	engine_config.rules = &fanin_region_rules;
 	engine_config.rules_arg = &own;
 	engine_config.cc = NULL;
-	return fanin_window_create(&engine_config, config->transport, engine, error);
+	return fanin_window_create(&fanin_region_rules, &engine_config, config->transport, engine,
+				   error);
 }
 
 int

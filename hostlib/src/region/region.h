@@ -6,7 +6,7 @@
 #ifndef FANIN_HOSTLIB_REGION_H
 #define FANIN_HOSTLIB_REGION_H
 
-#include "hostlib/src/window/engine.h"
+#include "hostlib/src/engine/engine.h"
 
 /* Packets of one writer that may be on their way, and those of all writers together to one rank, with their bytes. */
 #define FANIN_REGION_WINDOW_LEAST 8u

@@ -6,8 +6,8 @@
 #ifndef FANIN_HOSTLIB_REGION_INTERNAL_H
 #define FANIN_HOSTLIB_REGION_INTERNAL_H
 
-#include "hostlib/src/window/engine_internal.h"
-#include "hostlib/src/window/engine_live.h"
+#include "hostlib/src/engine/engine_internal.h"
+#include "hostlib/src/engine/live.h"
 #include "region.h"
 #include "wire/region.h"
 

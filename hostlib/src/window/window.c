@@ -7,6 +7,48 @@
 #include "window.h"
 
 #include "hostlib/src/cc/cc.h"
+#include "hostlib/src/engine/engine_internal.h"
+
+/* ------------------------------------------------------------------ the rules */
+
+/* Block b is sent once the result of b - w is there, too, where w is the window of the congestion control. */
+static void
+window_ready(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	const uint32_t window = engine->config.window;
+
+	/*
+	 * Where runs can be resumed, lanes that run ahead would leave more results to be kept than
+	 * one window.
+	 */
+	if (engine->config.recover && lane->block - engine->oldest >= window)
+		return;
+	/* A lane is at its block only once the one W before it is done. */
+	if (engine->cc.window < window &&
+	    !fanin_engine_is_done(engine, lane->block - engine->cc.window))
+		return;
+	fanin_engine_queue(engine, lane);
+}
+
+static void
+window_send(struct fanin_engine *engine)
+{
+	fanin_engine_send_queued(engine);
+	/* Most polls send nothing. */
+	if (engine->order - engine->probe_order >= FANIN_ENGINE_PROBE_LEAST)
+		fanin_engine_probe(engine);
+}
+
+const struct fanin_engine_rules fanin_window_rules = {
+	.size = sizeof(struct fanin_engine),
+	.has_owners = true,
+	.samples_asked = true,
+	.ready = window_ready,
+	.send = window_send,
+	.scan = fanin_engine_scan,
+};
+
+/* ------------------------------------------------------------------ the protocol */
 
 void
 fanin_window_config(const struct fanin_protocol_config *config,
@@ -37,12 +79,12 @@ fanin_window_config(const struct fanin_protocol_config *config,
 }
 
 int
-fanin_window_create(const struct fanin_engine_config *config, struct fanin_transport *transport,
-		    void **engine, struct fanin_error *error)
+fanin_window_create(const struct fanin_engine_rules *rules, const struct fanin_engine_config *config,
+		    struct fanin_transport *transport, void **engine, struct fanin_error *error)
 {
 	struct fanin_engine *created;
 
-	if (fanin_engine_create(config, transport, &created) != FANIN_OK)
+	if (fanin_engine_create(rules, config, transport, &created) != FANIN_OK)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
 				       "out of memory for %u blocks in flight", config->window);
 	*engine = created;
@@ -55,7 +97,8 @@ window_open(const struct fanin_protocol_config *config, void **engine, struct fa
 	struct fanin_engine_config engine_config;
 
 	fanin_window_config(config, &engine_config);
-	return fanin_window_create(&engine_config, config->transport, engine, error);
+	return fanin_window_create(&fanin_window_rules, &engine_config, config->transport, engine,
+				   error);
 }
 
 void

@@ -6,7 +6,7 @@
 #ifndef FANIN_HOSTLIB_WINDOW_H
 #define FANIN_HOSTLIB_WINDOW_H
 
-#include "engine.h"
+#include "hostlib/src/engine/engine.h"
 #include "hostlib/src/protocol/protocol.h"
 
 #define FANIN_WINDOW_COLLECTIVES                                                                   \
@@ -21,6 +21,7 @@
 	.missing = fanin_window_missing
 #define FANIN_WINDOW_SENDING .post = fanin_window_post, .idle_ns = fanin_window_idle_ns
 
+extern const struct fanin_engine_rules fanin_window_rules;
 extern const struct fanin_switch_ops fanin_window_on_switch;
 
 /* Fills in an engine's configuration as the window protocol's `open` does. */
@@ -28,7 +29,8 @@ void fanin_window_config(const struct fanin_protocol_config *config,
 			 struct fanin_engine_config *engine_config);
 
 /* Creates the engine of a protocol's `open`, which returns what this does. */
-int fanin_window_create(const struct fanin_engine_config *config, struct fanin_transport *transport,
+int fanin_window_create(const struct fanin_engine_rules *rules,
+			const struct fanin_engine_config *config, struct fanin_transport *transport,
 			void **engine, struct fanin_error *error);
 
 /* As struct fanin_protocol has them. */

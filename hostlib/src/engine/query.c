@@ -361,11 +361,11 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 		return;
 	}
 	fanin_answer_read_ranks(sets, engine->config.size, &ranks);
-	if (engine->config.rules != NULL && engine->config.rules->told != NULL)
-		engine->config.rules->told(engine, block, &ranks);
+	if (engine->rules->on_answer != NULL)
+		engine->rules->on_answer(engine, block, &ranks);
 	if (block == engine->oldest && fanin_engine_lane(engine, block)->block == block) {
-		if (engine->config.rules != NULL && engine->config.rules->answer != NULL)
-			engine->config.rules->answer(engine, &ranks);
+		if (engine->rules->filter_missing != NULL)
+			engine->rules->filter_missing(engine, &ranks);
 		fanin_engine_note_answer(engine, (enum fanin_block_state)hdr->count, &ranks);
 	}
 	/* Passed down from further up, or a duplicate: it says nothing of this hop. */

@@ -2,7 +2,7 @@
 /*
  * The engine's life, its requests and its transmissions. Blocks are staggered as in Flare's section
  * 5: rank r of P starts r/P of the window further on, so that the packets of one block reach the
- * switch spread out; afterwards each lane is clocked by its results (engine_lanes.c).
+ * switch spread out; afterwards each lane is clocked by its results (lanes.c).
  */
 #include "engine_internal.h"
 
@@ -50,15 +50,12 @@ fanin_engine_cut(const struct fanin_engine *engine, struct fanin_request *reques
 	fanin_request_layout(request, engine->config.rank, engine->config.size, count);
 	if (request->sparse != NULL)
 		return sparse_cut(request);
-	/* Other rules send and ask by other packets, whose handlers know no owners. */
-	if (engine->config.rules != NULL) {
-		if (engine->config.rules->in_parts &&
-		    request->collective == FANIN_COLLECTIVE_REDUCE_SCATTER)
-			request->part_bytes = request->recv_bytes;
-		return fanin_request_cut(request, engine->config.payload_bytes, engine->config.wide);
-	}
-	return fanin_request_cut_owned(request, engine->config.size, engine->config.payload_bytes,
-				       engine->config.wide);
+	if (engine->rules->has_owners)
+		return fanin_request_cut_owned(request, engine->config.size,
+					       engine->config.payload_bytes, engine->config.wide);
+	if (engine->rules->in_parts && request->collective == FANIN_COLLECTIVE_REDUCE_SCATTER)
+		request->part_bytes = request->recv_bytes;
+	return fanin_request_cut(request, engine->config.payload_bytes, engine->config.wide);
 }
 
 int
@@ -192,16 +189,9 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	return true;
 }
 
-/* As fanin_loop_ops has it. */
-static void
-queue_send(struct fanin_loop *loop)
+void
+fanin_engine_send_queued(struct fanin_engine *engine)
 {
-	struct fanin_engine *engine = fanin_engine_of(loop);
-
-	if (engine->run_lost)
-		return;
-	if (__builtin_expect(engine->config.rules != NULL, 0))
-		engine->config.rules->release(engine);
 	while (engine->queue_head != engine->queue_tail) {
 		uint16_t lane = engine->queue[engine->queue_head & (engine->config.window - 1u)];
 
@@ -209,10 +199,16 @@ queue_send(struct fanin_loop *loop)
 			break;
 		engine->queue_head++;
 	}
-	/* Most polls send nothing. */
-	if (engine->order - engine->probe_order >= FANIN_ENGINE_PROBE_LEAST &&
-	    engine->config.rules == NULL)
-		fanin_engine_probe(engine);
+}
+
+/* As fanin_loop_ops has it. */
+static void
+loop_send(struct fanin_loop *loop)
+{
+	struct fanin_engine *engine = fanin_engine_of(loop);
+
+	if (!engine->run_lost)
+		engine->rules->send(engine);
 }
 
 /* As fanin_loop_ops has it. An absence counts neither as the peers' silence nor as round-trip time. */
@@ -235,25 +231,27 @@ away_forgive(struct fanin_loop *loop, uint64_t by_ns, bool received)
 
 static const struct fanin_loop_ops loop_ops = {
 	.receive = fanin_engine_receive,
-	.send = queue_send,
+	.send = loop_send,
 	.timers = fanin_engine_check_timers,
 	.away = away_forgive,
 };
 
 int
-fanin_engine_create(const struct fanin_engine_config *config, struct fanin_transport *transport,
-		    struct fanin_engine **engine)
+fanin_engine_create(const struct fanin_engine_rules *rules, const struct fanin_engine_config *config,
+		    struct fanin_transport *transport, struct fanin_engine **engine)
 {
 	const struct fanin_clock clock = fanin_clock_of(config->now_ns, config->now_arg);
 	struct fanin_engine *created;
 
 	assert(config->window != 0 && (config->window & (config->window - 1)) == 0);
-	created = calloc(1, config->rules != NULL ? config->rules->size : sizeof(*created));
+	assert(rules->size >= sizeof(*created));
+	created = calloc(1, rules->size);
 	if (created == NULL)
 		return FANIN_ERR_NO_MEMORY;
 	created->lanes = calloc(config->window, sizeof(*created->lanes));
 	created->queue = calloc(config->window, sizeof(*created->queue));
 	created->config = *config;
+	created->rules = rules;
 	if (created->lanes == NULL || created->queue == NULL ||
 	    fanin_engine_keep_init(created) != FANIN_OK ||
 	    fanin_engine_tag_init(created) != FANIN_OK) {
@@ -279,7 +277,7 @@ fanin_engine_create(const struct fanin_engine_config *config, struct fanin_trans
 				 config->epoch, config->keys.up);
 	created->headers.fanin.rank = config->rank;
 	created->headers.fanin.contributions = 1;
-	if (config->rules != NULL && config->rules->open(created) != FANIN_OK) {
+	if (rules->open != NULL && rules->open(created) != FANIN_OK) {
 		fanin_engine_destroy(created);
 		return FANIN_ERR_NO_MEMORY;
 	}
@@ -292,8 +290,8 @@ fanin_engine_destroy(struct fanin_engine *engine)
 {
 	if (engine == NULL)
 		return;
-	if (engine->config.rules != NULL)
-		engine->config.rules->close(engine);
+	if (engine->rules->close != NULL)
+		engine->rules->close(engine);
 	fanin_engine_shards_free(engine);
 	free(engine->lanes);
 	free(engine->queue);

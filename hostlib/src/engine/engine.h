@@ -50,9 +50,7 @@ struct fanin_engine_config {
 	uint16_t window;                /* W, a power of two */
 	uint16_t payload_bytes;         /* most per packet */
 	const struct fanin_cc_type *cc; /* congestion control; NULL: always W blocks in flight */
-	const struct fanin_engine_rules
-		*rules; /* of a protocol that sends and asks by rules of its own; NULL: the window protocol's */
-	const void *rules_arg; /* for the rules' `open` */
+	const void *rules_arg;          /* for the rules' `open` */
 	uint8_t tos; /* IPv4's field of what carries elements: 0, or with a codepoint of ECN (RFC 3168) */
 	bool wide;   /* sums and averages of f16 and bf16 are accumulated in f32 */
 	bool spread; /* the switch has several workers, one of which may be behind the others */
@@ -89,10 +87,11 @@ struct fanin_engine_stats {
 };
 
 /*
- * Creates an engine. engine: set on success only. config is copied; transport stays the caller's.
+ * Creates an engine. engine: set on success only. rules: the protocol's. config is copied; transport stays the caller's.
  * Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
  */
-int fanin_engine_create(const struct fanin_engine_config *config, struct fanin_transport *transport,
+int fanin_engine_create(const struct fanin_engine_rules *rules,
+			const struct fanin_engine_config *config, struct fanin_transport *transport,
 			struct fanin_engine **engine);
 
 /* Frees an engine; requests that are not done are dropped. engine may be NULL. */

@@ -319,8 +319,8 @@ fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint64_t instan
 	engine->heard_ns = engine->progress_ns;
 	engine->loop.resumed_ns = engine->progress_ns;
 	engine->stats.resumed++;
-	if (engine->config.rules != NULL)
-		engine->config.rules->resume(engine);
+	if (engine->rules->resume != NULL)
+		engine->rules->resume(engine);
 	fanin_engine_release_all(engine);
 	return FANIN_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets from the switch: results and refusals; engine_query.c handles answers. A result counts
+ * Packets from the switch: results and refusals; query.c handles answers. A result counts
  * only for the lane that has its block, so duplicates and late ones change nothing. Called by the
  * poll loop only.
  */
@@ -56,8 +56,7 @@ window_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 
 	if (lane->transmissions != 1 || lane->sent_ns < engine->loop.resumed_ns)
 		return;
-	/* Then the rules know whether it is the network's. */
-	if (lane->asked && engine->config.rules != NULL && !engine->config.rules->waits_for_ranks)
+	if (lane->asked && !engine->rules->samples_asked)
 		return;
 	engine->cc.type->on_delay(&engine->cc, &sample);
 	fanin_rtt_sample(&engine->block_time, sample.delay_ns);
@@ -75,8 +74,8 @@ fanin_engine_lane_finish(struct fanin_engine *engine, struct fanin_lane *lane)
 	window_note_result(engine, lane);
 	lane->resent_before = lane->transmissions > 1 && !lane->asked;
 	fanin_engine_advance(engine, lane);
-	if (__builtin_expect(engine->config.rules != NULL, 0))
-		engine->config.rules->finish(engine, block);
+	if (engine->rules->finish != NULL)
+		engine->rules->finish(engine, block);
 	if (engine->cc.generation != generation)
 		fanin_engine_release_all(engine);
 }
@@ -189,8 +188,8 @@ receive_other(struct fanin_engine *engine, struct fanin_lane *lane, const struct
 }
 
 /*
- * True if the lane's block may get its result. Those among the first of a resumed run may get it before this rank has sent anything: another rank
- * knew the result and has told it. It is not multicast again. Where rules bound what is in flight, that is usual.
+ * True if the lane's block may get its result. Where the rules say so, those among the first of a resumed run may get it before this rank has sent anything: another rank
+ * knew the result and has told it. It is not multicast again.
  */
 static bool
 awaits_result(const struct fanin_engine *engine, const struct fanin_lane *lane, uint32_t block)
@@ -198,7 +197,7 @@ awaits_result(const struct fanin_engine *engine, const struct fanin_lane *lane, 
 	if (lane->block != block)
 		return false;
 	return lane->state == FANIN_LANE_SENT ||
-	       (lane->state == FANIN_LANE_READY && engine->config.rules != NULL &&
+	       (lane->state == FANIN_LANE_READY && engine->rules->takes_unsent &&
 		engine->stats.resumed != 0 && block - engine->base < engine->config.window);
 }
 
@@ -426,8 +425,8 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 	block = hdr->block + engine->base;
 	switch (hdr->type) {
 	case FANIN_TYPE_RESULT:
-		if (engine->config.rules == NULL || engine->config.rules->takes == NULL ||
-		    engine->config.rules->takes(engine, block))
+		if (engine->rules->accepts_result == NULL ||
+		    engine->rules->accepts_result(engine, block))
 			fanin_engine_receive_result(engine, frame, block);
 		break;
 	case FANIN_TYPE_SPARSE_RESULT:
@@ -444,8 +443,8 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 			fanin_engine_refused(engine, hdr->count, block);
 		break;
 	default:
-		if (engine->config.rules != NULL)
-			engine->config.rules->receive(engine, frame, block);
+		if (engine->rules->receive != NULL)
+			engine->rules->receive(engine, frame, block);
 		else
 			engine->stats.invalid++;
 		break;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine's state, shared by engine.c (requests and what is sent), engine_lanes.c (which block may be sent), engine_rx.c (what
- * came in), engine_query.c (asking the switch, and what its answers say), engine_timer.c (when to ask, and giving up), engine_shards.c
- * (sparse blocks) and engine_tag.c (tags). Of others only protocols include this whose engine is this one with other rules: see struct
+ * The engine's state, shared by engine.c (requests and what is sent), lanes.c (which block may be sent), rx.c (what
+ * came in), query.c (asking the switch, and what its answers say), timer.c (when to ask, and giving up), shards.c
+ * (sparse blocks) and tag.c (tags). Of others only protocols include this, which are tables of rules for it: see struct
  * fanin_engine_rules.
  */
 #ifndef FANIN_HOSTLIB_ENGINE_INTERNAL_H
@@ -98,50 +98,56 @@ struct fanin_kept_result {
 };
 
 /*
- * What a protocol may do in its own way with an engine that is otherwise the window protocol's: when blocks are sent for the first
- * time, again, and asked for. Lanes and their blocks, results, runs that are lost and resumed, errors and timeouts stay the engine's.
- * All functions are called by the poll loop only, unless they say otherwise.
+ * What a protocol decides: when blocks are sent for the first time, again, and asked for. Lanes and their blocks, results, runs that are lost and
+ * resumed, errors and timeouts are the engine's. A protocol has one table, which is constant. All functions are called by the poll loop only, unless
+ * they say otherwise; those that say NULL may be missing.
  */
 struct fanin_engine_rules {
-	bool waits_for_ranks; /* blocks have little data, and usually wait for other ranks: they are overdue after two round trips */
-	bool in_parts;        /* no block of a reduce_scatter has elements of two ranks' parts */
 	size_t size; /* of the protocol's struct, which begins with a struct fanin_engine; the rest is zero at first */
+	bool has_owners; /* the handler knows blocks whose result is for one rank: parts of a reduce_scatter */
+	bool in_parts; /* else: no block of a reduce_scatter has elements of two ranks' parts */
+	bool waits_for_ranks; /* blocks have little data, and usually wait for other ranks: they are overdue after two round trips */
+	bool samples_asked; /* how long a block took says something of the network, also if it was asked for */
+	bool takes_unsent; /* in a resumed run a block may get its result before it is sent */
 
-	/* Creates what else it needs; from fanin_engine_create. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
+	/* Creates what else it needs; from fanin_engine_create. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. NULL: nothing. */
 	int (*open)(struct fanin_engine *engine);
 
-	/* Frees it; also after a failed `open`. */
+	/* Frees it; also after a failed `open`. NULL: there is nothing. */
 	void (*close)(struct fanin_engine *engine);
 
-	/* Before queued lanes are sent: queues, by fanin_engine_queue, those that may be sent for the first time now. */
-	void (*release)(struct fanin_engine *engine);
+	/* A lane is READY, or the window has changed: queues it if it may be sent now, by fanin_engine_queue. NULL: `send` does so for all. */
+	void (*ready)(struct fanin_engine *engine, struct fanin_lane *lane);
+
+	/* Each poll: queues what may be sent for the first time now, and sends all that is queued, by fanin_engine_send_queued. */
+	void (*send)(struct fanin_engine *engine);
 
 	/*
-	 * NULL: nothing is taken out. An answer about the oldest block says that it waits for these ranks: takes this rank out if it is among them, which is not late,
-	 * but whose block is lost, and all that may be missing for the same reason.
+	 * An answer about the oldest block says that it waits for these ranks: takes this rank out if it is among them, which is not late,
+	 * but whose block is lost, and all that may be missing for the same reason. NULL: takes none out.
 	 */
-	void (*answer)(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
+	void (*filter_missing)(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
 
 	/* An answer about any block says which ranks it lacks, and what is known of them. block: as the engine counts. NULL: not needed. */
-	void (*told)(struct fanin_engine *engine, uint32_t block,
-		     const struct fanin_answer_ranks *ranks);
+	void (*on_answer)(struct fanin_engine *engine, uint32_t block,
+			  const struct fanin_answer_ranks *ranks);
 
-	/* A packet of this run of a type that the engine does not know. block: as the engine counts. */
+	/* A packet of this run of a type that the engine does not know. block: as the engine counts. NULL: such a packet is invalid. */
 	void (*receive)(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block);
 
 	/* The switch's RESULT of a block has come. Returns false if this rank takes no result of the switch. NULL: it takes all. */
-	bool (*takes)(struct fanin_engine *engine, uint32_t block);
+	bool (*accepts_result)(struct fanin_engine *engine, uint32_t block);
 
 	/*
-	 * A block's result has come, with engine->result_flags; the lane is at its next block. It may be one that was not released yet: another
-	 * rank has told the result, which it knew from an earlier run.
+	 * A block's result has come, with engine->result_flags; the lane is at its next block. With takes_unsent it may be one that was not sent.
+	 * NULL: not needed.
 	 */
 	void (*finish)(struct fanin_engine *engine, uint32_t block);
 
 	/* Does what is due, and sets loop.next_timer_ns to when something will be. */
 	void (*scan)(struct fanin_engine *engine);
 
-	/* Lanes are READY for another run, which begins with engine->base. Not from the poll loop. */
+	/* Lanes are READY for another run, which begins with engine->base. Not from the poll loop. NULL: not needed. */
 	void (*resume)(struct fanin_engine *engine);
 
 	/* The engine times out: fails it with a better reason than the engine knows. Returns false if there is none. NULL: there never is. */
@@ -153,6 +159,7 @@ struct fanin_engine_rules {
 
 struct fanin_engine {
 	struct fanin_loop loop; /* first, so that a pointer to it is one to the engine */
+	const struct fanin_engine_rules *rules;
 	struct fanin_engine_config config;
 	struct fanin_lane *lanes; /* config.window of them */
 	uint16_t *queue;          /* ring of lanes to be sent for the first time */
@@ -164,7 +171,7 @@ struct fanin_engine {
 	uint32_t base;                      /* block number that the run's packets count as 0 */
 	struct fanin_kept_result *kept;     /* by lane; NULL unless config.recover */
 	uint8_t *kept_payloads;             /* config.payload_bytes each */
-	struct fanin_engine_shards *shards; /* engine_shards.c's; NULL: no sparse request yet */
+	struct fanin_engine_shards *shards; /* shards.c's; NULL: no sparse request yet */
 	uint32_t n_known;                   /* number of known lanes */
 	bool run_lost;
 	struct fanin_rejoin rejoin; /* while run_lost */
@@ -293,56 +300,56 @@ fanin_engine_may_reorder(const struct fanin_engine *engine)
 }
 
 /*
- * engine_lanes.c: the lane's block is posted, and is sent once the window allows. request: NULL if
+ * lanes.c: the lane's block is posted, and is sent once the window allows. request: NULL if
  * its result is known.
  */
 void fanin_engine_ready(struct fanin_lane *lane, struct fanin_request *request);
 
-/* engine_lanes.c: queues a lane for its block's first transmission, if that is posted and the window allows. */
+/* lanes.c: queues a lane for its block's first transmission, if that is posted and the window allows. */
 void fanin_engine_release(struct fanin_engine *engine, struct fanin_lane *lane);
 
-/* engine_lanes.c: queues a READY lane for its block's first transmission. */
+/* lanes.c: queues a READY lane for its block's first transmission. */
 void fanin_engine_queue(struct fanin_engine *engine, struct fanin_lane *lane);
 
-/* engine_lanes.c: the same for all lanes, the oldest first, after the window has changed. */
+/* lanes.c: the same for all lanes, the oldest first, after the window has changed. */
 void fanin_engine_release_all(struct fanin_engine *engine);
 
 /*
- * engine_lanes.c: lanes that have waited for this request's blocks start them, in the staggered
+ * lanes.c: lanes that have waited for this request's blocks start them, in the staggered
  * order.
  */
 void fanin_engine_start(struct fanin_engine *engine, struct fanin_request *request);
 
 /*
- * engine_lanes.c: the lane's block is done, and the lane continues with its next one; this may
+ * lanes.c: the lane's block is done, and the lane continues with its next one; this may
  * complete a request.
  */
 void fanin_engine_advance(struct fanin_engine *engine, struct fanin_lane *lane);
 
-/* engine_rx.c: the lane's block has its result. */
+/* rx.c: the lane's block has its result. */
 void fanin_engine_lane_finish(struct fanin_engine *engine, struct fanin_lane *lane);
 
-/* engine_rx.c: there was progress: nothing is overdue yet. */
+/* rx.c: there was progress: nothing is overdue yet. */
 void fanin_engine_note_progress(struct fanin_engine *engine);
 
-/* engine_shards.c: prepares for a sparse request's blocks. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
+/* shards.c: prepares for a sparse request's blocks. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
 int fanin_engine_shards_init(struct fanin_engine *engine);
 
-/* engine_shards.c: with all that was received; engine->shards may be NULL. */
+/* shards.c: with all that was received; engine->shards may be NULL. */
 void fanin_engine_shards_free(struct fanin_engine *engine);
 
 /*
- * engine_shards.c: sends what is to be sent of a sparse lane's block: at first all of its shards, then what fanin_engine_shards_lost has
+ * shards.c: sends what is to be sent of a sparse lane's block: at first all of its shards, then what fanin_engine_shards_lost has
  * found. Returns false if the transport has no room for all; the rest is sent by the next call.
  */
 bool fanin_engine_shards_send(struct fanin_engine *engine, struct fanin_lane *lane);
 
-/* engine_shards.c: a SPARSE_RESULT. block: as the engine counts. */
+/* shards.c: a SPARSE_RESULT. block: as the engine counts. */
 void fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_frame *frame,
 				 uint32_t block);
 
 /*
- * engine_shards.c: an answer calls a sparse lane's block absent.
+ * shards.c: an answer calls a sparse lane's block absent.
  *
  * in: those of its shards that are there; NULL if the answer says nothing of them. Returns true if fanin_engine_shards_send is to send
  * some again; false if there is nothing to send yet, but perhaps the block is asked for by itself.
@@ -350,44 +357,44 @@ void fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin
 bool fanin_engine_shards_lost(struct fanin_engine *engine, struct fanin_lane *lane,
 			      const uint64_t *in);
 
-/* engine_shards.c: bitmap of the result shards that are there of a block which has not all of them. Returns false if it is not sparse. */
+/* shards.c: bitmap of the result shards that are there of a block which has not all of them. Returns false if it is not sparse. */
 bool fanin_engine_shards_have(const struct fanin_engine *engine, uint32_t block, uint64_t *have);
 
-/* engine_shards.c: does this rank keep the block's result, a sparse one, for ranks that may lack it? */
+/* shards.c: does this rank keep the block's result, a sparse one, for ranks that may lack it? */
 bool fanin_engine_shards_keep(const struct fanin_engine *engine, uint32_t block);
 
-/* engine_shards.c: another run begins, in which numbers of shards mean something else: forgets what was received and sent of blocks that are not done. */
+/* shards.c: another run begins, in which numbers of shards mean something else: forgets what was received and sent of blocks that are not done. */
 void fanin_engine_shards_resume(struct fanin_engine *engine);
 
-/* engine_shards.c: "300 indices f32 sum": a sparse block in words. */
+/* shards.c: "300 indices f32 sum": a sparse block in words. */
 void fanin_engine_shards_format(const struct fanin_request *request, uint32_t block, char *text,
 				size_t text_len);
 
 /*
- * engine_recover.c: allocates memory for kept results, if there are any. Returns FANIN_OK or
+ * recover.c: allocates memory for kept results, if there are any. Returns FANIN_OK or
  * FANIN_ERR_NO_MEMORY.
  */
 int fanin_engine_keep_init(struct fanin_engine *engine);
 
 /*
- * engine_recover.c: keeps a block's result of which the request does not keep all. Returns its
+ * recover.c: keeps a block's result of which the request does not keep all. Returns its
  * payload, or NULL if it is lost.
  */
 const uint8_t *fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block,
 					const struct fanin_frame *frame);
 
-/* engine_recover.c: a request is done and its owner may change its memory. */
+/* recover.c: a request is done and its owner may change its memory. */
 void fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_request *request);
 
 /*
- * engine_recover.c: makes what a known lane sends: the result or, of a block with another owner, this rank's contribution. hdr: gets type, data type, operator, count and
+ * recover.c: makes what a known lane sends: the result or, of a block with another owner, this rank's contribution. hdr: gets type, data type, operator, count and
  * flags. Returns the payload, of *payload_len bytes.
  */
 const void *fanin_engine_known(const struct fanin_engine *engine, const struct fanin_lane *lane,
 			       struct fanin_hdr *hdr, uint32_t *payload_len);
 
 /*
- * engine_recover.c: the result of a block, for ranks that lack it. Of one that this rank has, and of which no later one with the same lane is there.
+ * recover.c: the result of a block, for ranks that lack it. Of one that this rank has, and of which no later one with the same lane is there.
  *
  * hdr: gets type, data type, operator, count, root and flags. payload, payload_len: set on success only. Returns false if it is not kept any more.
  */
@@ -395,17 +402,17 @@ bool fanin_engine_result(const struct fanin_engine *engine, uint32_t block, stru
 			 const void **payload, uint32_t *payload_len);
 
 /*
- * engine_tag.c: allocates what tags need, if there are any. Returns FANIN_OK or
+ * tag.c: allocates what tags need, if there are any. Returns FANIN_OK or
  * FANIN_ERR_NO_MEMORY.
  */
 int fanin_engine_tag_init(struct fanin_engine *engine);
 
-/* engine_tag.c: see fanin_engine_transmit. */
+/* tag.c: see fanin_engine_transmit. */
 bool fanin_engine_transmit_tagged(struct fanin_engine *engine, const struct fanin_headers *headers,
 				  const void *payload, uint32_t payload_len);
 
 /*
- * engine_tag.c: in a job with tags, copies a received frame to the engine's memory and removes its
+ * tag.c: in a job with tags, copies a received frame to the engine's memory and removes its
  * tag.
  *
  * opened: set on success only; valid until the next call. Returns false if it is not the switch's,
@@ -415,19 +422,19 @@ bool fanin_engine_open(struct fanin_engine *engine, const struct fanin_frame *fr
 		       struct fanin_frame *opened);
 
 /*
- * engine_tag.c: in a job with tags, a refusal without one, which anybody may have sent: the switch
+ * tag.c: in a job with tags, a refusal without one, which anybody may have sent: the switch
  * has no tag for senders that it does not know as members. The switch is queried, and if it sends
  * nothing with a tag for a while, the refusal counts. A rank that waits for nothing ignores it.
  */
 void fanin_engine_refusal_suspect(struct fanin_engine *engine, unsigned int reason);
 
-/* engine_tag.c: the switch has sent this, with a tag. */
+/* tag.c: the switch has sent this, with a tag. */
 void fanin_engine_refusal_clear(struct fanin_engine *engine, const struct fanin_hdr *hdr);
 
-/* engine_tag.c: queries the switch if that is due; after the deadline, the refusal counts. */
+/* tag.c: queries the switch if that is due; after the deadline, the refusal counts. */
 void fanin_engine_refusal_check(struct fanin_engine *engine);
 
-/* engine_rx.c: the switch refuses a block, or the run. */
+/* rx.c: the switch refuses a block, or the run. */
 void fanin_engine_refused(struct fanin_engine *engine, unsigned int reason, uint32_t block);
 
 /* Sends a packet, with a tag if the job has them. headers: for payload_len bytes. Returns false if there is no room now. */
@@ -476,18 +483,21 @@ bool fanin_engine_send_elements(struct fanin_engine *engine, const struct fanin_
 /* Builds and commits the lane's contribution. Returns false if the transport has no room. */
 bool fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane);
 
-/* engine_rx.c: a block's result. block: as the engine counts. */
+/* Sends the queued lanes' blocks, as far as the transport has room. */
+void fanin_engine_send_queued(struct fanin_engine *engine);
+
+/* rx.c: a block's result. block: as the engine counts. */
 void fanin_engine_receive_result(struct fanin_engine *engine, const struct fanin_frame *frame,
 				 uint32_t block);
 
-/* engine_rx.c: a lane that tells a result is done, as nobody waits for that: in a run that has just been resumed. */
+/* rx.c: a lane that tells a result is done, as nobody waits for that: in a run that has just been resumed. */
 void fanin_engine_known_finish(struct fanin_engine *engine, struct fanin_lane *lane);
 
 /* As fanin_loop_ops has it. */
 void fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame);
 
 /*
- * engine_query.c: sends a query for a block. all: and for those after it that have been sent.
+ * query.c: sends a query for a block. all: and for those after it that have been sent.
  * overdue: the switch is to repeat a result, and to pass the query up. Returns the query's number,
  * or 0 if the transport has no room.
  */
@@ -497,33 +507,33 @@ uint32_t fanin_engine_query(struct fanin_engine *engine, uint32_t block, bool al
 uint32_t fanin_engine_query_root(struct fanin_engine *engine, uint32_t block);
 
 /*
- * engine_timer.c: sends a query for the oldest block, and sets when the next one is due: later each time while answers come, soon if
+ * timer.c: sends a query for the oldest block, and sets when the next one is due: later each time while answers come, soon if
  * none does. wait_ns: the least time for an answer. Returns when it is due.
  */
 uint64_t fanin_engine_ask_oldest(struct fanin_engine *engine, struct fanin_lane *lane, bool overdue,
 				 uint64_t wait_ns);
 
-/* engine_timer.c: returns the interval of queries after one of wait_ns; 0: the first one. */
+/* timer.c: returns the interval of queries after one of wait_ns; 0: the first one. */
 uint64_t fanin_engine_back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns);
 
-/* engine_timer.c: sends the queries that are due about lanes that have been sent, and sets loop.next_timer_ns: what the window protocol does as `scan`. */
+/* timer.c: sends the queries that are due about lanes that have been sent, and sets loop.next_timer_ns, as `scan` does. */
 void fanin_engine_scan(struct fanin_engine *engine);
 
-/* engine_query.c: sends a query behind the contributions that were just sent, if it is due. */
+/* query.c: sends a query behind the contributions that were just sent, if it is due. */
 void fanin_engine_probe(struct fanin_engine *engine);
 
-/* engine_query.c: handles an ANSWER. block: as the engine counts. */
+/* query.c: handles an ANSWER. block: as the engine counts. */
 void fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_frame *frame,
 				 uint32_t block);
 
 /*
- * engine_query.c: the oldest block is in this state, as has been said just now, and waits for these ranks. That others are merely late keeps the engine
+ * query.c: the oldest block is in this state, as has been said just now, and waits for these ranks. That others are merely late keeps the engine
  * from timing out.
  */
 void fanin_engine_note_answer(struct fanin_engine *engine, enum fanin_block_state state,
 			      const struct fanin_answer_ranks *ranks);
 
-/* engine_query.c: a block was sent again that had not been lost. */
+/* query.c: a block was sent again that had not been lost. */
 void fanin_engine_note_spurious(struct fanin_engine *engine);
 
 /*

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which block may be sent (docs/protocol.md, "Windows of hosts"). Each of the W lanes has one
- * block, done or in progress; block b is sent once the results of b - W and of b - w are there,
- * where w is the window of the congestion control. Called by the engine only.
+ * block, done or in progress; block b is sent once the result of b - W is there, and the protocol's
+ * rules let it go. Called by the engine only.
  */
 #include "engine_internal.h"
 #include "hostlib/src/sparse/sparse.h"
@@ -21,21 +21,8 @@ fanin_engine_queue(struct fanin_engine *engine, struct fanin_lane *lane)
 void
 fanin_engine_release(struct fanin_engine *engine, struct fanin_lane *lane)
 {
-	const uint32_t window = engine->config.window;
-
-	if (lane->state != FANIN_LANE_READY || engine->config.rules != NULL)
-		return;
-	/*
-	 * Where runs can be resumed, lanes that run ahead would leave more results to be kept than
-	 * one window.
-	 */
-	if (engine->config.recover && lane->block - engine->oldest >= window)
-		return;
-	/* A lane is at its block only once the one W before it is done. */
-	if (engine->cc.window < window &&
-	    !fanin_engine_is_done(engine, lane->block - engine->cc.window))
-		return;
-	fanin_engine_queue(engine, lane);
+	if (lane->state == FANIN_LANE_READY && engine->rules->ready != NULL)
+		engine->rules->ready(engine, lane);
 }
 
 void

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See engine_live.h. Called by the poll loop only. */
-#include "engine_live.h"
+/* See live.h. Called by the poll loop only. */
+#include "live.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * When to send queries, and when to give up. An overdue block causes a query, and a timer never
- * sends it again: the answer tells what was lost (engine_query.c). While nothing comes back only
+ * sends it again: the answer tells what was lost (query.c). While nothing comes back only
  * the oldest block is queried, at intervals that double; of the others only blocks that later
  * results have overtaken, or that a switch has sent up, where they may be lost. Called by the poll
  * loop only.
@@ -73,7 +73,7 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 	const bool sent_up = lane->told == FANIN_BLOCK_SENT;
 	const uint64_t most_ns = fanin_engine_ask_most_ns(engine);
 	/* Of blocks without data: how long they take says nothing of their round trips, and a question too many costs no more than they do. */
-	const bool waits = engine->config.rules != NULL && engine->config.rules->waits_for_ranks;
+	const bool waits = engine->rules->waits_for_ranks;
 	const uint64_t wait_ns = waits     ? 2 * fanin_engine_query_wait_ns(engine)
 				 : sent_up ? fanin_engine_above_wait_ns(engine)
 					   : fanin_engine_query_wait_ns(engine);
@@ -221,8 +221,7 @@ absence_format(const struct fanin_engine *engine, const struct fanin_ranks *miss
 static void
 silence_explain(const struct fanin_engine *engine, const char *missing, char *detail, size_t len)
 {
-	if (engine->config.rules != NULL && engine->config.rules->explain != NULL &&
-	    engine->config.rules->explain(engine, detail, len))
+	if (engine->rules->explain != NULL && engine->rules->explain(engine, detail, len))
 		return;
 	if (missing != NULL)
 		snprintf(detail, len,
@@ -331,8 +330,7 @@ engine_time_out(struct fanin_engine *engine)
 	char detail[448];
 	char link[256] = "";
 
-	if (engine->config.rules != NULL && engine->config.rules->time_out != NULL &&
-	    !engine->run_lost && engine->config.rules->time_out(engine))
+	if (engine->rules->time_out != NULL && !engine->run_lost && engine->rules->time_out(engine))
 		return;
 	if (transport->ops->rx_trouble != NULL)
 		trouble = transport->ops->rx_trouble(transport);
@@ -422,8 +420,5 @@ fanin_engine_check_timers(struct fanin_loop *loop)
 		return;
 	if (engine->run_lost || engine->loop.timers_ns < engine->loop.next_timer_ns)
 		return;
-	if (engine->config.rules != NULL)
-		engine->config.rules->scan(engine);
-	else
-		fanin_engine_scan(engine);
+	engine->rules->scan(engine);
 }
