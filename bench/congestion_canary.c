@@ -17,12 +17,12 @@ engine_add(const struct rig_leaders *leaders, struct congestion_job *job, uint16
 	struct fanin_peer peers[RIG_LEADERS_RANKS];
 	struct fanin_protocol_config config = { .timeout_ns = TIMEOUT_NS };
 	struct fanin_error why = { 0 };
-	void *engine;
+	struct fanin_endpoint *engine;
 	int status;
 
 	rig_leaders_config(leaders, rank, peers, &config);
 	config.transport = shared_host_add(&job->ranks[rank].shared, leaders->id);
-	status = job->protocol->open(&config, &engine, &why);
+	status = job->protocol->open(job->protocol, &config, &engine, &why);
 	if (status != FANIN_OK) {
 		snprintf(error, PIPELINE_ERROR_LEN, "rank %u: %.200s", rank, why.text);
 		return status;

@@ -35,13 +35,13 @@ congestion_job_init(struct congestion_job *job, struct congestion_network *netwo
 }
 
 void
-congestion_job_add(struct congestion_job *job, uint16_t rank, void *engine,
+congestion_job_add(struct congestion_job *job, uint16_t rank, struct fanin_endpoint *engine,
 		   const struct fanin_transport *transport)
 {
 	struct fanin_split *split = &job->ranks[rank].split;
 
-	job->ranks[rank].transports[split->n_engines] = transport;
-	split->engines[split->n_engines++] = engine;
+	job->ranks[rank].transports[split->n_endpoints] = transport;
+	split->endpoints[split->n_endpoints++] = engine;
 }
 
 void
@@ -52,8 +52,8 @@ congestion_job_close(struct congestion_job *job)
 
 		if (rank->shared.host != NULL)
 			rig_host_set_poll(rank->shared.host, NULL, NULL);
-		for (uint16_t i = 0; i < rank->split.n_engines; i++)
-			job->protocol->close(rank->split.engines[i]);
+		for (uint16_t i = 0; i < rank->split.n_endpoints; i++)
+			job->protocol->close(rank->split.endpoints[i]);
 		fanin_split_free(&rank->request);
 		free(rank->send);
 		free(rank->recv);
@@ -67,8 +67,8 @@ error_note(struct congestion_rank *rank)
 {
 	struct congestion_job *job = rank->job;
 
-	for (uint16_t i = 0; i < rank->split.n_engines && job->error[0] == '\0'; i++) {
-		const struct fanin_error *error = job->protocol->error(rank->split.engines[i]);
+	for (uint16_t i = 0; i < rank->split.n_endpoints && job->error[0] == '\0'; i++) {
+		const struct fanin_error *error = job->protocol->error(rank->split.endpoints[i]);
 
 		if (error->text[0] != '\0')
 			snprintf(job->error, sizeof(job->error), "rank %u: %.200s", rank->rank,
@@ -109,8 +109,8 @@ engines_poll(struct congestion_rank *rank)
 
 	do {
 		n = shared_host_receive(&rank->shared);
-		for (uint16_t i = 0; i < rank->split.n_engines; i++) {
-			while (protocol->poll(rank->split.engines[i]) > 0 &&
+		for (uint16_t i = 0; i < rank->split.n_endpoints; i++) {
+			while (protocol->poll(rank->split.endpoints[i]) > 0 &&
 			       shared_host_has_frames(rank->transports[i])) {
 			}
 		}
@@ -122,8 +122,8 @@ idle_ns(const struct congestion_rank *rank)
 {
 	uint64_t least = SECOND_NS;
 
-	for (uint16_t i = 0; i < rank->split.n_engines; i++)
-		least = RTE_MIN(least, rank->job->protocol->idle_ns(rank->split.engines[i]));
+	for (uint16_t i = 0; i < rank->split.n_endpoints; i++)
+		least = RTE_MIN(least, rank->job->protocol->idle_ns(rank->split.endpoints[i]));
 	return RTE_MAX(least, 1u);
 }
 
@@ -162,9 +162,10 @@ congestion_job_is_ready(struct congestion_job *job)
 		struct fanin_error problem;
 
 		error_note(rank);
-		for (uint16_t i = 0; i < rank->split.n_engines && job->protocol->ready != NULL; i++) {
+		for (uint16_t i = 0; i < rank->split.n_endpoints && job->protocol->ready != NULL;
+		     i++) {
 			if (job->error[0] == '\0' &&
-			    !job->protocol->ready(rank->split.engines[i], &problem))
+			    !job->protocol->ready(rank->split.endpoints[i], &problem))
 				return false;
 		}
 	}
@@ -183,10 +184,10 @@ post(struct congestion_rank *rank)
 						.send = (const uint8_t *)rank->send,
 						.recv = (uint8_t *)rank->recv };
 	memset(rank->recv, 0, job->count * sizeof(int32_t));
-	if (rank->split.n_engines > 1)
+	if (rank->split.n_endpoints > 1)
 		status = fanin_split_post(&rank->split, &rank->request, job->count);
 	else
-		status = job->protocol->post(rank->split.engines[0], &rank->request, job->count);
+		status = job->protocol->post(rank->split.endpoints[0], &rank->request, job->count);
 	rank->is_busy = true;
 	job->n_busy++;
 	if (status != FANIN_OK)
@@ -215,10 +216,10 @@ congestion_job_report(const struct congestion_job *job, struct fanin_report *sum
 {
 	*sum = (struct fanin_report){ .sz = sizeof(*sum) };
 	for (uint16_t r = 0; r < job->n_ranks; r++) {
-		for (uint16_t i = 0; i < job->ranks[r].split.n_engines; i++) {
+		for (uint16_t i = 0; i < job->ranks[r].split.n_endpoints; i++) {
 			struct fanin_report report = { .sz = sizeof(report) };
 
-			job->protocol->report(job->ranks[r].split.engines[i], &report);
+			job->protocol->report(job->ranks[r].split.endpoints[i], &report);
 			sum->blocks += report.blocks;
 			sum->frames_sent += report.frames_sent;
 			sum->frames_received += report.frames_received;

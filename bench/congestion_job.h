@@ -43,7 +43,7 @@ int congestion_job_init(struct congestion_job *job, struct congestion_network *n
 			const struct fanin_protocol *protocol, uint64_t most_bytes);
 
 /* Adds an engine to a rank, which is the job's from now on. transport: of its shared host. */
-void congestion_job_add(struct congestion_job *job, uint16_t rank, void *engine,
+void congestion_job_add(struct congestion_job *job, uint16_t rank, struct fanin_endpoint *engine,
 			const struct fanin_transport *transport);
 
 /* All engines are there: hosts call them from now on. */

@@ -38,15 +38,16 @@ static int
 engines_add(const struct rig_job *tree, struct congestion_job *job, char *error)
 {
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
-		struct fanin_engine_config config = { .timeout_ns = TIMEOUT_NS,
-						      .cc = &fanin_cc_delay };
+		struct fanin_protocol_config config = { .timeout_ns = TIMEOUT_NS,
+							.cc = &fanin_cc_delay };
 		struct fanin_transport *transport = shared_host_add(&job->ranks[rank].shared,
 								    tree->id);
-		struct fanin_engine *engine;
+		struct fanin_endpoint *engine;
+		struct fanin_error why = { 0 };
 
-		rig_engine_config(tree, rank, &config);
-		if (fanin_engine_create(&fanin_window_rules, &config, transport, &engine) !=
-		    FANIN_OK) {
+		rig_protocol_config(tree, rank, &config);
+		config.transport = transport;
+		if (fanin_engine_open(&fanin_protocol_window, &config, &engine, &why) != FANIN_OK) {
 			snprintf(error, PIPELINE_ERROR_LEN, "no memory for the engine of rank %u",
 				 rank);
 			return -ENOMEM;

@@ -15,6 +15,7 @@
 #include "bench/machine.h"
 #include "manager/tree.h"
 #include "rig/leaf_spine.h"
+#include "hostlib/src/cc/cc.h"
 #include "hostlib/src/window/window.h"
 
 #define SECOND_NS UINT64_C(1000000000)
@@ -31,7 +32,7 @@ static struct {
 /* One rank of the job. */
 struct member {
 	struct rig *rig;
-	struct fanin_engine *engine;
+	struct fanin_endpoint *engine;
 	struct fanin_request request;
 	int32_t send;
 	int32_t recv;
@@ -151,15 +152,16 @@ engines_open(struct rig_job *job)
 {
 	n_members = job->n_ranks;
 	for (uint16_t rank = 0; rank < n_members; rank++) {
-		struct fanin_engine_config config = { .timeout_ns = 5 * SECOND_NS };
+		struct fanin_protocol_config config = { .timeout_ns = 5 * SECOND_NS,
+							.cc = &fanin_cc_fixed };
 		struct member *member = &members[rank];
+		struct fanin_error why = { 0 };
 
 		member->rig = job->network->rig;
-		rig_engine_config(job, rank, &config);
-		if (fanin_engine_create(&fanin_window_rules, &config,
-					rig_host_transport(job->network->hosts[rank]),
-					&member->engine) != FANIN_OK)
-			die("an engine", "out of memory");
+		rig_protocol_config(job, rank, &config);
+		if (fanin_engine_open(&fanin_protocol_window, &config, &member->engine, &why) !=
+		    FANIN_OK)
+			die("an engine", why.text);
 		rig_host_set_poll(job->network->hosts[rank], member_poll, member);
 	}
 }
@@ -208,7 +210,7 @@ measure_job(uint16_t n_leaves)
 	printf("  allreduce of 4 bytes: in the network %8.3f ms, one core %10.3f ms\n",
 	       (double)virtual_ns / 1e6, (double)(now_ns() - began_ns) / 1e6);
 	for (uint16_t rank = 0; rank < n_members; rank++)
-		fanin_engine_destroy(members[rank].engine);
+		fanin_engine_close(members[rank].engine);
 	free(job.joining);
 	rig_leaf_spine_free(&network);
 	rig_destroy(network.rig);

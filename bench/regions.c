@@ -143,7 +143,7 @@ engine_add(uint16_t rank)
 	struct shared_host *shared = &run.job.ranks[rank].shared;
 	struct fanin_protocol_config config = { .timeout_ns = TIMEOUT_NS };
 	struct fanin_error why = { 0 };
-	void *engine;
+	struct fanin_endpoint *engine;
 
 	rig_protocol_config(&run.tree, rank, &config);
 	config.transport = shared_host_add(shared, run.tree.id);
@@ -152,7 +152,7 @@ engine_add(uint16_t rank)
 	shared->busy_ns = options.busy_ns;
 	shared->away_every_ns = options.away_every_ns;
 	shared->away_ns = options.away_ns;
-	if (run.job.protocol->open(&config, &engine, &why) != FANIN_OK)
+	if (run.job.protocol->open(run.job.protocol, &config, &engine, &why) != FANIN_OK)
 		die("an engine", why.text);
 	congestion_job_add(&run.job, rank, engine, config.transport);
 }

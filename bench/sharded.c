@@ -44,7 +44,7 @@ enum part {
 struct rank {
 	struct shared_host shared;
 	const struct fanin_protocol *protocols[PARTS];
-	void *engines[PARTS];
+	struct fanin_endpoint *engines[PARTS];
 	struct fanin_transport *transports[PARTS];
 	struct fanin_request requests[PARTS];
 	bool is_busy[PARTS];
@@ -218,30 +218,6 @@ eal_start(void)
 		die("DPDK", "it does not start");
 }
 
-/* Fills in the configuration of a rank's engine, but for the transport. */
-static void
-config_make(const struct rig_job *job, uint16_t rank, struct fanin_protocol_config *config)
-{
-	struct fanin_engine_config made;
-
-	rig_engine_config(job, rank, &made);
-	*config = (struct fanin_protocol_config){
-		.keys = made.keys,
-		.timeout_ns = LIMIT_NS,
-		.rank = made.rank,
-		.size = made.size,
-		.now_ns = made.now_ns,
-		.now_arg = made.now_arg,
-		.flow = made.flow,
-		.instance = made.instance,
-		.job = made.job,
-		.epoch = made.epoch,
-		.window = made.window,
-		.payload_bytes = made.payload_bytes,
-		.stagger = made.stagger,
-	};
-}
-
 static void
 job_open(enum part part)
 {
@@ -263,16 +239,17 @@ job_open(enum part part)
 		die(handlers[part], "the ranks don't join");
 	for (uint16_t r = 0; r < options.network.n_ranks; r++) {
 		struct rank *rank = &run.ranks[r];
-		struct fanin_protocol_config config;
+		struct fanin_protocol_config config = { .timeout_ns = LIMIT_NS };
 		struct fanin_error problem;
 
 		rank->protocols[part] = fanin_protocol_of(handlers[part], reason, sizeof(reason));
 		rank->transports[part] = shared_host_add(&rank->shared, job->id);
-		config_make(job, r, &config);
+		rig_protocol_config(job, r, &config);
 		config.transport = rank->transports[part];
 		if (part == PART_GATHER)
 			config.parameters[FANIN_BROADCAST_CHAINS] = chains;
-		if (rank->protocols[part]->open(&config, &rank->engines[part], &problem) != FANIN_OK)
+		if (rank->protocols[part]->open(rank->protocols[part], &config,
+						&rank->engines[part], &problem) != FANIN_OK)
 			die(handlers[part], problem.text);
 	}
 }

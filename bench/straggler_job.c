@@ -302,7 +302,7 @@ engine_open(struct straggler_rank *rank, char *error)
 	flow_of(rank, &config.flow);
 	status = fanin_keys_derive(SECRET, &config.keys);
 	if (status == 0)
-		status = job->protocol->open(&config, &rank->engine, &why);
+		status = job->protocol->open(job->protocol, &config, &rank->engine, &why);
 	if (status != FANIN_OK)
 		snprintf(error, PIPELINE_ERROR_LEN, "rank %u: %.200s", rank->rank, why.text);
 	return status;

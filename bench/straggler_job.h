@@ -32,7 +32,7 @@ struct straggler_job;
 struct straggler_rank {
 	struct straggler_job *job;
 	struct rig_host *host;
-	void *engine;
+	struct fanin_endpoint *engine;
 	struct fanin_request request;
 	int32_t *send;
 	int32_t *recv;

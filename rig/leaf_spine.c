@@ -519,48 +519,27 @@ rig_job_join(struct rig_job *job, uint64_t most_ns)
 }
 
 void
-rig_engine_config(const struct rig_job *job, uint16_t rank, struct fanin_engine_config *config)
+rig_protocol_config(const struct rig_job *job, uint16_t rank, struct fanin_protocol_config *config)
 {
 	const struct rig_joining *joining = &job->joining[rank];
+	const struct fanin_join_ack_body *ack = &joining->ack;
 
 	config->flow = rig_host_flow(job->network, host_of(job, rank));
 	fanin_keys_derive(job->secret, &config->keys);
-	config->instance = joining->ack.instance;
+	config->instance = ack->instance;
 	config->job = job->id;
 	config->epoch = joining->headers.fanin.epoch;
 	config->rank = rank;
 	config->size = job->n_ranks;
-	config->window = joining->ack.window;
-	config->payload_bytes = joining->ack.payload_bytes;
-	config->wide = (joining->ack.flags & FANIN_JOB_WIDE) != 0;
-	config->spread = (joining->ack.flags & FANIN_JOB_SPREAD) != 0;
+	config->window = ack->window;
+	config->payload_bytes = ack->payload_bytes;
+	config->wide = (ack->flags & FANIN_JOB_WIDE) != 0;
+	config->spread = (ack->flags & FANIN_JOB_SPREAD) != 0;
 	config->stagger = true;
 	config->now_ns = rig_clock;
 	config->now_arg = job->network->rig;
-}
-
-void
-rig_protocol_config(const struct rig_job *job, uint16_t rank, struct fanin_protocol_config *config)
-{
-	const struct fanin_join_ack_body *ack = &job->joining[rank].ack;
-	struct fanin_engine_config engine = { 0 };
-
-	rig_engine_config(job, rank, &engine);
-	config->flow = engine.flow;
-	config->keys = engine.keys;
-	config->instance = engine.instance;
-	config->job = engine.job;
-	config->epoch = engine.epoch;
-	config->rank = engine.rank;
-	config->size = engine.size;
-	config->window = engine.window;
-	config->payload_bytes = engine.payload_bytes;
-	config->wide = engine.wide;
-	config->spread = engine.spread;
-	config->stagger = engine.stagger;
-	config->now_ns = engine.now_ns;
-	config->now_arg = engine.now_arg;
 	config->slots = ack->slots;
 	config->sharing_jobs = ack->sharing;
 	memcpy(config->parameters, ack->parameters, sizeof(config->parameters));
+	config->transport = rig_host_transport(rig_job_host(job, rank));
 }

@@ -121,11 +121,9 @@ int rig_job_serve(const struct rig_job *job);
 /* Has all ranks join, as long as that takes. Returns 0, or -ETIMEDOUT if it takes longer than this. */
 int rig_job_join(struct rig_job *job, uint64_t most_ns);
 
-/* What an engine of a rank has to know. Times out, wait limit and the like are left to the caller. */
-void rig_engine_config(const struct rig_job *job, uint16_t rank, struct fanin_engine_config *config);
-
 /*
- * The same for a protocol's `open`, with the job's slots and parameters; not the transport. Nobody has told where ranks are.
+ * Fills in what an endpoint of a rank has to know, with the transport of its host. Timeouts, `recover`, `cc` and the like are left to the caller. Nobody has told where
+ * ranks are.
  */
 void rig_protocol_config(const struct rig_job *job, uint16_t rank,
 			 struct fanin_protocol_config *config);

@@ -4,6 +4,8 @@
  * result comes, and acknowledges each result. Old results are acknowledged again: their
  * acknowledgement was lost.
  */
+#include <stddef.h>
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +24,8 @@
 #define MOST_BLOCKS (UINT64_C(1) << 31)
 
 struct acked_engine {
-	struct fanin_loop loop; /* first: fanin_loop casts a pointer to it back */
+	struct fanin_endpoint endpoint; /* first, so that a pointer to it is one to the engine */
+	struct fanin_loop loop;
 	struct fanin_protocol_config config;
 	uint32_t block;             /* the one whose result is awaited; all before it are done */
 	uint32_t end;               /* after the last posted block */
@@ -39,6 +42,21 @@ struct acked_engine {
 	uint64_t duplicates;
 	uint64_t invalid;
 };
+
+static struct fanin_protocol acked_protocol;
+
+static struct acked_engine *
+engine_of(struct fanin_endpoint *endpoint)
+{
+	assert(endpoint->protocol == &acked_protocol);
+	return (struct acked_engine *)endpoint;
+}
+
+static struct acked_engine *
+engine_of_loop(struct fanin_loop *loop)
+{
+	return (struct acked_engine *)((char *)loop - offsetof(struct acked_engine, loop));
+}
 
 /* ------------------------------------------------------------------ sending */
 
@@ -116,7 +134,7 @@ engine_contribute(struct acked_engine *engine)
 static void
 engine_send(struct fanin_loop *loop)
 {
-	struct acked_engine *engine = (struct acked_engine *)loop;
+	struct acked_engine *engine = engine_of_loop(loop);
 
 	if (!engine->sent && loop->requests.first != NULL && engine->retry_ns <= loop->now_ns)
 		engine_contribute(engine);
@@ -216,7 +234,7 @@ engine_receive_waiting(struct acked_engine *engine, const struct fanin_frame *fr
 static void
 engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 {
-	struct acked_engine *engine = (struct acked_engine *)loop;
+	struct acked_engine *engine = engine_of_loop(loop);
 	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
 
 	if (loop->status != FANIN_OK)
@@ -246,9 +264,9 @@ engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 /* ------------------------------------------------------------------ time */
 
 static void
-engine_missing(const void *memory, struct fanin_ranks *ranks)
+engine_missing(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks)
 {
-	const struct acked_engine *engine = memory;
+	const struct acked_engine *engine = engine_of(endpoint);
 
 	*ranks = engine->loop.status != FANIN_OK ? engine->loop.error.missing : engine->missing;
 }
@@ -279,7 +297,7 @@ engine_time_out(struct acked_engine *engine)
 static void
 engine_timers(struct fanin_loop *loop)
 {
-	struct acked_engine *engine = (struct acked_engine *)loop;
+	struct acked_engine *engine = engine_of_loop(loop);
 
 	if (loop->requests.first == NULL || loop->timers_ns < loop->next_timer_ns)
 		return;
@@ -298,7 +316,7 @@ engine_timers(struct fanin_loop *loop)
 static void
 engine_away(struct fanin_loop *loop, uint64_t by_ns, bool received)
 {
-	struct acked_engine *engine = (struct acked_engine *)loop;
+	struct acked_engine *engine = engine_of_loop(loop);
 
 	(void)received;
 	engine->progress_ns = fanin_absence_move(engine->progress_ns, by_ns, loop->now_ns);
@@ -314,31 +332,33 @@ static const struct fanin_loop_ops engine_loop_ops = {
 /* ------------------------------------------------------------------ the table */
 
 static int
-engine_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
+engine_open(const struct fanin_protocol *protocol, const struct fanin_protocol_config *config,
+	    struct fanin_endpoint **endpoint, struct fanin_error *error)
 {
 	const struct fanin_clock clock = fanin_clock_of(config->now_ns, config->now_arg);
 	struct acked_engine *opened = calloc(1, sizeof(*opened));
 
 	if (opened == NULL)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
+	opened->endpoint.protocol = protocol;
 	opened->config = *config;
 	opened->config.hosts = NULL; /* only valid in open */
 	fanin_loop_init(&opened->loop, &engine_loop_ops, config->transport, &clock,
 			config->timeout_ns, 2);
-	*engine = opened;
+	*endpoint = &opened->endpoint;
 	return FANIN_OK;
 }
 
 static void
-engine_close(void *engine)
+engine_close(struct fanin_endpoint *endpoint)
 {
-	free(engine);
+	free(endpoint);
 }
 
 static int
-engine_post(void *memory, struct fanin_request *request, uint64_t count)
+engine_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count)
 {
-	struct acked_engine *engine = memory;
+	struct acked_engine *engine = engine_of(endpoint);
 	const struct fanin_protocol_config *config = &engine->config;
 	uint64_t n_blocks;
 
@@ -361,15 +381,15 @@ engine_post(void *memory, struct fanin_request *request, uint64_t count)
 }
 
 static int
-engine_poll(void *engine)
+engine_poll(struct fanin_endpoint *endpoint)
 {
-	return fanin_loop_poll(&((struct acked_engine *)engine)->loop);
+	return fanin_loop_poll(&engine_of(endpoint)->loop);
 }
 
 static uint64_t
-engine_idle_ns(const void *memory)
+engine_idle_ns(struct fanin_endpoint *endpoint)
 {
-	const struct acked_engine *engine = memory;
+	const struct acked_engine *engine = engine_of(endpoint);
 	const uint64_t now_ns = fanin_loop_clock_ns(&engine->loop);
 
 	if (engine->loop.status != FANIN_OK || engine->loop.requests.first == NULL)
@@ -378,23 +398,23 @@ engine_idle_ns(const void *memory)
 }
 
 static unsigned int
-engine_poll_fds(void *memory, struct pollfd *fds)
+engine_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds)
 {
-	struct fanin_loop *loop = &((struct acked_engine *)memory)->loop;
+	struct fanin_loop *loop = &engine_of(endpoint)->loop;
 
 	return loop->status != FANIN_OK ? 0 : loop->transport->ops->poll_fds(loop->transport, fds);
 }
 
 static const struct fanin_error *
-engine_error(const void *engine)
+engine_error(struct fanin_endpoint *endpoint)
 {
-	return &((const struct acked_engine *)engine)->loop.error;
+	return &engine_of(endpoint)->loop.error;
 }
 
 static void
-engine_report(const void *memory, struct fanin_report *report)
+engine_report(struct fanin_endpoint *endpoint, struct fanin_report *report)
 {
-	const struct acked_engine *engine = memory;
+	const struct acked_engine *engine = engine_of(endpoint);
 
 	report->blocks = engine->blocks;
 	report->bytes_reduced = engine->bytes;

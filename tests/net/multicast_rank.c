@@ -26,6 +26,7 @@ struct round {
 };
 
 struct gather {
+	struct fanin_endpoint endpoint; /* first, so that a pointer to it is one to this */
 	struct fanin_protocol_config config;
 	struct fanin_request_list requests;
 	struct fanin_error error;
@@ -34,37 +35,39 @@ struct gather {
 	uint64_t sent_ns; /* when this rank has sent its part of that; 0: it has not */
 };
 
-/* What the protocol was told; there is one engine. */
+/* What the protocol was told; there is one endpoint. */
 static struct fanin_peer hosts[RANKS];
 static bool knows_hosts;
 
 static int
-gather_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
+gather_open(const struct fanin_protocol *protocol, const struct fanin_protocol_config *config,
+	    struct fanin_endpoint **endpoint, struct fanin_error *error)
 {
 	struct gather *gather = calloc(1, sizeof(*gather));
 
 	if (gather == NULL)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
+	gather->endpoint.protocol = protocol;
 	gather->config = *config;
 	gather->config.flow.src_port = FANIN_SOURCE_PORT_FIRST;
 	fanin_request_list_init(&gather->requests);
 	knows_hosts = config->hosts != NULL;
 	if (knows_hosts)
 		memcpy(hosts, config->hosts, config->size * sizeof(hosts[0]));
-	*engine = gather;
+	*endpoint = &gather->endpoint;
 	return FANIN_OK;
 }
 
 static void
-gather_close(void *engine)
+gather_close(struct fanin_endpoint *endpoint)
 {
-	free(engine);
+	free(endpoint);
 }
 
 static int
-gather_post(void *engine, struct fanin_request *request, uint64_t count)
+gather_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count)
 {
-	struct gather *gather = engine;
+	struct gather *gather = (struct gather *)endpoint;
 
 	fanin_request_layout(request, gather->config.rank, gather->config.size, count);
 	if (request->part_bytes > PART)
@@ -137,9 +140,9 @@ round_finish(struct gather *gather, struct fanin_request *request)
 }
 
 static int
-gather_poll(void *engine)
+gather_poll(struct fanin_endpoint *endpoint)
 {
-	struct gather *gather = engine;
+	struct gather *gather = (struct gather *)endpoint;
 	const struct fanin_protocol_config *config = &gather->config;
 	const uint64_t others = (UINT64_MAX >> (RANKS - config->size)) &
 				~(UINT64_C(1) << config->rank);
@@ -160,37 +163,37 @@ gather_poll(void *engine)
 }
 
 static uint64_t
-gather_idle_ns(const void *engine)
+gather_idle_ns(struct fanin_endpoint *endpoint)
 {
-	(void)engine;
+	(void)endpoint;
 	return 1000000;
 }
 
 static unsigned int
-gather_poll_fds(void *engine, struct pollfd *fds)
+gather_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds)
 {
-	struct gather *gather = engine;
+	struct gather *gather = (struct gather *)endpoint;
 
 	return gather->config.transport->ops->poll_fds(gather->config.transport, fds);
 }
 
 static const struct fanin_error *
-gather_error(const void *engine)
+gather_error(struct fanin_endpoint *endpoint)
 {
-	return &((const struct gather *)engine)->error;
+	return &((const struct gather *)endpoint)->error;
 }
 
 static void
-gather_missing(const void *engine, struct fanin_ranks *ranks)
+gather_missing(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks)
 {
-	(void)engine;
+	(void)endpoint;
 	*ranks = (struct fanin_ranks){ 0 };
 }
 
 static void
-gather_report(const void *engine, struct fanin_report *report)
+gather_report(struct fanin_endpoint *endpoint, struct fanin_report *report)
 {
-	report->blocks = ((const struct gather *)engine)->number;
+	report->blocks = ((const struct gather *)endpoint)->number;
 }
 
 /* ------------------------------------------------------------------- runs are not taken up again here */

@@ -98,7 +98,7 @@ struct world {
 	struct random random;
 	struct slot slots[2 * WINDOW];
 	struct link links[MAX_RANKS];
-	struct fanin_engine *engines[MAX_RANKS];
+	struct fanin_endpoint *engines[MAX_RANKS];
 };
 
 /* Congestion control of the engines that are made next; NULL: none. */
@@ -327,7 +327,7 @@ answer(struct world *world, struct link *link, const struct fanin_hdr *hdr)
 
 /* The ranks that an engine misses, as a bitmap. */
 static inline uint64_t
-world_missing(const struct fanin_engine *engine)
+world_missing(struct fanin_endpoint *engine)
 {
 	struct fanin_ranks ranks;
 
@@ -337,7 +337,7 @@ world_missing(const struct fanin_engine *engine)
 
 /* Those that it knows to be late only. */
 static inline uint64_t
-world_late(const struct fanin_engine *engine)
+world_late(struct fanin_endpoint *engine)
 {
 	struct fanin_ranks ranks;
 
@@ -505,7 +505,7 @@ world_create_of(uint16_t n_ranks, uint16_t window, uint32_t first_block, bool re
 	world->now_ns = 1000000000;
 	world->random = random_seed(1);
 	for (uint16_t i = 0; i < n_ranks; i++) {
-		struct fanin_engine_config config = {
+		struct fanin_protocol_config config = {
 			.flow = {
 				.dst_mac = SWITCH_MAC,
 				.dst_ip_be = SWITCH_IP_BE,
@@ -521,7 +521,7 @@ world_create_of(uint16_t n_ranks, uint16_t window, uint32_t first_block, bool re
 			.size = n_ranks,
 			.window = window,
 			.payload_bytes = PAYLOAD,
-			.cc = world_cc,
+			.cc = world_cc != NULL ? world_cc : &fanin_cc_fixed,
 			.wait_limit_ns = world_wait_limit_ns,
 			.spread = world_spread,
 			.stagger = true,
@@ -530,15 +530,17 @@ world_create_of(uint16_t n_ranks, uint16_t window, uint32_t first_block, bool re
 			.now_arg = world,
 		};
 
+		struct fanin_error error = { 0 };
+
 		if (world_tagged)
 			ck_assert_int_eq(fanin_tagger_create(SECRET, &world->taggers[i]), 0);
 		config.tagger = world->taggers[i];
 		memory_link_init(&world->links[i].memory, link_put, link_take);
 		world->links[i].world = world;
 		world->links[i].rank = i;
-		ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
-						     &world->links[i].memory.transport,
-						     &world->engines[i]),
+		config.transport = &world->links[i].memory.transport;
+		ck_assert_int_eq(fanin_engine_open(&fanin_protocol_window, &config,
+						   &world->engines[i], &error),
 				 0);
 	}
 	return world;
@@ -560,7 +562,7 @@ static void
 world_destroy(struct world *world)
 {
 	for (uint16_t i = 0; i < world->n_ranks; i++) {
-		fanin_engine_destroy(world->engines[i]);
+		fanin_engine_close(world->engines[i]);
 		fanin_tagger_destroy(world->taggers[i]);
 	}
 	fanin_tagger_destroy(world->tagger);

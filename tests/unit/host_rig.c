@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/unit/host_rig.h"
+#include "hostlib/src/cc/cc.h"
 #include "hostlib/src/window/window.h"
 
 #include <check.h>
@@ -113,7 +114,7 @@ join_all(const struct job *job)
 static void
 host_open(struct host *host, uint16_t rank, struct job *job)
 {
-	struct fanin_engine_config config = {
+	struct fanin_protocol_config config = {
 		.flow = {
 			.dst_ip_be = host_rig.sw.pipeline->ip_be,
 			.src_ip_be = host_ip_be(rank),
@@ -132,8 +133,10 @@ host_open(struct host *host, uint16_t rank, struct job *job)
 		.wide = host_rig.wide,
 		.spread = host_rig.sw.pipeline->n_workers > 1,
 		.stagger = true,
+		.cc = &fanin_cc_fixed,
 		.now_ns = clock_now,
 	};
+	struct fanin_error error = { 0 };
 
 	memcpy(config.flow.dst_mac, host_rig.sw.pipeline->mac, sizeof(config.flow.dst_mac));
 	host_mac(rank, config.flow.src_mac);
@@ -146,8 +149,8 @@ host_open(struct host *host, uint16_t rank, struct job *job)
 	memory_link_init(&host->link, host_put, host_take);
 	host->waiting = calloc(HOST_RIG_WAITING, sizeof(*host->waiting));
 	ck_assert_ptr_nonnull(host->waiting);
-	ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config, &host->link.transport,
-					     &host->engine),
+	config.transport = &host->link.transport;
+	ck_assert_int_eq(fanin_engine_open(&fanin_protocol_window, &config, &host->engine, &error),
 			 FANIN_OK);
 }
 
@@ -237,7 +240,7 @@ host_rig_close(void)
 		if (!host_rig.failed)
 			job_check(j);
 		for (uint16_t h = 0; h < host_rig.n_hosts; h++) {
-			fanin_engine_destroy(host_rig.hosts[j][h].engine);
+			fanin_engine_close(host_rig.hosts[j][h].engine);
 			fanin_tagger_destroy(host_rig.hosts[j][h].tagger);
 			free(host_rig.hosts[j][h].waiting);
 		}

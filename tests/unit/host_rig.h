@@ -26,7 +26,7 @@ struct host {
 	struct memory_link link; /* the first: a pointer to it is one to the host */
 	uint16_t rank;
 	struct job *job;
-	struct fanin_engine *engine;
+	struct fanin_endpoint *engine;
 	struct fanin_tagger *tagger;    /* the engine's; NULL: the jobs have no tags */
 	struct host_rig_frame *waiting; /* taken from the port on behalf of another job; a ring */
 	uint32_t waiting_head;

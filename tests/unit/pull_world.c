@@ -178,39 +178,26 @@ member_poll(struct rig_host *host, void *user)
 
 /* ------------------------------------------------------------------ world */
 
-static uint64_t
-parameter(const struct job *job, enum fanin_pull_parameter which)
-{
-	return job->params.parameters[which];
-}
-
 static void
 engine_open(uint16_t rank)
 {
-	const struct job *job = pull_world.job.jobs[0];
-	const struct fanin_pull_config own = {
-		.entries = (uint32_t)parameter(job, FANIN_PULL_ENTRIES),
-		.waves = (uint32_t)parameter(job, FANIN_PULL_WAVES),
-		.wave_blocks = (uint32_t)parameter(job, FANIN_PULL_WAVE_BLOCKS),
-		.timeout_ns = parameter(job, FANIN_PULL_TIMEOUT) * 1000,
-	};
-	struct fanin_engine_config config = {
+	struct fanin_protocol_config config = {
 		/* Where a tenth is lost on each link, five questions in a row may be lost on four links each. */
 		.timeout_ns = (pull_world.trial.faults < 0.1 ? 1 : 4) * PULL_WORLD_TIMEOUT_NS,
 		.recover = !pull_world.trial.no_recovery,
-		.rules_arg = &own,
 	};
 	struct pull_member *member = &pull_world.members[rank];
+	struct fanin_error error = { 0 };
 
-	rig_engine_config(&pull_world.job, rank, &config);
+	rig_protocol_config(&pull_world.job, rank, &config);
 	pull_world.payload_bytes = config.payload_bytes;
 	member->transport.ops = &member_ops;
 	member->inner = rig_host_transport(pull_world.network.hosts[rank]);
 	member->rank = rank;
 	member->kept = calloc(PULL_WORLD_KEPT, sizeof(*member->kept));
 	ck_assert_ptr_nonnull(member->kept);
-	ck_assert_int_eq(fanin_engine_create(&fanin_pull_rules, &config, &member->transport,
-					     &member->engine),
+	config.transport = &member->transport;
+	ck_assert_int_eq(fanin_engine_open(&fanin_protocol_pull, &config, &member->engine, &error),
 			 FANIN_OK);
 	rig_host_set_poll(pull_world.network.hosts[rank], member_poll, member);
 }
@@ -304,7 +291,7 @@ void
 pull_world_close(void)
 {
 	for (uint16_t rank = 0; rank < pull_world.trial.n_ranks; rank++) {
-		fanin_engine_destroy(pull_world.members[rank].engine);
+		fanin_engine_close(pull_world.members[rank].engine);
 		free(pull_world.members[rank].kept);
 	}
 	pull_world_forget();

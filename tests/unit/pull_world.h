@@ -42,7 +42,7 @@ struct pull_member {
 	struct fanin_transport *inner;
 	void *reserved; /* the frame that is being made */
 	uint16_t rank;
-	struct fanin_engine *engine;
+	struct fanin_endpoint *engine;
 	struct fanin_request requests[PULL_WORLD_REQUESTS];
 	struct perf_collective collectives[PULL_WORLD_REQUESTS];
 	uint8_t *send[PULL_WORLD_REQUESTS];

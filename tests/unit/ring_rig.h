@@ -27,7 +27,7 @@ struct rig {
 	bool paused[MAX_RANKS]; /* makes no progress calls */
 	int listeners[MAX_RANKS];
 	struct sockaddr_in addresses[MAX_RANKS];
-	struct fanin_ring *rings[MAX_RANKS];
+	struct fanin_endpoint *rings[MAX_RANKS];
 	struct fanin_log log;
 };
 
@@ -40,8 +40,8 @@ rig_now(void *arg)
 static void
 rig_create_rank(struct rig *rig, uint16_t rank, uint64_t key)
 {
-	const struct fanin_ring_config config = {
-		.key = key,
+	const struct fanin_protocol_config config = {
+		.keys.ring = key,
 		.timeout_ns = TIMEOUT_NS,
 		.rank = rank,
 		.size = rig->n_ranks,
@@ -54,7 +54,10 @@ rig_create_rank(struct rig *rig, uint16_t rank, uint64_t key)
 		.log = &rig->log,
 	};
 
-	ck_assert_int_eq(fanin_ring_create(&config, &rig->rings[rank]), FANIN_OK);
+	struct fanin_error error = { 0 };
+
+	ck_assert_int_eq(fanin_ring_open(&fanin_protocol_ring, &config, &rig->rings[rank], &error),
+			 FANIN_OK);
 }
 
 static void
@@ -83,8 +86,10 @@ rig_step(struct rig *rig)
 static bool
 rig_wired(const struct rig *rig)
 {
+	struct fanin_error problem;
+
 	for (uint16_t i = 0; i < rig->n_ranks; i++) {
-		if (rig->rings[i] != NULL && !fanin_ring_wired(rig->rings[i]))
+		if (rig->rings[i] != NULL && !fanin_ring_ready(rig->rings[i], &problem))
 			return false;
 	}
 	return true;

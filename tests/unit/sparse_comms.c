@@ -4,6 +4,8 @@
 
 #include <check.h>
 
+#include "hostlib/src/window/window.h"
+
 struct fanin_ctx sparse_contexts[SPARSE_WORLD_RANKS];
 struct fanin_comm sparse_comms[SPARSE_WORLD_RANKS];
 
@@ -18,7 +20,7 @@ sparse_comms_open(uint16_t n_ranks)
 			.protocol = &fanin_protocol_sparse,
 			.ctx = &sparse_contexts[rank],
 			.n_trees = 1,
-			.engine = sparse_world.engines[rank],
+			.endpoint = sparse_world.engines[rank],
 			.next_follow_ns = UINT64_MAX, /* there is no kernel to ask */
 			.member.config = { .rank = rank, .size = n_ranks },
 			.member.handler = "sparse",

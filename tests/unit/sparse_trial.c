@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "rig/leaf_spine.h"
+#include "hostlib/src/cc/cc.h"
 #include "hostlib/src/window/window.h"
 
 #define SECOND_NS UINT64_C(1000000000)
@@ -15,7 +16,7 @@ static struct {
 	struct rig *rig;
 	struct rig_leaf_spine network;
 	struct rig_job job;
-	struct fanin_engine *engines[SPARSE_MOST_RANKS];
+	struct fanin_endpoint *engines[SPARSE_MOST_RANKS];
 	struct sparse_vectors *vectors;
 	uint32_t span; /* of the vectors' blocks */
 } world;
@@ -69,12 +70,13 @@ open_world(const struct sparse_trial *trial)
 	ck_assert_msg(ret == 0, "%s", error);
 	ck_assert_int_eq(rig_job_join(&world.job, 600 * SECOND_NS), 0);
 	for (uint16_t rank = 0; rank < n_ranks; rank++) {
-		struct fanin_engine_config config = { .timeout_ns = 5 * SECOND_NS };
+		struct fanin_protocol_config config = { .timeout_ns = 5 * SECOND_NS,
+							.cc = &fanin_cc_fixed };
+		struct fanin_error why = { 0 };
 
-		rig_engine_config(&world.job, rank, &config);
-		ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
-						     rig_host_transport(world.network.hosts[rank]),
-						     &world.engines[rank]),
+		rig_protocol_config(&world.job, rank, &config);
+		ck_assert_int_eq(fanin_engine_open(&fanin_protocol_window, &config,
+						   &world.engines[rank], &why),
 				 FANIN_OK);
 		rig_host_set_poll(world.network.hosts[rank], poll_rank, (void *)(uintptr_t)rank);
 	}
@@ -84,7 +86,7 @@ static void
 close_world(void)
 {
 	for (uint16_t rank = 0; rank < world.job.n_ranks; rank++)
-		fanin_engine_destroy(world.engines[rank]);
+		fanin_engine_close(world.engines[rank]);
 	rig_leaf_spine_free(&world.network);
 	free(world.job.joining);
 	ck_assert_uint_eq(rig_destroy(world.rig), 0);

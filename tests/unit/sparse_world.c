@@ -8,6 +8,7 @@
 
 #include "reference/kernel_reference.h"
 #include "tests/unit/answer_words.h"
+#include "hostlib/src/cc/cc.h"
 #include "hostlib/src/window/window.h"
 
 #define JOB 7
@@ -398,13 +399,14 @@ sparse_world_open_at(uint16_t n_ranks, uint32_t first_block, bool recover)
 	sparse_world.now_ns = 1000000000;
 	sparse_world.random = random_seed(1);
 	for (uint16_t i = 0; i < n_ranks; i++) {
-		struct fanin_engine_config config = {
+		struct fanin_protocol_config config = {
 			.flow = { .dst_ip_be = SWITCH_IP_BE, .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT },
 			.keys = { .up = UP_KEY, .down = DOWN_KEY },
 			.timeout_ns = TIMEOUT_NS,
 			.job = JOB,
 			.epoch = SPARSE_WORLD_EPOCH,
 			.first_block = first_block,
+			.cc = &fanin_cc_fixed,
 			.rank = i,
 			.size = n_ranks,
 			.window = SPARSE_WORLD_WINDOW,
@@ -414,12 +416,14 @@ sparse_world_open_at(uint16_t n_ranks, uint32_t first_block, bool recover)
 			.now_ns = world_now,
 		};
 
+		struct fanin_error error = { 0 };
+
 		memcpy(config.flow.dst_mac, switch_mac, sizeof(switch_mac));
 		memory_link_init(&sparse_world.links[i].memory, link_put, link_take);
 		sparse_world.links[i].rank = i;
-		ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
-						     &sparse_world.links[i].memory.transport,
-						     &sparse_world.engines[i]),
+		config.transport = &sparse_world.links[i].memory.transport;
+		ck_assert_int_eq(fanin_engine_open(&fanin_protocol_window, &config,
+						   &sparse_world.engines[i], &error),
 				 0);
 	}
 }
@@ -434,7 +438,7 @@ void
 sparse_world_close(void)
 {
 	for (uint16_t i = 0; i < sparse_world.n_ranks; i++)
-		fanin_engine_destroy(sparse_world.engines[i]);
+		fanin_engine_close(sparse_world.engines[i]);
 }
 
 void

@@ -60,7 +60,7 @@ struct sparse_world {
 	struct random random;
 	struct sparse_slot slots[2 * SPARSE_WORLD_WINDOW];
 	struct sparse_link links[SPARSE_WORLD_RANKS];
-	struct fanin_engine *engines[SPARSE_WORLD_RANKS];
+	struct fanin_endpoint *engines[SPARSE_WORLD_RANKS];
 };
 
 extern struct sparse_world sparse_world;

@@ -123,7 +123,7 @@ START_TEST(what_a_newer_caller_sets_is_not_ignored)
 END_TEST
 
 static void
-report_nothing(const void *engine, struct fanin_report *report)
+report_nothing(struct fanin_endpoint *engine, struct fanin_report *report)
 {
 	(void)engine;
 	report->authenticated = true;

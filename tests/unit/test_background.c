@@ -30,7 +30,7 @@
 struct rank {
 	fanin_ctx *ctx;
 	struct fanin_comm *comm;
-	struct fanin_ring *ring;
+	struct fanin_endpoint *ring;
 	uint32_t *vector;
 };
 
@@ -41,8 +41,8 @@ static struct fanin_protocol dutiful;
 static void
 ring_make(struct rank *rank, uint16_t number, int listener, const struct sockaddr_in *addresses)
 {
-	const struct fanin_ring_config config = {
-		.key = KEY,
+	const struct fanin_protocol_config config = {
+		.keys.ring = KEY,
 		.timeout_ns = 5000 * 1000000ull,
 		.rank = number,
 		.size = 2,
@@ -51,7 +51,10 @@ ring_make(struct rank *rank, uint16_t number, int listener, const struct sockadd
 		.log = &silent,
 	};
 
-	ck_assert_int_eq(fanin_ring_create(&config, &rank->ring), FANIN_OK);
+	struct fanin_error error = { 0 };
+
+	ck_assert_int_eq(fanin_ring_open(&fanin_protocol_ring, &config, &rank->ring, &error),
+			 FANIN_OK);
 }
 
 static void
@@ -68,7 +71,7 @@ rank_open(struct rank *rank, uint16_t number, bool background, const struct fani
 	rank->comm->ops = &fanin_comm_single_ops;
 	rank->comm->ctx = rank->ctx;
 	rank->comm->protocol = protocol;
-	rank->comm->engine = rank->ring;
+	rank->comm->endpoint = rank->ring;
 	rank->comm->member.config.rank = number;
 	rank->comm->member.config.size = 2;
 	rank->comm->texts = calloc(1, sizeof(*rank->comm->texts));
@@ -91,7 +94,7 @@ world_open(bool background, const struct fanin_protocol *protocol)
 	}
 	for (uint16_t i = 0; i < 2; i++)
 		ring_make(&ranks[i], i, listeners[i], addresses);
-	while (!fanin_ring_wired(ranks[0].ring) || !fanin_ring_wired(ranks[1].ring)) {
+	while (!fanin_ring_ready(ranks[0].ring, &error) || !fanin_ring_ready(ranks[1].ring, &error)) {
 		fanin_ring_poll(ranks[0].ring);
 		fanin_ring_poll(ranks[1].ring);
 	}
@@ -301,7 +304,7 @@ START_TEST(a_failure_that_the_thread_finds_is_told_by_the_next_call)
 			 FANIN_OK);
 	/* The other process dies. */
 	fanin_ring_destroy(ranks[0].ring);
-	ranks[0].comm->engine = NULL;
+	ranks[0].comm->endpoint = NULL;
 	while (fanin_comm_error(ranks[1].comm)[0] == '\0') {
 		ck_assert_uint_lt(fanin_now_ns(NULL) - began_ns, LIMIT_NS);
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
@@ -343,7 +346,7 @@ START_TEST(with_nothing_to_do_the_thread_sleeps)
 
 	/* The other process dies; what its sockets say must not wake the thread for ever. */
 	fanin_ring_destroy(ranks[0].ring);
-	ranks[0].comm->engine = NULL;
+	ranks[0].comm->endpoint = NULL;
 	ck_assert_int_eq(fanin_wait(&request), FANIN_ERR_TIMEOUT);
 	used_ns = process_ns();
 	nanosleep(&second, NULL);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hostlib/src/window/window.h"
 #include "hostlib/src/comm/context.h"
 #include "tests/unit/host_rig.h"
 #include "reference/random.h"
@@ -53,7 +54,7 @@ world_open(const struct host_rig_options *options)
 				.protocol = &fanin_protocol_window,
 				.ctx = &contexts[h],
 				.next = contexts[h].comms,
-				.engine = host_rig.hosts[j][h].engine,
+				.endpoint = host_rig.hosts[j][h].engine,
 				.next_follow_ns = UINT64_MAX, /* there is no kernel to ask */
 				.member.config = { .rank = h, .size = host_rig.n_hosts },
 			};

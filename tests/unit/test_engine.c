@@ -641,7 +641,8 @@ START_TEST(who_is_gone_is_named_in_time_however_long_round_trips_were)
 	world->watch_ns = 0;
 	world->far = true;
 	for (uint16_t rank = 0; rank < 3; rank++)
-		fanin_rtt_sample(&world->engines[rank]->rtt, (uint64_t)_i * 10000000);
+		fanin_rtt_sample(&fanin_engine_of(world->engines[rank])->rtt,
+				 (uint64_t)_i * 10000000);
 	while (!all_know && world->now_ns - start_ns < 2 * TIMEOUT_NS) {
 		pass_without_last(world, 0.001);
 		if (world->watch_ns != 0 && world->now_ns - world->watch_ns >= FINDING_NS)
@@ -1167,25 +1168,26 @@ START_TEST(without_a_clock_of_its_own_an_engine_has_the_monotonic_one)
 {
 	struct world *world = world_create(1);
 	struct fanin_request request = { .dtype = FANIN_WIRE_I32, .op = FANIN_WIRE_SUM };
-	const struct fanin_engine_config config = {
+	const struct fanin_protocol_config config = {
 		.timeout_ns = 50 * 1000000ull,
 		.size = 2,
 		.window = WINDOW,
 		.payload_bytes = PAYLOAD,
+		.transport = &world->links[0].memory.transport,
 	};
-	struct fanin_engine *engine;
+	struct fanin_endpoint *engine;
+	struct fanin_error error;
 	const uint64_t started_ns = fanin_now_ns(NULL);
 
 	world->silent = true;
-	ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
-					     &world->links[0].memory.transport, &engine),
+	ck_assert_int_eq(fanin_engine_open(&fanin_protocol_window, &config, &engine, &error),
 			 FANIN_OK);
 	ck_assert_int_eq(fanin_engine_post(engine, &request, 0), FANIN_OK);
 	while (request.status == FANIN_IN_PROGRESS)
 		fanin_engine_poll(engine);
 	ck_assert_int_eq(request.status, FANIN_ERR_TIMEOUT);
 	ck_assert_uint_ge(fanin_now_ns(NULL) - started_ns, config.timeout_ns);
-	fanin_engine_destroy(engine);
+	fanin_engine_close(engine);
 	world_destroy(world);
 }
 END_TEST

@@ -370,7 +370,7 @@ START_TEST(a_doubt_ends_with_its_run)
 {
 	const struct fanin_hdr sent = { .epoch = EPOCH };
 	struct world *world = tagged_world(1, true);
-	struct fanin_engine *engine = world->engines[0];
+	struct fanin_endpoint *engine = world->engines[0];
 	struct collective collective;
 
 	world->silent = true;

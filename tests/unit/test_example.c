@@ -49,7 +49,7 @@ END_TEST
 /* ------------------------------------------------------------------ in virtual time */
 
 struct member {
-	void *engine;
+	struct fanin_endpoint *engine;
 	struct fanin_request request;
 	int32_t *send;
 	int32_t *recv;
@@ -90,12 +90,12 @@ poll_member(struct rig_host *host, void *user)
 static void
 member_open(uint16_t rank)
 {
-	struct fanin_engine_config known = { 0 };
+	struct fanin_protocol_config known = { 0 };
 	struct fanin_protocol_config config = { .timeout_ns = 5 * SECOND_NS, .listener = -1 };
 	struct rig_host *host = world.network.hosts[rank];
 	struct fanin_error error;
 
-	rig_engine_config(&world.job, rank, &known);
+	rig_protocol_config(&world.job, rank, &known);
 	config.flow = known.flow;
 	config.keys = known.keys;
 	config.transport = rig_host_transport(host);
@@ -106,7 +106,9 @@ member_open(uint16_t rank)
 	config.payload_bytes = known.payload_bytes;
 	config.now_ns = known.now_ns;
 	config.now_arg = known.now_arg;
-	ck_assert_int_eq(acked_protocol.open(&config, &world.members[rank].engine, &error), FANIN_OK);
+	ck_assert_int_eq(acked_protocol.open(&acked_protocol, &config, &world.members[rank].engine,
+					     &error),
+			 FANIN_OK);
 	rig_host_set_poll(host, poll_member, &world.members[rank]);
 }
 

@@ -130,10 +130,10 @@ close_world(void)
 static uint32_t
 make_packet(uint16_t rank, uint32_t number, struct fanin_headers *frame)
 {
-	struct fanin_engine_config config = { 0 };
+	struct fanin_protocol_config config = { 0 };
 	uint8_t *data = (uint8_t *)(frame + 1);
 
-	rig_engine_config(&world.job, rank, &config);
+	rig_protocol_config(&world.job, rank, &config);
 	fanin_wire_encode_l4(frame, &config.flow, LEN);
 	fanin_wire_encode_header(&frame->fanin, FANIN_TYPE_MULTICAST, world.job.id, config.epoch,
 				 config.keys.up);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "hostlib/src/multicast/multicast_internal.h"
+#include "wire/broadcast.h"
 #include "reference/random.h"
 #include "rig/leaf_spine.h"
 #include "tests/unit/ring_switch.h"
@@ -44,7 +45,7 @@ struct lossy {
 };
 
 struct member {
-	struct fanin_engine *engine;
+	struct fanin_endpoint *engine;
 	struct lossy lossy;
 	struct fanin_request requests[MOST_REQUESTS];
 	uint8_t *buffers[MOST_REQUESTS]; /* of the whole vector */
@@ -205,14 +206,9 @@ static void
 engine_open(uint16_t rank)
 {
 	struct fanin_peer hosts[MOST_RANKS];
-	const struct fanin_multicast_config own = {
-		.chains = world.trial.chains,
-		.hosts = world.trial.racks_unknown ? NULL : hosts,
-	};
-	struct fanin_engine_config config = { .timeout_ns = 5 * SECOND,
-					      .recover = true,
-					      .rules_arg = &own };
+	struct fanin_protocol_config config = { .timeout_ns = 5 * SECOND, .recover = true };
 	struct member *member = &world.members[rank];
+	struct fanin_error error = { 0 };
 
 	for (uint16_t r = 0; r < world.trial.n_ranks; r++) {
 		const uint32_t place = place_of(r);
@@ -223,15 +219,18 @@ engine_open(uint16_t rank)
 				(uint16_t)(place / (world.trial.n_ranks / world.trial.n_leaves))),
 		};
 	}
-	rig_engine_config(&world.job, rank, &config);
+	rig_protocol_config(&world.job, rank, &config);
 	world.payload_bytes = config.payload_bytes;
 	member->lossy = (struct lossy){
 		.transport = { .ops = &lossy_ops },
 		.inner = rig_host_transport(host_of(rank)),
 		.rank = rank,
 	};
-	ck_assert_int_eq(fanin_engine_create(&fanin_multicast_rules, &config,
-					     &member->lossy.transport, &member->engine),
+	config.hosts = world.trial.racks_unknown ? NULL : hosts;
+	config.parameters[FANIN_BROADCAST_CHAINS] = world.trial.chains;
+	config.transport = &member->lossy.transport;
+	ck_assert_int_eq(fanin_engine_open(&fanin_protocol_multicast, &config, &member->engine,
+					   &error),
 			 FANIN_OK);
 	rig_host_set_poll(host_of(rank), member_poll, (void *)(uintptr_t)rank);
 }
@@ -307,7 +306,7 @@ static void
 close_world(void)
 {
 	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-		fanin_engine_destroy(world.members[rank].engine);
+		fanin_engine_close(world.members[rank].engine);
 		for (uint32_t r = 0; r < world.n_requests; r++)
 			free(world.members[rank].buffers[r]);
 	}
@@ -730,7 +729,9 @@ START_TEST(a_root_without_a_core_is_waited_for_and_nothing_is_fetched)
 	/* What is learned of it is not the pause: 4 MiB in 200 ms and the time that they take. */
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
 		if (rank != 2)
-			ck_assert_double_gt(fanin_multicast_of(world.members[rank].engine)->bytes_per_ns,
+			ck_assert_double_gt(fanin_multicast_of(
+						    fanin_engine_of(world.members[rank].engine))
+						    ->bytes_per_ns,
 					    0.007);
 	}
 	close_world();
@@ -770,7 +771,8 @@ loses_data_of_told(uint16_t rank, const struct fanin_hdr *hdr)
 static bool
 lacks_packet_5_only(void *user)
 {
-	const struct fanin_multicast_op *op = fanin_multicast_of(world.members[told_rank].engine)->ops;
+	const struct fanin_multicast_op *op =
+		fanin_multicast_of(fanin_engine_of(world.members[told_rank].engine))->ops;
 
 	(void)user;
 	return op != NULL && op->n_lacking == 1;
@@ -789,7 +791,7 @@ START_TEST(what_could_not_be_asked_for_counts_as_neither_lost_nor_late)
 	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, lacks_packet_5_only, NULL));
 	world.members[1].lossy.is_full = true;
 	rig_run(world.rig, rig_now_ns(world.rig) + 100 * MS, NULL, NULL);
-	op = fanin_multicast_of(world.members[1].engine)->ops;
+	op = fanin_multicast_of(fanin_engine_of(world.members[1].engine))->ops;
 	ck_assert_uint_eq(op->n_lacking, 1);
 	ck_assert(!fanin_multicast_bit(op->asked, 5));
 	ck_assert_uint_eq(op->n_lost, 0);
@@ -807,7 +809,8 @@ END_TEST
 static bool
 is_told(void *user)
 {
-	const struct fanin_multicast_op *op = fanin_multicast_of(world.members[told_rank].engine)->ops;
+	const struct fanin_multicast_op *op =
+		fanin_multicast_of(fanin_engine_of(world.members[told_rank].engine))->ops;
 
 	(void)user;
 	return op != NULL && op->has_ns != 0;
@@ -885,14 +888,14 @@ END_TEST
 static struct fanin_multicast_op *
 op_of(uint16_t rank)
 {
-	return fanin_multicast_of(world.members[rank].engine)->ops;
+	return fanin_multicast_of(fanin_engine_of(world.members[rank].engine))->ops;
 }
 
 static void
 forge(uint16_t from, uint16_t to, enum fanin_multicast_kind kind, uint32_t packet,
       const void *payload, uint32_t len)
 {
-	struct fanin_multicast *mc = fanin_multicast_of(world.members[from].engine);
+	struct fanin_multicast *mc = fanin_multicast_of(fanin_engine_of(world.members[from].engine));
 
 	ck_assert(fanin_multicast_send_to(mc, op_of(from), to, kind, packet, payload, len));
 	world.members[from].lossy.inner->ops->tx_flush(world.members[from].lossy.inner);
@@ -1025,7 +1028,7 @@ START_TEST(a_mark_on_a_duplicate_is_no_loss)
 {
 	const struct trial trial = { .seed = 1, .n_ranks = 3, .n_leaves = 1 };
 	const struct fanin_multicast_stats *stats;
-	struct fanin_engine *engine;
+	struct fanin_endpoint *engine;
 	struct fanin_headers headers;
 	const struct fanin_frame frame = { .data = &headers, .len = sizeof(headers) };
 	uint64_t n_lost;
@@ -1036,12 +1039,14 @@ START_TEST(a_mark_on_a_duplicate_is_no_loss)
 	post_all(0, FANIN_COLLECTIVE_BROADCAST, 4 << 20, 0);
 	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, has_packet_0, NULL));
 	n_lost = op_of(1)->n_lost;
-	fanin_wire_encode_l4(&headers, &engine->config.flow, world.payload_bytes);
-	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_DELIVERY, engine->config.job,
-				 engine->config.epoch, engine->config.keys.down);
+	fanin_wire_encode_l4(&headers, &fanin_engine_of(engine)->config.flow, world.payload_bytes);
+	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_DELIVERY,
+				 fanin_engine_of(engine)->config.job,
+				 fanin_engine_of(engine)->config.epoch,
+				 fanin_engine_of(engine)->config.keys.down);
 	headers.ip.tos = 3; /* CE */
 	headers.fanin.number = FANIN_MULTICAST_DATA;
-	fanin_multicast_receive(engine, &frame, 0);
+	fanin_multicast_receive(fanin_engine_of(engine), &frame, 0);
 	ck_assert_uint_eq(stats->duplicates, 1);
 	ck_assert_uint_eq(stats->marks, 0);
 	ck_assert_uint_eq(op_of(1)->n_lost, n_lost);
@@ -1060,7 +1065,7 @@ START_TEST(only_ranks_that_have_ended_are_said_to_have_ended)
 	};
 	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 	struct fanin_answer_ranks ranks = { 0 };
-	struct fanin_engine *engine;
+	struct fanin_endpoint *engine;
 
 	open_world(&trial);
 	engine = world.members[0].engine;
@@ -1068,8 +1073,9 @@ START_TEST(only_ranks_that_have_ended_are_said_to_have_ended)
 	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
 	fanin_ranks_add(_i == 0 ? &ranks.silent : &ranks.ended, 2);
 	fanin_ranks_add(_i == 1 ? &ranks.ended : &ranks.silent, 5);
-	fanin_multicast_on_answer(engine, fanin_multicast_of(engine)->live.block, &ranks);
-	ck_assert(fanin_multicast_time_out(engine));
+	fanin_multicast_on_answer(fanin_engine_of(engine),
+				  fanin_multicast_of(fanin_engine_of(engine))->live.block, &ranks);
+	ck_assert(fanin_multicast_time_out(fanin_engine_of(engine)));
 	ck_assert_msg(strstr(fanin_engine_error(engine)->text, texts[_i]) != NULL, "%s",
 		      fanin_engine_error(engine)->text);
 	close_world();
@@ -1099,7 +1105,7 @@ START_TEST(ranks_that_count_credits_otherwise_are_refused)
 	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 1 };
 
 	open_world(&trial);
-	fanin_multicast_of(world.members[5].engine)->credit /= 2;
+	fanin_multicast_of(fanin_engine_of(world.members[5].engine))->credit /= 2;
 	post_all(0, FANIN_COLLECTIVE_BROADCAST, 1 << 20, 0);
 	rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_done, NULL);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {

@@ -18,7 +18,7 @@
 #define MANY 1024 /* packets in flight take the more memory */
 
 struct member {
-	struct fanin_engine *engine;
+	struct fanin_endpoint *engine;
 	struct fanin_request request;
 	int32_t *send;
 	int32_t *recv;
@@ -79,15 +79,16 @@ open_world(const struct rig_leaf_spine_options *options, uint64_t seed, uint16_t
 		      "%s", error);
 	ck_assert_int_eq(rig_job_join(&world.job, 60 * SECOND_NS), 0);
 	for (uint16_t rank = 0; rank < n_ranks; rank++) {
-		struct fanin_engine_config config = { .timeout_ns = 5 * SECOND_NS,
-						      .wait_limit_ns = wait_limit_ns,
-						      .cc = with_cc };
+		struct fanin_protocol_config config = { .timeout_ns = 5 * SECOND_NS,
+							.wait_limit_ns = wait_limit_ns,
+							.cc = with_cc != NULL ? with_cc
+									      : &fanin_cc_fixed };
 		struct member *member = &world.members[rank];
+		struct fanin_error why = { 0 };
 
-		rig_engine_config(&world.job, rank, &config);
-		ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
-						     rig_host_transport(world.network.hosts[rank]),
-						     &member->engine),
+		rig_protocol_config(&world.job, rank, &config);
+		ck_assert_int_eq(fanin_engine_open(&fanin_protocol_window, &config, &member->engine,
+						   &why),
 				 FANIN_OK);
 		rig_host_set_poll(world.network.hosts[rank], poll_member, member);
 	}
@@ -97,7 +98,7 @@ static void
 close_world(void)
 {
 	for (uint16_t rank = 0; rank < world.job.n_ranks; rank++) {
-		fanin_engine_destroy(world.members[rank].engine);
+		fanin_engine_close(world.members[rank].engine);
 		free(world.members[rank].send);
 		free(world.members[rank].recv);
 	}

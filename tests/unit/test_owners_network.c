@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "hostlib/src/engine/engine.h"
+#include "hostlib/src/cc/cc.h"
 #include "hostlib/src/window/window.h"
 #include "reference/random.h"
 #include "rig/leaf_spine.h"
@@ -34,7 +35,7 @@ struct trial {
 };
 
 struct member {
-	struct fanin_engine *engine;
+	struct fanin_endpoint *engine;
 	struct fanin_request requests[N_REQUESTS];
 	int32_t *send[N_REQUESTS]; /* vectors */
 	int32_t *recv[N_REQUESTS]; /* the same in place */
@@ -205,12 +206,14 @@ open_world(const struct trial *trial)
 	rig_run(world.rig, rig_now_ns(world.rig) + SECOND, NULL, NULL);
 	join();
 	for (uint16_t rank = 0; rank < trial->n_ranks; rank++) {
-		struct fanin_engine_config config = { .timeout_ns = 5 * SECOND, .recover = true };
+		struct fanin_protocol_config config = { .timeout_ns = 5 * SECOND,
+							.cc = &fanin_cc_fixed,
+							.recover = true };
+		struct fanin_error why = { 0 };
 
-		rig_engine_config(&world.job, rank, &config);
-		ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
-						     rig_host_transport(world.network.hosts[rank]),
-						     &world.members[rank].engine),
+		rig_protocol_config(&world.job, rank, &config);
+		ck_assert_int_eq(fanin_engine_open(&fanin_protocol_window, &config,
+						   &world.members[rank].engine, &why),
 				 FANIN_OK);
 	}
 }
@@ -248,7 +251,7 @@ close_world(void)
 	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
 		struct member *member = &world.members[rank];
 
-		fanin_engine_destroy(member->engine);
+		fanin_engine_close(member->engine);
 		for (unsigned int r = 0; r < N_REQUESTS; r++) {
 			if (member->recv[r] != member->send[r])
 				free(member->recv[r]);
@@ -275,7 +278,7 @@ lose_job(void)
 	world.spine = world.network.options.n_spines < 2 ? 0 : 1 - world.spine;
 	join();
 	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-		struct fanin_engine *engine = world.members[rank].engine;
+		struct fanin_endpoint *engine = world.members[rank].engine;
 		const struct rig_joining *joining = &world.job.joining[rank];
 
 		fanin_engine_move(engine, rig_host_transport(world.network.hosts[rank]));

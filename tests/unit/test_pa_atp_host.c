@@ -64,7 +64,7 @@ static struct {
 	struct queue coming;
 	const struct fanin_protocol *protocol;
 	struct fanin_protocol_config config;
-	struct fanin_engine *engine;
+	struct fanin_endpoint *engine;
 	struct fanin_request request;
 	uint64_t now_ns;
 	uint32_t epoch;
@@ -186,11 +186,11 @@ static void
 host_open(unsigned int type)
 {
 	struct fanin_error error = { 0 };
-	void *engine = NULL;
+	struct fanin_endpoint *engine = NULL;
 
 	host_prepare(type);
-	ck_assert_msg(host.protocol->open(&host.config, &engine, &error) == FANIN_OK, "%s",
-		      error.text);
+	ck_assert_msg(host.protocol->open(host.protocol, &host.config, &engine, &error) == FANIN_OK,
+		      "%s", error.text);
 	host.engine = engine;
 }
 
@@ -1277,16 +1277,16 @@ END_TEST
 static void
 expect_in_flight(void)
 {
-	const struct fanin_pa_atp *pa = fanin_pa_atp_of_const(host.engine);
+	const struct fanin_pa_atp *pa = fanin_pa_atp_of(fanin_engine_of(host.engine));
 	const bool by_gack = pa->dual.type->clock == FANIN_DUAL_GACK;
 	uint32_t n = 0;
 
-	ck_assert_uint_le(host.engine->oldest, pa->next);
-	ck_assert_uint_le(pa->next, host.engine->end);
-	ck_assert_uint_le(pa->next - host.engine->oldest, window);
-	for (uint32_t block = host.engine->oldest; block != pa->next; block++) {
-		if (!fanin_engine_is_done(host.engine, block)) {
-			ck_assert_uint_ge(fanin_engine_lane(host.engine, block)->state,
+	ck_assert_uint_le(fanin_engine_of(host.engine)->oldest, pa->next);
+	ck_assert_uint_le(pa->next, fanin_engine_of(host.engine)->end);
+	ck_assert_uint_le(pa->next - fanin_engine_of(host.engine)->oldest, window);
+	for (uint32_t block = fanin_engine_of(host.engine)->oldest; block != pa->next; block++) {
+		if (!fanin_engine_is_done(fanin_engine_of(host.engine), block)) {
+			ck_assert_uint_ge(fanin_engine_lane(fanin_engine_of(host.engine), block)->state,
 					  FANIN_LANE_QUEUED);
 			n += !by_gack || !fanin_pa_atp_lane(pa, block)->gacked;
 		}
@@ -1315,7 +1315,8 @@ run_again(uint32_t reach)
 	host.coming.head = host.coming.tail;
 	memset(host.have, 0, sizeof(host.have));
 	ck_assert_int_eq(fanin_engine_resume(host.engine, host.epoch, 0, first), FANIN_OK);
-	for (uint32_t block = first; block < first + window && block < host.engine->end; block++) {
+	for (uint32_t block = first;
+	     block < first + window && block < fanin_engine_of(host.engine)->end; block++) {
 		if (random_chance(&host.random, 0.3))
 			server_take(block);
 	}
@@ -1335,8 +1336,10 @@ START_TEST(runs_that_are_lost_again_and_again_end_with_exact_sums)
 	host.gack_ns = 50 * US;
 	host.result_ns = 100 * US;
 	host_post(n_blocks);
-	pa = fanin_pa_atp_of_const(host.engine);
-	for (step = 0; host.request.status == FANIN_IN_PROGRESS || host.engine->n_known != 0; step++) {
+	pa = fanin_pa_atp_of(fanin_engine_of(host.engine));
+	for (step = 0;
+	     host.request.status == FANIN_IN_PROGRESS || fanin_engine_of(host.engine)->n_known != 0;
+	     step++) {
 		ck_assert_uint_lt(step, 300000);
 		answer_all();
 		host.now_ns += 5 * US;
@@ -1358,18 +1361,21 @@ END_TEST
 START_TEST(what_such_jobs_do_not_have_is_refused_by_name)
 {
 	struct fanin_error error = { 0 };
-	void *engine = NULL;
+	struct fanin_endpoint *engine = NULL;
 
 	host_prepare(PA_ATP);
 	host.config.size = 65;
-	ck_assert_int_eq(host.protocol->open(&host.config, &engine, &error), FANIN_ERR_UNSUPPORTED);
+	ck_assert_int_eq(host.protocol->open(host.protocol, &host.config, &engine, &error),
+			 FANIN_ERR_UNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(error.text, "65 ranks"));
 	host_prepare(PA_ATP);
 	host.config.wide = true;
-	ck_assert_int_eq(host.protocol->open(&host.config, &engine, &error), FANIN_ERR_UNSUPPORTED);
+	ck_assert_int_eq(host.protocol->open(host.protocol, &host.config, &engine, &error),
+			 FANIN_ERR_UNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(error.text, "f32"));
 	host_prepare(FANIN_DUAL_TYPES);
-	ck_assert_int_eq(host.protocol->open(&host.config, &engine, &error), FANIN_ERR_UNSUPPORTED);
+	ck_assert_int_eq(host.protocol->open(host.protocol, &host.config, &engine, &error),
+			 FANIN_ERR_UNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(error.text, "congestion control has the number 6"));
 	ck_assert_ptr_null(engine);
 	ck_assert(!host.protocol->has_custom);

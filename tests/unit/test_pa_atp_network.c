@@ -42,7 +42,7 @@ struct trial {
 };
 
 struct member {
-	struct fanin_engine *engine;
+	struct fanin_endpoint *engine;
 	struct fanin_request requests[MOST_REQUESTS];
 	uint8_t *send[MOST_REQUESTS];
 	uint8_t *recv[MOST_REQUESTS]; /* the same where it is in place */
@@ -146,24 +146,15 @@ engine_open(uint16_t j, uint16_t rank)
 	const struct rig_joining *joining = &world.jobs[j].joining[rank];
 	const struct fanin_join_ack_body *ack = &joining->ack;
 	const uint64_t congestion = ack->parameters[FANIN_PA_ATP_CONGESTION];
-	struct fanin_pa_atp_config own = {
-		.type = &fanin_dual_types[congestion],
-		.settings = { .limit = ack->window,
-			      .aggregators = ack->slots,
-			      .sharing_jobs = ack->sharing,
-			      .n_ranks = world.trial.n_ranks,
-			      .p_max = (double)ack->parameters[FANIN_PA_ATP_P_MAX] / 100 },
-	};
-	struct fanin_engine_config config = {
-		.timeout_ns = 5 * SECOND, .recover = true, .rules_arg = &own, .tos = ECT_0
-	};
+	struct fanin_protocol_config config = { .timeout_ns = 5 * SECOND, .recover = true };
+
+	struct fanin_error error = { 0 };
 
 	ck_assert_uint_eq(congestion, world.trial.congestion);
 	ck_assert_uint_ne(ack->slots, 0);
-	rig_engine_config(&world.jobs[j], rank, &config);
-	ck_assert_int_eq(fanin_engine_create(&fanin_pa_atp_rules, &config,
-					     rig_host_transport(world.network.hosts[rank]),
-					     &member_of(j, rank)->engine),
+	rig_protocol_config(&world.jobs[j], rank, &config);
+	ck_assert_int_eq(fanin_engine_open(&fanin_protocol_pa_atp, &config,
+					   &member_of(j, rank)->engine, &error),
 			 FANIN_OK);
 }
 
@@ -221,7 +212,7 @@ close_world(void)
 		for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
 			struct member *member = member_of(j, rank);
 
-			fanin_engine_destroy(member->engine);
+			fanin_engine_close(member->engine);
 			for (uint32_t r = 0; r < world.n_requests; r++) {
 				if (member->recv[r] != member->send[r])
 					free(member->recv[r]);
@@ -358,7 +349,7 @@ totals_of(uint16_t j)
 	struct totals totals = { 0 };
 
 	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-		const struct fanin_engine *engine = member_of(j, rank)->engine;
+		struct fanin_endpoint *engine = member_of(j, rank)->engine;
 
 		totals.retransmits += fanin_engine_stats(engine)->retransmits;
 		totals.queries += fanin_engine_stats(engine)->queries;
@@ -548,7 +539,7 @@ END_TEST
 static void
 forge(enum fanin_type type, uint32_t block, uint32_t progress)
 {
-	const struct fanin_engine_config *config = &member_of(0, 1)->engine->config;
+	const struct fanin_protocol_config *config = &fanin_engine_of(member_of(0, 1)->engine)->config;
 	struct fanin_headers headers;
 
 	fanin_wire_encode_l4(&headers, &config->flow, 0);
@@ -691,7 +682,7 @@ lose_tree(void)
 		rig_server_restart(world.network.spine_servers[world.spine]);
 	run_join(0);
 	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-		struct fanin_engine *engine = member_of(0, rank)->engine;
+		struct fanin_endpoint *engine = member_of(0, rank)->engine;
 		const struct rig_joining *joining = &world.jobs[0].joining[rank];
 
 		rig_host_set_poll(world.network.hosts[rank], host_poll, (void *)(uintptr_t)rank);

@@ -43,7 +43,7 @@ static void
 process_step(struct world *world, uint16_t rank, uint64_t pause_ns)
 {
 	struct process *process = &processes[rank];
-	struct fanin_engine *engine = world->engines[rank];
+	struct fanin_endpoint *engine = world->engines[rank];
 
 	if (random_chance(&world->random, 0.005))
 		process->back_ns = world->now_ns +

@@ -13,6 +13,7 @@
 /* ---------------------------------------------- a protocol of one rank: a result is what was sent, a poll later */
 
 struct alone {
+	struct fanin_endpoint endpoint;
 	struct fanin_request_list requests;
 	struct fanin_error error;
 	uint64_t done;
@@ -20,7 +21,8 @@ struct alone {
 };
 
 static int
-alone_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
+alone_open(const struct fanin_protocol *protocol, const struct fanin_protocol_config *config,
+	   struct fanin_endpoint **engine, struct fanin_error *error)
 {
 	struct alone *alone;
 
@@ -29,22 +31,23 @@ alone_open(const struct fanin_protocol_config *config, void **engine, struct fan
 				       config->size);
 	alone = calloc(1, sizeof(*alone));
 	ck_assert_ptr_nonnull(alone);
+	alone->endpoint.protocol = protocol;
 	fanin_request_list_init(&alone->requests);
 	alone->rank = config->rank;
-	*engine = alone;
+	*engine = &alone->endpoint;
 	return FANIN_OK;
 }
 
 static void
-alone_close(void *engine)
+alone_close(struct fanin_endpoint *engine)
 {
 	free(engine);
 }
 
 static int
-alone_post(void *engine, struct fanin_request *request, uint64_t count)
+alone_post(struct fanin_endpoint *engine, struct fanin_request *request, uint64_t count)
 {
-	struct alone *alone = engine;
+	struct alone *alone = (struct alone *)engine;
 
 	fanin_request_layout(request, alone->rank, 1, count);
 	fanin_request_list_append(&alone->requests, request);
@@ -52,9 +55,9 @@ alone_post(void *engine, struct fanin_request *request, uint64_t count)
 }
 
 static int
-alone_poll(void *engine)
+alone_poll(struct fanin_endpoint *engine)
 {
-	struct alone *alone = engine;
+	struct alone *alone = (struct alone *)engine;
 	struct fanin_request *request = alone->requests.first;
 
 	if (request == NULL)
@@ -67,14 +70,14 @@ alone_poll(void *engine)
 }
 
 static uint64_t
-alone_idle_ns(const void *engine)
+alone_idle_ns(struct fanin_endpoint *engine)
 {
 	(void)engine;
 	return 0;
 }
 
 static unsigned int
-alone_poll_fds(void *engine, struct pollfd *fds)
+alone_poll_fds(struct fanin_endpoint *engine, struct pollfd *fds)
 {
 	(void)engine;
 	(void)fds;
@@ -82,20 +85,20 @@ alone_poll_fds(void *engine, struct pollfd *fds)
 }
 
 static const struct fanin_error *
-alone_error(const void *engine)
+alone_error(struct fanin_endpoint *engine)
 {
 	return &((const struct alone *)engine)->error;
 }
 
 static void
-alone_missing(const void *engine, struct fanin_ranks *ranks)
+alone_missing(struct fanin_endpoint *engine, struct fanin_ranks *ranks)
 {
 	(void)engine;
 	*ranks = (struct fanin_ranks){ 0 };
 }
 
 static void
-alone_report(const void *engine, struct fanin_report *report)
+alone_report(struct fanin_endpoint *engine, struct fanin_report *report)
 {
 	report->blocks = ((const struct alone *)engine)->done;
 }
@@ -188,7 +191,7 @@ START_TEST(the_handler_of_a_job_names_its_protocol)
 END_TEST
 
 static uint64_t
-cut(const void *engine, struct fanin_request *request, uint64_t count)
+cut(struct fanin_endpoint *engine, struct fanin_request *request, uint64_t count)
 {
 	(void)engine;
 	(void)request;
@@ -441,7 +444,7 @@ START_TEST(what_a_protocol_does_not_open_is_told)
 	comm = (struct fanin_comm){ .ctx = &ctx, .protocol = &alone, .member.config.size = 3 };
 	ck_assert_int_eq(fanin_comm_engine_open(&comm, &options, &config, &ctx.error),
 			 FANIN_ERR_INVALID);
-	ck_assert_ptr_null(comm.engine);
+	ck_assert_ptr_null(comm.endpoint);
 	ck_assert_str_eq(ctx.error.text, "size is 3, expected 1");
 }
 END_TEST
@@ -493,11 +496,11 @@ START_TEST(a_protocol_has_the_clock_that_it_is_given)
 	struct fanin_request request = { .dtype = FANIN_U8, .op = FANIN_BOR };
 	struct fanin_error error;
 	unsigned int polls = 0;
-	void *engine;
+	struct fanin_endpoint *engine;
 
 	ck_assert_ptr_nonnull(link);
 	memory_link_init(link, frame_lose, nothing_take);
-	ck_assert_int_eq(window->open(&config, &engine, &error), FANIN_OK);
+	ck_assert_int_eq(window->open(window, &config, &engine, &error), FANIN_OK);
 	ck_assert_int_eq(window->post(engine, &request, 0), FANIN_OK);
 	while (request.status == FANIN_IN_PROGRESS) {
 		ck_assert_uint_le(++polls, TIMEOUT_NS / STEP_NS + 1);

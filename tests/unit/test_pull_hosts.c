@@ -501,7 +501,7 @@ START_TEST(a_rank_that_is_gone_is_named_by_all_others)
 	ck_assert(rig_run(pull_world.rig, gone_ns + 60 * SECOND, others_failed, (void *)&gone));
 	ck_assert_uint_le(rig_now_ns(pull_world.rig) - gone_ns, 2 * PULL_WORLD_TIMEOUT_NS);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
-		struct fanin_engine *engine = pull_world.members[rank].engine;
+		struct fanin_endpoint *engine = pull_world.members[rank].engine;
 		struct fanin_ranks missing;
 
 		if (rank == gone)
@@ -519,8 +519,8 @@ END_TEST
 static void
 contribute_ahead(uint16_t rank)
 {
-	struct fanin_engine *engine = pull_world.members[rank].engine;
-	const struct fanin_engine_config *config = &engine->config;
+	struct fanin_endpoint *engine = pull_world.members[rank].engine;
+	const struct fanin_protocol_config *config = &fanin_engine_of(engine)->config;
 	struct {
 		struct fanin_headers headers;
 		uint64_t values[2];
@@ -561,7 +561,7 @@ expect_named(uint16_t gone, uint64_t gone_ns)
 	ck_assert(rig_run(pull_world.rig, gone_ns + 60 * SECOND, others_failed, &gone));
 	ck_assert_uint_le(rig_now_ns(pull_world.rig) - gone_ns, 2 * PULL_WORLD_TIMEOUT_NS);
 	for (uint16_t rank = 0; rank < pull_world.trial.n_ranks; rank++) {
-		struct fanin_engine *engine = pull_world.members[rank].engine;
+		struct fanin_endpoint *engine = pull_world.members[rank].engine;
 		struct fanin_ranks missing;
 
 		if (pull_world.members[rank].is_away)
@@ -636,7 +636,7 @@ START_TEST(packets_that_never_pass_are_an_error_and_not_waited_for)
 {
 	const struct pull_trial trial = { .seed = 1, .n_ranks = 4, .n_leaves = 1, .no_recovery = true };
 	const struct perf_collective like = pull_world_sum(20000);
-	struct fanin_engine *engine;
+	struct fanin_endpoint *engine;
 
 	pull_world_open(&trial);
 	pull_world.loses = loses_data;
@@ -653,7 +653,8 @@ END_TEST
 static bool
 is_told(void *user)
 {
-	const struct fanin_multicast_op *op = fanin_pull_of(pull_world.members[2].engine)->mc.ops;
+	const struct fanin_multicast_op *op =
+		fanin_pull_of(fanin_engine_of(pull_world.members[2].engine))->mc.ops;
 
 	(void)user;
 	return op != NULL && op->has_ns != 0;

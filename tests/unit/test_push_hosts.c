@@ -46,7 +46,7 @@ struct ear {
 };
 
 struct member {
-	struct fanin_engine *engine;
+	struct fanin_endpoint *engine;
 	struct ear ear;
 	struct rig_host *host;
 	struct fanin_request requests[MOST_REQUESTS];
@@ -228,28 +228,25 @@ member_poll(struct rig_host *host, void *user)
 static void
 engine_open(uint16_t job, uint16_t rank)
 {
-	const struct fanin_push_config own = {
-		.entries = world.trial.entries,
-		.waves = world.trial.waves,
-		.wave_blocks = world.trial.wave_blocks,
-	};
-	struct fanin_engine_config config = {
+	struct fanin_protocol_config config = {
 		.timeout_ns = TIMEOUT_NS,
-		.keeps = true,
 		.recover = true,
-		.rules_arg = &own,
 	};
 	struct member *member = &world.members[job * world.trial.n_ranks + rank];
 
-	rig_engine_config(&world.jobs[job], rank, &config);
+	struct fanin_error error = { 0 };
+
+	rig_protocol_config(&world.jobs[job], rank, &config);
 	member->host = rig_job_host(&world.jobs[job], rank);
 	member->ear = (struct ear){
 		.transport = { .ops = &ear_ops },
 		.inner = rig_host_transport(member->host),
 		.rank = rank,
 	};
-	ck_assert_int_eq(fanin_engine_create(&fanin_push_rules, &config, &member->ear.transport,
-					     &member->engine),
+	config.transport = &member->ear.transport;
+	config.parameters[FANIN_PUSH_WAVES] = world.trial.waves;
+	config.parameters[FANIN_PUSH_WAVE_BLOCKS] = world.trial.wave_blocks;
+	ck_assert_int_eq(fanin_engine_open(&fanin_protocol_push, &config, &member->engine, &error),
 			 FANIN_OK);
 	rig_host_set_poll(member->host, member_poll, member);
 }
@@ -366,7 +363,7 @@ close_world(void)
 	/* Nobody who is true is ever refused so. */
 	ck_assert_uint_eq(world.n_forged == 0 ? n_ahead() : 0, 0);
 	for (uint16_t i = 0; i < n_members(); i++)
-		fanin_engine_destroy(world.members[i].engine);
+		fanin_engine_close(world.members[i].engine);
 	requests_free();
 	for (uint16_t job = 0; job < world.trial.n_jobs; job++)
 		rig_job_destroy(&world.jobs[job]);
@@ -380,7 +377,8 @@ close_world(void)
 static void
 forge(uint16_t rank, enum fanin_type type, uint32_t block)
 {
-	const struct fanin_engine_config *config = &world.members[rank].engine->config;
+	const struct fanin_protocol_config *config =
+		&fanin_engine_of(world.members[rank].engine)->config;
 	struct fanin_headers headers;
 
 	fanin_wire_encode_l4(&headers, &config->flow, 0);
@@ -497,7 +495,7 @@ run_all(void)
 				      "seed %lu, member %u, request %u: %s, block %u",
 				      (unsigned long)world.trial.seed, i, r,
 				      fanin_engine_error(world.members[i].engine)->text,
-				      world.members[i].engine->oldest);
+				      fanin_engine_of(world.members[i].engine)->oldest);
 	}
 	return rig_now_ns(world.rig) - begin_ns;
 }
@@ -925,7 +923,8 @@ static bool
 is_at_next_use(void *user)
 {
 	(void)user;
-	return world.members[0].engine->oldest >= record.block + 2 * world.trial.window - 1;
+	return fanin_engine_of(world.members[0].engine)->oldest >=
+	       record.block + 2 * world.trial.window - 1;
 }
 
 START_TEST(a_late_duplicate_of_the_last_use_of_a_slot_changes_nothing)
@@ -1239,12 +1238,12 @@ begin_next_run(void)
 	ck_assert_int_eq(rig_job_join(&world.jobs[0], 600 * SECOND), 0);
 	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
 		struct member *member = &world.members[rank];
-		struct fanin_engine_config config = { 0 };
+		struct fanin_protocol_config config = { 0 };
 
-		rig_engine_config(&world.jobs[0], rank, &config);
+		rig_protocol_config(&world.jobs[0], rank, &config);
 		fanin_engine_redirect(member->engine, &config.flow);
-		member->engine->config.keys = config.keys;
-		member->engine->headers.fanin.key = config.keys.up;
+		fanin_engine_of(member->engine)->config.keys = config.keys;
+		fanin_engine_of(member->engine)->headers.fanin.key = config.keys.up;
 		ck_assert_int_eq(fanin_engine_resume(member->engine, config.epoch,
 						     config.instance + 1, first),
 				 FANIN_OK);
@@ -1277,12 +1276,12 @@ START_TEST(a_job_of_more_than_64_ranks_is_refused_by_hosts)
 {
 	const struct fanin_protocol_config config = { .size = 65, .rank = 0, .window = 16 };
 	struct fanin_error error = { 0 };
-	void *engine = NULL;
+	struct fanin_endpoint *engine = NULL;
 	char reason[256];
 	const struct fanin_protocol *push = fanin_protocol_of("push", reason, sizeof(reason));
 
 	ck_assert_ptr_nonnull(push);
-	ck_assert_int_eq(push->open(&config, &engine, &error), FANIN_ERR_UNSUPPORTED);
+	ck_assert_int_eq(push->open(push, &config, &engine, &error), FANIN_ERR_UNSUPPORTED);
 	ck_assert_str_eq(error.text,
 			 "the job has 65 ranks, jobs of the handler push have 64 at most");
 	ck_assert_ptr_null(engine);

@@ -164,7 +164,7 @@ START_TEST(another_switch_has_runs_of_its_own_whatever_their_numbers)
 {
 	static struct memory_link elsewhere;
 	struct world *world = world_create_of(1, SMALL_WINDOW, 0, true);
-	struct fanin_engine *engine = world->engines[0];
+	struct fanin_endpoint *engine = world->engines[0];
 	const struct fanin_flow flow = { .dst_ip_be = 0x01020304, .dst_port = 4711 };
 	const struct fanin_flow back = { .dst_mac = SWITCH_MAC, .dst_ip_be = SWITCH_IP_BE };
 	struct collective collective;

@@ -144,10 +144,10 @@ static uint32_t
 make_packet(uint16_t rank, enum fanin_type type, uint64_t address, uint32_t len,
 	    struct fanin_headers *frame)
 {
-	struct fanin_engine_config config = { 0 };
+	struct fanin_protocol_config config = { 0 };
 	uint8_t *data = (uint8_t *)(frame + 1);
 
-	rig_engine_config(&world.job, rank, &config);
+	rig_protocol_config(&world.job, rank, &config);
 	fanin_wire_encode_l4(frame, &config.flow, len);
 	fanin_wire_encode_header(&frame->fanin, type, world.job.id, config.epoch, config.keys.up);
 	frame->fanin.rank = rank;

@@ -44,7 +44,7 @@ struct lossy {
 };
 
 struct member {
-	void *engine;
+	struct fanin_endpoint *engine;
 	struct lossy lossy;
 	uint8_t *memory; /* with a guard before and behind it */
 	struct fanin_request fence;
@@ -187,23 +187,20 @@ wake(uint16_t rank)
 static void
 engine_open(uint16_t rank)
 {
-	const struct fanin_region_config own = { .base = BASE, .bytes = world.trial.bytes };
-	struct fanin_engine_config config = { .timeout_ns = TIMEOUT,
-					      .recover = true,
-					      .rules_arg = &own };
+	struct fanin_protocol_config config = { .timeout_ns = TIMEOUT, .recover = true };
 	struct member *member = &world.members[rank];
 	struct fanin_error error = { 0 };
-	struct fanin_engine *engine;
+	struct fanin_endpoint *engine;
 
-	rig_engine_config(&world.job, rank, &config);
+	rig_protocol_config(&world.job, rank, &config);
 	world.payload_bytes = config.payload_bytes;
 	member->lossy = (struct lossy){
 		.transport = { .ops = &lossy_ops },
 		.inner = rig_host_transport(world.network.hosts[rank]),
 		.rank = rank,
 	};
-	ck_assert_int_eq(fanin_engine_create(&fanin_region_rules, &config, &member->lossy.transport,
-					     &engine),
+	config.transport = &member->lossy.transport;
+	ck_assert_int_eq(fanin_engine_open(&fanin_protocol_region, &config, &engine, &error),
 			 FANIN_OK);
 	member->engine = engine;
 	member->memory = malloc(world.trial.bytes + 2u * GUARD);
@@ -734,10 +731,10 @@ END_TEST
 static void
 leave(uint16_t rank)
 {
-	struct fanin_engine_config config = { 0 };
+	struct fanin_protocol_config config = { 0 };
 	struct fanin_headers headers;
 
-	rig_engine_config(&world.job, rank, &config);
+	rig_protocol_config(&world.job, rank, &config);
 	config.flow.src_port = FANIN_WIRE_DEFAULT_UDP_PORT;
 	fanin_wire_encode_l4(&headers, &config.flow, 0);
 	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_LEAVE, world.job.id, config.epoch,
@@ -796,8 +793,8 @@ START_TEST(a_rank_that_has_ended_is_named_though_it_has_contributed_ahead)
 	const struct trial trial = {
 		.seed = 1, .n_ranks = 8, .n_leaves = 2, .bytes = 100000, .window = 128
 	};
-	const struct fanin_engine *engine;
-	struct fanin_engine_config config;
+	struct fanin_endpoint *engine;
+	struct fanin_protocol_config config;
 	struct {
 		struct fanin_headers headers;
 		uint64_t values[FANIN_REGION_RANKS_MAX];
@@ -806,7 +803,7 @@ START_TEST(a_rank_that_has_ended_is_named_though_it_has_contributed_ahead)
 
 	open_world(&trial);
 	engine = world.members[3].engine;
-	config = engine->config;
+	config = fanin_engine_of(engine)->config;
 	fanin_wire_encode_l4(&frame.headers, &config.flow, sizeof(frame.values));
 	for (uint32_t i = 0; i < 2u * config.window; i++) {
 		/* The counts of all ranks, and then one of packets that lack. */
@@ -886,7 +883,7 @@ START_TEST(what_does_not_fit_is_refused)
 	struct fanin_request again = { 0 };
 	struct fanin_error error = { 0 };
 	uint8_t byte = 1;
-	void *engine;
+	struct fanin_endpoint *engine;
 
 	open_world(&eight);
 	engine = world.members[0].engine;

@@ -383,7 +383,7 @@ END_TEST
 START_TEST(results_of_one_window_are_told_in_another_run)
 {
 	struct sparse_link *link = &sparse_world.links[1];
-	struct fanin_engine *engine;
+	struct fanin_endpoint *engine;
 	struct sparse_vectors_options options;
 	uint32_t progress;
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hostlib/src/window/window.h"
 #include "hostlib/src/sparse/sparse.h"
 #include "reference/random.h"
 #include "tests/unit/sparse_comms.h"

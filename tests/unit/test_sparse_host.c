@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hostlib/src/window/window.h"
 #include "hostlib/src/ring/ring.h"
 #include "tests/unit/sparse_comms.h"
 #include "tests/unit/sparse_vectors.h"

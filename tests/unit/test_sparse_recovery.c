@@ -12,6 +12,7 @@
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/sparse_vectors.h"
 #include "tests/unit/suites.h"
+#include "hostlib/src/cc/cc.h"
 #include "hostlib/src/window/window.h"
 
 #define SECOND_NS UINT64_C(1000000000)
@@ -45,7 +46,7 @@ static struct {
 	struct rig_job job;
 	uint16_t spine;
 	uint32_t first_block;
-	struct fanin_engine *engines[SPARSE_MOST_RANKS];
+	struct fanin_endpoint *engines[SPARSE_MOST_RANKS];
 	struct sparse_vectors *vectors[N_REQUESTS];
 	struct taken taken[N_REQUESTS][SPARSE_MOST_RANKS];
 	/* A dense one in the middle of them, in place. */
@@ -134,7 +135,7 @@ static void
 poll_rank(struct rig_host *host, void *user)
 {
 	const uint16_t rank = (uint16_t)(uintptr_t)user;
-	struct fanin_engine *engine = world.engines[rank];
+	struct fanin_endpoint *engine = world.engines[rank];
 	uint64_t idle_ns;
 
 	fanin_engine_poll(engine);
@@ -211,12 +212,14 @@ open_world(const struct setting *setting, uint64_t seed)
 	rig_run(world.rig, rig_now_ns(world.rig) + SECOND_NS, NULL, NULL);
 	join();
 	for (uint16_t rank = 0; rank < n_ranks; rank++) {
-		struct fanin_engine_config config = { .timeout_ns = 5 * SECOND_NS, .recover = true };
+		struct fanin_protocol_config config = { .timeout_ns = 5 * SECOND_NS,
+							.cc = &fanin_cc_fixed,
+							.recover = true };
+		struct fanin_error why = { 0 };
 
-		rig_engine_config(&world.job, rank, &config);
-		ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
-						     rig_host_transport(world.network.hosts[rank]),
-						     &world.engines[rank]),
+		rig_protocol_config(&world.job, rank, &config);
+		ck_assert_int_eq(fanin_engine_open(&fanin_protocol_window, &config,
+						   &world.engines[rank], &why),
 				 FANIN_OK);
 	}
 	for (unsigned int r = 0; r < N_REQUESTS; r++) {
@@ -259,7 +262,7 @@ static void
 close_world(void)
 {
 	for (uint16_t rank = 0; rank < world.job.n_ranks; rank++) {
-		fanin_engine_destroy(world.engines[rank]);
+		fanin_engine_close(world.engines[rank]);
 		free(world.elements[rank]);
 	}
 	for (unsigned int r = 0; r < N_REQUESTS; r++) {

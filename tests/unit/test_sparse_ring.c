@@ -160,7 +160,7 @@ START_TEST(any_number_of_ranks_gives_the_union)
 		allreduce(&rig, &options);
 	}
 	for (uint16_t rank = 0; rank < n_ranks; rank++)
-		ck_assert_uint_le(rig.rings[rank]->n_links, FANIN_RING_LINKS);
+		ck_assert_uint_le(fanin_ring_of(rig.rings[rank])->n_links, FANIN_RING_LINKS);
 	rig_destroy(&rig);
 }
 END_TEST
@@ -572,7 +572,7 @@ START_TEST(another_length_fails_the_request_only)
 				 rank == other ? 6000 : 5000);
 			ck_assert_int_eq(of->requests[rank].status, FANIN_ERR_INVALID);
 			ck_assert_str_eq(of->requests[rank].sparse->error.text, text);
-			ck_assert_int_eq(rig.rings[rank]->status, FANIN_OK);
+			ck_assert_int_eq(fanin_ring_of(rig.rings[rank])->status, FANIN_OK);
 			/* Nothing was written. */
 			ck_assert_ptr_null(of->results[rank].values);
 			ck_assert_uint_eq(of->results[rank].count, 0);
@@ -727,8 +727,8 @@ links_narrow(const struct rig *rig)
 	const int bytes = 262144;
 
 	for (uint16_t rank = 0; rank < rig->n_ranks; rank++) {
-		for (unsigned int i = 0; i < rig->rings[rank]->n_links; i++) {
-			const int fd = rig->rings[rank]->links[i].call.fd;
+		for (unsigned int i = 0; i < fanin_ring_of(rig->rings[rank])->n_links; i++) {
+			const int fd = fanin_ring_of(rig->rings[rank])->links[i].call.fd;
 
 			ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)),
 					 0);
@@ -824,7 +824,7 @@ START_TEST(a_killed_rank_is_named_by_all_at_once)
 	post_all(large.vectors, &rig);
 	for (int i = 0; i < 1 + _i % 2; i++)
 		rig_step(&rig);
-	ck_assert_uint_eq(rig.rings[dead]->doubling.stage, 0);
+	ck_assert_uint_eq(fanin_ring_of(rig.rings[dead])->doubling.stage, 0);
 	fanin_ring_destroy(rig.rings[dead]);
 	rig.rings[dead] = NULL;
 	ck_assert_uint_lt(run(large.vectors, &rig), TIMEOUT_NS / 2);
@@ -846,7 +846,8 @@ START_TEST(who_has_its_result_needs_no_killed_rank)
 	rig_create(&rig, 5, false);
 	large = large_make(&rig);
 	post_all(large.vectors, &rig);
-	while (rig.rings[dead]->doubling.stage + 1 < rig.rings[dead]->n_stages)
+	while (fanin_ring_of(rig.rings[dead])->doubling.stage + 1 <
+	       fanin_ring_of(rig.rings[dead])->n_stages)
 		rig_step(&rig);
 	ck_assert_int_eq(large.vectors->requests[dead].status, FANIN_IN_PROGRESS);
 	fanin_ring_destroy(rig.rings[dead]);
@@ -1037,14 +1038,15 @@ START_TEST(rounds_of_others_may_take_longer_than_the_timeout)
 
 	rig_create(&rig, 5, false);
 	for (uint16_t rank = 0; rank < 5; rank++)
-		rig.rings[rank]->config.timeout_ns = timeout_ns;
+		fanin_ring_of(rig.rings[rank])->config.timeout_ns = timeout_ns;
 	large = large_make(&rig);
 	post_all(large.vectors, &rig);
 	while (large.vectors->requests[1].status == FANIN_IN_PROGRESS) {
 		/* Less is moved in it than an absence is. */
 		rig.now_ns += step_ns;
 		rig_step(&rig);
-		if (rig.rings[1]->doubling.stage == 1 && !rig.rings[1]->doubling.rx_begun)
+		if (fanin_ring_of(rig.rings[1])->doubling.stage == 1 &&
+		    !fanin_ring_of(rig.rings[1])->doubling.rx_begun)
 			waited_ns += step_ns;
 	}
 	ck_assert_uint_gt(waited_ns, 2 * timeout_ns);
@@ -1133,12 +1135,12 @@ START_TEST(a_machine_that_does_not_answer_is_named)
 		ck_assert_int_eq(vectors->requests[2].status, FANIN_OK);
 		rig.paused[0] = true;
 		rig.paused[2] = true;
-		for (unsigned int i = 0; i < rig.rings[1]->n_links; i++) {
-			if (rig.rings[1]->links[i].call.rank == 3)
-				rig.rings[1]->links[i].watch.address = hole.address;
+		for (unsigned int i = 0; i < fanin_ring_of(rig.rings[1])->n_links; i++) {
+			if (fanin_ring_of(rig.rings[1])->links[i].call.rank == 3)
+				fanin_ring_of(rig.rings[1])->links[i].watch.address = hole.address;
 		}
 	} else {
-		rig.rings[2]->next_watch.address = hole.address;
+		fanin_ring_of(rig.rings[2])->next_watch.address = hole.address;
 	}
 	ck_assert_uint_lt(run(vectors, &rig), 2 * TIMEOUT_NS);
 	if (_i != 0) {
@@ -1174,7 +1176,7 @@ START_TEST(a_partner_hears_of_a_failure_on_its_link)
 		rig_step(&rig);
 	rig.paused[0] = true;
 	rig.paused[2] = true;
-	fanin_ring_fail(rig.rings[3], FANIN_ERR_NO_MEMORY);
+	fanin_ring_fail(fanin_ring_of(rig.rings[3]), FANIN_ERR_NO_MEMORY);
 	ck_assert_uint_lt(run(vectors, &rig), TIMEOUT_NS / 2);
 	ck_assert_int_eq(vectors->requests[1].status, FANIN_ERR_TIMEOUT);
 	ck_assert_str_eq(fanin_ring_error(rig.rings[1])->text, "rank 3 (of 4) has given up");
@@ -1347,12 +1349,15 @@ START_TEST(a_vector_that_is_none_is_refused)
 	head.type += FANIN_RING_VECTOR;
 	head.dtype = FANIN_WIRE_F32;
 	head.op = FANIN_WIRE_SUM;
-	ck_assert_int_gt(send(rig.rings[1]->next.fd, &header, sizeof(header), 0), 0);
-	ck_assert_int_gt(send(rig.rings[1]->links[0].call.fd, &head, sizeof(head), 0), 0);
-	ck_assert_int_gt(send(rig.rings[1]->links[0].call.fd, wrong[_i].indices,
+	ck_assert_int_gt(send(fanin_ring_of(rig.rings[1])->next.fd, &header, sizeof(header), 0), 0);
+	ck_assert_int_gt(send(fanin_ring_of(rig.rings[1])->links[0].call.fd, &head, sizeof(head), 0),
+			 0);
+	ck_assert_int_gt(send(fanin_ring_of(rig.rings[1])->links[0].call.fd, wrong[_i].indices,
 			      sizeof(wrong[_i].indices), 0),
 			 0);
-	ck_assert_int_gt(send(rig.rings[1]->links[0].call.fd, values, sizeof(values), 0), 0);
+	ck_assert_int_gt(send(fanin_ring_of(rig.rings[1])->links[0].call.fd, values, sizeof(values),
+			      0),
+			 0);
 	run(vectors, &rig);
 	ck_assert_int_eq(vectors->requests[0].status, FANIN_ERR_REFUSED);
 	ck_assert_msg(strstr(fanin_ring_error(rig.rings[0])->text, wrong[_i].words) != NULL, "%s",
@@ -1367,7 +1372,7 @@ END_TEST
 START_TEST(a_partner_that_is_not_reached_is_named)
 {
 	struct sockaddr_in right;
-	char text[FANIN_TEXT_LEN];
+	struct fanin_error problem;
 	struct rig rig;
 
 	rig_listen(&rig, 4);
@@ -1380,16 +1385,17 @@ START_TEST(a_partner_that_is_not_reached_is_named)
 		rig_create_rank(&rig, rank, KEY);
 	for (int i = 0; i < 100; i++)
 		rig_step(&rig);
-	ck_assert(!fanin_ring_wired(rig.rings[0]));
-	ck_assert(fanin_ring_wired(rig.rings[1]));
-	ck_assert(!fanin_ring_wired(rig.rings[2]));
-	ck_assert(fanin_ring_wired(rig.rings[3]));
-	fanin_ring_wiring_text(rig.rings[0], text, sizeof(text));
-	ck_assert_str_eq(text, "rank 2 at 127.0.0.1:9 has not been reached: Connection refused");
-	ck_assert_uint_eq(fanin_ring_wiring_missing(rig.rings[0]), 1 << 2);
-	fanin_ring_wiring_text(rig.rings[2], text, sizeof(text));
-	ck_assert_str_eq(text, "rank 0 has not called");
-	ck_assert_uint_eq(fanin_ring_wiring_missing(rig.rings[2]), 1 << 0);
+	ck_assert(!fanin_ring_ready(rig.rings[0], &problem));
+	ck_assert(fanin_ring_ready(rig.rings[1], &problem));
+	ck_assert(!fanin_ring_ready(rig.rings[2], &problem));
+	ck_assert(fanin_ring_ready(rig.rings[3], &problem));
+	ck_assert(!fanin_ring_ready(rig.rings[0], &problem));
+	ck_assert_str_eq(problem.text,
+			 "rank 2 at 127.0.0.1:9 has not been reached: Connection refused");
+	ck_assert_uint_eq(problem.missing.words[0], 1 << 2);
+	ck_assert(!fanin_ring_ready(rig.rings[2], &problem));
+	ck_assert_str_eq(problem.text, "rank 0 has not called");
+	ck_assert_uint_eq(problem.missing.words[0], 1 << 0);
 	rig_destroy(&rig);
 }
 END_TEST
@@ -1458,7 +1464,7 @@ START_TEST(the_public_call_needs_no_agreement_and_is_reported)
 			.ops = &fanin_comm_single_ops,
 			.protocol = &fanin_protocol_ring,
 			.ctx = &contexts[rank],
-			.engine = rig.rings[rank],
+			.endpoint = rig.rings[rank],
 			.member.config = { .rank = rank, .size = 2 },
 		};
 		contexts[rank].comms = &comms[rank];
@@ -1514,7 +1520,7 @@ START_TEST(whether_ranks_agree_does_not_depend_on_when_they_post)
 			.ops = &fanin_comm_single_ops,
 			.protocol = &fanin_protocol_ring,
 			.ctx = &contexts[rank],
-			.engine = rig.rings[rank],
+			.endpoint = rig.rings[rank],
 			.member.config = { .rank = rank, .size = 2 },
 		};
 		contexts[rank].comms = &comms[rank];

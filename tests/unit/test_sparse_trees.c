@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "hostlib/src/protocol/split.h"
+#include "hostlib/src/cc/cc.h"
 #include "hostlib/src/window/window.h"
 #include "rig/leaf_spine.h"
 #include "tests/unit/ring_switch.h"
@@ -20,7 +21,7 @@
 struct tree {
 	struct rig_leaf_spine network;
 	struct rig_job job;
-	struct fanin_engine *engines[N_RANKS];
+	struct fanin_endpoint *engines[N_RANKS];
 };
 
 static struct {
@@ -34,7 +35,7 @@ static struct {
 static void
 poll_engine(struct rig_host *host, void *user)
 {
-	struct fanin_engine *engine = user;
+	struct fanin_endpoint *engine = user;
 	uint64_t idle_ns;
 
 	fanin_engine_poll(engine);
@@ -66,12 +67,13 @@ open_tree(struct tree *tree, uint64_t seed)
 	ck_assert_msg(ret == 0, "%s", error);
 	ck_assert_int_eq(rig_job_join(&tree->job, 600 * SECOND_NS), 0);
 	for (uint16_t rank = 0; rank < N_RANKS; rank++) {
-		struct fanin_engine_config config = { .timeout_ns = 5 * SECOND_NS };
+		struct fanin_protocol_config config = { .timeout_ns = 5 * SECOND_NS,
+							.cc = &fanin_cc_fixed };
+		struct fanin_error why = { 0 };
 
-		rig_engine_config(&tree->job, rank, &config);
-		ck_assert_int_eq(fanin_engine_create(&fanin_window_rules, &config,
-						     rig_host_transport(tree->network.hosts[rank]),
-						     &tree->engines[rank]),
+		rig_protocol_config(&tree->job, rank, &config);
+		ck_assert_int_eq(fanin_engine_open(&fanin_protocol_window, &config,
+						   &tree->engines[rank], &why),
 				 FANIN_OK);
 		rig_host_set_poll(tree->network.hosts[rank], poll_engine, tree->engines[rank]);
 	}
@@ -91,9 +93,9 @@ open_world(uint16_t n_trees)
 		open_tree(&world.trees[t], 10u + t);
 	for (uint16_t rank = 0; rank < N_RANKS; rank++) {
 		world.splits[rank].protocol = &fanin_protocol_sparse;
-		world.splits[rank].n_engines = n_trees;
+		world.splits[rank].n_endpoints = n_trees;
 		for (uint16_t t = 0; t < n_trees; t++)
-			world.splits[rank].engines[t] = world.trees[t].engines[rank];
+			world.splits[rank].endpoints[t] = world.trees[t].engines[rank];
 	}
 }
 
@@ -102,7 +104,7 @@ close_world(void)
 {
 	for (uint16_t t = 0; t < world.n_trees; t++) {
 		for (uint16_t rank = 0; rank < N_RANKS; rank++)
-			fanin_engine_destroy(world.trees[t].engines[rank]);
+			fanin_engine_close(world.trees[t].engines[rank]);
 		rig_leaf_spine_free(&world.trees[t].network);
 		free(world.trees[t].job.joining);
 	}

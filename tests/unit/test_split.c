@@ -30,8 +30,8 @@ grove_make(struct grove *grove, uint16_t n_trees, uint16_t n_ranks, uint64_t see
 		grove->worlds[k]->random = random_seed(seed + 100u * k);
 		for (uint16_t r = 0; r < n_ranks; r++) {
 			grove->splits[r].protocol = &fanin_protocol_window;
-			grove->splits[r].engines[k] = grove->worlds[k]->engines[r];
-			grove->splits[r].n_engines = n_trees;
+			grove->splits[r].endpoints[k] = grove->worlds[k]->engines[r];
+			grove->splits[r].n_endpoints = n_trees;
 		}
 	}
 }
@@ -198,11 +198,12 @@ START_TEST(parts_of_every_collective_have_each_block_once)
 		expect_same_blocks(&grove, &undivided, &request);
 		/* The test's memory: nobody may look at it any more. */
 		for (uint16_t k = 0; k < grove.n_trees; k++)
-			fanin_engine_fail(grove.worlds[k]->engines[1], FANIN_ERR_REFUSED);
+			fanin_engine_fail(fanin_engine_of(grove.worlds[k]->engines[1]),
+					  FANIN_ERR_REFUSED);
 		for (uint16_t k = 0; k < grove.n_trees; k++)
-			grove.worlds[k]->engines[1]->loop.status = FANIN_OK;
-		fanin_engine_fail(alone->engines[1], FANIN_ERR_REFUSED);
-		alone->engines[1]->loop.status = FANIN_OK;
+			fanin_engine_of(grove.worlds[k]->engines[1])->loop.status = FANIN_OK;
+		fanin_engine_fail(fanin_engine_of(alone->engines[1]), FANIN_ERR_REFUSED);
+		fanin_engine_of(alone->engines[1])->loop.status = FANIN_OK;
 		fanin_split_free(&request);
 	}
 	world_destroy(alone);
@@ -232,7 +233,8 @@ START_TEST(error_of_one_tree_is_that_of_all)
 			strstr(grove.splits[r].error.text, "the switch does not answer"));
 		/* The others had all results of their parts but hold on to nothing. */
 		for (uint16_t k = 0; k < 3; k++)
-			ck_assert_ptr_null(grove.worlds[k]->engines[r]->loop.requests.first);
+			ck_assert_ptr_null(
+				fanin_engine_of(grove.worlds[k]->engines[r])->loop.requests.first);
 		ck_assert_int_eq(grove_post(&grove, &collectives[2], r, false), FANIN_ERR_TIMEOUT);
 		ck_assert_int_eq(fanin_engine_poll(grove.worlds[0]->engines[r]), FANIN_ERR_TIMEOUT);
 	}
@@ -248,11 +250,12 @@ START_TEST(request_that_one_tree_cannot_number_is_posted_nowhere)
 	struct grove grove;
 
 	grove_make(&grove, 3, 2, 1);
-	grove.worlds[2]->engines[0]->end = grove.worlds[2]->engines[0]->oldest + UINT32_MAX / 2 - 9;
+	fanin_engine_of(grove.worlds[2]->engines[0])->end =
+		fanin_engine_of(grove.worlds[2]->engines[0])->oldest + UINT32_MAX / 2 - 9;
 	ck_assert_int_eq(fanin_split_post(&grove.splits[0], &request, 10 * ELEMENTS),
 			 FANIN_ERR_INVALID);
 	for (uint16_t k = 0; k < 3; k++)
-		ck_assert_ptr_null(grove.worlds[k]->engines[0]->loop.requests.first);
+		ck_assert_ptr_null(fanin_engine_of(grove.worlds[k]->engines[0])->loop.requests.first);
 	ck_assert_uint_eq(request.n_parts, 0);
 	ck_assert_uint_eq(grove.splits[0].next, 0);
 	grove_destroy(&grove);

@@ -67,7 +67,7 @@ fanin_region_write(fanin_region *region, size_t offset, const void *data, size_t
 	fanin_error_clear(&comm->ctx->error);
 	status = range_check(region, offset, bytes, &comm->ctx->error);
 	if (status == FANIN_OK) {
-		status = comm->protocol->region->store(comm->engine, offset, data, bytes);
+		status = comm->protocol->region->store(comm->endpoint, offset, data, bytes);
 		if (status == FANIN_OK) {
 			/* It begins to go, and what others have to say of what went before is heard. */
 			(void)comm->ops->poll(comm);
@@ -99,7 +99,7 @@ fanin_region_fence(fanin_region *region)
 	request.comm = comm;
 	fanin_ctx_lock(comm->ctx);
 	fanin_error_clear(&comm->ctx->error);
-	status = comm->protocol->region->fence(comm->engine, &request);
+	status = comm->protocol->region->fence(comm->endpoint, &request);
 	if (status == FANIN_OK) {
 		fanin_ctx_wake(comm->ctx);
 		status = fanin_ctx_wait(comm->ctx, &request, UINT64_MAX);

@@ -30,13 +30,13 @@ run_number(void)
 }
 
 static int
-canary_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
+canary_open(const struct fanin_protocol *protocol, const struct fanin_protocol_config *config,
+	    struct fanin_endpoint **endpoint, struct fanin_error *error)
 {
 	struct fanin_canary_seed seed = { .run = run_number() };
 	uint64_t numbers[2];
-	struct fanin_canary *created;
-	int status;
 
+	(void)protocol;
 	if (config->wide)
 		return fanin_error_set(
 			error, FANIN_ERR_UNSUPPORTED,
@@ -52,72 +52,28 @@ canary_open(const struct fanin_protocol_config *config, void **engine, struct fa
 	}
 	seed.nonce = numbers[0];
 	seed.roll = numbers[1] | 1;
-	status = fanin_canary_create(config, &seed, &created, error);
-	if (status == FANIN_OK)
-		*engine = created;
-	return status;
+	return fanin_canary_create(config, &seed, endpoint, error);
 }
 
 static void
-canary_close(void *engine)
+canary_close(struct fanin_endpoint *endpoint)
 {
 	const uint64_t deadline_ns = fanin_now_ns(NULL) + BYE_NS;
 	struct pollfd fds[FANIN_TRANSPORT_MAX_FDS];
 
-	while (!fanin_canary_say_bye(engine) && fanin_now_ns(NULL) < deadline_ns) {
-		poll(fds, fanin_canary_poll_fds(engine, fds), BYE_WAIT_MS);
-		if (fanin_canary_poll(engine) < 0)
+	while (endpoint != NULL && !fanin_canary_say_bye(endpoint) &&
+	       fanin_now_ns(NULL) < deadline_ns) {
+		poll(fds, fanin_canary_poll_fds(endpoint, fds), BYE_WAIT_MS);
+		if (fanin_canary_poll(endpoint) < 0)
 			break;
 	}
-	fanin_canary_destroy(engine);
-}
-
-static int
-canary_post(void *engine, struct fanin_request *request, uint64_t count)
-{
-	return fanin_canary_post(engine, request, count);
-}
-
-static int
-canary_poll(void *engine)
-{
-	return fanin_canary_poll(engine);
-}
-
-static bool
-canary_ready(const void *engine, struct fanin_error *problem)
-{
-	return fanin_canary_ready(engine, problem);
-}
-
-static uint64_t
-canary_idle_ns(const void *engine)
-{
-	return fanin_canary_idle_ns(engine);
-}
-
-static unsigned int
-canary_poll_fds(void *engine, struct pollfd *fds)
-{
-	return fanin_canary_poll_fds(engine, fds);
-}
-
-static const struct fanin_error *
-canary_error(const void *engine)
-{
-	return fanin_canary_error(engine);
+	fanin_canary_destroy(endpoint);
 }
 
 static void
-canary_missing(const void *engine, struct fanin_ranks *ranks)
+canary_report(struct fanin_endpoint *endpoint, struct fanin_report *report)
 {
-	fanin_canary_missing(engine, ranks);
-}
-
-static void
-canary_report(const void *engine, struct fanin_report *report)
-{
-	const struct fanin_canary_stats *stats = fanin_canary_stats(engine);
+	const struct fanin_canary_stats *stats = fanin_canary_stats(endpoint);
 
 	report->blocks = stats->blocks;
 	report->bytes_reduced = stats->bytes_reduced;
@@ -132,31 +88,19 @@ canary_report(const void *engine, struct fanin_report *report)
 	report->asks = stats->asks;
 	report->restores = stats->restores;
 	report->repeats = stats->repeats;
-	report->late = fanin_canary_late(engine);
+	report->late = fanin_canary_late(endpoint);
 	report->n_late = (uint32_t)__builtin_popcountll(report->late);
 }
 
-static bool
-canary_peers_may_need_results(const void *engine)
-{
-	return fanin_canary_is_needed(engine);
-}
-
-/* Switches pass the job's packets on without it: nobody but the manager would say that it has ended. */
-static void
-canary_abort(void *engine, int status, const struct fanin_error *error)
-{
-	fanin_canary_abort(engine, status, error);
-}
-
 static const struct fanin_switch_ops on_switch = {
-	.abort = canary_abort,
-	.peers_may_need_results = canary_peers_may_need_results,
+	/* Switches pass the job's packets on without it: nobody but the manager would say that it has ended. */
+	.abort = fanin_canary_abort,
+	.peers_may_need_results = fanin_canary_peers_may_need_results,
 };
 
 static const char *const handlers[] = { "canary", NULL };
 
-static struct fanin_protocol fanin_protocol_canary = {
+struct fanin_protocol fanin_protocol_canary = {
 	.name = "canary",
 	.handlers = handlers,
 	.has_duties = true,
@@ -167,13 +111,13 @@ static struct fanin_protocol fanin_protocol_canary = {
 	.on_switch = &on_switch,
 	.open = canary_open,
 	.close = canary_close,
-	.ready = canary_ready,
-	.post = canary_post,
-	.poll = canary_poll,
-	.idle_ns = canary_idle_ns,
-	.poll_fds = canary_poll_fds,
-	.error = canary_error,
-	.missing = canary_missing,
+	.ready = fanin_canary_ready,
+	.post = fanin_canary_post,
+	.poll = fanin_canary_poll,
+	.idle_ns = fanin_canary_idle_ns,
+	.poll_fds = fanin_canary_poll_fds,
+	.error = fanin_canary_error,
+	.missing = fanin_canary_missing,
 	.report = canary_report,
 };
 

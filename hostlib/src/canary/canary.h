@@ -9,7 +9,7 @@
 
 #include "hostlib/src/protocol/protocol.h"
 
-struct fanin_canary;
+extern struct fanin_protocol fanin_protocol_canary;
 
 /* Numbers that tell this start of the rank from all others. */
 struct fanin_canary_seed {
@@ -40,38 +40,36 @@ struct fanin_canary_stats {
 };
 
 /*
- * Creates an engine, which calls the roll from the first poll on. config: `hosts` has the addresses of all ranks; copied. engine: set on success
- * only. Returns FANIN_OK, FANIN_ERR_UNSUPPORTED or FANIN_ERR_NO_MEMORY, with the text.
+ * Opens an endpoint, which calls the roll from the first poll on. Arguments and what it returns are those of struct fanin_protocol's `open`. config: `hosts` has the
+ * addresses of all ranks.
  */
 int fanin_canary_create(const struct fanin_protocol_config *config,
-			const struct fanin_canary_seed *seed, struct fanin_canary **engine,
+			const struct fanin_canary_seed *seed, struct fanin_endpoint **endpoint,
 			struct fanin_error *error);
 
-/* Frees an engine; requests that are not done are dropped. engine may be NULL. */
-void fanin_canary_destroy(struct fanin_canary *engine);
+/* Frees an endpoint without a goodbye. endpoint may be NULL. */
+void fanin_canary_destroy(struct fanin_endpoint *endpoint);
 
 /*
  * All requests are done, the last one a block without elements: tells that block's leader, or as its leader waits until all others have told. Returns false
  * as long as it has to be called again.
  */
-bool fanin_canary_say_bye(struct fanin_canary *engine);
+bool fanin_canary_say_bye(struct fanin_endpoint *endpoint);
 
-/* As struct fanin_protocol has them. */
-int fanin_canary_post(struct fanin_canary *engine, struct fanin_request *request, uint64_t count);
-int fanin_canary_poll(struct fanin_canary *engine);
-uint64_t fanin_canary_idle_ns(const struct fanin_canary *engine);
-unsigned int fanin_canary_poll_fds(struct fanin_canary *engine, struct pollfd *fds);
-void fanin_canary_abort(struct fanin_canary *engine, int status, const struct fanin_error *error);
-bool fanin_canary_ready(const struct fanin_canary *engine, struct fanin_error *problem);
-const struct fanin_error *fanin_canary_error(const struct fanin_canary *engine);
-void fanin_canary_missing(const struct fanin_canary *engine, struct fanin_ranks *ranks);
-
-/* The run has begun, there were requests, and none is in progress: others may need results of this rank. */
-bool fanin_canary_is_needed(const struct fanin_canary *engine);
+/* As struct fanin_protocol and struct fanin_switch_ops have them. */
+int fanin_canary_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count);
+int fanin_canary_poll(struct fanin_endpoint *endpoint);
+uint64_t fanin_canary_idle_ns(struct fanin_endpoint *endpoint);
+unsigned int fanin_canary_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds);
+void fanin_canary_abort(struct fanin_endpoint *endpoint, int status, const struct fanin_error *error);
+bool fanin_canary_ready(struct fanin_endpoint *endpoint, struct fanin_error *problem);
+const struct fanin_error *fanin_canary_error(struct fanin_endpoint *endpoint);
+void fanin_canary_missing(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks);
+bool fanin_canary_peers_may_need_results(struct fanin_endpoint *endpoint);
 
 /* Ranks that are merely late; a bitmap. */
-uint64_t fanin_canary_late(const struct fanin_canary *engine);
+uint64_t fanin_canary_late(struct fanin_endpoint *endpoint);
 
-const struct fanin_canary_stats *fanin_canary_stats(const struct fanin_canary *engine);
+const struct fanin_canary_stats *fanin_canary_stats(struct fanin_endpoint *endpoint);
 
 #endif

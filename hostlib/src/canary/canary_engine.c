@@ -117,7 +117,7 @@ must_hold(struct fanin_canary *engine)
 static void
 engine_send(struct fanin_loop *loop)
 {
-	struct fanin_canary *engine = canary_of(loop);
+	struct fanin_canary *engine = canary_of_loop(loop);
 
 	engine->was_full = false;
 	fanin_canary_send_unsent(engine);
@@ -139,8 +139,10 @@ fanin_canary_fail(struct fanin_canary *engine, int status)
 }
 
 void
-fanin_canary_abort(struct fanin_canary *engine, int status, const struct fanin_error *error)
+fanin_canary_abort(struct fanin_endpoint *endpoint, int status, const struct fanin_error *error)
 {
+	struct fanin_canary *engine = canary_of(endpoint);
+
 	if (engine->loop.status != FANIN_OK)
 		return;
 	engine->loop.error = *error;
@@ -151,7 +153,7 @@ fanin_canary_abort(struct fanin_canary *engine, int status, const struct fanin_e
 static void
 engine_away(struct fanin_loop *loop, uint64_t by_ns, bool received)
 {
-	struct fanin_canary *engine = canary_of(loop);
+	struct fanin_canary *engine = canary_of_loop(loop);
 
 	engine->progress_ns = fanin_absence_move(engine->progress_ns, by_ns, loop->now_ns);
 	if (engine->late_ns != 0)
@@ -227,7 +229,7 @@ timers_together_ns(uint64_t timer_us)
 
 int
 fanin_canary_create(const struct fanin_protocol_config *config, const struct fanin_canary_seed *seed,
-		    struct fanin_canary **engine, struct fanin_error *error)
+		    struct fanin_endpoint **endpoint, struct fanin_error *error)
 {
 	const struct fanin_clock clock = fanin_clock_of(config->now_ns, config->now_arg);
 	struct fanin_canary *created;
@@ -239,6 +241,7 @@ fanin_canary_create(const struct fanin_protocol_config *config, const struct fan
 	created = calloc(1, sizeof(*created));
 	if (created == NULL)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
+	created->endpoint.protocol = &fanin_protocol_canary;
 	created->config = *config;
 	created->seed = *seed;
 	created->config.hosts = NULL; /* only valid in open */
@@ -250,7 +253,7 @@ fanin_canary_create(const struct fanin_protocol_config *config, const struct fan
 	created->ways[1].flow = config->second_flow;
 	created->n_ways = config->second_flow.src_ip_be == 0 ? 1 : 2;
 	if (memory_take(created) != FANIN_OK) {
-		fanin_canary_destroy(created);
+		fanin_canary_destroy(&created->endpoint);
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
 				       "out of memory for %u blocks in flight", config->window);
 	}
@@ -274,15 +277,18 @@ fanin_canary_create(const struct fanin_protocol_config *config, const struct fan
 	created->loop.now_ns = fanin_loop_clock_ns(&created->loop);
 	created->progress_ns = created->loop.now_ns;
 	fanin_canary_roll_begin(created);
-	*engine = created;
+	*endpoint = &created->endpoint;
 	return FANIN_OK;
 }
 
 void
-fanin_canary_destroy(struct fanin_canary *engine)
+fanin_canary_destroy(struct fanin_endpoint *endpoint)
 {
-	if (engine == NULL)
+	struct fanin_canary *engine;
+
+	if (endpoint == NULL)
 		return;
+	engine = canary_of(endpoint);
 	free(engine->lanes);
 	free(engine->entries);
 	free(engine->payloads);
@@ -298,8 +304,9 @@ is_supported(const struct fanin_canary *engine, const struct fanin_request *requ
 }
 
 int
-fanin_canary_post(struct fanin_canary *engine, struct fanin_request *request, uint64_t count)
+fanin_canary_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count)
 {
+	struct fanin_canary *engine = canary_of(endpoint);
 	const struct fanin_protocol_config *config = &engine->config;
 	uint64_t n_blocks;
 
@@ -353,14 +360,17 @@ linger(struct fanin_canary *engine)
 }
 
 int
-fanin_canary_poll(struct fanin_canary *engine)
+fanin_canary_poll(struct fanin_endpoint *endpoint)
 {
+	struct fanin_canary *engine = canary_of(endpoint);
+
 	return engine->loop.status != FANIN_OK ? linger(engine) : fanin_loop_poll(&engine->loop);
 }
 
 uint64_t
-fanin_canary_idle_ns(const struct fanin_canary *engine)
+fanin_canary_idle_ns(struct fanin_endpoint *endpoint)
 {
+	struct fanin_canary *engine = canary_of(endpoint);
 	const uint64_t now_ns = fanin_loop_clock_ns(&engine->loop);
 	uint64_t next_ns = engine->loop.next_timer_ns;
 
@@ -382,8 +392,10 @@ fanin_canary_idle_ns(const struct fanin_canary *engine)
 }
 
 unsigned int
-fanin_canary_poll_fds(struct fanin_canary *engine, struct pollfd *fds)
+fanin_canary_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds)
 {
+	struct fanin_canary *engine = canary_of(endpoint);
+
 	/* Nothing is received any more, and descriptors would stay ready for ever. */
 	if (engine->loop.status != FANIN_OK && engine->why == CANARY_END_NONE)
 		return 0;
@@ -391,8 +403,10 @@ fanin_canary_poll_fds(struct fanin_canary *engine, struct pollfd *fds)
 }
 
 const struct fanin_error *
-fanin_canary_error(const struct fanin_canary *engine)
+fanin_canary_error(struct fanin_endpoint *endpoint)
 {
+	struct fanin_canary *engine = canary_of(endpoint);
+
 	return &engine->loop.error;
 }
 
@@ -411,15 +425,18 @@ waits_for(const struct fanin_canary *engine)
 }
 
 void
-fanin_canary_missing(const struct fanin_canary *engine, struct fanin_ranks *ranks)
+fanin_canary_missing(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks)
 {
+	struct fanin_canary *engine = canary_of(endpoint);
+
 	*ranks = engine->loop.status != FANIN_OK ? engine->loop.error.missing
 						 : fanin_ranks_of_word(waits_for(engine));
 }
 
 uint64_t
-fanin_canary_late(const struct fanin_canary *engine)
+fanin_canary_late(struct fanin_endpoint *endpoint)
 {
+	struct fanin_canary *engine = canary_of(endpoint);
 	uint64_t late = engine->loop.status != FANIN_OK ? 0 : waits_for(engine);
 
 	for (unsigned int i = 0; i < engine->config.size; i++) {
@@ -430,14 +447,18 @@ fanin_canary_late(const struct fanin_canary *engine)
 }
 
 bool
-fanin_canary_is_needed(const struct fanin_canary *engine)
+fanin_canary_peers_may_need_results(struct fanin_endpoint *endpoint)
 {
+	struct fanin_canary *engine = canary_of(endpoint);
+
 	return engine->loop.status == FANIN_OK && engine->started &&
 	       engine->loop.requests.first == NULL && engine->config.size > 1;
 }
 
 const struct fanin_canary_stats *
-fanin_canary_stats(const struct fanin_canary *engine)
+fanin_canary_stats(struct fanin_endpoint *endpoint)
 {
+	struct fanin_canary *engine = canary_of(endpoint);
+
 	return &engine->stats;
 }

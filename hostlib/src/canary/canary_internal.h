@@ -134,7 +134,8 @@ enum canary_end {
 };
 
 struct fanin_canary {
-	struct fanin_loop loop; /* first: fanin_loop casts a pointer to it back */
+	struct fanin_endpoint endpoint; /* first, so that a pointer to it is one to this */
+	struct fanin_loop loop;
 	struct fanin_protocol_config config;
 	struct fanin_canary_seed seed;
 	struct canary_peer peers[CANARY_RANKS_MAX];
@@ -209,10 +210,20 @@ struct fanin_canary {
 	uint64_t until_ns; /* questions are answered with it */
 };
 
+static_assert(offsetof(struct fanin_canary, endpoint) == 0,
+	      "a pointer to the endpoint is one to this");
+
 static inline struct fanin_canary *
-canary_of(struct fanin_loop *loop)
+canary_of(struct fanin_endpoint *endpoint)
 {
-	return (struct fanin_canary *)loop;
+	assert(endpoint->protocol == &fanin_protocol_canary);
+	return (struct fanin_canary *)endpoint;
+}
+
+static inline struct fanin_canary *
+canary_of_loop(struct fanin_loop *loop)
+{
+	return (struct fanin_canary *)((char *)loop - offsetof(struct fanin_canary, loop));
 }
 
 static inline struct canary_lane *

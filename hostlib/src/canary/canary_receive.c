@@ -427,7 +427,7 @@ receive_in_run(struct fanin_canary *engine, const struct fanin_frame *frame)
 void
 fanin_canary_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 {
-	struct fanin_canary *engine = canary_of(loop);
+	struct fanin_canary *engine = canary_of_loop(loop);
 	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
 
 	if (loop->status != FANIN_OK)

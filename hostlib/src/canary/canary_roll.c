@@ -176,13 +176,14 @@ fanin_canary_roll_begin(struct fanin_canary *engine)
 }
 
 bool
-fanin_canary_ready(const struct fanin_canary *engine, struct fanin_error *problem)
+fanin_canary_ready(struct fanin_endpoint *endpoint, struct fanin_error *problem)
 {
+	struct fanin_canary *engine = canary_of(endpoint);
 	char ranks[128];
 
 	if (engine->started)
 		return true;
-	fanin_canary_missing(engine, &problem->missing);
+	fanin_canary_missing(&engine->endpoint, &problem->missing);
 	if (engine->begun)
 		fanin_error_set(problem, 0, "not all ranks have begun the run");
 	else if (engine->config.rank != 0 && !engine->roll_heard)
@@ -210,8 +211,9 @@ fanin_canary_receive_bye(struct fanin_canary *engine, const struct fanin_hdr *hd
 }
 
 bool
-fanin_canary_say_bye(struct fanin_canary *engine)
+fanin_canary_say_bye(struct fanin_endpoint *endpoint)
 {
+	struct fanin_canary *engine = canary_of(endpoint);
 	const uint32_t last = engine->end - 1;
 	struct fanin_headers headers;
 

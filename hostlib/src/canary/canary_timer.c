@@ -143,7 +143,7 @@ silent_for(const struct fanin_canary *engine, uint64_t ns)
 
 /* Why the oldest block has no result. */
 static void
-explain(const struct fanin_canary *engine, uint64_t silent, char *text, size_t len)
+explain(struct fanin_canary *engine, uint64_t silent, char *text, size_t len)
 {
 	const uint16_t leader = canary_leader_of(engine, engine->oldest);
 	struct fanin_ranks missing;
@@ -156,7 +156,7 @@ explain(const struct fanin_canary *engine, uint64_t silent, char *text, size_t l
 			 engine->config.size, (silent & (silent - 1)) == 0 ? "does" : "do");
 		return;
 	}
-	fanin_canary_missing(engine, &missing);
+	fanin_canary_missing(&engine->endpoint, &missing);
 	if (!fanin_ranks_is_empty(&missing))
 		snprintf(text, len, "block %u waits for %s (of %u), which is late", engine->oldest,
 			 fanin_format_ranks(&missing, ranks, sizeof(ranks)), engine->config.size);
@@ -179,7 +179,7 @@ time_out(struct fanin_canary *engine, uint64_t silent)
 
 	explain(engine, silent, detail, sizeof(detail));
 	if (silent == 0)
-		fanin_canary_missing(engine, &missing);
+		fanin_canary_missing(&engine->endpoint, &missing);
 	/* Without a rank to name it is this one that leaves. */
 	fanin_canary_tell_all(engine, CANARY_END_GONE, silent != 0 ? silent : self);
 	fanin_error_set(&engine->loop.error, 0, "no result for %.1f s: %s", (double)waited_ns / 1e9,
@@ -225,7 +225,7 @@ roll_timers(struct fanin_canary *engine)
 void
 fanin_canary_timers(struct fanin_loop *loop)
 {
-	struct fanin_canary *engine = canary_of(loop);
+	struct fanin_canary *engine = canary_of_loop(loop);
 	uint64_t next_ns = UINT64_MAX;
 
 	if (loop->requests.first == NULL)

@@ -106,7 +106,7 @@ fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
 		status = fanin_error_set(&ctx->error, FANIN_ERR_INVALID,
 					 "trees is %u, expected 0 or 1 without job_name",
 					 options.trees);
-	if (status == FANIN_OK && joined->engine == NULL)
+	if (status == FANIN_OK && joined->endpoint == NULL)
 		status = switches_join(joined, &options, &answer, &ctx->error);
 	fanin_manager_answer_free(&answer);
 	if (status == FANIN_OK)
@@ -242,7 +242,7 @@ fanin_comm_abort(struct fanin_comm *comm, int status, const struct fanin_error *
 	if (comm->trees != NULL)
 		fanin_comm_trees_abort(comm->trees, status, error);
 	else if (comm->protocol->on_switch != NULL && comm->protocol->on_switch->abort != NULL)
-		comm->protocol->on_switch->abort(comm->engine, status, error);
+		comm->protocol->on_switch->abort(comm->endpoint, status, error);
 	if (comm->agreeing)
 		fanin_request_list_fail(&comm->held, status);
 }

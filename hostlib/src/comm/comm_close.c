@@ -12,7 +12,7 @@ fanin_comm_close_begin(struct fanin_comm *comm)
 		struct fanin_comm *part = comm->ops->part(comm, i);
 
 		if (part->protocol->on_switch->peers_may_need_results == NULL ||
-		    !part->protocol->on_switch->peers_may_need_results(part->engine))
+		    !part->protocol->on_switch->peers_may_need_results(part->endpoint))
 			continue;
 		part->closes = true;
 		part->closing.collective = FANIN_COLLECTIVE_ALLREDUCE;
@@ -21,7 +21,7 @@ fanin_comm_close_begin(struct fanin_comm *comm)
 		/*
 		 * If it can't be posted, its status stays FANIN_OK: there is nothing to wait for.
 		 */
-		(void)part->protocol->post(part->engine, &part->closing, 0);
+		(void)part->protocol->post(part->endpoint, &part->closing, 0);
 	}
 }
 
@@ -41,7 +41,7 @@ fanin_comm_close_wait(struct fanin_comm *comm)
 			       status == FANIN_ERR_INTERRUPTED ? "interrupted"
 			       : status == FANIN_IN_PROGRESS
 				       ? "others are late"
-				       : part->protocol->error(part->engine)->text);
+				       : part->protocol->error(part->endpoint)->text);
 		return;
 	}
 }

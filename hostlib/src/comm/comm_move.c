@@ -74,7 +74,7 @@ path_change(struct fanin_comm *comm, const struct fanin_manager_home *home, stru
 		channel.ops->close(&channel);
 		return status;
 	}
-	comm->protocol->on_switch->move(comm->engine, transport);
+	comm->protocol->on_switch->move(comm->endpoint, transport);
 	comm->ring_drops += comm->transport->ops->ring_drops(comm->transport);
 	comm->transport->ops->close(comm->transport);
 	comm->transport = transport;
@@ -140,7 +140,7 @@ redirect(struct fanin_comm *comm, struct fanin_error *error)
 		return status;
 	memcpy(flow.src_mac, comm->route.local_mac, sizeof(flow.src_mac));
 	memcpy(comm->switch_mac, flow.dst_mac, sizeof(comm->switch_mac));
-	comm->protocol->on_switch->redirect(comm->engine, &flow);
+	comm->protocol->on_switch->redirect(comm->endpoint, &flow);
 	return FANIN_OK;
 }
 

@@ -19,9 +19,9 @@ fanin_comm_ready_wait(struct fanin_comm *comm, const struct fanin_join_opts *opt
 	struct fanin_error problem = { 0 };
 
 	for (;;) {
-		protocol->poll(comm->engine);
+		protocol->poll(comm->endpoint);
 		fanin_manager_poll(comm->manager);
-		if (protocol->ready == NULL || protocol->ready(comm->engine, &problem))
+		if (protocol->ready == NULL || protocol->ready(comm->endpoint, &problem))
 			return FANIN_OK;
 		if (fanin_now_ns(NULL) >= deadline_ns) {
 			fanin_error_set(error, 0,
@@ -34,7 +34,7 @@ fanin_comm_ready_wait(struct fanin_comm *comm, const struct fanin_join_opts *opt
 		if (ctx->interrupt != NULL && ctx->interrupt(ctx->interrupt_arg))
 			return fanin_error_set(error, FANIN_ERR_INTERRUPTED,
 					       "interrupted while joining job '%s'", comm->job_name);
-		poll(fds, protocol->poll_fds(comm->engine, fds), WAIT_MS);
+		poll(fds, protocol->poll_fds(comm->endpoint, fds), WAIT_MS);
 	}
 }
 

@@ -82,7 +82,7 @@ missing_note(struct fanin_comm *comm)
 		if (!fanin_ranks_is_empty(&rejoin.gone))
 			rejoin.missing = rejoin.gone;
 	}
-	comm->protocol->on_switch->note_rejoin(comm->engine, &rejoin);
+	comm->protocol->on_switch->note_rejoin(comm->endpoint, &rejoin);
 }
 
 static void
@@ -96,7 +96,7 @@ rejoin(struct fanin_comm *comm)
 	if (!comm->rejoining) {
 		fanin_log_line(log, FANIN_LOG_WARNING, "the run of job %u is lost: joining again",
 			       member->config.job);
-		fanin_member_rejoin(member, comm->protocol->on_switch->progress(comm->engine));
+		fanin_member_rejoin(member, comm->protocol->on_switch->progress(comm->endpoint));
 		comm->rejoining = true;
 		comm->refused_ns = 0;
 	}
@@ -116,7 +116,7 @@ rejoin(struct fanin_comm *comm)
 				       : "its window or its packets are smaller than before");
 		return;
 	}
-	if (comm->protocol->on_switch->resume(comm->engine, member->epoch, member->instance,
+	if (comm->protocol->on_switch->resume(comm->endpoint, member->epoch, member->instance,
 					      member->first_block) == FANIN_OK)
 		fanin_log_line(log, FANIN_LOG_INFO, "job %u goes on at block %u",
 			       member->config.job, member->first_block);
@@ -132,7 +132,7 @@ job_end(struct fanin_comm *comm)
 	fanin_error_set(&error, 0, "the manager %s has ended the job: %.300s",
 			fanin_manager_address(comm->manager), fanin_manager_ended(comm->manager));
 	fanin_manager_away(comm->manager, &error.missing, &away_ns);
-	comm->protocol->on_switch->abort(comm->engine, FANIN_ERR_MANAGER, &error);
+	comm->protocol->on_switch->abort(comm->endpoint, FANIN_ERR_MANAGER, &error);
 }
 
 /* Applies what the manager has said meanwhile: where the job continues, or that it can't. */
@@ -148,7 +148,7 @@ manager_apply_changes(struct fanin_comm *comm)
 		 * for it there.
 		 */
 		if (home->generation != comm->generation)
-			comm->protocol->on_switch->suspect_run(comm->engine);
+			comm->protocol->on_switch->suspect_run(comm->endpoint);
 		comm->generation = home->generation;
 		fanin_comm_move(comm, home);
 	}
@@ -157,7 +157,7 @@ manager_apply_changes(struct fanin_comm *comm)
 			 stranded);
 	else
 		memcpy(comm->hint, comm->path_problem, sizeof(comm->path_problem));
-	comm->protocol->on_switch->hint(comm->engine, comm->hint);
+	comm->protocol->on_switch->hint(comm->endpoint, comm->hint);
 	comm->applied_changes = fanin_manager_changes(comm->manager);
 	if (fanin_manager_ended(comm->manager)[0] != '\0')
 		job_end(comm);
@@ -183,7 +183,7 @@ give_up(struct fanin_comm *comm)
 
 	fanin_error_set(&error, 0, "%s has left", fanin_format_ranks(left, ranks, sizeof(ranks)));
 	error.missing = *left;
-	comm->protocol->on_switch->abort(comm->engine, FANIN_ERR_MANAGER, &error);
+	comm->protocol->on_switch->abort(comm->endpoint, FANIN_ERR_MANAGER, &error);
 }
 
 /* Of a protocol that resumes no runs the manager's word is of use only if it is the last one. */
@@ -204,14 +204,14 @@ fanin_comm_recover_poll(struct fanin_comm *comm)
 
 	if (!fanin_protocol_recovers(comm->protocol)) {
 		end_if_told(comm);
-		return comm->protocol->poll(comm->engine);
+		return comm->protocol->poll(comm->endpoint);
 	}
 	if (comm->manager != NULL && (fanin_manager_changes(comm->manager) != comm->applied_changes ||
 				      comm->path_problem[0] != '\0'))
 		manager_apply_changes(comm);
 	fanin_comm_follow(comm);
-	n = comm->protocol->poll(comm->engine);
-	if (n < 0 || !comm->protocol->on_switch->run_lost(comm->engine))
+	n = comm->protocol->poll(comm->endpoint);
+	if (n < 0 || !comm->protocol->on_switch->run_lost(comm->endpoint))
 		return n;
 	if (is_over(comm))
 		give_up(comm);

@@ -66,7 +66,7 @@ region_attach(struct fanin_region *region, struct fanin_error *error)
 			 ? fanin_error_set(&found, FANIN_ERR_UNSUPPORTED,
 					   "the job's protocol is %s, which has no regions",
 					   comm->protocol->name)
-			 : comm->protocol->region->attach(comm->engine, region->memory,
+			 : comm->protocol->region->attach(comm->endpoint, region->memory,
 							  region->address, region->bytes, &found);
 	fanin_ctx_unlock(comm->ctx);
 	there = status == FANIN_OK;

@@ -15,7 +15,7 @@ fanin_comm_engine_open(struct fanin_comm *comm, const struct fanin_join_opts *op
 	config->size = comm->member.config.size;
 	config->wide = comm->member.wide;
 	config->log = &comm->ctx->log;
-	return comm->protocol->open(config, &comm->engine, error);
+	return comm->protocol->open(comm->protocol, config, &comm->endpoint, error);
 }
 
 static int
@@ -23,7 +23,7 @@ single_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t cou
 {
 	if (comm->agreeing || fanin_comm_must_agree(comm, request))
 		return fanin_comm_hold(comm, request, count);
-	return comm->protocol->post(comm->engine, request, count);
+	return comm->protocol->post(comm->endpoint, request, count);
 }
 
 static int
@@ -33,9 +33,9 @@ engine_poll(struct fanin_comm *comm)
 
 	/* Among the ranks, the protocol itself tells the others of a failure. */
 	if (comm->protocol->on_switch == NULL)
-		return comm->protocol->poll(comm->engine);
+		return comm->protocol->poll(comm->endpoint);
 	status = fanin_comm_recover_poll(comm);
-	if (comm->protocol->error(comm->engine)->text[0] != '\0')
+	if (comm->protocol->error(comm->endpoint)->text[0] != '\0')
 		fanin_comm_give_up(comm);
 	return status;
 }
@@ -54,25 +54,25 @@ single_poll(struct fanin_comm *comm)
 static uint64_t
 single_idle_ns(const struct fanin_comm *comm)
 {
-	return comm->protocol->idle_ns(comm->engine);
+	return comm->protocol->idle_ns(comm->endpoint);
 }
 
 static unsigned int
 single_poll_fds(struct fanin_comm *comm, struct pollfd *fds)
 {
-	return comm->protocol->poll_fds(comm->engine, fds);
+	return comm->protocol->poll_fds(comm->endpoint, fds);
 }
 
 static const struct fanin_error *
 single_error(const struct fanin_comm *comm)
 {
-	return comm->protocol->error(comm->engine);
+	return comm->protocol->error(comm->endpoint);
 }
 
 static void
 single_missing(const struct fanin_comm *comm, struct fanin_ranks *ranks)
 {
-	comm->protocol->missing(comm->engine, ranks);
+	comm->protocol->missing(comm->endpoint, ranks);
 }
 
 static void
@@ -97,7 +97,7 @@ single_report(const struct fanin_comm *comm, struct fanin_report *report)
 		report->transport_reason = transport->reason;
 		report->ring_drops = comm->ring_drops + transport->ops->ring_drops(transport);
 	}
-	comm->protocol->report(comm->engine, report);
+	comm->protocol->report(comm->endpoint, report);
 }
 
 static struct fanin_comm *
@@ -112,8 +112,8 @@ single_leave(struct fanin_comm *comm, struct fanin_error *error)
 {
 	int status = FANIN_OK;
 
-	if (comm->engine != NULL)
-		comm->protocol->close(comm->engine);
+	if (comm->endpoint != NULL)
+		comm->protocol->close(comm->endpoint);
 	if (comm->member.channel.ops != NULL)
 		status = fanin_member_leave(&comm->member, error);
 	fanin_member_close(&comm->member);

@@ -91,8 +91,8 @@ fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	if (status != FANIN_OK)
 		return status;
 	for (uint16_t i = 0; i < answer->n_trees; i++)
-		trees->split.engines[i] = trees->members[i].engine;
-	trees->split.n_engines = answer->n_trees;
+		trees->split.endpoints[i] = trees->members[i].endpoint;
+	trees->split.n_endpoints = answer->n_trees;
 	trees->split.protocol = trees->members[0].protocol;
 	comm->protocol = trees->members[0].protocol;
 	memcpy(comm->protocol_reason, trees->members[0].protocol_reason,
@@ -108,7 +108,7 @@ void
 fanin_comm_trees_poll_joined(struct fanin_trees *trees)
 {
 	for (uint16_t i = 0; i < FANIN_MAX_TREES; i++) {
-		if (trees->members[i].engine != NULL)
+		if (trees->members[i].endpoint != NULL)
 			fanin_comm_recover_poll(&trees->members[i]);
 	}
 }
@@ -176,7 +176,7 @@ trees_idle_ns(const struct fanin_comm *comm)
 	uint64_t least_ns = UINT64_MAX;
 
 	for (uint16_t i = 0; i < comm->n_trees; i++) {
-		uint64_t idle_ns = comm->protocol->idle_ns(comm->trees->members[i].engine);
+		uint64_t idle_ns = comm->protocol->idle_ns(comm->trees->members[i].endpoint);
 
 		if (idle_ns < least_ns)
 			least_ns = idle_ns;
@@ -190,7 +190,7 @@ trees_poll_fds(struct fanin_comm *comm, struct pollfd *fds)
 	unsigned int n = 0;
 
 	for (uint16_t i = 0; i < comm->n_trees; i++)
-		n += comm->protocol->poll_fds(comm->trees->members[i].engine, fds + n);
+		n += comm->protocol->poll_fds(comm->trees->members[i].endpoint, fds + n);
 	return n;
 }
 
@@ -211,7 +211,7 @@ trees_missing(const struct fanin_comm *comm, struct fanin_ranks *ranks)
 	for (uint16_t i = 0; i < comm->n_trees; i++) {
 		struct fanin_ranks missing;
 
-		comm->protocol->missing(comm->trees->members[i].engine, &missing);
+		comm->protocol->missing(comm->trees->members[i].endpoint, &missing);
 		fanin_ranks_merge(ranks, &missing);
 	}
 }

@@ -140,9 +140,9 @@ struct fanin_comm {
 	uint8_t switch_mac[6]; /* destination of the engine's packets */
 	struct fanin_member member;
 	struct fanin_transport *transport;
-	uint64_t ring_drops;            /* of transports that were closed */
-	void *engine;                   /* the protocol's; NULL: none yet, or one for each tree */
-	struct fanin_request *requests; /* not freed yet, linked by sibling */
+	uint64_t ring_drops;             /* of transports that were closed */
+	struct fanin_endpoint *endpoint; /* the protocol's; NULL: none yet, or one for each tree */
+	struct fanin_request *requests;  /* not freed yet, linked by sibling */
 	struct fanin_request_list held; /* comm_agree.c's: requests that wait, the first one for an agreement */
 	struct fanin_request agreement;
 	uint64_t agreement_data[3];
@@ -384,7 +384,7 @@ void fanin_comm_follow(struct fanin_comm *comm);
  * so.
  *
  * options: if the job runs in the network, receives the switch's address and the job's number, key
- * and rank in its first tree; else comm->engine is set. answer: owns the options' new strings.
+ * and rank in its first tree; else comm->endpoint is set. answer: owns the options' new strings.
  * Returns FANIN_OK or a negative status.
  */
 int fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,

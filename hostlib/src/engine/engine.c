@@ -26,9 +26,9 @@ fanin_engine_headers(struct fanin_engine *engine, uint32_t payload_len)
 
 	fanin_wire_encode_l4(&engine->headers, &engine->config.flow, payload_len);
 	engine->header_payload_len = payload_len;
-	if (engine->config.tos == 0)
+	if (engine->rules->tos == 0)
 		return;
-	ip->tos = engine->config.tos;
+	ip->tos = engine->rules->tos;
 	ip->checksum_be = 0;
 	ip->checksum_be = fanin_ip_checksum(ip);
 }
@@ -45,8 +45,10 @@ sparse_cut(struct fanin_request *request)
 }
 
 uint64_t
-fanin_engine_cut(const struct fanin_engine *engine, struct fanin_request *request, uint64_t count)
+fanin_engine_cut(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
 	fanin_request_layout(request, engine->config.rank, engine->config.size, count);
 	if (request->sparse != NULL)
 		return sparse_cut(request);
@@ -59,8 +61,10 @@ fanin_engine_cut(const struct fanin_engine *engine, struct fanin_request *reques
 }
 
 int
-fanin_engine_accepts(const struct fanin_engine *engine, uint64_t n_blocks)
+fanin_engine_accepts(struct fanin_endpoint *endpoint, uint64_t n_blocks)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
 	if (engine->loop.status != FANIN_OK)
 		return engine->loop.status;
 	return n_blocks > MAX_BLOCKS_OUTSTANDING - (engine->end - engine->oldest) ? FANIN_ERR_INVALID
@@ -89,7 +93,7 @@ int
 fanin_engine_post_small(struct fanin_engine *engine, struct fanin_request *request,
 			uint32_t n_blocks, uint32_t block_bytes)
 {
-	const int status = fanin_engine_accepts(engine, n_blocks);
+	const int status = fanin_engine_accepts(&engine->endpoint, n_blocks);
 
 	assert(block_bytes <= engine->config.payload_bytes);
 	if (status != FANIN_OK)
@@ -105,8 +109,9 @@ fanin_engine_post_small(struct fanin_engine *engine, struct fanin_request *reque
 }
 
 int
-fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, uint64_t count)
+fanin_engine_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
 	uint64_t n_blocks;
 	int status = FANIN_OK;
 
@@ -120,8 +125,8 @@ fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, ui
 		if (status != FANIN_OK)
 			return status;
 	}
-	n_blocks = fanin_engine_cut(engine, request, count);
-	status = fanin_engine_accepts(engine, n_blocks);
+	n_blocks = fanin_engine_cut(&engine->endpoint, request, count);
+	status = fanin_engine_accepts(&engine->endpoint, n_blocks);
 	if (status != FANIN_OK)
 		return status;
 	if (request->stride == 0)
@@ -205,7 +210,7 @@ fanin_engine_send_queued(struct fanin_engine *engine)
 static void
 loop_send(struct fanin_loop *loop)
 {
-	struct fanin_engine *engine = fanin_engine_of(loop);
+	struct fanin_engine *engine = fanin_engine_of_loop(loop);
 
 	if (!engine->run_lost)
 		engine->rules->send(engine);
@@ -215,7 +220,7 @@ loop_send(struct fanin_loop *loop)
 static void
 away_forgive(struct fanin_loop *loop, uint64_t by_ns, bool received)
 {
-	struct fanin_engine *engine = fanin_engine_of(loop);
+	struct fanin_engine *engine = fanin_engine_of_loop(loop);
 	const uint64_t now_ns = loop->now_ns;
 
 	engine->progress_ns = fanin_absence_move(engine->progress_ns, by_ns, now_ns);
@@ -236,60 +241,123 @@ static const struct fanin_loop_ops loop_ops = {
 	.away = away_forgive,
 };
 
-int
-fanin_engine_create(const struct fanin_engine_rules *rules, const struct fanin_engine_config *config,
-		    struct fanin_transport *transport, struct fanin_engine **engine)
+/* Makes what all engines have. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
+static int
+memory_make(struct fanin_engine *engine)
 {
+	engine->lanes = calloc(engine->config.window, sizeof(*engine->lanes));
+	engine->queue = calloc(engine->config.window, sizeof(*engine->queue));
+	if (engine->lanes == NULL || engine->queue == NULL ||
+	    fanin_engine_keep_init(engine) != FANIN_OK || fanin_engine_tag_init(engine) != FANIN_OK)
+		return FANIN_ERR_NO_MEMORY;
+	return FANIN_OK;
+}
+
+/* Congestion control of an engine: over shared memory the only queue is the switch's own. */
+static const struct fanin_cc_type *
+cc_of(const struct fanin_engine_rules *rules, const struct fanin_protocol_config *config)
+{
+	if (rules->bounds_flight)
+		return &fanin_cc_fixed;
+	if (config->cc != NULL)
+		return config->cc;
+	return config->transport->ops->shares_memory ? &fanin_cc_fixed : &fanin_cc_delay;
+}
+
+/* Makes an engine whose configuration is set; what the rules want comes later. */
+static void
+state_begin(struct fanin_engine *engine)
+{
+	const struct fanin_protocol_config *config = &engine->config;
 	const struct fanin_clock clock = fanin_clock_of(config->now_ns, config->now_arg);
-	struct fanin_engine *created;
+	const uint32_t first = config->first_block;
+
+	fanin_loop_init(&engine->loop, &loop_ops, config->transport, &clock, config->timeout_ns,
+			2u * config->window);
+	engine->oldest = first;
+	engine->end = first;
+	engine->newest = first - 1;
+	for (uint32_t i = 0; i < config->window; i++)
+		fanin_engine_lane(engine, first + i)->block = first + i;
+
+	fanin_rtt_init(&engine->rtt);
+	fanin_rtt_init(&engine->block_time);
+	fanin_cc_init(&engine->cc, cc_of(engine->rules, config), config->window);
+	engine->reordering = FANIN_ENGINE_REORDERING_MIN;
+
+	fanin_engine_headers(engine, config->payload_bytes);
+	fanin_wire_encode_header(&engine->headers.fanin, FANIN_TYPE_CONTRIBUTION, config->job,
+				 config->epoch, config->keys.up);
+	engine->headers.fanin.rank = config->rank;
+	engine->headers.fanin.contributions = 1;
+}
+
+/* Returns FANIN_OK, or FANIN_ERR_UNSUPPORTED if the protocol can't run such a job. */
+static int
+job_check(const struct fanin_protocol *protocol, const struct fanin_protocol_config *config,
+	  struct fanin_error *error)
+{
+	const struct fanin_engine_rules *rules = protocol->rules;
+
+	if (rules->ranks_max != 0 && config->size > rules->ranks_max)
+		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
+				       "the job has %u ranks, jobs of the handler %s have %u at most",
+				       config->size, protocol->handlers[0], rules->ranks_max);
+	if (rules->no_wide && config->wide)
+		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
+				       "the job accumulates sums in f32, which the protocol %s does not",
+				       protocol->name);
+	return FANIN_OK;
+}
+
+static int
+out_of_memory(const struct fanin_protocol_config *config, struct fanin_error *error)
+{
+	return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory for %u blocks in flight",
+			       config->window);
+}
+
+int
+fanin_engine_open(const struct fanin_protocol *protocol, const struct fanin_protocol_config *config,
+		  struct fanin_endpoint **endpoint, struct fanin_error *error)
+{
+	const struct fanin_engine_rules *rules = protocol->rules;
+	struct fanin_engine *engine;
+	int status = job_check(protocol, config, error);
 
 	assert(config->window != 0 && (config->window & (config->window - 1)) == 0);
-	assert(rules->size >= sizeof(*created));
-	created = calloc(1, rules->size);
-	if (created == NULL)
-		return FANIN_ERR_NO_MEMORY;
-	created->lanes = calloc(config->window, sizeof(*created->lanes));
-	created->queue = calloc(config->window, sizeof(*created->queue));
-	created->config = *config;
-	created->rules = rules;
-	if (created->lanes == NULL || created->queue == NULL ||
-	    fanin_engine_keep_init(created) != FANIN_OK ||
-	    fanin_engine_tag_init(created) != FANIN_OK) {
-		fanin_engine_destroy(created);
-		return FANIN_ERR_NO_MEMORY;
+	assert(rules->size >= sizeof(*engine));
+	if (status != FANIN_OK)
+		return status;
+	engine = calloc(1, rules->size);
+	if (engine == NULL)
+		return out_of_memory(config, error);
+	engine->endpoint.protocol = protocol;
+	engine->rules = rules;
+	engine->config = *config;
+	status = memory_make(engine);
+	if (status == FANIN_OK) {
+		state_begin(engine);
+		if (rules->open != NULL)
+			status = rules->open(engine, error);
 	}
-	fanin_loop_init(&created->loop, &loop_ops, transport, &clock, config->timeout_ns,
-			2u * config->window);
-	created->oldest = config->first_block;
-	created->end = config->first_block;
-	created->newest = config->first_block - 1;
-	for (uint32_t i = 0; i < config->window; i++)
-		fanin_engine_lane(created, config->first_block + i)->block = config->first_block + i;
-
-	fanin_rtt_init(&created->rtt);
-	fanin_rtt_init(&created->block_time);
-	fanin_cc_init(&created->cc, config->cc != NULL ? config->cc : &fanin_cc_fixed,
-		      config->window);
-	created->reordering = FANIN_ENGINE_REORDERING_MIN;
-
-	fanin_engine_headers(created, config->payload_bytes);
-	fanin_wire_encode_header(&created->headers.fanin, FANIN_TYPE_CONTRIBUTION, config->job,
-				 config->epoch, config->keys.up);
-	created->headers.fanin.rank = config->rank;
-	created->headers.fanin.contributions = 1;
-	if (rules->open != NULL && rules->open(created) != FANIN_OK) {
-		fanin_engine_destroy(created);
-		return FANIN_ERR_NO_MEMORY;
+	if (status != FANIN_OK) {
+		fanin_engine_close(&engine->endpoint);
+		return status == FANIN_ERR_NO_MEMORY ? out_of_memory(config, error) : status;
 	}
-	*engine = created;
+	engine->config.hosts = NULL; /* only valid here */
+	*endpoint = &engine->endpoint;
 	return FANIN_OK;
 }
 
 void
-fanin_engine_destroy(struct fanin_engine *engine)
+fanin_engine_close(struct fanin_endpoint *endpoint)
 {
-	if (engine == NULL)
+	struct fanin_engine *engine;
+
+	if (endpoint == NULL)
 		return;
+	engine = fanin_engine_of(endpoint);
 	if (engine->rules->close != NULL)
 		engine->rules->close(engine);
 	fanin_engine_shards_free(engine);
@@ -302,8 +370,10 @@ fanin_engine_destroy(struct fanin_engine *engine)
 }
 
 int
-fanin_engine_poll(struct fanin_engine *engine)
+fanin_engine_poll(struct fanin_endpoint *endpoint)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
 	return fanin_loop_poll(&engine->loop);
 }
 
@@ -315,8 +385,10 @@ fanin_engine_fail(struct fanin_engine *engine, int status)
 }
 
 void
-fanin_engine_abort(struct fanin_engine *engine, int status, const struct fanin_error *error)
+fanin_engine_abort(struct fanin_endpoint *endpoint, int status, const struct fanin_error *error)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
 	if (engine->loop.status != FANIN_OK)
 		return;
 	engine->loop.error = *error;
@@ -324,15 +396,19 @@ fanin_engine_abort(struct fanin_engine *engine, int status, const struct fanin_e
 }
 
 bool
-fanin_engine_peers_may_need_results(const struct fanin_engine *engine)
+fanin_engine_peers_may_need_results(struct fanin_endpoint *endpoint)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
 	return engine->kept != NULL && engine->loop.status == FANIN_OK &&
 	       engine->loop.requests.first == NULL && engine->end != engine->config.first_block;
 }
 
 unsigned int
-fanin_engine_poll_fds(struct fanin_engine *engine, struct pollfd *fds)
+fanin_engine_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
 	/* Nothing is received any more, and descriptors would stay ready for ever. */
 	if (engine->loop.status != FANIN_OK)
 		return 0;
@@ -340,8 +416,9 @@ fanin_engine_poll_fds(struct fanin_engine *engine, struct pollfd *fds)
 }
 
 uint64_t
-fanin_engine_idle_ns(const struct fanin_engine *engine)
+fanin_engine_idle_ns(struct fanin_endpoint *endpoint)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
 	uint64_t now_ns = fanin_loop_clock_ns(&engine->loop);
 	uint64_t next_ns = engine->loop.next_timer_ns;
 
@@ -365,43 +442,9 @@ fanin_engine_idle_ns(const struct fanin_engine *engine)
 }
 
 const struct fanin_error *
-fanin_engine_error(const struct fanin_engine *engine)
+fanin_engine_error(struct fanin_endpoint *endpoint)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
 	return &engine->loop.error;
-}
-
-void
-fanin_engine_missing(const struct fanin_engine *engine, struct fanin_ranks *ranks)
-{
-	if (engine->loop.status != FANIN_OK)
-		*ranks = engine->loop.error.missing;
-	else if (engine->run_lost)
-		*ranks = engine->rejoin.missing;
-	else if (engine->told.time_ns == 0 || engine->told.block != engine->oldest ||
-		 engine->oldest == engine->end)
-		*ranks = (struct fanin_ranks){ 0 };
-	else
-		*ranks = engine->told.ranks.missing;
-}
-
-void
-fanin_engine_late(const struct fanin_engine *engine, struct fanin_ranks *ranks)
-{
-	if (engine->loop.status != FANIN_OK) {
-		*ranks = (struct fanin_ranks){ 0 };
-		return;
-	}
-	if (engine->run_lost) {
-		*ranks = engine->rejoin.late;
-		return;
-	}
-	fanin_engine_missing(engine, ranks);
-	fanin_ranks_subtract(ranks, &engine->told.ranks.ended);
-	fanin_ranks_subtract(ranks, &engine->told.ranks.silent);
-}
-
-const struct fanin_engine_stats *
-fanin_engine_stats(const struct fanin_engine *engine)
-{
-	return &engine->stats;
 }

@@ -31,6 +31,8 @@
  */
 #define FANIN_ENGINE_REORDERING_MIN 3
 
+struct fanin_engine;
+
 enum fanin_lane_state {
 	FANIN_LANE_IDLE,   /* its block is not posted yet */
 	FANIN_LANE_READY,  /* its block is posted, but the window does not let it be sent yet */
@@ -108,10 +110,18 @@ struct fanin_engine_rules {
 	bool in_parts; /* else: no block of a reduce_scatter has elements of two ranks' parts */
 	bool waits_for_ranks; /* blocks have little data, and usually wait for other ranks: they are overdue after two round trips */
 	bool samples_asked; /* how long a block took says something of the network, also if it was asked for */
-	bool takes_unsent; /* in a resumed run a block may get its result before it is sent */
+	bool takes_unsent;  /* in a resumed run a block may get its result before it is sent */
+	bool bounds_flight; /* by itself, without a congestion control */
+	bool keeps;         /* results of a window for other ranks, also if no run can be resumed */
+	bool no_wide;       /* its hosts combine, and do not accumulate in f32 */
+	uint16_t ranks_max; /* of a job; 0: as many as there may be */
+	uint8_t tos; /* IPv4's field of what carries elements: 0, or with a codepoint of ECN (RFC 3168) */
 
-	/* Creates what else it needs; from fanin_engine_create. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. NULL: nothing. */
-	int (*open)(struct fanin_engine *engine);
+	/*
+	 * Creates what else it needs; engine->config.hosts is valid. Returns FANIN_OK, FANIN_ERR_NO_MEMORY, whose text is the engine's, or another status with the
+	 * text in `error`. NULL: nothing.
+	 */
+	int (*open)(struct fanin_engine *engine, struct fanin_error *error);
 
 	/* Frees it; also after a failed `open`. NULL: there is nothing. */
 	void (*close)(struct fanin_engine *engine);
@@ -154,13 +164,14 @@ struct fanin_engine_rules {
 	bool (*time_out)(struct fanin_engine *engine);
 
 	/* No answer comes: writes why, for a timeout's text. Returns false to leave that to the engine. NULL: it always does. */
-	bool (*explain)(const struct fanin_engine *engine, char *text, size_t text_len);
+	bool (*explain)(struct fanin_engine *engine, char *text, size_t text_len);
 };
 
 struct fanin_engine {
-	struct fanin_loop loop; /* first, so that a pointer to it is one to the engine */
+	struct fanin_endpoint endpoint; /* first, so that a pointer to it is one to the engine */
 	const struct fanin_engine_rules *rules;
-	struct fanin_engine_config config;
+	struct fanin_loop loop;
+	struct fanin_protocol_config config;
 	struct fanin_lane *lanes; /* config.window of them */
 	uint16_t *queue;          /* ring of lanes to be sent for the first time */
 	struct fanin_cc cc;       /* how many blocks may be in flight */
@@ -210,12 +221,29 @@ struct fanin_engine {
 	struct fanin_headers headers; /* template of contributions */
 };
 
-static_assert(offsetof(struct fanin_engine, loop) == 0, "a pointer to the loop is one to the engine");
+static_assert(offsetof(struct fanin_engine, endpoint) == 0,
+	      "a pointer to the endpoint is one to the engine");
 
 static inline struct fanin_engine *
-fanin_engine_of(struct fanin_loop *loop)
+fanin_engine_of(struct fanin_endpoint *endpoint)
 {
-	return (struct fanin_engine *)loop;
+	assert(endpoint->protocol->rules != NULL);
+	return (struct fanin_engine *)endpoint;
+}
+
+static inline struct fanin_engine *
+fanin_engine_of_loop(struct fanin_loop *loop)
+{
+	return (struct fanin_engine *)((char *)loop - offsetof(struct fanin_engine, loop));
+}
+
+/* Returns the struct of a protocol with these rules, which begins with the engine. */
+static inline void *
+fanin_engine_own(struct fanin_engine *engine, const struct fanin_engine_rules *rules)
+{
+	assert(engine->rules == rules);
+	(void)rules;
+	return engine;
 }
 
 static inline struct fanin_lane *
@@ -418,8 +446,8 @@ bool fanin_engine_transmit_tagged(struct fanin_engine *engine, const struct fani
  * opened: set on success only; valid until the next call. Returns false if it is not the switch's,
  * or lost.
  */
-bool fanin_engine_open(struct fanin_engine *engine, const struct fanin_frame *frame,
-		       struct fanin_frame *opened);
+bool fanin_engine_open_frame(struct fanin_engine *engine, const struct fanin_frame *frame,
+			     struct fanin_frame *opened);
 
 /*
  * tag.c: in a job with tags, a refusal without one, which anybody may have sent: the switch
@@ -541,6 +569,14 @@ void fanin_engine_note_spurious(struct fanin_engine *engine);
  * long.
  */
 void fanin_engine_check_timers(struct fanin_loop *loop);
+
+/*
+ * Posts an allreduce of blocks that are shorter than packets may be, all alike: of values that ranks tell each other.
+ *
+ * block_bytes: whole elements. Returns what fanin_engine_post does.
+ */
+int fanin_engine_post_small(struct fanin_engine *engine, struct fanin_request *request,
+			    uint32_t n_blocks, uint32_t block_bytes);
 
 /* Fails every request with the status; engine->loop.error already has the text. */
 void fanin_engine_fail(struct fanin_engine *engine, int status);

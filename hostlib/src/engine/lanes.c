@@ -53,7 +53,7 @@ fanin_engine_ready(struct fanin_lane *lane, struct fanin_request *request)
  * keep each block waiting for the last rank until nearly all are sent: results would then come in one burst, after a time in which nothing came.
  */
 static uint32_t
-staggered_place(const struct fanin_engine_config *config, uint32_t reach, uint32_t i)
+staggered_place(const struct fanin_protocol_config *config, uint32_t reach, uint32_t i)
 {
 	const uint32_t turn = (reach + STAGGER_TURNS - 1) / STAGGER_TURNS;
 	const uint32_t first = i - i % turn;
@@ -65,7 +65,7 @@ staggered_place(const struct fanin_engine_config *config, uint32_t reach, uint32
 void
 fanin_engine_start(struct fanin_engine *engine, struct fanin_request *request)
 {
-	const struct fanin_engine_config *config = &engine->config;
+	const struct fanin_protocol_config *config = &engine->config;
 	uint32_t reach = request->n_blocks < config->window ? request->n_blocks : config->window;
 
 	for (uint32_t i = 0; i < reach; i++) {

@@ -23,7 +23,7 @@ fanin_live_check(struct fanin_live *live, struct fanin_engine *engine, uint64_t 
 
 /* True if all ranks but this one are in the set. */
 static bool
-has_all_others(const struct fanin_ranks *set, const struct fanin_engine_config *config)
+has_all_others(const struct fanin_ranks *set, const struct fanin_protocol_config *config)
 {
 	struct fanin_ranks others = fanin_ranks_all(config->size);
 

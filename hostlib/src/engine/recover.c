@@ -14,9 +14,9 @@
 int
 fanin_engine_keep_init(struct fanin_engine *engine)
 {
-	const struct fanin_engine_config *config = &engine->config;
+	const struct fanin_protocol_config *config = &engine->config;
 
-	if (!config->recover && !config->keeps)
+	if (!config->recover && !engine->rules->keeps)
 		return FANIN_OK;
 	engine->kept = calloc(config->window, sizeof(*engine->kept));
 	engine->kept_payloads = malloc((size_t)config->window * config->payload_bytes);
@@ -166,41 +166,53 @@ fanin_engine_known(const struct fanin_engine *engine, const struct fanin_lane *l
 }
 
 void
-fanin_engine_hint(struct fanin_engine *engine, const char *hint)
+fanin_engine_hint(struct fanin_endpoint *endpoint, const char *hint)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
 	engine->hint = hint;
 }
 
 void
-fanin_engine_move(struct fanin_engine *engine, struct fanin_transport *transport)
+fanin_engine_move(struct fanin_endpoint *endpoint, struct fanin_transport *transport)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
 	engine->loop.transport = transport;
 	engine->run_lost = true;
 	engine->moved = true;
 }
 
 void
-fanin_engine_redirect(struct fanin_engine *engine, const struct fanin_flow *flow)
+fanin_engine_redirect(struct fanin_endpoint *endpoint, const struct fanin_flow *flow)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
 	engine->config.flow = *flow;
 	fanin_engine_headers(engine, engine->header_payload_len);
 }
 
 bool
-fanin_engine_run_lost(const struct fanin_engine *engine)
+fanin_engine_run_lost(struct fanin_endpoint *endpoint)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
 	return engine->run_lost && engine->loop.status == FANIN_OK;
 }
 
 void
-fanin_engine_suspect_run(struct fanin_engine *engine)
+fanin_engine_suspect_run(struct fanin_endpoint *endpoint)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
 	engine->run_lost = engine->run_lost || engine->config.recover;
 }
 
 void
-fanin_engine_note_rejoin(struct fanin_engine *engine, const struct fanin_rejoin *rejoin)
+fanin_engine_note_rejoin(struct fanin_endpoint *endpoint, const struct fanin_rejoin *rejoin)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
 	engine->rejoin = *rejoin;
 	if (!fanin_ranks_is_empty(&rejoin->late) &&
 	    fanin_ranks_equal(&rejoin->late, &rejoin->missing) &&
@@ -209,8 +221,10 @@ fanin_engine_note_rejoin(struct fanin_engine *engine, const struct fanin_rejoin 
 }
 
 uint32_t
-fanin_engine_progress(const struct fanin_engine *engine)
+fanin_engine_progress(struct fanin_endpoint *endpoint)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
 	return engine->oldest;
 }
 
@@ -272,9 +286,11 @@ lane_resume(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t block
 }
 
 int
-fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint64_t instance,
+fanin_engine_resume(struct fanin_endpoint *endpoint, uint32_t epoch, uint64_t instance,
 		    uint32_t first_block)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
 	engine->run_lost = false;
 	engine->suspected = FANIN_REASON_NONE;
 	engine->rejoin = (struct fanin_rejoin){ 0 };

@@ -376,7 +376,7 @@ is_from_switch(const struct fanin_engine *engine, const struct fanin_frame *fram
 void
 fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 {
-	struct fanin_engine *engine = fanin_engine_of(loop);
+	struct fanin_engine *engine = fanin_engine_of_loop(loop);
 	struct fanin_frame opened;
 	struct fanin_mismatch mismatch;
 	const struct fanin_hdr *hdr;
@@ -390,7 +390,7 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 		 * Late packets of a switch's previous instance fail here, too: not every failure is
 		 * an attack.
 		 */
-		if (!fanin_engine_open(engine, frame, &opened)) {
+		if (!fanin_engine_open_frame(engine, frame, &opened)) {
 			engine->stats.invalid++;
 			return;
 		}

@@ -59,8 +59,8 @@ fanin_engine_transmit_tagged(struct fanin_engine *engine, const struct fanin_hea
 }
 
 bool
-fanin_engine_open(struct fanin_engine *engine, const struct fanin_frame *frame,
-		  struct fanin_frame *opened)
+fanin_engine_open_frame(struct fanin_engine *engine, const struct fanin_frame *frame,
+			struct fanin_frame *opened)
 {
 	if (frame->len < FANIN_PAYLOAD_OFFSET || frame->len > engine->tagged_room ||
 	    !fanin_frame_copy(engine->loop.transport, frame, 0, engine->opened, frame->len) ||

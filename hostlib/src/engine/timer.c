@@ -219,7 +219,7 @@ absence_format(const struct fanin_engine *engine, const struct fanin_ranks *miss
 
 /* Why nothing comes from the switch, or from above it. missing: the ranks that are known to be missing; NULL: none are. */
 static void
-silence_explain(const struct fanin_engine *engine, const char *missing, char *detail, size_t len)
+silence_explain(struct fanin_engine *engine, const char *missing, char *detail, size_t len)
 {
 	if (engine->rules->explain != NULL && engine->rules->explain(engine, detail, len))
 		return;
@@ -290,8 +290,8 @@ refusal_explain(const struct fanin_engine *engine, char *detail, size_t len)
 
 /* What there is to say of a run that the switch has not lost. ranks: those that the oldest block lacks, empty if that is unknown; absence: what is known of them. */
 static void
-wait_explain(const struct fanin_engine *engine, bool answers, const char *ranks,
-	     const char *absence, char *detail, size_t len)
+wait_explain(struct fanin_engine *engine, bool answers, const char *ranks, const char *absence,
+	     char *detail, size_t len)
 {
 	const struct fanin_lane *lane = fanin_engine_lane(engine, engine->oldest);
 	const bool is_known = ranks[0] != '\0';
@@ -339,7 +339,7 @@ engine_time_out(struct fanin_engine *engine)
 			 strerror(engine->loop.tx_errnum), tx_advice(engine->loop.tx_errnum));
 	else if (trouble != NULL)
 		snprintf(link, sizeof(link), "; nothing is received: %s", trouble);
-	fanin_engine_missing(engine, &missing);
+	fanin_engine_missing(&engine->endpoint, &missing);
 	if (!fanin_ranks_is_empty(&missing)) {
 		fanin_format_ranks(&missing, ranks, sizeof(ranks));
 		absence_format(engine, &missing, absence, sizeof(absence));
@@ -387,7 +387,7 @@ waits_for_gone(const struct fanin_engine *engine)
 static bool
 has_timed_out(const struct fanin_engine *engine)
 {
-	const struct fanin_engine_config *config = &engine->config;
+	const struct fanin_protocol_config *config = &engine->config;
 	const uint64_t waited_ns = engine->loop.now_ns - engine->progress_ns;
 	const uint64_t late_answer_ns = engine->late_answer_ns > engine->progress_ns
 						? engine->late_answer_ns
@@ -405,7 +405,7 @@ has_timed_out(const struct fanin_engine *engine)
 void
 fanin_engine_check_timers(struct fanin_loop *loop)
 {
-	struct fanin_engine *engine = fanin_engine_of(loop);
+	struct fanin_engine *engine = fanin_engine_of_loop(loop);
 
 	if (engine->loop.requests.first == NULL && engine->n_known == 0) {
 		engine->suspected = FANIN_REASON_NONE;

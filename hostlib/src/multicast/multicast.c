@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host protocol of the handler `broadcast` as a table (protocol/protocol.h): an engine of the window protocol with the rules of reliable multicast. Broadcasts and
- * Allgathers run by multicast, all else as in the window protocol.
+ * The host protocol of the handler `broadcast` as a table (protocol/protocol.h): the block engine with the rules of reliable multicast. Broadcasts and
+ * Allgathers run by multicast, all else as blocks.
  */
 #include "multicast.h"
 
 #include <stdlib.h>
 
-#include "hostlib/src/window/window.h"
 #include "multicast_internal.h"
 #include "wire/broadcast.h"
 
@@ -16,13 +15,12 @@
 
 /* ------------------------------------------------------------------ the rules */
 
-static int
-rules_open(struct fanin_engine *engine)
+int
+fanin_multicast_begin(struct fanin_multicast *mc, uint32_t chains)
 {
-	struct fanin_multicast *mc = fanin_multicast_of(engine);
+	const struct fanin_engine *engine = &mc->engine;
 
-	mc->config = *(const struct fanin_multicast_config *)engine->config.rules_arg;
-	engine->config.rules_arg = NULL;
+	mc->chains = chains;
 	mc->ops_tail = &mc->ops;
 	mc->next = engine->oldest;
 	mc->credit = fanin_multicast_credit(engine->config.size, engine->config.payload_bytes);
@@ -32,8 +30,16 @@ rules_open(struct fanin_engine *engine)
 	return fanin_multicast_order(mc);
 }
 
-static void
-rules_close(struct fanin_engine *engine)
+static int
+rules_open(struct fanin_engine *engine, struct fanin_error *error)
+{
+	(void)error;
+	return fanin_multicast_begin(fanin_multicast_of(engine),
+				     (uint32_t)engine->config.parameters[FANIN_BROADCAST_CHAINS]);
+}
+
+void
+fanin_multicast_end(struct fanin_engine *engine)
 {
 	struct fanin_multicast *mc = fanin_multicast_of(engine);
 
@@ -50,8 +56,8 @@ rules_close(struct fanin_engine *engine)
  * Lanes are released once more in the new run; what was lost with the old one is missing like anything else. What neighbors told is of a time before
  * they had lost it as well.
  */
-static void
-rules_resume(struct fanin_engine *engine)
+void
+fanin_multicast_resume(struct fanin_engine *engine)
 {
 	struct fanin_multicast *mc = fanin_multicast_of(engine);
 
@@ -66,40 +72,24 @@ rules_resume(struct fanin_engine *engine)
 	}
 }
 
-const struct fanin_engine_rules fanin_multicast_rules = {
+static const struct fanin_engine_rules rules = {
 	.waits_for_ranks = true,
 	.samples_asked = true,
 	.takes_unsent = true,
+	.bounds_flight = true, /* by credits */
 	.size = sizeof(struct fanin_multicast),
 	.open = rules_open,
-	.close = rules_close,
+	.close = fanin_multicast_end,
 	.send = fanin_multicast_send,
 	.on_answer = fanin_multicast_on_answer,
 	.receive = fanin_multicast_receive,
 	.finish = fanin_multicast_finish,
 	.scan = fanin_multicast_scan,
 	.time_out = fanin_multicast_time_out,
-	.resume = rules_resume,
+	.resume = fanin_multicast_resume,
 };
 
 /* ------------------------------------------------------------------ the protocol */
-
-static int
-multicast_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
-{
-	struct fanin_engine_config engine_config;
-	const struct fanin_multicast_config own = {
-		.chains = (uint32_t)config->parameters[FANIN_BROADCAST_CHAINS],
-		.hosts = config->hosts,
-	};
-
-	fanin_window_config(config, &engine_config);
-	engine_config.rules_arg = &own;
-	/* Credits bound what is on its way. */
-	engine_config.cc = NULL;
-	return fanin_window_create(&fanin_multicast_rules, &engine_config, config->transport,
-				   engine, error);
-}
 
 /* True if the request goes by multicast. */
 static bool
@@ -109,53 +99,59 @@ is_multicast(const struct fanin_engine *engine, const struct fanin_request *requ
 	       request->sparse == NULL;
 }
 
-static int
-multicast_post(void *memory, struct fanin_request *request, uint64_t count)
+int
+fanin_multicast_cut(struct fanin_engine *engine, struct fanin_request *request, uint64_t count,
+		    uint32_t *n_packets)
 {
-	struct fanin_engine *engine = memory;
-	uint64_t n_packets;
+	const uint64_t n = fanin_engine_cut(&engine->endpoint, request, count);
 
-	if (!is_multicast(engine, request, count))
-		return fanin_window_post(engine, request, count);
-	n_packets = fanin_engine_cut(engine, request, count);
-	if (n_packets > UINT32_MAX / 2)
+	if (n > UINT32_MAX / 2)
 		return FANIN_ERR_INVALID;
-	if (request->stride != 0)
-		n_packets = (n_packets - request->start - 1) / request->stride + 1;
-	return fanin_multicast_post(engine, request, (uint32_t)n_packets);
+	*n_packets =
+		(uint32_t)(request->stride == 0 ? n : (n - request->start - 1) / request->stride + 1);
+	return FANIN_OK;
 }
 
-static void
-multicast_report(const void *engine, struct fanin_report *report)
+static int
+multicast_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count)
 {
-	const struct fanin_multicast_stats *stats = fanin_multicast_stats(engine);
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+	uint32_t n_packets;
+	int status;
 
-	fanin_window_report(engine, report);
+	if (!is_multicast(engine, request, count))
+		return fanin_engine_post(endpoint, request, count);
+	status = fanin_multicast_cut(engine, request, count, &n_packets);
+	return status != FANIN_OK ? status : fanin_multicast_post(engine, request, n_packets);
+}
+
+void
+fanin_multicast_report(struct fanin_endpoint *endpoint, struct fanin_report *report)
+{
+	const struct fanin_multicast_stats *stats = fanin_multicast_stats(endpoint);
+
+	fanin_engine_report(endpoint, report);
 	report->multicast_operations = stats->operations;
 	report->multicast_packets = stats->packets;
 	report->multicast_fetched = stats->fetched;
 	report->multicast_late = stats->late;
 }
 
-static uint64_t
-multicast_idle_ns(const void *engine)
-{
-	return fanin_multicast_idle_ns(engine);
-}
-
 static const char *const handlers[] = { "broadcast", NULL };
 
-static struct fanin_protocol fanin_protocol_multicast = {
+struct fanin_protocol fanin_protocol_multicast = {
 	.name = "multicast",
 	.handlers = handlers,
-	.collectives = FANIN_WINDOW_COLLECTIVES,
-	FANIN_WINDOW_FUNCTIONS,
 	.has_tags = true,
+	.multicasts = true,
+	.rules = &rules,
+	.collectives = FANIN_ENGINE_COLLECTIVES,
 	.in_flight = fanin_multicast_in_flight,
-	.open = multicast_open,
+	FANIN_ENGINE_FUNCTIONS,
+	FANIN_ENGINE_LIFE,
 	.post = multicast_post,
-	.idle_ns = multicast_idle_ns,
-	.report = multicast_report,
+	.idle_ns = fanin_multicast_idle_ns,
+	.report = fanin_multicast_report,
 };
 
 FANIN_PROTOCOL_REGISTER(fanin_protocol_multicast)

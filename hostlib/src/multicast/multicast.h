@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Reliable multicast on hosts (Khalilov et al., sections III and IV; docs/protocol.md, "Reliable multicast"): Broadcast and Allgather by packets that their roots send to
- * all others, an engine of the window protocol for the blocks that keep the ranks together, and a ring of neighbors from which lost packets are fetched. All
+ * all others, the block engine for the blocks that keep the ranks together, and a ring of neighbors from which lost packets are fetched. All
  * other collectives run as in the window protocol.
  */
 #ifndef FANIN_HOSTLIB_MULTICAST_H
@@ -16,12 +16,6 @@
 #define FANIN_MULTICAST_DEPTH_MOST                                                                 \
 	4u /* credits' worth of packets that may be on their way to a rank */
 
-/* Constant while the engine is being opened; copied. */
-struct fanin_multicast_config {
-	uint32_t chains; /* of an Allgather: roots that send at once; 0: as many as suit */
-	const struct fanin_peer *hosts; /* of all ranks, with the switches that they are attached to; NULL: not known */
-};
-
 struct fanin_multicast_stats {
 	uint64_t operations;   /* that are done */
 	uint64_t packets_sent; /* by multicast, each once */
@@ -35,7 +29,7 @@ struct fanin_multicast_stats {
 	uint64_t marks;          /* packets with a mark of ECN */
 };
 
-extern const struct fanin_engine_rules fanin_multicast_rules;
+extern struct fanin_protocol fanin_protocol_multicast;
 
 /* Returns how many packets of a job are between two credits, of all chains together. */
 static inline uint32_t
@@ -58,17 +52,6 @@ fanin_multicast_in_flight(uint16_t size, uint16_t payload_bytes)
 	return fanin_multicast_credit(size, payload_bytes) * FANIN_MULTICAST_DEPTH_MOST;
 }
 
-/*
- * Posts a Broadcast or Allgather of at least one byte, among at least two ranks, to an engine with these rules.
- *
- * request: cut by fanin_engine_cut. n_packets: of it, or of its part if it has a stride. Returns what fanin_engine_post does, or FANIN_ERR_NO_MEMORY.
- */
-int fanin_multicast_post(struct fanin_engine *engine, struct fanin_request *request,
-			 uint32_t n_packets);
-
-/* As struct fanin_protocol has it. */
-uint64_t fanin_multicast_idle_ns(const struct fanin_engine *engine);
-
-const struct fanin_multicast_stats *fanin_multicast_stats(const struct fanin_engine *engine);
+const struct fanin_multicast_stats *fanin_multicast_stats(struct fanin_endpoint *endpoint);
 
 #endif

@@ -109,7 +109,7 @@ struct fanin_multicast_op {
 
 struct fanin_multicast {
 	struct fanin_engine engine; /* first: a pointer to it is one to this */
-	struct fanin_multicast_config config;
+	uint32_t chains; /* of an Allgather: roots that send at once; 0: as many as suit */
 	struct fanin_multicast_stats stats;
 	struct fanin_multicast_op *ops; /* oldest first */
 	struct fanin_multicast_op **ops_tail;
@@ -129,8 +129,31 @@ struct fanin_multicast {
 static inline struct fanin_multicast *
 fanin_multicast_of(struct fanin_engine *engine)
 {
+	assert(engine->endpoint.protocol->multicasts);
 	return (struct fanin_multicast *)engine;
 }
+
+/*
+ * multicast.c: what protocols with multicast have in common, as struct fanin_engine_rules and struct fanin_protocol have it. chains: as in struct fanin_multicast.
+ * n_packets: of a request that is cut, or of its part if it has a stride.
+ */
+int fanin_multicast_begin(struct fanin_multicast *mc, uint32_t chains);
+void fanin_multicast_end(struct fanin_engine *engine);
+void fanin_multicast_resume(struct fanin_engine *engine);
+void fanin_multicast_report(struct fanin_endpoint *endpoint, struct fanin_report *report);
+int fanin_multicast_cut(struct fanin_engine *engine, struct fanin_request *request, uint64_t count,
+			uint32_t *n_packets);
+
+/* multicast_send.c: likewise. */
+uint64_t fanin_multicast_idle_ns(struct fanin_endpoint *endpoint);
+
+/*
+ * multicast_op.c: posts a Broadcast or Allgather of at least one byte, among at least two ranks.
+ *
+ * request: cut by fanin_multicast_cut. Returns what fanin_engine_post does, or FANIN_ERR_NO_MEMORY.
+ */
+int fanin_multicast_post(struct fanin_engine *engine, struct fanin_request *request,
+			 uint32_t n_packets);
 
 static inline bool
 fanin_multicast_bit(const uint64_t *bitmap, uint32_t i)
@@ -195,7 +218,7 @@ fanin_multicast_may_give(const struct fanin_multicast_op *op, uint32_t packet)
 struct fanin_multicast_op *fanin_multicast_find(struct fanin_multicast *mc, uint32_t number);
 
 /*
- * multicast_turns.c: finds the order in which ranks take turns, from config.hosts, which is not used afterwards. It stays for as long as the engine is open,
+ * multicast_turns.c: finds the order in which ranks take turns, from config.hosts. It stays for as long as the engine is open,
  * whatever switches the hosts move to.
  *
  * Returns FANIN_OK or FANIN_ERR_NO_MEMORY.

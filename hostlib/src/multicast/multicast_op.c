@@ -32,7 +32,7 @@ static uint16_t
 chains_of(const struct fanin_multicast *mc, const struct fanin_request *request)
 {
 	const uint16_t size = mc->engine.config.size;
-	const uint32_t wanted = mc->config.chains != 0 ? mc->config.chains : CHAINS_USUAL;
+	const uint32_t wanted = mc->chains != 0 ? mc->chains : CHAINS_USUAL;
 
 	switch ((enum fanin_collective)request->collective) {
 	case FANIN_COLLECTIVE_BROADCAST:
@@ -381,7 +381,7 @@ fanin_multicast_finish(struct fanin_engine *engine, uint32_t block)
 }
 
 const struct fanin_multicast_stats *
-fanin_multicast_stats(const struct fanin_engine *engine)
+fanin_multicast_stats(struct fanin_endpoint *endpoint)
 {
-	return &((const struct fanin_multicast *)engine)->stats;
+	return &fanin_multicast_of(fanin_engine_of(endpoint))->stats;
 }

@@ -17,7 +17,7 @@ headers_make(const struct fanin_multicast *mc, const struct fanin_multicast_op *
 	     enum fanin_multicast_kind kind, uint32_t packet, uint32_t payload_len,
 	     struct fanin_headers *headers)
 {
-	const struct fanin_engine_config *config = &mc->engine.config;
+	const struct fanin_protocol_config *config = &mc->engine.config;
 	struct fanin_ip *ip = &headers->ip;
 
 	fanin_wire_encode_l4(headers, &config->flow, payload_len);
@@ -135,10 +135,11 @@ op_send(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint32_t room
 }
 
 uint64_t
-fanin_multicast_idle_ns(const struct fanin_engine *engine)
+fanin_multicast_idle_ns(struct fanin_endpoint *endpoint)
 {
-	const struct fanin_multicast *mc = (const struct fanin_multicast *)engine;
-	const uint64_t idle_ns = fanin_engine_idle_ns(engine);
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+	const struct fanin_multicast *mc = fanin_multicast_of(engine);
+	const uint64_t idle_ns = fanin_engine_idle_ns(endpoint);
 
 	if (!mc->has_more || engine->loop.status != FANIN_OK || engine->run_lost)
 		return idle_ns;

@@ -10,11 +10,10 @@
 int
 fanin_multicast_order(struct fanin_multicast *mc)
 {
-	const struct fanin_peer *hosts = mc->config.hosts;
+	const struct fanin_peer *hosts = mc->engine.config.hosts;
 	const uint16_t size = mc->engine.config.size;
 	uint16_t n = 0;
 
-	mc->config.hosts = NULL;
 	if (hosts == NULL)
 		return FANIN_OK;
 	mc->order = calloc(size, sizeof(*mc->order));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine of jobs with a parameter server (PA-ATP, section III; docs/protocol.md): the window protocol's, with rules of its own. Blocks
+ * The host protocol of jobs with a parameter server (PA-ATP, section III; docs/protocol.md): the block engine, with rules of its own. Blocks
  * are sent in order, within two windows: CWD bounds those that the switch has not acknowledged (GACK), AWD how far this rank runs ahead of
  * results (AACK). What is lost is found by gaps in the results and by timers; the server then asks for what it lacks.
  */
@@ -8,15 +8,9 @@
 #define FANIN_HOSTLIB_PA_ATP_H
 
 #include "hostlib/src/cc/dual.h"
-#include "hostlib/src/engine/engine.h"
+#include "hostlib/src/protocol/protocol.h"
 
-extern const struct fanin_engine_rules fanin_pa_atp_rules;
-
-/* What fanin_engine_config.rules_arg points to; copied. */
-struct fanin_pa_atp_config {
-	const struct fanin_dual_type *type;
-	struct fanin_dual_settings settings;
-};
+extern struct fanin_protocol fanin_protocol_pa_atp;
 
 struct fanin_pa_atp_stats {
 	uint64_t gacks;
@@ -26,11 +20,11 @@ struct fanin_pa_atp_stats {
 	uint64_t asks_answered; /* gradients that were sent to the server because it asked */
 };
 
-/* engine: with these rules, as for all functions here. */
-const struct fanin_dual *fanin_pa_atp_dual(const struct fanin_engine *engine);
-const struct fanin_pa_atp_stats *fanin_pa_atp_stats(const struct fanin_engine *engine);
+/* endpoint: of this protocol, as for all functions here. */
+const struct fanin_dual *fanin_pa_atp_dual(struct fanin_endpoint *endpoint);
+const struct fanin_pa_atp_stats *fanin_pa_atp_stats(struct fanin_endpoint *endpoint);
 
 /* Returns how many blocks are in flight, as CWD counts them. */
-uint32_t fanin_pa_atp_in_flight(const struct fanin_engine *engine);
+uint32_t fanin_pa_atp_in_flight(struct fanin_endpoint *endpoint);
 
 #endif

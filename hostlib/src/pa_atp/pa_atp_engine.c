@@ -7,6 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "wire/pa_atp.h"
+
+/* The codepoint of senders whose packets may be marked (RFC 3168). */
+#define ECT_0 2
+
 /* Begins a run; its first block is the engine's oldest. */
 static void
 run_begin(struct fanin_pa_atp *pa)
@@ -22,19 +27,45 @@ run_begin(struct fanin_pa_atp *pa)
 	pa->sum = 0;
 	pa->is_lacked = false;
 	pa->gacked_order = pa->engine.order - 1;
-	fanin_dual_init(&pa->dual, pa->config.type, &pa->config.settings);
+	fanin_dual_init(&pa->dual, pa->type, &pa->settings);
+}
+
+/* Reads the job's parameters. Returns FANIN_OK or FANIN_ERR_UNSUPPORTED. */
+static int
+settings_make(struct fanin_pa_atp *pa, struct fanin_error *error)
+{
+	const struct fanin_protocol_config *config = &pa->engine.config;
+	const uint64_t *parameters = config->parameters;
+	const uint64_t congestion = parameters[FANIN_PA_ATP_CONGESTION];
+
+	if (congestion >= FANIN_DUAL_TYPES)
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"the job's congestion control has the number %llu, this library knows 0 to %u",
+			(unsigned long long)congestion, FANIN_DUAL_TYPES - 1);
+	pa->type = &fanin_dual_types[congestion];
+	pa->settings = (struct fanin_dual_settings){
+		.limit = config->window,
+		.aggregators = config->slots,
+		.sharing_jobs = config->sharing_jobs,
+		.n_ranks = config->size,
+		.fixed_window = (uint32_t)parameters[FANIN_PA_ATP_FIXED_WINDOW],
+		.p_max = (double)parameters[FANIN_PA_ATP_P_MAX] / 100,
+	};
+	return FANIN_OK;
 }
 
 static int
-pa_open(struct fanin_engine *engine)
+pa_open(struct fanin_engine *engine, struct fanin_error *error)
 {
 	struct fanin_pa_atp *pa = fanin_pa_atp_of(engine);
+	const int status = settings_make(pa, error);
 
+	if (status != FANIN_OK)
+		return status;
 	pa->lanes = calloc(engine->config.window, sizeof(*pa->lanes));
 	if (pa->lanes == NULL)
 		return FANIN_ERR_NO_MEMORY;
-	pa->config = *(const struct fanin_pa_atp_config *)engine->config.rules_arg;
-	engine->config.rules_arg = NULL;
 	run_begin(pa);
 	return FANIN_OK;
 }
@@ -239,6 +270,10 @@ pa_finish(struct fanin_engine *engine, uint32_t block)
 const struct fanin_engine_rules fanin_pa_atp_rules = {
 	.size = sizeof(struct fanin_pa_atp),
 	.takes_unsent = true,
+	.bounds_flight = true, /* by CWD and AWD */
+	.no_wide = true,
+	.ranks_max = FANIN_SERVER_RANKS_MAX,
+	.tos = ECT_0,
 	.open = pa_open,
 	.close = pa_close,
 	.send = pa_send,
@@ -251,19 +286,19 @@ const struct fanin_engine_rules fanin_pa_atp_rules = {
 };
 
 const struct fanin_dual *
-fanin_pa_atp_dual(const struct fanin_engine *engine)
+fanin_pa_atp_dual(struct fanin_endpoint *endpoint)
 {
-	return &fanin_pa_atp_of_const(engine)->dual;
+	return &fanin_pa_atp_of(fanin_engine_of(endpoint))->dual;
 }
 
 const struct fanin_pa_atp_stats *
-fanin_pa_atp_stats(const struct fanin_engine *engine)
+fanin_pa_atp_stats(struct fanin_endpoint *endpoint)
 {
-	return &fanin_pa_atp_of_const(engine)->stats;
+	return &fanin_pa_atp_of(fanin_engine_of(endpoint))->stats;
 }
 
 uint32_t
-fanin_pa_atp_in_flight(const struct fanin_engine *engine)
+fanin_pa_atp_in_flight(struct fanin_endpoint *endpoint)
 {
-	return fanin_pa_atp_of_const(engine)->in_flight;
+	return fanin_pa_atp_of(fanin_engine_of(endpoint))->in_flight;
 }

@@ -25,7 +25,8 @@ struct fanin_pa_atp_lane {
 struct fanin_pa_atp {
 	struct fanin_engine engine; /* first, so that a pointer to it is one to this */
 	struct fanin_dual dual;
-	struct fanin_pa_atp_config config;
+	const struct fanin_dual_type *type;
+	struct fanin_dual_settings settings;
 	struct fanin_pa_atp_lane *lanes; /* one for each of the engine's */
 	uint32_t next;      /* first block that has not been sent or queued (snd_nxt) */
 	uint32_t gacked;    /* first block without GACK (last_GACK + 1); an AACK implies the GACK */
@@ -45,16 +46,12 @@ struct fanin_pa_atp {
 
 static_assert(offsetof(struct fanin_pa_atp, engine) == 0, "a pointer to the engine is one to this");
 
+extern const struct fanin_engine_rules fanin_pa_atp_rules;
+
 static inline struct fanin_pa_atp *
 fanin_pa_atp_of(struct fanin_engine *engine)
 {
-	return (struct fanin_pa_atp *)engine;
-}
-
-static inline const struct fanin_pa_atp *
-fanin_pa_atp_of_const(const struct fanin_engine *engine)
-{
-	return (const struct fanin_pa_atp *)engine;
+	return fanin_engine_own(engine, &fanin_pa_atp_rules);
 }
 
 static inline struct fanin_pa_atp_lane *
@@ -66,7 +63,7 @@ fanin_pa_atp_lane(const struct fanin_pa_atp *pa, uint32_t block)
 /* pa_atp_timer.c: see fanin_engine_rules. */
 void fanin_pa_atp_filter_missing(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
 void fanin_pa_atp_scan(struct fanin_engine *engine);
-bool fanin_pa_atp_explain(const struct fanin_engine *engine, char *text, size_t text_len);
+bool fanin_pa_atp_explain(struct fanin_engine *engine, char *text, size_t text_len);
 
 /* pa_atp_timer.c: a result has come after which others are missing: asks for those that are lost. */
 void fanin_pa_atp_gap_check(struct fanin_pa_atp *pa);

@@ -342,9 +342,9 @@ fanin_pa_atp_filter_missing(struct fanin_engine *engine, struct fanin_answer_ran
 }
 
 bool
-fanin_pa_atp_explain(const struct fanin_engine *engine, char *text, size_t text_len)
+fanin_pa_atp_explain(struct fanin_engine *engine, char *text, size_t text_len)
 {
-	const struct fanin_pa_atp *pa = fanin_pa_atp_of_const(engine);
+	const struct fanin_pa_atp *pa = fanin_pa_atp_of(engine);
 	struct fanin_ranks missing;
 	char ranks[128];
 
@@ -358,7 +358,7 @@ fanin_pa_atp_explain(const struct fanin_engine *engine, char *text, size_t text_
 	}
 	if (pa->gack_ns == 0 || engine->loop.now_ns - pa->gack_ns >= engine->config.timeout_ns / 2)
 		return false;
-	fanin_engine_missing(engine, &missing);
+	fanin_engine_missing(&engine->endpoint, &missing);
 	if (fanin_ranks_is_empty(&missing))
 		snprintf(text, text_len,
 			 "the job's server does not answer, but the switch does (block %u was sent %u times)",

@@ -5,7 +5,7 @@
  * selects the protocol. A protocol is a file, or a directory, of its own, which ends with
  * FANIN_PROTOCOL_REGISTER.
  *
- * An engine is what a protocol's `open` makes: the state of one rank in one job, or in one tree of
+ * An endpoint is what a protocol's `open` makes: the state of one rank in one job, or in one tree of
  * it. One thread at a time.
  */
 #ifndef FANIN_HOSTLIB_PROTOCOL_H
@@ -32,7 +32,16 @@
  */
 #define FANIN_HANDLER_WITHOUT_SWITCH "ring"
 
-/* Configuration of an engine. Constant while it is being opened, and copied. */
+struct fanin_cc_type;
+struct fanin_engine_rules;
+struct fanin_protocol;
+
+/* What a protocol's own struct begins with. */
+struct fanin_endpoint {
+	const struct fanin_protocol *protocol;
+};
+
+/* Configuration of an endpoint. Constant while it is being opened, and copied. */
 struct fanin_protocol_config {
 	struct fanin_keys keys;
 	uint64_t timeout_ns; /* longest time without progress while one is waited for, unless ranks are only late */
@@ -55,6 +64,9 @@ struct fanin_protocol_config {
 	uint32_t epoch;
 	uint16_t window;        /* most blocks in flight, a power of two */
 	uint16_t payload_bytes; /* most per packet */
+	uint32_t first_block;   /* 0; tests start elsewhere */
+	/* Congestion control, where the protocol does not bound by itself what is in flight. NULL: the one that suits the transport. */
+	const struct fanin_cc_type *cc;
 	bool spread; /* the switch has several workers, one of which may be behind the others */
 	bool stagger;
 	bool recover;          /* a run that the switch has lost can be resumed */
@@ -85,22 +97,23 @@ struct fanin_rejoin {
  * lose. Each of the two groups may be NULL as a whole; `abort` belongs to both, and may be there alone.
  */
 struct fanin_switch_ops {
-	/* Jobs with several trees, whose requests are split over as many engines. NULL: such a job can't be joined. */
+	/* Jobs with several trees, whose requests are split over as many endpoints. NULL: such a job can't be joined. */
 
 	/*
 	 * Lays a request out and cuts it into blocks without posting it. Returns the number of
 	 * blocks of its vector.
 	 */
-	uint64_t (*cut)(const void *engine, struct fanin_request *request, uint64_t count);
+	uint64_t (*cut)(struct fanin_endpoint *endpoint, struct fanin_request *request,
+			uint64_t count);
 
 	/*
 	 * Returns FANIN_OK if this many more blocks can be posted, FANIN_ERR_INVALID if not, or the
-	 * engine's earlier error.
+	 * endpoint's earlier error.
 	 */
-	int (*accepts)(const void *engine, uint64_t n_blocks);
+	int (*accepts)(struct fanin_endpoint *endpoint, uint64_t n_blocks);
 
-	/* Fails all requests with another engine's error, unless the engine has failed already. */
-	void (*abort)(void *engine, int status, const struct fanin_error *error);
+	/* Fails all requests with another endpoint's error, unless this one has failed already. */
+	void (*abort)(struct fanin_endpoint *endpoint, int status, const struct fanin_error *error);
 
 	/*
 	 * Runs that are resumed after the switch has lost them, and jobs that move to other
@@ -112,72 +125,74 @@ struct fanin_switch_ops {
 	 * True once the switch says that it does not have the run, if the run can be resumed:
 	 * nothing is sent until `resume`.
 	 */
-	bool (*run_lost)(const void *engine);
+	bool (*run_lost)(struct fanin_endpoint *endpoint);
 
 	/*
 	 * Others than the switch say that the run is lost: run_lost is true from now on, if runs
 	 * can be resumed.
 	 */
-	void (*suspect_run)(void *engine);
+	void (*suspect_run)(struct fanin_endpoint *endpoint);
 
 	/*
 	 * While the run is lost: stores which ranks a new run waits for. Ranks that are merely late
 	 * are waited for without the timeout.
 	 */
-	void (*note_rejoin)(void *engine, const struct fanin_rejoin *rejoin);
+	void (*note_rejoin)(struct fanin_endpoint *endpoint, const struct fanin_rejoin *rejoin);
 
 	/* Returns the first block that this rank has no result of. */
-	uint32_t (*progress)(const void *engine);
+	uint32_t (*progress)(struct fanin_endpoint *endpoint);
 
 	/*
 	 * Resumes in another run, from first_block on, the least of all ranks' progress. Returns
-	 * FANIN_OK, or FANIN_ERR_REFUSED if that is impossible; the engine has failed then.
+	 * FANIN_OK, or FANIN_ERR_REFUSED if that is impossible; the endpoint has failed then.
 	 */
-	int (*resume)(void *engine, uint32_t epoch, uint64_t instance, uint32_t first_block);
+	int (*resume)(struct fanin_endpoint *endpoint, uint32_t epoch, uint64_t instance,
+		      uint32_t first_block);
 
 	/*
 	 * The run is lost because the path to it is: continues over another transport, which the
 	 * caller owns.
 	 */
-	void (*move)(void *engine, struct fanin_transport *transport);
+	void (*move)(struct fanin_endpoint *endpoint, struct fanin_transport *transport);
 
 	/* Sets where packets go from now on; copied. */
-	void (*redirect)(void *engine, const struct fanin_flow *flow);
+	void (*redirect)(struct fanin_endpoint *endpoint, const struct fanin_flow *flow);
 
 	/*
 	 * Sets another hint why nothing comes back, for the text of a timeout; borrowed. NULL or
 	 * "": none.
 	 */
-	void (*hint)(void *engine, const char *hint);
+	void (*hint)(struct fanin_endpoint *endpoint, const char *hint);
 
 	/*
 	 * True if another rank may need a result of this one, such as if a switch loses the run:
 	 * the ranks leave together. May be there without the others of this group.
 	 */
-	bool (*peers_may_need_results)(const void *engine);
+	bool (*peers_may_need_results)(struct fanin_endpoint *endpoint);
 };
 
 /* Functions of a protocol whose jobs are multicast regions (docs/protocol.md, "Regions"), between polls. */
 struct fanin_region_ops {
 	/*
-	 * The region's memory is there from now on, and has its bytes until the engine is closed. base, bytes: what the job's parameters have to be. Returns FANIN_OK,
+	 * The region's memory is there from now on, and has its bytes until the endpoint is closed. base, bytes: what the job's parameters have to be. Returns FANIN_OK,
 	 * or FANIN_ERR_REFUSED with what was found in `error`.
 	 */
-	int (*attach)(void *engine, void *memory, uint64_t base, uint64_t bytes,
+	int (*attach)(struct fanin_endpoint *endpoint, void *memory, uint64_t base, uint64_t bytes,
 		      struct fanin_error *error);
 
 	/*
 	 * Copies bytes into the region's memory, here now, and at all other ranks by the next fence. Nothing is sent before the next poll. data: may be the place itself.
 	 * Returns FANIN_OK, FANIN_ERR_INVALID if they don't fit into the region, during a fence, or if there are too many packets since the last one,
-	 * FANIN_ERR_NO_MEMORY, or the engine's earlier error.
+	 * FANIN_ERR_NO_MEMORY, or the endpoint's earlier error.
 	 */
-	int (*store)(void *engine, uint64_t offset, const void *data, uint64_t bytes);
+	int (*store)(struct fanin_endpoint *endpoint, uint64_t offset, const void *data,
+		     uint64_t bytes);
 
 	/*
 	 * Posts a fence, of which there is one at a time. request: in progress until all that any rank has written before its fence is there at all ranks. Returns FANIN_OK,
-	 * FANIN_ERR_INVALID or the engine's earlier error.
+	 * FANIN_ERR_INVALID or the endpoint's earlier error.
 	 */
-	int (*fence)(void *engine, struct fanin_request *request);
+	int (*fence)(struct fanin_endpoint *endpoint, struct fanin_request *request);
 };
 
 struct fanin_protocol {
@@ -198,10 +213,13 @@ struct fanin_protocol {
 	bool has_duties;
 	/* No switch is joined: packets go to ranks, by way of the first hop; `hosts` is needed. */
 	bool has_leaders;
+	bool multicasts; /* broadcast and allgather go by multicast, each packet once to all ranks */
 	bool any_density; /* sparse requests need no density that is known to all ranks */
 	const struct fanin_region_ops *region; /* its jobs are multicast regions; NULL: they are not */
 	/* Returns how many packets may be on their way to a rank of a job. NULL: as many as the job's window. */
 	uint32_t (*in_flight)(uint16_t size, uint16_t payload_bytes);
+	/* Of a protocol on the block engine, what it decides itself (engine/engine_internal.h). NULL: it has an engine of its own. */
+	const struct fanin_engine_rules *rules;
 	uint32_t collectives; /* bit 1 << enum fanin_collective for each that it carries out */
 
 	/*
@@ -219,65 +237,67 @@ struct fanin_protocol {
 	 */
 	int (*listen)(uint32_t ip_be, struct sockaddr_in *address, struct fanin_error *error);
 
-	/* engine: set on success only. Returns FANIN_OK or a negative status with what was found in `error`. */
-	int (*open)(const struct fanin_protocol_config *config, void **engine,
-		    struct fanin_error *error);
+	/*
+	 * protocol: this table. endpoint: set on success only. Returns FANIN_OK or a negative status with what was found in `error`.
+	 */
+	int (*open)(const struct fanin_protocol *protocol, const struct fanin_protocol_config *config,
+		    struct fanin_endpoint **endpoint, struct fanin_error *error);
 
 	/*
-	 * Says goodbye where the protocol has to, for a second at most, and frees the engine.
-	 * Requests are dropped.
+	 * Says goodbye where the protocol has to, for a second at most, and frees the endpoint.
+	 * Requests are dropped. endpoint may be NULL.
 	 */
-	void (*close)(void *engine);
+	void (*close)(struct fanin_endpoint *endpoint);
 
 	/*
 	 * False while polls are needed before requests can be posted; `problem` then receives what
-	 * is missing. NULL: an engine is ready once it is open.
+	 * is missing. NULL: an endpoint is ready once it is open.
 	 */
-	bool (*ready)(const void *engine, struct fanin_error *problem);
+	bool (*ready)(struct fanin_endpoint *endpoint, struct fanin_error *problem);
 
 	/*
 	 * Takes a request that its owner has filled in. Requests are carried out in the order of posting. Nothing need be sent
 	 * before the next poll.
 	 *
 	 * count: as for fanin_request_layout. Returns FANIN_OK, FANIN_ERR_INVALID if it is too long for what is posted already, or
-	 * the engine's earlier error.
+	 * the endpoint's earlier error.
 	 */
-	int (*post)(void *engine, struct fanin_request *request, uint64_t count);
+	int (*post)(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count);
 
 	/*
 	 * Receives, sends and checks the timers once, without blocking. Returns how often data was
-	 * sent or received, or a negative status once the engine has failed; every request then has
+	 * sent or received, or a negative status once the endpoint has failed; every request then has
 	 * it.
 	 */
-	int (*poll)(void *engine);
+	int (*poll)(struct fanin_endpoint *endpoint);
 
 	/*
-	 * Returns how long from now the engine has nothing to do unless poll_fds wake it, in
+	 * Returns how long from now the endpoint has nothing to do unless poll_fds wake it, in
 	 * nanoseconds.
 	 */
-	uint64_t (*idle_ns)(const void *engine);
+	uint64_t (*idle_ns)(struct fanin_endpoint *endpoint);
 
 	/*
 	 * Fills in what poll() has to wait for; returns how many of the FANIN_TRANSPORT_MAX_FDS
 	 * entries are used.
 	 */
-	unsigned int (*poll_fds)(void *engine, struct pollfd *fds);
+	unsigned int (*poll_fds)(struct fanin_endpoint *endpoint, struct pollfd *fds);
 
 	/* Returns why it failed; an empty text if it has not. */
-	const struct fanin_error *(*error)(const void *engine);
+	const struct fanin_error *(*error)(struct fanin_endpoint *endpoint);
 
 	/* Fills in the ranks that the oldest request waits for, late or gone, as far as known. */
-	void (*missing)(const void *engine, struct fanin_ranks *ranks);
+	void (*missing)(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks);
 
 	/* Fills in the fields that only the protocol knows; leaves the others. */
-	void (*report)(const void *engine, struct fanin_report *report);
+	void (*report)(struct fanin_endpoint *endpoint, struct fanin_report *report);
 
 	/* used by the registry */
 	struct fanin_protocol *next;
 };
 
 /*
- * True if the protocol supports jobs with several trees, with an engine for each. It runs on
+ * True if the protocol supports jobs with several trees, with an endpoint for each. It runs on
  * switches.
  */
 static inline bool
@@ -294,10 +314,10 @@ fanin_protocol_recovers(const struct fanin_protocol *protocol)
 }
 
 /*
- * True if a received frame is a valid packet of the engine's run, or a refusal, from the switch
- * that the engine sends to.
+ * True if a received frame is a valid packet of the endpoint's run, or a refusal, from the switch
+ * that the endpoint sends to.
  *
- * config: of an engine on a switch whose packets have no tags.
+ * config: of an endpoint on a switch whose packets have no tags.
  */
 static inline bool
 fanin_protocol_admits(const struct fanin_protocol_config *config, const struct fanin_frame *frame)

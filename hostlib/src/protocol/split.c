@@ -8,8 +8,8 @@
 static int
 engines_accept(const struct fanin_split *split, uint64_t n_blocks)
 {
-	for (uint16_t i = 0; i < split->n_engines; i++) {
-		int status = split->protocol->on_switch->accepts(split->engines[i], n_blocks);
+	for (uint16_t i = 0; i < split->n_endpoints; i++) {
+		int status = split->protocol->on_switch->accepts(split->endpoints[i], n_blocks);
 
 		if (status != FANIN_OK)
 			return status;
@@ -21,8 +21,8 @@ engines_accept(const struct fanin_split *split, uint64_t n_blocks)
 static void
 engines_abort(const struct fanin_split *split)
 {
-	for (uint16_t i = 0; i < split->n_engines; i++)
-		split->protocol->on_switch->abort(split->engines[i], split->status, &split->error);
+	for (uint16_t i = 0; i < split->n_endpoints; i++)
+		split->protocol->on_switch->abort(split->endpoints[i], split->status, &split->error);
 }
 
 void
@@ -38,8 +38,8 @@ fanin_split_abort(struct fanin_split *split, int status, const struct fanin_erro
 int
 fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint64_t count)
 {
-	uint64_t n_blocks = split->protocol->on_switch->cut(split->engines[0], request, count);
-	uint16_t n_parts = n_blocks < split->n_engines ? (uint16_t)n_blocks : split->n_engines;
+	uint64_t n_blocks = split->protocol->on_switch->cut(split->endpoints[0], request, count);
+	uint16_t n_parts = n_blocks < split->n_endpoints ? (uint16_t)n_blocks : split->n_endpoints;
 	int status = split->status != FANIN_OK ? split->status : engines_accept(split, n_blocks);
 	struct fanin_request *parts;
 
@@ -58,9 +58,9 @@ fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint6
 		parts[i].parts = NULL;
 		parts[i].n_parts = 0;
 		parts[i].whole = request;
-		parts[i].stride = split->n_engines;
+		parts[i].stride = split->n_endpoints;
 		parts[i].start = i;
-		status = split->protocol->post(split->engines[(split->next + i) % split->n_engines],
+		status = split->protocol->post(split->endpoints[(split->next + i) % split->n_endpoints],
 					       &parts[i], count);
 		/* They have just accepted it: only memory can lack. Some parts may be posted already. */
 		if (status != FANIN_OK) {
@@ -71,7 +71,7 @@ fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint6
 			break;
 		}
 	}
-	split->next = (uint16_t)((split->next + n_blocks) % split->n_engines);
+	split->next = (uint16_t)((split->next + n_blocks) % split->n_endpoints);
 	return FANIN_OK;
 }
 
@@ -80,10 +80,10 @@ fanin_split_settle(struct fanin_split *split)
 {
 	if (split->status != FANIN_OK)
 		return split->status;
-	for (uint16_t i = 0; i < split->n_engines && split->status == FANIN_OK; i++) {
-		split->status = split->protocol->on_switch->accepts(split->engines[i], 0);
+	for (uint16_t i = 0; i < split->n_endpoints && split->status == FANIN_OK; i++) {
+		split->status = split->protocol->on_switch->accepts(split->endpoints[i], 0);
 		if (split->status != FANIN_OK)
-			split->error = *split->protocol->error(split->engines[i]);
+			split->error = *split->protocol->error(split->endpoints[i]);
 	}
 	if (split->status != FANIN_OK)
 		engines_abort(split);

@@ -16,8 +16,8 @@
 
 struct fanin_split {
 	const struct fanin_protocol *protocol; /* runs on switches */
-	void *engines[FANIN_MAX_TREES]; /* of the protocol, owned by the caller; with the same rank, size and payload */
-	uint16_t n_engines;
+	struct fanin_endpoint *endpoints[FANIN_MAX_TREES]; /* of the protocol, owned by the caller; with the same rank, size and payload */
+	uint16_t n_endpoints;
 	uint16_t next; /* engine of the next block to be posted */
 	int status;    /* FANIN_OK or why it failed */
 	struct fanin_error error;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host protocol of the handler `pull` as a table (protocol/protocol.h): an engine of reliable multicast whose operations that combine are made by owners. What has
- * no elements runs as in the window protocol.
+ * The host protocol of the handler `pull` as a table (protocol/protocol.h): reliable multicast whose operations that combine are made by owners. What has
+ * no elements runs as a block.
  */
 #include "pull.h"
 
 #include <stdlib.h>
 
-#include "hostlib/src/window/window.h"
 #include "pull_internal.h"
 
 #define FULL_IDLE_NS UINT64_C(50000)
@@ -19,7 +18,7 @@ void
 fanin_pull_headers(const struct fanin_pull *pull, enum fanin_type type, uint32_t operation,
 		   uint32_t place, uint32_t payload_len, struct fanin_headers *headers)
 {
-	const struct fanin_engine_config *config = &pull->mc.engine.config;
+	const struct fanin_protocol_config *config = &pull->mc.engine.config;
 
 	fanin_wire_encode_l4(headers, &config->flow, payload_len);
 	fanin_wire_encode_header(&headers->fanin, type, config->job, config->epoch, config->keys.up);
@@ -36,7 +35,7 @@ fanin_pull_headers(const struct fanin_pull *pull, enum fanin_type type, uint32_t
 static int
 memory_make(struct fanin_pull *pull)
 {
-	const struct fanin_engine_config *config = &pull->mc.engine.config;
+	const struct fanin_protocol_config *config = &pull->mc.engine.config;
 	uint32_t n_wanted = 64;
 
 	/* Twice what all owners may ask for, as questions may come again. */
@@ -55,13 +54,14 @@ memory_make(struct fanin_pull *pull)
 }
 
 static int
-rules_open(struct fanin_engine *engine)
+rules_open(struct fanin_engine *engine, struct fanin_error *error)
 {
+	const uint64_t *parameters = engine->config.parameters;
 	struct fanin_pull *pull = fanin_pull_of(engine);
-	int status;
+	int status = fanin_multicast_begin(&pull->mc, (uint32_t)parameters[FANIN_PULL_CHAINS]);
 
-	pull->config = *(const struct fanin_pull_config *)engine->config.rules_arg;
-	status = fanin_multicast_rules.open(engine);
+	(void)error;
+	pull->timeout_ns = parameters[FANIN_PULL_TIMEOUT] * 1000;
 	if (status != FANIN_OK)
 		return status;
 	pull->isa = fanin_isa_detect();
@@ -81,7 +81,7 @@ rules_close(struct fanin_engine *engine)
 {
 	struct fanin_pull *pull = fanin_pull_of(engine);
 
-	fanin_multicast_rules.close(engine);
+	fanin_multicast_end(engine);
 	free(pull->slots);
 	free(pull->sums);
 	free(pull->scratch);
@@ -129,7 +129,7 @@ static void
 rules_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block)
 {
 	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
-	const struct fanin_engine_config *config = &engine->config;
+	const struct fanin_protocol_config *config = &engine->config;
 	struct fanin_pull *pull = fanin_pull_of(engine);
 	const bool is_mine = fanin_pull_owner(hdr->block, config->size) == config->rank;
 
@@ -186,7 +186,7 @@ rules_resume(struct fanin_engine *engine)
 {
 	struct fanin_pull *pull = fanin_pull_of(engine);
 
-	fanin_multicast_rules.resume(engine);
+	fanin_multicast_resume(engine);
 	for (uint32_t i = 0; i < pull->span; i++) {
 		if (pull->slots[i].state != FANIN_PULL_DONE)
 			pull->slots[i].again_ns = 0;
@@ -198,6 +198,8 @@ const struct fanin_engine_rules fanin_pull_rules = {
 	.waits_for_ranks = true,
 	.samples_asked = true,
 	.takes_unsent = true,
+	.bounds_flight = true, /* by those of pulls, waves and credits */
+	.ranks_max = FANIN_PULL_RANKS_MAX,
 	.in_parts = true,
 	.size = sizeof(struct fanin_pull),
 	.open = rules_open,
@@ -214,106 +216,57 @@ const struct fanin_engine_rules fanin_pull_rules = {
 /* ------------------------------------------------------------------ the protocol */
 
 static int
-pull_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
+pull_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count)
 {
-	struct fanin_engine_config engine_config;
-	const struct fanin_pull_config own = {
-		.multicast = { .chains = (uint32_t)config->parameters[FANIN_PULL_CHAINS],
-			       .hosts = config->hosts },
-		.entries = (uint32_t)config->parameters[FANIN_PULL_ENTRIES],
-		.waves = (uint32_t)config->parameters[FANIN_PULL_WAVES],
-		.wave_blocks = (uint32_t)config->parameters[FANIN_PULL_WAVE_BLOCKS],
-		.timeout_ns = config->parameters[FANIN_PULL_TIMEOUT] * 1000,
-	};
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+	uint32_t n_packets;
+	int status;
 
-	if (config->size > FANIN_PULL_RANKS_MAX)
-		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-				       "the job has %u ranks, expected at most %u of the handler pull",
-				       config->size, FANIN_PULL_RANKS_MAX);
-	fanin_window_config(config, &engine_config);
-	engine_config.rules_arg = &own;
-	/* Those of pulls, waves, and credits bound what is on its way. */
-	engine_config.cc = NULL;
-	return fanin_window_create(&fanin_pull_rules, &engine_config, config->transport, engine,
-				   error);
-}
-
-int
-fanin_pull_post(struct fanin_engine *engine, struct fanin_request *request, uint32_t n_packets)
-{
+	if (engine->config.size < 2 || count == 0)
+		return fanin_engine_post(endpoint, request, count);
+	status = fanin_multicast_cut(engine, request, count, &n_packets);
+	if (status != FANIN_OK)
+		return status;
 	/* Places are numbers of 32 bits; see fanin_pull_place. */
-	if (((uint64_t)n_packets + 1) * engine->config.size > UINT32_MAX)
+	if (fanin_request_combines(request) &&
+	    ((uint64_t)n_packets + 1) * engine->config.size > UINT32_MAX)
 		return FANIN_ERR_INVALID;
 	return fanin_multicast_post(engine, request, n_packets);
 }
 
-int
-fanin_pull_post_any(void *memory, struct fanin_request *request, uint64_t count)
+static uint64_t
+pull_idle_ns(struct fanin_endpoint *endpoint)
 {
-	struct fanin_engine *engine = memory;
-	uint64_t n_packets;
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+	const uint64_t idle_ns = fanin_multicast_idle_ns(endpoint);
 
-	if (engine->config.size < 2 || count == 0)
-		return fanin_window_post(engine, request, count);
-	n_packets = fanin_engine_cut(engine, request, count);
-	if (n_packets > UINT32_MAX / 2)
-		return FANIN_ERR_INVALID;
-	if (request->stride != 0)
-		n_packets = (n_packets - request->start - 1) / request->stride + 1;
-	return fanin_request_combines(request)
-		       ? fanin_pull_post(engine, request, (uint32_t)n_packets)
-		       : fanin_multicast_post(engine, request, (uint32_t)n_packets);
-}
-
-static void
-pull_report(const void *engine, struct fanin_report *report)
-{
-	const struct fanin_multicast_stats *stats = fanin_multicast_stats(engine);
-
-	fanin_window_report(engine, report);
-	report->multicast_operations = stats->operations;
-	report->multicast_packets = stats->packets;
-	report->multicast_fetched = stats->fetched;
-	report->multicast_late = stats->late;
-}
-
-uint64_t
-fanin_pull_idle_ns(const struct fanin_engine *engine)
-{
-	const struct fanin_pull *pull = (const struct fanin_pull *)engine;
-	const uint64_t idle_ns = fanin_multicast_idle_ns(engine);
-
-	if (!pull->is_blocked || engine->loop.status != FANIN_OK || engine->run_lost)
+	if (!fanin_pull_of(engine)->is_blocked || engine->loop.status != FANIN_OK || engine->run_lost)
 		return idle_ns;
 	/* Nothing signals when there is room again. */
 	return idle_ns < FULL_IDLE_NS ? idle_ns : FULL_IDLE_NS;
 }
 
-static uint64_t
-pull_idle_ns(const void *engine)
-{
-	return fanin_pull_idle_ns(engine);
-}
-
 const struct fanin_pull_stats *
-fanin_pull_stats(const struct fanin_engine *engine)
+fanin_pull_stats(struct fanin_endpoint *endpoint)
 {
-	return &((const struct fanin_pull *)engine)->stats;
+	return &fanin_pull_of(fanin_engine_of(endpoint))->stats;
 }
 
 static const char *const handlers[] = { "pull", NULL };
 
-static struct fanin_protocol fanin_protocol_pull = {
+struct fanin_protocol fanin_protocol_pull = {
 	.name = "pull",
 	.handlers = handlers,
-	.collectives = FANIN_WINDOW_COLLECTIVES,
-	FANIN_WINDOW_FUNCTIONS,
 	.has_tags = true,
+	.multicasts = true,
+	.rules = &fanin_pull_rules,
+	.collectives = FANIN_ENGINE_COLLECTIVES,
 	.in_flight = fanin_multicast_in_flight,
-	.open = pull_open,
-	.post = fanin_pull_post_any,
+	FANIN_ENGINE_FUNCTIONS,
+	FANIN_ENGINE_LIFE,
+	.post = pull_post,
 	.idle_ns = pull_idle_ns,
-	.report = pull_report,
+	.report = fanin_multicast_report,
 };
 
 FANIN_PROTOCOL_REGISTER(fanin_protocol_pull)

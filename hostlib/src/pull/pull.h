@@ -6,16 +6,7 @@
 #ifndef FANIN_HOSTLIB_PULL_H
 #define FANIN_HOSTLIB_PULL_H
 
-#include "hostlib/src/multicast/multicast.h"
-
-/* Constant while the engine is being opened; copied. */
-struct fanin_pull_config {
-	struct fanin_multicast_config multicast; /* first: a pointer to it is one to this */
-	uint32_t entries;                        /* sums that a switch keeps for the job */
-	uint32_t waves;                          /* outstanding waves; 0: as many as suit */
-	uint32_t wave_blocks;                    /* pulls of a wave; 0: likewise */
-	uint64_t timeout_ns;                     /* of sums in switches */
-};
+#include "hostlib/src/protocol/protocol.h"
 
 struct fanin_pull_stats {
 	uint64_t pulls;        /* packets that this rank has made */
@@ -34,18 +25,8 @@ struct fanin_pull_stats {
 	uint64_t closed; /* requests of operations that are done, or for packets that are there */
 };
 
-extern const struct fanin_engine_rules fanin_pull_rules;
+extern struct fanin_protocol fanin_protocol_pull;
 
-/*
- * Posts an allreduce, reduce or reduce_scatter of at least one byte, among 2 to 64 ranks, to an engine with these rules. The rest is as for fanin_multicast_post;
- * FANIN_ERR_INVALID, too, if packets and ranks exceed 2^32.
- */
-int fanin_pull_post(struct fanin_engine *engine, struct fanin_request *request, uint32_t n_packets);
-
-/* As struct fanin_protocol has them. */
-int fanin_pull_post_any(void *memory, struct fanin_request *request, uint64_t count);
-uint64_t fanin_pull_idle_ns(const struct fanin_engine *engine);
-
-const struct fanin_pull_stats *fanin_pull_stats(const struct fanin_engine *engine);
+const struct fanin_pull_stats *fanin_pull_stats(struct fanin_endpoint *endpoint);
 
 #endif

@@ -29,7 +29,7 @@ want_data(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
 	const uint64_t now_ns = pull->mc.engine.loop.now_ns;
 
 	if (heard->time_ns != 0 && heard->operation == wanted->operation &&
-	    heard->packet == wanted->packet && now_ns < heard->time_ns + pull->config.timeout_ns) {
+	    heard->packet == wanted->packet && now_ns < heard->time_ns + pull->timeout_ns) {
 		pull->stats.again++;
 		return false;
 	}

@@ -60,7 +60,7 @@ struct fanin_pull_heard {
 
 struct fanin_pull {
 	struct fanin_multicast mc; /* first: a pointer to it, or to its engine, is one to this */
-	struct fanin_pull_config config;
+	uint64_t timeout_ns;       /* of sums in switches */
 	struct fanin_pull_stats stats;
 	enum fanin_isa isa;
 	uint64_t all; /* ranks */
@@ -93,10 +93,12 @@ struct fanin_pull {
 	struct fanin_pull_heard heard[FANIN_PULL_TELL][FANIN_PULL_HEARD];
 };
 
+extern const struct fanin_engine_rules fanin_pull_rules;
+
 static inline struct fanin_pull *
 fanin_pull_of(struct fanin_engine *engine)
 {
-	return (struct fanin_pull *)engine;
+	return fanin_engine_own(engine, &fanin_pull_rules);
 }
 
 static inline uint16_t

@@ -21,7 +21,7 @@ fanin_pull_patience(const struct fanin_pull *pull)
 	const uint64_t ns = pull->time.rto_ns < PATIENCE_MOST_NS ? pull->time.rto_ns
 								 : PATIENCE_MOST_NS;
 
-	return ns > pull->config.timeout_ns ? ns : pull->config.timeout_ns;
+	return ns > pull->timeout_ns ? ns : pull->timeout_ns;
 }
 
 void
@@ -42,7 +42,9 @@ fanin_pull_note_time(struct fanin_pull *pull, const struct fanin_pull_slot *slot
 static bool
 is_adaptive(const struct fanin_pull *pull)
 {
-	return pull->config.waves == 0 && pull->config.wave_blocks == 0;
+	const uint64_t *parameters = pull->mc.engine.config.parameters;
+
+	return parameters[FANIN_PULL_WAVES] == 0 && parameters[FANIN_PULL_WAVE_BLOCKS] == 0;
 }
 
 void

@@ -43,7 +43,8 @@ static uint32_t
 capacity_of(const struct fanin_pull *pull)
 {
 	const uint32_t slots = 2u * pull->mc.engine.config.window;
-	const uint32_t entries = pull->config.entries < slots ? pull->config.entries : slots;
+	const uint32_t all = (uint32_t)pull->mc.engine.config.parameters[FANIN_PULL_ENTRIES];
+	const uint32_t entries = all < slots ? all : slots;
 	const uint32_t share = entries / fanin_pull_size(pull);
 
 	return share == 0 ? 1 : share;
@@ -52,11 +53,12 @@ capacity_of(const struct fanin_pull *pull)
 void
 fanin_pull_waves_open(struct fanin_pull *pull)
 {
+	const uint64_t *parameters = pull->mc.engine.config.parameters;
 	const struct fanin_waves_config config = {
 		.capacity = capacity_of(pull),
 		.limit = pull->span,
-		.wave_blocks = pull->config.wave_blocks,
-		.n_waves = pull->config.waves,
+		.wave_blocks = (uint32_t)parameters[FANIN_PULL_WAVE_BLOCKS],
+		.n_waves = (uint32_t)parameters[FANIN_PULL_WAVES],
 	};
 
 	fanin_waves_open(&pull->waves, &config, 0);

@@ -10,6 +10,8 @@
 /* There was no room for a result, and nothing signals when there is. */
 #define NO_ROOM_NS (100 * UINT64_C(1000))
 #define BURST 32
+#define BYE_NS UINT64_C(1000000000)
+#define BYE_WAIT_MS 20
 
 /* ------------------------------------------------------------------ failing */
 
@@ -104,7 +106,7 @@ end_begin(struct fanin_push *push)
 static bool
 is_question(const struct fanin_push *push, const struct fanin_frame *frame)
 {
-	const struct fanin_engine_config *config = &push->engine.config;
+	const struct fanin_protocol_config *config = &push->engine.config;
 	const struct fanin_headers *headers = frame->data;
 	const struct fanin_hdr *hdr = &headers->fanin;
 
@@ -136,7 +138,7 @@ linger(struct fanin_push *push)
 		struct fanin_frame opened;
 
 		if (engine->config.tagger != NULL) {
-			if (!fanin_engine_open(engine, frame, &opened))
+			if (!fanin_engine_open_frame(engine, frame, &opened))
 				continue;
 			frame = &opened;
 		}
@@ -153,13 +155,14 @@ linger(struct fanin_push *push)
 }
 
 int
-fanin_push_poll(struct fanin_engine *engine)
+fanin_push_poll(struct fanin_endpoint *endpoint)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
 	struct fanin_push *push = push_of(engine);
 	int ret = engine->loop.status;
 
 	if (ret == FANIN_OK)
-		ret = fanin_engine_poll(engine);
+		ret = fanin_engine_poll(endpoint);
 	if (engine->loop.status == FANIN_OK)
 		return ret;
 	if (!push->is_ending)
@@ -168,9 +171,10 @@ fanin_push_poll(struct fanin_engine *engine)
 }
 
 uint64_t
-fanin_push_idle_ns(const struct fanin_engine *engine)
+fanin_push_idle_ns(struct fanin_endpoint *endpoint)
 {
-	const struct fanin_push *push = push_of_const(engine);
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+	const struct fanin_push *push = push_of(engine);
 	const uint64_t now_ns = fanin_loop_clock_ns(&engine->loop);
 	uint64_t idle_ns;
 
@@ -178,13 +182,14 @@ fanin_push_idle_ns(const struct fanin_engine *engine)
 		return !push->is_ending          ? 0
 		       : push->until_ns > now_ns ? push->until_ns - now_ns
 						 : UINT64_MAX;
-	idle_ns = fanin_engine_idle_ns(engine);
+	idle_ns = fanin_engine_idle_ns(endpoint);
 	return push->n_unsent != 0 && idle_ns > NO_ROOM_NS ? NO_ROOM_NS : idle_ns;
 }
 
 unsigned int
-fanin_push_poll_fds(struct fanin_engine *engine, struct pollfd *fds)
+fanin_push_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
 	const struct fanin_push *push = push_of(engine);
 
 	/* Nothing is received any more, and descriptors would stay ready for ever. */
@@ -197,8 +202,9 @@ fanin_push_poll_fds(struct fanin_engine *engine, struct pollfd *fds)
 /* ------------------------------------------------------------------ the end of a run */
 
 bool
-fanin_push_say_bye(struct fanin_engine *engine)
+fanin_push_say_bye(struct fanin_endpoint *endpoint)
 {
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
 	struct fanin_push *push = push_of(engine);
 	const uint32_t last = engine->end - 1;
 	struct fanin_hdr hdr = { 0 };
@@ -215,4 +221,18 @@ fanin_push_say_bye(struct fanin_engine *engine)
 		(void)fanin_push_repeat(push, push_home_of(push, last), last);
 	(void)engine->loop.transport->ops->tx_flush(engine->loop.transport);
 	return true;
+}
+
+void
+fanin_push_close(struct fanin_endpoint *endpoint)
+{
+	const uint64_t deadline_ns = fanin_now_ns(NULL) + BYE_NS;
+	struct pollfd fds[FANIN_TRANSPORT_MAX_FDS];
+
+	while (endpoint != NULL && !fanin_push_say_bye(endpoint) && fanin_now_ns(NULL) < deadline_ns) {
+		poll(fds, fanin_push_poll_fds(endpoint, fds), BYE_WAIT_MS);
+		if (fanin_push_poll(endpoint) < 0)
+			break;
+	}
+	fanin_engine_close(endpoint);
 }

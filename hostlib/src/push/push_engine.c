@@ -17,10 +17,10 @@ run_begin(struct fanin_push *push)
 	const struct fanin_engine *engine = &push->engine;
 	const uint32_t window = engine->config.window;
 	const struct fanin_waves_config waves = {
-		.capacity = push->config.entries,
+		.capacity = (uint32_t)engine->config.parameters[FANIN_PUSH_ENTRIES],
 		.limit = window,
-		.wave_blocks = push->config.wave_blocks,
-		.n_waves = push->config.waves,
+		.wave_blocks = (uint32_t)engine->config.parameters[FANIN_PUSH_WAVE_BLOCKS],
+		.n_waves = (uint32_t)engine->config.parameters[FANIN_PUSH_WAVES],
 	};
 
 	memset(push->lanes, 0, window * sizeof(*push->lanes));
@@ -37,16 +37,15 @@ run_begin(struct fanin_push *push)
 }
 
 static int
-rules_open(struct fanin_engine *engine)
+rules_open(struct fanin_engine *engine, struct fanin_error *error)
 {
 	struct fanin_push *push = push_of(engine);
-	const struct fanin_engine_config *config = &engine->config;
+	const struct fanin_protocol_config *config = &engine->config;
 	const size_t n_entries = 2u * config->window;
 	const uint32_t payload = (config->payload_bytes + FANIN_PAYLOAD_ALIGN - 1u) /
 				 FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
 
-	push->config = *(const struct fanin_push_config *)config->rules_arg;
-	engine->config.rules_arg = NULL;
+	(void)error;
 	push->frame_bytes = FANIN_PAYLOAD_ALIGN / 2 + FANIN_PAYLOAD_OFFSET + payload;
 	push->lanes = calloc(config->window, sizeof(*push->lanes));
 	push->entries = calloc(n_entries, sizeof(*push->entries));
@@ -164,7 +163,7 @@ void
 fanin_push_take_result(struct fanin_push *push, uint32_t block, struct fanin_headers *headers,
 		       uint32_t len)
 {
-	const struct fanin_engine_config *config = &push->engine.config;
+	const struct fanin_protocol_config *config = &push->engine.config;
 	const struct fanin_hdr shape = headers->fanin;
 	const struct fanin_frame frame = { .data = headers, .len = FANIN_PAYLOAD_OFFSET + len };
 
@@ -401,6 +400,10 @@ rules_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint
 const struct fanin_engine_rules fanin_push_rules = {
 	.size = sizeof(struct fanin_push),
 	.takes_unsent = true,
+	.bounds_flight = true, /* by waves */
+	.keeps = true,
+	.no_wide = true,
+	.ranks_max = PUSH_RANKS_MAX,
 	.open = rules_open,
 	.close = rules_close,
 	.send = rules_send,
@@ -414,7 +417,7 @@ const struct fanin_engine_rules fanin_push_rules = {
 };
 
 const struct fanin_push_stats *
-fanin_push_stats(const struct fanin_engine *engine)
+fanin_push_stats(struct fanin_endpoint *endpoint)
 {
-	return &push_of_const(engine)->stats;
+	return &push_of(fanin_engine_of(endpoint))->stats;
 }

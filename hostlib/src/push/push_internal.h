@@ -44,7 +44,6 @@ struct push_entry {
 
 struct fanin_push {
 	struct fanin_engine engine; /* first, so that a pointer to it is one to this */
-	struct fanin_push_config config;
 	struct fanin_push_stats stats;
 	struct fanin_waves waves;
 	struct push_lane *lanes; /* one for each of the engine's */
@@ -81,16 +80,12 @@ struct fanin_push {
 
 static_assert(offsetof(struct fanin_push, engine) == 0, "a pointer to the engine is one to this");
 
+extern const struct fanin_engine_rules fanin_push_rules;
+
 static inline struct fanin_push *
 push_of(struct fanin_engine *engine)
 {
-	return (struct fanin_push *)engine;
-}
-
-static inline const struct fanin_push *
-push_of_const(const struct fanin_engine *engine)
-{
-	return (const struct fanin_push *)engine;
+	return fanin_engine_own(engine, &fanin_push_rules);
 }
 
 static inline struct push_lane *
@@ -224,5 +219,17 @@ void fanin_push_mismatch(struct fanin_push *push, uint32_t block, uint64_t some,
 
 /* push_end.c: another rank says that the run has ended. */
 void fanin_push_receive_end(struct fanin_push *push, const struct fanin_push_end *end);
+
+/*
+ * push_end.c: all requests are done, the last one a block without elements: tells that block's home host, or as its home host waits until all others have told. Returns false as
+ * long as it has to be called again.
+ */
+bool fanin_push_say_bye(struct fanin_endpoint *endpoint);
+
+/* push_end.c: as struct fanin_protocol has them. Of an engine that has failed others are told why, for a timeout. */
+void fanin_push_close(struct fanin_endpoint *endpoint);
+int fanin_push_poll(struct fanin_endpoint *endpoint);
+uint64_t fanin_push_idle_ns(struct fanin_endpoint *endpoint);
+unsigned int fanin_push_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds);
 
 #endif

@@ -7,7 +7,7 @@ transmit(struct fanin_push *push, enum fanin_type type, unsigned int to, enum fa
 	 uint32_t block, const struct push_elements *elements)
 {
 	static const struct push_elements none;
-	const struct fanin_engine_config *config = &push->engine.config;
+	const struct fanin_protocol_config *config = &push->engine.config;
 	const struct push_elements *what = elements != NULL ? elements : &none;
 	struct fanin_headers headers;
 	struct fanin_hdr *hdr = &headers.fanin;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host protocol of the handler `region` as a table (protocol/protocol.h): an engine of the window protocol with the rules of regions. What is posted as a collective runs as
+ * The host protocol of the handler `region` as a table (protocol/protocol.h): the block engine with the rules of regions. What is posted as a collective runs as
  * in the window protocol.
  */
 #include "region.h"
 
 #include <stdlib.h>
 
-#include "hostlib/src/window/window.h"
 #include "region_internal.h"
 
 #define REORDER_FIRST_NS UINT64_C(2000000)
@@ -15,12 +14,13 @@
 /* ------------------------------------------------------------------ the rules */
 
 static int
-rules_open(struct fanin_engine *engine)
+rules_open(struct fanin_engine *engine, struct fanin_error *error)
 {
 	struct fanin_region_engine *region = fanin_region_of(engine);
 
-	region->config = *(const struct fanin_region_config *)engine->config.rules_arg;
-	engine->config.rules_arg = NULL;
+	(void)error;
+	region->first = engine->config.parameters[FANIN_REGION_BASE];
+	region->bytes = engine->config.parameters[FANIN_REGION_BYTES];
 	region->next_lane = engine->oldest;
 	region->window_most = fanin_region_window(engine->config.size, engine->config.payload_bytes);
 	region->window = region->window_most > 4 * FANIN_REGION_WINDOW_LEAST
@@ -128,6 +128,8 @@ rules_time_out(struct fanin_engine *engine)
 const struct fanin_engine_rules fanin_region_rules = {
 	.size = sizeof(struct fanin_region_engine),
 	.takes_unsent = true,
+	.bounds_flight = true,
+	.ranks_max = FANIN_REGION_RANKS_MAX,
 	.open = rules_open,
 	.close = rules_close,
 	.send = rules_send,
@@ -141,44 +143,23 @@ const struct fanin_engine_rules fanin_region_rules = {
 /* ------------------------------------------------------------------ the protocol */
 
 const struct fanin_region_stats *
-fanin_region_stats(const struct fanin_engine *engine)
+fanin_region_stats(struct fanin_endpoint *endpoint)
 {
-	return &((const struct fanin_region_engine *)engine)->stats;
+	return &fanin_region_of(fanin_engine_of(endpoint))->stats;
 }
 
 static int
-region_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
+region_attach(struct fanin_endpoint *endpoint, void *memory, uint64_t base, uint64_t bytes,
+	      struct fanin_error *error)
 {
-	struct fanin_engine_config engine_config;
-	const struct fanin_region_config own = {
-		.base = config->parameters[FANIN_REGION_BASE],
-		.bytes = config->parameters[FANIN_REGION_BYTES],
-	};
+	struct fanin_region_engine *region = fanin_region_of(fanin_engine_of(endpoint));
 
-	if (config->size > FANIN_REGION_RANKS_MAX)
-		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-				       "a region has at most %u ranks, the job has %u",
-				       FANIN_REGION_RANKS_MAX, config->size);
-	fanin_window_config(config, &engine_config);
-	engine_config.rules_arg = &own;
-	engine_config.cc = NULL;
-	return fanin_window_create(&fanin_region_rules, &engine_config, config->transport, engine,
-				   error);
-}
-
-int
-fanin_region_attach(void *engine, void *memory, uint64_t base, uint64_t bytes,
-		    struct fanin_error *error)
-{
-	struct fanin_region_engine *region = fanin_region_of(engine);
-
-	if (base != region->config.base || bytes != region->config.bytes)
+	if (base != region->first || bytes != region->bytes)
 		return fanin_error_set(
 			error, FANIN_ERR_REFUSED,
 			"the switches have the region as %llu bytes from address %#llx on, expected %llu from %#llx on",
-			(unsigned long long)region->config.bytes,
-			(unsigned long long)region->config.base, (unsigned long long)bytes,
-			(unsigned long long)base);
+			(unsigned long long)region->bytes, (unsigned long long)region->first,
+			(unsigned long long)bytes, (unsigned long long)base);
 	region->memory = memory;
 	return FANIN_OK;
 }
@@ -192,25 +173,26 @@ in_flight(uint16_t size, uint16_t payload_bytes)
 static const char *const handlers[] = { "region", NULL };
 
 static const struct fanin_region_ops ops = {
-	.attach = fanin_region_attach,
+	.attach = region_attach,
 	.store = fanin_region_store,
 	.fence = fanin_region_post_fence,
 };
 
-static struct fanin_protocol fanin_protocol_region = {
+struct fanin_protocol fanin_protocol_region = {
 	.name = "region",
 	.handlers = handlers,
-	.collectives = FANIN_WINDOW_COLLECTIVES,
-	FANIN_WINDOW_FUNCTIONS,
+	.rules = &fanin_region_rules,
+	.collectives = FANIN_ENGINE_COLLECTIVES,
+	FANIN_ENGINE_FUNCTIONS,
+	FANIN_ENGINE_LIFE,
 	.has_tags = true,
 	/* Writes of others arrive, and theirs are served, while the application computes. */
 	.has_duties = true,
 	.region = &ops,
 	.in_flight = in_flight,
-	.open = region_open,
-	.post = fanin_window_post,
+	.post = fanin_engine_post,
 	.idle_ns = fanin_region_idle_ns,
-	.report = fanin_window_report,
+	.report = fanin_engine_report,
 };
 
 FANIN_PROTOCOL_REGISTER(fanin_protocol_region)

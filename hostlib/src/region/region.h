@@ -1,24 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Multicast regions on hosts (Klenk et al., section IV.A; docs/protocol.md, "Regions"): an engine of the window protocol for the blocks of fences, and beside it packets
+ * Multicast regions on hosts (Klenk et al., section IV.A; docs/protocol.md, "Regions"): the block engine for the blocks of fences, and beside it packets
  * that any rank writes into the memory of all others, numbered by their writer, confirmed, and fetched from it where they are lost.
  */
 #ifndef FANIN_HOSTLIB_REGION_H
 #define FANIN_HOSTLIB_REGION_H
 
-#include "hostlib/src/engine/engine.h"
+#include "hostlib/src/protocol/protocol.h"
 
 /* Packets of one writer that may be on their way, and those of all writers together to one rank, with their bytes. */
 #define FANIN_REGION_WINDOW_LEAST 8u
 #define FANIN_REGION_WINDOW_MOST 256u
 #define FANIN_REGION_IN_FLIGHT 1024u
 #define FANIN_REGION_IN_FLIGHT_BYTES (4u << 20)
-
-/* Constant while the engine is being opened; copied. */
-struct fanin_region_config {
-	uint64_t base; /* the region's first address, as the job has it */
-	uint64_t bytes;
-};
 
 struct fanin_region_stats {
 	uint64_t fences;       /* that are done */
@@ -38,7 +32,7 @@ struct fanin_region_stats {
 	uint64_t slowed;         /* how often the window was halved */
 };
 
-extern const struct fanin_engine_rules fanin_region_rules;
+extern struct fanin_protocol fanin_protocol_region;
 
 /* Returns the most packets of one writer that may be on their way. */
 static inline uint32_t
@@ -53,15 +47,6 @@ fanin_region_window(uint16_t size, uint16_t payload_bytes)
 	return each < FANIN_REGION_WINDOW_MOST ? each : FANIN_REGION_WINDOW_MOST;
 }
 
-/* As struct fanin_region_ops has them (protocol/protocol.h). */
-int fanin_region_attach(void *engine, void *memory, uint64_t base, uint64_t bytes,
-			struct fanin_error *error);
-int fanin_region_store(void *engine, uint64_t offset, const void *data, uint64_t bytes);
-int fanin_region_post_fence(void *engine, struct fanin_request *request);
-
-/* As struct fanin_protocol has it. */
-uint64_t fanin_region_idle_ns(const void *engine);
-
-const struct fanin_region_stats *fanin_region_stats(const struct fanin_engine *engine);
+const struct fanin_region_stats *fanin_region_stats(struct fanin_endpoint *endpoint);
 
 #endif

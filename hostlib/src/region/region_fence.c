@@ -32,9 +32,9 @@ values_post(struct fanin_region_engine *region, uint32_t n)
 }
 
 int
-fanin_region_post_fence(void *memory, struct fanin_request *request)
+fanin_region_post_fence(struct fanin_endpoint *endpoint, struct fanin_request *request)
 {
-	struct fanin_region_engine *region = fanin_region_of(memory);
+	struct fanin_region_engine *region = fanin_region_of(fanin_engine_of(endpoint));
 	struct fanin_region_fence *fence = &region->fence;
 	int status;
 

@@ -71,9 +71,10 @@ struct fanin_region_fence {
 
 struct fanin_region_engine {
 	struct fanin_engine engine; /* first: a pointer to it is one to this */
-	struct fanin_region_config config;
+	uint64_t first;             /* the region's first address, as the job has it */
+	uint64_t bytes;
 	struct fanin_region_stats stats;
-	uint8_t *memory; /* config.bytes, the owner's; NULL: not attached */
+	uint8_t *memory; /* bytes, the owner's; NULL: not attached */
 	uint32_t number; /* of the next fence */
 	struct fanin_region_fence fence;
 	uint32_t next_lane;     /* first block that was not released yet */
@@ -100,11 +101,19 @@ struct fanin_region_engine {
 	struct fanin_region_source sources[FANIN_REGION_RANKS_MAX];
 };
 
+extern const struct fanin_engine_rules fanin_region_rules;
+
 static inline struct fanin_region_engine *
-fanin_region_of(void *engine)
+fanin_region_of(struct fanin_engine *engine)
 {
-	return engine;
+	return fanin_engine_own(engine, &fanin_region_rules);
 }
+
+/* region_write.c, region_fence.c: as struct fanin_region_ops and struct fanin_protocol have them. */
+int fanin_region_store(struct fanin_endpoint *endpoint, uint64_t offset, const void *data,
+		       uint64_t bytes);
+int fanin_region_post_fence(struct fanin_endpoint *endpoint, struct fanin_request *request);
+uint64_t fanin_region_idle_ns(struct fanin_endpoint *endpoint);
 
 static inline bool
 fanin_region_bit(const uint64_t *ring, uint32_t packet)

@@ -22,11 +22,10 @@ is_of_other_fence(struct fanin_region_engine *region, const struct fanin_hdr *hd
 static bool
 is_right(struct fanin_region_engine *region, const struct fanin_hdr *hdr, uint32_t len)
 {
-	const struct fanin_region_config *config = &region->config;
 	const struct fanin_region_source *source = &region->sources[fanin_region_origin(hdr)];
 
 	if (region->memory == NULL ||
-	    !fanin_region_holds(config->base, config->bytes, fanin_region_address(hdr), len)) {
+	    !fanin_region_holds(region->first, region->bytes, fanin_region_address(hdr), len)) {
 		region->stats.out_of_range++;
 		return false;
 	}
@@ -57,8 +56,7 @@ data_store(struct fanin_region_engine *region, const struct fanin_headers *heade
 		return;
 	if (len > frame->len - FANIN_PAYLOAD_OFFSET ||
 	    !fanin_frame_copy(region->engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET,
-			      region->memory + (fanin_region_address(hdr) - region->config.base),
-			      len)) {
+			      region->memory + (fanin_region_address(hdr) - region->first), len)) {
 		region->engine.stats.invalid++;
 		return;
 	}

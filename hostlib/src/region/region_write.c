@@ -81,7 +81,7 @@ static uint32_t
 data_make(const struct fanin_region_engine *region, enum fanin_type type, uint32_t packet,
 	  struct fanin_headers *headers, const uint8_t **data)
 {
-	const struct fanin_engine_config *config = &region->engine.config;
+	const struct fanin_protocol_config *config = &region->engine.config;
 	const struct fanin_region_entry *entry = log_find(&region->log, packet);
 	const uint64_t begin = (uint64_t)(packet - entry->first) * config->payload_bytes;
 	const uint64_t left = entry->bytes - begin;
@@ -95,7 +95,7 @@ data_make(const struct fanin_region_engine *region, enum fanin_type type, uint32
 	headers->fanin.block = packet;
 	headers->fanin.progress = region->number;
 	headers->fanin.count = config->rank;
-	headers->fanin.members = region->config.base + entry->offset + begin;
+	headers->fanin.members = region->first + entry->offset + begin;
 	*data = region->memory + entry->offset + begin;
 	return len;
 }
@@ -104,7 +104,7 @@ bool
 fanin_region_tell(struct fanin_region_engine *region, uint16_t rank, enum fanin_region_kind kind,
 		  uint32_t packet, const void *payload, uint32_t payload_len)
 {
-	const struct fanin_engine_config *config = &region->engine.config;
+	const struct fanin_protocol_config *config = &region->engine.config;
 	struct fanin_headers headers;
 
 	fanin_wire_encode_l4(&headers, &config->flow, payload_len);
@@ -220,11 +220,11 @@ fanin_region_send(struct fanin_region_engine *region)
 }
 
 uint64_t
-fanin_region_idle_ns(const void *memory)
+fanin_region_idle_ns(struct fanin_endpoint *endpoint)
 {
-	const struct fanin_region_engine *region = memory;
-	const struct fanin_engine *engine = &region->engine;
-	uint64_t idle_ns = fanin_engine_idle_ns(engine);
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+	const struct fanin_region_engine *region = fanin_region_of(engine);
+	uint64_t idle_ns = fanin_engine_idle_ns(endpoint);
 	uint64_t own_ns = UINT64_MAX;
 
 	if (engine->loop.status != FANIN_OK || engine->run_lost)
@@ -330,16 +330,16 @@ fanin_region_writes_forget(struct fanin_region_engine *region)
 /* ------------------------------------------------------------------ writing */
 
 int
-fanin_region_store(void *memory, uint64_t offset, const void *data, uint64_t bytes)
+fanin_region_store(struct fanin_endpoint *endpoint, uint64_t offset, const void *data, uint64_t bytes)
 {
-	struct fanin_region_engine *region = fanin_region_of(memory);
+	struct fanin_region_engine *region = fanin_region_of(fanin_engine_of(endpoint));
 	const uint32_t payload = region->engine.config.payload_bytes;
 	const uint64_t n = bytes / payload + (bytes % payload != 0);
 
 	if (region->engine.loop.status != FANIN_OK)
 		return region->engine.loop.status;
 	if (region->memory == NULL || region->fence.stage != FANIN_REGION_NO_FENCE ||
-	    offset > region->config.bytes || bytes > region->config.bytes - offset)
+	    offset > region->bytes || bytes > region->bytes - offset)
 		return FANIN_ERR_INVALID;
 	if (bytes == 0)
 		return FANIN_OK;

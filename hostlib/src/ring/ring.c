@@ -33,15 +33,17 @@ peers_plan(struct fanin_ring *ring, const struct sockaddr_in *peers)
 }
 
 int
-fanin_ring_create(const struct fanin_ring_config *config, struct fanin_ring **ring)
+fanin_ring_open(const struct fanin_protocol *protocol, const struct fanin_protocol_config *config,
+		struct fanin_endpoint **endpoint, struct fanin_error *error)
 {
 	struct fanin_ring *created = aligned_alloc(64, sizeof(*created));
 
 	if (created == NULL) {
 		close(config->listener);
-		return FANIN_ERR_NO_MEMORY;
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory for the ring");
 	}
 	memset(created, 0, sizeof(*created));
+	created->endpoint.protocol = protocol;
 	created->config = *config;
 	created->clock = fanin_clock_of(config->now_ns, config->now_arg);
 	created->isa = fanin_isa_detect();
@@ -55,7 +57,7 @@ fanin_ring_create(const struct fanin_ring_config *config, struct fanin_ring **ri
 	fanin_request_list_init(&created->requests);
 	created->last_poll_ns = fanin_clock_read(&created->clock);
 	created->now_ns = created->last_poll_ns;
-	*ring = created;
+	*endpoint = &created->endpoint;
 	return FANIN_OK;
 }
 
@@ -67,10 +69,13 @@ fd_close(int fd)
 }
 
 void
-fanin_ring_destroy(struct fanin_ring *ring)
+fanin_ring_destroy(struct fanin_endpoint *endpoint)
 {
-	if (ring == NULL)
+	struct fanin_ring *ring;
+
+	if (endpoint == NULL)
 		return;
+	ring = fanin_ring_of(endpoint);
 	fanin_ring_work_end(ring);
 	for (unsigned int i = 0; i < FANIN_RING_GUESTS; i++)
 		fd_close(ring->guests[i].fd);
@@ -132,8 +137,10 @@ fanin_ring_piece_receive(int fd, struct fanin_ring_piece *piece, uint32_t len)
 /* -------------------------------------------------------------- requests */
 
 int
-fanin_ring_post(struct fanin_ring *ring, struct fanin_request *request, uint64_t count)
+fanin_ring_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count)
 {
+	struct fanin_ring *ring = fanin_ring_of(endpoint);
+
 	if (ring->status != FANIN_OK)
 		return ring->status;
 	fanin_request_layout(request, ring->config.rank, ring->config.size, count);
@@ -247,8 +254,9 @@ requests_work(struct fanin_ring *ring)
 }
 
 int
-fanin_ring_poll(struct fanin_ring *ring)
+fanin_ring_poll(struct fanin_endpoint *endpoint)
 {
+	struct fanin_ring *ring = fanin_ring_of(endpoint);
 	unsigned int moved;
 
 	if (ring->status != FANIN_OK) {
@@ -282,8 +290,9 @@ fanin_ring_poll(struct fanin_ring *ring)
 }
 
 uint64_t
-fanin_ring_idle_ns(const struct fanin_ring *ring)
+fanin_ring_idle_ns(struct fanin_endpoint *endpoint)
 {
+	struct fanin_ring *ring = fanin_ring_of(endpoint);
 	uint64_t now_ns = fanin_clock_read(&ring->clock);
 	uint64_t next_ns = ring->notified_ns > ring->received_ns ? ring->notified_ns
 								 : ring->received_ns;
@@ -296,8 +305,9 @@ fanin_ring_idle_ns(const struct fanin_ring *ring)
 }
 
 unsigned int
-fanin_ring_poll_fds(const struct fanin_ring *ring, struct pollfd *fds)
+fanin_ring_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds)
 {
+	struct fanin_ring *ring = fanin_ring_of(endpoint);
 	const bool holds_header = ring->rx_header.len != 0 &&
 				  ring->rx_header.done == ring->rx_header.len;
 	const bool is_doubling = fanin_ring_is_doubling(ring);
@@ -387,8 +397,9 @@ next_would_blame(const struct fanin_ring *ring)
 }
 
 void
-fanin_ring_leave(struct fanin_ring *ring)
+fanin_ring_leave(struct fanin_endpoint *endpoint)
 {
+	struct fanin_ring *ring = fanin_ring_of(endpoint);
 	const struct fanin_ring_header bye = { .type = FANIN_RING_BYE, .seq = ring->seq };
 	const bool between = ring->status == FANIN_OK && ring->requests.first == NULL;
 	const uint64_t deadline_ns = fanin_now_ns(NULL) + LEAVE_NS;
@@ -426,13 +437,17 @@ fanin_ring_leave(struct fanin_ring *ring)
 /* --------------------------------------------------------------- queries */
 
 const struct fanin_error *
-fanin_ring_error(const struct fanin_ring *ring)
+fanin_ring_error(struct fanin_endpoint *endpoint)
 {
+	struct fanin_ring *ring = fanin_ring_of(endpoint);
+
 	return &ring->error;
 }
 
 const struct fanin_ring_stats *
-fanin_ring_stats(const struct fanin_ring *ring)
+fanin_ring_stats(struct fanin_endpoint *endpoint)
 {
+	struct fanin_ring *ring = fanin_ring_of(endpoint);
+
 	return &ring->stats;
 }

@@ -17,6 +17,7 @@
 #define FANIN_HOSTLIB_RING_INTERNAL_H
 
 #include <assert.h>
+#include <stddef.h>
 
 #include "handlers/kernels/kernels.h"
 #include "hostlib/src/base/clock.h"
@@ -237,7 +238,8 @@ struct fanin_ring_work {
 };
 
 struct fanin_ring {
-	struct fanin_ring_config config;
+	struct fanin_endpoint endpoint; /* first, so that a pointer to it is one to this */
+	struct fanin_protocol_config config;
 	struct fanin_clock clock;
 	enum fanin_isa isa;
 
@@ -288,6 +290,16 @@ struct fanin_ring {
 	struct fanin_ring_stats stats;
 	uint8_t scratch[FANIN_RING_CHUNK] __attribute__((aligned(64)));
 };
+
+static_assert(offsetof(struct fanin_ring, endpoint) == 0,
+	      "a pointer to the endpoint is one to the ring");
+
+static inline struct fanin_ring *
+fanin_ring_of(struct fanin_endpoint *endpoint)
+{
+	assert(endpoint->protocol == &fanin_protocol_ring);
+	return (struct fanin_ring *)endpoint;
+}
 
 static inline uint16_t
 fanin_ring_next_rank(const struct fanin_ring *ring)
@@ -361,6 +373,9 @@ int fanin_ring_piece_receive(int fd, struct fanin_ring_piece *piece, uint32_t le
 
 /* Prepares a message to be sent. */
 void fanin_ring_piece_set(struct fanin_ring_piece *piece, const void *message, uint32_t len);
+
+/* ring_wiring.c: true once neighbours and partners are connected. Until then, polling connects them. */
+bool fanin_ring_wired(const struct fanin_ring *ring);
 
 /* ring_wiring.c: makes one step of connecting the ranks. */
 void fanin_ring_wire(struct fanin_ring *ring);

@@ -288,7 +288,7 @@ fanin_ring_check_timers(struct fanin_ring *ring)
 		check_silent(ring, waited_ns);
 	if (ring->status != FANIN_OK || ring->requests.first == NULL)
 		return;
-	late = fanin_ring_missing(ring);
+	late = fanin_ring_missing(&ring->endpoint);
 	if (late != 0)
 		ring->late_ns = ring->now_ns;
 	if (late != 0 && limit_ns != 0 && waited_ns >= limit_ns)
@@ -301,8 +301,9 @@ fanin_ring_check_timers(struct fanin_ring *ring)
 }
 
 uint64_t
-fanin_ring_missing(const struct fanin_ring *ring)
+fanin_ring_missing(struct fanin_endpoint *endpoint)
 {
+	struct fanin_ring *ring = fanin_ring_of(endpoint);
 	uint64_t silent = silent_ranks(ring);
 
 	if (ring->status != FANIN_OK)
@@ -318,7 +319,9 @@ fanin_ring_missing(const struct fanin_ring *ring)
 }
 
 uint64_t
-fanin_ring_late(const struct fanin_ring *ring)
+fanin_ring_late(struct fanin_endpoint *endpoint)
 {
-	return ring->status == FANIN_OK ? fanin_ring_missing(ring) : 0;
+	struct fanin_ring *ring = fanin_ring_of(endpoint);
+
+	return ring->status == FANIN_OK ? fanin_ring_missing(&ring->endpoint) : 0;
 }

@@ -2,87 +2,24 @@
 /* The ring as a protocol (protocol/protocol.h), for jobs without a reduction tree. */
 #include "ring.h"
 
-static int
-ring_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
+static void
+ring_close(struct fanin_endpoint *endpoint)
 {
-	const struct fanin_ring_config ring_config = {
-		.key = config->keys.ring,
-		.timeout_ns = config->timeout_ns,
-		.wait_limit_ns = config->wait_limit_ns,
-		.rank = config->rank,
-		.size = config->size,
-		.wide = config->wide,
-		.listener = config->listener,
-		.peers = config->peers,
-		.now_ns = config->now_ns,
-		.now_arg = config->now_arg,
-		.log = config->log,
-	};
-	struct fanin_ring *created;
-
-	if (fanin_ring_create(&ring_config, &created) != FANIN_OK)
-		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory for the ring");
-	*engine = created;
-	return FANIN_OK;
+	if (endpoint != NULL)
+		fanin_ring_leave(endpoint);
+	fanin_ring_destroy(endpoint);
 }
 
 static void
-ring_close(void *engine)
+ring_missing(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks)
 {
-	fanin_ring_leave(engine);
-	fanin_ring_destroy(engine);
-}
-
-static bool
-ring_ready(const void *engine, struct fanin_error *problem)
-{
-	if (fanin_ring_wired(engine))
-		return true;
-	fanin_ring_wiring_text(engine, problem->text, sizeof(problem->text));
-	problem->missing = fanin_ranks_of_word(fanin_ring_wiring_missing(engine));
-	return false;
-}
-
-static int
-ring_post(void *engine, struct fanin_request *request, uint64_t count)
-{
-	return fanin_ring_post(engine, request, count);
-}
-
-static int
-ring_poll(void *engine)
-{
-	return fanin_ring_poll(engine);
-}
-
-static uint64_t
-ring_idle_ns(const void *engine)
-{
-	return fanin_ring_idle_ns(engine);
-}
-
-static unsigned int
-ring_poll_fds(void *engine, struct pollfd *fds)
-{
-	return fanin_ring_poll_fds(engine, fds);
-}
-
-static const struct fanin_error *
-ring_error(const void *engine)
-{
-	return fanin_ring_error(engine);
+	*ranks = fanin_ranks_of_word(fanin_ring_missing(endpoint));
 }
 
 static void
-ring_missing(const void *engine, struct fanin_ranks *ranks)
+ring_report(struct fanin_endpoint *endpoint, struct fanin_report *report)
 {
-	*ranks = fanin_ranks_of_word(fanin_ring_missing(engine));
-}
-
-static void
-ring_report(const void *engine, struct fanin_report *report)
-{
-	const struct fanin_ring_stats *stats = fanin_ring_stats(engine);
+	const struct fanin_ring_stats *stats = fanin_ring_stats(endpoint);
 
 	report->transport = "tcp ring";
 	report->blocks = stats->collectives;
@@ -99,7 +36,7 @@ ring_report(const void *engine, struct fanin_report *report)
 	report->sparse_dense_bytes = stats->sparse_dense_bytes;
 	report->tcp_bytes_sent = stats->bytes_sent;
 	report->tcp_bytes_received = stats->bytes_received;
-	report->late = fanin_ring_late(engine);
+	report->late = fanin_ring_late(endpoint);
 	report->n_late = (uint64_t)__builtin_popcountll(report->late);
 }
 
@@ -113,14 +50,14 @@ struct fanin_protocol fanin_protocol_ring = {
 		       1 << FANIN_COLLECTIVE_ALLGATHER | 1 << FANIN_COLLECTIVE_ALLREDUCE_SPARSE,
 	.any_density = true,
 	.listen = fanin_ring_listen,
-	.open = ring_open,
+	.open = fanin_ring_open,
 	.close = ring_close,
-	.ready = ring_ready,
-	.post = ring_post,
-	.poll = ring_poll,
-	.idle_ns = ring_idle_ns,
-	.poll_fds = ring_poll_fds,
-	.error = ring_error,
+	.ready = fanin_ring_ready,
+	.post = fanin_ring_post,
+	.poll = fanin_ring_poll,
+	.idle_ns = fanin_ring_idle_ns,
+	.poll_fds = fanin_ring_poll_fds,
+	.error = fanin_ring_error,
 	.missing = ring_missing,
 	.report = ring_report,
 };

@@ -65,7 +65,7 @@ hello_make(const struct fanin_ring *ring, uint16_t to, uint8_t purpose, struct f
 {
 	const struct fanin_ring_hello hello = {
 		.magic = FANIN_RING_MAGIC,
-		.key = ring->config.key,
+		.key = ring->config.keys.ring,
 		.version = FANIN_RING_VERSION,
 		.from = ring->config.rank,
 		.to = to,
@@ -84,7 +84,7 @@ hello_problem(const struct fanin_ring *ring, const struct fanin_ring_hello *hell
 		return "it does not speak this protocol";
 	if (hello->version != FANIN_RING_VERSION || hello->purpose > FANIN_RING_LINK)
 		return "it speaks another version";
-	if (hello->key != ring->config.key)
+	if (hello->key != ring->config.keys.ring)
 		return "its key is not the job's";
 	if (hello->size != ring->config.size || hello->to != ring->config.rank || hello->from != from)
 		return hello->purpose == FANIN_RING_LINK ? "it is no partner"
@@ -409,8 +409,9 @@ call_text(const struct fanin_ring_call *call, char *text, size_t text_len)
 		 call->errnum != 0 ? strerror(call->errnum) : "");
 }
 
-void
-fanin_ring_wiring_text(const struct fanin_ring *ring, char *text, size_t text_len)
+/* Writes why the ring is not connected yet, as a phrase: "rank 2 at 10.0.0.3:4711 has not been reached: ..." */
+static void
+wiring_text(const struct fanin_ring *ring, char *text, size_t text_len)
 {
 	const struct fanin_ring_link *link = link_missing(ring);
 
@@ -424,18 +425,25 @@ fanin_ring_wiring_text(const struct fanin_ring *ring, char *text, size_t text_le
 		snprintf(text, text_len, "rank %u has not called", link->call.rank);
 }
 
-uint64_t
-fanin_ring_wiring_missing(const struct fanin_ring *ring)
+/* Returns the rank that the phrase is about. */
+static uint16_t
+wiring_missing(const struct fanin_ring *ring)
 {
-	uint16_t rank;
+	if (ring->next.state != FANIN_RING_CALL_OPEN)
+		return fanin_ring_next_rank(ring);
+	if (ring->prev < 0)
+		return fanin_ring_prev_rank(ring);
+	return link_missing(ring)->call.rank;
+}
+
+bool
+fanin_ring_ready(struct fanin_endpoint *endpoint, struct fanin_error *problem)
+{
+	const struct fanin_ring *ring = fanin_ring_of(endpoint);
 
 	if (fanin_ring_wired(ring))
-		return 0;
-	if (ring->next.state != FANIN_RING_CALL_OPEN)
-		rank = fanin_ring_next_rank(ring);
-	else if (ring->prev < 0)
-		rank = fanin_ring_prev_rank(ring);
-	else
-		rank = link_missing(ring)->call.rank;
-	return UINT64_C(1) << rank;
+		return true;
+	wiring_text(ring, problem->text, sizeof(problem->text));
+	problem->missing = fanin_ranks_of_word(UINT64_C(1) << wiring_missing(ring));
+	return false;
 }

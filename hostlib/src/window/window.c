@@ -6,7 +6,6 @@
  */
 #include "window.h"
 
-#include "hostlib/src/cc/cc.h"
 #include "hostlib/src/engine/engine_internal.h"
 
 /* ------------------------------------------------------------------ the rules */
@@ -39,7 +38,7 @@ window_send(struct fanin_engine *engine)
 		fanin_engine_probe(engine);
 }
 
-const struct fanin_engine_rules fanin_window_rules = {
+static const struct fanin_engine_rules window_rules = {
 	.size = sizeof(struct fanin_engine),
 	.has_owners = true,
 	.samples_asked = true,
@@ -50,219 +49,10 @@ const struct fanin_engine_rules fanin_window_rules = {
 
 /* ------------------------------------------------------------------ the protocol */
 
-void
-fanin_window_config(const struct fanin_protocol_config *config,
-		    struct fanin_engine_config *engine_config)
-{
-	*engine_config = (struct fanin_engine_config){
-		.flow = config->flow,
-		.keys = config->keys,
-		.tagger = config->tagger,
-		.instance = config->instance,
-		.timeout_ns = config->timeout_ns,
-		.wait_limit_ns = config->wait_limit_ns,
-		.job = config->job,
-		.epoch = config->epoch,
-		.rank = config->rank,
-		.size = config->size,
-		.window = config->window,
-		.payload_bytes = config->payload_bytes,
-		/* Over shared memory the only queue is the switch's own. */
-		.cc = config->transport->ops->shares_memory ? &fanin_cc_fixed : &fanin_cc_delay,
-		.wide = config->wide,
-		.spread = config->spread,
-		.stagger = config->stagger,
-		.recover = config->recover,
-		.now_ns = config->now_ns,
-		.now_arg = config->now_arg,
-	};
-}
-
-int
-fanin_window_create(const struct fanin_engine_rules *rules, const struct fanin_engine_config *config,
-		    struct fanin_transport *transport, void **engine, struct fanin_error *error)
-{
-	struct fanin_engine *created;
-
-	if (fanin_engine_create(rules, config, transport, &created) != FANIN_OK)
-		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
-				       "out of memory for %u blocks in flight", config->window);
-	*engine = created;
-	return FANIN_OK;
-}
-
-static int
-window_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
-{
-	struct fanin_engine_config engine_config;
-
-	fanin_window_config(config, &engine_config);
-	return fanin_window_create(&fanin_window_rules, &engine_config, config->transport, engine,
-				   error);
-}
-
-void
-fanin_window_close(void *engine)
-{
-	fanin_engine_destroy(engine);
-}
-
-int
-fanin_window_post(void *engine, struct fanin_request *request, uint64_t count)
-{
-	return fanin_engine_post(engine, request, count);
-}
-
-int
-fanin_window_poll(void *engine)
-{
-	return fanin_engine_poll(engine);
-}
-
-uint64_t
-fanin_window_idle_ns(const void *engine)
-{
-	return fanin_engine_idle_ns(engine);
-}
-
-unsigned int
-fanin_window_poll_fds(void *engine, struct pollfd *fds)
-{
-	return fanin_engine_poll_fds(engine, fds);
-}
-
-const struct fanin_error *
-fanin_window_error(const void *engine)
-{
-	return fanin_engine_error(engine);
-}
-
-void
-fanin_window_missing(const void *engine, struct fanin_ranks *ranks)
-{
-	fanin_engine_missing(engine, ranks);
-}
-
-void
-fanin_window_report(const void *engine, struct fanin_report *report)
-{
-	const struct fanin_engine_stats *stats = fanin_engine_stats(engine);
-	struct fanin_ranks late;
-
-	fanin_engine_late(engine, &late);
-	report->blocks = stats->blocks;
-	report->bytes_reduced = stats->bytes_reduced;
-	report->frames_sent = stats->frames_sent;
-	report->frames_received = stats->frames_received;
-	report->retransmits = stats->retransmits;
-	report->duplicates = stats->duplicates;
-	report->invalid = stats->invalid;
-	report->spurious = stats->spurious;
-	report->resumed = stats->resumed;
-	report->queries = stats->queries;
-	report->sparse_blocks = stats->sparse_blocks;
-	report->sparse_elements = stats->sparse_elements;
-	report->sparse_values_sent = stats->sparse_values_sent;
-	report->sparse_values_received = stats->sparse_values_received;
-	report->shards_sent = stats->shards_sent;
-	report->shards_received = stats->shards_received;
-	report->shard_bytes_sent = stats->shard_bytes_sent;
-	report->sparse_dense_bytes = stats->sparse_dense_bytes;
-	report->late = late.words[0];
-	report->n_late = fanin_ranks_count(&late);
-}
-
-static uint64_t
-window_cut(const void *engine, struct fanin_request *request, uint64_t count)
-{
-	return fanin_engine_cut(engine, request, count);
-}
-
-static int
-window_accepts(const void *engine, uint64_t n_blocks)
-{
-	return fanin_engine_accepts(engine, n_blocks);
-}
-
-static void
-window_abort(void *engine, int status, const struct fanin_error *error)
-{
-	fanin_engine_abort(engine, status, error);
-}
-
-static bool
-window_run_lost(const void *engine)
-{
-	return fanin_engine_run_lost(engine);
-}
-
-static void
-window_suspect_run(void *engine)
-{
-	fanin_engine_suspect_run(engine);
-}
-
-static void
-window_note_rejoin(void *engine, const struct fanin_rejoin *rejoin)
-{
-	fanin_engine_note_rejoin(engine, rejoin);
-}
-
-static uint32_t
-window_progress(const void *engine)
-{
-	return fanin_engine_progress(engine);
-}
-
-static int
-window_resume(void *engine, uint32_t epoch, uint64_t instance, uint32_t first_block)
-{
-	return fanin_engine_resume(engine, epoch, instance, first_block);
-}
-
-static void
-window_move(void *engine, struct fanin_transport *transport)
-{
-	fanin_engine_move(engine, transport);
-}
-
-static void
-window_redirect(void *engine, const struct fanin_flow *flow)
-{
-	fanin_engine_redirect(engine, flow);
-}
-
-static void
-window_hint(void *engine, const char *hint)
-{
-	fanin_engine_hint(engine, hint);
-}
-
-static bool
-window_peers_may_need_results(const void *engine)
-{
-	return fanin_engine_peers_may_need_results(engine);
-}
-
-const struct fanin_switch_ops fanin_window_on_switch = {
-	.cut = window_cut,
-	.accepts = window_accepts,
-	.abort = window_abort,
-	.run_lost = window_run_lost,
-	.suspect_run = window_suspect_run,
-	.note_rejoin = window_note_rejoin,
-	.progress = window_progress,
-	.resume = window_resume,
-	.move = window_move,
-	.redirect = window_redirect,
-	.hint = window_hint,
-	.peers_may_need_results = window_peers_may_need_results,
-};
-
 /* What both tables have: blocks of both kinds are those of one engine. */
 #define WINDOW_FUNCTIONS                                                                           \
-	.open = window_open, .report = fanin_window_report, FANIN_WINDOW_FUNCTIONS,                \
-	FANIN_WINDOW_SENDING
+	.rules = &window_rules, .report = fanin_engine_report, FANIN_ENGINE_FUNCTIONS,             \
+	FANIN_ENGINE_LIFE, FANIN_ENGINE_SENDING
 
 static const char *const handlers[] = { "single", "multi", "tree", NULL };
 
@@ -273,7 +63,7 @@ struct fanin_protocol fanin_protocol_window = {
 	.is_usual = true,
 	.has_custom = true,
 	.has_tags = true,
-	.collectives = FANIN_WINDOW_COLLECTIVES,
+	.collectives = FANIN_ENGINE_COLLECTIVES,
 	WINDOW_FUNCTIONS,
 };
 
@@ -286,7 +76,7 @@ struct fanin_protocol fanin_protocol_sparse = {
 	.handlers = sparse_handlers,
 	.has_custom = true,
 	.has_tags = true,
-	.collectives = FANIN_WINDOW_COLLECTIVES | 1 << FANIN_COLLECTIVE_ALLREDUCE_SPARSE,
+	.collectives = FANIN_ENGINE_COLLECTIVES | 1 << FANIN_COLLECTIVE_ALLREDUCE_SPARSE,
 	WINDOW_FUNCTIONS,
 };
 

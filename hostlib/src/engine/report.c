@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What an engine tells of itself, between polls: the ranks that it waits for, its counters; and its functions as a table. */
+#include "engine_internal.h"
+
+void
+fanin_engine_missing(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks)
+{
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
+	if (engine->loop.status != FANIN_OK)
+		*ranks = engine->loop.error.missing;
+	else if (engine->run_lost)
+		*ranks = engine->rejoin.missing;
+	else if (engine->told.time_ns == 0 || engine->told.block != engine->oldest ||
+		 engine->oldest == engine->end)
+		*ranks = (struct fanin_ranks){ 0 };
+	else
+		*ranks = engine->told.ranks.missing;
+}
+
+void
+fanin_engine_late(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks)
+{
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
+	if (engine->loop.status != FANIN_OK) {
+		*ranks = (struct fanin_ranks){ 0 };
+		return;
+	}
+	if (engine->run_lost) {
+		*ranks = engine->rejoin.late;
+		return;
+	}
+	fanin_engine_missing(&engine->endpoint, ranks);
+	fanin_ranks_subtract(ranks, &engine->told.ranks.ended);
+	fanin_ranks_subtract(ranks, &engine->told.ranks.silent);
+}
+
+const struct fanin_engine_stats *
+fanin_engine_stats(struct fanin_endpoint *endpoint)
+{
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
+	return &engine->stats;
+}
+
+void
+fanin_engine_report(struct fanin_endpoint *endpoint, struct fanin_report *report)
+{
+	const struct fanin_engine_stats *stats = fanin_engine_stats(endpoint);
+	struct fanin_ranks late;
+
+	fanin_engine_late(endpoint, &late);
+	report->blocks = stats->blocks;
+	report->bytes_reduced = stats->bytes_reduced;
+	report->frames_sent = stats->frames_sent;
+	report->frames_received = stats->frames_received;
+	report->retransmits = stats->retransmits;
+	report->duplicates = stats->duplicates;
+	report->invalid = stats->invalid;
+	report->spurious = stats->spurious;
+	report->resumed = stats->resumed;
+	report->queries = stats->queries;
+	report->sparse_blocks = stats->sparse_blocks;
+	report->sparse_elements = stats->sparse_elements;
+	report->sparse_values_sent = stats->sparse_values_sent;
+	report->sparse_values_received = stats->sparse_values_received;
+	report->shards_sent = stats->shards_sent;
+	report->shards_received = stats->shards_received;
+	report->shard_bytes_sent = stats->shard_bytes_sent;
+	report->sparse_dense_bytes = stats->sparse_dense_bytes;
+	report->late = late.words[0];
+	report->n_late = fanin_ranks_count(&late);
+}
+
+const struct fanin_switch_ops fanin_engine_on_switch = {
+	.cut = fanin_engine_cut,
+	.accepts = fanin_engine_accepts,
+	.abort = fanin_engine_abort,
+	.run_lost = fanin_engine_run_lost,
+	.suspect_run = fanin_engine_suspect_run,
+	.note_rejoin = fanin_engine_note_rejoin,
+	.progress = fanin_engine_progress,
+	.resume = fanin_engine_resume,
+	.move = fanin_engine_move,
+	.redirect = fanin_engine_redirect,
+	.hint = fanin_engine_hint,
+	.peers_may_need_results = fanin_engine_peers_may_need_results,
+};
