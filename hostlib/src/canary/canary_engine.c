@@ -259,7 +259,9 @@ fanin_canary_create(const struct fanin_protocol_config *config, const struct fan
 	}
 	fanin_loop_init(&created->loop, &loop_ops, config->transport, &clock, config->timeout_ns,
 			2u * config->window);
-	created->isa = fanin_isa_detect();
+	created->sums = (struct fanin_sums){ .isa = fanin_isa_detect(),
+					     .n_ranks = config->size,
+					     .n_words = 1 };
 	created->fixed_ns = timers_together_ns(config->parameters[FANIN_CANARY_TIMEOUT]);
 	created->timers_ns = created->fixed_ns != 0
 				     ? created->fixed_ns
@@ -300,7 +302,7 @@ static bool
 is_supported(const struct fanin_canary *engine, const struct fanin_request *request)
 {
 	return !fanin_request_combines(request) ||
-	       fanin_kernel(engine->isa, request->dtype, request->op) != NULL;
+	       fanin_kernel(engine->sums.isa, request->dtype, request->op) != NULL;
 }
 
 int

@@ -12,6 +12,7 @@
 #include "hostlib/src/cc/cc.h"
 #include "hostlib/src/loop/loop.h"
 #include "hostlib/src/engine/rtt.h"
+#include "hostlib/src/engine/sums.h"
 #include "wire/canary.h"
 
 #define CANARY_RANKS_MAX FANIN_SERVER_RANKS_MAX
@@ -89,16 +90,15 @@ enum canary_entry_phase {
 struct canary_entry {
 	uint32_t block;
 	uint8_t phase; /* enum canary_entry_phase */
-	bool empty;    /* no packet has brought data so far */
 	bool own;      /* this rank has sent its own data, which is still the request's */
 	bool unsent;   /* there was no room for its result */
 	uint8_t n_restores;
-	uint64_t members;  /* other ranks in the payload */
-	uint64_t direct;   /* those of them to which no port leads that a switch has noted */
-	uint64_t askers;   /* ranks that asked while it was open */
-	uint64_t shape;    /* as fanin_wire_shape gives it */
-	uint64_t asked_ns; /* when ranks were last asked because of a sum that was dropped */
-	uint8_t ways;      /* bitmap of those by which data came that switches have noted */
+	struct fanin_sum sum; /* of the other ranks, and at the end of this one */
+	uint64_t members;     /* the sum's ranks */
+	uint64_t direct;      /* those of them to which no port leads that a switch has noted */
+	uint64_t askers;      /* ranks that asked while it was open */
+	uint64_t asked_ns;    /* when ranks were last asked because of a sum that was dropped */
+	uint8_t ways;         /* bitmap of those by which data came that switches have noted */
 	struct canary_restore restores[CANARY_RESTORES];
 };
 
@@ -144,7 +144,7 @@ struct fanin_canary {
 	unsigned int way; /* that packets take, but for repeats */
 	uint64_t all;     /* ranks */
 	uint64_t others;  /* ranks but this one */
-	enum fanin_isa isa;
+	struct fanin_sums sums;
 	struct fanin_canary_stats stats;
 
 	/* The run. */

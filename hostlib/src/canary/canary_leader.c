@@ -50,9 +50,9 @@ entry_open(struct fanin_canary *engine, struct canary_entry *entry, uint32_t blo
 	*entry = (struct canary_entry){
 		.block = block,
 		.phase = CANARY_ENTRY_OPEN,
-		.empty = true,
-		.shape = shape,
 	};
+	fanin_sum_begin(&engine->sums, &entry->sum, &entry->members, payload_of(engine, entry),
+			shape);
 }
 
 /* ------------------------------------------------------------------ questions, and the end */
@@ -177,28 +177,16 @@ result_begin(const struct fanin_canary *engine, const struct canary_entry *entry
 	     enum fanin_type type, struct fanin_headers *headers)
 {
 	fanin_canary_begin(engine, type, entry->block, headers);
-	headers->fanin.flags = entry->empty ? FANIN_FLAG_EMPTY : 0;
+	headers->fanin.flags = entry->sum.empty ? FANIN_FLAG_EMPTY : 0;
 	headers->fanin.contributions = engine->config.size;
-	fanin_wire_set_shape(&headers->fanin, entry->shape);
-}
-
-/* Bytes of an entry's result. */
-static uint32_t
-result_len(const struct canary_entry *entry)
-{
-	struct fanin_hdr hdr;
-
-	if (entry->empty)
-		return 0;
-	fanin_wire_set_shape(&hdr, entry->shape);
-	return hdr.count * fanin_dtype_size(hdr.dtype);
+	fanin_wire_set_shape(&headers->fanin, entry->sum.shape);
 }
 
 static struct canary_packet
 result_packet(const struct fanin_canary *engine, const struct canary_entry *entry)
 {
 	return (struct canary_packet){ .payload = payload_of(engine, entry),
-				       .len = result_len(entry),
+				       .len = fanin_sum_len(&entry->sum),
 				       .flow = entry->block };
 }
 
@@ -278,40 +266,19 @@ result_send_single(struct fanin_canary *engine, struct canary_entry *entry)
 		answer_send(engine, (unsigned int)__builtin_ctzll(left), &done);
 }
 
-/* What a packet or this rank brings is combined with what is there. */
-static void
-entry_merge(struct fanin_canary *engine, struct canary_entry *entry, const uint8_t *data,
-	    uint32_t len, const struct fanin_hdr *hdr)
-{
-	if (data == NULL)
-		return;
-	if (entry->empty && len != 0)
-		memcpy(payload_of(engine, entry), data, len);
-	else if (len != 0 && !fanin_op_is_copy(hdr->op)) /* of two roots the first one's data stays */
-		fanin_kernel(engine->isa, hdr->dtype, hdr->op)(payload_of(engine, entry), data,
-							       hdr->count);
-	entry->empty = false;
-}
-
 /* All ranks are in: this one's own data comes last, and from now on the result stays as it is. */
 static void
 entry_finish(struct fanin_canary *engine, struct canary_entry *entry)
 {
 	struct canary_lane *lane = canary_lane(engine, entry->block);
-	fanin_finish_fn divide = NULL;
+	const uint64_t self = engine->all & ~engine->others;
 	struct fanin_hdr hdr = { 0 };
-	const uint8_t *own;
 	uint32_t len;
+	const uint8_t *own = fanin_canary_data(lane, &hdr, &len);
+	const struct fanin_sum_part part = { .ranks = &self, .hdr = &hdr, .payload = own };
 
-	own = fanin_canary_data(lane, &hdr, &len);
-	entry_merge(engine, entry, own, len, &hdr);
-	/* A block without elements has no data to bring. */
-	if (hdr.count == 0)
-		entry->empty = false;
-	if (!fanin_op_is_copy(hdr.op))
-		divide = fanin_kernel_finish(engine->isa, hdr.dtype, hdr.op);
-	if (!entry->empty && divide != NULL)
-		divide(payload_of(engine, entry), engine->config.size, hdr.count);
+	(void)fanin_sum_add(&engine->sums, &entry->sum, &part);
+	fanin_sum_finish(&engine->sums, &entry->sum);
 	entry->phase = CANARY_ENTRY_DONE;
 	engine->stats.led++;
 	if (engine->others != 0) {
@@ -319,7 +286,7 @@ entry_finish(struct fanin_canary *engine, struct canary_entry *entry)
 		engine->n_unsent += entry->unsent;
 		result_send_single(engine, entry);
 	}
-	hdr.flags = entry->empty ? FANIN_FLAG_EMPTY : 0;
+	hdr.flags = entry->sum.empty ? FANIN_FLAG_EMPTY : 0;
 	fanin_canary_take_result(engine, lane, &hdr, NULL, payload_of(engine, entry));
 }
 
@@ -342,7 +309,7 @@ fanin_canary_lead(struct fanin_canary *engine, struct canary_lane *lane)
 	shape = fanin_wire_shape(&hdr);
 	if (entry->phase == CANARY_ENTRY_FREE || entry->block != lane->block)
 		entry_open(engine, entry, lane->block, shape);
-	if (entry->shape != shape) {
+	if (entry->sum.shape != shape) {
 		mismatch(engine, lane->block, UINT64_C(1) << engine->config.rank, entry->members);
 		return;
 	}
@@ -381,7 +348,7 @@ data_read(struct fanin_canary *engine, const struct fanin_frame *frame, struct d
 	if (data->hdr->count * fanin_dtype_size(data->hdr->dtype) > engine->config.payload_bytes)
 		return false;
 	if (!fanin_op_is_copy(data->hdr->op) &&
-	    fanin_kernel(engine->isa, data->hdr->dtype, data->hdr->op) == NULL)
+	    fanin_kernel(engine->sums.isa, data->hdr->dtype, data->hdr->op) == NULL)
 		return false;
 	if (fanin_wire_is_empty(data->hdr))
 		return true;
@@ -432,24 +399,26 @@ static bool
 data_take(struct fanin_canary *engine, struct canary_entry *entry, const struct data *data)
 {
 	const uint64_t members = data->hdr->members;
+	const struct fanin_sum_part part = { .ranks = &members,
+					     .hdr = data->hdr,
+					     .payload = data->payload };
 
-	if ((members & entry->members) == 0) {
-		entry_merge(engine, entry, data->payload, data->len, data->hdr);
-		entry->members |= members;
+	switch (fanin_sum_add(&engine->sums, &entry->sum, &part)) {
+	case FANIN_SUM_MERGED:
 		engine->stats.merged++;
-	} else if ((members & ~entry->members) == 0) {
+		return true;
+	case FANIN_SUM_REPLACED:
+		engine->stats.replaced++;
+		return true;
+	case FANIN_SUM_DUPLICATE:
 		fanin_canary_note_duplicate(engine, entry->block);
 		return false;
-	} else if ((entry->members & ~members) == 0) {
-		entry->empty = true;
-		entry_merge(engine, entry, data->payload, data->len, data->hdr);
-		entry->members = members;
-		engine->stats.replaced++;
-	} else {
+	case FANIN_SUM_OVERLAP:
+	case FANIN_SUM_MISMATCH: /* has ended the run before */
 		ask_overlapping(engine, entry, members & ~entry->members);
 		return false;
 	}
-	return true;
+	return false;
 }
 
 /* Does a packet say what one of this job can? */
@@ -487,7 +456,7 @@ fanin_canary_receive_data(struct fanin_canary *engine, const struct fanin_frame 
 	}
 	if (place == PLACE_NEXT)
 		entry_open(engine, entry, hdr->block, fanin_wire_shape(hdr));
-	if (entry->shape != fanin_wire_shape(hdr)) {
+	if (entry->sum.shape != fanin_wire_shape(hdr)) {
 		mismatch(engine, hdr->block, hdr->members,
 			 entry->members | (entry->own ? engine->all & ~engine->others : 0));
 		return;

@@ -43,11 +43,11 @@ memory_make(struct fanin_pull *pull)
 		n_wanted *= 2;
 	pull->span = config->window < PULLS_MOST ? config->window : PULLS_MOST;
 	pull->slots = calloc(pull->span, sizeof(*pull->slots));
-	pull->sums = malloc((size_t)pull->span * config->payload_bytes);
+	pull->payloads = malloc((size_t)pull->span * config->payload_bytes);
 	pull->scratch = malloc(config->payload_bytes);
 	pull->wanted = calloc(n_wanted, sizeof(*pull->wanted));
 	pull->wanted_mask = n_wanted - 1;
-	return pull->slots == NULL || pull->sums == NULL || pull->scratch == NULL ||
+	return pull->slots == NULL || pull->payloads == NULL || pull->scratch == NULL ||
 			       pull->wanted == NULL
 		       ? FANIN_ERR_NO_MEMORY
 		       : FANIN_OK;
@@ -64,7 +64,9 @@ rules_open(struct fanin_engine *engine, struct fanin_error *error)
 	pull->timeout_ns = parameters[FANIN_PULL_TIMEOUT] * 1000;
 	if (status != FANIN_OK)
 		return status;
-	pull->isa = fanin_isa_detect();
+	pull->sums = (struct fanin_sums){ .isa = fanin_isa_detect(),
+					  .n_ranks = engine->config.size,
+					  .n_words = 1 };
 	pull->all = fanin_ranks_all_word(engine->config.size, 0);
 	pull->own = UINT64_C(1) << engine->config.rank;
 	fanin_rtt_init(&pull->time);
@@ -83,7 +85,7 @@ rules_close(struct fanin_engine *engine)
 
 	fanin_multicast_end(engine);
 	free(pull->slots);
-	free(pull->sums);
+	free(pull->payloads);
 	free(pull->scratch);
 	free(pull->wanted);
 }

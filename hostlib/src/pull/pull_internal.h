@@ -7,6 +7,7 @@
 #define FANIN_HOSTLIB_PULL_INTERNAL_H
 
 #include "handlers/kernels/kernels.h"
+#include "hostlib/src/engine/sums.h"
 #include "hostlib/src/cc/waves.h"
 #include "hostlib/src/multicast/multicast_internal.h"
 #include "pull.h"
@@ -26,9 +27,10 @@ struct fanin_pull_slot {
 	uint32_t index; /* among the own packets */
 	uint8_t state;  /* enum fanin_pull_state */
 	uint32_t n_busy;
-	uint32_t generation; /* of pull->allowed, at the last request */
-	uint64_t in;         /* ranks in the sum */
-	uint64_t sent_ns;    /* the last request */
+	uint32_t generation;  /* of pull->allowed, at the last request */
+	struct fanin_sum sum; /* this rank's data first */
+	uint64_t in;          /* the sum's ranks */
+	uint64_t sent_ns;     /* the last request */
 	uint64_t again_ns; /* ASKED: when ranks are asked directly; WAITING: when the request is sent again */
 	uint64_t wait_ns; /* ASKED: from asking directly to the next time; 0: it was not done yet */
 };
@@ -62,7 +64,7 @@ struct fanin_pull {
 	struct fanin_multicast mc; /* first: a pointer to it, or to its engine, is one to this */
 	uint64_t timeout_ns;       /* of sums in switches */
 	struct fanin_pull_stats stats;
-	enum fanin_isa isa;
+	struct fanin_sums sums;
 	uint64_t all; /* ranks */
 	uint64_t own; /* this one */
 
@@ -73,7 +75,6 @@ struct fanin_pull {
 	uint32_t n_waiting;            /* of these, those whose request came back */
 	uint8_t dtype;                 /* of the sums */
 	uint8_t element_bytes;         /* likewise */
-	fanin_kernel_fn add;
 	struct fanin_waves waves;
 	uint32_t allowed;    /* packets that may be asked for at a time, within the waves */
 	uint32_t generation; /* how often it was halved */
@@ -81,7 +82,7 @@ struct fanin_pull {
 	uint32_t n_flying;   /* packets that are asked for */
 	uint32_t span;       /* of the slots; never changes */
 	struct fanin_pull_slot *slots; /* of the index-th own packet: index modulo span */
-	uint8_t *sums;                 /* likewise, payload_bytes each */
+	uint8_t *payloads;                 /* likewise, payload_bytes each */
 	uint8_t *scratch;              /* payload_bytes */
 	struct fanin_rtt time;         /* that pulls take */
 	bool is_blocked;               /* the last poll found no room in the transport */
@@ -123,7 +124,7 @@ fanin_pull_own_data(struct fanin_pull *pull, const struct fanin_request *request
 
 	if (!fanin_pull_widens(pull, request))
 		return data;
-	fanin_kernel_wide(pull->isa, request->dtype)
+	fanin_kernel_wide(pull->sums.isa, request->dtype)
 		->widen(pull->scratch, data, extent->len / request->element_bytes);
 	return pull->scratch;
 }

@@ -21,7 +21,7 @@ extent_of(const struct fanin_pull *pull, uint32_t index)
 static uint8_t *
 sum_of(const struct fanin_pull *pull, uint32_t index)
 {
-	return pull->sums + (size_t)(index % pull->span) * pull->mc.engine.config.payload_bytes;
+	return pull->payloads + (size_t)(index % pull->span) * pull->mc.engine.config.payload_bytes;
 }
 
 /* ------------------------------------------------------------------ operations */
@@ -76,7 +76,6 @@ op_begin(struct fanin_pull *pull, struct fanin_multicast_op *op)
 	pull->n_flying = 0;
 	pull->dtype = fanin_pull_widens(pull, request) ? (uint8_t)FANIN_WIRE_F32 : request->dtype;
 	pull->element_bytes = (uint8_t)fanin_dtype_size(pull->dtype);
-	pull->add = fanin_kernel(pull->isa, pull->dtype, request->op);
 	memset(pull->slots, 0, pull->span * sizeof(*pull->slots));
 	fanin_pull_waves_open(pull);
 }
@@ -109,15 +108,32 @@ request_send(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 	return true;
 }
 
+/* What packets with data of an own packet say of it. */
+static struct fanin_hdr
+shape_of(const struct fanin_pull *pull, const struct fanin_extent *extent)
+{
+	return (struct fanin_hdr){
+		.dtype = pull->dtype,
+		.op = pull->op->request->op,
+		.count = (uint16_t)(fanin_pull_data_len(pull, pull->op->request, extent) /
+				    pull->element_bytes),
+	};
+}
+
 /* The sum of a packet begins with this rank's own data. */
 static void
 sum_begin(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 {
 	const struct fanin_extent extent = extent_of(pull, slot->index);
+	const struct fanin_hdr hdr = shape_of(pull, &extent);
+	const struct fanin_sum_part own = {
+		.ranks = &pull->own,
+		.hdr = &hdr,
+		.payload = fanin_pull_own_data(pull, pull->op->request, &extent),
+	};
 
-	memcpy(sum_of(pull, slot->index), fanin_pull_own_data(pull, pull->op->request, &extent),
-	       fanin_pull_data_len(pull, pull->op->request, &extent));
-	slot->in = pull->own;
+	fanin_sum_begin(&pull->sums, &slot->sum, &slot->in, sum_of(pull, slot->index), 0);
+	(void)fanin_sum_add(&pull->sums, &slot->sum, &own);
 }
 
 static bool
@@ -215,18 +231,16 @@ wake_waiting(struct fanin_pull *pull)
 
 /* Puts the result where it belongs: the sum of all ranks, divided and rounded as the operation asks for. */
 static void
-result_put(struct fanin_pull *pull, uint32_t index)
+result_put(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 {
 	const struct fanin_request *request = pull->op->request;
-	const struct fanin_extent extent = extent_of(pull, index);
-	const fanin_finish_fn divide = fanin_kernel_finish(pull->isa, pull->dtype, request->op);
-	const uint32_t count = extent.len / request->element_bytes;
-	uint8_t *sum = sum_of(pull, index);
+	const struct fanin_extent extent = extent_of(pull, slot->index);
+	uint8_t *sum = sum_of(pull, slot->index);
 
-	if (divide != NULL)
-		divide(sum, fanin_pull_size(pull), count);
+	fanin_sum_finish(&pull->sums, &slot->sum);
 	if (fanin_pull_widens(pull, request))
-		fanin_kernel_wide(pull->isa, request->dtype)->narrow(sum, sum, count);
+		fanin_kernel_wide(pull->sums.isa, request->dtype)
+			->narrow(sum, sum, extent.len / request->element_bytes);
 	memcpy(fanin_multicast_place(pull->op, &extent), sum, extent.len);
 }
 
@@ -237,7 +251,7 @@ packet_finish(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 	struct fanin_multicast_op *op = pull->op;
 	const struct fanin_extent extent = extent_of(pull, slot->index);
 
-	result_put(pull, slot->index);
+	result_put(pull, slot);
 	pull->n_waiting -= slot->state == FANIN_PULL_WAITING;
 	slot->state = FANIN_PULL_DONE;
 	pull->stats.pulls++;
@@ -262,28 +276,41 @@ struct sum {
 	uint32_t len; /* bytes */
 };
 
-/* Combines what a frame has with a packet's sum, or lets it take the place of what other ranks brought. */
-static void
-sum_merge(struct fanin_pull *pull, struct fanin_pull_slot *slot, const struct sum *sum,
-	  const struct fanin_frame *frame)
+/* The elements of a frame, in it or copied. Returns NULL if the frame is lost. */
+static const void *
+elements_of(struct fanin_pull *pull, const struct fanin_frame *frame, uint32_t len)
 {
-	const uint8_t *payload = (const uint8_t *)frame->data + FANIN_PAYLOAD_OFFSET;
+	if (!frame->headers_only)
+		return (const uint8_t *)frame->data + FANIN_PAYLOAD_OFFSET;
+	return fanin_frame_copy(pull->mc.engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET,
+				pull->scratch, len)
+		       ? pull->scratch
+		       : NULL;
+}
 
-	if (frame->headers_only) {
-		payload = pull->scratch;
-		if (!fanin_frame_copy(pull->mc.engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET,
-				      pull->scratch, sum->len)) {
-			pull->mc.engine.stats.invalid++;
-			return;
-		}
+/* Where sums overlap the one of more ranks stays, so that fewer are asked for. Returns false if the part, which is in the frame, was dropped. */
+static bool
+sum_merge(struct fanin_pull *pull, struct fanin_pull_slot *slot, struct fanin_sum_part *part,
+	  const struct fanin_frame *frame, uint32_t len)
+{
+	const enum fanin_sum_outcome outcome = fanin_sum_add(&pull->sums, &slot->sum, part);
+
+	if (outcome == FANIN_SUM_DUPLICATE) {
+		pull->stats.duplicates++;
+		return false;
 	}
-	pull->add(sum_of(pull, slot->index), payload, sum->len / pull->element_bytes);
-	slot->in |= sum->members;
-	pull->stats.merged++;
-	pull->stats.ranks_merged += (uint64_t)__builtin_popcountll(sum->members);
-	fanin_multicast_note_progress(&pull->mc, pull->op);
-	if (slot->in == pull->all)
-		packet_finish(pull, slot);
+	if (outcome == FANIN_SUM_MERGED)
+		return true;
+	if (__builtin_popcountll(*part->ranks) <= __builtin_popcountll(slot->in & ~pull->own)) {
+		pull->stats.overlaps++;
+		return false;
+	}
+	pull->stats.replaced++;
+	sum_begin(pull, slot);
+	/* The sum has begun with what the scratch memory is for, too. */
+	part->payload = elements_of(pull, frame, len);
+	return part->payload != NULL &&
+	       fanin_sum_add(&pull->sums, &slot->sum, part) == FANIN_SUM_MERGED;
 }
 
 static void
@@ -291,27 +318,30 @@ sum_take(struct fanin_pull *pull, const struct sum *sum, const struct fanin_fram
 {
 	struct fanin_pull_slot *slot = fanin_pull_slot(pull, sum->index);
 	const struct fanin_extent extent = extent_of(pull, sum->index);
-	const uint64_t others = slot->in & ~pull->own;
+	const struct fanin_hdr hdr = shape_of(pull, &extent);
+	struct fanin_sum_part part = { .ranks = &sum->members, .hdr = &hdr };
 
 	if (sum->members == 0 || (sum->members & ~(pull->all & ~pull->own)) != 0 ||
 	    sum->len != fanin_pull_data_len(pull, pull->op->request, &extent)) {
 		pull->mc.engine.stats.invalid++;
 		return;
 	}
-	if (slot->index != sum->index || slot->state == FANIN_PULL_DONE ||
-	    (sum->members & ~slot->in) == 0) {
+	if (slot->index != sum->index || slot->state == FANIN_PULL_DONE) {
 		pull->stats.duplicates++;
 		return;
 	}
-	if ((sum->members & slot->in) != 0) {
-		if (__builtin_popcountll(sum->members) <= __builtin_popcountll(others)) {
-			pull->stats.overlaps++;
-			return;
-		}
-		pull->stats.replaced++;
-		sum_begin(pull, slot);
+	part.payload = elements_of(pull, frame, sum->len);
+	if (part.payload == NULL) {
+		pull->mc.engine.stats.invalid++;
+		return;
 	}
-	sum_merge(pull, slot, sum, frame);
+	if (!sum_merge(pull, slot, &part, frame, sum->len))
+		return;
+	pull->stats.merged++;
+	pull->stats.ranks_merged += (uint64_t)__builtin_popcountll(sum->members);
+	fanin_multicast_note_progress(&pull->mc, pull->op);
+	if (slot->in == pull->all)
+		packet_finish(pull, slot);
 }
 
 /* True if a packet of this operation, the index-th own one, is begun. */

@@ -54,7 +54,9 @@ rules_open(struct fanin_engine *engine, struct fanin_error *error)
 		return FANIN_ERR_NO_MEMORY;
 	push->all = fanin_ranks_all_word(config->size, 0);
 	push->self = UINT64_C(1) << config->rank;
-	push->isa = fanin_isa_detect();
+	push->sums = (struct fanin_sums){ .isa = fanin_isa_detect(),
+					  .n_ranks = config->size,
+					  .n_words = 1 };
 	run_begin(push);
 	return FANIN_OK;
 }

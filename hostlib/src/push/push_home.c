@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push: a home host (docs/protocol.md, "What the home host does"). It merges what comes of a block by the sets of ranks in it. Its own data counts from when it has sent the
+ * Push: a home host (docs/protocol.md, "What the home host does"). It merges what comes of a block (engine/sums.h). Its own data counts from when it has sent the
  * block, and stays apart until all others are there. An entry is taken by a block 2W later: whoever sends that has all results of this one's window, so
  * that all ranks have this one's.
  */
@@ -30,9 +30,9 @@ fanin_push_home_open(struct fanin_push *push, uint32_t block, uint64_t shape)
 	*entry = (struct push_entry){
 		.block = block,
 		.is_open = true,
-		.empty = true,
-		.shape = shape,
 	};
+	fanin_sum_begin(&push->sums, &entry->sum, &entry->members, push_frame(push, entry) + 1,
+			shape);
 	return entry;
 }
 
@@ -86,50 +86,25 @@ fanin_push_home_finish(struct fanin_push *push, uint32_t block)
 		result_send(push, entry);
 }
 
-/* What a packet or this rank brings is combined with what is there. payload: NULL: nothing. */
-static void
-merge(struct fanin_push *push, struct push_entry *entry, const struct fanin_hdr *shape,
-      const void *payload, uint32_t len)
-{
-	void *sum = push_frame(push, entry) + 1;
-
-	if (payload == NULL)
-		return;
-	if (entry->empty && len != 0)
-		memcpy(sum, payload, len);
-	else if (len != 0 && !fanin_op_is_copy(shape->op)) /* of two roots the first one's data stays */
-		fanin_kernel(push->isa, shape->dtype, shape->op)(sum, payload, shape->count);
-	entry->empty = false;
-}
-
 /* All ranks are in: makes the result. From now on it stays as it is. */
 static void
 make(struct fanin_push *push, struct push_entry *entry)
 {
 	struct fanin_lane *lane = fanin_engine_lane(&push->engine, entry->block);
 	struct fanin_headers *headers = push_frame(push, entry);
-	fanin_finish_fn divide = NULL;
 	struct fanin_hdr own = { 0 };
-	const void *payload;
 	uint32_t len;
+	const void *payload = fanin_engine_contribution(lane, &own, &len);
+	const struct fanin_sum_part part = { .ranks = &push->self, .hdr = &own, .payload = payload };
 
-	payload = fanin_engine_contribution(lane, &own, &len);
-	if ((entry->members & push->self) == 0)
-		merge(push, entry, &own, payload, len);
-	/* A block without elements has no data to bring. */
-	if (own.count == 0)
-		entry->empty = false;
-	if (!fanin_op_is_copy(own.op))
-		divide = fanin_kernel_finish(push->isa, own.dtype, own.op);
-	if (!entry->empty && divide != NULL)
-		divide(headers + 1, push->engine.config.size, own.count);
+	(void)fanin_sum_add(&push->sums, &entry->sum, &part);
+	fanin_sum_finish(&push->sums, &entry->sum);
 	headers->fanin = own;
-	headers->fanin.flags = entry->empty ? FANIN_FLAG_EMPTY : 0;
+	headers->fanin.flags = entry->sum.empty ? FANIN_FLAG_EMPTY : 0;
 	push->stats.made++;
 	/* The others take no other. */
 	entry->has_asked = true;
-	fanin_push_take_result(push, entry->block, headers,
-			       entry->empty ? 0 : own.count * fanin_dtype_size(own.dtype));
+	fanin_push_take_result(push, entry->block, headers, fanin_sum_len(&entry->sum));
 }
 
 static void
@@ -141,7 +116,7 @@ check(struct fanin_push *push, struct push_entry *entry)
 	if (!push_is_sent(push, entry->block))
 		return;
 	(void)fanin_engine_contribution(fanin_engine_lane(&push->engine, entry->block), &own, &len);
-	if (entry->shape != 0 && entry->shape != fanin_wire_shape(&own)) {
+	if (entry->sum.shape != 0 && entry->sum.shape != fanin_wire_shape(&own)) {
 		fanin_push_mismatch(push, entry->block, push->self, entry->members & ~push->self);
 		return;
 	}
@@ -175,7 +150,7 @@ is_sound(const struct fanin_push *push, const struct fanin_hdr *shape)
 {
 	return shape->count * fanin_dtype_size(shape->dtype) <= push->engine.config.payload_bytes &&
 	       (fanin_op_is_copy(shape->op) ||
-		fanin_kernel(push->isa, shape->dtype, shape->op) != NULL);
+		fanin_kernel(push->sums.isa, shape->dtype, shape->op) != NULL);
 }
 
 /* Copies the elements to memory of this rank's. Returns NULL if the frame is lost. */
@@ -196,6 +171,7 @@ void
 fanin_push_home_data(struct fanin_push *push, uint32_t block, uint64_t members,
 		     const struct fanin_hdr *shape, const struct fanin_frame *frame)
 {
+	struct fanin_sum_part part = { .ranks = &members, .hdr = shape };
 	struct push_entry *entry;
 	const void *payload;
 	uint32_t len;
@@ -214,28 +190,22 @@ fanin_push_home_data(struct fanin_push *push, uint32_t block, uint64_t members,
 		push->engine.stats.invalid++;
 		return;
 	}
-	if (entry->shape == 0)
-		entry->shape = fanin_wire_shape(shape);
-	if (entry->shape != fanin_wire_shape(shape)) {
-		fanin_push_mismatch(push, block, members, entry->members);
-		return;
-	}
-	if (fanin_wire_is_empty(shape))
-		payload = NULL;
-	if ((members & entry->members) == 0) {
-		merge(push, entry, shape, payload, len);
-		entry->members |= members;
+	part.payload = fanin_wire_is_empty(shape) ? NULL : payload;
+	switch (fanin_sum_add(&push->sums, &entry->sum, &part)) {
+	case FANIN_SUM_MERGED:
 		push->stats.merged++;
-	} else if ((members & ~entry->members) == 0) {
+		break;
+	case FANIN_SUM_REPLACED:
+		push->stats.replaced++;
+		break;
+	case FANIN_SUM_DUPLICATE:
 		push->engine.stats.duplicates++;
 		return;
-	} else if ((entry->members & ~members) == 0) {
-		entry->empty = true;
-		merge(push, entry, shape, payload, len);
-		entry->members = members;
-		push->stats.replaced++;
-	} else {
+	case FANIN_SUM_OVERLAP:
 		ask_overlapping(push, entry, members & ~entry->members);
+		return;
+	case FANIN_SUM_MISMATCH:
+		fanin_push_mismatch(push, block, members, entry->members);
 		return;
 	}
 	check(push, entry);

@@ -9,6 +9,7 @@
 #include "handlers/kernels/kernels.h"
 #include "hostlib/src/cc/waves.h"
 #include "hostlib/src/engine/engine_internal.h"
+#include "hostlib/src/engine/sums.h"
 #include "push.h"
 #include "wire/push.h"
 
@@ -28,7 +29,6 @@ struct push_lane {
 struct push_entry {
 	uint32_t block;
 	bool is_open;
-	bool empty;       /* nothing has brought data so far */
 	bool has_asked;   /* ranks may be committed: they take the result of this rank only */
 	bool is_wanted;   /* a rank lacks the result */
 	bool is_unsent;   /* there was no room for the result */
@@ -36,10 +36,10 @@ struct push_entry {
 	uint64_t unseen;  /* ranks that the switches have not seen */
 	uint64_t ended;   /* of these */
 	uint64_t silent;
-	uint64_t members; /* ranks in the payload; this one is among them only if it came in a sum */
-	uint64_t here;    /* ranks that have not sent the block, as they said when last asked */
-	uint64_t shape;   /* as fanin_wire_shape gives it */
-	uint64_t overlap_ns; /* when ranks were last asked because of a sum that was dropped */
+	struct fanin_sum sum; /* with this one's data last, but if it came in another's sum */
+	uint64_t members;     /* the sum's ranks */
+	uint64_t here;        /* ranks that have not sent the block, as they said when last asked */
+	uint64_t overlap_ns;  /* when ranks were last asked because of a sum that was dropped */
 };
 
 struct fanin_push {
@@ -58,7 +58,7 @@ struct fanin_push {
 	uint32_t overtaking; /* last block of the run that is done: those before that are not are overtaken */
 	uint64_t all;  /* ranks */
 	uint64_t self; /* this one */
-	enum fanin_isa isa;
+	struct fanin_sums sums;
 	uint64_t unanswered; /* ranks that had not answered for some round trips when timers were last looked at */
 	uint64_t waited_for; /* of these, those whose answer about an earlier block is waited for */
 	uint64_t unanswered_ns[PUSH_RANKS_MAX]; /* of the first question that a rank has not answered; 0: there is none */

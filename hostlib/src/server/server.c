@@ -135,6 +135,9 @@ fanin_server_core_add(struct fanin_server_core *core, const struct fanin_server_
 	    fanin_keys_derive(spec->key, &job->keys) != 0)
 		goto no_memory;
 	job->all = fanin_ranks_all_word(spec->n_ranks, 0);
+	job->sums = (struct fanin_sums){ .isa = core->options.isa,
+					 .n_ranks = spec->n_ranks,
+					 .n_words = 1 };
 	job->group_be = __builtin_bswap32(FANIN_WIRE_GROUPS | spec->id);
 	job->round_trip_ns = core->options.round_trip_ns != 0 ? core->options.round_trip_ns
 							      : FANIN_SERVER_ROUND_TRIP_NS;

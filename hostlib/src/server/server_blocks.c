@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocks of a parameter server's job. Every sum carries the set of the ranks in it: what brings ranks that are all new is merged, what brings none is a
- * duplicate, what contains all that is there replaces it, and anything else is dropped, and the ranks that are missing are asked for their own contributions. So every
- * contribution counts once. A block's result is computed once and kept until a later block takes the slot, which proves that all ranks have it: a job has
+ * Blocks of a parameter server's job. What comes of a block is merged by the sets of ranks in it (engine/sums.h); if a sum is dropped for its overlap, the ranks that are
+ * missing are asked for their own contributions. A block's result is computed once and kept until a later block takes the slot, which proves that all ranks have it: a job has
  * 2W slots, and a rank sends block b only with all results up to b - W (docs/protocol.md).
  */
 #include "server_internal.h"
@@ -64,11 +63,10 @@ entry_open(struct fanin_server_job *job, struct server_entry *entry, const struc
 {
 	entry->block = hdr->block;
 	entry->phase = SERVER_OPEN;
-	entry->empty = true;
+	fanin_sum_begin(&job->sums, &entry->sum, &entry->members, server_payload(job, entry),
+			fanin_wire_shape(hdr));
 	entry->ce = false;
 	entry->flushes = 0;
-	entry->members = 0;
-	entry->shape = fanin_wire_shape(hdr);
 	entry->begun_ns = now_ns;
 	entry->flush_ns = now_ns + job->round_trip_ns;
 	job->stats.blocks++;
@@ -79,11 +77,18 @@ server_begin_result(const struct fanin_server_job *job, const struct server_entr
 		    enum fanin_type type, struct fanin_hdr *hdr)
 {
 	server_begin(job, type, hdr);
-	hdr->flags = (uint16_t)((entry->empty ? FANIN_FLAG_EMPTY : 0) |
+	hdr->flags = (uint16_t)((entry->sum.empty ? FANIN_FLAG_EMPTY : 0) |
 				(entry->ce ? FANIN_FLAG_CE : 0));
 	hdr->contributions = job->spec.n_ranks;
 	hdr->block = entry->block;
-	fanin_wire_set_shape(hdr, entry->shape);
+	fanin_wire_set_shape(hdr, entry->sum.shape);
+}
+
+/* NULL: the packet's ranks bring no data. */
+static const void *
+elements_of(const struct server_packet *packet)
+{
+	return fanin_wire_is_empty(&packet->headers->fanin) ? NULL : packet->payload;
 }
 
 /* The payload is the result: from now on it stays as it is. */
@@ -94,50 +99,10 @@ publish(struct fanin_server_core *core, struct fanin_server_job *job, struct ser
 	struct fanin_hdr hdr;
 
 	entry->phase = SERVER_DONE;
-	entry->members = job->all;
 	job->stats.results++;
 	job->stats.block_ns += now_ns - entry->begun_ns;
 	server_begin_result(job, entry, FANIN_TYPE_RESULT, &hdr);
-	server_multicast(core, job, &hdr, server_payload(job, entry),
-			 entry->empty ? 0 : server_shape_len(entry->shape));
-}
-
-/* All ranks are in. */
-static void
-finish(struct fanin_server_core *core, struct fanin_server_job *job, struct server_entry *entry,
-       const struct fanin_hdr *hdr, uint64_t now_ns)
-{
-	fanin_finish_fn divide = NULL;
-
-	if (!fanin_op_is_copy(hdr->op))
-		divide = fanin_kernel_finish(core->options.isa, hdr->dtype, hdr->op);
-	if (!entry->empty && divide != NULL)
-		divide(server_payload(job, entry), job->spec.n_ranks, hdr->count);
-	publish(core, job, entry, now_ns);
-}
-
-/* What the packet brings takes the place of what is there. */
-static void
-put(struct fanin_server_job *job, struct server_entry *entry, const struct server_packet *packet)
-{
-	entry->empty = fanin_wire_is_empty(&packet->headers->fanin);
-	if (!entry->empty)
-		memcpy(server_payload(job, entry), packet->payload, packet->payload_len);
-}
-
-static void
-merge(const struct fanin_server_core *core, struct fanin_server_job *job,
-      struct server_entry *entry, const struct server_packet *packet)
-{
-	const struct fanin_hdr *hdr = &packet->headers->fanin;
-
-	if (fanin_wire_is_empty(hdr))
-		return;
-	if (entry->empty)
-		put(job, entry, packet);
-	else if (!fanin_op_is_copy(hdr->op)) /* of two roots the first one's data stay */
-		fanin_kernel(core->options.isa, hdr->dtype, hdr->op)(server_payload(job, entry),
-								     packet->payload, hdr->count);
+	server_multicast(core, job, &hdr, server_payload(job, entry), fanin_sum_len(&entry->sum));
 }
 
 /* A sum of the ranks in `members`, for a block that is open. Returns false if it changes nothing. */
@@ -145,17 +110,21 @@ static bool
 combine(struct fanin_server_core *core, struct fanin_server_job *job, struct server_entry *entry,
 	const struct server_packet *packet, uint64_t members)
 {
-	if ((members & entry->members) == 0) {
-		merge(core, job, entry, packet);
-		entry->members |= members;
-	} else if ((members & ~entry->members) == 0) {
+	const struct fanin_sum_part part = { .ranks = &members,
+					     .hdr = &packet->headers->fanin,
+					     .payload = elements_of(packet) };
+
+	switch (fanin_sum_add(&job->sums, &entry->sum, &part)) {
+	case FANIN_SUM_MERGED:
+		break;
+	case FANIN_SUM_REPLACED:
+		job->stats.replaced++;
+		break;
+	case FANIN_SUM_DUPLICATE:
 		job->stats.duplicates++;
 		return false;
-	} else if ((entry->members & ~members) == 0) {
-		job->stats.replaced++;
-		put(job, entry, packet);
-		entry->members = members;
-	} else {
+	case FANIN_SUM_OVERLAP:
+	case FANIN_SUM_MISMATCH: /* was refused before */
 		job->stats.overlaps++;
 		server_ask(core, job, entry, entry->block, job->all & ~entry->members,
 			   packet->now_ns);
@@ -228,7 +197,7 @@ take_sum(struct fanin_server_core *core, struct fanin_server_job *job,
 		core->drops[FANIN_REASON_BLOCK_STALE]++;
 		return FANIN_REASON_NONE;
 	}
-	if (place == SERVER_CURRENT && fanin_wire_shape(hdr) != entry->shape)
+	if (place == SERVER_CURRENT && fanin_wire_shape(hdr) != entry->sum.shape)
 		return FANIN_REASON_MISMATCH;
 	count(job, headers, members, ce);
 	if (place == SERVER_NEXT)
@@ -239,7 +208,7 @@ take_sum(struct fanin_server_core *core, struct fanin_server_job *job,
 	}
 	entry->ce = entry->ce || ce;
 	if (hdr->type == FANIN_TYPE_KNOWN)
-		put(job, entry, packet);
+		fanin_sum_put(&job->sums, &entry->sum, hdr, elements_of(packet));
 	else if (!combine(core, job, entry, packet, members))
 		return FANIN_REASON_NONE;
 	if (hdr->type != FANIN_TYPE_KNOWN && entry->members != job->all) {
@@ -249,10 +218,9 @@ take_sum(struct fanin_server_core *core, struct fanin_server_job *job,
 	}
 	if (place != SERVER_NEXT)
 		wait_end(job, entry, packet->now_ns);
-	if (hdr->type == FANIN_TYPE_KNOWN)
-		publish(core, job, entry, packet->now_ns);
-	else
-		finish(core, job, entry, hdr, packet->now_ns);
+	if (hdr->type != FANIN_TYPE_KNOWN)
+		fanin_sum_finish(&job->sums, &entry->sum);
+	publish(core, job, entry, packet->now_ns);
 	return FANIN_REASON_NONE;
 }
 

@@ -7,6 +7,7 @@
 
 #include <sys/queue.h>
 
+#include "hostlib/src/engine/sums.h"
 #include "hostlib/src/server/server.h"
 #include "wire/keys.h"
 
@@ -20,11 +21,10 @@ enum server_phase {
 struct server_entry {
 	uint32_t block;
 	uint8_t phase;    /* enum server_phase */
-	bool empty;       /* no contribution has brought data so far */
 	bool ce;          /* one of them came with the mark of congestion */
 	uint32_t flushes; /* sent for it */
-	uint64_t members; /* the ranks in the payload */
-	uint64_t shape;   /* as fanin_wire_shape gives it */
+	struct fanin_sum sum;
+	uint64_t members; /* the sum's ranks */
 	uint64_t begun_ns;
 	uint64_t flush_ns; /* when the next FLUSH is due */
 	/* The last ASK, of this block or, before its first data, of the next one. */
@@ -51,6 +51,7 @@ struct fanin_server_job {
 	struct fanin_server_spec spec;
 	struct fanin_keys keys;
 	uint64_t all; /* the job's ranks */
+	struct fanin_sums sums;
 	uint32_t group_be;
 	struct server_member member;
 	uint32_t epoch; /* 0: no run */
@@ -146,16 +147,6 @@ static inline uint8_t *
 server_payload(const struct fanin_server_job *job, const struct server_entry *entry)
 {
 	return job->payloads + (size_t)(entry - job->entries) * job->spec.payload_bytes;
-}
-
-/* Bytes of a block's elements. */
-static inline uint32_t
-server_shape_len(uint64_t shape)
-{
-	struct fanin_hdr hdr;
-
-	fanin_wire_set_shape(&hdr, shape);
-	return hdr.count * fanin_dtype_size(hdr.dtype);
 }
 
 /* server_query.c: asks for what the block lacks, unless it was asked for within the last round trip. entry: its slot. */

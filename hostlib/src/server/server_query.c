@@ -61,8 +61,7 @@ repeat(struct fanin_server_core *core, struct fanin_server_job *job,
 	server_begin_result(job, entry, FANIN_TYPE_REPEAT, &hdr);
 	hdr.rank = packet->headers->fanin.rank;
 	hdr.members = packet->headers->fanin.members;
-	server_send(core, job, &hdr, server_payload(job, entry),
-		    entry->empty ? 0 : server_shape_len(entry->shape), true);
+	server_send(core, job, &hdr, server_payload(job, entry), fanin_sum_len(&entry->sum), true);
 	job->stats.repeats++;
 }
 

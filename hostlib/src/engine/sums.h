@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The sum of a block by the set of ranks in it, for a host that makes the block's result out of
+ * what comes in any order, any number of times, and merged in any way: an owner, a home host, a
+ * leader, a parameter server. Pure; one thread at a time.
+ *
+ * Why results are exact. The invariant: a sum holds the data of each rank of its set once, and of
+ * no other rank. It holds for the empty set, and for every part that comes, as switches and hosts
+ * keep it, too; that a part is of this block and run is checked before. Sets without a rank in
+ * common are combined: each rank of the union is there once. A part whose ranks are all there is
+ * dropped. One that has all ranks that are there takes their place as a whole. Any other one would
+ * count a rank twice, and is dropped; the data of a single missing rank has no rank in common with
+ * the sum, so asking the missing ones always completes it. A sum of all ranks has each one's data
+ * once (docs/protocol.md: Push, Pull, PA-ATP and Canary).
+ */
+#ifndef FANIN_HOSTLIB_SUMS_H
+#define FANIN_HOSTLIB_SUMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "handlers/kernels/kernels.h"
+#include "wire/wire.h"
+
+/* What all sums of a job have in common. */
+struct fanin_sums {
+	enum fanin_isa isa;
+	uint16_t n_ranks;
+	uint16_t n_words; /* of a set */
+};
+
+struct fanin_sum {
+	uint64_t *ranks; /* the set, n_words; the owner's */
+	void *payload;   /* the elements, aligned as kernels want it; the owner's */
+	uint64_t shape;  /* as fanin_wire_shape gives it; 0: not known yet */
+	bool empty;      /* nothing has brought data so far: the payload says nothing */
+};
+
+/*
+ * What comes: the data of a rank, or a sum. Its operator has a kernel for the data type, or is a
+ * copy.
+ */
+struct fanin_sum_part {
+	const uint64_t *ranks;       /* one at least; n_words */
+	const struct fanin_hdr *hdr; /* data type, operator, count and root */
+	const void *payload;         /* hdr->count elements; NULL: these ranks bring no data */
+};
+
+enum fanin_sum_outcome {
+	FANIN_SUM_MERGED,    /* combined with what was there */
+	FANIN_SUM_REPLACED,  /* has taken the place of what was there */
+	FANIN_SUM_DUPLICATE, /* dropped: all its ranks are there */
+	FANIN_SUM_OVERLAP, /* dropped: some of its ranks are there, and ranks are there that it lacks */
+	FANIN_SUM_MISMATCH, /* dropped: it is of another shape */
+};
+
+/*
+ * Begins a sum of no rank. ranks, payload: the memory for it, which need not be initialised.
+ * shape: 0: that of the first part.
+ */
+void fanin_sum_begin(const struct fanin_sums *sums, struct fanin_sum *sum, uint64_t *ranks,
+		     void *payload, uint64_t shape);
+
+/* Takes a part, or drops it. Returns what was done. */
+enum fanin_sum_outcome fanin_sum_add(const struct fanin_sums *sums, struct fanin_sum *sum,
+				     const struct fanin_sum_part *part);
+
+/*
+ * Makes the result of a sum of all ranks: an average is divided. A block without elements is not
+ * empty: nobody has anything to bring.
+ */
+void fanin_sum_finish(const struct fanin_sums *sums, struct fanin_sum *sum);
+
+/*
+ * A result that is known takes the place of what is there: all ranks are in it. payload: as in
+ * struct fanin_sum_part.
+ */
+void fanin_sum_put(const struct fanin_sums *sums, struct fanin_sum *sum,
+		   const struct fanin_hdr *hdr, const void *payload);
+
+/* Returns how many bytes of payload a sum has: 0 if it is empty. */
+uint32_t fanin_sum_len(const struct fanin_sum *sum);
+
+/* True if the sum lacks no rank but those of a set. except: n_words; NULL: none. */
+bool fanin_sum_is_whole(const struct fanin_sums *sums, const struct fanin_sum *sum,
+			const uint64_t *except);
+
+#endif
