@@ -5,23 +5,12 @@
  * the poll loop only.
  */
 #include "canary_internal.h"
+#include "hostlib/src/engine/times.h"
 
 #include <stdio.h>
 
 /* To a rank that does not answer, in a timeout. */
 #define LEAST_QUESTIONS 64
-
-static uint64_t
-later(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-static uint64_t
-earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 static uint64_t
 ask_most_ns(const struct fanin_canary *engine)
@@ -33,8 +22,9 @@ uint64_t
 fanin_canary_usual_ns(const struct fanin_canary *engine)
 {
 	/* Blocks that all ranks of the last one have come for don't wait: of timers they teach nothing. */
-	return earlier(later(engine->block_time.rto_ns, engine->rtt.rto_ns + engine->fixed_ns),
-		       ask_most_ns(engine));
+	return fanin_earlier(fanin_later(engine->block_time.rto_ns,
+					 engine->rtt.rto_ns + engine->fixed_ns),
+			     ask_most_ns(engine));
 }
 
 static bool
@@ -82,10 +72,11 @@ next_wait_ns(const struct fanin_canary *engine, const struct canary_lane *lane)
 	const uint64_t usual_ns = fanin_canary_usual_ns(engine);
 	const uint64_t wait_ns = lane->ask_wait_ns == 0 ? usual_ns : 2 * lane->ask_wait_ns;
 	const uint64_t most_ns = is_unanswered(engine, lane)
-					 ? later(usual_ns, engine->config.timeout_ns / LEAST_QUESTIONS)
+					 ? fanin_later(usual_ns,
+						       engine->config.timeout_ns / LEAST_QUESTIONS)
 					 : ask_most_ns(engine);
 
-	return earlier(wait_ns, earlier(most_ns, ask_most_ns(engine)));
+	return fanin_earlier(wait_ns, fanin_earlier(most_ns, ask_most_ns(engine)));
 }
 
 void
@@ -119,7 +110,8 @@ lane_check(struct fanin_canary *engine, struct canary_lane *lane)
 		due_ns = engine->oldest_ns;
 	else
 		return UINT64_MAX;
-	due_ns = later(later(due_ns, lane->sent_ns) + fanin_canary_usual_ns(engine), lane->ask_ns);
+	due_ns = fanin_later(fanin_later(due_ns, lane->sent_ns) + fanin_canary_usual_ns(engine),
+			     lane->ask_ns);
 	if (due_ns > engine->loop.timers_ns)
 		return due_ns;
 	fanin_canary_lane_ask(engine, lane);
@@ -242,6 +234,6 @@ fanin_canary_timers(struct fanin_loop *loop)
 	if (loop->status != FANIN_OK || loop->timers_ns < loop->next_timer_ns)
 		return;
 	for (uint32_t block = engine->oldest; block != engine->next; block++)
-		next_ns = earlier(next_ns, lane_check(engine, canary_lane(engine, block)));
+		next_ns = fanin_earlier(next_ns, lane_check(engine, canary_lane(engine, block)));
 	loop->next_timer_ns = next_ns;
 }

@@ -15,6 +15,7 @@
 #include "hostlib/src/cc/cc.h"
 #include "hostlib/src/loop/loop.h"
 #include "rtt.h"
+#include "times.h"
 
 /*
  * Queries that can be told apart when their answers come; the answer to an older one is late and
@@ -287,7 +288,7 @@ fanin_engine_query_wait_ns(const struct fanin_engine *engine)
 {
 	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
 
-	return engine->rtt.rto_ns < most_ns ? engine->rtt.rto_ns : most_ns;
+	return fanin_earlier(engine->rtt.rto_ns, most_ns);
 }
 
 /*
@@ -314,7 +315,7 @@ fanin_engine_above_wait_ns(const struct fanin_engine *engine)
 
 	if (block_ns < query_wait_ns)
 		return query_wait_ns;
-	return block_ns < most_ns ? block_ns : most_ns;
+	return fanin_earlier(block_ns, most_ns);
 }
 
 /*

@@ -5,6 +5,7 @@
  * file sends payload again. Called by the poll loop only.
  */
 #include "engine_internal.h"
+#include "times.h"
 
 #include <string.h>
 
@@ -147,7 +148,7 @@ resend_due_ns(const struct fanin_engine *engine, const struct fanin_lane *lane)
 		return lane->sent_ns;
 	for (unsigned int n = RESEND_AT_ONCE_MAX; n < lane->transmissions && wait_ns < most_ns; n++)
 		wait_ns *= 2;
-	return lane->sent_ns + (wait_ns < most_ns ? wait_ns : most_ns);
+	return lane->sent_ns + fanin_earlier(wait_ns, most_ns);
 }
 
 /*
@@ -271,7 +272,7 @@ next_ask_wait_ns(const struct fanin_engine *engine, bool ended, bool silent)
 	uint64_t most_ns = fanin_engine_ask_most_ns(engine);
 
 	if (silent)
-		return query_wait_ns < most_ns ? query_wait_ns : most_ns;
+		return fanin_earlier(query_wait_ns, most_ns);
 	if (ended || waited_ns >= 6 * fifth_ns)
 		return engine->ask_wait_ns;
 	if (waited_ns < fifth_ns && fifth_ns - waited_ns > most_ns)
@@ -279,7 +280,7 @@ next_ask_wait_ns(const struct fanin_engine *engine, bool ended, bool silent)
 	else if (waited_ns >= fifth_ns && waited_ns < 2 * fifth_ns &&
 		 2 * fifth_ns - waited_ns > most_ns)
 		most_ns = 2 * fifth_ns - waited_ns;
-	return engine->ask_wait_ns < most_ns ? engine->ask_wait_ns : most_ns;
+	return fanin_earlier(engine->ask_wait_ns, most_ns);
 }
 
 /*

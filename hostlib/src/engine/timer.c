@@ -7,6 +7,7 @@
  * loop only.
  */
 #include "engine_internal.h"
+#include "times.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ fanin_engine_back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns)
 	wait_ns = wait_ns == 0 ? fanin_engine_query_wait_ns(engine) : 2 * wait_ns;
 	if (wait_ns > ASK_MOST_NS)
 		wait_ns = ASK_MOST_NS;
-	return wait_ns < most_ns ? wait_ns : most_ns;
+	return fanin_earlier(wait_ns, most_ns);
 }
 
 /* An overdue query was sent. What a switch has sent up and takes too long is lost above it, or in a long queue. */
@@ -77,7 +78,7 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 	const uint64_t wait_ns = waits     ? 2 * fanin_engine_query_wait_ns(engine)
 				 : sent_up ? fanin_engine_above_wait_ns(engine)
 					   : fanin_engine_query_wait_ns(engine);
-	uint64_t due_ns = lane->sent_ns + (wait_ns < most_ns ? wait_ns : most_ns);
+	uint64_t due_ns = lane->sent_ns + fanin_earlier(wait_ns, most_ns);
 	const bool overdue = engine->ask_wait_ns != 0 || lane->told >= FANIN_BLOCK_SENT;
 
 	if (due_ns < engine->ask_ns)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "multicast_internal.h"
+#include "hostlib/src/engine/times.h"
 
 #define US UINT64_C(1000)
 #define MS (1000 * US)
@@ -104,12 +105,6 @@ standing_strike(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint3
 /* ------------------------------------------------------------------ what has come */
 
 static uint64_t
-doubled(uint64_t ns, uint64_t most_ns)
-{
-	return 2 * ns < most_ns ? 2 * ns : most_ns;
-}
-
-static uint64_t
 lessened(uint64_t ns, uint64_t least_ns)
 {
 	return ns - ns / 8 > least_ns ? ns - ns / 8 : least_ns;
@@ -121,7 +116,7 @@ fanin_multicast_note_progress(struct fanin_multicast *mc, struct fanin_multicast
 	const uint64_t now_ns = mc->engine.loop.now_ns;
 	const uint64_t pause_ns = now_ns - op->last_ns;
 
-	op->busy_ns += pause_ns < ALPHA_MOST_NS ? pause_ns : ALPHA_MOST_NS;
+	op->busy_ns += fanin_earlier(pause_ns, ALPHA_MOST_NS);
 	op->last_ns = now_ns;
 	op->n_unanswered = 0;
 	op->lacks_ns = 0;
@@ -154,8 +149,8 @@ fanin_multicast_note_packet(struct fanin_multicast *mc, struct fanin_multicast_o
 	}
 	/* It was late, or overtaken; but one that its root had to make may have been sent late. */
 	if (multicast && asked && !fanin_request_combines(op->request)) {
-		mc->alpha_ns = doubled(mc->alpha_ns, ALPHA_MOST_NS);
-		mc->reorder_ns = doubled(mc->reorder_ns, REORDER_MOST_NS);
+		mc->alpha_ns = fanin_doubled(mc->alpha_ns, ALPHA_MOST_NS);
+		mc->reorder_ns = fanin_doubled(mc->reorder_ns, REORDER_MOST_NS);
 	}
 	if (asked)
 		fanin_multicast_clear_bit(op->asked, packet);
@@ -356,7 +351,7 @@ op_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op, bool silence)
 		continue;
 	op->n_unanswered++;
 	op->ask_wait_ns = op->ask_wait_ns == 0 ? ask_wait_ns(mc)
-					       : doubled(op->ask_wait_ns, ASK_MOST_NS);
+					       : fanin_doubled(op->ask_wait_ns, ASK_MOST_NS);
 	op->ask_ns = mc->engine.loop.now_ns + op->ask_wait_ns;
 }
 
@@ -410,7 +405,7 @@ op_check(struct fanin_multicast *mc, struct fanin_multicast_op *op)
 			op->chains[c].checked = op->chains[c].passed;
 	}
 	next_ns = op->check_ns;
-	return next_ns < silent_ns ? next_ns : silent_ns;
+	return fanin_earlier(next_ns, silent_ns);
 }
 
 /* ------------------------------------------------------------------ who is gone */

@@ -4,6 +4,7 @@
  * (docs/protocol.md, "Reliable multicast"). Called by the poll loop only.
  */
 #include "multicast_internal.h"
+#include "hostlib/src/engine/times.h"
 
 /* Packets that one poll sends: between them what has come is read. */
 #define SEND_BURST 32u
@@ -144,7 +145,7 @@ fanin_multicast_idle_ns(struct fanin_endpoint *endpoint)
 	if (!mc->has_more || engine->loop.status != FANIN_OK || engine->run_lost)
 		return idle_ns;
 	/* Nothing signals when there is room again. */
-	return !mc->is_full ? 0 : idle_ns < FULL_IDLE_NS ? idle_ns : FULL_IDLE_NS;
+	return !mc->is_full ? 0 : fanin_earlier(idle_ns, FULL_IDLE_NS);
 }
 
 /* True if in each chain a packet at this place or behind it is there, or the chain's last one. */

@@ -5,6 +5,7 @@
  * sends its own directly to it. Called by the poll loop only.
  */
 #include "pa_atp_internal.h"
+#include "hostlib/src/engine/times.h"
 
 #include <stdio.h>
 
@@ -24,18 +25,6 @@ repeat_most_ns(const struct fanin_engine *engine)
 	return engine->config.timeout_ns / REPEATS;
 }
 
-static uint64_t
-earlier(uint64_t a_ns, uint64_t b_ns)
-{
-	return a_ns < b_ns ? a_ns : b_ns;
-}
-
-static uint64_t
-later(uint64_t a_ns, uint64_t b_ns)
-{
-	return a_ns > b_ns ? a_ns : b_ns;
-}
-
 /*
  * Returns how long no result may come, beyond which it counts as overdue. The round trip to the switch says nothing of the one to the server,
  * and how long blocks take has others' recovery in it: all would wait for each other longer and longer without a bound. At the bound
@@ -47,8 +36,8 @@ result_wait_ns(const struct fanin_engine *engine)
 	const uint64_t block_ns = engine->block_time.smoothed_ns == 0 ? FANIN_RTO_INITIAL_NS
 								      : engine->block_time.rto_ns;
 
-	return later(later(fanin_engine_query_wait_ns(engine), PATIENCE_NS),
-		     earlier(block_ns, FANIN_RTO_INITIAL_NS));
+	return fanin_later(fanin_later(fanin_engine_query_wait_ns(engine), PATIENCE_NS),
+			   fanin_earlier(block_ns, FANIN_RTO_INITIAL_NS));
 }
 
 /* True if a later transmission has a GACK: the way to the switch and back is there. */
@@ -69,10 +58,11 @@ gack_wait_ns(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 	const struct fanin_engine *engine = &pa->engine;
 	const uint64_t least_ns = is_overtaken(pa, lane)
 					  ? fanin_engine_query_wait_ns(engine)
-					  : later(fanin_engine_query_wait_ns(engine), PATIENCE_NS);
-	const uint64_t most_ns = later(repeat_most_ns(engine), least_ns);
+					  : fanin_later(fanin_engine_query_wait_ns(engine),
+							PATIENCE_NS);
+	const uint64_t most_ns = fanin_later(repeat_most_ns(engine), least_ns);
 	const uint64_t smoothed_ns = engine->rtt.smoothed_ns;
-	const uint64_t slack_ns = smoothed_ns > FANIN_RTO_MIN_NS ? smoothed_ns : FANIN_RTO_MIN_NS;
+	const uint64_t slack_ns = fanin_later(smoothed_ns, FANIN_RTO_MIN_NS);
 	uint64_t wait_ns = least_ns;
 	unsigned int doublings = pa->gack_doublings;
 
@@ -85,7 +75,7 @@ gack_wait_ns(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 		doublings = lane->transmissions - 1u;
 	for (; doublings != 0 && wait_ns < most_ns; doublings--)
 		wait_ns *= 2;
-	return earlier(wait_ns, most_ns);
+	return fanin_earlier(wait_ns, most_ns);
 }
 
 /* A GACK took too long. What is found at about the same time is one reason. */
@@ -111,7 +101,7 @@ lane_ask(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	const uint64_t now_ns = engine->loop.now_ns;
 	const uint64_t wait_ns = result_wait_ns(engine);
-	const uint64_t most_ns = later(repeat_most_ns(engine), wait_ns);
+	const uint64_t most_ns = fanin_later(repeat_most_ns(engine), wait_ns);
 
 	if (lane->block == engine->oldest) {
 		const uint32_t n_queries = engine->n_queries;
@@ -119,13 +109,13 @@ lane_ask(struct fanin_engine *engine, struct fanin_lane *lane)
 
 		if (engine->n_queries == n_queries)
 			return due_ns;
-		engine->ask_ns = earlier(engine->ask_ns, now_ns + most_ns);
+		engine->ask_ns = fanin_earlier(engine->ask_ns, now_ns + most_ns);
 		lane->ask_ns = engine->ask_ns;
 	} else {
 		if (fanin_engine_query(engine, lane->block, false, true) == 0)
 			return now_ns + FANIN_RTO_MIN_NS / 2;
 		lane->ask_wait_ns = fanin_engine_back_off_ns(engine, lane->ask_wait_ns);
-		lane->ask_wait_ns = earlier(later(lane->ask_wait_ns, wait_ns), most_ns);
+		lane->ask_wait_ns = fanin_earlier(fanin_later(lane->ask_wait_ns, wait_ns), most_ns);
 		lane->ask_ns = now_ns + lane->ask_wait_ns;
 	}
 	lane->asked = true;
@@ -178,7 +168,7 @@ gack_check(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 	struct fanin_engine *engine = &pa->engine;
 	struct fanin_pa_atp_lane *own = fanin_pa_atp_lane(pa, lane->block);
 	const uint64_t wait_ns = gack_wait_ns(pa, lane);
-	const uint64_t due_ns = later(own->direct_ns, lane->sent_ns) + wait_ns;
+	const uint64_t due_ns = fanin_later(own->direct_ns, lane->sent_ns) + wait_ns;
 
 	if (own->gacked || lane->role != FANIN_LANE_DENSE ||
 	    (lane->block != pa->gacked && !is_overtaken(pa, lane)))
@@ -204,9 +194,9 @@ result_check(struct fanin_engine *engine, struct fanin_lane *lane)
 	if (!lane->asked && !is_oldest)
 		return UINT64_MAX;
 	if (!lane->asked)
-		due_ns = later(lane->sent_ns, engine->progress_ns) + result_wait_ns(engine);
+		due_ns = fanin_later(lane->sent_ns, engine->progress_ns) + result_wait_ns(engine);
 	if (is_oldest)
-		due_ns = later(due_ns, engine->ask_ns);
+		due_ns = fanin_later(due_ns, engine->ask_ns);
 	return due_ns > engine->loop.timers_ns ? due_ns : lane_ask(engine, lane);
 }
 
@@ -219,7 +209,7 @@ switch_probe(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 {
 	struct fanin_engine *engine = &pa->engine;
 	const uint64_t timeout_ns = engine->config.timeout_ns;
-	const uint64_t due_ns = later(engine->heard_ns + timeout_ns / 10 * 7, pa->probe_ns);
+	const uint64_t due_ns = fanin_later(engine->heard_ns + timeout_ns / 10 * 7, pa->probe_ns);
 
 	if (lane->role != FANIN_LANE_DENSE || !fanin_pa_atp_lane(pa, lane->block)->gacked)
 		return UINT64_MAX;
@@ -243,10 +233,10 @@ fanin_pa_atp_scan(struct fanin_engine *engine)
 
 		if (lane->block != block || lane->state != FANIN_LANE_SENT)
 			continue;
-		next_ns = earlier(next_ns, gack_check(pa, lane));
-		next_ns = earlier(next_ns, result_check(engine, lane));
+		next_ns = fanin_earlier(next_ns, gack_check(pa, lane));
+		next_ns = fanin_earlier(next_ns, result_check(engine, lane));
 		if (block == engine->oldest)
-			next_ns = earlier(next_ns, switch_probe(pa, lane));
+			next_ns = fanin_earlier(next_ns, switch_probe(pa, lane));
 	}
 	engine->loop.next_timer_ns = next_ns;
 }
@@ -338,7 +328,7 @@ fanin_pa_atp_filter_missing(struct fanin_engine *engine, struct fanin_answer_ran
 		ranks->missing = (struct fanin_ranks){ 0 };
 	fanin_ranks_subtract(&ranks->missing, &own);
 	/* The next query is not put off. */
-	engine->ask_wait_ns = earlier(engine->ask_wait_ns, repeat_most_ns(engine));
+	engine->ask_wait_ns = fanin_earlier(engine->ask_wait_ns, repeat_most_ns(engine));
 }
 
 bool

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "pull_internal.h"
+#include "hostlib/src/engine/times.h"
 
 #define FULL_IDLE_NS UINT64_C(50000)
 #define WANTED_MOST 4096u
@@ -245,7 +246,7 @@ pull_idle_ns(struct fanin_endpoint *endpoint)
 	if (!fanin_pull_of(engine)->is_blocked || engine->loop.status != FANIN_OK || engine->run_lost)
 		return idle_ns;
 	/* Nothing signals when there is room again. */
-	return idle_ns < FULL_IDLE_NS ? idle_ns : FULL_IDLE_NS;
+	return fanin_earlier(idle_ns, FULL_IDLE_NS);
 }
 
 const struct fanin_pull_stats *

@@ -4,6 +4,7 @@
  * oldest block may merely wait for a rank that is late: it is asked for at intervals that double. Called by the poll loop only.
  */
 #include "push_internal.h"
+#include "hostlib/src/engine/times.h"
 
 /* The interval between questions about a lost block grows to so many round trips: what answers them may be lost as well, and is missed for so long. */
 #define MOST_DOUBLED 4u
@@ -13,18 +14,6 @@
 #define FIRST_AFTER 2u
 /* To a rank that does not answer, in a timeout. */
 #define LEAST_QUESTIONS 64
-
-static uint64_t
-later(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-static uint64_t
-earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 /* True if the block is lost: all ranks have sent it, as a later one is done. */
 static bool
@@ -116,7 +105,7 @@ fanin_push_unanswered(const struct fanin_push *push, uint64_t ns)
 		const uint64_t since_ns = push->unanswered_ns[rank];
 
 		/* What came while the caller was away has been read. */
-		if (since_ns != 0 && loop->now_ns - later(since_ns, loop->resumed_ns) >= ns)
+		if (since_ns != 0 && loop->now_ns - fanin_later(since_ns, loop->resumed_ns) >= ns)
 			ranks |= UINT64_C(1) << rank;
 	}
 	return ranks;
@@ -166,11 +155,11 @@ next_wait_ns(const struct fanin_push *push, const struct push_lane *lane, uint32
 	uint64_t most_ns = fanin_engine_ask_most_ns(engine);
 
 	if ((push->unanswered & asked_ranks(push, block)) != 0)
-		most_ns = earlier(most_ns,
-				  later(least_ns, engine->config.timeout_ns / LEAST_QUESTIONS));
+		most_ns = fanin_earlier(most_ns, fanin_later(least_ns, engine->config.timeout_ns /
+									       LEAST_QUESTIONS));
 	else if (is_overtaken(push, block))
-		most_ns = earlier(most_ns, MOST_DOUBLED * least_ns);
-	return earlier(wait_ns, most_ns);
+		most_ns = fanin_earlier(most_ns, MOST_DOUBLED * least_ns);
+	return fanin_earlier(wait_ns, most_ns);
 }
 
 static void
@@ -219,15 +208,15 @@ block_check(struct fanin_push *push, uint32_t block)
 	if (is_wanted(push, block))
 		due_ns = sent->sent_ns + query_wait_ns;
 	else if (is_overtaken(push, block))
-		due_ns = later(lane->overtaken_ns, sent->sent_ns) + query_wait_ns;
+		due_ns = fanin_later(lane->overtaken_ns, sent->sent_ns) + query_wait_ns;
 	else if (block == engine->oldest)
-		due_ns = later(push->oldest_ns, sent->sent_ns) + FIRST_AFTER * query_wait_ns;
+		due_ns = fanin_later(push->oldest_ns, sent->sent_ns) + FIRST_AFTER * query_wait_ns;
 	else
 		return UINT64_MAX;
-	due_ns = later(due_ns, lane->ask_ns);
+	due_ns = fanin_later(due_ns, lane->ask_ns);
 	ranks = asked_ranks(push, block);
 	if (ranks != 0 && (ranks & ~push->waited_for) == 0)
-		return later(due_ns, engine->loop.timers_ns + query_wait_ns);
+		return fanin_later(due_ns, engine->loop.timers_ns + query_wait_ns);
 	if (due_ns <= engine->loop.timers_ns) {
 		ask(push, lane, block);
 		due_ns = lane->ask_ns;
@@ -248,6 +237,6 @@ fanin_push_scan(struct fanin_engine *engine)
 	push->waited_for = 0;
 	for (uint32_t block = engine->oldest;
 	     block != push->next && engine->loop.status == FANIN_OK; block++)
-		next_ns = earlier(next_ns, block_check(push, block));
+		next_ns = fanin_earlier(next_ns, block_check(push, block));
 	engine->loop.next_timer_ns = next_ns;
 }

@@ -3,6 +3,7 @@
  * What is missing of other ranks' writes, and asking them for it (docs/protocol.md, "Regions"). Called by the poll loop only.
  */
 #include "region_internal.h"
+#include "hostlib/src/engine/times.h"
 
 #define MS UINT64_C(1000000)
 /* Bounds of what is learned. */
@@ -11,12 +12,6 @@
 #define AGAIN_MOST_NS (100 * MS)
 /* After so long without a new packet the fence's count is taken for what was sent. */
 #define SILENCE_NS (10 * MS)
-
-static uint64_t
-doubled(uint64_t ns, uint64_t most_ns)
-{
-	return 2 * ns < most_ns ? 2 * ns : most_ns;
-}
 
 /* Packets of a writer that may be missing are before this one: `count`, and what the bitmaps have room for. */
 static uint32_t
@@ -57,7 +52,7 @@ fanin_region_note_packet(struct fanin_region_engine *region, uint16_t rank, uint
 	} else if (asked) {
 		/* It was late, or overtaken. */
 		region->stats.late++;
-		region->reorder_ns = doubled(region->reorder_ns, REORDER_MOST_NS);
+		region->reorder_ns = fanin_doubled(region->reorder_ns, REORDER_MOST_NS);
 	}
 	if (asked) {
 		/* What was asked for is coming. */
@@ -122,7 +117,7 @@ gaps_check(struct fanin_region_engine *region, uint16_t rank)
 		    (again || source->again_ns == 0))
 			source->again_ns = now_ns + source->again_wait_ns;
 		if (again)
-			source->again_wait_ns = doubled(source->again_wait_ns, AGAIN_MOST_NS);
+			source->again_wait_ns = fanin_doubled(source->again_wait_ns, AGAIN_MOST_NS);
 		source->checked = source->seen;
 		source->check_ns = now_ns + region->reorder_ns;
 	}
@@ -143,7 +138,7 @@ silence_check(struct fanin_region_engine *region, uint16_t rank)
 	if (now_ns >= source->again_ns) {
 		fetch(region, rank, bounded(source, source->count), true);
 		source->again_ns = now_ns + source->again_wait_ns;
-		source->again_wait_ns = doubled(source->again_wait_ns, AGAIN_MOST_NS);
+		source->again_wait_ns = fanin_doubled(source->again_wait_ns, AGAIN_MOST_NS);
 	}
 	return source->again_ns;
 }

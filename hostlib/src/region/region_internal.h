@@ -10,6 +10,7 @@
 #include "hostlib/src/engine/live.h"
 #include "region.h"
 #include "wire/region.h"
+#include "hostlib/src/engine/times.h"
 
 /* Packets behind a writer's oldest missing one that are told apart: no writer is further ahead. */
 #define FANIN_REGION_SPAN FANIN_REGION_WINDOW_MOST
@@ -164,7 +165,7 @@ fanin_region_answer_ns(const struct fanin_region_engine *region)
 
 	if (region->engine.rtt.smoothed_ns == 0)
 		return UINT64_C(10000000);
-	return rto_ns < least_ns ? least_ns : rto_ns < most_ns ? rto_ns : most_ns;
+	return rto_ns < least_ns ? least_ns : fanin_earlier(rto_ns, most_ns);
 }
 
 /* region_write.c: sends what may be sent, and asks ranks that have not confirmed for long. */

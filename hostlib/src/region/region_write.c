@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "region_internal.h"
+#include "hostlib/src/engine/times.h"
 
 /* Packets that one poll sends: between them what has come is read. */
 #define SEND_BURST 32u
@@ -237,7 +238,7 @@ fanin_region_idle_ns(struct fanin_endpoint *endpoint)
 
 		own_ns = region->wake_ns > now_ns ? region->wake_ns - now_ns : 0;
 	}
-	return own_ns < idle_ns ? own_ns : idle_ns;
+	return fanin_earlier(own_ns, idle_ns);
 }
 
 /* ------------------------------------------------------------------ what others have */
