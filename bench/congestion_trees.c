@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "hostlib/src/cc/cc.h"
+#include "hostlib/src/engine/engine.h"
 #include "hostlib/src/window/window.h"
 
 #define SECOND_NS UINT64_C(1000000000)

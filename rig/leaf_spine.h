@@ -7,7 +7,7 @@
 #define FANIN_RIG_LEAF_SPINE_H
 
 #include "hostlib/src/protocol/protocol.h"
-#include "hostlib/src/engine/engine.h"
+#include "hostlib/src/protocol/protocol.h"
 #include "pipeline/job.h"
 #include "rig/network.h"
 #include "rig/server.h"

@@ -8,6 +8,7 @@
 
 #include "rig/leaf_spine.h"
 #include "hostlib/src/cc/cc.h"
+#include "hostlib/src/engine/engine.h"
 #include "hostlib/src/window/window.h"
 
 #define SECOND_NS UINT64_C(1000000000)

@@ -422,7 +422,7 @@ sparse_world_open_at(uint16_t n_ranks, uint32_t first_block, bool recover)
 		memory_link_init(&sparse_world.links[i].memory, link_put, link_take);
 		sparse_world.links[i].rank = i;
 		config.transport = &sparse_world.links[i].memory.transport;
-		ck_assert_int_eq(fanin_engine_open(&fanin_protocol_window, &config,
+		ck_assert_int_eq(fanin_engine_open(&fanin_protocol_sparse, &config,
 						   &sparse_world.engines[i], &error),
 				 0);
 	}

@@ -232,7 +232,8 @@ engine_open(uint16_t rank, uint64_t nonce)
 		config.transport = &world.members[rank].ear.transport;
 	}
 	config.wait_limit_ns = rank == world.impatient ? world.wait_limit_ns : 0;
-	status = fanin_canary_create(&config, &seed, &world.members[rank].engine, &error);
+	status = fanin_canary_create(&fanin_protocol_canary, &config, &seed,
+				     &world.members[rank].engine, &error);
 	ck_assert_msg(status == FANIN_OK, "%s", error.text);
 	rig_host_set_poll(host_of(rank), member_poll, &world.members[rank]);
 	rig_host_wake(host_of(rank), rig_now_ns(world.rig));

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "hostlib/src/cc/cc.h"
+#include "hostlib/src/engine/engine.h"
 #include "hostlib/src/window/window.h"
 #include "rig/leaf_spine.h"
 #include "tests/unit/ring_switch.h"

@@ -13,6 +13,7 @@
 #include "tests/unit/sparse_vectors.h"
 #include "tests/unit/suites.h"
 #include "hostlib/src/cc/cc.h"
+#include "hostlib/src/engine/engine.h"
 #include "hostlib/src/window/window.h"
 
 #define SECOND_NS UINT64_C(1000000000)

@@ -7,6 +7,7 @@
 
 #include "hostlib/src/protocol/split.h"
 #include "hostlib/src/cc/cc.h"
+#include "hostlib/src/engine/engine.h"
 #include "hostlib/src/window/window.h"
 #include "rig/leaf_spine.h"
 #include "tests/unit/ring_switch.h"
@@ -72,7 +73,7 @@ open_tree(struct tree *tree, uint64_t seed)
 		struct fanin_error why = { 0 };
 
 		rig_protocol_config(&tree->job, rank, &config);
-		ck_assert_int_eq(fanin_engine_open(&fanin_protocol_window, &config,
+		ck_assert_int_eq(fanin_engine_open(&fanin_protocol_sparse, &config,
 						   &tree->engines[rank], &why),
 				 FANIN_OK);
 		rig_host_set_poll(tree->network.hosts[rank], poll_engine, tree->engines[rank]);

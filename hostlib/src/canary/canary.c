@@ -36,7 +36,6 @@ canary_open(const struct fanin_protocol *protocol, const struct fanin_protocol_c
 	struct fanin_canary_seed seed = { .run = run_number() };
 	uint64_t numbers[2];
 
-	(void)protocol;
 	if (config->wide)
 		return fanin_error_set(
 			error, FANIN_ERR_UNSUPPORTED,
@@ -52,7 +51,7 @@ canary_open(const struct fanin_protocol *protocol, const struct fanin_protocol_c
 	}
 	seed.nonce = numbers[0];
 	seed.roll = numbers[1] | 1;
-	return fanin_canary_create(config, &seed, endpoint, error);
+	return fanin_canary_create(protocol, config, &seed, endpoint, error);
 }
 
 static void

@@ -43,7 +43,8 @@ struct fanin_canary_stats {
  * Opens an endpoint, which calls the roll from the first poll on. Arguments and what it returns are those of struct fanin_protocol's `open`. config: `hosts` has the
  * addresses of all ranks.
  */
-int fanin_canary_create(const struct fanin_protocol_config *config,
+int fanin_canary_create(const struct fanin_protocol *protocol,
+			const struct fanin_protocol_config *config,
 			const struct fanin_canary_seed *seed, struct fanin_endpoint **endpoint,
 			struct fanin_error *error);
 

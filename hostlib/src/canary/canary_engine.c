@@ -228,7 +228,8 @@ timers_together_ns(uint64_t timer_us)
 }
 
 int
-fanin_canary_create(const struct fanin_protocol_config *config, const struct fanin_canary_seed *seed,
+fanin_canary_create(const struct fanin_protocol *protocol,
+		    const struct fanin_protocol_config *config, const struct fanin_canary_seed *seed,
 		    struct fanin_endpoint **endpoint, struct fanin_error *error)
 {
 	const struct fanin_clock clock = fanin_clock_of(config->now_ns, config->now_arg);
@@ -241,7 +242,7 @@ fanin_canary_create(const struct fanin_protocol_config *config, const struct fan
 	created = calloc(1, sizeof(*created));
 	if (created == NULL)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
-	created->endpoint.protocol = &fanin_protocol_canary;
+	created->endpoint.protocol = protocol;
 	created->config = *config;
 	created->seed = *seed;
 	created->config.hosts = NULL; /* only valid in open */

@@ -345,7 +345,8 @@ fanin_engine_open(const struct fanin_protocol *protocol, const struct fanin_prot
 		fanin_engine_close(&engine->endpoint);
 		return status == FANIN_ERR_NO_MEMORY ? out_of_memory(config, error) : status;
 	}
-	engine->config.hosts = NULL; /* only valid here */
+	engine->config.hosts = NULL;     /* only valid here */
+	engine->config.transport = NULL; /* the loop has it, and may get another one */
 	*endpoint = &engine->endpoint;
 	return FANIN_OK;
 }

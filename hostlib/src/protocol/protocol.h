@@ -123,19 +123,19 @@ struct fanin_switch_ops {
 
 	/*
 	 * True once the switch says that it does not have the run, if the run can be resumed:
-	 * nothing is sent until `resume`.
+	 * nothing is sent until `resume`, and the endpoint fails at its timeout.
 	 */
 	bool (*run_lost)(struct fanin_endpoint *endpoint);
 
 	/*
-	 * Others than the switch say that the run is lost: run_lost is true from now on, if runs
-	 * can be resumed.
+	 * Others than the switch say that the run is lost, which a rank with nothing to send would
+	 * not hear: run_lost is true from now on, if runs can be resumed, and `resume` ends that.
 	 */
 	void (*suspect_run)(struct fanin_endpoint *endpoint);
 
 	/*
-	 * While the run is lost: stores which ranks a new run waits for. Ranks that are merely late
-	 * are waited for without the timeout.
+	 * While the run is lost: stores which ranks a new run waits for. If all missing ones are
+	 * merely late they are waited for without the timeout.
 	 */
 	void (*note_rejoin)(struct fanin_endpoint *endpoint, const struct fanin_rejoin *rejoin);
 
@@ -143,15 +143,20 @@ struct fanin_switch_ops {
 	uint32_t (*progress)(struct fanin_endpoint *endpoint);
 
 	/*
-	 * Resumes in another run, from first_block on, the least of all ranks' progress. Returns
-	 * FANIN_OK, or FANIN_ERR_REFUSED if that is impossible; the endpoint has failed then.
+	 * Resumes in another run (docs/protocol.md, "Going on with another tree"), or in the same
+	 * one if it was not lost after all.
+	 *
+	 * instance: of the switch that has the run; a restarted switch has another one, whatever its
+	 * epochs. first_block: the least of all ranks' progress, which the new run counts as block 0.
+	 * Returns FANIN_OK, or FANIN_ERR_REFUSED if that is further back than a window, as a rank has
+	 * started anew; the endpoint has failed then.
 	 */
 	int (*resume)(struct fanin_endpoint *endpoint, uint32_t epoch, uint64_t instance,
 		      uint32_t first_block);
 
 	/*
 	 * The run is lost because the path to it is: continues over another transport, which the
-	 * caller owns.
+	 * caller owns. Nothing is sent before `redirect` and `resume`.
 	 */
 	void (*move)(struct fanin_endpoint *endpoint, struct fanin_transport *transport);
 
@@ -238,7 +243,8 @@ struct fanin_protocol {
 	int (*listen)(uint32_t ip_be, struct sockaddr_in *address, struct fanin_error *error);
 
 	/*
-	 * protocol: this table. endpoint: set on success only. Returns FANIN_OK or a negative status with what was found in `error`.
+	 * protocol: this table, to which endpoint->protocol is set. endpoint: set on success only.
+	 * Returns FANIN_OK or a negative status with what was found in `error`.
 	 */
 	int (*open)(const struct fanin_protocol *protocol, const struct fanin_protocol_config *config,
 		    struct fanin_endpoint **endpoint, struct fanin_error *error);
