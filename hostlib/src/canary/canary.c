@@ -9,10 +9,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "hostlib/src/base/clock.h"
-
-#define BYE_NS UINT64_C(1000000000)
-#define BYE_WAIT_MS 20
+#include "hostlib/src/engine/run_end.h"
 
 /* Larger than that of any run that this process has begun, whichever clock it is: a switch may still know the last one. */
 static uint32_t
@@ -57,15 +54,8 @@ canary_open(const struct fanin_protocol *protocol, const struct fanin_protocol_c
 static void
 canary_close(struct fanin_endpoint *endpoint)
 {
-	const uint64_t deadline_ns = fanin_now_ns(NULL) + BYE_NS;
-	struct pollfd fds[FANIN_TRANSPORT_MAX_FDS];
-
-	while (endpoint != NULL && !fanin_canary_say_bye(endpoint) &&
-	       fanin_now_ns(NULL) < deadline_ns) {
-		poll(fds, fanin_canary_poll_fds(endpoint, fds), BYE_WAIT_MS);
-		if (fanin_canary_poll(endpoint) < 0)
-			break;
-	}
+	if (endpoint != NULL)
+		fanin_run_end_goodbye(endpoint, fanin_canary_say_bye);
 	fanin_canary_destroy(endpoint);
 }
 

@@ -332,34 +332,17 @@ fanin_canary_post(struct fanin_endpoint *endpoint, struct fanin_request *request
 	return FANIN_OK;
 }
 
-/* The run has ended for all: who asks is told so, for a while. */
-static int
-linger(struct fanin_canary *engine)
+/* Tells a rank that asks why the run has ended. */
+static void
+answer(void *user, const struct fanin_frame *frame)
 {
-	struct fanin_transport *transport = engine->loop.transport;
-	struct fanin_frame frames[32];
-	unsigned int n;
+	struct fanin_canary *engine = user;
+	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
 
-	if (engine->why == CANARY_END_NONE)
-		return engine->loop.status;
-	engine->loop.now_ns = fanin_loop_clock_ns(&engine->loop);
-	if (engine->loop.now_ns >= engine->until_ns) {
-		engine->why = CANARY_END_NONE;
-		return engine->loop.status;
-	}
-	n = transport->ops->rx_burst(transport, frames, 32);
-	for (unsigned int i = 0; i < n; i++) {
-		const struct fanin_hdr *hdr = &((const struct fanin_headers *)frames[i].data)->fanin;
-
-		if (fanin_canary_admits(engine, &frames[i]) &&
-		    (hdr->type == FANIN_TYPE_QUERY || hdr->type == FANIN_TYPE_ASK) &&
-		    hdr->epoch == engine->run && hdr->rank < engine->config.size)
-			fanin_canary_tell_end(engine, hdr->rank);
-	}
-	if (n != 0)
-		transport->ops->rx_release(transport, frames, n);
-	(void)transport->ops->tx_flush(transport);
-	return engine->loop.status;
+	if (fanin_canary_admits(engine, frame) &&
+	    (hdr->type == FANIN_TYPE_QUERY || hdr->type == FANIN_TYPE_ASK) &&
+	    hdr->epoch == engine->run && hdr->rank < engine->config.size)
+		fanin_canary_tell_end(engine, hdr->rank);
 }
 
 int
@@ -367,7 +350,9 @@ fanin_canary_poll(struct fanin_endpoint *endpoint)
 {
 	struct fanin_canary *engine = canary_of(endpoint);
 
-	return engine->loop.status != FANIN_OK ? linger(engine) : fanin_loop_poll(&engine->loop);
+	return engine->loop.status != FANIN_OK
+		       ? fanin_run_end_linger(&engine->end_of_run, &engine->loop, answer, engine)
+		       : fanin_loop_poll(&engine->loop);
 }
 
 uint64_t
@@ -378,9 +363,7 @@ fanin_canary_idle_ns(struct fanin_endpoint *endpoint)
 	uint64_t next_ns = engine->loop.next_timer_ns;
 
 	if (engine->loop.status != FANIN_OK)
-		return engine->why != CANARY_END_NONE && engine->until_ns > now_ns
-			       ? engine->until_ns - now_ns
-			       : UINT64_MAX;
+		return fanin_run_end_idle_ns(&engine->end_of_run, now_ns);
 	/* Others wait for a result that there was no room for, also when this rank waits for nothing. */
 	if (engine->n_unsent != 0)
 		return CANARY_NO_ROOM_NS;
@@ -400,7 +383,8 @@ fanin_canary_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds)
 	struct fanin_canary *engine = canary_of(endpoint);
 
 	/* Nothing is received any more, and descriptors would stay ready for ever. */
-	if (engine->loop.status != FANIN_OK && engine->why == CANARY_END_NONE)
+	if (engine->loop.status != FANIN_OK &&
+	    !fanin_run_end_lingers(&engine->end_of_run, fanin_loop_clock_ns(&engine->loop)))
 		return 0;
 	return engine->loop.transport->ops->poll_fds(engine->loop.transport, fds);
 }

@@ -12,6 +12,7 @@
 #include "hostlib/src/cc/cc.h"
 #include "hostlib/src/loop/loop.h"
 #include "hostlib/src/engine/rtt.h"
+#include "hostlib/src/engine/run_end.h"
 #include "hostlib/src/engine/sums.h"
 #include "wire/canary.h"
 
@@ -126,13 +127,6 @@ struct canary_packet {
 	bool is_reply;    /* to where the question came from */
 };
 
-/* Why a run has ended for all. */
-enum canary_end {
-	CANARY_END_NONE,
-	CANARY_END_GONE,     /* ranks do not answer */
-	CANARY_END_MISMATCH, /* ranks have posted different collectives */
-};
-
 struct fanin_canary {
 	struct fanin_endpoint endpoint; /* first, so that a pointer to it is one to this */
 	struct fanin_loop loop;
@@ -159,8 +153,6 @@ struct fanin_canary {
 	uint64_t called_ns; /* when the last CALL was sent; 0: another answer may be taken for its own */
 	uint32_t unanswered; /* CALLs */
 	bool roll_heard;
-	uint32_t bye_block;
-	uint64_t byes; /* ranks that have their last result, of bye_block */
 
 	/* Blocks, as a rank that contributes. */
 	struct fanin_request start;    /* of block 0 */
@@ -204,10 +196,7 @@ struct fanin_canary {
 	uint32_t n_unsent; /* entries whose result waits for room */
 	uint32_t unsent;   /* index of one of them, or before it */
 
-	/* The end for all. */
-	enum canary_end why;
-	uint64_t whom;
-	uint64_t until_ns; /* questions are answered with it */
+	struct fanin_run_end end_of_run;
 };
 
 static_assert(offsetof(struct fanin_canary, endpoint) == 0,
@@ -326,9 +315,9 @@ void fanin_canary_ask(struct fanin_canary *engine, uint32_t block, uint64_t rank
  * canary_leader.c: why the run has ended: tells a rank; notes it for those who ask; fails with its text; notes it and tells all.
  */
 void fanin_canary_tell_end(struct fanin_canary *engine, unsigned int rank);
-void fanin_canary_note_end(struct fanin_canary *engine, enum canary_end why, uint64_t whom);
+void fanin_canary_note_end(struct fanin_canary *engine, enum fanin_run_why why, uint64_t whom);
 void fanin_canary_end_mismatch(struct fanin_canary *engine, uint32_t block, uint64_t whom);
-void fanin_canary_tell_all(struct fanin_canary *engine, enum canary_end why, uint64_t whom);
+void fanin_canary_tell_all(struct fanin_canary *engine, enum fanin_run_why why, uint64_t whom);
 
 /* canary_roll.c */
 void fanin_canary_call(struct fanin_canary *engine);

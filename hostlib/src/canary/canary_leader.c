@@ -119,24 +119,24 @@ fanin_canary_tell_end(struct fanin_canary *engine, unsigned int rank)
 {
 	const struct answer answer = {
 		.block = first_led(engine),
-		.state = engine->why == CANARY_END_GONE ? FANIN_BLOCK_OPEN : FANIN_BLOCK_ABSENT,
-		.missing = engine->whom,
-		.gone = engine->why == CANARY_END_GONE ? engine->whom : 0,
+		.state = engine->end_of_run.why == FANIN_RUN_GONE ? FANIN_BLOCK_OPEN
+								  : FANIN_BLOCK_ABSENT,
+		.missing = engine->end_of_run.whom,
+		.gone = engine->end_of_run.why == FANIN_RUN_GONE ? engine->end_of_run.whom : 0,
 	};
 
 	answer_send(engine, rank, &answer);
 }
 
 void
-fanin_canary_note_end(struct fanin_canary *engine, enum canary_end why, uint64_t whom)
+fanin_canary_note_end(struct fanin_canary *engine, enum fanin_run_why why, uint64_t whom)
 {
-	engine->why = why;
-	engine->whom = whom;
-	engine->until_ns = engine->loop.now_ns + engine->config.timeout_ns;
+	fanin_run_end_note(&engine->end_of_run, why, whom, engine->loop.now_ns,
+			   engine->config.timeout_ns);
 }
 
 void
-fanin_canary_tell_all(struct fanin_canary *engine, enum canary_end why, uint64_t whom)
+fanin_canary_tell_all(struct fanin_canary *engine, enum fanin_run_why why, uint64_t whom)
 {
 	fanin_canary_note_end(engine, why, whom);
 	for (uint64_t left = engine->others; left != 0; left &= left - 1)
@@ -148,25 +148,17 @@ fanin_canary_tell_all(struct fanin_canary *engine, enum canary_end why, uint64_t
 void
 fanin_canary_end_mismatch(struct fanin_canary *engine, uint32_t block, uint64_t whom)
 {
-	const struct fanin_ranks set = fanin_ranks_of_word(whom);
-	char ranks[128];
-
-	fanin_error_set(
-		&engine->loop.error, 0,
-		"%s posted another collective than the others for block %u: data type, operator, elements or root differ",
-		fanin_format_ranks(&set, ranks, sizeof(ranks)), block);
-	engine->loop.error.missing = set;
+	fanin_run_end_mismatch(&engine->loop.error, block, whom);
 	fanin_canary_fail(engine, FANIN_ERR_REFUSED);
 }
 
-/* The data of these ranks has different shapes: who is wrong are the fewer ones, or as far as anybody knows all of them. */
+/* The data of these ranks has different shapes. */
 static void
 mismatch(struct fanin_canary *engine, uint32_t block, uint64_t some, uint64_t others)
 {
-	const int more = __builtin_popcountll(some) - __builtin_popcountll(others);
-	const uint64_t whom = more < 0 ? some : more > 0 ? others : some | others;
+	const uint64_t whom = fanin_run_end_blame(some, others);
 
-	fanin_canary_tell_all(engine, CANARY_END_MISMATCH, whom);
+	fanin_canary_tell_all(engine, FANIN_RUN_MISMATCH, whom);
 	fanin_canary_end_mismatch(engine, block, whom);
 }
 

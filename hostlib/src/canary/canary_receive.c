@@ -301,7 +301,7 @@ end_by_gone(struct fanin_canary *engine, uint32_t block, uint64_t gone)
 {
 	char ranks[128];
 
-	fanin_canary_note_end(engine, CANARY_END_GONE, gone);
+	fanin_canary_note_end(engine, FANIN_RUN_GONE, gone);
 	engine->loop.error.missing = fanin_ranks_of_word(gone);
 	fanin_error_set(&engine->loop.error, 0,
 			"block %u waits for %s (of %u), which %s not answer, as another rank says",
@@ -336,7 +336,7 @@ receive_answer(struct fanin_canary *engine, const struct fanin_frame *frame)
 		return;
 	}
 	if (hdr->count == FANIN_BLOCK_ABSENT) {
-		fanin_canary_note_end(engine, CANARY_END_MISMATCH, missing);
+		fanin_canary_note_end(engine, FANIN_RUN_MISMATCH, missing);
 		fanin_canary_end_mismatch(engine, hdr->block, missing);
 		return;
 	}

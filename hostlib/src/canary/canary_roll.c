@@ -203,11 +203,7 @@ fanin_canary_receive_bye(struct fanin_canary *engine, const struct fanin_hdr *hd
 		engine->stats.invalid++;
 		return;
 	}
-	if (engine->bye_block != hdr->block) {
-		engine->bye_block = hdr->block;
-		engine->byes = 0;
-	}
-	engine->byes |= UINT64_C(1) << hdr->rank;
+	fanin_run_end_note_bye(&engine->end_of_run, hdr->block, hdr->rank);
 }
 
 bool
@@ -221,8 +217,7 @@ fanin_canary_say_bye(struct fanin_endpoint *endpoint)
 	    engine->oldest != engine->end)
 		return true;
 	if (canary_leads(engine, last))
-		return engine->others == 0 ||
-		       (engine->bye_block == last && (engine->others & ~engine->byes) == 0);
+		return fanin_run_end_has_byes(&engine->end_of_run, last, engine->others);
 	for (unsigned int i = 0; i < BYES; i++) {
 		const struct canary_packet packet = { .flow = last + i, .attempt = i };
 

@@ -173,7 +173,7 @@ time_out(struct fanin_canary *engine, uint64_t silent)
 	if (silent == 0)
 		fanin_canary_missing(&engine->endpoint, &missing);
 	/* Without a rank to name it is this one that leaves. */
-	fanin_canary_tell_all(engine, CANARY_END_GONE, silent != 0 ? silent : self);
+	fanin_canary_tell_all(engine, FANIN_RUN_GONE, silent != 0 ? silent : self);
 	fanin_error_set(&engine->loop.error, 0, "no result for %.1f s: %s", (double)waited_ns / 1e9,
 			detail);
 	engine->loop.error.missing = missing;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push: how a run ends. A rank that fails tells all others why, and answers questions so for a timeout: else others would take it for one that is gone. A run that
- * ends well ends with a block without elements, whose result ranks tell its home host before they go.
+ * Push: how a run ends (engine/run_end.h). The home host of the last block, which has no elements,
+ * is the one that waits for all goodbyes.
  */
 #include "push_internal.h"
 
@@ -9,25 +9,23 @@
 #define GOODBYES 3
 /* There was no room for a result, and nothing signals when there is. */
 #define NO_ROOM_NS (100 * UINT64_C(1000))
-#define BURST 32
-#define BYE_NS UINT64_C(1000000000)
-#define BYE_WAIT_MS 20
 
 /* ------------------------------------------------------------------ failing */
 
 static void
-note_end(struct fanin_push *push, enum fanin_push_why why, uint64_t whom)
+note_end(struct fanin_push *push, enum fanin_run_why why, uint64_t whom)
 {
-	push->is_ending = true;
-	push->why = why;
-	push->whom = whom;
-	push->until_ns = fanin_loop_clock_ns(&push->engine.loop) + push->engine.config.timeout_ns;
+	fanin_run_end_note(&push->end, why, whom, fanin_loop_clock_ns(&push->engine.loop),
+			   push->engine.config.timeout_ns);
 }
 
 static struct fanin_push_end
 body_make(const struct fanin_push *push)
 {
-	return (struct fanin_push_end){ .whom = push->whom, .why = push->why };
+	return (struct fanin_push_end){
+		.whom = push->end.whom,
+		.why = push->end.why == FANIN_RUN_MISMATCH ? FANIN_PUSH_MISMATCH : FANIN_PUSH_GONE,
+	};
 }
 
 static void
@@ -44,25 +42,16 @@ tell_all(struct fanin_push *push)
 static void
 fail_mismatch(struct fanin_push *push, uint32_t block, uint64_t whom)
 {
-	struct fanin_error *error = &push->engine.loop.error;
-	const struct fanin_ranks set = fanin_ranks_of_word(whom);
-	char ranks[128];
-
-	fanin_error_set(
-		error, 0,
-		"%s posted another collective than the others for block %u: data type, operator, elements or root differ",
-		fanin_format_ranks(&set, ranks, sizeof(ranks)), block);
-	error->missing = set;
+	fanin_run_end_mismatch(&push->engine.loop.error, block, whom);
 	fanin_engine_fail(&push->engine, FANIN_ERR_REFUSED);
 }
 
 void
 fanin_push_mismatch(struct fanin_push *push, uint32_t block, uint64_t some, uint64_t others)
 {
-	const int more = __builtin_popcountll(some) - __builtin_popcountll(others);
-	const uint64_t whom = more < 0 ? some : more > 0 ? others : some | others;
+	const uint64_t whom = fanin_run_end_blame(some, others);
 
-	note_end(push, FANIN_PUSH_MISMATCH, whom);
+	note_end(push, FANIN_RUN_MISMATCH, whom);
 	tell_all(push);
 	fail_mismatch(push, block, whom);
 }
@@ -78,8 +67,8 @@ fanin_push_receive_end(struct fanin_push *push, const struct fanin_push_end *end
 	/* One that waits for nothing may have all that it wanted. */
 	if (push->engine.loop.requests.first == NULL || whom == 0)
 		return;
-	note_end(push, end->why == FANIN_PUSH_MISMATCH ? FANIN_PUSH_MISMATCH : FANIN_PUSH_GONE, whom);
-	if (push->why == FANIN_PUSH_MISMATCH) {
+	note_end(push, end->why == FANIN_PUSH_MISMATCH ? FANIN_RUN_MISMATCH : FANIN_RUN_GONE, whom);
+	if (push->end.why == FANIN_RUN_MISMATCH) {
 		fail_mismatch(push, push->engine.oldest, whom);
 		return;
 	}
@@ -98,7 +87,7 @@ end_begin(struct fanin_push *push)
 	const uint64_t named = push->engine.loop.error.missing.words[0] & push->all;
 	const bool gone = push->engine.loop.status == FANIN_ERR_TIMEOUT && named != 0;
 
-	note_end(push, FANIN_PUSH_GONE, gone ? named : push->self);
+	note_end(push, FANIN_RUN_GONE, gone ? named : push->self);
 	tell_all(push);
 }
 
@@ -118,40 +107,26 @@ is_question(const struct fanin_push *push, const struct fanin_frame *frame)
 	       ((hdr->number & 0xff) == FANIN_PUSH_QUERY || (hdr->number & 0xff) == FANIN_PUSH_ASK);
 }
 
-/* Tells those who ask why the run has ended. Returns why, as a status. */
-static int
-linger(struct fanin_push *push)
+/* Tells a rank that asks why the run has ended. */
+static void
+answer(void *user, const struct fanin_frame *frame)
 {
+	struct fanin_push *push = user;
 	const struct fanin_push_end end = body_make(push);
 	const struct push_elements elements = { .payload = &end, .len = sizeof(end) };
 	struct fanin_engine *engine = &push->engine;
-	struct fanin_transport *transport = engine->loop.transport;
-	struct fanin_frame frames[BURST];
-	unsigned int n;
+	struct fanin_frame opened;
 
-	engine->loop.now_ns = fanin_loop_clock_ns(&engine->loop);
-	if (engine->loop.now_ns >= push->until_ns)
-		return engine->loop.status;
-	n = transport->ops->rx_burst(transport, frames, BURST);
-	for (unsigned int i = 0; i < n; i++) {
-		const struct fanin_frame *frame = &frames[i];
-		struct fanin_frame opened;
-
-		if (engine->config.tagger != NULL) {
-			if (!fanin_engine_open_frame(engine, frame, &opened))
-				continue;
-			frame = &opened;
-		}
-		if (is_question(push, frame))
-			(void)fanin_push_send(
-				push,
-				(unsigned int)((const struct fanin_headers *)frame->data)->fanin.members,
-				FANIN_PUSH_END, engine->oldest, &elements);
+	if (engine->config.tagger != NULL) {
+		if (!fanin_engine_open_frame(engine, frame, &opened))
+			return;
+		frame = &opened;
 	}
-	if (n != 0)
-		transport->ops->rx_release(transport, frames, n);
-	(void)transport->ops->tx_flush(transport);
-	return engine->loop.status;
+	if (is_question(push, frame))
+		(void)fanin_push_send(
+			push,
+			(unsigned int)((const struct fanin_headers *)frame->data)->fanin.members,
+			FANIN_PUSH_END, engine->oldest, &elements);
 }
 
 int
@@ -165,9 +140,9 @@ fanin_push_poll(struct fanin_endpoint *endpoint)
 		ret = fanin_engine_poll(endpoint);
 	if (engine->loop.status == FANIN_OK)
 		return ret;
-	if (!push->is_ending)
+	if (push->end.why == FANIN_RUN_GOES_ON)
 		end_begin(push);
-	return linger(push);
+	return fanin_run_end_linger(&push->end, &engine->loop, answer, push);
 }
 
 uint64_t
@@ -179,9 +154,9 @@ fanin_push_idle_ns(struct fanin_endpoint *endpoint)
 	uint64_t idle_ns;
 
 	if (engine->loop.status != FANIN_OK)
-		return !push->is_ending          ? 0
-		       : push->until_ns > now_ns ? push->until_ns - now_ns
-						 : UINT64_MAX;
+		return push->end.why == FANIN_RUN_GOES_ON
+			       ? 0
+			       : fanin_run_end_idle_ns(&push->end, now_ns);
 	idle_ns = fanin_engine_idle_ns(endpoint);
 	return push->n_unsent != 0 && idle_ns > NO_ROOM_NS ? NO_ROOM_NS : idle_ns;
 }
@@ -193,8 +168,8 @@ fanin_push_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds)
 	const struct fanin_push *push = push_of(engine);
 
 	/* Nothing is received any more, and descriptors would stay ready for ever. */
-	if (engine->loop.status != FANIN_OK && push->is_ending &&
-	    fanin_loop_clock_ns(&engine->loop) >= push->until_ns)
+	if (engine->loop.status != FANIN_OK && push->end.why != FANIN_RUN_GOES_ON &&
+	    !fanin_run_end_lingers(&push->end, fanin_loop_clock_ns(&engine->loop)))
 		return 0;
 	return engine->loop.transport->ops->poll_fds(engine->loop.transport, fds);
 }
@@ -216,7 +191,7 @@ fanin_push_say_bye(struct fanin_endpoint *endpoint)
 	    !fanin_engine_result(engine, last, &hdr, &payload, &len) || hdr.count != 0)
 		return true;
 	if (push_is_home(push, last))
-		return push->bye_block == last && push->byes == (push->all & ~push->self);
+		return fanin_run_end_has_byes(&push->end, last, push->all & ~push->self);
 	for (unsigned int i = 0; i < GOODBYES; i++)
 		(void)fanin_push_repeat(push, push_home_of(push, last), last);
 	(void)engine->loop.transport->ops->tx_flush(engine->loop.transport);
@@ -226,13 +201,7 @@ fanin_push_say_bye(struct fanin_endpoint *endpoint)
 void
 fanin_push_close(struct fanin_endpoint *endpoint)
 {
-	const uint64_t deadline_ns = fanin_now_ns(NULL) + BYE_NS;
-	struct pollfd fds[FANIN_TRANSPORT_MAX_FDS];
-
-	while (endpoint != NULL && !fanin_push_say_bye(endpoint) && fanin_now_ns(NULL) < deadline_ns) {
-		poll(fds, fanin_push_poll_fds(endpoint, fds), BYE_WAIT_MS);
-		if (fanin_push_poll(endpoint) < 0)
-			break;
-	}
+	if (endpoint != NULL)
+		fanin_run_end_goodbye(endpoint, fanin_push_say_bye);
 	fanin_engine_close(endpoint);
 }

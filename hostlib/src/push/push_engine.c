@@ -33,7 +33,7 @@ run_begin(struct fanin_push *push)
 	push->overtaking = engine->oldest;
 	push->oldest_ns = fanin_loop_clock_ns(&engine->loop);
 	push->n_unsent = 0;
-	push->byes = 0;
+	push->end.byes = 0;
 }
 
 static int
@@ -190,17 +190,6 @@ struct message {
 	struct fanin_hdr shape; /* data type, operator, count, root and flags, as far as it says */
 };
 
-static void
-note_bye(struct fanin_push *push, const struct message *message)
-{
-	if (push->byes == 0 || fanin_block_before(push->bye_block, message->block)) {
-		push->bye_block = message->block;
-		push->byes = 0;
-	}
-	if (push->bye_block == message->block)
-		push->byes |= UINT64_C(1) << message->from;
-}
-
 /* A result of the home host; or of any rank, to the home host. */
 static void
 receive_result(struct fanin_push *push, const struct message *message, bool is_repeat)
@@ -213,7 +202,7 @@ receive_result(struct fanin_push *push, const struct message *message, bool is_r
 		return;
 	}
 	if (is_home)
-		note_bye(push, message);
+		fanin_run_end_note_bye(&push->end, message->block, message->from);
 	else if (is_repeat)
 		fanin_push_note_answered(push, message->block);
 	if (message->len != 0 && !fanin_frame_copy(push->engine.loop.transport, message->frame,

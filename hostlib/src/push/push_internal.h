@@ -9,6 +9,7 @@
 #include "handlers/kernels/kernels.h"
 #include "hostlib/src/cc/waves.h"
 #include "hostlib/src/engine/engine_internal.h"
+#include "hostlib/src/engine/run_end.h"
 #include "hostlib/src/engine/sums.h"
 #include "push.h"
 #include "wire/push.h"
@@ -69,13 +70,7 @@ struct fanin_push {
 	uint32_t frame_bytes;
 	uint32_t n_unsent;
 
-	/* The end. */
-	bool is_ending; /* others were told, or have told: questions are answered with the following */
-	enum fanin_push_why why;
-	uint64_t whom;
-	uint64_t until_ns;
-	uint64_t byes; /* ranks that have the result of the block: */
-	uint32_t bye_block;
+	struct fanin_run_end end; /* others were told, or have told */
 };
 
 static_assert(offsetof(struct fanin_push, engine) == 0, "a pointer to the engine is one to this");
