@@ -82,7 +82,7 @@ struct fanin_pull {
 	uint32_t n_flying;   /* packets that are asked for */
 	uint32_t span;       /* of the slots; never changes */
 	struct fanin_pull_slot *slots; /* of the index-th own packet: index modulo span */
-	uint8_t *payloads;                 /* likewise, payload_bytes each */
+	uint8_t *payloads;             /* likewise, payload_bytes each */
 	uint8_t *scratch;              /* payload_bytes */
 	struct fanin_rtt time;         /* that pulls take */
 	bool is_blocked;               /* the last poll found no room in the transport */
