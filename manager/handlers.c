@@ -6,7 +6,7 @@
 
 #include "manager/handlers.h"
 
-/* What a switch tells as the order of a handler whose sums wire/order.h defines. */
+/* Value that a switch gives as the order of a handler whose sums wire/order.h defines. */
 #define ORDER_OF_RANKS "ranks"
 
 /* Per block, of a job that does not say how many. */

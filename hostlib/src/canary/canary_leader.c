@@ -285,7 +285,9 @@ entry_finish(struct fanin_canary *engine, struct canary_entry *entry)
 static void
 entry_check(struct fanin_canary *engine, struct canary_entry *entry)
 {
-	if (entry->own && entry->members == engine->others)
+	const uint64_t self = engine->all & ~engine->others;
+
+	if (entry->own && fanin_sum_is_whole(&engine->sums, &entry->sum, &self))
 		entry_finish(engine, entry);
 }
 

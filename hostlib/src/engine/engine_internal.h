@@ -101,7 +101,7 @@ struct fanin_kept_result {
 };
 
 /*
- * What a protocol decides: when blocks are sent for the first time, again, and asked for. Lanes and their blocks, results, runs that are lost and
+ * Decisions of a protocol: when blocks are sent for the first time, again, and asked for. Lanes and their blocks, results, runs that are lost and
  * resumed, errors and timeouts are the engine's. A protocol has one table, which is constant. All functions are called by the poll loop only, unless
  * they say otherwise; those that say NULL may be missing.
  */

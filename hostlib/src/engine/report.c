@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an engine tells of itself, between polls: the ranks that it waits for, its counters; and its functions as a table. */
+/* Reports of an engine between polls: the ranks that it waits for, its counters. And its table of functions for communicators. */
 #include "engine_internal.h"
 
 void

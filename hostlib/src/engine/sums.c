@@ -14,7 +14,7 @@ fanin_sum_begin(const struct fanin_sums *sums, struct fanin_sum *sum, uint64_t *
 	*sum = (struct fanin_sum){ .ranks = ranks, .payload = payload, .shape = shape, .empty = true };
 }
 
-/* What a part brings is combined with what is there. */
+/* Combines a part's elements with the sum's. payload: NULL: it has none. */
 static void
 combine(const struct fanin_sums *sums, struct fanin_sum *sum, const struct fanin_hdr *hdr,
 	const void *payload)
@@ -31,30 +31,41 @@ combine(const struct fanin_sums *sums, struct fanin_sum *sum, const struct fanin
 }
 
 enum fanin_sum_outcome
+fanin_sum_compare(const struct fanin_sums *sums, const struct fanin_sum *sum, const uint64_t *ranks)
+{
+	uint64_t both = 0, new = 0, lacking = 0;
+
+	for (uint16_t i = 0; i < sums->n_words; i++) {
+		both |= sum->ranks[i] & ranks[i];
+		new |= ranks[i] & ~sum->ranks[i];
+		lacking |= sum->ranks[i] & ~ranks[i];
+	}
+	if (both == 0)
+		return FANIN_SUM_MERGED;
+	if (new == 0)
+		return FANIN_SUM_DUPLICATE;
+	return lacking != 0 ? FANIN_SUM_OVERLAP : FANIN_SUM_REPLACED;
+}
+
+enum fanin_sum_outcome
 fanin_sum_add(const struct fanin_sums *sums, struct fanin_sum *sum, const struct fanin_sum_part *part)
 {
 	const uint64_t shape = fanin_wire_shape(part->hdr);
-	uint64_t both = 0, new = 0, lacking = 0;
+	enum fanin_sum_outcome outcome;
 
 	if (sum->shape == 0)
 		sum->shape = shape;
 	if (sum->shape != shape)
 		return FANIN_SUM_MISMATCH;
-	for (uint16_t i = 0; i < sums->n_words; i++) {
-		both |= sum->ranks[i] & part->ranks[i];
-		new |= part->ranks[i] & ~sum->ranks[i];
-		lacking |= sum->ranks[i] & ~part->ranks[i];
-	}
-	if (both != 0 && new == 0)
-		return FANIN_SUM_DUPLICATE;
-	if (both != 0 && lacking != 0)
-		return FANIN_SUM_OVERLAP;
-	if (both != 0)
+	outcome = fanin_sum_compare(sums, sum, part->ranks);
+	if (outcome != FANIN_SUM_MERGED && outcome != FANIN_SUM_REPLACED)
+		return outcome;
+	if (outcome == FANIN_SUM_REPLACED)
 		sum->empty = true;
 	combine(sums, sum, part->hdr, part->payload);
 	for (uint16_t i = 0; i < sums->n_words; i++)
 		sum->ranks[i] |= part->ranks[i];
-	return both != 0 ? FANIN_SUM_REPLACED : FANIN_SUM_MERGED;
+	return outcome;
 }
 
 void

@@ -22,7 +22,7 @@
 #include "handlers/kernels/kernels.h"
 #include "wire/wire.h"
 
-/* What all sums of a job have in common. */
+/* Common to all sums of a job. */
 struct fanin_sums {
 	enum fanin_isa isa;
 	uint16_t n_ranks;
@@ -37,7 +37,7 @@ struct fanin_sum {
 };
 
 /*
- * What comes: the data of a rank, or a sum. Its operator has a kernel for the data type, or is a
+ * A part of a sum that comes in: the data of a rank, or a sum. Its operator has a kernel for the data type, or is a
  * copy.
  */
 struct fanin_sum_part {
@@ -60,6 +60,13 @@ enum fanin_sum_outcome {
  */
 void fanin_sum_begin(const struct fanin_sums *sums, struct fanin_sum *sum, uint64_t *ranks,
 		     void *payload, uint64_t shape);
+
+/*
+ * Returns what fanin_sum_add does with a part of these ranks, if it is of the sum's shape. ranks:
+ * n_words, one rank at least.
+ */
+enum fanin_sum_outcome fanin_sum_compare(const struct fanin_sums *sums, const struct fanin_sum *sum,
+					 const uint64_t *ranks);
 
 /* Takes a part, or drops it. Returns what was done. */
 enum fanin_sum_outcome fanin_sum_add(const struct fanin_sums *sums, struct fanin_sum *sum,

@@ -36,7 +36,7 @@ struct fanin_cc_type;
 struct fanin_engine_rules;
 struct fanin_protocol;
 
-/* What a protocol's own struct begins with. */
+/* Base of all protocols' structs: the first member of each. */
 struct fanin_endpoint {
 	const struct fanin_protocol *protocol;
 };

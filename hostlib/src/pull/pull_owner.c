@@ -108,7 +108,7 @@ request_send(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 	return true;
 }
 
-/* What packets with data of an own packet say of it. */
+/* Shape of the data that packets bring for an own packet. */
 static struct fanin_hdr
 shape_of(const struct fanin_pull *pull, const struct fanin_extent *extent)
 {
@@ -288,29 +288,28 @@ elements_of(struct fanin_pull *pull, const struct fanin_frame *frame, uint32_t l
 		       : NULL;
 }
 
-/* Where sums overlap the one of more ranks stays, so that fewer are asked for. Returns false if the part, which is in the frame, was dropped. */
+/*
+ * Makes room for a part: where sums overlap the one of more ranks stays, so that fewer are asked
+ * for. Returns false if the part is dropped.
+ */
 static bool
-sum_merge(struct fanin_pull *pull, struct fanin_pull_slot *slot, struct fanin_sum_part *part,
-	  const struct fanin_frame *frame, uint32_t len)
+sum_admit(struct fanin_pull *pull, struct fanin_pull_slot *slot, uint64_t members)
 {
-	const enum fanin_sum_outcome outcome = fanin_sum_add(&pull->sums, &slot->sum, part);
+	const enum fanin_sum_outcome outcome = fanin_sum_compare(&pull->sums, &slot->sum, &members);
 
+	if (outcome == FANIN_SUM_MERGED)
+		return true;
 	if (outcome == FANIN_SUM_DUPLICATE) {
 		pull->stats.duplicates++;
 		return false;
 	}
-	if (outcome == FANIN_SUM_MERGED)
-		return true;
-	if (__builtin_popcountll(*part->ranks) <= __builtin_popcountll(slot->in & ~pull->own)) {
+	if (__builtin_popcountll(members) <= __builtin_popcountll(slot->in & ~pull->own)) {
 		pull->stats.overlaps++;
 		return false;
 	}
 	pull->stats.replaced++;
 	sum_begin(pull, slot);
-	/* The sum has begun with what the scratch memory is for, too. */
-	part->payload = elements_of(pull, frame, len);
-	return part->payload != NULL &&
-	       fanin_sum_add(&pull->sums, &slot->sum, part) == FANIN_SUM_MERGED;
+	return true;
 }
 
 static void
@@ -330,17 +329,18 @@ sum_take(struct fanin_pull *pull, const struct sum *sum, const struct fanin_fram
 		pull->stats.duplicates++;
 		return;
 	}
+	if (!sum_admit(pull, slot, sum->members))
+		return;
 	part.payload = elements_of(pull, frame, sum->len);
 	if (part.payload == NULL) {
 		pull->mc.engine.stats.invalid++;
 		return;
 	}
-	if (!sum_merge(pull, slot, &part, frame, sum->len))
-		return;
+	(void)fanin_sum_add(&pull->sums, &slot->sum, &part);
 	pull->stats.merged++;
 	pull->stats.ranks_merged += (uint64_t)__builtin_popcountll(sum->members);
 	fanin_multicast_note_progress(&pull->mc, pull->op);
-	if (slot->in == pull->all)
+	if (fanin_sum_is_whole(&pull->sums, &slot->sum, NULL))
 		packet_finish(pull, slot);
 }
 

@@ -120,7 +120,7 @@ check(struct fanin_push *push, struct push_entry *entry)
 		fanin_push_mismatch(push, entry->block, push->self, entry->members & ~push->self);
 		return;
 	}
-	if ((entry->members | push->self) == push->all)
+	if (fanin_sum_is_whole(&push->sums, &entry->sum, &push->self))
 		make(push, entry);
 }
 

@@ -211,7 +211,7 @@ take_sum(struct fanin_server_core *core, struct fanin_server_job *job,
 		fanin_sum_put(&job->sums, &entry->sum, hdr, elements_of(packet));
 	else if (!combine(core, job, entry, packet, members))
 		return FANIN_REASON_NONE;
-	if (hdr->type != FANIN_TYPE_KNOWN && entry->members != job->all) {
+	if (!fanin_sum_is_whole(&job->sums, &entry->sum, NULL)) {
 		if (place == SERVER_NEXT)
 			wait_begin(job, entry);
 		return FANIN_REASON_NONE;
