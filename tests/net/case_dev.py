@@ -3,11 +3,15 @@
 
 import os
 import socket
+import sys
 import tempfile
 from pathlib import Path
 
-from support import case, expect, run
+from support import case, expect, expect_equal, run
 from lab import CLONE_NEWNS, MS_PRIVATE, MS_REC, SOURCE_DIR, libc, system_call
+
+sys.path.insert(0, str(SOURCE_DIR / "tests"))
+import surface  # noqa: E402
 
 MS_BIND = 0x1000
 HEADERS = Path("/usr/include/gloo")
@@ -50,3 +54,19 @@ def a_library_that_is_installed_later_is_found():
         run(["bash", "-c", 'fail() { exit 1; }; say() { :; }; source <(sed -n "/^quietly()/,/^}/p; /^has_peers()/p; /^find_peers()/,/^}/p" dev); '
              'declare -F find_peers has_peers quietly >/dev/null || exit 9; find_peers "$0"', str(build)], check=False, **options)
         expect(knows_gloo(build), "a build does not know Gloo when it is there")
+
+
+@case()
+def a_text_that_users_see_is_compared_and_a_comment_is_not():
+    """tests/surface.py finds a text, an option and a field that have changed, wherever they stand, and nothing else."""
+    files = {
+        "tools/a.c": '#include "b.h"\nputs("one " /* here */\n\t"text\\n"); x = \'"\'; // "no"\nstatic_assert(1, "no");\n',
+        "hostlib/include/fanin/fanin.h": "int x; /* of something */\n",
+        "tests/unit/test_a.c": 'puts("no");\n',
+    }
+    before = surface.surface(files)
+    expect_equal(before["names and texts in the code"], ["one text\\n"], "texts")
+    moved = {"switch/a.c": 'puts("one text\\n");\n', "hostlib/include/fanin/fanin.h": "/* Of anything. */\nint  x;\n"}
+    expect_equal(dict(surface.surface(moved)), dict(before), "what users see of the same texts elsewhere")
+    for path, text in (("tools/a.c", 'puts("another");\n'), ("hostlib/include/fanin/fanin.h", "long x;\n"), ("docs/man/a.1", "page\n")):
+        expect(surface.surface(files | {path: text}) != before, f"a change of {path} was not seen")
