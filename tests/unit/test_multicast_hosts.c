@@ -793,7 +793,7 @@ START_TEST(what_could_not_be_asked_for_counts_as_neither_lost_nor_late)
 	rig_run(world.rig, rig_now_ns(world.rig) + 100 * MS, NULL, NULL);
 	op = fanin_multicast_of(fanin_engine_of(world.members[1].engine))->ops;
 	ck_assert_uint_eq(op->n_lacking, 1);
-	ck_assert(!fanin_multicast_bit(op->asked, 5));
+	ck_assert(!fanin_bit(op->asked, 5));
 	ck_assert_uint_eq(op->n_lost, 0);
 	ck_assert_uint_eq(totals().fetches, 0);
 	world.members[1].lossy.is_full = false;
@@ -936,7 +936,7 @@ has_asked_for_60(void *user)
 	const struct fanin_multicast_op *op = op_of(3);
 
 	(void)user;
-	return op != NULL && fanin_multicast_bit(op->asked, 60);
+	return op != NULL && fanin_bit(op->asked, 60);
 }
 
 /* In silence a rank asks for what its root has not sent yet, and gets it from another: what is missing before it is late, and no gap. */
@@ -954,8 +954,8 @@ START_TEST(what_a_neighbor_sends_overtakes_nothing)
 	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, has_asked_for_60, NULL));
 	forge(5, 3, FANIN_MULTICAST_DATA, 60, elements, world.payload_bytes);
 	rig_run(world.rig, rig_now_ns(world.rig) + 50 * MS, NULL, NULL);
-	ck_assert(fanin_multicast_bit(op_of(3)->have, 60));
-	ck_assert_uint_eq(op_of(3)->chains[0].checked, 0);
+	ck_assert(fanin_bit(op_of(3)->have, 60));
+	ck_assert_uint_eq(op_of(3)->chains[0].gaps.checked, 0);
 	world.loses = NULL;
 	run_all();
 	free(elements);
@@ -1020,7 +1020,7 @@ static bool
 has_packet_0(void *user)
 {
 	(void)user;
-	return fanin_multicast_bit(op_of(1)->have, 0);
+	return fanin_bit(op_of(1)->have, 0);
 }
 
 /* What a network doubles says nothing about congestion that is there now. */

@@ -340,6 +340,15 @@ void fanin_engine_release(struct fanin_engine *engine, struct fanin_lane *lane);
 /* lanes.c: queues a READY lane for its block's first transmission. */
 void fanin_engine_queue(struct fanin_engine *engine, struct fanin_lane *lane);
 
+/*
+ * lanes.c: queues READY lanes in the order of their blocks, from *next on, as far as the window and
+ * `may_send` allow. may_send: is asked once about each block in its turn until it returns true, as
+ * the block is queued then; NULL: all may.
+ */
+void fanin_engine_queue_in_order(struct fanin_engine *engine, uint32_t *next,
+				 bool (*may_send)(struct fanin_engine *engine,
+						  const struct fanin_lane *lane));
+
 /* lanes.c: the same for all lanes, the oldest first, after the window has changed. */
 void fanin_engine_release_all(struct fanin_engine *engine);
 
@@ -354,6 +363,10 @@ void fanin_engine_start(struct fanin_engine *engine, struct fanin_request *reque
  * complete a request.
  */
 void fanin_engine_advance(struct fanin_engine *engine, struct fanin_lane *lane);
+
+/* rx.c: copies a payload of 64-bit words, n_most at most. Returns how many; 0: it is none, or the frame is lost. */
+uint32_t fanin_engine_copy_words(const struct fanin_engine *engine, const struct fanin_frame *frame,
+				 uint64_t *words, uint32_t n_most);
 
 /* rx.c: the lane's block has its result. */
 void fanin_engine_lane_finish(struct fanin_engine *engine, struct fanin_lane *lane);

@@ -19,6 +19,24 @@ fanin_engine_queue(struct fanin_engine *engine, struct fanin_lane *lane)
 }
 
 void
+fanin_engine_queue_in_order(struct fanin_engine *engine, uint32_t *next,
+			    bool (*may_send)(struct fanin_engine *engine,
+					     const struct fanin_lane *lane))
+{
+	for (; *next != engine->end; ++*next) {
+		struct fanin_lane *lane = fanin_engine_lane(engine, *next);
+
+		if (fanin_engine_is_done(engine, *next))
+			continue;
+		if (lane->block != *next || lane->state != FANIN_LANE_READY ||
+		    *next - engine->oldest >= engine->config.window ||
+		    (may_send != NULL && !may_send(engine, lane)))
+			return;
+		fanin_engine_queue(engine, lane);
+	}
+}
+
+void
 fanin_engine_release(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	if (lane->state == FANIN_LANE_READY && engine->rules->ready != NULL)

@@ -450,3 +450,16 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 		break;
 	}
 }
+
+uint32_t
+fanin_engine_copy_words(const struct fanin_engine *engine, const struct fanin_frame *frame,
+			uint64_t *words, uint32_t n_most)
+{
+	const uint32_t len = fanin_wire_payload_len(frame->data);
+	const uint32_t n = len / (uint32_t)sizeof(*words);
+
+	if (len % sizeof(*words) != 0 || n > n_most ||
+	    !fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET, words, len))
+		return 0;
+	return n;
+}

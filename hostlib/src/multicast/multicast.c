@@ -10,8 +10,7 @@
 #include "multicast_internal.h"
 #include "wire/broadcast.h"
 
-#define ALPHA_FIRST_NS UINT64_C(5000000)
-#define REORDER_FIRST_NS UINT64_C(2000000)
+#define MS UINT64_C(1000000)
 
 /* ------------------------------------------------------------------ the rules */
 
@@ -25,8 +24,8 @@ fanin_multicast_begin(struct fanin_multicast *mc, uint32_t chains)
 	mc->next = engine->oldest;
 	mc->credit = fanin_multicast_credit(engine->config.size, engine->config.payload_bytes);
 	mc->depth = (FANIN_MULTICAST_DEPTH_MOST + 1) / 2;
-	mc->alpha_ns = ALPHA_FIRST_NS;
-	mc->reorder_ns = REORDER_FIRST_NS;
+	mc->alpha = (struct fanin_patience){ .ns = 5 * MS, .least_ns = 2 * MS, .most_ns = 200 * MS };
+	mc->reordering = FANIN_PATIENCE_REORDERING;
 	return fanin_multicast_order(mc);
 }
 

@@ -10,14 +10,7 @@
 #include "multicast_internal.h"
 #include "hostlib/src/engine/times.h"
 
-#define US UINT64_C(1000)
-#define MS (1000 * US)
-/* Bounds of what is learned. */
-#define ALPHA_LEAST_NS (2 * MS)
-#define ALPHA_MOST_NS (200 * MS)
-#define REORDER_LEAST_NS (1 * MS)
-#define REORDER_MOST_NS (50 * MS)
-#define ASK_MOST_NS (100 * MS)
+#define MS UINT64_C(1000000)
 /* FETCHes without an answer until another rank is asked. */
 #define UNANSWERED_MOST 3u
 /* How long neighbors may lack what is asked for until its root is asked. */
@@ -55,11 +48,11 @@ standing_set(struct fanin_multicast_op *op, uint16_t rank, uint32_t first, const
 	for (uint32_t i = 0; i < n_words * 64 && i < op->n_packets - first; i++) {
 		const uint32_t packet = first + i;
 
-		standing->n -= fanin_multicast_bit(standing->wanted, packet);
-		fanin_multicast_clear_bit(standing->wanted, packet);
-		if (!fanin_multicast_bit(words, i) || fanin_multicast_may_give(op, packet))
+		standing->n -= fanin_bit(standing->wanted, packet);
+		fanin_clear_bit(standing->wanted, packet);
+		if (!fanin_bit(words, i) || fanin_multicast_may_give(op, packet))
 			continue;
-		fanin_multicast_set_bit(standing->wanted, packet);
+		fanin_set_bit(standing->wanted, packet);
 		standing->n++;
 	}
 }
@@ -72,7 +65,7 @@ fanin_multicast_serve(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 	bool room = true;
 
 	for (uint32_t i = 0; i < n_words * 64 && i < op->n_packets - first; i++) {
-		if (!fanin_multicast_bit(words, i))
+		if (!fanin_bit(words, i))
 			continue;
 		if (!fanin_multicast_may_give(op, first + i)) {
 			tell.lacks++;
@@ -94,9 +87,9 @@ standing_strike(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint3
 {
 	struct fanin_multicast_standing *standing = &op->standing;
 
-	if (standing->n == 0 || !fanin_multicast_bit(standing->wanted, packet))
+	if (standing->n == 0 || !fanin_bit(standing->wanted, packet))
 		return;
-	fanin_multicast_clear_bit(standing->wanted, packet);
+	fanin_clear_bit(standing->wanted, packet);
 	standing->n--;
 	if (!multicast)
 		fanin_multicast_give(mc, op, standing->rank, packet);
@@ -104,19 +97,13 @@ standing_strike(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint3
 
 /* ------------------------------------------------------------------ what has come */
 
-static uint64_t
-lessened(uint64_t ns, uint64_t least_ns)
-{
-	return ns - ns / 8 > least_ns ? ns - ns / 8 : least_ns;
-}
-
 void
 fanin_multicast_note_progress(struct fanin_multicast *mc, struct fanin_multicast_op *op)
 {
 	const uint64_t now_ns = mc->engine.loop.now_ns;
 	const uint64_t pause_ns = now_ns - op->last_ns;
 
-	op->busy_ns += fanin_earlier(pause_ns, ALPHA_MOST_NS);
+	op->busy_ns += fanin_earlier(pause_ns, mc->alpha.most_ns);
 	op->last_ns = now_ns;
 	op->n_unanswered = 0;
 	op->lacks_ns = 0;
@@ -128,32 +115,33 @@ fanin_multicast_note_progress(struct fanin_multicast *mc, struct fanin_multicast
 	fanin_live_clear(&mc->live);
 	mc->engine.progress_ns = now_ns;
 	mc->engine.heard_ns = now_ns;
-	fanin_loop_wake_by(&mc->engine.loop, now_ns + mc->reorder_ns);
+	fanin_loop_wake_by(&mc->engine.loop, now_ns + mc->reordering.ns);
 }
 
 void
 fanin_multicast_note_packet(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 			    uint32_t packet, bool multicast)
 {
-	const bool asked = fanin_multicast_bit(op->asked, packet);
+	struct fanin_multicast_chain *chain = fanin_multicast_chain_of(op, packet);
+	const bool asked = fanin_gaps_take(&chain->gaps, packet);
 
+	chain->seen = packet >= chain->seen ? packet + 1 : chain->seen;
+	if (multicast)
+		fanin_gaps_pass(&chain->gaps, packet + 1);
 	if (!multicast) {
 		mc->stats.fetched++;
-		/* It was lost. */
-		mc->alpha_ns = lessened(mc->alpha_ns, ALPHA_LEAST_NS);
-		mc->reorder_ns = lessened(mc->reorder_ns, REORDER_LEAST_NS);
+		fanin_patience_was_lost(&mc->alpha);
+		fanin_patience_was_lost(&mc->reordering);
 		/* What was asked for is coming. */
 		op->ask_ns = mc->engine.loop.now_ns + op->ask_wait_ns;
 	} else if (asked) {
 		mc->stats.late++;
 	}
-	/* It was late, or overtaken; but one that its root had to make may have been sent late. */
+	/* One that its root had to make may have been sent late. */
 	if (multicast && asked && !fanin_request_combines(op->request)) {
-		mc->alpha_ns = fanin_doubled(mc->alpha_ns, ALPHA_MOST_NS);
-		mc->reorder_ns = fanin_doubled(mc->reorder_ns, REORDER_MOST_NS);
+		fanin_patience_was_late(&mc->alpha);
+		fanin_patience_was_late(&mc->reordering);
 	}
-	if (asked)
-		fanin_multicast_clear_bit(op->asked, packet);
 	fanin_multicast_note_progress(mc, op);
 	standing_strike(mc, op, packet, multicast);
 }
@@ -197,106 +185,59 @@ fanin_multicast_note_tell(struct fanin_multicast *mc, struct fanin_multicast_op 
 	}
 	op->lacks_ns = 0;
 	/* What it has sent comes before its answer, or not at all. */
-	if (tell->packet < op->n_packets && !fanin_multicast_bit(op->have, tell->packet))
+	if (tell->packet < op->n_packets && !fanin_bit(op->have, tell->packet))
 		fanin_multicast_note_sent(mc, op, rank, tell->packet);
 }
 
 /* ------------------------------------------------------------------ asking */
 
-/* Moves on to the first packet of the chain that lacks. */
-static uint32_t
-first_lacking(const struct fanin_multicast_op *op, struct fanin_multicast_chain *chain)
-{
-	while (chain->whole < chain->end && fanin_multicast_bit(op->have, chain->whole))
-		chain->whole++;
-	return chain->whole;
-}
-
-/* The FETCH that is being made. */
-struct fetch {
-	uint32_t first; /* packet of the first bit */
-	uint32_t n;     /* packets asked for */
-	uint32_t n_words;
-	uint64_t words[FANIN_MULTICAST_FETCH_SPAN / 64];
-};
-
 /* What lacks, as it is looked through: packets of chains before where each is looked at, one FETCH after the other. */
 struct lacking {
 	uint16_t chain;
-	uint32_t packet; /* of it; 0: its first one that lacks */
-	uint32_t left;   /* packets that may still be asked for */
+	uint32_t packet; /* of it, or before it */
 	bool silence;    /* all that may have been sent is looked at, else gaps */
+	struct fanin_question fetch;
 };
-
-/* Returns the first packet of a chain that is not looked at. */
-static uint32_t
-looked_at_end(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
-	      const struct fanin_multicast_chain *chain, bool silence)
-{
-	return silence ? fanin_multicast_limit(mc, op, chain) : chain->checked;
-}
-
-/* Adds what a chain lacks. Returns false if no more fits. */
-static bool
-fetch_add(const struct fanin_multicast *mc, struct fanin_multicast_op *op, struct lacking *lacking,
-	  struct fetch *fetch)
-{
-	struct fanin_multicast_chain *chain = &op->chains[lacking->chain];
-	const uint32_t span = fanin_multicast_fetch_span(&mc->engine);
-	const uint32_t end = looked_at_end(mc, op, chain, lacking->silence);
-	const uint32_t first = first_lacking(op, chain);
-
-	if (lacking->packet < first)
-		lacking->packet = first;
-	for (; lacking->packet < end; lacking->packet++) {
-		const uint32_t i = lacking->packet;
-
-		if (fanin_multicast_bit(op->have, i))
-			continue;
-		if (lacking->left == 0 || (fetch->n != 0 && i - fetch->first >= span))
-			return false;
-		if (fetch->n == 0)
-			fetch->first = i;
-		fanin_multicast_set_bit(fetch->words, i - fetch->first);
-		fetch->n_words = (i - fetch->first) / 64 + 1;
-		fetch->n++;
-		lacking->left--;
-	}
-	return true;
-}
 
 /* Makes the next FETCH of what lacks: as long as the job's packets may be. Returns false if there is nothing more to be asked for. */
 static bool
-fetch_make(const struct fanin_multicast *mc, struct fanin_multicast_op *op, struct lacking *lacking,
-	   struct fetch *fetch)
+fetch_make(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
+	   struct lacking *lacking)
 {
-	*fetch = (struct fetch){ 0 };
-	while (lacking->chain < op->n_chains && fetch_add(mc, op, lacking, fetch)) {
-		lacking->chain++;
-		lacking->packet = 0;
+	fanin_question_clear(&lacking->fetch);
+	for (; lacking->chain < op->n_chains; lacking->chain++) {
+		const struct fanin_multicast_chain *chain = &op->chains[lacking->chain];
+		const uint32_t end = lacking->silence ? fanin_multicast_limit(mc, op, chain)
+						      : chain->gaps.checked;
+
+		lacking->packet = fanin_gaps_ask(&chain->gaps, lacking->packet, end, true,
+						 &lacking->fetch);
+		if (lacking->packet < end)
+			break;
 	}
-	return fetch->n != 0;
+	return lacking->fetch.n != 0;
 }
 
 /* The FETCH was sent: what it asks for is lost, or late. */
 static void
-asked_note(struct fanin_multicast_op *op, const struct fetch *fetch)
+asked_note(struct fanin_multicast_op *op, const struct fanin_question *fetch)
 {
-	for (uint32_t i = 0; i < fetch->n_words * 64; i++) {
-		const uint32_t packet = fetch->first + i;
+	const bool combines = fanin_request_combines(op->request);
 
-		if (!fanin_multicast_bit(fetch->words, i) || fanin_multicast_bit(op->asked, packet))
-			continue;
-		fanin_multicast_set_bit(op->asked, packet);
+	for (uint16_t c = 0; c < op->n_chains; c++) {
+		struct fanin_multicast_chain *chain = &op->chains[c];
+
 		/* What is made before it is sent may not be sent yet. */
-		op->n_lost += packet < fanin_multicast_chain_of(op, packet)->seen ||
-			      !fanin_request_combines(op->request);
+		op->n_lost += fanin_gaps_asked(&chain->gaps, fetch,
+					       combines ? chain->seen : chain->end);
+		(void)fanin_gaps_asked(&chain->gaps, fetch, chain->end);
 	}
 }
 
 /* Returns the rank that is asked. */
 static uint16_t
-whom_to_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op, const struct fetch *fetch)
+whom_to_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+	    const struct fanin_question *fetch)
 {
 	const uint16_t size = mc->engine.config.size;
 	const uint16_t rank = mc->engine.config.rank;
@@ -307,23 +248,24 @@ whom_to_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op, const str
 	return (uint16_t)((rank + size - op->step) % size);
 }
 
-/* Returns the time from a FETCH to its repetition, at first. */
+/* Returns the time that the answer to a FETCH may take. */
 static uint64_t
-ask_wait_ns(const struct fanin_multicast *mc)
+answer_ns(const struct fanin_multicast *mc)
 {
 	const uint64_t rto_ns = mc->engine.rtt.smoothed_ns == 0 ? 10 * MS : mc->engine.rtt.rto_ns;
 
-	return rto_ns < mc->alpha_ns ? mc->alpha_ns : rto_ns;
+	return fanin_later(rto_ns, mc->alpha.ns);
 }
 
 /* Sends a FETCH to whom it is for. Returns false if the transport has no room. */
 static bool
-fetch_send(struct fanin_multicast *mc, struct fanin_multicast_op *op, const struct fetch *fetch)
+fetch_send(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+	   const struct fanin_question *fetch)
 {
 	const uint16_t rank = whom_to_ask(mc, op, fetch);
 
 	if (!fanin_multicast_send_to(mc, op, rank, FANIN_MULTICAST_FETCH, fetch->first,
-				     fetch->words, fetch->n_words * (uint32_t)sizeof(uint64_t)))
+				     fetch->words, fanin_question_len(fetch)))
 		return false;
 	fanin_ranks_add(&op->asked_ranks, rank);
 	op->is_asking = true;
@@ -336,22 +278,24 @@ fetch_send(struct fanin_multicast *mc, struct fanin_multicast_op *op, const stru
 static void
 op_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op, bool silence)
 {
-	struct lacking lacking = { .left = FANIN_MULTICAST_FETCH_MOST, .silence = silence };
-	struct fetch fetch;
+	struct lacking lacking = {
+		.silence = silence,
+		.fetch = { .span = fanin_multicast_fetch_span(&mc->engine),
+			   .left = FANIN_MULTICAST_FETCH_MOST },
+	};
 
-	if (!fetch_make(mc, op, &lacking, &fetch))
+	if (!fetch_make(mc, op, &lacking))
 		return;
 	if (op->n_unanswered >= UNANSWERED_MOST) {
 		op->n_unanswered = 0;
 		op->step = op->step % (mc->engine.config.size - 1u) + 1;
 	}
-	if (!fetch_send(mc, op, &fetch))
+	if (!fetch_send(mc, op, &lacking.fetch))
 		return;
-	while (fetch_make(mc, op, &lacking, &fetch) && fetch_send(mc, op, &fetch))
+	while (fetch_make(mc, op, &lacking) && fetch_send(mc, op, &lacking.fetch))
 		continue;
 	op->n_unanswered++;
-	op->ask_wait_ns = op->ask_wait_ns == 0 ? ask_wait_ns(mc)
-					       : fanin_doubled(op->ask_wait_ns, ASK_MOST_NS);
+	op->ask_wait_ns = fanin_question_wait(op->ask_wait_ns, answer_ns(mc));
 	op->ask_ns = mc->engine.loop.now_ns + op->ask_wait_ns;
 }
 
@@ -375,11 +319,11 @@ static uint64_t
 cutoff_ns(const struct fanin_multicast *mc, const struct fanin_multicast_op *op)
 {
 	const double bytes = (double)n_on_the_way(mc, op) * op->request->block_bytes;
-	uint64_t ns = mc->alpha_ns;
+	uint64_t ns = mc->alpha.ns;
 
 	if (mc->bytes_per_ns > 0)
 		ns += (uint64_t)(bytes / mc->bytes_per_ns);
-	return op->last_ns + (ns < ALPHA_MOST_NS ? ns : ALPHA_MOST_NS);
+	return op->last_ns + fanin_earlier(ns, mc->alpha.most_ns);
 }
 
 /* Looks for what an operation lacks. Returns when to look again. */
@@ -388,24 +332,21 @@ op_check(struct fanin_multicast *mc, struct fanin_multicast_op *op)
 {
 	const uint64_t due_ns = mc->engine.loop.timers_ns;
 	const uint64_t silent_ns = cutoff_ns(mc, op);
-	uint64_t next_ns;
 
 	if (due_ns >= silent_ns) {
 		if (due_ns >= op->ask_ns)
 			op_ask(mc, op, true);
-		return op->ask_ns > due_ns ? op->ask_ns : due_ns + mc->alpha_ns;
+		return op->ask_ns > due_ns ? op->ask_ns : due_ns + mc->alpha.ns;
 	}
 	op->ask_wait_ns = 0;
-	if (due_ns >= op->check_ns) {
-		op->check_ns = due_ns + mc->reorder_ns;
+	if (fanin_gaps_is_due(&op->chains[0].gaps, due_ns)) {
 		if (due_ns >= op->ask_ns)
 			op_ask(mc, op, false);
 		op->ask_wait_ns = 0;
 		for (uint16_t c = 0; c < op->n_chains; c++)
-			op->chains[c].checked = op->chains[c].passed;
+			fanin_gaps_checked(&op->chains[c].gaps, due_ns, mc->reordering.ns);
 	}
-	next_ns = op->check_ns;
-	return fanin_earlier(next_ns, silent_ns);
+	return fanin_earlier(op->chains[0].gaps.check_ns, silent_ns);
 }
 
 /* ------------------------------------------------------------------ who is gone */

@@ -7,6 +7,7 @@
 #define FANIN_HOSTLIB_MULTICAST_INTERNAL_H
 
 #include "hostlib/src/engine/engine_internal.h"
+#include "hostlib/src/engine/gaps.h"
 #include "hostlib/src/engine/live.h"
 #include "multicast.h"
 
@@ -32,18 +33,15 @@ struct fanin_multicast_tell {
 } __attribute__((packed));
 
 #define FANIN_MULTICAST_VALUES 2u /* of a control block, 64 bits each */
-/* Packets that one FETCH or ASK covers at most, see fanin_multicast_fetch_span, and that are asked for at a time. */
-#define FANIN_MULTICAST_FETCH_SPAN 2048u
+/* Packets that are asked for at a time. */
 #define FANIN_MULTICAST_FETCH_MOST 64u
 
 /* Packets first to end - 1, which their roots send one after the other. */
 struct fanin_multicast_chain {
 	uint32_t first;
 	uint32_t end;
-	uint32_t seen;   /* behind the last one that has come, or was sent */
-	uint32_t passed; /* behind the last one that its root has sent to all, as far as is known: only those overtake others */
-	uint32_t checked; /* `passed` at the last check: what is missing before it is a gap */
-	uint32_t whole;   /* all before it are there */
+	uint32_t seen; /* behind the last one that has come, or was sent */
+	struct fanin_gaps gaps; /* in the operation's bitmaps; only what comes by multicast overtakes others */
 };
 
 /* A rank's packets, which it sends one after the other. */
@@ -90,7 +88,6 @@ struct fanin_multicast_op {
 	uint64_t begun_ns;     /* the ready block is done; 0: not yet */
 	uint64_t last_ns;      /* the last new packet */
 	uint64_t busy_ns;      /* while packets came; in longer pauses nobody sent */
-	uint64_t check_ns;     /* when to look for gaps */
 	uint64_t ask_ns;       /* nothing is asked for before this time */
 	uint64_t ask_wait_ns;  /* from one FETCH to its repetition; 0: nothing is asked for */
 	uint32_t n_unanswered; /* FETCHes in a row */
@@ -118,10 +115,10 @@ struct fanin_multicast {
 	uint32_t next;   /* first block that was not released yet */
 	bool has_more; /* the last poll did not send all that it may: others had to be read, or the transport had no room */
 	bool is_full;  /* of these, the latter */
-	uint32_t credit;        /* packets between two credits, of all chains together */
-	uint32_t depth;         /* credits' worth of packets that a root may be ahead */
-	uint64_t alpha_ns;      /* patience behind the last packet */
-	uint64_t reorder_ns;    /* how long a gap may be packets that overtake each other */
+	uint32_t credit;                  /* packets between two credits, of all chains together */
+	uint32_t depth;                   /* credits' worth of packets that a root may be ahead */
+	struct fanin_patience alpha;      /* behind the last packet */
+	struct fanin_patience reordering; /* before a gap counts as lost */
 	double bytes_per_ns;    /* at which operations' packets come; 0: not measured yet */
 	struct fanin_live live; /* who is gone */
 };
@@ -155,31 +152,13 @@ uint64_t fanin_multicast_idle_ns(struct fanin_endpoint *endpoint);
 int fanin_multicast_post(struct fanin_engine *engine, struct fanin_request *request,
 			 uint32_t n_packets);
 
-static inline bool
-fanin_multicast_bit(const uint64_t *bitmap, uint32_t i)
-{
-	return (bitmap[i / 64] >> (i % 64) & 1) != 0;
-}
-
-static inline void
-fanin_multicast_set_bit(uint64_t *bitmap, uint32_t i)
-{
-	bitmap[i / 64] |= UINT64_C(1) << (i % 64);
-}
-
-static inline void
-fanin_multicast_clear_bit(uint64_t *bitmap, uint32_t i)
-{
-	bitmap[i / 64] &= ~(UINT64_C(1) << (i % 64));
-}
-
 /* Returns how many packets one FETCH or ASK covers: its bitmap is a payload of the job, and those are multiples of 64 bytes. */
 static inline uint32_t
 fanin_multicast_fetch_span(const struct fanin_engine *engine)
 {
 	const uint32_t bits = engine->config.payload_bytes / (uint32_t)sizeof(uint64_t) * 64;
 
-	return bits < FANIN_MULTICAST_FETCH_SPAN ? bits : FANIN_MULTICAST_FETCH_SPAN;
+	return bits < FANIN_QUESTION_SPAN ? bits : FANIN_QUESTION_SPAN;
 }
 
 /* Returns the chain that a packet is in. */
@@ -210,8 +189,7 @@ fanin_multicast_limit(const struct fanin_multicast *mc, const struct fanin_multi
 static inline bool
 fanin_multicast_may_give(const struct fanin_multicast_op *op, uint32_t packet)
 {
-	return fanin_multicast_bit(op->have, packet) &&
-	       (packet < op->own_next || packet >= op->own_end);
+	return fanin_bit(op->have, packet) && (packet < op->own_next || packet >= op->own_end);
 }
 
 /* multicast_op.c: returns the operation of a number that is in progress, or NULL. */

@@ -103,9 +103,10 @@ chains_make(const struct fanin_multicast *mc, struct fanin_multicast_op *op)
 						   &unused, &chain->end);
 		}
 		chain->seen = chain->first;
-		chain->passed = chain->first;
-		chain->checked = chain->first;
-		chain->whole = chain->first;
+		chain->gaps = (struct fanin_gaps){ .end = chain->end,
+						   .whole = chain->first,
+						   .passed = chain->first,
+						   .checked = chain->first };
 		if (turn >= from && turn < to)
 			op->own_chain = c;
 	}
@@ -189,12 +190,16 @@ op_create(struct fanin_multicast *mc, struct fanin_request *request, uint32_t n_
 		return NULL;
 	}
 	op->asked = op->have + words;
+	for (uint16_t c = 0; c < n_chains; c++) {
+		op->chains[c].gaps.have = op->have;
+		op->chains[c].gaps.asked = op->asked;
+	}
 	op->said = op->asked + words;
 	op->heard = op->said + n_values;
 	op->step = 1;
 	op->n_lacking = n_chains == 0 ? 0 : n_packets - (op->own_end - op->own_first);
 	for (uint32_t i = op->own_first; i < op->own_end; i++)
-		fanin_multicast_set_bit(op->have, i);
+		fanin_set_bit(op->have, i);
 	op->said[0] = shape_hash(mc, op);
 	op->said[1] = ~op->said[0];
 	return op;

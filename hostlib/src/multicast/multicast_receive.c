@@ -15,18 +15,6 @@ stats_of(struct fanin_multicast *mc)
 	return &mc->engine.stats;
 }
 
-/* The packet is there: its chain has come to it. multicast: by its root's sending, which what comes before it has been overtaken by. */
-static void
-seen_note(struct fanin_multicast_op *op, uint32_t packet, bool multicast)
-{
-	struct fanin_multicast_chain *chain = fanin_multicast_chain_of(op, packet);
-
-	if (packet >= chain->seen)
-		chain->seen = packet + 1;
-	if (multicast && packet >= chain->passed)
-		chain->passed = packet + 1;
-}
-
 static void
 receive_data(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 	     const struct fanin_frame *frame)
@@ -49,12 +37,12 @@ receive_data(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 		stats_of(mc)->invalid++;
 		return;
 	}
-	if (fanin_multicast_bit(op->have, packet)) {
+	if (fanin_bit(op->have, packet)) {
 		mc->stats.duplicates++;
 		return;
 	}
 	/* Whoever is not the root has it only for those that ask. */
-	if (!multicast && !fanin_multicast_bit(op->asked, packet)) {
+	if (!multicast && !fanin_bit(op->asked, packet)) {
 		stats_of(mc)->invalid++;
 		return;
 	}
@@ -67,8 +55,6 @@ receive_data(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 		stats_of(mc)->invalid++;
 		return;
 	}
-	seen_note(op, packet, multicast);
-	fanin_multicast_set_bit(op->have, packet);
 	op->n_lacking--;
 	op->request->done_bytes += extent.len;
 	mc->stats.packets++;
@@ -82,17 +68,16 @@ receive_fetch(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 	      const struct fanin_frame *frame)
 {
 	const struct fanin_headers *headers = frame->data;
-	const uint32_t len = fanin_wire_payload_len(headers);
-	uint64_t words[FANIN_MULTICAST_FETCH_SPAN / 64];
+	uint64_t words[FANIN_QUESTION_SPAN / 64];
+	const uint32_t n = fanin_engine_copy_words(&mc->engine, frame, words,
+						   FANIN_QUESTION_SPAN / 64);
 
-	if (len == 0 || len > sizeof(words) || len % sizeof(words[0]) != 0 ||
-	    headers->fanin.block >= op->n_packets ||
-	    !fanin_frame_copy(mc->engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET, words, len)) {
+	if (n == 0 || headers->fanin.block >= op->n_packets) {
 		stats_of(mc)->invalid++;
 		return;
 	}
 	fanin_multicast_serve(mc, op, (uint16_t)headers->fanin.members, headers->fanin.block, words,
-			      len / (uint32_t)sizeof(words[0]));
+			      n);
 }
 
 static void

@@ -88,7 +88,7 @@ static bool
 has_turn(struct fanin_multicast_op *op, const struct fanin_multicast_chain *chain)
 {
 	op->is_active = op->is_active || op->own_first == chain->first ||
-			fanin_multicast_bit(op->have, op->own_first - 1);
+			fanin_bit(op->have, op->own_first - 1);
 	return op->is_active;
 }
 
@@ -128,8 +128,7 @@ op_send(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint32_t room
 	mc->has_more = mc->has_more || op->own_next < limit;
 	if (op->own_next > chain->seen)
 		chain->seen = op->own_next;
-	if (op->own_next > chain->passed)
-		chain->passed = op->own_next;
+	fanin_gaps_pass(&chain->gaps, op->own_next);
 	if (op->own_next == op->own_end)
 		next_activate(mc, op, chain);
 	return mc->has_more ? 0 : room;
@@ -196,31 +195,21 @@ values_set(struct fanin_multicast_op *op, uint32_t index)
 	op->n_lost = 0;
 }
 
-/* Queues the lanes whose blocks may be sent, in the blocks' order. */
-static void
-lanes_release(struct fanin_multicast *mc)
+/* What operations' control blocks say is set as they are queued. */
+static bool
+may_send(struct fanin_engine *engine, const struct fanin_lane *lane)
 {
-	struct fanin_engine *engine = &mc->engine;
+	struct fanin_multicast_op *op = lane->role == FANIN_LANE_KNOWN
+						? NULL
+						: op_with_block(fanin_multicast_of(engine),
+								lane->block);
 
-	for (; mc->next != engine->end; mc->next++) {
-		struct fanin_lane *lane = fanin_engine_lane(engine, mc->next);
-		struct fanin_multicast_op *op;
-
-		if (fanin_engine_is_done(engine, mc->next))
-			continue;
-		if (lane->block != mc->next || lane->state != FANIN_LANE_READY ||
-		    mc->next - engine->oldest >= engine->config.window)
-			return;
-		op = lane->role == FANIN_LANE_KNOWN ? NULL : op_with_block(mc, mc->next);
-		if (op != NULL) {
-			const uint32_t index = mc->next - op->control.first_block;
-
-			if (!may_contribute(op, index))
-				return;
-			values_set(op, index);
-		}
-		fanin_engine_queue(engine, lane);
-	}
+	if (op == NULL)
+		return true;
+	if (!may_contribute(op, lane->block - op->control.first_block))
+		return false;
+	values_set(op, lane->block - op->control.first_block);
+	return true;
 }
 
 void
@@ -234,6 +223,6 @@ fanin_multicast_send(struct fanin_engine *engine)
 	for (struct fanin_multicast_op *op = mc->ops; op != NULL && room > 0; op = op->next)
 		room = op_send(mc, op, room);
 	/* Behind the packets: a rank that has sent all may contribute. */
-	lanes_release(mc);
+	fanin_engine_queue_in_order(engine, &mc->next, may_send);
 	fanin_engine_send_queued(engine);
 }

@@ -82,31 +82,22 @@ pa_resume(struct fanin_engine *engine)
 	run_begin(fanin_pa_atp_of(engine));
 }
 
-/* True if the lane's block is the next one, and all results up to a window before it are there. */
 static bool
-is_next(const struct fanin_engine *engine, const struct fanin_lane *lane, uint32_t block)
+may_send(struct fanin_engine *engine, const struct fanin_lane *lane)
 {
-	return lane->block == block && lane->state == FANIN_LANE_READY &&
-	       block - engine->oldest < engine->config.window;
+	struct fanin_pa_atp *pa = fanin_pa_atp_of(engine);
+
+	if (!fanin_dual_may_send(&pa->dual, pa->in_flight, lane->block - engine->oldest))
+		return false;
+	*fanin_pa_atp_lane(pa, lane->block) = (struct fanin_pa_atp_lane){ 0 };
+	pa->in_flight++;
+	return true;
 }
 
 static void
 pa_send(struct fanin_engine *engine)
 {
-	struct fanin_pa_atp *pa = fanin_pa_atp_of(engine);
-
-	for (; pa->next != engine->end; pa->next++) {
-		struct fanin_lane *lane = fanin_engine_lane(engine, pa->next);
-
-		if (fanin_engine_is_done(engine, pa->next))
-			continue;
-		if (!is_next(engine, lane, pa->next) ||
-		    !fanin_dual_may_send(&pa->dual, pa->in_flight, pa->next - engine->oldest))
-			break;
-		*fanin_pa_atp_lane(pa, pa->next) = (struct fanin_pa_atp_lane){ 0 };
-		fanin_engine_queue(engine, lane);
-		pa->in_flight++;
-	}
+	fanin_engine_queue_in_order(engine, &fanin_pa_atp_of(engine)->next, may_send);
 	fanin_engine_send_queued(engine);
 }
 

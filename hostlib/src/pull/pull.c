@@ -13,7 +13,7 @@
 #define FULL_IDLE_NS UINT64_C(50000)
 #define WANTED_MOST 4096u
 /* Pulls at a time: few ASKs cover them. */
-#define PULLS_MOST FANIN_MULTICAST_FETCH_SPAN
+#define PULLS_MOST FANIN_QUESTION_SPAN
 
 void
 fanin_pull_headers(const struct fanin_pull *pull, enum fanin_type type, uint32_t operation,

@@ -87,27 +87,25 @@ fanin_pull_receive_ask(struct fanin_pull *pull, const struct fanin_frame *frame)
 {
 	const struct fanin_headers *headers = frame->data;
 	const struct fanin_hdr *hdr = &headers->fanin;
-	const uint32_t len = fanin_wire_payload_len(headers);
 	const uint16_t owner = (uint16_t)hdr->members;
-	uint64_t words[FANIN_MULTICAST_FETCH_SPAN / 64];
+	uint64_t words[FANIN_QUESTION_SPAN / 64];
+	const uint32_t n = fanin_engine_copy_words(&pull->mc.engine, frame, words,
+						   FANIN_QUESTION_SPAN / 64);
 	struct fanin_pull_wanted wanted, last = { 0 };
 	uint32_t first, end;
 
 	if (!owned_by(pull, hdr->progress, owner, &first, &end))
 		return;
-	if (len == 0 || len > sizeof(words) || len % sizeof(words[0]) != 0 || hdr->block < first ||
-	    hdr->block >= end ||
-	    !fanin_frame_copy(pull->mc.engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET, words,
-			      len)) {
+	if (n == 0 || hdr->block < first || hdr->block >= end) {
 		pull->mc.engine.stats.invalid++;
 		return;
 	}
 	wanted = (struct fanin_pull_wanted){ .operation = hdr->progress,
 					     .owner = owner,
 					     .answer = FANIN_PULL_GIVE };
-	for (uint32_t i = 0; i < len * 8 && i < end - hdr->block; i++) {
+	for (uint32_t i = 0; i < n * 64 && i < end - hdr->block; i++) {
 		wanted.packet = hdr->block + i;
-		if (fanin_multicast_bit(words, i) && want_data(pull, &wanted)) {
+		if (fanin_bit(words, i) && want_data(pull, &wanted)) {
 			last = wanted;
 			last.answer = FANIN_PULL_TELL;
 		}
@@ -182,7 +180,7 @@ answer(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
 	const struct fanin_multicast_op *op = fanin_multicast_find(&pull->mc, wanted->operation);
 
 	/* In place the result has taken the place of the data; and its owner asks for nothing that it has made. */
-	if (op == NULL || fanin_multicast_bit(op->have, wanted->packet)) {
+	if (op == NULL || fanin_bit(op->have, wanted->packet)) {
 		pull->stats.closed++;
 		return true;
 	}

@@ -4,24 +4,18 @@
  * only.
  */
 #include "pull_internal.h"
+#include "hostlib/src/engine/times.h"
 
-#include <string.h>
-
-#define MS UINT64_C(1000000)
-#define ASK_MOST_NS (100 * MS)
-#define PATIENCE_MOST_NS (100 * MS)
+#define PATIENCE_MOST_NS UINT64_C(100000000)
+#define ASK_MOST_NS UINT64_C(100000000)
 /* Packets that an owner asks for at a time at first, and at least. */
 #define ALLOWED_FIRST 16u
 #define ALLOWED_LEAST 4u
-#define ASK_WORDS (FANIN_MULTICAST_FETCH_SPAN / 64)
 
 uint64_t
 fanin_pull_patience(const struct fanin_pull *pull)
 {
-	const uint64_t ns = pull->time.rto_ns < PATIENCE_MOST_NS ? pull->time.rto_ns
-								 : PATIENCE_MOST_NS;
-
-	return ns > pull->timeout_ns ? ns : pull->timeout_ns;
+	return fanin_later(fanin_earlier(pull->time.rto_ns, PATIENCE_MOST_NS), pull->timeout_ns);
 }
 
 void
@@ -30,7 +24,7 @@ fanin_pull_note_time(struct fanin_pull *pull, const struct fanin_pull_slot *slot
 	const uint64_t ns = pull->mc.engine.loop.now_ns - slot->sent_ns;
 
 	/* A rank that was away says nothing of the others. */
-	fanin_rtt_sample(&pull->time, ns < PATIENCE_MOST_NS ? ns : PATIENCE_MOST_NS);
+	fanin_rtt_sample(&pull->time, fanin_earlier(ns, PATIENCE_MOST_NS));
 }
 
 /* ------------------------------------------------------------------ how many at a time */
@@ -133,25 +127,19 @@ find_late(const struct fanin_pull *pull, struct ask *ask)
 static bool
 ask_send(struct fanin_pull *pull, uint32_t first, uint32_t span, uint16_t rank)
 {
-	uint64_t words[ASK_WORDS] = { 0 };
-	uint32_t n_words = 0;
+	struct fanin_question question = { .first = first, .span = span, .left = span };
 
 	for (uint32_t i = 0; i < pull->span; i++) {
 		const struct fanin_pull_slot *slot = &pull->slots[i];
-		const uint32_t at = slot->index - first;
 
-		if (!is_late(pull, slot) || (slot->in >> rank & 1) != 0 || slot->index < first ||
-		    at >= span)
-			continue;
-		fanin_multicast_set_bit(words, at);
-		if (n_words < at / 64 + 1)
-			n_words = at / 64 + 1;
+		if (is_late(pull, slot) && (slot->in >> rank & 1) == 0)
+			(void)fanin_question_add(&question, slot->index);
 	}
-	if (n_words == 0)
+	if (question.n == 0)
 		return true;
 	if (!fanin_multicast_send_to(&pull->mc, pull->op, rank, FANIN_MULTICAST_ASK,
-				     pull->op->own_first + first, words,
-				     n_words * (uint32_t)sizeof(words[0])))
+				     pull->op->own_first + first, question.words,
+				     fanin_question_len(&question)))
 		return false;
 	pull->stats.asks++;
 	return true;
@@ -176,9 +164,8 @@ asked_note(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 {
 	if (slot->wait_ns == 0)
 		note_lost(pull, slot);
-	slot->wait_ns = slot->wait_ns == 0 ? 2 * fanin_pull_patience(pull) : 2 * slot->wait_ns;
-	if (slot->wait_ns > ASK_MOST_NS)
-		slot->wait_ns = ASK_MOST_NS;
+	slot->wait_ns = fanin_question_wait(slot->wait_ns,
+					    fanin_earlier(2 * fanin_pull_patience(pull), ASK_MOST_NS));
 	slot->again_ns = pull->mc.engine.loop.now_ns + slot->wait_ns;
 }
 

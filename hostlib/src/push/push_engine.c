@@ -89,24 +89,16 @@ rules_resume(struct fanin_engine *engine)
 
 /* ------------------------------------------------------------------ sending */
 
-/* Queues what the window and the waves allow. */
-static void
-lanes_release(struct fanin_push *push)
+static bool
+may_send(struct fanin_engine *engine, const struct fanin_lane *lane)
 {
-	struct fanin_engine *engine = &push->engine;
+	struct fanin_push *push = push_of(engine);
 
-	for (; push->next != engine->end; push->next++) {
-		struct fanin_lane *lane = fanin_engine_lane(engine, push->next);
-
-		if (fanin_engine_is_done(engine, push->next))
-			continue;
-		if (lane->block != push->next || lane->state != FANIN_LANE_READY ||
-		    push->next - engine->oldest >= push->allowed ||
-		    !fanin_waves_may_start(&push->waves, push->next))
-			return;
-		*push_lane(push, push->next) = (struct push_lane){ 0 };
-		fanin_engine_queue(engine, lane);
-	}
+	if (lane->block - engine->oldest >= push->allowed ||
+	    !fanin_waves_may_start(&push->waves, lane->block))
+		return false;
+	*push_lane(push, lane->block) = (struct push_lane){ 0 };
+	return true;
 }
 
 static void
@@ -115,7 +107,7 @@ rules_send(struct fanin_engine *engine)
 	struct fanin_push *push = push_of(engine);
 
 	fanin_push_home_unsent(push);
-	lanes_release(push);
+	fanin_engine_queue_in_order(engine, &push->next, may_send);
 	fanin_engine_send_queued(engine);
 }
 

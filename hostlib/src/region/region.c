@@ -9,8 +9,6 @@
 
 #include "region_internal.h"
 
-#define REORDER_FIRST_NS UINT64_C(2000000)
-
 /* ------------------------------------------------------------------ the rules */
 
 static int
@@ -26,10 +24,9 @@ rules_open(struct fanin_engine *engine, struct fanin_error *error)
 	region->window = region->window_most > 4 * FANIN_REGION_WINDOW_LEAST
 				 ? region->window_most / 4
 				 : FANIN_REGION_WINDOW_LEAST;
-	region->reorder_ns = REORDER_FIRST_NS;
+	region->reordering = FANIN_PATIENCE_REORDERING;
 	region->wake_ns = UINT64_MAX;
-	for (uint16_t rank = 0; rank < FANIN_REGION_RANKS_MAX; rank++)
-		region->sources[rank].count = UINT32_MAX;
+	fanin_region_sources_begin(region);
 	return FANIN_OK;
 }
 
@@ -37,24 +34,6 @@ static void
 rules_close(struct fanin_engine *engine)
 {
 	free(fanin_region_of(engine)->log.entries);
-}
-
-/* Queues the lanes whose blocks are posted, in the blocks' order. */
-static void
-lanes_release(struct fanin_region_engine *region)
-{
-	struct fanin_engine *engine = &region->engine;
-
-	for (; region->next_lane != engine->end; region->next_lane++) {
-		struct fanin_lane *lane = fanin_engine_lane(engine, region->next_lane);
-
-		if (fanin_engine_is_done(engine, region->next_lane))
-			continue;
-		if (lane->block != region->next_lane || lane->state != FANIN_LANE_READY ||
-		    region->next_lane - engine->oldest >= engine->config.window)
-			return;
-		fanin_engine_queue(engine, lane);
-	}
 }
 
 /* Each poll, after receiving: all that regions do of their own accord. Timers of the window protocol run only while something is posted. */
@@ -69,7 +48,7 @@ rules_send(struct fanin_engine *engine)
 	fanin_region_fence_step(region);
 	if (engine->loop.status != FANIN_OK)
 		return;
-	lanes_release(region);
+	fanin_engine_queue_in_order(engine, &region->next_lane, NULL);
 	fanin_engine_send_queued(engine);
 }
 

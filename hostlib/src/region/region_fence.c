@@ -72,7 +72,7 @@ source_that_lacks(const struct fanin_region_engine *region)
 	uint16_t rank = 0;
 
 	while (rank == region->engine.config.rank ||
-	       region->sources[rank].whole == region->sources[rank].count)
+	       region->sources[rank].gaps.whole == region->sources[rank].gaps.end)
 		rank++;
 	return rank;
 }
@@ -108,16 +108,16 @@ counts_take(struct fanin_region_engine *region)
 
 		if (rank == region->engine.config.rank)
 			continue;
-		if (fence->heard[rank] < source->seen || fence->heard[rank] > UINT32_MAX / 2) {
+		if (fence->heard[rank] < source->gaps.passed || fence->heard[rank] > UINT32_MAX / 2) {
 			fanin_error_set(
 				&region->engine.loop.error, 0,
 				"rank %u says that it has written %llu packets before fence %u, but has sent packet %u",
 				rank, (unsigned long long)fence->heard[rank], region->number,
-				source->seen - 1);
+				source->gaps.passed - 1);
 			fail(region, FANIN_ERR_REFUSED);
 			return;
 		}
-		source->count = (uint32_t)fence->heard[rank];
+		source->gaps.end = (uint32_t)fence->heard[rank];
 		source->last_ns = now_ns;
 	}
 	fanin_region_note_progress(region);
@@ -154,9 +154,7 @@ fence_end(struct fanin_region_engine *region)
 	struct fanin_region_fence *fence = &region->fence;
 
 	fanin_region_writes_forget(region);
-	memset(region->sources, 0, sizeof(region->sources));
-	for (uint16_t rank = 0; rank < region->engine.config.size; rank++)
-		region->sources[rank].count = UINT32_MAX;
+	fanin_region_sources_begin(region);
 	region->number++;
 	region->stats.fences++;
 	region->stats.rounds += fence->n_rounds - 1;
@@ -201,7 +199,8 @@ has_stalled(struct fanin_region_engine *region)
 		&region->engine.loop.error, 0,
 		"no packet for %.1f s: fence %u lacks %llu packets, packet %u of rank %u among them, which answers: do packets of this size pass?",
 		(double)silent_ns / 1e9, region->number,
-		(unsigned long long)fanin_region_lacks(region), region->sources[rank].whole, rank);
+		(unsigned long long)fanin_region_lacks(region), region->sources[rank].gaps.whole,
+		rank);
 	region->engine.loop.error.missing = fanin_ranks_one(rank);
 	fail(region, FANIN_ERR_TIMEOUT);
 	return true;

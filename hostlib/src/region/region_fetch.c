@@ -2,38 +2,42 @@
 /*
  * What is missing of other ranks' writes, and asking them for it (docs/protocol.md, "Regions"). Called by the poll loop only.
  */
+#include <string.h>
+
 #include "region_internal.h"
-#include "hostlib/src/engine/times.h"
 
-#define MS UINT64_C(1000000)
-/* Bounds of what is learned. */
-#define REORDER_LEAST_NS (1 * MS)
-#define REORDER_MOST_NS (50 * MS)
-#define AGAIN_MOST_NS (100 * MS)
 /* After so long without a new packet the fence's count is taken for what was sent. */
-#define SILENCE_NS (10 * MS)
+#define SILENCE_NS UINT64_C(10000000)
 
-/* Packets of a writer that may be missing are before this one: `count`, and what the bitmaps have room for. */
-static uint32_t
-bounded(const struct fanin_region_source *source, uint32_t packet)
+void
+fanin_region_sources_begin(struct fanin_region_engine *region)
 {
-	const uint32_t behind = source->whole + FANIN_REGION_SPAN;
+	memset(region->sources, 0, sizeof(region->sources));
+	for (uint16_t rank = 0; rank < FANIN_REGION_RANKS_MAX; rank++) {
+		struct fanin_region_source *source = &region->sources[rank];
 
-	return packet < behind ? packet : behind;
+		source->gaps = (struct fanin_gaps){ .have = source->have,
+						    .asked = source->asked,
+						    .ring = FANIN_REGION_SPAN,
+						    .end = UINT32_MAX };
+	}
 }
 
-/* The packet is there. Packets before it may be missing. */
+/* Something was asked for, or comes because of that: intervals begin anew. */
 static void
-source_add(struct fanin_region_source *source, uint32_t packet)
+again_begin(struct fanin_region_engine *region, struct fanin_region_source *source)
 {
-	fanin_region_set_bit(source->have, packet);
-	if (packet >= source->seen)
-		source->seen = packet + 1;
-	while (fanin_region_has(source, source->whole)) {
-		fanin_region_clear_bit(source->have, source->whole);
-		fanin_region_clear_bit(source->asked, source->whole);
-		source->whole++;
-	}
+	source->again_wait_ns = 0;
+	source->again_ns = region->engine.loop.now_ns + fanin_region_answer_ns(region);
+}
+
+/* It was asked for again. */
+static void
+again_later(struct fanin_region_engine *region, struct fanin_region_source *source)
+{
+	source->again_wait_ns = fanin_question_wait(source->again_wait_ns,
+						    fanin_region_answer_ns(region));
+	source->again_ns = region->engine.loop.now_ns + source->again_wait_ns;
 }
 
 void
@@ -41,60 +45,38 @@ fanin_region_note_packet(struct fanin_region_engine *region, uint16_t rank, uint
 			 bool written)
 {
 	struct fanin_region_source *source = &region->sources[rank];
-	const uint64_t now_ns = region->engine.loop.now_ns;
-	const bool asked = fanin_region_bit(source->asked, packet);
+	const bool asked = fanin_gaps_take(&source->gaps, packet);
 
+	fanin_gaps_pass(&source->gaps, packet + 1);
 	if (!written) {
-		/* It was lost. */
-		region->reorder_ns -= region->reorder_ns / 8;
-		if (region->reorder_ns < REORDER_LEAST_NS)
-			region->reorder_ns = REORDER_LEAST_NS;
+		fanin_patience_was_lost(&region->reordering);
 	} else if (asked) {
-		/* It was late, or overtaken. */
 		region->stats.late++;
-		region->reorder_ns = fanin_doubled(region->reorder_ns, REORDER_MOST_NS);
+		fanin_patience_was_late(&region->reordering);
 	}
-	if (asked) {
-		/* What was asked for is coming. */
-		fanin_region_clear_bit(source->asked, packet);
-		source->again_wait_ns = fanin_region_answer_ns(region);
-		source->again_ns = now_ns + source->again_wait_ns;
-	}
-	source->last_ns = now_ns;
+	if (asked)
+		again_begin(region, source);
+	source->last_ns = region->engine.loop.now_ns;
 	fanin_region_note_progress(region);
-	source_add(source, packet);
 }
 
-/* Asks for packets that lack before a packet. again: also for those that were asked for. Returns how many that are. */
-static uint32_t
+/* Asks for packets that lack before a packet. again: also for those that were asked for. Returns whether it has. */
+static bool
 fetch(struct fanin_region_engine *region, uint16_t rank, uint32_t before, bool again)
 {
-	struct fanin_region_source *source = &region->sources[rank];
-	uint64_t words[FANIN_REGION_WORDS] = { 0 };
-	uint32_t n_words = 0;
-	uint32_t n = 0;
+	struct fanin_gaps *gaps = &region->sources[rank].gaps;
+	struct fanin_question question = { .first = gaps->whole,
+					   .span = FANIN_REGION_SPAN,
+					   .left = FANIN_REGION_FETCH_MOST };
 
-	for (uint32_t packet = source->whole; packet < before && n < FANIN_REGION_FETCH_MOST;
-	     packet++) {
-		const uint32_t i = packet - source->whole;
-
-		if (fanin_region_has(source, packet) ||
-		    (!again && fanin_region_bit(source->asked, packet)))
-			continue;
-		words[i / 64] |= UINT64_C(1) << (i % 64);
-		n_words = i / 64 + 1;
-		n++;
-	}
-	if (n == 0 || !fanin_region_tell(region, rank, FANIN_REGION_FETCH, source->whole, words,
-					 n_words * (uint32_t)sizeof(words[0])))
-		return 0;
+	(void)fanin_gaps_ask(gaps, gaps->whole, before, again, &question);
+	if (question.n == 0 || !fanin_region_tell(region, rank, FANIN_REGION_FETCH, question.first,
+						  question.words, fanin_question_len(&question)))
+		return false;
 	region->stats.fetches++;
 	/* One that was perhaps not sent yet is not late if it comes. */
-	for (uint32_t i = 0; i < n_words * 64 && source->whole + i < source->seen; i++) {
-		if ((words[i / 64] >> (i % 64) & 1) != 0)
-			fanin_region_set_bit(source->asked, source->whole + i);
-	}
-	return n;
+	(void)fanin_gaps_asked(gaps, &question, gaps->passed);
+	return true;
 }
 
 /* Asks a writer for gaps, and again for what it was asked for. Returns when to look again. */
@@ -104,24 +86,22 @@ gaps_check(struct fanin_region_engine *region, uint16_t rank)
 	struct fanin_region_source *source = &region->sources[rank];
 	const uint64_t now_ns = region->engine.loop.now_ns;
 
-	if (source->check_ns == 0) {
-		source->checked = source->seen;
-		source->check_ns = now_ns + region->reorder_ns;
+	if (source->gaps.check_ns == 0) {
 		source->again_ns = 0;
-		source->again_wait_ns = fanin_region_answer_ns(region);
+		source->again_wait_ns = 0;
 	}
-	if (now_ns >= source->check_ns) {
+	if (fanin_gaps_is_due(&source->gaps, now_ns)) {
 		const bool again = source->again_ns != 0 && now_ns >= source->again_ns;
 
-		if (fetch(region, rank, bounded(source, source->checked), again) != 0 &&
-		    (again || source->again_ns == 0))
-			source->again_ns = now_ns + source->again_wait_ns;
-		if (again)
-			source->again_wait_ns = fanin_doubled(source->again_wait_ns, AGAIN_MOST_NS);
-		source->checked = source->seen;
-		source->check_ns = now_ns + region->reorder_ns;
+		if (fetch(region, rank, source->gaps.checked, again)) {
+			if (again)
+				again_later(region, source);
+			else if (source->again_ns == 0)
+				again_begin(region, source);
+		}
+		fanin_gaps_checked(&source->gaps, now_ns, region->reordering.ns);
 	}
-	return source->check_ns;
+	return source->gaps.check_ns;
 }
 
 /* Once the fence has told how many packets there are: asks for those of which nothing is known. Returns when to look again. */
@@ -133,12 +113,9 @@ silence_check(struct fanin_region_engine *region, uint16_t rank)
 
 	if (now_ns < source->last_ns + SILENCE_NS)
 		return source->last_ns + SILENCE_NS;
-	if (source->again_wait_ns < fanin_region_answer_ns(region))
-		source->again_wait_ns = fanin_region_answer_ns(region);
 	if (now_ns >= source->again_ns) {
-		fetch(region, rank, bounded(source, source->count), true);
-		source->again_ns = now_ns + source->again_wait_ns;
-		source->again_wait_ns = fanin_doubled(source->again_wait_ns, AGAIN_MOST_NS);
+		(void)fetch(region, rank, source->gaps.end, true);
+		again_later(region, source);
 	}
 	return source->again_ns;
 }
@@ -149,15 +126,15 @@ fanin_region_fetch(struct fanin_region_engine *region)
 	const bool counted = region->fence.stage >= FANIN_REGION_WAIT;
 
 	for (uint16_t rank = 0; rank < region->engine.config.size; rank++) {
-		struct fanin_region_source *source = &region->sources[rank];
+		struct fanin_gaps *gaps = &region->sources[rank].gaps;
 
 		if (rank == region->engine.config.rank)
 			continue;
-		if (source->whole < source->seen)
+		if (gaps->whole < gaps->passed)
 			fanin_region_wake_by(region, gaps_check(region, rank));
 		else
-			source->check_ns = 0;
-		if (counted && source->whole == source->seen && source->whole < source->count)
+			gaps->check_ns = 0;
+		if (counted && gaps->whole == gaps->passed && gaps->whole < gaps->end)
 			fanin_region_wake_by(region, silence_check(region, rank));
 	}
 }
@@ -165,25 +142,22 @@ fanin_region_fetch(struct fanin_region_engine *region)
 void
 fanin_region_note_sent(struct fanin_region_engine *region, uint16_t rank, uint32_t packets)
 {
-	struct fanin_region_source *source = &region->sources[rank];
-	const uint64_t now_ns = region->engine.loop.now_ns;
+	struct fanin_gaps *gaps = &region->sources[rank].gaps;
 
-	if (packets > source->count || packets > source->whole + FANIN_REGION_SPAN) {
+	if (packets > gaps->end || packets > gaps->whole + gaps->ring) {
 		region->stats.out_of_range++;
 		return;
 	}
-	if (packets > source->seen)
-		source->seen = packets;
-	if (source->whole == source->seen) {
-		if (fanin_region_tell(region, rank, FANIN_REGION_HAVE, source->whole, NULL, 0))
+	fanin_gaps_pass(gaps, packets);
+	if (gaps->whole == gaps->passed) {
+		if (fanin_region_tell(region, rank, FANIN_REGION_HAVE, gaps->whole, NULL, 0))
 			region->stats.haves++;
 		return;
 	}
 	/* The writer has waited: what is not there does not come any more. */
-	if (source->check_ns == 0 || source->checked < source->seen) {
+	if (gaps->check_ns == 0 || gaps->checked < gaps->passed) {
 		gaps_check(region, rank);
-		source->checked = source->seen;
-		source->check_ns = now_ns;
+		fanin_gaps_checked(gaps, region->engine.loop.now_ns, 0);
 	}
 }
 
@@ -197,7 +171,7 @@ fanin_region_lacks(const struct fanin_region_engine *region)
 
 		if (rank == region->engine.config.rank)
 			continue;
-		lacks += source->count - source->whole;
+		lacks += source->gaps.end - source->gaps.whole;
 		for (uint32_t i = 0; i < FANIN_REGION_WORDS; i++)
 			lacks -= (uint64_t)__builtin_popcountll(source->have[i]);
 	}

@@ -7,6 +7,7 @@
 #define FANIN_HOSTLIB_REGION_INTERNAL_H
 
 #include "hostlib/src/engine/engine_internal.h"
+#include "hostlib/src/engine/gaps.h"
 #include "hostlib/src/engine/live.h"
 #include "region.h"
 #include "wire/region.h"
@@ -20,15 +21,11 @@ static_assert(FANIN_REGION_SPAN / 8 <= FANIN_PAYLOAD_ALIGN,
 /* Packets that one FETCH asks for. */
 #define FANIN_REGION_FETCH_MOST 64u
 
-/* What this rank has of another one's packets since the last fence. The bitmaps are rings, by the packet's number. */
+/* What this rank has of another one's packets since the last fence, whose bitmaps are rings. */
 struct fanin_region_source {
-	uint32_t whole;    /* all packets before it are there */
-	uint32_t seen;     /* the writer has sent all before it, as far as is known */
-	uint32_t checked;  /* `seen` at the last check: what is missing before it is a gap */
-	uint32_t count;    /* all of them, once the fence has told */
-	uint64_t last_ns;  /* the last new packet, or when `count` was told */
-	uint64_t check_ns; /* when to look for gaps */
-	uint64_t again_ns; /* when to ask again for what was asked for */
+	struct fanin_gaps gaps; /* `end`: all of them, once the fence has told */
+	uint64_t last_ns;       /* the last new packet, or when `end` was told */
+	uint64_t again_ns;      /* when to ask again for what was asked for */
 	uint64_t again_wait_ns;
 	uint64_t have[FANIN_REGION_WORDS];
 	uint64_t asked[FANIN_REGION_WORDS];
@@ -97,8 +94,8 @@ struct fanin_region_engine {
 	uint32_t confirmed[FANIN_REGION_RANKS_MAX]; /* by rank: it has all packets before this one */
 
 	/* What others write. */
-	uint64_t reorder_ns; /* how long a gap may be packets that overtake each other */
-	uint64_t wake_ns;    /* when something is due */
+	struct fanin_patience reordering; /* before a gap counts as lost */
+	uint64_t wake_ns;                 /* when something is due */
 	struct fanin_region_source sources[FANIN_REGION_RANKS_MAX];
 };
 
@@ -115,37 +112,6 @@ int fanin_region_store(struct fanin_endpoint *endpoint, uint64_t offset, const v
 		       uint64_t bytes);
 int fanin_region_post_fence(struct fanin_endpoint *endpoint, struct fanin_request *request);
 uint64_t fanin_region_idle_ns(struct fanin_endpoint *endpoint);
-
-static inline bool
-fanin_region_bit(const uint64_t *ring, uint32_t packet)
-{
-	const uint32_t i = packet % FANIN_REGION_SPAN;
-
-	return (ring[i / 64] >> (i % 64) & 1) != 0;
-}
-
-static inline void
-fanin_region_set_bit(uint64_t *ring, uint32_t packet)
-{
-	const uint32_t i = packet % FANIN_REGION_SPAN;
-
-	ring[i / 64] |= UINT64_C(1) << (i % 64);
-}
-
-static inline void
-fanin_region_clear_bit(uint64_t *ring, uint32_t packet)
-{
-	const uint32_t i = packet % FANIN_REGION_SPAN;
-
-	ring[i / 64] &= ~(UINT64_C(1) << (i % 64));
-}
-
-/* True if the packet is there. It is not before `whole`, nor FANIN_REGION_SPAN behind it. */
-static inline bool
-fanin_region_has(const struct fanin_region_source *source, uint32_t packet)
-{
-	return fanin_region_bit(source->have, packet);
-}
 
 /* Something is to be done at this time. */
 static inline void
@@ -192,6 +158,9 @@ void fanin_region_writes_forget(struct fanin_region_engine *region);
 /* region_receive.c: as struct fanin_engine_rules has it. */
 void fanin_region_receive(struct fanin_engine *engine, const struct fanin_frame *frame,
 			  uint32_t block);
+
+/* region_fetch.c: begins with nothing of any writer, at the first fence and after each one. */
+void fanin_region_sources_begin(struct fanin_region_engine *region);
 
 /* region_fetch.c: the writer has sent all packets before this one, and they can't come any more if they are not there. */
 void fanin_region_note_sent(struct fanin_region_engine *region, uint16_t rank, uint32_t packets);

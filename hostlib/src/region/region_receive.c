@@ -22,7 +22,7 @@ is_of_other_fence(struct fanin_region_engine *region, const struct fanin_hdr *hd
 static bool
 is_right(struct fanin_region_engine *region, const struct fanin_hdr *hdr, uint32_t len)
 {
-	const struct fanin_region_source *source = &region->sources[fanin_region_origin(hdr)];
+	const struct fanin_gaps *gaps = &region->sources[fanin_region_origin(hdr)].gaps;
 
 	if (region->memory == NULL ||
 	    !fanin_region_holds(region->first, region->bytes, fanin_region_address(hdr), len)) {
@@ -31,13 +31,12 @@ is_right(struct fanin_region_engine *region, const struct fanin_hdr *hdr, uint32
 	}
 	if (is_of_other_fence(region, hdr))
 		return false;
-	if (hdr->block < source->whole || (hdr->block - source->whole < FANIN_REGION_SPAN &&
-					   fanin_region_has(source, hdr->block))) {
-		region->stats.duplicates++;
+	if (!fanin_gaps_fits(gaps, hdr->block)) {
+		region->stats.out_of_range++;
 		return false;
 	}
-	if (hdr->block - source->whole >= FANIN_REGION_SPAN || hdr->block >= source->count) {
-		region->stats.out_of_range++;
+	if (fanin_gaps_has(gaps, hdr->block)) {
+		region->stats.duplicates++;
 		return false;
 	}
 	return true;
@@ -84,7 +83,7 @@ receive_data(struct fanin_region_engine *region, const struct fanin_frame *frame
 		return;
 	data_store(region, &headers, frame);
 	if (written && hdr->number == FANIN_REGION_WANTS_HAVE && hdr->progress == region->number &&
-	    fanin_region_tell(region, origin, FANIN_REGION_HAVE, region->sources[origin].whole,
+	    fanin_region_tell(region, origin, FANIN_REGION_HAVE, region->sources[origin].gaps.whole,
 			      NULL, 0))
 		region->stats.haves++;
 }
@@ -93,17 +92,14 @@ static void
 receive_fetch(struct fanin_region_engine *region, const struct fanin_frame *frame)
 {
 	const struct fanin_headers headers = *(const struct fanin_headers *)frame->data;
-	const uint32_t len = fanin_wire_payload_len(&headers);
 	uint64_t words[FANIN_REGION_WORDS];
+	const uint32_t n = fanin_engine_copy_words(&region->engine, frame, words, FANIN_REGION_WORDS);
 
-	if (len == 0 || len > sizeof(words) || len % sizeof(words[0]) != 0 ||
-	    headers.fanin.members >= region->engine.config.size ||
-	    !fanin_frame_copy(region->engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET, words, len)) {
+	if (n == 0 || headers.fanin.members >= region->engine.config.size) {
 		region->engine.stats.invalid++;
 		return;
 	}
-	fanin_region_serve(region, (uint16_t)headers.fanin.members, headers.fanin.block, words,
-			   len / (uint32_t)sizeof(words[0]));
+	fanin_region_serve(region, (uint16_t)headers.fanin.members, headers.fanin.block, words, n);
 }
 
 /* What ranks tell each other. */
