@@ -92,36 +92,30 @@ static const struct fanin_engine_rules rules = {
 
 /* True if the request goes by multicast. */
 static bool
-is_multicast(const struct fanin_engine *engine, const struct fanin_request *request, uint64_t count)
+is_multicast(const struct fanin_multicast *mc, const struct fanin_request *request, uint64_t count)
 {
-	return engine->config.size > 1 && count != 0 && !fanin_request_combines(request) &&
-	       request->sparse == NULL;
+	return mc->engine.config.size > 1 && count != 0 && request->sparse == NULL &&
+	       (mc->makes || !fanin_request_combines(request));
 }
 
 int
-fanin_multicast_cut(struct fanin_engine *engine, struct fanin_request *request, uint64_t count,
-		    uint32_t *n_packets)
-{
-	const uint64_t n = fanin_engine_cut(&engine->endpoint, request, count);
-
-	if (n > UINT32_MAX / 2)
-		return FANIN_ERR_INVALID;
-	*n_packets =
-		(uint32_t)(request->stride == 0 ? n : (n - request->start - 1) / request->stride + 1);
-	return FANIN_OK;
-}
-
-static int
-multicast_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count)
+fanin_multicast_post_any(struct fanin_endpoint *endpoint, struct fanin_request *request,
+			 uint64_t count)
 {
 	struct fanin_engine *engine = fanin_engine_of(endpoint);
-	uint32_t n_packets;
-	int status;
+	uint64_t n, places;
 
-	if (!is_multicast(engine, request, count))
+	if (!is_multicast(fanin_multicast_of(engine), request, count))
 		return fanin_engine_post(endpoint, request, count);
-	status = fanin_multicast_cut(engine, request, count, &n_packets);
-	return status != FANIN_OK ? status : fanin_multicast_post(engine, request, n_packets);
+	n = fanin_engine_cut(endpoint, request, count);
+	if (n > UINT32_MAX / 2)
+		return FANIN_ERR_INVALID;
+	if (request->stride != 0)
+		n = (n - request->start - 1) / request->stride + 1;
+	/* Those of packets that are made are numbers of 32 bits. */
+	places = fanin_request_combines(request) ? (n + 1) * engine->config.size : 0;
+	return places > UINT32_MAX ? FANIN_ERR_INVALID
+				   : fanin_multicast_post(engine, request, (uint32_t)n);
 }
 
 void
@@ -148,7 +142,7 @@ struct fanin_protocol fanin_protocol_multicast = {
 	.in_flight = fanin_multicast_in_flight,
 	FANIN_ENGINE_FUNCTIONS,
 	FANIN_ENGINE_LIFE,
-	.post = multicast_post,
+	.post = fanin_multicast_post_any,
 	.idle_ns = fanin_multicast_idle_ns,
 	.report = fanin_multicast_report,
 };

@@ -106,6 +106,7 @@ struct fanin_multicast_op {
 
 struct fanin_multicast {
 	struct fanin_engine engine; /* first: a pointer to it is one to this */
+	bool makes; /* operations that combine run by multicast, too: their roots make the packets */
 	uint32_t chains; /* of an Allgather: roots that send at once; 0: as many as suit */
 	struct fanin_multicast_stats stats;
 	struct fanin_multicast_op *ops; /* oldest first */
@@ -132,22 +133,21 @@ fanin_multicast_of(struct fanin_engine *engine)
 
 /*
  * multicast.c: what protocols with multicast have in common, as struct fanin_engine_rules and struct fanin_protocol have it. chains: as in struct fanin_multicast.
- * n_packets: of a request that is cut, or of its part if it has a stride.
  */
 int fanin_multicast_begin(struct fanin_multicast *mc, uint32_t chains);
 void fanin_multicast_end(struct fanin_engine *engine);
 void fanin_multicast_resume(struct fanin_engine *engine);
 void fanin_multicast_report(struct fanin_endpoint *endpoint, struct fanin_report *report);
-int fanin_multicast_cut(struct fanin_engine *engine, struct fanin_request *request, uint64_t count,
-			uint32_t *n_packets);
+int fanin_multicast_post_any(struct fanin_endpoint *endpoint, struct fanin_request *request,
+			     uint64_t count);
 
 /* multicast_send.c: likewise. */
 uint64_t fanin_multicast_idle_ns(struct fanin_endpoint *endpoint);
 
 /*
- * multicast_op.c: posts a Broadcast or Allgather of at least one byte, among at least two ranks.
+ * multicast_op.c: posts an operation of at least one byte, among at least two ranks.
  *
- * request: cut by fanin_multicast_cut. Returns what fanin_engine_post does, or FANIN_ERR_NO_MEMORY.
+ * request: cut. n_packets: of it, or of its part if it has a stride. Returns what fanin_engine_post does, or FANIN_ERR_NO_MEMORY.
  */
 int fanin_multicast_post(struct fanin_engine *engine, struct fanin_request *request,
 			 uint32_t n_packets);

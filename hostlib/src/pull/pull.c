@@ -62,6 +62,7 @@ rules_open(struct fanin_engine *engine, struct fanin_error *error)
 	int status = fanin_multicast_begin(&pull->mc, (uint32_t)parameters[FANIN_PULL_CHAINS]);
 
 	(void)error;
+	pull->mc.makes = true;
 	pull->timeout_ns = parameters[FANIN_PULL_TIMEOUT] * 1000;
 	if (status != FANIN_OK)
 		return status;
@@ -218,25 +219,6 @@ const struct fanin_engine_rules fanin_pull_rules = {
 
 /* ------------------------------------------------------------------ the protocol */
 
-static int
-pull_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count)
-{
-	struct fanin_engine *engine = fanin_engine_of(endpoint);
-	uint32_t n_packets;
-	int status;
-
-	if (engine->config.size < 2 || count == 0)
-		return fanin_engine_post(endpoint, request, count);
-	status = fanin_multicast_cut(engine, request, count, &n_packets);
-	if (status != FANIN_OK)
-		return status;
-	/* Places are numbers of 32 bits; see fanin_pull_place. */
-	if (fanin_request_combines(request) &&
-	    ((uint64_t)n_packets + 1) * engine->config.size > UINT32_MAX)
-		return FANIN_ERR_INVALID;
-	return fanin_multicast_post(engine, request, n_packets);
-}
-
 static uint64_t
 pull_idle_ns(struct fanin_endpoint *endpoint)
 {
@@ -267,7 +249,7 @@ struct fanin_protocol fanin_protocol_pull = {
 	.in_flight = fanin_multicast_in_flight,
 	FANIN_ENGINE_FUNCTIONS,
 	FANIN_ENGINE_LIFE,
-	.post = pull_post,
+	.post = fanin_multicast_post_any,
 	.idle_ns = pull_idle_ns,
 	.report = fanin_multicast_report,
 };
