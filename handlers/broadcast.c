@@ -97,7 +97,7 @@ static struct fanin_handler broadcast = {
 	.slot_mbufs = { .fixed = 1 },
 	.counters = broadcast_counters,
 	.parameters = broadcast_parameters,
-	.slot_size = fanin_single_slot_size,
+	.slot_bytes = sizeof(struct single_slot),
 	.contribution = fanin_single_contribution,
 	.types = broadcast_types,
 	.other = fanin_broadcast_other,

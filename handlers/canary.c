@@ -7,27 +7,6 @@
 
 #include "handlers/sums.h"
 
-static size_t
-canary_slot_size(const struct fanin_job_params *job)
-{
-	(void)job;
-	return sizeof(struct canary_slot);
-}
-
-static size_t
-canary_state_size(const struct fanin_job_params *job)
-{
-	(void)job;
-	return sizeof(struct canary_state);
-}
-
-static enum fanin_verdict
-drop(enum fanin_reason *reason, enum fanin_reason why)
-{
-	*reason = why;
-	return FANIN_VERDICT_DROP;
-}
-
 /* Passes a packet on to whom it is addressed. */
 static enum fanin_verdict
 pass(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
@@ -74,7 +53,7 @@ take_reduce(struct fanin_handler_ctx *ctx, struct canary_slot *slot, uint32_t in
 	/* The leader keeps its own data back. */
 	if (hdr->members == 0 ||
 	    (hdr->members & ~(ranks_behind(ctx, packet) & ~leader_of(ctx, packet))) != 0)
-		return drop(reason, FANIN_REASON_RANK);
+		return fanin_drop(reason, FANIN_REASON_RANK);
 	/* Only switches say where data collided. */
 	if (is_of_host(ctx, packet))
 		packet->headers->fanin.number = 0;
@@ -174,9 +153,9 @@ canary_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	case FANIN_TYPE_RESULT:
 	case FANIN_TYPE_RESTORE:
 		if (packet->payload_len > ctx->job->payload_bytes)
-			return drop(reason, FANIN_REASON_PAYLOAD);
+			return fanin_drop(reason, FANIN_REASON_PAYLOAD);
 		if (!is_result_believed(ctx, packet))
-			return drop(reason, FANIN_REASON_RANK);
+			return fanin_drop(reason, FANIN_REASON_RANK);
 		return packet->headers->fanin.type == FANIN_TYPE_RESULT
 			       ? take_result(ctx, slot, packet)
 			       : take_restore(ctx, packet);
@@ -185,7 +164,7 @@ canary_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 		if (!(fanin_type_direction(packet->headers->fanin.type) == FANIN_DOWN
 			      ? is_result_believed(ctx, packet)
 			      : is_speaker_believed(ctx, packet)))
-			return drop(reason, FANIN_REASON_RANK);
+			return fanin_drop(reason, FANIN_REASON_RANK);
 		ctx->stats->own[CANARY_PASSED]++;
 		return pass(ctx, packet);
 	}
@@ -200,7 +179,7 @@ canary_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 	(void)slot;
 	(void)index;
 	(void)packet;
-	return drop(reason, FANIN_REASON_TYPE);
+	return fanin_drop(reason, FANIN_REASON_TYPE);
 }
 
 /* Of a job's shortest timers. */
@@ -362,8 +341,8 @@ static struct fanin_handler canary = {
 	.parameters = canary_parameters,
 	.values = canary_values,
 	.tell = canary_tell,
-	.state_size = canary_state_size,
-	.slot_size = canary_slot_size,
+	.state_bytes = sizeof(struct canary_state),
+	.slot_bytes = sizeof(struct canary_slot),
 	.contribution = canary_contribution,
 	.types = canary_types,
 	.other = canary_other,

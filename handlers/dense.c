@@ -26,13 +26,6 @@ fanin_dense_release(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
 		fanin_release(ctx, result);
 }
 
-static enum fanin_verdict
-drop(enum fanin_reason *reason, enum fanin_reason why)
-{
-	*reason = why;
-	return FANIN_VERDICT_DROP;
-}
-
 /*
  * The frame of a block's packet around its payload, but for what the packet's type asks for. It is empty if the mbuf is: its
  * header still is that of a contribution, or of a result of the parent.
@@ -218,7 +211,7 @@ take_result(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *pack
 	}
 	if (!fanin_window_matches(&dense->window, hdr)) {
 		fanin_window_settle(&dense->window, block, FANIN_PHASE_SENT);
-		return drop(reason, FANIN_REASON_MISMATCH);
+		return fanin_drop(reason, FANIN_REASON_MISMATCH);
 	}
 	/* Another switch's, which shares the parent's port: the owner is below this one. */
 	if (fanin_root_is_owner(hdr->root) && fanin_wire_is_empty(hdr) &&
@@ -396,8 +389,8 @@ admit_entered(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	const bool shared = ctx->job->shared;
 
 	if (!fanin_window_matches(&dense->window, &packet->headers->fanin)) {
-		*verdict = drop(reason, is_too_long(ctx->job, packet) ? FANIN_REASON_PAYLOAD
-								      : FANIN_REASON_MISMATCH);
+		*verdict = fanin_drop(reason, is_too_long(ctx->job, packet) ? FANIN_REASON_PAYLOAD
+									    : FANIN_REASON_MISMATCH);
 		ctx->expected = dense->window.shape;
 	} else if (class == FANIN_WINDOW_FINISHED)
 		*verdict = answer_finished(ctx, dense, packet);
@@ -441,13 +434,13 @@ fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense
 		*verdict = FANIN_VERDICT_RETRY;
 		return false;
 	case FANIN_WINDOW_STALE:
-		*verdict = drop(reason, FANIN_REASON_BLOCK_STALE);
+		*verdict = fanin_drop(reason, FANIN_REASON_BLOCK_STALE);
 		return false;
 	case FANIN_WINDOW_AHEAD:
-		*verdict = drop(reason, FANIN_REASON_BLOCK_WINDOW);
+		*verdict = fanin_drop(reason, FANIN_REASON_BLOCK_WINDOW);
 		return false;
 	case FANIN_WINDOW_OLD_RUN:
-		*verdict = drop(reason, FANIN_REASON_EPOCH);
+		*verdict = fanin_drop(reason, FANIN_REASON_EPOCH);
 		return false;
 	}
 	return false;
@@ -498,7 +491,7 @@ known_of_another_phase(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	case FANIN_WINDOW_FINISHED:
 		verdict = fanin_window_matches(&dense->window, hdr)
 				  ? answer_finished(ctx, dense, packet)
-				  : drop(reason, FANIN_REASON_MISMATCH);
+				  : fanin_drop(reason, FANIN_REASON_MISMATCH);
 		fanin_window_leave(&dense->window, shared);
 		return verdict;
 	case FANIN_WINDOW_CURRENT:
@@ -509,11 +502,11 @@ known_of_another_phase(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	case FANIN_WINDOW_BUSY:
 		return verdict;
 	case FANIN_WINDOW_STALE:
-		return drop(reason, FANIN_REASON_BLOCK_STALE);
+		return fanin_drop(reason, FANIN_REASON_BLOCK_STALE);
 	case FANIN_WINDOW_AHEAD:
-		return drop(reason, FANIN_REASON_BLOCK_WINDOW);
+		return fanin_drop(reason, FANIN_REASON_BLOCK_WINDOW);
 	case FANIN_WINDOW_OLD_RUN:
-		return drop(reason, FANIN_REASON_EPOCH);
+		return fanin_drop(reason, FANIN_REASON_EPOCH);
 	}
 	return verdict;
 }
@@ -537,7 +530,7 @@ known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 
 	if (!may_know(ctx->job, packet))
-		return drop(reason, FANIN_REASON_MISMATCH);
+		return fanin_drop(reason, FANIN_REASON_MISMATCH);
 	for (size_t i = 0; i < RTE_DIM(phases); i++) {
 		switch (fanin_window_enter_result(&dense->window, ctx, hdr->block, phases[i])) {
 		case FANIN_RESULT_OTHER:
@@ -549,7 +542,7 @@ known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
 		}
 		if (!fanin_window_matches(&dense->window, hdr)) {
 			fanin_window_settle(&dense->window, hdr->block, phases[i]);
-			return drop(reason, FANIN_REASON_MISMATCH);
+			return fanin_drop(reason, FANIN_REASON_MISMATCH);
 		}
 		/* What was combined so far, or went up, is not needed any more. */
 		fanin_dense_release(ctx, dense);

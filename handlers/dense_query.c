@@ -207,14 +207,11 @@ fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet
 	case FANIN_WINDOW_BUSY:
 		return FANIN_VERDICT_RETRY;
 	case FANIN_WINDOW_OLD_RUN:
-		*reason = FANIN_REASON_EPOCH;
-		return FANIN_VERDICT_DROP;
+		return fanin_drop(reason, FANIN_REASON_EPOCH);
 	case FANIN_WINDOW_STALE:
 		/* Nobody who keeps to the window can lack its result. */
-		if (overdue) {
-			*reason = FANIN_REASON_BLOCK_STALE;
-			return FANIN_VERDICT_DROP;
-		}
+		if (overdue)
+			return fanin_drop(reason, FANIN_REASON_BLOCK_STALE);
 		state = FANIN_BLOCK_DONE;
 		break;
 	case FANIN_WINDOW_CURRENT:

@@ -322,6 +322,14 @@ enum fanin_verdict {
 	FANIN_VERDICT_RETRY, /* another worker is in the way: the pipeline tries again later */
 };
 
+/* Returns the verdict on a packet that is refused, with its reason set. */
+static inline enum fanin_verdict
+fanin_drop(enum fanin_reason *reason, enum fanin_reason why)
+{
+	*reason = why;
+	return FANIN_VERDICT_DROP;
+}
+
 /* What a block waits for that is begun and has no result yet. */
 struct fanin_peek {
 	uint32_t block;
@@ -390,9 +398,11 @@ struct fanin_handler {
 			     unsigned int kind, uint64_t *values);
 
 	/*
-	 * Bytes of a job's state, ctx->state, which its slots have in common: zeroed when the job is made, freed with it. Workers share it
-	 * and change it atomically. NULL: there is none.
+	 * Bytes of a job's state, ctx->state, which its slots have in common: zeroed when the job is
+	 * made, freed with it. Workers share it and change it atomically. state_size: where they
+	 * depend on the job. Neither: there is none.
 	 */
+	size_t state_bytes;
 	size_t (*state_size)(const struct fanin_job_params *job);
 
 	/*
@@ -408,7 +418,11 @@ struct fanin_handler {
 	bool (*rank_progress)(const struct fanin_job_params *job, const void *state, uint32_t epoch,
 			      struct fanin_rank_progress *progress);
 
-	/* Bytes of one slot for a job; the pipeline rounds up to a cache line. NULL if there are none. */
+	/*
+	 * Bytes of one slot; the pipeline rounds up to a cache line. slot_size: where they depend on
+	 * the job. Neither if there are no slots.
+	 */
+	size_t slot_bytes;
 	size_t (*slot_size)(const struct fanin_job_params *job);
 
 	/*
@@ -514,6 +528,20 @@ fanin_slot_mbufs(const struct fanin_handler *handler, unsigned int n_children, u
 
 	return each->fixed + each->per_buffer * (buffers < n_children ? buffers : n_children) +
 	       each->per_pair * n_pairs;
+}
+
+/* Bytes of one slot for a job; 0: there are none. Thread-safe. */
+static inline size_t
+fanin_slot_size(const struct fanin_handler *handler, const struct fanin_job_params *job)
+{
+	return handler->slot_size != NULL ? handler->slot_size(job) : handler->slot_bytes;
+}
+
+/* Bytes of a job's state; 0: there is none. Thread-safe. */
+static inline size_t
+fanin_state_size(const struct fanin_handler *handler, const struct fanin_job_params *job)
+{
+	return handler->state_size != NULL ? handler->state_size(job) : handler->state_bytes;
 }
 
 /* True if the handler reduces contributions along a tree. Thread-safe. */

@@ -21,13 +21,6 @@ struct multi_slot {
 	struct rte_mbuf *buffers[FANIN_MAX_BUFFERS];
 };
 
-static size_t
-multi_slot_size(const struct fanin_job_params *job)
-{
-	(void)job;
-	return sizeof(struct multi_slot);
-}
-
 /* For those in between, with two or four buffers (Flare section 6.4). */
 static bool
 multi_suits(const struct fanin_choice *choice, uint32_t *buffers)
@@ -214,7 +207,7 @@ static struct fanin_handler multi = {
 	.slot_mbufs = { .per_buffer = 1 },
 	.suits = multi_suits,
 	.counters = multi_counters,
-	.slot_size = multi_slot_size,
+	.slot_bytes = sizeof(struct multi_slot),
 	.contribution = multi_contribution,
 	.types = fanin_dense_types,
 	.other = multi_other,

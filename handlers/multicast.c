@@ -23,8 +23,7 @@ multicast_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index
 	(void)slot;
 	(void)index;
 	(void)packet;
-	*reason = FANIN_REASON_TYPE;
-	return FANIN_VERDICT_DROP;
+	return fanin_drop(reason, FANIN_REASON_TYPE);
 }
 
 static const struct fanin_counter multicast_counters[] = { FANIN_PASS_COUNTERS, { 0 } };

@@ -9,13 +9,6 @@
 #include "handlers/dense.h"
 #include "handlers/sums.h"
 
-static size_t
-pa_atp_slot_size(const struct fanin_job_params *job)
-{
-	(void)job;
-	return sizeof(struct pa_atp_slot);
-}
-
 /* A rank sends no block that is a window or more ahead of its oldest one without a result. */
 static bool
 is_in_window(const struct fanin_job_params *job, const struct fanin_hdr *hdr)
@@ -34,12 +27,12 @@ aggregate(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 	enum fanin_verdict verdict;
 
 	if (!is_in_window(ctx->job, hdr))
-		return pa_atp_drop(reason, FANIN_REASON_BLOCK_WINDOW);
+		return fanin_drop(reason, FANIN_REASON_BLOCK_WINDOW);
 	verdict = pa_atp_enter_run(ctx, reason);
 	if (verdict != FANIN_VERDICT_HELD)
 		return verdict;
 	if (!pa_atp_note_progress(ctx, hdr->progress))
-		return pa_atp_drop(reason, FANIN_REASON_BLOCK_WINDOW);
+		return fanin_drop(reason, FANIN_REASON_BLOCK_WINDOW);
 	if (!fanin_slot_enter(&slot->tag))
 		return FANIN_VERDICT_RETRY;
 	pa_atp_note_gradient(ctx, gradient->rank, hdr->block);
@@ -67,7 +60,7 @@ gradient_up(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint32_t in
 	if (gradient.add == NULL)
 		return FANIN_VERDICT_DROP;
 	if (members == 0 || (members & ~below) != 0)
-		return pa_atp_drop(reason, FANIN_REASON_RANK);
+		return fanin_drop(reason, FANIN_REASON_RANK);
 	if (ctx->job->parent_is_server)
 		return aggregate(ctx, slot, &gradient, reason);
 	ctx->stats->contributions++;
@@ -84,7 +77,7 @@ pa_atp_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 
 	/* Of a host: switches further down make PARTIALs of what they pass on. */
 	if (!ctx->job->has_parent || (below & (below - 1)) != 0)
-		return pa_atp_drop(reason, FANIN_REASON_TYPE);
+		return fanin_drop(reason, FANIN_REASON_TYPE);
 	return gradient_up(ctx, slot, index, packet, below, reason);
 }
 
@@ -109,7 +102,7 @@ take_query(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 
 	/* Before the run's first gradient nothing is known here; the server looks, too. */
 	if (ctx->job->parent_is_server && pa_atp_is_run(ctx) && !pa_atp_may_ask(ctx, block))
-		return pa_atp_drop(reason, FANIN_REASON_BLOCK_WINDOW);
+		return fanin_drop(reason, FANIN_REASON_BLOCK_WINDOW);
 	if (ctx->job->parent_is_server && !flush_block(ctx, slot, block))
 		return FANIN_VERDICT_RETRY;
 	ctx->stats->queries++;
@@ -149,7 +142,7 @@ take_result(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 	bool aecn = false;
 
 	if (packet->payload_len > ctx->job->payload_bytes)
-		return pa_atp_drop(reason, FANIN_REASON_PAYLOAD);
+		return fanin_drop(reason, FANIN_REASON_PAYLOAD);
 	if (ctx->job->parent_is_server) {
 		if (!finish(ctx, slot, hdr, &aecn))
 			return FANIN_VERDICT_RETRY;
@@ -174,14 +167,14 @@ take_known(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, enu
 	enum fanin_verdict verdict;
 
 	if (packet->payload_len > ctx->job->payload_bytes)
-		return pa_atp_drop(reason, FANIN_REASON_PAYLOAD);
+		return fanin_drop(reason, FANIN_REASON_PAYLOAD);
 	if (ctx->job->parent_is_server) {
 		/* The result passes here, and is to count. */
 		verdict = pa_atp_enter_run(ctx, reason);
 		if (verdict != FANIN_VERDICT_HELD)
 			return verdict;
 		if (!pa_atp_may_know(ctx, packet->headers->fanin.block))
-			return pa_atp_drop(reason, FANIN_REASON_BLOCK_WINDOW);
+			return fanin_drop(reason, FANIN_REASON_BLOCK_WINDOW);
 	}
 	ctx->stats->known++;
 	return pa_atp_pass_up(ctx, packet, FANIN_TYPE_KNOWN, 0);
@@ -194,7 +187,7 @@ pa_atp_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	struct pa_atp_slot *slot = memory;
 
 	if (!ctx->job->has_parent)
-		return pa_atp_drop(reason, FANIN_REASON_TYPE);
+		return fanin_drop(reason, FANIN_REASON_TYPE);
 	switch (packet->headers->fanin.type) {
 	case FANIN_TYPE_PARTIAL:
 		return gradient_up(ctx, slot, index, packet, packet->headers->fanin.members, reason);
@@ -321,7 +314,7 @@ static struct fanin_handler pa_atp = {
 	.state_size = pa_atp_state_size,
 	.state_release = pa_atp_state_release,
 	.rank_progress = pa_atp_rank_progress,
-	.slot_size = pa_atp_slot_size,
+	.slot_bytes = sizeof(struct pa_atp_slot),
 	.contribution = pa_atp_contribution,
 	.types = pa_atp_types,
 	.other = pa_atp_other,

@@ -113,13 +113,6 @@ pa_atp_has_ce(const struct fanin_headers *headers)
 	       (headers->fanin.flags & FANIN_FLAG_CE) != 0;
 }
 
-static inline enum fanin_verdict
-pa_atp_drop(enum fanin_reason *reason, enum fanin_reason why)
-{
-	*reason = why;
-	return FANIN_VERDICT_DROP;
-}
-
 /* pa_atp_state.c: the bytes of a job's state. */
 size_t pa_atp_state_size(const struct fanin_job_params *job);
 

@@ -290,7 +290,7 @@ take_in_block(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 
 	if (fanin_wire_shape(&sum_headers(slot)->fanin) !=
 	    fanin_wire_shape(&gradient->packet->headers->fanin))
-		return pa_atp_drop(reason, FANIN_REASON_MISMATCH);
+		return fanin_drop(reason, FANIN_REASON_MISMATCH);
 	if ((slot->members & gradient->members) == 0)
 		return merge(ctx, slot, gradient);
 	acknowledge_duplicate(ctx, gradient);

@@ -105,7 +105,7 @@ pa_atp_enter_run(const struct fanin_handler_ctx *ctx, enum fanin_reason *reason)
 		pa_atp_begin_run(ctx->job, state, 0);
 		__atomic_store_n(&state->epoch, ctx->epoch, __ATOMIC_RELEASE);
 	} else if (epoch != ctx->epoch) {
-		verdict = pa_atp_drop(reason, FANIN_REASON_EPOCH);
+		verdict = fanin_drop(reason, FANIN_REASON_EPOCH);
 	}
 	__atomic_store_n(&state->busy, 0, __ATOMIC_RELEASE);
 	return verdict;

@@ -8,27 +8,6 @@
 #include "handlers/broadcast.h"
 #include "handlers/sums.h"
 
-static size_t
-pull_state_size(const struct fanin_job_params *job)
-{
-	(void)job;
-	return sizeof(struct pull_state);
-}
-
-static size_t
-pull_slot_size(const struct fanin_job_params *job)
-{
-	(void)job;
-	return sizeof(struct pull_slot);
-}
-
-static enum fanin_verdict
-drop(enum fanin_reason *reason, enum fanin_reason why)
-{
-	*reason = why;
-	return FANIN_VERDICT_DROP;
-}
-
 static bool
 is_down(const struct fanin_packet *packet)
 {
@@ -109,9 +88,9 @@ take_response(struct fanin_handler_ctx *ctx, struct pull_slot *slot,
 	may_have = is_down(packet) ? fanin_ranks_all_word(job->n_ranks, 0) & ~ranks_below(job)
 				   : job->child_ranks[packet->child].words[0];
 	if (hdr->members == 0 || (hdr->members & ~(may_have & ~(UINT64_C(1) << owner))) != 0)
-		return drop(reason, FANIN_REASON_RANK);
+		return fanin_drop(reason, FANIN_REASON_RANK);
 	if (fanin_wire_is_empty(hdr))
-		return drop(reason, FANIN_REASON_FLAGS);
+		return fanin_drop(reason, FANIN_REASON_FLAGS);
 	add = fanin_sums_kernel(job, packet, reason);
 	if (add == NULL)
 		return FANIN_VERDICT_DROP;
@@ -187,8 +166,8 @@ static struct fanin_handler pull = {
 	.slot_mbufs = { .fixed = 2 },
 	.counters = pull_counters,
 	.parameters = pull_parameters,
-	.state_size = pull_state_size,
-	.slot_size = pull_slot_size,
+	.state_bytes = sizeof(struct pull_state),
+	.slot_bytes = sizeof(struct pull_slot),
 	.contribution = fanin_single_contribution,
 	.types = pull_types,
 	.other = pull_other,

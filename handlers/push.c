@@ -215,10 +215,8 @@ take_data(struct fanin_handler_ctx *ctx, struct push_set *set, struct push_slot 
 		ctx->stats->own[PUSH_OVERLAPS]++;
 		return FANIN_VERDICT_FREE;
 	}
-	if (slot->shape != 0 && slot->shape != shape) {
-		*reason = FANIN_REASON_MISMATCH;
-		return FANIN_VERDICT_DROP;
-	}
+	if (slot->shape != 0 && slot->shape != shape)
+		return fanin_drop(reason, FANIN_REASON_MISMATCH);
 	slot->shape = shape;
 	slot->seen |= members;
 	ctx->stats->contributions++;
@@ -254,10 +252,8 @@ data_up(struct fanin_handler_ctx *ctx, struct push_slot *slot, uint32_t index,
 
 	if (add == NULL)
 		return FANIN_VERDICT_DROP;
-	if (members == 0 || (members & ~push_child_ranks(ctx->job, packet->child)) != 0) {
-		*reason = FANIN_REASON_RANK;
-		return FANIN_VERDICT_DROP;
-	}
+	if (members == 0 || (members & ~push_child_ranks(ctx->job, packet->child)) != 0)
+		return fanin_drop(reason, FANIN_REASON_RANK);
 	set = push_enter(ctx, index);
 	if (set == NULL)
 		return FANIN_VERDICT_RETRY;
@@ -278,10 +274,8 @@ push_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 	const uint64_t below = push_child_ranks(ctx->job, packet->child);
 
 	/* Of a host: switches send PARTIALs. */
-	if ((below & (below - 1)) != 0) {
-		*reason = FANIN_REASON_TYPE;
-		return FANIN_VERDICT_DROP;
-	}
+	if ((below & (below - 1)) != 0)
+		return fanin_drop(reason, FANIN_REASON_TYPE);
 	return data_up(ctx, slot, index, packet, below, reason);
 }
 
@@ -321,10 +315,8 @@ take_query(struct fanin_handler_ctx *ctx, struct push_slot *slot, uint32_t index
 {
 	const uint16_t home = fanin_push_home(packet->headers->fanin.block, ctx->job->n_ranks);
 
-	if ((push_child_ranks(ctx->job, packet->child) >> home & 1) == 0) {
-		*reason = FANIN_REASON_RANK;
-		return FANIN_VERDICT_DROP;
-	}
+	if ((push_child_ranks(ctx->job, packet->child) >> home & 1) == 0)
+		return fanin_drop(reason, FANIN_REASON_RANK);
 	ctx->stats->queries++;
 	if (!ctx->job->has_parent)
 		return mark(ctx, slot, index, packet, reason);
@@ -357,10 +349,8 @@ push_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fan
 	case FANIN_TYPE_ANSWER:
 		return push_pass_answer(ctx, packet);
 	default:
-		if (packet->payload_len > ctx->job->payload_bytes) {
-			*reason = FANIN_REASON_PAYLOAD;
-			return FANIN_VERDICT_DROP;
-		}
+		if (packet->payload_len > ctx->job->payload_bytes)
+			return fanin_drop(reason, FANIN_REASON_PAYLOAD);
 		push_note(ctx, PUSH_PARENT, packet->headers->fanin.block);
 		return packet->headers->fanin.type == FANIN_TYPE_RESULT
 			       ? push_pass_result(ctx, packet)
@@ -369,20 +359,6 @@ push_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fan
 }
 
 /* ------------------------------------------------------------------ as struct fanin_handler has them */
-
-static size_t
-push_state_size(const struct fanin_job_params *job)
-{
-	(void)job;
-	return sizeof(struct push_state);
-}
-
-static size_t
-push_slot_size(const struct fanin_job_params *job)
-{
-	(void)job;
-	return sizeof(struct push_slot);
-}
 
 static uint64_t
 push_timeout_ns(const struct fanin_job_params *job)
@@ -465,8 +441,8 @@ static struct fanin_handler push = {
 	.slot_mbufs = { .fixed = 1 },
 	.counters = push_counters,
 	.parameters = push_parameters,
-	.state_size = push_state_size,
-	.slot_size = push_slot_size,
+	.state_bytes = sizeof(struct push_state),
+	.slot_bytes = sizeof(struct push_slot),
 	.contribution = push_contribution,
 	.types = push_types,
 	.other = push_other,

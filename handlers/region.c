@@ -125,7 +125,7 @@ static struct fanin_handler region = {
 	.slot_mbufs = { .fixed = 1 },
 	.counters = region_counters,
 	.parameters = region_parameters,
-	.slot_size = fanin_single_slot_size,
+	.slot_bytes = sizeof(struct single_slot),
 	.contribution = fanin_single_contribution,
 	.types = region_types,
 	.other = region_other,

@@ -55,9 +55,11 @@ fanin_handler_problem(const struct fanin_handler *candidate)
 		return "it has one of timeout_ns and expired, expected both or none";
 	if (has_slots != (fanin_slot_mbufs(candidate, 1, 1, 1) != 0))
 		return "slot_mbufs is not what slots_of says: expected 1 at least where there are slots, else 0";
-	if (has_slots != (candidate->slot_size != NULL) ||
+	if (has_slots != ((candidate->slot_bytes != 0) != (candidate->slot_size != NULL)) ||
 	    has_slots != (candidate->slot_release != NULL))
-		return "slot_size and slot_release are not what slots_of says: expected both where there are slots";
+		return "slot_bytes or slot_size, and slot_release are not what slots_of says: expected one of the first two and the last where there are slots";
+	if (candidate->state_bytes != 0 && candidate->state_size != NULL)
+		return "it has both state_bytes and state_size, expected one or none";
 	if (!has_slots && candidate->peek != NULL)
 		return "it has peek, but no slots";
 	return problem_of_lists(candidate);

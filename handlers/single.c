@@ -6,13 +6,6 @@
  */
 #include "handlers/single.h"
 
-size_t
-fanin_single_slot_size(const struct fanin_job_params *job)
-{
-	(void)job;
-	return sizeof(struct single_slot);
-}
-
 /* For large messages: their blocks hardly meet in time (Flare section 6.4). */
 static bool
 single_suits(const struct fanin_choice *choice, uint32_t *buffers)
@@ -63,7 +56,7 @@ static struct fanin_handler single = {
 	.makes_headers_only = true,
 	.slot_mbufs = { .fixed = 1 },
 	.suits = single_suits,
-	.slot_size = fanin_single_slot_size,
+	.slot_bytes = sizeof(struct single_slot),
 	.contribution = fanin_single_contribution,
 	.types = fanin_dense_types,
 	.other = fanin_single_other,

@@ -18,7 +18,6 @@ struct single_slot {
 } __rte_cache_aligned;
 
 /* As struct fanin_handler has them. */
-size_t fanin_single_slot_size(const struct fanin_job_params *job);
 void fanin_single_slot_release(struct fanin_handler_ctx *ctx, void *memory);
 enum fanin_verdict fanin_single_contribution(struct fanin_handler_ctx *ctx, void *memory,
 					     uint32_t index, struct fanin_packet *packet,

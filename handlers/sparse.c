@@ -305,16 +305,16 @@ add_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 				 fanin_shards_complete(child) ? FANIN_BLOCK_OPEN
 							      : FANIN_BLOCK_ABSENT);
 	if (!fanin_shards_fit(child, &shard))
-		return fanin_sparse_drop(reason, FANIN_REASON_BLOCK_WINDOW);
+		return fanin_drop(reason, FANIN_REASON_BLOCK_WINDOW);
 	if (!checked) {
 		const enum fanin_reason found = check(ctx->job, packet);
 
 		if (found != FANIN_REASON_NONE)
-			return fanin_sparse_drop(reason, found);
+			return fanin_drop(reason, found);
 	}
 	if (__builtin_expect(is_known, 0)) {
 		if (!fanin_sparse_may_be_known(ctx, slot, &shard))
-			return fanin_sparse_drop(reason, FANIN_REASON_MISMATCH);
+			return fanin_drop(reason, FANIN_REASON_MISMATCH);
 		verdict = fanin_sparse_take_known(ctx, slot, packet);
 	} else if (__builtin_expect(slot->is_known, 0)) {
 		/* A contribution to a block whose result is known is not needed. */
@@ -378,7 +378,7 @@ take_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t in
 	case FANIN_WINDOW_SENT:
 	case FANIN_WINDOW_FINISHED:
 		if (window->shape != fanin_shard_shape(hdr)) {
-			verdict = fanin_sparse_drop(reason, FANIN_REASON_MISMATCH);
+			verdict = fanin_drop(reason, FANIN_REASON_MISMATCH);
 			ctx->expected = window->shape;
 		} else if (class == FANIN_WINDOW_CURRENT)
 			verdict = add_shard(ctx, slot, packet, reason, false);
@@ -388,11 +388,11 @@ take_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t in
 								       : FANIN_BLOCK_DONE);
 		break;
 	case FANIN_WINDOW_STALE:
-		return fanin_sparse_drop(reason, FANIN_REASON_BLOCK_STALE);
+		return fanin_drop(reason, FANIN_REASON_BLOCK_STALE);
 	case FANIN_WINDOW_AHEAD:
-		return fanin_sparse_drop(reason, FANIN_REASON_BLOCK_WINDOW);
+		return fanin_drop(reason, FANIN_REASON_BLOCK_WINDOW);
 	case FANIN_WINDOW_OLD_RUN:
-		return fanin_sparse_drop(reason, FANIN_REASON_EPOCH);
+		return fanin_drop(reason, FANIN_REASON_EPOCH);
 	case FANIN_WINDOW_RESET:
 	case FANIN_WINDOW_BUSY:
 	default:
@@ -489,9 +489,9 @@ take_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t i
 	case FANIN_WINDOW_CURRENT:
 	case FANIN_WINDOW_SENT:
 		if (window->shape != fanin_shard_shape(hdr))
-			verdict = fanin_sparse_drop(reason, FANIN_REASON_MISMATCH);
+			verdict = fanin_drop(reason, FANIN_REASON_MISMATCH);
 		else if (packet->payload_len > ctx->job->payload_bytes)
-			verdict = fanin_sparse_drop(reason, FANIN_REASON_PAYLOAD);
+			verdict = fanin_drop(reason, FANIN_REASON_PAYLOAD);
 		else
 			verdict = add_result(ctx, slot, packet, class == FANIN_WINDOW_SENT);
 		break;

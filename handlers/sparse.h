@@ -95,13 +95,6 @@ fanin_sparse_is(const struct fanin_sparse *slot)
 	return fanin_shape_is_sparse(slot->single.dense.window.shape);
 }
 
-static inline enum fanin_verdict
-fanin_sparse_drop(enum fanin_reason *reason, enum fanin_reason why)
-{
-	*reason = why;
-	return FANIN_VERDICT_DROP;
-}
-
 /* A bitmap of the first n. n: up to 64. */
 static inline uint64_t
 fanin_sparse_first(unsigned int n)

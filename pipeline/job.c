@@ -147,6 +147,7 @@ job_allocate(struct pipeline *pipeline, const struct job_spec *spec,
 	     const struct fanin_handler *handler, uint32_t payload, struct job **allocated)
 {
 	struct job *job = rte_zmalloc("job", sizeof(*job), RTE_CACHE_LINE_SIZE);
+	size_t state_bytes;
 	int ret;
 
 	if (job == NULL)
@@ -175,14 +176,13 @@ job_allocate(struct pipeline *pipeline, const struct job_spec *spec,
 	job->n_workers = pipeline->n_workers;
 	job->worker_stats = rte_zmalloc("job_stats", job->n_workers * sizeof(*job->worker_stats),
 					RTE_CACHE_LINE_SIZE);
-	if (handler->state_size != NULL)
-		job->state = rte_zmalloc("job_state", handler->state_size(&job->params),
-					 RTE_CACHE_LINE_SIZE);
+	state_bytes = fanin_state_size(handler, &job->params);
+	if (state_bytes != 0)
+		job->state = rte_zmalloc("job_state", state_bytes, RTE_CACHE_LINE_SIZE);
 	ret = job_slots_take(pipeline, job, spec->slots);
-	if (ret == 0 &&
-	    (job->worker_stats == NULL || (handler->state_size != NULL && job->state == NULL) ||
-	     fanin_keys_derive(spec->key, &job->params.keys) != 0 ||
-	     (spec->authenticate && tags_create(job, job->n_workers) != 0)))
+	if (ret == 0 && (job->worker_stats == NULL || (state_bytes != 0 && job->state == NULL) ||
+			 fanin_keys_derive(spec->key, &job->params.keys) != 0 ||
+			 (spec->authenticate && tags_create(job, job->n_workers) != 0)))
 		ret = -ENOMEM;
 	if (ret != 0) {
 		job_free(pipeline, job);

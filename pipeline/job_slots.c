@@ -178,9 +178,11 @@ job_slots_take(struct pipeline *pipeline, struct job *job, uint32_t n)
 		return 0;
 	}
 	if (handler->slots_of == FANIN_SLOTS_SHARED) {
-		ret = find_or_create(pipeline, handler, handler->slot_size(&job->params), &job->pool);
+		ret = find_or_create(pipeline, handler, fanin_slot_size(handler, &job->params),
+				     &job->pool);
 	} else {
-		job->pool = slot_pool_create(pipeline, NULL, handler->slot_size(&job->params), n);
+		job->pool = slot_pool_create(pipeline, NULL, fanin_slot_size(handler, &job->params),
+					     n);
 		ret = job->pool == NULL ? -ENOMEM : 0;
 	}
 	if (ret != 0)

@@ -63,13 +63,6 @@ static const struct fanin_parameter acked_parameters[] = {
 	{ 0 },
 };
 
-static size_t
-acked_slot_size(const struct fanin_job_params *job)
-{
-	(void)job;
-	return sizeof(struct acked_slot);
-}
-
 static uint64_t
 acked_timeout_ns(const struct fanin_job_params *job)
 {
@@ -82,13 +75,6 @@ release(struct fanin_handler_ctx *ctx, struct acked_slot *slot)
 	if (slot->kept != NULL)
 		fanin_release(ctx, slot->kept);
 	slot->kept = NULL;
-}
-
-static enum fanin_verdict
-drop(enum fanin_reason *reason, enum fanin_reason why)
-{
-	*reason = why;
-	return FANIN_VERDICT_DROP;
 }
 
 /* ------------------------------------------------------------------ packets of this switch */
@@ -335,11 +321,11 @@ take_contribution(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32
 	bool is_first;
 
 	if (fanin_wire_is_empty(hdr))
-		return drop(reason, FANIN_REASON_FLAGS);
+		return fanin_drop(reason, FANIN_REASON_FLAGS);
 	if (!fanin_slot_holds(&slot->tag, ctx, hdr->block) && !begin(ctx, slot, index, packet, reason))
 		return FANIN_VERDICT_DROP;
 	if (fanin_wire_shape(hdr) != fanin_wire_shape(&slot->first))
-		return drop(reason, FANIN_REASON_MISMATCH);
+		return fanin_drop(reason, FANIN_REASON_MISMATCH);
 	if (slot->phase != ACKED_OPEN || (slot->present & child) != 0)
 		return take_again(ctx, slot, packet);
 	is_first = slot->kept == NULL;
@@ -397,7 +383,7 @@ take_result(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32_t ind
 	if (is_current && slot->phase == ACKED_SENT) {
 		if (fanin_wire_is_empty(hdr) ||
 		    fanin_wire_shape(hdr) != fanin_wire_shape(&slot->first))
-			return drop(reason, FANIN_REASON_MISMATCH);
+			return fanin_drop(reason, FANIN_REASON_MISMATCH);
 		acknowledge(ctx, hdr->block);
 		release(ctx, slot);
 		slot->kept = packet->mbuf;
@@ -471,7 +457,7 @@ static struct fanin_handler acked_handler = {
 	.slot_mbufs = { .fixed = 1 },
 	.counters = acked_counters,
 	.parameters = acked_parameters,
-	.slot_size = acked_slot_size,
+	.slot_bytes = sizeof(struct acked_slot),
 	.contribution = acked_contribution,
 	.packets = acked_packets,
 	.types = acked_types,

@@ -510,7 +510,7 @@ run(const struct fanin_handler *handler, const uint8_t *data, size_t size)
 
 	/* In their very size: the sanitizer sees what is beside them. */
 	for (uint32_t i = 0; has_slots && i < SLOTS; i++) {
-		const size_t len = RTE_CACHE_LINE_ROUNDUP(handler->slot_size(&job));
+		const size_t len = RTE_CACHE_LINE_ROUNDUP(fanin_slot_size(handler, &job));
 
 		slots[i] = aligned_alloc(RTE_CACHE_LINE_SIZE, len);
 		REQUIRE(slots[i] != NULL);
@@ -534,8 +534,8 @@ run(const struct fanin_handler *handler, const uint8_t *data, size_t size)
 	shape = handler->shape;
 	timers->head = timers->tail = 0;
 	ctx.state = NULL;
-	if (handler->state_size != NULL) {
-		const size_t len = RTE_CACHE_LINE_ROUNDUP(handler->state_size(&job));
+	if (fanin_state_size(handler, &job) != 0) {
+		const size_t len = RTE_CACHE_LINE_ROUNDUP(fanin_state_size(handler, &job));
 
 		ctx.state = aligned_alloc(RTE_CACHE_LINE_SIZE, len);
 		REQUIRE(ctx.state != NULL);

@@ -94,7 +94,7 @@ canary_rig_start(struct canary_rig *rig, unsigned int n_switches, uint16_t n_ran
 			ck_assert_ptr_nonnull(which->slots[i]);
 			memset(which->slots[i], 0, sizeof(struct canary_slot));
 		}
-		which->state = calloc(1, rig->handler->state_size(&which->job));
+		which->state = calloc(1, fanin_state_size(rig->handler, &which->job));
 		which->timers = calloc(1, sizeof(*which->timers) +
 						  TIMERS * sizeof(which->timers->timers[0]));
 		ck_assert(which->state != NULL && which->timers != NULL);
@@ -173,7 +173,7 @@ canary_rig_restart(struct canary_rig *rig, unsigned int number)
 	struct canary_rig_switch *which = &rig->switches[number];
 
 	sweep(rig, number);
-	memset(which->state, 0, rig->handler->state_size(&which->job));
+	memset(which->state, 0, fanin_state_size(rig->handler, &which->job));
 	which->timers->head = which->timers->tail;
 }
 

@@ -23,7 +23,7 @@ handler_rig_start(struct handler_rig *rig, const char *handler, const struct fan
 	rig->ctx.stats = &rig->stats;
 	rig->index = index;
 	fake_pool_init(&rig->pool, 2 * FANIN_WIRE_MAX_CHILDREN);
-	slot_size = RTE_CACHE_LINE_ROUNDUP(rig->handler->slot_size(&rig->job));
+	slot_size = RTE_CACHE_LINE_ROUNDUP(fanin_slot_size(rig->handler, &rig->job));
 	rig->slot = aligned_alloc(RTE_CACHE_LINE_SIZE, slot_size);
 	ck_assert_ptr_nonnull(rig->slot);
 	memset(rig->slot, 0, slot_size);

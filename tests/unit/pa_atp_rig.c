@@ -92,7 +92,7 @@ make_job(struct pa_atp_rig *rig, unsigned int j, const struct pa_atp_rig_options
 	};
 	for (size_t i = 0; parameters[i].name != NULL; i++)
 		job->parameters[i] = parameters[i].usual;
-	rig->states[j] = calloc(1, rig->handler->state_size(job));
+	rig->states[j] = calloc(1, fanin_state_size(rig->handler, job));
 	ck_assert_ptr_nonnull(rig->states[j]);
 }
 

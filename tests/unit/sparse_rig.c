@@ -632,7 +632,7 @@ start_node(struct sparse_rig *rig, struct sparse_node *node, uint16_t n_children
 	node->ctx.stats = &node->stats;
 	node->ctx.drain = drain;
 	for (unsigned int i = 0; i < SPARSE_RIG_SLOTS; i++) {
-		const size_t size = RTE_CACHE_LINE_ROUNDUP(node->handler->slot_size(&node->job));
+		const size_t size = RTE_CACHE_LINE_ROUNDUP(fanin_slot_size(node->handler, &node->job));
 
 		node->slots[i] = aligned_alloc(RTE_CACHE_LINE_SIZE, size);
 		ck_assert_ptr_nonnull(node->slots[i]);

@@ -32,13 +32,6 @@ clock_read(void *user)
 	return *(uint64_t *)user;
 }
 
-static size_t
-keyed_slot_size(const struct fanin_job_params *params)
-{
-	(void)params;
-	return 8;
-}
-
 static enum fanin_verdict
 keyed_take(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fanin_packet *packet,
 	   enum fanin_reason *reason)
@@ -69,7 +62,7 @@ static struct fanin_handler keyed = {
 	.description = "takes packets on their way",
 	.admission = FANIN_ADMIT_KEY,
 	.slot_mbufs = { .fixed = 1 },
-	.slot_size = keyed_slot_size,
+	.slot_bytes = 8,
 	.contribution = keyed_take,
 	.types = keyed_types,
 	.other = keyed_take,

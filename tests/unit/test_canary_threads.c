@@ -429,7 +429,7 @@ open_world(uint32_t n_slots)
 		world.job.parameters[i] = world.handler->parameters[i].usual;
 	/* As long as it takes: time goes by leaps. */
 	world.job.parameters[FANIN_CANARY_HOLD] = 60000000;
-	world.state = calloc(1, world.handler->state_size(&world.job));
+	world.state = calloc(1, fanin_state_size(world.handler, &world.job));
 	ck_assert_ptr_nonnull(world.state);
 	pthread_spin_init(&world.pool_lock, PTHREAD_PROCESS_PRIVATE);
 	pthread_mutex_init(&world.leaders, NULL);

@@ -475,7 +475,7 @@ world_open(const char *handler, uint16_t n_children, bool wide, bool has_parent)
 	fanin_job_params_hosts(&world.job, n_children);
 	world.job.has_parent = has_parent;
 	fake_pool_init(&world.pool, PACKETS_MAX + SLOTS * (CHILDREN_MAX + 2));
-	world.slot_bytes = RTE_CACHE_LINE_ROUNDUP(world.handler->slot_size(&world.job));
+	world.slot_bytes = RTE_CACHE_LINE_ROUNDUP(fanin_slot_size(world.handler, &world.job));
 	world.slots = aligned_alloc(64, SLOTS * world.slot_bytes);
 	memset(world.slots, 0, SLOTS * world.slot_bytes);
 	for (uint32_t i = 0; i < SLOTS; i++)

@@ -58,20 +58,6 @@ clock_read(void *user)
 	return *(uint64_t *)user;
 }
 
-static size_t
-fan_slot_size(const struct fanin_job_params *params)
-{
-	(void)params;
-	return sizeof(struct fan_slot);
-}
-
-static size_t
-fan_state_size(const struct fanin_job_params *params)
-{
-	(void)params;
-	return sizeof(uint64_t);
-}
-
 static uint64_t
 fan_timeout_ns(const struct fanin_job_params *params)
 {
@@ -263,8 +249,8 @@ static struct fanin_handler fan = {
 	.slot_mbufs = { .fixed = 1 },
 	.counters = fan_counters,
 	.parameters = fan_parameters,
-	.state_size = fan_state_size,
-	.slot_size = fan_slot_size,
+	.state_bytes = sizeof(uint64_t),
+	.slot_bytes = sizeof(struct fan_slot),
 	.contribution = fan_contribution,
 	.types = fan_types,
 	.other = fan_other,

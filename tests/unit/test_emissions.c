@@ -21,13 +21,6 @@ static uint32_t destination_be;
 static uint64_t ports;
 static unsigned int n_taken;
 
-static size_t
-emitting_slot_size(const struct fanin_job_params *params)
-{
-	(void)params;
-	return 8;
-}
-
 static enum fanin_verdict
 emitting_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 		      struct fanin_packet *packet, enum fanin_reason *reason)
@@ -50,7 +43,7 @@ static struct fanin_handler emitting = {
 	.description = "emits what the test says",
 	.slot_mbufs = { .fixed = 1 },
 	.makes_packets = true,
-	.slot_size = emitting_slot_size,
+	.slot_bytes = 8,
 	.contribution = emitting_contribution,
 	.slot_release = emitting_release,
 };

@@ -141,7 +141,7 @@ simulation_start(const char *handler, uint16_t n_hosts, uint16_t window, uint32_
 	sim.ctx.epoch = EPOCH;
 	sim.ctx.stats = &sim.stats;
 	fake_pool_init(&sim.pool, 8192);
-	sim.slot_bytes = RTE_CACHE_LINE_ROUNDUP(sim.handler->slot_size(&sim.job));
+	sim.slot_bytes = RTE_CACHE_LINE_ROUNDUP(fanin_slot_size(sim.handler, &sim.job));
 	sim.slots = aligned_alloc(64, 2 * window * sim.slot_bytes);
 	ck_assert_ptr_nonnull(sim.slots);
 	memset(sim.slots, 0, 2 * window * sim.slot_bytes);

@@ -154,7 +154,7 @@ END_TEST
 START_TEST(a_slot_is_one_cache_line_and_holds_one_mbuf)
 {
 	rig_start(2, 0);
-	ck_assert_uint_eq(rig.handler->slot_size(&rig.job), RTE_CACHE_LINE_SIZE);
+	ck_assert_uint_eq(fanin_slot_size(rig.handler, &rig.job), RTE_CACHE_LINE_SIZE);
 	ck_assert_uint_eq(fanin_slot_mbufs(rig.handler, rig.job.n_children, 1, rig.job.buffers), 1);
 	rig_stop();
 }

@@ -396,7 +396,7 @@ open_world(uint32_t n_slots)
 		.by_index = world.slots, .mask = n_slots - 1, .salt = 77, .common = &world.common
 	};
 	world.job.parameters[FANIN_PA_ATP_ETA] = 50;
-	world.state = calloc(1, world.handler->state_size(&world.job));
+	world.state = calloc(1, fanin_state_size(world.handler, &world.job));
 	ck_assert_ptr_nonnull(world.state);
 	pa_atp_begin_run(&world.job, world.state, FIRST);
 	((struct pa_atp_state *)world.state)->epoch = EPOCH;

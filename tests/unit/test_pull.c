@@ -123,9 +123,9 @@ start(enum position position)
 	ck_assert_ptr_nonnull(rig.handler);
 	fake_pool_init(&rig.pool, FANIN_STOCK + 4 * SLOTS);
 	make_job(position);
-	ck_assert_uint_eq(rig.handler->state_size(&rig.job), sizeof(rig.state));
+	ck_assert_uint_eq(fanin_state_size(rig.handler, &rig.job), sizeof(rig.state));
 	for (uint32_t i = 0; i < SLOTS; i++) {
-		const size_t size = rig.handler->slot_size(&rig.job);
+		const size_t size = fanin_slot_size(rig.handler, &rig.job);
 
 		rig.slots[i] = aligned_alloc(RTE_CACHE_LINE_SIZE, size);
 		ck_assert_ptr_nonnull(rig.slots[i]);

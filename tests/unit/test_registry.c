@@ -21,20 +21,6 @@ struct spare_state {
 	uint64_t seen; /* atomic */
 };
 
-static size_t
-spare_state_size(const struct fanin_job_params *job)
-{
-	(void)job;
-	return sizeof(struct spare_state);
-}
-
-static size_t
-spare_slot_size(const struct fanin_job_params *job)
-{
-	(void)job;
-	return 8;
-}
-
 static enum fanin_verdict
 spare_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 		   struct fanin_packet *packet, enum fanin_reason *reason)
@@ -75,8 +61,8 @@ static struct fanin_handler spare = {
 	.slot_mbufs = { .fixed = 1, .per_buffer = 2, .per_pair = 3 },
 	.counters = spare_counters,
 	.parameters = spare_parameters,
-	.state_size = spare_state_size,
-	.slot_size = spare_slot_size,
+	.state_bytes = sizeof(struct spare_state),
+	.slot_bytes = 8,
 	.contribution = spare_contribution,
 	.slot_release = spare_release,
 };
@@ -367,7 +353,7 @@ static struct fanin_handler listener = {
 	.name = "spare_listener",
 	.description = "counts what the parent sends",
 	.slot_mbufs = { .fixed = 1 },
-	.slot_size = spare_slot_size,
+	.slot_bytes = 8,
 	.contribution = spare_contribution,
 	.types = listener_types,
 	.other = listener_other,
@@ -437,7 +423,9 @@ START_TEST(a_handler_that_makes_no_sense_is_refused_with_the_reason)
 	EXPECT_PROBLEM("timeout_ns and expired", handler.timeout_ns = never);
 	EXPECT_PROBLEM("slot_mbufs", handler.slot_mbufs = (struct fanin_slot_mbufs){ 0 });
 	EXPECT_PROBLEM("slot_mbufs", handler.slots_of = FANIN_SLOTS_NONE);
-	EXPECT_PROBLEM("slot_size", handler.slot_size = NULL);
+	EXPECT_PROBLEM("slot_size", handler.slot_bytes = 0);
+	EXPECT_PROBLEM("slot_size", handler.slot_size = never);
+	EXPECT_PROBLEM("state_size", handler.state_size = never);
 	EXPECT_PROBLEM("slot_release", handler.slot_release = NULL);
 	EXPECT_PROBLEM("counters", handler.counters = many);
 	EXPECT_PROBLEM("usual value", handler.parameters = odd);

@@ -203,7 +203,7 @@ START_TEST(workers_that_share_slots_combine_each_value_once)
 	pthread_spin_init(&world.lock, PTHREAD_PROCESS_PRIVATE);
 	fake_pool_init(&world.pool, WORKERS * (FANIN_STOCK + 8) + SLOTS * FANIN_SPARSE_MBUFS);
 	for (unsigned int i = 0; i < SLOTS; i++) {
-		const size_t size = RTE_CACHE_LINE_ROUNDUP(world.handler->slot_size(&world.job));
+		const size_t size = RTE_CACHE_LINE_ROUNDUP(fanin_slot_size(world.handler, &world.job));
 
 		world.slots[i] = aligned_alloc(RTE_CACHE_LINE_SIZE, size);
 		ck_assert_ptr_nonnull(world.slots[i]);

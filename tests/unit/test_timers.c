@@ -36,13 +36,6 @@ clock_read(void *user)
 	return *(uint64_t *)user;
 }
 
-static size_t
-timing_slot_size(const struct fanin_job_params *job)
-{
-	(void)job;
-	return 8;
-}
-
 static uint64_t
 timing_timeout_ns(const struct fanin_job_params *job)
 {
@@ -115,7 +108,7 @@ static struct fanin_handler timing = {
 	.description = "arms timers",
 	.slot_mbufs = { .fixed = 1 },
 	.parameters = timing_parameters,
-	.slot_size = timing_slot_size,
+	.slot_bytes = 8,
 	.contribution = timing_contribution,
 	.timeout_ns = timing_timeout_ns,
 	.longest_wait_ns = timing_longest_wait_ns,
