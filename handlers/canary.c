@@ -5,6 +5,7 @@
  */
 #include "handlers/canary.h"
 
+#include "handlers/frame.h"
 #include "handlers/sums.h"
 
 /* Passes a packet on to whom it is addressed. */
@@ -74,22 +75,17 @@ take_reduce(struct fanin_handler_ctx *ctx, struct canary_slot *slot, uint32_t in
 static enum fanin_verdict
 send_result(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, uint64_t ports)
 {
-	struct fanin_headers *headers = packet->headers;
-	const struct fanin_hdr said = headers->fanin;
+	const struct fanin_hdr said = packet->headers->fanin;
+	struct fanin_hdr *hdr;
 
 	if (ports == 0)
 		return FANIN_VERDICT_FREE;
-	*headers = ctx->job->result_headers;
-	fanin_wire_set_payload_len(headers, packet->payload_len);
-	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_RESULT, ctx->job->id, said.epoch,
-				 ctx->job->keys.down);
-	headers->fanin.flags = said.flags;
-	headers->fanin.contributions = ctx->job->n_ranks;
-	headers->fanin.block = said.block;
-	fanin_wire_set_shape(&headers->fanin, fanin_wire_shape(&said));
-	packet->mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + packet->payload_len);
-	packet->mbuf->pkt_len = packet->mbuf->data_len;
-	packet->mbuf->ol_flags = 0;
+	hdr = fanin_frame_make_to(ctx, true, FANIN_TYPE_RESULT, said.block, packet->payload_len,
+				  packet->mbuf);
+	hdr->epoch = said.epoch;
+	hdr->flags = said.flags;
+	hdr->contributions = ctx->job->n_ranks;
+	fanin_wire_set_shape(hdr, fanin_wire_shape(&said));
 	rte_mbuf_refcnt_set(packet->mbuf, (uint16_t)__builtin_popcountll(ports));
 	fanin_emit_ports(ctx, packet->mbuf, ports);
 	return FANIN_VERDICT_HELD;
@@ -219,43 +215,24 @@ canary_slot_release(struct fanin_handler_ctx *ctx, void *memory)
 	canary_give_up(ctx, memory);
 }
 
-/* Hosts here that a block has not seen. */
-static uint64_t
-missing_children(const struct fanin_job_params *job, uint64_t seen)
-{
-	uint64_t children = 0;
-
-	for (unsigned int child = 0; child < job->n_children; child++) {
-		if ((job->child_ranks[child].words[0] & ~seen) != 0)
-			children |= UINT64_C(1) << child;
-	}
-	return children;
-}
-
-/* Enters the slot to look: a worker that finds it taken retries. If another one is in, the slot changes and nothing waits in it. */
 static bool
 canary_peek(const struct fanin_job_params *job, uint32_t epoch, const void *memory,
 	    struct fanin_peek *peek)
 {
 	struct canary_slot *slot = (void *)(uintptr_t)memory;
-	bool waits;
+	uint64_t seen;
 
-	if (__atomic_load_n(&slot->tag.job, __ATOMIC_RELAXED) != job->id ||
-	    !fanin_slot_enter(&slot->tag))
+	if (!fanin_slot_look(&slot->tag, job, epoch))
 		return false;
-	waits = slot->tag.job == job->id && slot->tag.epoch == epoch && slot->phase != CANARY_EMPTY;
-	if (waits)
-		*peek = (struct fanin_peek){
-			.block = slot->tag.block,
-			.sent = slot->phase == CANARY_SENT,
-			.begun_ns = slot->begun_ns,
-		};
-	if (waits && !peek->sent)
-		peek->missing = missing_children(
-			job, slot->seen | UINT64_C(1) << fanin_canary_leader(slot->tag.block,
-									     job->n_ranks));
+	seen = slot->seen | UINT64_C(1) << fanin_canary_leader(slot->tag.block, job->n_ranks);
+	*peek = (struct fanin_peek){
+		.block = slot->tag.block,
+		.sent = slot->phase == CANARY_SENT,
+		.missing = slot->phase == CANARY_SENT ? 0 : fanin_children_with(job, ~seen),
+		.begun_ns = slot->begun_ns,
+	};
 	fanin_slot_leave(&slot->tag);
-	return waits;
+	return true;
 }
 
 static const struct fanin_counter canary_counters[] = {

@@ -6,16 +6,6 @@
 
 #include "handlers/operator.h"
 
-/*
- * Adds a reference to an mbuf. rte_mbuf_refcnt_update would not do: it takes a short cut if there is one
- * reference only, but all workers that are in the slot may add to the one that the slot has.
- */
-static void
-hold(struct rte_mbuf *mbuf)
-{
-	__atomic_fetch_add(&mbuf->refcnt, 1, __ATOMIC_RELAXED);
-}
-
 void
 fanin_dense_release(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
 {
@@ -30,13 +20,11 @@ fanin_dense_release(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
  * The frame of a block's packet around its payload, but for what the packet's type asks for. It is empty if the mbuf is: its
  * header still is that of a contribution, or of a result of the parent.
  */
-static inline void
-make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_dense *dense, uint32_t block,
-	   const struct fanin_headers *template, enum fanin_type type, uint32_t epoch,
-	   struct rte_mbuf *mbuf)
+static inline struct fanin_hdr *
+make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_dense *dense, bool down,
+	   enum fanin_type type, uint32_t block, struct rte_mbuf *mbuf)
 {
-	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-	struct fanin_hdr *hdr = &headers->fanin;
+	struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin;
 	uint16_t flags = FANIN_FLAG_EMPTY;
 	uint32_t payload_len = 0;
 
@@ -44,30 +32,17 @@ make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 		flags = 0;
 		payload_len = dense->window.count * fanin_dtype_size(dense->window.dtype);
 	}
-	*headers = *template;
-	if (fanin_wire_payload_len(headers) != payload_len)
-		fanin_wire_set_payload_len(headers, payload_len);
-	fanin_wire_encode_header(hdr, type, ctx->job->id, epoch,
-				 type == FANIN_TYPE_RESULT ? ctx->job->keys.down : ctx->job->keys.up);
+	hdr = fanin_frame_make_to(ctx, down, type, block, payload_len, mbuf);
 	hdr->flags = flags;
-	hdr->block = block;
 	fanin_wire_set_shape(hdr, dense->window.shape);
-	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + payload_len);
-	mbuf->pkt_len = mbuf->data_len;
-	mbuf->ol_flags = 0;
+	return hdr;
 }
 
 /* The child that has a block's owner behind it, as a bit; 0 if none has. */
 static uint64_t
 owners_child(const struct fanin_job_params *job, uint16_t root)
 {
-	const uint16_t owner = fanin_root_rank(root);
-
-	for (uint16_t child = 0; child < job->n_children; child++) {
-		if (fanin_ranks_has(&job->child_ranks[child], owner))
-			return UINT64_C(1) << child;
-	}
-	return 0;
+	return fanin_child_with(job, fanin_root_rank(root));
 }
 
 /* Sends the result without its elements to children that have not the block's owner. Without a packet for it, it is lost. */
@@ -80,11 +55,9 @@ emit_empty(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense, uint3
 	if (mbuf == NULL)
 		return;
 	rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin.flags = FANIN_FLAG_EMPTY;
-	make_frame(ctx, dense, block, &ctx->job->result_headers, FANIN_TYPE_RESULT, ctx->epoch, mbuf);
-	rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin.contributions = ctx->job->n_ranks;
-	fanin_seal(ctx, FANIN_TAG_DOWN, mbuf);
-	rte_mbuf_refcnt_set(mbuf, (uint16_t)__builtin_popcountll(children));
-	fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, children, 0);
+	make_frame(ctx, dense, true, FANIN_TYPE_RESULT, block, mbuf)->contributions =
+		ctx->job->n_ranks;
+	fanin_frame_send_down(ctx, mbuf, children);
 }
 
 /* The mbuf holds the block's result: it is kept and goes to these children, of whom there are so many. */
@@ -92,10 +65,8 @@ static __rte_always_inline void
 publish_to(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
 	   struct rte_mbuf *mbuf, uint64_t children, uint16_t n_children)
 {
-	const struct fanin_job_params *job = ctx->job;
-
-	make_frame(ctx, dense, block, &job->result_headers, FANIN_TYPE_RESULT, ctx->epoch, mbuf);
-	rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin.contributions = job->n_ranks;
+	make_frame(ctx, dense, true, FANIN_TYPE_RESULT, block, mbuf)->contributions =
+		ctx->job->n_ranks;
 	fanin_seal(ctx, FANIN_TAG_DOWN, mbuf);
 	/* One reference for each child; the one that the mbuf came with, the only one so far, stays with the slot. */
 	rte_mbuf_refcnt_set(mbuf, (uint16_t)(n_children + 1));
@@ -150,13 +121,10 @@ send_up(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block
 	enum fanin_type type, struct rte_mbuf *mbuf)
 {
 	const struct fanin_job_params *job = ctx->job;
-	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	struct fanin_hdr *hdr = make_frame(ctx, dense, false, type, block, mbuf);
 
-	make_frame(ctx, dense, block, &job->parent_headers, type, ctx->parent_epoch, mbuf);
-	headers->udp.src_be = fanin_wire_source_port_be(block);
-	headers->fanin.flags |= FANIN_FLAG_RETRANSMIT;
-	headers->fanin.rank = job->parent_rank;
-	headers->fanin.contributions = type == FANIN_TYPE_KNOWN ? job->n_ranks : job->n_below;
+	hdr->flags |= FANIN_FLAG_RETRANSMIT;
+	hdr->contributions = type == FANIN_TYPE_KNOWN ? job->n_ranks : job->n_below;
 	fanin_seal(ctx, FANIN_TAG_UP, mbuf);
 	rte_mbuf_refcnt_set(mbuf, 2);
 	dense->result = mbuf;
@@ -240,7 +208,7 @@ fanin_dense_repeat_result(struct fanin_handler_ctx *ctx, const struct fanin_dens
 		return;
 	}
 	/* Unmodified, as a NIC may still be reading it. */
-	hold(dense->result);
+	fanin_frame_hold(dense->result);
 	fanin_emit(ctx, FANIN_EMIT_CHILDREN, dense->result, to,
 		   dense->result->data_len - FANIN_PAYLOAD_OFFSET);
 	ctx->stats->repeats++;
@@ -249,7 +217,7 @@ fanin_dense_repeat_result(struct fanin_handler_ctx *ctx, const struct fanin_dens
 void
 fanin_dense_repeat_upward(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense)
 {
-	hold(dense->result);
+	fanin_frame_hold(dense->result);
 	fanin_emit(ctx, FANIN_EMIT_PARENT, dense->result, 0, 0);
 	ctx->stats->upward_repeats++;
 }

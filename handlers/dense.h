@@ -7,7 +7,7 @@
 #ifndef FANIN_HANDLERS_DENSE_H
 #define FANIN_HANDLERS_DENSE_H
 
-#include "handlers/handler.h"
+#include "handlers/frame.h"
 #include "handlers/window.h"
 
 /* The head of a dense handler's slot. */

@@ -128,27 +128,16 @@ fanin_dense_pass_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *pa
 		    const uint64_t *shards)
 {
 	const uint32_t len = shards == NULL ? 0 : (uint32_t)sizeof(*shards);
-	const struct fanin_job_params *job = ctx->job;
-	struct fanin_headers *headers = packet->headers;
-	const struct fanin_hdr asked = headers->fanin;
+	const struct fanin_hdr asked = packet->headers->fanin;
+	struct fanin_hdr *hdr = fanin_frame_make(ctx, FANIN_TYPE_QUERY, asked.block, len,
+						 packet->mbuf);
 
-	*headers = job->parent_headers;
-	fanin_wire_set_payload_len(headers, len);
-	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_QUERY, job->id, ctx->parent_epoch,
-				 job->keys.up);
-	headers->udp.src_be = fanin_wire_source_port_be(asked.block);
-	headers->fanin.flags = FANIN_FLAG_RETRANSMIT | (asked.flags & FANIN_FLAG_DIRECT);
-	headers->fanin.rank = job->parent_rank;
-	headers->fanin.block = asked.block;
-	headers->fanin.number = asked.number;
-	headers->fanin.members = fanin_way_push(asked.members, packet->child);
+	hdr->flags = FANIN_FLAG_RETRANSMIT | (asked.flags & FANIN_FLAG_DIRECT);
+	hdr->number = asked.number;
+	hdr->members = fanin_way_push(asked.members, packet->child);
 	if (shards != NULL)
-		memcpy(headers + 1, shards, sizeof(*shards));
-	packet->mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + len);
-	packet->mbuf->pkt_len = packet->mbuf->data_len;
-	packet->mbuf->ol_flags = 0;
-	fanin_seal(ctx, FANIN_TAG_UP, packet->mbuf);
-	fanin_emit(ctx, FANIN_EMIT_PARENT, packet->mbuf, 0, 0);
+		memcpy(hdr + 1, shards, sizeof(*shards));
+	fanin_frame_send_up(ctx, packet->mbuf);
 	ctx->stats->upward_queries++;
 	return FANIN_VERDICT_HELD;
 }
@@ -282,48 +271,20 @@ enum fanin_verdict
 fanin_dense_answer_or(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *packet,
 		      fanin_dense_again_fn again)
 {
-	const struct fanin_job_params *job = ctx->job;
-	struct fanin_headers *headers = packet->headers;
-	const struct fanin_hdr answered = headers->fanin;
-	const uint32_t len = fanin_answer_len(job->n_ranks);
-	struct fanin_answer_body body;
-	uint64_t way = answered.members;
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
 	unsigned int child;
+	uint64_t way;
 
-	/* One of another job's size, which is none of the parent's. */
-	if (packet->payload_len < len)
-		return FANIN_VERDICT_FREE;
 	/*
-	 * Number 0 answers a combination that the parent had already. Another rank is that of a switch at the same port of the
-	 * parent, since answers that are passed on go to the group's address.
+	 * One of another job's size, which is none of the parent's. Number 0 answers a combination
+	 * that the parent had already.
 	 */
-	if (answered.number == 0 || answered.rank != job->parent_rank)
+	if (packet->payload_len < fanin_answer_len(ctx->job->n_ranks) || hdr->number == 0 ||
+	    !fanin_answer_asker(ctx->job, hdr, &way, &child))
 		return FANIN_VERDICT_FREE;
-	if (!fanin_way_pop(&way, &child) || (job->children >> child & 1) == 0)
-		return FANIN_VERDICT_FREE;
-	if (answered.count == FANIN_BLOCK_ABSENT)
+	if (hdr->count == FANIN_BLOCK_ABSENT)
 		return again(ctx, slot, packet, child);
-
-	memcpy(&body, headers + 1, sizeof(body));
-	memset(body.states, 0, sizeof(body.states));
-	body.n_blocks = 0;
-	body.level++;
-	*headers = job->result_headers;
-	fanin_wire_set_payload_len(headers, len);
-	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_ANSWER, job->id, ctx->epoch,
-				 job->keys.down);
-	headers->fanin.rank = (uint16_t)fanin_ranks_lowest(&job->child_ranks[child]);
-	headers->fanin.block = answered.block;
-	headers->fanin.count = answered.count;
-	headers->fanin.number = answered.number;
-	headers->fanin.members = way;
-	memcpy(headers + 1, &body, sizeof(body));
-	packet->mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + len);
-	packet->mbuf->pkt_len = packet->mbuf->data_len;
-	packet->mbuf->ol_flags = 0;
-	fanin_seal(ctx, FANIN_TAG_DOWN, packet->mbuf);
-	fanin_emit(ctx, FANIN_EMIT_CHILDREN, packet->mbuf, UINT64_C(1) << child, len);
-	return FANIN_VERDICT_HELD;
+	return fanin_answer_down(ctx, packet, way, child);
 }
 
 enum fanin_verdict

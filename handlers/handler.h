@@ -314,6 +314,22 @@ fanin_slot_empty(struct fanin_slot_tag *tag)
 	__atomic_store_n(&tag->job, 0, __ATOMIC_RELAXED);
 }
 
+/*
+ * Enters a shared slot for `peek`, from any thread: a worker that finds it taken retries. Returns
+ * false if it holds nothing of this run, or another thread is in: then the slot changes, and
+ * nothing waits in it.
+ */
+static inline bool
+fanin_slot_look(struct fanin_slot_tag *tag, const struct fanin_job_params *job, uint32_t epoch)
+{
+	if (__atomic_load_n(&tag->job, __ATOMIC_RELAXED) != job->id || !fanin_slot_enter(tag))
+		return false;
+	if (tag->job == job->id && tag->epoch == epoch)
+		return true;
+	fanin_slot_leave(tag);
+	return false;
+}
+
 /* What became of a packet. */
 enum fanin_verdict {
 	FANIN_VERDICT_HELD,  /* the handler keeps or emitted the mbuf */

@@ -48,7 +48,7 @@ static enum fanin_verdict
 gradient_up(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint32_t index,
 	    const struct fanin_packet *packet, uint64_t members, enum fanin_reason *reason)
 {
-	const uint64_t below = pa_atp_child_ranks(ctx->job, packet->child);
+	const uint64_t below = fanin_child_ranks(ctx->job, packet->child);
 	const struct pa_atp_gradient gradient = {
 		.packet = packet,
 		.add = fanin_sums_kernel(ctx->job, packet, reason),
@@ -73,7 +73,7 @@ static enum fanin_verdict
 pa_atp_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 		    struct fanin_packet *packet, enum fanin_reason *reason)
 {
-	const uint64_t below = pa_atp_child_ranks(ctx->job, packet->child);
+	const uint64_t below = fanin_child_ranks(ctx->job, packet->child);
 
 	/* Of a host: switches further down make PARTIALs of what they pass on. */
 	if (!ctx->job->has_parent || (below & (below - 1)) != 0)
@@ -205,7 +205,7 @@ pa_atp_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	case FANIN_TYPE_ASK:
 		return pa_atp_ask_down(ctx, packet);
 	default:
-		return pa_atp_answer_down(ctx, packet);
+		return fanin_answer_pass(ctx, packet);
 	}
 }
 
@@ -233,40 +233,22 @@ pa_atp_slot_release(struct fanin_handler_ctx *ctx, void *memory)
 	pa_atp_give_up(ctx, memory);
 }
 
-/* The children that a sum lacks. */
-static uint64_t
-missing_children(const struct fanin_job_params *job, uint64_t members)
-{
-	uint64_t children = 0;
-
-	for (unsigned int child = 0; child < job->n_children; child++) {
-		if ((pa_atp_child_ranks(job, child) & ~members) != 0)
-			children |= UINT64_C(1) << child;
-	}
-	return children;
-}
-
-/* Enters the slot to look: a worker that finds it taken retries. If another one is in, the slot changes and nothing waits in it. */
 static bool
 pa_atp_peek(const struct fanin_job_params *job, uint32_t epoch, const void *memory,
 	    struct fanin_peek *peek)
 {
 	struct pa_atp_slot *slot = (void *)(uintptr_t)memory;
-	bool waits;
 
-	if (__atomic_load_n(&slot->tag.job, __ATOMIC_RELAXED) != job->id ||
-	    !fanin_slot_enter(&slot->tag))
+	if (!fanin_slot_look(&slot->tag, job, epoch))
 		return false;
-	waits = slot->tag.job == job->id && slot->tag.epoch == epoch && slot->phase != PA_ATP_EMPTY;
-	if (waits)
-		*peek = (struct fanin_peek){
-			.block = slot->tag.block,
-			.sent = slot->phase == PA_ATP_SENT,
-			.missing = missing_children(job, slot->members),
-			.begun_ns = slot->begun_ns,
-		};
+	*peek = (struct fanin_peek){
+		.block = slot->tag.block,
+		.sent = slot->phase == PA_ATP_SENT,
+		.missing = fanin_children_with(job, ~slot->members),
+		.begun_ns = slot->begun_ns,
+	};
 	fanin_slot_leave(&slot->tag);
-	return waits;
+	return true;
 }
 
 static const struct fanin_counter pa_atp_counters[] = {

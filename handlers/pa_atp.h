@@ -12,7 +12,7 @@
 
 #include <rte_common.h>
 
-#include "handlers/handler.h"
+#include "handlers/frame.h"
 #include "wire/pa_atp.h"
 
 /* IPv4's two bits of ECN (RFC 3168). */
@@ -97,13 +97,6 @@ static inline uint64_t
 pa_atp_all_ranks(const struct fanin_job_params *job)
 {
 	return fanin_ranks_all_word(job->n_ranks, 0);
-}
-
-/* The ranks behind a child: a job has no more of them than a word has bits. */
-static inline uint64_t
-pa_atp_child_ranks(const struct fanin_job_params *job, unsigned int child)
-{
-	return job->child_ranks[child].words[0];
 }
 
 static inline bool
@@ -237,7 +230,5 @@ enum fanin_verdict pa_atp_repeat_down(struct fanin_handler_ctx *ctx,
 				      const struct fanin_packet *packet, bool aecn);
 enum fanin_verdict pa_atp_gack_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet);
 enum fanin_verdict pa_atp_ask_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet);
-enum fanin_verdict pa_atp_answer_down(struct fanin_handler_ctx *ctx,
-				      const struct fanin_packet *packet);
 
 #endif

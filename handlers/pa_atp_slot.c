@@ -72,7 +72,7 @@ static void
 send_sum_again(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot)
 {
 	/* Unmodified, as a NIC may still be reading it. */
-	__atomic_fetch_add(&slot->mbuf->refcnt, 1, __ATOMIC_RELAXED);
+	fanin_frame_hold(slot->mbuf);
 	slot->sent_ns = ctx->now_ns;
 	slot->is_repeated = true;
 	fanin_emit(ctx, FANIN_EMIT_PARENT, slot->mbuf, 0, 0);

@@ -9,39 +9,24 @@
 #include <string.h>
 
 /*
- * Makes a frame to this switch's children, or to its parent, of one that has come: headers are new, but for what its sender says about
- * it. The mbuf's only reference is the caller's.
- *
- * tos: of IPv4, which has the marks of ECN, of the one that has come.
+ * Makes a frame to this switch's children, or to its parent, of one that has come: headers are new,
+ * but for the marks of ECN and what its sender says about it.
  */
 static void
-make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_hdr *from, uint8_t tos,
-	   uint32_t payload_len, enum fanin_type type, struct rte_mbuf *mbuf)
+make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+	   enum fanin_type type, struct rte_mbuf *mbuf)
 {
-	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-	const struct fanin_job_params *job = ctx->job;
-	const bool down = fanin_type_direction(type) == FANIN_DOWN;
-	const struct fanin_hdr said = *from;
+	const struct fanin_hdr said = packet->headers->fanin;
+	const uint8_t tos = packet->headers->ip.tos;
+	struct fanin_hdr *hdr = fanin_frame_make(ctx, type, said.block, packet->payload_len, mbuf);
 
-	*headers = down ? job->result_headers : job->parent_headers;
-	headers->ip.tos = tos;
-	fanin_wire_set_payload_len(headers, payload_len);
-	fanin_wire_encode_header(&headers->fanin, type, job->id,
-				 down ? ctx->epoch : ctx->parent_epoch,
-				 down ? job->keys.down : job->keys.up);
-	if (!down) {
-		headers->udp.src_be = fanin_wire_source_port_be(said.block);
-		headers->fanin.rank = job->parent_rank;
-		headers->fanin.contributions = job->n_below;
-	}
-	headers->fanin.block = said.block;
-	headers->fanin.count = said.count;
-	headers->fanin.progress = said.progress;
-	headers->fanin.members = said.members;
-	headers->fanin.number = said.number;
-	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + payload_len);
-	mbuf->pkt_len = mbuf->data_len;
-	mbuf->ol_flags = 0;
+	fanin_frame_mark(mbuf, tos);
+	if (fanin_type_direction((uint8_t)type) == FANIN_UP)
+		hdr->contributions = ctx->job->n_below;
+	hdr->count = said.count;
+	hdr->progress = said.progress;
+	hdr->members = said.members;
+	hdr->number = said.number;
 }
 
 static void
@@ -55,10 +40,8 @@ send_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, enum f
 	}
 	memcpy(rte_pktmbuf_mtod_offset(copy, void *, FANIN_PAYLOAD_OFFSET), packet->payload,
 	       packet->payload_len);
-	make_frame(ctx, &packet->headers->fanin, packet->headers->ip.tos, packet->payload_len, type,
-		   copy);
-	fanin_seal(ctx, FANIN_TAG_UP, copy);
-	fanin_emit(ctx, FANIN_EMIT_PARENT, copy, 0, 0);
+	make_frame(ctx, packet, type, copy);
+	fanin_frame_send_up(ctx, copy);
 	ctx->stats->own[FANIN_PASS_UP]++;
 }
 
@@ -68,23 +51,10 @@ fanin_pass_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet
 {
 	if (children == 0)
 		return FANIN_VERDICT_FREE;
-	make_frame(ctx, &packet->headers->fanin, packet->headers->ip.tos, packet->payload_len, type,
-		   packet->mbuf);
-	fanin_seal(ctx, FANIN_TAG_DOWN, packet->mbuf);
-	rte_mbuf_refcnt_set(packet->mbuf, (uint16_t)__builtin_popcountll(children));
-	fanin_emit(ctx, FANIN_EMIT_CHILDREN, packet->mbuf, children, packet->payload_len);
+	make_frame(ctx, packet, type, packet->mbuf);
+	fanin_frame_send_down(ctx, packet->mbuf, children);
 	ctx->stats->own[FANIN_PASS_DOWN]++;
 	return FANIN_VERDICT_HELD;
-}
-
-bool
-fanin_pass_is_below(const struct fanin_job_params *job, uint64_t rank)
-{
-	bool below = false;
-
-	for (uint16_t child = 0; child < job->n_children; child++)
-		below |= fanin_ranks_has(&job->child_ranks[child], rank);
-	return below;
 }
 
 /* True if the origin that the packet names is a rank behind the child that sent it. */
@@ -122,7 +92,7 @@ to_others(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 
 	/* From below: this is another switch's copy, which shares the parent's port. */
 	if (fanin_type_direction(packet->headers->fanin.type) == FANIN_DOWN)
-		return fanin_pass_is_below(job, pass->origin)
+		return fanin_child_with(job, pass->origin) != 0
 			       ? FANIN_VERDICT_FREE
 			       : fanin_pass_down(ctx, packet, pass->down, job->children);
 	if (job->has_parent)
@@ -167,24 +137,12 @@ fanin_pass_multicast(struct fanin_handler_ctx *ctx, const struct fanin_packet *p
 	return fanin_pass_to_all(ctx, packet, &pass, reason);
 }
 
-uint64_t
-fanin_pass_child_with(const struct fanin_job_params *job, uint16_t rank)
-{
-	for (uint16_t child = 0; child < job->n_children; child++) {
-		if (fanin_ranks_has(&job->child_ranks[child], rank))
-			return UINT64_C(1) << child;
-	}
-	return 0;
-}
-
 /* Sends the packet itself to the parent. */
 static enum fanin_verdict
 pass_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, enum fanin_type type)
 {
-	make_frame(ctx, &packet->headers->fanin, packet->headers->ip.tos, packet->payload_len, type,
-		   packet->mbuf);
-	fanin_seal(ctx, FANIN_TAG_UP, packet->mbuf);
-	fanin_emit(ctx, FANIN_EMIT_PARENT, packet->mbuf, 0, 0);
+	make_frame(ctx, packet, type, packet->mbuf);
+	fanin_frame_send_up(ctx, packet->mbuf);
 	ctx->stats->own[FANIN_PASS_UP]++;
 	return FANIN_VERDICT_HELD;
 }
@@ -202,7 +160,7 @@ fanin_pass_to_rank(struct fanin_handler_ctx *ctx, const struct fanin_packet *pac
 		*reason = FANIN_REASON_RANK;
 	if (*reason != FANIN_REASON_NONE)
 		return FANIN_VERDICT_DROP;
-	child = fanin_pass_child_with(job, (uint16_t)rank);
+	child = fanin_child_with(job, rank);
 	/* Another switch's, which shares the parent's port. */
 	if (child == 0 && (is_down || !job->has_parent))
 		return FANIN_VERDICT_FREE;

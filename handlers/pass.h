@@ -6,7 +6,7 @@
 #ifndef FANIN_HANDLERS_PASS_H
 #define FANIN_HANDLERS_PASS_H
 
-#include "handlers/handler.h"
+#include "handlers/frame.h"
 
 enum {
 	FANIN_PASS_DOWN,
@@ -24,12 +24,6 @@ enum {
 /* The reason to drop a packet of the job: it is too long, or names another rank in `members` than one behind its child. NONE: there is none. */
 enum fanin_reason fanin_pass_problem(const struct fanin_job_params *job,
 				     const struct fanin_packet *packet);
-
-/* True if a rank is behind this switch. */
-bool fanin_pass_is_below(const struct fanin_job_params *job, uint64_t rank);
-
-/* Returns the child that has a rank behind it as a bit, or 0. */
-uint64_t fanin_pass_child_with(const struct fanin_job_params *job, uint16_t rank);
 
 /* Sends the packet itself to these children, as one of this type. Returns the verdict on it. */
 enum fanin_verdict fanin_pass_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,

@@ -14,21 +14,11 @@ is_down(const struct fanin_packet *packet)
 	return fanin_type_direction(packet->headers->fanin.type) == FANIN_DOWN;
 }
 
-static uint64_t
-ranks_below(const struct fanin_job_params *job)
-{
-	uint64_t ranks = 0;
-
-	for (uint16_t child = 0; child < job->n_children; child++)
-		ranks |= job->child_ranks[child].words[0];
-	return ranks;
-}
-
 /* The ranks whose answers to a PULL pass here on their way to its owner. */
 static uint64_t
 expected_of(const struct fanin_job_params *job, const struct fanin_packet *packet)
 {
-	return is_down(packet) ? ranks_below(job)
+	return is_down(packet) ? fanin_ranks_below(job)
 			       : fanin_ranks_all_word(job->n_ranks, 0) &
 					 ~job->child_ranks[packet->child].words[0];
 }
@@ -58,7 +48,7 @@ take_pull(struct fanin_handler_ctx *ctx, struct pull_slot *slot, uint32_t index,
 	if (*reason != FANIN_REASON_NONE)
 		return FANIN_VERDICT_DROP;
 	/* That of another switch, which shares the parent's port. */
-	if (is_down(packet) && (fanin_pass_is_below(job, hdr->members) || hdr->count != 0))
+	if (is_down(packet) && (fanin_child_with(job, hdr->members) != 0 || hdr->count != 0))
 		return FANIN_VERDICT_FREE;
 	/* Of one rank there is nothing to combine. */
 	if ((expected & (expected - 1)) != 0)
@@ -83,9 +73,9 @@ take_response(struct fanin_handler_ctx *ctx, struct pull_slot *slot,
 	fanin_kernel_fn add;
 
 	/* That of another switch, which shares the parent's port. */
-	if (is_down(packet) && !fanin_pass_is_below(job, owner))
+	if (is_down(packet) && fanin_child_with(job, owner) == 0)
 		return FANIN_VERDICT_FREE;
-	may_have = is_down(packet) ? fanin_ranks_all_word(job->n_ranks, 0) & ~ranks_below(job)
+	may_have = is_down(packet) ? fanin_ranks_all_word(job->n_ranks, 0) & ~fanin_ranks_below(job)
 				   : job->child_ranks[packet->child].words[0];
 	if (hdr->members == 0 || (hdr->members & ~(may_have & ~(UINT64_C(1) << owner))) != 0)
 		return fanin_drop(reason, FANIN_REASON_RANK);

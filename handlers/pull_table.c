@@ -62,38 +62,24 @@ unuse(const struct fanin_handler_ctx *ctx, struct pull_entry *entry)
 static void
 send_on(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, uint64_t members)
 {
-	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-	const struct fanin_job_params *job = ctx->job;
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
 	const struct fanin_hdr said = headers->fanin;
-	const uint32_t payload_len = said.count * fanin_dtype_size(said.dtype);
-	const uint64_t child = fanin_pass_child_with(job, fanin_pull_owner(said.block, job->n_ranks));
-	const bool down = child != 0;
+	const uint16_t owner = fanin_pull_owner(said.block, ctx->job->n_ranks);
+	const uint64_t child = fanin_child_with(ctx->job, owner);
 	const uint8_t tos = headers->ip.tos;
+	struct fanin_hdr *hdr =
+		fanin_frame_make(ctx, child != 0 ? FANIN_TYPE_RESPONSE_DELIVERY : FANIN_TYPE_RESPONSE,
+				 said.block, said.count * fanin_dtype_size(said.dtype), mbuf);
 
-	*headers = down ? job->result_headers : job->parent_headers;
-	headers->ip.tos = tos;
-	fanin_wire_set_payload_len(headers, payload_len);
-	fanin_wire_encode_header(&headers->fanin,
-				 down ? FANIN_TYPE_RESPONSE_DELIVERY : FANIN_TYPE_RESPONSE, job->id,
-				 down ? ctx->epoch : ctx->parent_epoch,
-				 down ? job->keys.down : job->keys.up);
-	if (!down) {
-		headers->udp.src_be = fanin_wire_source_port_be(said.block);
-		headers->fanin.rank = job->parent_rank;
-	}
-	headers->fanin.contributions = (uint16_t)__builtin_popcountll(members);
-	headers->fanin.block = said.block;
-	headers->fanin.progress = said.progress;
-	headers->fanin.members = members;
-	fanin_wire_set_shape(&headers->fanin, fanin_wire_shape(&said));
-	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + payload_len);
-	mbuf->pkt_len = mbuf->data_len;
-	mbuf->ol_flags = 0;
-	fanin_seal(ctx, down ? FANIN_TAG_DOWN : FANIN_TAG_UP, mbuf);
-	if (down)
-		fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, child, payload_len);
+	fanin_frame_mark(mbuf, tos);
+	hdr->contributions = (uint16_t)__builtin_popcountll(members);
+	hdr->progress = said.progress;
+	hdr->members = members;
+	fanin_wire_set_shape(hdr, fanin_wire_shape(&said));
+	if (child != 0)
+		fanin_frame_send_down(ctx, mbuf, child);
 	else
-		fanin_emit(ctx, FANIN_EMIT_PARENT, mbuf, 0, 0);
+		fanin_frame_send_up(ctx, mbuf);
 }
 
 /* The entry's sum, if it has any, goes on, and the entry is free. */

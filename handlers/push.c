@@ -252,7 +252,7 @@ data_up(struct fanin_handler_ctx *ctx, struct push_slot *slot, uint32_t index,
 
 	if (add == NULL)
 		return FANIN_VERDICT_DROP;
-	if (members == 0 || (members & ~push_child_ranks(ctx->job, packet->child)) != 0)
+	if (members == 0 || (members & ~fanin_child_ranks(ctx->job, packet->child)) != 0)
 		return fanin_drop(reason, FANIN_REASON_RANK);
 	set = push_enter(ctx, index);
 	if (set == NULL)
@@ -271,7 +271,7 @@ static enum fanin_verdict
 push_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 		  struct fanin_packet *packet, enum fanin_reason *reason)
 {
-	const uint64_t below = push_child_ranks(ctx->job, packet->child);
+	const uint64_t below = fanin_child_ranks(ctx->job, packet->child);
 
 	/* Of a host: switches send PARTIALs. */
 	if ((below & (below - 1)) != 0)
@@ -315,7 +315,7 @@ take_query(struct fanin_handler_ctx *ctx, struct push_slot *slot, uint32_t index
 {
 	const uint16_t home = fanin_push_home(packet->headers->fanin.block, ctx->job->n_ranks);
 
-	if ((push_child_ranks(ctx->job, packet->child) >> home & 1) == 0)
+	if ((fanin_child_ranks(ctx->job, packet->child) >> home & 1) == 0)
 		return fanin_drop(reason, FANIN_REASON_RANK);
 	ctx->stats->queries++;
 	if (!ctx->job->has_parent)
@@ -347,7 +347,7 @@ push_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fan
 		push_note_message(ctx, packet);
 		return fanin_pass_unicast(ctx, packet, reason);
 	case FANIN_TYPE_ANSWER:
-		return push_pass_answer(ctx, packet);
+		return fanin_answer_pass(ctx, packet);
 	default:
 		if (packet->payload_len > ctx->job->payload_bytes)
 			return fanin_drop(reason, FANIN_REASON_PAYLOAD);

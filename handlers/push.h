@@ -108,12 +108,6 @@ struct push_sum {
 	uint64_t members;
 };
 
-static inline uint64_t
-push_child_ranks(const struct fanin_job_params *job, unsigned int child)
-{
-	return job->child_ranks[child].words[0];
-}
-
 /* Are these all ranks that a sum here can have? */
 static inline bool
 push_is_all(const struct fanin_job_params *job, uint64_t ranks)
@@ -168,6 +162,5 @@ void push_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet *packe
 /* push_frames.c: packets of the parent go on to those they are for. Each returns the verdict on it. */
 enum fanin_verdict push_pass_result(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet);
 enum fanin_verdict push_pass_home(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet);
-enum fanin_verdict push_pass_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet);
 
 #endif

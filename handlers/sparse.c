@@ -403,33 +403,31 @@ take_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t in
 }
 
 void
+fanin_sparse_keep(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
+		  enum fanin_type type, const struct fanin_packet *packet)
+{
+	const struct fanin_hdr said = packet->headers->fanin;
+	struct fanin_hdr *hdr = fanin_frame_make(ctx, type, said.block, packet->payload_len,
+						 packet->mbuf);
+
+	hdr->contributions = ctx->job->n_ranks;
+	hdr->dtype = said.dtype;
+	hdr->op = said.op;
+	hdr->count = said.count;
+	hdr->members = said.members;
+	slot->kept[fanin_shard_decode(said.members).number] = packet->mbuf;
+}
+
+void
 fanin_sparse_pass_down(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 		       const struct fanin_packet *packet)
 {
-	const struct fanin_job_params *job = ctx->job;
-	struct fanin_headers *headers = packet->headers;
-	const struct fanin_hdr said = headers->fanin;
-	struct rte_mbuf *mbuf = packet->mbuf;
-
-	*headers = job->result_headers;
-	fanin_wire_set_payload_len(headers, packet->payload_len);
-	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_SPARSE_RESULT, job->id, ctx->epoch,
-				 job->keys.down);
-	headers->fanin.contributions = job->n_ranks;
-	headers->fanin.block = said.block;
-	headers->fanin.dtype = said.dtype;
-	headers->fanin.op = said.op;
-	headers->fanin.count = said.count;
-	headers->fanin.members = said.members;
-	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + packet->payload_len);
-	mbuf->pkt_len = mbuf->data_len;
-	mbuf->ol_flags = 0;
-	fanin_seal(ctx, FANIN_TAG_DOWN, mbuf);
+	fanin_sparse_keep(ctx, slot, FANIN_TYPE_SPARSE_RESULT, packet);
+	fanin_seal(ctx, FANIN_TAG_DOWN, packet->mbuf);
 	/* One reference for each child; the one that the mbuf came with, the only one so far, stays with the slot. */
-	rte_mbuf_refcnt_set(mbuf, (uint16_t)(job->n_children + 1));
-	slot->kept[fanin_shard_decode(said.members).number] = mbuf;
-	fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, job->children,
-		   mbuf->pkt_len - FANIN_PAYLOAD_OFFSET);
+	rte_mbuf_refcnt_set(packet->mbuf, (uint16_t)(ctx->job->n_children + 1));
+	fanin_emit(ctx, FANIN_EMIT_CHILDREN, packet->mbuf, ctx->job->children,
+		   packet->mbuf->pkt_len - FANIN_PAYLOAD_OFFSET);
 }
 
 /* A shard of the result, of this block, which is open or was sent up. The caller is in, and leaves. */

@@ -102,13 +102,6 @@ fanin_sparse_first(unsigned int n)
 	return n == 0 ? 0 : UINT64_MAX >> (64 - n);
 }
 
-/* Adds a reference to an mbuf that the slot holds. */
-static inline void
-fanin_sparse_hold(struct rte_mbuf *mbuf)
-{
-	__atomic_fetch_add(&mbuf->refcnt, 1, __ATOMIC_RELAXED);
-}
-
 /* Are all shards in? */
 static inline bool
 fanin_shards_complete(const struct fanin_shards_in *shards)
@@ -156,6 +149,10 @@ enum fanin_verdict fanin_sparse_contribution(struct fanin_handler_ctx *ctx, void
 enum fanin_verdict fanin_sparse_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 				      struct fanin_packet *packet, enum fanin_sparse_mode mode,
 				      enum fanin_reason *reason);
+
+/* Makes a shard that has come one of this switch's, of another type. Its mbuf is kept by number. */
+void fanin_sparse_keep(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
+		       enum fanin_type type, const struct fanin_packet *packet);
 
 /* A shard of a result, of the parent's or one that is known, becomes one of this switch's: kept, and sent to all children. */
 void fanin_sparse_pass_down(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,

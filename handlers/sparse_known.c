@@ -20,31 +20,10 @@ fanin_sparse_may_be_known(const struct fanin_handler_ctx *ctx, struct fanin_spar
 static void
 pass_up(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const struct fanin_packet *packet)
 {
-	const struct fanin_job_params *job = ctx->job;
-	struct fanin_headers *headers = packet->headers;
-	const struct fanin_hdr said = headers->fanin;
-	struct rte_mbuf *mbuf = packet->mbuf;
-
-	*headers = job->parent_headers;
-	fanin_wire_set_payload_len(headers, packet->payload_len);
-	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_SPARSE_KNOWN, job->id,
-				 ctx->parent_epoch, job->keys.up);
-	headers->fanin.contributions = job->n_ranks;
-	headers->fanin.rank = job->parent_rank;
-	headers->fanin.block = said.block;
-	headers->fanin.dtype = said.dtype;
-	headers->fanin.op = said.op;
-	headers->fanin.count = said.count;
-	headers->fanin.members = said.members;
-	headers->udp.src_be = fanin_wire_source_port_be(said.block);
-	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + packet->payload_len);
-	mbuf->pkt_len = mbuf->data_len;
-	mbuf->ol_flags = 0;
-	fanin_seal(ctx, FANIN_TAG_UP, mbuf);
+	fanin_sparse_keep(ctx, slot, FANIN_TYPE_SPARSE_KNOWN, packet);
 	/* One reference stays with the slot. */
-	rte_mbuf_refcnt_set(mbuf, 2);
-	slot->kept[fanin_shard_decode(said.members).number] = mbuf;
-	fanin_emit(ctx, FANIN_EMIT_PARENT, mbuf, 0, 0);
+	fanin_frame_hold(packet->mbuf);
+	fanin_frame_send_up(ctx, packet->mbuf);
 }
 
 enum fanin_verdict
@@ -83,7 +62,7 @@ fanin_sparse_send_known_again(struct fanin_handler_ctx *ctx, const struct fanin_
 		struct rte_mbuf *mbuf = slot->kept[__builtin_ctzll(left)];
 
 		/* Unmodified, as a NIC may still be reading it. */
-		fanin_sparse_hold(mbuf);
+		fanin_frame_hold(mbuf);
 		fanin_emit(ctx, FANIN_EMIT_PARENT, mbuf, 0, 0);
 		ctx->stats->own[FANIN_SPARSE_REPEATED]++;
 	}

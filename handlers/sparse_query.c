@@ -50,7 +50,7 @@ repeat_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint64_t
 		struct rte_mbuf *mbuf = slot->kept[__builtin_ctzll(left)];
 
 		/* Unmodified, as a NIC may still be reading it. */
-		fanin_sparse_hold(mbuf);
+		fanin_frame_hold(mbuf);
 		fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, bit,
 			   mbuf->data_len - FANIN_PAYLOAD_OFFSET);
 		ctx->stats->own[FANIN_SPARSE_REPEATED]++;

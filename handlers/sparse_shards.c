@@ -211,15 +211,14 @@ emit(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t number, 
 		.whole = slot->is_whole,
 	};
 	struct rte_mbuf *mbuf = empty_mbuf(ctx, slot);
-	struct fanin_headers *headers;
+	struct fanin_hdr *hdr;
 	uint8_t *payload;
 	uint32_t payload_len;
 	uint16_t count;
 
 	if (mbuf == NULL)
 		return;
-	headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-	payload = (uint8_t *)(headers + 1);
+	payload = fanin_dense_payload(mbuf);
 	if (number < slot->n_spills) {
 		payload_len = write_spill(ctx, slot, number, payload, &count);
 	} else {
@@ -231,32 +230,18 @@ emit(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t number, 
 				      : write_bitmap(ctx, slot, number - slot->n_spills, payload,
 						     &count);
 	}
-	*headers = down ? job->result_headers : job->parent_headers;
-	fanin_wire_set_payload_len(headers, payload_len);
-	fanin_wire_encode_header(&headers->fanin, down ? FANIN_TYPE_SPARSE_RESULT : FANIN_TYPE_SPARSE,
-				 job->id, down ? ctx->epoch : ctx->parent_epoch,
-				 down ? job->keys.down : job->keys.up);
-	headers->fanin.contributions = down ? job->n_ranks : job->n_below;
-	headers->fanin.block = fanin_window_block(&dense->window);
-	headers->fanin.dtype = dense->window.dtype;
-	headers->fanin.op = dense->window.op;
-	headers->fanin.count = count;
-	headers->fanin.members = fanin_shard_encode(&shard);
-	if (!down) {
-		headers->udp.src_be = fanin_wire_source_port_be(headers->fanin.block);
-		headers->fanin.rank = job->parent_rank;
-	}
-	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + payload_len);
-	mbuf->pkt_len = mbuf->data_len;
-	mbuf->ol_flags = 0;
-	fanin_seal(ctx, down ? FANIN_TAG_DOWN : FANIN_TAG_UP, mbuf);
+	hdr = fanin_frame_make(ctx, down ? FANIN_TYPE_SPARSE_RESULT : FANIN_TYPE_SPARSE,
+			       fanin_window_block(&dense->window), payload_len, mbuf);
+	hdr->contributions = down ? job->n_ranks : job->n_below;
+	hdr->dtype = dense->window.dtype;
+	hdr->op = dense->window.op;
+	hdr->count = count;
+	hdr->members = fanin_shard_encode(&shard);
 	if (down) {
-		rte_mbuf_refcnt_set(mbuf, (uint16_t)__builtin_popcountll(children));
-		fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, children,
-			   mbuf->pkt_len - FANIN_PAYLOAD_OFFSET);
+		fanin_frame_send_down(ctx, mbuf, children);
 	} else {
 		rte_mbuf_refcnt_set(mbuf, 1);
-		fanin_emit(ctx, FANIN_EMIT_PARENT, mbuf, 0, 0);
+		fanin_frame_send_up(ctx, mbuf);
 	}
 }
 

@@ -7,10 +7,8 @@
  *
  * Called by workers, one at a time in a slot.
  */
-#include <string.h>
-
 #include "acked.h"
-#include "handlers/handler.h"
+#include "handlers/frame.h"
 
 /*
  * A child that has not acknowledged after this many repetitions may be gone. If it is not, it asks
@@ -84,31 +82,20 @@ static void
 make_frame(struct fanin_handler_ctx *ctx, const struct acked_slot *slot, bool up,
 	   struct rte_mbuf *mbuf)
 {
-	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	const struct fanin_job_params *job = ctx->job;
-	const uint32_t payload_len = slot->first.count * fanin_dtype_size(slot->first.dtype);
-	struct fanin_hdr *hdr = &headers->fanin;
+	struct fanin_hdr *hdr =
+		fanin_frame_make(ctx, up ? FANIN_TYPE_CONTRIBUTION : FANIN_TYPE_RESULT,
+				 slot->tag.block,
+				 slot->first.count * fanin_dtype_size(slot->first.dtype), mbuf);
 
-	*headers = up ? job->parent_headers : job->result_headers;
-	fanin_wire_set_payload_len(headers, payload_len);
-	fanin_wire_encode_header(hdr, up ? FANIN_TYPE_CONTRIBUTION : FANIN_TYPE_RESULT, job->id,
-				 up ? ctx->parent_epoch : ctx->epoch,
-				 up ? job->keys.up : job->keys.down);
-	hdr->block = slot->tag.block;
 	hdr->dtype = slot->first.dtype;
 	hdr->op = slot->first.op;
 	hdr->count = slot->first.count;
 	hdr->root = slot->first.root;
 	hdr->contributions = up ? job->n_below : job->n_ranks;
-	if (up) {
-		headers->udp.src_be = fanin_wire_source_port_be(slot->tag.block);
-		hdr->rank = job->parent_rank;
-		/* The same packet is sent again if a child asks for it. */
+	/* The same packet is sent again if a child asks for it. */
+	if (up)
 		hdr->flags = FANIN_FLAG_RETRANSMIT;
-	}
-	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + payload_len);
-	mbuf->pkt_len = mbuf->data_len;
-	mbuf->ol_flags = 0;
 	fanin_seal(ctx, up ? FANIN_TAG_UP : FANIN_TAG_DOWN, mbuf);
 }
 
@@ -135,27 +122,14 @@ send_up(struct fanin_handler_ctx *ctx, const struct acked_slot *slot)
 static void
 acknowledge(struct fanin_handler_ctx *ctx, uint32_t block)
 {
-	const struct fanin_job_params *job = ctx->job;
 	struct rte_mbuf *mbuf = fanin_take(ctx);
-	struct fanin_headers *headers;
 
 	if (mbuf == NULL) {
 		ctx->stats->own[ACKED_NO_PACKET]++;
 		return;
 	}
-	headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-	*headers = job->parent_headers;
-	fanin_wire_set_payload_len(headers, 0);
-	fanin_wire_encode_header(&headers->fanin, (enum fanin_type)ACKED_TYPE_ACK, job->id,
-				 ctx->parent_epoch, job->keys.up);
-	headers->udp.src_be = fanin_wire_source_port_be(block);
-	headers->fanin.rank = job->parent_rank;
-	headers->fanin.block = block;
-	mbuf->data_len = FANIN_PAYLOAD_OFFSET;
-	mbuf->pkt_len = mbuf->data_len;
-	mbuf->ol_flags = 0;
-	fanin_seal(ctx, FANIN_TAG_UP, mbuf);
-	fanin_emit(ctx, FANIN_EMIT_PARENT, mbuf, 0, 0);
+	fanin_frame_make(ctx, (enum fanin_type)ACKED_TYPE_ACK, block, 0, mbuf);
+	fanin_frame_send_up(ctx, mbuf);
 }
 
 /* ------------------------------------------------------------------ a block */
