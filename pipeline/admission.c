@@ -13,14 +13,12 @@
 #include "pipeline/base/fastpath.h"
 
 enum fanin_reason
-admission_member(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, struct job **found)
+admission_member(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, const struct job *job)
 {
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
 	const struct fanin_hdr *hdr = &headers->fanin;
-	struct job *job = job_lookup(pipeline->jobs, hdr->job);
 	unsigned int child;
 
-	*found = job;
 	if (unlikely(job == NULL))
 		return FANIN_REASON_JOB;
 	if (unlikely(hdr->key != job->params.keys.up))
@@ -36,12 +34,10 @@ admission_member(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, s
 }
 
 enum fanin_reason
-admission_parent(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, struct job **found)
+admission_parent(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, const struct job *job)
 {
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
-	struct job *job = job_lookup(pipeline->jobs, headers->fanin.job);
 
-	*found = job;
 	if (job == NULL)
 		return FANIN_REASON_JOB;
 	if (!job->params.has_parent || ingress_port(pipeline, mbuf) != job->parent_port ||
@@ -148,30 +144,29 @@ admission_fits_key(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 }
 
 enum fanin_reason
-admission_sender(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, struct job **job)
+admission_sender(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, const struct job *job)
 {
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
 
-	*job = job_lookup(pipeline->jobs, hdr->job);
-	if (unlikely(admission_is_key_only(*job)))
-		return by_key(pipeline, mbuf, *job);
+	if (unlikely(admission_is_key_only(job)))
+		return by_key(pipeline, mbuf, job);
 	if (fanin_type_direction(hdr->type) == FANIN_DOWN)
 		return admission_parent(pipeline, mbuf, job);
 	return admission_member(pipeline, mbuf, job);
 }
 
 enum fanin_reason
-admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, struct job **job)
+admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, const struct job *job)
 {
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
 	enum fanin_reason reason = admission_sender(pipeline, mbuf, job);
 	uint32_t run, epoch;
 
-	if (reason != FANIN_REASON_NONE || admission_is_key_only(*job))
+	if (reason != FANIN_REASON_NONE || admission_is_key_only(job))
 		return reason;
-	run = epoch = __atomic_load_n(&(*job)->epoch, __ATOMIC_ACQUIRE);
+	run = epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 	if (fanin_type_direction(hdr->type) == FANIN_DOWN)
-		epoch = __atomic_load_n(&(*job)->parent_epoch, __ATOMIC_RELAXED);
+		epoch = __atomic_load_n(&job->parent_epoch, __ATOMIC_RELAXED);
 	return run == 0 || hdr->epoch != epoch ? FANIN_REASON_EPOCH : FANIN_REASON_NONE;
 }
 

@@ -71,17 +71,25 @@ admission_find_job(const struct pipeline *pipeline, struct job *last, const stru
 	return NULL;
 }
 
+/* The job that a packet names, or NULL. mbuf: FANIN_PAYLOAD_OFFSET bytes at least. */
+static inline struct job *
+admission_job(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
+{
+	return job_lookup(pipeline->jobs,
+			  rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin.job);
+}
+
 /*
- * Finds the job of a valid packet and checks that it comes from the member that it claims.
+ * Does a valid packet come from the member of its job that it claims?
  *
- * Returns FANIN_REASON_NONE and sets *found, or the reason; *found is set if the job exists, else NULL.
+ * job: the one that the packet names, or NULL. Returns FANIN_REASON_NONE, or the reason.
  */
 enum fanin_reason admission_member(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
-				   struct job **found);
+				   const struct job *job);
 
 /* As above, for a packet of a type that parents send. */
 enum fanin_reason admission_parent(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
-				   struct job **found);
+				   const struct job *job);
 
 /* Does the job admit by key? job: may be NULL. */
 static inline bool
@@ -116,17 +124,15 @@ bool admission_fits_key(const struct pipeline *pipeline, const struct rte_mbuf *
 			const struct job *job);
 
 /*
- * Finds the job of a valid packet about a block and checks that it comes from who may send it: by key, or by its type's direction the member
- * or the parent. As admission_member.
+ * Does a valid packet about a block come from who may send it: by key, or by its type's direction
+ * the member or the parent? As admission_member.
  */
 enum fanin_reason admission_sender(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
-				   struct job **found);
+				   const struct job *job);
 
-/*
- * The same, and the packet has to be of the current run, where that counts.
- */
+/* The same, and the packet has to be of the current run, where that counts. */
 enum fanin_reason admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
-				  struct job **found);
+				  const struct job *job);
 
 /*
  * Is an IPv4 frame to a group address what the parent of a job on this switch sends to all its children? Then it

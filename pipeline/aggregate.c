@@ -107,12 +107,11 @@ run_handler(struct worker *worker, const struct fanin_handler *handler, struct w
 	settle(worker, work->packet.mbuf, verdict, reason, work->job);
 }
 
-/* A packet that may not go to its handler: counted, and the sender told where it can do something about it. */
+/* A packet that may not go to its handler: counted, and the sender told where it can do something about it. job: its own, or NULL. */
 static void __rte_cold
-refuse(struct worker *worker, struct rte_mbuf *mbuf)
+refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 {
-	struct job *job;
-	enum fanin_reason reason = admission_member(worker->pipeline, mbuf, &job);
+	enum fanin_reason reason = admission_member(worker->pipeline, mbuf, job);
 	uint32_t epoch;
 
 	if (reason == FANIN_REASON_JOB &&
@@ -259,89 +258,92 @@ select_any(struct worker *worker, const struct job *job)
 		worker->run = job_epoch(job);
 }
 
-/* Is the packet of the run that select_any has found? */
+/* Is the sender a member, who is told why its packet is refused? job: may be NULL. */
 static bool
-is_run_of(const struct worker *worker, const struct job *job, const struct fanin_hdr *hdr)
+is_refusable(const struct job *job, const struct fanin_hdr *hdr)
 {
-	if (admission_is_key_only(job))
-		return true;
+	return !admission_is_key_only(job) && !is_from_parent(hdr);
+}
+
+/* Is the packet of the run that select_job has found? */
+static bool
+is_of_run(const struct worker *worker, const struct fanin_hdr *hdr)
+{
 	if (is_from_parent(hdr))
 		return worker->run != 0 && hdr->epoch == worker->handler_ctx.parent_epoch;
 	return worker->run != 0 && hdr->epoch == worker->run;
 }
 
-void
-batch_run_by_key(struct worker *worker, struct batch *batch)
+/* Runs the handlers on packets that take the long way, in turn, and then sends. */
+static void
+run_others(struct worker *worker, struct work *works, uint16_t n)
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
-	const struct work *end = batch->works + batch->n;
-	const struct job *job = NULL;
+	const struct work *end = works + n;
+	struct job *job = NULL;
+	bool by_key = false;
 
 	ctx->now_ns = worker->now_ns;
-	for (struct work *work = batch->works; work < end; work++) {
+	for (struct work *work = works; work < end; work++) {
+		const struct fanin_hdr *hdr = &work->packet.headers->fanin;
+		const uint32_t block = hdr->block;
 		enum fanin_reason reason = FANIN_REASON_NONE;
-		enum fanin_verdict verdict;
+		enum fanin_verdict verdict = FANIN_VERDICT_RETRY;
+		struct job *member_of;
 
 		if (work + 1 < end)
 			prefetch_payload(&work[1].packet);
 		if (work->job != job) {
 			job = work->job;
+			by_key = admission_is_key_only(job);
 			select_any(worker, job);
 			ctx->epoch = worker->run;
 		}
+		member_of = by_key || is_from_parent(hdr) ? NULL : job;
 		ctx->missing = 0;
-		verdict = run_other(ctx, job, work, &reason);
-		settle(worker, work->packet.mbuf, verdict, reason, NULL);
+		if (by_key || is_of_run(worker, hdr))
+			verdict = run_other(ctx, job, work, &reason);
+		settle(worker, work->packet.mbuf, verdict, reason, member_of);
 		if (unlikely(ctx->missing != 0))
-			probe_watch(worker, work->job, ctx->missing,
-				    work->packet.headers->fanin.block);
+			probe_watch(worker, job, ctx->missing, block);
 	}
 	emission_drain(worker);
 }
 
-/* Queries, results that a member knew, packets from the parent that did not match the template, and packets admitted by key. */
-static void
-run_single(struct worker *worker, struct rte_mbuf *mbuf)
+void
+batch_run_by_key(struct worker *worker, struct batch *batch)
 {
-	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
+	run_others(worker, batch->works, batch->n);
+}
+
+/*
+ * Queries, results that a member knew, packets from the parent that did not match the template, and
+ * packets admitted by key. job: the packet's, or NULL.
+ */
+static void
+run_single(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
+{
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-	struct work work = {
-		.packet = { .mbuf = mbuf, .headers = headers, .payload = headers + 1 },
-	};
-	const uint32_t block = headers->fanin.block;
-	struct job *job;
-	enum fanin_reason reason = admission_block(worker->pipeline, mbuf, &job);
-	const bool by_key = admission_is_key_only(job);
-	const bool refusable = !by_key && !is_from_parent(&headers->fanin);
-	enum fanin_verdict verdict;
+	const struct fanin_hdr *hdr = &headers->fanin;
+	const enum fanin_reason reason = admission_block(worker->pipeline, mbuf, job);
+	struct work work;
 
 	if (reason != FANIN_REASON_NONE) {
-		if (refusable)
-			refuse(worker, mbuf);
+		if (is_refusable(job, hdr))
+			refuse(worker, mbuf, job);
 		else
 			worker_drop(worker, mbuf, reason);
 		return;
 	}
-	if (headers->fanin.type == FANIN_TYPE_QUERY && refusable &&
-	    mismatch_stops(job, headers->fanin.epoch, block)) {
+	if (hdr->type == FANIN_TYPE_QUERY && is_refusable(job, hdr) &&
+	    mismatch_stops(job, hdr->epoch, hdr->block)) {
 		worker_refuse(worker, mbuf, job, FANIN_REASON_MISMATCH);
 		return;
 	}
-	work.index = fanin_slot_index(&job->params.slots, block);
-	work.slot = job->params.slots.by_index[work.index];
-	work.packet.payload_len = fanin_wire_payload_len(headers);
-	work.packet.child = by_key ? ingress_port(worker->pipeline, mbuf)
-				   : (uint16_t)job_likely_child_of(job, headers->fanin.rank);
-	select_any(worker, job);
-	ctx->now_ns = worker->now_ns;
-	ctx->epoch = worker->run;
-	ctx->missing = 0;
-	verdict = is_run_of(worker, job, &headers->fanin) ? run_other(ctx, job, &work, &reason)
-							  : FANIN_VERDICT_RETRY;
-	settle(worker, mbuf, verdict, reason, refusable ? job : NULL);
-	emission_drain(worker);
-	if (ctx->missing != 0)
-		probe_watch(worker, job, ctx->missing, block);
+	work_set(&work, job, mbuf, headers, fanin_wire_payload_len(headers),
+		 admission_is_key_only(job) ? ingress_port(worker->pipeline, mbuf)
+					    : (uint16_t)job_likely_child_of(job, hdr->rank));
+	run_others(worker, &work, 1);
 }
 
 bool
@@ -355,14 +357,17 @@ aggregate_select_expired(struct worker *worker, const struct job *job, uint32_t 
 	return worker->run == epoch;
 }
 
-/* Has a packet that fits no job as it is a way of its own? */
-static bool
-goes_alone(const struct worker *worker, const struct rte_mbuf *mbuf)
+/* A packet that fits no job as it is. */
+static void
+run_alone(struct worker *worker, struct rte_mbuf *mbuf)
 {
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
+	struct job *job = admission_job(worker->pipeline, mbuf);
 
-	return hdr->type != FANIN_TYPE_CONTRIBUTION ||
-	       admission_is_key_only(job_lookup(worker->pipeline->jobs, hdr->job));
+	if (hdr->type == FANIN_TYPE_CONTRIBUTION && !admission_is_key_only(job))
+		refuse(worker, mbuf, job);
+	else
+		run_single(worker, mbuf, job);
 }
 
 void
@@ -377,10 +382,8 @@ worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 		if (likely(job != NULL))
 			batch_add(&batch, job, mbufs[i],
 				  rte_pktmbuf_mtod(mbufs[i], struct fanin_headers *));
-		else if (goes_alone(worker, mbufs[i]))
-			run_single(worker, mbufs[i]);
 		else
-			refuse(worker, mbufs[i]);
+			run_alone(worker, mbufs[i]);
 	}
 	if (batch.n != 0)
 		batch_run(worker, &batch);

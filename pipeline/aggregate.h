@@ -48,14 +48,11 @@ batch_find_job(const struct worker *worker, struct batch *batch, const struct rt
 	return admission_find_job(worker->pipeline, batch->job, mbuf, &batch->sizes);
 }
 
-/* Adds the packet that batch_find_job found to fit just now; at most FANIN_BURST. headers: in the mbuf. */
+/* Sets all that a packet's handler call needs. headers: in the mbuf. */
 static inline void
-batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf, struct fanin_headers *headers)
+work_set(struct work *work, struct job *job, struct rte_mbuf *mbuf, struct fanin_headers *headers,
+	 uint32_t payload_len, uint16_t child)
 {
-	const uint16_t child = (uint16_t)job_likely_child_of(job, headers->fanin.rank);
-	struct work *work = &batch->works[batch->n++];
-
-	batch->job = job;
 	work->job = job;
 	work->index = fanin_slot_index(&job->params.slots, headers->fanin.block);
 	work->slot = job->params.slots.by_index[work->index];
@@ -63,8 +60,17 @@ batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf, struct fa
 	work->packet.mbuf = mbuf;
 	work->packet.headers = headers;
 	work->packet.payload = headers + 1;
-	work->packet.payload_len = batch->sizes.payload_len;
+	work->packet.payload_len = payload_len;
 	work->packet.child = child;
+}
+
+/* Adds the packet that batch_find_job found to fit just now; at most FANIN_BURST. headers: in the mbuf. */
+static inline void
+batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf, struct fanin_headers *headers)
+{
+	batch->job = job;
+	work_set(&batch->works[batch->n++], job, mbuf, headers, batch->sizes.payload_len,
+		 (uint16_t)job_likely_child_of(job, headers->fanin.rank));
 }
 
 /*

@@ -30,7 +30,7 @@ find_job(const struct pipeline *pipeline, const struct batch *batch, const struc
 	return admission_is_key_only(job) ? job : NULL;
 }
 
-/* Adds a packet that was admitted. The job's places are those of its handler call: see batch_add. */
+/* Adds a packet that was admitted. */
 static void
 add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf, uint16_t port)
 {
@@ -38,17 +38,9 @@ add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf, uint16_t port)
 	struct work *work = &batch->works[batch->n++];
 
 	batch->job = job;
-	work->job = job;
-	work->index = fanin_slot_index(&job->params.slots, headers->fanin.block);
-	work->slot = job->params.slots.by_index[work->index];
+	work_set(work, job, mbuf, headers, fanin_wire_payload_len(headers), port);
 	/* A descriptor may have two lines. */
-	rte_prefetch0(work->slot);
 	rte_prefetch0(work->slot + RTE_CACHE_LINE_SIZE);
-	work->packet.mbuf = mbuf;
-	work->packet.headers = headers;
-	work->packet.payload = headers + 1;
-	work->packet.payload_len = fanin_wire_payload_len(headers);
-	work->packet.child = port;
 }
 
 bool

@@ -21,8 +21,8 @@
 static void
 to_block(struct worker *worker, struct rte_mbuf *mbuf)
 {
-	struct job *job;
-	enum fanin_reason reason = admission_sender(worker->pipeline, mbuf, &job);
+	struct job *job = admission_job(worker->pipeline, mbuf);
+	enum fanin_reason reason = admission_sender(worker->pipeline, mbuf, job);
 
 	if (admission_is_key_only(job)) {
 		if (reason == FANIN_REASON_NONE &&
@@ -41,8 +41,8 @@ to_block(struct worker *worker, struct rte_mbuf *mbuf)
 static void
 from_parent(struct worker *worker, struct rte_mbuf *mbuf, const struct fanin_hdr *hdr)
 {
-	struct job *job;
-	const enum fanin_reason reason = admission_parent(worker->pipeline, mbuf, &job);
+	struct job *job = admission_job(worker->pipeline, mbuf);
+	const enum fanin_reason reason = admission_parent(worker->pipeline, mbuf, job);
 
 	if (reason != FANIN_REASON_NONE)
 		worker_drop(worker, mbuf, reason);

@@ -104,11 +104,10 @@ void
 worker_membership(struct worker *worker, struct rte_mbuf *mbuf)
 {
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
-	enum fanin_reason reason;
-	struct job *job;
+	struct job *job = admission_job(worker->pipeline, mbuf);
+	const enum fanin_reason reason = admission_member(worker->pipeline, mbuf, job);
 
 	worker->counters.local++;
-	reason = admission_member(worker->pipeline, mbuf, &job);
 	/* The process that wants to join is waiting for a word, whatever is wrong with it. */
 	if (reason != FANIN_REASON_NONE)
 		worker_refuse(worker, mbuf, NULL, reason);

@@ -125,8 +125,8 @@ probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 	const uint8_t *sets = (const uint8_t *)(headers + 1);
 	struct fanin_ranks ended, silent;
 	struct fanin_mismatch mismatch;
-	struct job *job;
-	enum fanin_reason reason = admission_member(worker->pipeline, mbuf, &job);
+	struct job *job = admission_job(worker->pipeline, mbuf);
+	enum fanin_reason reason = admission_member(worker->pipeline, mbuf, job);
 	unsigned int child;
 	uint32_t ack_len;
 

@@ -50,10 +50,10 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf)
 {
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
 	enum fanin_reason reason = FANIN_REASON_NONE;
-	struct job *job;
 
 	if (fanin_type_direction(hdr->type) == FANIN_UP)
-		reason = admission_member(worker->pipeline, mbuf, &job);
+		reason = admission_member(worker->pipeline, mbuf,
+					  admission_job(worker->pipeline, mbuf));
 	if (reason == FANIN_REASON_NONE)
 		reason = FANIN_REASON_TAG;
 	/* A member whose tags are those of this switch's life before does not know it yet. */
@@ -102,12 +102,11 @@ tags_refuse_unexpected(struct worker *worker, struct rte_mbuf *mbuf)
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
 	const bool is_join = hdr->type == FANIN_TYPE_JOIN;
 	enum fanin_reason reason;
-	struct job *job;
 
 	if ((hdr->flags & FANIN_FLAG_TAGGED) == 0 || !(is_join || is_of_run(hdr->type)) ||
 	    (is_join && mbuf->data_len < FANIN_PAYLOAD_OFFSET + sizeof(struct fanin_join_body)))
 		return false;
-	reason = admission_member(worker->pipeline, mbuf, &job);
+	reason = admission_member(worker->pipeline, mbuf, admission_job(worker->pipeline, mbuf));
 	if (reason == FANIN_REASON_NONE)
 		reason = FANIN_REASON_TAG;
 	if (is_join || reason == FANIN_REASON_TAG || reason == FANIN_REASON_JOB)
