@@ -251,19 +251,17 @@ static void
 network_build(const struct trial *trial)
 {
 	const struct rig_options rig_options = { .seed = trial->seed, .n_packets = 32767, .mtu = 1500 };
-	const struct rig_end host_end = { .egress = { .rate_mbit = trial->host_mbit,
-						      .queue_bytes = trial->queue_bytes },
-					  .delay_ns = DELAY_NS };
-	const struct rig_end up_end = { .egress = { .rate_mbit = trial->up_mbit,
-						    .queue_bytes = trial->queue_bytes },
-					.delay_ns = DELAY_NS };
-	const struct rig_leaf_spine_options options = {
+	const struct pipeline_egress egress = { .rate_mbit = trial->host_mbit,
+						.bucket_bytes = trial->bucket_bytes,
+						.queue_bytes = trial->queue_bytes };
+	const struct rig_end host_end = { .egress = egress, .delay_ns = DELAY_NS };
+	struct rig_leaf_spine_options options = {
 		.n_leaves = trial->n_leaves,
 		.hosts_per_leaf = (uint16_t)(trial->n_ranks / trial->n_leaves * trial->n_jobs),
 		.hosts_per_port = trial->per_port,
 		.n_spines = trial->n_leaves == 1 ? 0 : 2,
 		.host_end = host_end,
-		.up_end = up_end,
+		.up_end = host_end,
 		.faults = { .drop = trial->faults,
 			    .duplicate = trial->faults,
 			    .reorder = trial->faults,
@@ -272,15 +270,14 @@ network_build(const struct trial *trial)
 		.slots = trial->slots,
 		.shared_slots = trial->shared_slots,
 		.servers = trial->has_servers,
-		.server = { .max_jobs = WORLD_JOBS,
-			    .memory_bytes = 64 << 20,
-			    .seed = trial->seed,
-			    .end = up_end },
+		.server = { .max_jobs = WORLD_JOBS, .memory_bytes = 64 << 20, .seed = trial->seed },
 	};
 	static bool eal_is_there;
 	char error[RIG_ERROR_LEN] = "";
 	int ret;
 
+	options.up_end.egress.rate_mbit = trial->up_mbit;
+	options.server.end = options.up_end;
 	if (!eal_is_there)
 		ring_switch_eal_of(256);
 	eal_is_there = true;
@@ -368,7 +365,7 @@ set_usual(struct trial *trial)
 	if (trial->window == 0)
 		trial->window = 64;
 	if (trial->slots == 0)
-		trial->slots = 4 * trial->window * trial->n_jobs;
+		trial->slots = 4 * trial->window * WORLD_JOBS;
 	if (trial->host_mbit == 0)
 		trial->host_mbit = 10000;
 	if (trial->up_mbit == 0)

@@ -27,11 +27,12 @@ struct trial {
 	uint16_t n_jobs;   /* 1 */
 	uint16_t per_port; /* hosts, 1 */
 	bool scattered;    /* ranks are at the leaves in turn, else at one after the other */
-	bool places_unknown;  /* hosts are not told which leaves the ranks are at */
-	double faults;        /* chances that a switch loses, doubles or reorders a packet */
-	uint32_t host_mbit;   /* of links of hosts, 10000 */
-	uint32_t up_mbit;     /* of links between switches, as hosts' links */
-	uint32_t queue_bytes; /* of each port of a switch, as many as there are */
+	bool places_unknown;   /* hosts are not told which leaves the ranks are at */
+	double faults;         /* chances that a switch loses, doubles or reorders a packet */
+	uint32_t host_mbit;    /* of links of hosts, 10000 */
+	uint32_t up_mbit;      /* of links between switches, as hosts' links */
+	uint32_t queue_bytes;  /* of each port of a switch, as many as there are */
+	uint32_t bucket_bytes; /* of each port */
 	uint32_t slots; /* of each switch, enough for the jobs if each takes twice what it has */
 	uint32_t shared_slots;
 	bool has_servers; /* results are made by parameter servers */

@@ -8,411 +8,56 @@
 #include <string.h>
 
 #include "hostlib/src/multicast/multicast_internal.h"
-#include "wire/broadcast.h"
-#include "reference/random.h"
-#include "rig/leaf_spine.h"
-#include "tests/unit/ring_switch.h"
+#include "tests/unit/host_world.h"
 #include "tests/unit/suites.h"
-
-#define MS UINT64_C(1000000)
-#define SECOND (1000 * MS)
-#define MOST_RANKS 16
-#define MOST_REQUESTS 6
-#define OVERWRITTEN 0x55
-#define WINDOW 64
-
-struct trial {
-	uint64_t seed;
-	uint16_t n_ranks;
-	uint16_t n_leaves;
-	uint32_t chains;
-	double faults;
-	bool scattered;     /* ranks are at the leaves in turn, else at one after the other */
-	bool racks_unknown; /* hosts are not told which leaves the ranks are at */
-	uint32_t up_mbit; /* of links between leaves and spines; 0: of no switch's ports any rate */
-	uint16_t payload_bytes; /* 0: as much as fits */
-};
-
-/* What a test does with a frame that has come to a rank. Returns true if it is lost. */
-typedef bool (*loses_fn)(uint16_t rank, const struct fanin_hdr *hdr);
-
-/* A host's transport, of which some frames are lost. */
-struct lossy {
-	struct fanin_transport transport;
-	struct fanin_transport *inner;
-	uint16_t rank;
-	bool is_full; /* has no room for anything to be sent */
-};
-
-struct member {
-	struct fanin_endpoint *engine;
-	struct lossy lossy;
-	struct fanin_request requests[MOST_REQUESTS];
-	uint8_t *buffers[MOST_REQUESTS]; /* of the whole vector */
-	bool posted[MOST_REQUESTS];
-	bool taken[MOST_REQUESTS];
-	bool is_away; /* does not poll */
-};
-
-static struct {
-	struct trial trial;
-	struct rig *rig;
-	struct rig_leaf_spine network;
-	struct rig_job job;
-	uint32_t places[MOST_RANKS]; /* the ranks' hosts */
-	uint16_t spine;
-	uint32_t n_requests;
-	struct member members[MOST_RANKS];
-	loses_fn loses;
-	uint64_t n_lost;
-	uint16_t payload_bytes;
-} world;
-
-static const struct fanin_protocol *
-protocol(void)
-{
-	char reason[256];
-
-	return fanin_protocol_of("broadcast", reason, sizeof(reason));
-}
-
-/* ------------------------------------------------------------------ world */
-
-static uint32_t
-place_of(uint16_t rank)
-{
-	const uint16_t n_leaves = world.trial.n_leaves;
-
-	return world.trial.scattered
-		       ? rank % n_leaves * (world.trial.n_ranks / n_leaves) + rank / n_leaves
-		       : rank;
-}
-
-static struct rig_host *
-host_of(uint16_t rank)
-{
-	return world.network.hosts[place_of(rank)];
-}
-
-static unsigned int
-lossy_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, unsigned int max)
-{
-	struct lossy *lossy = (struct lossy *)transport;
-	unsigned int n = lossy->inner->ops->rx_burst(lossy->inner, frames, max);
-	unsigned int kept = 0;
-
-	for (unsigned int i = 0; i < n; i++) {
-		const struct fanin_headers *headers = frames[i].data;
-
-		if (world.loses != NULL && world.loses(lossy->rank, &headers->fanin)) {
-			world.n_lost++;
-			lossy->inner->ops->rx_release(lossy->inner, &frames[i], 1);
-		} else {
-			frames[kept++] = frames[i];
-		}
-	}
-	return kept;
-}
-
-static void
-lossy_rx_release(struct fanin_transport *transport, const struct fanin_frame *frames, unsigned int n)
-{
-	struct lossy *lossy = (struct lossy *)transport;
-
-	lossy->inner->ops->rx_release(lossy->inner, frames, n);
-}
-
-static void *
-lossy_tx_reserve(struct fanin_transport *transport, uint32_t len)
-{
-	struct lossy *lossy = (struct lossy *)transport;
-
-	return lossy->is_full ? NULL : lossy->inner->ops->tx_reserve(lossy->inner, len);
-}
-
-static void
-lossy_tx_commit(struct fanin_transport *transport, uint32_t len)
-{
-	struct lossy *lossy = (struct lossy *)transport;
-
-	lossy->inner->ops->tx_commit(lossy->inner, len);
-}
-
-static int
-lossy_tx_flush(struct fanin_transport *transport)
-{
-	struct lossy *lossy = (struct lossy *)transport;
-
-	return lossy->inner->ops->tx_flush(lossy->inner);
-}
-
-static const struct fanin_transport_ops lossy_ops = {
-	.name = "lossy",
-	.tx_reserve = lossy_tx_reserve,
-	.tx_commit = lossy_tx_commit,
-	.tx_flush = lossy_tx_flush,
-	.rx_burst = lossy_rx_burst,
-	.rx_release = lossy_rx_release,
-};
-
-/* Byte i of a rank's part of a request. */
-static uint8_t
-byte_of(uint32_t r, uint16_t rank, uint64_t i)
-{
-	return (uint8_t)(i * 7 + i / 251 + rank * 31u + r * 101u + 1);
-}
-
-static void
-take(struct member *member, uint16_t rank, uint32_t r)
-{
-	const struct fanin_request *request = &member->requests[r];
-	const uint64_t part = request->part_bytes;
-
-	for (uint64_t i = 0; i < request->total_bytes; i++) {
-		const bool is_broadcast = request->collective == FANIN_COLLECTIVE_BROADCAST;
-		const uint16_t root = is_broadcast ? request->root : (uint16_t)(i / part);
-		const uint8_t expected = byte_of(r, root, is_broadcast ? i : i % part);
-
-		ck_assert_msg(member->buffers[r][i] == expected,
-			      "seed %lu, rank %u, request %u: byte %lu is %u, expected %u",
-			      (unsigned long)world.trial.seed, rank, r, (unsigned long)i,
-			      member->buffers[r][i], expected);
-	}
-	/* The application uses it for something else at once. */
-	memset(member->buffers[r], OVERWRITTEN, request->total_bytes);
-	member->taken[r] = true;
-}
-
-static void
-member_poll(struct rig_host *host, void *user)
-{
-	const uint16_t rank = (uint16_t)(uintptr_t)user;
-	struct member *member = &world.members[rank];
-	uint64_t idle_ns;
-
-	if (member->is_away)
-		return;
-	protocol()->poll(member->engine);
-	for (uint32_t r = 0; r < world.n_requests; r++) {
-		if (member->posted[r] && !member->taken[r] && member->requests[r].status == FANIN_OK)
-			take(member, rank, r);
-	}
-	idle_ns = protocol()->idle_ns(member->engine);
-	if (idle_ns != UINT64_MAX)
-		rig_host_wake(host, rig_now_ns(world.rig) + RTE_MIN(RTE_MAX(idle_ns, 1u), 50 * MS));
-}
-
-static void
-engine_open(uint16_t rank)
-{
-	struct fanin_peer hosts[MOST_RANKS];
-	struct fanin_protocol_config config = { .timeout_ns = 5 * SECOND, .recover = true };
-	struct member *member = &world.members[rank];
-	struct fanin_error error = { 0 };
-
-	for (uint16_t r = 0; r < world.trial.n_ranks; r++) {
-		const uint32_t place = place_of(r);
-
-		hosts[r] = (struct fanin_peer){
-			.ip_be = rig_host_ip_be(&world.network, place),
-			.switch_ip_be = rig_leaf_ip_be(
-				(uint16_t)(place / (world.trial.n_ranks / world.trial.n_leaves))),
-		};
-	}
-	rig_protocol_config(&world.job, rank, &config);
-	world.payload_bytes = config.payload_bytes;
-	member->lossy = (struct lossy){
-		.transport = { .ops = &lossy_ops },
-		.inner = rig_host_transport(host_of(rank)),
-		.rank = rank,
-	};
-	config.hosts = world.trial.racks_unknown ? NULL : hosts;
-	config.parameters[FANIN_BROADCAST_CHAINS] = world.trial.chains;
-	config.transport = &member->lossy.transport;
-	ck_assert_int_eq(fanin_engine_open(&fanin_protocol_multicast, &config, &member->engine,
-					   &error),
-			 FANIN_OK);
-	rig_host_set_poll(host_of(rank), member_poll, (void *)(uintptr_t)rank);
-}
-
-/* Makes the job, on the spine of now, and has all ranks join. */
-static void
-run_join(void)
-{
-	const struct job_spec spec = { .handler = "broadcast",
-				       .id = world.job.id,
-				       .slots = 2 * WINDOW,
-				       .payload_bytes = world.trial.payload_bytes };
-	char error[PIPELINE_ERROR_LEN] = "";
-	int ret;
-
-	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++)
-		world.places[rank] = place_of(rank);
-	ret = rig_job_create_on(&world.network, &spec, world.places, world.trial.n_ranks,
-				world.spine, &world.job, error);
-	ck_assert_msg(ret == 0, "%s", error);
-	ck_assert_int_eq(rig_job_join(&world.job, 600 * SECOND), 0);
-}
 
 static void
 open_world(const struct trial *trial)
 {
-	const struct rig_options rig_options = { .seed = trial->seed, .n_packets = 32767, .mtu = 1500 };
-	/* Ports of switches have a rate if they have a queue. */
-	const uint32_t queue_bytes = trial->up_mbit != 0 ? 1 << 22 : 0;
-	const struct rig_end end = {
-		.egress = { .rate_mbit = 10000, .bucket_bytes = 3000, .queue_bytes = queue_bytes },
-		.delay_ns = 2000,
-	};
-	const struct rig_end up_end = {
-		.egress = { .rate_mbit = trial->up_mbit,
-			    .bucket_bytes = 3000,
-			    .queue_bytes = queue_bytes },
-		.delay_ns = 2000,
-	};
-	const struct rig_leaf_spine_options options = {
-		.n_leaves = trial->n_leaves,
-		.hosts_per_leaf = trial->n_ranks / trial->n_leaves,
-		.n_spines = trial->n_leaves == 1 ? 0 : 2,
-		.host_end = end,
-		.up_end = up_end,
-		.faults = { .drop = trial->faults,
-			    .duplicate = trial->faults,
-			    .reorder = trial->faults,
-			    .seed = trial->seed },
-		.max_jobs = 1,
-		.slots = 2 * WINDOW,
-	};
-	static bool eal_is_there;
-	char error[PIPELINE_ERROR_LEN] = "";
-	int ret;
+	struct trial opened = *trial;
 
-	if (!eal_is_there)
-		ring_switch_eal_of(256);
-	eal_is_there = true;
-	memset(&world, 0, sizeof(world));
-	world.trial = *trial;
-	world.rig = rig_create(&rig_options, error);
-	ck_assert_msg(world.rig != NULL, "%s", error);
-	ret = rig_leaf_spine_build(world.rig, &options, &world.network, error);
-	ck_assert_msg(ret == 0, "%s", error);
-	rig_run(world.rig, rig_now_ns(world.rig) + SECOND, NULL, NULL);
-	run_join();
-	for (uint16_t rank = 0; rank < trial->n_ranks; rank++)
-		engine_open(rank);
+	opened.handler = "broadcast";
+	world_open(&opened);
 }
-
-static void
-close_world(void)
-{
-	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-		fanin_engine_close(world.members[rank].engine);
-		for (uint32_t r = 0; r < world.n_requests; r++)
-			free(world.members[rank].buffers[r]);
-	}
-	rig_job_destroy(&world.job);
-	rig_leaf_spine_free(&world.network);
-	ck_assert_uint_eq(rig_destroy(world.rig), 0);
-}
-
-/* The tree is no more. What is on its way reaches hosts, until they join over the other spine. */
-static void
-lose_tree(uint64_t late_ns)
-{
-	uint32_t first_block;
-
-	rig_job_destroy(&world.job);
-	rig_run(world.rig, rig_now_ns(world.rig) + late_ns, NULL, NULL);
-	first_block = fanin_engine_progress(world.members[0].engine);
-	for (uint16_t rank = 1; rank < world.trial.n_ranks; rank++)
-		first_block = RTE_MIN(first_block, fanin_engine_progress(world.members[rank].engine));
-	if (world.trial.n_leaves > 1)
-		world.spine = 1 - world.spine;
-	run_join();
-	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-		struct member *member = &world.members[rank];
-		const struct rig_joining *joining = &world.job.joining[rank];
-
-		member->lossy.inner = rig_host_transport(host_of(rank));
-		rig_host_set_poll(host_of(rank), member_poll, (void *)(uintptr_t)rank);
-		fanin_engine_move(member->engine, &member->lossy.transport);
-		ck_assert_msg(fanin_engine_resume(member->engine, joining->headers.fanin.epoch,
-						  joining->ack.instance, first_block) == FANIN_OK,
-			      "seed %lu, rank %u: %s", (unsigned long)world.trial.seed, rank,
-			      fanin_engine_error(member->engine)->text);
-		rig_host_wake(host_of(rank), rig_now_ns(world.rig));
-	}
-}
-
-/* ------------------------------------------------------------------ requests */
 
 /* bytes: of a broadcast, or of each rank's part of an Allgather. */
-static void
-post(uint16_t rank, uint32_t r, uint8_t collective, uint64_t bytes, uint16_t root)
+static struct perf_collective
+collective_of(enum perf_collective_kind kind, uint64_t bytes, uint16_t root)
 {
-	struct member *member = &world.members[rank];
-	const bool is_broadcast = collective == FANIN_COLLECTIVE_BROADCAST;
-	const uint64_t total = is_broadcast ? bytes : bytes * world.trial.n_ranks;
-	uint8_t *buffer = malloc(total + 1);
-	uint8_t *own = is_broadcast ? buffer : buffer + bytes * rank;
-
-	world.n_requests = RTE_MAX(world.n_requests, r + 1);
-	memset(buffer, OVERWRITTEN, total + 1);
-	for (uint64_t i = 0; i < bytes && (!is_broadcast || rank == root); i++)
-		own[i] = byte_of(r, rank, i);
-	member->buffers[r] = buffer;
-	member->requests[r] = (struct fanin_request){
-		.send = own,
-		.recv = buffer,
-		.collective = collective,
-		.dtype = FANIN_U8,
+	return (struct perf_collective){
+		.kind = kind,
 		.root = root,
+		.count = kind == PERF_BROADCAST ? bytes : bytes * world.trial.n_ranks,
+		.data = { .dtype = FANIN_U8, .op = FANIN_SUM, .seed = 1 },
 	};
-	member->posted[r] = true;
-	ck_assert_int_eq(protocol()->post(member->engine, &member->requests[r], bytes), FANIN_OK);
-	rig_host_wake(host_of(rank), rig_now_ns(world.rig));
 }
 
 static void
-post_all(uint32_t r, uint8_t collective, uint64_t bytes, uint16_t root)
+post(uint16_t rank, uint32_t r, enum perf_collective_kind kind, uint64_t bytes, uint16_t root)
 {
-	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++)
-		post(rank, r, collective, bytes, root);
+	const struct perf_collective like = collective_of(kind, bytes, root);
+
+	world_post(rank, r, &like);
 }
 
-static bool
-is_done(const struct member *member)
-{
-	for (uint32_t r = 0; r < world.n_requests; r++) {
-		if (!member->posted[r] || (!member->taken[r] && member->requests[r].status >= 0))
-			return false;
-	}
-	return true;
-}
-
-static bool
-all_done(void *user)
-{
-	(void)user;
-	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-		if (!is_done(&world.members[rank]))
-			return false;
-	}
-	return true;
-}
-
-/* Until all are done, and rightly so. */
 static void
-run_all(void)
+post_all(uint32_t r, enum perf_collective_kind kind, uint64_t bytes, uint16_t root)
 {
-	rig_run(world.rig, rig_now_ns(world.rig) + 600 * SECOND, all_done, NULL);
-	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-		for (uint32_t r = 0; r < world.n_requests; r++)
-			ck_assert_msg(world.members[rank].taken[r],
-				      "seed %lu, rank %u, request %u: %s",
-				      (unsigned long)world.trial.seed, rank, r,
-				      fanin_engine_error(world.members[rank].engine)->text);
-	}
+	const struct perf_collective like = collective_of(kind, bytes, root);
+
+	world_post_all(r, &like);
+}
+
+static struct fanin_multicast *
+multicast_of(uint16_t rank)
+{
+	return fanin_multicast_of(fanin_engine_of(world_engine(rank)));
+}
+
+static struct fanin_multicast_op *
+op_of(uint16_t rank)
+{
+	return multicast_of(rank)->ops;
 }
 
 static struct fanin_multicast_stats
@@ -420,18 +65,8 @@ totals(void)
 {
 	struct fanin_multicast_stats sum = { 0 };
 
-	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-		const struct fanin_multicast_stats *stats =
-			fanin_multicast_stats(world.members[rank].engine);
-
-		sum.packets += stats->packets;
-		sum.packets_sent += stats->packets_sent;
-		sum.fetched += stats->fetched;
-		sum.late += stats->late;
-		sum.fetches += stats->fetches;
-		sum.duplicates += stats->duplicates;
-		sum.closed += stats->closed;
-	}
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++)
+		world_add(&sum, fanin_multicast_stats(world_engine(rank)), sizeof(sum));
 	return sum;
 }
 
@@ -470,23 +105,14 @@ run_sizes(void)
 	const uint16_t last = world.trial.n_ranks - 1;
 
 	for (unsigned int i = 0; i < N_BYTES; i++)
-		post_all(i, i % 2 == 0 ? FANIN_COLLECTIVE_BROADCAST : FANIN_COLLECTIVE_ALLGATHER,
+		post_all(i, i % 2 == 0 ? PERF_BROADCAST : PERF_ALLGATHER,
 			 i % 2 == 0 ? bytes_of(i) : bytes_of(i) / world.trial.n_ranks + 1, 0);
-	run_all();
-	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-		struct member *member = &world.members[rank];
-
-		for (uint32_t r = 0; r < world.n_requests; r++) {
-			free(member->buffers[r]);
-			member->taken[r] = false;
-			member->posted[r] = false;
-		}
-	}
-	world.n_requests = 0;
+	world_run();
+	world_forget();
 	for (unsigned int i = 0; i < N_BYTES; i++)
-		post_all(i, i % 2 == 1 ? FANIN_COLLECTIVE_BROADCAST : FANIN_COLLECTIVE_ALLGATHER,
+		post_all(i, i % 2 == 1 ? PERF_BROADCAST : PERF_ALLGATHER,
 			 i % 2 == 1 ? bytes_of(i) : bytes_of(i) / world.trial.n_ranks, last);
-	run_all();
+	world_run();
 }
 
 START_TEST(all_sizes_are_exact_and_nothing_is_fetched_without_loss)
@@ -505,7 +131,7 @@ START_TEST(all_sizes_are_exact_and_nothing_is_fetched_without_loss)
 	ck_assert_uint_eq(stats.closed, 0);
 	/* Each packet was sent once, and came to all others. */
 	ck_assert_uint_eq(stats.packets, stats.packets_sent * (trial.n_ranks - 1u));
-	close_world();
+	world_close();
 }
 END_TEST
 
@@ -516,24 +142,29 @@ time_of_allgather(const struct trial *trial)
 	uint64_t begin_ns, ns;
 
 	open_world(trial);
-	begin_ns = rig_now_ns(world.rig);
-	post_all(0, FANIN_COLLECTIVE_ALLGATHER, (8 << 20) / trial->n_ranks, 0);
-	run_all();
-	ns = rig_now_ns(world.rig) - begin_ns;
-	close_world();
+	begin_ns = world_now();
+	post_all(0, PERF_ALLGATHER, (8 << 20) / trial->n_ranks, 0);
+	world_run();
+	ns = world_now() - begin_ns;
+	world_close();
 	return ns;
 }
 
 /* Between leaves links have half the rate of hosts', and ranks are at the leaves in turn: two chains by rank would always be behind the same leaf. */
 START_TEST(chains_stay_in_their_racks)
 {
-	struct trial trial = {
-		.seed = 1, .n_ranks = 8, .n_leaves = 2, .chains = 2, .scattered = true, .up_mbit = 5000
-	};
+	struct trial trial = { .seed = 1,
+			       .n_ranks = 8,
+			       .n_leaves = 2,
+			       .chains = 2,
+			       .scattered = true,
+			       .up_mbit = 5000,
+			       .queue_bytes = 1 << 22,
+			       .bucket_bytes = 3000 };
 	const uint64_t by_rack = time_of_allgather(&trial);
 	uint64_t by_rank, unscattered;
 
-	trial.racks_unknown = true;
+	trial.places_unknown = true;
 	by_rank = time_of_allgather(&trial);
 	trial.scattered = false;
 	unscattered = time_of_allgather(&trial);
@@ -554,7 +185,7 @@ START_TEST(all_sizes_are_exact_when_packets_are_lost_doubled_and_reordered)
 	stats = totals();
 	ck_assert_uint_gt(stats.fetched, 0);
 	ck_assert_uint_gt(stats.duplicates, 0);
-	close_world();
+	world_close();
 }
 END_TEST
 
@@ -574,11 +205,11 @@ START_TEST(packets_that_ask_are_no_longer_than_the_jobs_packets)
 	if (payloads[_i] != 0)
 		ck_assert_uint_eq(world.payload_bytes, payloads[_i]);
 	bytes = 2400u * (payloads[_i] == 0 ? 256u : payloads[_i]);
-	post_all(0, FANIN_COLLECTIVE_ALLGATHER, bytes / trial.n_ranks + 1, 0);
-	post_all(1, FANIN_COLLECTIVE_BROADCAST, bytes, 1);
-	run_all();
+	post_all(0, PERF_ALLGATHER, bytes / trial.n_ranks + 1, 0);
+	post_all(1, PERF_BROADCAST, bytes, 1);
+	world_run();
 	ck_assert_uint_gt(totals().fetched, 0);
-	close_world();
+	world_close();
 }
 END_TEST
 
@@ -597,12 +228,12 @@ START_TEST(what_one_bitmap_does_not_cover_is_asked_for_by_several)
 
 	open_world(&trial);
 	world.loses = loses_all_data;
-	post_all(0, FANIN_COLLECTIVE_ALLGATHER, 64u * 2400u / trial.n_ranks, 0);
-	run_all();
+	post_all(0, PERF_ALLGATHER, 64u * 2400u / trial.n_ranks, 0);
+	world_run();
 	ck_assert_uint_eq(world.n_lost, 6);
 	ck_assert_uint_eq(totals().fetched, 6);
 	ck_assert_uint_eq(totals().duplicates, 0);
-	close_world();
+	world_close();
 }
 END_TEST
 
@@ -631,13 +262,13 @@ START_TEST(what_neighbors_lack_goes_around_the_ring_once)
 	open_world(&trial);
 	lost_packet = _i == 0 ? 5 : 10;
 	world.loses = loses_at_neighbors;
-	post_all(0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes + 17, 0);
-	run_all();
+	post_all(0, PERF_BROADCAST, 10u * world.payload_bytes + 17, 0);
+	world_run();
 	stats = totals();
 	ck_assert_uint_eq(world.n_lost, 2);
 	ck_assert_uint_eq(stats.fetched, 2);
 	ck_assert_uint_eq(stats.duplicates, 0);
-	close_world();
+	world_close();
 }
 END_TEST
 
@@ -650,15 +281,15 @@ START_TEST(what_all_lack_comes_from_its_root)
 	open_world(&trial);
 	lost_packet = 7;
 	world.loses = loses_at_all;
-	begin_ns = rig_now_ns(world.rig);
-	post_all(0, FANIN_COLLECTIVE_BROADCAST, 40u * world.payload_bytes, 3);
-	run_all();
+	begin_ns = world_now();
+	post_all(0, PERF_BROADCAST, 40u * world.payload_bytes, 3);
+	world_run();
 	stats = totals();
 	ck_assert_uint_eq(world.n_lost, 7);
 	ck_assert_uint_eq(stats.fetched, 7);
 	ck_assert_uint_eq(stats.duplicates, 0);
-	ck_assert_uint_lt(rig_now_ns(world.rig) - begin_ns, 50 * MS);
-	close_world();
+	ck_assert_uint_lt(world_now() - begin_ns, 50 * MS);
+	world_close();
 }
 END_TEST
 
@@ -675,11 +306,11 @@ START_TEST(a_lost_activation_costs_nothing)
 
 	open_world(&trial);
 	world.loses = loses_activation;
-	post_all(0, FANIN_COLLECTIVE_ALLGATHER, 20000, 0);
-	run_all();
+	post_all(0, PERF_ALLGATHER, 20000, 0);
+	world_run();
 	ck_assert_uint_eq(world.n_lost, 7);
 	ck_assert_uint_eq(totals().fetched, 0);
-	close_world();
+	world_close();
 }
 END_TEST
 
@@ -692,14 +323,14 @@ START_TEST(a_rank_that_posts_late_is_waited_for)
 	open_world(&trial);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
 		if (rank != late)
-			post(rank, 0, FANIN_COLLECTIVE_BROADCAST, 1 << 20, 0);
+			post(rank, 0, PERF_BROADCAST, 1 << 20, 0);
 	}
-	rig_run(world.rig, rig_now_ns(world.rig) + 20 * SECOND, NULL, NULL);
-	post(late, 0, FANIN_COLLECTIVE_BROADCAST, 1 << 20, 0);
-	run_all();
+	world_pass(20 * SECOND);
+	post(late, 0, PERF_BROADCAST, 1 << 20, 0);
+	world_run();
 	ck_assert_uint_eq(totals().fetched, 0);
 	ck_assert_uint_eq(totals().packets_sent * 7, totals().packets);
-	close_world();
+	world_close();
 }
 END_TEST
 
@@ -717,24 +348,20 @@ START_TEST(a_root_without_a_core_is_waited_for_and_nothing_is_fetched)
 	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 
 	open_world(&trial);
-	post_all(0, FANIN_COLLECTIVE_BROADCAST, 4 << 20, 2);
-	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, has_begun, NULL));
-	world.members[2].is_away = true;
-	rig_run(world.rig, rig_now_ns(world.rig) + away_ns[_i], NULL, NULL);
-	ck_assert(!all_done(NULL));
-	world.members[2].is_away = false;
-	rig_host_wake(host_of(2), rig_now_ns(world.rig));
-	run_all();
+	post_all(0, PERF_BROADCAST, 4 << 20, 2);
+	ck_assert(world_wait(SECOND, has_begun, NULL));
+	world_leave(2);
+	world_pass(away_ns[_i]);
+	ck_assert(!world_done(NULL));
+	world_return(2);
+	world_run();
 	ck_assert_uint_eq(totals().fetched, 0);
 	/* What is learned of it is not the pause: 4 MiB in 200 ms and the time that they take. */
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
 		if (rank != 2)
-			ck_assert_double_gt(fanin_multicast_of(
-						    fanin_engine_of(world.members[rank].engine))
-						    ->bytes_per_ns,
-					    0.007);
+			ck_assert_double_gt(multicast_of(rank)->bytes_per_ns, 0.007);
 	}
-	close_world();
+	world_close();
 }
 END_TEST
 
@@ -746,15 +373,14 @@ START_TEST(a_tree_may_be_lost_at_any_moment)
 
 	open_world(&trial);
 	for (uint32_t r = 0; r < 4; r++)
-		post_all(r, r % 2 == 0 ? FANIN_COLLECTIVE_ALLGATHER : FANIN_COLLECTIVE_BROADCAST,
+		post_all(r, r % 2 == 0 ? PERF_ALLGATHER : PERF_BROADCAST,
 			 (r % 2 == 0 ? 100000 : 1000000) / (trial.n_ranks * (r + 1)), 1);
 	for (int losses = 1 + _i % 3; losses > 0; losses--) {
-		rig_run(world.rig, rig_now_ns(world.rig) + random_below(&random, 1000000), all_done,
-			NULL);
-		lose_tree(random_below(&random, 20000));
+		world_wait(random_below(&random, 1000000), world_done, NULL);
+		world_lose_run(random_below(&random, 20000));
 	}
-	run_all();
-	close_world();
+	world_run();
+	world_close();
 }
 END_TEST
 
@@ -771,8 +397,7 @@ loses_data_of_told(uint16_t rank, const struct fanin_hdr *hdr)
 static bool
 lacks_packet_5_only(void *user)
 {
-	const struct fanin_multicast_op *op =
-		fanin_multicast_of(fanin_engine_of(world.members[told_rank].engine))->ops;
+	const struct fanin_multicast_op *op = op_of(told_rank);
 
 	(void)user;
 	return op != NULL && op->n_lacking == 1;
@@ -787,30 +412,29 @@ START_TEST(what_could_not_be_asked_for_counts_as_neither_lost_nor_late)
 	open_world(&trial);
 	told_rank = 1;
 	world.loses = loses_data_of_told;
-	post_all(0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes, 0);
-	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, lacks_packet_5_only, NULL));
-	world.members[1].lossy.is_full = true;
-	rig_run(world.rig, rig_now_ns(world.rig) + 100 * MS, NULL, NULL);
-	op = fanin_multicast_of(fanin_engine_of(world.members[1].engine))->ops;
+	post_all(0, PERF_BROADCAST, 10u * world.payload_bytes, 0);
+	ck_assert(world_wait(SECOND, lacks_packet_5_only, NULL));
+	world.members[1].is_full = true;
+	world_pass(100 * MS);
+	op = op_of(1);
 	ck_assert_uint_eq(op->n_lacking, 1);
 	ck_assert(!fanin_bit(op->asked, 5));
 	ck_assert_uint_eq(op->n_lost, 0);
 	ck_assert_uint_eq(totals().fetches, 0);
-	world.members[1].lossy.is_full = false;
+	world.members[1].is_full = false;
 	world.loses = NULL;
-	rig_host_wake(host_of(1), rig_now_ns(world.rig));
-	run_all();
+	world_wake(1);
+	world_run();
 	ck_assert_uint_eq(totals().fetched, 1);
 	ck_assert_uint_eq(totals().late, 0);
-	close_world();
+	world_close();
 }
 END_TEST
 
 static bool
 is_told(void *user)
 {
-	const struct fanin_multicast_op *op =
-		fanin_multicast_of(fanin_engine_of(world.members[told_rank].engine))->ops;
+	const struct fanin_multicast_op *op = op_of(told_rank);
 
 	(void)user;
 	return op != NULL && op->has_ns != 0;
@@ -824,17 +448,15 @@ START_TEST(a_rank_that_is_late_after_a_loss_is_waited_for)
 	open_world(&trial);
 	told_rank = 1;
 	world.loses = loses_data_of_told;
-	post_all(0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes, 0);
-	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, is_told, NULL));
+	post_all(0, PERF_BROADCAST, 10u * world.payload_bytes, 0);
+	ck_assert(world_wait(SECOND, is_told, NULL));
 	world.loses = NULL;
-	world.members[0].is_away = true;
-	rig_run(world.rig, rig_now_ns(world.rig) + 20 * SECOND, NULL, NULL);
-	ck_assert_msg(world.members[1].requests[0].status == FANIN_IN_PROGRESS, "%s",
-		      fanin_engine_error(world.members[1].engine)->text);
-	world.members[0].is_away = false;
-	rig_host_wake(host_of(0), rig_now_ns(world.rig));
-	run_all();
-	close_world();
+	world_leave(0);
+	world_pass(20 * SECOND);
+	ck_assert_msg(world.members[1].requests[0].status == FANIN_IN_PROGRESS, "%s", world_error(1));
+	world_return(0);
+	world_run();
+	world_close();
 }
 END_TEST
 
@@ -847,16 +469,16 @@ START_TEST(data_that_never_passes_ends_the_run_in_time)
 	open_world(&trial);
 	told_rank = 1;
 	world.loses = loses_data_of_told;
-	begin_ns = rig_now_ns(world.rig);
-	post_all(0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes, 0);
+	begin_ns = world_now();
+	post_all(0, PERF_BROADCAST, 10u * world.payload_bytes, 0);
 	while (world.members[1].requests[0].status == FANIN_IN_PROGRESS) {
-		ck_assert_uint_le(rig_now_ns(world.rig) - begin_ns, 6 * SECOND);
-		rig_run(world.rig, rig_now_ns(world.rig) + 10 * MS, NULL, NULL);
+		ck_assert_uint_le(world_now() - begin_ns, 6 * SECOND);
+		world_pass(10 * MS);
 	}
-	ck_assert_msg(strstr(fanin_engine_error(world.members[1].engine)->text,
+	ck_assert_msg(strstr(world_error(1),
 			     "rank 0 has sent packet 5 of operation 0, and it never came") != NULL,
-		      "%s", fanin_engine_error(world.members[1].engine)->text);
-	close_world();
+		      "%s", world_error(1));
+	world_close();
 }
 END_TEST
 
@@ -867,39 +489,31 @@ START_TEST(what_neighbors_told_in_a_lost_run_fails_nobody_in_the_next_one)
 	open_world(&trial);
 	told_rank = 3;
 	world.loses = loses_data_of_told;
-	post_all(0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes, 0);
-	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, is_told, NULL));
-	lose_tree(SECOND);
+	post_all(0, PERF_BROADCAST, 10u * world.payload_bytes, 0);
+	ck_assert(world_wait(SECOND, is_told, NULL));
+	world_lose_run(SECOND);
 	world.loses = NULL;
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
 		world.members[rank].is_away = rank != 3;
-	rig_run(world.rig, rig_now_ns(world.rig) + 20 * SECOND, NULL, NULL);
-	ck_assert_msg(world.members[3].requests[0].status == FANIN_IN_PROGRESS, "%s",
-		      fanin_engine_error(world.members[3].engine)->text);
+	world_pass(20 * SECOND);
+	ck_assert_msg(world.members[3].requests[0].status == FANIN_IN_PROGRESS, "%s", world_error(3));
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
-		world.members[rank].is_away = false;
-		rig_host_wake(host_of(rank), rig_now_ns(world.rig));
+		world_return(rank);
 	}
-	run_all();
-	close_world();
+	world_run();
+	world_close();
 }
 END_TEST
-
-static struct fanin_multicast_op *
-op_of(uint16_t rank)
-{
-	return fanin_multicast_of(fanin_engine_of(world.members[rank].engine))->ops;
-}
 
 static void
 forge(uint16_t from, uint16_t to, enum fanin_multicast_kind kind, uint32_t packet,
       const void *payload, uint32_t len)
 {
-	struct fanin_multicast *mc = fanin_multicast_of(fanin_engine_of(world.members[from].engine));
+	struct fanin_multicast *mc = multicast_of(from);
 
 	ck_assert(fanin_multicast_send_to(mc, op_of(from), to, kind, packet, payload, len));
-	world.members[from].lossy.inner->ops->tx_flush(world.members[from].lossy.inner);
-	rig_host_wake(host_of(to), rig_now_ns(world.rig));
+	world.members[from].transport.ops->tx_flush(&world.members[from].transport);
+	world_wake(to);
 }
 
 /* All that would come to one rank. */
@@ -919,14 +533,14 @@ START_TEST(what_was_not_asked_for_is_taken_from_its_root_only)
 	open_world(&trial);
 	junk = calloc(1, world.payload_bytes);
 	for (uint16_t rank = 1; rank < trial.n_ranks; rank++)
-		post(rank, 0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes, 0);
+		post(rank, 0, PERF_BROADCAST, 10u * world.payload_bytes, 0);
 	forge(5, 3, FANIN_MULTICAST_DATA, 5, junk, world.payload_bytes);
-	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
-	ck_assert_uint_eq(fanin_engine_stats(world.members[3].engine)->invalid, 1);
-	post(0, 0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes, 0);
-	run_all();
+	world_pass(MS);
+	ck_assert_uint_eq(fanin_engine_stats(world_engine(3))->invalid, 1);
+	post(0, 0, PERF_BROADCAST, 10u * world.payload_bytes, 0);
+	world_run();
 	free(junk);
-	close_world();
+	world_close();
 }
 END_TEST
 
@@ -947,19 +561,19 @@ START_TEST(what_a_neighbor_sends_overtakes_nothing)
 
 	open_world(&trial);
 	elements = malloc(world.payload_bytes);
-	for (uint32_t i = 0; i < world.payload_bytes; i++)
-		elements[i] = byte_of(0, 0, 60u * world.payload_bytes + i);
-	post_all(0, FANIN_COLLECTIVE_BROADCAST, 100u * world.payload_bytes, 0);
+	post_all(0, PERF_BROADCAST, 100u * world.payload_bytes, 0);
+	perf_data_fill(&world.members[0].collectives[0].data, 0, 0, 60u * world.payload_bytes,
+		       world.payload_bytes, elements);
 	world.loses = loses_deliveries;
-	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, has_asked_for_60, NULL));
+	ck_assert(world_wait(SECOND, has_asked_for_60, NULL));
 	forge(5, 3, FANIN_MULTICAST_DATA, 60, elements, world.payload_bytes);
-	rig_run(world.rig, rig_now_ns(world.rig) + 50 * MS, NULL, NULL);
+	world_pass(50 * MS);
 	ck_assert(fanin_bit(op_of(3)->have, 60));
 	ck_assert_uint_eq(op_of(3)->chains[0].gaps.checked, 0);
 	world.loses = NULL;
-	run_all();
+	world_run();
 	free(elements);
-	close_world();
+	world_close();
 }
 END_TEST
 
@@ -972,9 +586,9 @@ START_TEST(what_a_member_makes_up_fails_nobody)
 	uint64_t words[40];
 
 	open_world(&trial);
-	post_all(0, FANIN_COLLECTIVE_BROADCAST, 100u * world.payload_bytes, 0);
-	world.members[0].is_away = true;
-	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
+	post_all(0, PERF_BROADCAST, 100u * world.payload_bytes, 0);
+	world_leave(0);
+	world_pass(MS);
 	for (unsigned int i = 0; i < 2000; i++) {
 		for (size_t w = 0; w < RTE_DIM(words); w++)
 			words[w] = (uint64_t)random_u32(&random) << 32 | random_u32(&random);
@@ -984,14 +598,12 @@ START_TEST(what_a_member_makes_up_fails_nobody)
 		/* Neither data that was asked for, which it may have, nor a turn. */
 		forge(5, 3, random_below(&random, 2) == 0 ? 0 : 5 + random_below(&random, 250),
 		      random_u32(&random), words, random_below(&random, 100));
-		rig_run(world.rig, rig_now_ns(world.rig) + 10 * MS, NULL, NULL);
+		world_pass(10 * MS);
 	}
-	ck_assert_msg(world.members[3].requests[0].status == FANIN_IN_PROGRESS, "%s",
-		      fanin_engine_error(world.members[3].engine)->text);
-	world.members[0].is_away = false;
-	rig_host_wake(host_of(0), rig_now_ns(world.rig));
-	run_all();
-	close_world();
+	ck_assert_msg(world.members[3].requests[0].status == FANIN_IN_PROGRESS, "%s", world_error(3));
+	world_return(0);
+	world_run();
+	world_close();
 }
 END_TEST
 
@@ -1000,19 +612,18 @@ START_TEST(a_turn_comes_from_the_root_before_only)
 	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 1, .chains = 1 };
 
 	open_world(&trial);
-	world.members[0].is_away = true;
-	post_all(0, FANIN_COLLECTIVE_ALLGATHER, 20000, 0);
+	world_leave(0);
+	post_all(0, PERF_ALLGATHER, 20000, 0);
 	for (uint16_t from = 4; from < 6; from++)
 		forge(from, 3, FANIN_MULTICAST_ACTIVATE, op_of(3)->own_first, NULL, 0);
-	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
+	world_pass(MS);
 	ck_assert(!op_of(3)->is_active);
 	forge(2, 3, FANIN_MULTICAST_ACTIVATE, op_of(3)->own_first, NULL, 0);
-	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
+	world_pass(MS);
 	ck_assert(op_of(3)->is_active);
-	world.members[0].is_away = false;
-	rig_host_wake(host_of(0), rig_now_ns(world.rig));
-	run_all();
-	close_world();
+	world_return(0);
+	world_run();
+	world_close();
 }
 END_TEST
 
@@ -1034,10 +645,10 @@ START_TEST(a_mark_on_a_duplicate_is_no_loss)
 	uint64_t n_lost;
 
 	open_world(&trial);
-	engine = world.members[1].engine;
+	engine = world_engine(1);
 	stats = fanin_multicast_stats(engine);
-	post_all(0, FANIN_COLLECTIVE_BROADCAST, 4 << 20, 0);
-	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, has_packet_0, NULL));
+	post_all(0, PERF_BROADCAST, 4 << 20, 0);
+	ck_assert(world_wait(SECOND, has_packet_0, NULL));
 	n_lost = op_of(1)->n_lost;
 	fanin_wire_encode_l4(&headers, &fanin_engine_of(engine)->config.flow, world.payload_bytes);
 	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_DELIVERY,
@@ -1050,8 +661,8 @@ START_TEST(a_mark_on_a_duplicate_is_no_loss)
 	ck_assert_uint_eq(stats->duplicates, 1);
 	ck_assert_uint_eq(stats->marks, 0);
 	ck_assert_uint_eq(op_of(1)->n_lost, n_lost);
-	run_all();
-	close_world();
+	world_run();
+	world_close();
 }
 END_TEST
 
@@ -1068,9 +679,9 @@ START_TEST(only_ranks_that_have_ended_are_said_to_have_ended)
 	struct fanin_endpoint *engine;
 
 	open_world(&trial);
-	engine = world.members[0].engine;
-	post(0, 0, FANIN_COLLECTIVE_BROADCAST, 5000, 0);
-	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
+	engine = world_engine(0);
+	post(0, 0, PERF_BROADCAST, 5000, 0);
+	world_pass(MS);
 	fanin_ranks_add(_i == 0 ? &ranks.silent : &ranks.ended, 2);
 	fanin_ranks_add(_i == 1 ? &ranks.ended : &ranks.silent, 5);
 	fanin_multicast_on_answer(fanin_engine_of(engine),
@@ -1078,7 +689,7 @@ START_TEST(only_ranks_that_have_ended_are_said_to_have_ended)
 	ck_assert(fanin_multicast_time_out(fanin_engine_of(engine)));
 	ck_assert_msg(strstr(fanin_engine_error(engine)->text, texts[_i]) != NULL, "%s",
 		      fanin_engine_error(engine)->text);
-	close_world();
+	world_close();
 }
 END_TEST
 
@@ -1088,14 +699,13 @@ START_TEST(ranks_that_disagree_are_refused)
 
 	open_world(&trial);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
-		post(rank, 0, FANIN_COLLECTIVE_BROADCAST, 5000, rank == 2);
-	rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_done, NULL);
+		post(rank, 0, PERF_BROADCAST, 5000, rank == 2);
+	world_wait(SECOND, world_done, NULL);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
 		ck_assert_int_eq(world.members[rank].requests[0].status, FANIN_ERR_REFUSED);
-		ck_assert_ptr_nonnull(
-			strstr(fanin_engine_error(world.members[rank].engine)->text, "disagree"));
+		ck_assert_ptr_nonnull(strstr(world_error(rank), "disagree"));
 	}
-	close_world();
+	world_close();
 }
 END_TEST
 
@@ -1105,15 +715,14 @@ START_TEST(ranks_that_count_credits_otherwise_are_refused)
 	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 1 };
 
 	open_world(&trial);
-	fanin_multicast_of(fanin_engine_of(world.members[5].engine))->credit /= 2;
-	post_all(0, FANIN_COLLECTIVE_BROADCAST, 1 << 20, 0);
-	rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_done, NULL);
+	multicast_of(5)->credit /= 2;
+	post_all(0, PERF_BROADCAST, 1 << 20, 0);
+	world_wait(SECOND, world_done, NULL);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
 		ck_assert_int_eq(world.members[rank].requests[0].status, FANIN_ERR_REFUSED);
-		ck_assert_ptr_nonnull(
-			strstr(fanin_engine_error(world.members[rank].engine)->text, "disagree"));
+		ck_assert_ptr_nonnull(strstr(world_error(rank), "disagree"));
 	}
-	close_world();
+	world_close();
 }
 END_TEST
 
