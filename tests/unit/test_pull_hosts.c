@@ -9,12 +9,41 @@
 #include <string.h>
 
 #include "handlers/pull.h"
-#include "tests/unit/pull_world.h"
+#include "hostlib/src/pull/pull_internal.h"
+#include "tests/unit/host_world.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 
-#define MS UINT64_C(1000000)
-#define SECOND (1000 * MS)
+static void
+open_world(const struct trial *trial)
+{
+	struct trial opened = *trial;
+
+	opened.handler = "pull";
+	/* Where a tenth is lost on each link, five questions in a row may be lost on four links each. */
+	opened.timeout_ns = (trial->faults < 0.1 ? 1 : 4) * WORLD_TIMEOUT;
+	world_open(&opened);
+}
+
+static struct fanin_pull_stats
+totals(void)
+{
+	struct fanin_pull_stats sum = { 0 };
+
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++)
+		world_add(&sum, fanin_pull_stats(world_engine(rank)), sizeof(sum));
+	return sum;
+}
+
+static struct fanin_multicast_stats
+multicast_totals(void)
+{
+	struct fanin_multicast_stats sum = { 0 };
+
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++)
+		world_add(&sum, fanin_multicast_stats(world_engine(rank)), sizeof(sum));
+	return sum;
+}
 
 static const uint16_t sizes[] = { 2, 3, 8, 16 };
 static const uint32_t tables[] = { 4, 64, 4096 };
@@ -22,12 +51,12 @@ static const uint32_t wave_numbers[] = { 0, 1, 2, 4, 16, 64 };
 static const double rates[] = { 0, 0.02, 0.1 };
 
 /* The i-th of the cells: sizes, places and tables in all combinations, and waves and faults in turns. */
-static struct pull_trial
+static struct trial
 trial_of(unsigned int i)
 {
 	const uint16_t n_ranks = sizes[i % 4];
 
-	return (struct pull_trial){
+	return (struct trial){
 		.seed = i + 1,
 		.n_ranks = n_ranks,
 		.n_leaves = n_ranks == 3     ? 1
@@ -64,7 +93,7 @@ data_of(unsigned int i)
 static uint64_t
 count_of(unsigned int i, enum fanin_dtype dtype)
 {
-	const uint64_t per_packet = pull_world.payload_bytes / fanin_dtype_size_of(dtype);
+	const uint64_t per_packet = world.payload_bytes / fanin_dtype_size_of(dtype);
 	const uint64_t counts[] = { 1, per_packet + 1, 5 * per_packet - 1, 70 * per_packet + 3 };
 
 	return counts[i % 4];
@@ -72,39 +101,39 @@ count_of(unsigned int i, enum fanin_dtype dtype)
 
 START_TEST(sums_are_exact_whatever_is_lost_doubled_or_reordered)
 {
-	const struct pull_trial trial = trial_of((unsigned int)_i);
+	const struct trial trial = trial_of((unsigned int)_i);
 
-	pull_world_open(&trial);
+	open_world(&trial);
 	for (unsigned int r = 0; r < 4; r++) {
 		struct perf_collective like = { .kind = PERF_ALLREDUCE,
 						.data = data_of(4 * (unsigned int)_i + r) };
 
 		like.count = count_of(r, like.data.dtype);
-		pull_world_post_all(r, &like);
+		world_post_all(r, &like);
 	}
-	pull_world_run();
+	world_run();
 	/* And on numbers of slots and entries that have been used. */
-	pull_world_forget();
+	world_forget();
 	for (unsigned int r = 0; r < 2; r++) {
-		struct perf_collective like = pull_world_sum(count_of(3 - r, FANIN_I32));
+		struct perf_collective like = world_sum(count_of(3 - r, FANIN_I32));
 
-		pull_world_post_all(r, &like);
+		world_post_all(r, &like);
 	}
-	pull_world_run();
-	pull_world_close();
+	world_run();
+	world_close();
 }
 END_TEST
 
 /* By _i: all pairs of data types and operators have their turn, in a network that loses. */
 START_TEST(every_operator_on_every_data_type_is_exact)
 {
-	struct pull_trial trial = { .seed = (uint64_t)_i + 1,
-				    .n_ranks = 4,
-				    .n_leaves = 2,
-				    .entries = _i % 2 == 0 ? 8 : 4096,
-				    .faults = 0.02 };
+	struct trial trial = { .seed = (uint64_t)_i + 1,
+			       .n_ranks = 4,
+			       .n_leaves = 2,
+			       .entries = _i % 2 == 0 ? 8 : 4096,
+			       .faults = 0.02 };
 
-	pull_world_open(&trial);
+	open_world(&trial);
 	for (unsigned int op = 0; op < 11; op++) {
 		struct perf_collective like = { .kind = PERF_ALLREDUCE,
 						.data = { .dtype = (enum fanin_dtype)_i,
@@ -114,24 +143,24 @@ START_TEST(every_operator_on_every_data_type_is_exact)
 		if (!fanin_supports(like.data.dtype, like.data.op))
 			continue;
 		like.count = count_of(2, like.data.dtype);
-		pull_world_post_all(0, &like);
-		pull_world_run();
-		pull_world_forget();
+		world_post_all(0, &like);
+		world_run();
+		world_forget();
 	}
-	pull_world_close();
+	world_close();
 }
 END_TEST
 
 /* By _i: size of the job. All collectives, one after the other and several at a time. */
 START_TEST(all_collectives_are_exact)
 {
-	struct pull_trial trial = { .seed = (uint64_t)_i + 1,
-				    .n_ranks = sizes[_i % 4],
-				    .n_leaves = sizes[_i % 4] == 3 ? 1 : 2,
-				    .entries = tables[_i % 3],
-				    .faults = rates[_i % 3] };
+	struct trial trial = { .seed = (uint64_t)_i + 1,
+			       .n_ranks = sizes[_i % 4],
+			       .n_leaves = sizes[_i % 4] == 3 ? 1 : 2,
+			       .entries = tables[_i % 3],
+			       .faults = rates[_i % 3] };
 
-	pull_world_open(&trial);
+	open_world(&trial);
 	for (unsigned int turn = 0; turn < 3; turn++) {
 		for (unsigned int kind = 0; kind < PERF_COLLECTIVES; kind++) {
 			struct perf_collective like = {
@@ -143,19 +172,19 @@ START_TEST(all_collectives_are_exact)
 			like.count = kind == PERF_BARRIER ? 0 : count_of(turn + 1, FANIN_I16);
 			if (perf_collective_has_parts(like.kind))
 				like.count = (like.count / trial.n_ranks + 1) * trial.n_ranks;
-			pull_world_post_all(kind, &like);
+			world_post_all(kind, &like);
 		}
-		pull_world_run();
-		pull_world_forget();
+		world_run();
+		world_forget();
 	}
-	pull_world_close();
+	world_close();
 }
 END_TEST
 
 /* By _i: the type, and the operator. Native sums would be other bits. */
 START_TEST(sums_and_averages_of_halves_are_rounded_once_if_the_job_says_so)
 {
-	struct pull_trial trial = {
+	struct trial trial = {
 		.seed = 5, .n_ranks = 8, .n_leaves = 1, .entries = 64, .faults = 0.02, .wide = true
 	};
 	struct perf_collective like = { .kind = _i < 4 ? PERF_ALLREDUCE : PERF_REDUCE_SCATTER,
@@ -163,35 +192,33 @@ START_TEST(sums_and_averages_of_halves_are_rounded_once_if_the_job_says_so)
 						  .op = _i / 2 % 2 == 0 ? FANIN_SUM : FANIN_AVG,
 						  .seed = 3 } };
 
-	pull_world_open(&trial);
+	open_world(&trial);
 	like.count = 40000;
-	pull_world_post_all(0, &like);
+	world_post_all(0, &like);
 	like.data.op = FANIN_MAX;
-	pull_world_post_all(1, &like);
-	pull_world_run();
-	pull_world_close();
+	world_post_all(1, &like);
+	world_run();
+	world_close();
 }
 END_TEST
 
 /* Which answers meet, and so the order of additions, differs from packet to packet, but not from rank to rank. */
 START_TEST(float_sums_have_the_same_bits_on_all_ranks)
 {
-	struct pull_trial trial = { .seed = (uint64_t)_i + 1,
-				    .n_ranks = 16,
-				    .n_leaves = 4,
-				    .entries = tables[_i % 3],
-				    .faults = 0.02 };
-	struct perf_collective like = pull_world_sum(50000);
+	struct trial trial = { .seed = (uint64_t)_i + 1,
+			       .n_ranks = 16,
+			       .n_leaves = 4,
+			       .entries = tables[_i % 3],
+			       .faults = 0.02 };
+	struct perf_collective like = world_sum(50000);
 
 	like.data.dtype = _i % 2 == 0 ? FANIN_F32 : FANIN_F64;
 	like.data.random = true;
-	pull_world_open(&trial);
-	pull_world_post_all(0, &like);
-	pull_world_run();
-	for (uint16_t rank = 1; rank < trial.n_ranks; rank++)
-		ck_assert_uint_eq(pull_world.members[rank].digest[0],
-				  pull_world.members[0].digest[0]);
-	pull_world_close();
+	open_world(&trial);
+	world_post_all(0, &like);
+	world_run();
+	world_expect_equal_bits();
+	world_close();
 }
 END_TEST
 
@@ -200,17 +227,17 @@ END_TEST
 /* By _i: one switch, or leaves and a spine. */
 START_TEST(without_loss_each_packet_is_asked_for_once_and_comes_as_one_sum)
 {
-	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = _i == 0 ? 1 : 2 };
-	const struct perf_collective like = pull_world_sum(100000);
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = _i == 0 ? 1 : 2 };
+	const struct perf_collective like = world_sum(100000);
 	const uint64_t n_packets = (100000 * 4 + 1407) / 1408;
 	struct fanin_multicast_stats multicast;
 	struct fanin_pull_stats stats;
 
-	pull_world_open(&trial);
-	pull_world_post_all(0, &like);
-	pull_world_run();
-	stats = pull_world_stats();
-	ck_assert_uint_eq(pull_world.payload_bytes, 1408);
+	open_world(&trial);
+	world_post_all(0, &like);
+	world_run();
+	stats = totals();
+	ck_assert_uint_eq(world.payload_bytes, 1408);
 	ck_assert_uint_eq(stats.pulls, n_packets);
 	ck_assert_uint_eq(stats.requests, n_packets + stats.busy);
 	ck_assert_uint_eq(stats.asks, 0);
@@ -220,51 +247,51 @@ START_TEST(without_loss_each_packet_is_asked_for_once_and_comes_as_one_sum)
 	/* Where another owner's sum has the slot of a switch further on, answers come apart; the first switch always has one. */
 	ck_assert_uint_eq(stats.merged, n_packets);
 	ck_assert_uint_eq(stats.ranks_merged, n_packets * 7);
-	ck_assert_uint_eq(pull_world_counter(PULL_TIMED_OUT), 0);
-	multicast = pull_world_multicast();
+	ck_assert_uint_eq(world_counter(PULL_TIMED_OUT), 0);
+	multicast = multicast_totals();
 	ck_assert_uint_eq(multicast.packets_sent, n_packets);
 	ck_assert_uint_eq(multicast.packets, n_packets * 7);
 	ck_assert_uint_eq(multicast.duplicates, 0);
-	pull_world_close();
+	world_close();
 }
 END_TEST
 
 /* Each of the leaves has room for one of eight owners' sums. */
 START_TEST(without_room_owners_wait_for_their_turn)
 {
-	const struct pull_trial trial = {
+	const struct trial trial = {
 		.seed = 1, .n_ranks = 8, .n_leaves = 2, .entries = 1, .waves = 4, .wave_blocks = 2
 	};
-	const struct perf_collective like = pull_world_sum(20000);
+	const struct perf_collective like = world_sum(20000);
 	struct fanin_pull_stats stats;
 
-	pull_world_open(&trial);
-	pull_world_post_all(0, &like);
-	pull_world_run();
-	stats = pull_world_stats();
+	open_world(&trial);
+	world_post_all(0, &like);
+	world_run();
+	stats = totals();
 	ck_assert_uint_gt(stats.busy, 0);
-	ck_assert_uint_eq(stats.busy, pull_world_counter(PULL_BUSY));
-	ck_assert_uint_gt(pull_world_counter(PULL_BYPASSED), 0);
+	ck_assert_uint_eq(stats.busy, world_counter(PULL_BUSY));
+	ck_assert_uint_gt(world_counter(PULL_BYPASSED), 0);
 	ck_assert_uint_eq(stats.pulls, (20000 * 4 + 1407) / 1408);
-	pull_world_close();
+	world_close();
 }
 END_TEST
 
 /* Nobody else gets data of a reduce or a reduce_scatter, and no link carries it. */
 START_TEST(results_for_one_rank_are_sent_to_nobody)
 {
-	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
-	struct perf_collective like = pull_world_sum(64000);
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	struct perf_collective like = world_sum(64000);
 
-	pull_world_open(&trial);
+	open_world(&trial);
 	like.kind = _i == 0 ? PERF_REDUCE : PERF_REDUCE_SCATTER;
 	like.root = 5;
-	pull_world_post_all(0, &like);
-	pull_world_run();
-	ck_assert_uint_eq(pull_world_multicast().packets_sent, 0);
-	ck_assert_uint_eq(pull_world_multicast().fetches, 0);
-	ck_assert_uint_eq(pull_world_stats().asks, 0);
-	pull_world_close();
+	world_post_all(0, &like);
+	world_run();
+	ck_assert_uint_eq(multicast_totals().packets_sent, 0);
+	ck_assert_uint_eq(multicast_totals().fetches, 0);
+	ck_assert_uint_eq(totals().asks, 0);
+	world_close();
 }
 END_TEST
 
@@ -280,30 +307,30 @@ keeps_first_responses(uint16_t rank, const struct fanin_hdr *hdr)
 static bool
 has_pulled(void *user)
 {
-	return pull_world_stats().pulls >= *(const uint64_t *)user;
+	return totals().pulls >= *(const uint64_t *)user;
 }
 
 /* All answers of one operation come once more while the next one is at the same places. */
 START_TEST(a_late_duplicate_of_the_last_use_of_a_number_changes_nothing)
 {
-	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
-	struct perf_collective like = pull_world_sum(20000);
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	struct perf_collective like = world_sum(20000);
 	uint64_t some;
 
-	pull_world_open(&trial);
-	pull_world.keeps = keeps_first_responses;
-	pull_world_post_all(0, &like);
-	pull_world_run();
-	some = pull_world_stats().pulls + 3;
+	open_world(&trial);
+	world.keeps = keeps_first_responses;
+	world_post_all(0, &like);
+	world_run();
+	some = totals().pulls + 3;
 	like.data.seed = 99;
-	pull_world_post_all(1, &like);
-	ck_assert(rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, has_pulled, &some));
+	world_post_all(1, &like);
+	ck_assert(world_wait(SECOND, has_pulled, &some));
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
-		pull_world_repeat(rank);
-	pull_world_run();
-	ck_assert_uint_gt(pull_world_counter(PULL_BYPASSED), 0);
-	ck_assert_uint_gt(pull_world_stats().duplicates, 0);
-	pull_world_close();
+		world_repeat(rank);
+	world_run();
+	ck_assert_uint_gt(world_counter(PULL_BYPASSED), 0);
+	ck_assert_uint_gt(totals().duplicates, 0);
+	world_close();
 }
 END_TEST
 
@@ -317,28 +344,28 @@ keeps_first_requests(uint16_t rank, const struct fanin_hdr *hdr)
 /* Of an operation that has ended: nobody answers, and buffers may have other contents. */
 START_TEST(a_late_request_is_not_answered)
 {
-	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
-	struct perf_collective like = pull_world_sum(20000);
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	struct perf_collective like = world_sum(20000);
 	uint64_t answers, some;
 
-	pull_world_open(&trial);
-	pull_world.keeps = keeps_first_requests;
-	pull_world_post_all(0, &like);
-	pull_world_run();
-	answers = pull_world_stats().answers;
+	open_world(&trial);
+	world.keeps = keeps_first_requests;
+	world_post_all(0, &like);
+	world_run();
+	answers = totals().answers;
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
-		pull_world_repeat(rank);
-	rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, NULL, NULL);
-	ck_assert_uint_eq(pull_world_stats().answers, answers);
-	ck_assert_uint_gt(pull_world_stats().closed, 0);
+		world_repeat(rank);
+	world_pass(SECOND);
+	ck_assert_uint_eq(totals().answers, answers);
+	ck_assert_uint_gt(totals().closed, 0);
 	/* Its entries are no obstacle, though they time out. */
-	some = pull_world_stats().pulls + 1;
-	pull_world_post_all(1, &like);
-	ck_assert(rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, has_pulled, &some));
+	some = totals().pulls + 1;
+	world_post_all(1, &like);
+	ck_assert(world_wait(SECOND, has_pulled, &some));
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
-		pull_world_repeat(rank);
-	pull_world_run();
-	pull_world_close();
+		world_repeat(rank);
+	world_run();
+	world_close();
 }
 END_TEST
 
@@ -352,18 +379,18 @@ loses_first_links(uint16_t rank, const struct fanin_hdr *hdr)
 /* No request comes to anybody: all is asked for directly. */
 START_TEST(lost_requests_are_asked_for_directly)
 {
-	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
-	const struct perf_collective like = pull_world_sum(20000);
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	const struct perf_collective like = world_sum(20000);
 	struct fanin_pull_stats stats;
 
-	pull_world_open(&trial);
-	pull_world.loses = loses_first_links;
-	pull_world_post_all(0, &like);
-	pull_world_run();
-	stats = pull_world_stats();
+	open_world(&trial);
+	world.loses = loses_first_links;
+	world_post_all(0, &like);
+	world_run();
+	stats = totals();
 	ck_assert_uint_eq(stats.given, stats.pulls * 7);
 	ck_assert_uint_eq(stats.ranks_merged, stats.pulls * 7);
-	pull_world_close();
+	world_close();
 }
 END_TEST
 
@@ -371,31 +398,31 @@ END_TEST
 START_TEST(packets_that_ask_are_no_longer_than_the_jobs_packets)
 {
 	static const uint16_t payloads[] = { 64, 128, 192, 256, 320 };
-	const struct pull_trial trial = { .seed = (uint64_t)_i + 1,
-					  .n_ranks = 2,
-					  .n_leaves = 1,
-					  .window = 2048,
-					  .entries = 4096,
-					  .waves = 1,
-					  .faults = 0.02,
-					  .payload_bytes = payloads[_i] };
+	const struct trial trial = { .seed = (uint64_t)_i + 1,
+				     .n_ranks = 2,
+				     .n_leaves = 1,
+				     .window = 2048,
+				     .entries = 4096,
+				     .waves = 1,
+				     .faults = 0.02,
+				     .payload_bytes = payloads[_i] };
 	struct perf_collective like =
-		pull_world_sum(RTE_MIN(4200u * payloads[_i], PULL_WORLD_BYTES) / sizeof(int32_t));
+		world_sum(RTE_MIN(4200u * payloads[_i], 1u << 20) / sizeof(int32_t));
 
-	pull_world_open(&trial);
-	ck_assert_uint_eq(pull_world.payload_bytes, payloads[_i]);
+	open_world(&trial);
+	ck_assert_uint_eq(world.payload_bytes, payloads[_i]);
 	for (unsigned int kind = 0; kind < PERF_BARRIER; kind++) {
 		like.kind = (enum perf_collective_kind)kind;
-		pull_world_post_all(kind, &like);
+		world_post_all(kind, &like);
 	}
-	pull_world_run();
-	pull_world_forget();
-	pull_world.loses = loses_first_links;
+	world_run();
+	world_forget();
+	world.loses = loses_first_links;
 	like.kind = PERF_ALLREDUCE;
-	pull_world_post_all(0, &like);
-	pull_world_run();
-	ck_assert_uint_gt(pull_world_stats().given, 0);
-	pull_world_close();
+	world_post_all(0, &like);
+	world_run();
+	ck_assert_uint_gt(totals().given, 0);
+	world_close();
 }
 END_TEST
 
@@ -408,139 +435,95 @@ loses_ranks_requests(uint16_t rank, const struct fanin_hdr *hdr)
 /* One rank lacks all requests: what switches have of the others is combined, and that rank alone is asked. */
 START_TEST(what_one_rank_has_not_heard_it_alone_is_asked_for)
 {
-	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
-	const struct perf_collective like = pull_world_sum(20000);
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	const struct perf_collective like = world_sum(20000);
 	struct fanin_pull_stats stats;
 	uint64_t others;
 
-	pull_world_open(&trial);
-	pull_world.loses = loses_ranks_requests;
-	pull_world_post_all(0, &like);
-	pull_world_run();
-	stats = pull_world_stats();
-	others = stats.pulls - fanin_pull_stats(pull_world.members[6].engine)->pulls;
+	open_world(&trial);
+	world.loses = loses_ranks_requests;
+	world_post_all(0, &like);
+	world_run();
+	stats = totals();
+	others = stats.pulls - fanin_pull_stats(world_engine(6))->pulls;
 	ck_assert_uint_eq(stats.given, others);
-	pull_world_close();
+	world_close();
 }
 END_TEST
 
 /* By _i: an owner, after or before it has begun. */
 START_TEST(a_rank_that_posts_late_is_waited_for)
 {
-	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 	const uint16_t late = _i == 0 ? 0 : 5;
-	const struct perf_collective like = pull_world_sum(50000);
+	const struct perf_collective like = world_sum(50000);
 
-	pull_world_open(&trial);
+	open_world(&trial);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
 		if (rank != late)
-			pull_world_post(rank, 0, &like);
+			world_post(rank, 0, &like);
 	}
-	rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + 20 * SECOND, NULL, NULL);
-	ck_assert_uint_eq(pull_world_stats().requests, 0);
-	pull_world_post(late, 0, &like);
-	pull_world_run();
-	ck_assert_uint_eq(pull_world_stats().asks, 0);
-	pull_world_close();
+	world_pass(20 * SECOND);
+	ck_assert_uint_eq(totals().requests, 0);
+	world_post(late, 0, &like);
+	world_run();
+	ck_assert_uint_eq(totals().asks, 0);
+	world_close();
 }
 END_TEST
 
 /* In the middle, for longer than the timeout. What was asked of it meanwhile it answers about once. */
 START_TEST(a_rank_without_a_core_is_waited_for)
 {
-	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
-	const struct perf_collective like = pull_world_sum(100000);
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	const struct perf_collective like = world_sum(100000);
 	uint64_t some = 20, given;
 
-	pull_world_open(&trial);
-	pull_world_post_all(0, &like);
-	ck_assert(rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, has_pulled, &some));
-	pull_world.members[3].is_away = true;
-	rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + 20 * SECOND, NULL, NULL);
-	ck_assert(!pull_world_done(NULL));
-	given = pull_world_stats().given;
-	pull_world.members[3].is_away = false;
-	rig_host_wake(pull_world.network.hosts[3], rig_now_ns(pull_world.rig));
-	pull_world_run();
-	ck_assert_uint_gt(pull_world_stats().again, 0);
+	open_world(&trial);
+	world_post_all(0, &like);
+	ck_assert(world_wait(SECOND, has_pulled, &some));
+	world_leave(3);
+	world_pass(20 * SECOND);
+	ck_assert(!world_done(NULL));
+	given = totals().given;
+	world_return(3);
+	world_run();
+	ck_assert_uint_gt(totals().again, 0);
 	/* Of 16 pulls of each other owner; and they have asked about ten times a second. */
-	ck_assert_uint_le(pull_world_stats().given - given, 7 * 16);
-	ck_assert_uint_le(pull_world_stats().asks, 7 * 20 * 12);
-	pull_world_close();
+	ck_assert_uint_le(totals().given - given, 7 * 16);
+	ck_assert_uint_le(totals().asks, 7 * 20 * 12);
+	world_close();
 }
 END_TEST
 
-static bool
-others_failed(void *user)
+/* All that are there name it, and nobody else, within the timeout and as long again. */
+static void
+expect_named(uint16_t gone)
 {
-	const uint16_t gone = *(const uint16_t *)user;
+	const uint64_t gone_ns = world_now();
 
-	for (uint16_t rank = 0; rank < pull_world.trial.n_ranks; rank++) {
-		if (rank != gone && !pull_world.members[rank].is_away &&
-		    pull_world.members[rank].requests[0].status >= 0)
-			return false;
-	}
-	return true;
+	ck_assert(world_wait(60 * SECOND, world_done, NULL));
+	ck_assert_uint_le(world_now() - gone_ns, 2 * WORLD_TIMEOUT);
+	world_expect_named(gone, "");
 }
 
 /* By _i: the rank. All others name it. */
 START_TEST(a_rank_that_is_gone_is_named_by_all_others)
 {
-	struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
-	const struct perf_collective like = pull_world_sum(100000);
+	struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
+	const struct perf_collective like = world_sum(100000);
 	const uint16_t gone = (uint16_t)_i;
-	uint64_t some = 20, gone_ns;
+	uint64_t some = 20;
 
 	trial.faults = _i % 2 == 0 ? 0 : 0.01;
-	pull_world_open(&trial);
-	pull_world_post_all(0, &like);
-	ck_assert(rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, has_pulled, &some));
-	pull_world.members[gone].is_away = true;
-	rig_host_kill(pull_world.network.hosts[gone]);
-	gone_ns = rig_now_ns(pull_world.rig);
-	ck_assert(rig_run(pull_world.rig, gone_ns + 60 * SECOND, others_failed, (void *)&gone));
-	ck_assert_uint_le(rig_now_ns(pull_world.rig) - gone_ns, 2 * PULL_WORLD_TIMEOUT_NS);
-	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
-		struct fanin_endpoint *engine = pull_world.members[rank].engine;
-		struct fanin_ranks missing;
-
-		if (rank == gone)
-			continue;
-		ck_assert_int_eq(pull_world.members[rank].requests[0].status, FANIN_ERR_TIMEOUT);
-		fanin_engine_missing(engine, &missing);
-		ck_assert_msg(missing.words[0] == UINT64_C(1) << gone, "rank %u: %s", rank,
-			      fanin_engine_error(engine)->text);
-	}
-	pull_world_close();
+	open_world(&trial);
+	world_post_all(0, &like);
+	ck_assert(world_wait(SECOND, has_pulled, &some));
+	world_kill(gone);
+	expect_named(gone);
+	world_close();
 }
 END_TEST
-
-/* A member contributes to the control blocks that come, whatever their conditions, as far as switches take that. */
-static void
-contribute_ahead(uint16_t rank)
-{
-	struct fanin_endpoint *engine = pull_world.members[rank].engine;
-	const struct fanin_protocol_config *config = &fanin_engine_of(engine)->config;
-	struct {
-		struct fanin_headers headers;
-		uint64_t values[2];
-	} __attribute__((packed)) frame = { 0 };
-
-	fanin_wire_encode_l4(&frame.headers, &config->flow, sizeof(frame.values));
-	fanin_wire_encode_header(&frame.headers.fanin, FANIN_TYPE_CONTRIBUTION, config->job,
-				 config->epoch, config->keys.up);
-	frame.headers.fanin.rank = rank;
-	frame.headers.fanin.contributions = 1;
-	frame.headers.fanin.dtype = FANIN_U64;
-	frame.headers.fanin.op = FANIN_MAX;
-	frame.headers.fanin.count = 2;
-	for (uint32_t i = 0; i < 2u * config->window; i++) {
-		frame.headers.fanin.block = fanin_engine_progress(engine) + i;
-		frame.headers.udp.src_be = fanin_wire_source_port_be(frame.headers.fanin.block);
-		ck_assert(rig_host_send(pull_world.network.hosts[rank], &frame, sizeof(frame)));
-		rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + MS / 100, NULL, NULL);
-	}
-}
 
 /* Begins sums, and takes a rank away in the middle that has contributed to all control blocks that may come. */
 static void
@@ -548,78 +531,59 @@ take_away_ahead(uint16_t rank, const struct perf_collective *like)
 {
 	uint64_t some = 20;
 
-	pull_world_post_all(0, like);
-	ck_assert(rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, has_pulled, &some));
-	pull_world.members[rank].is_away = true;
-	contribute_ahead(rank);
-}
-
-/* All others that are there name it, and nobody else, within the timeout and as long again. */
-static void
-expect_named(uint16_t gone, uint64_t gone_ns)
-{
-	ck_assert(rig_run(pull_world.rig, gone_ns + 60 * SECOND, others_failed, &gone));
-	ck_assert_uint_le(rig_now_ns(pull_world.rig) - gone_ns, 2 * PULL_WORLD_TIMEOUT_NS);
-	for (uint16_t rank = 0; rank < pull_world.trial.n_ranks; rank++) {
-		struct fanin_endpoint *engine = pull_world.members[rank].engine;
-		struct fanin_ranks missing;
-
-		if (pull_world.members[rank].is_away)
-			continue;
-		ck_assert_int_eq(pull_world.members[rank].requests[0].status, FANIN_ERR_TIMEOUT);
-		fanin_engine_missing(engine, &missing);
-		ck_assert_msg(missing.words[0] == UINT64_C(1) << gone, "rank %u: %s", rank,
-			      fanin_engine_error(engine)->text);
-	}
+	world_post_all(0, like);
+	ck_assert(world_wait(SECOND, has_pulled, &some));
+	world_leave(rank);
+	/* To the control blocks that come, whatever their conditions, as far as switches take that. */
+	for (uint32_t i = 0; i < 2 * world.trial.window; i++)
+		world_contribute(rank, fanin_engine_progress(world_engine(rank)) + i, 2);
 }
 
 /* By _i: the rank. What it has contributed proves nothing. */
 START_TEST(a_rank_that_is_gone_is_named_though_it_has_contributed_ahead)
 {
-	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
-	const struct perf_collective like = pull_world_sum(100000);
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
+	const struct perf_collective like = world_sum(100000);
 	const uint16_t gone = (uint16_t)_i;
 
-	pull_world_open(&trial);
+	open_world(&trial);
 	take_away_ahead(gone, &like);
-	rig_host_kill(pull_world.network.hosts[gone]);
-	expect_named(gone, rig_now_ns(pull_world.rig));
-	pull_world_close();
+	world_kill(gone);
+	expect_named(gone);
+	world_close();
 }
 END_TEST
 
 START_TEST(a_rank_that_is_late_is_waited_for_though_it_has_contributed_ahead)
 {
-	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
-	const struct perf_collective like = pull_world_sum(100000);
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
+	const struct perf_collective like = world_sum(100000);
 
-	pull_world_open(&trial);
+	open_world(&trial);
 	take_away_ahead(5, &like);
-	rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + 20 * SECOND, NULL, NULL);
+	world_pass(20 * SECOND);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
-		ck_assert_msg(pull_world.members[rank].requests[0].status == FANIN_IN_PROGRESS,
-			      "rank %u: %s", rank,
-			      fanin_engine_error(pull_world.members[rank].engine)->text);
-	pull_world_close();
+		ck_assert_msg(world.members[rank].requests[0].status == FANIN_IN_PROGRESS,
+			      "rank %u: %s", rank, world_error(rank));
+	world_close();
 }
 END_TEST
 
 /* The ranks of the other leaf compute, and ask for nothing: its own leaf's ranks find out. */
 START_TEST(a_rank_that_is_gone_is_named_at_its_leaf_while_the_other_leaf_computes)
 {
-	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
-	const struct perf_collective like = pull_world_sum(100000);
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
+	const struct perf_collective like = world_sum(100000);
 	uint64_t some = 20;
 
-	pull_world_open(&trial);
-	pull_world_post_all(0, &like);
-	ck_assert(rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, has_pulled, &some));
+	open_world(&trial);
+	world_post_all(0, &like);
+	ck_assert(world_wait(SECOND, has_pulled, &some));
 	for (uint16_t rank = 4; rank < 8; rank++)
-		pull_world.members[rank].is_away = true;
-	pull_world.members[1].is_away = true;
-	rig_host_kill(pull_world.network.hosts[1]);
-	expect_named(1, rig_now_ns(pull_world.rig));
-	pull_world_close();
+		world.members[rank].is_gone = true;
+	world_kill(1);
+	expect_named(1);
+	world_close();
 }
 END_TEST
 
@@ -634,27 +598,26 @@ loses_data(uint16_t rank, const struct fanin_hdr *hdr)
 /* As where the MTU of a link is less than its ends say. */
 START_TEST(packets_that_never_pass_are_an_error_and_not_waited_for)
 {
-	const struct pull_trial trial = { .seed = 1, .n_ranks = 4, .n_leaves = 1, .no_recovery = true };
-	const struct perf_collective like = pull_world_sum(20000);
+	const struct trial trial = { .seed = 1, .n_ranks = 4, .n_leaves = 1, .no_recovery = true };
+	const struct perf_collective like = world_sum(20000);
 	struct fanin_endpoint *engine;
 
-	pull_world_open(&trial);
-	pull_world.loses = loses_data;
-	pull_world_post_all(0, &like);
-	rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + 60 * SECOND, pull_world_done, NULL);
-	engine = pull_world.members[2].engine;
-	ck_assert_int_eq(pull_world.members[2].requests[0].status, FANIN_ERR_TIMEOUT);
+	open_world(&trial);
+	world.loses = loses_data;
+	world_post_all(0, &like);
+	world_wait(60 * SECOND, world_done, NULL);
+	engine = world_engine(2);
+	ck_assert_int_eq(world.members[2].requests[0].status, FANIN_ERR_TIMEOUT);
 	ck_assert_msg(strstr(fanin_engine_error(engine)->text, "do packets of this size pass") != NULL,
 		      "%s", fanin_engine_error(engine)->text);
-	pull_world_close();
+	world_close();
 }
 END_TEST
 
 static bool
 is_told(void *user)
 {
-	const struct fanin_multicast_op *op =
-		fanin_pull_of(fanin_engine_of(pull_world.members[2].engine))->mc.ops;
+	const struct fanin_multicast_op *op = fanin_pull_of(fanin_engine_of(world_engine(2)))->mc.ops;
 
 	(void)user;
 	return op != NULL && op->has_ns != 0;
@@ -663,36 +626,34 @@ is_told(void *user)
 /* What was given is lost, and then nobody tells anything more. */
 START_TEST(ranks_that_are_late_after_a_loss_are_waited_for)
 {
-	const struct pull_trial trial = { .seed = 1, .n_ranks = 4, .n_leaves = 1 };
-	const struct perf_collective like = pull_world_sum(20000);
+	const struct trial trial = { .seed = 1, .n_ranks = 4, .n_leaves = 1 };
+	const struct perf_collective like = world_sum(20000);
 
-	pull_world_open(&trial);
-	pull_world.loses = loses_data;
-	pull_world_post_all(0, &like);
-	ck_assert(rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, is_told, NULL));
-	pull_world.loses = NULL;
+	open_world(&trial);
+	world.loses = loses_data;
+	world_post_all(0, &like);
+	ck_assert(world_wait(SECOND, is_told, NULL));
+	world.loses = NULL;
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
-		pull_world.members[rank].is_away = rank != 2;
-	rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + 20 * SECOND, NULL, NULL);
-	ck_assert_msg(pull_world.members[2].requests[0].status == FANIN_IN_PROGRESS, "%s",
-		      fanin_engine_error(pull_world.members[2].engine)->text);
+		world.members[rank].is_away = rank != 2;
+	world_pass(20 * SECOND);
+	ck_assert_msg(world.members[2].requests[0].status == FANIN_IN_PROGRESS, "%s", world_error(2));
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
-		pull_world.members[rank].is_away = false;
-		rig_host_wake(pull_world.network.hosts[rank], rig_now_ns(pull_world.rig));
+		world_return(rank);
 	}
-	pull_world_run();
-	pull_world_close();
+	world_run();
+	world_close();
 }
 END_TEST
 
 /* By _i: another operator, another length, another root. */
 START_TEST(ranks_that_disagree_are_refused)
 {
-	const struct pull_trial trial = { .seed = 1, .n_ranks = 3, .n_leaves = 1, .no_recovery = true };
+	const struct trial trial = { .seed = 1, .n_ranks = 3, .n_leaves = 1, .no_recovery = true };
 
-	pull_world_open(&trial);
+	open_world(&trial);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
-		struct perf_collective like = pull_world_sum(3000);
+		struct perf_collective like = world_sum(3000);
 
 		like.kind = _i == 2 ? PERF_REDUCE : PERF_ALLREDUCE;
 		if (rank == 1 && _i == 0)
@@ -701,15 +662,14 @@ START_TEST(ranks_that_disagree_are_refused)
 			like.count++;
 		if (rank == 1 && _i == 2)
 			like.root = 1;
-		pull_world_post(rank, 0, &like);
+		world_post(rank, 0, &like);
 	}
-	rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + 10 * SECOND, pull_world_done, NULL);
+	world_wait(10 * SECOND, world_done, NULL);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
-		ck_assert_int_eq(pull_world.members[rank].requests[0].status, FANIN_ERR_REFUSED);
-		ck_assert_ptr_nonnull(strstr(fanin_engine_error(pull_world.members[rank].engine)->text,
-					     "disagree"));
+		ck_assert_int_eq(world.members[rank].requests[0].status, FANIN_ERR_REFUSED);
+		ck_assert_ptr_nonnull(strstr(world_error(rank), "disagree"));
 	}
-	pull_world_close();
+	world_close();
 }
 END_TEST
 
