@@ -7,383 +7,74 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "handlers/pa_atp.h"
 #include "hostlib/src/pa_atp/pa_atp.h"
-#include "hostlib/src/engine/engine_internal.h"
-#include "reference/perf_collective.h"
-#include "reference/random.h"
-#include "rig/leaf_spine.h"
-#include "tests/unit/ring_switch.h"
+#include "tests/unit/host_world.h"
 #include "tests/unit/suites.h"
 #include "wire/pa_atp.h"
 
-#define MS UINT64_C(1000000)
-#define SECOND (1000 * MS)
-#define MOST_RANKS 16
-#define MOST_BYTES (1u << 20)
-#define MOST_JOBS 2
-#define MOST_REQUESTS 4
 #define TYPES FANIN_DUAL_TYPES
 #define STRAW 2
 #define PA_ATP 5
 #define ROUND_TRIP_NS 30000 /* at least, from a host to the server and back */
-#define ECT_0 2
-#define OVERWRITTEN 0x55
 #define MANY_SLOTS 1024
 
-struct trial {
-	uint64_t seed;
-	uint16_t n_ranks;
-	uint16_t n_leaves; /* 1: they are behind the aggregating switch */
-	uint16_t n_jobs;   /* 0: one */
-	uint32_t congestion;
-	uint32_t aggregators; /* of each switch */
-	uint32_t window;
-	double faults;
-};
-
-struct member {
-	struct fanin_endpoint *engine;
-	struct fanin_request requests[MOST_REQUESTS];
-	uint8_t *send[MOST_REQUESTS];
-	uint8_t *recv[MOST_REQUESTS]; /* the same where it is in place */
-	bool taken[MOST_REQUESTS];    /* result and memory were looked at, and used again */
-	struct perf_collective collectives[MOST_REQUESTS];
-};
-
-static struct {
-	struct trial trial;
-	struct rig *rig;
-	struct rig_leaf_spine network;
-	struct rig_job jobs[MOST_JOBS];
-	uint16_t n_jobs;
-	uint16_t spine;
-	uint32_t n_requests;
-	struct member members[MOST_JOBS][MOST_RANKS];
-	struct random random;
-} world;
-
-static bool eal_is_there; /* a test may open several worlds, one after the other */
-
-/* ------------------------------------------------------------------ world */
-
-static struct member *
-member_of(unsigned int job, uint16_t rank)
-{
-	return &world.members[job][rank];
-}
-
-/* The result is what it has to be. All memory is used again at once. */
-static void
-request_take(struct member *member, uint32_t r)
-{
-	static uint8_t expected[MOST_BYTES];
-	const struct perf_collective *collective = &member->collectives[r];
-	const struct perf_range range = perf_collective_receives(collective);
-	const size_t size = fanin_dtype_size_of(collective->data.dtype);
-
-	ck_assert_msg(member->requests[r].status == FANIN_OK, "seed %lu, rank %u: %s",
-		      (unsigned long)world.trial.seed, collective->rank,
-		      fanin_engine_error(member->engine)->text);
-	perf_collective_expect(collective, r, range.first, range.n, expected);
-	ck_assert_msg(memcmp(member->recv[r] + range.first * size, expected, range.n * size) == 0,
-		      "seed %lu, rank %u: wrong", (unsigned long)world.trial.seed, collective->rank);
-	memset(member->send[r], OVERWRITTEN, collective->count * size);
-	memset(member->recv[r], OVERWRITTEN, collective->count * size);
-	member->taken[r] = true;
-}
-
-static void
-member_poll(struct rig_host *host, void *user)
-{
-	struct member *member = user;
-	uint64_t idle_ns;
-
-	fanin_engine_poll(member->engine);
-	for (uint32_t r = 0; r < world.n_requests; r++) {
-		if (member->send[r] != NULL && !member->taken[r] &&
-		    member->requests[r].status == FANIN_OK)
-			request_take(member, r);
-	}
-	idle_ns = fanin_engine_idle_ns(member->engine);
-	/* A call that waits sleeps no longer. */
-	if (idle_ns != UINT64_MAX)
-		rig_host_wake(host, rig_now_ns(world.rig) + RTE_MIN(RTE_MAX(idle_ns, 1u), 50 * MS));
-}
-
-/* Hosts of a second job are polled with those of the first one. */
-static void
-host_poll(struct rig_host *host, void *user)
-{
-	const uint16_t rank = (uint16_t)(uintptr_t)user;
-
-	for (uint16_t j = 0; j < world.n_jobs; j++)
-		member_poll(host, member_of(j, rank));
-}
-
-static void
-run_join(uint16_t j)
-{
-	const struct trial *trial = &world.trial;
-	const struct job_spec spec = {
-		.handler = "pa-atp",
-		.id = world.jobs[j].id,
-		.slots = 2 * trial->window,
-		.parent = { .is_server = true },
-		.n_parameters = 1,
-		.parameters = { { .name = "congestion", .value = trial->congestion } },
-	};
-	char error[PIPELINE_ERROR_LEN] = "";
-	int ret = rig_job_create(&world.network, &spec, trial->n_ranks, world.spine, &world.jobs[j],
-				 error);
-
-	ck_assert_msg(ret == 0, "%s", error);
-	ck_assert_int_eq(rig_job_join(&world.jobs[j], 600 * SECOND), 0);
-}
-
-static void
-engine_open(uint16_t j, uint16_t rank)
-{
-	const struct rig_joining *joining = &world.jobs[j].joining[rank];
-	const struct fanin_join_ack_body *ack = &joining->ack;
-	const uint64_t congestion = ack->parameters[FANIN_PA_ATP_CONGESTION];
-	struct fanin_protocol_config config = { .timeout_ns = 5 * SECOND, .recover = true };
-
-	struct fanin_error error = { 0 };
-
-	ck_assert_uint_eq(congestion, world.trial.congestion);
-	ck_assert_uint_ne(ack->slots, 0);
-	rig_protocol_config(&world.jobs[j], rank, &config);
-	ck_assert_int_eq(fanin_engine_open(&fanin_protocol_pa_atp, &config,
-					   &member_of(j, rank)->engine, &error),
-			 FANIN_OK);
-}
-
+/* Hosts can't fill a queue. */
 static void
 open_world(const struct trial *trial)
 {
-	const struct rig_options rig_options = { .seed = trial->seed, .n_packets = 32767, .mtu = 1500 };
-	/* Hosts can't fill a queue. */
-	const struct rig_end host_end = { .egress = { .rate_mbit = 1000 }, .delay_ns = 2000 };
-	const struct rig_end end = { .egress = { .rate_mbit = 25000 }, .delay_ns = 2000 };
-	const struct rig_leaf_spine_options options = {
-		.n_leaves = trial->n_leaves,
-		.hosts_per_leaf = trial->n_ranks / trial->n_leaves,
-		.n_spines = trial->n_leaves == 1 ? 0 : 2,
-		.host_end = host_end,
-		.up_end = end,
-		.faults = { .drop = trial->faults,
-			    .duplicate = trial->faults,
-			    .reorder = trial->faults,
-			    .seed = trial->seed },
-		.max_jobs = 2,
-		.slots = 64,
-		.shared_slots = trial->aggregators,
-		.servers = true,
-		.server = { .max_jobs = 2, .memory_bytes = 64 << 20, .seed = trial->seed, .end = end },
-	};
-	char error[PIPELINE_ERROR_LEN] = "";
-	int ret;
+	struct trial opened = *trial;
 
-	if (!eal_is_there)
-		ring_switch_eal_of(256);
-	eal_is_there = true;
-	memset(&world, 0, sizeof(world));
-	world.trial = *trial;
-	world.random = random_seed(trial->seed + 1);
-	world.n_jobs = trial->n_jobs == 0 ? 1 : trial->n_jobs;
-	world.rig = rig_create(&rig_options, error);
-	ck_assert_msg(world.rig != NULL, "%s", error);
-	ret = rig_leaf_spine_build(world.rig, &options, &world.network, error);
-	ck_assert_msg(ret == 0, "%s", error);
-	rig_run(world.rig, rig_now_ns(world.rig) + SECOND, NULL, NULL);
-	for (uint16_t j = 0; j < world.n_jobs; j++) {
-		run_join(j);
-		for (uint16_t rank = 0; rank < trial->n_ranks; rank++)
-			engine_open(j, rank);
-	}
-	for (uint16_t rank = 0; rank < trial->n_ranks; rank++)
-		rig_host_set_poll(world.network.hosts[rank], host_poll, (void *)(uintptr_t)rank);
-}
-
-static void
-close_world(void)
-{
-	for (uint16_t j = 0; j < world.n_jobs; j++) {
-		for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-			struct member *member = member_of(j, rank);
-
-			fanin_engine_close(member->engine);
-			for (uint32_t r = 0; r < world.n_requests; r++) {
-				if (member->recv[r] != member->send[r])
-					free(member->recv[r]);
-				free(member->send[r]);
-			}
-		}
-		rig_job_destroy(&world.jobs[j]);
-	}
-	rig_leaf_spine_free(&world.network);
-	ck_assert_uint_eq(rig_destroy(world.rig), 0);
-}
-
-/* ------------------------------------------------------------------ requests */
-
-static void
-post(uint16_t j, uint16_t rank, uint32_t r, const struct perf_collective *like)
-{
-	static const uint8_t collectives[] = {
-		[PERF_ALLREDUCE] = FANIN_COLLECTIVE_ALLREDUCE,
-		[PERF_REDUCE] = FANIN_COLLECTIVE_REDUCE,
-		[PERF_REDUCE_SCATTER] = FANIN_COLLECTIVE_REDUCE_SCATTER,
-		[PERF_BROADCAST] = FANIN_COLLECTIVE_BROADCAST,
-		[PERF_ALLGATHER] = FANIN_COLLECTIVE_ALLGATHER,
-		[PERF_BARRIER] = FANIN_COLLECTIVE_ALLREDUCE,
-	};
-	struct member *member = member_of(j, rank);
-	struct perf_collective *collective = &member->collectives[r];
-	const size_t size = fanin_dtype_size_of(like->data.dtype);
-	struct perf_range sends, receives;
-	uint64_t count = like->count;
-
-	*collective = *like;
-	collective->rank = rank;
-	collective->data.size = world.trial.n_ranks;
-	sends = perf_collective_sends(collective);
-	receives = perf_collective_receives(collective);
-	ck_assert_uint_le(count * size, MOST_BYTES);
-	member->send[r] = calloc(1, count * size + 1);
-	member->recv[r] = (rank + r) % 2 == 0 ? member->send[r] : calloc(1, count * size + 1);
-	member->taken[r] = false;
-	perf_data_fill(&collective->data, rank, r, sends.first, sends.n,
-		       member->send[r] + sends.first * size);
-	if (like->kind == PERF_REDUCE_SCATTER || like->kind == PERF_ALLGATHER)
-		count /= world.trial.n_ranks;
-	member->requests[r] = (struct fanin_request){
-		.send = member->send[r] + sends.first * size,
-		.recv = member->recv[r] + receives.first * size,
-		.collective = collectives[like->kind],
-		.dtype = (uint8_t)like->data.dtype,
-		.op = (uint8_t)like->data.op,
-		.root = like->root,
-	};
-	ck_assert_int_eq(fanin_engine_post(member->engine, &member->requests[r], count), FANIN_OK);
-	rig_host_wake(world.network.hosts[rank], rig_now_ns(world.rig));
-}
-
-static void
-post_all(uint32_t r, const struct perf_collective *like)
-{
-	world.n_requests = RTE_MAX(world.n_requests, r + 1);
-	for (uint16_t j = 0; j < world.n_jobs; j++) {
-		for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++)
-			post(j, rank, r, like);
-	}
-}
-
-static bool
-all_done(void *user)
-{
-	(void)user;
-	for (uint16_t j = 0; j < world.n_jobs; j++) {
-		for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-			for (uint32_t r = 0; r < world.n_requests; r++) {
-				if (!member_of(j, rank)->taken[r] &&
-				    member_of(j, rank)->requests[r].status >= 0)
-					return false;
-			}
-		}
-	}
-	return true;
-}
-
-static void
-all_expect_taken(void)
-{
-	for (uint16_t j = 0; j < world.n_jobs; j++) {
-		for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-			for (uint32_t r = 0; r < world.n_requests; r++)
-				ck_assert_msg(member_of(j, rank)->taken[r],
-					      "seed %lu, rank %u, request %u: %s",
-					      (unsigned long)world.trial.seed, rank, r,
-					      fanin_engine_error(member_of(j, rank)->engine)->text);
-		}
-	}
-}
-
-/* Until all are done. Returns how long that took. */
-static uint64_t
-run_all(void)
-{
-	const uint64_t begin_ns = rig_now_ns(world.rig);
-
-	rig_run(world.rig, begin_ns + 600 * SECOND, all_done, NULL);
-	all_expect_taken();
-	return rig_now_ns(world.rig) - begin_ns;
-}
-
-static struct perf_collective
-sum_of(uint64_t count)
-{
-	return (struct perf_collective){
-		.kind = PERF_ALLREDUCE,
-		.count = count,
-		.data = { .dtype = FANIN_I32, .op = FANIN_SUM, .seed = 1 },
-	};
+	opened.handler = "pa-atp";
+	opened.has_servers = true;
+	opened.host_mbit = 1000;
+	opened.up_mbit = 25000;
+	world_open(&opened);
 }
 
 static uint64_t
 sum_run(uint64_t count)
 {
-	const struct perf_collective sum = sum_of(count);
+	const struct perf_collective sum = world_sum(count);
 
-	post_all(0, &sum);
-	return run_all();
+	world_post_all(0, &sum);
+	return world_run();
 }
 
 struct totals {
-	uint64_t retransmits, queries, asks_answered, gacks, frames;
+	struct fanin_engine_stats engine;
+	struct fanin_pa_atp_stats own;
 };
 
 static struct totals
-totals_of(uint16_t j)
+totals(void)
 {
-	struct totals totals = { 0 };
+	struct totals sum = { 0 };
 
 	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-		struct fanin_endpoint *engine = member_of(j, rank)->engine;
-
-		totals.retransmits += fanin_engine_stats(engine)->retransmits;
-		totals.queries += fanin_engine_stats(engine)->queries;
-		totals.frames += fanin_engine_stats(engine)->frames_sent;
-		totals.asks_answered += fanin_pa_atp_stats(engine)->asks_answered;
-		totals.gacks += fanin_pa_atp_stats(engine)->gacks;
+		world_add(&sum.engine, fanin_engine_stats(world_engine(rank)), sizeof(sum.engine));
+		world_add(&sum.own, fanin_pa_atp_stats(world_engine(rank)), sizeof(sum.own));
 	}
-	return totals;
+	return sum;
 }
 
 static struct fanin_server_job_stats
-server_stats(uint16_t j)
+server_stats(void)
 {
 	struct fanin_server_job_stats stats = { .sz = sizeof(stats) };
-	const struct fanin_server_core *core = rig_server_core(rig_job_server(&world.jobs[j]));
+	const struct fanin_server_core *core = rig_server_core(rig_job_server(&world.jobs[0]));
 
-	fanin_server_job_describe(fanin_server_core_job(core, world.jobs[j].id), &stats);
+	fanin_server_job_describe(fanin_server_core_job(core, world.jobs[0].id), &stats);
 	return stats;
 }
 
+/* Of the switch that is the server's member. */
 static uint64_t
-handler_counter(uint16_t j, const char *name)
+handler_counter(enum pa_atp_counter counter)
 {
-	const struct rig_job *job = &world.jobs[j];
-	const struct job *root = job->jobs[job->n_leaves > 1 ? job->n_leaves : 0];
-	struct fanin_handler_stats stats;
+	const struct rig_job *job = &world.jobs[0];
 
-	job_stats(root, &stats);
-	for (unsigned int i = 0; root->handler->counters[i].name != NULL; i++) {
-		if (strcmp(root->handler->counters[i].name, name) == 0)
-			return stats.own[i];
-	}
-	ck_abort_msg("no counter %s", name);
-	return 0;
+	return world_job_counter(job->jobs[job->n_leaves > 1 ? job->n_leaves : 0], counter);
 }
 
 /* ------------------------------------------------------------------ tests */
@@ -397,28 +88,28 @@ START_TEST(without_loss_and_overflow_nobody_asks)
 		.n_ranks = ranks[_i / TYPES % 3],
 		.n_leaves = _i / TYPES / 3 == 0 ? 1 : 2,
 		.congestion = (uint32_t)_i % TYPES,
-		.aggregators = MANY_SLOTS,
+		.shared_slots = MANY_SLOTS,
 		.window = 64,
 	};
 	const uint64_t count = 200000;
 	const uint64_t blocks = (count * 4 + 1407) / 1408;
-	struct totals totals;
+	struct totals found;
 
 	open_world(&trial);
 	sum_run(count);
-	totals = totals_of(0);
-	ck_assert_uint_eq(totals.retransmits, 0);
-	ck_assert_uint_eq(totals.queries, 0);
-	ck_assert_uint_eq(totals.asks_answered, 0);
-	ck_assert_uint_eq(totals.gacks, trial.n_ranks * blocks);
-	ck_assert_uint_eq(totals.frames, trial.n_ranks * blocks);
-	ck_assert_uint_eq(server_stats(0).results, blocks);
-	ck_assert_uint_eq(server_stats(0).sums, blocks);
-	ck_assert_uint_eq(server_stats(0).flushes, 0);
-	ck_assert_uint_eq(server_stats(0).asks, 0);
-	ck_assert_uint_eq(handler_counter(0, "overflows"), 0);
-	ck_assert_uint_eq(handler_counter(0, "gacks"), trial.n_ranks * blocks);
-	close_world();
+	found = totals();
+	ck_assert_uint_eq(found.engine.retransmits, 0);
+	ck_assert_uint_eq(found.engine.queries, 0);
+	ck_assert_uint_eq(found.own.asks_answered, 0);
+	ck_assert_uint_eq(found.own.gacks, trial.n_ranks * blocks);
+	ck_assert_uint_eq(found.engine.frames_sent, trial.n_ranks * blocks);
+	ck_assert_uint_eq(server_stats().results, blocks);
+	ck_assert_uint_eq(server_stats().sums, blocks);
+	ck_assert_uint_eq(server_stats().flushes, 0);
+	ck_assert_uint_eq(server_stats().asks, 0);
+	ck_assert_uint_eq(handler_counter(PA_ATP_OVERFLOWS), 0);
+	ck_assert_uint_eq(handler_counter(PA_ATP_GACKS), trial.n_ranks * blocks);
+	world_close();
 }
 END_TEST
 
@@ -437,9 +128,9 @@ trial_of(unsigned int i)
 			    : n_ranks == 3                 ? 3
 							   : 2,
 		.congestion = i / 2 % TYPES,
-		.aggregators = i % 4 == 0   ? 16
-			       : i % 4 == 1 ? 64
-					    : MANY_SLOTS,
+		.shared_slots = i % 4 == 0   ? 16
+				: i % 4 == 1 ? 64
+					     : MANY_SLOTS,
 		.window = windows[i / 3 % 4],
 		.faults = faults[i % 3],
 	};
@@ -448,15 +139,15 @@ trial_of(unsigned int i)
 START_TEST(sums_are_exact_whatever_is_lost_doubled_or_reordered)
 {
 	const struct trial trial = trial_of((unsigned int)_i);
-	struct perf_collective like = sum_of(60000);
+	struct perf_collective like = world_sum(60000);
 
 	open_world(&trial);
 	for (uint32_t r = 0; r < 2; r++) {
-		post_all(r, &like);
+		world_post_all(r, &like);
 		like.count = 5000;
 	}
-	run_all();
-	close_world();
+	world_run();
+	world_close();
 }
 END_TEST
 
@@ -467,25 +158,16 @@ START_TEST(all_collectives_and_operators_are_exact)
 				     .n_ranks = 4,
 				     .n_leaves = _i % 2 == 0 ? 1 : 2,
 				     .congestion = PA_ATP,
-				     .aggregators = _i % 3 == 0 ? 32 : MANY_SLOTS,
+				     .shared_slots = _i % 3 == 0 ? 32 : MANY_SLOTS,
 				     .window = 32,
 				     .faults = 0.02 };
-	struct perf_collective like = { .count = 4000,
-					.root = 2,
-					.data = { .dtype = (enum fanin_dtype)_i, .seed = 3 } };
+	struct perf_collective like;
 
-	for (enum perf_collective_kind kind = PERF_ALLREDUCE; kind < PERF_COLLECTIVES; kind++) {
-		like.kind = kind;
-		for (like.data.op = FANIN_SUM; like.data.op <= FANIN_AVG; like.data.op++) {
-			if (!fanin_supports(like.data.dtype, like.data.op) ||
-			    (like.data.op != FANIN_SUM && kind != PERF_ALLREDUCE))
-				continue;
-			like.count = kind == PERF_BARRIER ? 0 : 4000;
-			open_world(&trial);
-			post_all(0, &like);
-			run_all();
-			close_world();
-		}
+	for (unsigned int n = 0; world_collective((enum fanin_dtype)_i, n, &like); n++) {
+		open_world(&trial);
+		world_post_all(0, &like);
+		world_run();
+		world_close();
 	}
 }
 END_TEST
@@ -494,18 +176,17 @@ END_TEST
 static uint64_t
 sum_of_late_rank(const struct trial *trial)
 {
-	const struct perf_collective sum = sum_of(100000);
+	const struct perf_collective sum = world_sum(100000);
 	uint64_t began_ns;
 
 	open_world(trial);
-	world.n_requests = 1;
-	began_ns = rig_now_ns(world.rig);
+	began_ns = world_now();
 	for (uint16_t rank = 1; rank < trial->n_ranks; rank++)
-		post(0, rank, 0, &sum);
-	rig_run(world.rig, began_ns + 2 * MS, NULL, NULL);
-	post(0, 0, 0, &sum);
-	run_all();
-	return rig_now_ns(world.rig) - began_ns;
+		world_post(rank, 0, &sum);
+	world_pass(2 * MS);
+	world_post(0, 0, &sum);
+	world_run();
+	return world_now() - began_ns;
 }
 
 /* Every second block finds its aggregator taken: no stall of more than three round trips to the server. By _i: straw, pa-atp; on one level, on two. */
@@ -515,22 +196,22 @@ START_TEST(few_aggregators_cost_time_and_nothing_else)
 			       .n_ranks = 4,
 			       .n_leaves = _i % 2 == 0 ? 1 : 2,
 			       .congestion = _i < 2 ? STRAW : PA_ATP,
-			       .aggregators = MANY_SLOTS,
+			       .shared_slots = MANY_SLOTS,
 			       .window = 128 };
 	const uint64_t least_ns = sum_of_late_rank(&trial);
 	uint64_t elapsed_ns;
 
-	ck_assert_uint_eq(handler_counter(0, "overflows"), 0);
-	close_world();
-	trial.aggregators = 64;
+	ck_assert_uint_eq(handler_counter(PA_ATP_OVERFLOWS), 0);
+	world_close();
+	trial.shared_slots = 64;
 	elapsed_ns = sum_of_late_rank(&trial);
 	/* AWD keeps the others from running further ahead than there are aggregators. */
 	if (trial.congestion == PA_ATP)
-		ck_assert_uint_eq(handler_counter(0, "overflows"), 0);
+		ck_assert_uint_eq(handler_counter(PA_ATP_OVERFLOWS), 0);
 	else
-		ck_assert_uint_gt(handler_counter(0, "overflows"), 0);
-	ck_assert_uint_eq(totals_of(0).retransmits, 0);
-	close_world();
+		ck_assert_uint_gt(handler_counter(PA_ATP_OVERFLOWS), 0);
+	ck_assert_uint_eq(totals().engine.retransmits, 0);
+	world_close();
 	ck_assert_uint_le(elapsed_ns, least_ns + 3 * ROUND_TRIP_NS);
 }
 END_TEST
@@ -539,15 +220,10 @@ END_TEST
 static void
 forge(enum fanin_type type, uint32_t block, uint32_t progress)
 {
-	const struct fanin_protocol_config *config = &fanin_engine_of(member_of(0, 1)->engine)->config;
-	struct fanin_headers headers;
+	struct fanin_headers headers = world_forge(1, type, block, 0);
 
-	fanin_wire_encode_l4(&headers, &config->flow, 0);
-	fanin_wire_encode_header(&headers.fanin, type, config->job, config->epoch, config->keys.up);
-	headers.udp.src_be = fanin_wire_source_port_be(block);
-	headers.fanin.rank = 1;
-	headers.fanin.contributions = type == FANIN_TYPE_KNOWN ? world.trial.n_ranks : 1;
-	headers.fanin.block = block;
+	if (type == FANIN_TYPE_KNOWN)
+		headers.fanin.contributions = world.trial.n_ranks;
 	headers.fanin.progress = progress;
 	if (type == FANIN_TYPE_QUERY) {
 		headers.fanin.flags = FANIN_FLAG_RETRANSMIT;
@@ -558,16 +234,7 @@ forge(enum fanin_type type, uint32_t block, uint32_t progress)
 		headers.fanin.op = FANIN_WIRE_SUM;
 		headers.fanin.count = 1;
 	}
-	ck_assert(rig_host_send(world.network.hosts[1], &headers, FANIN_PAYLOAD_OFFSET));
-}
-
-static uint64_t
-drops_of(struct rig_switch *sw)
-{
-	struct counters sum;
-
-	pipeline_counters(rig_switch_pipeline(sw), &sum);
-	return sum.drops[FANIN_REASON_BLOCK_WINDOW];
+	world_send(1, &headers);
 }
 
 /* By _i: what is forged, and whether there are leaves. Neither the switch nor the server ends the job, and it is as fast as ever. */
@@ -580,29 +247,25 @@ START_TEST(what_no_rank_can_have_sent_ends_nothing_and_costs_nothing)
 			       .n_ranks = 4,
 			       .n_leaves = (uint16_t)(1 + _i / 3),
 			       .congestion = PA_ATP,
-			       .aggregators = MANY_SLOTS,
+			       .shared_slots = MANY_SLOTS,
 			       .window = 64 };
-	struct perf_collective sum = sum_of(200000);
-	uint64_t usual_ns, ns, n = 0;
+	struct perf_collective sum = world_sum(200000);
+	uint64_t usual_ns, ns;
 
 	open_world(&trial);
 	usual_ns = sum_run(sum.count);
-	close_world();
+	world_close();
 
 	open_world(&trial);
-	post_all(0, &sum);
-	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
+	world_post_all(0, &sum);
+	world_pass(MS);
 	for (uint32_t i = 0; i < 2 * trial.window; i++)
 		forge(type, (1u << 20) + i, type == FANIN_TYPE_KNOWN ? 0 : (1u << 20) + i);
-	ns = MS + run_all();
+	ns = MS + world_run();
 	ck_assert_msg(usual_ns >= ns * 9 / 10, "found %lu us, expected %lu",
 		      (unsigned long)ns / 1000, (unsigned long)usual_ns / 1000);
-	for (uint16_t leaf = 0; leaf < trial.n_leaves; leaf++)
-		n += drops_of(world.network.leaves[leaf]);
-	for (uint16_t spine = 0; trial.n_leaves > 1 && spine < 2; spine++)
-		n += drops_of(world.network.spines[spine]);
-	ck_assert_uint_ge(n, 2 * trial.window);
-	close_world();
+	ck_assert_uint_ge(world_drops(FANIN_REASON_BLOCK_WINDOW), 2 * trial.window);
+	world_close();
 }
 END_TEST
 
@@ -612,26 +275,23 @@ START_TEST(a_late_rank_is_waited_for)
 				     .n_ranks = 4,
 				     .n_leaves = _i == 0 ? 1 : 2,
 				     .congestion = PA_ATP,
-				     .aggregators = MANY_SLOTS,
+				     .shared_slots = MANY_SLOTS,
 				     .window = 64 };
-	const struct perf_collective sum = sum_of(30000);
-	struct fanin_ranks missing;
+	const struct perf_collective sum = world_sum(30000);
 
 	open_world(&trial);
-	world.n_requests = 1;
 	for (uint16_t rank = 0; rank < 3; rank++)
-		post(0, rank, 0, &sum);
-	rig_run(world.rig, rig_now_ns(world.rig) + 20 * SECOND, NULL, NULL);
+		world_post(rank, 0, &sum);
+	world_pass(20 * SECOND);
 	for (uint16_t rank = 0; rank < 3; rank++) {
-		ck_assert_msg(member_of(0, rank)->requests[0].status == FANIN_IN_PROGRESS, "%s",
-			      fanin_engine_error(member_of(0, rank)->engine)->text);
-		fanin_engine_missing(member_of(0, rank)->engine, &missing);
-		ck_assert_uint_eq(missing.words[0], 1 << 3);
+		ck_assert_msg(world.members[rank].requests[0].status == FANIN_IN_PROGRESS, "%s",
+			      world_error(rank));
+		ck_assert_uint_eq(world_missing(rank), 1 << 3);
 	}
-	post(0, 3, 0, &sum);
-	run_all();
-	ck_assert_uint_eq(totals_of(0).retransmits, 0);
-	close_world();
+	world_post(3, 0, &sum);
+	world_run();
+	ck_assert_uint_eq(totals().engine.retransmits, 0);
+	world_close();
 }
 END_TEST
 
@@ -642,57 +302,25 @@ START_TEST(a_dead_server_is_named_in_time)
 				     .n_ranks = 2,
 				     .n_leaves = _i == 0 ? 1 : 2,
 				     .congestion = PA_ATP,
-				     .aggregators = MANY_SLOTS,
+				     .shared_slots = MANY_SLOTS,
 				     .window = 64 };
-	const struct perf_collective sum = sum_of(200000);
+	const struct perf_collective sum = world_sum(200000);
 	uint64_t began_ns;
 
 	open_world(&trial);
-	post_all(0, &sum);
-	rig_run(world.rig, rig_now_ns(world.rig) + MS / 10, NULL, NULL);
+	world_post_all(0, &sum);
+	world_pass(MS / 10);
 	rig_server_kill(rig_job_server(&world.jobs[0]));
-	began_ns = rig_now_ns(world.rig);
-	while (member_of(0, 0)->requests[0].status == FANIN_IN_PROGRESS) {
-		ck_assert_uint_le(rig_now_ns(world.rig) - began_ns, 6 * SECOND);
-		rig_run(world.rig, rig_now_ns(world.rig) + 10 * MS, NULL, NULL);
+	began_ns = world_now();
+	while (world.members[0].requests[0].status == FANIN_IN_PROGRESS) {
+		ck_assert_uint_le(world_now() - began_ns, 6 * SECOND);
+		world_pass(10 * MS);
 	}
-	ck_assert_int_eq(member_of(0, 0)->requests[0].status, FANIN_ERR_TIMEOUT);
-	ck_assert_msg(strstr(fanin_engine_error(member_of(0, 0)->engine)->text,
-			     "server does not answer") != NULL,
-		      "%s", fanin_engine_error(member_of(0, 0)->engine)->text);
-	close_world();
+	ck_assert_int_eq(world.members[0].requests[0].status, FANIN_ERR_TIMEOUT);
+	ck_assert_msg(strstr(world_error(0), "server does not answer") != NULL, "%s", world_error(0));
+	world_close();
 }
 END_TEST
-
-/* Server and tree are no more. The job is made anew over the other spine, whose server knows nothing. */
-static void
-lose_tree(void)
-{
-	const uint64_t late_ns = random_below(&world.random, 20000);
-	uint32_t first_block;
-
-	rig_server_kill(rig_job_server(&world.jobs[0]));
-	rig_job_destroy(&world.jobs[0]);
-	rig_run(world.rig, rig_now_ns(world.rig) + late_ns, NULL, NULL);
-	first_block = fanin_engine_progress(member_of(0, 0)->engine);
-	for (uint16_t rank = 1; rank < world.trial.n_ranks; rank++)
-		first_block = RTE_MIN(first_block, fanin_engine_progress(member_of(0, rank)->engine));
-	world.spine = 1 - world.spine;
-	if (rig_server_core(world.network.spine_servers[world.spine]) == NULL)
-		rig_server_restart(world.network.spine_servers[world.spine]);
-	run_join(0);
-	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-		struct fanin_endpoint *engine = member_of(0, rank)->engine;
-		const struct rig_joining *joining = &world.jobs[0].joining[rank];
-
-		rig_host_set_poll(world.network.hosts[rank], host_poll, (void *)(uintptr_t)rank);
-		fanin_engine_move(engine, rig_host_transport(world.network.hosts[rank]));
-		ck_assert_msg(fanin_engine_resume(engine, joining->headers.fanin.epoch,
-						  joining->ack.instance, first_block) == FANIN_OK,
-			      "rank %u: %s", rank, fanin_engine_error(engine)->text);
-		rig_host_wake(world.network.hosts[rank], rig_now_ns(world.rig));
-	}
-}
 
 /* Some ranks' memory is overwritten already when others still lack the results. */
 START_TEST(a_server_may_be_lost_at_any_moment)
@@ -702,23 +330,22 @@ START_TEST(a_server_may_be_lost_at_any_moment)
 				     .n_ranks = ranks[_i % 3],
 				     .n_leaves = 2,
 				     .congestion = (uint32_t)_i % TYPES,
-				     .aggregators = _i % 2 == 0 ? 32 : MANY_SLOTS,
+				     .shared_slots = _i % 2 == 0 ? 32 : MANY_SLOTS,
 				     .window = _i % 5 == 0 ? 8 : 64,
 				     .faults = _i % 4 == 0 ? 0 : 0.03 };
-	struct perf_collective like = sum_of(20000);
+	struct perf_collective like = world_sum(20000);
 
 	open_world(&trial);
 	for (uint32_t r = 0; r < 3; r++) {
-		post_all(r, &like);
+		world_post_all(r, &like);
 		like.count = like.count / 4 + 1;
 	}
 	for (int losses = 1 + _i % 3; losses > 0; losses--) {
-		rig_run(world.rig, rig_now_ns(world.rig) + random_below(&world.random, 1000000),
-			all_done, NULL);
-		lose_tree();
+		world_wait(random_below(&world.random, 1000000), world_done, NULL);
+		world_lose_run(random_below(&world.random, 20000));
 	}
-	run_all();
-	close_world();
+	world_run();
+	world_close();
 }
 END_TEST
 
