@@ -249,6 +249,7 @@ START_TEST(a_protocol_that_makes_no_sense_is_refused_with_the_reason)
 	EXPECT_PROBLEM("handlers", protocol.handlers = NULL);
 	EXPECT_PROBLEM("runs the jobs", protocol.handlers = taken_handlers);
 	EXPECT_PROBLEM("usual", protocol.is_usual = true);
+	EXPECT_PROBLEM("same use", protocol.beside = FANIN_BESIDE_PUSH);
 	EXPECT_PROBLEM("poll_fds", protocol.poll_fds = NULL);
 	EXPECT_PROBLEM("all or none", protocol.on_switch = &half);
 #undef EXPECT_PROBLEM

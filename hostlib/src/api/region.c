@@ -119,7 +119,7 @@ fanin_region_fence(fanin_region *region)
 
 /* An allreduce of a range of all ranks' regions, in place. */
 static int
-reduce(struct fanin_region *region, enum fanin_region_way way, size_t offset, size_t count,
+reduce(struct fanin_region *region, enum fanin_beside_use way, size_t offset, size_t count,
        enum fanin_dtype dtype, enum fanin_op op)
 {
 	const size_t element_bytes = fanin_dtype_size_of(dtype);
@@ -156,12 +156,12 @@ int
 fanin_region_push(fanin_region *region, size_t offset, size_t count, enum fanin_dtype dtype,
 		  enum fanin_op op)
 {
-	return reduce(region, FANIN_REGION_PUSH, offset, count, dtype, op);
+	return reduce(region, FANIN_BESIDE_PUSH, offset, count, dtype, op);
 }
 
 int
 fanin_region_pull(fanin_region *region, size_t offset, size_t count, enum fanin_dtype dtype,
 		  enum fanin_op op)
 {
-	return reduce(region, FANIN_REGION_PULL, offset, count, dtype, op);
+	return reduce(region, FANIN_BESIDE_PULL, offset, count, dtype, op);
 }

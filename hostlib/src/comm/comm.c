@@ -149,11 +149,9 @@ owner_forget(struct fanin_comm *comm)
 {
 	struct fanin_comm *owner = comm->owner;
 
-	if (owner->multicast == comm)
-		owner->multicast = NULL;
-	for (unsigned int way = 0; way < FANIN_REGION_WAYS; way++) {
-		if (owner->reducing[way] == comm)
-			owner->reducing[way] = NULL;
+	for (unsigned int use = 0; use < FANIN_BESIDE_USES; use++) {
+		if (owner->beside[use] == comm)
+			owner->beside[use] = NULL;
 	}
 }
 
@@ -161,8 +159,6 @@ owner_forget(struct fanin_comm *comm)
 static int
 beside_leave(struct fanin_comm *comm, struct fanin_error *error)
 {
-	struct fanin_comm *others[] = { comm->multicast, comm->reducing[FANIN_REGION_PUSH],
-					comm->reducing[FANIN_REGION_PULL] };
 	int last = FANIN_OK;
 	int status;
 
@@ -178,8 +174,8 @@ beside_leave(struct fanin_comm *comm, struct fanin_error *error)
 			*error = comm->ctx->error;
 		}
 	}
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-		status = fanin_leave(others[i]);
+	for (unsigned int use = 0; use < FANIN_BESIDE_USES; use++) {
+		status = fanin_leave(comm->beside[use]);
 		if (status != FANIN_OK) {
 			last = status;
 			*error = comm->ctx->error;
@@ -247,23 +243,14 @@ fanin_comm_abort(struct fanin_comm *comm, int status, const struct fanin_error *
 		fanin_request_list_fail(&comm->held, status);
 }
 
-/* The jobs beside a communicator's that carry out its collectives, or reduce its regions; NULL: not joined. */
-#define CARRIERS (1 + FANIN_REGION_WAYS)
-
-static const struct fanin_comm *
-carrier(const struct fanin_comm *comm, unsigned int i)
-{
-	return i == 0 ? comm->multicast : comm->reducing[i - 1];
-}
-
 /* Returns why a communicator has failed, or a job that carries out its collectives. */
 static const struct fanin_error *
 error_of(const struct fanin_comm *comm)
 {
 	const struct fanin_error *error = comm->ops->error(comm);
 
-	for (unsigned int i = 0; i < CARRIERS && error->text[0] == '\0'; i++) {
-		const struct fanin_comm *other = carrier(comm, i);
+	for (unsigned int use = 0; use < FANIN_BESIDE_USES && error->text[0] == '\0'; use++) {
+		const struct fanin_comm *other = comm->beside[use];
 
 		if (other != NULL)
 			error = other->ops->error(other);
@@ -295,8 +282,8 @@ fanin_comm_missing_set(const struct fanin_comm *comm, struct fanin_ranks *ranks)
 {
 	fanin_ctx_lock(comm->ctx);
 	comm->ops->missing(comm, ranks);
-	for (unsigned int i = 0; i < CARRIERS && fanin_ranks_is_empty(ranks); i++) {
-		const struct fanin_comm *other = carrier(comm, i);
+	for (unsigned int use = 0; use < FANIN_BESIDE_USES && fanin_ranks_is_empty(ranks); use++) {
+		const struct fanin_comm *other = comm->beside[use];
 
 		if (other != NULL)
 			other->ops->missing(other, ranks);
@@ -382,8 +369,9 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 	}
 	comm->ops->report(comm, &full);
 	full.multicast_reason = comm->multicast_reason;
-	if (comm->multicast != NULL)
-		comm->multicast->ops->report(comm->multicast, &beside);
+	if (comm->beside[FANIN_BESIDE_MULTICAST] != NULL)
+		comm->beside[FANIN_BESIDE_MULTICAST]->ops->report(comm->beside[FANIN_BESIDE_MULTICAST],
+								  &beside);
 	full.multicast_operations = beside.multicast_operations + full.multicast_operations;
 	full.multicast_packets = beside.multicast_packets + full.multicast_packets;
 	full.multicast_fetched = beside.multicast_fetched + full.multicast_fetched;

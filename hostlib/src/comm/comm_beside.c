@@ -13,7 +13,7 @@
 
 const char *
 fanin_comm_beside_obstacle(struct fanin_comm *comm, const struct fanin_join_opts *options,
-			   const char *suffix)
+			   enum fanin_beside_use use, const char *number)
 {
 	if (options->job_name == NULL)
 		return "the job was given by its switch, and only the network manager makes another one";
@@ -25,7 +25,9 @@ fanin_comm_beside_obstacle(struct fanin_comm *comm, const struct fanin_join_opts
 		return "memif serves one job of a host";
 	if (strcmp(comm->ctx->transport, "af_xdp") == 0)
 		return "af_xdp serves one job of a host";
-	if (strlen(options->job_name) + strlen(suffix) > FANIN_JOB_NAME_MAX)
+	if (strlen(options->job_name) + strlen(".") + strlen(fanin_protocol_beside(use)->name) +
+		    strlen(number) >
+	    FANIN_JOB_NAME_MAX)
 		return "the job's name is too long for that of another one";
 	return NULL;
 }
@@ -93,12 +95,13 @@ other_join(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	   const struct fanin_beside *job, struct fanin_comm **joined, struct fanin_error *error)
 {
 	struct fanin_join_opts other = *options;
+	const struct fanin_protocol *protocol = fanin_protocol_beside(job->use);
 	char name[FANIN_JOB_NAME_MAX + 1];
 	int status;
 
-	snprintf(name, sizeof(name), "%s%s", options->job_name, job->suffix);
+	snprintf(name, sizeof(name), "%s.%s%s", options->job_name, protocol->name, job->number);
 	other.job_name = name;
-	other.handler = job->handler;
+	other.handler = protocol->handlers[0];
 	other.switch_address = NULL;
 	other.job = 0;
 	other.key = 0;

@@ -49,13 +49,10 @@ fanin_comm_close_wait(struct fanin_comm *comm)
 void
 fanin_comm_close_skip(struct fanin_comm *comm)
 {
-	struct fanin_comm *others[] = { comm->multicast, comm->reducing[FANIN_REGION_PUSH],
-					comm->reducing[FANIN_REGION_PULL] };
-
 	comm->closes = true;
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-		if (others[i] != NULL)
-			others[i]->closes = true;
+	for (unsigned int use = 0; use < FANIN_BESIDE_USES; use++) {
+		if (comm->beside[use] != NULL)
+			comm->beside[use]->closes = true;
 	}
 	for (struct fanin_region *region = comm->regions; region != NULL; region = region->next)
 		region->comm->closes = true;

@@ -7,12 +7,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
-
-#define SUFFIX ".multicast"
-#define HANDLER "broadcast"
-/* Another whose own jobs multicast. */
-#define HANDLER_PULL "pull"
 
 static bool
 reduces_nothing(struct fanin_comm *comm)
@@ -31,12 +25,11 @@ least_bytes(struct fanin_comm *comm)
 static const char *
 obstacle(struct fanin_comm *comm, const struct fanin_join_opts *options)
 {
-	const char *why = fanin_comm_beside_obstacle(comm, options, SUFFIX);
+	const char *why = fanin_comm_beside_obstacle(comm, options, FANIN_BESIDE_MULTICAST, "");
 
 	if (options->multicast == FANIN_MULTICAST_NEVER)
 		return "the options say never";
-	if (options->job_name == NULL || comm->protocol->on_switch == NULL ||
-	    comm->protocol->has_leaders)
+	if (options->job_name == NULL || !fanin_protocol_has_tree(comm->protocol))
 		return why;
 	if (reduces_nothing(comm))
 		return "the job's handler reduces nothing";
@@ -76,18 +69,18 @@ join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		struct fanin_error *error)
 {
 	const struct fanin_beside job = {
-		.suffix = SUFFIX,
-		.handler = HANDLER,
+		.use = FANIN_BESIDE_MULTICAST,
+		.number = "",
 		.what = "multicast",
 		.trees = options->subgroups != 0 ? (uint16_t)options->subgroups : options->trees,
 	};
 	char why[FANIN_TEXT_LEN];
 	int status = fanin_comm_beside_join(comm, options, &job, obstacle(comm, options),
-					    &comm->multicast, why, error);
+					    &comm->beside[FANIN_BESIDE_MULTICAST], why, error);
 
 	if (status != FANIN_OK)
 		return status;
-	if (comm->multicast == NULL)
+	if (comm->beside[FANIN_BESIDE_MULTICAST] == NULL)
 		return refuse(comm, options, why, error);
 	reason_set(comm,
 		   options->multicast == FANIN_MULTICAST_ALWAYS
@@ -102,8 +95,8 @@ static bool
 is_out_of_question(struct fanin_comm *comm, const struct fanin_join_opts *options)
 {
 	return options->multicast == FANIN_MULTICAST_NEVER || options->job_name == NULL ||
-	       comm->protocol->on_switch == NULL || comm->protocol->has_leaders ||
-	       comm->member.config.size < 2 || reduces_nothing(comm);
+	       !fanin_protocol_has_tree(comm->protocol) || comm->member.config.size < 2 ||
+	       reduces_nothing(comm);
 }
 
 int
@@ -111,8 +104,7 @@ fanin_comm_multicast_begin(struct fanin_comm *comm, const struct fanin_join_opts
 			   struct fanin_error *error)
 {
 	comm->multicast_use = options->multicast;
-	if (comm->protocol->on_switch != NULL && (strcmp(comm->member.handler, HANDLER) == 0 ||
-						  strcmp(comm->member.handler, HANDLER_PULL) == 0)) {
+	if (comm->protocol->multicasts) {
 		reason_set(comm, "all broadcasts and allgathers: the job's own handler multicasts");
 		return FANIN_OK;
 	}
@@ -152,7 +144,7 @@ fanin_comm_multicast_failed(struct fanin_comm *multicast, int status)
 	struct fanin_error error = { 0 };
 
 	/* One that is left may find others gone before. */
-	if (comm->multicast != multicast || multicast->closes ||
+	if (comm->beside[FANIN_BESIDE_MULTICAST] != multicast || multicast->closes ||
 	    comm->ops->error(comm)->text[0] != '\0')
 		return;
 	fanin_error_set(&error, status, "job '%s', by which broadcasts go, has failed: %.400s",
@@ -164,5 +156,7 @@ fanin_comm_multicast_failed(struct fanin_comm *multicast, int status)
 struct fanin_comm *
 fanin_comm_for(struct fanin_comm *comm, const struct fanin_request *request)
 {
-	return comm->multicast != NULL && suits(comm, request) ? comm->multicast : comm;
+	struct fanin_comm *multicast = comm->beside[FANIN_BESIDE_MULTICAST];
+
+	return multicast != NULL && suits(comm, request) ? multicast : comm;
 }

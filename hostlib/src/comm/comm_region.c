@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HANDLER "region"
 /* Addresses of a communicator's regions: the first one, and what each begins at a multiple of. Between two there are as many that belong to none. */
 #define FIRST_ADDRESS UINT64_C(0x10000)
 #define ADDRESS_STEP UINT64_C(0x10000)
@@ -86,10 +85,10 @@ region_join(struct fanin_region *region, uint32_t number, struct fanin_error *er
 	const struct fanin_join_opts *options = fanin_comm_kept_options(comm);
 	const struct fanin_manager_parameter parameters[] = { { "base", region->address },
 							      { "bytes", region->bytes } };
-	char suffix[32];
+	char digits[16];
 	const struct fanin_beside job = {
-		.suffix = suffix,
-		.handler = HANDLER,
+		.use = FANIN_BESIDE_REGION,
+		.number = digits,
 		.what = "a region",
 		.trees = 1,
 		.parameters = parameters,
@@ -98,9 +97,9 @@ region_join(struct fanin_region *region, uint32_t number, struct fanin_error *er
 	char why[FANIN_TEXT_LEN] = "";
 	int status;
 
-	snprintf(suffix, sizeof(suffix), ".region%" PRIu32, number);
+	snprintf(digits, sizeof(digits), "%" PRIu32, number);
 	status = fanin_comm_beside_join(comm, options, &job,
-					fanin_comm_beside_obstacle(comm, options, suffix),
+					fanin_comm_beside_obstacle(comm, options, job.use, digits),
 					&region->comm, why, error);
 	if (status != FANIN_OK || region->comm != NULL)
 		return status;
@@ -118,7 +117,7 @@ check(const struct fanin_comm *comm, struct fanin_error *error)
 		return fanin_error_set(
 			error, FANIN_ERR_UNSUPPORTED,
 			"the job was given by its switch, and only the network manager makes regions");
-	if (comm->protocol->on_switch == NULL || comm->protocol->has_leaders)
+	if (!fanin_protocol_has_tree(comm->protocol))
 		return fanin_error_set(
 			error, FANIN_ERR_UNSUPPORTED,
 			"job '%s' runs without a tree of switches, which regions need: %.300s",
@@ -187,31 +186,28 @@ fanin_comm_region_free(struct fanin_region *region)
 }
 
 int
-fanin_comm_region_reducing(struct fanin_comm *comm, enum fanin_region_way way,
+fanin_comm_region_reducing(struct fanin_comm *comm, enum fanin_beside_use way,
 			   struct fanin_comm **reducing, struct fanin_error *error)
 {
-	static const char *const names[FANIN_REGION_WAYS] = { "push", "pull" };
 	const struct fanin_join_opts *options = fanin_comm_kept_options(comm);
-	char suffix[32];
 	const struct fanin_beside job = {
-		.suffix = suffix,
-		.handler = names[way],
+		.use = way,
+		.number = "",
 		.what = "reducing regions",
 		.trees = options->trees,
 	};
 	char why[FANIN_TEXT_LEN] = "";
 	int status = FANIN_OK;
 
-	snprintf(suffix, sizeof(suffix), ".%s", names[way]);
-	if (comm->reducing[way] == NULL)
+	if (comm->beside[way] == NULL)
 		status = fanin_comm_beside_join(comm, options, &job,
-						fanin_comm_beside_obstacle(comm, options, suffix),
-						&comm->reducing[way], why, error);
-	if (status == FANIN_OK && comm->reducing[way] == NULL)
+						fanin_comm_beside_obstacle(comm, options, way, ""),
+						&comm->beside[way], why, error);
+	if (status == FANIN_OK && comm->beside[way] == NULL)
 		status = fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
 					 "job '%s' does not reduce regions by %s: %.350s",
-					 comm->job_name, names[way], why);
+					 comm->job_name, fanin_protocol_beside(way)->name, why);
 	if (status == FANIN_OK)
-		*reducing = comm->reducing[way];
+		*reducing = comm->beside[way];
 	return status;
 }

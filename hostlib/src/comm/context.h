@@ -97,13 +97,6 @@ struct fanin_leaders_link {
 	struct fanin_channel channel; /* without ops: there is none */
 };
 
-/* How a region is reduced. */
-enum fanin_region_way {
-	FANIN_REGION_PUSH,
-	FANIN_REGION_PULL,
-	FANIN_REGION_WAYS,
-};
-
 struct fanin_comm {
 	const struct fanin_comm_ops *ops;
 	struct fanin_ctx *ctx;
@@ -111,15 +104,14 @@ struct fanin_comm {
 	struct fanin_manager *manager;         /* NULL: the job was found without one */
 	const struct fanin_protocol *protocol; /* what the collectives run; NULL: not known yet */
 	char protocol_reason[FANIN_TEXT_LEN];  /* why this protocol */
-	struct fanin_comm *multicast; /* comm_multicast.c's: another one for broadcasts and allgathers, in the context's list as well; NULL: there is none */
-	struct fanin_comm *owner;     /* of such a one */
-	bool multicast_is_open;       /* that may still be joined */
-	struct fanin_kept_options *kept_options; /* comm_beside.c's */
+	struct fanin_comm *beside[FANIN_BESIDE_USES]; /* others that carry out its collectives, or reduce its regions, in the context's list as well; NULL: not joined */
+	struct fanin_comm *owner;                     /* of such a one, or of a region */
+	bool multicast_is_open;                       /* that may still be joined */
+	struct fanin_kept_options *kept_options;      /* comm_beside.c's */
 	const struct fanin_manager_parameter *parameters; /* while joining: n_parameters of the job's handler */
 	size_t n_parameters;
-	uint64_t beside_key; /* likewise: of the job that it is to be beside; 0: of none */
-	struct fanin_comm *reducing[FANIN_REGION_WAYS]; /* comm_region.c's: others that reduce regions, by their way; NULL: not joined */
-	struct fanin_region *regions; /* likewise, linked by next */
+	uint64_t beside_key;          /* likewise: of the job that it is to be beside; 0: of none */
+	struct fanin_region *regions; /* comm_region.c's, linked by next */
 	uint32_t n_regions;           /* that were asked for so far */
 	uint64_t next_address;        /* of the next region */
 	uint32_t multicast_use;       /* enum fanin_multicast_use */
@@ -252,9 +244,9 @@ void fanin_comm_trees_poll_joined(struct fanin_trees *trees);
 
 /* A job beside a communicator's. */
 struct fanin_beside {
-	const char *suffix; /* of its name, behind the communicator's job's */
-	const char *handler;
-	const char *what; /* it is for, for messages */
+	enum fanin_beside_use use;
+	const char *number; /* of several for the same use, in its name; "": there is one */
+	const char *what;   /* it is for, for messages */
 	uint16_t trees;
 	const struct fanin_manager_parameter *parameters; /* n_parameters of the handler's */
 	size_t n_parameters;
@@ -263,8 +255,8 @@ struct fanin_beside {
 /*
  * comm_beside.c: returns why this rank can't join a job beside the communicator's, or NULL. options: as the communicator was joined.
  */
-const char *fanin_comm_beside_obstacle(struct fanin_comm *comm,
-				       const struct fanin_join_opts *options, const char *suffix);
+const char *fanin_comm_beside_obstacle(struct fanin_comm *comm, const struct fanin_join_opts *options,
+				       enum fanin_beside_use use, const char *number);
 
 /*
  * comm_beside.c: joins a job beside the communicator's if all ranks can, which all call. Called without the lock.
@@ -318,8 +310,10 @@ int fanin_comm_region_free(struct fanin_region *region);
 
 /*
  * comm_region.c: returns, in *reducing, the communicator beside a region's that reduces it in a way, which all ranks call: it is joined once.
+ *
+ * way: FANIN_BESIDE_PUSH or FANIN_BESIDE_PULL.
  */
-int fanin_comm_region_reducing(struct fanin_comm *comm, enum fanin_region_way way,
+int fanin_comm_region_reducing(struct fanin_comm *comm, enum fanin_beside_use way,
 			       struct fanin_comm **reducing, struct fanin_error *error);
 
 /*

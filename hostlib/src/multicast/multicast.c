@@ -137,6 +137,7 @@ struct fanin_protocol fanin_protocol_multicast = {
 	.handlers = handlers,
 	.has_tags = true,
 	.multicasts = true,
+	.beside = FANIN_BESIDE_MULTICAST,
 	.rules = &rules,
 	.collectives = FANIN_ENGINE_COLLECTIVES,
 	.in_flight = fanin_multicast_in_flight,

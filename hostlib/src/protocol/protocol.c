@@ -56,6 +56,8 @@ fanin_protocol_problem(const struct fanin_protocol *candidate)
 			return "the name is another protocol's";
 		if (other->is_usual && candidate->is_usual)
 			return "another protocol is the usual one";
+		if (other->beside != FANIN_BESIDE_NONE && other->beside == candidate->beside)
+			return "another protocol is for the same use beside a communicator";
 		for (const char *const *name = candidate->handlers; *name != NULL; name++) {
 			if (names_handler(other, *name))
 				return "another protocol runs the jobs of one of its handlers";
@@ -99,6 +101,17 @@ fanin_protocol_of(const char *handler, char *reason, size_t reason_len)
 	snprintf(reason, reason_len,
 		 "the job's handler is %s, which no protocol names: this is the usual one", handler);
 	return usual;
+}
+
+const struct fanin_protocol *
+fanin_protocol_beside(enum fanin_beside_use use)
+{
+	const struct fanin_protocol *protocol = first;
+
+	while (protocol != NULL && protocol->beside != use)
+		protocol = protocol->next;
+	assert(protocol != NULL);
+	return protocol;
 }
 
 int

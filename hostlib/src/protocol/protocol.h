@@ -36,6 +36,16 @@ struct fanin_cc_type;
 struct fanin_engine_rules;
 struct fanin_protocol;
 
+/* What a job beside a communicator's is for. */
+enum fanin_beside_use {
+	FANIN_BESIDE_NONE,
+	FANIN_BESIDE_MULTICAST, /* its broadcasts and allgathers */
+	FANIN_BESIDE_PUSH,      /* its regions, reduced by pushes */
+	FANIN_BESIDE_PULL,      /* likewise, by pulls */
+	FANIN_BESIDE_REGION,    /* one of its regions */
+	FANIN_BESIDE_USES,
+};
+
 /* Base of all protocols' structs: the first member of each. */
 struct fanin_endpoint {
 	const struct fanin_protocol *protocol;
@@ -220,6 +230,7 @@ struct fanin_protocol {
 	bool has_leaders;
 	bool multicasts; /* broadcast and allgather go by multicast, each packet once to all ranks */
 	bool any_density; /* sparse requests need no density that is known to all ranks */
+	enum fanin_beside_use beside; /* jobs of its first handler are made for this use. No two protocols are for the same one */
 	const struct fanin_region_ops *region; /* its jobs are multicast regions; NULL: they are not */
 	/* Returns how many packets may be on their way to a rank of a job. NULL: as many as the job's window. */
 	uint32_t (*in_flight)(uint16_t size, uint16_t payload_bytes);
@@ -302,6 +313,13 @@ struct fanin_protocol {
 	struct fanin_protocol *next;
 };
 
+/* True if its jobs have a tree of switches that the ranks join. */
+static inline bool
+fanin_protocol_has_tree(const struct fanin_protocol *protocol)
+{
+	return protocol->on_switch != NULL && !protocol->has_leaders;
+}
+
 /*
  * True if the protocol supports jobs with several trees, with an endpoint for each. It runs on
  * switches.
@@ -356,6 +374,12 @@ void fanin_protocol_register(struct fanin_protocol *protocol);
  * start-up.
  */
 const struct fanin_protocol *fanin_protocol_of(const char *handler, char *reason, size_t reason_len);
+
+/*
+ * Returns the protocol that is for a use. Its name is how its jobs' names end. Thread-safe after
+ * start-up.
+ */
+const struct fanin_protocol *fanin_protocol_beside(enum fanin_beside_use use);
 
 /*
  * Finds the protocol of a job on a switch.

@@ -244,6 +244,7 @@ struct fanin_protocol fanin_protocol_pull = {
 	.handlers = handlers,
 	.has_tags = true,
 	.multicasts = true,
+	.beside = FANIN_BESIDE_PULL,
 	.rules = &fanin_pull_rules,
 	.collectives = FANIN_ENGINE_COLLECTIVES,
 	.in_flight = fanin_multicast_in_flight,

@@ -20,6 +20,7 @@ struct fanin_protocol fanin_protocol_push = {
 	.handlers = handlers,
 	.has_tags = true,
 	.has_duties = true,
+	.beside = FANIN_BESIDE_PUSH,
 	.rules = &fanin_push_rules,
 	.collectives = FANIN_ENGINE_COLLECTIVES,
 	FANIN_ENGINE_FUNCTIONS,

@@ -167,6 +167,7 @@ struct fanin_protocol fanin_protocol_region = {
 	.has_tags = true,
 	/* Writes of others arrive, and theirs are served, while the application computes. */
 	.has_duties = true,
+	.beside = FANIN_BESIDE_REGION,
 	.region = &ops,
 	.in_flight = in_flight,
 	.post = fanin_engine_post,
