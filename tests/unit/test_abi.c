@@ -3,13 +3,20 @@
  * The structs that callers hand to the host library, and callers that were compiled with older ones: fields stay where they
  * are, what an older caller left undefined is not read, and what a newer one sets is not ignored.
  */
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "hostlib/src/base/report.h"
 #include "hostlib/src/comm/context.h"
 #include "tests/abi/older_caller.h"
 #include "tests/unit/suites.h"
+
+#ifndef FANIN_SOURCE_ROOT
+#define FANIN_SOURCE_ROOT "."
+#endif
 
 static fanin_ctx *ctx;
 
@@ -157,6 +164,68 @@ START_TEST(a_report_is_as_long_as_its_reader_knows)
 }
 END_TEST
 
+/* Returns what is in a file of the tree; to be freed. */
+static char *
+source_read(const char *path)
+{
+	char full[PATH_MAX];
+	char *text = NULL;
+	size_t capacity = 0;
+	FILE *file;
+
+	snprintf(full, sizeof(full), "%s/%s", FANIN_SOURCE_ROOT, path);
+	file = fopen(full, "r");
+	ck_assert_msg(file != NULL, "%s is missing", full);
+	ck_assert_int_gt(getdelim(&text, &capacity, '\0', file), 0);
+	fclose(file);
+	return text;
+}
+
+/* True if the text has the word, and not only a longer one. */
+static bool
+has_word(const char *text, const char *word)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+
+	for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
+		if (strspn(at, letters) == strlen(word) && strchr(letters, at[-1]) == NULL)
+			return true;
+	}
+	return false;
+}
+
+START_TEST(every_field_of_a_report_is_printed_and_described)
+{
+	/* What fanin-perf takes from its options, or is no matter of a measurement. */
+	static const char *const not_printed[] = { "sz",     "reserved",     "rank",
+						   "size",   "interface",    "accumulates_f32",
+						   "blocks", "bytes_reduced" };
+	const char *const fields[] = {
+#define NAME(field, trees) #field,
+		FANIN_REPORT_FIELDS(NAME)
+#undef NAME
+	};
+	char *page = source_read("docs/man/fanin_comm_report.3");
+	char *printer = source_read("tools/perf_output.c");
+	const size_t n_not_printed = sizeof(not_printed) / sizeof(not_printed[0]);
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		char taken[64];
+		size_t j = 0;
+
+		snprintf(taken, sizeof(taken), "report->%s", fields[i]);
+		while (j < n_not_printed && strcmp(not_printed[j], fields[i]) != 0)
+			j++;
+		ck_assert_msg(j < n_not_printed || strstr(printer, taken) != NULL,
+			      "fanin-perf does not print %s", fields[i]);
+		ck_assert_msg(strcmp(fields[i], "reserved") == 0 || has_word(page, fields[i]),
+			      "fanin_comm_report.3 does not tell of %s", fields[i]);
+	}
+	free(page);
+	free(printer);
+}
+END_TEST
+
 Suite *
 suite_abi(void)
 {
@@ -169,6 +238,7 @@ suite_abi(void)
 	tcase_add_test(tcase, what_was_padding_is_no_field);
 	tcase_add_test(tcase, what_a_newer_caller_sets_is_not_ignored);
 	tcase_add_test(tcase, a_report_is_as_long_as_its_reader_knows);
+	tcase_add_test(tcase, every_field_of_a_report_is_printed_and_described);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

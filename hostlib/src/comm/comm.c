@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Communicators: what they have in common, whatever their collectives run on. */
 #include "context.h"
+#include "hostlib/src/base/report.h"
 #include "hostlib/src/protocol/split.h"
 #include "hostlib/src/sparse/sparse.h"
 
@@ -372,10 +373,9 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 	if (comm->beside[FANIN_BESIDE_MULTICAST] != NULL)
 		comm->beside[FANIN_BESIDE_MULTICAST]->ops->report(comm->beside[FANIN_BESIDE_MULTICAST],
 								  &beside);
-	full.multicast_operations = beside.multicast_operations + full.multicast_operations;
-	full.multicast_packets = beside.multicast_packets + full.multicast_packets;
-	full.multicast_fetched = beside.multicast_fetched + full.multicast_fetched;
-	full.multicast_late = beside.multicast_late + full.multicast_late;
+#define ADD(field, trees) full.field += beside.field;
+	FANIN_REPORT_MULTICAST(ADD)
+#undef ADD
 	if (comm->texts != NULL)
 		texts_keep(&full, comm->texts);
 	fanin_ctx_unlock(comm->ctx);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hostlib/src/base/report.h"
 #include "hostlib/src/protocol/split.h"
 #include "hostlib/src/sparse/sparse.h"
 
@@ -216,31 +217,12 @@ trees_missing(const struct fanin_comm *comm, struct fanin_ranks *ranks)
 	}
 }
 
-static double
-larger(double a, double b)
-{
-	return a > b ? a : b;
-}
-
-/* Congestion control with two windows: windows and counters of all trees together, and the highest levels. */
-static void
-dual_add(struct fanin_report *report, const struct fanin_report *part)
-{
-	if (part->congestion == NULL)
-		return;
-	report->congestion = part->congestion;
-	report->cwd += part->cwd;
-	report->awd += part->awd;
-	report->alpha = larger(report->alpha, part->alpha);
-	report->beta = larger(report->beta, part->beta);
-	report->progress_degree = larger(report->progress_degree, part->progress_degree);
-	report->in_flight += part->in_flight;
-	report->gacks += part->gacks;
-	report->aacks += part->aacks;
-	report->marks += part->marks;
-	report->aecns += part->aecns;
-	report->asks_answered += part->asks_answered;
-}
+#define ADD_SUM(field) report->field += part.field;
+#define ADD_MOST(field) report->field = part.field > report->field ? part.field : report->field;
+#define ADD_ANY(field) report->field |= part.field;
+#define ADD_SAME(field) report->field = part.field != 0 ? part.field : report->field;
+#define ADD_OWN(field)
+#define ADD(field, trees) ADD_##trees(field)
 
 static void
 trees_report(const struct fanin_comm *comm, struct fanin_report *report)
@@ -250,46 +232,7 @@ trees_report(const struct fanin_comm *comm, struct fanin_report *report)
 		struct fanin_report part = { 0 };
 
 		member->ops->report(member, &part);
-		report->transport = part.transport;
-		report->handler = part.handler;
-		report->interface = part.interface;
-		report->in_network = part.in_network;
-		report->accumulates_f32 = part.accumulates_f32;
-		report->authenticated = part.authenticated;
-		report->payload_bytes = part.payload_bytes;
-		report->window = (uint16_t)(report->window + part.window);
-		report->blocks += part.blocks;
-		report->bytes_reduced += part.bytes_reduced;
-		report->led_blocks += part.led_blocks;
-		report->asks += part.asks;
-		report->repeats += part.repeats;
-		report->frames_sent += part.frames_sent;
-		report->frames_received += part.frames_received;
-		report->retransmits += part.retransmits;
-		report->duplicates += part.duplicates;
-		report->invalid += part.invalid;
-		report->spurious += part.spurious;
-		report->ring_drops += part.ring_drops;
-		report->resumed += part.resumed;
-		report->queries += part.queries;
-		report->sparse_blocks += part.sparse_blocks;
-		report->sparse_elements += part.sparse_elements;
-		report->sparse_values_sent += part.sparse_values_sent;
-		report->sparse_values_received += part.sparse_values_received;
-		report->shards_sent += part.shards_sent;
-		report->shards_received += part.shards_received;
-		report->shard_bytes_sent += part.shard_bytes_sent;
-		report->sparse_dense_bytes += part.sparse_dense_bytes;
-		dual_add(report, &part);
-		/* Each operation has a part in each tree. */
-		if (part.multicast_operations > report->multicast_operations)
-			report->multicast_operations = part.multicast_operations;
-		report->multicast_packets += part.multicast_packets;
-		report->multicast_fetched += part.multicast_fetched;
-		report->multicast_late += part.multicast_late;
-		report->late |= part.late;
-		if (part.n_late > report->n_late)
-			report->n_late = part.n_late;
+		FANIN_REPORT_FIELDS(ADD)
 	}
 	report->transport_reason = strcmp(comm->ctx->transport, "auto") == 0
 					   ? "af_xdp serves one tree of a host, this job has several"

@@ -2,6 +2,8 @@
 /* Reports of an engine between polls: the ranks that it waits for, its counters. And its table of functions for communicators. */
 #include "engine_internal.h"
 
+#include "hostlib/src/base/report.h"
+
 void
 fanin_engine_missing(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks)
 {
@@ -51,24 +53,9 @@ fanin_engine_report(struct fanin_endpoint *endpoint, struct fanin_report *report
 	struct fanin_ranks late;
 
 	fanin_engine_late(endpoint, &late);
-	report->blocks = stats->blocks;
-	report->bytes_reduced = stats->bytes_reduced;
-	report->frames_sent = stats->frames_sent;
-	report->frames_received = stats->frames_received;
-	report->retransmits = stats->retransmits;
-	report->duplicates = stats->duplicates;
-	report->invalid = stats->invalid;
-	report->spurious = stats->spurious;
-	report->resumed = stats->resumed;
-	report->queries = stats->queries;
-	report->sparse_blocks = stats->sparse_blocks;
-	report->sparse_elements = stats->sparse_elements;
-	report->sparse_values_sent = stats->sparse_values_sent;
-	report->sparse_values_received = stats->sparse_values_received;
-	report->shards_sent = stats->shards_sent;
-	report->shards_received = stats->shards_received;
-	report->shard_bytes_sent = stats->shard_bytes_sent;
-	report->sparse_dense_bytes = stats->sparse_dense_bytes;
+#define FILL(field, trees) report->field = stats->field;
+	FANIN_REPORT_ENGINE(FILL)
+#undef FILL
 	report->late = late.words[0];
 	report->n_late = fanin_ranks_count(&late);
 }

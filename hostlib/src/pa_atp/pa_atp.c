@@ -2,6 +2,8 @@
 /* The host protocol of the handler `pa-atp` as a table (protocol/protocol.h): see pa_atp.h. */
 #include "pa_atp_internal.h"
 
+#include "hostlib/src/base/report.h"
+
 static void
 pa_atp_report(struct fanin_endpoint *endpoint, struct fanin_report *report)
 {
@@ -16,11 +18,9 @@ pa_atp_report(struct fanin_endpoint *endpoint, struct fanin_report *report)
 	report->beta = dual->beta;
 	report->progress_degree = dual->p;
 	report->in_flight = fanin_pa_atp_in_flight(endpoint);
-	report->gacks = stats->gacks;
-	report->aacks = stats->aacks;
-	report->marks = stats->marks;
-	report->aecns = stats->aecns;
-	report->asks_answered = stats->asks_answered;
+#define FILL(field, trees) report->field = stats->field;
+	FANIN_REPORT_PA_ATP(FILL)
+#undef FILL
 }
 
 static const char *const handlers[] = { "pa-atp", NULL };

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Fields of struct fanin_report, by who fills them in. A new one is added here and where it is counted; the suite `abi` tells what else has to
+ * know it.
+ *
+ * X(field, trees), trees: what a job with several has of its trees' fields. SUM, MOST: of all. ANY: the bits that one has. SAME: any tree's that
+ * is not 0. OWN: it is the job's.
+ */
+#ifndef FANIN_HOSTLIB_REPORT_H
+#define FANIN_HOSTLIB_REPORT_H
+
+#include <assert.h>
+#include <stddef.h>
+
+#include "fanin/fanin.h"
+
+/* clang-format off */
+/* All block engines, from their struct fanin_engine_stats. */
+#define FANIN_REPORT_ENGINE(X) \
+	X(blocks, SUM) X(bytes_reduced, SUM) X(frames_sent, SUM) X(frames_received, SUM) \
+	X(retransmits, SUM) X(duplicates, SUM) X(invalid, SUM) X(spurious, SUM) \
+	X(resumed, SUM) X(queries, SUM) X(sparse_blocks, SUM) X(sparse_elements, SUM) \
+	X(sparse_values_sent, SUM) X(sparse_values_received, SUM) X(shards_sent, SUM) \
+	X(shards_received, SUM) X(shard_bytes_sent, SUM) X(sparse_dense_bytes, SUM)
+
+/* PA-ATP, from struct fanin_pa_atp_stats. */
+#define FANIN_REPORT_PA_ATP(X) \
+	X(gacks, SUM) X(aacks, SUM) X(marks, SUM) X(aecns, SUM) X(asks_answered, SUM)
+
+/* Jobs that multicast, also those beside a communicator's. Each operation has a part in each tree. */
+#define FANIN_REPORT_MULTICAST(X) \
+	X(multicast_operations, MOST) X(multicast_packets, SUM) X(multicast_fetched, SUM) \
+	X(multicast_late, SUM)
+
+/* Others. */
+#define FANIN_REPORT_OTHERS(X) \
+	X(sz, OWN) X(transport, SAME) X(transport_reason, OWN) X(handler, SAME) \
+	X(interface, SAME) X(in_network, SAME) X(window, SUM) X(payload_bytes, SAME) \
+	X(accumulates_f32, SAME) X(ring_drops, SUM) X(rank, OWN) X(size, OWN) X(mode, OWN) \
+	X(mode_reason, OWN) X(manager, OWN) X(job_name, OWN) X(manager_problem, OWN) \
+	X(manager_reconnects, OWN) X(trees, OWN) X(trees_asked, OWN) X(trees_reason, OWN) \
+	X(late, ANY) X(authenticated, SAME) X(reserved, OWN) X(protocol, OWN) \
+	X(protocol_reason, OWN) X(n_late, MOST) X(sparse_algorithm, OWN) \
+	X(tcp_bytes_sent, SUM) X(tcp_bytes_received, SUM) X(maybe_sparse, OWN) \
+	X(maybe_sparse_taken, OWN) X(congestion, SAME) X(cwd, SUM) X(awd, SUM) \
+	X(alpha, MOST) X(beta, MOST) X(progress_degree, MOST) X(in_flight, SUM) \
+	X(led_blocks, SUM) X(led_direct, SUM) X(asks, SUM) X(restores, SUM) X(repeats, SUM) \
+	X(multicast_reason, OWN)
+
+#define FANIN_REPORT_FIELDS(X) \
+	FANIN_REPORT_ENGINE(X) FANIN_REPORT_PA_ATP(X) FANIN_REPORT_MULTICAST(X) FANIN_REPORT_OTHERS(X)
+/* clang-format on */
+
+/* Each field is listed: their bytes, and those of padding, are all of the struct's. */
+#define FANIN_REPORT_MEMBER(field, trees) __typeof__(((struct fanin_report *)NULL)->field) field;
+struct fanin_report_listed {
+	FANIN_REPORT_FIELDS(FANIN_REPORT_MEMBER)
+} __attribute__((packed));
+static_assert(sizeof(struct fanin_report_listed) + 14 == sizeof(struct fanin_report),
+	      "a field of fanin_report is not in FANIN_REPORT_FIELDS");
+#undef FANIN_REPORT_MEMBER
+
+#endif
