@@ -670,8 +670,8 @@ END_TEST
 START_TEST(only_ranks_that_have_ended_are_said_to_have_ended)
 {
 	static const char *const texts[] = {
-		"waits for ranks 2, 5 (of 8), which does not answer",
-		"waits for ranks 2, 5 (of 8), which has ended",
+		"waits for ranks 2, 5 (of 8), which do not answer",
+		"waits for ranks 2, 5 (of 8), which have ended",
 		"waits for ranks 2, 5 (of 8), of which rank 2 has ended, and nobody else answers",
 	};
 	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };

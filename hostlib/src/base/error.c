@@ -121,6 +121,33 @@ fanin_format_ranks(const struct fanin_ranks *ranks, char *text, size_t text_len)
 	return text;
 }
 
+const char *
+fanin_format_absence(const struct fanin_ranks *missing, uint16_t size,
+		     const struct fanin_ranks *those, enum fanin_ranks_are are, char *text)
+{
+	/* Of one rank, and of several. */
+	static const char *const words[][2] = {
+		[FANIN_RANKS_LATE] = { "is late", "are late" },
+		[FANIN_RANKS_SILENT] = { "does not answer", "do not answer" },
+		[FANIN_RANKS_ENDED] = { "has ended", "have ended" },
+		[FANIN_RANKS_GONE] = { "has ended or does not answer", "have ended or do not answer" },
+	};
+	const char *said = words[are][fanin_ranks_count(those) > 1];
+	char all[128];
+	char some[128];
+
+	fanin_format_ranks(missing, all, sizeof(all));
+	fanin_format_ranks(those, some, sizeof(some));
+	if (fanin_ranks_is_empty(those))
+		snprintf(text, FANIN_ABSENCE_LEN, "%s (of %u)", all, size);
+	else if (fanin_ranks_equal(those, missing))
+		snprintf(text, FANIN_ABSENCE_LEN, "%s (of %u), which %s", all, size, said);
+	else
+		snprintf(text, FANIN_ABSENCE_LEN, "%s (of %u), of which %s %s", all, size, some,
+			 said);
+	return text;
+}
+
 size_t
 fanin_list_ranks(const struct fanin_ranks *set, uint16_t *ranks, size_t n)
 {

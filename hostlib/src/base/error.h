@@ -63,6 +63,26 @@ void fanin_log_va(const struct fanin_log *log, enum fanin_log_level level, const
  */
 const char *fanin_format_ranks(const struct fanin_ranks *ranks, char *text, size_t text_len);
 
+/* What is said of ranks that are waited for. */
+enum fanin_ranks_are {
+	FANIN_RANKS_LATE,
+	FANIN_RANKS_SILENT, /* they do not answer */
+	FANIN_RANKS_ENDED,
+	FANIN_RANKS_GONE, /* one or the other */
+};
+
+/*
+ * Writes who is waited for, and what is known of them: "ranks 2, 5 (of 8), which do not answer", or
+ * "ranks 2, 5 (of 8), of which rank 2 has ended" if that is said of some only, or "rank 2 (of 8)".
+ *
+ * missing: not empty. those: of them. text: receives a terminated string of at most
+ * FANIN_ABSENCE_LEN bytes. Returns text.
+ */
+#define FANIN_ABSENCE_LEN 320
+const char *fanin_format_absence(const struct fanin_ranks *missing, uint16_t size,
+				 const struct fanin_ranks *those, enum fanin_ranks_are are,
+				 char *text);
+
 /*
  * Writes the ranks of a set in ascending order, as many as there is room for. n: room in `ranks`.
  * Returns how many ranks the set has.

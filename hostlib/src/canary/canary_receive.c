@@ -299,15 +299,14 @@ receive_ask(struct fanin_canary *engine, const struct fanin_headers *asked)
 static void
 end_by_gone(struct fanin_canary *engine, uint32_t block, uint64_t gone)
 {
-	char ranks[128];
+	const struct fanin_ranks set = fanin_ranks_of_word(gone);
+	char text[FANIN_ABSENCE_LEN];
 
 	fanin_canary_note_end(engine, FANIN_RUN_GONE, gone);
-	engine->loop.error.missing = fanin_ranks_of_word(gone);
-	fanin_error_set(&engine->loop.error, 0,
-			"block %u waits for %s (of %u), which %s not answer, as another rank says",
-			block, fanin_format_ranks(&engine->loop.error.missing, ranks, sizeof(ranks)),
-			engine->config.size, (gone & (gone - 1)) == 0 ? "does" : "do");
-	engine->loop.error.missing = fanin_ranks_of_word(gone);
+	fanin_error_set(&engine->loop.error, 0, "block %u waits for %s, as another rank says", block,
+			fanin_format_absence(&set, engine->config.size, &set, FANIN_RANKS_SILENT,
+					     text));
+	engine->loop.error.missing = set;
 	fanin_canary_fail(engine, FANIN_ERR_TIMEOUT);
 }
 

@@ -139,19 +139,20 @@ explain(struct fanin_canary *engine, uint64_t silent, char *text, size_t len)
 {
 	const uint16_t leader = canary_leader_of(engine, engine->oldest);
 	struct fanin_ranks missing;
-	char ranks[128];
+	char absence[FANIN_ABSENCE_LEN];
 
 	if (silent != 0) {
 		missing = fanin_ranks_of_word(silent);
-		snprintf(text, len, "block %u waits for %s (of %u), which %s not answer",
-			 engine->oldest, fanin_format_ranks(&missing, ranks, sizeof(ranks)),
-			 engine->config.size, (silent & (silent - 1)) == 0 ? "does" : "do");
+		snprintf(text, len, "block %u waits for %s", engine->oldest,
+			 fanin_format_absence(&missing, engine->config.size, &missing,
+					      FANIN_RANKS_SILENT, absence));
 		return;
 	}
 	fanin_canary_missing(&engine->endpoint, &missing);
 	if (!fanin_ranks_is_empty(&missing))
-		snprintf(text, len, "block %u waits for %s (of %u), which is late", engine->oldest,
-			 fanin_format_ranks(&missing, ranks, sizeof(ranks)), engine->config.size);
+		snprintf(text, len, "block %u waits for %s", engine->oldest,
+			 fanin_format_absence(&missing, engine->config.size, &missing,
+					      FANIN_RANKS_LATE, absence));
 	else if (canary_leads(engine, engine->oldest) || engine->told_block != engine->oldest)
 		snprintf(text, len, "block %u is not done: do packets of this size pass?",
 			 engine->oldest);

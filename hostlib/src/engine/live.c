@@ -62,17 +62,12 @@ void
 fanin_live_format(const struct fanin_live *live, const struct fanin_engine *engine, char *text,
 		  size_t len)
 {
-	char ranks[128];
-	char ended[128];
+	const bool ended = !fanin_ranks_is_empty(&live->ended);
+	char absence[FANIN_ABSENCE_LEN];
 
-	fanin_format_ranks(&live->gone, ranks, sizeof(ranks));
-	if (fanin_ranks_is_empty(&live->ended)) {
-		snprintf(text, len, "%s (of %u), which does not answer", ranks, engine->config.size);
-	} else if (fanin_ranks_equal(&live->ended, &live->gone)) {
-		snprintf(text, len, "%s (of %u), which has ended", ranks, engine->config.size);
-	} else {
-		fanin_format_ranks(&live->ended, ended, sizeof(ended));
-		snprintf(text, len, "%s (of %u), of which %s has ended, and nobody else answers",
-			 ranks, engine->config.size, ended);
-	}
+	fanin_format_absence(&live->gone, engine->config.size, ended ? &live->ended : &live->gone,
+			     ended ? FANIN_RANKS_ENDED : FANIN_RANKS_SILENT, absence);
+	snprintf(text, len, "%s%s", absence,
+		 ended && !fanin_ranks_equal(&live->ended, &live->gone) ? ", and nobody else answers"
+									: "");
 }

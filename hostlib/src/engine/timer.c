@@ -195,27 +195,23 @@ tx_advice(int errnum)
  * is: only what is said of a rank is said of it.
  */
 static void
-absence_format(const struct fanin_engine *engine, const struct fanin_ranks *missing, char *text,
-	       size_t len)
+absence_format(const struct fanin_engine *engine, const struct fanin_ranks *missing, char *text)
 {
 	const struct fanin_answer_ranks *told = &engine->told.ranks;
 	struct fanin_ranks gone = engine->run_lost ? engine->rejoin.gone : told->ended;
-	const char *what = engine->run_lost ? "has ended or does not answer" : "has ended";
-	bool is_late = !engine->run_lost || fanin_ranks_meet(&engine->rejoin.late, missing);
-	char ranks[128];
+	enum fanin_ranks_are are = engine->run_lost ? FANIN_RANKS_GONE : FANIN_RANKS_ENDED;
 
 	if (!engine->run_lost && !fanin_ranks_meet(&gone, missing)) {
 		gone = told->silent;
-		what = "does not answer";
+		are = FANIN_RANKS_SILENT;
 	}
 	fanin_ranks_keep(&gone, missing);
-	fanin_format_ranks(&gone, ranks, sizeof(ranks));
-	if (fanin_ranks_is_empty(&gone))
-		snprintf(text, len, "%s", is_late ? ", which is late" : "");
-	else if (fanin_ranks_equal(&gone, missing))
-		snprintf(text, len, ", which %s", what);
-	else
-		snprintf(text, len, ", of which %s %s", ranks, what);
+	if (fanin_ranks_is_empty(&gone) &&
+	    (!engine->run_lost || fanin_ranks_meet(&engine->rejoin.late, missing))) {
+		gone = *missing;
+		are = FANIN_RANKS_LATE;
+	}
+	fanin_format_absence(missing, engine->config.size, &gone, are, text);
 }
 
 /* Why nothing comes from the switch, or from above it. missing: the ranks that are known to be missing; NULL: none are. */
@@ -289,7 +285,7 @@ refusal_explain(const struct fanin_engine *engine, char *detail, size_t len)
 			 engine->oldest);
 }
 
-/* What there is to say of a run that the switch has not lost. ranks: those that the oldest block lacks, empty if that is unknown; absence: what is known of them. */
+/* What there is to say of a run that the switch has not lost. ranks: those that the oldest block lacks, empty if that is unknown; absence: the same with what is known of them. */
 static void
 wait_explain(struct fanin_engine *engine, bool answers, const char *ranks, const char *absence,
 	     char *detail, size_t len)
@@ -306,8 +302,7 @@ wait_explain(struct fanin_engine *engine, bool answers, const char *ranks, const
 		 loss_explain(engine, waiting, detail, len))
 		return;
 	else if (answers && is_known)
-		snprintf(detail, len, "block %u waits for %s (of %u)%s", engine->oldest, ranks,
-			 engine->config.size, absence);
+		snprintf(detail, len, "block %u waits for %s", engine->oldest, absence);
 	else if (answers && engine->stale_reason != FANIN_REASON_NONE)
 		snprintf(detail, len, "the switch refuses block %u: %s", engine->oldest,
 			 fanin_reason_text(engine->stale_reason));
@@ -327,7 +322,7 @@ engine_time_out(struct fanin_engine *engine)
 	bool answers = engine->loop.now_ns - engine->heard_ns < engine->config.timeout_ns / 2 ||
 		       engine->stale_reason != FANIN_REASON_NONE;
 	char ranks[128] = "";
-	char absence[192] = "";
+	char absence[FANIN_ABSENCE_LEN] = "";
 	char detail[448];
 	char link[256] = "";
 
@@ -343,13 +338,12 @@ engine_time_out(struct fanin_engine *engine)
 	fanin_engine_missing(&engine->endpoint, &missing);
 	if (!fanin_ranks_is_empty(&missing)) {
 		fanin_format_ranks(&missing, ranks, sizeof(ranks));
-		absence_format(engine, &missing, absence, sizeof(absence));
+		absence_format(engine, &missing, absence);
 	}
 
 	if (engine->run_lost && ranks[0] != '\0')
 		snprintf(detail, sizeof(detail),
-			 "the switch has lost the run, and a new one waits for %s (of %u)%s", ranks,
-			 engine->config.size, absence);
+			 "the switch has lost the run, and a new one waits for %s", absence);
 	else if (engine->run_lost)
 		snprintf(detail, sizeof(detail),
 			 "the switch has lost the run, and not all ranks have joined a new one");

@@ -62,7 +62,7 @@ fanin_push_receive_end(struct fanin_push *push, const struct fanin_push_end *end
 	struct fanin_error *error = &push->engine.loop.error;
 	const uint64_t whom = end->whom & push->all;
 	const struct fanin_ranks set = fanin_ranks_of_word(whom);
-	char ranks[128];
+	char text[FANIN_ABSENCE_LEN];
 
 	/* One that waits for nothing may have all that it wanted. */
 	if (push->engine.loop.requests.first == NULL || whom == 0)
@@ -72,10 +72,9 @@ fanin_push_receive_end(struct fanin_push *push, const struct fanin_push_end *end
 		fail_mismatch(push, push->engine.oldest, whom);
 		return;
 	}
-	fanin_error_set(error, 0,
-			"block %u waits for %s (of %u), which %s not answer, as another rank says",
-			push->engine.oldest, fanin_format_ranks(&set, ranks, sizeof(ranks)),
-			push->engine.config.size, (whom & (whom - 1)) == 0 ? "does" : "do");
+	fanin_error_set(error, 0, "block %u waits for %s, as another rank says", push->engine.oldest,
+			fanin_format_absence(&set, push->engine.config.size, &set,
+					     FANIN_RANKS_SILENT, text));
 	error->missing = set;
 	fanin_engine_fail(&push->engine, FANIN_ERR_TIMEOUT);
 }

@@ -87,18 +87,17 @@ rules_time_out(struct fanin_engine *engine)
 	const struct fanin_last_answer *told = &engine->told;
 	struct fanin_ranks gone = told->ranks.ended;
 	const bool ended = !fanin_ranks_is_empty(&gone);
-	char ranks[128];
+	char text[FANIN_ABSENCE_LEN];
 
 	fanin_ranks_merge(&gone, &told->ranks.silent);
 	fanin_ranks_keep(&gone, &told->ranks.missing);
 	if (told->block != engine->oldest || fanin_ranks_is_empty(&gone))
 		return false;
-	fanin_format_ranks(&gone, ranks, sizeof(ranks));
-	fanin_error_set(&engine->loop.error, 0,
-			"no result for %.1f s: fence %u waits for %s (of %u), which %s",
+	fanin_error_set(&engine->loop.error, 0, "no result for %.1f s: fence %u waits for %s",
 			(double)(engine->loop.now_ns - engine->progress_ns) / 1e9,
-			fanin_region_of(engine)->number, ranks, engine->config.size,
-			ended ? "has ended" : "does not answer");
+			fanin_region_of(engine)->number,
+			fanin_format_absence(&gone, engine->config.size, &gone,
+					     ended ? FANIN_RANKS_ENDED : FANIN_RANKS_SILENT, text));
 	engine->loop.error.missing = gone;
 	fanin_engine_fail(engine, FANIN_ERR_TIMEOUT);
 	return true;
