@@ -10,16 +10,14 @@
 #include <string.h>
 #include <time.h>
 
-#include <rte_eal.h>
-
 #include "bench/machine.h"
+#include "bench/virtual.h"
 #include "manager/tree.h"
 #include "rig/leaf_spine.h"
 #include "hostlib/src/cc/cc.h"
 #include "hostlib/src/engine/engine.h"
 #include "hostlib/src/window/window.h"
 
-#define SECOND_NS UINT64_C(1000000000)
 #define MOST_SPINES 8
 #define ROUNDS 21
 
@@ -41,12 +39,6 @@ struct member {
 
 static struct member members[FANIN_WIRE_MAX_RANKS];
 static uint16_t n_members;
-
-static void __attribute__((noreturn)) die(const char *what, const char *why)
-{
-	fprintf(stderr, "ranks-bench: %s: %s\n", what, why);
-	exit(1);
-}
 
 static uint64_t
 now_ns(void)
@@ -90,7 +82,7 @@ measure_tree(uint16_t n_leaves, uint16_t n_spines, uint16_t n_ranks)
 		const uint64_t began_ns = now_ns();
 
 		if (tree_build(&given, graph.places, n_ranks, &graph.tree) != 0)
-			die("the tree", "there is none");
+			virtual_die("the tree", "there is none");
 		times[round] = now_ns() - began_ns;
 	}
 	qsort(times, ROUNDS, sizeof(times[0]), compare);
@@ -136,14 +128,14 @@ allreduce(struct rig_leaf_spine *network)
 							  .dtype = FANIN_WIRE_I32,
 							  .op = FANIN_WIRE_SUM };
 		if (fanin_engine_post(member->engine, &member->request, 1) != FANIN_OK)
-			die("a collective", fanin_engine_error(member->engine)->text);
+			virtual_die("a collective", fanin_engine_error(member->engine)->text);
 		rig_host_wake(network->hosts[rank], began_ns);
 	}
 	if (!rig_run(network->rig, began_ns + 60 * SECOND_NS, all_done, NULL))
-		die("a collective", "it does not end");
+		virtual_die("a collective", "it does not end");
 	for (uint16_t rank = 0; rank < n_members; rank++) {
 		if (members[rank].request.status != FANIN_OK || members[rank].recv != n_members)
-			die("a collective", "the sum is wrong");
+			virtual_die("a collective", "the sum is wrong");
 	}
 	return rig_now_ns(network->rig) - began_ns;
 }
@@ -162,7 +154,7 @@ engines_open(struct rig_job *job)
 		rig_protocol_config(job, rank, &config);
 		if (fanin_engine_open(&fanin_protocol_window, &config, &member->engine, &why) !=
 		    FANIN_OK)
-			die("an engine", why.text);
+			virtual_die("an engine", why.text);
 		rig_host_set_poll(job->network->hosts[rank], member_poll, member);
 	}
 }
@@ -191,17 +183,17 @@ measure_job(uint16_t n_leaves)
 
 	network.rig = rig_create(&rig_options, error);
 	if (network.rig == NULL || rig_leaf_spine_build(network.rig, &options, &network, error) != 0)
-		die("the network", error);
+		virtual_die("the network", error);
 	rig_run(network.rig, rig_now_ns(network.rig) + SECOND_NS, NULL, NULL);
 	began_ns = now_ns();
 	if (rig_job_create(&network, &spec, n_ranks, 0, &job, error) != 0)
-		die("the job", error);
+		virtual_die("the job", error);
 	made_ns = now_ns();
 	printf("  job of %4u ranks made on %2u switches                      %10.3f ms\n", n_ranks,
 	       n_leaves + (n_leaves > 1 ? 1u : 0u), (double)(made_ns - began_ns) / 1e6);
 	virtual_ns = rig_now_ns(network.rig);
 	if (rig_job_join(&job, 60 * SECOND_NS) != 0)
-		die("joining", "it does not end");
+		virtual_die("joining", "it does not end");
 	printf("  all of them joined: in the network %10.3f ms, one core %10.3f ms\n",
 	       (double)(rig_now_ns(network.rig) - virtual_ns) / 1e6,
 	       (double)(now_ns() - made_ns) / 1e6);
@@ -220,15 +212,7 @@ measure_job(uint16_t n_leaves)
 int
 main(void)
 {
-	char line[] =
-		"ranks-bench --no-huge --no-shconf --no-pci --no-telemetry -m 384 --log-level=error";
-	char *argv[16] = { NULL };
-	int argc = 0;
-
-	for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " "))
-		argv[argc++] = word;
-	if (rte_eal_init(argc, argv) < 0)
-		die("DPDK", "it does not start");
+	virtual_eal(384);
 	printf("jobs of many ranks, on %s:\n", machine_cpu());
 	measure_tree(16, 1, 1024);
 	measure_tree(64, MOST_SPINES, 4096);

@@ -4,26 +4,21 @@
  * same time, in virtual time over links of one rate. Real engines and real switches: the reduce_scatter in a job with the handler `single`, whose results go to their owners, the
  * allgather by reliable multicast. Beside it the ring's pair, whose packets have no data. Prints one JSON object.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_eal.h>
-
-#include "bench/congestion_network.h"
-#include "bench/ring_player.h"
+#include "bench/congestion_run.h"
+#include "bench/options.h"
 #include "bench/shared_host.h"
 #include "hostlib/src/protocol/protocol.h"
 #include "wire/broadcast.h"
 
-#define SECOND_NS UINT64_C(1000000000)
 #define MOST_JOIN_NS (60 * SECOND_NS)
 #define LIMIT_NS (60 * SECOND_NS)
 #define MOST_REPEATS 16u
 #define EAL_MEGABYTES 768
-#define PACKETS 131071
 
 enum variant {
 	VARIANT_REDUCE_SCATTER,
@@ -54,7 +49,7 @@ struct rank {
 	uint16_t rank;
 };
 
-static struct {
+static struct bench_options {
 	enum variant variant;
 	struct congestion_options network;
 	uint64_t bytes; /* of each of the two vectors */
@@ -74,32 +69,24 @@ static struct {
 		     .queue_bytes = 1000000,
 		     .ecn_bytes = 300000,
 		     .max_jobs = 2,
-		     .n_packets = PACKETS },
+		     .n_packets = CONGESTION_PACKETS },
 	.bytes = 8 << 20,
 	.repeats = 3,
 	.window = 512,
 	.queue_ns = 60000,
 };
 
+static struct congestion_run run; /* without its job */
+
 static struct {
-	struct congestion_network network;
 	struct rig_job jobs[PARTS];
 	struct rank ranks[CONGESTION_MOST_HOSTS];
 	struct ring_player *ring;
-	struct congestion_links before;
-	struct congestion_links after;
-	uint64_t took_ns[MOST_REPEATS];
 	uint64_t part_ns[PARTS]; /* of the last one: when its last rank had all */
 	uint32_t n_busy;
 	uint32_t count; /* elements of a rank's part */
 	bool wrong;
-} run;
-
-static void __attribute__((noreturn)) die(const char *what, const char *why)
-{
-	fprintf(stderr, "sharded-bench: %s: %s\n", what, why);
-	exit(1);
-}
+} bench;
 
 /* ------------------------------------------------------------------ collectives */
 
@@ -118,21 +105,22 @@ result_check(const struct rank *rank, enum part part)
 	const uint32_t n = options.network.n_ranks;
 	const uint32_t factor = n * (n + 1) / 2;
 
-	for (uint32_t i = 0; part == PART_SCATTER && i < run.count; i++)
-		run.wrong |= rank->kept[i] != (int32_t)(factor * (rank->rank * run.count + i));
-	for (uint32_t i = 0; part == PART_GATHER && i < n * run.count; i++)
-		run.wrong |= rank->gathered[i] != (int32_t)((i / run.count << 20) + i % run.count);
+	for (uint32_t i = 0; part == PART_SCATTER && i < bench.count; i++)
+		bench.wrong |= rank->kept[i] != (int32_t)(factor * (rank->rank * bench.count + i));
+	for (uint32_t i = 0; part == PART_GATHER && i < n * bench.count; i++)
+		bench.wrong |= rank->gathered[i] !=
+			       (int32_t)((i / bench.count << 20) + i % bench.count);
 }
 
 static void
 request_end(struct rank *rank, enum part part)
 {
 	rank->is_busy[part] = false;
-	run.n_busy--;
-	run.part_ns[part] = rig_now_ns(run.network.rig);
+	bench.n_busy--;
+	bench.part_ns[part] = rig_now_ns(run.network.rig);
 	if (rank->requests[part].status != FANIN_OK)
-		die(variants[options.variant],
-		    rank->protocols[part]->error(rank->engines[part])->text);
+		virtual_die(variants[options.variant],
+			    rank->protocols[part]->error(rank->engines[part])->text);
 	result_check(rank, part);
 }
 
@@ -183,40 +171,24 @@ post(struct rank *rank, enum part part)
 		request->op = FANIN_WIRE_SUM;
 		request->send = (const uint8_t *)rank->send;
 		request->recv = (uint8_t *)rank->kept;
-		memset(rank->kept, 0, run.count * sizeof(int32_t));
+		memset(rank->kept, 0, bench.count * sizeof(int32_t));
 	} else {
-		int32_t *own = rank->gathered + rank->rank * run.count;
+		int32_t *own = rank->gathered + rank->rank * bench.count;
 
 		request->collective = FANIN_COLLECTIVE_ALLGATHER;
 		request->send = (const uint8_t *)own;
 		request->recv = (uint8_t *)rank->gathered;
-		memset(rank->gathered, 0, options.network.n_ranks * run.count * sizeof(int32_t));
-		for (uint32_t i = 0; i < run.count; i++)
+		memset(rank->gathered, 0, options.network.n_ranks * bench.count * sizeof(int32_t));
+		for (uint32_t i = 0; i < bench.count; i++)
 			own[i] = (int32_t)(((uint32_t)rank->rank << 20) + i);
 	}
-	if (rank->protocols[part]->post(rank->engines[part], request, run.count) != FANIN_OK)
-		die(variants[options.variant], "a request is not taken");
+	if (rank->protocols[part]->post(rank->engines[part], request, bench.count) != FANIN_OK)
+		virtual_die(variants[options.variant], "a request is not taken");
 	rank->is_busy[part] = true;
-	run.n_busy++;
+	bench.n_busy++;
 }
 
 /* ------------------------------------------------------------------ building */
-
-static void
-eal_start(void)
-{
-	char line[160];
-	char *argv[16] = { NULL };
-	int argc = 0;
-
-	snprintf(line, sizeof(line),
-		 "sharded-bench --no-huge --no-shconf --no-pci --no-telemetry -m %u --lcores 0@(0-1) --log-level=error",
-		 EAL_MEGABYTES);
-	for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " "))
-		argv[argc++] = word;
-	if (rte_eal_init(argc, argv) < 0)
-		die("DPDK", "it does not start");
-}
 
 static void
 job_open(enum part part)
@@ -228,17 +200,17 @@ job_open(enum part part)
 	 * little of it at any time.
 	 */
 	const uint64_t chains = options.chains != 0 ? options.chains : options.network.n_ranks;
-	struct rig_job *job = &run.jobs[part];
+	struct rig_job *job = &bench.jobs[part];
 	char error[PIPELINE_ERROR_LEN] = "";
 	char reason[128];
 
 	if (rig_job_create_on(&run.network.leaf_spine, &spec, run.network.ranks,
 			      options.network.n_ranks, (uint16_t)part, job, error) != 0)
-		die(handlers[part], error);
+		virtual_die(handlers[part], error);
 	if (rig_job_join(job, MOST_JOIN_NS) != 0)
-		die(handlers[part], "the ranks don't join");
+		virtual_die(handlers[part], "the ranks don't join");
 	for (uint16_t r = 0; r < options.network.n_ranks; r++) {
-		struct rank *rank = &run.ranks[r];
+		struct rank *rank = &bench.ranks[r];
 		struct fanin_protocol_config config = { .timeout_ns = LIMIT_NS };
 		struct fanin_error problem;
 
@@ -250,7 +222,7 @@ job_open(enum part part)
 			config.parameters[FANIN_BROADCAST_CHAINS] = chains;
 		if (rank->protocols[part]->open(rank->protocols[part], &config,
 						&rank->engines[part], &problem) != FANIN_OK)
-			die(handlers[part], problem.text);
+			virtual_die(handlers[part], problem.text);
 	}
 }
 
@@ -259,18 +231,18 @@ ranks_open(void)
 {
 	const uint16_t n = options.network.n_ranks;
 
-	run.count = (uint32_t)(options.bytes / sizeof(int32_t) / n);
+	bench.count = (uint32_t)(options.bytes / sizeof(int32_t) / n);
 	for (uint16_t r = 0; r < n; r++) {
-		struct rank *rank = &run.ranks[r];
+		struct rank *rank = &bench.ranks[r];
 
 		rank->rank = r;
 		shared_host_init(&rank->shared, run.network.leaf_spine.hosts[run.network.ranks[r]]);
-		rank->send = malloc((size_t)n * run.count * sizeof(int32_t));
-		rank->kept = malloc(run.count * sizeof(int32_t));
-		rank->gathered = malloc((size_t)n * run.count * sizeof(int32_t));
+		rank->send = malloc((size_t)n * bench.count * sizeof(int32_t));
+		rank->kept = malloc(bench.count * sizeof(int32_t));
+		rank->gathered = malloc((size_t)n * bench.count * sizeof(int32_t));
 		if (rank->send == NULL || rank->kept == NULL || rank->gathered == NULL)
-			die("vectors", "out of memory");
-		for (uint32_t i = 0; i < n * run.count; i++)
+			virtual_die("vectors", "out of memory");
+		for (uint32_t i = 0; i < n * bench.count; i++)
 			rank->send[i] = (int32_t)((r + 1u) * i);
 	}
 	for (int p = 0; p < PARTS; p++) {
@@ -278,28 +250,20 @@ ranks_open(void)
 			job_open((enum part)p);
 	}
 	for (uint16_t r = 0; r < n; r++)
-		run.ranks[r].shared.queue_ns = options.queue_ns;
+		bench.ranks[r].shared.queue_ns = options.queue_ns;
 	for (uint16_t r = 0; r < n; r++)
-		rig_host_set_poll(run.ranks[r].shared.host, rank_poll, &run.ranks[r]);
+		rig_host_set_poll(bench.ranks[r].shared.host, rank_poll, &bench.ranks[r]);
 }
 
 static void
 bench_open(void)
 {
-	char error[RIG_ERROR_LEN] = "";
-
-	eal_start();
 	options.network.slots = 4u * options.window;
-	if (congestion_network_open(&run.network, &options.network, error) != 0)
-		die("the network", error);
-	if (options.variant != VARIANT_RING) {
+	congestion_run_open(&run, &options.network, EAL_MEGABYTES);
+	if (options.variant == VARIANT_RING)
+		bench.ring = congestion_run_ring(&run);
+	else
 		ranks_open();
-		return;
-	}
-	run.ring = ring_player_create(&run.network.leaf_spine, run.network.ranks,
-				      options.network.n_ranks, options.network.seed);
-	if (run.ring == NULL)
-		die("the ring", "out of memory");
 }
 
 /* ------------------------------------------------------------------ running */
@@ -308,7 +272,7 @@ static bool
 is_done(void *user)
 {
 	(void)user;
-	return run.ring != NULL ? ring_player_is_done(run.ring) : run.n_busy == 0;
+	return bench.ring != NULL ? ring_player_is_done(bench.ring) : bench.n_busy == 0;
 }
 
 /* One of each collective. Returns how long it took until the last rank had all. */
@@ -322,19 +286,19 @@ once(void)
 	 * The ring's reduce_scatter and allgather of vectors of so many bytes send, each, (n - 1) / n of them over every link, both ways. Whether they take turns
 	 * or not, that is what an allreduce sends, whose two halves they are.
 	 */
-	if (run.ring != NULL && ring_player_begin(run.ring, options.bytes) != 0)
-		die("the ring", "out of memory");
-	for (uint16_t r = 0; r < options.network.n_ranks && run.ring == NULL; r++) {
+	if (bench.ring != NULL && ring_player_begin(bench.ring, options.bytes) != 0)
+		virtual_die("the ring", "out of memory");
+	for (uint16_t r = 0; r < options.network.n_ranks && bench.ring == NULL; r++) {
 		for (int p = 0; p < PARTS; p++) {
 			if (runs((enum part)p))
-				post(&run.ranks[r], (enum part)p);
+				post(&bench.ranks[r], (enum part)p);
 		}
-		rig_host_wake(run.ranks[r].shared.host, began_ns);
+		rig_host_wake(bench.ranks[r].shared.host, began_ns);
 	}
 	if (!rig_run(rig, began_ns + LIMIT_NS, is_done, NULL))
-		die(variants[options.variant], "it does not end");
+		virtual_die(variants[options.variant], "it does not end");
 	for (int p = 0; p < PARTS; p++)
-		run.part_ns[p] = runs((enum part)p) ? run.part_ns[p] - began_ns : 0;
+		bench.part_ns[p] = runs((enum part)p) ? bench.part_ns[p] - began_ns : 0;
 	return rig_now_ns(rig) - began_ns;
 }
 
@@ -352,40 +316,41 @@ report(void)
 					   bytes / options.repeats / (double)options.bytes);
 		dropped += link->dropped - run.before.links[i].dropped;
 	}
-	for (uint16_t r = 0; r < options.network.n_ranks && run.ring == NULL; r++) {
+	for (uint16_t r = 0; r < options.network.n_ranks && bench.ring == NULL; r++) {
 		for (int p = 0; p < PARTS; p++) {
 			struct fanin_report found = { .sz = sizeof(found) };
 
-			if (run.ranks[r].engines[p] == NULL)
+			if (bench.ranks[r].engines[p] == NULL)
 				continue;
-			run.ranks[r].protocols[p]->report(run.ranks[r].engines[p], &found);
+			bench.ranks[r].protocols[p]->report(bench.ranks[r].engines[p], &found);
 			retransmits += found.retransmits;
 			fetched += found.multicast_fetched;
 		}
 	}
-	printf("{\"variant\": \"%s\", \"ranks\": %u, \"leaves\": %u, \"bytes\": %" PRIu64
-	       ", \"rate_mbit\": %u, \"seconds\": [",
-	       variants[options.variant], options.network.n_ranks, options.network.n_leaves,
-	       options.bytes, options.network.rate_mbit);
-	for (uint32_t i = 0; i < options.repeats; i++)
-		printf("%s%.9f", i == 0 ? "" : ", ", (double)run.took_ns[i] / 1e9);
-	printf("], \"reduce_scatter_seconds\": %.9f, \"allgather_seconds\": %.9f",
-	       (double)run.part_ns[PART_SCATTER] / 1e9, (double)run.part_ns[PART_GATHER] / 1e9);
+	json_open("{");
+	json_add("\"variant\": \"%s\", \"ranks\": %u, \"leaves\": %u, \"bytes\": %" PRIu64
+		 ", \"rate_mbit\": %u",
+		 variants[options.variant], options.network.n_ranks, options.network.n_leaves,
+		 options.bytes, options.network.rate_mbit);
+	json_seconds("seconds", run.took_ns, options.repeats);
+	json_add("\"reduce_scatter_seconds\": %.9f, \"allgather_seconds\": %.9f",
+		 (double)bench.part_ns[PART_SCATTER] / 1e9, (double)bench.part_ns[PART_GATHER] / 1e9);
 	/* Traffic is a share of the vector's bytes, in each collective or pair. */
-	printf(", \"most\": {\"host_up\": %.4f, \"host_down\": %.4f, \"leaf_up\": %.4f, \"leaf_down\": %.4f}",
-	       most[CONGESTION_HOST_UP], most[CONGESTION_HOST_DOWN], most[CONGESTION_LEAF_UP],
-	       most[CONGESTION_LEAF_DOWN]);
-	printf(", \"dropped\": %" PRIu64 ", \"retransmits\": %" PRIu64 ", \"fetched\": %" PRIu64
-	       ", \"exact\": %s}\n",
-	       dropped, retransmits, fetched, run.wrong ? "false" : "true");
+	json_add("\"most\": {\"host_up\": %.4f, \"host_down\": %.4f, \"leaf_up\": %.4f, \"leaf_down\": %.4f}",
+		 most[CONGESTION_HOST_UP], most[CONGESTION_HOST_DOWN], most[CONGESTION_LEAF_UP],
+		 most[CONGESTION_LEAF_DOWN]);
+	json_add("\"dropped\": %" PRIu64 ", \"retransmits\": %" PRIu64 ", \"fetched\": %" PRIu64
+		 ", \"exact\": %s",
+		 dropped, retransmits, fetched, json_bool(!bench.wrong));
+	json_close("}\n");
 }
 
 static void
 bench_close(void)
 {
-	ring_player_destroy(run.ring);
-	for (uint16_t r = 0; r < options.network.n_ranks && run.ring == NULL; r++) {
-		struct rank *rank = &run.ranks[r];
+	ring_player_destroy(bench.ring);
+	for (uint16_t r = 0; r < options.network.n_ranks && bench.ring == NULL; r++) {
+		struct rank *rank = &bench.ranks[r];
 
 		for (int p = 0; p < PARTS; p++) {
 			if (rank->engines[p] != NULL)
@@ -397,89 +362,55 @@ bench_close(void)
 	}
 	for (int p = 0; p < PARTS && options.variant != VARIANT_RING; p++) {
 		if (runs((enum part)p))
-			rig_job_destroy(&run.jobs[p]);
+			rig_job_destroy(&bench.jobs[p]);
 	}
 	(void)congestion_network_close(&run.network);
 }
 
 /* ------------------------------------------------------------------ options */
 
-static uint64_t
-number(const char *name, const char *text, uint64_t least, uint64_t most)
-{
-	char *end;
-	const unsigned long long found = strtoull(text, &end, 10);
+#define NUMBER(member, low, high) CLI_NUMBER(struct bench_options, member, low, high)
 
-	if (*text < '0' || *text > '9' || *end != '\0' || found < least || found > most) {
-		fprintf(stderr,
-			"sharded-bench: --%s: found '%s', expected %" PRIu64 " to %" PRIu64 "\n",
-			name, text, least, most);
-		exit(2);
-	}
-	return found;
-}
+static const struct cli_field fields[] = {
+	{ "variant", "NAME", .kind = CLI_CHOICE, CLI_FIELD(struct bench_options, variant),
+	  CLI_NAMES(variants), .expected = "reduce_scatter, allgather, pair or ring" },
+	{ "ranks", "N", NUMBER(network.n_ranks, 2, CONGESTION_MOST_HOSTS) },
+	{ "leaves", "N", NUMBER(network.n_leaves, 1, RIG_MAX_LEAVES) },
+	{ "bytes", "B", NUMBER(bytes, 1024, 1 << 30) },
+	{ "rate-mbit", "N", NUMBER(network.rate_mbit, 10, 400000) },
+	{ "repeats", "N", NUMBER(repeats, 1, MOST_REPEATS) },
+	{ "seed", "N", NUMBER(network.seed, 0, UINT32_MAX) },
+	{ "chains", "N", NUMBER(chains, 1, CONGESTION_MOST_HOSTS) },
+	{ "window", "N", NUMBER(window, 1, 4096) },
+	{ "queue-us", "N", NUMBER(queue_ns, 0, 1000000), .unit = 1000 },
+	{ "ecn-bytes", "N", NUMBER(network.ecn_bytes, 0, 1 << 30) },
+	{ 0 },
+};
 
-static enum variant
-variant_of(const char *name)
+static void __attribute__((noreturn))
+refuse(const char *name, const char *found, const char *expected)
 {
-	for (int v = 0; v < VARIANTS; v++) {
-		if (strcmp(variants[v], name) == 0)
-			return (enum variant)v;
-	}
-	fprintf(stderr,
-		"sharded-bench: --variant: found '%s', expected reduce_scatter, allgather, pair or ring\n",
-		name);
+	fprintf(stderr, "sharded-bench: --%s: found '%s', expected %s\n", name, found, expected);
 	exit(2);
 }
+
+static const struct cli_program program = {
+	.fields = fields,
+	.about = "",
+	.base = 10,
+	.number = "",
+	.usage = bench_usage,
+	.refuse = refuse,
+};
 
 static void
 options_read(int argc, char **argv)
 {
-	static const struct option known[] = {
-		{ "variant", required_argument, NULL, 'v' },
-		{ "ranks", required_argument, NULL, 'n' },
-		{ "leaves", required_argument, NULL, 'l' },
-		{ "bytes", required_argument, NULL, 'b' },
-		{ "rate-mbit", required_argument, NULL, 'r' },
-		{ "repeats", required_argument, NULL, 'i' },
-		{ "seed", required_argument, NULL, 's' },
-		{ "chains", required_argument, NULL, 'c' },
-		{ "window", required_argument, NULL, 'w' },
-		{ "queue-us", required_argument, NULL, 'q' },
-		{ "ecn-bytes", required_argument, NULL, 'e' },
-		{ NULL, 0, NULL, 0 },
-	};
 	struct congestion_options *network = &options.network;
-	int c, which;
+	struct cli_given given;
 
-	while ((c = getopt_long(argc, argv, "", known, &which)) != -1) {
-		if (c == 'v')
-			options.variant = variant_of(optarg);
-		else if (c == 'n')
-			network->n_ranks = (uint16_t)number("ranks", optarg, 2,
-							    CONGESTION_MOST_HOSTS);
-		else if (c == 'l')
-			network->n_leaves = (uint16_t)number("leaves", optarg, 1, RIG_MAX_LEAVES);
-		else if (c == 'b')
-			options.bytes = number("bytes", optarg, 1024, 1 << 30);
-		else if (c == 'r')
-			network->rate_mbit = (uint32_t)number("rate-mbit", optarg, 10, 400000);
-		else if (c == 'i')
-			options.repeats = (uint32_t)number("repeats", optarg, 1, MOST_REPEATS);
-		else if (c == 'c')
-			options.chains = (uint32_t)number("chains", optarg, 1, CONGESTION_MOST_HOSTS);
-		else if (c == 'q')
-			options.queue_ns = 1000 * number("queue-us", optarg, 0, 1000000);
-		else if (c == 'e')
-			network->ecn_bytes = (uint32_t)number("ecn-bytes", optarg, 0, 1 << 30);
-		else if (c == 'w')
-			options.window = (uint32_t)number("window", optarg, 1, 4096);
-		else if (c == 's')
-			network->seed = number("seed", optarg, 0, UINT32_MAX);
-		else
-			exit(2);
-	}
-	if (optind != argc || network->n_ranks % network->n_leaves != 0) {
+	if (cli_fields_parse(&program, &options, argc, argv, &given) != argc ||
+	    network->n_ranks % network->n_leaves != 0) {
 		fputs("usage: sharded-bench --variant reduce_scatter|allgather|pair|ring [--ranks N] [--leaves N] [--bytes B] [--chains N] [--window N] [--rate-mbit N] [--repeats N] [--seed N]\n"
 		      "each leaf has as many ranks as the others\n",
 		      stderr);
@@ -499,5 +430,5 @@ main(int argc, char **argv)
 	congestion_links_read(&run.network, &run.after);
 	report();
 	bench_close();
-	return run.wrong ? 1 : 0;
+	return bench.wrong ? 1 : 0;
 }

@@ -4,22 +4,19 @@
  * traffic in a dumbbell, in virtual time: real switches and queues, real engines, the real server.
  * Prints a JSON object. bench/stragglers.py makes the tables of many runs.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_eal.h>
-
+#include "bench/options.h"
 #include "bench/straggler_job.h"
+#include "bench/virtual.h"
 #include "hostlib/src/cc/dual.h"
 #include "hostlib/src/server/server.h"
 #include "pipeline/base/worker.h"
 #include "reference/random.h"
 
-#define MS_NS UINT64_C(1000000)
-#define SECOND_NS UINT64_C(1000000000)
 #define MAX_JOBS DUMBBELL_MAX_SERVERS
 #define RATE_MBIT 100u
 #define HOST_RATE_MBIT 1000u
@@ -111,29 +108,7 @@ static struct {
 	size_t n_bins;
 } run;
 
-static void __attribute__((noreturn)) die(const char *what, const char *why)
-{
-	fprintf(stderr, "stragglers-bench: %s: %s\n", what, why);
-	exit(1);
-}
-
 /* ------------------------------------------------------------------ building */
-
-static void
-eal_start(void)
-{
-	char line[160];
-	char *argv[16] = { NULL };
-	int argc = 0;
-
-	snprintf(line, sizeof(line),
-		 "stragglers-bench --no-huge --no-shconf --no-pci --no-telemetry -m %u --lcores 0@(0-1) --log-level=error",
-		 EAL_MEGABYTES);
-	for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " "))
-		argv[argc++] = word;
-	if (rte_eal_init(argc, argv) < 0)
-		die("DPDK", "it does not start");
-}
 
 static void
 network_open(void)
@@ -172,10 +147,10 @@ network_open(void)
 			made.path_of_worker[w] = w % options.n_paths;
 	}
 	if (dumbbell_open(&run.dumbbell, &made, error) != 0)
-		die("the network", error);
+		virtual_die("the network", error);
 	run.background = background_create(run.dumbbell.rig, run.dumbbell.paths, options.n_paths);
 	if (run.background == NULL)
-		die("background traffic", "out of memory");
+		virtual_die("background traffic", "out of memory");
 }
 
 static void
@@ -205,12 +180,12 @@ jobs_open(void)
 		};
 
 		if (straggler_job_open(&run.jobs[j], &run.dumbbell, &made, error) != 0)
-			die("a job", error);
+			virtual_die("a job", error);
 		run.n_jobs++;
 	}
 	for (uint16_t j = 0; j < options.n_jobs; j++) {
 		if (straggler_job_join(&run.jobs[j], error) != 0)
-			die("a job", error);
+			virtual_die("a job", error);
 	}
 }
 
@@ -238,7 +213,7 @@ bin_take(void)
 
 	run.bins = realloc(run.bins, (run.n_bins + 1) * sizeof(*run.bins));
 	if (run.bins == NULL)
-		die("the trace", "out of memory");
+		virtual_die("the trace", "out of memory");
 	bin = &run.bins[run.n_bins++];
 	memset(bin, 0, sizeof(*bin));
 	for (uint16_t j = 0; j < run.n_jobs; j++) {
@@ -321,7 +296,7 @@ run_jobs(void)
 		if (flow_schedule_make(&run.schedule, &made) != 0 ||
 		    background_flows(run.background, &run.schedule, rig_now_ns(rig),
 				     options.udp ? RATE_MBIT : 0) != 0)
-			die("background traffic", "out of memory");
+			virtual_die("background traffic", "out of memory");
 		/* Queues and flows are there when the jobs begin. */
 		rig_run(rig, rig_now_ns(rig) + SECOND_NS, NULL, NULL);
 	}
@@ -357,7 +332,7 @@ run_fairness(void)
 	run.schedule.n = options.flows + options.other_flows;
 	run.schedule.flows = calloc(run.schedule.n + 1, sizeof(run.schedule.flows[0]));
 	if (run.schedule.flows == NULL)
-		die("background traffic", "out of memory");
+		virtual_die("background traffic", "out of memory");
 	for (uint32_t f = 0; f < run.schedule.n; f++)
 		run.schedule.flows[f] = (struct flow_arrival){
 			.bytes = UINT32_MAX / 2,
@@ -367,7 +342,7 @@ run_fairness(void)
 									   (options.n_paths - 1u)),
 		};
 	if (background_flows(run.background, &run.schedule, rig_now_ns(rig), 0) != 0)
-		die("background traffic", "out of memory");
+		virtual_die("background traffic", "out of memory");
 	rig_run(rig, rig_now_ns(rig) + SECOND_NS, NULL, NULL);
 	mark_beginning();
 	for (uint16_t j = 0; j < run.n_jobs; j++)
@@ -384,14 +359,14 @@ print_rank(const struct straggler_job *job, uint16_t rank)
 	struct fanin_report report;
 
 	straggler_job_report(job, rank, &report);
-	printf("%s{\"path\": %u, \"sent_bytes\": %" PRIu64 ", \"retransmits\": %" PRIu64
-	       ", \"queries\": %" PRIu64 ", \"asks_answered\": %" PRIu64 ", \"gacks\": %" PRIu64
-	       ", \"marks\": %" PRIu64 ", \"aecns\": %" PRIu64
-	       ", \"cwd\": %.2f, \"awd\": %.2f, \"alpha\": %.4f, \"beta\": %.4f}",
-	       rank == 0 ? "" : ", ", run.dumbbell.options.path_of_worker[worker],
-	       rig_host_traffic(run.dumbbell.workers[worker].host).bytes, report.retransmits,
-	       report.queries, report.asks_answered, report.gacks, report.marks, report.aecns,
-	       report.cwd, report.awd, report.alpha, report.beta);
+	json_add("{\"path\": %u, \"sent_bytes\": %" PRIu64 ", \"retransmits\": %" PRIu64
+		 ", \"queries\": %" PRIu64 ", \"asks_answered\": %" PRIu64 ", \"gacks\": %" PRIu64
+		 ", \"marks\": %" PRIu64 ", \"aecns\": %" PRIu64
+		 ", \"cwd\": %.2f, \"awd\": %.2f, \"alpha\": %.4f, \"beta\": %.4f}",
+		 run.dumbbell.options.path_of_worker[worker],
+		 rig_host_traffic(run.dumbbell.workers[worker].host).bytes, report.retransmits,
+		 report.queries, report.asks_answered, report.gacks, report.marks, report.aecns,
+		 report.cwd, report.awd, report.alpha, report.beta);
 }
 
 static void
@@ -399,33 +374,31 @@ print_switch(const struct straggler_job *job)
 {
 	const struct fanin_counter *counters = job->job->handler->counters;
 
-	printf("\"switch\": {");
+	json_open("\"switch\": {");
 	for (unsigned int c = 0; counters != NULL && counters[c].name != NULL; c++) {
 		uint64_t sum = 0;
 
 		for (uint16_t w = 0; w < job->job->n_workers; w++)
 			sum += job->job->worker_stats[w].stats.own[c];
-		printf("%s\"%s\": %" PRIu64, c == 0 ? "" : ", ", counters[c].name, sum);
+		json_add("\"%s\": %" PRIu64, counters[c].name, sum);
 	}
-	printf("}");
+	json_close("}");
 }
 
 static void
 print_server(const struct straggler_job *job)
 {
 	struct fanin_server_job_stats stats = { .sz = sizeof(stats) };
-	unsigned int n = 0;
 
 	fanin_server_job_describe(
 		fanin_server_core_job(rig_server_core(run.dumbbell.servers[job->options.server]),
 				      job->options.id),
 		&stats);
-	printf("\"server\": {");
-#define FANIN_SERVER_COUNTER(field, text)                                                          \
-	printf("%s\"%s\": %" PRIu64, n++ == 0 ? "" : ", ", #field, stats.field);
+	json_open("\"server\": {");
+#define FANIN_SERVER_COUNTER(field, text) json_add("\"%s\": %" PRIu64, #field, stats.field);
 	FANIN_SERVER_COUNTERS(FANIN_SERVER_COUNTER)
 #undef FANIN_SERVER_COUNTER
-	printf("}");
+	json_close("}");
 }
 
 static void
@@ -433,23 +406,26 @@ print_job(const struct straggler_job *job)
 {
 	uint64_t last_ns = job->begin_ns;
 
-	printf("{\"exact\": %s, \"error\": \"%s\", \"done\": %s, \"begin\": %.6f, \"iterations\": [",
-	       job->wrong ? "false" : "true", job->error,
-	       straggler_job_is_done(job) ? "true" : "false",
-	       (double)(job->begin_ns - run.began_ns) / 1e9);
+	json_open("{");
+	json_add("\"exact\": %s, \"error\": \"%s\", \"done\": %s, \"begin\": %.6f",
+		 json_bool(!job->wrong), job->error, json_bool(straggler_job_is_done(job)),
+		 (double)(job->begin_ns - run.began_ns) / 1e9);
+	json_open("\"iterations\": [");
 	for (uint32_t i = 0; i < job->options.iterations && job->end_ns[i] != 0; i++) {
-		printf("%s%.6f", i == 0 ? "" : ", ", (double)(job->end_ns[i] - last_ns) / 1e9);
+		json_add("%.6f", (double)(job->end_ns[i] - last_ns) / 1e9);
 		last_ns = job->end_ns[i];
 	}
-	printf("], \"seconds\": %.6f, \"ranks\": [", (double)(last_ns - job->begin_ns) / 1e9);
+	json_close("]");
+	json_add("\"seconds\": %.6f", (double)(last_ns - job->begin_ns) / 1e9);
+	json_open("\"ranks\": [");
 	for (uint16_t rank = 0; rank < job->options.n_ranks; rank++)
 		print_rank(job, rank);
-	printf("], ");
+	json_close("]");
 	print_switch(job);
-	printf(", ");
 	print_server(job);
-	printf(", \"server_dropped\": %" PRIu64 "}",
-	       dumbbell_server_drops(&run.dumbbell, job->options.server));
+	json_add("\"server_dropped\": %" PRIu64,
+		 dumbbell_server_drops(&run.dumbbell, job->options.server));
+	json_close("}");
 }
 
 static void
@@ -459,164 +435,158 @@ print_background(void)
 	const double seconds = (double)(rig_now_ns(run.dumbbell.rig) - run.began_ns) / 1e9;
 	const double capacity = seconds * RATE_MBIT * 1e6 / 8 * options.loaded_paths;
 
-	printf("\"background\": {\"wanted_load\": %.4f, \"offered_load\": %.4f, \"delivered_load\": %.4f, \"flows\": %" PRIu64
-	       ", \"done\": %" PRIu64
-	       ", \"mean_seconds\": %.6f, \"marked_share\": %.4f, \"timeouts\": %" PRIu64 "}",
-	       options.load, (double)(stats->offered - run.before.offered) / capacity,
-	       (double)(stats->delivered - run.before.delivered) / capacity, stats->flows,
-	       stats->done, stats->done == 0 ? 0 : stats->done_ns / 1e9 / (double)stats->done,
-	       stats->received == 0 ? 0 : (double)stats->marked / (double)stats->received,
-	       stats->timeouts);
+	json_add("\"background\": {\"wanted_load\": %.4f, \"offered_load\": %.4f, \"delivered_load\": %.4f, \"flows\": %" PRIu64
+		 ", \"done\": %" PRIu64
+		 ", \"mean_seconds\": %.6f, \"marked_share\": %.4f, \"timeouts\": %" PRIu64 "}",
+		 options.load, (double)(stats->offered - run.before.offered) / capacity,
+		 (double)(stats->delivered - run.before.delivered) / capacity, stats->flows,
+		 stats->done, stats->done == 0 ? 0 : stats->done_ns / 1e9 / (double)stats->done,
+		 stats->received == 0 ? 0 : (double)stats->marked / (double)stats->received,
+		 stats->timeouts);
 }
 
 static void
 print_paths(void)
 {
-	printf("\"paths\": [");
+	json_open("\"paths\": [");
 	for (uint16_t p = 0; p < options.n_paths; p++) {
 		const struct worker *worker = rig_switch_pipeline(run.dumbbell.near[p])->workers[0];
 
-		printf("%s{\"bytes\": %" PRIu64 ", \"background_bytes\": %" PRIu64
-		       ", \"dropped\": %" PRIu64 ", \"marked\": %" PRIu64 "}",
-		       p == 0 ? "" : ", ", dumbbell_path_traffic(&run.dumbbell, p).bytes,
-		       background_delivered(run.background, p),
-		       worker->counters.ports[0].tx_dropped, worker->counters.ports[0].ecn_marked);
+		json_add("{\"bytes\": %" PRIu64 ", \"background_bytes\": %" PRIu64
+			 ", \"dropped\": %" PRIu64 ", \"marked\": %" PRIu64 "}",
+			 dumbbell_path_traffic(&run.dumbbell, p).bytes,
+			 background_delivered(run.background, p),
+			 worker->counters.ports[0].tx_dropped, worker->counters.ports[0].ecn_marked);
 	}
-	printf("]");
+	json_close("]");
+}
+
+/* Prints rates, by what was counted at a bin's end and at that of the one before. */
+static void
+print_rates(const char *name, const uint64_t *now, const uint64_t *before, uint16_t n, double to_mbit)
+{
+	json_open(name);
+	for (uint16_t i = 0; i < n; i++)
+		json_add("%.2f", (double)(now[i] - before[i]) * to_mbit);
+	json_close("]");
+}
+
+static void
+print_values(const char *name, const double *values, uint16_t n, int digits)
+{
+	json_open(name);
+	for (uint16_t i = 0; i < n; i++)
+		json_add("%.*f", digits, values[i]);
+	json_close("]");
 }
 
 /* Rates are those of each bin, Mbit/s; the other values are those at its end. */
 static void
-print_trace(void)
+print_bin(const struct bin *bin, const struct bin *last)
 {
 	const double to_mbit = 8e3 / (double)options.bin_ns;
 	const uint16_t n_workers = run.dumbbell.options.n_workers;
 
-	printf("\"trace\": {\"bin_seconds\": %.4f, \"bins\": [", (double)options.bin_ns / 1e9);
-	for (size_t b = 1; b < run.n_bins; b++) {
-		const struct bin *bin = &run.bins[b];
-		const struct bin *last = &run.bins[b - 1];
-
-		printf("%s{\"sent_mbit\": [", b == 1 ? "" : ", ");
-		for (uint16_t w = 0; w < n_workers; w++)
-			printf("%s%.2f", w == 0 ? "" : ", ",
-			       (double)(bin->sent[w] - last->sent[w]) * to_mbit);
-		printf("], \"aggregated_mbit\": [");
-		for (uint16_t j = 0; j < run.n_jobs; j++)
-			printf("%s%.2f", j == 0 ? "" : ", ",
-			       (double)(bin->results[j] - last->results[j]) * 1024 * to_mbit);
-		printf("], \"background_mbit\": [");
-		for (uint16_t p = 0; p < options.n_paths; p++)
-			printf("%s%.2f", p == 0 ? "" : ", ",
-			       (double)(bin->background[p] - last->background[p]) * to_mbit);
-		printf("], \"path_mbit\": [");
-		for (uint16_t p = 0; p < options.n_paths; p++)
-			printf("%s%.2f", p == 0 ? "" : ", ",
-			       (double)(bin->path_bytes[p] - last->path_bytes[p]) * to_mbit);
-		printf("], \"server_mbit\": [");
-		for (uint16_t j = 0; j < run.n_jobs; j++)
-			printf("%s%.2f", j == 0 ? "" : ", ",
-			       (double)(bin->server_bytes[j] - last->server_bytes[j]) * to_mbit);
-		printf("], \"ahead\": [");
-		for (uint16_t w = 0; w < n_workers; w++)
-			printf("%s%" PRIu64, w == 0 ? "" : ", ", bin->ahead[w]);
-		printf("], \"cwd\": [");
-		for (uint16_t w = 0; w < n_workers; w++)
-			printf("%s%.1f", w == 0 ? "" : ", ", bin->cwd[w]);
-		printf("], \"awd\": [");
-		for (uint16_t w = 0; w < n_workers; w++)
-			printf("%s%.1f", w == 0 ? "" : ", ", bin->awd[w]);
-		printf("], \"alpha\": [");
-		for (uint16_t w = 0; w < n_workers; w++)
-			printf("%s%.3f", w == 0 ? "" : ", ", bin->alpha[w]);
-		printf("], \"p\": [");
-		for (uint16_t w = 0; w < n_workers; w++)
-			printf("%s%.2f", w == 0 ? "" : ", ", bin->p[w]);
-		printf("]}");
-	}
-	printf("]}");
+	json_open("{");
+	print_rates("\"sent_mbit\": [", bin->sent, last->sent, n_workers, to_mbit);
+	print_rates("\"aggregated_mbit\": [", bin->results, last->results, run.n_jobs,
+		    1024 * to_mbit);
+	print_rates("\"background_mbit\": [", bin->background, last->background, options.n_paths,
+		    to_mbit);
+	print_rates("\"path_mbit\": [", bin->path_bytes, last->path_bytes, options.n_paths, to_mbit);
+	print_rates("\"server_mbit\": [", bin->server_bytes, last->server_bytes, run.n_jobs, to_mbit);
+	json_open("\"ahead\": [");
+	for (uint16_t w = 0; w < n_workers; w++)
+		json_add("%" PRIu64, bin->ahead[w]);
+	json_close("]");
+	print_values("\"cwd\": [", bin->cwd, n_workers, 1);
+	print_values("\"awd\": [", bin->awd, n_workers, 1);
+	print_values("\"alpha\": [", bin->alpha, n_workers, 3);
+	print_values("\"p\": [", bin->p, n_workers, 2);
+	json_close("}");
 }
+
+static void
+print_trace(void)
+{
+	json_open("\"trace\": {");
+	json_add("\"bin_seconds\": %.4f", (double)options.bin_ns / 1e9);
+	json_open("\"bins\": [");
+	for (size_t b = 1; b < run.n_bins; b++)
+		print_bin(&run.bins[b], &run.bins[b - 1]);
+	json_close("]}");
+}
+
+static const char *const scenarios[] = { "jobs", "timeline", "fairness" };
 
 static void
 print_run(void)
 {
-	static const char *const names[] = { "jobs", "timeline", "fairness" };
-
-	printf("{\"scenario\": \"%s\", \"member\": \"%s\", \"seed\": %" PRIu64
-	       ", \"aggregators\": %u, \"window\": %u, \"ecn_bytes\": %u, \"jobs\": [",
-	       names[options.scenario], options.type->name, options.seed, options.aggregators,
-	       options.window, options.ecn_bytes);
-	for (uint16_t j = 0; j < run.n_jobs; j++) {
-		if (j != 0)
-			printf(", ");
+	json_open("{");
+	json_add("\"scenario\": \"%s\", \"member\": \"%s\", \"seed\": %" PRIu64
+		 ", \"aggregators\": %u, \"window\": %u, \"ecn_bytes\": %u",
+		 scenarios[options.scenario], options.type->name, options.seed, options.aggregators,
+		 options.window, options.ecn_bytes);
+	json_open("\"jobs\": [");
+	for (uint16_t j = 0; j < run.n_jobs; j++)
 		print_job(&run.jobs[j]);
-	}
-	printf("], ");
+	json_close("]");
 	print_background();
-	printf(", ");
 	print_paths();
-	if (options.bin_ns != 0) {
-		printf(", ");
+	if (options.bin_ns != 0)
 		print_trace();
-	}
-	printf("}\n");
+	json_close("}\n");
 }
 
 /* ------------------------------------------------------------------ options */
 
-static void __attribute__((noreturn)) usage(void)
+static void
+member_take(void *all, char *name)
 {
-	fputs("usage: stragglers-bench --member NAME [--scenario jobs|timeline|fairness] [--seed N] [--load SHARE]\n"
-	      "       [--aggregators N] [--window BLOCKS] [--jobs N] [--ranks N] [--paths N] [--loaded-paths N]\n"
-	      "       [--iterations N] [--bytes N] [--ecn-bytes N] [--fixed-window BLOCKS] [--eta PERCENT] [--bdp PACKETS]\n"
-	      "       [--flows N] [--other-flows N] [--trace-ms N] [--back-mbit N] [--server-mbit N] [--udp]\n"
-	      "       [--p-max PERCENT] [--worker-paths DIGITS]\n"
-	      "--member: sync, atp, straw, straw+progress, straw+limit or pa-atp\n",
-	      stderr);
-	exit(2);
+	((struct bench_options *)all)->type = fanin_dual_find(name);
 }
 
-static uint64_t
-number(const char *text, uint64_t least, uint64_t most)
-{
-	char *end;
-	const unsigned long long value = strtoull(text, &end, 10);
+#define NUMBER(member, low, high) CLI_NUMBER(struct bench_options, member, low, high)
 
-	if (*text == '\0' || *text == '-' || *end != '\0' || value < least || value > most) {
-		fprintf(stderr,
-			"stragglers-bench: found '%s', expected a number from %" PRIu64
-			" to %" PRIu64 "\n",
-			text, least, most);
-		exit(2);
-	}
-	return value;
-}
+static const struct cli_field fields[] = {
+	{ "scenario", "NAME", .kind = CLI_CHOICE, CLI_FIELD(struct bench_options, scenario),
+	  CLI_NAMES(scenarios) },
+	{ "member", "NAME", .kind = CLI_TAKE, .take = member_take },
+	{ "seed", "N", NUMBER(seed, 0, UINT32_MAX) },
+	{ "load", "SHARE", .kind = CLI_SHARE, CLI_FIELD(struct bench_options, load) },
+	{ "aggregators", "N", NUMBER(aggregators, 1, 1 << 20) },
+	{ "window", "BLOCKS", NUMBER(window, 1, FANIN_WIRE_MAX_WINDOW) },
+	{ "jobs", "N", NUMBER(n_jobs, 1, MAX_JOBS) },
+	{ "ranks", "N", NUMBER(n_ranks, 1, STRAGGLER_MOST_RANKS) },
+	{ "paths", "N", NUMBER(n_paths, 1, DUMBBELL_MAX_PATHS) },
+	{ "loaded-paths", "N", NUMBER(loaded_paths, 1, DUMBBELL_MAX_PATHS) },
+	{ "iterations", "N", NUMBER(iterations, 1, 10000) },
+	{ "bytes", "N", NUMBER(bytes, 4, 1 << 30) },
+	{ "ecn-bytes", "N", NUMBER(ecn_bytes, 0, QUEUE_BYTES) },
+	{ "fixed-window", "BLOCKS", NUMBER(fixed_window, 0, FANIN_WIRE_MAX_WINDOW) },
+	{ "eta", "PERCENT", NUMBER(eta_percent, 1, 100) },
+	{ "bdp", "PACKETS", NUMBER(bdp, 0, UINT16_MAX) },
+	{ "udp", CLI_FLAG(struct bench_options, udp) },
+	{ "back-mbit", "N", NUMBER(back_mbit, 1, 100000) },
+	{ "server-mbit", "N", NUMBER(server_mbit, 1, 100000) },
+	{ "p-max", "PERCENT", NUMBER(p_max_percent, 100, 1000) },
+	{ "worker-paths", "DIGITS", .kind = CLI_TEXT, CLI_FIELD(struct bench_options, worker_paths) },
+	{ "flows", "N", NUMBER(flows, 0, 100) },
+	{ "other-flows", "N", NUMBER(other_flows, 0, 100) },
+	{ "trace-ms", "N", NUMBER(bin_ns, 1, 10000), .unit = MS_NS },
+	{ 0 },
+};
 
-static enum scenario
-scenario_of(const char *name)
-{
-	if (strcmp(name, "jobs") == 0)
-		return SCENARIO_JOBS;
-	if (strcmp(name, "timeline") == 0)
-		return SCENARIO_TIMELINE;
-	if (strcmp(name, "fairness") == 0)
-		return SCENARIO_FAIRNESS;
-	usage();
-}
-
-static double
-share(const char *text)
-{
-	char *end;
-	const double value = strtod(text, &end);
-
-	if (*text == '\0' || *end != '\0' || !(value >= 0 && value <= 1)) {
-		fprintf(stderr, "stragglers-bench: found '%s', expected a number from 0 to 1\n",
-			text);
-		exit(2);
-	}
-	return value;
-}
+static const struct cli_program program = {
+	.fields = fields,
+	VIRTUAL_PROGRAM,
+	.about = "usage: stragglers-bench --member NAME [--scenario jobs|timeline|fairness] [--seed N] [--load SHARE]\n"
+		 "       [--aggregators N] [--window BLOCKS] [--jobs N] [--ranks N] [--paths N] [--loaded-paths N]\n"
+		 "       [--iterations N] [--bytes N] [--ecn-bytes N] [--fixed-window BLOCKS] [--eta PERCENT] [--bdp PACKETS]\n"
+		 "       [--flows N] [--other-flows N] [--trace-ms N] [--back-mbit N] [--server-mbit N] [--udp]\n"
+		 "       [--p-max PERCENT] [--worker-paths DIGITS]\n"
+		 "--member: sync, atp, straw, straw+progress, straw+limit or pa-atp\n",
+};
 
 /* A digit for each worker, less than the number of paths. */
 static void
@@ -639,115 +609,10 @@ worker_paths_check(void)
 static void
 parse(int argc, char **argv)
 {
-	static const struct option long_options[] = {
-		{ "scenario", required_argument, NULL, 'x' },
-		{ "member", required_argument, NULL, 'm' },
-		{ "seed", required_argument, NULL, 's' },
-		{ "load", required_argument, NULL, 'l' },
-		{ "aggregators", required_argument, NULL, 'a' },
-		{ "window", required_argument, NULL, 'w' },
-		{ "jobs", required_argument, NULL, 'j' },
-		{ "ranks", required_argument, NULL, 'r' },
-		{ "paths", required_argument, NULL, 'p' },
-		{ "loaded-paths", required_argument, NULL, 'L' },
-		{ "iterations", required_argument, NULL, 'i' },
-		{ "bytes", required_argument, NULL, 'b' },
-		{ "ecn-bytes", required_argument, NULL, 'e' },
-		{ "fixed-window", required_argument, NULL, 'f' },
-		{ "eta", required_argument, NULL, 'n' },
-		{ "bdp", required_argument, NULL, 'd' },
-		{ "udp", no_argument, NULL, 'u' },
-		{ "back-mbit", required_argument, NULL, 'B' },
-		{ "server-mbit", required_argument, NULL, 'S' },
-		{ "p-max", required_argument, NULL, 'P' },
-		{ "worker-paths", required_argument, NULL, 'W' },
-		{ "flows", required_argument, NULL, 'F' },
-		{ "other-flows", required_argument, NULL, 'O' },
-		{ "trace-ms", required_argument, NULL, 't' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int option;
+	struct cli_given given;
 
-	while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-		switch (option) {
-		case 'x':
-			options.scenario = scenario_of(optarg);
-			break;
-		case 'm':
-			options.type = fanin_dual_find(optarg);
-			break;
-		case 's':
-			options.seed = number(optarg, 0, UINT32_MAX);
-			break;
-		case 'l':
-			options.load = share(optarg);
-			break;
-		case 'a':
-			options.aggregators = (uint32_t)number(optarg, 1, 1 << 20);
-			break;
-		case 'w':
-			options.window = (uint16_t)number(optarg, 1, FANIN_WIRE_MAX_WINDOW);
-			break;
-		case 'j':
-			options.n_jobs = (uint16_t)number(optarg, 1, MAX_JOBS);
-			break;
-		case 'r':
-			options.n_ranks = (uint16_t)number(optarg, 1, STRAGGLER_MOST_RANKS);
-			break;
-		case 'p':
-			options.n_paths = (uint16_t)number(optarg, 1, DUMBBELL_MAX_PATHS);
-			break;
-		case 'L':
-			options.loaded_paths = (uint16_t)number(optarg, 1, DUMBBELL_MAX_PATHS);
-			break;
-		case 'i':
-			options.iterations = (uint32_t)number(optarg, 1, 10000);
-			break;
-		case 'b':
-			options.bytes = number(optarg, 4, 1 << 30);
-			break;
-		case 'e':
-			options.ecn_bytes = (uint32_t)number(optarg, 0, QUEUE_BYTES);
-			break;
-		case 'f':
-			options.fixed_window = (uint32_t)number(optarg, 0, FANIN_WIRE_MAX_WINDOW);
-			break;
-		case 'n':
-			options.eta_percent = (uint32_t)number(optarg, 1, 100);
-			break;
-		case 'd':
-			options.bdp = (uint32_t)number(optarg, 0, UINT16_MAX);
-			break;
-		case 'u':
-			options.udp = true;
-			break;
-		case 'B':
-			options.back_mbit = (uint32_t)number(optarg, 1, 100000);
-			break;
-		case 'S':
-			options.server_mbit = (uint32_t)number(optarg, 1, 100000);
-			break;
-		case 'P':
-			options.p_max_percent = (uint32_t)number(optarg, 100, 1000);
-			break;
-		case 'W':
-			options.worker_paths = optarg;
-			break;
-		case 'F':
-			options.flows = (uint32_t)number(optarg, 0, 100);
-			break;
-		case 'O':
-			options.other_flows = (uint32_t)number(optarg, 0, 100);
-			break;
-		case 't':
-			options.bin_ns = number(optarg, 1, 10000) * MS_NS;
-			break;
-		default:
-			usage();
-		}
-	}
-	if (optind != argc || options.type == NULL)
-		usage();
+	if (cli_fields_parse(&program, &options, argc, argv, &given) != argc || options.type == NULL)
+		bench_usage(&program, 2);
 	if (options.scenario == SCENARIO_TIMELINE) {
 		options.n_jobs = 2;
 		options.n_ranks = 2;
@@ -764,10 +629,8 @@ parse(int argc, char **argv)
 int
 main(int argc, char **argv)
 {
-	unsigned int lost;
-
 	parse(argc, argv);
-	eal_start();
+	virtual_eal(EAL_MEGABYTES);
 	network_open();
 	jobs_open();
 	switch (options.scenario) {
@@ -787,8 +650,7 @@ main(int argc, char **argv)
 	background_destroy(run.background);
 	flow_schedule_free(&run.schedule);
 	free(run.bins);
-	lost = dumbbell_close(&run.dumbbell);
-	if (lost != 0)
-		die("the network", "packets are lost to a leak");
+	if (dumbbell_close(&run.dumbbell) != 0)
+		virtual_die("the network", "packets are lost to a leak");
 	return 0;
 }

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the benchmarks in virtual time have in common: their beginning, their end if something is
+ * wrong, and the JSON object that they print. Main thread.
+ */
+#ifndef FANIN_BENCH_VIRTUAL_H
+#define FANIN_BENCH_VIRTUAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MS_NS UINT64_C(1000000)
+#define SECOND_NS UINT64_C(1000000000)
+
+/* Exits with status 1 and words about what went wrong. */
+void __attribute__((noreturn)) virtual_die(const char *what, const char *why);
+
+/* Starts DPDK with so much memory that is no hugepages. */
+void virtual_eal(unsigned int megabytes);
+
+/* Prints the beginning of an object or array, as in "\"paths\": [", and its end. */
+void json_open(const char *beginning);
+void json_close(const char *end);
+
+/* Prints members or elements, as printf does, behind a comma if there are some before them. */
+void json_add(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Prints an array of times in seconds. */
+void json_seconds(const char *name, const uint64_t *times_ns, uint32_t n);
+
+static inline const char *
+json_bool(bool value)
+{
+	return value ? "true" : "false";
+}
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A program's options and the fields that they fill, in one table: names, kinds, bounds and help of
+ * each. One thread. A program with letters or subcommands uses cli.h itself.
+ */
+#ifndef FANIN_CONTROL_CLI_FIELDS_H
+#define FANIN_CONTROL_CLI_FIELDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "control/cli.h"
+
+enum cli_kind {
+	CLI_SET,     /* a bool, without an argument: true */
+	CLI_CLEAR,   /* likewise: false */
+	CLI_TEXT,    /* a const char *, which is in argv */
+	CLI_INTEGER, /* an unsigned one, of the field's size */
+	CLI_SHARE,   /* a double from 0 to 1 */
+	CLI_PART,    /* a double above 0 and up to 1 */
+	CLI_CHOICE,  /* the index of a name, of the field's size; entries may be NULL */
+	CLI_FIND,    /* what a function finds by the text, of the field's size */
+	CLI_TAKE,    /* as a function does it */
+	CLI_HELP,
+};
+
+/* A row; a table ends with zeros. */
+struct cli_field {
+	const char *name;     /* after -- */
+	const char *argument; /* its name in the help; NULL: the option takes none */
+	const char *help;     /* where the program prints it from the table */
+	enum cli_kind kind;
+	size_t offset; /* of the field */
+	size_t size;
+	uint64_t least; /* of integers, as next two */
+	uint64_t most;
+	uint64_t unit;            /* that the field has of one; 0: 1 */
+	const char *const *names; /* of choices */
+	size_t n_names;
+	int (*find)(const char *text);              /* negative: there is none */
+	void (*take)(void *fields, char *argument); /* argument: in argv, NULL if there is none */
+	const char *expected; /* in the words about a wrong argument; NULL: bounds, and wrong usage for a choice */
+};
+
+/* Members of a row for a field, and for kinds of fields. */
+#define CLI_FIELD(type, member)                                                                    \
+	.offset = offsetof(type, member), .size = sizeof(((type *)NULL)->member)
+#define CLI_FLAG(type, member) .kind = CLI_SET, CLI_FIELD(type, member)
+#define CLI_NUMBER(type, member, low, high)                                                        \
+	.kind = CLI_INTEGER, CLI_FIELD(type, member), .least = (low), .most = (high)
+#define CLI_NAMES(array) .names = (array), .n_names = sizeof(array) / sizeof((array)[0])
+
+struct cli_program {
+	const struct cli_field *fields; /* CLI_MOST_OPTIONS at most */
+	const char *about;              /* for usage(): the help's beginning */
+	int column;                     /* likewise: of the text about an option */
+	int base;                       /* of numbers; 0: as C writes them */
+	const char *number;             /* what begins the words about a number's bounds */
+	/* Ends the program. status: 0 for --help, else 2. getopt_long() has said what is wrong. */
+	void (*usage)(const struct cli_program *program, int status);
+	/* Ends the program with words about a wrong argument. name: of the option. */
+	void (*refuse)(const char *name, const char *found, const char *expected);
+};
+
+/* Which options were given. */
+struct cli_given {
+	const struct cli_field *fields;
+	bool is[CLI_MOST_OPTIONS];
+};
+
+/*
+ * Takes all options, in their order. fields: the struct that they fill, with its defaults. given:
+ * filled. Returns the position of the first operand, argc if there is none.
+ */
+int cli_fields_parse(const struct cli_program *program, void *fields, int argc, char **argv,
+		     struct cli_given *given);
+
+/* True if the option of this name, which must be in the table, was given. */
+bool cli_given(const struct cli_given *given, const char *name);
+
+/* Reads a number from least to most. Returns false if it is none. base: as above. */
+bool cli_number(const char *text, int base, uint64_t least, uint64_t most, uint64_t *value);
+
+/* Prints the table as cli_print_options does. */
+void cli_fields_print(FILE *out, const struct cli_field *fields);
+
+#endif
