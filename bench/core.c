@@ -5,15 +5,13 @@
  * else on the core disturbed are compared.
  * Exit status: 0 all right, 1 something went wrong or a goal was missed, 2 wrong usage.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "bench/core.h"
 #include "bench/machine.h"
+#include "bench/options.h"
 
 /* How long to go on for enough undisturbed batches, unless told otherwise: with one combination, and with each one of a table. */
 #define SECONDS 10
@@ -152,82 +150,56 @@ take_scale(struct tour *tour)
 	*rig = start;
 }
 
-static void __attribute__((noreturn)) usage(int status)
-{
-	fputs("Usage: core-bench [OPTIONS]\n"
-	      "Measures the whole pipeline on packets in memory, beside the bare loop over the same packets.\n"
-	      "Without options that name one combination, it goes through a table of them.\n"
-	      "\n"
-	      "  --scale         the cost as hosts, jobs, payload and packets in flight grow\n"
-	      "  --handler NAME  single, multi, tree or canary (default single)\n"
-	      "  --dtype NAME    default f32\n"
-	      "  --op NAME       default sum\n"
-	      "  --payload N     bytes per packet, a multiple of 64 up to 8192 (default 1024)\n"
-	      "  --hosts N       1 to 16 (default 4)\n"
-	      "  --jobs N        1 to 64 (default 1)\n"
-	      "  --workers N     1 or 2 (default 1)\n"
-	      "  --parent        as a switch that is no root: sums go up, results come down; per contribution (default: a root)\n"
-	      "  --mbufs N       packets in flight; over hosts and jobs a power of two (default 2048)\n"
-	      "  --batches N     2 to 4096, of which medians are taken (default 200)\n"
-	      "  --seconds N     0 to 3600: go on so long for enough undisturbed batches (default 10, in a table 1 each)\n"
-	      "  --calibration N cycles of an undisturbed one, as an earlier run found (default: the fastest of this run)\n"
-	      "  --isa NAME      portable, avx2, avx512 or avx512fp16 (default: the best of this CPU)\n"
-	      "  --no-huge       no hugepages (default: if 128 of 2 MiB are free)\n"
-	      "  --json          print one JSON object\n"
-	      "  --help\n",
-	      status == 0 ? stdout : stderr);
-	exit(status);
-}
+#define RIG_NUMBER(member, low, high) CLI_NUMBER(struct settings, rig.member, low, high)
 
-static void __attribute__((noreturn))
-wrong(const char *option, const char *found, const char *expected)
-{
-	fprintf(stderr, "core-bench: --%s is '%s', expected %s\n", option, found, expected);
-	exit(2);
-}
+static const struct cli_field fields[] = {
+	{ "scale", NULL, "the cost as hosts, jobs, payload and packets in flight grow",
+	  CLI_FLAG(struct settings, scale) },
+	{ "handler", "NAME", "single, multi, tree or canary (default single)", .kind = CLI_TEXT,
+	  CLI_FIELD(struct settings, rig.handler) },
+	{ "dtype", "NAME", "default f32", .kind = CLI_FIND, CLI_FIELD(struct settings, rig.dtype),
+	  .find = bench_dtype_find, .expected = "one that `faninctl version` lists" },
+	{ "op", "NAME", "default sum", .kind = CLI_FIND, CLI_FIELD(struct settings, rig.op),
+	  .find = bench_op_find, .expected = "one that `faninctl version` lists" },
+	{ "payload", "N", "bytes per packet, a multiple of 64 up to 8192 (default 1024)",
+	  RIG_NUMBER(payload, 64, 8192) },
+	{ "hosts", "N", "1 to 16 (default 4)", RIG_NUMBER(hosts, 1, RIG_MAX_HOSTS) },
+	{ "jobs", "N", "1 to 64 (default 1)", RIG_NUMBER(jobs, 1, RIG_MAX_JOBS) },
+	{ "workers", "N", "1 or 2 (default 1)", RIG_NUMBER(n_workers, 1, RIG_MAX_WORKERS) },
+	{ "parent", NULL,
+	  "as a switch that is no root: sums go up, results come down; per contribution (default: a root)",
+	  CLI_FLAG(struct settings, rig.parent) },
+	{ "mbufs", "N", "packets in flight; over hosts and jobs a power of two (default 2048)",
+	  RIG_NUMBER(mbufs, 4, 65536) },
+	{ "batches", "N", "2 to 4096, of which medians are taken (default 200)",
+	  CLI_NUMBER(struct settings, batches, 2, MAX_BATCHES) },
+	{ "seconds", "N",
+	  "0 to 3600: go on so long for enough undisturbed batches (default 10, in a table 1 each)",
+	  CLI_NUMBER(struct settings, seconds, 0, 3600) },
+	{ "calibration", "N",
+	  "cycles of an undisturbed one, as an earlier run found (default: the fastest of this run)",
+	  CLI_NUMBER(struct settings, fastest, 1, UINT32_MAX) },
+	{ "isa", "NAME", BENCH_ISA(struct settings, rig.isa) },
+	{ "no-huge", NULL, "no hugepages (default: if 128 of 2 MiB are free)", .kind = CLI_CLEAR,
+	  CLI_FIELD(struct settings, huge) },
+	{ "json", NULL, "print one JSON object", CLI_FLAG(struct settings, json) },
+	{ "help", .kind = CLI_HELP },
+	{ 0 },
+};
 
-static uint32_t
-parse_number(const char *option, const char *text, uint32_t least, uint32_t most)
-{
-	char expected[64], *end;
-	unsigned long value = strtoul(text, &end, 10);
+/* What names a combination ends the tour through all of them. */
+static const char *const of_a_combination[] = { "handler", "dtype",   "op",     "payload",
+						"hosts",   "workers", "parent", "jobs" };
 
-	if (*text == '\0' || *end != '\0' || value < least || value > most) {
-		snprintf(expected, sizeof(expected), "a number from %u to %u", least, most);
-		wrong(option, text, expected);
-	}
-	return (uint32_t)value;
-}
-
-static unsigned int
-parse_dtype(const char *name)
-{
-	for (unsigned int dtype = 1; dtype < FANIN_WIRE_DTYPE_COUNT; dtype++) {
-		if (strcmp(name, fanin_dtype_name(dtype)) == 0)
-			return dtype;
-	}
-	wrong("dtype", name, "one that `faninctl version` lists");
-}
-
-static unsigned int
-parse_op(const char *name)
-{
-	for (unsigned int op = 1; op < FANIN_WIRE_OP_COUNT; op++) {
-		if (strcmp(name, fanin_op_name(op)) == 0)
-			return op;
-	}
-	wrong("op", name, "one that `faninctl version` lists");
-}
-
-static enum fanin_isa
-parse_isa(const char *name)
-{
-	for (int isa = 0; isa <= (int)fanin_isa_detect(); isa++) {
-		if (strcmp(name, fanin_isa_name((enum fanin_isa)isa)) == 0)
-			return (enum fanin_isa)isa;
-	}
-	wrong("isa", name, "one that this CPU has");
-}
+static const struct cli_program program = {
+	.fields = fields,
+	BENCH_PROGRAM,
+	.column = 18,
+	.about = "Usage: core-bench [OPTIONS]\n"
+		 "Measures the whole pipeline on packets in memory, beside the bare loop over the same packets.\n"
+		 "Without options that name one combination, it goes through a table of them.\n"
+		 "\n",
+};
 
 static void
 check_settings(const struct settings *settings)
@@ -236,101 +208,24 @@ check_settings(const struct settings *settings)
 	uint32_t blocks = rig->mbufs / rig->hosts / rig->jobs;
 
 	if (fanin_handler_find(rig->handler) == NULL)
-		wrong("handler", rig->handler, "single, multi, tree or canary");
+		bench_refuse("handler", rig->handler, "single, multi, tree or canary");
 	if (rig->payload % FANIN_PAYLOAD_ALIGN != 0)
-		wrong("payload", "not aligned", "a multiple of 64");
+		bench_refuse("payload", "not aligned", "a multiple of 64");
 	if (rig->mbufs % (rig->hosts * rig->jobs) != 0 || (blocks & (blocks - 1)) != 0 || blocks < 2)
-		wrong("mbufs", "uneven", "a power of two times --hosts times --jobs");
+		bench_refuse("mbufs", "uneven", "a power of two times --hosts times --jobs");
 	if (fanin_kernel(rig->isa, rig->dtype, rig->op) == NULL)
-		wrong("op", fanin_op_name(rig->op), "one that the data type has");
+		bench_refuse("op", fanin_op_name(rig->op), "one that the data type has");
 }
 
 static void
 parse(int argc, char **argv, struct settings *settings)
 {
-	static const struct option options[] = {
-		{ "handler", required_argument, NULL, 'H' },
-		{ "dtype", required_argument, NULL, 'd' },
-		{ "op", required_argument, NULL, 'o' },
-		{ "jobs", required_argument, NULL, 'J' },
-		{ "scale", no_argument, NULL, 's' },
-		{ "payload", required_argument, NULL, 'p' },
-		{ "hosts", required_argument, NULL, 'n' },
-		{ "workers", required_argument, NULL, 'w' },
-		{ "parent", no_argument, NULL, 'P' },
-		{ "mbufs", required_argument, NULL, 'm' },
-		{ "batches", required_argument, NULL, 'b' },
-		{ "seconds", required_argument, NULL, 't' },
-		{ "calibration", required_argument, NULL, 'c' },
-		{ "isa", required_argument, NULL, 'i' },
-		{ "no-huge", no_argument, NULL, 'u' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
-	struct rig_options *rig = &settings->rig;
-	int code;
+	struct cli_given given;
 
-	while ((code = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		/* What names a combination ends the tour through all of them. */
-		if (strchr("HdopnwJP", code) != NULL)
-			settings->all = false;
-		switch (code) {
-		case 'H':
-			rig->handler = optarg;
-			break;
-		case 'd':
-			rig->dtype = parse_dtype(optarg);
-			break;
-		case 'o':
-			rig->op = parse_op(optarg);
-			break;
-		case 'p':
-			rig->payload = parse_number("payload", optarg, 64, 8192);
-			break;
-		case 'n':
-			rig->hosts = (uint16_t)parse_number("hosts", optarg, 1, RIG_MAX_HOSTS);
-			break;
-		case 'w':
-			rig->n_workers = (uint16_t)parse_number("workers", optarg, 1,
-								RIG_MAX_WORKERS);
-			break;
-		case 'P':
-			rig->parent = true;
-			break;
-		case 'J':
-			rig->jobs = (uint16_t)parse_number("jobs", optarg, 1, RIG_MAX_JOBS);
-			break;
-		case 's':
-			settings->scale = true;
-			break;
-		case 'm':
-			rig->mbufs = parse_number("mbufs", optarg, 4, 65536);
-			break;
-		case 'b':
-			settings->batches = parse_number("batches", optarg, 2, MAX_BATCHES);
-			break;
-		case 't':
-			settings->seconds = parse_number("seconds", optarg, 0, 3600);
-			break;
-		case 'c':
-			settings->fastest = parse_number("calibration", optarg, 1, UINT32_MAX);
-			break;
-		case 'i':
-			rig->isa = parse_isa(optarg);
-			break;
-		case 'u':
-			settings->huge = false;
-			break;
-		case 'j':
-			settings->json = true;
-			break;
-		default:
-			usage(code == 'h' ? 0 : 2);
-		}
-	}
-	if (optind < argc)
-		usage(2);
+	if (cli_fields_parse(&program, settings, argc, argv, &given) < argc)
+		bench_usage(&program, 2);
+	for (size_t i = 0; i < RTE_DIM(of_a_combination); i++)
+		settings->all &= !cli_given(&given, of_a_combination[i]);
 	check_settings(settings);
 }
 

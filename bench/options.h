@@ -24,4 +24,15 @@ bench_refuse(const char *name, const char *found, const char *expected);
 void __attribute__((noreturn))
 bench_refuse_value(const char *name, const char *found, const char *expected);
 
+/* For CLI_FIND: what has the name, or -1; of instruction sets, those of this CPU. */
+int bench_isa_find(const char *name);
+int bench_dtype_find(const char *name);
+int bench_op_find(const char *name);
+
+/* Members of a row for an enum fanin_isa. */
+#define BENCH_ISA(type, member)                                                                    \
+	.kind = CLI_FIND, CLI_FIELD(type, member), .find = bench_isa_find,                         \
+	.expected = "one that this CPU has",                                                       \
+	.help = "portable, avx2, avx512 or avx512fp16 (default: the best of this CPU)"
+
 #endif

@@ -4,7 +4,6 @@
  * core disturbed. Every result of either is compared with what was computed beforehand.
  * Exit status: 0 all right, 1 something went wrong, 2 wrong usage.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include <rte_cycles.h>
 
 #include "bench/machine.h"
+#include "bench/options.h"
 #include "bench/sparse_core.h"
 #include "handlers/sparse.h"
 #include "pipeline/slot_pool.h"
@@ -270,125 +270,52 @@ measure(struct settings *settings)
 	sparse_bench_close(&bench);
 }
 
-static void __attribute__((noreturn)) usage(int status)
-{
-	fputs("Usage: sparse-bench [OPTIONS]\n"
-	      "Measures the sparse handlers on packets in memory, beside bare loops over the same packets.\n"
-	      "Without --density and --mtu it goes through 20, 10, 1 and 0.2 % with MTU 1500 and 9000.\n"
-	      "\n"
-	      "  --density D     of each host's vector, above 0 and up to 1\n"
-	      "  --mtu N         400 to 9000\n"
-	      "  --hosts N       1 to 16 (default 8)\n"
-	      "  --blocks N      in flight, a power of two from 2 to 256 (default: as many as make a batch of some 60000 values)\n"
-	      "  --batches N     2 to 4096, of which medians are taken (default 100)\n"
-	      "  --seconds N     0 to 3600: go on so long for enough undisturbed batches (default 5)\n"
-	      "  --isa NAME      portable, avx2, avx512 or avx512fp16 (default: the best of this CPU)\n"
-	      "  --no-huge       no hugepages (default: if 384 of 2 MiB are free)\n"
-	      "  --json          print one JSON object\n"
-	      "  --help\n",
-	      status == 0 ? stdout : stderr);
-	exit(status);
-}
+#define NUMBER(member, low, high) CLI_NUMBER(struct settings, options.member, low, high)
 
-static void __attribute__((noreturn))
-wrong(const char *option, const char *found, const char *expected)
-{
-	fprintf(stderr, "sparse-bench: --%s is '%s', expected %s\n", option, found, expected);
-	exit(2);
-}
+static const struct cli_field fields[] = {
+	{ "density", "D", "of each host's vector, above 0 and up to 1", .kind = CLI_PART,
+	  CLI_FIELD(struct settings, options.density), .expected = "a number above 0 and up to 1" },
+	{ "mtu", "N", "400 to 9000", NUMBER(mtu, 400, 9000) },
+	{ "hosts", "N", "1 to 16 (default 8)", NUMBER(hosts, 1, RIG_MAX_HOSTS) },
+	{ "blocks", "N",
+	  "in flight, a power of two from 2 to 256 (default: as many as make a batch of some 60000 values)",
+	  NUMBER(blocks, 2, 256) },
+	{ "batches", "N", "2 to 4096, of which medians are taken (default 100)",
+	  NUMBER(batches, 2, SPARSE_MOST_BATCHES) },
+	{ "seconds", "N", "0 to 3600: go on so long for enough undisturbed batches (default 5)",
+	  NUMBER(seconds, 0, 3600) },
+	{ "isa", "NAME", BENCH_ISA(struct settings, options.isa) },
+	{ "no-huge", NULL, "no hugepages (default: if 384 of 2 MiB are free)", .kind = CLI_CLEAR,
+	  CLI_FIELD(struct settings, huge) },
+	{ "json", NULL, "print one JSON object", CLI_FLAG(struct settings, json) },
+	{ "help", .kind = CLI_HELP },
+	{ 0 },
+};
 
-static uint32_t
-parse_number(const char *option, const char *text, uint32_t least, uint32_t most)
-{
-	char expected[64], *end;
-	const unsigned long value = strtoul(text, &end, 10);
-
-	if (*text == '\0' || *end != '\0' || value < least || value > most) {
-		snprintf(expected, sizeof(expected), "a number from %u to %u", least, most);
-		wrong(option, text, expected);
-	}
-	return (uint32_t)value;
-}
-
-static double
-parse_density(const char *text)
-{
-	char *end;
-	const double value = strtod(text, &end);
-
-	if (*text == '\0' || *end != '\0' || !(value > 0 && value <= 1))
-		wrong("density", text, "a number above 0 and up to 1");
-	return value;
-}
-
-static enum fanin_isa
-parse_isa(const char *name)
-{
-	for (int isa = 0; isa <= (int)fanin_isa_detect(); isa++) {
-		if (strcmp(name, fanin_isa_name((enum fanin_isa)isa)) == 0)
-			return (enum fanin_isa)isa;
-	}
-	wrong("isa", name, "one that this CPU has");
-}
+static const struct cli_program program = {
+	.fields = fields,
+	BENCH_PROGRAM,
+	.column = 18,
+	.about = "Usage: sparse-bench [OPTIONS]\n"
+		 "Measures the sparse handlers on packets in memory, beside bare loops over the same packets.\n"
+		 "Without --density and --mtu it goes through 20, 10, 1 and 0.2 % with MTU 1500 and 9000.\n"
+		 "\n",
+};
 
 static void
 parse(int argc, char **argv, struct settings *settings)
 {
-	static const struct option options[] = {
-		{ "density", required_argument, NULL, 'd' },
-		{ "mtu", required_argument, NULL, 'm' },
-		{ "hosts", required_argument, NULL, 'n' },
-		{ "blocks", required_argument, NULL, 'w' },
-		{ "batches", required_argument, NULL, 'b' },
-		{ "seconds", required_argument, NULL, 't' },
-		{ "isa", required_argument, NULL, 'i' },
-		{ "no-huge", no_argument, NULL, 'u' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
-	struct sparse_options *asked = &settings->options;
-	int code;
+	const uint32_t *blocks = &settings->options.blocks;
+	struct cli_given given;
+	char found[16];
 
-	while ((code = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (code) {
-		case 'd':
-			asked->density = parse_density(optarg);
-			settings->all_densities = false;
-			break;
-		case 'm':
-			asked->mtu = parse_number("mtu", optarg, 400, 9000);
-			settings->all_mtus = false;
-			break;
-		case 'n':
-			asked->hosts = (uint16_t)parse_number("hosts", optarg, 1, RIG_MAX_HOSTS);
-			break;
-		case 'w':
-			asked->blocks = parse_number("blocks", optarg, 2, 256);
-			if ((asked->blocks & (asked->blocks - 1)) != 0)
-				wrong("blocks", optarg, "a power of two");
-			break;
-		case 'b':
-			asked->batches = parse_number("batches", optarg, 2, SPARSE_MOST_BATCHES);
-			break;
-		case 't':
-			asked->seconds = parse_number("seconds", optarg, 0, 3600);
-			break;
-		case 'i':
-			asked->isa = parse_isa(optarg);
-			break;
-		case 'u':
-			settings->huge = false;
-			break;
-		case 'j':
-			settings->json = true;
-			break;
-		default:
-			usage(code == 'h' ? 0 : 2);
-		}
-	}
-	if (optind < argc)
-		usage(2);
+	if (cli_fields_parse(&program, settings, argc, argv, &given) < argc)
+		bench_usage(&program, 2);
+	settings->all_densities = !cli_given(&given, "density");
+	settings->all_mtus = !cli_given(&given, "mtu");
+	snprintf(found, sizeof(found), "%u", *blocks);
+	if ((*blocks & (*blocks - 1)) != 0)
+		bench_refuse("blocks", found, "a power of two");
 }
 
 int
@@ -397,8 +324,6 @@ main(int argc, char **argv)
 	struct settings settings = {
 		.options = { .hosts = 8, .batches = 100, .seconds = 5, .isa = fanin_isa_detect() },
 		.fastest = UINT64_MAX,
-		.all_densities = true,
-		.all_mtus = true,
 		.huge = machine_free_hugepages() >= HUGEPAGES,
 	};
 

@@ -8,7 +8,6 @@
  * disturbed.
  * Exit status: 0 all right, 1 something went wrong, 2 wrong usage.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +17,7 @@
 
 #include "bench/core_rig.h"
 #include "bench/machine.h"
+#include "bench/options.h"
 #include "pipeline/worker.h"
 
 #define HUGEPAGES 128
@@ -249,114 +249,48 @@ measure(const struct settings *settings, struct rig *rig, double packets)
 	print(settings, packets, median(costs, n), median(noises, n), n);
 }
 
-static void __attribute__((noreturn)) usage(int status)
-{
-	fputs("Usage: timers-bench [OPTIONS]\n"
-	      "Measures what timers of handlers cost a worker, on packets in memory.\n"
-	      "\n"
-	      "  --per-second N   timers armed per second (default 1000000)\n"
-	      "  --every N        a timer for every N packets instead\n"
-	      "  --payload N      bytes per packet, a multiple of 64 up to 8192 (default 1024)\n"
-	      "  --hosts N        1 to 16 (default 4)\n"
-	      "  --comparisons N  1 to 16384 (default 2000)\n"
-	      "  --only KIND      with or without: batches of that kind alone, and nothing is told\n"
-	      "  --isa NAME       portable, avx2, avx512 or avx512fp16 (default: the best of this CPU)\n"
-	      "  --no-huge        no hugepages (default: if 128 of 2 MiB are free)\n"
-	      "  --json           print one JSON object\n"
-	      "  --help\n",
-	      status == 0 ? stdout : stderr);
-	exit(status);
-}
+static const char *const kinds[] = { [ONLY_WITH] = "with", [ONLY_WITHOUT] = "without" };
 
-static uint32_t
-parse_number(const char *option, uint32_t least, uint32_t most)
-{
-	char *end;
-	const unsigned long value = strtoul(optarg, &end, 10);
+static const struct cli_field fields[] = {
+	{ "per-second", "N", "timers armed per second (default 1000000)",
+	  CLI_NUMBER(struct settings, per_second, 1, 1000000000) },
+	{ "every", "N", "a timer for every N packets instead",
+	  CLI_NUMBER(struct settings, every, 1, 1000000) },
+	{ "payload", "N", "bytes per packet, a multiple of 64 up to 8192 (default 1024)",
+	  CLI_NUMBER(struct settings, rig.payload, 64, 8192) },
+	{ "hosts", "N", "1 to 16 (default 4)",
+	  CLI_NUMBER(struct settings, rig.hosts, 1, RIG_MAX_HOSTS) },
+	{ "comparisons", "N", "1 to 16384 (default 2000)",
+	  CLI_NUMBER(struct settings, comparisons, 1, MOST_COMPARISONS) },
+	{ "only", "KIND", "with or without: batches of that kind alone, and nothing is told",
+	  .kind = CLI_CHOICE, CLI_FIELD(struct settings, mode), CLI_NAMES(kinds),
+	  .expected = "with or without" },
+	{ "isa", "NAME", BENCH_ISA(struct settings, rig.isa) },
+	{ "no-huge", NULL, "no hugepages (default: if 128 of 2 MiB are free)", .kind = CLI_CLEAR,
+	  CLI_FIELD(struct settings, huge) },
+	{ "json", NULL, "print one JSON object", CLI_FLAG(struct settings, json) },
+	{ "help", .kind = CLI_HELP },
+	{ 0 },
+};
 
-	if (*optarg != '\0' && *end == '\0' && value >= least && value <= most)
-		return (uint32_t)value;
-	fprintf(stderr, "timers-bench: --%s is '%s', expected a number from %u to %u\n", option,
-		optarg, least, most);
-	exit(2);
-}
-
-static enum mode
-parse_mode(void)
-{
-	if (strcmp(optarg, "with") == 0)
-		return ONLY_WITH;
-	if (strcmp(optarg, "without") == 0)
-		return ONLY_WITHOUT;
-	fprintf(stderr, "timers-bench: --only is '%s', expected with or without\n", optarg);
-	exit(2);
-}
-
-static enum fanin_isa
-parse_isa(void)
-{
-	for (int isa = 0; isa <= (int)fanin_isa_detect(); isa++) {
-		if (strcmp(optarg, fanin_isa_name((enum fanin_isa)isa)) == 0)
-			return (enum fanin_isa)isa;
-	}
-	fprintf(stderr, "timers-bench: --isa is '%s', expected one that this CPU has\n", optarg);
-	exit(2);
-}
+static const struct cli_program program = {
+	.fields = fields,
+	BENCH_PROGRAM,
+	.column = 19,
+	.about = "Usage: timers-bench [OPTIONS]\n"
+		 "Measures what timers of handlers cost a worker, on packets in memory.\n"
+		 "\n",
+};
 
 static void
 parse(int argc, char **argv, struct settings *settings)
 {
-	static const struct option options[] = {
-		{ "per-second", required_argument, NULL, 'r' },
-		{ "every", required_argument, NULL, 'e' },
-		{ "payload", required_argument, NULL, 'p' },
-		{ "hosts", required_argument, NULL, 'n' },
-		{ "comparisons", required_argument, NULL, 'c' },
-		{ "only", required_argument, NULL, 'o' },
-		{ "isa", required_argument, NULL, 'i' },
-		{ "no-huge", no_argument, NULL, 'u' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int code;
+	struct cli_given given;
 
-	while ((code = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (code) {
-		case 'r':
-			settings->per_second = parse_number("per-second", 1, 1000000000);
-			break;
-		case 'e':
-			settings->every = parse_number("every", 1, 1000000);
-			break;
-		case 'p':
-			settings->rig.payload = parse_number("payload", 64, 8192);
-			break;
-		case 'n':
-			settings->rig.hosts = (uint16_t)parse_number("hosts", 1, RIG_MAX_HOSTS);
-			break;
-		case 'c':
-			settings->comparisons = parse_number("comparisons", 1, MOST_COMPARISONS);
-			break;
-		case 'o':
-			settings->mode = parse_mode();
-			break;
-		case 'i':
-			settings->rig.isa = parse_isa();
-			break;
-		case 'u':
-			settings->huge = false;
-			break;
-		case 'j':
-			settings->json = true;
-			break;
-		default:
-			usage(code == 'h' ? 0 : 2);
-		}
-	}
-	if (optind < argc || settings->rig.payload % FANIN_PAYLOAD_ALIGN != 0 ||
+	if (cli_fields_parse(&program, settings, argc, argv, &given) < argc ||
+	    settings->rig.payload % FANIN_PAYLOAD_ALIGN != 0 ||
 	    settings->rig.mbufs % settings->rig.hosts != 0)
-		usage(2);
+		bench_usage(&program, 2);
 }
 
 int
