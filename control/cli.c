@@ -47,14 +47,6 @@ cli_prepare(struct cli *cli, const struct cli_option *options, const struct cli_
 		cli_add(cli, &n, others);
 }
 
-const char *
-cli_option_name(const struct cli_option *options, int code)
-{
-	while (options->code != code)
-		options++;
-	return options->name;
-}
-
 /*
  * Writes "-c, --config FILE" to a buffer of NAMES_LEN bytes. aligned: other options have letters.
  * Returns its length.

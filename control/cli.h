@@ -35,9 +35,6 @@ struct cli {
 void cli_prepare(struct cli *cli, const struct cli_option *options, const struct cli_option *others,
 		 int stop);
 
-/* Returns the name of the option with this code, which must be in the table. */
-const char *cli_option_name(const struct cli_option *options, int code);
-
 /* Prints a line or more for each option. */
 void cli_print_options(FILE *out, const struct cli_option *options);
 

@@ -12,7 +12,7 @@
 
 #include <fanin/fanin.h>
 
-#include "control/cli.h"
+#include "control/cli_fields.h"
 #include "reference/perf_collective.h"
 #include "reference/perf_sparse.h"
 
@@ -96,8 +96,8 @@ struct run {
 /* Parses the command line. Errors end the program with status 2, --help and --version with 0. */
 void options_parse(struct options *options, int argc, char **argv);
 
-/* Prints the options, and ends the program with status 0. */
-void __attribute__((noreturn)) usage_print(const struct cli_option *options);
+/* Prints the options, or where they are listed if one was wrong. Ends the program. */
+void __attribute__((noreturn)) usage_print(const struct cli_program *program, int status);
 
 /* Prints an error of the command line, and ends the program with status 2. */
 void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const char *format, ...);

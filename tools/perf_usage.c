@@ -25,9 +25,13 @@ void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const char *for
 	exit(2);
 }
 
-void __attribute__((noreturn)) usage_print(const struct cli_option *options)
+void __attribute__((noreturn)) usage_print(const struct cli_program *program, int status)
 {
-	fputs(usage_text, stdout);
-	cli_print_options(stdout, options);
-	exit(0);
+	if (status == 0) {
+		fputs(usage_text, stdout);
+		cli_fields_print(stdout, program->fields);
+	} else {
+		fputs("fanin-perf --help lists the options.\n", stderr);
+	}
+	exit(status);
 }

@@ -14,13 +14,9 @@
 uint64_t
 parse_number(const char *name, const char *text, uint64_t least, uint64_t most)
 {
-	char *end;
 	uint64_t value;
 
-	errno = 0;
-	value = strtoull(text, &end, 0);
-	if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || value < least ||
-	    value > most)
+	if (!cli_number(text, 0, least, most, &value))
 		usage_error("--%s is '%s', expected %" PRIu64 " to %" PRIu64, name, text, least,
 			    most);
 	return value;
@@ -75,20 +71,6 @@ parse_collective(const char *text)
 		list_append(names, sizeof(names), name);
 	}
 	usage_error("--collective is '%s', expected one of: %s", text, names);
-}
-
-double
-parse_share(const char *name, const char *text)
-{
-	char *end;
-	double value;
-
-	errno = 0;
-	value = strtod(text, &end);
-	/* Not a number is neither. */
-	if (errno != 0 || end == text || *end != '\0' || !(value > 0 && value <= 1))
-		usage_error("--%s is '%s', expected a number above 0, and 1 at most", name, text);
-	return value;
 }
 
 bool
@@ -171,20 +153,4 @@ check_operation(enum fanin_dtype dtype, enum fanin_op op)
 	}
 	usage_error("--op is '%s', which is not defined on %s; expected one of: %s",
 		    fanin_op_name_of(op), fanin_dtype_name_of(dtype), names);
-}
-
-bool
-parse_accumulate(const char *text)
-{
-	if (strcmp(text, "f32") != 0 && strcmp(text, "native") != 0)
-		usage_error("--accumulate is '%s', expected native or f32", text);
-	return strcmp(text, "f32") == 0;
-}
-
-bool
-parse_data(const char *text)
-{
-	if (strcmp(text, "random") != 0 && strcmp(text, "exact") != 0)
-		usage_error("--data is '%s', expected exact or random", text);
-	return strcmp(text, "random") == 0;
 }

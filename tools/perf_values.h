@@ -23,15 +23,6 @@ uint64_t parse_number(const char *name, const char *text, uint64_t least, uint64
 /* Parses the bytes of --bytes, as in "4096", "64KiB" or "1GB". */
 uint64_t parse_bytes(const char *text);
 
-/* --accumulate: true for f32. */
-bool parse_accumulate(const char *text);
-
-/* --data: true for random data. */
-bool parse_data(const char *text);
-
-/* A number from 0 to 1, not 0 itself. name: of the option. */
-double parse_share(const char *name, const char *text);
-
 /* --pattern: a name. True if it is one. */
 bool parse_pattern(const char *text, enum perf_pattern *pattern);
 
