@@ -11,7 +11,6 @@ import argparse
 import fnmatch
 import json
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -25,6 +24,7 @@ from busy_report import criteria_of, geometric_mean, summary_of, table  # noqa: 
 from busy_run import RunFailed, one_run  # noqa: E402
 from io_forwarding import machine, say  # noqa: E402
 from older_build import build_of, commit_of, git  # noqa: E402
+from pairs import AGAINST, PAIRS, THIS, catch_signals, pair_count, turns  # noqa: E402
 
 HOSTS = (4, 8, 16)
 TRANSPORTS = ("af_xdp", "af_packet")
@@ -36,7 +36,7 @@ QUICK_LOADS = ("quiet", "two-loops", "loss")
 BYTES = 8 << 20
 # The last commit before hosts asked for results instead of sending payloads again.
 BEFORE_QUERIES = "fe3d12b"
-THIS, AGAINST = "this", "against"
+PROGRAMS = ("switch/fanin-switch", "tools/faninctl", "tools/fanin-perf")
 
 
 class Cell(NamedTuple):
@@ -106,13 +106,12 @@ class Bench:
 
     def _cell(self, cell):
         """All pairs of a cell. The laboratory is kept from run to run, unless one has failed in it."""
-        turns = [(pair, side) for pair in range(self.options.pairs)
-                 for side in (list(self.sides) if pair % 2 == 0 else list(self.sides)[::-1])]
+        order = turns(self.options.pairs, self.sides)
         runs = []
-        while len(runs) < len(turns):
+        while len(runs) < len(order):
             with Lab(cell.hosts, cell.transport) as lab:
-                while len(runs) < len(turns):
-                    pair, side = turns[len(runs)]
+                while len(runs) < len(order):
+                    pair, side = order[len(runs)]
                     runs.append(self._run(lab, cell, side, pair))
                     if not runs[-1]["ok"]:
                         break
@@ -147,8 +146,8 @@ def measure(options):
     sides = {THIS: BUILD_DIR}
     commit = ended = error = None
     if options.against != "none":
-        commit = commit_of(options.against)
-        sides[AGAINST] = build_of(commit, say)
+        commit = commit_of(options.against, ", or none")
+        sides[AGAINST] = build_of(commit, say, "busy", PROGRAMS)
     load = os.getloadavg()
     bench = Bench(options, cells_wanted(options.cells, options.quick), sides)
     try:
@@ -164,12 +163,6 @@ def measure(options):
     return result_of(bench, commit, load, error), ended
 
 
-def pair_count(text):
-    if not text.isdecimal() or not 1 <= int(text) <= 100:
-        raise argparse.ArgumentTypeError(f"found '{text}', expected a whole number from 1 to 100")
-    return int(text)
-
-
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="./dev bench busy", description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--quick", action="store_true", help="4 and 16 hosts, three loads, one pair")
@@ -183,14 +176,10 @@ def parse_arguments():
     parser.add_argument("--check", action="store_true", help="exit status 1 if a criterion is missed")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     options = parser.parse_args()
-    options.pairs = options.pairs or (1 if options.quick else 5)
+    options.pairs = options.pairs or (1 if options.quick else PAIRS)
     if not cells_wanted(options.cells, options.quick):
         parser.error(f"argument --cells: found {' '.join(options.cells)}, which match no cell; --list-cells lists them")
     return options
-
-
-def interrupt(signum, _frame):
-    raise Interrupted(signum)
 
 
 def main():
@@ -198,8 +187,7 @@ def main():
     if options.list_cells:
         print("\n".join(cell.name for cell in cells_wanted(options.cells, options.quick)))
         return 0
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, interrupt)
+    catch_signals()
     ended = None
     try:
         result, ended = measure(options)

@@ -43,7 +43,7 @@ class Gathered:
     def spawn_pktgen(self, *others, **options):
         """Starts fanin-pktgen. options: its long options, with _ for -; True for one without a value, a list for several."""
         lab = self.lab
-        arguments = [program("fanin-pktgen"), "--mtu", lab.mtu, "--switch", SWITCH_IP, "--address", lab.host_ip(0)]
+        arguments = [program("fanin-pktgen", lab.build), "--mtu", lab.mtu, "--switch", SWITCH_IP, "--address", lab.host_ip(0)]
         for option, value in ({"port": self.devices()} | options).items():
             for one in value if isinstance(value, list) else [value]:
                 arguments += ["--" + option.replace("_", "-")] + ([] if one is True else [one])

@@ -24,9 +24,10 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
+import pairs  # noqa: E402
 import testpmd  # noqa: E402
 from gathered import Gathered  # noqa: E402
-from lab import Interrupted, Lab, LabError, report_interruption, wait_until  # noqa: E402
+from lab import BUILD_DIR, Interrupted, Lab, LabError, report_interruption, wait_until  # noqa: E402
 
 HOSTS = 4
 HEADERS = 96
@@ -42,6 +43,7 @@ FIRST_RESULTS = 1000
 FOREVER_MS = 600000  # the generator is halted most of the time
 GOALS = {("memif", "forwarding"): 0.9, ("af_xdp", "forwarding"): 0.85, ("af_packet", "forwarding"): 0.85,
          ("memif", "aggregating"): 0.6, ("af_xdp", "aggregating"): 0.5}
+PROGRAMS = ("switch/fanin-switch", "tools/faninctl", "bench/fanin-pktgen")
 # Both as testpmd has it: its cores never rest, and it doesn't run without hugepages.
 CONFIG = {"idle": {"policy": "spin"}, "memory": {"megabytes": 256, "hugepages": "always"}}
 
@@ -55,9 +57,10 @@ def say(text):
 class Halted:
     """A laboratory whose processes run only while they are measured."""
 
-    def __init__(self, vdev, frame_bytes, name):
+    def __init__(self, vdev, frame_bytes, name, build=BUILD_DIR):
         self.vdev, self.frame_bytes = vdev, frame_bytes
         self.lab = Lab(HOSTS, vdev, MTU[vdev], CONFIG, name=name)
+        self.lab.build = build
         self.processes = []
         self.stack = contextlib.ExitStack()
 
@@ -209,6 +212,19 @@ def measure(vdevs, frame_bytes, rounds):
             "machine": {"description": machine(), "load_before": load, "load_after": os.getloadavg()}, "error": None}
 
 
+def run_of(vdevs, frame_bytes, rounds):
+    """One run of a build for a comparison: forwarding and aggregating in turns, in millions of frames per second."""
+    def run(build):
+        found = {}
+        for vdev in vdevs:
+            with Forwarding(vdev, frame_bytes, "fwd", build) as forwarding, Aggregating(vdev, frame_bytes, "agg", build) as aggregating:
+                turns = [(forwarding.rates(), aggregating.rates()) for _ in range(rounds)]
+            for what, rates in zip(("forwarding", "aggregating"), zip(*turns)):
+                found[f"{vdev} {what}"] = millions(best(rates))
+        return found
+    return run
+
+
 def machine():
     model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     return f"{model.group(1) if model else platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}"
@@ -246,9 +262,16 @@ def main():
                         help="size of all frames, without the checksum (default %(default)s: a payload of 1 KiB)")
     parser.add_argument("--vdev", action="append", choices=tuple(MTU), help="only this one; may be given again")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    pairs.add_options(parser)
     options = parser.parse_args()
+    pairs.check_options(parser, options)
+    vdevs = options.vdev or tuple(MTU)
     try:
-        result = measure(options.vdev or tuple(MTU), options.frame, options.rounds)
+        if options.against is not None:
+            run = run_of(vdevs, options.frame, options.rounds)
+            result = pairs.compare("io", options.against, options.pairs, PROGRAMS, run, say)
+        else:
+            result = measure(vdevs, options.frame, options.rounds)
     except Interrupted as error:
         return report_interruption(error)
     except (LabError, OSError) as error:
@@ -257,6 +280,8 @@ def main():
         print(json.dumps(result))
     elif result["error"]:
         print(f"bench io: {result['error']}", file=sys.stderr)
+    elif options.against is not None:
+        print(pairs.table(result, "millions of frames per second"))
     else:
         print_result(result)
     return 0 if result["ok"] else 1

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Another commit of this project, built to be compared with this tree: its programs, kept in build/busy/COMMIT.
+"""Another commit of this project, built to be compared with this tree: its programs, kept in build/BENCH/COMMIT.
 
 The sources come out of git into a temporary directory (git archive, which leaves no worktree behind in .git). What is kept
-is what runs: three programs and the library, laid out as in a build directory.
+is what a benchmark runs: its programs and the library, laid out as in a build directory.
 """
 
 import os
@@ -14,7 +14,6 @@ from pathlib import Path
 
 from lab import BUILD_DIR, SOURCE_DIR, LabError
 
-PROGRAMS = ("switch/fanin-switch", "tools/faninctl", "tools/fanin-perf")
 LIBRARY = "hostlib"
 BUILD_SECONDS = 1200
 
@@ -29,14 +28,14 @@ def git(*arguments):
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def commit_of(name):
-    """The full name of a commit; LabError if there is none of that name."""
+def commit_of(name, others=""):
+    """The full name of a commit; LabError if there is none of that name. others: what else may be asked for, for its words."""
     commit = git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
     if commit is None:
         where = "there is no git" if shutil.which("git") is None else "this is no git repository"
         if git("rev-parse", "--git-dir") is not None:
             where = ".git has no such commit (a shallow clone gets all by git fetch --unshallow)"
-        raise LabError(f"--against: found '{name}', but {where}; expected a commit of this project, or none")
+        raise LabError(f"--against: found '{name}', but {where}; expected a commit of this project{others}")
     return commit
 
 
@@ -56,7 +55,7 @@ def _step(arguments, directory, log, **options):
         raise LabError(f"--against: {arguments[0]} failed: {words}")
 
 
-def _build(commit, directory, target):
+def _build(commit, directory, target, programs):
     """Builds a commit inside of a directory and puts what runs into another one."""
     sources, build, log = directory / "sources", directory / "build", directory / "log"
     sources.mkdir()
@@ -64,8 +63,8 @@ def _build(commit, directory, target):
     _step(["git", "-c", "safe.directory=*", "-C", str(SOURCE_DIR), "archive", "-o", str(archive), commit], directory, log)
     _step(["tar", "-x", "-f", str(archive), "-C", str(sources)], directory, log)
     _step(["meson", "setup", "--buildtype=release", str(build), str(sources)], directory, log)
-    _step(["ninja", "-C", str(build), *PROGRAMS], directory, log)
-    for name in PROGRAMS:
+    _step(["ninja", "-C", str(build), *programs], directory, log)
+    for name in programs:
         (target / name).parent.mkdir(exist_ok=True)
         shutil.copy2(build / name, target / name)
     (target / LIBRARY).mkdir()
@@ -74,9 +73,10 @@ def _build(commit, directory, target):
             shutil.copy2(library, target / LIBRARY / library.name, follow_symlinks=False)
 
 
-def build_of(commit, say):
-    """The directory with a commit's programs; builds them if they are not there. say: tells people. commit: its full name."""
-    kept = BUILD_DIR / "busy" / commit
+def build_of(commit, say, bench, programs):
+    """The directory with a commit's programs for a benchmark; builds them if they are not there. say: tells people. commit: its full
+    name."""
+    kept = BUILD_DIR / bench / commit
     if kept.is_dir():
         return kept
     say(f"building {commit[:10]} into {kept}; this is done once")
@@ -85,7 +85,7 @@ def build_of(commit, say):
     with tempfile.TemporaryDirectory(prefix=f"fanin-{os.getpid()}-build-") as directory:
         target = Path(directory, "kept")
         target.mkdir()
-        _build(commit, Path(directory), target)
+        _build(commit, Path(directory), target, programs)
         # All at once: a directory of that name is complete.
         half = kept.with_name(f"{kept.name}.{os.getpid()}")
         try:

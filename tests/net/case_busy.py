@@ -20,6 +20,7 @@ sys.path.insert(0, str(SOURCE_DIR / "bench"))
 import busy_report as report  # noqa: E402
 import busy_run  # noqa: E402
 import older_build  # noqa: E402
+from busy import PROGRAMS  # noqa: E402
 
 BUSY = str(SOURCE_DIR / "bench" / "busy.py")
 
@@ -160,7 +161,7 @@ def a_busy_bench_tells_what_it_cannot_compare_with():
         expect(words in done.stderr and "Traceback" not in done.stderr, f"{arguments}: {done.stderr}")
     with tempfile.TemporaryDirectory() as directory, building_from(Path(directory)):
         try:
-            older_build.commit_of("HEAD")
+            older_build.commit_of("HEAD", ", or none")
             expect(False, "a directory without git has a commit")
         except LabError as error:
             expect("no git repository" in str(error) and "none" in str(error), f"without git: {error}")
@@ -202,12 +203,12 @@ def an_older_commit_is_built_once_and_what_built_it_is_removed():
         directory = Path(name)
         older = commit(directory, "int main(void) { return 7; }\n")
         newer = commit(directory, "int main(void) { return missing; }\n")
-        kept = older_build.build_of(older, said.append)
-        for program in older_build.PROGRAMS:
+        kept = older_build.build_of(older, said.append, "busy", PROGRAMS)
+        for program in PROGRAMS:
             expect_equal(run([str(kept / program)], check=False).returncode, 7, f"exit status of {program}")
-        expect_equal((older_build.build_of(older, said.append), len(said)), (kept, 1), "built a second time")
+        expect_equal((older_build.build_of(older, said.append, "busy", PROGRAMS), len(said)), (kept, 1), "built a second time")
         try:
-            older_build.build_of(newer, said.append)
+            older_build.build_of(newer, said.append, "busy", PROGRAMS)
             expect(False, "what can't be compiled was built")
         except LabError as error:
             expect("ninja failed" in str(error) and "missing" in str(error), f"the words of a failed build: {error}")

@@ -66,6 +66,7 @@ import case_pa_atp_switch  # noqa: F401
 import case_push  # noqa: F401
 import case_packet_ports  # noqa: F401
 import case_packets  # noqa: F401
+import case_pairs  # noqa: F401
 import case_pktgen  # noqa: F401
 import case_port_troubles  # noqa: F401
 import case_ports  # noqa: F401
