@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs of benchmarks over leaves and spines: the network, a job's allreduces one after the other, how
- * long each took and what links carried meanwhile. What fails ends the program. One thread.
+ * Runs of benchmarks over leaves and spines: the network, a job's allreduces one after the other,
+ * how long each took and what links carried meanwhile. What fails ends the program. One thread.
  */
 #ifndef FANIN_BENCH_CONGESTION_RUN_H
 #define FANIN_BENCH_CONGESTION_RUN_H

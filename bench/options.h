@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Command lines of benchmarks: what their tables of options (control/cli_fields.h) have in common. */
+/* Command lines of benchmarks: what their tables (control/cli_fields.h) have in common. */
 #ifndef FANIN_BENCH_OPTIONS_H
 #define FANIN_BENCH_OPTIONS_H
 

@@ -56,19 +56,22 @@ take_integer(const struct cli_program *program, const struct cli_field *row, voi
 }
 
 static void
-take_share(const struct cli_program *program, const struct cli_field *row, void *field,
-	   const char *text)
+take_real(const struct cli_program *program, const struct cli_field *row, void *field,
+	  const char *text)
 {
+	const double high = row->kind == CLI_REAL ? row->high : 1;
+	char bounds[64];
 	double value;
 	char *end;
 
 	errno = 0;
 	value = strtod(text, &end);
+	snprintf(bounds, sizeof(bounds), "a number from %g to %g", row->low, high);
 	/* Not a number is neither. */
-	if (errno != 0 || end == text || *end != '\0' || !(value >= 0 && value <= 1) ||
+	if (errno != 0 || end == text || *end != '\0' || !(value >= row->low && value <= high) ||
 	    (row->kind == CLI_PART && value == 0))
-		program->refuse(row->name, text,
-				row->expected != NULL ? row->expected : "a number from 0 to 1");
+		program->refuse(row->name, text, row->expected != NULL ? row->expected : bounds);
+	value /= row->divisor != 0 ? row->divisor : 1;
 	memcpy(field, &value, sizeof(value));
 }
 
@@ -112,9 +115,10 @@ take(const struct cli_program *program, const struct cli_field *row, void *field
 	case CLI_INTEGER:
 		take_integer(program, row, field, argument);
 		break;
+	case CLI_REAL:
 	case CLI_SHARE:
 	case CLI_PART:
-		take_share(program, row, field, argument);
+		take_real(program, row, field, argument);
 		break;
 	case CLI_CHOICE:
 	case CLI_FIND:
@@ -173,10 +177,16 @@ cli_given(const struct cli_given *given, const char *name)
 }
 
 void
-cli_fields_print(FILE *out, const struct cli_field *fields)
+cli_usage(const struct cli_program *program, int status)
 {
 	struct cli_option options[CLI_MOST_OPTIONS + 1];
 
-	options_of(fields, options);
-	cli_print_options(out, options);
+	if (status == 0) {
+		options_of(program->fields, options);
+		fputs(program->about, stdout);
+		cli_print_options(stdout, options);
+	} else {
+		fprintf(stderr, "%s --help lists the options.\n", program_invocation_short_name);
+	}
+	exit(status);
 }

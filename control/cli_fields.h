@@ -17,6 +17,7 @@ enum cli_kind {
 	CLI_CLEAR,   /* likewise: false */
 	CLI_TEXT,    /* a const char *, which is in argv */
 	CLI_INTEGER, /* an unsigned one, of the field's size */
+	CLI_REAL,    /* a double from low to high */
 	CLI_SHARE,   /* a double from 0 to 1 */
 	CLI_PART,    /* a double above 0 and up to 1 */
 	CLI_CHOICE,  /* the index of a name, of the field's size; entries may be NULL */
@@ -35,12 +36,16 @@ struct cli_field {
 	size_t size;
 	uint64_t least; /* of integers, as next two */
 	uint64_t most;
-	uint64_t unit;            /* that the field has of one; 0: 1 */
+	uint64_t unit; /* that the field has of one; 0: 1 */
+	double low;    /* of CLI_REAL, as next two */
+	double high;
+	double divisor;           /* of what is stored; 0: 1 */
 	const char *const *names; /* of choices */
 	size_t n_names;
 	int (*find)(const char *text);              /* negative: there is none */
 	void (*take)(void *fields, char *argument); /* argument: in argv, NULL if there is none */
-	const char *expected; /* in the words about a wrong argument; NULL: bounds, and wrong usage for a choice */
+	/* In the words about a wrong argument. NULL: bounds, and for a choice wrong usage. */
+	const char *expected;
 };
 
 /* Members of a row for a field, and for kinds of fields. */
@@ -49,6 +54,8 @@ struct cli_field {
 #define CLI_FLAG(type, member) .kind = CLI_SET, CLI_FIELD(type, member)
 #define CLI_NUMBER(type, member, low, high)                                                        \
 	.kind = CLI_INTEGER, CLI_FIELD(type, member), .least = (low), .most = (high)
+#define CLI_DOUBLE(type, member, least, most)                                                      \
+	.kind = CLI_REAL, CLI_FIELD(type, member), .low = (least), .high = (most)
 #define CLI_NAMES(array) .names = (array), .n_names = sizeof(array) / sizeof((array)[0])
 
 struct cli_program {
@@ -82,7 +89,10 @@ bool cli_given(const struct cli_given *given, const char *name);
 /* Reads a number from least to most. Returns false if it is none. base: as above. */
 bool cli_number(const char *text, int base, uint64_t least, uint64_t most, uint64_t *value);
 
-/* Prints the table as cli_print_options does. */
-void cli_fields_print(FILE *out, const struct cli_field *fields);
+/*
+ * For cli_program.usage: prints program->about and the options as cli_print_options does, or where
+ * they are listed.
+ */
+void __attribute__((noreturn)) cli_usage(const struct cli_program *program, int status);
 
 #endif

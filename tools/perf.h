@@ -96,9 +96,6 @@ struct run {
 /* Parses the command line. Errors end the program with status 2, --help and --version with 0. */
 void options_parse(struct options *options, int argc, char **argv);
 
-/* Prints the options, or where they are listed if one was wrong. Ends the program. */
-void __attribute__((noreturn)) usage_print(const struct cli_program *program, int status);
-
 /* Prints an error of the command line, and ends the program with status 2. */
 void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const char *format, ...);
 

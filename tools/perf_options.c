@@ -13,6 +13,13 @@
 #include "tools/perf_values.h"
 #include "tools/perf.h"
 
+static const char usage_text[] =
+	"Usage: fanin-perf --switch IP --job N --rank R --size P --key-file FILE [option...]\n"
+	"       fanin-perf --job-name NAME --size P [--manager ADDRESS] [option...]\n"
+	"Runs collectives as rank R of P of a job on a Fanin switch and measures them. The job\n"
+	"was created on the switch, or is found by its name at the network manager.\n"
+	"\n";
+
 /* "SOCKET:ID" */
 static void
 memif_take(void *all, char *text)
@@ -368,8 +375,9 @@ options_parse(struct options *options, int argc, char **argv)
 {
 	static const struct cli_program program = {
 		.fields = fields,
+		.about = usage_text,
 		.number = "",
-		.usage = usage_print,
+		.usage = cli_usage,
 		.refuse = refuse,
 	};
 	struct cli_given given;

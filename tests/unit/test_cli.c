@@ -89,6 +89,7 @@ struct filled {
 	const char *text;
 	double share;
 	double part;
+	double real;
 	uint64_t wide;
 	uint32_t choice;
 	uint16_t narrow;
@@ -116,6 +117,7 @@ static const struct cli_field fields[] = {
 	{ "text", "T", .kind = CLI_TEXT, CLI_FIELD(struct filled, text) },
 	{ "share", "S", .kind = CLI_SHARE, CLI_FIELD(struct filled, share) },
 	{ "part", "S", .kind = CLI_PART, CLI_FIELD(struct filled, part), .expected = "a part" },
+	{ "real", "R", CLI_DOUBLE(struct filled, real, 1, 1e6), .divisor = 1e3 },
 	{ "wide", "N", CLI_NUMBER(struct filled, wide, 0, UINT32_MAX), .unit = 1000 },
 	{ "narrow", "N", CLI_NUMBER(struct filled, narrow, 3, 70) },
 	{ "choice", "C", .kind = CLI_CHOICE, CLI_FIELD(struct filled, choice), CLI_NAMES(choices) },
@@ -147,25 +149,13 @@ static const struct cli_program program = {
 
 START_TEST(options_fill_the_fields_of_a_table)
 {
-	char *argv[] = { WORD("program"),
-			 WORD("--text"),
-			 WORD("a b"),
-			 WORD("--share=0"),
-			 WORD("--part"),
-			 WORD("1"),
-			 WORD("--set"),
-			 WORD("--wide"),
-			 WORD("4000000"),
-			 WORD("--narrow"),
-			 WORD("9"),
-			 WORD("--narrow=070"),
-			 WORD("--choice"),
-			 WORD("two"),
-			 WORD("--clear"),
-			 WORD("--count"),
-			 WORD("--count"),
-			 WORD("operand"),
-			 NULL };
+	char *argv[] = {
+		WORD("program"),      WORD("--text"),   WORD("a b"),      WORD("--share=0"),
+		WORD("--part"),       WORD("1"),        WORD("--set"),    WORD("--real=2500"),
+		WORD("--wide"),       WORD("4000000"),  WORD("--narrow"), WORD("9"),
+		WORD("--narrow=070"), WORD("--choice"), WORD("two"),      WORD("--clear"),
+		WORD("--count"),      WORD("--count"),  WORD("operand"),  NULL
+	};
 	const int argc = (int)(sizeof(argv) / sizeof(argv[0])) - 1;
 	struct filled filled = { .share = 0.5, .cleared = true };
 	struct cli_given given;
@@ -174,6 +164,7 @@ START_TEST(options_fill_the_fields_of_a_table)
 	ck_assert_int_eq(cli_fields_parse(&program, &filled, argc, argv, &given), argc - 1);
 	ck_assert_str_eq(filled.text, "a b");
 	ck_assert(filled.share == 0 && filled.part == 1 && filled.set && !filled.cleared);
+	ck_assert(filled.real == 2.5);
 	ck_assert_uint_eq(filled.wide, UINT64_C(4000000000));
 	ck_assert_uint_eq(filled.narrow, 70);
 	ck_assert_uint_eq(filled.choice, 2);
@@ -197,6 +188,8 @@ static const struct {
 	{ "--share", "nan", 10 },
 	{ "--share", "", 10 },
 	{ "--part", "0", 10 },
+	{ "--real", "0.9", 10 },
+	{ "--real", "1e7", 10 },
 	{ "--narrow", "2", 10 },
 	{ "--narrow", "71", 10 },
 	{ "--narrow", "-5", 10 },
