@@ -53,7 +53,6 @@ make_job(struct canary_rig *rig, unsigned int number, uint16_t window, uint32_t 
 {
 	struct canary_rig_switch *which = &rig->switches[number];
 	struct fanin_job_params *job = &which->job;
-	const struct fanin_parameter *parameters = rig->handler->parameters;
 	const struct fanin_flow flow = {
 		.src_ip_be = htonl(CANARY_RIG_SWITCH_IP(number)),
 		.dst_port = FANIN_WIRE_DEFAULT_UDP_PORT,
@@ -68,8 +67,7 @@ make_job(struct canary_rig *rig, unsigned int number, uint16_t window, uint32_t 
 	job->keys = (struct fanin_keys){ .up = 11, .down = 21 };
 	fanin_wire_encode_l4(&job->result_headers, &flow, PAYLOAD);
 	job->slots = (struct fanin_slots){ .by_index = which->slots, .mask = slots - 1 };
-	for (size_t i = 0; parameters[i].name != NULL; i++)
-		job->parameters[i] = parameters[i].usual;
+	fake_usual(rig->handler, job);
 }
 
 void
@@ -88,21 +86,10 @@ canary_rig_start(struct canary_rig *rig, unsigned int n_switches, uint16_t n_ran
 		struct canary_rig_switch *which = &rig->switches[number];
 
 		make_job(rig, number, window, slots);
-		for (uint32_t i = 0; i < slots; i++) {
-			which->slots[i] = aligned_alloc(RTE_CACHE_LINE_SIZE,
-							sizeof(struct canary_slot));
-			ck_assert_ptr_nonnull(which->slots[i]);
-			memset(which->slots[i], 0, sizeof(struct canary_slot));
-		}
+		fake_slots(rig->handler, &which->job, which->slots, slots);
 		which->state = calloc(1, fanin_state_size(rig->handler, &which->job));
-		which->timers = calloc(1, sizeof(*which->timers) +
-						  TIMERS * sizeof(which->timers->timers[0]));
-		ck_assert(which->state != NULL && which->timers != NULL);
-		which->earliest_ns = UINT64_MAX;
-		which->timers->timeout_ns = rig->handler->timeout_ns(&which->job);
-		which->timers->earliest_ns = &which->earliest_ns;
-		which->timers->most = TIMERS - 2;
-		which->timers->mask = TIMERS - 1;
+		ck_assert_ptr_nonnull(which->state);
+		which->timers = fake_timers(rig->handler, &which->job, TIMERS, &which->earliest_ns);
 		which->ctx = (struct fanin_handler_ctx){
 			.job = &which->job,
 			.epoch = CANARY_RIG_EPOCH,

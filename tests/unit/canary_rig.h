@@ -7,7 +7,7 @@
 #define FANIN_TESTS_UNIT_CANARY_RIG_H
 
 #include "handlers/canary.h"
-#include "tests/unit/fake_mbuf.h"
+#include "tests/unit/fake_switch.h"
 
 #define CANARY_RIG_SWITCHES 4
 #define CANARY_RIG_SLOTS_MAX 64

@@ -63,7 +63,6 @@ static void
 make_job(struct pa_atp_rig *rig, unsigned int j, const struct pa_atp_rig_options *options)
 {
 	struct fanin_job_params *job = &rig->jobs[j];
-	const struct fanin_parameter *parameters = rig->handler->parameters;
 	const struct fanin_flow flow = { .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT };
 	const uint16_t n_ranks = options->n_ranks == 0 ? 3 : options->n_ranks;
 
@@ -90,8 +89,7 @@ make_job(struct pa_atp_rig *rig, unsigned int j, const struct pa_atp_rig_options
 		.salt = j * 5,
 		.common = &rig->common,
 	};
-	for (size_t i = 0; parameters[i].name != NULL; i++)
-		job->parameters[i] = parameters[i].usual;
+	fake_usual(rig->handler, job);
 	rig->states[j] = calloc(1, fanin_state_size(rig->handler, job));
 	ck_assert_ptr_nonnull(rig->states[j]);
 }
@@ -106,18 +104,8 @@ pa_atp_rig_start(struct pa_atp_rig *rig, const struct pa_atp_rig_options *option
 	fake_pool_init(&rig->pool, FANIN_STOCK + PA_ATP_RIG_SLOTS_MAX + 8);
 	for (unsigned int j = 0; j < PA_ATP_RIG_JOBS; j++)
 		make_job(rig, j, options);
-	for (uint32_t i = 0; i <= rig->jobs[0].slots.mask; i++) {
-		rig->slots[i] = aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof(struct pa_atp_slot));
-		ck_assert_ptr_nonnull(rig->slots[i]);
-		memset(rig->slots[i], 0, sizeof(struct pa_atp_slot));
-	}
-	rig->timers = calloc(1, sizeof(*rig->timers) + TIMERS * sizeof(rig->timers->timers[0]));
-	ck_assert_ptr_nonnull(rig->timers);
-	rig->earliest_ns = UINT64_MAX;
-	rig->timers->timeout_ns = rig->handler->timeout_ns(&rig->jobs[0]);
-	rig->timers->earliest_ns = &rig->earliest_ns;
-	rig->timers->most = TIMERS - 2;
-	rig->timers->mask = TIMERS - 1;
+	fake_slots(rig->handler, &rig->jobs[0], rig->slots, rig->jobs[0].slots.mask + 1);
+	rig->timers = fake_timers(rig->handler, &rig->jobs[0], TIMERS, &rig->earliest_ns);
 	rig->ctx.drain = drain;
 	rig->ctx.now_ns = 1000;
 	rig->ctx.timers = rig->timers;

@@ -7,7 +7,7 @@
 #define FANIN_TESTS_UNIT_PA_ATP_RIG_H
 
 #include "handlers/pa_atp.h"
-#include "tests/unit/fake_mbuf.h"
+#include "tests/unit/fake_switch.h"
 
 #define PA_ATP_RIG_JOBS 2
 #define PA_ATP_RIG_SLOTS_MAX 64

@@ -13,6 +13,7 @@
 #include "manager/order.h"
 #include "reference/random.h"
 #include "tests/unit/suites.h"
+#include "tests/unit/tree_rig.h"
 #include "wire/order.h"
 
 #define RANKS_MAX 16
@@ -22,52 +23,6 @@ enum {
 	SPINE0 = LEAVES,
 	SPINE1,
 };
-
-static struct tree_switch switches[16];
-static struct tree_link links[32];
-static struct tree_graph graph;
-static struct tree_place places[RANKS_MAX];
-static struct tree tree;
-
-static void
-start(uint16_t n_switches)
-{
-	memset(switches, 0, sizeof(switches));
-	memset(links, 0, sizeof(links));
-	memset(places, 0, sizeof(places));
-	graph = (struct tree_graph){
-		.switches = switches, .links = links, .n_switches = n_switches, .in_order = true
-	};
-	for (uint16_t i = 0; i < n_switches; i++)
-		switches[i].usable = true;
-}
-
-static void
-add_link(uint16_t a, uint16_t b)
-{
-	links[graph.n_links++] = (struct tree_link){ .a = a, .b = b, .usable = true };
-}
-
-static void
-start_leaf_spine(void)
-{
-	start(LEAVES + 2);
-	for (uint16_t leaf = 0; leaf < LEAVES; leaf++) {
-		add_link(leaf, SPINE0);
-		add_link(leaf, SPINE1);
-	}
-}
-
-/* Leaves 0 to 3, two below each of two more, and a core. */
-static void
-start_three_levels(void)
-{
-	start(7);
-	for (uint16_t leaf = 0; leaf < 4; leaf++)
-		add_link(leaf, (uint16_t)(4 + leaf / 2));
-	add_link(4, 6);
-	add_link(5, 6);
-}
 
 /* at: a letter for each rank, 'a' for the first switch. */
 static uint16_t
@@ -130,7 +85,7 @@ START_TEST(ranks_over_leaves_are_taken_where_each_leaf_has_a_unit)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		start_leaf_spine();
+		start_leaf_spine(LEAVES, 2);
 		ck_assert_msg(build(cases[i].at) == cases[i].expected, "%s", cases[i].at);
 		if (cases[i].expected == 0)
 			ck_assert(is_in_order((unsigned int)strlen(cases[i].at)));
@@ -158,7 +113,7 @@ END_TEST
 /* A root at which hosts are need not have them in a row. */
 START_TEST(a_tree_that_keeps_the_order_is_preferred_to_one_of_less_depth)
 {
-	start_leaf_spine();
+	start_leaf_spine(LEAVES, 2);
 	graph.in_order = false;
 	ck_assert_int_eq(build("aaba"), 0);
 	ck_assert_uint_eq(tree.depth, 1);
@@ -172,7 +127,7 @@ END_TEST
 
 START_TEST(every_spine_and_every_further_tree_keeps_the_order)
 {
-	start_leaf_spine();
+	start_leaf_spine(LEAVES, 2);
 	ck_assert_int_eq(build("aabb"), 0);
 	for (uint16_t i = 1; i < tree.n_nodes; i++) {
 		switches[tree.nodes[i].switch_index].own++;
@@ -195,7 +150,7 @@ END_TEST
 static void
 home_twice(void)
 {
-	start_leaf_spine();
+	start_leaf_spine(LEAVES, 2);
 	for (uint16_t i = 0; i < 8; i++)
 		places[i] = (struct tree_place){ .switches = { (uint16_t)(i / 4 * 2),
 							       (uint16_t)(i / 4 * 2 + 1) },
@@ -300,7 +255,7 @@ check_deal(const char *at, const char *ranks, const char *expected)
 
 START_TEST(ranks_that_nobody_asks_for_are_dealt_leaf_by_leaf)
 {
-	start_leaf_spine();
+	start_leaf_spine(LEAVES, 2);
 	check_deal("abab", NULL, "aabb");
 	check_deal("aaaa", NULL, "aaaa");
 	check_deal("bbaa", NULL, "aabb");
@@ -331,7 +286,7 @@ END_TEST
 
 START_TEST(ranks_that_were_asked_for_stay)
 {
-	start_leaf_spine();
+	start_leaf_spine(LEAVES, 2);
 	check_deal("aabb", "0*2*", "aabb");
 	check_deal("aabb", "*3*0", NULL);
 	check_deal("abab", "0123", NULL);
@@ -351,7 +306,7 @@ START_TEST(what_is_no_unit_is_named_with_its_switch)
 	static const char *const names[] = { "leaf0", "leaf1", "leaf2", "leaf3", "spine0", "spine1" };
 	char text[200];
 
-	start_leaf_spine();
+	start_leaf_spine(LEAVES, 2);
 	graph.in_order = false;
 	ck_assert_int_eq(build("aaabbb"), 0);
 	order_describe(&tree, 6, name_of, names, text, sizeof(text));

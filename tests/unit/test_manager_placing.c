@@ -9,56 +9,10 @@
 
 #include <check.h>
 
-#include "manager/tree.h"
 #include "reference/random.h"
 #include "tests/unit/suites.h"
+#include "tests/unit/tree_rig.h"
 #include "wire/order.h"
-
-static struct tree_switch switches[TREE_MAX_SWITCHES];
-static struct tree_link links[2 * TREE_MAX_SWITCHES];
-static struct tree_graph graph;
-static struct tree_place places[TREE_MAX_RANKS];
-static struct tree tree;
-
-static void
-start(uint16_t n_switches)
-{
-	memset(switches, 0, sizeof(switches));
-	memset(places, 0, sizeof(places));
-	graph = (struct tree_graph){
-		.switches = switches, .links = links, .n_switches = n_switches, .in_order = true
-	};
-	for (uint16_t i = 0; i < n_switches; i++)
-		switches[i].usable = true;
-}
-
-static void
-add_link(uint16_t a, uint16_t b)
-{
-	links[graph.n_links++] = (struct tree_link){ .a = a, .b = b, .usable = true };
-}
-
-/* Leaves, and spines that are linked to each. */
-static void
-start_leaf_spine(uint16_t n_leaves, uint16_t n_spines)
-{
-	start((uint16_t)(n_leaves + n_spines));
-	for (uint16_t leaf = 0; leaf < n_leaves; leaf++) {
-		for (uint16_t spine = 0; spine < n_spines; spine++)
-			add_link(leaf, (uint16_t)(n_leaves + spine));
-	}
-}
-
-/* Leaves 0 to 3, two below each of two more, and a core. */
-static void
-start_three_levels(void)
-{
-	start(7);
-	for (uint16_t leaf = 0; leaf < 4; leaf++)
-		add_link(leaf, (uint16_t)(4 + leaf / 2));
-	add_link(4, 6);
-	add_link(5, 6);
-}
 
 /* at: of each rank the switches that its host has links to, a digit for each, in the order in which the topology has them. */
 static uint16_t

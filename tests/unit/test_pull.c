@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "handlers/pull.h"
-#include "tests/unit/fake_mbuf.h"
+#include "tests/unit/fake_switch.h"
 #include "tests/unit/suites.h"
 
 #define PAYLOAD 256
@@ -71,19 +71,7 @@ keep_output(const struct fanin_emission *emission)
 static void
 carry_out(struct fanin_handler_ctx *ctx)
 {
-	for (unsigned int i = 0; i < ctx->n_emissions; i++) {
-		const struct fanin_emission *emission = &ctx->emissions[i];
-
-		keep_output(emission);
-		if (emission->kind == FANIN_EMIT_PARENT)
-			fake_put(&rig.pool, emission->mbuf);
-		for (uint64_t left = emission->children; left != 0; left &= left - 1)
-			fake_put(&rig.pool, emission->mbuf);
-	}
-	for (unsigned int i = 0; i < ctx->n_frees; i++)
-		fake_put(&rig.pool, ctx->frees[i]);
-	ctx->n_emissions = 0;
-	ctx->n_frees = 0;
+	fake_carry_out(ctx, &rig.pool, keep_output);
 }
 
 static void
@@ -111,8 +99,7 @@ make_job(enum position position)
 	fanin_wire_encode_l4(&job->parent_headers, &flow, PAYLOAD);
 	fanin_wire_encode_l4(&job->result_headers, &flow, PAYLOAD);
 	job->slots = (struct fanin_slots){ .by_index = rig.slots, .mask = SLOTS - 1 };
-	for (size_t i = 0; rig.handler->parameters[i].name != NULL; i++)
-		job->parameters[i] = rig.handler->parameters[i].usual;
+	fake_usual(rig.handler, job);
 }
 
 static void
@@ -124,20 +111,8 @@ start(enum position position)
 	fake_pool_init(&rig.pool, FANIN_STOCK + 4 * SLOTS);
 	make_job(position);
 	ck_assert_uint_eq(fanin_state_size(rig.handler, &rig.job), sizeof(rig.state));
-	for (uint32_t i = 0; i < SLOTS; i++) {
-		const size_t size = fanin_slot_size(rig.handler, &rig.job);
-
-		rig.slots[i] = aligned_alloc(RTE_CACHE_LINE_SIZE, size);
-		ck_assert_ptr_nonnull(rig.slots[i]);
-		memset(rig.slots[i], 0, size);
-	}
-	rig.timers = calloc(1, sizeof(*rig.timers) + TIMERS * sizeof(rig.timers->timers[0]));
-	ck_assert_ptr_nonnull(rig.timers);
-	rig.earliest_ns = UINT64_MAX;
-	rig.timers->timeout_ns = rig.handler->timeout_ns(&rig.job);
-	rig.timers->earliest_ns = &rig.earliest_ns;
-	rig.timers->most = TIMERS - 2;
-	rig.timers->mask = TIMERS - 1;
+	fake_slots(rig.handler, &rig.job, rig.slots, SLOTS);
+	rig.timers = fake_timers(rig.handler, &rig.job, TIMERS, &rig.earliest_ns);
 	rig.ctx.job = &rig.job;
 	rig.ctx.state = &rig.state;
 	rig.ctx.stats = &rig.stats;

@@ -10,7 +10,7 @@
 
 #include "handlers/push.h"
 #include "reference/random.h"
-#include "tests/unit/fake_mbuf.h"
+#include "tests/unit/fake_switch.h"
 #include "tests/unit/suites.h"
 
 #define WINDOW 16
@@ -72,34 +72,17 @@ keep(const struct fanin_emission *emission)
 static void
 carry_out(struct fanin_handler_ctx *ctx)
 {
-	for (unsigned int i = 0; i < ctx->n_emissions; i++) {
-		const struct fanin_emission *emission = &ctx->emissions[i];
-		unsigned int references = 1;
-
-		keep(emission);
-		if (emission->kind == FANIN_EMIT_CHILDREN)
-			references = (unsigned int)__builtin_popcountll(emission->children);
-		while (references-- != 0)
-			fake_put(&sw.pool, emission->mbuf);
-	}
-	for (unsigned int i = 0; i < ctx->n_frees; i++)
-		fake_put(&sw.pool, ctx->frees[i]);
-	ctx->n_emissions = 0;
-	ctx->n_frees = 0;
+	fake_carry_out(ctx, &sw.pool, keep);
 }
 
 static void
 start_job(uint64_t entries)
 {
-	const struct fanin_parameter *parameters;
-
 	memset(&sw, 0, sizeof(sw));
 	n_outputs = next_output = 0;
 	sw.handler = fanin_handler_find("push");
 	ck_assert_ptr_nonnull(sw.handler);
-	parameters = sw.handler->parameters;
-	for (size_t i = 0; parameters[i].name != NULL; i++)
-		sw.job.parameters[i] = parameters[i].usual;
+	fake_usual(sw.handler, &sw.job);
 	sw.job.parameters[FANIN_PUSH_ENTRIES] = entries;
 	sw.job.parameters[FANIN_PUSH_TIMEOUT] = TIMEOUT_US;
 	sw.job.id = 1;
@@ -111,21 +94,10 @@ start_job(uint64_t entries)
 			     PAYLOAD);
 	sw.job.parent_headers = sw.job.result_headers;
 	fake_pool_init(&sw.pool, 4096);
-	for (uint32_t i = 0; i < SLOTS; i++) {
-		sw.slots[i] = aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof(struct push_slot));
-		ck_assert_ptr_nonnull(sw.slots[i]);
-		memset(sw.slots[i], 0, sizeof(struct push_slot));
-	}
+	fake_slots(sw.handler, &sw.job, sw.slots, SLOTS);
 	sw.job.slots = (struct fanin_slots){ .by_index = sw.slots, .mask = SLOTS - 1 };
-	sw.state = aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof(*sw.state));
-	sw.timers = calloc(1, sizeof(*sw.timers) + TIMERS * sizeof(sw.timers->timers[0]));
-	ck_assert(sw.state != NULL && sw.timers != NULL);
-	memset(sw.state, 0, sizeof(*sw.state));
-	sw.earliest_ns = UINT64_MAX;
-	sw.timers->timeout_ns = sw.handler->timeout_ns(&sw.job);
-	sw.timers->earliest_ns = &sw.earliest_ns;
-	sw.timers->most = TIMERS - 2;
-	sw.timers->mask = TIMERS - 1;
+	sw.state = fake_memory(sizeof(*sw.state));
+	sw.timers = fake_timers(sw.handler, &sw.job, TIMERS, &sw.earliest_ns);
 	sw.ctx = (struct fanin_handler_ctx){
 		.job = &sw.job,
 		.epoch = EPOCH,
