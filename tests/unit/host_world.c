@@ -566,7 +566,7 @@ world_add(void *sum, const void *stats, size_t size)
 /* ------------------------------------------------------------------ requests */
 
 void
-world_post(uint16_t i, uint32_t r, const struct perf_collective *like)
+world_post(uint16_t i, uint32_t r, struct perf_collective like)
 {
 	static const uint8_t collectives[] = {
 		[PERF_ALLREDUCE] = FANIN_COLLECTIVE_ALLREDUCE,
@@ -578,12 +578,12 @@ world_post(uint16_t i, uint32_t r, const struct perf_collective *like)
 	};
 	struct member *member = &world.members[i];
 	struct perf_collective *collective = &member->collectives[r];
-	const size_t size = fanin_dtype_size_of(like->data.dtype);
-	const size_t len = like->count * size;
+	const size_t size = fanin_dtype_size_of(like.data.dtype);
+	const size_t len = like.count * size;
 	struct perf_range sends, receives;
 
 	ck_assert_uint_lt(r, WORLD_REQUESTS);
-	*collective = *like;
+	*collective = like;
 	collective->rank = member->rank;
 	collective->data.size = world.trial.n_ranks;
 	collective->data.wide = world.trial.wide;
@@ -599,22 +599,22 @@ world_post(uint16_t i, uint32_t r, const struct perf_collective *like)
 	member->requests[r] = (struct fanin_request){
 		.send = member->send[r] + sends.first * size,
 		.recv = member->recv[r] + receives.first * size,
-		.collective = collectives[like->kind],
-		.dtype = (uint8_t)like->data.dtype,
-		.op = (uint8_t)like->data.op,
-		.root = like->root,
+		.collective = collectives[like.kind],
+		.dtype = (uint8_t)like.data.dtype,
+		.op = (uint8_t)like.data.op,
+		.root = like.root,
 	};
 	ck_assert_int_eq(world.protocol->post(member->engine, &member->requests[r],
-					      perf_collective_has_parts(like->kind)
-						      ? like->count / world.trial.n_ranks
-						      : like->count),
+					      perf_collective_has_parts(like.kind)
+						      ? like.count / world.trial.n_ranks
+						      : like.count),
 			 FANIN_OK);
 	world.n_requests = RTE_MAX(world.n_requests, r + 1);
 	world_wake(i);
 }
 
 void
-world_post_all(uint32_t r, const struct perf_collective *like)
+world_post_all(uint32_t r, struct perf_collective like)
 {
 	for (uint16_t i = 0; i < world.n_members; i++)
 		world_post(i, r, like);

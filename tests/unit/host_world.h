@@ -144,8 +144,8 @@ void world_add(void *sum, const void *stats, size_t size);
 /* ------------------------------------------------------------------ requests */
 
 /* Posts a collective like this one as request r, with iteration r of its data, by their sum every second one in place. */
-void world_post(uint16_t i, uint32_t r, const struct perf_collective *like);
-void world_post_all(uint32_t r, const struct perf_collective *like);
+void world_post(uint16_t i, uint32_t r, struct perf_collective like);
+void world_post_all(uint32_t r, struct perf_collective like);
 
 /* An allreduce of i32. */
 struct perf_collective world_sum(uint64_t count);

@@ -11,6 +11,9 @@
 #include "tests/unit/host_world.h"
 #include "tests/unit/suites.h"
 
+static const struct trial eight = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+static const struct trial two = { .seed = 1, .n_ranks = 2, .n_leaves = 1 };
+
 static void
 open_world(const struct trial *trial)
 {
@@ -22,7 +25,7 @@ open_world(const struct trial *trial)
 
 /* bytes: of a broadcast, or of each rank's part of an Allgather. */
 static struct perf_collective
-collective_of(enum perf_collective_kind kind, uint64_t bytes, uint16_t root)
+vector_of(enum perf_collective_kind kind, uint64_t bytes, uint16_t root)
 {
 	return (struct perf_collective){
 		.kind = kind,
@@ -30,22 +33,6 @@ collective_of(enum perf_collective_kind kind, uint64_t bytes, uint16_t root)
 		.count = kind == PERF_BROADCAST ? bytes : bytes * world.trial.n_ranks,
 		.data = { .dtype = FANIN_U8, .op = FANIN_SUM, .seed = 1 },
 	};
-}
-
-static void
-post(uint16_t rank, uint32_t r, enum perf_collective_kind kind, uint64_t bytes, uint16_t root)
-{
-	const struct perf_collective like = collective_of(kind, bytes, root);
-
-	world_post(rank, r, &like);
-}
-
-static void
-post_all(uint32_t r, enum perf_collective_kind kind, uint64_t bytes, uint16_t root)
-{
-	const struct perf_collective like = collective_of(kind, bytes, root);
-
-	world_post_all(r, &like);
 }
 
 static struct fanin_multicast *
@@ -105,13 +92,17 @@ run_sizes(void)
 	const uint16_t last = world.trial.n_ranks - 1;
 
 	for (unsigned int i = 0; i < N_BYTES; i++)
-		post_all(i, i % 2 == 0 ? PERF_BROADCAST : PERF_ALLGATHER,
-			 i % 2 == 0 ? bytes_of(i) : bytes_of(i) / world.trial.n_ranks + 1, 0);
+		world_post_all(i, vector_of(i % 2 == 0 ? PERF_BROADCAST : PERF_ALLGATHER,
+					    i % 2 == 0 ? bytes_of(i)
+						       : bytes_of(i) / world.trial.n_ranks + 1,
+					    0));
 	world_run();
 	world_forget();
 	for (unsigned int i = 0; i < N_BYTES; i++)
-		post_all(i, i % 2 == 1 ? PERF_BROADCAST : PERF_ALLGATHER,
-			 i % 2 == 1 ? bytes_of(i) : bytes_of(i) / world.trial.n_ranks, last);
+		world_post_all(i, vector_of(i % 2 == 1 ? PERF_BROADCAST : PERF_ALLGATHER,
+					    i % 2 == 1 ? bytes_of(i)
+						       : bytes_of(i) / world.trial.n_ranks,
+					    last));
 	world_run();
 }
 
@@ -139,13 +130,11 @@ END_TEST
 static uint64_t
 time_of_allgather(const struct trial *trial)
 {
-	uint64_t begin_ns, ns;
+	uint64_t ns;
 
 	open_world(trial);
-	begin_ns = world_now();
-	post_all(0, PERF_ALLGATHER, (8 << 20) / trial->n_ranks, 0);
-	world_run();
-	ns = world_now() - begin_ns;
+	world_post_all(0, vector_of(PERF_ALLGATHER, (8 << 20) / trial->n_ranks, 0));
+	ns = world_run();
 	world_close();
 	return ns;
 }
@@ -205,8 +194,8 @@ START_TEST(packets_that_ask_are_no_longer_than_the_jobs_packets)
 	if (payloads[_i] != 0)
 		ck_assert_uint_eq(world.payload_bytes, payloads[_i]);
 	bytes = 2400u * (payloads[_i] == 0 ? 256u : payloads[_i]);
-	post_all(0, PERF_ALLGATHER, bytes / trial.n_ranks + 1, 0);
-	post_all(1, PERF_BROADCAST, bytes, 1);
+	world_post_all(0, vector_of(PERF_ALLGATHER, bytes / trial.n_ranks + 1, 0));
+	world_post_all(1, vector_of(PERF_BROADCAST, bytes, 1));
 	world_run();
 	ck_assert_uint_gt(totals().fetched, 0);
 	world_close();
@@ -228,7 +217,7 @@ START_TEST(what_one_bitmap_does_not_cover_is_asked_for_by_several)
 
 	open_world(&trial);
 	world.loses = loses_all_data;
-	post_all(0, PERF_ALLGATHER, 64u * 2400u / trial.n_ranks, 0);
+	world_post_all(0, vector_of(PERF_ALLGATHER, 64u * 2400u / trial.n_ranks, 0));
 	world_run();
 	ck_assert_uint_eq(world.n_lost, 6);
 	ck_assert_uint_eq(totals().fetched, 6);
@@ -256,13 +245,12 @@ loses_at_neighbors(uint16_t rank, const struct fanin_hdr *hdr)
 /* By _i: a middle packet of a message with a partial last one, or the last one. */
 START_TEST(what_neighbors_lack_goes_around_the_ring_once)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 	struct fanin_multicast_stats stats;
 
-	open_world(&trial);
+	open_world(&eight);
 	lost_packet = _i == 0 ? 5 : 10;
 	world.loses = loses_at_neighbors;
-	post_all(0, PERF_BROADCAST, 10u * world.payload_bytes + 17, 0);
+	world_post_all(0, vector_of(PERF_BROADCAST, 10u * world.payload_bytes + 17, 0));
 	world_run();
 	stats = totals();
 	ck_assert_uint_eq(world.n_lost, 2);
@@ -274,21 +262,17 @@ END_TEST
 
 START_TEST(what_all_lack_comes_from_its_root)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 	struct fanin_multicast_stats stats;
-	uint64_t begin_ns;
 
-	open_world(&trial);
+	open_world(&eight);
 	lost_packet = 7;
 	world.loses = loses_at_all;
-	begin_ns = world_now();
-	post_all(0, PERF_BROADCAST, 40u * world.payload_bytes, 3);
-	world_run();
+	world_post_all(0, vector_of(PERF_BROADCAST, 40u * world.payload_bytes, 3));
+	ck_assert_uint_lt(world_run(), 50 * MS);
 	stats = totals();
 	ck_assert_uint_eq(world.n_lost, 7);
 	ck_assert_uint_eq(stats.fetched, 7);
 	ck_assert_uint_eq(stats.duplicates, 0);
-	ck_assert_uint_lt(world_now() - begin_ns, 50 * MS);
 	world_close();
 }
 END_TEST
@@ -306,7 +290,7 @@ START_TEST(a_lost_activation_costs_nothing)
 
 	open_world(&trial);
 	world.loses = loses_activation;
-	post_all(0, PERF_ALLGATHER, 20000, 0);
+	world_post_all(0, vector_of(PERF_ALLGATHER, 20000, 0));
 	world_run();
 	ck_assert_uint_eq(world.n_lost, 7);
 	ck_assert_uint_eq(totals().fetched, 0);
@@ -317,16 +301,15 @@ END_TEST
 /* By _i: the root, or another rank. */
 START_TEST(a_rank_that_posts_late_is_waited_for)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 	const uint16_t late = _i == 0 ? 0 : 5;
 
-	open_world(&trial);
-	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+	open_world(&eight);
+	for (uint16_t rank = 0; rank < eight.n_ranks; rank++) {
 		if (rank != late)
-			post(rank, 0, PERF_BROADCAST, 1 << 20, 0);
+			world_post(rank, 0, vector_of(PERF_BROADCAST, 1 << 20, 0));
 	}
 	world_pass(20 * SECOND);
-	post(late, 0, PERF_BROADCAST, 1 << 20, 0);
+	world_post(late, 0, vector_of(PERF_BROADCAST, 1 << 20, 0));
 	world_run();
 	ck_assert_uint_eq(totals().fetched, 0);
 	ck_assert_uint_eq(totals().packets_sent * 7, totals().packets);
@@ -345,10 +328,9 @@ has_begun(void *user)
 START_TEST(a_root_without_a_core_is_waited_for_and_nothing_is_fetched)
 {
 	static const uint64_t away_ns[] = { 1 * SECOND, 20 * SECOND };
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 
-	open_world(&trial);
-	post_all(0, PERF_BROADCAST, 4 << 20, 2);
+	open_world(&eight);
+	world_post_all(0, vector_of(PERF_BROADCAST, 4 << 20, 2));
 	ck_assert(world_wait(SECOND, has_begun, NULL));
 	world_leave(2);
 	world_pass(away_ns[_i]);
@@ -357,7 +339,7 @@ START_TEST(a_root_without_a_core_is_waited_for_and_nothing_is_fetched)
 	world_run();
 	ck_assert_uint_eq(totals().fetched, 0);
 	/* What is learned of it is not the pause: 4 MiB in 200 ms and the time that they take. */
-	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+	for (uint16_t rank = 0; rank < eight.n_ranks; rank++) {
 		if (rank != 2)
 			ck_assert_double_gt(multicast_of(rank)->bytes_per_ns, 0.007);
 	}
@@ -373,8 +355,10 @@ START_TEST(a_tree_may_be_lost_at_any_moment)
 
 	open_world(&trial);
 	for (uint32_t r = 0; r < 4; r++)
-		post_all(r, r % 2 == 0 ? PERF_ALLGATHER : PERF_BROADCAST,
-			 (r % 2 == 0 ? 100000 : 1000000) / (trial.n_ranks * (r + 1)), 1);
+		world_post_all(r,
+			       vector_of(r % 2 == 0 ? PERF_ALLGATHER : PERF_BROADCAST,
+					 (r % 2 == 0 ? 100000 : 1000000) / (trial.n_ranks * (r + 1)),
+					 1));
 	for (int losses = 1 + _i % 3; losses > 0; losses--) {
 		world_wait(random_below(&random, 1000000), world_done, NULL);
 		world_lose_run(random_below(&random, 20000));
@@ -406,13 +390,12 @@ lacks_packet_5_only(void *user)
 /* A rank that could not ask has asked for nothing: what comes by multicast after all is not late. */
 START_TEST(what_could_not_be_asked_for_counts_as_neither_lost_nor_late)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 2, .n_leaves = 1 };
 	const struct fanin_multicast_op *op;
 
-	open_world(&trial);
+	open_world(&two);
 	told_rank = 1;
 	world.loses = loses_data_of_told;
-	post_all(0, PERF_BROADCAST, 10u * world.payload_bytes, 0);
+	world_post_all(0, vector_of(PERF_BROADCAST, 10u * world.payload_bytes, 0));
 	ck_assert(world_wait(SECOND, lacks_packet_5_only, NULL));
 	world.members[1].is_full = true;
 	world_pass(100 * MS);
@@ -443,12 +426,10 @@ is_told(void *user)
 /* All that comes to rank 1 of packet 5 is lost, and then its only neighbor is late: it tells nothing more, and has sent a packet that never came. */
 START_TEST(a_rank_that_is_late_after_a_loss_is_waited_for)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 2, .n_leaves = 1 };
-
-	open_world(&trial);
+	open_world(&two);
 	told_rank = 1;
 	world.loses = loses_data_of_told;
-	post_all(0, PERF_BROADCAST, 10u * world.payload_bytes, 0);
+	world_post_all(0, vector_of(PERF_BROADCAST, 10u * world.payload_bytes, 0));
 	ck_assert(world_wait(SECOND, is_told, NULL));
 	world.loses = NULL;
 	world_leave(0);
@@ -463,14 +444,13 @@ END_TEST
 /* Small packets pass, and data of packet 5 does not. */
 START_TEST(data_that_never_passes_ends_the_run_in_time)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 2, .n_leaves = 1 };
 	uint64_t begin_ns;
 
-	open_world(&trial);
+	open_world(&two);
 	told_rank = 1;
 	world.loses = loses_data_of_told;
 	begin_ns = world_now();
-	post_all(0, PERF_BROADCAST, 10u * world.payload_bytes, 0);
+	world_post_all(0, vector_of(PERF_BROADCAST, 10u * world.payload_bytes, 0));
 	while (world.members[1].requests[0].status == FANIN_IN_PROGRESS) {
 		ck_assert_uint_le(world_now() - begin_ns, 6 * SECOND);
 		world_pass(10 * MS);
@@ -484,20 +464,18 @@ END_TEST
 
 START_TEST(what_neighbors_told_in_a_lost_run_fails_nobody_in_the_next_one)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
-
-	open_world(&trial);
+	open_world(&eight);
 	told_rank = 3;
 	world.loses = loses_data_of_told;
-	post_all(0, PERF_BROADCAST, 10u * world.payload_bytes, 0);
+	world_post_all(0, vector_of(PERF_BROADCAST, 10u * world.payload_bytes, 0));
 	ck_assert(world_wait(SECOND, is_told, NULL));
 	world_lose_run(SECOND);
 	world.loses = NULL;
-	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
+	for (uint16_t rank = 0; rank < eight.n_ranks; rank++)
 		world.members[rank].is_away = rank != 3;
 	world_pass(20 * SECOND);
 	ck_assert_msg(world.members[3].requests[0].status == FANIN_IN_PROGRESS, "%s", world_error(3));
-	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+	for (uint16_t rank = 0; rank < eight.n_ranks; rank++) {
 		world_return(rank);
 	}
 	world_run();
@@ -527,17 +505,16 @@ loses_deliveries(uint16_t rank, const struct fanin_hdr *hdr)
 /* A member's packets that it was not asked for, and that are not its own. */
 START_TEST(what_was_not_asked_for_is_taken_from_its_root_only)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 	uint8_t *junk;
 
-	open_world(&trial);
+	open_world(&eight);
 	junk = calloc(1, world.payload_bytes);
-	for (uint16_t rank = 1; rank < trial.n_ranks; rank++)
-		post(rank, 0, PERF_BROADCAST, 10u * world.payload_bytes, 0);
+	for (uint16_t rank = 1; rank < eight.n_ranks; rank++)
+		world_post(rank, 0, vector_of(PERF_BROADCAST, 10u * world.payload_bytes, 0));
 	forge(5, 3, FANIN_MULTICAST_DATA, 5, junk, world.payload_bytes);
 	world_pass(MS);
 	ck_assert_uint_eq(fanin_engine_stats(world_engine(3))->invalid, 1);
-	post(0, 0, PERF_BROADCAST, 10u * world.payload_bytes, 0);
+	world_post(0, 0, vector_of(PERF_BROADCAST, 10u * world.payload_bytes, 0));
 	world_run();
 	free(junk);
 	world_close();
@@ -556,12 +533,11 @@ has_asked_for_60(void *user)
 /* In silence a rank asks for what its root has not sent yet, and gets it from another: what is missing before it is late, and no gap. */
 START_TEST(what_a_neighbor_sends_overtakes_nothing)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 	uint8_t *elements;
 
-	open_world(&trial);
+	open_world(&eight);
 	elements = malloc(world.payload_bytes);
-	post_all(0, PERF_BROADCAST, 100u * world.payload_bytes, 0);
+	world_post_all(0, vector_of(PERF_BROADCAST, 100u * world.payload_bytes, 0));
 	perf_data_fill(&world.members[0].collectives[0].data, 0, 0, 60u * world.payload_bytes,
 		       world.payload_bytes, elements);
 	world.loses = loses_deliveries;
@@ -580,13 +556,12 @@ END_TEST
 /* While a root is late, a member says again and again that it has sent a packet, and sends FETCHes and others that make no sense. */
 START_TEST(what_a_member_makes_up_fails_nobody)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 	const struct fanin_multicast_tell tell = { .has = 1, .packet = 5 };
 	struct random random = random_seed(1);
 	uint64_t words[40];
 
-	open_world(&trial);
-	post_all(0, PERF_BROADCAST, 100u * world.payload_bytes, 0);
+	open_world(&eight);
+	world_post_all(0, vector_of(PERF_BROADCAST, 100u * world.payload_bytes, 0));
 	world_leave(0);
 	world_pass(MS);
 	for (unsigned int i = 0; i < 2000; i++) {
@@ -613,7 +588,7 @@ START_TEST(a_turn_comes_from_the_root_before_only)
 
 	open_world(&trial);
 	world_leave(0);
-	post_all(0, PERF_ALLGATHER, 20000, 0);
+	world_post_all(0, vector_of(PERF_ALLGATHER, 20000, 0));
 	for (uint16_t from = 4; from < 6; from++)
 		forge(from, 3, FANIN_MULTICAST_ACTIVATE, op_of(3)->own_first, NULL, 0);
 	world_pass(MS);
@@ -647,7 +622,7 @@ START_TEST(a_mark_on_a_duplicate_is_no_loss)
 	open_world(&trial);
 	engine = world_engine(1);
 	stats = fanin_multicast_stats(engine);
-	post_all(0, PERF_BROADCAST, 4 << 20, 0);
+	world_post_all(0, vector_of(PERF_BROADCAST, 4 << 20, 0));
 	ck_assert(world_wait(SECOND, has_packet_0, NULL));
 	n_lost = op_of(1)->n_lost;
 	fanin_wire_encode_l4(&headers, &fanin_engine_of(engine)->config.flow, world.payload_bytes);
@@ -674,13 +649,12 @@ START_TEST(only_ranks_that_have_ended_are_said_to_have_ended)
 		"waits for ranks 2, 5 (of 8), which have ended",
 		"waits for ranks 2, 5 (of 8), of which rank 2 has ended, and nobody else answers",
 	};
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 	struct fanin_answer_ranks ranks = { 0 };
 	struct fanin_endpoint *engine;
 
-	open_world(&trial);
+	open_world(&eight);
 	engine = world_engine(0);
-	post(0, 0, PERF_BROADCAST, 5000, 0);
+	world_post(0, 0, vector_of(PERF_BROADCAST, 5000, 0));
 	world_pass(MS);
 	fanin_ranks_add(_i == 0 ? &ranks.silent : &ranks.ended, 2);
 	fanin_ranks_add(_i == 1 ? &ranks.ended : &ranks.silent, 5);
@@ -699,7 +673,7 @@ START_TEST(ranks_that_disagree_are_refused)
 
 	open_world(&trial);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
-		post(rank, 0, PERF_BROADCAST, 5000, rank == 2);
+		world_post(rank, 0, vector_of(PERF_BROADCAST, 5000, rank == 2));
 	world_wait(SECOND, world_done, NULL);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
 		ck_assert_int_eq(world.members[rank].requests[0].status, FANIN_ERR_REFUSED);
@@ -716,7 +690,7 @@ START_TEST(ranks_that_count_credits_otherwise_are_refused)
 
 	open_world(&trial);
 	multicast_of(5)->credit /= 2;
-	post_all(0, PERF_BROADCAST, 1 << 20, 0);
+	world_post_all(0, vector_of(PERF_BROADCAST, 1 << 20, 0));
 	world_wait(SECOND, world_done, NULL);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
 		ck_assert_int_eq(world.members[rank].requests[0].status, FANIN_ERR_REFUSED);

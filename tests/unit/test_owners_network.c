@@ -52,11 +52,8 @@ collective_of(unsigned int r)
 static void
 post_all(void)
 {
-	for (unsigned int r = 0; r < N_REQUESTS; r++) {
-		const struct perf_collective like = collective_of(r);
-
-		world_post_all(r, &like);
-	}
+	for (unsigned int r = 0; r < N_REQUESTS; r++)
+		world_post_all(r, collective_of(r));
 }
 
 /* The job is taken off its switches, and comes again. */
@@ -181,15 +178,13 @@ START_TEST(a_link_down_carries_the_owners_part_and_headers)
 	const unsigned int r = 3;
 	const uint64_t part = requests[r].each * sizeof(int32_t);
 	const uint64_t blocks = (part + 1407) / 1408 * trial.n_ranks;
-	struct perf_collective like;
 
 	open_world(&trial);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
 		before[rank] = rig_switch_traffic(rig_leaf_of(&world.network, rank),
 						  rig_host_port(&world.network, rank));
 	}
-	like = collective_of(r);
-	world_post_all(0, &like);
+	world_post_all(0, collective_of(r));
 	world_run();
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
 		const struct rig_traffic after =

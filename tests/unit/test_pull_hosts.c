@@ -14,6 +14,9 @@
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 
+static const struct trial eight = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+static const struct trial doomed = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
+
 static void
 open_world(const struct trial *trial)
 {
@@ -109,7 +112,7 @@ START_TEST(sums_are_exact_whatever_is_lost_doubled_or_reordered)
 						.data = data_of(4 * (unsigned int)_i + r) };
 
 		like.count = count_of(r, like.data.dtype);
-		world_post_all(r, &like);
+		world_post_all(r, like);
 	}
 	world_run();
 	/* And on numbers of slots and entries that have been used. */
@@ -117,7 +120,7 @@ START_TEST(sums_are_exact_whatever_is_lost_doubled_or_reordered)
 	for (unsigned int r = 0; r < 2; r++) {
 		struct perf_collective like = world_sum(count_of(3 - r, FANIN_I32));
 
-		world_post_all(r, &like);
+		world_post_all(r, like);
 	}
 	world_run();
 	world_close();
@@ -143,7 +146,7 @@ START_TEST(every_operator_on_every_data_type_is_exact)
 		if (!fanin_supports(like.data.dtype, like.data.op))
 			continue;
 		like.count = count_of(2, like.data.dtype);
-		world_post_all(0, &like);
+		world_post_all(0, like);
 		world_run();
 		world_forget();
 	}
@@ -172,7 +175,7 @@ START_TEST(all_collectives_are_exact)
 			like.count = kind == PERF_BARRIER ? 0 : count_of(turn + 1, FANIN_I16);
 			if (perf_collective_has_parts(like.kind))
 				like.count = (like.count / trial.n_ranks + 1) * trial.n_ranks;
-			world_post_all(kind, &like);
+			world_post_all(kind, like);
 		}
 		world_run();
 		world_forget();
@@ -194,9 +197,9 @@ START_TEST(sums_and_averages_of_halves_are_rounded_once_if_the_job_says_so)
 
 	open_world(&trial);
 	like.count = 40000;
-	world_post_all(0, &like);
+	world_post_all(0, like);
 	like.data.op = FANIN_MAX;
-	world_post_all(1, &like);
+	world_post_all(1, like);
 	world_run();
 	world_close();
 }
@@ -215,7 +218,7 @@ START_TEST(float_sums_have_the_same_bits_on_all_ranks)
 	like.data.dtype = _i % 2 == 0 ? FANIN_F32 : FANIN_F64;
 	like.data.random = true;
 	open_world(&trial);
-	world_post_all(0, &like);
+	world_post_all(0, like);
 	world_run();
 	world_expect_equal_bits();
 	world_close();
@@ -228,13 +231,12 @@ END_TEST
 START_TEST(without_loss_each_packet_is_asked_for_once_and_comes_as_one_sum)
 {
 	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = _i == 0 ? 1 : 2 };
-	const struct perf_collective like = world_sum(100000);
 	const uint64_t n_packets = (100000 * 4 + 1407) / 1408;
 	struct fanin_multicast_stats multicast;
 	struct fanin_pull_stats stats;
 
 	open_world(&trial);
-	world_post_all(0, &like);
+	world_post_all(0, world_sum(100000));
 	world_run();
 	stats = totals();
 	ck_assert_uint_eq(world.payload_bytes, 1408);
@@ -262,11 +264,10 @@ START_TEST(without_room_owners_wait_for_their_turn)
 	const struct trial trial = {
 		.seed = 1, .n_ranks = 8, .n_leaves = 2, .entries = 1, .waves = 4, .wave_blocks = 2
 	};
-	const struct perf_collective like = world_sum(20000);
 	struct fanin_pull_stats stats;
 
 	open_world(&trial);
-	world_post_all(0, &like);
+	world_post_all(0, world_sum(20000));
 	world_run();
 	stats = totals();
 	ck_assert_uint_gt(stats.busy, 0);
@@ -280,13 +281,12 @@ END_TEST
 /* Nobody else gets data of a reduce or a reduce_scatter, and no link carries it. */
 START_TEST(results_for_one_rank_are_sent_to_nobody)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 	struct perf_collective like = world_sum(64000);
 
-	open_world(&trial);
+	open_world(&eight);
 	like.kind = _i == 0 ? PERF_REDUCE : PERF_REDUCE_SCATTER;
 	like.root = 5;
-	world_post_all(0, &like);
+	world_post_all(0, like);
 	world_run();
 	ck_assert_uint_eq(multicast_totals().packets_sent, 0);
 	ck_assert_uint_eq(multicast_totals().fetches, 0);
@@ -313,19 +313,18 @@ has_pulled(void *user)
 /* All answers of one operation come once more while the next one is at the same places. */
 START_TEST(a_late_duplicate_of_the_last_use_of_a_number_changes_nothing)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 	struct perf_collective like = world_sum(20000);
 	uint64_t some;
 
-	open_world(&trial);
+	open_world(&eight);
 	world.keeps = keeps_first_responses;
-	world_post_all(0, &like);
+	world_post_all(0, like);
 	world_run();
 	some = totals().pulls + 3;
 	like.data.seed = 99;
-	world_post_all(1, &like);
+	world_post_all(1, like);
 	ck_assert(world_wait(SECOND, has_pulled, &some));
-	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
+	for (uint16_t rank = 0; rank < eight.n_ranks; rank++)
 		world_repeat(rank);
 	world_run();
 	ck_assert_uint_gt(world_counter(PULL_BYPASSED), 0);
@@ -344,25 +343,24 @@ keeps_first_requests(uint16_t rank, const struct fanin_hdr *hdr)
 /* Of an operation that has ended: nobody answers, and buffers may have other contents. */
 START_TEST(a_late_request_is_not_answered)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 	struct perf_collective like = world_sum(20000);
 	uint64_t answers, some;
 
-	open_world(&trial);
+	open_world(&eight);
 	world.keeps = keeps_first_requests;
-	world_post_all(0, &like);
+	world_post_all(0, like);
 	world_run();
 	answers = totals().answers;
-	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
+	for (uint16_t rank = 0; rank < eight.n_ranks; rank++)
 		world_repeat(rank);
 	world_pass(SECOND);
 	ck_assert_uint_eq(totals().answers, answers);
 	ck_assert_uint_gt(totals().closed, 0);
 	/* Its entries are no obstacle, though they time out. */
 	some = totals().pulls + 1;
-	world_post_all(1, &like);
+	world_post_all(1, like);
 	ck_assert(world_wait(SECOND, has_pulled, &some));
-	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
+	for (uint16_t rank = 0; rank < eight.n_ranks; rank++)
 		world_repeat(rank);
 	world_run();
 	world_close();
@@ -379,13 +377,11 @@ loses_first_links(uint16_t rank, const struct fanin_hdr *hdr)
 /* No request comes to anybody: all is asked for directly. */
 START_TEST(lost_requests_are_asked_for_directly)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
-	const struct perf_collective like = world_sum(20000);
 	struct fanin_pull_stats stats;
 
-	open_world(&trial);
+	open_world(&eight);
 	world.loses = loses_first_links;
-	world_post_all(0, &like);
+	world_post_all(0, world_sum(20000));
 	world_run();
 	stats = totals();
 	ck_assert_uint_eq(stats.given, stats.pulls * 7);
@@ -413,13 +409,13 @@ START_TEST(packets_that_ask_are_no_longer_than_the_jobs_packets)
 	ck_assert_uint_eq(world.payload_bytes, payloads[_i]);
 	for (unsigned int kind = 0; kind < PERF_BARRIER; kind++) {
 		like.kind = (enum perf_collective_kind)kind;
-		world_post_all(kind, &like);
+		world_post_all(kind, like);
 	}
 	world_run();
 	world_forget();
 	world.loses = loses_first_links;
 	like.kind = PERF_ALLREDUCE;
-	world_post_all(0, &like);
+	world_post_all(0, like);
 	world_run();
 	ck_assert_uint_gt(totals().given, 0);
 	world_close();
@@ -435,14 +431,12 @@ loses_ranks_requests(uint16_t rank, const struct fanin_hdr *hdr)
 /* One rank lacks all requests: what switches have of the others is combined, and that rank alone is asked. */
 START_TEST(what_one_rank_has_not_heard_it_alone_is_asked_for)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
-	const struct perf_collective like = world_sum(20000);
 	struct fanin_pull_stats stats;
 	uint64_t others;
 
-	open_world(&trial);
+	open_world(&eight);
 	world.loses = loses_ranks_requests;
-	world_post_all(0, &like);
+	world_post_all(0, world_sum(20000));
 	world_run();
 	stats = totals();
 	others = stats.pulls - fanin_pull_stats(world_engine(6))->pulls;
@@ -454,18 +448,17 @@ END_TEST
 /* By _i: an owner, after or before it has begun. */
 START_TEST(a_rank_that_posts_late_is_waited_for)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 	const uint16_t late = _i == 0 ? 0 : 5;
 	const struct perf_collective like = world_sum(50000);
 
-	open_world(&trial);
-	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+	open_world(&eight);
+	for (uint16_t rank = 0; rank < eight.n_ranks; rank++) {
 		if (rank != late)
-			world_post(rank, 0, &like);
+			world_post(rank, 0, like);
 	}
 	world_pass(20 * SECOND);
 	ck_assert_uint_eq(totals().requests, 0);
-	world_post(late, 0, &like);
+	world_post(late, 0, like);
 	world_run();
 	ck_assert_uint_eq(totals().asks, 0);
 	world_close();
@@ -475,12 +468,10 @@ END_TEST
 /* In the middle, for longer than the timeout. What was asked of it meanwhile it answers about once. */
 START_TEST(a_rank_without_a_core_is_waited_for)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
-	const struct perf_collective like = world_sum(100000);
 	uint64_t some = 20, given;
 
-	open_world(&trial);
-	world_post_all(0, &like);
+	open_world(&eight);
+	world_post_all(0, world_sum(100000));
 	ck_assert(world_wait(SECOND, has_pulled, &some));
 	world_leave(3);
 	world_pass(20 * SECOND);
@@ -511,13 +502,12 @@ expect_named(uint16_t gone)
 START_TEST(a_rank_that_is_gone_is_named_by_all_others)
 {
 	struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
-	const struct perf_collective like = world_sum(100000);
 	const uint16_t gone = (uint16_t)_i;
 	uint64_t some = 20;
 
 	trial.faults = _i % 2 == 0 ? 0 : 0.01;
 	open_world(&trial);
-	world_post_all(0, &like);
+	world_post_all(0, world_sum(100000));
 	ck_assert(world_wait(SECOND, has_pulled, &some));
 	world_kill(gone);
 	expect_named(gone);
@@ -527,11 +517,11 @@ END_TEST
 
 /* Begins sums, and takes a rank away in the middle that has contributed to all control blocks that may come. */
 static void
-take_away_ahead(uint16_t rank, const struct perf_collective *like)
+take_away_ahead(uint16_t rank)
 {
 	uint64_t some = 20;
 
-	world_post_all(0, like);
+	world_post_all(0, world_sum(100000));
 	ck_assert(world_wait(SECOND, has_pulled, &some));
 	world_leave(rank);
 	/* To the control blocks that come, whatever their conditions, as far as switches take that. */
@@ -542,12 +532,10 @@ take_away_ahead(uint16_t rank, const struct perf_collective *like)
 /* By _i: the rank. What it has contributed proves nothing. */
 START_TEST(a_rank_that_is_gone_is_named_though_it_has_contributed_ahead)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
-	const struct perf_collective like = world_sum(100000);
 	const uint16_t gone = (uint16_t)_i;
 
-	open_world(&trial);
-	take_away_ahead(gone, &like);
+	open_world(&doomed);
+	take_away_ahead(gone);
 	world_kill(gone);
 	expect_named(gone);
 	world_close();
@@ -556,13 +544,10 @@ END_TEST
 
 START_TEST(a_rank_that_is_late_is_waited_for_though_it_has_contributed_ahead)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
-	const struct perf_collective like = world_sum(100000);
-
-	open_world(&trial);
-	take_away_ahead(5, &like);
+	open_world(&doomed);
+	take_away_ahead(5);
 	world_pass(20 * SECOND);
-	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
+	for (uint16_t rank = 0; rank < doomed.n_ranks; rank++)
 		ck_assert_msg(world.members[rank].requests[0].status == FANIN_IN_PROGRESS,
 			      "rank %u: %s", rank, world_error(rank));
 	world_close();
@@ -572,12 +557,10 @@ END_TEST
 /* The ranks of the other leaf compute, and ask for nothing: its own leaf's ranks find out. */
 START_TEST(a_rank_that_is_gone_is_named_at_its_leaf_while_the_other_leaf_computes)
 {
-	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
-	const struct perf_collective like = world_sum(100000);
 	uint64_t some = 20;
 
-	open_world(&trial);
-	world_post_all(0, &like);
+	open_world(&doomed);
+	world_post_all(0, world_sum(100000));
 	ck_assert(world_wait(SECOND, has_pulled, &some));
 	for (uint16_t rank = 4; rank < 8; rank++)
 		world.members[rank].is_gone = true;
@@ -599,12 +582,11 @@ loses_data(uint16_t rank, const struct fanin_hdr *hdr)
 START_TEST(packets_that_never_pass_are_an_error_and_not_waited_for)
 {
 	const struct trial trial = { .seed = 1, .n_ranks = 4, .n_leaves = 1, .no_recovery = true };
-	const struct perf_collective like = world_sum(20000);
 	struct fanin_endpoint *engine;
 
 	open_world(&trial);
 	world.loses = loses_data;
-	world_post_all(0, &like);
+	world_post_all(0, world_sum(20000));
 	world_wait(60 * SECOND, world_done, NULL);
 	engine = world_engine(2);
 	ck_assert_int_eq(world.members[2].requests[0].status, FANIN_ERR_TIMEOUT);
@@ -627,11 +609,10 @@ is_told(void *user)
 START_TEST(ranks_that_are_late_after_a_loss_are_waited_for)
 {
 	const struct trial trial = { .seed = 1, .n_ranks = 4, .n_leaves = 1 };
-	const struct perf_collective like = world_sum(20000);
 
 	open_world(&trial);
 	world.loses = loses_data;
-	world_post_all(0, &like);
+	world_post_all(0, world_sum(20000));
 	ck_assert(world_wait(SECOND, is_told, NULL));
 	world.loses = NULL;
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
@@ -662,7 +643,7 @@ START_TEST(ranks_that_disagree_are_refused)
 			like.count++;
 		if (rank == 1 && _i == 2)
 			like.root = 1;
-		world_post(rank, 0, &like);
+		world_post(rank, 0, like);
 	}
 	world_wait(10 * SECOND, world_done, NULL);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
