@@ -212,7 +212,7 @@ describe_job(const struct manager *manager, const struct group *leader)
 					    json_sprintf("tree %u: %s", group->tree, group->reason));
 	}
 	json_object_set_new(document, "numbers", numbers);
-	if (group_has_leaders(leader))
+	if (!group_shape_of(leader)->has_tree)
 		json_object_set_new(document, "switches", list_switches(leader));
 	json_object_del(document, "nodes");
 	json_object_del(document, "tree");
@@ -234,7 +234,7 @@ list_jobs(const struct manager *manager)
 static void
 set_links(const struct manager *manager, const struct group *group, json_t *nodes)
 {
-	for (uint16_t i = 0; group_has_leaders(group) && i < group->n_nodes; i++)
+	for (uint16_t i = 0; !group_shape_of(group)->has_tree && i < group->n_nodes; i++)
 		json_object_set_new(json_array_get(nodes, i), "links",
 				    leaders_list_ports(manager, group, &group->nodes[i]));
 }

@@ -171,7 +171,7 @@ group_second_link_of(const struct group *group, const struct topology *topology,
 {
 	const struct topology_host *used = group_link_of(group, topology, rank);
 
-	if (!group_has_leaders(group) || used == NULL)
+	if (group_shape_of(group)->has_tree || used == NULL)
 		return NULL;
 	for (const struct topology_host *link = topology_host_first(used); link != NULL;
 	     link = link->next) {
@@ -180,31 +180,6 @@ group_second_link_of(const struct group *group, const struct topology *topology,
 			return link;
 	}
 	return NULL;
-}
-
-static const char *const shape_names[] = {
-	[GROUP_TREE] = "tree",
-	[GROUP_MULTICAST] = "multicast",
-	[GROUP_SERVER] = "server",
-	[GROUP_LEADERS] = "leaders",
-};
-
-const char *
-group_shape_name(enum group_shape shape)
-{
-	return shape_names[shape];
-}
-
-bool
-group_shape_find(const char *name, enum group_shape *shape)
-{
-	for (size_t i = 0; i < sizeof(shape_names) / sizeof(shape_names[0]); i++) {
-		if (strcmp(shape_names[i], name) == 0) {
-			*shape = (enum group_shape)i;
-			return true;
-		}
-	}
-	return false;
 }
 
 const char *
@@ -295,7 +270,7 @@ nodes_document(const struct group *group)
 					   ranks_document(group, &node->ranks), "ip", node->ip,
 					   "udp_port", (int)node->udp_port);
 
-		if (i == 0 && group_has_server(group))
+		if (i == 0 && group_shape_of(group)->has_server)
 			json_object_set_new(object, "kind", json_string("server"));
 		if (node->parent != TREE_NO_PARENT) {
 			json_object_set_new(object, "parent", json_integer(node->parent));
@@ -320,7 +295,7 @@ group_document(const struct group *group, bool secret)
 		"stranded", group->stranded, "id", (json_int_t)group->id, "key",
 		secret ? group_hex(group->key, key) : NULL, "size", group->size, "generation",
 		(int)group->generation, "handler", group->handler, "shape",
-		group_shape_name(group->shape), "reproducible", group->reproducible, "accumulate",
+		group_shape_of(group)->name, "reproducible", group->reproducible, "accumulate",
 		group->wide ? "f32" : "native", "authenticated", group->authenticate,
 		"payload_asked", (json_int_t)group->payload_asked, "parameters_asked",
 		group->parameters_asked, "payload_bytes", (json_int_t)group->payload_bytes, "slots",
@@ -426,8 +401,8 @@ read_state(const struct group *group, const json_t *entry)
 	const char *state = json_string_value(json_object_get(entry, "state"));
 
 	for (enum node_state found = NODE_PLANNED; state != NULL && found <= NODE_REFUSED; found++) {
-		if ((found == NODE_PLANNED || found == NODE_REFUSED) && group_has_leaders(group) &&
-		    strcmp(state, node_state_names[found]) == 0)
+		if ((found == NODE_PLANNED || found == NODE_REFUSED) &&
+		    !group_shape_of(group)->has_tree && strcmp(state, node_state_names[found]) == 0)
 			return found;
 	}
 	return NODE_INSTALLED;
@@ -461,9 +436,9 @@ read_nodes(struct group *group, const json_t *list, const struct topology *topol
 		read_ranks(group, entry, "local", &node->local);
 		read_ranks(group, entry, "ranks", &node->ranks);
 		node->state = read_state(group, entry);
-		if (parent != NULL && (node->parent >= i || group_has_leaders(group)))
+		if (parent != NULL && (node->parent >= i || !group_shape_of(group)->has_tree))
 			return false;
-		if (parent == NULL && i > 0 && !group_has_leaders(group))
+		if (parent == NULL && i > 0 && group_shape_of(group)->has_tree)
 			return false;
 		group->n_nodes++;
 	}
@@ -507,7 +482,8 @@ places_all_ranks(const struct group *group)
 static bool
 may_lack_a_tree(const struct group *group)
 {
-	return (group->state == GROUP_RING && !group->authenticate && group_may_be_ring(group)) ||
+	return (group->state == GROUP_RING && !group->authenticate &&
+		group_shape_of(group)->may_be_ring) ||
 	       (group->state == GROUP_NETWORK && group->n_nodes == 0);
 }
 
@@ -563,7 +539,7 @@ group_from_document(const json_t *document, const struct topology *topology)
 	copy(group->handler, sizeof(group->handler), document, "handler");
 	/* Of a database from before there were several: a tree. What it is now, switches tell before it moves. */
 	if (shape != NULL)
-		(void)group_shape_find(shape, &group->shape);
+		(void)shape_find(shape, &group->shape);
 	copy(group->reason, sizeof(group->reason), document, "reason");
 	copy(group->trees_reason, sizeof(group->trees_reason), document, "trees_reason");
 	copy(accumulate, sizeof(accumulate), document, "accumulate");

@@ -17,6 +17,7 @@
 
 #include "control/control.h"
 #include "manager/topology.h"
+#include "manager/shape.h"
 #include "manager/tree.h"
 
 #define GROUP_NAME_LEN 64
@@ -33,14 +34,6 @@ enum group_state {
 	GROUP_INSTALLING, /* switches are being asked */
 	GROUP_NETWORK,    /* runs in the network */
 	GROUP_RING,       /* its hosts do it among themselves */
-};
-
-/* What its switches make of its packets, as they say of its handler: plans depend on this, and never on the handler's name. */
-enum group_shape {
-	GROUP_TREE,      /* a reduction tree, in whose slots blocks are combined */
-	GROUP_MULTICAST, /* a tree without slots: packets of any member go to all others */
-	GROUP_SERVER,    /* a reduction tree with a parameter server at its root */
-	GROUP_LEADERS, /* no tree: the job is on all switches between its hosts, and each block has a rank that makes its result */
 };
 
 enum member_state {
@@ -116,7 +109,7 @@ struct group {
 	uint32_t payload_bytes;
 	uint32_t slots; /* 0: its shape has none */
 	uint32_t window;
-	/* Of the shape LEADERS, as its hosts' switches say; not kept in the database, since they are for the answers to joins alone. */
+	/* Of a job without a tree, as its hosts' switches say; not kept in the database, since they are for the answers to joins alone. */
 	uint32_t pool_slots;              /* the least of these switches' pools; 0: not told */
 	uint32_t sharing;                 /* most jobs in one of them */
 	json_t *parameters;               /* values in the handler's order; NULL: not told */
@@ -208,53 +201,19 @@ const struct topology_host *group_host_of(const struct group *group,
 const struct topology_host *group_link_of(const struct group *group,
 					  const struct topology *topology, uint16_t rank);
 
-/* True if blocks wait in slots, which its switches have to have alike. */
-static inline bool
-group_has_slots(const struct group *group)
+/* What depends on the shape of its handler. */
+static inline const struct shape *
+group_shape_of(const struct group *group)
 {
-	return group->shape != GROUP_MULTICAST;
-}
-
-/* True if the root of its tree is a parameter server. */
-static inline bool
-group_has_server(const struct group *group)
-{
-	return group->shape == GROUP_SERVER;
-}
-
-/* True if it has no tree: nothing of it ever moves, and what fails is for its hosts to get around. */
-static inline bool
-group_has_leaders(const struct group *group)
-{
-	return group->shape == GROUP_LEADERS;
-}
-
-/* True if its hosts can do without the network what its switches do. */
-static inline bool
-group_may_be_ring(const struct group *group)
-{
-	return group->shape == GROUP_TREE;
+	return shape_of(group->shape);
 }
 
 /* True if all of its trees have to combine the ranks in their order. */
 static inline bool
 group_keeps_order(const struct group *group)
 {
-	return group->reproducible && group->shape == GROUP_TREE;
+	return group->reproducible && group_shape_of(group)->has_order;
 }
-
-/* True if its hosts have to know each other: they send to each other, or ask each other for what the switches do not repeat. */
-static inline bool
-group_tells_peers(const struct group *group)
-{
-	return group->shape == GROUP_MULTICAST || group_has_leaders(group);
-}
-
-/* As `version` of a switch has it. */
-const char *group_shape_name(enum group_shape shape);
-
-/* Returns false, and leaves *shape as it is, if there is none of that name. */
-bool group_shape_find(const char *name, enum group_shape *shape);
 
 const char *group_state_name(enum group_state state);
 const char *member_state_name(enum member_state state);

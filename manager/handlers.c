@@ -113,14 +113,14 @@ read_shape(const struct peer *peer, const json_t *handler, enum group_shape *sha
 
 	if (told == NULL)
 		*shape = GROUP_TREE;
-	else if (name == NULL || !group_shape_find(name, shape)) {
+	else if (name == NULL || !shape_find(name, shape)) {
 		control_fail(error, "invalid",
 			     "%s %s: the handler \"%s\" has the shape \"%.40s\", expected %s, %s, %s or %s: this manager plans no others",
 			     topology_kind(peer->about), peer->about->name,
 			     json_string_value(json_object_get(handler, "name")),
-			     name == NULL ? "" : name, group_shape_name(GROUP_TREE),
-			     group_shape_name(GROUP_MULTICAST), group_shape_name(GROUP_SERVER),
-			     group_shape_name(GROUP_LEADERS));
+			     name == NULL ? "" : name, shape_of(GROUP_TREE)->name,
+			     shape_of(GROUP_MULTICAST)->name, shape_of(GROUP_SERVER)->name,
+			     shape_of(GROUP_LEADERS)->name);
 		return -EINVAL;
 	}
 	return 0;
@@ -183,8 +183,8 @@ settle_shape(const struct manager *manager, struct group *group, struct control_
 			continue;
 		control_fail(error, "invalid",
 			     "the handler \"%s\" has the shape %s on switch %s, but %s on %s %s: expected one",
-			     group->handler, group_shape_name(shape), peer->about->name,
-			     group_shape_name(group->shape), topology_kind(first->about),
+			     group->handler, shape_of(shape)->name, peer->about->name,
+			     group_shape_of(group)->name, topology_kind(first->about),
 			     first->about->name);
 		return -EINVAL;
 	}

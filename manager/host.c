@@ -113,9 +113,9 @@ describe_tree(const struct manager *manager, struct group *group, uint16_t rank)
 	inet_ntop(AF_INET, &group->addresses[rank], ip, sizeof(ip));
 	json_object_update_new(tree, json_pack("{s:s, s:s, s:i}", "ip", ip, "switch_ip", node->ip,
 					       "udp_port", (int)node->udp_port));
-	if (group_has_server(group))
+	if (group_shape_of(group)->has_server)
 		json_object_set_new(tree, "server", json_string(group->nodes[0].switch_name));
-	if (group_tells_peers(group)) {
+	if (group_shape_of(group)->tells_peers) {
 		/* The same for each of them. */
 		if (group->peers == NULL)
 			group->peers = list_peers(manager, group);
@@ -231,18 +231,6 @@ describe_others(const struct manager *manager, const struct group *group, uint16
 		json_object_set_new(result, "silent", list_ranks(&silent));
 }
 
-/* What a switch would tell a host that joins it. */
-static json_t *
-describe_slots(const struct group *group)
-{
-	json_t *slots = json_pack("{s:I, s:I}", "slots", (json_int_t)group->pool_slots, "sharing",
-				  (json_int_t)group->sharing);
-
-	if (group->parameters != NULL)
-		json_object_set(slots, "parameters", group->parameters);
-	return slots;
-}
-
 json_t *
 host_result(const struct manager *manager, struct group *group, uint16_t rank)
 {
@@ -260,12 +248,12 @@ host_result(const struct manager *manager, struct group *group, uint16_t rank)
 			   group->n_trees, "trees_asked", group->trees_asked, "trees_reason",
 			   group->trees_reason, "window", (json_int_t)group->window,
 			   "payload_bytes", (json_int_t)group->payload_bytes, "handler",
-			   group->handler, "shape", group_shape_name(group->shape), "reproducible",
+			   group->handler, "shape", group_shape_of(group)->name, "reproducible",
 			   group->reproducible, "accumulate", group->wide ? "f32" : "native",
 			   "authenticated", group->authenticate);
 	json_object_update_new(result, describe_tree(manager, group, rank));
-	if (group_has_leaders(group))
-		json_object_update_new(result, describe_slots(group));
+	if (group_shape_of(group)->add_answer != NULL)
+		group_shape_of(group)->add_answer(group, result);
 	if (group->n_trees > 1)
 		json_object_set_new(result, "more_trees", list_more_trees(manager, group, rank));
 	describe_others(manager, group, rank, result);

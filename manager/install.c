@@ -14,7 +14,6 @@
 #include "control/log.h"
 #include "manager/handlers.h"
 #include "manager/host.h"
-#include "manager/leaders.h"
 #include "manager/manager.h"
 #include "manager/move.h"
 #include "manager/owner.h"
@@ -263,10 +262,10 @@ may_be_ring(const struct group *group, struct control_error *error)
 		if (!group->members[i].fallback || group->members[i].endpoint[0] == '\0')
 			return false;
 	}
-	if (!group_may_be_ring(group)) {
+	if (!group_shape_of(group)->may_be_ring) {
 		control_fail(error, reason.code,
 			     "%.350s; no ring of its hosts does what the handler \"%s\" does, which has the shape %s",
-			     reason.message, group->handler, group_shape_name(group->shape));
+			     reason.message, group->handler, group_shape_of(group)->name);
 		return false;
 	}
 	if (group->size > GROUP_RING_RANKS) {
@@ -351,13 +350,14 @@ install_note_network(struct manager *manager, struct group *group)
 		group->moving = moving;
 		return false;
 	}
-	if (group_has_leaders(group))
+	if (!group_shape_of(group)->has_tree)
 		log_info("job \"%s\" of %u ranks is number %u on %u switches, which have no tree",
 			 group->name, group->size, group->id, count_installed(group));
 	else
 		log_info("job \"%s\" of %u ranks is number %u on %u switches, root %s%s", group->name,
-			 group->size, group->id, group->n_nodes - group_has_server(group),
-			 group_has_server(group) ? "server " : "", group->nodes[0].switch_name);
+			 group->size, group->id, group->n_nodes - group_shape_of(group)->has_server,
+			 group_shape_of(group)->has_server ? "server " : "",
+			 group->nodes[0].switch_name);
 	return true;
 }
 
@@ -411,9 +411,10 @@ note_failure(struct manager *manager, struct group *group, struct group_node *no
 {
 	static const char *const known[] = { "invalid", "no_room",   "exists",
 					     "lost",    "not_found", "unsupported" };
+	const struct shape *shape = group_shape_of(group);
 	const char *kept = "internal";
 
-	if (leaders_can_spare(group, node, code))
+	if (shape->can_spare != NULL && shape->can_spare(group, node, code))
 		return;
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		if (strcmp(known[i], code) == 0)
@@ -435,38 +436,21 @@ note_failure(struct manager *manager, struct group *group, struct group_node *no
 			     node->switch_name, message);
 }
 
-/* What hosts that join no switch would hear of their first one. */
-static void
-note_slots(struct group *group, const struct group_node *node, const struct peer *peer,
-	   const json_t *result)
-{
-	const uint32_t slots = (uint32_t)json_integer_value(json_object_get(result, "pool_slots"));
-	const uint32_t sharing = (uint32_t)json_integer_value(json_object_get(result, "sharing"));
-
-	if (!group_has_leaders(group) || fanin_ranks_is_empty(&node->local))
-		return;
-	if (slots != 0 && (group->pool_slots == 0 || slots < group->pool_slots))
-		group->pool_slots = slots;
-	if (sharing > group->sharing)
-		group->sharing = sharing;
-	if (group->parameters == NULL)
-		group->parameters = handlers_list_parameters(peer, group->handler,
-							     json_object_get(result, "parameters"));
-}
-
 static void
 create_answered(void *user, uint32_t index, struct peer *peer, const json_t *result,
 		const char *code, const char *message)
 {
 	struct manager *manager = peer->events->user;
 	struct group *group = user; /* lives until all its nodes have answered */
+	const struct shape *shape = group_shape_of(group);
 	struct group_node *node = &group->nodes[index];
 
 	if (result != NULL) {
 		node->state = NODE_INSTALLED;
 		group->window = (uint32_t)json_integer_value(json_object_get(result, "window"));
-		group->slots = group_has_slots(group) ? 2 * group->window : 0;
-		note_slots(group, node, peer, result);
+		group->slots = shape->has_slots ? 2 * group->window : 0;
+		if (shape->note_created != NULL && !fanin_ranks_is_empty(&node->local))
+			shape->note_created(group, peer, result);
 		peer->jobs++;
 	} else {
 		note_failure(manager, group, node, code, message);
@@ -506,7 +490,7 @@ install_group(struct manager *manager, struct group *group)
 static bool
 is_asked(const struct manager *manager, const struct group *group, const struct group_node *node)
 {
-	return !group_has_leaders(group) ||
+	return group_shape_of(group)->has_tree ||
 	       (node->state == NODE_PLANNED && manager->peers[node->switch_index].state == PEER_UP);
 }
 

@@ -17,11 +17,12 @@
 #include "manager/plan.h"
 #include "manager/reconcile.h"
 
-int
-leaders_check(const struct group *group, struct control_error *error)
+static int
+check(const struct manager *manager, const struct group *group, struct control_error *error)
 {
 	const char *found = NULL;
 
+	(void)manager;
 	if (group->size > FANIN_SERVER_RANKS_MAX) {
 		control_fail(error, "invalid",
 			     "the handler \"%s\" has a leader for each block: found %u ranks, expected at most %u",
@@ -108,9 +109,13 @@ needs_one_switch(const struct manager *manager, const struct group *group, const
 	return true;
 }
 
-int
-leaders_make_nodes(const struct manager *manager, const struct group *group,
-		   const struct tree *tree, struct group_node **nodes, uint16_t *n_nodes)
+/*
+ * All switches that links of the topology connect with its hosts, whatever their state. Those that are lost get the job when they
+ * come, those that are full when they have room. Only the switches of hosts must have it now.
+ */
+static struct group_node *
+make_nodes(const struct manager *manager, const struct group *group, const struct tree *tree,
+	   uint16_t *n_nodes)
 {
 	const struct topology *topology = &manager->config->topology;
 	const uint16_t first = tree->nodes[0].switch_index;
@@ -119,7 +124,7 @@ leaders_make_nodes(const struct manager *manager, const struct group *group,
 	uint16_t n = 0;
 
 	if (made == NULL)
-		return -ENOMEM;
+		return NULL;
 	if (needs_one_switch(manager, group, tree))
 		connected[first] = true;
 	else
@@ -145,9 +150,8 @@ leaders_make_nodes(const struct manager *manager, const struct group *group,
 			node->state = NODE_REFUSED;
 		n++;
 	}
-	*nodes = made;
 	*n_nodes = n;
-	return 0;
+	return made;
 }
 
 const char *
@@ -179,13 +183,70 @@ leaders_list_ports(const struct manager *manager, const struct group *group,
 	return list;
 }
 
-bool
-leaders_can_spare(const struct group *group, struct group_node *node, const char *code)
+/* The hosts that have another link here than the one that they were told to use first. */
+static void
+add_second_links(const struct manager *manager, const struct group *group,
+		 const struct group_node *node, json_t *list)
+{
+	for (uint16_t rank = 0; rank < group->size; rank++) {
+		const struct topology_host *link =
+			group_second_link_of(group, &manager->config->topology, rank);
+
+		if (link != NULL && link->at.switch_index == node->switch_index)
+			plan_add_host(list, link, rank);
+	}
+}
+
+/* The second links of hosts, and in place of a tree the ports of a switch to others; one without any, or without hosts, refuses the empty list. */
+static void
+add_args(const struct manager *manager, const struct group *group, const struct group_node *node,
+	 json_t *args)
+{
+	json_t *links = leaders_list_ports(manager, group, node);
+
+	add_second_links(manager, group, node, json_object_get(args, "members"));
+	if (json_array_size(links) > 0)
+		json_object_set(args, "links", links);
+	json_decref(links);
+	if (json_array_size(json_object_get(args, "members")) == 0)
+		json_object_del(args, "members");
+}
+
+/* What hosts that join no switch would hear of their first one. */
+static void
+note_created(struct group *group, const struct peer *peer, const json_t *result)
+{
+	const uint32_t slots = (uint32_t)json_integer_value(json_object_get(result, "pool_slots"));
+	const uint32_t sharing = (uint32_t)json_integer_value(json_object_get(result, "sharing"));
+
+	if (slots != 0 && (group->pool_slots == 0 || slots < group->pool_slots))
+		group->pool_slots = slots;
+	if (sharing > group->sharing)
+		group->sharing = sharing;
+	if (group->parameters == NULL)
+		group->parameters = handlers_list_parameters(peer, group->handler,
+							     json_object_get(result, "parameters"));
+}
+
+/* What a switch would tell a host that joins it. */
+static void
+add_answer(const struct group *group, json_t *result)
+{
+	json_t *slots = json_pack("{s:I, s:I}", "slots", (json_int_t)group->pool_slots, "sharing",
+				  (json_int_t)group->sharing);
+
+	if (group->parameters != NULL)
+		json_object_set(slots, "parameters", group->parameters);
+	json_object_update_new(result, slots);
+}
+
+/* It has none of the job's hosts, and packets pass it all the same. */
+static bool
+can_spare(const struct group *group, struct group_node *node, const char *code)
 {
 	const bool lost = strcmp(code, "lost") == 0;
 
-	if (!group_has_leaders(group) || !fanin_ranks_is_empty(&node->local) ||
-	    (!lost && strcmp(code, "no_room") != 0))
+	if (!fanin_ranks_is_empty(&node->local) || (!lost && strcmp(code, "no_room") != 0))
 		return false;
 	/* One that is lost may have made it. */
 	node->state = lost ? NODE_MISSING : NODE_REFUSED;
@@ -256,12 +317,14 @@ may_ask(const struct manager *manager, const struct group *group, const struct g
 	       removal_find(manager, node->switch_name, group->id) == NULL;
 }
 
-void
-leaders_go_on(struct manager *manager, struct group *group)
+/* Asks the switches of a group that runs to create its job, where it is missing and they can. */
+static void
+mend(struct manager *manager, struct group *group, const char *why)
 {
 	enum node_state before[TREE_MAX_NODES];
 	bool asked = false;
 
+	(void)why;
 	if (group->doomed)
 		return;
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
@@ -294,3 +357,16 @@ leaders_go_on(struct manager *manager, struct group *group)
 			node->state = before[i];
 	}
 }
+
+const struct shape leaders_shape = {
+	.name = "leaders",
+	.has_slots = true,
+	.tells_peers = true,
+	.check = check,
+	.make_nodes = make_nodes,
+	.add_args = add_args,
+	.note_created = note_created,
+	.add_answer = add_answer,
+	.can_spare = can_spare,
+	.mend = mend,
+};

@@ -19,7 +19,6 @@
 #include "manager/faults.h"
 #include "manager/host.h"
 #include "manager/install.h"
-#include "manager/leaders.h"
 #include "manager/manager.h"
 #include "manager/plan.h"
 #include "manager/reconcile.h"
@@ -83,7 +82,7 @@ tell_moved(const struct group *group)
 static const struct group_node *
 find_lost(const struct manager *manager, const struct group *group)
 {
-	for (uint16_t i = 0; i < 2 && i < group->n_nodes && group_has_server(group); i++) {
+	for (uint16_t i = 0; i < 2 && i < group->n_nodes && group_shape_of(group)->has_server; i++) {
 		const uint16_t index = group->nodes[i].switch_index;
 
 		if (index == TOPOLOGY_NO_SWITCH || manager->peers[index].state != PEER_UP)
@@ -110,7 +109,7 @@ note_end(const struct manager *manager, struct group *group, const struct contro
 		snprintf(group->ending, sizeof(group->ending),
 			 "its only other trees would change the order of its sums: %.400s",
 			 error->message);
-	else if (group_has_server(group) && group->n_nodes == 0 &&
+	else if (group_shape_of(group)->has_server && group->n_nodes == 0 &&
 		 strcmp(error->code, "internal") != 0)
 		snprintf(group->ending, sizeof(group->ending), "%s", error->message);
 }
@@ -276,16 +275,19 @@ restore(const struct manager *manager, struct group *group)
 }
 
 void
-move_if_broken(struct manager *manager, struct group *group, const char *why)
+move_tree_if_broken(struct manager *manager, struct group *group, const char *why)
 {
-	if (group->state != GROUP_NETWORK)
-		return;
-	if (group_has_leaders(group))
-		leaders_go_on(manager, group);
-	else if (is_broken(manager, group))
+	if (is_broken(manager, group))
 		move_group(manager, group, why);
 	else if (group->stranded)
 		restore(manager, group);
+}
+
+void
+move_if_broken(struct manager *manager, struct group *group, const char *why)
+{
+	if (group->state == GROUP_NETWORK)
+		group_shape_of(group)->mend(manager, group, why);
 }
 
 void

@@ -14,6 +14,9 @@ struct group;
  */
 void move_if_broken(struct manager *manager, struct group *group, const char *why);
 
+/* Of shapes that have a tree: the same of a group that runs. */
+void move_tree_if_broken(struct manager *manager, struct group *group, const char *why);
+
 /* The same of all groups. */
 void moves_go_on(struct manager *manager, const char *why);
 

@@ -65,7 +65,7 @@ draw_graph(const struct manager *manager, struct group *group, struct plan *plan
 {
 	const struct topology *topology = &manager->config->topology;
 	/* Servers are of no use to other jobs. */
-	const uint16_t n_servers = group_has_server(group) ? topology->n_servers : 0;
+	const uint16_t n_servers = group_shape_of(group)->has_server ? topology->n_servers : 0;
 	const uint16_t n_switches = (uint16_t)(topology->n_switches + n_servers);
 	const uint16_t n_links = (uint16_t)(topology->n_links + n_servers);
 
@@ -328,7 +328,7 @@ fail_tree(const struct manager *manager, const struct group *group, const struct
 {
 	char faults[CONTROL_MESSAGE_LEN];
 
-	if (group_has_server(group))
+	if (group_shape_of(group)->has_server)
 		return fail_server(manager, group, plan, ret, error);
 
 	const char *code = group->out_of_room ? "no_room" : "no_path";
@@ -397,7 +397,7 @@ check_is_further(const struct manager *manager, const struct group *group, const
 
 	if (group->leader == NULL || !is_new(group))
 		return 0;
-	if (group_has_server(group)) {
+	if (group_shape_of(group)->has_server) {
 		if (plan->switches[tree->nodes[0].switch_index].own == 0)
 			return 0;
 		describe_servers(manager, group, plan, faults, sizeof(faults));
@@ -417,51 +417,15 @@ check_is_further(const struct manager *manager, const struct group *group, const
 	return -EHOSTUNREACH;
 }
 
-/* The nodes of a reduction tree. */
-static struct group_node *
-make_nodes(const struct manager *manager, const struct tree *tree)
-{
-	const struct topology *topology = &manager->config->topology;
-	struct group_node *nodes = calloc(tree->n_nodes, sizeof(*nodes));
-
-	for (uint16_t i = 0; nodes != NULL && i < tree->n_nodes; i++) {
-		const struct tree_node *node = &tree->nodes[i];
-		const struct topology_end *ends;
-		unsigned int here; /* the link's end at this switch */
-
-		nodes[i].switch_index = node->switch_index;
-		nodes[i].parent = node->parent;
-		nodes[i].link = node->parent == TREE_NO_PARENT ? TOPOLOGY_NO_LINK : node->link;
-		memcpy(nodes[i].ip, manager->peers[node->switch_index].ip, sizeof(nodes[i].ip));
-		nodes[i].udp_port = manager->peers[node->switch_index].udp_port;
-		nodes[i].local = node->local;
-		nodes[i].ranks = node->ranks;
-		snprintf(nodes[i].switch_name, sizeof(nodes[i].switch_name), "%s",
-			 topology->switches[node->switch_index].name);
-		if (node->parent == TREE_NO_PARENT)
-			continue;
-		ends = topology->links[node->link].ends;
-		here = ends[0].switch_index != node->switch_index;
-		snprintf(nodes[i].port, sizeof(nodes[i].port), "%s",
-			 peer_port_of(manager, &ends[here]));
-		snprintf(nodes[i].parent_port, sizeof(nodes[i].parent_port), "%s",
-			 peer_port_of(manager, &ends[1 - here]));
-	}
-	return nodes;
-}
-
 static int
 write_nodes(const struct manager *manager, const struct plan *plan, struct group *group)
 {
 	const struct tree *tree = &plan->tree;
-	struct group_node *nodes = NULL;
-	uint16_t n_nodes = tree->n_nodes;
+	struct group_node *nodes;
+	uint16_t n_nodes;
 
-	assert(n_nodes > 0);
-	if (group_has_leaders(group))
-		(void)leaders_make_nodes(manager, group, tree, &nodes, &n_nodes);
-	else
-		nodes = make_nodes(manager, tree);
+	assert(tree->n_nodes > 0);
+	nodes = group_shape_of(group)->make_nodes(manager, group, tree, &n_nodes);
 	if (nodes == NULL)
 		return -ENOMEM;
 	for (uint16_t i = 0; i < group->size; i++)
@@ -537,7 +501,7 @@ choose_payload(const struct manager *manager, struct group *group, struct contro
 		if (group->payload_asked == 0)
 			lower_mtu_by_others(manager, host, &mtu);
 	}
-	if (group_has_leaders(group))
+	if (!group_shape_of(group)->has_tree)
 		lower_mtu_by_links(manager, group, &mtu);
 	for (uint16_t i = 1; i < group->n_nodes && ret == 0; i++) {
 		const struct group_node *node = &group->nodes[i];
@@ -565,45 +529,24 @@ choose_payload(const struct manager *manager, struct group *group, struct contro
 int
 plan_check_shape(const struct manager *manager, struct group *group, struct control_error *error)
 {
-	const char *found = NULL;
 	struct control_error ignored;
 
 	/* A shape that is not known is refused once the job has a tree, or has none. */
 	if (is_new(group) || group->state == GROUP_GATHERING)
 		(void)handlers_find_shape(manager, group, &ignored);
-	if (group_has_leaders(group))
-		return leaders_check(group, error);
-	if (!group_has_server(group))
-		return handlers_check_order(manager, group, error);
-	if (group->size > FANIN_SERVER_RANKS_MAX) {
-		control_fail(error, "invalid",
-			     "the handler \"%s\" has a parameter server: found %u ranks, expected at most %u",
-			     group->handler, group->size, FANIN_SERVER_RANKS_MAX);
-		return -EINVAL;
-	}
-	if (group->reproducible)
-		found = "reproducible, expected sums in any order";
-	else if (group->wide)
-		found = "accumulate f32, expected native";
-	else if (group->authenticate)
-		found = "authenticate, expected packets without tags";
-	if (found == NULL)
-		return 0;
-	control_fail(error, "invalid", "the handler \"%s\" has a parameter server: found %s",
-		     group->handler, found);
-	return -EINVAL;
+	return group_shape_of(group)->check(manager, group, error);
 }
 
 /* Whether a tree with a server as its root, or without, or no tree at all, is what the switches say that the handler has. */
 static int
 check_settled(const struct group *group, enum group_shape planned, struct control_error *error)
 {
-	if (group_has_server(group) == (planned == GROUP_SERVER) &&
-	    group_has_leaders(group) == (planned == GROUP_LEADERS))
+	if (group_shape_of(group)->has_server == shape_of(planned)->has_server &&
+	    group_shape_of(group)->has_tree == shape_of(planned)->has_tree)
 		return 0;
 	control_fail(error, "invalid",
 		     "the handler \"%s\" has the shape %s on switch %s, but another one on other switches or servers: expected one",
-		     group->handler, group_shape_name(group->shape), group->nodes[0].switch_name);
+		     group->handler, group_shape_of(group)->name, group->nodes[0].switch_name);
 	return -EINVAL;
 }
 
@@ -617,7 +560,7 @@ find_tree(const struct manager *manager, struct group *group, struct plan *plan,
 	if (ret != 0)
 		return ret;
 	/* Without servers in the graph a switch would be the root. */
-	if (group_has_server(group) && plan->graph.n_servers == 0)
+	if (group_shape_of(group)->has_server && plan->graph.n_servers == 0)
 		ret = -EHOSTUNREACH;
 	else
 		ret = tree_build(&plan->graph, plan->places, group->size, &plan->tree);
@@ -725,28 +668,14 @@ list_ranks(const struct fanin_ranks *ranks)
 	return list;
 }
 
-static void
-add_host(json_t *list, const struct topology_host *link, unsigned int rank)
+void
+plan_add_host(json_t *list, const struct topology_host *link, unsigned int rank)
 {
 	char ip[INET_ADDRSTRLEN];
 
 	inet_ntop(AF_INET, &link->ip_be, ip, sizeof(ip));
 	json_array_append_new(list, json_pack("{s:s, s:s, s:i}", "port", link->at.port, "ip", ip,
 					      "rank", (int)rank));
-}
-
-/* The hosts that have another link here than the one that they were told to use first. */
-static void
-add_second_links(const struct manager *manager, const struct group *group,
-		 const struct group_node *node, json_t *list)
-{
-	for (uint16_t rank = 0; rank < group->size; rank++) {
-		const struct topology_host *link =
-			group_second_link_of(group, &manager->config->topology, rank);
-
-		if (link != NULL && link->at.switch_index == node->switch_index)
-			add_host(list, link, rank);
-	}
 }
 
 static json_t *
@@ -758,11 +687,9 @@ list_children(const struct manager *manager, const struct group *group, uint16_t
 
 	FANIN_RANKS_EACH(rank, &node->local)
 	{
-		add_host(list, group_link_of(group, &manager->config->topology, (uint16_t)rank),
-			 rank);
+		plan_add_host(list, group_link_of(group, &manager->config->topology, (uint16_t)rank),
+			      rank);
 	}
-	if (group_has_leaders(group))
-		add_second_links(manager, group, node, list);
 	for (uint16_t i = 1; i < group->n_nodes; i++) {
 		const struct group_node *child = &group->nodes[i];
 
@@ -773,20 +700,6 @@ list_children(const struct manager *manager, const struct group *group, uint16_t
 							      "ranks", list_ranks(&child->ranks)));
 	}
 	return list;
-}
-
-/* The ports of a switch to others, in place of a tree; a switch without any, or without hosts, refuses the empty list. */
-static void
-set_links(const struct manager *manager, const struct group *group, const struct group_node *node,
-	  json_t *args)
-{
-	json_t *links = leaders_list_ports(manager, group, node);
-
-	if (json_array_size(links) > 0)
-		json_object_set(args, "links", links);
-	json_decref(links);
-	if (json_array_size(json_object_get(args, "members")) == 0)
-		json_object_del(args, "members");
 }
 
 json_t *
@@ -808,13 +721,13 @@ plan_create_args(const struct manager *manager, const struct group *group, uint1
 	/* Likewise. The names are the handler's, which the switch knows. */
 	if (group->parameters_asked != NULL)
 		json_object_set(args, "parameters", group->parameters_asked);
-	if (group_has_leaders(group))
-		set_links(manager, group, node, args);
+	if (group_shape_of(group)->add_args != NULL)
+		group_shape_of(group)->add_args(manager, group, node, args);
 	if (group->n_nodes > 1)
 		json_object_set_new(args, "size", json_integer(group->size));
 	/* A switch alone knows best how many are enough for its ports; several have to agree, and a job that moves keeps its own. */
-	if (group_has_slots(group) &&
-	    (group->n_nodes > 1 || group->moving || group_has_leaders(group)))
+	if (group_shape_of(group)->has_slots &&
+	    (group->n_nodes > 1 || group->moving || !group_shape_of(group)->has_tree))
 		json_object_set_new(args, "slots", json_integer((json_int_t)group->slots));
 	if (node->parent != TREE_NO_PARENT) {
 		parent = &manager->peers[group->nodes[node->parent].switch_index];

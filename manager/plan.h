@@ -11,6 +11,7 @@
 
 struct manager;
 struct group;
+struct topology_host;
 
 /* The code of a job whose trees that reach all ranks have none that keeps their order, which it promises. */
 #define PLAN_ORDER "order"
@@ -30,5 +31,8 @@ int plan_check_shape(const struct manager *manager, struct group *group, struct 
 
 /* The arguments of jobs.create for one node; a new reference. */
 json_t *plan_create_args(const struct manager *manager, const struct group *group, uint16_t node);
+
+/* Adds a host's link to the members that the arguments of jobs.create list. */
+void plan_add_host(json_t *list, const struct topology_host *link, unsigned int rank);
 
 #endif

@@ -25,7 +25,8 @@ static bool
 has_link_at(const struct manager *manager, const struct group *group, const struct group_node *node,
 	    const char *port)
 {
-	for (uint16_t i = 0; group_has_leaders(group) && i < manager->config->topology.n_links; i++) {
+	for (uint16_t i = 0;
+	     !group_shape_of(group)->has_tree && i < manager->config->topology.n_links; i++) {
 		const char *found = leaders_port(manager, group, node, i);
 
 		if (found != NULL && strcmp(found, port) == 0)
@@ -347,7 +348,7 @@ list_has(const json_t *jobs, const struct manager *manager, uint32_t id)
 static bool
 has_after_all(const struct group *group, const struct group_node *node)
 {
-	return group_has_leaders(group) && group->state == GROUP_NETWORK &&
+	return !group_shape_of(group)->has_tree && group->state == GROUP_NETWORK &&
 	       node->state != NODE_INSTALLED && node->state != NODE_ASKED;
 }
 

@@ -136,7 +136,7 @@ slots_choose(const struct manager *manager, struct group *group, struct control_
 
 	if (check_children(manager, group, error) != 0)
 		return -ENOSPC;
-	if (!group_has_slots(group)) {
+	if (!group_shape_of(group)->has_slots) {
 		group->slots = 0;
 		return 0;
 	}
@@ -149,7 +149,7 @@ slots_choose(const struct manager *manager, struct group *group, struct control_
 		const struct spread_below below = list_children(group, i);
 		uint32_t most;
 
-		if (group_has_leaders(group) && peer->state != PEER_UP)
+		if (!group_shape_of(group)->has_tree && peer->state != PEER_UP)
 			continue; /* the window may be larger than what it has */
 		most = most_slots(peer, group, &below, &moved);
 		slots = most < slots ? most : slots;

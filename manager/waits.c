@@ -110,7 +110,7 @@ copy_group(struct waits_job *job, const struct group *group)
 				   .n_members = group->n_members };
 	memcpy(job->name, group->name, sizeof(job->name));
 	/* Without a tree there is nothing to follow: which ranks a block lacks its leader knows. */
-	if (group->state != GROUP_NETWORK || group_has_leaders(group))
+	if (group->state != GROUP_NETWORK || !group_shape_of(group)->has_tree)
 		return true;
 	job->nodes = calloc(group->n_nodes + 1u, sizeof(*job->nodes));
 	if (job->nodes == NULL)
@@ -119,7 +119,7 @@ copy_group(struct waits_job *job, const struct group *group)
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		const struct group_node *node = &group->nodes[i];
 
-		job->nodes[i].is_server = i == 0 && group_has_server(group);
+		job->nodes[i].is_server = i == 0 && group_shape_of(group)->has_server;
 		job->nodes[i].parent = node->parent;
 		job->nodes[i].local = node->local;
 		job->nodes[i].ranks = node->ranks;
