@@ -110,8 +110,9 @@ needs_one_switch(const struct manager *manager, const struct group *group, const
 }
 
 /*
- * All switches that links of the topology connect with its hosts, whatever their state. Those that are lost get the job when they
- * come, those that are full when they have room. Only the switches of hosts must have it now.
+ * All switches that links of the topology connect with its hosts, whatever their state. Those that
+ * are lost get the job when they come, those that are full when they have room. Only the switches
+ * of hosts must have it now.
  */
 static struct group_node *
 make_nodes(const struct manager *manager, const struct group *group, const struct tree *tree,
@@ -197,7 +198,10 @@ add_second_links(const struct manager *manager, const struct group *group,
 	}
 }
 
-/* The second links of hosts, and in place of a tree the ports of a switch to others; one without any, or without hosts, refuses the empty list. */
+/*
+ * The second links of hosts, and in place of a tree the ports of a switch to others; one without
+ * any, or without hosts, refuses the empty list.
+ */
 static void
 add_args(const struct manager *manager, const struct group *group, const struct group_node *node,
 	 json_t *args)

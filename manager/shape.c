@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The shapes of jobs, and those that have a tree: see shape.h. The one without is in leaders.c. Main thread. */
+/*
+ * The shapes of jobs, and those that have a tree: see shape.h. The one without is in leaders.c.
+ * Main thread.
+ */
 #include "manager/shape.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fields of struct fanin_report, by who fills them in. A new one is added here and where it is counted; the suite `abi` tells what else has to
- * know it.
+ * Fields of struct fanin_report, by who fills them in. A new one is added here and where it is
+ * counted; the suite `abi` tells what else has to know it.
  *
- * X(field, trees), trees: what a job with several has of its trees' fields. SUM, MOST: of all. ANY: the bits that one has. SAME: any tree's that
- * is not 0. OWN: it is the job's.
+ * X(field, trees), trees: what a job with several has of its trees' fields. SUM, MOST: of all.
+ * ANY: the bits that one has. SAME: any tree's that is not 0. OWN: it is the job's.
  */
 #ifndef FANIN_HOSTLIB_REPORT_H
 #define FANIN_HOSTLIB_REPORT_H
@@ -27,7 +27,7 @@
 #define FANIN_REPORT_PA_ATP(X) \
 	X(gacks, SUM) X(aacks, SUM) X(marks, SUM) X(aecns, SUM) X(asks_answered, SUM)
 
-/* Jobs that multicast, also those beside a communicator's. Each operation has a part in each tree. */
+/* Jobs that multicast, also beside a communicator's. Each operation has a part in each tree. */
 #define FANIN_REPORT_MULTICAST(X) \
 	X(multicast_operations, MOST) X(multicast_packets, SUM) X(multicast_fetched, SUM) \
 	X(multicast_late, SUM)

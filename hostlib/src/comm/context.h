@@ -104,10 +104,14 @@ struct fanin_comm {
 	struct fanin_manager *manager;         /* NULL: the job was found without one */
 	const struct fanin_protocol *protocol; /* what the collectives run; NULL: not known yet */
 	char protocol_reason[FANIN_TEXT_LEN];  /* why this protocol */
-	struct fanin_comm *beside[FANIN_BESIDE_USES]; /* others that carry out its collectives, or reduce its regions, in the context's list as well; NULL: not joined */
-	struct fanin_comm *owner;                     /* of such a one, or of a region */
-	bool multicast_is_open;                       /* that may still be joined */
-	struct fanin_kept_options *kept_options;      /* comm_beside.c's */
+	/*
+	 * Others that carry out its collectives, or reduce its regions; in the context's list as
+	 * well. NULL: not joined.
+	 */
+	struct fanin_comm *beside[FANIN_BESIDE_USES];
+	struct fanin_comm *owner;                /* of such a one, or of a region */
+	bool multicast_is_open;                  /* that may still be joined */
+	struct fanin_kept_options *kept_options; /* comm_beside.c's */
 	const struct fanin_manager_parameter *parameters; /* while joining: n_parameters of the job's handler */
 	size_t n_parameters;
 	uint64_t beside_key;          /* likewise: of the job that it is to be beside; 0: of none */

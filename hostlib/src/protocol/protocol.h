@@ -230,7 +230,8 @@ struct fanin_protocol {
 	bool has_leaders;
 	bool multicasts; /* broadcast and allgather go by multicast, each packet once to all ranks */
 	bool any_density; /* sparse requests need no density that is known to all ranks */
-	enum fanin_beside_use beside; /* jobs of its first handler are made for this use. No two protocols are for the same one */
+	/* Jobs of its first handler are made for this use. No two protocols are for the same one. */
+	enum fanin_beside_use beside;
 	const struct fanin_region_ops *region; /* its jobs are multicast regions; NULL: they are not */
 	/* Returns how many packets may be on their way to a rank of a job. NULL: as many as the job's window. */
 	uint32_t (*in_flight)(uint16_t size, uint16_t payload_bytes);
