@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks of jobs in one process and in virtual time: real engines of any protocol around real switches, one or leaves below spines, with links that lose, double and
- * reorder. What comes of collectives is compared with what it has to be, and all their memory used again at once. One world at a time.
+ * Ranks of jobs in one process and in virtual time: real engines of any protocol around real
+ * switches, one or leaves below spines, with links that lose, double and reorder. What comes of
+ * collectives is compared with what it has to be, and all their memory used again at once. One
+ * world at a time.
  */
 #ifndef FANIN_TESTS_UNIT_HOST_WORLD_H
 #define FANIN_TESTS_UNIT_HOST_WORLD_H
@@ -22,11 +24,12 @@
 struct trial {
 	const char *handler; /* its jobs' protocol is the world's */
 	uint64_t seed;
-	uint16_t n_ranks;  /* of each job */
-	uint16_t n_leaves; /* n_ranks is a multiple of it; if there is more than one, there are two spines, and the job is on the first one */
-	uint16_t n_jobs;   /* 1 */
-	uint16_t per_port; /* hosts, 1 */
-	bool scattered;    /* ranks are at the leaves in turn, else at one after the other */
+	uint16_t n_ranks; /* of each job */
+	/* n_ranks is a multiple of it. Above more than one are two spines; jobs are on the first one. */
+	uint16_t n_leaves;
+	uint16_t n_jobs;       /* 1 */
+	uint16_t per_port;     /* hosts, 1 */
+	bool scattered;        /* ranks are at the leaves in turn, else at one after the other */
 	bool places_unknown;   /* hosts are not told which leaves the ranks are at */
 	double faults;         /* chances that a switch loses, doubles or reorders a packet */
 	uint32_t host_mbit;    /* of links of hosts, 10000 */
@@ -135,7 +138,10 @@ void world_kill(uint16_t i);
 /* The ranks that its engine misses, as a bitmap. */
 uint64_t world_missing(uint16_t i);
 
-/* All that are not gone have failed as ranks are missing, say that it is this one and no other, and have these words in their errors. */
+/*
+ * All that are not gone have failed as ranks are missing, say that it is this one and no other,
+ * and have these words in their errors.
+ */
 void world_expect_named(uint16_t gone, const char *words);
 
 /* Adds what an engine has counted to a sum: structs of 64-bit numbers. */
@@ -143,7 +149,10 @@ void world_add(void *sum, const void *stats, size_t size);
 
 /* ------------------------------------------------------------------ requests */
 
-/* Posts a collective like this one as request r, with iteration r of its data, by their sum every second one in place. */
+/*
+ * Posts a collective like this one as request r, with iteration r of its data, by their sum every
+ * second one in place.
+ */
 void world_post(uint16_t i, uint32_t r, struct perf_collective like);
 void world_post_all(uint32_t r, struct perf_collective like);
 
@@ -159,7 +168,10 @@ bool world_done(void *user);
 /* Until all are done, and rightly so. Returns how long that took. */
 uint64_t world_run(void);
 
-/* The n-th of all collectives on a data type, with sums, and of allreduces with all other operators, of 4000 elements. Returns false if there are no more. */
+/*
+ * The n-th of all collectives on a data type, with sums, and of allreduces with all other
+ * operators, of 4000 elements. Returns false if there are no more.
+ */
 bool world_collective(enum fanin_dtype dtype, unsigned int n, struct perf_collective *like);
 
 /* All ranks of a job have the same bits. */
@@ -179,13 +191,20 @@ void world_give(uint16_t i, const struct world_frame *frame);
 /* Sends what a member has kept once more. */
 void world_repeat(uint16_t i);
 
-/* Headers of a packet in a member's name, as whoever is behind its port and has the key can send it. */
+/*
+ * Headers of a packet in a member's name, as whoever is behind its port and has the key can send
+ * it.
+ */
 struct fanin_headers world_forge(uint16_t i, enum fanin_type type, uint32_t block,
 				 uint32_t payload_len);
-/* headers: with a payload behind them. */
+
+/* Sends headers in a member's name with the payload behind them. */
 void world_send(uint16_t i, const void *headers);
 
-/* A member contributes to a control block: n numbers that are 0, of 64 at most. A little time passes. */
+/*
+ * A member contributes to a control block: n numbers that are 0, of 64 at most. A little time
+ * passes.
+ */
 void world_contribute(uint16_t i, uint32_t block, uint16_t n);
 
 /* ------------------------------------------------------------------ switches */
@@ -198,8 +217,9 @@ uint64_t world_job_counter(const struct job *job, unsigned int counter);
 uint64_t world_counter(unsigned int counter);
 
 /*
- * The first job is taken off its switches. What is on its way reaches hosts for a while, until all ranks join it again, over the other spine if there is one, and go
- * on from the first block that one of them lacks.
+ * The first job is taken off its switches. What is on its way reaches hosts for a while, until all
+ * ranks join it again, over the other spine if there is one, and go on from the first block that
+ * one of them lacks.
  */
 void world_lose_run(uint64_t late_ns);
 

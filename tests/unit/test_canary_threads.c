@@ -88,7 +88,10 @@ send_data(struct thread_worker *worker, unsigned int rank, uint32_t number, uint
 	thread_world_call(worker, mbuf);
 }
 
-/* A leader sends its result to the switch, which it reaches by this worker. It has it itself, and so have those that it answers. */
+/*
+ * A leader sends its result to the switch, which it reaches by this worker. It has it itself, and
+ * so have those that it answers.
+ */
 static void
 pass_result(struct thread_worker *worker, uint32_t block)
 {

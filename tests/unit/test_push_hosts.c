@@ -394,7 +394,10 @@ START_TEST(a_late_duplicate_of_the_last_use_of_a_slot_changes_nothing)
 }
 END_TEST
 
-/* An EMPTY contribution, or a question of the home host, for each slot of the root, in the name of rank 1, from this block on. Returns how many there are. */
+/*
+ * An EMPTY contribution, or a question of the home host, for each slot of the root, in the name of
+ * rank 1, from this block on. Returns how many there are.
+ */
 static uint32_t
 forge_all(enum fanin_type type, uint32_t first)
 {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Slots of a handler that several workers share, on threads of their own: each worker has two ranks, whose data comes late, twice and again, in sums that the handler
- * makes, to whoever makes results of them, which the test plays. Every sum has to be that of its ranks, and every mbuf returns. One world at a time.
+ * Slots of a handler that several workers share, on threads of their own: each worker has two
+ * ranks, whose data comes late, twice and again, in sums that the handler makes, to whoever makes
+ * results of them, which the test plays. Every sum has to be that of its ranks, and every mbuf
+ * returns. One world at a time.
  */
 #ifndef FANIN_TESTS_UNIT_THREAD_WORLD_H
 #define FANIN_TESTS_UNIT_THREAD_WORLD_H
@@ -100,15 +102,19 @@ uint64_t thread_world_counter(unsigned int counter);
 /* A packet of this type, for thread_world_call. */
 struct rte_mbuf *thread_world_make(enum fanin_type type, uint32_t block, uint32_t payload_len);
 
-/* The same with a vector, in a rank's name: the rank's data of a block, which counts from 0 here. A result's is of no interest. */
+/*
+ * The same with the data of a rank for a block, which counts from 0 here; what a result's data is
+ * nobody looks at.
+ */
 struct rte_mbuf *thread_world_vector(enum fanin_type type, unsigned int rank, uint32_t number);
 
 /* Hands a packet over until nobody is in the way. */
 void thread_world_call(struct thread_worker *worker, struct rte_mbuf *mbuf);
 
 /*
- * Under the lock: a sum of these ranks came for a block, whose data can be of `others`. Checks it, and returns the block if it has ranks that are new and none that
- * are not, or has all that are there; NULL if nothing is to be done.
+ * Under the lock: checks a sum of these ranks. others: the ranks whose data comes in sums. Returns
+ * the block's part if the sum is to be taken: its ranks are new, or contain all that are there;
+ * else NULL.
  */
 struct thread_part *thread_world_part(const struct fanin_headers *headers, uint64_t members,
 				      uint64_t others);
