@@ -255,6 +255,11 @@ send_emission(const struct fanin_emission *emission)
 			REQUIRE(emission->payload_len <= job.payload_bytes);
 			break;
 		}
+		if (hdr->type == FANIN_TYPE_RESULT && references == receivers) {
+			/* For children that do not have the block's owner: nobody keeps it. */
+			REQUIRE(hdr->flags == FANIN_FLAG_EMPTY && emission->payload_len == 0);
+			break;
+		}
 		REQUIRE(receivers == 1 || receivers == N_CHILDREN);
 		if (hdr->type == FANIN_TYPE_SPARSE_RESULT) {
 			/* Kept below the root, and if a child knew it. */
