@@ -187,7 +187,7 @@ static const struct cli_field fields[] = {
 	{ 0 },
 };
 
-/* What names a combination ends the tour through all of them. */
+/* Options that choose one combination: with any of them given, the others are not measured. */
 static const char *const of_a_combination[] = { "handler", "dtype",   "op",     "payload",
 						"hosts",   "workers", "parent", "jobs" };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the benchmarks in virtual time have in common: their beginning, their end if something is
- * wrong, and the JSON object that they print. Main thread.
+ * Shared by the benchmarks in virtual time: starting DPDK, ending with an error, and printing a JSON
+ * object. Main thread.
  */
 #ifndef FANIN_BENCH_VIRTUAL_H
 #define FANIN_BENCH_VIRTUAL_H

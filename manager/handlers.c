@@ -154,6 +154,30 @@ handlers_check_order(const struct manager *manager, const struct group *group,
 	return 0;
 }
 
+int
+handlers_check_hosts(const struct group *group, const char *has, struct control_error *error)
+{
+	const char *found = NULL;
+
+	if (group->size > FANIN_SERVER_RANKS_MAX) {
+		control_fail(error, "invalid",
+			     "the handler \"%s\" has %s: found %u ranks, expected at most %u",
+			     group->handler, has, group->size, FANIN_SERVER_RANKS_MAX);
+		return -EINVAL;
+	}
+	if (group->reproducible)
+		found = "reproducible, expected sums in any order";
+	else if (group->wide)
+		found = "accumulate f32, expected native";
+	else if (group->authenticate)
+		found = "authenticate, expected packets without tags";
+	if (found == NULL)
+		return 0;
+	control_fail(error, "invalid", "the handler \"%s\" has %s: found %s", group->handler, has,
+		     found);
+	return -EINVAL;
+}
+
 /* A node without hosts of the job may be at a switch that is not reached: it is asked when it comes. */
 static bool
 is_heard(const struct peer *peer, const struct group_node *node)

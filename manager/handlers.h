@@ -52,6 +52,14 @@ int handlers_check_order(const struct manager *manager, const struct group *grou
 			 struct control_error *error);
 
 /*
+ * Checks a group whose results hosts make: they know 64 ranks at most, sums in any order, of native
+ * type, and no tags.
+ *
+ * has: for the error, such as "a parameter server". Returns 0, or -EINVAL with *error.
+ */
+int handlers_check_hosts(const struct group *group, const char *has, struct control_error *error);
+
+/*
  * Packets that a slot of a handler holds on a switch at most.
  *
  * n_children: of the job at that switch. n_pairs: what fanin_order_build returns for them. Returns 0 if the switch has no such handler, or does not tell what its slots hold.

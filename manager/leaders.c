@@ -20,31 +20,14 @@
 static int
 check(const struct manager *manager, const struct group *group, struct control_error *error)
 {
-	const char *found = NULL;
-
 	(void)manager;
-	if (group->size > FANIN_SERVER_RANKS_MAX) {
-		control_fail(error, "invalid",
-			     "the handler \"%s\" has a leader for each block: found %u ranks, expected at most %u",
-			     group->handler, group->size, FANIN_SERVER_RANKS_MAX);
+	if (handlers_check_hosts(group, "a leader for each block", error) != 0)
 		return -EINVAL;
-	}
-	if (group->trees_asked > 1) {
-		control_fail(error, "invalid",
-			     "the handler \"%s\" has a leader for each block: found trees %u, expected 1, as each of its packets chooses its own path",
-			     group->handler, group->trees_asked);
-		return -EINVAL;
-	}
-	if (group->reproducible)
-		found = "reproducible, expected sums in any order";
-	else if (group->wide)
-		found = "accumulate f32, expected native";
-	else if (group->authenticate)
-		found = "authenticate, expected packets without tags";
-	if (found == NULL)
+	if (group->trees_asked <= 1)
 		return 0;
-	control_fail(error, "invalid", "the handler \"%s\" has a leader for each block: found %s",
-		     group->handler, found);
+	control_fail(error, "invalid",
+		     "the handler \"%s\" has a leader for each block: found trees %u, expected 1, as each of its packets chooses its own path",
+		     group->handler, group->trees_asked);
 	return -EINVAL;
 }
 

@@ -5,7 +5,6 @@
  */
 #include "manager/shape.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,6 @@
 #include "manager/manager.h"
 #include "manager/move.h"
 #include "manager/reconcile.h"
-#include "wire/wire.h"
 
 /* The nodes of a reduction tree. */
 static struct group_node *
@@ -53,30 +51,11 @@ make_nodes(const struct manager *manager, const struct group *group, const struc
 	return nodes;
 }
 
-/* Whether a group asks for what a parameter server has not. */
 static int
 check_server(const struct manager *manager, const struct group *group, struct control_error *error)
 {
-	const char *found = NULL;
-
 	(void)manager;
-	if (group->size > FANIN_SERVER_RANKS_MAX) {
-		control_fail(error, "invalid",
-			     "the handler \"%s\" has a parameter server: found %u ranks, expected at most %u",
-			     group->handler, group->size, FANIN_SERVER_RANKS_MAX);
-		return -EINVAL;
-	}
-	if (group->reproducible)
-		found = "reproducible, expected sums in any order";
-	else if (group->wide)
-		found = "accumulate f32, expected native";
-	else if (group->authenticate)
-		found = "authenticate, expected packets without tags";
-	if (found == NULL)
-		return 0;
-	control_fail(error, "invalid", "the handler \"%s\" has a parameter server: found %s",
-		     group->handler, found);
-	return -EINVAL;
+	return handlers_check_hosts(group, "a parameter server", error);
 }
 
 static const struct shape tree_shape = {

@@ -4,7 +4,7 @@
  * sender numbers its packets in the order in which it sends them; they come in any order, some of
  * them never. Pure: times and packet numbers come in, questions come out. One thread at a time.
  *
- * What counts as missing. A packet is overtaken once one behind it has come as the sender sent it
+ * Overtaken packets. A packet is overtaken once one behind it has come as the sender sent it
  * (`passed`). One that only came because it was asked for overtakes nothing. Checks are at least a
  * reordering interval R apart; each one takes what is missing before `checked` for lost, and moves
  * `checked` up to `passed`.
@@ -60,7 +60,7 @@ fanin_clear_bit(uint64_t *bitmap, uint32_t i)
 
 /* ------------------------------------------------------------------ questions */
 
-/* What is asked for: a bitmap of packets. */
+/* A request for packets: a bitmap of their numbers. */
 struct fanin_question {
 	uint32_t first; /* packet of the first bit, or FANIN_QUESTION_ANYWHERE */
 	uint32_t span;  /* packets that it may cover, FANIN_QUESTION_SPAN at most */

@@ -286,8 +286,8 @@ refusal_explain(const struct fanin_engine *engine, char *detail, size_t len)
 }
 
 /*
- * What there is to say of a run that the switch has not lost. ranks: those that the oldest block
- * lacks, empty if that is unknown. absence: the same with what is known of them.
+ * Writes why the oldest block has no result, in a run that the switch has not lost. ranks: those
+ * that the block lacks, empty if unknown. absence: the same with what is known of them.
  */
 static void
 wait_explain(struct fanin_engine *engine, bool answers, const char *ranks, const char *absence,

@@ -195,7 +195,7 @@ values_set(struct fanin_multicast_op *op, uint32_t index)
 	op->n_lost = 0;
 }
 
-/* What operations' control blocks say is set as they are queued. */
+/* Decides whether a lane's block may be queued; sets the values that a control block carries. */
 static bool
 may_send(struct fanin_engine *engine, const struct fanin_lane *lane)
 {

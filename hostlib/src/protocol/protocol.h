@@ -36,7 +36,7 @@ struct fanin_cc_type;
 struct fanin_engine_rules;
 struct fanin_protocol;
 
-/* What a job beside a communicator's is for. */
+/* Uses of a job that a communicator joins beside its own. */
 enum fanin_beside_use {
 	FANIN_BESIDE_NONE,
 	FANIN_BESIDE_MULTICAST, /* its broadcasts and allgathers */
