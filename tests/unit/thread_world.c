@@ -316,7 +316,7 @@ open_world(const struct thread_rules *rules, uint32_t n_slots)
 					   .mask = n_slots - 1,
 					   .salt = 77 };
 	rules->open();
-	thread_world.state = calloc(1, thread_world.handler->state_size(job));
+	thread_world.state = calloc(1, fanin_state_size(thread_world.handler, job));
 	ck_assert_ptr_nonnull(thread_world.state);
 	if (rules->begin != NULL)
 		rules->begin();
