@@ -37,12 +37,11 @@
 	 1 << FANIN_COLLECTIVE_REDUCE_SCATTER | 1 << FANIN_COLLECTIVE_BROADCAST |                  \
 	 1 << FANIN_COLLECTIVE_ALLGATHER)
 
-/* The functions of a protocol on the engine. Those of LIFE and of SENDING are the ones that some protocols have in their own way. */
+/* The functions of a protocol on the engine. Those of SENDING are the ones that some protocols have in their own way. */
 #define FANIN_ENGINE_FUNCTIONS                                                                     \
-	.on_switch = &fanin_engine_on_switch, .open = fanin_engine_open,                           \
-	.error = fanin_engine_error, .missing = fanin_engine_missing
-#define FANIN_ENGINE_LIFE                                                                          \
-	.close = fanin_engine_close, .poll = fanin_engine_poll, .poll_fds = fanin_engine_poll_fds
+	.open = fanin_engine_open, .close = fanin_engine_leave, .poll = fanin_engine_poll,         \
+	.poll_fds = fanin_engine_poll_fds, .error = fanin_engine_error,                            \
+	.missing = fanin_engine_missing
 #define FANIN_ENGINE_SENDING .post = fanin_engine_post, .idle_ns = fanin_engine_idle_ns
 
 extern const struct fanin_switch_ops fanin_engine_on_switch;
@@ -75,7 +74,8 @@ struct fanin_engine_stats {
 int fanin_engine_open(const struct fanin_protocol *protocol,
 		      const struct fanin_protocol_config *config, struct fanin_endpoint **endpoint,
 		      struct fanin_error *error);
-void fanin_engine_close(struct fanin_endpoint *endpoint);
+void fanin_engine_leave(struct fanin_endpoint *endpoint);
+void fanin_engine_close(struct fanin_endpoint *endpoint); /* the same without a goodbye */
 int fanin_engine_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count);
 int fanin_engine_poll(struct fanin_endpoint *endpoint);
 uint64_t fanin_engine_idle_ns(struct fanin_endpoint *endpoint);

@@ -15,6 +15,7 @@
 #include "hostlib/src/cc/cc.h"
 #include "hostlib/src/loop/loop.h"
 #include "rtt.h"
+#include "run_end.h"
 #include "times.h"
 
 /*
@@ -166,6 +167,40 @@ struct fanin_engine_rules {
 
 	/* No answer comes: writes why, for a timeout's text. Returns false to leave that to the engine. NULL: it always does. */
 	bool (*explain)(struct fanin_engine *engine, char *text, size_t text_len);
+
+	/* True if something but a lane's first transmission waits for room, which nothing signals. Not from the poll loop. NULL: nothing ever does. */
+	bool (*is_blocked)(const struct fanin_engine *engine);
+
+	/*
+	 * A frame has come: handles it, whoever has sent it. NULL: it is one of the switch, which the engine checks and handles.
+	 */
+	void (*take_frame)(struct fanin_engine *engine, const struct fanin_frame *frame);
+
+	/*
+	 * The lane's block has its result, and the lane is still at it: learns from how long it took, and what it shows of others. NULL: what the engine does itself.
+	 */
+	void (*learn)(struct fanin_engine *engine, const struct fanin_lane *lane);
+
+	/* While something is posted: fails the engine if it has waited for too long. NULL: by what the switch says of ranks. */
+	void (*limits)(struct fanin_engine *engine);
+
+	/* The caller was away: moves timestamps of its own by by_ns towards now (base/absence.h). NULL: it has none. */
+	void (*away)(struct fanin_engine *engine, uint64_t by_ns);
+
+	/* Ranks that the oldest block waits for, and which of these do not answer. Not from the poll loop only. NULL: as the switch has last said. */
+	void (*waits_for)(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
+
+	/*
+	 * The rest is for ranks that tell each other of the end of a run (run_end.h). `answer`: the engine has failed not long ago: answers a frame if it is a question
+	 * of another rank. NULL: nothing is received any more.
+	 */
+	void (*answer)(struct fanin_engine *engine, const struct fanin_frame *frame);
+
+	/* The engine has failed, and engine->run_end does not say why yet: sets that, and tells the others. NULL: nobody is told. */
+	void (*end)(struct fanin_engine *engine);
+
+	/* As fanin_run_end_goodbye has it, before the endpoint is closed. */
+	bool (*say_bye)(struct fanin_endpoint *endpoint);
 };
 
 struct fanin_engine {
@@ -186,7 +221,8 @@ struct fanin_engine {
 	struct fanin_engine_shards *shards; /* shards.c's; NULL: no sparse request yet */
 	uint32_t n_known;                   /* number of known lanes */
 	bool run_lost;
-	struct fanin_rejoin rejoin; /* while run_lost */
+	struct fanin_rejoin rejoin;   /* while run_lost */
+	struct fanin_run_end run_end; /* what others were told, or have told */
 	bool moved; /* to another switch with epochs of its own: none is that of the run before */
 	const char *hint; /* borrowed; may be NULL */
 	struct fanin_rtt rtt;
@@ -489,9 +525,9 @@ fanin_engine_transmit(struct fanin_engine *engine, const struct fanin_headers *h
 	return fanin_transport_send(engine->loop.transport, headers, payload, payload_len);
 }
 
-/* The lane's block has been sent, its last packet just now. */
+/* The lane's block waits for its result from now on. */
 static inline void
-fanin_engine_note_sent(struct fanin_engine *engine, struct fanin_lane *lane)
+fanin_engine_mark_sent(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	lane->state = FANIN_LANE_SENT;
 	lane->told = FANIN_BLOCK_ABSENT;
@@ -502,6 +538,13 @@ fanin_engine_note_sent(struct fanin_engine *engine, struct fanin_lane *lane)
 		engine->newest = lane->block;
 	if (lane->transmissions < UINT16_MAX)
 		lane->transmissions++;
+}
+
+/* The lane's block has been sent, its last packet just now. */
+static inline void
+fanin_engine_note_sent(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	fanin_engine_mark_sent(engine, lane);
 	engine->stats.frames_sent++;
 	fanin_loop_wake_by(&engine->loop, engine->loop.now_ns + fanin_engine_query_wait_ns(engine));
 }
@@ -531,6 +574,13 @@ void fanin_engine_send_queued(struct fanin_engine *engine);
 /* rx.c: a block's result. block: as the engine counts. */
 void fanin_engine_receive_result(struct fanin_engine *engine, const struct fanin_frame *frame,
 				 uint32_t block);
+
+/*
+ * rx.c: a block's result that did not come from the switch. headers: with its shape and flags, and the elements behind
+ * them; the other fields are filled in.
+ */
+void fanin_engine_take_result(struct fanin_engine *engine, uint32_t block,
+			      struct fanin_headers *headers, uint32_t payload_len);
 
 /* rx.c: a lane that tells a result is done, as nobody waits for that: in a run that has just been resumed. */
 void fanin_engine_known_finish(struct fanin_engine *engine, struct fanin_lane *lane);
@@ -594,5 +644,12 @@ int fanin_engine_post_small(struct fanin_engine *engine, struct fanin_request *r
 
 /* Fails every request with the status; engine->loop.error already has the text. */
 void fanin_engine_fail(struct fanin_engine *engine, int status);
+
+/* The run has ended because of these ranks, which is what others are told from now on. */
+void fanin_engine_note_end(struct fanin_engine *engine, enum fanin_run_why why, uint64_t whom);
+
+/* Another rank says so of the run at this block: fails. */
+void fanin_engine_ended(struct fanin_engine *engine, uint32_t block, enum fanin_run_why why,
+			uint64_t whom);
 
 #endif

@@ -4,6 +4,20 @@
 
 #include "hostlib/src/base/report.h"
 
+/* Ranks that the oldest block waits for, as far as known. */
+static struct fanin_answer_ranks
+waits_for(struct fanin_engine *engine)
+{
+	struct fanin_answer_ranks ranks = engine->told.ranks;
+
+	if (engine->rules->waits_for != NULL)
+		engine->rules->waits_for(engine, &ranks);
+	else if (engine->told.time_ns == 0 || engine->told.block != engine->oldest ||
+		 engine->oldest == engine->end)
+		ranks = (struct fanin_answer_ranks){ 0 };
+	return ranks;
+}
+
 void
 fanin_engine_missing(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks)
 {
@@ -13,17 +27,15 @@ fanin_engine_missing(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks)
 		*ranks = engine->loop.error.missing;
 	else if (engine->run_lost)
 		*ranks = engine->rejoin.missing;
-	else if (engine->told.time_ns == 0 || engine->told.block != engine->oldest ||
-		 engine->oldest == engine->end)
-		*ranks = (struct fanin_ranks){ 0 };
 	else
-		*ranks = engine->told.ranks.missing;
+		*ranks = waits_for(engine).missing;
 }
 
 void
 fanin_engine_late(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks)
 {
 	struct fanin_engine *engine = fanin_engine_of(endpoint);
+	struct fanin_answer_ranks known;
 
 	if (engine->loop.status != FANIN_OK) {
 		*ranks = (struct fanin_ranks){ 0 };
@@ -33,9 +45,10 @@ fanin_engine_late(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks)
 		*ranks = engine->rejoin.late;
 		return;
 	}
-	fanin_engine_missing(&engine->endpoint, ranks);
-	fanin_ranks_subtract(ranks, &engine->told.ranks.ended);
-	fanin_ranks_subtract(ranks, &engine->told.ranks.silent);
+	known = waits_for(engine);
+	*ranks = known.missing;
+	fanin_ranks_subtract(ranks, &known.ended);
+	fanin_ranks_subtract(ranks, &known.silent);
 }
 
 const struct fanin_engine_stats *

@@ -68,10 +68,16 @@ fanin_engine_lane_finish(struct fanin_engine *engine, struct fanin_lane *lane)
 	const uint32_t generation = engine->cc.generation;
 	const uint32_t block = lane->block;
 
-	if (lane->transmissions == 1 && lane->sent_ns > engine->overtaken_ns)
-		engine->overtaken_ns = lane->sent_ns;
-	fanin_engine_note_progress(engine);
-	window_note_result(engine, lane);
+	if (engine->rules->learn != NULL) {
+		engine->progress_ns = engine->loop.now_ns;
+		engine->loop.tx_errnum = 0;
+		engine->rules->learn(engine, lane);
+	} else {
+		if (lane->transmissions == 1 && lane->sent_ns > engine->overtaken_ns)
+			engine->overtaken_ns = lane->sent_ns;
+		fanin_engine_note_progress(engine);
+		window_note_result(engine, lane);
+	}
 	lane->resent_before = lane->transmissions > 1 && !lane->asked;
 	fanin_engine_advance(engine, lane);
 	if (engine->rules->finish != NULL)
@@ -270,6 +276,25 @@ fanin_engine_receive_result(struct fanin_engine *engine, const struct fanin_fram
 	fanin_engine_lane_finish(engine, lane);
 }
 
+void
+fanin_engine_take_result(struct fanin_engine *engine, uint32_t block, struct fanin_headers *headers,
+			 uint32_t payload_len)
+{
+	const struct fanin_protocol_config *config = &engine->config;
+	const struct fanin_hdr shape = headers->fanin;
+	const struct fanin_frame frame = { .data = headers,
+					   .len = FANIN_PAYLOAD_OFFSET + payload_len };
+
+	fanin_wire_encode_l4(headers, &config->flow, payload_len);
+	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_RESULT, config->job, config->epoch,
+				 config->keys.down);
+	headers->fanin.flags = shape.flags & FANIN_FLAG_EMPTY;
+	headers->fanin.contributions = config->size;
+	headers->fanin.block = block - engine->base;
+	fanin_wire_set_shape(&headers->fanin, fanin_wire_shape(&shape));
+	fanin_engine_receive_result(engine, &frame, block);
+}
+
 /*
  * True if the switch's refusal means that the run is over: the switch was restarted, so that tags
  * are of its previous instance, or the job was made anew.
@@ -385,6 +410,10 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 	if (engine->loop.status != FANIN_OK)
 		return;
 	engine->stats.frames_received++;
+	if (engine->rules->take_frame != NULL) {
+		engine->rules->take_frame(engine, frame);
+		return;
+	}
 	if (__builtin_expect(engine->config.tagger != NULL, 0)) {
 		/*
 		 * Late packets of a switch's previous instance fail here, too: not every failure is

@@ -2,9 +2,21 @@
 /* See sums.h. */
 #include "sums.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "wire/ranks.h"
+
+bool
+fanin_sum_frames_open(struct fanin_sum_frames *frames, size_t n, uint32_t payload_bytes)
+{
+	const uint32_t payload = (payload_bytes + FANIN_PAYLOAD_ALIGN - 1u) / FANIN_PAYLOAD_ALIGN *
+				 FANIN_PAYLOAD_ALIGN;
+
+	frames->bytes = FANIN_PAYLOAD_ALIGN / 2 + FANIN_PAYLOAD_OFFSET + payload;
+	frames->memory = aligned_alloc(FANIN_PAYLOAD_ALIGN, n * frames->bytes);
+	return frames->memory != NULL;
+}
 
 void
 fanin_sum_begin(const struct fanin_sums *sums, struct fanin_sum *sum, uint64_t *ranks,

@@ -29,6 +29,12 @@ struct fanin_sums {
 	uint16_t n_words; /* of a set */
 };
 
+/* Memory for results: headers, and the payload behind them, which is aligned. */
+struct fanin_sum_frames {
+	uint8_t *memory; /* the owner frees it */
+	uint32_t bytes;  /* of each */
+};
+
 struct fanin_sum {
 	uint64_t *ranks; /* the set, n_words; the owner's */
 	void *payload;   /* the elements, aligned as kernels want it; the owner's */
@@ -53,6 +59,15 @@ enum fanin_sum_outcome {
 	FANIN_SUM_OVERLAP, /* dropped: some of its ranks are there, and ranks are there that it lacks */
 	FANIN_SUM_MISMATCH, /* dropped: it is of another shape */
 };
+
+/* Allocates n frames. Returns false if there is no memory. */
+bool fanin_sum_frames_open(struct fanin_sum_frames *frames, size_t n, uint32_t payload_bytes);
+
+static inline struct fanin_headers *
+fanin_sum_frame(const struct fanin_sum_frames *frames, size_t i)
+{
+	return (struct fanin_headers *)(frames->memory + i * frames->bytes + FANIN_PAYLOAD_ALIGN / 2);
+}
 
 /*
  * Begins a sum of no rank. ranks, payload: the memory for it, which need not be initialised.

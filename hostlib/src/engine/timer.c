@@ -409,10 +409,12 @@ fanin_engine_check_timers(struct fanin_loop *loop)
 		engine->suspected = FANIN_REASON_NONE;
 		return;
 	}
-	if (has_timed_out(engine)) {
+	if (engine->rules->limits != NULL)
+		engine->rules->limits(engine);
+	else if (has_timed_out(engine))
 		engine_time_out(engine);
+	if (engine->loop.status != FANIN_OK)
 		return;
-	}
 	fanin_engine_refusal_check(engine);
 	if (engine->loop.status != FANIN_OK)
 		return;

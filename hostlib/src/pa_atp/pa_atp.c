@@ -30,8 +30,8 @@ struct fanin_protocol fanin_protocol_pa_atp = {
 	.handlers = handlers,
 	.rules = &fanin_pa_atp_rules,
 	.collectives = FANIN_ENGINE_COLLECTIVES,
+	.on_switch = &fanin_engine_on_switch,
 	FANIN_ENGINE_FUNCTIONS,
-	FANIN_ENGINE_LIFE,
 	FANIN_ENGINE_SENDING,
 	.report = pa_atp_report,
 };

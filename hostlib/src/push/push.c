@@ -23,12 +23,9 @@ struct fanin_protocol fanin_protocol_push = {
 	.beside = FANIN_BESIDE_PUSH,
 	.rules = &fanin_push_rules,
 	.collectives = FANIN_ENGINE_COLLECTIVES,
+	.on_switch = &fanin_engine_on_switch,
 	FANIN_ENGINE_FUNCTIONS,
-	.close = fanin_push_close,
-	.poll = fanin_push_poll,
-	.poll_fds = fanin_push_poll_fds,
-	.post = fanin_engine_post,
-	.idle_ns = fanin_push_idle_ns,
+	FANIN_ENGINE_SENDING,
 	.report = push_report,
 };
 

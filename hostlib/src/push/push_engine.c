@@ -33,7 +33,7 @@ run_begin(struct fanin_push *push)
 	push->overtaking = engine->oldest;
 	push->oldest_ns = fanin_loop_clock_ns(&engine->loop);
 	push->n_unsent = 0;
-	push->end.byes = 0;
+	push->engine.run_end.byes = 0;
 }
 
 static int
@@ -42,15 +42,12 @@ rules_open(struct fanin_engine *engine, struct fanin_error *error)
 	struct fanin_push *push = push_of(engine);
 	const struct fanin_protocol_config *config = &engine->config;
 	const size_t n_entries = 2u * config->window;
-	const uint32_t payload = (config->payload_bytes + FANIN_PAYLOAD_ALIGN - 1u) /
-				 FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
 
 	(void)error;
-	push->frame_bytes = FANIN_PAYLOAD_ALIGN / 2 + FANIN_PAYLOAD_OFFSET + payload;
 	push->lanes = calloc(config->window, sizeof(*push->lanes));
 	push->entries = calloc(n_entries, sizeof(*push->entries));
-	push->frames = aligned_alloc(FANIN_PAYLOAD_ALIGN, (n_entries + 1) * push->frame_bytes);
-	if (push->lanes == NULL || push->entries == NULL || push->frames == NULL)
+	if (push->lanes == NULL || push->entries == NULL ||
+	    !fanin_sum_frames_open(&push->frames, n_entries + 1, config->payload_bytes))
 		return FANIN_ERR_NO_MEMORY;
 	push->all = fanin_ranks_all_word(config->size, 0);
 	push->self = UINT64_C(1) << config->rank;
@@ -68,7 +65,7 @@ rules_close(struct fanin_engine *engine)
 
 	free(push->lanes);
 	free(push->entries);
-	free(push->frames);
+	free(push->frames.memory);
 }
 
 /* Not from the poll loop. Whoever has a result answers with it; nobody needs to be told. */
@@ -153,24 +150,6 @@ rules_finish(struct fanin_engine *engine, uint32_t block)
 		fanin_push_home_finish(push, block);
 }
 
-void
-fanin_push_take_result(struct fanin_push *push, uint32_t block, struct fanin_headers *headers,
-		       uint32_t len)
-{
-	const struct fanin_protocol_config *config = &push->engine.config;
-	const struct fanin_hdr shape = headers->fanin;
-	const struct fanin_frame frame = { .data = headers, .len = FANIN_PAYLOAD_OFFSET + len };
-
-	fanin_wire_encode_l4(headers, &config->flow, len);
-	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_RESULT, config->job, config->epoch,
-				 config->keys.down);
-	headers->fanin.flags = shape.flags & FANIN_FLAG_EMPTY;
-	headers->fanin.contributions = config->size;
-	headers->fanin.block = block - push->engine.base;
-	fanin_wire_set_shape(&headers->fanin, fanin_wire_shape(&shape));
-	fanin_engine_receive_result(&push->engine, &frame, block);
-}
-
 /* ------------------------------------------------------------------ what other ranks say */
 
 /* A packet of a rank. */
@@ -194,7 +173,7 @@ receive_result(struct fanin_push *push, const struct message *message, bool is_r
 		return;
 	}
 	if (is_home)
-		fanin_run_end_note_bye(&push->end, message->block, message->from);
+		fanin_run_end_note_bye(&push->engine.run_end, message->block, message->from);
 	else if (is_repeat)
 		fanin_push_note_answered(push, message->block);
 	if (message->len != 0 && !fanin_frame_copy(push->engine.loop.transport, message->frame,
@@ -203,7 +182,7 @@ receive_result(struct fanin_push *push, const struct message *message, bool is_r
 		return;
 	}
 	headers->fanin = message->shape;
-	fanin_push_take_result(push, message->block, headers, message->len);
+	fanin_engine_take_result(&push->engine, message->block, headers, message->len);
 }
 
 /* The home host lacks this rank's data. */
@@ -380,6 +359,12 @@ rules_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint
 	receive_message(push, &message, (enum fanin_push_kind)(hdr->number & 0xff), is_to_all);
 }
 
+static bool
+rules_is_blocked(const struct fanin_engine *engine)
+{
+	return ((const struct fanin_push *)engine)->n_unsent != 0;
+}
+
 const struct fanin_engine_rules fanin_push_rules = {
 	.size = sizeof(struct fanin_push),
 	.takes_unsent = true,
@@ -397,6 +382,10 @@ const struct fanin_engine_rules fanin_push_rules = {
 	.finish = rules_finish,
 	.scan = fanin_push_scan,
 	.resume = rules_resume,
+	.is_blocked = rules_is_blocked,
+	.answer = fanin_push_answer,
+	.end = fanin_push_end_begin,
+	.say_bye = fanin_push_say_bye,
 };
 
 const struct fanin_push_stats *

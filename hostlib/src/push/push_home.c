@@ -104,7 +104,7 @@ make(struct fanin_push *push, struct push_entry *entry)
 	push->stats.made++;
 	/* The others take no other. */
 	entry->has_asked = true;
-	fanin_push_take_result(push, entry->block, headers, fanin_sum_len(&entry->sum));
+	fanin_engine_take_result(&push->engine, entry->block, headers, fanin_sum_len(&entry->sum));
 }
 
 static void

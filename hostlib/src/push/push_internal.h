@@ -9,7 +9,6 @@
 #include "handlers/kernels/kernels.h"
 #include "hostlib/src/cc/waves.h"
 #include "hostlib/src/engine/engine_internal.h"
-#include "hostlib/src/engine/run_end.h"
 #include "hostlib/src/engine/sums.h"
 #include "push.h"
 #include "wire/push.h"
@@ -65,12 +64,9 @@ struct fanin_push {
 	uint64_t unanswered_ns[PUSH_RANKS_MAX]; /* of the first question that a rank has not answered; 0: there is none */
 
 	/* Blocks, as their home host. */
-	struct push_entry *entries; /* 2W */
-	uint8_t *frames; /* of each entry: headers, and the payload behind them; and one more, for what comes in */
-	uint32_t frame_bytes;
+	struct push_entry *entries;     /* 2W */
+	struct fanin_sum_frames frames; /* of each entry; and one more, for what comes in */
 	uint32_t n_unsent;
-
-	struct fanin_run_end end; /* others were told, or have told */
 };
 
 static_assert(offsetof(struct fanin_push, engine) == 0, "a pointer to the engine is one to this");
@@ -116,13 +112,10 @@ push_is_sent(const struct fanin_push *push, uint32_t block)
 	return lane->block == block && lane->state == FANIN_LANE_SENT;
 }
 
-/* A frame's memory: the payload is aligned. */
 static inline struct fanin_headers *
 push_frame(const struct fanin_push *push, const struct push_entry *entry)
 {
-	return (struct fanin_headers *)(push->frames +
-					(size_t)(entry - push->entries) * push->frame_bytes +
-					FANIN_PAYLOAD_ALIGN / 2);
+	return fanin_sum_frame(&push->frames, (size_t)(entry - push->entries));
 }
 
 static inline struct fanin_headers *
@@ -186,10 +179,6 @@ void fanin_push_home_lacks(const struct fanin_push *push, uint32_t block,
 /* push_home.c: the entry of a block; NULL: nothing of it has come, or it is none that may be sent now. */
 struct push_entry *fanin_push_home_open(struct fanin_push *push, uint32_t block, uint64_t shape);
 
-/* push_engine.c: a result that did not come from the switch, in a frame with a struct fanin_headers of its shape before it. */
-void fanin_push_take_result(struct fanin_push *push, uint32_t block, struct fanin_headers *headers,
-			    uint32_t len);
-
 /* push_timer.c */
 void fanin_push_scan(struct fanin_engine *engine);
 void fanin_push_filter_missing(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
@@ -221,10 +210,8 @@ void fanin_push_receive_end(struct fanin_push *push, const struct fanin_push_end
  */
 bool fanin_push_say_bye(struct fanin_endpoint *endpoint);
 
-/* push_end.c: as struct fanin_protocol has them. Of an engine that has failed others are told why, for a timeout. */
-void fanin_push_close(struct fanin_endpoint *endpoint);
-int fanin_push_poll(struct fanin_endpoint *endpoint);
-uint64_t fanin_push_idle_ns(struct fanin_endpoint *endpoint);
-unsigned int fanin_push_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds);
+/* push_end.c: the engine's rules `answer` and `end`. */
+void fanin_push_answer(struct fanin_engine *engine, const struct fanin_frame *frame);
+void fanin_push_end_begin(struct fanin_engine *engine);
 
 #endif

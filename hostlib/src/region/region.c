@@ -161,8 +161,8 @@ struct fanin_protocol fanin_protocol_region = {
 	.handlers = handlers,
 	.rules = &fanin_region_rules,
 	.collectives = FANIN_ENGINE_COLLECTIVES,
+	.on_switch = &fanin_engine_on_switch,
 	FANIN_ENGINE_FUNCTIONS,
-	FANIN_ENGINE_LIFE,
 	.has_tags = true,
 	/* Writes of others arrive, and theirs are served, while the application computes. */
 	.has_duties = true,
