@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "handlers/canary.h"
-#include "hostlib/src/canary/canary.h"
+#include "hostlib/src/canary/canary_internal.h"
 #include "reference/perf_collective.h"
 #include "reference/random.h"
 #include "rig/leaders.h"
@@ -99,7 +99,7 @@ request_take(struct member *member, uint32_t r)
 
 	ck_assert_msg(member->requests[r].status == FANIN_OK, "seed %lu, rank %u: %s",
 		      (unsigned long)world.trial.seed, collective->rank,
-		      fanin_canary_error(member->engine)->text);
+		      fanin_engine_error(member->engine)->text);
 	member->digest[r] = digest_of(got, range.n * size);
 	if (collective->data.dtype != FANIN_F32) {
 		perf_collective_expect(collective, r, range.first, range.n, expected);
@@ -187,14 +187,14 @@ member_poll(struct rig_host *host, void *user)
 
 	if (member->is_dead)
 		return;
-	if (fanin_canary_poll(member->engine) < 0)
+	if (fanin_engine_poll(member->engine) < 0)
 		n_unflushed += member->ear.unflushed;
 	for (uint32_t r = 0; r < world.n_requests; r++) {
 		if (member->send[r] != NULL && !member->taken[r] &&
 		    member->requests[r].status == FANIN_OK)
 			request_take(member, r);
 	}
-	idle_ns = fanin_canary_idle_ns(member->engine);
+	idle_ns = fanin_engine_idle_ns(member->engine);
 	if (idle_ns != UINT64_MAX)
 		rig_host_wake(host, rig_now_ns(world.rig) + RTE_MIN(RTE_MAX(idle_ns, 1u), 50 * MS));
 }
@@ -208,10 +208,10 @@ host_of(uint16_t rank)
 static void
 engine_open(uint16_t rank, uint64_t nonce)
 {
-	const struct fanin_canary_seed seed = { .nonce = nonce, .roll = 77 + nonce, .run = RUN };
 	struct fanin_protocol_config config = { .timeout_ns = TIMEOUT_NS };
 	struct fanin_peer peers[MOST_RANKS];
 	struct fanin_error error = { 0 };
+	struct fanin_canary *canary;
 	int status;
 
 	rig_leaders_config(&world.job, rank, peers, &config);
@@ -232,9 +232,12 @@ engine_open(uint16_t rank, uint64_t nonce)
 		config.transport = &world.members[rank].ear.transport;
 	}
 	config.wait_limit_ns = rank == world.impatient ? world.wait_limit_ns : 0;
-	status = fanin_canary_create(&fanin_protocol_canary, &config, &seed,
-				     &world.members[rank].engine, &error);
+	status = fanin_protocol_canary.open(&fanin_protocol_canary, &config,
+					    &world.members[rank].engine, &error);
 	ck_assert_msg(status == FANIN_OK, "%s", error.text);
+	canary = canary_of(fanin_engine_of(world.members[rank].engine));
+	canary->seed = (struct canary_seed){ .nonce = nonce, .roll = 77 + nonce, .run = RUN };
+	fanin_canary_roll_begin(canary);
 	rig_host_set_poll(host_of(rank), member_poll, &world.members[rank]);
 	rig_host_wake(host_of(rank), rig_now_ns(world.rig));
 }
@@ -298,7 +301,7 @@ close_world(void)
 	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
 		struct member *member = &world.members[rank];
 
-		fanin_canary_destroy(member->engine);
+		fanin_engine_close(member->engine);
 		if (member->bundle != NULL)
 			member->bundle->ops->close(member->bundle);
 		for (uint32_t r = 0; r < world.n_requests; r++) {
@@ -352,7 +355,8 @@ post(uint16_t rank, uint32_t r, const struct perf_collective *like)
 		.op = (uint8_t)like->data.op,
 		.root = like->root,
 	};
-	ck_assert_int_eq(fanin_canary_post(member->engine, &member->requests[r], count), FANIN_OK);
+	ck_assert_int_eq(fanin_protocol_canary.post(member->engine, &member->requests[r], count),
+			 FANIN_OK);
 	world.n_requests = RTE_MAX(world.n_requests, r + 1);
 	rig_host_wake(host_of(rank), rig_now_ns(world.rig));
 }
@@ -390,7 +394,7 @@ run_all(void)
 			ck_assert_msg(world.members[rank].taken[r],
 				      "seed %lu, rank %u, request %u: %s",
 				      (unsigned long)world.trial.seed, rank, r,
-				      fanin_canary_error(world.members[rank].engine)->text);
+				      fanin_engine_error(world.members[rank].engine)->text);
 	}
 	return rig_now_ns(world.rig) - begin_ns;
 }
@@ -405,22 +409,36 @@ sum_of(uint64_t count)
 	};
 }
 
-static struct fanin_canary_stats
+/* Of all ranks. */
+struct totals {
+	uint64_t queries;
+	uint64_t asks;
+	uint64_t retransmits;
+	uint64_t restores;
+	uint64_t repeats;
+	uint64_t duplicates;
+	uint64_t invalid;
+	uint64_t led;
+	uint64_t direct;
+};
+
+static struct totals
 totals(void)
 {
-	struct fanin_canary_stats sum = { 0 };
+	struct totals sum = { 0 };
 
 	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-		const struct fanin_canary_stats *stats =
-			fanin_canary_stats(world.members[rank].engine);
+		struct fanin_endpoint *engine = world.members[rank].engine;
+		const struct fanin_engine_stats *blocks = fanin_engine_stats(engine);
+		const struct fanin_canary_stats *stats = fanin_canary_stats(engine);
 
-		sum.queries += stats->queries;
+		sum.queries += blocks->queries;
 		sum.asks += stats->asks;
-		sum.retransmits += stats->retransmits;
+		sum.retransmits += blocks->retransmits;
 		sum.restores += stats->restores;
 		sum.repeats += stats->repeats;
-		sum.duplicates += stats->duplicates;
-		sum.invalid += stats->invalid;
+		sum.duplicates += blocks->duplicates;
+		sum.invalid += blocks->invalid;
 		sum.led += stats->led;
 		sum.direct += stats->direct;
 	}
@@ -441,7 +459,7 @@ START_TEST(without_loss_nobody_asks)
 {
 	const struct perf_collective sum = sum_of(100000);
 	struct trial trial = quiet_trials[_i];
-	struct fanin_canary_stats found;
+	struct totals found;
 
 	trial.seed = 1;
 	open_world(&trial);
@@ -692,13 +710,23 @@ START_TEST(a_rank_that_is_gone_is_named_by_all_others)
 
 		if (rank == gone)
 			continue;
-		fanin_canary_missing(world.members[rank].engine, &missing);
+		fanin_engine_missing(world.members[rank].engine, &missing);
 		ck_assert_msg(missing.words[0] == UINT64_C(1) << gone, "rank %u: %s", rank,
-			      fanin_canary_error(world.members[rank].engine)->text);
+			      fanin_engine_error(world.members[rank].engine)->text);
 	}
 	close_world();
 }
 END_TEST
+
+/* True if a rank knows that another one is merely late. */
+static bool
+is_late(uint16_t rank, uint16_t late)
+{
+	struct fanin_ranks ranks;
+
+	fanin_engine_late(world.members[rank].engine, &ranks);
+	return fanin_ranks_has(&ranks, late);
+}
 
 /* By _i: the rank that is late. Longer than the timeout, but it is there: the others wait, and ask now and then only. */
 START_TEST(a_late_rank_is_waited_for)
@@ -706,7 +734,7 @@ START_TEST(a_late_rank_is_waited_for)
 	const struct perf_collective sum = sum_of(100000);
 	struct trial trial = usual;
 	const uint16_t late = (uint16_t)_i;
-	struct fanin_canary_stats found;
+	struct totals found;
 
 	open_world(&trial);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
@@ -717,8 +745,7 @@ START_TEST(a_late_rank_is_waited_for)
 	ck_assert_int_eq(others_status(late), FANIN_IN_PROGRESS);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
 		if (rank != late)
-			ck_assert_uint_ne(fanin_canary_late(world.members[rank].engine) >> late & 1,
-					  0);
+			ck_assert(is_late(rank, late));
 	}
 	found = totals();
 	/* At most two a second and rank, and those while the intervals still grow. */
@@ -755,7 +782,7 @@ all_have_sent(void *user)
 {
 	(void)user;
 	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
-		if (fanin_canary_stats(world.members[rank].engine)->blocks < 50)
+		if (fanin_engine_stats(world.members[rank].engine)->blocks < 50)
 			return false;
 	}
 	return true;
@@ -853,7 +880,7 @@ START_TEST(ranks_that_disagree_are_told)
 	ck_assert_int_eq(others_status(none), FANIN_ERR_REFUSED);
 	ck_assert_uint_eq(n_unflushed, 0);
 	for (uint16_t rank = 0; rank < usual.n_ranks; rank++) {
-		const struct fanin_error *error = fanin_canary_error(world.members[rank].engine);
+		const struct fanin_error *error = fanin_engine_error(world.members[rank].engine);
 
 		/* Of two that differ nobody knows who is wrong. */
 		ck_assert_msg(fanin_ranks_has(&error->missing, 5) &&
@@ -881,14 +908,14 @@ START_TEST(a_run_begins_when_all_have_called_and_with_those_that_are_there)
 		ck_assert_msg(strcmp(problem.text, "rank 7 did not answer rank 0's roll") == 0,
 			      "%s", problem.text);
 	}
-	fanin_canary_destroy(world.members[1].engine);
+	fanin_engine_close(world.members[1].engine);
 	engine_open(1, 999);
 	engine_open(last, 10u + last);
 	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_ready, NULL));
 	post_all(0, &sum);
 	run_all();
 	/* One more process of that rank is none of the run's. */
-	fanin_canary_destroy(world.members[1].engine);
+	fanin_engine_close(world.members[1].engine);
 	engine_open(1, 1000);
 	rig_run(world.rig, rig_now_ns(world.rig) + SECOND, NULL, NULL);
 	ck_assert(!fanin_canary_ready(world.members[1].engine, &problem));
@@ -924,7 +951,8 @@ START_TEST(ranks_leave_when_all_have_all_results)
 	post_all(0, &sum);
 	run_all();
 	for (uint16_t rank = 0; rank < usual.n_ranks; rank++)
-		ck_assert(fanin_canary_peers_may_need_results(world.members[rank].engine));
+		ck_assert(fanin_protocol_canary.on_switch->peers_may_need_results(
+			world.members[rank].engine));
 	post_all(1, &closing);
 	run_all();
 	for (uint16_t rank = 0; rank < usual.n_ranks; rank++)
@@ -942,7 +970,7 @@ START_TEST(long_timeouts_make_nobody_ask)
 {
 	const struct perf_collective sum = sum_of(100000);
 	struct trial trial = usual;
-	struct fanin_canary_stats found;
+	struct totals found;
 
 	trial.timeout_us = _i == 0 ? 2000 : 5000;
 	open_world(&trial);
@@ -964,7 +992,7 @@ START_TEST(long_round_trips_are_learned)
 	static const uint64_t delays_ns[] = { 3 * MS, 25 * MS, 100 * MS };
 	const struct perf_collective sum = sum_of(100000);
 	struct trial trial = usual;
-	struct fanin_canary_stats first, found;
+	struct totals first, found;
 
 	trial.delay_ns = delays_ns[_i];
 	open_world(&trial);
@@ -1013,9 +1041,9 @@ START_TEST(who_has_not_heard_of_the_end_is_told_by_others)
 	for (uint16_t rank = 1; rank < usual.n_ranks; rank++) {
 		struct fanin_ranks missing;
 
-		fanin_canary_missing(world.members[rank].engine, &missing);
+		fanin_engine_missing(world.members[rank].engine, &missing);
 		ck_assert_msg(missing.words[0] == (rank == 3 ? 1 : UINT64_C(1) << 3), "rank %u: %s",
-			      rank, fanin_canary_error(world.members[rank].engine)->text);
+			      rank, fanin_engine_error(world.members[rank].engine)->text);
 	}
 	ck_assert_uint_le(rig_now_ns(world.rig) - begin_ns, 3 * SECOND);
 	close_world();
@@ -1107,9 +1135,9 @@ START_TEST(a_rank_that_large_packets_never_reach_is_named)
 	for (uint16_t rank = 0; rank < usual.n_ranks; rank++) {
 		struct fanin_ranks missing;
 
-		fanin_canary_missing(world.members[rank].engine, &missing);
+		fanin_engine_missing(world.members[rank].engine, &missing);
 		ck_assert_msg(missing.words[0] == (rank == 3 ? 0u : 1u << 3), "rank %u: %s", rank,
-			      fanin_canary_error(world.members[rank].engine)->text);
+			      fanin_engine_error(world.members[rank].engine)->text);
 	}
 	close_world();
 }
@@ -1148,14 +1176,14 @@ START_TEST(data_is_held_back_behind_a_queue_and_results_are_not)
 
 	open_world(&trial);
 	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_ready, NULL));
-	blocks = fanin_canary_stats(world.members[0].engine)->blocks;
+	blocks = fanin_engine_stats(world.members[0].engine)->blocks;
 	world.queued = 2;
 	post(1, 0, &sum);
 	rig_run(world.rig, rig_now_ns(world.rig) + MS / 2, NULL, NULL);
 	post(0, 0, &sum);
 	rig_run(world.rig, rig_now_ns(world.rig) + 2 * MS, NULL, NULL);
 	/* Of 60 blocks rank 1 leads each second one, and has sent data of some 24. */
-	blocks = fanin_canary_stats(world.members[0].engine)->blocks - blocks;
+	blocks = fanin_engine_stats(world.members[0].engine)->blocks - blocks;
 	ck_assert_uint_ge(blocks, 30);
 	ck_assert_uint_lt(blocks, 60);
 	ck_assert(!world.members[1].taken[0]);

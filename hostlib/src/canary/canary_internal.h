@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state shared by canary_engine.c (requests, and what is sent), canary_receive.c (what comes in), canary_leader.c (blocks that this rank leads),
+ * The state shared by canary.c (rules, and what they begin with), canary_send.c (what is sent), canary_receive.c (what comes in), canary_leader.c (blocks that this rank leads),
  * canary_roll.c (beginning and ending a run), canary_timer.c (when to ask, and giving up) and canary_ways.c (links that packets take). Nobody else
  * includes this.
  */
@@ -9,10 +9,7 @@
 
 #include "canary.h"
 #include "handlers/kernels/kernels.h"
-#include "hostlib/src/cc/cc.h"
-#include "hostlib/src/loop/loop.h"
-#include "hostlib/src/engine/rtt.h"
-#include "hostlib/src/engine/run_end.h"
+#include "hostlib/src/engine/engine_internal.h"
 #include "hostlib/src/engine/sums.h"
 #include "wire/canary.h"
 
@@ -39,27 +36,20 @@
  */
 #define CANARY_AHEAD 24u
 
-enum canary_lane_state {
-	CANARY_LANE_IDLE,
-	CANARY_LANE_SENT, /* its block waits for the result, of the leader for others' data */
-	CANARY_LANE_DONE,
+/* Numbers that tell this start of the rank from all others. */
+struct canary_seed {
+	uint64_t nonce; /* random */
+	uint64_t roll;  /* random, not 0; rank 0's */
+	uint32_t run; /* the least number of a run; rank 0's: larger than those of the job's earlier runs (RFC 1982) */
 };
 
-/* One of W blocks from the oldest without a result on. */
+/* Of the block that a lane has last sent, or taken as its leader. */
 struct canary_lane {
-	struct fanin_request *request;
-	uint32_t block;
-	uint32_t generation; /* of the congestion window when it was sent */
-	uint8_t state;       /* enum canary_lane_state */
-	bool asked;          /* a question about it has been sent */
-	bool resent;         /* its data was sent more than once, or its result was repeated */
-	uint32_t n_sent;     /* questions and data, so that each takes another way */
-	uint32_t n_asked;    /* questions */
-	uint32_t n_later;    /* results of later blocks of the same leader */
-	uint64_t sent_ns;
+	bool resent;           /* its data was sent more than once, or its result was repeated */
+	uint32_t n_sent;       /* questions and data, so that each takes another way */
+	uint32_t n_asked;      /* questions */
+	uint32_t n_later;      /* results of later blocks of the same leader */
 	uint64_t overtaken_ns; /* when a later block had a result first; 0: none has */
-	uint64_t ask_ns;       /* when the next question is due at the earliest */
-	uint64_t ask_wait_ns;
 	uint64_t direct_ns; /* when its data was last sent because the leader lacks it; 0: never */
 };
 
@@ -128,10 +118,8 @@ struct canary_packet {
 };
 
 struct fanin_canary {
-	struct fanin_endpoint endpoint; /* first, so that a pointer to it is one to this */
-	struct fanin_loop loop;
-	struct fanin_protocol_config config;
-	struct fanin_canary_seed seed;
+	struct fanin_engine engine; /* first, so that a pointer to it is one to this */
+	struct canary_seed seed;
 	struct canary_peer peers[CANARY_RANKS_MAX];
 	struct canary_way ways[2];
 	unsigned int n_ways;
@@ -155,22 +143,16 @@ struct fanin_canary {
 	bool roll_heard;
 
 	/* Blocks, as a rank that contributes. */
-	struct fanin_request start;    /* of block 0 */
-	struct fanin_request *sending; /* the request of block `next` */
-	struct canary_lane *lanes;     /* W */
-	uint32_t oldest;               /* without a result */
-	uint32_t next;                 /* not sent yet */
-	uint32_t end;                  /* not posted yet */
-	uint32_t newest;               /* latest block with a result */
+	struct fanin_request start; /* of block 0 */
+	struct canary_lane *lanes;  /* one for each of the engine's */
+	uint32_t next;              /* not sent yet */
+	uint32_t newest;            /* latest block with a result */
 	uint32_t in_flight;
-	bool was_full;    /* the send ring */
-	bool is_held;     /* data waits until fewer packets do before it */
-	uint32_t n_ahead; /* packets that may wait to leave this host */
-	bool is_closing;  /* the last request has no elements */
-	struct fanin_cc cc;
-	struct fanin_rtt rtt;        /* from QUERY to ANSWER */
-	struct fanin_rtt block_time; /* from REDUCE to RESULT */
-	uint64_t timers_ns;          /* of all switches on a way together, at most */
+	bool was_full;      /* the send ring */
+	bool is_held;       /* data waits until fewer packets do before it */
+	uint32_t n_ahead;   /* packets that may wait to leave this host */
+	bool is_closing;    /* the last request has no elements */
+	uint64_t timers_ns; /* of all switches on a way together, at most */
 	uint64_t fixed_ns; /* the same if they wait for what the operator wants; 0: for what they have learned */
 	uint32_t gap;       /* later results of a leader that show one to be lost */
 	uint32_t gap_block; /* the oldest one when the window began of: */
@@ -183,157 +165,146 @@ struct fanin_canary {
 	struct canary_question questions[CANARY_QUESTIONS]; /* by number */
 
 	/* Other ranks, as far as known. */
-	uint64_t progress_ns; /* of the last result, or of the post that ended an idle time */
-	uint64_t oldest_ns;   /* since when the oldest block has been that */
-	uint64_t late_ns;     /* when others were last known to be late; 0: never */
-	uint32_t told_block;  /* the block of: */
-	uint64_t told;        /* ranks that are missing there, as its leader said */
+	uint32_t oldest;     /* the engine's oldest block when it was last looked at */
+	uint64_t oldest_ns;  /* since when it has been that */
+	uint32_t told_block; /* the block of: */
+	uint64_t told;       /* ranks that are missing there, as its leader said */
 
 	/* Blocks, as their leader. */
-	struct canary_entry *entries; /* 2W */
-	uint8_t *payloads;
-	uint8_t *scratch;  /* one payload */
-	uint32_t n_unsent; /* entries whose result waits for room */
-	uint32_t unsent;   /* index of one of them, or before it */
-
-	struct fanin_run_end end_of_run;
+	struct canary_entry *entries;   /* 2W */
+	struct fanin_sum_frames frames; /* of each entry; and one more, for what comes in */
+	uint32_t n_unsent;              /* entries whose result waits for room */
+	uint32_t unsent;                /* index of one of them, or before it */
 };
 
-static_assert(offsetof(struct fanin_canary, endpoint) == 0,
-	      "a pointer to the endpoint is one to this");
+static_assert(offsetof(struct fanin_canary, engine) == 0, "a pointer to the engine is one to this");
+
+extern const struct fanin_engine_rules fanin_canary_rules;
 
 static inline struct fanin_canary *
-canary_of(struct fanin_endpoint *endpoint)
+canary_of(struct fanin_engine *engine)
 {
-	assert(endpoint->protocol == &fanin_protocol_canary);
-	return (struct fanin_canary *)endpoint;
-}
-
-static inline struct fanin_canary *
-canary_of_loop(struct fanin_loop *loop)
-{
-	return (struct fanin_canary *)((char *)loop - offsetof(struct fanin_canary, loop));
+	return fanin_engine_own(engine, &fanin_canary_rules);
 }
 
 static inline struct canary_lane *
-canary_lane(const struct fanin_canary *engine, uint32_t block)
+canary_lane(const struct fanin_canary *canary, uint32_t block)
 {
-	return &engine->lanes[block & (engine->config.window - 1u)];
+	return &canary->lanes[block & (canary->engine.config.window - 1u)];
+}
+
+/* True if the block waits for the result, of the leader for others' data. */
+static inline bool
+canary_waits(const struct fanin_canary *canary, uint32_t block)
+{
+	const struct fanin_lane *lane = fanin_engine_lane(&canary->engine, block);
+
+	return lane->block == block && lane->state == FANIN_LANE_SENT;
 }
 
 static inline uint16_t
-canary_leader_of(const struct fanin_canary *engine, uint32_t block)
+canary_leader_of(const struct fanin_canary *canary, uint32_t block)
 {
-	return fanin_canary_leader(block, engine->config.size);
+	return fanin_canary_leader(block, canary->engine.config.size);
 }
 
 static inline bool
-canary_leads(const struct fanin_canary *engine, uint32_t block)
+canary_leads(const struct fanin_canary *canary, uint32_t block)
 {
-	return canary_leader_of(engine, block) == engine->config.rank;
+	return canary_leader_of(canary, block) == canary->engine.config.rank;
 }
 
 /* The rank has said something: it is there. */
 static inline void
-canary_hear(struct fanin_canary *engine, unsigned int rank)
+canary_hear(struct fanin_canary *canary, unsigned int rank)
 {
-	engine->peers[rank].asked_ns = 0;
+	canary->peers[rank].asked_ns = 0;
 }
 
 /* A question has been sent to the rank. */
 static inline void
-canary_note_asked(struct fanin_canary *engine, unsigned int rank)
+canary_note_asked(struct fanin_canary *canary, unsigned int rank)
 {
-	if (engine->peers[rank].asked_ns == 0)
-		engine->peers[rank].asked_ns = engine->loop.now_ns;
+	if (canary->peers[rank].asked_ns == 0)
+		canary->peers[rank].asked_ns = canary->engine.loop.now_ns;
 }
 
 /* canary_ways.c: begins a packet of the run. */
-void fanin_canary_begin(const struct fanin_canary *engine, enum fanin_type type, uint32_t block,
+void fanin_canary_begin(const struct fanin_canary *canary, enum fanin_type type, uint32_t block,
 			struct fanin_headers *headers);
 
 /*
  * canary_ways.c: sends a packet that was begun, to a rank or by one of this host's links to an address. Returns false if there is no room now.
  */
-bool fanin_canary_send_to(struct fanin_canary *engine, struct fanin_headers *headers,
+bool fanin_canary_send_to(struct fanin_canary *canary, struct fanin_headers *headers,
 			  unsigned int rank, const struct canary_packet *packet);
-bool fanin_canary_send_by(struct fanin_canary *engine, struct fanin_headers *headers,
+bool fanin_canary_send_by(struct fanin_canary *canary, struct fanin_headers *headers,
 			  unsigned int way, uint32_t dst_ip_be, const struct canary_packet *packet);
 
 /* canary_ways.c: the link that a packet came by. */
-unsigned int fanin_canary_way_of(const struct fanin_canary *engine,
+unsigned int fanin_canary_way_of(const struct fanin_canary *canary,
 				 const struct fanin_headers *headers);
 
 /* canary_ways.c: a packet of the job has come; one that a rank has sent and no switch has made. */
-void fanin_canary_hear_way(struct fanin_canary *engine, const struct fanin_headers *headers);
-void fanin_canary_hear_from(struct fanin_canary *engine, unsigned int rank,
+void fanin_canary_hear_way(struct fanin_canary *canary, const struct fanin_headers *headers);
+void fanin_canary_hear_from(struct fanin_canary *canary, unsigned int rank,
 			    const struct fanin_headers *headers);
 
-/* canary_engine.c: writes the shape of a lane's block, and gives what this rank brings; NULL: nothing. */
-const uint8_t *fanin_canary_data(const struct canary_lane *lane, struct fanin_hdr *hdr,
-				 uint32_t *len);
+/* canary_send.c: sends a block's data to its leader. Returns false if there is no room now. */
+bool fanin_canary_send_data(struct fanin_canary *canary, uint32_t block, bool direct);
 
-/* canary_engine.c: sends a lane's data to its leader. Returns false if there is no room now. */
-bool fanin_canary_send_data(struct fanin_canary *engine, struct canary_lane *lane, bool direct);
+/* canary_send.c: the engine's rules `send` and `is_blocked`. */
+void fanin_canary_send(struct fanin_engine *engine);
+bool fanin_canary_is_blocked(const struct fanin_engine *engine);
 
-/* canary_receive.c: a valid packet of the job, of whichever run. */
-bool fanin_canary_admits(const struct fanin_canary *engine, const struct fanin_frame *frame);
-
-/* canary_receive.c: as fanin_loop_ops has it. */
-void fanin_canary_receive(struct fanin_loop *loop, const struct fanin_frame *frame);
-
-/*
- * canary_receive.c: the lane's block has a result. hdr: with its shape and flags. data: of the leader; NULL: in the frame.
- */
-void fanin_canary_take_result(struct fanin_canary *engine, struct canary_lane *lane,
-			      const struct fanin_hdr *hdr, const struct fanin_frame *frame,
-			      const uint8_t *data);
+/* canary_receive.c: the engine's rules `take_frame`, `learn`, `finish` and `answer`. */
+void fanin_canary_receive(struct fanin_engine *engine, const struct fanin_frame *frame);
+void fanin_canary_learn(struct fanin_engine *engine, const struct fanin_lane *lane);
+void fanin_canary_finish(struct fanin_engine *engine, uint32_t block);
+void fanin_canary_answer(struct fanin_engine *engine, const struct fanin_frame *frame);
 
 /* canary_receive.c: something of the block has come that was there already. */
-void fanin_canary_note_duplicate(struct fanin_canary *engine, uint32_t block);
-
-/* canary_engine.c: ends the run, for this rank. loop.error has the text. */
-void fanin_canary_fail(struct fanin_canary *engine, int status);
+void fanin_canary_note_duplicate(struct fanin_canary *canary, uint32_t block);
 
 /* canary_leader.c: this rank's data belongs to a block that it leads from now on. */
-void fanin_canary_lead(struct fanin_canary *engine, struct canary_lane *lane);
+void fanin_canary_lead(struct fanin_canary *canary, uint32_t block);
 
 /* canary_leader.c: sends results for which there was no room. */
-void fanin_canary_send_unsent(struct fanin_canary *engine);
+void fanin_canary_send_unsent(struct fanin_canary *canary);
 
 /* canary_leader.c: a REDUCE or a QUERY of a block that this rank leads. */
-void fanin_canary_receive_data(struct fanin_canary *engine, const struct fanin_frame *frame);
-void fanin_canary_receive_query(struct fanin_canary *engine, const struct fanin_headers *headers);
+void fanin_canary_receive_data(struct fanin_canary *canary, const struct fanin_frame *frame);
+void fanin_canary_receive_query(struct fanin_canary *canary, const struct fanin_headers *headers);
 
 /* canary_leader.c: the ranks that a block which this rank leads waits for. */
-uint64_t fanin_canary_lacks(const struct fanin_canary *engine, uint32_t block);
+uint64_t fanin_canary_lacks(const struct fanin_canary *canary, uint32_t block);
 
 /* canary_leader.c: asks these ranks for their data of a block. attempt: see struct canary_packet. */
-void fanin_canary_ask(struct fanin_canary *engine, uint32_t block, uint64_t ranks, uint32_t attempt);
+void fanin_canary_ask(struct fanin_canary *canary, uint32_t block, uint64_t ranks, uint32_t attempt);
 
-/*
- * canary_leader.c: why the run has ended: tells a rank; notes it for those who ask; fails with its text; notes it and tells all.
- */
-void fanin_canary_tell_end(struct fanin_canary *engine, unsigned int rank);
-void fanin_canary_note_end(struct fanin_canary *engine, enum fanin_run_why why, uint64_t whom);
-void fanin_canary_end_mismatch(struct fanin_canary *engine, uint32_t block, uint64_t whom);
-void fanin_canary_tell_all(struct fanin_canary *engine, enum fanin_run_why why, uint64_t whom);
+/* canary_leader.c: why the run has ended: tells a rank; notes it and tells all. */
+void fanin_canary_tell_end(struct fanin_canary *canary, unsigned int rank);
+void fanin_canary_tell_all(struct fanin_canary *canary, enum fanin_run_why why, uint64_t whom);
 
 /* canary_roll.c */
-void fanin_canary_call(struct fanin_canary *engine);
-void fanin_canary_call_soon(struct fanin_canary *engine);
-void fanin_canary_receive_call(struct fanin_canary *engine, const struct fanin_frame *frame);
-void fanin_canary_receive_roll(struct fanin_canary *engine, const struct fanin_frame *frame);
-void fanin_canary_receive_bye(struct fanin_canary *engine, const struct fanin_hdr *hdr);
-void fanin_canary_roll_begin(struct fanin_canary *engine);
+void fanin_canary_call(struct fanin_canary *canary);
+void fanin_canary_call_soon(struct fanin_canary *canary);
+void fanin_canary_receive_call(struct fanin_canary *canary, const struct fanin_frame *frame);
+void fanin_canary_receive_roll(struct fanin_canary *canary, const struct fanin_frame *frame);
+void fanin_canary_receive_bye(struct fanin_canary *canary, const struct fanin_hdr *hdr);
+void fanin_canary_roll_begin(struct fanin_canary *canary); /* again, if the seed is another one */
 
 /* canary_timer.c: how long a block usually takes at most. */
-uint64_t fanin_canary_usual_ns(const struct fanin_canary *engine);
+uint64_t fanin_canary_usual_ns(const struct fanin_canary *canary);
 
-/* canary_timer.c: asks about a lane's block now, and sets when to ask again. */
-void fanin_canary_lane_ask(struct fanin_canary *engine, struct canary_lane *lane);
+/* canary_timer.c: asks about a block now, and sets when to ask again. */
+void fanin_canary_block_ask(struct fanin_canary *canary, uint32_t block);
 
-/* canary_timer.c: as fanin_loop_ops has it. */
-void fanin_canary_timers(struct fanin_loop *loop);
+/* canary_timer.c: ranks that have not answered for so long. */
+uint64_t fanin_canary_silent_for(const struct fanin_canary *canary, uint64_t ns);
+
+/* canary_timer.c: the engine's rules `limits` and `scan`. */
+void fanin_canary_limits(struct fanin_engine *engine);
+void fanin_canary_scan(struct fanin_engine *engine);
 
 #endif

@@ -17,48 +17,50 @@ enum place {
 };
 
 static struct canary_entry *
-entry_of(const struct fanin_canary *engine, uint32_t block)
+entry_of(const struct fanin_canary *canary, uint32_t block)
 {
-	return &engine->entries[block & (2u * engine->config.window - 1)];
+	return &canary->entries[block & (2u * canary->engine.config.window - 1)];
 }
 
 static enum place
-place_of(const struct fanin_canary *engine, uint32_t block)
+place_of(const struct fanin_canary *canary, uint32_t block)
 {
-	const struct canary_entry *entry = entry_of(engine, block);
+	const struct canary_entry *entry = entry_of(canary, block);
 
 	if (entry->phase != CANARY_ENTRY_FREE && entry->block == block)
 		return PLACE_CURRENT;
-	if (fanin_block_before(block, engine->next))
+	if (fanin_block_before(block, canary->next))
 		return PLACE_STALE;
-	return block - engine->next >= engine->config.window || entry->phase == CANARY_ENTRY_OPEN
+	return block - canary->next >= canary->engine.config.window ||
+			       entry->phase == CANARY_ENTRY_OPEN
 		       ? PLACE_AHEAD
 		       : PLACE_NEXT;
 }
 
-static uint8_t *
-payload_of(const struct fanin_canary *engine, const struct canary_entry *entry)
+/* The payload is behind it. */
+static struct fanin_headers *
+frame_of(const struct fanin_canary *canary, const struct canary_entry *entry)
 {
-	return engine->payloads + (size_t)(entry - engine->entries) * engine->config.payload_bytes;
+	return fanin_sum_frame(&canary->frames, (size_t)(entry - canary->entries));
 }
 
 static void
-entry_open(struct fanin_canary *engine, struct canary_entry *entry, uint32_t block, uint64_t shape)
+entry_open(struct fanin_canary *canary, struct canary_entry *entry, uint32_t block, uint64_t shape)
 {
 	/* All ranks have its result by now. */
-	engine->n_unsent -= entry->unsent;
+	canary->n_unsent -= entry->unsent;
 	*entry = (struct canary_entry){
 		.block = block,
 		.phase = CANARY_ENTRY_OPEN,
 	};
-	fanin_sum_begin(&engine->sums, &entry->sum, &entry->members, payload_of(engine, entry),
+	fanin_sum_begin(&canary->sums, &entry->sum, &entry->members, frame_of(canary, entry) + 1,
 			shape);
 }
 
 /* ------------------------------------------------------------------ questions, and the end */
 
 void
-fanin_canary_ask(struct fanin_canary *engine, uint32_t block, uint64_t ranks, uint32_t attempt)
+fanin_canary_ask(struct fanin_canary *canary, uint32_t block, uint64_t ranks, uint32_t attempt)
 {
 	const struct canary_packet packet = { .flow = block + attempt, .attempt = attempt };
 
@@ -66,12 +68,12 @@ fanin_canary_ask(struct fanin_canary *engine, uint32_t block, uint64_t ranks, ui
 		const unsigned int rank = (unsigned int)__builtin_ctzll(left);
 		struct fanin_headers headers;
 
-		fanin_canary_begin(engine, FANIN_TYPE_ASK, block, &headers);
+		fanin_canary_begin(canary, FANIN_TYPE_ASK, block, &headers);
 		headers.fanin.members = UINT64_C(1) << rank;
-		if (!fanin_canary_send_to(engine, &headers, rank, &packet))
+		if (!fanin_canary_send_to(canary, &headers, rank, &packet))
 			return;
-		canary_note_asked(engine, rank);
-		engine->stats.asks++;
+		canary_note_asked(canary, rank);
+		canary->stats.asks++;
 	}
 }
 
@@ -85,239 +87,228 @@ struct answer {
 };
 
 static void
-answer_send(struct fanin_canary *engine, unsigned int rank, const struct answer *answer)
+answer_send(struct fanin_canary *canary, unsigned int rank, const struct answer *answer)
 {
 	uint8_t payload[sizeof(struct fanin_answer_body) + 2 * sizeof(uint64_t)] = { 0 };
 	const struct canary_packet packet = { .payload = payload,
 					      .len = sizeof(payload),
-					      .flow = (uint32_t)engine->stats.frames_sent,
+					      .flow = (uint32_t)canary->engine.stats.frames_sent,
 					      .is_reply = true };
 	struct fanin_headers headers;
 	uint64_t sets[2];
 
 	fanin_answer_encode_word(answer->missing | answer->gone, 0, answer->gone, &sets[0], &sets[1]);
 	memcpy(payload + sizeof(struct fanin_answer_body), sets, sizeof(sets));
-	fanin_canary_begin(engine, FANIN_TYPE_ANSWER, answer->block, &headers);
+	fanin_canary_begin(canary, FANIN_TYPE_ANSWER, answer->block, &headers);
 	headers.fanin.count = answer->state;
 	headers.fanin.number = answer->number;
-	(void)fanin_canary_send_to(engine, &headers, rank, &packet);
+	(void)fanin_canary_send_to(canary, &headers, rank, &packet);
 }
 
 /* Switches take an ANSWER from a block's leader only: of those that are not done, the first one that this rank leads. */
 static uint32_t
-first_led(const struct fanin_canary *engine)
+first_led(const struct fanin_canary *canary)
 {
-	uint32_t block = engine->oldest;
+	uint32_t block = canary->engine.oldest;
 
-	while (!canary_leads(engine, block))
+	while (!canary_leads(canary, block))
 		block++;
 	return block;
 }
 
 void
-fanin_canary_tell_end(struct fanin_canary *engine, unsigned int rank)
+fanin_canary_tell_end(struct fanin_canary *canary, unsigned int rank)
 {
 	const struct answer answer = {
-		.block = first_led(engine),
-		.state = engine->end_of_run.why == FANIN_RUN_GONE ? FANIN_BLOCK_OPEN
-								  : FANIN_BLOCK_ABSENT,
-		.missing = engine->end_of_run.whom,
-		.gone = engine->end_of_run.why == FANIN_RUN_GONE ? engine->end_of_run.whom : 0,
+		.block = first_led(canary),
+		.state = canary->engine.run_end.why == FANIN_RUN_GONE ? FANIN_BLOCK_OPEN
+								      : FANIN_BLOCK_ABSENT,
+		.missing = canary->engine.run_end.whom,
+		.gone = canary->engine.run_end.why == FANIN_RUN_GONE ? canary->engine.run_end.whom : 0,
 	};
 
-	answer_send(engine, rank, &answer);
+	answer_send(canary, rank, &answer);
 }
 
 void
-fanin_canary_note_end(struct fanin_canary *engine, enum fanin_run_why why, uint64_t whom)
+fanin_canary_tell_all(struct fanin_canary *canary, enum fanin_run_why why, uint64_t whom)
 {
-	fanin_run_end_note(&engine->end_of_run, why, whom, engine->loop.now_ns,
-			   engine->config.timeout_ns);
-}
-
-void
-fanin_canary_tell_all(struct fanin_canary *engine, enum fanin_run_why why, uint64_t whom)
-{
-	fanin_canary_note_end(engine, why, whom);
-	for (uint64_t left = engine->others; left != 0; left &= left - 1)
-		fanin_canary_tell_end(engine, (unsigned int)__builtin_ctzll(left));
+	fanin_engine_note_end(&canary->engine, why, whom);
+	for (uint64_t left = canary->others; left != 0; left &= left - 1)
+		fanin_canary_tell_end(canary, (unsigned int)__builtin_ctzll(left));
 	/* The poll that fails does not come to it, and there may be no other. */
-	(void)engine->loop.transport->ops->tx_flush(engine->loop.transport);
-}
-
-void
-fanin_canary_end_mismatch(struct fanin_canary *engine, uint32_t block, uint64_t whom)
-{
-	fanin_run_end_mismatch(&engine->loop.error, block, whom);
-	fanin_canary_fail(engine, FANIN_ERR_REFUSED);
+	(void)canary->engine.loop.transport->ops->tx_flush(canary->engine.loop.transport);
 }
 
 /* The data of these ranks has different shapes. */
 static void
-mismatch(struct fanin_canary *engine, uint32_t block, uint64_t some, uint64_t others)
+mismatch(struct fanin_canary *canary, uint32_t block, uint64_t some, uint64_t others)
 {
 	const uint64_t whom = fanin_run_end_blame(some, others);
 
-	fanin_canary_tell_all(engine, FANIN_RUN_MISMATCH, whom);
-	fanin_canary_end_mismatch(engine, block, whom);
+	fanin_canary_tell_all(canary, FANIN_RUN_MISMATCH, whom);
+	fanin_engine_ended(&canary->engine, block, FANIN_RUN_MISMATCH, whom);
 }
 
 /* ------------------------------------------------------------------ results */
 
 static void
-result_begin(const struct fanin_canary *engine, const struct canary_entry *entry,
+result_begin(const struct fanin_canary *canary, const struct canary_entry *entry,
 	     enum fanin_type type, struct fanin_headers *headers)
 {
-	fanin_canary_begin(engine, type, entry->block, headers);
+	fanin_canary_begin(canary, type, entry->block, headers);
 	headers->fanin.flags = entry->sum.empty ? FANIN_FLAG_EMPTY : 0;
-	headers->fanin.contributions = engine->config.size;
+	headers->fanin.contributions = canary->engine.config.size;
 	fanin_wire_set_shape(&headers->fanin, entry->sum.shape);
 }
 
 static struct canary_packet
-result_packet(const struct fanin_canary *engine, const struct canary_entry *entry)
+result_packet(const struct fanin_canary *canary, const struct canary_entry *entry)
 {
-	return (struct canary_packet){ .payload = payload_of(engine, entry),
+	return (struct canary_packet){ .payload = frame_of(canary, entry) + 1,
 				       .len = fanin_sum_len(&entry->sum),
 				       .flow = entry->block };
 }
 
 /* number: of the QUERY that asked for it; 0: none did. */
 static void
-result_repeat(struct fanin_canary *engine, const struct canary_entry *entry, unsigned int rank,
+result_repeat(struct fanin_canary *canary, const struct canary_entry *entry, unsigned int rank,
 	      uint32_t number)
 {
-	struct canary_packet packet = result_packet(engine, entry);
+	struct canary_packet packet = result_packet(canary, entry);
 	struct fanin_headers headers;
 
-	packet.flow = (uint32_t)engine->stats.frames_sent;
+	packet.flow = (uint32_t)canary->engine.stats.frames_sent;
 	packet.is_reply = true;
-	result_begin(engine, entry, FANIN_TYPE_REPEAT, &headers);
+	result_begin(canary, entry, FANIN_TYPE_REPEAT, &headers);
 	headers.fanin.rank = (uint16_t)rank;
 	headers.fanin.members = number;
-	if (fanin_canary_send_to(engine, &headers, rank, &packet))
-		engine->stats.repeats++;
+	if (fanin_canary_send_to(canary, &headers, rank, &packet))
+		canary->stats.repeats++;
 }
 
 /* To the ports that switches have noted, by way of the leaves that data came from. Returns false if there is no room for all of it now. */
 static bool
-result_send(struct fanin_canary *engine, const struct canary_entry *entry)
+result_send(struct fanin_canary *canary, const struct canary_entry *entry)
 {
-	const struct canary_packet packet = result_packet(engine, entry);
-	const uint32_t group_be = htonl(FANIN_WIRE_GROUPS | engine->config.job);
-	const unsigned int ways = entry->ways != 0 ? entry->ways : 1u << engine->way;
+	const struct canary_packet packet = result_packet(canary, entry);
+	const uint32_t group_be = htonl(FANIN_WIRE_GROUPS | canary->engine.config.job);
+	const unsigned int ways = entry->ways != 0 ? entry->ways : 1u << canary->way;
 	struct fanin_headers headers;
 
-	for (unsigned int way = 0; way < engine->n_ways; way++) {
-		result_begin(engine, entry, FANIN_TYPE_RESULT, &headers);
+	for (unsigned int way = 0; way < canary->n_ways; way++) {
+		result_begin(canary, entry, FANIN_TYPE_RESULT, &headers);
 		if ((ways >> way & 1) != 0 &&
-		    !fanin_canary_send_by(engine, &headers, way, group_be, &packet))
+		    !fanin_canary_send_by(canary, &headers, way, group_be, &packet))
 			return false;
 	}
 	for (unsigned int i = 0; i < entry->n_restores; i++) {
-		result_begin(engine, entry, FANIN_TYPE_RESTORE, &headers);
+		result_begin(canary, entry, FANIN_TYPE_RESTORE, &headers);
 		headers.fanin.members = entry->restores[i].ports;
-		if (!fanin_canary_send_by(engine, &headers, engine->way, entry->restores[i].ip_be,
+		if (!fanin_canary_send_by(canary, &headers, canary->way, entry->restores[i].ip_be,
 					  &packet))
 			return false;
-		engine->stats.restores++;
+		canary->stats.restores++;
 	}
 	return true;
 }
 
 void
-fanin_canary_send_unsent(struct fanin_canary *engine)
+fanin_canary_send_unsent(struct fanin_canary *canary)
 {
-	const uint32_t mask = 2u * engine->config.window - 1;
+	const uint32_t mask = 2u * canary->engine.config.window - 1;
 
-	for (; engine->n_unsent != 0; engine->unsent = (engine->unsent + 1) & mask) {
-		struct canary_entry *entry = &engine->entries[engine->unsent];
+	for (; canary->n_unsent != 0; canary->unsent = (canary->unsent + 1) & mask) {
+		struct canary_entry *entry = &canary->entries[canary->unsent];
 
 		if (!entry->unsent)
 			continue;
-		if (!result_send(engine, entry))
+		if (!result_send(canary, entry))
 			return;
 		entry->unsent = false;
-		engine->n_unsent--;
+		canary->n_unsent--;
 	}
 }
 
 /* Sends the result to ranks that no noted port leads to, if they are few: of more the others may have lost theirs, too, and ask. */
 static void
-result_send_single(struct fanin_canary *engine, struct canary_entry *entry)
+result_send_single(struct fanin_canary *canary, struct canary_entry *entry)
 {
 	const struct answer done = { .block = entry->block, .state = FANIN_BLOCK_DONE };
 	const unsigned int n = (unsigned int)__builtin_popcountll(entry->direct);
 
-	if (n == 1 || n <= engine->config.size / 8u) {
+	if (n == 1 || n <= canary->engine.config.size / 8u) {
 		for (uint64_t left = entry->direct; left != 0; left &= left - 1)
-			result_repeat(engine, entry, (unsigned int)__builtin_ctzll(left), 0);
+			result_repeat(canary, entry, (unsigned int)__builtin_ctzll(left), 0);
 		entry->askers &= ~entry->direct;
 	}
 	for (uint64_t left = entry->askers; left != 0; left &= left - 1)
-		answer_send(engine, (unsigned int)__builtin_ctzll(left), &done);
+		answer_send(canary, (unsigned int)__builtin_ctzll(left), &done);
 }
 
 /* All ranks are in: this one's own data comes last, and from now on the result stays as it is. */
 static void
-entry_finish(struct fanin_canary *engine, struct canary_entry *entry)
+entry_finish(struct fanin_canary *canary, struct canary_entry *entry)
 {
-	struct canary_lane *lane = canary_lane(engine, entry->block);
-	const uint64_t self = engine->all & ~engine->others;
+	const uint32_t block = entry->block;
+	const uint64_t self = canary->all & ~canary->others;
+	struct fanin_headers *headers = frame_of(canary, entry);
 	struct fanin_hdr hdr = { 0 };
 	uint32_t len;
-	const uint8_t *own = fanin_canary_data(lane, &hdr, &len);
+	const void *own = fanin_engine_contribution(fanin_engine_lane(&canary->engine, block), &hdr,
+						    &len);
 	const struct fanin_sum_part part = { .ranks = &self, .hdr = &hdr, .payload = own };
 
-	(void)fanin_sum_add(&engine->sums, &entry->sum, &part);
-	fanin_sum_finish(&engine->sums, &entry->sum);
+	(void)fanin_sum_add(&canary->sums, &entry->sum, &part);
+	fanin_sum_finish(&canary->sums, &entry->sum);
 	entry->phase = CANARY_ENTRY_DONE;
-	engine->stats.led++;
-	if (engine->others != 0) {
-		entry->unsent = !result_send(engine, entry);
-		engine->n_unsent += entry->unsent;
-		result_send_single(engine, entry);
+	canary->stats.led++;
+	if (canary->others != 0) {
+		entry->unsent = !result_send(canary, entry);
+		canary->n_unsent += entry->unsent;
+		result_send_single(canary, entry);
 	}
-	hdr.flags = entry->sum.empty ? FANIN_FLAG_EMPTY : 0;
-	fanin_canary_take_result(engine, lane, &hdr, NULL, payload_of(engine, entry));
+	headers->fanin = hdr;
+	headers->fanin.flags = entry->sum.empty ? FANIN_FLAG_EMPTY : 0;
+	fanin_engine_take_result(&canary->engine, block, headers, fanin_sum_len(&entry->sum));
 }
 
 static void
-entry_check(struct fanin_canary *engine, struct canary_entry *entry)
+entry_check(struct fanin_canary *canary, struct canary_entry *entry)
 {
-	const uint64_t self = engine->all & ~engine->others;
+	const uint64_t self = canary->all & ~canary->others;
 
-	if (entry->own && fanin_sum_is_whole(&engine->sums, &entry->sum, &self))
-		entry_finish(engine, entry);
+	if (entry->own && fanin_sum_is_whole(&canary->sums, &entry->sum, &self))
+		entry_finish(canary, entry);
 }
 
 void
-fanin_canary_lead(struct fanin_canary *engine, struct canary_lane *lane)
+fanin_canary_lead(struct fanin_canary *canary, uint32_t block)
 {
-	struct canary_entry *entry = entry_of(engine, lane->block);
+	struct canary_entry *entry = entry_of(canary, block);
 	struct fanin_hdr hdr = { 0 };
 	uint64_t shape;
 	uint32_t len;
 
-	(void)fanin_canary_data(lane, &hdr, &len);
+	(void)fanin_engine_contribution(fanin_engine_lane(&canary->engine, block), &hdr, &len);
 	shape = fanin_wire_shape(&hdr);
-	if (entry->phase == CANARY_ENTRY_FREE || entry->block != lane->block)
-		entry_open(engine, entry, lane->block, shape);
+	if (entry->phase == CANARY_ENTRY_FREE || entry->block != block)
+		entry_open(canary, entry, block, shape);
 	if (entry->sum.shape != shape) {
-		mismatch(engine, lane->block, UINT64_C(1) << engine->config.rank, entry->members);
+		mismatch(canary, block, UINT64_C(1) << canary->engine.config.rank, entry->members);
 		return;
 	}
 	entry->own = true;
-	entry_check(engine, entry);
+	entry_check(canary, entry);
 }
 
 uint64_t
-fanin_canary_lacks(const struct fanin_canary *engine, uint32_t block)
+fanin_canary_lacks(const struct fanin_canary *canary, uint32_t block)
 {
-	const struct canary_entry *entry = entry_of(engine, block);
+	const struct canary_entry *entry = entry_of(canary, block);
 
 	return entry->phase == CANARY_ENTRY_OPEN && entry->block == block
-		       ? engine->others & ~entry->members
+		       ? canary->others & ~entry->members
 		       : 0;
 }
 
@@ -332,26 +323,29 @@ struct data {
 
 /* Finds the elements; false: the frame is lost, or has more than the job's packets. */
 static bool
-data_read(struct fanin_canary *engine, const struct fanin_frame *frame, struct data *data)
+data_read(struct fanin_canary *canary, const struct fanin_frame *frame, struct data *data)
 {
 	const struct fanin_headers *headers = frame->data;
+	void *scratch;
 
 	data->hdr = &headers->fanin;
 	data->len = fanin_wire_payload_len(headers);
 	data->payload = NULL;
-	if (data->hdr->count * fanin_dtype_size(data->hdr->dtype) > engine->config.payload_bytes)
+	if (data->hdr->count * fanin_dtype_size(data->hdr->dtype) >
+	    canary->engine.config.payload_bytes)
 		return false;
 	if (!fanin_op_is_copy(data->hdr->op) &&
-	    fanin_kernel(engine->sums.isa, data->hdr->dtype, data->hdr->op) == NULL)
+	    fanin_kernel(canary->sums.isa, data->hdr->dtype, data->hdr->op) == NULL)
 		return false;
 	if (fanin_wire_is_empty(data->hdr))
 		return true;
 	data->payload = (const uint8_t *)frame->data + FANIN_PAYLOAD_OFFSET;
 	if (!frame->headers_only || data->len == 0)
 		return true;
-	data->payload = engine->scratch;
-	return fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET,
-				engine->scratch, data->len);
+	scratch = fanin_sum_frame(&canary->frames, 2u * canary->engine.config.window) + 1;
+	data->payload = scratch;
+	return fanin_frame_copy(canary->engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET, scratch,
+				data->len);
 }
 
 /* Notes how the result gets to where data came from that no switch has kept. */
@@ -379,37 +373,38 @@ note_way(struct canary_entry *entry, const struct fanin_hdr *hdr)
 
 /* Some of the sum's ranks are there already: the others are asked for their own data. */
 static void
-ask_overlapping(struct fanin_canary *engine, struct canary_entry *entry, uint64_t ranks)
+ask_overlapping(struct fanin_canary *canary, struct canary_entry *entry, uint64_t ranks)
 {
-	engine->stats.overlaps++;
-	if (entry->asked_ns != 0 && engine->loop.now_ns - entry->asked_ns < engine->rtt.rto_ns)
+	canary->stats.overlaps++;
+	if (entry->asked_ns != 0 &&
+	    canary->engine.loop.now_ns - entry->asked_ns < canary->engine.rtt.rto_ns)
 		return;
-	entry->asked_ns = engine->loop.now_ns;
-	fanin_canary_ask(engine, entry->block, ranks, 0);
+	entry->asked_ns = canary->engine.loop.now_ns;
+	fanin_canary_ask(canary, entry->block, ranks, 0);
 }
 
 /* Data for a block that is open. Returns false if it changes nothing. */
 static bool
-data_take(struct fanin_canary *engine, struct canary_entry *entry, const struct data *data)
+data_take(struct fanin_canary *canary, struct canary_entry *entry, const struct data *data)
 {
 	const uint64_t members = data->hdr->members;
 	const struct fanin_sum_part part = { .ranks = &members,
 					     .hdr = data->hdr,
 					     .payload = data->payload };
 
-	switch (fanin_sum_add(&engine->sums, &entry->sum, &part)) {
+	switch (fanin_sum_add(&canary->sums, &entry->sum, &part)) {
 	case FANIN_SUM_MERGED:
-		engine->stats.merged++;
+		canary->stats.merged++;
 		return true;
 	case FANIN_SUM_REPLACED:
-		engine->stats.replaced++;
+		canary->stats.replaced++;
 		return true;
 	case FANIN_SUM_DUPLICATE:
-		fanin_canary_note_duplicate(engine, entry->block);
+		fanin_canary_note_duplicate(canary, entry->block);
 		return false;
 	case FANIN_SUM_OVERLAP:
 	case FANIN_SUM_MISMATCH: /* has ended the run before */
-		ask_overlapping(engine, entry, members & ~entry->members);
+		ask_overlapping(canary, entry, members & ~entry->members);
 		return false;
 	}
 	return false;
@@ -417,87 +412,87 @@ data_take(struct fanin_canary *engine, struct canary_entry *entry, const struct 
 
 /* Does a packet say what one of this job can? */
 static bool
-members_fit(const struct fanin_canary *engine, const struct fanin_hdr *hdr)
+members_fit(const struct fanin_canary *canary, const struct fanin_hdr *hdr)
 {
-	return canary_leads(engine, hdr->block) && hdr->members != 0 &&
-	       (hdr->members & ~engine->others) == 0 &&
+	return canary_leads(canary, hdr->block) && hdr->members != 0 &&
+	       (hdr->members & ~canary->others) == 0 &&
 	       hdr->contributions == (unsigned int)__builtin_popcountll(hdr->members);
 }
 
 void
-fanin_canary_receive_data(struct fanin_canary *engine, const struct fanin_frame *frame)
+fanin_canary_receive_data(struct fanin_canary *canary, const struct fanin_frame *frame)
 {
 	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
-	struct canary_entry *entry = entry_of(engine, hdr->block);
+	struct canary_entry *entry = entry_of(canary, hdr->block);
 	struct data data;
 	enum place place;
 
-	if (!members_fit(engine, hdr) || !data_read(engine, frame, &data)) {
-		engine->stats.invalid++;
+	if (!members_fit(canary, hdr) || !data_read(canary, frame, &data)) {
+		canary->engine.stats.invalid++;
 		return;
 	}
 	/* Of a sum, too: the question what has become of the rank's data is answered. */
 	for (uint64_t left = hdr->members; left != 0; left &= left - 1)
-		canary_hear(engine, (unsigned int)__builtin_ctzll(left));
-	place = place_of(engine, hdr->block);
+		canary_hear(canary, (unsigned int)__builtin_ctzll(left));
+	place = place_of(canary, hdr->block);
 	if (place == PLACE_AHEAD) {
-		engine->stats.invalid++;
+		canary->engine.stats.invalid++;
 		return;
 	}
 	if (place == PLACE_STALE || (place == PLACE_CURRENT && entry->phase == CANARY_ENTRY_DONE)) {
-		fanin_canary_note_duplicate(engine, hdr->block);
+		fanin_canary_note_duplicate(canary, hdr->block);
 		return;
 	}
 	if (place == PLACE_NEXT)
-		entry_open(engine, entry, hdr->block, fanin_wire_shape(hdr));
+		entry_open(canary, entry, hdr->block, fanin_wire_shape(hdr));
 	if (entry->sum.shape != fanin_wire_shape(hdr)) {
-		mismatch(engine, hdr->block, hdr->members,
-			 entry->members | (entry->own ? engine->all & ~engine->others : 0));
+		mismatch(canary, hdr->block, hdr->members,
+			 entry->members | (entry->own ? canary->all & ~canary->others : 0));
 		return;
 	}
-	engine->stats.direct += (hdr->flags & FANIN_FLAG_DIRECT) != 0;
-	if (!data_take(engine, entry, &data))
+	canary->stats.direct += (hdr->flags & FANIN_FLAG_DIRECT) != 0;
+	if (!data_take(canary, entry, &data))
 		return;
 	note_way(entry, hdr);
 	if ((hdr->flags & FANIN_FLAG_DIRECT) == 0)
-		entry->ways |= (uint8_t)(1u << fanin_canary_way_of(engine, frame->data));
-	entry_check(engine, entry);
+		entry->ways |= (uint8_t)(1u << fanin_canary_way_of(canary, frame->data));
+	entry_check(canary, entry);
 }
 
 void
-fanin_canary_receive_query(struct fanin_canary *engine, const struct fanin_headers *headers)
+fanin_canary_receive_query(struct fanin_canary *canary, const struct fanin_headers *headers)
 {
 	const struct fanin_hdr *hdr = &headers->fanin;
-	struct canary_entry *entry = entry_of(engine, hdr->block);
-	const uint64_t self = UINT64_C(1) << engine->config.rank;
+	struct canary_entry *entry = entry_of(canary, hdr->block);
+	const uint64_t self = UINT64_C(1) << canary->engine.config.rank;
 	struct answer answer = {
 		.block = hdr->block,
 		.number = hdr->number,
 		.state = FANIN_BLOCK_OPEN,
-		.missing = engine->all,
+		.missing = canary->all,
 	};
 
-	if (!canary_leads(engine, hdr->block) || hdr->rank >= engine->config.size ||
-	    hdr->rank == engine->config.rank) {
-		engine->stats.invalid++;
+	if (!canary_leads(canary, hdr->block) || hdr->rank >= canary->engine.config.size ||
+	    hdr->rank == canary->engine.config.rank) {
+		canary->engine.stats.invalid++;
 		return;
 	}
-	fanin_canary_hear_from(engine, hdr->rank, headers);
-	switch (place_of(engine, hdr->block)) {
+	fanin_canary_hear_from(canary, hdr->rank, headers);
+	switch (place_of(canary, hdr->block)) {
 	case PLACE_STALE:
 	case PLACE_AHEAD:
-		engine->stats.invalid++;
+		canary->engine.stats.invalid++;
 		return;
 	case PLACE_CURRENT:
 		if (entry->phase == CANARY_ENTRY_DONE) {
-			result_repeat(engine, entry, hdr->rank, hdr->number);
+			result_repeat(canary, entry, hdr->rank, hdr->number);
 			return;
 		}
 		entry->askers |= UINT64_C(1) << hdr->rank;
-		answer.missing = (engine->others & ~entry->members) | (entry->own ? 0 : self);
+		answer.missing = (canary->others & ~entry->members) | (entry->own ? 0 : self);
 		break;
 	case PLACE_NEXT:
 		break;
 	}
-	answer_send(engine, hdr->rank, &answer);
+	answer_send(canary, hdr->rank, &answer);
 }

@@ -13,53 +13,53 @@
 #define LEAST_QUESTIONS 64
 
 static uint64_t
-ask_most_ns(const struct fanin_canary *engine)
+ask_most_ns(const struct fanin_canary *canary)
 {
-	return engine->config.timeout_ns / 10;
+	return canary->engine.config.timeout_ns / 10;
 }
 
 uint64_t
-fanin_canary_usual_ns(const struct fanin_canary *engine)
+fanin_canary_usual_ns(const struct fanin_canary *canary)
 {
 	/* Blocks that all ranks of the last one have come for don't wait: of timers they teach nothing. */
-	return fanin_earlier(fanin_later(engine->block_time.rto_ns,
-					 engine->rtt.rto_ns + engine->fixed_ns),
-			     ask_most_ns(engine));
+	return fanin_earlier(fanin_later(canary->engine.block_time.rto_ns,
+					 canary->engine.rtt.rto_ns + canary->fixed_ns),
+			     ask_most_ns(canary));
 }
 
 static bool
-query_send(struct fanin_canary *engine, struct canary_lane *lane)
+query_send(struct fanin_canary *canary, uint32_t block)
 {
-	const uint16_t leader = canary_leader_of(engine, lane->block);
-	const struct canary_packet packet = { .flow = lane->block + lane->n_sent,
-					      .attempt = lane->n_asked };
+	const uint16_t leader = canary_leader_of(canary, block);
+	const struct canary_lane *lane = canary_lane(canary, block);
+	const struct canary_packet packet = { .flow = block + lane->n_sent, .attempt = lane->n_asked };
 	struct fanin_headers headers;
 
-	fanin_canary_begin(engine, FANIN_TYPE_QUERY, lane->block, &headers);
+	fanin_canary_begin(canary, FANIN_TYPE_QUERY, block, &headers);
 	/* 0 is no number. */
-	engine->n_queries += 1 + (engine->n_queries == UINT32_MAX);
-	headers.fanin.number = engine->n_queries;
+	canary->n_queries += 1 + (canary->n_queries == UINT32_MAX);
+	headers.fanin.number = canary->n_queries;
 	headers.fanin.count = 1;
 	headers.fanin.flags = FANIN_FLAG_RETRANSMIT;
-	if (!fanin_canary_send_to(engine, &headers, leader, &packet))
+	if (!fanin_canary_send_to(canary, &headers, leader, &packet))
 		return false;
-	engine->questions[engine->n_queries % CANARY_QUESTIONS] =
-		(struct canary_question){ engine->n_queries, engine->loop.now_ns };
-	canary_note_asked(engine, leader);
-	engine->stats.queries++;
+	canary->questions[canary->n_queries % CANARY_QUESTIONS] =
+		(struct canary_question){ canary->n_queries, canary->engine.loop.now_ns };
+	canary_note_asked(canary, leader);
+	canary->engine.stats.queries++;
 	return true;
 }
 
 /* Has a rank that the block waits for not answered the last question? */
 static bool
-is_unanswered(const struct fanin_canary *engine, const struct canary_lane *lane)
+is_unanswered(const struct fanin_canary *canary, uint32_t block)
 {
-	uint64_t asked = UINT64_C(1) << canary_leader_of(engine, lane->block);
+	uint64_t asked = UINT64_C(1) << canary_leader_of(canary, block);
 
-	if (canary_leads(engine, lane->block))
-		asked = fanin_canary_lacks(engine, lane->block);
+	if (canary_leads(canary, block))
+		asked = fanin_canary_lacks(canary, block);
 	for (; asked != 0; asked &= asked - 1) {
-		if (engine->peers[__builtin_ctzll(asked)].asked_ns != 0)
+		if (canary->peers[__builtin_ctzll(asked)].asked_ns != 0)
 			return true;
 	}
 	return false;
@@ -67,67 +67,67 @@ is_unanswered(const struct fanin_canary *engine, const struct canary_lane *lane)
 
 /* The interval after this question: it grows as long as answers come, and is short if one is lost. */
 static uint64_t
-next_wait_ns(const struct fanin_canary *engine, const struct canary_lane *lane)
+next_wait_ns(const struct fanin_canary *canary, const struct fanin_lane *lane)
 {
-	const uint64_t usual_ns = fanin_canary_usual_ns(engine);
+	const uint64_t usual_ns = fanin_canary_usual_ns(canary);
 	const uint64_t wait_ns = lane->ask_wait_ns == 0 ? usual_ns : 2 * lane->ask_wait_ns;
-	const uint64_t most_ns = is_unanswered(engine, lane)
-					 ? fanin_later(usual_ns,
-						       engine->config.timeout_ns / LEAST_QUESTIONS)
-					 : ask_most_ns(engine);
+	const uint64_t most_ns =
+		is_unanswered(canary, lane->block)
+			? fanin_later(usual_ns, canary->engine.config.timeout_ns / LEAST_QUESTIONS)
+			: ask_most_ns(canary);
 
-	return fanin_earlier(wait_ns, fanin_earlier(most_ns, ask_most_ns(engine)));
+	return fanin_earlier(wait_ns, fanin_earlier(most_ns, ask_most_ns(canary)));
 }
 
 void
-fanin_canary_lane_ask(struct fanin_canary *engine, struct canary_lane *lane)
+fanin_canary_block_ask(struct fanin_canary *canary, uint32_t block)
 {
-	lane->ask_wait_ns = next_wait_ns(engine, lane);
-	if (canary_leads(engine, lane->block)) {
-		fanin_canary_ask(engine, lane->block, fanin_canary_lacks(engine, lane->block),
-				 lane->n_sent);
-	} else if (!query_send(engine, lane)) {
-		lane->ask_ns = engine->loop.now_ns + CANARY_NO_ROOM_NS;
+	struct fanin_lane *lane = fanin_engine_lane(&canary->engine, block);
+	struct canary_lane *own = canary_lane(canary, block);
+
+	lane->ask_wait_ns = next_wait_ns(canary, lane);
+	if (canary_leads(canary, block)) {
+		fanin_canary_ask(canary, block, fanin_canary_lacks(canary, block), own->n_sent);
+	} else if (!query_send(canary, block)) {
+		lane->ask_ns = canary->engine.loop.now_ns + CANARY_NO_ROOM_NS;
 		return;
 	}
-	lane->n_sent++;
-	lane->n_asked++;
+	own->n_sent++;
+	own->n_asked++;
 	lane->asked = true;
-	lane->ask_ns = engine->loop.now_ns + lane->ask_wait_ns;
+	lane->ask_ns = canary->engine.loop.now_ns + lane->ask_wait_ns;
 }
 
-/* Returns when the lane's next question is due; UINT64_MAX: only after something has come. */
+/* Returns when the block's next question is due; UINT64_MAX: only after something has come. */
 static uint64_t
-lane_check(struct fanin_canary *engine, struct canary_lane *lane)
+block_check(struct fanin_canary *canary, uint32_t block)
 {
-	uint64_t due_ns;
+	const struct fanin_lane *lane = fanin_engine_lane(&canary->engine, block);
+	uint64_t due_ns = canary_lane(canary, block)->overtaken_ns;
 
-	if (lane->state != CANARY_LANE_SENT)
+	if (!canary_waits(canary, block))
 		return UINT64_MAX;
-	if (lane->overtaken_ns != 0)
-		due_ns = lane->overtaken_ns;
-	else if (lane->block == engine->oldest)
-		due_ns = engine->oldest_ns;
-	else
+	if (due_ns == 0 && block == canary->engine.oldest)
+		due_ns = canary->oldest_ns;
+	else if (due_ns == 0)
 		return UINT64_MAX;
-	due_ns = fanin_later(fanin_later(due_ns, lane->sent_ns) + fanin_canary_usual_ns(engine),
+	due_ns = fanin_later(fanin_later(due_ns, lane->sent_ns) + fanin_canary_usual_ns(canary),
 			     lane->ask_ns);
-	if (due_ns > engine->loop.timers_ns)
+	if (due_ns > canary->engine.loop.timers_ns)
 		return due_ns;
-	fanin_canary_lane_ask(engine, lane);
+	fanin_canary_block_ask(canary, block);
 	return lane->ask_ns;
 }
 
-/* Ranks that have not answered for so long. */
-static uint64_t
-silent_for(const struct fanin_canary *engine, uint64_t ns)
+uint64_t
+fanin_canary_silent_for(const struct fanin_canary *canary, uint64_t ns)
 {
 	uint64_t silent = 0;
 
-	for (unsigned int i = 0; i < engine->config.size; i++) {
-		const uint64_t asked_ns = engine->peers[i].asked_ns;
+	for (unsigned int i = 0; i < canary->engine.config.size; i++) {
+		const uint64_t asked_ns = canary->peers[i].asked_ns;
 
-		if (asked_ns != 0 && engine->loop.now_ns - asked_ns >= ns)
+		if (asked_ns != 0 && canary->engine.loop.now_ns - asked_ns >= ns)
 			silent |= UINT64_C(1) << i;
 	}
 	return silent;
@@ -135,106 +135,104 @@ silent_for(const struct fanin_canary *engine, uint64_t ns)
 
 /* Why the oldest block has no result. */
 static void
-explain(struct fanin_canary *engine, uint64_t silent, char *text, size_t len)
+explain(struct fanin_canary *canary, uint64_t silent, char *text, size_t len)
 {
-	const uint16_t leader = canary_leader_of(engine, engine->oldest);
+	const uint16_t leader = canary_leader_of(canary, canary->engine.oldest);
 	struct fanin_ranks missing;
 	char absence[FANIN_ABSENCE_LEN];
 
 	if (silent != 0) {
 		missing = fanin_ranks_of_word(silent);
-		snprintf(text, len, "block %u waits for %s", engine->oldest,
-			 fanin_format_absence(&missing, engine->config.size, &missing,
+		snprintf(text, len, "block %u waits for %s", canary->engine.oldest,
+			 fanin_format_absence(&missing, canary->engine.config.size, &missing,
 					      FANIN_RANKS_SILENT, absence));
 		return;
 	}
-	fanin_canary_missing(&engine->endpoint, &missing);
+	fanin_engine_missing(&canary->engine.endpoint, &missing);
 	if (!fanin_ranks_is_empty(&missing))
-		snprintf(text, len, "block %u waits for %s", engine->oldest,
-			 fanin_format_absence(&missing, engine->config.size, &missing,
+		snprintf(text, len, "block %u waits for %s", canary->engine.oldest,
+			 fanin_format_absence(&missing, canary->engine.config.size, &missing,
 					      FANIN_RANKS_LATE, absence));
-	else if (canary_leads(engine, engine->oldest) || engine->told_block != engine->oldest)
+	else if (canary_leads(canary, canary->engine.oldest) ||
+		 canary->told_block != canary->engine.oldest)
 		snprintf(text, len, "block %u is not done: do packets of this size pass?",
-			 engine->oldest);
+			 canary->engine.oldest);
 	else
 		snprintf(text, len,
 			 "rank %u, which leads block %u, lacks what this rank has sent: do packets of this size pass?",
-			 leader, engine->oldest);
+			 leader, canary->engine.oldest);
 }
 
 static void
-time_out(struct fanin_canary *engine, uint64_t silent)
+time_out(struct fanin_canary *canary, uint64_t silent)
 {
-	const uint64_t self = UINT64_C(1) << engine->config.rank;
-	const uint64_t waited_ns = engine->loop.now_ns - engine->progress_ns;
+	const uint64_t self = UINT64_C(1) << canary->engine.config.rank;
+	const uint64_t waited_ns = canary->engine.loop.now_ns - canary->engine.progress_ns;
 	struct fanin_ranks missing = fanin_ranks_of_word(silent);
 	char detail[256];
 
-	explain(engine, silent, detail, sizeof(detail));
+	explain(canary, silent, detail, sizeof(detail));
 	if (silent == 0)
-		fanin_canary_missing(&engine->endpoint, &missing);
+		fanin_engine_missing(&canary->engine.endpoint, &missing);
 	/* Without a rank to name it is this one that leaves. */
-	fanin_canary_tell_all(engine, FANIN_RUN_GONE, silent != 0 ? silent : self);
-	fanin_error_set(&engine->loop.error, 0, "no result for %.1f s: %s", (double)waited_ns / 1e9,
-			detail);
-	engine->loop.error.missing = missing;
-	fanin_canary_fail(engine, FANIN_ERR_TIMEOUT);
+	fanin_canary_tell_all(canary, FANIN_RUN_GONE, silent != 0 ? silent : self);
+	fanin_error_set(&canary->engine.loop.error, 0, "no result for %.1f s: %s",
+			(double)waited_ns / 1e9, detail);
+	canary->engine.loop.error.missing = missing;
+	fanin_engine_fail(&canary->engine, FANIN_ERR_TIMEOUT);
 }
 
 /*
  * Ends the run if a rank has not answered for a timeout, or if there was no result for so long and others are not merely late.
  */
 static void
-limits_check(struct fanin_canary *engine)
+limits_check(struct fanin_canary *canary)
 {
-	const struct fanin_protocol_config *config = &engine->config;
-	const uint64_t now_ns = engine->loop.now_ns;
-	const uint64_t waited_ns = now_ns - engine->progress_ns;
-	const uint64_t silent = silent_for(engine, config->timeout_ns);
+	const struct fanin_protocol_config *config = &canary->engine.config;
+	const uint64_t now_ns = canary->engine.loop.now_ns;
+	const uint64_t waited_ns = now_ns - canary->engine.progress_ns;
+	const uint64_t silent = fanin_canary_silent_for(canary, config->timeout_ns);
 
 	if (silent != 0)
-		time_out(engine, silent);
+		time_out(canary, silent);
 	else if ((config->wait_limit_ns != 0 && waited_ns >= config->wait_limit_ns) ||
 		 (waited_ns >= config->timeout_ns &&
-		  (engine->late_ns == 0 || now_ns - engine->late_ns >= config->timeout_ns)))
-		time_out(engine, silent_for(engine, config->timeout_ns / 2));
-}
-
-/* Of a run that has not begun. */
-static void
-roll_timers(struct fanin_canary *engine)
-{
-	struct fanin_loop *loop = &engine->loop;
-
-	if (engine->config.rank == 0) {
-		loop->next_timer_ns = UINT64_MAX;
-		return;
-	}
-	if (engine->call_ns <= loop->timers_ns)
-		fanin_canary_call(engine);
-	loop->next_timer_ns = engine->call_ns;
+		  (canary->engine.late_answer_ns == 0 ||
+		   now_ns - canary->engine.late_answer_ns >= config->timeout_ns)))
+		time_out(canary, fanin_canary_silent_for(canary, config->timeout_ns / 2));
 }
 
 void
-fanin_canary_timers(struct fanin_loop *loop)
+fanin_canary_limits(struct fanin_engine *engine)
 {
-	struct fanin_canary *engine = canary_of_loop(loop);
-	uint64_t next_ns = UINT64_MAX;
+	struct fanin_canary *canary = canary_of(engine);
 
-	if (loop->requests.first == NULL)
+	if (!canary->begun)
 		return;
-	if (!engine->begun) {
-		if (loop->timers_ns >= loop->next_timer_ns)
-			roll_timers(engine);
-		return;
-	}
 	/* As others may start late, the time to join ends this: see fanin_canary_ready. */
-	if (!engine->started)
-		engine->progress_ns = loop->now_ns;
-	limits_check(engine);
-	if (loop->status != FANIN_OK || loop->timers_ns < loop->next_timer_ns)
-		return;
-	for (uint32_t block = engine->oldest; block != engine->next; block++)
-		next_ns = fanin_earlier(next_ns, lane_check(engine, canary_lane(engine, block)));
-	loop->next_timer_ns = next_ns;
+	if (!canary->started)
+		engine->progress_ns = engine->loop.now_ns;
+	limits_check(canary);
+}
+
+/* Of a run that has not begun. */
+static uint64_t
+roll_check(struct fanin_canary *canary)
+{
+	if (canary->engine.config.rank == 0)
+		return UINT64_MAX;
+	if (canary->call_ns <= canary->engine.loop.timers_ns)
+		fanin_canary_call(canary);
+	return canary->call_ns;
+}
+
+void
+fanin_canary_scan(struct fanin_engine *engine)
+{
+	struct fanin_canary *canary = canary_of(engine);
+	uint64_t next_ns = canary->begun ? UINT64_MAX : roll_check(canary);
+
+	for (uint32_t block = engine->oldest; block != canary->next; block++)
+		next_ns = fanin_earlier(next_ns, block_check(canary, block));
+	engine->loop.next_timer_ns = next_ns;
 }

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Canary: blocks on their way to their leaders, in their order. Block b is sent once all results up to b - W are there. Called by the poll loop only.
+ */
+#include "canary_internal.h"
+
+bool
+fanin_canary_send_data(struct fanin_canary *canary, uint32_t block, bool direct)
+{
+	const struct fanin_lane *lane = fanin_engine_lane(&canary->engine, block);
+	struct canary_packet packet = { .flow = block + canary_lane(canary, block)->n_sent,
+					.is_reply = direct };
+	struct fanin_headers headers;
+
+	fanin_canary_begin(canary, FANIN_TYPE_REDUCE, block, &headers);
+	packet.payload = fanin_engine_contribution(lane, &headers.fanin, &packet.len);
+	headers.fanin.type = FANIN_TYPE_REDUCE;
+	headers.fanin.members = UINT64_C(1) << canary->engine.config.rank;
+	if (direct)
+		headers.fanin.flags |= FANIN_FLAG_DIRECT | FANIN_FLAG_RETRANSMIT;
+	if (!fanin_canary_send_to(canary, &headers, canary_leader_of(canary, block), &packet))
+		return false;
+	canary_lane(canary, block)->n_sent++;
+	return true;
+}
+
+/* Block 0 is the barrier at which a run begins. */
+static bool
+may_send(const struct fanin_canary *canary)
+{
+	const struct fanin_engine *engine = &canary->engine;
+
+	if (!canary->begun || canary->next == engine->end)
+		return false;
+	if (!canary->started)
+		return canary->next == 0;
+	return canary->next - engine->oldest < engine->config.window &&
+	       canary->in_flight < engine->cc.window;
+}
+
+/* Sends the next block, or takes it to those that this rank leads. Returns false if there is no room now. */
+static bool
+send_next(struct fanin_canary *canary)
+{
+	struct fanin_engine *engine = &canary->engine;
+	const uint32_t block = canary->next;
+
+	*canary_lane(canary, block) = (struct canary_lane){ 0 };
+	if (!canary_leads(canary, block) && !fanin_canary_send_data(canary, block, false))
+		return false;
+	fanin_engine_mark_sent(engine, fanin_engine_lane(engine, block));
+	canary->next++;
+	canary->in_flight++;
+	if (block == engine->oldest || engine->loop.next_timer_ns == UINT64_MAX)
+		fanin_loop_wake_by(&engine->loop,
+				   engine->loop.now_ns + fanin_canary_usual_ns(canary));
+	/* From here on the request may be done, and its owner's again. */
+	if (canary_leads(canary, block))
+		fanin_canary_lead(canary, block);
+	return true;
+}
+
+/* True if data has to wait. The transport is asked only if enough may wait. */
+static bool
+must_hold(struct fanin_canary *canary)
+{
+	struct fanin_transport *transport = canary->engine.loop.transport;
+
+	if (canary->n_ahead < CANARY_AHEAD)
+		return false;
+	canary->n_ahead = transport->ops->tx_waiting != NULL ? transport->ops->tx_waiting(transport)
+							     : 0;
+	return canary->n_ahead >= CANARY_AHEAD;
+}
+
+void
+fanin_canary_send(struct fanin_engine *engine)
+{
+	struct fanin_canary *canary = canary_of(engine);
+
+	canary->was_full = false;
+	fanin_canary_send_unsent(canary);
+	canary->is_held = false;
+	while (engine->loop.status == FANIN_OK && !canary->was_full && may_send(canary)) {
+		canary->is_held = must_hold(canary);
+		if (canary->is_held || !send_next(canary))
+			break;
+	}
+}
+
+bool
+fanin_canary_is_blocked(const struct fanin_engine *engine)
+{
+	const struct fanin_canary *canary = (const struct fanin_canary *)engine;
+
+	/* Others wait for a result that there was no room for, also when this rank waits for nothing. */
+	return canary->n_unsent != 0 ||
+	       (engine->loop.requests.first != NULL && (canary->was_full || canary->is_held));
+}
