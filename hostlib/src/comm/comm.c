@@ -12,6 +12,26 @@
 #define DEFAULT_JOIN_TIMEOUT_MS 30000
 #define DEFAULT_TIMEOUT_MS 5000
 
+/*
+ * Two fields of fanin_join_opts were put into what had been padding at the end of the struct.
+ * Callers with that size may have been compiled without them, and then the bytes are undefined.
+ */
+#define SZ_WITHOUT_RECOVER offsetof(struct fanin_join_opts, job_name)
+#define SZ_WITHOUT_TREES offsetof(struct fanin_join_opts, wait_limit_ms)
+
+/* Copies a caller's options. options: zeroed. Returns false if their size is impossible. */
+static bool
+options_copy(struct fanin_join_opts *options, const struct fanin_join_opts *opts)
+{
+	if (!fanin_options_copy(options, sizeof(*options), opts))
+		return false;
+	if (options->sz <= SZ_WITHOUT_RECOVER)
+		options->recover = false;
+	if (options->sz <= SZ_WITHOUT_TREES)
+		options->trees = 0;
+	return true;
+}
+
 /* Frees a communicator and whatever parts of it exist. */
 static int
 comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
@@ -49,19 +69,18 @@ switches_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 		return fanin_comm_leaders(comm, options, answer, deadline_ns, error);
 	if (answer->n_trees > 1)
 		return fanin_comm_trees(comm, options, answer, deadline_ns, error);
-	return fanin_comm_switch_join(comm, options, 0, deadline_ns, error);
+	return fanin_comm_switch_join(comm, options, answer->trees[0].peers, 0, deadline_ns, error);
 }
 
 int
 fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm)
 {
-	return fanin_comm_join(ctx, opts, NULL, 0, 0, comm);
+	return fanin_comm_join(ctx, opts, &(struct fanin_beside){ 0 }, comm);
 }
 
 int
 fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
-		const struct fanin_manager_parameter *parameters, size_t n_parameters,
-		uint64_t beside_key, struct fanin_comm **comm)
+		const struct fanin_beside *beside, struct fanin_comm **comm)
 {
 	struct fanin_join_opts options = { 0 };
 	struct fanin_error ignored;
@@ -72,7 +91,7 @@ fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
 	if (ctx == NULL || opts == NULL || comm == NULL)
 		return FANIN_ERR_INVALID;
 	fanin_error_clear(&ctx->error);
-	if (!fanin_join_options_copy(&options, opts))
+	if (!options_copy(&options, opts))
 		return fanin_error_set(&ctx->error, FANIN_ERR_INVALID,
 				       "the options' sz is %zu, this library knows %zu bytes of options",
 				       opts->sz, sizeof(options));
@@ -93,16 +112,13 @@ fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
 	joined->texts = calloc(1, sizeof(*joined->texts));
 	joined->ctx = ctx;
 	joined->timeout_ns = options.timeout_ms * UINT64_C(1000000);
-	joined->parameters = parameters;
-	joined->n_parameters = n_parameters;
-	joined->beside_key = beside_key;
 	joined->n_trees = 1;
 	joined->trees_asked = 1;
 	snprintf(joined->mode_reason, sizeof(joined->mode_reason), "the job was given by its switch");
 	if (joined->texts == NULL)
 		status = fanin_error_set(&ctx->error, FANIN_ERR_NO_MEMORY, "out of memory");
 	else if (options.job_name != NULL || options.manager != NULL)
-		status = fanin_comm_manager(joined, &options, &answer, &ctx->error);
+		status = fanin_comm_manager(joined, &options, beside, &answer, &ctx->error);
 	else if (options.trees > 1)
 		status = fanin_error_set(&ctx->error, FANIN_ERR_INVALID,
 					 "trees is %u, expected 0 or 1 without job_name",
@@ -116,8 +132,6 @@ fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
 		comm_destroy(joined, &ignored);
 		return status;
 	}
-	joined->parameters = NULL;
-	joined->n_parameters = 0;
 	status = fanin_comm_options_keep(joined, &options, &ctx->error);
 	if (status == FANIN_OK)
 		status = fanin_comm_multicast_begin(joined, &options, &ctx->error);

@@ -91,9 +91,10 @@ fanin_comm_least_of_all(struct fanin_comm *comm, const char *what, enum fanin_dt
 
 /* Joins the other job. Returns FANIN_OK, or why this rank is not in it. */
 static int
-other_join(struct fanin_comm *comm, const struct fanin_join_opts *options,
-	   const struct fanin_beside *job, struct fanin_comm **joined, struct fanin_error *error)
+other_join(const struct fanin_join_opts *options, const struct fanin_beside *job,
+	   struct fanin_comm **joined, struct fanin_error *error)
 {
+	struct fanin_comm *comm = job->owner;
 	struct fanin_join_opts other = *options;
 	const struct fanin_protocol *protocol = fanin_protocol_beside(job->use);
 	char name[FANIN_JOB_NAME_MAX + 1];
@@ -114,18 +115,18 @@ other_join(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	other.window = 0;
 	other.multicast = FANIN_MULTICAST_NEVER;
 	other.trees = job->trees;
-	status = fanin_comm_join(comm->ctx, &other, job->parameters, job->n_parameters,
-				 fanin_manager_key(comm->manager), joined);
+	status = fanin_comm_join(comm->ctx, &other, job, joined);
 	if (status != FANIN_OK)
 		*error = comm->ctx->error;
 	return status;
 }
 
 int
-fanin_comm_beside_join(struct fanin_comm *comm, const struct fanin_join_opts *options,
-		       const struct fanin_beside *job, const char *obstacle,
-		       struct fanin_comm **joined, char *why, struct fanin_error *error)
+fanin_comm_beside_join(const struct fanin_join_opts *options, const struct fanin_beside *job,
+		       const char *obstacle, struct fanin_comm **joined, char *why,
+		       struct fanin_error *error)
 {
+	struct fanin_comm *comm = job->owner;
 	uint8_t can = obstacle == NULL;
 	struct fanin_error found = { 0 };
 	struct fanin_comm *beside = NULL;
@@ -139,7 +140,7 @@ fanin_comm_beside_join(struct fanin_comm *comm, const struct fanin_join_opts *op
 			 obstacle != NULL ? obstacle : "another rank can't join a second job");
 		return FANIN_OK;
 	}
-	status = other_join(comm, options, job, &beside, &found);
+	status = other_join(options, job, &beside, &found);
 	if (status == FANIN_ERR_INTERRUPTED) {
 		fanin_ctx_lock(comm->ctx);
 		end_all(comm, job->what, status, error);
@@ -170,12 +171,6 @@ fanin_comm_beside_join(struct fanin_comm *comm, const struct fanin_join_opts *op
 	return FANIN_OK;
 }
 
-/* The options that a communicator was joined with, kept to join other jobs later. */
-struct fanin_kept_options {
-	struct fanin_join_opts options;
-	char *texts[4];
-};
-
 /* Copies a text. Returns false without memory. */
 static bool
 text_copy(const char **text, char **copy)
@@ -190,40 +185,25 @@ text_copy(const char **text, char **copy)
 void
 fanin_comm_options_forget(struct fanin_comm *comm)
 {
-	struct fanin_kept_options *kept = comm->kept_options;
+	char **texts = comm->kept.texts;
 
-	if (kept == NULL)
-		return;
-	for (size_t i = 0; i < sizeof(kept->texts) / sizeof(kept->texts[0]); i++)
-		free(kept->texts[i]);
-	free(kept);
-	comm->kept_options = NULL;
+	for (size_t i = 0; i < sizeof(comm->kept.texts) / sizeof(texts[0]); i++)
+		free(texts[i]);
 }
 
 int
 fanin_comm_options_keep(struct fanin_comm *comm, const struct fanin_join_opts *options,
 			struct fanin_error *error)
 {
-	struct fanin_kept_options *kept = calloc(1, sizeof(*kept));
+	struct fanin_join_opts *kept = &comm->kept.options;
+	char **texts = comm->kept.texts;
 
-	comm->kept_options = kept;
-	if (kept != NULL) {
-		kept->options = *options;
-		kept->options.job_name = options->job_name != NULL ? comm->job_name : NULL;
-		kept->options.switch_address = NULL;
-		kept->options.handler = NULL;
-		if (text_copy(&kept->options.manager, &kept->texts[0]) &&
-		    text_copy(&kept->options.token, &kept->texts[1]) &&
-		    text_copy(&kept->options.interface, &kept->texts[2]) &&
-		    text_copy(&kept->options.address, &kept->texts[3]))
-			return FANIN_OK;
-	}
-	fanin_comm_options_forget(comm);
+	*kept = *options;
+	kept->job_name = options->job_name != NULL ? comm->job_name : NULL;
+	kept->switch_address = NULL;
+	kept->handler = NULL;
+	if (text_copy(&kept->manager, &texts[0]) && text_copy(&kept->token, &texts[1]) &&
+	    text_copy(&kept->interface, &texts[2]) && text_copy(&kept->address, &texts[3]))
+		return FANIN_OK;
 	return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
-}
-
-const struct fanin_join_opts *
-fanin_comm_kept_options(const struct fanin_comm *comm)
-{
-	return &comm->kept_options->options;
 }

@@ -196,7 +196,6 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
 			.dst_port = options->udp_port,
 		},
 	};
-	int status;
 
 	second_take(comm, options, answer, &config.second_flow);
 	if (comm->transport == NULL)
@@ -208,10 +207,7 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	memcpy(config.parameters, answer->parameters, sizeof(config.parameters));
 	memcpy(config.flow.src_mac, comm->route.local_mac, sizeof(config.flow.src_mac));
 	memcpy(config.flow.dst_mac, comm->switch_mac, sizeof(config.flow.dst_mac));
-	status = fanin_comm_engine_open(comm, options, &config, error);
-	/* The list is the answer's. */
-	comm->peers = NULL;
-	return status;
+	return fanin_comm_engine_open(comm, options, &config, error);
 }
 
 int

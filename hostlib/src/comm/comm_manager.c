@@ -196,7 +196,6 @@ fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *options
 	 * memif there is no other.
 	 */
 	options->recover = options->memif_socket == NULL;
-	comm->peers = answer->trees[tree].peers;
 	return link_take(comm, options, &answer->trees[tree], error);
 }
 
@@ -216,7 +215,8 @@ tags_take(const struct fanin_comm *comm, struct fanin_join_opts *options,
 
 int
 fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
-		   struct fanin_manager_answer *answer, struct fanin_error *error)
+		   const struct fanin_beside *beside, struct fanin_manager_answer *answer,
+		   struct fanin_error *error)
 {
 	const struct fanin_ctx *ctx = comm->ctx;
 	const struct fanin_protocol *without_switch =
@@ -240,9 +240,9 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 		.reproducible = options->reproducible,
 		.wide = options->accumulate_f32,
 		.authenticate = options->authenticate,
-		.parameters = comm->parameters,
-		.n_parameters = comm->n_parameters,
-		.beside_key = comm->beside_key,
+		.parameters = beside->parameters,
+		.n_parameters = beside->n_parameters,
+		.beside_key = beside->owner != NULL ? fanin_manager_key(beside->owner->manager) : 0,
 		.trees = options->trees == 0 && single_transport(ctx, options) != NULL
 				 ? 1
 				 : options->trees,

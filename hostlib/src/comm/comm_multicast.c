@@ -69,13 +69,14 @@ join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		struct fanin_error *error)
 {
 	const struct fanin_beside job = {
+		.owner = comm,
 		.use = FANIN_BESIDE_MULTICAST,
 		.number = "",
 		.what = "multicast",
 		.trees = options->subgroups != 0 ? (uint16_t)options->subgroups : options->trees,
 	};
 	char why[FANIN_TEXT_LEN];
-	int status = fanin_comm_beside_join(comm, options, &job, obstacle(comm, options),
+	int status = fanin_comm_beside_join(options, &job, obstacle(comm, options),
 					    &comm->beside[FANIN_BESIDE_MULTICAST], why, error);
 
 	if (status != FANIN_OK)
@@ -134,7 +135,7 @@ fanin_comm_multicast_prepare(struct fanin_comm *comm, const struct fanin_request
 	if (!comm->multicast_is_open || !suits(comm, request))
 		return FANIN_OK;
 	comm->multicast_is_open = false;
-	return join_if_all_can(comm, fanin_comm_kept_options(comm), error);
+	return join_if_all_can(comm, &comm->kept.options, error);
 }
 
 void

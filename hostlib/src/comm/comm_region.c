@@ -82,11 +82,12 @@ static int
 region_join(struct fanin_region *region, uint32_t number, struct fanin_error *error)
 {
 	struct fanin_comm *comm = region->owner;
-	const struct fanin_join_opts *options = fanin_comm_kept_options(comm);
+	const struct fanin_join_opts *options = &comm->kept.options;
 	const struct fanin_manager_parameter parameters[] = { { "base", region->address },
 							      { "bytes", region->bytes } };
 	char digits[16];
 	const struct fanin_beside job = {
+		.owner = comm,
 		.use = FANIN_BESIDE_REGION,
 		.number = digits,
 		.what = "a region",
@@ -98,7 +99,7 @@ region_join(struct fanin_region *region, uint32_t number, struct fanin_error *er
 	int status;
 
 	snprintf(digits, sizeof(digits), "%" PRIu32, number);
-	status = fanin_comm_beside_join(comm, options, &job,
+	status = fanin_comm_beside_join(options, &job,
 					fanin_comm_beside_obstacle(comm, options, job.use, digits),
 					&region->comm, why, error);
 	if (status != FANIN_OK || region->comm != NULL)
@@ -111,7 +112,7 @@ region_join(struct fanin_region *region, uint32_t number, struct fanin_error *er
 static int
 check(const struct fanin_comm *comm, struct fanin_error *error)
 {
-	const struct fanin_join_opts *options = fanin_comm_kept_options(comm);
+	const struct fanin_join_opts *options = &comm->kept.options;
 
 	if (options->job_name == NULL)
 		return fanin_error_set(
@@ -189,8 +190,9 @@ int
 fanin_comm_region_reducing(struct fanin_comm *comm, enum fanin_beside_use way,
 			   struct fanin_comm **reducing, struct fanin_error *error)
 {
-	const struct fanin_join_opts *options = fanin_comm_kept_options(comm);
+	const struct fanin_join_opts *options = &comm->kept.options;
 	const struct fanin_beside job = {
+		.owner = comm,
 		.use = way,
 		.number = "",
 		.what = "reducing regions",
@@ -200,7 +202,7 @@ fanin_comm_region_reducing(struct fanin_comm *comm, enum fanin_beside_use way,
 	int status = FANIN_OK;
 
 	if (comm->beside[way] == NULL)
-		status = fanin_comm_beside_join(comm, options, &job,
+		status = fanin_comm_beside_join(options, &job,
 						fanin_comm_beside_obstacle(comm, options, way, ""),
 						&comm->beside[way], why, error);
 	if (status == FANIN_OK && comm->beside[way] == NULL)

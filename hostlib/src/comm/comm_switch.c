@@ -242,7 +242,8 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 }
 
 static int
-engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, struct fanin_error *error)
+engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
+	     const struct fanin_peer *peers, struct fanin_error *error)
 {
 	struct fanin_protocol_config config = {
 		.keys = comm->member.keys,
@@ -259,7 +260,7 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 		.slots = comm->member.slots,
 		.sharing_jobs = comm->member.sharing_jobs,
 		.listener = -1,
-		.hosts = comm->peers,
+		.hosts = peers,
 		.flow = {
 			.dst_ip_be = comm->route.switch_ip_be,
 			.src_ip_be = comm->route.local_ip_be,
@@ -281,9 +282,7 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 			return status;
 	}
 	memcpy(config.flow.dst_mac, comm->switch_mac, sizeof(config.flow.dst_mac));
-	status = fanin_comm_engine_open(comm, options, &config, error);
-	comm->peers = NULL;
-	return status;
+	return fanin_comm_engine_open(comm, options, &config, error);
 }
 
 /*
@@ -314,7 +313,8 @@ way_give_up(struct fanin_comm *comm, struct fanin_join_opts *options, char *inte
 
 int
 fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
-		       uint16_t most_payload, uint64_t deadline_ns, struct fanin_error *error)
+		       const struct fanin_peer *peers, uint16_t most_payload, uint64_t deadline_ns,
+		       struct fanin_error *error)
 {
 	char interface[IF_NAMESIZE];
 	uint32_t switch_ip_be;
@@ -332,7 +332,7 @@ fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 	/* The buffer of the interface's name ends here. */
 	if (options->interface == interface)
 		options->interface = comm->route.interface;
-	return status != FANIN_OK ? status : engine_start(comm, options, error);
+	return status != FANIN_OK ? status : engine_start(comm, options, peers, error);
 }
 
 void

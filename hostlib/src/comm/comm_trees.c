@@ -41,7 +41,8 @@ tree_join(struct fanin_comm *comm, const struct fanin_join_opts *common,
 	if (options.window != 0)
 		options.window = options.window > answer->n_trees ? options.window / answer->n_trees
 								  : 1;
-	return fanin_comm_switch_join(member, &options, answer->payload_bytes, deadline_ns, error);
+	return fanin_comm_switch_join(member, &options, answer->trees[tree].peers,
+				      answer->payload_bytes, deadline_ns, error);
 }
 
 /*

@@ -42,25 +42,6 @@ static_assert(ENDS_WITH(fanin_sparse_result, reserved), "padding in fanin_sparse
 static_assert(ENDS_WITH(fanin_compact_opts, reserved), "padding in fanin_compact_opts");
 
 /*
- * Two fields of fanin_join_opts were put into what had been padding at the end of the struct.
- * Callers with that size may have been compiled without them, and then the bytes are undefined.
- */
-#define SZ_WITHOUT_RECOVER offsetof(struct fanin_join_opts, job_name)
-#define SZ_WITHOUT_TREES offsetof(struct fanin_join_opts, wait_limit_ms)
-
-bool
-fanin_join_options_copy(struct fanin_join_opts *options, const struct fanin_join_opts *opts)
-{
-	if (!fanin_options_copy(options, sizeof(*options), opts))
-		return false;
-	if (options->sz <= SZ_WITHOUT_RECOVER)
-		options->recover = false;
-	if (options->sz <= SZ_WITHOUT_TREES)
-		options->trees = 0;
-	return true;
-}
-
-/*
  * The user's callback need not be thread-safe: a joining call and the progress thread may both log.
  */
 static void

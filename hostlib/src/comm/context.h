@@ -91,6 +91,12 @@ struct fanin_comm_texts {
 	char manager_problem[FANIN_TEXT_LEN];
 };
 
+/* The options that a communicator was joined with, to join other jobs later. */
+struct fanin_kept_options {
+	struct fanin_join_opts options;
+	char *texts[4]; /* copies that the options point to */
+};
+
 /* Another link that a job with leaders uses as well. */
 struct fanin_leaders_link {
 	struct fanin_route route;
@@ -109,16 +115,13 @@ struct fanin_comm {
 	 * well. NULL: not joined.
 	 */
 	struct fanin_comm *beside[FANIN_BESIDE_USES];
-	struct fanin_comm *owner;                /* of such a one, or of a region */
-	bool multicast_is_open;                  /* that may still be joined */
-	struct fanin_kept_options *kept_options; /* comm_beside.c's */
-	const struct fanin_manager_parameter *parameters; /* while joining: n_parameters of the job's handler */
-	size_t n_parameters;
-	uint64_t beside_key;          /* likewise: of the job that it is to be beside; 0: of none */
-	struct fanin_region *regions; /* comm_region.c's, linked by next */
-	uint32_t n_regions;           /* that were asked for so far */
-	uint64_t next_address;        /* of the next region */
-	uint32_t multicast_use;       /* enum fanin_multicast_use */
+	struct fanin_comm *owner;       /* of such a one, or of a region */
+	bool multicast_is_open;         /* that may still be joined */
+	struct fanin_kept_options kept; /* comm_beside.c's */
+	struct fanin_region *regions;   /* comm_region.c's, linked by next */
+	uint32_t n_regions;             /* that were asked for so far */
+	uint64_t next_address;          /* of the next region */
+	uint32_t multicast_use;         /* enum fanin_multicast_use */
 	char multicast_reason[FANIN_TEXT_LEN];
 	struct fanin_trees *trees; /* comm_trees.c; NULL: one tree or none, described by the fields below */
 	struct fanin_trees *siblings; /* of a communicator that is one of several trees: all of them; else NULL */
@@ -126,7 +129,6 @@ struct fanin_comm {
 	uint16_t tree; /* of a communicator that is one of several trees: its index; it borrows the manager */
 	uint16_t trees_asked;
 	char trees_reason[FANIN_TEXT_LEN / 2]; /* why there are fewer */
-	const struct fanin_peer *peers; /* while joining: the manager's list for the tree; NULL: none */
 	uint32_t registered_ip_be; /* this host's address as registered at the manager; 0: no manager */
 	char job_name[FANIN_JOB_NAME_MAX + 1];
 	char mode_reason[FANIN_TEXT_LEN];
@@ -208,24 +210,16 @@ fanin_comm_max_fds(const struct fanin_comm *comm)
  */
 bool fanin_interface_find(const char *wanted, uint32_t *ip_be, char *name);
 
-/* The same for fanin_join_opts. options: zeroed. */
-bool fanin_join_options_copy(struct fanin_join_opts *options, const struct fanin_join_opts *opts);
-
-/* Returns the options' wait limit in nanoseconds; one that does not fit counts as none. */
-static inline uint64_t
-fanin_wait_limit_ns(const struct fanin_join_opts *options)
-{
-	return options->wait_limit_ms > UINT64_MAX / 1000000u ? 0 : options->wait_limit_ms * 1000000u;
-}
-
 /*
  * comm_switch.c: joins a job on a switch.
  *
- * options: checked here. most_payload: upper bound of a packet's payload in bytes, even if the
- * switch allows more; 0: as the switch allows. deadline_ns: for all ranks to have joined.
+ * options: checked here. peers: the manager's list for the tree, NULL: there is none. most_payload:
+ * upper bound of a packet's payload in bytes, even if the switch allows more; 0: as the switch
+ * allows. deadline_ns: for all ranks to have joined.
  */
 int fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
-			   uint16_t most_payload, uint64_t deadline_ns, struct fanin_error *error);
+			   const struct fanin_peer *peers, uint16_t most_payload,
+			   uint64_t deadline_ns, struct fanin_error *error);
 
 /* comm_trees.c: joins a job that has several trees. answer: the manager's. */
 int fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
@@ -248,6 +242,7 @@ void fanin_comm_trees_poll_joined(struct fanin_trees *trees);
 
 /* A job beside a communicator's. */
 struct fanin_beside {
+	struct fanin_comm *owner; /* whose ranks it belongs to; NULL: it is a job of its own */
 	enum fanin_beside_use use;
 	const char *number; /* of several for the same use, in its name; "": there is one */
 	const char *what;   /* it is for, for messages */
@@ -263,14 +258,16 @@ const char *fanin_comm_beside_obstacle(struct fanin_comm *comm, const struct fan
 				       enum fanin_beside_use use, const char *number);
 
 /*
- * comm_beside.c: joins a job beside the communicator's if all ranks can, which all call. Called without the lock.
+ * comm_beside.c: joins a job beside its owner's if all ranks can, which all call. Called without
+ * the lock.
  *
- * obstacle: why this rank can't; NULL: it can. joined: set if all are in it. why: FANIN_TEXT_LEN bytes; the reason, if they are not. Returns FANIN_OK in both cases, or a negative status
- * with `error`: the communicator has failed.
+ * obstacle: why this rank can't; NULL: it can. joined: set if all are in it. why: FANIN_TEXT_LEN
+ * bytes; the reason, if they are not. Returns FANIN_OK in both cases, or a negative status with
+ * `error`: the communicator has failed.
  */
-int fanin_comm_beside_join(struct fanin_comm *comm, const struct fanin_join_opts *options,
-			   const struct fanin_beside *job, const char *obstacle,
-			   struct fanin_comm **joined, char *why, struct fanin_error *error);
+int fanin_comm_beside_join(const struct fanin_join_opts *options, const struct fanin_beside *job,
+			   const char *obstacle, struct fanin_comm **joined, char *why,
+			   struct fanin_error *error);
 
 /*
  * comm_beside.c: finds the least values of all ranks, by an allreduce on the communicator. what: for, in messages. Returns FANIN_OK or a negative status. If it is
@@ -282,16 +279,11 @@ int fanin_comm_least_of_all(struct fanin_comm *comm, const char *what, enum fani
 /* comm_beside.c: keeps what a communicator was joined with, to join other jobs later. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
 int fanin_comm_options_keep(struct fanin_comm *comm, const struct fanin_join_opts *options,
 			    struct fanin_error *error);
-const struct fanin_join_opts *fanin_comm_kept_options(const struct fanin_comm *comm);
 void fanin_comm_options_forget(struct fanin_comm *comm);
 
-/*
- * comm.c: fanin_join, with parameters of the job's handler, if the manager makes it. beside_key: shows the manager that this rank may
- * join the job that is beside another one, whose key it is; 0: it is a job of its own.
- */
+/* comm.c: fanin_join; beside: what the job is besides what the options say. */
 int fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
-		    const struct fanin_manager_parameter *parameters, size_t n_parameters,
-		    uint64_t beside_key, struct fanin_comm **comm);
+		    const struct fanin_beside *beside, struct fanin_comm **comm);
 
 /* A multicast region, and the job beside its communicator's that carries it. */
 struct fanin_region {
@@ -382,11 +374,12 @@ void fanin_comm_follow(struct fanin_comm *comm);
  * so.
  *
  * options: if the job runs in the network, receives the switch's address and the job's number, key
- * and rank in its first tree; else comm->endpoint is set. answer: owns the options' new strings.
- * Returns FANIN_OK or a negative status.
+ * and rank in its first tree; else comm->endpoint is set. beside: as for fanin_comm_join. answer:
+ * owns the options' new strings. Returns FANIN_OK or a negative status.
  */
 int fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
-		       struct fanin_manager_answer *answer, struct fanin_error *error);
+		       const struct fanin_beside *beside, struct fanin_manager_answer *answer,
+		       struct fanin_error *error);
 
 /*
  * comm_peers.c: opens the protocol's engine among the ranks and waits until it is ready. The
