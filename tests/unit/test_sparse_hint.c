@@ -163,7 +163,7 @@ START_TEST(a_hint_is_ignored_where_it_does_not_apply)
 								 FANIN_MAYBE_SPARSE,
 								 &sparse_comms[rank], &requests[rank]),
 					 FANIN_OK);
-			ck_assert(!sparse_comms[rank].agreeing);
+			ck_assert(!sparse_comms[rank].agreement.is_open);
 		}
 		ck_assert_int_eq(sparse_comms_finish(requests), FANIN_OK);
 		for (uint16_t rank = 0; rank < 2; rank++) {

@@ -318,7 +318,7 @@ START_TEST(what_is_posted_waits_for_the_agreement)
 		for (int k = 0; k < 600; k++)
 			ck_assert_uint_eq(data[k / 300][rank][k % 300],
 					  6u * (uint64_t)(k % 300 + k / 300));
-		ck_assert(!sparse_comms[rank].agreeing);
+		ck_assert(!sparse_comms[rank].agreement.is_open);
 	}
 	sparse_world_close();
 }
@@ -337,7 +337,7 @@ START_TEST(a_density_needs_no_agreement)
 	vectors = sparse_vectors_make(&options);
 	for (uint16_t rank = 0; rank < 2; rank++) {
 		ck_assert_int_eq(post_vector(vectors, rank, &given, &requests[rank]), FANIN_OK);
-		ck_assert(!sparse_comms[rank].agreeing);
+		ck_assert(!sparse_comms[rank].agreement.is_open);
 	}
 	ck_assert_int_eq(sparse_comms_finish(requests), FANIN_OK);
 	for (uint16_t rank = 0; rank < 2; rank++)

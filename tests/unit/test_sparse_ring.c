@@ -1472,7 +1472,7 @@ START_TEST(the_public_call_needs_no_agreement_and_is_reported)
 							 &results[rank], FANIN_F32, FANIN_SUM, NULL,
 							 &comms[rank], &requests[rank]),
 				 FANIN_OK);
-		ck_assert(!comms[rank].agreeing);
+		ck_assert(!comms[rank].agreement.is_open);
 	}
 	for (uint16_t rank = 0; rank < 2; rank++) {
 		while (fanin_test(requests[rank]) == FANIN_IN_PROGRESS)
@@ -1530,14 +1530,14 @@ START_TEST(whether_ranks_agree_does_not_depend_on_when_they_post)
 							 FANIN_SUM, FANIN_MAYBE_SPARSE,
 							 &comms[rank], &hinted[rank]),
 				 FANIN_OK);
-		ck_assert(comms[rank].agreeing);
+		ck_assert(comms[rank].agreement.is_open);
 		if (rank == 0)
 			ck_assert_int_eq(fanin_iallreduce_sparse(1000, 1, &index, &value,
 								 &results[0], FANIN_F32, FANIN_SUM,
 								 NULL, &comms[0], &sparse[0]),
 					 FANIN_OK);
 	}
-	for (uint32_t step = 0; comms[1].agreeing; step++) {
+	for (uint32_t step = 0; comms[1].agreement.is_open; step++) {
 		ck_assert_uint_lt(step, 200000);
 		rig_step(&rig);
 		fanin_progress(&contexts[0]);

@@ -254,8 +254,8 @@ fanin_comm_abort(struct fanin_comm *comm, int status, const struct fanin_error *
 		fanin_comm_trees_abort(comm->trees, status, error);
 	else if (comm->protocol->on_switch != NULL && comm->protocol->on_switch->abort != NULL)
 		comm->protocol->on_switch->abort(comm->endpoint, status, error);
-	if (comm->agreeing)
-		fanin_request_list_fail(&comm->held, status);
+	if (comm->agreement.is_open)
+		fanin_request_list_fail(&comm->agreement.held, status);
 }
 
 /* Returns why a communicator has failed, or a job that carries out its collectives. */
@@ -369,8 +369,8 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 		.trees_reason = comm->trees_reason,
 		.protocol = comm->protocol->name,
 		.protocol_reason = comm->protocol_reason,
-		.maybe_sparse = comm->maybe_sparse,
-		.maybe_sparse_taken = comm->maybe_sparse_taken,
+		.maybe_sparse = comm->agreement.maybe_sparse,
+		.maybe_sparse_taken = comm->agreement.maybe_sparse_taken,
 		.sparse_algorithm = "",
 		.congestion = "",
 	};

@@ -7,7 +7,7 @@
 #include "hostlib/src/protocol/split.h"
 #include "hostlib/src/sparse/sparse.h"
 
-/* The elements of agreement_data, of which the largest are found. */
+/* The elements of an agreement's data, of which the largest are found. */
 enum {
 	MOST_VALUES,
 	N,
@@ -26,18 +26,20 @@ post_now(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
 static int
 agreement_post(struct fanin_comm *comm, const struct fanin_sparse_vector *sparse)
 {
-	comm->agreement_data[MOST_VALUES] = sparse->nnz;
-	comm->agreement_data[N] = sparse->n;
-	comm->agreement_data[NOT_N] = ~sparse->n;
-	comm->agreement = (struct fanin_request){
+	struct fanin_agreement *agreement = &comm->agreement;
+
+	agreement->data[MOST_VALUES] = sparse->nnz;
+	agreement->data[N] = sparse->n;
+	agreement->data[NOT_N] = ~sparse->n;
+	agreement->request = (struct fanin_request){
 		.comm = comm,
-		.send = (const uint8_t *)comm->agreement_data,
-		.recv = (uint8_t *)comm->agreement_data,
+		.send = (const uint8_t *)agreement->data,
+		.recv = (uint8_t *)agreement->data,
 		.collective = FANIN_COLLECTIVE_ALLREDUCE,
 		.dtype = FANIN_U64,
 		.op = FANIN_MAX,
 	};
-	return post_now(comm, &comm->agreement, N_AGREED);
+	return post_now(comm, &agreement->request, N_AGREED);
 }
 
 bool
@@ -52,16 +54,16 @@ fanin_comm_must_agree(const struct fanin_comm *comm, const struct fanin_request 
 int
 fanin_comm_hold(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
 {
-	if (!comm->agreeing) {
+	if (!comm->agreement.is_open) {
 		int status = agreement_post(comm, request->sparse);
 
 		if (status != FANIN_OK)
 			return status;
-		fanin_request_list_init(&comm->held);
-		comm->agreeing = true;
+		fanin_request_list_init(&comm->agreement.held);
+		comm->agreement.is_open = true;
 	}
 	request->held_count = count;
-	fanin_request_list_append(&comm->held, request);
+	fanin_request_list_append(&comm->agreement.held, request);
 	return FANIN_OK;
 }
 
@@ -69,9 +71,9 @@ fanin_comm_hold(struct fanin_comm *comm, struct fanin_request *request, uint64_t
 static struct fanin_request *
 held_take(struct fanin_comm *comm)
 {
-	struct fanin_request *request = comm->held.first;
+	struct fanin_request *request = comm->agreement.held.first;
 
-	fanin_request_list_finish(&comm->held, request);
+	fanin_request_list_finish(&comm->agreement.held, request);
 	request->status = FANIN_IN_PROGRESS;
 	return request;
 }
@@ -82,10 +84,10 @@ hint_settle(struct fanin_comm *comm, struct fanin_request *request)
 {
 	const struct fanin_sparse_vector *sparse = request->sparse;
 
-	comm->maybe_sparse++;
+	comm->agreement.maybe_sparse++;
 	if (fanin_sparse_vector_pays(sparse, sparse->most, comm->member.config.size,
 				     comm->protocol->on_switch != NULL)) {
-		comm->maybe_sparse_taken++;
+		comm->agreement.maybe_sparse_taken++;
 		return;
 	}
 	fanin_sparse_vector_free(request->sparse);
@@ -98,7 +100,7 @@ static int
 agreement_take(struct fanin_comm *comm, struct fanin_request *request)
 {
 	struct fanin_sparse_vector *sparse = request->sparse;
-	const uint64_t *data = comm->agreement_data;
+	const uint64_t *data = comm->agreement.data;
 
 	if (data[N] != ~data[NOT_N])
 		return fanin_error_set(
@@ -144,22 +146,23 @@ held_post(struct fanin_comm *comm, struct fanin_request *request)
 bool
 fanin_comm_agree(struct fanin_comm *comm)
 {
+	struct fanin_agreement *agreement = &comm->agreement;
 	struct fanin_request *request;
 
-	if (comm->agreement.status == FANIN_IN_PROGRESS)
+	if (agreement->request.status == FANIN_IN_PROGRESS)
 		return false;
-	fanin_split_free(&comm->agreement);
-	if (comm->agreement.status != FANIN_OK) {
-		fanin_request_list_fail(&comm->held, comm->agreement.status);
-		comm->agreeing = false;
+	fanin_split_free(&agreement->request);
+	if (agreement->request.status != FANIN_OK) {
+		fanin_request_list_fail(&agreement->held, agreement->request.status);
+		agreement->is_open = false;
 		return false;
 	}
 	request = held_take(comm);
 	request->status = agreement_take(comm, request);
 	if (request->status == FANIN_OK)
 		held_post(comm, request);
-	while (comm->held.first != NULL) {
-		request = comm->held.first;
+	while (agreement->held.first != NULL) {
+		request = agreement->held.first;
 		if (fanin_comm_must_agree(comm, request)) {
 			int status = agreement_post(comm, request->sparse);
 
@@ -171,6 +174,6 @@ fanin_comm_agree(struct fanin_comm *comm)
 		}
 		held_post(comm, held_take(comm));
 	}
-	comm->agreeing = false;
+	agreement->is_open = false;
 	return true;
 }

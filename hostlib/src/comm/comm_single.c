@@ -28,7 +28,7 @@ fanin_comm_engine_open(struct fanin_comm *comm, const struct fanin_join_opts *op
 static int
 single_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
 {
-	if (comm->agreeing || fanin_comm_must_agree(comm, request))
+	if (comm->agreement.is_open || fanin_comm_must_agree(comm, request))
 		return fanin_comm_hold(comm, request, count);
 	return comm->protocol->post(comm->endpoint, request, count);
 }
@@ -53,7 +53,7 @@ single_poll(struct fanin_comm *comm)
 	int status = engine_poll(comm);
 
 	/* What was held back is sent at once. */
-	if (__builtin_expect(comm->agreeing, 0) && fanin_comm_agree(comm))
+	if (__builtin_expect(comm->agreement.is_open, 0) && fanin_comm_agree(comm))
 		engine_poll(comm);
 	return status;
 }

@@ -138,7 +138,7 @@ fanin_comm_trees_abort(struct fanin_trees *trees, int status, const struct fanin
 static int
 trees_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
 {
-	if (comm->agreeing || fanin_comm_must_agree(comm, request))
+	if (comm->agreement.is_open || fanin_comm_must_agree(comm, request))
 		return fanin_comm_hold(comm, request, count);
 	return fanin_comm_trees_post(comm->trees, request, count);
 }
@@ -167,7 +167,7 @@ trees_poll(struct fanin_comm *comm)
 	int status = members_poll(comm);
 
 	/* What was held back is sent at once. */
-	if (__builtin_expect(comm->agreeing, 0) && fanin_comm_agree(comm))
+	if (__builtin_expect(comm->agreement.is_open, 0) && fanin_comm_agree(comm))
 		members_poll(comm);
 	return status;
 }
@@ -257,7 +257,7 @@ trees_leave(struct fanin_comm *comm, struct fanin_error *error)
 
 		status = status == FANIN_OK ? left : status;
 	}
-	fanin_split_free(&comm->agreement);
+	fanin_split_free(&comm->agreement.request);
 	free(trees);
 	return status;
 }

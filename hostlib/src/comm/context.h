@@ -103,6 +103,16 @@ struct fanin_leaders_link {
 	struct fanin_channel channel; /* without ops: there is none */
 };
 
+/* What the ranks have yet to agree on, and the requests that wait for it. */
+struct fanin_agreement {
+	bool is_open;                   /* there are requests that wait */
+	struct fanin_request_list held; /* these; the first one for the agreement */
+	struct fanin_request request;
+	uint64_t data[3];      /* the request's */
+	uint64_t maybe_sparse; /* as struct fanin_report has them */
+	uint64_t maybe_sparse_taken;
+};
+
 struct fanin_comm {
 	const struct fanin_comm_ops *ops;
 	struct fanin_ctx *ctx;
@@ -141,12 +151,7 @@ struct fanin_comm {
 	uint64_t ring_drops;             /* of transports that were closed */
 	struct fanin_endpoint *endpoint; /* the protocol's; NULL: none yet, or one for each tree */
 	struct fanin_request *requests;  /* not freed yet, linked by sibling */
-	struct fanin_request_list held; /* comm_agree.c's: requests that wait, the first one for an agreement */
-	struct fanin_request agreement;
-	uint64_t agreement_data[3];
-	bool agreeing;         /* there are requests that wait */
-	uint64_t maybe_sparse; /* as struct fanin_report has them */
-	uint64_t maybe_sparse_taken;
+	struct fanin_agreement agreement;
 	struct fanin_request closing; /* comm_close.c's */
 	bool closes;                  /* about to leave */
 	bool gave_up;        /* the engine has failed, and switch and manager have been told */
