@@ -55,7 +55,7 @@ world_open(const struct host_rig_options *options)
 				.ctx = &contexts[h],
 				.next = contexts[h].comms,
 				.endpoint = host_rig.hosts[j][h].engine,
-				.next_follow_ns = UINT64_MAX, /* there is no kernel to ask */
+				.recovery.next_follow_ns = UINT64_MAX, /* there is no kernel to ask */
 				.member.config = { .rank = h, .size = host_rig.n_hosts },
 			};
 			contexts[h].comms = &comms[j][h];

@@ -111,7 +111,7 @@ fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
 	joined->ops = &fanin_comm_single_ops;
 	joined->texts = calloc(1, sizeof(*joined->texts));
 	joined->ctx = ctx;
-	joined->timeout_ns = options.timeout_ms * UINT64_C(1000000);
+	joined->closing.timeout_ns = options.timeout_ms * UINT64_C(1000000);
 	joined->n_trees = 1;
 	joined->trees_asked = 1;
 	snprintf(joined->mode_reason, sizeof(joined->mode_reason), "the job was given by its switch");

@@ -5,34 +5,34 @@
 void
 fanin_comm_close_begin(struct fanin_comm *comm)
 {
-	if (comm->closes)
+	if (comm->closing.has_begun)
 		return;
-	comm->closes = true;
+	comm->closing.has_begun = true;
 	for (uint16_t i = 0; i < comm->n_trees; i++) {
 		struct fanin_comm *part = comm->ops->part(comm, i);
 
 		if (part->protocol->on_switch->peers_may_need_results == NULL ||
 		    !part->protocol->on_switch->peers_may_need_results(part->endpoint))
 			continue;
-		part->closes = true;
-		part->closing.collective = FANIN_COLLECTIVE_ALLREDUCE;
-		part->closing.dtype = FANIN_U8;
-		part->closing.op = FANIN_BOR;
+		part->closing.has_begun = true;
+		part->closing.request.collective = FANIN_COLLECTIVE_ALLREDUCE;
+		part->closing.request.dtype = FANIN_U8;
+		part->closing.request.op = FANIN_BOR;
 		/*
 		 * If it can't be posted, its status stays FANIN_OK: there is nothing to wait for.
 		 */
-		(void)part->protocol->post(part->endpoint, &part->closing, 0);
+		(void)part->protocol->post(part->endpoint, &part->closing.request, 0);
 	}
 }
 
 void
 fanin_comm_close_wait(struct fanin_comm *comm)
 {
-	const uint64_t deadline_ns = fanin_now_ns(NULL) + comm->timeout_ns;
+	const uint64_t deadline_ns = fanin_now_ns(NULL) + comm->closing.timeout_ns;
 
 	for (uint16_t i = 0; i < comm->n_trees; i++) {
 		struct fanin_comm *part = comm->ops->part(comm, i);
-		int status = fanin_ctx_wait(comm->ctx, &part->closing, deadline_ns);
+		int status = fanin_ctx_wait(comm->ctx, &part->closing.request, deadline_ns);
 
 		if (status == FANIN_OK)
 			continue;
@@ -49,11 +49,11 @@ fanin_comm_close_wait(struct fanin_comm *comm)
 void
 fanin_comm_close_skip(struct fanin_comm *comm)
 {
-	comm->closes = true;
+	comm->closing.has_begun = true;
 	for (unsigned int use = 0; use < FANIN_BESIDE_USES; use++) {
 		if (comm->beside[use] != NULL)
-			comm->beside[use]->closes = true;
+			comm->beside[use]->closing.has_begun = true;
 	}
 	for (struct fanin_region *region = comm->regions; region != NULL; region = region->next)
-		region->comm->closes = true;
+		region->comm->closing.has_begun = true;
 }

@@ -189,7 +189,7 @@ fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *options
 	options->job = answer->trees[tree].job;
 	options->key = answer->trees[tree].key;
 	options->udp_port = answer->trees[tree].home.udp_port;
-	comm->generation = answer->trees[tree].home.generation;
+	comm->recovery.generation = answer->trees[tree].home.generation;
 	options->rank = answer->rank;
 	/*
 	 * The manager makes the job anew over other switches when one of them has failed. With

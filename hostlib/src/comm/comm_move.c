@@ -66,7 +66,8 @@ path_change(struct fanin_comm *comm, const struct fanin_manager_home *home, stru
 	int status = route_find(home, &route, error);
 
 	if (status == FANIN_OK)
-		status = fanin_channel_udp(&channel, &route, home->udp_port, comm->bound, error);
+		status = fanin_channel_udp(&channel, &route, home->udp_port, comm->recovery.bound,
+					   error);
 	if (status != FANIN_OK)
 		return status;
 	status = fanin_comm_transport(comm, &route, home->udp_port, &transport, error);
@@ -75,14 +76,14 @@ path_change(struct fanin_comm *comm, const struct fanin_manager_home *home, stru
 		return status;
 	}
 	comm->protocol->on_switch->move(comm->endpoint, transport);
-	comm->ring_drops += comm->transport->ops->ring_drops(comm->transport);
+	comm->recovery.ring_drops += comm->transport->ops->ring_drops(comm->transport);
 	comm->transport->ops->close(comm->transport);
 	comm->transport = transport;
 	comm->route = route;
 	comm->registered_ip_be = home->ip_be;
 	fanin_member_move(&comm->member, &route, home->udp_port, &channel);
-	comm->rejoining = false;
-	comm->moved = true;
+	comm->recovery.rejoining = false;
+	comm->recovery.moved = true;
 	return FANIN_OK;
 }
 
@@ -96,13 +97,13 @@ fanin_comm_move(struct fanin_comm *comm, const struct fanin_manager_home *home)
 	int status;
 
 	if (is_here(comm, home)) {
-		comm->path_problem[0] = '\0';
+		comm->recovery.path_problem[0] = '\0';
 		return;
 	}
 	now_ns = fanin_now_ns(NULL);
-	if (now_ns < comm->next_move_ns)
+	if (now_ns < comm->recovery.next_move_ns)
 		return;
-	comm->next_move_ns = now_ns + RETRY_NS;
+	comm->recovery.next_move_ns = now_ns + RETRY_NS;
 	inet_ntop(AF_INET, &home->switch_ip_be, ip, sizeof(ip));
 	if (comm->transport->ops == &fanin_memif_ops)
 		status = fanin_error_set(&error, FANIN_ERR_TRANSPORT,
@@ -110,17 +111,17 @@ fanin_comm_move(struct fanin_comm *comm, const struct fanin_manager_home *home)
 	else
 		status = path_change(comm, home, &error);
 	if (status == FANIN_OK) {
-		comm->path_problem[0] = '\0';
+		comm->recovery.path_problem[0] = '\0';
 		fanin_log_line(log, FANIN_LOG_WARNING,
 			       "job %u moves to the switch %s over the interface %s",
 			       comm->member.config.job, ip, comm->route.interface);
 		return;
 	}
 	/* It is retried, but logged once. */
-	if (comm->path_problem[0] == '\0')
+	if (comm->recovery.path_problem[0] == '\0')
 		fanin_log_line(log, FANIN_LOG_WARNING, "can't go to the switch %s yet: %s", ip,
 			       error.text);
-	snprintf(comm->path_problem, sizeof(comm->path_problem),
+	snprintf(comm->recovery.path_problem, sizeof(comm->recovery.path_problem),
 		 "can't go to the switch %s: %.300s", ip, error.text);
 }
 
@@ -135,8 +136,8 @@ redirect(struct fanin_comm *comm, struct fanin_error *error)
 	};
 	int status = fanin_route_resolve(&comm->route, flow.dst_mac, error);
 
-	if (status != FANIN_OK ||
-	    (!comm->moved && memcmp(flow.dst_mac, comm->switch_mac, sizeof(flow.dst_mac)) == 0))
+	if (status != FANIN_OK || (!comm->recovery.moved && memcmp(flow.dst_mac, comm->switch_mac,
+								   sizeof(flow.dst_mac)) == 0))
 		return status;
 	memcpy(flow.src_mac, comm->route.local_mac, sizeof(flow.src_mac));
 	memcpy(comm->switch_mac, flow.dst_mac, sizeof(comm->switch_mac));
@@ -153,11 +154,11 @@ fanin_comm_move_end(struct fanin_comm *comm, struct fanin_error *error)
 	if (comm->transport->ops == &fanin_memif_ops)
 		return FANIN_OK;
 	status = redirect(comm, error);
-	if (status == FANIN_OK && comm->moved)
+	if (status == FANIN_OK && comm->recovery.moved)
 		status = fanin_channel_udp_group(&comm->member.channel, comm->member.group_be,
 						 &comm->route, error);
 	if (status == FANIN_OK)
-		comm->moved = false;
+		comm->recovery.moved = false;
 	return status;
 }
 
@@ -167,10 +168,10 @@ fanin_comm_follow(struct fanin_comm *comm)
 	struct fanin_error error = { 0 };
 	uint64_t now_ns = fanin_now_ns(NULL);
 
-	if (now_ns < comm->next_follow_ns || comm->rejoining || comm->moved ||
-	    comm->transport->ops == &fanin_memif_ops)
+	if (now_ns < comm->recovery.next_follow_ns || comm->recovery.rejoining ||
+	    comm->recovery.moved || comm->transport->ops == &fanin_memif_ops)
 		return;
-	comm->next_follow_ns = now_ns + FOLLOW_NS;
+	comm->recovery.next_follow_ns = now_ns + FOLLOW_NS;
 	/*
 	 * If the kernel does not know the address it will ask for it; the engine's timeout bounds
 	 * that.

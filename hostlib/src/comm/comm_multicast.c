@@ -145,7 +145,7 @@ fanin_comm_multicast_failed(struct fanin_comm *multicast, int status)
 	struct fanin_error error = { 0 };
 
 	/* One that is left may find others gone before. */
-	if (comm->beside[FANIN_BESIDE_MULTICAST] != multicast || multicast->closes ||
+	if (comm->beside[FANIN_BESIDE_MULTICAST] != multicast || multicast->closing.has_begun ||
 	    comm->ops->error(comm)->text[0] != '\0')
 		return;
 	fanin_error_set(&error, status, "job '%s', by which broadcasts go, has failed: %.400s",

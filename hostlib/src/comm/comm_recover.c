@@ -32,8 +32,8 @@ only_ranks_are_missing(const struct fanin_comm *comm, uint64_t now_ns)
 {
 	return comm->manager != NULL && fanin_manager_is_current(comm->manager) &&
 	       fanin_manager_stranded(comm->manager, comm->tree)[0] == '\0' &&
-	       comm->path_problem[0] == '\0' && !fanin_comm_is_elsewhere(comm) &&
-	       (comm->refused_ns == 0 || now_ns - comm->refused_ns >= REFUSED_NS);
+	       comm->recovery.path_problem[0] == '\0' && !fanin_comm_is_elsewhere(comm) &&
+	       (comm->recovery.refused_ns == 0 || now_ns - comm->recovery.refused_ns >= REFUSED_NS);
 }
 
 /*
@@ -50,7 +50,7 @@ missing_note(struct fanin_comm *comm)
 	uint64_t away_ns;
 
 	if (member->refusal != FANIN_REASON_NONE)
-		comm->refused_ns = now_ns;
+		comm->recovery.refused_ns = now_ns;
 	member->refusal = FANIN_REASON_NONE;
 	if (member->acknowledged) {
 		rejoin.told_ns = member->told_ns;
@@ -93,18 +93,18 @@ rejoin(struct fanin_comm *comm)
 	struct fanin_error error = { 0 };
 	int status;
 
-	if (!comm->rejoining) {
+	if (!comm->recovery.rejoining) {
 		fanin_log_line(log, FANIN_LOG_WARNING, "the run of job %u is lost: joining again",
 			       member->config.job);
 		fanin_member_rejoin(member, comm->protocol->on_switch->progress(comm->endpoint));
-		comm->rejoining = true;
-		comm->refused_ns = 0;
+		comm->recovery.rejoining = true;
+		comm->recovery.refused_ns = 0;
 	}
 	status = fanin_member_rejoin_poll(member, &error);
 	missing_note(comm);
 	if (status == FANIN_IN_PROGRESS)
 		return;
-	comm->rejoining = false;
+	comm->recovery.rejoining = false;
 	if (status == FANIN_OK && run_fits(comm))
 		status = fanin_comm_move_end(comm, &error);
 	if (status != FANIN_OK || !run_fits(comm)) {
@@ -147,18 +147,19 @@ manager_apply_changes(struct fanin_comm *comm)
 		 * A rank with nothing to send would not hear it from the switch, while others wait
 		 * for it there.
 		 */
-		if (home->generation != comm->generation)
+		if (home->generation != comm->recovery.generation)
 			comm->protocol->on_switch->suspect_run(comm->endpoint);
-		comm->generation = home->generation;
+		comm->recovery.generation = home->generation;
 		fanin_comm_move(comm, home);
 	}
 	if (stranded[0] != '\0')
-		snprintf(comm->hint, sizeof(comm->hint), "the manager has no other tree: %s",
-			 stranded);
+		snprintf(comm->recovery.hint, sizeof(comm->recovery.hint),
+			 "the manager has no other tree: %s", stranded);
 	else
-		memcpy(comm->hint, comm->path_problem, sizeof(comm->path_problem));
-	comm->protocol->on_switch->hint(comm->endpoint, comm->hint);
-	comm->applied_changes = fanin_manager_changes(comm->manager);
+		memcpy(comm->recovery.hint, comm->recovery.path_problem,
+		       sizeof(comm->recovery.path_problem));
+	comm->protocol->on_switch->hint(comm->endpoint, comm->recovery.hint);
+	comm->recovery.applied_changes = fanin_manager_changes(comm->manager);
 	if (fanin_manager_ended(comm->manager)[0] != '\0')
 		job_end(comm);
 }
@@ -170,7 +171,7 @@ manager_apply_changes(struct fanin_comm *comm)
 static bool
 is_over(const struct fanin_comm *comm)
 {
-	return comm->closes && comm->manager != NULL &&
+	return comm->closing.has_begun && comm->manager != NULL &&
 	       !fanin_ranks_is_empty(fanin_manager_left(comm->manager));
 }
 
@@ -190,9 +191,10 @@ give_up(struct fanin_comm *comm)
 static void
 end_if_told(struct fanin_comm *comm)
 {
-	if (comm->manager == NULL || fanin_manager_changes(comm->manager) == comm->applied_changes)
+	if (comm->manager == NULL ||
+	    fanin_manager_changes(comm->manager) == comm->recovery.applied_changes)
 		return;
-	comm->applied_changes = fanin_manager_changes(comm->manager);
+	comm->recovery.applied_changes = fanin_manager_changes(comm->manager);
 	if (fanin_manager_ended(comm->manager)[0] != '\0' && comm->protocol->on_switch->abort != NULL)
 		job_end(comm);
 }
@@ -206,8 +208,9 @@ fanin_comm_recover_poll(struct fanin_comm *comm)
 		end_if_told(comm);
 		return comm->protocol->poll(comm->endpoint);
 	}
-	if (comm->manager != NULL && (fanin_manager_changes(comm->manager) != comm->applied_changes ||
-				      comm->path_problem[0] != '\0'))
+	if (comm->manager != NULL &&
+	    (fanin_manager_changes(comm->manager) != comm->recovery.applied_changes ||
+	     comm->recovery.path_problem[0] != '\0'))
 		manager_apply_changes(comm);
 	fanin_comm_follow(comm);
 	n = comm->protocol->poll(comm->endpoint);

@@ -102,7 +102,8 @@ single_report(const struct fanin_comm *comm, struct fanin_report *report)
 	if (transport != NULL) {
 		report->transport = transport->ops->name;
 		report->transport_reason = transport->reason;
-		report->ring_drops = comm->ring_drops + transport->ops->ring_drops(transport);
+		report->ring_drops = comm->recovery.ring_drops +
+				     transport->ops->ring_drops(transport);
 	}
 	comm->protocol->report(comm->endpoint, report);
 }

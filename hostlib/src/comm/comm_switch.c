@@ -303,7 +303,7 @@ way_give_up(struct fanin_comm *comm, struct fanin_join_opts *options, char *inte
 		comm->transport->ops->close(comm->transport);
 	comm->transport = NULL;
 	comm->registered_ip_be = home->ip_be;
-	comm->generation = home->generation;
+	comm->recovery.generation = home->generation;
 	options->udp_port = home->udp_port;
 	/* Without that interface the route's address will not match, which is reported there. */
 	if (options->interface != NULL && fanin_interface_find(NULL, &ip_be, interface))
@@ -321,7 +321,7 @@ fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 	int status;
 
 	comm->ops = &fanin_comm_single_ops;
-	comm->bound = options->interface != NULL;
+	comm->recovery.bound = options->interface != NULL;
 	status = options_check(options, &switch_ip_be, error);
 	if (status == FANIN_OK)
 		status = member_join(comm, options, most_payload, switch_ip_be, deadline_ns, error);

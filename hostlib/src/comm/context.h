@@ -113,6 +113,28 @@ struct fanin_agreement {
 	uint64_t maybe_sparse_taken;
 };
 
+/* Leaving together. */
+struct fanin_closing {
+	struct fanin_request request;
+	bool has_begun;
+	uint64_t timeout_ns; /* the options' */
+};
+
+/* How a communicator on a switch goes on when its run is lost (comm_recover.c) or its path has changed (comm_move.c). */
+struct fanin_recovery {
+	bool rejoining;      /* the run was lost, and the member joins again */
+	bool moved;          /* to another first hop, where the member has not been in a run yet */
+	bool bound;          /* the user named the interface */
+	uint32_t generation; /* of the tree, as the manager counts; 0: unknown */
+	uint32_t applied_changes; /* fanin_manager_changes when they were last applied */
+	uint64_t refused_ns; /* when the switch last refused to let the member join again; 0: never */
+	uint64_t next_follow_ns; /* when to check whether the switch has another MAC address */
+	uint64_t next_move_ns;   /* when to retry moving */
+	uint64_t ring_drops;     /* of transports that were closed */
+	char path_problem[FANIN_TEXT_LEN]; /* why moving fails; empty: it does not, or is not needed */
+	char hint[2 * FANIN_TEXT_LEN];     /* the engine's */
+};
+
 struct fanin_comm {
 	const struct fanin_comm_ops *ops;
 	struct fanin_ctx *ctx;
@@ -148,26 +170,14 @@ struct fanin_comm {
 	uint8_t switch_mac[6]; /* destination of the engine's packets */
 	struct fanin_member member;
 	struct fanin_transport *transport;
-	uint64_t ring_drops;             /* of transports that were closed */
 	struct fanin_endpoint *endpoint; /* the protocol's; NULL: none yet, or one for each tree */
 	struct fanin_request *requests;  /* not freed yet, linked by sibling */
 	struct fanin_agreement agreement;
-	struct fanin_request closing; /* comm_close.c's */
-	bool closes;                  /* about to leave */
-	bool gave_up;        /* the engine has failed, and switch and manager have been told */
-	uint64_t timeout_ns; /* from the options */
-	uint16_t window;     /* lanes of the engine */
+	struct fanin_closing closing;
+	struct fanin_recovery recovery;
+	bool gave_up;    /* the engine has failed, and switch and manager have been told */
+	uint16_t window; /* lanes of the engine */
 	uint16_t payload_bytes;
-	bool bound;          /* the user named the interface */
-	bool rejoining;      /* the run was lost, and the member joins again */
-	uint64_t refused_ns; /* when the switch last refused that; 0: never */
-	bool moved;          /* to another first hop, where the member has not been in a run yet */
-	uint32_t applied_changes; /* fanin_manager_changes when they were last applied */
-	uint32_t generation;      /* of the tree, as the manager counts; 0: unknown */
-	uint64_t next_follow_ns;  /* when to check whether the switch has another MAC address */
-	uint64_t next_move_ns;    /* when to retry moving */
-	char path_problem[FANIN_TEXT_LEN]; /* why moving fails; empty: it does not, or is not needed */
-	char hint[2 * FANIN_TEXT_LEN];     /* the engine's */
 };
 
 /* For public calls: locks out the progress thread, if there is one. May be nested. */
