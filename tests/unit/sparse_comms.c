@@ -19,7 +19,7 @@ sparse_comms_open(uint16_t n_ranks)
 			.ops = &fanin_comm_single_ops,
 			.protocol = &fanin_protocol_sparse,
 			.ctx = &sparse_contexts[rank],
-			.n_trees = 1,
+			.trees.n = 1,
 			.endpoint = sparse_world.engines[rank],
 			.recovery.next_follow_ns = UINT64_MAX, /* there is no kernel to ask */
 			.member.config = { .rank = rank, .size = n_ranks },

@@ -426,7 +426,7 @@ START_TEST(a_protocol_on_switches_may_leave_out_what_it_does_not_do)
 	on_switch.on_switch = &nothing;
 	comm_open();
 	comm.protocol = &on_switch;
-	comm.n_trees = 1;
+	comm.trees.n = 1;
 	ck_assert_int_eq(fanin_allreduce(send, recv, 3, FANIN_I32, FANIN_SUM, &comm), FANIN_OK);
 	ck_assert_mem_eq(send, recv, sizeof(send));
 	ck_assert_int_eq(fanin_comm_report(&comm, &report), FANIN_OK);

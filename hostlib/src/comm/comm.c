@@ -68,7 +68,7 @@ switches_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 	if (answer->has_leaders)
 		return fanin_comm_leaders(comm, options, answer, deadline_ns, error);
 	if (answer->n_trees > 1)
-		return fanin_comm_trees(comm, options, answer, deadline_ns, error);
+		return fanin_comm_trees_join(comm, options, answer, deadline_ns, error);
 	return fanin_comm_switch_join(comm, options, answer->trees[0].peers, 0, deadline_ns, error);
 }
 
@@ -112,8 +112,8 @@ fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
 	joined->texts = calloc(1, sizeof(*joined->texts));
 	joined->ctx = ctx;
 	joined->closing.timeout_ns = options.timeout_ms * UINT64_C(1000000);
-	joined->n_trees = 1;
-	joined->trees_asked = 1;
+	joined->trees.n = 1;
+	joined->trees.n_asked = 1;
 	snprintf(joined->mode_reason, sizeof(joined->mode_reason), "the job was given by its switch");
 	if (joined->texts == NULL)
 		status = fanin_error_set(&ctx->error, FANIN_ERR_NO_MEMORY, "out of memory");
@@ -250,8 +250,8 @@ fanin_abort(fanin_comm *comm)
 void
 fanin_comm_abort(struct fanin_comm *comm, int status, const struct fanin_error *error)
 {
-	if (comm->trees != NULL)
-		fanin_comm_trees_abort(comm->trees, status, error);
+	if (comm->trees.all != NULL)
+		fanin_comm_trees_abort(comm->trees.all, status, error);
 	else if (comm->protocol->on_switch != NULL && comm->protocol->on_switch->abort != NULL)
 		comm->protocol->on_switch->abort(comm->endpoint, status, error);
 	if (comm->agreement.is_open)
@@ -364,9 +364,9 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 		.manager = "",
 		.job_name = comm->job_name,
 		.manager_problem = "",
-		.trees = comm->n_trees,
-		.trees_asked = comm->trees_asked,
-		.trees_reason = comm->trees_reason,
+		.trees = comm->trees.n,
+		.trees_asked = comm->trees.n_asked,
+		.trees_reason = comm->trees.reason,
 		.protocol = comm->protocol->name,
 		.protocol_reason = comm->protocol_reason,
 		.maybe_sparse = comm->agreement.maybe_sparse,

@@ -18,8 +18,8 @@ enum {
 static int
 post_now(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
 {
-	return comm->trees != NULL ? fanin_comm_trees_post(comm->trees, request, count)
-				   : comm->protocol->post(comm->endpoint, request, count);
+	return comm->trees.all != NULL ? fanin_comm_trees_post(comm->trees.all, request, count)
+				       : comm->protocol->post(comm->endpoint, request, count);
 }
 
 /* Asks the others for what the first request that is held needs. */

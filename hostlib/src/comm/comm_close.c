@@ -8,7 +8,7 @@ fanin_comm_close_begin(struct fanin_comm *comm)
 	if (comm->closing.has_begun)
 		return;
 	comm->closing.has_begun = true;
-	for (uint16_t i = 0; i < comm->n_trees; i++) {
+	for (uint16_t i = 0; i < comm->trees.n; i++) {
 		struct fanin_comm *part = comm->ops->part(comm, i);
 
 		if (part->protocol->on_switch->peers_may_need_results == NULL ||
@@ -30,7 +30,7 @@ fanin_comm_close_wait(struct fanin_comm *comm)
 {
 	const uint64_t deadline_ns = fanin_now_ns(NULL) + comm->closing.timeout_ns;
 
-	for (uint16_t i = 0; i < comm->n_trees; i++) {
+	for (uint16_t i = 0; i < comm->trees.n; i++) {
 		struct fanin_comm *part = comm->ops->part(comm, i);
 		int status = fanin_ctx_wait(comm->ctx, &part->closing.request, deadline_ns);
 

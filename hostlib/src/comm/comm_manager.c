@@ -273,7 +273,7 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 					 "the manager %s answered with a ring, which this host forbids: %s",
 					 fanin_manager_address(comm->manager), answer->reason);
 	if (status == FANIN_OK && answer->ring) {
-		comm->trees_asked = options->trees > 1 ? options->trees : 1;
+		comm->trees.n_asked = options->trees > 1 ? options->trees : 1;
 		snprintf(comm->mode_reason, sizeof(comm->mode_reason), "%s", answer->reason);
 		snprintf(comm->protocol_reason, sizeof(comm->protocol_reason),
 			 "the job has no reduction tree: %.300s", answer->reason);
@@ -291,14 +291,14 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 		 answer->has_leaders   ? "the manager has found switches between the hosts"
 		 : answer->n_trees > 1 ? "the manager has found reduction trees"
 				       : "the manager has found a reduction tree");
-	comm->n_trees = answer->n_trees;
-	comm->trees_asked = answer->trees_asked;
-	memcpy(comm->trees_reason, answer->trees_reason, sizeof(comm->trees_reason));
+	comm->trees.n = answer->n_trees;
+	comm->trees.n_asked = answer->trees_asked;
+	memcpy(comm->trees.reason, answer->trees_reason, sizeof(comm->trees.reason));
 	if (answer->n_trees < answer->trees_asked)
 		fanin_log_line(&ctx->log, FANIN_LOG_WARNING,
 			       "job '%s' has %u of the %u trees that it asked for: %s",
 			       comm->job_name, answer->n_trees, answer->trees_asked,
-			       comm->trees_reason);
+			       comm->trees.reason);
 	return answer->n_trees > 1 ? FANIN_OK
 				   : fanin_comm_tree_options(comm, options, answer, 0, error);
 }

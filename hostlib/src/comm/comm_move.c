@@ -29,7 +29,7 @@ bool
 fanin_comm_is_elsewhere(const struct fanin_comm *comm)
 {
 	const struct fanin_manager_home *home =
-		comm->manager == NULL ? NULL : fanin_manager_home(comm->manager, comm->tree);
+		comm->manager == NULL ? NULL : fanin_manager_home(comm->manager, comm->trees.index);
 
 	return home != NULL && !is_here(comm, home);
 }

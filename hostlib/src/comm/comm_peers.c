@@ -58,7 +58,7 @@ fanin_comm_peers(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		close(listener);
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory for the keys");
 	}
-	comm->n_trees = 0;
+	comm->trees.n = 0;
 	member->config.rank = answer->rank;
 	member->config.size = answer->size;
 	member->config.key = answer->key;

@@ -31,7 +31,7 @@ static bool
 only_ranks_are_missing(const struct fanin_comm *comm, uint64_t now_ns)
 {
 	return comm->manager != NULL && fanin_manager_is_current(comm->manager) &&
-	       fanin_manager_stranded(comm->manager, comm->tree)[0] == '\0' &&
+	       fanin_manager_stranded(comm->manager, comm->trees.index)[0] == '\0' &&
 	       comm->recovery.path_problem[0] == '\0' && !fanin_comm_is_elsewhere(comm) &&
 	       (comm->recovery.refused_ns == 0 || now_ns - comm->recovery.refused_ns >= REFUSED_NS);
 }
@@ -139,8 +139,8 @@ job_end(struct fanin_comm *comm)
 static void
 manager_apply_changes(struct fanin_comm *comm)
 {
-	const struct fanin_manager_home *home = fanin_manager_home(comm->manager, comm->tree);
-	const char *stranded = fanin_manager_stranded(comm->manager, comm->tree);
+	const struct fanin_manager_home *home = fanin_manager_home(comm->manager, comm->trees.index);
+	const char *stranded = fanin_manager_stranded(comm->manager, comm->trees.index);
 
 	if (home != NULL) {
 		/*

@@ -93,7 +93,7 @@ fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *ro
 	};
 
 	/* An AF_XDP program serves one job per interface. */
-	return fanin_transport_open(&config, comm->n_trees > 1 ? "af_packet" : comm->ctx->transport,
+	return fanin_transport_open(&config, comm->trees.n > 1 ? "af_packet" : comm->ctx->transport,
 				    transport, error);
 }
 
@@ -162,8 +162,8 @@ join_should_stop(void *arg)
 	if (comm->manager == NULL)
 		return false;
 	fanin_manager_poll(comm->manager);
-	if (comm->siblings != NULL)
-		fanin_comm_trees_poll_joined(comm->siblings);
+	if (comm->trees.siblings != NULL)
+		fanin_comm_trees_poll_joined(comm->trees.siblings);
 	return fanin_comm_is_elsewhere(comm);
 }
 
@@ -295,7 +295,7 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
 static uint32_t
 way_give_up(struct fanin_comm *comm, struct fanin_join_opts *options, char *interface)
 {
-	const struct fanin_manager_home *home = fanin_manager_home(comm->manager, comm->tree);
+	const struct fanin_manager_home *home = fanin_manager_home(comm->manager, comm->trees.index);
 	uint32_t ip_be = home->ip_be;
 
 	fanin_member_close(&comm->member);

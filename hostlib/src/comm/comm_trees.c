@@ -24,16 +24,16 @@ tree_join(struct fanin_comm *comm, const struct fanin_join_opts *common,
 	  struct fanin_manager_answer *answer, uint16_t tree, uint64_t deadline_ns,
 	  struct fanin_error *error)
 {
-	struct fanin_comm *member = &comm->trees->members[tree];
+	struct fanin_comm *member = &comm->trees.all->members[tree];
 	struct fanin_join_opts options = *common;
 	int status;
 
 	member->ctx = comm->ctx;
 	member->manager = comm->manager;
 	member->registered_ip_be = comm->registered_ip_be;
-	member->n_trees = answer->n_trees;
-	member->tree = tree;
-	member->siblings = comm->trees;
+	member->trees.n = answer->n_trees;
+	member->trees.index = tree;
+	member->trees.siblings = comm->trees.all;
 	status = fanin_comm_tree_options(member, &options, answer, tree, error);
 	if (status != FANIN_OK)
 		return status;
@@ -75,15 +75,16 @@ members_check(const struct fanin_trees *trees, uint16_t n_trees, struct fanin_er
 }
 
 int
-fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
-		 struct fanin_manager_answer *answer, uint64_t deadline_ns, struct fanin_error *error)
+fanin_comm_trees_join(struct fanin_comm *comm, const struct fanin_join_opts *options,
+		      struct fanin_manager_answer *answer, uint64_t deadline_ns,
+		      struct fanin_error *error)
 {
 	struct fanin_trees *trees = calloc(1, sizeof(*trees));
 	int status = FANIN_OK;
 
 	if (trees == NULL)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
-	comm->trees = trees;
+	comm->trees.all = trees;
 	comm->ops = &fanin_comm_trees_ops;
 	/* All ranks join in the same order, as each waits for all others. */
 	for (uint16_t i = 0; i < answer->n_trees && status == FANIN_OK; i++)
@@ -140,23 +141,23 @@ trees_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t coun
 {
 	if (comm->agreement.is_open || fanin_comm_must_agree(comm, request))
 		return fanin_comm_hold(comm, request, count);
-	return fanin_comm_trees_post(comm->trees, request, count);
+	return fanin_comm_trees_post(comm->trees.all, request, count);
 }
 
 static int
 members_poll(struct fanin_comm *comm)
 {
-	struct fanin_trees *trees = comm->trees;
+	struct fanin_trees *trees = comm->trees.all;
 	int status;
 	int n = 0;
 
-	for (uint16_t i = 0; i < comm->n_trees; i++) {
+	for (uint16_t i = 0; i < comm->trees.n; i++) {
 		int frames = fanin_comm_recover_poll(&trees->members[i]);
 
 		n += frames > 0 ? frames : 0;
 	}
 	status = fanin_split_settle(&trees->split);
-	for (uint16_t i = 0; status != FANIN_OK && i < comm->n_trees; i++)
+	for (uint16_t i = 0; status != FANIN_OK && i < comm->trees.n; i++)
 		fanin_comm_give_up(&trees->members[i]);
 	return status != FANIN_OK ? status : n;
 }
@@ -177,8 +178,8 @@ trees_idle_ns(const struct fanin_comm *comm)
 {
 	uint64_t least_ns = UINT64_MAX;
 
-	for (uint16_t i = 0; i < comm->n_trees; i++) {
-		uint64_t idle_ns = comm->protocol->idle_ns(comm->trees->members[i].endpoint);
+	for (uint16_t i = 0; i < comm->trees.n; i++) {
+		uint64_t idle_ns = comm->protocol->idle_ns(comm->trees.all->members[i].endpoint);
 
 		if (idle_ns < least_ns)
 			least_ns = idle_ns;
@@ -191,29 +192,29 @@ trees_poll_fds(struct fanin_comm *comm, struct pollfd *fds)
 {
 	unsigned int n = 0;
 
-	for (uint16_t i = 0; i < comm->n_trees; i++)
-		n += comm->protocol->poll_fds(comm->trees->members[i].endpoint, fds + n);
+	for (uint16_t i = 0; i < comm->trees.n; i++)
+		n += comm->protocol->poll_fds(comm->trees.all->members[i].endpoint, fds + n);
 	return n;
 }
 
 static const struct fanin_error *
 trees_error(const struct fanin_comm *comm)
 {
-	return &comm->trees->split.error;
+	return &comm->trees.all->split.error;
 }
 
 static void
 trees_missing(const struct fanin_comm *comm, struct fanin_ranks *ranks)
 {
 	*ranks = (struct fanin_ranks){ 0 };
-	if (comm->trees->split.status != FANIN_OK) {
-		*ranks = comm->trees->split.error.missing;
+	if (comm->trees.all->split.status != FANIN_OK) {
+		*ranks = comm->trees.all->split.error.missing;
 		return;
 	}
-	for (uint16_t i = 0; i < comm->n_trees; i++) {
+	for (uint16_t i = 0; i < comm->trees.n; i++) {
 		struct fanin_ranks missing;
 
-		comm->protocol->missing(comm->trees->members[i].endpoint, &missing);
+		comm->protocol->missing(comm->trees.all->members[i].endpoint, &missing);
 		fanin_ranks_merge(ranks, &missing);
 	}
 }
@@ -228,8 +229,8 @@ trees_missing(const struct fanin_comm *comm, struct fanin_ranks *ranks)
 static void
 trees_report(const struct fanin_comm *comm, struct fanin_report *report)
 {
-	for (uint16_t i = 0; i < comm->n_trees; i++) {
-		const struct fanin_comm *member = &comm->trees->members[i];
+	for (uint16_t i = 0; i < comm->trees.n; i++) {
+		const struct fanin_comm *member = &comm->trees.all->members[i];
 		struct fanin_report part = { 0 };
 
 		member->ops->report(member, &part);
@@ -237,19 +238,19 @@ trees_report(const struct fanin_comm *comm, struct fanin_report *report)
 	}
 	report->transport_reason = strcmp(comm->ctx->transport, "auto") == 0
 					   ? "af_xdp serves one tree of a host, this job has several"
-					   : comm->trees->members[0].transport->reason;
+					   : comm->trees.all->members[0].transport->reason;
 }
 
 static struct fanin_comm *
 trees_part(struct fanin_comm *comm, uint16_t tree)
 {
-	return &comm->trees->members[tree];
+	return &comm->trees.all->members[tree];
 }
 
 static int
 trees_leave(struct fanin_comm *comm, struct fanin_error *error)
 {
-	struct fanin_trees *trees = comm->trees;
+	struct fanin_trees *trees = comm->trees.all;
 	int status = FANIN_OK;
 
 	for (uint16_t i = 0; i < FANIN_MAX_TREES && trees->members[i].ops != NULL; i++) {

@@ -135,6 +135,16 @@ struct fanin_recovery {
 	char hint[2 * FANIN_TEXT_LEN];     /* the engine's */
 };
 
+/* The trees of a communicator, or its place among those of another one, which is one of several. */
+struct fanin_comm_trees {
+	struct fanin_trees *all; /* NULL: one tree or none, described by the communicator itself */
+	struct fanin_trees *siblings; /* of one of several trees, which borrows the manager; else NULL */
+	uint16_t index;               /* likewise; else 0 */
+	uint16_t n;                   /* 0: it runs among the ranks */
+	uint16_t n_asked;
+	char reason[FANIN_TEXT_LEN / 2]; /* why there are fewer */
+};
+
 struct fanin_comm {
 	const struct fanin_comm_ops *ops;
 	struct fanin_ctx *ctx;
@@ -155,12 +165,7 @@ struct fanin_comm {
 	uint64_t next_address;          /* of the next region */
 	uint32_t multicast_use;         /* enum fanin_multicast_use */
 	char multicast_reason[FANIN_TEXT_LEN];
-	struct fanin_trees *trees; /* comm_trees.c; NULL: one tree or none, described by the fields below */
-	struct fanin_trees *siblings; /* of a communicator that is one of several trees: all of them; else NULL */
-	uint16_t n_trees; /* 0: it runs among the ranks */
-	uint16_t tree; /* of a communicator that is one of several trees: its index; it borrows the manager */
-	uint16_t trees_asked;
-	char trees_reason[FANIN_TEXT_LEN / 2]; /* why there are fewer */
+	struct fanin_comm_trees trees;
 	uint32_t registered_ip_be; /* this host's address as registered at the manager; 0: no manager */
 	char job_name[FANIN_JOB_NAME_MAX + 1];
 	char mode_reason[FANIN_TEXT_LEN];
@@ -214,7 +219,7 @@ void fanin_ctx_polled(struct fanin_ctx *ctx);
 static inline unsigned int
 fanin_comm_max_fds(const struct fanin_comm *comm)
 {
-	return (comm->n_trees > 1 ? comm->n_trees : 1u) * FANIN_TRANSPORT_MAX_FDS;
+	return (comm->trees.n > 1 ? comm->trees.n : 1u) * FANIN_TRANSPORT_MAX_FDS;
 }
 
 /*
@@ -237,9 +242,9 @@ int fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *opti
 			   uint64_t deadline_ns, struct fanin_error *error);
 
 /* comm_trees.c: joins a job that has several trees. answer: the manager's. */
-int fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
-		     struct fanin_manager_answer *answer, uint64_t deadline_ns,
-		     struct fanin_error *error);
+int fanin_comm_trees_join(struct fanin_comm *comm, const struct fanin_join_opts *options,
+			  struct fanin_manager_answer *answer, uint64_t deadline_ns,
+			  struct fanin_error *error);
 
 /*
  * comm_trees.c: posts a request to all trees, at once. Returns what fanin_split_post returns, or for a sparse one what fanin_sparse_vector_layout does.
