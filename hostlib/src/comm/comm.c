@@ -158,47 +158,6 @@ fanin_join_job(fanin_ctx *ctx, const char *job_name, uint16_t size, fanin_comm *
 	return fanin_join(ctx, &options, comm);
 }
 
-/* The communicator that this one is beside has it no more. */
-static void
-owner_forget(struct fanin_comm *comm)
-{
-	struct fanin_comm *owner = comm->owner;
-
-	for (unsigned int use = 0; use < FANIN_BESIDE_USES; use++) {
-		if (owner->beside[use] == comm)
-			owner->beside[use] = NULL;
-	}
-}
-
-/* Leaves the jobs beside a communicator's. Returns FANIN_OK, or with *error what the last failure was. */
-static int
-beside_leave(struct fanin_comm *comm, struct fanin_error *error)
-{
-	int last = FANIN_OK;
-	int status;
-
-	/* All at once: not every rank needs to have freed the same ones before. */
-	fanin_ctx_lock(comm->ctx);
-	for (struct fanin_region *region = comm->regions; region != NULL; region = region->next)
-		fanin_comm_close_begin(region->comm);
-	fanin_ctx_unlock(comm->ctx);
-	while (comm->regions != NULL) {
-		status = fanin_comm_region_free(comm->regions);
-		if (status != FANIN_OK) {
-			last = status;
-			*error = comm->ctx->error;
-		}
-	}
-	for (unsigned int use = 0; use < FANIN_BESIDE_USES; use++) {
-		status = fanin_leave(comm->beside[use]);
-		if (status != FANIN_OK) {
-			last = status;
-			*error = comm->ctx->error;
-		}
-	}
-	return last;
-}
-
 int
 fanin_leave(fanin_comm *comm)
 {
@@ -211,9 +170,7 @@ fanin_leave(fanin_comm *comm)
 	if (comm == NULL)
 		return FANIN_OK;
 	ctx = comm->ctx;
-	beside_status = beside_leave(comm, &beside_error);
-	if (comm->owner != NULL)
-		owner_forget(comm);
+	beside_status = fanin_comm_beside_leave(comm, &beside_error);
 	fanin_ctx_lock(ctx);
 	fanin_comm_close_begin(comm);
 	fanin_comm_close_wait(comm);
@@ -383,7 +340,7 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 		full.manager_reconnects = fanin_manager_reconnects(comm->manager);
 	}
 	comm->ops->report(comm, &full);
-	full.multicast_reason = comm->multicast_reason;
+	full.multicast_reason = comm->multicast.reason;
 	if (comm->beside[FANIN_BESIDE_MULTICAST] != NULL)
 		comm->beside[FANIN_BESIDE_MULTICAST]->ops->report(comm->beside[FANIN_BESIDE_MULTICAST],
 								  &beside);

@@ -171,6 +171,48 @@ fanin_comm_beside_join(const struct fanin_join_opts *options, const struct fanin
 	return FANIN_OK;
 }
 
+/* The communicator that this one is beside has it no more. */
+static void
+owner_forget(struct fanin_comm *comm)
+{
+	struct fanin_comm *owner = comm->owner;
+
+	for (unsigned int use = 0; use < FANIN_BESIDE_USES; use++) {
+		if (owner->beside[use] == comm)
+			owner->beside[use] = NULL;
+	}
+}
+
+int
+fanin_comm_beside_leave(struct fanin_comm *comm, struct fanin_error *error)
+{
+	int last = FANIN_OK;
+	int status;
+
+	/* All at once: not every rank needs to have freed the same ones before. */
+	fanin_ctx_lock(comm->ctx);
+	for (struct fanin_region *region = comm->regions.first; region != NULL; region = region->next)
+		fanin_comm_close_begin(region->comm);
+	fanin_ctx_unlock(comm->ctx);
+	while (comm->regions.first != NULL) {
+		status = fanin_comm_region_free(comm->regions.first);
+		if (status != FANIN_OK) {
+			last = status;
+			*error = comm->ctx->error;
+		}
+	}
+	for (unsigned int use = 0; use < FANIN_BESIDE_USES; use++) {
+		status = fanin_leave(comm->beside[use]);
+		if (status != FANIN_OK) {
+			last = status;
+			*error = comm->ctx->error;
+		}
+	}
+	if (comm->owner != NULL)
+		owner_forget(comm);
+	return last;
+}
+
 /* Copies a text. Returns false without memory. */
 static bool
 text_copy(const char **text, char **copy)

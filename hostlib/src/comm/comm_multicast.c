@@ -46,7 +46,7 @@ reason_set(struct fanin_comm *comm, const char *format, ...)
 
 	va_start(arguments, format);
 	fanin_ctx_lock(comm->ctx);
-	vsnprintf(comm->multicast_reason, sizeof(comm->multicast_reason), format, arguments);
+	vsnprintf(comm->multicast.reason, sizeof(comm->multicast.reason), format, arguments);
 	fanin_ctx_unlock(comm->ctx);
 	va_end(arguments);
 }
@@ -104,7 +104,7 @@ int
 fanin_comm_multicast_begin(struct fanin_comm *comm, const struct fanin_join_opts *options,
 			   struct fanin_error *error)
 {
-	comm->multicast_use = options->multicast;
+	comm->multicast.use = options->multicast;
 	if (comm->protocol->multicasts) {
 		reason_set(comm, "all broadcasts and allgathers: the job's own handler multicasts");
 		return FANIN_OK;
@@ -116,7 +116,7 @@ fanin_comm_multicast_begin(struct fanin_comm *comm, const struct fanin_join_opts
 	reason_set(comm,
 		   "none yet: the first blocking broadcast or allgather of %llu bytes or more asks for it",
 		   (unsigned long long)least_bytes(comm));
-	comm->multicast_is_open = true;
+	comm->multicast.is_open = true;
 	return FANIN_OK;
 }
 
@@ -124,7 +124,7 @@ fanin_comm_multicast_begin(struct fanin_comm *comm, const struct fanin_join_opts
 static bool
 suits(struct fanin_comm *comm, const struct fanin_request *request)
 {
-	return !fanin_request_combines(request) && (comm->multicast_use == FANIN_MULTICAST_ALWAYS ||
+	return !fanin_request_combines(request) && (comm->multicast.use == FANIN_MULTICAST_ALWAYS ||
 						    request->total_bytes >= least_bytes(comm));
 }
 
@@ -132,9 +132,9 @@ int
 fanin_comm_multicast_prepare(struct fanin_comm *comm, const struct fanin_request *request,
 			     struct fanin_error *error)
 {
-	if (!comm->multicast_is_open || !suits(comm, request))
+	if (!comm->multicast.is_open || !suits(comm, request))
 		return FANIN_OK;
-	comm->multicast_is_open = false;
+	comm->multicast.is_open = false;
 	return join_if_all_can(comm, &comm->kept.options, error);
 }
 

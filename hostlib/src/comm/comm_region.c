@@ -148,13 +148,14 @@ fanin_comm_region_create(struct fanin_comm *comm, void *memory, uint64_t bytes,
 		return status;
 	}
 	/* The same at all ranks from here on, also if it fails. */
-	number = comm->n_regions++;
+	number = comm->regions.n_asked++;
 	made->owner = comm;
 	made->memory = memory;
 	made->bytes = bytes;
-	made->address = comm->next_address == 0 ? FIRST_ADDRESS : comm->next_address;
-	comm->next_address = made->address +
-			     (bytes + ADDRESS_STEP - 1) / ADDRESS_STEP * ADDRESS_STEP + ADDRESS_STEP;
+	made->address = comm->regions.next_address == 0 ? FIRST_ADDRESS : comm->regions.next_address;
+	comm->regions.next_address = made->address +
+				     (bytes + ADDRESS_STEP - 1) / ADDRESS_STEP * ADDRESS_STEP +
+				     ADDRESS_STEP;
 	status = region_join(made, number, error);
 	if (status == FANIN_OK)
 		status = region_attach(made, error);
@@ -166,8 +167,8 @@ fanin_comm_region_create(struct fanin_comm *comm, void *memory, uint64_t bytes,
 		*error = kept;
 		return status;
 	}
-	made->next = comm->regions;
-	comm->regions = made;
+	made->next = comm->regions.first;
+	comm->regions.first = made;
 	*region = made;
 	return FANIN_OK;
 }
@@ -175,7 +176,7 @@ fanin_comm_region_create(struct fanin_comm *comm, void *memory, uint64_t bytes,
 int
 fanin_comm_region_free(struct fanin_region *region)
 {
-	struct fanin_region **link = &region->owner->regions;
+	struct fanin_region **link = &region->owner->regions.first;
 	int status;
 
 	while (*link != region)

@@ -145,6 +145,20 @@ struct fanin_comm_trees {
 	char reason[FANIN_TEXT_LEN / 2]; /* why there are fewer */
 };
 
+/* By which way a communicator's broadcasts and allgathers go. */
+struct fanin_comm_multicast {
+	bool is_open; /* the job for them may still be joined */
+	uint32_t use; /* enum fanin_multicast_use */
+	char reason[FANIN_TEXT_LEN];
+};
+
+/* The regions of a communicator. */
+struct fanin_comm_regions {
+	struct fanin_region *first; /* linked by next */
+	uint32_t n_asked;           /* for, so far */
+	uint64_t next_address;      /* of the next one; 0: it is the first */
+};
+
 struct fanin_comm {
 	const struct fanin_comm_ops *ops;
 	struct fanin_ctx *ctx;
@@ -158,13 +172,9 @@ struct fanin_comm {
 	 */
 	struct fanin_comm *beside[FANIN_BESIDE_USES];
 	struct fanin_comm *owner;       /* of such a one, or of a region */
-	bool multicast_is_open;         /* that may still be joined */
-	struct fanin_kept_options kept; /* comm_beside.c's */
-	struct fanin_region *regions;   /* comm_region.c's, linked by next */
-	uint32_t n_regions;             /* that were asked for so far */
-	uint64_t next_address;          /* of the next region */
-	uint32_t multicast_use;         /* enum fanin_multicast_use */
-	char multicast_reason[FANIN_TEXT_LEN];
+	struct fanin_kept_options kept; /* to join them */
+	struct fanin_comm_multicast multicast;
+	struct fanin_comm_regions regions;
 	struct fanin_comm_trees trees;
 	uint32_t registered_ip_be; /* this host's address as registered at the manager; 0: no manager */
 	char job_name[FANIN_JOB_NAME_MAX + 1];
@@ -295,6 +305,12 @@ int fanin_comm_beside_join(const struct fanin_join_opts *options, const struct f
  */
 int fanin_comm_least_of_all(struct fanin_comm *comm, const char *what, enum fanin_dtype dtype,
 			    void *values, uint64_t n, struct fanin_error *error);
+
+/*
+ * comm_beside.c: leaves the jobs beside a communicator's, which then is not beside another one
+ * any more. Returns FANIN_OK, or the last failure with its error.
+ */
+int fanin_comm_beside_leave(struct fanin_comm *comm, struct fanin_error *error);
 
 /* comm_beside.c: keeps what a communicator was joined with, to join other jobs later. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
 int fanin_comm_options_keep(struct fanin_comm *comm, const struct fanin_join_opts *options,
