@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "fanin/fanin.h"
-#include "hostlib/src/comm/context.h"
+#include "hostlib/src/comm/comm.h"
 
 #define RANKS 16
 #define REGIONS 2

@@ -5,7 +5,7 @@
 #ifndef FANIN_TESTS_UNIT_SPARSE_COMMS_H
 #define FANIN_TESTS_UNIT_SPARSE_COMMS_H
 
-#include "hostlib/src/comm/context.h"
+#include "hostlib/src/comm/comm.h"
 #include "tests/unit/sparse_world.h"
 
 extern struct fanin_ctx sparse_contexts[SPARSE_WORLD_RANKS];

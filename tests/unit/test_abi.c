@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "hostlib/src/base/report.h"
-#include "hostlib/src/comm/context.h"
+#include "hostlib/src/comm/comm.h"
 #include "tests/abi/older_caller.h"
 #include "tests/unit/suites.h"
 

@@ -14,7 +14,7 @@
 
 #include <check.h>
 
-#include "hostlib/src/comm/context.h"
+#include "hostlib/src/comm/comm.h"
 #include "hostlib/src/ring/ring.h"
 #include "tests/unit/suites.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "hostlib/src/window/window.h"
-#include "hostlib/src/comm/context.h"
+#include "hostlib/src/comm/comm.h"
 #include "tests/unit/host_rig.h"
 #include "reference/random.h"
 #include "tests/unit/suites.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/comm/context.h"
+#include "hostlib/src/comm/comm.h"
 #include "fanin/fanin.h"
 #include "handlers/handler.h"
 #include "handlers/operator.h"

@@ -9,7 +9,7 @@
 #include <arpa/inet.h>
 #include <check.h>
 
-#include "hostlib/src/comm/context.h"
+#include "hostlib/src/comm/comm.h"
 #include "hostlib/src/manager/manager_internal.h"
 #include "tests/unit/suites.h"
 

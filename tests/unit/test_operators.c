@@ -4,7 +4,7 @@
  * reference's result of all contributions in the handler's order, and pairs that are not defined are refused, as they are by
  * the host library.
  */
-#include "hostlib/src/comm/context.h"
+#include "hostlib/src/comm/comm.h"
 #include "fanin/fanin.h"
 #include "tests/unit/operator_rig.h"
 #include "tests/unit/suites.h"

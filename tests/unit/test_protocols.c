@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/comm/context.h"
+#include "hostlib/src/comm/comm_join.h"
 #include "tests/unit/memory_link.h"
 #include "tests/unit/suites.h"
 

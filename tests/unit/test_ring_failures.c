@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "hostlib/src/base/clock.h"
-#include "hostlib/src/comm/context.h"
+#include "hostlib/src/comm/comm.h"
 #include "hostlib/src/ring/ring_internal.h"
 #include "tests/unit/ring_rig.h"
 #include "tests/unit/suites.h"

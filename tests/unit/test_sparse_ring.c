@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "hostlib/src/comm/context.h"
+#include "hostlib/src/comm/comm.h"
 #include "hostlib/src/ring/ring_internal.h"
 #include "reference/kernel_reference.h"
 #include "tests/unit/ring_rig.h"

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "hostlib/src/comm/context.h"
+#include "hostlib/src/comm/comm.h"
 #include "hostlib/src/sparse/sparse.h"
 
 static const char *const collective_names[] = {

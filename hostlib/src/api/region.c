@@ -2,7 +2,7 @@
 /* The calls on multicast regions: they check the arguments, and wait where the caller has to. See fanin/fanin.h. */
 #include <inttypes.h>
 
-#include "hostlib/src/comm/context.h"
+#include "hostlib/src/comm/comm.h"
 
 int
 fanin_region_create(fanin_comm *comm, void *base, size_t bytes,

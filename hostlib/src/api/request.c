@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Posted requests: progress, waiting, and their end. See fanin/fanin.h. */
-#include "hostlib/src/comm/context.h"
+#include "hostlib/src/comm/comm.h"
 #include "hostlib/src/protocol/split.h"
 #include "hostlib/src/sparse/sparse.h"
 

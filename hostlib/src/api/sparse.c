@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "collectives.h"
-#include "hostlib/src/comm/context.h"
+#include "hostlib/src/comm/comm.h"
 #include "hostlib/src/sparse/sparse.h"
 
 /* Indices of 4 bytes reach as far. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Communicators: what they have in common, whatever their collectives run on. */
-#include "context.h"
+#include "comm_join.h"
 #include "hostlib/src/base/report.h"
 #include "hostlib/src/protocol/split.h"
 #include "hostlib/src/sparse/sparse.h"

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse requests without a density: the ranks agree on the largest number of values by a small allreduce, since all must cut the vector
- * into the same blocks, and send a dense one that may be sparse in the same way. What is posted meanwhile is held back, as block numbers run on across requests.
+ * Sparse requests without a density: the ranks agree on the largest number of values by a small
+ * allreduce, since all must cut the vector into the same blocks, and send a dense one that may be
+ * sparse in the same way. What is posted meanwhile is held back, as block numbers run on across
+ * requests.
  */
-#include "context.h"
+#include "comm.h"
 #include "hostlib/src/protocol/split.h"
 #include "hostlib/src/sparse/sparse.h"
 
@@ -95,7 +97,10 @@ hint_settle(struct fanin_comm *comm, struct fanin_request *request)
 	request->collective = FANIN_COLLECTIVE_ALLREDUCE;
 }
 
-/* The first request that is held knows what it has waited for. Returns FANIN_OK, or FANIN_ERR_INVALID with its error set. */
+/*
+ * The first request that is held knows what it has waited for. Returns FANIN_OK, or
+ * FANIN_ERR_INVALID with its error set.
+ */
 static int
 agreement_take(struct fanin_comm *comm, struct fanin_request *request)
 {
@@ -115,7 +120,10 @@ agreement_take(struct fanin_comm *comm, struct fanin_request *request)
 	return FANIN_OK;
 }
 
-/* What all ranks post can't be posted here: the blocks of what is posted later would have other numbers than at the others, so nothing is. */
+/*
+ * What all ranks post can't be posted here: the blocks of what is posted later would have other
+ * numbers than at the others, so nothing is.
+ */
 static void
 out_of_step(struct fanin_comm *comm, uint64_t count, int status)
 {
@@ -127,8 +135,8 @@ out_of_step(struct fanin_comm *comm, uint64_t count, int status)
 }
 
 /*
- * A request that has waited is posted. If it can't be posted anywhere, because packets are too short for its data type, it fails alone. Any
- * other reason is this rank's own.
+ * A request that has waited is posted. If it can't be posted anywhere, because packets are too
+ * short for its data type, it fails alone. Any other reason is this rank's own.
  */
 static void
 held_post(struct fanin_comm *comm, struct fanin_request *request)

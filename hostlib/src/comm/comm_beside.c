@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs of the same ranks beside a communicator's, each with runs, trees and block numbers of its own: all ranks join one, or none, which they agree on by collectives
- * of the communicator.
+ * Jobs of the same ranks beside a communicator's, each with runs, trees and block numbers of its
+ * own: all ranks join one, or none, which they agree on by collectives of the communicator.
  */
-#include "context.h"
+#include "comm_join.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +80,10 @@ fanin_comm_least_of_all(struct fanin_comm *comm, const char *what, enum fanin_dt
 			failed(comm, status, error);
 		fanin_split_free(&request);
 	} else if (status == FANIN_ERR_NO_MEMORY) {
-		/* The others have posted it, and would take this rank's next collective for its part. */
+		/*
+		 * The others have posted it, and would take this rank's next collective for its
+		 * part.
+		 */
 		end_all(comm, what, status, error);
 	} else {
 		failed(comm, status, error);
@@ -147,7 +150,9 @@ fanin_comm_beside_join(const struct fanin_join_opts *options, const struct fanin
 		fanin_ctx_unlock(comm->ctx);
 		return status;
 	}
-	/* All use it, or none: a rank that does not hear the result has no communicator any more. */
+	/*
+	 * All use it, or none: a rank that does not hear the result has no communicator any more.
+	 */
 	there = status == FANIN_OK;
 	status = fanin_comm_least_of_all(comm, job->what, FANIN_U8, &there, 1, error);
 	if (status == FANIN_OK && there) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Closes a communicator whose ranks may need each other's results: they leave together. */
-#include "context.h"
+#include "comm.h"
 
 void
 fanin_comm_close_begin(struct fanin_comm *comm)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator of a job whose blocks have leaders: no switch is joined. What a switch would tell comes with the manager's answer; packets
- * go to the other ranks' addresses by way of the first hop, and the ranks begin the run among themselves.
+ * A communicator of a job whose blocks have leaders: no switch is joined. What a switch would tell
+ * comes with the manager's answer; packets go to the other ranks' addresses by way of the first
+ * hop, and the ranks begin the run among themselves.
  */
-#include "context.h"
+#include "comm_join.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -126,7 +127,9 @@ first_hop_resolve(struct fanin_comm *comm, const struct fanin_route *route, uint
 	}
 }
 
-/* The other link: its first hop's address, and the transport over it, which then is one over both. */
+/*
+ * The other link: its first hop's address, and the transport over it, which then is one over both.
+ */
 static int
 second_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	    const struct fanin_peer *self, uint8_t mac[6], struct fanin_error *error)
@@ -155,7 +158,10 @@ second_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	return fanin_bundle_open(parts, second->route.local_mac, &comm->transport, error);
 }
 
-/* If the job uses another link of this host as well: the way by it. Without it the job does with one. */
+/*
+ * If the job uses another link of this host as well: the way by it. Without it the job does with
+ * one.
+ */
 static void
 second_take(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	    const struct fanin_manager_answer *answer, struct fanin_flow *flow)

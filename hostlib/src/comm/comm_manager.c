@@ -3,7 +3,7 @@
  * How a communicator gets its job from the network manager: what the host reports of itself, and
  * how the answer is used.
  */
-#include "context.h"
+#include "comm_join.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

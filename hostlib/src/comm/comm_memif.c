@@ -3,7 +3,7 @@
  * How a communicator reaches a switch on the same machine. memif has neither interface nor
  * neighbour table, so the route is made from the options instead of the kernel's tables.
  */
-#include "context.h"
+#include "comm_join.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * tree"). Route, control channel and transport are opened anew; comm_recover.c resumes what was in
  * flight. Nothing here waits for the network.
  */
-#include "context.h"
+#include "comm_join.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The job beside a communicator's by which broadcasts and allgathers go (docs/protocol.md, "Reliable multicast"), and which of them do. It is one of its own, with runs,
- * trees and block numbers of its own, so that an allgather and a reduce_scatter run side by side.
+ * The job beside a communicator's by which broadcasts and allgathers go (docs/protocol.md,
+ * "Reliable multicast"), and which of them do. It is one of its own, with runs, trees and block
+ * numbers of its own, so that an allgather and a reduce_scatter run side by side.
  */
-#include "context.h"
+#include "comm.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+
+/*
+ * Broadcasts and allgathers of at least so many packets go by multicast where that is left to the
+ * library: shorter ones are done sooner by blocks, without barriers before and after
+ * (docs/performance.md, "Multicast").
+ */
+#define LEAST_PACKETS 16u
 
 static bool
 reduces_nothing(struct fanin_comm *comm)
@@ -18,7 +26,7 @@ reduces_nothing(struct fanin_comm *comm)
 static uint64_t
 least_bytes(struct fanin_comm *comm)
 {
-	return (uint64_t)FANIN_MULTICAST_LEAST_PACKETS * comm->ops->part(comm, 0)->payload_bytes;
+	return (uint64_t)LEAST_PACKETS * comm->ops->part(comm, 0)->payload_bytes;
 }
 
 /* Returns why this rank can't join another job, or NULL. */

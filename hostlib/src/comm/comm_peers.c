@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A communicator without a switch: its protocol runs among the ranks. */
-#include "context.h"
+#include "comm_join.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * A communicator whose run the switch has lost, because the job was made anew there, joins again
  * and resumes. Nothing here blocks: each poll does what can be done.
  */
-#include "context.h"
+#include "comm.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Multicast regions of a communicator (docs/protocol.md, "Regions"): each is a job beside the communicator's, whose parameters tell the switches its range of addresses. The jobs by
- * which regions are reduced are beside the communicator's, too, one for each way, as they are joined.
+ * Multicast regions of a communicator (docs/protocol.md, "Regions"): each is a job beside the
+ * communicator's, whose parameters tell the switches its range of addresses. The jobs by which
+ * regions are reduced are beside the communicator's, too, one for each way, as they are joined.
  */
-#include "context.h"
+#include "comm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Addresses of a communicator's regions: the first one, and what each begins at a multiple of. Between two there are as many that belong to none. */
+/*
+ * Addresses of a communicator's regions: the first one, and what each begins at a multiple of.
+ * Between two there are as many that belong to none.
+ */
 #define FIRST_ADDRESS UINT64_C(0x10000)
 #define ADDRESS_STEP UINT64_C(0x10000)
 /* So that no region, however many there were, ends beyond what a parameter may say. */
@@ -24,8 +28,8 @@ struct likeness {
 };
 
 /*
- * Checks that all ranks give the same length, and have memory. Returns FANIN_OK, FANIN_ERR_INVALID or FANIN_ERR_NO_MEMORY at all ranks, or what made the
- * communicator fail.
+ * Checks that all ranks give the same length, and have memory. Returns FANIN_OK, FANIN_ERR_INVALID
+ * or FANIN_ERR_NO_MEMORY at all ranks, or what made the communicator fail.
  */
 static int
 likeness_check(struct fanin_comm *comm, uint64_t bytes, bool has_memory, struct fanin_error *error)
@@ -51,7 +55,10 @@ likeness_check(struct fanin_comm *comm, uint64_t bytes, bool has_memory, struct 
 	return FANIN_OK;
 }
 
-/* Gives the engine the region's memory, once all ranks are in the job. All learn whether it was taken everywhere. */
+/*
+ * Gives the engine the region's memory, once all ranks are in the job. All learn whether it was
+ * taken everywhere.
+ */
 static int
 region_attach(struct fanin_region *region, struct fanin_error *error)
 {

@@ -3,7 +3,7 @@
  * Communicators with one engine, on a switch or among the ranks: calls are passed to their
  * protocol.
  */
-#include "context.h"
+#include "comm_join.h"
 
 /* Returns the options' wait limit in nanoseconds; one that does not fit counts as none. */
 static uint64_t

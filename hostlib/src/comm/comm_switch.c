@@ -4,7 +4,7 @@
  * together. The transport is opened as soon as the switch has told the job's parameters, before the
  * other ranks can cause results.
  */
-#include "context.h"
+#include "comm_join.h"
 
 #include <arpa/inet.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * requests that are split over them (split.h). Each tree joins, loses and resumes its runs by
  * itself; the network manager's membership is shared.
  */
-#include "context.h"
+#include "comm_join.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,8 @@
 
 struct fanin_trees {
 	struct fanin_split split;
-	struct fanin_comm members[FANIN_MAX_TREES]; /* one for each tree; those with ops have begun to join */
+	/* One for each tree; those with ops have begun to join. */
+	struct fanin_comm members[FANIN_MAX_TREES];
 };
 
 /* Joins the job of one tree. A block has the same length in all trees, as the manager says. */

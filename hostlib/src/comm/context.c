@@ -4,7 +4,7 @@
  * timer comes, so that a rank never spins without end on a core that the switch or another rank
  * needs.
  */
-#include "context.h"
+#include "comm.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -19,7 +19,8 @@
  * Empty polls before the core is yielded, and yields before sleeping. Four ranks and the switch on
  * two cores: where a poll is a system call, as with long frames of AF_PACKET, 2 instead of 16 polls
  * save 10 to 30 % of the time from 1 to 64 KiB. Over memif 40 instead of 8 yields save some 5 to
- * 20 %, over the kernel they cost 15 to 25 % at 1 and 16 KiB. Never sleeping costs up to a third of the goodput.
+ * 20 %, over the kernel they cost 15 to 25 % at 1 and 16 KiB. Never sleeping costs up to a third of
+ * the goodput.
  */
 #define WAIT_SPINS 2
 #define WAIT_YIELDS 8

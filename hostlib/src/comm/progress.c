@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "context.h"
+#include "comm.h"
 
 void
 fanin_progress_lock(struct fanin_progress *progress)
