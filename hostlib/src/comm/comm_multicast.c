@@ -29,21 +29,17 @@ least_bytes(struct fanin_comm *comm)
 	return (uint64_t)LEAST_PACKETS * comm->ops->part(comm, 0)->payload_bytes;
 }
 
-/* Returns why this rank can't join another job, or NULL. */
+/* Returns why no rank can join another job, which all know, or NULL. */
 static const char *
-obstacle(struct fanin_comm *comm, const struct fanin_join_opts *options)
+common_obstacle(struct fanin_comm *comm, const struct fanin_join_opts *options)
 {
-	const char *why = fanin_comm_beside_obstacle(comm, options, FANIN_BESIDE_MULTICAST, "");
-
 	if (options->multicast == FANIN_MULTICAST_NEVER)
 		return "the options say never";
 	if (options->job_name == NULL || !fanin_protocol_has_tree(comm->protocol))
-		return why;
+		return fanin_comm_beside_obstacle(comm, options, FANIN_BESIDE_MULTICAST, "");
 	if (reduces_nothing(comm))
 		return "the job's handler reduces nothing";
-	if (comm->member.config.size < 2)
-		return "there is one rank";
-	return why;
+	return comm->member.config.size < 2 ? "there is one rank" : NULL;
 }
 
 /* For the report, which another thread may ask for. */
@@ -71,7 +67,10 @@ refuse(struct fanin_comm *comm, const struct fanin_join_opts *options, const cha
 			       comm->job_name, why);
 }
 
-/* Joins the other job if all ranks can. The rest is as for fanin_comm_multicast_begin. */
+/*
+ * Joins the other job if all ranks can; no obstacle is common. The rest is as for
+ * fanin_comm_multicast_begin.
+ */
 static int
 join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		struct fanin_error *error)
@@ -84,7 +83,8 @@ join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		.trees = options->subgroups != 0 ? (uint16_t)options->subgroups : options->trees,
 	};
 	char why[FANIN_TEXT_LEN];
-	int status = fanin_comm_beside_join(options, &job, obstacle(comm, options),
+	const char *obstacle = fanin_comm_beside_obstacle(comm, options, FANIN_BESIDE_MULTICAST, "");
+	int status = fanin_comm_beside_join(options, &job, obstacle,
 					    &comm->beside[FANIN_BESIDE_MULTICAST], why, error);
 
 	if (status != FANIN_OK)
@@ -99,26 +99,19 @@ join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	return FANIN_OK;
 }
 
-/* True if all ranks know from what is the same everywhere that there is no other job. */
-static bool
-is_out_of_question(struct fanin_comm *comm, const struct fanin_join_opts *options)
-{
-	return options->multicast == FANIN_MULTICAST_NEVER || options->job_name == NULL ||
-	       !fanin_protocol_has_tree(comm->protocol) || comm->member.config.size < 2 ||
-	       reduces_nothing(comm);
-}
-
 int
 fanin_comm_multicast_begin(struct fanin_comm *comm, const struct fanin_join_opts *options,
 			   struct fanin_error *error)
 {
+	const char *why = common_obstacle(comm, options);
+
 	comm->multicast.use = options->multicast;
 	if (comm->protocol->multicasts) {
 		reason_set(comm, "all broadcasts and allgathers: the job's own handler multicasts");
 		return FANIN_OK;
 	}
-	if (is_out_of_question(comm, options))
-		return refuse(comm, options, obstacle(comm, options), error);
+	if (why != NULL)
+		return refuse(comm, options, why, error);
 	if (options->multicast == FANIN_MULTICAST_ALWAYS)
 		return join_if_all_can(comm, options, error);
 	reason_set(comm,
