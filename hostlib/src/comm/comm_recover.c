@@ -135,10 +135,11 @@ job_end(struct fanin_comm *comm)
 	comm->protocol->on_switch->abort(comm->endpoint, FANIN_ERR_MANAGER, &error);
 }
 
-/* Applies what the manager has said meanwhile: where the job continues, or that it can't. */
+/* Applies where the manager has said that the job continues, or that it can't. */
 static void
-manager_apply_changes(struct fanin_comm *comm)
+home_apply(struct fanin_comm *comm)
 {
+	struct fanin_recovery *recovery = &comm->recovery;
 	const struct fanin_manager_home *home = fanin_manager_home(comm->manager, comm->trees.index);
 	const char *stranded = fanin_manager_stranded(comm->manager, comm->trees.index);
 
@@ -147,20 +148,30 @@ manager_apply_changes(struct fanin_comm *comm)
 		 * A rank with nothing to send would not hear it from the switch, while others wait
 		 * for it there.
 		 */
-		if (home->generation != comm->recovery.generation)
+		if (home->generation != recovery->generation)
 			comm->protocol->on_switch->suspect_run(comm->endpoint);
-		comm->recovery.generation = home->generation;
+		recovery->generation = home->generation;
 		fanin_comm_move(comm, home);
 	}
 	if (stranded[0] != '\0')
-		snprintf(comm->recovery.hint, sizeof(comm->recovery.hint),
+		snprintf(recovery->hint, sizeof(recovery->hint),
 			 "the manager has no other tree: %s", stranded);
 	else
-		memcpy(comm->recovery.hint, comm->recovery.path_problem,
-		       sizeof(comm->recovery.path_problem));
-	comm->protocol->on_switch->hint(comm->endpoint, comm->recovery.hint);
+		memcpy(recovery->hint, recovery->path_problem, sizeof(recovery->path_problem));
+	comm->protocol->on_switch->hint(comm->endpoint, recovery->hint);
+}
+
+/*
+ * Applies what the manager has said meanwhile. Of a protocol that resumes no runs its word is of
+ * use only if it is the last one.
+ */
+static void
+manager_apply_changes(struct fanin_comm *comm)
+{
+	if (fanin_protocol_recovers(comm->protocol))
+		home_apply(comm);
 	comm->recovery.applied_changes = fanin_manager_changes(comm->manager);
-	if (fanin_manager_ended(comm->manager)[0] != '\0')
+	if (fanin_manager_ended(comm->manager)[0] != '\0' && comm->protocol->on_switch->abort != NULL)
 		job_end(comm);
 }
 
@@ -187,31 +198,17 @@ give_up(struct fanin_comm *comm)
 	comm->protocol->on_switch->abort(comm->endpoint, FANIN_ERR_MANAGER, &error);
 }
 
-/* Of a protocol that resumes no runs the manager's word is of use only if it is the last one. */
-static void
-end_if_told(struct fanin_comm *comm)
-{
-	if (comm->manager == NULL ||
-	    fanin_manager_changes(comm->manager) == comm->recovery.applied_changes)
-		return;
-	comm->recovery.applied_changes = fanin_manager_changes(comm->manager);
-	if (fanin_manager_ended(comm->manager)[0] != '\0' && comm->protocol->on_switch->abort != NULL)
-		job_end(comm);
-}
-
 int
 fanin_comm_recover_poll(struct fanin_comm *comm)
 {
 	int n;
 
-	if (!fanin_protocol_recovers(comm->protocol)) {
-		end_if_told(comm);
-		return comm->protocol->poll(comm->endpoint);
-	}
 	if (comm->manager != NULL &&
 	    (fanin_manager_changes(comm->manager) != comm->recovery.applied_changes ||
 	     comm->recovery.path_problem[0] != '\0'))
 		manager_apply_changes(comm);
+	if (!fanin_protocol_recovers(comm->protocol))
+		return comm->protocol->poll(comm->endpoint);
 	fanin_comm_follow(comm);
 	n = comm->protocol->poll(comm->endpoint);
 	if (n < 0 || !comm->protocol->on_switch->run_lost(comm->endpoint))
