@@ -183,7 +183,7 @@ const struct fanin_engine_rules fanin_canary_rules = {
 	.scan = fanin_canary_scan,
 	.away = rules_away,
 	.waits_for = rules_waits_for,
-	.is_blocked = fanin_canary_is_blocked,
+	.idle_most_ns = fanin_canary_idle_most_ns,
 	.answer = fanin_canary_answer,
 	.say_bye = fanin_canary_say_bye,
 };
@@ -258,7 +258,6 @@ struct fanin_protocol fanin_protocol_canary = {
 	FANIN_ENGINE_FUNCTIONS,
 	.ready = fanin_canary_ready,
 	.post = canary_post,
-	.idle_ns = fanin_engine_idle_ns,
 	.report = canary_report,
 };
 

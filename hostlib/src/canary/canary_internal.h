@@ -29,8 +29,6 @@
 #define CANARY_QUESTIONS 64
 #define CANARY_CALL_LEAST_NS (5 * UINT64_C(1000000))
 #define CANARY_CALL_MOST_NS (100 * UINT64_C(1000000))
-/* The send ring was full, or data is held back, and nothing signals when that ends. */
-#define CANARY_NO_ROOM_NS (100 * UINT64_C(1000))
 /*
  * Data is held back while so many packets wait to leave this host. Else a leader's results wait behind its own data, while all other ranks wait for them.
  */
@@ -253,9 +251,9 @@ void fanin_canary_hear_from(struct fanin_canary *canary, unsigned int rank,
 /* canary_send.c: sends a block's data to its leader. Returns false if there is no room now. */
 bool fanin_canary_send_data(struct fanin_canary *canary, uint32_t block, bool direct);
 
-/* canary_send.c: the engine's rules `send` and `is_blocked`. */
+/* canary_send.c: the engine's rules `send` and `idle_most_ns`. */
 void fanin_canary_send(struct fanin_engine *engine);
-bool fanin_canary_is_blocked(const struct fanin_engine *engine);
+uint64_t fanin_canary_idle_most_ns(struct fanin_engine *engine);
 
 /* canary_receive.c: the engine's rules `take_frame`, `learn`, `finish` and `answer`. */
 void fanin_canary_receive(struct fanin_engine *engine, const struct fanin_frame *frame);

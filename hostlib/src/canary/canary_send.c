@@ -88,12 +88,14 @@ fanin_canary_send(struct fanin_engine *engine)
 	}
 }
 
-bool
-fanin_canary_is_blocked(const struct fanin_engine *engine)
+uint64_t
+fanin_canary_idle_most_ns(struct fanin_engine *engine)
 {
-	const struct fanin_canary *canary = (const struct fanin_canary *)engine;
+	const struct fanin_canary *canary = canary_of(engine);
+	const bool has_requests = engine->loop.requests.first != NULL;
 
 	/* Others wait for a result that there was no room for, also when this rank waits for nothing. */
-	return canary->n_unsent != 0 ||
-	       (engine->loop.requests.first != NULL && (canary->was_full || canary->is_held));
+	return canary->n_unsent != 0 || (has_requests && (canary->was_full || canary->is_held))
+		       ? FANIN_ENGINE_NO_ROOM_NS
+		       : UINT64_MAX;
 }

@@ -89,7 +89,7 @@ fanin_canary_block_ask(struct fanin_canary *canary, uint32_t block)
 	if (canary_leads(canary, block)) {
 		fanin_canary_ask(canary, block, fanin_canary_lacks(canary, block), own->n_sent);
 	} else if (!query_send(canary, block)) {
-		lane->ask_ns = canary->engine.loop.now_ns + CANARY_NO_ROOM_NS;
+		lane->ask_ns = canary->engine.loop.now_ns + FANIN_ENGINE_NO_ROOM_NS;
 		return;
 	}
 	own->n_sent++;

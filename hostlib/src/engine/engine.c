@@ -15,8 +15,6 @@
 
 /* How often a lost run is checked. */
 #define LOST_RUN_IDLE_NS (2 * 1000000ull)
-/* The send ring was full, and nothing signals when it is not. */
-#define NO_ROOM_IDLE_NS (100 * 1000ull)
 
 /* Serial arithmetic requires all block numbers to lie within half of the number space. */
 #define MAX_BLOCKS_OUTSTANDING (UINT32_MAX / 2)
@@ -482,24 +480,17 @@ fanin_engine_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds)
 	return engine->loop.transport->ops->poll_fds(engine->loop.transport, fds);
 }
 
-uint64_t
-fanin_engine_idle_ns(struct fanin_endpoint *endpoint)
+/* Of an engine that goes on: as far as it knows without its protocol. */
+static uint64_t
+posted_idle_ns(const struct fanin_engine *engine)
 {
-	struct fanin_engine *engine = fanin_engine_of(endpoint);
-	uint64_t now_ns = fanin_loop_clock_ns(&engine->loop);
+	const uint64_t now_ns = fanin_loop_clock_ns(&engine->loop);
 	uint64_t next_ns = engine->loop.next_timer_ns;
 
-	if (engine->loop.status != FANIN_OK)
-		return ended_idle_ns(engine);
-	if (engine->rules->is_blocked != NULL && engine->rules->is_blocked(engine))
-		return NO_ROOM_IDLE_NS;
-	/* Resuming a run waits for answers. */
-	if (engine->run_lost)
-		return LOST_RUN_IDLE_NS;
 	if (engine->loop.requests.first == NULL && engine->n_known == 0)
 		return UINT64_MAX;
 	if (engine->queue_head != engine->queue_tail)
-		return NO_ROOM_IDLE_NS;
+		return FANIN_ENGINE_NO_ROOM_NS;
 	/*
 	 * There may be no query due while nothing is in flight; the switch has a deadline all the
 	 * same.
@@ -507,6 +498,21 @@ fanin_engine_idle_ns(struct fanin_endpoint *endpoint)
 	if (next_ns > now_ns + engine->config.timeout_ns / 5)
 		next_ns = now_ns + engine->config.timeout_ns / 5;
 	return next_ns > now_ns ? next_ns - now_ns : 0;
+}
+
+uint64_t
+fanin_engine_idle_ns(struct fanin_endpoint *endpoint)
+{
+	struct fanin_engine *engine = fanin_engine_of(endpoint);
+
+	if (engine->loop.status != FANIN_OK)
+		return ended_idle_ns(engine);
+	/* Resuming a run waits for answers, and nothing is sent meanwhile. */
+	if (engine->run_lost)
+		return LOST_RUN_IDLE_NS;
+	if (engine->rules->idle_most_ns == NULL)
+		return posted_idle_ns(engine);
+	return fanin_earlier(posted_idle_ns(engine), engine->rules->idle_most_ns(engine));
 }
 
 const struct fanin_error *

@@ -37,12 +37,11 @@
 	 1 << FANIN_COLLECTIVE_REDUCE_SCATTER | 1 << FANIN_COLLECTIVE_BROADCAST |                  \
 	 1 << FANIN_COLLECTIVE_ALLGATHER)
 
-/* The functions of a protocol on the engine. Those of SENDING are the ones that some protocols have in their own way. */
+/* The functions of a protocol on the engine. Some have a `post` and a `report` of their own. */
 #define FANIN_ENGINE_FUNCTIONS                                                                     \
 	.open = fanin_engine_open, .close = fanin_engine_leave, .poll = fanin_engine_poll,         \
-	.poll_fds = fanin_engine_poll_fds, .error = fanin_engine_error,                            \
-	.missing = fanin_engine_missing
-#define FANIN_ENGINE_SENDING .post = fanin_engine_post, .idle_ns = fanin_engine_idle_ns
+	.idle_ns = fanin_engine_idle_ns, .poll_fds = fanin_engine_poll_fds,                        \
+	.error = fanin_engine_error, .missing = fanin_engine_missing
 
 extern const struct fanin_switch_ops fanin_engine_on_switch;
 

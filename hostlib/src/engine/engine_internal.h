@@ -33,6 +33,9 @@
  */
 #define FANIN_ENGINE_REORDERING_MIN 3
 
+/* The send ring was full, or data is held back, and nothing signals when that ends. */
+#define FANIN_ENGINE_NO_ROOM_NS (100 * UINT64_C(1000))
+
 struct fanin_engine;
 
 enum fanin_lane_state {
@@ -168,8 +171,12 @@ struct fanin_engine_rules {
 	/* No answer comes: writes why, for a timeout's text. Returns false to leave that to the engine. NULL: it always does. */
 	bool (*explain)(struct fanin_engine *engine, char *text, size_t text_len);
 
-	/* True if something but a lane's first transmission waits for room, which nothing signals. Not from the poll loop. NULL: nothing ever does. */
-	bool (*is_blocked)(const struct fanin_engine *engine);
+	/*
+	 * Returns the longest time until the next poll, as far as the protocol knows: until there is
+	 * room, which nothing signals, or until a timer of its own. 0: there is more to do now;
+	 * UINT64_MAX: nothing but the engine's timers. Not from the poll loop. NULL: always that.
+	 */
+	uint64_t (*idle_most_ns)(struct fanin_engine *engine);
 
 	/*
 	 * A frame has come: handles it, whoever has sent it. NULL: it is one of the switch, which the engine checks and handles.

@@ -86,6 +86,7 @@ static const struct fanin_engine_rules rules = {
 	.scan = fanin_multicast_scan,
 	.time_out = fanin_multicast_time_out,
 	.resume = fanin_multicast_resume,
+	.idle_most_ns = fanin_multicast_idle_most_ns,
 };
 
 /* ------------------------------------------------------------------ the protocol */
@@ -144,7 +145,6 @@ struct fanin_protocol fanin_protocol_multicast = {
 	.on_switch = &fanin_engine_on_switch,
 	FANIN_ENGINE_FUNCTIONS,
 	.post = fanin_multicast_post_any,
-	.idle_ns = fanin_multicast_idle_ns,
 	.report = fanin_multicast_report,
 };
 

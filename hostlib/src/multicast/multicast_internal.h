@@ -32,6 +32,9 @@ struct fanin_multicast_tell {
 	uint32_t packet; /* if it has any: one of them, which it has sent */
 } __attribute__((packed));
 
+/* Nothing signals when there is room again. Less than the engine's: a poll may send many packets. */
+#define FANIN_MULTICAST_NO_ROOM_NS (50 * UINT64_C(1000))
+
 #define FANIN_MULTICAST_VALUES 2u /* of a control block, 64 bits each */
 /* Packets that are asked for at a time. */
 #define FANIN_MULTICAST_FETCH_MOST 64u
@@ -141,9 +144,6 @@ void fanin_multicast_report(struct fanin_endpoint *endpoint, struct fanin_report
 int fanin_multicast_post_any(struct fanin_endpoint *endpoint, struct fanin_request *request,
 			     uint64_t count);
 
-/* multicast_send.c: likewise. */
-uint64_t fanin_multicast_idle_ns(struct fanin_endpoint *endpoint);
-
 /*
  * multicast_op.c: posts an operation of at least one byte, among at least two ranks.
  *
@@ -236,8 +236,9 @@ void fanin_multicast_op_free(struct fanin_multicast_op *op);
 /* multicast_op.c: as struct fanin_engine_rules has it. */
 void fanin_multicast_finish(struct fanin_engine *engine, uint32_t block);
 
-/* multicast_send.c: as struct fanin_engine_rules has it. */
+/* multicast_send.c: as struct fanin_engine_rules has them. */
 void fanin_multicast_send(struct fanin_engine *engine);
+uint64_t fanin_multicast_idle_most_ns(struct fanin_engine *engine);
 
 /*
  * multicast_send.c: sends a packet of an operation to a rank.

@@ -4,11 +4,9 @@
  * (docs/protocol.md, "Reliable multicast"). Called by the poll loop only.
  */
 #include "multicast_internal.h"
-#include "hostlib/src/engine/times.h"
 
 /* Packets that one poll sends: between them what has come is read. */
 #define SEND_BURST 32u
-#define FULL_IDLE_NS UINT64_C(50000)
 /* The codepoint of senders whose packets may be marked (RFC 3168). */
 #define ECT_0 2
 
@@ -135,16 +133,13 @@ op_send(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint32_t room
 }
 
 uint64_t
-fanin_multicast_idle_ns(struct fanin_endpoint *endpoint)
+fanin_multicast_idle_most_ns(struct fanin_engine *engine)
 {
-	struct fanin_engine *engine = fanin_engine_of(endpoint);
 	const struct fanin_multicast *mc = fanin_multicast_of(engine);
-	const uint64_t idle_ns = fanin_engine_idle_ns(endpoint);
 
-	if (!mc->has_more || engine->loop.status != FANIN_OK || engine->run_lost)
-		return idle_ns;
-	/* Nothing signals when there is room again. */
-	return !mc->is_full ? 0 : fanin_earlier(idle_ns, FULL_IDLE_NS);
+	if (!mc->has_more)
+		return UINT64_MAX;
+	return mc->is_full ? FANIN_MULTICAST_NO_ROOM_NS : 0;
 }
 
 /* True if in each chain a packet at this place or behind it is there, or the chain's last one. */

@@ -32,7 +32,7 @@ struct fanin_protocol fanin_protocol_pa_atp = {
 	.collectives = FANIN_ENGINE_COLLECTIVES,
 	.on_switch = &fanin_engine_on_switch,
 	FANIN_ENGINE_FUNCTIONS,
-	FANIN_ENGINE_SENDING,
+	.post = fanin_engine_post,
 	.report = pa_atp_report,
 };
 

@@ -10,7 +10,6 @@
 #include "pull_internal.h"
 #include "hostlib/src/engine/times.h"
 
-#define FULL_IDLE_NS UINT64_C(50000)
 #define WANTED_MOST 4096u
 /* Pulls at a time: few ASKs cover them. */
 #define PULLS_MOST FANIN_QUESTION_SPAN
@@ -198,6 +197,15 @@ rules_resume(struct fanin_engine *engine)
 	fanin_loop_wake_by(&engine->loop, 0);
 }
 
+static uint64_t
+rules_idle_most_ns(struct fanin_engine *engine)
+{
+	const uint64_t most_ns = fanin_multicast_idle_most_ns(engine);
+
+	return fanin_pull_of(engine)->is_blocked ? fanin_earlier(most_ns, FANIN_MULTICAST_NO_ROOM_NS)
+						 : most_ns;
+}
+
 const struct fanin_engine_rules fanin_pull_rules = {
 	.waits_for_ranks = true,
 	.samples_asked = true,
@@ -215,21 +223,10 @@ const struct fanin_engine_rules fanin_pull_rules = {
 	.scan = rules_scan,
 	.time_out = fanin_multicast_time_out,
 	.resume = rules_resume,
+	.idle_most_ns = rules_idle_most_ns,
 };
 
 /* ------------------------------------------------------------------ the protocol */
-
-static uint64_t
-pull_idle_ns(struct fanin_endpoint *endpoint)
-{
-	struct fanin_engine *engine = fanin_engine_of(endpoint);
-	const uint64_t idle_ns = fanin_multicast_idle_ns(endpoint);
-
-	if (!fanin_pull_of(engine)->is_blocked || engine->loop.status != FANIN_OK || engine->run_lost)
-		return idle_ns;
-	/* Nothing signals when there is room again. */
-	return fanin_earlier(idle_ns, FULL_IDLE_NS);
-}
 
 const struct fanin_pull_stats *
 fanin_pull_stats(struct fanin_endpoint *endpoint)
@@ -251,7 +248,6 @@ struct fanin_protocol fanin_protocol_pull = {
 	.on_switch = &fanin_engine_on_switch,
 	FANIN_ENGINE_FUNCTIONS,
 	.post = fanin_multicast_post_any,
-	.idle_ns = pull_idle_ns,
 	.report = fanin_multicast_report,
 };
 

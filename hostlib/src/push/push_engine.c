@@ -359,10 +359,10 @@ rules_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint
 	receive_message(push, &message, (enum fanin_push_kind)(hdr->number & 0xff), is_to_all);
 }
 
-static bool
-rules_is_blocked(const struct fanin_engine *engine)
+static uint64_t
+rules_idle_most_ns(struct fanin_engine *engine)
 {
-	return ((const struct fanin_push *)engine)->n_unsent != 0;
+	return push_of(engine)->n_unsent != 0 ? FANIN_ENGINE_NO_ROOM_NS : UINT64_MAX;
 }
 
 const struct fanin_engine_rules fanin_push_rules = {
@@ -382,7 +382,7 @@ const struct fanin_engine_rules fanin_push_rules = {
 	.finish = rules_finish,
 	.scan = fanin_push_scan,
 	.resume = rules_resume,
-	.is_blocked = rules_is_blocked,
+	.idle_most_ns = rules_idle_most_ns,
 	.answer = fanin_push_answer,
 	.end = fanin_push_end_begin,
 	.say_bye = fanin_push_say_bye,

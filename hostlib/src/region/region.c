@@ -116,6 +116,7 @@ const struct fanin_engine_rules fanin_region_rules = {
 	.scan = rules_scan,
 	.resume = rules_resume,
 	.time_out = rules_time_out,
+	.idle_most_ns = fanin_region_idle_most_ns,
 };
 
 /* ------------------------------------------------------------------ the protocol */
@@ -170,7 +171,6 @@ struct fanin_protocol fanin_protocol_region = {
 	.region = &ops,
 	.in_flight = in_flight,
 	.post = fanin_engine_post,
-	.idle_ns = fanin_region_idle_ns,
 	.report = fanin_engine_report,
 };
 

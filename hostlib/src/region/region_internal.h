@@ -107,11 +107,13 @@ fanin_region_of(struct fanin_engine *engine)
 	return fanin_engine_own(engine, &fanin_region_rules);
 }
 
-/* region_write.c, region_fence.c: as struct fanin_region_ops and struct fanin_protocol have them. */
+/* region_write.c, region_fence.c: as struct fanin_region_ops has them. */
 int fanin_region_store(struct fanin_endpoint *endpoint, uint64_t offset, const void *data,
 		       uint64_t bytes);
 int fanin_region_post_fence(struct fanin_endpoint *endpoint, struct fanin_request *request);
-uint64_t fanin_region_idle_ns(struct fanin_endpoint *endpoint);
+
+/* region_write.c: as struct fanin_engine_rules has it. */
+uint64_t fanin_region_idle_most_ns(struct fanin_engine *engine);
 
 /* Something is to be done at this time. */
 static inline void

@@ -7,13 +7,13 @@
 #include <string.h>
 
 #include "region_internal.h"
-#include "hostlib/src/engine/times.h"
 
 /* Packets that one poll sends: between them what has come is read. */
 #define SEND_BURST 32u
 /* Frames that may wait in this host before more are made. */
 #define WAITING_MOST 64u
-#define FULL_IDLE_NS UINT64_C(50000)
+/* Nothing signals when there is room again. Less than the engine's, in which few frames leave. */
+#define NO_ROOM_NS (50 * UINT64_C(1000))
 #define ASK_MOST_NS UINT64_C(100000000)
 /* Serial arithmetic on packets since a fence needs half of the number space. */
 #define PACKETS_MOST (UINT32_MAX / 2)
@@ -221,24 +221,16 @@ fanin_region_send(struct fanin_region_engine *region)
 }
 
 uint64_t
-fanin_region_idle_ns(struct fanin_endpoint *endpoint)
+fanin_region_idle_most_ns(struct fanin_engine *engine)
 {
-	struct fanin_engine *engine = fanin_engine_of(endpoint);
 	const struct fanin_region_engine *region = fanin_region_of(engine);
-	uint64_t idle_ns = fanin_engine_idle_ns(endpoint);
-	uint64_t own_ns = UINT64_MAX;
+	const uint64_t now_ns = fanin_loop_clock_ns(&engine->loop);
 
-	if (engine->loop.status != FANIN_OK || engine->run_lost)
-		return idle_ns;
-	if (region->has_more || region->next < limit_of(region)) {
-		/* Nothing signals when there is room again. */
-		own_ns = region->is_full ? FULL_IDLE_NS : 0;
-	} else if (region->wake_ns != UINT64_MAX) {
-		const uint64_t now_ns = fanin_loop_clock_ns(&engine->loop);
-
-		own_ns = region->wake_ns > now_ns ? region->wake_ns - now_ns : 0;
-	}
-	return fanin_earlier(own_ns, idle_ns);
+	if (region->has_more || region->next < limit_of(region))
+		return region->is_full ? NO_ROOM_NS : 0;
+	if (region->wake_ns == UINT64_MAX)
+		return UINT64_MAX;
+	return region->wake_ns > now_ns ? region->wake_ns - now_ns : 0;
 }
 
 /* ------------------------------------------------------------------ what others have */

@@ -52,7 +52,7 @@ static const struct fanin_engine_rules window_rules = {
 /* What both tables have: blocks of both kinds are those of one engine. */
 #define WINDOW_FUNCTIONS                                                                           \
 	.rules = &window_rules, .on_switch = &fanin_engine_on_switch,                              \
-	.report = fanin_engine_report, FANIN_ENGINE_FUNCTIONS, FANIN_ENGINE_SENDING
+	.report = fanin_engine_report, .post = fanin_engine_post, FANIN_ENGINE_FUNCTIONS
 
 static const char *const handlers[] = { "single", "multi", "tree", NULL };
 
