@@ -956,11 +956,11 @@ START_TEST(ranks_leave_when_all_have_all_results)
 	post_all(1, &closing);
 	run_all();
 	for (uint16_t rank = 0; rank < usual.n_ranks; rank++)
-		n_waiting += !fanin_canary_say_bye(world.members[rank].engine);
+		n_waiting += !fanin_canary_say_bye(fanin_engine_of(world.members[rank].engine));
 	ck_assert_uint_eq(n_waiting, 1);
 	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
 	for (uint16_t rank = 0; rank < usual.n_ranks; rank++)
-		ck_assert(fanin_canary_say_bye(world.members[rank].engine));
+		ck_assert(fanin_canary_say_bye(fanin_engine_of(world.members[rank].engine)));
 	close_world();
 }
 END_TEST
@@ -1059,7 +1059,7 @@ START_TEST(one_rank_leaves_at_once)
 	open_world(&quiet_trials[0]);
 	post_all(0, &barrier);
 	run_all();
-	ck_assert(fanin_canary_say_bye(world.members[0].engine));
+	ck_assert(fanin_canary_say_bye(fanin_engine_of(world.members[0].engine)));
 	close_world();
 }
 END_TEST

@@ -638,7 +638,7 @@ all_gone(void *user)
 
 	(void)user;
 	for (uint16_t i = 0; i < world.n_members; i++)
-		all &= fanin_push_say_bye(world_engine(i));
+		all &= fanin_push_say_bye(fanin_engine_of(world_engine(i)));
 	return all;
 }
 

@@ -3,8 +3,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "hostlib/src/engine/run_end.h"
-#include "hostlib/src/engine/times.h"
+#include "hostlib/src/engine/engine_internal.h"
 #include "tests/unit/suites.h"
 
 #define TIMEOUT_NS UINT64_C(5000000000)
@@ -51,8 +50,17 @@ static const struct fanin_transport_ops ops = { .rx_burst = rx_burst,
 						.rx_release = rx_release,
 						.tx_flush = tx_flush };
 static struct fanin_transport transport = { .ops = &ops };
-static struct fanin_loop loop;
-static struct fanin_run_end end;
+static struct fanin_engine engine;
+
+static void
+answer(struct fanin_engine *asked, const struct fanin_frame *frame)
+{
+	ck_assert_ptr_eq(asked, &engine);
+	ck_assert_ptr_nonnull(frame);
+	n_answered++;
+}
+
+static const struct fanin_engine_rules rules = { .answer = answer };
 
 static void
 set_up(void)
@@ -61,17 +69,9 @@ set_up(void)
 
 	now_ns = 1000;
 	n_waiting = n_released = n_flushed = n_answered = 0;
-	end = (struct fanin_run_end){ 0 };
-	fanin_loop_init(&loop, NULL, &transport, &clock, TIMEOUT_NS, 1);
-	loop.status = FANIN_ERR_TIMEOUT;
-}
-
-static void
-answer(void *user, const struct fanin_frame *frame)
-{
-	ck_assert_ptr_eq(user, &end);
-	ck_assert_ptr_nonnull(frame);
-	n_answered++;
+	engine = (struct fanin_engine){ .rules = &rules, .config.timeout_ns = TIMEOUT_NS };
+	fanin_loop_init(&engine.loop, NULL, &transport, &clock, TIMEOUT_NS, 1);
+	engine.loop.status = FANIN_ERR_TIMEOUT;
 }
 
 START_TEST(a_mismatch_is_the_smaller_groups_or_on_a_tie_everybodys)
@@ -84,21 +84,21 @@ END_TEST
 
 START_TEST(a_mismatch_names_the_ranks_and_the_block)
 {
-	struct fanin_error error = { 0 };
+	const struct fanin_error *error = &engine.loop.error;
 
-	fanin_run_end_mismatch(&error, 7, 1 << 2 | 1 << 5);
-	ck_assert_ptr_nonnull(strstr(error.text, "ranks 2, 5 posted another collective"));
-	ck_assert_ptr_nonnull(strstr(error.text, "block 7"));
-	ck_assert_uint_eq(error.missing.words[0], 1 << 2 | 1 << 5);
+	fanin_run_end_fail(&engine, 7, FANIN_RUN_MISMATCH, 1 << 2 | 1 << 5);
+	ck_assert_int_eq(engine.loop.status, FANIN_ERR_REFUSED);
+	ck_assert_ptr_nonnull(strstr(error->text, "ranks 2, 5 posted another collective"));
+	ck_assert_ptr_nonnull(strstr(error->text, "block 7"));
+	ck_assert_uint_eq(error->missing.words[0], 1 << 2 | 1 << 5);
 }
 END_TEST
 
 START_TEST(a_run_that_goes_on_answers_nothing)
 {
 	n_waiting = 3;
-	ck_assert(!fanin_run_end_lingers(&end, now_ns));
-	ck_assert_uint_eq(fanin_run_end_idle_ns(&end, now_ns), UINT64_MAX);
-	ck_assert_int_eq(fanin_run_end_linger(&end, &loop, answer, &end), FANIN_ERR_TIMEOUT);
+	ck_assert_uint_eq(fanin_run_end_idle_ns(&engine), UINT64_MAX);
+	ck_assert_int_eq(fanin_run_end_poll(&engine), FANIN_ERR_TIMEOUT);
 	ck_assert_uint_eq(n_waiting, 3);
 	ck_assert_uint_eq(n_answered, 0);
 }
@@ -106,28 +106,29 @@ END_TEST
 
 START_TEST(questions_are_answered_for_one_timeout)
 {
-	fanin_run_end_note(&end, FANIN_RUN_GONE, 1, now_ns, TIMEOUT_NS);
-	ck_assert_uint_eq(fanin_run_end_idle_ns(&end, now_ns), TIMEOUT_NS);
+	fanin_run_end_note(&engine, FANIN_RUN_GONE, 1);
+	ck_assert_uint_eq(fanin_run_end_idle_ns(&engine), TIMEOUT_NS);
 	n_waiting = 40;
 	now_ns += TIMEOUT_NS - 1;
 	/* In bursts, and what is received is given back. */
 	for (int i = 0; i < 2; i++)
-		ck_assert_int_eq(fanin_run_end_linger(&end, &loop, answer, &end), FANIN_ERR_TIMEOUT);
+		ck_assert_int_eq(fanin_run_end_poll(&engine), FANIN_ERR_TIMEOUT);
 	ck_assert_uint_eq(n_answered, 40);
 	ck_assert_uint_eq(n_released, 40);
 	ck_assert_uint_ge(n_flushed, 1);
-	ck_assert_uint_eq(fanin_run_end_idle_ns(&end, now_ns), 1);
+	ck_assert_uint_eq(fanin_run_end_idle_ns(&engine), 1);
 	n_waiting = 1;
 	now_ns++;
-	ck_assert_int_eq(fanin_run_end_linger(&end, &loop, answer, &end), FANIN_ERR_TIMEOUT);
+	ck_assert_int_eq(fanin_run_end_poll(&engine), FANIN_ERR_TIMEOUT);
 	ck_assert_uint_eq(n_answered, 40);
-	ck_assert_uint_eq(fanin_run_end_idle_ns(&end, now_ns), UINT64_MAX);
+	ck_assert_uint_eq(fanin_run_end_idle_ns(&engine), UINT64_MAX);
 }
 END_TEST
 
 START_TEST(goodbyes_count_for_the_latest_block)
 {
 	const uint32_t block = UINT32_MAX; /* and 0 comes after it */
+	struct fanin_run_end end = { 0 };
 
 	ck_assert(fanin_run_end_has_byes(&end, block, 0));
 	fanin_run_end_note_bye(&end, block, 1);
@@ -162,23 +163,25 @@ no_fds(struct fanin_endpoint *endpoint, struct pollfd *fds)
 }
 
 static bool
-third_time(struct fanin_endpoint *endpoint)
+third_time(struct fanin_engine *leaving)
 {
-	(void)endpoint;
+	(void)leaving;
 	return ++n_asked == 3;
 }
 
 START_TEST(a_goodbye_polls_until_it_is_said_or_the_endpoint_fails)
 {
 	const struct fanin_protocol protocol = { .poll = poll_once, .poll_fds = no_fds };
-	struct fanin_endpoint endpoint = { .protocol = &protocol };
+	const struct fanin_engine_rules leaving = { .say_bye = third_time };
 
-	fanin_run_end_goodbye(&endpoint, third_time);
+	engine.endpoint.protocol = &protocol;
+	engine.rules = &leaving;
+	fanin_run_end_goodbye(&engine);
 	ck_assert_uint_eq(n_asked, 3);
 	ck_assert_uint_eq(n_polls, 2);
 	n_asked = n_polls = 0;
 	polls_to_fail = 1;
-	fanin_run_end_goodbye(&endpoint, third_time);
+	fanin_run_end_goodbye(&engine);
 	ck_assert_uint_eq(n_polls, 1);
 }
 END_TEST

@@ -25,15 +25,6 @@ struct fanin_canary_stats {
 	uint64_t repeats;
 };
 
-/*
- * All requests are done, the last one a block without elements: tells that block's leader, or as its leader waits until all others have told. Returns false
- * as long as it has to be called again.
- */
-bool fanin_canary_say_bye(struct fanin_endpoint *endpoint);
-
-/* As struct fanin_protocol has it. */
-bool fanin_canary_ready(struct fanin_endpoint *endpoint, struct fanin_error *problem);
-
 const struct fanin_canary_stats *fanin_canary_stats(struct fanin_endpoint *endpoint);
 
 #endif

@@ -280,9 +280,9 @@ uint64_t fanin_canary_lacks(const struct fanin_canary *canary, uint32_t block);
 /* canary_leader.c: asks these ranks for their data of a block. attempt: see struct canary_packet. */
 void fanin_canary_ask(struct fanin_canary *canary, uint32_t block, uint64_t ranks, uint32_t attempt);
 
-/* canary_leader.c: why the run has ended: tells a rank; notes it and tells all. */
+/* canary_leader.c: tells a rank, or all others, why the run has ended. */
 void fanin_canary_tell_end(struct fanin_canary *canary, unsigned int rank);
-void fanin_canary_tell_all(struct fanin_canary *canary, enum fanin_run_why why, uint64_t whom);
+void fanin_canary_tell_all(struct fanin_canary *canary);
 
 /* canary_roll.c */
 void fanin_canary_call(struct fanin_canary *canary);
@@ -291,6 +291,15 @@ void fanin_canary_receive_call(struct fanin_canary *canary, const struct fanin_f
 void fanin_canary_receive_roll(struct fanin_canary *canary, const struct fanin_frame *frame);
 void fanin_canary_receive_bye(struct fanin_canary *canary, const struct fanin_hdr *hdr);
 void fanin_canary_roll_begin(struct fanin_canary *canary); /* again, if the seed is another one */
+
+/* canary_roll.c: as struct fanin_protocol has it. */
+bool fanin_canary_ready(struct fanin_endpoint *endpoint, struct fanin_error *problem);
+
+/*
+ * canary_roll.c: the engine's rule `say_bye`. If the last request has elements, the run does not end
+ * with a goodbye.
+ */
+bool fanin_canary_say_bye(struct fanin_engine *engine);
 
 /* canary_timer.c: how long a block usually takes at most. */
 uint64_t fanin_canary_usual_ns(const struct fanin_canary *canary);

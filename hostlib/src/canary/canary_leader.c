@@ -131,23 +131,19 @@ fanin_canary_tell_end(struct fanin_canary *canary, unsigned int rank)
 }
 
 void
-fanin_canary_tell_all(struct fanin_canary *canary, enum fanin_run_why why, uint64_t whom)
+fanin_canary_tell_all(struct fanin_canary *canary)
 {
-	fanin_engine_note_end(&canary->engine, why, whom);
 	for (uint64_t left = canary->others; left != 0; left &= left - 1)
 		fanin_canary_tell_end(canary, (unsigned int)__builtin_ctzll(left));
-	/* The poll that fails does not come to it, and there may be no other. */
-	(void)canary->engine.loop.transport->ops->tx_flush(canary->engine.loop.transport);
 }
 
 /* The data of these ranks has different shapes. */
 static void
 mismatch(struct fanin_canary *canary, uint32_t block, uint64_t some, uint64_t others)
 {
-	const uint64_t whom = fanin_run_end_blame(some, others);
-
-	fanin_canary_tell_all(canary, FANIN_RUN_MISMATCH, whom);
-	fanin_engine_ended(&canary->engine, block, FANIN_RUN_MISMATCH, whom);
+	fanin_run_end_fail(&canary->engine, block, FANIN_RUN_MISMATCH,
+			   fanin_run_end_blame(some, others));
+	fanin_canary_tell_all(canary);
 }
 
 /* ------------------------------------------------------------------ results */

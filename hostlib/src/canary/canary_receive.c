@@ -262,11 +262,11 @@ receive_answer(struct fanin_canary *canary, const struct fanin_frame *frame)
 	fanin_answer_decode_word(sets[0] & canary->all, sets[1] & canary->all, &missing, &ended,
 				 &silent);
 	if ((ended | silent) != 0) {
-		fanin_engine_ended(&canary->engine, hdr->block, FANIN_RUN_GONE, ended | silent);
+		fanin_run_end_fail(&canary->engine, hdr->block, FANIN_RUN_GONE, ended | silent);
 		return;
 	}
 	if (hdr->count == FANIN_BLOCK_ABSENT) {
-		fanin_engine_ended(&canary->engine, hdr->block, FANIN_RUN_MISMATCH, missing);
+		fanin_run_end_fail(&canary->engine, hdr->block, FANIN_RUN_MISMATCH, missing);
 		return;
 	}
 	if (!canary_waits(canary, hdr->block))

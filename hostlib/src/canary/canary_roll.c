@@ -208,9 +208,9 @@ fanin_canary_receive_bye(struct fanin_canary *canary, const struct fanin_hdr *hd
 }
 
 bool
-fanin_canary_say_bye(struct fanin_endpoint *endpoint)
+fanin_canary_say_bye(struct fanin_engine *engine)
 {
-	struct fanin_canary *canary = canary_of(fanin_engine_of(endpoint));
+	struct fanin_canary *canary = canary_of(engine);
 	const uint32_t last = canary->engine.end - 1;
 	struct fanin_headers headers;
 

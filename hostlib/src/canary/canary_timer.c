@@ -175,7 +175,8 @@ time_out(struct fanin_canary *canary, uint64_t silent)
 	if (silent == 0)
 		fanin_engine_missing(&canary->engine.endpoint, &missing);
 	/* Without a rank to name it is this one that leaves. */
-	fanin_canary_tell_all(canary, FANIN_RUN_GONE, silent != 0 ? silent : self);
+	fanin_run_end_note(&canary->engine, FANIN_RUN_GONE, silent != 0 ? silent : self);
+	fanin_canary_tell_all(canary);
 	fanin_error_set(&canary->engine.loop.error, 0, "no result for %.1f s: %s",
 			(double)waited_ns / 1e9, detail);
 	canary->engine.loop.error.missing = missing;

@@ -376,43 +376,17 @@ void
 fanin_engine_leave(struct fanin_endpoint *endpoint)
 {
 	if (endpoint != NULL && endpoint->protocol->rules->say_bye != NULL)
-		fanin_run_end_goodbye(endpoint, endpoint->protocol->rules->say_bye);
+		fanin_run_end_goodbye(fanin_engine_of(endpoint));
 	fanin_engine_close(endpoint);
-}
-
-static void
-ended_answer(void *user, const struct fanin_frame *frame)
-{
-	struct fanin_engine *engine = user;
-
-	engine->rules->answer(engine, frame);
 }
 
 int
 fanin_engine_poll(struct fanin_endpoint *endpoint)
 {
 	struct fanin_engine *engine = fanin_engine_of(endpoint);
-	const struct fanin_engine_rules *rules = engine->rules;
 	const int ret = fanin_loop_poll(&engine->loop);
 
-	if (engine->loop.status == FANIN_OK || rules->answer == NULL)
-		return ret;
-	if (engine->run_end.why == FANIN_RUN_GOES_ON && rules->end != NULL)
-		rules->end(engine);
-	return fanin_run_end_linger(&engine->run_end, &engine->loop, ended_answer, engine);
-}
-
-/* Of an engine that has failed: as `idle_ns` of a protocol. */
-static uint64_t
-ended_idle_ns(const struct fanin_engine *engine)
-{
-	const struct fanin_engine_rules *rules = engine->rules;
-
-	if (rules->answer == NULL)
-		return UINT64_MAX;
-	if (engine->run_end.why == FANIN_RUN_GOES_ON && rules->end != NULL)
-		return 0;
-	return fanin_run_end_idle_ns(&engine->run_end, fanin_loop_clock_ns(&engine->loop));
+	return engine->loop.status == FANIN_OK ? ret : fanin_run_end_poll(engine);
 }
 
 void
@@ -420,33 +394,6 @@ fanin_engine_fail(struct fanin_engine *engine, int status)
 {
 	fanin_loop_fail(&engine->loop, status);
 	engine->queue_head = engine->queue_tail;
-}
-
-void
-fanin_engine_note_end(struct fanin_engine *engine, enum fanin_run_why why, uint64_t whom)
-{
-	fanin_run_end_note(&engine->run_end, why, whom, fanin_loop_clock_ns(&engine->loop),
-			   engine->config.timeout_ns);
-}
-
-void
-fanin_engine_ended(struct fanin_engine *engine, uint32_t block, enum fanin_run_why why, uint64_t whom)
-{
-	struct fanin_error *error = &engine->loop.error;
-	const struct fanin_ranks set = fanin_ranks_of_word(whom);
-	char text[FANIN_ABSENCE_LEN];
-
-	fanin_engine_note_end(engine, why, whom);
-	if (why == FANIN_RUN_MISMATCH) {
-		fanin_run_end_mismatch(error, block, whom);
-		fanin_engine_fail(engine, FANIN_ERR_REFUSED);
-		return;
-	}
-	fanin_error_set(error, 0, "block %u waits for %s, as another rank says", block,
-			fanin_format_absence(&set, engine->config.size, &set, FANIN_RANKS_SILENT,
-					     text));
-	error->missing = set;
-	fanin_engine_fail(engine, FANIN_ERR_TIMEOUT);
 }
 
 void
@@ -475,7 +422,7 @@ fanin_engine_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds)
 	struct fanin_engine *engine = fanin_engine_of(endpoint);
 
 	/* Nothing is received any more, and descriptors would stay ready for ever. */
-	if (engine->loop.status != FANIN_OK && ended_idle_ns(engine) == UINT64_MAX)
+	if (engine->loop.status != FANIN_OK && fanin_run_end_idle_ns(engine) == UINT64_MAX)
 		return 0;
 	return engine->loop.transport->ops->poll_fds(engine->loop.transport, fds);
 }
@@ -506,7 +453,7 @@ fanin_engine_idle_ns(struct fanin_endpoint *endpoint)
 	struct fanin_engine *engine = fanin_engine_of(endpoint);
 
 	if (engine->loop.status != FANIN_OK)
-		return ended_idle_ns(engine);
+		return fanin_run_end_idle_ns(engine);
 	/* Resuming a run waits for answers, and nothing is sent meanwhile. */
 	if (engine->run_lost)
 		return LOST_RUN_IDLE_NS;

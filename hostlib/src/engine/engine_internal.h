@@ -198,16 +198,24 @@ struct fanin_engine_rules {
 	void (*waits_for)(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
 
 	/*
-	 * The rest is for ranks that tell each other of the end of a run (run_end.h). `answer`: the engine has failed not long ago: answers a frame if it is a question
-	 * of another rank. NULL: nothing is received any more.
+	 * The rest is for ranks that tell each other of the end of a run (run_end.h). `answer`: the
+	 * engine has failed not long ago: answers a frame if it is a question of another rank. NULL:
+	 * nothing is received any more, and `end` is not called.
 	 */
 	void (*answer)(struct fanin_engine *engine, const struct fanin_frame *frame);
 
-	/* The engine has failed, and engine->run_end does not say why yet: sets that, and tells the others. NULL: nobody is told. */
+	/*
+	 * The engine has failed, and engine->run_end does not say why yet: sets that, and tells the
+	 * others. NULL: others learn only what the protocol has told them before it failed.
+	 */
 	void (*end)(struct fanin_engine *engine);
 
-	/* As fanin_run_end_goodbye has it, before the endpoint is closed. */
-	bool (*say_bye)(struct fanin_endpoint *endpoint);
+	/*
+	 * Before the endpoint is closed: tells the rank that makes the last result that this one has
+	 * it, or as that rank waits until all others have told. Returns false as long as it has to be
+	 * called again. NULL: nobody waits for that.
+	 */
+	bool (*say_bye)(struct fanin_engine *engine);
 };
 
 struct fanin_engine {
@@ -651,12 +659,5 @@ int fanin_engine_post_small(struct fanin_engine *engine, struct fanin_request *r
 
 /* Fails every request with the status; engine->loop.error already has the text. */
 void fanin_engine_fail(struct fanin_engine *engine, int status);
-
-/* The run has ended because of these ranks, which is what others are told from now on. */
-void fanin_engine_note_end(struct fanin_engine *engine, enum fanin_run_why why, uint64_t whom);
-
-/* Another rank says so of the run at this block: fails. */
-void fanin_engine_ended(struct fanin_engine *engine, uint32_t block, enum fanin_run_why why,
-			uint64_t whom);
 
 #endif

@@ -4,7 +4,7 @@
  * is told, and who answers meanwhile. A rank that has failed tells all others, and answers questions
  * with the reason for one timeout; otherwise they would count it as gone. A run that ends well ends
  * with a block without elements, whose result ranks acknowledge to the rank that makes it before they
- * leave. One thread at a time.
+ * leave. The engine's rules `answer`, `end` and `say_bye` say how. One thread at a time.
  */
 #ifndef FANIN_HOSTLIB_RUN_END_H
 #define FANIN_HOSTLIB_RUN_END_H
@@ -12,9 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "hostlib/src/base/error.h"
-#include "hostlib/src/loop/loop.h"
-#include "hostlib/src/protocol/protocol.h"
+struct fanin_engine;
 
 enum fanin_run_why {
 	FANIN_RUN_GOES_ON,
@@ -31,31 +29,27 @@ struct fanin_run_end {
 	uint32_t bye_block;
 };
 
-/* Answers a frame with the reason, if it is a question of another rank. user: the protocol's. */
-typedef void (*fanin_run_answer_fn)(void *user, const struct fanin_frame *frame);
-
-/* The run has ended, and questions are answered from now_ns on for timeout_ns. */
-void fanin_run_end_note(struct fanin_run_end *end, enum fanin_run_why why, uint64_t whom,
-			uint64_t now_ns, uint64_t timeout_ns);
+/* The run has ended because of these ranks: from now on questions are answered with that. */
+void fanin_run_end_note(struct fanin_engine *engine, enum fanin_run_why why, uint64_t whom);
 
 /* Whom a mismatch is about: the smaller one of two groups that posted differently, or both on a tie. */
 uint64_t fanin_run_end_blame(uint64_t some, uint64_t others);
 
-/* Writes that these ranks posted another collective than the others; error->missing has them. */
-void fanin_run_end_mismatch(struct fanin_error *error, uint32_t block, uint64_t whom);
+/*
+ * The run has ended at this block because of these ranks: notes it, and fails the engine. A mismatch
+ * is this rank's own finding or another one's; that ranks are gone is what another one says.
+ */
+void fanin_run_end_fail(struct fanin_engine *engine, uint32_t block, enum fanin_run_why why,
+			uint64_t whom);
 
 /*
- * Instead of fanin_loop_poll once the loop has failed: gives what is received to `answer` as long as
- * questions are answered. Returns the loop's status.
+ * Instead of fanin_loop_poll once the engine has failed: tells the others if they have not been
+ * told, and answers what is received as long as questions are answered. Returns the loop's status.
  */
-int fanin_run_end_linger(struct fanin_run_end *end, struct fanin_loop *loop,
-			 fanin_run_answer_fn answer, void *user);
+int fanin_run_end_poll(struct fanin_engine *engine);
 
-/* True while a loop that has failed still answers. */
-bool fanin_run_end_lingers(const struct fanin_run_end *end, uint64_t now_ns);
-
-/* Returns for how long it does, as `idle_ns` of a protocol; UINT64_MAX: it does not. */
-uint64_t fanin_run_end_idle_ns(const struct fanin_run_end *end, uint64_t now_ns);
+/* As `idle_ns` of a protocol, for an engine that has failed; UINT64_MAX: it answers no more. */
+uint64_t fanin_run_end_idle_ns(const struct fanin_engine *engine);
 
 /* A rank has the result of this block, the run's last one as far as it knows. */
 void fanin_run_end_note_bye(struct fanin_run_end *end, uint32_t block, unsigned int rank);
@@ -63,11 +57,7 @@ void fanin_run_end_note_bye(struct fanin_run_end *end, uint32_t block, unsigned 
 /* True if all these ranks have acknowledged the block. */
 bool fanin_run_end_has_byes(const struct fanin_run_end *end, uint32_t block, uint64_t others);
 
-/*
- * Polls an endpoint of the protocol until say_bye returns true or the endpoint fails, for a second
- * at most. say_bye: tells the rank that makes the last result, or as that rank waits for all others.
- */
-void fanin_run_end_goodbye(struct fanin_endpoint *endpoint,
-			   bool (*say_bye)(struct fanin_endpoint *endpoint));
+/* Polls the endpoint until `say_bye` returns true or the engine fails, for a second at most. */
+void fanin_run_end_goodbye(struct fanin_engine *engine);
 
 #endif

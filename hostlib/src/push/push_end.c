@@ -27,18 +27,14 @@ tell_all(struct fanin_push *push)
 	const struct push_elements elements = { .payload = &end, .len = sizeof(end) };
 
 	(void)fanin_push_send_all(push, FANIN_PUSH_END, push->engine.oldest, &elements);
-	/* A poll that fails does not come to it, and there may be no other. */
-	(void)push->engine.loop.transport->ops->tx_flush(push->engine.loop.transport);
 }
 
 void
 fanin_push_mismatch(struct fanin_push *push, uint32_t block, uint64_t some, uint64_t others)
 {
-	const uint64_t whom = fanin_run_end_blame(some, others);
-
-	fanin_engine_note_end(&push->engine, FANIN_RUN_MISMATCH, whom);
+	fanin_run_end_fail(&push->engine, block, FANIN_RUN_MISMATCH,
+			   fanin_run_end_blame(some, others));
 	tell_all(push);
-	fanin_engine_ended(&push->engine, block, FANIN_RUN_MISMATCH, whom);
 }
 
 void
@@ -50,7 +46,7 @@ fanin_push_receive_end(struct fanin_push *push, const struct fanin_push_end *end
 	/* One that waits for nothing may have all that it wanted. */
 	if (push->engine.loop.requests.first == NULL || whom == 0)
 		return;
-	fanin_engine_ended(&push->engine, push->engine.oldest,
+	fanin_run_end_fail(&push->engine, push->engine.oldest,
 			   mismatch ? FANIN_RUN_MISMATCH : FANIN_RUN_GONE, whom);
 }
 
@@ -62,7 +58,7 @@ fanin_push_end_begin(struct fanin_engine *engine)
 	const uint64_t named = engine->loop.error.missing.words[0] & push->all;
 	const bool gone = engine->loop.status == FANIN_ERR_TIMEOUT && named != 0;
 
-	fanin_engine_note_end(engine, FANIN_RUN_GONE, gone ? named : push->self);
+	fanin_run_end_note(engine, FANIN_RUN_GONE, gone ? named : push->self);
 	tell_all(push);
 }
 
@@ -106,9 +102,8 @@ fanin_push_answer(struct fanin_engine *engine, const struct fanin_frame *frame)
 /* ------------------------------------------------------------------ the end of a run */
 
 bool
-fanin_push_say_bye(struct fanin_endpoint *endpoint)
+fanin_push_say_bye(struct fanin_engine *engine)
 {
-	struct fanin_engine *engine = fanin_engine_of(endpoint);
 	struct fanin_push *push = push_of(engine);
 	const uint32_t last = engine->end - 1;
 	struct fanin_hdr hdr = { 0 };

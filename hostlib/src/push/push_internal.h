@@ -205,12 +205,10 @@ void fanin_push_mismatch(struct fanin_push *push, uint32_t block, uint64_t some,
 void fanin_push_receive_end(struct fanin_push *push, const struct fanin_push_end *end);
 
 /*
- * push_end.c: all requests are done, the last one a block without elements: tells that block's home host, or as its home host waits until all others have told. Returns false as
- * long as it has to be called again.
+ * push_end.c: the engine's rules `say_bye`, `answer` and `end`. If the last request has elements,
+ * the run does not end with a goodbye.
  */
-bool fanin_push_say_bye(struct fanin_endpoint *endpoint);
-
-/* push_end.c: the engine's rules `answer` and `end`. */
+bool fanin_push_say_bye(struct fanin_engine *engine);
 void fanin_push_answer(struct fanin_engine *engine, const struct fanin_frame *frame);
 void fanin_push_end_begin(struct fanin_engine *engine);
 
