@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host protocol of the handler `canary` as a table (protocol/protocol.h), and its rules for the engine. The endpoint calls the roll from the first poll on.
+ * The host protocol of the handler `canary` as a table (protocol/protocol.h), and its rules for the
+ * engine. The endpoint calls the roll from the first poll on.
  */
 #include "canary_internal.h"
 
@@ -101,7 +102,7 @@ rules_open(struct fanin_engine *engine, struct fanin_error *error)
 				    : timers_together_ns(config->parameters[FANIN_CANARY_MOST]);
 	canary->all = fanin_ranks_all_word(config->size, 0);
 	canary->others = canary->all & ~(UINT64_C(1) << config->rank);
-	canary->newest = UINT32_MAX;
+	canary->newest_done = UINT32_MAX;
 	canary->gap = CANARY_GAP;
 	/* Block 0, which has no elements. */
 	canary->start = (struct fanin_request){
@@ -151,7 +152,7 @@ missing_of(const struct fanin_canary *canary)
 		return canary->engine.config.rank == 0 ? canary->all & ~canary->called
 		       : canary->roll_heard            ? canary->others & ~canary->called
 						       : UINT64_C(1);
-	if (oldest == canary->next)
+	if (oldest == canary_next(canary))
 		return 0;
 	if (canary_leads(canary, oldest))
 		return fanin_canary_lacks(canary, oldest);
@@ -163,6 +164,7 @@ rules_waits_for(struct fanin_engine *engine, struct fanin_answer_ranks *ranks)
 {
 	const struct fanin_canary *canary = canary_of(engine);
 
+	/* Silent: those that were asked and have not answered, for however short a time. */
 	*ranks = (struct fanin_answer_ranks){
 		.missing = fanin_ranks_of_word(missing_of(canary)),
 		.silent = fanin_ranks_of_word(fanin_canary_silent_for(canary, 0)),
@@ -198,7 +200,7 @@ canary_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint
 	const bool was_idle = engine->loop.requests.first == NULL;
 	int status;
 
-	/* A pair that no kernel combines is refused here: the leader of a block could not make its result. */
+	/* A pair that no kernel combines is refused here: a block's leader could not make its result. */
 	if (engine->loop.status == FANIN_OK && fanin_request_combines(request) &&
 	    fanin_kernel(canary->sums.isa, request->dtype, request->op) == NULL)
 		return FANIN_ERR_UNSUPPORTED;

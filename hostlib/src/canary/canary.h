@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host protocol of jobs with the handler `canary` (Canary, section 3; docs/protocol.md, "Canary"): the block engine, with rules of its own for what is sent and what
- * comes in. Each rank leads every n-th block: it merges what comes of it, keeps its own data back until the end, and sends the result. No switch is joined: the ranks
- * agree on a run by rank 0's roll.
+ * The host protocol of jobs with the handler `canary` (Canary, section 3; docs/protocol.md,
+ * "Canary"): the block engine, with rules of its own for what is sent and what comes in. Each rank
+ * leads every n-th block: it merges what comes of it, keeps its own data back until the end, and sends
+ * the result. No switch is joined: the ranks agree on a run by rank 0's roll.
  */
 #ifndef FANIN_HOSTLIB_CANARY_H
 #define FANIN_HOSTLIB_CANARY_H
@@ -11,7 +12,7 @@
 
 extern struct fanin_protocol fanin_protocol_canary;
 
-/* Beside those of the engine; retransmits there are data that was sent once more, for a leader asked. */
+/* Beside those of the engine; retransmits there are data sent once more, for a leader asked. */
 struct fanin_canary_stats {
 	uint64_t ways_changed; /* of the host's links, the one that packets take */
 	/* As a leader. */

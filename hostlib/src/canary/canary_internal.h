@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state shared by canary.c (rules, and what they begin with), canary_send.c (what is sent), canary_receive.c (what comes in), canary_leader.c (blocks that this rank leads),
- * canary_roll.c (beginning and ending a run), canary_timer.c (when to ask, and giving up) and canary_ways.c (links that packets take). Nobody else
- * includes this.
+ * The state shared by canary.c (rules, and what they begin with), canary_send.c (what is sent),
+ * canary_receive.c (what comes in), canary_leader.c (blocks that this rank leads), canary_roll.c
+ * (beginning and ending a run), canary_timer.c (when to ask, and giving up) and canary_ways.c (links
+ * that packets take). Of others only tests include this.
  */
 #ifndef FANIN_HOSTLIB_CANARY_INTERNAL_H
 #define FANIN_HOSTLIB_CANARY_INTERNAL_H
@@ -143,8 +144,7 @@ struct fanin_canary {
 	/* Blocks, as a rank that contributes. */
 	struct fanin_request start; /* of block 0 */
 	struct canary_lane *lanes;  /* one for each of the engine's */
-	uint32_t next;              /* not sent yet */
-	uint32_t newest;            /* latest block with a result */
+	uint32_t newest_done;       /* latest block with a result */
 	uint32_t in_flight;
 	bool was_full;      /* the send ring */
 	bool is_held;       /* data waits until fewer packets do before it */
@@ -189,6 +189,13 @@ static inline struct canary_lane *
 canary_lane(const struct fanin_canary *canary, uint32_t block)
 {
 	return &canary->lanes[block & (canary->engine.config.window - 1u)];
+}
+
+/* Blocks are sent, or taken as their leader, in their order: returns the first one that is not yet. */
+static inline uint32_t
+canary_next(const struct fanin_canary *canary)
+{
+	return canary->engine.newest + 1;
 }
 
 /* True if the block waits for the result, of the leader for others' data. */

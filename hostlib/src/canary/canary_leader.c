@@ -29,9 +29,9 @@ place_of(const struct fanin_canary *canary, uint32_t block)
 
 	if (entry->phase != CANARY_ENTRY_FREE && entry->block == block)
 		return PLACE_CURRENT;
-	if (fanin_block_before(block, canary->next))
+	if (fanin_block_before(block, canary_next(canary)))
 		return PLACE_STALE;
-	return block - canary->next >= canary->engine.config.window ||
+	return block - canary_next(canary) >= canary->engine.config.window ||
 			       entry->phase == CANARY_ENTRY_OPEN
 		       ? PLACE_AHEAD
 		       : PLACE_NEXT;
@@ -246,17 +246,9 @@ result_send_single(struct fanin_canary *canary, struct canary_entry *entry)
 static void
 entry_finish(struct fanin_canary *canary, struct canary_entry *entry)
 {
-	const uint32_t block = entry->block;
-	const uint64_t self = canary->all & ~canary->others;
-	struct fanin_headers *headers = frame_of(canary, entry);
-	struct fanin_hdr hdr = { 0 };
-	uint32_t len;
-	const void *own = fanin_engine_contribution(fanin_engine_lane(&canary->engine, block), &hdr,
-						    &len);
-	const struct fanin_sum_part part = { .ranks = &self, .hdr = &hdr, .payload = own };
+	struct fanin_headers *frame = frame_of(canary, entry);
 
-	(void)fanin_sum_add(&canary->sums, &entry->sum, &part);
-	fanin_sum_finish(&canary->sums, &entry->sum);
+	fanin_engine_make_result(&canary->engine, entry->block, &canary->sums, &entry->sum, frame);
 	entry->phase = CANARY_ENTRY_DONE;
 	canary->stats.led++;
 	if (canary->others != 0) {
@@ -264,9 +256,7 @@ entry_finish(struct fanin_canary *canary, struct canary_entry *entry)
 		canary->n_unsent += entry->unsent;
 		result_send_single(canary, entry);
 	}
-	headers->fanin = hdr;
-	headers->fanin.flags = entry->sum.empty ? FANIN_FLAG_EMPTY : 0;
-	fanin_engine_take_result(&canary->engine, block, headers, fanin_sum_len(&entry->sum));
+	fanin_engine_take_result(&canary->engine, entry->block, frame, fanin_sum_len(&entry->sum));
 }
 
 static void
@@ -459,22 +449,23 @@ void
 fanin_canary_receive_query(struct fanin_canary *canary, const struct fanin_headers *headers)
 {
 	const struct fanin_hdr *hdr = &headers->fanin;
-	struct canary_entry *entry = entry_of(canary, hdr->block);
+	const uint32_t block = hdr->block;
+	struct canary_entry *entry = entry_of(canary, block);
 	const uint64_t self = UINT64_C(1) << canary->engine.config.rank;
 	struct answer answer = {
-		.block = hdr->block,
+		.block = block,
 		.number = hdr->number,
 		.state = FANIN_BLOCK_OPEN,
 		.missing = canary->all,
 	};
 
-	if (!canary_leads(canary, hdr->block) || hdr->rank >= canary->engine.config.size ||
+	if (!canary_leads(canary, block) || hdr->rank >= canary->engine.config.size ||
 	    hdr->rank == canary->engine.config.rank) {
 		canary->engine.stats.invalid++;
 		return;
 	}
 	fanin_canary_hear_from(canary, hdr->rank, headers);
-	switch (place_of(canary, hdr->block)) {
+	switch (place_of(canary, block)) {
 	case PLACE_STALE:
 	case PLACE_AHEAD:
 		canary->engine.stats.invalid++;

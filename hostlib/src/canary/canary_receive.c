@@ -11,16 +11,16 @@
 static void
 note_overtaken(struct fanin_canary *canary, uint32_t block)
 {
-	if (!fanin_block_before(canary->newest, block))
+	if (!fanin_block_before(canary->newest_done, block))
 		return;
-	for (uint32_t i = canary->newest + 1; i != block; i++) {
+	for (uint32_t i = canary->newest_done + 1; i != block; i++) {
 		if (!fanin_block_before(i, canary->engine.oldest) && canary_waits(canary, i)) {
 			canary_lane(canary, i)->overtaken_ns = canary->engine.loop.now_ns;
 			fanin_loop_wake_by(&canary->engine.loop,
 					   canary->engine.loop.now_ns + fanin_canary_usual_ns(canary));
 		}
 	}
-	canary->newest = block;
+	canary->newest_done = block;
 }
 
 /*
@@ -201,20 +201,20 @@ static bool
 data_resend(struct fanin_canary *canary, uint32_t block)
 {
 	const uint64_t sent_ns = fanin_engine_lane(&canary->engine, block)->sent_ns;
-	struct canary_lane *lane = canary_lane(canary, block);
+	struct canary_lane *own = canary_lane(canary, block);
 	uint64_t usual_ns = canary->engine.block_time.smoothed_ns;
 
 	if (usual_ns < canary->engine.rtt.smoothed_ns)
 		usual_ns = canary->engine.rtt.smoothed_ns;
 	if (canary->engine.loop.now_ns - sent_ns < usual_ns)
 		return false;
-	if (lane->direct_ns != 0 && canary->engine.loop.now_ns - lane->direct_ns < usual_ns / 2)
+	if (own->direct_ns != 0 && canary->engine.loop.now_ns - own->direct_ns < usual_ns / 2)
 		return true;
-	if (!lane->resent)
+	if (!own->resent)
 		canary->engine.cc.type->on_loss(&canary->engine.cc, canary->engine.loop.now_ns);
-	lane->resent = true;
+	own->resent = true;
 	if (fanin_canary_send_data(canary, block, true)) {
-		lane->direct_ns = canary->engine.loop.now_ns;
+		own->direct_ns = canary->engine.loop.now_ns;
 		canary->engine.stats.retransmits++;
 	}
 	return true;
@@ -226,7 +226,8 @@ receive_ask(struct fanin_canary *canary, const struct fanin_headers *asked)
 	const struct canary_packet packet = { .flow = (uint32_t)canary->engine.stats.frames_sent,
 					      .is_reply = true };
 	const struct fanin_hdr *hdr = &asked->fanin;
-	const uint16_t leader = canary_leader_of(canary, hdr->block);
+	const uint32_t block = hdr->block;
+	const uint16_t leader = canary_leader_of(canary, block);
 	struct fanin_headers headers;
 
 	if (leader == canary->engine.config.rank ||
@@ -235,9 +236,9 @@ receive_ask(struct fanin_canary *canary, const struct fanin_headers *asked)
 		return;
 	}
 	fanin_canary_hear_from(canary, leader, asked);
-	if (canary_waits(canary, hdr->block) && data_resend(canary, hdr->block))
+	if (canary_waits(canary, block) && data_resend(canary, block))
 		return;
-	fanin_canary_begin(canary, FANIN_TYPE_HERE, hdr->block, &headers);
+	fanin_canary_begin(canary, FANIN_TYPE_HERE, block, &headers);
 	(void)fanin_canary_send_to(canary, &headers, leader, &packet);
 }
 
@@ -245,8 +246,9 @@ static void
 receive_answer(struct fanin_canary *canary, const struct fanin_frame *frame)
 {
 	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
-	const uint16_t leader = canary_leader_of(canary, hdr->block);
-	struct fanin_lane *lane = fanin_engine_lane(&canary->engine, hdr->block);
+	const uint32_t block = hdr->block;
+	const uint16_t leader = canary_leader_of(canary, block);
+	struct fanin_lane *lane = fanin_engine_lane(&canary->engine, block);
 	uint64_t sets[2], missing, ended, silent;
 
 	if (leader == canary->engine.config.rank ||
@@ -262,14 +264,14 @@ receive_answer(struct fanin_canary *canary, const struct fanin_frame *frame)
 	fanin_answer_decode_word(sets[0] & canary->all, sets[1] & canary->all, &missing, &ended,
 				 &silent);
 	if ((ended | silent) != 0) {
-		fanin_run_end_fail(&canary->engine, hdr->block, FANIN_RUN_GONE, ended | silent);
+		fanin_run_end_fail(&canary->engine, block, FANIN_RUN_GONE, ended | silent);
 		return;
 	}
 	if (hdr->count == FANIN_BLOCK_ABSENT) {
-		fanin_run_end_fail(&canary->engine, hdr->block, FANIN_RUN_MISMATCH, missing);
+		fanin_run_end_fail(&canary->engine, block, FANIN_RUN_MISMATCH, missing);
 		return;
 	}
-	if (!canary_waits(canary, hdr->block))
+	if (!canary_waits(canary, block))
 		return;
 	if (hdr->count == FANIN_BLOCK_DONE) {
 		/* The result is on its way to all ranks: a round trip from now it should be here. */
@@ -278,14 +280,14 @@ receive_answer(struct fanin_canary *canary, const struct fanin_frame *frame)
 		fanin_loop_wake_by(&canary->engine.loop, lane->ask_ns);
 		return;
 	}
-	canary->told_block = hdr->block;
+	canary->told_block = block;
 	canary->told = missing;
 	/* That this rank's own data is missing does not mean that others are late. */
 	if ((missing & canary->others) != 0)
 		canary->engine.late_answer_ns = canary->engine.loop.now_ns;
 	/* As if the leader had asked for it: that may be lost. */
 	if ((missing & ~canary->others) != 0)
-		(void)data_resend(canary, hdr->block);
+		(void)data_resend(canary, block);
 }
 
 /* A rank is there, but has not sent a block that this one leads. */
@@ -293,14 +295,14 @@ static void
 receive_here(struct fanin_canary *canary, const struct fanin_headers *headers)
 {
 	const struct fanin_hdr *hdr = &headers->fanin;
+	const uint32_t block = hdr->block;
 
-	if (hdr->rank >= canary->engine.config.size || !canary_leads(canary, hdr->block)) {
+	if (hdr->rank >= canary->engine.config.size || !canary_leads(canary, block)) {
 		canary->engine.stats.invalid++;
 		return;
 	}
 	fanin_canary_hear_from(canary, hdr->rank, headers);
-	if (canary_waits(canary, hdr->block) &&
-	    (fanin_canary_lacks(canary, hdr->block) >> hdr->rank & 1) != 0)
+	if (canary_waits(canary, block) && (fanin_canary_lacks(canary, block) >> hdr->rank & 1) != 0)
 		canary->engine.late_answer_ns = canary->engine.loop.now_ns;
 }
 

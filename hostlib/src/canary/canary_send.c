@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary: blocks on their way to their leaders, in their order. Block b is sent once all results up to b - W are there. Called by the poll loop only.
+ * Canary: blocks on their way to their leaders, in their order. Block b is sent once all results up to
+ * b - W are there. Called by the poll loop only, but for the rule idle_most_ns.
  */
 #include "canary_internal.h"
 
@@ -14,7 +15,6 @@ fanin_canary_send_data(struct fanin_canary *canary, uint32_t block, bool direct)
 
 	fanin_canary_begin(canary, FANIN_TYPE_REDUCE, block, &headers);
 	packet.payload = fanin_engine_contribution(lane, &headers.fanin, &packet.len);
-	headers.fanin.type = FANIN_TYPE_REDUCE;
 	headers.fanin.members = UINT64_C(1) << canary->engine.config.rank;
 	if (direct)
 		headers.fanin.flags |= FANIN_FLAG_DIRECT | FANIN_FLAG_RETRANSMIT;
@@ -29,27 +29,29 @@ static bool
 may_send(const struct fanin_canary *canary)
 {
 	const struct fanin_engine *engine = &canary->engine;
+	const uint32_t next = canary_next(canary);
 
-	if (!canary->begun || canary->next == engine->end)
+	if (!canary->begun || next == engine->end)
 		return false;
 	if (!canary->started)
-		return canary->next == 0;
-	return canary->next - engine->oldest < engine->config.window &&
-	       canary->in_flight < engine->cc.window;
+		return next == 0;
+	return next - engine->oldest < engine->config.window && canary->in_flight < engine->cc.window;
 }
 
-/* Sends the next block, or takes it to those that this rank leads. Returns false if there is no room now. */
+/*
+ * Sends the next block, or takes it to those that this rank leads. Returns false if there is no room
+ * now.
+ */
 static bool
 send_next(struct fanin_canary *canary)
 {
 	struct fanin_engine *engine = &canary->engine;
-	const uint32_t block = canary->next;
+	const uint32_t block = canary_next(canary);
 
 	*canary_lane(canary, block) = (struct canary_lane){ 0 };
 	if (!canary_leads(canary, block) && !fanin_canary_send_data(canary, block, false))
 		return false;
-	fanin_engine_mark_sent(engine, fanin_engine_lane(engine, block));
-	canary->next++;
+	fanin_engine_await(engine, fanin_engine_lane(engine, block));
 	canary->in_flight++;
 	if (block == engine->oldest || engine->loop.next_timer_ns == UINT64_MAX)
 		fanin_loop_wake_by(&engine->loop,

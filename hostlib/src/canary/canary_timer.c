@@ -31,8 +31,8 @@ static bool
 query_send(struct fanin_canary *canary, uint32_t block)
 {
 	const uint16_t leader = canary_leader_of(canary, block);
-	const struct canary_lane *lane = canary_lane(canary, block);
-	const struct canary_packet packet = { .flow = block + lane->n_sent, .attempt = lane->n_asked };
+	const struct canary_lane *own = canary_lane(canary, block);
+	const struct canary_packet packet = { .flow = block + own->n_sent, .attempt = own->n_asked };
 	struct fanin_headers headers;
 
 	fanin_canary_begin(canary, FANIN_TYPE_QUERY, block, &headers);
@@ -192,14 +192,14 @@ limits_check(struct fanin_canary *canary)
 	const struct fanin_protocol_config *config = &canary->engine.config;
 	const uint64_t now_ns = canary->engine.loop.now_ns;
 	const uint64_t waited_ns = now_ns - canary->engine.progress_ns;
+	const uint64_t late_answer_ns = fanin_later(canary->engine.late_answer_ns,
+						    canary->engine.progress_ns);
 	const uint64_t silent = fanin_canary_silent_for(canary, config->timeout_ns);
 
 	if (silent != 0)
 		time_out(canary, silent);
 	else if ((config->wait_limit_ns != 0 && waited_ns >= config->wait_limit_ns) ||
-		 (waited_ns >= config->timeout_ns &&
-		  (canary->engine.late_answer_ns == 0 ||
-		   now_ns - canary->engine.late_answer_ns >= config->timeout_ns)))
+		 now_ns - late_answer_ns >= config->timeout_ns)
 		time_out(canary, fanin_canary_silent_for(canary, config->timeout_ns / 2));
 }
 
@@ -233,7 +233,7 @@ fanin_canary_scan(struct fanin_engine *engine)
 	struct fanin_canary *canary = canary_of(engine);
 	uint64_t next_ns = canary->begun ? UINT64_MAX : roll_check(canary);
 
-	for (uint32_t block = engine->oldest; block != canary->next; block++)
+	for (uint32_t block = engine->oldest; block != canary_next(canary); block++)
 		next_ns = fanin_earlier(next_ns, block_check(canary, block));
 	engine->loop.next_timer_ns = next_ns;
 }

@@ -89,7 +89,7 @@ announce_way(struct fanin_canary *canary)
 static void
 ask_again(struct fanin_canary *canary, uint64_t leaders)
 {
-	for (uint32_t block = canary->engine.oldest; block != canary->next; block++) {
+	for (uint32_t block = canary->engine.oldest; block != canary_next(canary); block++) {
 		if (!canary_waits(canary, block) ||
 		    (leaders >> canary_leader_of(canary, block) & 1) == 0)
 			continue;

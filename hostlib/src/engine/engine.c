@@ -145,7 +145,6 @@ fanin_engine_contribution(const struct fanin_lane *lane, struct fanin_hdr *hdr, 
 	struct fanin_extent extent = fanin_request_extent(request, lane->block);
 	bool brings = fanin_request_brings(request, &extent);
 
-	hdr->type = FANIN_TYPE_CONTRIBUTION;
 	hdr->contributions = 1;
 	hdr->flags = brings || extent.len == 0 ? 0 : FANIN_FLAG_EMPTY;
 	hdr->dtype = request->dtype;
@@ -183,6 +182,7 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 			return fanin_engine_shards_send(engine, lane);
 		payload = fanin_engine_known(engine, lane, hdr, &payload_len);
 	} else {
+		hdr->type = FANIN_TYPE_CONTRIBUTION;
 		payload = fanin_engine_contribution(lane, hdr, &payload_len);
 	}
 	if (lane->transmissions != 0)

@@ -29,8 +29,9 @@
 #include "wire/wire.h"
 
 /*
- * Bit of each collective that the engine carries out. An endpoint that is given to a function of this file is one of a protocol with rules; the functions
- * of struct fanin_protocol and struct fanin_switch_ops do what is said there.
+ * Bit of each collective that the engine carries out. An endpoint that is given to a function of this
+ * file is one of a protocol with rules; the functions of struct fanin_protocol and struct
+ * fanin_switch_ops do what is said there.
  */
 #define FANIN_ENGINE_COLLECTIVES                                                                   \
 	(1 << FANIN_COLLECTIVE_ALLREDUCE | 1 << FANIN_COLLECTIVE_REDUCE |                          \

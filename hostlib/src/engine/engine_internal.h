@@ -16,6 +16,7 @@
 #include "hostlib/src/loop/loop.h"
 #include "rtt.h"
 #include "run_end.h"
+#include "sums.h"
 #include "times.h"
 
 /*
@@ -131,10 +132,16 @@ struct fanin_engine_rules {
 	/* Frees it; also after a failed `open`. NULL: there is nothing. */
 	void (*close)(struct fanin_engine *engine);
 
-	/* A lane is READY, or the window has changed: queues it if it may be sent now, by fanin_engine_queue. NULL: `send` does so for all. */
+	/*
+	 * A lane is READY, or the window has changed: queues it if it may be sent now, by
+	 * fanin_engine_queue. NULL: `send` does so for all.
+	 */
 	void (*ready)(struct fanin_engine *engine, struct fanin_lane *lane);
 
-	/* Each poll: queues what may be sent for the first time now, and sends all that is queued, by fanin_engine_send_queued. */
+	/*
+	 * Each poll: sends what may be sent now, for the first time or because there was no room. What
+	 * `ready` or this has queued is sent by fanin_engine_send_queued.
+	 */
 	void (*send)(struct fanin_engine *engine);
 
 	/*
@@ -179,22 +186,33 @@ struct fanin_engine_rules {
 	uint64_t (*idle_most_ns)(struct fanin_engine *engine);
 
 	/*
-	 * A frame has come: handles it, whoever has sent it. NULL: it is one of the switch, which the engine checks and handles.
+	 * A frame has come: handles it, whoever has sent it. NULL: it is one of the switch, which the
+	 * engine checks and handles.
 	 */
 	void (*take_frame)(struct fanin_engine *engine, const struct fanin_frame *frame);
 
 	/*
-	 * The lane's block has its result, and the lane is still at it: learns from how long it took, and what it shows of others. NULL: what the engine does itself.
+	 * The lane's block has its result, and the lane is still at it: learns from how long it took,
+	 * and what it shows of others. NULL: what the engine does itself.
 	 */
 	void (*learn)(struct fanin_engine *engine, const struct fanin_lane *lane);
 
-	/* While something is posted: fails the engine if it has waited for too long. NULL: by what the switch says of ranks. */
+	/*
+	 * While something is posted: fails the engine if it has waited for too long. NULL: by what the
+	 * switch says of ranks.
+	 */
 	void (*limits)(struct fanin_engine *engine);
 
-	/* The caller was away: moves timestamps of its own by by_ns towards now (base/absence.h). NULL: it has none. */
+	/*
+	 * The caller was away: moves timestamps of its own by by_ns towards now (base/absence.h). NULL:
+	 * it has none.
+	 */
 	void (*away)(struct fanin_engine *engine, uint64_t by_ns);
 
-	/* Ranks that the oldest block waits for, and which of these do not answer. Not from the poll loop only. NULL: as the switch has last said. */
+	/*
+	 * Sets which ranks the oldest block waits for, and which of these do not answer. Not from the
+	 * poll loop only. NULL: as the switch has last said.
+	 */
 	void (*waits_for)(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
 
 	/*
@@ -540,9 +558,9 @@ fanin_engine_transmit(struct fanin_engine *engine, const struct fanin_headers *h
 	return fanin_transport_send(engine->loop.transport, headers, payload, payload_len);
 }
 
-/* The lane's block waits for its result from now on. */
+/* The lane's block waits for its result from now on, and counts as transmitted once more. */
 static inline void
-fanin_engine_mark_sent(struct fanin_engine *engine, struct fanin_lane *lane)
+fanin_engine_await(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	lane->state = FANIN_LANE_SENT;
 	lane->told = FANIN_BLOCK_ABSENT;
@@ -559,7 +577,7 @@ fanin_engine_mark_sent(struct fanin_engine *engine, struct fanin_lane *lane)
 static inline void
 fanin_engine_note_sent(struct fanin_engine *engine, struct fanin_lane *lane)
 {
-	fanin_engine_mark_sent(engine, lane);
+	fanin_engine_await(engine, lane);
 	engine->stats.frames_sent++;
 	fanin_loop_wake_by(&engine->loop, engine->loop.now_ns + fanin_engine_query_wait_ns(engine));
 }
@@ -568,7 +586,8 @@ fanin_engine_note_sent(struct fanin_engine *engine, struct fanin_lane *lane)
 void fanin_engine_headers(struct fanin_engine *engine, uint32_t payload_len);
 
 /*
- * Makes a dense lane's contribution: fills in the header but for block and progress, and returns the payload, of *payload_len bytes.
+ * Makes a dense lane's contribution: fills in the header's contributions, flags and shape, and returns
+ * the payload, of *payload_len bytes.
  */
 const void *fanin_engine_contribution(const struct fanin_lane *lane, struct fanin_hdr *hdr,
 				      uint32_t *payload_len);
@@ -591,11 +610,20 @@ void fanin_engine_receive_result(struct fanin_engine *engine, const struct fanin
 				 uint32_t block);
 
 /*
- * rx.c: a block's result that did not come from the switch. headers: with its shape and flags, and the elements behind
- * them; the other fields are filled in.
+ * rx.c: a block's result that did not come from the switch. headers: with its shape and flags, and the
+ * elements behind them; the other fields are filled in.
  */
 void fanin_engine_take_result(struct fanin_engine *engine, uint32_t block,
 			      struct fanin_headers *headers, uint32_t payload_len);
+
+/*
+ * rx.c: all other ranks are in the sum of a block that this one has sent: adds its contribution and
+ * makes the result. frame: memory in front of the sum's payload; gets the result's shape and flags,
+ * as fanin_engine_take_result wants them.
+ */
+void fanin_engine_make_result(struct fanin_engine *engine, uint32_t block,
+			      const struct fanin_sums *sums, struct fanin_sum *sum,
+			      struct fanin_headers *frame);
 
 /* rx.c: a lane that tells a result is done, as nobody waits for that: in a run that has just been resumed. */
 void fanin_engine_known_finish(struct fanin_engine *engine, struct fanin_lane *lane);

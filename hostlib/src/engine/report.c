@@ -8,14 +8,16 @@
 static struct fanin_answer_ranks
 waits_for(struct fanin_engine *engine)
 {
-	struct fanin_answer_ranks ranks = engine->told.ranks;
+	struct fanin_answer_ranks ranks;
 
-	if (engine->rules->waits_for != NULL)
+	if (engine->rules->waits_for != NULL) {
 		engine->rules->waits_for(engine, &ranks);
-	else if (engine->told.time_ns == 0 || engine->told.block != engine->oldest ||
-		 engine->oldest == engine->end)
-		ranks = (struct fanin_answer_ranks){ 0 };
-	return ranks;
+		return ranks;
+	}
+	if (engine->told.time_ns == 0 || engine->told.block != engine->oldest ||
+	    engine->oldest == engine->end)
+		return (struct fanin_answer_ranks){ 0 };
+	return engine->told.ranks;
 }
 
 void

@@ -295,6 +295,25 @@ fanin_engine_take_result(struct fanin_engine *engine, uint32_t block, struct fan
 	fanin_engine_receive_result(engine, &frame, block);
 }
 
+void
+fanin_engine_make_result(struct fanin_engine *engine, uint32_t block, const struct fanin_sums *sums,
+			 struct fanin_sum *sum, struct fanin_headers *frame)
+{
+	const uint64_t self = UINT64_C(1) << engine->config.rank;
+	struct fanin_hdr hdr = { 0 };
+	uint32_t len;
+	const struct fanin_sum_part own = {
+		.ranks = &self,
+		.hdr = &hdr,
+		.payload = fanin_engine_contribution(fanin_engine_lane(engine, block), &hdr, &len),
+	};
+
+	(void)fanin_sum_add(sums, sum, &own);
+	fanin_sum_finish(sums, sum);
+	frame->fanin = hdr;
+	frame->fanin.flags = sum->empty ? FANIN_FLAG_EMPTY : 0;
+}
+
 /*
  * True if the switch's refusal means that the run is over: the switch was restarted, so that tags
  * are of its previous instance, or the job was made anew.

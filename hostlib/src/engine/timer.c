@@ -387,9 +387,7 @@ has_timed_out(const struct fanin_engine *engine)
 {
 	const struct fanin_protocol_config *config = &engine->config;
 	const uint64_t waited_ns = engine->loop.now_ns - engine->progress_ns;
-	const uint64_t late_answer_ns = engine->late_answer_ns > engine->progress_ns
-						? engine->late_answer_ns
-						: engine->progress_ns;
+	const uint64_t late_answer_ns = fanin_later(engine->late_answer_ns, engine->progress_ns);
 
 	if (config->wait_limit_ns != 0 && waited_ns >= config->wait_limit_ns)
 		return true;

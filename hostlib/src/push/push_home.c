@@ -90,21 +90,13 @@ fanin_push_home_finish(struct fanin_push *push, uint32_t block)
 static void
 make(struct fanin_push *push, struct push_entry *entry)
 {
-	struct fanin_lane *lane = fanin_engine_lane(&push->engine, entry->block);
-	struct fanin_headers *headers = push_frame(push, entry);
-	struct fanin_hdr own = { 0 };
-	uint32_t len;
-	const void *payload = fanin_engine_contribution(lane, &own, &len);
-	const struct fanin_sum_part part = { .ranks = &push->self, .hdr = &own, .payload = payload };
+	struct fanin_headers *frame = push_frame(push, entry);
 
-	(void)fanin_sum_add(&push->sums, &entry->sum, &part);
-	fanin_sum_finish(&push->sums, &entry->sum);
-	headers->fanin = own;
-	headers->fanin.flags = entry->sum.empty ? FANIN_FLAG_EMPTY : 0;
+	fanin_engine_make_result(&push->engine, entry->block, &push->sums, &entry->sum, frame);
 	push->stats.made++;
 	/* The others take no other. */
 	entry->has_asked = true;
-	fanin_engine_take_result(&push->engine, entry->block, headers, fanin_sum_len(&entry->sum));
+	fanin_engine_take_result(&push->engine, entry->block, frame, fanin_sum_len(&entry->sum));
 }
 
 static void

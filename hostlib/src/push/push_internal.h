@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state shared by push_engine.c (what is sent and received), push_home.c (blocks that this rank is home to), push_send.c (packets), push_timer.c (when to ask) and
- * push_end.c (how a run ends). Nobody else includes this. Blocks are numbered as the engine numbers them.
+ * The state shared by push_engine.c (what is sent and received), push_home.c (blocks that this rank is
+ * home to), push_send.c (packets), push_timer.c (when to ask) and push_end.c (how a run ends). Of
+ * others only tests include this. Blocks are numbered as the engine numbers them.
  */
 #ifndef FANIN_HOSTLIB_PUSH_INTERNAL_H
 #define FANIN_HOSTLIB_PUSH_INTERNAL_H
