@@ -1059,6 +1059,42 @@ START_TEST(a_failed_engine_waits_for_nothing)
 }
 END_TEST
 
+static uint64_t most_ns;
+
+static uint64_t
+idle_most_ns(struct fanin_engine *engine)
+{
+	(void)engine;
+	return most_ns;
+}
+
+/* One that waits for room, or has timers of its own, wakes the caller earlier; never later. */
+START_TEST(protocols_bound_how_long_the_caller_sleeps)
+{
+	struct world *world = world_create(1);
+	struct fanin_engine *engine = fanin_engine_of(world->engines[0]);
+	struct fanin_engine_rules rules = *engine->rules;
+	struct collective collective;
+
+	rules.idle_most_ns = idle_most_ns;
+	engine->rules = &rules;
+	most_ns = 100000;
+	ck_assert_uint_eq(fanin_engine_idle_ns(world->engines[0]), most_ns);
+	world->silent = true;
+	collective_prepare(&collective, 10, 0);
+	collective_post(&collective, world, 0, false);
+	world_step(world);
+	engine->loop.next_timer_ns = world->now_ns + 30000;
+	ck_assert_uint_eq(fanin_engine_idle_ns(world->engines[0]), 30000);
+	most_ns = 20000;
+	ck_assert_uint_eq(fanin_engine_idle_ns(world->engines[0]), 20000);
+	most_ns = 0;
+	ck_assert_uint_eq(fanin_engine_idle_ns(world->engines[0]), 0);
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
 START_TEST(the_callers_absence_is_no_timeout)
 {
 	struct world *world = world_create(2);
@@ -1258,6 +1294,7 @@ suite_engine(void)
 	tcase_add_test(errors, an_error_of_sending_that_is_over_is_not_told);
 	tcase_add_test(errors, a_failed_engine_takes_no_more_requests);
 	tcase_add_loop_test(errors, a_failed_engine_waits_for_nothing, 0, 2);
+	tcase_add_test(errors, protocols_bound_how_long_the_caller_sleeps);
 	tcase_add_test(errors, the_callers_absence_is_no_timeout);
 	tcase_add_test(errors, ranks_that_disagree_are_told_so);
 	tcase_add_test(errors, refusals_of_late_duplicates_do_no_harm);
