@@ -39,6 +39,7 @@ member_commit(struct fanin_transport *transport, uint32_t len)
 		member->kept = realloc(member->kept, (member->n_kept + 1) * sizeof(*member->kept));
 		member->kept[member->n_kept++] = world_frame_of(hdr);
 	}
+	member->n_unflushed++;
 	member->inner->ops->tx_commit(member->inner, len);
 }
 
@@ -47,7 +48,14 @@ member_flush(struct fanin_transport *transport)
 {
 	struct member *member = (struct member *)transport;
 
+	member->n_unflushed = 0;
 	return member->inner->ops->tx_flush(member->inner);
+}
+
+static uint32_t
+member_waiting(struct fanin_transport *transport)
+{
+	return ((struct member *)transport)->n_waiting;
 }
 
 static void
@@ -108,6 +116,7 @@ static const struct fanin_transport_ops member_ops = {
 	.tx_reserve = member_reserve,
 	.tx_commit = member_commit,
 	.tx_flush = member_flush,
+	.tx_waiting = member_waiting,
 	.rx_burst = member_burst,
 	.rx_release = member_release,
 };
@@ -234,7 +243,9 @@ member_poll(struct rig_host *host, void *user)
 
 	if (member->is_away || member->is_gone)
 		return;
-	world.protocol->poll(member->engine);
+	/* Its owner may never poll it again once it has failed. */
+	if (world.protocol->poll(member->engine) < 0)
+		ck_assert_uint_eq(member->n_unflushed, 0);
 	for (uint32_t r = 0; r < world.n_requests; r++) {
 		if (member->send[r] != NULL && !member->taken[r] &&
 		    member->requests[r].status == FANIN_OK)
@@ -247,6 +258,13 @@ member_poll(struct rig_host *host, void *user)
 
 /* ------------------------------------------------------------------ world */
 
+/* Leaves that ranks are linked to first. */
+static uint16_t
+leaves_of_ranks(const struct trial *trial)
+{
+	return trial->n_leaves / (trial->has_pairs ? 2 : 1);
+}
+
 static void
 network_build(const struct trial *trial)
 {
@@ -254,12 +272,12 @@ network_build(const struct trial *trial)
 	const struct pipeline_egress egress = { .rate_mbit = trial->host_mbit,
 						.bucket_bytes = trial->bucket_bytes,
 						.queue_bytes = trial->queue_bytes };
-	const struct rig_end host_end = { .egress = egress, .delay_ns = DELAY_NS };
+	const struct rig_end host_end = { .egress = egress, .delay_ns = trial->host_delay_ns };
 	struct rig_leaf_spine_options options = {
 		.n_leaves = trial->n_leaves,
-		.hosts_per_leaf = (uint16_t)(trial->n_ranks / trial->n_leaves * trial->n_jobs),
+		.hosts_per_leaf = (uint16_t)(trial->n_ranks / leaves_of_ranks(trial) * trial->n_jobs),
 		.hosts_per_port = trial->per_port,
-		.n_spines = trial->n_leaves == 1 ? 0 : 2,
+		.n_spines = trial->n_spines,
 		.host_end = host_end,
 		.up_end = host_end,
 		.faults = { .drop = trial->faults,
@@ -276,6 +294,7 @@ network_build(const struct trial *trial)
 	char error[RIG_ERROR_LEN] = "";
 	int ret;
 
+	options.up_end.delay_ns = DELAY_NS;
 	options.up_end.egress.rate_mbit = trial->up_mbit;
 	options.server.end = options.up_end;
 	if (!eal_is_there)
@@ -288,9 +307,21 @@ network_build(const struct trial *trial)
 	world_pass(SECOND);
 }
 
-/* A job on the spine of now, which all ranks join. */
 static void
-job_make(uint16_t number)
+pair_open(struct member *member)
+{
+	const struct rig_leaders *job = &world.leaders[member->job];
+	struct rig_host *second = world.network.hosts[rig_leaders_second(job, member->rank)];
+	struct fanin_transport *const parts[2] = { member->inner, rig_host_transport(second) };
+	struct fanin_error error = { 0 };
+
+	ck_assert_int_eq(fanin_bundle_open(parts, rig_host_mac(second), &member->bundle, &error),
+			 FANIN_OK);
+	rig_host_set_poll(second, member_poll, member);
+}
+
+struct job_spec
+world_spec(void)
 {
 	const struct trial *trial = &world.trial;
 	const struct job_parameter parameters[] = {
@@ -300,13 +331,10 @@ job_make(uint16_t number)
 		{ "bytes", trial->bytes },
 	};
 	struct job_spec spec = { .handler = trial->handler,
-				 .id = world.jobs[number].id,
 				 .slots = 2 * trial->window,
 				 .wide = trial->wide,
 				 .payload_bytes = trial->payload_bytes,
 				 .parent = { .is_server = trial->has_servers } };
-	char error[PIPELINE_ERROR_LEN] = "";
-	int ret;
 
 	for (unsigned int p = 0; p < RTE_DIM(parameters); p++) {
 		if (parameters[p].value != 0)
@@ -315,16 +343,38 @@ job_make(uint16_t number)
 	if (trial->has_servers)
 		spec.parameters[spec.n_parameters++] = (struct job_parameter){ "congestion",
 									       trial->congestion };
-	ret = rig_job_create_on(&world.network, &spec, world.hosts[number], trial->n_ranks,
-				world.spine, &world.jobs[number], error);
+	return spec;
+}
+
+/* A job on all switches, or one on the spine of now, which all ranks join. */
+static void
+job_make(uint16_t number)
+{
+	const struct trial *trial = &world.trial;
+	struct job_spec spec = world_spec();
+	char error[PIPELINE_ERROR_LEN] = "";
+	int ret;
+
+	spec.id = world.jobs[number].id;
+	if (world.protocol->has_leaders)
+		ret = rig_leaders_create(&world.network, &spec, world.hosts[number], trial->n_ranks,
+					 trial->has_pairs, &world.leaders[number], error);
+	else
+		ret = rig_job_create_on(&world.network, &spec, world.hosts[number], trial->n_ranks,
+					world.spine, &world.jobs[number], error);
 	ck_assert_msg(ret == 0, "%s", error);
-	ck_assert_int_eq(rig_job_join(&world.jobs[number], MOST_NS), 0);
+	if (!world.protocol->has_leaders)
+		ck_assert_int_eq(rig_job_join(&world.jobs[number], MOST_NS), 0);
 	for (uint16_t rank = 0; rank < trial->n_ranks; rank++) {
 		struct member *member = &world.members[number * trial->n_ranks + rank];
 
-		member->host = rig_job_host(&world.jobs[number], rank);
+		member->job = number;
+		member->rank = rank;
+		member->host = world.network.hosts[world.hosts[number][rank]];
 		member->inner = rig_host_transport(member->host);
 		rig_host_set_poll(member->host, member_poll, member);
+		if (trial->has_pairs)
+			pair_open(member);
 	}
 }
 
@@ -340,8 +390,6 @@ engine_open(uint16_t i)
 	struct fanin_error error = { 0 };
 
 	member->transport.ops = &member_ops;
-	member->job = i / trial->n_ranks;
-	member->rank = i % trial->n_ranks;
 	for (uint16_t rank = 0; rank < trial->n_ranks; rank++) {
 		const uint32_t host = world.hosts[member->job][rank];
 		const uint16_t leaf = (uint16_t)(host / world.network.options.hosts_per_leaf);
@@ -349,10 +397,14 @@ engine_open(uint16_t i)
 		peers[rank] = (struct fanin_peer){ .ip_be = rig_host_ip_be(&world.network, host),
 						   .switch_ip_be = rig_leaf_ip_be(leaf) };
 	}
-	rig_protocol_config(&world.jobs[member->job], member->rank, &config);
+	if (world.protocol->has_leaders) {
+		rig_leaders_config(&world.leaders[member->job], member->rank, peers, &config);
+	} else {
+		rig_protocol_config(&world.jobs[member->job], member->rank, &config);
+		config.hosts = trial->places_unknown ? NULL : peers;
+	}
 	world.payload_bytes = config.payload_bytes;
-	config.hosts = trial->places_unknown ? NULL : peers;
-	config.transport = &member->transport;
+	config.transport = trial->has_pairs ? member->bundle : &member->transport;
 	ck_assert_msg(world.protocol->open(world.protocol, &config, &member->engine, &error) ==
 			      FANIN_OK,
 		      "%s", error.text);
@@ -362,10 +414,14 @@ static void
 set_usual(struct trial *trial)
 {
 	trial->n_jobs = RTE_MAX(trial->n_jobs, 1);
+	if (trial->n_spines == 0 && trial->n_leaves > 1)
+		trial->n_spines = 2;
 	if (trial->window == 0)
 		trial->window = 64;
 	if (trial->slots == 0)
 		trial->slots = 4 * trial->window * WORLD_JOBS;
+	if (trial->host_delay_ns == 0)
+		trial->host_delay_ns = DELAY_NS;
 	if (trial->host_mbit == 0)
 		trial->host_mbit = 10000;
 	if (trial->up_mbit == 0)
@@ -377,7 +433,8 @@ set_usual(struct trial *trial)
 void
 world_open(const struct trial *trial)
 {
-	const uint16_t per_leaf = trial->n_ranks / trial->n_leaves;
+	const uint16_t n_leaves = leaves_of_ranks(trial);
+	const uint16_t per_leaf = trial->n_ranks / n_leaves;
 	char reason[256];
 
 	memset(&world, 0, sizeof(world));
@@ -389,12 +446,11 @@ world_open(const struct trial *trial)
 	ck_assert_uint_le(world.n_members, RTE_DIM(world.members));
 	network_build(&world.trial);
 	for (uint16_t job = 0; job < world.trial.n_jobs; job++) {
-		/* Each leaf has hosts of each job. */
+		/* Each leaf has hosts of each job. Those of pairs are at it and at the next one. */
 		for (uint16_t rank = 0; rank < trial->n_ranks; rank++) {
-			const uint32_t leaf = trial->scattered ? rank % trial->n_leaves
-							       : rank / per_leaf;
-			const uint32_t at = trial->scattered ? rank / trial->n_leaves
-							     : rank % per_leaf;
+			const uint32_t leaf = (trial->scattered ? rank % n_leaves : rank / per_leaf) *
+					      (trial->n_leaves / n_leaves);
+			const uint32_t at = trial->scattered ? rank / n_leaves : rank % per_leaf;
 
 			world.hosts[job][rank] = (leaf * world.trial.n_jobs + job) * per_leaf + at;
 		}
@@ -428,11 +484,17 @@ world_close(void)
 	for (uint16_t i = 0; i < world.n_members; i++) {
 		/* Without a goodbye, which nobody would hear. */
 		fanin_engine_close(world.members[i].engine);
+		if (world.members[i].bundle != NULL)
+			world.members[i].bundle->ops->close(world.members[i].bundle);
 		free(world.members[i].kept);
 	}
 	world_forget();
-	for (uint16_t job = 0; job < world.trial.n_jobs; job++)
-		rig_job_destroy(&world.jobs[job]);
+	for (uint16_t job = 0; job < world.trial.n_jobs; job++) {
+		if (world.protocol->has_leaders)
+			rig_leaders_destroy(&world.leaders[job]);
+		else
+			rig_job_destroy(&world.jobs[job]);
+	}
 	rig_leaf_spine_free(&world.network);
 	ck_assert_uint_eq(rig_destroy(world.rig), 0);
 }
@@ -459,7 +521,8 @@ world_lose_run(uint64_t late_ns)
 	world_pass(late_ns);
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++)
 		first_block = RTE_MIN(first_block, ops->progress(world_engine(rank)));
-	world.spine = world.trial.n_leaves == 1 ? 0 : 1 - world.spine;
+	if (world.trial.n_spines != 0)
+		world.spine = (world.spine + 1) % world.trial.n_spines;
 	if (world.trial.has_servers)
 		server_begin();
 	job_make(0);
@@ -533,6 +596,14 @@ world_kill(uint16_t i)
 	rig_host_kill(world.members[i].host);
 }
 
+void
+world_restart(uint16_t i)
+{
+	fanin_engine_close(world_engine(i));
+	engine_open(i);
+	world.members[i].is_away = false;
+}
+
 uint64_t
 world_missing(uint16_t i)
 {
@@ -540,6 +611,15 @@ world_missing(uint16_t i)
 
 	world.protocol->missing(world_engine(i), &missing);
 	return missing.words[0];
+}
+
+uint64_t
+world_late(uint16_t i)
+{
+	struct fanin_ranks late;
+
+	fanin_engine_late(world_engine(i), &late);
+	return late.words[0];
 }
 
 void

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Ranks of jobs in one process and in virtual time: real engines of any protocol around real
- * switches, one or leaves below spines, with links that lose, double and reorder. What comes of
- * collectives is compared with what it has to be, and all their memory used again at once. One
- * world at a time.
+ * switches, one or leaves below spines, with links that lose, double and reorder. Jobs have a tree,
+ * or are on all switches if the protocol has leaders. What comes of collectives is compared with
+ * what it has to be, and all their memory used again at once. An engine that fails has flushed all
+ * that it sent. One world at a time.
  */
 #ifndef FANIN_TESTS_UNIT_HOST_WORLD_H
 #define FANIN_TESTS_UNIT_HOST_WORLD_H
@@ -11,7 +12,7 @@
 #include "hostlib/src/engine/engine_internal.h"
 #include "reference/perf_collective.h"
 #include "reference/random.h"
-#include "rig/leaf_spine.h"
+#include "rig/leaders.h"
 
 #define MS UINT64_C(1000000)
 #define SECOND (1000 * MS)
@@ -24,18 +25,24 @@
 struct trial {
 	const char *handler; /* its jobs' protocol is the world's */
 	uint64_t seed;
-	uint16_t n_ranks; /* of each job */
-	/* n_ranks is a multiple of it. Above more than one are two spines; jobs are on the first one. */
-	uint16_t n_leaves;
-	uint16_t n_jobs;       /* 1 */
-	uint16_t per_port;     /* hosts, 1 */
-	bool scattered;        /* ranks are at the leaves in turn, else at one after the other */
-	bool places_unknown;   /* hosts are not told which leaves the ranks are at */
-	double faults;         /* chances that a switch loses, doubles or reorders a packet */
-	uint32_t host_mbit;    /* of links of hosts, 10000 */
-	uint32_t up_mbit;      /* of links between switches, as hosts' links */
-	uint32_t queue_bytes;  /* of each port of a switch, as many as there are */
-	uint32_t bucket_bytes; /* of each port */
+	uint16_t n_ranks;  /* of each job */
+	uint16_t n_leaves; /* n_ranks is a multiple of it */
+	uint16_t n_spines; /* 2 above more than one leaf; jobs with a tree are on the first one */
+	uint16_t n_jobs;   /* 1 */
+	uint16_t per_port; /* hosts, 1 */
+	bool scattered;    /* ranks are at the leaves in turn, else at one after the other */
+	/*
+	 * Each rank of a job with leaders is linked to two leaves, which n_leaves counts. Its packets
+	 * pass none of the hooks.
+	 */
+	bool has_pairs;
+	bool places_unknown;    /* hosts are not told which leaves the ranks are at */
+	double faults;          /* chances that a switch loses, doubles or reorders a packet */
+	uint64_t host_delay_ns; /* of links of hosts, 2 us */
+	uint32_t host_mbit;     /* of links of hosts, 10000 */
+	uint32_t up_mbit;       /* of links between switches, as hosts' links */
+	uint32_t queue_bytes;   /* of each port of a switch, as many as there are */
+	uint32_t bucket_bytes;  /* of each port */
 	uint32_t slots; /* of each switch, enough for the jobs if each takes twice what it has */
 	uint32_t shared_slots;
 	bool has_servers; /* results are made by parameter servers */
@@ -62,6 +69,7 @@ struct world_frame {
 struct member {
 	struct fanin_transport transport; /* the first; the rig's, but for what a test does with it */
 	struct fanin_transport *inner;
+	struct fanin_transport *bundle; /* of a rank with two links, in place of these */
 	struct fanin_endpoint *engine;
 	struct rig_host *host;
 	uint16_t job;
@@ -72,10 +80,12 @@ struct member {
 	uint8_t *recv[WORLD_REQUESTS]; /* the same where it is in place */
 	bool taken[WORLD_REQUESTS];    /* the result was looked at, and all memory used again */
 	uint64_t digest[WORLD_REQUESTS];
-	bool is_away;   /* does not poll */
-	bool is_gone;   /* the same, and nobody waits for what it has posted */
-	bool is_full;   /* has no room for anything to be sent */
-	void *reserved; /* the frame that is being made */
+	bool is_away;         /* does not poll */
+	bool is_gone;         /* the same, and nobody waits for what it has posted */
+	bool is_full;         /* has no room for anything to be sent */
+	uint32_t n_waiting;   /* packets that are said to wait to leave its host */
+	uint32_t n_unflushed; /* frames */
+	void *reserved;       /* the frame that is being made */
 	struct world_frame *kept;
 	uint32_t n_kept;
 };
@@ -85,7 +95,8 @@ struct world {
 	const struct fanin_protocol *protocol;
 	struct rig *rig;
 	struct rig_leaf_spine network;
-	struct rig_job jobs[WORLD_JOBS];
+	struct rig_job jobs[WORLD_JOBS];         /* with a tree */
+	struct rig_leaders leaders[WORLD_JOBS];  /* else */
 	uint32_t hosts[WORLD_JOBS][WORLD_RANKS]; /* of each rank */
 	uint16_t spine;
 	uint16_t payload_bytes;
@@ -107,6 +118,9 @@ extern struct world world;
 
 /* Makes the network and the jobs, has all ranks join, and opens their engines. */
 void world_open(const struct trial *trial);
+
+/* What each job is made of, but for its number. */
+struct job_spec world_spec(void);
 
 /* Checks that no packet has leaked. */
 void world_close(void);
@@ -135,8 +149,12 @@ void world_return(uint16_t i);
 /* It is gone for ever, with its host. */
 void world_kill(uint16_t i);
 
-/* The ranks that its engine misses, as a bitmap. */
+/* Another process takes its place, and is polled once it is woken. */
+void world_restart(uint16_t i);
+
+/* The ranks that its engine misses, and those that it knows to be merely late, as bitmaps. */
 uint64_t world_missing(uint16_t i);
+uint64_t world_late(uint16_t i);
 
 /*
  * All that are not gone have failed as ranks are missing, say that it is this one and no other,
@@ -218,7 +236,7 @@ uint64_t world_counter(unsigned int counter);
 
 /*
  * The first job is taken off its switches. What is on its way reaches hosts for a while, until all
- * ranks join it again, over the other spine if there is one, and go on from the first block that
+ * ranks join it again, over the next spine if there is one, and go on from the first block that
  * one of them lacks.
  */
 void world_lose_run(uint64_t late_ns);
