@@ -55,7 +55,12 @@ member_flush(struct fanin_transport *transport)
 static uint32_t
 member_waiting(struct fanin_transport *transport)
 {
-	return ((struct member *)transport)->n_waiting;
+	const struct member *member = (const struct member *)transport;
+	const struct fanin_transport_ops *inner = member->inner->ops;
+
+	if (member->n_waiting != 0 || inner->tx_waiting == NULL)
+		return member->n_waiting;
+	return inner->tx_waiting(member->inner);
 }
 
 static void
@@ -515,6 +520,7 @@ world_lose_run(uint64_t late_ns)
 	struct rig_job *job = &world.jobs[0];
 	uint32_t first_block = UINT32_MAX;
 
+	ck_assert(!world.protocol->has_leaders);
 	if (world.trial.has_servers)
 		rig_server_kill(rig_job_server(job));
 	rig_job_destroy(job);
@@ -812,6 +818,7 @@ world_counter(unsigned int counter)
 	const struct rig_job *job = &world.jobs[0];
 	uint64_t sum = 0;
 
+	ck_assert(!world.protocol->has_leaders);
 	for (uint16_t i = 0; i < job->n_leaves + (job->n_leaves > 1 ? 1u : 0u); i++)
 		sum += world_job_counter(job->jobs[i], counter);
 	return sum;

@@ -33,7 +33,7 @@ struct fanin_comm_ops {
 	void (*report)(const struct fanin_comm *comm, struct fanin_report *report);
 
 	/*
-	 * Returns the part on the switches of one of n_trees: it has an engine and belongs to the
+	 * Returns the part on the switches of one of its trees: it has an engine and belongs to the
 	 * communicator.
 	 */
 	struct fanin_comm *(*part)(struct fanin_comm *comm, uint16_t tree);

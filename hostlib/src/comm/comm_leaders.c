@@ -223,7 +223,6 @@ fanin_comm_leaders(struct fanin_comm *comm, const struct fanin_join_opts *option
 {
 	int status = fanin_comm_leaders_check(comm->ctx, options, answer->handler, error);
 
-	comm->recovery.bound = options->interface != NULL;
 	if (status == FANIN_OK)
 		status = fanin_protocol_with_leaders(options->job, answer->handler, &comm->protocol,
 						     comm->protocol_reason,

@@ -224,7 +224,7 @@ struct fanin_engine_rules {
 
 	/*
 	 * The engine has failed, and engine->run_end does not say why yet: sets that, and tells the
-	 * others. NULL: others learn only what the protocol has told them before it failed.
+	 * others. NULL: the protocol tells them itself, if it does.
 	 */
 	void (*end)(struct fanin_engine *engine);
 
@@ -617,8 +617,8 @@ void fanin_engine_take_result(struct fanin_engine *engine, uint32_t block,
 			      struct fanin_headers *headers, uint32_t payload_len);
 
 /*
- * rx.c: all other ranks are in the sum of a block that this one has sent: adds its contribution and
- * makes the result. frame: memory in front of the sum's payload; gets the result's shape and flags,
+ * rx.c: all other ranks are in the sum of a block that this one awaits: adds its contribution and
+ * makes the result. sums: of a job of 64 ranks at most. frame: memory in front of the sum's payload; gets the result's shape and flags,
  * as fanin_engine_take_result wants them.
  */
 void fanin_engine_make_result(struct fanin_engine *engine, uint32_t block,

@@ -6,6 +6,7 @@
  */
 #include "engine_internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -308,6 +309,7 @@ fanin_engine_make_result(struct fanin_engine *engine, uint32_t block, const stru
 		.payload = fanin_engine_contribution(fanin_engine_lane(engine, block), &hdr, &len),
 	};
 
+	assert(sums->n_words == 1);
 	(void)fanin_sum_add(sums, sum, &own);
 	fanin_sum_finish(sums, sum);
 	frame->fanin = hdr;

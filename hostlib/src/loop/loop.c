@@ -58,8 +58,11 @@ fanin_loop_poll(struct fanin_loop *loop)
 		loop->ops->receive(loop, &frames[i]);
 	if (n != 0)
 		transport_ops->rx_release(loop->transport, frames, n);
-	if (loop->status != FANIN_OK)
+	if (loop->status != FANIN_OK) {
+		/* What went out before it failed leaves, too. */
+		(void)transport_ops->tx_flush(loop->transport);
 		return loop->status;
+	}
 
 	loop->ops->send(loop);
 	/*
