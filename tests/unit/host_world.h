@@ -119,7 +119,7 @@ extern struct world world;
 /* Makes the network and the jobs, has all ranks join, and opens their engines. */
 void world_open(const struct trial *trial);
 
-/* What each job is made of, but for its number. */
+/* Returns the spec of all jobs; the caller sets the number. */
 struct job_spec world_spec(void);
 
 /* Checks that no packet has leaked. */

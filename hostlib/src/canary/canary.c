@@ -12,12 +12,18 @@
 
 #include "hostlib/src/base/absence.h"
 
-/* That a block's data waits in, at most, one after the other: three levels of a fat tree, up and down. */
+/*
+ * That a block's data waits in, at most, one after the other: three levels of a fat tree, up and
+ * down.
+ */
 #define SWITCHES_ON_WAY 5
 
 /* ------------------------------------------------------------------ the rules */
 
-/* Larger than that of any run that this process has begun, whichever clock it is: a switch may still know the last one. */
+/*
+ * Larger than that of any run that this process has begun, whichever clock it is: a switch may
+ * still know the last one.
+ */
 static uint32_t
 run_number(void)
 {
@@ -200,7 +206,10 @@ canary_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint
 	const bool was_idle = engine->loop.requests.first == NULL;
 	int status;
 
-	/* A pair that no kernel combines is refused here: a block's leader could not make its result. */
+	/*
+	 * A pair that no kernel combines is refused here: a block's leader could not make its
+	 * result.
+	 */
 	if (engine->loop.status == FANIN_OK && fanin_request_combines(request) &&
 	    fanin_kernel(canary->sums.isa, request->dtype, request->op) == NULL)
 		return FANIN_ERR_UNSUPPORTED;
@@ -242,7 +251,10 @@ canary_report(struct fanin_endpoint *endpoint, struct fanin_report *report)
 }
 
 static const struct fanin_switch_ops on_switch = {
-	/* Switches pass the job's packets on without it: nobody but the manager would say that it has ended. */
+	/*
+	 * Switches pass the job's packets on without it: nobody but the manager would say that it
+	 * has ended.
+	 */
 	.abort = fanin_engine_abort,
 	.peers_may_need_results = canary_peers_may_need_results,
 };

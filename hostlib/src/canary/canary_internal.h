@@ -2,8 +2,8 @@
 /*
  * The state shared by canary.c (rules, and what they begin with), canary_send.c (what is sent),
  * canary_receive.c (what comes in), canary_leader.c (blocks that this rank leads), canary_roll.c
- * (beginning and ending a run), canary_timer.c (when to ask, and giving up) and canary_ways.c (links
- * that packets take). Of others only tests include this.
+ * (beginning and ending a run), canary_timer.c (when to ask, and giving up) and canary_ways.c
+ * (links that packets take). Of others only tests include this.
  */
 #ifndef FANIN_HOSTLIB_CANARY_INTERNAL_H
 #define FANIN_HOSTLIB_CANARY_INTERNAL_H
@@ -19,10 +19,16 @@
 #define CANARY_RESTORES 8
 /* Later results of a leader that show one to be lost rather than late (RFC 9002, section 6.1.1). */
 #define CANARY_GAP 3
-/* More where switches hold sums for different times: a window of questions in vain doubles the number, some without halve it (RFC 8985, section 6.2). */
+/*
+ * More where switches hold sums for different times: a window of questions in vain doubles the
+ * number, some without halve it (RFC 8985, section 6.2).
+ */
 #define CANARY_GAP_MOST 64
 #define CANARY_GAP_WINDOWS 4u
-/* A window has too many questions in vain if they are more than one of so many. Links that double packets make some look so. */
+/*
+ * A window has too many questions in vain if they are more than one of so many. Links that double
+ * packets make some look so.
+ */
 #define CANARY_GAP_VAIN 4
 /* Blocks that are remembered because what was asked for may still come all the same. */
 #define CANARY_GAP_BLOCKS 128
@@ -31,7 +37,8 @@
 #define CANARY_CALL_LEAST_NS (5 * UINT64_C(1000000))
 #define CANARY_CALL_MOST_NS (100 * UINT64_C(1000000))
 /*
- * Data is held back while so many packets wait to leave this host. Else a leader's results wait behind its own data, while all other ranks wait for them.
+ * Data is held back while so many packets wait to leave this host. Else a leader's results wait
+ * behind its own data, while all other ranks wait for them.
  */
 #define CANARY_AHEAD 24u
 
@@ -42,7 +49,7 @@ struct canary_seed {
 	uint32_t run; /* the least number of a run; rank 0's: larger than those of the job's earlier runs (RFC 1982) */
 };
 
-/* Of the block that a lane has last sent, or taken as its leader. */
+/* A lane's block: what was sent of it, and what has come of later ones. */
 struct canary_lane {
 	bool resent;           /* its data was sent more than once, or its result was repeated */
 	uint32_t n_sent;       /* questions and data, so that each takes another way */
@@ -191,7 +198,9 @@ canary_lane(const struct fanin_canary *canary, uint32_t block)
 	return &canary->lanes[block & (canary->engine.config.window - 1u)];
 }
 
-/* Blocks are sent, or taken as their leader, in their order: returns the first one that is not yet. */
+/*
+ * Blocks are sent, or taken as their leader, in their order: returns the first one that is not yet.
+ */
 static inline uint32_t
 canary_next(const struct fanin_canary *canary)
 {
@@ -239,7 +248,8 @@ void fanin_canary_begin(const struct fanin_canary *canary, enum fanin_type type,
 			struct fanin_headers *headers);
 
 /*
- * canary_ways.c: sends a packet that was begun, to a rank or by one of this host's links to an address. Returns false if there is no room now.
+ * canary_ways.c: sends a packet that was begun, to a rank or by one of this host's links to an
+ * address. Returns false if there is no room now.
  */
 bool fanin_canary_send_to(struct fanin_canary *canary, struct fanin_headers *headers,
 			  unsigned int rank, const struct canary_packet *packet);
@@ -284,7 +294,9 @@ void fanin_canary_receive_query(struct fanin_canary *canary, const struct fanin_
 /* canary_leader.c: the ranks that a block which this rank leads waits for. */
 uint64_t fanin_canary_lacks(const struct fanin_canary *canary, uint32_t block);
 
-/* canary_leader.c: asks these ranks for their data of a block. attempt: see struct canary_packet. */
+/*
+ * canary_leader.c: asks these ranks for their data of a block. attempt: see struct canary_packet.
+ */
 void fanin_canary_ask(struct fanin_canary *canary, uint32_t block, uint64_t ranks, uint32_t attempt);
 
 /* canary_leader.c: tells a rank, or all others, why the run has ended. */
@@ -303,8 +315,8 @@ void fanin_canary_roll_begin(struct fanin_canary *canary); /* again, if the seed
 bool fanin_canary_ready(struct fanin_endpoint *endpoint, struct fanin_error *problem);
 
 /*
- * canary_roll.c: the engine's rule `say_bye`. If the last request has elements, the run does not end
- * with a goodbye.
+ * canary_roll.c: the engine's rule `say_bye`. If the last request has elements, the run does not
+ * end with a goodbye.
  */
 bool fanin_canary_say_bye(struct fanin_engine *engine);
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary's leader (sections 3.1.4 and 3.3; docs/protocol.md, "What the leader does"): merges what comes of a block by the sets of ranks in it, makes the result
- * once, and sends it to where data came from: by the ports that switches noted, by those that collisions told, and to single ranks. A block's entry is
- * taken by one 2W later: whoever sends that has all results of this one's window, so that all ranks have this one's.
+ * Canary's leader (sections 3.1.4 and 3.3; docs/protocol.md, "What the leader does"): merges what
+ * comes of a block by the sets of ranks in it, makes the result once, and sends it to where data
+ * came from: by the ports that switches noted, by those that collisions told, and to single ranks.
+ * A block's entry is taken by one 2W later: whoever sends that has all results of this one's
+ * window, so that all ranks have this one's.
  */
 #include "canary_internal.h"
 
@@ -105,7 +107,10 @@ answer_send(struct fanin_canary *canary, unsigned int rank, const struct answer 
 	(void)fanin_canary_send_to(canary, &headers, rank, &packet);
 }
 
-/* Switches take an ANSWER from a block's leader only: of those that are not done, the first one that this rank leads. */
+/*
+ * Switches take an ANSWER from a block's leader only: of those that are not done, the first one
+ * that this rank leads.
+ */
 static uint32_t
 first_led(const struct fanin_canary *canary)
 {
@@ -183,7 +188,10 @@ result_repeat(struct fanin_canary *canary, const struct canary_entry *entry, uns
 		canary->stats.repeats++;
 }
 
-/* To the ports that switches have noted, by way of the leaves that data came from. Returns false if there is no room for all of it now. */
+/*
+ * To the ports that switches have noted, by way of the leaves that data came from. Returns false if
+ * there is no room for all of it now.
+ */
 static bool
 result_send(struct fanin_canary *canary, const struct canary_entry *entry)
 {
@@ -226,7 +234,10 @@ fanin_canary_send_unsent(struct fanin_canary *canary)
 	}
 }
 
-/* Sends the result to ranks that no noted port leads to, if they are few: of more the others may have lost theirs, too, and ask. */
+/*
+ * Sends the result to ranks that no noted port leads to, if they are few: of more the others may
+ * have lost theirs, too, and ask.
+ */
 static void
 result_send_single(struct fanin_canary *canary, struct canary_entry *entry)
 {

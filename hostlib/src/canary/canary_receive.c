@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary: what comes in. A result counts only for the lane that has its block and waits, so duplicates and late ones change nothing. Called by the poll loop
- * only.
+ * Canary: what comes in. A result counts only for the lane that has its block and waits, so
+ * duplicates and late ones change nothing. Called by the poll loop only.
  */
 #include "canary_internal.h"
 
@@ -24,7 +24,8 @@ note_overtaken(struct fanin_canary *canary, uint32_t block)
 }
 
 /*
- * Has a block taken longer than others? Before there is a sample nothing says how much longer it may take, nor do others if switches wait for long.
+ * Has a block taken longer than others? Before there is a sample nothing says how much longer it
+ * may take, nor do others if switches wait for long.
  */
 static bool
 may_be_lost(const struct fanin_canary *canary, uint32_t block)
@@ -76,7 +77,10 @@ gap_adapt(struct fanin_canary *canary)
 	canary->gap_vain = 0;
 }
 
-/* Counts the later results of the same leader for blocks that lack theirs: after some of them one is lost rather than late. */
+/*
+ * Counts the later results of the same leader for blocks that lack theirs: after some of them one
+ * is lost rather than late.
+ */
 static void
 check_gaps(struct fanin_canary *canary, uint32_t block)
 {
@@ -98,9 +102,10 @@ check_gaps(struct fanin_canary *canary, uint32_t block)
 }
 
 /*
- * Learns how long blocks take, but for those whose time is unknown, or that others are known to have been late for. What others had lost may have taken the time, or
- * their windows may have been full for that: a block does not count for more than a round trip and all timers on the way, or losses would make all ranks wait
- * longer and longer before they ask.
+ * Learns how long blocks take, but for those whose time is unknown, or that others are known to
+ * have been late for. What others had lost may have taken the time, or their windows may have been
+ * full for that: a block does not count for more than a round trip and all timers on the way, or
+ * losses would make all ranks wait longer and longer before they ask.
  */
 static void
 note_time(struct fanin_canary *canary, const struct fanin_lane *lane)
@@ -194,8 +199,8 @@ receive_result(struct fanin_canary *canary, const struct fanin_frame *frame)
 /* ------------------------------------------------------------------ what leaders say */
 
 /*
- * A leader lacks this rank's data: sends it past all descriptors, if it was sent longer ago than blocks usually take, and not again since. Returns false if it
- * was not.
+ * A leader lacks this rank's data: sends it past all descriptors, if it was sent longer ago than
+ * blocks usually take, and not again since. Returns false if it was not.
  */
 static bool
 data_resend(struct fanin_canary *canary, uint32_t block)
@@ -274,7 +279,9 @@ receive_answer(struct fanin_canary *canary, const struct fanin_frame *frame)
 	if (!canary_waits(canary, block))
 		return;
 	if (hdr->count == FANIN_BLOCK_DONE) {
-		/* The result is on its way to all ranks: a round trip from now it should be here. */
+		/*
+		 * The result is on its way to all ranks: a round trip from now it should be here.
+		 */
 		lane->ask_ns = canary->engine.loop.now_ns + canary->engine.rtt.rto_ns;
 		lane->ask_wait_ns = 0;
 		fanin_loop_wake_by(&canary->engine.loop, lane->ask_ns);

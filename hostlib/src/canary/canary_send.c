@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary: blocks on their way to their leaders, in their order. Block b is sent once all results up to
- * b - W are there. Called by the poll loop only, but for the rule idle_most_ns.
+ * Canary: blocks on their way to their leaders, in their order. Block b is sent once all results up
+ * to b - W are there. Called by the poll loop only, but for the rule idle_most_ns.
  */
 #include "canary_internal.h"
 
@@ -39,8 +39,8 @@ may_send(const struct fanin_canary *canary)
 }
 
 /*
- * Sends the next block, or takes it to those that this rank leads. Returns false if there is no room
- * now.
+ * Sends the next block, or takes it to those that this rank leads. Returns false if there is no
+ * room now.
  */
 static bool
 send_next(struct fanin_canary *canary)
@@ -96,7 +96,10 @@ fanin_canary_idle_most_ns(struct fanin_engine *engine)
 	const struct fanin_canary *canary = canary_of(engine);
 	const bool has_requests = engine->loop.requests.first != NULL;
 
-	/* Others wait for a result that there was no room for, also when this rank waits for nothing. */
+	/*
+	 * Others wait for a result that there was no room for, also when this rank waits for
+	 * nothing.
+	 */
 	return canary->n_unsent != 0 || (has_requests && (canary->was_full || canary->is_held))
 		       ? FANIN_ENGINE_NO_ROOM_NS
 		       : UINT64_MAX;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary: when to ask, and when to give up. A block is overdue when it takes longer than blocks usually do, counted from when it became the oldest one, or
- * a later one had its result first: blocks that merely wait for a rank that is late cause one question at a time, at intervals that double. Called by
- * the poll loop only.
+ * Canary: when to ask, and when to give up. A block is overdue when it takes longer than blocks
+ * usually do, counted from when it became the oldest one, or a later one had its result first:
+ * blocks that merely wait for a rank that is late cause one question at a time, at intervals that
+ * double. Called by the poll loop only.
  */
 #include "canary_internal.h"
 #include "hostlib/src/engine/times.h"
@@ -21,7 +22,10 @@ ask_most_ns(const struct fanin_canary *canary)
 uint64_t
 fanin_canary_usual_ns(const struct fanin_canary *canary)
 {
-	/* Blocks that all ranks of the last one have come for don't wait: of timers they teach nothing. */
+	/*
+	 * Blocks that all ranks of the last one have come for don't wait: of timers they teach
+	 * nothing.
+	 */
 	return fanin_earlier(fanin_later(canary->engine.block_time.rto_ns,
 					 canary->engine.rtt.rto_ns + canary->fixed_ns),
 			     ask_most_ns(canary));
@@ -65,7 +69,9 @@ is_unanswered(const struct fanin_canary *canary, uint32_t block)
 	return false;
 }
 
-/* The interval after this question: it grows as long as answers come, and is short if one is lost. */
+/*
+ * The interval after this question: it grows as long as answers come, and is short if one is lost.
+ */
 static uint64_t
 next_wait_ns(const struct fanin_canary *canary, const struct fanin_lane *lane)
 {
@@ -184,7 +190,8 @@ time_out(struct fanin_canary *canary, uint64_t silent)
 }
 
 /*
- * Ends the run if a rank has not answered for a timeout, or if there was no result for so long and others are not merely late.
+ * Ends the run if a rank has not answered for a timeout, or if there was no result for so long and
+ * others are not merely late.
  */
 static void
 limits_check(struct fanin_canary *canary)

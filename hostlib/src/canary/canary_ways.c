@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary: packets and the ways that they take. A host may be linked to two switches, with an address at each, and so may others. Whatever is sent again takes
- * another way; where answers come from is where the next packets go.
+ * Canary: packets and the ways that they take. A host may be linked to two switches, with an
+ * address at each, and so may others. Whatever is sent again takes another way; where answers come
+ * from is where the next packets go.
  */
 #include "canary_internal.h"
 
-/* The way that answers come by is taken if the other one has been silent for so long, in usual times of a block. */
+/*
+ * The way that answers come by is taken if the other one has been silent for so long, in usual
+ * times of a block.
+ */
 #define SILENT_USUAL_TIMES 2
 
 void
@@ -44,7 +48,10 @@ bool
 fanin_canary_send_to(struct fanin_canary *canary, struct fanin_headers *headers, unsigned int rank,
 		     const struct canary_packet *packet)
 {
-	/* A leaf that is gone was the way of both, often: the second attempt takes none of what the first one took. */
+	/*
+	 * A leaf that is gone was the way of both, often: the second attempt takes none of what the
+	 * first one took.
+	 */
 	static const struct {
 		uint8_t way, address;
 	} turns[] = { { 0, 0 }, { 1, 1 }, { 1, 0 }, { 0, 1 } };
@@ -63,7 +70,10 @@ fanin_canary_send_to(struct fanin_canary *canary, struct fanin_headers *headers,
 	return fanin_canary_send_by(canary, headers, way, peer->ips_be[address], packet);
 }
 
-/* All others learn that packets to this rank shall take its other link, and by which address, of the two that they may have. */
+/*
+ * All others learn that packets to this rank shall take its other link, and by which address, of
+ * the two that they may have.
+ */
 static void
 announce_way(struct fanin_canary *canary)
 {
@@ -85,7 +95,10 @@ announce_way(struct fanin_canary *canary)
 	}
 }
 
-/* Asks for all blocks, or those that a rank leads: what was sent may have gone where nothing comes from any more. */
+/*
+ * Asks for all blocks, or those that a rank leads: what was sent may have gone where nothing comes
+ * from any more.
+ */
 static void
 ask_again(struct fanin_canary *canary, uint64_t leaders)
 {

@@ -121,8 +121,8 @@ agreement_take(struct fanin_comm *comm, struct fanin_request *request)
 }
 
 /*
- * What all ranks post can't be posted here: the blocks of what is posted later would have other
- * numbers than at the others, so nothing is.
+ * Fails what can't be posted here though all other ranks post it, and everything behind it: later
+ * blocks would have other numbers than at the others.
  */
 static void
 out_of_step(struct fanin_comm *comm, uint64_t count, int status)

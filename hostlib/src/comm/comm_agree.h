@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the ranks of a communicator agree on before requests can be posted, and which wait for it.
+ * Agreement of a communicator's ranks, on the density of a sparse request: the request and those
+ * behind it wait for that before they are posted.
  */
 #ifndef FANIN_HOSTLIB_COMM_AGREE_H
 #define FANIN_HOSTLIB_COMM_AGREE_H

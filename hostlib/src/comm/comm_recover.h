@@ -21,8 +21,7 @@ struct fanin_recovery {
 
 /*
  * Polls an engine on a switch, applies what the manager has said, and resumes a lost run if the
- * protocol can. Returns the number of frames received or a
- * negative status.
+ * protocol can. Returns the number of frames received or a negative status.
  */
 int fanin_comm_recover_poll(struct fanin_comm *comm);
 

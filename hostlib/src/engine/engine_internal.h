@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine's state, shared by engine.c (requests and what is sent), lanes.c (which block may be sent), rx.c (what
- * came in), query.c (asking the switch, and what its answers say), timer.c (when to ask, and giving up), shards.c
- * (sparse blocks) and tag.c (tags). Of others only protocols include this, which are tables of rules for it: see struct
- * fanin_engine_rules.
+ * The engine's state, shared by engine.c (requests and what is sent), lanes.c (which block may be
+ * sent), rx.c (what came in), query.c (asking the switch, and what its answers say), timer.c (when
+ * to ask, and giving up), shards.c (sparse blocks) and tag.c (tags). Of others only protocols
+ * include this, which are tables of rules for it: see struct fanin_engine_rules.
  */
 #ifndef FANIN_HOSTLIB_ENGINE_INTERNAL_H
 #define FANIN_HOSTLIB_ENGINE_INTERNAL_H
@@ -91,8 +91,8 @@ struct fanin_last_answer {
 };
 
 /*
- * What this rank has of a lane's last block, for ranks that may have lost its result with its run: that result or, if another rank owns the block, what this
- * one has contributed.
+ * What this rank has of a lane's last block, for ranks that may have lost its result with its run:
+ * that result or, if another rank owns the block, what this one has contributed.
  */
 struct fanin_kept_result {
 	uint32_t block;
@@ -106,8 +106,9 @@ struct fanin_kept_result {
 };
 
 /*
- * Decisions of a protocol: when blocks are sent for the first time, again, and asked for. Lanes and their blocks, results, runs that are lost and
- * resumed, errors and timeouts are the engine's. A protocol has one table, which is constant. All functions are called by the poll loop only, unless
+ * Decisions of a protocol: when blocks are sent for the first time, again, and asked for. Lanes and
+ * their blocks, results, runs that are lost and resumed, errors and timeouts are the engine's. A
+ * protocol has one table, which is constant. All functions are called by the poll loop only, unless
  * they say otherwise; those that say NULL may be missing.
  */
 struct fanin_engine_rules {
@@ -124,8 +125,9 @@ struct fanin_engine_rules {
 	uint8_t tos; /* IPv4's field of what carries elements: 0, or with a codepoint of ECN (RFC 3168) */
 
 	/*
-	 * Creates what else it needs; engine->config.hosts is valid. Returns FANIN_OK, FANIN_ERR_NO_MEMORY, whose text is the engine's, or another status with the
-	 * text in `error`. NULL: nothing.
+	 * Creates what else it needs; engine->config.hosts is valid. Returns FANIN_OK,
+	 * FANIN_ERR_NO_MEMORY, whose text is the engine's, or another status with the text in
+	 * `error`. NULL: nothing.
 	 */
 	int (*open)(struct fanin_engine *engine, struct fanin_error *error);
 
@@ -139,86 +141,105 @@ struct fanin_engine_rules {
 	void (*ready)(struct fanin_engine *engine, struct fanin_lane *lane);
 
 	/*
-	 * Each poll: sends what may be sent now, for the first time or because there was no room. What
-	 * `ready` or this has queued is sent by fanin_engine_send_queued.
+	 * Each poll: sends what may be sent now, for the first time or because there was no room.
+	 * What `ready` or this has queued is sent by fanin_engine_send_queued.
 	 */
 	void (*send)(struct fanin_engine *engine);
 
 	/*
-	 * An answer about the oldest block says that it waits for these ranks: takes this rank out if it is among them, which is not late,
-	 * but whose block is lost, and all that may be missing for the same reason. NULL: takes none out.
+	 * An answer about the oldest block says that it waits for these ranks: takes this rank out
+	 * if it is among them, which is not late, but whose block is lost, and all that may be
+	 * missing for the same reason. NULL: takes none out.
 	 */
 	void (*filter_missing)(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
 
-	/* An answer about any block says which ranks it lacks, and what is known of them. block: as the engine counts. NULL: not needed. */
+	/*
+	 * An answer about any block says which ranks it lacks, and what is known of them. block: as
+	 * the engine counts. NULL: not needed.
+	 */
 	void (*on_answer)(struct fanin_engine *engine, uint32_t block,
 			  const struct fanin_answer_ranks *ranks);
 
-	/* A packet of this run of a type that the engine does not know. block: as the engine counts. NULL: such a packet is invalid. */
+	/*
+	 * A packet of this run of a type that the engine does not know. block: as the engine
+	 * counts. NULL: such a packet is invalid.
+	 */
 	void (*receive)(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block);
 
-	/* The switch's RESULT of a block has come. Returns false if this rank takes no result of the switch. NULL: it takes all. */
+	/*
+	 * The switch's RESULT of a block has come. Returns false if this rank takes no result of
+	 * the switch. NULL: it takes all.
+	 */
 	bool (*accepts_result)(struct fanin_engine *engine, uint32_t block);
 
 	/*
-	 * A block's result has come, with engine->result_flags; the lane is at its next block. With takes_unsent it may be one that was not sent.
-	 * NULL: not needed.
+	 * A block's result has come, with engine->result_flags; the lane is at its next block. With
+	 * takes_unsent it may be one that was not sent. NULL: not needed.
 	 */
 	void (*finish)(struct fanin_engine *engine, uint32_t block);
 
 	/* Does what is due, and sets loop.next_timer_ns to when something will be. */
 	void (*scan)(struct fanin_engine *engine);
 
-	/* Lanes are READY for another run, which begins with engine->base. Not from the poll loop. NULL: not needed. */
+	/*
+	 * Lanes are READY for another run, which begins with engine->base. Not from the poll loop.
+	 * NULL: not needed.
+	 */
 	void (*resume)(struct fanin_engine *engine);
 
-	/* The engine times out: fails it with a better reason than the engine knows. Returns false if there is none. NULL: there never is. */
+	/*
+	 * The engine times out: fails it with a better reason than the engine knows. Returns false
+	 * if there is none. NULL: there never is.
+	 */
 	bool (*time_out)(struct fanin_engine *engine);
 
-	/* No answer comes: writes why, for a timeout's text. Returns false to leave that to the engine. NULL: it always does. */
+	/*
+	 * No answer comes: writes why, for a timeout's text. Returns false to leave that to the
+	 * engine. NULL: it always does.
+	 */
 	bool (*explain)(struct fanin_engine *engine, char *text, size_t text_len);
 
 	/*
-	 * Returns the longest time until the next poll, as far as the protocol knows: until there is
-	 * room, which nothing signals, or until a timer of its own. 0: there is more to do now;
+	 * Returns the longest time until the next poll, as far as the protocol knows: until there
+	 * is room, which nothing signals, or until a timer of its own. 0: there is more to do now;
 	 * UINT64_MAX: nothing but the engine's timers. Not from the poll loop. NULL: always that.
 	 */
 	uint64_t (*idle_most_ns)(struct fanin_engine *engine);
 
 	/*
-	 * A frame has come: handles it, whoever has sent it. NULL: it is one of the switch, which the
-	 * engine checks and handles.
+	 * A frame has come: handles it, whoever has sent it. NULL: it is one of the switch, which
+	 * the engine checks and handles.
 	 */
 	void (*take_frame)(struct fanin_engine *engine, const struct fanin_frame *frame);
 
 	/*
-	 * The lane's block has its result, and the lane is still at it: learns from how long it took,
-	 * and what it shows of others. NULL: what the engine does itself.
+	 * The lane's block has its result, and the lane is still at it: learns from how long it
+	 * took, and what it shows of others. NULL: what the engine does itself.
 	 */
 	void (*learn)(struct fanin_engine *engine, const struct fanin_lane *lane);
 
 	/*
-	 * While something is posted: fails the engine if it has waited for too long. NULL: by what the
-	 * switch says of ranks.
+	 * While something is posted: fails the engine if it has waited for too long. NULL: by what
+	 * the switch says of ranks.
 	 */
 	void (*limits)(struct fanin_engine *engine);
 
 	/*
-	 * The caller was away: moves timestamps of its own by by_ns towards now (base/absence.h). NULL:
-	 * it has none.
+	 * The caller was away: moves timestamps of its own by by_ns towards now (base/absence.h).
+	 * NULL: it has none.
 	 */
 	void (*away)(struct fanin_engine *engine, uint64_t by_ns);
 
 	/*
-	 * Sets which ranks the oldest block waits for, and which of these do not answer. Not from the
-	 * poll loop only. NULL: as the switch has last said.
+	 * Sets which ranks the oldest block waits for, and which of these do not answer. Not from
+	 * the poll loop only. NULL: as the switch has last said.
 	 */
 	void (*waits_for)(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
 
 	/*
 	 * The rest is for ranks that tell each other of the end of a run (run_end.h). `answer`: the
-	 * engine has failed not long ago: answers a frame if it is a question of another rank. NULL:
-	 * nothing is received any more, and `end` is not called.
+	 * engine has failed not long ago: answers a frame if it is a question of another rank.
+	 * NULL: nothing is received any more, and `end` is not called.
 	 */
 	void (*answer)(struct fanin_engine *engine, const struct fanin_frame *frame);
 
@@ -229,9 +250,9 @@ struct fanin_engine_rules {
 	void (*end)(struct fanin_engine *engine);
 
 	/*
-	 * Before the endpoint is closed: tells the rank that makes the last result that this one has
-	 * it, or as that rank waits until all others have told. Returns false as long as it has to be
-	 * called again. NULL: nobody waits for that.
+	 * Before the endpoint is closed: tells the rank that makes the last result that this one
+	 * has it, or as that rank waits until all others have told. Returns false as long as it has
+	 * to be called again. NULL: nobody waits for that.
 	 */
 	bool (*say_bye)(struct fanin_engine *engine);
 };
@@ -361,8 +382,9 @@ fanin_engine_query_wait_ns(const struct fanin_engine *engine)
 }
 
 /*
- * Returns the longest time until the oldest block is first asked for, and between queries around the timeout. Who it waits for may
- * be gone, and must be named in time; a query too many costs a header.
+ * Returns the longest time until the oldest block is first asked for, and between queries around
+ * the timeout. Who it waits for may be gone, and must be named in time; a query too many costs a
+ * header.
  */
 static inline uint64_t
 fanin_engine_ask_most_ns(const struct fanin_engine *engine)
@@ -371,9 +393,10 @@ fanin_engine_ask_most_ns(const struct fanin_engine *engine)
 }
 
 /*
- * Returns how long a block may be on its way that its switch has sent up before it counts as overdue: longer than blocks take. The
- * round trip to the switch says nothing of the links above it, which may be slower, and whose queues longer. Each query that comes too
- * early makes a switch further up repeat the result, behind the first one in the same queue.
+ * Returns how long a block may be on its way that its switch has sent up before it counts as
+ * overdue: longer than blocks take. The round trip to the switch says nothing of the links above
+ * it, which may be slower, and whose queues longer. Each query that comes too early makes a switch
+ * further up repeat the result, behind the first one in the same queue.
  */
 static inline uint64_t
 fanin_engine_above_wait_ns(const struct fanin_engine *engine)
@@ -403,7 +426,10 @@ fanin_engine_may_reorder(const struct fanin_engine *engine)
  */
 void fanin_engine_ready(struct fanin_lane *lane, struct fanin_request *request);
 
-/* lanes.c: queues a lane for its block's first transmission, if that is posted and the window allows. */
+/*
+ * lanes.c: queues a lane for its block's first transmission, if that is posted and the window
+ * allows.
+ */
 void fanin_engine_release(struct fanin_engine *engine, struct fanin_lane *lane);
 
 /* lanes.c: queues a READY lane for its block's first transmission. */
@@ -433,7 +459,10 @@ void fanin_engine_start(struct fanin_engine *engine, struct fanin_request *reque
  */
 void fanin_engine_advance(struct fanin_engine *engine, struct fanin_lane *lane);
 
-/* rx.c: copies a payload of 64-bit words, n_most at most. Returns how many; 0: it is none, or the frame is lost. */
+/*
+ * rx.c: copies a payload of 64-bit words, n_most at most. Returns how many; 0: it is none, or the
+ * frame is lost.
+ */
 uint32_t fanin_engine_copy_words(const struct fanin_engine *engine, const struct fanin_frame *frame,
 				 uint64_t *words, uint32_t n_most);
 
@@ -450,8 +479,9 @@ int fanin_engine_shards_init(struct fanin_engine *engine);
 void fanin_engine_shards_free(struct fanin_engine *engine);
 
 /*
- * shards.c: sends what is to be sent of a sparse lane's block: at first all of its shards, then what fanin_engine_shards_lost has
- * found. Returns false if the transport has no room for all; the rest is sent by the next call.
+ * shards.c: sends what is to be sent of a sparse lane's block: at first all of its shards, then
+ * what fanin_engine_shards_lost has found. Returns false if the transport has no room for all; the
+ * rest is sent by the next call.
  */
 bool fanin_engine_shards_send(struct fanin_engine *engine, struct fanin_lane *lane);
 
@@ -462,19 +492,26 @@ void fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin
 /*
  * shards.c: an answer calls a sparse lane's block absent.
  *
- * in: those of its shards that are there; NULL if the answer says nothing of them. Returns true if fanin_engine_shards_send is to send
- * some again; false if there is nothing to send yet, but perhaps the block is asked for by itself.
+ * in: those of its shards that are there; NULL if the answer says nothing of them. Returns true if
+ * fanin_engine_shards_send is to send some again; false if there is nothing to send yet, but
+ * perhaps the block is asked for by itself.
  */
 bool fanin_engine_shards_lost(struct fanin_engine *engine, struct fanin_lane *lane,
 			      const uint64_t *in);
 
-/* shards.c: bitmap of the result shards that are there of a block which has not all of them. Returns false if it is not sparse. */
+/*
+ * shards.c: bitmap of the result shards that are there of a block which has not all of them.
+ * Returns false if it is not sparse.
+ */
 bool fanin_engine_shards_have(const struct fanin_engine *engine, uint32_t block, uint64_t *have);
 
 /* shards.c: does this rank keep the block's result, a sparse one, for ranks that may lack it? */
 bool fanin_engine_shards_keep(const struct fanin_engine *engine, uint32_t block);
 
-/* shards.c: another run begins, in which numbers of shards mean something else: forgets what was received and sent of blocks that are not done. */
+/*
+ * shards.c: another run begins, in which numbers of shards mean something else: forgets what was
+ * received and sent of blocks that are not done.
+ */
 void fanin_engine_shards_resume(struct fanin_engine *engine);
 
 /* shards.c: "300 indices f32 sum": a sparse block in words. */
@@ -498,16 +535,19 @@ const uint8_t *fanin_engine_keep_result(struct fanin_engine *engine, uint32_t bl
 void fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_request *request);
 
 /*
- * recover.c: makes what a known lane sends: the result or, of a block with another owner, this rank's contribution. hdr: gets type, data type, operator, count and
- * flags. Returns the payload, of *payload_len bytes.
+ * recover.c: makes what a known lane sends: the result or, of a block with another owner, this
+ * rank's contribution. hdr: gets type, data type, operator, count and flags. Returns the payload,
+ * of *payload_len bytes.
  */
 const void *fanin_engine_known(const struct fanin_engine *engine, const struct fanin_lane *lane,
 			       struct fanin_hdr *hdr, uint32_t *payload_len);
 
 /*
- * recover.c: the result of a block, for ranks that lack it. Of one that this rank has, and of which no later one with the same lane is there.
+ * recover.c: the result of a block, for ranks that lack it. Of one that this rank has, and of which
+ * no later one with the same lane is there.
  *
- * hdr: gets type, data type, operator, count, root and flags. payload, payload_len: set on success only. Returns false if it is not kept any more.
+ * hdr: gets type, data type, operator, count, root and flags. payload, payload_len: set on success
+ * only. Returns false if it is not kept any more.
  */
 bool fanin_engine_result(const struct fanin_engine *engine, uint32_t block, struct fanin_hdr *hdr,
 			 const void **payload, uint32_t *payload_len);
@@ -548,7 +588,10 @@ void fanin_engine_refusal_check(struct fanin_engine *engine);
 /* rx.c: the switch refuses a block, or the run. */
 void fanin_engine_refused(struct fanin_engine *engine, unsigned int reason, uint32_t block);
 
-/* Sends a packet, with a tag if the job has them. headers: for payload_len bytes. Returns false if there is no room now. */
+/*
+ * Sends a packet, with a tag if the job has them. headers: for payload_len bytes. Returns false if
+ * there is no room now.
+ */
 static inline bool
 fanin_engine_transmit(struct fanin_engine *engine, const struct fanin_headers *headers,
 		      const void *payload, uint32_t payload_len)
@@ -586,15 +629,15 @@ fanin_engine_note_sent(struct fanin_engine *engine, struct fanin_lane *lane)
 void fanin_engine_headers(struct fanin_engine *engine, uint32_t payload_len);
 
 /*
- * Makes a dense lane's contribution: fills in the header's contributions, flags and shape, and returns
- * the payload, of *payload_len bytes.
+ * Makes a dense lane's contribution: fills in the header's contributions, flags and shape, and
+ * returns the payload, of *payload_len bytes.
  */
 const void *fanin_engine_contribution(const struct fanin_lane *lane, struct fanin_hdr *hdr,
 				      uint32_t *payload_len);
 
 /*
- * Sends the lane's block in a packet whose header engine->headers has, but for block and progress. Returns false if the transport has
- * no room.
+ * Sends the lane's block in a packet whose header engine->headers has, but for block and progress.
+ * Returns false if the transport has no room.
  */
 bool fanin_engine_send_elements(struct fanin_engine *engine, const struct fanin_lane *lane,
 				const void *payload, uint32_t payload_len);
@@ -610,22 +653,25 @@ void fanin_engine_receive_result(struct fanin_engine *engine, const struct fanin
 				 uint32_t block);
 
 /*
- * rx.c: a block's result that did not come from the switch. headers: with its shape and flags, and the
- * elements behind them; the other fields are filled in.
+ * rx.c: a block's result that did not come from the switch. headers: with its shape and flags, and
+ * the elements behind them; the other fields are filled in.
  */
 void fanin_engine_take_result(struct fanin_engine *engine, uint32_t block,
 			      struct fanin_headers *headers, uint32_t payload_len);
 
 /*
  * rx.c: all other ranks are in the sum of a block that this one awaits: adds its contribution and
- * makes the result. sums: of a job of 64 ranks at most. frame: memory in front of the sum's payload; gets the result's shape and flags,
- * as fanin_engine_take_result wants them.
+ * makes the result. sums: of a job of 64 ranks at most. frame: memory in front of the sum's
+ * payload; gets the result's shape and flags, as fanin_engine_take_result wants them.
  */
 void fanin_engine_make_result(struct fanin_engine *engine, uint32_t block,
 			      const struct fanin_sums *sums, struct fanin_sum *sum,
 			      struct fanin_headers *frame);
 
-/* rx.c: a lane that tells a result is done, as nobody waits for that: in a run that has just been resumed. */
+/*
+ * rx.c: a lane that tells a result is done, as nobody waits for that: in a run that has just been
+ * resumed.
+ */
 void fanin_engine_known_finish(struct fanin_engine *engine, struct fanin_lane *lane);
 
 /* As fanin_loop_ops has it. */
@@ -638,12 +684,16 @@ void fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *fra
  */
 uint32_t fanin_engine_query(struct fanin_engine *engine, uint32_t block, bool all, bool overdue);
 
-/* The same for a query that switches pass up to the root of the tree, if their handler knows of such: about a block that no rank has contributed to. */
+/*
+ * The same for a query that switches pass up to the root of the tree, if their handler knows of
+ * such: about a block that no rank has contributed to.
+ */
 uint32_t fanin_engine_query_root(struct fanin_engine *engine, uint32_t block);
 
 /*
- * timer.c: sends a query for the oldest block, and sets when the next one is due: later each time while answers come, soon if
- * none does. wait_ns: the least time for an answer. Returns when it is due.
+ * timer.c: sends a query for the oldest block, and sets when the next one is due: later each time
+ * while answers come, soon if none does. wait_ns: the least time for an answer. Returns when it is
+ * due.
  */
 uint64_t fanin_engine_ask_oldest(struct fanin_engine *engine, struct fanin_lane *lane, bool overdue,
 				 uint64_t wait_ns);
@@ -651,7 +701,10 @@ uint64_t fanin_engine_ask_oldest(struct fanin_engine *engine, struct fanin_lane 
 /* timer.c: returns the interval of queries after one of wait_ns; 0: the first one. */
 uint64_t fanin_engine_back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns);
 
-/* timer.c: sends the queries that are due about lanes that have been sent, and sets loop.next_timer_ns, as `scan` does. */
+/*
+ * timer.c: sends the queries that are due about lanes that have been sent, and sets
+ * loop.next_timer_ns, as `scan` does.
+ */
 void fanin_engine_scan(struct fanin_engine *engine);
 
 /* query.c: sends a query behind the contributions that were just sent, if it is due. */
@@ -662,8 +715,8 @@ void fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin
 				 uint32_t block);
 
 /*
- * query.c: the oldest block is in this state, as has been said just now, and waits for these ranks. That others are merely late keeps the engine
- * from timing out.
+ * query.c: the oldest block is in this state, as has been said just now, and waits for these ranks.
+ * That others are merely late keeps the engine from timing out.
  */
 void fanin_engine_note_answer(struct fanin_engine *engine, enum fanin_block_state state,
 			      const struct fanin_answer_ranks *ranks);
@@ -678,7 +731,8 @@ void fanin_engine_note_spurious(struct fanin_engine *engine);
 void fanin_engine_check_timers(struct fanin_loop *loop);
 
 /*
- * Posts an allreduce of blocks that are shorter than packets may be, all alike: of values that ranks tell each other.
+ * Posts an allreduce of blocks that are shorter than packets may be, all alike: of values that
+ * ranks tell each other.
  *
  * block_bytes: whole elements. Returns what fanin_engine_post does.
  */

@@ -67,7 +67,7 @@ fanin_run_end_poll(struct fanin_engine *engine)
 	loop->now_ns = fanin_loop_clock_ns(loop);
 	if (must_begin(engine))
 		engine->rules->end(engine);
-	/* What others were told leaves, however long this process had no core. */
+	/* Frames for the others leave now: the time may be over if this process had no core. */
 	(void)transport->ops->tx_flush(transport);
 	if (fanin_run_end_idle_ns(engine) == UINT64_MAX)
 		return loop->status;

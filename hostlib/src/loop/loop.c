@@ -59,7 +59,7 @@ fanin_loop_poll(struct fanin_loop *loop)
 	if (n != 0)
 		transport_ops->rx_release(loop->transport, frames, n);
 	if (loop->status != FANIN_OK) {
-		/* What went out before it failed leaves, too. */
+		/* Frames of this burst that were made before the failure leave, too. */
 		(void)transport_ops->tx_flush(loop->transport);
 		return loop->status;
 	}

@@ -14,7 +14,7 @@
 /* Of the time that a GACK may take. */
 #define FANIN_PA_ATP_MOST_DOUBLINGS 8
 
-/* Of the block that a lane has last sent. */
+/* A lane's block, as it was last sent. */
 struct fanin_pa_atp_lane {
 	uint64_t direct_ns; /* when it was last sent because the server asked; 0: never */
 	bool gacked;        /* the switch has it, or its result has come */

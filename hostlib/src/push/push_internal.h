@@ -16,7 +16,7 @@
 
 #define PUSH_RANKS_MAX FANIN_SERVER_RANKS_MAX
 
-/* Of the block that a lane has last sent. */
+/* A lane's block, as it was last sent. */
 struct push_lane {
 	bool committed; /* the home host has this rank's data, or may: its result alone is taken */
 	uint32_t n_asked;
