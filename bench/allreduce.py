@@ -1,322 +1,168 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fanin's allreduce beside Open MPI's and Gloo's: sums of f32 on four hosts, in one run, taken in turns.
+"""Fanin's collectives beside Open MPI's, and allreduces beside Gloo's: sums of f32, in one run, taken in turns.
 
 Hosts are network namespaces. Each has one link to fanin-switch, or to a Linux bridge with the switch behind it, and one to a
 Linux bridge for the peers' TCP, whose offloads stay on. Everybody runs the same loop: warm-up, a barrier before each
-allreduce, every allreduce timed by itself, the first and the last one checked. An allreduce's time is that of its slowest
+collective, every collective timed by itself, the first and the last one checked. A collective's time is that of its slowest
 rank; a run's figure is the median of these, and a row's the median of its runs. Each side gets the best of its set-ups for
-each size. Open MPI over shared memory is compared with Fanin's memif. docs/performance.md explains more.
+each size. Open MPI over shared memory is compared with Fanin's memif.
+
+First come hosts on UDP sockets, as user nobody and in place, at ordinary MTUs, each MTU by itself: beside the bare exchange, which
+is the same without a protocol, and beside Open MPI in place, at the same MTU and at its best. Allreduces of four hosts have all
+set-ups; those of 8 and 16 hosts, and the other collectives, this first one. docs/performance.md explains more.
 """
 
 import argparse
-import json
+import contextlib
 import os
-import re
+import platform
 import signal
-import statistics
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
-from bridged import BridgedLab, make_bridge  # noqa: E402
-from lab import (BUILD_DIR, Interrupted, Lab, LabError, ip_in, report_interruption, run)  # noqa: E402
+from lab import LabError  # noqa: E402
 
-from io_forwarding import machine, say  # noqa: E402
+from allreduce_report import table  # noqa: E402
+from allreduce_rows import ALLREDUCE, BARRIER, COLLECTIVES, HOSTS, SETUPS, Part, peers_of, rows_of, run_of  # noqa: E402
+from allreduce_sides import PEERS, Task, bare_exchange, bare_lab, fanin, payload_of  # noqa: E402
+from cpu_times import Marks  # noqa: E402
+from io_forwarding import say  # noqa: E402
+from outcome import outcome  # noqa: E402
+from peer_network import mpi_files, peer_links, set_peer_mtu, version_of  # noqa: E402
+from runs import figure  # noqa: E402
+from sizes import KIB, MIB, byte_count, human_bytes  # noqa: E402
+from stamp import of_row, stamp_now  # noqa: E402
 
-HOSTS = 4
-KIB, MIB = 1 << 10, 1 << 20
 SIZES = (KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
-QUICK_SIZES = (KIB, 64 * KIB, MIB, 16 * MIB)
-WARMUP = 2
-RUN_SECONDS = 120
-PEER_INTERFACE = "peer0"
-PEER_NETWORK = "10.78.0"
-# set-up: transport of the switch's ports, their MTU, the MTU of the peers' links meanwhile (None: the peers share memory), and
-# how hosts and switch are linked. What a side is measured with, so that each gets the best for each size.
-# With 32850 a payload has 32 KiB.
-SETUPS = {"af_xdp 3474": ("af_xdp", 3474, 9000, Lab), "af_packet 9000": ("af_packet", 9000, 65535, Lab),
-          "af_packet 61184": ("af_packet", 61184, 65535, Lab),
-          "af_packet 61184 bridge": ("af_packet", 61184, 65535, BridgedLab), "memif 9000": ("memif", 9000, None, Lab),
-          "memif 32850": ("memif", 32850, None, Lab)}
-# Slots hold a whole packet each: 1024 are enough for one job.
-SWITCH = {"limits": {"slots": 1024}}
-# peer: (least bytes, least ratio of goodput, size at which latency counts)
-GOALS = {"openmpi-tcp": (64 * KIB, 2.0, KIB), "openmpi-shm": (256 * KIB, 1.5, None)}
+FEW_SIZES = (KIB, 64 * KIB, MIB, 16 * MIB)
+MORE_HOSTS = (8, 16)
+# Slots hold a whole packet each: these are enough for the jobs of one round.
+SWITCH = {"limits": {"slots": 4096}}
 
 
-# ---- arithmetic
-
-def iterations(size, quick):
-    """Enough for a median, and about as long for every size."""
-    return max(5, min(100 if quick else 400, (64 if quick else 192) * MIB // size))
-
-
-def slowest(times_of_ranks):
-    """Each allreduce's time on its slowest rank."""
-    return [max(times) for times in zip(*times_of_ranks, strict=True)]
+def iterations(size, hosts, quick):
+    """Enough for a median, and about as long for every size, on more hosts too, which share the cores."""
+    most = (64 if quick else 192) * MIB // max(size, KIB)
+    return max(5, min(4000, most) * HOSTS ** 2 // max(hosts, HOSTS) ** 2)
 
 
-def best(runs):
-    """The set-up with the smallest median: (its name, seconds). runs: {set-up: [seconds of each run]}."""
-    medians = {name: statistics.median(seconds) for name, seconds in runs.items()}
-    name = min(medians, key=medians.get)
-    return name, medians[name]
+def part_of(collective, hosts, options, sizes):
+    """Allreduces of four hosts, and what a transport was asked for, have all set-ups that have the collective."""
+    everything = collective == ALLREDUCE and (hosts == HOSTS or options.transport is not None)
+    setups = tuple(name for name, setup in SETUPS.items()
+                   if (setup.in_place or everything) and setup.transport in (options.transport or [setup.transport]))
+    return Part(collective, hosts, setups, (0,) if collective == BARRIER else tuple(sizes))
 
 
-def goal_of(row):
-    """What the row has to reach, as text and whether it does: (text, bool), or None."""
-    least, ratio, latency_bytes = GOALS.get(row["peer"], (None, None, None))
-    if least is not None and row["bytes"] >= least:
-        return f"ratio >= {ratio:g}", row["ratio"] >= ratio
-    if row["bytes"] == latency_bytes:
-        return "latency <= peer's", row["latency_us"] <= row["peer_latency_us"]
-    return None
+def parts_of(options):
+    """What is measured: the hosts and collectives that are asked for, each with each; if none are, of all some, with --quick allreduces of four hosts."""
+    if options.hosts or options.collective or options.quick:
+        sizes = options.bytes or (FEW_SIZES if options.quick else SIZES)
+        wanted = [(collective, hosts, sizes) for hosts in options.hosts or [HOSTS] for collective in options.collective or [ALLREDUCE]]
+    else:
+        few = options.bytes or FEW_SIZES
+        wanted = [(ALLREDUCE, HOSTS, options.bytes or SIZES), *((collective, HOSTS, few) for collective in COLLECTIVES[1:]),
+                  *((ALLREDUCE, hosts, few) for hosts in MORE_HOSTS)]
+    parts = [part_of(collective, hosts, options, sizes) for collective, hosts, sizes in wanted]
+    kept = [part for part in parts if part.setups]
+    if not kept:
+        raise LabError(f"{', '.join(options.collective)}: found --transport {', '.join(options.transport)}, expected udp")
+    return kept
 
 
-def make_row(size, peer, ours, theirs):
-    """A row of the results. ours, theirs: {set-up: [seconds of each run]}."""
-    setup, seconds = best(ours)
-    peer_setup, peer_seconds = best(theirs)
-    row = {"bytes": size, "hosts": HOSTS, "transport": setup.split()[0], "setup": setup, "peer": peer, "peer_setup": peer_setup,
-           "gbps": size * 8 / seconds / 1e9, "peer_gbps": size * 8 / peer_seconds / 1e9,
-           "latency_us": seconds * 1e6, "peer_latency_us": peer_seconds * 1e6, "ratio": peer_seconds / seconds,
-           "raw": {"seconds": ours, "peer_seconds": theirs}}
-    goal = goal_of(row)
-    row["goal"], row["reached"] = goal if goal is not None else (None, None)
-    return row
+class Turn:
+    """One task of one part with one set-up, everybody in turns."""
+
+    def __init__(self, setup, lab, bare, middle, marks):
+        self.setup, self.lab, self.bare, self.middle, self.marks = setup, lab, bare, middle, marks
+        self.payload = payload_of(lab)
+
+    def _add(self, samples, task, side, with_, times):
+        found = run_of(figure(times), task.bytes, task.iters, self.marks.load() if self.marks else None)
+        samples.setdefault((task.bytes, side), {}).setdefault(with_, []).append(found)
+        load = "" if self.marks is None else f" ({found.other_cores:.2f} other cores)"
+        return f"{side} {with_} {found.seconds * 1e6:.1f} us{load}"
+
+    def peers(self, task):
+        """(peer, what it is measured with, seconds) of each peer on each of its links, one after the other."""
+        for mtu in SETUPS[self.setup].peer_mtus or (None,):
+            if mtu is not None:
+                set_peer_mtu(self.lab, self.middle, mtu)
+            for name in peers_of(self.setup):
+                yield name, f"MTU {mtu}" if mtu else "shared memory", PEERS[name](self.lab, self.middle, task)
+
+    def take(self, task, samples):
+        said = [self._add(samples, task, "fanin", self.setup, fanin(self.lab, task)[0])]
+        # The switch polls all the time; the others get its core.
+        self.lab.switch.popen.send_signal(signal.SIGSTOP)
+        try:
+            if self.bare is not None and task.collective == ALLREDUCE:
+                said.append(self._add(samples, task, "bare exchange", self.setup, bare_exchange(self.bare, self.payload, task)))
+            for name, with_, times in self.peers(task):
+                said.append(self._add(samples, task, name, with_, times))
+        finally:
+            self.lab.switch.popen.send_signal(signal.SIGCONT)
+        say(f"{task.collective:>14} {human_bytes(task.bytes):>9}: " + ", ".join(said))
 
 
-# ---- the peers' side of the laboratory
-
-def peer_ip(host):
-    return f"{PEER_NETWORK}.{host + 1}"
-
-
-def peer_links(lab, mtu):
-    """A bridge in a namespace of its own, with a veth to each host; offloads as the kernel has them. Returns the name."""
-    middle = f"{lab.prefix}-br"
-    lab.namespaces.append(middle)
-    run(["ip", "netns", "add", middle])
-    ip_in(middle, "link", "set", "lo", "up")
-    make_bridge(middle, "br0", mtu)
-    for host in range(lab.hosts):
-        ip_in(middle, "link", "add", "name", f"p{host}", "mtu", str(mtu), "type", "veth", "peer", "name", PEER_INTERFACE,
-              "mtu", str(mtu), "netns", lab.host_namespace(host))
-        ip_in(middle, "link", "set", f"p{host}", "master", "br0", "up")
-        ip_in(lab.host_namespace(host), "address", "add", f"{peer_ip(host)}/24", "dev", PEER_INTERFACE)
-        ip_in(lab.host_namespace(host), "link", "set", PEER_INTERFACE, "up")
-    ip_in(middle, "address", "add", f"{PEER_NETWORK}.254/24", "dev", "br0")
-    return middle
-
-
-def mpi_files(lab):
-    """What mpirun needs to start ranks in other namespaces: a list of names, and what it takes for ssh."""
-    (lab.directory / "hosts").write_text(
-        "127.0.0.1 localhost\n" + "".join(f"{peer_ip(host)} p{host}\n" for host in range(lab.hosts)))
-    agent = lab.directory / "agent"
-    agent.write_text("#!/bin/sh\nname=$1\nshift\n"
-                     f"exec nsenter --net=/run/netns/{lab.prefix}-h${{name#p}} unshare --uts "
-                     "sh -c 'hostname \"$0\"; exec sh -c \"$*\"' \"$name\" \"$@\"\n")
-    agent.chmod(0o755)
-
-
-def peer_program(name):
-    path = BUILD_DIR / "bench" / "peers" / name
-    if not path.exists():
-        raise LabError(f"{path} does not exist: its packages in packages.txt [bench] were missing when the build was "
-                       "configured; ./dev bench allreduce installs them and configures again")
-    return str(path)
-
-
-def figure(name, report):
-    """The median of a run's allreduces; LabError if an element was wrong."""
-    if report["mismatches"] != 0:
-        raise LabError(f"{name}: {report['mismatches']} elements are wrong")
-    return statistics.median(report["times"])
-
-
-def finish(lab, processes):
-    """Waits for a peer's processes; LabError with their words if one fails."""
-    for process in processes:
-        if process.wait(RUN_SECONDS) != 0:
-            raise LabError(f"{process.name}: {process.last_words()}")
-        lab.processes.remove(process)
-    return json.loads(processes[0].stdout())
-
-
-def fanin(lab, size, iters):
-    job = lab.create_job()
-    ranks = [lab.spawn_perf(host, job, host, HOSTS, bytes=size, dtype="f32", op="sum", warmup=WARMUP, iters=iters,
-                            transport=lab.transport, check_ends=True, times=True) for host in range(HOSTS)]
-    for rank in ranks:
-        rank.wait(RUN_SECONDS)
-        lab.processes.remove(rank)
-    reports = [lab.perf_report(rank) for rank in ranks]
-    lab.ctl("jobs", "destroy", job["id"])
-    for report in reports:
-        if report.get("error"):
-            raise LabError(f"fanin-perf: {report['error']['message']}")
-    return figure("fanin-perf", {"mismatches": sum(report["mismatches"] for report in reports),
-                                 "times": slowest([report["times"] for report in reports])})
-
-
-def openmpi(lab, middle, arguments, *command_line):
-    """arguments: mpirun's, that say where ranks run and how they reach each other. command_line: a peer program and its arguments."""
-    lab.spawned += 1
-    command = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', lab.directory / "hosts",
-               "mpirun", "--allow-run-as-root", "--bind-to", "none", "--mca", "orte_tmpdir_base", lab.directory,
-               "--mca", "pml", "ob1", "--mca", "mpi_yield_when_idle", "1", *arguments,
-               peer_program(command_line[0]), *command_line[1:]]
-    process = lab._spawn(middle, f"mpirun-{lab.spawned}", command)
-    return figure("Open MPI", finish(lab, [process]))
-
-
-def tcp_arguments(lab):
-    """Of mpirun: one rank on each host, which reach each other over the peers' links."""
-    network = f"{PEER_NETWORK}.0/24"
-    return ["-H", ",".join(f"p{host}" for host in range(lab.hosts)), "--mca", "plm_rsh_agent", lab.directory / "agent", "--mca",
-            "oob_tcp_if_include", network, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", network]
-
-
-def openmpi_tcp(lab, middle, size, iters):
-    return openmpi(lab, middle, tcp_arguments(lab), "allreduce-mpi", size, iters, WARMUP)
-
-
-def openmpi_shm(lab, middle, size, iters):
-    return openmpi(lab, middle, ["-n", HOSTS, "--oversubscribe", "--mca", "btl", "vader,self"], "allreduce-mpi", size, iters, WARMUP)
-
-
-def gloo_tcp(lab, _middle, size, iters):
-    directory = lab.directory / f"gloo-{lab.spawned}"
-    directory.mkdir()
-    ranks = [lab.spawn(host, [peer_program("allreduce-gloo"), size, iters, WARMUP, host, HOSTS, PEER_INTERFACE,
-                              directory], "gloo") for host in range(HOSTS)]
-    return figure("Gloo", finish(lab, ranks))
-
-
-TCP_PEERS = {"openmpi-tcp": openmpi_tcp, "gloo-tcp": gloo_tcp}
-SHM_PEERS = {"openmpi-shm": openmpi_shm}
-
-
-# ---- the run
-
-def peers_of(setup):
-    return SHM_PEERS if SETUPS[setup][2] is None else TCP_PEERS
-
-
-def one_setup(setup, sizes, options, samples):
-    """All sizes once with one set-up, everybody in turns. samples: {(size, side): {set-up: [seconds]}}, added to."""
-    transport, mtu, peer_mtu, linked = SETUPS[setup]
-    with linked(HOSTS, transport, mtu, SWITCH) as lab:
-        middle = None if peer_mtu is None else peer_links(lab, peer_mtu)
+def one_setup(setup, hosts, parts, options, samples):
+    """All sizes of these parts once with one set-up. samples: {part: {(size, side): {set-up: [Run]}}}, added to."""
+    _, transport, mtu, peer_mtus, linked, in_place = SETUPS[setup]
+    with contextlib.ExitStack() as stack:
+        lab = stack.enter_context(linked(hosts, transport, mtu, SWITCH))
+        bare = stack.enter_context(bare_lab(hosts, mtu)) if in_place else None
+        middle = peer_links(lab, peer_mtus[0]) if peer_mtus else None
         mpi_files(lab)
+        # Processes that share memory are in no namespace of their own.
+        marks = stack.enter_context(Marks(*filter(None, (lab, bare)))) if peer_mtus else None
         lab.start_switch()
-        for size in sizes:
-            iters = iterations(size, options.quick)
-            found = {("fanin", setup): fanin(lab, size, iters)}
-            # The switch polls all the time; the peers get its core.
-            lab.switch.popen.send_signal(signal.SIGSTOP)
-            try:
-                for name, measure_peer in peers_of(setup).items():
-                    found[(name, f"MTU {peer_mtu}" if peer_mtu else "shared memory")] = measure_peer(
-                        lab, middle, size, iters)
-            finally:
-                lab.switch.popen.send_signal(signal.SIGCONT)
-            say(f"{size:>9} bytes: " + ", ".join(f"{side} {seconds * 1e6:.1f} us"
-                                                 for (side, _), seconds in found.items()))
-            for (side, with_), seconds in found.items():
-                samples.setdefault((size, side), {}).setdefault(with_, []).append(seconds)
+        turn = Turn(setup, lab, bare, middle, marks)
+        for part in parts:
+            for size in part.sizes:
+                turn.take(Task(part.collective, size, iterations(size, hosts, options.quick), in_place, marks.path if marks else None), samples[part])
 
 
-def rows_of(sizes, setups, samples):
-    """Every size beside every peer, with the set-ups of Fanin that the peer is compared with."""
-    rows = []
-    for peers in (TCP_PEERS, SHM_PEERS):
-        with_them = [setup for setup in setups if peers_of(setup) is peers]
-        for peer in peers if with_them else ():
-            for size in sizes:
-                ours = {setup: samples[(size, "fanin")][setup] for setup in with_them}
-                rows.append(make_row(size, peer, ours, samples[(size, peer)]))
-    return rows
+def one_round(parts, options, samples, name):
+    for hosts in dict.fromkeys(part.hosts for part in parts):
+        for setup in SETUPS:
+            members = [part for part in parts if part.hosts == hosts and setup in part.setups]
+            if members:
+                say(f"{name}: {hosts} hosts, {setup}")
+                one_setup(setup, hosts, members, options, samples)
 
 
 def measure(options):
-    sizes = options.bytes or (QUICK_SIZES if options.quick else SIZES)
-    setups = [setup for setup in SETUPS if SETUPS[setup][0] in (options.transport or SETUPS[setup])]
-    samples = {}
-    load = os.getloadavg()
+    parts = parts_of(options)
+    samples = {part: {} for part in parts}
+    stamp, load = stamp_now(), os.getloadavg()
     for turn in range(options.rounds):
-        for setup in setups:
-            say(f"round {turn + 1} of {options.rounds}: {setup}")
-            one_setup(setup, sizes, options, samples)
-    rows = rows_of(sizes, setups, samples)
-    return {"ok": all(row["reached"] is not False for row in rows), "error": None,
-            "machine": {"description": machine(), "load_before": load, "load_after": os.getloadavg(),
+        one_round(parts, options, samples, f"round {turn + 1} of {options.rounds}")
+    rows = [{**row, **of_row(stamp)} for part in parts for row in rows_of(part, samples[part])]
+    return {"benchmark": "allreduce", "ok": all(row["reached"] is not False and row.get("bare", {}).get("reached") is not False for row in rows),
+            "error": None, "stamp": stamp,
+            "machine": {"description": stamp["machine"], "load_before": load, "load_after": os.getloadavg(), "kernel": platform.release(),
+                        "rmem_max": int(Path("/proc/sys/net/core/rmem_max").read_text()),
                         "openmpi": version_of("openmpi-bin"), "gloo": version_of("libgloo-dev")},
             "rounds": options.rounds, "results": rows}
 
 
-def version_of(package):
-    return run(["dpkg-query", "-W", "-f", "${Version}", package], check=False).stdout or None
-
-
-# ---- for people
-
-def human_bytes(count):
-    for unit, size in (("MiB", MIB), ("KiB", KIB)):
-        if count % size == 0:
-            return f"{count // size} {unit}"
-    return f"{count} bytes"
-
-
-def table(result):
-    lines = [result["machine"]["description"],
-             f"allreduce, sum of f32, {HOSTS} hosts; goodput per host in Gbit/s, time of one allreduce in us; medians of "
-             f"{result['rounds']} rounds"]
-    peer = None
-    for row in result["results"]:
-        if row["peer"] != peer:
-            peer = row["peer"]
-            lines += ["", f"{'bytes':>9}  {'Fanin with':<22} {'Gbit/s':>8} {'us':>10}  {peer:<14} "
-                          f"{'Gbit/s':>8} {'us':>10}  {'ratio':>6}  goal"]
-        goal = "" if row["goal"] is None else f"{row['goal']}: {'reached' if row['reached'] else 'MISSED'}"
-        lines.append(f"{human_bytes(row['bytes']):>9}  {row['setup']:<22} {row['gbps']:8.3f} {row['latency_us']:10.1f}  "
-                     f"{row['peer_setup']:<14} {row['peer_gbps']:8.3f} {row['peer_latency_us']:10.1f}  "
-                     f"{row['ratio']:6.2f}  {goal}".rstrip())
-    return "\n".join(lines)
-
-
-def byte_count(text):
-    match = re.fullmatch(r"(\d+)(|KiB|MiB)", text)
-    count = int(match.group(1)) * {"": 1, "KiB": KIB, "MiB": MIB}[match.group(2)] if match else 0
-    if not 4 <= count <= 1 << 30 or count % 4 != 0:
-        raise argparse.ArgumentTypeError(f"found '{text}', expected 4 to 1024MiB, a multiple of 4, like 64KiB")
-    return count
-
-
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench allreduce", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="four sizes, one round, fewer allreduces in each")
+    parser.add_argument("--quick", action="store_true", help="four sizes, one round, fewer collectives in each, and allreduces of four hosts unless said otherwise")
     parser.add_argument("--rounds", type=int, choices=range(1, 21), metavar="N", help="default: 3, with --quick 1")
     parser.add_argument("--bytes", type=byte_count, action="append", metavar="B", help="this size; may be repeated")
-    parser.add_argument("--transport", choices=sorted({setup[0] for setup in SETUPS.values()}), action="append", help="this one; may be repeated")
+    parser.add_argument("--hosts", type=int, choices=range(2, 17), nargs="+", metavar="N",
+                        help="2 to 16 (default: 4, and without --quick some of 8 and 16)")
+    parser.add_argument("--collective", choices=COLLECTIVES, action="append",
+                        help="this one; may be repeated (default: allreduce, and without --quick some of the others on 4 hosts)")
+    parser.add_argument("--transport", choices=sorted({setup.transport for setup in SETUPS.values()}), action="append",
+                        help="this one; may be repeated")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 3)
-    try:
-        result = measure(options)
-    except Interrupted as error:
-        return report_interruption(error)
-    except (LabError, OSError) as error:
-        result = {"ok": False, "error": str(error)}
-    if options.json:
-        print(json.dumps(result))
-    elif result["error"]:
-        print(f"bench allreduce: {result['error']}", file=sys.stderr)
-    else:
-        print(table(result))
-    return 0 if result["ok"] else 1
+    return outcome("allreduce", options, lambda: measure(options), lambda result: print(table(result)))
 
 
 if __name__ == "__main__":

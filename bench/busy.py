@@ -19,15 +19,15 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
 from lab import BUILD_DIR, DEFAULT_MTU, Interrupted, Lab, LabError, report_interruption  # noqa: E402
 
-from allreduce import byte_count  # noqa: E402
 from busy_report import criteria_of, geometric_mean, summary_of, table  # noqa: E402
 from busy_run import RunFailed, one_run  # noqa: E402
 from io_forwarding import machine, say  # noqa: E402
 from older_build import build_of, commit_of, git  # noqa: E402
 from pairs import AGAINST, PAIRS, THIS, catch_signals, pair_count, turns  # noqa: E402
+from sizes import byte_count  # noqa: E402
 
 HOSTS = (4, 8, 16)
-TRANSPORTS = ("af_xdp", "af_packet")
+TRANSPORTS = ("af_xdp", "af_packet", "udp")
 LOSS = 0.02
 # name: (busy loops, injected loss)
 LOADS = {"quiet": (0, 0.0), "one-loop": (1, 0.0), "two-loops": (2, 0.0), "loss": (0, LOSS), "two-loops+loss": (2, LOSS)}

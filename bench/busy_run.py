@@ -5,6 +5,7 @@ The loops are processes of the hosts' session, as the kernel shares out cores by
 the first one that of the switch's worker.
 """
 
+import functools
 import math
 import os
 import re
@@ -14,7 +15,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
-from lab import LabError, wait_until  # noqa: E402
+from lab import LabError, program, run, wait_until  # noqa: E402
 
 PINGS = 200
 PING_SECONDS = 2.0  # at least, for all of them
@@ -180,12 +181,22 @@ def check_reports(reports):
         raise RunFailed("the allreduce did not run in the network")
 
 
+@functools.cache
+def knows_udp(build):
+    return re.search(r"--transport NAME.*\budp\b", run([program("fanin-perf", build), "--help"]).stdout) is not None
+
+
+def hosts_transport(lab):
+    """Of a build without UDP sockets hosts are on packet sockets, at the same MTU."""
+    return "af_packet" if lab.transport == "udp" and not knows_udp(lab.build) else lab.transport
+
+
 def one_round(lab, size, iterations, deadline, when_measured=None):
     """A job of all hosts from its creation to its end: the reports. when_measured: called in the first measured iteration."""
     job = lab.create_job()
     began = time.monotonic()
     ranks = [lab.spawn_perf(host, job, host, lab.hosts, bytes=size, dtype="f32", op="sum", warmup=WARMUP, iters=iterations,
-                            transport=lab.transport, check_ends=True, times=True) for host in range(lab.hosts)]
+                            transport=hosts_transport(lab), check_ends=True, times=True) for host in range(lab.hosts)]
     try:
         if when_measured is not None:
             # Two barriers and the warm-up come first.

@@ -17,7 +17,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
 import flare_formulae as flare  # noqa: E402
 from io_forwarding import machine  # noqa: E402
-from lab import BUILD_DIR, Interrupted, Lab, LabError, report_interruption, run  # noqa: E402
+from outcome import outcome  # noqa: E402
+from lab import BUILD_DIR, Lab, LabError, run  # noqa: E402
 
 HOSTS = 4
 WORKERS = 4
@@ -241,19 +242,7 @@ def main():
     output.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     output.add_argument("--markdown", action="store_true", help="print the tables as in docs/flare-model.md")
     options = parser.parse_args()
-    try:
-        result = measure(options.rounds)
-    except Interrupted as error:
-        return report_interruption(error)
-    except (LabError, OSError) as error:
-        result = {"ok": False, "error": str(error)}
-    if options.json:
-        print(json.dumps(result))
-    elif result["error"]:
-        print(f"bench model: {result['error']}", file=sys.stderr)
-    else:
-        print_result(result, options.markdown)
-    return 0 if result["ok"] else 1
+    return outcome("model", options, lambda: measure(options.rounds), lambda result: print_result(result, options.markdown))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Counts the instructions that the workers' loop takes per packet, and holds them against a budget.
 
-Callgrind counts while core-bench runs the pipeline on packets in memory with the portable kernels: the same binary gives
-the same counts however busy the machine is. What costs more than the budget by over 3 % fails, with the functions that
-grew. A change that is worth its cost, or that saves something, brings a new budget: --update.
+Callgrind counts while core-bench runs the pipeline on packets in memory with the portable kernels, and while
+super-frames become packets and packets super-frames: the same binary gives the same counts however busy the machine is.
+What costs more than the budget by over 3 % fails, with the functions that grew. A change that is worth its cost, or that saves something, brings a new budget: --update.
 """
 
 import argparse
@@ -26,14 +26,7 @@ MBUFS = 1024
 # Functions with less of a packet's instructions are told together.
 LEAST = 1.0
 
-CASES = {
-    "single, 4 hosts, 1024 bytes": ["--handler", "single", "--hosts", "4", "--payload", "1024"],
-    "single, 4 hosts, 256 bytes": ["--handler", "single", "--hosts", "4", "--payload", "256"],
-    "single, 16 hosts, 256 bytes": ["--handler", "single", "--hosts", "16", "--payload", "256"],
-    "single, 4 hosts, parent, 256 bytes": ["--handler", "single", "--hosts", "4", "--payload", "256", "--parent"],
-    "multi, 4 hosts, 256 bytes": ["--handler", "multi", "--hosts", "4", "--payload", "256"],
-    "tree, 4 hosts, 256 bytes": ["--handler", "tree", "--hosts", "4", "--payload", "256"],
-}
+ROUNDS = 100  # of super-frames, in bursts of 64 packets
 
 
 def self_costs(text):
@@ -69,26 +62,45 @@ def plain_name(name):
     return re.sub(r"\.(constprop|isra|part|cold)(\.\d+)?", "", name).split("'")[0]
 
 
-def count(arguments):
+def core_bench(arguments):
+    """What runs a case, the function that is counted, and how many packets go through it."""
+    return (["core-bench", "--no-huge", "--isa", "portable", "--mbufs", str(MBUFS), "--batches", str(BATCHES), "--seconds", "0", *arguments],
+            "worker_round", (BATCHES + WARM_UP) * MBUFS)
+
+
+def super_frames(flows):
+    return ["super-frames-bench", str(ROUNDS), str(flows)], "super_frames_round", ROUNDS * 64
+
+
+CASES = {
+    "single, 4 hosts, 1024 bytes": core_bench(["--handler", "single", "--hosts", "4", "--payload", "1024"]),
+    "single, 4 hosts, 256 bytes": core_bench(["--handler", "single", "--hosts", "4", "--payload", "256"]),
+    "single, 16 hosts, 256 bytes": core_bench(["--handler", "single", "--hosts", "16", "--payload", "256"]),
+    "single, 4 hosts, parent, 256 bytes": core_bench(["--handler", "single", "--hosts", "4", "--payload", "256", "--parent"]),
+    "multi, 4 hosts, 256 bytes": core_bench(["--handler", "multi", "--hosts", "4", "--payload", "256"]),
+    "tree, 4 hosts, 256 bytes": core_bench(["--handler", "tree", "--hosts", "4", "--payload", "256"]),
+    "super-frames in and out, 1 flow": super_frames(1),
+    "super-frames in and out, 8 flows": super_frames(8),
+}
+
+
+def count(program, function, packets):
     """Instructions per packet by function."""
-    program = BUILD_DIR / "bench" / "core-bench"
     with tempfile.TemporaryDirectory() as directory:
         out = Path(directory) / "callgrind.out"
-        command = ["valgrind", "--tool=callgrind", "--toggle-collect=worker_round", f"--callgrind-out-file={out}",
-                   str(program), "--no-huge", "--isa", "portable", "--mbufs", str(MBUFS), "--batches", str(BATCHES),
-                   "--seconds", "0", *arguments]
+        command = ["valgrind", "--tool=callgrind", f"--toggle-collect={function}", f"--callgrind-out-file={out}",
+                   str(BUILD_DIR / "bench" / program[0]), *program[1:]]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             raise SystemExit(f"instructions: {' '.join(command)} ended with status {done.returncode}:\n{done.stderr}")
         costs = self_costs(out.read_text(encoding="utf-8", errors="replace"))
-    packets = (BATCHES + WARM_UP) * MBUFS
     result = {}
     for name, cost in costs.items():
         key = plain_name(name)
         result[key] = result.get(key, 0.0) + cost / packets
     total = sum(result.values())
     if total == 0:
-        raise SystemExit("instructions: callgrind counted nothing: is worker_round inlined?")
+        raise SystemExit(f"instructions: callgrind counted nothing: is {function} inlined?")
     large = {name: round(cost, 1) for name, cost in result.items() if cost >= LEAST}
     large["others"] = round(total - sum(large.values()), 1)
     return {"total": round(total, 1), "functions": dict(sorted(large.items(), key=lambda item: -item[1]))}
@@ -122,7 +134,7 @@ def main():
     parser.add_argument("--json", action="store_true", help="print one JSON object with what was counted")
     arguments = parser.parse_args()
     budgets = json.loads(BUDGET.read_text(encoding="utf-8")) if BUDGET.exists() else {}
-    found = {case: count(options) for case, options in CASES.items()}
+    found = {case: count(*what) for case, what in CASES.items()}
     if arguments.update:
         BUDGET.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         print(f"wrote {BUDGET.relative_to(SOURCE_DIR)}")

@@ -13,7 +13,6 @@ whatever else the machine does hits all of them alike.
 
 import argparse
 import contextlib
-import json
 import os
 import platform
 import re
@@ -27,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
 import pairs  # noqa: E402
 import testpmd  # noqa: E402
 from gathered import Gathered  # noqa: E402
-from lab import BUILD_DIR, Interrupted, Lab, LabError, report_interruption, wait_until  # noqa: E402
+from lab import BUILD_DIR, LabError, WireLab, wait_until  # noqa: E402
+from outcome import outcome  # noqa: E402
 
 HOSTS = 4
 HEADERS = 96
@@ -59,7 +59,7 @@ class Halted:
 
     def __init__(self, vdev, frame_bytes, name, build=BUILD_DIR):
         self.vdev, self.frame_bytes = vdev, frame_bytes
-        self.lab = Lab(HOSTS, vdev, MTU[vdev], CONFIG, name=name)
+        self.lab = WireLab(HOSTS, vdev, MTU[vdev], CONFIG, name=name)
         self.lab.build = build
         self.processes = []
         self.stack = contextlib.ExitStack()
@@ -202,7 +202,13 @@ def measure_vdev(vdev, frame_bytes, rounds):
     say(f"{vdev}: testpmd {best(theirs) / 1e6:.3f}, forwarding {best(forwarding) / 1e6:.3f}, "
         f"aggregating {best(aggregating) / 1e6:.3f} M frames/s")
     return [row(vdev, "forwarding", frame_bytes, forwarding, theirs),
-            {**row(vdev, "aggregating", frame_bytes, aggregating, theirs), "busy_share": round(statistics.median(busy), 3)}]
+            with_bound(row(vdev, "aggregating", frame_bytes, aggregating, theirs), statistics.median(busy))]
+
+
+def with_bound(entry, busy_share):
+    """What the switch would do if its hosts took no time: it waits for them while it has no packets at hand."""
+    bound = entry["mpps"] / busy_share
+    return {**entry, "busy_share": round(busy_share, 3), "bound_mpps": round(bound, 4), "bound_ratio": round(bound / entry["testpmd_mpps"], 3)}
 
 
 def measure(vdevs, frame_bytes, rounds):
@@ -243,7 +249,8 @@ def print_result(result):
         print(f"{entry['vdev']:<10} {entry['what']:<12} {entry['mpps']:8.3f} {entry['testpmd_mpps']:8.3f} "
               f"{entry['ratio']:6.2f}  {goal}".rstrip())
         if "busy_share" in entry:
-            print(f"{'':<10} of that time the switch had packets at hand: {100 * entry['busy_share']:.0f} %")
+            print(f"{'':<10} {'bound':<12} {entry['bound_mpps']:8.3f} {entry['testpmd_mpps']:8.3f} {entry['bound_ratio']:6.2f}  "
+                  f"if hosts took no time: the switch had packets at hand for {100 * entry['busy_share']:.0f} % of it")
 
 
 def frame_size(text):
@@ -266,25 +273,11 @@ def main():
     options = parser.parse_args()
     pairs.check_options(parser, options)
     vdevs = options.vdev or tuple(MTU)
-    try:
-        if options.against is not None:
-            run = run_of(vdevs, options.frame, options.rounds)
-            result = pairs.compare("io", options.against, options.pairs, PROGRAMS, run, say)
-        else:
-            result = measure(vdevs, options.frame, options.rounds)
-    except Interrupted as error:
-        return report_interruption(error)
-    except (LabError, OSError) as error:
-        result = {"ok": False, "error": str(error)}
-    if options.json:
-        print(json.dumps(result))
-    elif result["error"]:
-        print(f"bench io: {result['error']}", file=sys.stderr)
-    elif options.against is not None:
-        print(pairs.table(result, "millions of frames per second"))
-    else:
-        print_result(result)
-    return 0 if result["ok"] else 1
+    if options.against is None:
+        return outcome("io", options, lambda: measure(vdevs, options.frame, options.rounds), print_result)
+    run = run_of(vdevs, options.frame, options.rounds)
+    return outcome("io", options, lambda: pairs.compare("io", options.against, options.pairs, PROGRAMS, run, say),
+                   lambda result: print(pairs.table(result, "millions of frames per second")))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ row's the median of its runs. goodput is the vector's bytes, of an allgather tho
 """
 
 import argparse
-import json
 import signal
 import statistics
 import sys
@@ -16,10 +15,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
 from fabric import Fabric, leaf_spine, single  # noqa: E402
-from lab import Interrupted, LabError, report_interruption  # noqa: E402
+from lab import LabError  # noqa: E402
 
-from allreduce import KIB, MIB, byte_count, figure, human_bytes, mpi_files, openmpi, peer_links, slowest, tcp_arguments, version_of  # noqa: E402
 from io_forwarding import machine, say  # noqa: E402
+from outcome import outcome  # noqa: E402
+from peer_network import mpi_files, openmpi, peer_links, tcp_arguments, version_of  # noqa: E402
+from runs import figure, perf_run  # noqa: E402
+from sizes import KIB, MIB, byte_count, human_bytes  # noqa: E402
 
 HOSTS = (4, 8)
 SIZES = (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
@@ -30,7 +32,6 @@ SUBGROUPS = (1, 2, 4)
 COLLECTIVES = ("broadcast", "allgather")
 MTUS, PEER_MTU = (9000, 61184), 65535
 WARMUP = 2
-RUN_SECONDS = 180
 JOB, KEY = 90, "0x5eed"
 SWITCH = {"limits": {"slots": 1024}, "memory": {"megabytes": 512}}
 # way: (least bytes, least ratio of goodput by hosts and collective)
@@ -52,18 +53,6 @@ class Hosts:
         self.middle = peer_links(fabric, PEER_MTU)
         mpi_files(fabric)
 
-    def _figure(self, name, ranks):
-        for rank in ranks:
-            rank.wait(RUN_SECONDS)
-            self.fabric.processes.remove(rank)
-        reports = [self.fabric.perf_report(rank) for rank in ranks]
-        for report in reports:
-            if report.get("error"):
-                raise LabError(f"{name}: {report['error']['message']}")
-        seconds = figure(name, {"mismatches": sum(report["mismatches"] for report in reports),
-                                "times": slowest([report["times"] for report in reports])})
-        return seconds, reports
-
     def _options(self, collective, size):
         return {"collective": collective, "bytes": size, "dtype": "f32", "warmup": WARMUP, "iters": iterations(size, self.quick),
                 "transport": "af_packet", "check_ends": True, "times": True}
@@ -76,27 +65,26 @@ class Hosts:
                        **({"parameters": parameters} if parameters else {}))
         before = sum(port["tx_bytes"] for port in fabric.port_counters("switch0").values())
         options = self._options(collective, size)
-        seconds, reports = self._figure(handler, [fabric.spawn_rank(host, JOB, KEY, host, fabric.hosts, **options) for host in hosts])
+        times, reports = perf_run(fabric, [fabric.spawn_rank(host, JOB, KEY, host, fabric.hosts, **options) for host in hosts], handler)
         carried = sum(port["tx_bytes"] for port in fabric.port_counters("switch0").values()) - before
         fabric.uninstall(JOB, parents)
         least = (fabric.hosts - 1) * size // (1 if collective == "broadcast" else fabric.hosts) * options["iters"]
         if carried < least:
             raise LabError(f"{handler}: the switch has sent {carried} bytes, expected {least} or more: the data went another way")
-        return seconds, sum(report["multicast_fetched"] for report in reports) / max(1, sum(report["multicast_packets"] for report in reports))
+        return figure(times), sum(report["multicast_fetched"] for report in reports) / max(1, sum(report["multicast_packets"] for report in reports))
 
     def ring(self, collective, size):
         options = self._options(collective, size)
         del options["transport"]
-        return self._figure("ring", [self.fabric.spawn_named(host, "ring", host, self.fabric.hosts, handler="ring", **options)
-                                     for host in range(self.fabric.hosts)])[0]
+        ranks = [self.fabric.spawn_named(host, "ring", host, self.fabric.hosts, handler="ring", **options) for host in range(self.fabric.hosts)]
+        return figure(perf_run(self.fabric, ranks, "ring")[0])
 
     def openmpi(self, collective, size):
         switch = self.fabric.switches["switch0"]
         # The switch polls all the time; the peer gets its core.
         switch.popen.send_signal(signal.SIGSTOP)
         try:
-            return openmpi(self.fabric, self.middle, tcp_arguments(self.fabric), "collective-mpi", collective, size,
-                           iterations(size, self.quick), WARMUP)
+            return figure(openmpi(self.fabric, self.middle, tcp_arguments(self.fabric), collective, size, iterations(size, self.quick), WARMUP))
         finally:
             switch.popen.send_signal(signal.SIGCONT)
 
@@ -151,15 +139,11 @@ def subgroups_swept(n_hosts, size, mtu, options):
                 ranks = [fabric.spawn_named(host, f"groups{subgroups}-{turn}", host, n_hosts, collective="allgather", bytes=size, dtype="f32", warmup=WARMUP,
                                             iters=iterations(size, options.quick), transport="af_packet", check_ends=True, times=True, multicast="always",
                                             subgroups=subgroups) for host in range(n_hosts)]
-                for rank in ranks:
-                    rank.wait(RUN_SECONDS)
-                    fabric.processes.remove(rank)
-                reports = [fabric.perf_report(rank) for rank in ranks]
+                times, reports = perf_run(fabric, ranks, f"{subgroups} subgroups")
                 for report in reports:
-                    if report.get("error") or not report["multicast_operations"]:
-                        raise LabError(f"{subgroups} subgroups: {(report.get('error') or {}).get('message', report.get('multicast_reason'))}")
-                found.append(figure("subgroups", {"mismatches": sum(report["mismatches"] for report in reports),
-                                                  "times": slowest([report["times"] for report in reports])}))
+                    if not report["multicast_operations"]:
+                        raise LabError(f"{subgroups} subgroups: {report.get('multicast_reason')}")
+                found.append(figure(times))
             seconds = statistics.median(found)
             say(f"allgather of {human_bytes(size)} on {n_hosts} hosts, {subgroups} subgroups: {seconds * 1e6:.0f} us")
             rows.append({"hosts": n_hosts, "mtu": mtu, "bytes": size, "subgroups": subgroups, "gbps": size * 8 / seconds / 1e9})
@@ -210,19 +194,7 @@ def main():
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 3)
-    try:
-        result = measure(options)
-    except Interrupted as error:
-        return report_interruption(error)
-    except (LabError, OSError) as error:
-        result = {"ok": False, "error": str(error)}
-    if options.json:
-        print(json.dumps(result))
-    elif result["error"]:
-        print(f"bench multicast: {result['error']}", file=sys.stderr)
-    else:
-        print(table(result))
-    return 0 if result["ok"] else 1
+    return outcome("multicast", options, lambda: measure(options), lambda result: print(table(result)))
 
 
 if __name__ == "__main__":

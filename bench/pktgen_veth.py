@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
 from gathered import Gathered  # noqa: E402
-from lab import MAX_HOSTS, Interrupted, Lab, LabError, report_interruption  # noqa: E402
+from lab import MAX_HOSTS, Interrupted, LabError, WireLab, report_interruption  # noqa: E402
 
 
 def main():
@@ -21,7 +21,7 @@ def main():
     # The generator's buffers are a little smaller than the switch's: see bench/io_forwarding.py.
     mtu = options.mtu or (3442 if options.transport == "af_xdp" else None)
     try:
-        with Lab(options.links, options.transport, mtu) as lab:
+        with WireLab(options.links, options.transport, mtu) as lab:
             lab.start_switch()
             process = Gathered(lab).spawn_pktgen(*others, control=str(lab.socket_path))
             status = process.popen.wait()

@@ -3,6 +3,7 @@
 """Draws a benchmark's rows: plot.py FILE.json OUT.svg or OUT.png, the file being what ./dev bench ... --json printed.
 
 Every field of the rows that ends in "gbps" becomes a line over the size of message or payload, one for each value of --by. Of
+`./dev bench allreduce` hosts on UDP sockets stand beside Open MPI at the same MTU, unless --by is given; of
 `./dev bench stragglers` each part becomes a panel: the time of an iteration over load or memory, and throughput over time.
 """
 
@@ -11,7 +12,10 @@ import json
 import sys
 from pathlib import Path
 
-import plot_stragglers
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
+import plot_allreduce  # noqa: E402
+import plot_stragglers  # noqa: E402
+from sizes import human_bytes  # noqa: E402
 
 X_FIELDS = {"chains": "chains", "subgroups": "subgroups", "bytes": "message", "payload_bytes": "payload", "payload": "payload"}
 Y_SUFFIX = "gbps"
@@ -43,13 +47,6 @@ def series_of(rows, by, name="results"):
     return X_FIELDS[x_field], kept
 
 
-def human_bytes(count):
-    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size and count % size == 0:
-            return f"{count // size} {unit}"
-    return str(count)
-
-
 def draw(document, rows, by, out):
     import matplotlib
     matplotlib.use("Agg")
@@ -61,7 +58,7 @@ def draw(document, rows, by, out):
         axes.plot(*zip(*points), marker="o", label=label)
     ticks = sorted({x for points in lines.values() for x, _ in points})
     axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks, [human_bytes(tick) for tick in ticks], rotation=45)
+    axes.set_xticks(ticks, [human_bytes(tick) if x_name in ("message", "payload") else str(tick) for tick in ticks], rotation=45)
     axes.set_ylim(bottom=0)
     axes.set_xlabel(x_name)
     axes.set_ylabel("Gbit/s")
@@ -76,15 +73,17 @@ def main():
     parser = argparse.ArgumentParser(prog="plot.py", description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path, help="JSON that a benchmark printed")
     parser.add_argument("out", type=Path, help="image to be made; .svg or .png")
-    parser.add_argument("--by", default="peer", metavar="FIELD", help="one line for each of its values (default: peer)")
+    parser.add_argument("--by", metavar="FIELD", help="one line for each of its values (default: peer)")
     parser.add_argument("--rows", default="results", metavar="FIELD", help="the list of rows (default: results), such as chains or subgroups of multicast")
     options = parser.parse_args()
     try:
         document = json.loads(options.file.read_text(encoding="utf-8"))
         if document.get("benchmark") == "stragglers":
             plot_stragglers.draw(document, options.out)
+        elif document.get("benchmark") == "allreduce" and options.by is None:
+            plot_allreduce.draw(document, options.out)
         else:
-            draw(document, options.rows, options.by, options.out)
+            draw(document, options.rows, options.by or "peer", options.out)
     except (OSError, ValueError, KeyError, PlotError) as error:
         print(f"plot.py: {options.file}: {error}", file=sys.stderr)
         return 1

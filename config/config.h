@@ -13,6 +13,7 @@
 
 #include "control/control.h"
 #include "control/log.h"
+#include "interface/interface.h"
 
 #define CONFIG_NAME_LEN 32
 #define CONFIG_DEVICE_LEN 256
@@ -27,7 +28,6 @@
 #define CONFIG_MAX_MTU 61184    /* DPDK keeps a buffer's length, all included, in 16 bits */
 #define CONFIG_QUEUE_FRAMES 256 /* of full length, that may queue for a port without queue_bytes */
 #define CONFIG_MOST_QUEUE (1 << 28) /* bytes of a port's queue, and of its bucket */
-#define CONFIG_AF_XDP_MAX_MTU 3474  /* a packet with all headers and metadata must fit a page */
 
 enum config_hugepages {
 	CONFIG_HUGEPAGES_AUTO,
@@ -50,11 +50,13 @@ struct config_port {
 	char name[CONFIG_NAME_LEN];
 	char device[CONFIG_DEVICE_LEN]; /* vdev devargs, or a PCI address */
 	bool pci;
-	bool memif;         /* the vdev net_memif, as server */
-	uint16_t memif_id;  /* the number with which a host connects to this port */
-	uint16_t mtu;       /* bytes, 576 to CONFIG_MAX_MTU */
-	bool routed;        /* leads to another switch */
-	uint32_t rate_mbit; /* limits of the egress queue; 0: the default of each */
+	bool memif;                  /* the vdev net_memif, as server */
+	bool by_rule;                /* the file names an interface, and the driver was chosen */
+	char why[INTERFACE_WHY_LEN]; /* why that one, if by_rule */
+	uint16_t memif_id;           /* the number with which a host connects to this port */
+	uint16_t mtu;                /* bytes, 576 to CONFIG_MAX_MTU */
+	bool routed;                 /* leads to another switch */
+	uint32_t rate_mbit;          /* limits of the egress queue; 0: the default of each */
 	uint32_t bucket_bytes;
 	uint32_t queue_bytes;
 	uint32_t ecn_bytes;
@@ -167,6 +169,9 @@ const char *config_driver_directory(void);
 
 /* Returns the options of the TCP control listener; borrowed from the configuration. */
 struct control_tcp config_control_tcp(const struct config *config);
+
+/* Returns the key by which the file names a port's device: "interface", "vdev", "pci" or "memif". */
+const char *config_port_key(const struct config_port *port);
 
 /* True if there is a memif port. */
 bool config_has_memif(const struct config *config);

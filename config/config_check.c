@@ -26,6 +26,12 @@ config_port_is_af_xdp(const struct config_port *port)
 	return !port->pci && strncmp(port->device, "net_af_xdp", strlen("net_af_xdp")) == 0;
 }
 
+const char *
+config_port_key(const struct config_port *port)
+{
+	return port->by_rule ? "interface" : port->pci ? "pci" : port->memif ? "memif" : "vdev";
+}
+
 bool
 config_vdev_interface(const char *devargs, char *interface, size_t size)
 {
@@ -64,7 +70,7 @@ check_vdev_pair(const struct config_reader *reader, const struct config *config,
 	char path[CONFIG_KEY_PATH_LEN];
 	size_t len = strcspn(a, ",");
 
-	snprintf(path, sizeof(path), "ports[%u].vdev", second);
+	snprintf(path, sizeof(path), "ports[%u].%s", second, config_port_key(&config->ports[second]));
 	if (config_vdev_interface(a, interface_a, sizeof(interface_a)) &&
 	    config_vdev_interface(b, interface_b, sizeof(interface_b)) &&
 	    strcmp(interface_a, interface_b) == 0)

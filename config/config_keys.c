@@ -5,7 +5,11 @@
  */
 #include "config/config_keys.h"
 
+#include <net/if.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "interface/interface.h"
 
 #define FIELD(type, member)                                                                        \
 	.offset = offsetof(struct type, member), .size = sizeof(((struct type *)NULL)->member)
@@ -45,6 +49,24 @@ static const char *const policies[] = {
 
 static const char memif_driver[] = "net_memif";
 
+/* Makes a device of the interface that the file names; one that does not exist is told later, with the rest of the machine. */
+static void
+choose_driver(struct config_port *port)
+{
+	char interface[IF_NAMESIZE];
+
+	memcpy(interface, port->device, sizeof(interface)); /* which is shorter: is_interface */
+	interface[sizeof(interface) - 1] = '\0';
+	if (interface_wants_xdp(interface, port->mtu, port->why)) {
+		const unsigned int queues = interface_receive_queues(interface);
+
+		snprintf(port->device, sizeof(port->device), "net_af_xdp,iface=%s,queue_count=%u",
+			 interface, queues == 0 ? 1 : queues);
+	} else {
+		snprintf(port->device, sizeof(port->device), "net_af_packet,iface=%s", interface);
+	}
+}
+
 static int
 finish_port(const struct config_reader *reader, const char *path, const json_t *item, void *fields)
 {
@@ -52,15 +74,16 @@ finish_port(const struct config_reader *reader, const char *path, const json_t *
 	bool vdev = json_object_get(item, "vdev") != NULL;
 	int n;
 
+	port->by_rule = json_object_get(item, "interface") != NULL;
 	port->pci = json_object_get(item, "pci") != NULL;
 	port->memif = json_object_get(item, "memif") != NULL;
-	n = vdev + port->pci + port->memif;
+	n = port->by_rule + vdev + port->pci + port->memif;
 	if (n != 1)
 		return config_fail(reader, path,
-				   "found %s of vdev, pci and memif, expected one of them",
-				   n == 0   ? "none"
-				   : n == 2 ? "two"
-					    : "all");
+				   "found %s of interface, vdev, pci and memif, expected one of them",
+				   n == 0 ? "none" : "several");
+	if (port->by_rule)
+		choose_driver(port);
 	if (vdev && strncmp(port->device, memif_driver, strlen(memif_driver)) == 0)
 		return config_fail(reader, path,
 				   "found the vdev %s, expected \"memif\": ID instead of vdev",
@@ -198,6 +221,7 @@ static const struct config_key memif_keys[] = {
 
 static const struct config_key port_keys[] = {
 	{ "name", CONFIG_TYPE_NAME, .required = true, FIELD(config_port, name) },
+	{ "interface", CONFIG_TYPE_INTERFACE, FIELD(config_port, device), .derived = true },
 	{ "vdev", CONFIG_TYPE_VDEV, FIELD(config_port, device), .derived = true },
 	{ "pci", CONFIG_TYPE_PCI, FIELD(config_port, device), .derived = true },
 	{ "memif", CONFIG_TYPE_INTEGER, FIELD(config_port, memif_id), RANGE(0, 65535),

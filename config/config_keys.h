@@ -28,7 +28,8 @@ enum config_type {
 	CONFIG_TYPE_IPV4,
 	CONFIG_TYPE_PREFIX, /* stored as struct config_prefix */
 	CONFIG_TYPE_MAC,
-	CONFIG_TYPE_ENDPOINT, /* an IP address and a TCP port */
+	CONFIG_TYPE_ENDPOINT,  /* an IP address and a TCP port */
+	CONFIG_TYPE_INTERFACE, /* a name of a network interface */
 	CONFIG_TYPE_VDEV,
 	CONFIG_TYPE_PCI,
 	CONFIG_TYPE_OBJECT, /* its keys' fields are in the same struct */

@@ -93,8 +93,8 @@ check_exists(const struct config_reader *reader, const struct config_port *port,
 	}
 	if (!attaches(port, interface) || if_nametoindex(interface) != 0)
 		return 0;
-	config_fail(reader, "", "interface \"%s\" does not exist: create it, or mend ports[%u].vdev",
-		    interface, index);
+	config_fail(reader, "", "interface \"%s\" does not exist: create it, or mend ports[%u].%s",
+		    interface, index, config_port_key(port));
 	return -ENODEV;
 }
 
@@ -106,7 +106,7 @@ check_driver(const struct config_reader *reader, const struct config_port *port,
 
 	if (port->pci || port->memif)
 		return 0;
-	snprintf(path, sizeof(path), "ports[%u].vdev", index);
+	snprintf(path, sizeof(path), "ports[%u].%s", index, config_port_key(port));
 	if (!config_driver_exists(port->device)) {
 		config_fail(reader, path,
 			    "found the driver \"%.*s\" of port \"%s\", expected one of DPDK's in %s",
@@ -134,11 +134,11 @@ config_check_mtu(const struct config_port *port, unsigned int index, const char 
 	int fd;
 
 	snprintf(path, sizeof(path), "ports[%u].mtu", index);
-	if (config_port_is_af_xdp(port) && port->mtu > CONFIG_AF_XDP_MAX_MTU)
+	if (config_port_is_af_xdp(port) && port->mtu > INTERFACE_XDP_MAX_MTU)
 		return config_fail(
 			&reader, path,
 			"found %u for port \"%s\", expected at most %u with net_af_xdp, whose packets have a page each",
-			port->mtu, port->name, CONFIG_AF_XDP_MAX_MTU);
+			port->mtu, port->name, INTERFACE_XDP_MAX_MTU);
 	if (!attaches(port, interface))
 		return 0;
 	snprintf(request.ifr_name, sizeof(request.ifr_name), "%.*s", IFNAMSIZ - 1, interface);

@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,19 @@ is_path(const char *text)
 	return true;
 }
 
+/* True for what the kernel takes as a name, and can stand among a device's arguments. */
+static bool
+is_interface(const char *text)
+{
+	if (strlen(text) >= IF_NAMESIZE)
+		return false;
+	for (const char *c = text; *c != '\0'; c++) {
+		if (!isgraph((unsigned char)*c) || strchr(",=[]\"/", *c) != NULL)
+			return false;
+	}
+	return true;
+}
+
 /*
  * True for a driver's name, optionally with a number, then optionally arguments:
  * net_af_xdp0,iface=fs-h0
@@ -210,6 +224,8 @@ read_text(const struct config_key *key, const char *text, char *field)
 	if (len == 0 || len >= key->size)
 		return -EINVAL;
 	if (key->type == CONFIG_TYPE_NAME && strspn(text, TEXT_NAME_CHARACTERS) != len)
+		return -EINVAL;
+	if (key->type == CONFIG_TYPE_INTERFACE && !is_interface(text))
 		return -EINVAL;
 	if (key->type == CONFIG_TYPE_VDEV && !is_vdev(text))
 		return -EINVAL;
@@ -323,6 +339,9 @@ config_value_expected(const struct config_key *key, char *buffer)
 	case CONFIG_TYPE_ENDPOINT:
 		snprintf(buffer, size,
 			 "an IP address and a TCP port like \"127.0.0.1:9464\" or \"[::1]:9464\"");
+		break;
+	case CONFIG_TYPE_INTERFACE:
+		snprintf(buffer, size, "the name of a network interface like \"eth1\"");
 		break;
 	case CONFIG_TYPE_VDEV:
 		snprintf(buffer, size,

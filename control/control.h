@@ -88,6 +88,7 @@ struct control_options {
 	const char *path; /* of the Unix socket; NULL: none */
 	struct control_tcp tcp;
 	bool answers_hello; /* the greeting answers the client's handshake; else it is sent first */
+	int packet_version; /* that it then tells, of packets of its network; 0: none */
 	unsigned int max_clients; /* 0: CONTROL_MAX_CLIENTS */
 	size_t line_max;          /* 0: CONTROL_LINE_MAX */
 };
@@ -123,6 +124,9 @@ void control_client_set_data(struct control_client *client, void *data);
  * another number, or none, once the connection is gone.
  */
 uint64_t control_client_number(const struct control_client *client);
+
+/* Returns the version of Fanin's packets that a client has told in its handshake; 0: it told none. */
+int64_t control_client_packet_version(const struct control_client *client);
 
 /*
  * In `closed`: true if the connection timed out, false if the other side has closed it. After a

@@ -51,6 +51,7 @@ struct control_client {
 	uid_t uid;                  /* of a Unix client */
 	struct guard_source source; /* of a TCP client */
 	bool greeted;               /* the handshake succeeded */
+	int64_t packet_version;     /* of a host, as it told in its handshake; 0: it did not */
 	bool ended;                 /* the client has sent its end of stream */
 	bool closing;               /* close once the answers are sent */
 	bool lost;                  /* close at once */

@@ -118,6 +118,9 @@ greet(struct control_client *client, uint64_t now_ms)
 		return 0;
 	greeting = control_greeting(client->service);
 	json_object_set_new(greeting, "hello", json_integer(CONTROL_PROTOCOL));
+	if (client->service->options.packet_version != 0)
+		json_object_set_new(greeting, "packet_version",
+				    json_integer(client->service->options.packet_version));
 	ret = control_client_send(client, greeting, now_ms);
 	json_decref(greeting);
 	return ret;
@@ -183,6 +186,7 @@ shake_hands(struct control_client *client, const char *line, size_t len, uint64_
 		client->service->counters.hello_wrong++;
 		ret = end_with(client, &error, now_ms);
 	} else if (is_token_right(client, object)) {
+		client->packet_version = json_integer_value(json_object_get(object, "packet_version"));
 		ret = greet(client, now_ms);
 	} else {
 		client->gave_token = json_object_get(object, "token") != NULL;
@@ -366,6 +370,12 @@ void
 control_client_set_data(struct control_client *client, void *data)
 {
 	client->data = data;
+}
+
+int64_t
+control_client_packet_version(const struct control_client *client)
+{
+	return client->packet_version;
 }
 
 uint64_t

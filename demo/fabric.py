@@ -13,12 +13,14 @@ import os
 import secrets
 from dataclasses import dataclass, field
 
-from lab import (DEFAULT_MTU, HOST_INTERFACE, UDP_PORT, Control, Lab, LabError, inside, ip_in, long_options, program, run,
+from bridged import make_bridge
+from lab import (HOST_INTERFACE, UDP_PORT, Control, Lab, LabError, inside, ip_in, long_options, program, run, user_of,
                  wait_until)
 
 START_SECONDS = 60
 MANAGER_IP = "10.79.0.254"
 MANAGER_PORT = 21932
+MANAGEMENT_MTU = 1500
 SECOND_INTERFACE = "fanin1"
 FIRST_SERVER = 201  # last number of its address
 
@@ -115,8 +117,8 @@ class Fabric(Lab):
 
     def __init__(self, topology, transport="af_packet", mtu=None, config=None, keep_logs=False, name=None):
         if transport == "memif":
-            raise LabError("several switches are linked by veth: expected transport af_xdp or af_packet")
-        super().__init__(len(topology.switch_of), transport, mtu or DEFAULT_MTU[transport], config, keep_logs, name)
+            raise LabError("several switches are linked by veth: expected transport auto, af_xdp, af_packet or udp")
+        super().__init__(len(topology.switch_of), transport, mtu, config, keep_logs, name)
         self.topology = topology
         self.switches = {}  # name: Process
         self.servers = {}  # name: Process
@@ -190,11 +192,6 @@ class Fabric(Lab):
 
     # ---- the switches
 
-    def _vdev_of(self, interface):
-        if self.transport == "af_xdp":
-            return f"net_af_xdp,iface={interface},busy_budget=0"
-        return f"net_af_packet,iface={interface},qdisc_bypass=1"
-
     def ports_of(self, switch):
         """Ports of a switch: {name: True if it leads to another switch}."""
         ports = {f"h{host}": False for host in range(self.hosts) if switch in self.topology.switches_of(host)}
@@ -225,7 +222,7 @@ class Fabric(Lab):
             "idle": {"policy": "sleep"},
             "limits": {"max_jobs": 16, "slots": 2048},
             "workers": [{"lcore": self.index_of(switch) % cpus}],
-            "ports": [{"name": name, "vdev": self._vdev_of(name), "mtu": self.mtu, "routed": routed}
+            "ports": [{"name": name, **self.device(name), "mtu": self.mtu, "routed": routed}
                       for name, routed in self.ports_of(switch).items()],
             "routes": self.routes_of(switch),
         }
@@ -319,7 +316,7 @@ class Fabric(Lab):
         self.namespaces.append(self.management)
         run(["ip", "netns", "add", self.management])
         ip_in(self.management, "link", "set", "lo", "up")
-        ip_in(self.management, "link", "add", "br0", "type", "bridge")
+        make_bridge(self.management, "br0", MANAGEMENT_MTU)
         for host in range(self.hosts):
             ip_in(self.management, "link", "add", "name", f"m{host}", "type", "veth", "peer", "name", "mgmt0", "netns",
                   self.host_namespace(host))
@@ -327,7 +324,6 @@ class Fabric(Lab):
             ip_in(self.host_namespace(host), "address", "add", f"{self.management_ip(host)}/24", "dev", "mgmt0")
             ip_in(self.host_namespace(host), "link", "set", "mgmt0", "up")
         ip_in(self.management, "address", "add", f"{MANAGER_IP}/24", "dev", "br0")
-        ip_in(self.management, "link", "set", "br0", "up")
 
     def _host_entry(self, host):
         links = [{"ip": self.host_ip(host, switch), "switch": switch, "port": f"h{host}"}
@@ -393,7 +389,7 @@ class Fabric(Lab):
         arguments = ["env", f"FANIN_TOKEN={self.token_file.read_text().strip()}", program("fanin-perf", self.build), "--manager",
                      f"{MANAGER_IP}:{MANAGER_PORT}", "--job-name", job, "--rank", rank, "--size", size, "--address",
                      self.host_ip(host), "--json"]
-        return self.spawn(host, [*arguments, *long_options(options)], "perf")
+        return self.spawn(host, [*arguments, *long_options(options)], "perf", user_of(options))
 
     # ---- jobs over several switches
 

@@ -10,8 +10,10 @@ left behind is removed by the next one. Main thread only: it enters namespaces b
 import contextlib
 import ctypes
 import ctypes.util
+import functools
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -31,7 +33,10 @@ SWITCH_MAC = "02:fa:00:00:00:fe"
 UDP_PORT = 21930
 HOST_INTERFACE = "fanin0"
 MAX_HOSTS = 16
-DEFAULT_MTU = {"af_xdp": 3474, "af_packet": 9000, "memif": 9000}
+DEFAULT_MTU = {"auto": 9000, "af_xdp": 3474, "af_packet": 9000, "udp": 1500, "memif": 9000}
+WITHOUT_RIGHTS = ("auto", "udp")  # transports whose hosts are user nobody
+# Hosts on UDP sockets need no rights, and have none.
+NOBODY = "nobody"
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWNET = 0x40000000
@@ -133,8 +138,8 @@ def die_with_parent():
         os._exit(1)
 
 
-def private_sys():
-    """Between fork and exec: a /sys that shows this network namespace, with a bpffs that goes with the process.
+def private_sys(user=None):
+    """Between fork and exec: a /sys that shows this network namespace, with a bpffs that goes with the process. user: see drop_rights.
 
     `ip netns exec` does the same but starts by remounting /, which fails in a chroot; and programs that pin into the
     machine's own bpffs and are killed would leave their pins behind.
@@ -145,6 +150,44 @@ def private_sys():
     # In a container that may not mount these two the machine's own serve as well.
     if libc.mount(b"sysfs", b"/sys", b"sysfs", 0, None) == 0:
         libc.mount(b"bpf", b"/sys/fs/bpf", b"bpf", 0, None)
+    if user is not None:
+        drop_rights(user)
+
+
+def drop_rights(user):
+    """Between fork and exec: becomes a user, an entry of pwd, in no group but its own."""
+    os.setgroups([])
+    os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+    os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+    # Whoever becomes another one has lost it.
+    die_with_parent()
+
+
+# Of a user who has to pass directories that are closed to others, and of nothing else.
+PASSES_DIRECTORIES = "-all,+dac_read_search"
+
+
+def is_closed(path):
+    """Is a directory on the way to a program closed to others?"""
+    return any(not parent.stat().st_mode & 0o001 for parent in Path(path).resolve().parents)
+
+
+def as_user(user, arguments, closed=True):
+    """The command line by which a user starts a program. closed: in a directory that is closed to others, as a checkout may be."""
+    rights = PASSES_DIRECTORIES if closed else "-all"
+    return ["setpriv", "--reuid", user.pw_name, "--regid", str(user.pw_gid), "--clear-groups", "--inh-caps", rights,
+            "--ambient-caps", rights, "--bounding-set", rights, *arguments]
+
+
+def user_of(options):
+    """The user as whom fanin-perf runs with these options; None: as this process."""
+    return NOBODY if options.get("transport") in WITHOUT_RIGHTS else None
+
+
+def ports_text(transport):
+    """What the switch's ports are, and who the hosts are if they are somebody else than this process."""
+    ports = {"auto": "ports as the switch chooses", "udp": "af_packet ports"}.get(transport, f"{transport} ports")
+    return f"{ports}, hosts without rights (user {NOBODY})" if transport in WITHOUT_RIGHTS else ports
 
 
 def long_options(options):
@@ -199,15 +242,21 @@ class Control:
 
 
 class Process:
-    """A program that the laboratory started; its output goes to files, so that no pipe can fill up."""
+    """A program that the laboratory started; its output goes to files, so that no pipe can fill up. user: as whom; None: as this process."""
 
-    def __init__(self, lab, name, arguments, namespace):
+    def __init__(self, lab, name, arguments, namespace, user=None):
         self.name = name
         self.stdout_path = lab.directory / f"{name}.out"
         self.stderr_path = lab.directory / f"{name}.err"
+        entry = None
+        if user is not None:
+            lab.directory.chmod(0o711)
+            entry = pwd.getpwnam(user)
+            if any(is_closed(argument) for argument in arguments if argument.startswith("/")):
+                arguments, entry = as_user(entry, ["setpriv", "--pdeathsig", "KILL", *arguments]), None
         with open(self.stdout_path, "wb") as out, open(self.stderr_path, "wb") as err, inside(namespace):
             self.popen = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                          preexec_fn=private_sys, cwd=lab.directory)
+                                          preexec_fn=functools.partial(private_sys, entry), cwd=lab.directory)
         self.pid = self.popen.pid
 
     def running(self):
@@ -281,18 +330,23 @@ def remove_leftovers():
 class Lab:
     """One switch namespace and `hosts` host namespaces, each host's fanin0 on a port h0, h1, ... of the switch.
 
-    transport: what the switch's ports are, af_xdp, af_packet or memif. mtu: of all links. config: keys that replace
-    those of the switch's configuration file. keep_logs: leave the directory with logs behind. name: tells several
-    laboratories of one process apart.
+    transport: what the switch's ports are, af_xdp, af_packet or memif; udp: as with af_packet, and hosts are on UDP sockets; or auto: as
+    switch and hosts choose by themselves. mtu: of
+    all links. config: keys that replace those of the switch's configuration file. keep_logs: leave the directory with logs
+    behind. name: tells several laboratories of one process apart.
     """
 
+    offloads = None  # at the ends of all links; None: on if the switch's ports are on packet sockets
     switch_launcher = ()  # a command that starts the switch, without the switch's own
+    instead = None  # what tests have in place of what laboratories are asked for; see tests/net/over_udp.py
 
     def __init__(self, hosts=4, transport="af_xdp", mtu=None, config=None, keep_logs=False, name=None):
         if os.geteuid() != 0:
             raise LabError("network namespaces need root: run this with sudo")
         if not 1 <= hosts <= MAX_HOSTS:
             raise LabError(f"found {hosts} hosts, expected 1 to {MAX_HOSTS}")
+        if self.instead is not None:
+            transport, mtu = self.instead.network(transport, mtu)
         self.hosts = hosts
         self.transport = transport
         self.mtu = mtu or DEFAULT_MTU[transport]
@@ -408,24 +462,35 @@ class Lab:
               "peer", "name", interface, *address, "mtu", str(self.mtu), "numtxqueues", "1", "numrxqueues", "1", "netns", there)
         for namespace, device in ((here, port), (there, interface)):
             with inside(namespace):
-                # veth hands over frames without checksums and larger than the MTU; no wire would, and AF_XDP and
-                # AF_PACKET pass them on as they are.
-                run(["ethtool", "-K", device, "tx", "off", "tso", "off", "gso", "off", "gro", "off"])
+                # veth hands over frames without checksums and larger than the MTU. Packet ports know how; no wire would,
+                # and AF_XDP passes them on as they are.
+                if not (self.transport in ("af_packet", *WITHOUT_RIGHTS) if self.offloads is None else self.offloads):
+                    run(["ethtool", "-K", device, "tx", "off", "tso", "off", "gso", "off", "gro", "off"])
                 run(["ip", "link", "set", device, "up"])
 
     # ---- the switch
 
     def vdev(self, host):
-        interface = self.switch_interface(host)
+        return self.device(self.switch_interface(host))["vdev"]
+
+    def device(self, interface):
+        """The key of a port on a kernel interface that names its device."""
+        if self.transport == "auto":
+            return {"interface": interface}
         if self.transport == "af_xdp":
             # Busy polling makes each poll a system call that runs the interface's NAPI: on veth that is three times slower
             # than to let the sender's own softirq do it.
-            return f"net_af_xdp,iface={interface},busy_budget=0"
-        return f"net_af_packet,iface={interface},qdisc_bypass=1"
+            return {"vdev": f"net_af_xdp,iface={interface},busy_budget=0"}
+        return {"vdev": f"net_af_packet,iface={interface},qdisc_bypass=1"}
 
     def port(self, host):
         """A host's port, as the configuration has it."""
-        device = {"memif": host} if self.transport == "memif" else {"vdev": self.vdev(host)}
+        if self.transport == "memif":
+            device = {"memif": host}
+        elif self.transport == "auto":
+            device = self.device(self.switch_interface(host))
+        else:
+            device = {"vdev": self.vdev(host)}
         return {"name": self.port_of(host), **device, "mtu": self.mtu}
 
     @staticmethod
@@ -503,33 +568,36 @@ class Lab:
 
     # ---- the hosts
 
-    def _spawn(self, namespace, name, arguments):
+    def _spawn(self, namespace, name, arguments, user=None):
         # A signal in between would leave a process that nobody knows.
         signal.pthread_sigmask(signal.SIG_BLOCK, self.old_handlers)
         try:
-            process = Process(self, name, list(map(str, arguments)), namespace)
+            process = Process(self, name, list(map(str, arguments)), namespace, user)
             self.processes.append(process)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, self.old_handlers)
         return process
 
-    def spawn(self, host, arguments, name=None):
-        """Starts a program on a host."""
+    def spawn(self, host, arguments, name=None, user=None):
+        """Starts a program on a host. user: as whom; None: as this process."""
+        if self.instead is not None:
+            arguments, user = self.instead.program(arguments, user)
         self.spawned += 1
-        return self._spawn(self.host_namespace(host), f"{name or 'program'}-{self.spawned}-h{host}", arguments)
+        return self._spawn(self.host_namespace(host), f"{name or 'program'}-{self.spawned}-h{host}", arguments, user)
 
     def perf_command(self, host, job, rank, size, **options):
-        """fanin-perf as one rank. options: its long options, with _ for -; True for one without a value."""
+        """fanin-perf as one rank, at AF_XDP ports with AF_XDP unless told otherwise. options: its long options, with _ for -; True for one
+        without a value."""
         arguments = [program("fanin-perf", self.build), "--job", job["id"], "--key", job["key"], "--rank", rank, "--size", size,
                      "--json"]
-        options = {"switch": SWITCH_IP, **options}
+        options = {"switch": SWITCH_IP, **({"transport": "af_xdp"} if self.transport == "af_xdp" and "memif" not in options else {}), **options}
         if self.transport == "memif":
             options = {"memif": f"{self.memif_path}:{host}", "address": self.host_ip(host), **options}
         return [*arguments, *long_options(options)]
 
     def spawn_perf(self, host, job, rank, size, **options):
-        """Starts fanin-perf as one rank. options: as of perf_command."""
-        return self.spawn(host, self.perf_command(host, job, rank, size, **options), "perf")
+        """Starts fanin-perf as one rank, on UDP sockets without rights. options: as of perf_command."""
+        return self.spawn(host, self.perf_command(host, job, rank, size, **options), "perf", user_of(options))
 
     @staticmethod
     def perf_report(process):
@@ -538,6 +606,12 @@ class Lab:
             return json.loads(process.stdout())
         except ValueError:
             return {"ok": False, "error": {"code": "no_report", "message": process.last_words(), "missing": []}}
+
+
+class WireLab(Lab):
+    """Links whose frames are as on a wire: for programs that take them from packet sockets and know no super-frames, as DPDK's do."""
+
+    offloads = False
 
 
 def report_interruption(error):

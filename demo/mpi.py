@@ -3,10 +3,11 @@
 
 import json
 import os
+import pwd
 import re
 
 from fabric import MANAGER_IP, MANAGER_PORT
-from lab import LabError, ip_in, wait_until
+from lab import NOBODY, WITHOUT_RIGHTS, LabError, as_user, ip_in, is_closed, wait_until
 
 MANAGEMENT_INTERFACE, MANAGEMENT_NETWORK = "mgmt0", "10.79.0.0/24"
 KINDS = ("openmpi", "mpich")
@@ -27,19 +28,30 @@ def at_end(process):
 
 
 class MpiHosts:
-    """The hosts of a Fabric whose manager runs, as mpirun knows them: p0, p1, ..., reached over the management network."""
+    """
+    The hosts of a Fabric whose manager runs, as mpirun knows them: p0, p1, ..., reached over the management network. Where hosts need no rights all that
+    runs on them does so as user nobody.
+    """
 
     def __init__(self, fabric):
         self.fabric = fabric
         self.runs = 0
+        # What the ranks write.
+        self.sessions = fabric.directory / "sessions"
+        self.sessions.mkdir()
+        self.sessions.chmod(0o1777)
+        fabric.directory.chmod(0o711)
         (fabric.directory / "hosts").write_text(
             f"127.0.0.1 localhost\n{MANAGER_IP} mpirun\n" +
             "".join(f"{fabric.management_ip(host)} p{host}\n" for host in range(fabric.hosts)))
+        command = ["sh", "-c", "$*"]
+        if fabric.transport in WITHOUT_RIGHTS:
+            command = as_user(pwd.getpwnam(NOBODY), command, is_closed(fabric.build))
         # In place of ssh: the host's network with its own /sys, where UCX looks for devices, and its name, by which MPI tells hosts apart.
         agent = fabric.directory / "agent"
         agent.write_text("#!/bin/sh\nwhile [ \"${1#p}\" = \"$1\" ]; do shift; done\nname=$1\nshift\n"
                          f"exec nsenter --net=/run/netns/{fabric.prefix}-h${{name#p}} unshare --uts --mount "
-                         "sh -c 'mount -t sysfs sysfs /sys; hostname \"$0\"; exec sh -c \"$*\"' \"$name\" \"$@\"\n")
+                         f"sh -c 'mount -t sysfs sysfs /sys; hostname \"$0\"; exec {' '.join(command[:-1])} \"{command[-1]}\"' \"$name\" \"$@\"\n")
         agent.chmod(0o755)
         # The kernel tells of a link that comes up within a second; UCX takes no other.
         for host in range(fabric.hosts):
@@ -58,7 +70,7 @@ class MpiHosts:
         hosts = ",".join(f"p{host}:{n}" for host, n in enumerate(ranks))
         names = [argument for name in environment for argument in ("-x", name if name != "LD_PRELOAD" else f"{name}={environment[name]}")]
         return ["mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none", "-n", str(sum(ranks)), "-H", hosts, "--map-by", "slot",
-                "--mca", "plm_rsh_agent", self.fabric.directory / "agent", "--mca", "orte_tmpdir_base", self.fabric.directory,
+                "--mca", "plm_rsh_agent", self.fabric.directory / "agent", "--mca", "orte_tmpdir_base", self.sessions,
                 "--mca", "oob_tcp_if_include", MANAGEMENT_NETWORK, "--mca", "pml", "ob1", "--mca", "btl",
                 "tcp,vader,self" if max(ranks) > 1 else "tcp,self", "--mca", "btl_tcp_if_include", MANAGEMENT_NETWORK,
                 "--mca", "btl_vader_single_copy_mechanism", "none", "--mca", "mpi_yield_when_idle", "1", *names]
@@ -108,7 +120,7 @@ class MpiHosts:
 
     def run_reported(self, kind, program, *arguments, **options):
         """The same with the library's report: (what the ranks have printed, whose last line has "cases", the report)."""
-        path = self.fabric.directory / f"report-{self.runs}.json"
+        path = self.sessions / f"report-{self.runs}.json"
         printed = self.run(kind, program, *arguments, FANIN_MPI_REPORT="json", FANIN_MPI_REPORT_FILE=path,
                            done=lambda process: at_end(process) and path.exists() and path.read_text().endswith("\n"), **options)
         report = json.loads(path.read_text())

@@ -13,7 +13,7 @@ import time
 import leaders
 import serving
 from fabric import Fabric, leaf_spine, single, tree3
-from lab import LabError
+from lab import LabError, ports_text
 from traffic import Traffic, most
 
 TOPOLOGIES = {"leaf-spine": leaf_spine, "tree3": tree3}
@@ -73,7 +73,7 @@ def check_arguments(parser, options):
     if options.kill and options.freeze:
         parser.error("argument --freeze: found --kill with it, expected one of them")
     if options.topology != "single" and options.transport == "memif":
-        parser.error(f"argument --transport: found memif for {options.topology}, expected af_xdp or af_packet")
+        parser.error(f"argument --transport: found memif for {options.topology}, expected af_xdp, af_packet or udp")
     if options.multicast and struck:
         parser.error("argument --multicast: found --kill or --freeze with it, which wait for blocks of the job itself: expected one of them")
     if options.ring and (struck or options.trees > 1 or options.reproducible or options.jobs > 1):
@@ -257,7 +257,8 @@ def first_trees(fabric, options, ranks):
         if not any(rank.running() for rank in ranks):
             break
         time.sleep(POLL_SECONDS)
-    errors = sorted({fabric.perf_report(rank)["error"]["message"] for rank in ranks if not rank.running()})
+    ended = [fabric.perf_report(rank)["error"] for rank in ranks if not rank.running()]
+    errors = sorted({"a rank has ended without an error" if error is None else error["message"] for error in ended})
     raise LabError("the manager has made no tree for the job: " + "; ".join(errors or ["no rank has ended"]))
 
 
@@ -348,7 +349,6 @@ def demonstrate(options, screen, config, warmup, summarise, more):
 
 def demonstrate_once(options, screen, config, warmup, summarise, more):
     topology = make_topology(options)
-    transport = "af_packet" if options.transport == "auto" else options.transport
     target = options.kill or options.freeze
     if target:
         check_target(topology, options.hosts, target)
@@ -356,7 +356,10 @@ def demonstrate_once(options, screen, config, warmup, summarise, more):
         config = {**config, "limits": SPARSE_LIMITS}
     if options.serving or options.leaders:
         config = serving.switch_config(options, config)
-    with Fabric(topology, transport, options.mtu, config, options.keep_logs) as fabric:
+    if options.leaders and options.jobs > 1 and options.transport == "auto":
+        screen.say("hosts are on packet sockets: on UDP sockets an address takes part in one job whose hosts lead blocks")
+        options.transport = "af_packet"
+    with Fabric(topology, options.transport, options.mtu, config, options.keep_logs) as fabric:
         if options.keep_logs:
             screen.say(f"logs: {fabric.directory}")
         fabric.start()
@@ -365,7 +368,7 @@ def demonstrate_once(options, screen, config, warmup, summarise, more):
         homes = ", each linked to two leaves" if options.dual_homed else ""
         switches = "one switch" if len(topology.switches) == 1 else f"{len(topology.switches)} switches"
         servers = "".join(f", server {name} at {switch}" for name, switch in topology.servers.items())
-        screen.say(f"{options.hosts} hosts{homes}, {switches}, a manager, {transport} ports, MTU {fabric.mtu}{servers}")
+        screen.say(f"{options.hosts} hosts{homes}, {switches}, a manager, {ports_text(options.transport)}, MTU {fabric.mtu}{servers}")
         if options.reproducible and len(topology.switches) > 1:
             screen.say("hosts at the leaves: " + ", ".join(f"{topology.switch_of.count(leaf)} at {leaf}" for leaf in topology.switches
                                                            if leaf in topology.switch_of)
@@ -376,7 +379,7 @@ def demonstrate_once(options, screen, config, warmup, summarise, more):
         started = time.monotonic()
         ranks = []
         for number in range(options.jobs):
-            ranks += start_ranks(fabric, options, "auto" if options.ring else transport, warmup, more,
+            ranks += start_ranks(fabric, options, "auto" if options.ring else options.transport, warmup, more,
                                  JOB if number == 0 else f"{JOB}-{number + 1}")
         told = run_ring(options, ranks) if options.ring else run_tree(fabric, options, ranks, warmup, screen)
         seconds = time.monotonic() - started

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
-A worker of ./dev demo --torch: train.py BACKEND STEPS, with torch's environment. Trains a small network on Fashion-MNIST, of Debian's
-package dataset-fashion-mnist, or on data of the same shape made here. Prints a JSON object.
+A worker of ./dev demo --torch: train.py STEPS BUCKET_MB, with torch's environment. Trains three copies of a small network in turns, a step of each:
+over Fanin, over Gloo, and without any communication. Then it sums vectors as large as the gradients, over Fanin and over Gloo in turns.
+The images are of Fashion-MNIST, of Debian's package dataset-fashion-mnist, or of the same shape and made here. Prints a JSON object; times
+are in seconds of the machine's monotonic clock, which all workers share.
 """
 
 import gzip
@@ -18,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 import fanin_torch
 
 DATASET = Path("/usr/share/datasets/fashion-mnist")
-BATCH = 64
+BATCH = 8
 EXAMPLES = 20000
 
 
@@ -37,28 +39,96 @@ def examples():
     return centers[classes] + 0.3 * torch.randn(EXAMPLES, 784, generator=generator), classes, "made by the demo"
 
 
-def main():
-    backend, steps = sys.argv[1], int(sys.argv[2])
-    torch.set_num_threads(1)
-    dist.init_process_group(backend)
+def network():
+    """The same at all workers and for all sides."""
+    torch.manual_seed(1)
+    layers = [torch.nn.Linear(784, 512), torch.nn.ReLU()]
+    for _ in range(3):
+        layers += [torch.nn.Linear(512, 512), torch.nn.ReLU()]
+    for layer in layers[::2]:
+        torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    return torch.nn.Sequential(*layers, torch.nn.Linear(512, 10))
+
+
+class Side:
+    """A copy of the network, trained over a process group; None: each worker trains for itself."""
+
+    def __init__(self, group, bucket_mb):
+        self.group = group
+        self.model = network()
+        # Gradients are views of their buckets: else torch copies them there and back, which is no communication.
+        if group is not None:
+            self.model = DistributedDataParallel(self.model, process_group=group, bucket_cap_mb=bucket_mb, gradient_as_bucket_view=True)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.02)
+        self.losses, self.steps, self.sums = [], [], []
+
+    def step(self, images, classes):
+        began = time.monotonic()
+        self.optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(self.model(images), classes)
+        loss.backward()
+        self.optimizer.step()
+        self.steps.append((began, time.monotonic()))
+        self.losses.append(loss.item())
+
+    def bucket_bytes(self):
+        """Of the buckets in which DistributedDataParallel sums the gradients; it has chosen them anew once a step is done."""
+        found = self.model._get_ddp_logging_data()
+        return [int(size) for size in (found.get("rebuilt_bucket_sizes") or found["bucket_sizes"]).split(",")]
+
+    def sum(self, buckets):
+        began = time.monotonic()
+        for work in [dist.all_reduce(bucket, group=self.group, async_op=True) for bucket in buckets]:
+            work.wait()
+        self.sums.append((began, time.monotonic()))
+
+    def digest(self):
+        parameters = torch.cat([value.detach().flatten() for value in self.model.parameters()])
+        return hashlib.sha256(parameters.numpy().tobytes()).hexdigest()
+
+    def found(self):
+        return {"loss": self.losses, "steps": self.steps, "sums": self.sums, "parameters": self.digest()}
+
+
+def train(sides, steps, meet):
+    """meet: a barrier, before each step."""
     rank, size = dist.get_rank(), dist.get_world_size()
     images, classes, source = examples()
-    torch.manual_seed(1)
-    model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    losses, ms = [], []
     for step in range(steps):
         first = (step * size + rank) * BATCH % (EXAMPLES - BATCH + 1)
-        began = time.perf_counter()
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(images[first:first + BATCH]), classes[first:first + BATCH])
-        loss.backward()
-        optimizer.step()
-        ms.append(1000 * (time.perf_counter() - began))
-        losses.append(loss.item())
-    parameters = torch.cat([value.detach().flatten() for value in model.parameters()])
-    print(json.dumps({"loss": losses, "ms": ms, "data": source, "parameters": hashlib.sha256(parameters.numpy().tobytes()).hexdigest(),
-                      "report": fanin_torch.report()}), flush=True)
+        for side in sides.values():
+            meet()
+            side.step(images[first:first + BATCH], classes[first:first + BATCH])
+    return source
+
+
+def sum_gradients(sides, steps, meet):
+    """Of the sides that have a process group. Every element is checked."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    buckets = [torch.empty(count // 4) for count in sides[0].bucket_bytes()]
+    for _ in range(steps):
+        for side in sides:
+            for bucket in buckets:
+                bucket.fill_(rank + 1)
+            meet()
+            side.sum(buckets)
+            if any((bucket != size * (size + 1) / 2).any() for bucket in buckets):
+                sys.exit(f"rank {rank}: a sum of the group {side.group} is wrong")
+
+
+def main():
+    steps, bucket_mb = map(int, sys.argv[1:])
+    torch.set_num_threads(1)
+    dist.init_process_group("fanin")
+    gloo = dist.new_group(backend="gloo")
+    sides = {name: Side(group, bucket_mb) for name, group in (("fanin", dist.group.WORLD), ("gloo", gloo), ("none", None))}
+
+    def meet():
+        dist.barrier(group=gloo)
+    source = train(sides, steps, meet)
+    sum_gradients([sides["fanin"], sides["gloo"]], steps, meet)
+    print(json.dumps({"data": source, "bucket_bytes": sides["fanin"].bucket_bytes(), "report": fanin_torch.report(),
+                      "sides": {name: side.found() for name, side in sides.items()}}), flush=True)
     dist.destroy_process_group()
 
 

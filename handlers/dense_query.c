@@ -91,6 +91,7 @@ fanin_dense_make_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet
 	struct fanin_hdr *hdr = &packet->headers->fanin;
 	const struct fanin_hdr asked = *hdr;
 
+	fanin_frame_answer_to(packet->headers);
 	fanin_wire_encode_header(hdr, FANIN_TYPE_ANSWER, ctx->job->id, ctx->epoch,
 				 ctx->job->keys.down);
 	hdr->rank = asked.rank;

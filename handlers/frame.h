@@ -17,6 +17,16 @@ fanin_frame_set_length(struct rte_mbuf *mbuf, uint32_t payload_len)
 	mbuf->ol_flags = 0;
 }
 
+/*
+ * A packet that is to be turned around goes to the UDP port where its sender takes answers. To be called before its Fanin header is
+ * written anew.
+ */
+static inline void
+fanin_frame_answer_to(struct fanin_headers *headers)
+{
+	headers->udp.src_be = __builtin_bswap16(headers->fanin.port);
+}
+
 /* As fanin_frame_make, where the type's direction is known beforehand. */
 static inline struct fanin_hdr *
 fanin_frame_make_to(const struct fanin_handler_ctx *ctx, bool down, enum fanin_type type,
@@ -33,7 +43,7 @@ fanin_frame_make_to(const struct fanin_handler_ctx *ctx, bool down, enum fanin_t
 				 down ? job->keys.down : job->keys.up);
 	headers->fanin.block = block;
 	if (!down) {
-		headers->udp.src_be = fanin_wire_source_port_be(block);
+		headers->udp.src_be = fanin_wire_source_port_be(block, ctx->parent_port_shift);
 		headers->fanin.rank = job->parent_rank;
 	}
 	fanin_frame_set_length(mbuf, payload_len);

@@ -183,8 +183,8 @@ struct fanin_packet {
 enum fanin_emission_kind {
 	FANIN_EMIT_CHILDREN, /* a complete frame to `children`, one mbuf reference each */
 	FANIN_EMIT_PARENT,   /* a complete frame to the parent */
-	FANIN_EMIT_REPLY,    /* the packet itself, turned around to its sender */
-	FANIN_EMIT_PORTS,    /* a complete frame to `ports`, one mbuf reference each */
+	FANIN_EMIT_REPLY, /* the packet itself, turned around to its sender, the one of `children` */
+	FANIN_EMIT_PORTS, /* a complete frame to `ports`, one mbuf reference each */
 	FANIN_EMIT_ROUTE, /* an IPv4 packet towards its destination address: see fanin_emit_route */
 };
 
@@ -205,7 +205,7 @@ struct fanin_emission {
 };
 
 /* Emissions and frees are carried out after a burst, and as soon as there are so many: more than a burst of usual packets causes. */
-#define FANIN_BURST 32
+#define FANIN_BURST 64
 #define FANIN_MAX_EMISSIONS (FANIN_BURST * 2 + 1)
 #define FANIN_MAX_FREES 160
 /* Empty mbufs that a worker has at hand for handlers, when a burst of packets or a timer begins. */
@@ -273,6 +273,7 @@ struct fanin_handler_ctx {
 	struct fanin_tagger *tagger; /* puts tags on what is sent; NULL: the job's packets have none */
 	uint64_t instance;           /* of this switch, for tags downwards */
 	uint64_t parent_instance;    /* of the parent, for tags upwards */
+	uint8_t parent_port_shift; /* of source ports of packets to the parent */
 	const struct fanin_ranks *ended; /* ranks whose processes have ended; words change, atomically. NULL: nobody's */
 	const struct fanin_ranks *silent; /* ranks that don't answer probes, likewise */
 	uint64_t expected; /* with FANIN_REASON_MISMATCH: the block's shape; 0: not told */
@@ -591,7 +592,8 @@ fanin_emission_add(struct fanin_handler_ctx *ctx)
 
 /*
  * Emits a frame to children, to the parent, or back to the sender. A call of the handler may do so as often as it likes. What is emitted
- * may be sent at once: the frame is complete, and the handler looks at it again only if it has a reference of its own.
+ * may be sent at once: the frame is complete, and the handler looks at it again only if it has a reference of its own. A received packet
+ * that was changed has no checksum of UDP any more: the field is 0.
  */
 static inline void
 fanin_emit(struct fanin_handler_ctx *ctx, enum fanin_emission_kind kind, struct rte_mbuf *mbuf,

@@ -65,6 +65,7 @@ pa_atp_send_gack(struct fanin_handler_ctx *ctx, const struct fanin_packet *packe
 		mbuf->port = packet->mbuf->port;
 		fanin_frame_set_length(mbuf, 0);
 	}
+	fanin_frame_answer_to(headers);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_GACK, ctx->job->id, ctx->epoch,
 				 ctx->job->keys.down);
 	headers->fanin.flags = ce ? FANIN_FLAG_CE : 0;

@@ -107,6 +107,7 @@ push_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 	if (state != FANIN_BLOCK_DONE)
 		ranks.missing.words[0] = fanin_ranks_all_word(job->n_ranks, 0) & ~seen;
 	fanin_answer_tell_presence(ctx, &ranks);
+	fanin_frame_answer_to(packet->headers);
 	fanin_wire_encode_header(hdr, FANIN_TYPE_ANSWER, job->id, ctx->epoch, job->keys.down);
 	hdr->rank = asked.rank;
 	hdr->block = asked.block;

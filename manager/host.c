@@ -512,6 +512,20 @@ is_member_already(const struct control_client *client, struct control_error *err
 	return true;
 }
 
+/* Its packets would be of no use to the switches, nor to hosts that none is between. */
+static bool
+check_version(const struct control_client *client, struct control_error *error)
+{
+	const int64_t version = peer_packet_version(control_client_packet_version(client));
+
+	if (version == FANIN_WIRE_VERSION)
+		return true;
+	control_fail(error, "unsupported",
+		     "this host's packets have version %lld, those of the manager's network %d: use the same release everywhere",
+		     (long long)version, FANIN_WIRE_VERSION);
+	return false;
+}
+
 json_t *
 host_join(void *user, struct control_client *client, json_t *id, const json_t *args,
 	  struct control_error *error)
@@ -522,8 +536,8 @@ host_join(void *user, struct control_client *client, json_t *id, const json_t *a
 	struct group *group;
 
 	manager->counters.joins_refused++;
-	if (read_join(args, &join, error) != 0 || is_member_already(client, error) ||
-	    !check_name(manager, &join, error))
+	if (!check_version(client, error) || read_join(args, &join, error) != 0 ||
+	    is_member_already(client, error) || !check_name(manager, &join, error))
 		return NULL;
 	if (join.trees == 0)
 		join.trees = handlers_shape_is(manager, join.handler, GROUP_LEADERS)
@@ -567,7 +581,8 @@ host_reattach(void *user, struct control_client *client, json_t *id, const json_
 	int64_t rank;
 
 	(void)id;
-	if (args_check_known(args, error, "job", "rank", "key") != 0 ||
+	if (!check_version(client, error) ||
+	    args_check_known(args, error, "job", "rank", "key") != 0 ||
 	    args_name(args, "job", GROUP_NAME_LEN - 1, &name, NULL, error) != 0 ||
 	    args_integer(args, "rank", 0, GROUP_MAX_RANKS - 1, &rank, NULL, error) != 0 ||
 	    args_string(args, "key", 18, &key, NULL, error) != 0 || is_member_already(client, error))

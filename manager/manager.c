@@ -316,6 +316,7 @@ manager_open(const struct manager_config *config, struct manager **manager, char
 		.path = config->socket,
 		.tcp = config->tcp,
 		.answers_hello = true,
+		.packet_version = FANIN_WIRE_VERSION,
 		.max_clients = connections_allowed(config),
 		.line_max = LINE_MAX_BYTES,
 	};

@@ -17,6 +17,7 @@
 #include "manager/manager.h"
 #include "manager/move.h"
 #include "manager/owner.h"
+#include "wire/wire.h"
 
 #define ROUTES_MS 1000 /* between looks for next hops that are not known yet */
 
@@ -201,6 +202,9 @@ static void
 version_answered(void *user, uint32_t which, struct peer *peer, const json_t *result,
 		 const char *code, const char *message)
 {
+	char why[CONTROL_MESSAGE_LEN];
+	int64_t version;
+
 	(void)user;
 	(void)which;
 	if (result == NULL) {
@@ -211,6 +215,14 @@ version_answered(void *user, uint32_t which, struct peer *peer, const json_t *re
 	if (is_other_kind(peer, result)) {
 		peer_lose(peer, peer->about->is_server ? "it is no parameter server"
 						       : "it is a parameter server, and no switch");
+		return;
+	}
+	version = peer_packet_version(json_integer_value(json_object_get(result, "packet_version")));
+	if (version != FANIN_WIRE_VERSION) {
+		snprintf(why, sizeof(why),
+			 "its packets have version %lld, expected %d: use the same release everywhere",
+			 (long long)version, FANIN_WIRE_VERSION);
+		peer_lose(peer, why);
 		return;
 	}
 	text_of(peer->ip, sizeof(peer->ip), result, "ip");

@@ -54,7 +54,7 @@ enum collective_kind {
 	X(MANY_JOBS, "more communicators with a job than FANIN_MPI_MAX_JOBS")                         \
 	X(MEMORY, "out of memory")                                                                    \
 	X(NO_MANAGER, "no network manager is configured, or it can't be reached")                     \
-	X(PERMISSION, "no rights to open raw sockets")                                                \
+	X(PERMISSION, "no rights for the transport that was asked for")                               \
 	X(NOT_JOINED, "the job could not be joined")                                                  \
 	X(FAILED, "an earlier collective of the communicator has failed")                             \
 	X(ERROR, "failed: the call returned an error")

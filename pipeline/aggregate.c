@@ -196,6 +196,8 @@ select_job(struct worker *worker, const struct job *job)
 	worker->handler_ctx.tagger = job->taggers != NULL ? job->taggers[worker->index] : NULL;
 	worker->handler_ctx.parent_instance = __atomic_load_n(&job->parent_instance,
 							      __ATOMIC_RELAXED);
+	worker->handler_ctx.parent_port_shift = __atomic_load_n(&job->parent_port_shift,
+								__ATOMIC_RELAXED);
 	worker->handler_ctx.parent_epoch = __atomic_load_n(&job->parent_epoch, __ATOMIC_ACQUIRE);
 	worker->run = __atomic_load_n(&job->epoch, __ATOMIC_RELAXED) == epoch ? epoch : 0;
 	worker->handler_ctx.stats = &job->worker_stats[worker->index].stats;

@@ -121,8 +121,8 @@ send_elsewhere(struct worker *worker, const struct fanin_emission *emission)
 	case FANIN_EMIT_PARENT:
 		break;
 	case FANIN_EMIT_REPLY:
-		worker_reply(worker, emission->mbuf, container_of(emission->job, struct job, params),
-			     emission->payload_len, worker->pipeline->udp_port_be);
+		worker_reply(worker, emission->mbuf,
+			     container_of(emission->job, struct job, params), emission->payload_len);
 		break;
 	case FANIN_EMIT_PORTS:
 		send_to_ports(worker, emission);

@@ -46,6 +46,8 @@ struct job_member {
 	uint64_t asked_nonce; /* of the process that was challenged last; under lock: rw */
 	uint64_t cookie;      /* that it has to give back; 0: none; under lock: rw */
 	uint64_t taken;       /* that it has given back when it joined; under lock: rw */
+	uint8_t other_version; /* that a JOIN had, for the log; 0: none. Workers: w, main thread: r, atomic */
+	bool told_version;    /* it was logged. Main thread */
 	uint16_t udp_port_be; /* that its JOIN came from; under lock: rw */
 	struct job_probe probe;
 };
@@ -60,8 +62,10 @@ struct job_parent {
 	bool asked; /* a JOIN with the nonce was sent: the parent may count this switch as joined */
 	uint16_t refusal;    /* enum fanin_reason: why the last JOIN was refused */
 	uint32_t unanswered; /* JOINs since the parent answered one */
-	uint32_t slots;      /* there, as it told last; atomic, as the next */
-	uint32_t sharing;    /* how many jobs share them */
+	bool known;          /* it has answered in this version */
+	uint64_t in_vain; /* bitmap of children whose processes wait for it in vain: it has another version */
+	uint32_t slots;   /* there, as it told last; atomic, as the next */
+	uint32_t sharing; /* how many jobs share them */
 };
 
 struct job_worker_stats {
@@ -104,8 +108,12 @@ struct job {
 	/* The run. Written under lock, read by workers with acquire. */
 	uint32_t epoch; /* 0: no run; else all members have joined, those of the whole job */
 	uint32_t parent_epoch; /* the same run as the parent numbers it, from before `epoch` is set until it is 0 */
-	uint64_t parent_instance; /* of the parent, for tags, as last told: before a run, too */
+	uint64_t parent_instance;  /* of the parent, for tags, as last told: before a run, too */
+	uint8_t parent_port_shift; /* of source ports of what goes there, likewise. Atomic */
 	uint32_t lone_epoch; /* of a job that admits by key, while it has no run; else 0. Constant */
+
+	uint16_t parent_version; /* of its packets, as it answered last if that is not ours; 0: not known. Atomic */
+	uint16_t logged_version; /* that was logged. Main thread */
 
 	/* What probes have found. Words are written under lock, relaxed atomic, and read by any thread. */
 	struct fanin_ranks ended;  /* their processes have ended */
@@ -342,6 +350,21 @@ bool job_leave(struct job *job, unsigned int child, uint32_t epoch, uint32_t *pa
  * hdr: gets progress, the least of the children's, and flags.
  */
 void job_parent_join(struct job *job, struct fanin_hdr *hdr, struct fanin_join_body *body);
+
+/* Is the next JOIN to be of the version before, as there is no answer, and a parent of that version would not give one? Worker. */
+bool job_parent_may_be_older(struct job *job);
+
+/*
+ * An answer of the parent's in the version before, checked against port, source and key: those who have joined are told at each JOIN. nonce: of
+ * the JOIN that it answers. version: that the parent says it has. Worker.
+ */
+void job_parent_has_version(struct job *job, uint64_t nonce, uint16_t version);
+
+/*
+ * A child's JOIN of another version, likewise checked, is to be logged, unless one of this version has come with the same nonce: then it
+ * only asks whether this switch is older. Worker.
+ */
+void job_note_version(struct job *job, unsigned int child, uint64_t nonce, uint8_t version);
 
 /* Children that have not joined. Worker. */
 uint64_t job_missing(struct job *job);

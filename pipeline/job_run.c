@@ -111,6 +111,7 @@ member_add(struct job_table *table, struct job *job, unsigned int child,
 	if (job->epoch != 0)
 		return FANIN_REASON_MEMBER_BUSY;
 	member->cookie = 0;
+	job->parent.in_vain &= ~(UINT64_C(1) << child);
 	member->taken = body->cookie;
 	member->joined = true;
 	member->nonce = body->nonce;
@@ -169,6 +170,20 @@ consult_parent(struct job *job, struct job_member *member, bool *ask)
 	return refusal;
 }
 
+/* Under the lock: this member waits. Returns what is to be told it, and whether the parent is to be asked. */
+static enum fanin_reason
+parent_is_against(struct job *job, unsigned int child, bool *ask)
+{
+	const bool all = job->joined == job->params.children;
+
+	/* Others that were told may have gone, and this one would wait for them. The parent is asked on: another one may come in its place. */
+	if ((job->parent.in_vain >> child & 1) != 0) {
+		*ask = all;
+		return FANIN_REASON_VERSION;
+	}
+	return all ? consult_parent(job, &job->members[child], ask) : FANIN_REASON_NONE;
+}
+
 enum fanin_reason
 job_join(struct job_table *table, struct job *job, unsigned int child,
 	 const struct fanin_headers *headers, const struct fanin_join_body *body,
@@ -190,9 +205,10 @@ job_join(struct job_table *table, struct job *job, unsigned int child,
 		if (!challenge)
 			reason = member_add(table, job, child, headers, body);
 	}
+	/* What only finds out about a path is no reason to ask anybody. */
 	if (!challenge && reason == FANIN_REASON_NONE && job->epoch == 0 &&
-	    job->joined == job->params.children)
-		reason = consult_parent(job, member, &ask);
+	    body->path != FANIN_PATH_SECOND)
+		reason = parent_is_against(job, child, &ask);
 	*answer = (struct job_join_answer){
 		.state = challenge         ? FANIN_JOIN_CHALLENGE
 			 : job->epoch != 0 ? FANIN_JOIN_ACTIVE
@@ -236,10 +252,67 @@ job_parent_join(struct job *job, struct fanin_hdr *hdr, struct fanin_join_body *
 		.size = job->params.n_ranks,
 		.mtu = least_mtu(job),
 		.cookie = job->parent.cookie,
+		.address_be = job->params.parent_headers.ip.src_be,
 	};
 	hdr->flags = again ? FANIN_FLAG_RETRANSMIT : 0;
 	hdr->progress = least_progress(job);
 	hdr->contributions = job->params.n_below;
+	rte_spinlock_unlock(&job->lock);
+}
+
+/* Under the lock: has it never answered in this version, or not for long? */
+static bool
+parent_is_unknown(const struct job *job)
+{
+	return !job->parent.known ||
+	       job->parent.unanswered >= PARENT_PATIENCE * job->params.n_children;
+}
+
+/* Under the lock: it has answered in this version. */
+static void
+parent_is_known(struct job *job)
+{
+	job->parent.unanswered = 0;
+	job->parent.known = true;
+	job->parent.in_vain = 0;
+}
+
+bool
+job_parent_may_be_older(struct job *job)
+{
+	bool may_be;
+
+	rte_spinlock_lock(&job->lock);
+	may_be = job->parent.unanswered % 2 == 1 && parent_is_unknown(job);
+	rte_spinlock_unlock(&job->lock);
+	return may_be;
+}
+
+void
+job_parent_has_version(struct job *job, uint64_t nonce, uint16_t version)
+{
+	rte_spinlock_lock(&job->lock);
+	if (job->parent.epoch == 0 && job->parent.asked && nonce == job->parent.nonce &&
+	    parent_is_unknown(job)) {
+		if (version == FANIN_WIRE_VERSION) {
+			parent_is_known(job);
+		} else {
+			job->parent.unanswered = 0;
+			job->parent.in_vain = job->joined;
+			__atomic_store_n(&job->parent_version, version, __ATOMIC_RELAXED);
+		}
+	}
+	rte_spinlock_unlock(&job->lock);
+}
+
+void
+job_note_version(struct job *job, unsigned int child, uint64_t nonce, uint8_t version)
+{
+	struct job_member *member = &job->members[child];
+
+	rte_spinlock_lock(&job->lock);
+	if (member->nonce != nonce && member->asked_nonce != nonce)
+		__atomic_store_n(&member->other_version, version, __ATOMIC_RELAXED);
 	rte_spinlock_unlock(&job->lock);
 }
 
@@ -280,7 +353,7 @@ job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr 
 
 	rte_spinlock_lock(&job->lock);
 	if (ack->nonce == job->parent.nonce)
-		job->parent.unanswered = 0;
+		parent_is_known(job);
 	if (ack->nonce != job->parent.nonce || job->parent.epoch != 0) {
 		/* Late, or once more. */
 	} else if (ack->state == FANIN_JOIN_CHALLENGE) {
@@ -292,6 +365,8 @@ job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr 
 		job->parent.joined = *joined;
 		/* Before the run, too, the parent asks whether this switch is there. */
 		__atomic_store_n(&job->parent_instance, ack->instance, __ATOMIC_RELAXED);
+		__atomic_store_n(&job->parent_port_shift,
+				 (uint8_t)fanin_wire_port_shift(ack->port_blocks), __ATOMIC_RELAXED);
 		__atomic_store_n(&job->parent.slots, ack->slots, __ATOMIC_RELAXED);
 		__atomic_store_n(&job->parent.sharing, ack->sharing, __ATOMIC_RELAXED);
 		if (ack->state == FANIN_JOIN_ACTIVE)
@@ -310,7 +385,7 @@ job_parent_refused(struct job *job, const struct fanin_hdr *hdr)
 	rte_spinlock_lock(&job->lock);
 	if (job->parent.epoch == 0 && job->parent.asked && hdr->members == job->parent.nonce) {
 		job->parent.refusal = hdr->count;
-		job->parent.unanswered = 0;
+		parent_is_known(job);
 	}
 	rte_spinlock_unlock(&job->lock);
 }

@@ -50,6 +50,17 @@ ports_mtu(const struct pipeline *pipeline, const struct job_spec *spec)
 	return mtu;
 }
 
+/* May both be members? Ranks of one host have one address, but where hosts are known by it alone; two switches never do. */
+static bool
+may_share(const struct job_spec *spec, uint16_t i, uint16_t k)
+{
+	if (spec->members[i].ip_be != spec->members[k].ip_be)
+		return true;
+	return spec->links == 0 && spec->members[i].port == spec->members[k].port &&
+	       fanin_ranks_count(&spec->members[i].ranks) <= 1 &&
+	       fanin_ranks_count(&spec->members[k].ranks) <= 1;
+}
+
 /* Checks the members and finds the largest payload that all their ports carry. */
 static int
 check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint32_t *payload,
@@ -68,7 +79,7 @@ check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint
 		for (uint16_t k = 0; k < i; k++) {
 			char text[INET_ADDRSTRLEN];
 
-			if (spec->members[i].ip_be != spec->members[k].ip_be)
+			if (may_share(spec, i, k))
 				continue;
 			inet_ntop(AF_INET, &spec->members[i].ip_be, text, sizeof(text));
 			snprintf(error, PIPELINE_ERROR_LEN,

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "handlers/frame.h"
 #include "pipeline/admission.h"
 #include "pipeline/mismatch.h"
 #include "pipeline/membership.h"
@@ -39,26 +40,56 @@ describe_slots(const struct job *job, struct fanin_join_ack_body *ack)
 	}
 }
 
+/* So that neighbors share super-frames, while a window has a port for each worker. */
+static uint16_t
+port_blocks(const struct pipeline *pipeline, const struct job *job)
+{
+	const uint32_t len = job->params.payload_bytes +
+			     (job->taggers != NULL ? (uint32_t)FANIN_TAG_LEN : 0);
+	const uint32_t most = pipeline->n_workers == 1
+				      ? UINT32_MAX
+				      : RTE_MAX(job->params.window / pipeline->n_workers, 1);
+
+	return fanin_wire_port_blocks(len, most);
+}
+
+/* Did the JOIN come from where its sender says that it is? Between them addresses may be translated. */
+static bool
+is_from_its_address(const struct fanin_headers *headers, const struct fanin_join_body *join)
+{
+	return (join->address_be == 0 || join->address_be == headers->ip.src_be) &&
+	       (headers->fanin.port == 0 ||
+		headers->fanin.port == rte_be_to_cpu_16(headers->udp.src_be));
+}
+
 static void
 answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 {
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	struct fanin_join_body join;
 	struct fanin_join_ack_body ack = { .group_be = job->group_be };
-	struct job_join_answer answer;
+	struct job_join_answer answer = { 0 };
 	enum fanin_reason reason;
 
 	memcpy(&join, headers + 1, sizeof(join));
+	if (join.path == FANIN_PATH_FIRST) {
+		worker_free(worker, mbuf);
+		return;
+	}
+	if (!is_from_its_address(headers, &join)) {
+		worker_refuse(worker, mbuf, NULL, FANIN_REASON_SOURCE);
+		return;
+	}
 	reason = FANIN_REASON_RANK;
 	if (is_of_child(job, &headers->fanin))
 		reason = job_join(worker->pipeline->jobs, job,
 				  job_child_of(job, headers->fanin.rank), headers, &join, &answer);
+	if (answer.ask_parent)
+		worker_ask_parent(worker, job);
 	if (reason != FANIN_REASON_NONE) {
 		worker_refuse(worker, mbuf, job, reason);
 		return;
 	}
-	if (answer.ask_parent)
-		worker_ask_parent(worker, job);
 	worker_call_children(worker, job, answer.call);
 	ack.nonce = join.nonce;
 	ack.state = (uint16_t)answer.state;
@@ -72,15 +103,18 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 		    (job->handler->shape == FANIN_SHAPE_MULTICAST ? FANIN_JOB_MULTICAST : 0) |
 		    (job->handler->shape == FANIN_SHAPE_LEADERS ? FANIN_JOB_LEADERS : 0);
 	ack.instance = worker->pipeline->instance;
+	ack.port_blocks = port_blocks(worker->pipeline, job);
+	ack.path = join.path;
 	strncpy(ack.handler, job->handler->name, sizeof(ack.handler) - 1);
 	describe_slots(job, &ack);
+	fanin_frame_answer_to(headers);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_JOIN_ACK, job->params.id, answer.epoch,
 				 job->params.keys.down);
 	headers->fanin.progress = answer.first_block;
 	memcpy(headers + 1, &ack, sizeof(ack));
 	fanin_ranks_write((uint8_t *)(headers + 1) + sizeof(ack), &answer.joined,
 			  job->params.n_ranks);
-	worker_reply(worker, mbuf, job, fanin_join_ack_len(job->params.n_ranks), headers->udp.src_be);
+	worker_reply(worker, mbuf, job, fanin_join_ack_len(job->params.n_ranks));
 }
 
 static void
@@ -95,9 +129,10 @@ answer_leave(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 		mismatch_tell_parent(worker, job, parent_epoch);
 		worker_leave_parent(worker, job, parent_epoch);
 	}
+	fanin_frame_answer_to(headers);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_LEAVE_ACK, job->params.id,
 				 headers->fanin.epoch, job->params.keys.down);
-	worker_reply(worker, mbuf, job, 0, headers->udp.src_be);
+	worker_reply(worker, mbuf, job, 0);
 }
 
 void

@@ -41,9 +41,11 @@ make_control(struct worker *worker, const struct job *job, const struct fanin_he
 void
 worker_ask_parent(struct worker *worker, struct job *job)
 {
+	const bool before = job_parent_may_be_older(job);
 	struct fanin_join_body body;
+	const uint32_t body_len = before ? FANIN_JOIN_BODY_BEFORE : sizeof(body);
 	struct rte_mbuf *mbuf = make_control(worker, job, &job->params.parent_headers,
-					     FANIN_TYPE_JOIN, sizeof(body));
+					     FANIN_TYPE_JOIN, body_len);
 	struct fanin_headers *headers;
 
 	if (mbuf == NULL)
@@ -51,7 +53,12 @@ worker_ask_parent(struct worker *worker, struct job *job)
 	headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	job_parent_join(job, &headers->fanin, &body);
 	headers->fanin.rank = job->params.parent_rank;
-	memcpy(headers + 1, &body, sizeof(body));
+	if (before) {
+		headers->fanin.version = FANIN_WIRE_VERSION_BEFORE;
+		body.cookie = 0;
+		body.udp_port = rte_be_to_cpu_16(worker->pipeline->udp_port_be);
+	}
+	memcpy(headers + 1, &body, body_len);
 	tags_seal(worker, job, FANIN_TAG_UP, mbuf);
 	worker_send_fanin(worker, job->parent_port, mbuf);
 }

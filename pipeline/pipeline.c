@@ -91,6 +91,7 @@ assign_queues(struct pipeline *pipeline, rte_spinlock_t *locks)
 			tx->driver = port->driver;
 			tx->handle = driver_queue(port, tx->queue);
 			tx->full = WORKER_TX_BUFFER;
+			tx->checksum_port_be = port->udp_checksums ? pipeline->udp_port_be : 0;
 			tx->rated = port->egress.rate_mbit != 0;
 			if (tx->rated && pipeline->n_workers > 1)
 				tx->lock = &pipeline->egress[p].lock;
@@ -383,6 +384,18 @@ const struct counters *
 pipeline_worker_counters(const struct pipeline *pipeline, unsigned int worker)
 {
 	return &pipeline->workers[worker]->counters;
+}
+
+pid_t
+pipeline_worker_thread(const struct pipeline *pipeline, unsigned int worker)
+{
+	return __atomic_load_n(&pipeline->workers[worker]->thread, __ATOMIC_RELAXED);
+}
+
+uint64_t
+pipeline_worker_longest_round_ns(const struct pipeline *pipeline, unsigned int worker)
+{
+	return __atomic_load_n(&pipeline->workers[worker]->longest_round_ns, __ATOMIC_RELAXED);
 }
 
 void

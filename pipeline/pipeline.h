@@ -76,6 +76,12 @@ void pipeline_counters(const struct pipeline *pipeline, struct counters *sum);
 /* Counters of one worker, 0 to n_workers - 1; live. Main thread. */
 const struct counters *pipeline_worker_counters(const struct pipeline *pipeline, unsigned int worker);
 
+/* A worker's thread, by the kernel's number; 0: it does not run yet. Main thread. */
+pid_t pipeline_worker_thread(const struct pipeline *pipeline, unsigned int worker);
+
+/* The longest time so far that a worker, not asleep, did not look at its ports. Main thread. */
+uint64_t pipeline_worker_longest_round_ns(const struct pipeline *pipeline, unsigned int worker);
+
 /* Periodic work of the main thread, about once a second: ages the MAC table, looks after hosts and slots. */
 void pipeline_housekeep(struct pipeline *pipeline);
 

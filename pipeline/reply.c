@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "handlers/frame.h"
 #include "pipeline/mismatch.h"
 #include "pipeline/reply.h"
 #include "pipeline/tags.h"
@@ -12,15 +13,15 @@
 #include "pipeline/base/fastpath.h"
 
 void
-worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,
-	     uint32_t payload_len, uint16_t dst_port_be)
+worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job, uint32_t payload_len)
 {
 	const struct pipeline *pipeline = worker->pipeline;
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	struct fanin_flow flow = {
 		.dst_ip_be = headers->ip.src_be,
 		.src_ip_be = pipeline->ip_be,
-		.dst_port = rte_be_to_cpu_16(dst_port_be),
+		.dst_port = rte_be_to_cpu_16(headers->udp.src_be != 0 ? headers->udp.src_be
+								      : pipeline->udp_port_be),
 		.src_port = rte_be_to_cpu_16(pipeline->udp_port_be),
 	};
 
@@ -35,31 +36,46 @@ worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job
 	worker_send_fanin(worker, ingress_port(pipeline, mbuf), mbuf);
 }
 
+/* What a REFUSED says of versions: that of this switch, to who has another one; or that of the parent, if it is the reason. */
+static uint16_t
+told_version(const struct job *job, const struct fanin_hdr *hdr, enum fanin_reason reason)
+{
+	if (hdr->version != FANIN_WIRE_VERSION)
+		return FANIN_WIRE_VERSION;
+	return job != NULL && reason == FANIN_REASON_VERSION
+		       ? __atomic_load_n(&job->parent_version, __ATOMIC_RELAXED)
+		       : 0;
+}
+
 void
 worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job, enum fanin_reason reason)
 {
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-	uint16_t dst_port_be = worker->pipeline->udp_port_be;
+	const bool is_join = headers->fanin.type == FANIN_TYPE_JOIN;
 	struct fanin_mismatch mismatch;
 	uint64_t nonce = 0;
 
 	worker->counters.drops[reason]++;
 	/* So that the host knows that it is its own JOIN which is refused. */
-	if (headers->fanin.type == FANIN_TYPE_JOIN &&
-	    mbuf->data_len >= FANIN_PAYLOAD_OFFSET + sizeof(struct fanin_join_body))
+	if (is_join && mbuf->data_len >= FANIN_PAYLOAD_OFFSET + FANIN_JOIN_BODY_BEFORE)
 		memcpy(&nonce,
 		       (const uint8_t *)(headers + 1) + offsetof(struct fanin_join_body, nonce),
 		       sizeof(nonce));
-	/* JOIN and LEAVE come from an ordinary socket, which waits for the answer. */
-	if (headers->fanin.type == FANIN_TYPE_JOIN || headers->fanin.type == FANIN_TYPE_LEAVE)
-		dst_port_be = headers->udp.src_be;
+	/* Of the version before the packet itself tells: only its JOINs are answered. */
+	if (headers->fanin.version == FANIN_WIRE_VERSION) {
+		fanin_frame_answer_to(headers);
+		headers->fanin.port = 0;
+	}
 	headers->fanin.type = FANIN_TYPE_REFUSED;
 	headers->fanin.flags = 0;
 	headers->fanin.dtype = FANIN_WIRE_DTYPE_NONE;
 	headers->fanin.op = FANIN_WIRE_OP_NONE;
 	headers->fanin.root = 0;
 	headers->fanin.count = (uint16_t)reason;
-	headers->fanin.contributions = 0;
+	headers->fanin.contributions = told_version(job, &headers->fanin, reason);
+	/* The sender of a JOIN may not know how it is seen here. */
+	if (is_join && reason == FANIN_REASON_SOURCE)
+		headers->fanin.progress = headers->ip.src_be;
 	headers->fanin.members = nonce;
 	headers->fanin.number = 0;
 	if (job != NULL && reason == FANIN_REASON_MISMATCH &&
@@ -68,5 +84,5 @@ worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job, enu
 	/* An answer to a stranger reveals nothing that it did not send. */
 	if (job != NULL)
 		headers->fanin.key = job->params.keys.down;
-	worker_reply(worker, mbuf, job, 0, dst_port_be);
+	worker_reply(worker, mbuf, job, 0);
 }

@@ -9,14 +9,13 @@
 #include "pipeline/job.h"
 
 /*
- * Turns a Fanin packet around to its sender with payload_len bytes behind the Fanin header, which the caller has written,
- * and sends it.
+ * Turns a Fanin packet around to its sender with payload_len bytes behind the Fanin header, which the caller has written after
+ * fanin_frame_answer_to, and sends it.
  *
- * job: the sender's, by whose tags the answer is told from others'; NULL: the sender is no member, and gets none. dst_port_be:
- * UDP port there.
+ * job: the sender's, by whose tags the answer is told from others'; NULL: the sender is no member, and gets none.
  */
 void worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,
-		  uint32_t payload_len, uint16_t dst_port_be);
+		  uint32_t payload_len);
 
 /*
  * Makes a REFUSED of a packet and returns it to its sender.

@@ -16,6 +16,7 @@
 #include "pipeline/rx.h"
 #include "pipeline/schedule.h"
 #include "pipeline/tags.h"
+#include "pipeline/version.h"
 
 #include "pipeline/base/fastpath.h"
 
@@ -100,6 +101,15 @@ note_transit(struct worker *worker, struct rte_mbuf *mbuf)
 	return true;
 }
 
+/* A packet to the switch that is not valid for this reason: is its sender to be told, or does it tell of another version? */
+static __rte_noinline bool
+take_invalid(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason)
+{
+	if (reason == FANIN_REASON_VERSION)
+		return version_take(worker, mbuf);
+	return reason == FANIN_REASON_FLAGS && tags_refuse_unexpected(worker, mbuf);
+}
+
 /* Returns true for a valid Fanin packet; the others have found their way. */
 static bool
 classify(struct worker *worker, struct rte_mbuf *mbuf)
@@ -135,7 +145,7 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 		reason = fanin_wire_validate(headers, mbuf->data_len);
 		if (likely(reason == FANIN_REASON_NONE))
 			return true;
-		if (reason != FANIN_REASON_FLAGS || !tags_refuse_unexpected(worker, mbuf))
+		if (!take_invalid(worker, mbuf, reason))
 			worker_drop(worker, mbuf, reason);
 		return false;
 	}

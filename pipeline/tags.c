@@ -5,6 +5,7 @@
 #include "pipeline/admission.h"
 #include "pipeline/reply.h"
 #include "pipeline/tags.h"
+#include "wire/version.h"
 
 #include "pipeline/base/fastpath.h"
 
@@ -63,6 +64,17 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_drop(worker, mbuf, reason);
 }
 
+/* As a packet of this version, or as one of the version before that is understood. */
+static bool
+is_valid(const struct fanin_headers *headers, uint32_t len)
+{
+	enum fanin_reason reason = fanin_wire_validate(headers, len);
+
+	if (reason == FANIN_REASON_VERSION)
+		reason = fanin_version_validate(headers, len);
+	return reason == FANIN_REASON_NONE;
+}
+
 bool
 tags_admit(struct worker *worker, struct rte_mbuf *mbuf)
 {
@@ -75,8 +87,7 @@ tags_admit(struct worker *worker, struct rte_mbuf *mbuf)
 		return true;
 	if ((headers->fanin.flags & FANIN_FLAG_TAGGED) == 0) {
 		/* What is not valid in any case has a better name for why. */
-		if (fanin_wire_refuses_sender(&headers->fanin) ||
-		    fanin_wire_validate(headers, mbuf->data_len) != FANIN_REASON_NONE)
+		if (fanin_wire_refuses_sender(&headers->fanin) || !is_valid(headers, mbuf->data_len))
 			return true;
 		refuse(worker, mbuf);
 		return false;
@@ -104,7 +115,7 @@ tags_refuse_unexpected(struct worker *worker, struct rte_mbuf *mbuf)
 	enum fanin_reason reason;
 
 	if ((hdr->flags & FANIN_FLAG_TAGGED) == 0 || !(is_join || is_of_run(hdr->type)) ||
-	    (is_join && mbuf->data_len < FANIN_PAYLOAD_OFFSET + sizeof(struct fanin_join_body)))
+	    (is_join && mbuf->data_len < FANIN_PAYLOAD_OFFSET + FANIN_JOIN_BODY_BEFORE))
 		return false;
 	reason = admission_member(worker->pipeline, mbuf, admission_job(worker->pipeline, mbuf));
 	if (reason == FANIN_REASON_NONE)

@@ -9,6 +9,7 @@
 #include "control/clock.h"
 #include "control/process.h"
 #include "handlers/kernels/kernels.h"
+#include "wire/wire.h"
 
 void
 server_stats(const struct daemon *daemon, struct fanin_server_stats *stats)
@@ -88,10 +89,11 @@ command_version(void *user, const json_t *args, struct control_error *error)
 	if (args_check_known(args, error) != 0)
 		return NULL;
 	server_stats(daemon, &stats);
-	return json_pack("{s:s,s:s,s:s,s:s,s:o,s:i,s:s,s:i,s:s,s:o,s:o,s:o,s:o,s:i,s:I}", "version",
-			 FANIN_VERSION, "kind", "server", "name", daemon->config->name, "ip",
-			 daemon->config->ip, "mac", json_mac(stats.mac), "udp_port", stats.udp_port,
-			 "port", stats.interface, "protocol", CONTROL_PROTOCOL, "isa",
+	return json_pack("{s:s,s:s,s:s,s:s,s:o,s:i,s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:o,s:i,s:I}",
+			 "version", FANIN_VERSION, "kind", "server", "name", daemon->config->name,
+			 "ip", daemon->config->ip, "mac", json_mac(stats.mac), "udp_port",
+			 stats.udp_port, "port", stats.interface, "protocol", CONTROL_PROTOCOL,
+			 "packet_version", FANIN_WIRE_VERSION, "isa",
 			 fanin_isa_name(fanin_isa_detect()), "instance",
 			 json_sprintf("0x%016lx", (unsigned long)stats.instance), "limits",
 			 json_limits(&stats), "handlers", list_handlers(), "operations",

@@ -177,13 +177,14 @@ command_version(void *user, const json_t *args, struct control_error *error)
 
 	if (args_check_known(args, error) != 0)
 		return NULL;
-	return json_pack("{s:s,s:s,s:o,s:o,s:i,s:i,s:s,s:s,s:o,s:o,s:i,s:I}", "version",
+	return json_pack("{s:s,s:s,s:o,s:o,s:i,s:i,s:i,s:s,s:s,s:o,s:o,s:i,s:I}", "version",
 			 FANIN_VERSION, "name", daemon->config->name, "ip",
 			 json_ipv4(daemon->pipeline->ip_be), "mac", json_mac(daemon->pipeline->mac),
 			 "udp_port", rte_be_to_cpu_16(daemon->pipeline->udp_port_be), "protocol",
-			 CONTROL_PROTOCOL, "isa", fanin_isa_name(fanin_isa_detect()), "dpdk",
-			 rte_version(), "handlers", list_handlers(), "operations", list_operations(),
-			 "pid", (int)getpid(), "uptime_s", (json_int_t)uptime_seconds(daemon));
+			 CONTROL_PROTOCOL, "packet_version", FANIN_WIRE_VERSION, "isa",
+			 fanin_isa_name(fanin_isa_detect()), "dpdk", rte_version(), "handlers",
+			 list_handlers(), "operations", list_operations(), "pid", (int)getpid(),
+			 "uptime_s", (json_int_t)uptime_seconds(daemon));
 }
 
 /* What a manager asks often: cheap, and enough to see that the switch lives and which links do not. */
@@ -204,37 +205,6 @@ command_ping(void *user, const json_t *args, struct control_error *error)
 			json_array_append_new(down, json_string(port->name));
 	}
 	return json_pack("{s:i,s:o}", "jobs", pipeline->jobs->n_jobs, "ports_down", down);
-}
-
-static json_t *
-list_workers(const struct pipeline *pipeline, double hertz, double uptime)
-{
-	json_t *list = json_array();
-
-	for (uint16_t i = 0; i < pipeline->n_workers; i++) {
-		const struct counters *counters = pipeline_worker_counters(pipeline, i);
-		double busy_s = (double)counters->busy_cycles / hertz;
-		double busy = uptime > 0 ? busy_s / uptime : 0;
-
-		json_array_append_new(
-			list,
-			json_pack("{s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:o,s:I,s:o,s:I,s:I,s:I}",
-				  "lcore", pipeline->lcores[i], "cluster",
-				  i / pipeline->cluster_size, "bursts", (json_int_t)counters->bursts,
-				  "empty_polls", (json_int_t)counters->empty_polls, "packets",
-				  (json_int_t)counters->packets, "handed_over",
-				  (json_int_t)counters->handed_over, "retries",
-				  (json_int_t)counters->retries, "retry_wait_us",
-				  (double)counters->retry_wait_ns / 1e3, "busy_us", busy_s * 1e6,
-				  "busy_share", busy, "queue_lengths",
-				  json_histogram(counters->queue_lengths), "queue_sum",
-				  (json_int_t)counters->queue_sum, "input_occupancy",
-				  json_histogram(counters->input_occupancy), "input_sum",
-				  (json_int_t)counters->input_sum, "timers",
-				  (json_int_t)counters->timers, "timers_early",
-				  (json_int_t)counters->timers_early));
-	}
-	return list;
 }
 
 static json_t *
@@ -267,10 +237,9 @@ command_stats(void *user, const json_t *args, struct control_error *error)
 	ports_pool_usage(&daemon->ports, &pool_size, &pool_free);
 	return json_pack(
 		"{s:f,s:o,s:{s:I,s:I,s:I,s:I,s:I},s:i,s:{s:i,s:i},s:o,s:{s:I,s:I},s:{s:I},s:o,s:o}",
-		"uptime_s", uptime, "workers",
-		list_workers(pipeline, (double)rte_get_tsc_hz(), uptime), "switching", "forwarded",
-		(json_int_t)sum.forwarded, "flooded", (json_int_t)sum.flooded, "routed",
-		(json_int_t)sum.routed, "local", (json_int_t)sum.local, "learn_failed",
+		"uptime_s", uptime, "workers", command_list_workers(pipeline, uptime), "switching",
+		"forwarded", (json_int_t)sum.forwarded, "flooded", (json_int_t)sum.flooded,
+		"routed", (json_int_t)sum.routed, "local", (json_int_t)sum.local, "learn_failed",
 		(json_int_t)sum.learn_failed, "mac_entries", (int)mac_table_count(pipeline->macs),
 		"mempool", "size", (int)pool_size, "free", (int)pool_free, "memory",
 		json_memory(daemon), "faults", "duplicated", (json_int_t)sum.fault_duplicates,

@@ -54,6 +54,9 @@ json_t *command_ports_list(void *user, const json_t *args, struct control_error 
 /* commands_ports.c: what was dropped before workers saw it or after they had sent it: an array of objects. A new reference. */
 json_t *command_drops_elsewhere(const struct daemon *daemon);
 
+/* commands_workers.c: an array with an object for each worker. uptime: seconds. A new reference. */
+json_t *command_list_workers(const struct pipeline *pipeline, double uptime);
+
 /* commands.c */
 json_t *command_stats(void *user, const json_t *args, struct control_error *error);
 json_t *command_drops(void *user, const json_t *args, struct control_error *error);

@@ -10,6 +10,7 @@
 #include "switch/commands.h"
 #include "switch/kernel_counters.h"
 #include "switch/ports.h"
+#include "switch/ports_packet.h"
 
 static json_t *
 describe_egress(const struct daemon *daemon, uint16_t index, const struct port_counters *counters)
@@ -45,39 +46,52 @@ describe_troubles(const struct daemon *daemon, uint16_t index)
 	return list;
 }
 
+static json_t *
+describe_super_frames(const struct daemon *daemon, uint16_t index,
+		      const struct port_driver_stats *stats)
+{
+	return json_pack("{s:b,s:I,s:I,s:I,s:I}", "made",
+			 ports_make_super_frames(&daemon->ports.ports[index]), "rx",
+			 (json_int_t)stats->rx_super_frames, "rx_segments",
+			 (json_int_t)stats->rx_super_segments, "tx",
+			 (json_int_t)stats->tx_super_frames, "tx_segments",
+			 (json_int_t)stats->tx_super_segments);
+}
+
 /* interfaces: kernel_interfaces_read's. */
 static json_t *
 describe_port(const struct daemon *daemon, uint16_t index, const struct port_counters *counters,
 	      const char *interfaces)
 {
 	const struct pipeline_port *port = &daemon->pipeline->ports[index];
-	const char *device = daemon->config->ports[index].device;
+	const struct config_port *config = &daemon->config->ports[index];
+	const char *device = config->device;
 	struct port_driver_stats stats;
 	struct kernel_drops drops = { 0 };
 	struct rte_ether_addr mac;
 	const char *driver;
 	char interface[IFNAMSIZ];
 
-	if (!daemon->config->ports[index].pci &&
-	    config_vdev_interface(device, interface, sizeof(interface)))
+	if (!config->pci && config_vdev_interface(device, interface, sizeof(interface)))
 		drops = kernel_interface_drops(interfaces, interface);
 	ports_describe(&daemon->ports, index, &driver, &mac);
 	ports_stats(&daemon->ports, index, &stats);
 	return json_pack(
-		"{s:s,s:s,s:s,s:i,s:o,s:b,s:b,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}",
+		"{s:s,s:s,s:s,s:i,s:o,s:b,s:b,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:s*}",
 		"name", port->name, "device", device, "driver", driver, "mtu", port->mtu, "mac",
 		json_mac(mac.addr_bytes), "link",
-		ports_link_is_up(&daemon->ports, &daemon->config->ports[index], port, index),
-		"routed", port->routed, "queues", port->n_queues, "rx_frames",
-		(json_int_t)counters->rx_frames, "rx_bytes", (json_int_t)counters->rx_bytes,
-		"rx_missed", (json_int_t)stats.rx_missed, "rx_errors", (json_int_t)stats.rx_errors,
+		ports_link_is_up(&daemon->ports, config, port, index), "routed", port->routed,
+		"queues", port->n_queues, "rx_frames", (json_int_t)counters->rx_frames, "rx_bytes",
+		(json_int_t)counters->rx_bytes, "rx_missed", (json_int_t)stats.rx_missed,
+		"rx_errors", (json_int_t)stats.rx_errors, "rx_refused", (json_int_t)stats.rx_refused,
 		"tx_frames", (json_int_t)(counters->tx_frames - stats.tx_errors), "tx_bytes",
 		(json_int_t)counters->tx_bytes, "tx_dropped",
 		(json_int_t)(counters->tx_dropped + stats.tx_errors), "tx_errors",
 		(json_int_t)stats.tx_errors, "tx_delayed", (json_int_t)counters->tx_delayed,
 		"link_rx_dropped", (json_int_t)drops.rx, "link_tx_dropped", (json_int_t)drops.tx,
-		"egress", describe_egress(daemon, index, counters), "troubles",
-		describe_troubles(daemon, index));
+		"super_frames", describe_super_frames(daemon, index, &stats), "egress",
+		describe_egress(daemon, index, counters), "troubles",
+		describe_troubles(daemon, index), "why", config->by_rule ? config->why : NULL);
 }
 
 static json_t *
@@ -108,6 +122,7 @@ static const struct place {
 } places[] = {
 	{ "rx_missed", "the port's device or socket was full: no worker took frames in time" },
 	{ "rx_errors", "received at the port: damaged, or longer than it takes" },
+	{ "rx_refused", "received at the port: a super-frame or checksum that can't be passed on" },
 	{ "tx_errors", "the port's device will never take these frames" },
 	{ "link_rx_dropped", "the kernel dropped them at the port's interface on the way in" },
 	{ "link_tx_dropped",

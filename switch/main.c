@@ -29,6 +29,7 @@
 #include "switch/port_watch.h"
 #include "switch/ports_packet.h"
 #include "switch/telemetry.h"
+#include "switch/version_watch.h"
 
 #define HOUSEKEEP_MS 1000
 static_assert(PORT_WATCH_MS <= HOUSEKEEP_MS, "the loop waits for the more frequent one");
@@ -185,6 +186,7 @@ serve_until_signal(struct daemon *daemon, struct control *control, struct memif_
 		port_watch_serve(&daemon->watch);
 		if (clock_ms() - housekept_ms >= HOUSEKEEP_MS) {
 			pipeline_housekeep(daemon->pipeline);
+			version_watch_serve(daemon->pipeline);
 			housekept_ms = clock_ms();
 		}
 	}
@@ -228,6 +230,14 @@ serve(struct daemon *daemon, struct memif_gate *gate, int signal_fd)
 	log_info("\"%s\" is ready: %u ports, %u workers, address %s, kernels %s, control socket %s",
 		 config->name, daemon->pipeline->n_ports, daemon->pipeline->n_workers, address,
 		 fanin_isa_name(fanin_isa_detect()), config->control_socket);
+	for (unsigned int i = 0; i < config->n_ports; i++) {
+		const struct config_port *port = &config->ports[i];
+
+		if (port->by_rule)
+			log_info("port \"%s\": %s: %s", port->name,
+				 config_port_is_af_xdp(port) ? "AF_XDP" : "packet sockets",
+				 port->why);
+	}
 	if (control_tcp_port(control) != 0)
 		log_info("control over TCP at %s%s", config->control_listen,
 			 config->tls_certificate[0] == '\0' ? "" : " with TLS");

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * See packet_port.h: how frames move. They come in through a ring that the kernel fills (TPACKET_V2) and are copied out of it; where
- * no worker comes in time and the ring is full, the kernel counts what it drops. They leave by sendmmsg, which says exactly which
+ * no worker comes in time and the ring is full, the kernel counts what it drops. A super-frame that is longer than the ring's frames has
+ * its beginning in the ring, in its place, and waits as a whole in the socket's queue (PACKET_COPY_THRESH): it is read from there once,
+ * to where its segments belong. Frames leave by sendmmsg, which says exactly which
  * frame the kernel refused: one that found the backlog, the queue discipline or the interface's queue full stays the caller's.
  */
 #include <errno.h>
@@ -14,42 +16,92 @@
 #include <rte_ether.h>
 #include <rte_memcpy.h>
 
+#include "pipeline/base/offload.h"
 #include "switch/packet_port_internal.h"
 
-/* A tag that the kernel has taken off a frame goes back to where it was. Returns how many bytes the frame has now. */
-static uint32_t
-copy_tagged(uint8_t *to, const uint8_t *from, const struct tpacket2_hdr *slot)
+/* A tag that the kernel has taken off a frame goes back to where it was. */
+static void
+put_tag(uint8_t *frame, const struct tpacket2_hdr *slot)
 {
 	const bool typed = (slot->tp_status & TP_STATUS_VLAN_TPID_VALID) != 0;
 	const rte_be16_t tag[] = { rte_cpu_to_be_16(typed ? slot->tp_vlan_tpid : ETH_P_8021Q),
 				   rte_cpu_to_be_16(slot->tp_vlan_tci) };
 
-	memcpy(to, from, 2 * RTE_ETHER_ADDR_LEN);
-	memcpy(to + 2 * RTE_ETHER_ADDR_LEN, tag, sizeof(tag));
-	memcpy(to + 2 * RTE_ETHER_ADDR_LEN + sizeof(tag), from + 2 * RTE_ETHER_ADDR_LEN,
-	       slot->tp_snaplen - 2 * RTE_ETHER_ADDR_LEN);
-	return slot->tp_snaplen + (uint32_t)sizeof(tag);
+	static_assert(sizeof(tag) == RTE_VLAN_HLEN, "a tag");
+	memcpy(frame + 2 * RTE_ETHER_ADDR_LEN, tag, sizeof(tag));
 }
 
-/* Copies a frame into an mbuf. Returns false if it is longer than the port takes. */
+/* Returns how many bytes the frame has with its tag. */
+static uint32_t
+copy_tagged(uint8_t *to, const uint8_t *from, const struct tpacket2_hdr *slot)
+{
+	memcpy(to, from, 2 * RTE_ETHER_ADDR_LEN);
+	put_tag(to, slot);
+	memcpy(to + 2 * RTE_ETHER_ADDR_LEN + RTE_VLAN_HLEN, from + 2 * RTE_ETHER_ADDR_LEN,
+	       slot->tp_snaplen - 2 * RTE_ETHER_ADDR_LEN);
+	return slot->tp_snaplen + RTE_VLAN_HLEN;
+}
+
+/* What the kernel says of a frame stands before it. */
+static inline const struct virtio_net_hdr *
+slot_vnet(const struct tpacket2_hdr *slot)
+{
+	return (const void *)((const uint8_t *)slot + slot->tp_mac - sizeof(struct virtio_net_hdr));
+}
+
 static inline bool
-take_frame(const struct packet_queue *queue, const struct tpacket2_hdr *slot, struct rte_mbuf *mbuf)
+slot_is_tagged(const struct tpacket2_hdr *slot)
+{
+	return (slot->tp_status & TP_STATUS_VLAN_VALID) != 0 &&
+	       slot->tp_snaplen >= 2 * RTE_ETHER_ADDR_LEN;
+}
+
+/* Keeps for others what the kernel says of a frame that is not Fanin's. Returns false, and counts it, if that can't be. */
+static bool
+keep_vnet(struct packet_queue *queue, const struct virtio_net_hdr *vnet, uint32_t shift,
+	  struct rte_mbuf *mbuf)
+{
+	if (super_frame_read(vnet, shift, mbuf))
+		return true;
+	queue->rx_refused++;
+	return false;
+}
+
+/* A checksum is still to be completed: Fanin's packets need none, others keep the note of it. Returns false if it can't be kept. */
+static __rte_noinline bool
+take_checksum(struct packet_queue *queue, const struct tpacket2_hdr *slot, bool tagged,
+	      struct rte_mbuf *mbuf)
+{
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+
+	if (super_frame_is_fanin(headers, mbuf->pkt_len, queue->udp_port_be)) {
+		headers->udp.checksum_be = 0;
+		return true;
+	}
+	return keep_vnet(queue, slot_vnet(slot), tagged ? RTE_VLAN_HLEN : 0, mbuf);
+}
+
+/* Copies a frame into an mbuf. Returns false, and counts it, if the port does not take it. */
+static inline bool
+take_frame(struct packet_queue *queue, const struct tpacket2_hdr *slot, struct rte_mbuf *mbuf)
 {
 	const uint8_t *frame = (const uint8_t *)slot + slot->tp_mac;
-	const bool tagged = (slot->tp_status & TP_STATUS_VLAN_VALID) != 0;
+	const bool tagged = slot_is_tagged(slot);
 	uint32_t len = slot->tp_snaplen;
 
-	if (unlikely(slot->tp_len != len ||
-		     len + (tagged ? RTE_VLAN_HLEN : 0) > rte_pktmbuf_tailroom(mbuf)))
+	if (unlikely(len + (tagged ? RTE_VLAN_HLEN : 0) > rte_pktmbuf_tailroom(mbuf))) {
+		queue->rx_errors++;
 		return false;
-	if (likely(!tagged || len < 2 * RTE_ETHER_ADDR_LEN))
+	}
+	if (likely(!tagged))
 		rte_memcpy(rte_pktmbuf_mtod(mbuf, void *), frame, len);
 	else
 		len = copy_tagged(rte_pktmbuf_mtod(mbuf, uint8_t *), frame, slot);
 	mbuf->data_len = (uint16_t)len;
 	mbuf->pkt_len = len;
 	mbuf->port = queue->number;
-	return true;
+	return likely((slot_vnet(slot)->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) == 0) ||
+	       take_checksum(queue, slot, tagged, mbuf);
 }
 
 static inline struct tpacket2_hdr *
@@ -61,18 +113,269 @@ ring_slot(const struct packet_queue *queue, uint32_t ahead)
 		queue->frames[index < queue->n_frames ? index : index - queue->n_frames];
 }
 
-/* How many frames are there, up to max, which is at most what the ring has. */
+static inline void
+slot_give_back(struct packet_queue *queue, struct tpacket2_hdr *slot)
+{
+	__atomic_store_n(&slot->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
+	if (++queue->head == queue->n_frames)
+		queue->head = 0;
+}
+
+/* Is it one frame, and all of it in the ring? */
+static inline bool
+slot_is_plain(const struct tpacket2_hdr *slot)
+{
+	return slot->tp_len == slot->tp_snaplen &&
+	       slot_vnet(slot)->gso_type == VIRTIO_NET_HDR_GSO_NONE;
+}
+
+/* How many plain frames come next, up to max, which is at most what the ring has. */
 static inline uint16_t
-count_ready(const struct packet_queue *queue, uint16_t max)
+count_plain(const struct packet_queue *queue, uint16_t max)
 {
 	uint16_t n;
 
 	for (n = 0; n < max; n++) {
 		const struct tpacket2_hdr *slot = ring_slot(queue, n);
 
-		if ((__atomic_load_n(&slot->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) == 0)
+		if ((__atomic_load_n(&slot->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) == 0 ||
+		    unlikely(!slot_is_plain(slot)))
 			break;
 	}
+	return n;
+}
+
+/* Takes at most max plain frames. Without packets they wait in the ring. */
+static uint16_t
+take_plain(struct packet_queue *queue, struct rte_mbuf **mbufs, uint16_t max)
+{
+	const uint16_t ready = count_plain(queue, (uint16_t)RTE_MIN(max, queue->n_frames));
+	uint16_t n = 0;
+
+	if (ready == 0 || rte_pktmbuf_alloc_bulk(queue->pool, mbufs, ready) != 0)
+		return 0;
+	for (uint16_t i = 0; i < ready; i++) {
+		struct tpacket2_hdr *slot = ring_slot(queue, 0);
+
+		if (likely(take_frame(queue, slot, mbufs[n]))) {
+			n++;
+		} else {
+			rte_pktmbuf_reset(mbufs[n]);
+		}
+		slot_give_back(queue, slot);
+	}
+	if (unlikely(n != ready))
+		rte_pktmbuf_free_bulk(mbufs + n, ready - n);
+	return n;
+}
+
+/* Room of an mbuf of a pool, bytes. */
+static inline uint32_t
+mbuf_room(struct rte_mempool *pool)
+{
+	return rte_pktmbuf_data_room_size(pool) - RTE_PKTMBUF_HEADROOM;
+}
+
+/* How many packets a super-frame takes: of Fanin's one for each segment. 0: it is longer than the port takes. */
+static uint32_t
+mbufs_for(const struct packet_queue *queue, const struct tpacket2_hdr *slot, bool fanin)
+{
+	const uint32_t segment = slot_vnet(slot)->gso_size;
+	const uint32_t room = mbuf_room(queue->pool);
+	uint32_t n;
+
+	if (slot_vnet(slot)->gso_type == VIRTIO_NET_HDR_GSO_NONE || segment == 0 ||
+	    slot->tp_len <= FANIN_L4_LEN || slot->tp_len > UINT16_MAX + FANIN_ETH_LEN)
+		return 0;
+	if (!fanin) {
+		n = (slot->tp_len + RTE_VLAN_HLEN + room - 1) / room;
+		return n <= SUPER_FRAME_SEGMENTS_IN ? n : 0;
+	}
+	n = (slot->tp_len - FANIN_L4_LEN + segment - 1) / segment;
+	return FANIN_L4_LEN + segment <= room && n <= SUPER_FRAME_SEGMENTS_IN ? n : 0;
+}
+
+/*
+ * Brings a super-frame to where queue->scatter has room for it, n parts: from the ring, or from behind it if it is longer than the
+ * ring's frames. Returns false, and counts it, if there is another one than the ring says.
+ */
+static bool
+gather(struct packet_queue *queue, const struct tpacket2_hdr *slot, uint32_t n)
+{
+	const uint8_t *from = (const uint8_t *)slot + slot->tp_mac;
+	struct msghdr message = { .msg_iov = queue->scatter, .msg_iovlen = n };
+
+	if (slot->tp_len != slot->tp_snaplen) {
+		if (recvmsg(queue->fd, &message, MSG_DONTWAIT) ==
+		    (ssize_t)(sizeof(struct virtio_net_hdr) + slot->tp_len))
+			return true;
+		queue->rx_errors++;
+		return false;
+	}
+	for (uint32_t i = 1; i < n; i++) {
+		rte_memcpy(queue->scatter[i].iov_base, from, queue->scatter[i].iov_len);
+		from += queue->scatter[i].iov_len;
+	}
+	return true;
+}
+
+/* Each segment of one of Fanin's becomes a frame, with headers made of those of the whole. */
+static bool
+take_segments(struct packet_queue *queue, const struct tpacket2_hdr *slot, uint32_t n)
+{
+	const uint32_t most = slot_vnet(slot)->gso_size;
+	uint32_t rest = slot->tp_len - FANIN_L4_LEN;
+	struct super_frame_head head;
+	struct iovec *scatter = queue->scatter;
+
+	*scatter++ = (struct iovec){ &head.vnet, sizeof(head.vnet) };
+	*scatter++ = (struct iovec){ head.headers, sizeof(head.headers) };
+	for (uint32_t i = 0; i < n; i++) {
+		struct rte_mbuf *mbuf = queue->segments[i];
+		const uint32_t len = RTE_MIN(rest, most);
+
+		*scatter++ = (struct iovec){ rte_pktmbuf_mtod_offset(mbuf, void *, FANIN_L4_LEN),
+					     len };
+		mbuf->data_len = (uint16_t)(FANIN_L4_LEN + len);
+		mbuf->pkt_len = mbuf->data_len;
+		mbuf->port = queue->number;
+		rest -= len;
+	}
+	if (!gather(queue, slot, n + 2))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		super_frame_segment_headers((const struct fanin_headers *)head.headers, i,
+					    queue->segments[i]->pkt_len - FANIN_L4_LEN,
+					    rte_pktmbuf_mtod(queue->segments[i],
+							     struct fanin_headers *));
+	return true;
+}
+
+/* One of others stays whole, in n packets in a row. */
+static bool
+take_chain(struct packet_queue *queue, const struct tpacket2_hdr *slot, uint32_t n)
+{
+	const struct virtio_net_hdr vnet = *slot_vnet(slot);
+	const uint32_t shift = slot_is_tagged(slot) ? RTE_VLAN_HLEN : 0;
+	struct rte_mbuf *frame = queue->segments[0];
+	uint32_t rest = slot->tp_len + shift;
+	struct iovec *scatter = queue->scatter;
+	struct virtio_net_hdr ignored;
+
+	*scatter++ = (struct iovec){ &ignored, sizeof(ignored) };
+	for (uint32_t i = 0; i < n; i++) {
+		struct rte_mbuf *mbuf = queue->segments[i];
+		uint8_t *to = rte_pktmbuf_mtod(mbuf, uint8_t *);
+		const uint32_t len = RTE_MIN(rest, rte_pktmbuf_tailroom(mbuf));
+
+		mbuf->data_len = (uint16_t)len;
+		mbuf->next = i + 1 < n ? queue->segments[i + 1] : NULL;
+		rest -= len;
+		if (i == 0 && shift != 0) {
+			put_tag(to, slot);
+			*scatter++ = (struct iovec){ to, 2 * RTE_ETHER_ADDR_LEN };
+			*scatter++ = (struct iovec){ to + 2 * RTE_ETHER_ADDR_LEN + shift,
+						     len - 2 * RTE_ETHER_ADDR_LEN - shift };
+		} else {
+			*scatter++ = (struct iovec){ to, len };
+		}
+	}
+	frame->nb_segs = (uint16_t)n;
+	frame->pkt_len = slot->tp_len + shift;
+	frame->port = queue->number;
+	return gather(queue, slot, (uint32_t)(scatter - queue->scatter)) &&
+	       keep_vnet(queue, &vnet, shift, frame);
+}
+
+/* What waits behind the ring for the first frame in it, and is not wanted. */
+static void
+discard(const struct packet_queue *queue, const struct tpacket2_hdr *slot)
+{
+	if ((slot->tp_status & TP_STATUS_COPY) != 0)
+		recv(queue->fd, NULL, 0, MSG_DONTWAIT | MSG_TRUNC);
+}
+
+/*
+ * Gets packets for a super-frame, *n of them: one of others gets a large one. It gets a chain only
+ * as the first one of a burst: what is in the burst is free soon, and the cache has it until then.
+ * room: frames that the burst still takes, max of all that it does.
+ */
+static bool
+alloc_segments(struct packet_queue *queue, const struct tpacket2_hdr *slot, bool fanin,
+	       uint16_t room, uint16_t max, uint32_t *n)
+{
+	if (!fanin && *n > 1 && queue->large != NULL &&
+	    slot->tp_len + RTE_VLAN_HLEN <= mbuf_room(queue->large)) {
+		queue->segments[0] = rte_pktmbuf_alloc(queue->large);
+		if (likely(queue->segments[0] != NULL)) {
+			*n = 1;
+			return true;
+		}
+		if (room != max) {
+			queue->rx_left += room;
+			return false;
+		}
+	}
+	return rte_pktmbuf_alloc_bulk(queue->pool, queue->segments, *n) == 0;
+}
+
+/*
+ * Takes the next frame in the ring if it is a super-frame, or longer than the ring's frames: what becomes of it are the queue's
+ * segments. Returns false if there is none, it would be cut for room in the burst, or there are no packets for it: then it waits.
+ * room: frames that the burst still takes, max of all that it does.
+ */
+static __rte_noinline bool
+take_super_frame(struct packet_queue *queue, uint16_t room, uint16_t max)
+{
+	struct tpacket2_hdr *slot = ring_slot(queue, 0);
+	const struct fanin_headers *headers;
+	bool fanin, taken;
+	uint32_t n;
+
+	if ((__atomic_load_n(&slot->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) == 0 ||
+	    slot_is_plain(slot))
+		return false;
+	/* Only now: before, the kernel may not have said yet where they are. */
+	headers = (const void *)((const uint8_t *)slot + slot->tp_mac);
+	fanin = slot_vnet(slot)->gso_type == VIRTIO_NET_HDR_GSO_UDP_L4 && !slot_is_tagged(slot) &&
+		super_frame_is_fanin(headers, slot->tp_snaplen, queue->udp_port_be);
+	n = mbufs_for(queue, slot, fanin);
+	if (fanin && n > room && room != max) {
+		queue->rx_left += room;
+		return false;
+	}
+	if (n == 0) {
+		discard(queue, slot);
+		queue->rx_errors++;
+	} else if (slot->tp_len != slot->tp_snaplen && (slot->tp_status & TP_STATUS_COPY) == 0) {
+		queue->rx_lost++;
+	} else if (!alloc_segments(queue, slot, fanin, room, max, &n)) {
+		return false;
+	} else {
+		taken = fanin ? take_segments(queue, slot, n) : take_chain(queue, slot, n);
+		queue->next_segment = 0;
+		queue->n_segments = fanin ? (uint16_t)n : 1;
+		if (taken) {
+			queue->rx_super_frames++;
+			queue->rx_super_segments += fanin ? n : offload_segments(queue->segments[0]);
+		} else {
+			rte_pktmbuf_free_bulk(queue->segments, queue->n_segments);
+			queue->n_segments = 0;
+		}
+	}
+	slot_give_back(queue, slot);
+	return true;
+}
+
+/* Hands out at most max frames of a super-frame that was taken. */
+static uint16_t
+give_segments(struct packet_queue *queue, struct rte_mbuf **mbufs, uint16_t max)
+{
+	const uint16_t n = (uint16_t)RTE_MIN(max,
+					     (uint16_t)(queue->n_segments - queue->next_segment));
+
+	memcpy(mbufs, queue->segments + queue->next_segment, n * sizeof(mbufs[0]));
+	queue->next_segment = (uint16_t)(queue->next_segment + n);
 	return n;
 }
 
@@ -80,50 +383,97 @@ static uint16_t
 packet_rx_burst(void *handle, struct rte_mbuf **mbufs, uint16_t max)
 {
 	struct packet_queue *queue = handle;
-	const uint16_t ready = count_ready(queue, (uint16_t)RTE_MIN(max, queue->n_frames));
 	uint16_t n = 0;
 
-	/* Without packets the frames wait in the ring. */
-	if (ready == 0 || rte_pktmbuf_alloc_bulk(queue->pool, mbufs, ready) != 0)
-		return 0;
-	for (uint16_t i = 0; i < ready; i++) {
-		struct tpacket2_hdr *slot = ring_slot(queue, i);
-
-		if (likely(take_frame(queue, slot, mbufs[n])))
-			n++;
-		else
-			queue->rx_errors++;
-		__atomic_store_n(&slot->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
+	for (;;) {
+		if (unlikely(queue->next_segment != queue->n_segments))
+			n = (uint16_t)(n + give_segments(queue, mbufs + n, (uint16_t)(max - n)));
+		if (n == max)
+			return n;
+		n = (uint16_t)(n + take_plain(queue, mbufs + n, (uint16_t)(max - n)));
+		if (likely(n == max || !take_super_frame(queue, (uint16_t)(max - n), max)))
+			return n;
 	}
-	queue->head += ready;
-	if (queue->head >= queue->n_frames)
-		queue->head -= queue->n_frames;
-	if (unlikely(n != ready))
-		rte_pktmbuf_free_bulk(mbufs + n, ready - n);
+}
+
+static uint64_t
+relaxed(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+static uint64_t
+packet_rx_left(const void *handle)
+{
+	return relaxed(&((const struct packet_queue *)handle)->rx_left);
+}
+
+static int
+packet_wake_fd(const void *handle)
+{
+	return ((const struct packet_queue *)handle)->fd;
+}
+
+/* The frames of a burst, each by itself or as one with others. */
+static uint16_t
+group(struct packet_queue *queue, struct rte_mbuf **mbufs, uint16_t n, bool apart)
+{
+	if (likely(!apart && n > 1))
+		return super_frame_group(mbufs, n, queue->udp_port_be, queue->groups);
+	for (uint16_t i = 0; i < n; i++)
+		queue->groups[i] = (struct super_frame_group){ .first = i, .n = 1 };
 	return n;
 }
 
-/* Describes frames, at most a burst, to the kernel. Returns how many. */
-static uint16_t
-describe(struct packet_queue *queue, struct rte_mbuf *const *mbufs, uint16_t n)
+/*
+ * From here on frames pass the queue discipline. Past it the kernel takes no super-frame apart: it
+ * drops each one that the interface does not take as it is, with the error of a full queue.
+ */
+static __rte_noinline void
+stop_bypassing(struct packet_queue *queue)
 {
+	const int off = 0;
+
+	setsockopt(queue->fd, SOL_PACKET, PACKET_QDISC_BYPASS, &off, sizeof(off));
+	queue->bypasses = false;
+}
+
+/* Describes frames, at most a burst, to the kernel. mbufs: reordered. Returns how many messages they are: of queue->groups the first ones. */
+static uint16_t
+describe(struct packet_queue *queue, struct rte_mbuf **mbufs, uint16_t n, bool apart)
+{
+	const uint16_t n_groups = group(queue, mbufs, (uint16_t)RTE_MIN(n, PACKET_PORT_BURST), apart);
+	const struct iovec *end = queue->iovecs + PACKET_PORT_IOVECS;
 	struct iovec *iovec = queue->iovecs;
-	const struct iovec *end = iovec + PACKET_PORT_IOVECS;
 	uint16_t i;
 
-	for (i = 0; i < n && i < PACKET_PORT_BURST; i++) {
+	for (i = 0; i < n_groups; i++) {
+		const struct super_frame_group *group = &queue->groups[i];
+		struct rte_mbuf *first = mbufs[group->first];
 		struct msghdr *message = &queue->messages[i].msg_hdr;
+		struct super_frame_head *head = &queue->heads[i];
 
-		if (unlikely(iovec + mbufs[i]->nb_segs > end))
+		if (unlikely(iovec + 1 + group->n * first->nb_segs > end))
 			break;
 		message->msg_iov = iovec;
-		message->msg_iovlen = mbufs[i]->nb_segs;
-		for (const struct rte_mbuf *segment = mbufs[i]; segment != NULL;
-		     segment = segment->next)
-			*iovec++ = (struct iovec){
-				.iov_base = rte_pktmbuf_mtod(segment, void *),
-				.iov_len = segment->data_len,
-			};
+		message->msg_iovlen = 1u + (size_t)group->n * first->nb_segs;
+		if (group->n > 1) {
+			super_frame_head(group, first, head);
+			*iovec++ = (struct iovec){ head, sizeof(*head) };
+			for (uint16_t k = 0; k < group->n; k++)
+				*iovec++ = (struct iovec){
+					.iov_base = rte_pktmbuf_mtod_offset(mbufs[group->first + k],
+									    void *, FANIN_L4_LEN),
+					.iov_len = mbufs[group->first + k]->data_len - FANIN_L4_LEN,
+				};
+			continue;
+		}
+		super_frame_write(first, &head->vnet);
+		if (unlikely(head->vnet.gso_type != VIRTIO_NET_HDR_GSO_NONE && queue->bypasses))
+			stop_bypassing(queue);
+		*iovec++ = (struct iovec){ &head->vnet, sizeof(head->vnet) };
+		for (const struct rte_mbuf *part = first; part != NULL; part = part->next)
+			*iovec++ = (struct iovec){ rte_pktmbuf_mtod(part, void *), part->data_len };
 	}
 	return i;
 }
@@ -147,24 +497,50 @@ may_pass_later(int errnum)
 }
 
 static uint16_t
+count_sent(struct packet_queue *queue, struct rte_mbuf *const *mbufs, int n_messages)
+{
+	uint16_t n = 0;
+
+	for (int i = 0; i < n_messages; i++) {
+		const struct super_frame_group *group = &queue->groups[i];
+		const uint32_t segments = group->n > 1 ? group->n
+						       : offload_segments(mbufs[group->first]);
+
+		n = (uint16_t)(n + group->n);
+		if (segments == 1)
+			continue;
+		queue->tx_super_frames++;
+		queue->tx_super_segments += segments;
+	}
+	return n;
+}
+
+static uint16_t
 packet_tx_burst(void *handle, struct rte_mbuf **mbufs, uint16_t n)
 {
 	struct packet_queue *queue = handle;
+	bool apart = queue->refused || __atomic_load_n(&queue->apart, __ATOMIC_RELAXED);
 	uint16_t done = 0;
 
 	while (done < n) {
-		const uint16_t offered = describe(queue, mbufs + done, (uint16_t)(n - done));
+		const uint16_t offered = describe(queue, mbufs + done, (uint16_t)(n - done), apart);
 		int sent = offered == 0
 				   ? 0
 				   : sendmmsg(queue->fd, queue->messages, offered, MSG_DONTWAIT);
 
 		if (likely(sent > 0)) {
-			done = (uint16_t)(done + sent);
+			done = (uint16_t)(done + count_sent(queue, mbufs + done, sent));
 			continue;
 		}
 		if (offered != 0 && may_pass_later(errno))
 			break;
-		/* Of too many segments, longer than the interface's MTU, or shorter than a header. */
+		/* Frames that don't leave as one may do so each by itself. */
+		if (offered != 0 && queue->groups[0].n > 1) {
+			queue->refused = errno == EINVAL || errno == EOPNOTSUPP;
+			apart = true;
+			continue;
+		}
+		/* In too many mbufs, longer than the interface's MTU, or shorter than a header. */
 		queue->tx_errors++;
 		done++;
 	}
@@ -201,9 +577,14 @@ packet_stats(void *handle, struct port_driver_stats *stats)
 		struct packet_queue *queue = &port->queues[i];
 
 		packet_queue_count_missed(queue);
-		stats->rx_missed += queue->rx_missed;
-		stats->rx_errors += __atomic_load_n(&queue->rx_errors, __ATOMIC_RELAXED);
-		stats->tx_errors += __atomic_load_n(&queue->tx_errors, __ATOMIC_RELAXED);
+		stats->rx_missed += queue->rx_missed + relaxed(&queue->rx_lost);
+		stats->rx_errors += relaxed(&queue->rx_errors);
+		stats->tx_errors += relaxed(&queue->tx_errors);
+		stats->rx_super_frames += relaxed(&queue->rx_super_frames);
+		stats->rx_super_segments += relaxed(&queue->rx_super_segments);
+		stats->rx_refused += relaxed(&queue->rx_refused);
+		stats->tx_super_frames += relaxed(&queue->tx_super_frames);
+		stats->tx_super_segments += relaxed(&queue->tx_super_segments);
 	}
 }
 
@@ -221,6 +602,8 @@ packet_close(void *handle)
 	struct packet_port *port = handle;
 
 	packet_port_close_queues(port);
+	for (uint16_t i = 0; i < port->options.n_queues; i++)
+		rte_mempool_free(port->queues[i].large);
 	free(port);
 }
 
@@ -228,6 +611,8 @@ const struct port_driver packet_port_driver = {
 	.name = "af_packet",
 	.queue = packet_queue_of,
 	.rx_burst = packet_rx_burst,
+	.rx_left = packet_rx_left,
+	.wake_fd = packet_wake_fd,
 	.tx_burst = packet_tx_burst,
 	.stats = packet_stats,
 	.mac = packet_mac,

@@ -12,6 +12,7 @@
 #include <rte_mempool.h>
 
 #include "pipeline/base/port_driver.h"
+#include "switch/super_frame_kernel.h"
 
 #define PACKET_PORT_MAX_QUEUES 16
 #define PACKET_PORT_ERROR_LEN 256
@@ -23,9 +24,11 @@ struct packet_port_options {
 	uint16_t number; /* mbuf->port of its frames */
 	uint16_t mtu;
 	uint16_t n_queues;
+	uint16_t udp_port; /* Fanin's: packets from and to it leave and come in super-frames. Host order */
 	uint32_t frame_bytes; /* of the receive ring; 0: as the MTU needs */
 	uint32_t n_frames;    /* of the receive ring; 0: chosen by the frames' size */
-	bool qdisc_bypass;    /* frames go to the interface's driver without its queue discipline */
+	/* Frames go to the interface's driver without its queue discipline, those of each queue up to its first super-frame of others. */
+	bool qdisc_bypass;
 	struct rte_mempool *pool;
 };
 
@@ -47,6 +50,18 @@ int packet_port_open(const struct packet_port_options *options, struct packet_po
  * error: PACKET_PORT_ERROR_LEN bytes. Returns 0, or -errno with *error filled; the port is then silent, and it may be tried again.
  */
 int packet_port_reopen(struct packet_port *port, char *error);
+
+/*
+ * Says whether the port's interface takes super-frames of UDP, as super_frame_interface_takes knows. Else Fanin's frames leave one by
+ * one. Returns true if what they do changes. Main thread.
+ */
+bool packet_port_set_whole(struct packet_port *port, bool interface_takes);
+
+/* Do Fanin's frames leave in super-frames? Main thread. */
+bool packet_port_is_whole(const struct packet_port *port);
+
+/* What this kernel does with super-frames of UDP, as it was when the port was opened. Main thread. */
+enum super_frame_kernel packet_port_kernel(const struct packet_port *port);
 
 /* Are all sockets on the interface of this number? They leave it for good when it is removed, or leaves the network namespace. Main thread. */
 bool packet_port_is_bound(const struct packet_port *port, unsigned int ifindex);

@@ -3,19 +3,31 @@
 #ifndef FANIN_SWITCH_PACKET_PORT_INTERNAL_H
 #define FANIN_SWITCH_PACKET_PORT_INTERNAL_H
 
+#include <assert.h>
 #include <net/if.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "switch/packet_port.h"
+#include "switch/super_frame.h"
 
-/* Of a sendmmsg; frames in several segments take several of the iovecs. */
-#define PACKET_PORT_BURST 64
-#define PACKET_PORT_IOVECS 128
+/* Of a sendmmsg; frames in several mbufs take several of the iovecs. */
+#define PACKET_PORT_BURST 192
+#define PACKET_PORT_IOVECS 512
+static_assert(PACKET_PORT_BURST <= UINT8_MAX, "super_frame_group takes no more");
 
-/* The kernel puts a received frame 66 bytes behind the ring frame's start; 30 more make it 32 modulo 64, as in an mbuf. */
-#define PACKET_PORT_RESERVE 30u
+/*
+ * The kernel puts a received frame 66 bytes behind the ring frame's start and what it says of it in between: 20 more make it 32 modulo
+ * 64, as in an mbuf.
+ */
+#define PACKET_PORT_RESERVE 20u
 #define PACKET_PORT_OFFSET 96u
+
+/*
+ * Super-frames of others come into large packets as long as there are some, else into chains of the
+ * pool's, which of 2 KiB each take half as long again to fill, send and free.
+ */
+#define PACKET_PORT_LARGE 16
 
 struct packet_queue {
 	/* Of the worker that receives. */
@@ -23,12 +35,30 @@ struct packet_queue {
 	uint32_t n_frames;
 	uint32_t head; /* next frame to be filled by the kernel */
 	uint16_t number;
+	rte_be16_t udp_port_be;
 	struct rte_mempool *pool;
-	uint64_t rx_errors; /* worker: w, control: r */
+	struct rte_mempool *large;                          /* PACKET_PORT_LARGE packets; or NULL */
+	struct rte_mbuf *segments[SUPER_FRAME_SEGMENTS_IN]; /* of a super-frame, on their way to the worker */
+	uint16_t n_segments;
+	uint16_t next_segment;
+	struct iovec scatter[SUPER_FRAME_SEGMENTS_IN + 2];
+	uint64_t rx_errors;       /* worker: w, control: r */
+	uint64_t rx_lost;         /* super-frames that the socket had no room for; likewise */
+	uint64_t rx_super_frames; /* likewise, as are those below */
+	uint64_t rx_super_segments;
+	uint64_t rx_refused;
+	uint64_t rx_left; /* see port_driver.h */
 
 	/* Of those that send. */
 	int fd __rte_cache_aligned;
+	bool apart;         /* super-frames of Fanin's leave one by one; worker: r, control: w */
+	bool refused;       /* likewise, since the kernel has refused one */
+	bool bypasses;      /* frames go past the queue discipline; worker: rw, control: w before */
 	uint64_t tx_errors; /* worker: w, control: r */
+	uint64_t tx_super_frames;
+	uint64_t tx_super_segments;
+	struct super_frame_group groups[PACKET_PORT_BURST];
+	struct super_frame_head heads[PACKET_PORT_BURST];
 	struct mmsghdr messages[PACKET_PORT_BURST];
 	struct iovec iovecs[PACKET_PORT_IOVECS];
 
@@ -42,6 +72,8 @@ struct packet_port {
 	struct packet_port_options options;
 	char interface[IFNAMSIZ];
 	struct rte_ether_addr mac;
+	enum super_frame_kernel kernel;
+	bool whole; /* super-frames of Fanin's leave as such */
 	struct packet_queue queues[];
 };
 

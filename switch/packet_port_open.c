@@ -36,7 +36,11 @@
 /* Frames count against it until the receiver's kernel has taken them. */
 #define SEND_BUFFER_BYTES (4 << 20)
 
-static_assert(TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN + PACKET_PORT_RESERVE ==
+/* What waits of super-frames, with what the kernel takes for each. */
+#define RECEIVE_BUFFER_BYTES (8 << 20)
+
+static_assert(TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN + PACKET_PORT_RESERVE +
+			      sizeof(struct virtio_net_hdr) ==
 		      PACKET_PORT_OFFSET,
 	      "frame offset");
 
@@ -114,19 +118,33 @@ socket_configure(const struct packet_queue *queue, const struct packet_port_opti
 	} settings[] = {
 		{ PACKET_VERSION, TPACKET_V2, "TPACKET_V2" },
 		{ PACKET_RESERVE, PACKET_PORT_RESERVE, "PACKET_RESERVE" },
+		{ PACKET_VNET_HDR, 1, "PACKET_VNET_HDR" },
+		/* Of a frame that is longer than the ring's, all of it waits behind the ring, too. */
+		{ PACKET_COPY_THRESH, 1, "PACKET_COPY_THRESH" },
 		{ PACKET_IGNORE_OUTGOING, 1, "PACKET_IGNORE_OUTGOING" },
 		{ PACKET_QDISC_BYPASS, options->qdisc_bypass, "PACKET_QDISC_BYPASS" },
 	};
-	const int send_buffer = SEND_BUFFER_BYTES;
+	const struct {
+		int option;
+		int forced;
+		int bytes;
+	} buffers[] = {
+		{ SO_SNDBUF, SO_SNDBUFFORCE, SEND_BUFFER_BYTES },
+		{ SO_RCVBUF, SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES },
+	};
 
 	for (size_t i = 0; i < RTE_DIM(settings); i++) {
 		if (setsockopt(queue->fd, SOL_PACKET, settings[i].option, &settings[i].value,
 			       sizeof(settings[i].value)) != 0)
 			return fail(error, "no %s", settings[i].name);
 	}
-	/* Without CAP_NET_ADMIN the usual limit stays, and frames are offered again more often. */
-	if (setsockopt(queue->fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_buffer, sizeof(send_buffer)) != 0)
-		setsockopt(queue->fd, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(send_buffer));
+	/* Without CAP_NET_ADMIN the usual limits stay: frames are offered again more often, and fewer super-frames wait. */
+	for (size_t i = 0; i < RTE_DIM(buffers); i++) {
+		if (setsockopt(queue->fd, SOL_SOCKET, buffers[i].forced, &buffers[i].bytes,
+			       sizeof(buffers[i].bytes)) != 0)
+			setsockopt(queue->fd, SOL_SOCKET, buffers[i].option, &buffers[i].bytes,
+				   sizeof(buffers[i].bytes));
+	}
 	return 0;
 }
 
@@ -204,6 +222,7 @@ queue_open(struct packet_port *port, uint16_t index, char *error)
 
 	/* Protocol 0: nothing of other interfaces comes in before the socket is bound. */
 	queue->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+	queue->bypasses = port->options.qdisc_bypass;
 	if (queue->fd < 0)
 		return fail(error, "no packet socket");
 	ret = read_interface(port, queue->fd, &ifindex, error);
@@ -231,6 +250,10 @@ packet_port_close_queues(struct packet_port *port)
 		free(queue->frames);
 		queue->frames = NULL;
 		queue->n_frames = 0;
+		rte_pktmbuf_free_bulk(queue->segments + queue->next_segment,
+				      (unsigned int)(queue->n_segments - queue->next_segment));
+		queue->n_segments = 0;
+		queue->next_segment = 0;
 	}
 }
 
@@ -249,6 +272,30 @@ packet_port_is_bound(const struct packet_port *port, unsigned int ifindex)
 	return true;
 }
 
+bool
+packet_port_set_whole(struct packet_port *port, bool interface_takes)
+{
+	const bool whole = interface_takes && port->kernel == SUPER_FRAME_KERNEL_TAKES;
+	const bool changed = whole != port->whole;
+
+	port->whole = whole;
+	for (uint16_t i = 0; i < port->options.n_queues; i++)
+		__atomic_store_n(&port->queues[i].apart, !whole, __ATOMIC_RELAXED);
+	return changed;
+}
+
+bool
+packet_port_is_whole(const struct packet_port *port)
+{
+	return port->whole;
+}
+
+enum super_frame_kernel
+packet_port_kernel(const struct packet_port *port)
+{
+	return port->kernel;
+}
+
 int
 packet_port_reopen(struct packet_port *port, char *error)
 {
@@ -259,6 +306,7 @@ packet_port_reopen(struct packet_port *port, char *error)
 			packet_queue_count_missed(&port->queues[i]);
 	}
 	packet_port_close_queues(port);
+	packet_port_set_whole(port, super_frame_interface_takes(port->interface));
 	for (uint16_t i = 0; i < port->options.n_queues && ret == 0; i++)
 		ret = queue_open(port, i, error);
 	if (ret == 0 && port->options.n_queues > 1)
@@ -266,6 +314,52 @@ packet_port_reopen(struct packet_port *port, char *error)
 	if (ret != 0)
 		packet_port_close_queues(port);
 	return ret;
+}
+
+static void
+large_free(struct rte_mempool_memhdr *chunk, void *memory)
+{
+	(void)chunk;
+	free(memory);
+}
+
+/*
+ * Makes the large packets of a queue. Their memory is not DPDK's: what no frame has come into the
+ * machine still has. Returns NULL without enough of it: super-frames come into chains then.
+ */
+static struct rte_mempool *
+large_open(const struct packet_queue *queue)
+{
+	struct rte_pktmbuf_pool_private private = {
+		.mbuf_data_room_size = UINT16_MAX,
+		.mbuf_priv_size = rte_pktmbuf_priv_size(queue->pool),
+	};
+	const uint32_t element = (uint32_t)sizeof(struct rte_mbuf) + private.mbuf_priv_size +
+				 UINT16_MAX;
+	/* No device sees this memory, whose pages may lie anywhere. */
+	const unsigned int flags = RTE_MEMPOOL_F_NO_SPREAD | RTE_MEMPOOL_F_NO_IOVA_CONTIG;
+	const size_t bytes = (size_t)PACKET_PORT_LARGE *
+			     rte_mempool_calc_obj_size(element, flags, NULL);
+	char name[RTE_MEMPOOL_NAMESIZE];
+	struct rte_mempool *pool;
+	void *memory;
+
+	snprintf(name, sizeof(name), "large_%p", (const void *)queue);
+	pool = rte_mempool_create_empty(name, PACKET_PORT_LARGE, element, 0, sizeof(private),
+					SOCKET_ID_ANY, flags);
+	if (pool == NULL)
+		return NULL;
+	rte_pktmbuf_pool_init(pool, &private);
+	memory = aligned_alloc(RTE_MEMPOOL_ALIGN, RTE_ALIGN_CEIL(bytes, (size_t)RTE_MEMPOOL_ALIGN));
+	if (memory == NULL ||
+	    rte_mempool_populate_iova(pool, memory, RTE_BAD_IOVA, bytes, large_free, memory) <= 0) {
+		/* The pool has no chunk that it would free. */
+		free(memory);
+		rte_mempool_free(pool);
+		return NULL;
+	}
+	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
+	return pool;
 }
 
 int
@@ -287,7 +381,10 @@ packet_port_open(const struct packet_port_options *options, struct packet_port *
 		port->queues[i].fd = -1;
 		port->queues[i].number = options->number;
 		port->queues[i].pool = options->pool;
+		port->queues[i].udp_port_be = rte_cpu_to_be_16(options->udp_port);
+		port->queues[i].large = large_open(&port->queues[i]);
 	}
+	port->kernel = super_frame_kernel_probe();
 	ret = packet_port_reopen(port, error);
 	if (ret != 0) {
 		packet_port_driver.close(port);

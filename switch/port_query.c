@@ -9,6 +9,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "switch/super_frame_kernel.h"
+
 enum query_state {
 	QUERY_IDLE,
 	QUERY_ASKED,
@@ -63,6 +65,9 @@ ask_all(struct port_query *query)
 		answer->ret = kernel_link_read(question->ifindex, &answer->link);
 		if (answer->ret == 0 && question->is_af_xdp)
 			ask_about_af_xdp(query->ports, i, question, answer);
+		if (answer->ret == 0 && question->is_packet)
+			answer->takes_super_frames =
+				super_frame_interface_takes(query->ports->interfaces[i]);
 	}
 }
 

@@ -15,6 +15,7 @@ struct port_query;
 struct port_question {
 	unsigned int ifindex; /* 0: nothing is asked about the port */
 	bool is_af_xdp;       /* about its program, queues and promiscuous mode, too */
+	bool is_packet;       /* whether the interface takes super-frames of UDP, too */
 	bool may_attach;      /* its XDP program, if it was taken off */
 };
 
@@ -31,6 +32,8 @@ struct port_answer {
 	int attach_ret; /* 0: the program is attached again */
 	char why_not[PORT_PROGRAM_TEXT_LEN];
 	bool promiscuous_set; /* it was taken off */
+	/* Of packet ports. */
+	bool takes_super_frames;
 };
 
 /* ports: borrowed; all have been started. Returns 0, or -errno. */

@@ -10,6 +10,7 @@
 
 #include "control/clock.h"
 #include "switch/log.h"
+#include "switch/ports_packet.h"
 
 #define ANNOUNCEMENTS 2 /* as many as RFC 5227 has: one may be lost */
 
@@ -270,8 +271,12 @@ look_at_queues(struct port_watch *watch, uint16_t index, const struct port_answe
 
 	set(watch, index, PORT_TROUBLE_QUEUES, answer->queues > served,
 	    "interface \"%s\" has %u receive queues and %u are served: frames of the others bypass the switch (ethtool -L %s rx %u, or "
-	    "queue_count= in ports[%u].vdev)",
-	    interface, answer->queues, served, interface, served, index);
+	    "%s in ports[%u])",
+	    interface, answer->queues, served, interface, served,
+	    watch->config->ports[index].by_rule
+		    ? "restart the switch, which chooses anew, \"interface\""
+		    : "queue_count= of the vdev",
+	    index);
 }
 
 static void
@@ -330,6 +335,9 @@ look_at(struct port_watch *watch, uint16_t index, const struct port_answer *answ
 	look_at_link(watch, index, &answer->link);
 	look_at_mtu(watch, index, &answer->link);
 	look_at_master(watch, index, &answer->link);
+	if (config_port_is_packet(&watch->config->ports[index]))
+		ports_set_super_frames(&watch->config->ports[index], &watch->ports->ports[index],
+				       answer->takes_super_frames);
 	if (!config_port_is_af_xdp(&watch->config->ports[index]))
 		return;
 	look_at_program(watch, index, answer);
@@ -401,6 +409,7 @@ ask(struct port_watch *watch, uint64_t now_ms)
 		questions[i] = (struct port_question){
 			.ifindex = watch->each[i].lost ? 0 : watch->pipeline->ports[i].ifindex,
 			.is_af_xdp = config_port_is_af_xdp(&watch->config->ports[i]),
+			.is_packet = config_port_is_packet(&watch->config->ports[i]),
 			.may_attach = now_ms >= watch->each[i].attach_ms,
 		};
 	port_query_ask(watch->query, questions);

@@ -7,13 +7,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <linux/ethtool.h>
-#include <linux/sockios.h>
-
 #include <rte_ethdev.h>
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
 
+#include "interface/interface.h"
 #include "switch/eal.h"
 #include "switch/packet_port.h"
 #include "switch/kernel_counters.h"
@@ -25,19 +23,7 @@
 unsigned int
 ports_receive_queues(const struct ports *ports, uint16_t index)
 {
-	struct ethtool_channels channels = { .cmd = ETHTOOL_GCHANNELS };
-	struct ifreq request = { .ifr_data = (char *)&channels };
-	unsigned int queues = 0;
-	int fd;
-
-	memcpy(request.ifr_name, ports->interfaces[index], sizeof(request.ifr_name));
-	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return 0;
-	if (ioctl(fd, SIOCETHTOOL, &request) == 0)
-		queues = channels.rx_count + channels.combined_count;
-	close(fd);
-	return queues;
+	return interface_receive_queues(ports->interfaces[index]);
 }
 
 static int
@@ -204,6 +190,10 @@ device_start(const struct config *config, struct ports *ports, uint16_t index, c
 		conf.rx_adv_conf.rss_conf.rss_hf = info.flow_type_rss_offloads &
 						   (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
 	}
+	out->udp_checksums = (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM) != 0;
+	if (out->udp_checksums)
+		conf.txmode.offloads = info.tx_offload_capa & (RTE_ETH_TX_OFFLOAD_UDP_CKSUM |
+							       RTE_ETH_TX_OFFLOAD_IPV4_CKSUM);
 	ret = rte_eth_dev_configure(out->ethdev, out->n_queues, out->n_queues, &conf);
 	if (ret != 0)
 		goto fail;
@@ -269,7 +259,19 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 		return -ENOMEM;
 	config_vdev_interface(port->device, ports->interfaces[index], IF_NAMESIZE);
 	out->ifindex = ports_interface_index(ports, index);
-	return ports_open_packet(port, index, pool, out, error);
+	return ports_open_packet(config, index, pool, out, error);
+}
+
+/* One packet may leave by several ports: either all devices complete its checksum, or none does. Ports with drivers of our own take both. */
+static void
+agree_on_checksums(struct ports *ports)
+{
+	bool all = true;
+
+	for (uint16_t i = 0; i < ports->n_ports; i++)
+		all = all && (ports->ports[i].driver != NULL || ports->ports[i].udp_checksums);
+	for (uint16_t i = 0; i < ports->n_ports; i++)
+		ports->ports[i].udp_checksums = all && ports->ports[i].driver == NULL;
 }
 
 int
@@ -287,6 +289,7 @@ ports_start(const struct config *config, struct ports *ports, char *error)
 		}
 		ports->n_ports++;
 	}
+	agree_on_checksums(ports);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include <rte_kvargs.h>
 
+#include "switch/log.h"
 #include "switch/packet_port.h"
 #include "switch/ports_packet.h"
 
@@ -131,26 +132,67 @@ ports_check_packet(const struct config *config, char *error)
 	return 0;
 }
 
+/* Says what becomes of frames that could leave as one, which the interface has a say in. */
+static void
+tell_super_frames(const struct config_port *config, const struct pipeline_port *port)
+{
+	char interface[IF_NAMESIZE];
+
+	config_vdev_interface(config->device, interface, sizeof(interface));
+	if (packet_port_is_whole(port->handle))
+		log_info("port \"%s\": the interface \"%s\" takes super-frames of UDP now",
+			 config->name, interface);
+	else
+		log_info("port \"%s\": the interface \"%s\" takes no super-frames of UDP (tx-udp-segmentation is off, see ethtool -k %s): "
+			 "frames leave one by one",
+			 config->name, interface, interface);
+}
+
 int
-ports_open_packet(const struct config_port *config, uint16_t index, struct rte_mempool *pool,
+ports_open_packet(const struct config *config, uint16_t index, struct rte_mempool *pool,
 		  struct pipeline_port *port, char *error)
 {
-	struct packet_port_options options = { .mtu = port->mtu, .pool = pool };
+	struct packet_port_options options = { .mtu = port->mtu,
+					       .udp_port = config->udp_port,
+					       .pool = pool };
 	struct rte_kvargs *arguments;
 	struct packet_port *packet;
 	char why[PACKET_PORT_ERROR_LEN];
 	int ret;
 
 	options.number = (uint16_t)(PORT_DRIVER_FIRST + index);
-	arguments = parse_arguments(config, &options, &ret, why);
+	arguments = parse_arguments(&config->ports[index], &options, &ret, why);
 	if (arguments != NULL)
 		ret = packet_port_open(&options, &packet, why);
 	rte_kvargs_free(arguments);
 	if (ret != 0)
-		return does_not_start(config, index, ret, why, error);
+		return does_not_start(&config->ports[index], index, ret, why, error);
 	port->ethdev = options.number;
 	port->n_queues = options.n_queues;
 	port->driver = &packet_port_driver;
 	port->handle = packet;
+	if (packet_port_kernel(packet) != SUPER_FRAME_KERNEL_TAKES)
+		log_warning("port \"%s\": this kernel's packet sockets take no super-frames of UDP%s (Linux 6.2 is the first one whose do): "
+			    "frames leave one by one, and super-frames that hosts send are lost",
+			    config->ports[index].name,
+			    packet_port_kernel(packet) == SUPER_FRAME_KERNEL_OLD
+				    ? ", as its release says"
+				    : "");
+	else if (!packet_port_is_whole(packet))
+		tell_super_frames(&config->ports[index], port);
 	return 0;
+}
+
+bool
+ports_make_super_frames(const struct pipeline_port *port)
+{
+	return port->driver == &packet_port_driver && packet_port_is_whole(port->handle);
+}
+
+void
+ports_set_super_frames(const struct config_port *config, const struct pipeline_port *port,
+		       bool interface_takes)
+{
+	if (packet_port_set_whole(port->handle, interface_takes))
+		tell_super_frames(config, port);
 }

@@ -17,7 +17,14 @@ int ports_check_packet(const struct config *config, char *error);
  *
  * index: of the port in the configuration, for the error. Returns 0, or -errno with error (CONFIG_ERROR_LEN bytes) filled.
  */
-int ports_open_packet(const struct config_port *config, uint16_t index, struct rte_mempool *pool,
+int ports_open_packet(const struct config *config, uint16_t index, struct rte_mempool *pool,
 		      struct pipeline_port *port, char *error);
+
+/* Do Fanin's frames leave the port in super-frames? Of any port. Main thread. */
+bool ports_make_super_frames(const struct pipeline_port *port);
+
+/* Says whether a packet port's interface takes super-frames of UDP; a change is told. Main thread. */
+void ports_set_super_frames(const struct config_port *config, const struct pipeline_port *port,
+			    bool interface_takes);
 
 #endif

@@ -26,7 +26,7 @@
 #define POOL_AF_XDP 0
 #define POOL_OTHER 1
 
-static_assert(CONFIG_AF_XDP_MAX_MTU ==
+static_assert(INTERFACE_XDP_MAX_MTU ==
 		      AF_XDP_DATA_ROOM - RTE_PKTMBUF_HEADROOM - AF_XDP_HEADROOM - RTE_ETHER_HDR_LEN,
 	      "what a page has room for");
 static_assert(sizeof(struct rte_mbuf) % 64 + RTE_PKTMBUF_HEADROOM % 64 == 0,
@@ -100,6 +100,17 @@ mbufs_per_queue(const struct config_port *port)
 	return 2 * PORTS_RING_SIZE;
 }
 
+/* Returns the receive queues of an AF_XDP port, each of which keeps packets; of others 1. */
+static uint32_t
+queues_of(const struct config_port *port)
+{
+	static const char key[] = ",queue_count=";
+	const char *value = config_port_is_af_xdp(port) ? strstr(port->device, key) : NULL;
+	const int n = value == NULL ? 1 : atoi(value + strlen(key));
+
+	return n < 1 ? 1 : (uint32_t)n;
+}
+
 /* Packets that slots may hold: those of jobs' own, and those that jobs of a handler share. */
 static uint32_t
 mbufs_in_slots(const struct config *config)
@@ -121,7 +132,7 @@ mbufs_needed(const struct config *config, int which)
 		/* Frames of any pool may wait for any port; of several workers each has its share, whatever waits in others. */
 		n += egress_frames(&egress, config->ports[i].mtu) * (config->n_workers > 1 ? 2 : 1);
 		if (which == (config_port_is_af_xdp(&config->ports[i]) ? POOL_AF_XDP : POOL_OTHER))
-			n += mbufs_per_queue(&config->ports[i]);
+			n += mbufs_per_queue(&config->ports[i]) * queues_of(&config->ports[i]);
 	}
 	return n;
 }

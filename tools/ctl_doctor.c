@@ -24,78 +24,111 @@
 
 const struct cli_option ctl_doctor_options[] = {
 	{ "udp-port", "N", 'u', "port of Fanin's packets (default: 21930)" },
+	{ "driver", "DRIVER", 'd',
+	  "of the switch's port that an interface is, or leads to: af_packet or af_xdp (default: the one that is chosen for it)" },
+	{ "transport", "TRANSPORT", 't',
+	  "this is a host with that transport, udp, af_packet or af_xdp: look only at what it needs (default: a switch, or any host)" },
 	{ 0 },
 };
 
 static const struct doctor_check machine_checks[] = {
-	{ "kernel", "Linux 5.11 or newer", "apt install linux-image-amd64", doctor_kernel, 0, 0 },
+	{ "kernel",
+	  "Linux 5.11 or newer, for hosts on udp 5.7, at ports on packet sockets better 6.2: super-frames",
+	  "apt install -t bookworm-backports linux-image-amd64", doctor_kernel, 0, DOCTOR_EVERYBODY,
+	  0 },
 	{ "cpu_isa", "AVX-512 or AVX2",
 	  "nothing, or use a newer processor: sums work, but several times slower", doctor_cpu_isa,
-	  0, 0 },
+	  0, DOCTOR_EVERYBODY, 0 },
 	{ "hugepages", "512 MiB free, some on each NUMA node",
 	  "echo 256 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", doctor_hugepages, 0,
-	  0 },
+	  DOCTOR_SWITCH, 0 },
 	{ "transparent_hugepages", "[madvise] or [never]",
 	  "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
-	  doctor_transparent_hugepages, 0, 0 },
+	  doctor_transparent_hugepages, 0, DOCTOR_EVERYBODY, 0 },
 	{ "clock_source", "tsc",
 	  "echo tsc > "
 	  "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-	  doctor_clock_source, 0, 0 },
+	  doctor_clock_source, 0, DOCTOR_EVERYBODY, 0 },
 	{ "isolated_cpus", "those of the workers", KERNEL_LINE "isolcpus=LIST", doctor_isolated, 0,
-	  0 },
-	{ "nohz_full", "those of the workers", KERNEL_LINE "nohz_full=LIST", doctor_nohz_full, 0, 0 },
+	  DOCTOR_SWITCH, 0 },
+	{ "nohz_full", "those of the workers", KERNEL_LINE "nohz_full=LIST", doctor_nohz_full, 0,
+	  DOCTOR_SWITCH, 0 },
 	{ "cpu_governor", "performance", "cpupower frequency-set -g performance", doctor_governor,
-	  0, 0 },
+	  0, DOCTOR_EVERYBODY, 0 },
 	{ "smt", "off, or no two workers on one core",
-	  "echo off > /sys/devices/system/cpu/smt/control", doctor_smt, 0, 0 },
+	  "echo off > /sys/devices/system/cpu/smt/control", doctor_smt, 0, DOCTOR_SWITCH, 0 },
 	{ "backlog", "room for 10000 frames, if frames were ever dropped there",
-	  "sysctl -w net.core.netdev_max_backlog=10000", doctor_backlog, 0, 0 },
+	  "sysctl -w net.core.netdev_max_backlog=10000", doctor_backlog, 0, DOCTOR_EVERYBODY, 0 },
+	{ "rmem_max", "4194304 bytes or more, or CAP_NET_ADMIN: super-frames wait in a socket",
+	  "sysctl -w net.core.rmem_max=8388608", doctor_rmem_max, 0, DOCTOR_HOSTS, 0 },
+	{ "firewall", "results pass: UDP from the switch to the groups 239.192.0.0/16",
+	  "nft insert rule inet TABLE CHAIN ip saddr SWITCH meta l4proto udp accept, or iptables -I INPUT -p udp -s SWITCH -j ACCEPT",
+	  doctor_firewall, 0, DOCTOR_HOSTS, 0 },
+	{ "igmp_snooping", "off at bridges, or somebody who asks for members",
+	  "if no router there does: ip link set BRIDGE type bridge mcast_querier 1",
+	  doctor_igmp_snooping, 0, DOCTOR_EVERYBODY, 0 },
 	{ "bpffs", "mounted on /sys/fs/bpf, for other XDP programs on AF_XDP's interfaces",
-	  "mount -t bpf bpf /sys/fs/bpf", doctor_bpffs, 0, 0 },
-	{ "cap_net_raw", "effective", AS_ROOT, doctor_capability, CAP_NET_RAW, DOCTOR_PROBLEM },
-	{ "cap_net_admin", "effective", AS_ROOT, doctor_capability, CAP_NET_ADMIN, DOCTOR_PROBLEM },
-	{ "cap_bpf", "effective, for AF_XDP", AS_ROOT, doctor_capability, CAP_BPF, DOCTOR_PROBLEM },
+	  "mount -t bpf bpf /sys/fs/bpf", doctor_bpffs, 0, DOCTOR_XDP, 0 },
+	{ "cap_net_raw", "effective; hosts on udp need none (--transport udp)", AS_ROOT,
+	  doctor_capability, CAP_NET_RAW, DOCTOR_SWITCH | DOCTOR_RAW_HOSTS, DOCTOR_PROBLEM },
+	{ "cap_net_admin", "effective on switches, and for AF_XDP", AS_ROOT, doctor_capability,
+	  CAP_NET_ADMIN, DOCTOR_XDP, DOCTOR_PROBLEM },
+	{ "cap_bpf", "effective, for AF_XDP", AS_ROOT, doctor_capability, CAP_BPF, DOCTOR_XDP,
+	  DOCTOR_PROBLEM },
 	{ "cap_ipc_lock", "effective, for hugepages and AF_XDP", AS_ROOT, doctor_capability,
-	  CAP_IPC_LOCK, DOCTOR_WARNING },
+	  CAP_IPC_LOCK, DOCTOR_XDP, DOCTOR_WARNING },
 	{ "cap_sys_admin", "effective, to mount bpffs and to enter network namespaces",
-	  "run it as root, or let root mount bpffs", doctor_capability, CAP_SYS_ADMIN,
+	  "run it as root, or let root mount bpffs", doctor_capability, CAP_SYS_ADMIN, DOCTOR_XDP,
 	  DOCTOR_WARNING },
 	{ "memlock", "unlimited", "ulimit -l unlimited; in a systemd unit: LimitMEMLOCK=infinity",
-	  doctor_memlock, 0, 0 },
+	  doctor_memlock, 0, DOCTOR_XDP, 0 },
 	{ "udp_port", "no socket on a switch; on a host only those of its jobs",
-	  "see whose it is: ss -ulpn", doctor_udp_port, 0, 0 },
-	{ "dpdk", "DPDK 22.11", "apt install librte-eal23", doctor_dpdk, 0, 0 },
+	  "see whose it is: ss -ulpn", doctor_udp_port, 0, DOCTOR_EVERYBODY, 0 },
+	{ "dpdk", "DPDK 22.11", "apt install librte-eal23", doctor_dpdk, 0, DOCTOR_SWITCH, 0 },
 	{ "dpdk_drivers", "net_af_packet, net_af_xdp and net_memif", "apt install librte-meta-net",
-	  doctor_drivers, 0, 0 },
-	{ "libbpf", "libbpf 1.0 or newer", "apt install libbpf1", doctor_libbpf, 0, 0 },
-	{ "libxdp", "libxdp 1", "apt install libxdp1", doctor_libxdp, 0, 0 },
+	  doctor_drivers, 0, DOCTOR_SWITCH, 0 },
+	{ "libbpf", "libbpf 1.0 or newer", "apt install libbpf1", doctor_libbpf, 0, DOCTOR_XDP, 0 },
+	{ "libxdp", "libxdp 1", "apt install libxdp1", doctor_libxdp, 0, DOCTOR_XDP, 0 },
+	{ "profile", "the kernel counts how long threads wait for a core",
+	  "run a kernel with CONFIG_SCHED_INFO, or read fanin-perf --profile without that",
+	  doctor_profile, 0, DOCTOR_HOSTS, 0 },
 	{ 0 },
 };
 
 static const struct doctor_check interface_checks[] = {
 	{ "interface", "one of this network namespace", "find its name: ip link", doctor_exists, 0,
-	  0 },
-	{ "link", "up", "ip link set DEV up, and look at the other end", doctor_link, 0, 0 },
+	  DOCTOR_EVERYBODY, 0 },
+	{ "link", "up", "ip link set DEV up, and look at the other end", doctor_link, 0,
+	  DOCTOR_EVERYBODY, 0 },
 	{ "mtu", "1500 bytes or more; AF_XDP takes up to 3474", "ip link set DEV mtu 1500",
-	  doctor_mtu, 0, 0 },
-	{ "driver", "one with XDP of its own", "use net_af_packet for it", doctor_driver, 0, 0 },
-	{ "tx_offloads", "off on veth of hosts, or checksums of TCP are wrong behind the switch",
-	  "ethtool -K DEV tx off tso off", doctor_tx_offloads, 0, 0 },
-	{ "vlan_offload", "off on veth of hosts, or VLAN tags get lost",
-	  "ethtool -K DEV txvlan off", doctor_vlan_offload, 0, 0 },
-	{ "rx_offloads", "off, or AF_PACKET ports see frames that are longer than the MTU",
-	  "ethtool -K DEV gro off lro off", doctor_rx_offloads, 0, 0 },
+	  doctor_mtu, 0, DOCTOR_EVERYBODY, 0 },
+	{ "driver", "one with XDP of its own, if AF_XDP is asked for",
+	  "name the interface, and the switch chooses; leave hosts on auto", doctor_driver, 0,
+	  DOCTOR_EVERYBODY, 0 },
+	{ "tx_offloads",
+	  "on at ports on packet sockets, or packets go one by one; off on veth at AF_XDP ports, or checksums are wrong behind them (--driver says which)",
+	  "packet socket: ethtool -K DEV tx on tso on; AF_XDP: ethtool -K DEV tx off tso off",
+	  doctor_tx_offloads, 0, DOCTOR_EVERYBODY, 0 },
+	{ "vlan_offload", "off on veth at AF_XDP ports, or VLAN tags get lost",
+	  "AF_XDP: ethtool -K DEV txvlan off", doctor_vlan_offload, 0, DOCTOR_EVERYBODY, 0 },
+	{ "rx_offloads", "large-receive-offload off: what it makes can't be passed on",
+	  "ethtool -K DEV lro off", doctor_rx_offloads, 0, DOCTOR_EVERYBODY, 0 },
 	{ "queues", "1, or as many as queue_count says",
 	  "ethtool -L DEV combined 1 (or rx 1), or add queue_count=N to the vdev", doctor_queues, 0,
-	  0 },
+	  DOCTOR_XDP, 0 },
 	{ "rss", "by addresses and ports",
-	  "ethtool -N DEV rx-flow-hash udp4 sdfn, or the policy dispatch", doctor_rss, 0, 0 },
+	  "ethtool -N DEV rx-flow-hash udp4 sdfn, or the policy dispatch", doctor_rss, 0,
+	  DOCTOR_XDP, 0 },
+	{ "rp_filter", "off or loose, unless the kernel's route to the switch is by this interface",
+	  "sysctl -w net.ipv4.conf.DEV.rp_filter=2", doctor_rp_filter, 0, DOCTOR_HOSTS, 0 },
+	{ "membership", "a socket may join multicast groups",
+	  "sysctl -w net.ipv4.igmp_max_memberships=20", doctor_membership, 0, DOCTOR_HOSTS, 0 },
 	{ 0 },
 };
 
 static const char *const state_names[] = {
 	[DOCTOR_OK] = "ok",
+	[DOCTOR_NOTE] = "note",
 	[DOCTOR_WARNING] = "warning",
 	[DOCTOR_PROBLEM] = "problem",
 };
@@ -145,8 +178,12 @@ static void
 examine_interface(const struct doctor *doctor, const char *interface, bool named, json_t *findings)
 {
 	for (const struct doctor_check *check = interface_checks; check->name != NULL; check++) {
-		enum doctor_state state = examine(doctor, check, interface,
-						  named ? DOCTOR_PROBLEM : DOCTOR_WARNING, findings);
+		enum doctor_state state;
+
+		if ((check->roles & doctor->roles) == 0)
+			continue;
+		state = examine(doctor, check, interface, named ? DOCTOR_PROBLEM : DOCTOR_WARNING,
+				findings);
 
 		/* There is nothing to add about an interface that does not exist. */
 		if (check->look == doctor_exists && state != DOCTOR_OK)
@@ -198,8 +235,9 @@ print_findings(const json_t *findings)
 		printf("%-8s %-22s expected: %s\n", "", "", ctl_string(finding, "expected"));
 		printf("%-8s %-22s do: %s\n", "", "", ctl_string(finding, "do"));
 	}
-	printf("\nok: %u, warnings: %u, problems: %u\n", count(findings, DOCTOR_OK),
-	       count(findings, DOCTOR_WARNING), count(findings, DOCTOR_PROBLEM));
+	printf("\nok: %u, warnings: %u, problems: %u, notes: %u\n", count(findings, DOCTOR_OK),
+	       count(findings, DOCTOR_WARNING), count(findings, DOCTOR_PROBLEM),
+	       count(findings, DOCTOR_NOTE));
 }
 
 static json_t *
@@ -207,8 +245,10 @@ examine_machine(const struct doctor *doctor, int n_interfaces, char **interfaces
 {
 	json_t *findings = json_array();
 
-	for (const struct doctor_check *check = machine_checks; check->name != NULL; check++)
-		examine(doctor, check, NULL, DOCTOR_PROBLEM, findings);
+	for (const struct doctor_check *check = machine_checks; check->name != NULL; check++) {
+		if ((check->roles & doctor->roles) != 0)
+			examine(doctor, check, NULL, DOCTOR_PROBLEM, findings);
+	}
 	for (int i = 0; i < n_interfaces; i++)
 		examine_interface(doctor, interfaces[i], true, findings);
 	if (n_interfaces == 0)
@@ -216,21 +256,75 @@ examine_machine(const struct doctor *doctor, int n_interfaces, char **interfaces
 	return findings;
 }
 
+/* A word of an option, and what it stands for. */
+struct choice {
+	const char *word;
+	int value;
+};
+
+/* Returns CTL_OK, or CTL_USAGE after reporting an error. choices: ends with one without a word. */
+static int
+read_choice(const struct ctl *ctl, const char *option, const char *word,
+	    const struct choice *choices, int *value)
+{
+	char expected[128] = "";
+
+	for (const struct choice *choice = choices; choice->word != NULL; choice++) {
+		size_t used = strlen(expected);
+
+		if (strcmp(word, choice->word) == 0) {
+			*value = choice->value;
+			return CTL_OK;
+		}
+		snprintf(expected + used, sizeof(expected) - used, "%s%s",
+			 choice == choices        ? ""
+			 : choice[1].word == NULL ? " or "
+						  : ", ",
+			 choice->word);
+	}
+	return ctl_usage_error(ctl, "%s: found \"%s\", expected %s", option, word, expected);
+}
+
+static int
+read_option(const struct ctl *ctl, int option, const char *word, struct doctor *doctor)
+{
+	static const struct choice drivers[] = { { "af_packet", DOCTOR_DRIVER_AF_PACKET },
+						 { "af_xdp", DOCTOR_DRIVER_AF_XDP },
+						 { 0 } };
+	static const struct choice transports[] = { { "udp", DOCTOR_HOST_UDP },
+						    { "af_packet", DOCTOR_HOST_AF_PACKET },
+						    { "af_xdp", DOCTOR_HOST_AF_XDP },
+						    { 0 } };
+	int64_t port = 0;
+	int value = 0;
+	int status = CTL_USAGE;
+
+	if (option == 'd') {
+		status = read_choice(ctl, "--driver", word, drivers, &value);
+		doctor->driver = (enum doctor_driver)value;
+	} else if (option == 't') {
+		status = read_choice(ctl, "--transport", word, transports, &value);
+		doctor->roles = (enum doctor_role)value;
+	} else if (option == 'u') {
+		status = ctl_number(ctl, "--udp-port", word, 1, UINT16_MAX, &port);
+		doctor->udp_port = (uint16_t)port;
+	}
+	return status;
+}
+
 int
 ctl_doctor(struct ctl *ctl, int argc, char **argv)
 {
-	struct doctor doctor = { .root = secure_getenv(ROOT_VARIABLE), .udp_port = DEFAULT_UDP_PORT };
+	struct doctor doctor = { .root = secure_getenv(ROOT_VARIABLE),
+				 .udp_port = DEFAULT_UDP_PORT,
+				 .roles = DOCTOR_EVERYBODY };
 	json_t *findings, *verdict;
 	bool fit;
 	int option;
 
 	while ((option = ctl_next_option(ctl, argc, argv)) != -1) {
-		int64_t port;
-
-		if (option == '?' ||
-		    ctl_number(ctl, "--udp-port", optarg, 1, UINT16_MAX, &port) != CTL_OK)
+		if (read_option(ctl, option, optarg, &doctor) != CTL_OK)
 			return CTL_USAGE;
-		doctor.udp_port = (uint16_t)port;
 	}
 	if (doctor.root == NULL)
 		doctor.root = "";

@@ -114,11 +114,67 @@ waiting_cell(struct ctl_table *table, const json_t *worker)
 		ctl_table_cell(table, "-");
 }
 
+/* Prints a quotient with one digit behind the point. */
+static void
+quotient_cell(struct ctl_table *table, double dividend, double divisor)
+{
+	if (divisor > 0)
+		ctl_table_cell(table, "%.1f", dividend / divisor);
+	else
+		ctl_table_cell(table, "-");
+}
+
+/*
+ * Prints the part of the time that a counter of microseconds has grown in, since the earlier
+ * sample, if there is one, or the start.
+ */
+static void
+share_cell(struct ctl_table *table, const json_t *before, const json_t *now, const char *key,
+	   double seconds)
+{
+	const double grown_us = ctl_real(now, key) - (before == NULL ? 0 : ctl_real(before, key));
+
+	if (json_object_get(now, key) != NULL && seconds > 0)
+		ctl_table_cell(table, "%.1f %%", grown_us / seconds / 1e4);
+	else
+		ctl_table_cell(table, "-");
+}
+
+/* How the workers' threads spend their time, and how long frames may have had to wait for them. */
+static void
+print_threads(const struct sample *before, const struct sample *now, bool rates)
+{
+	static const char *const headers[] = { ">LCORE",         ">CPU",         ">RUN QUEUE",
+					       ">YIELDS",        ">SLEEPS",      ">WOKEN",
+					       ">LONGEST ROUND", ">LONG ROUNDS", NULL };
+	const double seconds = rates ? now->at_s - before->at_s : ctl_real(now->stats, "uptime_s");
+	struct ctl_table table;
+	const json_t *worker;
+	size_t i;
+
+	ctl_table_start(&table, headers);
+	json_array_foreach(json_object_get(now->stats, "workers"), i, worker) {
+		const json_t *same = find_same(json_object_get(before->stats, "workers"), worker,
+					       "lcore");
+
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(worker, "lcore"));
+		share_cell(&table, same, worker, "cpu_us", seconds);
+		share_cell(&table, same, worker, "run_queue_us", seconds);
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(worker, "yields"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(worker, "sleeps"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(worker, "wakes"));
+		ctl_table_cell(&table, "%.0f us", ctl_real(worker, "longest_round_us"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(worker, "long_rounds"));
+	}
+	ctl_table_print(&table, "");
+}
+
 static void
 print_workers(const struct sample *before, const struct sample *now, bool rates)
 {
-	static const char *const headers[] = { ">LCORE",       ">PACKETS", ">RATE",    ">BURSTS",
-					       ">EMPTY POLLS", ">BUSY",    ">WAITING", NULL };
+	static const char *const headers[] = { ">LCORE",  ">PACKETS",   ">RATE",
+					       ">BURSTS", ">PER BURST", ">EMPTY POLLS",
+					       ">BUSY",   ">WAITING",   NULL };
 	struct ctl_table table;
 	const json_t *worker;
 	char text[CTL_NUMBER_LEN];
@@ -136,6 +192,7 @@ print_workers(const struct sample *before, const struct sample *now, bool rates)
 					      : -1,
 					text));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(worker, "bursts"));
+		quotient_cell(&table, ctl_real(worker, "packets"), ctl_real(worker, "bursts"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(worker, "empty_polls"));
 		ctl_table_cell(&table, "%.1f %%", ctl_real(worker, "busy_share") * 100);
 		waiting_cell(&table, worker);
@@ -143,12 +200,24 @@ print_workers(const struct sample *before, const struct sample *now, bool rates)
 	ctl_table_print(&table, "");
 }
 
+/* Prints how many frames a super-frame has had on average. way: "rx" or "tx". */
+static void
+segments_cell(struct ctl_table *table, const json_t *port, const char *way)
+{
+	const json_t *super_frames = json_object_get(port, "super_frames");
+	char key[16];
+
+	snprintf(key, sizeof(key), "%s_segments", way);
+	quotient_cell(table, ctl_real(super_frames, key), ctl_real(super_frames, way));
+}
+
 static void
 print_ports(const struct sample *before, const struct sample *now, bool rates)
 {
 	static const char *const headers[] = { "PORT",     "LINK",     ">RX FRAMES", ">RX RATE",
-					       ">RX BITS", ">MISSED",  ">TX FRAMES", ">TX RATE",
-					       ">TX BITS", ">DROPPED", NULL };
+					       ">RX BITS", ">RX SEGS", ">MISSED",    ">TX FRAMES",
+					       ">TX RATE", ">TX BITS", ">TX SEGS",   ">DROPPED",
+					       NULL };
 	double seconds = now->at_s - before->at_s;
 	struct ctl_table table;
 	const json_t *port;
@@ -167,11 +236,13 @@ print_ports(const struct sample *before, const struct sample *now, bool rates)
 		ctl_table_cell(&table, "%s", ctl_rate(rate(same, port, "rx_frames", seconds), text));
 		ctl_table_cell(&table, "%s",
 			       ctl_bit_rate(rate(same, port, "rx_bytes", seconds), text));
+		segments_cell(&table, port, "rx");
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "rx_missed"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "tx_frames"));
 		ctl_table_cell(&table, "%s", ctl_rate(rate(same, port, "tx_frames", seconds), text));
 		ctl_table_cell(&table, "%s",
 			       ctl_bit_rate(rate(same, port, "tx_bytes", seconds), text));
+		segments_cell(&table, port, "tx");
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "tx_dropped"));
 	}
 	ctl_table_print(&table, "");
@@ -219,6 +290,8 @@ print_switch(const struct sample *before, const struct sample *now, bool rates)
 	       ctl_real(memory, "packets") / MIB, ctl_real(memory, "slots") / MIB,
 	       ctl_integer(memory, "limit") / (1 << 20));
 	print_workers(before, now, rates);
+	putchar('\n');
+	print_threads(before, now, rates);
 	putchar('\n');
 }
 

@@ -6,6 +6,7 @@
 #ifndef FANIN_TOOLS_DOCTOR_H
 #define FANIN_TOOLS_DOCTOR_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,13 +16,35 @@
 
 enum doctor_state {
 	DOCTOR_OK,
+	DOCTOR_NOTE,    /* it can't be seen from here */
 	DOCTOR_WARNING, /* it works, but more slowly or not in every case */
 	DOCTOR_PROBLEM, /* it will not work */
+};
+
+/* Of a port of the switch. */
+enum doctor_driver {
+	DOCTOR_DRIVER_UNKNOWN,
+	DOCTOR_DRIVER_AF_PACKET,
+	DOCTOR_DRIVER_AF_XDP,
+};
+
+/* Whom a check is for: bits. */
+enum doctor_role {
+	DOCTOR_SWITCH = 1,
+	DOCTOR_HOST_UDP = 2, /* a host, by its transport */
+	DOCTOR_HOST_AF_PACKET = 4,
+	DOCTOR_HOST_AF_XDP = 8,
+	DOCTOR_RAW_HOSTS = DOCTOR_HOST_AF_PACKET | DOCTOR_HOST_AF_XDP,
+	DOCTOR_HOSTS = DOCTOR_HOST_UDP | DOCTOR_RAW_HOSTS,
+	DOCTOR_EVERYBODY = DOCTOR_SWITCH | DOCTOR_HOSTS,
+	DOCTOR_XDP = DOCTOR_SWITCH | DOCTOR_HOST_AF_XDP,
 };
 
 struct doctor {
 	const char *root; /* prefix of all file paths; "" for this machine */
 	uint16_t udp_port;
+	enum doctor_driver driver; /* of the ports that the interfaces are, or lead to */
+	enum doctor_role roles;    /* of this machine */
 };
 
 struct doctor_check {
@@ -34,6 +57,7 @@ struct doctor_check {
 	enum doctor_state (*look)(const struct doctor *doctor, const struct doctor_check *check,
 				  const char *interface, char *found);
 	int argument; /* for the function */
+	enum doctor_role roles;
 	enum doctor_state worst; /* for functions shared by several checks: the state if the expected is absent */
 };
 
@@ -44,6 +68,11 @@ FILE *doctor_open(const struct doctor *doctor, const char *path);
  * Reads the first line of a file, without its newline. Returns false, and an empty line, if there is none.
  */
 bool doctor_read(const struct doctor *doctor, const char *path, char *line, size_t size);
+
+DIR *doctor_open_directory(const struct doctor *doctor, const char *path);
+
+/* Has the caller a capability, by its number? */
+bool doctor_has_capability(const struct doctor *doctor, int capability);
 
 #define DOCTOR_LOOK(name)                                                                          \
 	enum doctor_state name(const struct doctor *doctor, const struct doctor_check *check,      \
@@ -70,6 +99,14 @@ DOCTOR_LOOK(doctor_dpdk);
 DOCTOR_LOOK(doctor_drivers);
 DOCTOR_LOOK(doctor_libbpf);
 DOCTOR_LOOK(doctor_libxdp);
+
+/* doctor_host.c, doctor_firewall.c: what lets results come to a host */
+DOCTOR_LOOK(doctor_rmem_max);
+DOCTOR_LOOK(doctor_igmp_snooping);
+DOCTOR_LOOK(doctor_rp_filter);
+DOCTOR_LOOK(doctor_membership);
+DOCTOR_LOOK(doctor_firewall);
+DOCTOR_LOOK(doctor_profile); /* and where to look if it is slow */
 
 /* doctor_interface.c */
 DOCTOR_LOOK(doctor_exists);

@@ -10,18 +10,11 @@
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 
+#include "interface/interface.h"
 #include "tools/doctor.h"
 
 #define LEAST_MTU 576 /* of a port */
 #define USUAL_MTU 1500
-
-/* Drivers with native XDP: AF_XDP is much slower with others. */
-static const char *const xdp_drivers[] = {
-	"atlantic",  "bnxt_en",       "ena",       "gve",  "hv_netvsc",  "i40e",
-	"iavf",      "ice",           "igb",       "igc",  "ixgbe",      "ixgbevf",
-	"mana",      "mlx4_en",       "mlx5_core", "nfp",  "qede",       "sfc",
-	"stmmaceth", "thunder-nicvf", "tun",       "veth", "virtio_net", "vmxnet3",
-};
 
 static bool
 request(const char *interface, unsigned long number, struct ifreq *ifr)
@@ -37,37 +30,21 @@ request(const char *interface, unsigned long number, struct ifreq *ifr)
 	return done;
 }
 
-static bool
-ethtool(const char *interface, void *command)
-{
-	struct ifreq ifr = { .ifr_data = command };
-
-	return request(interface, SIOCETHTOOL, &ifr);
-}
-
 /* Returns a value, or 0 if it is absent. */
 static uint32_t
 ethtool_value(const char *interface, uint32_t command)
 {
 	struct ethtool_value value = { .cmd = command };
 
-	return ethtool(interface, &value) ? value.data : 0;
-}
-
-static void
-driver_of(const char *interface, char *driver, size_t size)
-{
-	struct ethtool_drvinfo info = { .cmd = ETHTOOL_GDRVINFO };
-
-	snprintf(driver, size, "%s", ethtool(interface, &info) ? info.driver : "unknown");
+	return interface_ethtool(interface, &value) ? value.data : 0;
 }
 
 static bool
 is_veth(const char *interface)
 {
-	char driver[32];
+	char driver[INTERFACE_DRIVER_LEN];
 
-	driver_of(interface, driver, sizeof(driver));
+	interface_driver(interface, driver);
 	return strcmp(driver, "veth") == 0;
 }
 
@@ -75,12 +52,8 @@ is_veth(const char *interface)
 static unsigned int
 count_queues(const char *interface)
 {
-	struct ethtool_channels channels = { .cmd = ETHTOOL_GCHANNELS };
-	unsigned int n;
+	const unsigned int n = interface_receive_queues(interface);
 
-	if (!ethtool(interface, &channels))
-		return 1;
-	n = channels.rx_count + channels.combined_count;
 	return n == 0 ? 1 : n;
 }
 
@@ -117,7 +90,7 @@ DOCTOR_LOOK(doctor_link)
 	(void)check;
 	up = request(interface, SIOCGIFFLAGS, &ifr) && (ifr.ifr_flags & IFF_UP) != 0;
 	/* The flag IFF_RUNNING follows the carrier late; devices without a carrier have only that. */
-	if (!ethtool(interface, &carrier))
+	if (!interface_ethtool(interface, &carrier))
 		carrier.data = (ifr.ifr_flags & IFF_RUNNING) != 0;
 	snprintf(found, DOCTOR_FOUND_LEN,
 		 !up                 ? "set down"
@@ -139,19 +112,47 @@ DOCTOR_LOOK(doctor_mtu)
 	return ifr.ifr_mtu < USUAL_MTU ? DOCTOR_WARNING : DOCTOR_OK;
 }
 
+/* Returns the driver of the switch's port that an interface is, or leads to: the one that is named, or that of the rule. */
+static enum doctor_driver
+port_driver(const struct doctor *doctor, const char *interface, char *why)
+{
+	struct ifreq ifr = { .ifr_mtu = USUAL_MTU };
+
+	why[0] = '\0';
+	if (doctor->driver != DOCTOR_DRIVER_UNKNOWN)
+		return doctor->driver;
+	request(interface, SIOCGIFMTU, &ifr);
+	return interface_wants_xdp(interface, (uint32_t)ifr.ifr_mtu, why) ? DOCTOR_DRIVER_AF_XDP
+									  : DOCTOR_DRIVER_AF_PACKET;
+}
+
+/* Returns true if this machine itself has AF_XDP on an interface: a host by its transport, a switch by its port's driver. */
+static bool
+has_xdp(const struct doctor *doctor, const char *interface, char *why)
+{
+	why[0] = '\0';
+	if (doctor->roles == DOCTOR_HOST_AF_XDP)
+		return true;
+	if (doctor->roles == DOCTOR_HOST_AF_PACKET)
+		return false;
+	return port_driver(doctor, interface, why) == DOCTOR_DRIVER_AF_XDP;
+}
+
 DOCTOR_LOOK(doctor_driver)
 {
-	char driver[32];
+	char driver[INTERFACE_DRIVER_LEN];
+	char why[INTERFACE_WHY_LEN];
+	const bool xdp = has_xdp(doctor, interface, why);
 
-	(void)doctor;
 	(void)check;
-	driver_of(interface, driver, sizeof(driver));
-	snprintf(found, DOCTOR_FOUND_LEN, "%s", driver);
-	for (size_t i = 0; i < sizeof(xdp_drivers) / sizeof(xdp_drivers[0]); i++) {
-		if (strcmp(driver, xdp_drivers[i]) == 0)
-			return DOCTOR_OK;
-	}
-	return DOCTOR_WARNING;
+	interface_driver(interface, driver);
+	if (why[0] != '\0')
+		snprintf(found, DOCTOR_FOUND_LEN, "%s by default: %s",
+			 xdp ? "AF_XDP" : "packet sockets, hosts on udp,", why);
+	else
+		snprintf(found, DOCTOR_FOUND_LEN, "%s, and %s is asked for", driver,
+			 xdp ? "AF_XDP" : "af_packet");
+	return xdp && !interface_driver_has_xdp(driver) ? DOCTOR_WARNING : DOCTOR_OK;
 }
 
 /* True for a part of a bridge or the like, which forwards frames made by others. */
@@ -193,95 +194,108 @@ has_master(const char *interface)
 }
 
 /*
- * True if the kernel's offloads can do harm on frames that leave an interface. Only veth passes
- * frames on as they are, without the checksums, segmentation and tags that a wire would need. The
- * switch's own end has no address and sends complete frames.
+ * True if an interface is a veth that the kernel sends by. Only veth passes frames on as they are,
+ * without the checksums, segmentation and tags that a wire would need. The switch's own end has no
+ * address and sends complete frames.
  */
 static bool
-needs_whole_frames(const char *interface)
+kernel_sends_by(const char *interface)
 {
 	struct ifreq ifr = { 0 };
 
-	return is_veth(interface) && (request(interface, SIOCGIFADDR, &ifr) || has_master(interface));
+	return request(interface, SIOCGIFADDR, &ifr) || has_master(interface);
 }
 
-/* Returns the finding if no offload is on, or none matters. */
-static const char *
-without_offloads(const char *interface)
-{
-	if (!is_veth(interface))
-		return "the device's own";
-	return needs_whole_frames(interface) ? "off"
-					     : "of no matter: no address, the switch's own end";
-}
-
+/*
+ * Ports on packet sockets know what is left to be done on a frame, and AF_XDP ports don't: to the
+ * former offloads bring super-frames, to the latter wrong checksums.
+ */
 DOCTOR_LOOK(doctor_tx_offloads)
 {
-	(void)doctor;
+	const bool checksums = ethtool_value(interface, ETHTOOL_GTXCSUM) != 0;
+	const bool segments = ethtool_value(interface, ETHTOOL_GTSO) != 0;
+	char why[INTERFACE_WHY_LEN];
+	const bool packet = port_driver(doctor, interface, why) == DOCTOR_DRIVER_AF_PACKET;
+
 	(void)check;
-	found[0] = '\0';
-	if (needs_whole_frames(interface)) {
-		if (ethtool_value(interface, ETHTOOL_GTXCSUM) != 0)
-			add_word(found, "tx-checksumming on");
-		if (ethtool_value(interface, ETHTOOL_GTSO) != 0)
-			add_word(found, "tcp-segmentation-offload on");
+	if (!is_veth(interface)) {
+		snprintf(found, DOCTOR_FOUND_LEN, "the device's own");
+		return DOCTOR_OK;
 	}
-	if (found[0] != '\0')
-		return DOCTOR_PROBLEM;
-	snprintf(found, DOCTOR_FOUND_LEN, "%s", without_offloads(interface));
-	return DOCTOR_OK;
+	if (!packet && !kernel_sends_by(interface)) {
+		snprintf(found, DOCTOR_FOUND_LEN, "of no matter: no address, the switch's own end");
+		return DOCTOR_OK;
+	}
+	found[0] = '\0';
+	if (checksums)
+		add_word(found, "tx-checksumming on");
+	if (segments)
+		add_word(found, "tcp-segmentation-offload on");
+	if (found[0] == '\0')
+		snprintf(found, DOCTOR_FOUND_LEN, "off");
+	if (packet)
+		return checksums ? DOCTOR_OK : DOCTOR_WARNING;
+	return checksums || segments ? DOCTOR_PROBLEM : DOCTOR_OK;
 }
 
 DOCTOR_LOOK(doctor_vlan_offload)
 {
-	(void)doctor;
+	const bool on = (ethtool_value(interface, ETHTOOL_GFLAGS) & ETH_FLAG_TXVLAN) != 0;
+	char why[INTERFACE_WHY_LEN];
+
 	(void)check;
-	if (needs_whole_frames(interface) &&
-	    (ethtool_value(interface, ETHTOOL_GFLAGS) & ETH_FLAG_TXVLAN) != 0) {
-		snprintf(found, DOCTOR_FOUND_LEN, "tx-vlan-offload on");
-		return DOCTOR_WARNING;
+	if (!on || !is_veth(interface)) {
+		snprintf(found, DOCTOR_FOUND_LEN, on ? "the device's own" : "off");
+		return DOCTOR_OK;
 	}
-	snprintf(found, DOCTOR_FOUND_LEN, "%s", without_offloads(interface));
-	return DOCTOR_OK;
+	snprintf(found, DOCTOR_FOUND_LEN, "tx-vlan-offload on");
+	return port_driver(doctor, interface, why) == DOCTOR_DRIVER_AF_PACKET ||
+			       !kernel_sends_by(interface)
+		       ? DOCTOR_OK
+		       : DOCTOR_WARNING;
 }
 
 DOCTOR_LOOK(doctor_rx_offloads)
 {
+	const bool on = (ethtool_value(interface, ETHTOOL_GFLAGS) & ETH_FLAG_LRO) != 0;
+
 	(void)doctor;
 	(void)check;
-	found[0] = '\0';
-	if (ethtool_value(interface, ETHTOOL_GGRO) != 0)
-		add_word(found, "generic-receive-offload on");
-	if ((ethtool_value(interface, ETHTOOL_GFLAGS) & ETH_FLAG_LRO) != 0)
-		add_word(found, "large-receive-offload on");
-	if (found[0] != '\0')
-		return DOCTOR_WARNING;
-	snprintf(found, DOCTOR_FOUND_LEN, "off");
-	return DOCTOR_OK;
+	snprintf(found, DOCTOR_FOUND_LEN, "large-receive-offload %s", on ? "on" : "off");
+	return on ? DOCTOR_WARNING : DOCTOR_OK;
 }
 
 DOCTOR_LOOK(doctor_queues)
 {
-	unsigned int n = count_queues(interface);
+	const unsigned int n = count_queues(interface);
+	char why[INTERFACE_WHY_LEN];
+	const bool packet = !has_xdp(doctor, interface, why);
 
-	(void)doctor;
 	(void)check;
-	snprintf(found, DOCTOR_FOUND_LEN, "%u", n);
-	return n == 1 ? DOCTOR_OK : DOCTOR_WARNING;
+	/* By the rule all of them are served. */
+	snprintf(found, DOCTOR_FOUND_LEN, "%u%s", n,
+		 packet           ? ", all of them seen by packet sockets"
+		 : why[0] != '\0' ? ", each with an AF_XDP socket by default"
+				  : "");
+	return packet || why[0] != '\0' || n == 1 ? DOCTOR_OK : DOCTOR_WARNING;
 }
 
 DOCTOR_LOOK(doctor_rss)
 {
 	struct ethtool_rxnfc hash = { .cmd = ETHTOOL_GRXFH, .flow_type = UDP_V4_FLOW };
 	const uint64_t ports = RXH_L4_B_0_1 | RXH_L4_B_2_3;
+	char why[INTERFACE_WHY_LEN];
 
-	(void)doctor;
 	(void)check;
+	if (!has_xdp(doctor, interface, why)) {
+		snprintf(found, DOCTOR_FOUND_LEN, "of no matter to packet sockets");
+		return DOCTOR_OK;
+	}
 	if (count_queues(interface) == 1) {
 		snprintf(found, DOCTOR_FOUND_LEN, "one queue, nothing to spread");
 		return DOCTOR_OK;
 	}
-	if (!ethtool(interface, &hash)) {
+	if (!interface_ethtool(interface, &hash)) {
 		snprintf(found, DOCTOR_FOUND_LEN, "the driver does not say");
 		return DOCTOR_WARNING;
 	}

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* faninctl doctor: processors, memory and kernel of this machine, from files below /sys and /proc. */
-#include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/doctor.h"
 
-#define OLDEST_MAJOR 5 /* AF_XDP with XDP links */
-#define OLDEST_MINOR 11
+#define OLDEST_MAJOR 5
+#define OLDEST_MINOR 11    /* AF_XDP with XDP links */
+#define OLDEST_MINOR_UDP 7 /* sockets are bound to an interface without rights */
+/* Packet sockets take super-frames of UDP. */
+#define WHOLE_MAJOR 6
+#define WHOLE_MINOR 2
 #define GOOD_BACKLOG 10000
 #define LEAST_HUGEPAGE_MIB 512 /* memory.megabytes' default */
 #define CPU_DIRECTORY "sys/devices/system/cpu"
@@ -38,8 +41,8 @@ doctor_read(const struct doctor *doctor, const char *path, char *line, size_t si
 	return is_there;
 }
 
-static DIR *
-open_directory(const struct doctor *doctor, const char *path)
+DIR *
+doctor_open_directory(const struct doctor *doctor, const char *path)
 {
 	char whole[PATH_MAX];
 
@@ -47,20 +50,33 @@ open_directory(const struct doctor *doctor, const char *path)
 	return opendir(whole);
 }
 
+static bool
+is_at_least(int major, int minor, int oldest_major, int oldest_minor)
+{
+	return major > oldest_major || (major == oldest_major && minor >= oldest_minor);
+}
+
 DOCTOR_LOOK(doctor_kernel)
 {
 	int major = 0;
 	int minor = 0;
+	const int oldest = doctor->roles == DOCTOR_HOST_UDP ? OLDEST_MINOR_UDP : OLDEST_MINOR;
 	char line[128];
 
 	(void)check;
 	(void)interface;
 	doctor_read(doctor, "proc/sys/kernel/osrelease", line, sizeof(line));
 	snprintf(found, DOCTOR_FOUND_LEN, "Linux %s", line);
-	if (sscanf(line, "%d.%d", &major, &minor) == 2 &&
-	    (major > OLDEST_MAJOR || (major == OLDEST_MAJOR && minor >= OLDEST_MINOR)))
+	if (sscanf(line, "%d.%d", &major, &minor) != 2 ||
+	    !is_at_least(major, minor, OLDEST_MAJOR, oldest))
+		return DOCTOR_PROBLEM;
+	/* Hosts find out by themselves what their switch takes. */
+	if ((doctor->roles & DOCTOR_SWITCH) == 0 || doctor->driver == DOCTOR_DRIVER_AF_XDP ||
+	    is_at_least(major, minor, WHOLE_MAJOR, WHOLE_MINOR))
 		return DOCTOR_OK;
-	return DOCTOR_PROBLEM;
+	strncat(found, ": packets of UDP leave packet ports one by one",
+		DOCTOR_FOUND_LEN - strlen(found) - 1);
+	return DOCTOR_WARNING;
 }
 
 static unsigned long
@@ -105,7 +121,7 @@ add_node(const struct doctor *doctor, const char *node, char *found)
 
 DOCTOR_LOOK(doctor_hugepages)
 {
-	DIR *nodes = open_directory(doctor, NODE_DIRECTORY);
+	DIR *nodes = doctor_open_directory(doctor, NODE_DIRECTORY);
 	const struct dirent *entry;
 	bool enough = false;
 	bool everywhere = true;
@@ -220,7 +236,7 @@ DOCTOR_LOOK(doctor_nohz_full)
 
 DOCTOR_LOOK(doctor_governor)
 {
-	DIR *cpus = open_directory(doctor, CPU_DIRECTORY);
+	DIR *cpus = doctor_open_directory(doctor, CPU_DIRECTORY);
 	const struct dirent *entry;
 	char other[64] = "";
 	unsigned int n = 0;

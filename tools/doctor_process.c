@@ -27,8 +27,8 @@ dpdk_abi(void)
 	return at == NULL ? 0 : strtoul(at + strlen(PMD_PREFIX), NULL, 10);
 }
 
-static bool
-has_capability(const struct doctor *doctor, int capability)
+bool
+doctor_has_capability(const struct doctor *doctor, int capability)
 {
 	FILE *file = doctor_open(doctor, "proc/self/status");
 	unsigned long long effective = 0;
@@ -46,11 +46,11 @@ has_capability(const struct doctor *doctor, int capability)
 DOCTOR_LOOK(doctor_capability)
 {
 	(void)interface;
-	if (has_capability(doctor, check->argument)) {
+	if (doctor_has_capability(doctor, check->argument)) {
 		snprintf(found, DOCTOR_FOUND_LEN, "effective");
 		return DOCTOR_OK;
 	}
-	if (check->argument == CAP_BPF && has_capability(doctor, CAP_SYS_ADMIN)) {
+	if (check->argument == CAP_BPF && doctor_has_capability(doctor, CAP_SYS_ADMIN)) {
 		snprintf(found, DOCTOR_FOUND_LEN, "part of CAP_SYS_ADMIN");
 		return DOCTOR_OK;
 	}
@@ -78,7 +78,7 @@ DOCTOR_LOOK(doctor_memlock)
 		snprintf(found, DOCTOR_FOUND_LEN, "unlimited");
 		return DOCTOR_OK;
 	}
-	if (has_capability(doctor, CAP_IPC_LOCK)) {
+	if (doctor_has_capability(doctor, CAP_IPC_LOCK)) {
 		snprintf(found, DOCTOR_FOUND_LEN, "%s bytes, lifted by CAP_IPC_LOCK", limit);
 		return DOCTOR_OK;
 	}

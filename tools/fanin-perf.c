@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "reference/mark.h"
 #include "reference/perf_compare.h"
 #include "reference/perf_custom.h"
 #include "tools/perf.h"
@@ -242,6 +243,18 @@ pauses_now(const struct run *run, bool busy)
 	       run->iteration == run->options->pause_at;
 }
 
+/* Every rank is silent before a measured collective, as between the steps of a program that computes. Signals end it. */
+static void
+pause_before(const struct run *run)
+{
+	const uint64_t ms = run->iteration < run->options->warmup ? 0 : run->options->pause_ms;
+	const struct timespec pause = { .tv_sec = (time_t)(ms / 1000),
+					.tv_nsec = (long)(ms % 1000 * 1000000) };
+
+	if (ms != 0)
+		nanosleep(&pause, NULL);
+}
+
 static int
 sparse_post(struct run *run)
 {
@@ -304,13 +317,36 @@ is_checked(const struct run *run)
 	return run->iteration == 0 || run->iteration + 1 == options->warmup + options->iters;
 }
 
+/* Where the measured collectives begin, and before the last one, whose data may be new, all wait for who takes the times of processes. */
+static int
+mark(struct run *run)
+{
+	const struct options *options = run->options;
+	int errnum;
+
+	if (options->mark == NULL || (run->iteration != options->warmup &&
+				      run->iteration + 1 != options->warmup + options->iters))
+		return FANIN_OK;
+	errnum = run->report.rank == 0 ? mark_moment(options->mark) : 0;
+	if (errnum != 0) {
+		snprintf(run->message, sizeof(run->message), "--mark %s: %s", options->mark,
+			 strerror(errnum));
+		return FANIN_ERR_INVALID;
+	}
+	return fanin_barrier(run->comm);
+}
+
 static int
 iterate(struct run *run)
 {
 	const struct options *options = run->options;
+	const bool profiled = options->profile && run->iteration >= options->warmup;
 	double seconds;
 	int status;
 
+	status = mark(run);
+	if (status != FANIN_OK)
+		return status;
 	if (pauses_now(run, false))
 		pause_for(run);
 	/* In place, each iteration overwrites what was sent. */
@@ -321,17 +357,24 @@ iterate(struct run *run)
 	status = fanin_barrier(run->comm);
 	if (status != FANIN_OK)
 		return status;
+	pause_before(run);
+	if (profiled)
+		profile_begin(&run->profile, run->comm);
 	run->started = now_seconds();
 	status = collective_run(run);
 	seconds = now_seconds() - run->started;
 	if (status != FANIN_OK)
 		return status;
+	if (profiled)
+		profile_end(&run->profile, run->comm, options->bytes);
 	if (options->progress)
 		fputs("\r\033[K", stderr);
 	if (run->iteration >= options->warmup) {
 		run->seconds += seconds;
-		if (run->times != NULL)
+		if (run->times != NULL) {
 			run->times[run->measured] = seconds;
+			run->begins[run->measured] = run->started;
+		}
 		run->measured++;
 	}
 	if (run_has_digest(run))
@@ -355,12 +398,14 @@ run_all(struct run *run)
 		run->indices = malloc(len / fanin_dtype_size_of(options->dtype) * 8 + 1);
 	if (options->maybe_sparse)
 		run->values = malloc(len);
-	if (options->times)
+	if (options->times) {
 		run->times = calloc(options->iters, sizeof(*run->times));
+		run->begins = calloc(options->iters, sizeof(*run->begins));
+	}
 	if (run->send != NULL && run->recv != NULL &&
 	    (run->indices != NULL || !options_has_zeros(options)) &&
 	    (run->values != NULL || !options->maybe_sparse) &&
-	    (run->times != NULL || !options->times))
+	    ((run->times != NULL && run->begins != NULL) || !options->times))
 		status = fanin_join(run->ctx, &options->join, &run->comm);
 	if (status == FANIN_OK) {
 		fanin_comm_report(run->comm, &run->report);
@@ -412,7 +457,7 @@ main(int argc, char **argv)
 	options.init.interrupt = on_wait;
 	options.init.interrupt_arg = &run;
 	if (fanin_init(&options.init, &run.ctx) != FANIN_OK)
-		usage_error("--transport is '%s', expected auto, af_xdp, af_packet or memif",
+		usage_error("--transport is '%s', expected auto, af_xdp, af_packet, udp or memif",
 			    options.init.transport);
 	run_all(&run);
 	trace_failed = trace_close(&run) != 0;
@@ -430,6 +475,7 @@ main(int argc, char **argv)
 	free(run.indices);
 	free(run.values);
 	free(run.times);
+	free(run.begins);
 	perf_places_free(&options.places);
 	if (got_signal != 0)
 		return 128 + got_signal;

@@ -61,7 +61,7 @@ static const struct ctl_command switch_commands[] = {
 	{ "routes", NULL, "", "IPv4 routes and their next hops", NULL, ctl_routes },
 	{ "neighbors", NULL, "", "hosts and next hops with their MAC addresses", NULL, ctl_neighbors },
 	{ "check", NULL, "FILE", "checks a switch configuration on this machine", NULL, ctl_check },
-	{ "doctor", NULL, "[--udp-port N] [INTERFACE]...",
+	{ "doctor", NULL, "[--udp-port N] [--driver DRIVER] [--transport TRANSPORT] [INTERFACE]...",
 	  "checks this machine, and says what to do", ctl_doctor_options, ctl_doctor },
 	{ 0 },
 };

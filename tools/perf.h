@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parts of fanin-perf: options (perf_options.c, perf_values.c, perf_usage.c), the run (fanin-perf.c), what it prints (perf_output.c), and its trace
- * of windows (perf_trace.c).
+ * The parts of fanin-perf: options (perf_options.c, perf_values.c, perf_usage.c), the run
+ * (fanin-perf.c), what it prints (perf_output.c), its trace of windows (perf_trace.c), and its
+ * profile (perf_profile.h).
  */
 #ifndef FANIN_TOOLS_PERF_H
 #define FANIN_TOOLS_PERF_H
@@ -15,6 +16,7 @@
 #include "control/cli_fields.h"
 #include "reference/perf_collective.h"
 #include "reference/perf_sparse.h"
+#include "tools/perf_profile.h"
 
 struct options {
 	struct fanin_init_opts init;
@@ -24,10 +26,12 @@ struct options {
 	uint64_t warmup;
 	uint64_t pause_seconds; /* for how long this rank makes the others wait once; 0: it does not */
 	uint64_t pause_at;      /* iteration, including the warm-up */
+	uint64_t pause_ms;      /* of every rank before each measured collective */
 	uint32_t seed;
 	char memif_socket[108];
 	const char *trace_file; /* NULL: there is no trace */
 	uint64_t trace_us;      /* from one of its lines to the next, at least */
+	const char *mark;       /* the socket that --mark names, or NULL */
 	const char *dtype_name;
 	const char *op_name;
 	enum fanin_dtype dtype;
@@ -47,6 +51,7 @@ struct options {
 	bool check_ends; /* only the first and the last collective are checked */
 	bool pause_busy; /* computes during the pause, with the collective posted */
 	bool times;
+	bool profile;
 	bool json;
 	bool progress;
 	bool verbose;
@@ -85,8 +90,10 @@ struct run {
 	uint64_t digest; /* FNV-1a over all results, including the warm-up; see run_has_digest */
 	double seconds;  /* of the measured collectives alone */
 	double *times;   /* of each of them, with --times; else NULL */
+	double *begins;  /* the same for when each began, by CLOCK_MONOTONIC */
 	double started;  /* start of the current one */
 	struct trace trace;
+	struct profile profile; /* with --profile */
 	int status;
 	char message[512];
 	uint16_t missing[FANIN_MAX_RANKS];
@@ -124,6 +131,9 @@ int trace_wait(struct run *run, bool (*should_stop)(void *arg));
 
 /* Writes the last line, before the run leaves its job, and closes the file. Returns 0, or -1 after a message. */
 int trace_close(struct run *run);
+
+/* Prints a member of a JSON object, with a comma behind it. value: NULL: null. */
+void perf_json_string(const char *name, const char *value);
 
 /* Prints a run's outcome: one JSON object, or a line for people. */
 void json_print(const struct run *run);

@@ -48,8 +48,8 @@ rank_of(const struct run *run)
 	return run->comm != NULL ? run->report.rank : run->options->join.rank;
 }
 
-static void
-json_string(const char *name, const char *value)
+void
+perf_json_string(const char *name, const char *value)
 {
 	printf("\"%s\": ", name);
 	if (value == NULL) {
@@ -85,6 +85,18 @@ goodput_gbps(const struct run *run)
 		       : 0;
 }
 
+/* One number for each measured collective; nothing without --times. */
+static void
+json_seconds(const char *name, const double *seconds, uint64_t n)
+{
+	if (seconds == NULL)
+		return;
+	printf("\"%s\": [", name);
+	for (uint64_t i = 0; i < n; i++)
+		printf("%s%.9f", i == 0 ? "" : ", ", seconds[i]);
+	printf("], ");
+}
+
 /* Of sparse allreduces what they brought, what came of it, and the bytes that it took and would have taken. */
 static void
 json_sparse(const struct run *run)
@@ -97,10 +109,10 @@ json_sparse(const struct run *run)
 		return;
 	}
 	printf("\"sparse\": {");
-	json_string("pattern", run->options->pattern_file != NULL
-				       ? run->options->pattern_file
-				       : perf_pattern_name(run->options->pattern));
-	json_string("algorithm", report->sparse_algorithm);
+	perf_json_string("pattern", run->options->pattern_file != NULL
+					    ? run->options->pattern_file
+					    : perf_pattern_name(run->options->pattern));
+	perf_json_string("algorithm", report->sparse_algorithm);
 	printf("\"density\": %.9g, \"density_in\": %.9g, \"density_out\": %.9g, \"blocks\": %" PRIu64
 	       ", \"shards_sent\": %" PRIu64 ", \"shards_received\": %" PRIu64
 	       ", \"bytes_sent\": %" PRIu64 ", \"dense_bytes\": %" PRIu64
@@ -120,7 +132,7 @@ json_congestion(const struct fanin_report *report)
 		return;
 	}
 	printf("\"congestion\": {");
-	json_string("name", report->congestion);
+	perf_json_string("name", report->congestion);
 	printf("\"cwd\": %.3f, \"awd\": %.3f, \"in_flight\": %" PRIu64
 	       ", \"alpha\": %.6f, \"beta\": %.6f, \"p\": %.6f, \"gacks\": %" PRIu64
 	       ", \"aacks\": %" PRIu64 ", \"marks\": %" PRIu64 ", \"aecns\": %" PRIu64
@@ -147,32 +159,32 @@ json_print(const struct run *run)
 	printf("{\"ok\": %s, \"rank\": %u, \"size\": %u, \"bytes\": %" PRIu64 ", ",
 	       run->status == FANIN_OK && run->mismatches == 0 ? "true" : "false", rank_of(run),
 	       options->join.size, options->bytes);
-	json_string("collective", perf_collective_name(options->collective));
-	json_string("dtype", options->dtype_name);
-	json_string("op", options->op_name);
+	perf_json_string("collective", perf_collective_name(options->collective));
+	perf_json_string("dtype", options->dtype_name);
+	perf_json_string("op", options->op_name);
 	printf("\"iters\": %" PRIu64 ", \"checked\": %s, \"mismatches\": %" PRIu64
 	       ", \"seconds\": %.9f, "
 	       "\"goodput_gbps\": %.6f, ",
 	       run->measured, options->check ? "true" : "false", run->mismatches, run->seconds,
 	       goodput_gbps(run));
 	json_digest(run);
-	json_string("transport", report->transport);
-	json_string("transport_reason", report->transport_reason);
+	perf_json_string("transport", report->transport);
+	perf_json_string("transport_reason", report->transport_reason);
 	printf("\"in_network\": %s, ", report->in_network ? "true" : "false");
-	json_string("mode", report->mode);
-	json_string("mode_reason", report->mode_reason);
-	json_string("manager", report->manager);
-	json_string("job_name", report->job_name);
-	json_string("manager_problem", report->manager_problem);
+	perf_json_string("mode", report->mode);
+	perf_json_string("mode_reason", report->mode_reason);
+	perf_json_string("manager", report->manager);
+	perf_json_string("job_name", report->job_name);
+	perf_json_string("manager_problem", report->manager_problem);
 	printf("\"manager_reconnects\": %u, ", report->manager_reconnects);
-	json_string("handler", report->handler);
-	json_string("protocol", report->protocol);
-	json_string("protocol_reason", report->protocol_reason);
-	json_string("accumulate", run->wide ? "f32" : "native");
+	perf_json_string("handler", report->handler);
+	perf_json_string("protocol", report->protocol);
+	perf_json_string("protocol_reason", report->protocol_reason);
+	perf_json_string("accumulate", run->wide ? "f32" : "native");
 	printf("\"authenticated\": %s, ", report->authenticated ? "true" : "false");
 	printf("\"trees\": %u, \"trees_asked\": %u, ", report->trees, report->trees_asked);
-	json_string("trees_reason", report->trees_reason);
-	json_string("multicast_reason", report->multicast_reason);
+	perf_json_string("trees_reason", report->trees_reason);
+	perf_json_string("multicast_reason", report->multicast_reason);
 	printf("\"multicast_operations\": %" PRIu64 ", \"multicast_packets\": %" PRIu64
 	       ", \"multicast_fetched\": %" PRIu64 ", \"multicast_late\": %" PRIu64 ", ",
 	       report->multicast_operations, report->multicast_packets, report->multicast_fetched,
@@ -181,6 +193,15 @@ json_print(const struct run *run)
 	       ", \"restores\": %" PRIu64 ", \"repeats\": %" PRIu64 ", ",
 	       report->led_blocks, report->led_direct, report->asks, report->restores,
 	       report->repeats);
+	printf("\"super_frames\": {\"sent\": %" PRIu64 ", \"sent_packets\": %" PRIu64
+	       ", \"received\": %" PRIu64 ", \"received_packets\": %" PRIu64 "}, ",
+	       report->super_frames_sent, report->super_frame_packets_sent,
+	       report->super_frames_received, report->super_frame_packets_received);
+	printf("\"send_calls\": %" PRIu64 ", \"receive_calls\": %" PRIu64 ", \"other_calls\": %" PRIu64
+	       ", \"bytes_copied_out\": %" PRIu64 ", \"bytes_copied_in\": %" PRIu64
+	       ", \"sleeps\": %" PRIu64 ", \"yields\": %" PRIu64 ", ",
+	       report->send_calls, report->receive_calls, report->other_calls,
+	       report->bytes_copied_out, report->bytes_copied_in, report->sleeps, report->yields);
 	printf("\"retransmits\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"invalid\": %" PRIu64
 	       ", \"spurious\": %" PRIu64 ", \"ring_drops\": %" PRIu64 ", \"resumed\": %" PRIu64
 	       ", \"queries\": %" PRIu64 ", \"frames_sent\": %" PRIu64 ", \"frames_received\": %" PRIu64
@@ -194,19 +215,19 @@ json_print(const struct run *run)
 	       report->n_late, report->tcp_bytes_sent, report->tcp_bytes_received);
 	json_sparse(run);
 	json_congestion(report);
-	if (run->times != NULL) {
-		printf("\"times\": [");
-		for (uint64_t i = 0; i < run->measured; i++)
-			printf("%s%.9f", i == 0 ? "" : ", ", run->times[i]);
-		printf("], ");
-	}
+	if (run->profile.collectives != 0)
+		profile_json(&run->profile, report);
+	else
+		printf("\"profile\": null, ");
+	json_seconds("times", run->times, run->measured);
+	json_seconds("begins", run->begins, run->measured);
 	if (run->status == FANIN_OK) {
 		printf("\"error\": null}\n");
 		return;
 	}
 	printf("\"error\": {");
-	json_string("code", status_code(run->status));
-	json_string("message", run->message);
+	perf_json_string("code", status_code(run->status));
+	perf_json_string("message", run->message);
 	printf("\"missing\": [");
 	for (size_t i = 0; i < run->n_missing; i++)
 		printf("%s%u", i == 0 ? "" : ", ", run->missing[i]);
@@ -253,6 +274,8 @@ line_print(const struct run *run)
 		       report->multicast_fetched, report->multicast_late);
 	if (run_has_digest(run))
 		printf("digest 0x%016" PRIx64 "\n", run->digest);
+	if (run->profile.collectives != 0)
+		profile_print(&run->profile, report);
 	if (run->mismatches != 0)
 		fprintf(stderr, "fanin-perf: %" PRIu64 " elements are wrong\n", run->mismatches);
 }

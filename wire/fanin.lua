@@ -5,7 +5,7 @@
 
 local HEADER_LEN = 54
 local DEFAULT_PORT = 21930
-local VERSION = 2
+local VERSION, VERSION_BEFORE = 3, 2
 local MOST_ELEMENTS_SHOWN = 16
 local MOST_JOB = 65535
 local MOST_RANKS = 4096
@@ -22,8 +22,8 @@ local types = {
 	[2] = { name = "RESULT", direction = "down", has_elements = true },
 	[3] = { name = "ANSWER", direction = "down", body_len = 72, has_number = true },
 	[4] = { name = "REFUSED", direction = "down" },
-	[5] = { name = "JOIN", direction = "up", body_len = 24 },
-	[6] = { name = "JOIN_ACK", direction = "down", body_len = 128 },
+	[5] = { name = "JOIN", direction = "up", body_len = 32 },
+	[6] = { name = "JOIN_ACK", direction = "down", body_len = 136 },
 	[7] = { name = "LEAVE", direction = "up" },
 	[8] = { name = "LEAVE_ACK", direction = "down" },
 	[9] = { name = "KNOWN", direction = "up", has_elements = true },
@@ -165,7 +165,7 @@ local f = {
 	way = ProtoField.uint64("fanin.way", "Way back", base.HEX),
 	address = ProtoField.uint64("fanin.address", "Address in the region", base.HEX),
 	number = ProtoField.uint32("fanin.number", "Number"),
-	reserved = ProtoField.uint16("fanin.reserved", "Reserved", base.HEX),
+	port = ProtoField.uint16("fanin.port", "Port for answers"),
 	payload = ProtoField.bytes("fanin.payload", "Payload"),
 	int = ProtoField.int64("fanin.element.int", "Element"),
 	uint = ProtoField.uint64("fanin.element.uint", "Element"),
@@ -176,6 +176,12 @@ local f = {
 	size = ProtoField.uint16("fanin.join.size", "Ranks in the job"),
 	udp_port = ProtoField.uint16("fanin.join.udp_port", "Host's UDP port"),
 	mtu = ProtoField.uint32("fanin.join.mtu", "Host's MTU"),
+	join_address = ProtoField.ipv4("fanin.join.address", "Sender's address"),
+	path = ProtoField.uint8("fanin.join.path", "Path", base.DEC, { [0] = "single", [1] = "super-frame" }),
+	port_blocks = ProtoField.uint16("fanin.join.port_blocks", "Blocks in a row with one source port"),
+	body_reserved = ProtoField.bytes("fanin.join.reserved", "Reserved"),
+	told_version = ProtoField.uint16("fanin.told_version", "Version of the one that refuses, or of its parent"),
+	seen_address = ProtoField.ipv4("fanin.seen_address", "Address that the JOIN came from"),
 	state = ProtoField.uint16("fanin.join.state", "State", base.DEC, state_names),
 	window = ProtoField.uint16("fanin.join.window", "Window (blocks)"),
 	payload_bytes = ProtoField.uint16("fanin.join.payload_bytes", "Most payload per packet"),
@@ -341,11 +347,18 @@ local function add_operation(tree, buffer, packet_type)
 	end
 end
 
+-- Of the version before only those by which a run is joined are known: who tries is told.
+local function is_of_version_before(buffer)
+	local packet_type = buffer(1, 1):uint()
+
+	return buffer(0, 1):uint() == VERSION_BEFORE and (packet_type == JOIN or packet_type == JOIN_ACK or packet_type == REFUSED)
+end
+
 local function add_header(tree, buffer, pinfo)
 	local packet_type = buffer(1, 1):uint()
 
 	local version = tree:add_le(f.version, buffer(0, 1))
-	if buffer(0, 1):uint() ~= VERSION then
+	if buffer(0, 1):uint() ~= VERSION and not is_of_version_before(buffer) then
 		version:add_proto_expert_info(e.version)
 	end
 	local kind = tree:add_le(f.type, buffer(1, 1))
@@ -379,7 +392,12 @@ local function add_header(tree, buffer, pinfo)
 	if buffer(12, 2):le_uint() >= size_of_job(buffer, pinfo) and packet_type ~= REFUSED then
 		rank:add_proto_expert_info(e.rank)
 	end
-	tree:add_le(f.contributions, buffer(14, 2))
+	local reason = packet_type == REFUSED and reason_names[buffer(22, 2):le_uint()]
+	if reason == "version_unsupported" or (reason and buffer(0, 1):uint() == VERSION_BEFORE) then
+		tree:add_le(f.told_version, buffer(14, 2))
+	else
+		tree:add_le(f.contributions, buffer(14, 2))
+	end
 	tree:add_le(f.block, buffer(16, 4))
 	add_operation(tree, buffer, packet_type)
 	if packet_type == REFUSED then
@@ -412,7 +430,11 @@ local function add_header(tree, buffer, pinfo)
 	if buffer(26, 2):le_uint() ~= 0 then
 		extension:add_proto_expert_info(e.extension)
 	end
-	tree:add_le(f.progress, buffer(28, 4))
+	if reason == "source_wrong" then
+		tree:add(f.seen_address, buffer(28, 4))
+	else
+		tree:add_le(f.progress, buffer(28, 4))
+	end
 	tree:add_le(f.key, buffer(32, 8))
 	if packet_type == ANSWER or packet_type == QUERY or packet_type == REPEAT then
 		tree:add_le(f.way, buffer(40, 8))
@@ -434,9 +456,10 @@ local function add_header(tree, buffer, pinfo)
 	if buffer(48, 4):le_uint() ~= 0 and types[packet_type] ~= nil and not types[packet_type].has_number then
 		number:add_proto_expert_info(e.reserved)
 	end
-	local reserved = tree:add_le(f.reserved, buffer(52, 2))
-	if buffer(52, 2):le_uint() ~= 0 then
-		reserved:add_proto_expert_info(e.reserved)
+	local port = tree:add_le(f.port, buffer(52, 2))
+	local declared = types[packet_type]
+	if buffer(52, 2):le_uint() ~= 0 and declared ~= nil and declared.direction == "down" then
+		port:add_proto_expert_info(e.reserved)
 	end
 end
 
@@ -581,8 +604,13 @@ local function add_join(tree, body)
 	tree:add_le(f.udp_port, body(10, 2))
 	tree:add_le(f.mtu, body(12, 4))
 	tree:add_le(f.cookie, body(16, 8))
-	return string.format(" size %d port %d mtu %d", body(8, 2):le_uint(), body(10, 2):le_uint(),
-		body(12, 4):le_uint())
+	if body:len() >= 32 then
+		tree:add(f.join_address, body(24, 4))
+		tree:add_le(f.path, body(28, 1))
+		tree:add(f.body_reserved, body(29, 3))
+	end
+	return string.format(" size %d port %d mtu %d%s", body(8, 2):le_uint(), body(10, 2):le_uint(),
+		body(12, 4):le_uint(), body:len() >= 32 and body(28, 1):uint() == 1 and " super-frame" or "")
 end
 
 local function add_join_ack(tree, body, sets)
@@ -616,6 +644,11 @@ local function add_join_ack(tree, body, sets)
 	tree:add_le(f.slots, body(56, 4))
 	tree:add_le(f.sharing, body(60, 4))
 	tree:add(f.parameters, body(64, 64))
+	if body:len() >= 136 then
+		tree:add_le(f.port_blocks, body(128, 2))
+		tree:add_le(f.path, body(130, 1))
+		tree:add(f.body_reserved, body(131, 5))
+	end
 	add_ranks(tree, f.joined, sets[1])
 	return string.format(" %s size %d window %d payload %d %s%s%s%s", state_names[body(8, 2):le_uint()] or "state?",
 		body(10, 2):le_uint(), body(12, 2):le_uint(), body(14, 2):le_uint(), handler,
@@ -661,10 +694,10 @@ local function add_probe_ack(tree, _, sets)
 	return string.format(" ended %s, silent %s", add_ranks(tree, f.ended, sets[1]), add_ranks(tree, f.silent, sets[2]))
 end
 
--- fixed: bytes before the sets, of which there are n_sets.
+-- fixed: bytes before the sets, of which there are n_sets; before: of them those of the version before.
 local bodies = {
-	[JOIN] = { add = add_join, title = "Join", fixed = 24, n_sets = 0 },
-	[JOIN_ACK] = { add = add_join_ack, title = "Join answer", fixed = 128, n_sets = 1 },
+	[JOIN] = { add = add_join, title = "Join", fixed = 32, before = 24, n_sets = 0 },
+	[JOIN_ACK] = { add = add_join_ack, title = "Join answer", fixed = 136, before = 128, n_sets = 1 },
 	[ANSWER] = { add = add_answer, title = "Answer", fixed = 72, n_sets = 2 },
 	[PROBE_ACK] = { add = add_probe_ack, title = "Probe answer", fixed = 0, n_sets = 2 },
 }
@@ -674,8 +707,13 @@ local function add_body(tree, buffer, len, packet_type, n_ranks)
 	local declared = types[packet_type]
 	local least_len = declared ~= nil and declared.body_len or 0
 	local expected = bodies[packet_type]
+	local fixed = expected ~= nil and expected.fixed or 0
 	local body_len = len - HEADER_LEN
 	local captured_len = buffer:len() - HEADER_LEN
+
+	if buffer(0, 1):uint() == VERSION_BEFORE and expected ~= nil and expected.before ~= nil then
+		fixed, least_len = expected.before, expected.before
+	end
 
 	if body_len < least_len then
 		tree:add_proto_expert_info(e.length)
@@ -692,19 +730,19 @@ local function add_body(tree, buffer, len, packet_type, n_ranks)
 		end
 		return ""
 	end
-	local rest = captured_len > expected.fixed and buffer(HEADER_LEN + expected.fixed) or nil
+	local rest = captured_len > fixed and buffer(HEADER_LEN + fixed) or nil
 	local sets, sets_len = {}, 0
 	if expected.n_sets > 0 then
 		sets, sets_len = sets_behind(rest, expected.n_sets, n_ranks)
 	end
-	local known_len = expected.fixed + sets_len
+	local known_len = fixed + sets_len
 	local item = tree:add(buffer(HEADER_LEN, known_len), expected.title)
 	if packet_type == ANSWER and captured_len == known_len + 8 then
 		tree:add_le(f.shards_in, buffer(HEADER_LEN + known_len, 8))
 	elseif captured_len > known_len then
 		tree:add(f.later, buffer(HEADER_LEN + known_len))
 	end
-	return expected.add(item, buffer(HEADER_LEN, math.max(expected.fixed, 1)), sets)
+	return expected.add(item, buffer(HEADER_LEN, math.max(fixed, 1)), sets)
 end
 
 local function op_text(buffer)
@@ -744,8 +782,11 @@ local function summary(buffer)
 			return text .. " (overdue)"
 		end
 	elseif packet_type == REFUSED then
-		text = text .. string.format(" block %d: %s", buffer(16, 4):le_uint(),
-			reason_names[buffer(22, 2):le_uint()] or "reason?")
+		local reason = reason_names[buffer(22, 2):le_uint()] or "reason?"
+		text = text .. string.format(" block %d: %s", buffer(16, 4):le_uint(), reason)
+		if reason == "version_unsupported" then
+			text = text .. string.format(" (version %d)", buffer(14, 2):le_uint())
+		end
 	else
 		text = text .. string.format(" rank %d", buffer(12, 2):le_uint())
 	end

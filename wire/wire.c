@@ -146,7 +146,8 @@ validate_header(const struct fanin_hdr *hdr, uint32_t payload_len)
 		return FANIN_REASON_TYPE;
 	if ((hdr->flags & ~FANIN_FLAGS_ALL) != 0 || (fanin_wire_is_empty(hdr) && !has_elements))
 		return FANIN_REASON_FLAGS;
-	if (hdr->reserved != 0 || (hdr->root != 0 && !may_have_root(hdr)) ||
+	if ((hdr->port != 0 && type->direction == FANIN_DOWN) ||
+	    (hdr->root != 0 && !may_have_root(hdr)) ||
 	    (hdr->number != 0 && type->number == FANIN_FIELD_ZERO))
 		return FANIN_REASON_RESERVED;
 	if (hdr->extension != 0 || hdr->extension_len32 != 0)
@@ -192,10 +193,10 @@ const struct fanin_template fanin_template_mask = { {
 	0, 0, 0xff, 0xff, 0, 0, 0, 0,
 	/* version, type, flags that don't exist, job, rank */
 	0xff, 0xff, (uint8_t)~FANIN_FLAGS_ALL, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0, 0,
-	/* extension, key, number, reserved */
+	/* extension, key, number */
 	0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0,
 	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0,
-	0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+	0xff, 0xff, 0xff, 0xff, 0, 0,
 } };
 /* clang-format on */
 

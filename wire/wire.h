@@ -26,7 +26,10 @@
 #error "Fanin's payload and header are little-endian and are never swapped: this host is big-endian"
 #endif
 
-#define FANIN_WIRE_VERSION 2
+#define FANIN_WIRE_VERSION 3
+/* Of earlier releases. JOIN and REFUSED are as today's but for the version, and a shorter body. */
+#define FANIN_WIRE_VERSION_BEFORE 2
+#define FANIN_JOIN_BODY_BEFORE 24
 #define FANIN_WIRE_DEFAULT_UDP_PORT 21930
 #define FANIN_WIRE_MAX_CHILDREN 64
 #define FANIN_WIRE_MAX_JOB 65535
@@ -35,9 +38,13 @@
 #define FANIN_WIRE_MAX_WINDOW 4096
 #define FANIN_WIRE_PARAMETERS 8 /* that a job's handler may have */
 
-/* Contributions come from these UDP ports. */
+/* Packets about blocks come from these UDP ports, some blocks in a row from the same one. */
 #define FANIN_SOURCE_PORT_FIRST 49152
 #define FANIN_SOURCE_PORTS 1024
+
+/* A super-frame: packets of one flow that a kernel takes or gives together. */
+#define FANIN_SUPER_FRAME_PACKETS 64
+#define FANIN_SUPER_FRAME_BYTES 65507 /* of them, behind the headers of UDP */
 
 #define FANIN_ETH_LEN 14
 #define FANIN_IP_LEN 20
@@ -89,7 +96,7 @@ struct fanin_udp {
 	uint16_t src_be;
 	uint16_t dst_be;
 	uint16_t len_be;
-	uint16_t checksum_be; /* always zero: the links' CRCs cover the payload */
+	uint16_t checksum_be; /* zero, or right: the links' CRCs cover the payload */
 } __attribute__((packed));
 
 struct fanin_hdr {
@@ -115,8 +122,8 @@ struct fanin_hdr {
 	 * JOIN's nonce; MULTICAST, DELIVERY: the rank that it is from; SPARSE...: which shard it is; else 0.
 	 */
 	uint64_t members;
-	uint32_t number;   /* of a QUERY, not 0, repeated by its ANSWER; else 0 */
-	uint16_t reserved; /* 0 */
+	uint32_t number; /* of a QUERY, not 0, repeated by its ANSWER; else 0 */
+	uint16_t port; /* of packets that go up, where the sender takes answers, 0: the default; else 0 */
 } __attribute__((packed));
 
 struct fanin_headers {
@@ -128,12 +135,22 @@ struct fanin_headers {
 
 /* JOIN's payload. */
 struct fanin_join_body {
-	uint64_t nonce;    /* tells a repeated JOIN from that of a restarted process */
-	uint16_t size;     /* ranks that the host believes the job has */
-	uint16_t udp_port; /* where this host takes results, host order */
-	uint32_t mtu;      /* of the host's link, bytes */
-	uint64_t cookie;   /* from the last JOIN_ACK; 0 in the first JOIN */
+	uint64_t nonce;      /* tells a repeated JOIN from that of a restarted process */
+	uint16_t size;       /* ranks that the host believes the job has */
+	uint16_t udp_port;   /* 0; in the version before: where results go */
+	uint32_t mtu;        /* of the host's link, bytes */
+	uint64_t cookie;     /* from the last JOIN_ACK; 0 in the first JOIN */
+	uint32_t address_be; /* the sender's own; 0: it has none on this link */
+	uint8_t path;        /* enum fanin_path */
+	uint8_t reserved[3]; /* 0 */
 } __attribute__((packed));
+
+/* How a JOIN was sent, which its answer repeats. */
+enum fanin_path {
+	FANIN_PATH_SINGLE = 0, /* by itself */
+	FANIN_PATH_SECOND = 1, /* as the second packet of a super-frame */
+	FANIN_PATH_FIRST = 2,  /* as its first one: it is passed over */
+};
 
 enum fanin_join_state {
 	FANIN_JOIN_WAITING = 0,   /* joined; the set behind the body tells who else is */
@@ -167,6 +184,9 @@ struct fanin_join_ack_body {
 	uint32_t slots;   /* there, for the job and those that share them with it; 0: none */
 	uint32_t sharing; /* how many jobs these are, at this time; 0 where there are no slots */
 	uint64_t parameters[FANIN_WIRE_PARAMETERS]; /* of the job, as its handler declares them; else 0 */
+	uint16_t port_blocks; /* so many blocks in a row have one source port: a power of two */
+	uint8_t path;         /* of the JOIN that it answers */
+	uint8_t reserved[5];  /* 0 */
 } __attribute__((packed));
 
 /* How far a block is at a switch, for the child that asks. Two bits each in ANSWER's states. */
@@ -357,10 +377,12 @@ static_assert(offsetof(struct fanin_hdr, members) == 40, "members");
 static_assert(offsetof(struct fanin_hdr, number) == 48, "number");
 static_assert(sizeof(struct fanin_answer_body) == 72, "ANSWER body");
 static_assert(sizeof(struct fanin_probe_ack_body) == 16, "PROBE_ACK body");
-static_assert(sizeof(struct fanin_join_body) == 24, "JOIN body");
+static_assert(sizeof(struct fanin_join_body) == 32, "JOIN body");
+static_assert(offsetof(struct fanin_join_body, address_be) == FANIN_JOIN_BODY_BEFORE,
+	      "what was added is behind what there was");
 static_assert(sizeof(struct fanin_call_body) == 16, "CALL body");
 static_assert(sizeof(struct fanin_roll_body) == 32, "ROLL body");
-static_assert(sizeof(struct fanin_join_ack_body) == 128, "JOIN_ACK body");
+static_assert(sizeof(struct fanin_join_ack_body) == 136, "JOIN_ACK body");
 static_assert(sizeof(struct fanin_answer_body) + 2 * sizeof(struct fanin_ranks) + FANIN_TAG_LEN +
 			      FANIN_MTU_OVERHEAD <=
 		      1500,
@@ -384,11 +406,43 @@ fanin_payload_for_mtu(uint32_t mtu, bool tagged)
 	return (mtu - overhead) / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
 }
 
-/* The UDP source port of a contribution, as a function of the block, so that RSS spreads blocks but never one block's packets. */
+/*
+ * The UDP source port of a packet about a block, so that RSS spreads blocks but never one block's packets.
+ *
+ * shift: 2^shift blocks in a row have the same one, which may share super-frames.
+ */
 static inline uint16_t
-fanin_wire_source_port_be(uint32_t block)
+fanin_wire_source_port_be(uint32_t block, unsigned int shift)
 {
-	return __builtin_bswap16((uint16_t)(FANIN_SOURCE_PORT_FIRST + block % FANIN_SOURCE_PORTS));
+	return __builtin_bswap16(
+		(uint16_t)(FANIN_SOURCE_PORT_FIRST + (block >> shift) % FANIN_SOURCE_PORTS));
+}
+
+/* The shift of so many blocks in a row, as JOIN_ACK tells them: 0 to 15. */
+static inline unsigned int
+fanin_wire_port_shift(uint16_t port_blocks)
+{
+	return port_blocks == 0 ? 0 : 31u - (unsigned int)__builtin_clz(port_blocks);
+}
+
+/* How many packets of so much payload a super-frame holds: 1 at least. */
+static inline uint32_t
+fanin_super_frame_packets(uint32_t payload_bytes)
+{
+	const uint32_t fit = FANIN_SUPER_FRAME_BYTES / (FANIN_HDR_LEN + payload_bytes);
+
+	if (fit == 0)
+		return 1;
+	return fit < FANIN_SUPER_FRAME_PACKETS ? fit : FANIN_SUPER_FRAME_PACKETS;
+}
+
+/* How many blocks in a row have one source port: a power of two, as many as a super-frame holds, but no more than `most`, 1 at least. */
+static inline uint16_t
+fanin_wire_port_blocks(uint32_t payload_bytes, uint32_t most)
+{
+	const uint32_t fit = fanin_super_frame_packets(payload_bytes);
+
+	return (uint16_t)(1u << (31 - __builtin_clz(fit < most ? fit : most)));
 }
 
 /* Data type, operator, count and root in one word, to compare and to store. There are no extensions, whose bytes are in it, too. */

@@ -64,10 +64,11 @@ run(const char *const *arguments)
 	struct peer peer = {};
 
 	peer_task_parse(&task, arguments);
+	peer_task_more(&task, arguments + 7);
 	peer.rank = std::atoi(arguments[3]);
 	peer.size = std::atoi(arguments[4]);
 	peer.barrier = gloo_barrier;
-	peer.allreduce = gloo_allreduce;
+	peer.collective = gloo_allreduce;
 	peer.maximum = gloo_maximum;
 	attributes.iface = arguments[5];
 	attributes.ai_family = AF_INET;
@@ -86,8 +87,8 @@ run(const char *const *arguments)
 int
 main(int argc, char **argv)
 {
-	if (argc != 8) {
-		std::cerr << "usage: allreduce-gloo BYTES ITERS WARMUP RANK SIZE INTERFACE DIRECTORY\n";
+	if (argc < 8) {
+		std::cerr << "usage: allreduce-gloo BYTES ITERS WARMUP RANK SIZE INTERFACE DIRECTORY [mark=SOCKET]\n";
 		return 2;
 	}
 	try {

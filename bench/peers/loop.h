@@ -1,27 +1,42 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The measured loop of the libraries that Fanin is compared with. It is fanin-perf's with --check-ends and --times: warm-up,
- * then each allreduce timed by itself after a barrier; the first and the last one are checked in every element.
+ * The measured loop of the libraries that Fanin is compared with. It is fanin-perf's with --check-ends and --times: warm-up, then
+ * each collective timed by itself after a barrier; the first and the last one are checked in every element.
  */
 #ifndef FANIN_BENCH_PEERS_LOOP_H
 #define FANIN_BENCH_PEERS_LOOP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* As fanin-perf's --collective. A broadcast's root is rank 0. */
+enum peer_collective {
+	PEER_ALLREDUCE,
+	PEER_REDUCE_SCATTER,
+	PEER_BROADCAST,
+	PEER_ALLGATHER,
+	PEER_BARRIER,
+	PEER_COLLECTIVES
+};
+
 /* A library's side. What fails there ends the program. */
 struct peer {
 	int rank;
 	int size;
+	enum peer_collective kind;
 	void *state; /* the library's */
 
 	void (*barrier)(struct peer *peer);
 
-	/* The sum of all ranks' count floats. */
-	void (*allreduce)(struct peer *peer, const float *send, float *recv, size_t count);
+	/*
+	 * The collective of that kind on vectors of count floats, those of all ranks' parts together. In place recv is send, and
+	 * reduce_scatter leaves a rank's part where MPI does, at the start.
+	 */
+	void (*collective)(struct peer *peer, const float *send, float *recv, size_t count);
 
 	/* Of each of count values the largest of all ranks, in place, on rank 0 at least. */
 	void (*maximum)(struct peer *peer, double *values, size_t count);
@@ -32,16 +47,24 @@ struct peer_task {
 	size_t bytes;
 	size_t iters;
 	size_t warmup;
+	bool in_place;    /* receives where the data to be sent are */
+	const char *mark; /* as fanin-perf's --mark, or NULL */
 };
+
+/* The kind of that name. Another one ends the program with status 2. */
+enum peer_collective peer_collective_parse(const char *name);
 
 /* Reads BYTES ITERS WARMUP. What is wrong with them ends the program with status 2. */
 void peer_task_parse(struct peer_task *task, const char *const *arguments);
 
+/* Reads what may stand behind a program's own arguments, up to NULL: in-place, and mark=SOCKET. The same as to what is wrong. */
+void peer_task_more(struct peer_task *task, const char *const *arguments);
+
 /*
- * Runs the loop. Rank 0 prints one JSON object: "times", each measured allreduce's seconds on the slowest rank, and
+ * Runs the loop. Rank 0 prints one JSON object: "times", each measured collective's seconds on the slowest rank, and
  * "mismatches", the number of wrong elements on the rank that has most.
  *
- * Returns the exit status: 0, or 1 if an element is wrong on any rank or memory is short.
+ * Returns the exit status: 0, 1 if an element is wrong on any rank or memory is short, or 2 if a vector can't be cut into parts.
  */
 int peer_run(struct peer *peer, const struct peer_task *task);
 

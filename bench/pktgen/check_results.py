@@ -15,7 +15,7 @@ from pathlib import Path
 
 MAGICS = {0xa1b2c3d4: 1e-6, 0xa1b23c4d: 1e-9}  # of the pcap format, with the unit of its times
 HEADERS, FANIN = 96, 42  # the payload's and Fanin's header's offsets in a frame
-VERSION, CONTRIBUTION, RESULT, SUM = 2, 1, 2, 1
+VERSION, CONTRIBUTION, RESULT, SUM = 3, 1, 2, 1
 FORMATS = {1: "b", 2: "h", 3: "i", 4: "q", 5: "B", 6: "H", 7: "I", 8: "Q", 9: "e", 11: "f", 12: "d"}
 
 

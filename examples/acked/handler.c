@@ -249,12 +249,14 @@ answer_waiting(struct fanin_handler_ctx *ctx, const struct acked_slot *slot,
 	struct fanin_hdr *hdr = &packet->headers->fanin;
 	const struct fanin_hdr asked = *hdr;
 
+	fanin_frame_answer_to(packet->headers);
 	fanin_wire_encode_header(hdr, (enum fanin_type)ACKED_TYPE_WAITING, ctx->job->id, ctx->epoch,
 				 ctx->job->keys.down);
 	hdr->rank = asked.rank;
 	hdr->block = asked.block;
 	fanin_ranks_write(packet->headers + 1, &missing, ctx->job->n_ranks);
-	fanin_emit(ctx, FANIN_EMIT_REPLY, packet->mbuf, 0, fanin_ranks_bytes(ctx->job->n_ranks));
+	fanin_emit(ctx, FANIN_EMIT_REPLY, packet->mbuf, UINT64_C(1) << packet->child,
+		   fanin_ranks_bytes(ctx->job->n_ranks));
 	ctx->stats->pendings++;
 	return FANIN_VERDICT_HELD;
 }

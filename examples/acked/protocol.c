@@ -69,9 +69,10 @@ engine_transmit(struct acked_engine *engine, unsigned int type, const struct fan
 	struct fanin_headers headers;
 
 	fanin_wire_encode_l4(&headers, &config->flow, payload_len);
-	headers.udp.src_be = fanin_wire_source_port_be(fields->block);
+	headers.udp.src_be = fanin_wire_source_port_be(fields->block, config->port_shift);
 	fanin_wire_encode_header(&headers.fanin, (enum fanin_type)type, config->job, config->epoch,
 				 config->keys.up);
+	headers.fanin.port = config->flow.src_port;
 	headers.fanin.rank = config->rank;
 	headers.fanin.contributions = fields->contributions;
 	headers.fanin.flags = fields->flags;

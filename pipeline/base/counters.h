@@ -41,6 +41,10 @@ struct counters {
 	uint64_t empty_polls; /* rounds over all queues that brought none */
 	uint64_t packets;
 	uint64_t busy_cycles; /* TSC, rounds that brought packets */
+	uint64_t yields;      /* of the core, after rounds without */
+	uint64_t sleeps;      /* after more of them */
+	uint64_t wakes;       /* of these, ended by a frame */
+	uint64_t long_rounds; /* of WORKER_LONG_ROUND_NS and more; see longest_round_ns */
 	uint64_t forwarded;   /* foreign frames to a known port */
 	uint64_t flooded;     /* foreign frames to all other ports */
 	uint64_t routed;      /* IPv4 packets to a next hop or to a host */

@@ -140,7 +140,7 @@ may_mark(const uint8_t *ip)
 }
 
 bool
-egress_mark(struct rte_mbuf **mbuf)
+egress_mark(struct rte_mbuf **mbuf, struct rte_mempool *pool)
 {
 	uint8_t *ip = ip_header(*mbuf);
 	struct rte_mbuf *copy;
@@ -148,7 +148,7 @@ egress_mark(struct rte_mbuf **mbuf)
 	if (ip == NULL || !may_mark(ip))
 		return false;
 	if (rte_mbuf_refcnt_read(*mbuf) != 1 || !RTE_MBUF_DIRECT(*mbuf)) {
-		copy = rte_pktmbuf_copy(*mbuf, (*mbuf)->pool, 0, UINT32_MAX);
+		copy = rte_pktmbuf_copy(*mbuf, pool, 0, UINT32_MAX);
 		if (copy == NULL)
 			return false;
 		rte_pktmbuf_free(*mbuf);

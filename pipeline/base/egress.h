@@ -44,11 +44,11 @@ void egress_give_back(struct egress *egress, struct rte_mbuf *const *mbufs, uint
 
 /*
  * Sets "congestion experienced" in a frame of IPv4 or IPv6, in a VLAN or not, if its sender allows that. A frame that others use, too, is
- * copied first: *mbuf is another one then. Worker.
+ * copied first, into packets of the pool: *mbuf is another one then. Worker.
  *
  * Returns true if the frame is marked now and was not before; false also if there is no mbuf for the copy.
  */
-bool egress_mark(struct rte_mbuf **mbuf);
+bool egress_mark(struct rte_mbuf **mbuf, struct rte_mempool *pool);
 
 /* Bytes, and frames if that is not NULL, that wait for a port in all workers. Any thread. */
 uint64_t egress_backlog(const struct pipeline *pipeline, uint16_t port, uint32_t *frames);

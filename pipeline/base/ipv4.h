@@ -37,7 +37,7 @@ ipv4_is_unicast(uint32_t ip_be)
  * len: bytes of the frame, those of Ethernet's and the least IPv4 header at least.
  */
 static inline enum fanin_reason
-ipv4_check(const struct fanin_headers *headers, uint16_t len)
+ipv4_check(const struct fanin_headers *headers, uint32_t len)
 {
 	const struct fanin_ip *ip = &headers->ip;
 	uint16_t total = rte_be_to_cpu_16(ip->total_len_be);

@@ -15,7 +15,13 @@
 struct port_driver_stats {
 	uint64_t rx_missed; /* frames dropped because no worker took them in time */
 	uint64_t rx_errors; /* frames dropped because they are longer than the port takes */
+	uint64_t rx_refused; /* frames dropped because what is left to be done on them can't be passed on (offload.h) */
 	uint64_t tx_errors; /* frames that the device will never take; their bursts counted them as sent */
+	/* Super-frames (offload.h), and the frames that they stand for. */
+	uint64_t rx_super_frames;
+	uint64_t rx_super_segments;
+	uint64_t tx_super_frames;
+	uint64_t tx_super_segments;
 };
 
 struct port_driver {
@@ -29,6 +35,15 @@ struct port_driver {
 	 * Never blocks. One thread at a time.
 	 */
 	uint16_t (*rx_burst)(void *queue, struct rte_mbuf **mbufs, uint16_t max);
+
+	/*
+	 * Frames that rx_burst might have brought beside those that it did, in all calls that left some waiting. NULL: each call brings max frames,
+	 * or all there are. Any thread.
+	 */
+	uint64_t (*rx_left)(const void *queue);
+
+	/* A descriptor that is readable (POLLIN) once a queue has frames. NULL: the driver has none. Any thread. */
+	int (*wake_fd)(const void *queue);
 
 	/*
 	 * Sends frames, and frees their mbufs. Returns how many it took, from the first on; the others stay the caller's, who may

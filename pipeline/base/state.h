@@ -71,6 +71,7 @@ struct pipeline_port {
 	uint16_t mtu;         /* bytes */
 	uint16_t n_queues;    /* rx queues; as many tx queues */
 	bool shared; /* its host shares memory with the switch: the way there has no length */
+	bool udp_checksums; /* the device completes those of UDP, and so do all others that may get the same packet */
 	struct pipeline_egress egress;
 	bool routed;  /* leads to another switch: nothing is learned from it or flooded to it */
 	bool no_link; /* of a routed port. control: w, workers: r; relaxed atomic */

@@ -11,8 +11,10 @@
 #include <string.h>
 
 #include <rte_ethdev.h>
+#include <rte_ip.h>
 
 #include "pipeline/base/egress.h"
+#include "pipeline/base/offload.h"
 #include "pipeline/base/tx.h"
 
 #include "pipeline/base/fastpath.h"
@@ -46,12 +48,37 @@ driver_transmit(struct tx_buffer *buffer, uint16_t first, uint16_t n)
 
 	if (likely(buffer->refusal.never_len == 0))
 		return buffer->driver->tx_burst(buffer->handle, mbufs, n);
-	while (n_short < n && mbufs[n_short]->pkt_len < buffer->refusal.never_len)
+	while (n_short < n && offload_link_len(mbufs[n_short]) < buffer->refusal.never_len)
 		n_short++;
 	sent = buffer->driver->tx_burst(buffer->handle, mbufs, n);
 	if (sent > n_short)
 		buffer->refusal.never_len = 0;
 	return sent;
+}
+
+/*
+ * Has the device complete the checksums of Fanin's packets: kernels of hosts take only such packets together. What is repeated has been here before, and
+ * may still be read by a device.
+ */
+static __rte_noinline void
+want_checksums(struct rte_mbuf **mbufs, uint16_t n, rte_be16_t udp_port_be)
+{
+	for (uint16_t i = 0; i < n; i++) {
+		struct fanin_headers *headers = rte_pktmbuf_mtod(mbufs[i], struct fanin_headers *);
+
+		if (mbufs[i]->data_len < FANIN_PAYLOAD_OFFSET || offload_is_needed(mbufs[i]) ||
+		    headers->eth.type_be != rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4) ||
+		    headers->ip.version_ihl != 0x45 || headers->ip.protocol != IPPROTO_UDP ||
+		    headers->udp.checksum_be != 0 ||
+		    (headers->udp.dst_be != udp_port_be && headers->udp.src_be != udp_port_be))
+			continue;
+		mbufs[i]->l2_len = FANIN_ETH_LEN;
+		mbufs[i]->l3_len = FANIN_IP_LEN;
+		mbufs[i]->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_UDP_CKSUM;
+		headers->udp.checksum_be =
+			rte_ipv4_phdr_cksum((const struct rte_ipv4_hdr *)&headers->ip,
+					    mbufs[i]->ol_flags);
+	}
 }
 
 static inline uint16_t
@@ -61,6 +88,8 @@ transmit(struct tx_buffer *buffer, uint16_t first, uint16_t n)
 
 	if (buffer->driver != NULL)
 		return driver_transmit(buffer, first, n);
+	if (unlikely(buffer->checksum_port_be != 0))
+		want_checksums(buffer->mbufs + first, n, buffer->checksum_port_be);
 	for (unsigned int try = 0; sent < n && try < TX_TRIES; try++)
 		sent = (uint16_t)(sent + rte_eth_tx_burst(buffer->ethdev, buffer->queue,
 							  buffer->mbufs + first + sent,
@@ -226,7 +255,8 @@ drop_waiting(struct worker *worker, uint16_t port, bool refused, enum fanin_reas
 	uint16_t index = (uint16_t)(buffer->n - 1);
 
 	if (buffer->driver != NULL && refused) {
-		while (index > 0 && buffer->mbufs[index]->pkt_len < buffer->mbufs[0]->pkt_len)
+		while (index > 0 &&
+		       offload_link_len(buffer->mbufs[index]) < offload_link_len(buffer->mbufs[0]))
 			index--;
 	}
 	drop_frame(worker, port, index, reason);
@@ -241,7 +271,7 @@ shortest_behind(const struct tx_buffer *buffer)
 	uint16_t found = 1;
 
 	for (uint16_t i = 2; i < buffer->n; i++) {
-		if (buffer->mbufs[i]->pkt_len < buffer->mbufs[found]->pkt_len)
+		if (offload_link_len(buffer->mbufs[i]) < offload_link_len(buffer->mbufs[found]))
 			found = i;
 	}
 	return found;
@@ -256,14 +286,14 @@ let_by(struct worker *worker, uint16_t port)
 {
 	struct tx_buffer *buffer = &worker->tx[port];
 	struct tx_refusal *refusal = &buffer->refusal;
-	const uint32_t len = buffer->mbufs[0]->pkt_len;
+	const uint32_t len = offload_link_len(buffer->mbufs[0]);
 	uint16_t other;
 	bool shorter;
 
 	if (buffer->n < 2 || !may_pass(worker, buffer))
 		return false;
 	other = shortest_behind(buffer);
-	shorter = buffer->mbufs[other]->pkt_len < len;
+	shorter = offload_link_len(buffer->mbufs[other]) < len;
 	if (offer_again(worker, port, other, 1) == 0) {
 		refusal->next_ns = worker->now_ns + TX_PASS_NS;
 		return false;
@@ -298,7 +328,8 @@ pass_refused(struct worker *worker, uint16_t port)
 	const uint64_t before = *tx_frames;
 
 	while (buffer->n != 0) {
-		if (refusal->never_len != 0 && buffer->mbufs[0]->pkt_len >= refusal->never_len)
+		if (refusal->never_len != 0 &&
+		    offload_link_len(buffer->mbufs[0]) >= refusal->never_len)
 			drop_refused(worker, port);
 		else if (!let_by(worker, port))
 			break;
@@ -338,6 +369,27 @@ what_is_left(const struct pipeline *pipeline, uint64_t limit, uint64_t taken)
 	return RTE_MAX(limit - RTE_MIN(taken, limit), limit / pipeline->n_workers);
 }
 
+/*
+ * Returns the bytes that ports without room of their own have left for this one in the worker: so many as frames of full length would have,
+ * however long super-frames are. The packets that a pool has for them are not more.
+ */
+static uint64_t
+common_bytes(const struct worker *worker, uint16_t port)
+{
+	const struct pipeline *pipeline = worker->pipeline;
+	uint64_t most = 0, taken = 0;
+
+	for (uint16_t i = 0; i < pipeline->n_ports; i++) {
+		const struct tx_buffer *buffer = &worker->tx[i];
+
+		if (buffer->egress->own_frames != 0)
+			continue;
+		most = RTE_MAX(most, (uint64_t)buffer->egress->options.queue_bytes);
+		taken += i == port ? 0 : buffer->waiting_bytes;
+	}
+	return most - RTE_MIN(most, taken);
+}
+
 /* A port has room of its own for frames, which all workers share, or shares that of the worker with others. */
 static struct waiting_room
 waiting_room(const struct worker *worker, uint16_t port)
@@ -357,6 +409,7 @@ waiting_room(const struct worker *worker, uint16_t port)
 		room.frames = RTE_MIN(room.frames,
 				      (uint16_t)(PIPELINE_TX_WAITING - worker->n_tx_waiting +
 						 buffer->n_waiting));
+		room.bytes = RTE_MIN(room.bytes, common_bytes(worker, port));
 	} else {
 		room.frames = (uint16_t)what_is_left(pipeline, room.frames,
 						     frames - buffer->n_waiting);
@@ -376,7 +429,8 @@ mark_congestion(struct worker *worker, uint16_t port, uint64_t others_bytes)
 
 	for (uint16_t i = 0; i < n; i++) {
 		if (ahead_bytes > buffer->egress->options.ecn_bytes)
-			worker->counters.ports[port].ecn_marked += egress_mark(&come[i]);
+			worker->counters.ports[port].ecn_marked +=
+				egress_mark(&come[i], worker->pipeline->pool);
 		ahead_bytes += come[i]->pkt_len;
 	}
 }

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <rte_mbuf.h>
 #include <rte_ring.h>
@@ -20,13 +21,14 @@
 #include "pipeline/base/mac_key.h"
 #include "pipeline/base/state.h"
 
-#define WORKER_TX_BUFFER 64
+#define WORKER_TX_BUFFER 192
 #define CLUSTER_QUEUE 4096
 #define WORKER_RETRIES 512
 #define WORKER_GARBAGE 64
 #define WORKER_STATION_BITS 6
 #define WORKER_ICMP_RATE 100 /* errors that a worker reports in a second */
 #define WORKER_NO_PORT UINT16_MAX
+#define WORKER_LONG_ROUND_NS UINT64_C(1000000)
 
 /* What is known of frames that a driver refuses while it takes others. */
 struct tx_refusal {
@@ -56,7 +58,8 @@ struct tx_buffer {
 	uint64_t waiting_bytes;           /* of those that wait. Others: r (relaxed) */
 	struct rte_mbuf **room;           /* for twice as many as there can be */
 	uint16_t port;                    /* index */
-	bool rated;                       /* the port has a rate */
+	uint16_t checksum_port_be; /* UDP port of packets whose checksums the device completes; 0: of none */
+	bool rated;                /* the port has a rate */
 	bool counts; /* bytes that leave are counted one by one: the port has a rate, or frames have waited */
 };
 
@@ -85,10 +88,16 @@ struct station {
 struct worker {
 	struct pipeline *pipeline;
 	unsigned int index;
+	pid_t thread; /* by the kernel's number; 0: it does not run yet. Others: r (relaxed) */
+	uint64_t looked_ns; /* when the last round began, or the sleep after it ended */
+	/* From one look at the ports to the next, sleep not counted. Others: r (relaxed). */
+	uint64_t longest_round_ns;
 	uint64_t now_ns; /* of the current round */
 	uint32_t now_seconds;
 	struct rx_queue rx_queues[PIPELINE_MAX_PORTS * 4];
 	uint16_t n_rx_queues;
+	bool wakeable; /* by frames, while it sleeps */
+	bool woken;    /* by one that it has not found yet */
 	unsigned int cluster;
 	/*
 	 * A slot with (index & own_mask) == own_slot is this worker's, whatever the state of others. Where bits of the index

@@ -8,6 +8,7 @@
 
 #include <rte_ether.h>
 
+#include "pipeline/base/offload.h"
 #include "pipeline/net/net.h"
 #include "pipeline/base/tx.h"
 
@@ -16,7 +17,7 @@
 static inline bool
 fits_mtu(const struct pipeline_port *port, const struct rte_mbuf *mbuf, bool tagged)
 {
-	return mbuf->pkt_len <=
+	return offload_link_len(mbuf) <=
 	       (uint32_t)port->mtu + RTE_ETHER_HDR_LEN + (tagged ? RTE_VLAN_HLEN : 0);
 }
 
@@ -78,6 +79,39 @@ worker_station_port(struct worker *worker, mac_key station)
 	return look_up(worker, station);
 }
 
+/* Devices of DPDK get frames as a link carries them: copies, as other ports may have the frame, too. */
+static __rte_noinline void
+send_segments(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf)
+{
+	const uint32_t n = offload_segments(mbuf);
+
+	for (uint32_t i = 0; i < n; i++) {
+		/* The frame's own pool may have few packets, and large ones. */
+		struct rte_mbuf *segment = rte_pktmbuf_alloc(worker->pipeline->pool);
+
+		if (unlikely(segment == NULL)) {
+			worker->counters.drops[FANIN_REASON_TX_FULL]++;
+			break;
+		}
+		if (unlikely(offload_link_len(mbuf) > rte_pktmbuf_tailroom(segment))) {
+			worker_drop(worker, segment, FANIN_REASON_MTU);
+			break;
+		}
+		offload_copy_segment(mbuf, i, segment);
+		worker_send(worker, port, segment);
+	}
+	rte_pktmbuf_free(mbuf);
+}
+
+void
+worker_send_foreign(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf)
+{
+	if (unlikely(offload_is_needed(mbuf)) && worker->pipeline->ports[port].driver == NULL)
+		send_segments(worker, port, mbuf);
+	else
+		worker_send(worker, port, mbuf);
+}
+
 void
 worker_flood(struct worker *worker, struct rte_mbuf *mbuf, uint16_t ingress, bool tagged)
 {
@@ -92,7 +126,7 @@ worker_flood(struct worker *worker, struct rte_mbuf *mbuf, uint16_t ingress, boo
 			continue;
 		}
 		rte_pktmbuf_refcnt_update(mbuf, 1);
-		worker_send(worker, port, mbuf);
+		worker_send_foreign(worker, port, mbuf);
 	}
 	rte_pktmbuf_free(mbuf);
 }
@@ -114,7 +148,7 @@ worker_forward(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_drop(worker, mbuf, FANIN_REASON_FRAME_SHORT);
 		return;
 	}
-	mbuf->ol_flags = 0;
+	mbuf->ol_flags &= OFFLOAD_ALL;
 	eth = rte_pktmbuf_mtod(mbuf, const struct fanin_eth *);
 	tagged = (eth->type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_VLAN) ||
 		  eth->type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_QINQ)) &&
@@ -144,6 +178,6 @@ worker_forward(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_drop(worker, mbuf, FANIN_REASON_MTU);
 	} else {
 		worker->counters.forwarded++;
-		worker_send(worker, (uint16_t)egress, mbuf);
+		worker_send_foreign(worker, (uint16_t)egress, mbuf);
 	}
 }

@@ -72,6 +72,10 @@ worker_unreachable(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reas
 		return;
 	}
 	worker->counters.drops[reason]++;
+	/* What is quoted is in the first of several mbufs. */
+	rte_pktmbuf_free(mbuf->next);
+	mbuf->next = NULL;
+	mbuf->nb_segs = 1;
 	memmove(frame + MESSAGE_OFFSET, &headers->ip, quoted);
 	*icmp = (struct rte_icmp_hdr){
 		.icmp_type = type,

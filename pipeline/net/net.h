@@ -35,6 +35,9 @@ void worker_learn(struct worker *worker, mac_key station, uint16_t port);
 /* forward.c: the port (index) of a station, or -ENOENT. */
 int worker_station_port(struct worker *worker, mac_key station);
 
+/* forward.c: queues a frame that may be a super-frame (base/offload.h) for a port (index), as worker_send does. */
+void worker_send_foreign(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf);
+
 /* forward.c: sends a frame to all ports that are not routed but the one it came from (index; WORKER_NO_PORT: none). */
 void worker_flood(struct worker *worker, struct rte_mbuf *mbuf, uint16_t ingress, bool tagged);
 

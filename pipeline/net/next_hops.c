@@ -111,10 +111,19 @@ rounds_of(const struct worker *worker)
 	       __atomic_load_n(&worker->counters.empty_polls, __ATOMIC_RELAXED);
 }
 
+/* With those that might have come beside them, so that a burst that left some waiting counts as a full one. */
 static uint64_t
 frames_of(const struct worker *worker, uint16_t port)
 {
-	return __atomic_load_n(&worker->counters.ports[port].rx_frames, __ATOMIC_RELAXED);
+	uint64_t n = __atomic_load_n(&worker->counters.ports[port].rx_frames, __ATOMIC_RELAXED);
+
+	for (uint16_t i = 0; i < worker->n_rx_queues; i++) {
+		const struct rx_queue *queue = &worker->rx_queues[i];
+
+		if (queue->port == port && queue->driver != NULL && queue->driver->rx_left != NULL)
+			n += queue->driver->rx_left(queue->handle);
+	}
+	return n;
 }
 
 /* Frames before rounds here, and the other way round in has_emptied: so frames are those of more rounds rather than of fewer. */

@@ -10,6 +10,7 @@
 
 #include "pipeline/base/egress.h"
 #include "pipeline/base/ipv4.h"
+#include "pipeline/base/offload.h"
 #include "pipeline/net/net.h"
 #include "pipeline/net/route_table.h"
 #include "pipeline/base/tx.h"
@@ -93,17 +94,19 @@ static void
 rewrite(struct worker *worker, struct rte_mbuf *mbuf, mac_key to)
 {
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-	uint16_t len = (uint16_t)(FANIN_ETH_LEN + rte_be_to_cpu_16(headers->ip.total_len_be));
+	uint32_t len = FANIN_ETH_LEN + rte_be_to_cpu_16(headers->ip.total_len_be);
 
 	mac_key_get(to, headers->eth.dst);
 	memcpy(headers->eth.src, worker->pipeline->mac, sizeof(headers->eth.src));
 	ipv4_decrement_ttl(&headers->ip);
-	/* The padding of a short frame may stay; what else stands behind the packet must not. */
-	if (mbuf->data_len > RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN && mbuf->data_len > len) {
-		mbuf->data_len = RTE_MAX(len, RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN);
+	/* The padding of a short frame may stay; what else stands behind the packet must not. Behind super-frames nothing does. */
+	if ((mbuf->ol_flags & OFFLOAD_SEGMENTS) == 0 && mbuf->nb_segs == 1 &&
+	    mbuf->data_len > RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN && mbuf->data_len > len) {
+		mbuf->data_len =
+			(uint16_t)RTE_MAX(len, (uint32_t)(RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN));
 		mbuf->pkt_len = mbuf->data_len;
 	}
-	mbuf->ol_flags = 0;
+	mbuf->ol_flags &= OFFLOAD_ALL;
 	worker->counters.routed++;
 }
 
@@ -113,7 +116,8 @@ send_by(struct worker *worker, struct rte_mbuf *mbuf, uint16_t port, mac_key to)
 	const struct fanin_ip *ip = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->ip;
 	uint16_t mtu = worker->pipeline->ports[port].mtu;
 
-	if (unlikely(rte_be_to_cpu_16(ip->total_len_be) > mtu)) {
+	if (unlikely(RTE_MIN(rte_be_to_cpu_16(ip->total_len_be),
+			     offload_link_len(mbuf) - FANIN_ETH_LEN) > mtu)) {
 		if ((ip->fragment_be & rte_cpu_to_be_16(RTE_IPV4_HDR_DF_FLAG)) != 0)
 			worker_unreachable(worker, mbuf, FANIN_REASON_MTU, ICMP_DEST_UNREACH,
 					   ICMP_FRAG_NEEDED, mtu);
@@ -122,7 +126,7 @@ send_by(struct worker *worker, struct rte_mbuf *mbuf, uint16_t port, mac_key to)
 		return;
 	}
 	rewrite(worker, mbuf, to);
-	worker_send(worker, port, mbuf);
+	worker_send_foreign(worker, port, mbuf);
 }
 
 /* by_backlog: the packet may leave its flow's way. flow: as of worker_route_fanin. */
@@ -207,7 +211,7 @@ worker_route(struct worker *worker, struct rte_mbuf *mbuf)
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
 	uint16_t ingress = ingress_port(pipeline, mbuf);
 	mac_key source = mac_key_make(headers->eth.src, 0);
-	enum fanin_reason reason = ipv4_check(headers, mbuf->data_len);
+	enum fanin_reason reason = ipv4_check(headers, mbuf->pkt_len);
 	const struct route *route;
 
 	/* A tag that the driver took out: the switch itself is in no VLAN. */

@@ -10,6 +10,7 @@
 
 #include "hostlib/src/server/server.h"
 #include "wire/keys.h"
+#include "wire/version.h"
 
 #define JOB 1u
 #define N_RANKS 5
@@ -87,7 +88,9 @@ take(void *arg, const struct fanin_server_emission *emission)
 	REQUIRE(emission->payload_len == 0 || emission->payload != NULL);
 	fanin_wire_encode_l4(&headers, &flow, emission->payload_len);
 	headers.fanin = *hdr;
-	REQUIRE(fanin_wire_validate(&headers, FANIN_PAYLOAD_OFFSET + emission->payload_len) ==
+	REQUIRE((hdr->version == FANIN_WIRE_VERSION
+			 ? fanin_wire_validate(&headers, FANIN_PAYLOAD_OFFSET + emission->payload_len)
+			 : fanin_version_validate(&headers, FANIN_PAYLOAD_OFFSET)) ==
 		FANIN_REASON_NONE);
 	REQUIRE(fanin_type_direction(hdr->type) == FANIN_DOWN);
 	REQUIRE(hdr->key == keys.down || hdr->type == FANIN_TYPE_REFUSED);

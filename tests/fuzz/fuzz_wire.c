@@ -15,6 +15,7 @@
 #include "tests/unit/fake_mbuf.h"
 #include "wire/region.h"
 #include "wire/shard.h"
+#include "wire/version.h"
 #include "wire/wire.h"
 
 #define LEADERS_PORTS 4
@@ -490,6 +491,9 @@ take_frame(const struct fanin_handler *handler, const uint8_t *data, size_t len)
 	REQUIRE(copy != NULL);
 	memcpy(copy + 1, data, len);
 	reason = fanin_wire_validate(copy + 1, len);
+	/* No packet is of two versions. */
+	REQUIRE(reason != FANIN_REASON_NONE ||
+		fanin_version_validate(copy + 1, len) != FANIN_REASON_NONE);
 	REQUIRE(reason < FANIN_REASON_COUNT);
 	if (len >= FANIN_PAYLOAD_OFFSET && fits_some_template((const void *)(copy + 1)) &&
 	    fanin_wire_elements_fit((const void *)(copy + 1), len, &sizes))

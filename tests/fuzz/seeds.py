@@ -32,8 +32,8 @@ def checksum(header):
     return ~total & 0xFFFF
 
 
-def frame(kind, payload=b"", rank=0, block=0, dtype=0, op=0, count=0, flags=0, members=0, number=0, root=0, progress=0):
-    fanin = struct.pack("<BBHIIHHIBBHHBBIQQI2x", 2, kind, flags, 1, 1, rank, 1, block, dtype, op, count, root, 0, 0, progress, 1,
+def frame(kind, payload=b"", rank=0, block=0, dtype=0, op=0, count=0, flags=0, members=0, number=0, root=0, progress=0, version=3):
+    fanin = struct.pack("<BBHIIHHIBBHHBBIQQI2x", version, kind, flags, 1, 1, rank, 1, block, dtype, op, count, root, 0, 0, progress, 1,
                         members, number)
     udp_len = 8 + len(fanin) + len(payload)
     ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + udp_len, 0, 0x4000, 64, 17, 0, b"\x0a\x4d\0\1", b"\x0a\x4d\0\xfe")
@@ -107,7 +107,7 @@ def routed(protocol=6, fragment=0, options=b"", ttl=64, source=b"\x0a\x4d\0\1", 
     return b"\2\xfa\0\0\0\xfe" + b"\2\0\0\0\0\1" + b"\x08\0" + ip + data + padding
 
 
-join_ack = struct.pack("<QHHHHI16sQIQ72x", 7, 1, 3, 2, 256, 0, b"single", 8, 0, 9)
+join_ack = struct.pack("<QHHHHI16sQIQ80x", 7, 1, 3, 2, 256, 0, b"single", 8, 0, 9)
 seeds = {
     "one-block": block(0),
     "slots-reused": [f for n in range(12) for f in block(n)],
@@ -122,7 +122,7 @@ seeds = {
     "too-long": [contribution(0, 0, values=tuple(range(65)))],
     "half-packet": [contribution(0, n, dtype=dtype, op=op, values=(1,) * count) for n, (dtype, op, count) in
                     enumerate([(F16, SUM, 64), (F16, AVG, 65), (BF16, AVG, 64), (BF16, MAX, 128)])],
-    "control": [frame(JOIN, struct.pack("<QHHIQ", 7, 3, 5000, 1500, 8)), frame(JOIN_ACK, join_ack), frame(LEAVE),
+    "control": [frame(JOIN, struct.pack("<QHHIQ8x", 7, 3, 5000, 1500, 8)), frame(JOIN, struct.pack("<QHHIQ", 7, 3, 5000, 1500, 0), version=2), frame(JOIN_ACK, join_ack), frame(LEAVE),
                 frame(LEAVE_ACK), answer(0, 1), frame(ANSWER), frame(REFUSED, count=9), query(0, 0), query(0, 0, number=0),
                 frame(PROBE), frame(PROBE_ACK, bytes(16)), frame(PROBE_ACK), frame(RESULT, b"abcd", 0, 0, I32, SUM, 1)],
     "levels": [f for n in range(6) for f in [*block(n), contribution(1, n, flags=RETRANSMIT), result(n), result(n)]] +
@@ -147,7 +147,7 @@ seeds = {
     "partly-empty": [contribution(0, 0, dtype=F16, op=AVG), empty(1, 0, dtype=F16, op=AVG),
                      contribution(2, 0, dtype=F16, op=AVG), empty(0, 1), contribution(1, 1), contribution(2, 1)],
     "not-empty": [frame(CONTRIBUTION, bytes(12), 0, 0, I32, SUM, 3, EMPTY), empty(1, 0, count=0), empty(1, 0, count=65),
-                  frame(JOIN, bytes(24), flags=EMPTY), frame(RESULT, b"", 0, 0, I32, SUM, 3, EMPTY)],
+                  frame(JOIN, bytes(32), flags=EMPTY), frame(RESULT, b"", 0, 0, I32, SUM, 3, EMPTY)],
     "cut": [contribution(0, 0)[:-1], contribution(0, 0)[:95], contribution(0, 0)[:20], b""],
 }
 seeds["sparse"] = [*sparse_block(0), shard(0, 0, {1: 1}, flags=RETRANSMIT), *sparse_block(1, span=70000), *sparse_block(2, dtype=F16, op=MAX),

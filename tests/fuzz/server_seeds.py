@@ -14,13 +14,13 @@ N_RANKS = 5
 ALL = (1 << N_RANKS) - 1
 
 
-def record(kind, payload=b"", block=0, dtype=0, op=0, count=0, flags=0, members=0, number=0, contributions=0, epoch=1, root=0):
-    return struct.pack("<BBHIIHHIBBHHBBIQQI2x", 2, kind, flags, 1, epoch, 0, contributions, block, dtype, op, count, root, 0, 0, 0, 1,
+def record(kind, payload=b"", block=0, dtype=0, op=0, count=0, flags=0, members=0, number=0, contributions=0, epoch=1, root=0, version=3):
+    return struct.pack("<BBHIIHHIBBHHBBIQQI2x", version, kind, flags, 1, epoch, 0, contributions, block, dtype, op, count, root, 0, 0, 0, 1,
                        members, number) + payload
 
 
 def join(nonce=3, cookie=1):
-    return record(JOIN, struct.pack("<QHHIQ", nonce, N_RANKS, 0, 1500, cookie), contributions=N_RANKS, epoch=0)
+    return record(JOIN, struct.pack("<QHHIQ8x", nonce, N_RANKS, 0, 1500, cookie), contributions=N_RANKS, epoch=0)
 
 
 def begin(nonce=3):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP (pa_atp.pml), of Canary (canary.pml), of Push (push.pml), of Pull (pull.pml), of reliable multicast (multicast.pml), of MPI programs
-# whose network fails (mpi_agree.pml) and of runs that are taken up again (recovery.pml): searches each configuration to the end, then sees that each mutant is caught by the property that should catch it, as many at a time as there
+# whose network fails (mpi_agree.pml), of runs that are taken up again (recovery.pml) and of joining where versions differ (version.pml): searches each configuration to the end, then sees that each mutant is caught by the property that should catch it, as many at a time as there
 # are CPUs. Prints a line for each; fails if a property is violated, a search was cut short, or a mutant survives. No
 # arguments; needs spin and gcc, writes to a temporary directory only.
 set -euo pipefail
@@ -117,6 +117,7 @@ check_caught() {
 	[[ $model != */pull.pml ]] || mutant="pull $mutant"
 	[[ $model != */multicast.pml ]] || mutant="multicast $mutant"
 	[[ $model != */mpi_agree.pml ]] || mutant="mpi $mutant"
+	[[ $model != */version.pml ]] || mutant="version $mutant"
 	if [[ $found == "assertion violated $property "* ]]; then
 		report "mutant $mutant" "caught: $property"
 	else
@@ -368,6 +369,30 @@ caught same_on_comm DIRECT "$queued"
 caught everybody_ends EARLY_ROOT "$one"
 caught everybody_ends POSTS_ON "$refused"
 caught sum_is_exact POSTS_ON -DWITHOUT_END_CHECK "$refused"
+
+# Joining where hosts, switch and parent have versions of their own. Two hosts below a switch of the version before and a newer parent are left out: the first one is told, and what the second one hears is that of the
+# release before.
+model=$models/version.pml
+
+# usage: versions HOSTS HOST_OLD SWITCH_OLD PARENT_OLD LOSSES DUPLICATES PREMATURE
+versions() { echo "-DHOSTS=$1 -DHOST_OLD=$2 -DSWITCH_OLD=$3 -DPARENT_OLD=$4 -DLOSSES=$5 -DDUPLICATES=$6 -DPREMATURE=$7"; }
+
+for old in "0 0 0" "0 0 1" "0 1 0" "0 1 1" "1 0 0" "1 0 1" "1 1 0" "1 1 1"; do
+	holds "version 1 host  old: $old" -O0 "$(versions 1 $old 2 1 1)"
+done
+for old in "0 0 0" "0 0 1" "0 1 0" "0 1 1" "1 0 0" "1 0 1" "1 1 0" "1 1 1" "3 0 0" "3 0 1" "3 1 1"; do
+	holds "version 2 hosts old: $old" -O0 "$(versions 2 $old 2 1 0)"
+done
+
+caught nobody_waits HOST_ASKS_NOTHING "$(versions 1 0 1 1 1 1 1)"
+caught nobody_waits SWITCH_ASKS_NOTHING "$(versions 1 0 0 1 1 1 1)"
+caught nobody_waits SWITCH_IS_SILENT "$(versions 1 1 0 0 1 1 1)"
+caught nobody_waits TOLD_ONCE "$(versions 2 0 0 1 1 0 0)"
+caught right_refusal TAKES_ANY "$(versions 1 0 0 0 1 1 1)"
+caught right_refusal TELLS_NO_VERSION "$(versions 1 0 0 0 1 1 1)"
+caught right_refusal SWITCH_TAKES_ANY "$(versions 1 0 0 0 1 1 1)"
+caught both_versions TELLS_NO_VERSION "$(versions 1 1 0 0 1 1 1)"
+caught never_mixed ASKS_WITH_COOKIE "$(versions 1 0 1 1 1 1 1)"
 
 model=$models/sparse.pml
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from support import Lab, LabError, case, expect, expect_equal, run, wait_until
-from lab import SOURCE_DIR
+from lab import BUILD_DIR, SOURCE_DIR
 
 sys.path.insert(0, str(SOURCE_DIR / "bench"))
 import busy_report as report  # noqa: E402
@@ -106,25 +106,43 @@ def figures_of_a_busy_bench_are_of_first_transmissions():
 
 @case(120)
 def a_tiny_busy_bench_measures_goodput_and_pings():
-    done = run([sys.executable, BUSY, "--cells", "4-af_packet-two-loops", "--pairs", "1", "--against", "none", "--bytes", "1MiB",
-                "--json"], check=False, timeout=110)
+    names = ["4-af_packet-two-loops", "4-udp-two-loops"]
+    done = run([sys.executable, BUSY, "--cells", *names, "--pairs", "1", "--against", "none", "--bytes", "1MiB", "--json"], check=False, timeout=110)
     expect_equal(done.returncode, 0, f"exit status; {done.stderr}")
     result = json.loads(done.stdout)
     expect_equal((result["ok"], result["error"], result["against"]), (True, None, None), "outcome")
-    expect_equal([cell["name"] for cell in result["cells"]], ["4-af_packet-two-loops"], "cells")
-    cell = result["cells"][0]
-    expect_equal((cell["ratios"], cell["ratio"], cell["against"], cell["loops"]), ([], None, None, 2), "nothing to compare with")
-    (only,) = cell["runs"]
-    expect(only["ok"], f"the run failed: {only['error']}")
-    expect(only["goodput_gbps"] > 0 and only["iterations"] >= 3, f"goodput and iterations: {only}")
-    expect(only["packets"] == (only["iterations"] + only["rounds"]) * 4 * -(-(1 << 20) // only["payload_bytes"]),
-           f"first transmissions: {only}")
-    expect(only["frames_sent"] >= only["packets"] + only["retransmits"], f"frames sent: {only}")
-    expect_equal(only["ping"]["sent"], 200, "pings")
-    expect(only["ping"]["received"] > 0 and 0 < only["ping"]["median_ms"] <= only["ping"]["p99_ms"], f"pings: {only['ping']}")
+    expect_equal([cell["name"] for cell in result["cells"]], names, "cells")
+    for cell in result["cells"]:
+        expect_equal((cell["ratios"], cell["ratio"], cell["against"], cell["loops"]), ([], None, None, 2), "nothing to compare with")
+        (only,) = cell["runs"]
+        expect(only["ok"], f"the run failed: {only['error']}")
+        expect(only["goodput_gbps"] > 0 and only["iterations"] >= 3, f"goodput and iterations: {only}")
+        expect_equal((cell["mtu"], only["payload_bytes"]), (9000, 8896) if cell["transport"] == "af_packet" else (1500, 1408), "MTU and payload")
+        expect(only["packets"] == (only["iterations"] + only["rounds"]) * 4 * -(-(1 << 20) // only["payload_bytes"]),
+               f"first transmissions: {only}")
+        expect(only["frames_sent"] >= only["packets"] + only["retransmits"], f"frames sent: {only}")
+        expect_equal(only["ping"]["sent"], 200, "pings")
+        expect(only["ping"]["received"] > 0 and 0 < only["ping"]["median_ms"] <= only["ping"]["p99_ms"], f"pings: {only['ping']}")
+        expect(cell["name"] in report.table(result), f"the table: {report.table(result)}")
     for row in result["criteria"]:
         expect_equal(sorted(row), ["cell", "found", "missed", "name", "ok", "wanted"], "keys of a criterion")
-    expect("wanted" in report.table(result) and cell["name"] in report.table(result), f"the table: {report.table(result)}")
+    expect("wanted" in report.table(result), f"the table: {report.table(result)}")
+
+
+@case(10)
+def builds_without_udp_sockets_are_beside_others_on_packet_sockets():
+    class Built:
+        transport = "udp"
+
+        def __init__(self, build):
+            self.build = build
+    expect_equal(busy_run.hosts_transport(Built(BUILD_DIR)), "udp", "the transport of this tree's hosts")
+    with tempfile.TemporaryDirectory() as directory:
+        older = Path(directory, "tools", "fanin-perf")
+        older.parent.mkdir()
+        older.write_text("#!/bin/sh\necho '  --transport NAME     auto, af_xdp, af_packet or memif (default: auto)'\n", encoding="ascii")
+        older.chmod(0o755)
+        expect_equal(busy_run.hosts_transport(Built(Path(directory))), "af_packet", "the transport of an older build's hosts")
 
 
 def words_of_failure(lab, seconds, when_measured=None):

@@ -288,6 +288,8 @@ def whatever_is_wrong_with_joining_by_name_is_told():
             expect_error(lab, "the other rank doesn't come", "join_timeout", "not all ranks have come",
                          {"FANIN_TOKEN": "right"}, manager=here, join_timeout_ms=1000)
         for hello, words in (({"hello": 2}, "protocol 2, expected 1"), ({}, "protocol nothing, expected 1"),
+                             ({"hello": 1}, "have version 2, those of this library 3"),
+                             ({"hello": 1, "packet_version": 4}, "have version 4, those of this library 3"),
                              ("SSH-2.0-OpenSSH", "expected an object in JSON: is that a manager's address?")):
             with FakeManager(lab, hello=hello or {"x": 1}):
                 expect_error(lab, f"hello {hello}", "manager", words, manager=here)

@@ -57,7 +57,7 @@ def expect_gone(fabric):
     wait_until(lambda: not fabric.ask_manager("jobs")["jobs"], 60, "the job to be gone from the manager")
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def a_job_with_leaders_is_on_all_switches_and_exact():
     with managed_fabric(leaf_spine(hosts=4)) as fabric:
         ranks = start(fabric, "job", None, handler=HANDLER, bytes=256 * KIB, iters=1000)
@@ -74,7 +74,7 @@ def a_job_with_leaders_is_on_all_switches_and_exact():
         expect_gone(fabric)
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def the_manager_leaves_a_job_with_leaders_alone_when_a_spine_is_killed():
     with Paced(leaf_spine(hosts=4)) as fabric:
         fabric.start()
@@ -99,7 +99,7 @@ def the_manager_leaves_a_job_with_leaders_alone_when_a_spine_is_killed():
         expect_gone(fabric)
 
 
-@case(60)
+@case(60, also_over_udp=True)
 def a_job_with_leaders_that_is_destroyed_ends_at_its_hosts():
     """They could go on without it: switches that lack it pass its packets on."""
     with managed_fabric(leaf_spine(hosts=4)) as fabric:
@@ -147,7 +147,7 @@ def counts_of(result, counter):
     return sum(counts[counter] for counts in result["aggregation"].values())
 
 
-@case(200)
+@case(200, also_over_udp=True)
 def the_demos_with_leaders_are_exact_under_loss():
     for topology, hosts, size, switches in (("leaf-spine", 8, 4 * MIB, 4), ("tree3", 16, MIB, 7)):
         result = leading("--topology", topology, "--bytes", size, "--loss", "0.02", hosts=hosts)
@@ -156,16 +156,20 @@ def the_demos_with_leaders_are_exact_under_loss():
         expect(counts_of(result, "merged") > 0, f"{topology}: nothing was merged: {result['aggregation']}")
 
 
-@case(200)
+@case(200, also_over_udp=True)
 def jobs_with_leaders_share_few_slots_and_are_exact():
     result = leading("--topology", "leaf-spine", "--bytes", 4 * MIB, "--aggregators", 16, "--loss", "0.01")
     expect(counts_of(result, "collisions") > 0 and counts_of(result, "restored") > 0, f"no collisions: {result['aggregation']}")
+
+
+@case(120)
+def jobs_with_leaders_run_side_by_side():
     # Not so short that they are over before all of them have been looked at.
     result = leading("--topology", "leaf-spine", "--bytes", 4 * MIB, "--iters", 4, "--jobs", 4)
     expect_equal([(job["ok"], job["mismatches"]) for job in result["further_jobs"]], [(True, 0)] * 3, "the further jobs")
 
 
-@case(200)
+@case(200, also_over_udp=True)
 def jobs_with_leaders_go_on_around_a_spine_or_end_by_name():
     for strike, target in (("--kill", "spine0"), ("--freeze", "spine1")):
         result = leading("--topology", "leaf-spine", strike, target)
@@ -176,7 +180,7 @@ def jobs_with_leaders_go_on_around_a_spine_or_end_by_name():
         expect("ended" in result, f"the hosts did not end: {result}")
 
 
-@case(200)
+@case(200, also_over_udp=True)
 def hosts_with_two_links_lead_on_without_a_leaf():
     result = leading("--topology", "leaf-spine", "--kill", "leaf1")
     expect(result["dual_homed"], f"the hosts have one link each: {result}")
@@ -198,7 +202,7 @@ def strike(fabric, switch, random):
     fabric.await_switch(switch)
 
 
-@case(600)
+@case(600, also_over_udp=True)
 def failures_at_random_moments_cost_time_only():
     """One switch after the other, of which hosts with two links need none. FANIN_FAILURES: how many."""
     wanted, seed = int(os.environ.get("FANIN_FAILURES", "12")), int(os.environ.get("FANIN_SEED", "1"))
@@ -221,7 +225,7 @@ def failures_at_random_moments_cost_time_only():
             expect_gone(fabric)
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def leaders_answer_while_their_applications_compute():
     """Rank 1 computes for 20 s, longer than all timeouts, with its last collective posted: the others get their results meanwhile, whatever is lost."""
     with managed_fabric(leaf_spine(hosts=4), config=LOSS) as fabric:

@@ -136,10 +136,10 @@ def with_background(arguments):
     return ["/usr/bin/env", "FANIN_BACKGROUND_PROGRESS=1", *arguments]
 
 
-@case(60)
+@case(60, also_over_udp=True)
 def a_host_that_computes_is_not_waited_for_if_it_has_a_progress_thread():
     with running_lab(3, config=LOSS) as lab:
-        for transport in ("auto", "af_packet"):
+        for transport in ("af_xdp", "af_packet"):
             job = lab.create_job()
 
             def spawn(rank, does):
@@ -161,7 +161,7 @@ def a_host_that_computes_is_not_waited_for_if_it_has_a_progress_thread():
             lab.ctl("jobs", "destroy", job["id"])
 
 
-@case(180)
+@case(180, also_over_udp=True)
 def two_communicators_of_one_process_are_independent():
     two_communicators(lambda arguments: arguments)
     two_communicators(with_background)

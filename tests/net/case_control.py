@@ -129,7 +129,7 @@ def bad_jobs_are_refused_in_one_line():
         create = ["jobs", "create"]
         expect_refused(lab, create, [])
         expect_refused(lab, create + ["--member", "h9:10.77.0.1"] + members[:2], ["h9"])
-        expect_refused(lab, create + ["--member", "h0:10.77.0.1", "--member", "h0:10.77.0.1"], [])
+        expect_refused(lab, create + ["--member", "h0:10.77.0.1", "--member", "h1:10.77.0.1"], [])
         expect_refused(lab, create + ["--member", "h0:10.77.0"] + members[2:], [])
         expect_refused(lab, create + ["--member", "h0"] + members[2:], [])
         expect_refused(lab, create + members + ["--slots", 1000000], ["slots"])

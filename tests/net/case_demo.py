@@ -98,6 +98,12 @@ def sum_is_exact_on_af_packet():
 
 
 @case(120)
+def sum_is_exact_on_udp():
+    result = demo_is_exact("--transport", "udp")
+    expect_equal((result["hosts"], result["mtu"], result["transport"]), (4, 1500, "udp"), "defaults")
+
+
+@case(120)
 def sum_is_exact_on_memif():
     result = demo_is_exact("--transport", "memif")
     expect_equal((result["hosts"], result["bytes"], result["transport"]), (4, 64 << 20, "memif"), "defaults")

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from support import case, expect, expect_equal, run
-from lab import CLONE_NEWNS, MS_PRIVATE, MS_REC, SOURCE_DIR, libc, system_call
+from lab import BUILD_DIR, CLONE_NEWNS, MS_PRIVATE, MS_REC, SOURCE_DIR, libc, system_call
 
 sys.path.insert(0, str(SOURCE_DIR / "tests"))
 import surface  # noqa: E402
@@ -70,3 +70,14 @@ def a_text_that_users_see_is_compared_and_a_comment_is_not():
     expect_equal(dict(surface.surface(moved)), dict(before), "what users see of the same texts elsewhere")
     for path, text in (("tools/a.c", 'puts("another");\n'), ("hostlib/include/fanin/fanin.h", "long x;\n"), ("docs/man/a.1", "page\n")):
         expect(surface.surface(files | {path: text}) != before, f"a change of {path} was not seen")
+
+
+@case()
+def no_program_gives_its_libraries_a_function():
+    """One with the name of a library's function would be called in its place, by the other libraries too."""
+    programs = [path for directory in ("tools", "switch", "manager", "server", "bench") for path in (BUILD_DIR / directory).iterdir()
+                if path.is_file() and os.access(path, os.X_OK)]
+    expect(len(programs) > 5, f"found {len(programs)} programs in {BUILD_DIR}")
+    for path in programs:
+        names = [line.split()[2] for line in run(["nm", "-D", "--defined-only", str(path)]).stdout.splitlines() if line.split()[1] == "T"]
+        expect_equal(names, [], f"functions of {path.name} that libraries call")

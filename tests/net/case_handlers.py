@@ -48,7 +48,7 @@ def four_workers_alone_are_exact_under_loss():
     clusters_are_exact(1)
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def four_workers_in_pairs_are_exact_under_loss():
     clusters_are_exact(2)
 
@@ -58,12 +58,12 @@ def four_workers_together_are_exact_under_loss():
     clusters_are_exact(4)
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def four_workers_by_rss_are_exact_under_loss():
     clusters_are_exact(1, "rss")
 
 
-@case(180)
+@case(180, also_over_udp=True)
 def eight_jobs_of_all_handlers_are_exact_under_loss():
     config = workers(4, 2) | faults(0.05, 11) | {"limits": {"max_jobs": 8, "slots": 1024}}
     with running_lab(4, "af_packet", config=config) as lab:
@@ -139,7 +139,7 @@ def digests_of(lab, job, where, **options):
     return digests
 
 
-@case(180)
+@case(180, also_over_udp=True)
 def reproducible_sums_have_the_same_bits_with_any_workers():
     """Under loss and reordering, in every run, those of the reference; and another order's bits would be noticed."""
     wanted = None

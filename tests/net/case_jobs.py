@@ -13,7 +13,7 @@ from lab import SWITCH_IP, SWITCH_MAC, Lab
 from pace import Pace
 
 
-@case()
+@case(also_over_udp=True)
 def odd_sizes_are_exact():
     with running_lab(3) as lab:
         payload = lab.create_job()["payload_bytes"]
@@ -50,7 +50,7 @@ def every_type_and_operator_is_exact_with_every_handler():
         expect_equal(rank.wait(60), 2, "exit status for bxor of f32")
 
 
-@case()
+@case(also_over_udp=True)
 def a_custom_operator_is_exact_with_every_handler():
     with running_lab(4, config={"faults": {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 1}}) as lab:
         for handler in ("single", "multi", "tree"):
@@ -69,7 +69,7 @@ def collectives_in_a_row_are_exact():
         run_exact_job(lab, "200 times 20000 bytes", bytes=20000, iters=200)
 
 
-@case()
+@case(also_over_udp=True)
 def a_job_can_be_run_again_by_new_processes():
     with running_lab(3) as lab:
         job = lab.create_job()
@@ -200,7 +200,7 @@ def tcp_passes_while_jobs_run():
         expect(rounds > 0, "no job ran beside the TCP connection")
 
 
-@case()
+@case(also_over_udp=True)
 def a_killed_host_is_named_and_the_switch_goes_on():
     timeout_ms = 2000
     with running_lab(4) as lab:
@@ -258,7 +258,7 @@ def a_dead_host_of_one_job_does_not_slow_another_down():
            f"{[round(t, 3) for t in dead]} s beside {[round(t, 3) for t in alive]} s")
 
 
-@case()
+@case(also_over_udp=True)
 def a_destroyed_job_is_reported_to_its_hosts():
     with running_lab(2) as lab:
         job = lab.create_job()

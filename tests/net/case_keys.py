@@ -9,7 +9,7 @@ from pathlib import Path
 
 from support import (KIB, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, running_lab,
                      wait_for_results, wait_until)
-from lab import SOURCE_DIR, SWITCH_IP
+from lab import SOURCE_DIR, SWITCH_IP, WireLab
 
 sys.path.insert(0, str(SOURCE_DIR / "bench"))
 from gathered import Gathered  # noqa: E402
@@ -72,7 +72,7 @@ def no_key_stays_on_a_command_line():
 
 @case()
 def keys_come_from_files_standard_input_and_the_environment():
-    with running_lab(3, "af_packet") as lab:
+    with running_lab(3, "af_packet", base=WireLab) as lab:
         good = key_file(lab, "job.key", f"{KEY}\n")
         job = lab.create_job(None, "--key-file", good)
         expect_equal(job["key"], KEY, "key of the job")

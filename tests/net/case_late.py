@@ -183,7 +183,7 @@ def expect_waited(lab, jobs, where):
                f"{MOST_FRAMES} and {repeated} each")
 
 
-@case(MOST_SECONDS)
+@case(MOST_SECONDS, also_over_udp=True)
 def late_ranks_are_waited_for():
     with running_lab(4, "af_packet", config={"limits": {"max_jobs": 8}}) as lab:
         created = {name: lab.create_job() for name in WAYS}
@@ -289,7 +289,7 @@ def a_rank_that_is_gone_is_named_within_the_timeout():
             lab.ctl("jobs", "destroy", job["id"])
 
 
-@case(240)
+@case(240, also_over_udp=True)
 def a_rank_that_is_gone_behind_a_spine_is_named_within_the_timeout():
     for named in (False, True):
         for where in ("killed", "pulled off"):

@@ -15,8 +15,8 @@ RANK_SECONDS = 300
 
 
 @contextlib.contextmanager
-def running_fabric(*arguments, **options):
-    with Fabric(*arguments, **options) as fabric:
+def running_fabric(*arguments, base=Fabric, **options):
+    with base(*arguments, **options) as fabric:
         fabric.start()
         yield fabric
 
@@ -43,7 +43,7 @@ def run_tree_job(fabric, root, where, job=5, ranks=None, handler="single", job_o
     return reports
 
 
-@case(180)
+@case(180, also_over_udp=True)
 def a_tree_of_switches_is_exact_under_loss_with_every_handler():
     with running_fabric(leaf_spine(2, 2, 8), config=LOSS) as fabric:
         for handler, root in (("single", "spine0"), ("multi", "spine1"), ("tree", "spine0")):
@@ -55,14 +55,14 @@ def a_tree_of_switches_is_exact_under_loss_with_every_handler():
             expect_equal(fabric.ask(switch, "jobs.list")["jobs"], [], f"jobs left on {switch}")
 
 
-@case(180)
+@case(180, also_over_udp=True)
 def three_levels_are_exact_under_loss():
     with running_fabric(tree3(16), config=LOSS) as fabric:
         reports = run_tree_job(fabric, "core", "three levels", handler="tree", bytes=200 * KIB + 4, iters=2)
         expect(sum(report["retransmits"] for report in reports) > 0, "no packet was lost")
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def hosts_with_different_windows_are_exact_on_two_levels_under_loss():
     windows = (1, 4, 64, 16, 2, 64, 8, 32)
     with running_fabric(leaf_spine(2, 1, 8), config=LOSS) as fabric:
@@ -119,7 +119,7 @@ def every_link_carries_the_vector_once_each_way():
             expect(all(1.75 <= found <= 2 for found in both), f"{name} in the ring: {both}, expected 2 x 7/8 and headers")
 
 
-@case(90)
+@case(90, also_over_udp=True)
 def hosts_behind_other_switches_are_missed_by_their_ranks():
     with running_fabric(leaf_spine(2, 1, 4)) as fabric:
         ranks = {host: host for host in range(4)}
@@ -152,7 +152,7 @@ def remake(fabric, job, before, after, ranks, **options):
     fabric.install(job, KEY, after, ranks, **options)
 
 
-@case(150)
+@case(150, also_over_udp=True)
 def ranks_go_on_over_another_spine_where_they_were():
     """Spines are killed at different moments; allreduces in place and of less than a window, too."""
     ranks = {host: host for host in range(6)}

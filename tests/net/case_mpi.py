@@ -466,6 +466,7 @@ def the_demonstration_of_an_mpi_program_shows_it_in_the_network():
     expect(result["ok"] and result["error"] is None, f"the result: {result}")
     expect_equal((result["mpi"]["mismatches"], result["fanin"]["mismatches"]), (0, 0), "wrong elements")
     expect(result["in_network_bytes"] >= 3 * 5 * (1 << 20), f"bytes in the network: {result['in_network_bytes']}")
+    expect(result["switch_rx_super_frames"] > 0, "no super-frames: the ranks were not on UDP sockets")
 
 
 def instructions(calls, preload):

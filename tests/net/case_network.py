@@ -10,7 +10,7 @@ import time
 
 from support import KIB, MIB, case, expect, expect_equal, expect_exact, wait_until
 from fabric import Fabric, leaf_spine
-from lab import HOST_INTERFACE, SOURCE_DIR, ip_in, run
+from lab import HOST_INTERFACE, SOURCE_DIR, Lab, ip_in, run
 from pace import Pace
 
 RANK_SECONDS = 180
@@ -21,7 +21,8 @@ KINDS = ("kill root", "freeze leaf", "manager", "link", "kill leaf", "freeze roo
 
 
 def demo(*arguments, status=0):
-    done = run([sys.executable, SOURCE_DIR / "demo" / "fanin-demo", "--json", *map(str, arguments)], check=False,
+    instead = [] if Lab.instead is None else Lab.instead.demo()
+    done = run([sys.executable, SOURCE_DIR / "demo" / "fanin-demo", "--json", *map(str, arguments), *instead], check=False,
                timeout=DEMO_SECONDS)
     expect_equal(done.returncode, status, f"exit status of the demo with {arguments}: {done.stdout[-600:]} {done.stderr[-300:]}")
     return json.loads(done.stdout)
@@ -167,7 +168,7 @@ def await_results(fabric, switch, ranks, n):
             break
 
 
-@case(90)
+@case(90, also_over_udp=True)
 def the_last_result_reaches_those_who_lost_it_with_its_switch():
     """A rank with the last result stays until all ranks have it. Of two packets one is lost, so some have it when the leaf dies."""
     with Fabric(leaf_spine(2, 2, 4, dual_homed=True), mtu=9000, config={"faults": {"drop": 0.2, "seed": 4}}) as fabric:
@@ -185,7 +186,7 @@ def the_last_result_reaches_those_who_lost_it_with_its_switch():
             wait_until(lambda: all_up(fabric), 60, "all switches to be up again")
 
 
-@case(90)
+@case(90, also_over_udp=True)
 def trees_that_fail_while_hosts_join_them():
     """A host may have joined one tree when that moves, and wait in the next one, while others wait for it in the first."""
     rng = random.Random(1)
@@ -196,7 +197,7 @@ def trees_that_fail_while_hosts_join_them():
             fail_once(fabric, rng, number, ("kill leaf", "kill root")[number % 2], 2, 0.1)
 
 
-@case(60 + 12 * FAILURES, thorough=True)
+@case(60 + 12 * FAILURES, thorough=True, also_over_udp=True)
 def failures_at_random_moments():
     """Also before the first result and after the last: then nothing has to move. Each host has two leaves."""
     rng = random.Random(4)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import backlog
 from case_packets import FLOATS, Liar, join_body, join_by_hand
+from case_super_frames import TAG, send_by_tcp, udp_super_frame
 from case_switching import ping
-from frames import BROADCAST, JOIN, KNOWN, RawPort, ethernet
+from frames import BROADCAST, JOIN, KNOWN, RawPort, ethernet, send_super_frame
 from prometheus import request, scrape
 from support import (KIB, MIB, Lab, LabError, case, expect, expect_equal, expect_exact, job_entry, program,
                      reports_of, run_exact_job, running_lab, start_ranks, wait_for_results, wait_until)
@@ -67,6 +68,7 @@ NO_METRICS = {
     r"stats\.drops\..*": "shown by drops",
     r"ports\.ports\[\]\.tx_errors": "in tx_dropped",
     r"ports\.ports\[\]\.egress\.(bucket_bytes|ecn_bytes|detour_bytes|queue_frames)": "configured",
+    r"ports\.ports\[\]\.super_frames\.made": "as the port's interface and the kernel are",
     r"drops\.elsewhere\[\]\.count": "the ports' and the machine's",
     r"jobs\.jobs\[\]\.(id|epoch|members\[\]\.rank|parent\.epoch)": "what the job, run or member is",
     r"jobs\.jobs\[\]\.(members\[\]\.ranks|parent\.joined_ranks)\[\]": "who is behind the member, or has joined elsewhere",
@@ -89,10 +91,15 @@ METRICS = {
     "ports.ports[].egress.ecn_marked": ("fanin_port_ecn_marked_total", "", 1),
     **{f"ports.ports[].{name}": (f"fanin_port_{name}_total", "", 1)
        for name in ("rx_frames", "rx_bytes", "rx_missed", "tx_frames", "tx_bytes", "tx_dropped", "link_rx_dropped",
-                    "link_tx_dropped", "rx_errors", "tx_delayed")},
+                    "link_tx_dropped", "rx_errors", "rx_refused", "tx_delayed")},
+    **{f"ports.ports[].super_frames.{name}": (f"fanin_port_{way}_super_{what}_total", "", 1)
+       for name, way, what in (("rx", "rx", "frames"), ("rx_segments", "rx", "segments"), ("tx", "tx", "frames"), ("tx_segments", "tx", "segments"))},
     "stats.uptime_s": ("fanin_uptime_seconds", "", 1),
     **{f"stats.workers[].{name}": (f"fanin_worker_{name}_total", "", 1)
-       for name in ("bursts", "empty_polls", "packets", "handed_over", "retries", "timers", "timers_early")},
+       for name in ("bursts", "empty_polls", "packets", "handed_over", "retries", "timers", "timers_early", "yields", "sleeps", "wakes",
+                    "long_rounds", "slices")},
+    **{f"stats.workers[].{name}_us": (f"fanin_worker_{name}_seconds_total", "", 1e-6) for name in ("cpu", "run_queue")},
+    "stats.workers[].longest_round_us": ("fanin_worker_longest_round_seconds", "", 1e-6),
     "stats.workers[].retry_wait_us": ("fanin_worker_retry_wait_seconds_total", "", 1e-6),
     "stats.workers[].busy_us": ("fanin_worker_busy_seconds_total", "", 1e-6),
     "stats.workers[].input_sum": ("fanin_worker_input_occupancy", "_sum", 1),
@@ -408,9 +415,34 @@ def moved_by_a_rate():
     return names
 
 
+def moved_by_super_frames():
+    names = {"fanin_port_rx_refused_total", *(f"fanin_port_{way}_super_{what}_total" for way in ("rx", "tx") for what in ("frames", "segments"))}
+    with running_lab(2, "af_packet", 1500, config={"metrics": {"listen": LISTEN}}) as lab:
+        watch = Watch(lab.switch_namespace)
+        send_by_tcp(lab.host_namespace(0), lab.host_namespace(1), lab.host_ip(1))
+        for tags in (1, 3):
+            frame, header = udp_super_frame(lab, tags * TAG, bytes(4000))
+            send_super_frame(lab.host_namespace(0), frame, **header)
+        wait_until(lambda: watch.has_moved(*names), 60, "super-frames")
+    return names
+
+
+def moved_by_sleep():
+    names = {"fanin_worker_sleeps_total", "fanin_worker_wakes_total"}
+    with running_lab(2, "af_packet", 1500, config={"metrics": {"listen": LISTEN}, "idle": {"policy": "sleep"}}) as lab:
+        watch = Watch(lab.switch_namespace)
+
+        def woken():
+            time.sleep(0.05)
+            ping(lab, 0, lab.host_ip(1))
+            return watch.has_moved(*names)
+        wait_until(woken, 60, "frames that wake a worker")
+    return names
+
+
 @case(150)
 def every_metric_moves():
-    elsewhere = moved_below_a_parent() | moved_by_hand() | moved_by_a_rate()
+    elsewhere = moved_below_a_parent() | moved_by_hand() | moved_by_a_rate() | moved_by_super_frames() | moved_by_sleep()
     with MixedLab(3) as lab:
         lab.start_switch()
         watch = Watch(lab.switch_namespace)

@@ -82,7 +82,7 @@ def reproducible_sums_have_one_digest_on_any_leaves_and_trees_or_are_refused_by_
         expect_equal(digest_of(finish(fabric, start(fabric, "bbbbaaaa", bytes=2 * MIB, iters=30)), "one spine"), moved, "digest without a move")
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def three_levels_have_the_digest_of_one_switch():
     with Fabric(tree3(16)) as fabric:
         fabric.start()

@@ -16,7 +16,7 @@ SERVER_EPOCH = 50
 VALUES = 16
 TYPE_AT = 14 + 20 + 8 + 1  # of the packet's type in a frame
 PAYLOAD_AT = 96
-JOIN_ACK_BODY = "<QHHHHI16sQIQII8QQ"
+JOIN_ACK_BODY = "<QHHHHI16sQIQII8QHB5xQ"
 
 
 def server_option(lab):
@@ -86,7 +86,7 @@ class Players:
         """Joins, with the cookie that the switch wants back. Returns the state, the epoch and (slots, sharing, parameters)."""
         cookie = 0
         for _ in range(2):
-            self.send(host, JOIN, struct.pack("<QHHIQ", 100 + host, len(MEMBERS), 21930, 1500, cookie), rank=host)
+            self.send(host, JOIN, struct.pack("<QHHIQ8x", 100 + host, len(MEMBERS), 21930, 1500, cookie), rank=host)
             fields, body = self.wait(host, JOIN_ACK)
             ack = struct.unpack_from(JOIN_ACK_BODY, body)
             cookie = ack[7]
@@ -98,7 +98,7 @@ class Players:
         _, body = self.wait(SERVER, JOIN)
         nonce, = struct.unpack_from("<Q", body)
         ack = struct.pack(JOIN_ACK_BODY, nonce, 1, len(MEMBERS), self.job["window"], self.job["payload_bytes"], 0, b"server", 7, 0, 9,
-                          1, 2, *range(8), 3)
+                          1, 2, *range(8), 8, 0, 3)
         self.send(SERVER, JOIN_ACK, ack, epoch=SERVER_EPOCH, contributions=0)
         state, self.epoch, told = self.join(0)
         expect_equal(state, 1, "state of the job")

@@ -4,13 +4,15 @@
 import contextlib
 import json
 import socket
+import statistics
 import threading
 import time
+from pathlib import Path
 
 from frames import ETH_P_ALL, SOL_PACKET, RawPort, ethernet
 from support import (MIB, Lab, case, expect, expect_equal, expect_exact, program, reports_of, run, run_exact_job, running_lab, start_ranks,
                      wait_for_results, wait_until)
-from lab import HOST_INTERFACE, SWITCH_IP, Control, inside
+from lab import HOST_INTERFACE, SWITCH_IP, Control, inside, ip_in
 from pace import threads_without_core
 from pinger import SO_RCVBUFFORCE, ping_all
 
@@ -179,6 +181,32 @@ def seconds_of_pings(lab, source, host):
     seconds = time.monotonic() - start
     longest = max(total - waited.get(thread, 0) for thread, total in threads_without_core(lab.switch.pid).items())
     return max(seconds - longest, 0)
+
+
+def worker_seconds(lab):
+    """CPU seconds that the switch's threads have had."""
+    return sum(int(path.read_text().split()[0]) for path in Path("/proc", str(lab.switch.pid), "task").glob("*/schedstat")) / 1e9
+
+
+@case(120)
+def frames_wake_a_worker_that_sleeps():
+    """It sleeps long and hardly runs while nothing comes, and lets pings pass at once."""
+    with running_lab(2, "af_packet", 1500, config={"idle": {"policy": "sleep", "empty_polls": 1, "sleep_us": 100000}}) as lab:
+        times = []
+        for _ in range(20):
+            time.sleep(0.03)
+            start = time.monotonic()
+            expect_equal(answered(lab, 0, lab.host_ip(1), count=1, interval=0), 1, "answers to a ping")
+            times.append(time.monotonic() - start)
+        expect(statistics.median(times) < 0.02, f"pings took {statistics.median(times):.3f} s through a worker that sleeps for 0.1 s")
+    with running_lab(2, "af_packet", 1500, config={"idle": {"policy": "sleep"}}) as lab:
+        for state in ("up", "down"):
+            ip_in(lab.switch_namespace, "link", "set", lab.switch_interface(0), state)
+            time.sleep(1)
+            before = worker_seconds(lab)
+            time.sleep(2)
+            ran = worker_seconds(lab) - before
+            expect(ran < 0.2, f"a switch without frames, an interface of which is {state}, ran for {ran:.3f} s of 2 s")
 
 
 def set_host_mtu(lab, host, mtu):

@@ -4,6 +4,7 @@
 import random
 import re
 import shutil
+import socket
 import struct
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from frames import (ANSWER, CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, MUL
                     header, job_key, packet, write_pcap)
 from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run, running_lab,
                      start_ranks, wait_for_results, wait_until)
-from lab import SOURCE_DIR, UDP_PORT
+from lab import SOURCE_DIR, UDP_PORT, WireLab
 
 FLOATS = struct.pack("<16f", *range(16))
 
@@ -72,12 +73,14 @@ def malformed(liar, epoch):
                                     liar.lab.host_ip(liar.host))),
         ("version_unsupported", liar.contribution(version=1)),
         ("version_unsupported", liar.contribution(version=1)),
-        ("version_unsupported", liar.contribution(version=3)),
+        ("version_unsupported", liar.contribution(version=2)),
+        ("version_unsupported", liar.contribution(version=4)),
+        ("version_unsupported", liar.make(LEAVE, version=2)),
+        ("version_unsupported", liar.make(JOIN, body[:23], version=2)),
         ("type_unknown", liar.make(99)),
         ("type_unknown", liar.make(0)),
         ("flags_unknown", liar.contribution(flags=0x8000)),
         ("reserved_nonzero", liar.contribution(root=1)),
-        ("reserved_nonzero", liar.contribution(reserved=256)),
         ("reserved_nonzero", liar.contribution(number=1)),
         ("extension_unknown", liar.contribution(extension=1, extension_len32=1)),
         ("dtype_unknown", liar.contribution(dtype=77)),
@@ -160,8 +163,8 @@ def a_member_on_another_port_is_an_impostor():
         expect_equal([member["joined"] for member in job_entry(lab, job)["members"]], [False, False], "joined")
 
 
-def join_body(nonce, size, mtu, cookie=0):
-    return struct.pack("<QHHIQ", nonce, size, UDP_PORT, mtu, cookie)
+def join_body(nonce, size, mtu, cookie=0, address="0.0.0.0", path=0):
+    return struct.pack("<QHHIQ4sB3x", nonce, size, UDP_PORT, mtu, cookie, socket.inet_aton(address), path)
 
 
 def is_answer(packet_type):
@@ -181,6 +184,38 @@ def join_by_hand(lab, job, port, liar, size, later=b""):
         cookie = struct.unpack_from("<Q", answer, 42 + HEADER_LEN + 36)[0]
     expect_equal(struct.unpack_from("<I", answer, 46)[0], job["id"], "job in the JOIN_ACK")
     return struct.unpack_from("<I", answer, 50)[0]
+
+
+def refusal_of(port, frame):
+    """Sends a frame, and returns what the REFUSED says that answers it: version, reason, contributions, progress, members and UDP port."""
+    port.send(frame)
+    answer, _ = port.wait_for(is_answer(REFUSED))
+    version, reason, contributions = answer[42], *struct.unpack_from("<H", answer, 64), *struct.unpack_from("<H", answer, 56)
+    progress, members = *struct.unpack_from("<4s", answer, 70), *struct.unpack_from("<Q", answer, 82)
+    return version, reason, contributions, socket.inet_ntoa(progress), members, struct.unpack_from(">H", answer, 36)[0]
+
+
+@case()
+def a_host_of_the_version_before_is_told_both_versions():
+    with running_lab(2) as lab:
+        job = lab.create_job()
+        liars = [Liar(lab, job, host, host) for host in range(2)]
+        with RawPort(lab.host_namespace(0)) as first, RawPort(lab.host_namespace(1)) as second:
+            for _ in range(2):
+                found = refusal_of(first, liars[0].make(JOIN, join_body(7, 2, lab.mtu)[:24], version=2, outer={"src_port": 40001}))
+                expect_equal(found, (2, 8, 3, "0.0.0.0", 7, 40001), "what an older host is told")
+            found = refusal_of(second, liars[1].make(JOIN, join_body(8, 2, lab.mtu)[:24], version=2, key=1))
+            expect_equal(found[:3], (2, 22, 3), "what an older stranger is told")
+            # By a translator of addresses the JOIN comes from another one than it says.
+            found = refusal_of(first, liars[0].make(JOIN, join_body(7, 2, lab.mtu, address="192.168.0.9")))
+            expect_equal(found[:5], (3, 21, 0, lab.host_ip(0), 7), "what a host behind a translator is told")
+            line = f"job {job['id']}: refused the host of rank 0 at {lab.host_ip(0)}: its packets have version 2, those of this switch 3"
+            wait_until(lambda: line in lab.switch.stderr(), 30, "the line in the log")
+            expect_equal(lab.switch.stderr().count("its packets have version"), 1, "lines about older hosts")
+            # The job runs all the same.
+            for port, liar in ((first, liars[0]), (second, liars[1])):
+                join_by_hand(lab, job, port, liar, 2)
+            expect(join_by_hand(lab, job, first, liars[0], 2) != 0, "found no run, expected one")
 
 
 @case()
@@ -285,7 +320,7 @@ def the_dissector_knows_every_reason():
 
 @case()
 def a_capture_of_a_job_is_dissected():
-    with running_lab(2, "af_packet", mtu=1500) as lab:
+    with running_lab(2, "af_packet", mtu=1500, base=WireLab) as lab:
         # A socket on each end of the link sees what comes in there.
         with RawPort(lab.host_namespace(0)) as down, \
                 RawPort(lab.switch_namespace, lab.switch_interface(0)) as up:
@@ -335,12 +370,12 @@ def tagged(packet_type, payload, **changes):
 
 @case()
 def tags_are_dissected_behind_the_payload():
-    ack = struct.pack("<QHHHH4s16sQIQ72x", 5, 1, 2, 8, 1024, bytes([239, 0, 0, 1]), b"single", 9, 4, 0x1122334455667788)
+    ack = struct.pack("<QHHHH4s16sQIQ80x", 5, 1, 2, 8, 1024, bytes([239, 0, 0, 1]), b"single", 9, 4, 0x1122334455667788)
     shape = {"dtype": "f32", "op": "sum"}
     frames = [tagged(CONTRIBUTION, FLOATS, count=16, **shape), tagged(JOIN_ACK, ack),
               tagged(CONTRIBUTION, b"", count=0, **shape), tagged(QUERY, b"", number=1),
               # That of a job without tags.
-              packet(header(JOIN_ACK, 7, 1, ack[:44] + bytes(84)), "02:fa:00:00:01:01", "10.77.0.1")]
+              packet(header(JOIN_ACK, 7, 1, ack[:44] + bytes(92)), "02:fa:00:00:01:01", "10.77.0.1")]
     short = packet(header(CONTRIBUTION, 7, 1, bytes(31), flags=8, count=0, **shape), "02:fa:00:00:01:01", "10.77.0.1")
     frames = list(enumerate(frames))
     with tempfile.TemporaryDirectory() as directory:
@@ -370,7 +405,8 @@ def by_hand(packet_type, payload=b"", job=7, **changes):
 
 
 def ack_body(state=1, size=2, handler=b"single", flags=4):
-    return struct.pack("<QHHHH4s16sQIQII64xQ", 5, state, size, 8, 1024, bytes([239, 0, 0, 1]), handler, 9, flags, 3, 16, 1, 1)
+    return struct.pack("<QHHHH4s16sQIQII64xHB5xQ", 5, state, size, 8, 1024, bytes([239, 0, 0, 1]), handler, 9, flags, 3, 16, 1, 8, 1,
+                       1)
 
 
 def faults_of(place, frames):
@@ -410,6 +446,12 @@ def the_dissector_flags_what_is_unknown():
         # Bodies may be longer, of a later version.
         (set(), by_hand(JOIN, join_body(1, 2, 1500) + b"x")),
         ({"length"}, by_hand(JOIN, join_body(1, 2, 1500)[:-1])),
+        # Those by which one joins are known as they were in the version before.
+        (set(), by_hand(JOIN, join_body(1, 2, 1500)[:24], version=2)),
+        ({"length"}, by_hand(JOIN, join_body(1, 2, 1500)[:23], version=2)),
+        (set(), by_hand(REFUSED, version=2, count=8, contributions=3)),
+        ({"version"}, by_hand(LEAVE, version=2)),
+        ({"version"}, by_hand(JOIN, join_body(1, 2, 1500), version=4)),
         (set(), by_hand(JOIN_ACK, ack_body() + b"later")),
         ({"length"}, by_hand(CONTRIBUTION, FLOATS[:-1], **shape)),
         ({"length"}, by_hand(LEAVE, b"x")),
@@ -432,7 +474,7 @@ def set_bytes(ranks, n_ranks):
 
 @case()
 def sets_of_ranks_are_dissected():
-    fixed = ack_body(size=1000)[:128]
+    fixed = ack_body(size=1000)[:136]
     joined = set_bytes([0, *range(64, 128), 999], 1000)
     missing, gone = set_bytes([3, 70, *range(900, 904)], 1000), set_bytes([70, 998], 1000)
     answer = bytes(64) + struct.pack("<HB5x", 1, 2)
@@ -580,9 +622,9 @@ def the_tables_of_packet_types_are_up_to_date():
         expect_equal([(root / name).read_text() for name in MADE_OF_PACKETS], before, "tables after --check")
         expect_equal(make_tables(root)[0], 0, "status of writing the tables")
         expect_equal(make_tables(root, "--check"), (0, ""), "wire/packets.py --check behind that")
-        expect('[77] = { name = "QUERY", direction = "down", body_len = 24,' in (root / "wire" / "fanin.lua").read_text(),
+        expect('[77] = { name = "QUERY", direction = "down", body_len = 32,' in (root / "wire" / "fanin.lua").read_text(),
                "the dissector has not got the changed row")
-        expect("| 77 | QUERY | down | block | 24 bytes or more |" in (root / "docs" / "protocol.md").read_text(),
+        expect("| 77 | QUERY | down | block | 32 bytes or more |" in (root / "docs" / "protocol.md").read_text(),
                "docs/protocol.md has not got the changed row")
         rows.write_text(text)
         make_tables(root)
@@ -643,7 +685,7 @@ def small_floats_are_shown_as_numbers():
 
 @case()
 def a_capture_of_a_broadcast_shows_who_brings_no_data():
-    with running_lab(2, "af_packet", mtu=1500) as lab:
+    with running_lab(2, "af_packet", mtu=1500, base=WireLab) as lab:
         with RawPort(lab.switch_namespace, lab.switch_interface(0)) as root, \
                 RawPort(lab.switch_namespace, lab.switch_interface(1)) as other:
             ranks = start_ranks(lab, lab.create_job(), bytes=4 * KIB, collective="broadcast", dtype="i32")

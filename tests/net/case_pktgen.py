@@ -11,7 +11,7 @@ import time
 
 from frames import CONTRIBUTION, RESULT, RawPort, job_key, write_pcap
 from support import case, expect, expect_equal, job_entry, run, running_lab, wait_for_results, wait_until
-from lab import SOURCE_DIR, SWITCH_MAC
+from lab import SOURCE_DIR, SWITCH_MAC, WireLab
 from pace import Pace
 
 sys.path.insert(0, str(SOURCE_DIR / "bench"))
@@ -68,7 +68,7 @@ def expect_error(process, status, words, what):
 
 @case()
 def pktgen_is_exact_on_several_jobs():
-    with running_lab(4, "af_packet", MTU) as lab:
+    with running_lab(4, "af_packet", MTU, base=WireLab) as lab:
         gathered = Gathered(lab)
         row = row_of(generate(lab, gathered, json=True, jobs=3, blocks=700, payload=512, window=16, dtype="i16", op="max"),
                      dtype="i16", op="max", payload=512, hosts=4, jobs=3, window=16, contributions=3 * 4 * 700, lost=0,
@@ -86,7 +86,7 @@ def pktgen_is_exact_on_several_jobs():
 
 @case()
 def pktgen_hosts_share_ports():
-    with running_lab(2, "af_packet", MTU) as lab:
+    with running_lab(2, "af_packet", MTU, base=WireLab) as lab:
         # Nothing is sent again because a busy machine takes longer.
         row_of(generate(lab, Gathered(lab), json=True, hosts=6, blocks=500, payload=256, window=16, timeout_ms=60000, stall_ms=60000),
                hosts=6, contributions=3000, duplicates=0, lost=0)
@@ -95,7 +95,7 @@ def pktgen_hosts_share_ports():
 @case()
 def pktgen_counts_what_is_lost_and_goes_on():
     faults = {"faults": {"drop": 0.01, "duplicate": 0.01, "reorder": 0.01, "seed": 5}}
-    with running_lab(3, "af_packet", MTU, config=faults) as lab:
+    with running_lab(3, "af_packet", MTU, base=WireLab, config=faults) as lab:
         row = row_of(generate(lab, Gathered(lab), json=True, blocks=2000, window=64, timeout_ms=50), contributions=6000)
         expect(row["lost"] > 0 and row["retransmits"] > 0 and row["duplicates"] > 0, f"nothing was lost and doubled: {row}")
         expect(row["latency_us"]["block"]["max"] >= 50000, f"a lost result came before its timeout: {row['latency_us']}")
@@ -103,7 +103,7 @@ def pktgen_counts_what_is_lost_and_goes_on():
 
 @case()
 def pktgen_keeps_its_rate():
-    with running_lab(2, "af_packet", MTU) as lab:
+    with running_lab(2, "af_packet", MTU, base=WireLab) as lab:
         gathered = Gathered(lab)
         for interarrival in ("fixed", "exponential"):
             row = row_of(generate(lab, gathered, json=True, rate=2000, seconds=2, interarrival=interarrival),
@@ -117,7 +117,7 @@ def pktgen_keeps_its_rate():
 
 @case()
 def pktgen_says_what_is_wrong():
-    with running_lab(2, "af_packet", MTU) as lab:
+    with running_lab(2, "af_packet", MTU, base=WireLab) as lab:
         gathered = Gathered(lab)
         job = lab.create_job()
         expect_error(generate(lab, gathered, job=f"{job['id']}:0x1234"), 1, "the job key is wrong (key_wrong)", "wrong key")
@@ -143,7 +143,7 @@ def pktgen_says_what_is_wrong():
 
 @case()
 def pktgen_gives_up_a_killed_switch():
-    with running_lab(2, "af_packet", MTU) as lab:
+    with running_lab(2, "af_packet", MTU, base=WireLab) as lab:
         job = lab.create_job()
         process = Gathered(lab).spawn_pktgen(job=f"{job['id']}:{job['key']}", seconds=60, stall_ms=1000)
         wait_for_results(lab, job, 200)
@@ -160,7 +160,7 @@ def pktgen_gives_up_a_killed_switch():
 
 @case()
 def pktgen_leaves_and_destroys_on_sigint():
-    with running_lab(2, "af_packet", MTU) as lab:
+    with running_lab(2, "af_packet", MTU, base=WireLab) as lab:
         process = Gathered(lab).spawn_pktgen(control=str(lab.socket_path), jobs=2, seconds=60, window=32)
         wait_until(lambda: any(job["stats"]["results"] > 100 for job in lab.control.ask("jobs.list")["jobs"]), 60, "results")
         process.popen.send_signal(signal.SIGINT)
@@ -215,7 +215,7 @@ def replay(gathered, captures):
 
 @case()
 def pktgen_captures_can_be_replayed():
-    with running_lab(3, "af_packet", MTU) as lab:
+    with running_lab(3, "af_packet", MTU, base=WireLab) as lab:
         gathered = Gathered(lab)
         job = lab.create_job()
         prefix = lab.directory / "held"
@@ -255,7 +255,7 @@ def check_results(prefix, *results):
 
 @case()
 def replayed_results_are_checked():
-    with running_lab(2, "af_packet", MTU) as lab:
+    with running_lab(2, "af_packet", MTU, base=WireLab) as lab:
         gathered = Gathered(lab)
         for dtype in ("f32", "i16"):
             job = lab.create_job()

@@ -26,7 +26,7 @@ def counters(fabric):
     return sums
 
 
-@case(300)
+@case(300, also_over_udp=True)
 def pulls_are_exact_with_packets_lost_doubled_and_reordered():
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU, config=LOSS) as fabric:
         for collective, sizes in COLLECTIVES.items():
@@ -40,7 +40,7 @@ def pulls_are_exact_with_packets_lost_doubled_and_reordered():
         expect_equal([report["trees"] for report in reports], [2] * 8, "trees")
 
 
-@case(240)
+@case(240, also_over_udp=True)
 def answers_meet_in_tables_and_a_rank_that_is_killed_is_named():
     """By the ranks at its leaf and at the other one."""
     with managed_fabric(leaf_spine(2, 1, 8), mtu=DATA_MTU) as fabric:
@@ -59,7 +59,7 @@ def answers_meet_in_tables_and_a_rank_that_is_killed_is_named():
             expect(victim in error["missing"], f"rank {host} names {error['missing']}, expected {victim}: {error['message']}")
 
 
-@case(240)
+@case(240, also_over_udp=True)
 def pulls_go_on_when_their_spine_dies():
     """Over the other spine: what was asked for in the run that is lost is asked for directly in the next one."""
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU) as fabric:
@@ -72,7 +72,7 @@ def pulls_go_on_when_their_spine_dies():
         expect(all(report["resumed"] for report in reports), f"resumed: {[report['resumed'] for report in reports]}")
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def pulls_of_a_job_with_tags_are_exact():
     with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU, config=LOSS) as fabric:
         for collective, size in (("allreduce", 2 * MIB + 20), ("reduce_scatter", MIB)):

@@ -24,7 +24,7 @@ def counted(fabric, name):
     return sum(counter["count"] for job in jobs for counter in job["counters"] if counter["name"] == name)
 
 
-@case(180)
+@case(180, also_over_udp=True)
 def small_tables_are_exact_under_loss_and_home_hosts_complete_what_leaves_them():
     with running_fabric(leaf_spine(2, 2, 8), config=LOSS) as fabric:
         ranks = {host: host for host in range(8)}
@@ -40,7 +40,7 @@ def small_tables_are_exact_under_loss_and_home_hosts_complete_what_leaves_them()
             fabric.uninstall(5, parents)
 
 
-@case(150)
+@case(150, also_over_udp=True)
 def jobs_of_the_manager_are_exact_over_one_tree_and_two_and_with_tags():
     with managed_fabric(leaf_spine(2, 2, 5), config=LOSS, manager={"trees": 2}) as fabric:
         for trees, options in ((1, {"bytes": 200 * KIB + 4, "iters": 2}), (2, {"bytes": 200 * KIB + 4, "iters": 2}), (2, {"collective": "barrier", "bytes": None}),
@@ -52,7 +52,7 @@ def jobs_of_the_manager_are_exact_over_one_tree_and_two_and_with_tags():
             wait_until(lambda: not any(jobs_left(fabric).values()), 60, "the job to be gone from all switches")
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def a_rank_that_is_killed_is_named_by_all():
     with managed_fabric(leaf_spine(2, 1, 4)) as fabric:
         ranks = start(fabric, "push", 1, handler=HANDLER, bytes=MIB, iters=100000, check=None, check_ends=True, timeout_ms=5000)
@@ -67,7 +67,7 @@ def a_rank_that_is_killed_is_named_by_all():
             expect_equal((error["code"], error["missing"]), ("timeout", [victim]), f"rank {host}: {error['message']}")
 
 
-@case(180)
+@case(180, also_over_udp=True)
 def a_push_job_goes_on_over_another_spine():
     with managed_fabric(leaf_spine(2, 2, 4)) as fabric:
         ranks = start(fabric, "push", 1, handler=HANDLER, bytes=MIB, iters=60, check=None, check_ends=True)

@@ -12,7 +12,7 @@ from support import case, expect, expect_equal, program, wait_until
 from fabric import MANAGER_IP, leaf_spine
 from frames import WRITE
 from case_levels import KEY, LOSS, running_fabric
-from case_multicast import Member
+from case_multicast import Member, WireFabric
 from case_trees import jobs_left, managed_fabric
 
 DATA_MTU = 9000
@@ -21,9 +21,10 @@ BASE, BYTES = 1 << 40, 4096
 JOB = 7
 
 
-def write(fabric, host, size, mode):
+def write(fabric, host, size, mode, user=None):
     token = fabric.token_file.read_text().strip()
-    return fabric.spawn(host, ["env", f"FANIN_TOKEN={token}", program("regions"), MANAGER_IP, "train", fabric.host_ip(host), host, size, mode], "regions")
+    return fabric.spawn(host, ["env", f"FANIN_TOKEN={token}", program("regions"), MANAGER_IP, "train", fabric.host_ip(host), host, size, mode], "regions",
+                        user)
 
 
 def found_by(ranks, timeout=120):
@@ -43,13 +44,13 @@ def expect_right(fabric, found):
     wait_until(lambda: not any(jobs_left(fabric).values()), 60, "all jobs to be gone from all switches")
 
 
-@case(240)
+@case(240, also_over_udp=True)
 def regions_are_exact_with_packets_lost_doubled_and_reordered():
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU, config=LOSS) as fabric:
         expect_right(fabric, found_by([write(fabric, host, 8, ROUNDS) for host in range(8)]))
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def regions_have_tags_if_their_communicator_has():
     with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU, config=LOSS) as fabric:
         found = found_by([write(fabric, host, 4, "tags") for host in range(4)])
@@ -78,7 +79,7 @@ def each_region_is_an_entry_of_the_switches_tables():
             expect(each["silent_s"] < 10, f"rank {rank} saw what rank 0 wrote after {each['silent_s']} s")
 
 
-@case(180)
+@case(180, also_over_udp=True)
 def a_rank_that_is_killed_is_named_by_all_others_in_a_fence():
     with managed_fabric(leaf_spine(2, 1, 8), mtu=DATA_MTU) as fabric:
         victim = 5
@@ -90,7 +91,7 @@ def a_rank_that_is_killed_is_named_by_all_others_in_a_fence():
             expect(f"rank {victim}" in each["error"], f"the error of a rank: {each['error']}")
 
 
-@case(240)
+@case(240, also_over_udp=True)
 def regions_go_on_when_their_spine_dies():
     """Over the other spine: fences begin with the same block, and what was lost is fetched."""
     with managed_fabric(leaf_spine(2, 2, 4), mtu=DATA_MTU) as fabric:
@@ -134,7 +135,7 @@ def a_rank_without_memory_to_agree_on_a_region_is_waited_for_by_nobody():
 @case(120)
 def bytes_outside_of_a_region_go_nowhere():
     """Packets by hand of a member, at a real switch."""
-    with running_fabric(leaf_spine(1, 1, 2), mtu=1500) as fabric:
+    with running_fabric(leaf_spine(1, 1, 2), mtu=1500, base=WireFabric) as fabric:
         parents = fabric.tree("leaf0", {0: 0, 1: 1})
         fabric.install(JOB, KEY, parents, {0: 0, 1: 1}, handler="region", parameters={"base": BASE, "bytes": BYTES})
         members = [Member(fabric, host, host, 2, job=JOB) for host in range(2)]

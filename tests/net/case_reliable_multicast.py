@@ -37,7 +37,7 @@ def fetched_part(reports):
     return sum(report["multicast_fetched"] for report in reports) / sum(report["multicast_packets"] for report in reports)
 
 
-@case(300)
+@case(300, also_over_udp=True)
 def multicast_is_exact_with_packets_lost_doubled_and_reordered():
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU, config=LOSS) as fabric:
         for collective in ("broadcast", "allgather"):
@@ -101,7 +101,7 @@ def gather(fabric, host, size, rounds):
     return fabric.spawn(host, ["env", f"FANIN_TOKEN={token}", program("gathering"), MANAGER_IP, "train", fabric.host_ip(host), host, size, rounds], "gathering")
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def a_call_that_is_interrupted_while_ranks_agree_on_multicast_ends_the_communicator():
     """It has posted nothing that could be taken up again, and the others must not go on as if it had agreed."""
     interrupted = -12
@@ -172,7 +172,7 @@ def perf_finds_multicast_where_it_is_faster():
                 expect_equal(report["multicast_operations"], calls, f"operations of rank {rank} with {size} bytes: {report['multicast_reason']}")
 
 
-@case(240)
+@case(240, also_over_udp=True)
 def a_rank_that_is_killed_in_a_multicast_is_named():
     """By the ranks that wait for its data, and by those that wait for it to receive, at its leaf and at others."""
     for victim in (0, 5):
@@ -190,7 +190,7 @@ def a_rank_that_is_killed_in_a_multicast_is_named():
                 expect(victim in error["missing"], f"rank {host} names {error['missing']}, expected {victim}: {error['message']}")
 
 
-@case(240)
+@case(240, also_over_udp=True)
 def a_multicast_goes_on_when_its_spine_dies():
     """Over the other spine, in a run that begins with the same block; what was lost is fetched."""
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU) as fabric:

@@ -125,7 +125,7 @@ class Switch:
     def join(self, size, nonce=7):
         cookie = 0
         for _ in range(2):
-            self.send(JOIN, struct.pack("<QHHIQ", nonce, size, 0, 1500, cookie), contributions=size, epoch=0)
+            self.send(JOIN, struct.pack("<QHHIQ8x", nonce, size, 0, 1500, cookie), contributions=size, epoch=0)
             fields, payload = self.expect(JOIN_ACK)
             _, state, self.size, self.window, self.payload_bytes, _, _, cookie = struct.unpack_from("<QHHHHI16sQ", payload)
         expect_equal(state, 1, "state of a JOIN with the cookie")

@@ -28,7 +28,7 @@ def limits():
     return {key: value for key, value in LOSS.items() if key == "limits"}
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def sparse_vectors_are_exact_with_every_handler():
     with running_lab(3, config=limits()) as lab:
         for handler in HANDLERS:
@@ -45,7 +45,7 @@ def sparse_vectors_are_exact_with_every_handler():
                     expect(sparse["bytes_sent"] < 2 * density * sparse["dense_bytes"] + 64 * KIB, f"{handler}, {pattern}: {sparse}")
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def sparse_vectors_are_exact_under_loss():
     with running_lab(3, config=LOSS) as lab:
         for handler in HANDLERS:
@@ -88,7 +88,7 @@ def sparse_vectors_are_exact_on_every_kind_of_port():
             expect(any(report["retransmits"] for report in reports), f"{transport}: nothing was lost")
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def sparse_vectors_are_exact_with_tags():
     with running_lab(3, config=LOSS) as lab:
         for handler in HANDLERS:
@@ -111,7 +111,7 @@ def sparse_vectors_are_exact_on_workers_that_share_blocks():
 TREE_LIMITS = {"max_jobs": 2, "slots": 2 * 64 * 65}
 
 
-@case(150)
+@case(150, also_over_udp=True)
 def sparse_vectors_are_exact_in_trees_of_switches():
     """With each handler, with tags, with only one host at a leaf, and on three levels; packets are lost at each hop."""
     config = {"faults": LOSS["faults"], "limits": TREE_LIMITS}
@@ -272,7 +272,7 @@ def jobs_without_sparse_blocks_say_so():
             expect("handler single has no allreduce_sparse" in report["error"]["message"], report["error"]["message"])
 
 
-@case(180)
+@case(180, also_over_udp=True)
 def sparse_allreduces_go_on_when_a_spine_dies():
     """Twice for each handler: the second one dies once the job has moved to it."""
     loss = {"drop": 0.002, "duplicate": 0.002, "reorder": 0.002, "seed": 7}
@@ -303,7 +303,7 @@ def sparse_allreduces_go_on_when_a_spine_dies():
             wait_until(lambda fabric=fabric: not any(jobs_left(fabric).values()), 60, "the job to be gone from all switches")
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def dense_vectors_that_may_be_sparse_take_the_shorter_way():
     with running_lab(3, config=LOSS) as lab:
         # 90 % of three ranks' values fill the result.

@@ -106,7 +106,7 @@ def forgers_on_the_links_do_change_sums_without_tags():
         expect(not all(report["ok"] and report["wrong"] == 0 for report in reports), f"all sums were exact: {reports}")
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def tags_hold_on_two_levels_with_losses():
     faults = {"faults": {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 5}}
     with running_fabric(leaf_spine(2, 1, 2), config=faults) as fabric:
@@ -126,7 +126,7 @@ def who_does_not_agree_on_tags_is_told():
                 expect("authenticate" in error, f"found the error '{error}', expected one that names the option")
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def ranks_with_tags_go_on_with_a_switch_that_was_started_anew():
     """Its tags are others: packets of its life before are refused, so that the ranks notice."""
     with running_lab(2, "af_packet") as lab:

@@ -82,7 +82,7 @@ def two_trees_put_half_of_the_vector_on_each_spine():
         expect_equal(sorted(round(up) for up, _ in parts.values()), [0, 0, 1, 1], "links of one tree that carried the vector")
 
 
-@case(150)
+@case(150, also_over_udp=True)
 def collectives_over_three_trees_are_exact_under_loss():
     with managed_fabric(leaf_spine(2, 3, 5), config=LOSS, manager={"trees": 3}) as fabric:
         lost = 0
@@ -105,7 +105,7 @@ def collectives_over_three_trees_are_exact_under_loss():
         expect_equal({report["trees"] for report in finish(fabric, ranks)}, {3}, "trees by the manager's configuration")
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def sparse_vectors_over_three_trees_are_exact_under_loss():
     config = {**LOSS, "limits": {"max_jobs": 3, "slots": 3 * 2080}}
     with managed_fabric(leaf_spine(2, 3, 5), config=config) as fabric:
@@ -144,12 +144,12 @@ def kill_a_spine(config=None, **options):
         wait_until(lambda: not any(jobs_left(fabric).values()), 60, "the job to be gone from all switches")
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def a_spine_that_dies_moves_only_the_trees_over_it():
     kill_a_spine()
 
 
-@case(120)
+@case(120, also_over_udp=True)
 def a_spine_that_dies_moves_trees_with_tags():
     kill_a_spine(authenticate=True)
 
@@ -215,7 +215,7 @@ def hosts_that_disagree_about_trees_are_told():
                    f"{transport}: {fabric.perf_report(alone)}")
 
 
-@case(60)
+@case(60, also_over_udp=True)
 def a_killed_host_ends_a_job_of_several_trees_for_the_others():
     with managed_fabric(leaf_spine(2, 2, 4)) as fabric:
         ranks = start(fabric, "job", 2, iters=100000, timeout_ms=1500)

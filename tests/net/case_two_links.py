@@ -122,7 +122,7 @@ def leaf_of_rank_0(fabric):
                  for node in tree["nodes"] if int(node["local"], 16) & 1), None)
 
 
-@case(250)
+@case(250, also_over_udp=True)
 def a_host_goes_on_over_its_other_link():
     """Two hosts have two links, two have one."""
     with Fabric(leaf_spine(2, 1, 4, dual_homed=[0, 1])) as fabric:

@@ -17,12 +17,12 @@ class UnitLab(Lab):
 
     changed = ("", "")
 
-    def _spawn(self, namespace, name, arguments):
+    def _spawn(self, namespace, name, arguments, user=None):
         if name == "switch":
             unit = self.directory / "fanin-switch.service"
             unit.write_text(UNIT.read_text().replace(*self.changed))
             arguments = [sys.executable, RESTRICTED, unit, *arguments]
-        return super()._spawn(namespace, name, arguments)
+        return super()._spawn(namespace, name, arguments, user)
 
 
 def mode(path):

@@ -21,6 +21,7 @@ from support import CASES, CaseFailed, LabError
 from lab import Interrupted
 
 import case_allreduce  # noqa: F401
+import case_bridge  # noqa: F401
 import case_busy  # noqa: F401
 import case_by_name  # noqa: F401
 import case_canary  # noqa: F401
@@ -28,6 +29,7 @@ import case_check  # noqa: F401
 import case_collectives  # noqa: F401
 import case_control  # noqa: F401
 import case_control_clients  # noqa: F401
+import case_defaults  # noqa: F401
 import case_demo  # noqa: F401
 import case_dev  # noqa: F401
 import case_discovery  # noqa: F401
@@ -39,13 +41,16 @@ import case_example  # noqa: F401
 import case_faults  # noqa: F401
 import case_flare  # noqa: F401
 import case_flood  # noqa: F401
+import case_flows  # noqa: F401
 import case_forgers  # noqa: F401
+import case_guest  # noqa: F401
 import case_handlers  # noqa: F401
 import case_install  # noqa: F401
 import case_instructions  # noqa: F401
 import case_late  # noqa: F401
 import case_jobs  # noqa: F401
 import case_keys  # noqa: F401
+import case_latency  # noqa: F401
 import case_levels  # noqa: F401
 import case_long_frames  # noqa: F401
 import case_man  # noqa: F401
@@ -59,6 +64,7 @@ import case_pull  # noqa: F401
 import case_reliable_multicast  # noqa: F401
 import case_network  # noqa: F401
 import case_order  # noqa: F401
+import case_other_traffic  # noqa: F401
 import case_observe  # noqa: F401
 import case_observe_manager  # noqa: F401
 import case_pa_atp  # noqa: F401
@@ -70,20 +76,26 @@ import case_pairs  # noqa: F401
 import case_pktgen  # noqa: F401
 import case_port_troubles  # noqa: F401
 import case_ports  # noqa: F401
+import case_profile  # noqa: F401
 import case_regions  # noqa: F401
 import case_routing  # noqa: F401
 import case_server  # noqa: F401
 import case_shared_link  # noqa: F401
 import case_sparse  # noqa: F401
 import case_strangers  # noqa: F401
+import case_super_frames  # noqa: F401
 import case_switching  # noqa: F401
 import case_tags  # noqa: F401
 import case_two_links  # noqa: F401
+import case_udp  # noqa: F401
+import case_udp_neighbors  # noqa: F401
+import case_udp_protocols  # noqa: F401
 import case_tls  # noqa: F401
 import case_torch  # noqa: F401
 import case_trees  # noqa: F401
 import case_unit  # noqa: F401
 import case_waits  # noqa: F401
+import case_ways  # noqa: F401
 
 
 def run_case(name):
@@ -96,7 +108,8 @@ def run_case(name):
         print(f"{name}: {failure}")
         return 1
     except LabError as failure:
-        where = traceback.extract_tb(failure.__traceback__)[1]
+        lines = traceback.extract_tb(failure.__traceback__)
+        where = next((line for line in lines if Path(line.filename).name.startswith("case_")), lines[-1])
         print(f"{name}: {failure} (line {where.lineno} of {where.name})")
         return 1
     except Interrupted as interruption:

@@ -24,7 +24,7 @@ class FakeManager:
                  address=None):
         self.lab, self.host, self.token, self.tls, self.mute = lab, host, token, tls, mute
         self.address = address or lab.host_ip(host)
-        self.hello = hello or {"hello": 1, "version": "0.1.0", "name": "fake"}
+        self.hello = hello or {"hello": 1, "version": "0.1.0", "name": "fake", "packet_version": 3}
         self.refusal, self.ring, self.change = refusal, ring, change
         self.reattached = {}
         self.hosts = None  # a job's, by rank; else as their addresses say

@@ -11,6 +11,7 @@ import time
 
 from support import LabError
 from lab import HOST_INTERFACE, SOURCE_DIR, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside
+from pinger import SO_RCVBUFFORCE
 
 sys.path.insert(0, str(SOURCE_DIR / "wire"))
 from packets import packet_types  # noqa: E402
@@ -22,11 +23,13 @@ UPWARD = {row.code for row in TYPES if row.direction == "up"}
 DTYPES = {"none": 0, "i8": 1, "i32": 3, "f32": 11, "f64": 12}
 OPS = {"none": 0, "sum": 1, "prod": 2, "min": 3, "max": 4, "band": 8, "copy": 64}
 HEADER_LEN = 54
-VERSION = 2
+VERSION = 3
 ETH_P_ALL = 0x0003
 PACKET_OUTGOING = 4
 SOL_PACKET = 263
 PACKET_AUXDATA = 8
+PACKET_VNET_HDR = 15
+GSO_UDP_L4 = 5
 TP_STATUS_VLAN_VALID = 0x10
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 
@@ -55,11 +58,11 @@ def job_key(job, packet_type):
 
 def header(packet_type, job, key, payload=b"", version=VERSION, flags=0, epoch=0, rank=0, contributions=1, block=0,
            dtype="none", op="none", count=0, root=0, extension=0, extension_len32=0, progress=0, members=0,
-           number=0, reserved=0):
+           number=0, port=0):
     """A Fanin header with its payload. dtype and op are names, or codes."""
     return struct.pack("<BBHIIHHIBBHHBBIQQIH", version, packet_type, flags, job, epoch, rank, contributions, block,
                        DTYPES.get(dtype, dtype), OPS.get(op, op), count, root, extension, extension_len32,
-                       progress, key, members, number, reserved) + payload
+                       progress, key, members, number, port) + payload
 
 
 def packet(content, src_mac, src_ip, dst_mac=SWITCH_MAC, dst_ip=SWITCH_IP, src_port=UDP_PORT, dst_port=UDP_PORT,
@@ -73,6 +76,35 @@ def packet(content, src_mac, src_ip, dst_mac=SWITCH_MAC, dst_ip=SWITCH_IP, src_p
                            socket.inet_aton(src_ip), socket.inet_aton(dst_ip)) + options
     udp = struct.pack("!HHHH", src_port, dst_port, udp_len, 0)
     return ethernet(dst_mac, src_mac, 0x0800, ip(checksum(ip(0)) ^ bad_checksum) + udp + content)
+
+
+def sums_are_right(frame):
+    """Are the checksums of IP, and of TCP or UDP in it, as a link carries them? Of a frame with tags or without."""
+    at = 12
+    while frame[at:at + 2] in (b"\x81\x00", b"\x88\xa8"):
+        at += 4
+    ip = frame[at + 2:]
+    if frame[at:at + 2] == b"\x08\x00":
+        header_len, protocol = (ip[0] & 15) * 4, ip[9]
+        content, addresses = ip[header_len:struct.unpack_from("!H", ip, 2)[0]], ip[12:20]
+        if checksum(ip[:header_len]) != 0:
+            return False
+    elif frame[at:at + 2] == b"\x86\xdd":
+        protocol, content, addresses = ip[6], ip[40:40 + struct.unpack_from("!H", ip, 4)[0]], ip[8:40]
+    else:
+        return True
+    if protocol not in (6, 17):
+        return True
+    pseudo = addresses + struct.pack("!II", len(content), protocol)
+    return (protocol == 6 or content[6:8] != b"\0\0") and checksum(pseudo + content + bytes(len(content) % 2)) == 0
+
+
+def send_super_frame(namespace, frame, flags=1, gso_type=0, header_len=0, gso_size=0, csum_start=0, csum_offset=0, interface=HOST_INTERFACE):
+    """Sends a frame with what is left to be done on it (packet(7), PACKET_VNET_HDR). gso_type: of linux/virtio_net.h."""
+    with inside(namespace), socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sender:
+        sender.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+        sender.bind((interface, ETH_P_ALL))
+        sender.send(struct.pack("=BBHHHH", flags, gso_type, header_len, gso_size, csum_start, csum_offset) + frame)
 
 
 def with_tag(frame, auxiliary):
@@ -91,7 +123,7 @@ class RawPort:
     def __init__(self, namespace, interface=HOST_INTERFACE):
         with inside(namespace):
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 20)
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
         # The kernel takes the VLAN tag out of what it hands over and tells it in auxiliary data.
         self.socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         self.socket.bind((interface, ETH_P_ALL))

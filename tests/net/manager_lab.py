@@ -41,7 +41,7 @@ class Client:
         self.events = []
         self.answers = {}
         if hello:
-            self.send({"hello": 1, "token": token})
+            self.send({"hello": 1, "packet_version": 3, "token": token})
             self.greeting = self.receive()
             if "error" in self.greeting:
                 raise Refused("hello", self.greeting["error"])
@@ -196,7 +196,7 @@ class FakeSwitch:
         handlers = [{"name": "single", "default": True, "in_order": False, "slot_mbufs": {"fixed": 1}},
                     {"name": "tree", "default": False, "in_order": True, "order": "ranks", "slot_mbufs": {"per_pair": 1}},
                     {"name": "serving", "default": False, "in_order": False, "shape": "server", "slot_mbufs": {"fixed": 1}}]
-        return {"version": "fake", "ip": self.ip, "mac": self.mac, "udp_port": 21930, "handlers": handlers}
+        return {"version": "fake", "ip": self.ip, "mac": self.mac, "udp_port": 21930, "packet_version": 3, "handlers": handlers}
 
     def _ports_list(self, _):
         return {"ports": [{"name": port, "mtu": self.mtu, "link": port not in self.down} for port in self.ports]}

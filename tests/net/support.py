@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the net tests share: the list of cases, expectations with words, jobs that must be exact."""
 
+import functools
+import os
+import re
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "demo"))
+import over_udp  # noqa: E402
 from lab import PATIENCE, Control, Lab, LabError, ip_in, program, run, wait_until  # noqa: E402,F401
 
 CASES = {}
@@ -13,19 +17,34 @@ KIB = 1 << 10
 JOB_SECONDS = 90
 
 
+def kernel_takes_super_frames():
+    """
+    Do packet sockets of this kernel take super-frames of UDP? Those of Linux 6.2 are the first; see
+    case_guest.py for one before.
+    """
+    return tuple(map(int, re.match(r"(\d+)\.(\d+)", os.uname().release).groups())) >= (6, 2)
+
+
 class CaseFailed(Exception):
     """A claim does not hold; the text says what was found and what was expected."""
 
 
-def case(seconds=60, thorough=False):
+def case(seconds=60, thorough=False, also_over_udp=False):
     """
     Enters a function into the list of cases. seconds: the most that it takes on a machine that has nothing else to do; PATIENCE times
-    that, it has stopped. thorough: it takes long to say a little more.
+    that, it has stopped. thorough: it takes long to say a little more. also_over_udp: so does NAME_over_udp, the same with hosts on UDP
+    sockets.
     """
     def enter(function):
         CASES[function.__name__] = (function, PATIENCE * seconds, thorough)
+        if also_over_udp:
+            CASES[f"{function.__name__}_over_udp"] = (functools.partial(run_over_udp, function), PATIENCE * seconds, True)
         return function
     return enter
+
+
+def run_over_udp(function):
+    expect(over_udp.run(function) > 0, "no host has run over UDP sockets instead")
 
 
 def expect(condition, text):

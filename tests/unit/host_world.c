@@ -165,7 +165,7 @@ world_forge(uint16_t i, enum fanin_type type, uint32_t block, uint32_t payload_l
 
 	fanin_wire_encode_l4(&headers, &config->flow, payload_len);
 	fanin_wire_encode_header(&headers.fanin, type, config->job, config->epoch, config->keys.up);
-	headers.udp.src_be = fanin_wire_source_port_be(block);
+	headers.udp.src_be = fanin_wire_source_port_be(block, 0);
 	headers.fanin.rank = world.members[i].rank;
 	headers.fanin.contributions = 1;
 	headers.fanin.block = block;

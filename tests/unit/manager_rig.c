@@ -16,6 +16,7 @@
 #include "control/log.h"
 #include "manager/move.h"
 #include "manager/reconcile.h"
+#include "wire/wire.h"
 
 #define MTU 9000
 
@@ -276,8 +277,10 @@ obey(uint16_t index, const json_t *asked, const char **code)
 
 	snprintf(ip, sizeof(ip), "10.1.0.%u", index);
 	if (strcmp(command, "version") == 0)
-		return json_pack("{s:s, s:s, s:i, s:o, s:s*}", "ip", ip, "mac", "02:fa:00:00:00:01",
-				 "udp_port", 21930, "handlers", list_handlers(index), "kind",
+		return json_pack("{s:s, s:s, s:i, s:I, s:o, s:s*}", "ip", ip, "mac",
+				 "02:fa:00:00:00:01", "udp_port", 21930, "packet_version",
+				 (json_int_t)(manager_rig.is_before[index] ? 2 : FANIN_WIRE_VERSION),
+				 "handlers", list_handlers(index), "kind",
 				 is_server(index) != manager_rig.is_other_kind[index] ? "server"
 										      : NULL);
 	if (strcmp(command, "ports.list") == 0)
@@ -457,6 +460,7 @@ begin(json_t *root)
 
 		hosts[i] = make_end(&stream);
 		control_client_start(&manager_rig.clients[i], &service, &stream, 0);
+		manager_rig.clients[i].packet_version = FANIN_WIRE_VERSION;
 	}
 }
 

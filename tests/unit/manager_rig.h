@@ -46,6 +46,7 @@ struct manager_rig {
 	bool has_other_handlers[MANAGER_RIG_PEERS]; /* its usual one is another */
 	bool has_other_order[MANAGER_RIG_PEERS]; /* it is of a version that did not know the order of ranks */
 	bool is_other_kind[MANAGER_RIG_PEERS]; /* it is a server where a switch should be, or the other way round */
+	bool is_before[MANAGER_RIG_PEERS];    /* its packets are of the version before */
 	bool is_silent[MANAGER_RIG_SWITCHES]; /* its host answers no ARP */
 	bool sees_others[MANAGER_RIG_SWITCHES]; /* it has heard the others' hosts over its first link */
 	struct control_client clients[MANAGER_RIG_HOSTS];

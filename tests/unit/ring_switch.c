@@ -8,6 +8,7 @@
 #include <rte_eal.h>
 #include <rte_eth_ring.h>
 #include <rte_ethdev.h>
+#include <rte_ip.h>
 
 #include "pipeline/worker.h"
 #include "tests/unit/ring_switch.h"
@@ -228,7 +229,8 @@ is_fanin(const struct ring_switch *sw, const void *frame, size_t len)
 	       headers->ip.version_ihl == 0x45 && headers->ip.protocol == IPPROTO_UDP &&
 	       (headers->udp.dst_be == sw->pipeline->udp_port_be ||
 		headers->udp.src_be == sw->pipeline->udp_port_be) &&
-	       headers->fanin.version == FANIN_WIRE_VERSION;
+	       (headers->fanin.version == FANIN_WIRE_VERSION ||
+		headers->fanin.version == FANIN_WIRE_VERSION_BEFORE);
 }
 
 size_t
@@ -265,11 +267,61 @@ open_frame(const struct ring_switch *sw, void *frame, size_t len)
 	return len - FANIN_TAG_LEN;
 }
 
+/* Tests with routed ports have handlers that pass packets on as they are, with any checksum. */
+static bool
+passes_on(const struct ring_switch *sw)
+{
+	for (uint16_t p = 0; p < sw->n_ports; p++) {
+		if (sw->pipeline->ports[p].routed)
+			return true;
+	}
+	return false;
+}
+
+/* Puts the right checksum of UDP into a copy of a valid packet to the switch that has none. Returns false if it is none of these. */
+static bool
+sum_udp(const struct ring_switch *sw, const void *frame, size_t len, void *copy)
+{
+	struct fanin_headers *headers = copy;
+
+	if (passes_on(sw) || !is_fanin(sw, frame, len) || len > 4096 ||
+	    fanin_wire_validate_l4(frame, len) != FANIN_REASON_NONE)
+		return false;
+	memcpy(copy, frame, len);
+	if (headers->udp.checksum_be != 0 ||
+	    (headers->ip.dst_be != sw->pipeline->ip_be &&
+	     (headers->ip.dst_be & htonl(~(uint32_t)FANIN_WIRE_MAX_JOB)) != htonl(FANIN_WIRE_GROUPS)))
+		return false;
+	headers->udp.checksum_be = rte_ipv4_udptcp_cksum((const struct rte_ipv4_hdr *)&headers->ip,
+							 &headers->udp);
+	return true;
+}
+
+/* What the switch sends has no checksum of UDP, or the right one, whatever it was made of. */
+static void
+expect_sum(const struct ring_switch *sw, const void *frame, size_t len)
+{
+	const struct fanin_headers *headers = frame;
+	const void *ip = &headers->ip;
+
+	if (passes_on(sw) || !is_fanin(sw, frame, len) ||
+	    memcmp(headers->eth.src, sw->pipeline->mac, 6) != 0 ||
+	    fanin_wire_validate_l4(frame, len) != FANIN_REASON_NONE || headers->udp.checksum_be == 0)
+		return;
+	/* With it in the sum the sum is all ones. */
+	ck_assert_msg((rte_raw_cksum(&headers->udp, ntohs(headers->udp.len_be)) +
+		       (uint32_t)rte_ipv4_phdr_cksum(ip, 0)) %
+				      UINT16_MAX ==
+			      0,
+		      "type %u has a wrong checksum", headers->fanin.type);
+}
+
 void
 ring_switch_enqueue(struct ring_switch *sw, uint16_t port, const void *frame, size_t len)
 {
 	const struct fanin_headers *headers = frame;
 	uint8_t sealed[4096] __attribute__((aligned(8)));
+	uint8_t summed[4096] __attribute__((aligned(8)));
 
 	/* What is no valid packet is none with a tag either. */
 	if (sw->tagger != NULL && is_fanin(sw, frame, len) &&
@@ -278,6 +330,8 @@ ring_switch_enqueue(struct ring_switch *sw, uint16_t port, const void *frame, si
 		len = ring_switch_seal(sw, sealed, len);
 		frame = sealed;
 	}
+	if (sum_udp(sw, frame, len, summed))
+		frame = summed;
 	ring_switch_enqueue_raw(sw, port, frame, len);
 }
 
@@ -315,6 +369,7 @@ ring_switch_take(struct ring_switch *sw, uint16_t port, void *frame)
 	len = mbuf->data_len;
 	memcpy(frame, rte_pktmbuf_mtod(mbuf, void *), len);
 	rte_pktmbuf_free(mbuf);
+	expect_sum(sw, frame, len);
 	return sw->tagger != NULL && is_fanin(sw, frame, len) ? open_frame(sw, frame, len) : len;
 }
 

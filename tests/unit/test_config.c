@@ -172,9 +172,9 @@ static const struct bad_input bad_inputs[] = {
 	{ WITH_PORTS("{\"vdev\":\"net_null0\"}"),
 	  "sw.json: ports[0].name: missing, expected 1 to 31 letters, digits, '.', '_' or '-'" },
 	{ WITH_PORTS("{\"name\":\"h0\"}"),
-	  "sw.json: ports[0]: found none of vdev, pci and memif, expected one of them" },
+	  "sw.json: ports[0]: found none of interface, vdev, pci and memif, expected one of them" },
 	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"net_null0\",\"pci\":\"0000:01:00.0\"}"),
-	  "sw.json: ports[0]: found two of vdev, pci and memif, expected one of them" },
+	  "sw.json: ports[0]: found several of interface, vdev, pci and memif, expected one of them" },
 	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"net_memif,id=1\"}"),
 	  "sw.json: ports[0]: found the vdev net_memif, expected \"memif\": ID instead of vdev" },
 	{ WITH_PORTS("{\"name\":\"h0\",\"memif\":65536}"),
@@ -187,6 +187,13 @@ static const struct bad_input bad_inputs[] = {
 	{ WITH("\"memif\":{\"socket\":\"/run/a,b\"}"),
 	  "sw.json: memif.socket: found \"/run/a,b\", "
 	  "expected an absolute path of at most 99 bytes without spaces and any of , = [ ] \"" },
+	{ WITH_PORTS("{\"name\":\"h0\",\"interface\":\"sixteen-letters-\"}"),
+	  "sw.json: ports[0].interface: found \"sixteen-letters-\", "
+	  "expected the name of a network interface like \"eth1\"" },
+	{ WITH_PORTS("{\"name\":\"h0\",\"interface\":\"a,b\"}"),
+	  "sw.json: ports[0].interface: found \"a,b\", expected the name of a network interface like \"eth1\"" },
+	{ WITH_PORTS("{\"name\":\"h0\",\"interface\":\"a\"},{\"name\":\"h1\",\"vdev\":\"net_af_xdp,iface=a\"}"),
+	  "sw.json: ports[1].vdev: interface \"a\" is that of ports[0] already" },
 	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"eth0\"}"),
 	  "sw.json: ports[0].vdev: found \"eth0\", "
 	  "expected a DPDK virtual device of at most 255 bytes like \"net_af_xdp,iface=eth1\"" },
@@ -482,6 +489,55 @@ START_TEST(a_missing_interface_is_named)
 }
 END_TEST
 
+START_TEST(an_interface_gets_the_driver_of_the_rule)
+{
+	struct config config = parse(WITH_PORTS("{\"name\":\"a\",\"interface\":\"lo\"},"
+						"{\"name\":\"b\",\"interface\":\"fs-none\"}"));
+	char error[CONFIG_ERROR_LEN] = "";
+
+	ck_assert(config.ports[0].by_rule);
+	ck_assert_str_eq(config.ports[0].device, "net_af_packet,iface=lo");
+	ck_assert_str_eq(config.ports[0].why, "lo's driver unknown has no zero-copy AF_XDP");
+	ck_assert_str_eq(config_port_key(&config.ports[0]), "interface");
+	ck_assert_int_eq(config_check_machine(&config, "sw.json", error), -ENODEV);
+	ck_assert_str_eq(
+		error,
+		"sw.json: interface \"fs-none\" does not exist: create it, or mend ports[1].interface");
+}
+END_TEST
+
+/* driver, queues, those that also send, MTU, and whether it is AF_XDP. */
+static const struct {
+	const char *driver;
+	unsigned int queues;
+	unsigned int combined;
+	uint32_t mtu;
+	bool xdp;
+	const char *why;
+} rules[] = {
+	{ "veth", 1, 1, 1500, false, "e's driver veth has no zero-copy AF_XDP" },
+	{ "virtio_net", 1, 1, 1500, false, "e's driver virtio_net has no zero-copy AF_XDP" },
+	{ "ice", 0, 0, 1500, true, "e's driver ice has zero-copy AF_XDP" },
+	{ "mlx5_core", 4, 4, 3474, true, "e's driver mlx5_core has zero-copy AF_XDP" },
+	{ "ice", 1, 1, 3475, false, "e's MTU of 3475 is more than AF_XDP's 3474" },
+	{ "ice", 5, 5, 1500, false, "e has 5 receive queues, more than AF_XDP's 4 here (ethtool -L)" },
+	{ "st_gmac", 1, 0, 1500, true, "e's driver st_gmac has zero-copy AF_XDP" },
+	{ "st_gmac", 2, 0, 1500, false,
+	  "e has 2 receive queues, of which AF_XDP serves 1 (ethtool -l)" },
+	{ "ice", 3, 2, 1500, false, "e has 3 receive queues, of which AF_XDP serves 2 (ethtool -l)" },
+};
+
+START_TEST(the_rule_goes_by_driver_mtu_and_queues)
+{
+	char why[INTERFACE_WHY_LEN];
+
+	ck_assert_int_eq(interface_rule("e", rules[_i].driver, rules[_i].queues, rules[_i].combined,
+					rules[_i].mtu, why),
+			 rules[_i].xdp);
+	ck_assert_str_eq(why, rules[_i].why);
+}
+END_TEST
+
 START_TEST(a_tap_need_not_exist)
 {
 	struct config config =
@@ -649,6 +705,9 @@ suite_config(void)
 	suite_add_tcase(suite, files);
 
 	tcase_add_test(machine, a_missing_interface_is_named);
+	tcase_add_test(machine, an_interface_gets_the_driver_of_the_rule);
+	tcase_add_loop_test(machine, the_rule_goes_by_driver_mtu_and_queues, 0,
+			    sizeof(rules) / sizeof(rules[0]));
 	tcase_add_test(machine, a_tap_need_not_exist);
 	tcase_add_test(machine, a_missing_pci_device_is_named);
 	tcase_add_test(machine, a_missing_cpu_is_named);

@@ -7,6 +7,7 @@
 
 #include <rte_ether.h>
 #include <rte_ip.h>
+#include <rte_ring.h>
 
 #include "pipeline/base/egress.h"
 #include "pipeline/base/tx.h"
@@ -255,6 +256,58 @@ START_TEST(a_long_queue_leaves_others_their_room)
 }
 END_TEST
 
+/* A super-frame of 30 packets for a port. */
+static void
+send_super_frame(uint16_t port)
+{
+	struct rte_mbuf *head = NULL, **end = &head;
+
+	for (unsigned int i = 0; i < 30; i++) {
+		*end = rte_pktmbuf_alloc(sw.pool);
+		ck_assert_ptr_nonnull(*end);
+		(*end)->data_len = 2000;
+		end = &(*end)->next;
+	}
+	head->nb_segs = 30;
+	head->pkt_len = 60000;
+	worker_send(sw.pipeline->workers[0], port, head);
+}
+
+/* Many ports together have no more bytes of super-frames than one may have of frames. */
+START_TEST(super_frames_that_wait_are_bounded_over_all_ports)
+{
+	static const struct pipeline_egress none = { 0 };
+	uint64_t bytes = 0;
+	uint32_t frames;
+
+	open_with(1, &none);
+	/* No device takes any more. */
+	for (uint16_t p = 0; p < 4; p++) {
+		struct rte_mbuf *mbuf = rte_pktmbuf_alloc(sw.pool);
+
+		ck_assert_ptr_nonnull(mbuf);
+		while (rte_ring_enqueue(sw.tx[p], mbuf) == 0)
+			rte_mbuf_refcnt_update(mbuf, 1);
+		rte_pktmbuf_free(mbuf);
+	}
+	for (unsigned int i = 0; i < 3; i++) {
+		for (uint16_t p = 0; p < 4; p++)
+			send_super_frame(p);
+		ring_switch_rounds(&sw, 1);
+	}
+	for (uint16_t p = 0; p < 4; p++)
+		bytes += egress_backlog(sw.pipeline, p, &frames);
+	ck_assert_uint_eq(bytes, EGRESS_FRAMES * 1514 / 60000 * 60000);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), 3 * 4 - bytes / 60000);
+	for (uint16_t p = 0; p < 4; p++) {
+		void *mbuf;
+
+		while (rte_ring_dequeue(sw.tx[p], &mbuf) == 0)
+			rte_pktmbuf_free(mbuf);
+	}
+}
+END_TEST
+
 /* Frames go round in the queue's memory many times, in order, whatever waits. */
 START_TEST(order_is_kept_for_long)
 {
@@ -340,15 +393,16 @@ START_TEST(marks_are_found_in_every_frame_of_ip)
 	memcpy(bytes + 12 + frames[_i].len, frames[_i].ip, 2);
 	frame = (uint8_t *)rte_pktmbuf_append(mbuf, sizeof(bytes));
 	memcpy(frame, bytes, sizeof(bytes));
-	ck_assert_int_eq(egress_mark(&mbuf), memcmp(frames[_i].ip, frames[_i].marked, 2) != 0);
+	ck_assert_int_eq(egress_mark(&mbuf, sw.pool),
+			 memcmp(frames[_i].ip, frames[_i].marked, 2) != 0);
 	ck_assert_mem_eq(frame + 12 + frames[_i].len, frames[_i].marked, 2);
-	ck_assert(!egress_mark(&mbuf));
+	ck_assert(!egress_mark(&mbuf, sw.pool));
 	/* One that ends before its header. */
 	memcpy(frame + 12 + frames[_i].len, frames[_i].ip, 2);
 	for (uint16_t len = 0; len < 12 + frames[_i].len + 20; len++) {
 		mbuf->data_len = len;
 		mbuf->pkt_len = len;
-		ck_assert(!egress_mark(&mbuf));
+		ck_assert(!egress_mark(&mbuf, sw.pool));
 	}
 	rte_pktmbuf_free(mbuf);
 }
@@ -531,6 +585,7 @@ suite_egress(void)
 	tcase_add_test(tests, what_the_queue_has_no_room_for_is_dropped_and_counted);
 	tcase_add_test(tests, small_frames_are_bounded_in_number);
 	tcase_add_test(tests, a_long_queue_leaves_others_their_room);
+	tcase_add_test(tests, super_frames_that_wait_are_bounded_over_all_ports);
 	tcase_add_test(tests, order_is_kept_for_long);
 	tcase_add_loop_test(tests, frames_behind_a_backlog_are_marked_if_they_may_be, 0, 4);
 	tcase_add_loop_test(tests, marks_are_found_in_every_frame_of_ip, 0, 7);

@@ -33,6 +33,9 @@ static struct {
 	unsigned int n;
 	unsigned int sent;
 	unsigned int lies;
+	unsigned int pairs;        /* that were sent as super-frames */
+	unsigned int lost_pairs;   /* the first ones that don't come through */
+	bool is_older;             /* the switch is of an earlier release */
 	struct fanin_control last; /* that the member sent */
 	bool tagged;               /* the job has tags */
 } net;
@@ -108,14 +111,39 @@ expect_tag(const struct fanin_control *control, size_t len)
 	ck_assert_uint_eq(body_len, hdr.type == FANIN_TYPE_JOIN ? sizeof(struct fanin_join_body) : 0);
 }
 
+/* What a switch of an earlier release answers: it knows the JOIN of its own version only, and wants its cookie back. */
+static void
+add_older_challenge(const struct fanin_control *join, size_t body_len)
+{
+	struct fanin_control *ack = answer_add(FANIN_TYPE_JOIN_ACK, keys.down, 0,
+					       sizeof(struct join_ack_words));
+
+	ck_assert_uint_eq(join->headers.fanin.version, FANIN_WIRE_VERSION_BEFORE);
+	ck_assert_uint_eq(body_len, FANIN_JOIN_BODY_BEFORE);
+	ck_assert_uint_eq(join->body.join.cookie, 0);
+	ck_assert_uint_eq(join->headers.fanin.port, 0);
+	ack->headers.fanin.version = FANIN_WIRE_VERSION_BEFORE;
+	ack->body.join_ack = (struct fanin_join_ack_body){
+		.nonce = join->body.join.nonce,
+		.state = FANIN_JOIN_CHALLENGE,
+		.cookie = 1,
+	};
+}
+
 static int
 net_send(struct fanin_channel *channel, struct fanin_control *control, size_t body_len)
 {
 	const bool join = control->headers.fanin.type == FANIN_TYPE_JOIN;
 
 	(void)channel;
+	if (net.is_older && control->headers.fanin.version == FANIN_WIRE_VERSION)
+		return 0;
 	net.last = *control;
 	ck_assert_uint_eq(control->headers.fanin.key, keys.up);
+	if (net.is_older) {
+		add_older_challenge(control, body_len);
+		return 0;
+	}
 	if (member.config.authenticate)
 		expect_tag(control, body_len);
 	else
@@ -127,6 +155,20 @@ net_send(struct fanin_channel *channel, struct fanin_control *control, size_t bo
 	else
 		answer_add(FANIN_TYPE_LEAVE_ACK, keys.down, EPOCH, 0);
 	answer_seal();
+	return 0;
+}
+
+static int
+net_send_pair(struct fanin_channel *channel, struct fanin_control pair[2], size_t body_len)
+{
+	(void)channel;
+	(void)body_len;
+	ck_assert_uint_eq(pair[0].body.join.path, FANIN_PATH_FIRST);
+	ck_assert_uint_eq(pair[1].body.join.path, FANIN_PATH_SECOND);
+	if (net.pairs++ < net.lost_pairs)
+		return 0;
+	add_ack(keys.down, pair[1].body.join.nonce, 64);
+	net.answers[net.n - 1].control.body.join_ack.path = pair[1].body.join.path;
 	return 0;
 }
 
@@ -177,7 +219,13 @@ open_member(bool authenticate)
 	memset(&net, 0, sizeof(net));
 	memset(&error, 0, sizeof(error));
 	net.tagged = authenticate;
-	net.ops = (struct fanin_channel_ops){ net_send, net_receive, net_wait, net_close };
+	net.ops = (struct fanin_channel_ops){
+		.send = net_send,
+		.send_pair = net_send_pair,
+		.receive = net_receive,
+		.wait = net_wait,
+		.close = net_close,
+	};
 	ck_assert_int_eq(fanin_keys_derive(SECRET, &keys), 0);
 	ck_assert_int_eq(fanin_tagger_create(SECRET, &tagger), 0);
 	ck_assert_int_eq(fanin_member_open(&member, &config, &route, &channel, &error), FANIN_OK);
@@ -668,7 +716,100 @@ START_TEST(an_answer_without_the_set_of_ranks_is_refused)
 	net.lies = UINT32_MAX;
 	add_many_ack(&none, fanin_join_ack_len(MANY) - 8);
 	ck_assert_int_eq(join(), FANIN_ERR_JOIN_REFUSED);
-	ck_assert_msg(strstr(error.text, "has 632 bytes, expected 640") != NULL, "%s", error.text);
+	ck_assert_msg(strstr(error.text, "has 640 bytes, expected 648") != NULL, "%s", error.text);
+}
+END_TEST
+
+/* A switch of an earlier release drops what it does not know, and is asked in its own words. */
+START_TEST(an_older_switch_is_named_with_both_versions)
+{
+	const uint64_t begin_ns = fanin_now_ns(NULL);
+
+	net.is_older = true;
+	ck_assert_int_eq(fanin_member_join(&member, FANIN_JOIN_UNTIL_ACTIVE, begin_ns + 5 * SECOND,
+					   5 * SECOND, &error),
+			 FANIN_ERR_JOIN_REFUSED);
+	ck_assert_msg(strstr(error.text, "have version 2, those of this library 3") != NULL, "%s",
+		      error.text);
+	ck_assert_uint_lt(fanin_now_ns(NULL) - begin_ns, 3 * SECOND);
+}
+END_TEST
+
+/* One of today that was slow answers such a JOIN, too, and says that it is not older. */
+START_TEST(a_slow_switch_is_not_taken_for_an_older_one)
+{
+	struct fanin_control *refusal;
+
+	net.lies = 1;
+	add_refusal(keys.down, member.nonce, 0, FANIN_REASON_VERSION);
+	refusal = &net.answers[0].control;
+	refusal->headers.fanin.version = FANIN_WIRE_VERSION_BEFORE;
+	refusal->headers.fanin.contributions = FANIN_WIRE_VERSION;
+	ck_assert_int_eq(join(), FANIN_OK);
+}
+END_TEST
+
+START_TEST(a_switch_further_up_with_another_version_is_named)
+{
+	net.lies = UINT32_MAX;
+	add_refusal(keys.down, member.nonce, 0, FANIN_REASON_VERSION);
+	net.answers[0].control.headers.fanin.contributions = 2;
+	ck_assert_int_eq(join(), FANIN_ERR_JOIN_REFUSED);
+	ck_assert_msg(strstr(error.text,
+			     "a switch of its tree have version 2, those of this library 3") != NULL,
+		      "%s", error.text);
+}
+END_TEST
+
+START_TEST(an_address_that_was_translated_is_told)
+{
+	net.lies = UINT32_MAX;
+	member.local_ip_be = htonl(0x0a000001);
+	add_refusal(keys.up, member.nonce, 0, FANIN_REASON_SOURCE);
+	net.answers[0].control.headers.fanin.progress = htonl(0xc0a80001);
+	ck_assert_int_eq(join(), FANIN_ERR_JOIN_REFUSED);
+	ck_assert_msg(strstr(error.text, "it saw the address 192.168.0.1, this host has 10.0.0.1") !=
+			      NULL,
+		      "%s", error.text);
+}
+END_TEST
+
+START_TEST(whether_super_frames_pass_is_found_out)
+{
+	member.config.wants_path = true;
+	ck_assert_int_eq(join(), FANIN_OK);
+	ck_assert(member.super_frames);
+	ck_assert_uint_eq(net.pairs, 1);
+	fanin_member_try_path(&member);
+	ck_assert_uint_eq(net.pairs, 1);
+}
+END_TEST
+
+/* All members may be there after one JOIN, and the super-frame behind it lost. */
+START_TEST(a_lost_super_frame_is_not_the_last_word)
+{
+	member.config.wants_path = true;
+	net.lost_pairs = 3;
+	ck_assert_int_eq(join(), FANIN_OK);
+	ck_assert(!member.super_frames);
+	fanin_member_try_path(&member);
+	ck_assert(member.super_frames);
+	ck_assert_uint_eq(net.pairs, 4);
+}
+END_TEST
+
+START_TEST(where_super_frames_do_not_pass_nobody_waits_for_long)
+{
+	uint64_t begin_ns;
+
+	member.config.wants_path = true;
+	net.lost_pairs = UINT32_MAX;
+	ck_assert_int_eq(join(), FANIN_OK);
+	begin_ns = fanin_now_ns(NULL);
+	fanin_member_try_path(&member);
+	ck_assert(!member.super_frames);
+	ck_assert_uint_eq(net.pairs, 4);
+	ck_assert_uint_lt(fanin_now_ns(NULL) - begin_ns, SECOND / 2);
 }
 END_TEST
 
@@ -716,6 +857,13 @@ suite_join(void)
 	tcase_add_test(answers, who_waits_for_long_to_join_again_asks_less_often);
 	tcase_add_test(answers, who_is_missing_of_many_ranks_is_named);
 	tcase_add_test(answers, an_answer_without_the_set_of_ranks_is_refused);
+	tcase_add_test(answers, an_older_switch_is_named_with_both_versions);
+	tcase_add_test(answers, a_slow_switch_is_not_taken_for_an_older_one);
+	tcase_add_test(answers, a_switch_further_up_with_another_version_is_named);
+	tcase_add_test(answers, an_address_that_was_translated_is_told);
+	tcase_add_test(answers, whether_super_frames_pass_is_found_out);
+	tcase_add_test(answers, a_lost_super_frame_is_not_the_last_word);
+	tcase_add_test(answers, where_super_frames_do_not_pass_nobody_waits_for_long);
 	tcase_add_test(frames, lists_of_ranks_are_as_long_as_there_is_room);
 	suite_add_tcase(suite, answers);
 	tcase_add_checked_fixture(tags, setup_tagged, teardown);

@@ -269,7 +269,7 @@ START_TEST(nobody_joins_a_job_whose_hosts_are_looked_for)
 {
 	json_t *args = json_pack("{s:s, s:i, s:s}", "job", "j", "size", MANAGER_RIG_HOSTS, "ip",
 				 "10.0.2.1");
-	struct control_client another = { 0 };
+	struct control_client another = { .packet_version = FANIN_WIRE_VERSION };
 	struct control_error error;
 	json_t *id = json_integer(1);
 

@@ -568,6 +568,49 @@ START_TEST(what_is_of_another_kind_than_the_topology_says_is_not_used)
 }
 END_TEST
 
+/* _i: a server, or a switch. */
+START_TEST(what_has_packets_of_another_version_is_not_used)
+{
+	const uint16_t index = _i == 0 ? SERVER0 : SPINE0;
+	struct peer *peer = &manager_rig.manager->peers[index];
+
+	manager_rig_lose(index);
+	manager_rig.is_before[index] = true;
+	manager_rig_try(index);
+	ck_assert_int_eq(peer->state, PEER_DOWN);
+	ck_assert_str_eq(peer->error,
+			 "its packets have version 2, expected 3: use the same release everywhere");
+	ck_assert_uint_eq(root_of(make("j", 1)), SERVER1);
+}
+END_TEST
+
+/* One that tells no version has the one before. */
+START_TEST(a_host_of_another_version_is_told_both)
+{
+	static const struct {
+		int64_t told;
+		const char *expected;
+	} hosts[] = { { 0, "have version 2, those of the manager's network 3" },
+		      { 4, "have version 4, those of the manager's network 3" } };
+	json_t *args = json_object();
+
+	for (size_t i = 0; i < 2; i++) {
+		struct control_error error = { 0 };
+
+		manager_rig.clients[0].packet_version = hosts[i].told;
+		ck_assert_ptr_null(host_join(manager_rig.manager, &manager_rig.clients[0], args,
+					     args, &error));
+		ck_assert_str_eq(error.code, "unsupported");
+		ck_assert_ptr_nonnull(strstr(error.message, hosts[i].expected));
+		ck_assert_ptr_null(host_reattach(manager_rig.manager, &manager_rig.clients[0], args,
+						 args, &error));
+		ck_assert_str_eq(error.code, "unsupported");
+	}
+	json_decref(args);
+	check_nothing_left();
+}
+END_TEST
+
 START_TEST(switches_of_another_build_than_the_servers_are_named)
 {
 	manager_rig_lose(LEAF1);
@@ -606,6 +649,8 @@ suite_manager_servers(void)
 	tcase_add_test(tcase, full_servers_are_named);
 	tcase_add_test(tcase, what_has_no_server_is_refused_early_and_by_name);
 	tcase_add_loop_test(tcase, what_is_of_another_kind_than_the_topology_says_is_not_used, 0, 2);
+	tcase_add_loop_test(tcase, what_has_packets_of_another_version_is_not_used, 0, 2);
+	tcase_add_test(tcase, a_host_of_another_version_is_told_both);
 	tcase_add_test(tcase, switches_of_another_build_than_the_servers_are_named);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("none");

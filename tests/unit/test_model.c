@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The models of the window protocol, of sparse blocks, of PA-ATP, of Canary, of Push, of Pull, of lost runs and of MPI programs, searched by tests/model/run.sh. What it prints is shown if it fails.
+ * The models of the window protocol, of sparse blocks, of PA-ATP, of Canary, of Push, of Pull, of lost runs, of MPI programs and of versions that differ, searched by tests/model/run.sh. What it prints is shown if it fails.
  */
 #include <errno.h>
 #include <poll.h>

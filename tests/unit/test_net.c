@@ -23,7 +23,7 @@
 #define SCRIPT FANIN_SOURCE_DIR "/tests/net/cases.py"
 #define PYTHON "/usr/bin/python3"
 #define MAX_CASES 1024
-#define NAME_LEN 96
+#define NAME_LEN 128
 #define OUTPUT_LEN 16384
 #define MOST_LANES 8
 #define LANES_PER_CPU 2
@@ -164,7 +164,7 @@ START_TEST(net_cases_are_listed)
 }
 END_TEST
 
-/* Fills net_cases from the script's list; returns how many there are, 0 on failure, also if there is no room for all. */
+/* Fills net_cases from the script's list; returns how many there are, 0 on failure, also if there is no room for all, or for a name. */
 static int
 list_cases(void)
 {
@@ -172,12 +172,16 @@ list_cases(void)
 	FILE *list = popen(all ? PYTHON " " SCRIPT " --list --all" : PYTHON " " SCRIPT " --list",
 			   "re");
 	int n = 0;
+	bool whole;
 
 	if (list == NULL)
 		return 0;
-	while (n < MAX_CASES && fscanf(list, "%95s %u", net_cases[n].name, &net_cases[n].seconds) == 2)
+	while (n < MAX_CASES &&
+	       fscanf(list, "%127s %u", net_cases[n].name, &net_cases[n].seconds) == 2)
 		n++;
-	return pclose(list) == 0 && n < MAX_CASES ? n : 0;
+	/* A name that is too long ends the list. */
+	whole = feof(list) != 0;
+	return pclose(list) == 0 && whole && n < MAX_CASES ? n : 0;
 }
 
 Suite *

@@ -5,6 +5,7 @@
 #include <check.h>
 #include <string.h>
 
+#include <rte_ethdev.h>
 #include <rte_ring_elem.h>
 
 #include "pipeline/net/next_hops.h"
@@ -239,6 +240,55 @@ START_TEST(an_answer_that_waits_behind_full_bursts_is_no_miss)
 }
 END_TEST
 
+/* Takes no more than a super-frame at once, whatever waits. handle: of the port's number in DPDK. */
+#define SHORT_BURST 46
+static uint64_t short_left;
+
+static uint16_t
+short_rx_burst(void *handle, struct rte_mbuf **mbufs, uint16_t max)
+{
+	const uint16_t n = rte_eth_rx_burst(*(const uint16_t *)handle, 0, mbufs, SHORT_BURST);
+
+	if (n == SHORT_BURST)
+		short_left += (uint64_t)(max - n);
+	return n;
+}
+
+static uint64_t
+short_rx_left(const void *handle)
+{
+	(void)handle;
+	return short_left;
+}
+
+START_TEST(an_answer_that_waits_behind_super_frames_is_no_miss)
+{
+	static const struct port_driver driver = { .name = "test",
+						   .rx_burst = short_rx_burst,
+						   .rx_left = short_rx_left };
+	struct worker *worker = leaf.pipeline->workers[0];
+	uint8_t frame[4096];
+	const size_t len = leaf_packet("10.77.9.9", "10.0.0.99", 1, frame);
+
+	for (uint16_t i = 0; i < worker->n_rx_queues; i++) {
+		struct rx_queue *queue = &worker->rx_queues[i];
+
+		if (queue->port == SPINE_PORT + 1) {
+			queue->handle = &queue->ethdev;
+			queue->driver = &driver;
+		}
+	}
+	interval(ALL_SPINES);
+	for (unsigned int i = 0; i < 8; i++) {
+		for (unsigned int k = 0; k < 7 * SHORT_BURST; k++)
+			ring_switch_enqueue(&leaf, SPINE_PORT + 1, frame, len);
+		interval(1);
+	}
+	ck_assert_uint_eq(info_of(1).missed, 0);
+	ck_assert(is_up(1));
+}
+END_TEST
+
 START_TEST(a_dead_next_hop_that_asks_itself_stays_dead)
 {
 	uint8_t mac[6];
@@ -324,6 +374,7 @@ suite_next_hops(void)
 	tcase_add_test(tcase, time_in_which_the_main_thread_was_away_is_no_miss);
 	tcase_add_test(tcase, a_next_hop_that_cannot_be_judged_is_dead_after_four_seconds);
 	tcase_add_test(tcase, an_answer_that_waits_behind_full_bursts_is_no_miss);
+	tcase_add_test(tcase, an_answer_that_waits_behind_super_frames_is_no_miss);
 	tcase_add_test(tcase, a_dead_next_hop_that_asks_itself_stays_dead);
 	tcase_add_test(tcase, without_a_link_nothing_is_asked_and_nothing_missed);
 	suite_add_tcase(suite, tcase);

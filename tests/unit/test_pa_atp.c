@@ -93,7 +93,7 @@ START_TEST(sum_of_all_ranks_goes_to_the_server_and_stays_until_the_result_passes
 	pa_atp_rig_take_gack(&rig, 1, 5, false);
 	sum = pa_atp_rig_take_sum(&rig, ALL, 5);
 	ck_assert_uint_eq(sum->headers.fanin.flags, 0);
-	ck_assert_uint_eq(sum->headers.udp.src_be, fanin_wire_source_port_be(5));
+	ck_assert_uint_eq(sum->headers.udp.src_be, fanin_wire_source_port_be(5, 0));
 	ck_assert_int_eq(phase_of(5), PA_ATP_SENT);
 	ck_assert_uint_eq(rig.common.used, 1);
 	ck_assert(!pass_result(5));

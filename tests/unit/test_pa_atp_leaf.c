@@ -76,7 +76,7 @@ START_TEST(leaf_makes_a_host_s_gradient_a_set_of_one)
 		ck_assert_uint_eq(up->headers.fanin.progress, 4);
 		/* So that the queues further up can mark it, and the aggregating switch sees a mark. */
 		ck_assert_uint_eq(up->headers.ip.tos, i == 0 ? PA_ATP_ECN_ECT0 : PA_ATP_ECN_CE);
-		ck_assert_uint_eq(up->headers.udp.src_be, fanin_wire_source_port_be(6));
+		ck_assert_uint_eq(up->headers.udp.src_be, fanin_wire_source_port_be(6, 0));
 	}
 	pa_atp_rig_expect_nothing(&rig);
 	ck_assert_uint_eq(rig.common.used, 0);

@@ -14,9 +14,12 @@
 #include <unistd.h>
 
 #include <linux/if_packet.h>
+#include <netinet/udp.h>
 
+#include "pipeline/base/offload.h"
 #include "pipeline/pipeline.h"
-#include "switch/packet_port.h"
+#include "reference/random.h"
+#include "switch/packet_port_internal.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 
@@ -24,6 +27,7 @@
 #define MTU 1500
 #define POOL_SIZE 1023
 #define RING 64
+#define UDP_PORT 21930
 
 static struct rte_mempool *pool;
 static struct packet_port *port;
@@ -50,6 +54,7 @@ setup(void)
 		.interface = "lo",
 		.number = NUMBER,
 		.mtu = MTU,
+		.udp_port = UDP_PORT,
 		.n_queues = 1,
 		.n_frames = RING,
 		.qdisc_bypass = true,
@@ -310,6 +315,466 @@ START_TEST(what_is_wrong_with_a_port_is_told)
 }
 END_TEST
 
+/* A byte of a message. Of packets of 1000 bytes all have the same job. */
+static uint8_t
+message_byte(uint32_t i)
+{
+	return i % 1000 < FANIN_HDR_LEN ? 5 : (uint8_t)(i * 7 + (i >> 8));
+}
+
+/* Opens a UDP socket that receives what is sent to a port of this host. */
+static int
+open_receiver(uint16_t port_number)
+{
+	const struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(port_number) };
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+/* Opens a UDP socket that sends to a port of this host in segments of this length. Somebody receives them, or the kernel would complain. */
+static int
+open_sender(uint16_t port_number, int segment)
+{
+	const struct sockaddr_in to = { .sin_family = AF_INET,
+					.sin_port = htons(port_number),
+					.sin_addr = { .s_addr = htonl(INADDR_LOOPBACK) } };
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(setsockopt(fd, SOL_UDP, UDP_SEGMENT, &segment, sizeof(segment)), 0);
+	ck_assert_int_eq(connect(fd, (const struct sockaddr *)&to, sizeof(to)), 0);
+	return fd;
+}
+
+static void
+send_bytes(int fd, size_t len)
+{
+	static uint8_t bytes[UINT16_MAX];
+
+	for (size_t i = 0; i < len; i++)
+		bytes[i] = message_byte((uint32_t)i);
+	ck_assert_int_eq(send(fd, bytes, len, 0), (ssize_t)len);
+}
+
+/* Checks `len` bytes of a frame from `at` on, which are those of a message from `offset` on. */
+static void
+check_bytes(const struct rte_mbuf *mbuf, uint32_t at, uint32_t offset, uint32_t len)
+{
+	static uint8_t room[UINT16_MAX];
+	const uint8_t *bytes = rte_pktmbuf_read(mbuf, at, len, room);
+	bool same = bytes != NULL;
+
+	for (uint32_t i = 0; i < len && same; i++)
+		same = bytes[i] == message_byte(offset + i);
+	ck_assert_msg(same, "other bytes than were sent");
+}
+
+/* What a plain UDP socket sends at once comes in as the packets that it stands for, each with headers of its own. */
+START_TEST(super_frames_to_fanins_port_come_in_as_frames)
+{
+	static const uint16_t segments[] = { 1408, 600, 1458 };
+	const uint16_t segment = segments[_i];
+	const uint32_t len = 40000;
+	const uint16_t n = (uint16_t)((len + segment - 1) / segment);
+	int receiver = open_receiver(UDP_PORT);
+	int fd = open_sender(UDP_PORT, segment);
+
+	for (unsigned int round = 0; round < 20; round++) {
+		send_bytes(fd, len);
+		ck_assert_uint_eq(receive(n), n);
+		for (uint16_t i = 0; i < n; i++) {
+			const struct fanin_headers *headers =
+				rte_pktmbuf_mtod(mbufs[i], const struct fanin_headers *);
+			const uint32_t part = RTE_MIN(len - i * segment, (uint32_t)segment);
+
+			ck_assert_uint_eq(mbufs[i]->nb_segs, 1);
+			ck_assert_uint_eq(mbufs[i]->port, NUMBER);
+			ck_assert_uint_eq(mbufs[i]->ol_flags, 0);
+			ck_assert_uint_eq(mbufs[i]->pkt_len, FANIN_L4_LEN + part);
+			ck_assert_uint_eq((uintptr_t)headers % 64, 32);
+			ck_assert_uint_eq(rte_be_to_cpu_16(headers->ip.total_len_be),
+					  FANIN_IP_LEN + FANIN_UDP_LEN + part);
+			ck_assert_uint_eq(rte_be_to_cpu_16(headers->udp.len_be),
+					  FANIN_UDP_LEN + part);
+			ck_assert_uint_eq(headers->udp.checksum_be, 0);
+			ck_assert_uint_eq(rte_raw_cksum(&headers->ip, FANIN_IP_LEN), UINT16_MAX);
+			check_bytes(mbufs[i], FANIN_L4_LEN, i * segment, part);
+		}
+		rte_pktmbuf_free_bulk(mbufs, n);
+	}
+	ck_assert_uint_eq(stats().rx_super_frames, 20);
+	ck_assert_uint_eq(stats().rx_super_segments, 20u * n);
+	ck_assert_uint_eq(stats().rx_missed + stats().rx_errors, 0);
+	close(fd);
+	close(receiver);
+}
+END_TEST
+
+/* A packet of any job, rank, epoch, key and type, right or wrong, of len bytes behind UDP's header. */
+static void
+make_any(struct random *random, uint8_t *at, uint32_t len)
+{
+	struct fanin_hdr hdr;
+
+	memset(&hdr, 0, sizeof(hdr));
+	fanin_wire_encode_header(&hdr, FANIN_TYPE_CONTRIBUTION, (uint32_t)random_below(random, 4),
+				 (uint32_t)random_below(random, 3), random_below(random, 5));
+	hdr.rank = (uint16_t)random_below(random, 8);
+	hdr.block = (uint32_t)random_below(random, 100);
+	hdr.contributions = 1;
+	hdr.dtype = FANIN_WIRE_U8;
+	hdr.op = FANIN_WIRE_SUM;
+	hdr.count = (uint16_t)(len - FANIN_HDR_LEN);
+	memcpy(at, &hdr, FANIN_HDR_LEN);
+	for (uint32_t i = FANIN_HDR_LEN; i < len; i++)
+		at[i] = (uint8_t)random_below(random, 256);
+	if (random_chance(random, 0.4))
+		at[random_below(random, FANIN_HDR_LEN)] ^= (uint8_t)(1 + random_below(random, 255));
+}
+
+/*
+ * Whatever is mixed in a super-frame, its segments come in as the same packets do that are sent one by one, so that all that looks at them
+ * finds the same.
+ */
+START_TEST(each_segment_of_a_super_frame_is_judged_by_its_own_header)
+{
+	static struct rte_mbuf *alone[64];
+	static uint8_t message[UINT16_MAX];
+	struct random random = { .state = 4711 };
+	int receiver = open_receiver(UDP_PORT);
+	unsigned int good = 0, bad = 0;
+
+	for (unsigned int round = 0; round < 60; round++) {
+		const uint32_t size = (uint32_t)(FANIN_HDR_LEN + random_below(&random, 1400));
+		const uint32_t most = 65000 / size < 60 ? 65000 / size : 60;
+		const uint16_t n = (uint16_t)(1 + random_below(&random, most));
+		/* A last one that is shorter than Fanin's header is somebody's, too. */
+		const uint32_t last = (uint32_t)(1 + random_below(&random, size));
+		const uint32_t len = (n - 1) * size + last;
+		int together = open_sender(UDP_PORT, (int)size);
+		int apart = open_sender(UDP_PORT, 0);
+
+		for (uint16_t i = 0; i < n; i++)
+			make_any(&random, message + i * size, size);
+		ck_assert_int_eq(send(together, message, len, 0), (ssize_t)len);
+		ck_assert_uint_eq(receive(n), n);
+		memcpy(alone, mbufs, n * sizeof(alone[0]));
+		for (uint16_t i = 0; i < n; i++)
+			ck_assert_int_gt(send(apart, message + i * size, i + 1 < n ? size : last, 0),
+					 0);
+		ck_assert_uint_eq(receive(n), n);
+		for (uint16_t i = 0; i < n; i++) {
+			const struct fanin_headers *one =
+				rte_pktmbuf_mtod(alone[i], const struct fanin_headers *);
+			const struct fanin_headers *other =
+				rte_pktmbuf_mtod(mbufs[i], const struct fanin_headers *);
+			const enum fanin_reason reason = fanin_wire_validate(other,
+									     mbufs[i]->data_len);
+
+			ck_assert_uint_eq(alone[i]->pkt_len, mbufs[i]->pkt_len);
+			ck_assert_int_eq(fanin_wire_validate(one, alone[i]->data_len), reason);
+			ck_assert_uint_eq(one->ip.total_len_be, other->ip.total_len_be);
+			ck_assert_uint_eq(one->udp.len_be, other->udp.len_be);
+			ck_assert_uint_eq(one->udp.checksum_be, other->udp.checksum_be);
+			ck_assert_int_eq(memcmp(&one->fanin, &other->fanin,
+						mbufs[i]->data_len - FANIN_L4_LEN),
+					 0);
+			good += reason == FANIN_REASON_NONE;
+			bad += reason != FANIN_REASON_NONE;
+		}
+		rte_pktmbuf_free_bulk(alone, n);
+		rte_pktmbuf_free_bulk(mbufs, n);
+		close(together);
+		close(apart);
+	}
+	ck_assert_uint_gt(good, 200);
+	ck_assert_uint_gt(bad, 200);
+	close(receiver);
+}
+END_TEST
+
+/* A burst takes so many frames; the others of a super-frame come with the next ones. */
+START_TEST(a_burst_may_end_within_a_super_frame)
+{
+	int receiver = open_receiver(UDP_PORT);
+	int fd = open_sender(UDP_PORT, 500);
+	uint16_t got = 0;
+
+	send_bytes(fd, 10000);
+	send_frames(3, 2, 100);
+	send_bytes(fd, 1000);
+	for (unsigned int i = 0; i < 100000 && got < 24; i++)
+		got = (uint16_t)(got + packet_port_driver.rx_burst(queue, mbufs + got, 7));
+	ck_assert_uint_eq(got, 24);
+	for (uint16_t i = 0; i < 20; i++)
+		check_bytes(mbufs[i], FANIN_L4_LEN, i * 500, 500);
+	check_bytes(mbufs[22], FANIN_L4_LEN, 0, 500);
+	check_bytes(mbufs[23], FANIN_L4_LEN, 500, 500);
+	rte_pktmbuf_free_bulk(mbufs, 20);
+	check_frame(mbufs[20], 3, 100);
+	check_frame(mbufs[21], 4, 100);
+	rte_pktmbuf_free_bulk(mbufs + 22, 2);
+	/* One that is left over when the port is closed goes back, too. */
+	send_bytes(fd, 10000);
+	for (unsigned int i = 0; i < 100000 && packet_port_driver.rx_burst(queue, mbufs, 1) == 0; i++)
+		;
+	rte_pktmbuf_free(mbufs[0]);
+	close(fd);
+	close(receiver);
+}
+END_TEST
+
+/* Of several, none is cut for the room that those before it have left. What comes behind waits with it. */
+START_TEST(a_super_frame_comes_in_one_burst_if_it_can)
+{
+	int receiver = open_receiver(UDP_PORT);
+	int fd = open_sender(UDP_PORT, 500);
+
+	send_bytes(fd, 20000);
+	send_frames(3, 2, 100);
+	send_bytes(fd, 20000);
+	send_frames(5, 1, 100);
+	ck_assert_uint_eq(packet_port_driver.rx_burst(queue, mbufs, 64), 42);
+	ck_assert_uint_eq(packet_port_driver.rx_left(queue), 22);
+	check_bytes(mbufs[39], FANIN_L4_LEN, 39 * 500, 500);
+	rte_pktmbuf_free_bulk(mbufs, 40);
+	check_frame(mbufs[40], 3, 100);
+	check_frame(mbufs[41], 4, 100);
+	ck_assert_uint_eq(packet_port_driver.rx_burst(queue, mbufs, 64), 41);
+	ck_assert_uint_eq(packet_port_driver.rx_left(queue), 22);
+	check_bytes(mbufs[0], FANIN_L4_LEN, 0, 500);
+	rte_pktmbuf_free_bulk(mbufs, 40);
+	check_frame(mbufs[40], 5, 100);
+	close(fd);
+	close(receiver);
+}
+END_TEST
+
+/* Others stay whole, say what they are, and leave whole. */
+START_TEST(super_frames_of_others_pass_whole)
+{
+	int receiver = open_receiver(UDP_PORT + 1);
+	int fd = open_sender(UDP_PORT + 1, 1000);
+	struct rte_mbuf *first;
+
+	send_bytes(fd, 30000);
+	ck_assert_uint_eq(receive(1), 1);
+	first = mbufs[0];
+	ck_assert_uint_eq(first->nb_segs, 1);
+	ck_assert_uint_eq(first->pkt_len, FANIN_L4_LEN + 30000);
+	ck_assert_uint_eq(offload_segments(first), 30);
+	check_bytes(first, FANIN_L4_LEN, 0, 30000);
+	ck_assert_uint_eq(packet_port_driver.tx_burst(queue, &first, 1), 1);
+	ck_assert_uint_eq(receive(1), 1);
+	ck_assert_uint_eq(mbufs[0]->pkt_len, FANIN_L4_LEN + 30000);
+	ck_assert_uint_eq(offload_segments(mbufs[0]), 30);
+	check_bytes(mbufs[0], FANIN_L4_LEN, 0, 30000);
+	rte_pktmbuf_free(mbufs[0]);
+	ck_assert_uint_eq(stats().rx_super_frames, 2);
+	ck_assert_uint_eq(stats().rx_super_segments, 60);
+	ck_assert_uint_eq(stats().tx_super_frames, 1);
+	ck_assert_uint_eq(stats().tx_super_segments, 30);
+	close(fd);
+	close(receiver);
+}
+END_TEST
+
+/* While nobody frees those before, one comes in a chain; it is whole, too. */
+START_TEST(super_frames_of_others_come_in_chains_where_large_packets_are_in_use)
+{
+	int receiver = open_receiver(UDP_PORT + 1);
+	int fd = open_sender(UDP_PORT + 1, 1000);
+	struct rte_mbuf *held[PACKET_PORT_LARGE + 1];
+
+	for (unsigned int round = 0; round < 2; round++) {
+		for (unsigned int i = 0; i < RTE_DIM(held); i++) {
+			send_bytes(fd, 30000);
+			ck_assert_uint_eq(receive(1), 1);
+			held[i] = mbufs[0];
+		}
+		for (unsigned int i = 0; i < PACKET_PORT_LARGE; i++)
+			ck_assert_uint_eq(held[i]->nb_segs, 1);
+		ck_assert_uint_gt(held[PACKET_PORT_LARGE]->nb_segs, 14);
+		for (unsigned int i = 0; i < RTE_DIM(held); i++)
+			check_bytes(held[i], FANIN_L4_LEN, 0, 30000);
+		rte_pktmbuf_free_bulk(held, RTE_DIM(held));
+	}
+	close(fd);
+	close(receiver);
+}
+END_TEST
+
+/*
+ * Where the interface does not take one, the kernel makes frames of it, which it does behind the
+ * queue discipline alone.
+ */
+START_TEST(super_frames_of_others_leave_by_interfaces_that_take_none)
+{
+	int receiver = open_receiver(UDP_PORT + 1);
+	int fd = open_sender(UDP_PORT + 1, 1000);
+	struct rte_mbuf *first;
+
+	send_bytes(fd, 30000);
+	ck_assert_uint_eq(receive(1), 1);
+	first = mbufs[0];
+	ck_assert_int_eq(system("ethtool -K lo tx-udp-segmentation off"), 0);
+	ck_assert_uint_eq(packet_port_driver.tx_burst(queue, &first, 1), 1);
+	ck_assert_uint_eq(receive(30), 30);
+	for (uint16_t i = 0; i < 30; i++)
+		check_bytes(mbufs[i], FANIN_L4_LEN, i * 1000u, 1000);
+	rte_pktmbuf_free_bulk(mbufs, 30);
+	ck_assert_uint_eq(stats().rx_super_frames, 1);
+	close(fd);
+	close(receiver);
+}
+END_TEST
+
+/* A packet of Fanin's: what a switch sends to hosts. */
+static struct rte_mbuf *
+make_packet(uint32_t offset, uint16_t len)
+{
+	const struct fanin_flow flow = { .dst_mac = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff },
+					 .dst_ip_be = inet_addr("10.0.0.1"),
+					 .src_ip_be = inet_addr("10.0.0.2"),
+					 .src_port = UDP_PORT,
+					 .dst_port = UDP_PORT };
+	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(pool);
+	struct fanin_headers *headers;
+
+	ck_assert_ptr_nonnull(mbuf);
+	headers = (struct fanin_headers *)rte_pktmbuf_append(mbuf, (uint16_t)(FANIN_L4_LEN + len));
+	ck_assert_ptr_nonnull(headers);
+	fanin_wire_encode_l4(headers, &flow, len - FANIN_HDR_LEN);
+	for (uint32_t i = 0; i < len; i++)
+		((uint8_t *)headers)[FANIN_L4_LEN + i] = message_byte(offset + i);
+	return mbuf;
+}
+
+/* Packets of Fanin's that are alike leave as one, of which a plain UDP socket receives all at once. */
+START_TEST(packets_of_fanins_leave_as_super_frames)
+{
+	static uint8_t message[UINT16_MAX];
+	int fd = open_receiver(UDP_PORT);
+	int on = 1;
+
+	ck_assert_int_eq(system("ip address add 10.0.0.1/32 dev lo && ip route add default dev lo"),
+			 0);
+	ck_assert_int_eq(setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on)), 0);
+	for (uint16_t i = 0; i < 40; i++)
+		mbufs[i] = make_packet(i * 1000u, 1000);
+	mbufs[40] = make_packet(40000, 300);
+	ck_assert_uint_eq(packet_port_driver.tx_burst(queue, mbufs, 41), 41);
+	ck_assert_uint_eq(stats().tx_super_frames, 1);
+	ck_assert_uint_eq(stats().tx_super_segments, 41);
+	ck_assert_int_eq(recv(fd, message, sizeof(message), 0), 40300);
+	for (uint32_t i = 0; i < 40300; i++)
+		ck_assert_uint_eq(message[i], message_byte(i));
+	/* The port sees them itself, taken apart again. */
+	ck_assert_uint_eq(receive(41), 41);
+	for (uint16_t i = 0; i < 41; i++)
+		check_bytes(mbufs[i], FANIN_L4_LEN, i * 1000u, i == 40 ? 300 : 1000);
+	rte_pktmbuf_free_bulk(mbufs, 41);
+	ck_assert_uint_eq(stats().rx_super_frames, 1);
+	close(fd);
+}
+END_TEST
+
+/* Where the interface takes no super-frames of UDP, they leave one by one, and again as one when it does. */
+START_TEST(frames_leave_one_by_one_where_no_super_frames_may)
+{
+	ck_assert(packet_port_is_whole(port));
+	for (unsigned int round = 0; round < 2; round++) {
+		ck_assert(packet_port_set_whole(port, round != 0));
+		ck_assert(!packet_port_set_whole(port, round != 0));
+		ck_assert_uint_eq(packet_port_is_whole(port), round);
+		for (uint16_t i = 0; i < 20; i++)
+			mbufs[i] = make_packet(i * 1000u, 1000);
+		ck_assert_uint_eq(packet_port_driver.tx_burst(queue, mbufs, 20), 20);
+		ck_assert_uint_eq(stats().tx_super_frames, round);
+		ck_assert_uint_eq(receive(20), 20);
+		for (uint16_t i = 0; i < 20; i++)
+			check_bytes(mbufs[i], FANIN_L4_LEN, i * 1000u, 1000);
+		rte_pktmbuf_free_bulk(mbufs, 20);
+	}
+}
+END_TEST
+
+START_TEST(an_interface_and_the_kernel_say_whether_super_frames_may_leave)
+{
+	ck_assert_int_eq(super_frame_kernel_probe(), SUPER_FRAME_KERNEL_TAKES);
+	/* The probe is for nobody. */
+	ck_assert_uint_eq(receive(1), 1);
+	ck_assert_uint_eq(offload_segments(mbufs[0]), 2);
+	rte_pktmbuf_free(mbufs[0]);
+	set_interface("lo", false, 9000);
+	ck_assert_int_eq(super_frame_kernel_probe(), SUPER_FRAME_KERNEL_TAKES);
+	ck_assert_int_eq(system("ip link add near type veth peer name far"), 0);
+	ck_assert(super_frame_interface_takes("near"));
+	ck_assert_int_eq(system("ethtool -K near tx off >/dev/null"), 0);
+	ck_assert(!super_frame_interface_takes("near"));
+	ck_assert(super_frame_interface_takes("far"));
+	ck_assert(!super_frame_interface_takes("none"));
+	set_interface("lo", true, 9000);
+}
+END_TEST
+
+/* A checksum that the kernel has left to be completed: others' goes on so, Fanin's packets need none. */
+START_TEST(checksums_may_be_left_to_the_next_link)
+{
+	for (uint16_t others = 0; others < 2; others++) {
+		int receiver = open_receiver((uint16_t)(UDP_PORT + others));
+		int fd = open_sender((uint16_t)(UDP_PORT + others), 1000);
+
+		send_bytes(fd, 900);
+		ck_assert_uint_eq(receive(1), 1);
+		ck_assert_uint_eq(mbufs[0]->pkt_len, FANIN_L4_LEN + 900);
+		ck_assert_uint_eq(offload_is_needed(mbufs[0]), others);
+		if (others == 0)
+			ck_assert_uint_eq(rte_pktmbuf_mtod(mbufs[0], const struct fanin_headers *)
+						  ->udp.checksum_be,
+					  0);
+		rte_pktmbuf_free(mbufs[0]);
+		close(fd);
+		close(receiver);
+	}
+}
+END_TEST
+
+START_TEST(super_frames_wait_for_packets_and_are_counted_if_there_is_no_room)
+{
+	struct rte_mbuf *held[POOL_SIZE];
+	int receiver = open_receiver(UDP_PORT);
+	int fd = open_sender(UDP_PORT, 1400);
+	unsigned int n;
+	uint64_t sent = 40;
+	uint16_t got = 0;
+
+	for (n = 0; rte_mempool_avail_count(pool) > 0; n++)
+		held[n] = rte_pktmbuf_alloc(pool);
+	/* 40 of 64 KB each are behind a ring of 64 frames: more than a socket of this test's may hold, if it may not ask for more. */
+	for (unsigned int i = 0; i < sent; i++)
+		send_bytes(fd, 64400);
+	ck_assert_uint_eq(receive(1), 0);
+	rte_pktmbuf_free_bulk(held, n);
+	for (unsigned int i = 0; i < sent; i++) {
+		const uint16_t some = receive(46);
+
+		for (uint16_t k = 0; k < some; k++)
+			check_bytes(mbufs[k], FANIN_L4_LEN, k * 1400u, 1400);
+		rte_pktmbuf_free_bulk(mbufs, some);
+		got = (uint16_t)(got + some);
+	}
+	ck_assert_uint_eq(got, 46 * stats().rx_super_frames);
+	ck_assert_uint_eq(stats().rx_super_frames + stats().rx_missed, sent);
+	ck_assert_uint_gt(stats().rx_super_frames, 2);
+	close(fd);
+	close(receiver);
+}
+END_TEST
+
 /* Makes a link of two interfaces, "near" and "far", whose MTUs are these. */
 static void
 make_link(int near_mtu, int far_mtu)
@@ -436,6 +901,18 @@ suite_packet_port(void)
 	tcase_add_test(tcase, frames_longer_than_the_other_ends_mtu_do_not_hold_up_others);
 	tcase_add_test(tcase, frames_that_may_leave_later_stay_the_callers);
 	tcase_add_test(tcase, a_port_that_is_opened_anew_goes_on_with_its_counters);
+	tcase_add_loop_test(tcase, super_frames_to_fanins_port_come_in_as_frames, 0, 3);
+	tcase_add_test(tcase, each_segment_of_a_super_frame_is_judged_by_its_own_header);
+	tcase_add_test(tcase, a_burst_may_end_within_a_super_frame);
+	tcase_add_test(tcase, a_super_frame_comes_in_one_burst_if_it_can);
+	tcase_add_test(tcase, super_frames_of_others_pass_whole);
+	tcase_add_test(tcase, super_frames_of_others_come_in_chains_where_large_packets_are_in_use);
+	tcase_add_test(tcase, super_frames_of_others_leave_by_interfaces_that_take_none);
+	tcase_add_test(tcase, packets_of_fanins_leave_as_super_frames);
+	tcase_add_test(tcase, frames_leave_one_by_one_where_no_super_frames_may);
+	tcase_add_test(tcase, an_interface_and_the_kernel_say_whether_super_frames_may_leave);
+	tcase_add_test(tcase, checksums_may_be_left_to_the_next_link);
+	tcase_add_test(tcase, super_frames_wait_for_packets_and_are_counted_if_there_is_no_room);
 	tcase_add_test(tcase, several_queues_get_each_frame_once);
 	tcase_add_test(tcase, what_is_wrong_with_a_port_is_told);
 	suite_add_tcase(suite, tcase);

@@ -42,6 +42,7 @@ START_TEST(a_join_is_challenged_and_its_answer_begins_a_run)
 	ck_assert_uint_eq(ack.flags, 0);
 	ck_assert_uint_eq(ack.slots, 16);
 	ck_assert_uint_eq(ack.sharing, 1);
+	ck_assert_uint_eq(ack.port_blocks, 64);
 	ck_assert_uint_eq(ack.parameters[1], 80);
 	ck_assert_uint_eq(ack.instance, fanin_server_core_instance(rig.core));
 	ck_assert_str_eq(ack.handler, "pa-atp");
@@ -235,6 +236,7 @@ refused_join(void (*change)(struct fanin_headers *headers, struct fanin_join_bod
 	headers.fanin.epoch = 0;
 	headers.fanin.contributions = rig.n_ranks;
 	headers.udp.src_be = __builtin_bswap16(40000);
+	headers.fanin.port = 40000;
 	change(&headers, &body);
 	fanin_wire_set_payload_len(&headers, sizeof(body));
 	server_rig_clear(&rig);
@@ -245,6 +247,19 @@ refused_join(void (*change)(struct fanin_headers *headers, struct fanin_join_bod
 	ck_assert_uint_eq(rig.sent[0].dst_port, 40000);
 	ck_assert_uint_eq(fanin_server_core_drops(rig.core, rig.sent[0].hdr.count), 1);
 	return &rig.sent[0].hdr;
+}
+
+static void
+named_address(struct fanin_headers *headers, struct fanin_join_body *body)
+{
+	body->address_be = ~headers->ip.src_be;
+}
+
+static void
+as_before(struct fanin_headers *headers, struct fanin_join_body *body)
+{
+	(void)body;
+	headers->fanin.version = FANIN_WIRE_VERSION_BEFORE;
 }
 
 static void
@@ -308,13 +323,34 @@ START_TEST(joins_that_are_wrong_are_refused_with_the_reason)
 	ck_assert_uint_eq(refused->count, FANIN_REASON_KEY);
 	ck_assert_uint_eq(refused->key, 0xbad);
 	ck_assert_uint_eq(refused_join(other_rank)->count, FANIN_REASON_RANK);
-	ck_assert_uint_eq(refused_join(other_source)->count, FANIN_REASON_SOURCE);
+	refused = refused_join(other_source);
+	ck_assert_uint_eq(refused->count, FANIN_REASON_SOURCE);
+	ck_assert_uint_eq(refused->progress, SERVER_RIG_SWITCH ^ 1u << 24);
+	ck_assert_uint_eq(refused->version, FANIN_WIRE_VERSION);
 	refused = refused_join(other_size);
 	ck_assert_uint_eq(refused->count, FANIN_REASON_SIZE);
 	ck_assert_uint_eq(refused->key, rig.keys.down);
 	ck_assert_uint_eq(refused_join(small_mtu)->count, FANIN_REASON_MTU);
+	refused = refused_join(as_before);
+	ck_assert_uint_eq(refused->count, FANIN_REASON_VERSION);
+	ck_assert_uint_eq(refused->key, rig.keys.down);
+	ck_assert_uint_eq(refused->version, FANIN_WIRE_VERSION_BEFORE);
+	ck_assert_uint_eq(refused->contributions, FANIN_WIRE_VERSION);
 	ck_assert_uint_eq(server_rig_stats(&rig).epoch, rig.epoch);
 	ck_assert_uint_eq(server_rig_stats(&rig).runs, 1);
+}
+END_TEST
+
+START_TEST(a_switch_behind_a_translator_is_told_its_address)
+{
+	const struct fanin_hdr *refused;
+
+	server_rig_start(&rig, 2);
+	refused = refused_join(named_address);
+	ck_assert_uint_eq(refused->count, FANIN_REASON_SOURCE);
+	ck_assert_uint_eq(refused->progress, SERVER_RIG_SWITCH);
+	ck_assert_uint_eq(refused->key, rig.keys.up);
+	ck_assert_uint_eq(server_rig_stats(&rig).epoch, rig.epoch);
 }
 END_TEST
 
@@ -623,6 +659,7 @@ suite_server(void)
 	suite_add_tcase(suite, runs);
 	tcase_add_checked_fixture(senders, NULL, close_rig);
 	tcase_add_test(senders, joins_that_are_wrong_are_refused_with_the_reason);
+	tcase_add_test(senders, a_switch_behind_a_translator_is_told_its_address);
 	tcase_add_test(senders, the_switch_has_all_ranks_below_it);
 	tcase_add_test(senders, strangers_and_damaged_packets_are_dropped_without_a_word);
 	tcase_add_test(senders, truncated_frames_of_any_length_are_dropped);

@@ -393,7 +393,8 @@ START_TEST(fanin_headers_are_checked)
 	EXPECT_AFTER(hdr->flags = 1 << 6, FANIN_REASON_FLAGS);
 	EXPECT_AFTER(hdr->flags = 1 << 7, FANIN_REASON_FLAGS);
 	EXPECT_AFTER(hdr->flags = 0x8000, FANIN_REASON_FLAGS);
-	EXPECT_AFTER(hdr->reserved = 1, FANIN_REASON_RESERVED);
+	EXPECT_AFTER(hdr->port = 1, FANIN_REASON_NONE);
+	EXPECT_AFTER((hdr->type = FANIN_TYPE_RESULT, hdr->port = 1), FANIN_REASON_RESERVED);
 	/* Roots are of copies, and are ranks. */
 	EXPECT_AFTER(hdr->root = 1, FANIN_REASON_RESERVED);
 	EXPECT_AFTER((hdr->type = FANIN_TYPE_REFUSED, hdr->root = 1), FANIN_REASON_RESERVED);
@@ -526,6 +527,7 @@ START_TEST(templates_let_valid_contributions_pass_only)
 		{ 56, 62 }, /* contributions, block */
 		{ 70, 74 }, /* progress */
 		{ 82, 90 }, /* members */
+		{ 94, 96 }, /* where answers are taken */
 	};
 	struct fanin_template template;
 	struct frame frame;

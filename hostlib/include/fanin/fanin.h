@@ -63,7 +63,7 @@ enum fanin_status {
 	FANIN_ERR_REFUSED = -9, /* the switch refused a packet: see fanin_comm_error */
 	FANIN_ERR_SYSTEM = -10, /* a system call failed: see fanin_ctx_error */
 	FANIN_ERR_PERMISSION =
-		-11, /* raw sockets need CAP_NET_RAW, AF_XDP also CAP_NET_ADMIN and CAP_BPF */
+		-11, /* the transport needs rights: af_packet CAP_NET_RAW, af_xdp also CAP_NET_ADMIN and CAP_BPF */
 	FANIN_ERR_INTERRUPTED = -12, /* the interrupt callback ended the wait */
 	FANIN_ERR_MANAGER = -13, /* the network manager can't be reached, or sent something invalid */
 	FANIN_ERR_CAPACITY = -14, /* a result has more values than there is room for */
@@ -157,7 +157,7 @@ typedef bool (*fanin_interrupt_fn)(void *arg);
  */
 struct fanin_init_opts {
 	size_t sz;
-	const char *transport; /* "auto" (default), "af_xdp", "af_packet" or "memif" */
+	const char *transport; /* "auto" (default), "af_xdp", "af_packet", "udp" or "memif" */
 	fanin_print_fn print;  /* default: silent */
 	void *print_arg;
 	fanin_interrupt_fn interrupt; /* default: only results and timeouts end waits */
@@ -278,7 +278,7 @@ struct fanin_join_opts {
  */
 struct fanin_report {
 	size_t sz;
-	const char *transport;        /* "af_xdp", "af_packet", "memif" or "tcp ring" */
+	const char *transport;        /* "af_xdp", "af_packet", "udp", "memif" or "tcp ring" */
 	const char *transport_reason; /* why this transport */
 	const char *handler;          /* the switch's handler, "single"; "ring" without a switch */
 	const char *interface;        /* with memif, "memif" and the port's number */
@@ -360,6 +360,27 @@ struct fanin_report {
 	uint64_t multicast_packets;    /* received, each once */
 	uint64_t multicast_fetched; /* of these, those that another rank has sent because they were lost */
 	uint64_t multicast_late; /* asked for, and come by multicast all the same */
+	/*
+	 * Super-frames, which the kernel took or handed over as one packet for several, and the packets in them; 0 with transports that have none.
+	 * `transport_reason` tells why packets leave one by one if super-frames are not sent, or not any more.
+	 */
+	uint64_t super_frames_sent;
+	uint64_t super_frame_packets_sent;
+	uint64_t super_frames_received;
+	uint64_t super_frame_packets_received;
+	/*
+	 * Work that the library did to move the packets, those of barriers and of leaving too.
+	 * Copies are those that it made itself: the kernel's own, of what is sent and received,
+	 * are not counted.
+	 */
+	uint64_t send_calls;       /* system calls that sent */
+	uint64_t receive_calls;    /* that received, or found nothing */
+	uint64_t other_calls;      /* that asked how much waits to be sent, and the like */
+	uint64_t bytes_copied_out; /* of payload, into packets */
+	uint64_t bytes_copied_in;  /* out of packets, as results into the vector */
+	/* Of all communicators of the context, those of its progress thread among them. */
+	uint64_t sleeps; /* how often it waited in the kernel for a frame or a timer */
+	uint64_t yields; /* and gave its core to others for a moment before that */
 };
 
 /*
@@ -368,7 +389,7 @@ struct fanin_report {
  * opts: NULL for the defaults; only read during the call. ctx: set on success only; free with
  * fanin_finalize.
  * Returns FANIN_OK, FANIN_ERR_NO_MEMORY or FANIN_ERR_INVALID, also if FANIN_BACKGROUND_PROGRESS is
- * neither "1" nor "0". Thread-safe.
+ * neither "1" nor "0", or FANIN_RECEIVE_BUFFER no number of bytes. Thread-safe.
  */
 FANIN_API int fanin_init(const struct fanin_init_opts *opts, fanin_ctx **ctx);
 
@@ -558,7 +579,7 @@ FANIN_API int fanin_barrier(fanin_comm *comm);
 
 /*
  * Multicast regions (docs/regions.md): a buffer of the same length at every rank, under one range of network addresses. What any rank writes to a place of it
- * arrives at the same place of all ranks' buffers. Only with job_name and a tree of switches, for up to 64 ranks, and with the transport af_packet.
+ * arrives at the same place of all ranks' buffers. Only with job_name and a tree of switches, for up to 64 ranks, and with the transports af_packet and udp.
  */
 
 /* Room for options of a region: there are none yet. */

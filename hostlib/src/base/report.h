@@ -45,7 +45,10 @@
 	X(maybe_sparse_taken, OWN) X(congestion, SAME) X(cwd, SUM) X(awd, SUM) \
 	X(alpha, MOST) X(beta, MOST) X(progress_degree, MOST) X(in_flight, SUM) \
 	X(led_blocks, SUM) X(led_direct, SUM) X(asks, SUM) X(restores, SUM) X(repeats, SUM) \
-	X(multicast_reason, OWN)
+	X(multicast_reason, OWN) X(super_frames_sent, SUM) X(super_frame_packets_sent, SUM) \
+	X(super_frames_received, SUM) X(super_frame_packets_received, SUM) \
+	X(send_calls, SUM) X(receive_calls, SUM) X(other_calls, SUM) X(bytes_copied_out, SUM) \
+	X(bytes_copied_in, SUM) X(sleeps, OWN) X(yields, OWN)
 
 #define FANIN_REPORT_FIELDS(X) \
 	FANIN_REPORT_ENGINE(X) FANIN_REPORT_PA_ATP(X) FANIN_REPORT_MULTICAST(X) FANIN_REPORT_OTHERS(X)

@@ -33,7 +33,7 @@ fanin_canary_send_by(struct fanin_canary *canary, struct fanin_headers *headers,
 
 	flow.dst_ip_be = dst_ip_be;
 	fanin_wire_encode_l4(headers, &flow, packet->len);
-	headers->udp.src_be = fanin_wire_source_port_be(packet->flow);
+	headers->udp.src_be = fanin_wire_source_port_be(packet->flow, 0);
 	if (!fanin_transport_send(canary->engine.loop.transport, headers, packet->payload,
 				  packet->len)) {
 		canary->was_full = true;

@@ -330,6 +330,8 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 		.maybe_sparse_taken = comm->agreement.maybe_sparse_taken,
 		.sparse_algorithm = "",
 		.congestion = "",
+		.sleeps = comm->ctx->sleeps,
+		.yields = comm->ctx->yields,
 	};
 	if (comm->protocol->on_switch != NULL &&
 	    (comm->protocol->collectives >> FANIN_COLLECTIVE_ALLREDUCE_SPARSE & 1) != 0)

@@ -57,6 +57,7 @@ struct fanin_comm_texts {
 struct fanin_leaders_link {
 	struct fanin_route route;
 	struct fanin_channel channel; /* without ops: there is none */
+	uint8_t mac[6];               /* of the first hop */
 };
 
 struct fanin_comm {

@@ -25,7 +25,7 @@ fanin_comm_leaders_check(const struct fanin_ctx *ctx, const struct fanin_join_op
 	if (handler == NULL || !fanin_protocol_of(handler, ignored, sizeof(ignored))->has_leaders)
 		return FANIN_OK;
 	if (fanin_comm_wants_memif(ctx, options))
-		found = "the transport memif, which leads to one switch: expected auto, af_packet or af_xdp";
+		found = "the transport memif, which leads to one switch: expected auto, udp, af_packet or af_xdp";
 	else if (options->authenticate)
 		found = "authenticate, expected packets without tags";
 	else if (options->accumulate_f32)
@@ -66,15 +66,29 @@ job_take(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	return FANIN_OK;
 }
 
-/* Takes the job's UDP port and multicast group, to which results go, on a link. */
+/*
+ * Opens a transport over a link, and takes the job's UDP port and multicast group there, to which results go. A transport that has
+ * sockets takes them itself.
+ */
 static int
-link_open(struct fanin_channel *channel, const struct fanin_join_opts *options,
-	  const struct fanin_route *route, struct fanin_error *error)
+link_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
+	  const struct fanin_route *route, const uint8_t *mac, struct fanin_channel *channel,
+	  struct fanin_transport **transport, struct fanin_error *error)
 {
 	const uint32_t group_be = htonl(FANIN_WIRE_GROUPS | options->job);
-	int status = fanin_channel_udp_port(channel, route, options->udp_port, error);
+	struct fanin_channel none = { .data_fd = -1, .udp_port = options->udp_port };
+	int status = fanin_comm_transport(comm, route, &none, mac, transport, error);
 
-	return status != FANIN_OK ? status : fanin_channel_udp_group(channel, group_be, route, error);
+	if (status != FANIN_OK || (*transport)->ops->has_port)
+		return status;
+	status = fanin_channel_udp_port(channel, route, options->udp_port, error);
+	if (status == FANIN_OK)
+		status = fanin_channel_udp_group(channel, group_be, route, error);
+	if (status == FANIN_OK)
+		return FANIN_OK;
+	(*transport)->ops->close(*transport);
+	*transport = NULL;
+	return status;
 }
 
 /* Finds the route to the first hop. */
@@ -98,7 +112,7 @@ path_open(struct fanin_comm *comm, const struct fanin_join_opts *options, struct
 			"the packets of job '%s' have %u bytes of payload, but with the MTU %u of %s there can be %u",
 			comm->job_name, comm->payload_bytes, route->mtu, route->interface,
 			fanin_payload_for_mtu(route->mtu, false));
-	return status != FANIN_OK ? status : link_open(&comm->member.channel, options, route, error);
+	return status;
 }
 
 /* Has the kernel resolve the first hop's MAC address: nothing has been exchanged with it yet. */
@@ -132,7 +146,7 @@ first_hop_resolve(struct fanin_comm *comm, const struct fanin_route *route, uint
  */
 static int
 second_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
-	    const struct fanin_peer *self, uint8_t mac[6], struct fanin_error *error)
+	    const struct fanin_peer *self, struct fanin_error *error)
 {
 	struct fanin_leaders_link *second = &comm->second;
 	struct fanin_transport *parts[2] = { comm->transport, NULL };
@@ -144,13 +158,11 @@ second_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		return fanin_error_set(error, FANIN_ERR_NO_ROUTE, "no interface has its address");
 	status = fanin_route_find(self->second_switch_ip_be, interface, &second->route, error);
 	if (status == FANIN_OK)
-		status = link_open(&second->channel, options, &second->route, error);
-	if (status == FANIN_OK)
-		status = first_hop_resolve(comm, &second->route, mac,
+		status = first_hop_resolve(comm, &second->route, second->mac,
 					   fanin_now_ns(NULL) + SECOND_WAIT_NS, error);
 	if (status == FANIN_OK)
-		status = fanin_comm_transport(comm, &second->route, options->udp_port, &parts[1],
-					      error);
+		status = link_open(comm, options, &second->route, second->mac, &second->channel,
+				   &parts[1], error);
 	if (status != FANIN_OK)
 		return status;
 	/* It has both from now on. */
@@ -172,13 +184,14 @@ second_take(struct fanin_comm *comm, const struct fanin_join_opts *options,
 
 	if (self->second_ip_be == 0)
 		return;
-	if (second_open(comm, options, self, flow->dst_mac, &error) != FANIN_OK) {
+	if (second_open(comm, options, self, &error) != FANIN_OK) {
 		fanin_log_line(&comm->ctx->log, FANIN_LOG_WARNING,
 			       "job '%s' can't use this host's second link, at %s: %s",
 			       comm->job_name,
 			       inet_ntop(AF_INET, &self->second_ip_be, ip, sizeof(ip)), error.text);
 		return;
 	}
+	memcpy(flow->dst_mac, comm->second.mac, sizeof(flow->dst_mac));
 	memcpy(flow->src_mac, comm->second.route.local_mac, sizeof(flow->src_mac));
 	flow->src_ip_be = comm->second.route.local_ip_be;
 	flow->dst_port = options->udp_port;
@@ -234,8 +247,8 @@ fanin_comm_leaders(struct fanin_comm *comm, const struct fanin_join_opts *option
 	if (status == FANIN_OK)
 		status = first_hop_resolve(comm, &comm->route, comm->switch_mac, deadline_ns, error);
 	if (status == FANIN_OK)
-		status = fanin_comm_transport(comm, &comm->route, options->udp_port,
-					      &comm->transport, error);
+		status = link_open(comm, options, &comm->route, comm->switch_mac,
+				   &comm->member.channel, &comm->transport, error);
 	if (status == FANIN_OK)
 		status = engine_start(comm, options, answer, error);
 	if (status == FANIN_OK)

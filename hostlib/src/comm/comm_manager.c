@@ -60,7 +60,7 @@ options_check(const struct fanin_ctx *ctx, const struct fanin_join_opts *options
 	if (options->trees > 1 && single_transport(ctx, options) != NULL)
 		return fanin_error_set(
 			error, FANIN_ERR_INVALID,
-			"trees is %u, but %s serves one tree of a host: expected the transport auto or af_packet",
+			"trees is %u, but %s serves one tree of a host: expected the transport auto, af_packet or udp",
 			options->trees, single_transport(ctx, options));
 	return FANIN_OK;
 }

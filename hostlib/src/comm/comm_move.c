@@ -70,13 +70,14 @@ path_change(struct fanin_comm *comm, const struct fanin_manager_home *home, stru
 					   error);
 	if (status != FANIN_OK)
 		return status;
-	status = fanin_comm_transport(comm, &route, home->udp_port, &transport, error);
+	status = fanin_comm_transport(comm, &route, &channel, comm->switch_mac, &transport, error);
 	if (status != FANIN_OK) {
 		channel.ops->close(&channel);
 		return status;
 	}
 	comm->protocol->on_switch->move(comm->endpoint, transport);
 	comm->recovery.ring_drops += comm->transport->ops->ring_drops(comm->transport);
+	fanin_transport_counts_add(comm->transport, &comm->recovery.counts);
 	comm->transport->ops->close(comm->transport);
 	comm->transport = transport;
 	comm->route = route;
@@ -133,6 +134,7 @@ redirect(struct fanin_comm *comm, struct fanin_error *error)
 		.dst_ip_be = comm->route.switch_ip_be,
 		.src_ip_be = comm->route.local_ip_be,
 		.dst_port = comm->member.config.udp_port,
+		.src_port = comm->member.channel.data_port,
 	};
 	int status = fanin_route_resolve(&comm->route, flow.dst_mac, error);
 
@@ -157,6 +159,8 @@ fanin_comm_move_end(struct fanin_comm *comm, struct fanin_error *error)
 	if (status == FANIN_OK && comm->recovery.moved)
 		status = fanin_channel_udp_group(&comm->member.channel, comm->member.group_be,
 						 &comm->route, error);
+	if (status == FANIN_OK && comm->recovery.moved)
+		fanin_comm_path(comm);
 	if (status == FANIN_OK)
 		comm->recovery.moved = false;
 	return status;
@@ -172,6 +176,8 @@ fanin_comm_follow(struct fanin_comm *comm)
 	    comm->recovery.moved || comm->transport->ops == &fanin_memif_ops)
 		return;
 	comm->recovery.next_follow_ns = now_ns + FOLLOW_NS;
+	/* To open a socket, ask, and close it. */
+	comm->transport->counts.other_calls += 3;
 	/*
 	 * If the kernel does not know the address it will ask for it; the engine's timeout bounds
 	 * that.

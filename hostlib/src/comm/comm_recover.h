@@ -4,6 +4,7 @@
 #define FANIN_HOSTLIB_COMM_RECOVER_H
 
 #include "hostlib/src/manager/manager.h"
+#include "hostlib/src/transport/transport.h"
 
 struct fanin_recovery {
 	bool rejoining;           /* the run was lost, and the member joins again */
@@ -15,6 +16,7 @@ struct fanin_recovery {
 	uint64_t next_follow_ns;  /* when to check whether the switch has another MAC address */
 	uint64_t next_move_ns;    /* when to retry moving */
 	uint64_t ring_drops;      /* of transports that were closed */
+	struct fanin_transport_counts counts; /* likewise */
 	char path_problem[FANIN_TEXT_LEN]; /* why moving fails; empty: it does not, or is not needed */
 	char hint[2 * FANIN_TEXT_LEN];     /* the engine's */
 };

@@ -82,6 +82,24 @@ single_missing(const struct fanin_comm *comm, struct fanin_ranks *ranks)
 	comm->protocol->missing(comm->endpoint, ranks);
 }
 
+/* Fills in the counts of the communicator's transports, those that are closed as well. */
+static void
+counts_report(const struct fanin_comm *comm, struct fanin_report *report)
+{
+	struct fanin_transport_counts counts = comm->recovery.counts;
+
+	fanin_transport_counts_add(comm->transport, &counts);
+	report->super_frames_sent = counts.super_frames.sent;
+	report->super_frame_packets_sent = counts.super_frames.sent_packets;
+	report->super_frames_received = counts.super_frames.received;
+	report->super_frame_packets_received = counts.super_frames.received_packets;
+	report->send_calls = counts.send_calls;
+	report->receive_calls = counts.receive_calls;
+	report->other_calls = counts.other_calls;
+	report->bytes_copied_out = counts.copied_out;
+	report->bytes_copied_in = counts.copied_in;
+}
+
 static void
 single_report(const struct fanin_comm *comm, struct fanin_report *report)
 {
@@ -104,6 +122,7 @@ single_report(const struct fanin_comm *comm, struct fanin_report *report)
 		report->transport_reason = transport->reason;
 		report->ring_drops = comm->recovery.ring_drops +
 				     transport->ops->ring_drops(transport);
+		counts_report(comm, report);
 	}
 	comm->protocol->report(comm->endpoint, report);
 }

@@ -76,7 +76,8 @@ in_flight_most(const struct fanin_comm *comm)
 
 int
 fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *route,
-		     uint16_t udp_port, struct fanin_transport **transport, struct fanin_error *error)
+		     struct fanin_channel *channel, const uint8_t *switch_mac,
+		     struct fanin_transport **transport, struct fanin_error *error)
 {
 	const struct fanin_transport_config config = {
 		.interface = route->interface,
@@ -84,29 +85,59 @@ fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *ro
 		.local_mac = route->local_mac,
 		.rx_queues = route->rx_queues,
 		.local_ip_be = route->local_ip_be,
+		.switch_ip_be = route->switch_ip_be,
+		.switch_mac = switch_mac,
+		.group_be = htonl(FANIN_WIRE_GROUPS | comm->member.config.job),
 		.mtu = route->mtu,
 		.job = comm->member.config.job,
-		.udp_port = udp_port,
+		.udp_port = channel->udp_port,
+		.data_port = channel->data_port,
+		.data_fd = channel->data_fd,
+		/* An AF_XDP program serves one job per interface. */
+		.shares_interface = comm->trees.n > 1,
 		.window = in_flight_most(comm),
 		.frame_len = frame_len_most(comm),
+		.receive_buffer = comm->ctx->receive_buffer,
 		.log = &comm->ctx->log,
 	};
 
-	/* An AF_XDP program serves one job per interface. */
-	return fanin_transport_open(&config, comm->trees.n > 1 ? "af_packet" : comm->ctx->transport,
-				    transport, error);
+	const char *name = comm->ctx->transport;
+	int status;
+
+	if (config.shares_interface && strcmp(name, "af_xdp") == 0)
+		name = "af_packet";
+	status = fanin_transport_open(&config, name, transport, error);
+	/* It has it from now on. */
+	if (status == FANIN_OK)
+		channel->data_fd = -1;
+	return status;
+}
+
+/* Bounds the window by what the transport holds unread: more would be lost whenever this rank is away. */
+static void
+window_bound(struct fanin_comm *comm)
+{
+	const struct fanin_transport_ops *ops = comm->transport->ops;
+	const uint32_t room = ops->rx_room == NULL ? comm->window : ops->rx_room(comm->transport);
+
+	while (comm->window > 1 && comm->window > room)
+		comm->window /= 2;
 }
 
 /* Opens the transport, or prepares the open one, with the job's parameters from the switch. */
 static int
-transport_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
-	       struct fanin_error *error)
+transport_open(struct fanin_comm *comm, struct fanin_error *error)
 {
 	const uint32_t frame_len = frame_len_most(comm);
+	int status;
 
-	if (comm->transport == NULL)
-		return fanin_comm_transport(comm, &comm->route, options->udp_port, &comm->transport,
-					    error);
+	if (comm->transport == NULL) {
+		status = fanin_comm_transport(comm, &comm->route, &comm->member.channel,
+					      comm->switch_mac, &comm->transport, error);
+		if (status == FANIN_OK)
+			window_bound(comm);
+		return status;
+	}
 	if (frame_len > FANIN_ETH_LEN + comm->route.mtu)
 		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
 				       "the job's packets have %u bytes, memif's buffers hold %u",
@@ -191,6 +222,27 @@ payload_choose(const struct fanin_comm *comm, uint16_t most)
 	return payload_bytes / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
 }
 
+/* True if the transport may be one that sends super-frames: JOIN then asks whether they pass. */
+static bool
+wants_path(const struct fanin_ctx *ctx)
+{
+	return strcmp(ctx->transport, "udp") == 0 || strcmp(ctx->transport, "auto") == 0;
+}
+
+void
+fanin_comm_path(struct fanin_comm *comm)
+{
+	const struct fanin_transport_ops *ops = comm->transport->ops;
+	const struct fanin_member *member = &comm->member;
+
+	if (ops->path == NULL)
+		return;
+	ops->path(comm->transport, member->super_frames,
+		  member->pair_errnum != 0
+			  ? strerror(member->pair_errnum)
+			  : "the switch has not got those that were sent to find out");
+}
+
 static int
 member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint16_t most_payload,
 	    uint32_t switch_ip_be, uint64_t deadline_ns, struct fanin_error *error)
@@ -201,6 +253,7 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 		.rank = options->rank,
 		.size = options->size,
 		.udp_port = options->udp_port,
+		.wants_path = wants_path(comm->ctx),
 		.authenticate = options->authenticate,
 		.awaits_new_job = options->recover,
 		.timeout_ns = options->timeout_ms * 1000000ull,
@@ -234,10 +287,15 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 
 	comm->payload_bytes = payload_choose(comm, most_payload);
 	comm->window = window_choose(comm, options);
-	status = transport_open(comm, options, error);
+	status = transport_open(comm, error);
 	if (status == FANIN_OK)
 		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACTIVE, deadline_ns,
 					   timeout_ns, error);
+	if (status == FANIN_OK) {
+		if (comm->transport->ops->path != NULL)
+			fanin_member_try_path(&comm->member);
+		fanin_comm_path(comm);
+	}
 	return status;
 }
 
@@ -255,6 +313,7 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		.window = comm->window,
 		.payload_bytes = comm->payload_bytes,
 		.spread = comm->member.spread,
+		.port_shift = comm->member.port_shift,
 		.stagger = !options->no_stagger,
 		.recover = options->recover,
 		.slots = comm->member.slots,
@@ -265,6 +324,8 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
 			.dst_ip_be = comm->route.switch_ip_be,
 			.src_ip_be = comm->route.local_ip_be,
 			.dst_port = options->udp_port,
+			/* Where answers are taken. What is about blocks comes from others. */
+			.src_port = comm->member.channel.data_port,
 		},
 	};
 	int status;

@@ -237,9 +237,7 @@ trees_report(const struct fanin_comm *comm, struct fanin_report *report)
 		member->ops->report(member, &part);
 		FANIN_REPORT_FIELDS(ADD)
 	}
-	report->transport_reason = strcmp(comm->ctx->transport, "auto") == 0
-					   ? "af_xdp serves one tree of a host, this job has several"
-					   : comm->trees.all->members[0].transport->reason;
+	report->transport_reason = comm->trees.all->members[0].transport->reason;
 }
 
 static struct fanin_comm *

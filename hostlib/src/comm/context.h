@@ -22,13 +22,16 @@ struct fanin_ctx {
 	fanin_print_fn print; /* the user's, NULL: silent */
 	void *print_arg;
 	pthread_mutex_t print_lock;
-	char transport[16]; /* as in the options */
-	bool background;    /* likewise: a thread makes progress, too */
+	char transport[16];      /* as in the options */
+	bool background;         /* likewise: a thread makes progress, too */
+	uint32_t receive_buffer; /* that a UDP socket asks for, bytes */
 	/* The progress thread, and the lock of the fields below; NULL: there is none. */
 	struct fanin_progress *progress;
 	fanin_interrupt_fn interrupt;
 	void *interrupt_arg;
 	uint64_t interrupt_next_ns;
+	uint64_t sleeps;          /* waits in the kernel for a frame or a timer */
+	uint64_t yields;          /* of the core, before that */
 	struct fanin_error error; /* of public calls; the thread does not touch it */
 	struct fanin_comm *comms;
 };

@@ -39,12 +39,16 @@ fanin_progress_wake(struct fanin_progress *progress)
  * Lets callers have the lock: a mutex goes to the first thread that asks, and this one always does.
  */
 static void
-lock_yield(struct fanin_progress *progress)
+lock_yield(struct fanin_ctx *ctx)
 {
+	struct fanin_progress *progress = ctx->progress;
+	uint64_t yields = 0;
+
 	pthread_mutex_unlock(&progress->lock);
-	while (__atomic_load_n(&progress->wanted, __ATOMIC_RELAXED) != 0)
+	for (; __atomic_load_n(&progress->wanted, __ATOMIC_RELAXED) != 0; yields++)
 		sched_yield();
 	pthread_mutex_lock(&progress->lock);
+	ctx->yields += yields;
 }
 
 /* Sleeps without the lock until a frame comes in, a timer is due or a caller wakes the thread. */
@@ -56,12 +60,14 @@ progress_sleep(struct fanin_ctx *ctx)
 	struct timespec timeout = { 0 };
 	uint64_t sleep_ns;
 	unsigned int n = fanin_ctx_poll_fds(ctx, fds, &sleep_ns);
+	uint64_t yields = 0;
 	bool errors = false;
 	eventfd_t ignored;
 
 	timeout.tv_nsec = (long)sleep_ns;
 	fds[n] = (struct pollfd){ .fd = progress->wake_fd, .events = POLLIN };
 	progress->sleeping = true;
+	ctx->sleeps++;
 	pthread_mutex_unlock(&progress->lock);
 	if (ppoll(fds, n + 1, &timeout, NULL) > 0) {
 		for (unsigned int i = 0; i < n; i++)
@@ -69,9 +75,10 @@ progress_sleep(struct fanin_ctx *ctx)
 		if (fds[n].revents != 0)
 			eventfd_read(progress->wake_fd, &ignored);
 	}
-	while (__atomic_load_n(&progress->wanted, __ATOMIC_RELAXED) != 0)
+	for (; __atomic_load_n(&progress->wanted, __ATOMIC_RELAXED) != 0; yields++)
 		sched_yield();
 	pthread_mutex_lock(&progress->lock);
+	ctx->yields += yields;
 	progress->sleeping = false;
 	if (!errors)
 		return;
@@ -93,7 +100,7 @@ progress_run(void *arg)
 			pthread_cond_broadcast(&progress->changed);
 			pthread_cond_wait(&progress->changed, &progress->lock);
 		} else if (fanin_ctx_poll(ctx, NULL) != 0) {
-			lock_yield(progress);
+			lock_yield(ctx);
 		} else {
 			progress_sleep(ctx);
 		}

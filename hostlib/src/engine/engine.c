@@ -19,18 +19,37 @@
 /* Serial arithmetic requires all block numbers to lie within half of the number space. */
 #define MAX_BLOCKS_OUTSTANDING (UINT32_MAX / 2)
 
+/* Transmissions after which a packet leaves by itself: what takes several along may be what does not pass. */
+#define LOST_TWICE 2
+
 void
 fanin_engine_headers(struct fanin_engine *engine, uint32_t payload_len)
 {
 	struct fanin_ip *ip = &engine->headers.ip;
 
 	fanin_wire_encode_l4(&engine->headers, &engine->config.flow, payload_len);
+	engine->headers.fanin.port = engine->config.flow.src_port;
 	engine->header_payload_len = payload_len;
 	if (engine->rules->tos == 0)
 		return;
 	ip->tos = engine->rules->tos;
 	ip->checksum_be = 0;
 	ip->checksum_be = fanin_ip_checksum(ip);
+}
+
+void
+fanin_engine_begin(const struct fanin_engine *engine, enum fanin_type type, uint32_t block,
+		   uint32_t payload_len, struct fanin_headers *headers)
+{
+	const struct fanin_protocol_config *config = &engine->config;
+
+	fanin_wire_encode_l4(headers, &config->flow, payload_len);
+	fanin_wire_encode_header(&headers->fanin, type, config->job, config->epoch, config->keys.up);
+	headers->udp.src_be = fanin_wire_source_port_be(block, config->port_shift);
+	headers->fanin.rank = config->rank;
+	headers->fanin.contributions = 1;
+	headers->fanin.block = block;
+	headers->fanin.port = config->flow.src_port;
 }
 
 /* A sparse vector, which is laid out. It is neither brought nor kept as others are. */
@@ -165,9 +184,9 @@ fanin_engine_send_elements(struct fanin_engine *engine, const struct fanin_lane 
 	if (payload_len != engine->header_payload_len)
 		fanin_engine_headers(engine, payload_len);
 	hdr->block = lane->block - engine->base;
-	headers->udp.src_be = fanin_wire_source_port_be(hdr->block);
+	headers->udp.src_be = fanin_wire_source_port_be(hdr->block, engine->config.port_shift);
 	hdr->progress = engine->oldest - engine->base;
-	return fanin_engine_transmit(engine, headers, payload, payload_len);
+	return fanin_engine_transmit_held(engine, headers, payload, payload_len);
 }
 
 bool
@@ -176,6 +195,7 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	struct fanin_hdr *hdr = &engine->headers.fanin;
 	uint32_t payload_len;
 	const void *payload;
+	bool is_sent;
 
 	if (__builtin_expect(lane->role != FANIN_LANE_DENSE, 0)) {
 		if (fanin_engine_has_shards(lane))
@@ -187,7 +207,14 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	}
 	if (lane->transmissions != 0)
 		hdr->flags |= FANIN_FLAG_RETRANSMIT;
-	if (!fanin_engine_send_elements(engine, lane, payload, payload_len))
+	if (__builtin_expect(lane->transmissions >= LOST_TWICE, 0)) {
+		fanin_transport_alone(engine->loop.transport, true, true);
+		is_sent = fanin_engine_send_elements(engine, lane, payload, payload_len);
+		fanin_transport_alone(engine->loop.transport, false, false);
+	} else {
+		is_sent = fanin_engine_send_elements(engine, lane, payload, payload_len);
+	}
+	if (!is_sent)
 		return false;
 
 	fanin_engine_note_sent(engine, lane);
@@ -287,11 +314,9 @@ state_begin(struct fanin_engine *engine)
 	fanin_cc_init(&engine->cc, cc_of(engine->rules, config), config->window);
 	engine->reordering = FANIN_ENGINE_REORDERING_MIN;
 
+	fanin_engine_begin(engine, FANIN_TYPE_CONTRIBUTION, 0, config->payload_bytes,
+			   &engine->headers);
 	fanin_engine_headers(engine, config->payload_bytes);
-	fanin_wire_encode_header(&engine->headers.fanin, FANIN_TYPE_CONTRIBUTION, config->job,
-				 config->epoch, config->keys.up);
-	engine->headers.fanin.rank = config->rank;
-	engine->headers.fanin.contributions = 1;
 }
 
 /* Returns FANIN_OK, or FANIN_ERR_UNSUPPORTED if the protocol can't run such a job. */

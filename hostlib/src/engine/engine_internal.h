@@ -589,6 +589,12 @@ void fanin_engine_refusal_check(struct fanin_engine *engine);
 void fanin_engine_refused(struct fanin_engine *engine, unsigned int reason, uint32_t block);
 
 /*
+ * Makes the headers of a packet of this rank's about a block, as the run numbers it. What no other packet has in common with it is 0.
+ */
+void fanin_engine_begin(const struct fanin_engine *engine, enum fanin_type type, uint32_t block,
+			uint32_t payload_len, struct fanin_headers *headers);
+
+/*
  * Sends a packet, with a tag if the job has them. headers: for payload_len bytes. Returns false if
  * there is no room now.
  */
@@ -599,6 +605,16 @@ fanin_engine_transmit(struct fanin_engine *engine, const struct fanin_headers *h
 	if (__builtin_expect(engine->config.tagger != NULL, 0))
 		return fanin_engine_transmit_tagged(engine, headers, payload, payload_len);
 	return fanin_transport_send(engine->loop.transport, headers, payload, payload_len);
+}
+
+/* The same, of a payload that stays as it is while the engine is polled: of a request. */
+static inline bool
+fanin_engine_transmit_held(struct fanin_engine *engine, const struct fanin_headers *headers,
+			   const void *payload, uint32_t payload_len)
+{
+	if (__builtin_expect(engine->config.tagger != NULL, 0))
+		return fanin_engine_transmit_tagged(engine, headers, payload, payload_len);
+	return fanin_transport_send_held(engine->loop.transport, headers, payload, payload_len);
 }
 
 /* The lane's block waits for its result from now on, and counts as transmitted once more. */

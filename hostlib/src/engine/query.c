@@ -40,12 +40,9 @@ query_send(struct fanin_engine *engine, uint32_t block, bool all, uint16_t flags
 
 	/* 0 means no query. */
 	number += number == 0;
-	fanin_wire_encode_l4(&headers, &engine->config.flow, body_len);
-	fanin_wire_encode_header(hdr, FANIN_TYPE_QUERY, engine->config.job, engine->config.epoch,
-				 engine->config.keys.up);
-	hdr->rank = engine->config.rank;
+	fanin_engine_begin(engine, FANIN_TYPE_QUERY, block - engine->base, body_len, &headers);
+	hdr->contributions = 0;
 	hdr->flags = flags;
-	hdr->block = block - engine->base;
 	hdr->progress = engine->oldest - engine->base;
 	hdr->number = number;
 	hdr->count = !all || fanin_block_before(engine->newest, block)
@@ -53,7 +50,6 @@ query_send(struct fanin_engine *engine, uint32_t block, bool all, uint16_t flags
 			     : (uint16_t)(engine->newest - block < FANIN_ANSWER_BLOCKS
 						  ? engine->newest - block + 1
 						  : FANIN_ANSWER_BLOCKS);
-	headers.udp.src_be = fanin_wire_source_port_be(hdr->block);
 	if (!fanin_engine_transmit(engine, &headers, body_len != 0 ? &have : NULL, body_len))
 		return 0;
 

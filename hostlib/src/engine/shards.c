@@ -197,7 +197,8 @@ shard_send(struct fanin_engine *engine, const struct fanin_lane *lane, unsigned 
 		hdr->members |= FANIN_SHARD_WHOLE;
 	fanin_wire_encode_l4(&headers, &engine->config.flow, payload_len);
 	/* All of a block's go to the same worker, in their order. */
-	headers.udp.src_be = fanin_wire_source_port_be(hdr->block);
+	headers.udp.src_be = fanin_wire_source_port_be(hdr->block, engine->config.port_shift);
+	hdr->port = engine->config.flow.src_port;
 	if (!fanin_engine_transmit(engine, &headers, engine->shards->payload, payload_len))
 		return false;
 	engine->stats.shards_sent++;

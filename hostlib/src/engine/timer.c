@@ -241,6 +241,15 @@ packet_bytes(const struct fanin_engine *engine)
 	return FANIN_PAYLOAD_OFFSET - FANIN_ETH_LEN + payload_len;
 }
 
+/* Returns why nothing is received, as far as the transport knows; NULL: it knows nothing. */
+static const char *
+trouble_of(const struct fanin_engine *engine)
+{
+	struct fanin_transport *transport = engine->loop.transport;
+
+	return transport->ops->rx_trouble != NULL ? transport->ops->rx_trouble(transport) : NULL;
+}
+
 /*
  * The switch answers, but packets with data don't get there, or don't come back. Returns false if it is not so. waiting: the other ranks that the block lacks,
  * as "; rank 3 is missing, too", or empty.
@@ -258,6 +267,9 @@ loss_explain(const struct fanin_engine *engine, const char *waiting, char *detai
 			 "on the way less (ip link, faninctl ports)?%s",
 			 engine->oldest, fanin_engine_lane(engine, engine->oldest)->transmissions,
 			 packet_bytes(engine), waiting);
+	else if (told->state == FANIN_BLOCK_DONE && trouble_of(engine) != NULL)
+		snprintf(detail, len, "the switch has sent the result of block %u, and it never came",
+			 engine->oldest);
 	else if (told->state == FANIN_BLOCK_DONE)
 		snprintf(detail, len,
 			 "the switch has sent the result of block %u, and it never came: do packets of %u bytes pass, or is an MTU on the way less (ip "
@@ -318,8 +330,7 @@ static void
 engine_time_out(struct fanin_engine *engine)
 {
 	uint64_t silent_ns = engine->loop.now_ns - engine->progress_ns;
-	struct fanin_transport *transport = engine->loop.transport;
-	const char *trouble = NULL;
+	const char *trouble;
 	struct fanin_ranks missing;
 	bool has_hint = engine->hint != NULL && engine->hint[0] != '\0';
 	bool answers = engine->loop.now_ns - engine->heard_ns < engine->config.timeout_ns / 2 ||
@@ -331,13 +342,12 @@ engine_time_out(struct fanin_engine *engine)
 
 	if (engine->rules->time_out != NULL && !engine->run_lost && engine->rules->time_out(engine))
 		return;
-	if (transport->ops->rx_trouble != NULL)
-		trouble = transport->ops->rx_trouble(transport);
+	trouble = trouble_of(engine);
 	if (engine->loop.tx_errnum != 0)
 		snprintf(link, sizeof(link), "; sending fails: %s%s",
 			 strerror(engine->loop.tx_errnum), tx_advice(engine->loop.tx_errnum));
 	else if (trouble != NULL)
-		snprintf(link, sizeof(link), "; nothing is received: %s", trouble);
+		snprintf(link, sizeof(link), "; %s", trouble);
 	fanin_engine_missing(&engine->endpoint, &missing);
 	if (!fanin_ranks_is_empty(&missing)) {
 		fanin_format_ranks(&missing, ranks, sizeof(ranks));

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "hostlib/src/base/error.h"
+#include "hostlib/src/transport/inflow.h"
 #include "hostlib/src/transport/route.h"
 #include "hostlib/src/transport/transport.h"
 #include "wire/wire.h"
@@ -44,6 +45,13 @@ struct fanin_channel_ops {
 	 */
 	size_t (*receive)(struct fanin_channel *channel, struct fanin_control *control, int *errnum);
 
+	/*
+	 * Sends two packets alike as one super-frame: same length, filled in as for send. NULL: there are no super-frames on this channel.
+	 * Returns 0, or the errno by which the kernel refuses them.
+	 */
+	int (*send_pair)(struct fanin_channel *channel, struct fanin_control pair[2],
+			 size_t body_len);
+
 	/* Sleeps until there may be something to receive, or a signal comes. */
 	void (*wait)(struct fanin_channel *channel, int timeout_ms);
 
@@ -53,13 +61,18 @@ struct fanin_channel_ops {
 struct fanin_channel {
 	const struct fanin_channel_ops *ops; /* NULL: not open */
 	int fd;                              /* UDP: connected to the switch */
-	uint16_t udp_port;
+	int data_fd; /* UDP: likewise, for what is for this host alone; -1: the transport has it, or there is none */
+	uint16_t data_port;                /* its port, which JOIN names */
+	uint16_t join_port;                /* UDP: that JOIN comes from */
+	uint16_t udp_port;                 /* of the switch */
 	struct fanin_transport *transport; /* of the frames; not owned */
 	struct fanin_flow flow;
+	struct fanin_inflow at_open; /* UDP: of this host, when it was opened */
 };
 
 /*
- * Opens a UDP socket to the switch.
+ * Opens UDP sockets to the switch: one that JOIN comes from, which stays open for PROBEs, and one for the transport. Both get their ports
+ * from the kernel.
  *
  * bind_interface: the user named the interface, so the kernel must not choose another one. channel:
  * set on success only.

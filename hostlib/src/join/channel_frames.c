@@ -64,6 +64,10 @@ fanin_channel_frames(struct fanin_channel *channel, struct fanin_transport *tran
 {
 	*channel = (struct fanin_channel){
 		.ops = &frames_ops,
+		.data_fd = -1,
+		.data_port = flow->dst_port,
+		.join_port = flow->dst_port,
+		.udp_port = flow->dst_port,
 		.transport = transport,
 		.flow = *flow,
 	};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Control packets over a UDP socket. See channel.h. */
 #include "channel.h"
+#include "hostlib/src/transport/segments.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -54,6 +55,21 @@ udp_receive(struct fanin_channel *channel, struct fanin_control *control, int *e
 	return FANIN_L4_LEN + (size_t)len;
 }
 
+static int
+udp_send_pair(struct fanin_channel *channel, struct fanin_control pair[2], size_t body_len)
+{
+	const size_t len = FANIN_HDR_LEN + body_len;
+	struct iovec parts[] = {
+		{ .iov_base = &pair[0].headers.fanin, .iov_len = len },
+		{ .iov_base = &pair[1].headers.fanin, .iov_len = len },
+	};
+	union fanin_segment_control control;
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+
+	fanin_segment_control_set(&message, &control, (uint16_t)len);
+	return sendmsg(channel->fd, &message, MSG_NOSIGNAL) < 0 ? errno : 0;
+}
+
 static void
 udp_wait(struct fanin_channel *channel, int timeout_ms)
 {
@@ -66,50 +82,96 @@ static void
 udp_close(struct fanin_channel *channel)
 {
 	close(channel->fd);
+	if (channel->data_fd >= 0)
+		close(channel->data_fd);
 	channel->ops = NULL;
 }
 
 static const struct fanin_channel_ops udp_ops = {
 	.send = udp_send,
 	.receive = udp_receive,
+	.send_pair = udp_send_pair,
 	.wait = udp_wait,
 	.close = udp_close,
 };
 
-int
-fanin_channel_udp(struct fanin_channel *channel, const struct fanin_route *route, uint16_t udp_port,
-		  bool bind_interface, struct fanin_error *error)
+/* Makes a UDP socket that is connected to the switch. fd, port: its own; set on success only. */
+static int
+socket_make(const struct fanin_route *route, uint16_t udp_port, bool bind_interface, int *fd,
+	    uint16_t *port, struct fanin_error *error)
 {
+	struct sockaddr_in own = { 0 };
+	socklen_t own_len = sizeof(own);
 	struct sockaddr_in address = {
 		.sin_family = AF_INET,
 		.sin_port = htons(udp_port),
 		.sin_addr = { .s_addr = route->switch_ip_be },
 	};
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int made = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int status;
 
-	if (fd < 0)
+	if (made < 0)
 		return fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot make a UDP socket: %s",
 				       strerror(errno));
-	if (bind_interface && setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, route->interface,
+	if (bind_interface && setsockopt(made, SOL_SOCKET, SO_BINDTODEVICE, route->interface,
 					 (socklen_t)strlen(route->interface)) < 0) {
 		status = fanin_error_set(error, fanin_status_from_errno(errno, FANIN_ERR_SYSTEM),
 					 "cannot bind to interface %s: %s", route->interface,
 					 strerror(errno));
-		goto close_fd;
+		goto close_made;
 	}
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+	if (connect(made, (struct sockaddr *)&address, sizeof(address)) < 0) {
 		status = fanin_error_set(error, FANIN_ERR_NO_ROUTE, "no route to the switch: %s",
 					 strerror(errno));
-		goto close_fd;
+		goto close_made;
 	}
-	*channel = (struct fanin_channel){ .ops = &udp_ops, .fd = fd, .udp_port = udp_port };
-	channel->flow.dst_ip_be = route->switch_ip_be;
+	getsockname(made, (struct sockaddr *)&own, &own_len);
+	*port = ntohs(own.sin_port);
+	*fd = made;
 	return FANIN_OK;
 
-close_fd:
-	close(fd);
+close_made:
+	close(made);
 	return status;
+}
+
+/* As socket_make, but never with the port of switches, by which a host would be taken for one. */
+static int
+socket_to_switch(const struct fanin_route *route, uint16_t udp_port, bool bind_interface, int *fd,
+		 uint16_t *port, struct fanin_error *error)
+{
+	int unwanted;
+	int status = socket_make(route, udp_port, bind_interface, fd, port, error);
+
+	if (status != FANIN_OK || *port != udp_port)
+		return status;
+	/* Held until there is another one. */
+	unwanted = *fd;
+	status = socket_make(route, udp_port, bind_interface, fd, port, error);
+	close(unwanted);
+	return status;
+}
+
+int
+fanin_channel_udp(struct fanin_channel *channel, const struct fanin_route *route, uint16_t udp_port,
+		  bool bind_interface, struct fanin_error *error)
+{
+	struct fanin_channel opened = { .ops = &udp_ops, .udp_port = udp_port };
+	int status = socket_to_switch(route, udp_port, bind_interface, &opened.fd,
+				      &opened.join_port, error);
+
+	if (status != FANIN_OK)
+		return status;
+	status = socket_to_switch(route, udp_port, bind_interface, &opened.data_fd,
+				  &opened.data_port, error);
+	if (status != FANIN_OK) {
+		close(opened.fd);
+		return status;
+	}
+	opened.flow.dst_ip_be = route->switch_ip_be;
+	fanin_inflow_read(&opened.at_open);
+	*channel = opened;
+	return FANIN_OK;
 }
 
 int
@@ -153,7 +215,12 @@ fanin_channel_udp_port(struct fanin_channel *channel, const struct fanin_route *
 	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
 	    (bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 ||
 	     errno == EADDRINUSE)) {
-		*channel = (struct fanin_channel){ .ops = &udp_ops, .fd = fd, .udp_port = udp_port };
+		*channel = (struct fanin_channel){
+			.ops = &udp_ops,
+			.fd = fd,
+			.data_fd = -1,
+			.udp_port = udp_port,
+		};
 		channel->flow.dst_ip_be = route->switch_ip_be;
 		return FANIN_OK;
 	}

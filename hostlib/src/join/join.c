@@ -4,9 +4,8 @@
  * each may be lost or duplicated; the nonce lets the switch tell a repetition from a restarted
  * process. See join.h.
  */
-#include "join.h"
+#include "join_internal.h"
 
-#include "hostlib/src/base/answer_tag.h"
 #include "hostlib/src/base/clock.h"
 
 #include <arpa/inet.h>
@@ -17,6 +16,12 @@
 #define JOIN_REPEAT_NS (100 * 1000000ull)
 #define LEAVE_REPEAT_NS (50 * 1000000ull)
 #define LEAVE_TIMEOUT_NS (1000 * 1000000ull)
+
+/* How long the answer to a super-frame is waited for, once all else is known. */
+#define PAIR_WAIT_NS (5 * 1000000ull)
+
+/* A switch that has said nothing for so long is asked as one of an earlier release. */
+#define OLDER_AFTER_NS (1000 * 1000000ull)
 
 static int
 tagger_create(struct fanin_member *member, struct fanin_error *error)
@@ -43,8 +48,10 @@ fanin_member_open(struct fanin_member *member, const struct fanin_member_config 
 	*member = (struct fanin_member){
 		.config = *config,
 		.switch_ip_be = route->switch_ip_be,
+		.local_ip_be = route->local_ip_be,
 		.mtu = route->mtu,
 		.channel = *channel,
+		.begun_ns = fanin_now_ns(NULL),
 	};
 	if (getrandom(&member->nonce, sizeof(member->nonce), 0) != sizeof(member->nonce))
 		return fanin_error_set(error, FANIN_ERR_SYSTEM, "no random number: %s",
@@ -70,75 +77,6 @@ fanin_member_close(struct fanin_member *member)
 	member->tagger = NULL;
 }
 
-/* Sends a control packet. Returns 0 or the errno last reported by the link. */
-static int
-control_send(struct fanin_member *member, enum fanin_type type)
-{
-	const struct fanin_member_config *config = &member->config;
-	struct fanin_control control;
-	size_t body_len = 0;
-
-	fanin_wire_encode_header(&control.headers.fanin, type, config->job, member->epoch,
-				 member->keys.up);
-	control.headers.fanin.rank = config->rank;
-	if (type == FANIN_TYPE_JOIN) {
-		control.headers.fanin.epoch = 0;
-		control.headers.fanin.contributions = 1;
-		control.headers.fanin.progress = member->progress;
-		control.headers.fanin.flags = member->rejoins ? FANIN_FLAG_RETRANSMIT : 0;
-		control.body.join = (struct fanin_join_body){
-			.nonce = member->nonce,
-			.size = config->size,
-			.udp_port = config->udp_port,
-			.mtu = member->mtu,
-			.cookie = member->cookie,
-		};
-		body_len = sizeof(control.body.join);
-	}
-	if (member->tagger != NULL) {
-		if (!fanin_tagger_seal(member->tagger, FANIN_TAG_UP, member->instance,
-				       &control.headers.fanin, control.body.bytes,
-				       (uint32_t)body_len, control.body.bytes + body_len))
-			return EIO;
-		body_len += FANIN_TAG_LEN;
-	}
-	return member->channel.ops->send(&member->channel, &control, body_len);
-}
-
-/*
- * Removes the tag of a packet in a job that has them. Returns false if the packet is to be dropped.
- */
-static bool
-control_open(struct fanin_member *member, struct fanin_control *control, size_t len)
-{
-	return len >= sizeof(control->headers) &&
-	       fanin_answer_open(member->tagger, member->instance, &control->headers, len);
-}
-
-/*
- * Receives one answer of the switch for this job, with the key of its direction, and its tag if it
- * must have one.
- *
- * errnum: set if the link reports an error. Returns false if there is no more.
- */
-static bool
-control_receive(struct fanin_member *member, struct fanin_control *control, int *errnum)
-{
-	size_t len;
-
-	for (;;) {
-		len = member->channel.ops->receive(&member->channel, control, errnum);
-		if (len == 0)
-			return false;
-		if (member->tagger != NULL && !control_open(member, control, len))
-			continue;
-		if (fanin_wire_validate(control, len) == FANIN_REASON_NONE &&
-		    control->headers.fanin.job == member->config.job &&
-		    fanin_keys_fit_answer(&member->keys, &control->headers.fanin))
-			return true;
-	}
-}
-
 static int
 ack_take(struct fanin_member *member, const struct fanin_control *control, struct fanin_error *error)
 {
@@ -149,6 +87,8 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 
 	if (ack->nonce != member->nonce)
 		return FANIN_OK;
+	if (ack->path == FANIN_PATH_SECOND)
+		member->super_frames = true;
 	if (ack->state == FANIN_JOIN_CHALLENGE) {
 		member->cookie = ack->cookie;
 		member->challenged = true;
@@ -197,6 +137,7 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 	member->payload_bytes = ack->payload_bytes;
 	member->wide = (ack->flags & FANIN_JOB_WIDE) != 0;
 	member->spread = (ack->flags & FANIN_JOB_SPREAD) != 0;
+	member->port_shift = (uint8_t)fanin_wire_port_shift(ack->port_blocks);
 	member->multicast = (ack->flags & FANIN_JOB_MULTICAST) != 0;
 	member->slots = ack->slots;
 	member->sharing_jobs = ack->sharing;
@@ -234,11 +175,27 @@ refusal_advice(const struct fanin_member *member, unsigned int reason)
 		       : "; this job authenticates its packets: join it with authenticate";
 }
 
+/* Returns why no answer is heard, as far as this host's counters tell; NULL: they don't. */
+static const char *
+silence_reason(const struct fanin_member *member)
+{
+	struct fanin_inflow now;
+
+	/* Frames of a transport don't pass the kernel. */
+	if (member->channel.transport != NULL)
+		return NULL;
+	fanin_inflow_read(&now);
+	return now.sources_refused == member->channel.at_open.sources_refused
+		       ? NULL
+		       : "rp_filter of this host has dropped packets meanwhile, as the route to their source is by another interface";
+}
+
 /* Fails with all that is known about why it takes too long. */
 static int
 join_time_out(const struct fanin_member *member, uint64_t timeout_ns, unsigned int refusal,
 	      int errnum, struct fanin_error *error)
 {
+	const char *why = errnum != 0 ? strerror(errnum) : silence_reason(member);
 	struct fanin_ranks missing = fanin_ranks_all(member->config.size);
 	double seconds = (double)timeout_ns / 1e9;
 	char address[INET_ADDRSTRLEN];
@@ -263,21 +220,35 @@ join_time_out(const struct fanin_member *member, uint64_t timeout_ns, unsigned i
 	} else {
 		fanin_error_set(error, 0,
 				"the switch %s did not answer on UDP port %u within %.1f s%s%s",
-				address, member->config.udp_port, seconds, errnum != 0 ? ": " : "",
-				errnum != 0 ? strerror(errnum) : "");
+				address, member->config.udp_port, seconds, why == NULL ? "" : ": ",
+				why == NULL ? "" : why);
 	}
 	return FANIN_ERR_JOIN_TIMEOUT;
 }
 
-/* Waits for something to receive, until until_ns at most. */
-static void
-control_wait(struct fanin_member *member, uint64_t until_ns)
+/* Fails because a REFUSED of the JOIN is final. */
+static int
+refused(const struct fanin_member *member, const struct fanin_hdr *hdr, struct fanin_error *error)
 {
-	uint64_t now_ns = fanin_now_ns(NULL);
+	const struct fanin_member_config *config = &member->config;
+	char seen[INET_ADDRSTRLEN], own[INET_ADDRSTRLEN];
+	const uint32_t seen_be = hdr->progress;
 
-	if (until_ns > now_ns)
-		member->channel.ops->wait(&member->channel,
-					  (int)((until_ns - now_ns + 999999) / 1000000));
+	if (hdr->count == FANIN_REASON_VERSION)
+		return fanin_error_set(
+			error, FANIN_ERR_JOIN_REFUSED,
+			"the switch refused rank %u of job %u: the packets of a switch of its tree have version %u, those of this library %u",
+			config->rank, config->job, hdr->contributions, FANIN_WIRE_VERSION);
+	if (hdr->count == FANIN_REASON_SOURCE && seen_be != 0 && seen_be != member->local_ip_be)
+		return fanin_error_set(
+			error, FANIN_ERR_JOIN_REFUSED,
+			"the switch refused rank %u of job %u: it saw the address %s, this host has %s: there must be no address translation (NAT) between them",
+			config->rank, config->job, inet_ntop(AF_INET, &seen_be, seen, sizeof(seen)),
+			inet_ntop(AF_INET, &member->local_ip_be, own, sizeof(own)));
+	return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED,
+			       "the switch refused rank %u of job %u: %s%s", config->rank,
+			       config->job, fanin_reason_text(hdr->count),
+			       refusal_advice(member, hdr->count));
 }
 
 /* Receives all answers. Returns FANIN_OK or why the switch doesn't admit this rank. */
@@ -285,9 +256,10 @@ static int
 join_receive(struct fanin_member *member, struct fanin_error *error)
 {
 	const struct fanin_member_config *config = &member->config;
+	char address[INET_ADDRSTRLEN];
 	struct fanin_control control;
 
-	while (control_receive(member, &control, &member->errnum)) {
+	while (fanin_member_receive(member, &control, &member->errnum)) {
 		const struct fanin_hdr *hdr = &control.headers.fanin;
 		int status = FANIN_OK;
 
@@ -304,15 +276,17 @@ join_receive(struct fanin_member *member, struct fanin_error *error)
 			  (config->awaits_new_job && hdr->count == FANIN_REASON_JOB)))
 			member->refusal = hdr->count;
 		else if (hdr->type == FANIN_TYPE_REFUSED)
-			status = fanin_error_set(error, FANIN_ERR_JOIN_REFUSED,
-						 "the switch refused rank %u of job %u: %s%s",
-						 config->rank, config->job,
-						 fanin_reason_text(hdr->count),
-						 refusal_advice(member, hdr->count));
+			status = refused(member, hdr, error);
 		if (status != FANIN_OK)
 			return status;
+		member->heard = true;
 	}
-	return FANIN_OK;
+	if (!member->is_older || member->heard)
+		return FANIN_OK;
+	return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED,
+			       "the packets of the switch %s have version %u, those of this library %u",
+			       inet_ntop(AF_INET, &member->switch_ip_be, address, sizeof(address)),
+			       FANIN_WIRE_VERSION_BEFORE, FANIN_WIRE_VERSION);
 }
 
 /* Repeats JOIN if it is due. Returns whether it was. */
@@ -327,9 +301,12 @@ join_send(struct fanin_member *member)
 	member->challenged = false;
 	if (now_ns < member->next_send_ns)
 		return false;
-	news = control_send(member, FANIN_TYPE_JOIN);
+	fanin_member_send_pair(member);
+	news = fanin_member_send(member, FANIN_TYPE_JOIN, FANIN_WIRE_VERSION);
 	if (news != 0)
 		member->errnum = news;
+	if (!member->heard && now_ns - member->begun_ns >= OLDER_AFTER_NS)
+		(void)fanin_member_send(member, FANIN_TYPE_JOIN, FANIN_WIRE_VERSION_BEFORE);
 	member->sent_ns = now_ns;
 	member->next_send_ns = now_ns + JOIN_REPEAT_NS;
 	return true;
@@ -358,14 +335,31 @@ fanin_member_join(struct fanin_member *member, enum fanin_join_until until, uint
 			return fanin_error_set(error, FANIN_ERR_INTERRUPTED,
 					       "interrupted while joining job %u", config->job);
 		join_send(member);
-		control_wait(member, member->next_send_ns < deadline_ns ? member->next_send_ns
-									: deadline_ns);
+		fanin_member_wait(member, member->next_send_ns < deadline_ns ? member->next_send_ns
+									     : deadline_ns);
+	}
+}
+
+void
+fanin_member_try_path(struct fanin_member *member)
+{
+	struct fanin_error ignored;
+
+	while (member->config.wants_path && !member->super_frames && member->pair_errnum == 0 &&
+	       member->pairs < FANIN_JOIN_PAIRS_MOST && member->channel.ops->send_pair != NULL) {
+		fanin_member_send_pair(member);
+		fanin_member_wait(member, fanin_now_ns(NULL) + PAIR_WAIT_NS);
+		if (join_receive(member, &ignored) != FANIN_OK)
+			break;
 	}
 }
 
 void
 fanin_member_rejoin(struct fanin_member *member, uint32_t progress)
 {
+	member->begun_ns = fanin_now_ns(NULL);
+	member->heard = false;
+	member->is_older = false;
 	member->acknowledged = false;
 	member->active = false;
 	member->challenged = false;
@@ -375,7 +369,7 @@ fanin_member_rejoin(struct fanin_member *member, uint32_t progress)
 	member->joined = (struct fanin_ranks){ 0 };
 	member->told_ns = 0;
 	member->repeat_ns = JOIN_REPEAT_NS;
-	member->unchanged_since_ns = fanin_now_ns(NULL);
+	member->unchanged_since_ns = member->begun_ns;
 	member->next_send_ns = 0;
 }
 
@@ -386,8 +380,15 @@ fanin_member_move(struct fanin_member *member, const struct fanin_route *route, 
 	channel_close(member);
 	member->channel = *channel;
 	member->switch_ip_be = route->switch_ip_be;
+	member->local_ip_be = route->local_ip_be;
 	member->mtu = route->mtu;
 	member->config.udp_port = udp_port;
+	member->super_frames = false;
+	member->pairs = 0;
+	member->pair_errnum = 0;
+	member->begun_ns = fanin_now_ns(NULL);
+	member->heard = false;
+	member->is_older = false;
 	member->cookie = 0;
 	member->acknowledged = false;
 }
@@ -453,7 +454,7 @@ fanin_member_give_up(struct fanin_member *member)
 {
 	/* Nobody waits for the answer, so it is sent several times: some may be lost. */
 	for (int i = 0; i < 3 && member->acknowledged && member->channel.ops != NULL; i++)
-		control_send(member, FANIN_TYPE_LEAVE);
+		fanin_member_send(member, FANIN_TYPE_LEAVE, FANIN_WIRE_VERSION);
 }
 
 int
@@ -474,11 +475,11 @@ fanin_member_leave(struct fanin_member *member, struct fanin_error *error)
 					       "the switch did not confirm that rank %u has left job %u",
 					       member->config.rank, member->config.job);
 		if (now_ns >= next_send_ns) {
-			control_send(member, FANIN_TYPE_LEAVE);
+			fanin_member_send(member, FANIN_TYPE_LEAVE, FANIN_WIRE_VERSION);
 			next_send_ns = now_ns + LEAVE_REPEAT_NS;
 		}
-		control_wait(member, next_send_ns);
-		while (control_receive(member, &control, &errnum)) {
+		fanin_member_wait(member, next_send_ns);
+		while (fanin_member_receive(member, &control, &errnum)) {
 			if (confirms_leave(member, &control.headers.fanin))
 				return FANIN_OK;
 		}

@@ -30,6 +30,7 @@ struct fanin_member_config {
 	uint16_t rank;
 	uint16_t size;
 	uint16_t udp_port;
+	bool wants_path;     /* find out whether super-frames pass */
 	bool authenticate;   /* packets have tags; never joins a job whose packets have none */
 	bool awaits_new_job; /* the job may be gone for a while: it is being made anew */
 	uint64_t timeout_ns; /* of collectives: an answer to a JOIN counts as progress, like a result */
@@ -42,6 +43,7 @@ struct fanin_member {
 	struct fanin_keys keys;
 	struct fanin_tagger *tagger; /* NULL unless config.authenticate; shared with the engine until fanin_member_close */
 	uint32_t switch_ip_be;
+	uint32_t local_ip_be;
 	uint32_t mtu;
 	struct fanin_channel channel;
 	uint64_t nonce;
@@ -52,6 +54,12 @@ struct fanin_member {
 	unsigned int refusal;  /* last temporary refusal while joining; else FANIN_REASON_NONE */
 	int errnum;            /* last error of the channel; 0: none */
 	uint64_t next_send_ns; /* of JOIN */
+	uint64_t begun_ns;     /* joining, again or for the first time */
+	bool heard;            /* from the switch since then, in this version */
+	bool is_older;         /* it has answered in the version before */
+	bool super_frames;     /* one has come through to this switch */
+	unsigned int pairs;    /* super-frames that were sent to find out */
+	int pair_errnum;       /* why the kernel refuses them; 0: it does not */
 	uint64_t sent_ns;      /* when the last one was sent */
 	uint64_t repeat_ns;    /* interval while it joins again */
 	uint64_t unchanged_since_ns; /* since when answers are the same, and none is a refusal */
@@ -69,6 +77,7 @@ struct fanin_member {
 	uint16_t payload_bytes;
 	bool wide;             /* sums and averages of f16 and bf16 are accumulated in f32 */
 	bool spread;           /* the switch has several workers */
+	uint8_t port_shift;    /* 2^this blocks in a row have one source port */
 	bool multicast;        /* packets of any member go to all others, and nothing is reduced */
 	uint32_t slots;        /* of the switch, for the job and those that share them with it */
 	uint32_t sharing_jobs; /* how many jobs these are */
@@ -102,6 +111,12 @@ int fanin_member_open(struct fanin_member *member, const struct fanin_member_con
  */
 int fanin_member_join(struct fanin_member *member, enum fanin_join_until until,
 		      uint64_t deadline_ns, uint64_t timeout_ns, struct fanin_error *error);
+
+/*
+ * Waits a little for word whether super-frames pass, in super_frames, if that is wanted and not known yet: many JOINs may have been lost.
+ * Call it once the member has joined.
+ */
+void fanin_member_try_path(struct fanin_member *member);
 
 /*
  * Begins to join again after the switch has lost the member's run. Does not block; continue with

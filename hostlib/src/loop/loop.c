@@ -4,7 +4,7 @@
 
 #include "hostlib/src/base/absence.h"
 
-#define BURST 32
+#define BURST 64
 
 void
 fanin_loop_init(struct fanin_loop *loop, const struct fanin_loop_ops *ops,

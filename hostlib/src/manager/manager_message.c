@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "hostlib/src/base/clock.h"
+#include "wire/wire.h"
 
 #define KEY_LEN 24 /* of a job's key as text */
 
@@ -35,8 +36,9 @@ fanin_manager_say_hello(struct fanin_manager *manager)
 {
 	const char *token = manager->settings.token;
 
-	return message_send(manager, json_pack("{s:i, s:s*}", "hello", FANIN_MANAGER_PROTOCOL,
-					       "token", token[0] != '\0' ? token : NULL));
+	return message_send(manager, json_pack("{s:i, s:i, s:s*}", "hello", FANIN_MANAGER_PROTOCOL,
+					       "packet_version", FANIN_WIRE_VERSION, "token",
+					       token[0] != '\0' ? token : NULL));
 }
 
 /* args: released, also if it is NULL, which is an error. */
@@ -156,6 +158,8 @@ hello_read(const struct fanin_manager *manager, const json_t *message, int *stat
 	   struct fanin_error *error)
 {
 	const json_t *hello = json_object_get(message, "hello");
+	const json_t *packets = json_object_get(message, "packet_version");
+	json_int_t version = FANIN_WIRE_VERSION_BEFORE;
 	char found[64];
 
 	if (json_is_false(json_object_get(message, "ok"))) {
@@ -169,6 +173,16 @@ hello_read(const struct fanin_manager *manager, const json_t *message, int *stat
 					  manager->settings.address,
 					  describe(hello, found, sizeof(found)),
 					  FANIN_MANAGER_PROTOCOL);
+		return FANIN_MANAGER_LINE_FAILED;
+	}
+	/* Managers of earlier releases tell none. */
+	if (json_is_integer(packets))
+		version = json_integer_value(packets);
+	if (version != FANIN_WIRE_VERSION) {
+		*status = fanin_error_set(
+			error, FANIN_ERR_MANAGER,
+			"packets of the network of the manager %s have version %lld, those of this library %d: use the same release everywhere",
+			manager->settings.address, (long long)version, FANIN_WIRE_VERSION);
 		return FANIN_MANAGER_LINE_FAILED;
 	}
 	return FANIN_MANAGER_LINE_HELLO;

@@ -42,8 +42,12 @@ trim(char *text)
 static bool
 is_variable(const char *key)
 {
-	static const char *const others[] = { "FANIN_MANAGER", "FANIN_TOKEN", "FANIN_KEY",
-					      "FANIN_CONF", "FANIN_BACKGROUND_PROGRESS" };
+	static const char *const others[] = { "FANIN_MANAGER",
+					      "FANIN_TOKEN",
+					      "FANIN_KEY",
+					      "FANIN_CONF",
+					      "FANIN_BACKGROUND_PROGRESS",
+					      "FANIN_RECEIVE_BUFFER" };
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (strcmp(key, others[i]) == 0)

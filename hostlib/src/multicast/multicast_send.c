@@ -16,18 +16,11 @@ headers_make(const struct fanin_multicast *mc, const struct fanin_multicast_op *
 	     enum fanin_multicast_kind kind, uint32_t packet, uint32_t payload_len,
 	     struct fanin_headers *headers)
 {
-	const struct fanin_protocol_config *config = &mc->engine.config;
 	struct fanin_ip *ip = &headers->ip;
 
-	fanin_wire_encode_l4(headers, &config->flow, payload_len);
-	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_MULTICAST, config->job, config->epoch,
-				 config->keys.up);
-	headers->udp.src_be = fanin_wire_source_port_be(packet);
-	headers->fanin.rank = config->rank;
-	headers->fanin.contributions = 1;
-	headers->fanin.block = packet;
+	fanin_engine_begin(&mc->engine, FANIN_TYPE_MULTICAST, packet, payload_len, headers);
 	headers->fanin.progress = op->number;
-	headers->fanin.members = config->rank;
+	headers->fanin.members = mc->engine.config.rank;
 	headers->fanin.number = kind;
 	if (kind != FANIN_MULTICAST_DATA)
 		return;
@@ -58,11 +51,14 @@ fanin_multicast_give(struct fanin_multicast *mc, const struct fanin_multicast_op
 {
 	const struct fanin_extent extent = fanin_multicast_extent(mc, op, packet);
 
-	if (!fanin_multicast_send_to(mc, op, rank, FANIN_MULTICAST_DATA, packet,
-				     fanin_multicast_place(op, &extent), extent.len))
-		return false;
-	mc->stats.fetches_served++;
-	return true;
+	bool is_sent;
+
+	fanin_transport_alone(mc->engine.loop.transport, true, false);
+	is_sent = fanin_multicast_send_to(mc, op, rank, FANIN_MULTICAST_DATA, packet,
+					  fanin_multicast_place(op, &extent), extent.len);
+	fanin_transport_alone(mc->engine.loop.transport, false, false);
+	mc->stats.fetches_served += is_sent;
+	return is_sent;
 }
 
 /* Sends one of this rank's own packets to all others. Returns false if the transport has no room. */
@@ -73,8 +69,8 @@ own_packet_send(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint3
 	struct fanin_headers headers;
 
 	headers_make(mc, op, FANIN_MULTICAST_DATA, packet, extent.len, &headers);
-	if (!fanin_engine_transmit(&mc->engine, &headers, fanin_multicast_place(op, &extent),
-				   extent.len))
+	if (!fanin_engine_transmit_held(&mc->engine, &headers, fanin_multicast_place(op, &extent),
+					extent.len))
 		return false;
 	mc->engine.stats.frames_sent++;
 	mc->stats.packets_sent++;

@@ -77,6 +77,7 @@ struct fanin_protocol_config {
 	uint32_t first_block;   /* 0; tests start elsewhere */
 	/* Congestion control, where the protocol does not bound by itself what is in flight. NULL: the one that suits the transport. */
 	const struct fanin_cc_type *cc;
+	uint8_t port_shift; /* 2^this blocks in a row have one source port */
 	bool spread; /* the switch has several workers, one of which may be behind the others */
 	bool stagger;
 	bool recover;          /* a run that the switch has lost can be resumed */

@@ -18,14 +18,7 @@ void
 fanin_pull_headers(const struct fanin_pull *pull, enum fanin_type type, uint32_t operation,
 		   uint32_t place, uint32_t payload_len, struct fanin_headers *headers)
 {
-	const struct fanin_protocol_config *config = &pull->mc.engine.config;
-
-	fanin_wire_encode_l4(headers, &config->flow, payload_len);
-	fanin_wire_encode_header(&headers->fanin, type, config->job, config->epoch, config->keys.up);
-	headers->udp.src_be = fanin_wire_source_port_be(place);
-	headers->fanin.rank = config->rank;
-	headers->fanin.contributions = 1;
-	headers->fanin.block = place;
+	fanin_engine_begin(&pull->mc.engine, type, place, payload_len, headers);
 	headers->fanin.progress = operation;
 }
 

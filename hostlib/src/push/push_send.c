@@ -12,12 +12,7 @@ transmit(struct fanin_push *push, enum fanin_type type, unsigned int to, enum fa
 	struct fanin_headers headers;
 	struct fanin_hdr *hdr = &headers.fanin;
 
-	fanin_wire_encode_l4(&headers, &config->flow, what->len);
-	fanin_wire_encode_header(hdr, type, config->job, config->epoch, config->keys.up);
-	hdr->rank = config->rank;
-	hdr->contributions = 1;
-	hdr->block = block - push->engine.base;
-	headers.udp.src_be = fanin_wire_source_port_be(hdr->block);
+	fanin_engine_begin(&push->engine, type, block - push->engine.base, what->len, &headers);
 	hdr->members = config->rank;
 	hdr->count = (uint16_t)to;
 	hdr->number = fanin_push_number(kind, fanin_wire_is_empty(&what->shape), what->shape.dtype,

@@ -88,12 +88,7 @@ data_make(const struct fanin_region_engine *region, enum fanin_type type, uint32
 	const uint64_t left = entry->bytes - begin;
 	const uint32_t len = left < config->payload_bytes ? (uint32_t)left : config->payload_bytes;
 
-	fanin_wire_encode_l4(headers, &config->flow, len);
-	fanin_wire_encode_header(&headers->fanin, type, config->job, config->epoch, config->keys.up);
-	headers->udp.src_be = fanin_wire_source_port_be(packet);
-	headers->fanin.rank = config->rank;
-	headers->fanin.contributions = 1;
-	headers->fanin.block = packet;
+	fanin_engine_begin(&region->engine, type, packet, len, headers);
 	headers->fanin.progress = region->number;
 	headers->fanin.count = config->rank;
 	headers->fanin.members = region->first + entry->offset + begin;
@@ -108,13 +103,7 @@ fanin_region_tell(struct fanin_region_engine *region, uint16_t rank, enum fanin_
 	const struct fanin_protocol_config *config = &region->engine.config;
 	struct fanin_headers headers;
 
-	fanin_wire_encode_l4(&headers, &config->flow, payload_len);
-	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_UNICAST, config->job, config->epoch,
-				 config->keys.up);
-	headers.udp.src_be = fanin_wire_source_port_be(packet);
-	headers.fanin.rank = config->rank;
-	headers.fanin.contributions = 1;
-	headers.fanin.block = packet;
+	fanin_engine_begin(&region->engine, FANIN_TYPE_UNICAST, packet, payload_len, &headers);
 	headers.fanin.progress = region->number;
 	headers.fanin.members = config->rank;
 	headers.fanin.count = rank;

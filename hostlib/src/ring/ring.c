@@ -103,12 +103,13 @@ fanin_ring_piece_set(struct fanin_ring_piece *piece, const void *message, uint32
 }
 
 int
-fanin_ring_piece_send(int fd, struct fanin_ring_piece *piece)
+fanin_ring_piece_send(int fd, struct fanin_ring_piece *piece, uint64_t *calls)
 {
 	while (piece->done < piece->len) {
 		ssize_t sent = send(fd, piece->bytes + piece->done, piece->len - piece->done,
 				    MSG_NOSIGNAL | MSG_DONTWAIT);
 
+		++*calls;
 		if (sent < 0)
 			return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 		piece->done += (uint32_t)sent;
@@ -118,13 +119,14 @@ fanin_ring_piece_send(int fd, struct fanin_ring_piece *piece)
 }
 
 int
-fanin_ring_piece_receive(int fd, struct fanin_ring_piece *piece, uint32_t len)
+fanin_ring_piece_receive(int fd, struct fanin_ring_piece *piece, uint32_t len, uint64_t *calls)
 {
 	piece->len = len;
 	while (piece->done < piece->len) {
 		ssize_t got = recv(fd, piece->bytes + piece->done, piece->len - piece->done,
 				   MSG_DONTWAIT);
 
+		++*calls;
 		if (got < 0)
 			return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 		if (got == 0)
@@ -261,7 +263,7 @@ fanin_ring_poll(struct fanin_endpoint *endpoint)
 
 	if (ring->status != FANIN_OK) {
 		if (ring->tx_notice.len != 0 && ring->prev >= 0)
-			fanin_ring_piece_send(ring->prev, &ring->tx_notice);
+			fanin_ring_piece_send(ring->prev, &ring->tx_notice, &ring->stats.send_calls);
 		fanin_ring_links_flush(ring);
 		return ring->status;
 	}
@@ -418,10 +420,11 @@ fanin_ring_leave(struct fanin_endpoint *endpoint)
 	}
 	while (fanin_now_ns(NULL) < deadline_ns) {
 		if (between && ring->tx_header.len != 0 &&
-		    fanin_ring_piece_send(ring->next.fd, &ring->tx_header) < 0)
+		    fanin_ring_piece_send(ring->next.fd, &ring->tx_header, &ring->stats.send_calls) <
+			    0)
 			ring->tx_header.len = 0;
 		if (ring->tx_notice.len != 0 &&
-		    fanin_ring_piece_send(ring->prev, &ring->tx_notice) < 0)
+		    fanin_ring_piece_send(ring->prev, &ring->tx_notice, &ring->stats.send_calls) < 0)
 			ring->tx_notice.len = 0;
 		/* Unread data would make the kernel reset the connection instead of closing it. */
 		fanin_ring_notice_receive(ring);

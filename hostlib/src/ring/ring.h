@@ -35,7 +35,10 @@ struct fanin_ring_stats {
 	uint64_t bytes_reduced;
 	uint64_t bytes_sent;
 	uint64_t bytes_received;
-	uint64_t rejected; /* connections that were closed because of an invalid hello */
+	uint64_t send_calls;    /* system calls that send */
+	uint64_t receive_calls; /* that receive, or find nothing */
+	uint64_t bytes_copied;  /* of partial sums and results, on their way */
+	uint64_t rejected;      /* connections that were closed because of an invalid hello */
 	/* Of the sparse ones: */
 	uint64_t sparse_collectives;
 	uint64_t sparse_elements;        /* indices of their vectors */

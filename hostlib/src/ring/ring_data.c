@@ -99,7 +99,8 @@ fanin_ring_work_send(struct fanin_ring *ring)
 
 	ring->tx_blocked = false;
 	if (ring->tx_header.len != 0) {
-		int ret = fanin_ring_piece_send(ring->next.fd, &ring->tx_header);
+		int ret = fanin_ring_piece_send(ring->next.fd, &ring->tx_header,
+						&ring->stats.send_calls);
 
 		if (ret != 1) {
 			tx_failed(ring, ret == 0 ? EAGAIN : -ret);
@@ -123,6 +124,7 @@ fanin_ring_work_send(struct fanin_ring *ring)
 		sent = send(ring->next.fd, tx_source(ring) + work->tx_bytes,
 			    available < 4ul * FANIN_RING_CHUNK ? available : 4ul * FANIN_RING_CHUNK,
 			    MSG_NOSIGNAL | MSG_DONTWAIT);
+		ring->stats.send_calls++;
 		if (sent < 0) {
 			tx_failed(ring, errno);
 			break;
@@ -193,7 +195,8 @@ header_receive(struct fanin_ring *ring)
 	if (ring->prev_ended || ring->prev_left ||
 	    (ring->rx_header.len != 0 && ring->rx_header.done == ring->rx_header.len))
 		return 0;
-	ret = fanin_ring_piece_receive(ring->prev, &ring->rx_header, sizeof(header));
+	ret = fanin_ring_piece_receive(ring->prev, &ring->rx_header, sizeof(header),
+				       &ring->stats.receive_calls);
 	if (ret < 0) {
 		ring->prev_ended = true;
 		ring->prev_ended_ns = ring->now_ns;
@@ -248,6 +251,7 @@ chunk_combine(struct fanin_ring *ring)
 	}
 	work->rx_bytes += bytes;
 	work->rx_held -= bytes;
+	ring->stats.bytes_copied += bytes;
 	memmove(ring->scratch, ring->scratch + bytes, work->rx_held);
 }
 
@@ -266,6 +270,7 @@ chunk_receive(struct fanin_ring *ring, uint64_t left)
 		       fanin_ring_segment_first(work, rx_segment(ring)) * work->element_bytes +
 		       work->rx_bytes;
 	got = recv(ring->prev, into, left < room ? left : room, MSG_DONTWAIT);
+	ring->stats.receive_calls++;
 	if (got <= 0) {
 		if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
 			ring->prev_ended = true;

@@ -174,6 +174,7 @@ stage_send(struct fanin_ring *ring)
 		const uint8_t *bytes = parts_at(&work->own, work->tx_bytes, &len);
 		ssize_t sent = send(link->call.fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 
+		ring->stats.send_calls++;
 		if (sent < 0) {
 			if (errno != EAGAIN && errno != EINTR)
 				fanin_ring_link_end(ring, link);
@@ -304,6 +305,7 @@ stage_receive(struct fanin_ring *ring)
 		else if (work->rx_len - work->rx_bytes < len)
 			len = work->rx_len - work->rx_bytes;
 		got = recv(link->call.fd, into, len, MSG_DONTWAIT);
+		ring->stats.receive_calls++;
 		if (got <= 0) {
 			if (got == 0 || (errno != EAGAIN && errno != EINTR))
 				fanin_ring_link_end(ring, link);

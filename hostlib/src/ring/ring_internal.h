@@ -367,9 +367,11 @@ fanin_ring_notice_interval_ns(const struct fanin_ring *ring, uint64_t now_ns)
 /*
  * Sends or receives the rest of a message. Returns 1 if it is complete, 0 if more is to come,
  * -errno on failure; -ECONNRESET also stands for the connection's orderly end.
+ *
+ * calls: counts those of the system.
  */
-int fanin_ring_piece_send(int fd, struct fanin_ring_piece *piece);
-int fanin_ring_piece_receive(int fd, struct fanin_ring_piece *piece, uint32_t len);
+int fanin_ring_piece_send(int fd, struct fanin_ring_piece *piece, uint64_t *calls);
+int fanin_ring_piece_receive(int fd, struct fanin_ring_piece *piece, uint32_t len, uint64_t *calls);
 
 /* Prepares a message to be sent. */
 void fanin_ring_piece_set(struct fanin_ring_piece *piece, const void *message, uint32_t len);

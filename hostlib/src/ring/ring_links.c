@@ -104,7 +104,7 @@ fanin_ring_link_flush(struct fanin_ring *ring, struct fanin_ring_link *link)
 	int ret = 1;
 
 	if (link->tx.len != 0 && !link->ended)
-		ret = fanin_ring_piece_send(link->call.fd, &link->tx);
+		ret = fanin_ring_piece_send(link->call.fd, &link->tx, &ring->stats.send_calls);
 	if (ret < 0)
 		fanin_ring_link_end(ring, link);
 	return ret == 1;
@@ -161,7 +161,8 @@ fanin_ring_link_receive(struct fanin_ring *ring, struct fanin_ring_link *link)
 	while (!link->ended && ring->status == FANIN_OK && !fanin_ring_link_has_head(link)) {
 		uint32_t type;
 		int ret = fanin_ring_piece_receive(link->call.fd, &link->rx,
-						   sizeof(struct fanin_ring_notice));
+						   sizeof(struct fanin_ring_notice),
+						   &ring->stats.receive_calls);
 
 		if (ret < 0)
 			fanin_ring_link_end(ring, link);

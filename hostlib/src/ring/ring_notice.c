@@ -77,9 +77,10 @@ fanin_ring_notice_now(struct fanin_ring *ring, enum fanin_ring_type type)
 	 * A partly sent notice must be finished first. One that doesn't fit is retried at the next
 	 * poll.
 	 */
-	if (ring->tx_notice.done == 0 || fanin_ring_piece_send(ring->prev, &ring->tx_notice) == 1) {
+	if (ring->tx_notice.done == 0 ||
+	    fanin_ring_piece_send(ring->prev, &ring->tx_notice, &ring->stats.send_calls) == 1) {
 		fanin_ring_piece_set(&ring->tx_notice, &notice, sizeof(notice));
-		fanin_ring_piece_send(ring->prev, &ring->tx_notice);
+		fanin_ring_piece_send(ring->prev, &ring->tx_notice, &ring->stats.send_calls);
 	}
 	ring->notified_ns = ring->now_ns;
 	ring->notice_due = false;
@@ -89,7 +90,7 @@ void
 fanin_ring_notice_send(struct fanin_ring *ring)
 {
 	if (ring->tx_notice.len != 0)
-		fanin_ring_piece_send(ring->prev, &ring->tx_notice);
+		fanin_ring_piece_send(ring->prev, &ring->tx_notice, &ring->stats.send_calls);
 	/* A rank with a sparse vector on the way may hear from its partner only. */
 	if (ring->notice_due ||
 	    ((is_waiting(ring) || fanin_ring_is_doubling(ring)) &&
@@ -125,7 +126,8 @@ fanin_ring_notice_receive(struct fanin_ring *ring)
 	int ret = 1;
 
 	while (!ring->next_ended && ret == 1) {
-		ret = fanin_ring_piece_receive(ring->next.fd, &ring->rx_notice, sizeof(notice));
+		ret = fanin_ring_piece_receive(ring->next.fd, &ring->rx_notice, sizeof(notice),
+					       &ring->stats.receive_calls);
 		if (ret < 0)
 			ring->next_ended = true;
 		if (ret != 1)

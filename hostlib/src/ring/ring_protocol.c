@@ -36,6 +36,9 @@ ring_report(struct fanin_endpoint *endpoint, struct fanin_report *report)
 	report->sparse_dense_bytes = stats->sparse_dense_bytes;
 	report->tcp_bytes_sent = stats->bytes_sent;
 	report->tcp_bytes_received = stats->bytes_received;
+	report->send_calls = stats->send_calls;
+	report->receive_calls = stats->receive_calls;
+	report->bytes_copied_in = stats->bytes_copied;
 	report->late = fanin_ring_late(endpoint);
 	report->n_late = (uint64_t)__builtin_popcountll(report->late);
 }

@@ -187,7 +187,7 @@ guest_admit(struct fanin_ring *ring, struct fanin_ring_guest *guest, struct fani
 	hello_make(ring, link != NULL ? link->call.rank : fanin_ring_prev_rank(ring),
 		   link != NULL ? FANIN_RING_LINK : FANIN_RING_AROUND, &hello);
 	/* Nothing was written to this connection before: there is room. */
-	if (fanin_ring_piece_send(guest->fd, &hello) != 1) {
+	if (fanin_ring_piece_send(guest->fd, &hello, &ring->stats.send_calls) != 1) {
 		guest_close(ring, guest, "it could not be answered");
 		return;
 	}
@@ -204,7 +204,8 @@ guest_admit(struct fanin_ring *ring, struct fanin_ring_guest *guest, struct fani
 static void
 guest_hear(struct fanin_ring *ring, struct fanin_ring_guest *guest)
 {
-	int ret = fanin_ring_piece_receive(guest->fd, &guest->hello, sizeof(struct fanin_ring_hello));
+	int ret = fanin_ring_piece_receive(guest->fd, &guest->hello, sizeof(struct fanin_ring_hello),
+					   &ring->stats.receive_calls);
 	struct fanin_ring_hello hello;
 	struct fanin_ring_link *link;
 	const char *problem;
@@ -262,7 +263,7 @@ call_connect(const struct fanin_ring *ring, struct fanin_ring_call *call)
 
 /* Checks whether connecting succeeded; then sends the hello. */
 static void
-call_greet(const struct fanin_ring *ring, struct fanin_ring_call *call)
+call_greet(struct fanin_ring *ring, struct fanin_ring_call *call)
 {
 	struct pollfd ready = { .fd = call->fd, .events = POLLOUT };
 	struct fanin_ring_piece hello;
@@ -273,7 +274,7 @@ call_greet(const struct fanin_ring *ring, struct fanin_ring_call *call)
 		return;
 	getsockopt(call->fd, SOL_SOCKET, SO_ERROR, &errnum, &len);
 	hello_make(ring, call->rank, call->purpose, &hello);
-	if (errnum != 0 || fanin_ring_piece_send(call->fd, &hello) != 1) {
+	if (errnum != 0 || fanin_ring_piece_send(call->fd, &hello, &ring->stats.send_calls) != 1) {
 		call_close(ring, call, errnum != 0 ? errnum : ECONNRESET);
 		return;
 	}
@@ -285,8 +286,8 @@ call_greet(const struct fanin_ring *ring, struct fanin_ring_call *call)
 static void
 call_hear(struct fanin_ring *ring, struct fanin_ring_call *call)
 {
-	int ret = fanin_ring_piece_receive(call->fd, &call->greeting,
-					   sizeof(struct fanin_ring_hello));
+	int ret = fanin_ring_piece_receive(call->fd, &call->greeting, sizeof(struct fanin_ring_hello),
+					   &ring->stats.receive_calls);
 	struct fanin_ring_hello hello;
 
 	if (ret < 0)

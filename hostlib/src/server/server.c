@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "wire/version.h"
+
 #define CACHE_LINE 64u
 
 int
@@ -224,16 +226,21 @@ server_multicast(const struct fanin_server_core *core, const struct fanin_server
 
 void
 server_reply(const struct fanin_server_core *core, const struct fanin_headers *to,
-	     const struct fanin_hdr *hdr, const void *payload, uint32_t payload_len,
-	     uint16_t dst_port)
+	     const struct fanin_hdr *hdr, const void *payload, uint32_t payload_len)
 {
-	const struct fanin_server_emission emission = {
+	struct fanin_server_emission emission = {
 		.hdr = hdr,
 		.payload = payload,
 		.payload_len = payload_len,
 		.dst_ip_be = to->ip.src_be,
-		.dst_port = dst_port,
+		.dst_port = core->options.udp_port,
 	};
+
+	/* Of the version before the packet itself tells where its sender is. */
+	if (to->fanin.version != FANIN_WIRE_VERSION)
+		emission.dst_port = __builtin_bswap16(to->udp.src_be);
+	else if (to->fanin.port != 0)
+		emission.dst_port = to->fanin.port;
 
 	core->options.send(core->options.arg, &emission);
 }
@@ -243,13 +250,12 @@ server_refuse(struct fanin_server_core *core, const struct fanin_server_job *job
 	      const struct fanin_headers *headers, const void *payload, uint32_t payload_len,
 	      enum fanin_reason reason)
 {
-	const bool of_socket = fanin_type_class(headers->fanin.type) == FANIN_CLASS_MEMBERSHIP;
 	struct fanin_hdr hdr = headers->fanin;
 	uint64_t nonce = 0;
 
 	core->drops[reason]++;
 	/* So that the sender knows that it is its own JOIN which is refused. */
-	if (hdr.type == FANIN_TYPE_JOIN && payload_len >= sizeof(struct fanin_join_body))
+	if (hdr.type == FANIN_TYPE_JOIN && payload_len >= FANIN_JOIN_BODY_BEFORE)
 		memcpy(&nonce, (const uint8_t *)payload + offsetof(struct fanin_join_body, nonce),
 		       sizeof(nonce));
 	/* An answer to a stranger reveals nothing that it did not send. */
@@ -259,8 +265,13 @@ server_refuse(struct fanin_server_core *core, const struct fanin_server_job *job
 	hdr.block = headers->fanin.block;
 	hdr.count = (uint16_t)reason;
 	hdr.members = nonce;
-	server_reply(core, headers, &hdr, NULL, 0,
-		     of_socket ? __builtin_bswap16(headers->udp.src_be) : core->options.udp_port);
+	if (headers->fanin.version != FANIN_WIRE_VERSION) {
+		hdr.version = headers->fanin.version;
+		hdr.contributions = FANIN_WIRE_VERSION;
+	}
+	if (headers->fanin.type == FANIN_TYPE_JOIN && reason == FANIN_REASON_SOURCE)
+		hdr.progress = headers->ip.src_be;
+	server_reply(core, headers, &hdr, NULL, 0);
 }
 
 /* Is the packet the job's switch's? As pipeline/admission.c checks it. */
@@ -307,6 +318,20 @@ receive_block(struct fanin_server_core *core, struct fanin_server_job *job,
 		server_refuse(core, job, headers, packet->payload, packet->payload_len, reason);
 }
 
+/* A JOIN of the version before. */
+static void
+refuse_before(struct fanin_server_core *core, const struct fanin_headers *headers, const void *payload)
+{
+	struct fanin_server_job *job;
+	const enum fanin_reason reason = check_sender(core, headers, &job);
+	const uint32_t len = fanin_wire_payload_len(headers);
+
+	if (reason != FANIN_REASON_NONE)
+		server_refuse(core, NULL, headers, payload, len, reason);
+	else
+		server_refuse(core, job, headers, payload, len, FANIN_REASON_VERSION);
+}
+
 void
 fanin_server_core_receive(struct fanin_server_core *core, const struct fanin_headers *headers,
 			  size_t frame_len, const void *payload, uint64_t now_ns)
@@ -315,6 +340,11 @@ fanin_server_core_receive(struct fanin_server_core *core, const struct fanin_hea
 	struct server_packet packet = { .headers = headers, .payload = payload, .now_ns = now_ns };
 	struct fanin_server_job *job;
 
+	if (reason == FANIN_REASON_VERSION && headers->fanin.type == FANIN_TYPE_JOIN &&
+	    fanin_version_validate(headers, frame_len) == FANIN_REASON_NONE) {
+		refuse_before(core, headers, payload);
+		return;
+	}
 	if (reason == FANIN_REASON_NONE && fanin_type_direction(headers->fanin.type) != FANIN_UP)
 		reason = FANIN_REASON_DIRECTION;
 	if (reason != FANIN_REASON_NONE) {

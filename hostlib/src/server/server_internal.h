@@ -96,10 +96,9 @@ void server_send(const struct fanin_server_core *core, const struct fanin_server
 void server_multicast(const struct fanin_server_core *core, const struct fanin_server_job *job,
 		      const struct fanin_hdr *hdr, const void *payload, uint32_t payload_len);
 
-/* server.c: answers a packet. dst_port: host order. */
+/* server.c: answers a packet, where its sender takes answers. */
 void server_reply(const struct fanin_server_core *core, const struct fanin_headers *to,
-		  const struct fanin_hdr *hdr, const void *payload, uint32_t payload_len,
-		  uint16_t dst_port);
+		  const struct fanin_hdr *hdr, const void *payload, uint32_t payload_len);
 
 /* server.c: counts the packet, and tells its sender why it is not processed. job: NULL: the sender is not the job's member. */
 void server_refuse(struct fanin_server_core *core, const struct fanin_server_job *job,

@@ -109,6 +109,7 @@ answer_join(struct fanin_server_core *core, struct fanin_server_job *job,
 		.instance = core->instance,
 		.slots = spec->slots,
 		.sharing = 1,
+		.port_blocks = fanin_wire_port_blocks(spec->payload_bytes, UINT32_MAX),
 	};
 	uint8_t body[sizeof(ack) + sizeof(uint64_t)];
 	struct fanin_join_body asked;
@@ -118,6 +119,13 @@ answer_join(struct fanin_server_core *core, struct fanin_server_job *job,
 	bool taken;
 
 	memcpy(&asked, packet->payload, sizeof(asked));
+	if (asked.path == FANIN_PATH_FIRST)
+		return;
+	if (asked.address_be != 0 && asked.address_be != headers->ip.src_be) {
+		server_refuse(core, NULL, headers, packet->payload, packet->payload_len,
+			      FANIN_REASON_SOURCE);
+		return;
+	}
 	reason = check_join(job, headers, &asked);
 	if (reason != FANIN_REASON_NONE) {
 		server_refuse(core, job, headers, packet->payload, packet->payload_len, reason);
@@ -125,6 +133,7 @@ answer_join(struct fanin_server_core *core, struct fanin_server_job *job,
 	}
 	taken = join(core, job, packet, &asked);
 	ack.nonce = asked.nonce;
+	ack.path = asked.path;
 	ack.state = taken ? FANIN_JOIN_ACTIVE : FANIN_JOIN_CHALLENGE;
 	ack.cookie = taken ? job->member.taken : job->member.cookie;
 	memcpy(ack.handler, spec->handler, sizeof(ack.handler));
@@ -137,7 +146,7 @@ answer_join(struct fanin_server_core *core, struct fanin_server_job *job,
 	hdr.progress = job->first_block;
 	memcpy(body, &ack, sizeof(ack));
 	memcpy(body + sizeof(ack), &joined, sizeof(joined));
-	server_reply(core, headers, &hdr, body, sizeof(body), __builtin_bswap16(headers->udp.src_be));
+	server_reply(core, headers, &hdr, body, sizeof(body));
 }
 
 static void
@@ -153,7 +162,7 @@ answer_leave(struct fanin_server_core *core, struct fanin_server_job *job,
 	server_begin(job, FANIN_TYPE_LEAVE_ACK, &hdr);
 	hdr.epoch = headers->fanin.epoch;
 	hdr.rank = headers->fanin.rank;
-	server_reply(core, headers, &hdr, NULL, 0, __builtin_bswap16(headers->udp.src_be));
+	server_reply(core, headers, &hdr, NULL, 0);
 }
 
 void

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * AF_PACKET transport. Frames come in through a ring shared with the kernel (TPACKET_V2, which hands over every frame at once
- * where V3 waits for a block to fill), long ones through a queue (af_packet_long.h). They are sent one by one from where
+ * where V3 waits for a block to fill). Longer ones and super-frames have their beginning in the ring, in their place, and wait as a whole
+ * in the socket's queue (PACKET_COPY_THRESH): a ring is filled by the sender of the frame, which on veth is the switch's core, and
+ * what is in it is copied once more; for short frames that costs less than system calls. Frames are sent one by one from where
  * headers and payload lie: from a ring of frames, into which they would be copied first, veth copies them as well. Works on
  * every interface and with every MTU; needs CAP_NET_RAW. See transport.h.
  */
-#include "af_packet_long.h"
+#include "segments.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -13,6 +15,7 @@
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
+#include <linux/virtio_net.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +29,25 @@
 /* Ring frames lie in blocks of this size; a bigger frame gets a block of its own. */
 #define BLOCK_BYTES (64 * 1024u)
 
-/* The kernel puts a received frame 66 bytes after the ring frame's start; 30 more make it 32 modulo 64. */
-#define RX_RESERVE 30u
+/*
+ * The kernel puts a received frame 66 bytes after the ring frame's start, and what it says of it in between; 20 more make it 32
+ * modulo 64.
+ */
+#define RX_RESERVE 20u
 #define RX_OFFSET 96u
+
+/*
+ * Frames longer than this are long: in the ring is no more than their beginning, if the queue has room for a window of them. On veth rings
+ * and queues took the same time with 17000 bytes, rings 5 % more with 32000.
+ */
+#define SHORT_MAX (32 * 1024u)
+#define LONG_BEGINNING 2048u
+
+/* Upper bound of the kernel's overhead for a queued frame: headers and the rest of the last page. */
+#define QUEUE_EXTRA 5120u
+
+/* Room for super-frames, which have a window's packets in few of them. */
+#define QUEUE_BYTES (4 * 1024 * 1024u)
 
 /* Memory that the kernel takes for a sent frame beside its bytes, about. */
 #define FRAME_OVERHEAD 1024u
@@ -44,17 +63,21 @@ struct ring {
 struct af_packet {
 	struct fanin_transport transport;
 	int fd;
-	int sink_fd; /* drains what the kernel's UDP would answer with "port unreachable" */
+	int sink_fd; /* keeps this host's UDP port; -1: somebody else does */
 	void *map;
 	size_t map_len;
 	struct ring rx;
-	struct fanin_packet_long longer;
+	bool queues_long; /* long frames are not in the ring */
+	bool held;        /* one was handed out, and is still in the queue */
+	struct fanin_segments *segments;
 	uint64_t ring_drops;
 	uint32_t frame_memory; /* about what the kernel takes for a sent frame, bytes */
 	int tx_errnum;         /* why a frame was refused since the last flush; 0: none was */
 };
 
-static_assert(TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN + RX_RESERVE == RX_OFFSET,
+static_assert(TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN + RX_RESERVE +
+			      sizeof(struct virtio_net_hdr) ==
+		      RX_OFFSET,
 	      "frame offset");
 static_assert(RX_OFFSET % 64 == 32, "payload alignment");
 
@@ -88,12 +111,15 @@ packet_tx_gather(struct fanin_transport *transport, const struct fanin_headers *
 		 const void *payload, uint32_t payload_len)
 {
 	struct af_packet *packet = (struct af_packet *)transport;
+	static const struct virtio_net_hdr plain;
 	struct iovec parts[] = {
+		{ .iov_base = (void *)(uintptr_t)&plain, .iov_len = sizeof(plain) },
 		{ .iov_base = (void *)(uintptr_t)headers, .iov_len = sizeof(*headers) },
 		{ .iov_base = (void *)(uintptr_t)payload, .iov_len = payload_len },
 	};
-	const struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+	const struct msghdr message = { .msg_iov = parts, .msg_iovlen = 3 };
 
+	transport->counts.send_calls++;
 	if (sendmsg(packet->fd, &message, MSG_DONTWAIT) >= 0)
 		return true;
 	/* No room in the socket's or the interface's queue. */
@@ -119,31 +145,105 @@ packet_tx_waiting(struct fanin_transport *transport)
 	const struct af_packet *packet = (const struct af_packet *)transport;
 	int bytes = 0;
 
+	transport->counts.other_calls++;
 	if (ioctl(packet->fd, SIOCOUTQ, &bytes) < 0 || bytes < 0)
 		return 0;
 	return (uint32_t)bytes / packet->frame_memory;
+}
+
+/* What the kernel says of a frame stands before it. */
+static const struct virtio_net_hdr *
+slot_vnet(const struct tpacket2_hdr *slot)
+{
+	return (const void *)((const uint8_t *)slot + slot->tp_mac - sizeof(struct virtio_net_hdr));
+}
+
+/* Reads what waits in the queue for a frame in the ring: skip bytes of it, and then len bytes. Returns false if it is another one. */
+static bool
+queue_read(struct af_packet *packet, uint32_t frame_len, void *skipped, uint32_t skip, void *to,
+	   uint32_t len)
+{
+	struct virtio_net_hdr vnet;
+	struct iovec parts[] = {
+		{ .iov_base = &vnet, .iov_len = sizeof(vnet) },
+		{ .iov_base = skipped, .iov_len = skip },
+		{ .iov_base = to, .iov_len = len },
+	};
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 3 };
+
+	packet->transport.counts.receive_calls++;
+	return recvmsg(packet->fd, &message, MSG_TRUNC | MSG_DONTWAIT) ==
+	       (ssize_t)(sizeof(vnet) + frame_len);
+}
+
+/* Takes the super-frame in this place of the ring apart. */
+static void
+take_super_frame(struct af_packet *packet, const struct tpacket2_hdr *slot)
+{
+	const uint32_t len = slot->tp_len - FANIN_L4_LEN;
+	struct fanin_segments *segments = packet->segments;
+	uint8_t headers[FANIN_L4_LEN];
+
+	if (slot->tp_len <= FANIN_L4_LEN || len > sizeof(segments->data) ||
+	    slot_vnet(slot)->gso_size == 0)
+		return;
+	memcpy(headers, (const uint8_t *)slot + slot->tp_mac, sizeof(headers));
+	if (slot->tp_len == slot->tp_snaplen) {
+		memcpy(segments->data, (const uint8_t *)slot + slot->tp_mac + FANIN_L4_LEN, len);
+		packet->transport.counts.copied_in += len;
+	} else if (!queue_read(packet, slot->tp_len, headers, sizeof(headers), segments->data, len)) {
+		return;
+	}
+	fanin_segments_begin(segments, headers, len, slot_vnet(slot)->gso_size);
+}
+
+/* Does the frame in this place wait in the queue? One that found no room there is lost. */
+static bool
+is_queued(struct af_packet *packet, const struct tpacket2_hdr *slot)
+{
+	if (slot->tp_len == slot->tp_snaplen || (slot_status(slot) & TP_STATUS_COPY) != 0)
+		return true;
+	packet->ring_drops++;
+	return false;
 }
 
 static unsigned int
 packet_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, unsigned int max)
 {
 	struct af_packet *packet = (struct af_packet *)transport;
-	unsigned int n;
+	unsigned int n = fanin_segments_next(packet->segments, frames, max);
+	bool busy = n != 0; /* what is not in the ring is handed out one after the other */
 
-	for (n = 0; n < max; n++) {
+	while (n < max) {
 		struct tpacket2_hdr *slot = ring_head(&packet->rx);
+		bool super, plain;
 
 		if ((slot_status(slot) & TP_STATUS_USER) == 0)
 			break;
-		frames[n] = (struct fanin_frame){
+		super = slot_vnet(slot)->gso_type != VIRTIO_NET_HDR_GSO_NONE;
+		plain = !super && slot->tp_len == slot->tp_snaplen;
+		if (!plain && busy)
+			break;
+		busy = busy || !plain;
+		ring_advance(&packet->rx);
+		if (!plain && !is_queued(packet, slot)) {
+			slot_set_status(slot, TP_STATUS_KERNEL);
+			continue;
+		}
+		if (super) {
+			take_super_frame(packet, slot);
+			slot_set_status(slot, TP_STATUS_KERNEL);
+			n += fanin_segments_next(packet->segments, frames + n, max - n);
+			continue;
+		}
+		packet->held = packet->held || !plain;
+		frames[n++] = (struct fanin_frame){
 			.data = (uint8_t *)slot + slot->tp_mac,
-			.len = slot->tp_snaplen,
+			.len = slot->tp_len,
+			.headers_only = !plain,
 			.handle = (uintptr_t)slot,
 		};
-		ring_advance(&packet->rx);
 	}
-	if (n == 0 && max != 0 && fanin_packet_long_next(&packet->longer, frames))
-		return 1;
 	return n;
 }
 
@@ -153,11 +253,14 @@ packet_rx_release(struct fanin_transport *transport, const struct fanin_frame *f
 	struct af_packet *packet = (struct af_packet *)transport;
 
 	for (unsigned int i = 0; i < n; i++) {
-		if (frames[i].headers_only)
-			fanin_packet_long_release(&packet->longer);
-		else
-			slot_set_status((struct tpacket2_hdr *)(uintptr_t)frames[i].handle,
-					TP_STATUS_KERNEL);
+		if (fanin_segments_have(packet->segments, &frames[i]))
+			continue;
+		if (frames[i].headers_only && packet->held) {
+			transport->counts.receive_calls++;
+			recv(packet->fd, NULL, 0, MSG_DONTWAIT);
+			packet->held = false;
+		}
+		slot_set_status((struct tpacket2_hdr *)(uintptr_t)frames[i].handle, TP_STATUS_KERNEL);
 	}
 }
 
@@ -167,7 +270,15 @@ packet_rx_copy(struct fanin_transport *transport, const struct fanin_frame *fram
 {
 	struct af_packet *packet = (struct af_packet *)transport;
 
-	return fanin_packet_long_copy(&packet->longer, frame, offset, to, len);
+	if (fanin_segments_have(packet->segments, frame)) {
+		transport->counts.copied_in += len;
+		return fanin_segments_copy(packet->segments, frame, offset, to, len);
+	}
+	if (!packet->held || offset > sizeof(packet->segments->data))
+		return false;
+	packet->held = false;
+	/* No super-frame is there meanwhile. */
+	return queue_read(packet, frame->len, packet->segments->data, offset, to, len);
 }
 
 static unsigned int
@@ -176,31 +287,26 @@ packet_poll_fds(struct fanin_transport *transport, struct pollfd *fds)
 	struct af_packet *packet = (struct af_packet *)transport;
 
 	fds[0] = (struct pollfd){ .fd = packet->fd, .events = POLLIN };
-	if (packet->longer.fd < 0)
-		return 1;
-	fds[1] = (struct pollfd){ .fd = packet->longer.fd, .events = POLLIN };
-	return 2;
+	return 1;
 }
 
-uint32_t
-fanin_packet_drops(int fd)
+static void
+packet_counts(struct fanin_transport *transport, struct fanin_transport_counts *sum)
 {
-	struct tpacket_stats stats = { 0 };
-	socklen_t len = sizeof(stats);
-
-	/* Reading resets the kernel's counters. */
-	getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &len);
-	return stats.tp_drops;
+	fanin_super_frames_add(&sum->super_frames,
+			       &((const struct af_packet *)transport)->segments->counts);
 }
 
 static uint64_t
 packet_ring_drops(struct fanin_transport *transport)
 {
 	struct af_packet *packet = (struct af_packet *)transport;
+	struct tpacket_stats stats = { 0 };
+	socklen_t len = sizeof(stats);
 
-	packet->ring_drops += fanin_packet_drops(packet->fd);
-	if (packet->longer.fd >= 0)
-		packet->ring_drops += fanin_packet_drops(packet->longer.fd);
+	/* Reading resets the kernel's counters. */
+	if (getsockopt(packet->fd, SOL_PACKET, PACKET_STATISTICS, &stats, &len) == 0)
+		packet->ring_drops += stats.tp_drops;
 	return packet->ring_drops;
 }
 
@@ -215,7 +321,7 @@ packet_close(struct fanin_transport *transport)
 		close(packet->fd);
 	if (packet->sink_fd >= 0)
 		close(packet->sink_fd);
-	fanin_packet_long_close(&packet->longer);
+	free(packet->segments);
 	free(packet->rx.frames);
 	free(packet);
 }
@@ -230,34 +336,32 @@ static const struct fanin_transport_ops packet_ops = {
 	.rx_copy = packet_rx_copy,
 	.poll_fds = packet_poll_fds,
 	.ring_drops = packet_ring_drops,
+	.counts = packet_counts,
 	.close = packet_close,
 };
 
 /*
- * Accepts untagged IPv4 without options or fragments, UDP to our port, our job: the same as the XDP
+ * Accepts untagged IPv4 without options or fragments, UDP to groups' port or our own, our job: the same as the XDP
  * program.
  */
 static int
-filter_attach(int fd, const struct fanin_transport_config *config, enum fanin_packet_lengths lengths)
+filter_attach(int fd, const struct fanin_transport_config *config)
 {
-	const uint32_t longest = lengths == FANIN_PACKET_ALL ? UINT32_MAX : FANIN_PACKET_SHORT_MAX;
-	const uint8_t if_longer = lengths == FANIN_PACKET_LONG ? 0 : 15;
 	uint32_t job_offset = FANIN_L4_LEN + offsetof(struct fanin_hdr, job);
 	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
-		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, longest, if_longer, 15 - if_longer),
 		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 13),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 14),
 		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, offsetof(struct fanin_headers, eth.type_be)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IP, 0, 11),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IP, 0, 12),
 		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, offsetof(struct fanin_headers, ip.version_ihl)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x45, 0, 9),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x45, 0, 10),
 		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, offsetof(struct fanin_headers, ip.protocol)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 0, 7),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 0, 8),
 		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, offsetof(struct fanin_headers, ip.fragment_be)),
-		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x3fff, 5, 0),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x3fff, 6, 0),
 		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, offsetof(struct fanin_headers, udp.dst_be)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, config->udp_port, 0, 3),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, config->udp_port, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, config->data_port, 0, 3),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, job_offset),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htonl(config->job), 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
@@ -270,37 +374,20 @@ filter_attach(int fd, const struct fanin_transport_config *config, enum fanin_pa
 }
 
 /*
- * Opens a UDP socket on our port that drops everything. Without it the kernel answers the switch
- * with ICMP errors.
+ * Lets the UDP socket that has this host's port drop everything: without it the kernel would answer the switch with ICMP errors, and what
+ * it took would fill its buffer.
  */
 static int
-sink_open(const struct fanin_transport_config *config)
+sink_make(const struct fanin_transport_config *config, struct fanin_error *error)
 {
 	struct sock_filter code[] = { BPF_STMT(BPF_RET | BPF_K, 0) };
-	struct sock_fprog program = { .len = 1, .filter = code };
-	struct sockaddr_in address = {
-		.sin_family = AF_INET,
-		.sin_port = htons(config->udp_port),
-		.sin_addr = { .s_addr = config->local_ip_be },
-	};
-	int on = 1;
-	int fd;
+	const struct sock_fprog program = { .len = 1, .filter = code };
 
-	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -1;
-	/* Several jobs on one host each have such a socket. */
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) < 0 ||
-	    bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-		fanin_log_line(config->log, FANIN_LOG_WARNING,
-			       "cannot occupy UDP port %u: %s; the switch may get "
-			       "ICMP errors",
-			       config->udp_port, strerror(errno));
-		close(fd);
-		return -1;
-	}
-	return fd;
+	if (config->data_fd >= 0 &&
+	    setsockopt(config->data_fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) < 0)
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
+				       "cannot close a UDP socket to others: %s", strerror(errno));
+	return FANIN_OK;
 }
 
 static void
@@ -365,6 +452,8 @@ socket_configure(struct af_packet *packet, const struct fanin_transport_config *
 	} options[] = {
 		{ PACKET_VERSION, TPACKET_V2, "TPACKET_V2", true },
 		{ PACKET_RESERVE, RX_RESERVE, "PACKET_RESERVE", true },
+		{ PACKET_VNET_HDR, 1, "PACKET_VNET_HDR", true },
+		{ PACKET_COPY_THRESH, 1, "PACKET_COPY_THRESH", true },
 		{ PACKET_QDISC_BYPASS, 1, "PACKET_QDISC_BYPASS", false },
 	};
 	int send_buffer = SEND_BUFFER_BYTES;
@@ -389,8 +478,8 @@ socket_configure(struct af_packet *packet, const struct fanin_transport_config *
 	return FANIN_OK;
 }
 
-int
-fanin_packet_socket(const struct fanin_transport_config *config, enum fanin_packet_lengths lengths)
+static int
+socket_open(const struct fanin_transport_config *config)
 {
 	int on = 1;
 	int fd;
@@ -403,7 +492,7 @@ fanin_packet_socket(const struct fanin_transport_config *config, enum fanin_pack
 	if (setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof(on)) < 0)
 		fanin_log_line(config->log, FANIN_LOG_DEBUG,
 			       "af_packet: no PACKET_IGNORE_OUTGOING: %s", strerror(errno));
-	ret = filter_attach(fd, config, lengths);
+	ret = filter_attach(fd, config);
 	if (ret < 0) {
 		close(fd);
 		return ret;
@@ -411,32 +500,42 @@ fanin_packet_socket(const struct fanin_transport_config *config, enum fanin_pack
 	return fd;
 }
 
-int
-fanin_packet_bind(int fd, const struct fanin_transport_config *config)
+/* Makes room in the socket's queue, and notes whether long frames are to go there. */
+static void
+queue_reserve(struct af_packet *packet, const struct fanin_transport_config *config)
+{
+	const bool long_frames = config->frame_len > SHORT_MAX;
+	/* The kernel grants twice the amount asked for. */
+	const int needed = (int)(config->window * (config->frame_len + QUEUE_EXTRA));
+	const int wanted = long_frames && needed > (int)QUEUE_BYTES ? needed : (int)QUEUE_BYTES;
+	int granted = 0;
+	socklen_t len = sizeof(granted);
+
+	if (setsockopt(packet->fd, SOL_SOCKET, SO_RCVBUFFORCE, &wanted, sizeof(wanted)) < 0)
+		setsockopt(packet->fd, SOL_SOCKET, SO_RCVBUF, &wanted, sizeof(wanted));
+	getsockopt(packet->fd, SOL_SOCKET, SO_RCVBUF, &granted, &len);
+	packet->queues_long = long_frames && granted >= needed;
+	if (long_frames && !packet->queues_long)
+		fanin_log_line(config->log, FANIN_LOG_INFO,
+			       "af_packet: frames of %u bytes go through the ring, a queue for %u of them "
+			       "(CAP_NET_ADMIN or net.core.rmem_max) would be faster",
+			       config->frame_len, config->window);
+}
+
+static int
+ring_open(struct af_packet *packet, const struct fanin_transport_config *config,
+	  struct fanin_error *error)
 {
 	const struct sockaddr_ll address = {
 		.sll_family = AF_PACKET,
 		.sll_protocol = htons(ETH_P_IP),
 		.sll_ifindex = config->ifindex,
 	};
-
-	return bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
-}
-
-/*
- * Opens the socket with the ring. packet->longer is open already; the ring gets what it does not
- * take.
- */
-static int
-ring_open(struct af_packet *packet, const struct fanin_transport_config *config,
-	  struct fanin_error *error)
-{
-	const bool all = packet->longer.fd < 0;
-	const uint32_t frame_len = all ? config->frame_len : FANIN_PACKET_SHORT_MAX;
+	uint32_t frame_len;
 	int status;
 
 	packet->frame_memory = config->frame_len + FRAME_OVERHEAD;
-	packet->fd = fanin_packet_socket(config, all ? FANIN_PACKET_ALL : FANIN_PACKET_SHORT);
+	packet->fd = socket_open(config);
 	if (packet->fd == -EPERM || packet->fd == -EACCES)
 		return fanin_error_set(error, FANIN_ERR_PERMISSION, "raw sockets need CAP_NET_RAW");
 	if (packet->fd < 0)
@@ -445,15 +544,16 @@ ring_open(struct af_packet *packet, const struct fanin_transport_config *config,
 	status = socket_configure(packet, config, error);
 	if (status != FANIN_OK)
 		return status;
+	queue_reserve(packet, config);
+	frame_len = packet->queues_long ? LONG_BEGINNING : config->frame_len;
 	status = ring_map(packet, frame_len, config->window);
 	if (status < 0)
 		return fanin_error_set(error, fanin_status_from_errno(-status, FANIN_ERR_TRANSPORT),
 				       "cannot map a ring for %u frames of %u bytes: %s",
 				       2u * config->window, frame_len, strerror(-status));
-	status = fanin_packet_bind(packet->fd, config);
-	if (status < 0)
+	if (bind(packet->fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
 		return fanin_error_set(error, FANIN_ERR_TRANSPORT, "cannot bind to %s: %s",
-				       config->interface, strerror(-status));
+				       config->interface, strerror(errno));
 	return FANIN_OK;
 }
 
@@ -469,16 +569,23 @@ fanin_af_packet_open(const struct fanin_transport_config *config,
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
 	packet->transport.ops = &packet_ops;
 	packet->sink_fd = -1;
-	fanin_packet_long_open(&packet->longer, config);
+	packet->fd = -1;
+	packet->segments = calloc(1, sizeof(*packet->segments));
+	if (packet->segments == NULL) {
+		packet_close(&packet->transport);
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
+	}
 	status = ring_open(packet, config, error);
+	if (status == FANIN_OK)
+		status = sink_make(config, error);
 	if (status != FANIN_OK) {
 		packet_close(&packet->transport);
 		return status;
 	}
-	packet->sink_fd = sink_open(config);
+	packet->sink_fd = config->data_fd;
 	snprintf(packet->transport.reason, sizeof(packet->transport.reason),
 		 "af_packet: a memory-mapped ring%s on %s",
-		 packet->longer.fd >= 0 ? " and a queue for long frames" : "", config->interface);
+		 packet->queues_long ? " and a queue for long frames" : "", config->interface);
 	*transport = &packet->transport;
 	return FANIN_OK;
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <sys/socket.h>
 
 #include "af_xdp_internal.h"
@@ -81,6 +82,7 @@ xdp_tx_flush(struct fanin_transport *transport)
 			break;
 		if (!xsk_ring_prod__needs_wakeup(&xdp->tx))
 			break;
+		transport->counts.send_calls++;
 		if (sendto(fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 && errno != EAGAIN &&
 		    errno != EBUSY && errno != ENOBUFS && errno != EINTR)
 			return -errno;
@@ -108,8 +110,10 @@ queue_receive(struct fanin_xdp *xdp, unsigned int number, struct fanin_frame *fr
 
 	n = xsk_ring_cons__peek(&queue->rx, max, &index);
 	if (n == 0) {
-		if (xsk_ring_prod__needs_wakeup(&queue->fill))
+		if (xsk_ring_prod__needs_wakeup(&queue->fill)) {
+			xdp->transport.counts.receive_calls++;
 			recvfrom(xsk_socket__fd(queue->socket), NULL, 0, MSG_DONTWAIT, NULL, NULL);
+		}
 		return 0;
 	}
 	for (uint32_t i = 0; i < n; i++) {
@@ -197,7 +201,7 @@ xdp_rx_trouble(struct fanin_transport *transport)
 
 	return fanin_xdp_program_is_attached(&xdp->program)
 		       ? NULL
-		       : "the XDP program is not at the interface any more: it was detached (bpftool link detach), or the interface is gone";
+		       : "nothing is received: the XDP program is not at the interface any more: it was detached (bpftool link detach), or the interface is gone";
 }
 
 void
@@ -227,6 +231,8 @@ xdp_close(struct fanin_transport *transport)
 
 	fanin_xdp_program_close(&xdp->program);
 	fanin_xdp_sockets_close(xdp);
+	if (xdp->sink_fd >= 0)
+		close(xdp->sink_fd);
 	free(xdp);
 }
 

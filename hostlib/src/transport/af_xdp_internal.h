@@ -46,6 +46,7 @@ struct fanin_xdp {
 	uint32_t n_tx_free;
 	uint32_t ring_frames; /* entries of each ring; frames per queue and direction */
 	uint32_t committed;   /* not yet given to the kernel */
+	int sink_fd;          /* keeps this host's UDP port; -1: somebody else does */
 	bool busy;            /* a queue still had another socket when it was opened */
 };
 

@@ -198,11 +198,13 @@ fanin_af_xdp_open(const struct fanin_transport_config *config, struct fanin_tran
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
 	xdp->transport.ops = &fanin_xdp_ops;
 	xdp->program.link_fd = -1;
+	xdp->sink_fd = -1;
 	status = xdp_configure(xdp, config, error);
 	if (status != FANIN_OK) {
 		xdp->transport.ops->close(&xdp->transport);
 		return status;
 	}
+	xdp->sink_fd = config->data_fd;
 	snprintf(xdp->transport.reason, sizeof(xdp->transport.reason), "af_xdp: %s XDP on %s%s%s",
 		 xdp->program.native ? "native" : "generic", config->interface,
 		 xdp->program.native ? "" : ", native refused: ", xdp->program.native_error);

@@ -25,7 +25,27 @@ bundle_tx_gather(struct fanin_transport *transport, const struct fanin_headers *
 	const bool second = memcmp(headers->eth.src, bundle->second_mac, sizeof(headers->eth.src)) ==
 			    0;
 
+	return fanin_transport_send_held(bundle->parts[second], headers, payload, payload_len);
+}
+
+static bool
+bundle_tx_copy(struct fanin_transport *transport, const struct fanin_headers *headers,
+	       const void *payload, uint32_t payload_len)
+{
+	const struct bundle *bundle = (const struct bundle *)transport;
+	const bool second = memcmp(headers->eth.src, bundle->second_mac, sizeof(headers->eth.src)) ==
+			    0;
+
 	return fanin_transport_send(bundle->parts[second], headers, payload, payload_len);
+}
+
+static void
+bundle_tx_alone(struct fanin_transport *transport, bool alone, bool lost_twice)
+{
+	const struct bundle *bundle = (const struct bundle *)transport;
+
+	fanin_transport_alone(bundle->parts[0], alone, lost_twice);
+	fanin_transport_alone(bundle->parts[1], alone, lost_twice);
 }
 
 static int
@@ -123,6 +143,15 @@ bundle_ring_drops(struct fanin_transport *transport)
 	       bundle->parts[1]->ops->ring_drops(bundle->parts[1]);
 }
 
+static void
+bundle_counts(struct fanin_transport *transport, struct fanin_transport_counts *sum)
+{
+	const struct bundle *bundle = (const struct bundle *)transport;
+
+	fanin_transport_counts_add(bundle->parts[0], sum);
+	fanin_transport_counts_add(bundle->parts[1], sum);
+}
+
 static const char *
 part_trouble(struct fanin_transport *part)
 {
@@ -168,6 +197,8 @@ fanin_bundle_open(struct fanin_transport *const parts[2], const uint8_t second_m
 	*ops = (struct fanin_transport_ops){
 		.name = parts[0]->ops->name,
 		.tx_gather = bundle_tx_gather,
+		.tx_copy = bundle_tx_copy,
+		.tx_alone = bundle_tx_alone,
 		.tx_flush = bundle_tx_flush,
 		.tx_waiting = bundle_tx_waiting,
 		.rx_burst = bundle_rx_burst,
@@ -175,6 +206,7 @@ fanin_bundle_open(struct fanin_transport *const parts[2], const uint8_t second_m
 		.rx_copy = bundle_rx_copy,
 		.poll_fds = bundle_poll_fds,
 		.ring_drops = bundle_ring_drops,
+		.counts = bundle_counts,
 		.rx_trouble = bundle_rx_trouble,
 		.close = bundle_close,
 	};

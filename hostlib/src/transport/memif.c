@@ -104,8 +104,10 @@ memif_tx_flush(struct fanin_transport *transport)
 		ring_publish(ring);
 		/* A switch that polls has set this flag. */
 		if ((__atomic_load_n(&ring->shared->flags, __ATOMIC_RELAXED) &
-		     MEMIF_RING_NO_INTERRUPT) == 0)
+		     MEMIF_RING_NO_INTERRUPT) == 0) {
+			transport->counts.send_calls++;
 			eventfd_write(ring->event_fd, 1);
+		}
 	}
 	return -memif->errnum;
 }
@@ -116,6 +118,7 @@ interrupts_disable(struct fanin_memif *memif)
 	eventfd_t ignored;
 
 	__atomic_store_n(&memif->rx.shared->flags, MEMIF_RING_NO_INTERRUPT, __ATOMIC_RELAXED);
+	memif->transport.counts.receive_calls++;
 	eventfd_read(memif->rx.event_fd, &ignored);
 	memif->interrupts = false;
 }
@@ -192,6 +195,7 @@ connection_check(struct fanin_memif *memif)
 	struct memif_message message;
 	ssize_t len = recv(memif->fd, &message, sizeof(message), MSG_DONTWAIT);
 
+	memif->transport.counts.other_calls++;
 	if (len < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	memif->errnum = len < 0 ? errno : ECONNRESET;
@@ -214,8 +218,10 @@ memif_poll_fds(struct fanin_transport *transport, struct pollfd *fds)
 	 */
 	__atomic_store_n(&ring->shared->flags, 0, __ATOMIC_SEQ_CST);
 	memif->interrupts = true;
-	if (__atomic_load_n(&ring->shared->tail, __ATOMIC_SEQ_CST) != ring->tail)
+	if (__atomic_load_n(&ring->shared->tail, __ATOMIC_SEQ_CST) != ring->tail) {
+		transport->counts.other_calls++;
 		eventfd_write(ring->event_fd, 1);
+	}
 	fds[0] = (struct pollfd){ .fd = ring->event_fd, .events = POLLIN };
 	fds[1] = (struct pollfd){ .fd = memif->fd, .events = POLLIN };
 	return 2;

@@ -7,9 +7,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/ethtool.h>
 #include <linux/rtnetlink.h>
-#include <linux/sockios.h>
 #include <net/if_arp.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,6 +15,11 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "interface/interface.h"
+
+/* Of the service that drops all that comes (RFC 863). */
+#define DISCARD_PORT 9
 
 struct route_request {
 	struct nlmsghdr header;
@@ -104,20 +107,6 @@ route_parse(const struct nlmsghdr *header, ssize_t len, struct fanin_route *rout
 	return route->ifindex != 0 && route->local_ip_be != 0 ? 0 : -ENETUNREACH;
 }
 
-/* Returns the receive queues in use; 1 if the driver doesn't tell. */
-static unsigned int
-rx_queues_query(int fd, const char *interface)
-{
-	struct ethtool_channels channels = { .cmd = ETHTOOL_GCHANNELS };
-	struct ifreq query = { 0 };
-
-	snprintf(query.ifr_name, sizeof(query.ifr_name), "%s", interface);
-	query.ifr_data = (char *)&channels;
-	if (ioctl(fd, SIOCETHTOOL, &query) < 0 || channels.rx_count + channels.combined_count == 0)
-		return 1;
-	return channels.rx_count + channels.combined_count;
-}
-
 static int
 interface_query(struct fanin_route *route, struct fanin_error *error)
 {
@@ -152,7 +141,9 @@ interface_query(struct fanin_route *route, struct fanin_error *error)
 			route->interface);
 	else
 		memcpy(route->local_mac, query.ifr_hwaddr.sa_data, sizeof(route->local_mac));
-	route->rx_queues = rx_queues_query(fd, route->interface);
+	route->rx_queues = interface_receive_queues(route->interface);
+	if (route->rx_queues == 0)
+		route->rx_queues = 1;
 close_fd:
 	close(fd);
 	return status;
@@ -237,17 +228,18 @@ fanin_route_resolve(const struct fanin_route *route, uint8_t *mac, struct fanin_
 void
 fanin_route_ping(const struct fanin_route *route)
 {
-	/* An echo request without identifier, number and data, whose checksum is therefore constant. */
-	static const uint8_t echo[8] = { 8, 0, 0xf7, 0xff };
-	const struct sockaddr_in address = { .sin_family = AF_INET,
-					     .sin_addr = { .s_addr = route->switch_ip_be } };
-	int fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_ICMP);
+	const struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_port = htons(DISCARD_PORT),
+		.sin_addr = { .s_addr = route->switch_ip_be },
+	};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return;
 	if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, route->interface,
 		       (socklen_t)strlen(route->interface)) == 0)
-		(void)sendto(fd, echo, sizeof(echo), MSG_NOSIGNAL,
-			     (const struct sockaddr *)&address, sizeof(address));
+		(void)sendto(fd, "", 0, MSG_NOSIGNAL, (const struct sockaddr *)&address,
+			     sizeof(address));
 	close(fd);
 }

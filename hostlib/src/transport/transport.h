@@ -29,9 +29,28 @@ struct fanin_frame {
 	uint64_t handle;   /* transport's */
 };
 
+/* Of super-frames, and of the packets in them. */
+struct fanin_super_frames {
+	uint64_t sent;
+	uint64_t sent_packets;
+	uint64_t received;
+	uint64_t received_packets;
+};
+
+/* Calls, copies and super-frames of a transport since it was opened. */
+struct fanin_transport_counts {
+	struct fanin_super_frames super_frames;
+	uint64_t send_calls;    /* system calls that send */
+	uint64_t receive_calls; /* that receive, or find nothing */
+	uint64_t other_calls;   /* that ask, as for what waits to be sent */
+	uint64_t copied_out;    /* bytes of payload that the library copied itself: into packets */
+	uint64_t copied_in;     /* and out of packets */
+};
+
 struct fanin_transport_ops {
 	const char *name;
 	bool shares_memory; /* with the switch: frames arrive without the kernel running */
+	bool has_port;      /* is itself a receiver of the host's UDP port and of the job's group */
 
 	/*
 	 * Returns a buffer for a frame of len bytes, or NULL if there is no room now. Reserving
@@ -44,11 +63,16 @@ struct fanin_transport_ops {
 
 	/*
 	 * Replaces these two where the kernel copies sent data in any case: sends a frame from
-	 * where its parts are. Returns false if there is no room now. A frame that the link refuses
+	 * where its parts are, at the next flush at the latest: the payload stays as it is until
+	 * then, the headers need not. Returns false if there is no room now. A frame that the link refuses
 	 * is lost, and the next flush says why. NULL: frames are built in the transport's memory.
 	 */
 	bool (*tx_gather)(struct fanin_transport *transport, const struct fanin_headers *headers,
 			  const void *payload, uint32_t payload_len);
+
+	/* The same, but the payload may change at once. NULL: as it may for tx_gather, or where there is none. */
+	bool (*tx_copy)(struct fanin_transport *transport, const struct fanin_headers *headers,
+			const void *payload, uint32_t payload_len);
 
 	/*
 	 * Hands committed frames to the kernel. Returns 0, or -errno if the link refuses them; they
@@ -60,6 +84,17 @@ struct fanin_transport_ops {
 	 * Returns about how many frames of the job's length have been sent and wait to leave this host. NULL: none wait.
 	 */
 	uint32_t (*tx_waiting)(struct fanin_transport *transport);
+
+	/*
+	 * Says whether super-frames pass on the way to the switch. why: if not, what is known of it. NULL: none are sent.
+	 */
+	void (*path)(struct fanin_transport *transport, bool super_frames, const char *why);
+
+	/*
+	 * From now on packets leave one by one, or not any more: they take the place of lost ones. lost_twice: which may be because they were in
+	 * super-frames. NULL: they always do.
+	 */
+	void (*tx_alone)(struct fanin_transport *transport, bool alone, bool lost_twice);
 
 	/*
 	 * Receives at most max frames; returns their number. Each must be released before the next
@@ -77,6 +112,9 @@ struct fanin_transport_ops {
 	bool (*rx_copy)(struct fanin_transport *transport, const struct fanin_frame *frame,
 			uint32_t offset, void *to, uint32_t len);
 
+	/* Returns how many frames of the job may wait to be received without loss. NULL: as many as a window has. */
+	uint32_t (*rx_room)(struct fanin_transport *transport);
+
 	/*
 	 * Fills in what poll() has to wait for; returns how many of the FANIN_TRANSPORT_MAX_FDS
 	 * entries are used.
@@ -89,9 +127,12 @@ struct fanin_transport_ops {
 	 */
 	uint64_t (*ring_drops)(struct fanin_transport *transport);
 
+	/* Adds what is counted elsewhere than in the transport's own counts. NULL: nothing is. */
+	void (*counts)(struct fanin_transport *transport, struct fanin_transport_counts *sum);
+
 	/*
-	 * Why nothing is received any more, for an error that is about to be told: it may call the system. NULL, or returns NULL: nothing is
-	 * known.
+	 * Says in words why something is not received, for an error that is about to be told: it may call the system. NULL, or returns NULL:
+	 * nothing is known.
 	 */
 	const char *(*rx_trouble)(struct fanin_transport *transport);
 
@@ -101,13 +142,14 @@ struct fanin_transport_ops {
 /* First member of each transport's own struct. */
 struct fanin_transport {
 	const struct fanin_transport_ops *ops;
+	struct fanin_transport_counts counts;
 	char reason[FANIN_TEXT_LEN]; /* why this transport, for the report */
 };
 
-/* Sends a frame, at the next flush at the latest. Returns false if there is no room now. */
+/* Sends a frame, at the next flush at the latest, until when the payload stays as it is. Returns false if there is no room now. */
 static inline bool
-fanin_transport_send(struct fanin_transport *transport, const struct fanin_headers *headers,
-		     const void *payload, uint32_t payload_len)
+fanin_transport_send_held(struct fanin_transport *transport, const struct fanin_headers *headers,
+			  const void *payload, uint32_t payload_len)
 {
 	uint8_t *frame;
 
@@ -119,8 +161,52 @@ fanin_transport_send(struct fanin_transport *transport, const struct fanin_heade
 	memcpy(frame, headers, sizeof(*headers));
 	if (payload_len != 0)
 		memcpy(frame + FANIN_PAYLOAD_OFFSET, payload, payload_len);
+	transport->counts.copied_out += payload_len;
 	transport->ops->tx_commit(transport, FANIN_PAYLOAD_OFFSET + payload_len);
 	return true;
+}
+
+/* The same, but the payload's memory is the caller's at once. */
+static inline bool
+fanin_transport_send(struct fanin_transport *transport, const struct fanin_headers *headers,
+		     const void *payload, uint32_t payload_len)
+{
+	if (transport->ops->tx_copy != NULL)
+		return transport->ops->tx_copy(transport, headers, payload, payload_len);
+	return fanin_transport_send_held(transport, headers, payload, payload_len);
+}
+
+static inline void
+fanin_super_frames_add(struct fanin_super_frames *sum, const struct fanin_super_frames *more)
+{
+	sum->sent += more->sent;
+	sum->sent_packets += more->sent_packets;
+	sum->received += more->received;
+	sum->received_packets += more->received_packets;
+}
+
+/* Adds all that a transport has counted. */
+static inline void
+fanin_transport_counts_add(struct fanin_transport *transport, struct fanin_transport_counts *sum)
+{
+	const struct fanin_transport_counts *counts = &transport->counts;
+
+	fanin_super_frames_add(&sum->super_frames, &counts->super_frames);
+	sum->send_calls += counts->send_calls;
+	sum->receive_calls += counts->receive_calls;
+	sum->other_calls += counts->other_calls;
+	sum->copied_out += counts->copied_out;
+	sum->copied_in += counts->copied_in;
+	if (transport->ops->counts != NULL)
+		transport->ops->counts(transport, sum);
+}
+
+/* See tx_alone. */
+static inline void
+fanin_transport_alone(struct fanin_transport *transport, bool alone, bool lost_twice)
+{
+	if (transport->ops->tx_alone != NULL)
+		transport->ops->tx_alone(transport, alone, lost_twice);
 }
 
 /* Copies len bytes of a received frame from offset on; once for each frame. Returns false if the frame is lost. */
@@ -131,8 +217,12 @@ fanin_frame_copy(struct fanin_transport *transport, const struct fanin_frame *fr
 	if (frame->headers_only)
 		return transport->ops->rx_copy(transport, frame, offset, to, len);
 	memcpy(to, (const uint8_t *)frame->data + offset, len);
+	transport->counts.copied_in += len;
 	return true;
 }
+
+/* Receive buffer that a UDP socket asks for unless it is told otherwise, bytes. */
+#define FANIN_UDP_RECEIVE_BUFFER (8u << 20)
 
 /* Configuration of a transport. Constant while it is being opened. */
 struct fanin_transport_config {
@@ -141,11 +231,18 @@ struct fanin_transport_config {
 	const uint8_t *local_mac; /* 6 bytes */
 	unsigned int rx_queues;   /* of the interface */
 	uint32_t local_ip_be;
+	uint32_t switch_ip_be; /* or of the first hop, if data_fd is -1 */
+	const uint8_t *switch_mac; /* likewise; 6 bytes that are there, and may change, while the transport is open */
+	uint32_t group_be; /* where results go */
 	uint32_t mtu;
 	uint32_t job;
-	uint16_t udp_port;  /* host order */
-	uint16_t window;    /* most blocks in flight */
-	uint32_t frame_len; /* longest frame, bytes */
+	uint16_t udp_port; /* of switches and groups, host order */
+	uint16_t data_port; /* where answers to this host alone are taken, of data_fd; 0: at udp_port */
+	int data_fd; /* UDP socket for what is for this host alone, connected to the switch; the transport's once it is open. -1: there is none */
+	bool shares_interface;   /* with other jobs of this process */
+	uint16_t window;         /* most blocks in flight */
+	uint32_t frame_len;      /* longest frame, bytes */
+	uint32_t receive_buffer; /* that each UDP socket asks for, bytes */
 	const struct fanin_log *log;
 };
 
@@ -178,5 +275,7 @@ int fanin_af_xdp_open(const struct fanin_transport_config *config,
 		      struct fanin_transport **transport, struct fanin_error *error);
 int fanin_af_packet_open(const struct fanin_transport_config *config,
 			 struct fanin_transport **transport, struct fanin_error *error);
+int fanin_udp_open(const struct fanin_transport_config *config, struct fanin_transport **transport,
+		   struct fanin_error *error);
 
 #endif

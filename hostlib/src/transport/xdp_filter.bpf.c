@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The XDP program of the AF_XDP transport: takes untagged IPv4 packets to Fanin's UDP port that
+ * The XDP program of the AF_XDP transport: takes untagged IPv4 packets to Fanin's UDP port, or to the process's own, that
  * belong to one job and leaves everything else to the kernel, including unicast packets to another
  * host's MAC address. Compiled for BPF and embedded in the library; the constants are set before it
  * is loaded.
@@ -20,6 +20,7 @@
 #define FRAGMENT_MASK 0x3fff /* more fragments, and the offset */
 
 const volatile __u16 fanin_udp_port; /* host order */
+const volatile __u16 fanin_data_port; /* likewise: where this process takes answers; 0: nowhere else */
 const volatile __u32 fanin_job;
 const volatile __u8 fanin_mac[ETH_ALEN]; /* the interface's */
 
@@ -71,7 +72,9 @@ fanin_filter(struct xdp_md *ctx)
 	    frame->ip.ihl != 5 || frame->ip.protocol != IPPROTO_UDP ||
 	    (frame->ip.frag_off & bpf_htons(FRAGMENT_MASK)) != 0)
 		return XDP_PASS;
-	if (frame->udp.dest != bpf_htons(fanin_udp_port) || frame->fanin.job != fanin_job)
+	if ((frame->udp.dest != bpf_htons(fanin_udp_port) &&
+	     frame->udp.dest != bpf_htons(fanin_data_port)) ||
+	    frame->fanin.job != fanin_job)
 		return XDP_PASS;
 	if (!is_ours(&frame->eth))
 		return XDP_PASS;

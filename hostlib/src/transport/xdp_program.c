@@ -40,10 +40,15 @@ constants_set(struct bpf_object *object, const struct fanin_transport_config *co
 {
 	struct {
 		uint16_t udp_port;
+		uint16_t data_port;
 		uint32_t job;
 		uint8_t mac[6];
 		uint8_t end[2]; /* the map is as long as what is before it */
-	} constants = { .udp_port = config->udp_port, .job = config->job };
+	} constants = {
+		.udp_port = config->udp_port,
+		.data_port = config->data_port,
+		.job = config->job,
+	};
 	struct bpf_map *map;
 	const size_t len = sizeof(constants) - sizeof(constants.end);
 
