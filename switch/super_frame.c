@@ -189,7 +189,8 @@ is_joinable(const struct rte_mbuf *mbuf, rte_be16_t udp_port_be)
 
 /*
  * Do both have the same addresses, ports, time to live, class of traffic and congestion mark, and belong to the same job? Sockets of hosts
- * tell jobs by the first packet.
+ * tell jobs by the first packet. Packets whose elements are left out are a flow of their own: between those that have them, as in a
+ * reduce_scatter, each would end a super-frame.
  */
 static inline bool
 is_same_flow(const struct rte_mbuf *a, const struct rte_mbuf *b)
@@ -202,6 +203,9 @@ is_same_flow(const struct rte_mbuf *a, const struct rte_mbuf *b)
 	const size_t addresses = offsetof(struct fanin_headers, ip.src_be);
 	const size_t job = offsetof(struct fanin_headers, fanin.job);
 
+	if (fanin_wire_is_empty(&((const struct fanin_headers *)x)->fanin) !=
+	    fanin_wire_is_empty(&((const struct fanin_headers *)y)->fanin))
+		return false;
 	return memcmp(x, y, lengths) == 0 &&
 	       memcmp(x + fragment, y + fragment, checksum - fragment) == 0 &&
 	       memcmp(x + addresses, y + addresses,

@@ -79,7 +79,8 @@ void super_frame_segment_headers(const struct fanin_headers *whole, uint32_t ind
 
 /*
  * Groups the frames of a burst that may leave as one super-frame each: Fanin's of one job, alike in all that Ethernet, IPv4 and UDP say
- * but lengths, numbers and checksums; all as long as the first one but the last one, which may be shorter. A flow's frames stay in order.
+ * but lengths, numbers and checksums; all as long as the first one but the last one, which may be shorter. A flow's frames stay in order,
+ * those whose elements are left out (EMPTY) and the others each by themselves.
  *
  * n: at most UINT8_MAX. mbufs: reordered, each group's frames side by side. groups: room for n. Returns how many there are.
  */

@@ -73,6 +73,7 @@ make_frame(uint8_t number, unsigned int flow_number, uint16_t len)
 	for (uint16_t i = 0; i < len; i++)
 		((uint8_t *)&headers->fanin)[i] = (uint8_t)(number + 7 * i);
 	headers->fanin.type = FANIN_TYPE_RESULT;
+	headers->fanin.flags = 0;
 	headers->fanin.job = 9;
 	return mbuf;
 }
@@ -123,6 +124,18 @@ START_TEST(a_shorter_frame_is_the_last_and_a_longer_one_begins_anew)
 		mbufs[i] = make_frame(i, 0, lengths[i]);
 	expect_groups(8, (const uint16_t[]){ 3, 2, 3 }, 3);
 	expect_numbers((const uint8_t[]){ 0, 1, 2, 3, 4, 5, 6, 7 }, 8);
+}
+END_TEST
+
+/* As in a reduce_scatter: the owner of every fourth block gets its elements, and of the others that they are done. */
+START_TEST(results_without_their_elements_leave_together)
+{
+	for (uint8_t i = 0; i < 9; i++) {
+		mbufs[i] = make_frame(i, 0, i % 4 == 0 ? 500 : FANIN_HDR_LEN);
+		headers_of(mbufs[i])->fanin.flags = i % 4 == 0 ? 0 : FANIN_FLAG_EMPTY;
+	}
+	expect_groups(9, (const uint16_t[]){ 3, 6 }, 2);
+	expect_numbers((const uint8_t[]){ 0, 4, 8, 1, 2, 3, 5, 6, 7 }, 9);
 }
 END_TEST
 
@@ -510,6 +523,7 @@ suite_super_frame(void)
 	tcase_add_checked_fixture(joining, setup, teardown);
 	tcase_add_test(joining, frames_of_a_flow_leave_together_and_in_order);
 	tcase_add_test(joining, a_shorter_frame_is_the_last_and_a_longer_one_begins_anew);
+	tcase_add_test(joining, results_without_their_elements_leave_together);
 	tcase_add_test(joining, what_differs_in_a_header_leaves_apart);
 	tcase_add_test(joining, only_fanins_packets_without_a_checksum_are_joined);
 	tcase_add_test(joining, no_super_frame_is_longer_than_interfaces_take);
