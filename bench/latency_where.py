@@ -166,8 +166,9 @@ def share_and_calls(labs, run, task, hosts, with_calls):
     """The share of a step in a loop, with the system calls of another one."""
     steps = task.iters - 1
     share = share_of(*measured(labs, ThreadMarks, run, task).ends(), steps, hosts, os.cpu_count())
-    if not share["groups"].get("hosts"):
-        raise LabError("where: found no hosts at the marks, expected some")
+    for group in ("hosts", "middle"):
+        if not share["groups"].get(group):
+            raise LabError(f"where: found no process of the group {group} at the marks, expected some")
     if with_calls:
         add_calls(share, measured(labs, CallMarks, run, task).calls(), steps)
     return share

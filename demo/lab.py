@@ -95,8 +95,11 @@ def run(arguments, check=True, timeout=60, **options):
     Runs a short command to its end; LabError with its own words if it fails. timeout: the most seconds that it takes on a machine that
     has nothing else to do.
     """
-    done = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, timeout=PATIENCE * timeout, **options)
+    try:
+        done = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, timeout=PATIENCE * timeout, **options)
+    except FileNotFoundError as error:
+        raise LabError(f"{error.filename}: not found; the commands of ./dev install what is missing") from error
     if check and done.returncode != 0:
         words = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
         raise LabError(f"{' '.join(map(str, arguments))}: {words}")

@@ -4,7 +4,6 @@
 import contextlib
 import json
 import socket
-import statistics
 import threading
 import time
 from pathlib import Path
@@ -188,6 +187,12 @@ def worker_seconds(lab):
     return sum(int(path.read_text().split()[0]) for path in Path("/proc", str(lab.switch.pid), "task").glob("*/schedstat")) / 1e9
 
 
+def seconds_in_two(lab):
+    before = worker_seconds(lab)
+    time.sleep(2)
+    return worker_seconds(lab) - before
+
+
 @case(120)
 def frames_wake_a_worker_that_sleeps():
     """It sleeps long and hardly runs while nothing comes, and lets pings pass at once."""
@@ -198,15 +203,14 @@ def frames_wake_a_worker_that_sleeps():
             start = time.monotonic()
             expect_equal(answered(lab, 0, lab.host_ip(1), count=1, interval=0), 1, "answers to a ping")
             times.append(time.monotonic() - start)
-        expect(statistics.median(times) < 0.02, f"pings took {statistics.median(times):.3f} s through a worker that sleeps for 0.1 s")
+        # A worker that frames don't wake takes 0.1 s each time; one that they wake has to wait for a core now and then.
+        expect(sorted(times)[len(times) // 4] < 0.02, f"pings took {sorted(times)} s through a worker that sleeps for 0.1 s")
     with running_lab(2, "af_packet", 1500, config={"idle": {"policy": "sleep"}}) as lab:
         for state in ("up", "down"):
             ip_in(lab.switch_namespace, "link", "set", lab.switch_interface(0), state)
             time.sleep(1)
-            before = worker_seconds(lab)
-            time.sleep(2)
-            ran = worker_seconds(lab) - before
-            expect(ran < 0.2, f"a switch without frames, an interface of which is {state}, ran for {ran:.3f} s of 2 s")
+            least = min(seconds_in_two(lab) for _ in range(2))
+            expect(least < 0.2, f"a switch without frames, an interface of which is {state}, ran for {least:.3f} s of 2 s")
 
 
 def set_host_mtu(lab, host, mtu):

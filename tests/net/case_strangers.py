@@ -74,7 +74,7 @@ def forge_results(transport):
     stranger = ("02:77:00:00:00:04", "10.77.0.4")
     sources = {"own": stranger, "switch's address": (stranger[0], SWITCH_IP), "switch's MAC": (SWITCH_MAC, stranger[1]),
                "switch's addresses": (SWITCH_MAC, SWITCH_IP), "switch's address in VLAN 0": (stranger[0], SWITCH_IP)}
-    size, iters = 256 * KIB, 100
+    size, iters = 256 * KIB, 400
     with running_lab(4, transport) as lab, RawPort(lab.host_namespace(STRANGER)) as port:
         # Short enough for a tag besides.
         job = lab.create_job(MEMBERS, "--payload", 1024)

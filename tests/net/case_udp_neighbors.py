@@ -19,7 +19,7 @@ from frames import RESULT, RawPort, header, job_key, packet
 from lab import HOST_INTERFACE, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside, ip_in, run, wait_until
 from support import KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, running_lab, start_ranks
 
-SIZE, ITERATIONS = 256 * KIB, 100
+SIZE, ITERATIONS = 256 * KIB, 1000
 OUTSIDE = "outside"  # a host's other interface
 OUTSIDE_IP, FORGER_IP = "10.88.0.1", "10.88.0.2"
 FORGER_MAC = "02:88:00:00:00:02"
@@ -181,11 +181,12 @@ def jobs_of_one_number_and_key_at_two_switches_do_not_mix_over_udp():
     """Two jobs of the same hosts, each at the switch of another link, at the same time: of their data the seeds differ, and nothing else."""
     with running_fabric(leaf_spine(1, 1, 2, dual_homed=True), transport="udp") as fabric:
         ranks = []
-        for seed, leaf in enumerate(("leaf0", "leaf1"), 1):
+        for leaf in ("leaf0", "leaf1"):
             members = [{"port": f"h{host}", "ip": fabric.host_ip(host, leaf), "rank": host} for host in range(2)]
             fabric.ask(leaf, "jobs.create", id=5, key=KEY, size=2, members=members)
+        for seed, leaf in enumerate(("leaf0", "leaf1"), 1):
             ranks.append([fabric.spawn_perf(host, {"id": 5, "key": KEY}, host, 2, switch=fabric.switch_ip(leaf), transport="udp", bytes=MIB,
-                                            iters=200, check=True, seed=seed) for host in range(2)])
+                                            iters=600, check=True, seed=seed) for host in range(2)])
 
         def results(leaf):
             return fabric.ask(leaf, "jobs.list")["jobs"][0]["stats"]["results"]

@@ -9,9 +9,9 @@ from lab import HOST_INTERFACE, inside, ip_in
 from support import MIB, Lab, case, expect, expect_equal, expect_exact, reports_of, run, running_lab, start_ranks
 
 
-def outcomes(lab, transport="udp", **options):
+def outcomes(lab, transport="udp", timeout_ms=2000, **options):
     """Reports of a job of all hosts, which may fail."""
-    return reports_of(lab, start_ranks(lab, lab.create_job(), transport=transport, timeout_ms=2000, **options))
+    return reports_of(lab, start_ranks(lab, lab.create_job(), transport=transport, timeout_ms=timeout_ms, **options))
 
 
 def expect_cause(report, code, *words):
@@ -27,7 +27,7 @@ def a_firewall_that_drops_the_groups_packets_is_named():
         firewall.drop_groups(lab.host_namespace(1))
         expect_cause(outcomes(lab)[1], "timeout", "nothing of the job's multicast group is received", "a firewall here drops it",
                      "has to accept UDP from the switch")
-        expect_exact(outcomes(lab, "af_packet"), "with packet sockets, which have frames before the firewall")
+        expect_exact(outcomes(lab, "af_packet", 30000), "with packet sockets, which have frames before the firewall")
 
 
 class BehindBridge(Lab):
@@ -52,7 +52,7 @@ class BehindBridge(Lab):
 def a_bridge_that_keeps_the_group_away_is_named():
     with running_lab(2, "af_packet", 1500, base=BehindBridge) as lab:
         # It snoops, but as long as it knows of nobody who asks for members it floods.
-        expect_exact(outcomes(lab), "behind a bridge that floods")
+        expect_exact(outcomes(lab, timeout_ms=30000), "behind a bridge that floods")
         ip_in(lab.switch_namespace, "link", "set", "to-host", "type", "bridge_slave", "mcast_flood", "off")
         expect_cause(outcomes(lab)[1], "timeout", "nothing of the job's multicast group is received", "nor other multicast",
                      "IGMP snooping")

@@ -35,6 +35,7 @@ static struct {
 	unsigned int lies;
 	unsigned int pairs;        /* that were sent as super-frames */
 	unsigned int lost_pairs;   /* the first ones that don't come through */
+	unsigned int waited_ms;	   /* that the member wanted to wait, all together */
 	bool is_older;             /* the switch is of an earlier release */
 	struct fanin_control last; /* that the member sent */
 	bool tagged;               /* the job has tags */
@@ -192,8 +193,10 @@ static void
 net_wait(struct fanin_channel *channel, int timeout_ms)
 {
 	(void)channel;
-	if (net.n == 0)
+	if (net.n == 0) {
+		net.waited_ms += (unsigned int)timeout_ms;
 		poll(NULL, 0, timeout_ms);
+	}
 }
 
 static void
@@ -731,7 +734,7 @@ START_TEST(an_older_switch_is_named_with_both_versions)
 			 FANIN_ERR_JOIN_REFUSED);
 	ck_assert_msg(strstr(error.text, "have version 2, those of this library 3") != NULL, "%s",
 		      error.text);
-	ck_assert_uint_lt(fanin_now_ns(NULL) - begin_ns, 3 * SECOND);
+	ck_assert_uint_lt(net.waited_ms, 3000);
 }
 END_TEST
 
@@ -800,16 +803,14 @@ END_TEST
 
 START_TEST(where_super_frames_do_not_pass_nobody_waits_for_long)
 {
-	uint64_t begin_ns;
-
 	member.config.wants_path = true;
 	net.lost_pairs = UINT32_MAX;
 	ck_assert_int_eq(join(), FANIN_OK);
-	begin_ns = fanin_now_ns(NULL);
+	net.waited_ms = 0;
 	fanin_member_try_path(&member);
 	ck_assert(!member.super_frames);
 	ck_assert_uint_eq(net.pairs, 4);
-	ck_assert_uint_lt(fanin_now_ns(NULL) - begin_ns, SECOND / 2);
+	ck_assert_uint_lt(net.waited_ms, 500);
 }
 END_TEST
 

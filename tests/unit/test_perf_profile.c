@@ -199,12 +199,12 @@ own_cpu_ns(void)
 START_TEST(the_kernel_says_how_long_a_thread_ran)
 {
 	const struct timespec nap = { .tv_nsec = 2000000 };
-	const uint64_t begun_ns = own_cpu_ns();
 	struct schedstat before, after;
-	uint64_t ran_ns;
+	uint64_t begun_ns, ran_ns;
 
 	nanosleep(&nap, NULL);
 	ck_assert_int_eq(schedstat_read(gettid(), &before), 0);
+	begun_ns = own_cpu_ns();
 	while (own_cpu_ns() - begun_ns < 30000000)
 		;
 	ran_ns = own_cpu_ns() - begun_ns;
