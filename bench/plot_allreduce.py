@@ -36,6 +36,8 @@ def bars(rows, field, wanted):
     """(values of a field, {(who, MTU): [Gbit/s for each]}) of the rows of one size that are wanted; None: fewer than two values."""
     chosen = [row for row in in_place(rows) if row["bytes"] == BAR_BYTES and wanted(row)]
     values = list(dict.fromkeys(row[field] for row in chosen))
+    if field == "hosts":
+        values.sort()
     found = {}
     for mtu in sorted({row["mtu"] for row in chosen}):
         at = {row[field]: row for row in chosen if row["mtu"] == mtu}
