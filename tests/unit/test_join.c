@@ -35,7 +35,7 @@ static struct {
 	unsigned int lies;
 	unsigned int pairs;        /* that were sent as super-frames */
 	unsigned int lost_pairs;   /* the first ones that don't come through */
-	unsigned int waited_ms;	   /* that the member wanted to wait, all together */
+	unsigned int waited_ms;    /* that the member wanted to wait, all together */
 	bool is_older;             /* the switch is of an earlier release */
 	struct fanin_control last; /* that the member sent */
 	bool tagged;               /* the job has tags */
