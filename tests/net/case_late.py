@@ -17,7 +17,7 @@ from fabric import MANAGER_IP, MANAGER_PORT, Fabric, leaf_spine, single
 from fake_manager import FakeManager
 from frames import QUERY, RawPort, header, job_key, packet
 from lab import HOST_INTERFACE, ip_in
-from pace import Pace, wait_within
+from pace import Pace, threads_without_core, wait_within
 from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, running_lab, start_ranks,
                      wait_for_results, wait_until)
 
@@ -43,13 +43,19 @@ def stop_for(process, seconds):
         process.popen.send_signal(signal.SIGCONT)
 
 
+def timers_of(lab, ranks):
+    """The threads whose timers tell when ranks end, by number: theirs, and those of switches, without whose answers they don't leave."""
+    switches = lab.switches.values() if hasattr(lab, "switches") else [lab.switch]
+    return [*(rank.pid for rank in ranks), *(int(thread) for switch in switches for thread in threads_without_core(switch.pid))]
+
+
 def expect_named(lab, ranks, gone, lose, where, among=None):
     """
     All others end within the timeout and name it. lose: makes it go, and returns when it went; the machine's pace is measured
     from its call on. among: ranks that may be named with it, which the switch can't tell apart.
     """
     others = [rank for number, rank in enumerate(ranks) if number != gone]
-    with Pace([rank.pid for rank in others]) as pace:
+    with Pace(timers_of(lab, others)) as pace:
         since = lose()
         reports = reports_of(lab, others)
         seconds = time.monotonic() - since
@@ -260,7 +266,7 @@ def the_wait_for_late_ranks_may_have_a_limit():
         job = lab.create_job()
         ranks = start_ranks(lab, job, wait_limit_ms=8000, **ENDLESS)
         wait_for_results(lab, job, 100)
-        with Pace([ranks[0].pid, ranks[2].pid]) as pace:
+        with Pace(timers_of(lab, [ranks[0], ranks[2]])) as pace:
             ranks[1].popen.send_signal(signal.SIGSTOP)
             reports = reports_of(lab, [ranks[0], ranks[2]])
             seconds = time.monotonic() - pace.began
