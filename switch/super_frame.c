@@ -82,7 +82,8 @@ read_segments(const struct virtio_net_hdr *vnet, uint32_t l2, uint32_t l4, rte_b
 		if (l4_len < sizeof(struct rte_tcp_hdr))
 			return false;
 	}
-	if (mbuf->data_len < l4 + l4_len)
+	if (mbuf->data_len < l4 + l4_len ||
+	    mbuf->pkt_len - l4 - l4_len > (uint32_t)vnet->gso_size * SUPER_FRAME_SEGMENTS_FOREIGN)
 		return false;
 	mbuf->l4_len = l4_len & 0xff;
 	mbuf->tso_segsz = vnet->gso_size;

@@ -28,6 +28,12 @@
 #define SUPER_FRAME_SEGMENTS_IN 128
 #define SUPER_FRAME_SEGMENTS_OUT FANIN_SUPER_FRAME_PACKETS
 
+/*
+ * Most segments that one of others may stand for: 64 KiB in the shortest ones that TCP makes by itself, 48 bytes. A host could say 1 byte,
+ * and a port that needs segments would be busy with 65,000 frames for one.
+ */
+#define SUPER_FRAME_SEGMENTS_FOREIGN (UINT16_MAX / 48)
+
 /* Longest one that is made, bytes: from 64 KiB on interfaces take none (their gso_max_size), and the kernel takes them apart. */
 #define SUPER_FRAME_LEN_OUT UINT16_MAX
 
@@ -63,7 +69,8 @@ super_frame_is_fanin(const struct fanin_headers *headers, uint32_t len, rte_be16
  * Reads what the kernel says of a frame that is not Fanin's, for its mbuf: see pipeline/base/offload.h.
  *
  * mbuf: the frame as it is on a link, its headers in the first mbuf. shift: how many bytes of a tag have been put in since the kernel
- * counted. Returns false for one that can't be passed on: a super-frame of another protocol, or within a tunnel.
+ * counted. Returns false for one that can't be passed on: a super-frame of another protocol, within a tunnel, or of more segments than
+ * SUPER_FRAME_SEGMENTS_FOREIGN.
  */
 bool super_frame_read(const struct virtio_net_hdr *vnet, uint32_t shift, struct rte_mbuf *mbuf);
 

@@ -480,13 +480,14 @@ START_TEST(a_checksum_is_completed)
 }
 END_TEST
 
-/* What a header before the frame can't hold: tunnels, whose inner headers it means; protocols without segments; lengths that don't fit. */
+/* What a header before the frame can't hold: tunnels, whose inner headers it means; protocols without segments; lengths that don't fit; more
+ * segments than anybody sends. */
 START_TEST(what_the_header_cannot_hold_is_refused)
 {
 	const struct foreign foreign = { .tcp = true, .segment = 1000, .payload = 5000, .room = 2048 };
 	const struct virtio_net_hdr good = foreign_vnet(&foreign);
 	struct rte_mbuf *frame = foreign_make(&foreign);
-	struct virtio_net_hdr bad[10];
+	struct virtio_net_hdr bad[11];
 
 	for (size_t i = 0; i < RTE_DIM(bad); i++)
 		bad[i] = good;
@@ -500,6 +501,7 @@ START_TEST(what_the_header_cannot_hold_is_refused)
 	bad[7].gso_type = VIRTIO_NET_HDR_GSO_UDP_L4;
 	bad[8].csum_offset = 2040;
 	bad[9].csum_offset = 6;
+	bad[10].gso_size = 3;
 	for (size_t i = 0; i < RTE_DIM(bad); i++) {
 		frame->ol_flags = 0;
 		ck_assert_msg(!super_frame_read(&bad[i], 0, frame), "header %zu is taken", i);
