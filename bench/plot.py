@@ -78,13 +78,21 @@ def main():
     options = parser.parse_args()
     try:
         document = json.loads(options.file.read_text(encoding="utf-8"))
+        if not isinstance(document, dict) or not all(isinstance(row, dict) for row in document.get(options.rows, [])):
+            raise PlotError(f'found no JSON object whose "{options.rows}" are objects, expected what a benchmark printed with --json')
         if document.get("benchmark") == "stragglers":
             plot_stragglers.draw(document, options.out)
         elif document.get("benchmark") == "allreduce" and options.by is None:
             plot_allreduce.draw(document, options.out)
         else:
             draw(document, options.rows, options.by or "peer", options.out)
-    except (OSError, ValueError, KeyError, PlotError) as error:
+    except ImportError as error:
+        print(f"plot.py: {error}: install python3-matplotlib", file=sys.stderr)
+        return 1
+    except KeyError as error:
+        print(f"plot.py: {options.file}: found no {error} where one was expected", file=sys.stderr)
+        return 1
+    except (OSError, ValueError, PlotError) as error:
         print(f"plot.py: {options.file}: {error}", file=sys.stderr)
         return 1
     return 0

@@ -154,6 +154,27 @@ config_check_mtu(const struct config_port *port, unsigned int index, const char 
 		port->mtu, port->name, interface, request.ifr_mtu);
 }
 
+/* Two names of one interface, as it may have others: what they are called is no matter of the configuration alone. */
+static int
+check_shared(const struct config_reader *reader, const struct config *config, unsigned int second)
+{
+	char interface[CONFIG_DEVICE_LEN];
+	char other[CONFIG_DEVICE_LEN];
+
+	if (!attaches(&config->ports[second], interface))
+		return 0;
+	for (unsigned int first = 0; first < second; first++) {
+		if (attaches(&config->ports[first], other) &&
+		    if_nametoindex(other) == if_nametoindex(interface))
+			return config_fail(
+				reader, "",
+				"interface \"%s\" is \"%s\", that of ports[%u] already: mend ports[%u].%s",
+				interface, other, first, second,
+				config_port_key(&config->ports[second]));
+	}
+	return 0;
+}
+
 static int
 check_services(const struct config_reader *reader, const struct config *config)
 {
@@ -179,6 +200,8 @@ config_check_machine(const struct config *config, const char *source, char *erro
 		ret = check_driver(&reader, port, i);
 		if (ret == 0)
 			ret = check_exists(&reader, port, i);
+		if (ret == 0)
+			ret = check_shared(&reader, config, i);
 		if (ret == 0)
 			ret = config_check_mtu(port, i, source, error);
 	}

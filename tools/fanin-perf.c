@@ -438,6 +438,20 @@ run_all(struct run *run)
 	return status;
 }
 
+/* The library takes one of these, and does not say which of them is wrong. */
+static void __attribute__((noreturn)) init_error(const char *transport)
+{
+	const char *buffer = getenv("FANIN_RECEIVE_BUFFER");
+	const char *background = getenv("FANIN_BACKGROUND_PROGRESS");
+
+	if (buffer == NULL && background == NULL)
+		usage_error("--transport is '%s', expected auto, af_xdp, af_packet, udp or memif",
+			    transport);
+	usage_error("found --transport '%s', FANIN_RECEIVE_BUFFER '%s' and FANIN_BACKGROUND_PROGRESS '%s', expected auto, af_xdp, af_packet, "
+		    "udp or memif; 4096 to 1073741824 bytes; 0 or 1",
+		    transport, buffer == NULL ? "" : buffer, background == NULL ? "" : background);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -457,8 +471,7 @@ main(int argc, char **argv)
 	options.init.interrupt = on_wait;
 	options.init.interrupt_arg = &run;
 	if (fanin_init(&options.init, &run.ctx) != FANIN_OK)
-		usage_error("--transport is '%s', expected auto, af_xdp, af_packet, udp or memif",
-			    options.init.transport);
+		init_error(options.init.transport);
 	run_all(&run);
 	trace_failed = trace_close(&run) != 0;
 	if (run.comm != NULL)

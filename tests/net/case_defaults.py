@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What switch and hosts choose by themselves; see interface/interface.h and docs/operations.md."""
 
-from lab import BUILD_DIR, HOST_INTERFACE, inside
-from support import MIB, Lab, case, expect, expect_equal, expect_exact, reports_of, run, running_lab, start_ranks
+from lab import BUILD_DIR, HOST_INTERFACE, LabError, inside, ip_in
+from support import MIB, CaseFailed, Lab, case, expect, expect_equal, expect_exact, reports_of, run, running_lab, start_ranks
 
 ZERO_COPY = ["env", f"LD_PRELOAD={BUILD_DIR / 'tests' / 'zero-copy-kernel.so'}"]
 
@@ -43,6 +43,30 @@ def a_veth_gets_packet_sockets_and_its_hosts_udp():
         expect(f"packet sockets, hosts on udp, by default: {HOST_INTERFACE}'s driver veth has no zero-copy AF_XDP" in found,
                f"doctor does not tell the default: {found}")
         expect("on at ports on packet sockets" not in found, f"doctor finds fault with the offloads that such a port wants: {found}")
+
+
+class TwoNames(Lab):
+    """The second port is the interface of the first one, by another name that it has."""
+
+    def config(self):
+        config = super().config()
+        config["ports"][1]["interface"] = "alternative"
+        return config
+
+    def _make_links(self):
+        super()._make_links()
+        ip_in(self.switch_namespace, "link", "property", "add", "dev", self.switch_interface(0), "altname", "alternative")
+
+
+@case()
+def an_interface_with_two_names_is_one_port():
+    with TwoNames(2, "auto") as lab:
+        try:
+            lab.start_switch()
+        except LabError as error:
+            expect('interface "alternative" is "sw-h0", that of ports[0] already: mend ports[1].interface' in str(error), f"how the switch fails: {error}")
+        else:
+            raise CaseFailed("a switch starts with two ports on one interface")
 
 
 class ZeroCopy(Lab):

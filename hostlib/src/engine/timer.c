@@ -273,7 +273,7 @@ loss_explain(const struct fanin_engine *engine, const char *waiting, char *detai
 	else if (told->state == FANIN_BLOCK_DONE)
 		snprintf(detail, len,
 			 "the switch has sent the result of block %u, and it never came: do packets of %u bytes pass, or is an MTU on the way less (ip "
-			 "link, faninctl ports)?",
+			 "link, faninctl ports), or does a firewall drop them?",
 			 engine->oldest, packet_bytes(engine));
 	else
 		return false;

@@ -121,8 +121,12 @@ socket_make(const struct fanin_route *route, uint16_t udp_port, bool bind_interf
 		goto close_made;
 	}
 	if (connect(made, (struct sockaddr *)&address, sizeof(address)) < 0) {
-		status = fanin_error_set(error, FANIN_ERR_NO_ROUTE, "no route to the switch: %s",
-					 strerror(errno));
+		status = errno == EAGAIN
+				 ? fanin_error_set(
+					   error, FANIN_ERR_SYSTEM,
+					   "this host has no UDP port left (net.ipv4.ip_local_port_range)")
+				 : fanin_error_set(error, FANIN_ERR_NO_ROUTE,
+						   "no route to the switch: %s", strerror(errno));
 		goto close_made;
 	}
 	getsockname(made, (struct sockaddr *)&own, &own_len);
