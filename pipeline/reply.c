@@ -61,7 +61,7 @@ worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job, enu
 		memcpy(&nonce,
 		       (const uint8_t *)(headers + 1) + offsetof(struct fanin_join_body, nonce),
 		       sizeof(nonce));
-	/* Of the version before the packet itself tells: only its JOINs are answered. */
+	/* A packet of version 2 has no port in its header: its JOINs, the only ones that are answered, say where they came from. */
 	if (headers->fanin.version == FANIN_WIRE_VERSION) {
 		fanin_frame_answer_to(headers);
 		headers->fanin.port = 0;

@@ -42,7 +42,7 @@ copy_tagged(uint8_t *to, const uint8_t *from, const struct tpacket2_hdr *slot)
 	return slot->tp_snaplen + RTE_VLAN_HLEN;
 }
 
-/* What the kernel says of a frame stands before it. */
+/* The header in which the kernel describes a frame: it lies before the frame. */
 static inline const struct virtio_net_hdr *
 slot_vnet(const struct tpacket2_hdr *slot)
 {

@@ -4,6 +4,7 @@
 import contextlib
 import json
 import socket
+import statistics
 import threading
 import time
 from pathlib import Path
@@ -187,30 +188,33 @@ def worker_seconds(lab):
     return sum(int(path.read_text().split()[0]) for path in Path("/proc", str(lab.switch.pid), "task").glob("*/schedstat")) / 1e9
 
 
-def seconds_in_two(lab):
-    before = worker_seconds(lab)
-    time.sleep(2)
-    return worker_seconds(lab) - before
+def ping_times(lab):
+    times = []
+    for _ in range(20):
+        time.sleep(0.03)
+        start = time.monotonic()
+        expect_equal(answered(lab, 0, lab.host_ip(1), count=1, interval=0), 1, "answers to a ping")
+        times.append(time.monotonic() - start)
+    return times
 
 
 @case(120)
 def frames_wake_a_worker_that_sleeps():
     """It sleeps long and hardly runs while nothing comes, and lets pings pass at once."""
     with running_lab(2, "af_packet", 1500, config={"idle": {"policy": "sleep", "empty_polls": 1, "sleep_us": 100000}}) as lab:
-        times = []
-        for _ in range(20):
-            time.sleep(0.03)
-            start = time.monotonic()
-            expect_equal(answered(lab, 0, lab.host_ip(1), count=1, interval=0), 1, "answers to a ping")
-            times.append(time.monotonic() - start)
-        # A worker that frames don't wake takes 0.1 s each time; one that they wake has to wait for a core now and then.
-        expect(sorted(times)[len(times) // 4] < 0.02, f"pings took {sorted(times)} s through a worker that sleeps for 0.1 s")
+        # A worker that frames don't wake takes 0.1 s each time; one that they wake may have to wait for a core for a while.
+        medians = []
+        while len(medians) < 3 and min(medians, default=1) >= 0.02:
+            medians.append(statistics.median(ping_times(lab)))
+        expect(min(medians) < 0.02, f"pings took {medians} s through a worker that sleeps for 0.1 s")
     with running_lab(2, "af_packet", 1500, config={"idle": {"policy": "sleep"}}) as lab:
         for state in ("up", "down"):
             ip_in(lab.switch_namespace, "link", "set", lab.switch_interface(0), state)
             time.sleep(1)
-            least = min(seconds_in_two(lab) for _ in range(2))
-            expect(least < 0.2, f"a switch without frames, an interface of which is {state}, ran for {least:.3f} s of 2 s")
+            before = worker_seconds(lab)
+            time.sleep(2)
+            ran = worker_seconds(lab) - before
+            expect(ran < 0.2, f"a switch without frames, an interface of which is {state}, ran for {ran:.3f} s of 2 s")
 
 
 def set_host_mtu(lab, host, mtu):

@@ -160,11 +160,15 @@ def sixteen_hosts_with_small_buffers_are_exact_over_udp():
 def sixteen_hosts_with_small_buffers_send_to_one_and_are_exact_over_udp():
     """Whose buffer may overflow then: little is sent once more."""
     for mtu in (1500, 9000):
-        for handler, reports in sixteen_hosts(mtu, ("push", "pull")).items():
-            lost, sent = (sum(report[name] for report in reports) for name in ("ring_drops", "frames_sent"))
-            again = sum(report["retransmits"] for report in reports)
-            # On a busy machine timers are early, and more is sent again than was lost.
-            expect(lost < 0.05 * sent and again < 0.25 * sent, f"MTU {mtu}, {handler}: of {sent} packets {lost} found no room, and {again} were sent again")
+        for handler in ("push", "pull"):
+            # On a busy machine timers are early, and more is sent again than was lost: then it is tried again.
+            for left in reversed(range(3)):
+                reports = sixteen_hosts(mtu, (handler,))[handler]
+                lost, again, sent = (sum(report[name] for report in reports) for name in ("ring_drops", "retransmits", "frames_sent"))
+                expect(lost < 0.05 * sent, f"MTU {mtu}, {handler}: of {sent} packets {lost} found no room")
+                if again < 0.05 * sent:
+                    break
+                expect(left != 0, f"MTU {mtu}, {handler}: of {sent} packets {lost} found no room, and {again} were sent again, in each of three runs")
 
 
 @case()

@@ -97,7 +97,7 @@ class Pace:
     def expect_within(self, seconds, most, what):
         """What has taken `seconds` was to take less than `most`, and what this machine adds to that."""
         expect(seconds < most + self.grace, f"{what}: took {seconds:.2f} s, expected less than {most:g} s and {self.grace:.2f} s, "
-               f"where a program took {self.longest:.3f} s to start and end, one whose timers count had no core for {self.waited:.2f} s, "
+               f"where a program took {self.longest:.3f} s to start and end, a thread whose timers are measured had no core for {self.waited:.2f} s, "
                f"and the machine stood still for {self.still:.2f} s")
 
 

@@ -80,7 +80,7 @@ fanin_member_send_pair(struct fanin_member *member)
 		return;
 	member->pairs++;
 	member->pair_errnum = member->channel.ops->send_pair(&member->channel, pair, body_len);
-	/* What the socket has to tell from before is no word about super-frames. */
+	/* A pending error of an earlier packet, or no room: neither is about super-frames. */
 	if (member->pair_errnum == ECONNREFUSED || member->pair_errnum == EAGAIN ||
 	    member->pair_errnum == ENOBUFS)
 		member->pair_errnum = 0;

@@ -236,7 +236,7 @@ server_reply(const struct fanin_server_core *core, const struct fanin_headers *t
 		.dst_port = core->options.udp_port,
 	};
 
-	/* Of the version before the packet itself tells where its sender is. */
+	/* A packet of version 2 has no port in its header: answers go to where it came from. */
 	if (to->fanin.version != FANIN_WIRE_VERSION)
 		emission.dst_port = __builtin_bswap16(to->udp.src_be);
 	else if (to->fanin.port != 0)

@@ -151,7 +151,7 @@ packet_tx_waiting(struct fanin_transport *transport)
 	return (uint32_t)bytes / packet->frame_memory;
 }
 
-/* What the kernel says of a frame stands before it. */
+/* The header in which the kernel describes a frame: it lies before the frame. */
 static const struct virtio_net_hdr *
 slot_vnet(const struct tpacket2_hdr *slot)
 {
@@ -197,7 +197,7 @@ take_super_frame(struct af_packet *packet, const struct tpacket2_hdr *slot)
 	fanin_segments_begin(segments, headers, len, slot_vnet(slot)->gso_size);
 }
 
-/* Does the frame in this place wait in the queue? One that found no room there is lost. */
+/* True if the slot's frame waits in the socket's queue. A frame that found no room there is lost. */
 static bool
 is_queued(struct af_packet *packet, const struct tpacket2_hdr *slot)
 {

@@ -18,7 +18,7 @@
 
 #include "interface/interface.h"
 
-/* Of the service that drops all that comes (RFC 863). */
+/* The port of the discard service (RFC 863). */
 #define DISCARD_PORT 9
 
 struct route_request {

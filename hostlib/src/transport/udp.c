@@ -347,7 +347,7 @@ udp_path(struct fanin_transport *transport, bool super_frames, const char *why)
 
 /* ------------------------------------------------------------ receiving */
 
-/* What the kernel says of a received super-frame: the length of its packets, and the mark of congestion. */
+/* Reads a received super-frame's control data: the length of its packets, and the type of service with its ECN mark. */
 static void
 control_read(struct msghdr *message, uint32_t *size, uint8_t *tos)
 {

@@ -49,7 +49,7 @@ buffers_set(int fd, uint32_t receive_buffer)
 	return granted > 0 ? (uint32_t)granted : 0;
 }
 
-/* What a socket that receives the job's packets needs. Returns 0 or an errno. */
+/* Sets the options of a socket that receives the job's packets. Returns 0 or an errno. */
 static int
 receiver_configure(int fd)
 {
@@ -60,7 +60,7 @@ receiver_configure(int fd)
 	return setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &on, sizeof(on)) == 0 ? 0 : errno;
 }
 
-/* What a socket that sends needs: nothing may be fragmented, and the link's MTU alone counts. Returns 0 or an errno. */
+/* Sets the options of a socket that sends: no packet is fragmented, and only the link's MTU counts. Returns 0 or an errno. */
 static int
 sender_configure(int fd)
 {
