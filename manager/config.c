@@ -9,7 +9,7 @@
 #include "control/args.h"
 #include "control/settings.h"
 #include "manager/group.h"
-#include "metrics/metrics.h"
+#include "control/metrics/metrics.h"
 
 #define DEFAULT_LISTEN "127.0.0.1:21932"
 #define DEFAULT_DATABASE "/var/lib/fanin/manager.db"

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "metrics/metrics.h"
+#include "control/metrics/metrics.h"
 
 /*
  * What the manager's metrics are, and the values that they are taken from: the answers to people's commands, and what is counted

@@ -5,7 +5,7 @@
 #ifndef FANIN_SWITCH_COMMANDS_H
 #define FANIN_SWITCH_COMMANDS_H
 
-#include "metrics/metrics.h"
+#include "control/metrics/metrics.h"
 #include "pipeline/pipeline.h"
 #include "control/control.h"
 #include "switch/port_watch.h"

@@ -3,7 +3,7 @@
 #include "control/process.h"
 #include "pipeline/job.h"
 #include "switch/commands.h"
-#include "config/config.h"
+#include "switch/config/config.h"
 
 json_t *
 json_memory(const struct daemon *daemon)

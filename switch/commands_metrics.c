@@ -7,7 +7,7 @@
 
 #include "handlers/handler.h"
 #include "switch/commands.h"
-#include "config/config.h"
+#include "switch/config/config.h"
 
 #define PORT .labels = { { "port", "name", 0 } }
 #define TROUBLE .labels = { { "port", "name", 0 }, { "trouble", "name", 1 } }

@@ -5,7 +5,7 @@
 #ifndef FANIN_SWITCH_EAL_H
 #define FANIN_SWITCH_EAL_H
 
-#include "config/config.h"
+#include "switch/config/config.h"
 
 /*
  * Initialises the EAL and probes the configured devices. With hugepages "auto", falls back to

@@ -21,7 +21,7 @@
 #include "handlers/kernels/kernels.h"
 #include "pipeline/net/route_table.h"
 #include "switch/commands.h"
-#include "config/config.h"
+#include "switch/config/config.h"
 #include "switch/eal.h"
 #include "switch/hop_watch.h"
 #include "switch/log.h"

@@ -9,7 +9,7 @@
 #define FANIN_SWITCH_MEMIF_GATE_H
 
 #include "pipeline/pipeline.h"
-#include "config/config.h"
+#include "switch/config/config.h"
 
 struct memif_gate;
 

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "pipeline/pipeline.h"
-#include "config/config.h"
+#include "switch/config/config.h"
 #include "switch/memif_check.h"
 
 #define MEMIF_NO_PORT UINT16_MAX

@@ -11,7 +11,7 @@
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
 
-#include "interface/interface.h"
+#include "control/interface/interface.h"
 #include "switch/eal.h"
 #include "switch/packet_port.h"
 #include "switch/kernel_counters.h"

@@ -10,7 +10,7 @@
 #include <rte_mempool.h>
 
 #include "pipeline/pipeline.h"
-#include "config/config.h"
+#include "switch/config/config.h"
 #include "switch/port_program.h"
 
 /* AF_XDP sockets of all ports */

@@ -4,7 +4,7 @@
 #define FANIN_SWITCH_PORTS_PACKET_H
 
 #include "pipeline/pipeline.h"
-#include "config/config.h"
+#include "switch/config/config.h"
 
 /*
  * Checks the arguments of all packet ports, without opening one; DPDK need not have been started. Returns 0, or -errno with error

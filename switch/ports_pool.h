@@ -9,7 +9,7 @@
 #include <rte_mempool.h>
 
 #include "pipeline/pipeline.h"
-#include "config/config.h"
+#include "switch/config/config.h"
 #include "switch/ports.h"
 
 /* Descriptors of a device's queue. */

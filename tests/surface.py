@@ -14,7 +14,9 @@ import tarfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ("config", "control", "demo", "handlers", "hostlib", "manager", "metrics", "mpi", "pipeline", "server", "switch", "tools", "torch", "wire")
+# With the folders of older commits.
+PROGRAMS = ("bindings", "config", "control", "demo", "handlers", "hostlib", "interface", "lab/demo", "manager", "metrics", "mpi", "pipeline", "protocols", "server",
+            "switch", "tools", "torch", "wire")
 LITERALS = (".c", ".cc", ".h", ".py")
 DECLARATIONS = ("hostlib/include/", "torch/include/", "wire/")
 VERBATIM = ("docs/man/", "packaging/", "configs/")

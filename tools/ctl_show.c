@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/config.h"
+#include "switch/config/config.h"
 #include "control/text.h"
 #include "tools/ctl.h"
 #include "tools/ctl_table.h"

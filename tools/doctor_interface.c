@@ -10,7 +10,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 
-#include "interface/interface.h"
+#include "control/interface/interface.h"
 #include "tools/doctor.h"
 
 #define LEAST_MTU 576 /* of a port */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * fanin-perf: runs collectives as one rank of a job, measures them and can check every element against a result that it
- * computes itself (reference/perf_data.c), without the switch. Uses the public library only. Exit status: 0 all right, 1 a wrong
+ * computes itself (lab/reference/perf_data.c), without the switch. Uses the public library only. Exit status: 0 all right, 1 a wrong
  * element or a failed run, 2 wrong usage, 130 and 143 after SIGINT and SIGTERM.
  */
 #include <inttypes.h>
@@ -11,11 +11,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "reference/mark.h"
-#include "reference/perf_compare.h"
-#include "reference/perf_custom.h"
+#include "lab/reference/mark.h"
+#include "lab/reference/perf_compare.h"
+#include "lab/reference/perf_custom.h"
 #include "tools/perf.h"
-#include "reference/perf_data.h"
+#include "lab/reference/perf_data.h"
 
 #define BAR_WIDTH 30
 

@@ -14,8 +14,8 @@
 #include <fanin/fanin.h>
 
 #include "control/cli_fields.h"
-#include "reference/perf_collective.h"
-#include "reference/perf_sparse.h"
+#include "lab/reference/perf_collective.h"
+#include "lab/reference/perf_sparse.h"
 #include "tools/perf_profile.h"
 
 struct options {

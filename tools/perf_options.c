@@ -8,8 +8,8 @@
 
 #include "control/cli_fields.h"
 #include "control/job_key.h"
-#include "reference/perf_custom.h"
-#include "reference/perf_random.h"
+#include "lab/reference/perf_custom.h"
+#include "lab/reference/perf_random.h"
 #include "tools/perf_values.h"
 #include "tools/perf.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "tools/perf.h"
-#include "reference/perf_custom.h"
+#include "lab/reference/perf_custom.h"
 
 uint64_t
 parse_number(const char *name, const char *text, uint64_t least, uint64_t most)

@@ -11,8 +11,8 @@
 
 #include <fanin/fanin.h>
 
-#include "reference/perf_collective.h"
-#include "reference/perf_sparse.h"
+#include "lab/reference/perf_collective.h"
+#include "lab/reference/perf_sparse.h"
 
 /*
  * Parses a number, decimal or in C's other notations, from least to most. name: of the option,

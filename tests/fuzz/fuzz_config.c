@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/config.h"
+#include "switch/config/config.h"
 
 #define REQUIRE(condition)                                                                         \
 	do {                                                                                       \

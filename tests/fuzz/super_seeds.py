@@ -5,7 +5,7 @@
 import pathlib
 import struct
 
-from seeds import checksum, contribution, frame
+from tests.fuzz.seeds import checksum, contribution, frame
 
 NEEDS_CSUM = 1
 TCPV4, TCPV6, UDP_L4, ECN = 1, 4, 5, 128

@@ -5,8 +5,8 @@ another by many links, and that one floods each copy to as many. All of them are
 import math
 from pathlib import Path
 
-from frames import BROADCAST, RawPort, ethernet
-from lab import inside, run
+from tests.net.frames import BROADCAST, RawPort, ethernet
+from lab.namespaces import inside, run
 
 LIMIT = Path("/proc/sys/net/core/netdev_max_backlog")
 

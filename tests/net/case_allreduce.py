@@ -2,18 +2,15 @@
 """The arithmetic behind ./dev bench allreduce and the plots: medians, the better set-up, ratios, goals and CPU times."""
 
 import argparse
-import sys
 
-from support import case, expect, expect_equal
-from lab import SOURCE_DIR
+from tests.net.support import case, expect, expect_equal
 
-sys.path.insert(0, str(SOURCE_DIR / "bench"))
-import allreduce as bench  # noqa: E402
-import allreduce_rows as allreduce  # noqa: E402
-import cpu_times  # noqa: E402
-import plot  # noqa: E402
-import plot_allreduce  # noqa: E402
-import runs as measured  # noqa: E402
+from lab.bench import allreduce as bench
+from lab.bench import allreduce_rows as allreduce
+from lab.bench import cpu_times
+from lab.bench import plot
+from lab.bench import plot_allreduce
+from lab.bench import runs as measured
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -3,13 +3,11 @@
 
 import json
 import os
-import sys
 
-from support import case, expect, expect_equal, run
-from lab import NETNS_DIR, SOURCE_DIR
+from tests.net.support import case, expect, expect_equal, run
+from lab.namespaces import NETNS_DIR, module
 
-sys.path.insert(0, str(SOURCE_DIR / "bench"))
-from bridge import BRIDGE, CASES, SWITCH, Case, Run, row  # noqa: E402
+from lab.bench.bridge import BRIDGE, CASES, SWITCH, Case, Run, row
 
 
 def runs_of(switch, bridge):
@@ -29,7 +27,7 @@ def bench_bridge_judges_by_the_median_of_the_pairs():
 
 @case(90)
 def bench_bridge_measures_both_sides_and_leaves_nothing():
-    done = run([sys.executable, str(SOURCE_DIR / "bench" / "bridge.py"), "--pairs", "1", "--seconds", "1", "--json"], check=False)
+    done = run([*module("lab.bench.bridge"), "--pairs", "1", "--seconds", "1", "--json"], check=False)
     result = json.loads(done.stdout)
     expect_equal(result["error"], None, "the error")
     expect_equal([entry["name"] for entry in result["cases"]], [one.name for one in CASES], "cases")

@@ -8,21 +8,19 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-from support import Lab, LabError, case, expect, expect_equal, run, wait_until
-from lab import BUILD_DIR, SOURCE_DIR
+from tests.net.support import Lab, LabError, case, expect, expect_equal, run, wait_until
+from lab.namespaces import BUILD_DIR, module, program
 
-sys.path.insert(0, str(SOURCE_DIR / "bench"))
-import busy_report as report  # noqa: E402
-import busy_run  # noqa: E402
-import older_build  # noqa: E402
-from busy import PROGRAMS  # noqa: E402
+from lab.bench import busy_report as report
+from lab.bench import busy_run
+from lab.bench import older_build
+from lab.bench.busy import PROGRAMS
 
-BUSY = str(SOURCE_DIR / "bench" / "busy.py")
+BUSY = module("lab.bench.busy")
 
 
 def made_up_run(side, pair, gbps, resent=0.5, lost=0, ping_ms=1.0):
@@ -107,7 +105,7 @@ def figures_of_a_busy_bench_are_of_first_transmissions():
 @case(120)
 def a_tiny_busy_bench_measures_goodput_and_pings():
     names = ["4-af_packet-two-loops", "4-udp-two-loops"]
-    done = run([sys.executable, BUSY, "--cells", *names, "--pairs", "1", "--against", "none", "--bytes", "1MiB", "--json"], check=False, timeout=110)
+    done = run([*BUSY, "--cells", *names, "--pairs", "1", "--against", "none", "--bytes", "1MiB", "--json"], check=False, timeout=110)
     expect_equal(done.returncode, 0, f"exit status; {done.stderr}")
     result = json.loads(done.stdout)
     expect_equal((result["ok"], result["error"], result["against"]), (True, None, None), "outcome")
@@ -174,7 +172,7 @@ def a_round_that_is_not_done_in_time_says_whether_it_stands_still():
 def a_busy_bench_tells_what_it_cannot_compare_with():
     for arguments, words in ((("--against", "no-such-commit"), "no-such-commit"), (("--cells", "5-*"), "match no cell"),
                              (("--pairs", "0"), "from 1 to 100")):
-        done = run([sys.executable, BUSY, *arguments], check=False)
+        done = run([*BUSY, *arguments], check=False)
         expect(done.returncode != 0, f"{arguments} passed")
         expect(words in done.stderr and "Traceback" not in done.stderr, f"{arguments}: {done.stderr}")
     with tempfile.TemporaryDirectory() as directory, building_from(Path(directory)):
@@ -222,8 +220,8 @@ def an_older_commit_is_built_once_and_what_built_it_is_removed():
         older = commit(directory, "int main(void) { return 7; }\n")
         newer = commit(directory, "int main(void) { return missing; }\n")
         kept = older_build.build_of(older, said.append, "busy", PROGRAMS)
-        for program in PROGRAMS:
-            expect_equal(run([str(kept / program)], check=False).returncode, 7, f"exit status of {program}")
+        for built in PROGRAMS:
+            expect_equal(run([program(built, kept)], check=False).returncode, 7, f"exit status of {built}")
         expect_equal((older_build.build_of(older, said.append, "busy", PROGRAMS), len(said)), (kept, 1), "built a second time")
         try:
             older_build.build_of(newer, said.append, "busy", PROGRAMS)
@@ -249,7 +247,7 @@ def loops_of(parent):
 
 @case(90, thorough=True)
 def an_interrupted_busy_bench_tells_what_it_has_and_leaves_nothing():
-    process = subprocess.Popen([sys.executable, BUSY, "--cells", "4-af_packet-quiet", "4-af_packet-two-loops", "--pairs", "1",
+    process = subprocess.Popen([*BUSY, "--cells", "4-af_packet-quiet", "4-af_packet-two-loops", "--pairs", "1",
                                 "--against", "none", "--bytes", "256KiB", "--json"],
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:

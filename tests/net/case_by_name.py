@@ -4,10 +4,10 @@
 import signal
 import time
 
-from fake_manager import PORT, FakeManager, certificate, server_context
-from lab import inside
-from pace import Pace
-from support import (KIB, MIB, case, expect, expect_equal, expect_exact, program, reports_of, run, running_lab,
+from tests.net.fake_manager import PORT, FakeManager, certificate, server_context
+from lab.namespaces import inside
+from tests.net.pace import Pace
+from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, program, reports_of, run, running_lab,
                      wait_until)
 
 

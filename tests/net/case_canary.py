@@ -9,15 +9,15 @@ import struct
 import time
 from random import Random
 
-from frames import ANSWER, ASK, HEADER_LEN, HERE, QUERY, REDUCE, REPEAT, RESTORE, RESULT, UPWARD, RawPort, header, packet
-from support import KIB, MIB, case, expect, expect_equal, wait_until
-from manager_lab import Refused
-from case_multicast import hosts_of
-from case_network import demo
-from case_strangers import in_vlan_0
-from case_levels import LOSS
-from case_trees import finish, jobs_left, managed_fabric, start
-from fabric import Fabric, leaf_spine
+from tests.net.frames import ANSWER, ASK, HEADER_LEN, HERE, QUERY, REDUCE, REPEAT, RESTORE, RESULT, UPWARD, RawPort, header, packet
+from tests.net.support import KIB, MIB, case, expect, expect_equal, wait_until
+from tests.net.manager_lab import Refused
+from tests.net.case_multicast import hosts_of
+from tests.net.case_network import demo
+from tests.net.case_strangers import in_vlan_0
+from tests.net.case_levels import LOSS
+from tests.net.case_trees import finish, jobs_left, managed_fabric, start
+from lab.fabric import Fabric, leaf_spine
 
 SWITCHES = ["leaf0", "leaf1", "spine0", "spine1"]
 HANDLER = "canary"

@@ -3,8 +3,8 @@
 
 import json
 
-from support import Lab, LabError, case, expect, expect_equal, ip_in, program, run, running_lab
-from lab import HOST_INTERFACE, inside
+from tests.net.support import Lab, LabError, case, expect, expect_equal, ip_in, program, run, running_lab
+from lab.namespaces import HOST_INTERFACE, inside
 
 ELSEWHERE = "192.0.2.1"
 

@@ -5,12 +5,12 @@ import json
 import re
 import signal
 
-from support import KIB, case, expect, expect_equal, expect_exact, expect_unless_repeated, reports_of, run_exact_job, running_lab, \
+from tests.net.support import KIB, case, expect, expect_equal, expect_exact, expect_unless_repeated, reports_of, run_exact_job, running_lab, \
     start_ranks
-from case_levels import finish, running_fabric, start
-from fabric import leaf_spine
-from lab import HOST_INTERFACE, SWITCH_IP, program
-from traffic import link_bytes
+from tests.net.case_levels import finish, running_fabric, start
+from lab.fabric import leaf_spine
+from lab.namespaces import HOST_INTERFACE, SWITCH_IP, program
+from lab.traffic import link_bytes
 
 COLLECTIVES = ("allreduce", "reduce", "reduce_scatter", "broadcast", "allgather", "barrier")
 HANDLERS = ("single", "multi", "tree", "pull")

@@ -8,9 +8,9 @@ import signal
 import socket
 import time
 
-from support import (KIB, MIB, Control, Lab, LabError, case, expect, expect_equal, expect_exact, job_entry, program, reports_of,
+from tests.net.support import (KIB, MIB, Control, Lab, LabError, case, expect, expect_equal, expect_exact, job_entry, program, reports_of,
                      run, run_exact_job, running_lab, start_ranks, wait_for_results, wait_until)
-from lab import inside
+from lab.namespaces import inside
 
 
 def check_config(lab, text):

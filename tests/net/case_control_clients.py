@@ -7,9 +7,9 @@ import socket
 import threading
 import time
 
-from support import Control, Lab, LabError, case, expect, expect_equal, program, run, running_lab, wait_until
-from lab import inside
-from manager_lab import Manager, Refused, control_over_tcp, played, played_manager
+from tests.net.support import Control, Lab, LabError, case, expect, expect_equal, program, run, running_lab, wait_until
+from lab.namespaces import inside
+from tests.net.manager_lab import Manager, Refused, control_over_tcp, played, played_manager
 
 PLACES = 256  # of a switch's control socket
 CROWD = PLACES + 14

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What switch and hosts choose by themselves; see interface/interface.h and docs/operations.md."""
+"""What switch and hosts choose by themselves; see control/interface/interface.h and docs/operations.md."""
 
-from lab import BUILD_DIR, HOST_INTERFACE, LabError, inside, ip_in
-from support import MIB, CaseFailed, Lab, case, expect, expect_equal, expect_exact, reports_of, run, running_lab, start_ranks
+from lab.namespaces import BUILD_DIR, HOST_INTERFACE, LabError, inside, ip_in
+from tests.net.support import MIB, CaseFailed, Lab, case, expect, expect_equal, expect_exact, reports_of, run, running_lab, start_ranks
 
 ZERO_COPY = ["env", f"LD_PRELOAD={BUILD_DIR / 'tests' / 'zero-copy-kernel.so'}"]
 

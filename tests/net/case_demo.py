@@ -5,13 +5,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
-from support import case, expect, expect_equal, run, wait_until
-from lab import NETNS_DIR, SOURCE_DIR
+from tests.net.support import case, expect, expect_equal, run, wait_until
+from lab.namespaces import NETNS_DIR, module
 
-DEMO = [sys.executable, str(SOURCE_DIR / "demo" / "fanin-demo")]
+DEMO = module("lab.demo")
 
 
 def traces(pid):

@@ -3,15 +3,13 @@
 
 import os
 import socket
-import sys
 import tempfile
 from pathlib import Path
 
-from support import case, expect, expect_equal, run
-from lab import BUILD_DIR, CLONE_NEWNS, MS_PRIVATE, MS_REC, SOURCE_DIR, libc, system_call
+from tests.net.support import case, expect, expect_equal, run
+from lab.namespaces import BUILD_DIR, CLONE_NEWNS, MS_PRIVATE, MS_REC, SOURCE_DIR, libc, system_call
 
-sys.path.insert(0, str(SOURCE_DIR / "tests"))
-import surface  # noqa: E402
+from tests import surface
 
 MS_BIND = 0x1000
 HEADERS = Path("/usr/include/gloo")
@@ -75,7 +73,8 @@ def a_text_that_users_see_is_compared_and_a_comment_is_not():
 @case()
 def no_program_gives_its_libraries_a_function():
     """One with the name of a library's function would be called in its place, by the other libraries too."""
-    programs = [path for directory in ("tools", "switch", "manager", "server", "bench") for path in (BUILD_DIR / directory).iterdir()
+    rooms = ("tools", "tools/pktgen", "switch", "manager", "protocols/pa_atp/server", "lab/bench")
+    programs = [path for directory in rooms for path in (BUILD_DIR / directory).iterdir()
                 if path.is_file() and os.access(path, os.X_OK)]
     expect(len(programs) > 5, f"found {len(programs)} programs in {BUILD_DIR}")
     for path in programs:

@@ -5,10 +5,10 @@ import os
 import signal
 from types import SimpleNamespace
 
-from case_two_links import await_results, finish
-from fabric import MANAGER_IP, Fabric, leaf_spine
-from manager_lab import Client, Refused
-from support import MIB, LabError, case, expect, expect_equal, expect_exact, wait_until
+from tests.net.case_two_links import await_results, finish
+from lab.fabric import MANAGER_IP, Fabric, leaf_spine
+from tests.net.manager_lab import Client, Refused
+from tests.net.support import MIB, LabError, case, expect, expect_equal, expect_exact, wait_until
 
 NOWHERE = "10.77.1.77"
 

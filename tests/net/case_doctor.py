@@ -6,9 +6,9 @@ import os
 import re
 from pathlib import Path
 
-import firewall
-from support import Lab, case, expect, expect_equal, program, run, run_exact_job
-from lab import HOST_INTERFACE, NOBODY, SOURCE_DIR, inside, ip_in
+from tests.net import firewall
+from tests.net.support import Lab, case, expect, expect_equal, program, run, run_exact_job
+from lab.namespaces import HOST_INTERFACE, NOBODY, SOURCE_DIR, inside, ip_in
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 DRIVERS = LIBRARIES / "dpdk" / "pmds-23.0"

@@ -3,9 +3,9 @@
 
 import json
 
-from case_server import Server
-from lab import SWITCH_IP
-from support import KIB, MIB, case, expect, expect_equal, expect_exact, reports_of, running_lab, start_ranks
+from tests.net.case_server import Server
+from lab.namespaces import SWITCH_IP
+from tests.net.support import KIB, MIB, case, expect, expect_equal, expect_exact, reports_of, running_lab, start_ranks
 
 CONTROLS = ("sync", "atp", "straw", "straw+progress", "straw+limit", "pa-atp")
 TRACE_KEYS = {"time", "rank", "iteration", "cwd", "awd", "in_flight", "alpha", "beta", "p", "goodput_gbps"}

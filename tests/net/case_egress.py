@@ -7,9 +7,9 @@ import signal
 import threading
 import time
 
-from lab import BUILD_DIR, Control, inside
-from pace import without_core
-from support import Lab, MIB, case, expect, expect_equal, expect_exact, reports_of, run, run_exact_job, running_lab, start_ranks, wait_until
+from lab.namespaces import BUILD_DIR, Control, inside
+from tests.net.pace import without_core
+from tests.net.support import Lab, MIB, case, expect, expect_equal, expect_exact, reports_of, run, run_exact_job, running_lab, start_ranks, wait_until
 
 RATE_MBIT = 200
 ECN_BYTES = 100_000

@@ -9,10 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fabric import Fabric, leaf_spine
-from lab import SOURCE_DIR, inside
-from prometheus import scrape
-from support import KIB, case, expect, expect_equal, job_entry, program, reports_of, run, running_lab, start_ranks, \
+from lab.fabric import Fabric, leaf_spine
+from lab.namespaces import SOURCE_DIR, inside
+from tests.net.prometheus import scrape
+from tests.net.support import KIB, case, expect, expect_equal, job_entry, program, reports_of, run, running_lab, start_ranks, \
     wait_for_results
 
 EXAMPLE = SOURCE_DIR / "examples" / "acked"

@@ -2,15 +2,14 @@
 """A job with a parameter server and DCTCP share a link: what real queues mark makes both slow down."""
 
 import contextlib
-import json
 import signal
 import time
 
-from case_egress import BUCKET_BYTES, QUEUE_BYTES
-from fabric import Fabric, Topology
-from lab import BUILD_DIR, inside
-from pace import without_core
-from support import KIB, MIB, case, expect, expect_equal, run, wait_until
+from tests.net.case_egress import BUCKET_BYTES, QUEUE_BYTES
+from lab.fabric import Fabric, Topology
+from lab.namespaces import BUILD_DIR, inside
+from tests.net.pace import without_core
+from tests.net.support import KIB, MIB, case, expect, expect_equal, run, wait_until
 
 RATE_MBIT = 100
 ECN_BYTES = 50_000

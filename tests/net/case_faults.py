@@ -3,10 +3,10 @@
 
 import socket
 
-from fabric import Fabric, leaf_spine as real_leaf_spine
-from lab import inside
-from manager_lab import FOUR, MANAGER_PORT, Manager, Refused, close_all, leaf_spine, played
-from support import KIB, Lab, case, expect, expect_equal, expect_exact, program, run, wait_until
+from lab.fabric import Fabric, leaf_spine as real_leaf_spine
+from lab.namespaces import inside
+from tests.net.manager_lab import FOUR, MANAGER_PORT, Manager, Refused, close_all, leaf_spine, played
+from tests.net.support import KIB, Lab, case, expect, expect_equal, program, run, wait_until
 
 RING = {"fallback": True, "endpoint": "10.77.0.1:4000"}
 

@@ -2,14 +2,11 @@
 """Flare's model: the formulae give the numbers that the paper has, and a real run moves the counters beside them."""
 
 import math
-import sys
 
-from support import KIB, case, expect, expect_equal, run_exact_job, running_lab
-from lab import SOURCE_DIR
+from tests.net.support import KIB, case, expect, expect_equal, run_exact_job, running_lab
 
-sys.path.insert(0, str(SOURCE_DIR / "bench"))
-import flare_formulae as flare  # noqa: E402
-import flare_model  # noqa: E402
+from lab.bench import flare_formulae as flare
+from lab.bench import flare_model
 
 
 def expect_near(found, expected, what):

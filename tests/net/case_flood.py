@@ -10,10 +10,10 @@ import threading
 import time
 from pathlib import Path
 
-from fake_manager import certificate
-from lab import inside
-from manager_lab import MANAGER_PORT, SWITCH_PORT, TOKEN, Manager, control_over_tcp
-from support import KIB, Lab, case, expect, expect_equal, expect_exact, program, reports_of, run, wait_until
+from tests.net.fake_manager import certificate
+from lab.namespaces import inside
+from tests.net.manager_lab import MANAGER_PORT, SWITCH_PORT, TOKEN, Manager, control_over_tcp
+from tests.net.support import KIB, Lab, case, expect, expect_equal, expect_exact, program, reports_of, run, wait_until
 
 FLOOD = 10000
 SPARE_FILES = 500

@@ -5,12 +5,12 @@ import re
 import socket
 import struct
 
-from case_trees import finish, managed_fabric, start
-from fabric import MANAGER_IP, leaf_spine, single
-from frames import ETH_P_ALL, GSO_UDP_L4, PACKET_OUTGOING, PACKET_VNET_HDR, SOL_PACKET, TYPES
-from lab import HOST_INTERFACE, NOBODY, SOURCE_DIR, UDP_PORT, inside, program
-from pinger import SO_RCVBUFFORCE
-from support import MIB, CaseFailed, case, expect, expect_equal, run_exact_job, running_lab
+from tests.net.case_trees import finish, managed_fabric, start
+from lab.fabric import MANAGER_IP, leaf_spine, single
+from tests.net.frames import ETH_P_ALL, GSO_UDP_L4, PACKET_OUTGOING, PACKET_VNET_HDR, SOL_PACKET, TYPES
+from lab.namespaces import HOST_INTERFACE, NOBODY, SOURCE_DIR, UDP_PORT, inside, program
+from lab.pinger import SO_RCVBUFFORCE
+from tests.net.support import MIB, CaseFailed, case, expect, expect_equal, run_exact_job, running_lab
 
 PACKET_STATISTICS = 6
 VNET_LEN, L4_LEN = 10, 42

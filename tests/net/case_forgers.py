@@ -8,10 +8,10 @@ import signal
 import struct
 import time
 
-import frames
-from frames import RawPort, header, job_key, packet
-from lab import SWITCH_IP, SWITCH_MAC
-from support import KIB, MIB, case, expect, expect_equal, job_entry, reports_of, running_lab, start_ranks, wait_until
+from tests.net import frames
+from tests.net.frames import RawPort, header, job_key, packet
+from lab.namespaces import SWITCH_IP, SWITCH_MAC
+from tests.net.support import KIB, MIB, case, expect, expect_equal, job_entry, reports_of, running_lab, start_ranks, wait_until
 
 STRANGER = 3
 MEMBERS = [0, 1, 2]

@@ -4,13 +4,13 @@ there, too."""
 
 import json
 
-from guest import Guest
-from lab import SOURCE_DIR
-from support import case, expect, expect_equal
+from tests.net.guest import Guest
+from lab.namespaces import module
+from tests.net.support import case, expect, expect_equal
 
 SECONDS = 300
 OUTPUT_LINES = 15
-DEMO = ["/usr/bin/python3", SOURCE_DIR / "demo" / "fanin-demo", "--json", "--hosts", "2", "--bytes", "1M", "--iters", "2"]
+DEMO = [*module("lab.demo"), "--json", "--hosts", "2", "--bytes", "1M", "--iters", "2"]
 
 
 def expect_success(guest, arguments):
@@ -23,7 +23,7 @@ def expect_success(guest, arguments):
 
 
 def run_cases(guest, *names):
-    print(expect_success(guest, ["/usr/bin/python3", SOURCE_DIR / "tests" / "net" / "cases.py", *names]), end="")
+    print(expect_success(guest, [*module("tests.net.cases"), *names]), end="")
 
 
 def run_demo(guest, transport):

@@ -4,7 +4,7 @@
 import math
 import os
 
-from support import KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run_exact_job, \
+from tests.net.support import KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run_exact_job, \
     running_lab, start_ranks
 
 HANDLERS = ("single", "multi", "tree")

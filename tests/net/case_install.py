@@ -6,8 +6,8 @@ import re
 import tempfile
 from pathlib import Path
 
-from support import case, expect, expect_equal, run
-from lab import BUILD_DIR, SOURCE_DIR
+from tests.net.support import case, expect, expect_equal, run
+from lab.namespaces import BUILD_DIR, SOURCE_DIR
 
 SHARED = re.compile(r"(/[\w/.-]*/share/fanin/[\w/.-]*[\w/])")
 
@@ -29,7 +29,7 @@ def what_the_man_pages_name_is_installed():
         for page in sorted(pages):
             text = Path(directory + page).read_text(encoding="utf-8").replace(r"\-", "-")
             expect("@" not in text or "@datadir@" not in text, f"{page} has a place that is not filled in")
-            expect(not re.search(r"(?<![\w/])(configs|wire|bench)/", text), f"{page} names a place in the source")
+            expect(not re.search(r"(?<![\w/])(packaging|wire|lab|tools)/", text), f"{page} names a place in the source")
             named |= set(SHARED.findall(text))
         expect(len(named) >= 5, f"the pages name {sorted(named)} only")
         for path in named:
@@ -41,7 +41,7 @@ def what_the_man_pages_name_is_installed():
 def schemas_examples_and_tools_are_installed_whole():
     with tempfile.TemporaryDirectory() as directory:
         files = installed(directory)
-        for source, place in (("configs/*.json", "configs"), ("wire/*.lua", "wireshark"), ("bench/pktgen/*", "pktgen")):
+        for source, place in (("packaging/examples/*.json", "configs"), ("wire/*.lua", "wireshark"), ("tools/pktgen/replay/*", "pktgen")):
             for path in SOURCE_DIR.glob(source):
                 if path.is_dir():
                     continue

@@ -3,13 +3,10 @@
 
 import contextlib
 import io
-import sys
 
-from support import case, expect, expect_equal
-from lab import SOURCE_DIR
+from tests.net.support import case, expect, expect_equal
 
-sys.path.insert(0, str(SOURCE_DIR / "bench"))
-import instructions  # noqa: E402
+from lab.bench import instructions
 
 CALLGRIND = """\
 fn=(1) worker_round

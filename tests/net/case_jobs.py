@@ -6,11 +6,11 @@ import signal
 import statistics
 import time
 
-from frames import HEADER_LEN, RESULT, RawPort, header, packet
-from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run_exact_job,
+from tests.net.frames import HEADER_LEN, RESULT, RawPort, header, packet
+from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run_exact_job,
                      running_lab, start_ranks, wait_for_results, wait_until)
-from lab import SWITCH_IP, SWITCH_MAC, Lab
-from pace import Pace
+from lab.namespaces import SWITCH_IP, SWITCH_MAC, Lab
+from tests.net.pace import Pace
 
 
 @case(also_over_udp=True)

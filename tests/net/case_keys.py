@@ -4,15 +4,13 @@
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
-from support import (KIB, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, running_lab,
+from tests.net.support import (KIB, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, running_lab,
                      wait_for_results, wait_until)
-from lab import SOURCE_DIR, SWITCH_IP, WireLab
+from lab.namespaces import SWITCH_IP, WireLab
 
-sys.path.insert(0, str(SOURCE_DIR / "bench"))
-from gathered import Gathered  # noqa: E402
+from lab.bench.gathered import Gathered
 
 KEY = "0x00c0ffee5ec2e75a"
 

@@ -12,13 +12,13 @@ import re
 import signal
 import time
 
-from case_by_name import expect_ring, spawn_by_name
-from fabric import MANAGER_IP, MANAGER_PORT, Fabric, leaf_spine, single
-from fake_manager import FakeManager
-from frames import QUERY, RawPort, header, job_key, packet
-from lab import HOST_INTERFACE, ip_in
-from pace import Pace, threads_without_core, wait_within
-from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, running_lab, start_ranks,
+from tests.net.case_by_name import expect_ring, spawn_by_name
+from lab.fabric import MANAGER_IP, MANAGER_PORT, Fabric, leaf_spine, single
+from tests.net.fake_manager import FakeManager
+from tests.net.frames import QUERY, RawPort, header, job_key, packet
+from lab.namespaces import HOST_INTERFACE, ip_in
+from tests.net.pace import Pace, threads_without_core, wait_within
+from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, running_lab, start_ranks,
                      wait_for_results, wait_until)
 
 LATE_SECONDS = float(os.environ.get("FANIN_LATE_SECONDS", "12"))

@@ -2,16 +2,13 @@
 """What ./dev bench latency computes, and fanin-perf's pauses that it measures."""
 
 import argparse
-import sys
 
-from support import case, expect, expect_equal, running_lab
-from lab import SOURCE_DIR
+from tests.net.support import case, expect, expect_equal, running_lab
 
-sys.path.insert(0, str(SOURCE_DIR / "bench"))
-import latency  # noqa: E402
-import latency_pause  # noqa: E402
-import latency_where  # noqa: E402
-from allreduce_sides import Task, fanin  # noqa: E402
+from lab.bench import latency
+from lab.bench import latency_pause
+from lab.bench import latency_where
+from lab.bench.allreduce_sides import Task, fanin
 
 CELL = latency.Cell(4, "udp", 1500)
 

@@ -4,10 +4,10 @@
 import contextlib
 import signal
 
-from support import KIB, MIB, case, expect, expect_equal, expect_exact, wait_until
-from fabric import Fabric, leaf_spine, tree3
-from lab import HOST_INTERFACE
-from traffic import link_bytes
+from tests.net.support import KIB, MIB, case, expect, expect_equal, expect_exact, wait_until
+from lab.fabric import Fabric, leaf_spine, tree3
+from lab.namespaces import HOST_INTERFACE
+from lab.traffic import link_bytes
 
 KEY = "0x5eed"
 LOSS = {"faults": {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 5}}

@@ -3,8 +3,8 @@
 
 from pathlib import Path
 
-from support import KIB, MIB, case, expect, expect_equal, expect_exact, reports_of, run_exact_job, running_lab
-from bridged import BridgedLab
+from tests.net.support import KIB, MIB, case, expect, expect_equal, expect_exact, reports_of, run_exact_job, running_lab
+from lab.bridged import BridgedLab
 
 LONG_MTU = 61184
 FAULTS = {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 6}

@@ -6,8 +6,8 @@ import re
 import tempfile
 from pathlib import Path
 
-from support import case, expect, expect_equal, program, run
-from lab import SOURCE_DIR
+from tests.net.support import case, expect, expect_equal, program, run
+from lab.namespaces import SOURCE_DIR
 
 MAN = SOURCE_DIR / "docs" / "man"
 INCLUDE = SOURCE_DIR / "hostlib" / "include"

@@ -7,10 +7,10 @@ import signal
 import socket
 from pathlib import Path
 
-from support import KIB, Lab, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, run, wait_until
-from fabric import Fabric, leaf_spine as real_leaf_spine
-from lab import SOURCE_DIR, Control, LabError, inside
-from manager_lab import (FOUR, MANAGER_PORT, SWITCH_PORT, TOKEN, Manager, Refused, close_all, control_over_tcp, played,
+from tests.net.support import KIB, Lab, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, run, wait_until
+from lab.fabric import Fabric, leaf_spine as real_leaf_spine
+from lab.namespaces import SOURCE_DIR, Control, LabError, inside
+from tests.net.manager_lab import (FOUR, MANAGER_PORT, SWITCH_PORT, TOKEN, Manager, Refused, close_all, control_over_tcp, played,
                          played_manager, write_token)
 
 
@@ -469,7 +469,7 @@ def writable_directories(unit):
 @case()
 def units_let_the_programs_make_what_the_configurations_name():
     """The sockets and the database of the examples, and those that are used if a configuration names none."""
-    configs = SOURCE_DIR / "configs"
+    configs = SOURCE_DIR / "packaging" / "examples"
     schema = json.loads((configs / "schema.json").read_text())["properties"]
     defaults = {name: schema[name]["properties"]["socket"]["default"] for name in ("control", "memif")}
     paths = {"fanin-switch": set(defaults.values()), "fanin-manager": {"/var/lib/fanin/manager.db"}}

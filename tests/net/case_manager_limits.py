@@ -3,8 +3,8 @@
 
 from pathlib import Path
 
-from support import KIB, MIB, Lab, case, expect, expect_equal, wait_until
-from manager_lab import FOUR, Refused, close_all, played, played_manager
+from tests.net.support import KIB, MIB, Lab, case, expect, expect_equal, wait_until
+from tests.net.manager_lab import FOUR, Refused, close_all, played, played_manager
 
 WAITING_JOBS = 300
 KEPT_MOST = MIB

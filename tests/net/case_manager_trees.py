@@ -7,10 +7,10 @@ import random
 import sys
 import time
 
-from support import Lab, case, expect, expect_equal, wait_until
-from fabric import Fabric, leaf_spine as real_leaf_spine
-from lab import LabError, ip_in
-from manager_lab import FOUR, TOKEN, Manager, Refused, close_all, played, played_manager
+from tests.net.support import Lab, case, expect, expect_equal, wait_until
+from lab.fabric import Fabric, leaf_spine as real_leaf_spine
+from lab.namespaces import LabError, ip_in
+from tests.net.manager_lab import FOUR, TOKEN, Manager, Refused, close_all, played, played_manager
 
 # More of them, for a long run: FANIN_JOBS=1000 tests/net/cases.py a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing
 JOBS = int(os.environ.get("FANIN_JOBS", "100"))

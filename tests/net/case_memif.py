@@ -11,10 +11,10 @@ import struct
 import threading
 import time
 
-from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, run, run_exact_job,
+from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, run, run_exact_job,
                      running_lab, start_ranks, wait_for_results, wait_until)
-from manager_lab import TOKEN, Manager
-from pace import Pace, wait_within
+from tests.net.manager_lab import TOKEN, Manager
+from tests.net.pace import Pace, wait_within
 
 ACK, HELLO, INIT, DISCONNECT = 1, 2, 3, 8
 HOLDERS = 8

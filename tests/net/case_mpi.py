@@ -6,12 +6,11 @@ import json
 import os
 import re
 import signal
-import sys
 
-from support import case, expect, expect_equal, run, wait_until
-from fabric import Fabric, single
-from lab import BUILD_DIR, SOURCE_DIR
-from mpi import MpiHosts, at_end, preload_library
+from tests.net.support import case, expect, expect_equal, run, wait_until
+from lab.fabric import Fabric, single
+from lab.namespaces import BUILD_DIR, module
+from lab.mpi import MpiHosts, at_end, preload_library
 
 RUN_SECONDS = 60
 LONG_RUN_SECONDS = 300  # where ranks that poll are more than cores, and other tests run beside
@@ -461,7 +460,7 @@ def after_a_failure_in_the_network_all_ranks_go_on_with_mpi_together():
 
 @case(60)
 def the_demonstration_of_an_mpi_program_shows_it_in_the_network():
-    result = json.loads(run([sys.executable, str(SOURCE_DIR / "demo" / "fanin-demo"), "--mpi", "--hosts", "3", "--iters", "5", "--json"],
+    result = json.loads(run([*module("lab.demo"), "--mpi", "--hosts", "3", "--iters", "5", "--json"],
                             timeout=RUN_SECONDS).stdout)
     expect(result["ok"] and result["error"] is None, f"the result: {result}")
     expect_equal((result["mpi"]["mismatches"], result["fanin"]["mismatches"]), (0, 0), "wrong elements")
@@ -473,7 +472,7 @@ def instructions(calls, preload):
     """Instructions of a process that makes so many calls, as valgrind counts them."""
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "self", "OMPI_MCA_pml": "ob1"}
     if preload:
-        environment["LD_PRELOAD"] = str(BUILD_DIR / "mpi" / "libfanin-mpi-openmpi.so")
+        environment["LD_PRELOAD"] = str(BUILD_DIR / "bindings" / "mpi" / "libfanin-mpi-openmpi.so")
     done = run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program_of("small_calls", "openmpi"), str(calls)],
                env=environment, timeout=RUN_SECONDS)
     return int(re.search(r"Collected : (\d+)", done.stderr).group(1))

@@ -10,13 +10,13 @@ import struct
 import types
 from pathlib import Path
 
-from case_levels import KEY, running_fabric
-from case_packets import join_body
-from fabric import MANAGER_IP, Fabric, leaf_spine
-from frames import DELIVERY, HEADER_LEN, JOIN, JOIN_ACK, MULTICAST, VERSION, RawPort, header, job_key, packet
-from lab import HOST_INTERFACE, inside
-from manager_lab import Client, Refused, close_all
-from support import case, expect, expect_equal, program, wait_until
+from tests.net.case_levels import KEY, running_fabric
+from tests.net.case_packets import join_body
+from lab.fabric import MANAGER_IP, Fabric, leaf_spine
+from tests.net.frames import DELIVERY, HEADER_LEN, JOIN, JOIN_ACK, MULTICAST, VERSION, RawPort, header, job_key, packet
+from lab.namespaces import HOST_INTERFACE, inside
+from tests.net.manager_lab import Client, Refused, close_all
+from tests.net.support import case, expect, expect_equal, program, wait_until
 
 JOB = 6
 PACKETS = 200

@@ -5,13 +5,12 @@ import json
 import os
 import random
 import signal
-import sys
 import time
 
-from support import KIB, MIB, case, expect, expect_equal, expect_exact, wait_until
-from fabric import Fabric, leaf_spine
-from lab import HOST_INTERFACE, SOURCE_DIR, Lab, ip_in, run
-from pace import Pace
+from tests.net.support import KIB, MIB, case, expect, expect_equal, expect_exact, wait_until
+from lab.fabric import Fabric, leaf_spine
+from lab.namespaces import HOST_INTERFACE, Lab, ip_in, module, run
+from tests.net.pace import Pace
 
 RANK_SECONDS = 180
 DEMO_SECONDS = 100
@@ -22,7 +21,7 @@ KINDS = ("kill root", "freeze leaf", "manager", "link", "kill leaf", "freeze roo
 
 def demo(*arguments, status=0):
     instead = [] if Lab.instead is None else Lab.instead.demo()
-    done = run([sys.executable, SOURCE_DIR / "demo" / "fanin-demo", "--json", *map(str, arguments), *instead], check=False,
+    done = run([*module("lab.demo"), "--json", *map(str, arguments), *instead], check=False,
                timeout=DEMO_SECONDS)
     expect_equal(done.returncode, status, f"exit status of the demo with {arguments}: {done.stdout[-600:]} {done.stderr[-300:]}")
     return json.loads(done.stdout)

@@ -9,16 +9,16 @@ import socket
 import time
 from pathlib import Path
 
-import backlog
-from case_packets import FLOATS, Liar, join_body, join_by_hand
-from case_super_frames import TAG, send_by_tcp, udp_super_frame
-from case_switching import ping
-from frames import BROADCAST, JOIN, KNOWN, RawPort, ethernet, send_super_frame
-from prometheus import request, scrape
-from support import (KIB, MIB, Lab, LabError, case, expect, expect_equal, expect_exact, job_entry, program,
+from tests.net import backlog
+from tests.net.case_packets import FLOATS, Liar, join_body, join_by_hand
+from tests.net.case_super_frames import TAG, send_by_tcp, udp_super_frame
+from tests.net.case_switching import ping
+from tests.net.frames import BROADCAST, JOIN, KNOWN, RawPort, ethernet, send_super_frame
+from tests.net.prometheus import request, scrape
+from tests.net.support import (KIB, MIB, Lab, LabError, case, expect, expect_equal, expect_exact, job_entry, program,
                      reports_of, run_exact_job, running_lab, start_ranks, wait_for_results, wait_until)
-from fabric import Fabric, leaf_spine
-from lab import HOST_INTERFACE, ip_in
+from lab.fabric import Fabric, leaf_spine
+from lab.namespaces import HOST_INTERFACE, ip_in
 
 LISTEN = "127.0.0.1:9464"
 RUNTIME_DIR = Path("/var/run/dpdk")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the manager tells of itself: metrics that move with what they count."""
 
-from support import Lab, case, expect, expect_equal, wait_until
-from case_observe import Watch
-from lab import LabError
-from manager_lab import FOUR, Manager, Refused, close_all, played, played_manager
-from prometheus import request
+from tests.net.support import Lab, case, expect, expect_equal, wait_until
+from tests.net.case_observe import Watch
+from lab.namespaces import LabError
+from tests.net.manager_lab import FOUR, Manager, Refused, close_all, played, played_manager
+from tests.net.prometheus import request
 
 LISTEN = "127.0.0.1:9465"
 

@@ -3,11 +3,11 @@
 
 import signal
 
-from case_two_links import two_links
-from fabric import Fabric, leaf_spine, tree3
-from lab import HOST_INTERFACE, ip_in
-from manager_lab import FOUR, Manager, Refused, close_all, played, played_manager
-from support import KIB, MIB, Lab, case, expect, expect_equal, wait_until
+from tests.net.case_two_links import two_links
+from lab.fabric import Fabric, leaf_spine, tree3
+from lab.namespaces import HOST_INTERFACE, ip_in
+from tests.net.manager_lab import FOUR, Manager, Refused, close_all, played, played_manager
+from tests.net.support import KIB, MIB, Lab, case, expect, expect_equal, wait_until
 
 RANK_SECONDS = 120
 RING = {"fallback": True, "endpoint": "10.77.0.1:4000"}

@@ -5,12 +5,12 @@ server, a worker or a switch is killed.
 
 import signal
 
-from support import KIB, MIB, case, expect, expect_equal, wait_until
-from manager_lab import Refused
-from case_multicast import hosts_of
-from case_network import demo
-from case_trees import finish, managed_fabric, start
-from fabric import Fabric, single
+from tests.net.support import KIB, MIB, case, expect, expect_equal, wait_until
+from tests.net.manager_lab import Refused
+from tests.net.case_multicast import hosts_of
+from tests.net.case_network import demo
+from tests.net.case_trees import finish, managed_fabric, start
+from lab.fabric import Fabric, single
 
 # Long enough to be struck in the middle.
 LONG = ("--bytes", MIB, "--iters", 200)

@@ -4,11 +4,11 @@
 import contextlib
 import struct
 
-from case_observe import LISTEN, METRICS, PROGRESS, Watch, leaves, sample
-from frames import CONTRIBUTION, FLUSH, GACK, JOIN, JOIN_ACK, PARTIAL, RESULT, RawPort, header, job_key, packet
-from lab import LabError
-from prometheus import scrape
-from support import case, expect, expect_equal, job_entry, running_lab
+from tests.net.case_observe import LISTEN, METRICS, PROGRESS, Watch, leaves, sample
+from tests.net.frames import CONTRIBUTION, FLUSH, GACK, JOIN, JOIN_ACK, PARTIAL, RESULT, RawPort, header, job_key, packet
+from lab.namespaces import LabError
+from tests.net.prometheus import scrape
+from tests.net.support import case, expect, expect_equal, job_entry, running_lab
 
 MEMBERS = [0, 1]
 SERVER = 2

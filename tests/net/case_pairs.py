@@ -2,19 +2,17 @@
 """Benchmarks in pairs with an older commit (./dev bench core and io --against): their ratios, their turns, and what they refuse."""
 
 import json
-import sys
 import tempfile
 from pathlib import Path
 
-from case_busy import PROGRAMS, building_from, commit
-from support import LabError, case, expect, expect_equal, run
-from lab import BUILD_DIR, SOURCE_DIR
+from tests.net.case_busy import PROGRAMS, building_from, commit
+from tests.net.support import LabError, case, expect, expect_equal, run
+from lab.namespaces import BUILD_DIR, module
 
-sys.path.insert(0, str(SOURCE_DIR / "bench"))
-import core  # noqa: E402
-import pairs  # noqa: E402
+from lab.bench import core
+from lab.bench import pairs
 
-CORE, IO = (str(SOURCE_DIR / "bench" / name) for name in ("core.py", "io_forwarding.py"))
+CORE, IO = (module(f"lab.bench.{name}") for name in ("core", "io_forwarding"))
 
 
 @case(10)
@@ -75,9 +73,9 @@ def benches_in_pairs_tell_what_they_cannot_compare_with():
     for bench in (CORE, IO):
         for arguments, words in ((("--against", "no-such-commit"), "no-such-commit"), (("--against", "HEAD", "--pairs", "0"), "from 1 to 100"),
                                  (("--pairs", "3"), "goes with --against")):
-            done = run([sys.executable, bench, *arguments], check=False)
+            done = run([*bench, *arguments], check=False)
             expect(done.returncode != 0, f"{bench} {arguments} passed")
             expect(words in done.stderr and "Traceback" not in done.stderr, f"{bench} {arguments}: {done.stderr}")
-        done = run([sys.executable, bench, "--against", "no-such-commit", "--json"], check=False)
+        done = run([*bench, "--against", "no-such-commit", "--json"], check=False)
         expect_equal((done.returncode, json.loads(done.stdout)["ok"]), (1, False), f"{bench} --json with no such commit")
-        expect("--against" in run([sys.executable, bench, "--help"]).stdout, f"{bench} --help without --against")
+        expect("--against" in run([*bench, "--help"]).stdout, f"{bench} --help without --against")

@@ -9,13 +9,12 @@ import struct
 import sys
 import time
 
-from frames import CONTRIBUTION, RESULT, RawPort, job_key, write_pcap
-from support import case, expect, expect_equal, job_entry, run, running_lab, wait_for_results, wait_until
-from lab import SOURCE_DIR, SWITCH_MAC, WireLab
-from pace import Pace
+from tests.net.frames import CONTRIBUTION, RESULT, RawPort, job_key, write_pcap
+from tests.net.support import case, expect, expect_equal, job_entry, run, running_lab, wait_for_results, wait_until
+from lab.namespaces import SOURCE_DIR, SWITCH_MAC, WireLab
+from tests.net.pace import Pace
 
-sys.path.insert(0, str(SOURCE_DIR / "bench"))
-from gathered import Gathered  # noqa: E402
+from lab.bench.gathered import Gathered
 
 HEADERS = 96
 MTU = 1500
@@ -247,8 +246,8 @@ def pktgen_captures_can_be_replayed():
 
 
 def check_results(prefix, *results):
-    """Runs bench/pktgen/check_results.py on files of results: its exit status and what it printed."""
-    checker = run([sys.executable, str(SOURCE_DIR / "bench/pktgen/check_results.py"), "--prefix", str(prefix), *map(str, results)],
+    """Runs tools/pktgen/replay/check_results.py on files of results: its exit status and what it printed."""
+    checker = run([sys.executable, str(SOURCE_DIR / "tools/pktgen/replay/check_results.py"), "--prefix", str(prefix), *map(str, results)],
                   check=False)
     return checker.returncode, checker.stdout + checker.stderr
 

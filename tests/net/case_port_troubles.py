@@ -7,11 +7,11 @@ ports and in the metrics, and mended where that is possible.
 import os
 import time
 
-from frames import RawPort, ethernet
-from pace import threads_without_core
-from prometheus import scrape
-from support import MIB, Lab, LabError, case, expect, expect_equal, expect_exact, reports_of, run, run_exact_job, running_lab, wait_until
-from lab import BUILD_DIR, HOST_INTERFACE, inside, ip_in
+from tests.net.frames import RawPort, ethernet
+from tests.net.pace import threads_without_core
+from tests.net.prometheus import scrape
+from tests.net.support import MIB, Lab, LabError, case, expect, expect_equal, expect_exact, reports_of, run, run_exact_job, running_lab, wait_until
+from lab.namespaces import BUILD_DIR, HOST_INTERFACE, inside, ip_in
 
 LISTEN = "127.0.0.1:9464"
 METRICS = {"metrics": {"listen": LISTEN}}

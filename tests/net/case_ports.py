@@ -11,10 +11,10 @@ import socket
 import struct
 import time
 
-from frames import BROADCAST, RawPort, mac_bytes
-from support import (MIB, case, expect, expect_equal, expect_exact, ip_in, job_entry, reports_of, run_exact_job, running_lab,
+from tests.net.frames import BROADCAST, RawPort, mac_bytes
+from tests.net.support import (MIB, case, expect, expect_equal, expect_exact, ip_in, job_entry, reports_of, run_exact_job, running_lab,
                      start_ranks, wait_for_results, wait_until)
-from lab import HOST_INTERFACE, SWITCH_IP
+from lab.namespaces import HOST_INTERFACE, SWITCH_IP
 
 
 def link_of(lab, host):

@@ -11,11 +11,9 @@ import threading
 import time
 from pathlib import Path
 
-from lab import SOURCE_DIR
-from support import KIB, MIB, Lab, case, expect, expect_equal, expect_exact, expect_unless_repeated, reports_of, running_lab, start_ranks, wait_for_results, wait_until
+from tests.net.support import KIB, MIB, case, expect, expect_equal, expect_exact, expect_unless_repeated, reports_of, running_lab, start_ranks, wait_for_results, wait_until
 
-sys.path.insert(0, str(SOURCE_DIR / "bench"))
-from cpu_times import process_seconds  # noqa: E402
+from lab.bench.cpu_times import process_seconds
 
 STRACE = "/usr/bin/strace"
 # How much waits to be sent, and now and then, by a socket of its own, which MAC address the switch has.

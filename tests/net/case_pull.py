@@ -5,10 +5,10 @@ import json
 import os
 import signal
 
-from support import MIB, case, expect, expect_equal, expect_exact, wait_until
-from fabric import leaf_spine
-from case_levels import LOSS
-from case_trees import finish, jobs_left, managed_fabric, start
+from tests.net.support import MIB, case, expect, expect_equal, expect_exact, wait_until
+from lab.fabric import leaf_spine
+from tests.net.case_levels import LOSS
+from tests.net.case_trees import finish, jobs_left, managed_fabric, start
 
 DATA_MTU = 9000
 # Each with a size that neither packets nor ranks divide, and one that is less than a packet.

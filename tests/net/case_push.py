@@ -7,11 +7,11 @@ import json
 import os
 import signal
 
-from support import KIB, MIB, case, expect, expect_equal, expect_exact, wait_until
-from case_demo import demo_is_exact
-from fabric import leaf_spine
-from case_levels import LOSS, KEY, running_fabric, start as start_ranks
-from case_trees import finish, jobs_left, managed_fabric, start
+from tests.net.support import KIB, MIB, case, expect, expect_equal, expect_exact, wait_until
+from tests.net.case_demo import demo_is_exact
+from lab.fabric import leaf_spine
+from tests.net.case_levels import LOSS, KEY, running_fabric, start as start_ranks
+from tests.net.case_trees import finish, jobs_left, managed_fabric, start
 
 HANDLER = "push"
 # Hosts have more blocks in flight than the tables hold.

@@ -8,12 +8,12 @@ import os
 import signal
 import struct
 
-from support import case, expect, expect_equal, program, wait_until
-from fabric import MANAGER_IP, leaf_spine
-from frames import WRITE
-from case_levels import KEY, LOSS, running_fabric
-from case_multicast import Member, WireFabric
-from case_trees import jobs_left, managed_fabric
+from tests.net.support import case, expect, expect_equal, program, wait_until
+from lab.fabric import MANAGER_IP, leaf_spine
+from tests.net.frames import WRITE
+from tests.net.case_levels import KEY, LOSS, running_fabric
+from tests.net.case_multicast import Member, WireFabric
+from tests.net.case_trees import jobs_left, managed_fabric
 
 DATA_MTU = 9000
 ROUNDS = 3

@@ -9,12 +9,12 @@ import re
 import signal
 import time
 
-from support import KIB, MIB, case, expect, expect_equal, expect_exact, program, wait_until
-from fabric import MANAGER_IP, leaf_spine
-from case_levels import LOSS
-from case_trees import finish, jobs_left, managed_fabric, start
-from lab import HOST_INTERFACE
-from traffic import link_bytes
+from tests.net.support import KIB, MIB, case, expect, expect_equal, expect_exact, program, wait_until
+from lab.fabric import MANAGER_IP, leaf_spine
+from tests.net.case_levels import LOSS
+from tests.net.case_trees import finish, jobs_left, managed_fabric, start
+from lab.namespaces import HOST_INTERFACE
+from lab.traffic import link_bytes
 
 ROUNDS = 3
 DATA_MTU = 9000

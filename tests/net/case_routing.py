@@ -8,13 +8,13 @@ import re
 import signal
 import time
 
-from case_observe import LISTEN, NEXT_HOPS, Watch
-from case_switching import is_test_frame, ping, test_frame
-from frames import BROADCAST, RawPort
-from pace import wait_within
-from support import case, expect, expect_equal, wait_until
-from fabric import Fabric, leaf_spine
-from lab import ip_in
+from tests.net.case_observe import LISTEN, NEXT_HOPS, Watch
+from tests.net.case_switching import is_test_frame, ping, test_frame
+from tests.net.frames import BROADCAST, RawPort
+from tests.net.pace import wait_within
+from tests.net.support import case, expect, expect_equal, wait_until
+from lab.fabric import Fabric, leaf_spine
+from lab.namespaces import ip_in
 
 # Probes need 0.25 s. On a busy machine the leaves' own threads wait for a core, too.
 FAILOVER_SECONDS = 1

@@ -7,18 +7,17 @@ import signal
 import socket
 import struct
 import sys
-import time
 from pathlib import Path
 
-from case_control import changed, expect_one_line
-from case_unit import mode
-from case_observe import Watch
-from frames import (ANSWER, ASK, CONTRIBUTION, FLUSH, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, PARTIAL, QUERY, REFUSED, REPEAT, RESULT,
+from tests.net.case_control import changed, expect_one_line
+from tests.net.case_unit import mode
+from tests.net.case_observe import Watch
+from tests.net.frames import (ANSWER, ASK, CONTRIBUTION, FLUSH, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, PARTIAL, QUERY, REFUSED, REPEAT, RESULT,
                     header, job_key)
-from manager_lab import TOKEN, write_token
-from support import (MIB, Control, Lab, LabError, case, expect, expect_equal, expect_exact, program, reports_of, run, running_lab,
+from tests.net.manager_lab import TOKEN, write_token
+from tests.net.support import (MIB, Control, Lab, LabError, case, expect, expect_equal, expect_exact, program, reports_of, run, running_lab,
                      start_ranks, wait_until)
-from lab import HOST_INTERFACE, SOURCE_DIR, SWITCH_IP, UDP_PORT, inside
+from lab.namespaces import HOST_INTERFACE, SOURCE_DIR, SWITCH_IP, UDP_PORT, inside
 
 UNIT = SOURCE_DIR / "packaging" / "systemd" / "fanin-server.service"
 RESTRICTED = Path(__file__).with_name("restricted.py")

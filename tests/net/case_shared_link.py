@@ -3,9 +3,9 @@
 
 import json
 
-from case_defaults import ZERO_COPY
-from lab import HOST_INTERFACE, ip_in
-from support import MIB, case, expect, expect_equal, expect_exact, reports_of, running_lab
+from tests.net.case_defaults import ZERO_COPY
+from lab.namespaces import HOST_INTERFACE, ip_in
+from tests.net.support import MIB, case, expect, expect_equal, expect_exact, reports_of, running_lab
 
 MACVLAN_MAC = "02:77:00:00:02:01"
 

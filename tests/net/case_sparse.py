@@ -7,16 +7,16 @@ import signal
 import struct
 import time
 
-import case_levels as levels
-from case_by_name import expect_ring, run_by_name, spawn_by_name
-from case_packets import Liar, send_and_count
-from case_trees import finish, jobs_left, managed_fabric, start
-from fabric import leaf_spine, tree3
-from fake_manager import FakeManager
-from frames import SPARSE, SPARSE_RESULT, RawPort
-from lab import SOURCE_DIR, UDP_PORT
-from pace import Pace
-from support import (KIB, MIB, CaseFailed, LabError, case, expect, expect_equal, expect_exact, job_entry, reports_of, run, run_exact_job, running_lab,
+from tests.net import case_levels as levels
+from tests.net.case_by_name import expect_ring, run_by_name, spawn_by_name
+from tests.net.case_packets import Liar, send_and_count
+from tests.net.case_trees import finish, jobs_left, managed_fabric, start
+from lab.fabric import leaf_spine, tree3
+from tests.net.fake_manager import FakeManager
+from tests.net.frames import SPARSE, SPARSE_RESULT, RawPort
+from lab.namespaces import SOURCE_DIR, UDP_PORT
+from tests.net.pace import Pace
+from tests.net.support import (KIB, MIB, CaseFailed, LabError, case, expect, expect_equal, expect_exact, job_entry, reports_of, run, run_exact_job, running_lab,
                      start_ranks, wait_until)
 
 HANDLERS = ("sparse-array", "sparse-hash", "sparse")
@@ -138,13 +138,13 @@ def sparse_jobs_of_the_manager_are_exact_on_two_levels():
             expect_exact(reports, f"{name} by the manager", "sparse")
 
 
-GRADIENTS = [SOURCE_DIR / "bench" / "gradients.py"]
+GRADIENTS = [SOURCE_DIR / "lab" / "bench" / "gradients.py"]
 PYTHON = "/usr/bin/python3"
 
 
 @case(120)
 def gradients_of_words_are_reduced_from_their_file():
-    """Files of bench/gradients.py are what fanin-perf reads. The embedding's needs no packages."""
+    """Files of lab/bench/gradients.py are what fanin-perf reads. The embedding's needs no packages."""
     with running_lab(4, config=limits()) as lab:
         done = run([PYTHON, *GRADIENTS, lab.directory, "--only", "words", "--workers", "4", "--words", "4096", "--columns", "32",
                     "--tokens", "128"])

@@ -6,12 +6,12 @@ import signal
 import struct
 import time
 
-from case_levels import KEY, running_fabric, start as start_tree
-from frames import (BROADCAST, CONTRIBUTION, JOIN, KNOWN, ANSWER, REFUSED, RESULT, VERSION, RawPort, ethernet, header, job_key,
+from tests.net.case_levels import KEY, running_fabric, start as start_tree
+from tests.net.frames import (BROADCAST, CONTRIBUTION, JOIN, KNOWN, ANSWER, REFUSED, RESULT, VERSION, RawPort, ethernet, header, job_key,
                     mac_bytes, packet)
-from support import KIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, running_lab, start_ranks, wait_until
-from fabric import leaf_spine
-from lab import SWITCH_IP, SWITCH_MAC, UDP_PORT, ip_in
+from tests.net.support import KIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, running_lab, start_ranks, wait_until
+from lab.fabric import leaf_spine
+from lab.namespaces import SWITCH_IP, SWITCH_MAC, UDP_PORT, ip_in
 
 STRANGER = 3
 MEMBERS = [0, 1, 2]

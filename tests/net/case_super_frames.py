@@ -9,14 +9,14 @@ import socket
 import struct
 import threading
 
-from case_packet_ports import port_of
-from case_switching import enable_ipv6
-from frames import GSO_UDP_L4, RawPort, checksum, ethernet, send_super_frame, sums_are_right
-from support import (MIB, Lab, case, expect, expect_equal, kernel_takes_super_frames, run, run_exact_job, running_lab,
+from tests.net.case_packet_ports import port_of
+from tests.net.case_switching import enable_ipv6
+from tests.net.frames import GSO_UDP_L4, RawPort, checksum, ethernet, send_super_frame, sums_are_right
+from tests.net.support import (MIB, Lab, case, expect, expect_equal, kernel_takes_super_frames, run, run_exact_job, running_lab,
                      wait_until)
-from fabric import Fabric, leaf_spine
-from lab import HOST_INTERFACE, inside, ip_in
-from pinger import SO_RCVBUFFORCE
+from lab.fabric import Fabric, leaf_spine
+from lab.namespaces import HOST_INTERFACE, inside, ip_in
+from lab.pinger import SO_RCVBUFFORCE
 
 SOL_UDP = 17
 UDP_SEGMENT = 103

@@ -6,12 +6,12 @@ import signal
 import struct
 import time
 
-from case_levels import run_tree_job, running_fabric
-from case_strangers import expect_counted, forgeries, halted
-from frames import CONTRIBUTION, KNOWN, RawPort, header, job_key, packet
-from support import KIB, MIB, case, expect, expect_exact, job_entry, reports_of, running_lab, start_ranks, wait_for_results
-from fabric import leaf_spine
-from lab import SWITCH_IP, SWITCH_MAC, LabError
+from tests.net.case_levels import run_tree_job, running_fabric
+from tests.net.case_strangers import expect_counted, forgeries, halted
+from tests.net.frames import CONTRIBUTION, KNOWN, RawPort, header, job_key, packet
+from tests.net.support import KIB, MIB, case, expect, expect_exact, job_entry, reports_of, running_lab, start_ranks, wait_for_results
+from lab.fabric import leaf_spine
+from lab.namespaces import SWITCH_IP, SWITCH_MAC, LabError
 
 MEMBERS = [0, 1, 2]
 HALTED = 2

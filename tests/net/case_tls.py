@@ -3,11 +3,11 @@
 
 import time
 
-from support import Lab, case, expect, program, reports_of, run, wait_until
-from case_by_name import spawn_by_name
-from lab import inside
-from manager_lab import MANAGER_PORT, SWITCH_PORT, Manager, control_over_tcp
-from pace import Pace
+from tests.net.support import Lab, case, expect, program, reports_of, run, wait_until
+from tests.net.case_by_name import spawn_by_name
+from lab.namespaces import inside
+from tests.net.manager_lab import MANAGER_PORT, SWITCH_PORT, Manager, control_over_tcp
+from tests.net.pace import Pace
 
 SWITCH_AT = f"127.0.0.1:{SWITCH_PORT}"
 CA_CONFIG = """

@@ -3,13 +3,12 @@
 
 import json
 import statistics
-import sys
 import time
 
-from support import CaseFailed, case, expect, expect_equal, run
-from fabric import single
-from lab import SOURCE_DIR
-from training import TrainingFabric, interpreter
+from tests.net.support import CaseFailed, case, expect, expect_equal, run
+from lab.fabric import single
+from lab.namespaces import SOURCE_DIR, module
+from lab.demo.training import TrainingFabric, interpreter
 
 RANKS = 4
 # The default of both options is None with Python 3.11, where torchrun of 1.13 breaks: these name a worker that there is not.
@@ -356,7 +355,7 @@ def late_and_disagreeing_ranks_of_a_host_are_named():
 @case(120)
 def the_demo_trains_over_fanin_as_over_gloo():
     steps = 6
-    done = run([sys.executable, SOURCE_DIR / "demo" / "fanin-demo", "--torch", "--json", "--steps", str(steps)], check=False, timeout=110)
+    done = run([*module("lab.demo"), "--torch", "--json", "--steps", str(steps)], check=False, timeout=110)
     expect_equal(done.returncode, 0, f"exit status of the demo: {done.stdout[-600:]} {done.stderr[-600:]}")
     result = json.loads(done.stdout)
     expect_equal((result["ok"], result["equal"], result["elsewhere_calls"], len(result["loss"]["gloo"])), (True, True, 0, steps), "the demo")
@@ -378,5 +377,5 @@ def the_demo_trains_over_fanin_as_over_gloo():
         fanin, gloo = (statistics.median(result[values][side][2:]) for side in ("fanin", "gloo"))
         expect_equal(result["ratio"][name], fanin / gloo if min(fanin, gloo) > 0 else None, f"the ratio of {name}")
     for words in (("--hosts", "1"), ("--steps", "x"), ("--bucket-mb", "26"), ("--topology", "tree3")):
-        done = run([sys.executable, SOURCE_DIR / "demo" / "fanin-demo", "--torch", *words], check=False)
+        done = run([*module("lab.demo"), "--torch", *words], check=False)
         expect_equal(done.returncode, 2, f"exit status of the demo with {words}")

@@ -6,11 +6,11 @@ the trees over it, and a request for more trees than there are gets an error.
 import contextlib
 import time
 
-from support import KIB, MIB, case, expect, expect_equal, expect_exact, wait_until
-from fabric import Fabric, leaf_spine
-from case_levels import LOSS
-from pace import Pace
-from traffic import link_bytes
+from tests.net.support import KIB, MIB, case, expect, expect_equal, expect_exact, wait_until
+from lab.fabric import Fabric, leaf_spine
+from tests.net.case_levels import LOSS
+from tests.net.pace import Pace
+from lab.traffic import link_bytes
 
 RANK_SECONDS = 180
 

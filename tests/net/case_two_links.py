@@ -3,12 +3,12 @@
 
 import signal
 
-from case_network import demo
-from fabric import SECOND_INTERFACE, Fabric, leaf_spine
-from lab import HOST_INTERFACE, ip_in
-from manager_lab import Manager, Refused, close_all, played
-from pace import Pace
-from support import Lab, MIB, case, expect, expect_equal, expect_exact, wait_until
+from tests.net.case_network import demo
+from lab.fabric import SECOND_INTERFACE, Fabric, leaf_spine
+from lab.namespaces import HOST_INTERFACE, ip_in
+from tests.net.manager_lab import Manager, Refused, close_all, played
+from tests.net.pace import Pace
+from tests.net.support import Lab, MIB, case, expect, expect_equal, expect_exact, wait_until
 
 RANK_SECONDS = 60
 FIRST = ["10.77.0.1", "10.77.0.2"]

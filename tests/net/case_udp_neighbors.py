@@ -10,14 +10,14 @@ import sys
 import time
 from pathlib import Path
 
-import frames
-from case_levels import KEY, running_fabric
-from case_strangers import MEMBERS, forgeries, group_of, halted
-from case_trees import managed_fabric, start
-from fabric import SECOND_INTERFACE, leaf_spine
-from frames import RESULT, RawPort, header, job_key, packet
-from lab import HOST_INTERFACE, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside, ip_in, run, wait_until
-from support import KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, running_lab, start_ranks
+from tests.net import frames
+from tests.net.case_levels import KEY, running_fabric
+from tests.net.case_strangers import MEMBERS, forgeries, group_of, halted
+from tests.net.case_trees import managed_fabric, start
+from lab.fabric import SECOND_INTERFACE, leaf_spine
+from tests.net.frames import RESULT, RawPort, header, job_key, packet
+from lab.namespaces import HOST_INTERFACE, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside, ip_in, run, wait_until
+from tests.net.support import KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, running_lab, start_ranks
 
 SIZE, ITERATIONS = 256 * KIB, 1000
 OUTSIDE = "outside"  # a host's other interface

@@ -5,8 +5,8 @@ import stat
 import sys
 from pathlib import Path
 
-from support import MIB, Lab, LabError, case, expect, expect_equal, program, run, run_exact_job, running_lab
-from lab import SOURCE_DIR
+from tests.net.support import MIB, Lab, LabError, case, expect, expect_equal, program, run, run_exact_job, running_lab
+from lab.namespaces import SOURCE_DIR
 
 UNIT = SOURCE_DIR / "packaging" / "systemd" / "fanin-switch.service"
 RESTRICTED = Path(__file__).with_name("restricted.py")

@@ -4,10 +4,10 @@
 import re
 import signal
 
-from support import (KIB, MIB, Lab, LabError, case, expect, expect_equal, expect_exact, reports_of, running_lab, start_ranks,
+from tests.net.support import (KIB, MIB, Lab, LabError, case, expect, expect_equal, expect_exact, reports_of, running_lab, start_ranks,
                      wait_for_results, wait_until)
-from fabric import Fabric, leaf_spine
-from manager_lab import FOUR, Refused, close_all, played, played_manager
+from lab.fabric import Fabric, leaf_spine
+from tests.net.manager_lab import FOUR, Refused, close_all, played, played_manager
 
 
 def wait_for_lines(ask, pattern, what, timeout=60):

@@ -3,10 +3,10 @@
 
 from pathlib import Path
 
-import firewall
-from case_udp import super_frames
-from lab import HOST_INTERFACE, inside, ip_in
-from support import MIB, Lab, case, expect, expect_equal, expect_exact, reports_of, run, running_lab, start_ranks
+from tests.net import firewall
+from tests.net.case_udp import super_frames
+from lab.namespaces import HOST_INTERFACE, inside, ip_in
+from tests.net.support import MIB, Lab, case, expect, expect_equal, expect_exact, reports_of, run, running_lab, start_ranks
 
 
 def outcomes(lab, transport="udp", timeout_ms=2000, **options):

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The net tests: real processes in network namespaces, one function per claim. tests/unit/test_net.c runs each of them.
 
-usage: cases.py --list [--all] | cases.py NAME... | cases.py --lanes N DIRECTORY NAME...
+usage: python3 -m tests.net.cases --list [--all] | NAME... | --lanes N DIRECTORY NAME...
        --list prints each name with the most seconds it may take; --all: also those that are thorough
        --lanes runs N at a time, each in a process of its own: what NAME prints goes to DIRECTORY/NAME.out, and at its end
                DIRECTORY/NAME.status has its exit status, or "timeout"
 """
 
+import importlib
 import shutil
 import signal
 import subprocess
@@ -17,85 +18,12 @@ import time
 import traceback
 from pathlib import Path
 
-from support import CASES, CaseFailed, LabError
-from lab import Interrupted
+from tests.net.support import CASES, CaseFailed, LabError
+from lab.namespaces import Interrupted, module
 
-import case_allreduce  # noqa: F401
-import case_bridge  # noqa: F401
-import case_busy  # noqa: F401
-import case_by_name  # noqa: F401
-import case_canary  # noqa: F401
-import case_check  # noqa: F401
-import case_collectives  # noqa: F401
-import case_control  # noqa: F401
-import case_control_clients  # noqa: F401
-import case_defaults  # noqa: F401
-import case_demo  # noqa: F401
-import case_dev  # noqa: F401
-import case_discovery  # noqa: F401
-import case_doctor  # noqa: F401
-import case_dual_windows  # noqa: F401
-import case_egress  # noqa: F401
-import case_fair  # noqa: F401
-import case_example  # noqa: F401
-import case_faults  # noqa: F401
-import case_flare  # noqa: F401
-import case_flood  # noqa: F401
-import case_flows  # noqa: F401
-import case_forgers  # noqa: F401
-import case_guest  # noqa: F401
-import case_handlers  # noqa: F401
-import case_install  # noqa: F401
-import case_instructions  # noqa: F401
-import case_late  # noqa: F401
-import case_jobs  # noqa: F401
-import case_keys  # noqa: F401
-import case_latency  # noqa: F401
-import case_levels  # noqa: F401
-import case_long_frames  # noqa: F401
-import case_man  # noqa: F401
-import case_manager  # noqa: F401
-import case_manager_limits  # noqa: F401
-import case_manager_trees  # noqa: F401
-import case_memif  # noqa: F401
-import case_mpi  # noqa: F401
-import case_multicast  # noqa: F401
-import case_pull  # noqa: F401
-import case_reliable_multicast  # noqa: F401
-import case_network  # noqa: F401
-import case_order  # noqa: F401
-import case_other_traffic  # noqa: F401
-import case_observe  # noqa: F401
-import case_observe_manager  # noqa: F401
-import case_pa_atp  # noqa: F401
-import case_pa_atp_switch  # noqa: F401
-import case_push  # noqa: F401
-import case_packet_ports  # noqa: F401
-import case_packets  # noqa: F401
-import case_pairs  # noqa: F401
-import case_pktgen  # noqa: F401
-import case_port_troubles  # noqa: F401
-import case_ports  # noqa: F401
-import case_profile  # noqa: F401
-import case_regions  # noqa: F401
-import case_routing  # noqa: F401
-import case_server  # noqa: F401
-import case_shared_link  # noqa: F401
-import case_sparse  # noqa: F401
-import case_strangers  # noqa: F401
-import case_super_frames  # noqa: F401
-import case_switching  # noqa: F401
-import case_tags  # noqa: F401
-import case_two_links  # noqa: F401
-import case_udp  # noqa: F401
-import case_udp_neighbors  # noqa: F401
-import case_udp_protocols  # noqa: F401
-import case_tls  # noqa: F401
-import case_torch  # noqa: F401
-import case_trees  # noqa: F401
-import case_unit  # noqa: F401
-import case_waits  # noqa: F401
-import case_ways  # noqa: F401
+# Each file enters its cases into the list.
+for path in sorted(Path(__file__).parent.glob("case_*.py")):
+    importlib.import_module(f"tests.net.{path.stem}")
 
 
 def run_case(name):
@@ -138,7 +66,7 @@ class Lanes:
             if name is None:
                 return None
             with open(self.directory / f"{name}.out", "wb") as out:
-                process = subprocess.Popen([sys.executable, __file__, name], stdin=subprocess.DEVNULL, stdout=out,
+                process = subprocess.Popen([*module("tests.net.cases"), name], stdin=subprocess.DEVNULL, stdout=out,
                                            stderr=subprocess.STDOUT)
             self.running.add(process)
             return name, process

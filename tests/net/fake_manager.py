@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 
-from lab import SWITCH_IP, UDP_PORT, inside
+from lab.namespaces import SWITCH_IP, UDP_PORT, inside
 
 PORT = 21932
 
@@ -155,7 +155,7 @@ class FakeManager:
 
 def certificate(directory, name, address):
     """Makes a certificate that signs itself; returns the paths of it and of its key."""
-    from lab import run
+    from lab.namespaces import run
     paths = directory / f"{name}.pem", directory / f"{name}.key"
     run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
          "-subj", f"/CN={name}", "-addext", f"subjectAltName=IP:{address}", "-out", paths[0], "-keyout", paths[1]])

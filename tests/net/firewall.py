@@ -4,7 +4,7 @@
 import socket
 import struct
 
-from lab import inside
+from lab.namespaces import inside
 
 NETLINK_NETFILTER = 12
 NFPROTO_IPV4 = 2

@@ -6,15 +6,13 @@ import hashlib
 import hmac
 import socket
 import struct
-import sys
 import time
 
-from support import LabError
-from lab import HOST_INTERFACE, SOURCE_DIR, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside
-from pinger import SO_RCVBUFFORCE
+from tests.net.support import LabError
+from lab.namespaces import HOST_INTERFACE, SOURCE_DIR, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside
+from lab.pinger import SO_RCVBUFFORCE
 
-sys.path.insert(0, str(SOURCE_DIR / "wire"))
-from packets import packet_types  # noqa: E402
+from wire.packets import packet_types
 
 TYPES = packet_types(SOURCE_DIR)
 # CONTRIBUTION, RESULT and so on: the codes by their names.

@@ -29,8 +29,7 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "demo"))
-from lab import (BUILD_DIR, PATIENCE, SOURCE_DIR, Interrupted, LabError, die_with_parent, remove_leftovers,  # noqa: E402
+from lab.namespaces import (BUILD_DIR, PATIENCE, SOURCE_DIR, Interrupted, LabError, die_with_parent, remove_leftovers,
                  report_interruption, run)
 
 DIRECTORY = SOURCE_DIR / "build" / "guest"  # the kernel, and consoles of guests that failed

@@ -7,8 +7,8 @@ import signal
 import socket
 import threading
 
-from support import LabError, expect, program, wait_until
-from lab import inside
+from tests.net.support import LabError, expect, program, wait_until
+from lab.namespaces import inside
 
 MANAGER_PORT = 21932
 SWITCH_PORT = 21931

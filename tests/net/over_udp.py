@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from lab import DEFAULT_MTU, NOBODY, Lab
+from lab.namespaces import DEFAULT_MTU, NOBODY, Lab
 
 TRANSPORT = "udp"
 OTHERS = ("auto", "af_packet", "af_xdp")

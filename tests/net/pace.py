@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-from support import expect, program, wait_until
+from tests.net.support import expect, program, wait_until
 
 # What is told in time has been seen by several processes, each of which has then ended and been waited for.
 STARTS = 20

@@ -4,8 +4,8 @@
 import http.client
 import re
 
-from support import expect, expect_equal
-from lab import inside
+from tests.net.support import expect, expect_equal
+from lab.namespaces import inside
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\[\\"n])*)"(?:,|$)')

@@ -4,12 +4,9 @@
 import functools
 import os
 import re
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "demo"))
-import over_udp  # noqa: E402
-from lab import PATIENCE, Control, Lab, LabError, ip_in, program, run, wait_until  # noqa: E402,F401
+from tests.net import over_udp
+from lab.namespaces import PATIENCE, Control, Lab, LabError, ip_in, program, run, wait_until  # noqa: F401
 
 CASES = {}
 MIB = 1 << 20

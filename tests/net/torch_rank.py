@@ -34,8 +34,8 @@ def _tell_exit():
 # Runs after what the package has registered.
 atexit.register(_tell_exit)
 
-import fanin_torch  # noqa: E402
-import fanin_torch.hooks  # noqa: E402
+import fanin_torch
+import fanin_torch.hooks
 
 DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.half, torch.bfloat16, torch.float, torch.double)
 OPS = {dist.ReduceOp.SUM: "SUM", dist.ReduceOp.PRODUCT: "PRODUCT", dist.ReduceOp.MIN: "MIN", dist.ReduceOp.MAX: "MAX",

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "reference/perf_collective.h"
+#include "lab/reference/perf_collective.h"
 
 #define JOBS 2
 #define POSTED 18 /* per job */

@@ -17,7 +17,7 @@
 #include "hostlib/src/window/window.h"
 #include "tests/unit/answer_words.h"
 #include "tests/unit/memory_link.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 
 #define MAX_RANKS 16
 #ifndef WINDOW

@@ -10,9 +10,9 @@
 #define FANIN_TESTS_UNIT_HOST_WORLD_H
 
 #include "hostlib/src/engine/engine_internal.h"
-#include "reference/perf_collective.h"
-#include "reference/random.h"
-#include "rig/leaders.h"
+#include "lab/reference/perf_collective.h"
+#include "lab/reference/random.h"
+#include "lab/rig/leaders.h"
 
 #define MS UINT64_C(1000000)
 #define SECOND (1000 * MS)

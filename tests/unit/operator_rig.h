@@ -11,7 +11,7 @@
 #include <check.h>
 
 #include "tests/unit/handler_rig.h"
-#include "reference/kernel_reference.h"
+#include "lab/reference/kernel_reference.h"
 
 #define COUNT 37 /* most elements */
 #define WINDOW 1

@@ -6,7 +6,7 @@
 #ifndef FANIN_TESTS_UNIT_PLACED_RIG_H
 #define FANIN_TESTS_UNIT_PLACED_RIG_H
 
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/handler_rig.h"
 
 #define PLACED_RANKS_MAX 64

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reference/kernel_reference.h"
+#include "lab/reference/kernel_reference.h"
 
 #define MOST_ROUNDS 2000
 #define EPOCH 10

@@ -7,7 +7,7 @@
 #define FANIN_TESTS_UNIT_SPARSE_RIG_H
 
 #include "handlers/sparse.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/fake_mbuf.h"
 
 #define SPARSE_RIG_WINDOW 2

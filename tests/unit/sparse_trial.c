@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rig/leaf_spine.h"
+#include "lab/rig/leaf_spine.h"
 #include "hostlib/src/cc/cc.h"
 #include "hostlib/src/engine/engine.h"
 #include "hostlib/src/window/window.h"

@@ -5,7 +5,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "reference/kernel_reference.h"
+#include "lab/reference/kernel_reference.h"
 
 #define MOST_RUN 200
 

@@ -8,7 +8,7 @@
 
 #include "hostlib/src/request/request.h"
 #include "hostlib/src/sparse/sparse.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 
 #define SPARSE_MOST_RANKS 64
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reference/kernel_reference.h"
+#include "lab/reference/kernel_reference.h"
 #include "tests/unit/answer_words.h"
 #include "hostlib/src/cc/cc.h"
 #include "hostlib/src/window/window.h"

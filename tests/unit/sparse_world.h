@@ -7,7 +7,7 @@
 #define FANIN_TESTS_UNIT_SPARSE_WORLD_H
 
 #include "hostlib/src/engine/engine.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/memory_link.h"
 #include "wire/shard.h"
 

@@ -10,7 +10,7 @@
 
 #include <check.h>
 
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/canary_rig.h"
 #include "tests/unit/suites.h"
 

@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "hostlib/src/cc/cc.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 
 #define LIMIT 256u

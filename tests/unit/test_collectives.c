@@ -10,9 +10,9 @@
 #include "hostlib/src/window/window.h"
 #include "hostlib/src/comm/comm.h"
 #include "tests/unit/host_rig.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
-#include "reference/perf_collective.h"
+#include "lab/reference/perf_collective.h"
 
 #define LARGE_BYTES (200u << 10)
 #define MANY 24 /* outstanding requests */

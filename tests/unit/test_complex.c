@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "handlers/operator.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 
 #define CODE 128

@@ -15,7 +15,7 @@
 #include "handlers/window.h"
 #include "tests/unit/answer_words.h"
 #include "tests/unit/fake_mbuf.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 
 #define THREADS 4

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of the configuration: every class of bad input with the exact message, the defaults, the examples in configs/, and
- * that configs/schema.json says the same as the parser's table.
+ * Tests of the configuration: every class of bad input with the exact message, the defaults, the examples in packaging/examples/, and
+ * that packaging/examples/schema.json says the same as the parser's table.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include <check.h>
 #include <jansson.h>
 
-#include "config/config.h"
-#include "config/config_keys.h"
+#include "switch/config/config.h"
+#include "switch/config/config_keys.h"
 #include "tests/unit/suites.h"
 
 #ifndef FANIN_SOURCE_ROOT
@@ -467,7 +467,7 @@ START_TEST(example_is_valid)
 	char error[CONFIG_ERROR_LEN] = "";
 	struct config config;
 
-	snprintf(path, sizeof(path), "%s/configs/%s", FANIN_SOURCE_ROOT, examples[_i]);
+	snprintf(path, sizeof(path), "%s/packaging/examples/%s", FANIN_SOURCE_ROOT, examples[_i]);
 	ck_assert_msg(config_load(path, &config, error) == 0, "%s", error);
 	ck_assert_uint_ge(config.n_ports, 2);
 }
@@ -673,7 +673,7 @@ compare_object(const struct config_key *keys, const json_t *schema)
 START_TEST(schema_says_the_same_as_the_parser)
 {
 	json_error_t error;
-	json_t *schema = json_load_file(FANIN_SOURCE_ROOT "/configs/schema.json",
+	json_t *schema = json_load_file(FANIN_SOURCE_ROOT "/packaging/examples/schema.json",
 					JSON_REJECT_DUPLICATES, &error);
 
 	ck_assert_msg(schema != NULL, "%s:%d: %s", error.source, error.line, error.text);

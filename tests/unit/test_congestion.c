@@ -5,10 +5,10 @@
 #include <check.h>
 #include <string.h>
 
-#include "bench/congestion_canary.h"
-#include "bench/congestion_trees.h"
-#include "bench/injection.h"
-#include "bench/ring_player.h"
+#include "lab/bench/congestion_canary.h"
+#include "lab/bench/congestion_trees.h"
+#include "lab/bench/injection.h"
+#include "lab/bench/ring_player.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 

@@ -9,7 +9,7 @@
 
 #include <check.h>
 
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/leaf_rig.h"
 #include "tests/unit/suites.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which batches core-bench takes its medians of. */
-#include "bench/core_batches.h"
+#include "lab/bench/core_batches.h"
 #include "tests/unit/suites.h"
 
 #include <rte_common.h>

@@ -11,7 +11,7 @@
 #include "handlers/handler.h"
 #include "handlers/operator.h"
 #include "tests/unit/placed_rig.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 
 #define COUNT 13

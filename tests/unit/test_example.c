@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "hostlib/src/protocol/protocol.h"
-#include "rig/leaf_spine.h"
+#include "lab/rig/leaf_spine.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 

@@ -10,7 +10,7 @@
 #include "handlers/handler.h"
 #include "tests/unit/answer_words.h"
 #include "tests/unit/fake_mbuf.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 
 #define JOB 1

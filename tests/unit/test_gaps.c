@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "hostlib/src/engine/gaps.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 
 #define N 600u

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "handlers/kernels/kernels.h"
-#include "reference/kernel_reference.h"
+#include "lab/reference/kernel_reference.h"
 #include "tests/unit/suites.h"
 #include "wire/types.h"
 

@@ -16,7 +16,7 @@
 #include "manager/host.h"
 #include "manager/install.h"
 #include "manager/move.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/manager_jobs_rig.h"
 #include "tests/unit/suites.h"
 

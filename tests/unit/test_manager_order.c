@@ -11,7 +11,7 @@
 
 #include "manager/group.h"
 #include "manager/order.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 #include "tests/unit/tree_rig.h"
 #include "wire/order.h"

@@ -9,7 +9,7 @@
 
 #include <check.h>
 
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 #include "tests/unit/tree_rig.h"
 #include "wire/order.h"

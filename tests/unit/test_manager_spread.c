@@ -8,7 +8,7 @@
 #include <check.h>
 
 #include "manager/spread.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 #include "wire/order.h"
 

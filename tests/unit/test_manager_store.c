@@ -24,7 +24,7 @@
 #include "control/settings.h"
 #include "manager/config.h"
 #include "manager/store.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 
 #define N_NODES 3
@@ -149,7 +149,7 @@ make_world(void)
 
 	ck_assert_ptr_nonnull(mkdtemp(directory));
 	snprintf(path, sizeof(path), "%s/db/manager.db", directory);
-	ck_assert_msg(topology_load(FANIN_SOURCE_ROOT "/configs/topology-leaf-spine.json",
+	ck_assert_msg(topology_load(FANIN_SOURCE_ROOT "/packaging/examples/topology-leaf-spine.json",
 				    &topology, &error) == 0,
 		      "%s", error.message);
 }
@@ -706,7 +706,8 @@ START_TEST(the_examples_load_and_the_schemas_know_their_keys)
 		json_t *files[2];
 
 		for (size_t k = 0; k < 2; k++) {
-			snprintf(name, sizeof(name), FANIN_SOURCE_ROOT "/configs/%s", pairs[i][k]);
+			snprintf(name, sizeof(name), FANIN_SOURCE_ROOT "/packaging/examples/%s",
+				 pairs[i][k]);
 			files[k] = settings_load(name, &error);
 			ck_assert_msg(files[k] != NULL, "%s", error.message);
 		}
@@ -714,8 +715,8 @@ START_TEST(the_examples_load_and_the_schemas_know_their_keys)
 		json_decref(files[0]);
 		json_decref(files[1]);
 	}
-	ck_assert_msg(manager_config_load(FANIN_SOURCE_ROOT "/configs/manager.json", &config,
-					  &error) == 0,
+	ck_assert_msg(manager_config_load(FANIN_SOURCE_ROOT "/packaging/examples/manager.json",
+					  &config, &error) == 0,
 		      "%s", error.message);
 	ck_assert_str_eq(config.topology.hash, topology.hash);
 	ck_assert_uint_eq(config.topology.n_switches, 4);

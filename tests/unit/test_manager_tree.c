@@ -9,7 +9,7 @@
 #include <check.h>
 
 #include "manager/tree.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 
 /* A graph that a test builds. */

@@ -14,7 +14,7 @@
 
 #include "hostlib/src/base/clock.h"
 #include "tests/unit/memif_peer.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 #include "wire/wire.h"
 

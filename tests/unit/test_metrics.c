@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "control/clock.h"
-#include "metrics/metrics.h"
+#include "control/metrics/metrics.h"
 #include "tests/unit/suites.h"
 
 #define CONNECTIONS 16 /* that the server takes at a time */

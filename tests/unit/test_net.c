@@ -20,8 +20,9 @@
 #include "tests/unit/net_cases.h"
 #include "tests/unit/suites.h"
 
-#define SCRIPT FANIN_SOURCE_DIR "/tests/net/cases.py"
+#define MODULE "tests.net.cases"
 #define PYTHON "/usr/bin/python3"
+#define LIST "PYTHONPATH=" FANIN_SOURCE_DIR " " PYTHON " -m " MODULE " --list"
 #define MAX_CASES 1024
 #define NAME_LEN 128
 #define OUTPUT_LEN 16384
@@ -46,12 +47,12 @@ static struct {
 static void
 start_script(int write_fd)
 {
-	char python[] = PYTHON, script[] = SCRIPT, option[] = "--lanes";
+	char python[] = PYTHON, run[] = "-m", module[] = MODULE, option[] = "--lanes";
 	char number[24];
-	char *argv[MAX_CASES + 6] = { python, script, option, number, lanes.directory };
+	char *argv[MAX_CASES + 7] = { python, run, module, option, number, lanes.directory };
 	const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	const char *only = getenv("CK_RUN_CASE");
-	int argc = 5;
+	int argc = 6;
 
 	snprintf(number, sizeof(number), "%ld",
 		 cpus * LANES_PER_CPU > MOST_LANES ? MOST_LANES : cpus * LANES_PER_CPU);
@@ -62,6 +63,7 @@ start_script(int write_fd)
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	setenv("FANIN_BUILD_DIR", FANIN_BUILD_DIR, 0);
 	setenv("PYTHONDONTWRITEBYTECODE", "1", 0);
+	setenv("PYTHONPATH", FANIN_SOURCE_DIR, 1);
 	/* It keeps this end open as long as it lives; the cases don't have it. */
 	fcntl(write_fd, F_SETFD, 0);
 	execv(PYTHON, argv);
@@ -160,7 +162,7 @@ END_TEST
 
 START_TEST(net_cases_are_listed)
 {
-	ck_abort_msg(PYTHON " " SCRIPT " --list did not list the net tests");
+	ck_abort_msg(PYTHON " -m " MODULE " --list did not list the net tests");
 }
 END_TEST
 
@@ -169,8 +171,7 @@ static int
 list_cases(void)
 {
 	const bool all = getenv(NET_CASES_ALL) != NULL;
-	FILE *list = popen(all ? PYTHON " " SCRIPT " --list --all" : PYTHON " " SCRIPT " --list",
-			   "re");
+	FILE *list = popen(all ? LIST " --all" : LIST, "re");
 	int n = 0;
 	bool whole;
 

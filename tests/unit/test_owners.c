@@ -7,7 +7,7 @@
 
 #include "handlers/dense.h"
 #include "tests/unit/handler_rig.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 
 #define CHILDREN 5

@@ -8,7 +8,7 @@
 
 #include "hostlib/src/pa_atp/pa_atp_internal.h"
 #include "hostlib/src/protocol/protocol.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/answer_words.h"
 #include "tests/unit/memory_link.h"
 #include "tests/unit/suites.h"

@@ -18,7 +18,7 @@
 
 #include "pipeline/base/offload.h"
 #include "pipeline/pipeline.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "switch/packet_port_internal.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"

@@ -6,7 +6,7 @@
 
 #include <check.h>
 
-#include "reference/perf_compare.h"
+#include "lab/reference/perf_compare.h"
 #include "tests/unit/suites.h"
 
 #define COUNT 150001 /* more than are compared at a time, whatever their size */

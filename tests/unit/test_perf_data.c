@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "handlers/operator.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
-#include "reference/perf_custom.h"
-#include "reference/perf_data.h"
-#include "reference/perf_sparse.h"
-#include "reference/perf_random.h"
+#include "lab/reference/perf_custom.h"
+#include "lab/reference/perf_data.h"
+#include "lab/reference/perf_sparse.h"
+#include "lab/reference/perf_random.h"
 
 #define COUNT 5003 /* more than the reference computes at a time */
 #define ITERATION 7

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "reference/perf_places.h"
-#include "reference/perf_sparse.h"
-#include "reference/random.h"
+#include "lab/reference/perf_places.h"
+#include "lab/reference/perf_sparse.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 
 #define N 1000

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "bench/pktgen.h"
+#include "tools/pktgen/pktgen.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 

@@ -9,7 +9,7 @@
 #include <check.h>
 
 #include "handlers/push.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/fake_switch.h"
 #include "tests/unit/suites.h"
 

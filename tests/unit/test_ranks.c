@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 #include "wire/ranks.h"
 

@@ -4,8 +4,8 @@
  */
 #include <poll.h>
 
-#include "reference/kernel_reference.h"
-#include "reference/random.h"
+#include "lab/reference/kernel_reference.h"
+#include "lab/reference/random.h"
 #include "hostlib/src/transport/transport.h"
 #include "tests/unit/ring_rig.h"
 #include "tests/unit/suites.h"

@@ -13,7 +13,7 @@
 
 #include "pipeline/base/ipv4.h"
 #include "tests/unit/leaf_rig.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 
 START_TEST(the_longest_prefix_wins)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "hostlib/src/transport/segments.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 #include "wire/wire.h"
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reference/hosts.h"
-#include "reference/random.h"
+#include "lab/reference/hosts.h"
+#include "lab/reference/random.h"
 #include "tests/unit/server_rig.h"
 #include "tests/unit/suites.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/config.h"
+#include "protocols/pa_atp/server/config.h"
 #include "tests/unit/suites.h"
 
 static void
@@ -35,15 +35,17 @@ START_TEST(the_example_loads_and_the_schema_knows_its_keys)
 {
 	struct server_config config;
 	struct control_error error;
-	json_t *schema = json_load_file(FANIN_SOURCE_ROOT "/configs/server-schema.json", 0, NULL);
-	json_t *example = json_load_file(FANIN_SOURCE_ROOT "/configs/server.json", 0, NULL);
+	json_t *schema = json_load_file(FANIN_SOURCE_ROOT "/packaging/examples/server-schema.json",
+					0, NULL);
+	json_t *example = json_load_file(FANIN_SOURCE_ROOT "/packaging/examples/server.json", 0,
+					 NULL);
 
 	ck_assert(json_is_object(schema) && json_is_object(example));
 	compare_keys(schema, example, "the whole");
 	json_decref(schema);
 	json_decref(example);
-	ck_assert_msg(server_config_load(FANIN_SOURCE_ROOT "/configs/server.json", &config,
-					 &error) == 0,
+	ck_assert_msg(server_config_load(FANIN_SOURCE_ROOT "/packaging/examples/server.json",
+					 &config, &error) == 0,
 		      "%s", error.message);
 	ck_assert_str_eq(config.name, "server0");
 	ck_assert_str_eq(config.ip, "10.77.0.200");
@@ -72,7 +74,8 @@ schema_default(const json_t *schema, const char *object, const char *key)
 
 START_TEST(defaults_are_those_of_the_schema)
 {
-	json_t *schema = json_load_file(FANIN_SOURCE_ROOT "/configs/server-schema.json", 0, NULL);
+	json_t *schema = json_load_file(FANIN_SOURCE_ROOT "/packaging/examples/server-schema.json",
+					0, NULL);
 	char path[] = "/tmp/fanin-test-server-XXXXXX";
 	static const char text[] = "{\"address\": {\"ip\": \"10.77.0.1\"}}";
 	struct server_config config;

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "reference/kernel_reference.h"
+#include "lab/reference/kernel_reference.h"
 #include "tests/unit/sparse_rig.h"
 #include "tests/unit/suites.h"
 

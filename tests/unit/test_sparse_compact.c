@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "fanin/fanin.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 
 static void

@@ -9,7 +9,7 @@
 
 #include "hostlib/src/window/window.h"
 #include "hostlib/src/sparse/sparse.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/sparse_comms.h"
 #include "tests/unit/suites.h"
 

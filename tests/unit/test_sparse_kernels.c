@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "handlers/kernels/sparse.h"
-#include "reference/kernel_reference.h"
+#include "lab/reference/kernel_reference.h"
 #include "tests/unit/suites.h"
 #include "wire/types.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rig/leaf_spine.h"
+#include "lab/rig/leaf_spine.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/sparse_vectors.h"
 #include "tests/unit/suites.h"

@@ -10,7 +10,7 @@
 
 #include "hostlib/src/comm/comm.h"
 #include "hostlib/src/ring/ring_internal.h"
-#include "reference/kernel_reference.h"
+#include "lab/reference/kernel_reference.h"
 #include "tests/unit/ring_rig.h"
 #include "tests/unit/sparse_vectors.h"
 #include "tests/unit/suites.h"

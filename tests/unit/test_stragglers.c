@@ -6,9 +6,9 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "bench/dctcp.h"
-#include "bench/dumbbell.h"
-#include "reference/random.h"
+#include "lab/bench/dctcp.h"
+#include "lab/bench/dumbbell.h"
+#include "lab/reference/random.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "hostlib/src/engine/sums.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 #include "wire/ranks.h"
 

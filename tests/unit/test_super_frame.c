@@ -12,7 +12,7 @@
 
 #include "pipeline/base/offload.h"
 #include "pipeline/pipeline.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "switch/super_frame.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"

@@ -9,7 +9,7 @@
 
 #include "tests/unit/host_rig.h"
 #include "tests/unit/suites.h"
-#include "reference/perf_data.h"
+#include "lab/reference/perf_data.h"
 
 #define LARGE_BYTES (1u << 20)
 #define LARGE_MORE 3 /* elements */

@@ -7,7 +7,7 @@
 #include <openssl/evp.h>
 #include <string.h>
 
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 #include "wire/tag.h"
 

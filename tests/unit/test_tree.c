@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tests/unit/placed_rig.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 
 #define COUNT 32

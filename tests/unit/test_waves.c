@@ -3,7 +3,7 @@
 #include <check.h>
 
 #include "hostlib/src/cc/waves.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/suites.h"
 
 static struct fanin_waves

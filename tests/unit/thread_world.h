@@ -11,7 +11,7 @@
 #include <pthread.h>
 
 #include "handlers/handler.h"
-#include "reference/random.h"
+#include "lab/reference/random.h"
 #include "tests/unit/fake_mbuf.h"
 
 #define WORKERS 3

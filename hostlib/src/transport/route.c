@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "interface/interface.h"
+#include "control/interface/interface.h"
 
 /* The port of the discard service (RFC 863). */
 #define DISCARD_PORT 9

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chooses the transport by the rule of interface/interface.h, and goes on to others if it is
+ * Chooses the transport by the rule of control/interface/interface.h, and goes on to others if it is
  * refused; the report tells why. A transport that the user named is never replaced by another one.
  */
 #include "transport.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "interface/interface.h"
+#include "control/interface/interface.h"
 #include "memif.h"
 #include "wire/wire.h"
 

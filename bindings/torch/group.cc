@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The group's life: join, complete, leave; its counters. See group.hh. */
+#include <Python.h>
+
+#include "bindings/torch/group.hh"
+#include "bindings/torch/process.hh"
+
+#include <exception>
+#include <stdexcept>
+#include <unistd.h>
+
+namespace fanin_torch {
+
+static const char no_thread[] =
+	"fanin: no thread could be made for the callback of a future, which can't make collectives or wait here";
+
+namespace {
+
+/* The groups that this process has made. */
+struct Registry {
+	std::mutex mutex;
+	std::vector<std::shared_ptr<Stats>> groups;
+};
+
+} // namespace
+
+std::vector<std::shared_ptr<Stats>>
+all_stats()
+{
+	Registry &registry = OfProcess<Registry>::get();
+	std::lock_guard<std::mutex> lock(registry.mutex);
+
+	return registry.groups;
+}
+
+GroupWork::GroupWork(int rank, c10d::OpType type, std::vector<at::Tensor> inputs,
+		     c10::IValue outputs, std::shared_ptr<Sequence> its_sequence)
+    : c10d::Work(rank, type), sequence(std::move(its_sequence)), inputs_(std::move(inputs)),
+      outputs_(std::move(outputs)),
+      future_(c10::make_intrusive<c10::ivalue::Future>(outputs_.type()))
+{
+}
+
+c10::intrusive_ptr<c10::ivalue::Future>
+GroupWork::getFuture()
+{
+	std::lock_guard<std::mutex> lock(future_mutex_);
+
+	future_is_shared_ = true;
+	return future_;
+}
+
+bool
+GroupWork::isCompleted()
+{
+	return Work::isCompleted() && future_->completed();
+}
+
+/* Whoever has waited finds the future completed, too. */
+bool
+GroupWork::wait(std::chrono::milliseconds timeout)
+{
+	std::exception_ptr error;
+
+	TORCH_CHECK(isCompleted() || callback_can_wait(), no_thread);
+	try {
+		Work::wait(timeout);
+	} catch (...) {
+		error = std::current_exception();
+	}
+	if (Work::isCompleted())
+		future_->wait();
+	if (error != nullptr)
+		std::rethrow_exception(error);
+	return true;
+}
+
+std::vector<at::Tensor>
+GroupWork::result()
+{
+	TORCH_CHECK(isCompleted(), "the collective is not completed: call wait() before result()");
+	if (outputs_.isTensorList())
+		return outputs_.toTensorVector();
+	TORCH_CHECK(outputs_.toListRef().size() == 1,
+		    "the collective has several lists of outputs, result() has one");
+	return outputs_.toListRef()[0].toTensorVector();
+}
+
+void
+GroupWork::complete(std::exception_ptr error)
+{
+	auto settle = [future = future_, outputs = outputs_, error] {
+		if (error == nullptr)
+			future->markCompleted(outputs);
+		else
+			future->setError(error);
+	};
+	/* First, as callbacks find it completed. */
+	finish(error);
+	{
+		std::lock_guard<std::mutex> lock(future_mutex_);
+		if (!future_is_shared_) {
+			settle(); /* It has no callbacks. */
+			return;
+		}
+	}
+	/* Callbacks may run here, and ask for the future. */
+	callback_complete(settle);
+}
+
+Group::Group(c10::intrusive_ptr<c10d::ProcessGroup> gloo, c10::intrusive_ptr<c10d::Store> store,
+	     int rank, int size, const std::string &name, std::chrono::milliseconds timeout)
+    : c10d::ProcessGroup(rank, size), gloo_(std::move(gloo)), stats_(std::make_shared<Stats>()),
+      notes_(std::make_shared<Notes>(std::move(store))),
+      gloo_reason_("the group has not chosen yet"), timeout_(timeout), pid_(getpid())
+{
+	stats_->name = name;
+	stats_->rank = rank;
+	stats_->size = size;
+	Registry &registry = OfProcess<Registry>::get();
+	std::lock_guard<std::mutex> lock(registry.mutex);
+	registry.groups.push_back(stats_);
+}
+
+Group::~Group()
+{
+	close();
+}
+
+std::string
+Group::join(const JoinOptions &options, const std::vector<std::vector<int>> &hosts)
+{
+	const Layout layout(hosts, getRank(), getSize());
+	std::string problem;
+
+	{
+		std::lock_guard<std::mutex> lock(stats_->mutex);
+		stats_->job_name = options.job_name;
+		stats_->hosts = hosts;
+		if (!layout.leads())
+			stats_->transport = "shared memory of rank " +
+					    std::to_string(layout.neighbors()[0]);
+	}
+	host_ = layout.host();
+	Network::await_leaving(); /* Groups before it may have the slots that it needs. */
+	if (layout.leads())
+		network_ = std::make_shared<Network>(layout, stats_, notes_);
+	if (!layout.is_flat()) {
+		node_ = std::make_shared<Node>(layout, stats_, notes_, network_);
+		problem = node_->meet(options.job_name, options.join_timeout);
+	}
+	return problem.empty() && network_ != nullptr ? network_->join(options) : problem;
+}
+
+void
+Group::use_network(const std::string &handler, bool accumulates_f32, bool raises)
+{
+	TORCH_CHECK(network_ != nullptr || node_ != nullptr, "the group has not joined a job");
+	raises_ = raises;
+	handler_ = handler;
+	gloo_reason_.clear();
+	{
+		std::lock_guard<std::mutex> lock(stats_->mutex);
+		stats_->in_network = true;
+		stats_->handler = handler;
+		stats_->accumulates_f32 = accumulates_f32;
+		stats_->reason = stats_->mode_reason.empty()
+					 ? "the rank that leads this host has joined the job"
+					 : stats_->mode_reason;
+	}
+	if (node_ != nullptr)
+		node_->begin(timeout_, accumulates_f32);
+	else
+		network_->begin();
+}
+
+void
+Group::use_gloo(const std::string &reason)
+{
+	if (network_ != nullptr)
+		network_->close();
+	network_.reset();
+	node_.reset();
+	gloo_reason_ = reason;
+	std::lock_guard<std::mutex> lock(stats_->mutex);
+	stats_->reason = reason;
+}
+
+std::string
+Group::handler() const
+{
+	std::lock_guard<std::mutex> lock(stats_->mutex);
+
+	return stats_->handler;
+}
+
+/* Where there is no job, there is nothing to ask for. */
+bool
+Group::accumulates_f32() const
+{
+	std::lock_guard<std::mutex> lock(stats_->mutex);
+
+	return (network_ == nullptr && node_ == nullptr) || stats_->accumulates_f32;
+}
+
+void
+Group::close_begin()
+{
+	if (getpid() != pid_)
+		return;
+	{
+		std::lock_guard<std::mutex> lock(mutex_);
+		if (closing_)
+			return;
+		closing_ = true;
+	}
+	/* By this thread: others must not wait for the store, in which the program may wait for other ranks. */
+	if (network_ != nullptr && !has_failed())
+		notes_->write_left(host_);
+	if (node_ != nullptr)
+		node_->close_begin();
+	else if (network_ != nullptr)
+		network_->close_begin();
+}
+
+void
+Group::close()
+{
+	/* In a forked process there are neither the threads nor, for it, the job: all that they have is left as it is. */
+	if (getpid() != pid_) {
+		new std::shared_ptr<Node>(std::move(node_));
+		new std::shared_ptr<Network>(std::move(network_));
+		new std::shared_ptr<Notes>(std::move(notes_));
+		new std::shared_ptr<Sequence>(sequence_);
+		new c10::intrusive_ptr<c10d::ProcessGroup>(std::move(gloo_));
+		return;
+	}
+	close_begin();
+	{
+		std::lock_guard<std::mutex> lock(mutex_);
+		if (closed_)
+			return;
+		closed_ = true;
+	}
+	if (node_ != nullptr)
+		node_->close();
+	else if (network_ != nullptr)
+		network_->close();
+	std::unique_lock<std::mutex> lock(mutex_);
+	cv_.wait(lock, [&] { return n_gloo_ == 0; });
+}
+
+void
+Group::end()
+{
+	TORCH_CHECK(callback_can_wait(), no_thread);
+	close();
+	gloo_.reset();
+}
+
+/* Does what is left of a collective. error: what it has failed of, or NULL. */
+static void
+complete(GroupWork &work, const std::function<void()> &finish, std::exception_ptr error)
+{
+	try {
+		if (error == nullptr && finish) {
+			/* Tensors of inference mode can't be written outside it, others can in it. */
+			c10::InferenceMode inference;
+			finish();
+		}
+	} catch (...) {
+		error = std::current_exception();
+	}
+	work.complete(error);
+}
+
+bool
+Group::has_failed() const
+{
+	std::lock_guard<std::mutex> lock(stats_->mutex);
+
+	return stats_->failed;
+}
+
+c10::intrusive_ptr<GroupWork>
+Group::make_work(c10d::OpType type, const Tensors &inputs, c10::IValue value)
+{
+	return c10::make_intrusive<GroupWork>(getRank(), type, inputs, std::move(value), sequence_);
+}
+
+/* Each collective begins with it: those of callbacks that come before have their place before it. */
+void
+Group::await_callbacks()
+{
+	const std::shared_ptr<Sequence> current = Sequence::current(),
+					&sequence = current != nullptr ? current : sequence_;
+
+	TORCH_CHECK(getpid() == pid_, "fanin: the process group is of another process, ", pid_,
+		    ", which has forked this one");
+	TORCH_CHECK(callback_can_wait(), no_thread);
+	if (sequence->is_empty())
+		return;
+	/* Callbacks of Python need the GIL. */
+	PyThreadState *const python = PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+	const bool are_done = sequence->wait(timeout_);
+	if (python != nullptr)
+		PyEval_RestoreThread(python);
+	TORCH_CHECK(are_done,
+		    "fanin: a callback of the future of an earlier collective has not returned "
+		    "within the group's timeout of ",
+		    timeout_.count(), " ms");
+}
+
+/* For the network. */
+Group::WorkPtr
+Group::start(const char *collective, c10d::OpType type, const Tensors &inputs, c10::IValue outputs,
+	     std::vector<Part> parts, Moves moves)
+{
+	auto work = make_work(type, inputs, std::move(outputs));
+	Task task;
+
+	{
+		std::lock_guard<std::mutex> lock(mutex_);
+		TORCH_CHECK(!closing_, "the process group is closed");
+	}
+	task.parts = std::move(parts);
+	task.done = [work, finish = all_of(std::move(moves))](const std::string &error) {
+		complete(*work, finish,
+			 error.empty()
+				 ? nullptr
+				 : std::make_exception_ptr(std::runtime_error("fanin: " + error)));
+	};
+	count_network(collective, bytes_of(inputs));
+	if (node_ != nullptr)
+		node_->submit(std::move(task));
+	else
+		network_->submit(std::move(task));
+	return work;
+}
+
+/* Gloo's threads complete it, so that it holds up nothing in the network. */
+Group::WorkPtr
+Group::follow(GlooTask task)
+{
+	auto kept = std::make_shared<GlooTask>(std::move(task));
+
+	{
+		std::lock_guard<std::mutex> lock(mutex_);
+		n_gloo_++;
+	}
+	kept->gloo->getFuture()->addCallback([this, kept](c10::ivalue::Future &future) {
+		std::exception_ptr error = future.hasError() ? future.exception_ptr() : nullptr;
+		try {
+			for (const c10::intrusive_ptr<c10d::Work> &other : kept->before)
+				other->wait();
+		} catch (...) {
+			error = std::current_exception();
+		}
+		complete(*kept->work, kept->finish, error);
+		std::lock_guard<std::mutex> lock(mutex_);
+		n_gloo_--;
+		cv_.notify_all();
+	});
+	return kept->work;
+}
+
+/* What Gloo does with the caller's own tensors. */
+Group::WorkPtr
+Group::follow(c10d::OpType type, c10::IValue value, WorkPtr gloo)
+{
+	GlooTask task;
+
+	task.work = make_work(type, {}, std::move(value));
+	task.gloo = std::move(gloo);
+	return follow(std::move(task));
+}
+
+void
+Group::count_network(const char *collective, uint64_t bytes)
+{
+	std::lock_guard<std::mutex> lock(stats_->mutex);
+	Count &count = stats_->network[collective];
+
+	count.calls++;
+	count.bytes += bytes;
+}
+
+void
+Group::count_gloo(const char *collective, const std::string &reason, uint64_t bytes)
+{
+	std::lock_guard<std::mutex> lock(stats_->mutex);
+	Count &count = stats_->gloo[collective][reason];
+
+	count.calls++;
+	count.bytes += bytes;
+}
+
+} // namespace fanin_torch

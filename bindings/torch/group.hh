@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A process group of torch whose collectives run in the network, by the public host library. What the library can't do goes to
+ * a Gloo group that it holds, and is counted with the reason. Threads of the group (network.hh, node.hh) carry out what callers
+ * have queued, in that order, and complete their Work objects.
+ */
+#ifndef FANIN_TORCH_GROUP_HH
+#define FANIN_TORCH_GROUP_HH
+
+#include "bindings/torch/callbacks.hh"
+#include "bindings/torch/network.hh"
+#include "bindings/torch/node.hh"
+#include "bindings/torch/part.hh"
+#include "bindings/torch/stats.hh"
+#include "bindings/torch/tensors.hh"
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+namespace fanin_torch {
+
+/*
+ * The result of a collective: owns its tensors, and is completed by its group's thread. Its future completes with it, but on
+ * another thread if somebody has it, as its callbacks run there.
+ */
+class GroupWork : public c10d::Work {
+      public:
+	/* sequence: of the callbacks of its group. */
+	GroupWork(int rank, c10d::OpType type, std::vector<at::Tensor> inputs, c10::IValue outputs,
+		  std::shared_ptr<Sequence> sequence);
+	c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+	std::vector<at::Tensor> result() override;
+	bool isCompleted() override;
+	bool wait(std::chrono::milliseconds timeout) override;
+	void complete(std::exception_ptr error);
+	const std::shared_ptr<Sequence> sequence;
+
+      private:
+	std::vector<at::Tensor> inputs_;
+	c10::IValue outputs_;
+	c10::intrusive_ptr<c10::ivalue::Future> future_;
+	std::mutex future_mutex_;
+	bool future_is_shared_ = false; /* under the mutex */
+};
+
+/* What Gloo does. */
+struct GlooTask {
+	c10::intrusive_ptr<GroupWork> work;
+	std::vector<c10::intrusive_ptr<c10d::Work>> before; /* waited for once `gloo` is done */
+	c10::intrusive_ptr<c10d::Work> gloo;
+	std::function<void()> finish; /* moves results to where they belong; may be empty */
+	Tensors buffers;              /* that Gloo has as bytes */
+};
+
+class Group : public c10d::ProcessGroup {
+      public:
+	using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+	/* store: of this group alone. timeout: torch's. */
+	Group(c10::intrusive_ptr<c10d::ProcessGroup> gloo, c10::intrusive_ptr<c10d::Store> store,
+	      int rank, int size, const std::string &name, std::chrono::milliseconds timeout);
+	~Group() override;
+
+	/*
+	 * Joins the job; hosts: the ranks of each. With several ranks on a host only the first one does, and the others meet it. Returns "" or
+	 * why that failed. Before use_network or use_gloo.
+	 */
+	std::string join(const JoinOptions &options, const std::vector<std::vector<int>> &hosts);
+	/* The job's handler, and whether it accumulates in float, as a rank that has joined knows. */
+	std::string handler() const;
+	bool accumulates_f32() const;
+	/*
+	 * Ends the choice that all ranks have made together. handler, accumulates_f32: of the job. raises: what can't run in the network fails
+	 * where it could run elsewhere.
+	 */
+	void use_network(const std::string &handler, bool accumulates_f32, bool raises);
+	void use_gloo(const std::string &reason);
+	std::string why_not_sparse(at::ScalarType type) const;
+	WorkPtr allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
+				 const at::Tensor &values, int64_t most);
+	/* Runs what is queued to its end and leaves the job. May be called again. Without the GIL, which callbacks need. */
+	void close();
+	/* close, and lets go of Gloo, whose threads may need the GIL until they end. The last call. */
+	void end();
+	/* Begins to: ranks that close several groups need not do so in the same order. */
+	void close_begin();
+
+	const std::string
+	getBackendName() const override
+	{
+		return "fanin";
+	}
+	WorkPtr broadcast(Tensors &tensors, const c10d::BroadcastOptions &options) override;
+	WorkPtr allreduce(Tensors &tensors, const c10d::AllreduceOptions &options) override;
+	WorkPtr allreduce_coalesced(Tensors &tensors,
+				    const c10d::AllreduceCoalescedOptions &options) override;
+	WorkPtr reduce(Tensors &tensors, const c10d::ReduceOptions &options) override;
+	WorkPtr allgather(std::vector<Tensors> &outputs, Tensors &inputs,
+			  const c10d::AllgatherOptions &options) override;
+	WorkPtr _allgather_base(at::Tensor &output, at::Tensor &input,
+				const c10d::AllgatherOptions &options) override;
+	WorkPtr allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
+				    const c10d::AllgatherOptions &options) override;
+	WorkPtr reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs,
+			       const c10d::ReduceScatterOptions &options) override;
+	WorkPtr _reduce_scatter_base(at::Tensor &output, at::Tensor &input,
+				     const c10d::ReduceScatterOptions &options) override;
+	WorkPtr barrier(const c10d::BarrierOptions &options) override;
+
+	WorkPtr gather(std::vector<Tensors> &outputs, Tensors &inputs,
+		       const c10d::GatherOptions &options) override;
+	WorkPtr scatter(Tensors &outputs, std::vector<Tensors> &inputs,
+			const c10d::ScatterOptions &options) override;
+	WorkPtr alltoall_base(at::Tensor &output, at::Tensor &input,
+			      std::vector<int64_t> &output_sizes, std::vector<int64_t> &input_sizes,
+			      const c10d::AllToAllOptions &options) override;
+	WorkPtr alltoall(Tensors &outputs, Tensors &inputs,
+			 const c10d::AllToAllOptions &options) override;
+	WorkPtr send(Tensors &tensors, int to, int tag) override;
+	WorkPtr recv(Tensors &tensors, int from, int tag) override;
+	WorkPtr recvAnysource(Tensors &tensors, int tag) override;
+	void monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_ranks) override;
+	void setSequenceNumberForGroup() override;
+	uint64_t getSequenceNumberForGroup() override;
+
+      private:
+	std::string why_gloo(const at::Tensor &tensor, const c10d::ReduceOp *op) const;
+	bool has_failed() const;
+	void await_callbacks();
+	void count_network(const char *collective, uint64_t bytes);
+	void count_gloo(const char *collective, const std::string &reason, uint64_t bytes);
+	WorkPtr reduce_all(const char *collective, c10d::OpType type, Tensors &tensors,
+			   const c10d::ReduceOp &op);
+	WorkPtr reduce_by_gloo(const char *collective, c10d::OpType type, const std::string &reason,
+			       const Tensors &tensors, const c10d::ReduceOp &op, int root);
+	WorkPtr scatter_by_gloo(const char *collective, c10d::OpType type, const std::string &reason,
+				const Tensors &inputs, const at::Tensor &flat,
+				const at::Tensor &output, const c10d::ReduceOp &op);
+	WorkPtr gather_by_gloo(const char *collective, c10d::OpType type, const std::string &reason,
+			       const at::Tensor &input, const Tensors &rows, c10::IValue value,
+			       Moves moves);
+	WorkPtr gather_lists_by_gloo(const std::string &reason, const std::vector<Tensors> &outputs,
+				     const Tensors &inputs);
+	WorkPtr recv_by_gloo(Tensors &tensors, const std::function<WorkPtr(Tensors &)> &receive);
+	WorkPtr sparse_by_gloo(GlooTask task, const at::Tensor &dense, const at::Tensor &indices,
+			       const at::Tensor &values, int64_t most);
+	WorkPtr start(const char *collective, c10d::OpType type, const Tensors &inputs,
+		      c10::IValue outputs, std::vector<Part> parts, Moves moves);
+	WorkPtr follow(GlooTask task);
+	WorkPtr follow(c10d::OpType type, c10::IValue value, WorkPtr gloo);
+	c10::intrusive_ptr<GroupWork> make_work(c10d::OpType type, const Tensors &inputs,
+						c10::IValue value);
+
+	c10::intrusive_ptr<c10d::ProcessGroup> gloo_;
+	std::shared_ptr<Stats> stats_;
+	std::shared_ptr<Notes> notes_;
+	std::string gloo_reason_; /* why the group is not in the network; "" if it is */
+	std::string handler_;     /* the job's */
+	bool raises_ = false;     /* see use_network */
+	int host_ = 0;            /* this rank's, in the job */
+	const std::chrono::milliseconds timeout_;
+	/* One of them, or both, where a host has several ranks: then the node has the network. */
+	std::shared_ptr<Network> network_;
+	std::shared_ptr<Node> node_;
+	const std::shared_ptr<Sequence> sequence_ = std::make_shared<Sequence>();
+	pid_t pid_; /* of the process that has made the group: its threads are not in a forked one */
+
+	std::mutex mutex_; /* of all below */
+	std::condition_variable cv_;
+	size_t n_gloo_ = 0; /* tasks that Gloo has not done yet */
+	bool closing_ = false, closed_ = false;
+};
+
+} // namespace fanin_torch
+
+#endif

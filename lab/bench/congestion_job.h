@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The job of `./dev bench congestion`: allreduces of i32 by real engines, one for each tree of a rank or a single one, whose results are checked. Who opens a job
+ * adds engines to its ranks. One thread.
+ */
+#ifndef FANIN_BENCH_CONGESTION_JOB_H
+#define FANIN_BENCH_CONGESTION_JOB_H
+
+#include "lab/bench/congestion_network.h"
+#include "lab/bench/shared_host.h"
+#include "hostlib/src/protocol/split.h"
+
+struct congestion_job;
+
+struct congestion_rank {
+	struct congestion_job *job;
+	struct shared_host shared;
+	struct fanin_split split; /* over its engines */
+	const struct fanin_transport *transports[FANIN_MAX_TREES];
+	struct fanin_request request;
+	int32_t *send;
+	int32_t *recv;
+	uint16_t rank;
+	bool is_busy; /* with the request */
+};
+
+struct congestion_job {
+	struct congestion_network *network;
+	const struct fanin_protocol *protocol;
+	struct congestion_rank ranks[CONGESTION_MOST_HOSTS];
+	uint16_t n_ranks;
+	uint16_t n_busy;
+	uint64_t count;  /* elements of the present allreduce */
+	uint64_t most;   /* elements that vectors have room for */
+	bool wrong;      /* a result is not the sum */
+	char error[256]; /* of a rank's engine; empty: none */
+};
+
+/*
+ * Ranks without engines on the network's hosts, with vectors of so many bytes. Returns 0 or -ENOMEM; congestion_job_close frees what there is.
+ */
+int congestion_job_init(struct congestion_job *job, struct congestion_network *network,
+			const struct fanin_protocol *protocol, uint64_t most_bytes);
+
+/* Adds an engine to a rank, which is the job's from now on. transport: of its shared host. */
+void congestion_job_add(struct congestion_job *job, uint16_t rank, struct fanin_endpoint *engine,
+			const struct fanin_transport *transport);
+
+/* All engines are there: hosts call them from now on. */
+void congestion_job_attach(struct congestion_job *job);
+
+/* True if the engines of all ranks take requests, or one of them has failed. */
+bool congestion_job_is_ready(struct congestion_job *job);
+
+/* Begins an allreduce; the one before is done. */
+void congestion_job_begin(struct congestion_job *job, uint64_t bytes);
+
+/* True at its end, also if that is an error. */
+bool congestion_job_is_done(const struct congestion_job *job);
+
+/* The sums of what ranks report of themselves. */
+void congestion_job_report(const struct congestion_job *job, struct fanin_report *sum);
+
+void congestion_job_close(struct congestion_job *job);
+
+#endif

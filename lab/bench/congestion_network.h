@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The network of `./dev bench congestion`, in virtual time: leaves and spines with links of one rate, hosts of which some are ranks of a job and the others are
+ * free for background traffic, and what each link has carried. One thread.
+ */
+#ifndef FANIN_BENCH_CONGESTION_NETWORK_H
+#define FANIN_BENCH_CONGESTION_NETWORK_H
+
+#include "lab/rig/leaf_spine.h"
+
+#define CONGESTION_MOST_HOSTS 64
+/* Directions of links: a leaf's host has two, a leaf and a spine have two. */
+#define CONGESTION_MOST_LINKS 512
+
+struct congestion_options {
+	uint64_t seed; /* of the placement */
+	uint16_t n_leaves;
+	uint16_t hosts_per_leaf;
+	uint16_t n_spines;
+	uint16_t n_ranks;
+	bool mixed; /* each leaf has a rank and another host */
+	uint32_t rate_mbit;
+	uint64_t delay_ns;
+	uint32_t queue_bytes;
+	uint32_t ecn_bytes;
+	uint32_t detour_bytes; /* 0: as ports usually have them */
+	double loss;           /* share of the frames that each switch drops */
+	uint16_t max_jobs;
+	uint32_t slots;        /* of each switch, for all jobs */
+	uint32_t shared_slots; /* for those that share them */
+	uint32_t n_packets;
+};
+
+enum congestion_tier {
+	CONGESTION_HOST_UP,
+	CONGESTION_HOST_DOWN,
+	CONGESTION_LEAF_UP,
+	CONGESTION_LEAF_DOWN,
+	CONGESTION_TIERS,
+};
+
+/* A link in one direction. */
+struct congestion_link {
+	enum congestion_tier tier;
+	uint16_t leaf;
+	uint16_t other; /* host behind the leaf, or spine */
+	uint64_t bytes; /* so far, as the next two; what follows are the sending port's, and a host has none */
+	uint64_t dropped;
+	uint64_t marked;
+	uint64_t waiting; /* bytes, now */
+};
+
+struct congestion_links {
+	struct congestion_link links[CONGESTION_MOST_LINKS];
+	uint16_t n;
+};
+
+struct congestion_network {
+	struct congestion_options options;
+	struct rig *rig;
+	struct rig_leaf_spine leaf_spine;
+	uint32_t ranks[CONGESTION_MOST_HOSTS];  /* hosts of the job, in ascending order */
+	uint32_t others[CONGESTION_MOST_HOSTS]; /* the other hosts, likewise */
+	uint16_t n_others;
+};
+
+/* The names of tiers. */
+extern const char *const congestion_tiers[CONGESTION_TIERS];
+
+/*
+ * Builds the network, places the ranks at random, and lets a second pass, in which all is learned. error: RIG_ERROR_LEN bytes. Returns 0, or -errno with
+ * error filled; congestion_network_close frees what was built.
+ */
+int congestion_network_open(struct congestion_network *network,
+			    const struct congestion_options *options, char *error);
+
+/* Returns how many packets are lost to a leak: 0. */
+unsigned int congestion_network_close(struct congestion_network *network);
+
+/* Bytes that each link has carried so far, always in the same order. */
+void congestion_links_read(const struct congestion_network *network, struct congestion_links *links);
+
+#endif

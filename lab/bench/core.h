@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What core-bench is asked for, and what it finds. */
+#ifndef FANIN_BENCH_CORE_H
+#define FANIN_BENCH_CORE_H
+
+#include "lab/bench/core_rig.h"
+
+#define MAX_BATCHES 4096
+
+/* What the options say. */
+struct settings {
+	struct rig_options rig;
+	unsigned int batches;
+	uint32_t seconds; /* to go on when there are too few undisturbed batches */
+	uint64_t fastest; /* calibration so far */
+	bool all;         /* every combination of the table */
+	bool scale;
+	uint16_t most_workers; /* that the EAL was started for */
+	bool json;
+	bool huge;
+};
+
+/* Of one combination. */
+struct row {
+	struct rig_options rig;
+	double packets_per_s;
+	double roofline_packets_per_s;
+	double cycles_per_packet;
+	double ratio_all;       /* of the medians of all batches */
+	double disturbed_share; /* of the batches */
+	unsigned int batches;
+	bool undisturbed; /* the medians are those of undisturbed batches; else of all, as there were too few */
+};
+
+/*
+ * core_measure.c: measures the combination settings->rig. Main thread, after rig_eal. Exits with an explanation if it can't.
+ *
+ * settings->fastest: lowered if a calibration was faster.
+ */
+void measure(struct settings *settings, struct row *row);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One combination, see core.h: batches through the pipeline and through the bare loop in turns, and their medians. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <rte_cycles.h>
+#include <rte_malloc.h>
+
+#include "lab/bench/core.h"
+#include "lab/bench/core_batches.h"
+
+/* Of one combination, until enough of them are undisturbed. */
+#define MOST_BATCHES (4 * MAX_BATCHES)
+
+/* A batch through the bare loop and one through the pipeline. */
+static struct batch
+take_batch(struct rig *rig, uint8_t *accumulators)
+{
+	struct batch batch;
+
+	rig_bare_clear(rig, accumulators);
+	rig_prepare(rig);
+	batch.calibration = rig_calibrate(rig);
+	batch.bare = rig_bare(rig, accumulators);
+	batch.calibration = RTE_MAX(batch.calibration, rig_calibrate(rig));
+	rig_discard(rig);
+	rig_prepare(rig);
+	rig_offer(rig);
+	batch.calibration = RTE_MAX(batch.calibration, rig_calibrate(rig));
+	batch.pipeline = rig_run(rig);
+	batch.calibration = RTE_MAX(batch.calibration, rig_calibrate(rig));
+	rig_collect(rig);
+	return batch;
+}
+
+/* Takes batches until enough are undisturbed, which are brought to the front. Returns their number, and that of all in *n. */
+static unsigned int
+take_batches(struct settings *settings, struct rig *rig, uint8_t *accumulators,
+	     struct batch *batches, unsigned int *n)
+{
+	const uint64_t end = rte_rdtsc() + settings->seconds * rte_get_tsc_hz();
+	unsigned int undisturbed;
+
+	/* Two batches, not counted, to warm up. */
+	for (unsigned int i = 0; i < 2; i++)
+		take_batch(rig, accumulators);
+	for (*n = 0; *n < settings->batches; (*n)++)
+		batches[*n] = take_batch(rig, accumulators);
+	for (;;) {
+		undisturbed = batches_undisturbed(batches, *n, &settings->fastest);
+		if (undisturbed >= batches_enough(settings->batches) || *n == MOST_BATCHES ||
+		    rte_rdtsc() >= end)
+			return undisturbed;
+		batches[(*n)++] = take_batch(rig, accumulators);
+	}
+}
+
+void
+measure(struct settings *settings, struct row *row)
+{
+	static struct batch batches[MOST_BATCHES];
+	const struct rig_options *options = &settings->rig;
+	struct batch chosen, all;
+	struct rig rig;
+	uint8_t *accumulators;
+	unsigned int undisturbed;
+
+	rig_open(&rig, options);
+	accumulators = rte_zmalloc("accumulators", rig_bare_size(&rig), 64);
+	if (accumulators == NULL) {
+		fputs("core-bench: no memory for the accumulators\n", stderr);
+		exit(1);
+	}
+	undisturbed = take_batches(settings, &rig, accumulators, batches, &row->batches);
+	row->undisturbed = undisturbed >= batches_enough(settings->batches);
+	chosen = batches_median(batches, row->undisturbed ? undisturbed : row->batches);
+	all = batches_median(batches, row->batches);
+	row->rig = *options;
+	row->cycles_per_packet = (double)chosen.pipeline / options->mbufs;
+	row->packets_per_s = (double)rte_get_tsc_hz() / row->cycles_per_packet;
+	row->roofline_packets_per_s = (double)rte_get_tsc_hz() * options->mbufs / (double)chosen.bare;
+	row->ratio_all = (double)all.bare / (double)all.pipeline;
+	row->disturbed_share = 1 - (double)undisturbed / row->batches;
+	rte_free(accumulators);
+	rig_close(&rig);
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Batches of the rig, see core_rig.h: what is done to them, by every worker for its own share. */
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+
+#include "lab/bench/core_rig.h"
+#include "pipeline/worker.h"
+
+/* Of 64 additions each: some 20 us. */
+#define CALIBRATION_ROUNDS 6144
+
+/* Takes part in the call that is up, when all workers are there. */
+static void
+take_part(struct rig *rig, unsigned int worker)
+{
+	struct rig_call *call = &rig->call;
+
+	__atomic_sub_fetch(&call->waiting, 1, __ATOMIC_ACQ_REL);
+	while (__atomic_load_n(&call->waiting, __ATOMIC_ACQUIRE) != 0)
+		rte_pause();
+	call->cycles[worker] = call->fn(rig, worker, call->argument);
+	__atomic_sub_fetch(&call->running, 1, __ATOMIC_RELEASE);
+}
+
+/*
+ * A core never rests between two calls: a virtual one that slept comes back with cold caches, or as another one, and then
+ * two workers were hardly faster than one.
+ */
+static int
+serve(void *argument)
+{
+	struct rig *rig = argument;
+	const unsigned int worker = rte_lcore_id();
+	uint32_t number = 0;
+
+	for (;;) {
+		while (__atomic_load_n(&rig->call.number, __ATOMIC_ACQUIRE) == number)
+			rte_pause();
+		number++;
+		if (rig->call.fn == NULL)
+			return 0;
+		take_part(rig, worker);
+	}
+}
+
+void
+rig_start_workers(struct rig *rig)
+{
+	for (uint16_t w = 1; w < rig->options.n_workers; w++) {
+		if (rte_eal_remote_launch(serve, rig, w) != 0)
+			rig_die("worker %u does not start", w);
+	}
+}
+
+void
+rig_stop_workers(struct rig *rig)
+{
+	rig->call.fn = NULL;
+	__atomic_add_fetch(&rig->call.number, 1, __ATOMIC_RELEASE);
+	for (uint16_t w = 1; w < rig->options.n_workers; w++)
+		rte_eal_wait_lcore(w);
+}
+
+uint64_t
+rig_on_workers(struct rig *rig, rig_fn fn, void *argument)
+{
+	const uint16_t n = rig->options.n_workers;
+	struct rig_call *call = &rig->call;
+	uint64_t cycles = 0;
+
+	call->fn = fn;
+	call->argument = argument;
+	call->waiting = n;
+	call->running = n;
+	__atomic_add_fetch(&call->number, 1, __ATOMIC_RELEASE);
+	take_part(rig, 0);
+	while (__atomic_load_n(&call->running, __ATOMIC_ACQUIRE) != 0)
+		rte_pause();
+	for (uint16_t w = 0; w < n; w++)
+		cycles = RTE_MAX(cycles, call->cycles[w]);
+	return cycles;
+}
+
+/*
+ * Hosts send in step: a worker finds a burst of each one's in turn. Packets lie in the array as the
+ * worker will take them.
+ */
+static uint64_t
+prepare_share(struct rig *rig, unsigned int worker, void *argument)
+{
+	const uint16_t n_workers = rig->options.n_workers;
+	const uint16_t n_jobs = rig->options.jobs;
+	const uint32_t blocks = rig->n_blocks / n_workers;
+	const uint32_t run = RTE_MIN((uint32_t)FANIN_BURST, blocks);
+	struct rte_mbuf **mbufs = rig_mbufs(rig, worker);
+	uint32_t n = 0;
+
+	(void)argument;
+	if (rte_pktmbuf_alloc_bulk(rig->pools[worker], mbufs, rig_share(rig)) != 0)
+		rig_die("the pool has no %u packets left", rig_share(rig));
+	for (uint32_t first = 0; first < blocks; first += run) {
+		for (uint32_t i = 0; i < rig->options.hosts * run; i++) {
+			const uint32_t h = i / run;
+			const uint32_t block = first + i % run;
+			struct rte_mbuf *mbuf = mbufs[n++];
+			struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf,
+									 struct fanin_headers *);
+
+			*headers = rig->headers[h];
+			headers->fanin.job = rig->jobs[block % n_jobs]->params.id;
+			headers->fanin.epoch = rig->jobs[block % n_jobs]->epoch;
+			hosts_headers_set_block(headers, rig->next_block +
+								 block / n_jobs * n_workers + worker);
+			memcpy(headers + 1, hosts_contribution(&rig->data, h, headers->fanin.block),
+			       rig->options.payload);
+			mbuf->data_len = (uint16_t)(sizeof(*headers) + rig->options.payload);
+			mbuf->pkt_len = mbuf->data_len;
+			mbuf->port = rig->ethdevs[h];
+			if (rig->leaders)
+				rig_leaders_packet(rig, mbuf, (uint16_t)h);
+		}
+	}
+	return 0;
+}
+
+void
+rig_prepare(struct rig *rig)
+{
+	rig_on_workers(rig, prepare_share, NULL);
+}
+
+static uint64_t
+discard_share(struct rig *rig, unsigned int worker, void *argument)
+{
+	(void)argument;
+	rte_pktmbuf_free_bulk(rig_mbufs(rig, worker), rig_share(rig));
+	return 0;
+}
+
+void
+rig_discard(struct rig *rig)
+{
+	rig_on_workers(rig, discard_share, NULL);
+}
+
+static uint64_t
+offer_share(struct rig *rig, unsigned int worker, void *argument)
+{
+	struct rte_mbuf **mbufs = rig_mbufs(rig, worker);
+
+	(void)argument;
+	for (uint32_t i = 0; i < rig_share(rig); i++) {
+		uint16_t h = rte_pktmbuf_mtod(mbufs[i], struct fanin_headers *)->fanin.rank;
+
+		if (!rig_leaders_waits(rig, mbufs[i]) &&
+		    rte_ring_enqueue(rig->rx[h][worker], mbufs[i]) != 0)
+			rig_die("a port takes no more packets");
+	}
+	return 0;
+}
+
+void
+rig_offer(struct rig *rig)
+{
+	rig_on_workers(rig, offer_share, NULL);
+}
+
+static uint64_t
+run_share(struct rig *rig, unsigned int worker, void *argument)
+{
+	struct worker *state = rig->pipeline->workers[worker];
+	const uint32_t expected = *(const uint32_t *)argument;
+	uint64_t start = rte_rdtsc();
+	uint32_t done = 0;
+
+	while (done < expected)
+		done += worker_round(state);
+	return rte_rdtsc() - start;
+}
+
+/* Additions that don't wait for each other: how fast they are shows what the core has left for this thread. */
+static uint64_t
+add(struct rig *rig, unsigned int worker, void *argument)
+{
+	uint64_t sums[8] = { 0 };
+	uint64_t start = rte_rdtsc();
+
+	(void)rig;
+	(void)worker;
+	(void)argument;
+	for (unsigned int i = 0; i < CALIBRATION_ROUNDS; i++) {
+#pragma GCC unroll 64
+		for (unsigned int k = 0; k < 64; k++) {
+			sums[k % RTE_DIM(sums)]++;
+			/* Neither vectorised nor put together. */
+			__asm__ volatile("" : "+r"(sums[k % RTE_DIM(sums)]));
+		}
+	}
+	return rte_rdtsc() - start;
+}
+
+uint64_t
+rig_calibrate(struct rig *rig)
+{
+	return rig_on_workers(rig, add, NULL);
+}
+
+uint64_t
+rig_run(struct rig *rig)
+{
+	const uint32_t results = rig->n_blocks / rig->options.n_workers;
+	/* Those of leaders come in the second turn. */
+	const uint32_t contributions = rig_share(rig) - (rig->leaders ? results : 0);
+	uint64_t cycles = rig_on_workers(rig, run_share, (void *)(uintptr_t)&contributions);
+
+	if (!rig->options.parent && !rig->leaders)
+		return cycles;
+	rig_on_workers(rig, rig->leaders ? rig_leaders_answer : rig_parent_answer, NULL);
+	return cycles + rig_on_workers(rig, run_share, (void *)(uintptr_t)&results);
+}
+
+/* Results that a worker makes for a host: of all blocks, or of those that it does not lead. */
+static uint32_t
+results_of(const struct rig *rig, unsigned int worker, uint16_t h)
+{
+	const uint32_t n_workers = rig->options.n_workers, n_jobs = rig->options.jobs;
+	const uint32_t blocks = rig->n_blocks / n_workers;
+	uint32_t n = blocks;
+
+	for (uint32_t i = 0; i < blocks && rig->leaders; i++)
+		n -= (rig->next_block + i / n_jobs * n_workers + worker) % rig->options.hosts == h;
+	return n;
+}
+
+static uint64_t
+collect_share(struct rig *rig, unsigned int worker, void *argument)
+{
+	(void)argument;
+	for (uint16_t h = 0; h < rig->options.hosts; h++) {
+		struct rte_mbuf *mbuf;
+		uint32_t n = 0;
+
+		for (; rte_ring_dequeue(rig->tx[h][worker], (void **)&mbuf) == 0; n++) {
+			const struct fanin_headers *headers =
+				rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+
+			/* One look at the content is enough: all hosts get the same packet. */
+			if (headers->fanin.type != FANIN_TYPE_RESULT ||
+			    headers->fanin.contributions != rig_ports(rig) ||
+			    (h == 0 &&
+			     memcmp(headers + 1, hosts_result(&rig->data, headers->fanin.block),
+				    rig->options.payload) != 0))
+				rig_die("wrong result of block %u", headers->fanin.block);
+			rte_pktmbuf_free(mbuf);
+		}
+		if (n != results_of(rig, worker, h))
+			rig_die("host %u got %u results, expected %u", h, n,
+				results_of(rig, worker, h));
+	}
+	return 0;
+}
+
+void
+rig_collect(struct rig *rig)
+{
+	rig_on_workers(rig, collect_share, NULL);
+	rig->next_block += rig->n_blocks / rig->options.jobs;
+}
