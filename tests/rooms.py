@@ -6,7 +6,8 @@ usage: rooms.py [ROOT]
 
 ROOT: the tree, by default the one that this file is in. The table is the one under the heading "Rooms": a row names a room, a
 directory, in its first column, and in its last one the rooms that it may include, each in backquotes; "all rooms" are all. A file is
-in the room with the longest path that holds it. A room may always include itself.
+in the room with the longest path that holds it. A room may always include itself. `*` in a path is any name, and the same one in all
+of a row; rows without it come first.
 
 Prints each include that the table forbids as FILE:LINE: room A may not include room B (HEADER), and each directory with C files
 that the table does not name. Exit status: 0 all right, 1 something is forbidden, 2 the table can't be read.
@@ -23,7 +24,7 @@ ALL = 'all rooms'
 PUBLIC = 'hostlib/include'
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<(fanin/[^>]+)>)', re.M)
 # A room, in backquotes: a path that ends with "/".
-ROOM = re.compile(r'`([a-z0-9_./-]+)/`')
+ROOM = re.compile(r'`([a-z0-9_./*-]+)/`')
 SUFFIXES = ('.c', '.h', '.cc')
 
 
@@ -65,9 +66,23 @@ def read_table(text):
         raise TableError(f'{TABLE}: found no rooms under "{HEADING}"')
     for number, cells in rows:
         for name in ROOM.findall(cells[2]):
-            if name not in allowed:
+            if name not in allowed and not any(re.fullmatch(room.replace('*', '[^/]+'), name) for room in allowed):
                 raise TableError(f'{TABLE}:{number}: found {name}, expected a room of the first column')
-    return {name: set(allowed) if others is None else others for name, others in allowed.items()}
+    return allowed
+
+
+def expand(allowed, directories):
+    """The table with a row for each directory that a row with `*` is of."""
+    found = {name: others for name, others in allowed.items() if '*' not in name}
+    for pattern, others in allowed.items():
+        if '*' not in pattern:
+            continue
+        before, after = pattern.split('*')
+        for directory in directories:
+            match = re.fullmatch(re.escape(before) + '([^/]+)' + re.escape(after), directory)
+            if match is not None and directory not in found:
+                found[directory] = None if others is None else {other.replace('*', match.group(1)) for other in others}
+    return {name: set(found) if others is None else others for name, others in found.items()}
 
 
 def tree_files(root):
@@ -82,6 +97,12 @@ def tree_files(root):
         below[:] = [name for name in below if not os.path.exists(os.path.join(directory, name, 'build.ninja'))]
         files.update(os.path.relpath(os.path.join(directory, name), root) for name in names)
     return files
+
+
+def above(path):
+    """The directories that a file is in."""
+    while (path := os.path.dirname(path)) != '':
+        yield path
 
 
 def room_of(path, rooms):
@@ -153,6 +174,8 @@ def main(arguments):
         print(f'rooms: {error}', file=sys.stderr)
         return 2
     files = tree_files(root)
+    directories = {directory for path in files for directory in above(path)}
+    allowed = expand(allowed, sorted(directories))
     sources = sorted(path for path in files if path.endswith(SUFFIXES))
     problems = [problem for path in sources for problem in check_file(root, path, files, allowed)]
     for problem in problems:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The packets of the protocol "acked": an allreduce whose results are acknowledged. Shared by its
- * handler and its host protocol. docs/adding-a-protocol.md explains the three files.
+ * handler and its host protocol. docs/adding-a-protocol.md explains its files.
  */
 #ifndef ACKED_H
 #define ACKED_H

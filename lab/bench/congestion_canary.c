@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "handlers/canary.h"
+#include "protocols/canary/switch/canary.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 #define TIMEOUT_NS (30 * SECOND_NS)

@@ -7,7 +7,7 @@
 
 #include "hostlib/src/cc/cc.h"
 #include "hostlib/src/engine/engine.h"
-#include "hostlib/src/window/window.h"
+#include "protocols/dense/host/window.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 #define TIMEOUT_NS (30 * SECOND_NS)

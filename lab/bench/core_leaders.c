@@ -9,7 +9,7 @@
 #include "lab/bench/core_rig.h"
 #include "pipeline/worker.h"
 #include "wire/arp.h"
-#include "wire/canary.h"
+#include "protocols/canary/canary.h"
 
 /* A sum waits until it is complete: time is none of what is measured. */
 #define TIMEOUT_US 1000000u

@@ -16,7 +16,7 @@
 #include "lab/rig/leaf_spine.h"
 #include "hostlib/src/cc/cc.h"
 #include "hostlib/src/engine/engine.h"
-#include "hostlib/src/window/window.h"
+#include "protocols/dense/host/window.h"
 
 #define MOST_SPINES 8
 #define ROUNDS 21

@@ -13,7 +13,7 @@
 #include "tools/measure/options.h"
 #include "lab/bench/shared_host.h"
 #include "hostlib/src/protocol/protocol.h"
-#include "wire/broadcast.h"
+#include "protocols/broadcast/broadcast.h"
 
 #define MOST_JOIN_NS (60 * SECOND_NS)
 #define LIMIT_NS (60 * SECOND_NS)

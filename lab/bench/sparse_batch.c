@@ -6,7 +6,7 @@
 #include <rte_cycles.h>
 
 #include "lab/bench/sparse_core.h"
-#include "handlers/sparse.h"
+#include "protocols/sparse/switch/sparse.h"
 #include "pipeline/worker.h"
 
 /* Blocks of each batch whose slots are looked at. */

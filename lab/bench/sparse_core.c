@@ -13,7 +13,7 @@
 #include "tools/measure/machine.h"
 #include "tools/measure/options.h"
 #include "lab/bench/sparse_core.h"
-#include "handlers/sparse.h"
+#include "protocols/sparse/switch/sparse.h"
 #include "pipeline/slot_pool.h"
 
 /* Of 2 MiB: enough for the longest packets. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "lab/bench/core_rig.h"
-#include "hostlib/src/sparse/sparse.h"
+#include "hostlib/src/vector/vector.h"
 #include "lab/reference/random.h"
 
 /* Blocks are as long as in a vector of so many elements; it has to be longer than any block. */

@@ -5,7 +5,7 @@
 #include <rte_malloc.h>
 
 #include "lab/bench/sparse_core.h"
-#include "handlers/sparse.h"
+#include "protocols/sparse/switch/sparse.h"
 #include "pipeline/slot_pool.h"
 
 static const char *const handlers[SPARSE_KINDS] = {

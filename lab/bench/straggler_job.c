@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/server/server.h"
+#include "protocols/pa_atp/host/server.h"
 #include "wire/keys.h"
-#include "wire/pa_atp.h"
+#include "protocols/pa_atp/pa_atp.h"
 
 #define SECRET UINT64_C(0x5eed5eed5eed5eed)
 #define JOIN_SOURCE_PORT 50000

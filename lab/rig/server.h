@@ -5,7 +5,7 @@
 #ifndef FANIN_RIG_SERVER_H
 #define FANIN_RIG_SERVER_H
 
-#include "hostlib/src/server/server.h"
+#include "protocols/pa_atp/host/server.h"
 #include "lab/rig/network.h"
 
 struct rig_server;

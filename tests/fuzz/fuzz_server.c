@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/server/server.h"
+#include "protocols/pa_atp/host/server.h"
 #include "wire/keys.h"
 #include "wire/version.h"
 

@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "handlers/handler.h"
-#include "wire/push.h"
+#include "protocols/push/push.h"
 #include "pipeline/base/ipv4.h"
 #include "tests/unit/fake_mbuf.h"
-#include "wire/region.h"
+#include "protocols/region/region.h"
 #include "wire/shard.h"
 #include "wire/version.h"
 #include "wire/wire.h"

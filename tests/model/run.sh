@@ -7,6 +7,7 @@
 set -euo pipefail
 
 models=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+protocols=$(cd "$models/../../protocols" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'kill $(jobs -p); wait; exit 1' INT TERM
@@ -115,7 +116,7 @@ check_caught() {
 	[[ $model != */canary.pml ]] || mutant="canary $mutant"
 	[[ $model != */push.pml ]] || mutant="push $mutant"
 	[[ $model != */pull.pml ]] || mutant="pull $mutant"
-	[[ $model != */multicast.pml ]] || mutant="multicast $mutant"
+	[[ $model != */broadcast.pml ]] || mutant="multicast $mutant"
 	[[ $model != */mpi_agree.pml ]] || mutant="mpi $mutant"
 	[[ $model != */version.pml ]] || mutant="version $mutant"
 	if [[ $found == "assertion violated $property "* ]]; then
@@ -168,7 +169,7 @@ caught sum_is_exact CONTRIBUTES_CHANGED -DOWNERS "$two"
 caught result_is_kept KEEPS_LESS -DOWNERS "$two"
 
 # Aggregators that two jobs share, and a server. With three hosts sets of ranks can overlap.
-model=$models/pa_atp.pml
+model=$protocols/pa_atp/tests/pa_atp.pml
 
 # usage: served W HOSTS BLOCKS AGGREGATORS LOSSES
 served() { echo "-DW=$1 -DHOSTS=$2 -DBLOCKS=$3 -DAGGREGATORS=$4 -DLOSSES=$5"; }
@@ -195,7 +196,7 @@ caught sum_is_exact OWN_DATA "$two"
 caught same_everywhere COMPUTED_AGAIN "$two"
 
 # Descriptors in tables of one place, two spines, and leaders. Quiet: nothing is lost, and no rank asks.
-model=$models/canary.pml
+model=$protocols/canary/tests/canary.pml
 
 # usage: led W HOSTS BLOCKS LEADERS
 led() { echo "-DW=$1 -DHOSTS=$2 -DBLOCKS=$3 -DLEADERS=$4"; }
@@ -254,7 +255,7 @@ caught needs_no_query STRAGGLERS_PORT "$quiet"
 caught descriptors_end DESCRIPTORS_STAY -DQUIET "$(faults 0 0 0 0 1)" "$(led 1 3 1 1)"
 
 # Tables of one entry, and home hosts.
-model=$models/push.pml
+model=$protocols/push/tests/push.pml
 
 # usage: pushed W HOSTS BLOCKS HOMES LEAVES LOSSES
 pushed() { echo "-DW=$1 -DHOSTS=$2 -DBLOCKS=$3 -DHOMES=$4 -DLEAVES=$5 -DLOSSES=$6"; }
@@ -299,7 +300,7 @@ caught not_too_new NOTES_BEGIN_EARLY -DBOUND "$(pushed 2 2 5 1 0 1)"
 caught stale_is_over STALE_TIGHT -DBOUND "$one"
 
 # Owners that pull, past tables of one entry.
-model=$models/pull.pml
+model=$protocols/pull/tests/pull.pml
 
 # usage: pulled RANKS PACKETS OPERATIONS
 pulled() { echo "-DRANKS=$1 -DPACKETS=$2 -DOPERATIONS=$3"; }
@@ -321,7 +322,7 @@ caught sum_is_exact ANSWERS_ANY -DMUTANT_HASTY "$one"
 caught timers_help NO_ASK "$one"
 caught timers_help UNFAITHFUL -DSCATTER "$one"
 
-model=$models/multicast.pml
+model=$protocols/broadcast/tests/broadcast.pml
 
 # usage: fetched RANKS PACKETS OPERATIONS LOSSES DUPLICATES PREMATURE
 fetched() { echo "-DRANKS=$1 -DPACKETS=$2 -DOPERATIONS=$3 -DLOSSES=$4 -DDUPLICATES=$5 -DPREMATURE=$6"; }
@@ -394,7 +395,7 @@ caught right_refusal SWITCH_TAKES_ANY "$(versions 1 0 0 0 1 1 1)"
 caught both_versions TELLS_NO_VERSION "$(versions 1 1 0 0 1 1 1)"
 caught never_mixed ASKS_WITH_COOKIE "$(versions 1 0 1 1 1 1 1)"
 
-model=$models/sparse.pml
+model=$protocols/sparse/tests/sparse.pml
 
 # Blocks of several shards, with spills. Every slot is used three times or more, but with W=2 and in the largest one.
 holds "sparse 2 levels W=1 3 hosts" -O1 "$(sizes 2 1 3 3)"
@@ -454,7 +455,7 @@ caught timers_help TOLD_AT_ONCE "$two"
 caught timers_help TOLD_UP_ONCE "$two"
 caught slots_are_finished LEAF_WAITS "$two"
 
-model=$models/window.pml
+model=$protocols/dense/tests/window.pml
 
 # Any loss, duplication and reordering, then a network without. Every slot is used three times or more, but with W=4.
 # Where there is little to search, -O0 saves more than it costs.

@@ -4,7 +4,7 @@ at every hop. The rest of the matrix are the cases that are also_over_udp.
 """
 
 from tests.net.support import KIB, MIB, case, expect, expect_equal
-from tests.net.case_regions import expect_right, found_by, write
+from protocols.region.tests.case_regions import expect_right, found_by, write
 from tests.net.case_trees import finish, managed_fabric, start
 from lab.fabric import leaf_spine
 from lab.namespaces import NOBODY

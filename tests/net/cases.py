@@ -19,11 +19,11 @@ import traceback
 from pathlib import Path
 
 from tests.net.support import CASES, CaseFailed, LabError
-from lab.namespaces import Interrupted, module
+from lab.namespaces import SOURCE_DIR, Interrupted, module
 
 # Each file enters its cases into the list.
-for path in sorted(Path(__file__).parent.glob("case_*.py")):
-    importlib.import_module(f"tests.net.{path.stem}")
+for path in sorted([*SOURCE_DIR.glob("tests/net/case_*.py"), *SOURCE_DIR.glob("examples/*/tests/case_*.py"), *SOURCE_DIR.glob("protocols/*/tests/case_*.py")]):
+    importlib.import_module(".".join(path.relative_to(SOURCE_DIR).with_suffix("").parts))
 
 
 def run_case(name):

@@ -14,7 +14,7 @@
 #include "hostlib/src/cc/cc.h"
 #include "hostlib/src/protocol/split.h"
 #include "hostlib/src/engine/engine.h"
-#include "hostlib/src/window/window.h"
+#include "protocols/dense/host/window.h"
 #include "tests/unit/answer_words.h"
 #include "tests/unit/memory_link.h"
 #include "lab/reference/random.h"
@@ -286,7 +286,7 @@ slot_add(struct world *world, struct slot *slot, struct link *link,
 	slot_finish(world, slot);
 }
 
-/* How far a block is for a rank, as handlers/dense_query.c tells it. */
+/* How far a block is for a rank, as protocols/dense/switch/dense_query.c tells it. */
 static enum fanin_block_state
 block_state(const struct world *world, uint16_t rank, uint32_t block)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/unit/host_rig.h"
 #include "hostlib/src/cc/cc.h"
-#include "hostlib/src/window/window.h"
+#include "protocols/dense/host/window.h"
 
 #include <check.h>
 #include <stdlib.h>

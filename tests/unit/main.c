@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-check [--all | --list | SUITE...]: runs the tests that say whether everything works, with --all those too that
- * search for unforeseen cases, or those of the named suites; --list prints the names of all suites. Check's
- * variables hold: CK_FORK=no for a debugger, CK_VERBOSITY=verbose for a line per test.
+ * fanin-check [--all | --list [MARK] | SUITE...]: runs the tests that say whether everything works, with --all those too that
+ * search for unforeseen cases, or those of the named suites; --list prints the names of all suites, or of those with a mark
+ * (tests/meson.build). Check's variables hold: CK_FORK=no for a debugger, CK_VERBOSITY=verbose for a line per test.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,39 +15,42 @@
 
 static const struct {
 	const char *name;
+	const char *marks; /* words with blanks between them */
 	Suite *(*make)(void);
 } suites[] = {
-#define SUITE_ENTRY(name) { #name, suite_##name },
+#define SUITE_ENTRY(name, marks) { #name, marks, suite_##name },
 	FANIN_SUITES(SUITE_ENTRY)
 #undef SUITE_ENTRY
 };
 
 #define N_SUITES (sizeof(suites) / sizeof(suites[0]))
 
-/* Searches by models and by chance. */
-static const char *const thorough[] = { "manager_chance", "sparse_chance", "model" };
-
 /* A test without a limit of its own fails after so long: on a busy machine it waits for its core, too. */
 #define DEFAULT_TIMEOUT "60"
 
 static bool
-is_thorough(const char *name)
+has_mark(size_t suite, const char *mark)
 {
-	for (size_t i = 0; i < sizeof(thorough) / sizeof(thorough[0]); i++) {
-		if (strcmp(thorough[i], name) == 0)
+	const size_t len = strlen(mark);
+
+	for (const char *word = suites[suite].marks; *word != '\0'; word += strspn(word, " ")) {
+		const size_t word_len = strcspn(word, " ");
+
+		if (word_len == len && memcmp(word, mark, len) == 0)
 			return true;
+		word += word_len;
 	}
 	return false;
 }
 
 static bool
-is_wanted(const char *name, bool all, char **wanted, int n_wanted)
+is_wanted(size_t suite, bool all, char **wanted, int n_wanted)
 {
 	for (int i = 0; i < n_wanted; i++) {
-		if (strcmp(wanted[i], name) == 0)
+		if (strcmp(wanted[i], suites[suite].name) == 0)
 			return true;
 	}
-	return n_wanted == 0 && (all || !is_thorough(name));
+	return n_wanted == 0 && (all || !has_mark(suite, "thorough"));
 }
 
 static bool
@@ -67,9 +70,11 @@ main(int argc, char **argv)
 	SRunner *runner;
 	int failed;
 
-	if (argc == 2 && strcmp(argv[1], "--list") == 0) {
-		for (size_t i = 0; i < N_SUITES; i++)
-			puts(suites[i].name);
+	if ((argc == 2 || argc == 3) && strcmp(argv[1], "--list") == 0) {
+		for (size_t i = 0; i < N_SUITES; i++) {
+			if (argc == 2 || has_mark(i, argv[2]))
+				puts(suites[i].name);
+		}
 		return EXIT_SUCCESS;
 	}
 	runner = srunner_create(NULL);
@@ -90,12 +95,13 @@ main(int argc, char **argv)
 	}
 
 	for (size_t i = 0; i < N_SUITES; i++) {
-		if (is_wanted(suites[i].name, all, argv + 1, argc - 1))
-			srunner_add_suite(runner, suites[i].make());
+		if (!is_wanted(i, all, argv + 1, argc - 1))
+			continue;
+		srunner_add_suite(runner, suites[i].make());
+		/* Net tests wait most of the time: they run beside the others. */
+		if (strcmp(suites[i].name, "net") == 0)
+			net_cases_start();
 	}
-	/* Net tests wait most of the time: they run beside the others. */
-	if (is_wanted("net", all, argv + 1, argc - 1))
-		net_cases_start();
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

@@ -7,7 +7,7 @@
 #define FANIN_TESTS_UNIT_SPARSE_VECTORS_H
 
 #include "hostlib/src/request/request.h"
-#include "hostlib/src/sparse/sparse.h"
+#include "hostlib/src/vector/vector.h"
 #include "lab/reference/random.h"
 
 #define SPARSE_MOST_RANKS 64

@@ -14,10 +14,6 @@
 #include "tests/abi/older_caller.h"
 #include "tests/unit/suites.h"
 
-#ifndef FANIN_SOURCE_ROOT
-#define FANIN_SOURCE_ROOT "."
-#endif
-
 static fanin_ctx *ctx;
 
 static void
@@ -173,7 +169,7 @@ source_read(const char *path)
 	size_t capacity = 0;
 	FILE *file;
 
-	snprintf(full, sizeof(full), "%s/%s", FANIN_SOURCE_ROOT, path);
+	snprintf(full, sizeof(full), "%s/%s", FANIN_SOURCE_DIR, path);
 	file = fopen(full, "r");
 	ck_assert_msg(file != NULL, "%s is missing", full);
 	ck_assert_int_gt(getdelim(&text, &capacity, '\0', file), 0);

@@ -15,7 +15,7 @@
 #include <check.h>
 
 #include "hostlib/src/comm/comm.h"
-#include "hostlib/src/ring/ring.h"
+#include "protocols/ring/host/ring.h"
 #include "tests/unit/suites.h"
 
 #define KEY 0x1234567890abcdefull

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/window/window.h"
+#include "protocols/dense/host/window.h"
 #include "hostlib/src/comm/comm.h"
 #include "tests/unit/host_rig.h"
 #include "lab/reference/random.h"

@@ -19,10 +19,6 @@
 #include "switch/config/config_keys.h"
 #include "tests/unit/suites.h"
 
-#ifndef FANIN_SOURCE_ROOT
-#define FANIN_SOURCE_ROOT "."
-#endif
-
 #define ADDRESS "\"address\":{\"ip\":\"10.77.0.254\"}"
 #define PORTS "\"ports\":[{\"name\":\"h0\",\"vdev\":\"net_null0\"}]"
 #define WITH(member) "{" ADDRESS "," PORTS "," member "}"
@@ -467,7 +463,7 @@ START_TEST(example_is_valid)
 	char error[CONFIG_ERROR_LEN] = "";
 	struct config config;
 
-	snprintf(path, sizeof(path), "%s/packaging/examples/%s", FANIN_SOURCE_ROOT, examples[_i]);
+	snprintf(path, sizeof(path), "%s/packaging/examples/%s", FANIN_SOURCE_DIR, examples[_i]);
 	ck_assert_msg(config_load(path, &config, error) == 0, "%s", error);
 	ck_assert_uint_ge(config.n_ports, 2);
 }
@@ -673,7 +669,7 @@ compare_object(const struct config_key *keys, const json_t *schema)
 START_TEST(schema_says_the_same_as_the_parser)
 {
 	json_error_t error;
-	json_t *schema = json_load_file(FANIN_SOURCE_ROOT "/packaging/examples/schema.json",
+	json_t *schema = json_load_file(FANIN_SOURCE_DIR "/packaging/examples/schema.json",
 					JSON_REJECT_DUPLICATES, &error);
 
 	ck_assert_msg(schema != NULL, "%s:%d: %s", error.source, error.line, error.text);

@@ -8,7 +8,7 @@
 
 #include "hostlib/src/base/clock.h"
 #include "hostlib/src/engine/engine_internal.h"
-#include "hostlib/src/window/window.h"
+#include "protocols/dense/host/window.h"
 #include "tests/unit/engine_world.h"
 #include "tests/unit/suites.h"
 

@@ -149,7 +149,7 @@ make_world(void)
 
 	ck_assert_ptr_nonnull(mkdtemp(directory));
 	snprintf(path, sizeof(path), "%s/db/manager.db", directory);
-	ck_assert_msg(topology_load(FANIN_SOURCE_ROOT "/packaging/examples/topology-leaf-spine.json",
+	ck_assert_msg(topology_load(FANIN_SOURCE_DIR "/packaging/examples/topology-leaf-spine.json",
 				    &topology, &error) == 0,
 		      "%s", error.message);
 }
@@ -706,7 +706,7 @@ START_TEST(the_examples_load_and_the_schemas_know_their_keys)
 		json_t *files[2];
 
 		for (size_t k = 0; k < 2; k++) {
-			snprintf(name, sizeof(name), FANIN_SOURCE_ROOT "/packaging/examples/%s",
+			snprintf(name, sizeof(name), FANIN_SOURCE_DIR "/packaging/examples/%s",
 				 pairs[i][k]);
 			files[k] = settings_load(name, &error);
 			ck_assert_msg(files[k] != NULL, "%s", error.message);
@@ -715,7 +715,7 @@ START_TEST(the_examples_load_and_the_schemas_know_their_keys)
 		json_decref(files[0]);
 		json_decref(files[1]);
 	}
-	ck_assert_msg(manager_config_load(FANIN_SOURCE_ROOT "/packaging/examples/manager.json",
+	ck_assert_msg(manager_config_load(FANIN_SOURCE_DIR "/packaging/examples/manager.json",
 					  &config, &error) == 0,
 		      "%s", error.message);
 	ck_assert_str_eq(config.topology.hash, topology.hash);

@@ -14,10 +14,6 @@
 
 #include "tests/unit/suites.h"
 
-#ifndef FANIN_SOURCE_ROOT
-#define FANIN_SOURCE_ROOT "."
-#endif
-
 #define TIMEOUT_S 900
 
 static char output[256 * 1024];
@@ -85,7 +81,7 @@ START_TEST(protocols_hold_and_no_mutant_of_them_survives)
 	pid_t pid;
 	int fd;
 
-	pid = start(FANIN_SOURCE_ROOT "/tests/model/run.sh", &fd);
+	pid = start(FANIN_SOURCE_DIR "/tests/model/run.sh", &fd);
 	read_output(fd, deadline_s);
 	close(fd);
 	if (now_s() >= deadline_s)

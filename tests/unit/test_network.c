@@ -9,7 +9,7 @@
 
 #include "hostlib/src/cc/cc.h"
 #include "hostlib/src/engine/engine.h"
-#include "hostlib/src/window/window.h"
+#include "protocols/dense/host/window.h"
 #include "lab/rig/leaf_spine.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"

@@ -12,19 +12,16 @@
 
 #include "tests/unit/suites.h"
 
-#ifndef FANIN_SOURCE_ROOT
-#define FANIN_SOURCE_ROOT "."
-#endif
-
 #define PYTHON "/usr/bin/python3"
-#define SCRIPT FANIN_SOURCE_ROOT "/tests/rooms.py"
+#define SCRIPT FANIN_SOURCE_DIR "/tests/rooms.py"
 
 #define TABLE                                                                                      \
 	"# A tree\n\n## Rooms\n\n"                                                                 \
 	"| room | what is in it | may include |\n|---|---|---|\n"                                  \
 	"| `low/` | what all need | nothing of ours |\n"                                           \
 	"| `low/inner/` | a folder with a row of its own | `low/` |\n"                             \
-	"| `high/` | the program | `low/` |\n\nWords with `high/` | that | are no rows.\n"
+	"| `high/` | the program | `low/`, `part/one/` |\n"                                        \
+	"| `part/*/` | a part | `low/` |\n| `part/*/tests/` | its tests | `part/*/` |\n\nWords with `high/` | that | are no rows.\n"
 
 static char root[PATH_MAX];
 static char output[16384];
@@ -61,13 +58,20 @@ tree_make(void)
 	directory_make("low");
 	directory_make("low/inner");
 	directory_make("high");
+	directory_make("part");
+	directory_make("part/one");
+	directory_make("part/one/tests");
+	directory_make("part/two");
 	file_write("docs/architecture.md", TABLE);
 	file_write("low/low.h", "#include <stdint.h>\n");
 	file_write("low/low.c", "#include \"low.h\"\n\n#include \"low/made.h\"\n");
 	file_write("low/meson.build", "configure_file(output: 'made.h')\n");
 	file_write("low/inner/inner.h", "#include \"low/low.h\"\n");
 	file_write("high/high.h", "#include \"low/low.h\"\n");
-	file_write("high/high.c", "#include \"high/high.h\"\n");
+	file_write("high/high.c", "#include \"high/high.h\"\n#include \"part/one/one.h\"\n");
+	file_write("part/one/one.h", "#include \"low/low.h\"\n");
+	file_write("part/one/tests/one.c", "#include \"part/one/one.h\"\n");
+	file_write("part/two/two.h", "");
 }
 
 static void
@@ -115,6 +119,12 @@ static const struct {
 	  "high/high.h:1: room high may not include room low/inner (low/inner/inner.h)\n" },
 	{ "high/high.c", "#include \"low/lost.h\"\n", 1,
 	  "high/high.c:1: found low/lost.h nowhere in the tree\n" },
+	{ "high/high.c", "#include \"part/two/two.h\"\n", 1,
+	  "high/high.c:1: room high may not include room part/two (part/two/two.h)\n" },
+	{ "part/one/tests/one.c", "#include \"part/two/two.h\"\n", 1,
+	  "part/one/tests/one.c:1: room part/one/tests may not include room part/two (part/two/two.h)\n" },
+	{ "part/one/one.h", "#include \"part/two/two.h\"\n", 1,
+	  "part/one/one.h:1: room part/one may not include room part/two (part/two/two.h)\n" },
 	{ "docs/stray.c", "", 1,
 	  "docs/stray.c:1: found a file in no room, expected one of the table in "
 	  "docs/architecture.md\n" },
@@ -139,14 +149,14 @@ START_TEST(a_tree_that_keeps_to_its_table_is_clean)
 {
 	tree_make();
 	ck_assert_int_eq(rooms_check(root), 0);
-	ck_assert_str_eq(output, "rooms: 5 files in 3 rooms, clean\n");
+	ck_assert_str_eq(output, "rooms: 8 files in 6 rooms, clean\n");
 	tree_remove();
 }
 END_TEST
 
 START_TEST(this_tree_keeps_to_its_table)
 {
-	if (rooms_check(FANIN_SOURCE_ROOT) != 0)
+	if (rooms_check(FANIN_SOURCE_DIR) != 0)
 		ck_abort_msg("%s", output);
 }
 END_TEST

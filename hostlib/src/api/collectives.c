@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "hostlib/src/comm/comm.h"
-#include "hostlib/src/sparse/sparse.h"
+#include "hostlib/src/vector/vector.h"
 
 static const char *const collective_names[] = {
 	[FANIN_COLLECTIVE_ALLREDUCE] = "allreduce",

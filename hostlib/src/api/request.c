@@ -2,7 +2,7 @@
 /* Posted requests: progress, waiting, and their end. See fanin/fanin.h. */
 #include "hostlib/src/comm/comm.h"
 #include "hostlib/src/protocol/split.h"
-#include "hostlib/src/sparse/sparse.h"
+#include "hostlib/src/vector/vector.h"
 
 #include <stdlib.h>
 

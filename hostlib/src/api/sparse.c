@@ -6,7 +6,7 @@
 
 #include "collectives.h"
 #include "hostlib/src/comm/comm.h"
-#include "hostlib/src/sparse/sparse.h"
+#include "hostlib/src/vector/vector.h"
 
 /* Indices of 4 bytes reach as far. */
 #define MOST_OF_SHORT (UINT64_C(1) << 32)

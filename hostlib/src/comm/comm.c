@@ -3,7 +3,7 @@
 #include "comm_join.h"
 #include "hostlib/src/base/report.h"
 #include "hostlib/src/protocol/split.h"
-#include "hostlib/src/sparse/sparse.h"
+#include "hostlib/src/vector/vector.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  */
 #include "comm.h"
 #include "hostlib/src/protocol/split.h"
-#include "hostlib/src/sparse/sparse.h"
+#include "hostlib/src/vector/vector.h"
 
 /* The elements of an agreement's data, of which the largest are found. */
 enum {

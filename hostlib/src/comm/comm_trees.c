@@ -11,7 +11,7 @@
 
 #include "hostlib/src/base/report.h"
 #include "hostlib/src/protocol/split.h"
-#include "hostlib/src/sparse/sparse.h"
+#include "hostlib/src/vector/vector.h"
 
 struct fanin_trees {
 	struct fanin_split split;

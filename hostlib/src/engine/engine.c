@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "hostlib/src/base/absence.h"
-#include "hostlib/src/sparse/sparse.h"
+#include "hostlib/src/vector/vector.h"
 
 /* How often a lost run is checked. */
 #define LOST_RUN_IDLE_NS (2 * 1000000ull)

@@ -5,7 +5,7 @@
  * rules let it go. Called by the engine only.
  */
 #include "engine_internal.h"
-#include "hostlib/src/sparse/sparse.h"
+#include "hostlib/src/vector/vector.h"
 
 /* Parts of the window in each of which ranks begin at different blocks. */
 #define STAGGER_TURNS 8

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/sparse/sparse.h"
+#include "hostlib/src/vector/vector.h"
 
 /* A lane's block, if that is sparse and something was sent or received of it. */
 struct lane_shards {

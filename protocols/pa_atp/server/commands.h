@@ -13,7 +13,7 @@
 #include "control/control.h"
 #include "control/metrics/metrics.h"
 #include "protocols/pa_atp/server/config.h"
-#include "wire/pa_atp.h"
+#include "protocols/pa_atp/pa_atp.h"
 #include "wire/wire.h"
 
 #define SERVER_HANDLER "pa-atp"

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a sparse vector is cut: into blocks of so many indices each that a block on average fills a packet with some room to spare, and
+ * a block into shards. See sparse.h.
+ */
+#include "vector.h"
+
+#include <assert.h>
+
+/* The largest number whose square is not larger. */
+static uint64_t
+square_root(uint64_t number)
+{
+	uint64_t root = 0;
+
+	for (uint64_t bit = UINT64_C(1) << 31; bit != 0; bit >>= 1) {
+		if ((root + bit) * (root + bit) <= number)
+			root += bit;
+	}
+	return root;
+}
+
+/* Numbers of values are random: so many are left free that one block in some 40 needs another packet. */
+static uint64_t
+with_slack(uint64_t values)
+{
+	const uint64_t slack = 2 * square_root(values);
+
+	return values > slack ? values - slack : 1;
+}
+
+/* Of the form list, with indices of so many bytes, whatever the span. n, most: at most 2^40, most not 0. */
+static uint64_t
+span_of_list(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t index_bytes,
+	     uint32_t payload_bytes)
+{
+	return with_slack(payload_bytes / (element_bytes + index_bytes)) * n / most;
+}
+
+/* Likewise with the indices that such a span has. with_short: of the shorter ones. */
+static uint64_t
+span_of_indices(uint64_t n, uint64_t most, uint64_t with_short, uint64_t with_long)
+{
+	if (with_short <= FANIN_SHARD_SHORT_SPAN)
+		return with_short;
+	/* Fewer packets have longer indices: that is worth it if headers are more than the 2 bytes of each value, the result's still more. */
+	if (with_long <= FANIN_SHARD_SHORT_SPAN ||
+	    2 * most * FANIN_SHARD_SHORT_SPAN >= n * FANIN_PAYLOAD_OFFSET)
+		return FANIN_SHARD_SHORT_SPAN;
+	return with_long;
+}
+
+/* Of the form bitmap. Likewise. */
+static uint64_t
+span_of_bitmap(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t payload_bytes)
+{
+	const uint64_t room = payload_bytes - sizeof(uint32_t);
+	/* A word of bits, and the values that belong to it on average, in bytes times n. */
+	const uint64_t per_word = 8 * n + 64 * element_bytes * most;
+	const uint64_t values = room * 64 * most / per_word;
+	const uint64_t slack = 2 * square_root(values * (n - most) / n) * element_bytes;
+
+	return room > slack ? (room - slack) * 64 * n / per_word : 0;
+}
+
+uint32_t
+fanin_sparse_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t payload_bytes)
+{
+	const uint32_t limit = fanin_shard_span_most(element_bytes, payload_bytes);
+	const uint64_t all = n > limit ? limit : n;
+	uint64_t span = limit;
+	uint64_t with_short, of_bitmap;
+
+	if (limit == 0)
+		return 0;
+	/* Products fit into a word, and the ratio stays what it is at all ranks. */
+	while (n >> 40 != 0) {
+		n >>= 1;
+		most >>= 1;
+	}
+	if (most != 0) {
+		with_short = span_of_list(n, most, element_bytes, 2, payload_bytes);
+		of_bitmap = span_of_bitmap(n, most, element_bytes, payload_bytes);
+		span = of_bitmap > with_short ? of_bitmap
+					      : span_of_indices(n, most, with_short,
+								span_of_list(n, most, element_bytes,
+									     4, payload_bytes));
+	}
+	/* One block is enough for all. */
+	if (span > all)
+		span = all + 63;
+	if (span > limit)
+		span = limit;
+	span = span / 64 * 64;
+	return span == 0 ? 64 : (uint32_t)span;
+}
+
+/* Position of the first value whose index is not below this one. */
+static uint64_t
+lower_bound(const struct fanin_sparse_vector *sparse, uint64_t index)
+{
+	uint64_t low = 0;
+	uint64_t high = sparse->nnz;
+
+	while (low < high) {
+		const uint64_t middle = low + (high - low) / 2;
+
+		if (fanin_sparse_vector_index(sparse->indices, sparse->index_bytes, middle) < index)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* The word of the block's bits in which a value of the block has its own. */
+static uint32_t
+word_of(const struct fanin_sparse_vector *sparse, const struct fanin_sparse_cut *cut,
+	uint64_t begin, uint32_t value)
+{
+	return (uint32_t)(fanin_sparse_vector_index(sparse->indices, sparse->index_bytes,
+						    cut->first + value) -
+			  begin) /
+	       64;
+}
+
+/*
+ * Cuts a block that has values in the form bitmap, between words. Each shard but the last one holds as many words as one in which every bit
+ * is set, or more: so FANIN_SHARDS_FULL are enough. Returns the bytes of all packets.
+ */
+static uint64_t
+cut_bitmap(const struct fanin_sparse_vector *sparse, uint64_t begin, uint32_t payload_bytes,
+	   struct fanin_sparse_cut *cut)
+{
+	const uint32_t element_bytes = sparse->element_bytes;
+	uint64_t bytes = 0;
+	uint32_t start = 0;      /* of the shard: a value */
+	uint32_t start_word = 0; /* likewise */
+	uint32_t len = 0;        /* of its payload */
+	uint32_t n_shards = 0;
+
+	for (uint32_t at = 0, end; at < cut->count; at = end) {
+		const uint32_t word = word_of(sparse, cut, begin, at);
+		uint32_t with_it;
+
+		for (end = at + 1; end < cut->count && word_of(sparse, cut, begin, end) == word; end++)
+			;
+		with_it = fanin_shard_bitmap_len(element_bytes, end - start, word - start_word + 1);
+		if (n_shards == 0 || with_it > payload_bytes) {
+			bytes += len;
+			assert(n_shards < FANIN_SHARDS_MAX);
+			cut->starts[n_shards++] = at;
+			start = at;
+			start_word = word;
+			with_it = fanin_shard_bitmap_len(element_bytes, end - start, 1);
+		}
+		len = with_it;
+	}
+	cut->form = FANIN_SHARD_BITMAP;
+	cut->n_shards = (uint8_t)n_shards;
+	cut->starts[n_shards] = cut->count;
+	return bytes + len + (uint64_t)n_shards * FANIN_PAYLOAD_OFFSET;
+}
+
+void
+fanin_sparse_vector_cut(const struct fanin_sparse_vector *sparse, uint32_t block,
+			uint32_t payload_bytes, struct fanin_sparse_cut *cut)
+{
+	const uint64_t begin = (uint64_t)block * sparse->span;
+	uint32_t per_shard, n_shards;
+
+	cut->span = fanin_sparse_vector_block_span(sparse, block);
+	cut->first = lower_bound(sparse, begin);
+	cut->count = (uint32_t)(lower_bound(sparse, begin + cut->span) - cut->first);
+	per_shard = fanin_shard_list_most(cut->span, sparse->element_bytes, payload_bytes);
+	n_shards = cut->count == 0 ? 1 : (cut->count + per_shard - 1) / per_shard;
+	if (cut->count != 0 &&
+	    cut_bitmap(sparse, begin, payload_bytes, cut) <
+		    (uint64_t)n_shards * FANIN_PAYLOAD_OFFSET +
+			    fanin_shard_list_len(cut->span, sparse->element_bytes, cut->count))
+		return;
+	/* The form bitmap is the shorter one long before a list has more shards than may be. */
+	assert(n_shards <= FANIN_SHARDS_MAX);
+	cut->form = FANIN_SHARD_LIST;
+	cut->n_shards = (uint8_t)n_shards;
+	for (uint32_t i = 0; i < n_shards; i++)
+		cut->starts[i] = i * per_shard;
+	cut->starts[n_shards] = cut->count;
+}
+
+/* Puts indices within the block behind the values. Returns the length of both. */
+static uint32_t
+make_list(const struct fanin_sparse_vector *sparse, uint64_t begin,
+	  const struct fanin_sparse_cut *cut, uint64_t from, uint32_t count, uint8_t *payload)
+{
+	const uint32_t index_bytes = fanin_shard_index_bytes(cut->span);
+	uint8_t *to = payload + count * sparse->element_bytes;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const uint32_t index = (uint32_t)(fanin_sparse_vector_index(sparse->indices,
+									    sparse->index_bytes,
+									    from + i) -
+						  begin);
+
+		memcpy(to + i * index_bytes, &index, index_bytes);
+	}
+	return fanin_shard_list_len(cut->span, sparse->element_bytes, count);
+}
+
+/* Likewise a bitmap and the index of its first bit. count: 1 at least. */
+static uint32_t
+make_bitmap(const struct fanin_sparse_vector *sparse, uint64_t begin, uint64_t from, uint32_t count,
+	    uint8_t *payload)
+{
+	uint8_t *to = payload + count * sparse->element_bytes;
+	uint32_t first_word = 0;
+	uint32_t n_words = 0;
+	uint64_t word = 0;
+	uint32_t first;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const uint32_t index = (uint32_t)(fanin_sparse_vector_index(sparse->indices,
+									    sparse->index_bytes,
+									    from + i) -
+						  begin);
+
+		if (i == 0)
+			first_word = index / 64;
+		for (; first_word + n_words < index / 64; n_words++) {
+			memcpy(to + n_words * sizeof(word), &word, sizeof(word));
+			word = 0;
+		}
+		word |= UINT64_C(1) << index % 64;
+	}
+	memcpy(to + n_words * sizeof(word), &word, sizeof(word));
+	n_words++;
+	first = first_word * 64;
+	memcpy(to + n_words * sizeof(word), &first, sizeof(first));
+	return fanin_shard_bitmap_len(sparse->element_bytes, count, n_words);
+}
+
+uint32_t
+fanin_sparse_vector_make(const struct fanin_sparse_vector *sparse, uint32_t block,
+			 const struct fanin_sparse_cut *cut, unsigned int number,
+			 struct fanin_hdr *hdr, void *payload)
+{
+	const uint64_t begin = (uint64_t)block * sparse->span;
+	const uint64_t from = cut->first + cut->starts[number];
+	const uint32_t count = cut->starts[number + 1] - cut->starts[number];
+	const struct fanin_shard shard = {
+		.span = cut->span,
+		.number = (uint8_t)number,
+		.total = number + 1u == cut->n_shards ? cut->n_shards : 0,
+		.form = cut->form,
+	};
+
+	hdr->count = (uint16_t)count;
+	hdr->members = fanin_shard_encode(&shard);
+	if (count != 0)
+		memcpy(payload, sparse->values + from * sparse->element_bytes,
+		       (size_t)count * sparse->element_bytes);
+	if (cut->form == FANIN_SHARD_BITMAP)
+		return make_bitmap(sparse, begin, from, count, payload);
+	return make_list(sparse, begin, cut, from, count, payload);
+}

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is missing, and who is gone: the cutoff timer, the ring of neighbors from which packets are fetched (Khalilov et al., section III.C), and
+ * queries for ranks that have ended (docs/protocol.md, "Reliable multicast"). Called by the poll loop only.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broadcast_internal.h"
+#include "hostlib/src/engine/times.h"
+
+#define MS UINT64_C(1000000)
+/* FETCHes without an answer until another rank is asked. */
+#define UNANSWERED_MOST 3u
+/* How long neighbors may lack what is asked for until its root is asked. */
+#define LACKS_MOST_NS (200 * MS)
+
+/* ------------------------------------------------------------------ what others ask for */
+
+/* Begins the standing request of a rank. Returns false without memory. */
+static bool
+standing_begin(struct fanin_multicast_op *op, uint16_t rank)
+{
+	struct fanin_multicast_standing *standing = &op->standing;
+	const size_t bytes = (op->n_packets + 63) / 64 * sizeof(uint64_t);
+
+	if (standing->wanted == NULL)
+		standing->wanted = malloc(bytes);
+	if (standing->wanted == NULL)
+		return false;
+	memset(standing->wanted, 0, bytes);
+	standing->rank = rank;
+	standing->n = 0;
+	return true;
+}
+
+/* Notes what a rank asks for and this one lacks, in place of what it has asked for before of the same packets, and of what another rank has. */
+static void
+standing_set(struct fanin_multicast_op *op, uint16_t rank, uint32_t first, const uint64_t *words,
+	     uint32_t n_words)
+{
+	struct fanin_multicast_standing *standing = &op->standing;
+
+	/* Without memory the neighbor asks again. */
+	if ((standing->wanted == NULL || standing->rank != rank) && !standing_begin(op, rank))
+		return;
+	for (uint32_t i = 0; i < n_words * 64 && i < op->n_packets - first; i++) {
+		const uint32_t packet = first + i;
+
+		standing->n -= fanin_bit(standing->wanted, packet);
+		fanin_clear_bit(standing->wanted, packet);
+		if (!fanin_bit(words, i) || fanin_multicast_may_give(op, packet))
+			continue;
+		fanin_set_bit(standing->wanted, packet);
+		standing->n++;
+	}
+}
+
+void
+fanin_multicast_serve(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint16_t rank,
+		      uint32_t first, const uint64_t *words, uint32_t n_words)
+{
+	struct fanin_multicast_tell tell = { .packet = FANIN_MULTICAST_NO_PACKET };
+	bool room = true;
+
+	for (uint32_t i = 0; i < n_words * 64 && i < op->n_packets - first; i++) {
+		if (!fanin_bit(words, i))
+			continue;
+		if (!fanin_multicast_may_give(op, first + i)) {
+			tell.lacks++;
+		} else if (tell.has < FANIN_MULTICAST_FETCH_MOST) {
+			tell.has++;
+			room = room && fanin_multicast_give(mc, op, rank, first + i);
+			if (room)
+				tell.packet = first + i;
+		}
+	}
+	standing_set(op, rank, first, words, n_words);
+	fanin_multicast_send_to(mc, op, rank, FANIN_MULTICAST_TELL, first, &tell, sizeof(tell));
+}
+
+/* A packet that a neighbor has asked for is there: passes it on, unless the neighbor has had it by multicast as well. */
+static void
+standing_strike(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint32_t packet,
+		bool multicast)
+{
+	struct fanin_multicast_standing *standing = &op->standing;
+
+	if (standing->n == 0 || !fanin_bit(standing->wanted, packet))
+		return;
+	fanin_clear_bit(standing->wanted, packet);
+	standing->n--;
+	if (!multicast)
+		fanin_multicast_give(mc, op, standing->rank, packet);
+}
+
+/* ------------------------------------------------------------------ what has come */
+
+void
+fanin_multicast_note_progress(struct fanin_multicast *mc, struct fanin_multicast_op *op)
+{
+	const uint64_t now_ns = mc->engine.loop.now_ns;
+	const uint64_t pause_ns = now_ns - op->last_ns;
+
+	op->busy_ns += fanin_earlier(pause_ns, mc->alpha.most_ns);
+	op->last_ns = now_ns;
+	op->n_unanswered = 0;
+	op->lacks_ns = 0;
+	op->has_ns = 0;
+	if (op->is_asking) {
+		op->is_asking = false;
+		op->asked_ranks = (struct fanin_ranks){ 0 };
+	}
+	fanin_live_clear(&mc->live);
+	mc->engine.progress_ns = now_ns;
+	mc->engine.heard_ns = now_ns;
+	fanin_loop_wake_by(&mc->engine.loop, now_ns + mc->reordering.ns);
+}
+
+void
+fanin_multicast_note_packet(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+			    uint32_t packet, bool multicast)
+{
+	struct fanin_multicast_chain *chain = fanin_multicast_chain_of(op, packet);
+	const bool asked = fanin_gaps_take(&chain->gaps, packet);
+
+	chain->seen = packet >= chain->seen ? packet + 1 : chain->seen;
+	if (multicast)
+		fanin_gaps_pass(&chain->gaps, packet + 1);
+	if (!multicast) {
+		mc->stats.fetched++;
+		fanin_patience_was_lost(&mc->alpha);
+		fanin_patience_was_lost(&mc->reordering);
+		/* What was asked for is coming. */
+		op->ask_ns = mc->engine.loop.now_ns + op->ask_wait_ns;
+	} else if (asked) {
+		mc->stats.late++;
+	}
+	/* One that its root had to make may have been sent late. */
+	if (multicast && asked && !fanin_request_combines(op->request)) {
+		fanin_patience_was_late(&mc->alpha);
+		fanin_patience_was_late(&mc->reordering);
+	}
+	fanin_multicast_note_progress(mc, op);
+	standing_strike(mc, op, packet, multicast);
+}
+
+/* How long what ranks tell counts: a rank that is late tells nothing more, and loses nothing. */
+static uint64_t
+told_most_ns(const struct fanin_multicast *mc)
+{
+	return mc->engine.config.timeout_ns / 2;
+}
+
+void
+fanin_multicast_note_sent(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint16_t rank,
+			  uint32_t packet)
+{
+	const uint64_t now_ns = mc->engine.loop.now_ns;
+
+	if (op->has_ns == 0 || now_ns - op->told_ns > told_most_ns(mc)) {
+		op->has_ns = now_ns;
+		op->has_packet = packet;
+		op->has_rank = rank;
+	}
+	op->told_ns = now_ns;
+}
+
+void
+fanin_multicast_note_tell(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint16_t rank,
+			  const struct fanin_multicast_tell *tell)
+{
+	const uint64_t now_ns = mc->engine.loop.now_ns;
+
+	/* An answer to what was answered by a packet already, or to nothing. */
+	if (!op->is_asking || !fanin_ranks_has(&op->asked_ranks, rank))
+		return;
+	mc->engine.heard_ns = now_ns;
+	op->n_unanswered = 0;
+	if (tell->has == 0) {
+		if (op->lacks_ns == 0)
+			op->lacks_ns = now_ns;
+		return;
+	}
+	op->lacks_ns = 0;
+	/* What it has sent comes before its answer, or not at all. */
+	if (tell->packet < op->n_packets && !fanin_bit(op->have, tell->packet))
+		fanin_multicast_note_sent(mc, op, rank, tell->packet);
+}
+
+/* ------------------------------------------------------------------ asking */
+
+/* What lacks, as it is looked through: packets of chains before where each is looked at, one FETCH after the other. */
+struct lacking {
+	uint16_t chain;
+	uint32_t packet; /* of it, or before it */
+	bool silence;    /* all that may have been sent is looked at, else gaps */
+	struct fanin_question fetch;
+};
+
+/* Makes the next FETCH of what lacks: as long as the job's packets may be. Returns false if there is nothing more to be asked for. */
+static bool
+fetch_make(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
+	   struct lacking *lacking)
+{
+	fanin_question_clear(&lacking->fetch);
+	for (; lacking->chain < op->n_chains; lacking->chain++) {
+		const struct fanin_multicast_chain *chain = &op->chains[lacking->chain];
+		const uint32_t end = lacking->silence ? fanin_multicast_limit(mc, op, chain)
+						      : chain->gaps.checked;
+
+		lacking->packet = fanin_gaps_ask(&chain->gaps, lacking->packet, end, true,
+						 &lacking->fetch);
+		if (lacking->packet < end)
+			break;
+	}
+	return lacking->fetch.n != 0;
+}
+
+/* The FETCH was sent: what it asks for is lost, or late. */
+static void
+asked_note(struct fanin_multicast_op *op, const struct fanin_question *fetch)
+{
+	const bool combines = fanin_request_combines(op->request);
+
+	for (uint16_t c = 0; c < op->n_chains; c++) {
+		struct fanin_multicast_chain *chain = &op->chains[c];
+
+		/* What is made before it is sent may not be sent yet. */
+		op->n_lost += fanin_gaps_asked(&chain->gaps, fetch,
+					       combines ? chain->seen : chain->end);
+		(void)fanin_gaps_asked(&chain->gaps, fetch, chain->end);
+	}
+}
+
+/* Returns the rank that is asked. */
+static uint16_t
+whom_to_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+	    const struct fanin_question *fetch)
+{
+	const uint16_t size = mc->engine.config.size;
+	const uint16_t rank = mc->engine.config.rank;
+	const uint64_t now_ns = mc->engine.loop.now_ns;
+
+	if (op->lacks_ns != 0 && now_ns - op->lacks_ns >= LACKS_MOST_NS)
+		return fanin_multicast_root(mc, op, fetch->first);
+	return (uint16_t)((rank + size - op->step) % size);
+}
+
+/* Returns the time that the answer to a FETCH may take. */
+static uint64_t
+answer_ns(const struct fanin_multicast *mc)
+{
+	const uint64_t rto_ns = mc->engine.rtt.smoothed_ns == 0 ? 10 * MS : mc->engine.rtt.rto_ns;
+
+	return fanin_later(rto_ns, mc->alpha.ns);
+}
+
+/* Sends a FETCH to whom it is for. Returns false if the transport has no room. */
+static bool
+fetch_send(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+	   const struct fanin_question *fetch)
+{
+	const uint16_t rank = whom_to_ask(mc, op, fetch);
+
+	if (!fanin_multicast_send_to(mc, op, rank, FANIN_MULTICAST_FETCH, fetch->first,
+				     fetch->words, fanin_question_len(fetch)))
+		return false;
+	fanin_ranks_add(&op->asked_ranks, rank);
+	op->is_asking = true;
+	mc->stats.fetches++;
+	asked_note(op, fetch);
+	return true;
+}
+
+/* Asks for what lacks: gaps, or after silence all that may have been sent. */
+static void
+op_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op, bool silence)
+{
+	struct lacking lacking = {
+		.silence = silence,
+		.fetch = { .span = fanin_multicast_fetch_span(&mc->engine),
+			   .left = FANIN_MULTICAST_FETCH_MOST },
+	};
+
+	if (!fetch_make(mc, op, &lacking))
+		return;
+	if (op->n_unanswered >= UNANSWERED_MOST) {
+		op->n_unanswered = 0;
+		op->step = op->step % (mc->engine.config.size - 1u) + 1;
+	}
+	if (!fetch_send(mc, op, &lacking.fetch))
+		return;
+	while (fetch_make(mc, op, &lacking) && fetch_send(mc, op, &lacking.fetch))
+		continue;
+	op->n_unanswered++;
+	op->ask_wait_ns = fanin_question_wait(op->ask_wait_ns, answer_ns(mc));
+	op->ask_ns = mc->engine.loop.now_ns + op->ask_wait_ns;
+}
+
+/* Returns how many packets may be on their way to this rank. */
+static uint32_t
+n_on_the_way(const struct fanin_multicast *mc, const struct fanin_multicast_op *op)
+{
+	uint32_t n = 0;
+
+	for (uint16_t c = 0; c < op->n_chains; c++) {
+		const struct fanin_multicast_chain *chain = &op->chains[c];
+		const uint32_t limit = fanin_multicast_limit(mc, op, chain);
+
+		n += limit > chain->seen ? limit - chain->seen : 0;
+	}
+	return n;
+}
+
+/* Returns when the cutoff timer expires, which each new packet starts again. */
+static uint64_t
+cutoff_ns(const struct fanin_multicast *mc, const struct fanin_multicast_op *op)
+{
+	const double bytes = (double)n_on_the_way(mc, op) * op->request->block_bytes;
+	uint64_t ns = mc->alpha.ns;
+
+	if (mc->bytes_per_ns > 0)
+		ns += (uint64_t)(bytes / mc->bytes_per_ns);
+	return op->last_ns + fanin_earlier(ns, mc->alpha.most_ns);
+}
+
+/* Looks for what an operation lacks. Returns when to look again. */
+static uint64_t
+op_check(struct fanin_multicast *mc, struct fanin_multicast_op *op)
+{
+	const uint64_t due_ns = mc->engine.loop.timers_ns;
+	const uint64_t silent_ns = cutoff_ns(mc, op);
+
+	if (due_ns >= silent_ns) {
+		if (due_ns >= op->ask_ns)
+			op_ask(mc, op, true);
+		return op->ask_ns > due_ns ? op->ask_ns : due_ns + mc->alpha.ns;
+	}
+	op->ask_wait_ns = 0;
+	if (fanin_gaps_is_due(&op->chains[0].gaps, due_ns)) {
+		if (due_ns >= op->ask_ns)
+			op_ask(mc, op, false);
+		op->ask_wait_ns = 0;
+		for (uint16_t c = 0; c < op->n_chains; c++)
+			fanin_gaps_checked(&op->chains[c].gaps, due_ns, mc->reordering.ns);
+	}
+	return fanin_earlier(op->chains[0].gaps.check_ns, silent_ns);
+}
+
+/* ------------------------------------------------------------------ who is gone */
+
+void
+fanin_multicast_on_answer(struct fanin_engine *engine, uint32_t block,
+			  const struct fanin_answer_ranks *ranks)
+{
+	if (fanin_live_told(&fanin_multicast_of(engine)->live, engine, block, ranks))
+		engine->late_answer_ns = engine->loop.now_ns;
+}
+
+/* Fails because nothing comes, and ranks are gone or a neighbor's packets do not pass. */
+static void
+fail(struct fanin_multicast *mc, const struct fanin_multicast_op *op)
+{
+	struct fanin_engine *engine = &mc->engine;
+	const double silent_s = (double)(engine->loop.now_ns - engine->progress_ns) / 1e9;
+	char gone[320];
+
+	if (mc->live.gone_ns != 0) {
+		fanin_live_format(&mc->live, engine, gone, sizeof(gone));
+		fanin_error_set(&engine->loop.error, 0,
+				"no packet for %.1f s: operation %u waits for %s", silent_s,
+				op->number, gone);
+		engine->loop.error.missing = mc->live.gone;
+	} else if (op->has_ns != 0) {
+		fanin_error_set(
+			&engine->loop.error, 0,
+			"no packet for %.1f s: rank %u has sent packet %u of operation %u, and it never came: do packets of this size pass?",
+			silent_s, op->has_rank, op->has_packet, op->number);
+	} else {
+		fanin_error_set(&engine->loop.error, 0,
+				"no packet for %.1f s: operation %u lacks %u of %u, and nobody answers",
+				silent_s, op->number, op->n_lacking, op->n_packets);
+	}
+	fanin_engine_fail(engine, FANIN_ERR_TIMEOUT);
+}
+
+bool
+fanin_multicast_time_out(struct fanin_engine *engine)
+{
+	struct fanin_multicast *mc = fanin_multicast_of(engine);
+	const struct fanin_lane *oldest = fanin_engine_lane(engine, engine->oldest);
+
+	/* What this rank has contributed to is the engine's to explain, unless ranks are gone that it does not know of. */
+	if (mc->ops == NULL || (mc->live.gone_ns == 0 && oldest->state == FANIN_LANE_SENT))
+		return false;
+	fail(mc, mc->ops);
+	return true;
+}
+
+/* True if a neighbor has told for a timeout that it sends, and nothing comes of it. */
+static bool
+passes_nothing(const struct fanin_multicast *mc)
+{
+	const struct fanin_multicast_op *op = mc->ops;
+	const uint64_t now_ns = mc->engine.loop.timers_ns;
+
+	return op->has_ns != 0 && now_ns >= op->has_ns + mc->engine.config.timeout_ns &&
+	       now_ns - op->told_ns <= told_most_ns(mc);
+}
+
+/* Once nothing has come for a while: asks the switches who is gone. Returns when to look again. */
+static uint64_t
+live_check(struct fanin_multicast *mc)
+{
+	struct fanin_engine *engine = &mc->engine;
+
+	if (mc->ops == NULL)
+		return UINT64_MAX;
+	if (engine->loop.timers_ns >= engine->progress_ns + engine->config.timeout_ns &&
+	    (fanin_live_is_sure(&mc->live, engine) || passes_nothing(mc))) {
+		fail(mc, mc->ops);
+		return UINT64_MAX;
+	}
+	return fanin_live_check(&mc->live, engine, engine->progress_ns);
+}
+
+void
+fanin_multicast_scan(struct fanin_engine *engine)
+{
+	struct fanin_multicast *mc = fanin_multicast_of(engine);
+	uint64_t next_ns;
+
+	fanin_engine_scan(engine);
+	next_ns = live_check(mc);
+	if (engine->loop.status != FANIN_OK)
+		return;
+	fanin_loop_wake_by(&engine->loop, next_ns);
+	for (struct fanin_multicast_op *op = mc->ops; op != NULL; op = op->next) {
+		if (op->begun_ns != 0 && op->n_lacking != 0)
+			fanin_loop_wake_by(&engine->loop, op_check(mc, op));
+	}
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Packets from other ranks. Each goes where it belongs as it comes, in any order; those of closed operations, duplicates and what does not fit its
+ * operation are dropped and counted (Khalilov et al., section III.B). Called by the poll loop only.
+ */
+#include "broadcast_internal.h"
+
+/* The mark of a congested queue (RFC 3168). */
+#define ECN_MASK 3
+#define ECN_CE 3
+
+static struct fanin_engine_stats *
+stats_of(struct fanin_multicast *mc)
+{
+	return &mc->engine.stats;
+}
+
+static void
+receive_data(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+	     const struct fanin_frame *frame)
+{
+	const struct fanin_headers *headers = frame->data;
+	const struct fanin_hdr *hdr = &headers->fanin;
+	const bool multicast = hdr->type == FANIN_TYPE_DELIVERY;
+	const uint32_t packet = hdr->block;
+	struct fanin_extent extent;
+	uint16_t root;
+
+	if (packet >= op->n_packets || op->n_chains == 0) {
+		stats_of(mc)->invalid++;
+		return;
+	}
+	extent = fanin_multicast_extent(mc, op, packet);
+	root = fanin_request_combines(op->request) ? fanin_multicast_root(mc, op, packet)
+						   : extent.root;
+	if (fanin_wire_payload_len(headers) != extent.len || (multicast && hdr->members != root)) {
+		stats_of(mc)->invalid++;
+		return;
+	}
+	if (fanin_bit(op->have, packet)) {
+		mc->stats.duplicates++;
+		return;
+	}
+	/* Whoever is not the root has it only for those that ask. */
+	if (!multicast && !fanin_bit(op->asked, packet)) {
+		stats_of(mc)->invalid++;
+		return;
+	}
+	if ((headers->ip.tos & ECN_MASK) == ECN_CE) {
+		mc->stats.marks++;
+		op->n_lost++;
+	}
+	if (!fanin_frame_copy(mc->engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET,
+			      fanin_multicast_place(op, &extent), extent.len)) {
+		stats_of(mc)->invalid++;
+		return;
+	}
+	op->n_lacking--;
+	op->request->done_bytes += extent.len;
+	mc->stats.packets++;
+	if (fanin_request_combines(op->request))
+		stats_of(mc)->bytes_reduced += extent.len;
+	fanin_multicast_note_packet(mc, op, packet, multicast);
+}
+
+static void
+receive_fetch(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+	      const struct fanin_frame *frame)
+{
+	const struct fanin_headers *headers = frame->data;
+	uint64_t words[FANIN_QUESTION_SPAN / 64];
+	const uint32_t n = fanin_engine_copy_words(&mc->engine, frame, words,
+						   FANIN_QUESTION_SPAN / 64);
+
+	if (n == 0 || headers->fanin.block >= op->n_packets) {
+		stats_of(mc)->invalid++;
+		return;
+	}
+	fanin_multicast_serve(mc, op, (uint16_t)headers->fanin.members, headers->fanin.block, words,
+			      n);
+}
+
+static void
+receive_tell(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+	     const struct fanin_frame *frame)
+{
+	const struct fanin_headers *headers = frame->data;
+	struct fanin_multicast_tell tell;
+
+	if (fanin_wire_payload_len(headers) < sizeof(tell) ||
+	    !fanin_frame_copy(mc->engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET, &tell,
+			      sizeof(tell))) {
+		stats_of(mc)->invalid++;
+		return;
+	}
+	fanin_multicast_note_tell(mc, op, (uint16_t)headers->fanin.members, &tell);
+}
+
+/* It is this rank's turn, if the root before it in its chain says so. */
+static void
+receive_activate(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+		 const struct fanin_hdr *hdr)
+{
+	const bool has_predecessor = op->n_chains != 0 && op->own_first != op->own_end &&
+				     op->own_first != op->chains[op->own_chain].first;
+
+	if (!has_predecessor || hdr->block != op->own_first ||
+	    hdr->members != fanin_multicast_root(mc, op, op->own_first - 1)) {
+		stats_of(mc)->invalid++;
+		return;
+	}
+	op->is_active = true;
+}
+
+/* A packet for this rank alone. */
+static void
+receive_unicast(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+		const struct fanin_frame *frame)
+{
+	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
+
+	switch (hdr->number) {
+	case FANIN_MULTICAST_DATA:
+		receive_data(mc, op, frame);
+		break;
+	case FANIN_MULTICAST_FETCH:
+		receive_fetch(mc, op, frame);
+		break;
+	case FANIN_MULTICAST_TELL:
+		receive_tell(mc, op, frame);
+		break;
+	case FANIN_MULTICAST_ACTIVATE:
+		receive_activate(mc, op, hdr);
+		break;
+	default:
+		stats_of(mc)->invalid++;
+		break;
+	}
+}
+
+void
+fanin_multicast_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block)
+{
+	struct fanin_multicast *mc = fanin_multicast_of(engine);
+	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
+	const bool multicast = hdr->type == FANIN_TYPE_DELIVERY;
+	struct fanin_multicast_op *op;
+
+	(void)block;
+	if ((!multicast && hdr->type != FANIN_TYPE_UNICAST_DELIVERY) ||
+	    hdr->members >= engine->config.size ||
+	    (multicast && hdr->number != FANIN_MULTICAST_DATA)) {
+		engine->stats.invalid++;
+		return;
+	}
+	/* Its own, or another host's behind the same port. */
+	if (hdr->members == engine->config.rank || (!multicast && hdr->count != engine->config.rank))
+		return;
+	op = fanin_multicast_find(mc, hdr->progress);
+	if (op == NULL) {
+		mc->stats.closed++;
+		return;
+	}
+	if (multicast)
+		receive_data(mc, op, frame);
+	else
+		receive_unicast(mc, op, frame);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Canary: how long a descriptor waits, learned from earlier blocks (the paper leaves timeouts that adapt to future work). Blocks that one rank leads come by the
+ * same ports, as long as nothing is congested, so a lesson is of one leader: how far a block's packets are apart, and which ranks they bring.
+ * Nothing but time depends on it. Pure functions on a state that workers share.
+ */
+#include "protocols/canary/switch/canary.h"
+
+/* As RFC 6298 smooths round trips. */
+#define GAP_SHARE 8
+#define DEVIATION_SHARE 4
+#define DEVIATIONS 4
+/* Timeouts of other switches that pass until all may have come to the root, of two levels. */
+#define ROOT_WAITS 3
+
+static uint64_t
+parameter_ns(const struct fanin_job_params *job, enum fanin_canary_parameter parameter)
+{
+	return job->parameters[parameter] * 1000;
+}
+
+/* The leader's leaf. */
+static bool
+is_root(const struct fanin_job_params *job, unsigned int leader)
+{
+	return (job->ranks_here >> leader & 1) != 0;
+}
+
+/* The bound that a parameter is at this switch: the root's own hosts come first, and it waits for others' timers, too. */
+static uint64_t
+bound_ns(const struct fanin_job_params *job, enum fanin_canary_parameter parameter,
+	 unsigned int leader)
+{
+	return parameter_ns(job, parameter) * (is_root(job, leader) ? ROOT_WAITS : 1);
+}
+
+static uint64_t
+most_ns(const struct fanin_job_params *job, unsigned int leader)
+{
+	const uint64_t least = bound_ns(job, FANIN_CANARY_LEAST, leader);
+	const uint64_t most = bound_ns(job, FANIN_CANARY_MOST, leader);
+
+	return most > least ? most : least;
+}
+
+uint64_t
+canary_longest_ns(const struct fanin_job_params *job, unsigned int leader)
+{
+	if (job->parameters[FANIN_CANARY_TIMEOUT] != 0)
+		return bound_ns(job, FANIN_CANARY_TIMEOUT, leader);
+	return most_ns(job, leader);
+}
+
+uint64_t
+canary_timeout_ns(const struct fanin_job_params *job, const struct canary_state *state,
+		  unsigned int leader)
+{
+	const struct canary_lesson *lesson = &state->lessons[leader];
+	const uint64_t gap_ns = __atomic_load_n(&lesson->gap_ns, __ATOMIC_RELAXED);
+	const uint64_t deviation_ns = __atomic_load_n(&lesson->deviation_ns, __ATOMIC_RELAXED);
+	const uint64_t least = bound_ns(job, FANIN_CANARY_LEAST, leader);
+	uint64_t timeout_ns = gap_ns + DEVIATIONS * deviation_ns;
+
+	if (job->parameters[FANIN_CANARY_TIMEOUT] != 0)
+		return bound_ns(job, FANIN_CANARY_TIMEOUT, leader);
+	if (timeout_ns < least)
+		timeout_ns = least;
+	return timeout_ns < most_ns(job, leader) ? timeout_ns : most_ns(job, leader);
+}
+
+uint64_t
+canary_expected(const struct fanin_job_params *job, const struct canary_state *state,
+		unsigned int leader)
+{
+	if (is_root(job, leader))
+		return fanin_ranks_all_word(job->n_ranks, 0) & ~(UINT64_C(1) << leader);
+	/* All hosts here, and whoever else has come by here before. */
+	return job->ranks_here | __atomic_load_n(&state->lessons[leader].expected, __ATOMIC_RELAXED);
+}
+
+void
+canary_learn(const struct fanin_job_params *job, struct canary_state *state, unsigned int leader,
+	     uint64_t seen, uint64_t gap_ns)
+{
+	struct canary_lesson *lesson = &state->lessons[leader];
+	uint32_t mean = __atomic_load_n(&lesson->gap_ns, __ATOMIC_RELAXED);
+	uint32_t deviation = __atomic_load_n(&lesson->deviation_ns, __ATOMIC_RELAXED);
+	uint32_t difference;
+
+	__atomic_store_n(&lesson->expected, seen, __ATOMIC_RELAXED);
+	/* Of a late application rather than of the network. */
+	if (gap_ns > most_ns(job, leader))
+		return;
+	difference = (uint32_t)gap_ns > mean ? (uint32_t)gap_ns - mean : mean - (uint32_t)gap_ns;
+	if (mean == 0) {
+		mean = (uint32_t)gap_ns;
+		deviation = (uint32_t)gap_ns / 2;
+	} else {
+		deviation = deviation - deviation / DEVIATION_SHARE + difference / DEVIATION_SHARE;
+		mean = mean - mean / GAP_SHARE + (uint32_t)gap_ns / GAP_SHARE;
+	}
+	__atomic_store_n(&lesson->gap_ns, mean, __ATOMIC_RELAXED);
+	__atomic_store_n(&lesson->deviation_ns, deviation, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tells what a dense handler's block waits for, to threads that are not workers and never enter a slot. They read the state
+ * first and last: if both name the same block in the same phase, the slot was not reused in between, and what was read is
+ * consistent. Workers store state, run, children and time in this order, each with release, so that a thread that sees one
+ * of them also sees the ones before.
+ */
+#include "protocols/dense/switch/dense.h"
+
+/* A worker prepares a slot in less time than this many looks take. */
+#define MOST_LOOKS 16
+
+/* One look. Returns false if the slot changed meanwhile. *waits: whether *peek is of a block that waits. */
+static bool
+look(const struct fanin_job_params *job, uint32_t epoch, const struct fanin_dense *dense,
+     struct fanin_peek *peek, bool *waits)
+{
+	const struct fanin_window *window = &dense->window;
+	const uint64_t state = __atomic_load_n(&window->state, __ATOMIC_ACQUIRE);
+	const enum fanin_window_phase phase = state >> FANIN_STATE_PHASE_SHIFT &
+					      FANIN_STATE_PHASE_MASK;
+	const uint32_t run = __atomic_load_n(&window->epoch, __ATOMIC_ACQUIRE);
+	const uint64_t present = __atomic_load_n(&window->present, __ATOMIC_ACQUIRE);
+
+	*waits = false;
+	if (phase == FANIN_PHASE_SETUP)
+		return false;
+	*peek = (struct fanin_peek){
+		.block = (uint32_t)(state >> 32),
+		.sent = phase == FANIN_PHASE_SENT,
+		.missing = phase == FANIN_PHASE_OPEN ? job->children & ~present : 0,
+		.begun_ns = __atomic_load_n(&dense->begun_ns, __ATOMIC_ACQUIRE),
+	};
+	*waits = run == epoch && (peek->sent || peek->missing != 0);
+	return (__atomic_load_n(&window->state, __ATOMIC_ACQUIRE) & ~FANIN_STATE_USERS) ==
+		       (state & ~FANIN_STATE_USERS) &&
+	       __atomic_load_n(&window->epoch, __ATOMIC_RELAXED) == run;
+}
+
+bool
+fanin_dense_peek(const struct fanin_job_params *job, uint32_t epoch, const void *slot,
+		 struct fanin_peek *peek)
+{
+	struct fanin_peek seen;
+	bool waits;
+
+	for (unsigned int i = 0; i < MOST_LOOKS; i++) {
+		if (!look(job, epoch, slot, &seen, &waits))
+			continue;
+		if (waits)
+			*peek = seen;
+		return waits;
+	}
+	return false;
+}

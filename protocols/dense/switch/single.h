@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The slot of the handler `single`, and what it does with a contribution: for itself, and for sparse handlers, whose jobs have dense blocks and
+ * barriers as well. The functions of the handler itself are here for handlers that reduce as it does and do more.
+ */
+#ifndef FANIN_HANDLERS_SINGLE_H
+#define FANIN_HANDLERS_SINGLE_H
+
+#include <assert.h>
+
+#include <rte_common.h>
+
+#include "protocols/dense/switch/dense.h"
+
+struct single_slot {
+	struct fanin_dense dense;
+	struct rte_mbuf *sum; /* of the open block; NULL: none yet */
+} __rte_cache_aligned;
+
+/* As struct fanin_handler has them. */
+void fanin_single_slot_release(struct fanin_handler_ctx *ctx, void *memory);
+enum fanin_verdict fanin_single_contribution(struct fanin_handler_ctx *ctx, void *memory,
+					     uint32_t index, struct fanin_packet *packet,
+					     enum fanin_reason *reason);
+enum fanin_verdict fanin_single_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
+				      struct fanin_packet *packet, enum fanin_reason *reason);
+
+static_assert(sizeof(struct single_slot) == RTE_CACHE_LINE_SIZE, "one cache line per slot");
+
+/* Gives up the sum. */
+static inline void
+single_drop_sum(struct fanin_handler_ctx *ctx, struct single_slot *slot)
+{
+	if (slot->sum != NULL)
+		fanin_release(ctx, slot->sum);
+	slot->sum = NULL;
+}
+
+/* One without data: only if all are, it is needed, to be the result. */
+static __rte_noinline enum fanin_verdict
+single_take_empty(const struct fanin_handler_ctx *ctx, struct single_slot *slot,
+		  const struct fanin_packet *packet)
+{
+	if (slot->sum != NULL || slot->dense.window.present != ctx->job->children)
+		return FANIN_VERDICT_FREE;
+	slot->sum = packet->mbuf;
+	return FANIN_VERDICT_HELD;
+}
+
+/* Combines a contribution that fanin_dense_admit has let in, alone, and leaves the slot. Returns the verdict on it. */
+static inline enum fanin_verdict
+single_combine(struct fanin_handler_ctx *ctx, struct single_slot *slot, struct fanin_packet *packet)
+{
+	enum fanin_verdict verdict;
+
+	ctx->stats->contributions++;
+	if (fanin_dense_is_empty(packet)) {
+		verdict = single_take_empty(ctx, slot, packet);
+	} else if (slot->sum == NULL) {
+		fanin_dense_begin(&slot->dense, packet->mbuf);
+		slot->sum = packet->mbuf;
+		verdict = FANIN_VERDICT_HELD;
+	} else {
+		fanin_dense_add(&slot->dense, slot->sum, packet->mbuf);
+		verdict = FANIN_VERDICT_FREE;
+	}
+	/* Nobody else is in: all that are present have been combined. */
+	if (slot->dense.window.present == ctx->job->children) {
+		fanin_dense_finish(ctx, &slot->dense, slot->sum);
+		slot->sum = NULL;
+	}
+	fanin_window_leave(&slot->dense.window, ctx->job->shared);
+	return verdict;
+}
+
+#endif

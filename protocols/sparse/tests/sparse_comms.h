@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators around the switch of sparse_world.h, as the public calls want them.
+ */
+#ifndef FANIN_TESTS_UNIT_SPARSE_COMMS_H
+#define FANIN_TESTS_UNIT_SPARSE_COMMS_H
+
+#include "hostlib/src/comm/comm.h"
+#include "protocols/sparse/tests/sparse_world.h"
+
+extern struct fanin_ctx sparse_contexts[SPARSE_WORLD_RANKS];
+extern struct fanin_comm sparse_comms[SPARSE_WORLD_RANKS];
+
+/* Opens the world with a communicator for each rank; sparse_world_close closes it. */
+void sparse_comms_open(uint16_t n_ranks);
+
+/* Tests requests, one of each rank, until none is in progress, and frees them. Returns the status of the last rank's. */
+int sparse_comms_finish(fanin_request **requests);
+
+#endif
