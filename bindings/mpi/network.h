@@ -6,8 +6,8 @@
  * With one rank on each host, and data that need no packing, a collective is posted to the library as it is, so that several
  * can be under way.
  */
-#ifndef FANIN_MPI_NETWORK_H
-#define FANIN_MPI_NETWORK_H
+#ifndef FANIN_BINDINGS_MPI_NETWORK_H
+#define FANIN_BINDINGS_MPI_NETWORK_H
 
 #include "preload.h"
 

@@ -6,8 +6,8 @@
  * Whether a call goes into the network depends only on what is the same on all ranks of its communicator: the bytes of its
  * signature, type and operator, the communicator's state. Any other rule makes ranks wait for each other forever.
  */
-#ifndef FANIN_MPI_PRELOAD_H
-#define FANIN_MPI_PRELOAD_H
+#ifndef FANIN_BINDINGS_MPI_PRELOAD_H
+#define FANIN_BINDINGS_MPI_PRELOAD_H
 
 #include <fanin/fanin.h>
 #include <fenv.h>

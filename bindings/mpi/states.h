@@ -2,8 +2,8 @@
 /*
  * The list of communicators' states: communicators.c makes and enters them, agreement.c takes them off when their jobs end.
  */
-#ifndef FANIN_MPI_STATES_H
-#define FANIN_MPI_STATES_H
+#ifndef FANIN_BINDINGS_MPI_STATES_H
+#define FANIN_BINDINGS_MPI_STATES_H
 
 #include "preload.h"
 

@@ -3,8 +3,8 @@
  * Network interfaces: their driver and queues, and the rule by which switch and hosts choose between
  * AF_XDP and the kernel's own sockets. Each call asks the kernel anew, needs no rights, and may be made by any thread.
  */
-#ifndef FANIN_INTERFACE_H
-#define FANIN_INTERFACE_H
+#ifndef FANIN_CONTROL_INTERFACE_INTERFACE_H
+#define FANIN_CONTROL_INTERFACE_INTERFACE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * them out in Prometheus' text format 0.0.4. Knows neither DPDK nor what the values mean. Single-threaded: the server works
  * only while its owner calls it.
  */
-#ifndef FANIN_METRICS_METRICS_H
-#define FANIN_METRICS_METRICS_H
+#ifndef FANIN_CONTROL_METRICS_METRICS_H
+#define FANIN_CONTROL_METRICS_METRICS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -20,14 +20,14 @@ static const struct fanin_kernel_table *const tables[FANIN_ISA_COUNT] = {
 #endif
 };
 
-static const struct fanin_sparse_tables *const sparse_tables[FANIN_ISA_COUNT] = {
-	[FANIN_ISA_PORTABLE] = &fanin_sparse_portable,
+static const struct fanin_kernel_sparse_tables *const sparse_tables[FANIN_ISA_COUNT] = {
+	[FANIN_ISA_PORTABLE] = &fanin_kernel_sparse_portable,
 #ifdef FANIN_KERNELS_X86
-	[FANIN_ISA_AVX2] = &fanin_sparse_avx2,
-	[FANIN_ISA_AVX512] = &fanin_sparse_avx512,
+	[FANIN_ISA_AVX2] = &fanin_kernel_sparse_avx2,
+	[FANIN_ISA_AVX512] = &fanin_kernel_sparse_avx512,
 #endif
 #ifdef FANIN_KERNELS_AVX512FP16
-	[FANIN_ISA_AVX512FP16] = &fanin_sparse_avx512fp16,
+	[FANIN_ISA_AVX512FP16] = &fanin_kernel_sparse_avx512fp16,
 #endif
 };
 
@@ -127,13 +127,13 @@ fanin_kernel_wide(enum fanin_isa isa, unsigned int dtype)
 	return table == NULL ? NULL : table->wide[dtype];
 }
 
-const struct fanin_sparse_combine *
+const struct fanin_kernel_sparse_combine *
 fanin_kernel_sparse(enum fanin_isa isa, unsigned int dtype, unsigned int op)
 {
 	return table_of(isa, dtype, op) == NULL ? NULL : sparse_tables[isa]->combine[dtype][op];
 }
 
-const struct fanin_sparse_take *
+const struct fanin_kernel_sparse_take *
 fanin_kernel_sparse_take(enum fanin_isa isa, unsigned int dtype)
 {
 	const unsigned int size = fanin_dtype_size(dtype);
@@ -143,7 +143,7 @@ fanin_kernel_sparse_take(enum fanin_isa isa, unsigned int dtype)
 	return &sparse_tables[isa]->take[__builtin_ctz(size)];
 }
 
-const struct fanin_sparse_table *
+const struct fanin_kernel_sparse_table *
 fanin_kernel_sparse_table(enum fanin_isa isa)
 {
 	return table_of(isa, FANIN_WIRE_F32, FANIN_WIRE_SUM) == NULL ? NULL

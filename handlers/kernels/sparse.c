@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All loops of sparse.h in one instruction set. This file is compiled once for each, with FANIN_SPARSE_TABLES naming the tables that
+ * All loops of sparse.h in one instruction set. This file is compiled once for each, with FANIN_KERNEL_SPARSE_TABLES naming the tables that
  * it then defines. Which operator does what to an element is said where the dense kernels are.
  */
 #include <stdbool.h>
@@ -367,14 +367,15 @@ SPARSE_BUCKETS(32)
 #define SPARSE_BITMAP_64 SPARSE_BITMAP_8
 #endif
 
-#define SPARSE_COMBINE(name, bits)                                                                  \
-	SPARSE_PUT(name, bits)                                                                      \
-	SPARSE_BITMAP_##bits(name, bits) static const struct fanin_sparse_combine sparse_##name = { \
-		.list16 = scatter16_##name,                                                         \
-		.list32 = scatter32_##name,                                                         \
-		.table16 = table16_##name,                                                          \
-		.table32 = table32_##name,                                                          \
-		.bitmap = bitmap_##name,                                                            \
+#define SPARSE_COMBINE(name, bits)                                                                   \
+	SPARSE_PUT(name, bits)                                                                       \
+	SPARSE_BITMAP_##bits(name,                                                                   \
+			     bits) static const struct fanin_kernel_sparse_combine sparse_##name = { \
+		.list16 = scatter16_##name,                                                          \
+		.list32 = scatter32_##name,                                                          \
+		.table16 = table16_##name,                                                           \
+		.table32 = table32_##name,                                                           \
+		.bitmap = bitmap_##name,                                                             \
 	};
 
 #define SPARSE_FLOAT(name, bits)                                                                   \
@@ -662,7 +663,7 @@ SPARSE_TABLE_LOOPS(32)
 		.bitmap = bitmap_of_##size,                                                        \
 	}
 
-const struct fanin_sparse_tables FANIN_SPARSE_TABLES = {
+const struct fanin_kernel_sparse_tables FANIN_KERNEL_SPARSE_TABLES = {
 	.combine = { FANIN_WIRE_DTYPES(ROW) },
 	.take = { TAKE(8), TAKE(16), TAKE(32), TAKE(64) },
 	.table = { .occupied16 = occupied16,

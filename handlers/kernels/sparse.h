@@ -35,7 +35,7 @@ typedef size_t (*fanin_table_fn)(void *values, void *tags, uint32_t n_buckets, c
 				 const void *indices, size_t count, size_t *taken);
 
 /* The loops of one data type and operator. */
-struct fanin_sparse_combine {
+struct fanin_kernel_sparse_combine {
 	fanin_scatter_fn list16; /* indices of 2 bytes */
 	fanin_scatter_fn list32; /* of 4 bytes */
 	fanin_table_fn table16;  /* indices and tags of 2 bytes */
@@ -50,7 +50,7 @@ struct fanin_sparse_combine {
 };
 
 /* The loops that take values out of an array, for one size of elements. Nothing of the array is changed. */
-struct fanin_sparse_take {
+struct fanin_kernel_sparse_take {
 	/*
 	 * Writes the next `count` values from the index `from` on, of which there are as many, and their indices, of 2 or 4 bytes. Returns the index
 	 * behind the last one.
@@ -76,7 +76,7 @@ struct fanin_sparse_take {
 };
 
 /* Loops over tags and bitmaps, independent of the values' type; for indices of 2 and of 4 bytes. */
-struct fanin_sparse_table {
+struct fanin_kernel_sparse_table {
 	/* Writes which lanes are taken, a bit for each. n_lanes: a multiple of 64. tags: aligned to 64 bytes. */
 	void (*occupied16)(uint64_t *occupied, const void *tags, size_t n_lanes);
 	void (*occupied32)(uint64_t *occupied, const void *tags, size_t n_lanes);
@@ -92,9 +92,10 @@ struct fanin_sparse_table {
  * The loops of a data type and an operator (wire codes), of the size of a data type, and of tables, in an instruction set that the CPU has.
  * Return NULL if there are none: averages, copies and custom operators are never sparse. Thread-safe.
  */
-const struct fanin_sparse_combine *fanin_kernel_sparse(enum fanin_isa isa, unsigned int dtype,
-						       unsigned int op);
-const struct fanin_sparse_take *fanin_kernel_sparse_take(enum fanin_isa isa, unsigned int dtype);
-const struct fanin_sparse_table *fanin_kernel_sparse_table(enum fanin_isa isa);
+const struct fanin_kernel_sparse_combine *fanin_kernel_sparse(enum fanin_isa isa,
+							      unsigned int dtype, unsigned int op);
+const struct fanin_kernel_sparse_take *fanin_kernel_sparse_take(enum fanin_isa isa,
+								unsigned int dtype);
+const struct fanin_kernel_sparse_table *fanin_kernel_sparse_table(enum fanin_isa isa);
 
 #endif

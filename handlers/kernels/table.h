@@ -18,16 +18,16 @@ struct fanin_kernel_table {
 };
 
 /* The same of sparse.c. `take` is by the binary logarithm of an element's size in bytes. */
-struct fanin_sparse_tables {
-	const struct fanin_sparse_combine *combine[FANIN_WIRE_DTYPE_COUNT][FANIN_WIRE_OP_COUNT];
-	struct fanin_sparse_take take[4];
-	struct fanin_sparse_table table;
+struct fanin_kernel_sparse_tables {
+	const struct fanin_kernel_sparse_combine *combine[FANIN_WIRE_DTYPE_COUNT][FANIN_WIRE_OP_COUNT];
+	struct fanin_kernel_sparse_take take[4];
+	struct fanin_kernel_sparse_table table;
 };
 
-extern const struct fanin_sparse_tables fanin_sparse_portable;
-extern const struct fanin_sparse_tables fanin_sparse_avx2;
-extern const struct fanin_sparse_tables fanin_sparse_avx512;
-extern const struct fanin_sparse_tables fanin_sparse_avx512fp16;
+extern const struct fanin_kernel_sparse_tables fanin_kernel_sparse_portable;
+extern const struct fanin_kernel_sparse_tables fanin_kernel_sparse_avx2;
+extern const struct fanin_kernel_sparse_tables fanin_kernel_sparse_avx512;
+extern const struct fanin_kernel_sparse_tables fanin_kernel_sparse_avx512fp16;
 
 extern const struct fanin_kernel_table fanin_kernels_portable;
 extern const struct fanin_kernel_table fanin_kernels_avx2;

@@ -4,8 +4,8 @@
  * rate that yields to nobody. Every packet is a UDP datagram of FLOW_SEGMENT bytes at most; a sink
  * acknowledges each one of DCTCP's by itself. One thread.
  */
-#ifndef FANIN_BENCH_BACKGROUND_H
-#define FANIN_BENCH_BACKGROUND_H
+#ifndef FANIN_LAB_BENCH_BACKGROUND_H
+#define FANIN_LAB_BENCH_BACKGROUND_H
 
 #include "lab/bench/flow_sizes.h"
 #include "lab/rig/network.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Canary in `./dev bench congestion`: a job with leaders on all switches, whose ranks are those of the network. */
-#ifndef FANIN_BENCH_CONGESTION_CANARY_H
-#define FANIN_BENCH_CONGESTION_CANARY_H
+#ifndef FANIN_LAB_BENCH_CONGESTION_CANARY_H
+#define FANIN_LAB_BENCH_CONGESTION_CANARY_H
 
 #include "lab/bench/congestion_job.h"
 #include "lab/rig/leaders.h"

@@ -3,8 +3,8 @@
  * The job of `./dev bench congestion`: allreduces of i32 by real engines, one for each tree of a rank or a single one, whose results are checked. Who opens a job
  * adds engines to its ranks. One thread.
  */
-#ifndef FANIN_BENCH_CONGESTION_JOB_H
-#define FANIN_BENCH_CONGESTION_JOB_H
+#ifndef FANIN_LAB_BENCH_CONGESTION_JOB_H
+#define FANIN_LAB_BENCH_CONGESTION_JOB_H
 
 #include "lab/bench/congestion_network.h"
 #include "lab/bench/shared_host.h"

@@ -3,8 +3,8 @@
  * The network of `./dev bench congestion`, in virtual time: leaves and spines with links of one rate, hosts of which some are ranks of a job and the others are
  * free for background traffic, and what each link has carried. One thread.
  */
-#ifndef FANIN_BENCH_CONGESTION_NETWORK_H
-#define FANIN_BENCH_CONGESTION_NETWORK_H
+#ifndef FANIN_LAB_BENCH_CONGESTION_NETWORK_H
+#define FANIN_LAB_BENCH_CONGESTION_NETWORK_H
 
 #include "lab/rig/leaf_spine.h"
 

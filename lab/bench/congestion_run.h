@@ -3,8 +3,8 @@
  * Runs of benchmarks over leaves and spines: the network, a job's allreduces one after the other,
  * how long each took and what links carried meanwhile. What fails ends the program. One thread.
  */
-#ifndef FANIN_BENCH_CONGESTION_RUN_H
-#define FANIN_BENCH_CONGESTION_RUN_H
+#ifndef FANIN_LAB_BENCH_CONGESTION_RUN_H
+#define FANIN_LAB_BENCH_CONGESTION_RUN_H
 
 #include "lab/bench/congestion_job.h"
 #include "lab/bench/ring_player.h"

@@ -2,8 +2,8 @@
 /*
  * Static trees of `./dev bench congestion`: a job of the window protocol for each of several spines as roots, over which requests are split block by block.
  */
-#ifndef FANIN_BENCH_CONGESTION_TREES_H
-#define FANIN_BENCH_CONGESTION_TREES_H
+#ifndef FANIN_LAB_BENCH_CONGESTION_TREES_H
+#define FANIN_LAB_BENCH_CONGESTION_TREES_H
 
 #include "lab/bench/congestion_job.h"
 

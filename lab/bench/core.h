@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What core-bench is asked for, and what it finds. */
-#ifndef FANIN_BENCH_CORE_H
-#define FANIN_BENCH_CORE_H
+#ifndef FANIN_LAB_BENCH_CORE_H
+#define FANIN_LAB_BENCH_CORE_H
 
 #include "lab/bench/core_rig.h"
 

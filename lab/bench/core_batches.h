@@ -4,8 +4,8 @@
  * thread, in phases of seconds to minutes, which nothing inside of the machine tells but the time that a fixed number of
  * additions takes: batches are calibrated with it, and those that were disturbed are left out. Not thread-safe.
  */
-#ifndef FANIN_BENCH_CORE_BATCHES_H
-#define FANIN_BENCH_CORE_BATCHES_H
+#ifndef FANIN_LAB_BENCH_CORE_BATCHES_H
+#define FANIN_LAB_BENCH_CORE_BATCHES_H
 
 #include <stdint.h>
 

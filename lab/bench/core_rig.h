@@ -5,8 +5,8 @@
  * every result. What is timed or counted around the workers is the pipeline alone: parsing, scheduling,
  * aggregation and emission without any kernel I/O.
  */
-#ifndef FANIN_BENCH_CORE_RIG_H
-#define FANIN_BENCH_CORE_RIG_H
+#ifndef FANIN_LAB_BENCH_CORE_RIG_H
+#define FANIN_LAB_BENCH_CORE_RIG_H
 
 #include <stdbool.h>
 #include <stddef.h>

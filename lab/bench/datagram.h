@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ordinary UDP datagrams that hosts of rig/ send each other: headers only, what is behind them is the caller's. Pure. */
-#ifndef FANIN_BENCH_DATAGRAM_H
-#define FANIN_BENCH_DATAGRAM_H
+#ifndef FANIN_LAB_BENCH_DATAGRAM_H
+#define FANIN_LAB_BENCH_DATAGRAM_H
 
 #include <stdint.h>
 

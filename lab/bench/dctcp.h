@@ -4,8 +4,8 @@
  * which is acknowledged by itself with its CE mark, as with SACK. Pure: time is passed in. A
  * segment is lost if another one that was sent three later has been acknowledged, or after a timeout.
  */
-#ifndef FANIN_BENCH_DCTCP_H
-#define FANIN_BENCH_DCTCP_H
+#ifndef FANIN_LAB_BENCH_DCTCP_H
+#define FANIN_LAB_BENCH_DCTCP_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -12,8 +12,8 @@
  * Paths and servers' links have the rate, a queue and a threshold for marks; hosts' other links are
  * faster, so that packets wait in the switches' queues and not in the hosts.
  */
-#ifndef FANIN_BENCH_DUMBBELL_H
-#define FANIN_BENCH_DUMBBELL_H
+#ifndef FANIN_LAB_BENCH_DUMBBELL_H
+#define FANIN_LAB_BENCH_DUMBBELL_H
 
 #include "lab/bench/background.h"
 #include "pipeline/job.h"

@@ -9,8 +9,8 @@
  * lower end and the two points between 10 KB and 1 MB are ours. Between points the logarithm of the
  * size is distributed uniformly. Flows are cut at 1 MB.
  */
-#ifndef FANIN_BENCH_FLOW_SIZES_H
-#define FANIN_BENCH_FLOW_SIZES_H
+#ifndef FANIN_LAB_BENCH_FLOW_SIZES_H
+#define FANIN_LAB_BENCH_FLOW_SIZES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * Background traffic that yields to nobody, over leaves and spines: hosts that inject datagrams at a constant rate, whatever is lost, and ignore what they
  * receive. One thread.
  */
-#ifndef FANIN_BENCH_INJECTION_H
-#define FANIN_BENCH_INJECTION_H
+#ifndef FANIN_LAB_BENCH_INJECTION_H
+#define FANIN_LAB_BENCH_INJECTION_H
 
 #include "lab/reference/random.h"
 #include "lab/rig/leaf_spine.h"

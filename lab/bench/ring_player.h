@@ -4,8 +4,8 @@
  * 2(n - 1) steps would, a packet as soon as the same one of the step before has come, so that long vectors are pipelined. Each connection sends by DCTCP and repeats
  * what is lost. Packets have no data: nothing is reduced. One thread.
  */
-#ifndef FANIN_BENCH_RING_PLAYER_H
-#define FANIN_BENCH_RING_PLAYER_H
+#ifndef FANIN_LAB_BENCH_RING_PLAYER_H
+#define FANIN_LAB_BENCH_RING_PLAYER_H
 
 #include "lab/rig/leaf_spine.h"
 

@@ -3,8 +3,8 @@
  * A host of rig/ that several engines share, each by a transport of its own: what comes for a job goes to that job's engine. Before it sends a packet the
  * host may be busy for a while, by chance, and its queue may be bounded as a NIC's ring is. It may also be away now and then: it then reads nothing, too. One thread.
  */
-#ifndef FANIN_BENCH_SHARED_HOST_H
-#define FANIN_BENCH_SHARED_HOST_H
+#ifndef FANIN_LAB_BENCH_SHARED_HOST_H
+#define FANIN_LAB_BENCH_SHARED_HOST_H
 
 #include "lab/reference/random.h"
 #include "lab/rig/network.h"

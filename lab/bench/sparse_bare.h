@@ -3,8 +3,8 @@
  * The bare loops that the sparse handlers are compared with: scalar code that reads the same packets, adds the values of f32 up in an array or in a
  * hash table with linear probing, and writes the result's packets; no checks, no windows, no duplicates, no switch. One thread.
  */
-#ifndef FANIN_BENCH_SPARSE_BARE_H
-#define FANIN_BENCH_SPARSE_BARE_H
+#ifndef FANIN_LAB_BENCH_SPARSE_BARE_H
+#define FANIN_LAB_BENCH_SPARSE_BARE_H
 
 #include <stdbool.h>
 #include <stdint.h>

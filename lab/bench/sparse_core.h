@@ -3,8 +3,8 @@
  * sparse-bench: sparse blocks from memory through the pipeline on one core, by arrays and by hash tables, and the same vectors as dense blocks, each
  * beside its bare loop. The rig is core_rig.h's; its own job has the dense blocks.
  */
-#ifndef FANIN_BENCH_SPARSE_CORE_H
-#define FANIN_BENCH_SPARSE_CORE_H
+#ifndef FANIN_LAB_BENCH_SPARSE_CORE_H
+#define FANIN_LAB_BENCH_SPARSE_CORE_H
 
 #include "lab/bench/core_batches.h"
 #include "lab/bench/core_rig.h"

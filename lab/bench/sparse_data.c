@@ -25,14 +25,14 @@ allocate(size_t n, size_t size)
 }
 
 /* One host's vector over all patterns, and what it adds to their sums. */
-static struct fanin_sparse_vector *
+static struct fanin_vector *
 make_vector(struct sparse_data *data, double density, uint16_t host, uint32_t **indices,
 	    float **values)
 {
 	const uint64_t n = (uint64_t)data->span * SPARSE_PATTERNS;
 	const uint64_t limit = (uint64_t)(density * 4294967296.0);
 	struct random random = random_seed(host + 1u);
-	struct fanin_sparse_vector *vector = allocate(1, sizeof(*vector));
+	struct fanin_vector *vector = allocate(1, sizeof(*vector));
 	uint64_t nnz = 0;
 
 	*indices = allocate(n, sizeof(**indices));
@@ -52,7 +52,7 @@ make_vector(struct sparse_data *data, double density, uint16_t host, uint32_t **
 		data->there[pattern][index / 64] |= UINT64_C(1) << index % 64;
 		data->n_values[pattern]++;
 	}
-	*vector = (struct fanin_sparse_vector){
+	*vector = (struct fanin_vector){
 		.n = n,
 		.nnz = nnz,
 		.indices = (const uint8_t *)*indices,
@@ -69,20 +69,19 @@ make_vector(struct sparse_data *data, double density, uint16_t host, uint32_t **
 
 /* Appends a host's shards of a block. */
 static void
-add_shards(struct sparse_data *data, const struct fanin_sparse_vector *vector, uint32_t pattern,
+add_shards(struct sparse_data *data, const struct fanin_vector *vector, uint32_t pattern,
 	   uint16_t host)
 {
-	struct fanin_sparse_cut cut;
+	struct fanin_vector_cut cut;
 
-	fanin_sparse_vector_cut(vector, pattern, data->payload_bytes, &cut);
+	fanin_vector_cut(vector, pattern, data->payload_bytes, &cut);
 	for (unsigned int number = 0; number < cut.n_shards; number++) {
 		const uint32_t at = data->n_shards[pattern]++;
 		struct sparse_shard *shard = &data->shards[pattern][at];
 		struct fanin_hdr hdr = { 0 };
 
 		shard->payload = allocate(1, data->payload_bytes);
-		shard->len = fanin_sparse_vector_make(vector, pattern, &cut, number, &hdr,
-						      shard->payload);
+		shard->len = fanin_vector_make(vector, pattern, &cut, number, &hdr, shard->payload);
 		shard->members = hdr.members;
 		shard->count = hdr.count;
 		data->hosts[pattern][at] = host;
@@ -93,8 +92,8 @@ void
 sparse_data_make(struct sparse_data *data, double density, uint32_t payload_bytes, uint16_t n_hosts)
 {
 	*data = (struct sparse_data){
-		.span = fanin_sparse_vector_span(VECTOR, (uint64_t)(density * (double)VECTOR),
-						 sizeof(float), payload_bytes),
+		.span = fanin_vector_span(VECTOR, (uint64_t)(density * (double)VECTOR),
+					  sizeof(float), payload_bytes),
 		.payload_bytes = payload_bytes,
 		.n_hosts = n_hosts,
 	};
@@ -110,12 +109,11 @@ sparse_data_make(struct sparse_data *data, double density, uint32_t payload_byte
 	for (uint16_t host = 0; host < n_hosts; host++) {
 		uint32_t *indices;
 		float *values;
-		struct fanin_sparse_vector *vector = make_vector(data, density, host, &indices,
-								 &values);
+		struct fanin_vector *vector = make_vector(data, density, host, &indices, &values);
 
 		for (uint32_t pattern = 0; pattern < SPARSE_PATTERNS; pattern++)
 			add_shards(data, vector, pattern, host);
-		fanin_sparse_vector_free(vector);
+		fanin_vector_free(vector);
 		free(indices);
 		free(values);
 	}

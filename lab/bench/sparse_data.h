@@ -3,8 +3,8 @@
  * Contributions of the hosts of a sparse job, and the expected results: f32 values at uniformly random indices, each rank's by itself, cut into shards by
  * the host library. Sums are whole numbers that f32 holds, so they are exact in any order.
  */
-#ifndef FANIN_BENCH_SPARSE_DATA_H
-#define FANIN_BENCH_SPARSE_DATA_H
+#ifndef FANIN_LAB_BENCH_SPARSE_DATA_H
+#define FANIN_LAB_BENCH_SPARSE_DATA_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * A job of `./dev bench stragglers`: iterations of an allreduce, one after the other, by real engines,
  * the real handler and the real server in a dumbbell. Each result is checked. One thread.
  */
-#ifndef FANIN_BENCH_STRAGGLER_JOB_H
-#define FANIN_BENCH_STRAGGLER_JOB_H
+#ifndef FANIN_LAB_BENCH_STRAGGLER_JOB_H
+#define FANIN_LAB_BENCH_STRAGGLER_JOB_H
 
 #include "lab/bench/dumbbell.h"
 #include "hostlib/src/protocol/protocol.h"

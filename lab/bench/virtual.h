@@ -3,8 +3,8 @@
  * Shared by the benchmarks in virtual time: starting DPDK, ending with an error, and printing a JSON
  * object. Main thread.
  */
-#ifndef FANIN_BENCH_VIRTUAL_H
-#define FANIN_BENCH_VIRTUAL_H
+#ifndef FANIN_LAB_BENCH_VIRTUAL_H
+#define FANIN_LAB_BENCH_VIRTUAL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * What the benchmarks' hosts send: the data of all hosts of a job with the results that must come back, and the headers of
  * their contributions.
  */
-#ifndef FANIN_REFERENCE_HOSTS_H
-#define FANIN_REFERENCE_HOSTS_H
+#ifndef FANIN_LAB_REFERENCE_HOSTS_H
+#define FANIN_LAB_REFERENCE_HOSTS_H
 
 #include <stdbool.h>
 #include <stdint.h>

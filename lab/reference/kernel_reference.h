@@ -3,8 +3,8 @@
  * What the kernels have to compute, told a second time: one element at a time, by cases, with wider arithmetic. An element
  * is the low bits of a uint64_t.
  */
-#ifndef FANIN_REFERENCE_KERNEL_REFERENCE_H
-#define FANIN_REFERENCE_KERNEL_REFERENCE_H
+#ifndef FANIN_LAB_REFERENCE_KERNEL_REFERENCE_H
+#define FANIN_LAB_REFERENCE_KERNEL_REFERENCE_H
 
 #include <stdbool.h>
 #include <stdint.h>

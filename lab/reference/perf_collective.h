@@ -3,8 +3,8 @@
  * The collectives that fanin-perf can run, and what must come of them. Each is about a vector: every rank sends a part of it
  * and receives a part of the result, which may be nothing or all.
  */
-#ifndef FANIN_REFERENCE_PERF_COLLECTIVE_H
-#define FANIN_REFERENCE_PERF_COLLECTIVE_H
+#ifndef FANIN_LAB_REFERENCE_PERF_COLLECTIVE_H
+#define FANIN_LAB_REFERENCE_PERF_COLLECTIVE_H
 
 #include "lab/reference/perf_data.h"
 

@@ -2,8 +2,8 @@
 /*
  * Compares what a collective has brought with what it had to bring, element by element, whatever the elements' size. One thread.
  */
-#ifndef FANIN_REFERENCE_PERF_COMPARE_H
-#define FANIN_REFERENCE_PERF_COMPARE_H
+#ifndef FANIN_LAB_REFERENCE_PERF_COMPARE_H
+#define FANIN_LAB_REFERENCE_PERF_COMPARE_H
 
 #include <signal.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * The custom operators that fanin-perf can run and check: an application's side of docs/custom-operators.md. Each is an
  * entry in perf_custom.c.
  */
-#ifndef FANIN_REFERENCE_PERF_CUSTOM_H
-#define FANIN_REFERENCE_PERF_CUSTOM_H
+#ifndef FANIN_LAB_REFERENCE_PERF_CUSTOM_H
+#define FANIN_LAB_REFERENCE_PERF_CUSTOM_H
 
 #include "lab/reference/perf_data.h"
 

@@ -11,8 +11,8 @@
  * native accumulation, which rounds each of them, gives other bits somewhere: with three ranks or more, and for averages of
  * f16 with two, whose sum f16 can't hold.
  */
-#ifndef FANIN_REFERENCE_PERF_DATA_H
-#define FANIN_REFERENCE_PERF_DATA_H
+#ifndef FANIN_LAB_REFERENCE_PERF_DATA_H
+#define FANIN_LAB_REFERENCE_PERF_DATA_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -12,8 +12,8 @@
  * Indices are decimal, ascending, separated by blanks. A line "-" is a rank without any. "n", which is optional and comes first, is the length
  * of the vector. A # begins a comment; lines with nothing else are not counted. Lines beyond the last rank's are not read.
  */
-#ifndef FANIN_REFERENCE_PERF_PLACES_H
-#define FANIN_REFERENCE_PERF_PLACES_H
+#ifndef FANIN_LAB_REFERENCE_PERF_PLACES_H
+#define FANIN_LAB_REFERENCE_PERF_PLACES_H
 
 #include <stdbool.h>
 #include <stdint.h>

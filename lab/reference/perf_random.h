@@ -3,8 +3,8 @@
  * Data of fanin-perf whose sum depends on the order of the ranks: pseudo-random floating-point numbers of very different
  * sizes. Their reference is the sum in the order that docs/operators.md gives, which reproducible jobs keep to on any network.
  */
-#ifndef FANIN_REFERENCE_PERF_RANDOM_H
-#define FANIN_REFERENCE_PERF_RANDOM_H
+#ifndef FANIN_LAB_REFERENCE_PERF_RANDOM_H
+#define FANIN_LAB_REFERENCE_PERF_RANDOM_H
 
 #include <stdbool.h>
 

@@ -3,8 +3,8 @@
  * Sparse vectors of fanin-perf: at which indices a rank has a value is told from the seed, as the values are (perf_data.h), or from a file
  * (perf_places.h), so that every rank can tell every other's.
  */
-#ifndef FANIN_REFERENCE_PERF_SPARSE_H
-#define FANIN_REFERENCE_PERF_SPARSE_H
+#ifndef FANIN_LAB_REFERENCE_PERF_SPARSE_H
+#define FANIN_LAB_REFERENCE_PERF_SPARSE_H
 
 #include "lab/reference/perf_data.h"
 #include "lab/reference/perf_places.h"

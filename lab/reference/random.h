@@ -2,8 +2,8 @@
 /*
  * A small random generator with a visible seed, so that every run of a test does the same.
  */
-#ifndef FANIN_REFERENCE_RANDOM_H
-#define FANIN_REFERENCE_RANDOM_H
+#ifndef FANIN_LAB_REFERENCE_RANDOM_H
+#define FANIN_LAB_REFERENCE_RANDOM_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * Jobs whose blocks have leaders, on all leaves and spines of a network. Their ranks are any hosts of it; each may be linked to two leaves, and then is two hosts of
  * the network.
  */
-#ifndef FANIN_RIG_LEADERS_H
-#define FANIN_RIG_LEADERS_H
+#ifndef FANIN_LAB_RIG_LEADERS_H
+#define FANIN_LAB_RIG_LEADERS_H
 
 #include "hostlib/src/protocol/protocol.h"
 #include "lab/rig/leaf_spine.h"

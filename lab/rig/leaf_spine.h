@@ -3,8 +3,8 @@
  * Leaves with hosts and spines above, each leaf linked to each spine, and jobs on trees of them. Hosts are numbered leaf by leaf, and are
  * the ranks of jobs.
  */
-#ifndef FANIN_RIG_LEAF_SPINE_H
-#define FANIN_RIG_LEAF_SPINE_H
+#ifndef FANIN_LAB_RIG_LEAF_SPINE_H
+#define FANIN_LAB_RIG_LEAF_SPINE_H
 
 #include "hostlib/src/protocol/protocol.h"
 #include "hostlib/src/protocol/protocol.h"

@@ -6,8 +6,8 @@
  *
  * One thread. The EAL has been initialised.
  */
-#ifndef FANIN_RIG_NETWORK_H
-#define FANIN_RIG_NETWORK_H
+#ifndef FANIN_LAB_RIG_NETWORK_H
+#define FANIN_LAB_RIG_NETWORK_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
 /*
  * A parameter server in the rig's network: the real one without its socket, as a host behind a switch's port.
  */
-#ifndef FANIN_RIG_SERVER_H
-#define FANIN_RIG_SERVER_H
+#ifndef FANIN_LAB_RIG_SERVER_H
+#define FANIN_LAB_RIG_SERVER_H
 
 #include "protocols/pa_atp/host/server.h"
 #include "lab/rig/network.h"

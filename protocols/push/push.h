@@ -3,8 +3,8 @@
  * What the handler `push` of switches and the host protocol of its jobs have in common: the job's parameters, by their positions, which rank is home to a
  * block, and what hosts say to each other by UNICAST and MULTICAST (docs/protocol.md, "Push").
  */
-#ifndef FANIN_WIRE_PUSH_H
-#define FANIN_WIRE_PUSH_H
+#ifndef FANIN_PROTOCOLS_PUSH_PUSH_H
+#define FANIN_PROTOCOLS_PUSH_PUSH_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * What the handler `region` and its hosts share (docs/protocol.md, "Regions"): the parameters of its jobs, by their places, the fields of its packets, and
  * which bytes belong to a region.
  */
-#ifndef FANIN_WIRE_REGION_H
-#define FANIN_WIRE_REGION_H
+#ifndef FANIN_PROTOCOLS_REGION_REGION_H
+#define FANIN_PROTOCOLS_REGION_REGION_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * checked for spelling, type and range; an error names the file, the path of the key, what was
  * found and what is expected.
  */
-#ifndef FANIN_CONFIG_CONFIG_H
-#define FANIN_CONFIG_CONFIG_H
+#ifndef FANIN_SWITCH_CONFIG_CONFIG_H
+#define FANIN_SWITCH_CONFIG_CONFIG_H
 
 #include <stdbool.h>
 #include <stddef.h>

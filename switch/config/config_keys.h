@@ -3,8 +3,8 @@
  * The table of the configuration's keys, which the parser walks and the tests hold against the JSON schema. Internal to the
  * configuration: everyone else uses switch/config/config.h.
  */
-#ifndef FANIN_CONFIG_KEYS_H
-#define FANIN_CONFIG_KEYS_H
+#ifndef FANIN_SWITCH_CONFIG_CONFIG_KEYS_H
+#define FANIN_SWITCH_CONFIG_CONFIG_KEYS_H
 
 #include <stdbool.h>
 #include <stddef.h>

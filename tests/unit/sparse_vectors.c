@@ -85,7 +85,7 @@ vector_make(struct sparse_vectors *vectors, uint16_t rank, struct random *random
 			continue;
 		bits = options->value != NULL ? options->value(rank, i)
 					      : value_random(random, options);
-		fanin_sparse_vector_index_set(vectors->indices[rank], options->index_bytes, nnz, i);
+		fanin_vector_index_set(vectors->indices[rank], options->index_bytes, nnz, i);
 		memcpy(vectors->values[rank] + nnz * vectors->element_bytes, &bits,
 		       vectors->element_bytes);
 		nnz++;
@@ -145,11 +145,11 @@ void
 sparse_vectors_request(struct sparse_vectors *vectors, uint16_t rank)
 {
 	const struct sparse_vectors_options *options = &vectors->options;
-	struct fanin_sparse_vector *sparse = malloc(sizeof(*sparse));
+	struct fanin_vector *sparse = malloc(sizeof(*sparse));
 	struct fanin_error error = { 0 };
 
 	ck_assert_ptr_nonnull(sparse);
-	*sparse = (struct fanin_sparse_vector){
+	*sparse = (struct fanin_vector){
 		.n = options->n,
 		.nnz = vectors->nnz[rank],
 		.indices = vectors->indices[rank],
@@ -162,7 +162,7 @@ sparse_vectors_request(struct sparse_vectors *vectors, uint16_t rank)
 		.is_known = true,
 		.most = vectors->most,
 	};
-	ck_assert_msg(fanin_sparse_vector_check(sparse, false, &error) == FANIN_OK, "%s", error.text);
+	ck_assert_msg(fanin_vector_check(sparse, false, &error) == FANIN_OK, "%s", error.text);
 	vectors->requests[rank] = (struct fanin_request){
 		.collective = FANIN_COLLECTIVE_ALLREDUCE_SPARSE,
 		.sparse = sparse,
@@ -200,8 +200,7 @@ sparse_vectors_expect_result(const struct sparse_vectors *vectors,
 		}
 		if (!vectors->expected_is_there[i])
 			continue;
-		ck_assert_uint_eq(fanin_sparse_vector_index(result->indices, options->index_bytes, at),
-				  i);
+		ck_assert_uint_eq(fanin_vector_index(result->indices, options->index_bytes, at), i);
 		expect_element(vectors, i,
 			       (const uint8_t *)result->values + at * vectors->element_bytes);
 		at++;
@@ -226,7 +225,7 @@ void
 sparse_vectors_free(struct sparse_vectors *vectors)
 {
 	for (uint16_t rank = 0; rank < vectors->options.n_ranks; rank++) {
-		fanin_sparse_vector_free(vectors->requests[rank].sparse);
+		fanin_vector_free(vectors->requests[rank].sparse);
 		fanin_sparse_result_free(&vectors->results[rank]);
 		free(vectors->results[rank].dense);
 		free(vectors->indices[rank]);

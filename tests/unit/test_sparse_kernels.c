@@ -81,7 +81,7 @@ odd_copy(const void *from, size_t len)
 }
 
 static void
-add_list(const struct fanin_sparse_combine *combine, unsigned int dtype, unsigned int op,
+add_list(const struct fanin_kernel_sparse_combine *combine, unsigned int dtype, unsigned int op,
 	 uint32_t count, bool is_short)
 {
 	const unsigned int size = fanin_dtype_size(dtype);
@@ -104,7 +104,7 @@ add_list(const struct fanin_sparse_combine *combine, unsigned int dtype, unsigne
 }
 
 static void
-add_bitmap(const struct fanin_sparse_combine *combine, unsigned int dtype, unsigned int op,
+add_bitmap(const struct fanin_kernel_sparse_combine *combine, unsigned int dtype, unsigned int op,
 	   unsigned int density)
 {
 	const unsigned int size = fanin_dtype_size(dtype);
@@ -139,8 +139,8 @@ START_TEST(values_are_combined_at_their_indices)
 	seed = random_seed(5);
 	for (unsigned int dtype = 1; dtype < FANIN_WIRE_DTYPE_COUNT; dtype++) {
 		for (unsigned int op = 1; op < FANIN_WIRE_OP_COUNT; op++) {
-			const struct fanin_sparse_combine *combine = fanin_kernel_sparse(isa, dtype,
-											 op);
+			const struct fanin_kernel_sparse_combine *combine =
+				fanin_kernel_sparse(isa, dtype, op);
 
 			ck_assert_int_eq(combine != NULL, fanin_operation_defined(dtype, op) &&
 								  op != FANIN_WIRE_AVG);
@@ -165,7 +165,7 @@ static void
 check_taken(enum fanin_isa isa, unsigned int dtype, uint32_t from, uint32_t count, bool is_short,
 	    const uint32_t *tags)
 {
-	const struct fanin_sparse_take *take = fanin_kernel_sparse_take(isa, dtype);
+	const struct fanin_kernel_sparse_take *take = fanin_kernel_sparse_take(isa, dtype);
 	const unsigned int size = fanin_dtype_size(dtype), width = is_short ? 2 : 4;
 	uint8_t out[SPAN * 8 + MARGIN], indices[SPAN * 4 + MARGIN];
 	uint32_t next = from, end;
@@ -217,7 +217,7 @@ START_TEST(values_are_taken_in_their_order)
 	for (size_t t = 0; t < N_ELEMENTS(dtypes) * N_ELEMENTS(densities) * 8; t++) {
 		const unsigned int dtype = dtypes[t % 4];
 		const unsigned int size = fanin_dtype_size(dtype);
-		const struct fanin_sparse_take *take = fanin_kernel_sparse_take(isa, dtype);
+		const struct fanin_kernel_sparse_take *take = fanin_kernel_sparse_take(isa, dtype);
 		uint32_t from = random_below(&seed, SPAN), left = 0, count = 0;
 		uint8_t out[SPAN * 8 + MARGIN];
 
@@ -263,8 +263,8 @@ tag_of(const void *tags, unsigned int index_bytes, uint32_t lane)
 static void
 fill_table(enum fanin_isa isa, unsigned int dtype, unsigned int op, unsigned int index_bytes)
 {
-	const struct fanin_sparse_combine *combine = fanin_kernel_sparse(isa, dtype, op);
-	const struct fanin_sparse_table *table = fanin_kernel_sparse_table(isa);
+	const struct fanin_kernel_sparse_combine *combine = fanin_kernel_sparse(isa, dtype, op);
+	const struct fanin_kernel_sparse_table *table = fanin_kernel_sparse_table(isa);
 	const unsigned int size = fanin_dtype_size(dtype);
 	const uint32_t limit = index_bytes == 2 ? 65536 : 1u << 20;
 	static uint32_t tags[LANES] __attribute__((aligned(64)));

@@ -3,8 +3,8 @@
  * A histogram of times in logarithmic buckets: exact up to 32 ns, above that 32 buckets for each doubling, so that a
  * percentile is at most 1/32 (3.1 %) above the true one.
  */
-#ifndef FANIN_BENCH_HISTOGRAM_H
-#define FANIN_BENCH_HISTOGRAM_H
+#ifndef FANIN_TOOLS_MEASURE_HISTOGRAM_H
+#define FANIN_TOOLS_MEASURE_HISTOGRAM_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Command lines of benchmarks: what their tables (control/cli_fields.h) have in common. */
-#ifndef FANIN_BENCH_OPTIONS_H
-#define FANIN_BENCH_OPTIONS_H
+#ifndef FANIN_TOOLS_MEASURE_OPTIONS_H
+#define FANIN_TOOLS_MEASURE_OPTIONS_H
 
 #include "control/cli_fields.h"
 

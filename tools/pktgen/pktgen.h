@@ -4,8 +4,8 @@
  * loop (pktgen_run.c), the search for the highest rate (pktgen_search.c), and what is printed (pktgen_report.c). All on one
  * thread.
  */
-#ifndef FANIN_BENCH_PKTGEN_H
-#define FANIN_BENCH_PKTGEN_H
+#ifndef FANIN_TOOLS_PKTGEN_PKTGEN_H
+#define FANIN_TOOLS_PKTGEN_PKTGEN_H
 
 #include <stdbool.h>
 #include <stdint.h>

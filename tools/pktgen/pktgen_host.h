@@ -7,8 +7,8 @@
  * All hosts of a job are played by one caller, which therefore knows when the last contribution to a block was sent. Only
  * from then on a result can be late.
  */
-#ifndef FANIN_BENCH_PKTGEN_HOST_H
-#define FANIN_BENCH_PKTGEN_HOST_H
+#ifndef FANIN_TOOLS_PKTGEN_PKTGEN_HOST_H
+#define FANIN_TOOLS_PKTGEN_PKTGEN_HOST_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -164,7 +164,7 @@ hinted_post(struct fanin_request call, size_t count, enum fanin_dtype dtype, enu
 		status = fanin_error_set(&ctx->error, FANIN_ERR_INVALID,
 					 "hints are 0x%x, expected 0 or FANIN_MAYBE_SPARSE", hints);
 	if (status == FANIN_OK && hints != 0)
-		status = fanin_sparse_hint_take(&call, count);
+		status = fanin_vector_hint_take(&call, count);
 	if (status != FANIN_OK)
 		return status;
 	if (blocking)
@@ -176,7 +176,7 @@ hinted_post(struct fanin_request call, size_t count, enum fanin_dtype dtype, enu
 	status = fanin_request_post(&call, count, req);
 	fanin_ctx_unlock(ctx);
 	if (status != FANIN_OK)
-		fanin_sparse_vector_free(call.sparse);
+		fanin_vector_free(call.sparse);
 	return status;
 }
 

@@ -34,7 +34,7 @@ int fanin_request_post(const struct fanin_request *call, size_t count, fanin_req
  * call: has dtype, op, send and recv; gets `sparse`, the caller's to free if it can't be posted. Returns FANIN_OK, or FANIN_ERR_NO_MEMORY with
  * the context's error set.
  */
-int fanin_sparse_hint_take(struct fanin_request *call, size_t count);
+int fanin_vector_hint_take(struct fanin_request *call, size_t count);
 
 /* The request becomes one of its communicator's, which is freed with it. With the context's lock. */
 void fanin_request_link(struct fanin_request *request);

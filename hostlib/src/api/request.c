@@ -15,7 +15,7 @@ request_free(struct fanin_request *request)
 		link = &(*link)->sibling;
 	*link = request->sibling;
 	fanin_split_free(request);
-	fanin_sparse_vector_free(request->sparse);
+	fanin_vector_free(request->sparse);
 	free(request);
 }
 

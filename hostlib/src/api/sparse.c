@@ -59,7 +59,7 @@ job_check(const struct fanin_comm *comm, struct fanin_error *error)
 }
 
 static int
-result_check(const struct fanin_sparse_vector *sparse, struct fanin_error *error)
+result_check(const struct fanin_vector *sparse, struct fanin_error *error)
 {
 	const struct fanin_sparse_result *result = sparse->result;
 	const uint64_t dense_len = sparse->n * sparse->element_bytes;
@@ -110,7 +110,7 @@ options_check(struct fanin_sparse_opts *options, const struct fanin_sparse_opts 
 
 /* Sizes and buffers, but not yet the indices. */
 static int
-vector_check(const struct fanin_sparse_vector *sparse, struct fanin_error *error)
+vector_check(const struct fanin_vector *sparse, struct fanin_error *error)
 {
 	if (sparse->index_bytes == 4 && sparse->n > MOST_OF_SHORT)
 		return fanin_error_set(error, FANIN_ERR_INVALID,
@@ -134,7 +134,7 @@ vector_check(const struct fanin_sparse_vector *sparse, struct fanin_error *error
 
 /* sparse: as the caller has it. Returns FANIN_OK if it can be posted. */
 static int
-arguments_check(struct fanin_sparse_vector *sparse, const struct fanin_sparse_opts *options,
+arguments_check(struct fanin_vector *sparse, const struct fanin_sparse_opts *options,
 		struct fanin_error *error)
 {
 	const double values = options->density * (double)sparse->n;
@@ -143,7 +143,7 @@ arguments_check(struct fanin_sparse_vector *sparse, const struct fanin_sparse_op
 	if (status == FANIN_OK)
 		status = result_check(sparse, error);
 	if (status == FANIN_OK)
-		status = fanin_sparse_vector_check(sparse, options->coalesce, error);
+		status = fanin_vector_check(sparse, options->coalesce, error);
 	if (status != FANIN_OK || options->density == 0)
 		return status;
 	/* Numbers of this size may be rounded up. */
@@ -163,7 +163,7 @@ post_alone(const struct fanin_request *call, fanin_request **req)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
 	*request = *call;
 	request->done_bytes = request->total_bytes;
-	request->status = fanin_sparse_vector_finish_alone(call->sparse);
+	request->status = fanin_vector_finish_alone(call->sparse);
 	fanin_request_link(request);
 	*req = request;
 	return FANIN_OK;
@@ -171,11 +171,11 @@ post_alone(const struct fanin_request *call, fanin_request **req)
 
 /* given: copied. */
 static int
-sparse_post(const struct fanin_sparse_vector *given, const struct fanin_sparse_opts *options,
+sparse_post(const struct fanin_vector *given, const struct fanin_sparse_opts *options,
 	    fanin_comm *comm, fanin_request **req)
 {
 	struct fanin_error *error = &comm->ctx->error;
-	struct fanin_sparse_vector *sparse = malloc(sizeof(*sparse));
+	struct fanin_vector *sparse = malloc(sizeof(*sparse));
 	const struct fanin_request call = {
 		.comm = comm,
 		.collective = FANIN_COLLECTIVE_ALLREDUCE_SPARSE,
@@ -200,7 +200,7 @@ sparse_post(const struct fanin_sparse_vector *given, const struct fanin_sparse_o
 		fanin_ctx_unlock(comm->ctx);
 	}
 	if (status != FANIN_OK)
-		fanin_sparse_vector_free(sparse);
+		fanin_vector_free(sparse);
 	return status;
 }
 
@@ -210,7 +210,7 @@ fanin_iallreduce_sparse(uint64_t n, uint64_t nnz, const void *indices, const voi
 			const struct fanin_sparse_opts *opts, fanin_comm *comm, fanin_request **req)
 {
 	struct fanin_sparse_opts options = { 0 };
-	struct fanin_sparse_vector sparse;
+	struct fanin_vector sparse;
 	struct fanin_error *error;
 	int status;
 
@@ -225,7 +225,7 @@ fanin_iallreduce_sparse(uint64_t n, uint64_t nnz, const void *indices, const voi
 		status = job_check(comm, error);
 	if (status != FANIN_OK)
 		return status;
-	sparse = (struct fanin_sparse_vector){
+	sparse = (struct fanin_vector){
 		.n = n,
 		.nnz = nnz,
 		.indices = indices,
@@ -252,12 +252,12 @@ fanin_allreduce_sparse(uint64_t n, uint64_t nnz, const void *indices, const void
 }
 
 int
-fanin_sparse_hint_take(struct fanin_request *call, size_t count)
+fanin_vector_hint_take(struct fanin_request *call, size_t count)
 {
 	struct fanin_comm *comm = call->comm;
 	const uint16_t n_ranks = comm->member.config.size;
 	struct fanin_error why;
-	struct fanin_sparse_vector *sparse;
+	struct fanin_vector *sparse;
 
 	if (call->op != FANIN_SUM || n_ranks == 1 || job_check(comm, &why) != FANIN_OK ||
 	    operator_check(comm, call->dtype, FANIN_SUM, &why) != FANIN_OK)
@@ -265,7 +265,7 @@ fanin_sparse_hint_take(struct fanin_request *call, size_t count)
 	sparse = malloc(sizeof(*sparse));
 	if (sparse == NULL)
 		return fanin_error_set(&comm->ctx->error, FANIN_ERR_NO_MEMORY, "out of memory");
-	*sparse = (struct fanin_sparse_vector){
+	*sparse = (struct fanin_vector){
 		.n = count,
 		.result = &sparse->whole,
 		.whole = { .sz = sizeof(sparse->whole), .dense = call->recv },
@@ -275,7 +275,7 @@ fanin_sparse_hint_take(struct fanin_request *call, size_t count)
 		.combine = fanin_kernel(fanin_isa_detect(), call->dtype, call->op),
 		.is_hinted = true,
 	};
-	fanin_sparse_vector_of_dense(sparse, call->send, n_ranks, comm->protocol->on_switch != NULL);
+	fanin_vector_of_dense(sparse, call->send, n_ranks, comm->protocol->on_switch != NULL);
 	call->sparse = sparse;
 	call->collective = FANIN_COLLECTIVE_ALLREDUCE_SPARSE;
 	return FANIN_OK;
@@ -298,6 +298,6 @@ fanin_compact(const void *dense, uint64_t n, enum fanin_dtype dtype,
 	if ((options.index_bytes != 4 && options.index_bytes != 8) || !(options.threshold >= 0) ||
 	    (options.index_bytes == 4 && n > MOST_OF_SHORT))
 		return FANIN_ERR_INVALID;
-	return fanin_sparse_vector_compact(dense, n, (unsigned int)dtype, &options, indices, values,
-					   capacity, count);
+	return fanin_vector_compact(dense, n, (unsigned int)dtype, &options, indices, values,
+				    capacity, count);
 }

@@ -43,7 +43,7 @@ comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 
 		comm->requests = request->sibling;
 		fanin_split_free(request);
-		fanin_sparse_vector_free(request->sparse);
+		fanin_vector_free(request->sparse);
 		free(request);
 	}
 	status = comm->ops->leave(comm, error);

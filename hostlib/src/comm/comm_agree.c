@@ -26,7 +26,7 @@ post_now(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
 
 /* Asks the others for what the first request that is held needs. */
 static int
-agreement_post(struct fanin_comm *comm, const struct fanin_sparse_vector *sparse)
+agreement_post(struct fanin_comm *comm, const struct fanin_vector *sparse)
 {
 	struct fanin_agreement *agreement = &comm->agreement;
 
@@ -47,7 +47,7 @@ agreement_post(struct fanin_comm *comm, const struct fanin_sparse_vector *sparse
 bool
 fanin_comm_must_agree(const struct fanin_comm *comm, const struct fanin_request *request)
 {
-	const struct fanin_sparse_vector *sparse = request->sparse;
+	const struct fanin_vector *sparse = request->sparse;
 
 	return sparse != NULL && !sparse->is_known &&
 	       (sparse->is_hinted || !comm->protocol->any_density);
@@ -84,15 +84,15 @@ held_take(struct fanin_comm *comm)
 static void
 hint_settle(struct fanin_comm *comm, struct fanin_request *request)
 {
-	const struct fanin_sparse_vector *sparse = request->sparse;
+	const struct fanin_vector *sparse = request->sparse;
 
 	comm->agreement.maybe_sparse++;
-	if (fanin_sparse_vector_pays(sparse, sparse->most, comm->member.config.size,
-				     comm->protocol->on_switch != NULL)) {
+	if (fanin_vector_pays(sparse, sparse->most, comm->member.config.size,
+			      comm->protocol->on_switch != NULL)) {
 		comm->agreement.maybe_sparse_taken++;
 		return;
 	}
-	fanin_sparse_vector_free(request->sparse);
+	fanin_vector_free(request->sparse);
 	request->sparse = NULL;
 	request->collective = FANIN_COLLECTIVE_ALLREDUCE;
 }
@@ -104,7 +104,7 @@ hint_settle(struct fanin_comm *comm, struct fanin_request *request)
 static int
 agreement_take(struct fanin_comm *comm, struct fanin_request *request)
 {
-	struct fanin_sparse_vector *sparse = request->sparse;
+	struct fanin_vector *sparse = request->sparse;
 	const uint64_t *data = comm->agreement.data;
 
 	if (data[N] != ~data[NOT_N])

@@ -122,8 +122,7 @@ fanin_comm_trees_post(struct fanin_trees *trees, struct fanin_request *request, 
 {
 	/* A sparse vector's blocks are known once it is laid out. */
 	if (request->sparse != NULL && request->sparse->n_blocks == 0) {
-		int status = fanin_sparse_vector_layout(request->sparse,
-							trees->members[0].payload_bytes);
+		int status = fanin_vector_layout(request->sparse, trees->members[0].payload_bytes);
 
 		if (status != FANIN_OK)
 			return status;

@@ -22,7 +22,7 @@ int fanin_comm_trees_join(struct fanin_comm *comm, const struct fanin_join_opts 
 
 /*
  * Posts a request to all trees, at once. Returns what fanin_split_post returns, or for a sparse one
- * what fanin_sparse_vector_layout does.
+ * what fanin_vector_layout does.
  */
 int fanin_comm_trees_post(struct fanin_trees *trees, struct fanin_request *request, uint64_t count);
 

@@ -137,8 +137,7 @@ fanin_engine_post(struct fanin_endpoint *endpoint, struct fanin_request *request
 	if (request->sparse != NULL) {
 		/* Of several parts the first one's engine has done it, or who has cut them. */
 		if (request->sparse->n_blocks == 0)
-			status = fanin_sparse_vector_layout(request->sparse,
-							    engine->config.payload_bytes);
+			status = fanin_vector_layout(request->sparse, engine->config.payload_bytes);
 		if (status == FANIN_OK)
 			status = fanin_engine_shards_init(engine);
 		if (status != FANIN_OK)

@@ -123,7 +123,7 @@ request_finish(struct fanin_engine *engine, struct fanin_request *request)
 	fanin_request_list_finish(&engine->loop.requests, request);
 	/* Of several parts the last one has the result. */
 	if (request->sparse != NULL && whole->status == FANIN_OK)
-		whole->status = fanin_sparse_vector_finish(request->sparse);
+		whole->status = fanin_vector_finish(request->sparse);
 }
 
 /* The lane gets its next block if that is posted. from: a request before it. */

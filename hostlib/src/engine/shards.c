@@ -21,15 +21,15 @@ struct lane_shards {
 	uint8_t total;    /* of the result's shards; 0: not known yet */
 	uint64_t to_send; /* of the cut's */
 	uint64_t have;    /* of the result's */
-	struct fanin_sparse_cut cut;
-	struct fanin_sparse_shard *received[FANIN_SHARDS_MAX]; /* NULL: the result is known */
-	uint32_t kept_block;              /* the sparse block before, if its result is kept */
-	struct fanin_sparse_part *kept;   /* this result; NULL: none is */
-	struct fanin_sparse_vector known; /* the same, to be told; unused if it is not kept */
+	struct fanin_vector_cut cut;
+	struct fanin_vector_shard *received[FANIN_SHARDS_MAX]; /* NULL: the result is known */
+	uint32_t kept_block;            /* the sparse block before, if its result is kept */
+	struct fanin_vector_part *kept; /* this result; NULL: none is */
+	struct fanin_vector known;      /* the same, to be told; unused if it is not kept */
 };
 
 struct fanin_engine_shards {
-	struct fanin_sparse_shard *spare; /* buffers of payload_bytes */
+	struct fanin_vector_shard *spare; /* buffers of payload_bytes */
 	uint32_t n_spare;
 	uint8_t *payload; /* of what is sent */
 	struct lane_shards lanes[];
@@ -55,11 +55,11 @@ fanin_engine_shards_init(struct fanin_engine *engine)
 }
 
 /* A buffer for a shard, or NULL without memory. */
-static struct fanin_sparse_shard *
+static struct fanin_vector_shard *
 buffer_take(struct fanin_engine *engine)
 {
 	struct fanin_engine_shards *shards = engine->shards;
-	struct fanin_sparse_shard *buffer = shards->spare;
+	struct fanin_vector_shard *buffer = shards->spare;
 
 	if (buffer == NULL)
 		return malloc(sizeof(*buffer) + engine->config.payload_bytes);
@@ -70,7 +70,7 @@ buffer_take(struct fanin_engine *engine)
 
 /* It is kept, if there is not a window of them already: blocks that took many shards may be followed by others. */
 static void
-buffer_release(struct fanin_engine *engine, struct fanin_sparse_shard *buffer)
+buffer_release(struct fanin_engine *engine, struct fanin_vector_shard *buffer)
 {
 	struct fanin_engine_shards *shards = engine->shards;
 
@@ -107,7 +107,7 @@ fanin_engine_shards_free(struct fanin_engine *engine)
 		free(shards->lanes[i].kept);
 	}
 	while (shards->spare != NULL) {
-		struct fanin_sparse_shard *buffer = shards->spare;
+		struct fanin_vector_shard *buffer = shards->spare;
 
 		shards->spare = buffer->next;
 		free(buffer);
@@ -141,7 +141,7 @@ lane_begin(struct fanin_engine *engine, const struct fanin_lane *lane)
 }
 
 /* What the lane sends: what this rank brings, or a result that it knows. */
-static const struct fanin_sparse_vector *
+static const struct fanin_vector *
 vector_of(const struct fanin_engine *engine, const struct fanin_lane *lane)
 {
 	return lane->role == FANIN_LANE_SPARSE_KNOWN ? &shards_of(engine, lane)->known
@@ -176,7 +176,7 @@ is_whole(const struct fanin_engine *engine, const struct fanin_lane *lane)
 static bool
 shard_send(struct fanin_engine *engine, const struct fanin_lane *lane, unsigned int number)
 {
-	const struct fanin_sparse_vector *sparse = vector_of(engine, lane);
+	const struct fanin_vector *sparse = vector_of(engine, lane);
 	const bool is_known = lane->role == FANIN_LANE_SPARSE_KNOWN;
 	const struct lane_shards *own = shards_of(engine, lane);
 	struct fanin_headers headers = engine->headers;
@@ -191,8 +191,8 @@ shard_send(struct fanin_engine *engine, const struct fanin_lane *lane, unsigned 
 	hdr->root = 0;
 	hdr->block = lane->block - engine->base;
 	hdr->progress = engine->oldest - engine->base;
-	payload_len = fanin_sparse_vector_make(sparse, index_of(lane), &own->cut, number, hdr,
-					       engine->shards->payload);
+	payload_len = fanin_vector_make(sparse, index_of(lane), &own->cut, number, hdr,
+					engine->shards->payload);
 	if (is_whole(engine, lane))
 		hdr->members |= FANIN_SHARD_WHOLE;
 	fanin_wire_encode_l4(&headers, &engine->config.flow, payload_len);
@@ -213,8 +213,8 @@ fanin_engine_shards_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	bool some = false;
 
 	if (!own->is_cut) {
-		fanin_sparse_vector_cut(vector_of(engine, lane), index_of(lane),
-					engine->config.payload_bytes, &own->cut);
+		fanin_vector_cut(vector_of(engine, lane), index_of(lane),
+				 engine->config.payload_bytes, &own->cut);
 		own->is_cut = true;
 		own->to_send = first_shards(own->cut.n_shards);
 	}
@@ -290,9 +290,9 @@ void
 fanin_engine_shards_format(const struct fanin_request *request, uint32_t block, char *text,
 			   size_t text_len)
 {
-	const struct fanin_sparse_vector *sparse = request->sparse;
+	const struct fanin_vector *sparse = request->sparse;
 
-	snprintf(text, text_len, "%u indices %s %s", fanin_sparse_vector_block_span(sparse, block),
+	snprintf(text, text_len, "%u indices %s %s", fanin_vector_block_span(sparse, block),
 		 fanin_dtype_name(sparse->dtype), fanin_op_name(sparse->op));
 }
 
@@ -320,14 +320,14 @@ static void
 lane_complete(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	struct fanin_request *request = lane->request;
-	struct fanin_sparse_vector *sparse = request->sparse;
+	struct fanin_vector *sparse = request->sparse;
 	struct lane_shards *own = shards_of(engine, lane);
 	const uint32_t span = own->cut.span;
-	struct fanin_sparse_part *known = NULL;
+	struct fanin_vector_part *known = NULL;
 	uint32_t n_values;
 
-	if (fanin_sparse_vector_merge(sparse, index_of(lane), own->received, own->total, &n_values,
-				      engine->config.recover ? &known : NULL) != FANIN_OK) {
+	if (fanin_vector_merge(sparse, index_of(lane), own->received, own->total, &n_values,
+			       engine->config.recover ? &known : NULL) != FANIN_OK) {
 		fanin_error_set(&engine->loop.error, 0, "out of memory for the result of block %u",
 				lane->block);
 		fanin_engine_fail(engine, FANIN_ERR_NO_MEMORY);
@@ -338,7 +338,7 @@ lane_complete(struct fanin_engine *engine, struct fanin_lane *lane)
 		free(own->kept);
 		own->kept = known;
 		own->kept_block = lane->block;
-		own->known = fanin_sparse_part_vector(known, sparse, index_of(lane));
+		own->known = fanin_vector_part_vector(known, sparse, index_of(lane));
 	}
 	request->done_blocks++;
 	/* An empty vector has a block of one index all the same. */
@@ -380,12 +380,12 @@ known_complete(struct fanin_engine *engine, struct fanin_lane *lane)
 }
 
 /* Copies what lies in memory that others may write, and then looks at it. Returns NULL if it is not right, or there is no memory. */
-static struct fanin_sparse_shard *
+static struct fanin_vector_shard *
 shard_copy(struct fanin_engine *engine, const struct fanin_frame *frame,
 	   const struct fanin_headers *headers)
 {
 	const uint32_t payload_len = fanin_wire_payload_len(headers);
-	struct fanin_sparse_shard *buffer;
+	struct fanin_vector_shard *buffer;
 
 	if (payload_len > engine->config.payload_bytes ||
 	    payload_len > frame->len - FANIN_PAYLOAD_OFFSET)
@@ -412,7 +412,7 @@ lane_receive(struct fanin_engine *engine, struct fanin_lane *lane, const struct 
 	const struct fanin_shard shard = fanin_shard_decode(headers->fanin.members);
 	const bool is_known = lane->role == FANIN_LANE_SPARSE_KNOWN;
 	struct lane_shards *own = lane_begin(engine, lane);
-	struct fanin_sparse_shard *buffer = NULL;
+	struct fanin_vector_shard *buffer = NULL;
 	bool belonging;
 
 	if ((own->have >> shard.number & 1) != 0) {
@@ -452,7 +452,7 @@ fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_fram
 	const struct fanin_headers headers = *(const struct fanin_headers *)frame->data;
 	const struct fanin_hdr *hdr = &headers.fanin;
 	struct fanin_lane *lane = fanin_engine_lane(engine, block);
-	const struct fanin_sparse_vector *sparse;
+	const struct fanin_vector *sparse;
 
 	/* Spills may come before this rank has posted the block: whoever is not there yet asks for them later. */
 	if (lane->block != block || lane->state == FANIN_LANE_IDLE) {
@@ -468,8 +468,7 @@ fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_fram
 	/* A vector without indices has a block of one all the same, which is empty, unless another rank has a longer vector. */
 	if (sparse == NULL || hdr->dtype != sparse->dtype || hdr->op != sparse->op ||
 	    (sparse->n == 0 && hdr->count != 0) ||
-	    fanin_shard_decode(hdr->members).span !=
-		    fanin_sparse_vector_block_span(sparse, index_of(lane))) {
+	    fanin_shard_decode(hdr->members).span != fanin_vector_block_span(sparse, index_of(lane))) {
 		if (lane->role == FANIN_LANE_SPARSE_KNOWN)
 			engine->stats.invalid++;
 		else

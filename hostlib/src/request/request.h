@@ -13,7 +13,7 @@
 
 #include "wire/wire.h"
 
-struct fanin_sparse_vector;
+struct fanin_vector;
 
 /*
  * A collective is a vector: which part of it this rank sends, and which part of the result it
@@ -67,7 +67,7 @@ struct fanin_request {
 	uint32_t done_blocks;
 	uint8_t element_bytes;
 	uint16_t n_owners; /* ranks that own blocks, which fanin_request_cut finds: of a REDUCE_SCATTER all, of a REDUCE the root; 0: blocks have none */
-	struct fanin_sparse_vector *sparse; /* owner's: what is brought and kept instead of send and recv; NULL: it is dense */
+	struct fanin_vector *sparse; /* owner's: what is brought and kept instead of send and recv; NULL: it is dense */
 	uint64_t held_count; /* owner's, while it holds the request back: count to post it with */
 	int status;          /* FANIN_IN_PROGRESS until it is done */
 };

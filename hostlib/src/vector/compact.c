@@ -148,7 +148,7 @@ element_take(struct compaction *work, uint64_t index)
 
 	if (n >= work->capacity)
 		return;
-	fanin_sparse_vector_index_set(work->indices, work->index_bytes, n, index);
+	fanin_vector_index_set(work->indices, work->index_bytes, n, index);
 	memcpy(work->values + n * work->element_bytes, work->dense + index * work->element_bytes,
 	       work->element_bytes);
 }
@@ -221,9 +221,9 @@ word_take(struct compaction *work, uint64_t first, uint64_t bits)
 
 		/* Copies of a constant size are single instructions. */
 		if (work->index_bytes == 4)
-			fanin_sparse_vector_index_set(work->indices, 4, work->count, index);
+			fanin_vector_index_set(work->indices, 4, work->count, index);
 		else
-			fanin_sparse_vector_index_set(work->indices, 8, work->count, index);
+			fanin_vector_index_set(work->indices, 8, work->count, index);
 		if (work->element_bytes == 4)
 			memcpy(work->values + work->count * 4, work->dense + index * 4, 4);
 		else
@@ -329,9 +329,9 @@ bucket_take(struct compaction *work, uint64_t begin, uint64_t end, uint64_t top,
 }
 
 int
-fanin_sparse_vector_compact(const void *dense, uint64_t n, unsigned int dtype,
-			    const struct fanin_compact_opts *options, void *indices, void *values,
-			    uint64_t capacity, uint64_t *count)
+fanin_vector_compact(const void *dense, uint64_t n, unsigned int dtype,
+		     const struct fanin_compact_opts *options, void *indices, void *values,
+		     uint64_t capacity, uint64_t *count)
 {
 	const uint64_t bucket = options->bucket == 0 || options->bucket > n ? n : options->bucket;
 	struct compaction work;

@@ -64,7 +64,7 @@ span_of_bitmap(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t paylo
 }
 
 uint32_t
-fanin_sparse_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t payload_bytes)
+fanin_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t payload_bytes)
 {
 	const uint32_t limit = fanin_shard_span_most(element_bytes, payload_bytes);
 	const uint64_t all = n > limit ? limit : n;
@@ -97,7 +97,7 @@ fanin_sparse_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes, uint
 
 /* Position of the first value whose index is not below this one. */
 static uint64_t
-lower_bound(const struct fanin_sparse_vector *sparse, uint64_t index)
+lower_bound(const struct fanin_vector *sparse, uint64_t index)
 {
 	uint64_t low = 0;
 	uint64_t high = sparse->nnz;
@@ -105,7 +105,7 @@ lower_bound(const struct fanin_sparse_vector *sparse, uint64_t index)
 	while (low < high) {
 		const uint64_t middle = low + (high - low) / 2;
 
-		if (fanin_sparse_vector_index(sparse->indices, sparse->index_bytes, middle) < index)
+		if (fanin_vector_index(sparse->indices, sparse->index_bytes, middle) < index)
 			low = middle + 1;
 		else
 			high = middle;
@@ -115,11 +115,10 @@ lower_bound(const struct fanin_sparse_vector *sparse, uint64_t index)
 
 /* The word of the block's bits in which a value of the block has its own. */
 static uint32_t
-word_of(const struct fanin_sparse_vector *sparse, const struct fanin_sparse_cut *cut,
-	uint64_t begin, uint32_t value)
+word_of(const struct fanin_vector *sparse, const struct fanin_vector_cut *cut, uint64_t begin,
+	uint32_t value)
 {
-	return (uint32_t)(fanin_sparse_vector_index(sparse->indices, sparse->index_bytes,
-						    cut->first + value) -
+	return (uint32_t)(fanin_vector_index(sparse->indices, sparse->index_bytes, cut->first + value) -
 			  begin) /
 	       64;
 }
@@ -129,8 +128,8 @@ word_of(const struct fanin_sparse_vector *sparse, const struct fanin_sparse_cut 
  * is set, or more: so FANIN_SHARDS_FULL are enough. Returns the bytes of all packets.
  */
 static uint64_t
-cut_bitmap(const struct fanin_sparse_vector *sparse, uint64_t begin, uint32_t payload_bytes,
-	   struct fanin_sparse_cut *cut)
+cut_bitmap(const struct fanin_vector *sparse, uint64_t begin, uint32_t payload_bytes,
+	   struct fanin_vector_cut *cut)
 {
 	const uint32_t element_bytes = sparse->element_bytes;
 	uint64_t bytes = 0;
@@ -163,13 +162,13 @@ cut_bitmap(const struct fanin_sparse_vector *sparse, uint64_t begin, uint32_t pa
 }
 
 void
-fanin_sparse_vector_cut(const struct fanin_sparse_vector *sparse, uint32_t block,
-			uint32_t payload_bytes, struct fanin_sparse_cut *cut)
+fanin_vector_cut(const struct fanin_vector *sparse, uint32_t block, uint32_t payload_bytes,
+		 struct fanin_vector_cut *cut)
 {
 	const uint64_t begin = (uint64_t)block * sparse->span;
 	uint32_t per_shard, n_shards;
 
-	cut->span = fanin_sparse_vector_block_span(sparse, block);
+	cut->span = fanin_vector_block_span(sparse, block);
 	cut->first = lower_bound(sparse, begin);
 	cut->count = (uint32_t)(lower_bound(sparse, begin + cut->span) - cut->first);
 	per_shard = fanin_shard_list_most(cut->span, sparse->element_bytes, payload_bytes);
@@ -190,16 +189,15 @@ fanin_sparse_vector_cut(const struct fanin_sparse_vector *sparse, uint32_t block
 
 /* Puts indices within the block behind the values. Returns the length of both. */
 static uint32_t
-make_list(const struct fanin_sparse_vector *sparse, uint64_t begin,
-	  const struct fanin_sparse_cut *cut, uint64_t from, uint32_t count, uint8_t *payload)
+make_list(const struct fanin_vector *sparse, uint64_t begin, const struct fanin_vector_cut *cut,
+	  uint64_t from, uint32_t count, uint8_t *payload)
 {
 	const uint32_t index_bytes = fanin_shard_index_bytes(cut->span);
 	uint8_t *to = payload + count * sparse->element_bytes;
 
 	for (uint32_t i = 0; i < count; i++) {
-		const uint32_t index = (uint32_t)(fanin_sparse_vector_index(sparse->indices,
-									    sparse->index_bytes,
-									    from + i) -
+		const uint32_t index = (uint32_t)(fanin_vector_index(sparse->indices,
+								     sparse->index_bytes, from + i) -
 						  begin);
 
 		memcpy(to + i * index_bytes, &index, index_bytes);
@@ -209,7 +207,7 @@ make_list(const struct fanin_sparse_vector *sparse, uint64_t begin,
 
 /* Likewise a bitmap and the index of its first bit. count: 1 at least. */
 static uint32_t
-make_bitmap(const struct fanin_sparse_vector *sparse, uint64_t begin, uint64_t from, uint32_t count,
+make_bitmap(const struct fanin_vector *sparse, uint64_t begin, uint64_t from, uint32_t count,
 	    uint8_t *payload)
 {
 	uint8_t *to = payload + count * sparse->element_bytes;
@@ -219,9 +217,8 @@ make_bitmap(const struct fanin_sparse_vector *sparse, uint64_t begin, uint64_t f
 	uint32_t first;
 
 	for (uint32_t i = 0; i < count; i++) {
-		const uint32_t index = (uint32_t)(fanin_sparse_vector_index(sparse->indices,
-									    sparse->index_bytes,
-									    from + i) -
+		const uint32_t index = (uint32_t)(fanin_vector_index(sparse->indices,
+								     sparse->index_bytes, from + i) -
 						  begin);
 
 		if (i == 0)
@@ -240,9 +237,9 @@ make_bitmap(const struct fanin_sparse_vector *sparse, uint64_t begin, uint64_t f
 }
 
 uint32_t
-fanin_sparse_vector_make(const struct fanin_sparse_vector *sparse, uint32_t block,
-			 const struct fanin_sparse_cut *cut, unsigned int number,
-			 struct fanin_hdr *hdr, void *payload)
+fanin_vector_make(const struct fanin_vector *sparse, uint32_t block,
+		  const struct fanin_vector_cut *cut, unsigned int number, struct fanin_hdr *hdr,
+		  void *payload)
 {
 	const uint64_t begin = (uint64_t)block * sparse->span;
 	const uint64_t from = cut->first + cut->starts[number];

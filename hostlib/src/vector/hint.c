@@ -53,8 +53,7 @@ bytes_of_doubling(uint64_t part, uint32_t element_bytes, uint16_t n_ranks)
 }
 
 bool
-fanin_sparse_vector_pays(const struct fanin_sparse_vector *sparse, uint64_t most, uint16_t n_ranks,
-			 bool on_switch)
+fanin_vector_pays(const struct fanin_vector *sparse, uint64_t most, uint16_t n_ranks, bool on_switch)
 {
 	const uint32_t element_bytes = sparse->element_bytes;
 	uint64_t n = sparse->n;
@@ -76,7 +75,7 @@ fanin_sparse_vector_pays(const struct fanin_sparse_vector *sparse, uint64_t most
 
 /* Returns the smallest number of values that does not pay. */
 static uint64_t
-least_too_many(const struct fanin_sparse_vector *sparse, uint16_t n_ranks, bool on_switch)
+least_too_many(const struct fanin_vector *sparse, uint16_t n_ranks, bool on_switch)
 {
 	uint64_t low = 0;
 	uint64_t high = sparse->n;
@@ -84,7 +83,7 @@ least_too_many(const struct fanin_sparse_vector *sparse, uint16_t n_ranks, bool 
 	while (low < high) {
 		const uint64_t middle = low + (high - low) / 2;
 
-		if (fanin_sparse_vector_pays(sparse, middle, n_ranks, on_switch))
+		if (fanin_vector_pays(sparse, middle, n_ranks, on_switch))
 			low = middle + 1;
 		else
 			high = middle;
@@ -93,8 +92,7 @@ least_too_many(const struct fanin_sparse_vector *sparse, uint16_t n_ranks, bool 
 }
 
 void
-fanin_sparse_vector_of_dense(struct fanin_sparse_vector *sparse, const void *dense,
-			     uint16_t n_ranks, bool on_switch)
+fanin_vector_of_dense(struct fanin_vector *sparse, const void *dense, uint16_t n_ranks, bool on_switch)
 {
 	const uint64_t room = least_too_many(sparse, n_ranks, on_switch);
 	struct fanin_compact_opts options = { .sz = sizeof(options) };
@@ -111,9 +109,9 @@ fanin_sparse_vector_of_dense(struct fanin_sparse_vector *sparse, const void *den
 		return;
 	}
 	indices = values + room * sparse->element_bytes;
-	fanin_sparse_vector_compact(dense, sparse->n, sparse->dtype, &options, indices, values,
-				    room, &sparse->nnz);
-	if (!fanin_sparse_vector_pays(sparse, sparse->nnz, n_ranks, on_switch)) {
+	fanin_vector_compact(dense, sparse->n, sparse->dtype, &options, indices, values, room,
+			     &sparse->nnz);
+	if (!fanin_vector_pays(sparse, sparse->nnz, n_ranks, on_switch)) {
 		free(values);
 		return;
 	}

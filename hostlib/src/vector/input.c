@@ -6,7 +6,7 @@
 
 /* Finds what is wrong with an index. previous: the one before it. */
 static int
-index_problem(const struct fanin_sparse_vector *sparse, uint64_t position, uint64_t index,
+index_problem(const struct fanin_vector *sparse, uint64_t position, uint64_t index,
 	      uint64_t previous, bool coalesce, struct fanin_error *error)
 {
 	if (index >= sparse->n)
@@ -27,7 +27,7 @@ index_problem(const struct fanin_sparse_vector *sparse, uint64_t position, uint6
 
 /* Copies what the caller has, with the values of equal indices combined in their order. */
 static int
-input_coalesce(struct fanin_sparse_vector *sparse, uint64_t n_distinct, struct fanin_error *error)
+input_coalesce(struct fanin_vector *sparse, uint64_t n_distinct, struct fanin_error *error)
 {
 	const uint8_t index_bytes = sparse->index_bytes;
 	const uint8_t element_bytes = sparse->element_bytes;
@@ -42,14 +42,14 @@ input_coalesce(struct fanin_sparse_vector *sparse, uint64_t n_distinct, struct f
 				       "out of memory for %llu indices without duplicates",
 				       (unsigned long long)n_distinct);
 	for (uint64_t i = 0; i < sparse->nnz; i++) {
-		const uint64_t index = fanin_sparse_vector_index(sparse->indices, index_bytes, i);
+		const uint64_t index = fanin_vector_index(sparse->indices, index_bytes, i);
 		const uint8_t *value = sparse->values + i * element_bytes;
 
 		if (n != 0 && index == last) {
 			sparse->combine(values + (n - 1) * element_bytes, value, 1);
 			continue;
 		}
-		fanin_sparse_vector_index_set(indices, index_bytes, n, index);
+		fanin_vector_index_set(indices, index_bytes, n, index);
 		memcpy(values + n * element_bytes, value, element_bytes);
 		last = index;
 		n++;
@@ -62,15 +62,14 @@ input_coalesce(struct fanin_sparse_vector *sparse, uint64_t n_distinct, struct f
 }
 
 int
-fanin_sparse_vector_check(struct fanin_sparse_vector *sparse, bool coalesce, struct fanin_error *error)
+fanin_vector_check(struct fanin_vector *sparse, bool coalesce, struct fanin_error *error)
 {
 	uint64_t n_equal = 0;
 	uint64_t previous = 0;
 
 	sparse->combine = fanin_kernel(fanin_isa_detect(), sparse->dtype, sparse->op);
 	for (uint64_t i = 0; i < sparse->nnz; i++) {
-		const uint64_t index = fanin_sparse_vector_index(sparse->indices,
-								 sparse->index_bytes, i);
+		const uint64_t index = fanin_vector_index(sparse->indices, sparse->index_bytes, i);
 		const bool equal = i != 0 && index == previous;
 
 		if (index >= sparse->n || (i != 0 && index < previous) || (equal && !coalesce))

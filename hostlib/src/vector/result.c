@@ -10,16 +10,16 @@
 /* Serial arithmetic on block numbers needs them all to lie within half of the number space. */
 #define MOST_BLOCKS (UINT32_MAX / 2)
 
-struct fanin_sparse_part {
+struct fanin_vector_part {
 	uint32_t count;
 	uint8_t values[]; /* behind them the indices within the block, 4 bytes each */
 };
 
 int
-fanin_sparse_vector_layout(struct fanin_sparse_vector *sparse, uint32_t payload_bytes)
+fanin_vector_layout(struct fanin_vector *sparse, uint32_t payload_bytes)
 {
-	const uint32_t span = fanin_sparse_vector_span(sparse->n, sparse->most,
-						       sparse->element_bytes, payload_bytes);
+	const uint32_t span = fanin_vector_span(sparse->n, sparse->most, sparse->element_bytes,
+						payload_bytes);
 	uint64_t n_blocks;
 
 	if (span == 0)
@@ -50,7 +50,7 @@ fanin_sparse_vector_layout(struct fanin_sparse_vector *sparse, uint32_t payload_
 
 /* A value of a shard. to: the block's values. */
 static void
-value_take(struct fanin_sparse_vector *sparse, uint8_t *to, uint32_t index, const uint8_t *value)
+value_take(struct fanin_vector *sparse, uint8_t *to, uint32_t index, const uint8_t *value)
 {
 	const uint64_t bit = UINT64_C(1) << index % 64;
 	uint8_t *at = to + (size_t)index * sparse->element_bytes;
@@ -64,7 +64,7 @@ value_take(struct fanin_sparse_vector *sparse, uint8_t *to, uint32_t index, cons
 }
 
 static void
-list_take(struct fanin_sparse_vector *sparse, uint8_t *to, const struct fanin_sparse_shard *shard)
+list_take(struct fanin_vector *sparse, uint8_t *to, const struct fanin_vector_shard *shard)
 {
 	const uint8_t *indices = shard->payload + shard->count * sparse->element_bytes;
 	const uint32_t index_bytes = fanin_shard_index_bytes(shard->head.span);
@@ -78,7 +78,7 @@ list_take(struct fanin_sparse_vector *sparse, uint8_t *to, const struct fanin_sp
 }
 
 static void
-bitmap_take(struct fanin_sparse_vector *sparse, uint8_t *to, const struct fanin_sparse_shard *shard)
+bitmap_take(struct fanin_vector *sparse, uint8_t *to, const struct fanin_vector_shard *shard)
 {
 	const uint8_t *words = shard->payload + shard->count * sparse->element_bytes;
 	const uint32_t first = fanin_shard_first(shard->payload, shard->payload_len);
@@ -99,20 +99,19 @@ bitmap_take(struct fanin_sparse_vector *sparse, uint8_t *to, const struct fanin_
 }
 
 static size_t
-part_bytes(const struct fanin_sparse_vector *sparse, uint32_t count)
+part_bytes(const struct fanin_vector *sparse, uint32_t count)
 {
-	return sizeof(struct fanin_sparse_part) +
+	return sizeof(struct fanin_vector_part) +
 	       (size_t)count * (sparse->element_bytes + sizeof(uint32_t));
 }
 
 /* A block's values, without those of no index. from: of all its indices. Returns NULL without memory. */
-static struct fanin_sparse_part *
-part_make(const struct fanin_sparse_vector *sparse, uint32_t block, const uint8_t *from,
-	  uint32_t count)
+static struct fanin_vector_part *
+part_make(const struct fanin_vector *sparse, uint32_t block, const uint8_t *from, uint32_t count)
 {
 	const uint32_t element_bytes = sparse->element_bytes;
-	struct fanin_sparse_part *part = malloc(part_bytes(sparse, count));
-	const uint32_t n_words = (fanin_sparse_vector_block_span(sparse, block) + 63) / 64;
+	struct fanin_vector_part *part = malloc(part_bytes(sparse, count));
+	const uint32_t n_words = (fanin_vector_block_span(sparse, block) + 63) / 64;
 	uint8_t *indices;
 	uint32_t n = 0;
 
@@ -126,7 +125,7 @@ part_make(const struct fanin_sparse_vector *sparse, uint32_t block, const uint8_
 
 			memcpy(part->values + (size_t)n * element_bytes,
 			       from + (size_t)index * element_bytes, element_bytes);
-			fanin_sparse_vector_index_set(indices, sizeof(index), n, index);
+			fanin_vector_index_set(indices, sizeof(index), n, index);
 			n++;
 		}
 	}
@@ -135,10 +134,10 @@ part_make(const struct fanin_sparse_vector *sparse, uint32_t block, const uint8_
 
 /* Keeps a block's values until all blocks are there, and in `known` if it is not NULL. from: as part_make has it. */
 static int
-part_keep(const struct fanin_sparse_vector *sparse, uint32_t block, const uint8_t *from,
-	  uint32_t count, struct fanin_sparse_part **known)
+part_keep(const struct fanin_vector *sparse, uint32_t block, const uint8_t *from, uint32_t count,
+	  struct fanin_vector_part **known)
 {
-	struct fanin_sparse_part *part = part_make(sparse, block, from, count);
+	struct fanin_vector_part *part = part_make(sparse, block, from, count);
 
 	if (part == NULL)
 		return FANIN_ERR_NO_MEMORY;
@@ -156,13 +155,13 @@ part_keep(const struct fanin_sparse_vector *sparse, uint32_t block, const uint8_
 	return FANIN_OK;
 }
 
-struct fanin_sparse_vector
-fanin_sparse_part_vector(const struct fanin_sparse_part *part,
-			 const struct fanin_sparse_vector *sparse, uint32_t block)
+struct fanin_vector
+fanin_vector_part_vector(const struct fanin_vector_part *part, const struct fanin_vector *sparse,
+			 uint32_t block)
 {
-	const uint32_t span = fanin_sparse_vector_block_span(sparse, block);
+	const uint32_t span = fanin_vector_block_span(sparse, block);
 
-	return (struct fanin_sparse_vector){
+	return (struct fanin_vector){
 		.n = span,
 		.nnz = part->count,
 		.indices = part->values + (size_t)part->count * sparse->element_bytes,
@@ -177,11 +176,11 @@ fanin_sparse_part_vector(const struct fanin_sparse_part *part,
 }
 
 int
-fanin_sparse_vector_merge(struct fanin_sparse_vector *sparse, uint32_t block,
-			  struct fanin_sparse_shard *const *shards, unsigned int n,
-			  uint32_t *n_values, struct fanin_sparse_part **known)
+fanin_vector_merge(struct fanin_vector *sparse, uint32_t block,
+		   struct fanin_vector_shard *const *shards, unsigned int n, uint32_t *n_values,
+		   struct fanin_vector_part **known)
 {
-	const uint32_t span = fanin_sparse_vector_block_span(sparse, block);
+	const uint32_t span = fanin_vector_block_span(sparse, block);
 	const uint32_t n_words = (span + 63) / 64;
 	const uint64_t begin = (uint64_t)block * sparse->span;
 	uint8_t *to = sparse->scratch;
@@ -209,7 +208,7 @@ fanin_sparse_vector_merge(struct fanin_sparse_vector *sparse, uint32_t block,
 }
 
 int
-fanin_sparse_vector_room(struct fanin_sparse_vector *sparse)
+fanin_vector_room(struct fanin_vector *sparse)
 {
 	struct fanin_sparse_result *result = sparse->result;
 	const uint64_t count = sparse->n_out;
@@ -235,7 +234,7 @@ fanin_sparse_vector_room(struct fanin_sparse_vector *sparse)
 }
 
 int
-fanin_sparse_vector_finish(struct fanin_sparse_vector *sparse)
+fanin_vector_finish(struct fanin_vector *sparse)
 {
 	struct fanin_sparse_result *result = sparse->result;
 	const uint32_t element_bytes = sparse->element_bytes;
@@ -245,25 +244,24 @@ fanin_sparse_vector_finish(struct fanin_sparse_vector *sparse)
 	result->count = sparse->n_out;
 	if (sparse->parts == NULL)
 		return FANIN_OK;
-	status = fanin_sparse_vector_room(sparse);
+	status = fanin_vector_room(sparse);
 	for (uint32_t block = 0; block < sparse->n_blocks && status == FANIN_OK; block++) {
-		const struct fanin_sparse_part *part = sparse->parts[block];
+		const struct fanin_vector_part *part = sparse->parts[block];
 		const uint8_t *indices = part->values + (size_t)part->count * element_bytes;
 
 		memcpy((uint8_t *)result->values + n * element_bytes, part->values,
 		       (size_t)part->count * element_bytes);
 		for (uint32_t i = 0; i < part->count; i++)
-			fanin_sparse_vector_index_set(result->indices, sparse->index_bytes, n + i,
-						      (uint64_t)block * sparse->span +
-							      fanin_sparse_vector_index(indices, 4,
-											i));
+			fanin_vector_index_set(result->indices, sparse->index_bytes, n + i,
+					       (uint64_t)block * sparse->span +
+						       fanin_vector_index(indices, 4, i));
 		n += part->count;
 	}
 	return status;
 }
 
 int
-fanin_sparse_vector_finish_alone(struct fanin_sparse_vector *sparse)
+fanin_vector_finish_alone(struct fanin_vector *sparse)
 {
 	struct fanin_sparse_result *result = sparse->result;
 	const uint32_t element_bytes = sparse->element_bytes;
@@ -275,13 +273,12 @@ fanin_sparse_vector_finish_alone(struct fanin_sparse_vector *sparse)
 		memset(result->dense, 0, sparse->n * element_bytes);
 		for (uint64_t i = 0; i < sparse->nnz; i++)
 			memcpy((uint8_t *)result->dense +
-				       fanin_sparse_vector_index(sparse->indices,
-								 sparse->index_bytes, i) *
+				       fanin_vector_index(sparse->indices, sparse->index_bytes, i) *
 					       element_bytes,
 			       sparse->values + i * element_bytes, element_bytes);
 		return FANIN_OK;
 	}
-	status = fanin_sparse_vector_room(sparse);
+	status = fanin_vector_room(sparse);
 	if (status != FANIN_OK || sparse->nnz == 0)
 		return status;
 	/* They may be the same arrays. */
@@ -291,7 +288,7 @@ fanin_sparse_vector_finish_alone(struct fanin_sparse_vector *sparse)
 }
 
 void
-fanin_sparse_vector_free(struct fanin_sparse_vector *sparse)
+fanin_vector_free(struct fanin_vector *sparse)
 {
 	if (sparse == NULL)
 		return;

@@ -7,11 +7,11 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define ALIGNMENT 64
 
-enum fanin_sparse_form
-fanin_sparse_union_form(uint64_t n, uint64_t nnz, uint8_t element_bytes)
+enum fanin_vector_form
+fanin_vector_union_form(uint64_t n, uint64_t nnz, uint8_t element_bytes)
 {
-	const uint64_t list_bytes = nnz * (fanin_sparse_union_index_bytes(n) + element_bytes);
-	const uint64_t bits_bytes = fanin_sparse_union_words(n) * sizeof(uint64_t);
+	const uint64_t list_bytes = nnz * (fanin_vector_union_index_bytes(n) + element_bytes);
+	const uint64_t bits_bytes = fanin_vector_union_words(n) * sizeof(uint64_t);
 
 	/* Written so that nothing overflows: n elements fit into an address. */
 	if (list_bytes < bits_bytes || list_bytes - bits_bytes <= n * element_bytes)
@@ -27,13 +27,13 @@ front_bytes(uint64_t bytes)
 }
 
 int
-fanin_sparse_union_room(struct fanin_sparse_union *all, uint64_t n, uint64_t nnz,
-			enum fanin_sparse_form form, uint8_t element_bytes)
+fanin_vector_union_room(struct fanin_vector_union *all, uint64_t n, uint64_t nnz,
+			enum fanin_vector_form form, uint8_t element_bytes)
 {
-	const uint8_t index_bytes = fanin_sparse_union_index_bytes(n);
+	const uint8_t index_bytes = fanin_vector_union_index_bytes(n);
 	const bool is_list = form == FANIN_SPARSE_INDICES;
 	const uint64_t front = front_bytes(is_list ? nnz * index_bytes
-						   : fanin_sparse_union_words(n) * sizeof(uint64_t));
+						   : fanin_vector_union_words(n) * sizeof(uint64_t));
 	const uint64_t behind = (is_list ? nnz : n) * element_bytes;
 	uint8_t *memory;
 
@@ -43,7 +43,7 @@ fanin_sparse_union_room(struct fanin_sparse_union *all, uint64_t n, uint64_t nnz
 	memory = is_list ? malloc(front + behind + 1) : calloc(1, front + behind + 1);
 	if (memory == NULL)
 		return FANIN_ERR_NO_MEMORY;
-	*all = (struct fanin_sparse_union){
+	*all = (struct fanin_vector_union){
 		.n = n,
 		.nnz = nnz,
 		.memory = memory,
@@ -58,17 +58,17 @@ fanin_sparse_union_room(struct fanin_sparse_union *all, uint64_t n, uint64_t nnz
 }
 
 void
-fanin_sparse_union_free(struct fanin_sparse_union *all)
+fanin_vector_union_free(struct fanin_vector_union *all)
 {
 	free(all->memory);
-	*all = (struct fanin_sparse_union){ 0 };
+	*all = (struct fanin_vector_union){ 0 };
 }
 
 void
-fanin_sparse_union_parts(const struct fanin_sparse_union *all, struct fanin_sparse_parts *parts)
+fanin_vector_union_parts(const struct fanin_vector_union *all, struct fanin_vector_parts *parts)
 {
-	*parts = (struct fanin_sparse_parts){ { NULL, NULL }, { 0, 0 } };
-	switch ((enum fanin_sparse_form)all->form) {
+	*parts = (struct fanin_vector_parts){ { NULL, NULL }, { 0, 0 } };
+	switch ((enum fanin_vector_form)all->form) {
 	case FANIN_SPARSE_NOTHING:
 		return;
 	case FANIN_SPARSE_INDICES:
@@ -78,7 +78,7 @@ fanin_sparse_union_parts(const struct fanin_sparse_union *all, struct fanin_spar
 		break;
 	case FANIN_SPARSE_BITS:
 		parts->bytes[0] = (uint8_t *)all->bits;
-		parts->len[0] = fanin_sparse_union_words(all->n) * sizeof(uint64_t);
+		parts->len[0] = fanin_vector_union_words(all->n) * sizeof(uint64_t);
 		parts->len[1] = all->n * all->element_bytes;
 		break;
 	case FANIN_SPARSE_FULL:
@@ -99,7 +99,7 @@ values_scatter(uint8_t *all, uint64_t *bits, const uint8_t *indices, const uint8
 	       uint64_t nnz, const uint8_t index_bytes, const uint8_t element_bytes)
 {
 	for (uint64_t i = 0; i < nnz; i++) {
-		const uint64_t index = fanin_sparse_vector_index(indices, index_bytes, i);
+		const uint64_t index = fanin_vector_index(indices, index_bytes, i);
 
 		if (bits != NULL)
 			bits[index / 64] |= UINT64_C(1) << index % 64;
@@ -126,7 +126,7 @@ values_scatter_any(uint8_t *all, uint64_t *bits, const uint8_t *indices, const u
 
 /* Puts a list into a vector with bits. */
 static void
-list_scatter(struct fanin_sparse_union *to, const uint8_t *indices, uint8_t index_bytes,
+list_scatter(struct fanin_vector_union *to, const uint8_t *indices, uint8_t index_bytes,
 	     const uint8_t *values, uint64_t nnz)
 {
 	values_scatter_any(to->values, to->bits, indices, values, nnz, index_bytes,
@@ -134,16 +134,16 @@ list_scatter(struct fanin_sparse_union *to, const uint8_t *indices, uint8_t inde
 }
 
 int
-fanin_sparse_union_begin(struct fanin_sparse_union *all, const struct fanin_sparse_vector *sparse)
+fanin_vector_union_begin(struct fanin_vector_union *all, const struct fanin_vector *sparse)
 {
-	const enum fanin_sparse_form form = fanin_sparse_union_form(sparse->n, sparse->nnz,
+	const enum fanin_vector_form form = fanin_vector_union_form(sparse->n, sparse->nnz,
 								    sparse->element_bytes);
 	int status;
 
 	if (form == FANIN_SPARSE_INDICES &&
-	    sparse->index_bytes == fanin_sparse_union_index_bytes(sparse->n)) {
+	    sparse->index_bytes == fanin_vector_union_index_bytes(sparse->n)) {
 		/* Nobody writes to a list that is not owned. */
-		*all = (struct fanin_sparse_union){
+		*all = (struct fanin_vector_union){
 			.n = sparse->n,
 			.nnz = sparse->nnz,
 			.indices = (uint8_t *)(uintptr_t)sparse->indices,
@@ -154,7 +154,7 @@ fanin_sparse_union_begin(struct fanin_sparse_union *all, const struct fanin_spar
 		};
 		return FANIN_OK;
 	}
-	status = fanin_sparse_union_room(all, sparse->n, sparse->nnz, form, sparse->element_bytes);
+	status = fanin_vector_union_room(all, sparse->n, sparse->nnz, form, sparse->element_bytes);
 	if (status != FANIN_OK)
 		return status;
 	if (form != FANIN_SPARSE_INDICES) {
@@ -162,9 +162,8 @@ fanin_sparse_union_begin(struct fanin_sparse_union *all, const struct fanin_spar
 		return FANIN_OK;
 	}
 	for (uint64_t i = 0; i < sparse->nnz; i++)
-		fanin_sparse_vector_index_set(all->indices, all->index_bytes, i,
-					      fanin_sparse_vector_index(sparse->indices,
-									sparse->index_bytes, i));
+		fanin_vector_index_set(all->indices, all->index_bytes, i,
+				       fanin_vector_index(sparse->indices, sparse->index_bytes, i));
 	if (sparse->nnz != 0)
 		memcpy(all->values, sparse->values, sparse->nnz * sparse->element_bytes);
 	return FANIN_OK;
@@ -173,12 +172,12 @@ fanin_sparse_union_begin(struct fanin_sparse_union *all, const struct fanin_spar
 /* ------------------------------------------------------------------ received */
 
 ALWAYS_INLINE bool
-indices_are_valid(const struct fanin_sparse_union *all, const uint8_t index_bytes)
+indices_are_valid(const struct fanin_vector_union *all, const uint8_t index_bytes)
 {
 	uint64_t least = 0; /* that the next one may be */
 
 	for (uint64_t i = 0; i < all->nnz; i++) {
-		const uint64_t index = fanin_sparse_vector_index(all->indices, index_bytes, i);
+		const uint64_t index = fanin_vector_index(all->indices, index_bytes, i);
 
 		if (index < least || index >= all->n)
 			return false;
@@ -188,9 +187,9 @@ indices_are_valid(const struct fanin_sparse_union *all, const uint8_t index_byte
 }
 
 bool
-fanin_sparse_union_is_valid(const struct fanin_sparse_union *all)
+fanin_vector_union_is_valid(const struct fanin_vector_union *all)
 {
-	const uint64_t n_words = fanin_sparse_union_words(all->n);
+	const uint64_t n_words = fanin_vector_union_words(all->n);
 	uint64_t count = 0;
 
 	if (all->form == FANIN_SPARSE_INDICES)
@@ -206,8 +205,8 @@ fanin_sparse_union_is_valid(const struct fanin_sparse_union *all)
 
 /* The loop over two lists. With constant sizes it has no calls but those of the kernel. */
 ALWAYS_INLINE uint64_t
-lists_combine(const struct fanin_sparse_union *out, const struct fanin_sparse_union *lower,
-	      const struct fanin_sparse_union *upper, fanin_kernel_fn combine,
+lists_combine(const struct fanin_vector_union *out, const struct fanin_vector_union *lower,
+	      const struct fanin_vector_union *upper, fanin_kernel_fn combine,
 	      const uint8_t index_bytes, const uint8_t element_bytes)
 {
 	uint64_t n = 0;
@@ -216,11 +215,11 @@ lists_combine(const struct fanin_sparse_union *out, const struct fanin_sparse_un
 	uint64_t left;
 
 	while (i < lower->nnz && j < upper->nnz) {
-		const uint64_t a = fanin_sparse_vector_index(lower->indices, index_bytes, i);
-		const uint64_t b = fanin_sparse_vector_index(upper->indices, index_bytes, j);
+		const uint64_t a = fanin_vector_index(lower->indices, index_bytes, i);
+		const uint64_t b = fanin_vector_index(upper->indices, index_bytes, j);
 		uint64_t run = 1;
 
-		fanin_sparse_vector_index_set(out->indices, index_bytes, n, a < b ? a : b);
+		fanin_vector_index_set(out->indices, index_bytes, n, a < b ? a : b);
 		if (a < b) {
 			memcpy(out->values + n++ * element_bytes,
 			       lower->values + i++ * element_bytes, element_bytes);
@@ -232,8 +231,8 @@ lists_combine(const struct fanin_sparse_union *out, const struct fanin_sparse_un
 			continue;
 		}
 		while (i + run < lower->nnz && j + run < upper->nnz &&
-		       fanin_sparse_vector_index(lower->indices, index_bytes, i + run) ==
-			       fanin_sparse_vector_index(upper->indices, index_bytes, j + run))
+		       fanin_vector_index(lower->indices, index_bytes, i + run) ==
+			       fanin_vector_index(upper->indices, index_bytes, j + run))
 			run++;
 		memcpy(out->indices + n * index_bytes, lower->indices + i * index_bytes,
 		       run * index_bytes);
@@ -261,8 +260,8 @@ lists_combine(const struct fanin_sparse_union *out, const struct fanin_sparse_un
 
 /* The same for sizes that are known at run time only. */
 static uint64_t
-lists_combine_any(const struct fanin_sparse_union *out, const struct fanin_sparse_union *lower,
-		  const struct fanin_sparse_union *upper, fanin_kernel_fn combine)
+lists_combine_any(const struct fanin_vector_union *out, const struct fanin_vector_union *lower,
+		  const struct fanin_vector_union *upper, fanin_kernel_fn combine)
 {
 	if (out->index_bytes == 8)
 		return lists_combine(out, lower, upper, combine, 8, out->element_bytes);
@@ -280,7 +279,7 @@ lists_combine_any(const struct fanin_sparse_union *out, const struct fanin_spars
 
 /* Combines `run` elements from an index on, which both have. */
 static void
-run_combine(const struct fanin_sparse_union *lower, const struct fanin_sparse_union *upper,
+run_combine(const struct fanin_vector_union *lower, const struct fanin_vector_union *upper,
 	    fanin_kernel_fn combine, uint64_t index, uint64_t run)
 {
 	const uint64_t at = index * lower->element_bytes;
@@ -290,7 +289,7 @@ run_combine(const struct fanin_sparse_union *lower, const struct fanin_sparse_un
 
 /* Combines the values of a word's indices, of which some have both, some one, some none. */
 static void
-word_combine(const struct fanin_sparse_union *lower, const struct fanin_sparse_union *upper,
+word_combine(const struct fanin_vector_union *lower, const struct fanin_vector_union *upper,
 	     fanin_kernel_fn combine, uint64_t word)
 {
 	const uint64_t both = lower->bits[word] & upper->bits[word];
@@ -314,10 +313,10 @@ word_combine(const struct fanin_sparse_union *lower, const struct fanin_sparse_u
 
 /* Combines two vectors with bits. Returns how many indices have a value. */
 static uint64_t
-bits_combine(const struct fanin_sparse_union *lower, const struct fanin_sparse_union *upper,
+bits_combine(const struct fanin_vector_union *lower, const struct fanin_vector_union *upper,
 	     fanin_kernel_fn combine)
 {
-	const uint64_t n_words = fanin_sparse_union_words(lower->n);
+	const uint64_t n_words = fanin_vector_union_words(lower->n);
 	uint64_t count = 0;
 
 	for (uint64_t word = 0; word < n_words; word++) {
@@ -340,9 +339,9 @@ bits_combine(const struct fanin_sparse_union *lower, const struct fanin_sparse_u
 
 /* Gives a vector its bits, if it has none. */
 static int
-bits_give(struct fanin_sparse_union *all)
+bits_give(struct fanin_vector_union *all)
 {
-	struct fanin_sparse_union with;
+	struct fanin_vector_union with;
 	int status;
 
 	if (all->form == FANIN_SPARSE_FULL) {
@@ -352,31 +351,31 @@ bits_give(struct fanin_sparse_union *all)
 	}
 	if (all->form != FANIN_SPARSE_INDICES)
 		return FANIN_OK;
-	status = fanin_sparse_union_room(&with, all->n, all->nnz, FANIN_SPARSE_BITS,
+	status = fanin_vector_union_room(&with, all->n, all->nnz, FANIN_SPARSE_BITS,
 					 all->element_bytes);
 	if (status != FANIN_OK)
 		return status;
 	list_scatter(&with, all->indices, all->index_bytes, all->values, all->nnz);
-	fanin_sparse_union_free(all);
+	fanin_vector_union_free(all);
 	*all = with;
 	return FANIN_OK;
 }
 
 static int
-combine_lists(struct fanin_sparse_union *lower, struct fanin_sparse_union *upper,
+combine_lists(struct fanin_vector_union *lower, struct fanin_vector_union *upper,
 	      fanin_kernel_fn combine)
 {
-	struct fanin_sparse_union out;
-	int status = fanin_sparse_union_room(&out, lower->n, lower->nnz + upper->nnz,
+	struct fanin_vector_union out;
+	int status = fanin_vector_union_room(&out, lower->n, lower->nnz + upper->nnz,
 					     FANIN_SPARSE_INDICES, lower->element_bytes);
 
 	if (status != FANIN_OK)
 		return status;
 	out.nnz = lists_combine_any(&out, lower, upper, combine);
-	fanin_sparse_union_free(lower);
-	fanin_sparse_union_free(upper);
+	fanin_vector_union_free(lower);
+	fanin_vector_union_free(upper);
 	*lower = out;
-	if (fanin_sparse_union_form(out.n, out.nnz, out.element_bytes) == FANIN_SPARSE_INDICES)
+	if (fanin_vector_union_form(out.n, out.nnz, out.element_bytes) == FANIN_SPARSE_INDICES)
 		return FANIN_OK;
 	status = bits_give(lower);
 	if (status == FANIN_OK && lower->nnz == lower->n)
@@ -385,7 +384,7 @@ combine_lists(struct fanin_sparse_union *lower, struct fanin_sparse_union *upper
 }
 
 int
-fanin_sparse_union_combine(struct fanin_sparse_union *lower, struct fanin_sparse_union *upper,
+fanin_vector_union_combine(struct fanin_vector_union *lower, struct fanin_vector_union *upper,
 			   fanin_kernel_fn combine)
 {
 	int status;
@@ -399,7 +398,7 @@ fanin_sparse_union_combine(struct fanin_sparse_union *lower, struct fanin_sparse
 		return status;
 	lower->nnz = bits_combine(lower, upper, combine);
 	lower->form = lower->nnz == lower->n ? FANIN_SPARSE_FULL : FANIN_SPARSE_BITS;
-	fanin_sparse_union_free(upper);
+	fanin_vector_union_free(upper);
 	return FANIN_OK;
 }
 
@@ -407,7 +406,7 @@ fanin_sparse_union_combine(struct fanin_sparse_union *lower, struct fanin_sparse
 
 /* Writes a result without indices, with zeros where there is no value. */
 static void
-dense_fill(const struct fanin_sparse_union *all, uint8_t *dense)
+dense_fill(const struct fanin_vector_union *all, uint8_t *dense)
 {
 	const uint32_t element_bytes = all->element_bytes;
 
@@ -431,7 +430,7 @@ dense_fill(const struct fanin_sparse_union *all, uint8_t *dense)
 
 /* Writes indices and values. They may be where this rank's are. */
 static void
-list_fill(const struct fanin_sparse_union *all, void *indices, uint8_t index_bytes, uint8_t *values)
+list_fill(const struct fanin_vector_union *all, void *indices, uint8_t index_bytes, uint8_t *values)
 {
 	const uint32_t element_bytes = all->element_bytes;
 	uint64_t at = 0;
@@ -442,23 +441,22 @@ list_fill(const struct fanin_sparse_union *all, void *indices, uint8_t index_byt
 		if (all->index_bytes == index_bytes)
 			memmove(indices, all->indices, all->nnz * index_bytes);
 		for (uint64_t i = 0; all->index_bytes != index_bytes && i < all->nnz; i++)
-			fanin_sparse_vector_index_set(indices, index_bytes, i,
-						      fanin_sparse_vector_index(all->indices,
-										all->index_bytes, i));
+			fanin_vector_index_set(indices, index_bytes, i,
+					       fanin_vector_index(all->indices, all->index_bytes, i));
 		memmove(values, all->values, all->nnz * element_bytes);
 		return;
 	}
 	for (uint64_t i = 0; i < all->n; i++) {
 		if (all->form == FANIN_SPARSE_BITS && (all->bits[i / 64] >> i % 64 & 1) == 0)
 			continue;
-		fanin_sparse_vector_index_set(indices, index_bytes, at, i);
+		fanin_vector_index_set(indices, index_bytes, at, i);
 		memcpy(values + at * element_bytes, all->values + i * element_bytes, element_bytes);
 		at++;
 	}
 }
 
 int
-fanin_sparse_union_finish(const struct fanin_sparse_union *all, struct fanin_sparse_vector *sparse)
+fanin_vector_union_finish(const struct fanin_vector_union *all, struct fanin_vector *sparse)
 {
 	struct fanin_sparse_result *result = sparse->result;
 	int status;
@@ -469,7 +467,7 @@ fanin_sparse_union_finish(const struct fanin_sparse_union *all, struct fanin_spa
 		dense_fill(all, result->dense);
 		return FANIN_OK;
 	}
-	status = fanin_sparse_vector_room(sparse);
+	status = fanin_vector_room(sparse);
 	if (status == FANIN_OK)
 		list_fill(all, result->indices, sparse->index_bytes, result->values);
 	return status;

@@ -4,8 +4,8 @@
  * brings for a block is cut into shards, and how the shards of its result are put together. Pure but for the struct and its memory; one
  * thread at a time.
  */
-#ifndef FANIN_HOSTLIB_SPARSE_H
-#define FANIN_HOSTLIB_SPARSE_H
+#ifndef FANIN_HOSTLIB_VECTOR_VECTOR_H
+#define FANIN_HOSTLIB_VECTOR_VECTOR_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,9 +16,9 @@
 #include "wire/shard.h"
 
 /* The values of a block's result at ascending indices: until the whole result is known, and for ranks that may lack it in another run. */
-struct fanin_sparse_part;
+struct fanin_vector_part;
 
-struct fanin_sparse_vector {
+struct fanin_vector {
 	/* What this rank brings, and what is to come of it: filled in by the owner. */
 	uint64_t n; /* indices of the vector */
 	uint64_t nnz;
@@ -38,7 +38,7 @@ struct fanin_sparse_vector {
 	uint32_t span;                    /* indices of each block but the last one */
 	uint32_t n_blocks;                /* 0: not laid out yet */
 	uint64_t n_out;                   /* values of the result, of the blocks that are done */
-	struct fanin_sparse_part **parts; /* of each block; owned. NULL: the result is dense */
+	struct fanin_vector_part **parts; /* of each block; owned. NULL: the result is dense */
 	uint8_t *scratch;                 /* a block's values; owned. Likewise */
 	uint64_t *bits;                   /* of a block's indices: which have a value; owned */
 	fanin_kernel_fn combine;
@@ -46,7 +46,7 @@ struct fanin_sparse_vector {
 };
 
 /* What this rank brings for a block, cut into shards. */
-struct fanin_sparse_cut {
+struct fanin_vector_cut {
 	uint64_t first; /* position of the block's first value */
 	uint32_t count;
 	uint32_t span; /* of this block */
@@ -56,8 +56,8 @@ struct fanin_sparse_cut {
 };
 
 /* A shard of a result, as received. */
-struct fanin_sparse_shard {
-	struct fanin_sparse_shard *next; /* the owner's */
+struct fanin_vector_shard {
+	struct fanin_vector_shard *next; /* the owner's */
 	struct fanin_shard head;
 	uint32_t payload_len;
 	uint16_t count;
@@ -69,8 +69,7 @@ struct fanin_sparse_shard {
  *
  * sparse: what its owner fills in. Returns FANIN_OK, FANIN_ERR_INVALID with position, found and expected, or FANIN_ERR_NO_MEMORY.
  */
-int fanin_sparse_vector_check(struct fanin_sparse_vector *sparse, bool coalesce,
-			      struct fanin_error *error);
+int fanin_vector_check(struct fanin_vector *sparse, bool coalesce, struct fanin_error *error);
 
 /*
  * True if an allreduce of sparse vectors is expected to take less time than one of dense vectors: if fewer bytes are sent to each rank, as many
@@ -79,22 +78,21 @@ int fanin_sparse_vector_check(struct fanin_sparse_vector *sparse, bool coalesce,
  * sparse: its n and element_bytes. most: of n, the largest number of values that a rank brings. on_switch: results come from a switch; else
  * the ranks exchange vectors by recursive doubling, in place of a ring.
  */
-bool fanin_sparse_vector_pays(const struct fanin_sparse_vector *sparse, uint64_t most,
-			      uint16_t n_ranks, bool on_switch);
+bool fanin_vector_pays(const struct fanin_vector *sparse, uint64_t most, uint16_t n_ranks,
+		       bool on_switch);
 
 /*
  * Brings what a dense vector has that is not 0: sets index_bytes, nnz, and, if so many pay, indices and values, in memory of its own. Of n,
  * dtype and element_bytes. dense: n elements, only read during the call.
  */
-void fanin_sparse_vector_of_dense(struct fanin_sparse_vector *sparse, const void *dense,
-				  uint16_t n_ranks, bool on_switch);
+void fanin_vector_of_dense(struct fanin_vector *sparse, const void *dense, uint16_t n_ranks,
+			   bool on_switch);
 
 /*
  * Returns how many indices a block has such that one with as many values as there are on average, and some more, fills a packet: a multiple of
  * 64; 0 if packets are too short for 64 values. most: of n, the largest number of values that a rank brings.
  */
-uint32_t fanin_sparse_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes,
-				  uint32_t payload_bytes);
+uint32_t fanin_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t payload_bytes);
 
 /*
  * Cuts the vector into blocks and allocates what the result needs. `is_known` holds.
@@ -102,11 +100,11 @@ uint32_t fanin_sparse_vector_span(uint64_t n, uint64_t most, uint32_t element_by
  * n_blocks: set on success only. Returns FANIN_OK, FANIN_ERR_NO_MEMORY, FANIN_ERR_INVALID if there are more than 2^31 blocks, or
  * FANIN_ERR_UNSUPPORTED if packets are too short; with the request's error set.
  */
-int fanin_sparse_vector_layout(struct fanin_sparse_vector *sparse, uint32_t payload_bytes);
+int fanin_vector_layout(struct fanin_vector *sparse, uint32_t payload_bytes);
 
 /* Indices of a block. block: from 0 on, as all below. */
 static inline uint32_t
-fanin_sparse_vector_block_span(const struct fanin_sparse_vector *sparse, uint32_t block)
+fanin_vector_block_span(const struct fanin_vector *sparse, uint32_t block)
 {
 	const uint64_t left = sparse->n - (uint64_t)block * sparse->span;
 
@@ -116,66 +114,65 @@ fanin_sparse_vector_block_span(const struct fanin_sparse_vector *sparse, uint32_
 }
 
 /* Cuts what this rank brings for a block: the same every time, in the shorter one of both forms. */
-void fanin_sparse_vector_cut(const struct fanin_sparse_vector *sparse, uint32_t block,
-			     uint32_t payload_bytes, struct fanin_sparse_cut *cut);
+void fanin_vector_cut(const struct fanin_vector *sparse, uint32_t block, uint32_t payload_bytes,
+		      struct fanin_vector_cut *cut);
 
 /*
  * Makes a shard of a cut.
  *
  * hdr: gets count and members. payload: room for payload_bytes of the cut. Returns the payload's length.
  */
-uint32_t fanin_sparse_vector_make(const struct fanin_sparse_vector *sparse, uint32_t block,
-				  const struct fanin_sparse_cut *cut, unsigned int number,
-				  struct fanin_hdr *hdr, void *payload);
+uint32_t fanin_vector_make(const struct fanin_vector *sparse, uint32_t block,
+			   const struct fanin_vector_cut *cut, unsigned int number,
+			   struct fanin_hdr *hdr, void *payload);
 
 /*
  * Combines all shards of a block's result in the order of their numbers, and keeps what comes out: in the caller's vector if that is
- * dense, else until fanin_sparse_vector_finish.
+ * dense, else until fanin_vector_finish.
  *
  * shards: n of them, by number. n_values: receives how many indices have a value. known: NULL, or receives what came out once more, for the
  * caller to keep and to free. Returns FANIN_OK or FANIN_ERR_NO_MEMORY, without anything in `known`.
  */
-int fanin_sparse_vector_merge(struct fanin_sparse_vector *sparse, uint32_t block,
-			      struct fanin_sparse_shard *const *shards, unsigned int n,
-			      uint32_t *n_values, struct fanin_sparse_part **known);
+int fanin_vector_merge(struct fanin_vector *sparse, uint32_t block,
+		       struct fanin_vector_shard *const *shards, unsigned int n, uint32_t *n_values,
+		       struct fanin_vector_part **known);
 
 /*
  * The result of a block as a vector of one block, its number 0, that a rank brings: to be cut into shards, the same on all ranks.
  *
  * part: of this block of this vector; stays where it is as long as what is returned is used, which owns nothing.
  */
-struct fanin_sparse_vector fanin_sparse_part_vector(const struct fanin_sparse_part *part,
-						    const struct fanin_sparse_vector *sparse,
-						    uint32_t block);
+struct fanin_vector fanin_vector_part_vector(const struct fanin_vector_part *part,
+					     const struct fanin_vector *sparse, uint32_t block);
 
 /*
  * Finds room for a sparse result of n_out values in the caller's arrays, or makes some; the result's count is set in any case. Returns FANIN_OK,
  * or FANIN_ERR_CAPACITY or FANIN_ERR_NO_MEMORY with the request's error set.
  */
-int fanin_sparse_vector_room(struct fanin_sparse_vector *sparse);
+int fanin_vector_room(struct fanin_vector *sparse);
 
 /*
  * All blocks are merged: the caller gets the result. Returns FANIN_OK, FANIN_ERR_CAPACITY or FANIN_ERR_NO_MEMORY with the request's
  * error set.
  */
-int fanin_sparse_vector_finish(struct fanin_sparse_vector *sparse);
+int fanin_vector_finish(struct fanin_vector *sparse);
 
-/* The result of a rank that is the only one: what it brings. As fanin_sparse_vector_finish; there is no layout. */
-int fanin_sparse_vector_finish_alone(struct fanin_sparse_vector *sparse);
+/* The result of a rank that is the only one: what it brings. As fanin_vector_finish; there is no layout. */
+int fanin_vector_finish_alone(struct fanin_vector *sparse);
 
 /*
  * As fanin_compact, whose arguments have been checked. options: with an index_bytes of 4 or 8.
  */
-int fanin_sparse_vector_compact(const void *dense, uint64_t n, unsigned int dtype,
-				const struct fanin_compact_opts *options, void *indices,
-				void *values, uint64_t capacity, uint64_t *count);
+int fanin_vector_compact(const void *dense, uint64_t n, unsigned int dtype,
+			 const struct fanin_compact_opts *options, void *indices, void *values,
+			 uint64_t capacity, uint64_t *count);
 
 /* With all that it owns; may be NULL. */
-void fanin_sparse_vector_free(struct fanin_sparse_vector *sparse);
+void fanin_vector_free(struct fanin_vector *sparse);
 
 /* The index at a position of an array of indices of 4 or 8 bytes, at any address. */
 static inline uint64_t
-fanin_sparse_vector_index(const void *indices, uint8_t index_bytes, uint64_t position)
+fanin_vector_index(const void *indices, uint8_t index_bytes, uint64_t position)
 {
 	uint64_t index = 0;
 
@@ -185,7 +182,7 @@ fanin_sparse_vector_index(const void *indices, uint8_t index_bytes, uint64_t pos
 
 /* Writes it there. */
 static inline void
-fanin_sparse_vector_index_set(void *indices, uint8_t index_bytes, uint64_t position, uint64_t index)
+fanin_vector_index_set(void *indices, uint8_t index_bytes, uint64_t position, uint64_t index)
 {
 	memcpy((uint8_t *)indices + position * index_bytes, &index, index_bytes);
 }

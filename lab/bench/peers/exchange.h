@@ -5,8 +5,8 @@
  * nothing is repeated, and whatever is lost ends it. Segments are laid out as Fanin's packets, with its header before each payload; its
  * block is the number of the super-frame.
  */
-#ifndef FANIN_BENCH_PEERS_EXCHANGE_H
-#define FANIN_BENCH_PEERS_EXCHANGE_H
+#ifndef FANIN_LAB_BENCH_PEERS_EXCHANGE_H
+#define FANIN_LAB_BENCH_PEERS_EXCHANGE_H
 
 #define EXCHANGE_PORT 21930
 #define EXCHANGE_GROUP 0xefc00001u

@@ -3,8 +3,8 @@
  * The measured loop of the libraries that Fanin is compared with. It is fanin-perf's with --check-ends and --times: warm-up, then
  * each collective timed by itself after a barrier; the first and the last one are checked in every element.
  */
-#ifndef FANIN_BENCH_PEERS_LOOP_H
-#define FANIN_BENCH_PEERS_LOOP_H
+#ifndef FANIN_LAB_BENCH_PEERS_LOOP_H
+#define FANIN_LAB_BENCH_PEERS_LOOP_H
 
 #include <stdbool.h>
 #include <stddef.h>

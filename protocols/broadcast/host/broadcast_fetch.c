@@ -20,9 +20,9 @@
 
 /* Begins the standing request of a rank. Returns false without memory. */
 static bool
-standing_begin(struct fanin_multicast_op *op, uint16_t rank)
+standing_begin(struct fanin_broadcast_op *op, uint16_t rank)
 {
-	struct fanin_multicast_standing *standing = &op->standing;
+	struct fanin_broadcast_standing *standing = &op->standing;
 	const size_t bytes = (op->n_packets + 63) / 64 * sizeof(uint64_t);
 
 	if (standing->wanted == NULL)
@@ -37,10 +37,10 @@ standing_begin(struct fanin_multicast_op *op, uint16_t rank)
 
 /* Notes what a rank asks for and this one lacks, in place of what it has asked for before of the same packets, and of what another rank has. */
 static void
-standing_set(struct fanin_multicast_op *op, uint16_t rank, uint32_t first, const uint64_t *words,
+standing_set(struct fanin_broadcast_op *op, uint16_t rank, uint32_t first, const uint64_t *words,
 	     uint32_t n_words)
 {
-	struct fanin_multicast_standing *standing = &op->standing;
+	struct fanin_broadcast_standing *standing = &op->standing;
 
 	/* Without memory the neighbor asks again. */
 	if ((standing->wanted == NULL || standing->rank != rank) && !standing_begin(op, rank))
@@ -50,7 +50,7 @@ standing_set(struct fanin_multicast_op *op, uint16_t rank, uint32_t first, const
 
 		standing->n -= fanin_bit(standing->wanted, packet);
 		fanin_clear_bit(standing->wanted, packet);
-		if (!fanin_bit(words, i) || fanin_multicast_may_give(op, packet))
+		if (!fanin_bit(words, i) || fanin_broadcast_may_give(op, packet))
 			continue;
 		fanin_set_bit(standing->wanted, packet);
 		standing->n++;
@@ -58,47 +58,47 @@ standing_set(struct fanin_multicast_op *op, uint16_t rank, uint32_t first, const
 }
 
 void
-fanin_multicast_serve(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint16_t rank,
-		      uint32_t first, const uint64_t *words, uint32_t n_words)
+fanin_broadcast_serve(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
+		      uint16_t rank, uint32_t first, const uint64_t *words, uint32_t n_words)
 {
-	struct fanin_multicast_tell tell = { .packet = FANIN_MULTICAST_NO_PACKET };
+	struct fanin_broadcast_tell tell = { .packet = FANIN_BROADCAST_NO_PACKET };
 	bool room = true;
 
 	for (uint32_t i = 0; i < n_words * 64 && i < op->n_packets - first; i++) {
 		if (!fanin_bit(words, i))
 			continue;
-		if (!fanin_multicast_may_give(op, first + i)) {
+		if (!fanin_broadcast_may_give(op, first + i)) {
 			tell.lacks++;
-		} else if (tell.has < FANIN_MULTICAST_FETCH_MOST) {
+		} else if (tell.has < FANIN_BROADCAST_FETCH_MOST) {
 			tell.has++;
-			room = room && fanin_multicast_give(mc, op, rank, first + i);
+			room = room && fanin_broadcast_give(mc, op, rank, first + i);
 			if (room)
 				tell.packet = first + i;
 		}
 	}
 	standing_set(op, rank, first, words, n_words);
-	fanin_multicast_send_to(mc, op, rank, FANIN_MULTICAST_TELL, first, &tell, sizeof(tell));
+	fanin_broadcast_send_to(mc, op, rank, FANIN_BROADCAST_TELL, first, &tell, sizeof(tell));
 }
 
 /* A packet that a neighbor has asked for is there: passes it on, unless the neighbor has had it by multicast as well. */
 static void
-standing_strike(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint32_t packet,
+standing_strike(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op, uint32_t packet,
 		bool multicast)
 {
-	struct fanin_multicast_standing *standing = &op->standing;
+	struct fanin_broadcast_standing *standing = &op->standing;
 
 	if (standing->n == 0 || !fanin_bit(standing->wanted, packet))
 		return;
 	fanin_clear_bit(standing->wanted, packet);
 	standing->n--;
 	if (!multicast)
-		fanin_multicast_give(mc, op, standing->rank, packet);
+		fanin_broadcast_give(mc, op, standing->rank, packet);
 }
 
 /* ------------------------------------------------------------------ what has come */
 
 void
-fanin_multicast_note_progress(struct fanin_multicast *mc, struct fanin_multicast_op *op)
+fanin_broadcast_note_progress(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op)
 {
 	const uint64_t now_ns = mc->engine.loop.now_ns;
 	const uint64_t pause_ns = now_ns - op->last_ns;
@@ -119,10 +119,10 @@ fanin_multicast_note_progress(struct fanin_multicast *mc, struct fanin_multicast
 }
 
 void
-fanin_multicast_note_packet(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+fanin_broadcast_note_packet(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 			    uint32_t packet, bool multicast)
 {
-	struct fanin_multicast_chain *chain = fanin_multicast_chain_of(op, packet);
+	struct fanin_broadcast_chain *chain = fanin_broadcast_chain_of(op, packet);
 	const bool asked = fanin_gaps_take(&chain->gaps, packet);
 
 	chain->seen = packet >= chain->seen ? packet + 1 : chain->seen;
@@ -142,20 +142,20 @@ fanin_multicast_note_packet(struct fanin_multicast *mc, struct fanin_multicast_o
 		fanin_patience_was_late(&mc->alpha);
 		fanin_patience_was_late(&mc->reordering);
 	}
-	fanin_multicast_note_progress(mc, op);
+	fanin_broadcast_note_progress(mc, op);
 	standing_strike(mc, op, packet, multicast);
 }
 
 /* How long what ranks tell counts: a rank that is late tells nothing more, and loses nothing. */
 static uint64_t
-told_most_ns(const struct fanin_multicast *mc)
+told_most_ns(const struct fanin_broadcast_engine *mc)
 {
 	return mc->engine.config.timeout_ns / 2;
 }
 
 void
-fanin_multicast_note_sent(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint16_t rank,
-			  uint32_t packet)
+fanin_broadcast_note_sent(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
+			  uint16_t rank, uint32_t packet)
 {
 	const uint64_t now_ns = mc->engine.loop.now_ns;
 
@@ -168,8 +168,8 @@ fanin_multicast_note_sent(struct fanin_multicast *mc, struct fanin_multicast_op 
 }
 
 void
-fanin_multicast_note_tell(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint16_t rank,
-			  const struct fanin_multicast_tell *tell)
+fanin_broadcast_note_tell(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
+			  uint16_t rank, const struct fanin_broadcast_tell *tell)
 {
 	const uint64_t now_ns = mc->engine.loop.now_ns;
 
@@ -186,7 +186,7 @@ fanin_multicast_note_tell(struct fanin_multicast *mc, struct fanin_multicast_op 
 	op->lacks_ns = 0;
 	/* What it has sent comes before its answer, or not at all. */
 	if (tell->packet < op->n_packets && !fanin_bit(op->have, tell->packet))
-		fanin_multicast_note_sent(mc, op, rank, tell->packet);
+		fanin_broadcast_note_sent(mc, op, rank, tell->packet);
 }
 
 /* ------------------------------------------------------------------ asking */
@@ -201,13 +201,13 @@ struct lacking {
 
 /* Makes the next FETCH of what lacks: as long as the job's packets may be. Returns false if there is nothing more to be asked for. */
 static bool
-fetch_make(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
+fetch_make(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op,
 	   struct lacking *lacking)
 {
 	fanin_question_clear(&lacking->fetch);
 	for (; lacking->chain < op->n_chains; lacking->chain++) {
-		const struct fanin_multicast_chain *chain = &op->chains[lacking->chain];
-		const uint32_t end = lacking->silence ? fanin_multicast_limit(mc, op, chain)
+		const struct fanin_broadcast_chain *chain = &op->chains[lacking->chain];
+		const uint32_t end = lacking->silence ? fanin_broadcast_limit(mc, op, chain)
 						      : chain->gaps.checked;
 
 		lacking->packet = fanin_gaps_ask(&chain->gaps, lacking->packet, end, true,
@@ -220,12 +220,12 @@ fetch_make(const struct fanin_multicast *mc, const struct fanin_multicast_op *op
 
 /* The FETCH was sent: what it asks for is lost, or late. */
 static void
-asked_note(struct fanin_multicast_op *op, const struct fanin_question *fetch)
+asked_note(struct fanin_broadcast_op *op, const struct fanin_question *fetch)
 {
 	const bool combines = fanin_request_combines(op->request);
 
 	for (uint16_t c = 0; c < op->n_chains; c++) {
-		struct fanin_multicast_chain *chain = &op->chains[c];
+		struct fanin_broadcast_chain *chain = &op->chains[c];
 
 		/* What is made before it is sent may not be sent yet. */
 		op->n_lost += fanin_gaps_asked(&chain->gaps, fetch,
@@ -236,7 +236,7 @@ asked_note(struct fanin_multicast_op *op, const struct fanin_question *fetch)
 
 /* Returns the rank that is asked. */
 static uint16_t
-whom_to_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+whom_to_ask(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 	    const struct fanin_question *fetch)
 {
 	const uint16_t size = mc->engine.config.size;
@@ -244,13 +244,13 @@ whom_to_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 	const uint64_t now_ns = mc->engine.loop.now_ns;
 
 	if (op->lacks_ns != 0 && now_ns - op->lacks_ns >= LACKS_MOST_NS)
-		return fanin_multicast_root(mc, op, fetch->first);
+		return fanin_broadcast_root(mc, op, fetch->first);
 	return (uint16_t)((rank + size - op->step) % size);
 }
 
 /* Returns the time that the answer to a FETCH may take. */
 static uint64_t
-answer_ns(const struct fanin_multicast *mc)
+answer_ns(const struct fanin_broadcast_engine *mc)
 {
 	const uint64_t rto_ns = mc->engine.rtt.smoothed_ns == 0 ? 10 * MS : mc->engine.rtt.rto_ns;
 
@@ -259,12 +259,12 @@ answer_ns(const struct fanin_multicast *mc)
 
 /* Sends a FETCH to whom it is for. Returns false if the transport has no room. */
 static bool
-fetch_send(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+fetch_send(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 	   const struct fanin_question *fetch)
 {
 	const uint16_t rank = whom_to_ask(mc, op, fetch);
 
-	if (!fanin_multicast_send_to(mc, op, rank, FANIN_MULTICAST_FETCH, fetch->first,
+	if (!fanin_broadcast_send_to(mc, op, rank, FANIN_BROADCAST_FETCH, fetch->first,
 				     fetch->words, fanin_question_len(fetch)))
 		return false;
 	fanin_ranks_add(&op->asked_ranks, rank);
@@ -276,12 +276,12 @@ fetch_send(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 
 /* Asks for what lacks: gaps, or after silence all that may have been sent. */
 static void
-op_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op, bool silence)
+op_ask(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op, bool silence)
 {
 	struct lacking lacking = {
 		.silence = silence,
-		.fetch = { .span = fanin_multicast_fetch_span(&mc->engine),
-			   .left = FANIN_MULTICAST_FETCH_MOST },
+		.fetch = { .span = fanin_broadcast_fetch_span(&mc->engine),
+			   .left = FANIN_BROADCAST_FETCH_MOST },
 	};
 
 	if (!fetch_make(mc, op, &lacking))
@@ -301,13 +301,13 @@ op_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op, bool silence)
 
 /* Returns how many packets may be on their way to this rank. */
 static uint32_t
-n_on_the_way(const struct fanin_multicast *mc, const struct fanin_multicast_op *op)
+n_on_the_way(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op)
 {
 	uint32_t n = 0;
 
 	for (uint16_t c = 0; c < op->n_chains; c++) {
-		const struct fanin_multicast_chain *chain = &op->chains[c];
-		const uint32_t limit = fanin_multicast_limit(mc, op, chain);
+		const struct fanin_broadcast_chain *chain = &op->chains[c];
+		const uint32_t limit = fanin_broadcast_limit(mc, op, chain);
 
 		n += limit > chain->seen ? limit - chain->seen : 0;
 	}
@@ -316,7 +316,7 @@ n_on_the_way(const struct fanin_multicast *mc, const struct fanin_multicast_op *
 
 /* Returns when the cutoff timer expires, which each new packet starts again. */
 static uint64_t
-cutoff_ns(const struct fanin_multicast *mc, const struct fanin_multicast_op *op)
+cutoff_ns(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op)
 {
 	const double bytes = (double)n_on_the_way(mc, op) * op->request->block_bytes;
 	uint64_t ns = mc->alpha.ns;
@@ -328,7 +328,7 @@ cutoff_ns(const struct fanin_multicast *mc, const struct fanin_multicast_op *op)
 
 /* Looks for what an operation lacks. Returns when to look again. */
 static uint64_t
-op_check(struct fanin_multicast *mc, struct fanin_multicast_op *op)
+op_check(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op)
 {
 	const uint64_t due_ns = mc->engine.loop.timers_ns;
 	const uint64_t silent_ns = cutoff_ns(mc, op);
@@ -352,16 +352,16 @@ op_check(struct fanin_multicast *mc, struct fanin_multicast_op *op)
 /* ------------------------------------------------------------------ who is gone */
 
 void
-fanin_multicast_on_answer(struct fanin_engine *engine, uint32_t block,
+fanin_broadcast_on_answer(struct fanin_engine *engine, uint32_t block,
 			  const struct fanin_answer_ranks *ranks)
 {
-	if (fanin_live_told(&fanin_multicast_of(engine)->live, engine, block, ranks))
+	if (fanin_live_told(&fanin_broadcast_of(engine)->live, engine, block, ranks))
 		engine->late_answer_ns = engine->loop.now_ns;
 }
 
 /* Fails because nothing comes, and ranks are gone or a neighbor's packets do not pass. */
 static void
-fail(struct fanin_multicast *mc, const struct fanin_multicast_op *op)
+fail(struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op)
 {
 	struct fanin_engine *engine = &mc->engine;
 	const double silent_s = (double)(engine->loop.now_ns - engine->progress_ns) / 1e9;
@@ -387,9 +387,9 @@ fail(struct fanin_multicast *mc, const struct fanin_multicast_op *op)
 }
 
 bool
-fanin_multicast_time_out(struct fanin_engine *engine)
+fanin_broadcast_time_out(struct fanin_engine *engine)
 {
-	struct fanin_multicast *mc = fanin_multicast_of(engine);
+	struct fanin_broadcast_engine *mc = fanin_broadcast_of(engine);
 	const struct fanin_lane *oldest = fanin_engine_lane(engine, engine->oldest);
 
 	/* What this rank has contributed to is the engine's to explain, unless ranks are gone that it does not know of. */
@@ -401,9 +401,9 @@ fanin_multicast_time_out(struct fanin_engine *engine)
 
 /* True if a neighbor has told for a timeout that it sends, and nothing comes of it. */
 static bool
-passes_nothing(const struct fanin_multicast *mc)
+passes_nothing(const struct fanin_broadcast_engine *mc)
 {
-	const struct fanin_multicast_op *op = mc->ops;
+	const struct fanin_broadcast_op *op = mc->ops;
 	const uint64_t now_ns = mc->engine.loop.timers_ns;
 
 	return op->has_ns != 0 && now_ns >= op->has_ns + mc->engine.config.timeout_ns &&
@@ -412,7 +412,7 @@ passes_nothing(const struct fanin_multicast *mc)
 
 /* Once nothing has come for a while: asks the switches who is gone. Returns when to look again. */
 static uint64_t
-live_check(struct fanin_multicast *mc)
+live_check(struct fanin_broadcast_engine *mc)
 {
 	struct fanin_engine *engine = &mc->engine;
 
@@ -427,9 +427,9 @@ live_check(struct fanin_multicast *mc)
 }
 
 void
-fanin_multicast_scan(struct fanin_engine *engine)
+fanin_broadcast_scan(struct fanin_engine *engine)
 {
-	struct fanin_multicast *mc = fanin_multicast_of(engine);
+	struct fanin_broadcast_engine *mc = fanin_broadcast_of(engine);
 	uint64_t next_ns;
 
 	fanin_engine_scan(engine);
@@ -437,7 +437,7 @@ fanin_multicast_scan(struct fanin_engine *engine)
 	if (engine->loop.status != FANIN_OK)
 		return;
 	fanin_loop_wake_by(&engine->loop, next_ns);
-	for (struct fanin_multicast_op *op = mc->ops; op != NULL; op = op->next) {
+	for (struct fanin_broadcast_op *op = mc->ops; op != NULL; op = op->next) {
 		if (op->begun_ns != 0 && op->n_lacking != 0)
 			fanin_loop_wake_by(&engine->loop, op_check(mc, op));
 	}

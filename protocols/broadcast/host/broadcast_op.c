@@ -29,7 +29,7 @@ packet_at(const struct fanin_request *request, uint32_t n_packets, uint64_t bloc
 }
 
 static uint16_t
-chains_of(const struct fanin_multicast *mc, const struct fanin_request *request)
+chains_of(const struct fanin_broadcast_engine *mc, const struct fanin_request *request)
 {
 	const uint16_t size = mc->engine.config.size;
 	const uint32_t wanted = mc->chains != 0 ? mc->chains : CHAINS_USUAL;
@@ -48,7 +48,7 @@ chains_of(const struct fanin_multicast *mc, const struct fanin_request *request)
 }
 
 void
-fanin_multicast_part(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
+fanin_broadcast_part(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op,
 		     uint16_t rank, uint32_t *first, uint32_t *end)
 {
 	const struct fanin_request *request = op->request;
@@ -72,34 +72,35 @@ fanin_multicast_part(const struct fanin_multicast *mc, const struct fanin_multic
 }
 
 uint16_t
-fanin_multicast_root(const struct fanin_multicast *mc, struct fanin_multicast_op *op, uint32_t packet)
+fanin_broadcast_root(const struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
+		     uint32_t packet)
 {
 	if (fanin_request_combines(op->request))
-		return (uint16_t)(fanin_multicast_chain_of(op, packet) - op->chains);
-	return fanin_multicast_extent(mc, op, packet).root;
+		return (uint16_t)(fanin_broadcast_chain_of(op, packet) - op->chains);
+	return fanin_broadcast_extent(mc, op, packet).root;
 }
 
 /* Lays out the chains, and finds this rank's own packets. */
 static void
-chains_make(const struct fanin_multicast *mc, struct fanin_multicast_op *op)
+chains_make(const struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op)
 {
 	const uint16_t size = mc->engine.config.size;
 	const uint16_t rank = mc->engine.config.rank;
-	const uint16_t turn = fanin_multicast_turn_of_rank(op, rank);
+	const uint16_t turn = fanin_broadcast_turn_of_rank(op, rank);
 	const bool is_broadcast = op->request->collective == FANIN_COLLECTIVE_BROADCAST;
 	uint32_t unused;
 
 	for (uint16_t c = 0; c < op->n_chains; c++) {
 		const uint16_t from = (uint16_t)((uint32_t)c * size / op->n_chains);
 		const uint16_t to = (uint16_t)((c + 1u) * size / op->n_chains);
-		struct fanin_multicast_chain *chain = &op->chains[c];
+		struct fanin_broadcast_chain *chain = &op->chains[c];
 
 		if (is_broadcast) {
 			chain->end = op->n_packets;
 		} else {
-			fanin_multicast_root_range(mc, op, fanin_multicast_rank_of_turn(op, from),
+			fanin_broadcast_root_range(mc, op, fanin_broadcast_rank_of_turn(op, from),
 						   &chain->first, &unused);
-			fanin_multicast_root_range(mc, op, fanin_multicast_rank_of_turn(op, to - 1),
+			fanin_broadcast_root_range(mc, op, fanin_broadcast_rank_of_turn(op, to - 1),
 						   &unused, &chain->end);
 		}
 		chain->seen = chain->first;
@@ -110,7 +111,7 @@ chains_make(const struct fanin_multicast *mc, struct fanin_multicast_op *op)
 		if (turn >= from && turn < to)
 			op->own_chain = c;
 	}
-	fanin_multicast_root_range(mc, op, rank, &op->own_first, &op->own_end);
+	fanin_broadcast_root_range(mc, op, rank, &op->own_first, &op->own_end);
 	op->own_next = op->own_first;
 	op->own_ready = fanin_request_combines(op->request) ? op->own_first : op->own_end;
 }
@@ -131,7 +132,7 @@ hash_mix(uint64_t hash, uint64_t part)
 
 /* Ranks that disagree about an operation have different ones. */
 static uint64_t
-shape_hash(const struct fanin_multicast *mc, const struct fanin_multicast_op *op)
+shape_hash(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op)
 {
 	const struct fanin_request *request = op->request;
 	const bool combines = fanin_request_combines(request);
@@ -156,12 +157,12 @@ shape_hash(const struct fanin_multicast *mc, const struct fanin_multicast_op *op
 	return hash;
 }
 
-static struct fanin_multicast_op *
-op_create(struct fanin_multicast *mc, struct fanin_request *request, uint32_t n_packets)
+static struct fanin_broadcast_op *
+op_create(struct fanin_broadcast_engine *mc, struct fanin_request *request, uint32_t n_packets)
 {
 	const size_t words = (n_packets + 63) / 64;
 	const uint16_t n_chains = chains_of(mc, request);
-	struct fanin_multicast_op *op = calloc(1, sizeof(*op) + n_chains * sizeof(op->chains[0]));
+	struct fanin_broadcast_op *op = calloc(1, sizeof(*op) + n_chains * sizeof(op->chains[0]));
 	uint32_t longest = 1;
 	size_t n_values;
 
@@ -172,7 +173,7 @@ op_create(struct fanin_multicast *mc, struct fanin_request *request, uint32_t n_
 	op->n_packets = n_packets;
 	op->n_chains = n_chains;
 	op->credit = n_chains == 0 ? mc->credit : mc->credit / n_chains + (mc->credit < n_chains);
-	if (fanin_multicast_turns_make(mc, op) != FANIN_OK) {
+	if (fanin_broadcast_turns_make(mc, op) != FANIN_OK) {
 		free(op);
 		return NULL;
 	}
@@ -183,10 +184,10 @@ op_create(struct fanin_multicast *mc, struct fanin_request *request, uint32_t n_
 		longest = n > longest ? n : longest;
 	}
 	op->control.n_blocks = n_control_blocks(longest, op->credit);
-	n_values = (size_t)op->control.n_blocks * FANIN_MULTICAST_VALUES;
+	n_values = (size_t)op->control.n_blocks * FANIN_BROADCAST_VALUES;
 	op->have = calloc(2 * words + 2 * n_values, sizeof(*op->have));
 	if (op->have == NULL) {
-		fanin_multicast_op_free(op);
+		fanin_broadcast_op_free(op);
 		return NULL;
 	}
 	op->asked = op->have + words;
@@ -206,7 +207,7 @@ op_create(struct fanin_multicast *mc, struct fanin_request *request, uint32_t n_
 }
 
 void
-fanin_multicast_op_free(struct fanin_multicast_op *op)
+fanin_broadcast_op_free(struct fanin_broadcast_op *op)
 {
 	free(op->standing.wanted);
 	free(op->turns);
@@ -226,10 +227,10 @@ own_part_copy(const struct fanin_request *request)
 }
 
 int
-fanin_multicast_post(struct fanin_engine *engine, struct fanin_request *request, uint32_t n_packets)
+fanin_broadcast_post(struct fanin_engine *engine, struct fanin_request *request, uint32_t n_packets)
 {
-	struct fanin_multicast *mc = fanin_multicast_of(engine);
-	struct fanin_multicast_op *op;
+	struct fanin_broadcast_engine *mc = fanin_broadcast_of(engine);
+	struct fanin_broadcast_op *op;
 	int status;
 
 	if (request->stride == 0)
@@ -245,9 +246,9 @@ fanin_multicast_post(struct fanin_engine *engine, struct fanin_request *request,
 	op->control.op = FANIN_MAX;
 	op->control.whole = request;
 	status = fanin_engine_post_small(engine, &op->control, op->control.n_blocks,
-					 FANIN_MULTICAST_VALUES * sizeof(uint64_t));
+					 FANIN_BROADCAST_VALUES * sizeof(uint64_t));
 	if (status != FANIN_OK) {
-		fanin_multicast_op_free(op);
+		fanin_broadcast_op_free(op);
 		return status;
 	}
 	own_part_copy(request);
@@ -261,10 +262,10 @@ fanin_multicast_post(struct fanin_engine *engine, struct fanin_request *request,
 	return FANIN_OK;
 }
 
-struct fanin_multicast_op *
-fanin_multicast_find(struct fanin_multicast *mc, uint32_t number)
+struct fanin_broadcast_op *
+fanin_broadcast_find(struct fanin_broadcast_engine *mc, uint32_t number)
 {
-	struct fanin_multicast_op *op = mc->ops;
+	struct fanin_broadcast_op *op = mc->ops;
 
 	while (op != NULL && op->number != number)
 		op = op->next;
@@ -272,7 +273,7 @@ fanin_multicast_find(struct fanin_multicast *mc, uint32_t number)
 }
 
 uint8_t *
-fanin_multicast_place(const struct fanin_multicast_op *op, const struct fanin_extent *extent)
+fanin_broadcast_place(const struct fanin_broadcast_op *op, const struct fanin_extent *extent)
 {
 	const struct fanin_request *request = op->request;
 
@@ -283,7 +284,7 @@ fanin_multicast_place(const struct fanin_multicast_op *op, const struct fanin_ex
 
 /* All ranks are there. */
 static void
-ready_note(struct fanin_multicast *mc, struct fanin_multicast_op *op)
+ready_note(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op)
 {
 	static const char *const names[] = {
 		[FANIN_COLLECTIVE_ALLREDUCE] = "allreduce",
@@ -317,19 +318,19 @@ ready_note(struct fanin_multicast *mc, struct fanin_multicast_op *op)
 
 /* Losses and marks lower the rate, their absence raises it. */
 static void
-credit_note(struct fanin_multicast *mc, const struct fanin_multicast_op *op, uint32_t index)
+credit_note(struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op, uint32_t index)
 {
-	const uint64_t worst = op->heard[(size_t)index * FANIN_MULTICAST_VALUES];
+	const uint64_t worst = op->heard[(size_t)index * FANIN_BROADCAST_VALUES];
 
 	if (worst > mc->credit / 32)
 		mc->depth = mc->depth > 1 ? mc->depth / 2 : 1;
-	else if (mc->depth < FANIN_MULTICAST_DEPTH_MOST)
+	else if (mc->depth < FANIN_BROADCAST_DEPTH_MOST)
 		mc->depth++;
 }
 
 /* Learns at what rate an operation's packets have come. */
 static void
-rate_learn(struct fanin_multicast *mc, const struct fanin_multicast_op *op)
+rate_learn(struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op)
 {
 	const uint64_t ns = op->busy_ns;
 	const uint64_t bytes = op->request->total_bytes / op->request->stride;
@@ -342,9 +343,9 @@ rate_learn(struct fanin_multicast *mc, const struct fanin_multicast_op *op)
 }
 
 static void
-op_close(struct fanin_multicast *mc, struct fanin_multicast_op *op)
+op_close(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op)
 {
-	struct fanin_multicast_op **link = &mc->ops;
+	struct fanin_broadcast_op **link = &mc->ops;
 
 	while (*link != op)
 		link = &(*link)->next;
@@ -353,20 +354,20 @@ op_close(struct fanin_multicast *mc, struct fanin_multicast_op *op)
 		mc->ops_tail = link;
 	rate_learn(mc, op);
 	mc->stats.operations++;
-	fanin_multicast_op_free(op);
+	fanin_broadcast_op_free(op);
 }
 
 static bool
-has_block(const struct fanin_multicast_op *op, uint32_t block)
+has_block(const struct fanin_broadcast_op *op, uint32_t block)
 {
 	return block - op->control.first_block < op->control.n_blocks;
 }
 
 void
-fanin_multicast_finish(struct fanin_engine *engine, uint32_t block)
+fanin_broadcast_finish(struct fanin_engine *engine, uint32_t block)
 {
-	struct fanin_multicast *mc = fanin_multicast_of(engine);
-	struct fanin_multicast_op *op = mc->ops;
+	struct fanin_broadcast_engine *mc = fanin_broadcast_of(engine);
+	struct fanin_broadcast_op *op = mc->ops;
 
 	while (op != NULL && !has_block(op, block))
 		op = op->next;
@@ -385,8 +386,8 @@ fanin_multicast_finish(struct fanin_engine *engine, uint32_t block)
 		op_close(mc, op);
 }
 
-const struct fanin_multicast_stats *
-fanin_multicast_stats(struct fanin_endpoint *endpoint)
+const struct fanin_broadcast_stats *
+fanin_broadcast_stats(struct fanin_endpoint *endpoint)
 {
-	return &fanin_multicast_of(fanin_engine_of(endpoint))->stats;
+	return &fanin_broadcast_of(fanin_engine_of(endpoint))->stats;
 }

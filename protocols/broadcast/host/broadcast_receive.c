@@ -10,13 +10,13 @@
 #define ECN_CE 3
 
 static struct fanin_engine_stats *
-stats_of(struct fanin_multicast *mc)
+stats_of(struct fanin_broadcast_engine *mc)
 {
 	return &mc->engine.stats;
 }
 
 static void
-receive_data(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+receive_data(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 	     const struct fanin_frame *frame)
 {
 	const struct fanin_headers *headers = frame->data;
@@ -30,8 +30,8 @@ receive_data(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 		stats_of(mc)->invalid++;
 		return;
 	}
-	extent = fanin_multicast_extent(mc, op, packet);
-	root = fanin_request_combines(op->request) ? fanin_multicast_root(mc, op, packet)
+	extent = fanin_broadcast_extent(mc, op, packet);
+	root = fanin_request_combines(op->request) ? fanin_broadcast_root(mc, op, packet)
 						   : extent.root;
 	if (fanin_wire_payload_len(headers) != extent.len || (multicast && hdr->members != root)) {
 		stats_of(mc)->invalid++;
@@ -51,7 +51,7 @@ receive_data(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 		op->n_lost++;
 	}
 	if (!fanin_frame_copy(mc->engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET,
-			      fanin_multicast_place(op, &extent), extent.len)) {
+			      fanin_broadcast_place(op, &extent), extent.len)) {
 		stats_of(mc)->invalid++;
 		return;
 	}
@@ -60,11 +60,11 @@ receive_data(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 	mc->stats.packets++;
 	if (fanin_request_combines(op->request))
 		stats_of(mc)->bytes_reduced += extent.len;
-	fanin_multicast_note_packet(mc, op, packet, multicast);
+	fanin_broadcast_note_packet(mc, op, packet, multicast);
 }
 
 static void
-receive_fetch(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+receive_fetch(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 	      const struct fanin_frame *frame)
 {
 	const struct fanin_headers *headers = frame->data;
@@ -76,16 +76,16 @@ receive_fetch(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 		stats_of(mc)->invalid++;
 		return;
 	}
-	fanin_multicast_serve(mc, op, (uint16_t)headers->fanin.members, headers->fanin.block, words,
+	fanin_broadcast_serve(mc, op, (uint16_t)headers->fanin.members, headers->fanin.block, words,
 			      n);
 }
 
 static void
-receive_tell(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+receive_tell(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 	     const struct fanin_frame *frame)
 {
 	const struct fanin_headers *headers = frame->data;
-	struct fanin_multicast_tell tell;
+	struct fanin_broadcast_tell tell;
 
 	if (fanin_wire_payload_len(headers) < sizeof(tell) ||
 	    !fanin_frame_copy(mc->engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET, &tell,
@@ -93,19 +93,19 @@ receive_tell(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 		stats_of(mc)->invalid++;
 		return;
 	}
-	fanin_multicast_note_tell(mc, op, (uint16_t)headers->fanin.members, &tell);
+	fanin_broadcast_note_tell(mc, op, (uint16_t)headers->fanin.members, &tell);
 }
 
 /* It is this rank's turn, if the root before it in its chain says so. */
 static void
-receive_activate(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+receive_activate(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 		 const struct fanin_hdr *hdr)
 {
 	const bool has_predecessor = op->n_chains != 0 && op->own_first != op->own_end &&
 				     op->own_first != op->chains[op->own_chain].first;
 
 	if (!has_predecessor || hdr->block != op->own_first ||
-	    hdr->members != fanin_multicast_root(mc, op, op->own_first - 1)) {
+	    hdr->members != fanin_broadcast_root(mc, op, op->own_first - 1)) {
 		stats_of(mc)->invalid++;
 		return;
 	}
@@ -114,22 +114,22 @@ receive_activate(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 
 /* A packet for this rank alone. */
 static void
-receive_unicast(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+receive_unicast(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 		const struct fanin_frame *frame)
 {
 	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
 
 	switch (hdr->number) {
-	case FANIN_MULTICAST_DATA:
+	case FANIN_BROADCAST_DATA:
 		receive_data(mc, op, frame);
 		break;
-	case FANIN_MULTICAST_FETCH:
+	case FANIN_BROADCAST_FETCH:
 		receive_fetch(mc, op, frame);
 		break;
-	case FANIN_MULTICAST_TELL:
+	case FANIN_BROADCAST_TELL:
 		receive_tell(mc, op, frame);
 		break;
-	case FANIN_MULTICAST_ACTIVATE:
+	case FANIN_BROADCAST_ACTIVATE:
 		receive_activate(mc, op, hdr);
 		break;
 	default:
@@ -139,24 +139,24 @@ receive_unicast(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 }
 
 void
-fanin_multicast_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block)
+fanin_broadcast_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block)
 {
-	struct fanin_multicast *mc = fanin_multicast_of(engine);
+	struct fanin_broadcast_engine *mc = fanin_broadcast_of(engine);
 	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
 	const bool multicast = hdr->type == FANIN_TYPE_DELIVERY;
-	struct fanin_multicast_op *op;
+	struct fanin_broadcast_op *op;
 
 	(void)block;
 	if ((!multicast && hdr->type != FANIN_TYPE_UNICAST_DELIVERY) ||
 	    hdr->members >= engine->config.size ||
-	    (multicast && hdr->number != FANIN_MULTICAST_DATA)) {
+	    (multicast && hdr->number != FANIN_BROADCAST_DATA)) {
 		engine->stats.invalid++;
 		return;
 	}
 	/* Its own, or another host's behind the same port. */
 	if (hdr->members == engine->config.rank || (!multicast && hdr->count != engine->config.rank))
 		return;
-	op = fanin_multicast_find(mc, hdr->progress);
+	op = fanin_broadcast_find(mc, hdr->progress);
 	if (op == NULL) {
 		mc->stats.closed++;
 		return;

@@ -12,8 +12,8 @@
 
 /* Makes a packet's headers, but for its type and what it is for. */
 static void
-headers_make(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
-	     enum fanin_multicast_kind kind, uint32_t packet, uint32_t payload_len,
+headers_make(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op,
+	     enum fanin_broadcast_kind kind, uint32_t packet, uint32_t payload_len,
 	     struct fanin_headers *headers)
 {
 	struct fanin_ip *ip = &headers->ip;
@@ -22,7 +22,7 @@ headers_make(const struct fanin_multicast *mc, const struct fanin_multicast_op *
 	headers->fanin.progress = op->number;
 	headers->fanin.members = mc->engine.config.rank;
 	headers->fanin.number = kind;
-	if (kind != FANIN_MULTICAST_DATA)
+	if (kind != FANIN_BROADCAST_DATA)
 		return;
 	ip->tos = ECT_0;
 	ip->checksum_be = 0;
@@ -30,8 +30,8 @@ headers_make(const struct fanin_multicast *mc, const struct fanin_multicast_op *
 }
 
 bool
-fanin_multicast_send_to(struct fanin_multicast *mc, const struct fanin_multicast_op *op,
-			uint16_t rank, enum fanin_multicast_kind kind, uint32_t packet,
+fanin_broadcast_send_to(struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op,
+			uint16_t rank, enum fanin_broadcast_kind kind, uint32_t packet,
 			const void *payload, uint32_t payload_len)
 {
 	struct fanin_headers headers;
@@ -46,16 +46,16 @@ fanin_multicast_send_to(struct fanin_multicast *mc, const struct fanin_multicast
 }
 
 bool
-fanin_multicast_give(struct fanin_multicast *mc, const struct fanin_multicast_op *op, uint16_t rank,
-		     uint32_t packet)
+fanin_broadcast_give(struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op,
+		     uint16_t rank, uint32_t packet)
 {
-	const struct fanin_extent extent = fanin_multicast_extent(mc, op, packet);
+	const struct fanin_extent extent = fanin_broadcast_extent(mc, op, packet);
 
 	bool is_sent;
 
 	fanin_transport_alone(mc->engine.loop.transport, true, false);
-	is_sent = fanin_multicast_send_to(mc, op, rank, FANIN_MULTICAST_DATA, packet,
-					  fanin_multicast_place(op, &extent), extent.len);
+	is_sent = fanin_broadcast_send_to(mc, op, rank, FANIN_BROADCAST_DATA, packet,
+					  fanin_broadcast_place(op, &extent), extent.len);
 	fanin_transport_alone(mc->engine.loop.transport, false, false);
 	mc->stats.fetches_served += is_sent;
 	return is_sent;
@@ -63,13 +63,13 @@ fanin_multicast_give(struct fanin_multicast *mc, const struct fanin_multicast_op
 
 /* Sends one of this rank's own packets to all others. Returns false if the transport has no room. */
 static bool
-own_packet_send(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint32_t packet)
+own_packet_send(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op, uint32_t packet)
 {
-	const struct fanin_extent extent = fanin_multicast_extent(mc, op, packet);
+	const struct fanin_extent extent = fanin_broadcast_extent(mc, op, packet);
 	struct fanin_headers headers;
 
-	headers_make(mc, op, FANIN_MULTICAST_DATA, packet, extent.len, &headers);
-	if (!fanin_engine_transmit_held(&mc->engine, &headers, fanin_multicast_place(op, &extent),
+	headers_make(mc, op, FANIN_BROADCAST_DATA, packet, extent.len, &headers);
+	if (!fanin_engine_transmit_held(&mc->engine, &headers, fanin_broadcast_place(op, &extent),
 					extent.len))
 		return false;
 	mc->engine.stats.frames_sent++;
@@ -79,7 +79,7 @@ own_packet_send(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint3
 
 /* True if it is this rank's turn in its chain. */
 static bool
-has_turn(struct fanin_multicast_op *op, const struct fanin_multicast_chain *chain)
+has_turn(struct fanin_broadcast_op *op, const struct fanin_broadcast_chain *chain)
 {
 	op->is_active = op->is_active || op->own_first == chain->first ||
 			fanin_bit(op->have, op->own_first - 1);
@@ -88,28 +88,28 @@ has_turn(struct fanin_multicast_op *op, const struct fanin_multicast_chain *chai
 
 /* Tells the next root of the chain that this one is done. */
 static void
-next_activate(struct fanin_multicast *mc, struct fanin_multicast_op *op,
-	      const struct fanin_multicast_chain *chain)
+next_activate(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
+	      const struct fanin_broadcast_chain *chain)
 {
 	if (op->told_next || op->own_end == chain->end)
 		return;
 	/* If there is no room, the last packet tells it as well. */
-	fanin_multicast_send_to(mc, op, fanin_multicast_root(mc, op, op->own_end),
-				FANIN_MULTICAST_ACTIVATE, op->own_end, NULL, 0);
+	fanin_broadcast_send_to(mc, op, fanin_broadcast_root(mc, op, op->own_end),
+				FANIN_BROADCAST_ACTIVATE, op->own_end, NULL, 0);
 	op->told_next = true;
 }
 
 /* Sends own packets. Returns how many packets more this poll may send. */
 static uint32_t
-op_send(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint32_t room)
+op_send(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op, uint32_t room)
 {
-	struct fanin_multicast_chain *chain = &op->chains[op->own_chain];
+	struct fanin_broadcast_chain *chain = &op->chains[op->own_chain];
 	uint32_t limit;
 
 	if (op->n_chains == 0 || op->begun_ns == 0 || op->own_next == op->own_ready ||
 	    !has_turn(op, chain))
 		return room;
-	limit = fanin_multicast_limit(mc, op, chain);
+	limit = fanin_broadcast_limit(mc, op, chain);
 	if (limit > op->own_ready)
 		limit = op->own_ready;
 	for (; room > 0 && op->own_next < limit; room--) {
@@ -129,21 +129,21 @@ op_send(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint32_t room
 }
 
 uint64_t
-fanin_multicast_idle_most_ns(struct fanin_engine *engine)
+fanin_broadcast_idle_most_ns(struct fanin_engine *engine)
 {
-	const struct fanin_multicast *mc = fanin_multicast_of(engine);
+	const struct fanin_broadcast_engine *mc = fanin_broadcast_of(engine);
 
 	if (!mc->has_more)
 		return UINT64_MAX;
-	return mc->is_full ? FANIN_MULTICAST_NO_ROOM_NS : 0;
+	return mc->is_full ? FANIN_BROADCAST_NO_ROOM_NS : 0;
 }
 
 /* True if in each chain a packet at this place or behind it is there, or the chain's last one. */
 static bool
-has_come_to(const struct fanin_multicast_op *op, uint64_t place)
+has_come_to(const struct fanin_broadcast_op *op, uint64_t place)
 {
 	for (uint16_t c = 0; c < op->n_chains; c++) {
-		const struct fanin_multicast_chain *chain = &op->chains[c];
+		const struct fanin_broadcast_chain *chain = &op->chains[c];
 
 		if (chain->seen < chain->end && chain->seen - chain->first < place)
 			return false;
@@ -153,7 +153,7 @@ has_come_to(const struct fanin_multicast_op *op, uint64_t place)
 
 /* True if the condition for an operation's control block holds. */
 static bool
-may_contribute(const struct fanin_multicast_op *op, uint32_t index)
+may_contribute(const struct fanin_broadcast_op *op, uint32_t index)
 {
 	if (index == 0)
 		return true;
@@ -163,10 +163,10 @@ may_contribute(const struct fanin_multicast_op *op, uint32_t index)
 }
 
 /* Returns the operation that has a control block, or NULL: it is another request's. */
-static struct fanin_multicast_op *
-op_with_block(struct fanin_multicast *mc, uint32_t block)
+static struct fanin_broadcast_op *
+op_with_block(struct fanin_broadcast_engine *mc, uint32_t block)
 {
-	struct fanin_multicast_op *op = mc->ops;
+	struct fanin_broadcast_op *op = mc->ops;
 
 	while (op != NULL && block - op->control.first_block >= op->control.n_blocks)
 		op = op->next;
@@ -175,14 +175,14 @@ op_with_block(struct fanin_multicast *mc, uint32_t block)
 
 /* Sets what the contribution to a control block says. It stays so when it is sent again. */
 static void
-values_set(struct fanin_multicast_op *op, uint32_t index)
+values_set(struct fanin_broadcast_op *op, uint32_t index)
 {
 	if (index < op->n_released)
 		return;
 	op->n_released = index + 1;
 	if (index == 0)
 		return;
-	op->said[(size_t)index * FANIN_MULTICAST_VALUES] = op->n_lost;
+	op->said[(size_t)index * FANIN_BROADCAST_VALUES] = op->n_lost;
 	op->n_lost = 0;
 }
 
@@ -190,9 +190,9 @@ values_set(struct fanin_multicast_op *op, uint32_t index)
 static bool
 may_send(struct fanin_engine *engine, const struct fanin_lane *lane)
 {
-	struct fanin_multicast_op *op = lane->role == FANIN_LANE_KNOWN
+	struct fanin_broadcast_op *op = lane->role == FANIN_LANE_KNOWN
 						? NULL
-						: op_with_block(fanin_multicast_of(engine),
+						: op_with_block(fanin_broadcast_of(engine),
 								lane->block);
 
 	if (op == NULL)
@@ -204,14 +204,14 @@ may_send(struct fanin_engine *engine, const struct fanin_lane *lane)
 }
 
 void
-fanin_multicast_send(struct fanin_engine *engine)
+fanin_broadcast_send(struct fanin_engine *engine)
 {
-	struct fanin_multicast *mc = fanin_multicast_of(engine);
+	struct fanin_broadcast_engine *mc = fanin_broadcast_of(engine);
 	uint32_t room = SEND_BURST;
 
 	mc->has_more = false;
 	mc->is_full = false;
-	for (struct fanin_multicast_op *op = mc->ops; op != NULL && room > 0; op = op->next)
+	for (struct fanin_broadcast_op *op = mc->ops; op != NULL && room > 0; op = op->next)
 		room = op_send(mc, op, room);
 	/* Behind the packets: a rank that has sent all may contribute. */
 	fanin_engine_queue_in_order(engine, &mc->next, may_send);

@@ -8,7 +8,7 @@
 #include "broadcast_internal.h"
 
 int
-fanin_multicast_order(struct fanin_multicast *mc)
+fanin_broadcast_order(struct fanin_broadcast_engine *mc)
 {
 	const struct fanin_peer *hosts = mc->engine.config.hosts;
 	const uint16_t size = mc->engine.config.size;
@@ -40,7 +40,7 @@ fanin_multicast_order(struct fanin_multicast *mc)
 }
 
 int
-fanin_multicast_turns_make(const struct fanin_multicast *mc, struct fanin_multicast_op *op)
+fanin_broadcast_turns_make(const struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op)
 {
 	const uint16_t size = mc->engine.config.size;
 	uint32_t first = 0;
@@ -53,8 +53,8 @@ fanin_multicast_turns_make(const struct fanin_multicast *mc, struct fanin_multic
 	for (uint16_t t = 0; t < size; t++) {
 		uint32_t place, end;
 
-		fanin_multicast_part(mc, op, mc->order[t], &place, &end);
-		op->turns[t] = (struct fanin_multicast_turn){
+		fanin_broadcast_part(mc, op, mc->order[t], &place, &end);
+		op->turns[t] = (struct fanin_broadcast_turn){
 			.rank = mc->order[t],
 			.first = first,
 			.place = place,
@@ -65,8 +65,8 @@ fanin_multicast_turns_make(const struct fanin_multicast *mc, struct fanin_multic
 }
 
 /* Returns the turn that a packet belongs to: the last one that begins with it or before. Only such a turn has packets. */
-static const struct fanin_multicast_turn *
-turn_of(const struct fanin_multicast *mc, const struct fanin_multicast_op *op, uint32_t packet)
+static const struct fanin_broadcast_turn *
+turn_of(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op, uint32_t packet)
 {
 	uint16_t from = 0, to = mc->engine.config.size;
 
@@ -82,11 +82,11 @@ turn_of(const struct fanin_multicast *mc, const struct fanin_multicast_op *op, u
 }
 
 struct fanin_extent
-fanin_multicast_extent(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
+fanin_broadcast_extent(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op,
 		       uint32_t packet)
 {
 	if (op->turns != NULL) {
-		const struct fanin_multicast_turn *turn = turn_of(mc, op, packet);
+		const struct fanin_broadcast_turn *turn = turn_of(mc, op, packet);
 
 		packet = turn->place + (packet - turn->first);
 	}
@@ -94,13 +94,13 @@ fanin_multicast_extent(const struct fanin_multicast *mc, const struct fanin_mult
 }
 
 uint16_t
-fanin_multicast_rank_of_turn(const struct fanin_multicast_op *op, uint16_t turn)
+fanin_broadcast_rank_of_turn(const struct fanin_broadcast_op *op, uint16_t turn)
 {
 	return op->turns == NULL ? turn : op->turns[turn].rank;
 }
 
 uint16_t
-fanin_multicast_turn_of_rank(const struct fanin_multicast_op *op, uint16_t rank)
+fanin_broadcast_turn_of_rank(const struct fanin_broadcast_op *op, uint16_t rank)
 {
 	uint16_t turn = 0;
 
@@ -112,15 +112,16 @@ fanin_multicast_turn_of_rank(const struct fanin_multicast_op *op, uint16_t rank)
 }
 
 void
-fanin_multicast_root_range(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
-			   uint16_t rank, uint32_t *first, uint32_t *end)
+fanin_broadcast_root_range(const struct fanin_broadcast_engine *mc,
+			   const struct fanin_broadcast_op *op, uint16_t rank, uint32_t *first,
+			   uint32_t *end)
 {
 	uint32_t place;
 
-	fanin_multicast_part(mc, op, rank, first, end);
+	fanin_broadcast_part(mc, op, rank, first, end);
 	if (op->turns == NULL)
 		return;
 	place = *first;
-	*first = op->turns[fanin_multicast_turn_of_rank(op, rank)].first;
+	*first = op->turns[fanin_broadcast_turn_of_rank(op, rank)].first;
 	*end = *first + (*end - place);
 }

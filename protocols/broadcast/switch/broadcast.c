@@ -1,82 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's part of reliable multicast (Khalilov et al.; docs/protocol.md, "Reliable multicast"): packets of members to all others or to one, and the
- * dense reduction of `single` for the small blocks that keep members together. A rank may hold its contribution back for long, and the switch then sends nothing
- * up: queries about who is gone go to the root, where all ranks are known.
+ * The switch's part of reliable multicast (Khalilov et al.; docs/protocol.md, "Reliable multicast"): packets of members to all
+ * others or to one, and the dense blocks that keep members together, both of members.h.
  */
-#include "protocols/broadcast/switch/broadcast.h"
-
-#include "handlers/pass.h"
-#include "protocols/dense/switch/single.h"
 #include "protocols/broadcast/broadcast.h"
-
-/* True if nothing of the block has come here yet, or nothing of its run. */
-static bool
-is_ahead(const struct fanin_handler_ctx *ctx, struct single_slot *slot, uint32_t block)
-{
-	struct fanin_window *window = &slot->dense.window;
-	const enum fanin_window_class class = fanin_window_visit(window, ctx, block);
-
-	if (class == FANIN_WINDOW_CURRENT || class == FANIN_WINDOW_SENT ||
-	    class == FANIN_WINDOW_FINISHED)
-		fanin_window_leave(window, ctx->job->shared);
-	return class == FANIN_WINDOW_AHEAD;
-}
-
-/* The children that have other ranks behind them than the one that asks: all of these may be what it waits for, whatever they have contributed. */
-static uint64_t
-others_than(const struct fanin_job_params *job, uint16_t child)
-{
-	const bool is_one = fanin_ranks_count(&job->child_ranks[child]) == 1;
-
-	return job->children & ~((uint64_t)is_one << child);
-}
-
-/* Of a query that goes to the root each switch on the way probes its children: what it finds is what the parent's PROBE asks for. */
-static enum fanin_verdict
-query(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fanin_packet *packet,
-      enum fanin_reason *reason)
-{
-	if ((packet->headers->fanin.flags & FANIN_FLAG_DIRECT) == 0)
-		return fanin_single_other(ctx, slot, index, packet, reason);
-	ctx->missing |= others_than(ctx->job, packet->child);
-	if (!ctx->job->has_parent)
-		return fanin_single_other(ctx, slot, index, packet, reason);
-	ctx->stats->queries++;
-	return fanin_dense_pass_up(ctx, packet, NULL);
-}
-
-/* The parent's, to such a query: it lacks what nobody here has sent. */
-static enum fanin_verdict
-answer(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fanin_packet *packet,
-       enum fanin_reason *reason)
-{
-	struct fanin_hdr *hdr = &packet->headers->fanin;
-
-	if (hdr->count == FANIN_BLOCK_ABSENT && is_ahead(ctx, slot, hdr->block))
-		hdr->count = FANIN_BLOCK_OPEN;
-	return fanin_single_other(ctx, slot, index, packet, reason);
-}
-
-enum fanin_verdict
-fanin_broadcast_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
-		      struct fanin_packet *packet, enum fanin_reason *reason)
-{
-	switch (packet->headers->fanin.type) {
-	case FANIN_TYPE_MULTICAST:
-	case FANIN_TYPE_DELIVERY:
-		return fanin_pass_multicast(ctx, packet, reason);
-	case FANIN_TYPE_UNICAST:
-	case FANIN_TYPE_UNICAST_DELIVERY:
-		return fanin_pass_unicast(ctx, packet, reason);
-	case FANIN_TYPE_QUERY:
-		return query(ctx, slot, index, packet, reason);
-	case FANIN_TYPE_ANSWER:
-		return answer(ctx, slot, index, packet, reason);
-	default:
-		return fanin_single_other(ctx, slot, index, packet, reason);
-	}
-}
+#include "protocols/dense/switch/members.h"
 
 static const struct fanin_counter broadcast_counters[] = { FANIN_PASS_COUNTERS, { 0 } };
 
@@ -88,7 +16,7 @@ static const struct fanin_parameter broadcast_parameters[] = {
 	{ 0 },
 };
 
-static const uint8_t broadcast_types[] = { FANIN_BROADCAST_TYPES 0 };
+static const uint8_t broadcast_types[] = { FANIN_MEMBERS_TYPES 0 };
 
 static struct fanin_handler broadcast = {
 	.name = "broadcast",
@@ -100,7 +28,7 @@ static struct fanin_handler broadcast = {
 	.slot_bytes = sizeof(struct single_slot),
 	.contribution = fanin_single_contribution,
 	.types = broadcast_types,
-	.other = fanin_broadcast_other,
+	.other = fanin_members_other,
 	.peek = fanin_dense_peek,
 	.slot_release = fanin_single_slot_release,
 };

@@ -35,25 +35,25 @@ vector_of(enum perf_collective_kind kind, uint64_t bytes, uint16_t root)
 	};
 }
 
-static struct fanin_multicast *
+static struct fanin_broadcast_engine *
 multicast_of(uint16_t rank)
 {
-	return fanin_multicast_of(fanin_engine_of(world_engine(rank)));
+	return fanin_broadcast_of(fanin_engine_of(world_engine(rank)));
 }
 
-static struct fanin_multicast_op *
+static struct fanin_broadcast_op *
 op_of(uint16_t rank)
 {
 	return multicast_of(rank)->ops;
 }
 
-static struct fanin_multicast_stats
+static struct fanin_broadcast_stats
 totals(void)
 {
-	struct fanin_multicast_stats sum = { 0 };
+	struct fanin_broadcast_stats sum = { 0 };
 
 	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++)
-		world_add(&sum, fanin_multicast_stats(world_engine(rank)), sizeof(sum));
+		world_add(&sum, fanin_broadcast_stats(world_engine(rank)), sizeof(sum));
 	return sum;
 }
 
@@ -109,7 +109,7 @@ run_sizes(void)
 START_TEST(all_sizes_are_exact_and_nothing_is_fetched_without_loss)
 {
 	struct trial trial = trial_of(_i, 0);
-	struct fanin_multicast_stats stats;
+	struct fanin_broadcast_stats stats;
 
 	/* More senders at once than the links take fill queues until marks slow them down. */
 	trial.chains %= 3;
@@ -167,7 +167,7 @@ END_TEST
 START_TEST(all_sizes_are_exact_when_packets_are_lost_doubled_and_reordered)
 {
 	const struct trial trial = trial_of(_i, 0.05);
-	struct fanin_multicast_stats stats;
+	struct fanin_broadcast_stats stats;
 
 	open_world(&trial);
 	run_sizes();
@@ -245,7 +245,7 @@ loses_at_neighbors(uint16_t rank, const struct fanin_hdr *hdr)
 /* By _i: a middle packet of a message with a partial last one, or the last one. */
 START_TEST(what_neighbors_lack_goes_around_the_ring_once)
 {
-	struct fanin_multicast_stats stats;
+	struct fanin_broadcast_stats stats;
 
 	open_world(&eight);
 	lost_packet = _i == 0 ? 5 : 10;
@@ -262,7 +262,7 @@ END_TEST
 
 START_TEST(what_all_lack_comes_from_its_root)
 {
-	struct fanin_multicast_stats stats;
+	struct fanin_broadcast_stats stats;
 
 	open_world(&eight);
 	lost_packet = 7;
@@ -281,7 +281,7 @@ static bool
 loses_activation(uint16_t rank, const struct fanin_hdr *hdr)
 {
 	(void)rank;
-	return hdr->type == FANIN_TYPE_UNICAST_DELIVERY && hdr->number == FANIN_MULTICAST_ACTIVATE;
+	return hdr->type == FANIN_TYPE_UNICAST_DELIVERY && hdr->number == FANIN_BROADCAST_ACTIVATE;
 }
 
 START_TEST(a_lost_activation_costs_nothing)
@@ -374,14 +374,14 @@ static uint16_t told_rank;
 static bool
 loses_data_of_told(uint16_t rank, const struct fanin_hdr *hdr)
 {
-	return rank == told_rank && hdr->block == 5 && hdr->number == FANIN_MULTICAST_DATA &&
+	return rank == told_rank && hdr->block == 5 && hdr->number == FANIN_BROADCAST_DATA &&
 	       (hdr->type == FANIN_TYPE_DELIVERY || hdr->type == FANIN_TYPE_UNICAST_DELIVERY);
 }
 
 static bool
 lacks_packet_5_only(void *user)
 {
-	const struct fanin_multicast_op *op = op_of(told_rank);
+	const struct fanin_broadcast_op *op = op_of(told_rank);
 
 	(void)user;
 	return op != NULL && op->n_lacking == 1;
@@ -390,7 +390,7 @@ lacks_packet_5_only(void *user)
 /* A rank that could not ask has asked for nothing: what comes by multicast after all is not late. */
 START_TEST(what_could_not_be_asked_for_counts_as_neither_lost_nor_late)
 {
-	const struct fanin_multicast_op *op;
+	const struct fanin_broadcast_op *op;
 
 	open_world(&two);
 	told_rank = 1;
@@ -417,7 +417,7 @@ END_TEST
 static bool
 is_told(void *user)
 {
-	const struct fanin_multicast_op *op = op_of(told_rank);
+	const struct fanin_broadcast_op *op = op_of(told_rank);
 
 	(void)user;
 	return op != NULL && op->has_ns != 0;
@@ -484,12 +484,12 @@ START_TEST(what_neighbors_told_in_a_lost_run_fails_nobody_in_the_next_one)
 END_TEST
 
 static void
-forge(uint16_t from, uint16_t to, enum fanin_multicast_kind kind, uint32_t packet,
+forge(uint16_t from, uint16_t to, enum fanin_broadcast_kind kind, uint32_t packet,
       const void *payload, uint32_t len)
 {
-	struct fanin_multicast *mc = multicast_of(from);
+	struct fanin_broadcast_engine *mc = multicast_of(from);
 
-	ck_assert(fanin_multicast_send_to(mc, op_of(from), to, kind, packet, payload, len));
+	ck_assert(fanin_broadcast_send_to(mc, op_of(from), to, kind, packet, payload, len));
 	world.members[from].transport.ops->tx_flush(&world.members[from].transport);
 	world_wake(to);
 }
@@ -511,7 +511,7 @@ START_TEST(what_was_not_asked_for_is_taken_from_its_root_only)
 	junk = calloc(1, world.payload_bytes);
 	for (uint16_t rank = 1; rank < eight.n_ranks; rank++)
 		world_post(rank, 0, vector_of(PERF_BROADCAST, 10u * world.payload_bytes, 0));
-	forge(5, 3, FANIN_MULTICAST_DATA, 5, junk, world.payload_bytes);
+	forge(5, 3, FANIN_BROADCAST_DATA, 5, junk, world.payload_bytes);
 	world_pass(MS);
 	ck_assert_uint_eq(fanin_engine_stats(world_engine(3))->invalid, 1);
 	world_post(0, 0, vector_of(PERF_BROADCAST, 10u * world.payload_bytes, 0));
@@ -524,7 +524,7 @@ END_TEST
 static bool
 has_asked_for_60(void *user)
 {
-	const struct fanin_multicast_op *op = op_of(3);
+	const struct fanin_broadcast_op *op = op_of(3);
 
 	(void)user;
 	return op != NULL && fanin_bit(op->asked, 60);
@@ -542,7 +542,7 @@ START_TEST(what_a_neighbor_sends_overtakes_nothing)
 		       world.payload_bytes, elements);
 	world.loses = loses_deliveries;
 	ck_assert(world_wait(SECOND, has_asked_for_60, NULL));
-	forge(5, 3, FANIN_MULTICAST_DATA, 60, elements, world.payload_bytes);
+	forge(5, 3, FANIN_BROADCAST_DATA, 60, elements, world.payload_bytes);
 	world_pass(50 * MS);
 	ck_assert(fanin_bit(op_of(3)->have, 60));
 	ck_assert_uint_eq(op_of(3)->chains[0].gaps.checked, 0);
@@ -556,7 +556,7 @@ END_TEST
 /* While a root is late, a member says again and again that it has sent a packet, and sends FETCHes and others that make no sense. */
 START_TEST(what_a_member_makes_up_fails_nobody)
 {
-	const struct fanin_multicast_tell tell = { .has = 1, .packet = 5 };
+	const struct fanin_broadcast_tell tell = { .has = 1, .packet = 5 };
 	struct random random = random_seed(1);
 	uint64_t words[40];
 
@@ -567,8 +567,8 @@ START_TEST(what_a_member_makes_up_fails_nobody)
 	for (unsigned int i = 0; i < 2000; i++) {
 		for (size_t w = 0; w < RTE_DIM(words); w++)
 			words[w] = (uint64_t)random_u32(&random) << 32 | random_u32(&random);
-		forge(5, 3, FANIN_MULTICAST_TELL, 0, &tell, sizeof(tell));
-		forge(5, 3, FANIN_MULTICAST_FETCH, random_below(&random, 200), words,
+		forge(5, 3, FANIN_BROADCAST_TELL, 0, &tell, sizeof(tell));
+		forge(5, 3, FANIN_BROADCAST_FETCH, random_below(&random, 200), words,
 		      random_below(&random, sizeof(words) / 8 + 1) * 8);
 		/* Neither data that was asked for, which it may have, nor a turn. */
 		forge(5, 3, random_below(&random, 2) == 0 ? 0 : 5 + random_below(&random, 250),
@@ -590,10 +590,10 @@ START_TEST(a_turn_comes_from_the_root_before_only)
 	world_leave(0);
 	world_post_all(0, vector_of(PERF_ALLGATHER, 20000, 0));
 	for (uint16_t from = 4; from < 6; from++)
-		forge(from, 3, FANIN_MULTICAST_ACTIVATE, op_of(3)->own_first, NULL, 0);
+		forge(from, 3, FANIN_BROADCAST_ACTIVATE, op_of(3)->own_first, NULL, 0);
 	world_pass(MS);
 	ck_assert(!op_of(3)->is_active);
-	forge(2, 3, FANIN_MULTICAST_ACTIVATE, op_of(3)->own_first, NULL, 0);
+	forge(2, 3, FANIN_BROADCAST_ACTIVATE, op_of(3)->own_first, NULL, 0);
 	world_pass(MS);
 	ck_assert(op_of(3)->is_active);
 	world_return(0);
@@ -613,7 +613,7 @@ has_packet_0(void *user)
 START_TEST(a_mark_on_a_duplicate_is_no_loss)
 {
 	const struct trial trial = { .seed = 1, .n_ranks = 3, .n_leaves = 1 };
-	const struct fanin_multicast_stats *stats;
+	const struct fanin_broadcast_stats *stats;
 	struct fanin_endpoint *engine;
 	struct fanin_headers headers;
 	const struct fanin_frame frame = { .data = &headers, .len = sizeof(headers) };
@@ -621,7 +621,7 @@ START_TEST(a_mark_on_a_duplicate_is_no_loss)
 
 	open_world(&trial);
 	engine = world_engine(1);
-	stats = fanin_multicast_stats(engine);
+	stats = fanin_broadcast_stats(engine);
 	world_post_all(0, vector_of(PERF_BROADCAST, 4 << 20, 0));
 	ck_assert(world_wait(SECOND, has_packet_0, NULL));
 	n_lost = op_of(1)->n_lost;
@@ -631,8 +631,8 @@ START_TEST(a_mark_on_a_duplicate_is_no_loss)
 				 fanin_engine_of(engine)->config.epoch,
 				 fanin_engine_of(engine)->config.keys.down);
 	headers.ip.tos = 3; /* CE */
-	headers.fanin.number = FANIN_MULTICAST_DATA;
-	fanin_multicast_receive(fanin_engine_of(engine), &frame, 0);
+	headers.fanin.number = FANIN_BROADCAST_DATA;
+	fanin_broadcast_receive(fanin_engine_of(engine), &frame, 0);
 	ck_assert_uint_eq(stats->duplicates, 1);
 	ck_assert_uint_eq(stats->marks, 0);
 	ck_assert_uint_eq(op_of(1)->n_lost, n_lost);
@@ -658,9 +658,9 @@ START_TEST(only_ranks_that_have_ended_are_said_to_have_ended)
 	world_pass(MS);
 	fanin_ranks_add(_i == 0 ? &ranks.silent : &ranks.ended, 2);
 	fanin_ranks_add(_i == 1 ? &ranks.ended : &ranks.silent, 5);
-	fanin_multicast_on_answer(fanin_engine_of(engine),
-				  fanin_multicast_of(fanin_engine_of(engine))->live.block, &ranks);
-	ck_assert(fanin_multicast_time_out(fanin_engine_of(engine)));
+	fanin_broadcast_on_answer(fanin_engine_of(engine),
+				  fanin_broadcast_of(fanin_engine_of(engine))->live.block, &ranks);
+	ck_assert(fanin_broadcast_time_out(fanin_engine_of(engine)));
 	ck_assert_msg(strstr(fanin_engine_error(engine)->text, texts[_i]) != NULL, "%s",
 		      fanin_engine_error(engine)->text);
 	world_close();

@@ -5,8 +5,8 @@
  * leads every n-th block: it merges what comes of it, keeps its own data back until the end, and
  * sends the result. No switch is joined: the ranks agree on a run by rank 0's roll.
  */
-#ifndef FANIN_HOSTLIB_CANARY_H
-#define FANIN_HOSTLIB_CANARY_H
+#ifndef FANIN_PROTOCOLS_CANARY_HOST_CANARY_H
+#define FANIN_PROTOCOLS_CANARY_HOST_CANARY_H
 
 #include "hostlib/src/protocol/protocol.h"
 

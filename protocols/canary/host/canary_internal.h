@@ -5,8 +5,8 @@
  * (beginning and ending a run), canary_timer.c (when to ask, and giving up) and canary_ways.c
  * (links that packets take). Of others only tests include this.
  */
-#ifndef FANIN_HOSTLIB_CANARY_INTERNAL_H
-#define FANIN_HOSTLIB_CANARY_INTERNAL_H
+#ifndef FANIN_PROTOCOLS_CANARY_HOST_CANARY_INTERNAL_H
+#define FANIN_PROTOCOLS_CANARY_HOST_CANARY_INTERNAL_H
 
 #include "canary.h"
 #include "handlers/kernels/kernels.h"

@@ -3,8 +3,8 @@
  * The switch's part of Canary (docs/protocol.md, "Canary"): what the files of the handler share. A switch combines what meets in it of a block for a
  * while, sends the sum on towards the block's leader, and notes the ports at which data came in for the result's way back. It knows no tree.
  */
-#ifndef FANIN_HANDLERS_CANARY_H
-#define FANIN_HANDLERS_CANARY_H
+#ifndef FANIN_PROTOCOLS_CANARY_SWITCH_CANARY_H
+#define FANIN_PROTOCOLS_CANARY_SWITCH_CANARY_H
 
 #include <assert.h>
 

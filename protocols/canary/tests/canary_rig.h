@@ -3,8 +3,8 @@
  * Switches with the handler `canary`, and the table of descriptors of each, under exact control: the test plays pipelines, links, hosts and leaders, and
  * carries out what the handler emits. One rig at a time.
  */
-#ifndef FANIN_TESTS_UNIT_CANARY_RIG_H
-#define FANIN_TESTS_UNIT_CANARY_RIG_H
+#ifndef FANIN_PROTOCOLS_CANARY_TESTS_CANARY_RIG_H
+#define FANIN_PROTOCOLS_CANARY_TESTS_CANARY_RIG_H
 
 #include "protocols/canary/switch/canary.h"
 #include "tests/unit/fake_switch.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The window protocol: the block engine's smallest table of rules. */
-#ifndef FANIN_PROTOCOLS_DENSE_WINDOW_H
-#define FANIN_PROTOCOLS_DENSE_WINDOW_H
+#ifndef FANIN_PROTOCOLS_DENSE_HOST_WINDOW_H
+#define FANIN_PROTOCOLS_DENSE_HOST_WINDOW_H
 
 #include "hostlib/src/engine/engine_internal.h"
 

@@ -30,11 +30,11 @@ make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 
 	if (__builtin_expect(!fanin_wire_is_empty(hdr), 1)) {
 		flags = 0;
-		payload_len = dense->window.count * fanin_dtype_size(dense->window.dtype);
+		payload_len = dense->state.count * fanin_dtype_size(dense->state.dtype);
 	}
 	hdr = fanin_frame_make_to(ctx, down, type, block, payload_len, mbuf);
 	hdr->flags = flags;
-	fanin_wire_set_shape(hdr, dense->window.shape);
+	fanin_wire_set_shape(hdr, dense->state.shape);
 	return hdr;
 }
 
@@ -88,7 +88,7 @@ publish_to_owner(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint3
 {
 	struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin;
 	const struct fanin_job_params *job = ctx->job;
-	const uint64_t owner = owners_child(job, dense->window.root);
+	const uint64_t owner = owners_child(job, dense->state.root);
 
 	if (owner == 0)
 		hdr->flags |= FANIN_FLAG_EMPTY;
@@ -105,7 +105,7 @@ static void
 publish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
 	struct rte_mbuf *mbuf)
 {
-	if (__builtin_expect(fanin_root_is_owner(dense->window.root), 0)) {
+	if (__builtin_expect(fanin_root_is_owner(dense->state.root), 0)) {
 		publish_to_owner(ctx, dense, block, mbuf);
 		return;
 	}
@@ -136,28 +136,28 @@ void
 fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, struct rte_mbuf *mbuf)
 {
 	const struct fanin_job_params *job = ctx->job;
-	const uint32_t block = fanin_window_block(&dense->window);
+	const uint32_t block = fanin_dense_state_block(&dense->state);
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
 	void *payload = fanin_dense_payload(mbuf);
 
 	/* The frame is complete before anyone can see that the block is done and repeat it. */
 	if (__builtin_expect(job->has_parent, 0)) {
 		send_up(ctx, dense, block, FANIN_TYPE_CONTRIBUTION, mbuf);
-		fanin_window_finish(&dense->window, job->shared, FANIN_PHASE_SENT);
+		fanin_dense_state_finish(&dense->state, job->shared, FANIN_PHASE_SENT);
 		return;
 	}
 	if (__builtin_expect(!fanin_wire_is_empty(hdr), 1)) {
-		if (dense->window.op == FANIN_WIRE_AVG)
+		if (dense->state.op == FANIN_WIRE_AVG)
 			fanin_kernel_finish(job->isa,
-					    dense->window.wide != 0 ? FANIN_WIRE_F32
-								    : dense->window.dtype,
+					    dense->state.wide != 0 ? FANIN_WIRE_F32
+								   : dense->state.dtype,
 					    FANIN_WIRE_AVG)(payload, job->n_ranks,
-							    dense->window.count);
-		if (dense->window.wide != 0)
-			fanin_dense_wide(dense)->narrow(payload, payload, dense->window.count);
+							    dense->state.count);
+		if (dense->state.wide != 0)
+			fanin_dense_wide(dense)->narrow(payload, payload, dense->state.count);
 	}
 	publish(ctx, dense, block, mbuf);
-	fanin_window_finish(&dense->window, job->shared, FANIN_PHASE_DONE);
+	fanin_dense_state_finish(&dense->state, job->shared, FANIN_PHASE_DONE);
 }
 
 static enum fanin_verdict
@@ -168,7 +168,7 @@ take_result(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *pack
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 	const uint32_t block = hdr->block;
 
-	switch (fanin_window_enter_result(&dense->window, ctx, block, FANIN_PHASE_SENT)) {
+	switch (fanin_dense_state_enter_result(&dense->state, ctx, block, FANIN_PHASE_SENT)) {
 	case FANIN_RESULT_AWAITED:
 		break;
 	case FANIN_RESULT_BUSY:
@@ -177,19 +177,19 @@ take_result(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *pack
 		ctx->stats->duplicates++;
 		return FANIN_VERDICT_FREE;
 	}
-	if (!fanin_window_matches(&dense->window, hdr)) {
-		fanin_window_settle(&dense->window, block, FANIN_PHASE_SENT);
+	if (!fanin_dense_state_matches(&dense->state, hdr)) {
+		fanin_dense_state_settle(&dense->state, block, FANIN_PHASE_SENT);
 		return fanin_drop(reason, FANIN_REASON_MISMATCH);
 	}
 	/* Another switch's, which shares the parent's port: the owner is below this one. */
 	if (fanin_root_is_owner(hdr->root) && fanin_wire_is_empty(hdr) &&
 	    owners_child(ctx->job, hdr->root) != 0) {
-		fanin_window_settle(&dense->window, block, FANIN_PHASE_SENT);
+		fanin_dense_state_settle(&dense->state, block, FANIN_PHASE_SENT);
 		return FANIN_VERDICT_FREE;
 	}
 	fanin_dense_release(ctx, dense);
 	publish(ctx, dense, block, packet->mbuf);
-	fanin_window_settle(&dense->window, block, FANIN_PHASE_DONE);
+	fanin_dense_state_settle(&dense->state, block, FANIN_PHASE_DONE);
 	return FANIN_VERDICT_HELD;
 }
 
@@ -199,11 +199,11 @@ fanin_dense_repeat_result(struct fanin_handler_ctx *ctx, const struct fanin_dens
 {
 	const uint64_t to = UINT64_C(1) << child;
 
-	if (__builtin_expect(fanin_root_is_owner(dense->window.root), 0) &&
+	if (__builtin_expect(fanin_root_is_owner(dense->state.root), 0) &&
 	    !fanin_wire_is_empty(
 		    &rte_pktmbuf_mtod(dense->result, const struct fanin_headers *)->fanin) &&
-	    owners_child(ctx->job, dense->window.root) != to) {
-		emit_empty(ctx, dense, fanin_window_block(&dense->window), to);
+	    owners_child(ctx->job, dense->state.root) != to) {
+		emit_empty(ctx, dense, fanin_dense_state_block(&dense->state), to);
 		ctx->stats->repeats++;
 		return;
 	}
@@ -247,7 +247,7 @@ answer_finished(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 {
 	ctx->stats->duplicates++;
 	if ((packet->headers->fanin.flags & FANIN_FLAG_RETRANSMIT) != 0 ||
-	    fanin_window_claim(&dense->window, ctx->job->shared, packet->child))
+	    fanin_dense_state_claim(&dense->state, ctx->job->shared, packet->child))
 		fanin_dense_repeat_result(ctx, dense, packet->child);
 	return FANIN_VERDICT_FREE;
 }
@@ -305,28 +305,28 @@ prepare_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	const struct fanin_job_params *job = ctx->job;
 
 	if (is_too_long(job, packet)) {
-		fanin_window_abandon(&dense->window, ctx, hdr->block);
+		fanin_dense_state_abandon(&dense->state, ctx, hdr->block);
 		*reason = FANIN_REASON_PAYLOAD;
 		return false;
 	}
 	if (__builtin_expect(fanin_root_is_owner(hdr->root) &&
 				     fanin_root_rank(hdr->root) >= job->n_ranks,
 			     0)) {
-		fanin_window_abandon(&dense->window, ctx, hdr->block);
+		fanin_dense_state_abandon(&dense->state, ctx, hdr->block);
 		*reason = FANIN_REASON_OPERATION;
 		return false;
 	}
-	if (dense->add == NULL || hdr->dtype != dense->window.dtype || hdr->op != dense->window.op) {
+	if (dense->add == NULL || hdr->dtype != dense->state.dtype || hdr->op != dense->state.op) {
 		bool wide = job->wide && fanin_operation_widens(hdr->dtype, hdr->op);
 		fanin_kernel_fn add = kernel_of(job, hdr, wide);
 
 		if (add == NULL) {
-			fanin_window_abandon(&dense->window, ctx, hdr->block);
+			fanin_dense_state_abandon(&dense->state, ctx, hdr->block);
 			*reason = FANIN_REASON_OPERATION;
 			return false;
 		}
 		dense->add = add;
-		dense->window.wide = wide ? (uint8_t)(job->isa + 1u) : 0;
+		dense->state.wide = wide ? (uint8_t)(job->isa + 1u) : 0;
 	}
 	fanin_dense_release(ctx, dense);
 	__atomic_store_n(&dense->begun_ns, ctx->now_ns, __ATOMIC_RELEASE);
@@ -341,7 +341,7 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 {
 	if (!prepare_block(ctx, dense, packet, reason))
 		return false;
-	fanin_window_open(&dense->window, &packet->headers->fanin, packet->child);
+	fanin_dense_state_open(&dense->state, &packet->headers->fanin, packet->child);
 	return true;
 }
 
@@ -351,63 +351,63 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
  */
 static bool
 admit_entered(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
-	      const struct fanin_packet *packet, enum fanin_window_class class,
+	      const struct fanin_packet *packet, enum fanin_dense_class class,
 	      enum fanin_verdict *verdict, enum fanin_reason *reason)
 {
 	const bool shared = ctx->job->shared;
 
-	if (!fanin_window_matches(&dense->window, &packet->headers->fanin)) {
+	if (!fanin_dense_state_matches(&dense->state, &packet->headers->fanin)) {
 		*verdict = fanin_drop(reason, is_too_long(ctx->job, packet) ? FANIN_REASON_PAYLOAD
 									    : FANIN_REASON_MISMATCH);
-		ctx->expected = dense->window.shape;
-	} else if (class == FANIN_WINDOW_FINISHED)
+		ctx->expected = dense->state.shape;
+	} else if (class == FANIN_DENSE_FINISHED)
 		*verdict = answer_finished(ctx, dense, packet);
-	else if (class == FANIN_WINDOW_SENT)
+	else if (class == FANIN_DENSE_SENT)
 		*verdict = answer_duplicate(ctx, dense, packet, FANIN_BLOCK_SENT);
-	else if (fanin_window_claim(&dense->window, shared, packet->child))
+	else if (fanin_dense_state_claim(&dense->state, shared, packet->child))
 		return true;
 	else
 		*verdict = answer_duplicate(ctx, dense, packet, FANIN_BLOCK_OPEN);
-	fanin_window_leave(&dense->window, shared);
+	fanin_dense_state_leave(&dense->state, shared);
 	return false;
 }
 
 bool
 fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
-			const struct fanin_packet *packet, enum fanin_window_class class,
+			const struct fanin_packet *packet, enum fanin_dense_class class,
 			bool exclusive, fanin_dense_reset_fn reset, enum fanin_verdict *verdict,
 			enum fanin_reason *reason)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 
-	if (__builtin_expect(class == FANIN_WINDOW_RESET, 0)) {
+	if (__builtin_expect(class == FANIN_DENSE_RESET, 0)) {
 		fanin_dense_release(ctx, dense);
 		if (reset != NULL)
 			reset(ctx, dense);
-		fanin_window_reset(&dense->window, ctx, index);
-		class = fanin_window_enter(&dense->window, ctx, hdr->block, exclusive);
+		fanin_dense_state_reset(&dense->state, ctx, index);
+		class = fanin_dense_state_enter(&dense->state, ctx, hdr->block, exclusive);
 	}
 	switch (class) {
-	case FANIN_WINDOW_CURRENT:
-	case FANIN_WINDOW_SENT:
-	case FANIN_WINDOW_FINISHED:
+	case FANIN_DENSE_CURRENT:
+	case FANIN_DENSE_SENT:
+	case FANIN_DENSE_FINISHED:
 		return admit_entered(ctx, dense, packet, class, verdict, reason);
-	case FANIN_WINDOW_NEW:
+	case FANIN_DENSE_NEW:
 		if (begin_block(ctx, dense, packet, reason))
 			return true;
 		*verdict = FANIN_VERDICT_DROP;
 		return false;
-	case FANIN_WINDOW_RESET:
-	case FANIN_WINDOW_BUSY:
+	case FANIN_DENSE_RESET:
+	case FANIN_DENSE_BUSY:
 		*verdict = FANIN_VERDICT_RETRY;
 		return false;
-	case FANIN_WINDOW_STALE:
+	case FANIN_DENSE_STALE:
 		*verdict = fanin_drop(reason, FANIN_REASON_BLOCK_STALE);
 		return false;
-	case FANIN_WINDOW_AHEAD:
+	case FANIN_DENSE_AHEAD:
 		*verdict = fanin_drop(reason, FANIN_REASON_BLOCK_WINDOW);
 		return false;
-	case FANIN_WINDOW_OLD_RUN:
+	case FANIN_DENSE_OLD_RUN:
 		*verdict = fanin_drop(reason, FANIN_REASON_EPOCH);
 		return false;
 	}
@@ -420,14 +420,14 @@ take_known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, struct fani
 {
 	const uint32_t block = packet->headers->fanin.block;
 
-	fanin_window_claim(&dense->window, ctx->job->shared, packet->child);
+	fanin_dense_state_claim(&dense->state, ctx->job->shared, packet->child);
 	ctx->stats->known++;
 	if (ctx->job->has_parent) {
 		send_up(ctx, dense, block, FANIN_TYPE_KNOWN, packet->mbuf);
-		fanin_window_settle(&dense->window, block, FANIN_PHASE_SENT);
+		fanin_dense_state_settle(&dense->state, block, FANIN_PHASE_SENT);
 	} else {
 		publish(ctx, dense, block, packet->mbuf);
-		fanin_window_settle(&dense->window, block, FANIN_PHASE_DONE);
+		fanin_dense_state_settle(&dense->state, block, FANIN_PHASE_DONE);
 	}
 	return FANIN_VERDICT_HELD;
 }
@@ -440,40 +440,40 @@ known_of_another_phase(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 	const bool shared = ctx->job->shared;
-	enum fanin_window_class class = fanin_window_enter(&dense->window, ctx, hdr->block, true);
+	enum fanin_dense_class class = fanin_dense_state_enter(&dense->state, ctx, hdr->block, true);
 	enum fanin_verdict verdict = FANIN_VERDICT_RETRY;
 
-	if (class == FANIN_WINDOW_RESET) {
+	if (class == FANIN_DENSE_RESET) {
 		fanin_dense_release(ctx, dense);
 		reset(ctx, dense);
-		fanin_window_reset(&dense->window, ctx, index);
-		class = fanin_window_enter(&dense->window, ctx, hdr->block, true);
+		fanin_dense_state_reset(&dense->state, ctx, index);
+		class = fanin_dense_state_enter(&dense->state, ctx, hdr->block, true);
 	}
 	switch (class) {
-	case FANIN_WINDOW_NEW:
+	case FANIN_DENSE_NEW:
 		if (!prepare_block(ctx, dense, packet, reason))
 			return FANIN_VERDICT_DROP;
-		__atomic_store_n(&dense->window.present, 0, __ATOMIC_RELEASE);
-		dense->window.shape = fanin_wire_shape(hdr);
+		__atomic_store_n(&dense->state.present, 0, __ATOMIC_RELEASE);
+		dense->state.shape = fanin_wire_shape(hdr);
 		return take_known(ctx, dense, packet);
-	case FANIN_WINDOW_FINISHED:
-		verdict = fanin_window_matches(&dense->window, hdr)
+	case FANIN_DENSE_FINISHED:
+		verdict = fanin_dense_state_matches(&dense->state, hdr)
 				  ? answer_finished(ctx, dense, packet)
 				  : fanin_drop(reason, FANIN_REASON_MISMATCH);
-		fanin_window_leave(&dense->window, shared);
+		fanin_dense_state_leave(&dense->state, shared);
 		return verdict;
-	case FANIN_WINDOW_CURRENT:
-	case FANIN_WINDOW_SENT:
-		fanin_window_leave(&dense->window, shared);
+	case FANIN_DENSE_CURRENT:
+	case FANIN_DENSE_SENT:
+		fanin_dense_state_leave(&dense->state, shared);
 		return verdict;
-	case FANIN_WINDOW_RESET:
-	case FANIN_WINDOW_BUSY:
+	case FANIN_DENSE_RESET:
+	case FANIN_DENSE_BUSY:
 		return verdict;
-	case FANIN_WINDOW_STALE:
+	case FANIN_DENSE_STALE:
 		return fanin_drop(reason, FANIN_REASON_BLOCK_STALE);
-	case FANIN_WINDOW_AHEAD:
+	case FANIN_DENSE_AHEAD:
 		return fanin_drop(reason, FANIN_REASON_BLOCK_WINDOW);
-	case FANIN_WINDOW_OLD_RUN:
+	case FANIN_DENSE_OLD_RUN:
 		return fanin_drop(reason, FANIN_REASON_EPOCH);
 	}
 	return verdict;
@@ -494,13 +494,13 @@ static enum fanin_verdict
 known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
       struct fanin_packet *packet, fanin_dense_reset_fn reset, enum fanin_reason *reason)
 {
-	static const enum fanin_window_phase phases[] = { FANIN_PHASE_OPEN, FANIN_PHASE_SENT };
+	static const enum fanin_dense_phase phases[] = { FANIN_PHASE_OPEN, FANIN_PHASE_SENT };
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 
 	if (!may_know(ctx->job, packet))
 		return fanin_drop(reason, FANIN_REASON_MISMATCH);
 	for (size_t i = 0; i < RTE_DIM(phases); i++) {
-		switch (fanin_window_enter_result(&dense->window, ctx, hdr->block, phases[i])) {
+		switch (fanin_dense_state_enter_result(&dense->state, ctx, hdr->block, phases[i])) {
 		case FANIN_RESULT_OTHER:
 			continue;
 		case FANIN_RESULT_BUSY:
@@ -508,8 +508,8 @@ known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
 		case FANIN_RESULT_AWAITED:
 			break;
 		}
-		if (!fanin_window_matches(&dense->window, hdr)) {
-			fanin_window_settle(&dense->window, hdr->block, phases[i]);
+		if (!fanin_dense_state_matches(&dense->state, hdr)) {
+			fanin_dense_state_settle(&dense->state, hdr->block, phases[i]);
 			return fanin_drop(reason, FANIN_REASON_MISMATCH);
 		}
 		/* What was combined so far, or went up, is not needed any more. */

@@ -4,15 +4,15 @@
  * in how contributions are combined, which is theirs. Called by the worker that has entered the
  * slot, see window.h.
  */
-#ifndef FANIN_HANDLERS_DENSE_H
-#define FANIN_HANDLERS_DENSE_H
+#ifndef FANIN_PROTOCOLS_DENSE_SWITCH_DENSE_H
+#define FANIN_PROTOCOLS_DENSE_SWITCH_DENSE_H
 
 #include "handlers/frame.h"
-#include "protocols/dense/switch/window.h"
+#include "protocols/dense/switch/state.h"
 
 /* The head of a dense handler's slot. */
 struct fanin_dense {
-	struct fanin_window window;
+	struct fanin_dense_state state;
 	/* Combines contributions into a partial result; of handlers that are in_order, which begin each one, partial results. NULL before the first block. */
 	fanin_kernel_fn add;
 	struct rte_mbuf *result; /* of the block that is done, or what went to the parent; NULL before the first */
@@ -30,7 +30,7 @@ fanin_dense_payload(const struct rte_mbuf *mbuf)
 static inline const struct fanin_wide_kernels *
 fanin_dense_wide(const struct fanin_dense *dense)
 {
-	return fanin_kernel_wide((enum fanin_isa)(dense->window.wide - 1u), dense->window.dtype);
+	return fanin_kernel_wide((enum fanin_isa)(dense->state.wide - 1u), dense->state.dtype);
 }
 
 /*
@@ -49,8 +49,8 @@ fanin_dense_begin(const struct fanin_dense *dense, struct rte_mbuf *mbuf)
 {
 	void *payload = fanin_dense_payload(mbuf);
 
-	if (__builtin_expect(dense->window.wide != 0, 0))
-		fanin_dense_wide(dense)->widen(payload, payload, dense->window.count);
+	if (__builtin_expect(dense->state.wide != 0, 0))
+		fanin_dense_wide(dense)->widen(payload, payload, dense->state.count);
 }
 
 /* Combines the second partial result into the first: order matters to floating point. Of handlers that are in_order. */
@@ -58,7 +58,7 @@ static inline void
 fanin_dense_combine_ordered(const struct fanin_dense *dense, struct rte_mbuf *into,
 			    const struct rte_mbuf *from)
 {
-	dense->add(fanin_dense_payload(into), fanin_dense_payload(from), dense->window.count);
+	dense->add(fanin_dense_payload(into), fanin_dense_payload(from), dense->state.count);
 }
 
 /* The same of the other handlers. */
@@ -68,10 +68,10 @@ fanin_dense_combine(const struct fanin_dense *dense, struct rte_mbuf *into,
 {
 	fanin_kernel_fn combine = dense->add;
 
-	if (__builtin_expect(dense->window.wide != 0, 0))
-		combine = fanin_kernel((enum fanin_isa)(dense->window.wide - 1u), FANIN_WIRE_F32,
-				       dense->window.op);
-	combine(fanin_dense_payload(into), fanin_dense_payload(from), dense->window.count);
+	if (__builtin_expect(dense->state.wide != 0, 0))
+		combine = fanin_kernel((enum fanin_isa)(dense->state.wide - 1u), FANIN_WIRE_F32,
+				       dense->state.op);
+	combine(fanin_dense_payload(into), fanin_dense_payload(from), dense->state.count);
 }
 
 /*
@@ -82,16 +82,16 @@ static inline void
 fanin_dense_add(const struct fanin_dense *dense, struct rte_mbuf *into,
 		const struct rte_mbuf *contribution)
 {
-	dense->add(fanin_dense_payload(into), fanin_dense_payload(contribution), dense->window.count);
+	dense->add(fanin_dense_payload(into), fanin_dense_payload(contribution), dense->state.count);
 }
 
 /* Releases what the handler's own part of a slot holds. */
 typedef void (*fanin_dense_reset_fn)(struct fanin_handler_ctx *ctx, struct fanin_dense *dense);
 
 /* See fanin_dense_admit: the contribution did not find its block open, or its place is taken. */
-bool fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
-			     const struct fanin_packet *packet, enum fanin_window_class class,
-			     bool exclusive, fanin_dense_reset_fn reset,
+bool fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
+			     uint32_t index, const struct fanin_packet *packet,
+			     enum fanin_dense_class class, bool exclusive, fanin_dense_reset_fn reset,
 			     enum fanin_verdict *verdict, enum fanin_reason *reason);
 
 /*
@@ -109,13 +109,13 @@ fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint
 		  enum fanin_verdict *verdict, enum fanin_reason *reason)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
-	enum fanin_window_class class;
+	enum fanin_dense_class class;
 
-	class = fanin_window_enter(&dense->window, ctx, hdr->block, exclusive);
-	if (__builtin_expect(class == FANIN_WINDOW_CURRENT &&
-				     fanin_window_matches(&dense->window, hdr) &&
-				     fanin_window_claim(&dense->window, ctx->job->shared,
-							packet->child),
+	class = fanin_dense_state_enter(&dense->state, ctx, hdr->block, exclusive);
+	if (__builtin_expect(class == FANIN_DENSE_CURRENT &&
+				     fanin_dense_state_matches(&dense->state, hdr) &&
+				     fanin_dense_state_claim(&dense->state, ctx->job->shared,
+							     packet->child),
 			     1))
 		return true;
 	return fanin_dense_admit_other(ctx, dense, index, packet, class, exclusive, reset, verdict,

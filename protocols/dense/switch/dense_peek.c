@@ -15,26 +15,25 @@ static bool
 look(const struct fanin_job_params *job, uint32_t epoch, const struct fanin_dense *dense,
      struct fanin_peek *peek, bool *waits)
 {
-	const struct fanin_window *window = &dense->window;
-	const uint64_t state = __atomic_load_n(&window->state, __ATOMIC_ACQUIRE);
-	const enum fanin_window_phase phase = state >> FANIN_STATE_PHASE_SHIFT &
-					      FANIN_STATE_PHASE_MASK;
-	const uint32_t run = __atomic_load_n(&window->epoch, __ATOMIC_ACQUIRE);
-	const uint64_t present = __atomic_load_n(&window->present, __ATOMIC_ACQUIRE);
+	const struct fanin_dense_state *state = &dense->state;
+	const uint64_t word = __atomic_load_n(&state->word, __ATOMIC_ACQUIRE);
+	const enum fanin_dense_phase phase = word >> FANIN_STATE_PHASE_SHIFT & FANIN_STATE_PHASE_MASK;
+	const uint32_t run = __atomic_load_n(&state->epoch, __ATOMIC_ACQUIRE);
+	const uint64_t present = __atomic_load_n(&state->present, __ATOMIC_ACQUIRE);
 
 	*waits = false;
 	if (phase == FANIN_PHASE_SETUP)
 		return false;
 	*peek = (struct fanin_peek){
-		.block = (uint32_t)(state >> 32),
+		.block = (uint32_t)(word >> 32),
 		.sent = phase == FANIN_PHASE_SENT,
 		.missing = phase == FANIN_PHASE_OPEN ? job->children & ~present : 0,
 		.begun_ns = __atomic_load_n(&dense->begun_ns, __ATOMIC_ACQUIRE),
 	};
 	*waits = run == epoch && (peek->sent || peek->missing != 0);
-	return (__atomic_load_n(&window->state, __ATOMIC_ACQUIRE) & ~FANIN_STATE_USERS) ==
-		       (state & ~FANIN_STATE_USERS) &&
-	       __atomic_load_n(&window->epoch, __ATOMIC_RELAXED) == run;
+	return (__atomic_load_n(&state->word, __ATOMIC_ACQUIRE) & ~FANIN_STATE_USERS) ==
+		       (word & ~FANIN_STATE_USERS) &&
+	       __atomic_load_n(&state->epoch, __ATOMIC_RELAXED) == run;
 }
 
 bool

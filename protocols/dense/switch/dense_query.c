@@ -14,15 +14,14 @@
 
 /* One look. Returns false if the slot changed meanwhile. */
 static bool
-look(const struct fanin_window *window, uint32_t epoch, uint32_t block, unsigned int child,
+look(const struct fanin_dense_state *state, uint32_t epoch, uint32_t block, unsigned int child,
      enum fanin_block_state *found)
 {
-	const uint64_t state = __atomic_load_n(&window->state, __ATOMIC_ACQUIRE);
-	const enum fanin_window_phase phase = state >> FANIN_STATE_PHASE_SHIFT &
-					      FANIN_STATE_PHASE_MASK;
-	const uint32_t current = (uint32_t)(state >> 32);
-	const uint32_t run = __atomic_load_n(&window->epoch, __ATOMIC_ACQUIRE);
-	const uint64_t present = __atomic_load_n(&window->present, __ATOMIC_ACQUIRE);
+	const uint64_t word = __atomic_load_n(&state->word, __ATOMIC_ACQUIRE);
+	const enum fanin_dense_phase phase = word >> FANIN_STATE_PHASE_SHIFT & FANIN_STATE_PHASE_MASK;
+	const uint32_t current = (uint32_t)(word >> 32);
+	const uint32_t run = __atomic_load_n(&state->epoch, __ATOMIC_ACQUIRE);
+	const uint64_t present = __atomic_load_n(&state->present, __ATOMIC_ACQUIRE);
 
 	if (phase == FANIN_PHASE_SETUP)
 		return false;
@@ -34,9 +33,9 @@ look(const struct fanin_window *window, uint32_t epoch, uint32_t block, unsigned
 		*found = FANIN_BLOCK_SENT;
 	else
 		*found = (present >> child & 1) != 0 ? FANIN_BLOCK_OPEN : FANIN_BLOCK_ABSENT;
-	return (__atomic_load_n(&window->state, __ATOMIC_ACQUIRE) & ~FANIN_STATE_USERS) ==
-		       (state & ~FANIN_STATE_USERS) &&
-	       __atomic_load_n(&window->epoch, __ATOMIC_RELAXED) == run;
+	return (__atomic_load_n(&state->word, __ATOMIC_ACQUIRE) & ~FANIN_STATE_USERS) ==
+		       (word & ~FANIN_STATE_USERS) &&
+	       __atomic_load_n(&state->epoch, __ATOMIC_RELAXED) == run;
 }
 
 static const struct fanin_dense *
@@ -53,7 +52,7 @@ block_state(const struct fanin_handler_ctx *ctx, uint32_t block, unsigned int ch
 	enum fanin_block_state found;
 
 	for (unsigned int i = 0; i < MOST_LOOKS; i++) {
-		if (look(&dense->window, ctx->epoch, block, child, &found))
+		if (look(&dense->state, ctx->epoch, block, child, &found))
 			return found;
 	}
 	return FANIN_BLOCK_OPEN;
@@ -147,7 +146,7 @@ void
 fanin_dense_answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 			     const struct fanin_packet *packet, enum fanin_block_state state)
 {
-	const uint64_t present = __atomic_load_n(&dense->window.present, __ATOMIC_RELAXED);
+	const uint64_t present = __atomic_load_n(&dense->state.present, __ATOMIC_RELAXED);
 	const bool open = state == FANIN_BLOCK_OPEN;
 	struct fanin_answer_body body = { 0 };
 
@@ -166,18 +165,18 @@ fanin_dense_may_pass_up(const struct fanin_handler_ctx *ctx, struct fanin_dense 
 			unsigned int child)
 {
 	const uint64_t bit = UINT64_C(1) << child;
-	const uint64_t present = __atomic_fetch_and(&dense->window.present, ~bit, __ATOMIC_RELAXED);
+	const uint64_t present = __atomic_fetch_and(&dense->state.present, ~bit, __ATOMIC_RELAXED);
 	const uint64_t asked = ctx->job->children & ~present;
 
 	return asked == 0 || (asked & bit) != 0;
 }
 
 static bool
-is_open(const struct fanin_window *window)
+is_open(const struct fanin_dense_state *state)
 {
-	const uint64_t state = __atomic_load_n(&window->state, __ATOMIC_ACQUIRE);
+	const uint64_t word = __atomic_load_n(&state->word, __ATOMIC_ACQUIRE);
 
-	return (state >> FANIN_STATE_PHASE_SHIFT & FANIN_STATE_PHASE_MASK) == FANIN_PHASE_OPEN;
+	return (word >> FANIN_STATE_PHASE_SHIFT & FANIN_STATE_PHASE_MASK) == FANIN_PHASE_OPEN;
 }
 
 enum fanin_verdict
@@ -193,39 +192,39 @@ fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet
 	struct fanin_answer_body body = { 0 };
 	uint64_t missing = 0;
 
-	switch (fanin_window_visit(&dense->window, ctx, hdr->block)) {
-	case FANIN_WINDOW_BUSY:
+	switch (fanin_dense_state_visit(&dense->state, ctx, hdr->block)) {
+	case FANIN_DENSE_BUSY:
 		return FANIN_VERDICT_RETRY;
-	case FANIN_WINDOW_OLD_RUN:
+	case FANIN_DENSE_OLD_RUN:
 		return fanin_drop(reason, FANIN_REASON_EPOCH);
-	case FANIN_WINDOW_STALE:
+	case FANIN_DENSE_STALE:
 		/* Nobody who keeps to the window can lack its result. */
 		if (overdue)
 			return fanin_drop(reason, FANIN_REASON_BLOCK_STALE);
 		state = FANIN_BLOCK_DONE;
 		break;
-	case FANIN_WINDOW_CURRENT:
+	case FANIN_DENSE_CURRENT:
 		missing = ctx->job->children &
-			  ~__atomic_load_n(&dense->window.present, __ATOMIC_ACQUIRE);
+			  ~__atomic_load_n(&dense->state.present, __ATOMIC_ACQUIRE);
 		if ((missing >> packet->child & 1) == 0)
 			state = FANIN_BLOCK_OPEN;
 		/* Another worker may have brought the last contribution meanwhile: then nobody is missing. */
-		if (shared && (missing == 0 || !is_open(&dense->window))) {
+		if (shared && (missing == 0 || !is_open(&dense->state))) {
 			missing = 0;
 			state = FANIN_BLOCK_OPEN;
 		}
-		fanin_window_leave(&dense->window, shared);
+		fanin_dense_state_leave(&dense->state, shared);
 		break;
-	case FANIN_WINDOW_SENT:
+	case FANIN_DENSE_SENT:
 		state = FANIN_BLOCK_SENT;
 		pass = overdue && fanin_dense_may_pass_up(ctx, dense, packet->child);
-		fanin_window_leave(&dense->window, shared);
+		fanin_dense_state_leave(&dense->state, shared);
 		break;
-	case FANIN_WINDOW_FINISHED:
+	case FANIN_DENSE_FINISHED:
 		state = FANIN_BLOCK_DONE;
 		if (overdue)
 			fanin_dense_repeat_result(ctx, dense, packet->child);
-		fanin_window_leave(&dense->window, shared);
+		fanin_dense_state_leave(&dense->state, shared);
 		break;
 	default: /* nothing of this block has come yet */
 		missing = ctx->job->children;
@@ -253,18 +252,17 @@ fanin_dense_send_again(struct fanin_handler_ctx *ctx, void *slot, const struct f
 {
 	struct fanin_dense *dense = slot;
 	const uint32_t block = packet->headers->fanin.block;
-	const enum fanin_window_class class = fanin_window_visit(&dense->window, ctx, block);
+	const enum fanin_dense_class class = fanin_dense_state_visit(&dense->state, ctx, block);
 
-	if (class == FANIN_WINDOW_BUSY)
+	if (class == FANIN_DENSE_BUSY)
 		return FANIN_VERDICT_RETRY;
-	if (class == FANIN_WINDOW_SENT &&
-	    (__atomic_load_n(&dense->window.present, __ATOMIC_RELAXED) >> child & 1) == 0) {
-		__atomic_fetch_or(&dense->window.present, ctx->job->children, __ATOMIC_RELAXED);
+	if (class == FANIN_DENSE_SENT &&
+	    (__atomic_load_n(&dense->state.present, __ATOMIC_RELAXED) >> child & 1) == 0) {
+		__atomic_fetch_or(&dense->state.present, ctx->job->children, __ATOMIC_RELAXED);
 		fanin_dense_repeat_upward(ctx, dense);
 	}
-	if (class == FANIN_WINDOW_SENT || class == FANIN_WINDOW_CURRENT ||
-	    class == FANIN_WINDOW_FINISHED)
-		fanin_window_leave(&dense->window, ctx->job->shared);
+	if (class == FANIN_DENSE_SENT || class == FANIN_DENSE_CURRENT || class == FANIN_DENSE_FINISHED)
+		fanin_dense_state_leave(&dense->state, ctx->job->shared);
 	return FANIN_VERDICT_FREE;
 }
 

@@ -178,11 +178,11 @@ multi_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 		verdict = combine(ctx, slot, buffer, partial, packet->mbuf);
 	} else {
 		ctx->stats->own[MULTI_CROWDED]++;
-		fanin_window_unclaim(&slot->dense.window, packet->child);
+		fanin_dense_state_unclaim(&slot->dense.state, packet->child);
 		verdict = FANIN_VERDICT_RETRY;
 	}
 leave:
-	fanin_window_leave(&slot->dense.window, ctx->job->shared);
+	fanin_dense_state_leave(&slot->dense.state, ctx->job->shared);
 	return verdict;
 }
 

@@ -3,8 +3,8 @@
  * The slot of the handler `single`, and what it does with a contribution: for itself, and for sparse handlers, whose jobs have dense blocks and
  * barriers as well. The functions of the handler itself are here for handlers that reduce as it does and do more.
  */
-#ifndef FANIN_HANDLERS_SINGLE_H
-#define FANIN_HANDLERS_SINGLE_H
+#ifndef FANIN_PROTOCOLS_DENSE_SWITCH_SINGLE_H
+#define FANIN_PROTOCOLS_DENSE_SWITCH_SINGLE_H
 
 #include <assert.h>
 
@@ -41,7 +41,7 @@ static __rte_noinline enum fanin_verdict
 single_take_empty(const struct fanin_handler_ctx *ctx, struct single_slot *slot,
 		  const struct fanin_packet *packet)
 {
-	if (slot->sum != NULL || slot->dense.window.present != ctx->job->children)
+	if (slot->sum != NULL || slot->dense.state.present != ctx->job->children)
 		return FANIN_VERDICT_FREE;
 	slot->sum = packet->mbuf;
 	return FANIN_VERDICT_HELD;
@@ -65,11 +65,11 @@ single_combine(struct fanin_handler_ctx *ctx, struct single_slot *slot, struct f
 		verdict = FANIN_VERDICT_FREE;
 	}
 	/* Nobody else is in: all that are present have been combined. */
-	if (slot->dense.window.present == ctx->job->children) {
+	if (slot->dense.state.present == ctx->job->children) {
 		fanin_dense_finish(ctx, &slot->dense, slot->sum);
 		slot->sum = NULL;
 	}
-	fanin_window_leave(&slot->dense.window, ctx->job->shared);
+	fanin_dense_state_leave(&slot->dense.state, ctx->job->shared);
 	return verdict;
 }
 

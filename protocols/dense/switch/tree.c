@@ -155,7 +155,7 @@ tree_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 		fanin_dense_begin(&slot->dense, packet->mbuf);
 		verdict = climb(ctx, slot, packet, packet->mbuf, false);
 	}
-	fanin_window_leave(&slot->dense.window, ctx->job->shared);
+	fanin_dense_state_leave(&slot->dense.state, ctx->job->shared);
 	return verdict;
 }
 

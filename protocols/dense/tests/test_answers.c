@@ -155,7 +155,7 @@ contribute_to(uint16_t child, uint32_t block)
 
 START_TEST(query_changes_no_slot)
 {
-	struct fanin_window before;
+	struct fanin_dense_state before;
 	struct fanin_packet packet;
 	enum fanin_reason reason;
 
@@ -264,13 +264,13 @@ END_TEST
 static struct fanin_dense others[SLOTS];
 
 static void
-set_slot(uint32_t block, enum fanin_window_phase phase, uint64_t present, uint32_t epoch)
+set_slot(uint32_t block, enum fanin_dense_phase phase, uint64_t present, uint32_t epoch)
 {
 	struct fanin_dense *dense = &others[block & (SLOTS - 1)];
 
-	dense->window.state = fanin_state_make(block, phase, 0);
-	dense->window.present = present;
-	dense->window.epoch = epoch;
+	dense->state.word = fanin_state_make(block, phase, 0);
+	dense->state.present = present;
+	dense->state.epoch = epoch;
 	slots[block & (SLOTS - 1)] = (uint8_t *)dense;
 }
 

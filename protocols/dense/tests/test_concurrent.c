@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "handlers/handler.h"
-#include "protocols/dense/switch/window.h"
+#include "protocols/dense/switch/state.h"
 #include "tests/unit/answer_words.h"
 #include "tests/unit/fake_mbuf.h"
 #include "lab/reference/random.h"
@@ -555,7 +555,7 @@ END_TEST
  * faults. The signal's handler is the other worker that does its work between these two reads.
  */
 static struct torn {
-	struct fanin_window *slot;
+	struct fanin_dense_state *slot;
 	uint8_t *pages;
 	size_t page_size;
 	struct fanin_handler_ctx ctx;
@@ -570,9 +570,9 @@ reset_and_open(int signal_number)
 	torn.interrupted = true;
 	if (mprotect(torn.pages + torn.page_size, torn.page_size, PROT_READ | PROT_WRITE) != 0)
 		_exit(1);
-	fanin_window_reset(torn.slot, &torn.ctx, torn.packet.fanin.block);
-	fanin_window_open(torn.slot, &torn.packet.fanin, 0);
-	fanin_window_leave(torn.slot, true);
+	fanin_dense_state_reset(torn.slot, &torn.ctx, torn.packet.fanin.block);
+	fanin_dense_state_open(torn.slot, &torn.packet.fanin, 0);
+	fanin_dense_state_leave(torn.slot, true);
 }
 
 START_TEST(a_slot_that_another_worker_resets_meanwhile_is_seen_as_it_is_then)
@@ -587,16 +587,17 @@ START_TEST(a_slot_that_another_worker_resets_meanwhile_is_seen_as_it_is_then)
 	torn.pages = mmap(NULL, 2 * torn.page_size, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(torn.pages, MAP_FAILED);
-	torn.slot = (struct fanin_window *)(torn.pages + torn.page_size - sizeof(uint64_t));
+	torn.slot = (struct fanin_dense_state *)(torn.pages + torn.page_size - sizeof(uint64_t));
 	torn.ctx.job = &job;
 	torn.ctx.epoch = EPOCH;
 	torn.packet.fanin.block = block;
 	ck_assert_int_eq(sigaction(SIGSEGV, &action, NULL), 0);
 	ck_assert_int_eq(mprotect(torn.pages + torn.page_size, torn.page_size, PROT_NONE), 0);
 
-	ck_assert_int_eq(fanin_window_enter(torn.slot, &torn.ctx, block, true), FANIN_WINDOW_CURRENT);
+	ck_assert_int_eq(fanin_dense_state_enter(torn.slot, &torn.ctx, block, true),
+			 FANIN_DENSE_CURRENT);
 	ck_assert(torn.interrupted);
-	ck_assert_uint_eq(torn.slot->state, fanin_state_make(block, FANIN_PHASE_OPEN, 1));
+	ck_assert_uint_eq(torn.slot->word, fanin_state_make(block, FANIN_PHASE_OPEN, 1));
 	munmap(torn.pages, 2 * torn.page_size);
 }
 END_TEST

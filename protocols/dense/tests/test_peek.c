@@ -174,9 +174,9 @@ begin_next_block(int signal_number)
 	torn.interrupted = true;
 	if (mprotect(torn.pages + torn.page_size, torn.page_size, PROT_READ | PROT_WRITE) != 0)
 		_exit(1);
-	torn.slot->window.present = 0x2;
+	torn.slot->state.present = 0x2;
 	torn.slot->begun_ns = 9000;
-	torn.slot->window.state = fanin_state_make(INDEX + 2 * WINDOW, FANIN_PHASE_OPEN, 0);
+	torn.slot->state.word = fanin_state_make(INDEX + 2 * WINDOW, FANIN_PHASE_OPEN, 0);
 }
 
 START_TEST(what_is_read_belongs_to_one_block)
@@ -192,9 +192,9 @@ START_TEST(what_is_read_belongs_to_one_block)
 	ck_assert_ptr_ne(torn.pages, MAP_FAILED);
 	torn.slot = (struct fanin_dense *)(torn.pages + torn.page_size -
 					   offsetof(struct fanin_dense, begun_ns));
-	torn.slot->window.epoch = EPOCH;
-	torn.slot->window.present = 0x1;
-	torn.slot->window.state = fanin_state_make(INDEX, FANIN_PHASE_OPEN, 0);
+	torn.slot->state.epoch = EPOCH;
+	torn.slot->state.present = 0x1;
+	torn.slot->state.word = fanin_state_make(INDEX, FANIN_PHASE_OPEN, 0);
 	ck_assert_int_eq(sigaction(SIGSEGV, &action, NULL), 0);
 	ck_assert_int_eq(mprotect(torn.pages + torn.page_size, torn.page_size, PROT_NONE), 0);
 

@@ -3,7 +3,7 @@
  * Jobs that accumulate in f32: sums and averages of f16 and bf16 through each handler are those of f32 in the handler's order,
  * rounded once, and whatever else happens to a contribution happens to it as in any job.
  */
-#include "protocols/dense/switch/window.h"
+#include "protocols/dense/switch/state.h"
 #include "tests/unit/operator_rig.h"
 #include "tests/unit/suites.h"
 
@@ -157,11 +157,11 @@ END_TEST
 
 START_TEST(a_packet_that_is_to_be_tried_again_is_unchanged)
 {
-	struct fanin_window *window;
+	struct fanin_dense_state *state;
 	struct fake_mbuf before;
 	struct rte_mbuf *mbuf;
 	uint64_t expected[COUNT];
-	uint64_t state;
+	uint64_t word;
 
 	rig_start(handlers[_i], 3);
 	rig.job.wide = true;
@@ -171,17 +171,17 @@ START_TEST(a_packet_that_is_to_be_tried_again_is_unchanged)
 	memcpy(&before, container_of(mbuf, struct fake_mbuf, mbuf), sizeof(before));
 
 	/* Another worker is preparing the slot. */
-	window = rig.slot;
-	state = window->state;
-	window->state = fanin_state_make(operands.block, FANIN_PHASE_SETUP, 1);
+	state = rig.slot;
+	word = state->word;
+	state->word = fanin_state_make(operands.block, FANIN_PHASE_SETUP, 1);
 	ck_assert_int_eq(handler_rig_offer(&rig, mbuf).verdict, FANIN_VERDICT_RETRY);
 	ck_assert_mem_eq(&before, container_of(mbuf, struct fake_mbuf, mbuf), sizeof(before));
-	window->state = state;
+	state->word = word;
 	if (strcmp(rig.handler->name, "single") == 0) {
 		/* Another worker combines. */
-		window->state = state + 1;
+		state->word = word + 1;
 		ck_assert_int_eq(handler_rig_offer(&rig, mbuf).verdict, FANIN_VERDICT_RETRY);
-		window->state = state;
+		state->word = word;
 	} else if (strcmp(rig.handler->name, "multi") == 0) {
 		/* There is no buffer that others don't use. */
 		rig.job.buffers = 0;

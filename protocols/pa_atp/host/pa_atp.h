@@ -4,8 +4,8 @@
  * are sent in order, within two windows: CWD bounds those that the switch has not acknowledged (GACK), AWD how far this rank runs ahead of
  * results (AACK). What is lost is found by gaps in the results and by timers; the server then asks for what it lacks.
  */
-#ifndef FANIN_HOSTLIB_PA_ATP_H
-#define FANIN_HOSTLIB_PA_ATP_H
+#ifndef FANIN_PROTOCOLS_PA_ATP_HOST_PA_ATP_H
+#define FANIN_PROTOCOLS_PA_ATP_HOST_PA_ATP_H
 
 #include "hostlib/src/cc/dual.h"
 #include "hostlib/src/protocol/protocol.h"

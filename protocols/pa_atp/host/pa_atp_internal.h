@@ -3,8 +3,8 @@
  * The state shared by pa_atp_engine.c (windows and what is received) and pa_atp_timer.c (loss). Nobody else includes this. Blocks are
  * numbered as the engine numbers them; the congestion control gets the packets' numbers.
  */
-#ifndef FANIN_HOSTLIB_PA_ATP_INTERNAL_H
-#define FANIN_HOSTLIB_PA_ATP_INTERNAL_H
+#ifndef FANIN_PROTOCOLS_PA_ATP_HOST_PA_ATP_INTERNAL_H
+#define FANIN_PROTOCOLS_PA_ATP_HOST_PA_ATP_INTERNAL_H
 
 #include "hostlib/src/engine/engine_internal.h"
 #include "pa_atp.h"

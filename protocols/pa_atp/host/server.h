@@ -5,8 +5,8 @@
  * result to the job's group once. Packets and the time come in by calls, packets go out by a callback: no I/O, no clock, no threads. Memory is
  * allocated when a job is added. The shell around it is serve.c; tests and simulations have their own.
  */
-#ifndef FANIN_HOSTLIB_SERVER_H
-#define FANIN_HOSTLIB_SERVER_H
+#ifndef FANIN_PROTOCOLS_PA_ATP_HOST_SERVER_H
+#define FANIN_PROTOCOLS_PA_ATP_HOST_SERVER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
 /*
  * What the files of the parameter server share.
  */
-#ifndef FANIN_HOSTLIB_SERVER_INTERNAL_H
-#define FANIN_HOSTLIB_SERVER_INTERNAL_H
+#ifndef FANIN_PROTOCOLS_PA_ATP_HOST_SERVER_INTERNAL_H
+#define FANIN_PROTOCOLS_PA_ATP_HOST_SERVER_INTERNAL_H
 
 #include <sys/queue.h>
 

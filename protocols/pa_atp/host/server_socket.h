@@ -3,8 +3,8 @@
  * The kernel's part of a parameter server: a UDP socket on the interface of its address. Frames are never fragmented, and results leave by the same
  * interface for the job's group.
  */
-#ifndef FANIN_HOSTLIB_SERVER_SOCKET_H
-#define FANIN_HOSTLIB_SERVER_SOCKET_H
+#ifndef FANIN_PROTOCOLS_PA_ATP_HOST_SERVER_SOCKET_H
+#define FANIN_PROTOCOLS_PA_ATP_HOST_SERVER_SOCKET_H
 
 #include <net/if.h>
 #include <stdbool.h>

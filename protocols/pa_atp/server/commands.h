@@ -3,8 +3,8 @@
  * What the control socket can be asked: the switch's commands, as far as they make sense here, with the same arguments and answers, so that a manager
  * drives both alike. Main thread only.
  */
-#ifndef FANIN_SERVER_COMMANDS_H
-#define FANIN_SERVER_COMMANDS_H
+#ifndef FANIN_PROTOCOLS_PA_ATP_SERVER_COMMANDS_H
+#define FANIN_PROTOCOLS_PA_ATP_SERVER_COMMANDS_H
 
 #include <sys/queue.h>
 

@@ -3,8 +3,8 @@
  * The server's configuration: a JSON file, read once at start and constant afterwards. An error names the file, the path of the key, what was found and what is
  * expected.
  */
-#ifndef FANIN_SERVER_CONFIG_H
-#define FANIN_SERVER_CONFIG_H
+#ifndef FANIN_PROTOCOLS_PA_ATP_SERVER_CONFIG_H
+#define FANIN_PROTOCOLS_PA_ATP_SERVER_CONFIG_H
 
 #include <stdbool.h>
 #include <stdint.h>

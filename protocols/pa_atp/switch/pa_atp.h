@@ -5,8 +5,8 @@
  * The switch whose parent is the job's server is the aggregating one: it has the job's aggregators, which are slots that all jobs
  * share, and acknowledges each gradient. The switches below it pass packets on, up and down, and keep nothing.
  */
-#ifndef FANIN_HANDLERS_PA_ATP_H
-#define FANIN_HANDLERS_PA_ATP_H
+#ifndef FANIN_PROTOCOLS_PA_ATP_SWITCH_PA_ATP_H
+#define FANIN_PROTOCOLS_PA_ATP_SWITCH_PA_ATP_H
 
 #include <assert.h>
 

@@ -3,8 +3,8 @@
  * A pool of aggregators, and jobs of PA-ATP that share it, under exact control: the test plays the pipeline, the hosts and the server. What
  * the handler emits is kept in the order in which it was emitted. One rig at a time.
  */
-#ifndef FANIN_TESTS_UNIT_PA_ATP_RIG_H
-#define FANIN_TESTS_UNIT_PA_ATP_RIG_H
+#ifndef FANIN_PROTOCOLS_PA_ATP_TESTS_PA_ATP_RIG_H
+#define FANIN_PROTOCOLS_PA_ATP_TESTS_PA_ATP_RIG_H
 
 #include "protocols/pa_atp/switch/pa_atp.h"
 #include "tests/unit/fake_switch.h"

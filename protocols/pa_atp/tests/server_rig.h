@@ -2,8 +2,8 @@
 /*
  * A parameter server's core in a test's hands: the test is its aggregating switch, and looks at what comes back.
  */
-#ifndef FANIN_TESTS_UNIT_SERVER_RIG_H
-#define FANIN_TESTS_UNIT_SERVER_RIG_H
+#ifndef FANIN_PROTOCOLS_PA_ATP_TESTS_SERVER_RIG_H
+#define FANIN_PROTOCOLS_PA_ATP_TESTS_SERVER_RIG_H
 
 #include "protocols/pa_atp/host/server.h"
 #include "protocols/pa_atp/host/server_internal.h"

@@ -51,7 +51,7 @@ rules_open(struct fanin_engine *engine, struct fanin_error *error)
 {
 	const uint64_t *parameters = engine->config.parameters;
 	struct fanin_pull *pull = fanin_pull_of(engine);
-	int status = fanin_multicast_begin(&pull->mc, (uint32_t)parameters[FANIN_PULL_CHAINS]);
+	int status = fanin_broadcast_begin(&pull->mc, (uint32_t)parameters[FANIN_PULL_CHAINS]);
 
 	(void)error;
 	pull->mc.makes = true;
@@ -77,7 +77,7 @@ rules_close(struct fanin_engine *engine)
 {
 	struct fanin_pull *pull = fanin_pull_of(engine);
 
-	fanin_multicast_end(engine);
+	fanin_broadcast_end(engine);
 	free(pull->slots);
 	free(pull->payloads);
 	free(pull->scratch);
@@ -93,7 +93,7 @@ rules_send(struct fanin_engine *engine)
 	pull->is_blocked = !fanin_pull_answer(pull);
 	if (!pull->is_blocked)
 		fanin_pull_begin(pull);
-	fanin_multicast_send(engine);
+	fanin_broadcast_send(engine);
 }
 
 /* A packet for this rank alone. Returns false if it is none of pull reductions. */
@@ -105,13 +105,13 @@ receive_unicast(struct fanin_pull *pull, const struct fanin_frame *frame)
 				 hdr->block >= pull->op->own_first && hdr->block < pull->op->own_end;
 
 	switch (hdr->number) {
-	case FANIN_MULTICAST_ASK:
+	case FANIN_BROADCAST_ASK:
 		fanin_pull_receive_ask(pull, frame);
 		return true;
-	case FANIN_MULTICAST_GIVE:
+	case FANIN_BROADCAST_GIVE:
 		fanin_pull_receive_give(pull, frame);
 		return true;
-	case FANIN_MULTICAST_TELL:
+	case FANIN_BROADCAST_TELL:
 		/* About own packets; those about others' answer a FETCH. */
 		if (is_of_pulls)
 			fanin_pull_receive_tell(pull, frame);
@@ -146,10 +146,10 @@ rules_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint
 	case FANIN_TYPE_UNICAST_DELIVERY:
 		if (hdr->members >= config->size || hdr->members == config->rank ||
 		    hdr->count != config->rank || !receive_unicast(pull, frame))
-			fanin_multicast_receive(engine, frame, block);
+			fanin_broadcast_receive(engine, frame, block);
 		break;
 	default:
-		fanin_multicast_receive(engine, frame, block);
+		fanin_broadcast_receive(engine, frame, block);
 		break;
 	}
 }
@@ -161,8 +161,8 @@ rules_finish(struct fanin_engine *engine, uint32_t block)
 	struct fanin_pull *pull = fanin_pull_of(engine);
 	const uint32_t number = pull->op == NULL ? 0 : pull->op->number;
 
-	fanin_multicast_finish(engine, block);
-	if (pull->op != NULL && fanin_multicast_find(&pull->mc, number) == NULL)
+	fanin_broadcast_finish(engine, block);
+	if (pull->op != NULL && fanin_broadcast_find(&pull->mc, number) == NULL)
 		pull->op = NULL;
 }
 
@@ -171,7 +171,7 @@ rules_scan(struct fanin_engine *engine)
 {
 	struct fanin_pull *pull = fanin_pull_of(engine);
 
-	fanin_multicast_scan(engine);
+	fanin_broadcast_scan(engine);
 	if (engine->loop.status == FANIN_OK)
 		fanin_loop_wake_by(&engine->loop, fanin_pull_ask_late(pull));
 }
@@ -182,7 +182,7 @@ rules_resume(struct fanin_engine *engine)
 {
 	struct fanin_pull *pull = fanin_pull_of(engine);
 
-	fanin_multicast_resume(engine);
+	fanin_broadcast_resume(engine);
 	for (uint32_t i = 0; i < pull->span; i++) {
 		if (pull->slots[i].state != FANIN_PULL_DONE)
 			pull->slots[i].again_ns = 0;
@@ -193,9 +193,9 @@ rules_resume(struct fanin_engine *engine)
 static uint64_t
 rules_idle_most_ns(struct fanin_engine *engine)
 {
-	const uint64_t most_ns = fanin_multicast_idle_most_ns(engine);
+	const uint64_t most_ns = fanin_broadcast_idle_most_ns(engine);
 
-	return fanin_pull_of(engine)->is_blocked ? fanin_earlier(most_ns, FANIN_MULTICAST_NO_ROOM_NS)
+	return fanin_pull_of(engine)->is_blocked ? fanin_earlier(most_ns, FANIN_BROADCAST_NO_ROOM_NS)
 						 : most_ns;
 }
 
@@ -210,11 +210,11 @@ const struct fanin_engine_rules fanin_pull_rules = {
 	.open = rules_open,
 	.close = rules_close,
 	.send = rules_send,
-	.on_answer = fanin_multicast_on_answer,
+	.on_answer = fanin_broadcast_on_answer,
 	.receive = rules_receive,
 	.finish = rules_finish,
 	.scan = rules_scan,
-	.time_out = fanin_multicast_time_out,
+	.time_out = fanin_broadcast_time_out,
 	.resume = rules_resume,
 	.idle_most_ns = rules_idle_most_ns,
 };
@@ -237,11 +237,11 @@ struct fanin_protocol fanin_protocol_pull = {
 	.beside = FANIN_BESIDE_PULL,
 	.rules = &fanin_pull_rules,
 	.collectives = FANIN_ENGINE_COLLECTIVES,
-	.in_flight = fanin_multicast_in_flight,
+	.in_flight = fanin_broadcast_in_flight,
 	.on_switch = &fanin_engine_on_switch,
 	FANIN_ENGINE_FUNCTIONS,
-	.post = fanin_multicast_post_any,
-	.report = fanin_multicast_report,
+	.post = fanin_broadcast_post_any,
+	.report = fanin_broadcast_report,
 };
 
 FANIN_PROTOCOL_REGISTER(fanin_protocol_pull)

@@ -3,8 +3,8 @@
  * Pull reductions on hosts (Klenk et al., section IV.B; docs/protocol.md, "Pull"): reliable multicast whose packets their roots, the owners, make before they send
  * them, of what all ranks have. Owners ask by requests that switches multicast, and get sums that switches have made of the answers.
  */
-#ifndef FANIN_HOSTLIB_PULL_H
-#define FANIN_HOSTLIB_PULL_H
+#ifndef FANIN_PROTOCOLS_PULL_HOST_PULL_H
+#define FANIN_PROTOCOLS_PULL_HOST_PULL_H
 
 #include "hostlib/src/protocol/protocol.h"
 

@@ -48,7 +48,7 @@ want_data(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
 static bool
 owned_by(struct fanin_pull *pull, uint32_t operation, uint16_t owner, uint32_t *first, uint32_t *end)
 {
-	const struct fanin_multicast_op *op = fanin_multicast_find(&pull->mc, operation);
+	const struct fanin_broadcast_op *op = fanin_broadcast_find(&pull->mc, operation);
 
 	if (op == NULL) {
 		pull->stats.closed++;
@@ -58,7 +58,7 @@ owned_by(struct fanin_pull *pull, uint32_t operation, uint16_t owner, uint32_t *
 		pull->mc.engine.stats.invalid++;
 		return false;
 	}
-	fanin_multicast_root_range(&pull->mc, op, owner, first, end);
+	fanin_broadcast_root_range(&pull->mc, op, owner, first, end);
 	return true;
 }
 
@@ -117,7 +117,7 @@ fanin_pull_receive_ask(struct fanin_pull *pull, const struct fanin_frame *frame)
 
 /* Sends this rank's own data of a packet by way of the switches' tables. Returns false if the transport has no room. */
 static bool
-response_send(struct fanin_pull *pull, const struct fanin_multicast_op *op,
+response_send(struct fanin_pull *pull, const struct fanin_broadcast_op *op,
 	      const struct fanin_pull_wanted *wanted, const struct fanin_extent *extent)
 {
 	const struct fanin_request *request = op->request;
@@ -125,7 +125,7 @@ response_send(struct fanin_pull *pull, const struct fanin_multicast_op *op,
 	struct fanin_headers headers;
 	uint32_t first, end;
 
-	fanin_multicast_root_range(&pull->mc, op, wanted->owner, &first, &end);
+	fanin_broadcast_root_range(&pull->mc, op, wanted->owner, &first, &end);
 	fanin_pull_headers(pull, FANIN_TYPE_RESPONSE, op->number,
 			   fanin_pull_place(wanted->owner, wanted->packet - first,
 					    fanin_pull_size(pull)),
@@ -144,17 +144,17 @@ response_send(struct fanin_pull *pull, const struct fanin_multicast_op *op,
 
 /* Tells the owner that it was given the packet. */
 static bool
-tell_send(struct fanin_pull *pull, const struct fanin_multicast_op *op,
+tell_send(struct fanin_pull *pull, const struct fanin_broadcast_op *op,
 	  const struct fanin_pull_wanted *wanted)
 {
-	const struct fanin_multicast_tell tell = { .has = 1, .packet = wanted->packet };
+	const struct fanin_broadcast_tell tell = { .has = 1, .packet = wanted->packet };
 
-	return fanin_multicast_send_to(&pull->mc, op, wanted->owner, FANIN_MULTICAST_TELL,
+	return fanin_broadcast_send_to(&pull->mc, op, wanted->owner, FANIN_BROADCAST_TELL,
 				       wanted->packet, &tell, sizeof(tell));
 }
 
 static bool
-answer_send(struct fanin_pull *pull, const struct fanin_multicast_op *op,
+answer_send(struct fanin_pull *pull, const struct fanin_broadcast_op *op,
 	    const struct fanin_pull_wanted *wanted)
 {
 	const struct fanin_extent extent = fanin_request_extent(op->request, wanted->packet);
@@ -163,7 +163,7 @@ answer_send(struct fanin_pull *pull, const struct fanin_multicast_op *op,
 	case FANIN_PULL_RESPONSE:
 		return response_send(pull, op, wanted, &extent);
 	case FANIN_PULL_GIVE:
-		return fanin_multicast_send_to(&pull->mc, op, wanted->owner, FANIN_MULTICAST_GIVE,
+		return fanin_broadcast_send_to(&pull->mc, op, wanted->owner, FANIN_BROADCAST_GIVE,
 					       wanted->packet,
 					       fanin_pull_own_data(pull, op->request, &extent),
 					       fanin_pull_data_len(pull, op->request, &extent));
@@ -177,7 +177,7 @@ answer_send(struct fanin_pull *pull, const struct fanin_multicast_op *op,
 static bool
 answer(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
 {
-	const struct fanin_multicast_op *op = fanin_multicast_find(&pull->mc, wanted->operation);
+	const struct fanin_broadcast_op *op = fanin_broadcast_find(&pull->mc, wanted->operation);
 
 	/* In place the result has taken the place of the data; and its owner asks for nothing that it has made. */
 	if (op == NULL || fanin_bit(op->have, wanted->packet)) {

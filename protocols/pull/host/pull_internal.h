@@ -3,8 +3,8 @@
  * The state of pull reductions, shared by pull.c (the tables), pull_owner.c (what this rank asks for, and merges), pull_late.c (what it has not got in time) and
  * pull_answer.c (what it answers).
  */
-#ifndef FANIN_HOSTLIB_PULL_INTERNAL_H
-#define FANIN_HOSTLIB_PULL_INTERNAL_H
+#ifndef FANIN_PROTOCOLS_PULL_HOST_PULL_INTERNAL_H
+#define FANIN_PROTOCOLS_PULL_HOST_PULL_INTERNAL_H
 
 #include "handlers/kernels/kernels.h"
 #include "hostlib/src/engine/sums.h"
@@ -61,15 +61,15 @@ struct fanin_pull_heard {
 #define FANIN_PULL_HEARD 1024u
 
 struct fanin_pull {
-	struct fanin_multicast mc; /* first: a pointer to it, or to its engine, is one to this */
-	uint64_t timeout_ns;       /* of sums in switches */
+	struct fanin_broadcast_engine mc; /* first: a pointer to it, or to its engine, is one to this */
+	uint64_t timeout_ns;              /* of sums in switches */
 	struct fanin_pull_stats stats;
 	struct fanin_sums sums;
 	uint64_t all; /* ranks */
 	uint64_t own; /* this one */
 
 	/* Of one operation at a time: no rank is ready for the next one before all have ended this one. */
-	struct fanin_multicast_op *op; /* whose packets are made; NULL: none is */
+	struct fanin_broadcast_op *op; /* whose packets are made; NULL: none is */
 	uint32_t n_own;                /* packets to be made */
 	uint32_t n_begun;              /* of them */
 	uint32_t n_waiting;            /* of these, those whose request came back */

@@ -137,7 +137,7 @@ ask_send(struct fanin_pull *pull, uint32_t first, uint32_t span, uint16_t rank)
 	}
 	if (question.n == 0)
 		return true;
-	if (!fanin_multicast_send_to(&pull->mc, pull->op, rank, FANIN_MULTICAST_ASK,
+	if (!fanin_broadcast_send_to(&pull->mc, pull->op, rank, FANIN_BROADCAST_ASK,
 				     pull->op->own_first + first, question.words,
 				     fanin_question_len(&question)))
 		return false;
@@ -149,7 +149,7 @@ ask_send(struct fanin_pull *pull, uint32_t first, uint32_t span, uint16_t rank)
 static bool
 ask_rank(struct fanin_pull *pull, const struct ask *ask, uint16_t rank)
 {
-	const uint32_t span = fanin_multicast_fetch_span(&pull->mc.engine);
+	const uint32_t span = fanin_broadcast_fetch_span(&pull->mc.engine);
 
 	for (uint32_t first = ask->first; first < ask->end; first += span) {
 		if (!ask_send(pull, first, span, rank))
@@ -199,9 +199,9 @@ void
 fanin_pull_receive_tell(struct fanin_pull *pull, const struct fanin_frame *frame)
 {
 	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
-	struct fanin_multicast_op *op = pull->op;
+	struct fanin_broadcast_op *op = pull->op;
 	const struct fanin_pull_slot *slot;
-	struct fanin_multicast_tell tell;
+	struct fanin_broadcast_tell tell;
 	uint32_t index;
 
 	if (op == NULL || hdr->progress != op->number)
@@ -221,5 +221,5 @@ fanin_pull_receive_tell(struct fanin_pull *pull, const struct fanin_frame *frame
 	if (slot->index != index || slot->state == FANIN_PULL_DONE || slot->wait_ns == 0 ||
 	    (slot->in >> hdr->members & 1) != 0)
 		return;
-	fanin_multicast_note_sent(&pull->mc, op, (uint16_t)hdr->members, tell.packet);
+	fanin_broadcast_note_sent(&pull->mc, op, (uint16_t)hdr->members, tell.packet);
 }

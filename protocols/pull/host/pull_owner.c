@@ -27,10 +27,10 @@ sum_of(const struct fanin_pull *pull, uint32_t index)
 /* ------------------------------------------------------------------ operations */
 
 /* The operation that is ready and has packets for this rank to make; NULL: none is. */
-static struct fanin_multicast_op *
+static struct fanin_broadcast_op *
 op_to_make(struct fanin_pull *pull)
 {
-	struct fanin_multicast_op *op = pull->mc.ops;
+	struct fanin_broadcast_op *op = pull->mc.ops;
 
 	while (op != NULL && (!fanin_request_combines(op->request) || op->begun_ns == 0 ||
 			      op->own_ready == op->own_end))
@@ -65,7 +65,7 @@ fanin_pull_waves_open(struct fanin_pull *pull)
 }
 
 static void
-op_begin(struct fanin_pull *pull, struct fanin_multicast_op *op)
+op_begin(struct fanin_pull *pull, struct fanin_broadcast_op *op)
 {
 	const struct fanin_request *request = op->request;
 
@@ -164,7 +164,7 @@ requests_repeat(struct fanin_pull *pull)
 void
 fanin_pull_begin(struct fanin_pull *pull)
 {
-	struct fanin_multicast_op *op = op_to_make(pull);
+	struct fanin_broadcast_op *op = op_to_make(pull);
 	uint32_t room = FANIN_PULL_BURST;
 
 	if (op == NULL) {
@@ -241,14 +241,14 @@ result_put(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 	if (fanin_pull_widens(pull, request))
 		fanin_kernel_wide(pull->sums.isa, request->dtype)
 			->narrow(sum, sum, extent.len / request->element_bytes);
-	memcpy(fanin_multicast_place(pull->op, &extent), sum, extent.len);
+	memcpy(fanin_broadcast_place(pull->op, &extent), sum, extent.len);
 }
 
 /* All ranks are in. */
 static void
 packet_finish(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 {
-	struct fanin_multicast_op *op = pull->op;
+	struct fanin_broadcast_op *op = pull->op;
 	const struct fanin_extent extent = extent_of(pull, slot->index);
 
 	result_put(pull, slot);
@@ -339,7 +339,7 @@ sum_take(struct fanin_pull *pull, const struct sum *sum, const struct fanin_fram
 	(void)fanin_sum_add(&pull->sums, &slot->sum, &part);
 	pull->stats.merged++;
 	pull->stats.ranks_merged += (uint64_t)__builtin_popcountll(sum->members);
-	fanin_multicast_note_progress(&pull->mc, pull->op);
+	fanin_broadcast_note_progress(&pull->mc, pull->op);
 	if (fanin_sum_is_whole(&pull->sums, &slot->sum, NULL))
 		packet_finish(pull, slot);
 }

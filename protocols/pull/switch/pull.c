@@ -5,7 +5,7 @@
  */
 #include "protocols/pull/switch/pull.h"
 
-#include "protocols/broadcast/switch/broadcast.h"
+#include "protocols/dense/switch/members.h"
 #include "handlers/sums.h"
 
 static bool
@@ -99,7 +99,7 @@ pull_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fan
 	case FANIN_TYPE_RESPONSE_DELIVERY:
 		return take_response(ctx, slot, packet, reason);
 	default:
-		return fanin_broadcast_other(ctx, slot, index, packet, reason);
+		return fanin_members_other(ctx, slot, index, packet, reason);
 	}
 }
 
@@ -145,7 +145,7 @@ static const struct fanin_parameter pull_parameters[] = {
 		{ 0 },
 };
 
-static const uint8_t pull_types[] = { FANIN_BROADCAST_TYPES FANIN_TYPE_PULL, FANIN_TYPE_PULL_DELIVERY,
+static const uint8_t pull_types[] = { FANIN_MEMBERS_TYPES FANIN_TYPE_PULL, FANIN_TYPE_PULL_DELIVERY,
 				      FANIN_TYPE_RESPONSE, FANIN_TYPE_RESPONSE_DELIVERY, 0 };
 
 static struct fanin_handler pull = {

@@ -3,8 +3,8 @@
  * The switch's part of pull reductions (docs/protocol.md, "Pull"): what the files of the handler share. A job's slots have a sum each, beside their
  * dense blocks: the table in which what ranks send to the owner of a packet is combined on its way.
  */
-#ifndef FANIN_HANDLERS_PULL_H
-#define FANIN_HANDLERS_PULL_H
+#ifndef FANIN_PROTOCOLS_PULL_SWITCH_PULL_H
+#define FANIN_PROTOCOLS_PULL_SWITCH_PULL_H
 
 #include <assert.h>
 

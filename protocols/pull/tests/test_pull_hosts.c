@@ -38,13 +38,13 @@ totals(void)
 	return sum;
 }
 
-static struct fanin_multicast_stats
+static struct fanin_broadcast_stats
 multicast_totals(void)
 {
-	struct fanin_multicast_stats sum = { 0 };
+	struct fanin_broadcast_stats sum = { 0 };
 
 	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++)
-		world_add(&sum, fanin_multicast_stats(world_engine(rank)), sizeof(sum));
+		world_add(&sum, fanin_broadcast_stats(world_engine(rank)), sizeof(sum));
 	return sum;
 }
 
@@ -232,7 +232,7 @@ START_TEST(without_loss_each_packet_is_asked_for_once_and_comes_as_one_sum)
 {
 	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = _i == 0 ? 1 : 2 };
 	const uint64_t n_packets = (100000 * 4 + 1407) / 1408;
-	struct fanin_multicast_stats multicast;
+	struct fanin_broadcast_stats multicast;
 	struct fanin_pull_stats stats;
 
 	open_world(&trial);
@@ -575,7 +575,7 @@ loses_data(uint16_t rank, const struct fanin_hdr *hdr)
 {
 	return rank == 2 &&
 	       (hdr->type == FANIN_TYPE_RESPONSE_DELIVERY ||
-		(hdr->type == FANIN_TYPE_UNICAST_DELIVERY && hdr->number == FANIN_MULTICAST_GIVE));
+		(hdr->type == FANIN_TYPE_UNICAST_DELIVERY && hdr->number == FANIN_BROADCAST_GIVE));
 }
 
 /* As where the MTU of a link is less than its ends say. */
@@ -599,7 +599,7 @@ END_TEST
 static bool
 is_told(void *user)
 {
-	const struct fanin_multicast_op *op = fanin_pull_of(fanin_engine_of(world_engine(2)))->mc.ops;
+	const struct fanin_broadcast_op *op = fanin_pull_of(fanin_engine_of(world_engine(2)))->mc.ops;
 
 	(void)user;
 	return op != NULL && op->has_ns != 0;

@@ -3,8 +3,8 @@
  * The host protocol of push reductions (docs/protocol.md, "Push"): the block engine, with rules of its own for when blocks are sent and asked for. Every rank is
  * home to some blocks: it merges what switches could not complete, asks ranks for what is lost, and tells all the result.
  */
-#ifndef FANIN_HOSTLIB_PUSH_H
-#define FANIN_HOSTLIB_PUSH_H
+#ifndef FANIN_PROTOCOLS_PUSH_HOST_PUSH_H
+#define FANIN_PROTOCOLS_PUSH_HOST_PUSH_H
 
 #include "hostlib/src/protocol/protocol.h"
 

@@ -4,8 +4,8 @@
  * home to), push_send.c (packets), push_timer.c (when to ask) and push_end.c (how a run ends). Of
  * others only tests include this. Blocks are numbered as the engine numbers them.
  */
-#ifndef FANIN_HOSTLIB_PUSH_INTERNAL_H
-#define FANIN_HOSTLIB_PUSH_INTERNAL_H
+#ifndef FANIN_PROTOCOLS_PUSH_HOST_PUSH_INTERNAL_H
+#define FANIN_PROTOCOLS_PUSH_HOST_PUSH_INTERNAL_H
 
 #include "handlers/kernels/kernels.h"
 #include "hostlib/src/cc/waves.h"

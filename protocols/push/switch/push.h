@@ -3,8 +3,8 @@
  * The switch's part of push reductions (docs/protocol.md, "Push"): what the files of the handler share. Sums wait for more in a table with few entries. An entry
  * is the part of a slot that has a packet; a slot without one still knows which ranks have come.
  */
-#ifndef FANIN_HANDLERS_PUSH_H
-#define FANIN_HANDLERS_PUSH_H
+#ifndef FANIN_PROTOCOLS_PUSH_SWITCH_PUSH_H
+#define FANIN_PROTOCOLS_PUSH_SWITCH_PUSH_H
 
 #include <assert.h>
 

@@ -3,8 +3,8 @@
  * Multicast regions on hosts (Klenk et al., section IV.A; docs/protocol.md, "Regions"): the block engine for the blocks of fences, and beside it packets
  * that any rank writes into the memory of all others, numbered by their writer, confirmed, and fetched from it where they are lost.
  */
-#ifndef FANIN_HOSTLIB_REGION_H
-#define FANIN_HOSTLIB_REGION_H
+#ifndef FANIN_PROTOCOLS_REGION_HOST_REGION_H
+#define FANIN_PROTOCOLS_REGION_HOST_REGION_H
 
 #include "hostlib/src/protocol/protocol.h"
 

@@ -3,8 +3,8 @@
  * The state of a region, shared by region.c (the tables), region_write.c (what this rank writes, and what others have of it), region_receive.c (what comes in),
  * region_fetch.c (what is missing) and region_fence.c.
  */
-#ifndef FANIN_HOSTLIB_REGION_INTERNAL_H
-#define FANIN_HOSTLIB_REGION_INTERNAL_H
+#ifndef FANIN_PROTOCOLS_REGION_HOST_REGION_INTERNAL_H
+#define FANIN_PROTOCOLS_REGION_HOST_REGION_INTERNAL_H
 
 #include "hostlib/src/engine/engine_internal.h"
 #include "hostlib/src/engine/gaps.h"

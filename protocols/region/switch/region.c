@@ -4,9 +4,7 @@
  * tree. The job is the region's entry in this switch: its parameters are the range of addresses, its children the targets. The dense reduction of `single` is for the fences of
  * its hosts.
  */
-#include "protocols/broadcast/switch/broadcast.h"
-#include "handlers/pass.h"
-#include "protocols/dense/switch/single.h"
+#include "protocols/dense/switch/members.h"
 #include "protocols/region/region.h"
 
 enum {
@@ -100,7 +98,7 @@ region_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct f
 	case FANIN_TYPE_REWRITE_DELIVERY:
 		return region_rewrite(ctx, packet, reason);
 	default:
-		return fanin_broadcast_other(ctx, slot, index, packet, reason);
+		return fanin_members_other(ctx, slot, index, packet, reason);
 	}
 }
 

@@ -17,8 +17,8 @@
  * A rank that is late is waited for. If a rank's connection has ended, or its machine does not
  * answer, the others fail.
  */
-#ifndef FANIN_HOSTLIB_RING_H
-#define FANIN_HOSTLIB_RING_H
+#ifndef FANIN_PROTOCOLS_RING_HOST_RING_H
+#define FANIN_PROTOCOLS_RING_HOST_RING_H
 
 #include <netinet/in.h>
 #include <poll.h>

@@ -23,7 +23,7 @@
 /* A vector of so many values is refused, so that no length overflows. */
 #define MOST_VALUES (UINT64_MAX / 32)
 
-static const struct fanin_sparse_vector *
+static const struct fanin_vector *
 sparse_of(const struct fanin_ring *ring)
 {
 	return ring->work.request->sparse;
@@ -49,22 +49,22 @@ has_other_n(const struct fanin_ring_doubling *work)
 }
 
 static uint64_t
-parts_len(const struct fanin_sparse_union *all)
+parts_len(const struct fanin_vector_union *all)
 {
-	struct fanin_sparse_parts parts;
+	struct fanin_vector_parts parts;
 
-	fanin_sparse_union_parts(all, &parts);
+	fanin_vector_union_parts(all, &parts);
 	return parts.len[0] + parts.len[1];
 }
 
 /* Returns where a vector goes on after `done` bytes. len: receives how many lie there one after the other, CHUNK_BYTES at most. */
 static uint8_t *
-parts_at(const struct fanin_sparse_union *all, uint64_t done, size_t *len)
+parts_at(const struct fanin_vector_union *all, uint64_t done, size_t *len)
 {
-	struct fanin_sparse_parts parts;
+	struct fanin_vector_parts parts;
 	unsigned int part = 0;
 
-	fanin_sparse_union_parts(all, &parts);
+	fanin_vector_union_parts(all, &parts);
 	if (done >= parts.len[0]) {
 		done -= parts.len[0];
 		part = 1;
@@ -101,10 +101,10 @@ void
 fanin_ring_doubling_begin(struct fanin_ring *ring)
 {
 	struct fanin_ring_doubling *work = &ring->doubling;
-	const struct fanin_sparse_vector *sparse = sparse_of(ring);
+	const struct fanin_vector *sparse = sparse_of(ring);
 
 	*work = (struct fanin_ring_doubling){ .n_least = sparse->n, .n_most = sparse->n };
-	if (fanin_sparse_union_begin(&work->own, sparse) != FANIN_OK) {
+	if (fanin_vector_union_begin(&work->own, sparse) != FANIN_OK) {
 		memory_lacks(ring);
 		return;
 	}
@@ -114,8 +114,8 @@ fanin_ring_doubling_begin(struct fanin_ring *ring)
 void
 fanin_ring_doubling_end(struct fanin_ring *ring)
 {
-	fanin_sparse_union_free(&ring->doubling.own);
-	fanin_sparse_union_free(&ring->doubling.in);
+	fanin_vector_union_free(&ring->doubling.own);
+	fanin_vector_union_free(&ring->doubling.in);
 }
 
 /* ------------------------------------------------------------------ send */
@@ -128,7 +128,7 @@ tx_begin(struct fanin_ring *ring, struct fanin_ring_link *link)
 
 	/* Another length may be known from the partner already. */
 	if (has_other_n(work))
-		fanin_sparse_union_free(&work->own);
+		fanin_vector_union_free(&work->own);
 	head = (struct fanin_ring_vector){
 		.type = FANIN_RING_VECTOR,
 		.seq = ring->seq,
@@ -219,7 +219,7 @@ head_problem(const struct fanin_ring *ring, const struct fanin_ring_vector *head
 	    head->n_most > SIZE_MAX / 2 / request->element_bytes)
 		return "it has too many values";
 	if (head->form !=
-	    (uint8_t)fanin_sparse_union_form(head->n_most, head->nnz, request->element_bytes))
+	    (uint8_t)fanin_vector_union_form(head->n_most, head->nnz, request->element_bytes))
 		return "its form is not the shortest one";
 	return NULL;
 }
@@ -228,11 +228,11 @@ head_problem(const struct fanin_ring *ring, const struct fanin_ring_vector *head
 static uint64_t
 ignored_len(const struct fanin_ring *ring, const struct fanin_ring_vector *head)
 {
-	const struct fanin_sparse_union all = {
+	const struct fanin_vector_union all = {
 		.n = head->n_most,
 		.nnz = head->nnz,
 		.form = head->form,
-		.index_bytes = fanin_sparse_union_index_bytes(head->n_most),
+		.index_bytes = fanin_vector_union_index_bytes(head->n_most),
 		.element_bytes = ring->work.request->element_bytes,
 	};
 
@@ -267,8 +267,8 @@ rx_begin(struct fanin_ring *ring, struct fanin_ring_link *link)
 		work->n_most = head.n_most;
 	if (work->rx_ignored) {
 		work->rx_len = ignored_len(ring, &head);
-	} else if (fanin_sparse_union_room(&work->in, head.n_most, head.nnz,
-					   (enum fanin_sparse_form)head.form,
+	} else if (fanin_vector_union_room(&work->in, head.n_most, head.nnz,
+					   (enum fanin_vector_form)head.form,
 					   ring->work.request->element_bytes) != FANIN_OK) {
 		memory_lacks(ring);
 	} else {
@@ -338,12 +338,12 @@ stage_finish(struct fanin_ring *ring)
 {
 	struct fanin_ring_doubling *work = &ring->doubling;
 	const uint16_t partner = link_of(ring)->call.rank;
-	struct fanin_sparse_union *lower = &work->own;
-	struct fanin_sparse_union *upper = &work->in;
+	struct fanin_vector_union *lower = &work->own;
+	struct fanin_vector_union *upper = &work->in;
 
 	if (has_other_n(work)) {
 		fanin_ring_doubling_end(ring);
-	} else if (stage_of(ring)->receives && !fanin_sparse_union_is_valid(&work->in)) {
+	} else if (stage_of(ring)->receives && !fanin_vector_union_is_valid(&work->in)) {
 		fanin_ring_fail(
 			ring,
 			fanin_error_set(&ring->error, FANIN_ERR_REFUSED,
@@ -351,21 +351,21 @@ stage_finish(struct fanin_ring *ring)
 					ring->seq, partner));
 		return;
 	} else if (stage_of(ring)->takes_over) {
-		fanin_sparse_union_free(&work->own);
+		fanin_vector_union_free(&work->own);
 		work->own = work->in;
-		work->in = (struct fanin_sparse_union){ 0 };
+		work->in = (struct fanin_vector_union){ 0 };
 	} else if (stage_of(ring)->receives) {
 		if (partner < ring->config.rank) {
 			lower = &work->in;
 			upper = &work->own;
 		}
-		if (fanin_sparse_union_combine(lower, upper, sparse_of(ring)->combine) != FANIN_OK) {
+		if (fanin_vector_union_combine(lower, upper, sparse_of(ring)->combine) != FANIN_OK) {
 			memory_lacks(ring);
 			return;
 		}
 		if (lower == &work->in) {
 			work->own = work->in;
-			work->in = (struct fanin_sparse_union){ 0 };
+			work->in = (struct fanin_vector_union){ 0 };
 		}
 	}
 	stage_begin(ring, work->stage + 1);
@@ -390,7 +390,7 @@ fanin_ring_doubling_work(struct fanin_ring *ring)
 
 /* Returns what a rank sends in the ring's allreduce of as many elements. */
 static uint64_t
-dense_bytes(const struct fanin_ring *ring, const struct fanin_sparse_vector *sparse)
+dense_bytes(const struct fanin_ring *ring, const struct fanin_vector *sparse)
 {
 	const uint64_t size = ring->config.size;
 	const uint64_t rest = sparse->n % size;
@@ -406,7 +406,7 @@ int
 fanin_ring_doubling_finish(struct fanin_ring *ring)
 {
 	const struct fanin_ring_doubling *work = &ring->doubling;
-	struct fanin_sparse_vector *sparse = ring->work.request->sparse;
+	struct fanin_vector *sparse = ring->work.request->sparse;
 
 	if (has_other_n(work))
 		return fanin_error_set(
@@ -419,7 +419,7 @@ fanin_ring_doubling_finish(struct fanin_ring *ring)
 	ring->stats.sparse_values_sent += sparse->nnz;
 	ring->stats.sparse_values_received += work->own.nnz;
 	ring->stats.sparse_dense_bytes += dense_bytes(ring, sparse);
-	return fanin_sparse_union_finish(&work->own, sparse);
+	return fanin_vector_union_finish(&work->own, sparse);
 }
 
 /* --------------------------------------------------------------- waiting */

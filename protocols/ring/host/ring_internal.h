@@ -13,8 +13,8 @@
  * header, by which ranks that have posted another collective are found. Along a link both send
  * messages of one length: the head of a vector, which follows, or a notice.
  */
-#ifndef FANIN_HOSTLIB_RING_INTERNAL_H
-#define FANIN_HOSTLIB_RING_INTERNAL_H
+#ifndef FANIN_PROTOCOLS_RING_HOST_RING_INTERNAL_H
+#define FANIN_PROTOCOLS_RING_HOST_RING_INTERNAL_H
 
 #include <assert.h>
 #include <stddef.h>
@@ -120,7 +120,7 @@ struct fanin_ring_vector {
 	uint64_t n_least; /* of the ranks whose vectors are in this one: if they differ, there is none */
 	uint64_t n_most;
 	uint64_t nnz;
-	uint8_t form; /* enum fanin_sparse_form */
+	uint8_t form; /* enum fanin_vector_form */
 	uint8_t dtype;
 	uint8_t op;
 	uint8_t reserved[5];
@@ -181,8 +181,8 @@ struct fanin_ring_stage {
 
 /* The sparse collective in progress. */
 struct fanin_ring_doubling {
-	struct fanin_sparse_union own; /* of this rank and those that it has heard of */
-	struct fanin_sparse_union in;  /* what is received */
+	struct fanin_vector_union own; /* of this rank and those that it has heard of */
+	struct fanin_vector_union in;  /* what is received */
 	uint64_t n_least;              /* of the same ranks */
 	uint64_t n_most;
 	uint32_t stage;    /* the ring's n_stages: done */

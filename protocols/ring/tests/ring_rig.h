@@ -2,8 +2,8 @@
 /*
  * Several ranks of a ring in one process, over loopback TCP, with a clock of the test's. Test suites include it once.
  */
-#ifndef FANIN_TESTS_UNIT_RING_RIG_H
-#define FANIN_TESTS_UNIT_RING_RIG_H
+#ifndef FANIN_PROTOCOLS_RING_TESTS_RING_RIG_H
+#define FANIN_PROTOCOLS_RING_TESTS_RING_RIG_H
 
 #include <arpa/inet.h>
 #include <stdlib.h>

@@ -170,8 +170,8 @@ static bool
 value_of(const struct sparse_vectors *vectors, uint16_t rank, uint64_t index, uint64_t *bits)
 {
 	for (uint64_t i = 0; i < vectors->nnz[rank]; i++) {
-		if (fanin_sparse_vector_index(vectors->indices[rank], vectors->options.index_bytes,
-					      i) != index)
+		if (fanin_vector_index(vectors->indices[rank], vectors->options.index_bytes, i) !=
+		    index)
 			continue;
 		*bits = 0;
 		memcpy(bits, vectors->values[rank] + i * vectors->element_bytes,
@@ -309,10 +309,10 @@ few_post(struct fanin_request *request, const struct rig *rig, uint16_t rank, ui
 	 const uint64_t *indices, const uint32_t *values, uint64_t nnz,
 	 struct fanin_sparse_result *result)
 {
-	struct fanin_sparse_vector *sparse = malloc(sizeof(*sparse));
+	struct fanin_vector *sparse = malloc(sizeof(*sparse));
 	struct fanin_error error;
 
-	*sparse = (struct fanin_sparse_vector){
+	*sparse = (struct fanin_vector){
 		.n = n,
 		.nnz = nnz,
 		.indices = (const uint8_t *)indices,
@@ -323,7 +323,7 @@ few_post(struct fanin_request *request, const struct rig *rig, uint16_t rank, ui
 		.op = FANIN_WIRE_SUM,
 		.element_bytes = 4,
 	};
-	ck_assert_int_eq(fanin_sparse_vector_check(sparse, false, &error), FANIN_OK);
+	ck_assert_int_eq(fanin_vector_check(sparse, false, &error), FANIN_OK);
 	*request = (struct fanin_request){
 		.collective = FANIN_COLLECTIVE_ALLREDUCE_SPARSE,
 		.sparse = sparse,
@@ -359,7 +359,7 @@ START_TEST(indices_have_8_bytes_where_4_do_not_reach)
 			ck_assert_uint_eq(((const uint32_t *)results[rank].values)[0], 10);
 			ck_assert_uint_eq(((const uint32_t *)results[rank].values)[1], 7 + 5 + 7);
 			fanin_sparse_result_free(&results[rank]);
-			fanin_sparse_vector_free(requests[rank].sparse);
+			fanin_vector_free(requests[rank].sparse);
 		}
 		/* Rank 2 has a partner: it sends its 2 values once. */
 		ck_assert_uint_eq(fanin_ring_stats(rig.rings[2])->sparse_bytes_sent,
@@ -380,7 +380,7 @@ union_count(const struct sparse_vectors *vectors, uint16_t first, uint16_t n_ran
 
 	for (uint16_t rank = first; rank < first + n_ranks; rank++) {
 		for (uint64_t i = 0; i < vectors->nnz[rank]; i++) {
-			bool *at = &has[fanin_sparse_vector_index(vectors->indices[rank], 4, i)];
+			bool *at = &has[fanin_vector_index(vectors->indices[rank], 4, i)];
 
 			count += !*at;
 			*at = true;

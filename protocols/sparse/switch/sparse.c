@@ -196,7 +196,7 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 	release_sparse(ctx, slot);
 	/* The next dense block has to find its kernel anew: data type and operator in the window are this one's now. */
 	dense->add = NULL;
-	dense->window.wide = 0;
+	dense->state.wide = 0;
 	__atomic_store_n(&dense->begun_ns, ctx->now_ns, __ATOMIC_RELEASE);
 	ctx->stats->blocks++;
 
@@ -219,22 +219,22 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 	if (mode == FANIN_SPARSE_TABLE)
 		begin_table(job, slot);
 
-	__atomic_store_n(&dense->window.present, 0, __ATOMIC_RELEASE);
-	dense->window.shape = fanin_shard_shape(hdr);
-	__atomic_store_n(&dense->window.state, fanin_state_make(hdr->block, FANIN_PHASE_OPEN, 1),
+	__atomic_store_n(&dense->state.present, 0, __ATOMIC_RELEASE);
+	dense->state.shape = fanin_shard_shape(hdr);
+	__atomic_store_n(&dense->state.word, fanin_state_make(hdr->block, FANIN_PHASE_OPEN, 1),
 			 __ATOMIC_RELEASE);
 }
 
 /* The parent, or at the root a child that knows it, has sent all of the result. from: the block's phase. */
 static void
 result_is_complete(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
-		   enum fanin_window_phase from)
+		   enum fanin_dense_phase from)
 {
 	struct fanin_dense *dense = &slot->single.dense;
 
 	fanin_sparse_drop_empty(ctx, slot);
-	__atomic_store_n(&dense->window.present, ctx->job->children, __ATOMIC_RELEASE);
-	fanin_window_pass(&dense->window, ctx->job->shared, from, FANIN_PHASE_DONE);
+	__atomic_store_n(&dense->state.present, ctx->job->children, __ATOMIC_RELEASE);
+	fanin_dense_state_pass(&dense->state, ctx->job->shared, from, FANIN_PHASE_DONE);
 	ctx->stats->results++;
 	if (ctx->now_ns > dense->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - dense->begun_ns;
@@ -251,21 +251,21 @@ finish(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 	fanin_sparse_drop_empty(ctx, slot);
 	if (job->has_parent) {
 		ctx->stats->upward++;
-		fanin_window_finish(&dense->window, job->shared, FANIN_PHASE_SENT);
+		fanin_dense_state_finish(&dense->state, job->shared, FANIN_PHASE_SENT);
 		return;
 	}
 	ctx->stats->results++;
 	/* Of workers that share a block, the last one's round may have begun before the first one's. */
 	if (ctx->now_ns > dense->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - dense->begun_ns;
-	fanin_window_finish(&dense->window, job->shared, FANIN_PHASE_DONE);
+	fanin_dense_state_finish(&dense->state, job->shared, FANIN_PHASE_DONE);
 }
 
 /* Children that know the result have brought all of it. */
 static void
 finish_known(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 {
-	struct fanin_window *window = &slot->single.dense.window;
+	struct fanin_dense_state *state = &slot->single.dense.state;
 
 	ctx->stats->known++;
 	if (!ctx->job->has_parent) {
@@ -273,8 +273,8 @@ finish_known(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 		return;
 	}
 	ctx->stats->upward++;
-	__atomic_store_n(&window->present, ctx->job->children, __ATOMIC_RELEASE);
-	fanin_window_finish(window, ctx->job->shared, FANIN_PHASE_SENT);
+	__atomic_store_n(&state->present, ctx->job->children, __ATOMIC_RELEASE);
+	fanin_dense_state_finish(state, ctx->job->shared, FANIN_PHASE_SENT);
 }
 
 /* The shard was there already. One that is said to be sent again is answered: it was not needed. The caller leaves. */
@@ -297,7 +297,7 @@ add_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 	const struct fanin_shard shard = fanin_shard_decode(packet->headers->fanin.members);
 	const bool is_known = packet->headers->fanin.type == FANIN_TYPE_SPARSE_KNOWN;
 	struct fanin_shards_in *child = &slot->child[packet->child];
-	struct fanin_window *window = &slot->single.dense.window;
+	struct fanin_dense_state *state = &slot->single.dense.state;
 	enum fanin_verdict verdict;
 
 	if ((child->in >> shard.number & 1) != 0)
@@ -329,30 +329,30 @@ add_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 	ctx->stats->own[FANIN_SPARSE_SHARDS_IN]++;
 	if (fanin_shards_complete(child)) {
 		ctx->stats->contributions++;
-		(void)fanin_window_claim(window, ctx->job->shared, packet->child);
+		(void)fanin_dense_state_claim(state, ctx->job->shared, packet->child);
 	}
 	if (__builtin_expect(slot->is_known, 0)) {
 		if (fanin_shards_complete(fanin_sparse_known(ctx, slot)))
 			finish_known(ctx, slot);
-	} else if (window->present == ctx->job->children) {
+	} else if (state->present == ctx->job->children) {
 		finish(ctx, slot);
 	}
 	return verdict;
 }
 
 /* The class of a shard's block, once a slot of an earlier run is out of the way. */
-static enum fanin_window_class
+static enum fanin_dense_class
 enter(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t index, uint32_t block)
 {
 	struct fanin_dense *dense = &slot->single.dense;
-	const enum fanin_window_class class = fanin_window_enter(&dense->window, ctx, block, true);
+	const enum fanin_dense_class class = fanin_dense_state_enter(&dense->state, ctx, block, true);
 
-	if (class != FANIN_WINDOW_RESET)
+	if (class != FANIN_DENSE_RESET)
 		return class;
 	fanin_dense_release(ctx, dense);
 	reset(ctx, dense);
-	fanin_window_reset(&dense->window, ctx, index);
-	return fanin_window_enter(&dense->window, ctx, block, true);
+	fanin_dense_state_reset(&dense->state, ctx, index);
+	return fanin_dense_state_enter(&dense->state, ctx, block, true);
 }
 
 static enum fanin_verdict
@@ -360,45 +360,45 @@ take_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t in
 	   const struct fanin_packet *packet, enum fanin_sparse_mode mode, enum fanin_reason *reason)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
-	struct fanin_window *window = &slot->single.dense.window;
-	const enum fanin_window_class class = enter(ctx, slot, index, hdr->block);
+	struct fanin_dense_state *state = &slot->single.dense.state;
+	const enum fanin_dense_class class = enter(ctx, slot, index, hdr->block);
 	enum fanin_verdict verdict;
 
 	switch (class) {
-	case FANIN_WINDOW_NEW:
+	case FANIN_DENSE_NEW:
 		*reason = check(ctx->job, packet);
 		if (*reason != FANIN_REASON_NONE) {
-			fanin_window_abandon(window, ctx, hdr->block);
+			fanin_dense_state_abandon(state, ctx, hdr->block);
 			return FANIN_VERDICT_DROP;
 		}
 		begin_block(ctx, slot, hdr, mode);
 		verdict = add_shard(ctx, slot, packet, reason, true);
 		break;
-	case FANIN_WINDOW_CURRENT:
-	case FANIN_WINDOW_SENT:
-	case FANIN_WINDOW_FINISHED:
-		if (window->shape != fanin_shard_shape(hdr)) {
+	case FANIN_DENSE_CURRENT:
+	case FANIN_DENSE_SENT:
+	case FANIN_DENSE_FINISHED:
+		if (state->shape != fanin_shard_shape(hdr)) {
 			verdict = fanin_drop(reason, FANIN_REASON_MISMATCH);
-			ctx->expected = window->shape;
-		} else if (class == FANIN_WINDOW_CURRENT)
+			ctx->expected = state->shape;
+		} else if (class == FANIN_DENSE_CURRENT)
 			verdict = add_shard(ctx, slot, packet, reason, false);
 		else
 			verdict = duplicate(ctx, slot, packet,
-					    class == FANIN_WINDOW_SENT ? FANIN_BLOCK_SENT
-								       : FANIN_BLOCK_DONE);
+					    class == FANIN_DENSE_SENT ? FANIN_BLOCK_SENT
+								      : FANIN_BLOCK_DONE);
 		break;
-	case FANIN_WINDOW_STALE:
+	case FANIN_DENSE_STALE:
 		return fanin_drop(reason, FANIN_REASON_BLOCK_STALE);
-	case FANIN_WINDOW_AHEAD:
+	case FANIN_DENSE_AHEAD:
 		return fanin_drop(reason, FANIN_REASON_BLOCK_WINDOW);
-	case FANIN_WINDOW_OLD_RUN:
+	case FANIN_DENSE_OLD_RUN:
 		return fanin_drop(reason, FANIN_REASON_EPOCH);
-	case FANIN_WINDOW_RESET:
-	case FANIN_WINDOW_BUSY:
+	case FANIN_DENSE_RESET:
+	case FANIN_DENSE_BUSY:
 	default:
 		return FANIN_VERDICT_RETRY;
 	}
-	fanin_window_leave(window, ctx->job->shared);
+	fanin_dense_state_leave(state, ctx->job->shared);
 	return verdict;
 }
 
@@ -470,41 +470,41 @@ take_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t i
 	    const struct fanin_packet *packet, enum fanin_sparse_mode mode, enum fanin_reason *reason)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
-	struct fanin_window *window = &slot->single.dense.window;
-	const enum fanin_window_class class = enter(ctx, slot, index, hdr->block);
+	struct fanin_dense_state *state = &slot->single.dense.state;
+	const enum fanin_dense_class class = enter(ctx, slot, index, hdr->block);
 	enum fanin_verdict verdict;
 
 	switch (class) {
-	case FANIN_WINDOW_NEW:
+	case FANIN_DENSE_NEW:
 		*reason = check(ctx->job, packet);
 		if (*reason != FANIN_REASON_NONE) {
-			fanin_window_abandon(window, ctx, hdr->block);
+			fanin_dense_state_abandon(state, ctx, hdr->block);
 			return FANIN_VERDICT_DROP;
 		}
 		begin_block(ctx, slot, hdr, mode);
 		verdict = add_result(ctx, slot, packet, false);
 		break;
-	case FANIN_WINDOW_CURRENT:
-	case FANIN_WINDOW_SENT:
-		if (window->shape != fanin_shard_shape(hdr))
+	case FANIN_DENSE_CURRENT:
+	case FANIN_DENSE_SENT:
+		if (state->shape != fanin_shard_shape(hdr))
 			verdict = fanin_drop(reason, FANIN_REASON_MISMATCH);
 		else if (packet->payload_len > ctx->job->payload_bytes)
 			verdict = fanin_drop(reason, FANIN_REASON_PAYLOAD);
 		else
-			verdict = add_result(ctx, slot, packet, class == FANIN_WINDOW_SENT);
+			verdict = add_result(ctx, slot, packet, class == FANIN_DENSE_SENT);
 		break;
-	case FANIN_WINDOW_FINISHED:
+	case FANIN_DENSE_FINISHED:
 		ctx->stats->duplicates++;
 		verdict = FANIN_VERDICT_FREE;
 		break;
-	case FANIN_WINDOW_RESET:
-	case FANIN_WINDOW_BUSY:
+	case FANIN_DENSE_RESET:
+	case FANIN_DENSE_BUSY:
 		return FANIN_VERDICT_RETRY;
 	default:
 		ctx->stats->duplicates++;
 		return FANIN_VERDICT_FREE;
 	}
-	fanin_window_leave(window, ctx->job->shared);
+	fanin_dense_state_leave(state, ctx->job->shared);
 	return verdict;
 }
 

@@ -6,8 +6,8 @@
  * A sparse job has dense blocks and barriers, too. Its slots begin with what the handler `single` needs, which those are left to; the shape in the
  * window tells which kind of block a slot holds. Called by a worker that is in the slot alone, unless something else is said.
  */
-#ifndef FANIN_HANDLERS_SPARSE_H
-#define FANIN_HANDLERS_SPARSE_H
+#ifndef FANIN_PROTOCOLS_SPARSE_SWITCH_SPARSE_H
+#define FANIN_PROTOCOLS_SPARSE_SWITCH_SPARSE_H
 
 #include "handlers/kernels/sparse.h"
 #include "protocols/dense/switch/single.h"
@@ -73,8 +73,8 @@ struct fanin_sparse {
 	uint32_t n_lanes;    /* of the table */
 	uint32_t n_taken;    /* lanes that are taken */
 	uint32_t table_most; /* more make it an array */
-	const struct fanin_sparse_combine *combine;
-	const struct fanin_sparse_take *take;
+	const struct fanin_kernel_sparse_combine *combine;
+	const struct fanin_kernel_sparse_take *take;
 	struct fanin_sparse_array array; /* by index */
 	struct fanin_sparse_array table; /* by lane; occupied: once all values are in */
 	void *tags;                      /* of the lanes, index_bytes each: see fanin_table_fn */
@@ -92,7 +92,7 @@ struct fanin_sparse {
 static inline bool
 fanin_sparse_is(const struct fanin_sparse *slot)
 {
-	return fanin_shape_is_sparse(slot->single.dense.window.shape);
+	return fanin_shape_is_sparse(slot->single.dense.state.shape);
 }
 
 /* A bitmap of the first n. n: up to 64. */
@@ -215,9 +215,9 @@ void fanin_sparse_send_known_again(struct fanin_handler_ctx *ctx, const struct f
 
 /* sparse_query.c */
 
-/* Enters the slot alone if it is at this block; leave by fanin_window_leave. Else the classes of fanin_window_visit. */
-enum fanin_window_class fanin_sparse_visit(struct fanin_sparse *slot,
-					   const struct fanin_handler_ctx *ctx, uint32_t block);
+/* Enters the slot alone if it is at this block; leave by fanin_dense_state_leave. Else the classes of fanin_dense_state_visit. */
+enum fanin_dense_class fanin_sparse_visit(struct fanin_sparse *slot,
+					  const struct fanin_handler_ctx *ctx, uint32_t block);
 
 enum fanin_verdict fanin_sparse_query(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 				      struct fanin_packet *packet, enum fanin_reason *reason);

@@ -7,20 +7,19 @@
 
 #include "protocols/sparse/switch/sparse.h"
 
-enum fanin_window_class
+enum fanin_dense_class
 fanin_sparse_visit(struct fanin_sparse *slot, const struct fanin_handler_ctx *ctx, uint32_t block)
 {
-	struct fanin_window *window = &slot->single.dense.window;
-	const enum fanin_window_class class = fanin_window_visit(window, ctx, block);
+	struct fanin_dense_state *state = &slot->single.dense.state;
+	const enum fanin_dense_class class = fanin_dense_state_visit(state, ctx, block);
 
-	if (class != FANIN_WINDOW_CURRENT && class != FANIN_WINDOW_SENT &&
-	    class != FANIN_WINDOW_FINISHED)
+	if (class != FANIN_DENSE_CURRENT && class != FANIN_DENSE_SENT && class != FANIN_DENSE_FINISHED)
 		return class;
 	/* Nobody enters alone where this one is in; who was in before has not left yet if it is counted, too. */
-	if ((__atomic_load_n(&window->state, __ATOMIC_ACQUIRE) & FANIN_STATE_USERS) == 1)
+	if ((__atomic_load_n(&state->word, __ATOMIC_ACQUIRE) & FANIN_STATE_USERS) == 1)
 		return class;
-	fanin_window_leave(window, ctx->job->shared);
-	return FANIN_WINDOW_BUSY;
+	fanin_dense_state_leave(state, ctx->job->shared);
+	return FANIN_DENSE_BUSY;
 }
 
 /* A bitmap of shards in a packet's payload, from a byte on; 0 if it has none. */
@@ -61,7 +60,7 @@ void
 fanin_sparse_answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot,
 			      const struct fanin_packet *packet, enum fanin_block_state state)
 {
-	const uint64_t present = slot->single.dense.window.present;
+	const uint64_t present = slot->single.dense.state.present;
 	const bool open = state == FANIN_BLOCK_OPEN || state == FANIN_BLOCK_ABSENT;
 	struct fanin_answer_body body = { 0 };
 
@@ -81,19 +80,19 @@ struct finding {
 /* Of a slot that is at the block. The caller is in, and leaves. */
 static struct finding
 look(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const struct fanin_packet *packet,
-     enum fanin_window_class class)
+     enum fanin_dense_class class)
 {
 	const bool overdue = (packet->headers->fanin.flags & FANIN_FLAG_RETRANSMIT) != 0;
 	struct fanin_dense *dense = &slot->single.dense;
 	struct finding found = { .shards = slot->child[packet->child].in };
 
 	switch (class) {
-	case FANIN_WINDOW_CURRENT:
-		found.missing = ctx->job->children & ~dense->window.present;
+	case FANIN_DENSE_CURRENT:
+		found.missing = ctx->job->children & ~dense->state.present;
 		found.state = (found.missing >> packet->child & 1) == 0 ? FANIN_BLOCK_OPEN
 									: FANIN_BLOCK_ABSENT;
 		break;
-	case FANIN_WINDOW_SENT:
+	case FANIN_DENSE_SENT:
 		found.state = FANIN_BLOCK_SENT;
 		found.pass_up = overdue && fanin_dense_may_pass_up(ctx, dense, packet->child);
 		break;
@@ -112,26 +111,26 @@ fanin_sparse_query(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 	const bool overdue = (hdr->flags & FANIN_FLAG_RETRANSMIT) != 0;
-	const enum fanin_window_class class = fanin_sparse_visit(slot, ctx, hdr->block);
+	const enum fanin_dense_class class = fanin_sparse_visit(slot, ctx, hdr->block);
 	struct fanin_answer_body body = { 0 };
 	struct finding found = { .state = FANIN_BLOCK_ABSENT, .missing = ctx->job->children };
 	uint64_t results;
 
 	switch (class) {
-	case FANIN_WINDOW_BUSY:
+	case FANIN_DENSE_BUSY:
 		return FANIN_VERDICT_RETRY;
-	case FANIN_WINDOW_CURRENT:
-	case FANIN_WINDOW_SENT:
-	case FANIN_WINDOW_FINISHED:
+	case FANIN_DENSE_CURRENT:
+	case FANIN_DENSE_SENT:
+	case FANIN_DENSE_FINISHED:
 		if (!fanin_sparse_is(slot)) {
-			fanin_window_leave(&slot->single.dense.window, ctx->job->shared);
+			fanin_dense_state_leave(&slot->single.dense.state, ctx->job->shared);
 			return fanin_dense_query(ctx, slot, packet, reason);
 		}
 		found = look(ctx, slot, packet, class);
 		results = slot->results.in;
-		fanin_window_leave(&slot->single.dense.window, ctx->job->shared);
+		fanin_dense_state_leave(&slot->single.dense.state, ctx->job->shared);
 		break;
-	case FANIN_WINDOW_AHEAD: /* nothing of this block has come yet, of either kind */
+	case FANIN_DENSE_AHEAD: /* nothing of this block has come yet, of either kind */
 		break;
 	default:
 		return fanin_dense_query(ctx, slot, packet, reason);
@@ -153,27 +152,27 @@ send_again(struct fanin_handler_ctx *ctx, void *memory, const struct fanin_packe
 	   unsigned int child)
 {
 	struct fanin_sparse *slot = memory;
-	struct fanin_window *window = &slot->single.dense.window;
-	const enum fanin_window_class class = fanin_sparse_visit(slot, ctx,
-								 packet->headers->fanin.block);
+	struct fanin_dense_state *state = &slot->single.dense.state;
+	const enum fanin_dense_class class = fanin_sparse_visit(slot, ctx,
+								packet->headers->fanin.block);
 	uint64_t lacks;
 
 	switch (class) {
-	case FANIN_WINDOW_BUSY:
+	case FANIN_DENSE_BUSY:
 		return FANIN_VERDICT_RETRY;
-	case FANIN_WINDOW_CURRENT:
-	case FANIN_WINDOW_SENT:
-	case FANIN_WINDOW_FINISHED:
+	case FANIN_DENSE_CURRENT:
+	case FANIN_DENSE_SENT:
+	case FANIN_DENSE_FINISHED:
 		break;
 	default:
 		return FANIN_VERDICT_FREE;
 	}
 	if (!fanin_sparse_is(slot)) {
-		fanin_window_leave(window, ctx->job->shared);
+		fanin_dense_state_leave(state, ctx->job->shared);
 		return fanin_dense_send_again(ctx, slot, packet, child);
 	}
-	if (class == FANIN_WINDOW_SENT && (window->present >> child & 1) == 0) {
-		__atomic_fetch_or(&window->present, ctx->job->children, __ATOMIC_RELAXED);
+	if (class == FANIN_DENSE_SENT && (state->present >> child & 1) == 0) {
+		__atomic_fetch_or(&state->present, ctx->job->children, __ATOMIC_RELAXED);
 		ctx->stats->upward_repeats++;
 		lacks = ~read_shards(packet, fanin_answer_len(ctx->job->n_ranks));
 		if (slot->is_known)
@@ -181,7 +180,7 @@ send_again(struct fanin_handler_ctx *ctx, void *memory, const struct fanin_packe
 		else
 			fanin_sparse_send_again(ctx, slot, lacks, 0);
 	}
-	fanin_window_leave(window, ctx->job->shared);
+	fanin_dense_state_leave(state, ctx->job->shared);
 	return FANIN_VERDICT_FREE;
 }
 

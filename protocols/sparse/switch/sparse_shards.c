@@ -231,10 +231,10 @@ emit(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t number, 
 						     &count);
 	}
 	hdr = fanin_frame_make(ctx, down ? FANIN_TYPE_SPARSE_RESULT : FANIN_TYPE_SPARSE,
-			       fanin_window_block(&dense->window), payload_len, mbuf);
+			       fanin_dense_state_block(&dense->state), payload_len, mbuf);
 	hdr->contributions = down ? job->n_ranks : job->n_below;
-	hdr->dtype = dense->window.dtype;
-	hdr->op = dense->window.op;
+	hdr->dtype = dense->state.dtype;
+	hdr->op = dense->state.op;
 	hdr->count = count;
 	hdr->members = fanin_shard_encode(&shard);
 	if (down) {

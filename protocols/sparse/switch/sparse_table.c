@@ -50,7 +50,7 @@ filling_spill(const struct fanin_handler_ctx *ctx, const struct fanin_sparse *sl
 void
 fanin_sparse_table_settle(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 {
-	const struct fanin_sparse_table *table = fanin_kernel_sparse_table(ctx->job->isa);
+	const struct fanin_kernel_sparse_table *table = fanin_kernel_sparse_table(ctx->job->isa);
 
 	(slot->index_bytes == 2 ? table->occupied16 : table->occupied32)(slot->table.occupied,
 									 slot->tags, slot->n_lanes);
@@ -145,7 +145,7 @@ static void
 merge_bitmap(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const uint8_t *values,
 	     const uint8_t *words, uint32_t n_words, uint32_t first, uint32_t count)
 {
-	const struct fanin_sparse_table *table = fanin_kernel_sparse_table(ctx->job->isa);
+	const struct fanin_kernel_sparse_table *table = fanin_kernel_sparse_table(ctx->job->isa);
 	const bool is_short = slot->index_bytes == 2;
 	uint32_t indices[CHUNK];
 	uint32_t i = 0;

@@ -2,8 +2,8 @@
 /*
  * Communicators around the switch of sparse_world.h, as the public calls want them.
  */
-#ifndef FANIN_TESTS_UNIT_SPARSE_COMMS_H
-#define FANIN_TESTS_UNIT_SPARSE_COMMS_H
+#ifndef FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_COMMS_H
+#define FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_COMMS_H
 
 #include "hostlib/src/comm/comm.h"
 #include "protocols/sparse/tests/sparse_world.h"

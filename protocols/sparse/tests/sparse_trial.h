@@ -3,8 +3,8 @@
  * A sparse allreduce in virtual time, and a second one behind it: real engines around real pipelines, on one switch or on leaves below a
  * spine. Needs ring_switch_eal_of. One at a time.
  */
-#ifndef FANIN_TESTS_UNIT_SPARSE_TRIAL_H
-#define FANIN_TESTS_UNIT_SPARSE_TRIAL_H
+#ifndef FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_TRIAL_H
+#define FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_TRIAL_H
 
 #include "tests/unit/sparse_vectors.h"
 

@@ -3,8 +3,8 @@
  * A small model of a switch with sparse blocks: engines of all ranks in one process, on links that lose, duplicate and reorder, and a switch
  * that either reduces, or passes every shard on as a spill. Dense blocks are there as far as agreements need them. One world at a time.
  */
-#ifndef FANIN_TESTS_UNIT_SPARSE_WORLD_H
-#define FANIN_TESTS_UNIT_SPARSE_WORLD_H
+#ifndef FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_WORLD_H
+#define FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_WORLD_H
 
 #include "hostlib/src/engine/engine.h"
 #include "lab/reference/random.h"

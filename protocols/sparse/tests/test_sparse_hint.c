@@ -28,9 +28,9 @@ report_of(uint16_t rank)
 static bool
 pays(uint64_t n, uint64_t most, uint16_t n_ranks, uint8_t element_bytes, bool on_switch)
 {
-	const struct fanin_sparse_vector sparse = { .n = n, .element_bytes = element_bytes };
+	const struct fanin_vector sparse = { .n = n, .element_bytes = element_bytes };
 
-	return fanin_sparse_vector_pays(&sparse, most, n_ranks, on_switch);
+	return fanin_vector_pays(&sparse, most, n_ranks, on_switch);
 }
 
 START_TEST(it_pays_until_the_result_is_nearly_full)

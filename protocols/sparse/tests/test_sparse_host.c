@@ -22,35 +22,34 @@
 static struct fanin_sparse_result nowhere = { .sz = sizeof(nowhere) };
 
 /* The vector of one rank, laid out for packets of this size. */
-static struct fanin_sparse_vector *
+static struct fanin_vector *
 vector_lay_out(struct sparse_vectors *vectors, uint32_t payload_bytes)
 {
-	struct fanin_sparse_vector *sparse;
+	struct fanin_vector *sparse;
 
 	sparse_vectors_request(vectors, 0);
 	sparse = vectors->requests[0].sparse;
-	ck_assert_int_eq(fanin_sparse_vector_layout(sparse, payload_bytes), FANIN_OK);
+	ck_assert_int_eq(fanin_vector_layout(sparse, payload_bytes), FANIN_OK);
 	return sparse;
 }
 
 /* Cuts a block, and finds all its values in its shards again, each once. Returns how many shards there are. */
 static unsigned int
-block_expect(const struct fanin_sparse_vector *sparse, uint32_t block, uint32_t payload_bytes,
+block_expect(const struct fanin_vector *sparse, uint32_t block, uint32_t payload_bytes,
 	     uint64_t *bytes)
 {
 	const uint64_t begin = (uint64_t)block * sparse->span;
 	uint8_t payload[MOST_PAYLOAD], again[MOST_PAYLOAD];
-	struct fanin_sparse_cut cut;
+	struct fanin_vector_cut cut;
 	uint64_t position;
 
-	fanin_sparse_vector_cut(sparse, block, payload_bytes, &cut);
+	fanin_vector_cut(sparse, block, payload_bytes, &cut);
 	ck_assert_uint_ge(cut.n_shards, 1);
 	ck_assert_uint_le(cut.n_shards, FANIN_SHARDS_MAX);
 	position = cut.first;
 	for (unsigned int number = 0; number < cut.n_shards; number++) {
 		struct fanin_hdr hdr = { .dtype = sparse->dtype, .op = sparse->op };
-		const uint32_t len = fanin_sparse_vector_make(sparse, block, &cut, number, &hdr,
-							      payload);
+		const uint32_t len = fanin_vector_make(sparse, block, &cut, number, &hdr, payload);
 		const struct fanin_shard shard = fanin_shard_decode(hdr.members);
 		const uint8_t *behind = payload + hdr.count * sparse->element_bytes;
 		uint32_t word = 0;
@@ -62,8 +61,7 @@ block_expect(const struct fanin_sparse_vector *sparse, uint32_t block, uint32_t 
 		ck_assert(fanin_shard_fits(&hdr, len));
 		ck_assert(fanin_shard_check(&hdr, payload, len));
 		ck_assert(hdr.count != 0 || cut.n_shards == 1);
-		ck_assert_uint_eq(fanin_sparse_vector_make(sparse, block, &cut, number, &hdr, again),
-				  len);
+		ck_assert_uint_eq(fanin_vector_make(sparse, block, &cut, number, &hdr, again), len);
 		ck_assert_int_eq(memcmp(payload, again, len), 0);
 		if (hdr.count != 0)
 			ck_assert_int_eq(memcmp(payload,
@@ -71,16 +69,15 @@ block_expect(const struct fanin_sparse_vector *sparse, uint32_t block, uint32_t 
 						hdr.count * sparse->element_bytes),
 					 0);
 		for (uint32_t i = 0; i < hdr.count; i++) {
-			const uint64_t expected = fanin_sparse_vector_index(sparse->indices,
-									    sparse->index_bytes,
-									    position++) -
-						  begin;
+			const uint64_t expected =
+				fanin_vector_index(sparse->indices, sparse->index_bytes, position++) -
+				begin;
 
 			if (shard.form == FANIN_SHARD_LIST) {
 				const uint8_t index_bytes =
 					(uint8_t)fanin_shard_index_bytes(shard.span);
 
-				ck_assert_uint_eq(fanin_sparse_vector_index(behind, index_bytes, i),
+				ck_assert_uint_eq(fanin_vector_index(behind, index_bytes, i),
 						  expected);
 				continue;
 			}
@@ -114,7 +111,7 @@ START_TEST(each_value_is_in_one_shard)
 			.index_bytes = i % 2 == 0 ? 4 : 8,
 		};
 		struct sparse_vectors *vectors = sparse_vectors_make(&options);
-		struct fanin_sparse_vector *sparse = vector_lay_out(vectors, payload_bytes);
+		struct fanin_vector *sparse = vector_lay_out(vectors, payload_bytes);
 		const uint64_t list_bytes = sparse->nnz * (sparse->element_bytes + 4u);
 		const uint64_t headers = (uint64_t)FANIN_PAYLOAD_OFFSET *
 					 (sparse->n_blocks + 1 + list_bytes / payload_bytes);
@@ -133,7 +130,7 @@ END_TEST
 static unsigned int
 shards_of(uint32_t span, uint32_t count, uint32_t step, uint32_t payload_bytes)
 {
-	struct fanin_sparse_vector sparse = {
+	struct fanin_vector sparse = {
 		.n = span,
 		.nnz = count,
 		.result = &nowhere,
@@ -200,11 +197,11 @@ START_TEST(a_span_fills_a_packet_on_average)
 		const uint64_t n = 1000000000;
 		uint32_t before = limit;
 
-		ck_assert_uint_eq(fanin_sparse_vector_span(n, 0, bytes, payload), limit / 64 * 64);
-		ck_assert_uint_eq(fanin_sparse_vector_span(n, n, bytes, payload),
+		ck_assert_uint_eq(fanin_vector_span(n, 0, bytes, payload), limit / 64 * 64);
+		ck_assert_uint_eq(fanin_vector_span(n, n, bytes, payload),
 				  fanin_shard_bitmap_full(bytes, payload));
 		for (uint64_t most = 1000; most <= n; most *= 10) {
-			const uint32_t span = fanin_sparse_vector_span(n, most, bytes, payload);
+			const uint32_t span = fanin_vector_span(n, most, bytes, payload);
 			const double values = (double)span * (double)most / (double)n;
 			const double room = fmax(payload / (bytes + 4.0),
 						 (payload - 4.0 - span / 8.0) / bytes);
@@ -223,22 +220,22 @@ START_TEST(a_span_fills_a_packet_on_average)
 		}
 	}
 	/* Short vectors, and long ones, of which products would not fit into a word. */
-	ck_assert_uint_eq(fanin_sparse_vector_span(0, 0, 4, 1408), 64);
-	ck_assert_uint_eq(fanin_sparse_vector_span(1, 1, 4, 1408), 64);
-	ck_assert_uint_eq(fanin_sparse_vector_span(100, 1, 4, 1408), 128);
-	ck_assert_uint_eq(fanin_sparse_vector_span(UINT64_MAX / 4, UINT64_MAX / 40, 4, 1408),
-			  fanin_sparse_vector_span(10000000, 1000000, 4, 1408));
-	ck_assert_uint_eq(fanin_sparse_vector_span(1000, 10, 8, 500), 0);
+	ck_assert_uint_eq(fanin_vector_span(0, 0, 4, 1408), 64);
+	ck_assert_uint_eq(fanin_vector_span(1, 1, 4, 1408), 64);
+	ck_assert_uint_eq(fanin_vector_span(100, 1, 4, 1408), 128);
+	ck_assert_uint_eq(fanin_vector_span(UINT64_MAX / 4, UINT64_MAX / 40, 4, 1408),
+			  fanin_vector_span(10000000, 1000000, 4, 1408));
+	ck_assert_uint_eq(fanin_vector_span(1000, 10, 8, 500), 0);
 }
 END_TEST
 
 START_TEST(packets_that_are_too_short_are_refused)
 {
-	struct fanin_sparse_vector sparse = {
+	struct fanin_vector sparse = {
 		.n = 1000, .dtype = FANIN_WIRE_F64, .element_bytes = 8, .result = &nowhere
 	};
 
-	ck_assert_int_eq(fanin_sparse_vector_layout(&sparse, 512), FANIN_ERR_UNSUPPORTED);
+	ck_assert_int_eq(fanin_vector_layout(&sparse, 512), FANIN_ERR_UNSUPPORTED);
 	ck_assert_str_eq(
 		sparse.error.text,
 		"packets of 512 bytes are too short for sparse blocks of f64, expected 524 at least");

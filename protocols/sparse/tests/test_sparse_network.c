@@ -176,9 +176,8 @@ START_TEST(blocks_whose_values_exactly_fill_their_packets_are_complete)
 	ring_switch_eal_of(256);
 	/* A length of whole blocks. */
 	for (int i = 0; i < 10; i++) {
-		span = fanin_sparse_vector_span(trial.vectors.n,
-						1 + (uint64_t)(hint * (double)trial.vectors.n), 4,
-						PAYLOAD);
+		span = fanin_vector_span(trial.vectors.n,
+					 1 + (uint64_t)(hint * (double)trial.vectors.n), 4, PAYLOAD);
 		trial.vectors.n = 3 * (uint64_t)span;
 	}
 	trial.vectors.hint = hint;

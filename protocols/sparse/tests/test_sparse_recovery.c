@@ -98,7 +98,7 @@ take(unsigned int r, uint16_t rank)
 	}
 	memset(vectors->indices[rank], OVERWRITTEN, (options->n + 1) * options->index_bytes);
 	memset(vectors->values[rank], OVERWRITTEN, values_len);
-	fanin_sparse_vector_free(vectors->requests[rank].sparse);
+	fanin_vector_free(vectors->requests[rank].sparse);
 	vectors->requests[rank].sparse = NULL;
 }
 

@@ -657,16 +657,16 @@ END_TEST
 /* One worker is in: the others come again, whatever they have. */
 START_TEST(a_slot_that_is_taken_is_tried_again)
 {
-	struct fanin_window *window;
+	struct fanin_dense_state *state;
 	struct sparse_frame *frames[3];
 	enum fanin_reason reason;
 
 	start(_i, 4, 2);
 	rig.nodes[1].job.shared = true;
 	takes(shard_of(0, 0, 0, 0, 1));
-	window = &sparse_rig_slot(&rig.nodes[1], 0)->single.dense.window;
-	ck_assert_int_eq(fanin_window_enter(window, &rig.nodes[1].ctx, 0, true),
-			 FANIN_WINDOW_CURRENT);
+	state = &sparse_rig_slot(&rig.nodes[1], 0)->single.dense.state;
+	ck_assert_int_eq(fanin_dense_state_enter(state, &rig.nodes[1].ctx, 0, true),
+			 FANIN_DENSE_CURRENT);
 	frames[0] = shard_of(1, 0, 0, 1, 1);
 	frames[1] = query_of(0, 0, true, true, 0);
 	frames[2] = shard_of(0, 0, 0, 1, 1);
@@ -675,11 +675,11 @@ START_TEST(a_slot_that_is_taken_is_tried_again)
 		ck_assert_int_eq(hand_over(frames[i], &reason), FANIN_VERDICT_RETRY);
 		ck_assert_uint_eq(rig.n_queue, i + 1);
 	}
-	fanin_window_leave(window, true);
+	fanin_dense_state_leave(state, true);
 	for (unsigned int i = 0; i < 3; i++)
 		takes(taken_from_queue(1));
 	ck_assert_uint_eq(rig.nodes[1].stats.contributions, 1);
-	ck_assert_uint_eq(window->state & FANIN_STATE_USERS, 0);
+	ck_assert_uint_eq(state->word & FANIN_STATE_USERS, 0);
 	sparse_rig_stop(&rig);
 }
 END_TEST

@@ -134,8 +134,7 @@ allreduce(const struct sparse_vectors_options *options)
 		struct fanin_request *request = &world.vectors->requests[rank];
 
 		sparse_vectors_request(world.vectors, rank);
-		ck_assert_int_eq(fanin_sparse_vector_layout(request->sparse, payload_bytes),
-				 FANIN_OK);
+		ck_assert_int_eq(fanin_vector_layout(request->sparse, payload_bytes), FANIN_OK);
 		n_blocks = request->sparse->n_blocks;
 		ck_assert_int_eq(fanin_split_post(&world.splits[rank], request, options->n),
 				 FANIN_OK);
@@ -212,10 +211,9 @@ START_TEST(a_result_without_room_is_an_error_of_the_whole)
 		struct fanin_request *request = &world.vectors->requests[rank];
 
 		sparse_vectors_request(world.vectors, rank);
-		ck_assert_int_eq(
-			fanin_sparse_vector_layout(request->sparse,
-						   world.trees[0].job.joining[0].ack.payload_bytes),
-			FANIN_OK);
+		ck_assert_int_eq(fanin_vector_layout(request->sparse,
+						     world.trees[0].job.joining[0].ack.payload_bytes),
+				 FANIN_OK);
 		ck_assert_int_eq(fanin_split_post(&world.splits[rank], request, options.n), FANIN_OK);
 		for (uint16_t t = 0; t < world.n_trees; t++)
 			rig_host_wake(world.trees[t].network.hosts[rank], rig_now_ns(world.rig));

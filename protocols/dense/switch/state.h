@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The window protocol of dense handlers: which block a slot holds, who has contributed, and when
- * the slot may go on to the next block. Handlers put a struct fanin_window first in their slots.
+ * the slot may go on to the next block. Handlers put a struct fanin_dense_state first in their slots.
  *
  * A host sends block b only after it has the result of b - W, and a job has 2W slots. So whoever
  * sends block b of a slot has the result of b - W, to which every host contributed after it had
@@ -14,15 +14,15 @@
  * is tried again later. With one worker per slot the same steps are plain loads and stores, of whole words, since a thread
  * that is no worker may look at them at any time: fanin_dense_peek.
  */
-#ifndef FANIN_HANDLERS_WINDOW_H
-#define FANIN_HANDLERS_WINDOW_H
+#ifndef FANIN_PROTOCOLS_DENSE_SWITCH_STATE_H
+#define FANIN_PROTOCOLS_DENSE_SWITCH_STATE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "handlers/handler.h"
 
-enum fanin_window_phase {
+enum fanin_dense_phase {
 	FANIN_PHASE_FRESH, /* after a reset: the block before the first, finished without a result */
 	FANIN_PHASE_SETUP, /* one worker is preparing the slot: nobody may enter */
 	FANIN_PHASE_OPEN,  /* the block takes contributions */
@@ -30,8 +30,8 @@ enum fanin_window_phase {
 	FANIN_PHASE_DONE, /* the result is there and kept */
 };
 
-struct fanin_window {
-	uint64_t state; /* block << 32 | phase << 29 | users; changed atomically if the slot is shared */
+struct fanin_dense_state {
+	uint64_t word; /* block << 32 | phase << 29 | users; changed atomically if the slot is shared */
 	uint64_t present; /* children whose contribution is in; likewise */
 	union { /* of the block's first contribution; written in SETUP only, as is the next */
 		uint64_t shape; /* as fanin_wire_shape gives it */
@@ -47,16 +47,16 @@ struct fanin_window {
 };
 
 /* What a contribution is to a slot, and whether its worker has entered. */
-enum fanin_window_class {
-	FANIN_WINDOW_CURRENT,  /* entered: of the block that is open */
-	FANIN_WINDOW_SENT,     /* entered: of the block that waits for the parent's result */
-	FANIN_WINDOW_FINISHED, /* entered: of the block that is done */
-	FANIN_WINDOW_NEW,      /* entered, alone, in SETUP: the first of the slot's next block */
-	FANIN_WINDOW_RESET,    /* entered, alone, in SETUP: the slot is of an earlier run */
-	FANIN_WINDOW_BUSY,     /* not entered: try again */
-	FANIN_WINDOW_STALE,    /* not entered: a block before the current one */
-	FANIN_WINDOW_AHEAD,    /* not entered: a block that no host may send yet */
-	FANIN_WINDOW_OLD_RUN,  /* not entered: of an earlier run than the slot */
+enum fanin_dense_class {
+	FANIN_DENSE_CURRENT,  /* entered: of the block that is open */
+	FANIN_DENSE_SENT,     /* entered: of the block that waits for the parent's result */
+	FANIN_DENSE_FINISHED, /* entered: of the block that is done */
+	FANIN_DENSE_NEW,      /* entered, alone, in SETUP: the first of the slot's next block */
+	FANIN_DENSE_RESET,    /* entered, alone, in SETUP: the slot is of an earlier run */
+	FANIN_DENSE_BUSY,     /* not entered: try again */
+	FANIN_DENSE_STALE,    /* not entered: a block before the current one */
+	FANIN_DENSE_AHEAD,    /* not entered: a block that no host may send yet */
+	FANIN_DENSE_OLD_RUN,  /* not entered: of an earlier run than the slot */
 };
 
 #define FANIN_STATE_PHASE_SHIFT 29
@@ -64,100 +64,101 @@ enum fanin_window_class {
 #define FANIN_STATE_USERS ((UINT64_C(1) << FANIN_STATE_PHASE_SHIFT) - 1)
 
 static inline uint64_t
-fanin_state_make(uint32_t block, enum fanin_window_phase phase, uint32_t users)
+fanin_state_make(uint32_t block, enum fanin_dense_phase phase, uint32_t users)
 {
 	return (uint64_t)block << 32 | (uint64_t)phase << FANIN_STATE_PHASE_SHIFT | users;
 }
 
 static inline uint32_t
-fanin_window_block(const struct fanin_window *slot)
+fanin_dense_state_block(const struct fanin_dense_state *slot)
 {
-	return (uint32_t)(__atomic_load_n(&slot->state, __ATOMIC_RELAXED) >> 32);
+	return (uint32_t)(__atomic_load_n(&slot->word, __ATOMIC_RELAXED) >> 32);
 }
 
 static inline bool
-fanin_window_swap(struct fanin_window *slot, bool shared, uint64_t *old, uint64_t new)
+fanin_dense_state_swap(struct fanin_dense_state *slot, bool shared, uint64_t *old, uint64_t new)
 {
 	if (shared)
-		return __atomic_compare_exchange_n(&slot->state, old, new, false, __ATOMIC_ACQ_REL,
+		return __atomic_compare_exchange_n(&slot->word, old, new, false, __ATOMIC_ACQ_REL,
 						   __ATOMIC_ACQUIRE);
-	__atomic_store_n(&slot->state, new, __ATOMIC_RELAXED);
+	__atomic_store_n(&slot->word, new, __ATOMIC_RELAXED);
 	return true;
 }
 
 /* Adds to the state of a slot that is not shared. */
 static inline void
-fanin_window_add(struct fanin_window *slot, uint64_t step)
+fanin_dense_state_add(struct fanin_dense_state *slot, uint64_t step)
 {
-	__atomic_store_n(&slot->state, __atomic_load_n(&slot->state, __ATOMIC_RELAXED) + step,
+	__atomic_store_n(&slot->word, __atomic_load_n(&slot->word, __ATOMIC_RELAXED) + step,
 			 __ATOMIC_RELEASE);
 }
 
 /* Leaves a slot that was entered; what was done in it is visible to whoever enters next. */
 static inline void
-fanin_window_leave(struct fanin_window *slot, bool shared)
+fanin_dense_state_leave(struct fanin_dense_state *slot, bool shared)
 {
 	if (shared)
-		__atomic_fetch_sub(&slot->state, 1, __ATOMIC_RELEASE);
+		__atomic_fetch_sub(&slot->word, 1, __ATOMIC_RELEASE);
 	else
-		fanin_window_add(slot, UINT64_MAX);
+		fanin_dense_state_add(slot, UINT64_MAX);
 }
 
-/* See fanin_window_enter: any case, in window.c. */
-enum fanin_window_class fanin_window_enter_any(struct fanin_window *slot,
-					       const struct fanin_handler_ctx *ctx, uint32_t block,
-					       bool exclusive);
+/* See fanin_dense_state_enter: any case, in window.c. */
+enum fanin_dense_class fanin_dense_state_enter_any(struct fanin_dense_state *slot,
+						   const struct fanin_handler_ctx *ctx,
+						   uint32_t block, bool exclusive);
 
 /*
  * Classifies a contribution and enters the slot if the class says so; the caller then leaves by
- * fanin_window_leave.
+ * fanin_dense_state_leave.
  *
  * exclusive: enter only if nobody else is in.
  */
-static inline enum fanin_window_class
-fanin_window_enter(struct fanin_window *slot, const struct fanin_handler_ctx *ctx, uint32_t block,
-		   bool exclusive)
+static inline enum fanin_dense_class
+fanin_dense_state_enter(struct fanin_dense_state *slot, const struct fanin_handler_ctx *ctx,
+			uint32_t block, bool exclusive)
 {
-	uint64_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+	uint64_t state = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
 
 	/* What most contributions find: their block, open, and nobody in it. */
 	if (__builtin_expect(state == fanin_state_make(block, FANIN_PHASE_OPEN, 0), 1) &&
-	    fanin_window_swap(slot, ctx->job->shared, &state, state + 1)) {
+	    fanin_dense_state_swap(slot, ctx->job->shared, &state, state + 1)) {
 		/* Who is in knows the run: nobody resets the slot now. */
 		if (__builtin_expect(__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch, 1))
-			return FANIN_WINDOW_CURRENT;
-		fanin_window_leave(slot, ctx->job->shared);
-		return fanin_window_enter_any(slot, ctx, block, exclusive);
+			return FANIN_DENSE_CURRENT;
+		fanin_dense_state_leave(slot, ctx->job->shared);
+		return fanin_dense_state_enter_any(slot, ctx, block, exclusive);
 	}
 	/* And what the others find: the block before is done. */
 	if (__builtin_expect(state == fanin_state_make(block - 2u * ctx->job->window,
 						       FANIN_PHASE_DONE, 0),
 			     1) &&
-	    fanin_window_swap(slot, ctx->job->shared, &state,
-			      fanin_state_make(block, FANIN_PHASE_SETUP, 1))) {
+	    fanin_dense_state_swap(slot, ctx->job->shared, &state,
+				   fanin_state_make(block, FANIN_PHASE_SETUP, 1))) {
 		if (__builtin_expect(__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch, 1))
-			return FANIN_WINDOW_NEW;
-		__atomic_store_n(&slot->state, state, __ATOMIC_RELEASE);
+			return FANIN_DENSE_NEW;
+		__atomic_store_n(&slot->word, state, __ATOMIC_RELEASE);
 	}
-	return fanin_window_enter_any(slot, ctx, block, exclusive);
+	return fanin_dense_state_enter_any(slot, ctx, block, exclusive);
 }
 
 /*
  * Enters the slot only if it is at this block, in CURRENT, SENT or FINISHED; it never moves the slot on. Other classes: BUSY,
  * STALE, OLD_RUN, and AHEAD if nothing of the block, or of its run, has come yet.
  */
-enum fanin_window_class fanin_window_visit(struct fanin_window *slot,
-					   const struct fanin_handler_ctx *ctx, uint32_t block);
+enum fanin_dense_class fanin_dense_state_visit(struct fanin_dense_state *slot,
+					       const struct fanin_handler_ctx *ctx, uint32_t block);
 
 /*
  * Ends the SETUP of a reset: the slot accepts the block `index` first, and the caller has left.
  */
 static inline void
-fanin_window_reset(struct fanin_window *slot, const struct fanin_handler_ctx *ctx, uint32_t index)
+fanin_dense_state_reset(struct fanin_dense_state *slot, const struct fanin_handler_ctx *ctx,
+			uint32_t index)
 {
 	__atomic_store_n(&slot->present, 0, __ATOMIC_RELEASE);
 	__atomic_store_n(&slot->epoch, ctx->epoch, __ATOMIC_RELEASE);
-	__atomic_store_n(&slot->state,
+	__atomic_store_n(&slot->word,
 			 fanin_state_make(index - 2u * ctx->job->window, FANIN_PHASE_FRESH, 0),
 			 __ATOMIC_RELEASE);
 }
@@ -167,53 +168,55 @@ fanin_window_reset(struct fanin_window *slot, const struct fanin_handler_ctx *ct
  * with that child's place claimed, and the caller is in.
  */
 static inline void
-fanin_window_open(struct fanin_window *slot, const struct fanin_hdr *hdr, uint16_t child)
+fanin_dense_state_open(struct fanin_dense_state *slot, const struct fanin_hdr *hdr, uint16_t child)
 {
 	__atomic_store_n(&slot->present, UINT64_C(1) << child, __ATOMIC_RELEASE);
 	slot->shape = fanin_wire_shape(hdr);
-	__atomic_store_n(&slot->state, fanin_state_make(hdr->block, FANIN_PHASE_OPEN, 1),
+	__atomic_store_n(&slot->word, fanin_state_make(hdr->block, FANIN_PHASE_OPEN, 1),
 			 __ATOMIC_RELEASE);
 }
 
 /* Gives up the SETUP of a new block that can't be: the slot stays at the one before, done. */
 static inline void
-fanin_window_abandon(struct fanin_window *slot, const struct fanin_handler_ctx *ctx, uint32_t block)
+fanin_dense_state_abandon(struct fanin_dense_state *slot, const struct fanin_handler_ctx *ctx,
+			  uint32_t block)
 {
-	enum fanin_window_phase phase = slot->present == 0 ? FANIN_PHASE_FRESH : FANIN_PHASE_DONE;
+	enum fanin_dense_phase phase = slot->present == 0 ? FANIN_PHASE_FRESH : FANIN_PHASE_DONE;
 
-	__atomic_store_n(&slot->state, fanin_state_make(block - 2u * ctx->job->window, phase, 0),
+	__atomic_store_n(&slot->word, fanin_state_make(block - 2u * ctx->job->window, phase, 0),
 			 __ATOMIC_RELEASE);
 }
 
 /* What a result of the parent is to a slot. */
-enum fanin_window_result {
-	FANIN_RESULT_AWAITED, /* entered, alone, in SETUP: fanin_window_settle ends it */
+enum fanin_dense_state_result {
+	FANIN_RESULT_AWAITED, /* entered, alone, in SETUP: fanin_dense_state_settle ends it */
 	FANIN_RESULT_BUSY,    /* not entered: try again */
 	FANIN_RESULT_OTHER,   /* not entered: of a block that waits for none */
 };
 
 /* Enters the slot with a result for a block that is in a phase, OPEN or SENT, alone. */
-enum fanin_window_result fanin_window_enter_result(struct fanin_window *slot,
-						   const struct fanin_handler_ctx *ctx,
-						   uint32_t block, enum fanin_window_phase phase);
+enum fanin_dense_state_result fanin_dense_state_enter_result(struct fanin_dense_state *slot,
+							     const struct fanin_handler_ctx *ctx,
+							     uint32_t block,
+							     enum fanin_dense_phase phase);
 
 /* Ends the SETUP of a result, and leaves. phase: SENT, DONE, or the one before if it was none for this block. */
 static inline void
-fanin_window_settle(struct fanin_window *slot, uint32_t block, enum fanin_window_phase phase)
+fanin_dense_state_settle(struct fanin_dense_state *slot, uint32_t block, enum fanin_dense_phase phase)
 {
-	__atomic_store_n(&slot->state, fanin_state_make(block, phase, 0), __ATOMIC_RELEASE);
+	__atomic_store_n(&slot->word, fanin_state_make(block, phase, 0), __ATOMIC_RELEASE);
 }
 
 /* Does a contribution have the shape of the block's first? The caller is in. */
 static inline bool
-fanin_window_matches(const struct fanin_window *slot, const struct fanin_hdr *hdr)
+fanin_dense_state_matches(const struct fanin_dense_state *slot, const struct fanin_hdr *hdr)
 {
 	return slot->shape == fanin_wire_shape(hdr);
 }
 
 /* Claims a child's place in the open block. Returns false if it is taken: a duplicate. */
 static inline bool
-fanin_window_claim(struct fanin_window *slot, bool shared, uint16_t child)
+fanin_dense_state_claim(struct fanin_dense_state *slot, bool shared, uint16_t child)
 {
 	const uint64_t bit = UINT64_C(1) << child;
 	uint64_t before;
@@ -227,34 +230,34 @@ fanin_window_claim(struct fanin_window *slot, bool shared, uint16_t child)
 
 /* Gives a claimed place back: the contribution will come again. */
 static inline void
-fanin_window_unclaim(struct fanin_window *slot, uint16_t child)
+fanin_dense_state_unclaim(struct fanin_dense_state *slot, uint16_t child)
 {
 	__atomic_fetch_and(&slot->present, ~(UINT64_C(1) << child), __ATOMIC_RELAXED);
 }
 
 /* All contributions are in: moves the open block to a later phase. The caller is in and stays. */
 static inline void
-fanin_window_finish(struct fanin_window *slot, bool shared, enum fanin_window_phase phase)
+fanin_dense_state_finish(struct fanin_dense_state *slot, bool shared, enum fanin_dense_phase phase)
 {
 	const uint64_t step = (uint64_t)(phase - FANIN_PHASE_OPEN) << FANIN_STATE_PHASE_SHIFT;
 
 	if (shared)
-		__atomic_fetch_add(&slot->state, step, __ATOMIC_RELEASE);
+		__atomic_fetch_add(&slot->word, step, __ATOMIC_RELEASE);
 	else
-		fanin_window_add(slot, step);
+		fanin_dense_state_add(slot, step);
 }
 
 /* The same from any phase to any later one. */
 static inline void
-fanin_window_pass(struct fanin_window *slot, bool shared, enum fanin_window_phase from,
-		  enum fanin_window_phase to)
+fanin_dense_state_pass(struct fanin_dense_state *slot, bool shared, enum fanin_dense_phase from,
+		       enum fanin_dense_phase to)
 {
 	const uint64_t step = (uint64_t)(to - from) << FANIN_STATE_PHASE_SHIFT;
 
 	if (shared)
-		__atomic_fetch_add(&slot->state, step, __ATOMIC_RELEASE);
+		__atomic_fetch_add(&slot->word, step, __ATOMIC_RELEASE);
 	else
-		fanin_window_add(slot, step);
+		fanin_dense_state_add(slot, step);
 }
 
 #endif
