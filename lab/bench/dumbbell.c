@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See dumbbell.h. */
 #include "lab/bench/dumbbell.h"
+#include "protocols/pa_atp/tests/rig_server.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -164,8 +165,9 @@ hosts_attach(struct dumbbell *dumbbell)
 			.end = end,
 		};
 
-		dumbbell->servers[s] = rig_server_attach(dumbbell->far,
-							 dumbbell_server_port(dumbbell, s), &server);
+		dumbbell->servers[s] = rig_parameter_server.attach(dumbbell->far,
+								   dumbbell_server_port(dumbbell, s),
+								   &server);
 		if (dumbbell->servers[s] == NULL)
 			return false;
 	}
@@ -211,7 +213,7 @@ dumbbell_close(struct dumbbell *dumbbell)
 	unsigned int lost;
 
 	for (uint16_t s = 0; s < dumbbell->options.n_servers; s++)
-		rig_server_free(dumbbell->servers[s]);
+		rig_parameter_server.free(dumbbell->servers[s]);
 	lost = rig_destroy(dumbbell->rig);
 	dumbbell->rig = NULL;
 	return lost;

@@ -18,7 +18,7 @@
 #include "lab/bench/background.h"
 #include "pipeline/job.h"
 #include "lab/rig/network.h"
-#include "lab/rig/server.h"
+#include "protocols/pa_atp/tests/rig_server.h"
 
 #define DUMBBELL_MAX_PATHS 8
 #define DUMBBELL_MAX_WORKERS 64

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See straggler_job.h. */
 #include "lab/bench/straggler_job.h"
+#include "protocols/pa_atp/tests/rig_server.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -75,12 +76,12 @@ job_make(struct straggler_job *job, char *error)
 		.n_members = options->n_ranks,
 		.has_parent = true,
 		.parent = { .port = dumbbell_server_port(dumbbell, options->server),
-			    .ip_be = rig_server_ip_be(server),
+			    .ip_be = rig_parameter_server.ip_be(server),
 			    .is_server = true },
 	};
 	const char *code;
 
-	memcpy(spec.parent.mac, rig_server_mac(server), sizeof(spec.parent.mac));
+	memcpy(spec.parent.mac, rig_parameter_server.mac(server), sizeof(spec.parent.mac));
 	for (uint16_t rank = 0; rank < options->n_ranks; rank++) {
 		spec.members[rank].port = dumbbell->workers[options->first_worker + rank].far_port;
 		spec.members[rank].ip_be = dumbbell->workers[options->first_worker + rank].ip_be;

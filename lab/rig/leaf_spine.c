@@ -59,7 +59,7 @@ server_attach(const struct rig_leaf_spine *network, struct rig_switch *sw, uint1
 
 	options.ip_be = ip_be;
 	options.seed += ip_be;
-	*server = rig_server_attach(sw, port, &options);
+	*server = network->options.servers->attach(sw, port, &options);
 	return *server == NULL ? -ENOMEM : 0;
 }
 
@@ -75,7 +75,7 @@ leaf_build(struct rig_leaf_spine *network, uint16_t leaf, char *error)
 	const struct rig_switch_options made = {
 		.ip_be = leaf_ip_be(leaf, GATEWAY),
 		.prefix_len = 24,
-		.n_ports = (uint16_t)(n_hosts + options->n_spines + options->servers),
+		.n_ports = (uint16_t)(n_hosts + options->n_spines + (options->servers != NULL)),
 		.routed = options->n_spines == 0
 				  ? 0
 				  : ((UINT64_C(1) << options->n_spines) - 1) << n_hosts,
@@ -97,7 +97,7 @@ leaf_build(struct rig_leaf_spine *network, uint16_t leaf, char *error)
 	network->leaves[leaf] = rig_switch_add(network->rig, &made, error);
 	if (network->leaves[leaf] == NULL)
 		return -ENOMEM;
-	return options->servers
+	return options->servers != NULL
 		       ? server_attach(network, network->leaves[leaf], server_port_of_leaf(options),
 				       leaf_ip_be(leaf, SERVER), &network->leaf_servers[leaf])
 		       : 0;
@@ -112,7 +112,7 @@ spine_build(struct rig_leaf_spine *network, uint16_t spine, char *error)
 	const struct rig_switch_options made = {
 		.ip_be = spine_ip_be(spine),
 		.prefix_len = 24,
-		.n_ports = (uint16_t)(options->n_leaves + options->servers),
+		.n_ports = (uint16_t)(options->n_leaves + (options->servers != NULL)),
 		.routed = UINT64_MAX >> (64 - options->n_leaves),
 		.routes = routes,
 		.n_routes = options->n_leaves,
@@ -138,10 +138,11 @@ spine_build(struct rig_leaf_spine *network, uint16_t spine, char *error)
 	for (uint16_t leaf = 0; leaf < options->n_leaves; leaf++)
 		rig_link(network->leaves[leaf], (uint16_t)(first_up_port(options) + spine),
 			 network->spines[spine], leaf);
-	return options->servers ? server_attach(network, network->spines[spine], options->n_leaves,
-						spine_ip_be(spine) - htonl(GATEWAY - SERVER),
-						&network->spine_servers[spine])
-				: 0;
+	return options->servers != NULL
+		       ? server_attach(network, network->spines[spine], options->n_leaves,
+				       spine_ip_be(spine) - htonl(GATEWAY - SERVER),
+				       &network->spine_servers[spine])
+		       : 0;
 }
 
 int
@@ -154,8 +155,9 @@ rig_leaf_spine_build(struct rig *rig, const struct rig_leaf_spine_options *optio
 	*network = (struct rig_leaf_spine){ .rig = rig, .options = *options };
 	if (options->n_leaves > RIG_MAX_LEAVES || options->n_spines > RIG_MAX_SPINES ||
 	    per_leaf == 0 || per_leaf >= SERVER ||
-	    first_up_port(options) + options->n_spines + options->servers > PIPELINE_MAX_PORTS ||
-	    options->n_leaves + options->servers > PIPELINE_MAX_PORTS) {
+	    first_up_port(options) + options->n_spines + (options->servers != NULL) >
+		    PIPELINE_MAX_PORTS ||
+	    options->n_leaves + (options->servers != NULL) > PIPELINE_MAX_PORTS) {
 		snprintf(error, RIG_ERROR_LEN, "%u leaves of %u hosts and %u spines are too many",
 			 options->n_leaves, per_leaf, options->n_spines);
 		return -EINVAL;
@@ -177,13 +179,20 @@ rig_leaf_spine_build(struct rig *rig, const struct rig_leaf_spine_options *optio
 	return ret;
 }
 
+static void
+free_server(const struct rig_leaf_spine *network, struct rig_server *server)
+{
+	if (server != NULL)
+		network->options.servers->free(server);
+}
+
 void
 rig_leaf_spine_free(struct rig_leaf_spine *network)
 {
 	for (uint16_t leaf = 0; leaf < network->options.n_leaves; leaf++)
-		rig_server_free(network->leaf_servers[leaf]);
+		free_server(network, network->leaf_servers[leaf]);
 	for (uint16_t spine = 0; spine < network->options.n_spines; spine++)
-		rig_server_free(network->spine_servers[spine]);
+		free_server(network, network->spine_servers[spine]);
 	free(network->hosts);
 	network->hosts = NULL;
 }
@@ -278,32 +287,28 @@ leaves_fill(struct rig_job *job)
 
 /* The root's parent, if the job has a server. */
 static void
-server_fill(struct job_spec *spec, const struct rig_server *server, uint16_t port)
+server_fill(struct job_spec *spec, const struct rig_server_ops *ops,
+	    const struct rig_server *server, uint16_t port)
 {
 	spec->has_parent = true;
 	spec->parent.port = port;
-	spec->parent.ip_be = rig_server_ip_be(server);
-	memcpy(spec->parent.mac, rig_server_mac(server), sizeof(spec->parent.mac));
+	spec->parent.ip_be = ops->ip_be(server);
+	memcpy(spec->parent.mac, ops->mac(server), sizeof(spec->parent.mac));
 }
 
 int
 rig_job_serve(const struct rig_job *job)
 {
-	const struct job *root = job->jobs[job->n_leaves > 1 ? job->n_leaves : 0];
-	struct fanin_server_spec spec = {
+	const struct rig_service service = {
 		.id = job->id,
 		.key = job->secret,
 		.member_ip_be = job->n_leaves > 1 ? spine_ip_be(job->spine)
 						  : leaf_ip_be(job->leaves[0], GATEWAY),
 		.n_ranks = job->n_ranks,
-		.payload_bytes = (uint16_t)root->params.payload_bytes,
-		.slots = 2u * root->params.window
+		.root = job->jobs[job->n_leaves > 1 ? job->n_leaves : 0],
 	};
-	struct fanin_error error = { 0 };
 
-	memcpy(spec.parameters, root->params.parameters, sizeof(spec.parameters));
-	snprintf(spec.handler, sizeof(spec.handler), "%s", root->handler->name);
-	return fanin_server_core_add(rig_server_core(rig_job_server(job)), &spec, &error);
+	return job->network->options.servers->serve(rig_job_server(job), &service);
 }
 
 struct rig_server *
@@ -334,7 +339,7 @@ leaf_job_create(struct rig_job *job, struct job_spec spec, uint16_t i, uint16_t 
 	}
 	spec.has_parent = job->n_leaves > 1;
 	if (spec.parent.is_server && !spec.has_parent)
-		server_fill(&spec, network->leaf_servers[leaf],
+		server_fill(&spec, network->options.servers, network->leaf_servers[leaf],
 			    server_port_of_leaf(&network->options));
 	else if (spec.has_parent) {
 		spec.parent.is_server = false;
@@ -359,7 +364,8 @@ spine_job_create(struct rig_job *job, struct job_spec spec, uint16_t spine, char
 		spec.members[i].ranks = job->leaf_ranks[i];
 	}
 	if (spec.parent.is_server)
-		server_fill(&spec, network->spine_servers[spine], network->options.n_leaves);
+		server_fill(&spec, network->options.servers, network->spine_servers[spine],
+			    network->options.n_leaves);
 	return job_create(rig_switch_pipeline(network->spines[spine]), &spec,
 			  &job->jobs[job->n_leaves], &code, error);
 }

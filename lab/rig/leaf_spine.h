@@ -30,7 +30,7 @@ struct rig_leaf_spine_options {
 	 * Each switch has a parameter server at its last port, and `server` says how it is; but for its address. Servers that are not the job's take
 	 * no part.
 	 */
-	bool servers;
+	const struct rig_server_ops *servers; /* NULL: none has */
 	struct rig_server_options server;
 };
 
@@ -115,7 +115,7 @@ int rig_job_create(struct rig_leaf_spine *network, const struct job_spec *spec, 
 /* The server of a job that has one. */
 struct rig_server *rig_job_server(const struct rig_job *job);
 
-/* Gives it the job, again after it was restarted. Returns what fanin_server_core_add does. */
+/* Gives it the job, again after it was restarted. Returns FANIN_OK or a negative status. */
 int rig_job_serve(const struct rig_job *job);
 
 /* Has all ranks join, as long as that takes. Returns 0, or -ETIMEDOUT if it takes longer than this. */

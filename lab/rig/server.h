@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A parameter server in the rig's network: the real one without its socket, as a host behind a switch's port.
+ * What the rig's networks need of a host that makes the results of jobs behind a switch's port. The protocol that has such servers
+ * brings them.
  */
 #ifndef FANIN_LAB_RIG_SERVER_H
 #define FANIN_LAB_RIG_SERVER_H
 
-#include "protocols/pa_atp/host/server.h"
+#include <stdbool.h>
+
 #include "lab/rig/network.h"
 
-struct rig_server;
+struct rig_server; /* the protocol's */
 
 struct rig_server_options {
 	uint32_t ip_be;
@@ -19,20 +21,33 @@ struct rig_server_options {
 	struct rig_end end;     /* of its link */
 };
 
-/* A server behind a switch's port, without jobs. Returns NULL without memory; free it before the rig. */
-struct rig_server *rig_server_attach(struct rig_switch *sw, uint16_t port,
+/* A job for a server. */
+struct rig_service {
+	uint32_t id;
+	uint64_t key;
+	uint32_t member_ip_be; /* of the switch below it */
+	uint16_t n_ranks;
+	const struct job *root; /* the job at that switch */
+};
+
+struct rig_server_ops {
+	/* A server behind a switch's port, without jobs. Returns NULL without memory. */
+	struct rig_server *(*attach)(struct rig_switch *sw, uint16_t port,
 				     const struct rig_server_options *options);
 
-void rig_server_free(struct rig_server *server);
+	/* Before the rig is destroyed. server: may be NULL. */
+	void (*free)(struct rig_server *server);
 
-/* To its jobs and counters. */
-struct fanin_server_core *rig_server_core(const struct rig_server *server);
+	uint32_t (*ip_be)(const struct rig_server *server);
+	const uint8_t *(*mac)(const struct rig_server *server);
 
-uint32_t rig_server_ip_be(const struct rig_server *server);
-const uint8_t *rig_server_mac(const struct rig_server *server);
+	/* Returns FANIN_OK or a negative status. */
+	int (*serve)(struct rig_server *server, const struct rig_service *service);
 
-/* It is dead from now on: whatever comes is lost. Or, without any of its jobs and with another instance, there again. */
-void rig_server_kill(struct rig_server *server);
-void rig_server_restart(struct rig_server *server);
+	/* It is dead from now on: whatever comes is lost. Or, without any of its jobs and with another instance, there again. */
+	void (*kill)(struct rig_server *server);
+	void (*restart)(struct rig_server *server);
+	bool (*is_alive)(const struct rig_server *server);
+};
 
 #endif

@@ -292,7 +292,7 @@ network_build(const struct trial *trial)
 		.max_jobs = WORLD_JOBS,
 		.slots = trial->slots,
 		.shared_slots = trial->shared_slots,
-		.servers = trial->has_servers,
+		.servers = trial->servers,
 		.server = { .max_jobs = WORLD_JOBS, .memory_bytes = 64 << 20, .seed = trial->seed },
 	};
 	static bool eal_is_there;
@@ -339,13 +339,13 @@ world_spec(void)
 				 .slots = 2 * trial->window,
 				 .wide = trial->wide,
 				 .payload_bytes = trial->payload_bytes,
-				 .parent = { .is_server = trial->has_servers } };
+				 .parent = { .is_server = trial->servers != NULL } };
 
 	for (unsigned int p = 0; p < RTE_DIM(parameters); p++) {
 		if (parameters[p].value != 0)
 			spec.parameters[spec.n_parameters++] = parameters[p];
 	}
-	if (trial->has_servers)
+	if (trial->servers != NULL)
 		spec.parameters[spec.n_parameters++] = (struct job_parameter){ "congestion",
 									       trial->congestion };
 	return spec;
@@ -508,9 +508,12 @@ world_close(void)
 static void
 server_begin(void)
 {
+	struct rig_server *server;
+
 	world.jobs[0].spine = world.spine;
-	if (rig_server_core(rig_job_server(&world.jobs[0])) == NULL)
-		rig_server_restart(rig_job_server(&world.jobs[0]));
+	server = rig_job_server(&world.jobs[0]);
+	if (!world.trial.servers->is_alive(server))
+		world.trial.servers->restart(server);
 }
 
 void
@@ -521,15 +524,15 @@ world_lose_run(uint64_t late_ns)
 	uint32_t first_block = UINT32_MAX;
 
 	ck_assert(!world.protocol->has_leaders);
-	if (world.trial.has_servers)
-		rig_server_kill(rig_job_server(job));
+	if (world.trial.servers != NULL)
+		world.trial.servers->kill(rig_job_server(job));
 	rig_job_destroy(job);
 	world_pass(late_ns);
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++)
 		first_block = RTE_MIN(first_block, ops->progress(world_engine(rank)));
 	if (world.trial.n_spines != 0)
 		world.spine = (world.spine + 1) % world.trial.n_spines;
-	if (world.trial.has_servers)
+	if (world.trial.servers != NULL)
 		server_begin();
 	job_make(0);
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {

@@ -45,7 +45,7 @@ struct trial {
 	uint32_t bucket_bytes;  /* of each port */
 	uint32_t slots; /* of each switch, enough for the jobs if each takes twice what it has */
 	uint32_t shared_slots;
-	bool has_servers; /* results are made by parameter servers */
+	const struct rig_server_ops *servers; /* which make the results; NULL: the root does */
 
 	/* Of the jobs. */
 	uint32_t window; /* 64 */

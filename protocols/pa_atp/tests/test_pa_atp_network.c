@@ -9,6 +9,7 @@
 
 #include "protocols/pa_atp/switch/pa_atp.h"
 #include "protocols/pa_atp/host/pa_atp.h"
+#include "protocols/pa_atp/tests/rig_server.h"
 #include "tests/unit/host_world.h"
 #include "tests/unit/suites.h"
 #include "protocols/pa_atp/pa_atp.h"
@@ -26,7 +27,7 @@ open_world(const struct trial *trial)
 	struct trial opened = *trial;
 
 	opened.handler = "pa-atp";
-	opened.has_servers = true;
+	opened.servers = &rig_parameter_server;
 	opened.host_mbit = 1000;
 	opened.up_mbit = 25000;
 	world_open(&opened);
@@ -303,7 +304,7 @@ START_TEST(a_dead_server_is_named_in_time)
 	open_world(&trial);
 	world_post_all(0, world_sum(200000));
 	world_pass(MS / 10);
-	rig_server_kill(rig_job_server(&world.jobs[0]));
+	rig_parameter_server.kill(rig_job_server(&world.jobs[0]));
 	ck_assert(world_wait(6 * SECOND, world_done, NULL));
 	ck_assert_int_eq(world.members[0].requests[0].status, FANIN_ERR_TIMEOUT);
 	ck_assert_msg(strstr(world_error(0), "server does not answer") != NULL, "%s", world_error(0));

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See server.h. */
-#include "lab/rig/server.h"
+/* See rig_server.h. */
+#include "protocols/pa_atp/tests/rig_server.h"
+
+#include "pipeline/job.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -120,8 +122,8 @@ core_open(struct rig_server *server)
 	return fanin_server_core_create(&options, &server->core);
 }
 
-struct rig_server *
-rig_server_attach(struct rig_switch *sw, uint16_t port, const struct rig_server_options *options)
+static struct rig_server *
+server_attach(struct rig_switch *sw, uint16_t port, const struct rig_server_options *options)
 {
 	struct rig_server *server = calloc(1, sizeof(*server));
 
@@ -140,25 +142,25 @@ rig_server_attach(struct rig_switch *sw, uint16_t port, const struct rig_server_
 	return server;
 }
 
-void
-rig_server_kill(struct rig_server *server)
+static void
+server_kill(struct rig_server *server)
 {
 	fanin_server_core_free(server->core);
 	server->core = NULL;
 }
 
-void
-rig_server_restart(struct rig_server *server)
+static void
+server_restart(struct rig_server *server)
 {
-	rig_server_kill(server);
+	server_kill(server);
 	if (core_open(server) != FANIN_OK) {
 		fprintf(stderr, "rig: no memory for a server\n");
 		abort();
 	}
 }
 
-void
-rig_server_free(struct rig_server *server)
+static void
+server_free(struct rig_server *server)
 {
 	if (server == NULL)
 		return;
@@ -174,14 +176,50 @@ rig_server_core(const struct rig_server *server)
 	return server->core;
 }
 
-uint32_t
-rig_server_ip_be(const struct rig_server *server)
+static uint32_t
+server_ip_be(const struct rig_server *server)
 {
 	return server->options.ip_be;
 }
 
-const uint8_t *
-rig_server_mac(const struct rig_server *server)
+static const uint8_t *
+server_mac(const struct rig_server *server)
 {
 	return rig_host_mac(server->host);
 }
+
+static int
+server_serve(struct rig_server *server, const struct rig_service *service)
+{
+	const struct job *root = service->root;
+	struct fanin_server_spec spec = {
+		.id = service->id,
+		.key = service->key,
+		.member_ip_be = service->member_ip_be,
+		.n_ranks = service->n_ranks,
+		.payload_bytes = (uint16_t)root->params.payload_bytes,
+		.slots = 2u * root->params.window,
+	};
+	struct fanin_error error = { 0 };
+
+	memcpy(spec.parameters, root->params.parameters, sizeof(spec.parameters));
+	snprintf(spec.handler, sizeof(spec.handler), "%s", root->handler->name);
+	return fanin_server_core_add(server->core, &spec, &error);
+}
+
+static bool
+server_is_alive(const struct rig_server *server)
+{
+	return server->core != NULL;
+}
+
+const struct rig_server_ops rig_parameter_server = {
+	.attach = server_attach,
+	.free = server_free,
+	.ip_be = server_ip_be,
+	.mac = server_mac,
+	.serve = server_serve,
+	.kill = server_kill,
+	.restart = server_restart,
+	.is_alive = server_is_alive,
+};
