@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See dumbbell.h. */
 #include "lab/bench/dumbbell.h"
-#include "protocols/pa_atp/tests/rig_server.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See straggler_job.h. */
 #include "lab/bench/straggler_job.h"
-#include "protocols/pa_atp/tests/rig_server.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -13,7 +13,6 @@
 #include "lab/bench/straggler_job.h"
 #include "lab/bench/virtual.h"
 #include "hostlib/src/cc/dual.h"
-#include "protocols/pa_atp/tests/rig_server.h"
 #include "protocols/pa_atp/host/server.h"
 #include "pipeline/base/worker.h"
 #include "lab/reference/random.h"
