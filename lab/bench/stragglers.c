@@ -12,7 +12,7 @@
 #include "tools/measure/options.h"
 #include "lab/bench/straggler_job.h"
 #include "lab/bench/virtual.h"
-#include "hostlib/src/cc/dual.h"
+#include "protocols/pa_atp/host/dual.h"
 #include "protocols/pa_atp/host/server.h"
 #include "pipeline/base/worker.h"
 #include "lab/reference/random.h"

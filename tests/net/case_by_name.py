@@ -66,7 +66,7 @@ def a_job_by_name_runs_in_the_network():
         expect_equal([report["rank"] for report in reports], [2, 1, 0], "ranks as given")
 
 
-@case(90)
+@case(90, sanitized=True)
 def without_a_tree_hosts_form_a_ring():
     reason = "no switch has room"
     with running_lab(4) as lab, FakeManager(lab, ring=reason) as manager:
@@ -258,7 +258,7 @@ def an_address_that_the_switch_does_not_see_is_told():
                      f"switch has the address {lab.host_ip(1)}", manager=manager.address, size=1, address="10.77.0.77")
 
 
-@case(90)
+@case(90, sanitized=True)
 def whatever_is_wrong_with_joining_by_name_is_told():
     with running_lab(2, config={"limits": {"max_jobs": 16}}) as lab:
         here = lab.host_ip(0)

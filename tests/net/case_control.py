@@ -206,7 +206,7 @@ def thirty_two_jobs_of_sixteen_hosts_fit_into_a_gibibyte():
         expect_equal(lab.control.ask("stats")["memory"]["slots"], 0, "bytes of slots without jobs")
 
 
-@case()
+@case(sanitized=True)
 def every_verb_of_faninctl_answers():
     with running_lab(2) as lab:
         job = lab.create_job()
@@ -298,7 +298,7 @@ def the_switch_stops_cleanly_on_sigint():
     stops_cleanly(signal.SIGINT)
 
 
-@case()
+@case(sanitized=True)
 def the_switch_stops_cleanly_while_a_job_runs():
     with running_lab(2) as lab:
         job = lab.create_job()

@@ -87,7 +87,7 @@ def hosts_are_found_by_their_switches_and_their_job_survives_spines_and_the_mana
         client.close()
 
 
-@case(60)
+@case(60, sanitized=True)
 def switches_tell_where_their_hosts_are():
     with Fabric(leaf_spine(1, 1, 2)) as fabric:
         fabric.start()

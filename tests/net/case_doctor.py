@@ -219,7 +219,7 @@ def states(findings, interface=None):
     return {name: finding["state"] for (where, name), finding in findings.items() if where == interface}
 
 
-@case()
+@case(sanitized=True)
 def doctor_finds_each_fault_of_a_machine():
     with Lab(1) as lab, inside(lab.host_namespace(0)):
         findings, status = examine(make_tree(lab, "good", {}))

@@ -101,7 +101,7 @@ def sum_is_exact_under_loss_seed_3():
     survives_loss(3)
 
 
-@case()
+@case(sanitized=True, family=True)
 def sum_is_exact_under_loss_on_af_packet():
     faults = {"drop": 0.05, "duplicate": 0.05, "reorder": 0.05, "seed": 4}
     with running_lab(4, "af_packet", config={"faults": faults}) as lab:
@@ -200,7 +200,7 @@ def tcp_passes_while_jobs_run():
         expect(rounds > 0, "no job ran beside the TCP connection")
 
 
-@case(also_over_udp=True)
+@case(also_over_udp=True, sanitized=True)
 def a_killed_host_is_named_and_the_switch_goes_on():
     timeout_ms = 2000
     with running_lab(4) as lab:

@@ -127,7 +127,7 @@ def a_switch_that_refuses_the_manager_is_told_of_once():
         manager.stop()
 
 
-@case(90)
+@case(90, sanitized=True)
 def a_killed_manager_takes_its_jobs_up_again():
     with TwoSwitches() as lab:
         manager = Manager(lab, lab.topology(), grace_ms=4000).start()

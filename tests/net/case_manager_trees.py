@@ -92,7 +92,7 @@ def a_thousand_hosts_join_a_job_behind_full_leaves():
         manager.stop()
 
 
-@case(60)
+@case(60, sanitized=True)
 def a_job_is_on_all_its_switches_or_on_none():
     with Lab(1, "af_packet") as lab:
         switches = played(lab)
@@ -181,7 +181,7 @@ def begin_second_tree(manager, switches):
     return requests, spine
 
 
-@case(60)
+@case(60, sanitized=True)
 def a_job_has_all_trees_that_can_be_had_and_none_half_made():
     with Lab(1, "af_packet") as lab:
         switches = played(lab)
@@ -251,7 +251,7 @@ def a_job_has_all_trees_that_can_be_had_and_none_half_made():
         manager.stop()
 
 
-@case(60)
+@case(60, sanitized=True)
 def who_should_not_join_is_told_why():
     with Lab(1, "af_packet") as lab:
         switches = played(lab)

@@ -70,7 +70,7 @@ def any_mtu_is_exact_on_memif():
             run_exact_job(lab, f"MTU {mtu}", bytes=MIB)
 
 
-@case()
+@case(sanitized=True)
 def sum_is_exact_under_loss_on_memif():
     faults = {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 5}
     with lab_of(4, config={"faults": faults}) as lab:
@@ -106,7 +106,7 @@ def a_killed_memif_host_is_named_and_a_new_one_takes_its_port():
         run_exact_job(lab, "new processes on the same ports", job=job, bytes=MIB)
 
 
-@case(120)
+@case(120, sanitized=True)
 def memif_hosts_killed_under_load_never_harm_the_switch():
     """Each turn kills a host that is in the middle of its frames, while two others go on, and connects a new one."""
     with lab_of(4) as lab:

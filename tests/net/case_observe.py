@@ -440,7 +440,7 @@ def moved_by_sleep():
     return names
 
 
-@case(150)
+@case(150, sanitized=True)
 def every_metric_moves():
     elsewhere = moved_below_a_parent() | moved_by_hand() | moved_by_a_rate() | moved_by_super_frames() | moved_by_sleep()
     with MixedLab(3) as lab:
@@ -616,7 +616,7 @@ def telemetry_says_what_faninctl_says():
         expect(not directory.exists(), f"{directory} was left with {list(directory.glob('*'))}")
 
 
-@case()
+@case(sanitized=True)
 def telemetry_is_safe_while_jobs_come_and_go():
     name = f"lab-{os.getpid()}"
     with running_lab(2, config={"name": name}) as lab:

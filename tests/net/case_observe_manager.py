@@ -201,7 +201,7 @@ def check_numbers(watch, manager):
     expect(watch.value("fanin_manager_connections_total") >= stats["control"]["connections"], "connections")
 
 
-@case(120)
+@case(120, sanitized=True)
 def every_metric_of_the_manager_moves():
     with Lab(1, "af_packet") as lab:
         switches = played(lab, servers=1)

@@ -141,7 +141,7 @@ def send_beside_a_job(make_frames):
         expect_exact(reports_of(lab, ranks), "the job beside bad packets")
 
 
-@case(120)
+@case(120, sanitized=True)
 def malformed_packets_are_counted_and_touch_no_job():
     send_beside_a_job(malformed)
 
@@ -263,7 +263,7 @@ def a_join_may_be_longer_than_this_version_knows_it():
                    "a member with a body of 25 bytes to be joined")
 
 
-@case()
+@case(sanitized=True)
 def garbage_does_no_harm():
     random.seed(7)
     with running_lab(2) as lab:

@@ -29,7 +29,7 @@ def lines_with(lab, words):
     return [line for line in lab.switch.stderr().splitlines() if words in line]
 
 
-@case()
+@case(sanitized=True)
 def an_interface_that_is_made_anew_is_opened_anew_on_af_packet():
     """While the switch runs and other ports are at work; also if it was away for no moment that anybody looked."""
     with running_lab(3, "af_packet") as lab:

@@ -215,7 +215,7 @@ def hosts_that_disagree_about_trees_are_told():
                    f"{transport}: {fabric.perf_report(alone)}")
 
 
-@case(60, also_over_udp=True)
+@case(60, also_over_udp=True, sanitized=True)
 def a_killed_host_ends_a_job_of_several_trees_for_the_others():
     with managed_fabric(leaf_spine(2, 2, 4)) as fabric:
         ranks = start(fabric, "job", 2, iters=100000, timeout_ms=1500)

@@ -135,7 +135,7 @@ def a_job_without_a_run_says_who_has_not_joined():
             expect(False, f"jobs.waits took {wrong}")
 
 
-@case(60)
+@case(60, sanitized=True)
 def a_question_whose_asker_has_gone_harms_nobody():
     with Lab(1, "af_packet") as lab:
         switches = played(lab)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The net tests: real processes in network namespaces, one function per claim. tests/unit/test_net.c runs each of them.
 
-usage: python3 -m tests.net.cases --list [--all] | NAME... | --lanes N DIRECTORY NAME...
-       --list prints each name with the most seconds it may take; --all: also those that are thorough
+usage: python3 -m tests.net.cases --list [--all | sanitized | family] | NAME... | --lanes N DIRECTORY NAME...
+       --list prints each name with the most seconds it may take; --all: also those that are thorough; or those with a mark
        --lanes runs N at a time, each in a process of its own: what NAME prints goes to DIRECTORY/NAME.out, and at its end
                DIRECTORY/NAME.status has its exit status, or "timeout"
 """
@@ -28,7 +28,7 @@ for path in sorted([*SOURCE_DIR.glob("tests/net/case_*.py"), *SOURCE_DIR.glob("e
 
 def run_case(name):
     """Exit status of one case: 0 if its claim holds."""
-    function = CASES[name][0]
+    function = CASES[name].function
     started = time.monotonic()
     try:
         function()
@@ -83,7 +83,7 @@ class Lanes:
         while (started := self._start()) is not None:
             name, process = started
             try:
-                status = str(process.wait(CASES[name][1]))
+                status = str(process.wait(CASES[name].seconds))
             except subprocess.TimeoutExpired:
                 status = "timeout"
                 self._end(process)
@@ -119,10 +119,10 @@ class Lanes:
 
 
 def main(arguments):
-    if arguments in (["--list"], ["--list", "--all"]):
-        for name, (_, seconds, thorough) in CASES.items():
-            if not thorough or "--all" in arguments:
-                print(name, seconds)
+    if arguments[:1] == ["--list"] and (len(arguments) == 1 or arguments[1:] in (["--all"], ["sanitized"], ["family"])):
+        for name, one in CASES.items():
+            if arguments[-1] in one.marks or arguments[-1] == "--all" or len(arguments) == 1 and not one.thorough:
+                print(name, one.seconds)
         return 0
     lanes = directory = None
     if arguments[:1] == ["--lanes"] and len(arguments) > 3 and arguments[1].isdecimal() and int(arguments[1]) > 0:

@@ -4,6 +4,8 @@
 import functools
 import os
 import re
+from dataclasses import dataclass
+from typing import Callable
 
 from tests.net import over_udp
 from lab.namespaces import PATIENCE, Control, Lab, LabError, ip_in, program, run, wait_until  # noqa: F401
@@ -26,16 +28,29 @@ class CaseFailed(Exception):
     """A claim does not hold; the text says what was found and what was expected."""
 
 
-def case(seconds=60, thorough=False, also_over_udp=False):
+@dataclass(frozen=True)
+class Case:
+    """A net case. seconds: until it has stopped; thorough: only with --all; marks: sets of cases that are run for themselves."""
+
+    function: Callable
+    seconds: int
+    thorough: bool
+    marks: frozenset
+
+
+def case(seconds=60, thorough=False, also_over_udp=False, sanitized=False, family=False):
     """
     Enters a function into the list of cases. seconds: the most that it takes on a machine that has nothing else to do; PATIENCE times
     that, it has stopped. thorough: it takes long to say a little more. also_over_udp: so does NAME_over_udp, the same with hosts on UDP
-    sockets.
+    sockets. sanitized: it is also run with programs under sanitizers. family: it stands for its protocol's folder where builds without
+    another one are tested.
     """
+    marks = frozenset(name for name, is_so in (("sanitized", sanitized), ("family", family)) if is_so)
+
     def enter(function):
-        CASES[function.__name__] = (function, PATIENCE * seconds, thorough)
+        CASES[function.__name__] = Case(function, PATIENCE * seconds, thorough, marks)
         if also_over_udp:
-            CASES[f"{function.__name__}_over_udp"] = (functools.partial(run_over_udp, function), PATIENCE * seconds, True)
+            CASES[f"{function.__name__}_over_udp"] = Case(functools.partial(run_over_udp, function), PATIENCE * seconds, True, frozenset())
         return function
     return enter
 

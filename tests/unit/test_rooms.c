@@ -14,6 +14,7 @@
 
 #define PYTHON "/usr/bin/python3"
 #define SCRIPT FANIN_SOURCE_DIR "/tests/rooms.py"
+#define NAMES FANIN_SOURCE_DIR "/tests/names.py"
 
 #define TABLE                                                                                      \
 	"# A tree\n\n## Rooms\n\n"                                                                 \
@@ -85,14 +86,14 @@ tree_remove(void)
 
 /* Runs the check of a tree; what it prints is in `output`. Returns its exit status. */
 static int
-rooms_check(const char *tree)
+check(const char *script, const char *tree)
 {
 	char command[3 * PATH_MAX];
 	FILE *pipe;
 	size_t len;
 	int status;
 
-	snprintf(command, sizeof(command), PYTHON " " SCRIPT " %s 2>&1", tree);
+	snprintf(command, sizeof(command), PYTHON " %s %s 2>&1", script, tree);
 	pipe = popen(command, "r");
 	ck_assert_ptr_nonnull(pipe);
 	len = fread(output, 1, sizeof(output) - 1, pipe);
@@ -139,7 +140,7 @@ START_TEST(what_the_table_forbids_is_told_with_file_and_line)
 {
 	tree_make();
 	file_write(wrong[_i].path, wrong[_i].text);
-	ck_assert_int_eq(rooms_check(root), wrong[_i].status);
+	ck_assert_int_eq(check(SCRIPT, root), wrong[_i].status);
 	ck_assert_str_eq(output, wrong[_i].output);
 	tree_remove();
 }
@@ -148,7 +149,7 @@ END_TEST
 START_TEST(a_tree_that_keeps_to_its_table_is_clean)
 {
 	tree_make();
-	ck_assert_int_eq(rooms_check(root), 0);
+	ck_assert_int_eq(check(SCRIPT, root), 0);
 	ck_assert_str_eq(output, "rooms: 8 files in 6 rooms, clean\n");
 	tree_remove();
 }
@@ -156,7 +157,14 @@ END_TEST
 
 START_TEST(this_tree_keeps_to_its_table)
 {
-	if (rooms_check(FANIN_SOURCE_DIR) != 0)
+	if (check(SCRIPT, FANIN_SOURCE_DIR) != 0)
+		ck_abort_msg("%s", output);
+}
+END_TEST
+
+START_TEST(names_of_protocols_stay_in_their_folders)
+{
+	if (check(NAMES, FANIN_SOURCE_DIR) != 0)
 		ck_abort_msg("%s", output);
 }
 END_TEST
@@ -171,6 +179,7 @@ suite_rooms(void)
 	tcase_add_loop_test(tcase, what_the_table_forbids_is_told_with_file_and_line, 0,
 			    (int)(sizeof(wrong) / sizeof(wrong[0])));
 	tcase_add_test(tcase, this_tree_keeps_to_its_table);
+	tcase_add_test(tcase, names_of_protocols_stay_in_their_folders);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -23,7 +23,7 @@
 	X(sparse_values_sent, SUM) X(sparse_values_received, SUM) X(shards_sent, SUM) \
 	X(shards_received, SUM) X(shard_bytes_sent, SUM) X(sparse_dense_bytes, SUM)
 
-/* PA-ATP, from struct fanin_pa_atp_stats. */
+/* Of jobs with a parameter server. */
 #define FANIN_REPORT_PA_ATP(X) \
 	X(gacks, SUM) X(aacks, SUM) X(marks, SUM) X(aecns, SUM) X(asks_answered, SUM)
 

@@ -188,7 +188,7 @@ struct fanin_switch_ops {
 };
 
 /* Functions of a protocol whose jobs are multicast regions (docs/protocol.md, "Regions"), between polls. */
-struct fanin_region_ops {
+struct fanin_protocol_region_ops {
 	/*
 	 * The region's memory is there from now on, and has its bytes until the endpoint is closed. base, bytes: what the job's parameters have to be. Returns FANIN_OK,
 	 * or FANIN_ERR_REFUSED with what was found in `error`.
@@ -233,7 +233,7 @@ struct fanin_protocol {
 	bool any_density; /* sparse requests need no density that is known to all ranks */
 	/* Jobs of its first handler are made for this use. No two protocols are for the same one. */
 	enum fanin_beside_use beside;
-	const struct fanin_region_ops *region; /* its jobs are multicast regions; NULL: they are not */
+	const struct fanin_protocol_region_ops *region; /* its jobs are multicast regions; NULL: they are not */
 	/* Returns how many packets may be on their way to a rank of a job. NULL: as many as the job's window. */
 	uint32_t (*in_flight)(uint16_t size, uint16_t payload_bytes);
 	/* Of a protocol on the block engine, what it decides itself (engine/engine_internal.h). NULL: it has an engine of its own. */

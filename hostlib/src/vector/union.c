@@ -15,8 +15,8 @@ fanin_vector_union_form(uint64_t n, uint64_t nnz, uint8_t element_bytes)
 
 	/* Written so that nothing overflows: n elements fit into an address. */
 	if (list_bytes < bits_bytes || list_bytes - bits_bytes <= n * element_bytes)
-		return FANIN_SPARSE_INDICES;
-	return nnz == n ? FANIN_SPARSE_FULL : FANIN_SPARSE_BITS;
+		return FANIN_VECTOR_INDICES;
+	return nnz == n ? FANIN_VECTOR_FULL : FANIN_VECTOR_BITS;
 }
 
 /* The bytes before the values, so that these are aligned. */
@@ -31,7 +31,7 @@ fanin_vector_union_room(struct fanin_vector_union *all, uint64_t n, uint64_t nnz
 			enum fanin_vector_form form, uint8_t element_bytes)
 {
 	const uint8_t index_bytes = fanin_vector_union_index_bytes(n);
-	const bool is_list = form == FANIN_SPARSE_INDICES;
+	const bool is_list = form == FANIN_VECTOR_INDICES;
 	const uint64_t front = front_bytes(is_list ? nnz * index_bytes
 						   : fanin_vector_union_words(n) * sizeof(uint64_t));
 	const uint64_t behind = (is_list ? nnz : n) * element_bytes;
@@ -69,19 +69,19 @@ fanin_vector_union_parts(const struct fanin_vector_union *all, struct fanin_vect
 {
 	*parts = (struct fanin_vector_parts){ { NULL, NULL }, { 0, 0 } };
 	switch ((enum fanin_vector_form)all->form) {
-	case FANIN_SPARSE_NOTHING:
+	case FANIN_VECTOR_NOTHING:
 		return;
-	case FANIN_SPARSE_INDICES:
+	case FANIN_VECTOR_INDICES:
 		parts->bytes[0] = all->indices;
 		parts->len[0] = all->nnz * all->index_bytes;
 		parts->len[1] = all->nnz * all->element_bytes;
 		break;
-	case FANIN_SPARSE_BITS:
+	case FANIN_VECTOR_BITS:
 		parts->bytes[0] = (uint8_t *)all->bits;
 		parts->len[0] = fanin_vector_union_words(all->n) * sizeof(uint64_t);
 		parts->len[1] = all->n * all->element_bytes;
 		break;
-	case FANIN_SPARSE_FULL:
+	case FANIN_VECTOR_FULL:
 		parts->len[1] = all->n * all->element_bytes;
 		break;
 	}
@@ -140,7 +140,7 @@ fanin_vector_union_begin(struct fanin_vector_union *all, const struct fanin_vect
 								    sparse->element_bytes);
 	int status;
 
-	if (form == FANIN_SPARSE_INDICES &&
+	if (form == FANIN_VECTOR_INDICES &&
 	    sparse->index_bytes == fanin_vector_union_index_bytes(sparse->n)) {
 		/* Nobody writes to a list that is not owned. */
 		*all = (struct fanin_vector_union){
@@ -148,7 +148,7 @@ fanin_vector_union_begin(struct fanin_vector_union *all, const struct fanin_vect
 			.nnz = sparse->nnz,
 			.indices = (uint8_t *)(uintptr_t)sparse->indices,
 			.values = (uint8_t *)(uintptr_t)sparse->values,
-			.form = FANIN_SPARSE_INDICES,
+			.form = FANIN_VECTOR_INDICES,
 			.index_bytes = sparse->index_bytes,
 			.element_bytes = sparse->element_bytes,
 		};
@@ -157,7 +157,7 @@ fanin_vector_union_begin(struct fanin_vector_union *all, const struct fanin_vect
 	status = fanin_vector_union_room(all, sparse->n, sparse->nnz, form, sparse->element_bytes);
 	if (status != FANIN_OK)
 		return status;
-	if (form != FANIN_SPARSE_INDICES) {
+	if (form != FANIN_VECTOR_INDICES) {
 		list_scatter(all, sparse->indices, sparse->index_bytes, sparse->values, sparse->nnz);
 		return FANIN_OK;
 	}
@@ -192,9 +192,9 @@ fanin_vector_union_is_valid(const struct fanin_vector_union *all)
 	const uint64_t n_words = fanin_vector_union_words(all->n);
 	uint64_t count = 0;
 
-	if (all->form == FANIN_SPARSE_INDICES)
+	if (all->form == FANIN_VECTOR_INDICES)
 		return all->index_bytes == 4 ? indices_are_valid(all, 4) : indices_are_valid(all, 8);
-	if (all->form == FANIN_SPARSE_FULL)
+	if (all->form == FANIN_VECTOR_FULL)
 		return all->nnz == all->n;
 	for (uint64_t i = 0; i < n_words; i++)
 		count += (uint64_t)__builtin_popcountll(all->bits[i]);
@@ -344,14 +344,14 @@ bits_give(struct fanin_vector_union *all)
 	struct fanin_vector_union with;
 	int status;
 
-	if (all->form == FANIN_SPARSE_FULL) {
+	if (all->form == FANIN_VECTOR_FULL) {
 		memset(all->bits, 0xff, all->n / 64 * sizeof(uint64_t));
 		if (all->n % 64 != 0)
 			all->bits[all->n / 64] = (UINT64_C(1) << all->n % 64) - 1;
 	}
-	if (all->form != FANIN_SPARSE_INDICES)
+	if (all->form != FANIN_VECTOR_INDICES)
 		return FANIN_OK;
-	status = fanin_vector_union_room(&with, all->n, all->nnz, FANIN_SPARSE_BITS,
+	status = fanin_vector_union_room(&with, all->n, all->nnz, FANIN_VECTOR_BITS,
 					 all->element_bytes);
 	if (status != FANIN_OK)
 		return status;
@@ -367,7 +367,7 @@ combine_lists(struct fanin_vector_union *lower, struct fanin_vector_union *upper
 {
 	struct fanin_vector_union out;
 	int status = fanin_vector_union_room(&out, lower->n, lower->nnz + upper->nnz,
-					     FANIN_SPARSE_INDICES, lower->element_bytes);
+					     FANIN_VECTOR_INDICES, lower->element_bytes);
 
 	if (status != FANIN_OK)
 		return status;
@@ -375,11 +375,11 @@ combine_lists(struct fanin_vector_union *lower, struct fanin_vector_union *upper
 	fanin_vector_union_free(lower);
 	fanin_vector_union_free(upper);
 	*lower = out;
-	if (fanin_vector_union_form(out.n, out.nnz, out.element_bytes) == FANIN_SPARSE_INDICES)
+	if (fanin_vector_union_form(out.n, out.nnz, out.element_bytes) == FANIN_VECTOR_INDICES)
 		return FANIN_OK;
 	status = bits_give(lower);
 	if (status == FANIN_OK && lower->nnz == lower->n)
-		lower->form = FANIN_SPARSE_FULL;
+		lower->form = FANIN_VECTOR_FULL;
 	return status;
 }
 
@@ -389,7 +389,7 @@ fanin_vector_union_combine(struct fanin_vector_union *lower, struct fanin_vector
 {
 	int status;
 
-	if (lower->form == FANIN_SPARSE_INDICES && upper->form == FANIN_SPARSE_INDICES)
+	if (lower->form == FANIN_VECTOR_INDICES && upper->form == FANIN_VECTOR_INDICES)
 		return combine_lists(lower, upper, combine);
 	status = bits_give(lower);
 	if (status == FANIN_OK)
@@ -397,7 +397,7 @@ fanin_vector_union_combine(struct fanin_vector_union *lower, struct fanin_vector
 	if (status != FANIN_OK)
 		return status;
 	lower->nnz = bits_combine(lower, upper, combine);
-	lower->form = lower->nnz == lower->n ? FANIN_SPARSE_FULL : FANIN_SPARSE_BITS;
+	lower->form = lower->nnz == lower->n ? FANIN_VECTOR_FULL : FANIN_VECTOR_BITS;
 	fanin_vector_union_free(upper);
 	return FANIN_OK;
 }
@@ -412,9 +412,9 @@ dense_fill(const struct fanin_vector_union *all, uint8_t *dense)
 
 	if (all->n == 0)
 		return;
-	if (all->form != FANIN_SPARSE_INDICES) {
+	if (all->form != FANIN_VECTOR_INDICES) {
 		memcpy(dense, all->values, all->n * element_bytes);
-		for (uint64_t i = 0; all->form == FANIN_SPARSE_BITS && i < all->n; i++) {
+		for (uint64_t i = 0; all->form == FANIN_VECTOR_BITS && i < all->n; i++) {
 			/* What another rank has put where there is no value does not count. */
 			if (all->bits[i / 64] == UINT64_MAX)
 				i |= 63;
@@ -437,7 +437,7 @@ list_fill(const struct fanin_vector_union *all, void *indices, uint8_t index_byt
 
 	if (all->nnz == 0)
 		return;
-	if (all->form == FANIN_SPARSE_INDICES) {
+	if (all->form == FANIN_VECTOR_INDICES) {
 		if (all->index_bytes == index_bytes)
 			memmove(indices, all->indices, all->nnz * index_bytes);
 		for (uint64_t i = 0; all->index_bytes != index_bytes && i < all->nnz; i++)
@@ -447,7 +447,7 @@ list_fill(const struct fanin_vector_union *all, void *indices, uint8_t index_byt
 		return;
 	}
 	for (uint64_t i = 0; i < all->n; i++) {
-		if (all->form == FANIN_SPARSE_BITS && (all->bits[i / 64] >> i % 64 & 1) == 0)
+		if (all->form == FANIN_VECTOR_BITS && (all->bits[i / 64] >> i % 64 & 1) == 0)
 			continue;
 		fanin_vector_index_set(indices, index_bytes, at, i);
 		memcpy(values + at * element_bytes, all->values + i * element_bytes, element_bytes);

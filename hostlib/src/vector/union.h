@@ -11,10 +11,10 @@
 
 /* On the wire, too. */
 enum fanin_vector_form {
-	FANIN_SPARSE_NOTHING, /* no vector */
-	FANIN_SPARSE_INDICES, /* nnz ascending indices of index_bytes, then as many values */
-	FANIN_SPARSE_BITS, /* a bit for each index in words of 64, then n values; those without their bit are 0 */
-	FANIN_SPARSE_FULL, /* n values: every index has one */
+	FANIN_VECTOR_NOTHING, /* no vector */
+	FANIN_VECTOR_INDICES, /* nnz ascending indices of index_bytes, then as many values */
+	FANIN_VECTOR_BITS, /* a bit for each index in words of 64, then n values; those without their bit are 0 */
+	FANIN_VECTOR_FULL, /* n values: every index has one */
 };
 
 struct fanin_vector_union {
@@ -63,7 +63,7 @@ enum fanin_vector_form fanin_vector_union_form(uint64_t n, uint64_t nnz, uint8_t
 int fanin_vector_union_begin(struct fanin_vector_union *all, const struct fanin_vector *sparse);
 
 /*
- * Makes room for a vector that is to be received in a form other than FANIN_SPARSE_NOTHING. n * element_bytes must fit into an address, nnz is n at
+ * Makes room for a vector that is to be received in a form other than FANIN_VECTOR_NOTHING. n * element_bytes must fit into an address, nnz is n at
  * most. Returns likewise.
  */
 int fanin_vector_union_room(struct fanin_vector_union *all, uint64_t n, uint64_t nnz,

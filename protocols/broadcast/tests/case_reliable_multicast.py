@@ -37,7 +37,7 @@ def fetched_part(reports):
     return sum(report["multicast_fetched"] for report in reports) / sum(report["multicast_packets"] for report in reports)
 
 
-@case(300, also_over_udp=True)
+@case(300, also_over_udp=True, family=True)
 def multicast_is_exact_with_packets_lost_doubled_and_reordered():
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU, config=LOSS) as fabric:
         for collective in ("broadcast", "allgather"):

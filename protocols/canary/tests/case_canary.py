@@ -57,7 +57,7 @@ def expect_gone(fabric):
     wait_until(lambda: not fabric.ask_manager("jobs")["jobs"], 60, "the job to be gone from the manager")
 
 
-@case(120, also_over_udp=True)
+@case(120, also_over_udp=True, family=True)
 def a_job_with_leaders_is_on_all_switches_and_exact():
     with managed_fabric(leaf_spine(hosts=4)) as fabric:
         ranks = start(fabric, "job", None, handler=HANDLER, bytes=256 * KIB, iters=1000)

@@ -128,7 +128,7 @@ def count_frames(fabric):
     return {name: link_frames(*end) for name, end in links_of(fabric).items()}
 
 
-@case(120)
+@case(120, family=True)
 def multicast_of_all_hosts_comes_to_each_other_one_once():
     with running_fabric(leaf_spine(2, 2, 8), mtu=1500, base=WireFabric) as fabric, \
             members_of(fabric, {host: host for host in range(8)}) as members:

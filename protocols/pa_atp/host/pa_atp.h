@@ -7,7 +7,7 @@
 #ifndef FANIN_PROTOCOLS_PA_ATP_HOST_PA_ATP_H
 #define FANIN_PROTOCOLS_PA_ATP_HOST_PA_ATP_H
 
-#include "hostlib/src/cc/dual.h"
+#include "protocols/pa_atp/host/dual.h"
 #include "hostlib/src/protocol/protocol.h"
 
 extern struct fanin_protocol fanin_protocol_pa_atp;

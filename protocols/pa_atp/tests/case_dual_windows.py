@@ -48,7 +48,7 @@ def hosts_with_a_server_report_and_trace_their_windows():
         server.stop()
 
 
-@case()
+@case(family=True)
 def sums_with_a_server_are_exact_when_packets_are_lost():
     faults = {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02}
     with running_lab(4, "af_packet", config={"limits": {"shared_slots": 32}, "faults": faults}) as lab:

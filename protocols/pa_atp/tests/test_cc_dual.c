@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The dual windows of jobs with a parameter server (hostlib/src/cc/dual.h) against numbers that were worked out by hand: each comment
+ * The dual windows of jobs with a parameter server (protocols/pa_atp/host/dual.h) against numbers that were worked out by hand: each comment
  * has the sum.
  */
 #include <check.h>
 #include <float.h>
 
-#include "hostlib/src/cc/dual.h"
+#include "protocols/pa_atp/host/dual.h"
 #include "tests/unit/suites.h"
 
 /* The differences that rounding may make. */

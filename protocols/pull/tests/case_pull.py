@@ -26,7 +26,7 @@ def counters(fabric):
     return sums
 
 
-@case(300, also_over_udp=True)
+@case(300, also_over_udp=True, family=True)
 def pulls_are_exact_with_packets_lost_doubled_and_reordered():
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU, config=LOSS) as fabric:
         for collective, sizes in COLLECTIVES.items():

@@ -24,7 +24,7 @@ def counted(fabric, name):
     return sum(counter["count"] for job in jobs for counter in job["counters"] if counter["name"] == name)
 
 
-@case(180, also_over_udp=True)
+@case(180, also_over_udp=True, family=True)
 def small_tables_are_exact_under_loss_and_home_hosts_complete_what_leaves_them():
     with running_fabric(leaf_spine(2, 2, 8), config=LOSS) as fabric:
         ranks = {host: host for host in range(8)}

@@ -151,7 +151,7 @@ in_flight(uint16_t size, uint16_t payload_bytes)
 
 static const char *const handlers[] = { "region", NULL };
 
-static const struct fanin_region_ops ops = {
+static const struct fanin_protocol_region_ops ops = {
 	.attach = region_attach,
 	.store = fanin_region_store,
 	.fence = fanin_region_post_fence,

@@ -107,7 +107,7 @@ fanin_region_of(struct fanin_engine *engine)
 	return fanin_engine_own(engine, &fanin_region_rules);
 }
 
-/* region_write.c, region_fence.c: as struct fanin_region_ops has them. */
+/* region_write.c, region_fence.c: as struct fanin_protocol_region_ops has them. */
 int fanin_region_store(struct fanin_endpoint *endpoint, uint64_t offset, const void *data,
 		       uint64_t bytes);
 int fanin_region_post_fence(struct fanin_endpoint *endpoint, struct fanin_request *request);

@@ -44,7 +44,7 @@ def expect_right(fabric, found):
     wait_until(lambda: not any(jobs_left(fabric).values()), 60, "all jobs to be gone from all switches")
 
 
-@case(240, also_over_udp=True)
+@case(240, also_over_udp=True, family=True)
 def regions_are_exact_with_packets_lost_doubled_and_reordered():
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU, config=LOSS) as fabric:
         expect_right(fabric, found_by([write(fabric, host, 8, ROUNDS) for host in range(8)]))

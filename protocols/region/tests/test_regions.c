@@ -583,7 +583,7 @@ END_TEST
 
 START_TEST(what_does_not_fit_is_refused)
 {
-	const struct fanin_region_ops *region;
+	const struct fanin_protocol_region_ops *region;
 	struct fanin_request again = { 0 };
 	struct fanin_error error = { 0 };
 	uint8_t byte = 1;

@@ -212,8 +212,8 @@ head_problem(const struct fanin_ring *ring, const struct fanin_ring_vector *head
 	if (head->dtype != request->dtype || head->op != request->op)
 		return "its data type or operator is another one";
 	if (head->n_least != head->n_most)
-		return head->form == FANIN_SPARSE_NOTHING ? NULL : "it has more than one length";
-	if (head->form == FANIN_SPARSE_NOTHING || head->form > FANIN_SPARSE_FULL)
+		return head->form == FANIN_VECTOR_NOTHING ? NULL : "it has more than one length";
+	if (head->form == FANIN_VECTOR_NOTHING || head->form > FANIN_VECTOR_FULL)
 		return "its form is unknown";
 	if (head->nnz > head->n_most || head->nnz > MOST_VALUES ||
 	    head->n_most > SIZE_MAX / 2 / request->element_bytes)

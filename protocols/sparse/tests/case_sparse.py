@@ -45,7 +45,7 @@ def sparse_vectors_are_exact_with_every_handler():
                     expect(sparse["bytes_sent"] < 2 * density * sparse["dense_bytes"] + 64 * KIB, f"{handler}, {pattern}: {sparse}")
 
 
-@case(120, also_over_udp=True)
+@case(120, also_over_udp=True, family=True)
 def sparse_vectors_are_exact_under_loss():
     with running_lab(3, config=LOSS) as lab:
         for handler in HANDLERS:

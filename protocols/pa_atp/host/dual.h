@@ -9,8 +9,8 @@
  *
  * GACK: the switch received a gradient. AACK: the block's result. Block numbers are serial numbers.
  */
-#ifndef FANIN_HOSTLIB_DUAL_H
-#define FANIN_HOSTLIB_DUAL_H
+#ifndef FANIN_PROTOCOLS_PA_ATP_HOST_DUAL_H
+#define FANIN_PROTOCOLS_PA_ATP_HOST_DUAL_H
 
 #include <stdbool.h>
 #include <stdint.h>
