@@ -70,7 +70,8 @@ address_parse(const char *text, uint16_t default_port, bool resolve, struct addr
 		snprintf(port, sizeof(port), "%u", default_port);
 	}
 	number = strtol(port, &end, 10);
-	if (*end != '\0' || strspn(port, "0123456789") != strlen(port) || number < 0 || number > 65535)
+	if (*end != '\0' || strspn(port, "0123456789") != strlen(port) || number < 0 ||
+	    number > 65535)
 		return fail_form(text, resolve, error);
 	if (!resolve)
 		hints.ai_flags |= AI_NUMERICHOST;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Addresses of TCP sockets as people write them: HOST:PORT, [IPV6]:PORT. No state; any thread may call.
+ * Addresses of TCP sockets as people write them: HOST:PORT, [IPV6]:PORT. No state; any thread may
+ * call.
  */
 #ifndef FANIN_CONTROL_ADDRESS_H
 #define FANIN_CONTROL_ADDRESS_H

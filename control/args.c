@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checked access to the arguments of a control command. Called by command functions, on the main thread.
+ * Checked access to the arguments of a control command. Called by command functions, on the main
+ * thread.
  */
 #include "control/args.h"
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The arguments of a control command: each helper checks one of them and tells, in the command's error, what was found and
- * what is expected. For the command functions of a control table (control/control.h); no state.
+ * The arguments of a control command: each helper checks one of them and tells, in the command's
+ * error, what was found and what is expected. For the command functions of a control table
+ * (control/control.h); no state.
  *
- * They all return 0, or -EINVAL with *error filled. An argument that is absent leaves *value as it is and sets *present to
- * false; present may be NULL, and then the argument is required. The _at variants read from an object inside of the
- * arguments; `where` is its path for messages, like "args.members[0]", and empty at the top of a file.
+ * They all return 0, or -EINVAL with *error filled. An argument that is absent leaves *value as it
+ * is and sets *present to false; present may be NULL, and then the argument is required. The _at
+ * variants read from an object inside of the arguments; `where` is its path for messages, like
+ * "args.members[0]", and empty at the top of a file.
  */
 #ifndef FANIN_CONTROL_ARGS_H
 #define FANIN_CONTROL_ARGS_H

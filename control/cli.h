@@ -14,10 +14,13 @@
 
 /* A table ends with zeros. */
 struct cli_option {
-	const char *name; /* after -- */
-	const char *argument; /* the argument's name in the help; in brackets if optional; NULL: the option takes none */
-	int code; /* what getopt_long() returns, not 0 nor '?'; below 128 also the option's letter */
-	const char *help; /* may have several lines; long lines are wrapped where they are printed */
+	const char *name;     /* after -- */
+	const char *argument; /* the argument's name in the help; in brackets if optional; NULL: the
+				 option takes none */
+	int code; /* what getopt_long() returns, not 0 nor '?'; below 128 also the option's letter
+		   */
+	const char *help; /* may have several lines; long lines are wrapped where they are printed
+			   */
 };
 
 /* Arguments of getopt_long(), made from a table. */
@@ -29,8 +32,9 @@ struct cli {
 /*
  * Prepares getopt_long(argc, argv, cli->letters, cli->long_options, ...).
  *
- * options, others: CLI_MOST_OPTIONS at most in both tables together; others may be NULL. If both have
- * an option of the same name, the one in `options` is used. stop: the first operand ends the options.
+ * options, others: CLI_MOST_OPTIONS at most in both tables together; others may be NULL. If both
+ * have an option of the same name, the one in `options` is used. stop: the first operand ends the
+ * options.
  */
 void cli_prepare(struct cli *cli, const struct cli_option *options, const struct cli_option *others,
 		 int stop);

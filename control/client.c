@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Talks to a switch or a manager over a control socket. Used by faninctl and fanin-pktgen; blocking, one thread at a time.
+ * Talks to a switch or a manager over a control socket. Used by faninctl and fanin-pktgen;
+ * blocking, one thread at a time.
  */
 #include "control/client.h"
 
@@ -42,7 +43,8 @@ struct client {
 	size_t size;
 };
 
-static int __attribute__((format(printf, 3, 4))) fail(char *error, int code, const char *format, ...)
+static int __attribute__((format(printf, 3, 4)))
+fail(char *error, int code, const char *format, ...)
 {
 	va_list args;
 
@@ -60,7 +62,8 @@ static int __attribute__((format(printf, 3, 4))) fail(char *error, int code, con
 static const char *
 tls_hint(const struct client *client)
 {
-	return client->plain_tcp && client->greeting == NULL ? ", or does it expect TLS (--ca)" : "";
+	return client->plain_tcp && client->greeting == NULL ? ", or does it expect TLS (--ca)"
+							     : "";
 }
 
 /* Waits for the connection to be ready for events. Returns 0 or -errno with the error filled. */
@@ -224,9 +227,10 @@ connect_unix(struct client *client, int fd, char *error)
 			    "cannot connect to %s: no process listens: has fanin-switch crashed?",
 			    client->at);
 	if (code == EACCES)
-		return fail(error, -code,
-			    "cannot connect to %s: permission denied: be root or in the file's group",
-			    client->at);
+		return fail(
+			error, -code,
+			"cannot connect to %s: permission denied: be root or in the file's group",
+			client->at);
 	if (code == EAGAIN)
 		return fail(error, -code,
 			    "cannot connect to %s: its queue is full: is the switch stopped?",
@@ -242,7 +246,8 @@ connect_tcp(struct client *client, const struct address *address, char *error)
 	int code = 0;
 	int ret;
 
-	if (connect(client->stream.fd, (const struct sockaddr *)&address->socket, address->len) != 0)
+	if (connect(client->stream.fd, (const struct sockaddr *)&address->socket, address->len) !=
+	    0)
 		code = errno;
 	if (code == EINPROGRESS) {
 		ret = wait_ready(client, POLLOUT, clock_ms() + CLIENT_TIMEOUT_MS, error);

@@ -166,8 +166,8 @@ struct guest {
 };
 
 /*
- * Sends a new connection the error that there is no room for it, without waiting for it to be read. whose: "" or of which user the
- * n clients are.
+ * Sends a new connection the error that there is no room for it, without waiting for it to be read.
+ * whose: "" or of which user the n clients are.
  */
 static void
 refuse_client(struct control *control, int fd, struct tls *tls, unsigned int n, const char *whose)
@@ -231,8 +231,8 @@ welcome_client(struct control *control, struct control_client *client, const str
 }
 
 /*
- * Where a new client can go: a free place or NULL, and the oldest client of its listener without a handshake, which it may replace,
- * or NULL.
+ * Where a new client can go: a free place or NULL, and the oldest client of its listener without a
+ * handshake, which it may replace, or NULL.
  */
 struct room {
 	struct control_client *unused;
@@ -286,7 +286,8 @@ is_privileged(uid_t uid)
 	return uid == 0 || uid == geteuid();
 }
 
-/* Returns how many Unix clients a user has, if that is all that it may have: half of all, and with all other users three quarters. Else 0. */
+/* Returns how many Unix clients a user has, if that is all that it may have: half of all, and with
+ * all other users three quarters. Else 0. */
 static unsigned int
 share_used(const struct control *control, uid_t uid)
 {
@@ -304,7 +305,8 @@ share_used(const struct control *control, uid_t uid)
 	return own >= most / 2 || all >= most - most / 4 ? own : 0;
 }
 
-/* Returns how many Unix clients there are, if that is all that there may be: of eight places one is for TCP, where the manager is. Else 0. */
+/* Returns how many Unix clients there are, if that is all that there may be: of eight places one is
+ * for TCP, where the manager is. Else 0. */
 static unsigned int
 unix_used(const struct control *control)
 {
@@ -316,17 +318,20 @@ unix_used(const struct control *control)
 	return control->listeners[TCP].fd >= 0 && n >= most - most / 8 ? n : 0;
 }
 
-/* Returns since when a client does nothing, if that is long enough to make room for another one; else UINT64_MAX. */
+/* Returns since when a client does nothing, if that is long enough to make room for another one;
+ * else UINT64_MAX. */
 static uint64_t
 idle_since(const struct control_client *client, uint64_t now)
 {
 	const bool unread = control_client_has_output(client) && client->deadline_ms != 0;
-	const uint64_t since_ms = unread ? client->deadline_ms - CONTROL_STALL_MS : client->heard_ms;
+	const uint64_t since_ms = unread ? client->deadline_ms - CONTROL_STALL_MS
+					 : client->heard_ms;
 
 	return now >= since_ms + (unread ? UNREAD_MS : IDLE_MS) ? since_ms : UINT64_MAX;
 }
 
-/* The Unix client that has done nothing for the longest time, and long enough to make room; NULL: there is none. uid: NULL: any. */
+/* The Unix client that has done nothing for the longest time, and long enough to make room; NULL:
+ * there is none. uid: NULL: any. */
 static struct control_client *
 find_idlest(struct control *control, const uid_t *uid)
 {
@@ -338,8 +343,9 @@ find_idlest(struct control *control, const uid_t *uid)
 		struct control_client *client = &control->clients[i];
 		uint64_t since_ms;
 
-		if (client->stream.fd < 0 || client->tcp || !client->greeted || client->data != NULL ||
-		    client->n_later > 0 || (uid != NULL && client->uid != *uid))
+		if (client->stream.fd < 0 || client->tcp || !client->greeted ||
+		    client->data != NULL || client->n_later > 0 ||
+		    (uid != NULL && client->uid != *uid))
 			continue;
 		since_ms = idle_since(client, now);
 		if (since_ms >= least_ms)
@@ -433,7 +439,8 @@ end_long_line(struct control_client *client, uint64_t now)
 	return ret;
 }
 
-/* Runs the received lines, as far as the client's turn lasts. Returns 0, or -errno if the connection is lost. */
+/* Runs the received lines, as far as the client's turn lasts. Returns 0, or -errno if the
+ * connection is lost. */
 static int
 run_lines(struct control_client *client, uint64_t now)
 {
@@ -471,7 +478,8 @@ serve_client(struct control_client *client, short events, uint64_t now)
 	if (ret == 0 && control_client_has_output(client))
 		ret = control_client_flush(client, now);
 	if (ret == 0 && (events != 0 || stream_has_pending(&client->stream)) &&
-	    control_client_wants_input(client) && !client->ended && !control_client_has_line(client)) {
+	    control_client_wants_input(client) && !client->ended &&
+	    !control_client_has_line(client)) {
 		ret = control_client_receive(client);
 		if (ret == -EMSGSIZE)
 			ret = end_long_line(client, now);
@@ -511,8 +519,8 @@ client_events(struct control_client *client, uint64_t now, uint64_t *wake_ms)
 		*wake_ms = client->refuse_ms;
 	if (control_client_has_output(client))
 		events |= client->stream.send_events;
-	if (client->lost ||
-	    (wants_input && (control_client_has_line(client) || stream_has_pending(&client->stream))))
+	if (client->lost || (wants_input && (control_client_has_line(client) ||
+					     stream_has_pending(&client->stream))))
 		*wake_ms = now;
 	else if (wants_input && !client->ended)
 		events |= client->stream.receive_events;
@@ -525,7 +533,8 @@ is_greedy(const struct control_client *client)
 	return client->spent_ns >= GREEDY_NS;
 }
 
-/* Serves Unix clients, and greedy ones of both kinds, in turns, as far as the round has time for them. */
+/* Serves Unix clients, and greedy ones of both kinds, in turns, as far as the round has time for
+ * them. */
 static void
 serve_in_turns(struct control *control, bool greedy, uint64_t start_ns, uint64_t now)
 {
@@ -548,8 +557,8 @@ serve_in_turns(struct control *control, bool greedy, uint64_t start_ns, uint64_t
 }
 
 /*
- * Those over TCP first, where the manager and its hosts are, then the others whose requests take little time, then those whose
- * requests take long: whoever keeps the daemon busy waits for itself.
+ * Those over TCP first, where the manager and its hosts are, then the others whose requests take
+ * little time, then those whose requests take long: whoever keeps the daemon busy waits for itself.
  */
 static void
 serve_clients(struct control *control, uint64_t now)

@@ -23,8 +23,10 @@ struct control_client;
 
 /* Why a command failed. */
 struct control_error {
-	const char *code; /* static: "invalid", "not_found", "exists", "no_room", "unsupported", "internal" */
-	char message[CONTROL_MESSAGE_LEN]; /* one sentence with what was found and what is expected */
+	const char *code; /* static: "invalid", "not_found", "exists", "no_room", "unsupported",
+			     "internal" */
+	char message[CONTROL_MESSAGE_LEN]; /* one sentence with what was found and what is expected
+					    */
 };
 
 struct control_command {
@@ -44,20 +46,21 @@ struct control_command {
 };
 
 /* Failed connections and lines, by kind. */
-#define CONTROL_COUNTERS(X)                                                                           \
-	X(connections, "accepted")                                                                    \
-	X(too_many, "refused: as many connections as allowed")                                        \
-	X(half_open_dropped, "dropped for a newer one: no handshake yet")                             \
-	X(idle_dropped, "dropped for a newer one: it had asked for nothing for a while, or not read") \
-	X(hello_late, "closed: no handshake in time")                                                 \
-	X(hello_wrong, "closed: the first line is no handshake")                                      \
-	X(token_wrong, "closed: wrong token or none")                                                 \
-	X(token_delayed, "a wrong token that was refused late: many came from its address")           \
-	X(token_unanswered, "a wrong token that was not answered: too many refusals waited")          \
-	X(line_long, "closed: a line longer than allowed")                                            \
-	X(line_wrong, "a line that is no request")                                                    \
-	X(command_unknown, "a command that does not exist")                                           \
-	X(command_failed, "a command that ended with an error")                                       \
+#define CONTROL_COUNTERS(X)                                                                        \
+	X(connections, "accepted")                                                                 \
+	X(too_many, "refused: as many connections as allowed")                                     \
+	X(half_open_dropped, "dropped for a newer one: no handshake yet")                          \
+	X(idle_dropped,                                                                            \
+	  "dropped for a newer one: it had asked for nothing for a while, or not read")            \
+	X(hello_late, "closed: no handshake in time")                                              \
+	X(hello_wrong, "closed: the first line is no handshake")                                   \
+	X(token_wrong, "closed: wrong token or none")                                              \
+	X(token_delayed, "a wrong token that was refused late: many came from its address")        \
+	X(token_unanswered, "a wrong token that was not answered: too many refusals waited")       \
+	X(line_long, "closed: a line longer than allowed")                                         \
+	X(line_wrong, "a line that is no request")                                                 \
+	X(command_unknown, "a command that does not exist")                                        \
+	X(command_failed, "a command that ended with an error")                                    \
 	X(stalled, "closed: answers were not read")
 
 struct control_counters {
@@ -125,7 +128,8 @@ void control_client_set_data(struct control_client *client, void *data);
  */
 uint64_t control_client_number(const struct control_client *client);
 
-/* Returns the version of Fanin's packets that a client has told in its handshake; 0: it told none. */
+/* Returns the version of Fanin's packets that a client has told in its handshake; 0: it told none.
+ */
 int64_t control_client_packet_version(const struct control_client *client);
 
 /*
@@ -149,8 +153,8 @@ int control_tcp_check(const struct control_tcp *tcp, char *error);
 int control_tcp_check_machine(const struct control_tcp *tcp, char *error);
 
 /*
- * Binds and listens; a Unix socket has mode 0660. A socket file that no process listens on is replaced; one that is
- * in use is an error.
+ * Binds and listens; a Unix socket has mode 0660. A socket file that no process listens on is
+ * replaced; one that is in use is an error.
  *
  * options: copied; what it points to is borrowed until control_close.
  * error: CONTROL_MESSAGE_LEN bytes. Returns 0 and sets *control, or -errno with *error filled.
@@ -161,11 +165,13 @@ int control_open(const struct control_options *options, struct control **control
 uint16_t control_tcp_port(const struct control *control);
 
 /*
- * Serves clients until wake_fd becomes readable or timeout_ms have passed. Clients never block the caller: one with a line
- * longer than allowed, one too many, or one that does not read its answers is closed. Of the clients of each listener that have
- * not shaken hands only half as many as allowed in all may be there: the oldest makes room for a new one. If there is no room, the
- * Unix client does that has asked for nothing for the longest time. Users but root and the daemon's own have half of all
- * places each, and three quarters together. Clients whose requests take long take turns, behind those whose do not.
+ * Serves clients until wake_fd becomes readable or timeout_ms have passed. Clients never block the
+ * caller: one with a line longer than allowed, one too many, or one that does not read its answers
+ * is closed. Of the clients of each listener that have not shaken hands only half as many as
+ * allowed in all may be there: the oldest makes room for a new one. If there is no room, the Unix
+ * client does that has asked for nothing for the longest time. Users but root and the daemon's own
+ * have half of all places each, and three quarters together. Clients whose requests take long take
+ * turns, behind those whose do not.
  *
  * Returns 1 if wake_fd is readable, 0 after the timeout, -errno on failure.
  */

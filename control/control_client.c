@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One client of a control socket: bounded buffers around a non-blocking connection. Called by control/control.c on the main
- * thread.
+ * One client of a control socket: bounded buffers around a non-blocking connection. Called by
+ * control/control.c on the main thread.
  */
 #include "control/control_client.h"
 
@@ -38,7 +38,8 @@ buffer_reserve(struct control_buffer *buffer, size_t more)
 	return 0;
 }
 
-/* Frees the memory of a buffer that is empty: most connections have nothing to say most of the time, and there are many. */
+/* Frees the memory of a buffer that is empty: most connections have nothing to say most of the
+ * time, and there are many. */
 static void
 buffer_rest(struct control_buffer *buffer)
 {
@@ -124,7 +125,8 @@ control_client_receive(struct control_client *client)
 		return 0;
 	}
 	in->end += (size_t)got;
-	if (in->end - in->start > control_client_line_max(client) && !control_client_has_line(client))
+	if (in->end - in->start > control_client_line_max(client) &&
+	    !control_client_has_line(client))
 		return -EMSGSIZE;
 	return 0;
 }

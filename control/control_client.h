@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One end of a control connection: non-blocking, with bounded buffers on both sides, cut into lines. The control socket has one
- * for each client; a manager has one for each switch that it is a client of itself. Main thread only.
+ * One end of a control connection: non-blocking, with bounded buffers on both sides, cut into
+ * lines. The control socket has one for each client; a manager has one for each switch that it is a
+ * client of itself. Main thread only.
  */
 #ifndef FANIN_CONTROL_CLIENT_H
 #define FANIN_CONTROL_CLIENT_H
@@ -57,13 +58,14 @@ struct control_client {
 	bool lost;                  /* close at once */
 	int ended_by;               /* -errno that ended the connection; 0: none */
 	uint64_t deadline_ms;       /* when to close it; 0: never */
-	uint64_t refuse_ms; /* when to refuse its token, of which it hears nothing before; 0: it is not refused */
-	uint64_t since_ms; /* when it connected */
-	uint64_t heard_ms; /* when its last line came */
-	bool gave_token;   /* if it is refused: a wrong one, and not none */
-	int n_later;       /* requests that are not answered yet */
-	uint64_t spent_ns; /* on its requests lately, half of it each CONTROL_SPENT_MS */
-	bool served;       /* in this round */
+	uint64_t refuse_ms; /* when to refuse its token, of which it hears nothing before; 0: it is
+			       not refused */
+	uint64_t since_ms;  /* when it connected */
+	uint64_t heard_ms;  /* when its last line came */
+	bool gave_token;    /* if it is refused: a wrong one, and not none */
+	int n_later;        /* requests that are not answered yet */
+	uint64_t spent_ns;  /* on its requests lately, half of it each CONTROL_SPENT_MS */
+	bool served;        /* in this round */
 	struct control_buffer in;
 	struct control_buffer out;
 	size_t scanned; /* bytes of `in` known to hold no newline */
@@ -79,7 +81,8 @@ size_t control_client_line_max(const struct control_client *client);
 /* Closes the connection, tells the daemon if it had data for it, and frees the buffers. */
 void control_client_stop(struct control_client *client);
 
-/* True if requests of this client may be read and run now: it has been sent all answers, as far as the kernel has room for them. */
+/* True if requests of this client may be read and run now: it has been sent all answers, as far as
+ * the kernel has room for them. */
 bool control_client_wants_input(const struct control_client *client);
 
 /* True if a whole line has been received and not yet been taken. */
@@ -89,7 +92,8 @@ bool control_client_has_line(struct control_client *client);
 bool control_client_has_output(const struct control_client *client);
 
 /*
- * Reads once what has arrived. Returns 0; -EMSGSIZE if a line is too long; or -errno if the connection is lost.
+ * Reads once what has arrived. Returns 0; -EMSGSIZE if a line is too long; or -errno if the
+ * connection is lost.
  */
 int control_client_receive(struct control_client *client);
 
@@ -109,7 +113,8 @@ void control_client_rest(struct control_client *client);
 int control_client_send(struct control_client *client, const json_t *message, uint64_t now_ms);
 
 /*
- * Sends queued answers, as far as the client reads. Returns 0 or -errno; the connection is lost then.
+ * Sends queued answers, as far as the client reads. Returns 0 or -errno; the connection is lost
+ * then.
  */
 int control_client_flush(struct control_client *client, uint64_t now_ms);
 
@@ -119,14 +124,16 @@ int control_client_flush(struct control_client *client, uint64_t now_ms);
  */
 int control_request(struct control_client *client, const char *line, size_t len, uint64_t now_ms);
 
-/* Refuses a client whose token was wrong, once it is time. Returns 0 or -errno; the connection is lost then. */
+/* Refuses a client whose token was wrong, once it is time. Returns 0 or -errno; the connection is
+ * lost then. */
 int control_refuse_token(struct control_client *client, uint64_t now_ms);
 
 /* Returns the daemon's greeting: a new reference. */
 json_t *control_greeting(const struct control_service *service);
 
 /*
- * An answer that reports an error; a new reference, NULL without memory. id: borrowed, NULL if it is unknown.
+ * An answer that reports an error; a new reference, NULL without memory. id: borrowed, NULL if it
+ * is unknown.
  */
 json_t *control_error_answer(json_t *id, const struct control_error *error);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One line of the control protocol: the handshake or a request, checked, run and answered. Called by control/control.c on the
- * main thread.
+ * One line of the control protocol: the handshake or a request, checked, run and answered. Called
+ * by control/control.c on the main thread.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -146,7 +146,8 @@ control_refuse_token(struct control_client *client, uint64_t now_ms)
 
 	client->refuse_ms = 0;
 	client->deadline_ms = now_ms + CONTROL_STALL_MS;
-	control_fail(&error, "unauthorized", "token: found %s, expected that of this %s's token file",
+	control_fail(&error, "unauthorized",
+		     "token: found %s, expected that of this %s's token file",
 		     client->gave_token ? "another one" : "none", client->service->options.service);
 	return end_with(client, &error, now_ms);
 }
@@ -186,7 +187,8 @@ shake_hands(struct control_client *client, const char *line, size_t len, uint64_
 		client->service->counters.hello_wrong++;
 		ret = end_with(client, &error, now_ms);
 	} else if (is_token_right(client, object)) {
-		client->packet_version = json_integer_value(json_object_get(object, "packet_version"));
+		client->packet_version =
+			json_integer_value(json_object_get(object, "packet_version"));
 		ret = greet(client, now_ms);
 	} else {
 		client->gave_token = json_object_get(object, "token") != NULL;
@@ -220,8 +222,8 @@ find_command(const struct control_command *commands, const char *name, struct co
 }
 
 /*
- * Runs a request. id: set to the request's, borrowed, if it has one. Returns a new reference to the result, or NULL with *error
- * filled.
+ * Runs a request. id: set to the request's, borrowed, if it has one. Returns a new reference to the
+ * result, or NULL with *error filled.
  */
 static json_t *
 run_request(struct control_client *client, const json_t *request, json_t **id, json_t *empty,
@@ -243,10 +245,12 @@ run_request(struct control_client *client, const json_t *request, json_t **id, j
 	if (args_check_known_at("request", request, known, error) != 0)
 		return NULL;
 	if (given_id != NULL && *id == NULL)
-		return control_fail(error, "invalid", "id: found %s, expected an integer or a string",
+		return control_fail(error, "invalid",
+				    "id: found %s, expected an integer or a string",
 				    text_describe(given_id, found));
 	if (!json_is_string(cmd))
-		return control_fail(error, "invalid", "cmd: found %s, expected the name of a command",
+		return control_fail(error, "invalid",
+				    "cmd: found %s, expected the name of a command",
 				    text_describe(cmd, found));
 	if (args != NULL && !json_is_object(args))
 		return control_fail(error, "invalid", "args: found %s, expected an object",

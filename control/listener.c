@@ -68,8 +68,9 @@ remove_stale(const struct complaint *complaint, const struct sockaddr_un *addres
 		return open_fail(complaint, -errno, "%s", strerror(errno));
 	}
 	if (!S_ISSOCK(status.st_mode))
-		return open_fail(complaint, -EEXIST,
-				 "found a file that is not a socket: remove it or choose another path");
+		return open_fail(
+			complaint, -EEXIST,
+			"found a file that is not a socket: remove it or choose another path");
 	fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return open_fail(complaint, -errno, "%s", strerror(errno));
@@ -150,7 +151,8 @@ listener_open_tcp(struct listener *listener, const char *what, const char *text,
 	const int on = 1;
 	int ret;
 
-	opened.fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	opened.fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+			   0);
 	if (opened.fd < 0)
 		return open_fail(&complaint, -errno, "%s", strerror(errno));
 	/* A restarted daemon must not wait for the old connections to time out. */

@@ -21,8 +21,8 @@ struct listener {
 };
 
 /*
- * Binds and listens without blocking, mode 0660; makes the last directory of the path. A socket file that no process
- * listens on is replaced; one that is in use is an error.
+ * Binds and listens without blocking, mode 0660; makes the last directory of the path. A socket
+ * file that no process listens on is replaced; one that is in use is an error.
  *
  * what: precedes the path in errors. type: SOCK_STREAM or SOCK_SEQPACKET. error: LISTENER_ERROR_LEN
  * bytes.
@@ -38,8 +38,8 @@ int listener_open_tcp(struct listener *listener, const char *what, const char *t
 		      const struct address *address, int backlog, char *error);
 
 /*
- * Checks that a TCP address is one of this machine that may be listened on. Whether its port is free is not looked at: the daemon
- * may be running. The same errors.
+ * Checks that a TCP address is one of this machine that may be listened on. Whether its port is
+ * free is not looked at: the daemon may be running. The same errors.
  */
 int listener_check_tcp(const char *what, const char *text, const struct address *address,
 		       char *error);

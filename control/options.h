@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The command line of a daemon: --config, --check, --log-level, --core-dumps, --help and --version. Main thread.
+ * The command line of a daemon: --config, --check, --log-level, --core-dumps, --help and --version.
+ * Main thread.
  */
 #ifndef FANIN_CONTROL_OPTIONS_H
 #define FANIN_CONTROL_OPTIONS_H
@@ -17,7 +18,8 @@ struct options {
 };
 
 /*
- * Parses the command line; prints errors and the help. Unless it asks for core dumps there will be none from here on.
+ * Parses the command line; prints errors and the help. Unless it asks for core dumps there will be
+ * none from here on.
  *
  * program: its name. about: what it does, one line. config_page: the man page of its configuration.
  * closing: the last line of the help. Returns -1 to continue, else the exit code.

@@ -5,12 +5,13 @@
 
 #include <stdint.h>
 
-/* Returns a line of /proc/self/status in bytes; 0 if there is none. format: of the line, which ends in kB: "VmRSS: %lu kB". */
+/* Returns a line of /proc/self/status in bytes; 0 if there is none. format: of the line, which ends
+ * in kB: "VmRSS: %lu kB". */
 uint64_t process_status_bytes(const char *format);
 
 /*
- * From now on the kernel writes no core dump of this process, which would have keys in it, and lets no other process of its user
- * look into it. Programs that it executes are not concerned.
+ * From now on the kernel writes no core dump of this process, which would have keys in it, and lets
+ * no other process of its user look into it. Programs that it executes are not concerned.
  */
 void process_hide_memory(void);
 

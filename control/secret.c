@@ -17,9 +17,10 @@ read_token(FILE *file, const char *path, char *secret, char *error)
 	size_t len;
 
 	if (fstat(fileno(file), &status) != 0 || (status.st_mode & S_IRWXO) != 0) {
-		snprintf(error, SECRET_ERROR_LEN,
-			 "token file %s: found the mode %04o, expected no access for others: chmod o= %s",
-			 path, status.st_mode & 07777u, path);
+		snprintf(
+			error, SECRET_ERROR_LEN,
+			"token file %s: found the mode %04o, expected no access for others: chmod o= %s",
+			path, status.st_mode & 07777u, path);
 		return -EACCES;
 	}
 	if (fgets(line, sizeof(line), file) == NULL)
@@ -31,9 +32,10 @@ read_token(FILE *file, const char *path, char *secret, char *error)
 			len = 0;
 	}
 	if (len == 0 || len > SECRET_MAX) {
-		snprintf(error, SECRET_ERROR_LEN,
-			 "token file %s: expected a line of 1 to %d printable characters without spaces",
-			 path, SECRET_MAX);
+		snprintf(
+			error, SECRET_ERROR_LEN,
+			"token file %s: expected a line of 1 to %d printable characters without spaces",
+			path, SECRET_MAX);
 		return -EINVAL;
 	}
 	memcpy(secret, line, len + 1);

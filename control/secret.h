@@ -12,7 +12,8 @@
 /*
  * Reads a token: the first line of a file that others can't read.
  *
- * secret: SECRET_SIZE bytes. error: SECRET_ERROR_LEN bytes. Returns 0, or -errno with the error filled.
+ * secret: SECRET_SIZE bytes. error: SECRET_ERROR_LEN bytes. Returns 0, or -errno with the error
+ * filled.
  */
 int secret_load(const char *path, char *secret, char *error);
 

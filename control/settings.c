@@ -34,7 +34,8 @@ settings_load(const char *path, struct control_error *error)
 	size_t len;
 
 	if (file == NULL)
-		return control_fail(error, "not_found", "%s: cannot open: %s", path, strerror(errno));
+		return control_fail(error, "not_found", "%s: cannot open: %s", path,
+				    strerror(errno));
 	text = malloc(LONGEST_FILE);
 	len = text == NULL ? 0 : fread(text, 1, LONGEST_FILE, file);
 	if (text == NULL || ferror(file) || len == LONGEST_FILE) {

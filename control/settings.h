@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Configuration files of daemons, in JSON: the file, and what several daemons have in theirs. Errors name the file and the place in it. Any thread.
+ * Configuration files of daemons, in JSON: the file, and what several daemons have in theirs.
+ * Errors name the file and the place in it. Any thread.
  */
 #ifndef FANIN_CONTROL_SETTINGS_H
 #define FANIN_CONTROL_SETTINGS_H
@@ -9,7 +10,8 @@
 
 #include "control/control.h"
 
-/* Reads a file with one JSON object, of less than 4 MiB. Returns the caller's reference, or NULL with *error filled. */
+/* Reads a file with one JSON object, of less than 4 MiB. Returns the caller's reference, or NULL
+ * with *error filled. */
 json_t *settings_load(const char *path, struct control_error *error);
 
 /* Puts the source, such as a file's name, before the error's message. Returns -EINVAL. */
@@ -18,13 +20,14 @@ int settings_fail_at(const char *source, struct control_error *error);
 /*
  * Finds an object in another one.
  *
- * where: its place, for messages. known: the keys that it may have, up to NULL. object: set to it, borrowed, or to NULL if it is absent.
- * Returns 0, or -EINVAL with *error filled.
+ * where: its place, for messages. known: the keys that it may have, up to NULL. object: set to it,
+ * borrowed, or to NULL if it is absent. Returns 0, or -EINVAL with *error filled.
  */
 int settings_object(const char *where, const json_t *parent, const char *key,
 		    const char *const *known, const json_t **object, struct control_error *error);
 
-/* Reads "tls", an object with certificate, key and ca, if it is there. Its strings are the parent's. As settings_object. */
+/* Reads "tls", an object with certificate, key and ca, if it is there. Its strings are the
+ * parent's. As settings_object. */
 int settings_tls(const char *where, const json_t *parent, struct control_tcp *tcp,
 		 struct control_error *error);
 

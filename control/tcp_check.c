@@ -65,8 +65,9 @@ control_tcp_check(const struct control_tcp *tcp, char *error)
 		return fail_listen(tcp->listen, -EINVAL, error);
 	if (address_is_loopback(&address) || is_set(tcp->token_file))
 		return 0;
-	snprintf(error, CONTROL_MESSAGE_LEN,
-		 "found no token file, expected one: without it only addresses of this machine alone, like 127.0.0.1, may be listened on");
+	snprintf(
+		error, CONTROL_MESSAGE_LEN,
+		"found no token file, expected one: without it only addresses of this machine alone, like 127.0.0.1, may be listened on");
 	return fail_listen(tcp->listen, -EINVAL, error);
 }
 

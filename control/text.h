@@ -18,7 +18,8 @@
 /* Characters of the names of switches, ports and jobs. */
 #define TEXT_NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
-/* The known word closest to a misspelt one. Start with {.word = ...}; offer candidates; then best is it or NULL. */
+/* The known word closest to a misspelt one. Start with {.word = ...}; offer candidates; then best
+ * is it or NULL. */
 struct text_guess {
 	const char *word;
 	const char *best;
@@ -32,14 +33,16 @@ struct text_guess {
 void text_guess_offer(struct text_guess *guess, const char *candidate);
 
 /*
- * Writes a value as a message shows it: 70000, "many", true, an object. Long strings are cut; all is printable ASCII.
+ * Writes a value as a message shows it: 70000, "many", true, an object. Long strings are cut; all
+ * is printable ASCII.
  *
  * buffer: TEXT_VALUE_LEN bytes. Returns buffer.
  */
 const char *text_describe(const json_t *value, char *buffer);
 
 /*
- * Writes a key as part of a path: as it is if it looks like a name, else quoted and cut like a string value.
+ * Writes a key as part of a path: as it is if it looks like a name, else quoted and cut like a
+ * string value.
  *
  * buffer: TEXT_VALUE_LEN bytes. Returns buffer.
  */
@@ -49,7 +52,8 @@ const char *text_key(const char *key, char *buffer);
 void text_make_printable(char *text);
 
 /*
- * Reads a dotted IPv4 address that a host or a switch can have: not 0/8, 127/8, multicast or broadcast.
+ * Reads a dotted IPv4 address that a host or a switch can have: not 0/8, 127/8, multicast or
+ * broadcast.
  *
  * ip_be: set on success only, network order. Returns 0 or -EINVAL.
  */

@@ -90,7 +90,8 @@ create(const SSL_METHOD *method, const struct tls_files *files, int verify, stru
 	 */
 	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
 	/* An idle connection needs no buffers: this frees most of its 34 KiB. */
-	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE |
+					  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
 					  SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
 	ret = load(context, files, error);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * TLS contexts for control connections, of version 1.2 or newer. Made once at start, then constant; one thread.
+ * TLS contexts for control connections, of version 1.2 or newer. Made once at start, then constant;
+ * one thread.
  */
 #ifndef FANIN_CONTROL_TLS_H
 #define FANIN_CONTROL_TLS_H

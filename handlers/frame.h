@@ -18,8 +18,8 @@ fanin_frame_set_length(struct rte_mbuf *mbuf, uint32_t payload_len)
 }
 
 /*
- * A packet that is to be turned around goes to the UDP port where its sender takes answers. To be called before its Fanin header is
- * written anew.
+ * A packet that is to be turned around goes to the UDP port where its sender takes answers. To be
+ * called before its Fanin header is written anew.
  */
 static inline void
 fanin_frame_answer_to(struct fanin_headers *headers)
@@ -109,8 +109,9 @@ bool fanin_answer_asker(const struct fanin_job_params *job, const struct fanin_h
  * Passes the parent's ANSWER on to the child that asked: one level further, without states of other
  * blocks. It has fanin_answer_len bytes at least.
  */
-enum fanin_verdict fanin_answer_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
-				     uint64_t way, unsigned int child);
+enum fanin_verdict fanin_answer_down(struct fanin_handler_ctx *ctx,
+				     const struct fanin_packet *packet, uint64_t way,
+				     unsigned int child);
 
 /*
  * Passes an ANSWER of the parent on to the child that asked, with what is known here of the ranks

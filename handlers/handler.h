@@ -33,23 +33,29 @@
 /* Owner of the slots of a handler's jobs. */
 enum fanin_slots_of {
 	FANIN_SLOTS_PRIVATE, /* each job has its own */
-	FANIN_SLOTS_SHARED, /* all jobs of the handler whose slots are of one size share them: see struct fanin_slot_tag */
-	FANIN_SLOTS_NONE, /* there are none: the slot is NULL, its index 0, and any worker may be called for any block */
+	FANIN_SLOTS_SHARED,  /* all jobs of the handler whose slots are of one size share them: see
+				struct fanin_slot_tag */
+	FANIN_SLOTS_NONE,    /* there are none: the slot is NULL, its index 0, and any worker may be
+				called for any block */
 };
 
-/* A job's slots. Where jobs share them, each job has another block in a slot, and none has two of a window in one. */
+/* A job's slots. Where jobs share them, each job has another block in a slot, and none has two of a
+ * window in one. */
 struct fanin_slots {
 	/*
-	 * Where each job has a part of its own (slots_apart), both change as jobs come and go, and a worker may see one of them before the other: any index below the pool's number
-	 * of slots is good for any part. Main thread: rw, workers: ro.
+	 * Where each job has a part of its own (slots_apart), both change as jobs come and go, and
+	 * a worker may see one of them before the other: any index below the pool's number of slots
+	 * is good for any part. Main thread: rw, workers: ro.
 	 */
 	uint8_t *const *by_index;
 	uint32_t mask; /* the number of slots, a power of two, - 1 */
 	uint32_t salt; /* 0 where they are the job's own */
-	void *common; /* FANIN_SLOTS_COMMON bytes, zeroed when the slots are made: see state_release. NULL: there are no slots */
+	void *common;  /* FANIN_SLOTS_COMMON bytes, zeroed when the slots are made: see
+			  state_release. NULL: there are no slots */
 };
 
-/* Bytes that all jobs of the same slots have in common: a cache line of its own. Workers change them atomically. */
+/* Bytes that all jobs of the same slots have in common: a cache line of its own. Workers change
+ * them atomically. */
 #define FANIN_SLOTS_COMMON 64
 
 /* The index of a block's slot. */
@@ -60,9 +66,10 @@ fanin_slot_index(const struct fanin_slots *slots, uint32_t block)
 }
 
 /*
- * What a shared slot begins with. The handler says whose data the slot holds (fanin_slot_take), and compares that (fanin_slot_holds). Only
- * whoever has entered a slot may use it; a handler leaves it before it returns. Within a second or so after the end of a run the switch enters
- * the slots that still hold something of it, calls slot_release and empties the tag.
+ * What a shared slot begins with. The handler says whose data the slot holds (fanin_slot_take), and
+ * compares that (fanin_slot_holds). Only whoever has entered a slot may use it; a handler leaves it
+ * before it returns. Within a second or so after the end of a run the switch enters the slots that
+ * still hold something of it, calls slot_release and empties the tag.
  */
 struct fanin_slot_tag {
 	uint32_t busy;  /* fanin_slot_enter's; atomic */
@@ -84,22 +91,30 @@ fanin_slot_leave(struct fanin_slot_tag *tag)
 	__atomic_store_n(&tag->busy, 0, __ATOMIC_RELEASE);
 }
 
-/* The shape of a job: how its packets go through its switches. `version` tells it to the network manager. */
+/* The shape of a job: how its packets go through its switches. `version` tells it to the network
+ * manager. */
 enum fanin_shape {
-	FANIN_SHAPE_TREE, /* contributions of all members meet on their way up a tree, and results go down */
-	FANIN_SHAPE_MULTICAST, /* packets of any member go to all others along a tree; nothing is kept */
-	FANIN_SHAPE_SERVER, /* as TREE, but the parent of the topmost switch is a server, which makes the results */
-	FANIN_SHAPE_LEADERS, /* each block has a rank that makes its result; packets find their way to it by the switches' routes */
+	FANIN_SHAPE_TREE, /* contributions of all members meet on their way up a tree, and results
+			     go down */
+	FANIN_SHAPE_MULTICAST, /* packets of any member go to all others along a tree; nothing is
+				  kept */
+	FANIN_SHAPE_SERVER,    /* as TREE, but the parent of the topmost switch is a server, which
+				  makes the results */
+	FANIN_SHAPE_LEADERS, /* each block has a rank that makes its result; packets find their way
+				to it by the switches' routes */
 };
 
 /* Which packets are a job's? */
 enum fanin_admission {
-	FANIN_ADMIT_MEMBERS, /* contributions and answers of its children, in a run that they have joined, and what its parent sends */
+	FANIN_ADMIT_MEMBERS, /* contributions and answers of its children, in a run that they have
+				joined, and what its parent sends */
 	/*
-	 * Packets about blocks that have the job's key and a type that the handler takes, wherever they go to, if they come in at one of
-	 * params.ports: also those that the switch would forward or route. packet->child is the index of that port in the switch. Rank, source and
-	 * the header's epoch are not compared. While the members here have no run, ctx->epoch is a number that is the job's alone. Nobody is told of
-	 * what is dropped. Such a job has no tags.
+	 * Packets about blocks that have the job's key and a type that the handler takes, wherever
+	 * they go to, if they come in at one of params.ports: also those that the switch would
+	 * forward or route. packet->child is the index of that port in the switch. Rank, source and
+	 * the header's epoch are not compared. While the members here have no run, ctx->epoch is a
+	 * number that is the job's alone. Nobody is told of what is dropped. Such a job has no
+	 * tags.
 	 */
 	FANIN_ADMIT_KEY,
 };
@@ -114,27 +129,37 @@ struct fanin_job_params {
 	uint16_t window;        /* W; slots of its own are 2W */
 	uint16_t payload_bytes; /* most payload per packet; a packet's mbuf has room for as much */
 	uint64_t children;      /* bitmap of all children */
-	uint64_t ports; /* bitmap of the switch's ports that lead to children, to the parent or, of the shape LEADERS, to other switches, by index */
+	uint64_t ports; /* bitmap of the switch's ports that lead to children, to the parent or, of
+			   the shape LEADERS, to other switches, by index */
 	struct fanin_slots slots;
 	struct fanin_keys keys;
-	struct fanin_headers result_headers; /* template of results: Ethernet, IPv4 and UDP to the group, of full payload */
-	bool has_parent; /* else this is the root of the job's tree */
-	bool parent_is_server; /* the parent is no switch, and all ranks are behind this one; of jobs of the shape SERVER */
-	bool shared; /* several workers may be in one slot at a time */
-	bool in_order; /* the handler combines in the order of the ranks, as far as this switch has them in a row */
-	bool has_units; /* the ranks behind this switch, and behind each child, are a unit: see wire/order.h */
-	bool wide;          /* sums and averages of f16 and bf16 are accumulated in f32 */
+	struct fanin_headers result_headers; /* template of results: Ethernet, IPv4 and UDP to the
+						group, of full payload */
+	bool has_parent;                     /* else this is the root of the job's tree */
+	bool parent_is_server; /* the parent is no switch, and all ranks are behind this one; of
+				  jobs of the shape SERVER */
+	bool shared;           /* several workers may be in one slot at a time */
+	bool in_order;  /* the handler combines in the order of the ranks, as far as this switch has
+			   them in a row */
+	bool has_units; /* the ranks behind this switch, and behind each child, are a unit: see
+			   wire/order.h */
+	bool wide;      /* sums and averages of f16 and bf16 are accumulated in f32 */
 	uint8_t buffers;    /* per block, for handlers with several: 2 to FANIN_MAX_BUFFERS */
 	enum fanin_isa isa; /* kernels to use */
 
 	/* Seldom looked at, or only below the root. */
-	struct fanin_headers parent_headers; /* template of contributions to the parent, likewise of full payload */
+	struct fanin_headers parent_headers; /* template of contributions to the parent, likewise of
+						full payload */
 	bool authenticate; /* packets have tags (wire/tag.h), which handlers do not see */
-	uint64_t parameters[FANIN_PARAMETERS_MAX]; /* in the order of the handler's `parameters`, each within its bounds */
-	uint64_t links; /* of `ports` those that lead to other switches; of jobs of the shape LEADERS */
+	uint64_t parameters[FANIN_PARAMETERS_MAX]; /* in the order of the handler's `parameters`,
+						      each within its bounds */
+	uint64_t links;      /* of `ports` those that lead to other switches; of jobs of the shape
+				LEADERS */
 	uint64_t ranks_here; /* the ranks whose hosts are at this switch, likewise */
-	uint64_t port_ranks[FANIN_MAX_PORTS]; /* the ranks behind each other port of `ports`, likewise */
-	struct fanin_order order; /* of the children, by their ranks; fanin_job_params_order sets it */
+	uint64_t port_ranks[FANIN_MAX_PORTS]; /* the ranks behind each other port of `ports`,
+						 likewise */
+	struct fanin_order order; /* of the children, by their ranks; fanin_job_params_order sets it
+				   */
 	struct fanin_ranks child_ranks[FANIN_WIRE_MAX_CHILDREN]; /* the ranks behind each child */
 };
 
@@ -183,7 +208,8 @@ struct fanin_packet {
 enum fanin_emission_kind {
 	FANIN_EMIT_CHILDREN, /* a complete frame to `children`, one mbuf reference each */
 	FANIN_EMIT_PARENT,   /* a complete frame to the parent */
-	FANIN_EMIT_REPLY, /* the packet itself, turned around to its sender, the one of `children` */
+	FANIN_EMIT_REPLY, /* the packet itself, turned around to its sender, the one of `children`
+			   */
 	FANIN_EMIT_PORTS, /* a complete frame to `ports`, one mbuf reference each */
 	FANIN_EMIT_ROUTE, /* an IPv4 packet towards its destination address: see fanin_emit_route */
 };
@@ -204,7 +230,8 @@ struct fanin_emission {
 	uint32_t payload_len; /* REPLY: bytes behind the Fanin header */
 };
 
-/* Emissions and frees are carried out after a burst, and as soon as there are so many: more than a burst of usual packets causes. */
+/* Emissions and frees are carried out after a burst, and as soon as there are so many: more than a
+ * burst of usual packets causes. */
 #define FANIN_BURST 64
 #define FANIN_MAX_EMISSIONS (FANIN_BURST * 2 + 1)
 #define FANIN_MAX_FREES 160
@@ -212,8 +239,8 @@ struct fanin_emission {
 #define FANIN_STOCK 64
 
 /*
- * Counters that each job has. X(field, text): the field is the name in `faninctl -j jobs`, and the text describes the metric
- * fanin_job_FIELD_total.
+ * Counters that each job has. X(field, text): the field is the name in `faninctl -j jobs`, and the
+ * text describes the metric fanin_job_FIELD_total.
  */
 #define FANIN_HANDLER_COUNTERS(X)                                                                  \
 	X(contributions, "Contributions, each counted once.")                                      \
@@ -236,7 +263,8 @@ struct fanin_handler_stats {
 	uint64_t own[FANIN_OWN_COUNTERS_MAX]; /* in the order of the handler's `counters` */
 };
 
-/* Values of one kind that a handler tells of a job, FANIN_VALUES_EACH_MAX at most: as counters, with their least, median and most. */
+/* Values of one kind that a handler tells of a job, FANIN_VALUES_EACH_MAX at most: as counters,
+ * with their least, median and most. */
 #define FANIN_VALUES_EACH_MAX FANIN_SERVER_RANKS_MAX
 
 struct fanin_value {
@@ -245,13 +273,15 @@ struct fanin_value {
 	const char *by;   /* what there is one of each for, such as "leader"; NULL: there is one */
 };
 
-/* A counter of one handler: in `faninctl jobs`, and a label of the metric fanin_job_counter_total. */
+/* A counter of one handler: in `faninctl jobs`, and a label of the metric fanin_job_counter_total.
+ */
 struct fanin_counter {
 	const char *name; /* small letters and underscores; NULL ends a list */
 	const char *text; /* one line for people */
 };
 
-/* A parameter of one handler's jobs: of `jobs.create`, and `faninctl jobs create --parameter NAME=VALUE`. */
+/* A parameter of one handler's jobs: of `jobs.create`, and `faninctl jobs create --parameter
+ * NAME=VALUE`. */
 struct fanin_parameter {
 	const char *name; /* small letters and underscores; NULL ends a list */
 	const char *text; /* one line for people, with the unit */
@@ -263,25 +293,31 @@ struct fanin_parameter {
 /* A call of a handler arms at most so many timers. */
 #define FANIN_MAX_ARMS_PER_CALL 2
 
-/* Everything a handler call can reach besides its slot. One per worker; the worker alone reads and writes it. */
+/* Everything a handler call can reach besides its slot. One per worker; the worker alone reads and
+ * writes it. */
 struct fanin_handler_ctx {
 	const struct fanin_job_params *job;
 	uint32_t epoch;              /* run of the job that the packet belongs to */
 	uint32_t parent_epoch;       /* the same run as the parent numbers it */
 	uint64_t now_ns;             /* when the burst was received; monotonic */
 	void *state;                 /* the job's; NULL: its handler has none */
-	struct fanin_tagger *tagger; /* puts tags on what is sent; NULL: the job's packets have none */
+	struct fanin_tagger *tagger; /* puts tags on what is sent; NULL: the job's packets have none
+				      */
 	uint64_t instance;           /* of this switch, for tags downwards */
 	uint64_t parent_instance;    /* of the parent, for tags upwards */
-	uint8_t parent_port_shift; /* of source ports of packets to the parent */
-	const struct fanin_ranks *ended; /* ranks whose processes have ended; words change, atomically. NULL: nobody's */
+	uint8_t parent_port_shift;   /* of source ports of packets to the parent */
+	const struct fanin_ranks *ended;  /* ranks whose processes have ended; words change,
+					     atomically. NULL: nobody's */
 	const struct fanin_ranks *silent; /* ranks that don't answer probes, likewise */
 	uint64_t expected; /* with FANIN_REASON_MISMATCH: the block's shape; 0: not told */
-	uint64_t missing; /* from a QUERY: children to be probed, which an overdue block waits for; grows */
+	uint64_t missing;  /* from a QUERY: children to be probed, which an overdue block waits for;
+			      grows */
 	struct fanin_handler_stats *stats;
-	struct fanin_timer_fifo *timers; /* of jobs with this one's timeout; NULL: its handler has none */
+	struct fanin_timer_fifo *timers; /* of jobs with this one's timeout; NULL: its handler has
+					    none */
 	/*
-	 * Carries out emissions and frees when there is no room for more, within a call of the handler. NULL: there is always enough.
+	 * Carries out emissions and frees when there is no room for more, within a call of the
+	 * handler. NULL: there is always enough.
 	 */
 	void (*drain)(struct fanin_handler_ctx *ctx);
 	struct fanin_emission emissions[FANIN_MAX_EMISSIONS];
@@ -294,12 +330,14 @@ struct fanin_handler_ctx {
 
 /* True if a shared slot holds this block of the call's job and run. The caller has entered it. */
 static inline bool
-fanin_slot_holds(const struct fanin_slot_tag *tag, const struct fanin_handler_ctx *ctx, uint32_t block)
+fanin_slot_holds(const struct fanin_slot_tag *tag, const struct fanin_handler_ctx *ctx,
+		 uint32_t block)
 {
 	return tag->block == block && tag->job == ctx->job->id && tag->epoch == ctx->epoch;
 }
 
-/* Gives a shared slot to this block. The caller has entered it, and given up what it held before. */
+/* Gives a shared slot to this block. The caller has entered it, and given up what it held before.
+ */
 static inline void
 fanin_slot_take(struct fanin_slot_tag *tag, const struct fanin_handler_ctx *ctx, uint32_t block)
 {
@@ -358,19 +396,24 @@ struct fanin_peek {
 /* How far the ranks of a run are. */
 struct fanin_rank_progress {
 	uint16_t n_ranks;
-	uint32_t blocks[FANIN_SERVER_RANKS_MAX]; /* by rank: the block after the last one that it has sent */
+	uint32_t blocks[FANIN_SERVER_RANKS_MAX]; /* by rank: the block after the last one that it
+						    has sent */
 	uint32_t slots_used;                     /* of the job's slots: by blocks of this job */
-	uint32_t overflowed; /* contributions to blocks without a result that found their slots taken */
+	uint32_t overflowed; /* contributions to blocks without a result that found their slots
+				taken */
 };
 
 /* Mbufs that a slot can hold at most, between calls. The network manager plans with it, too. */
 struct fanin_slot_mbufs {
 	uint8_t fixed;
-	uint8_t per_buffer; /* for each of a block's buffers, of which there are no more than children */
-	uint8_t per_pair; /* for each pair of children, and one that is left over; more if their ranks are no row: fanin_order_build */
+	uint8_t per_buffer; /* for each of a block's buffers, of which there are no more than
+			       children */
+	uint8_t per_pair;   /* for each pair of children, and one that is left over; more if their
+			       ranks are no row: fanin_order_build */
 };
 
-/* By what a handler is chosen for a job that names none: the size of its messages, and the sizes up to which the configuration prefers some (Flare section 6.4). */
+/* By what a handler is chosen for a job that names none: the size of its messages, and the sizes up
+ * to which the configuration prefers some (Flare section 6.4). */
 struct fanin_choice {
 	uint64_t message_bytes; /* usual size of a collective; 0: not known, and large */
 	uint64_t tree_up_to;    /* the configuration's sizes, bytes */
@@ -381,24 +424,28 @@ struct fanin_choice {
 struct fanin_handler {
 	const char *name;        /* as in the config, faninctl and reports; at most 15 characters */
 	const char *description; /* one line for people */
-	bool in_order; /* combines as params.order has it, so that order may matter: for reproducible jobs */
+	bool in_order;           /* combines as params.order has it, so that order may matter: for
+				    reproducible jobs */
 	bool makes_packets;      /* by fanin_take */
-	bool makes_headers_only; /* ... and none of them has a payload: the job's payload may be longer than there is room for in these */
+	bool makes_headers_only; /* ... and none of them has a payload: the job's payload may be
+				    longer than there is room for in these */
 	bool is_native;          /* never accumulates in a longer type: jobs that do are refused */
 	uint16_t ranks_most;     /* of a job; 0: FANIN_WIRE_MAX_RANKS */
 	enum fanin_shape shape;
 	enum fanin_admission admission;
 	enum fanin_slots_of slots_of;
 	/*
-	 * SHARED: each job's blocks keep to a part of the slots that no other job uses: 2W of them, or as many as there are for each. What is in a slot when that changes is found
-	 * no more by the packets of its block or by its timer; the next sweep empties it.
+	 * SHARED: each job's blocks keep to a part of the slots that no other job uses: 2W of them,
+	 * or as many as there are for each. What is in a slot when that changes is found no more by
+	 * the packets of its block or by its timer; the next sweep empties it.
 	 */
 	bool slots_apart;
-	struct fanin_slot_mbufs slot_mbufs; /* at least one in all, where there are slots; limits their number */
+	struct fanin_slot_mbufs slot_mbufs; /* at least one in all, where there are slots; limits
+					       their number */
 
 	/*
-	 * Is this the handler for a job that names none? Of those in the registry at most one says so. May set *buffers, per block.
-	 * NULL: never.
+	 * Is this the handler for a job that names none? Of those in the registry at most one says
+	 * so. May set *buffers, per block. NULL: never.
 	 */
 	bool (*suits)(const struct fanin_choice *choice, uint32_t *buffers);
 
@@ -408,58 +455,67 @@ struct fanin_handler {
 	const struct fanin_value *values; /* NULL: none */
 
 	/*
-	 * Tells values of a kind, by its place in `values`, at about this time. Any thread, while workers use the state. NULL if there are no kinds.
-	 * Returns how many were set: FANIN_VALUES_EACH_MAX at most, 0: there is nothing to tell.
+	 * Tells values of a kind, by its place in `values`, at about this time. Any thread, while
+	 * workers use the state. NULL if there are no kinds. Returns how many were set:
+	 * FANIN_VALUES_EACH_MAX at most, 0: there is nothing to tell.
 	 */
 	unsigned int (*tell)(const struct fanin_job_params *job, const void *state,
 			     unsigned int kind, uint64_t *values);
 
 	/*
-	 * Bytes of a job's state, ctx->state, which its slots have in common: zeroed when the job is
-	 * made, freed with it. Workers share it and change it atomically. state_size: where they
+	 * Bytes of a job's state, ctx->state, which its slots have in common: zeroed when the job
+	 * is made, freed with it. Workers share it and change it atomically. state_size: where they
 	 * depend on the job. Neither: there is none.
 	 */
 	size_t state_bytes;
 	size_t (*state_size)(const struct fanin_job_params *job);
 
 	/*
-	 * Takes what a job has entered in job->slots.common out of it: its run is over, or the job goes. Main thread, while workers may still be in a call for the
-	 * run that ended; it may be called again and again. NULL: nothing is entered there.
+	 * Takes what a job has entered in job->slots.common out of it: its run is over, or the job
+	 * goes. Main thread, while workers may still be in a call for the run that ended; it may be
+	 * called again and again. NULL: nothing is entered there.
 	 */
 	void (*state_release)(const struct fanin_job_params *job, void *state);
 
 	/*
-	 * How far the ranks of the run `epoch` are, and what the job has of the slots. Changes nothing. Any thread, while workers use the state.
-	 * NULL: the handler does not know. Returns false if there is nothing to tell of this run.
+	 * How far the ranks of the run `epoch` are, and what the job has of the slots. Changes
+	 * nothing. Any thread, while workers use the state. NULL: the handler does not know.
+	 * Returns false if there is nothing to tell of this run.
 	 */
 	bool (*rank_progress)(const struct fanin_job_params *job, const void *state, uint32_t epoch,
 			      struct fanin_rank_progress *progress);
 
 	/*
-	 * Bytes of one slot; the pipeline rounds up to a cache line. slot_size: where they depend on
-	 * the job. Neither if there are no slots.
+	 * Bytes of one slot; the pipeline rounds up to a cache line. slot_size: where they depend
+	 * on the job. Neither if there are no slots.
 	 */
 	size_t slot_bytes;
 	size_t (*slot_size)(const struct fanin_job_params *job);
 
 	/*
-	 * A contribution for this slot, of the run ctx->epoch. A handler that has no use for any drops it as FANIN_REASON_TYPE: whoever is a
-	 * member may send one. The slot was zeroed when the job was made, and may have been used by earlier runs, and if it is shared, by other jobs. index: of the slot. If the job is
-	 * shared, other workers may call this for the same slot at the same time. On
-	 * FANIN_VERDICT_DROP *reason is set; on FANIN_VERDICT_RETRY the packet is as it came.
+	 * A contribution for this slot, of the run ctx->epoch. A handler that has no use for any
+	 * drops it as FANIN_REASON_TYPE: whoever is a member may send one. The slot was zeroed when
+	 * the job was made, and may have been used by earlier runs, and if it is shared, by other
+	 * jobs. index: of the slot. If the job is shared, other workers may call this for the same
+	 * slot at the same time. On FANIN_VERDICT_DROP *reason is set; on FANIN_VERDICT_RETRY the
+	 * packet is as it came.
 	 */
-	enum fanin_verdict (*contribution)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
-					   struct fanin_packet *packet, enum fanin_reason *reason);
+	enum fanin_verdict (*contribution)(struct fanin_handler_ctx *ctx, void *slot,
+					   uint32_t index, struct fanin_packet *packet,
+					   enum fanin_reason *reason);
 
-	/* Types of packets of its own, which become known with it; the last one has no name. NULL: none. */
+	/* Types of packets of its own, which become known with it; the last one has no name. NULL:
+	 * none. */
 	const struct fanin_packet_type *packets;
 
-	/* Further types of packets that it takes, of the class BLOCK (wire/packets.h); 0 ends the list. NULL: none. */
+	/* Further types of packets that it takes, of the class BLOCK (wire/packets.h); 0 ends the
+	 * list. NULL: none. */
 	const uint8_t *types;
 
 	/*
-	 * A packet of one of these, of the run ctx->epoch, with valid headers. Otherwise as a contribution. Of one that comes from the
-	 * parent packet->child has no meaning, and after FANIN_VERDICT_DROP nobody is told. What each of the tree's own types says is in
+	 * A packet of one of these, of the run ctx->epoch, with valid headers. Otherwise as a
+	 * contribution. Of one that comes from the parent packet->child has no meaning, and after
+	 * FANIN_VERDICT_DROP nobody is told. What each of the tree's own types says is in
 	 * docs/protocol.md. NULL if there are none.
 	 */
 	enum fanin_verdict (*other)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
@@ -469,29 +525,34 @@ struct fanin_handler {
 	uint64_t (*timeout_ns)(const struct fanin_job_params *job);
 
 	/*
-	 * The longest wait that it divides into timers (fanin_timer_arm_within), ns. Timers of FANIN_TIMER_STEP times the timeout, of
-	 * that many times it again, and so on, are there up to this one, as far as there is room. NULL: all waits are timeout_ns.
+	 * The longest wait that it divides into timers (fanin_timer_arm_within), ns. Timers of
+	 * FANIN_TIMER_STEP times the timeout, of that many times it again, and so on, are there up
+	 * to this one, as far as there is room. NULL: all waits are timeout_ns.
 	 */
 	uint64_t (*longest_wait_ns)(const struct fanin_job_params *job);
 
 	/*
-	 * A timer that fanin_timer_arm has set for a block of this slot, of the run ctx->epoch, has expired: in the first round whose clock
-	 * has reached it, or earlier if there were too many. The slot may be at another block meanwhile. ctx->now_ns is the round's time.
-	 * Returns false if another worker is in the way: it is called again after another timeout. NULL if there is no timeout_ns.
+	 * A timer that fanin_timer_arm has set for a block of this slot, of the run ctx->epoch, has
+	 * expired: in the first round whose clock has reached it, or earlier if there were too
+	 * many. The slot may be at another block meanwhile. ctx->now_ns is the round's time.
+	 * Returns false if another worker is in the way: it is called again after another timeout.
+	 * NULL if there is no timeout_ns.
 	 */
 	bool (*expired)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, uint32_t block);
 
 	/*
-	 * Looks into a slot, and changes nothing: a block of the run `epoch` that waits. Any thread, while workers use the slot.
-	 * NULL: nothing ever waits, and so where there are no slots. Returns false if there is none, or if the slot changes so fast that
-	 * nothing waits in it.
+	 * Looks into a slot, and changes nothing: a block of the run `epoch` that waits. Any
+	 * thread, while workers use the slot. NULL: nothing ever waits, and so where there are no
+	 * slots. Returns false if there is none, or if the slot changes so fast that nothing waits
+	 * in it.
 	 */
 	bool (*peek)(const struct fanin_job_params *job, uint32_t epoch, const void *slot,
 		     struct fanin_peek *peek);
 
 	/*
-	 * Gives up the mbufs in the slot, by fanin_release. Private: ctx->job is the job, and the slot is not used again. Shared: ctx->job is
-	 * NULL, the caller has entered the slot, whose tag is still there, and it is used again. NULL if there are no slots.
+	 * Gives up the mbufs in the slot, by fanin_release. Private: ctx->job is the job, and the
+	 * slot is not used again. Shared: ctx->job is NULL, the caller has entered the slot, whose
+	 * tag is still there, and it is used again. NULL if there are no slots.
 	 */
 	void (*slot_release)(struct fanin_handler_ctx *ctx, void *slot);
 
@@ -501,13 +562,15 @@ struct fanin_handler {
 };
 
 /*
- * Why a handler can't be registered, such as a name that is taken; a static string, or NULL if it can. Thread-safe after start-up.
+ * Why a handler can't be registered, such as a name that is taken; a static string, or NULL if it
+ * can. Thread-safe after start-up.
  */
 const char *fanin_handler_problem(const struct fanin_handler *candidate);
 
 /*
- * Adds a handler to the registry, and its packets to the known types. Called by FANIN_HANDLER_REGISTER before main, single-threaded. If there is
- * a problem it ends the process, saying what it is.
+ * Adds a handler to the registry, and its packets to the known types. Called by
+ * FANIN_HANDLER_REGISTER before main, single-threaded. If there is a problem it ends the process,
+ * saying what it is.
  */
 void fanin_handler_register(struct fanin_handler *handler);
 
@@ -524,9 +587,11 @@ fanin_handler_takes(const struct fanin_handler *handler, uint8_t type)
 const struct fanin_handler *fanin_handler_find(const char *name);
 
 /*
- * The handler for a job that names none: that which combines in order if it is to be reproducible, else the one that suits the choice.
+ * The handler for a job that names none: that which combines in order if it is to be reproducible,
+ * else the one that suits the choice.
  *
- * buffers: set if the handler has a wish for how many there are per block. Returns NULL if there is none. Thread-safe after start-up.
+ * buffers: set if the handler has a wish for how many there are per block. Returns NULL if there is
+ * none. Thread-safe after start-up.
  */
 const struct fanin_handler *fanin_handler_choose(const struct fanin_choice *choice,
 						 bool reproducible, uint32_t *buffers);
@@ -534,8 +599,8 @@ const struct fanin_handler *fanin_handler_choose(const struct fanin_choice *choi
 /*
  * Mbufs that a slot of a handler can hold at most.
  *
- * n_children: of the job on this switch. n_pairs: what fanin_order_build returns for them. buffers: per block. Returns 1 at
- * least, or 0 if it has no slots. Thread-safe.
+ * n_children: of the job on this switch. n_pairs: what fanin_order_build returns for them. buffers:
+ * per block. Returns 1 at least, or 0 if it has no slots. Thread-safe.
  */
 static inline unsigned int
 fanin_slot_mbufs(const struct fanin_handler *handler, unsigned int n_children, unsigned int n_pairs,
@@ -568,7 +633,8 @@ fanin_handler_reduces(const struct fanin_handler *handler)
 	return handler->shape == FANIN_SHAPE_TREE;
 }
 
-/* How many handlers have jobs that share slots: for each of them as many are set aside. Thread-safe after start-up. */
+/* How many handlers have jobs that share slots: for each of them as many are set aside. Thread-safe
+ * after start-up. */
 unsigned int fanin_handlers_that_share(void);
 
 /*
@@ -591,9 +657,10 @@ fanin_emission_add(struct fanin_handler_ctx *ctx)
 }
 
 /*
- * Emits a frame to children, to the parent, or back to the sender. A call of the handler may do so as often as it likes. What is emitted
- * may be sent at once: the frame is complete, and the handler looks at it again only if it has a reference of its own. A received packet
- * that was changed has no checksum of UDP any more: the field is 0.
+ * Emits a frame to children, to the parent, or back to the sender. A call of the handler may do so
+ * as often as it likes. What is emitted may be sent at once: the frame is complete, and the handler
+ * looks at it again only if it has a reference of its own. A received packet that was changed has
+ * no checksum of UDP any more: the field is 0.
  */
 static inline void
 fanin_emit(struct fanin_handler_ctx *ctx, enum fanin_emission_kind kind, struct rte_mbuf *mbuf,
@@ -627,11 +694,13 @@ fanin_emit_ports(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, uint64_t 
 }
 
 /*
- * Emits a complete IPv4 packet towards its destination address: to a next hop by the switch's routes, or to the host in the switch's own subnet.
- * Its Ethernet addresses are filled in and its time to live is counted down, so the only reference goes with it. What cannot go there
- * is dropped and counted, as any packet that is routed.
+ * Emits a complete IPv4 packet towards its destination address: to a next hop by the switch's
+ * routes, or to the host in the switch's own subnet. Its Ethernet addresses are filled in and its
+ * time to live is counted down, so the only reference goes with it. What cannot go there is dropped
+ * and counted, as any packet that is routed.
  *
- * by_backlog: of several next hops the one with the least to send is taken if the usual one's queue is long; else that of the flow.
+ * by_backlog: of several next hops the one with the least to send is taken if the usual one's queue
+ * is long; else that of the flow.
  */
 static inline void
 fanin_emit_route(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, bool by_backlog)
@@ -647,8 +716,8 @@ fanin_emit_route(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, bool by_b
 }
 
 /*
- * Likewise, where packets of several senders are to meet: the usual next hop is that of `flow`, on all switches alike that have their next hops
- * in the same order (Canary section 3.1.1).
+ * Likewise, where packets of several senders are to meet: the usual next hop is that of `flow`, on
+ * all switches alike that have their next hops in the same order (Canary section 3.1.1).
  */
 static inline void
 fanin_emit_route_together(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, uint32_t flow)
@@ -683,10 +752,12 @@ fanin_timer_arm_in(struct fanin_handler_ctx *ctx, struct fanin_timer_fifo *fifo,
 }
 
 /*
- * Arms a timer for a block of the slot that the call is for, which expires after the handler's timeout. If there are too many, those that
- * would have expired first do so at the end of the round, which makes stragglers and no error. At most FANIN_MAX_ARMS_PER_CALL a call.
+ * Arms a timer for a block of the slot that the call is for, which expires after the handler's
+ * timeout. If there are too many, those that would have expired first do so at the end of the
+ * round, which makes stragglers and no error. At most FANIN_MAX_ARMS_PER_CALL a call.
  *
- * Returns false if there is no room, which only handlers meet that arm more and more from `expired`: the block has no timer then.
+ * Returns false if there is no room, which only handlers meet that arm more and more from
+ * `expired`: the block has no timer then.
  */
 static inline bool
 fanin_timer_arm(struct fanin_handler_ctx *ctx, uint32_t index, uint32_t block)
@@ -695,11 +766,13 @@ fanin_timer_arm(struct fanin_handler_ctx *ctx, uint32_t index, uint32_t block)
 }
 
 /*
- * The same for a part of a longer wait: the timer with the longest timeout up to `wait_ns`, or with the handler's timeout if that is longer. Called
- * from `expired` for what is left, a wait takes few timers.
+ * The same for a part of a longer wait: the timer with the longest timeout up to `wait_ns`, or with
+ * the handler's timeout if that is longer. Called from `expired` for what is left, a wait takes few
+ * timers.
  */
 static inline bool
-fanin_timer_arm_within(struct fanin_handler_ctx *ctx, uint64_t wait_ns, uint32_t index, uint32_t block)
+fanin_timer_arm_within(struct fanin_handler_ctx *ctx, uint64_t wait_ns, uint32_t index,
+		       uint32_t block)
 {
 	return fanin_timer_arm_in(ctx, fanin_timer_fifo_within(ctx->timers, wait_ns), index, block);
 }
@@ -709,8 +782,9 @@ void fanin_seal_tagged(struct fanin_handler_ctx *ctx, enum fanin_tag_direction d
 		       struct rte_mbuf *mbuf);
 
 /*
- * The last thing that a handler does to a frame of its own: puts the tag on, in jobs that have tags. The mbuf has room for it,
- * and nobody else looks at it yet. Not for REPLY, which the pipeline completes.
+ * The last thing that a handler does to a frame of its own: puts the tag on, in jobs that have
+ * tags. The mbuf has room for it, and nobody else looks at it yet. Not for REPLY, which the
+ * pipeline completes.
  */
 static inline void
 fanin_seal(struct fanin_handler_ctx *ctx, enum fanin_tag_direction direction, struct rte_mbuf *mbuf)
@@ -720,8 +794,9 @@ fanin_seal(struct fanin_handler_ctx *ctx, enum fanin_tag_direction direction, st
 }
 
 /*
- * Takes an empty mbuf, with room for the job's longest packet behind the usual headroom, which lets the payload be aligned. For handlers that have
- * `makes_packets`. Returns NULL if there is none, as if what it was for had been lost on the way. It is the caller's.
+ * Takes an empty mbuf, with room for the job's longest packet behind the usual headroom, which lets
+ * the payload be aligned. For handlers that have `makes_packets`. Returns NULL if there is none, as
+ * if what it was for had been lost on the way. It is the caller's.
  */
 static inline struct rte_mbuf *
 fanin_take(struct fanin_handler_ctx *ctx)
@@ -729,7 +804,8 @@ fanin_take(struct fanin_handler_ctx *ctx)
 	return ctx->n_stock == 0 ? NULL : ctx->stock[--ctx->n_stock];
 }
 
-/* Gives up one reference of an mbuf, which may be freed at once. A call of the handler may do so as often as it likes. */
+/* Gives up one reference of an mbuf, which may be freed at once. A call of the handler may do so as
+ * often as it likes. */
 static inline void
 fanin_release(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf)
 {

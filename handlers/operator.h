@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Custom operators (Flare's F1): what a user compiles into the switch to reduce data of their own. Each
- * is a file in handlers/operators/ that ends with FANIN_OPERATOR_REGISTER; docs/custom-operators.md
- * goes through one. All dense handlers run them; a block's operator is looked up when it begins.
+ * Custom operators (Flare's F1): what a user compiles into the switch to reduce data of their own.
+ * Each is a file in handlers/operators/ that ends with FANIN_OPERATOR_REGISTER;
+ * docs/custom-operators.md goes through one. All dense handlers run them; a block's operator is
+ * looked up when it begins.
  */
 #ifndef FANIN_HANDLERS_OPERATOR_H
 #define FANIN_HANDLERS_OPERATOR_H
@@ -26,10 +27,12 @@ struct fanin_operator {
 	 */
 	bool ordered;
 
-	/* One element that, combined with any x from either side, gives x: what an absent element stands for. */
+	/* One element that, combined with any x from either side, gives x: what an absent element
+	 * stands for. */
 	const void *identity;
 
-	/* As in kernels.h. Any thread may call it, on elements at any address and with any content. */
+	/* As in kernels.h. Any thread may call it, on elements at any address and with any content.
+	 */
 	fanin_kernel_fn combine;
 };
 
@@ -40,8 +43,8 @@ struct fanin_operator {
 const char *fanin_operator_problem(const struct fanin_operator *candidate);
 
 /*
- * Adds an operator to the registry. Called by FANIN_OPERATOR_REGISTER before main, single-threaded. If
- * there is a problem it ends the process, saying what it is.
+ * Adds an operator to the registry. Called by FANIN_OPERATOR_REGISTER before main, single-threaded.
+ * If there is a problem it ends the process, saying what it is.
  */
 void fanin_operator_register(const struct fanin_operator *registered);
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets of members to other members along a job's tree: see pass.h. A switch sends what comes from a child to all its other children and to its
- * parent, and what comes from the parent to all children: so each link carries it once, and each member has it once, as long as links neither lose
- * nor double. Nothing is kept, nothing repeated: that is for hosts (Khalilov et al. section III).
+ * Packets of members to other members along a job's tree: see pass.h. A switch sends what comes
+ * from a child to all its other children and to its parent, and what comes from the parent to all
+ * children: so each link carries it once, and each member has it once, as long as links neither
+ * lose nor double. Nothing is kept, nothing repeated: that is for hosts (Khalilov et al. section
+ * III).
  */
 #include "handlers/pass.h"
 

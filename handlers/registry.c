@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The list of handlers in this build, in the order of their names. Handlers add themselves before main; from then on it is
- * constant and any thread may read it.
+ * The list of handlers in this build, in the order of their names. Handlers add themselves before
+ * main; from then on it is constant and any thread may read it.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,8 @@ fanin_seal_tagged(struct fanin_handler_ctx *ctx, enum fanin_tag_direction direct
 {
 	/* Should libcrypto fail, the tag is none, and nobody takes the packet. */
 	if (!fanin_tagger_seal_frame(ctx->tagger, direction,
-				     direction == FANIN_TAG_UP ? ctx->parent_instance : ctx->instance,
+				     direction == FANIN_TAG_UP ? ctx->parent_instance
+							       : ctx->instance,
 				     rte_pktmbuf_mtod(mbuf, struct fanin_headers *)))
 		return;
 	mbuf->data_len += FANIN_TAG_LEN;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sums that carry the set of the ranks in them, so that nothing is counted twice (docs/protocol.md, "Sets"): the part that their handlers have in common.
+ * Sums that carry the set of the ranks in them, so that nothing is counted twice (docs/protocol.md,
+ * "Sets"): the part that their handlers have in common.
  */
 #ifndef FANIN_HANDLERS_SUMS_H
 #define FANIN_HANDLERS_SUMS_H
@@ -8,10 +9,11 @@
 #include "handlers/handler.h"
 
 /*
- * The kernel that combines a packet's elements with others of its block. For a copy, which has one rank's data, it is one that changes nothing.
+ * The kernel that combines a packet's elements with others of its block. For a copy, which has one
+ * rank's data, it is one that changes nothing.
  *
- * Returns NULL, with *reason set, if the job can't combine them: no such kernel, sums in a longer type, or a payload that is too long.
- * Thread-safe.
+ * Returns NULL, with *reason set, if the job can't combine them: no such kernel, sums in a longer
+ * type, or a payload that is too long. Thread-safe.
  */
 fanin_kernel_fn fanin_sums_kernel(const struct fanin_job_params *job,
 				  const struct fanin_packet *packet, enum fanin_reason *reason);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Timers of handlers. All jobs with the same timeout share a FIFO on each worker: the timeout is constant, so the FIFO is sorted by
- * when its timers expire. To arm one is to append to it. Nothing is ever cancelled: a timer is a value that says what it was armed
- * for, and whoever gets it back looks whether that is still so.
+ * Timers of handlers. All jobs with the same timeout share a FIFO on each worker: the timeout is
+ * constant, so the FIFO is sorted by when its timers expire. To arm one is to append to it. Nothing
+ * is ever cancelled: a timer is a value that says what it was armed for, and whoever gets it back
+ * looks whether that is still so.
  *
  * One thread at a time: a worker's FIFOs are its own.
  */
@@ -25,9 +26,11 @@ struct fanin_timer {
 
 struct fanin_timer_fifo {
 	uint64_t timeout_ns;
-	/* That of FANIN_TIMER_STEP times the timeout; NULL: there is none. Control: w (release), worker: r (acquire). */
+	/* That of FANIN_TIMER_STEP times the timeout; NULL: there is none. Control: w (release),
+	 * worker: r (acquire). */
 	struct fanin_timer_fifo *longer;
-	uint64_t *earliest_ns; /* of all FIFOs of the worker: when the first timer expires; UINT64_MAX: there is none */
+	uint64_t *earliest_ns; /* of all FIFOs of the worker: when the first timer expires;
+				  UINT64_MAX: there is none */
 	uint32_t head; /* serial numbers of the first timer and of the one behind the last */
 	uint32_t tail;
 	uint32_t most; /* timers that may stay; of those beyond, the first ones expire early */
@@ -67,8 +70,8 @@ fanin_timer_fifo_within(struct fanin_timer_fifo *fifo, uint64_t timeout_ns)
 }
 
 /*
- * Makes room for a timer, which the caller fills in at once and which expires not before those that are there. Beyond `most` the FIFO is
- * due at once.
+ * Makes room for a timer, which the caller fills in at once and which expires not before those that
+ * are there. Beyond `most` the FIFO is due at once.
  *
  * due_ns: of the timer. Returns NULL if there is no room for it at all.
  */

@@ -30,9 +30,10 @@ command_version(void *user, const json_t *args, struct control_error *error)
 	if (args_check_known(args, error) != 0)
 		return NULL;
 	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:s}", "version", FANIN_VERSION, "name",
-			 manager->config->name, "owner", manager->owner, "protocol", CONTROL_PROTOCOL,
-			 "pid", (int)getpid(), "uptime_s", seconds_since(manager->start_ms),
-			 "topology", manager->config->topology.hash);
+			 manager->config->name, "owner", manager->owner, "protocol",
+			 CONTROL_PROTOCOL, "pid", (int)getpid(), "uptime_s",
+			 seconds_since(manager->start_ms), "topology",
+			 manager->config->topology.hash);
 }
 
 /* A switch or a server. */
@@ -209,7 +210,8 @@ describe_job(const struct manager *manager, const struct group *leader)
 					    json_string(group_state_name(group->state)));
 		if (group->reason[0] != '\0' && leader->reason[0] == '\0')
 			json_object_set_new(document, "reason",
-					    json_sprintf("tree %u: %s", group->tree, group->reason));
+					    json_sprintf("tree %u: %s", group->tree,
+							 group->reason));
 	}
 	json_object_set_new(document, "numbers", numbers);
 	if (!group_shape_of(leader)->has_tree)
@@ -246,7 +248,8 @@ list_trees(const struct manager *manager)
 	const struct group *leader, *group;
 	json_t *list = json_array();
 
-	for (leader = TAILQ_FIRST(&manager->groups); leader != NULL; leader = group_next_job(leader)) {
+	for (leader = TAILQ_FIRST(&manager->groups); leader != NULL;
+	     leader = group_next_job(leader)) {
 		TAILQ_FOREACH(group, &manager->groups, entry) {
 			json_t *document;
 
@@ -273,8 +276,9 @@ command_jobs(void *user, const json_t *args, struct control_error *error)
 		return NULL;
 	removals = json_array();
 	TAILQ_FOREACH(removal, &manager->removals, entry)
-		json_array_append_new(removals, json_pack("{s:s, s:I}", "switch", removal->switch_name,
-							  "job", (json_int_t)removal->job));
+		json_array_append_new(removals,
+				      json_pack("{s:s, s:I}", "switch", removal->switch_name, "job",
+						(json_int_t)removal->job));
 	return json_pack("{s:o, s:o, s:o, s:{s:I}}", "jobs", list_jobs(manager), "removals",
 			 removals, "namesakes", owner_list_namesakes(manager), "limits", "jobs",
 			 (json_int_t)manager->config->max_jobs);

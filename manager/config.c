@@ -55,9 +55,10 @@ read_words(const json_t *root, struct manager_config *config, struct control_err
 	    args_string_at("", root, "on_host_loss", 16, &loss, &present, error) != 0)
 		return -EINVAL;
 	if (log_level_find(level) < 0) {
-		control_fail(error, "invalid",
-			     "log_level: found \"%s\", expected \"error\", \"warning\", \"info\" or \"debug\"",
-			     level);
+		control_fail(
+			error, "invalid",
+			"log_level: found \"%s\", expected \"error\", \"warning\", \"info\" or \"debug\"",
+			level);
 		return -EINVAL;
 	}
 	config->log_level = (enum log_level)log_level_find(level);
@@ -86,7 +87,8 @@ read_root(const char *path, const json_t *root, struct manager_config *config,
 	bool present;
 
 	if (args_check_known_at("", root, known, error) != 0 ||
-	    args_name_at("", root, "name", MANAGER_NAME_LEN - 1, &config->name, &present, error) != 0 ||
+	    args_name_at("", root, "name", MANAGER_NAME_LEN - 1, &config->name, &present, error) !=
+		    0 ||
 	    args_string_at("", root, "listen", 63, &config->tcp.listen, &present, error) != 0 ||
 	    args_string_at("", root, "token_file", 255, &config->tcp.token_file, &present, error) !=
 		    0 ||

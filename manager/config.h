@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager's configuration: a JSON file that names another one with the topology. Read once at start and constant
- * afterwards; an error names the file, the path of the key, what was found and what is expected.
+ * The manager's configuration: a JSON file that names another one with the topology. Read once at
+ * start and constant afterwards; an error names the file, the path of the key, what was found and
+ * what is expected.
  */
 #ifndef FANIN_MANAGER_CONFIG_H
 #define FANIN_MANAGER_CONFIG_H
@@ -23,11 +24,12 @@ struct manager_config {
 	const char *metrics_listen; /* IP:PORT; NULL: nowhere */
 	char database[PATH_MAX];
 	enum log_level log_level;
-	int64_t heartbeat_ms;  /* between questions to a switch */
-	int64_t dead_after_ms; /* a switch without an answer is dead */
-	int64_t reconcile_ms;  /* between comparisons of the jobs on a switch */
-	int64_t grace_ms;      /* for hosts to come back after the manager's restart */
-	bool destroy_on_host_loss; /* a job whose host is lost is destroyed; else it ends when the last one is gone */
+	int64_t heartbeat_ms;      /* between questions to a switch */
+	int64_t dead_after_ms;     /* a switch without an answer is dead */
+	int64_t reconcile_ms;      /* between comparisons of the jobs on a switch */
+	int64_t grace_ms;          /* for hosts to come back after the manager's restart */
+	bool destroy_on_host_loss; /* a job whose host is lost is destroyed; else it ends when the
+				      last one is gone */
 	int64_t max_connections;
 	int64_t max_jobs;
 	int64_t trees; /* of a job whose hosts leave it to the manager */
@@ -40,7 +42,8 @@ struct manager_config {
  *
  * Returns 0 with *config filled, for manager_config_free; or -EINVAL with *error filled.
  */
-int manager_config_load(const char *path, struct manager_config *config, struct control_error *error);
+int manager_config_load(const char *path, struct manager_config *config,
+			struct control_error *error);
 
 void manager_config_free(struct manager_config *config);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where hosts are that the topology does not list: the switches are asked (hosts.find) before a job is planned. A switch that
- * does not know an address of its subnet asks its hosts by ARP, and is asked again a little later. What is found belongs to the
- * job's member, in the database, too: each job finds its hosts anew, as they may have moved to another port. Main thread.
+ * Where hosts are that the topology does not list: the switches are asked (hosts.find) before a job
+ * is planned. A switch that does not know an address of its subnet asks its hosts by ARP, and is
+ * asked again a little later. What is found belongs to the job's member, in the database, too: each
+ * job finds its hosts anew, as they may have moved to another port. Main thread.
  */
 #include "manager/discover.h"
 
@@ -100,15 +101,17 @@ take_place(const struct manager *manager, struct search *search, const struct pe
 				fanin_ranks_add(&view->looks, i);
 		} else if (topology_link_find(&manager->config->topology, peer->index, port) !=
 			   TOPOLOGY_NO_LINK) {
-			fanin_ranks_add(&view->behind,
-					i); /* a frame of it has come from another switch */
+			fanin_ranks_add(&view->behind, i); /* a frame of it has come from another
+							      switch */
 		} else {
 			member->found = (struct topology_host){ .ip_be = ip_be,
 								.at.switch_index = peer->index };
 			memcpy(member->found.at.port, port, strlen(port) + 1);
-			snprintf(member->found_at, sizeof(member->found_at), "%s", peer->about->name);
+			snprintf(member->found_at, sizeof(member->found_at), "%s",
+				 peer->about->name);
 			fanin_ranks_remove(&search->missing, i);
-			log_debug("host %s is at port %s of switch %s", ip, port, peer->about->name);
+			log_debug("host %s is at port %s of switch %s", ip, port,
+				  peer->about->name);
 		}
 	}
 }
@@ -139,7 +142,8 @@ opinion_of(const struct view *view, uint16_t rank)
 						      : OPINION_ELSEWHERE;
 }
 
-/* "; WORDS leaf0, leaf1 and 7 others", or nothing if no switch has this to say of a rank. Returns how much was written. */
+/* "; WORDS leaf0, leaf1 and 7 others", or nothing if no switch has this to say of a rank. Returns
+ * how much was written. */
 static size_t
 write_opinion(const struct manager *manager, const struct search *search, uint16_t rank,
 	      enum opinion opinion, char *text, size_t size)
@@ -157,7 +161,8 @@ write_opinion(const struct manager *manager, const struct search *search, uint16
 					 topology->switches[i].name);
 	}
 	if (n > MOST_NAMES && used < size)
-		used += (size_t)snprintf(text + used, size - used, " and %u others", n - MOST_NAMES);
+		used += (size_t)snprintf(text + used, size - used, " and %u others",
+					 n - MOST_NAMES);
 	return used < size ? used : size - 1;
 }
 
@@ -175,14 +180,16 @@ fail(struct manager *manager, struct search *search, uint16_t rank)
 	for (enum opinion opinion = 0; opinion < N_OPINIONS; opinion++)
 		used += write_opinion(manager, search, rank, opinion, views + used,
 				      sizeof(views) - used);
-	control_fail(&error, "no_path",
-		     "rank %u: no host of the topology has the address %s, and no switch has found it%.380s",
-		     rank, ip, views);
+	control_fail(
+		&error, "no_path",
+		"rank %u: no host of the topology has the address %s, and no switch has found it%.380s",
+		rank, ip, views);
 	forget(manager, search);
 	install_failed(manager, group, &error);
 }
 
-/* Of the ranks that are missing, those that will not be found: no switch looks for them, and all have been heard. */
+/* Of the ranks that are missing, those that will not be found: no switch looks for them, and all
+ * have been heard. */
 static struct fanin_ranks
 ranks_without_hope(const struct manager *manager, const struct search *search)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the topology says what the network does not: links at ports that there are not, and links that lead to another switch. A
- * switch knows where a routed port leads by the MAC address that answers at its next hops. Such a link carries no job, and
- * is named in the log, in `topology`, and to hosts that cannot have a tree. Main thread.
+ * Where the topology says what the network does not: links at ports that there are not, and links
+ * that lead to another switch. A switch knows where a routed port leads by the MAC address that
+ * answers at its next hops. Such a link carries no job, and is named in the log, in `topology`, and
+ * to hosts that cannot have a tree. Main thread.
  */
 #include "manager/faults.h"
 
@@ -45,11 +46,12 @@ find_station(const struct manager *manager, const char *mac)
 }
 
 /*
- * The switch that a port leads to instead of the expected one. NULL: to that one, or it is not known where; a port may lead to
- * several.
+ * The switch that a port leads to instead of the expected one. NULL: to that one, or it is not
+ * known where; a port may lead to several.
  */
 static const struct peer *
-find_other(const struct manager *manager, const struct topology_end *end, const struct peer *expected)
+find_other(const struct manager *manager, const struct topology_end *end,
+	   const struct peer *expected)
 {
 	const struct peer *peer = &manager->peers[end->switch_index];
 	const struct peer *found = NULL;
@@ -95,7 +97,8 @@ fault_of_link(const struct manager *manager, const struct topology_link *link, c
 
 		if (found == NULL)
 			continue;
-		snprintf(text, CONTROL_MESSAGE_LEN, "%s:%s is connected to switch %s, expected %s:%s",
+		snprintf(text, CONTROL_MESSAGE_LEN,
+			 "%s:%s is connected to switch %s, expected %s:%s",
 			 manager->peers[end->switch_index].about->name, end->port,
 			 found->about->name, expected->about->name, far->port);
 		return true;
@@ -114,7 +117,8 @@ name_link(const struct manager *manager, const struct topology_link *link, char 
 		 link->ends[1].port[0] == '\0' ? "" : ":", link->ends[1].port);
 }
 
-/* Tells of a fault unless the log has it. told: what the log has, NULL for none; owned by the manager. Returns true if it is new. */
+/* Tells of a fault unless the log has it. told: what the log has, NULL for none; owned by the
+ * manager. Returns true if it is new. */
 static bool
 note(char **told, const char *name, const char *fault)
 {

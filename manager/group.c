@@ -265,8 +265,9 @@ nodes_document(const struct group *group)
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		const struct group_node *node = &group->nodes[i];
 		json_t *object = json_pack("{s:s, s:s, s:o, s:o, s:s, s:i}", "switch",
-					   node->switch_name, "state", node_state_names[node->state],
-					   "local", ranks_document(group, &node->local), "ranks",
+					   node->switch_name, "state",
+					   node_state_names[node->state], "local",
+					   ranks_document(group, &node->local), "ranks",
 					   ranks_document(group, &node->ranks), "ip", node->ip,
 					   "udp_port", (int)node->udp_port);
 
@@ -327,7 +328,8 @@ hex(const json_t *object, const char *key)
 
 /* What ranks_document has written; none if it is something else. */
 static void
-read_ranks(const struct group *group, const json_t *object, const char *key, struct fanin_ranks *ranks)
+read_ranks(const struct group *group, const json_t *object, const char *key,
+	   struct fanin_ranks *ranks)
 {
 	const char *text = json_string_value(json_object_get(object, key));
 	const unsigned int n_words = fanin_ranks_words(group->size);
@@ -393,14 +395,16 @@ read_members(struct group *group, const json_t *list, const struct topology *top
 }
 
 /*
- * What is known of a switch after a restart: that it has the job, until it says otherwise. One that was never asked, or has refused, has not.
+ * What is known of a switch after a restart: that it has the job, until it says otherwise. One that
+ * was never asked, or has refused, has not.
  */
 static enum node_state
 read_state(const struct group *group, const json_t *entry)
 {
 	const char *state = json_string_value(json_object_get(entry, "state"));
 
-	for (enum node_state found = NODE_PLANNED; state != NULL && found <= NODE_REFUSED; found++) {
+	for (enum node_state found = NODE_PLANNED; state != NULL && found <= NODE_REFUSED;
+	     found++) {
 		if ((found == NODE_PLANNED || found == NODE_REFUSED) &&
 		    !group_shape_of(group)->has_tree && strcmp(state, node_state_names[found]) == 0)
 			return found;
@@ -427,7 +431,8 @@ read_nodes(struct group *group, const json_t *list, const struct topology *topol
 		copy(node->port, sizeof(node->port), entry, "port");
 		copy(node->parent_port, sizeof(node->parent_port), entry, "parent_port");
 		node->switch_index = topology_switch_find(topology, node->switch_name);
-		node->parent = parent == NULL ? TREE_NO_PARENT : (uint16_t)json_integer_value(parent);
+		node->parent = parent == NULL ? TREE_NO_PARENT
+					      : (uint16_t)json_integer_value(parent);
 		node->link = parent == NULL
 				     ? TOPOLOGY_NO_LINK
 				     : topology_link_find(topology, node->switch_index, node->port);
@@ -532,12 +537,14 @@ group_from_document(const json_t *document, const struct topology *topology)
 	group->stranded = json_is_true(json_object_get(document, "stranded"));
 	group->payload_asked = (uint32_t)integer(document, "payload_asked");
 	if (json_is_object(json_object_get(document, "parameters_asked")))
-		group->parameters_asked = json_incref(json_object_get(document, "parameters_asked"));
+		group->parameters_asked =
+			json_incref(json_object_get(document, "parameters_asked"));
 	group->payload_bytes = (uint32_t)integer(document, "payload_bytes");
 	group->slots = (uint32_t)integer(document, "slots");
 	group->window = (uint32_t)integer(document, "window");
 	copy(group->handler, sizeof(group->handler), document, "handler");
-	/* Of a database from before there were several: a tree. What it is now, switches tell before it moves. */
+	/* Of a database from before there were several: a tree. What it is now, switches tell
+	 * before it moves. */
 	if (shape != NULL)
 		(void)shape_find(shape, &group->shape);
 	copy(group->reason, sizeof(group->reason), document, "reason");

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job as the manager knows it, called a group here: its ranks, its tree, and how far it has come. It can be written down as a
- * JSON document, and made again from that. Main thread only.
+ * A job as the manager knows it, called a group here: its ranks, its tree, and how far it has come.
+ * It can be written down as a JSON document, and made again from that. Main thread only.
  *
- * A job of several trees is several groups, each with a number and a key of its own on the switches. The first one leads: only its
- * members have connections, and its state is the job's; the others have copies of what trees are planned by.
+ * A job of several trees is several groups, each with a number and a key of its own on the
+ * switches. The first one leads: only its members have connections, and its state is the job's; the
+ * others have copies of what trees are planned by.
  */
 #ifndef FANIN_MANAGER_GROUP_H
 #define FANIN_MANAGER_GROUP_H
@@ -50,12 +51,15 @@ struct group_member {
 	char endpoint[GROUP_ENDPOINT_LEN]; /* of the ring */
 	uint32_t mtu;                      /* 0: as its switch's port */
 	bool fallback;                     /* a ring is right, too */
-	bool any_rank; /* it has asked for none: its rank is the manager's choice until the switches are asked */
-	/* Its link, of a host that the topology does not list but a switch has found; ip_be 0: there is none. */
+	bool any_rank; /* it has asked for none: its rank is the manager's choice until the switches
+			  are asked */
+	/* Its link, of a host that the topology does not list but a switch has found; ip_be 0:
+	 * there is none. */
 	struct topology_host found;
-	char found_at[TOPOLOGY_NAME_LEN]; /* that switch's name: another topology may number it otherwise */
-	struct control_client *client; /* NULL: none */
-	json_t *request_id;            /* of the join; owned; NULL: none */
+	char found_at[TOPOLOGY_NAME_LEN]; /* that switch's name: another topology may number it
+					     otherwise */
+	struct control_client *client;    /* NULL: none */
+	json_t *request_id;               /* of the join; owned; NULL: none */
 	bool unheard; /* ABSENT: nothing is heard of its host, while the manager runs */
 };
 
@@ -67,7 +71,8 @@ enum node_state {
 	NODE_MISSING, /* was installed, but the switch does not have it any more */
 };
 
-/* One switch of the tree, or the server at its root; of a job without a tree, one of its switches. */
+/* One switch of the tree, or the server at its root; of a job without a tree, one of its switches.
+ */
 struct group_node {
 	enum node_state state;
 	char switch_name[TOPOLOGY_NAME_LEN];
@@ -95,8 +100,9 @@ struct group {
 	uint16_t size;
 	uint16_t n_members; /* that have come */
 	uint32_t generation;
-	uint64_t grace_ends_ms; /* of ABSENT members */
-	struct fanin_ranks silent; /* of the first one: ranks that the others have been told are silent */
+	uint64_t grace_ends_ms;    /* of ABSENT members */
+	struct fanin_ranks silent; /* of the first one: ranks that the others have been told are
+				      silent */
 	/* As asked for by the first member; the others must ask for the same. */
 	char handler[GROUP_HANDLER_LEN];
 	enum group_shape shape; /* of the handler; GROUP_TREE as long as no switch has told */
@@ -104,23 +110,29 @@ struct group {
 	bool wide;              /* accumulate in f32 */
 	bool authenticate;      /* packets have tags: it is never a ring, whose packets have none */
 	uint32_t payload_asked; /* bytes; 0: what fits */
-	json_t *parameters_asked; /* the handler's, numbers by name, which the switches check; owned; NULL: none */
+	json_t *parameters_asked; /* the handler's, numbers by name, which the switches check;
+				     owned; NULL: none */
 	/* As installed. */
 	uint32_t payload_bytes;
 	uint32_t slots; /* 0: its shape has none */
 	uint32_t window;
-	/* Of a job without a tree, as its hosts' switches say; not kept in the database, since they are for the answers to joins alone. */
+	/* Of a job without a tree, as its hosts' switches say; not kept in the database, since they
+	 * are for the answers to joins alone. */
 	uint32_t pool_slots;              /* the least of these switches' pools; 0: not told */
 	uint32_t sharing;                 /* most jobs in one of them */
 	json_t *parameters;               /* values in the handler's order; NULL: not told */
 	char reason[CONTROL_MESSAGE_LEN]; /* why it is a RING, or stranded */
 	bool stranded; /* its tree has lost something, and there is no other one */
-	char ending[CONTROL_MESSAGE_LEN]; /* why its job ends at the end of the turn; "": it does not for this one's sake */
-	char trees_reason[CONTROL_MESSAGE_LEN]; /* of the first one: why there are fewer trees; "": there are not */
+	char ending[CONTROL_MESSAGE_LEN]; /* why its job ends at the end of the turn; "": it does
+					     not for this one's sake */
+	char trees_reason[CONTROL_MESSAGE_LEN]; /* of the first one: why there are fewer trees; "":
+						   there are not */
 	struct group_node *nodes;
 	uint16_t n_nodes;
-	json_t *peers; /* host.c: all ranks as each one is told of them; NULL: not listed since the tree was planned */
-	uint32_t *addresses; /* by rank: its host's, at the link that the tree uses; 0: not planned */
+	json_t *peers; /* host.c: all ranks as each one is told of them; NULL: not listed since the
+			  tree was planned */
+	uint32_t *addresses; /* by rank: its host's, at the link that the tree uses; 0: not planned
+			      */
 	struct group_member *members; /* size of them, as of addresses: most jobs have few ranks */
 
 	/* The installation that runs. */
@@ -184,20 +196,21 @@ bool group_has_members(const struct group *group);
 const struct group_node *group_node_of(const struct group *group, uint16_t rank);
 
 /*
- * Of a job without a tree: another link of a rank's host, to another one of the job's switches; NULL: it has none. Packets take both, so both are known to
- * all from the start.
+ * Of a job without a tree: another link of a rank's host, to another one of the job's switches;
+ * NULL: it has none. Packets take both, so both are known to all from the start.
  */
 const struct topology_host *group_second_link_of(const struct group *group,
 						 const struct topology *topology, uint16_t rank);
 
 /*
- * The link at which a rank's host has the address that it joined with: listed in the topology, or found at a switch. NULL:
- * neither. Valid as long as the group's members stay where they are.
+ * The link at which a rank's host has the address that it joined with: listed in the topology, or
+ * found at a switch. NULL: neither. Valid as long as the group's members stay where they are.
  */
 const struct topology_host *group_host_of(const struct group *group,
 					  const struct topology *topology, uint16_t rank);
 
-/* The link that the tree uses of a rank's host. NULL if there is no tree, or the topology has the link no more. */
+/* The link that the tree uses of a rank's host. NULL if there is no tree, or the topology has the
+ * link no more. */
 const struct topology_host *group_link_of(const struct group *group,
 					  const struct topology *topology, uint16_t rank);
 
@@ -225,18 +238,20 @@ const char *member_state_name(enum member_state state);
 json_t *group_document(const struct group *group, bool secret);
 
 /*
- * Makes a group from what group_document wrote; its members are ABSENT, or GONE if they were then. Returns NULL if it is not
- * such a document.
+ * Makes a group from what group_document wrote; its members are ABSENT, or GONE if they were then.
+ * Returns NULL if it is not such a document.
  */
 struct group *group_from_document(const json_t *document, const struct topology *topology);
 
 /*
- * What a document that makes no group still tells of a job's switches: a group with its number and nodes that have nothing but
- * their switches' names, and may have none. document: may be NULL. Returns NULL without memory.
+ * What a document that makes no group still tells of a job's switches: a group with its number and
+ * nodes that have nothing but their switches' names, and may have none. document: may be NULL.
+ * Returns NULL without memory.
  */
 struct group *group_salvage(const json_t *document);
 
-/* What a group is kept under: the job's name, of further trees with "#" and their number. text: GROUP_KEY_LEN bytes; returned. */
+/* What a group is kept under: the job's name, of further trees with "#" and their number. text:
+ * GROUP_KEY_LEN bytes; returned. */
 const char *group_key_text(const struct group *group, char *text);
 
 /* "0x" and 16 digits. text: 19 bytes; returned. */

@@ -29,8 +29,9 @@ find(const struct peer *peer, const char *name)
 }
 
 /*
- * The first handler of a switch that it takes for a job which names none, or NULL. One that is in order may be so in another order
- * than that of ranks, on a switch of an older version: handlers_settle names the switch.
+ * The first handler of a switch that it takes for a job which names none, or NULL. One that is in
+ * order may be so in another order than that of ranks, on a switch of an older version:
+ * handlers_settle names the switch.
  */
 static const char *
 usual(const struct peer *peer, bool reproducible)
@@ -73,14 +74,16 @@ fail_unordered(const struct peer *peer, const struct group *group, struct contro
 {
 	const char *name = usual(peer, true);
 
-	control_fail(error, "invalid",
-		     "found the handler \"%s\" for a reproducible job, expected \"%s\" or \"" HANDLERS_AUTO
-		     "\"",
-		     group->handler, name == NULL ? "" : name);
+	control_fail(
+		error, "invalid",
+		"found the handler \"%s\" for a reproducible job, expected \"%s\" or \"" HANDLERS_AUTO
+		"\"",
+		group->handler, name == NULL ? "" : name);
 	return -EINVAL;
 }
 
-/* Checks that a handler of a switch combines in the order of ranks. Older versions combine in the order of children, and tell none. */
+/* Checks that a handler of a switch combines in the order of ranks. Older versions combine in the
+ * order of children, and tell none. */
 static int
 check_order(const struct peer *peer, const struct group *group, const json_t *handler,
 	    struct control_error *error)
@@ -92,14 +95,16 @@ check_order(const struct peer *peer, const struct group *group, const json_t *ha
 	if (order != NULL && strcmp(order, ORDER_OF_RANKS) == 0)
 		return 0;
 	if (order == NULL)
-		control_fail(error, "invalid",
-			     "a reproducible job: %s %s does not tell that its handler \"%s\" combines in the order of ranks: it is of an older version",
-			     topology_kind(peer->about), peer->about->name, group->handler);
+		control_fail(
+			error, "invalid",
+			"a reproducible job: %s %s does not tell that its handler \"%s\" combines in the order of ranks: it is of an older version",
+			topology_kind(peer->about), peer->about->name, group->handler);
 	else
-		control_fail(error, "invalid",
-			     "a reproducible job: %s %s tells that its handler \"%s\" combines in the order \"%.40s\", expected \"" ORDER_OF_RANKS
-			     "\"",
-			     topology_kind(peer->about), peer->about->name, group->handler, order);
+		control_fail(
+			error, "invalid",
+			"a reproducible job: %s %s tells that its handler \"%s\" combines in the order \"%.40s\", expected \"" ORDER_OF_RANKS
+			"\"",
+			topology_kind(peer->about), peer->about->name, group->handler, order);
 	return -EINVAL;
 }
 
@@ -114,13 +119,14 @@ read_shape(const struct peer *peer, const json_t *handler, enum group_shape *sha
 	if (told == NULL)
 		*shape = GROUP_TREE;
 	else if (name == NULL || !shape_find(name, shape)) {
-		control_fail(error, "invalid",
-			     "%s %s: the handler \"%s\" has the shape \"%.40s\", expected %s, %s, %s or %s: this manager plans no others",
-			     topology_kind(peer->about), peer->about->name,
-			     json_string_value(json_object_get(handler, "name")),
-			     name == NULL ? "" : name, shape_of(GROUP_TREE)->name,
-			     shape_of(GROUP_MULTICAST)->name, shape_of(GROUP_SERVER)->name,
-			     shape_of(GROUP_LEADERS)->name);
+		control_fail(
+			error, "invalid",
+			"%s %s: the handler \"%s\" has the shape \"%.40s\", expected %s, %s, %s or %s: this manager plans no others",
+			topology_kind(peer->about), peer->about->name,
+			json_string_value(json_object_get(handler, "name")),
+			name == NULL ? "" : name, shape_of(GROUP_TREE)->name,
+			shape_of(GROUP_MULTICAST)->name, shape_of(GROUP_SERVER)->name,
+			shape_of(GROUP_LEADERS)->name);
 		return -EINVAL;
 	}
 	return 0;
@@ -178,7 +184,8 @@ handlers_check_hosts(const struct group *group, const char *has, struct control_
 	return -EINVAL;
 }
 
-/* A node without hosts of the job may be at a switch that is not reached: it is asked when it comes. */
+/* A node without hosts of the job may be at a switch that is not reached: it is asked when it
+ * comes. */
 static bool
 is_heard(const struct peer *peer, const struct group_node *node)
 {
@@ -205,11 +212,12 @@ settle_shape(const struct manager *manager, struct group *group, struct control_
 		}
 		if (shape == group->shape)
 			continue;
-		control_fail(error, "invalid",
-			     "the handler \"%s\" has the shape %s on switch %s, but %s on %s %s: expected one",
-			     group->handler, shape_of(shape)->name, peer->about->name,
-			     group_shape_of(group)->name, topology_kind(first->about),
-			     first->about->name);
+		control_fail(
+			error, "invalid",
+			"the handler \"%s\" has the shape %s on switch %s, but %s on %s %s: expected one",
+			group->handler, shape_of(shape)->name, peer->about->name,
+			group_shape_of(group)->name, topology_kind(first->about),
+			first->about->name);
 		return -EINVAL;
 	}
 	return 0;
@@ -233,9 +241,10 @@ handlers_settle(const struct manager *manager, struct group *group, struct contr
 		}
 		handler = find(peer, group->handler);
 		if (handler == NULL) {
-			control_fail(error, "invalid",
-				     "%s %s has no handler \"%s\": `faninctl version` lists what it has",
-				     topology_kind(peer->about), peer->about->name, group->handler);
+			control_fail(
+				error, "invalid",
+				"%s %s has no handler \"%s\": `faninctl version` lists what it has",
+				topology_kind(peer->about), peer->about->name, group->handler);
 			return -EINVAL;
 		}
 		if (!json_is_object(json_object_get(handler, "slot_mbufs")))
@@ -253,7 +262,8 @@ number(const json_t *object, const char *key)
 }
 
 uint32_t
-handlers_slot_mbufs(const struct peer *peer, const char *name, uint32_t n_children, uint32_t n_pairs)
+handlers_slot_mbufs(const struct peer *peer, const char *name, uint32_t n_children,
+		    uint32_t n_pairs)
 {
 	const uint32_t buffers = n_children < BUFFERS ? n_children : BUFFERS;
 	const json_t *mbufs = json_object_get(find(peer, name), "slot_mbufs");

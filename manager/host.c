@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What hosts ask: to join a group, to come back to it after the manager's restart, to leave. A host's connection is its
- * membership, one at a time. Main thread.
+ * What hosts ask: to join a group, to come back to it after the manager's restart, to leave. A
+ * host's connection is its membership, one at a time. Main thread.
  */
 #include "manager/host.h"
 
@@ -85,17 +85,17 @@ list_peers(const struct manager *manager, const struct group *group)
 				 group_node_of(group, i)->ip);
 		if (second != NULL) {
 			inet_ntop(AF_INET, &second->ip_be, ip, sizeof(ip));
-			json_object_update_new(peer,
-					       json_pack("{s:s, s:s}", "second_ip", ip,
-							 "second_switch_ip",
-							 manager->peers[second->at.switch_index].ip));
+			json_object_update_new(
+				peer, json_pack("{s:s, s:s}", "second_ip", ip, "second_switch_ip",
+						manager->peers[second->at.switch_index].ip));
 		}
 		json_array_append_new(list, peer);
 	}
 	return list;
 }
 
-/* Where a rank sends in one tree, and what by, or why it can't. One that could not be made anew is nowhere until it has moved. */
+/* Where a rank sends in one tree, and what by, or why it can't. One that could not be made anew is
+ * nowhere until it has moved. */
 static json_t *
 describe_tree(const struct manager *manager, struct group *group, uint16_t rank)
 {
@@ -165,7 +165,8 @@ is_unplugged(const struct manager *manager, const struct group *group, uint16_t 
 	return true;
 }
 
-/* Members that are there, as far as is known, and of whom nothing is heard, or whom no switch reaches. */
+/* Members that are there, as far as is known, and of whom nothing is heard, or whom no switch
+ * reaches. */
 static struct fanin_ranks
 silent_ranks(const struct manager *manager, const struct group *group)
 {
@@ -278,9 +279,10 @@ read_parameters(const json_t *args, struct join *join, struct control_error *err
 	}
 	json_object_foreach(parameters, name, value) {
 		if (!json_is_integer(value) || json_integer_value(value) < 0) {
-			control_fail(error, "invalid",
-				     "args.parameters.%.64s: expected a number that is not negative",
-				     name);
+			control_fail(
+				error, "invalid",
+				"args.parameters.%.64s: expected a number that is not negative",
+				name);
 			return -1;
 		}
 	}
@@ -313,11 +315,13 @@ read_join(const json_t *args, struct join *join, struct control_error *error)
 	    args_string(args, "endpoint", GROUP_ENDPOINT_LEN - 1, &join->endpoint, &present,
 			error) != 0 ||
 	    args_integer(args, "mtu", 0, UINT16_MAX, &join->mtu, &present, error) != 0 ||
-	    args_name(args, "handler", GROUP_HANDLER_LEN - 1, &join->handler, &present, error) != 0 ||
+	    args_name(args, "handler", GROUP_HANDLER_LEN - 1, &join->handler, &present, error) !=
+		    0 ||
 	    args_boolean(args, "reproducible", &join->reproducible, &present, error) != 0 ||
 	    args_boolean(args, "authenticate", &join->authenticate, &present, error) != 0 ||
 	    args_name(args, "accumulate", 16, &join->accumulate, &present, error) != 0 ||
-	    args_integer(args, "payload_bytes", 0, UINT16_MAX, &join->payload, &present, error) != 0 ||
+	    args_integer(args, "payload_bytes", 0, UINT16_MAX, &join->payload, &present, error) !=
+		    0 ||
 	    args_boolean(args, "fallback", &join->fallback, &present, error) != 0 ||
 	    args_integer(args, "trees", 0, GROUP_MAX_TREES, &join->trees, &present, error) != 0)
 		return -1;
@@ -341,8 +345,9 @@ begin_group(struct manager *manager, const struct join *join, struct control_err
 	struct group *group;
 
 	if (manager->n_jobs >= manager->config->max_jobs) {
-		control_fail(error, "no_room", "%u jobs exist, limits.jobs is %" JSON_INTEGER_FORMAT,
-			     manager->n_jobs, (json_int_t)manager->config->max_jobs);
+		control_fail(error, "no_room",
+			     "%u jobs exist, limits.jobs is %" JSON_INTEGER_FORMAT, manager->n_jobs,
+			     (json_int_t)manager->config->max_jobs);
 		return NULL;
 	}
 	group = group_create(join->name, (uint16_t)join->size);
@@ -378,8 +383,9 @@ check_parameters(const struct group *group, const struct join *join, struct cont
 	found = json_dumps(join->parameters, JSON_COMPACT | JSON_SORT_KEYS);
 	expected = json_dumps(group->parameters_asked, JSON_COMPACT | JSON_SORT_KEYS);
 	control_fail(error, "invalid",
-		     "job \"%s\": found parameters %.200s, the others asked for %.200s", group->name,
-		     found == NULL ? "none" : found, expected == NULL ? "none" : expected);
+		     "job \"%s\": found parameters %.200s, the others asked for %.200s",
+		     group->name, found == NULL ? "none" : found,
+		     expected == NULL ? "none" : expected);
 	free(found);
 	free(expected);
 	return false;
@@ -432,15 +438,17 @@ check_fit(const struct manager *manager, const struct group *group, const struct
 	    (strcmp(join->accumulate, "f32") == 0) == group->wide &&
 	    join->payload == (int64_t)group->payload_asked)
 		return true;
-	control_fail(error, "invalid",
-		     "job \"%s\": the others asked for handler %s, reproducible %s, accumulate %s, payload_bytes %u",
-		     group->name, handler, group->reproducible ? "true" : "false",
-		     group->wide ? "f32" : "native", group->payload_asked);
+	control_fail(
+		error, "invalid",
+		"job \"%s\": the others asked for handler %s, reproducible %s, accumulate %s, payload_bytes %u",
+		group->name, handler, group->reproducible ? "true" : "false",
+		group->wide ? "f32" : "native", group->payload_asked);
 	return false;
 }
 
 /*
- * Returns how long the name of the job is that one of this name is beside, as its hosts make it; 0: it is a job of its own.
+ * Returns how long the name of the job is that one of this name is beside, as its hosts make it; 0:
+ * it is a job of its own.
  */
 static size_t
 beside_len(const char *name)
@@ -476,9 +484,10 @@ check_name(const struct manager *manager, const struct join *join, struct contro
 		return true;
 	snprintf(name, sizeof(name), "%.*s", (int)len, join->name);
 	if (join->beside_key == NULL || len == 0) {
-		control_fail(error, "invalid",
-			     "args.job: found \"%s\"%s: names that end in .multicast, .push, .pull, or .region and a number are for jobs that the library makes beside a job, and for no others",
-			     join->name, len == 0 ? " with args.beside_key" : "");
+		control_fail(
+			error, "invalid",
+			"args.job: found \"%s\"%s: names that end in .multicast, .push, .pull, or .region and a number are for jobs that the library makes beside a job, and for no others",
+			join->name, len == 0 ? " with args.beside_key" : "");
 		return false;
 	}
 	group = group_find(&manager->groups, name);
@@ -506,9 +515,10 @@ is_member_already(const struct control_client *client, struct control_error *err
 
 	if (group == NULL)
 		return false;
-	control_fail(error, "invalid",
-		     "this connection is a member of job \"%s\" already: leave it, or use another one",
-		     group->name);
+	control_fail(
+		error, "invalid",
+		"this connection is a member of job \"%s\" already: leave it, or use another one",
+		group->name);
 	return true;
 }
 
@@ -520,9 +530,10 @@ check_version(const struct control_client *client, struct control_error *error)
 
 	if (version == FANIN_WIRE_VERSION)
 		return true;
-	control_fail(error, "unsupported",
-		     "this host's packets have version %lld, those of the manager's network %d: use the same release everywhere",
-		     (long long)version, FANIN_WIRE_VERSION);
+	control_fail(
+		error, "unsupported",
+		"this host's packets have version %lld, those of the manager's network %d: use the same release everywhere",
+		(long long)version, FANIN_WIRE_VERSION);
 	return false;
 }
 
@@ -585,7 +596,8 @@ host_reattach(void *user, struct control_client *client, json_t *id, const json_
 	    args_check_known(args, error, "job", "rank", "key") != 0 ||
 	    args_name(args, "job", GROUP_NAME_LEN - 1, &name, NULL, error) != 0 ||
 	    args_integer(args, "rank", 0, GROUP_MAX_RANKS - 1, &rank, NULL, error) != 0 ||
-	    args_string(args, "key", 18, &key, NULL, error) != 0 || is_member_already(client, error))
+	    args_string(args, "key", 18, &key, NULL, error) != 0 ||
+	    is_member_already(client, error))
 		return NULL;
 	group = group_find(&manager->groups, name);
 	if (group == NULL || !group_has_begun(group) || group->doomed)
@@ -719,7 +731,8 @@ host_closed(void *user, struct control_client *client, void *data)
 	const bool started = group_has_begun(group);
 
 	if (started && control_client_is_silent(client)) {
-		/* It is the network between the two that has failed, perhaps: its process may live and come back. */
+		/* It is the network between the two that has failed, perhaps: its process may live
+		 * and come back. */
 		log_warning("job \"%s\": nothing is heard of rank %d any more", group->name,
 			    member->rank);
 		member->state = MEMBER_ABSENT;

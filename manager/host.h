@@ -26,20 +26,22 @@ json_t *host_leave(void *user, struct control_client *client, json_t *id, const 
 json_t *host_result(const struct manager *manager, struct group *group, uint16_t rank);
 
 /*
- * A job is made: tells the others of the members that have gone meanwhile, or destroys it if that is configured; the group is no
- * more then.
+ * A job is made: tells the others of the members that have gone meanwhile, or destroys it if that
+ * is configured; the group is no more then.
  */
 void host_tell_gone(struct manager *manager, struct group *group);
 
 /* A member's connection has ended. */
 void host_closed(void *user, struct control_client *client, void *data);
 
-/* Tells the members of every job which of them are silent, if that has changed: a connection, or a port, went down or came back. */
+/* Tells the members of every job which of them are silent, if that has changed: a connection, or a
+ * port, went down or came back. */
 void host_tell_silent(struct manager *manager);
 
 /*
- * Tells what connections that ended or came back have changed of the silent members, in one event for each job. To be called
- * once in a turn of the main loop: when all hosts are lost at once, an event for each would be a list of ranks for each pair.
+ * Tells what connections that ended or came back have changed of the silent members, in one event
+ * for each job. To be called once in a turn of the main loop: when all hosts are lost at once, an
+ * event for each would be a list of ranks for each pair.
  */
 void host_tell_changes(struct manager *manager);
 

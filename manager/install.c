@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs onto switches, all or none, and off again. What is about to be asked for is in the database first, so that after a crash
- * at any moment what is left over can be found; what must go is kept there until the switch says that it is gone. Main thread.
+ * Jobs onto switches, all or none, and off again. What is about to be asked for is in the database
+ * first, so that after a crash at any moment what is left over can be found; what must go is kept
+ * there until the switch says that it is gone. Main thread.
  */
 #include "manager/install.h"
 
@@ -102,16 +103,20 @@ removals_go_on(struct manager *manager)
 	struct removal *removal;
 
 	TAILQ_FOREACH(removal, &manager->removals, entry) {
-		uint16_t at = topology_switch_find(&manager->config->topology, removal->switch_name);
+		uint16_t at = topology_switch_find(&manager->config->topology,
+						   removal->switch_name);
 
-		/* Before its jobs are known, it is not known either by which mark the job is ours. */
-		if (removal->asked || at == TOPOLOGY_NO_SWITCH || manager->peers[at].state != PEER_UP)
+		/* Before its jobs are known, it is not known either by which mark the job is ours.
+		 */
+		if (removal->asked || at == TOPOLOGY_NO_SWITCH ||
+		    manager->peers[at].state != PEER_UP)
 			continue;
-		removal->asked =
-			peer_ask(&manager->peers[at], "jobs.destroy",
-				 json_pack("{s:I, s:s}", "id", (json_int_t)removal->job, "owner",
-					   owner_of_job(manager, &manager->peers[at], removal->job)),
-				 removal_answered, manager, removal->job) == 0;
+		removal->asked = peer_ask(&manager->peers[at], "jobs.destroy",
+					  json_pack("{s:I, s:s}", "id", (json_int_t)removal->job,
+						    "owner",
+						    owner_of_job(manager, &manager->peers[at],
+								 removal->job)),
+					  removal_answered, manager, removal->job) == 0;
 	}
 }
 
@@ -139,8 +144,8 @@ free_nodes(struct group *group)
 }
 
 /*
- * Takes back what may be on switches: from the database's group to its removals in one step. A group that moves stays, without
- * a tree: its hosts are at work on it.
+ * Takes back what may be on switches: from the database's group to its removals in one step. A
+ * group that moves stays, without a tree: its hosts are at work on it.
  */
 void
 install_withdraw(struct manager *manager, struct group *group)
@@ -178,7 +183,8 @@ remove_group(struct manager *manager, struct group *group, const char *reason)
 				  store_error(manager->store));
 		return;
 	}
-	/* The first one at first: trees without it are nobody's, should the manager be killed meanwhile. */
+	/* The first one at first: trees without it are nobody's, should the manager be killed
+	 * meanwhile. */
 	if (leader->state != GROUP_GATHERING)
 		install_withdraw(manager, leader);
 	trees_withdraw(manager, leader);
@@ -201,7 +207,8 @@ id_is_taken(const struct manager *manager, uint32_t id)
 	return false;
 }
 
-/* A number that no switch has, as far as is known; they take turns, so that a late packet finds no job. 0: none is left. */
+/* A number that no switch has, as far as is known; they take turns, so that a late packet finds no
+ * job. 0: none is left. */
 static uint32_t
 choose_id(struct manager *manager)
 {
@@ -250,7 +257,8 @@ answer_members(const struct manager *manager, struct group *group)
 	}
 }
 
-/* error: why there is no tree. Also says, if that is all that keeps the hosts from a ring, what it would not do. */
+/* error: why there is no tree. Also says, if that is all that keeps the hosts from a ring, what it
+ * would not do. */
 static bool
 may_be_ring(const struct group *group, struct control_error *error)
 {
@@ -263,9 +271,10 @@ may_be_ring(const struct group *group, struct control_error *error)
 			return false;
 	}
 	if (!group_shape_of(group)->may_be_ring) {
-		control_fail(error, reason.code,
-			     "%.350s; no ring of its hosts does what the handler \"%s\" does, which has the shape %s",
-			     reason.message, group->handler, group_shape_of(group)->name);
+		control_fail(
+			error, reason.code,
+			"%.350s; no ring of its hosts does what the handler \"%s\" does, which has the shape %s",
+			reason.message, group->handler, group_shape_of(group)->name);
 		return false;
 	}
 	if (group->size > GROUP_RING_RANKS) {
@@ -275,13 +284,15 @@ may_be_ring(const struct group *group, struct control_error *error)
 		return false;
 	}
 	if (group->authenticate)
-		control_fail(error, reason.code,
-			     "%.380s; a ring of its hosts would not authenticate its packets, as the job asks",
-			     reason.message);
+		control_fail(
+			error, reason.code,
+			"%.380s; a ring of its hosts would not authenticate its packets, as the job asks",
+			reason.message);
 	else if (group->reproducible)
-		control_fail(error, reason.code,
-			     "%.380s; a ring of its hosts would sum in another order than a reproducible job has",
-			     reason.message);
+		control_fail(
+			error, reason.code,
+			"%.380s; a ring of its hosts would sum in another order than a reproducible job has",
+			reason.message);
 	return !group->authenticate && !group->reproducible;
 }
 
@@ -344,7 +355,8 @@ install_note_network(struct manager *manager, struct group *group)
 	group->stranded = false;
 	group->reason[0] = '\0';
 	if (store_put_group(manager->store, group) != 0) {
-		/* In the database it is still being installed: after a crash it would be taken back. So it is now. */
+		/* In the database it is still being installed: after a crash it would be taken
+		 * back. So it is now. */
 		control_fail(&group->failure, "internal", "database: %s",
 			     store_error(manager->store));
 		group->moving = moving;
@@ -354,8 +366,9 @@ install_note_network(struct manager *manager, struct group *group)
 		log_info("job \"%s\" of %u ranks is number %u on %u switches, which have no tree",
 			 group->name, group->size, group->id, count_installed(group));
 	else
-		log_info("job \"%s\" of %u ranks is number %u on %u switches, root %s%s", group->name,
-			 group->size, group->id, group->n_nodes - group_shape_of(group)->has_server,
+		log_info("job \"%s\" of %u ranks is number %u on %u switches, root %s%s",
+			 group->name, group->size, group->id,
+			 group->n_nodes - group_shape_of(group)->has_server,
 			 group_shape_of(group)->has_server ? "server " : "",
 			 group->nodes[0].switch_name);
 	return true;
@@ -424,7 +437,8 @@ note_failure(struct manager *manager, struct group *group, struct group_node *no
 		node->state = NODE_REFUSED;
 	if (strcmp(kept, "exists") == 0)
 		manager->foreign_ids[group->id / 8] |= (uint8_t)(1u << group->id % 8);
-	/* The number of a job that moves is its hosts' as well: it goes where nobody else has that. */
+	/* The number of a job that moves is its hosts' as well: it goes where nobody else has that.
+	 */
 	if (strcmp(kept, "exists") != 0 || group->moving)
 		group->excluded[node->switch_index] = true;
 	if (strcmp(kept, "no_room") == 0)
@@ -467,7 +481,8 @@ install_group(struct manager *manager, struct group *group)
 
 	group->state = GROUP_INSTALLING;
 	group->attempts++;
-	ret = group->moving ? move_plan(manager, group, &error) : plan_group(manager, group, &error);
+	ret = group->moving ? move_plan(manager, group, &error)
+			    : plan_group(manager, group, &error);
 	if (ret == 0 && !group->moving)
 		ret = choose_identity(manager, group, &error);
 	if (ret == 0 && group->attempts > MOST_ATTEMPTS) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-manager: reads its configuration, connects to the switches, and serves hosts until SIGTERM or SIGINT. Exit codes: 0
- * stopped as asked, 1 failure, 2 wrong usage or configuration.
+ * fanin-manager: reads its configuration, connects to the switches, and serves hosts until SIGTERM
+ * or SIGINT. Exit codes: 0 stopped as asked, 1 failure, 2 wrong usage or configuration.
  */
 #include <errno.h>
 #include <signal.h>
@@ -40,11 +40,12 @@ run(const struct manager_config *config)
 		close(signal_fd);
 		return 1;
 	}
-	log_info("\"%s\" is ready at %s%s: %u switches, %u links between them, %u parameter servers, %u links to hosts%s",
-		 config->name, config->tcp.listen,
-		 config->tcp.certificate == NULL ? "" : " with TLS", config->topology.n_switches,
-		 config->topology.n_links, config->topology.n_servers, config->topology.n_hosts,
-		 config->topology.discover_hosts ? ", others are looked for" : "");
+	log_info(
+		"\"%s\" is ready at %s%s: %u switches, %u links between them, %u parameter servers, %u links to hosts%s",
+		config->name, config->tcp.listen,
+		config->tcp.certificate == NULL ? "" : " with TLS", config->topology.n_switches,
+		config->topology.n_links, config->topology.n_servers, config->topology.n_hosts,
+		config->topology.discover_hosts ? ", others are looked for" : "");
 	if (config->metrics_listen != NULL)
 		log_info("metrics: http://%s/metrics", config->metrics_listen);
 	notify_service("READY=1");

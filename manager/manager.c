@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The manager's life: opens what it needs, takes up what the database has, and turns its poll loop. See manager.h. */
+/* The manager's life: opens what it needs, takes up what the database has, and turns its poll loop.
+ * See manager.h. */
 #include "manager/manager.h"
 
 #include <assert.h>
@@ -90,7 +91,8 @@ struct taken {
 	json_t *damaged; /* entries by their names */
 };
 
-/* A group of the database. One whose installation was not finished is taken back: nobody waits for it any more. */
+/* A group of the database. One whose installation was not finished is taken back: nobody waits for
+ * it any more. */
 static void
 take_group_up(void *user, const char *name, const json_t *document)
 {
@@ -121,14 +123,16 @@ take_removal_up(void *user, const char *switch_name, uint32_t job)
 	struct manager *manager = taken->manager;
 
 	if (topology_switch_find(&manager->config->topology, switch_name) == TOPOLOGY_NO_SWITCH)
-		log_warning("job %u is to be removed from switch %s, which the topology does not have",
-			    job, switch_name);
+		log_warning(
+			"job %u is to be removed from switch %s, which the topology does not have",
+			job, switch_name);
 	removal_add(manager, switch_name, job);
 }
 
 /*
- * An entry that makes no group is told once, and goes: its job is removed from the switches that it names. On others the job
- * is found by the manager's mark. One whose number is a whole job's tells nothing of where it is.
+ * An entry that makes no group is told once, and goes: its job is removed from the switches that it
+ * names. On others the job is found by the manager's mark. One whose number is a whole job's tells
+ * nothing of where it is.
  */
 static void
 drop_damaged(struct manager *manager, const char *name, const json_t *document)
@@ -142,9 +146,10 @@ drop_damaged(struct manager *manager, const char *name, const json_t *document)
 		if (group->id == left->id)
 			left->n_nodes = 0;
 	}
-	log_error("database: the entry of job \"%s\" is damaged: it is deleted, and its job is removed from the %u switches "
-		  "that it names, and from others where it is found",
-		  name, left->n_nodes);
+	log_error(
+		"database: the entry of job \"%s\" is damaged: it is deleted, and its job is removed from the %u switches "
+		"that it names, and from others where it is found",
+		name, left->n_nodes);
 	if (store_drop_damaged(manager->store, name, left) != 0)
 		log_error("database: %s", store_error(manager->store));
 	for (uint16_t i = 0; i < left->n_nodes; i++)
@@ -166,7 +171,8 @@ end_unfinished(struct manager *manager)
 	}
 }
 
-/* The mark of our jobs on the switches must not change while there are any; another topology is worth a word. */
+/* The mark of our jobs on the switches must not change while there are any; another topology is
+ * worth a word. */
 static int
 check_notes(struct manager *manager, char *error)
 {
@@ -179,9 +185,10 @@ check_notes(struct manager *manager, char *error)
 	    store_get_note(manager->store, TOPOLOGY_NOTE, hash, sizeof(hash)) != 0)
 		goto failed;
 	if (name[0] != '\0' && strcmp(name, config->name) != 0) {
-		snprintf(error, CONTROL_MESSAGE_LEN,
-			 "database %.200s: found that of the manager \"%s\", expected \"%s\": use its name or another file",
-			 config->database, name, config->name);
+		snprintf(
+			error, CONTROL_MESSAGE_LEN,
+			"database %.200s: found that of the manager \"%s\", expected \"%s\": use its name or another file",
+			config->database, name, config->name);
 		return -EINVAL;
 	}
 	if (hash[0] != '\0' && strcmp(hash, config->topology.hash) != 0)
@@ -223,7 +230,8 @@ take_up(struct manager *manager, char *error)
 	const char *name;
 
 	if (ret == 0 && store_load(manager->store, &reader) != 0) {
-		snprintf(error, CONTROL_MESSAGE_LEN, "database: %.400s", store_error(manager->store));
+		snprintf(error, CONTROL_MESSAGE_LEN, "database: %.400s",
+			 store_error(manager->store));
 		ret = -EIO;
 	}
 	if (ret == 0) {
@@ -285,7 +293,8 @@ open_metrics(struct manager *manager, char *error)
 	return ret;
 }
 
-/* As many connections as are configured, but none that would take the descriptors of the switches or the database. */
+/* As many connections as are configured, but none that would take the descriptors of the switches
+ * or the database. */
 static unsigned int
 connections_allowed(const struct manager_config *config)
 {
@@ -298,8 +307,9 @@ connections_allowed(const struct manager_config *config)
 	/* Some have to be served, whatever becomes of the rest. */
 	const unsigned int left = files < others + 4 ? 4 : files - others;
 
-	log_warning("limits.connections is %u, but only %u files may be open (the hard limit, ulimit -Hn): %u connections are served at a time",
-		    wanted, files, left);
+	log_warning(
+		"limits.connections is %u, but only %u files may be open (the hard limit, ulimit -Hn): %u connections are served at a time",
+		wanted, files, left);
 	return left;
 }
 
@@ -357,7 +367,8 @@ manager_open(const struct manager_config *config, struct manager **manager, char
 	return 0;
 }
 
-/* Gives the memory of jobs that have gone back to the machine, of many at a time. Returns when there is something to give back. */
+/* Gives the memory of jobs that have gone back to the machine, of many at a time. Returns when
+ * there is something to give back. */
 static uint64_t
 trim_tick(struct manager *manager, uint64_t now_ms)
 {
@@ -384,7 +395,8 @@ go_on(struct manager *manager)
 		struct peer *peer = &manager->peers[i];
 		uint64_t due_ms;
 
-		/* What has come may make the next ping due; what that asks for has to go out, and may be answered at once. */
+		/* What has come may make the next ping due; what that asks for has to go out, and
+		 * may be answered at once. */
 		peer_serve(peer, now);
 		reconcile_tick(manager, peer, now);
 		due_ms = peer_serve(peer, now);
@@ -441,7 +453,8 @@ manager_serve(struct manager *manager, int wake_fd)
 		if (ret < 0)
 			return ret;
 		more = metrics_server_serve(manager->metrics);
-		/* A peer's events are found by serving all of them; only the caller's descriptor is looked for. */
+		/* A peer's events are found by serving all of them; only the caller's descriptor is
+		 * looked for. */
 		n = epoll_wait(manager->epoll_fd, events, EVENTS_PER_ROUND, 0);
 		for (int i = 0; i < n; i++) {
 			if (events[i].data.fd == wake_fd)

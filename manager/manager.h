@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager: the state that its parts share, and its life. One thread does everything, from one poll loop: nothing
- * here blocks but the database's commits.
+ * The manager: the state that its parts share, and its life. One thread does everything, from one
+ * poll loop: nothing here blocks but the database's commits.
  *
- * Each part has a header for what others ask of it: discover.c finds hosts, faults.c what is not as the topology says,
- * plan.c trees, install.c puts jobs onto switches and takes them off, trees.c makes several trees one job, move.c takes
- * a job to another tree, reconcile.c follows the switches, host.c serves hosts, commands.c and waits.c people.
+ * Each part has a header for what others ask of it: discover.c finds hosts, faults.c what is not as
+ * the topology says, plan.c trees, install.c puts jobs onto switches and takes them off, trees.c
+ * makes several trees one job, move.c takes a job to another tree, reconcile.c follows the
+ * switches, host.c serves hosts, commands.c and waits.c people.
  */
 #ifndef FANIN_MANAGER_MANAGER_H
 #define FANIN_MANAGER_MANAGER_H
@@ -60,7 +61,8 @@ struct search; /* discover.c: for the hosts of a job */
 
 struct manager {
 	const struct manager_config *config;
-	char owner[OWNER_LEN]; /* what its jobs on the switches carry: its name and its database's id */
+	char owner[OWNER_LEN]; /* what its jobs on the switches carry: its name and its database's
+				  id */
 	struct store *store;
 	struct control *control;
 	struct metrics_server *metrics; /* NULL: none */
@@ -80,13 +82,15 @@ struct manager {
 	TAILQ_HEAD(all_waits, waits) waits; /* that are not answered yet */
 	TAILQ_HEAD(searches, search) searches;
 	uint32_t last_search; /* number */
-	bool silent_changed; /* host.c: a host fell silent or came back, and its job has not been told */
-	char **told_faults; /* faults.c: what the log has of each link of the topology, its hosts' links last */
+	bool silent_changed;  /* host.c: a host fell silent or came back, and its job has not been
+				 told */
+	char **told_faults;   /* faults.c: what the log has of each link of the topology, its hosts'
+				 links last */
 };
 
 /*
- * Opens the database, takes up what it has, and listens. config: borrowed until manager_close. error: CONTROL_MESSAGE_LEN
- * bytes. Returns 0 and sets *manager, or -errno.
+ * Opens the database, takes up what it has, and listens. config: borrowed until manager_close.
+ * error: CONTROL_MESSAGE_LEN bytes. Returns 0 and sets *manager, or -errno.
  */
 int manager_open(const struct manager_config *config, struct manager **manager, char *error);
 
@@ -98,7 +102,8 @@ int manager_serve(struct manager *manager, int wake_fd);
 /* Closes connections and database; the jobs stay where they are. manager may be NULL. */
 void manager_close(struct manager *manager);
 
-/* Takes a group out, with the further trees of a job, and frees it; its members are told of the reason unless that is NULL. */
+/* Takes a group out, with the further trees of a job, and frees it; its members are told of the
+ * reason unless that is NULL. */
 void manager_forget_group(struct manager *manager, struct group *group, const char *reason);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager's metrics: which values of the commands' answers are one, under which name. So what Prometheus sees is what
- * faninctl shows. Main thread only.
+ * The manager's metrics: which values of the commands' answers are one, under which name. So what
+ * Prometheus sees is what faninctl shows. Main thread only.
  */
 #include "manager/metrics.h"
 
@@ -12,7 +12,8 @@
 #define SWITCH .labels = { { "switch", "name", 0 } }
 #define SERVER .labels = { { "server", "name", 0 } }
 
-/* Families by their type; what follows the text are other fields. Counters get the suffix _total. */
+/* Families by their type; what follows the text are other fields. Counters get the suffix _total.
+ */
 #define FAMILY(kind, metric, where, text, ...)                                                     \
 	{                                                                                          \
 		.name = "fanin_manager_" metric, .type = (kind), .help = (text), .path = (where),  \
@@ -36,7 +37,8 @@ const struct metrics_family manager_metrics[] = {
 	GAUGE("switch_namesake_jobs", "topology.switches[].namesake_jobs",
 	      "Jobs on the switch of another manager with the same name.", SWITCH),
 	GAUGE("server_up", "topology.servers[].state",
-	      "Whether the parameter server answers and its jobs are known.", SERVER, .equals = "up"),
+	      "Whether the parameter server answers and its jobs are known.", SERVER,
+	      .equals = "up"),
 	GAUGE("server_trees", "topology.servers[].trees",
 	      "Trees of the manager that have the server as their root.", SERVER),
 	GAUGE("server_jobs", "topology.servers[].jobs", "Jobs of the server, others' included.",
@@ -71,7 +73,8 @@ count(json_t *counts, const char *name, json_int_t more)
 	json_object_set_new(counts, name, json_integer(before + more));
 }
 
-/* Of {"a": 1, "b": 2}, which it takes, a list: [{"name": "a", "count": 1}, {"name": "b", "count": 2}] */
+/* Of {"a": 1, "b": 2}, which it takes, a list: [{"name": "a", "count": 1}, {"name": "b", "count":
+ * 2}] */
 static json_t *
 listed(json_t *counts)
 {
@@ -133,5 +136,6 @@ manager_metrics_values(void *user)
 			 command_stats(user, NULL, &error), "topology",
 			 command_topology(user, NULL, &error), "jobs", "limits", "jobs",
 			 (json_int_t)manager->config->max_jobs, "groups", groups_by_state(manager),
-			 "members", members_by_state(manager), "refusals", refusals_by_kind(manager));
+			 "members", members_by_state(manager), "refusals",
+			 refusals_by_kind(manager));
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs whose tree has lost a switch, a server or a link move to another tree, under the same number and key, while their hosts wait: what is
- * left of the old tree goes, then the new one is made. Hosts notice by themselves that their run is over and begin another
- * one where they were (docs/protocol.md, "Going on with another tree"). Without another tree a job stays as it is, for what is
- * lost may come back; it is tried again when a switch or a link does. But a job whose parameter server is lost, or the switch that
- * the server is at, ends: the server alone has the results that some of its hosts wait for. So does a reproducible job all of whose other trees
+ * Jobs whose tree has lost a switch, a server or a link move to another tree, under the same number
+ * and key, while their hosts wait: what is left of the old tree goes, then the new one is made.
+ * Hosts notice by themselves that their run is over and begin another one where they were
+ * (docs/protocol.md, "Going on with another tree"). Without another tree a job stays as it is, for
+ * what is lost may come back; it is tried again when a switch or a link does. But a job whose
+ * parameter server is lost, or the switch that the server is at, ends: the server alone has the
+ * results that some of its hosts wait for. So does a reproducible job all of whose other trees
  * would combine its ranks in another order. Main thread.
  */
 #include "manager/move.h"
@@ -53,7 +55,8 @@ tell(const struct group *group, const char *event, const char *reason)
 			      "reason", reason));
 }
 
-/* Each member is told where its way begins now: a host of a dead switch hears it from nobody else. */
+/* Each member is told where its way begins now: a host of a dead switch hears it from nobody else.
+ */
 static void
 tell_moved(const struct group *group)
 {
@@ -76,13 +79,14 @@ tell_moved(const struct group *group)
 }
 
 /*
- * What a group has lost at the upper end of its tree: its server, or the switch that this is at. NULL: neither, or the group has no
- * server.
+ * What a group has lost at the upper end of its tree: its server, or the switch that this is at.
+ * NULL: neither, or the group has no server.
  */
 static const struct group_node *
 find_lost(const struct manager *manager, const struct group *group)
 {
-	for (uint16_t i = 0; i < 2 && i < group->n_nodes && group_shape_of(group)->has_server; i++) {
+	for (uint16_t i = 0; i < 2 && i < group->n_nodes && group_shape_of(group)->has_server;
+	     i++) {
 		const uint16_t index = group->nodes[i].switch_index;
 
 		if (index == TOPOLOGY_NO_SWITCH || manager->peers[index].state != PEER_UP)
@@ -193,7 +197,8 @@ move_group(struct manager *manager, struct group *group, const char *why)
 	log_info("job \"%s\" moves to another tree, root %s: %s", group->name,
 		 group->nodes[0].switch_name, why);
 	group->ending[0] = '\0';
-	/* The old tree's nodes have to go before the new one's come, on the switches that are in both. */
+	/* The old tree's nodes have to go before the new one's come, on the switches that are in
+	 * both. */
 	removals_note(manager, group, nodes, n_nodes);
 	group->generation++;
 	group->moving = true;
@@ -207,14 +212,16 @@ free_copies:
 	free(addresses);
 }
 
-/* Is the link down that a rank's host uses, while it has another one that is not? Without that there is nothing to move to. */
+/* Is the link down that a rank's host uses, while it has another one that is not? Without that
+ * there is nothing to move to. */
 static bool
 has_better_link(const struct manager *manager, const struct group *group, uint16_t rank)
 {
 	const struct topology *topology = &manager->config->topology;
 	const struct topology_host *link = group_link_of(group, topology, rank);
 
-	if (link == NULL || !peer_port_is_down(&manager->peers[link->at.switch_index], link->at.port))
+	if (link == NULL ||
+	    !peer_port_is_down(&manager->peers[link->at.switch_index], link->at.port))
 		return false;
 	for (link = topology_host_first(link); link != NULL; link = link->next) {
 		const struct peer *peer = &manager->peers[link->at.switch_index];

@@ -9,8 +9,9 @@ struct manager;
 struct group;
 
 /*
- * Moves a group whose tree has something missing, or may have a better chance now, to another tree, if there is one. Of a group
- * that is being installed nothing is noticed: to be called when that has ended. why: for the log.
+ * Moves a group whose tree has something missing, or may have a better chance now, to another tree,
+ * if there is one. Of a group that is being installed nothing is noticed: to be called when that
+ * has ended. why: for the log.
  */
 void move_if_broken(struct manager *manager, struct group *group, const char *why);
 
@@ -24,8 +25,8 @@ void moves_go_on(struct manager *manager, const char *why);
 int move_plan(struct manager *manager, struct group *group, struct control_error *error);
 
 /*
- * Ends the jobs that can't go on without the server or switch that they have lost; at the end of a turn, when nobody looks at
- * groups any more.
+ * Ends the jobs that can't go on without the server or switch that they have lost; at the end of a
+ * turn, when nobody looks at groups any more.
  */
 void moves_end_jobs(struct manager *manager);
 

@@ -114,7 +114,8 @@ lowest_address(const struct group *group, const struct fanin_ranks *ranks)
 	return lowest;
 }
 
-/* 0: so many in a row may begin at a multiple of their number; 1: hosts that need not be one row; 2: a row that can only be the last. */
+/* 0: so many in a row may begin at a multiple of their number; 1: hosts that need not be one row;
+ * 2: a row that can only be the last. */
 static int
 class_of(const struct branch *branch, uint16_t node)
 {
@@ -131,7 +132,8 @@ goes_before(const struct branch *a, const struct branch *b, uint16_t node)
 	return a->n != b->n ? a->n > b->n : a->address < b->address;
 }
 
-/* Inserts a branch of a node's switch among the n that there are. Returns how many there are then. */
+/* Inserts a branch of a node's switch among the n that there are. Returns how many there are then.
+ */
 static uint16_t
 add_branch(struct deal *deal, uint16_t node, uint16_t n, uint16_t branch_node,
 	   const struct fanin_ranks *ranks)
@@ -175,7 +177,8 @@ deal_node(struct deal *deal, uint16_t node)
 	}
 }
 
-/* Gives the ranks that are free to the members that have asked for none, in the order of their places. */
+/* Gives the ranks that are free to the members that have asked for none, in the order of their
+ * places. */
 static void
 take_places(struct group *group, const uint16_t *places, uint16_t *at_place)
 {
@@ -212,7 +215,8 @@ order_deal(struct group *group, const struct tree *tree)
 	uint16_t *at_place = calloc(group->size, sizeof(*at_place));
 
 	/* Without memory they stay as they were, and what follows may be refused. */
-	if (deal.places != NULL && deal.branches != NULL && deal.starts != NULL && at_place != NULL) {
+	if (deal.places != NULL && deal.branches != NULL && deal.starts != NULL &&
+	    at_place != NULL) {
 		for (uint16_t i = 0; i < tree->n_nodes; i++)
 			deal_node(&deal, i);
 		take_places(group, deal.places, at_place);

@@ -75,11 +75,12 @@ tell(const struct manager *manager, struct peer *peer, const json_t *namesakes)
 	    (peer->namesakes_told_ms != 0 && now_ms < peer->namesakes_told_ms + TELL_AGAIN_MS))
 		return;
 	peer->namesakes_told_ms = now_ms;
-	log_error("%s %s has %zu jobs of another manager with the name \"%s\", such as %" JSON_INTEGER_FORMAT
-		  " of %s; this one is %s: give each manager a name of its own. These jobs stay until `faninctl jobs destroy ID` at the %s",
-		  topology_kind(peer->about), peer->about->name, json_array_size(namesakes),
-		  manager->config->name, json_integer_value(json_object_get(first, "id")),
-		  mark_of(first), manager->owner, topology_kind(peer->about));
+	log_error(
+		"%s %s has %zu jobs of another manager with the name \"%s\", such as %" JSON_INTEGER_FORMAT
+		" of %s; this one is %s: give each manager a name of its own. These jobs stay until `faninctl jobs destroy ID` at the %s",
+		topology_kind(peer->about), peer->about->name, json_array_size(namesakes),
+		manager->config->name, json_integer_value(json_object_get(first, "id")),
+		mark_of(first), manager->owner, topology_kind(peer->about));
 }
 
 void
@@ -94,9 +95,10 @@ owner_note_jobs(const struct manager *manager, struct peer *peer, const json_t *
 		if (is_unnumbered(manager, job))
 			json_array_append(unnumbered, json_object_get(job, "id"));
 		else if (is_namesakes(manager, job))
-			json_array_append_new(namesakes, json_pack("{s:O, s:O}", "id",
-								   json_object_get(job, "id"), "owner",
-								   json_object_get(job, "owner")));
+			json_array_append_new(namesakes,
+					      json_pack("{s:O, s:O}", "id",
+							json_object_get(job, "id"), "owner",
+							json_object_get(job, "owner")));
 	}
 	tell(manager, peer, namesakes);
 	json_decref(peer->unnumbered);

@@ -56,7 +56,8 @@ peer_begin(struct peer *peer, const struct topology_switch *about, uint16_t inde
 static void
 close_connection(struct peer *peer)
 {
-	/* A reset, so that nothing of the old connection comes after what is asked over the next one. */
+	/* A reset, so that nothing of the old connection comes after what is asked over the next
+	 * one. */
 	const struct linger reset = { .l_onoff = 1 };
 
 	if (peer->connecting_fd >= 0)
@@ -68,7 +69,8 @@ close_connection(struct peer *peer)
 	control_client_stop(&peer->line);
 }
 
-/* It is tried again twice a second: a reason is told once, and reasons that take turns not more often than that. */
+/* It is tried again twice a second: a reason is told once, and reasons that take turns not more
+ * often than that. */
 static void
 complain(struct peer *peer, uint64_t now_ms)
 {
@@ -208,7 +210,8 @@ greet(struct peer *peer, const json_t *greeting)
 		return;
 	}
 	if (strcmp(name, peer->about->name) != 0) {
-		snprintf(why, sizeof(why), "the %s at %.200s calls itself \"%.60s\", expected \"%s\"",
+		snprintf(why, sizeof(why),
+			 "the %s at %.200s calls itself \"%.60s\", expected \"%s\"",
 			 topology_kind(peer->about), peer->about->control, name, peer->about->name);
 		peer_lose(peer, why);
 		return;
@@ -246,7 +249,8 @@ take_answer(struct peer *peer, const json_t *answer)
 	TAILQ_REMOVE(&peer->requests, request, entry);
 	if (!json_is_true(json_object_get(answer, "ok")) || !json_is_object(result))
 		result = NULL;
-	request->answer(request->user, request->which, peer, result, code == NULL ? "internal" : code,
+	request->answer(request->user, request->which, peer, result,
+			code == NULL ? "internal" : code,
 			message == NULL ? "no reason was given" : message);
 	free(request);
 }
@@ -301,7 +305,8 @@ lose_line(struct peer *peer, const char *why, bool tls)
 	char text[CONTROL_MESSAGE_LEN];
 
 	snprintf(text, sizeof(text), "the %s %s%s", topology_kind(peer->about), why,
-		 tls && may_expect_tls(peer) ? ": does it expect TLS (\"ca\" in the topology)?" : "");
+		 tls && may_expect_tls(peer) ? ": does it expect TLS (\"ca\" in the topology)?"
+					     : "");
 	peer_lose(peer, text);
 }
 
@@ -330,7 +335,8 @@ serve_line(struct peer *peer, uint64_t now_ms)
 		lose_line(peer, "closed the connection", true);
 	else if (peer->line.deadline_ms != 0 && now_ms >= peer->line.deadline_ms)
 		lose_line(peer,
-			  may_expect_tls(peer) ? "does not greet" : "does not read or does not greet",
+			  may_expect_tls(peer) ? "does not greet"
+					       : "does not read or does not greet",
 			  true);
 	else if (oldest != NULL && now_ms >= oldest->asked_ms + peer->dead_after_ms &&
 		 !control_client_has_line(&peer->line))
@@ -388,7 +394,8 @@ peer_ask(struct peer *peer, const char *command, json_t *args, peer_answer answe
 	request->user = user;
 	request->which = which;
 	TAILQ_INSERT_TAIL(&peer->requests, request, entry);
-	/* A connection that is lost is found so by peer_serve, and then this request is answered. */
+	/* A connection that is lost is found so by peer_serve, and then this request is answered.
+	 */
 	control_client_send(&peer->line, line, request->asked_ms);
 	json_decref(line);
 	watch(peer, peer->line.stream.fd, EPOLL_CTL_MOD,

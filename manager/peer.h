@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager's connection to one switch, or to a parameter server, which answers alike: a client of the switch's control protocol that
- * connects again and again, asks, and tells when the switch comes and goes. Non-blocking; main thread only.
+ * The manager's connection to one switch, or to a parameter server, which answers alike: a client
+ * of the switch's control protocol that connects again and again, asks, and tells when the switch
+ * comes and goes. Non-blocking; main thread only.
  */
 #ifndef FANIN_MANAGER_PEER_H
 #define FANIN_MANAGER_PEER_H
@@ -30,8 +31,9 @@ struct peer;
 /*
  * The answer to a request.
  *
- * user, which: as given to peer_ask. result: borrowed; NULL if the switch refused, with its error's code and message; or if
- * the connection was lost, with the code "lost": whether it did what it was asked is not known then.
+ * user, which: as given to peer_ask. result: borrowed; NULL if the switch refused, with its error's
+ * code and message; or if the connection was lost, with the code "lost": whether it did what it was
+ * asked is not known then.
  */
 typedef void (*peer_answer)(void *user, uint32_t which, struct peer *peer, const json_t *result,
 			    const char *code, const char *message);
@@ -40,8 +42,8 @@ typedef void (*peer_answer)(void *user, uint32_t which, struct peer *peer, const
 struct peer_events {
 	void *user;
 	void (*ready)(void *user, struct peer *peer); /* LEARNING: it may be asked from now on */
-	void (*lost)(void *user,
-		     struct peer *peer); /* it was ready and is DOWN now; requests have been answered */
+	void (*lost)(void *user, struct peer *peer);  /* it was ready and is DOWN now; requests have
+							 been answered */
 };
 
 struct peer_request {
@@ -86,8 +88,9 @@ struct peer {
 	json_t *handlers;       /* each with name, default, in_order, order, slot_mbufs */
 	json_t *ports;          /* name: MTU */
 	json_t *ports_down;     /* names */
-	json_t *unnumbered; /* owner.c: numbers of jobs that carry the manager's name without its id */
-	json_t *namesakes;          /* likewise: jobs that carry it with another id */
+	json_t *unnumbered; /* owner.c: numbers of jobs that carry the manager's name without its id
+			     */
+	json_t *namesakes;  /* likewise: jobs that carry it with another id */
 	uint64_t namesakes_told_ms; /* when the log was told of them; 0: never */
 	json_t *next_hops;          /* those of its routes, each with port and MAC address */
 	uint64_t routes_ms;         /* when to ask for them next */
@@ -105,27 +108,28 @@ int peer_begin(struct peer *peer, const struct topology_switch *about, uint16_t 
 	       const struct peer_events *events, int epoll_fd, char *error);
 
 /*
- * Goes on: connects, receives, sends, gives up. To be called when the connection has events and when the time that it returned
- * has come. Returns when that is, in milliseconds of clock_ms.
+ * Goes on: connects, receives, sends, gives up. To be called when the connection has events and
+ * when the time that it returned has come. Returns when that is, in milliseconds of clock_ms.
  */
 uint64_t peer_serve(struct peer *peer, uint64_t now_ms);
 
 /*
- * Asks the switch. args: a reference that the call takes; NULL: none. answer: called exactly once, later, unless
- * peer_end comes first.
- * Returns 0; or -ENOTCONN or -ENOMEM, and nobody is called.
+ * Asks the switch. args: a reference that the call takes; NULL: none. answer: called exactly once,
+ * later, unless peer_end comes first. Returns 0; or -ENOTCONN or -ENOMEM, and nobody is called.
  */
 int peer_ask(struct peer *peer, const char *command, json_t *args, peer_answer answer, void *user,
 	     uint32_t which);
 
-/* Returns the version of a host's or switch's packets. told: what it says, 0: nothing, as those did whose packets had version 2. */
+/* Returns the version of a host's or switch's packets. told: what it says, 0: nothing, as those did
+ * whose packets had version 2. */
 static inline int64_t
 peer_packet_version(int64_t told)
 {
 	return told != 0 ? told : FANIN_WIRE_VERSION_BEFORE;
 }
 
-/* Ends the connection, with all requests lost; the next attempt follows after a while. why: for people. */
+/* Ends the connection, with all requests lost; the next attempt follows after a while. why: for
+ * people. */
 void peer_lose(struct peer *peer, const char *why);
 
 /* Closes the connection and frees what the peer has; nobody is told. */

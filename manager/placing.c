@@ -8,7 +8,8 @@
 
 #define NOWHERE UINT16_MAX
 
-/* Each change takes a link from a rank, or makes the row of a switch longer, which is at least doubled in width by that. */
+/* Each change takes a link from a rank, or makes the row of a switch longer, which is at least
+ * doubled in width by that. */
 #define MAX_CHANGES (TREE_MAX_RANKS * (TREE_MAX_CHOICES - 1) + TREE_MAX_NODES * 14)
 
 /* The ranks that have to be behind a switch. */
@@ -44,8 +45,10 @@ struct placing {
 	uint16_t enter[TREE_MAX_NODES];
 	uint16_t end[TREE_MAX_NODES];
 
-	uint8_t left[TREE_MAX_RANKS]; /* of each rank: the bits of the links that may still be chosen */
-	uint16_t behind[TREE_MAX_RANKS]; /* the lowest switch that all of these are below, as far as it has been looked for */
+	uint8_t left[TREE_MAX_RANKS];    /* of each rank: the bits of the links that may still be
+					    chosen */
+	uint16_t behind[TREE_MAX_RANKS]; /* the lowest switch that all of these are below, as far as
+					    it has been looked for */
 	struct row rows[TREE_MAX_NODES]; /* of each switch */
 
 	uint16_t waiting[TREE_MAX_RANKS]; /* ranks that have lost a link */
@@ -199,7 +202,8 @@ extend(const struct placing *placing, const struct row *row, uint16_t rank)
 	};
 }
 
-/* Takes a rank into the row of a switch, and with it those between. Returns false if one of them can't be there. */
+/* Takes a rank into the row of a switch, and with it those between. Returns false if one of them
+ * can't be there. */
 static bool
 cover(struct placing *placing, uint16_t at, uint16_t rank)
 {
@@ -239,7 +243,8 @@ find_behind(const struct placing *placing, uint16_t rank)
 	return found;
 }
 
-/* Draws all conclusions from what ranks have lost. Returns false if they contradict each other, or there are no steps left. */
+/* Draws all conclusions from what ranks have lost. Returns false if they contradict each other, or
+ * there are no steps left. */
 static bool
 conclude(struct placing *placing)
 {
@@ -275,7 +280,8 @@ undo(struct placing *placing, uint16_t n_changes)
 	}
 }
 
-/* True if the first of two switches of a rank is to be tried first. beside: the one of the rank before; NOWHERE: there is none. */
+/* True if the first of two switches of a rank is to be tried first. beside: the one of the rank
+ * before; NOWHERE: there is none. */
 static bool
 is_better(const struct placing *placing, uint16_t beside, uint16_t a, uint16_t b)
 {
@@ -298,7 +304,8 @@ first_choice(uint8_t bits)
 	return (uint8_t)__builtin_ctz(bits);
 }
 
-/* Gives a rank that has several links left one of them. All ranks below it have one. Returns false if that is wrong. */
+/* Gives a rank that has several links left one of them. All ranks below it have one. Returns false
+ * if that is wrong. */
 static bool
 decide(struct placing *placing, uint16_t rank)
 {
@@ -319,7 +326,8 @@ decide(struct placing *placing, uint16_t rank)
 	return narrow(placing, rank, (uint8_t)(1u << best)) && conclude(placing);
 }
 
-/* Takes the last choice back, as it was wrong, and those before it that had to be wrong then. Returns the rank to go on with; n_ranks: none. */
+/* Takes the last choice back, as it was wrong, and those before it that had to be wrong then.
+ * Returns the rank to go on with; n_ranks: none. */
 static uint16_t
 take_back(struct placing *placing)
 {
@@ -327,7 +335,8 @@ take_back(struct placing *placing)
 		const struct decision *last = &placing->decisions[--placing->n_decisions];
 
 		undo(placing, last->n_changes);
-		if (narrow(placing, last->rank, (uint8_t) ~(1u << last->choice)) && conclude(placing))
+		if (narrow(placing, last->rank, (uint8_t) ~(1u << last->choice)) &&
+		    conclude(placing))
 			return last->rank;
 	}
 	return placing->n_ranks;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where a group's job goes: the tree, from what the switches say at this moment, and the parameters that all of its switches
- * must have alike (Flare section 4; Canary section 2). Main thread.
+ * Where a group's job goes: the tree, from what the switches say at this moment, and the parameters
+ * that all of its switches must have alike (Flare section 4; Canary section 2). Main thread.
  */
 #include "manager/plan.h"
 
@@ -28,7 +28,8 @@ struct plan {
 	struct tree_link links[TREE_MAX_BRANCHES];
 	struct tree_graph graph;
 	struct tree_place places[GROUP_MAX_RANKS];
-	const struct topology_host *hosts[GROUP_MAX_RANKS]; /* the links that the ranks have joined with */
+	const struct topology_host *hosts[GROUP_MAX_RANKS]; /* the links that the ranks have joined
+							       with */
 	uint32_t addresses[GROUP_MAX_RANKS][TREE_MAX_CHOICES]; /* of the hosts, at their places */
 	struct tree tree;
 };
@@ -94,7 +95,8 @@ draw_graph(const struct manager *manager, struct group *group, struct plan *plan
 					   .n_links = n_links };
 }
 
-/* Ranks of one host have one address, or they would use the same link by two names sooner or later. */
+/* Ranks of one host have one address, or they would use the same link by two names sooner or later.
+ */
 static int
 check_hosts_differ(const struct group *group, const struct plan *plan, uint16_t rank,
 		   struct control_error *error)
@@ -111,17 +113,18 @@ check_hosts_differ(const struct group *group, const struct plan *plan, uint16_t 
 			continue;
 		inet_ntop(AF_INET, &group->members[rank].ip_be, ip, sizeof(ip));
 		inet_ntop(AF_INET, &group->members[k].ip_be, other, sizeof(other));
-		control_fail(error, "no_path",
-			     "ranks %u and %u are on the same host, at %s and %s, expected one address",
-			     k, rank, other, ip);
+		control_fail(
+			error, "no_path",
+			"ranks %u and %u are on the same host, at %s and %s, expected one address",
+			k, rank, other, ip);
 		return -EHOSTUNREACH;
 	}
 	return 0;
 }
 
 /*
- * Can a link of a host be used? Of a host's only link that is down nothing better is to be had, and with memif it comes up with
- * the process that joins the job.
+ * Can a link of a host be used? Of a host's only link that is down nothing better is to be had, and
+ * with memif it comes up with the process that joins the job.
  */
 static bool
 link_is_usable(const struct manager *manager, const struct plan *plan,
@@ -190,7 +193,8 @@ fail_links(const struct manager *manager, const struct group *group, const struc
 	return -ENOENT;
 }
 
-/* Gives a rank those of its host's links to choose from that can be used. first: the one that stands first in the topology. */
+/* Gives a rank those of its host's links to choose from that can be used. first: the one that
+ * stands first in the topology. */
 static int
 list_places(const struct manager *manager, const struct group *group, uint16_t rank,
 	    const struct topology_host *first, struct plan *plan, struct control_error *error)
@@ -232,7 +236,8 @@ find_places(const struct manager *manager, const struct group *group, struct pla
 	return 0;
 }
 
-/* Why a server can't be used. Returns the error's code; NULL: it can, as far as it is its own concern. */
+/* Why a server can't be used. Returns the error's code; NULL: it can, as far as it is its own
+ * concern. */
 static const char *
 describe_server(const struct manager *manager, const struct group *group, const struct plan *plan,
 		uint16_t index, char *text, size_t text_len)
@@ -273,7 +278,8 @@ describe_server(const struct manager *manager, const struct group *group, const 
 	return "no_path";
 }
 
-/* Writes why servers can't be used, ": " before the first, "; " between them. Returns the code of an error that says so. */
+/* Writes why servers can't be used, ": " before the first, "; " between them. Returns the code of
+ * an error that says so. */
 static const char *
 describe_servers(const struct manager *manager, const struct group *group, const struct plan *plan,
 		 char *text, size_t text_len)
@@ -305,9 +311,10 @@ fail_server(const struct manager *manager, const struct group *group, const stru
 	const char *code;
 
 	if (manager->config->topology.n_servers == 0) {
-		control_fail(error, "no_path",
-			     "the handler \"%s\" needs a parameter server, and the topology has none",
-			     group->handler);
+		control_fail(
+			error, "no_path",
+			"the handler \"%s\" needs a parameter server, and the topology has none",
+			group->handler);
 		return ret;
 	}
 	code = describe_servers(manager, group, plan, why, sizeof(why));
@@ -335,10 +342,11 @@ fail_tree(const struct manager *manager, const struct group *group, const struct
 			     "no switch that can be used reaches the hosts of all %u ranks%.430s",
 			     group->size, faults);
 	else
-		control_fail(error, code,
-			     "no switch that can be used reaches the hosts of all %u ranks: %.200s%s%.200s",
-			     group->size, group->failure.message, faults[0] == '\0' ? "" : ";",
-			     faults[0] == '\0' ? "" : faults + 1);
+		control_fail(
+			error, code,
+			"no switch that can be used reaches the hosts of all %u ranks: %.200s%s%.200s",
+			group->size, group->failure.message, faults[0] == '\0' ? "" : ";",
+			faults[0] == '\0' ? "" : faults + 1);
 	return ret;
 }
 
@@ -350,12 +358,14 @@ name_of_node(const void *user, unsigned int index)
 	return manager->peers[index].about->name;
 }
 
-/* Trees reach all ranks, but a switch of each would have to sum up ranks that their order never sums up by themselves. */
+/* Trees reach all ranks, but a switch of each would have to sum up ranks that their order never
+ * sums up by themselves. */
 static int
 fail_order(const struct manager *manager, const struct group *group, struct plan *plan,
 	   struct control_error *error)
 {
-	/* A job that has no room for its tree at this moment may get that back, and a switch that has refused it may take it later. */
+	/* A job that has no room for its tree at this moment may get that back, and a switch that
+	 * has refused it may take it later. */
 	const char *code = group->out_of_room            ? "no_room"
 			   : group->failure.code != NULL ? "no_path"
 							 : PLAN_ORDER;
@@ -381,8 +391,8 @@ is_new(const struct group *group)
 }
 
 /*
- * A further tree has to bring at least one link that the job's others do not have, or a server of its own. Once it is there, it may move
- * anywhere.
+ * A further tree has to bring at least one link that the job's others do not have, or a server of
+ * its own. Once it is there, it may move anywhere.
  */
 static int
 check_is_further(const struct manager *manager, const struct group *group, const struct plan *plan,
@@ -407,9 +417,10 @@ check_is_further(const struct manager *manager, const struct group *group, const
 	if (group->failure.code != NULL)
 		control_fail(error, group->failure.code, "%s", group->failure.message);
 	else
-		control_fail(error, "no_path",
-			     "all links between the switches of its hosts are in its other trees%.430s",
-			     faults);
+		control_fail(
+			error, "no_path",
+			"all links between the switches of its hosts are in its other trees%.430s",
+			faults);
 	return -EHOSTUNREACH;
 }
 
@@ -451,7 +462,8 @@ lower_mtu(const struct manager *manager, uint16_t switch_index, const char *port
 	return 0;
 }
 
-/* Packets have to fit the host's other links as well, as far as these are known: the job may move there. */
+/* Packets have to fit the host's other links as well, as far as these are known: the job may move
+ * there. */
 static void
 lower_mtu_by_others(const struct manager *manager, const struct topology_host *host, uint32_t *mtu)
 {
@@ -516,9 +528,10 @@ choose_payload(const struct manager *manager, struct group *group, struct contro
 	if (group->payload_bytes != 0 && group->payload_bytes <= most &&
 	    group->payload_bytes % FANIN_PAYLOAD_ALIGN == 0)
 		return 0;
-	control_fail(error, "invalid",
-		     "found payload_bytes %u, expected a multiple of %u up to %u (least MTU of the path is %u)",
-		     group->payload_bytes, FANIN_PAYLOAD_ALIGN, most, mtu);
+	control_fail(
+		error, "invalid",
+		"found payload_bytes %u, expected a multiple of %u up to %u (least MTU of the path is %u)",
+		group->payload_bytes, FANIN_PAYLOAD_ALIGN, most, mtu);
 	return -EINVAL;
 }
 
@@ -533,16 +546,18 @@ plan_check_shape(const struct manager *manager, struct group *group, struct cont
 	return group_shape_of(group)->check(manager, group, error);
 }
 
-/* Whether a tree with a server as its root, or without, or no tree at all, is what the switches say that the handler has. */
+/* Whether a tree with a server as its root, or without, or no tree at all, is what the switches say
+ * that the handler has. */
 static int
 check_settled(const struct group *group, enum group_shape planned, struct control_error *error)
 {
 	if (group_shape_of(group)->has_server == shape_of(planned)->has_server &&
 	    group_shape_of(group)->has_tree == shape_of(planned)->has_tree)
 		return 0;
-	control_fail(error, "invalid",
-		     "the handler \"%s\" has the shape %s on switch %s, but another one on other switches or servers: expected one",
-		     group->handler, group_shape_of(group)->name, group->nodes[0].switch_name);
+	control_fail(
+		error, "invalid",
+		"the handler \"%s\" has the shape %s on switch %s, but another one on other switches or servers: expected one",
+		group->handler, group_shape_of(group)->name, group->nodes[0].switch_name);
 	return -EINVAL;
 }
 
@@ -569,7 +584,8 @@ find_tree(const struct manager *manager, struct group *group, struct plan *plan,
 	return ret == 0 ? 0 : fail_tree(manager, group, plan, ret, error);
 }
 
-/* The same for a group with ranks that nobody has asked for: they follow from the first tree that is found. */
+/* The same for a group with ranks that nobody has asked for: they follow from the first tree that
+ * is found. */
 static int
 deal_ranks(const struct manager *manager, struct group *group, struct plan *plan,
 	   struct control_error *error)
@@ -586,7 +602,8 @@ deal_ranks(const struct manager *manager, struct group *group, struct plan *plan
 	return 0;
 }
 
-/* Partial sums cross a link in the type of their elements, so rounding only once is for jobs of one switch. */
+/* Partial sums cross a link in the type of their elements, so rounding only once is for jobs of one
+ * switch. */
 static int
 check_wide(const struct manager *manager, const struct group *group, const struct tree *tree,
 	   struct control_error *error)
@@ -600,9 +617,10 @@ check_wide(const struct manager *manager, const struct group *group, const struc
 		if (!fanin_ranks_is_empty(&tree->nodes[i].local))
 			names[n++] = manager->peers[tree->nodes[i].switch_index].about->name;
 	}
-	control_fail(error, "invalid",
-		     "found accumulate \"f32\" for hosts at several switches, as %s and %s: expected all hosts at one switch, or \"native\"",
-		     names[0], names[1]);
+	control_fail(
+		error, "invalid",
+		"found accumulate \"f32\" for hosts at several switches, as %s and %s: expected all hosts at one switch, or \"native\"",
+		names[0], names[1]);
 	return -EINVAL;
 }
 
@@ -642,7 +660,8 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 		ret = -ENOMEM;
 	}
 	free(plan);
-	/* Without a tree, too, it has to be known whether hosts can do by themselves what the switches would. */
+	/* Without a tree, too, it has to be known whether hosts can do by themselves what the
+	 * switches would. */
 	if (ret != 0)
 		return handlers_find_shape(manager, group, error) == 0 ? ret : -EINVAL;
 	ret = handlers_settle(manager, group, error);
@@ -683,17 +702,19 @@ list_children(const struct manager *manager, const struct group *group, uint16_t
 
 	FANIN_RANKS_EACH(rank, &node->local)
 	{
-		plan_add_host(list, group_link_of(group, &manager->config->topology, (uint16_t)rank),
+		plan_add_host(list,
+			      group_link_of(group, &manager->config->topology, (uint16_t)rank),
 			      rank);
 	}
 	for (uint16_t i = 1; i < group->n_nodes; i++) {
 		const struct group_node *child = &group->nodes[i];
 
 		if (child->parent == index)
-			json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "port",
-							      child->parent_port, "ip",
-							      manager->peers[child->switch_index].ip,
-							      "ranks", list_ranks(&child->ranks)));
+			json_array_append_new(list,
+					      json_pack("{s:s, s:s, s:o}", "port",
+							child->parent_port, "ip",
+							manager->peers[child->switch_index].ip,
+							"ranks", list_ranks(&child->ranks)));
 	}
 	return list;
 }
@@ -721,7 +742,8 @@ plan_create_args(const struct manager *manager, const struct group *group, uint1
 		group_shape_of(group)->add_args(manager, group, node, args);
 	if (group->n_nodes > 1)
 		json_object_set_new(args, "size", json_integer(group->size));
-	/* A switch alone knows best how many are enough for its ports; several have to agree, and a job that moves keeps its own. */
+	/* A switch alone knows best how many are enough for its ports; several have to agree, and a
+	 * job that moves keeps its own. */
 	if (group_shape_of(group)->has_slots &&
 	    (group->n_nodes > 1 || group->moving || !group_shape_of(group)->has_tree))
 		json_object_set_new(args, "slots", json_integer((json_int_t)group->slots));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Follows the switches and servers: what each one is and has when it comes, whether it lives, which of its ports are down, and whether its
- * jobs are those that the manager knows. Main thread.
+ * Follows the switches and servers: what each one is and has when it comes, whether it lives, which
+ * of its ports are down, and whether its jobs are those that the manager knows. Main thread.
  */
 #include "manager/reconcile.h"
 
@@ -63,7 +63,8 @@ group_uses(const struct manager *manager, const struct group *group, uint16_t sw
 	return false;
 }
 
-/* True if the group has a place at a switch, as far as is known, and nobody has asked yet that it goes. */
+/* True if the group has a place at a switch, as far as is known, and nobody has asked yet that it
+ * goes. */
 static bool
 has_place(const struct manager *manager, const struct group *group, const struct peer *peer)
 {
@@ -142,7 +143,8 @@ job_uses(const struct manager *manager, const struct group *leader, const struct
 	return false;
 }
 
-/* How many jobs a failure concerns; tells their members. port: NULL if the whole switch is meant. */
+/* How many jobs a failure concerns; tells their members. port: NULL if the whole switch is meant.
+ */
 static unsigned int
 tell_users(struct manager *manager, const struct peer *peer, const char *port, const char *event)
 {
@@ -189,7 +191,8 @@ text_of(char *to, size_t size, const json_t *object, const char *key)
 	snprintf(to, size, "%s", text == NULL ? "" : text);
 }
 
-/* Is it a server where the topology says that there is a switch, or the other way round? Switches tell no kind. */
+/* Is it a server where the topology says that there is a switch, or the other way round? Switches
+ * tell no kind. */
 static bool
 is_other_kind(const struct peer *peer, const json_t *version)
 {
@@ -217,11 +220,13 @@ version_answered(void *user, uint32_t which, struct peer *peer, const json_t *re
 						       : "it is a parameter server, and no switch");
 		return;
 	}
-	version = peer_packet_version(json_integer_value(json_object_get(result, "packet_version")));
+	version =
+		peer_packet_version(json_integer_value(json_object_get(result, "packet_version")));
 	if (version != FANIN_WIRE_VERSION) {
-		snprintf(why, sizeof(why),
-			 "its packets have version %lld, expected %d: use the same release everywhere",
-			 (long long)version, FANIN_WIRE_VERSION);
+		snprintf(
+			why, sizeof(why),
+			"its packets have version %lld, expected %d: use the same release everywhere",
+			(long long)version, FANIN_WIRE_VERSION);
 		peer_lose(peer, why);
 		return;
 	}
@@ -303,7 +308,8 @@ knows_next_hops(const struct peer *peer)
 
 /* The node of a group with this number at this switch; NULL if there is none. */
 static struct group_node *
-find_node(const struct manager *manager, const struct peer *peer, uint32_t job, struct group **found)
+find_node(const struct manager *manager, const struct peer *peer, uint32_t job,
+	  struct group **found)
 {
 	struct group *group;
 
@@ -356,7 +362,8 @@ list_has(const json_t *jobs, const struct manager *manager, uint32_t id)
 	return false;
 }
 
-/* True if a switch has a job of a group that it was not known to have: it was lost before it could say so. */
+/* True if a switch has a job of a group that it was not known to have: it was lost before it could
+ * say so. */
 static bool
 has_after_all(const struct group *group, const struct group_node *node)
 {
@@ -377,7 +384,8 @@ find_missing(struct manager *manager, const struct peer *peer, const json_t *job
 
 			if (node->switch_index == peer->index && has && has_after_all(group, node))
 				node->state = NODE_INSTALLED;
-			if (node->switch_index != peer->index || node->state != NODE_INSTALLED || has)
+			if (node->switch_index != peer->index || node->state != NODE_INSTALLED ||
+			    has)
 				continue;
 			node->state = NODE_MISSING;
 			manager->counters.missing++;
@@ -410,9 +418,11 @@ jobs_answered(void *user, uint32_t which, struct peer *peer, const json_t *resul
 	}
 	peer->jobs = (uint32_t)json_array_size(jobs);
 	peer->max_jobs = (uint32_t)json_integer_value(json_object_get(limits, "max_jobs"));
-	peer->slots_per_job = (uint32_t)json_integer_value(json_object_get(limits, "slots_per_job"));
+	peer->slots_per_job =
+		(uint32_t)json_integer_value(json_object_get(limits, "slots_per_job"));
 	owner_note_jobs(manager, peer, jobs);
-	peer->mbufs_per_job = (uint32_t)json_integer_value(json_object_get(limits, "mbufs_per_job"));
+	peer->mbufs_per_job =
+		(uint32_t)json_integer_value(json_object_get(limits, "mbufs_per_job"));
 	if (peer->mbufs_per_job == 0) /* of an older version */
 		peer->mbufs_per_job = peer->slots_per_job;
 	json_array_foreach(jobs, i, entry)

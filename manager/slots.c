@@ -40,17 +40,19 @@ list_children(const struct group *group, uint16_t node)
 }
 
 static int
-check_children(const struct manager *manager, const struct group *group, struct control_error *error)
+check_children(const struct manager *manager, const struct group *group,
+	       struct control_error *error)
 {
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		const uint32_t n_children = count_children(group, i);
 
 		if (n_children <= FANIN_WIRE_MAX_CHILDREN)
 			continue;
-		control_fail(error, "no_room",
-			     "switch %s would have %u hosts and switches of the job below it, expected at most %u",
-			     manager->peers[group->nodes[i].switch_index].about->name, n_children,
-			     FANIN_WIRE_MAX_CHILDREN);
+		control_fail(
+			error, "no_room",
+			"switch %s would have %u hosts and switches of the job below it, expected at most %u",
+			manager->peers[group->nodes[i].switch_index].about->name, n_children,
+			FANIN_WIRE_MAX_CHILDREN);
 		return -ENOSPC;
 	}
 	return 0;
@@ -113,7 +115,8 @@ most_moved(const struct manager *manager, const struct group *group, struct spre
 	return true;
 }
 
-/* The most that a switch gives: a slot of some handlers holds several packets. moved: what may be below a switch later. */
+/* The most that a switch gives: a slot of some handlers holds several packets. moved: what may be
+ * below a switch later. */
 static uint32_t
 most_slots(const struct peer *peer, const struct group *group, const struct spread_below *below,
 	   const struct spread_below *moved)
@@ -123,7 +126,8 @@ most_slots(const struct peer *peer, const struct group *group, const struct spre
 	const uint32_t n_pairs = below->n_pairs > moved->n_pairs ? below->n_pairs : moved->n_pairs;
 	uint32_t packets = handlers_slot_mbufs(peer, group->handler, n_children, n_pairs);
 
-	/* A switch that is lost and comes back as another build may have no such handler any more. */
+	/* A switch that is lost and comes back as another build may have no such handler any more.
+	 */
 	packets = peer->mbufs_per_job / (packets == 0 ? 1 : packets);
 	return packets < peer->slots_per_job ? packets : peer->slots_per_job;
 }
@@ -155,9 +159,10 @@ slots_choose(const struct manager *manager, struct group *group, struct control_
 		slots = most < slots ? most : slots;
 	}
 	if (slots < 2) {
-		control_fail(error, "no_room",
-			     "the switches have fewer than 2 slots for a job with the handler \"%s\"",
-			     group->handler);
+		control_fail(
+			error, "no_room",
+			"the switches have fewer than 2 slots for a job with the handler \"%s\"",
+			group->handler);
 		return -ENOSPC;
 	}
 	group->slots = 1u << (31 - (unsigned int)__builtin_clz(slots));

@@ -9,8 +9,9 @@ struct manager;
 struct group;
 
 /*
- * Sets a planned group's slots: the most that all of its switches give to a job of its handler, also where the job may move to,
- * as far as the handler's slots hold more packets the more children a switch has. 0 for a shape without slots.
+ * Sets a planned group's slots: the most that all of its switches give to a job of its handler,
+ * also where the job may move to, as far as the handler's slots hold more packets the more children
+ * a switch has. 0 for a shape without slots.
  *
  * Returns 0; -ENOSPC with *error, code "no_room"; or -ENOMEM with *error.
  */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See spread.h. Each host with a link to a switch may be its child, and each switch beside it that leads to other hosts. How many sums wait
- * for others depends on the lowest ranks of the children:
+ * See spread.h. Each host with a link to a switch may be its child, and each switch beside it that
+ * leads to other hosts. How many sums wait for others depends on the lowest ranks of the children:
  *
  * - With some of these children only, no more wait, and with each child more no more than one more.
- * - The lowest rank of a child that is no host of this switch is that of a host with a choice of switches, or the lowest of those which can be at
- *   one other switch only: all of these are behind the same child.
+ * - The lowest rank of a child that is no host of this switch is that of a host with a choice of
+ * switches, or the lowest of those which can be at one other switch only: all of these are behind
+ * the same child.
  */
 #include "manager/spread.h"
 
@@ -76,8 +77,9 @@ count_pairs(const struct some *some)
 }
 
 /*
- * The switches that may be children of one. A lone one without hosts is the better root of the same tree, as it is nearer to all
- * hosts but those here: so it is no child, unless the ranks here are no unit, or the tree has other links of hosts with another root.
+ * The switches that may be children of one. A lone one without hosts is the better root of the same
+ * tree, as it is nearer to all hosts but those here: so it is no child, unless the ranks here are
+ * no unit, or the tree has other links of hosts with another root.
  */
 static uint32_t
 count_switches(const struct spread *spread, uint16_t at, const struct some *here)

@@ -32,15 +32,17 @@ struct change {
 
 struct store {
 	sqlite3 *database;
-	/* What has happened and is not on the disk, in its order: whatever is written comes after it. */
+	/* What has happened and is not on the disk, in its order: whatever is written comes after
+	 * it. */
 	TAILQ_HEAD(changes, change) pending;
 	uint64_t retry_ms;
 	char error[STORE_ERROR_LEN];
 };
 
 /*
- * FULL: a commit that a power loss takes back would leave a job on a switch that nobody knows, or bring one back that is gone.
- * It costs one fsync for each change of a job, which is rare. The exclusive lock keeps a second manager away.
+ * FULL: a commit that a power loss takes back would leave a job on a switch that nobody knows, or
+ * bring one back that is gone. It costs one fsync for each change of a job, which is rare. The
+ * exclusive lock keeps a second manager away.
  */
 static const char schema[] =
 	"PRAGMA locking_mode = EXCLUSIVE;"
@@ -53,7 +55,8 @@ static const char schema[] =
 	" PRIMARY KEY (switch, job));"
 	"COMMIT;";
 
-/* The keys of jobs are in these files: a mode that lets others read them, from whoever made them, is taken away. */
+/* The keys of jobs are in these files: a mode that lets others read them, from whoever made them,
+ * is taken away. */
 static int
 close_to_others(const char *path)
 {
@@ -76,20 +79,22 @@ static int
 open_fail(struct store *store, const char *path, char *error)
 {
 	if (store->database != NULL && sqlite3_errcode(store->database) == SQLITE_BUSY)
-		snprintf(error, STORE_ERROR_LEN,
-			 "database %.200s: another process has it open, perhaps another manager: stop that one, or name another file",
-			 path);
+		snprintf(
+			error, STORE_ERROR_LEN,
+			"database %.200s: another process has it open, perhaps another manager: stop that one, or name another file",
+			path);
 	else
 		snprintf(error, STORE_ERROR_LEN, "database %.200s: %s", path,
-			 store->database == NULL ? "out of memory" : sqlite3_errmsg(store->database));
+			 store->database == NULL ? "out of memory"
+						 : sqlite3_errmsg(store->database));
 	text_make_printable(error);
 	store_close(store);
 	return -EIO;
 }
 
 /*
- * SQLite makes the database with the process's umask, and its log with the database's mode. The umask belongs to all threads: it
- * is changed here only, at the start, when the manager has one.
+ * SQLite makes the database with the process's umask, and its log with the database's mode. The
+ * umask belongs to all threads: it is changed here only, at the start, when the manager has one.
  */
 static int
 open_database(struct store *store, const char *path)
@@ -125,9 +130,10 @@ store_open(const char *path, struct store **store, char *error)
 	}
 	ret = close_to_others(path);
 	if (ret != 0) {
-		snprintf(error, STORE_ERROR_LEN,
-			 "database %.200s: others may read the keys of jobs in it, and its mode cannot be changed: %s",
-			 path, strerror(-ret));
+		snprintf(
+			error, STORE_ERROR_LEN,
+			"database %.200s: others may read the keys of jobs in it, and its mode cannot be changed: %s",
+			path, strerror(-ret));
 		text_make_printable(error);
 		store_close(opened);
 		return -EIO;
@@ -156,8 +162,9 @@ note_error(struct store *store)
 static int
 execute(struct store *store, const char *sql)
 {
-	return sqlite3_exec(store->database, sql, NULL, NULL, NULL) == SQLITE_OK ? 0
-										 : note_error(store);
+	return sqlite3_exec(store->database, sql, NULL, NULL, NULL) == SQLITE_OK
+		       ? 0
+		       : note_error(store);
 }
 
 static int
@@ -290,9 +297,10 @@ store_close(struct store *store)
 	if (store == NULL)
 		return;
 	if (!TAILQ_EMPTY(&store->pending) && commit(store, NULL) != 0)
-		log_error("database: jobs that have ended may come back at the next start, until their hosts' time to come back "
-			  "is over: %s",
-			  store->error);
+		log_error(
+			"database: jobs that have ended may come back at the next start, until their hosts' time to come back "
+			"is over: %s",
+			store->error);
 	drop_pending(store);
 	sqlite3_close(store->database);
 	free(store);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the manager must not forget: an SQLite database with the groups that have been begun, and the jobs that are still to be
- * removed from switches. Each call is one transaction, on the disk when it returns. That something is over is never forgotten: if it
- * can't be written, the call says so, and it is written by store_retry, or before whatever is written next. Main thread only.
+ * What the manager must not forget: an SQLite database with the groups that have been begun, and
+ * the jobs that are still to be removed from switches. Each call is one transaction, on the disk
+ * when it returns. That something is over is never forgotten: if it can't be written, the call says
+ * so, and it is written by store_retry, or before whatever is written next. Main thread only.
  */
 #ifndef FANIN_MANAGER_STORE_H
 #define FANIN_MANAGER_STORE_H
@@ -24,15 +25,16 @@ struct store_reader {
 };
 
 /*
- * Opens the database, and makes it and its directory if they are missing. Only one process can have it open.
+ * Opens the database, and makes it and its directory if they are missing. Only one process can have
+ * it open.
  *
  * error: STORE_ERROR_LEN bytes. Returns 0 and sets *store, or -EIO with the error filled.
  */
 int store_open(const char *path, struct store **store, char *error);
 
 /*
- * Writes what could not be written, once a second. Returns when to be called next, in milliseconds of clock_ms, or UINT64_MAX if
- * there is nothing to write.
+ * Writes what could not be written, once a second. Returns when to be called next, in milliseconds
+ * of clock_ms, or UINT64_MAX if there is nothing to write.
  */
 uint64_t store_retry(struct store *store, uint64_t now_ms);
 
@@ -46,14 +48,14 @@ int store_load(struct store *store, const struct store_reader *reader);
 int store_put_group(struct store *store, const struct group *group);
 
 /*
- * Forgets a group, and keeps in its place that its job is to be removed from each switch of its nodes that may have it. Returns 0
- * or -EIO.
+ * Forgets a group, and keeps in its place that its job is to be removed from each switch of its
+ * nodes that may have it. Returns 0 or -EIO.
  */
 int store_drop_group(struct store *store, const struct group *group);
 
 /*
- * The same of an entry that makes no group. name: what it was kept under. left: what it tells, from group_salvage. Returns 0 or
- * -EIO.
+ * The same of an entry that makes no group. name: what it was kept under. left: what it tells, from
+ * group_salvage. Returns 0 or -EIO.
  */
 int store_drop_damaged(struct store *store, const char *name, const struct group *left);
 
@@ -64,15 +66,15 @@ int store_add_removal(struct store *store, const char *switch_name, uint32_t job
 int store_end_removal(struct store *store, const char *switch_name, uint32_t job);
 
 /*
- * Reads or keeps a short text by name, such as the topology's hash. value: size bytes, empty if there is none.
- * Returns 0 or -EIO.
+ * Reads or keeps a short text by name, such as the topology's hash. value: size bytes, empty if
+ * there is none. Returns 0 or -EIO.
  */
 int store_get_note(struct store *store, const char *name, char *value, size_t size);
 int store_put_note(struct store *store, const char *name, const char *value);
 
 /*
- * Reads the database's id, a random number; makes and keeps one if it has none. A copy of the file has the same. id: STORE_ID_LEN
- * bytes. Returns 0 or -EIO.
+ * Reads the database's id, a random number; makes and keeps one if it has none. A copy of the file
+ * has the same. id: STORE_ID_LEN bytes. Returns 0 or -EIO.
  */
 int store_get_id(struct store *store, char *id);
 

@@ -76,9 +76,11 @@ read_control(const struct topology *topology, const json_t *entry, const char *w
 	struct address address;
 	bool present;
 
-	if (args_name_at(where, entry, "name", TOPOLOGY_NAME_LEN - 1, &read->name, NULL, error) != 0 ||
+	if (args_name_at(where, entry, "name", TOPOLOGY_NAME_LEN - 1, &read->name, NULL, error) !=
+		    0 ||
 	    args_string_at(where, entry, "control", 255, &read->control, NULL, error) != 0 ||
-	    args_string_at(where, entry, "token_file", 255, &read->token_file, &present, error) != 0 ||
+	    args_string_at(where, entry, "token_file", 255, &read->token_file, &present, error) !=
+		    0 ||
 	    args_string_at(where, entry, "ca", 255, &read->ca, &present, error) != 0 ||
 	    args_string_at(where, entry, "certificate", 255, &read->certificate, &present, error) !=
 		    0 ||
@@ -160,7 +162,8 @@ read_link(struct topology *topology, const json_t *entry, const char *where,
 	return 0;
 }
 
-/* A server, behind the switches and the servers that are there, and its link. Hosts have been read. */
+/* A server, behind the switches and the servers that are there, and its link. Hosts have been read.
+ */
 static int
 read_server(struct topology *topology, const json_t *entry, const char *where,
 	    struct control_error *error)
@@ -178,7 +181,8 @@ read_server(struct topology *topology, const json_t *entry, const char *where,
 	    args_name_at(where, entry, "port", TOPOLOGY_NAME_LEN - 1, &port, NULL, error) != 0)
 		return -EINVAL;
 	at->switch_index = topology_switch_find(topology, name);
-	if (at->switch_index == TOPOLOGY_NO_SWITCH || topology_is_server(topology, at->switch_index))
+	if (at->switch_index == TOPOLOGY_NO_SWITCH ||
+	    topology_is_server(topology, at->switch_index))
 		return fail(error, where, "no switch has the name ", name);
 	snprintf(at->port, sizeof(at->port), "%s", port);
 	if (check_port(topology, at, where, error) != 0)
@@ -220,7 +224,8 @@ read_host_link(struct topology *topology, const json_t *entry, const char *where
 	snprintf(host->at.port, sizeof(host->at.port), "%s", port);
 	if (check_port(topology, &host->at, where, error) != 0)
 		return -EINVAL;
-	for (uint16_t i = topology->n_hosts; i > 0 && topology->hosts[i - 1].number == number; i--) {
+	for (uint16_t i = topology->n_hosts; i > 0 && topology->hosts[i - 1].number == number;
+	     i--) {
 		if (topology->hosts[i - 1].at.switch_index == host->at.switch_index &&
 		    strcmp(topology->hosts[i - 1].at.port, port) == 0)
 			return fail(error, where, "the host has another link at the port ", port);
@@ -253,7 +258,8 @@ read_host(struct topology *topology, const json_t *entry, const char *where, uin
 	return 0;
 }
 
-/* Puts the hosts' links in the order of their addresses, and connects those of one host in that of the file. */
+/* Puts the hosts' links in the order of their addresses, and connects those of one host in that of
+ * the file. */
 static int
 sort_hosts(struct topology *topology)
 {
@@ -344,7 +350,8 @@ hash(struct topology *topology)
 }
 
 int
-topology_read(json_t *root, const char *source, struct topology *topology, struct control_error *error)
+topology_read(json_t *root, const char *source, struct topology *topology,
+	      struct control_error *error)
 {
 	static const char *const known[] = { "$schema", "switches",       "links", "servers",
 					     "hosts",   "discover_hosts", NULL };
@@ -354,9 +361,11 @@ topology_read(json_t *root, const char *source, struct topology *topology, struc
 	int ret = -EINVAL;
 
 	if (args_check_known_at("", root, known, error) != 0 ||
-	    args_objects_at("", root, "switches", 1, TREE_MAX_SWITCHES, &switches, NULL, error) != 0 ||
+	    args_objects_at("", root, "switches", 1, TREE_MAX_SWITCHES, &switches, NULL, error) !=
+		    0 ||
 	    args_objects_at("", root, "links", 0, TREE_MAX_LINKS, &links, &present, error) != 0 ||
-	    args_objects_at("", root, "servers", 0, TREE_MAX_SERVERS, &servers, &present, error) != 0 ||
+	    args_objects_at("", root, "servers", 0, TREE_MAX_SERVERS, &servers, &present, error) !=
+		    0 ||
 	    args_objects_at("", root, "hosts", 0, TOPOLOGY_MAX_HOSTS, &hosts, &present, error) != 0)
 		goto failed;
 	read.discover_hosts = !present;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The network as its operator describes it: switches, the links between them, parameter servers, where the hosts are. A JSON
- * file, read once at start and constant afterwards. Servers have numbers and links as switches have, behind all of those.
+ * The network as its operator describes it: switches, the links between them, parameter servers,
+ * where the hosts are. A JSON file, read once at start and constant afterwards. Servers have
+ * numbers and links as switches have, behind all of those.
  */
 #ifndef FANIN_MANAGER_TOPOLOGY_H
 #define FANIN_MANAGER_TOPOLOGY_H
@@ -49,13 +50,15 @@ struct topology_host {
 	uint32_t ip_be; /* the host's address there */
 	struct topology_end at;
 	uint16_t number;                   /* of the host, in the order of the file */
-	const struct topology_host *first; /* the host's link that the file has first; NULL: it has this one only */
-	const struct topology_host *next; /* the one after this; NULL: this is the last */
+	const struct topology_host *first; /* the host's link that the file has first; NULL: it has
+					      this one only */
+	const struct topology_host *next;  /* the one after this; NULL: this is the last */
 };
 
 struct topology {
 	struct topology_switch *switches; /* servers behind them */
-	struct topology_link *links; /* between switches; behind them one for each server, whose first end is at the switch */
+	struct topology_link *links;  /* between switches; behind them one for each server, whose
+					 first end is at the switch */
 	struct topology_host *hosts;  /* their links, by address */
 	uint16_t n_switches;          /* without servers; at most TREE_MAX_SWITCHES */
 	uint16_t n_links;             /* without servers'; at most TREE_MAX_LINKS */
@@ -67,7 +70,8 @@ struct topology {
 };
 
 /*
- * Reads what a file has. source: stands before the error, one line like "t.json: links[0].a: found ...".
+ * Reads what a file has. source: stands before the error, one line like "t.json: links[0].a: found
+ * ...".
  *
  * Returns 0 with *topology filled, for topology_free; or -EINVAL.
  */
@@ -111,7 +115,8 @@ topology_server_link(const struct topology *topology, uint16_t index)
 uint16_t topology_switch_find(const struct topology *topology, const char *name);
 
 /* The index of the link at a port, of a server's, too; TOPOLOGY_NO_LINK if there is none. */
-uint16_t topology_link_find(const struct topology *topology, uint16_t switch_index, const char *port);
+uint16_t topology_link_find(const struct topology *topology, uint16_t switch_index,
+			    const char *port);
 
 /* A host's link that the file has first. */
 static inline const struct topology_host *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The reduction tree of a job (Flare section 4): which switches add up what, and where the root is. Pure: a graph and the
- * places of the ranks in, a tree out. Any thread.
+ * The reduction tree of a job (Flare section 4): which switches add up what, and where the root is.
+ * Pure: a graph and the places of the ranks in, a tree out. Any thread.
  */
 #ifndef FANIN_MANAGER_TREE_H
 #define FANIN_MANAGER_TREE_H
@@ -41,7 +41,8 @@ struct tree_graph {
 	uint16_t n_switches; /* with servers, which are the last; at most TREE_MAX_NODES */
 	uint16_t n_servers;  /* 0: the tree has a switch as its root, else a server */
 	uint16_t n_links;    /* at most TREE_MAX_BRANCHES */
-	bool in_order; /* the tree has to combine its ranks in their order: those behind each switch are a unit (wire/order.h) */
+	bool in_order; /* the tree has to combine its ranks in their order: those behind each switch
+			  are a unit (wire/order.h) */
 };
 
 /* Where a rank's host is; where it has several links, the tree uses one of them. */
@@ -52,7 +53,8 @@ struct tree_place {
 
 struct tree_node {
 	uint16_t switch_index;
-	uint16_t parent; /* index of its node, lower than the node's own; TREE_NO_PARENT: the root */
+	uint16_t parent; /* index of its node, lower than the node's own; TREE_NO_PARENT: the root
+			  */
 	uint16_t link;   /* to the parent */
 	struct fanin_ranks local; /* the ranks whose hosts are at this switch */
 	struct fanin_ranks ranks; /* those and all behind its children */
@@ -67,24 +69,27 @@ struct tree {
 };
 
 /*
- * Finds a tree of shortest paths over usable switches and links. Its root is the one of the least depth; among these the one
- * with the fewest switches in its tree, then with the fewest jobs at the root, then in the tree. A switch's parent is one that
- * is in the tree already, or else that with the fewest jobs: so jobs spread over spines. Before jobs are compared, so are other
- * trees of the same job, on links and at the root: these go over different spines as long as there are any.
+ * Finds a tree of shortest paths over usable switches and links. Its root is the one of the least
+ * depth; among these the one with the fewest switches in its tree, then with the fewest jobs at the
+ * root, then in the tree. A switch's parent is one that is in the tree already, or else that with
+ * the fewest jobs: so jobs spread over spines. Before jobs are compared, so are other trees of the
+ * same job, on links and at the root: these go over different spines as long as there are any.
  *
- * If the graph has servers, one of them is the root, with one child. It is one that has no other tree of this job, as long as there is any;
- * among these one with the fewest jobs, and only then the one of the best tree.
+ * If the graph has servers, one of them is the root, with one child. It is one that has no other
+ * tree of this job, as long as there is any; among these one with the fewest jobs, and only then
+ * the one of the best tree.
  *
- * Of several switches that a rank's host is linked to, those count that make the tree no deeper: of these one that is in the
- * tree already, then the nearest to the root, then the one that most other ranks can use as well, then the one with the fewest
- * jobs, then the first.
+ * Of several switches that a rank's host is linked to, those count that make the tree no deeper: of
+ * these one that is in the tree already, then the nearest to the root, then the one that most other
+ * ranks can use as well, then the one with the fewest jobs, then the first.
  *
- * If the tree has to be in order, and no root has one like that with these, switches are chosen for the order (placing.h), even if the tree is
- * deeper then.
+ * If the tree has to be in order, and no root has one like that with these, switches are chosen for
+ * the order (placing.h), even if the tree is deeper then.
  *
  * places: of 1 to TREE_MAX_RANKS ranks.
- * Returns 0 with *tree set; -EHOSTUNREACH if no root reaches all of them; -EDOM if some do, but none in the order of ranks; -ENOENT if none of a rank's switches is usable;
- * -EINVAL if a number is out of range; -ENOMEM.
+ * Returns 0 with *tree set; -EHOSTUNREACH if no root reaches all of them; -EDOM if some do, but
+ * none in the order of ranks; -ENOENT if none of a rank's switches is usable; -EINVAL if a number
+ * is out of range; -ENOMEM.
  */
 int tree_build(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks,
 	       struct tree *tree);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Several trees of one job, which its hosts use in turn (PANAMA's static trees). They are made one after the other, so that each
- * avoids the links of those before it; a job runs on those that it gets. Until all are made, the job is being installed, in the
- * database, too: if the manager is killed, all are taken back. Later each tree moves by itself. Main thread.
+ * Several trees of one job, which its hosts use in turn (PANAMA's static trees). They are made one
+ * after the other, so that each avoids the links of those before it; a job runs on those that it
+ * gets. Until all are made, the job is being installed, in the database, too: if the manager is
+ * killed, all are taken back. Later each tree moves by itself. Main thread.
  */
 #include "manager/trees.h"
 
@@ -69,8 +70,8 @@ wants_more(const struct group *leader)
 }
 
 /*
- * Hosts cut a job's packets alike for all of its trees: as short as the one with the least MTU wants them. To that length each
- * of them has to keep when it moves.
+ * Hosts cut a job's packets alike for all of its trees: as short as the one with the least MTU
+ * wants them. To that length each of them has to keep when it moves.
  */
 static void
 agree_on_payload(const struct manager *manager, struct group *leader)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who waits for whom: asks all switches of a job's tree and answers when the last of them has answered, or is lost. What the
- * question is about is copied, since jobs may go or change their trees meanwhile. Main thread.
+ * Who waits for whom: asks all switches of a job's tree and answers when the last of them has
+ * answered, or is lost. What the question is about is copied, since jobs may go or change their
+ * trees meanwhile. Main thread.
  */
 #include "manager/waits.h"
 
@@ -31,7 +32,8 @@ struct waits_job {
 struct waits {
 	TAILQ_ENTRY(waits) entry;
 	struct control_client *client;
-	uint64_t client_number; /* by which it is known whether the client still is the one that asked */
+	uint64_t client_number; /* by which it is known whether the client still is the one that
+				   asked */
 	json_t *id;
 	struct waits_job *jobs;
 	uint16_t n_jobs;
@@ -130,7 +132,8 @@ copy_group(struct waits_job *job, const struct group *group)
 
 /* Asks the switches of one group, which was copied. */
 static void
-ask_switches(struct manager *manager, struct waits *waits, uint16_t index, const struct group *group)
+ask_switches(struct manager *manager, struct waits *waits, uint16_t index,
+	     const struct group *group)
 {
 	struct waits_job *job = &waits->jobs[index];
 
@@ -140,7 +143,8 @@ ask_switches(struct manager *manager, struct waits *waits, uint16_t index, const
 
 		if (at != TOPOLOGY_NO_SWITCH &&
 		    peer_ask(&manager->peers[at], "jobs.waits",
-			     json_pack("{s:I, s:i}", "id", (json_int_t)group->id, "most", MOST_BLOCKS),
+			     json_pack("{s:I, s:i}", "id", (json_int_t)group->id, "most",
+				       MOST_BLOCKS),
 			     switch_answered, waits, (uint32_t)index << NODE_BITS | i) == 0)
 			waits->n_unanswered++;
 		else
@@ -148,7 +152,8 @@ ask_switches(struct manager *manager, struct waits *waits, uint16_t index, const
 	}
 }
 
-/* The groups that are asked for: the trees of one job, or all if group is NULL. Returns false without memory. */
+/* The groups that are asked for: the trees of one job, or all if group is NULL. Returns false
+ * without memory. */
 static bool
 copy_groups(const struct manager *manager, struct waits *waits, const struct group *group)
 {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See waits_tree.h. A block is followed from the root down: a switch that misses a child switch waits for what that one waits for. A
- * switch that has nothing of a block has not begun it, if those below it have not sent it up, so it waits for all its children.
- * Below a parameter server it may have passed on what it had: a server that has some of the block knows which ranks are missing.
+ * See waits_tree.h. A block is followed from the root down: a switch that misses a child switch
+ * waits for what that one waits for. A switch that has nothing of a block has not begun it, if
+ * those below it have not sent it up, so it waits for all its children. Below a parameter server it
+ * may have passed on what it had: a server that has some of the block knows which ranks are
+ * missing.
  */
 #include "manager/waits_tree.h"
 
@@ -103,7 +105,8 @@ waits_node_take(struct waits_node *node, const json_t *answer)
 			.block = (uint32_t)json_integer_value(json_object_get(entry, "block")),
 			.sent = whom != NULL && strcmp(whom, "parent") == 0,
 			.missing = ranks_of(json_object_get(entry, "missing")),
-			.since_ms = (uint64_t)json_integer_value(json_object_get(entry, "since_ms")),
+			.since_ms =
+				(uint64_t)json_integer_value(json_object_get(entry, "since_ms")),
 		};
 	}
 	qsort(node->blocks, node->n_blocks, sizeof(*node->blocks), by_number);
@@ -111,7 +114,8 @@ waits_node_take(struct waits_node *node, const json_t *answer)
 		struct fanin_ranks ranks = ranks_of(json_object_get(entry, "ranks"));
 
 		fanin_ranks_keep(&ranks, &node->local);
-		if (strcmp(state, "waiting") == 0 && !json_is_true(json_object_get(entry, "joined")))
+		if (strcmp(state, "waiting") == 0 &&
+		    !json_is_true(json_object_get(entry, "joined")))
 			fanin_ranks_merge(&node->not_joined, &ranks);
 	}
 	node->ended = ranks_of(json_object_get(answer, "ended"));
@@ -134,9 +138,10 @@ static void
 add_cause(json_t *causes, const struct waits_node *node, const struct fanin_ranks *ranks,
 	  const char *why)
 {
-	json_array_append_new(causes, json_pack("{s:s, s:s*, s:o, s:s}", "switch", node->switch_name,
-						"kind", node->is_server ? "server" : NULL, "ranks",
-						json_ranks(ranks), "why", why));
+	json_array_append_new(causes,
+			      json_pack("{s:s, s:s*, s:o, s:s}", "switch", node->switch_name,
+					"kind", node->is_server ? "server" : NULL, "ranks",
+					json_ranks(ranks), "why", why));
 }
 
 /* A node that waits for its parent's result: with the parent's name, if that is a server. */
@@ -197,7 +202,8 @@ explain(const struct waits_tree *tree, uint16_t index, uint32_t block,
 		missing = found->missing;
 	else
 		on_its_way = child_has_sent(tree, index, block);
-	/* Here it may be done: then only what is between here and the children is left to explain. */
+	/* Here it may be done: then only what is between here and the children is left to explain.
+	 */
 	here = missing;
 	fanin_ranks_keep(&here, &node->local);
 	fanin_ranks_keep(&here, lacking);
@@ -259,10 +265,11 @@ waits_tree_describe(const struct waits_node *nodes, uint16_t n_nodes, json_t *ob
 		if (!fanin_ranks_is_empty(&node->not_joined))
 			add_cause(not_joined, node, &node->not_joined, "missing");
 		if (!node->answered)
-			json_array_append_new(unreached, json_pack("{s:s, s:s*, s:s}", "switch",
-								   node->switch_name, "kind",
-								   node->is_server ? "server" : NULL,
-								   "error", node->error));
+			json_array_append_new(unreached,
+					      json_pack("{s:s, s:s*, s:s}", "switch",
+							node->switch_name, "kind",
+							node->is_server ? "server" : NULL, "error",
+							node->error));
 	}
 	all = gather(&tree, &n);
 	for (size_t i = 0; i < n && i < MOST_SHOWN; i++) {

@@ -13,7 +13,8 @@
 #include "pipeline/base/fastpath.h"
 
 enum fanin_reason
-admission_member(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, const struct job *job)
+admission_member(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
+		 const struct job *job)
 {
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
 	const struct fanin_hdr *hdr = &headers->fanin;
@@ -34,7 +35,8 @@ admission_member(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, c
 }
 
 enum fanin_reason
-admission_parent(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, const struct job *job)
+admission_parent(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
+		 const struct job *job)
 {
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
 
@@ -61,7 +63,8 @@ admission_fits_result(const struct job *job, const struct rte_mbuf *mbuf, struct
 	       admission_is_of_run(job, headers, &epoch);
 }
 
-/* The job that admits by key of a valid packet about a block; NULL: it is none, or of no such job. headers: of so many bytes. */
+/* The job that admits by key of a valid packet about a block; NULL: it is none, or of no such job.
+ * headers: of so many bytes. */
 static const struct job *
 transit_job(const struct pipeline *pipeline, const struct fanin_headers *headers, uint32_t len)
 {
@@ -71,7 +74,8 @@ transit_job(const struct pipeline *pipeline, const struct fanin_headers *headers
 	    headers->eth.type_be != rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4))
 		return NULL;
 	job = job_lookup(pipeline->jobs, headers->fanin.job);
-	return admission_is_key_only(job) && fanin_wire_validate(headers, len) == FANIN_REASON_NONE &&
+	return admission_is_key_only(job) &&
+			       fanin_wire_validate(headers, len) == FANIN_REASON_NONE &&
 			       fanin_type_class(headers->fanin.type) == FANIN_CLASS_BLOCK
 		       ? job
 		       : NULL;
@@ -131,7 +135,8 @@ by_key(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, const struc
 }
 
 bool
-admission_fits_key(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, const struct job *job)
+admission_fits_key(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
+		   const struct job *job)
 {
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
 
@@ -144,7 +149,8 @@ admission_fits_key(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 }
 
 enum fanin_reason
-admission_sender(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, const struct job *job)
+admission_sender(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
+		 const struct job *job)
 {
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
 
@@ -170,7 +176,8 @@ admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, co
 	return run == 0 || hdr->epoch != epoch ? FANIN_REASON_EPOCH : FANIN_REASON_NONE;
 }
 
-/* May a parent send packets of this type to all its children at once? Of blocks all that go down, those of handlers from outside, too. */
+/* May a parent send packets of this type to all its children at once? Of blocks all that go down,
+ * those of handlers from outside, too. */
 static bool
 goes_to_group(uint8_t type)
 {

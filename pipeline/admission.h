@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Admission: finds a packet's job and checks that its sender is allowed to send it. Most packets pass one comparison with a
- * template; the others are checked field by field, so that each fault has its own reason. Any thread that reads jobs by RCU.
+ * Admission: finds a packet's job and checks that its sender is allowed to send it. Most packets
+ * pass one comparison with a template; the others are checked field by field, so that each fault
+ * has its own reason. Any thread that reads jobs by RCU.
  */
 #ifndef FANIN_PIPELINE_ADMISSION_H
 #define FANIN_PIPELINE_ADMISSION_H
@@ -12,7 +13,8 @@
 
 #include "pipeline/job.h"
 
-/* Returns true if a parent's packet belongs to the current run. *epoch: its number at this switch. */
+/* Returns true if a parent's packet belongs to the current run. *epoch: its number at this switch.
+ */
 static inline bool
 admission_is_of_run(const struct job *job, const struct fanin_headers *headers, uint32_t *epoch)
 {
@@ -23,8 +25,8 @@ admission_is_of_run(const struct job *job, const struct fanin_headers *headers, 
 }
 
 /*
- * Is the frame a valid contribution that comes from a member of the job, and of the job's current run? One that is not
- * may be all right, but for another job.
+ * Is the frame a valid contribution that comes from a member of the job, and of the job's current
+ * run? One that is not may be all right, but for another job.
  *
  * sizes: of the last frame that fit, or FANIN_SIZES_NONE; set to this one's.
  */
@@ -106,19 +108,22 @@ admission_is_transit_watched(const struct pipeline *pipeline)
 }
 
 /*
- * Is the frame a valid packet about a block that says it is of such a job, wherever it goes to? mbuf: FANIN_ETH_LEN bytes at least.
+ * Is the frame a valid packet about a block that says it is of such a job, wherever it goes to?
+ * mbuf: FANIN_ETH_LEN bytes at least.
  */
 bool admission_is_transit(const struct pipeline *pipeline, const struct rte_mbuf *mbuf);
 
 /*
- * Is the frame such a packet behind VLAN tags, with the job's key? Hosts may take it for an untagged one, as their kernels remove tags of VLAN 0, and of others
- * that they are not in; no check of the switch would have seen it. A packet with another key is of somebody else's network. mbuf: as above.
+ * Is the frame such a packet behind VLAN tags, with the job's key? Hosts may take it for an
+ * untagged one, as their kernels remove tags of VLAN 0, and of others that they are not in; no
+ * check of the switch would have seen it. A packet with another key is of somebody else's network.
+ * mbuf: as above.
  */
 bool admission_is_behind_tag(const struct pipeline *pipeline, const struct rte_mbuf *mbuf);
 
 /*
- * Is the frame a valid packet about a block of this job, which admits by key, with the right key and at one of its ports? mbuf: FANIN_PAYLOAD_OFFSET
- * bytes at least.
+ * Is the frame a valid packet about a block of this job, which admits by key, with the right key
+ * and at one of its ports? mbuf: FANIN_PAYLOAD_OFFSET bytes at least.
  */
 bool admission_fits_key(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 			const struct job *job);
@@ -135,8 +140,8 @@ enum fanin_reason admission_block(const struct pipeline *pipeline, const struct 
 				  const struct job *job);
 
 /*
- * Is an IPv4 frame to a group address what the parent of a job on this switch sends to all its children? Then it
- * is a valid Fanin packet. mbuf: at least FANIN_L4_LEN bytes.
+ * Is an IPv4 frame to a group address what the parent of a job on this switch sends to all its
+ * children? Then it is a valid Fanin packet. mbuf: at least FANIN_L4_LEN bytes.
  */
 bool admission_is_result(const struct pipeline *pipeline, const struct rte_mbuf *mbuf);
 

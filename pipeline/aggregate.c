@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From a member's contribution, or the parent's result, to its handler and back: the handler call, and what the handler
- * asked to be sent.
+ * From a member's contribution, or the parent's result, to its handler and back: the handler call,
+ * and what the handler asked to be sent.
  */
 #include "pipeline/aggregate.h"
 
@@ -28,7 +28,8 @@ retry_later(struct worker *worker, struct rte_mbuf *mbuf)
 	}
 	retry = &worker->retries[worker->n_retries++];
 	retry->mbuf = mbuf;
-	retry->since_ns = worker->retrying_since_ns != 0 ? worker->retrying_since_ns : worker->now_ns;
+	retry->since_ns = worker->retrying_since_ns != 0 ? worker->retrying_since_ns
+							 : worker->now_ns;
 }
 
 /* A handler refuses a member's packet. */
@@ -43,7 +44,8 @@ refuse_to(struct worker *worker, struct rte_mbuf *mbuf, struct job *job, enum fa
 	worker_refuse(worker, mbuf, job, reason);
 }
 
-/* Carries out a handler's verdict on a packet. member_of: the job whose member is sent a REFUSED; NULL: none is sent. */
+/* Carries out a handler's verdict on a packet. member_of: the job whose member is sent a REFUSED;
+ * NULL: none is sent. */
 static inline void
 settle(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_verdict verdict,
        enum fanin_reason reason, struct job *member_of)
@@ -98,7 +100,8 @@ run_handler(struct worker *worker, const struct fanin_handler *handler, struct w
 		return;
 	}
 	ctx->epoch = work->packet.headers->fanin.epoch;
-	/* Between the look at the packet and this one the run may have ended, and another one begun: it is looked at again. */
+	/* Between the look at the packet and this one the run may have ended, and another one
+	 * begun: it is looked at again. */
 	if (unlikely(ctx->epoch != worker->run)) {
 		retry_later(worker, work->packet.mbuf);
 		return;
@@ -107,7 +110,8 @@ run_handler(struct worker *worker, const struct fanin_handler *handler, struct w
 	settle(worker, work->packet.mbuf, verdict, reason, work->job);
 }
 
-/* A packet that may not go to its handler: counted, and the sender told where it can do something about it. job: its own, or NULL. */
+/* A packet that may not go to its handler: counted, and the sender told where it can do something
+ * about it. job: its own, or NULL. */
 static void __rte_cold
 refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 {
@@ -137,8 +141,8 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 }
 
 /*
- * Prefetches the start of a packet's elements, which are needed next; the hardware prefetcher loads the rest. A shorter
- * payload wastes a few lines, which costs less than counting them.
+ * Prefetches the start of a packet's elements, which are needed next; the hardware prefetcher loads
+ * the rest. A shorter payload wastes a few lines, which costs less than counting them.
  */
 static inline void
 prefetch_payload(const struct fanin_packet *packet)
@@ -150,7 +154,8 @@ prefetch_payload(const struct fanin_packet *packet)
 		rte_prefetch0(payload + i * RTE_CACHE_LINE_SIZE);
 }
 
-/* Counts the job's open blocks. That takes what other workers write all the time, so it is not done often. */
+/* Counts the job's open blocks. That takes what other workers write all the time, so it is not done
+ * often. */
 static void
 sample_occupancy(struct worker *worker, const struct job *job)
 {
@@ -179,8 +184,8 @@ aggregate_restock(struct worker *worker)
 }
 
 /*
- * The next handler calls are for this job, as long as the run is the one that it is in now: the parent's number for it is read between
- * two looks at its own.
+ * The next handler calls are for this job, as long as the run is the one that it is in now: the
+ * parent's number for it is read between two looks at its own.
  */
 static void
 select_job(struct worker *worker, const struct job *job)
@@ -234,7 +239,8 @@ is_from_parent(const struct fanin_hdr *hdr)
 	return fanin_type_direction(hdr->type) == FANIN_DOWN;
 }
 
-/* Calls the handler for a packet that took the long way: of any type but CONTRIBUTION, or of a job that admits by key. */
+/* Calls the handler for a packet that took the long way: of any type but CONTRIBUTION, or of a job
+ * that admits by key. */
 static enum fanin_verdict
 run_other(struct fanin_handler_ctx *ctx, const struct job *job, struct work *work,
 	  enum fanin_reason *reason)

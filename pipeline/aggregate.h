@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Contributions, and a parent's results, on their way to their jobs' handlers: those of a burst are admitted first, so
- * that memory that they need can be fetched, and then processed one after the other.
+ * Contributions, and a parent's results, on their way to their jobs' handlers: those of a burst are
+ * admitted first, so that memory that they need can be fetched, and then processed one after the
+ * other.
  */
 #ifndef FANIN_PIPELINE_AGGREGATE_H
 #define FANIN_PIPELINE_AGGREGATE_H
@@ -30,7 +31,8 @@ struct batch {
 /* Runs the handlers on all packets. Not for an empty batch. */
 void batch_run(struct worker *worker, struct batch *batch);
 
-/* Runs the handlers on all packets of a batch that was admitted by key (by_key.h). Not for an empty one. */
+/* Runs the handlers on all packets of a batch that was admitted by key (by_key.h). Not for an empty
+ * one. */
 void batch_run_by_key(struct worker *worker, struct batch *batch);
 
 static inline void
@@ -64,9 +66,11 @@ work_set(struct work *work, struct job *job, struct rte_mbuf *mbuf, struct fanin
 	work->packet.child = child;
 }
 
-/* Adds the packet that batch_find_job found to fit just now; at most FANIN_BURST. headers: in the mbuf. */
+/* Adds the packet that batch_find_job found to fit just now; at most FANIN_BURST. headers: in the
+ * mbuf. */
 static inline void
-batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf, struct fanin_headers *headers)
+batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf,
+	  struct fanin_headers *headers)
 {
 	batch->job = job;
 	work_set(&batch->works[batch->n++], job, mbuf, headers, batch->sizes.payload_len,
@@ -84,8 +88,8 @@ bool aggregate_select_expired(struct worker *worker, const struct job *job, uint
 void aggregate_restock(struct worker *worker);
 
 /*
- * Calls a job's handler for a timer of a block that has expired. The caller must call emission_drain after the last timer,
- * which carries out the handler's emissions.
+ * Calls a job's handler for a timer of a block that has expired. The caller must call
+ * emission_drain after the last timer, which carries out the handler's emissions.
  */
 static inline void
 aggregate_call_expired(struct worker *worker, const struct job *job, uint32_t index, uint32_t block)
@@ -98,7 +102,8 @@ aggregate_call_expired(struct worker *worker, const struct job *job, uint32_t in
 		(void)fanin_timer_arm(ctx, index, block); /* it has just made room */
 }
 
-/* Packets about blocks that are for this worker, up to a burst: admits them, and runs the handlers. */
+/* Packets about blocks that are for this worker, up to a burst: admits them, and runs the handlers.
+ */
 void worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
 
 #endif

@@ -55,8 +55,9 @@ by_key_take(struct worker *worker, struct batch *batch, struct rte_mbuf *mbuf)
 	if (mbuf->data_len < FANIN_PAYLOAD_OFFSET)
 		return false;
 	job = find_job(pipeline, batch, &headers->fanin);
-	if (job == NULL || source_is_own(pipeline, mbuf) || !admission_fits_key(pipeline, mbuf, job) ||
-	    mac_key_is_invalid(source) || !by_key_is_within_rate(worker, port))
+	if (job == NULL || source_is_own(pipeline, mbuf) ||
+	    !admission_fits_key(pipeline, mbuf, job) || mac_key_is_invalid(source) ||
+	    !by_key_is_within_rate(worker, port))
 		return false;
 	if (!pipeline->ports[port].routed)
 		worker_learn(worker, source, port);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sends a Fanin packet by its type to its block's cluster, to the membership code, or to the parent code.
+ * Sends a Fanin packet by its type to its block's cluster, to the membership code, or to the parent
+ * code.
  */
 #include "pipeline/demux.h"
 
@@ -15,8 +16,8 @@
 #include "pipeline/base/fastpath.h"
 
 /*
- * Only admitted senders may assign a block to a cluster: a stranger would decide where the packets of others go. Packets from
- * strangers are refused here, whichever cluster the block has.
+ * Only admitted senders may assign a block to a cluster: a stranger would decide where the packets
+ * of others go. Packets from strangers are refused here, whichever cluster the block has.
  */
 static void
 to_block(struct worker *worker, struct rte_mbuf *mbuf)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What handlers ask for, carried out: one reference of a frame per child or port, whichever are fewer, the rest to the parent, back, or
- * where routes lead.
+ * What handlers ask for, carried out: one reference of a frame per child or port, whichever are
+ * fewer, the rest to the parent, back, or where routes lead.
  */
 #include "pipeline/emission.h"
 
@@ -64,7 +64,8 @@ send_to_ports(struct worker *worker, const struct fanin_emission *emission)
 }
 
 /*
- * Through the fault injector, which decides before it is known where the packet goes to. One that is held goes by its own flow.
+ * Through the fault injector, which decides before it is known where the packet goes to. One that
+ * is held goes by its own flow.
  */
 static void
 route_faulty(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog, const uint32_t *flow)
@@ -122,7 +123,8 @@ send_elsewhere(struct worker *worker, const struct fanin_emission *emission)
 		break;
 	case FANIN_EMIT_REPLY:
 		worker_reply(worker, emission->mbuf,
-			     container_of(emission->job, struct job, params), emission->payload_len);
+			     container_of(emission->job, struct job, params),
+			     emission->payload_len);
 		break;
 	case FANIN_EMIT_PORTS:
 		send_to_ports(worker, emission);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What handlers ask for is carried out here: to children, to the parent, back to the sender. Worker only.
+ * What handlers ask for is carried out here: to children, to the parent, back to the sender. Worker
+ * only.
  */
 #ifndef FANIN_PIPELINE_EMISSION_H
 #define FANIN_PIPELINE_EMISSION_H
@@ -15,8 +16,9 @@ void emission_drain(struct worker *worker);
 void emission_drain_ctx(struct fanin_handler_ctx *ctx);
 
 /*
- * Sends a frame to the job's multicast group to children (a bitmap), of which the caller holds one reference for
- * each. It leaves once at each of their ports: what is behind a port hands it to all of the group there.
+ * Sends a frame to the job's multicast group to children (a bitmap), of which the caller holds one
+ * reference for each. It leaves once at each of their ports: what is behind a port hands it to all
+ * of the group there.
  */
 void emission_to_children(struct worker *worker, const struct job *job, uint64_t children,
 			  struct rte_mbuf *mbuf);

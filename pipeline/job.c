@@ -18,9 +18,9 @@
 #include "pipeline/timers.h"
 
 /*
- * A job among hosts of this machine: what the packets in its slots may take, and its fewest slots. With more of them
- * packets have left the caches when they are needed again: four hosts with 1 MiB each at MTU 9000 take half as long with 64
- * slots as with 1024.
+ * A job among hosts of this machine: what the packets in its slots may take, and its fewest slots.
+ * With more of them packets have left the caches when they are needed again: four hosts with 1 MiB
+ * each at MTU 9000 take half as long with 64 slots as with 1024.
  */
 #define SHARED_BYTES (600u << 10)
 #define SHARED_SLOTS 8u
@@ -255,9 +255,10 @@ choose_handler(const struct pipeline *pipeline, struct job_spec *spec,
 		return -EINVAL;
 	}
 	if (spec->authenticate && (*chosen)->admission == FANIN_ADMIT_KEY) {
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found authenticate for the handler \"%s\", whose packets pass switches that they are not for: expected none",
-			 (*chosen)->name);
+		snprintf(
+			error, PIPELINE_ERROR_LEN,
+			"found authenticate for the handler \"%s\", whose packets pass switches that they are not for: expected none",
+			(*chosen)->name);
 		return -EINVAL;
 	}
 	return 0;
@@ -300,8 +301,10 @@ most_slots(const struct job_table *table, const struct job_spec *spec,
 
 	switch (handler->slots_of) {
 	case FANIN_SLOTS_SHARED:
-		/* The window may be larger than the pool: packets without a slot go on to the server, or the leader. */
-		if ((handler->shape == FANIN_SHAPE_SERVER || handler->shape == FANIN_SHAPE_LEADERS) &&
+		/* The window may be larger than the pool: packets without a slot go on to the
+		 * server, or the leader. */
+		if ((handler->shape == FANIN_SHAPE_SERVER ||
+		     handler->shape == FANIN_SHAPE_LEADERS) &&
 		    job_slots_shared(table, handler) != 0)
 			return 2u * FANIN_WIRE_MAX_WINDOW;
 		return RTE_MIN(job_slots_shared(table, handler), 2u * FANIN_WIRE_MAX_WINDOW);
@@ -322,8 +325,8 @@ name_of_limit(const struct fanin_handler *handler)
 }
 
 /*
- * Settles the number of slots: what they can hold is bounded, too, so that a job whose hosts are silent never takes packets
- * that other jobs or the ports need.
+ * Settles the number of slots: what they can hold is bounded, too, so that a job whose hosts are
+ * silent never takes packets that other jobs or the ports need.
  */
 static int
 choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
@@ -343,29 +346,33 @@ choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
 	}
 	if (spec->slots > most) {
 		*code = "no_room";
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "asked for %u slots, %u are available to each job (%s; a slot of \"%s\" for %u members counts %u)",
-			 spec->slots, most, name_of_limit(handler), handler->name, spec->n_members,
-			 slot_mbufs(spec, handler));
+		snprintf(
+			error, PIPELINE_ERROR_LEN,
+			"asked for %u slots, %u are available to each job (%s; a slot of \"%s\" for %u members counts %u)",
+			spec->slots, most, name_of_limit(handler), handler->name, spec->n_members,
+			slot_mbufs(spec, handler));
 		return -ENOSPC;
 	}
 	return 0;
 }
 
-/* A handler that makes packets may make them as long as the job's: what it takes them from has to have that room. */
+/* A handler that makes packets may make them as long as the job's: what it takes them from has to
+ * have that room. */
 static int
 check_made_packets(const struct pipeline *pipeline, const struct fanin_handler *handler,
 		   uint32_t payload, char *error)
 {
-	const uint32_t room = pipeline->pool == NULL ? 0 : rte_pktmbuf_data_room_size(pipeline->pool);
+	const uint32_t room = pipeline->pool == NULL ? 0
+						     : rte_pktmbuf_data_room_size(pipeline->pool);
 	const uint32_t around = RTE_PKTMBUF_HEADROOM + FANIN_PAYLOAD_OFFSET + FANIN_TAG_LEN;
 
 	if (!handler->makes_packets || handler->makes_headers_only || around + payload <= room)
 		return 0;
-	snprintf(error, PIPELINE_ERROR_LEN,
-		 "found a payload of %u bytes, expected at most %u: the switch's own packets have no more room",
-		 payload,
-		 room > around ? (room - around) / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN : 0);
+	snprintf(
+		error, PIPELINE_ERROR_LEN,
+		"found a payload of %u bytes, expected at most %u: the switch's own packets have no more room",
+		payload,
+		room > around ? (room - around) / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN : 0);
 	return -EINVAL;
 }
 
@@ -379,7 +386,8 @@ use_longer(struct pipeline *pipeline, struct job *job, uint64_t timeout_ns)
 					    : handler->longest_wait_ns(&job->params);
 	int timeout = job->timeout;
 
-	while (job->n_longer < RTE_DIM(job->longer) && timeout_ns * FANIN_TIMER_STEP <= longest_ns) {
+	while (job->n_longer < RTE_DIM(job->longer) &&
+	       timeout_ns * FANIN_TIMER_STEP <= longest_ns) {
 		timeout_ns *= FANIN_TIMER_STEP;
 		timeout = timers_use(pipeline, timeout_ns, timeout);
 		if (timeout < 0)
@@ -460,9 +468,10 @@ job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job *
 	if (ret != 0) {
 		*code = "no_room";
 		if (ret == -ENOSPC)
-			snprintf(error, PIPELINE_ERROR_LEN,
-				 "jobs of \"%s\" with other slots have all that limits.shared_slots gives: destroy them first",
-				 handler->name);
+			snprintf(
+				error, PIPELINE_ERROR_LEN,
+				"jobs of \"%s\" with other slots have all that limits.shared_slots gives: destroy them first",
+				handler->name);
 		else
 			snprintf(error, PIPELINE_ERROR_LEN,
 				 "no memory for %u slots: raise memory.megabytes", spec.slots);

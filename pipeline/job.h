@@ -42,13 +42,15 @@ struct job_member {
 	uint64_t nonce;    /* of the JOIN; under lock: rw */
 	uint32_t progress; /* of the JOIN: the first block that it wants to run; under lock: rw */
 	bool again;        /* its JOIN says that it was in a run that is lost; under lock: rw */
-	bool told_silent; /* its last JOIN was refused since the parent is silent: the next one is not; under lock: rw */
-	uint64_t asked_nonce; /* of the process that was challenged last; under lock: rw */
-	uint64_t cookie;      /* that it has to give back; 0: none; under lock: rw */
-	uint64_t taken;       /* that it has given back when it joined; under lock: rw */
-	uint8_t other_version; /* that a JOIN had, for the log; 0: none. Workers: w, main thread: r, atomic */
-	bool told_version;    /* it was logged. Main thread */
-	uint16_t udp_port_be; /* that its JOIN came from; under lock: rw */
+	bool told_silent;  /* its last JOIN was refused since the parent is silent: the next one is
+			      not; under lock: rw */
+	uint64_t asked_nonce;  /* of the process that was challenged last; under lock: rw */
+	uint64_t cookie;       /* that it has to give back; 0: none; under lock: rw */
+	uint64_t taken;        /* that it has given back when it joined; under lock: rw */
+	uint8_t other_version; /* that a JOIN had, for the log; 0: none. Workers: w, main thread: r,
+				  atomic */
+	bool told_version;     /* it was logged. Main thread */
+	uint16_t udp_port_be;  /* that its JOIN came from; under lock: rw */
 	struct job_probe probe;
 };
 
@@ -63,7 +65,8 @@ struct job_parent {
 	uint16_t refusal;    /* enum fanin_reason: why the last JOIN was refused */
 	uint32_t unanswered; /* JOINs since the parent answered one */
 	bool known;          /* it has answered in this version */
-	uint64_t in_vain; /* bitmap of children whose processes wait for it in vain: it has another version */
+	uint64_t in_vain; /* bitmap of children whose processes wait for it in vain: it has another
+			     version */
 	uint32_t slots;   /* there, as it told last; atomic, as the next */
 	uint32_t sharing; /* how many jobs share them */
 };
@@ -93,7 +96,8 @@ struct job {
 	uint8_t child_of_rank[FANIN_WIRE_MAX_RANKS];     /* 0 also for ranks that are no child's */
 	uint16_t child_ports[FANIN_WIRE_MAX_CHILDREN];   /* index in pipeline->ports */
 	uint16_t child_ethdevs[FANIN_WIRE_MAX_CHILDREN]; /* of that port */
-	uint64_t child_neighbors[FANIN_WIRE_MAX_CHILDREN]; /* bitmap of the children at its port, itself too */
+	uint64_t child_neighbors[FANIN_WIRE_MAX_CHILDREN]; /* bitmap of the children at its port,
+							      itself too */
 	uint64_t apart; /* all children if each has a port of its own, else 0 */
 	struct fanin_template child_templates[FANIN_WIRE_MAX_CHILDREN];
 
@@ -106,23 +110,29 @@ struct job {
 	uint32_t first_block; /* of the run: the least of the members' progress; under lock: rw */
 
 	/* The run. Written under lock, read by workers with acquire. */
-	uint32_t epoch; /* 0: no run; else all members have joined, those of the whole job */
-	uint32_t parent_epoch; /* the same run as the parent numbers it, from before `epoch` is set until it is 0 */
+	uint32_t epoch;        /* 0: no run; else all members have joined, those of the whole job */
+	uint32_t parent_epoch; /* the same run as the parent numbers it, from before `epoch` is set
+				  until it is 0 */
 	uint64_t parent_instance;  /* of the parent, for tags, as last told: before a run, too */
 	uint8_t parent_port_shift; /* of source ports of what goes there, likewise. Atomic */
-	uint32_t lone_epoch; /* of a job that admits by key, while it has no run; else 0. Constant */
+	uint32_t lone_epoch; /* of a job that admits by key, while it has no run; else 0. Constant
+			      */
 
-	uint16_t parent_version; /* of its packets, as it answered last if that is not ours; 0: not known. Atomic */
+	uint16_t parent_version; /* of its packets, as it answered last if that is not ours; 0: not
+				    known. Atomic */
 	uint16_t logged_version; /* that was logged. Main thread */
 
-	/* What probes have found. Words are written under lock, relaxed atomic, and read by any thread. */
+	/* What probes have found. Words are written under lock, relaxed atomic, and read by any
+	 * thread. */
 	struct fanin_ranks ended;  /* their processes have ended */
 	struct fanin_ranks silent; /* hosts and switches that don't answer */
 
 	/* The first packet of a run that did not fit its block. Under lock: rw; any thread. */
 	struct {
-		uint32_t epoch; /* of the run; another one than the run's: there is none. Read without the lock, too: atomic */
-		uint32_t parent_epoch; /* the same run as the parent numbers it; it may ask when the run has ended here */
+		uint32_t epoch; /* of the run; another one than the run's: there is none. Read
+				   without the lock, too: atomic */
+		uint32_t parent_epoch; /* the same run as the parent numbers it; it may ask when the
+					  run has ended here */
 		struct fanin_mismatch what;
 	} mismatch;
 
@@ -133,9 +143,10 @@ struct job {
 
 	struct job_worker_stats *worker_stats;
 	uint16_t n_workers;
-	struct fanin_tagger **taggers; /* one for each worker; NULL: the job's packets have no tags. Constant */
-	char owner[JOB_OWNER_LEN]; /* who made it; empty: unknown; control: ro */
-	uint64_t secret;           /* that the keys are derived from; control: ro */
+	struct fanin_tagger **taggers; /* one for each worker; NULL: the job's packets have no tags.
+					  Constant */
+	char owner[JOB_OWNER_LEN];     /* who made it; empty: unknown; control: ro */
+	uint64_t secret;               /* that the keys are derived from; control: ro */
 };
 
 /* A parameter of the handler, by its name. */
@@ -164,7 +175,8 @@ struct job_spec {
 		uint32_t ip_be;
 		struct fanin_ranks ranks;   /* those behind it; none: its index */
 	} members[FANIN_WIRE_MAX_CHILDREN]; /* children in the order in which they are combined */
-	uint64_t links; /* bitmap of the ports that lead to other switches, by index; of jobs of the shape LEADERS */
+	uint64_t links; /* bitmap of the ports that lead to other switches, by index; of jobs of the
+			   shape LEADERS */
 	bool has_parent;
 	struct {
 		uint16_t port; /* index */
@@ -178,7 +190,8 @@ struct job_spec {
 
 struct job_table {
 	struct job *jobs[FANIN_WIRE_MAX_JOB + 1]; /* control: w (release), workers: r (acquire) */
-	uint64_t watched[(FANIN_WIRE_MAX_JOB + 1) / 64]; /* bitmap of jobs with children to probe; workers: rw, atomic */
+	uint64_t watched[(FANIN_WIRE_MAX_JOB + 1) / 64]; /* bitmap of jobs with children to probe;
+							    workers: rw, atomic */
 	uint32_t next_epoch; /* unique over all jobs of this process; atomic */
 	uint16_t max_jobs;
 	uint16_t n_jobs;
@@ -189,32 +202,35 @@ struct job_table {
 };
 
 /*
- * Makes a table for max_jobs that split `slots`, and as many mbufs, evenly. shared_slots: of each pool that jobs share, likewise.
- * Returns NULL without memory.
+ * Makes a table for max_jobs that split `slots`, and as many mbufs, evenly. shared_slots: of each
+ * pool that jobs share, likewise. Returns NULL without memory.
  */
 struct job_table *job_table_create(uint16_t max_jobs, uint32_t slots, uint32_t shared_slots);
 
 /* Destroys the jobs that are left; the workers must have stopped. */
 void job_table_free(struct pipeline *pipeline);
 
-/* job_slots.c: slots of a pool that jobs of a handler share, 0 if there is no room for any. Main thread. */
+/* job_slots.c: slots of a pool that jobs of a handler share, 0 if there is no room for any. Main
+ * thread. */
 uint32_t job_slots_shared(const struct job_table *table, const struct fanin_handler *handler);
 
 /*
- * job_slots.c: gives a job its slots, whose handler and params are set: n of its own, or those that it shares. Main thread.
+ * job_slots.c: gives a job its slots, whose handler and params are set: n of its own, or those that
+ * it shares. Main thread.
  *
  * Returns 0; -ENOMEM; or -ENOSPC: other pools hold all that there is for shared ones.
  */
 int job_slots_take(struct pipeline *pipeline, struct job *job, uint32_t n);
 
 /*
- * job_slots.c: gives them back, with what they hold; there may be none. The job is not in the table any more, and no worker can see it.
- * Main thread.
+ * job_slots.c: gives them back, with what they hold; there may be none. The job is not in the table
+ * any more, and no worker can see it. Main thread.
  */
 void job_slots_give_back(struct pipeline *pipeline, struct job *job);
 
 /*
- * job_slots.c: releases what ended runs have left in shared slots. Main thread; workers keep running.
+ * job_slots.c: releases what ended runs have left in shared slots. Main thread; workers keep
+ * running.
  */
 void job_slots_sweep(struct job_table *table);
 
@@ -222,15 +238,16 @@ void job_slots_sweep(struct job_table *table);
 uint64_t job_slots_bytes(const struct job_table *table);
 
 /*
- * job_tree.c: checks members, ranks, parent and server, and completes what the spec leaves open. Where packets are admitted by key, ranks may be behind switches
- * that are no members.
+ * job_tree.c: checks members, ranks, parent and server, and completes what the spec leaves open.
+ * Where packets are admitted by key, ranks may be behind switches that are no members.
  *
  * payload: set to the bytes per packet. error: PIPELINE_ERROR_LEN bytes. Returns 0 or -EINVAL.
  */
 int job_tree_check(const struct pipeline *pipeline, const struct fanin_handler *handler,
 		   struct job_spec *spec, uint32_t *payload, char *error);
 
-/* job_tree.c: children, parent and the headers of their packets, of a spec that was checked. params.payload_bytes is set. */
+/* job_tree.c: children, parent and the headers of their packets, of a spec that was checked.
+ * params.payload_bytes is set. */
 void job_tree_build(const struct pipeline *pipeline, const struct job_spec *spec, struct job *job);
 
 /*
@@ -248,7 +265,8 @@ int job_create(struct pipeline *pipeline, const struct job_spec *spec, struct jo
  */
 int job_destroy(struct pipeline *pipeline, uint32_t id);
 
-/* Worker or main thread: the job of an id, or NULL. A worker's pointer holds until its next quiescent state. */
+/* Worker or main thread: the job of an id, or NULL. A worker's pointer holds until its next
+ * quiescent state. */
 static inline struct job *
 job_lookup(const struct job_table *table, uint32_t id)
 {
@@ -258,9 +276,10 @@ job_lookup(const struct job_table *table, uint32_t id)
 }
 
 /*
- * What handlers are told as the epoch, which no other job of this process has had: that of the run, or, of a job that admits by key and has none,
- * one since it was made. That is so for good where blocks have leaders: their runs are the leaders', and a run of the hosts here is none of the
- * job. 0: there is none. Any thread.
+ * What handlers are told as the epoch, which no other job of this process has had: that of the run,
+ * or, of a job that admits by key and has none, one since it was made. That is so for good where
+ * blocks have leaders: their runs are the leaders', and a run of the hosts here is none of the job.
+ * 0: there is none. Any thread.
  */
 static inline uint32_t
 job_epoch(const struct job *job)
@@ -280,9 +299,11 @@ job_ranks_load(struct fanin_ranks *to, const struct fanin_ranks *from)
 		to->words[i] = __atomic_load_n(&from->words[i], __ATOMIC_RELAXED);
 }
 
-/* Of a set that others read meanwhile: what `ranks` are in it from now on. now: those of them that are; NULL: none. Under the lock. */
+/* Of a set that others read meanwhile: what `ranks` are in it from now on. now: those of them that
+ * are; NULL: none. Under the lock. */
 static inline void
-job_ranks_set(struct fanin_ranks *set, const struct fanin_ranks *ranks, const struct fanin_ranks *now)
+job_ranks_set(struct fanin_ranks *set, const struct fanin_ranks *ranks,
+	      const struct fanin_ranks *now)
 {
 	for (unsigned int i = 0; i < FANIN_RANKS_WORDS; i++) {
 		const uint64_t in = now == NULL ? 0 : now->words[i] & ranks->words[i];
@@ -320,11 +341,13 @@ job_child_of(const struct job *job, uint16_t rank)
 struct job_join_answer {
 	enum fanin_join_state state;
 	bool ask_parent; /* this switch has to join at its parent now: see job_parent_join */
-	uint64_t call; /* bitmap of children that have to be told that there is no run: others were in one */
+	uint64_t call; /* bitmap of children that have to be told that there is no run: others were
+			  in one */
 	struct fanin_ranks joined; /* the ranks that are there */
 	uint64_t cookie;           /* CHALLENGE: to be given back; else the one that was */
 	uint32_t epoch;            /* ACTIVE: the run */
-	uint32_t first_block; /* likewise: the least of what its members' JOINs say, their block 0 from now on */
+	uint32_t first_block; /* likewise: the least of what its members' JOINs say, their block 0
+				 from now on */
 };
 
 /*
@@ -345,24 +368,27 @@ enum fanin_reason job_join(struct job_table *table, struct job *job, unsigned in
 bool job_leave(struct job *job, unsigned int child, uint32_t epoch, uint32_t *parent_epoch);
 
 /*
- * Fills in the JOIN by which this switch asks its parent, again and again the same until the run is over. Worker.
+ * Fills in the JOIN by which this switch asks its parent, again and again the same until the run is
+ * over. Worker.
  *
  * hdr: gets progress, the least of the children's, and flags.
  */
 void job_parent_join(struct job *job, struct fanin_hdr *hdr, struct fanin_join_body *body);
 
-/* Is the next JOIN to be of the version before, as there is no answer, and a parent of that version would not give one? Worker. */
+/* Is the next JOIN to be of the version before, as there is no answer, and a parent of that version
+ * would not give one? Worker. */
 bool job_parent_may_be_older(struct job *job);
 
 /*
- * An answer of the parent's in the version before, checked against port, source and key: those who have joined are told at each JOIN. nonce: of
- * the JOIN that it answers. version: that the parent says it has. Worker.
+ * An answer of the parent's in the version before, checked against port, source and key: those who
+ * have joined are told at each JOIN. nonce: of the JOIN that it answers. version: that the parent
+ * says it has. Worker.
  */
 void job_parent_has_version(struct job *job, uint64_t nonce, uint16_t version);
 
 /*
- * A child's JOIN of another version, likewise checked, is to be logged, unless one of this version has come with the same nonce: then it
- * only asks whether this switch is older. Worker.
+ * A child's JOIN of another version, likewise checked, is to be logged, unless one of this version
+ * has come with the same nonce: then it only asks whether this switch is older. Worker.
  */
 void job_note_version(struct job *job, unsigned int child, uint64_t nonce, uint8_t version);
 
@@ -378,7 +404,8 @@ uint64_t job_missing(struct job *job);
 bool job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr *hdr,
 		    const struct fanin_join_ack_body *ack, const struct fanin_ranks *joined);
 
-/* The parent's refusal, likewise: if it is of the JOIN that was sent, whoever joins next is told. Worker. */
+/* The parent's refusal, likewise: if it is of the JOIN that was sent, whoever joins next is told.
+ * Worker. */
 void job_parent_refused(struct job *job, const struct fanin_hdr *hdr);
 
 #endif

@@ -5,11 +5,12 @@
  * another nonce; the successor has to wait until the others have left the old run too. Each run has
  * an epoch of its own, so packets of an old run never reach a new one.
  *
- * In a job of several switches a switch joins at its parent as soon as all its children have joined, and its run is active
- * when the parent's is. It has no timers for that: every JOIN that a child repeats meanwhile makes it ask again.
+ * In a job of several switches a switch joins at its parent as soon as all its children have
+ * joined, and its run is active when the parent's is. It has no timers for that: every JOIN that a
+ * child repeats meanwhile makes it ask again.
  *
- * A JOIN may be late, from a process that is long gone. So one changes nothing unless it gives back a
- * cookie that the switch made for this very process and takes only once.
+ * A JOIN may be late, from a process that is long gone. So one changes nothing unless it gives back
+ * a cookie that the switch made for this very process and takes only once.
  */
 #include <string.h>
 
@@ -17,12 +18,13 @@
 
 #include "pipeline/job.h"
 
-/* JOINs per child that a switch passes on unanswered before the parent counts as silent: some seconds. */
+/* JOINs per child that a switch passes on unanswered before the parent counts as silent: some
+ * seconds. */
 #define PARENT_PATIENCE 5u
 
 /*
- * Under the lock: a member is gone. With the last one the run is over, here and, for this switch, at the parent. Returns
- * true if the parent's run *parent_epoch has to be left.
+ * Under the lock: a member is gone. With the last one the run is over, here and, for this switch,
+ * at the parent. Returns true if the parent's run *parent_epoch has to be left.
  */
 static bool
 member_remove(struct job *job, unsigned int child, uint32_t *parent_epoch)
@@ -121,7 +123,8 @@ member_add(struct job_table *table, struct job *job, unsigned int child,
 	member->udp_port_be = headers->udp.src_be;
 	probe_forget(job, child);
 	job->joined |= UINT64_C(1) << child;
-	if (job->joined == job->params.children && (!job->params.has_parent || job->parent.epoch != 0))
+	if (job->joined == job->params.children &&
+	    (!job->params.has_parent || job->parent.epoch != 0))
 		run_begin(table, job);
 	return FANIN_REASON_NONE;
 }
@@ -148,9 +151,10 @@ least_mtu(const struct job *job)
 }
 
 /*
- * Under the lock: this member waits, and all others of this switch are there. What the parent said against it is passed on
- * once, so that the next JOIN tries again; and, to one that was in a run before, that it says nothing at all: that member is not to
- * take those behind other switches for late.
+ * Under the lock: this member waits, and all others of this switch are there. What the parent said
+ * against it is passed on once, so that the next JOIN tries again; and, to one that was in a run
+ * before, that it says nothing at all: that member is not to take those behind other switches for
+ * late.
  */
 static enum fanin_reason
 consult_parent(struct job *job, struct job_member *member, bool *ask)
@@ -170,13 +174,15 @@ consult_parent(struct job *job, struct job_member *member, bool *ask)
 	return refusal;
 }
 
-/* Under the lock: this member waits. Returns what is to be told it, and whether the parent is to be asked. */
+/* Under the lock: this member waits. Returns what is to be told it, and whether the parent is to be
+ * asked. */
 static enum fanin_reason
 parent_is_against(struct job *job, unsigned int child, bool *ask)
 {
 	const bool all = job->joined == job->params.children;
 
-	/* Others that were told may have gone, and this one would wait for them. The parent is asked on: another one may come in its place. */
+	/* Others that were told may have gone, and this one would wait for them. The parent is
+	 * asked on: another one may come in its place. */
 	if ((job->parent.in_vain >> child & 1) != 0) {
 		*ask = all;
 		return FANIN_REASON_VERSION;
@@ -230,7 +236,8 @@ job_leave(struct job *job, unsigned int child, uint32_t epoch, uint32_t *parent_
 	bool left = false;
 
 	rte_spinlock_lock(&job->lock);
-	/* The LEAVE of an earlier run may arrive late. Before a run, LEAVE and JOIN carry epoch 0. */
+	/* The LEAVE of an earlier run may arrive late. Before a run, LEAVE and JOIN carry epoch 0.
+	 */
 	if (job->members[child].joined && job->epoch == epoch)
 		left = member_remove(job, child, parent_epoch);
 	rte_spinlock_unlock(&job->lock);
@@ -328,8 +335,8 @@ job_missing(struct job *job)
 }
 
 /*
- * Can the two of them run the job together? A parent may take more than is sent to it: with slots for a larger window it
- * keeps each result even longer. Without slots windows need not fit.
+ * Can the two of them run the job together? A parent may take more than is sent to it: with slots
+ * for a larger window it keeps each result even longer. Without slots windows need not fit.
  */
 static bool
 parent_agrees(const struct job *job, const struct fanin_join_ack_body *ack)
@@ -366,7 +373,8 @@ job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr 
 		/* Before the run, too, the parent asks whether this switch is there. */
 		__atomic_store_n(&job->parent_instance, ack->instance, __ATOMIC_RELAXED);
 		__atomic_store_n(&job->parent_port_shift,
-				 (uint8_t)fanin_wire_port_shift(ack->port_blocks), __ATOMIC_RELAXED);
+				 (uint8_t)fanin_wire_port_shift(ack->port_blocks),
+				 __ATOMIC_RELAXED);
 		__atomic_store_n(&job->parent.slots, ack->slots, __ATOMIC_RELAXED);
 		__atomic_store_n(&job->parent.sharing, ack->sharing, __ATOMIC_RELAXED);
 		if (ack->state == FANIN_JOIN_ACTIVE)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A switch's place in the reduction tree of a job (Flare section 4): its children, which are hosts or switches, the ranks
- * behind each, its parent, and the headers of all their packets. Main thread.
+ * A switch's place in the reduction tree of a job (Flare section 4): its children, which are hosts
+ * or switches, the ranks behind each, its parent, and the headers of all their packets. Main
+ * thread.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -50,7 +51,8 @@ ports_mtu(const struct pipeline *pipeline, const struct job_spec *spec)
 	return mtu;
 }
 
-/* May both be members? Ranks of one host have one address, but where hosts are known by it alone; two switches never do. */
+/* May both be members? Ranks of one host have one address, but where hosts are known by it alone;
+ * two switches never do. */
 static bool
 may_share(const struct job_spec *spec, uint16_t i, uint16_t k)
 {
@@ -70,7 +72,8 @@ check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint
 
 	if (check_address(pipeline, spec, error) != 0)
 		return -EINVAL;
-	if ((spec->n_members == 0 && spec->links == 0) || spec->n_members > FANIN_WIRE_MAX_CHILDREN) {
+	if ((spec->n_members == 0 && spec->links == 0) ||
+	    spec->n_members > FANIN_WIRE_MAX_CHILDREN) {
 		snprintf(error, PIPELINE_ERROR_LEN, "found %u members, expected 1 to %u",
 			 spec->n_members, FANIN_WIRE_MAX_CHILDREN);
 		return -EINVAL;
@@ -82,9 +85,10 @@ check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint
 			if (may_share(spec, i, k))
 				continue;
 			inet_ntop(AF_INET, &spec->members[i].ip_be, text, sizeof(text));
-			snprintf(error, PIPELINE_ERROR_LEN,
-				 "members %u and %u both have the address %s, expected one for each",
-				 k, i, text);
+			snprintf(
+				error, PIPELINE_ERROR_LEN,
+				"members %u and %u both have the address %s, expected one for each",
+				k, i, text);
 			return -EINVAL;
 		}
 	}
@@ -93,9 +97,10 @@ check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint
 	if (spec->payload_bytes == 0)
 		return 0;
 	if (spec->payload_bytes % FANIN_PAYLOAD_ALIGN != 0 || spec->payload_bytes > *payload) {
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found payload_bytes %u, expected a multiple of %u up to %u (least MTU of the job's ports is %u)",
-			 spec->payload_bytes, FANIN_PAYLOAD_ALIGN, *payload, mtu);
+		snprintf(
+			error, PIPELINE_ERROR_LEN,
+			"found payload_bytes %u, expected a multiple of %u up to %u (least MTU of the job's ports is %u)",
+			spec->payload_bytes, FANIN_PAYLOAD_ALIGN, *payload, mtu);
 		return -EINVAL;
 	}
 	*payload = spec->payload_bytes;
@@ -103,7 +108,8 @@ check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint
 }
 
 /*
- * Ranks: each behind one child at most, all of the job's at the root of a tree and below a server, and not all of them below a switch.
+ * Ranks: each behind one child at most, all of the job's at the root of a tree and below a server,
+ * and not all of them below a switch.
  */
 static int
 check_ranks(const struct fanin_handler *handler, struct job_spec *spec, char *error)
@@ -127,38 +133,44 @@ check_ranks(const struct fanin_handler *handler, struct job_spec *spec, char *er
 		wrong = *ranks;
 		fanin_ranks_subtract(&wrong, &left);
 		if (!fanin_ranks_is_empty(&wrong)) {
-			snprintf(error, PIPELINE_ERROR_LEN,
-				 "found rank %u behind member %u, expected each rank from 0 to %u once",
-				 fanin_ranks_lowest(&wrong), i, spec->n_ranks - 1);
+			snprintf(
+				error, PIPELINE_ERROR_LEN,
+				"found rank %u behind member %u, expected each rank from 0 to %u once",
+				fanin_ranks_lowest(&wrong), i, spec->n_ranks - 1);
 			return -EINVAL;
 		}
 		fanin_ranks_subtract(&left, ranks);
 	}
 	complete = fanin_ranks_is_empty(&left);
 	if (!spec->has_parent && !complete && handler->admission == FANIN_ADMIT_MEMBERS) {
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "rank %u is behind no member, expected all %u: this is the job's only switch, as \"parent\" is not given",
-			 fanin_ranks_lowest(&left), spec->n_ranks);
+		snprintf(
+			error, PIPELINE_ERROR_LEN,
+			"rank %u is behind no member, expected all %u: this is the job's only switch, as \"parent\" is not given",
+			fanin_ranks_lowest(&left), spec->n_ranks);
 		return -EINVAL;
 	}
 	if (spec->has_parent && spec->parent.is_server && !complete) {
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "rank %u is behind no member, expected all %u: the parent is a server, which takes sums of all ranks",
-			 fanin_ranks_lowest(&left), spec->n_ranks);
+		snprintf(
+			error, PIPELINE_ERROR_LEN,
+			"rank %u is behind no member, expected all %u: the parent is a server, which takes sums of all ranks",
+			fanin_ranks_lowest(&left), spec->n_ranks);
 		return -EINVAL;
 	}
-	/* Of jobs with a server the aggregating switch is the one nearest to it, wherever the ranks are. */
+	/* Of jobs with a server the aggregating switch is the one nearest to it, wherever the ranks
+	 * are. */
 	if (spec->has_parent && handler->shape != FANIN_SHAPE_SERVER && complete &&
 	    spec->n_members > 1) {
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "all %u ranks are behind this switch, but it has a parent: expected fewer, or no parent",
-			 spec->n_ranks);
+		snprintf(
+			error, PIPELINE_ERROR_LEN,
+			"all %u ranks are behind this switch, but it has a parent: expected fewer, or no parent",
+			spec->n_ranks);
 		return -EINVAL;
 	}
 	return 0;
 }
 
-/* What is said of ranks has to fit into one packet. For up to 64 ranks it takes no more than other bodies. */
+/* What is said of ranks has to fit into one packet. For up to 64 ranks it takes no more than other
+ * bodies. */
 static int
 check_bodies(const struct pipeline *pipeline, const struct job_spec *spec, char *error)
 {
@@ -168,15 +180,17 @@ check_bodies(const struct pipeline *pipeline, const struct job_spec *spec, char 
 
 	if (fanin_ranks_words(spec->n_ranks) == 1 || needed <= mtu)
 		return 0;
-	snprintf(error, PIPELINE_ERROR_LEN,
-		 "found an MTU of %u among the job's ports, expected %u at least for answers about %u ranks",
-		 mtu, needed, spec->n_ranks);
+	snprintf(
+		error, PIPELINE_ERROR_LEN,
+		"found an MTU of %u among the job's ports, expected %u at least for answers about %u ranks",
+		mtu, needed, spec->n_ranks);
 	return -EINVAL;
 }
 
 /*
- * Whether the order of ranks that a reproducible job promises comes out here; other switches see to their own part. Where ranks lie
- * otherwise, the sum of one switch would be of ranks that the order never adds up by themselves.
+ * Whether the order of ranks that a reproducible job promises comes out here; other switches see to
+ * their own part. Where ranks lie otherwise, the sum of one switch would be of ranks that the order
+ * never adds up by themselves.
  */
 static int
 check_order(const struct job_spec *spec, char *error)
@@ -203,7 +217,8 @@ check_order(const struct job_spec *spec, char *error)
 	return -EINVAL;
 }
 
-/* Partial sums cross a link in the type of their elements, so rounding only once is for jobs of one switch. */
+/* Partial sums cross a link in the type of their elements, so rounding only once is for jobs of one
+ * switch. */
 static int
 check_wide(const struct job_spec *spec, char *error)
 {
@@ -225,15 +240,17 @@ check_server(const struct fanin_handler *handler, const struct job_spec *spec, c
 	if (handler->shape != FANIN_SHAPE_SERVER) {
 		if (!spec->has_parent || !spec->parent.is_server)
 			return 0;
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found a server as the parent of a job of \"%s\", whose results switches make: expected a switch",
-			 handler->name);
+		snprintf(
+			error, PIPELINE_ERROR_LEN,
+			"found a server as the parent of a job of \"%s\", whose results switches make: expected a switch",
+			handler->name);
 		return -EINVAL;
 	}
 	if (!spec->has_parent)
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found no parent for a job of \"%s\", expected a server, or a switch below one: \"parent\" with \"server\": true",
-			 handler->name);
+		snprintf(
+			error, PIPELINE_ERROR_LEN,
+			"found no parent for a job of \"%s\", expected a server, or a switch below one: \"parent\" with \"server\": true",
+			handler->name);
 	else if (spec->n_ranks > FANIN_SERVER_RANKS_MAX)
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "found size %u for a job of \"%s\", expected at most %u ranks",
@@ -243,9 +260,10 @@ check_server(const struct fanin_handler *handler, const struct job_spec *spec, c
 			 "found accumulate \"f32\" for a job of \"%s\", expected \"native\"",
 			 handler->name);
 	else if (spec->authenticate)
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found authenticate for a job of \"%s\", whose packets have no tags: expected none",
-			 handler->name);
+		snprintf(
+			error, PIPELINE_ERROR_LEN,
+			"found authenticate for a job of \"%s\", whose packets have no tags: expected none",
+			handler->name);
 	else
 		return 0;
 	return -EINVAL;
@@ -261,15 +279,17 @@ check_subnet(const struct pipeline *pipeline, const struct job_spec *spec, char 
 		if (is_host_address(pipeline, spec->members[i].ip_be))
 			continue;
 		inet_ntop(AF_INET, &spec->members[i].ip_be, text, sizeof(text));
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found member %u with the address %s, expected a host's of the switch's subnet, to which its packets are routed",
-			 i, text);
+		snprintf(
+			error, PIPELINE_ERROR_LEN,
+			"found member %u with the address %s, expected a host's of the switch's subnet, to which its packets are routed",
+			i, text);
 		return -EINVAL;
 	}
 	return 0;
 }
 
-/* Members are hosts, each at a port of its own: what goes to one of them may leave where it came in. */
+/* Members are hosts, each at a port of its own: what goes to one of them may leave where it came
+ * in. */
 static int
 check_hosts(const struct job_spec *spec, char *error)
 {
@@ -282,15 +302,17 @@ check_hosts(const struct job_spec *spec, char *error)
 			taken |= port;
 			continue;
 		}
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found member %u behind a switch, or at the port of another one or of \"links\": expected a host of one rank at a port of its own",
-			 i);
+		snprintf(
+			error, PIPELINE_ERROR_LEN,
+			"found member %u behind a switch, or at the port of another one or of \"links\": expected a host of one rank at a port of its own",
+			i);
 		return -EINVAL;
 	}
 	return 0;
 }
 
-/* Jobs whose blocks have leaders have no tree: their packets pass the ports to other switches either way. */
+/* Jobs whose blocks have leaders have no tree: their packets pass the ports to other switches
+ * either way. */
 static int
 check_leaders(const struct pipeline *pipeline, const struct fanin_handler *handler,
 	      const struct job_spec *spec, char *error)
@@ -298,21 +320,24 @@ check_leaders(const struct pipeline *pipeline, const struct fanin_handler *handl
 	if (handler->shape != FANIN_SHAPE_LEADERS) {
 		if (spec->links == 0)
 			return 0;
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found links for a job of \"%s\", which has a tree: expected none, and a parent below its root",
-			 handler->name);
+		snprintf(
+			error, PIPELINE_ERROR_LEN,
+			"found links for a job of \"%s\", which has a tree: expected none, and a parent below its root",
+			handler->name);
 		return -EINVAL;
 	}
 	if (spec->n_ranks == 0 && spec->links != 0)
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "found links and no size, expected the number of ranks of the whole job");
 	else if (spec->slots == 0 && spec->links != 0)
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found links and no slots, expected twice the window, the same on all switches");
+		snprintf(
+			error, PIPELINE_ERROR_LEN,
+			"found links and no slots, expected twice the window, the same on all switches");
 	else if (spec->has_parent)
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found a parent for a job of \"%s\", which has no tree: expected \"links\"",
-			 handler->name);
+		snprintf(
+			error, PIPELINE_ERROR_LEN,
+			"found a parent for a job of \"%s\", which has no tree: expected \"links\"",
+			handler->name);
 	else if (spec->n_ranks > FANIN_SERVER_RANKS_MAX)
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "found size %u for a job of \"%s\", expected at most %u ranks",

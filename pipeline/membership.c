@@ -14,8 +14,9 @@
 #include "pipeline/base/fastpath.h"
 
 /*
- * Is the JOIN of the level that this child is of? Its tag does not name the switch that it is for, so that one of a host could be brought
- * to a switch further up. What the same number of ranks makes of the same tree is the same sum.
+ * Is the JOIN of the level that this child is of? Its tag does not name the switch that it is for,
+ * so that one of a host could be brought to a switch further up. What the same number of ranks
+ * makes of the same tree is the same sum.
  */
 static bool
 is_of_child(const struct job *job, const struct fanin_hdr *hdr)
@@ -53,7 +54,8 @@ port_blocks(const struct pipeline *pipeline, const struct job *job)
 	return fanin_wire_port_blocks(len, most);
 }
 
-/* Did the JOIN come from where its sender says that it is? Between them addresses may be translated. */
+/* Did the JOIN come from where its sender says that it is? Between them addresses may be
+ * translated. */
 static bool
 is_from_its_address(const struct fanin_headers *headers, const struct fanin_join_body *join)
 {

@@ -65,13 +65,15 @@ mismatch_tell_parent(struct worker *worker, struct job *job, uint32_t parent_epo
 		return;
 	}
 	headers = (struct fanin_headers *)rte_pktmbuf_append(mbuf, FANIN_PAYLOAD_OFFSET);
-	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_PROBE, job->params.id, parent_epoch, 0);
+	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_PROBE, job->params.id, parent_epoch,
+				 0);
 	headers->fanin.block = mismatch.block;
 	probe_answer(worker, job, mbuf);
 }
 
 void
-mismatch_note(struct worker *worker, struct job *job, const struct fanin_hdr *hdr, uint64_t expected)
+mismatch_note(struct worker *worker, struct job *job, const struct fanin_hdr *hdr,
+	      uint64_t expected)
 {
 	const bool sparse = hdr->type == FANIN_TYPE_SPARSE || hdr->type == FANIN_TYPE_SPARSE_KNOWN;
 	const struct fanin_mismatch mismatch = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * This switch and its parent in the reduction tree of a job: it joins and leaves there as a host would, and takes
- * refusals from there. Nothing here waits or has a timer. Whatever is lost is asked for once
- * more when a child repeats itself.
+ * This switch and its parent in the reduction tree of a job: it joins and leaves there as a host
+ * would, and takes refusals from there. Nothing here waits or has a timer. Whatever is lost is
+ * asked for once more when a child repeats itself.
  */
 #include <string.h>
 
@@ -15,7 +15,8 @@
 #include "pipeline/base/fastpath.h"
 
 /*
- * A packet for the parent or the children, without body yet. Without a free packet it is as good as lost on the way: NULL.
+ * A packet for the parent or the children, without body yet. Without a free packet it is as good as
+ * lost on the way: NULL.
  */
 static struct rte_mbuf *
 make_control(struct worker *worker, const struct job *job, const struct fanin_headers *template,
@@ -96,8 +97,8 @@ worker_call_children(struct worker *worker, const struct job *job, uint64_t chil
 }
 
 /*
- * The parent refuses a block: it doesn't go together with what ranks behind other switches brought. All children may know,
- * whichever of them had asked.
+ * The parent refuses a block: it doesn't go together with what ranks behind other switches brought.
+ * All children may know, whichever of them had asked.
  */
 static void
 pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
@@ -111,7 +112,8 @@ pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 		worker_drop(worker, mbuf, FANIN_REASON_EPOCH);
 		return;
 	}
-	/* Nobody who keeps to the window has sent such a block: whose it was is not known, and none of the others ends by it. */
+	/* Nobody who keeps to the window has sent such a block: whose it was is not known, and none
+	 * of the others ends by it. */
 	if (hdr.count == FANIN_REASON_BLOCK_WINDOW) {
 		worker_drop(worker, mbuf, FANIN_REASON_BLOCK_WINDOW);
 		return;

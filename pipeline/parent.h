@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * This switch and its parent in a job's reduction tree: what they say to each other about the job as a whole. Worker only.
+ * This switch and its parent in a job's reduction tree: what they say to each other about the job
+ * as a whole. Worker only.
  */
 #ifndef FANIN_PIPELINE_PARENT_H
 #define FANIN_PIPELINE_PARENT_H
@@ -12,8 +13,8 @@
 void worker_ask_parent(struct worker *worker, struct job *job);
 
 /*
- * Tells children (a bitmap) that the job has no run: others of its ranks were in one and join again, and these may
- * have nothing to send by which they would notice.
+ * Tells children (a bitmap) that the job has no run: others of its ranks were in one and join
+ * again, and these may have nothing to send by which they would notice.
  */
 void worker_call_children(struct worker *worker, const struct job *job, uint64_t children);
 

@@ -25,7 +25,8 @@
 #include "pipeline/timers.h"
 #include "pipeline/worker.h"
 
-/* What a port brings in a time in which no worker looked, a core's time slice, is within its rate. */
+/* What a port brings in a time in which no worker looked, a core's time slice, is within its rate.
+ */
 #define KEY_BURST_NS UINT64_C(10000000)
 
 uint64_t
@@ -61,8 +62,9 @@ driver_queue(const struct pipeline_port *port, uint16_t queue)
 }
 
 /*
- * Rx queues go round the workers: single ones port by port; several of a port alike on all ports, so that
- * what RSS puts into queue q has the same worker wherever it came in. A tx queue that several workers use gets a lock. */
+ * Rx queues go round the workers: single ones port by port; several of a port alike on all ports,
+ * so that what RSS puts into queue q has the same worker wherever it came in. A tx queue that
+ * several workers use gets a lock. */
 static int
 assign_queues(struct pipeline *pipeline, rte_spinlock_t *locks)
 {
@@ -70,8 +72,8 @@ assign_queues(struct pipeline *pipeline, rte_spinlock_t *locks)
 		const struct pipeline_port *port = &pipeline->ports[p];
 
 		for (uint16_t q = 0; q < port->n_queues; q++) {
-			struct worker *worker =
-				pipeline->workers[(port->n_queues == 1 ? p : q) % pipeline->n_workers];
+			struct worker *worker = pipeline->workers[(port->n_queues == 1 ? p : q) %
+								  pipeline->n_workers];
 
 			if (worker->n_rx_queues == RTE_DIM(worker->rx_queues))
 				return -ENOSPC;
@@ -119,7 +121,8 @@ worker_set_own(const struct pipeline *pipeline, struct worker *worker)
 	}
 }
 
-/* Queues to all ports, each with room for twice as many frames as there can be: they move on in it. */
+/* Queues to all ports, each with room for twice as many frames as there can be: they move on in it.
+ */
 static int
 tx_create(struct pipeline *pipeline, struct worker *worker, int socket)
 {
@@ -172,8 +175,9 @@ worker_create(struct pipeline *pipeline, uint16_t index)
 }
 
 /*
- * Relaxed tails, as workers may share cores: with the default ones all who put packets into a ring finish
- * in the order in which they began, and if the first is not running, each packet costs a time slice.
+ * Relaxed tails, as workers may share cores: with the default ones all who put packets into a ring
+ * finish in the order in which they began, and if the first is not running, each packet costs a
+ * time slice.
  */
 static int
 queues_create(struct pipeline *pipeline)
@@ -224,7 +228,8 @@ copy_options(struct pipeline *pipeline, const struct pipeline_options *options)
 						 FANIN_BURST * pipeline->key_interval_ns);
 	}
 	pipeline->probes_due_ns = UINT64_MAX;
-	pipeline->timers_most = options->slots + options->shared_slots * fanin_handlers_that_share();
+	pipeline->timers_most = options->slots +
+				options->shared_slots * fanin_handlers_that_share();
 	pipeline->workers_share_slots = options->n_workers > 1 &&
 					options->policy == PIPELINE_POLICY_DISPATCH;
 	memset(pipeline->port_of_ethdev, 0xff, sizeof(pipeline->port_of_ethdev));
@@ -243,8 +248,9 @@ find_nodes(struct pipeline *pipeline, const int *sockets)
 {
 	for (uint16_t cluster = 0; cluster < pipeline->n_clusters; cluster++) {
 		unsigned int worker = cluster * pipeline->cluster_size;
-		int socket = sockets != NULL ? sockets[worker]
-					     : (int)rte_lcore_to_socket_id(pipeline->lcores[worker]);
+		int socket = sockets != NULL
+				     ? sockets[worker]
+				     : (int)rte_lcore_to_socket_id(pipeline->lcores[worker]);
 		uint16_t node = 0;
 
 		while (node < pipeline->n_nodes && pipeline->nodes[node] != socket)

@@ -31,8 +31,10 @@ struct pipeline_options {
 	uint32_t idle_sleep_us;
 	uint16_t max_jobs;
 	uint32_t slots;
-	uint32_t shared_slots; /* of each handler whose jobs share them; a power of two, or 0: there are none */
-	uint32_t key_rate; /* packets per second that a worker takes from a port for jobs that admit by key; 0: any number */
+	uint32_t shared_slots; /* of each handler whose jobs share them; a power of two, or 0: there
+				  are none */
+	uint32_t key_rate; /* packets per second that a worker takes from a port for jobs that admit
+			      by key; 0: any number */
 	uint32_t mac_entries;
 	uint32_t mac_age_seconds;
 	struct pipeline_faults faults;
@@ -59,7 +61,8 @@ struct pipeline_options {
  *
  * error: PIPELINE_ERROR_LEN bytes. Returns 0 and sets *pipeline, or -errno with *error filled.
  */
-int pipeline_create(const struct pipeline_options *options, struct pipeline **pipeline, char *error);
+int pipeline_create(const struct pipeline_options *options, struct pipeline **pipeline,
+		    char *error);
 
 /* Launches the workers on their lcores. Returns 0 or -errno. */
 int pipeline_start(struct pipeline *pipeline);
@@ -74,7 +77,8 @@ void pipeline_free(struct pipeline *pipeline);
 void pipeline_counters(const struct pipeline *pipeline, struct counters *sum);
 
 /* Counters of one worker, 0 to n_workers - 1; live. Main thread. */
-const struct counters *pipeline_worker_counters(const struct pipeline *pipeline, unsigned int worker);
+const struct counters *pipeline_worker_counters(const struct pipeline *pipeline,
+						unsigned int worker);
 
 /* A worker's thread, by the kernel's number; 0: it does not run yet. Main thread. */
 pid_t pipeline_worker_thread(const struct pipeline *pipeline, unsigned int worker);
@@ -82,7 +86,8 @@ pid_t pipeline_worker_thread(const struct pipeline *pipeline, unsigned int worke
 /* The longest time so far that a worker, not asleep, did not look at its ports. Main thread. */
 uint64_t pipeline_worker_longest_round_ns(const struct pipeline *pipeline, unsigned int worker);
 
-/* Periodic work of the main thread, about once a second: ages the MAC table, looks after hosts and slots. */
+/* Periodic work of the main thread, about once a second: ages the MAC table, looks after hosts and
+ * slots. */
 void pipeline_housekeep(struct pipeline *pipeline);
 
 /*
@@ -92,20 +97,22 @@ void pipeline_housekeep(struct pipeline *pipeline);
  */
 uint64_t pipeline_watch_next_hops(struct pipeline *pipeline);
 
-/* Tells whether a routed port has a link; without one, packets take other next hops. port: index in pipeline->ports. Main thread. */
+/* Tells whether a routed port has a link; without one, packets take other next hops. port: index in
+ * pipeline->ports. Main thread. */
 void pipeline_port_set_link(struct pipeline *pipeline, unsigned int port, bool has_link);
 
 /*
- * Takes a port up or down. Once it is down no worker is inside of its driver any more, nor enters it before it is up: this
- * waits for each worker's next round. Frames to it are dropped as FANIN_REASON_PORT_DOWN. Main thread.
+ * Takes a port up or down. Once it is down no worker is inside of its driver any more, nor enters
+ * it before it is up: this waits for each worker's next round. Frames to it are dropped as
+ * FANIN_REASON_PORT_DOWN. Main thread.
  *
  * port: index in pipeline->ports.
  */
 void pipeline_port_set_down(struct pipeline *pipeline, unsigned int port, bool down);
 
 /*
- * Has a worker announce the switch's address on a port: hosts and neighbors that knew it with the MAC address of another switch
- * learn it. port: index in pipeline->ports. Main thread.
+ * Has a worker announce the switch's address on a port: hosts and neighbors that knew it with the
+ * MAC address of another switch learn it. port: index in pipeline->ports. Main thread.
  */
 void pipeline_announce(struct pipeline *pipeline, unsigned int port);
 
@@ -113,18 +120,20 @@ void pipeline_announce(struct pipeline *pipeline, unsigned int port);
 int pipeline_port_find(const struct pipeline *pipeline, const char *name);
 
 /*
- * The port at which a host of the own subnet is, by what ARP has told and by where its frames come from. Main thread.
+ * The port at which a host of the own subnet is, by what ARP has told and by where its frames come
+ * from. Main thread.
  *
- * ip_be: network order. Returns its index in pipeline->ports; -EINVAL: the address is no host's of the subnet; -EAGAIN: it is
- * not known, and a worker asks all hosts for it, so that it may be known in some milliseconds; -ENOSPC: no room for another
- * neighbor.
+ * ip_be: network order. Returns its index in pipeline->ports; -EINVAL: the address is no host's of
+ * the subnet; -EAGAIN: it is not known, and a worker asks all hosts for it, so that it may be known
+ * in some milliseconds; -ENOSPC: no room for another neighbor.
  */
 int pipeline_find_host(struct pipeline *pipeline, uint32_t ip_be);
 
 /* Monotonic time by the TSC, nanoseconds. Any thread. */
 uint64_t pipeline_now_ns(void);
 
-/* Time as the pipeline's workers have it: by its own clock, where it has one. Any thread that may ask that clock. */
+/* Time as the pipeline's workers have it: by its own clock, where it has one. Any thread that may
+ * ask that clock. */
 static inline uint64_t
 pipeline_time_ns(const struct pipeline *pipeline)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Probing the children that others wait for: whom, when, and what is sent. A host gets three frames: an echo request (RFC
- * 792) and an ARP request (RFC 826), which its machine answers, ARP also behind a firewall that lets no echo through; and a
- * PROBE to the port that its JOIN came from, which is closed if the process has ended. See probe.h.
+ * Probing the children that others wait for: whom, when, and what is sent. A host gets three
+ * frames: an echo request (RFC 792) and an ARP request (RFC 826), which its machine answers, ARP
+ * also behind a firewall that lets no echo through; and a PROBE to the port that its JOIN came
+ * from, which is closed if the process has ended. See probe.h.
  */
 #include <string.h>
 
@@ -129,7 +130,8 @@ send_all(struct worker *worker, const struct job *job, const struct target *targ
 /* --------------------------------------------------------------- whom, when */
 
 /*
- * Under the lock: half a second has passed for a child that is watched. Returns true if it is to be sent something.
+ * Under the lock: half a second has passed for a child that is watched. Returns true if it is to be
+ * sent something.
  */
 static bool
 tick(const struct pipeline *pipeline, struct job *job, unsigned int child)

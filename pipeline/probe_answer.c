@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What comes back of probes, and what this switch answers its parent's. An answer counts at the child's port and from its
- * address only, so a host can speak for itself alone. See probe.h.
+ * What comes back of probes, and what this switch answers its parent's. An answer counts at the
+ * child's port and from its address only, so a host can speak for itself alone. See probe.h.
  */
 #include <string.h>
 
@@ -38,7 +38,8 @@ note_child(struct job *job, unsigned int child, bool ended)
 
 /* closed_be: the UDP port that nobody listens on; 0: the host is there. */
 static void
-note_in_job(struct worker *worker, struct job *job, uint16_t port, uint32_t ip_be, uint16_t closed_be)
+note_in_job(struct worker *worker, struct job *job, uint16_t port, uint32_t ip_be,
+	    uint16_t closed_be)
 {
 	for (uint16_t i = 0; i < job->params.n_children; i++) {
 		const struct job_member *member = &job->members[i];
@@ -67,7 +68,8 @@ note(struct worker *worker, uint16_t port, uint32_t ip_be, uint16_t closed_be)
 		uint64_t left = __atomic_load_n(&table->watched[i], __ATOMIC_RELAXED);
 
 		for (; left != 0; left &= left - 1) {
-			struct job *job = job_lookup(table, i * 64 + (uint32_t)__builtin_ctzll(left));
+			struct job *job = job_lookup(table,
+						     i * 64 + (uint32_t)__builtin_ctzll(left));
 
 			if (job != NULL)
 				note_in_job(worker, job, port, ip_be, closed_be);
@@ -81,7 +83,8 @@ probe_heard(struct worker *worker, uint16_t port, uint32_t ip_be)
 	note(worker, port, ip_be, 0);
 }
 
-/* The sender of an ICMP error could not take a probe: because of its port, or for another reason, which shows that it is there. */
+/* The sender of an ICMP error could not take a probe: because of its port, or for another reason,
+ * which shows that it is there. */
 static bool
 take_unreachable(struct worker *worker, const struct fanin_headers *headers,
 		 const struct rte_icmp_hdr *icmp, uint16_t port)
@@ -143,7 +146,8 @@ probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 	}
 	ack_len = fanin_probe_ack_len(job->params.n_ranks);
 	fanin_ranks_read(&ended, sets, job->params.n_ranks);
-	fanin_ranks_read(&silent, sets + fanin_ranks_bytes(job->params.n_ranks), job->params.n_ranks);
+	fanin_ranks_read(&silent, sets + fanin_ranks_bytes(job->params.n_ranks),
+			 job->params.n_ranks);
 	child = job_child_of(job, headers->fanin.rank);
 	rte_spinlock_lock(&job->lock);
 	if (job->members[child].joined) {
@@ -160,7 +164,8 @@ probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 	worker_free(worker, mbuf);
 }
 
-/* Children whose contributions to a block are not here. One that has not begun misses all. Of a handler that tells of none, nobody's is. */
+/* Children whose contributions to a block are not here. One that has not begun misses all. Of a
+ * handler that tells of none, nobody's is. */
 static uint64_t
 missing_of(const struct job *job, uint32_t epoch, uint32_t block)
 {
@@ -207,7 +212,8 @@ probe_answer(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 		job_ranks_load(&ended, &job->ended);
 		job_ranks_load(&silent, &job->silent);
 	} else if (nobody_has_joined(job)) {
-		/* The parent's run is over here: nobody behind this switch will contribute to it. */
+		/* The parent's run is over here: nobody behind this switch will contribute to it.
+		 */
 		ended = fanin_ranks_all(n_ranks);
 	}
 	if (has_mismatch)

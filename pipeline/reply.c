@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Answers to one host: the packet that asked is turned around and goes back through the port that it came in on.
+ * Answers to one host: the packet that asked is turned around and goes back through the port that
+ * it came in on.
  */
 #include <string.h>
 
@@ -13,7 +14,8 @@
 #include "pipeline/base/fastpath.h"
 
 void
-worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job, uint32_t payload_len)
+worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,
+	     uint32_t payload_len)
 {
 	const struct pipeline *pipeline = worker->pipeline;
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
@@ -36,7 +38,8 @@ worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job
 	worker_send_fanin(worker, ingress_port(pipeline, mbuf), mbuf);
 }
 
-/* What a REFUSED says of versions: that of this switch, to who has another one; or that of the parent, if it is the reason. */
+/* What a REFUSED says of versions: that of this switch, to who has another one; or that of the
+ * parent, if it is the reason. */
 static uint16_t
 told_version(const struct job *job, const struct fanin_hdr *hdr, enum fanin_reason reason)
 {
@@ -48,7 +51,8 @@ told_version(const struct job *job, const struct fanin_hdr *hdr, enum fanin_reas
 }
 
 void
-worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job, enum fanin_reason reason)
+worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job,
+	      enum fanin_reason reason)
 {
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	const bool is_join = headers->fanin.type == FANIN_TYPE_JOIN;
@@ -61,7 +65,8 @@ worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job, enu
 		memcpy(&nonce,
 		       (const uint8_t *)(headers + 1) + offsetof(struct fanin_join_body, nonce),
 		       sizeof(nonce));
-	/* A packet of version 2 has no port in its header: its JOINs, the only ones that are answered, say where they came from. */
+	/* A packet of version 2 has no port in its header: its JOINs, the only ones that are
+	 * answered, say where they came from. */
 	if (headers->fanin.version == FANIN_WIRE_VERSION) {
 		fanin_frame_answer_to(headers);
 		headers->fanin.port = 0;

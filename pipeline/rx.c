@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ingress: tells foreign frames, frames for the switch itself and Fanin packets apart, and validates the last.
+ * Ingress: tells foreign frames, frames for the switch itself and Fanin packets apart, and
+ * validates the last.
  */
 #include <rte_ether.h>
 #include <rte_ip.h>
@@ -40,7 +41,8 @@ is_group_ipv4(const struct fanin_headers *headers)
 	       headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4);
 }
 
-/* An IPv4 frame to the switch's MAC: is it meant to be a Fanin packet? Fragments of UDP and runts count as such. */
+/* An IPv4 frame to the switch's MAC: is it meant to be a Fanin packet? Fragments of UDP and runts
+ * count as such. */
 static inline bool
 is_fanin(const struct pipeline *pipeline, const struct fanin_headers *headers, uint16_t len)
 {
@@ -84,7 +86,8 @@ is_taken_arp(struct worker *worker, struct rte_mbuf *mbuf)
 	return taken;
 }
 
-/* A packet for a job that admits by key, which may be for anybody: where its sender is, others want to know. Returns false if it has none. */
+/* A packet for a job that admits by key, which may be for anybody: where its sender is, others want
+ * to know. Returns false if it has none. */
 static bool
 note_transit(struct worker *worker, struct rte_mbuf *mbuf)
 {
@@ -101,7 +104,8 @@ note_transit(struct worker *worker, struct rte_mbuf *mbuf)
 	return true;
 }
 
-/* A packet to the switch that is not valid for this reason: is its sender to be told, or does it tell of another version? */
+/* A packet to the switch that is not valid for this reason: is its sender to be told, or does it
+ * tell of another version? */
 static __rte_noinline bool
 take_invalid(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason)
 {
@@ -153,7 +157,8 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 	if (is_group_ipv4(headers) && mbuf->data_len >= FANIN_PAYLOAD_OFFSET &&
 	    admission_is_result(pipeline, mbuf))
 		return true;
-	if (headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_ARP) && is_taken_arp(worker, mbuf))
+	if (headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_ARP) &&
+	    is_taken_arp(worker, mbuf))
 		return false;
 	/* Behind a routed port is another switch: what it sends to groups is its own network's. */
 	if (pipeline->ports[ingress_port(pipeline, mbuf)].routed) {
@@ -164,7 +169,8 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 	return false;
 }
 
-/* Lets the fault injector decide on a Fanin packet; returns how many of `out` it leaves to be processed, 0 to 2. */
+/* Lets the fault injector decide on a Fanin packet; returns how many of `out` it leaves to be
+ * processed, 0 to 2. */
 static uint16_t
 inject(struct worker *worker, struct rte_mbuf *mbuf, struct rte_mbuf **out)
 {
@@ -175,8 +181,8 @@ inject(struct worker *worker, struct rte_mbuf *mbuf, struct rte_mbuf **out)
 		return 0;
 	case FAULT_DUPLICATE:
 		/*
-		 * A copy, as a link would make it: handlers work in the packet's own memory. From its own pool, whose packets are
-		 * long enough for it: it has to stay in one piece.
+		 * A copy, as a link would make it: handlers work in the packet's own memory. From
+		 * its own pool, whose packets are long enough for it: it has to stay in one piece.
 		 */
 		out[1] = rte_pktmbuf_copy(mbuf, mbuf->pool, 0, UINT32_MAX);
 		if (out[1] == NULL)
@@ -245,7 +251,8 @@ take_other(struct worker *worker, struct batch *batch, struct batch *by_key, str
 	inject_and_take(worker, mbuf);
 }
 
-/* tags, faults: does any job have tags, may the fault injector have its say? Constants, where there is neither. */
+/* tags, faults: does any job have tags, may the fault injector have its say? Constants, where there
+ * is neither. */
 static __rte_always_inline void
 find_contributions(struct worker *worker, struct batch *batch, struct batch *by_key,
 		   struct rte_mbuf **mbufs, uint16_t n, const bool tags, const bool faults)
@@ -266,7 +273,8 @@ find_contributions(struct worker *worker, struct batch *batch, struct batch *by_
 	}
 }
 
-/* The second line of headers: without a template, packets wait for it one after the other. Canary: 285 instead of 315 cycles for each. */
+/* The second line of headers: without a template, packets wait for it one after the other. Canary:
+ * 285 instead of 315 cycles for each. */
 static void __rte_noinline
 prefetch_headers(struct rte_mbuf **mbufs, uint16_t n)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which worker gets a packet: hierarchical first come, first served (Flare section 5). A block
- * belongs to a cluster of workers, chosen when its first packet arrives; inside the cluster the first
- * worker that is free takes the packet. Packets cross cores by the clusters' queues only.
+ * belongs to a cluster of workers, chosen when its first packet arrives; inside the cluster the
+ * first worker that is free takes the packet. Packets cross cores by the clusters' queues only.
  */
 #include <limits.h>
 
@@ -14,8 +14,8 @@
 #include "pipeline/base/fastpath.h"
 
 /*
- * The cluster with the shortest queue among those on the slot's NUMA node; of equal ones that which is the block's
- * turn, if it is there.
+ * The cluster with the shortest queue among those on the slot's NUMA node; of equal ones that which
+ * is the block's turn, if it is there.
  */
 static unsigned int
 shortest_queue(const struct pipeline *pipeline, uint32_t block, uint32_t slot)
@@ -40,7 +40,8 @@ shortest_queue(const struct pipeline *pipeline, uint32_t block, uint32_t slot)
 	return best;
 }
 
-/* What is noted of a slot's block: its number, the lowest bits of its run's, and its cluster + 1. */
+/* What is noted of a slot's block: its number, the lowest bits of its run's, and its cluster + 1.
+ */
 #define RUN_SHIFT 8
 #define RUN_MASK UINT32_C(0xffffff)
 
@@ -53,8 +54,9 @@ note_of(uint32_t block, uint32_t run, unsigned int cluster)
 }
 
 /*
- * Is that a note of this block, or of one that its slot may have gone on to since? Of another run it says nothing: a worker that had a packet of that run may have written it later
- * than the run ended. Nor does one of a block further ahead than there are slots: somebody forged that number.
+ * Is that a note of this block, or of one that its slot may have gone on to since? Of another run
+ * it says nothing: a worker that had a packet of that run may have written it later than the run
+ * ended. Nor does one of a block further ahead than there are slots: somebody forged that number.
  */
 static bool
 is_of_block(const struct job *job, uint64_t note, uint32_t block, uint32_t run)
@@ -79,7 +81,8 @@ is_of_run(const struct job *job, const struct fanin_hdr *hdr, uint32_t run)
 
 /*
  * The cluster of a block: that of its earlier packets, else the one with the shortest queue. A late
- * packet of an older block goes where the slot's current block is; its handler knows it as stale. One of a run that is over goes anywhere.
+ * packet of an older block goes where the slot's current block is; its handler knows it as stale.
+ * One of a run that is over goes anywhere.
  */
 static unsigned int
 cluster_of_block(const struct pipeline *pipeline, struct job *job, const struct fanin_hdr *hdr)
@@ -122,7 +125,8 @@ is_own(const struct worker *worker, unsigned int cluster)
 	const struct pipeline *pipeline = worker->pipeline;
 
 	return cluster == worker->cluster && pipeline->cluster_size == 1 &&
-	       (pipeline->policy == PIPELINE_POLICY_RSS || rte_ring_empty(pipeline->queues[cluster]));
+	       (pipeline->policy == PIPELINE_POLICY_RSS ||
+		rte_ring_empty(pipeline->queues[cluster]));
 }
 
 static void

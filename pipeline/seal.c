@@ -11,7 +11,8 @@ tags_seal(struct worker *worker, const struct job *job, enum fanin_tag_direction
 	if (likely(job->taggers == NULL))
 		return;
 	if (!fanin_tagger_seal_frame(job->taggers[worker->index], direction,
-				     tags_instance(worker->pipeline, job, direction == FANIN_TAG_UP),
+				     tags_instance(worker->pipeline, job,
+						   direction == FANIN_TAG_UP),
 				     rte_pktmbuf_mtod(mbuf, struct fanin_headers *)))
 		return;
 	mbuf->data_len += FANIN_TAG_LEN;

@@ -10,8 +10,8 @@
 #include "pipeline/base/fastpath.h"
 
 /*
- * The job with tags that a frame is for: it goes to this switch, or to a job's group and comes from the job's parent. NULL: it is none
- * of these, and may be anything.
+ * The job with tags that a frame is for: it goes to this switch, or to a job's group and comes from
+ * the job's parent. NULL: it is none of these, and may be anything.
  */
 static struct job *
 find_job(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
@@ -42,7 +42,8 @@ find_job(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 static bool
 is_of_run(uint8_t type)
 {
-	return fanin_type_class(type) == FANIN_CLASS_BLOCK && fanin_type_direction(type) == FANIN_UP;
+	return fanin_type_class(type) == FANIN_CLASS_BLOCK &&
+	       fanin_type_direction(type) == FANIN_UP;
 }
 
 /* There is no valid tag. What is wrong with a member's key or place is the better answer. */
@@ -87,18 +88,20 @@ tags_admit(struct worker *worker, struct rte_mbuf *mbuf)
 		return true;
 	if ((headers->fanin.flags & FANIN_FLAG_TAGGED) == 0) {
 		/* What is not valid in any case has a better name for why. */
-		if (fanin_wire_refuses_sender(&headers->fanin) || !is_valid(headers, mbuf->data_len))
+		if (fanin_wire_refuses_sender(&headers->fanin) ||
+		    !is_valid(headers, mbuf->data_len))
 			return true;
 		refuse(worker, mbuf);
 		return false;
 	}
-	/* From here on its lengths can be relied on; if they are wrong, that is found once more, and named. */
+	/* From here on its lengths can be relied on; if they are wrong, that is found once more,
+	 * and named. */
 	if (fanin_wire_validate_l4(headers, mbuf->data_len) != FANIN_REASON_NONE)
 		return true;
 	direction = fanin_tag_direction_of(headers->fanin.type);
-	if (unlikely(!fanin_tagger_open_frame(job->taggers[worker->index], direction,
-					      tags_instance(pipeline, job, direction == FANIN_TAG_DOWN),
-					      headers))) {
+	if (unlikely(!fanin_tagger_open_frame(
+		    job->taggers[worker->index], direction,
+		    tags_instance(pipeline, job, direction == FANIN_TAG_DOWN), headers))) {
 		refuse(worker, mbuf);
 		return false;
 	}

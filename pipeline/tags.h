@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tags of the jobs that have them (wire/tag.h): taken off at ingress, before anything else looks at a packet, and put on where a packet is
- * complete. Between the two all packets are alike.
+ * Tags of the jobs that have them (wire/tag.h): taken off at ingress, before anything else looks at
+ * a packet, and put on where a packet is complete. Between the two all packets are alike.
  */
 #ifndef FANIN_PIPELINE_TAGS_H
 #define FANIN_PIPELINE_TAGS_H
@@ -23,7 +23,8 @@ tags_in_use(const struct pipeline *pipeline)
 	return __atomic_load_n(&pipeline->n_authenticated, __ATOMIC_RELAXED) != 0;
 }
 
-/* Of what is exchanged with the parent, its instance; of what is exchanged with children, this switch's. */
+/* Of what is exchanged with the parent, its instance; of what is exchanged with children, this
+ * switch's. */
 static inline uint64_t
 tags_instance(const struct pipeline *pipeline, const struct job *job, bool with_parent)
 {
@@ -34,19 +35,21 @@ tags_instance(const struct pipeline *pipeline, const struct job *job, bool with_
 /*
  * A frame that has just come in. If it is for a job with tags, its tag is checked and taken off.
  *
- * Returns false if it ends here: the tag is missing or wrong. Counted, and whoever joins, contributes or asks is refused.
+ * Returns false if it ends here: the tag is missing or wrong. Counted, and whoever joins,
+ * contributes or asks is refused.
  */
 bool tags_admit(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*
- * A frame that validation has found to have an unknown flag: it may be a host's with a tag, to a job that has none or is gone. Its
- * sender is told. Returns false if it is anything else, which stays the caller's.
+ * A frame that validation has found to have an unknown flag: it may be a host's with a tag, to a
+ * job that has none or is gone. Its sender is told. Returns false if it is anything else, which
+ * stays the caller's.
  */
 bool tags_refuse_unexpected(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*
- * seal.c: puts a tag on a complete frame, if the job has tags. The frame has room for it, and nobody else looks at it yet. Should libcrypto fail,
- * the tag is none, and nobody takes the packet.
+ * seal.c: puts a tag on a complete frame, if the job has tags. The frame has room for it, and
+ * nobody else looks at it yet. Should libcrypto fail, the tag is none, and nobody takes the packet.
  */
 void tags_seal(struct worker *worker, const struct job *job, enum fanin_tag_direction direction,
 	       struct rte_mbuf *mbuf);

@@ -19,15 +19,17 @@ look_up(struct worker *worker, const struct fanin_timer *timer, struct armed_in 
 {
 	const struct job *job = job_lookup(worker->pipeline->jobs, timer->job);
 
-	if (job != NULL && (job->timeout < 0 || !aggregate_select_expired(worker, job, timer->epoch)))
+	if (job != NULL &&
+	    (job->timeout < 0 || !aggregate_select_expired(worker, job, timer->epoch)))
 		job = NULL;
 	*armed_in = (struct armed_in){ .id = timer->job, .epoch = timer->epoch, .job = job };
 }
 
 /*
- * Timers that are armed meanwhile have their turn in later rounds: a round ends. Those of one run come one after the other, mostly: it
- * is looked up once for all of them, as that of a burst's packets is, and what they ask for is carried out together: with arming, 110
- * instructions for each instead of 186.
+ * Timers that are armed meanwhile have their turn in later rounds: a round ends. Those of one run
+ * come one after the other, mostly: it is looked up once for all of them, as that of a burst's
+ * packets is, and what they ask for is carried out together: with arming, 110 instructions for each
+ * instead of 186.
  */
 static void
 expire_fifo(struct worker *worker, struct fanin_timer_fifo *fifo)
@@ -69,7 +71,8 @@ timers_expire(struct worker *worker)
 
 	worker->timers_due_ns = UINT64_MAX;
 	for (unsigned int i = 0; i < end; i++) {
-		struct fanin_timer_fifo *fifo = __atomic_load_n(&worker->timers[i], __ATOMIC_ACQUIRE);
+		struct fanin_timer_fifo *fifo = __atomic_load_n(&worker->timers[i],
+								__ATOMIC_ACQUIRE);
 
 		if (fifo != NULL)
 			expire_fifo(worker, fifo);

@@ -28,16 +28,17 @@
 #define SLEEP_FACTOR 128
 
 /*
- * A worker that frames wake gives the core away after this part of the empty polls, and sleeps after
- * all of them. Four hosts and the switch on two cores: 8 and 64 instead of 64 and 8192 polls take a
- * quarter to a third less of the switch's CPU from 64 KiB to 16 MiB, and no more time from 1 KiB on.
- * Over memif, whose frames wake nobody, yields after 8 polls instead of 64 cost a third of
+ * A worker that frames wake gives the core away after this part of the empty polls, and sleeps
+ * after all of them. Four hosts and the switch on two cores: 8 and 64 instead of 64 and 8192 polls
+ * take a quarter to a third less of the switch's CPU from 64 KiB to 16 MiB, and no more time from 1
+ * KiB on. Over memif, whose frames wake nobody, yields after 8 polls instead of 64 cost a third of
  * the goodput at 1 MiB (medians; runs differ by a factor of two).
  */
 #define WAKEABLE_YIELD_PART 8
 #define WAKEABLE_SLEEP_NS UINT64_C(1000000)
 
-/* What the fault injector holds back, or a device has refused, is looked at again after that time. */
+/* What the fault injector holds back, or a device has refused, is looked at again after that time.
+ */
 #define AGAIN_NS 10000u
 
 static uint16_t
@@ -142,7 +143,8 @@ wake_fds(const struct worker *worker, struct pollfd *fds)
 	return n;
 }
 
-/* Takes the sockets' errors, as of an interface that went down: they wake the worker again and again until then. */
+/* Takes the sockets' errors, as of an interface that went down: they wake the worker again and
+ * again until then. */
 static void
 take_errors(const struct pollfd *fds, nfds_t n)
 {
@@ -155,7 +157,8 @@ take_errors(const struct pollfd *fds, nfds_t n)
 	}
 }
 
-/* Notes how long the ports were not looked at: frames waited for so long, or were lost. Time asleep doesn't count. */
+/* Notes how long the ports were not looked at: frames waited for so long, or were lost. Time asleep
+ * doesn't count. */
 static inline void
 round_measure(struct worker *worker, uint64_t now_ns)
 {
@@ -175,7 +178,8 @@ sleep_a_while(struct worker *worker)
 	const struct pipeline *pipeline = worker->pipeline;
 	const uint64_t now_ns = pipeline_time_ns(pipeline);
 	const uint64_t due_ns = worker_due_ns(worker);
-	/* If it was woken and found nothing there are no packets for a port's frames, or it is on its way down. */
+	/* If it was woken and found nothing there are no packets for a port's frames, or it is on
+	 * its way down. */
 	const bool by_frame = worker->wakeable && !worker->woken;
 	uint64_t most_ns = pipeline->idle_sleep_us * UINT64_C(1000);
 	struct pollfd fds[RTE_DIM(worker->rx_queues)];

@@ -12,8 +12,8 @@
 uint16_t worker_round(struct worker *worker);
 
 /*
- * when the worker has something to do although no frame has come: timers, frames that wait to be sent. UINT64_MAX: nothing. For
- * who makes its rounds in virtual time; probes are the pipeline's.
+ * when the worker has something to do although no frame has come: timers, frames that wait to be
+ * sent. UINT64_MAX: nothing. For who makes its rounds in virtual time; probes are the pipeline's.
  */
 uint64_t worker_due_ns(const struct worker *worker);
 

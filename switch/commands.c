@@ -81,11 +81,12 @@ list_parameters(const struct fanin_handler *handler)
 	json_t *list = json_array();
 
 	for (; parameter != NULL && parameter->name != NULL; parameter++)
-		json_array_append_new(list, json_pack("{s:s,s:s,s:I,s:I,s:I}", "name",
-						      parameter->name, "description", parameter->text,
-						      "least", (json_int_t)parameter->least, "most",
-						      (json_int_t)parameter->most, "default",
-						      (json_int_t)parameter->usual));
+		json_array_append_new(list,
+				      json_pack("{s:s,s:s,s:I,s:I,s:I}", "name", parameter->name,
+						"description", parameter->text, "least",
+						(json_int_t)parameter->least, "most",
+						(json_int_t)parameter->most, "default",
+						(json_int_t)parameter->usual));
 	return list;
 }
 
@@ -105,15 +106,16 @@ list_packets(const struct fanin_handler *handler)
 }
 
 /*
- * default: what "auto" takes without a message size; that, the order and the buffers of a slot are what a manager plans with. order: "ranks" is
- * that of wire/order.h. Older switches tell in_order alone, and combine in the order of children.
+ * default: what "auto" takes without a message size; that, the order and the buffers of a slot are
+ * what a manager plans with. order: "ranks" is that of wire/order.h. Older switches tell in_order
+ * alone, and combine in the order of children.
  */
 static json_t *
 list_handlers(void)
 {
-	static const char *const slots[] = {
-		[FANIN_SLOTS_PRIVATE] = "private", [FANIN_SLOTS_SHARED] = "shared", [FANIN_SLOTS_NONE] = "none"
-	};
+	static const char *const slots[] = { [FANIN_SLOTS_PRIVATE] = "private",
+					     [FANIN_SLOTS_SHARED] = "shared",
+					     [FANIN_SLOTS_NONE] = "none" };
 	static const char *const shapes[] = {
 		[FANIN_SHAPE_TREE] = "tree",
 		[FANIN_SHAPE_MULTICAST] = "multicast",
@@ -187,7 +189,8 @@ command_version(void *user, const json_t *args, struct control_error *error)
 			 "uptime_s", (json_int_t)uptime_seconds(daemon));
 }
 
-/* What a manager asks often: cheap, and enough to see that the switch lives and which links do not. */
+/* What a manager asks often: cheap, and enough to see that the switch lives and which links do not.
+ */
 static json_t *
 command_ping(void *user, const json_t *args, struct control_error *error)
 {
@@ -281,8 +284,9 @@ describe_station(void *user, mac_key key, uint16_t port, uint32_t seen_seconds)
 	mac_key_get(key, mac);
 	json_array_append_new(visit->list,
 			      json_pack("{s:o,s:i,s:s,s:I}", "mac", json_mac(mac), "vlan",
-					(int)(key & 0xffff), "port", visit->pipeline->ports[port].name,
-					"age_s", (json_int_t)(visit->now_seconds - seen_seconds)));
+					(int)(key & 0xffff), "port",
+					visit->pipeline->ports[port].name, "age_s",
+					(json_int_t)(visit->now_seconds - seen_seconds)));
 }
 
 static json_t *

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the control socket can be asked: the table of commands and the state that they work on. Main thread only.
+ * What the control socket can be asked: the table of commands and the state that they work on. Main
+ * thread only.
  */
 #ifndef FANIN_SWITCH_COMMANDS_H
 #define FANIN_SWITCH_COMMANDS_H
@@ -36,14 +37,15 @@ json_t *command_neighbors_list(void *user, const json_t *args, struct control_er
 json_t *command_hosts_find(void *user, const json_t *args, struct control_error *error);
 
 /*
- * commands_memory.c: an object, all in bytes: rss and hugepages that the kernel sees, packets and slots that DPDK's memory holds
- * among other things, limit of DPDK's memory.
+ * commands_memory.c: an object, all in bytes: rss and hugepages that the kernel sees, packets and
+ * slots that DPDK's memory holds among other things, limit of DPDK's memory.
  */
 json_t *json_memory(const struct daemon *daemon);
 
 /*
- * commands_metrics.c: what the switch's metrics are, and the values that they are taken from: the answers to commands by their
- * names, and what the switch is. user: struct daemon. Returns a new reference, or NULL without memory.
+ * commands_metrics.c: what the switch's metrics are, and the values that they are taken from: the
+ * answers to commands by their names, and what the switch is. user: struct daemon. Returns a new
+ * reference, or NULL without memory.
  */
 extern const struct metrics_family switch_metrics[];
 json_t *switch_metrics_values(void *user);
@@ -51,7 +53,8 @@ json_t *switch_metrics_values(void *user);
 /* commands_ports.c */
 json_t *command_ports_list(void *user, const json_t *args, struct control_error *error);
 
-/* commands_ports.c: what was dropped before workers saw it or after they had sent it: an array of objects. A new reference. */
+/* commands_ports.c: what was dropped before workers saw it or after they had sent it: an array of
+ * objects. A new reference. */
 json_t *command_drops_elsewhere(const struct daemon *daemon);
 
 /* commands_workers.c: an array with an object for each worker. uptime: seconds. A new reference. */

@@ -81,11 +81,13 @@ list_links(const struct pipeline *pipeline, const struct job *job)
 	json_t *list = json_array();
 
 	for (uint64_t left = job->params.links; left != 0; left &= left - 1)
-		json_array_append_new(list, json_string(pipeline->ports[__builtin_ctzll(left)].name));
+		json_array_append_new(list,
+				      json_string(pipeline->ports[__builtin_ctzll(left)].name));
 	return list;
 }
 
-/* Histogram of open blocks after bursts, over all workers. total: of all that it counts, added up. */
+/* Histogram of open blocks after bursts, over all workers. total: of all that it counts, added up.
+ */
 static json_t *
 job_occupancy(const struct job *job, uint64_t *total)
 {
@@ -149,7 +151,8 @@ compare_values(const void *first, const void *second)
 	return (a > b) - (a < b);
 }
 
-/* One kind of values: each of them, in order, and how they are distributed. values: sorted afterwards. */
+/* One kind of values: each of them, in order, and how they are distributed. values: sorted
+ * afterwards. */
 static json_t *
 describe_values(const struct fanin_value *kind, uint64_t *values, unsigned int n)
 {
@@ -231,10 +234,11 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 	job_probes(job, &probes, &answers);
 	return json_pack(
 		"{s:I,s:s,s:s,s:i,s:b,s:s,s:b,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:o,s:o}",
-		"id", (json_int_t)job->params.id, "owner", job->owner, "handler", job->handler->name,
-		"buffers", job->params.buffers, "reproducible", job->reproducible, "accumulate",
-		job_accumulate_names[job->params.wide], "authenticated", job->params.authenticate,
-		"state", epoch != 0 ? "active" : "waiting", "epoch", (json_int_t)epoch, "size",
+		"id", (json_int_t)job->params.id, "owner", job->owner, "handler",
+		job->handler->name, "buffers", job->params.buffers, "reproducible",
+		job->reproducible, "accumulate", job_accumulate_names[job->params.wide],
+		"authenticated", job->params.authenticate, "state",
+		epoch != 0 ? "active" : "waiting", "epoch", (json_int_t)epoch, "size",
 		job->params.n_ranks, "window", job->params.window, "slots", 2 * job->params.window,
 		"payload_bytes", job->params.payload_bytes, "slot_bytes",
 		(json_int_t)(job->pool != NULL ? job->pool->slot_size : 0), "members",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's metrics: which values of the commands' answers are one, under which name. So what Prometheus sees is what
- * faninctl shows. Main thread only.
+ * The switch's metrics: which values of the commands' answers are one, under which name. So what
+ * Prometheus sees is what faninctl shows. Main thread only.
  */
 #include <rte_version.h>
 
@@ -12,17 +12,20 @@
 #define PORT .labels = { { "port", "name", 0 } }
 #define TROUBLE .labels = { { "port", "name", 0 }, { "trouble", "name", 1 } }
 #define WORKER .labels = { { "worker", "lcore", 0 } }
-/* A label "job" would be Prometheus' own, which says which of its configurations a sample is from. */
+/* A label "job" would be Prometheus' own, which says which of its configurations a sample is from.
+ */
 #define JOB .labels = { { "fanin_job", "id", 0 } }
 #define VALUE .labels = { { "fanin_job", "id", 0 }, { "value", "name", 1 } }
 #define NEXT_HOP .labels = { { "port", "port", 0 }, { "ip", "ip", 0 } }
 #define NANOSECONDS .scale = 1e-9
 #define MICROSECONDS .scale = 1e-6
 
-/* Families by their type; what follows the text are other fields. Counters get the suffix _total. */
-#define FAMILY(kind, metric, where, text, ...)                                                        \
-	{                                                                                             \
-		.name = "fanin_" metric, .type = (kind), .help = (text), .path = (where), __VA_ARGS__ \
+/* Families by their type; what follows the text are other fields. Counters get the suffix _total.
+ */
+#define FAMILY(kind, metric, where, text, ...)                                                     \
+	{                                                                                          \
+		.name = "fanin_" metric, .type = (kind), .help = (text), .path = (where),          \
+		__VA_ARGS__                                                                        \
 	}
 #define COUNTER(metric, ...) FAMILY(METRICS_COUNTER, metric "_total", __VA_ARGS__)
 #define GAUGE(...) FAMILY(METRICS_GAUGE, __VA_ARGS__)
@@ -56,7 +59,8 @@ const struct metrics_family switch_metrics[] = {
 	COUNTER("port_rx_frames", "ports.ports[].rx_frames", "Frames received.", PORT),
 	COUNTER("port_rx_bytes", "ports.ports[].rx_bytes", "Bytes received.", PORT),
 	COUNTER("port_rx_missed", "ports.ports[].rx_missed",
-		"Frames that the device or its socket dropped because the worker was too slow.", PORT),
+		"Frames that the device or its socket dropped because the worker was too slow.",
+		PORT),
 	COUNTER("port_rx_errors", "ports.ports[].rx_errors",
 		"Frames received that are longer than the port takes, or damaged.", PORT),
 	COUNTER("port_rx_refused", "ports.ports[].rx_refused",
@@ -93,7 +97,8 @@ const struct metrics_family switch_metrics[] = {
 	COUNTER("worker_bursts", "stats.workers[].bursts", "Polls that brought packets.", WORKER),
 	COUNTER("worker_empty_polls", "stats.workers[].empty_polls",
 		"Rounds over all queues without a packet.", WORKER),
-	COUNTER("worker_packets", "stats.workers[].packets", "Packets that the worker took.", WORKER),
+	COUNTER("worker_packets", "stats.workers[].packets", "Packets that the worker took.",
+		WORKER),
 	COUNTER("worker_handed_over", "stats.workers[].handed_over",
 		"Packets that the worker passed on by a cluster's queue.", WORKER),
 	COUNTER("worker_retries", "stats.workers[].retries",
@@ -183,7 +188,8 @@ const struct metrics_family switch_metrics[] = {
 	      JOB),
 	GAUGE("job_slots", "jobs.jobs[].slots", "Slots of the job.", JOB),
 	GAUGE("job_slot_bytes", "jobs.jobs[].slot_bytes", "Bytes of each slot.", JOB),
-	GAUGE("job_payload_bytes", "jobs.jobs[].payload_bytes", "Longest payload of a packet.", JOB),
+	GAUGE("job_payload_bytes", "jobs.jobs[].payload_bytes", "Longest payload of a packet.",
+	      JOB),
 	GAUGE("job_member_joined", "jobs.jobs[].members[].joined", "Whether the member has joined.",
 	      .labels = { { "fanin_job", "id", 0 }, { "rank", "rank", 1 }, { "port", "port", 1 } }),
 	FANIN_HANDLER_COUNTERS(JOB_COUNTER)
@@ -205,7 +211,8 @@ const struct metrics_family switch_metrics[] = {
 	COUNTER("job_block_seconds", "jobs.jobs[].stats.block_ns",
 		"Time of finished blocks from their first to their last contribution.", JOB,
 		NANOSECONDS),
-	COUNTER("job_counter", "jobs.jobs[].counters[].count", "What the job's handler counts itself.",
+	COUNTER("job_counter", "jobs.jobs[].counters[].count",
+		"What the job's handler counts itself.",
 		.labels = { { "fanin_job", "id", 0 }, { "counter", "name", 1 } }),
 	GAUGE("job_value_min", "jobs.jobs[].values[].min",
 	      "Least of what the job's handler tells, such as of all leaders' blocks.", VALUE),

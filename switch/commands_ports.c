@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the control commands say of ports: their state and counters, and what was dropped there that no worker has seen. Main thread.
+ * What the control commands say of ports: their state and counters, and what was dropped there that
+ * no worker has seen. Main thread.
  */
 #include <net/if.h>
 #include <stdlib.h>
@@ -83,8 +84,9 @@ describe_port(const struct daemon *daemon, uint16_t index, const struct port_cou
 		ports_link_is_up(&daemon->ports, config, port, index), "routed", port->routed,
 		"queues", port->n_queues, "rx_frames", (json_int_t)counters->rx_frames, "rx_bytes",
 		(json_int_t)counters->rx_bytes, "rx_missed", (json_int_t)stats.rx_missed,
-		"rx_errors", (json_int_t)stats.rx_errors, "rx_refused", (json_int_t)stats.rx_refused,
-		"tx_frames", (json_int_t)(counters->tx_frames - stats.tx_errors), "tx_bytes",
+		"rx_errors", (json_int_t)stats.rx_errors, "rx_refused",
+		(json_int_t)stats.rx_refused, "tx_frames",
+		(json_int_t)(counters->tx_frames - stats.tx_errors), "tx_bytes",
 		(json_int_t)counters->tx_bytes, "tx_dropped",
 		(json_int_t)(counters->tx_dropped + stats.tx_errors), "tx_errors",
 		(json_int_t)stats.tx_errors, "tx_delayed", (json_int_t)counters->tx_delayed,
@@ -151,9 +153,10 @@ command_drops_elsewhere(const struct daemon *daemon)
 	json_array_foreach(ports, i, port) {
 		for (size_t k = 0; k < RTE_DIM(places); k++)
 			json_array_append_new(
-				list,
-				lost_at(json_string_value(json_object_get(port, "name")), &places[k],
-					json_integer_value(json_object_get(port, places[k].counter))));
+				list, lost_at(json_string_value(json_object_get(port, "name")),
+					      &places[k],
+					      json_integer_value(
+						      json_object_get(port, places[k].counter))));
 	}
 	json_array_append_new(list, lost_at(NULL, &backlog, (json_int_t)kernel_backlog_drops()));
 	json_decref(ports);

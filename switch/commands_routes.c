@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The commands that show where IPv4 packets go: routes.list and neighbors.list; and hosts.find. Main thread only.
+ * The commands that show where IPv4 packets go: routes.list and neighbors.list; and hosts.find.
+ * Main thread only.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -109,7 +110,8 @@ struct neighbor_visit {
 	uint32_t now_seconds;
 };
 
-/* The name of the port that a neighbor is behind; null if no frame of its station has come for long. */
+/* The name of the port that a neighbor is behind; null if no frame of its station has come for
+ * long. */
 static json_t *
 describe_place(const struct pipeline *pipeline, const struct neighbor_info *info)
 {
@@ -154,8 +156,8 @@ command_neighbors_list(void *user, const json_t *args, struct control_error *err
 }
 
 /*
- * Finds hosts by their addresses. For an unknown one a worker sends an ARP request, and the client asks again a little
- * later: nothing waits here.
+ * Finds hosts by their addresses. For an unknown one a worker sends an ARP request, and the client
+ * asks again a little later: nothing waits here.
  */
 json_t *
 command_hosts_find(void *user, const json_t *args, struct control_error *error)
@@ -181,14 +183,16 @@ command_hosts_find(void *user, const json_t *args, struct control_error *error)
 			goto failed;
 		port = pipeline_find_host(daemon->pipeline, ip_be);
 		if (port == -ENOSPC) {
-			control_fail(error, "no_room",
-				     "%s: the table of neighbors has no room to ask for another one",
-				     where);
+			control_fail(
+				error, "no_room",
+				"%s: the table of neighbors has no room to ask for another one",
+				where);
 			goto failed;
 		}
 		json_array_append_new(list,
 				      json_pack("{s:o,s:s?,s:b}", "ip", json_ipv4(ip_be), "port",
-						port < 0 ? NULL : daemon->pipeline->ports[port].name,
+						port < 0 ? NULL
+							 : daemon->pipeline->ports[port].name,
 						"asked", port == -EAGAIN));
 	}
 	return json_pack("{s:o}", "hosts", list);

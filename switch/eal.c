@@ -38,7 +38,8 @@ struct eal_args {
 	bool failed;
 };
 
-static void __attribute__((format(printf, 2, 3))) add(struct eal_args *args, const char *format, ...)
+static void __attribute__((format(printf, 2, 3)))
+add(struct eal_args *args, const char *format, ...)
 {
 	char text[EAL_ARG_LEN];
 	va_list list;
@@ -53,9 +54,10 @@ static void __attribute__((format(printf, 2, 3))) add(struct eal_args *args, con
 }
 
 /*
- * Switches of this machine start one after the other, and none while another removes its directory, which may have the
- * same name: the EAL fails if hugepages that were free, or a directory that it made, are gone in the next moment. The lock is
- * on the directory in which the EAL makes its own; one that is held too long is passed by. Returns what unlock_starts takes.
+ * Switches of this machine start one after the other, and none while another removes its directory,
+ * which may have the same name: the EAL fails if hugepages that were free, or a directory that it
+ * made, are gone in the next moment. The lock is on the directory in which the EAL makes its own;
+ * one that is held too long is passed by. Returns what unlock_starts takes.
  */
 static int
 lock_starts(void)
@@ -69,12 +71,14 @@ lock_starts(void)
 					    : "/tmp";
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	for (unsigned int ms = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; ms += LOCK_PAUSE_MS) {
+	for (unsigned int ms = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
+	     ms += LOCK_PAUSE_MS) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
 			break;
 		if (ms >= LOCK_MOST_MS) {
-			log_warning("another fanin-switch has been starting or ending for %u s: not waiting for it any longer",
-				    LOCK_MOST_MS / 1000);
+			log_warning(
+				"another fanin-switch has been starting or ending for %u s: not waiting for it any longer",
+				LOCK_MOST_MS / 1000);
 			break;
 		}
 		nanosleep(&pause, NULL);
@@ -114,7 +118,8 @@ free_hugepage_megabytes(void)
 		unsigned int megabytes;
 	} sizes[] = {
 		{ HUGEPAGES "-2048kB/free_hugepages", HUGEPAGES "-2048kB/resv_hugepages", 2 },
-		{ HUGEPAGES "-1048576kB/free_hugepages", HUGEPAGES "-1048576kB/resv_hugepages", 1024 },
+		{ HUGEPAGES "-1048576kB/free_hugepages", HUGEPAGES "-1048576kB/resv_hugepages",
+		  1024 },
 	};
 	uint64_t total = 0;
 
@@ -141,14 +146,16 @@ choose_memory(const struct config *config, bool *hugepages, char *error)
 	if (*hugepages || config->hugepages == CONFIG_HUGEPAGES_NEVER)
 		return 0;
 	if (config->hugepages == CONFIG_HUGEPAGES_ALWAYS) {
-		snprintf(error, CONFIG_ERROR_LEN,
-			 "memory.hugepages: found %lu MiB of free hugepages, expected %u (memory.megabytes): "
-			 "reserve more in /sys/kernel/mm/hugepages, or set it to \"auto\"",
-			 (unsigned long)available, config->memory_megabytes);
+		snprintf(
+			error, CONFIG_ERROR_LEN,
+			"memory.hugepages: found %lu MiB of free hugepages, expected %u (memory.megabytes): "
+			"reserve more in /sys/kernel/mm/hugepages, or set it to \"auto\"",
+			(unsigned long)available, config->memory_megabytes);
 		return -ENOMEM;
 	}
-	log_warning("%lu MiB of hugepages are free, %u are wanted: using normal pages, which is slower",
-		    (unsigned long)available, config->memory_megabytes);
+	log_warning(
+		"%lu MiB of hugepages are free, %u are wanted: using normal pages, which is slower",
+		(unsigned long)available, config->memory_megabytes);
 	return 0;
 }
 
@@ -185,7 +192,8 @@ add_lcores(struct eal_args *args, const struct config *config)
 	int len;
 
 	for (uint16_t i = 0; i < config->n_workers; i++) {
-		/* Numbers are unique; going down past used ones ends after at most CONFIG_MAX_WORKERS steps. */
+		/* Numbers are unique; going down past used ones ends after at most
+		 * CONFIG_MAX_WORKERS steps. */
 		if (config->workers[i].lcore == main_lcore) {
 			main_lcore--;
 			i = UINT16_MAX;
@@ -221,11 +229,13 @@ add_devices(struct eal_args *args, const struct config *config)
 	if (pci)
 		return;
 	add(args, "--no-pci");
-	/* AF_XDP needs a packet pool without gaps, which only virtual addresses give; no device here does DMA. */
+	/* AF_XDP needs a packet pool without gaps, which only virtual addresses give; no device
+	 * here does DMA. */
 	add(args, "--iova-mode=va");
 }
 
-/* DPDK's directory for the telemetry's socket, which DPDK removes when the process exits; empty: none. */
+/* DPDK's directory for the telemetry's socket, which DPDK removes when the process exits; empty:
+ * none. */
 static char runtime_directory[PATH_MAX];
 
 static void
@@ -242,8 +252,8 @@ remove_runtime_directory(void)
 }
 
 /*
- * Another program has taken hugepages that were free just before. The EAL starts once in a process, so this program is loaded
- * again, which then takes normal pages. Returns if that can't be done.
+ * Another program has taken hugepages that were free just before. The EAL starts once in a process,
+ * so this program is loaded again, which then takes normal pages. Returns if that can't be done.
  */
 static void
 start_again(char *const argv[])
@@ -266,10 +276,12 @@ start(const struct config *config, bool *hugepages, char *error)
 	if (ret != 0)
 		return ret;
 	add(&args, "fanin-switch");
-	/* Where the telemetry's socket is; several switches of a name get a number behind the socket's. */
+	/* Where the telemetry's socket is; several switches of a name get a number behind the
+	 * socket's. */
 	add(&args, "--file-prefix=fanin-%s", config->name);
 	add(&args, "--log-level=%s", config->log_level == LOG_LEVEL_DEBUG ? "debug" : "error");
-	/* Neither shares memory with other processes nor leaves files behind; the EAL has two ways to say so. */
+	/* Neither shares memory with other processes nor leaves files behind; the EAL has two ways
+	 * to say so. */
 	if (*hugepages) {
 		add(&args, "--in-memory");
 	} else {

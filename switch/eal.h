@@ -9,8 +9,8 @@
 
 /*
  * Initialises the EAL and probes the configured devices. With hugepages "auto", falls back to
- * normal pages and says so: at once if too few are free, and by loading this program again (execve(2)) if another one takes
- * them in the same moment. argv: this program's, ended by NULL.
+ * normal pages and says so: at once if too few are free, and by loading this program again
+ * (execve(2)) if another one takes them in the same moment. argv: this program's, ended by NULL.
  *
  * Returns 0, or -errno with error (CONFIG_ERROR_LEN bytes) filled.
  */

@@ -46,7 +46,8 @@ hop_watch_free(struct hop_watch *watch)
 	free(watch);
 }
 
-/* Tells what a next hop is now, if that is another thing than was told; of several changes in a short time the last one. */
+/* Tells what a next hop is now, if that is another thing than was told; of several changes in a
+ * short time the last one. */
 static void
 tell(void *user, const struct next_hop_info *info)
 {
@@ -63,13 +64,15 @@ tell(void *user, const struct next_hop_info *info)
 	told->at_ms = now_ms;
 	inet_ntop(AF_INET, &info->ip_be, ip, sizeof(ip));
 	if (info->mac == 0)
-		log_warning("next hop %s at port \"%s\": does not answer: its flows take other ways (changes since the last line: %" PRIu64
-			    ")",
-			    ip, port, changes);
+		log_warning(
+			"next hop %s at port \"%s\": does not answer: its flows take other ways (changes since the last line: %" PRIu64
+			")",
+			ip, port, changes);
 	else
-		log_info("next hop %s at port \"%s\": answers (changes since the last line: %" PRIu64
-			 ")",
-			 ip, port, changes);
+		log_info(
+			"next hop %s at port \"%s\": answers (changes since the last line: %" PRIu64
+			")",
+			ip, port, changes);
 }
 
 static void
@@ -80,7 +83,8 @@ look_at_links(const struct hop_watch *watch)
 	for (uint16_t i = 0; i < pipeline->n_ports; i++) {
 		if (pipeline->ports[i].routed)
 			pipeline_port_set_link(pipeline, i,
-					       ports_link_is_up(watch->ports, &watch->config->ports[i],
+					       ports_link_is_up(watch->ports,
+								&watch->config->ports[i],
 								&pipeline->ports[i], i));
 	}
 }

@@ -20,9 +20,10 @@ find_port(const struct pipeline *pipeline, const char *where, const char *name,
 	int port = pipeline_port_find(pipeline, name);
 
 	if (port < 0)
-		control_fail(error, "not_found",
-			     "%s.port: found \"%s\", expected the name of a port that `ports` lists",
-			     where, name);
+		control_fail(
+			error, "not_found",
+			"%s.port: found \"%s\", expected the name of a port that `ports` lists",
+			where, name);
 	return port;
 }
 
@@ -57,9 +58,10 @@ read_ranks(const char *where, const json_t *entry, size_t index, uint16_t n_rank
 	}
 	if (!present && i != 0 && i == json_array_size(list))
 		return 0;
-	control_fail(error, "invalid",
-		     "%s.ranks: expected a list of the ranks behind a switch, each 0 to %u, and no \"rank\" beside it",
-		     where, n_ranks - 1);
+	control_fail(
+		error, "invalid",
+		"%s.ranks: expected a list of the ranks behind a switch, each 0 to %u, and no \"rank\" beside it",
+		where, n_ranks - 1);
 	return -EINVAL;
 }
 
@@ -100,7 +102,8 @@ read_member(const struct pipeline *pipeline, const json_t *entry, size_t index,
 	return 0;
 }
 
-/* Children are combined in the order of the lowest ranks behind them, in whatever order they are named. */
+/* Children are combined in the order of the lowest ranks behind them, in whatever order they are
+ * named. */
 static void
 sort_members(struct job_spec *spec)
 {
@@ -174,8 +177,9 @@ check_size(const struct job_spec *spec, struct control_error *error)
 {
 	if (spec->links == 0 || spec->n_ranks != 0)
 		return 0;
-	control_fail(error, "invalid",
-		     "args.size: not given beside links, expected the number of ranks of the whole job");
+	control_fail(
+		error, "invalid",
+		"args.size: not given beside links, expected the number of ranks of the whole job");
 	return -EINVAL;
 }
 
@@ -196,19 +200,23 @@ read_parent(const struct pipeline *pipeline, const json_t *args, struct job_spec
 	if (parent == NULL)
 		return 0;
 	if (!json_is_object(parent)) {
-		control_fail(error, "invalid", "%s: expected an object with port, ip and mac", where);
+		control_fail(error, "invalid", "%s: expected an object with port, ip and mac",
+			     where);
 		return -EINVAL;
 	}
 	if (args_check_known_at(where, parent, known, error) != 0 ||
-	    args_string_at(where, parent, "port", PIPELINE_NAME_LEN, &port_name, NULL, error) != 0 ||
+	    args_string_at(where, parent, "port", PIPELINE_NAME_LEN, &port_name, NULL, error) !=
+		    0 ||
 	    args_ipv4_at(where, parent, "ip", &spec->parent.ip_be, NULL, error) != 0 ||
 	    args_string_at(where, parent, "mac", 17, &mac_text, NULL, error) != 0 ||
 	    args_boolean_at(where, parent, "server", &spec->parent.is_server, &present, error) != 0)
 		return -EINVAL;
-	if (rte_ether_unformat_addr(mac_text, &mac) != 0 || !rte_is_valid_assigned_ether_addr(&mac)) {
-		control_fail(error, "invalid",
-			     "%s.mac: found \"%s\", expected a unicast address like \"02:fa:00:00:00:fe\"",
-			     where, mac_text);
+	if (rte_ether_unformat_addr(mac_text, &mac) != 0 ||
+	    !rte_is_valid_assigned_ether_addr(&mac)) {
+		control_fail(
+			error, "invalid",
+			"%s.mac: found \"%s\", expected a unicast address like \"02:fa:00:00:00:fe\"",
+			where, mac_text);
 		return -EINVAL;
 	}
 	port = find_port(pipeline, where, port_name, error);
@@ -256,9 +264,10 @@ read_parameters(const json_t *args, struct job_spec *spec, struct control_error 
 		struct job_parameter *parameter = &spec->parameters[spec->n_parameters++];
 
 		if (!json_is_integer(value) || json_integer_value(value) < 0) {
-			control_fail(error, "invalid",
-				     "args.parameters.%.64s: expected a number that is not negative",
-				     name);
+			control_fail(
+				error, "invalid",
+				"args.parameters.%.64s: expected a number that is not negative",
+				name);
 			return -EINVAL;
 		}
 		parameter->name = name;
@@ -280,9 +289,10 @@ job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_sp
 	bool present;
 
 	spec->handler = "single";
-	if (args_check_known(args, error, "id", "members", "key", "handler", "slots", "payload_bytes",
-			     "buffers", "message_bytes", "reproducible", "accumulate",
-			     "authenticate", "size", "parent", "owner", "parameters", "links") != 0 ||
+	if (args_check_known(args, error, "id", "members", "key", "handler", "slots",
+			     "payload_bytes", "buffers", "message_bytes", "reproducible",
+			     "accumulate", "authenticate", "size", "parent", "owner", "parameters",
+			     "links") != 0 ||
 	    args_string(args, "owner", JOB_OWNER_LEN - 1, &spec->owner, &present, error) != 0 ||
 	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, &present, error) != 0 ||
 	    args_hex64(args, "key", &spec->key, &present, error) != 0 ||
@@ -290,7 +300,8 @@ job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_sp
 	    args_integer(args, "slots", 2, 1 << 20, &slots, &present, error) != 0 ||
 	    args_integer(args, "payload_bytes", 1, UINT16_MAX, &payload, &present, error) != 0 ||
 	    args_integer(args, "buffers", 2, FANIN_MAX_BUFFERS, &buffers, &present, error) != 0 ||
-	    args_integer(args, "message_bytes", 1, INT64_MAX, &message_bytes, &present, error) != 0 ||
+	    args_integer(args, "message_bytes", 1, INT64_MAX, &message_bytes, &present, error) !=
+		    0 ||
 	    args_integer(args, "size", 1, FANIN_WIRE_MAX_RANKS, &size, &present, error) != 0 ||
 	    args_boolean(args, "reproducible", &spec->reproducible, &present, error) != 0 ||
 	    args_boolean(args, "authenticate", &spec->authenticate, &present, error) != 0 ||

@@ -10,12 +10,13 @@
 #include "control/control.h"
 #include "pipeline/job.h"
 
-/* In which type sums and averages of f16 and bf16 are accumulated; by struct fanin_job_params' wide. */
+/* In which type sums and averages of f16 and bf16 are accumulated; by struct fanin_job_params'
+ * wide. */
 extern const char *const job_accumulate_names[];
 
 /*
- * Reads what is asked for. spec: zeroed; on success filled in but for a key that is not given. Strings are borrowed
- * from args. Returns 0, or a negative errno with *error filled. Main thread.
+ * Reads what is asked for. spec: zeroed; on success filled in but for a key that is not given.
+ * Strings are borrowed from args. Returns 0, or a negative errno with *error filled. Main thread.
  */
 int job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_spec *spec,
 		  struct control_error *error);

@@ -33,7 +33,8 @@
 
 #define HOUSEKEEP_MS 1000
 static_assert(PORT_WATCH_MS <= HOUSEKEEP_MS, "the loop waits for the more frequent one");
-/* At a time. Half of them may be without a handshake: enough for all who connect in 40 ms, but a flood. */
+/* At a time. Half of them may be without a handshake: enough for all who connect in 40 ms, but a
+ * flood. */
 #define CONTROL_CLIENTS 256
 
 static_assert(CONFIG_MAX_PORTS <= PIPELINE_MAX_PORTS && CONFIG_MAX_WORKERS <= PIPELINE_MAX_WORKERS,
@@ -134,9 +135,10 @@ print_counters(const struct daemon *daemon)
 	for (uint16_t i = 0; i < pipeline->n_ports; i++) {
 		const struct port_counters *port = &sum.ports[i];
 
-		log_info("port %-12s rx %lu frames, %lu bytes; tx %lu frames, %lu bytes, %lu dropped",
-			 pipeline->ports[i].name, port->rx_frames, port->rx_bytes, port->tx_frames,
-			 port->tx_bytes, port->tx_dropped);
+		log_info(
+			"port %-12s rx %lu frames, %lu bytes; tx %lu frames, %lu bytes, %lu dropped",
+			pipeline->ports[i].name, port->rx_frames, port->rx_bytes, port->tx_frames,
+			port->tx_bytes, port->tx_dropped);
 	}
 	log_info("switching: %lu forwarded, %lu flooded, %lu routed, %lu for the switch itself",
 		 sum.forwarded, sum.flooded, sum.routed, sum.local);

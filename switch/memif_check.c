@@ -36,7 +36,8 @@ check_init(struct memif_layout *layout, const struct memif_init *init, char *rea
 
 /* The memory must be there, and stay: touching what was cut off would kill the switch. */
 static int
-check_region(struct memif_layout *layout, const struct memif_add_region *region, int fd, char *reason)
+check_region(struct memif_layout *layout, const struct memif_add_region *region, int fd,
+	     char *reason)
 {
 	struct stat status;
 	int seals;
@@ -106,6 +107,7 @@ memif_check(struct memif_layout *layout, const struct memif_message *message, in
 	case MEMIF_TYPE_DISCONNECT:
 		return 0;
 	default:
-		return refuse(reason, "found message type %u, which no client sends", message->type);
+		return refuse(reason, "found message type %u, which no client sends",
+			      message->type);
 	}
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a host may say on a memif connection. DPDK's driver maps and follows what it is told; so every message is held
- * against the ones before and against the memory that comes with it. No state of its own, any thread.
+ * What a host may say on a memif connection. DPDK's driver maps and follows what it is told; so
+ * every message is held against the ones before and against the memory that comes with it. No state
+ * of its own, any thread.
  */
 #ifndef FANIN_SWITCH_MEMIF_CHECK_H
 #define FANIN_SWITCH_MEMIF_CHECK_H
@@ -26,8 +27,8 @@ struct memif_layout {
 /*
  * Checks the next message of a host that is not connected yet.
  *
- * fd: that came with it, or -1; stays the caller's. layout: takes in what the message says, on success only. reason:
- * MEMIF_CHECK_REASON_LEN bytes, filled on failure. Returns 0 or -EPROTO.
+ * fd: that came with it, or -1; stays the caller's. layout: takes in what the message says, on
+ * success only. reason: MEMIF_CHECK_REASON_LEN bytes, filled on failure. Returns 0 or -EPROTO.
  */
 int memif_check(struct memif_layout *layout, const struct memif_message *message, int fd,
 		char *reason);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One host at the gate of the memif ports: its connection, and the one to the driver that stands for it. The driver gives a port to the
- * first one who names it, so it hears of a host that has said all only: a port is the first one's whose handshake is complete. Internal
- * to the gate. Main thread.
+ * One host at the gate of the memif ports: its connection, and the one to the driver that stands
+ * for it. The driver gives a port to the first one who names it, so it hears of a host that has
+ * said all only: a port is the first one's whose handshake is complete. Internal to the gate. Main
+ * thread.
  */
 #ifndef FANIN_SWITCH_MEMIF_SESSION_H
 #define FANIN_SWITCH_MEMIF_SESSION_H
@@ -17,7 +18,8 @@
 
 /* INIT, regions, two rings, CONNECT */
 #define MEMIF_MAX_WORDS (MEMIF_CHECK_REGIONS + 4)
-/* Descriptors that hosts in their handshake may have sent in all: hosts could take all that the process may have. */
+/* Descriptors that hosts in their handshake may have sent in all: hosts could take all that the
+ * process may have. */
 #define MEMIF_MAX_HELD 256u
 
 enum memif_state {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See packet_port.h: how frames move. They come in through a ring that the kernel fills (TPACKET_V2) and are copied out of it; where
- * no worker comes in time and the ring is full, the kernel counts what it drops. A super-frame that is longer than the ring's frames has
- * its beginning in the ring, in its place, and waits as a whole in the socket's queue (PACKET_COPY_THRESH): it is read from there once,
- * to where its segments belong. Frames leave by sendmmsg, which says exactly which
- * frame the kernel refused: one that found the backlog, the queue discipline or the interface's queue full stays the caller's.
+ * See packet_port.h: how frames move. They come in through a ring that the kernel fills
+ * (TPACKET_V2) and are copied out of it; where no worker comes in time and the ring is full, the
+ * kernel counts what it drops. A super-frame that is longer than the ring's frames has its
+ * beginning in the ring, in its place, and waits as a whole in the socket's queue
+ * (PACKET_COPY_THRESH): it is read from there once, to where its segments belong. Frames leave by
+ * sendmmsg, which says exactly which frame the kernel refused: one that found the backlog, the
+ * queue discipline or the interface's queue full stays the caller's.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -56,7 +58,8 @@ slot_is_tagged(const struct tpacket2_hdr *slot)
 	       slot->tp_snaplen >= 2 * RTE_ETHER_ADDR_LEN;
 }
 
-/* Keeps for others what the kernel says of a frame that is not Fanin's. Returns false, and counts it, if that can't be. */
+/* Keeps for others what the kernel says of a frame that is not Fanin's. Returns false, and counts
+ * it, if that can't be. */
 static bool
 keep_vnet(struct packet_queue *queue, const struct virtio_net_hdr *vnet, uint32_t shift,
 	  struct rte_mbuf *mbuf)
@@ -67,7 +70,8 @@ keep_vnet(struct packet_queue *queue, const struct virtio_net_hdr *vnet, uint32_
 	return false;
 }
 
-/* A checksum is still to be completed: Fanin's packets need none, others keep the note of it. Returns false if it can't be kept. */
+/* A checksum is still to be completed: Fanin's packets need none, others keep the note of it.
+ * Returns false if it can't be kept. */
 static __rte_noinline bool
 take_checksum(struct packet_queue *queue, const struct tpacket2_hdr *slot, bool tagged,
 	      struct rte_mbuf *mbuf)
@@ -176,7 +180,8 @@ mbuf_room(struct rte_mempool *pool)
 	return rte_pktmbuf_data_room_size(pool) - RTE_PKTMBUF_HEADROOM;
 }
 
-/* How many packets a super-frame takes: of Fanin's one for each segment. 0: it is longer than the port takes. */
+/* How many packets a super-frame takes: of Fanin's one for each segment. 0: it is longer than the
+ * port takes. */
 static uint32_t
 mbufs_for(const struct packet_queue *queue, const struct tpacket2_hdr *slot, bool fanin)
 {
@@ -196,8 +201,9 @@ mbufs_for(const struct packet_queue *queue, const struct tpacket2_hdr *slot, boo
 }
 
 /*
- * Brings a super-frame to where queue->scatter has room for it, n parts: from the ring, or from behind it if it is longer than the
- * ring's frames. Returns false, and counts it, if there is another one than the ring says.
+ * Brings a super-frame to where queue->scatter has room for it, n parts: from the ring, or from
+ * behind it if it is longer than the ring's frames. Returns false, and counts it, if there is
+ * another one than the ring says.
  */
 static bool
 gather(struct packet_queue *queue, const struct tpacket2_hdr *slot, uint32_t n)
@@ -320,9 +326,10 @@ alloc_segments(struct packet_queue *queue, const struct tpacket2_hdr *slot, bool
 }
 
 /*
- * Takes the next frame in the ring if it is a super-frame, or longer than the ring's frames: what becomes of it are the queue's
- * segments. Returns false if there is none, it would be cut for room in the burst, or there are no packets for it: then it waits.
- * room: frames that the burst still takes, max of all that it does.
+ * Takes the next frame in the ring if it is a super-frame, or longer than the ring's frames: what
+ * becomes of it are the queue's segments. Returns false if there is none, it would be cut for room
+ * in the burst, or there are no packets for it: then it waits. room: frames that the burst still
+ * takes, max of all that it does.
  */
 static __rte_noinline bool
 take_super_frame(struct packet_queue *queue, uint16_t room, uint16_t max)
@@ -357,7 +364,8 @@ take_super_frame(struct packet_queue *queue, uint16_t room, uint16_t max)
 		queue->n_segments = fanin ? (uint16_t)n : 1;
 		if (taken) {
 			queue->rx_super_frames++;
-			queue->rx_super_segments += fanin ? n : offload_segments(queue->segments[0]);
+			queue->rx_super_segments += fanin ? n
+							  : offload_segments(queue->segments[0]);
 		} else {
 			rte_pktmbuf_free_bulk(queue->segments, queue->n_segments);
 			queue->n_segments = 0;
@@ -438,11 +446,13 @@ stop_bypassing(struct packet_queue *queue)
 	queue->bypasses = false;
 }
 
-/* Describes frames, at most a burst, to the kernel. mbufs: reordered. Returns how many messages they are: of queue->groups the first ones. */
+/* Describes frames, at most a burst, to the kernel. mbufs: reordered. Returns how many messages
+ * they are: of queue->groups the first ones. */
 static uint16_t
 describe(struct packet_queue *queue, struct rte_mbuf **mbufs, uint16_t n, bool apart)
 {
-	const uint16_t n_groups = group(queue, mbufs, (uint16_t)RTE_MIN(n, PACKET_PORT_BURST), apart);
+	const uint16_t n_groups = group(queue, mbufs, (uint16_t)RTE_MIN(n, PACKET_PORT_BURST),
+					apart);
 	const struct iovec *end = queue->iovecs + PACKET_PORT_IOVECS;
 	struct iovec *iovec = queue->iovecs;
 	uint16_t i;
@@ -483,9 +493,10 @@ static bool
 may_pass_later(int errnum)
 {
 	switch (errnum) {
-	case EAGAIN: /* the socket's send buffer: frames that were sent are still on their way */
-	case ENOBUFS: /* the queue discipline, the interface, or the backlog of the receiver's CPU; the
-		       * same if a veth's other end never takes this frame: pipeline/tx.c finds out */
+	case EAGAIN:  /* the socket's send buffer: frames that were sent are still on their way */
+	case ENOBUFS: /* the queue discipline, the interface, or the backlog of the receiver's CPU;
+		       * the same if a veth's other end never takes this frame: pipeline/tx.c finds
+		       * out */
 	case ENOMEM:
 	case EINTR:
 	case ENETDOWN: /* the interface is down, or gone */

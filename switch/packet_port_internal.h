@@ -17,8 +17,8 @@
 static_assert(PACKET_PORT_BURST <= UINT8_MAX, "super_frame_group takes no more");
 
 /*
- * The kernel puts a received frame 66 bytes behind the ring frame's start and what it says of it in between: 20 more make it 32 modulo
- * 64, as in an mbuf.
+ * The kernel puts a received frame 66 bytes behind the ring frame's start and what it says of it in
+ * between: 20 more make it 32 modulo 64, as in an mbuf.
  */
 #define PACKET_PORT_RESERVE 20u
 #define PACKET_PORT_OFFSET 96u
@@ -38,7 +38,8 @@ struct packet_queue {
 	rte_be16_t udp_port_be;
 	struct rte_mempool *pool;
 	struct rte_mempool *large;                          /* PACKET_PORT_LARGE packets; or NULL */
-	struct rte_mbuf *segments[SUPER_FRAME_SEGMENTS_IN]; /* of a super-frame, on their way to the worker */
+	struct rte_mbuf *segments[SUPER_FRAME_SEGMENTS_IN]; /* of a super-frame, on their way to the
+							       worker */
 	uint16_t n_segments;
 	uint16_t next_segment;
 	struct iovec scatter[SUPER_FRAME_SEGMENTS_IN + 2];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See packet_port.h: how sockets are set up. Each queue is a socket with a ring. Several of a port are a fanout group, in which the
- * kernel spreads frames by a hash of addresses and ports; all fragments of a packet have the same, so nothing is reassembled.
+ * See packet_port.h: how sockets are set up. Each queue is a socket with a ring. Several of a port
+ * are a fanout group, in which the kernel spreads frames by a hash of addresses and ports; all
+ * fragments of a packet have the same, so nothing is reassembled.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,8 +24,9 @@
 #define BLOCK_BYTES (64u * 1024)
 
 /*
- * A ring takes what comes in while its worker does not run: some ten milliseconds on a machine whose processes share cores. It is
- * gone through from end to end, so that more than the cache holds costs a little.
+ * A ring takes what comes in while its worker does not run: some ten milliseconds on a machine
+ * whose processes share cores. It is gone through from end to end, so that more than the cache
+ * holds costs a little.
  */
 #define RING_BYTES (8u << 20)
 #define RING_MIN_FRAMES 128u
@@ -63,8 +65,9 @@ ring_describe(const struct packet_port_options *options, struct tpacket_req *req
 {
 	const uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
 	const uint32_t least = RTE_ALIGN_CEIL(PACKET_PORT_OFFSET + options->mtu + FRAME_EXTRA, 64u);
-	const uint32_t frame = options->frame_bytes == 0 ? least
-							 : RTE_ALIGN_CEIL(options->frame_bytes, 64u);
+	const uint32_t frame = options->frame_bytes == 0
+				       ? least
+				       : RTE_ALIGN_CEIL(options->frame_bytes, 64u);
 	const uint32_t block = frame > BLOCK_BYTES ? RTE_ALIGN_CEIL(frame, page) : BLOCK_BYTES;
 	const uint32_t per_block = block / frame;
 	uint32_t n = options->n_frames;
@@ -119,7 +122,8 @@ socket_configure(const struct packet_queue *queue, const struct packet_port_opti
 		{ PACKET_VERSION, TPACKET_V2, "TPACKET_V2" },
 		{ PACKET_RESERVE, PACKET_PORT_RESERVE, "PACKET_RESERVE" },
 		{ PACKET_VNET_HDR, 1, "PACKET_VNET_HDR" },
-		/* Of a frame that is longer than the ring's, all of it waits behind the ring, too. */
+		/* Of a frame that is longer than the ring's, all of it waits behind the ring, too.
+		 */
 		{ PACKET_COPY_THRESH, 1, "PACKET_COPY_THRESH" },
 		{ PACKET_IGNORE_OUTGOING, 1, "PACKET_IGNORE_OUTGOING" },
 		{ PACKET_QDISC_BYPASS, options->qdisc_bypass, "PACKET_QDISC_BYPASS" },
@@ -138,7 +142,8 @@ socket_configure(const struct packet_queue *queue, const struct packet_port_opti
 			       sizeof(settings[i].value)) != 0)
 			return fail(error, "no %s", settings[i].name);
 	}
-	/* Without CAP_NET_ADMIN the usual limits stay: frames are offered again more often, and fewer super-frames wait. */
+	/* Without CAP_NET_ADMIN the usual limits stay: frames are offered again more often, and
+	 * fewer super-frames wait. */
 	for (size_t i = 0; i < RTE_DIM(buffers); i++) {
 		if (setsockopt(queue->fd, SOL_SOCKET, buffers[i].forced, &buffers[i].bytes,
 			       sizeof(buffers[i].bytes)) != 0)
@@ -148,7 +153,8 @@ socket_configure(const struct packet_queue *queue, const struct packet_port_opti
 	return 0;
 }
 
-/* Binds a socket; several of them take frames only when all are in the group, so that none comes twice. */
+/* Binds a socket; several of them take frames only when all are in the group, so that none comes
+ * twice. */
 static int
 queue_bind(const struct packet_queue *queue, int ifindex, bool several, char *error)
 {
@@ -159,7 +165,8 @@ queue_bind(const struct packet_queue *queue, int ifindex, bool several, char *er
 		.sll_protocol = htons(ETH_P_ALL),
 		.sll_ifindex = ifindex,
 	};
-	const struct packet_mreq promiscuous = { .mr_ifindex = ifindex, .mr_type = PACKET_MR_PROMISC };
+	const struct packet_mreq promiscuous = { .mr_ifindex = ifindex,
+						 .mr_type = PACKET_MR_PROMISC };
 
 	if (several &&
 	    setsockopt(queue->fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) != 0)
@@ -172,7 +179,8 @@ queue_bind(const struct packet_queue *queue, int ifindex, bool several, char *er
 	return 0;
 }
 
-/* Makes one group of all sockets. Groups have numbers in a network namespace: the kernel finds a free one. */
+/* Makes one group of all sockets. Groups have numbers in a network namespace: the kernel finds a
+ * free one. */
 static int
 queues_join(struct packet_port *port, char *error)
 {
@@ -363,7 +371,8 @@ large_open(const struct packet_queue *queue)
 }
 
 int
-packet_port_open(const struct packet_port_options *options, struct packet_port **opened, char *error)
+packet_port_open(const struct packet_port_options *options, struct packet_port **opened,
+		 char *error)
 {
 	const size_t size = sizeof(struct packet_port) +
 			    options->n_queues * sizeof(struct packet_queue);

@@ -43,7 +43,8 @@ ask_about_af_xdp(struct ports *ports, uint16_t index, const struct port_question
 						    answer->link.program, answer->found);
 	if (answer->has_program && answer->program == PORT_PROGRAM_OFF && question->may_attach) {
 		answer->attach_tried = true;
-		answer->attach_ret = port_program_attach(program, question->ifindex, answer->why_not);
+		answer->attach_ret = port_program_attach(program, question->ifindex,
+							 answer->why_not);
 	}
 	/* DPDK's driver asks for promiscuous mode as `ip link` does, which takes it off as well. */
 	if (answer->link.promiscuity == 0 && ports->promiscuous[index]) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asks the kernel about the interfaces of ports, on a thread of its own: such requests wait for the kernel's lock on all interfaces, which
- * others on the machine may hold for long, and the main thread has next hops to probe. What such a request mends at once is done there,
- * too. Main thread.
+ * Asks the kernel about the interfaces of ports, on a thread of its own: such requests wait for the
+ * kernel's lock on all interfaces, which others on the machine may hold for long, and the main
+ * thread has next hops to probe. What such a request mends at once is done there, too. Main thread.
  */
 #ifndef FANIN_SWITCH_PORT_QUERY_H
 #define FANIN_SWITCH_PORT_QUERY_H
@@ -42,7 +42,8 @@ int port_query_open(struct ports *ports, struct port_query **query);
 /* A descriptor that is readable when there are answers to take. */
 int port_query_fd(const struct port_query *query);
 
-/* Asks about all ports. questions: one for each. There must be no question that is not answered, and no answer that is not taken. */
+/* Asks about all ports. questions: one for each. There must be no question that is not answered,
+ * and no answer that is not taken. */
 void port_query_ask(struct port_query *query, const struct port_question *questions);
 
 /* Returns true with an answer for each port, or false: there is none yet. */

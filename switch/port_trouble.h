@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Why frames don't get through a port that the switch itself has not closed: kinds with their names, for the log, faninctl and metrics. */
+/* Why frames don't get through a port that the switch itself has not closed: kinds with their
+ * names, for the log, faninctl and metrics. */
 #ifndef FANIN_SWITCH_PORT_TROUBLE_H
 #define FANIN_SWITCH_PORT_TROUBLE_H
 
@@ -31,7 +32,8 @@ enum port_trouble_kind {
 struct port_trouble {
 	bool now;
 	uint64_t count;                   /* how often it has begun */
-	char text[PORT_TROUBLE_TEXT_LEN]; /* the last time: what was found and what is expected; empty: never */
+	char text[PORT_TROUBLE_TEXT_LEN]; /* the last time: what was found and what is expected;
+					     empty: never */
 };
 
 /* "xdp_program" */

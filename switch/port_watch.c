@@ -14,7 +14,8 @@
 
 #define ANNOUNCEMENTS 2 /* as many as RFC 5227 has: one may be lost */
 
-/* A program that is taken off again and again is attached at intervals that double between these, until it has stayed for the longest. */
+/* A program that is taken off again and again is attached at intervals that double between these,
+ * until it has stayed for the longest. */
 #define ATTACH_LEAST_MS 1000u
 #define ATTACH_MOST_MS 16000u
 
@@ -36,7 +37,8 @@ port_trouble_name(enum port_trouble_kind kind)
 	return names[kind];
 }
 
-/* Notes a trouble. Returns true if it is new, or has other words than before: then it is to be told. */
+/* Notes a trouble. Returns true if it is new, or has other words than before: then it is to be
+ * told. */
 static bool __attribute__((format(printf, 3, 4)))
 begins(struct port_watch_entry *entry, enum port_trouble_kind kind, const char *format, ...)
 {
@@ -67,7 +69,8 @@ ends(struct port_watch_entry *entry, enum port_trouble_kind kind)
 
 /* ------------------------------------------------- the interface and its socket */
 
-/* Says what became of the interface that a port was opened on. now: number of the one that has its name; 0: there is none. */
+/* Says what became of the interface that a port was opened on. now: number of the one that has its
+ * name; 0: there is none. */
 static void
 fate_format(const char *interface, unsigned int opened, unsigned int now, char *text, size_t len)
 {
@@ -80,9 +83,10 @@ fate_format(const char *interface, unsigned int opened, unsigned int now, char *
 		snprintf(text, len, "the interface \"%s\" is gone: it was removed and made anew",
 			 interface);
 	else
-		snprintf(text, len,
-			 "the interface \"%s\" is gone: it was removed, or moved to another network namespace",
-			 interface);
+		snprintf(
+			text, len,
+			"the interface \"%s\" is gone: it was removed, or moved to another network namespace",
+			interface);
 }
 
 static void
@@ -97,8 +101,9 @@ note_lost(struct port_watch *watch, uint16_t index, unsigned int now)
 	/* Whoever is inside of the driver leaves it, and nobody enters. */
 	pipeline_port_set_down(watch->pipeline, index, true);
 	if (now == watch->pipeline->ports[index].ifindex) {
-		snprintf(fate, sizeof(fate),
-			 "its socket is not on the interface any more, which was away for a moment");
+		snprintf(
+			fate, sizeof(fate),
+			"its socket is not on the interface any more, which was away for a moment");
 		begins(entry, PORT_TROUBLE_SOCKET, "%s", fate);
 	} else {
 		fate_format(watch->ports->interfaces[index], watch->pipeline->ports[index].ifindex,
@@ -106,12 +111,14 @@ note_lost(struct port_watch *watch, uint16_t index, unsigned int now)
 		begins(entry, PORT_TROUBLE_INTERFACE, "%s", fate);
 	}
 	if (ports_can_reopen(port))
-		log_warning("port \"%s\": %s: the port is down until there is one of this name again",
-			    port->name, fate);
+		log_warning(
+			"port \"%s\": %s: the port is down until there is one of this name again",
+			port->name, fate);
 	else
-		log_error("port \"%s\": %s, and a port of this driver cannot be opened again while the switch runs: restart the switch "
-			  "when the interface is there",
-			  port->name, fate);
+		log_error(
+			"port \"%s\": %s, and a port of this driver cannot be opened again while the switch runs: restart the switch "
+			"when the interface is there",
+			port->name, fate);
 }
 
 static void
@@ -199,8 +206,9 @@ look_at_program(struct port_watch *watch, uint16_t index, const struct port_answ
 	watch->ports->program_is_off[index] = answer->program != PORT_PROGRAM_ATTACHED;
 	if (answer->program == PORT_PROGRAM_ATTACHED) {
 		if (ends(entry, PORT_TROUBLE_PROGRAM))
-			log_info("port \"%s\": its XDP program is at the interface again, the link is up",
-				 name);
+			log_info(
+				"port \"%s\": its XDP program is at the interface again, the link is up",
+				name);
 		if (clock_ms() >= entry->attach_ms + ATTACH_MOST_MS)
 			entry->attach_wait_ms = 0;
 		return;
@@ -315,8 +323,10 @@ look_at_link(struct port_watch *watch, uint16_t index, const struct kernel_link 
 	if (kernel_link_is_up(link))
 		ends(&watch->each[index], PORT_TROUBLE_LINK);
 	else
-		begins(&watch->each[index], PORT_TROUBLE_LINK, "the interface \"%s\" %s", link->name,
-		       is_set_up ? "has no carrier: its other end is down" : "is set down (ip link)");
+		begins(&watch->each[index], PORT_TROUBLE_LINK, "the interface \"%s\" %s",
+		       link->name,
+		       is_set_up ? "has no carrier: its other end is down"
+				 : "is set down (ip link)");
 }
 
 /* answer: of the kernel; NULL: it has not answered yet. */
@@ -355,7 +365,8 @@ announce(struct port_watch *watch, uint16_t index)
 	const bool up = ports_link_is_up(watch->ports, &watch->config->ports[index],
 					 &watch->pipeline->ports[index], index);
 
-	/* Of a link that is up at the start there is nothing to tell. The gate tells of memif's hosts. */
+	/* Of a link that is up at the start there is nothing to tell. The gate tells of memif's
+	 * hosts. */
 	if ((watch->looked ? up != entry->up : !up) && !watch->config->ports[index].memif)
 		log_info("port \"%s\": the link is %s%s%s", watch->config->ports[index].name,
 			 up ? "up" : "down", !up && link->now ? ": " : "",
@@ -440,6 +451,7 @@ port_watch_serve(struct port_watch *watch)
 	if (now_ms - watch->asked_ms < SILENCE_MS || watch->silence_told)
 		return;
 	watch->silence_told = true;
-	log_warning("the kernel has told nothing of interfaces for %u s, because something holds its lock: what becomes of ports is told late",
-		    SILENCE_MS / 1000);
+	log_warning(
+		"the kernel has told nothing of interfaces for %u s, because something holds its lock: what becomes of ports is told late",
+		SILENCE_MS / 1000);
 }

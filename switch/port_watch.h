@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Looks after ports while the switch runs. On one that comes up the switch announces its address: a switch that took another one's
- * place has its address, and perhaps another MAC address. What others on the machine do to a port's interface is told, and mended
- * where that is possible: a port whose interface was removed is taken down, and opened anew if its driver can do that; an XDP program
- * that was taken off is attached again. The kernel is asked on a thread of its own (port_query.h). Main thread.
+ * Looks after ports while the switch runs. On one that comes up the switch announces its address: a
+ * switch that took another one's place has its address, and perhaps another MAC address. What
+ * others on the machine do to a port's interface is told, and mended where that is possible: a port
+ * whose interface was removed is taken down, and opened anew if its driver can do that; an XDP
+ * program that was taken off is attached again. The kernel is asked on a thread of its own
+ * (port_query.h). Main thread.
  */
 #ifndef FANIN_SWITCH_PORT_WATCH_H
 #define FANIN_SWITCH_PORT_WATCH_H
@@ -50,7 +52,8 @@ void port_watch_close(struct port_watch *watch);
 /* A descriptor that is readable when port_watch_serve has something to do. */
 int port_watch_fd(const struct port_watch *watch);
 
-/* To be called often; asks the kernel at once and then each PORT_WATCH_MS, and looks when it answers. */
+/* To be called often; asks the kernel at once and then each PORT_WATCH_MS, and looks when it
+ * answers. */
 void port_watch_serve(struct port_watch *watch);
 
 #endif

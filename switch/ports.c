@@ -81,7 +81,8 @@ note_xdp_sockets(struct ports *ports, uint16_t index)
 	}
 }
 
-/* AF_XDP's driver has as many queues as its arguments say; of others, one for each worker is enough. */
+/* AF_XDP's driver has as many queues as its arguments say; of others, one for each worker is
+ * enough. */
 static uint16_t
 queue_count(const struct config *config, const struct config_port *port,
 	    const struct rte_eth_dev_info *info)
@@ -90,7 +91,8 @@ queue_count(const struct config *config, const struct config_port *port,
 
 	if (config_port_is_af_xdp(port))
 		return most;
-	/* The driver believes that a connected host serves as many as are set up here; a host brings one. */
+	/* The driver believes that a connected host serves as many as are set up here; a host
+	 * brings one. */
 	if (port->memif)
 		return 1;
 	return RTE_MIN(most, config->n_workers);
@@ -108,8 +110,8 @@ device_most_mtu(const struct rte_eth_dev_info *info)
 }
 
 /*
- * Gives a device its MTU, and looks whether it took it. Those on an interface that was there before have its MTU, which config_check_mtu compares.
- * Returns 0, or -errno with error filled.
+ * Gives a device its MTU, and looks whether it took it. Those on an interface that was there before
+ * have its MTU, which config_check_mtu compares. Returns 0, or -errno with error filled.
  */
 static int
 device_set_mtu(const struct config_port *port, uint16_t index, uint16_t ethdev,
@@ -132,14 +134,16 @@ device_set_mtu(const struct config_port *port, uint16_t index, uint16_t ethdev,
 		return 0;
 	if (ret != 0)
 		found = device_most_mtu(info);
-	snprintf(error, CONFIG_ERROR_LEN,
-		 "ports[%u].mtu: found %u for port \"%s\", expected at most %u, which its device \"%s\" takes%s%s",
-		 index, port->mtu, port->name, found, port->device, ret == 0 ? "" : ": ",
-		 ret == 0 ? "" : rte_strerror(-ret));
+	snprintf(
+		error, CONFIG_ERROR_LEN,
+		"ports[%u].mtu: found %u for port \"%s\", expected at most %u, which its device \"%s\" takes%s%s",
+		index, port->mtu, port->name, found, port->device, ret == 0 ? "" : ": ",
+		ret == 0 ? "" : rte_strerror(-ret));
 	return ret == 0 ? -EINVAL : ret;
 }
 
-/* Remembers the kernel's part of a port whose device has just started: interface, sockets and XDP program. */
+/* Remembers the kernel's part of a port whose device has just started: interface, sockets and XDP
+ * program. */
 static void
 note_interface(const struct config *config, struct ports *ports, uint16_t index,
 	       const struct rte_eth_dev_info *info)
@@ -151,7 +155,8 @@ note_interface(const struct config *config, struct ports *ports, uint16_t index,
 	if (port->pci)
 		return;
 	if (!config_vdev_interface(port->device, ports->interfaces[index], IF_NAMESIZE) &&
-	    (info->if_index == 0 || if_indextoname(info->if_index, ports->interfaces[index]) == NULL))
+	    (info->if_index == 0 ||
+	     if_indextoname(info->if_index, ports->interfaces[index]) == NULL))
 		return;
 	out->ifindex = if_nametoindex(ports->interfaces[index]);
 	if (!config_port_is_af_xdp(port))
@@ -209,12 +214,14 @@ device_start(const struct config *config, struct ports *ports, uint16_t index, c
 	ret = rte_eth_promiscuous_enable(out->ethdev);
 	ports->promiscuous[index] = ret == 0;
 	if (ret != 0 && ret != -ENOTSUP)
-		log_warning("port \"%s\": promiscuous mode is refused (%s): only frames to its own address arrive",
-			    port->name, rte_strerror(-ret));
+		log_warning(
+			"port \"%s\": promiscuous mode is refused (%s): only frames to its own address arrive",
+			port->name, rte_strerror(-ret));
 	return 0;
 
 fail:
-	/* What the kernel refuses is the MTU of the other end, which may be in a namespace that is not seen from here. */
+	/* What the kernel refuses is the MTU of the other end, which may be in a namespace that is
+	 * not seen from here. */
 	snprintf(error, CONFIG_ERROR_LEN,
 		 "ports[%u]: device \"%s\" of port \"%s\" does not start: %s%s", index,
 		 port->device, port->name, rte_strerror(-ret),
@@ -262,7 +269,8 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 	return ports_open_packet(config, index, pool, out, error);
 }
 
-/* One packet may leave by several ports: either all devices complete its checksum, or none does. Ports with drivers of our own take both. */
+/* One packet may leave by several ports: either all devices complete its checksum, or none does.
+ * Ports with drivers of our own take both. */
 static void
 agree_on_checksums(struct ports *ports)
 {
@@ -350,7 +358,8 @@ ports_set_promiscuous(const struct ports *ports, uint16_t index)
 	rte_eth_promiscuous_enable(ports->ports[index].ethdev);
 }
 
-/* AF_XDP's driver would keep the packets that are in the old socket's rings, some thousands of the pool. */
+/* AF_XDP's driver would keep the packets that are in the old socket's rings, some thousands of the
+ * pool. */
 bool
 ports_can_reopen(const struct config_port *config)
 {

@@ -18,7 +18,8 @@
 static const char *const argument_names[] = { "iface",   "qpairs",       "framesz", "framecnt",
 					      "blocksz", "qdisc_bypass", NULL };
 
-/* Reads a number from low to high; the value stays as it is if there is no such argument. Returns false if it is wrong. */
+/* Reads a number from low to high; the value stays as it is if there is no such argument. Returns
+ * false if it is wrong. */
 static bool
 read_number(const struct rte_kvargs *arguments, const char *name, uint32_t low, uint32_t high,
 	    uint32_t *value)
@@ -79,8 +80,8 @@ read_arguments(const struct rte_kvargs *arguments, struct packet_port_options *o
 }
 
 /*
- * Reads a port's arguments into the options. Returns what the caller frees with rte_kvargs_free, as options point into it, or NULL with
- * *ret and why (PACKET_PORT_ERROR_LEN bytes) set.
+ * Reads a port's arguments into the options. Returns what the caller frees with rte_kvargs_free, as
+ * options point into it, or NULL with *ret and why (PACKET_PORT_ERROR_LEN bytes) set.
  */
 static struct rte_kvargs *
 parse_arguments(const struct config_port *config, struct packet_port_options *options, int *ret,
@@ -91,8 +92,9 @@ parse_arguments(const struct config_port *config, struct packet_port_options *op
 							argument_names);
 
 	if (arguments == NULL) {
-		snprintf(why, PACKET_PORT_ERROR_LEN,
-			 "expected arguments among iface, qpairs, framesz, framecnt, blocksz and qdisc_bypass");
+		snprintf(
+			why, PACKET_PORT_ERROR_LEN,
+			"expected arguments among iface, qpairs, framesz, framecnt, blocksz and qdisc_bypass");
 		*ret = -EINVAL;
 		return NULL;
 	}
@@ -104,7 +106,8 @@ parse_arguments(const struct config_port *config, struct packet_port_options *op
 }
 
 static int
-does_not_start(const struct config_port *config, uint16_t index, int ret, const char *why, char *error)
+does_not_start(const struct config_port *config, uint16_t index, int ret, const char *why,
+	       char *error)
 {
 	snprintf(error, CONFIG_ERROR_LEN,
 		 "ports[%u]: device \"%.128s\" of port \"%s\" does not start: %s", index,
@@ -143,9 +146,10 @@ tell_super_frames(const struct config_port *config, const struct pipeline_port *
 		log_info("port \"%s\": the interface \"%s\" takes super-frames of UDP now",
 			 config->name, interface);
 	else
-		log_info("port \"%s\": the interface \"%s\" takes no super-frames of UDP (tx-udp-segmentation is off, see ethtool -k %s): "
-			 "frames leave one by one",
-			 config->name, interface, interface);
+		log_info(
+			"port \"%s\": the interface \"%s\" takes no super-frames of UDP (tx-udp-segmentation is off, see ethtool -k %s): "
+			"frames leave one by one",
+			config->name, interface, interface);
 }
 
 int
@@ -172,12 +176,13 @@ ports_open_packet(const struct config *config, uint16_t index, struct rte_mempoo
 	port->driver = &packet_port_driver;
 	port->handle = packet;
 	if (packet_port_kernel(packet) != SUPER_FRAME_KERNEL_TAKES)
-		log_warning("port \"%s\": this kernel's packet sockets take no super-frames of UDP%s (Linux 6.2 is the first one whose do): "
-			    "frames leave one by one, and super-frames that hosts send are lost",
-			    config->ports[index].name,
-			    packet_port_kernel(packet) == SUPER_FRAME_KERNEL_OLD
-				    ? ", as its release says"
-				    : "");
+		log_warning(
+			"port \"%s\": this kernel's packet sockets take no super-frames of UDP%s (Linux 6.2 is the first one whose do): "
+			"frames leave one by one, and super-frames that hosts send are lost",
+			config->ports[index].name,
+			packet_port_kernel(packet) == SUPER_FRAME_KERNEL_OLD
+				? ", as its release says"
+				: "");
 	else if (!packet_port_is_whole(packet))
 		tell_super_frames(&config->ports[index], port);
 	return 0;

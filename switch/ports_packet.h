@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ports whose device is net_af_packet: the configuration's words for the switch's own packet sockets (packet_port.h). */
+/* Ports whose device is net_af_packet: the configuration's words for the switch's own packet
+ * sockets (packet_port.h). */
 #ifndef FANIN_SWITCH_PORTS_PACKET_H
 #define FANIN_SWITCH_PORTS_PACKET_H
 
@@ -7,15 +8,16 @@
 #include "switch/config/config.h"
 
 /*
- * Checks the arguments of all packet ports, without opening one; DPDK need not have been started. Returns 0, or -errno with error
- * (CONFIG_ERROR_LEN bytes) filled.
+ * Checks the arguments of all packet ports, without opening one; DPDK need not have been started.
+ * Returns 0, or -errno with error (CONFIG_ERROR_LEN bytes) filled.
  */
 int ports_check_packet(const struct config *config, char *error);
 
 /*
  * Opens a port by its device's arguments and enters it into *port, whose MTU is set. Main thread.
  *
- * index: of the port in the configuration, for the error. Returns 0, or -errno with error (CONFIG_ERROR_LEN bytes) filled.
+ * index: of the port in the configuration, for the error. Returns 0, or -errno with error
+ * (CONFIG_ERROR_LEN bytes) filled.
  */
 int ports_open_packet(const struct config *config, uint16_t index, struct rte_mempool *pool,
 		      struct pipeline_port *port, char *error);
@@ -23,7 +25,8 @@ int ports_open_packet(const struct config *config, uint16_t index, struct rte_me
 /* Do Fanin's frames leave the port in super-frames? Of any port. Main thread. */
 bool ports_make_super_frames(const struct pipeline_port *port);
 
-/* Says whether a packet port's interface takes super-frames of UDP; a change is told. Main thread. */
+/* Says whether a packet port's interface takes super-frames of UDP; a change is told. Main thread.
+ */
 void ports_set_super_frames(const struct config_port *config, const struct pipeline_port *port,
 			    bool interface_takes);
 

@@ -16,7 +16,8 @@
 #include "switch/ports_pool.h"
 #include "wire/wire.h"
 
-/* A UMEM chunk is a page; what stands in it before the frame is taken off (the last is XDP's own headroom). */
+/* A UMEM chunk is a page; what stands in it before the frame is taken off (the last is XDP's own
+ * headroom). */
 #define AF_XDP_CHUNK 4096
 #define AF_XDP_OBJECT_HEADER RTE_ALIGN_CEIL(sizeof(struct rte_mempool_objhdr), RTE_MEMPOOL_ALIGN)
 #define AF_XDP_DATA_ROOM                                                                           \
@@ -34,7 +35,8 @@ static_assert(sizeof(struct rte_mbuf) % 64 + RTE_PKTMBUF_HEADROOM % 64 == 0,
 static_assert((PIPELINE_MBUF_PRIV_SIZE + FANIN_PAYLOAD_OFFSET) % FANIN_PAYLOAD_ALIGN == 0,
 	      "payload alignment");
 
-/* Data room that all non-AF_XDP ports need. Drivers that copy whole frames of a ring need room for those. */
+/* Data room that all non-AF_XDP ports need. Drivers that copy whole frames of a ring need room for
+ * those. */
 static uint32_t
 other_data_room(const struct config *config)
 {
@@ -50,7 +52,8 @@ other_data_room(const struct config *config)
 		if (config_port_is_af_xdp(port))
 			continue;
 		if (frame != NULL)
-			need = RTE_MAX(need, (uint32_t)strtoul(frame + strlen("framesz="), NULL, 10));
+			need = RTE_MAX(need,
+				       (uint32_t)strtoul(frame + strlen("framesz="), NULL, 10));
 		room = RTE_MAX(room, RTE_ALIGN_CEIL(need, 2048u));
 	}
 	return room + RTE_PKTMBUF_HEADROOM;
@@ -68,8 +71,9 @@ pool_allocate(const char *name, uint32_t n, uint32_t cache, uint32_t room)
 		.mbuf_priv_size = PIPELINE_MBUF_PRIV_SIZE,
 	};
 	uint32_t element = (uint32_t)sizeof(struct rte_mbuf) + PIPELINE_MBUF_PRIV_SIZE + room;
-	struct rte_mempool *pool = rte_mempool_create_empty(name, n, element, cache, sizeof(private),
-							    SOCKET_ID_ANY, RTE_MEMPOOL_F_NO_SPREAD);
+	struct rte_mempool *pool = rte_mempool_create_empty(name, n, element, cache,
+							    sizeof(private), SOCKET_ID_ANY,
+							    RTE_MEMPOOL_F_NO_SPREAD);
 
 	if (pool == NULL)
 		return NULL;
@@ -87,8 +91,8 @@ fail:
 }
 
 /*
- * Packets that a queue of a port can hold at once. AF_XDP keeps some in its fill ring (twice the ring size) and its receive
- * ring; a packet socket takes some ahead; memif copies and keeps none.
+ * Packets that a queue of a port can hold at once. AF_XDP keeps some in its fill ring (twice the
+ * ring size) and its receive ring; a packet socket takes some ahead; memif copies and keeps none.
  */
 static uint32_t
 mbufs_per_queue(const struct config_port *port)
@@ -129,7 +133,8 @@ mbufs_needed(const struct config *config, int which)
 	for (uint16_t i = 0; i < config->n_ports; i++) {
 		const struct pipeline_egress egress = ports_egress(&config->ports[i]);
 
-		/* Frames of any pool may wait for any port; of several workers each has its share, whatever waits in others. */
+		/* Frames of any pool may wait for any port; of several workers each has its share,
+		 * whatever waits in others. */
 		n += egress_frames(&egress, config->ports[i].mtu) * (config->n_workers > 1 ? 2 : 1);
 		if (which == (config_port_is_af_xdp(&config->ports[i]) ? POOL_AF_XDP : POOL_OTHER))
 			n += mbufs_per_queue(&config->ports[i]) * queues_of(&config->ports[i]);
@@ -146,19 +151,21 @@ pool_create(const struct config *config, struct ports *ports, int which, char *e
 	uint64_t needed_megabytes;
 
 	if (room > UINT16_MAX) {
-		snprintf(error, CONFIG_ERROR_LEN,
-			 "a port's framesz or MTU asks for packets of %u bytes, expected at most %u",
-			 room - RTE_PKTMBUF_HEADROOM, UINT16_MAX - RTE_PKTMBUF_HEADROOM);
+		snprintf(
+			error, CONFIG_ERROR_LEN,
+			"a port's framesz or MTU asks for packets of %u bytes, expected at most %u",
+			room - RTE_PKTMBUF_HEADROOM, UINT16_MAX - RTE_PKTMBUF_HEADROOM);
 		return -EINVAL;
 	}
 	needed_megabytes = ((uint64_t)n * (room + 256) >> 20) + 32;
 	ports->pools[which] = pool_allocate(names[which], n, config->mbuf_cache, room);
 	if (ports->pools[which] != NULL)
 		return 0;
-	snprintf(error, CONFIG_ERROR_LEN,
-		 "memory.megabytes: found %u, expected about %lu for %u packets of %u bytes, or fewer mempool.mbufs (%s)",
-		 config->memory_megabytes, (unsigned long)needed_megabytes, n, room,
-		 rte_strerror(rte_errno));
+	snprintf(
+		error, CONFIG_ERROR_LEN,
+		"memory.megabytes: found %u, expected about %lu for %u packets of %u bytes, or fewer mempool.mbufs (%s)",
+		config->memory_megabytes, (unsigned long)needed_megabytes, n, room,
+		rte_strerror(rte_errno));
 	return -ENOMEM;
 }
 
@@ -181,8 +188,9 @@ ports_pool_of_longest(const struct ports *ports)
 	for (size_t i = 0; i < RTE_DIM(ports->pools); i++) {
 		struct rte_mempool *pool = ports->pools[i];
 
-		if (pool != NULL && (longest == NULL || rte_pktmbuf_data_room_size(pool) >
-								rte_pktmbuf_data_room_size(longest)))
+		if (pool != NULL &&
+		    (longest == NULL ||
+		     rte_pktmbuf_data_room_size(pool) > rte_pktmbuf_data_room_size(longest)))
 			longest = pool;
 	}
 	return longest;

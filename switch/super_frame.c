@@ -13,7 +13,8 @@
 #define GROUP_MAX UINT8_MAX
 #define VLAN_TAGS_MAX 2
 
-/* Where a frame's IP header begins, past its tags; sets *type_be to what follows. Returns 0 if the first mbuf does not reach that far. */
+/* Where a frame's IP header begins, past its tags; sets *type_be to what follows. Returns 0 if the
+ * first mbuf does not reach that far. */
 static uint32_t
 find_ip(const struct rte_mbuf *mbuf, rte_be16_t *type_be)
 {
@@ -32,7 +33,8 @@ find_ip(const struct rte_mbuf *mbuf, rte_be16_t *type_be)
 	return 0;
 }
 
-/* Is the super-frame's transport header the one right behind its IP header, and of that protocol? */
+/* Is the super-frame's transport header the one right behind its IP header, and of that protocol?
+ */
 static bool
 is_plain_ip(const struct rte_mbuf *mbuf, rte_be16_t type_be, uint32_t l2, uint32_t l4,
 	    uint8_t protocol)
@@ -49,9 +51,10 @@ is_plain_ip(const struct rte_mbuf *mbuf, rte_be16_t type_be, uint32_t l2, uint32
 	    ip[0] >> 4 != 6)
 		return false;
 	/* Behind extension headers, which every segment repeats, nobody looks for a tunnel's. */
-	return l4 == l2 + sizeof(*v6) ? v6->proto == protocol
-				      : v6->proto != IPPROTO_IPV6 && v6->proto != IPPROTO_IPIP &&
-						v6->proto != IPPROTO_GRE && v6->proto != IPPROTO_UDP;
+	return l4 == l2 + sizeof(*v6)
+		       ? v6->proto == protocol
+		       : v6->proto != IPPROTO_IPV6 && v6->proto != IPPROTO_IPIP &&
+				 v6->proto != IPPROTO_GRE && v6->proto != IPPROTO_UDP;
 }
 
 static bool
@@ -171,8 +174,8 @@ super_frame_segment_headers(const struct fanin_headers *whole, uint32_t index, u
 	 UINT64_C(1) << FANIN_TYPE_LEAVE_ACK)
 
 /*
- * May the frame be a part of a super-frame? Answers to JOIN and LEAVE, and refusals, may not: they come through where super-frames don't. One
- * with a checksum keeps it, right or wrong.
+ * May the frame be a part of a super-frame? Answers to JOIN and LEAVE, and refusals, may not: they
+ * come through where super-frames don't. One with a checksum keeps it, right or wrong.
  */
 static inline bool
 is_joinable(const struct rte_mbuf *mbuf, rte_be16_t udp_port_be)
@@ -189,9 +192,10 @@ is_joinable(const struct rte_mbuf *mbuf, rte_be16_t udp_port_be)
 }
 
 /*
- * Do both have the same addresses, ports, time to live, class of traffic and congestion mark, and belong to the same job? Sockets of hosts
- * tell jobs by the first packet. Packets whose elements are left out are a flow of their own: between those that have them, as in a
- * reduce_scatter, each would end a super-frame.
+ * Do both have the same addresses, ports, time to live, class of traffic and congestion mark, and
+ * belong to the same job? Sockets of hosts tell jobs by the first packet. Packets whose elements
+ * are left out are a flow of their own: between those that have them, as in a reduce_scatter, each
+ * would end a super-frame.
  */
 static inline bool
 is_same_flow(const struct rte_mbuf *a, const struct rte_mbuf *b)
@@ -297,6 +301,8 @@ super_frame_head(const struct super_frame_group *group, const struct rte_mbuf *f
 	memcpy(headers, from, FANIN_L4_LEN);
 	headers->ip.total_len_be = rte_cpu_to_be_16((uint16_t)(group->len - FANIN_ETH_LEN));
 	ipv4_checksum_update(&headers->ip, from->ip.total_len_be, headers->ip.total_len_be);
-	headers->udp.len_be = rte_cpu_to_be_16((uint16_t)(group->len - FANIN_ETH_LEN - FANIN_IP_LEN));
-	headers->udp.checksum_be = rte_ipv4_phdr_cksum((const struct rte_ipv4_hdr *)&headers->ip, 0);
+	headers->udp.len_be =
+		rte_cpu_to_be_16((uint16_t)(group->len - FANIN_ETH_LEN - FANIN_IP_LEN));
+	headers->udp.checksum_be = rte_ipv4_phdr_cksum((const struct rte_ipv4_hdr *)&headers->ip,
+						       0);
 }

@@ -34,7 +34,8 @@ is_new_enough(void)
 	       (major > 6 || (major == 6 && minor >= 2));
 }
 
-/* Sends two segments as one to an address that the loopback interface does not have: nobody receives them. Returns 0 or errno. */
+/* Sends two segments as one to an address that the loopback interface does not have: nobody
+ * receives them. Returns 0 or errno. */
 static int
 send_probe(int fd)
 {
@@ -105,7 +106,8 @@ find_feature(const char *interface, int fd)
 	struct {
 		struct ethtool_sset_info info;
 		uint32_t n;
-	} set = { .info = { .cmd = ETHTOOL_GSSET_INFO, .sset_mask = UINT64_C(1) << ETH_SS_FEATURES } };
+	} set = { .info = { .cmd = ETHTOOL_GSSET_INFO,
+			    .sset_mask = UINT64_C(1) << ETH_SS_FEATURES } };
 	struct ethtool_gstrings *names;
 	int found = -1;
 

@@ -21,8 +21,8 @@
 #define ANSWER_SECONDS 2
 
 /*
- * Members of the control commands' answers that are left out: telemetry has whole numbers only, and busy_us says the same; the
- * others have commands of their own.
+ * Members of the control commands' answers that are left out: telemetry has whole numbers only, and
+ * busy_us says the same; the others have commands of their own.
  */
 static const char *const left_out[] = { "busy_share", "workers", "drops" };
 
@@ -36,7 +36,8 @@ static struct {
 	json_t *values;
 } meeting = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 
-/* Waits until the main thread has made values after this call. The lock is held. Returns false if it does not. */
+/* Waits until the main thread has made values after this call. The lock is held. Returns false if
+ * it does not. */
 static bool
 ask_main_thread(void)
 {
@@ -48,7 +49,8 @@ ask_main_thread(void)
 	if (!meeting.open || eventfd_write(meeting.fd, 1) != 0)
 		return false;
 	while (meeting.open && meeting.answered < number) {
-		if (pthread_cond_timedwait(&meeting.answered_or_closed, &meeting.lock, &deadline) != 0)
+		if (pthread_cond_timedwait(&meeting.answered_or_closed, &meeting.lock, &deadline) !=
+		    0)
 			return false;
 	}
 	return meeting.open;
@@ -66,7 +68,8 @@ is_left_out(const char *key)
 	return false;
 }
 
-/* Fills a dict with an object's members. Ranges like "2-3" are no names for telemetry, "2_3" are. */
+/* Fills a dict with an object's members. Ranges like "2-3" are no names for telemetry, "2_3" are.
+ */
 static int
 add_members(struct rte_tel_data *dict, const json_t *object) /* NOLINT(misc-no-recursion) */
 {
@@ -101,7 +104,8 @@ add_container(struct rte_tel_data *dict, const char *name, struct rte_tel_data *
 
 static int
 add_object(struct rte_tel_data *dict, const char *name,
-	   const json_t *object) /* NOLINT(misc-no-recursion) */
+	   const json_t *object) /* NOLINT(misc-no-recursion)
+				  */
 {
 	struct rte_tel_data *container = rte_tel_data_alloc();
 
@@ -114,7 +118,8 @@ add_object(struct rte_tel_data *dict, const char *name,
 /* An array of integers stays one; one of objects becomes an object of them by their numbers. */
 static int
 add_array(struct rte_tel_data *dict, const char *name,
-	  const json_t *array) /* NOLINT(misc-no-recursion) */
+	  const json_t *array) /* NOLINT(misc-no-recursion)
+				*/
 {
 	struct rte_tel_data *container = rte_tel_data_alloc();
 	bool integers = !json_is_object(json_array_get(array, 0));
@@ -140,7 +145,8 @@ add_array(struct rte_tel_data *dict, const char *name,
 
 static int
 add_value(struct rte_tel_data *dict, const char *key,
-	  const json_t *value) /* NOLINT(misc-no-recursion) */
+	  const json_t *value) /* NOLINT(misc-no-recursion)
+				*/
 {
 	char text[RTE_TEL_MAX_STRING_LEN];
 

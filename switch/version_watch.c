@@ -14,11 +14,12 @@ tell_child(const struct job *job, unsigned int child)
 	char ip[INET_ADDRSTRLEN];
 
 	inet_ntop(AF_INET, &member->ip_be, ip, sizeof(ip));
-	log_warning("job %u: refused the %s of rank %u at %s: its packets have version %u, those of this switch %d",
-		    job->params.id,
-		    fanin_ranks_count(&job->params.child_ranks[child]) > 1 ? "switch" : "host",
-		    member->rank, ip, __atomic_load_n(&member->other_version, __ATOMIC_RELAXED),
-		    FANIN_WIRE_VERSION);
+	log_warning(
+		"job %u: refused the %s of rank %u at %s: its packets have version %u, those of this switch %d",
+		job->params.id,
+		fanin_ranks_count(&job->params.child_ranks[child]) > 1 ? "switch" : "host",
+		member->rank, ip, __atomic_load_n(&member->other_version, __ATOMIC_RELAXED),
+		FANIN_WIRE_VERSION);
 }
 
 static void
@@ -27,8 +28,9 @@ tell_parent(const struct job *job, unsigned int version)
 	char ip[INET_ADDRSTRLEN];
 
 	inet_ntop(AF_INET, &job->parent_ip_be, ip, sizeof(ip));
-	log_warning("job %u: the packets of the parent %s have version %u, those of this switch %d: nobody can join",
-		    job->params.id, ip, version, FANIN_WIRE_VERSION);
+	log_warning(
+		"job %u: the packets of the parent %s have version %u, those of this switch %d: nobody can join",
+		job->params.id, ip, version, FANIN_WIRE_VERSION);
 }
 
 static void

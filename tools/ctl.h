@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What faninctl's commands share: their tables, the options that all of them take, and access to the switch or manager.
+ * What faninctl's commands share: their tables, the options that all of them take, and access to
+ * the switch or manager.
  */
 #ifndef FANIN_TOOLS_CTL_H
 #define FANIN_TOOLS_CTL_H
@@ -36,8 +37,9 @@ struct ctl_command {
 };
 
 /*
- * Reads the command's next option, as getopt_long does; those that every command takes are handled here. Returns the
- * option's val, -1 after the last one, '?' for a wrong one, which has been reported.
+ * Reads the command's next option, as getopt_long does; those that every command takes are handled
+ * here. Returns the option's val, -1 after the last one, '?' for a wrong one, which has been
+ * reported.
  */
 int ctl_next_option(struct ctl *ctl, int argc, char **argv);
 
@@ -46,8 +48,8 @@ int ctl_usage_error(const struct ctl *ctl, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * Reads all options of a command that has none of its own, and checks that min to max operands are left; they start at
- * argv[optind]. Returns CTL_OK or CTL_USAGE.
+ * Reads all options of a command that has none of its own, and checks that min to max operands are
+ * left; they start at argv[optind]. Returns CTL_OK or CTL_USAGE.
  */
 int ctl_operands(struct ctl *ctl, int argc, char **argv, int min, int max);
 
@@ -72,8 +74,9 @@ int ctl_show(struct ctl *ctl, int argc, char **argv, const char *command,
 	     void (*print)(const struct ctl *, const json_t *));
 
 /*
- * Prints a line that tells which ranks of a job are behind, and what it has of the slots. entry: of jobs.list, or the answer to jobs.waits. Returns false,
- * having printed nothing, if it does not say.
+ * Prints a line that tells which ranks of a job are behind, and what it has of the slots. entry: of
+ * jobs.list, or the answer to jobs.waits. Returns false, having printed nothing, if it does not
+ * say.
  */
 bool ctl_print_progress(const json_t *entry);
 

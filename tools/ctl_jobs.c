@@ -128,7 +128,8 @@ ranks_cell(struct ctl_table *table, const json_t *member)
 			       (int64_t)json_integer_value(json_array_get(ranks, 0)),
 			       (int64_t)json_integer_value(json_array_get(ranks, n - 1)),
 			       json_integer_value(json_array_get(ranks, n - 1)) -
-						       json_integer_value(json_array_get(ranks, 0)) +
+						       json_integer_value(
+							       json_array_get(ranks, 0)) +
 						       1 >
 					       (json_int_t)n
 				       ? " (some)"
@@ -261,8 +262,9 @@ ctl_jobs_list(struct ctl *ctl, int argc, char **argv)
 			putchar('\n');
 			print_handler_details(jobs);
 		}
-		printf("%zu of %" PRId64 " jobs, %" PRId64 " slots for each\n", json_array_size(jobs),
-		       ctl_integer(limits, "max_jobs"), ctl_integer(limits, "slots_per_job"));
+		printf("%zu of %" PRId64 " jobs, %" PRId64 " slots for each\n",
+		       json_array_size(jobs), ctl_integer(limits, "max_jobs"),
+		       ctl_integer(limits, "slots_per_job"));
 	}
 	json_decref(result);
 	return CTL_OK;
@@ -329,19 +331,22 @@ add_member(const struct ctl *ctl, json_t *args, const char *text)
 
 /* "PORT,IP,MAC" of a switch, or of a server. */
 static int
-set_parent(const struct ctl *ctl, json_t *args, const char *option, const char *text, bool is_server)
+set_parent(const struct ctl *ctl, json_t *args, const char *option, const char *text,
+	   bool is_server)
 {
 	const char *ip = strchr(text, ',');
 	const char *mac = ip == NULL ? NULL : strchr(ip + 1, ',');
 
 	if (json_object_get(args, "parent") != NULL)
 		return ctl_usage_error(
-			ctl, "%s: found another parent before it, expected one --parent or --server",
+			ctl,
+			"%s: found another parent before it, expected one --parent or --server",
 			option);
 	if (mac == NULL ||
 	    json_object_set_new(args, "parent",
 				json_pack("{s:s%, s:s%, s:s}", "port", text, (size_t)(ip - text),
-					  "ip", ip + 1, (size_t)(mac - ip - 1), "mac", mac + 1)) != 0)
+					  "ip", ip + 1, (size_t)(mac - ip - 1), "mac", mac + 1)) !=
+		    0)
 		return ctl_usage_error(
 			ctl,
 			"%s: found \"%.60s\", expected PORT,IP,MAC like up0,10.78.0.254,02:fa:00:00:00:03",
@@ -352,7 +357,8 @@ set_parent(const struct ctl *ctl, json_t *args, const char *option, const char *
 }
 
 static int
-add_number(const struct ctl *ctl, json_t *args, const char *option, const char *key, const char *text)
+add_number(const struct ctl *ctl, json_t *args, const char *option, const char *key,
+	   const char *text)
 {
 	int64_t value;
 	int code = ctl_number(ctl, option, text, 0, UINT32_MAX, &value);
@@ -363,7 +369,8 @@ add_number(const struct ctl *ctl, json_t *args, const char *option, const char *
 }
 
 static int
-add_string(const struct ctl *ctl, json_t *args, const char *option, const char *key, const char *text)
+add_string(const struct ctl *ctl, json_t *args, const char *option, const char *key,
+	   const char *text)
 {
 	if (json_object_set_new(args, key, json_string(text)) != 0)
 		return ctl_usage_error(ctl, "%s: found text that is not UTF-8, expected UTF-8",
@@ -382,9 +389,8 @@ add_key(const struct ctl *ctl, json_t *args, char *text)
 		digits += 2;
 	if (digits[0] == '\0' || strlen(digits) > 16 ||
 	    strspn(digits, "0123456789abcdefABCDEF") != strlen(digits))
-		return ctl_usage_error(ctl,
-				       "--key: found \"%.40s\", expected 1 to 16 hexadecimal digits",
-				       digits);
+		return ctl_usage_error(
+			ctl, "--key: found \"%.40s\", expected 1 to 16 hexadecimal digits", digits);
 	snprintf(key, sizeof(key), "0x%s", digits);
 	job_key_hide(text);
 	return add_string(ctl, args, "--key", "key", key);

@@ -16,7 +16,8 @@ text_or_dash(const json_t *object, const char *key)
 	return text[0] == '\0' ? "-" : text;
 }
 
-/* How often the next hop was lost, and since when it is what it is; an older switch does not tell. */
+/* How often the next hop was lost, and since when it is what it is; an older switch does not tell.
+ */
 static void
 print_watched(struct ctl_table *table, const json_t *next_hops, const json_t *hop)
 {
@@ -98,7 +99,8 @@ print_neighbors(const struct ctl *ctl, const json_t *result)
 		ctl_table_cell(&table, "%s", ctl_string(neighbor, "ip"));
 		ctl_table_cell(&table, "%s", text_or_dash(neighbor, "port"));
 		ctl_table_cell(&table, "%s", text_or_dash(neighbor, "mac"));
-		ctl_table_cell(&table, "%s", ctl_is_true(neighbor, "next_hop") ? "next hop" : "host");
+		ctl_table_cell(&table, "%s",
+			       ctl_is_true(neighbor, "next_hop") ? "next hop" : "host");
 		ctl_table_cell(&table, "%s", ctl_string(neighbor, "state"));
 		ctl_table_cell(&table, "%s",
 			       json_is_null(json_object_get(neighbor, "age_s"))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * faninctl's commands that show one thing: version, ports, drops, mac; and check, which needs no switch.
+ * faninctl's commands that show one thing: version, ports, drops, mac; and check, which needs no
+ * switch.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -116,7 +117,8 @@ print_troubles(const json_t *port)
 		if (ctl_integer(trouble, "count") == 0)
 			continue;
 		printf("%s: %s%s: %s\n", ctl_string(port, "name"), ctl_string(trouble, "name"),
-		       ctl_is_true(trouble, "now") ? "" : ", no longer", ctl_string(trouble, "text"));
+		       ctl_is_true(trouble, "now") ? "" : ", no longer",
+		       ctl_string(trouble, "text"));
 	}
 }
 
@@ -305,9 +307,11 @@ ctl_drops(struct ctl *ctl, int argc, char **argv)
 	if (result == NULL)
 		return CTL_FAILED;
 	all = all || (ctl->json && optind == argc);
-	selected = select_drops(json_object_get(result, "drops"), all, argc - optind, argv + optind);
-	elsewhere = optind == argc ? select_drops(json_object_get(result, "elsewhere"), all, 0, NULL)
-				   : json_array();
+	selected = select_drops(json_object_get(result, "drops"), all, argc - optind,
+				argv + optind);
+	elsewhere = optind == argc
+			    ? select_drops(json_object_get(result, "elsewhere"), all, 0, NULL)
+			    : json_array();
 	if (selected != NULL && ctl->json) {
 		json_object_set(result, "drops", selected);
 		json_object_set(result, "elsewhere", elsewhere);

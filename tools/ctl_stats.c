@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * faninctl stats: the counters of the workers, of switching and of the ports, once or again and again with rates. A rate is
- * the difference of two answers over the time between them.
+ * faninctl stats: the counters of the workers, of switching and of the ports, once or again and
+ * again with rates. A rate is the difference of two answers over the time between them.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -188,7 +188,8 @@ print_workers(const struct sample *before, const struct sample *now, bool rates)
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(worker, "lcore"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(worker, "packets"));
 		ctl_table_cell(&table, "%s",
-			       ctl_rate(rates ? rate(same, worker, "packets", now->at_s - before->at_s)
+			       ctl_rate(rates ? rate(same, worker, "packets",
+						     now->at_s - before->at_s)
 					      : -1,
 					text));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(worker, "bursts"));
@@ -233,13 +234,15 @@ print_ports(const struct sample *before, const struct sample *now, bool rates)
 		ctl_table_cell(&table, "%s", ctl_string(port, "name"));
 		ctl_table_cell(&table, "%s", ctl_is_true(port, "link") ? "up" : "down");
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "rx_frames"));
-		ctl_table_cell(&table, "%s", ctl_rate(rate(same, port, "rx_frames", seconds), text));
+		ctl_table_cell(&table, "%s",
+			       ctl_rate(rate(same, port, "rx_frames", seconds), text));
 		ctl_table_cell(&table, "%s",
 			       ctl_bit_rate(rate(same, port, "rx_bytes", seconds), text));
 		segments_cell(&table, port, "rx");
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "rx_missed"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "tx_frames"));
-		ctl_table_cell(&table, "%s", ctl_rate(rate(same, port, "tx_frames", seconds), text));
+		ctl_table_cell(&table, "%s",
+			       ctl_rate(rate(same, port, "tx_frames", seconds), text));
 		ctl_table_cell(&table, "%s",
 			       ctl_bit_rate(rate(same, port, "tx_bytes", seconds), text));
 		segments_cell(&table, port, "tx");
@@ -250,7 +253,8 @@ print_ports(const struct sample *before, const struct sample *now, bool rates)
 
 /* Prints the counters that are not zero, by name. */
 static void
-print_counters(const json_t *before, const json_t *now, double seconds, bool rates, const char *title)
+print_counters(const json_t *before, const json_t *now, double seconds, bool rates,
+	       const char *title)
 {
 	const char *const headers[] = { title, ">PACKETS", ">RATE", NULL };
 	struct ctl_table table;
@@ -306,8 +310,9 @@ print_server(const struct sample *now)
 	       ctl_duration(ctl_real(now->stats, "uptime_s"), uptime),
 	       ctl_integer(now->stats, "rounds"), ctl_integer(now->stats, "packets"),
 	       ctl_integer(now->stats, "receive_buffer_bytes") / 1024);
-	printf("memory: %.1f MiB resident; jobs %.1f of %.1f MiB\n\n", ctl_real(memory, "rss") / MIB,
-	       ctl_real(memory, "jobs") / MIB, ctl_real(memory, "limit") / MIB);
+	printf("memory: %.1f MiB resident; jobs %.1f of %.1f MiB\n\n",
+	       ctl_real(memory, "rss") / MIB, ctl_real(memory, "jobs") / MIB,
+	       ctl_real(memory, "limit") / MIB);
 }
 
 static void

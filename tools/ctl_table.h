@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What people read: aligned tables, and numbers with units. Prints to standard output; for faninctl's commands.
+ * What people read: aligned tables, and numbers with units. Prints to standard output; for
+ * faninctl's commands.
  */
 #ifndef FANIN_TOOLS_CTL_TABLE_H
 #define FANIN_TOOLS_CTL_TABLE_H
@@ -10,7 +11,8 @@
 #define CTL_NUMBER_LEN 32
 
 struct ctl_table {
-	const char *const *headers; /* ends with NULL; one that starts with '>' makes its column flush right */
+	const char *const *headers; /* ends with NULL; one that starts with '>' makes its column
+				       flush right */
 	size_t n_columns;
 	char **cells; /* row by row */
 	size_t n_cells;
@@ -29,7 +31,8 @@ void ctl_table_print(struct ctl_table *table, const char *indent);
 
 /*
  * Numbers for people. buffer: CTL_NUMBER_LEN bytes; returned.
- * "1.5 GB"; "2.4 M/s" and "-" for a negative rate, which is none yet; "8.1 Gbit/s" from bytes; "1 h 05 min".
+ * "1.5 GB"; "2.4 M/s" and "-" for a negative rate, which is none yet; "8.1 Gbit/s" from bytes; "1 h
+ * 05 min".
  */
 const char *ctl_bytes(double bytes, char *buffer);
 const char *ctl_rate(double per_second, char *buffer);

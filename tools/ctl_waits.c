@@ -199,7 +199,8 @@ print_job_waits(const json_t *result)
 			printf("the parent's result (port %s, %s)", ctl_string(parent, "port"),
 			       ctl_string(parent, "ip"));
 		else if (strcmp(ctl_string(block, "for"), "ranks") == 0)
-			print_ranks(json_object_get(block, "missing")); /* a server knows ranks, not members */
+			print_ranks(json_object_get(block, "missing")); /* a server knows ranks, not
+									   members */
 		else
 			print_missing(json_object_get(block, "missing"), result);
 		print_since(block);
@@ -304,7 +305,8 @@ print_without_run(const json_t *job)
 		printf("job %s does not run yet: the switches look for its hosts\n", name);
 	else if (strcmp(state, "gathering") == 0)
 		printf("job %s waits for %" PRId64 " of %" PRId64 " ranks to come\n", name,
-		       ctl_integer(job, "size") - ctl_integer(job, "came"), ctl_integer(job, "size"));
+		       ctl_integer(job, "size") - ctl_integer(job, "came"),
+		       ctl_integer(job, "size"));
 	else if (strcmp(state, "ring") == 0)
 		printf("job %s runs as a ring: its hosts tell who is missing\n", name);
 	else if (strcmp(state, "network") != 0)
@@ -370,8 +372,8 @@ ctl_manager_waits(struct ctl *ctl, int argc, char **argv)
 	if (optind < argc) {
 		args = json_pack("{s:s}", "job", argv[optind]);
 		if (args == NULL)
-			return ctl_usage_error(ctl,
-					       "NAME: found text that is not UTF-8, expected UTF-8");
+			return ctl_usage_error(
+				ctl, "NAME: found text that is not UTF-8, expected UTF-8");
 	}
 	return show(ctl, "waits", args, print_manager_waits);
 }

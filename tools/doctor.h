@@ -52,20 +52,23 @@ struct doctor_check {
 	const char *expected;
 	const char *action; /* what to do: a command, in which DEV stands for the interface */
 	/*
-	 * found: DOCTOR_FOUND_LEN bytes, in which the function writes what it found. interface: NULL for checks of the machine.
+	 * found: DOCTOR_FOUND_LEN bytes, in which the function writes what it found. interface:
+	 * NULL for checks of the machine.
 	 */
 	enum doctor_state (*look)(const struct doctor *doctor, const struct doctor_check *check,
 				  const char *interface, char *found);
 	int argument; /* for the function */
 	enum doctor_role roles;
-	enum doctor_state worst; /* for functions shared by several checks: the state if the expected is absent */
+	enum doctor_state worst; /* for functions shared by several checks: the state if the
+				    expected is absent */
 };
 
 /* Opens a file below the root. path: without the slash in front. Returns NULL if that fails. */
 FILE *doctor_open(const struct doctor *doctor, const char *path);
 
 /*
- * Reads the first line of a file, without its newline. Returns false, and an empty line, if there is none.
+ * Reads the first line of a file, without its newline. Returns false, and an empty line, if there
+ * is none.
  */
 bool doctor_read(const struct doctor *doctor, const char *path, char *line, size_t size);
 

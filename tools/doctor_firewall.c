@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * faninctl doctor: what a firewall of this machine does to a job's results, UDP packets to a multicast group. The rules are those that nft
- * and iptables-save print; the latter's are turned into the former's. Each rule is applied to a packet of which not everything is known.
+ * faninctl doctor: what a firewall of this machine does to a job's results, UDP packets to a
+ * multicast group. The rules are those that nft and iptables-save print; the latter's are turned
+ * into the former's. Each rule is applied to a packet of which not everything is known.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -39,7 +40,8 @@ enum outcome {
 };
 
 struct firewall {
-	const json_t *objects; /* tables, chains and rules as `nft -j list ruleset` has them, in order */
+	const json_t *objects; /* tables, chains and rules as `nft -j list ruleset` has them, in
+				  order */
 	uint16_t udp_port;
 };
 
@@ -72,7 +74,8 @@ cover(uint32_t low, uint32_t high, uint32_t first, uint32_t last)
 	return first <= low && last >= high ? MATCH_YES : MATCH_MAYBE;
 }
 
-/* Reads a port, or an address, as a number. Returns false for what is none, as the name of a set. */
+/* Reads a port, or an address, as a number. Returns false for what is none, as the name of a set.
+ */
 static bool
 number_of(const json_t *value, uint32_t *number)
 {
@@ -149,7 +152,8 @@ match_words(const json_t *right, const char *const *own)
 
 /* ----------------------------------------------------------------- rules */
 
-/* Has the packet headers of that protocol? nft does not say that a rule on others' fields is for their packets alone. */
+/* Has the packet headers of that protocol? nft does not say that a rule on others' fields is for
+ * their packets alone. */
 static bool
 is_ours(const char *protocol)
 {
@@ -209,7 +213,8 @@ match_meta(const char *key, const json_t *right)
 	return MATCH_MAYBE;
 }
 
-/* Of one comparison. Nobody here has sent anything to the group: to connection tracking each of its packets is new, and for no other address. */
+/* Of one comparison. Nobody here has sent anything to the group: to connection tracking each of its
+ * packets is new, and for no other address. */
 static enum match
 match_one(const struct firewall *firewall, const json_t *compared)
 {
@@ -276,7 +281,8 @@ apply(const struct firewall *firewall, const json_t *rule, unsigned int depth, e
 				*leaves = key[0] == 'g' ? all : MATCH_NO;
 				return outcome == DROPPED && all != MATCH_YES ? GOES_ON : outcome;
 			}
-			/* Of a map of verdicts only one by states is sure to have none for new packets. */
+			/* Of a map of verdicts only one by states is sure to have none for new
+			 * packets. */
 			if (strcmp(key, "vmap") == 0 &&
 			    json_object_get(json_object_get(value, "key"), "ct") == NULL)
 				return all == MATCH_NO ? GOES_ON : ACCEPTED;
@@ -359,9 +365,9 @@ port_json(const char *word)
 	char *end;
 	unsigned long first = strtoul(word, &end, 10);
 
-	return *end == ':'
-		       ? json_pack("{s:[i,i]}", "range", (int)first, (int)strtoul(end + 1, NULL, 10))
-		       : json_integer((json_int_t)first);
+	return *end == ':' ? json_pack("{s:[i,i]}", "range", (int)first,
+				       (int)strtoul(end + 1, NULL, 10))
+			   : json_integer((json_int_t)first);
 }
 
 /* "239.0.0.0/8" as a prefix; an address without a length is one of 32 bits. */

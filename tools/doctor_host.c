@@ -34,8 +34,8 @@ DOCTOR_LOOK(doctor_rmem_max)
 }
 
 /*
- * As long as a bridge of Linux hears nobody ask for members it floods groups. Whether somebody does, and whether its own answers come, is not
- * to be seen.
+ * As long as a bridge of Linux hears nobody ask for members it floods groups. Whether somebody
+ * does, and whether its own answers come, is not to be seen.
  */
 DOCTOR_LOOK(doctor_igmp_snooping)
 {
@@ -60,7 +60,8 @@ DOCTOR_LOOK(doctor_igmp_snooping)
 			continue;
 		if (used < DOCTOR_FOUND_LEN)
 			used += (size_t)snprintf(found + used, DOCTOR_FOUND_LEN - used, "%s%.64s",
-						 used == 0 ? "without a querier of its own: " : ", ",
+						 used == 0 ? "without a querier of its own: "
+							   : ", ",
 						 entry->d_name);
 	}
 	if (interfaces != NULL)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* faninctl doctor: processors, memory and kernel of this machine, from files below /sys and /proc. */
+/* faninctl doctor: processors, memory and kernel of this machine, from files below /sys and /proc.
+ */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,8 +114,9 @@ add_node(const struct doctor *doctor, const char *node, char *found)
 		mib += unused * kinds[i].mib;
 		/* Hugepages of 2 MiB are listed even if there are none. */
 		if (total != 0 || i == 0)
-			snprintf(found + used, DOCTOR_FOUND_LEN - used, "%s%s: %lu of %lu of %s free",
-				 used == 0 ? "" : ", ", node, unused, total, kinds[i].size);
+			snprintf(found + used, DOCTOR_FOUND_LEN - used,
+				 "%s%s: %lu of %lu of %s free", used == 0 ? "" : ", ", node, unused,
+				 total, kinds[i].size);
 	}
 	return mib;
 }
@@ -152,7 +154,8 @@ DOCTOR_LOOK(doctor_transparent_hugepages)
 
 	(void)check;
 	(void)interface;
-	if (!doctor_read(doctor, "sys/kernel/mm/transparent_hugepage/enabled", line, sizeof(line))) {
+	if (!doctor_read(doctor, "sys/kernel/mm/transparent_hugepage/enabled", line,
+			 sizeof(line))) {
 		snprintf(found, DOCTOR_FOUND_LEN, "none");
 		return DOCTOR_OK;
 	}
@@ -214,7 +217,8 @@ static enum doctor_state
 look_at_cpus(const struct doctor *doctor, const char *path, char *found)
 {
 	char line[128];
-	bool some = doctor_read(doctor, path, line, sizeof(line)) && line[0] >= '0' && line[0] <= '9';
+	bool some = doctor_read(doctor, path, line, sizeof(line)) && line[0] >= '0' &&
+		    line[0] <= '9';
 
 	snprintf(found, DOCTOR_FOUND_LEN, "%s%s", some ? "CPUs " : "none", some ? line : "");
 	return some ? DOCTOR_OK : DOCTOR_WARNING;
@@ -273,8 +277,8 @@ DOCTOR_LOOK(doctor_governor)
 }
 
 /*
- * Each CPU queues frames that cross from one namespace to another until it comes to them. Drops are those of all CPUs since the
- * machine started.
+ * Each CPU queues frames that cross from one namespace to another until it comes to them. Drops are
+ * those of all CPUs since the machine started.
  */
 DOCTOR_LOOK(doctor_backlog)
 {

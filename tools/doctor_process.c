@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* faninctl doctor: what the caller may do, the libraries that the switch would load, and what its packets would meet. */
+/* faninctl doctor: what the caller may do, the libraries that the switch would load, and what its
+ * packets would meet. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,8 @@
  */
 #define PMD_PREFIX "/dpdk/pmds-"
 
-/* DPDK's library allocates memory while it is loaded that it does not free: it stays until the process ends. */
+/* DPDK's library allocates memory while it is loaded that it does not free: it stays until the
+ * process ends. */
 #define OPEN_FLAGS (RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE)
 
 /* Returns the number after the libraries' ".so." */
@@ -121,7 +123,8 @@ is_bound(const struct doctor *doctor, const char *path)
 	char line[512];
 
 	while (file != NULL && fgets(line, sizeof(line), file) != NULL && !bound)
-		bound = sscanf(line, "%*u: %*[0-9A-Fa-f]:%x", &port) == 1 && port == doctor->udp_port;
+		bound = sscanf(line, "%*u: %*[0-9A-Fa-f]:%x", &port) == 1 &&
+			port == doctor->udp_port;
 	if (file != NULL)
 		fclose(file);
 	return bound;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-perf: runs collectives as one rank of a job, measures them and can check every element against a result that it
- * computes itself (lab/reference/perf_data.c), without the switch. Uses the public library only. Exit status: 0 all right, 1 a wrong
- * element or a failed run, 2 wrong usage, 130 and 143 after SIGINT and SIGTERM.
+ * fanin-perf: runs collectives as one rank of a job, measures them and can check every element
+ * against a result that it computes itself (lab/reference/perf_data.c), without the switch. Uses
+ * the public library only. Exit status: 0 all right, 1 a wrong element or a failed run, 2 wrong
+ * usage, 130 and 143 after SIGINT and SIGTERM.
  */
 #include <inttypes.h>
 #include <signal.h>
@@ -120,8 +121,9 @@ digest_add(uint64_t digest, const uint8_t *bytes, uint64_t len)
 }
 
 /*
- * The reference of random data is the sum in the order of ranks: only jobs that keep to it can be checked against it. Those of one
- * switch do with the handler tree, those of several if they were asked to.
+ * The reference of random data is the sum in the order of ranks: only jobs that keep to it can be
+ * checked against it. Those of one switch do with the handler tree, those of several if they were
+ * asked to.
  */
 static int
 order_check(struct run *run)
@@ -130,12 +132,14 @@ order_check(struct run *run)
 	    !perf_collective_combines(run->collective.kind))
 		return FANIN_OK;
 	if (strcmp(run->report.handler, "tree") != 0)
-		snprintf(run->message, sizeof(run->message),
-			 "--check with --data random needs a reproducible job: found the handler %s, expected tree",
-			 run->report.handler);
+		snprintf(
+			run->message, sizeof(run->message),
+			"--check with --data random needs a reproducible job: found the handler %s, expected tree",
+			run->report.handler);
 	else if (run->options->join.job_name != NULL && !run->options->join.reproducible)
-		snprintf(run->message, sizeof(run->message),
-			 "--check with --data random needs a reproducible job: found --job-name without --reproducible");
+		snprintf(
+			run->message, sizeof(run->message),
+			"--check with --data random needs a reproducible job: found --job-name without --reproducible");
 	else
 		return FANIN_OK;
 	return FANIN_ERR_UNSUPPORTED;
@@ -158,8 +162,9 @@ bar_draw(const struct run *run)
 	bar[BAR_WIDTH] = '\0';
 	fprintf(stderr,
 		"\rrank %u  %" PRIu64 "/%" PRIu64 "  [%s] %3.0f %%  %7.1f MB/s  ETA %.1f s   ",
-		run->report.rank, run->iteration + 1, run->options->warmup + run->options->iters, bar,
-		share * 100, rate / 1e6, rate > 0 ? (double)(total_bytes - done_bytes) / rate : 0);
+		run->report.rank, run->iteration + 1, run->options->warmup + run->options->iters,
+		bar, share * 100, rate / 1e6,
+		rate > 0 ? (double)(total_bytes - done_bytes) / rate : 0);
 }
 
 static bool
@@ -243,7 +248,8 @@ pauses_now(const struct run *run, bool busy)
 	       run->iteration == run->options->pause_at;
 }
 
-/* Every rank is silent before a measured collective, as between the steps of a program that computes. Signals end it. */
+/* Every rank is silent before a measured collective, as between the steps of a program that
+ * computes. Signals end it. */
 static void
 pause_before(const struct run *run)
 {
@@ -281,7 +287,8 @@ collective_post(struct run *run)
 		return fanin_iallreduce_hinted(run->send, run->recv, run->collective.count,
 					       options->dtype, options->op, FANIN_MAYBE_SPARSE,
 					       run->comm, &run->request);
-	return perf_collective_post(&run->collective, run->send, run->recv, run->comm, &run->request);
+	return perf_collective_post(&run->collective, run->send, run->recv, run->comm,
+				    &run->request);
 }
 
 static int
@@ -317,7 +324,8 @@ is_checked(const struct run *run)
 	return run->iteration == 0 || run->iteration + 1 == options->warmup + options->iters;
 }
 
-/* Where the measured collectives begin, and before the last one, whose data may be new, all wait for who takes the times of processes. */
+/* Where the measured collectives begin, and before the last one, whose data may be new, all wait
+ * for who takes the times of processes. */
 static int
 mark(struct run *run)
 {
@@ -447,9 +455,10 @@ static void __attribute__((noreturn)) init_error(const char *transport)
 	if (buffer == NULL && background == NULL)
 		usage_error("--transport is '%s', expected auto, af_xdp, af_packet, udp or memif",
 			    transport);
-	usage_error("found --transport '%s', FANIN_RECEIVE_BUFFER '%s' and FANIN_BACKGROUND_PROGRESS '%s', expected auto, af_xdp, af_packet, "
-		    "udp or memif; 4096 to 1073741824 bytes; 0 or 1",
-		    transport, buffer == NULL ? "" : buffer, background == NULL ? "" : background);
+	usage_error(
+		"found --transport '%s', FANIN_RECEIVE_BUFFER '%s' and FANIN_BACKGROUND_PROGRESS '%s', expected auto, af_xdp, af_packet, "
+		"udp or memif; 4096 to 1073741824 bytes; 0 or 1",
+		transport, buffer == NULL ? "" : buffer, background == NULL ? "" : background);
 }
 
 int

@@ -59,7 +59,8 @@ static const struct ctl_command switch_commands[] = {
 	  ctl_drops },
 	{ "mac", NULL, "", "learned MAC addresses", NULL, ctl_mac },
 	{ "routes", NULL, "", "IPv4 routes and their next hops", NULL, ctl_routes },
-	{ "neighbors", NULL, "", "hosts and next hops with their MAC addresses", NULL, ctl_neighbors },
+	{ "neighbors", NULL, "", "hosts and next hops with their MAC addresses", NULL,
+	  ctl_neighbors },
 	{ "check", NULL, "FILE", "checks a switch configuration on this machine", NULL, ctl_check },
 	{ "doctor", NULL, "[--udp-port N] [--driver DRIVER] [--transport TRANSPORT] [INTERFACE]...",
 	  "checks this machine, and says what to do", ctl_doctor_options, ctl_doctor },
@@ -102,8 +103,9 @@ print_command_help(const struct ctl_command *command)
 {
 	printf("Usage: ");
 	print_name(stdout, command);
-	printf(" %s%s[-s SOCKET] [-j]\n%c%s.\n", command->usage, command->usage[0] == '\0' ? "" : " ",
-	       command->summary[0] - 'a' + 'A', command->summary + 1);
+	printf(" %s%s[-s SOCKET] [-j]\n%c%s.\n", command->usage,
+	       command->usage[0] == '\0' ? "" : " ", command->summary[0] - 'a' + 'A',
+	       command->summary + 1);
 	if (command->options == NULL)
 		return;
 	putchar('\n');
@@ -298,7 +300,8 @@ find_command(const struct ctl *ctl, int argc, char **argv, int *words)
 		if (command->verb == NULL && found == NULL) {
 			found = command;
 			*words = 1;
-		} else if (command->verb != NULL && argc > 1 && strcmp(command->verb, argv[1]) == 0) {
+		} else if (command->verb != NULL && argc > 1 &&
+			   strcmp(command->verb, argv[1]) == 0) {
 			found = command;
 			*words = 2;
 		}

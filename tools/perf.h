@@ -24,7 +24,8 @@ struct options {
 	uint64_t bytes;
 	uint64_t iters;
 	uint64_t warmup;
-	uint64_t pause_seconds; /* for how long this rank makes the others wait once; 0: it does not */
+	uint64_t pause_seconds; /* for how long this rank makes the others wait once; 0: it does not
+				 */
 	uint64_t pause_at;      /* iteration, including the warm-up */
 	uint64_t pause_ms;      /* of every rank before each measured collective */
 	uint32_t seed;
@@ -43,9 +44,11 @@ struct options {
 	const char *pattern_file;  /* NULL, or that has the places instead */
 	struct perf_places places; /* then what is in it, else zeros */
 	bool sparse;               /* the allreduce is one of sparse vectors */
-	bool maybe_sparse; /* or of dense ones with the hint that they may be, which have zeros where those would have no values */
+	bool maybe_sparse; /* or of dense ones with the hint that they may be, which have zeros
+			      where those would have no values */
 	bool in_place;
-	bool finds_multicast; /* a blocking call before the first iteration asks for it, where it is faster */
+	bool finds_multicast; /* a blocking call before the first iteration asks for it, where it is
+				 faster */
 	bool check;
 	bool random_data;
 	bool check_ends; /* only the first and the last collective are checked */
@@ -121,15 +124,17 @@ run_has_digest(const struct run *run)
 }
 
 /*
- * Opens the run's trace, if the options ask for one, once it has joined and run->report is there. Returns FANIN_OK, or a negative status with
- * run->message.
+ * Opens the run's trace, if the options ask for one, once it has joined and run->report is there.
+ * Returns FANIN_OK, or a negative status with run->message.
  */
 int trace_open(struct run *run);
 
-/* Waits for run->request as fanin_wait does, and writes to the trace meanwhile. should_stop: as interrupt callbacks. */
+/* Waits for run->request as fanin_wait does, and writes to the trace meanwhile. should_stop: as
+ * interrupt callbacks. */
 int trace_wait(struct run *run, bool (*should_stop)(void *arg));
 
-/* Writes the last line, before the run leaves its job, and closes the file. Returns 0, or -1 after a message. */
+/* Writes the last line, before the run leaves its job, and closes the file. Returns 0, or -1 after
+ * a message. */
 int trace_close(struct run *run);
 
 /* Prints a member of a JSON object, with a comma behind it. value: NULL: null. */

@@ -29,7 +29,8 @@ memif_take(void *all, char *text)
 	size_t len = colon == NULL ? 0 : (size_t)(colon - text);
 
 	if (len == 0 || len >= sizeof(options->memif_socket))
-		usage_error("--memif is '%s', expected SOCKET:ID like /run/fanin/memif.sock:0", text);
+		usage_error("--memif is '%s', expected SOCKET:ID like /run/fanin/memif.sock:0",
+			    text);
 	memcpy(options->memif_socket, text, len);
 	options->join.memif_socket = options->memif_socket;
 	options->join.memif_id = (uint32_t)parse_number("memif", colon + 1, 0, UINT16_MAX);
@@ -206,7 +207,8 @@ static const struct cli_field fields[] = {
 	  NUMBER(pause_seconds, 1, UINT32_MAX) },
 	{ "pause-at", "N", "before that iteration, from 0, those of the warm-up too (default: 0)",
 	  NUMBER(pause_at, 0, UINT64_MAX) },
-	{ "pause-busy", NULL, "computes instead, while the collective is posted", FLAG(pause_busy) },
+	{ "pause-busy", NULL, "computes instead, while the collective is posted",
+	  FLAG(pause_busy) },
 	{ "pause-ms", "N",
 	  "all ranks sleep so long before each measured collective, behind the barrier (default: 0)",
 	  NUMBER(pause_ms, 0, UINT32_MAX) },
@@ -225,7 +227,8 @@ static const struct cli_field fields[] = {
 	{ "trace-us", "N", "microseconds between its lines, at least (default: 1000)",
 	  NUMBER(trace_us, 1, 1000000) },
 	{ "verbose", NULL, "diagnostics on stderr", FLAG(verbose) },
-	{ "progress", NULL, "progress bar on stderr (default: if it is a terminal)", FLAG(progress) },
+	{ "progress", NULL, "progress bar on stderr (default: if it is a terminal)",
+	  FLAG(progress) },
 	{ "no-progress", NULL, "no progress bar", .kind = CLI_CLEAR,
 	  CLI_FIELD(struct options, progress) },
 	{ "help", NULL, "print this help", .kind = CLI_HELP },
@@ -320,7 +323,8 @@ sparse_check(const struct options *options, const struct cli_given *given)
 		usage_error("--op is %s, which is not defined on sparse vectors", options->op_name);
 }
 
-/* Reads where values are, if a file says so. The vector's length and the density are the file's unless they are given. */
+/* Reads where values are, if a file says so. The vector's length and the density are the file's
+ * unless they are given. */
 static void
 pattern_load(struct options *options, const struct cli_given *given)
 {
@@ -428,8 +432,9 @@ options_parse(struct options *options, int argc, char **argv)
 		usage_error("--address goes with --memif or --job-name");
 	operation_resolve(options);
 	if (options->random_data && !perf_random_supports(options->dtype, options->op))
-		usage_error("--data is random with --dtype %s --op %s, expected the sum of f16, bf16, f32 or f64",
-			    options->dtype_name, options->op_name);
+		usage_error(
+			"--data is random with --dtype %s --op %s, expected the sum of f16, bf16, f32 or f64",
+			options->dtype_name, options->op_name);
 	collective_check(options, cli_given(&given, "bytes"));
 	sparse_check(options, &given);
 	pattern_load(options, &given);

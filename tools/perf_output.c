@@ -97,7 +97,8 @@ json_seconds(const char *name, const double *seconds, uint64_t n)
 	printf("], ");
 }
 
-/* Of sparse allreduces what they brought, what came of it, and the bytes that it took and would have taken. */
+/* Of sparse allreduces what they brought, what came of it, and the bytes that it took and would
+ * have taken. */
 static void
 json_sparse(const struct run *run)
 {
@@ -197,14 +198,16 @@ json_print(const struct run *run)
 	       ", \"received\": %" PRIu64 ", \"received_packets\": %" PRIu64 "}, ",
 	       report->super_frames_sent, report->super_frame_packets_sent,
 	       report->super_frames_received, report->super_frame_packets_received);
-	printf("\"send_calls\": %" PRIu64 ", \"receive_calls\": %" PRIu64 ", \"other_calls\": %" PRIu64
-	       ", \"bytes_copied_out\": %" PRIu64 ", \"bytes_copied_in\": %" PRIu64
-	       ", \"sleeps\": %" PRIu64 ", \"yields\": %" PRIu64 ", ",
+	printf("\"send_calls\": %" PRIu64 ", \"receive_calls\": %" PRIu64
+	       ", \"other_calls\": %" PRIu64 ", \"bytes_copied_out\": %" PRIu64
+	       ", \"bytes_copied_in\": %" PRIu64 ", \"sleeps\": %" PRIu64 ", \"yields\": %" PRIu64
+	       ", ",
 	       report->send_calls, report->receive_calls, report->other_calls,
 	       report->bytes_copied_out, report->bytes_copied_in, report->sleeps, report->yields);
 	printf("\"retransmits\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"invalid\": %" PRIu64
 	       ", \"spurious\": %" PRIu64 ", \"ring_drops\": %" PRIu64 ", \"resumed\": %" PRIu64
-	       ", \"queries\": %" PRIu64 ", \"frames_sent\": %" PRIu64 ", \"frames_received\": %" PRIu64
+	       ", \"queries\": %" PRIu64 ", \"frames_sent\": %" PRIu64
+	       ", \"frames_received\": %" PRIu64
 	       ", \"window\": %u, \"payload_bytes\": %u, \"late\": [",
 	       report->retransmits, report->duplicates, report->invalid, report->spurious,
 	       report->ring_drops, report->resumed, report->queries, report->frames_sent,

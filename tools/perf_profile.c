@@ -83,7 +83,8 @@ seconds_between(uint64_t begin_ns, uint64_t end_ns)
 static double
 seconds_from(const struct timeval *begin, const struct timeval *end)
 {
-	return (double)(end->tv_sec - begin->tv_sec) + (double)(end->tv_usec - begin->tv_usec) / 1e6;
+	return (double)(end->tv_sec - begin->tv_sec) +
+	       (double)(end->tv_usec - begin->tv_usec) / 1e6;
 }
 
 static void

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fanin-perf's trace of the windows of jobs with a parameter server, by reports that are polled. See perf.h. */
+/* fanin-perf's trace of the windows of jobs with a parameter server, by reports that are polled.
+ * See perf.h. */
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -27,9 +28,10 @@ trace_open(struct run *run)
 	if (run->options->trace_file == NULL)
 		return FANIN_OK;
 	if (run->report.congestion[0] == '\0') {
-		snprintf(run->message, sizeof(run->message),
-			 "--trace has the windows of jobs with a parameter server: found the handler %s",
-			 run->report.handler);
+		snprintf(
+			run->message, sizeof(run->message),
+			"--trace has the windows of jobs with a parameter server: found the handler %s",
+			run->report.handler);
 		return FANIN_ERR_UNSUPPORTED;
 	}
 	trace->file = fopen(run->options->trace_file, "w");

@@ -27,8 +27,8 @@ uint64_t parse_bytes(const char *text);
 bool parse_pattern(const char *text, enum perf_pattern *pattern);
 
 /*
- * Reads the file of --pattern for n_ranks. n: length of the vector. n_is_given: by --bytes, so that the file's has to be the same. A file
- * that is not there is a wrong name, too.
+ * Reads the file of --pattern for n_ranks. n: length of the vector. n_is_given: by --bytes, so that
+ * the file's has to be the same. A file that is not there is a wrong name, too.
  */
 void load_pattern(struct perf_places *places, const char *path, uint16_t n_ranks, uint64_t n,
 		  bool n_is_given);

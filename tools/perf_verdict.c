@@ -86,7 +86,8 @@ static void
 judge_losses(struct judgement *judgement)
 {
 	const struct profile_values *values = &judgement->profile->values;
-	const double part = values->frames_sent == 0 ? 0 : values->retransmits / values->frames_sent;
+	const double part = values->frames_sent == 0 ? 0
+						     : values->retransmits / values->frames_sent;
 	const char *why = values->ring_drops > 0 ? "receive buffers overflow (net.core.rmem_max)"
 			  : values->spurious >= MOST * values->retransmits
 				  ? "most were not lost, their results were late"
@@ -121,7 +122,8 @@ judge_time(struct judgement *judgement)
 		    "computing for %.0f %% of the time: its own core is the limit; %.0f system calls and %.2f MiB copied for each MiB",
 		    100 * shares->computing, mib == 0 ? 0 : values->system_calls / mib,
 		    mib == 0 ? 0
-			     : (values->bytes_copied_out + values->bytes_copied_in) / (1 << 20) / mib);
+			     : (values->bytes_copied_out + values->bytes_copied_in) / (1 << 20) /
+				       mib);
 }
 
 size_t

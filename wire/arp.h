@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ARP (RFC 826) of Ethernet and IPv4, for those who have no kernel or DPDK that does it. Thread-safe. */
+/* ARP (RFC 826) of Ethernet and IPv4, for those who have no kernel or DPDK that does it.
+ * Thread-safe. */
 #ifndef FANIN_WIRE_ARP_H
 #define FANIN_WIRE_ARP_H
 
@@ -33,7 +34,8 @@ static_assert(sizeof(struct fanin_arp) == FANIN_ETH_LEN + 28, "ARP");
 /*
  * Fills in a message, but for eth.dst and target_mac, which are zero.
  *
- * operation_be: FANIN_ARP_REQUEST_BE or FANIN_ARP_REPLY_BE. mac, ip_be: the sender's. target_ip_be: whom it is about, or answers.
+ * operation_be: FANIN_ARP_REQUEST_BE or FANIN_ARP_REPLY_BE. mac, ip_be: the sender's. target_ip_be:
+ * whom it is about, or answers.
  */
 static inline void
 fanin_arp_encode(struct fanin_arp *arp, uint16_t operation_be, const uint8_t mac[6], uint32_t ip_be,

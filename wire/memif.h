@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memif protocol, version 2.0: how two processes on one machine share rings of Ethernet frames. The client (a host)
- * owns the memory and hands it to the server (the switch) over a Unix socket, SOCK_SEQPACKET, as file descriptors beside
- * messages of 128 bytes. All fields are in the machine's byte order.
+ * The memif protocol, version 2.0: how two processes on one machine share rings of Ethernet frames.
+ * The client (a host) owns the memory and hands it to the server (the switch) over a Unix socket,
+ * SOCK_SEQPACKET, as file descriptors beside messages of 128 bytes. All fields are in the machine's
+ * byte order.
  *
- * The server says HELLO; the client answers INIT, ADD_REGION, ADD_RING for each ring, each of which is acknowledged by ACK, and
- * CONNECT, which is answered by CONNECTED. Either side may say DISCONNECT at any time; the end of the connection means
- * the same.
+ * The server says HELLO; the client answers INIT, ADD_REGION, ADD_RING for each ring, each of which
+ * is acknowledged by ACK, and CONNECT, which is answered by CONNECTED. Either side may say
+ * DISCONNECT at any time; the end of the connection means the same.
  */
 #ifndef FANIN_WIRE_MEMIF_H
 #define FANIN_WIRE_MEMIF_H
@@ -20,7 +21,8 @@
 #define MEMIF_MODE_ETHERNET 0
 #define MEMIF_MAX_LOG2_RING 14
 
-/* How a DISCONNECT begins that says that another client has the interface; it is worth to try again. */
+/* How a DISCONNECT begins that says that another client has the interface; it is worth to try
+ * again. */
 #define MEMIF_BUSY_REASON "already connected"
 
 enum memif_type {
@@ -105,9 +107,9 @@ struct memif_descriptor {
 #define MEMIF_RING_NO_INTERRUPT 1u
 
 /*
- * Indices run freely; a slot is an index modulo the number of slots. To the server, the client advances head over frames and
- * the server tail over those it has taken. To the client, the client advances head over empty buffers and the server tail over
- * those it has filled.
+ * Indices run freely; a slot is an index modulo the number of slots. To the server, the client
+ * advances head over frames and the server tail over those it has taken. To the client, the client
+ * advances head over empty buffers and the server tail over those it has filled.
  */
 struct memif_ring {
 	uint32_t cookie; /* MEMIF_COOKIE */
@@ -136,7 +138,8 @@ static_assert(offsetof(struct memif_ring, descriptors) == 128, "descriptors");
 static inline uint64_t
 memif_ring_bytes(unsigned int log2_slots)
 {
-	return sizeof(struct memif_ring) + ((uint64_t)sizeof(struct memif_descriptor) << log2_slots);
+	return sizeof(struct memif_ring) +
+	       ((uint64_t)sizeof(struct memif_descriptor) << log2_slots);
 }
 
 #endif

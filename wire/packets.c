@@ -37,8 +37,9 @@ struct fanin_packet_type fanin_packet_types[FANIN_TYPE_FREE_LAST + 1] = {
 };
 /* clang-format on */
 
-#define PACKET_IS_BELOW_FREE(enumerator, ...)                                                         \
-	static_assert(FANIN_TYPE_##enumerator > 0 && FANIN_TYPE_##enumerator < FANIN_TYPE_FREE_FIRST, \
+#define PACKET_IS_BELOW_FREE(enumerator, ...)                                                      \
+	static_assert(FANIN_TYPE_##enumerator > 0 &&                                               \
+			      FANIN_TYPE_##enumerator < FANIN_TYPE_FREE_FIRST,                     \
 		      "the codes from FANIN_TYPE_FREE_FIRST on are for others");
 FANIN_WIRE_PACKETS(PACKET_IS_BELOW_FREE)
 #undef PACKET_IS_BELOW_FREE

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The types of packets: one row each gives the enumerator, what validation demands of a packet, its direction and which part of the
- * switch takes it. wire/packets.py makes the dissector's table and the one in docs/protocol.md from the rows (./dev fmt). The codes
- * are wire format: they never change. 192 to 255 are for handlers outside of this tree, which register their own types.
+ * The types of packets: one row each gives the enumerator, what validation demands of a packet, its
+ * direction and which part of the switch takes it. wire/packets.py makes the dissector's table and
+ * the one in docs/protocol.md from the rows (./dev fmt). The codes are wire format: they never
+ * change. 192 to 255 are for handlers outside of this tree, which register their own types.
  */
 #ifndef FANIN_WIRE_PACKETS_H
 #define FANIN_WIRE_PACKETS_H
@@ -13,14 +14,16 @@
 /*
  * X(ENUMERATOR, code, direction, class, payload, count, number, text)
  *
- * The enumerator is the name, too. Direction is UP or DOWN; class is one of enum fanin_packet_class. The payload is ELEMENTS, SHARD (wire/shard.h), DATA, which
- * is any bytes, NOTHING, or BODY(join) for struct fanin_join_body or more. The header's fields `count` and `number` are ZERO, ANY or NONZERO; `count` also
- * ELEMENTS, where there are some.
+ * The enumerator is the name, too. Direction is UP or DOWN; class is one of enum
+ * fanin_packet_class. The payload is ELEMENTS, SHARD (wire/shard.h), DATA, which is any bytes,
+ * NOTHING, or BODY(join) for struct fanin_join_body or more. The header's fields `count` and
+ * `number` are ZERO, ANY or NONZERO; `count` also ELEMENTS, where there are some.
  */
 #define FANIN_WIRE_PACKETS(X)                                                                              \
 	X(CONTRIBUTION, 1, UP, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                            \
 	  "elements to be reduced: of a host, or of all hosts behind a switch")                            \
-	X(RESULT, 2, DOWN, BLOCK, ELEMENTS, ELEMENTS, ZERO, "the reduced elements, to all children")       \
+	X(RESULT, 2, DOWN, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                                \
+	  "the reduced elements, to all children")                                                         \
 	X(ANSWER, 3, DOWN, BLOCK, BODY(answer), ANY, ANY,                                                  \
 	  "how far a block is, to the child that asked")                                                   \
 	X(REFUSED, 4, DOWN, PARENT, NOTHING, ANY, ZERO, "why a packet was not processed")                  \
@@ -33,7 +36,8 @@
 	X(QUERY, 10, UP, BLOCK, DATA, ANY, NONZERO, "how far is this block?")                              \
 	X(PROBE, 11, DOWN, PROBE, NOTHING, ZERO, ZERO,                                                     \
 	  "is the child there, which keeps others waiting?")                                               \
-	X(PROBE_ACK, 12, UP, PROBE, BODY(probe_ack), ZERO, ZERO, "the answer of a switch to a PROBE")      \
+	X(PROBE_ACK, 12, UP, PROBE, BODY(probe_ack), ZERO, ZERO,                                           \
+	  "the answer of a switch to a PROBE")                                                             \
 	X(MULTICAST, 13, UP, BLOCK, DATA, ANY, ANY, "from a member, for all others")                       \
 	X(DELIVERY, 14, DOWN, BLOCK, DATA, ANY, ANY, "the same on its way down to them")                   \
 	X(SPARSE, 15, UP, BLOCK, SHARD, ELEMENTS, ZERO,                                                    \
@@ -137,26 +141,28 @@ struct fanin_packet_type {
 };
 
 /*
- * All types by their codes: rows of FANIN_WIRE_PACKETS, which never change, and registered ones; zeros where there is none. Written by
- * fanin_wire_register_type only.
+ * All types by their codes: rows of FANIN_WIRE_PACKETS, which never change, and registered ones;
+ * zeros where there is none. Written by fanin_wire_register_type only.
  */
 extern struct fanin_packet_type fanin_packet_types[FANIN_TYPE_FREE_LAST + 1];
 
 /*
- * Makes a type of packets known to this process: from then on fanin_wire_validate holds them to what the type declares.
- * To be called before main, from a constructor, or while there is one thread only.
+ * Makes a type of packets known to this process: from then on fanin_wire_validate holds them to
+ * what the type declares. To be called before main, from a constructor, or while there is one
+ * thread only.
  *
- * type: is copied, but for its strings, which have to stay. Its code is FANIN_TYPE_FREE_FIRST to FANIN_TYPE_FREE_LAST, its class BLOCK:
- * all others are the pipeline's own. Its `count` is ELEMENTS exactly if its payload is.
- * Returns 0, -EINVAL if that is not so or the name or text is missing or not as it should be, or -EEXIST if the code or the
- * name is taken. Nothing is changed then.
+ * type: is copied, but for its strings, which have to stay. Its code is FANIN_TYPE_FREE_FIRST to
+ * FANIN_TYPE_FREE_LAST, its class BLOCK: all others are the pipeline's own. Its `count` is ELEMENTS
+ * exactly if its payload is. Returns 0, -EINVAL if that is not so or the name or text is missing or
+ * not as it should be, or -EEXIST if the code or the name is taken. Nothing is changed then.
  */
 int fanin_wire_register_type(const struct fanin_packet_type *type);
 
 /*
- * Makes all types of a list known, which ends with one without a name. A type that is known already, exactly as it is declared here, stays:
- * a handler and a host protocol in one program declare the same ones. If one can't be registered it ends the process, saying why. To be
- * called as fanin_wire_register_type.
+ * Makes all types of a list known, which ends with one without a name. A type that is known
+ * already, exactly as it is declared here, stays: a handler and a host protocol in one program
+ * declare the same ones. If one can't be registered it ends the process, saying why. To be called
+ * as fanin_wire_register_type.
  *
  * owner: for that line: "handler NAME". types: NULL: none.
  */

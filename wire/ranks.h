@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sets of a job's ranks: words of 64 bits, of which the lowest bit of the first one is rank 0. On the wire a set has as many words as the
- * job's ranks need, little-endian, as everything else. Pure functions on the caller's memory, for any thread.
+ * Sets of a job's ranks: words of 64 bits, of which the lowest bit of the first one is rank 0. On
+ * the wire a set has as many words as the job's ranks need, little-endian, as everything else. Pure
+ * functions on the caller's memory, for any thread.
  */
 #ifndef FANIN_WIRE_RANKS_H
 #define FANIN_WIRE_RANKS_H
@@ -128,7 +129,8 @@ fanin_ranks_lowest(const struct fanin_ranks *set)
 	return fanin_ranks_next(set, 0);
 }
 
-/* for (each rank of a set, in ascending order). rank: an unsigned int of the caller's. set: may lose the rank meanwhile. */
+/* for (each rank of a set, in ascending order). rank: an unsigned int of the caller's. set: may
+ * lose the rank meanwhile. */
 #define FANIN_RANKS_EACH(rank, set)                                                                \
 	for ((rank) = fanin_ranks_next((set), 0); (rank) < FANIN_WIRE_MAX_RANKS;                   \
 	     (rank) = fanin_ranks_next((set), (rank) + 1))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Names and texts of the drop reasons, generated from the table in reasons.h. Anyone may call them from any thread.
+ * Names and texts of the drop reasons, generated from the table in reasons.h. Anyone may call them
+ * from any thread.
  */
 #include "wire/reasons.h"
 

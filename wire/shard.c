@@ -13,7 +13,8 @@ fanin_shard_fits(const struct fanin_hdr *hdr, uint32_t payload_len)
 	const uint32_t end_len = (uint32_t)sizeof(uint32_t);
 
 	if (fanin_shard_encode(&shard) != hdr->members || shard.span == 0 ||
-	    shard.number >= FANIN_SHARDS_MAX || (shard.total != 0 && shard.total != shard.number + 1))
+	    shard.number >= FANIN_SHARDS_MAX ||
+	    (shard.total != 0 && shard.total != shard.number + 1))
 		return false;
 	/* A list of a switch may have an index twice, and so more values than there are indices. */
 	if (shard.form == FANIN_SHARD_LIST)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shards: the packets of which a sparse block consists (Flare section 7; docs/protocol.md, "Sparse blocks"). What the header says of one, how its
- * payload is laid out, and how many indices a block may have. Pure; thread-safe.
+ * Shards: the packets of which a sparse block consists (Flare section 7; docs/protocol.md, "Sparse
+ * blocks"). What the header says of one, how its payload is laid out, and how many indices a block
+ * may have. Pure; thread-safe.
  */
 #ifndef FANIN_WIRE_SHARD_H
 #define FANIN_WIRE_SHARD_H
@@ -20,9 +21,9 @@
 #define FANIN_SHARD_SHORT_SPAN 65536u
 
 enum fanin_shard_form {
-	FANIN_SHARD_LIST = 0, /* values, then as many indices */
-	FANIN_SHARD_BITMAP =
-		1, /* values in the order of their indices, then a bitmap, then the index of its first bit */
+	FANIN_SHARD_LIST = 0,   /* values, then as many indices */
+	FANIN_SHARD_BITMAP = 1, /* values in the order of their indices, then a bitmap, then the
+				   index of its first bit */
 	FANIN_SHARD_FORMS
 };
 
@@ -57,7 +58,8 @@ fanin_shard_decode(uint64_t members)
 	};
 }
 
-/* The numbers of so many shards, 0 to FANIN_SHARDS_MAX, a bitmap: those of a sender whose last shard says so. */
+/* The numbers of so many shards, 0 to FANIN_SHARDS_MAX, a bitmap: those of a sender whose last
+ * shard says so. */
 static inline uint64_t
 fanin_shard_numbers(unsigned int total)
 {
@@ -65,7 +67,8 @@ fanin_shard_numbers(unsigned int total)
 }
 
 /*
- * Can a shard, which fits, be one of a block of whose shards from the same sender some are in? Whether it is one of these is another question.
+ * Can a shard, which fits, be one of a block of whose shards from the same sender some are in?
+ * Whether it is one of these is another question.
  *
  * in: their numbers, a bitmap. total: what the last one says, or 0 if it is not among them.
  */
@@ -116,8 +119,8 @@ fanin_shard_bitmap_full(uint32_t element_bytes, uint32_t payload_bytes)
 }
 
 /*
- * The largest span of a block: such that one in which every index has a value takes FANIN_SHARDS_FULL shards. 0 if the payload has no room for
- * 64 values and their bits.
+ * The largest span of a block: such that one in which every index has a value takes
+ * FANIN_SHARDS_FULL shards. 0 if the payload has no room for 64 values and their bits.
  */
 static inline uint32_t
 fanin_shard_span_most(uint32_t element_bytes, uint32_t payload_bytes)
@@ -146,15 +149,16 @@ fanin_shape_span(uint64_t shape)
 }
 
 /*
- * Do header and length of a payload fit each other? It looks at no payload: whether indices lie within the span, and how many bits a bitmap has,
- * is for whoever reads them (fanin_shard_check).
+ * Do header and length of a payload fit each other? It looks at no payload: whether indices lie
+ * within the span, and how many bits a bitmap has, is for whoever reads them (fanin_shard_check).
  *
  * hdr: of a type whose payload is a shard, with a data type of elements.
  */
 bool fanin_shard_fits(const struct fanin_hdr *hdr, uint32_t payload_len);
 
 /*
- * Does the payload hold what the header says: indices within the span, a bit for each value, none beyond the span?
+ * Does the payload hold what the header says: indices within the span, a bit for each value, none
+ * beyond the span?
  *
  * payload: of a packet that fanin_shard_fits; any alignment.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin_shard_check for callers that are compiled for newer CPUs than this library is: counting bits and finding the largest index take a
- * fraction of the time there. Pure; thread-safe.
+ * fanin_shard_check for callers that are compiled for newer CPUs than this library is: counting
+ * bits and finding the largest index take a fraction of the time there. Pure; thread-safe.
  */
 #ifndef FANIN_WIRE_SHARD_CHECK_H
 #define FANIN_WIRE_SHARD_CHECK_H
@@ -42,7 +42,8 @@ fanin_shard_check_bitmap(const void *words, uint32_t first, uint32_t n_words, ui
 	const uint64_t end = (uint64_t)first + (uint64_t)n_words * 64;
 	uint32_t n_bits = 0;
 
-	if (first % 64 != 0 || n_words == 0 || first >= span || end > ((uint64_t)span + 63) / 64 * 64)
+	if (first % 64 != 0 || n_words == 0 || first >= span ||
+	    end > ((uint64_t)span + 63) / 64 * 64)
 		return false;
 	for (uint32_t i = 0; i < n_words; i++)
 		n_bits += (uint32_t)__builtin_popcountll(at[i]);

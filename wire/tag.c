@@ -37,7 +37,8 @@ struct fanin_tagger {
 static_assert(sizeof(struct nonce) == FANIN_TAG_NONCE_LEN && FANIN_TAG_NONCE_LEN == AES_BLOCK,
 	      "a nonce is one block");
 
-/* The AES key and r: the two halves of HMAC-SHA256 (RFC 2104) over the label. Returns 0, -ENOMEM or -EIO. */
+/* The AES key and r: the two halves of HMAC-SHA256 (RFC 2104) over the label. Returns 0, -ENOMEM or
+ * -EIO. */
 static int
 key_derive(uint64_t secret, const char *label, struct direction_key *key)
 {
@@ -133,8 +134,9 @@ code_compute(struct fanin_tagger *tagger, enum fanin_tag_direction direction, ui
 }
 
 bool
-fanin_tagger_seal(struct fanin_tagger *tagger, enum fanin_tag_direction direction, uint64_t instance,
-		  struct fanin_hdr *hdr, const void *payload, uint32_t payload_len, uint8_t *tag)
+fanin_tagger_seal(struct fanin_tagger *tagger, enum fanin_tag_direction direction,
+		  uint64_t instance, struct fanin_hdr *hdr, const void *payload,
+		  uint32_t payload_len, uint8_t *tag)
 {
 	memcpy(tag, &tagger->next, FANIN_TAG_NONCE_LEN);
 	tagger->next.number++;

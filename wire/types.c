@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Names of data types and operators, generated from the tables in types.h. Anyone may call them from any thread.
+ * Names of data types and operators, generated from the tables in types.h. Anyone may call them
+ * from any thread.
  */
 #include "wire/types.h"
 

@@ -5,12 +5,12 @@
  * host library offers all follow from here: one line and its kernels (handlers/kernels) add a data
  * type or an operator.
  *
- * Codes from 128 on are for custom operators (handlers/operators). The code of a custom data type is
- * the size of its elements, so that any packet's length can be checked without knowing the type;
+ * Codes from 128 on are for custom operators (handlers/operators). The code of a custom data type
+ * is the size of its elements, so that any packet's length can be checked without knowing the type;
  * what a custom operator's code means is the switch's to know.
  *
- * The code 64 combines nothing: the block's data are one rank's, its root's, which is a field of the header.
- * Ranks that disagree about that have no block in common, as with any other operator.
+ * The code 64 combines nothing: the block's data are one rank's, its root's, which is a field of
+ * the header. Ranks that disagree about that have no block in common, as with any other operator.
  */
 #ifndef FANIN_WIRE_TYPES_H
 #define FANIN_WIRE_TYPES_H
@@ -52,10 +52,12 @@
 	X(BXOR, bxor, 10, INTEGER, bxor, ##__VA_ARGS__)                                            \
 	X(AVG, avg, 11, ANY, sum, ##__VA_ARGS__)
 
-/* Of blocks with the data of one rank only. Defined on every data type. Codes from here to 127 are no others'. */
+/* Of blocks with the data of one rank only. Defined on every data type. Codes from here to 127 are
+ * no others'. */
 #define FANIN_WIRE_COPY 64u
 
-/* A custom data type's code is this and the size of its elements in bytes, 1 to FANIN_WIRE_OPAQUE_MAX. */
+/* A custom data type's code is this and the size of its elements in bytes, 1 to
+ * FANIN_WIRE_OPAQUE_MAX. */
 #define FANIN_WIRE_OPAQUE 128u
 #define FANIN_WIRE_OPAQUE_MAX 64u
 
@@ -153,7 +155,8 @@ fanin_operation_defined(unsigned int dtype, unsigned int op)
 }
 
 /*
- * True if a job that accumulates in f32 does so for this operator and data type: sums and averages of f16 and bf16. Thread-safe.
+ * True if a job that accumulates in f32 does so for this operator and data type: sums and averages
+ * of f16 and bf16. Thread-safe.
  */
 static inline bool
 fanin_operation_widens(unsigned int dtype, unsigned int op)
@@ -163,8 +166,8 @@ fanin_operation_widens(unsigned int dtype, unsigned int op)
 }
 
 /*
- * Names as people write them ("f32", "sum"); "opaque" and "custom" for the codes of custom operators,
- * "copy" for that of copies, "unknown" for others. Static strings, thread-safe.
+ * Names as people write them ("f32", "sum"); "opaque" and "custom" for the codes of custom
+ * operators, "copy" for that of copies, "unknown" for others. Static strings, thread-safe.
  */
 const char *fanin_dtype_name(unsigned int dtype);
 const char *fanin_op_name(unsigned int op);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Validation and encoding of Fanin packets, for the switch and the host library alike. Nothing here keeps state: every
- * function may be called from any thread, on frames of any content.
+ * Validation and encoding of Fanin packets, for the switch and the host library alike. Nothing here
+ * keeps state: every function may be called from any thread, on frames of any content.
  */
 #include "wire/shard.h"
 #include "wire/wire.h"
@@ -71,7 +71,8 @@ fanin_wire_some_root_fits(const struct fanin_hdr *hdr)
 	       fanin_root_rank(hdr->root) < FANIN_WIRE_MAX_RANKS;
 }
 
-/* Packets that carry elements. Whether there is such a custom operator, and on this data type, is the switch's to know. */
+/* Packets that carry elements. Whether there is such a custom operator, and on this data type, is
+ * the switch's to know. */
 static enum fanin_reason
 validate_elements(const struct fanin_packet_type *type, const struct fanin_hdr *hdr,
 		  uint32_t payload_len)
@@ -85,7 +86,8 @@ validate_elements(const struct fanin_packet_type *type, const struct fanin_hdr *
 	if (!fanin_wire_root_fits(hdr))
 		return fanin_root_is_owner(hdr->root) && hdr->count == 0 ? FANIN_REASON_ELEMENTS
 									 : FANIN_REASON_RANK;
-	if (!fanin_wire_count_fits(hdr, size, payload_len) || !field_fits(type->number, hdr->number))
+	if (!fanin_wire_count_fits(hdr, size, payload_len) ||
+	    !field_fits(type->number, hdr->number))
 		return FANIN_REASON_ELEMENTS;
 	return FANIN_REASON_NONE;
 }
@@ -102,8 +104,8 @@ validate_shard(const struct fanin_hdr *hdr, uint32_t payload_len)
 }
 
 /*
- * Packets that carry none. Those with a body may be longer than it, so that later versions can append fields. A REFUSED may
- * have a reason that this version doesn't know.
+ * Packets that carry none. Those with a body may be longer than it, so that later versions can
+ * append fields. A REFUSED may have a reason that this version doesn't know.
  */
 static enum fanin_reason
 validate_control(const struct fanin_packet_type *type, const struct fanin_hdr *hdr,
@@ -171,11 +173,13 @@ fanin_wire_validate(const void *frame, size_t frame_len)
 }
 
 bool
-fanin_wire_empty_fits(const struct fanin_headers *headers, size_t frame_len, struct fanin_sizes *sizes)
+fanin_wire_empty_fits(const struct fanin_headers *headers, size_t frame_len,
+		      struct fanin_sizes *sizes)
 {
 	if (fanin_wire_validate(headers, frame_len) != FANIN_REASON_NONE)
 		return false;
-	/* The next one that is not empty has these sizes only if it is a valid frame without elements. */
+	/* The next one that is not empty has these sizes only if it is a valid frame without
+	 * elements. */
 	*sizes = (struct fanin_sizes){
 		.shape = fanin_wire_shape(&headers->fanin) & UINT16_MAX,
 		.lengths = (uint32_t)headers->udp.len_be << 16 | headers->ip.total_len_be,

@@ -33,7 +33,8 @@
 #define FANIN_WIRE_DEFAULT_UDP_PORT 21930
 #define FANIN_WIRE_MAX_CHILDREN 64
 #define FANIN_WIRE_MAX_JOB 65535
-/* Results of job j go to this IPv4 multicast address plus j: 239.192.0.0/14, RFC 2365, organisation-local. */
+/* Results of job j go to this IPv4 multicast address plus j: 239.192.0.0/14, RFC 2365,
+ * organisation-local. */
 #define FANIN_WIRE_GROUPS 0xefc00000u
 #define FANIN_WIRE_MAX_WINDOW 4096
 #define FANIN_WIRE_PARAMETERS 8 /* that a job's handler may have */
@@ -59,17 +60,18 @@
 static_assert(FANIN_WIRE_OPAQUE_MAX <= FANIN_PAYLOAD_ALIGN, "an element fits into every packet");
 
 enum fanin_flag {
-	FANIN_FLAG_RETRANSMIT =
-		1 << 0, /* this contribution was sent before; of a QUERY: the block is overdue */
-	FANIN_FLAG_DIRECT =
-		1 << 1, /* of a PARTIAL: a server has asked for it, no switch keeps it; of a QUERY: for the root */
-	FANIN_FLAG_EMPTY =
-		1 << 2, /* takes part without data: `count` is the block's, the payload is left out */
-	FANIN_FLAG_CE = 1 << 4,   /* a contribution came with the mark of congestion (RFC 3168) */
-	FANIN_FLAG_AECN = 1 << 5, /* of a RESULT and a REPEAT: aggregators run short */
+	FANIN_FLAG_RETRANSMIT = 1 << 0, /* this contribution was sent before; of a QUERY: the block
+					   is overdue */
+	FANIN_FLAG_DIRECT = 1 << 1, /* of a PARTIAL: a server has asked for it, no switch keeps it;
+				       of a QUERY: for the root */
+	FANIN_FLAG_EMPTY = 1 << 2,  /* takes part without data: `count` is the block's, the payload
+				       is left out */
+	FANIN_FLAG_CE = 1 << 4,     /* a contribution came with the mark of congestion (RFC 3168) */
+	FANIN_FLAG_AECN = 1 << 5,   /* of a RESULT and a REPEAT: aggregators run short */
 	FANIN_FLAGS_ALL = FANIN_FLAG_RETRANSMIT | FANIN_FLAG_DIRECT | FANIN_FLAG_EMPTY |
 			  FANIN_FLAG_CE | FANIN_FLAG_AECN,
-	/* There is a tag behind the payload (wire/tag.h). It is checked and taken off before anything else looks at a packet. */
+	/* There is a tag behind the payload (wire/tag.h). It is checked and taken off before
+	 * anything else looks at a packet. */
 	FANIN_FLAG_TAGGED = 1 << 3,
 };
 
@@ -112,18 +114,21 @@ struct fanin_hdr {
 	uint8_t op;     /* enum fanin_wire_op, a copy, or custom; likewise */
 	uint16_t count; /* elements in the payload, or of the block if EMPTY; in REFUSED the reason;
 			 * in ANSWER enum fanin_block_state; in QUERY blocks that it asks about */
-	uint16_t root; /* of a copy the rank whose data the block has; of a block with an owner FANIN_ROOT_OWNER and the rank that gets its result; else 0 */
+	uint16_t root;  /* of a copy the rank whose data the block has; of a block with an owner
+			   FANIN_ROOT_OWNER and the rank that gets its result; else 0 */
 	uint8_t extension;       /* extension header type, 0: none */
 	uint8_t extension_len32; /* its length in units of 32 bytes */
 	uint32_t progress;       /* sender's oldest unfinished block */
 	uint64_t key;            /* the direction's, of struct fanin_keys */
 	/*
-	 * QUERY, ANSWER, REPEAT: the way back; PARTIAL, ASK: a bitmap of ranks; GACK: the sum of the job's sequence numbers; REFUSED: the
-	 * JOIN's nonce; MULTICAST, DELIVERY: the rank that it is from; SPARSE...: which shard it is; else 0.
+	 * QUERY, ANSWER, REPEAT: the way back; PARTIAL, ASK: a bitmap of ranks; GACK: the sum of
+	 * the job's sequence numbers; REFUSED: the JOIN's nonce; MULTICAST, DELIVERY: the rank that
+	 * it is from; SPARSE...: which shard it is; else 0.
 	 */
 	uint64_t members;
 	uint32_t number; /* of a QUERY, not 0, repeated by its ANSWER; else 0 */
-	uint16_t port; /* of packets that go up, where the sender takes answers, 0: the default; else 0 */
+	uint16_t port;   /* of packets that go up, where the sender takes answers, 0: the default;
+			    else 0 */
 } __attribute__((packed));
 
 struct fanin_headers {
@@ -159,17 +164,19 @@ enum fanin_join_state {
 };
 
 enum fanin_job_flag {
-	FANIN_JOB_WIDE = 1 << 0, /* sums and averages of f16 and bf16 are accumulated in f32 */
-	FANIN_JOB_SPREAD =
-		1 << 1, /* blocks are spread over several workers: one may be behind the others */
+	FANIN_JOB_WIDE = 1 << 0,   /* sums and averages of f16 and bf16 are accumulated in f32 */
+	FANIN_JOB_SPREAD = 1 << 1, /* blocks are spread over several workers: one may be behind the
+				      others */
 	FANIN_JOB_TAGGED = 1 << 2, /* its packets have tags */
-	FANIN_JOB_MULTICAST = 1 << 3, /* packets of any member go to all others, and nothing is reduced */
-	FANIN_JOB_LEADERS = 1 << 4, /* each block has a rank that makes its result */
+	FANIN_JOB_MULTICAST = 1 << 3, /* packets of any member go to all others, and nothing is
+					 reduced */
+	FANIN_JOB_LEADERS = 1 << 4,   /* each block has a rank that makes its result */
 	FANIN_JOB_FLAGS_ALL = FANIN_JOB_WIDE | FANIN_JOB_SPREAD | FANIN_JOB_TAGGED |
 			      FANIN_JOB_MULTICAST | FANIN_JOB_LEADERS,
 };
 
-/* JOIN_ACK's payload. The epoch in its header is final once the state is ACTIVE. Behind it is the set of the ranks that have joined. */
+/* JOIN_ACK's payload. The epoch in its header is final once the state is ACTIVE. Behind it is the
+ * set of the ranks that have joined. */
 struct fanin_join_ack_body {
 	uint64_t nonce;         /* of the JOIN that it answers */
 	uint16_t state;         /* enum fanin_join_state */
@@ -179,11 +186,13 @@ struct fanin_join_ack_body {
 	uint32_t group_be;      /* IPv4 multicast group that results are sent to */
 	char handler[16];       /* zero-padded name of the handler */
 	uint64_t cookie;        /* proves that a JOIN is not an old one: it answers this packet */
-	uint32_t flags; /* enum fanin_job_flag; a host doesn't join a job with unknown ones */
-	uint64_t instance; /* of the switch: random, another one after each start; tags are bound to it */
-	uint32_t slots;   /* there, for the job and those that share them with it; 0: none */
-	uint32_t sharing; /* how many jobs these are, at this time; 0 where there are no slots */
-	uint64_t parameters[FANIN_WIRE_PARAMETERS]; /* of the job, as its handler declares them; else 0 */
+	uint32_t flags;    /* enum fanin_job_flag; a host doesn't join a job with unknown ones */
+	uint64_t instance; /* of the switch: random, another one after each start; tags are bound to
+			      it */
+	uint32_t slots;    /* there, for the job and those that share them with it; 0: none */
+	uint32_t sharing;  /* how many jobs these are, at this time; 0 where there are no slots */
+	uint64_t parameters[FANIN_WIRE_PARAMETERS]; /* of the job, as its handler declares them;
+						       else 0 */
 	uint16_t port_blocks; /* so many blocks in a row have one source port: a power of two */
 	uint8_t path;         /* of the JOIN that it answers */
 	uint8_t reserved[5];  /* 0 */
@@ -202,7 +211,8 @@ enum fanin_block_state {
 
 /* ANSWER's payload. Behind it are two sets of ranks: see struct fanin_answer_ranks. */
 struct fanin_answer_body {
-	uint8_t states[FANIN_ANSWER_BLOCKS / 4]; /* from the block on, four to a byte, the lowest bits first */
+	uint8_t states[FANIN_ANSWER_BLOCKS / 4]; /* from the block on, four to a byte, the lowest
+						    bits first */
 	uint16_t n_blocks;   /* of `states`; 0: the answer comes from a switch further up */
 	uint8_t level;       /* how many switches have passed it on */
 	uint8_t reserved[5]; /* 0 */
@@ -216,8 +226,9 @@ struct fanin_answer_ranks {
 };
 
 /*
- * One word of the two sets, `missing` and `gone`, behind an ANSWER's body: a rank in the first one alone is late, in both it has ended, in the
- * second one alone it is silent. So 4096 ranks fit into a packet of 1,500 bytes.
+ * One word of the two sets, `missing` and `gone`, behind an ANSWER's body: a rank in the first one
+ * alone is late, in both it has ended, in the second one alone it is silent. So 4096 ranks fit into
+ * a packet of 1,500 bytes.
  */
 static inline void
 fanin_answer_encode_word(uint64_t missing, uint64_t ended, uint64_t silent, uint64_t *first,
@@ -236,14 +247,17 @@ fanin_answer_decode_word(uint64_t first, uint64_t second, uint64_t *missing, uin
 	*silent = second & ~first;
 }
 
-/* PROBE_ACK's payload: two sets of ranks behind the switch that answers, as long as the job needs. */
+/* PROBE_ACK's payload: two sets of ranks behind the switch that answers, as long as the job needs.
+ */
 struct fanin_probe_ack_body {
-	uint64_t ended; /* the first one begins: their processes have ended */
-	uint64_t silent; /* in a job of up to 64 ranks this is the other one: hosts and switches that don't answer probes */
+	uint64_t ended;  /* the first one begins: their processes have ended */
+	uint64_t silent; /* in a job of up to 64 ranks this is the other one: hosts and switches
+			    that don't answer probes */
 };
 
 /*
- * A packet that did not fit its block, because ranks disagree about the collective. REFUSED has it in its header (FANIN_REASON_MISMATCH), PROBE_ACK behind its sets.
+ * A packet that did not fit its block, because ranks disagree about the collective. REFUSED has it
+ * in its header (FANIN_REASON_MISMATCH), PROBE_ACK behind its sets.
  */
 struct fanin_mismatch {
 	uint64_t found;    /* the packet's shape: fanin_wire_shape, or fanin_shard_shape */
@@ -295,7 +309,8 @@ fanin_probe_ack_len(unsigned int n_ranks)
 	return 2 * fanin_ranks_bytes(n_ranks);
 }
 
-/* Reads what is behind an ANSWER's body. sets: the rest of fanin_answer_len(n_ranks) bytes, any alignment. */
+/* Reads what is behind an ANSWER's body. sets: the rest of fanin_answer_len(n_ranks) bytes, any
+ * alignment. */
 static inline void
 fanin_answer_read_ranks(const void *sets, unsigned int n_ranks, struct fanin_answer_ranks *ranks)
 {
@@ -337,8 +352,9 @@ fanin_answer_set_state(struct fanin_answer_body *body, unsigned int i, enum fani
 }
 
 /*
- * A query that is passed on to a parent remembers which child asked, at each switch on its way: six bits for each level, the
- * last one lowest, under a 1 that marks the end. The answer goes back the same way. 0: a host's own query.
+ * A query that is passed on to a parent remembers which child asked, at each switch on its way: six
+ * bits for each level, the last one lowest, under a 1 that marks the end. The answer goes back the
+ * same way. 0: a host's own query.
  */
 static inline uint64_t
 fanin_way_push(uint64_t way, unsigned int child)
@@ -395,7 +411,8 @@ fanin_block_before(uint32_t a, uint32_t b)
 	return (int32_t)(a - b) < 0;
 }
 
-/* Bytes of payload that a link with this MTU carries per packet, with a tag or without: whole 64-byte units, 0 if none fits. */
+/* Bytes of payload that a link with this MTU carries per packet, with a tag or without: whole
+ * 64-byte units, 0 if none fits. */
 static inline uint32_t
 fanin_payload_for_mtu(uint32_t mtu, bool tagged)
 {
@@ -407,7 +424,8 @@ fanin_payload_for_mtu(uint32_t mtu, bool tagged)
 }
 
 /*
- * The UDP source port of a packet about a block, so that RSS spreads blocks but never one block's packets.
+ * The UDP source port of a packet about a block, so that RSS spreads blocks but never one block's
+ * packets.
  *
  * shift: 2^shift blocks in a row have the same one, which may share super-frames.
  */
@@ -436,7 +454,8 @@ fanin_super_frame_packets(uint32_t payload_bytes)
 	return fit < FANIN_SUPER_FRAME_PACKETS ? fit : FANIN_SUPER_FRAME_PACKETS;
 }
 
-/* How many blocks in a row have one source port: a power of two, as many as a super-frame holds, but no more than `most`, 1 at least. */
+/* How many blocks in a row have one source port: a power of two, as many as a super-frame holds,
+ * but no more than `most`, 1 at least. */
 static inline uint16_t
 fanin_wire_port_blocks(uint32_t payload_bytes, uint32_t most)
 {
@@ -445,7 +464,8 @@ fanin_wire_port_blocks(uint32_t payload_bytes, uint32_t most)
 	return (uint16_t)(1u << (31 - __builtin_clz(fit < most ? fit : most)));
 }
 
-/* Data type, operator, count and root in one word, to compare and to store. There are no extensions, whose bytes are in it, too. */
+/* Data type, operator, count and root in one word, to compare and to store. There are no
+ * extensions, whose bytes are in it, too. */
 static inline uint64_t
 fanin_wire_shape(const struct fanin_hdr *hdr)
 {
@@ -461,7 +481,8 @@ fanin_wire_set_shape(struct fanin_hdr *hdr, uint64_t shape)
 	memcpy((uint8_t *)hdr + offsetof(struct fanin_hdr, dtype), &shape, sizeof(shape));
 }
 
-/* Puts a mismatch into a REFUSED. Of the expected shape there is room for type, operator, count and root. */
+/* Puts a mismatch into a REFUSED. Of the expected shape there is room for type, operator, count and
+ * root. */
 static inline void
 fanin_mismatch_encode(struct fanin_hdr *refused, const struct fanin_mismatch *mismatch)
 {
@@ -485,7 +506,8 @@ fanin_mismatch_decode(const struct fanin_hdr *refused, struct fanin_mismatch *mi
 	return refused->type == FANIN_TYPE_REFUSED && refused->members != 0;
 }
 
-/* With this bit a root is the owner of a block that is combined: the rank that alone gets its result. */
+/* With this bit a root is the owner of a block that is combined: the rank that alone gets its
+ * result. */
 #define FANIN_ROOT_OWNER 0x8000u
 
 static inline bool
@@ -525,7 +547,8 @@ fanin_wire_payload_len(const struct fanin_headers *headers)
 	return (uint32_t)__builtin_bswap16(headers->udp.len_be) - FANIN_UDP_LEN - FANIN_HDR_LEN;
 }
 
-/* The IPv4 header checksum (RFC 1071) of a header without options, ready to be stored; 0 over a header with a right one. */
+/* The IPv4 header checksum (RFC 1071) of a header without options, ready to be stored; 0 over a
+ * header with a right one. */
 static inline uint16_t
 fanin_ip_checksum(const struct fanin_ip *ip)
 {
@@ -558,8 +581,9 @@ fanin_wire_is_empty(const struct fanin_hdr *hdr)
 }
 
 /*
- * Is it a REFUSED by a switch that does not take its receiver for a member, or does not have the job? It knows neither a key nor a tag
- * to answer with: such a REFUSED gives back the key that came, and has no tag.
+ * Is it a REFUSED by a switch that does not take its receiver for a member, or does not have the
+ * job? It knows neither a key nor a tag to answer with: such a REFUSED gives back the key that
+ * came, and has no tag.
  */
 static inline bool
 fanin_wire_refuses_sender(const struct fanin_hdr *hdr)
@@ -590,15 +614,16 @@ fanin_payload_limit(uint32_t payload_bytes, bool wide, unsigned int dtype, unsig
 enum fanin_reason fanin_wire_validate(const void *frame, size_t frame_len);
 
 /*
- * Of that the part that comes first, also for packets with a tag: IPv4 and UDP against the frame's length. If it finds
- * nothing, the Fanin header is there, and fanin_wire_payload_len bytes behind it.
+ * Of that the part that comes first, also for packets with a tag: IPv4 and UDP against the frame's
+ * length. If it finds nothing, the Fanin header is there, and fanin_wire_payload_len bytes behind
+ * it.
  */
 enum fanin_reason fanin_wire_validate_l4(const void *frame, size_t frame_len);
 
 /*
- * What all contributions of one host to one job have in common, so that one comparison of the headers tells whether
- * they are such a packet: addresses, UDP port, no fragment, no options, version, type, job, rank, key and
- * reserved fields. Fields that vary are zero.
+ * What all contributions of one host to one job have in common, so that one comparison of the
+ * headers tells whether they are such a packet: addresses, UDP port, no fragment, no options,
+ * version, type, job, rank, key and reserved fields. Fields that vary are zero.
  */
 struct fanin_template {
 	uint8_t bytes[FANIN_PAYLOAD_OFFSET];
@@ -633,7 +658,8 @@ fanin_wire_fits(const struct fanin_headers *headers, const struct fanin_template
 	return (wrong[0] | wrong[1]) == 0;
 }
 
-/* Is the payload as long as so many elements, or left out where it may be? size: of an element, bytes. */
+/* Is the payload as long as so many elements, or left out where it may be? size: of an element,
+ * bytes. */
 static inline bool
 fanin_wire_count_fits(const struct fanin_hdr *hdr, unsigned int size, uint32_t payload_len)
 {
@@ -642,9 +668,11 @@ fanin_wire_count_fits(const struct fanin_hdr *hdr, unsigned int size, uint32_t p
 	return hdr->count * size == payload_len;
 }
 
-/* The sizes of the last frame that passed fanin_wire_elements_fit: most of a burst are alike, and few are empty. */
+/* The sizes of the last frame that passed fanin_wire_elements_fit: most of a burst are alike, and
+ * few are empty. */
 struct fanin_sizes {
-	uint64_t shape; /* as fanin_wire_shape gives it; after an empty one, without count and root */
+	uint64_t shape; /* as fanin_wire_shape gives it; after an empty one, without count and root
+			 */
 	uint32_t lengths;     /* of UDP and IPv4 as they are in the frame */
 	uint32_t payload_len; /* bytes */
 };
@@ -657,10 +685,11 @@ bool fanin_wire_empty_fits(const struct fanin_headers *headers, size_t frame_len
 			   struct fanin_sizes *sizes);
 
 /*
- * What is left to check of a frame that fits a template, so that fanin_wire_validate would find nothing: lengths,
- * elements and the IPv4 checksum.
+ * What is left to check of a frame that fits a template, so that fanin_wire_validate would find
+ * nothing: lengths, elements and the IPv4 checksum.
  *
- * frame_len: FANIN_PAYLOAD_OFFSET at least. sizes: FANIN_SIZES_NONE at first; rw. If the frame passes, they are its.
+ * frame_len: FANIN_PAYLOAD_OFFSET at least. sizes: FANIN_SIZES_NONE at first; rw. If the frame
+ * passes, they are its.
  */
 static inline bool
 fanin_wire_elements_fit(const struct fanin_headers *headers, size_t frame_len,
@@ -677,7 +706,8 @@ fanin_wire_elements_fit(const struct fanin_headers *headers, size_t frame_len,
 		const uint32_t payload_len = fanin_wire_payload_len(headers);
 		const unsigned int size = fanin_dtype_size(hdr->dtype);
 
-		if (__builtin_bswap16(headers->ip.total_len_be) != FANIN_MTU_OVERHEAD + payload_len ||
+		if (__builtin_bswap16(headers->ip.total_len_be) !=
+			    FANIN_MTU_OVERHEAD + payload_len ||
 		    hdr->count * size != payload_len || size == 0 || !fanin_op_is_known(hdr->op) ||
 		    !fanin_wire_root_fits(hdr))
 			return false;
@@ -707,7 +737,8 @@ void fanin_wire_encode_l4(struct fanin_headers *headers, const struct fanin_flow
 			  uint32_t payload_len);
 
 /*
- * Sets the lengths of IPv4 and UDP for payload_len bytes behind the Fanin header, and the IPv4 checksum.
+ * Sets the lengths of IPv4 and UDP for payload_len bytes behind the Fanin header, and the IPv4
+ * checksum.
  */
 void fanin_wire_set_payload_len(struct fanin_headers *headers, uint32_t payload_len);
 

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the ranks of a communicator stop using the network: after a failure, and when the communicator is freed. A rank that fails
- * tells the others at once, without waiting, from which call on it could use MPI: the first that it has not begun. Nobody can
- * complete that one in the network, so each other rank fails in it, or earlier, and tells its own before it returns. From the
- * last such call on all use MPI; a rank that is behind it fails its calls up to it. A communicator that is freed ends in the
- * same way, so that each rank takes part in one agreement, whatever happens to the others.
+ * How the ranks of a communicator stop using the network: after a failure, and when the
+ * communicator is freed. A rank that fails tells the others at once, without waiting, from which
+ * call on it could use MPI: the first that it has not begun. Nobody can complete that one in the
+ * network, so each other rank fails in it, or earlier, and tells its own before it returns. From
+ * the last such call on all use MPI; a rank that is behind it fails its calls up to it. A
+ * communicator that is freed ends in the same way, so that each rank takes part in one agreement,
+ * whatever happens to the others.
  */
 #include "states.h"
 
 #include <time.h>
 
-/* Longest wait for the end of communicators that other ranks may not have freed yet: about a second. */
+/* Longest wait for the end of communicators that other ranks may not have freed yet: about a
+ * second. */
 #define LOOKS_FOR_END 1000
 
 static bool gives_up; /* atomic */
@@ -126,7 +129,8 @@ state_close_end(struct comm_state *state)
 	state->way = WAY_DISABLED;
 }
 
-/* A communicator that was freed and whose job has ended, taken off the list; NULL: there is none. */
+/* A communicator that was freed and whose job has ended, taken off the list; NULL: there is none.
+ */
 static struct comm_state *
 closed_take(bool *some_close)
 {
@@ -139,14 +143,16 @@ closed_take(bool *some_close)
 			continue;
 		*some_close = true;
 		/* Another thread may have found it, too. */
-		if (has_left(state) && !__atomic_exchange_n(&state->is_taken, true, __ATOMIC_ACQUIRE))
+		if (has_left(state) &&
+		    !__atomic_exchange_n(&state->is_taken, true, __ATOMIC_ACQUIRE))
 			break;
 	}
 	pthread_mutex_unlock(&states_lock);
 	return state;
 }
 
-/* Frees what communicators have left that the program has freed. Returns false if some are not at their end. */
+/* Frees what communicators have left that the program has freed. Returns false if some are not at
+ * their end. */
 bool
 closed_free(void)
 {
@@ -223,7 +229,8 @@ states_open(void)
 {
 	uint32_t n = 0;
 
-	for (const struct comm_state *state = joined_states; state != NULL; state = state->next_joined)
+	for (const struct comm_state *state = joined_states; state != NULL;
+	     state = state->next_joined)
 		n += queue_open(state->queue);
 	return n;
 }
@@ -252,7 +259,8 @@ states_give_up(void)
 	return __atomic_load_n(&gives_up, __ATOMIC_ACQUIRE);
 }
 
-/* In MPI_Finalize no other thread of the program calls MPI, so the list is walked without its lock. */
+/* In MPI_Finalize no other thread of the program calls MPI, so the list is walked without its lock.
+ */
 void
 states_drain(void)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Arguments that MPI refuses. Such calls are handed to MPI, which names what is wrong by the communicator's error handler, without a
- * word to other ranks. A call that MPI would carry out must not be handed to it so: others are in the network. What differs between MPI
- * libraries and their settings is asked of MPI itself, on a communicator of this process alone.
+ * Arguments that MPI refuses. Such calls are handed to MPI, which names what is wrong by the
+ * communicator's error handler, without a word to other ranks. A call that MPI would carry out must
+ * not be handed to it so: others are in the network. What differs between MPI libraries and their
+ * settings is asked of MPI itself, on a communicator of this process alone.
  */
 #include "preload.h"
 
@@ -11,7 +12,8 @@
 /* Errors are returned on it. */
 static MPI_Comm judge = MPI_COMM_NULL;
 
-/* From so many elements on MPI refuses a send buffer that is the receive buffer, or this rank's part of it; 0: it does not. */
+/* From so many elements on MPI refuses a send buffer that is the receive buffer, or this rank's
+ * part of it; 0: it does not. */
 static int one_buffer_from[N_COLLECTIVES];
 /* MPI takes a type that was not committed for what an allgather receives. */
 static bool takes_uncommitted;
@@ -54,7 +56,8 @@ answers_ask(void)
 						   judge) == MPI_SUCCESS;
 }
 
-/* In MPI_Init, where no other thread calls MPI: Open MPI tells some errors to MPI_COMM_WORLD's handler, whatever the communicator. */
+/* In MPI_Init, where no other thread calls MPI: Open MPI tells some errors to MPI_COMM_WORLD's
+ * handler, whatever the communicator. */
 void
 arguments_init(void)
 {
@@ -108,8 +111,9 @@ type_committed(MPI_Datatype type)
 }
 
 /*
- * What the MPI library does not look at, and then crashes or sums whatever it finds, is refused here: a buffer that is NULL, or
- * MPI_IN_PLACE in a broadcast and at others than the root of a reduce.
+ * What the MPI library does not look at, and then crashes or sums whatever it finds, is refused
+ * here: a buffer that is NULL, or MPI_IN_PLACE in a broadcast and at others than the root of a
+ * reduce.
  */
 #ifdef OPEN_MPI
 #define WITHOUT_BUFFER VERDICT_UNUSABLE
@@ -160,7 +164,8 @@ send_judge(const struct collective *call)
 	return memory_judge(call->send, call->send_count, call->send_type);
 }
 
-/* By the communicator's own handler, whatever the MPI library: a reduce of no data, which MPI looks at all the same. */
+/* By the communicator's own handler, whatever the MPI library: a reduce of no data, which MPI looks
+ * at all the same. */
 bool
 operator_holds(const struct collective *call)
 {

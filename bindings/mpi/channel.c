@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator's membership in a job: joined and left here, and waited for. Each has a context of its own, so that threads
- * wait in different communicators at the same time.
+ * A communicator's membership in a job: joined and left here, and waited for. Each has a context of
+ * its own, so that threads wait in different communicators at the same time.
  */
 #include "preload.h"
 
@@ -10,14 +10,15 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Looks without a result before the thread sleeps between them: about 10 ms on a core that others want, too. */
+/* Looks without a result before the thread sleeps between them: about 10 ms on a core that others
+ * want, too. */
 #define LOOKS_BEFORE_NAPS 20000
 #define NAP_NS 50000
 /* The first looks of a wait; then it sleeps until frames come. */
 #define FIRST_LOOKS 16
 /*
- * After a wait that took so long that MPI may have been what it waited for, so many waits move MPI's data all the time: twice as
- * many if that happens again.
+ * After a wait that took so long that MPI may have been what it waited for, so many waits move
+ * MPI's data all the time: twice as many if that happens again.
  */
 #define DRIVEN_WAITS 8
 #define MOST_DRIVEN_WAITS 1024
@@ -114,7 +115,8 @@ channel_leave(struct channel *channel, bool at_once)
 	free(channel);
 }
 
-/* Looks whether the request is done, and has MPI move its data, so many times or without end if it is 0. Returns what fanin_wait does. */
+/* Looks whether the request is done, and has MPI move its data, so many times or without end if it
+ * is 0. Returns what fanin_wait does. */
 static int
 request_look(fanin_request **req, unsigned int n)
 {
@@ -154,9 +156,10 @@ request_sleep(struct channel *channel, fanin_request **req)
 }
 
 /*
- * fanin_wait sleeps until frames come, which leaves the core to others, but MPI stands still meanwhile: a peer's receive of a
- * large message, which it must end before its own call, needs this process. So a wait that lasts moves MPI's data, too, and so do
- * the next ones, which are likely to be of the same kind.
+ * fanin_wait sleeps until frames come, which leaves the core to others, but MPI stands still
+ * meanwhile: a peer's receive of a large message, which it must end before its own call, needs this
+ * process. So a wait that lasts moves MPI's data, too, and so do the next ones, which are likely to
+ * be of the same kind.
  */
 int
 channel_wait(struct channel *channel, fanin_request **req)
@@ -180,7 +183,8 @@ channel_wait(struct channel *channel, fanin_request **req)
 int
 channel_wait_some(struct channel *channel, fanin_request **req)
 {
-	/* No yield to the program's thread, which may keep the core for long: who sleeps gets it when frames come. */
+	/* No yield to the program's thread, which may keep the core for long: who sleeps gets it
+	 * when frames come. */
 	for (unsigned int i = 0; i < FIRST_LOOKS; i++)
 		if (fanin_test(*req) != FANIN_IN_PROGRESS)
 			return fanin_wait(req);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The collectives that this library takes over, in C: blocking and not, for counts of int and, where MPI has them, of MPI_Count.
- * Each describes itself, and MPI does it by its profiling interface if the network does not.
+ * The collectives that this library takes over, in C: blocking and not, for counts of int and,
+ * where MPI has them, of MPI_Count. Each describes itself, and MPI does it by its profiling
+ * interface if the network does not.
  */
 #include "preload.h"
 
@@ -15,7 +16,8 @@
 	int result;                                                                                \
 	return collective_start(&call, req, &result) ? result : (by_mpi)
 
-/* A call is wholly MPI's or the network's; where MPI's own operator gives wrong answers, MPI gets this library's. */
+/* A call is wholly MPI's or the network's; where MPI's own operator gives wrong answers, MPI gets
+ * this library's. */
 #define FOR_MPI operator_for_mpi(type, op)
 
 #define ALLREDUCE_CALL                                                                             \
@@ -45,22 +47,23 @@
 		.type = type, .op = op, .root = root, .comm = comm                                 \
 	}
 
-#define REDUCE(suffix, count_type)                                                                   \
-	PRELOAD_EXPORT int MPI_Reduce##suffix(const void *send, void *recv, count_type count,        \
-					      MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) \
-	{                                                                                            \
-		CARRY_OUT(REDUCE_CALL,                                                               \
-			  preload_settings.enabled                                                   \
-				  ? REDUCE_BY_MPI(suffix, false, send, recv, count, type, FOR_MPI,   \
-						  root, comm)                                        \
-				  : PMPI_Reduce##suffix(send, recv, count, type, op, root, comm));   \
-	}                                                                                            \
-	PRELOAD_EXPORT int MPI_Ireduce##suffix(const void *send, void *recv, count_type count,       \
-					       MPI_Datatype type, MPI_Op op, int root,               \
-					       MPI_Comm comm, MPI_Request *req)                      \
-	{                                                                                            \
-		START(REDUCE_CALL,                                                                   \
-		      PMPI_Ireduce##suffix(send, recv, count, type, FOR_MPI, root, comm, req));      \
+#define REDUCE(suffix, count_type)                                                                 \
+	PRELOAD_EXPORT int MPI_Reduce##suffix(const void *send, void *recv, count_type count,      \
+					      MPI_Datatype type, MPI_Op op, int root,              \
+					      MPI_Comm comm)                                       \
+	{                                                                                          \
+		CARRY_OUT(REDUCE_CALL,                                                             \
+			  preload_settings.enabled                                                 \
+				  ? REDUCE_BY_MPI(suffix, false, send, recv, count, type, FOR_MPI, \
+						  root, comm)                                      \
+				  : PMPI_Reduce##suffix(send, recv, count, type, op, root, comm)); \
+	}                                                                                          \
+	PRELOAD_EXPORT int MPI_Ireduce##suffix(const void *send, void *recv, count_type count,     \
+					       MPI_Datatype type, MPI_Op op, int root,             \
+					       MPI_Comm comm, MPI_Request *req)                    \
+	{                                                                                          \
+		START(REDUCE_CALL,                                                                 \
+		      PMPI_Ireduce##suffix(send, recv, count, type, FOR_MPI, root, comm, req));    \
 	}
 
 #define BCAST_CALL                                                                                 \
@@ -87,21 +90,22 @@
 		.send_type = send_type, .recv = recv, .count = count, .type = type, .comm = comm   \
 	}
 
-#define ALLGATHER(suffix, count_type)                                                                \
-	PRELOAD_EXPORT int MPI_Allgather##suffix(const void *send, count_type send_count,            \
-						 MPI_Datatype send_type, void *recv,                 \
-						 count_type count, MPI_Datatype type, MPI_Comm comm) \
-	{                                                                                            \
-		CARRY_OUT(ALLGATHER_CALL, PMPI_Allgather##suffix(send, send_count, send_type,        \
-								 recv, count, type, comm));          \
-	}                                                                                            \
-	PRELOAD_EXPORT int MPI_Iallgather##suffix(const void *send, count_type send_count,           \
-						  MPI_Datatype send_type, void *recv,                \
-						  count_type count, MPI_Datatype type,               \
-						  MPI_Comm comm, MPI_Request *req)                   \
-	{                                                                                            \
-		START(ALLGATHER_CALL, PMPI_Iallgather##suffix(send, send_count, send_type, recv,     \
-							      count, type, comm, req));              \
+#define ALLGATHER(suffix, count_type)                                                              \
+	PRELOAD_EXPORT int MPI_Allgather##suffix(const void *send, count_type send_count,          \
+						 MPI_Datatype send_type, void *recv,               \
+						 count_type count, MPI_Datatype type,              \
+						 MPI_Comm comm)                                    \
+	{                                                                                          \
+		CARRY_OUT(ALLGATHER_CALL, PMPI_Allgather##suffix(send, send_count, send_type,      \
+								 recv, count, type, comm));        \
+	}                                                                                          \
+	PRELOAD_EXPORT int MPI_Iallgather##suffix(const void *send, count_type send_count,         \
+						  MPI_Datatype send_type, void *recv,              \
+						  count_type count, MPI_Datatype type,             \
+						  MPI_Comm comm, MPI_Request *req)                 \
+	{                                                                                          \
+		START(ALLGATHER_CALL, PMPI_Iallgather##suffix(send, send_count, send_type, recv,   \
+							      count, type, comm, req));            \
 	}
 
 #define REDUCE_SCATTER_BLOCK_CALL                                                                  \
@@ -110,22 +114,23 @@
 		.count = count, .type = type, .op = op, .comm = comm                               \
 	}
 
-#define REDUCE_SCATTER_BLOCK(suffix, count_type)                                                      \
-	PRELOAD_EXPORT int MPI_Reduce_scatter_block##suffix(const void *send, void *recv,             \
-							    count_type count, MPI_Datatype type,      \
-							    MPI_Op op, MPI_Comm comm)                 \
-	{                                                                                             \
-		CARRY_OUT(REDUCE_SCATTER_BLOCK_CALL,                                                  \
-			  PMPI_Reduce_scatter_block##suffix(send, recv, count, type, FOR_MPI, comm)); \
-	}                                                                                             \
-	PRELOAD_EXPORT int MPI_Ireduce_scatter_block##suffix(const void *send, void *recv,            \
-							     count_type count, MPI_Datatype type,     \
-							     MPI_Op op, MPI_Comm comm,                \
-							     MPI_Request *req)                        \
-	{                                                                                             \
-		START(REDUCE_SCATTER_BLOCK_CALL,                                                      \
-		      PMPI_Ireduce_scatter_block##suffix(send, recv, count, type, FOR_MPI, comm,      \
-							 req));                                       \
+#define REDUCE_SCATTER_BLOCK(suffix, count_type)                                                   \
+	PRELOAD_EXPORT int MPI_Reduce_scatter_block##suffix(const void *send, void *recv,          \
+							    count_type count, MPI_Datatype type,   \
+							    MPI_Op op, MPI_Comm comm)              \
+	{                                                                                          \
+		CARRY_OUT(REDUCE_SCATTER_BLOCK_CALL,                                               \
+			  PMPI_Reduce_scatter_block##suffix(send, recv, count, type, FOR_MPI,      \
+							    comm));                                \
+	}                                                                                          \
+	PRELOAD_EXPORT int MPI_Ireduce_scatter_block##suffix(const void *send, void *recv,         \
+							     count_type count, MPI_Datatype type,  \
+							     MPI_Op op, MPI_Comm comm,             \
+							     MPI_Request *req)                     \
+	{                                                                                          \
+		START(REDUCE_SCATTER_BLOCK_CALL,                                                   \
+		      PMPI_Ireduce_scatter_block##suffix(send, recv, count, type, FOR_MPI, comm,   \
+							 req));                                    \
 	}
 
 #define ALL(suffix, count_type)                                                                    \

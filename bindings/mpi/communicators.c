@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is kept about each communicator, and its job. The state is an attribute of the communicator; one with a job outlives it
- * until the job has ended (agreement.c). It is made in the first blocking collective with data for the network, or by many
- * barriers; whether there is a job is agreed on by MPI: all ranks have joined, or none uses it.
+ * What is kept about each communicator, and its job. The state is an attribute of the communicator;
+ * one with a job outlives it until the job has ended (agreement.c). It is made in the first
+ * blocking collective with data for the network, or by many barriers; whether there is a job is
+ * agreed on by MPI: all ranks have joined, or none uses it.
  */
 #include "states.h"
 
@@ -15,14 +16,16 @@
 #define NAME_BYTES 8
 /* A cache of states by handle, since looking up an attribute takes locks. */
 #define CACHE_SIZE 64
-/* A job costs as much as some hundred barriers do by MPI, and many communicators live for a few only. */
+/* A job costs as much as some hundred barriers do by MPI, and many communicators live for a few
+ * only. */
 #define BARRIERS_BEFORE_JOB 200
 /* Before a communicator goes without a job because of others whose jobs end: about a second. */
 #define LOOKS_FOR_ROOM 1000
 
 static int keyval = MPI_KEYVAL_INVALID;
 static struct comm_state *cache[CACHE_SIZE];
-/* free_states are in use no more. Never freed: a thread may still compare the handle of one that it found in the cache. */
+/* free_states are in use no more. Never freed: a thread may still compare the handle of one that it
+ * found in the cache. */
 pthread_mutex_t states_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct comm_state *free_states;
 struct comm_state *joined_states; /* with a job, now or before a failure; under states_lock, too */
@@ -58,7 +61,8 @@ state_alloc(MPI_Comm comm)
 		state = malloc(sizeof(*state));
 	if (state == NULL)
 		no_memory();
-	*state = (struct comm_state){ .comm = comm, .shadow = MPI_COMM_NULL, .node = MPI_COMM_NULL };
+	*state =
+		(struct comm_state){ .comm = comm, .shadow = MPI_COMM_NULL, .node = MPI_COMM_NULL };
 	return state;
 }
 
@@ -127,8 +131,9 @@ state_free(struct comm_state *state)
 }
 
 /*
- * The attribute's delete callback. MPI may call it later than MPI_Comm_free, and at another place on each rank, so nothing here
- * is collective: a job that comm_close has not ended ends in MPI_Finalize.
+ * The attribute's delete callback. MPI may call it later than MPI_Comm_free, and at another place
+ * on each rank, so nothing here is collective: a job that comm_close has not ended ends in
+ * MPI_Finalize.
  */
 static int
 state_delete(MPI_Comm comm, int key, void *value, void *extra)
@@ -269,7 +274,8 @@ hosts_number(struct comm_state *state, const int *leaders, int *sorted)
 	state->host = state->host_of[state->rank];
 }
 
-/* Which ranks are on which hosts. Collective. Returns NETWORK or why the network has nothing to do. */
+/* Which ranks are on which hosts. Collective. Returns NETWORK or why the network has nothing to do.
+ */
 static enum way
 hosts_find(struct comm_state *state)
 {
@@ -314,7 +320,8 @@ job_name_make(struct comm_state *state, char name[2 * NAME_BYTES + 8])
 		n += sprintf(name + n, "%02x", bytes[i]);
 }
 
-/* Where hosts have several ranks: their leaders do the same on all hosts, so either all have shared memory or none. */
+/* Where hosts have several ranks: their leaders do the same on all hosts, so either all have shared
+ * memory or none. */
 static void
 memory_share(struct comm_state *state, const char *job_name)
 {
@@ -322,7 +329,8 @@ memory_share(struct comm_state *state, const char *job_name)
 		return;
 	state->shared = shared_make(job_name, state->host, state->node, state->node_rank,
 				    state->node_size);
-	if (way_agree(state->shadow, state->shared != NULL ? WAY_NETWORK : WAY_MEMORY) == WAY_NETWORK)
+	if (way_agree(state->shadow, state->shared != NULL ? WAY_NETWORK : WAY_MEMORY) ==
+	    WAY_NETWORK)
 		return;
 	if (state->rank == 0)
 		say(NULL, false,
@@ -367,7 +375,8 @@ has_room_for_job(void)
 	return __atomic_load_n(&n_jobs, __ATOMIC_RELAXED) < preload_settings.max_jobs;
 }
 
-/* NETWORK if a job is to be made, or why not. Collective, but for intercommunicators and those of one rank. */
+/* NETWORK if a job is to be made, or why not. Collective, but for intercommunicators and those of
+ * one rank. */
 static enum way
 way_before_job(const struct comm_state *state, MPI_Comm comm)
 {

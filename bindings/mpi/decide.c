@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which calls go into the network. All that is looked at is the same on all ranks of a communicator; what may differ, such as
- * MPI_IN_PLACE, alignment and derived types of the same signature, is dealt with where the call is carried out. Only a call that MPI
- * refuses may differ: it is no call for the other ranks, which wait until this one makes the right one.
+ * Which calls go into the network. All that is looked at is the same on all ranks of a
+ * communicator; what may differ, such as MPI_IN_PLACE, alignment and derived types of the same
+ * signature, is dealt with where the call is carried out. Only a call that MPI refuses may differ:
+ * it is no call for the other ranks, which wait until this one makes the right one.
  */
 #include "preload.h"
 
@@ -51,7 +52,8 @@ collective_way(const struct collective *call, struct operation *operation, int *
 		return WAY_ARGUMENT;
 	if (has_parts(call) && (*error = PMPI_Comm_size(call->comm, &size)) != MPI_SUCCESS)
 		return WAY_ARGUMENT;
-	if (__builtin_mul_overflow((size_t)call->count, type_bytes(call->type), &operation->bytes) ||
+	if (__builtin_mul_overflow((size_t)call->count, type_bytes(call->type),
+				   &operation->bytes) ||
 	    __builtin_mul_overflow(operation->bytes, (size_t)size, &operation->bytes)) {
 		operation->bytes = 0;
 		return WAY_TOO_LARGE;
@@ -75,7 +77,8 @@ collective_way_of_state(const struct collective *call, const struct comm_state *
 
 	if (state->way != WAY_NETWORK)
 		return state->way;
-	/* After a failure, too, this decides: calls that were for the network are carried out on another communicator then. */
+	/* After a failure, too, this decides: calls that were for the network are carried out on
+	 * another communicator then. */
 	if (has_parts(call) && is_shared && !state->regular)
 		return WAY_PLACEMENT;
 	/* MPI's own counts are int. */
@@ -120,7 +123,8 @@ collective_carry_out(struct comm_state *state, const struct collective *call,
 	return MPI_ERR_OTHER;
 }
 
-/* True if the communicator's job is to be made for this blocking call. way: as far as the call alone decides. */
+/* True if the communicator's job is to be made for this blocking call. way: as far as the call
+ * alone decides. */
 static bool
 collective_makes_job(const struct collective *call, enum way way, struct comm_state *state)
 {
@@ -133,8 +137,9 @@ collective_makes_job(const struct collective *call, enum way way, struct comm_st
 }
 
 /*
- * The communicator's state, and whether the call may use a job or make one: no, if MPI refuses it. way: as far as the call alone
- * decides. *error as above; a buffer that MPI would use, though it is none, is an error, too.
+ * The communicator's state, and whether the call may use a job or make one: no, if MPI refuses it.
+ * way: as far as the call alone decides. *error as above; a buffer that MPI would use, though it is
+ * none, is an error, too.
  */
 static enum way
 collective_way_of_arguments(const struct collective *call, size_t bytes, struct comm_state **state,
@@ -165,8 +170,8 @@ collective_way_of_arguments(const struct collective *call, size_t bytes, struct 
 }
 
 /*
- * The same of a call that goes to MPI in any case, but makes the communicator's job if that is wanted. way: why it goes to MPI. What MPI
- * would crash by is no matter here.
+ * The same of a call that goes to MPI in any case, but makes the communicator's job if that is
+ * wanted. way: why it goes to MPI. What MPI would crash by is no matter here.
  */
 static enum way
 collective_way_if_wanted(const struct collective *call, enum way way, size_t bytes,
@@ -187,7 +192,8 @@ collective_way_if_wanted(const struct collective *call, enum way way, size_t byt
 
 /* The call goes to MPI, unless its error has been told. */
 static bool
-collective_to_mpi(const struct collective *call, enum way way, uint64_t bytes, int error, int *result)
+collective_to_mpi(const struct collective *call, enum way way, uint64_t bytes, int error,
+		  int *result)
 {
 	report_count(call->kind, way, bytes);
 	*result = error;

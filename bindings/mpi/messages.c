@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the user is told on standard error: each reason once in the program, by rank 0, however many communicators and ranks have it.
- * Another rank sends it to rank 0, which takes messages whenever it has MPI make progress, and in MPI_Finalize; if the program ends
- * without that, by MPI_Abort or by exit, the rank says it itself. How often there was cause to is in the report.
+ * What the user is told on standard error: each reason once in the program, by rank 0, however many
+ * communicators and ranks have it. Another rank sends it to rank 0, which takes messages whenever
+ * it has MPI make progress, and in MPI_Finalize; if the program ends without that, by MPI_Abort or
+ * by exit, the rank says it itself. How often there was cause to is in the report.
  */
 #include "preload.h"
 
@@ -142,7 +143,8 @@ message_take(MPI_Message *arrived)
 	struct message *message;
 	struct told told;
 
-	if (PMPI_Mrecv(&told, (int)sizeof(told), MPI_BYTE, arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+	if (PMPI_Mrecv(&told, (int)sizeof(told), MPI_BYTE, arrived, MPI_STATUS_IGNORE) !=
+	    MPI_SUCCESS)
 		return;
 	pthread_mutex_lock(&lock);
 	n_taken++;
@@ -166,7 +168,8 @@ messages_look(void)
 		message_take(&arrived);
 }
 
-/* Counts what others have of rank 0's reasons, which are all but those that have ended the program. */
+/* Counts what others have of rank 0's reasons, which are all but those that have ended the program.
+ */
 static void
 counts_add(void)
 {
@@ -195,7 +198,8 @@ messages_finish(void)
 
 	for (unsigned int i = 0; i < n_messages; i++)
 		n_sent += messages[i].is_sent;
-	PMPI_Allreduce((int[]){ n_sent, (int)n_messages }, n_all, 2, MPI_INT, MPI_SUM, preload_comm);
+	PMPI_Allreduce((int[]){ n_sent, (int)n_messages }, n_all, 2, MPI_INT, MPI_SUM,
+		       preload_comm);
 	is_over = true;
 	if (n_all[1] == 0)
 		return;

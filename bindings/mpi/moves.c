@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives that move data, and combine none: broadcast and allgather. Ranks may describe the same data by different types:
- * those that are not plain are packed, whatever others do.
+ * Collectives that move data, and combine none: broadcast and allgather. Ranks may describe the
+ * same data by different types: those that are not plain are packed, whatever others do.
  */
 #include "network.h"
 
@@ -41,8 +41,9 @@ bytes_broadcast(const struct step *step, void *data)
 }
 
 /*
- * Where MPI is to find the program's data, and *seen the type with which it does. MPICH neither packs nor unpacks at MPI_BOTTOM, which is
- * NULL: there the address is the one at which the type's data begin, and *seen a new type, which begins at 0.
+ * Where MPI is to find the program's data, and *seen the type with which it does. MPICH neither
+ * packs nor unpacks at MPI_BOTTOM, which is NULL: there the address is the one at which the type's
+ * data begin, and *seen a new type, which begins at 0.
  */
 static void *
 data_address(const void *data, MPI_Datatype type, MPI_Datatype *seen)
@@ -96,7 +97,8 @@ unpack(const void *bytes, size_t n, void *to, MPI_Count count, MPI_Datatype type
 	return status;
 }
 
-/* Ranks may describe the same data by different types: those that are not plain are packed, whatever others do. */
+/* Ranks may describe the same data by different types: those that are not plain are packed,
+ * whatever others do. */
 int
 run_broadcast(const struct step *step)
 {
@@ -115,7 +117,8 @@ run_broadcast(const struct step *step)
 	if (status == FANIN_OK)
 		status = bytes_broadcast(step, packed);
 	if (status == FANIN_OK && !is_root)
-		status = unpack(packed, step->bytes, call->recv, call->count, call->type, call->comm);
+		status = unpack(packed, step->bytes, call->recv, call->count, call->type,
+				call->comm);
 	free(packed);
 	return status;
 }
@@ -169,7 +172,8 @@ is_sent_as_is(const struct collective *call)
 			(size_t)call->count * type_plain_bytes(call->type));
 }
 
-/* Where the rank's own part of an allgather is, as bytes: in the program's buffers, or packed at `mine`. */
+/* Where the rank's own part of an allgather is, as bytes: in the program's buffers, or packed at
+ * `mine`. */
 static const void *
 own_part(const struct step *step, uint8_t *mine, int *status)
 {

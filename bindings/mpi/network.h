@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A collective in the network, as its steps see it. With several ranks on a host each has three steps, but for an allreduce
- * (shared.c): the host's ranks and their leader by MPI, which has shared memory, but combines by the library's operators; the
- * leaders in the network; the leader and its ranks again. The leader tells the others how the network's step ended, so that all ranks of a host return the same.
- * With one rank on each host, and data that need no packing, a collective is posted to the library as it is, so that several
- * can be under way.
+ * A collective in the network, as its steps see it. With several ranks on a host each has three
+ * steps, but for an allreduce (shared.c): the host's ranks and their leader by MPI, which has
+ * shared memory, but combines by the library's operators; the leaders in the network; the leader
+ * and its ranks again. The leader tells the others how the network's step ended, so that all ranks
+ * of a host return the same. With one rank on each host, and data that need no packing, a
+ * collective is posted to the library as it is, so that several can be under way.
  */
 #ifndef FANIN_BINDINGS_MPI_NETWORK_H
 #define FANIN_BINDINGS_MPI_NETWORK_H
@@ -53,7 +54,8 @@ own_data(const struct collective *call)
 
 /* True if this rank's part of an allgather lies in the send buffer as it goes into the network. */
 bool is_sent_as_is(const struct collective *call);
-/* Memory for a vector. NULL only if the host has no other ranks, which would wait for this one in their steps. */
+/* Memory for a vector. NULL only if the host has no other ranks, which would wait for this one in
+ * their steps. */
 void *scratch(const struct comm_state *state, size_t bytes);
 /* All ranks of the host learn what their leader has got. */
 int status_share(const struct comm_state *state, int status);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Open MPI's calls from Fortran, which do not come through MPI's C names: mpif.h and the module mpi call mpi_allreduce_ and the
- * like, mpi_f08 calls ompi_allreduce_f, which is the same function of the same library. Here they become calls from C.
- * MPICH's Fortran library calls the C names by itself.
+ * Open MPI's calls from Fortran, which do not come through MPI's C names: mpif.h and the module mpi
+ * call mpi_allreduce_ and the like, mpi_f08 calls ompi_allreduce_f, which is the same function of
+ * the same library. Here they become calls from C. MPICH's Fortran library calls the C names by
+ * itself.
  */
 #include "preload.h"
 
@@ -65,7 +66,8 @@ FORTRAN_NAMES(mpi_finalize, MPI_FINALIZE, ompi_finalize_f, (MPI_Fint * error))
 	error_set(error, MPI_Finalize());
 }
 
-FORTRAN_NAMES(mpi_abort, MPI_ABORT, ompi_abort_f, (MPI_Fint * comm, MPI_Fint *code, MPI_Fint *error))
+FORTRAN_NAMES(mpi_abort, MPI_ABORT, ompi_abort_f,
+	      (MPI_Fint * comm, MPI_Fint *code, MPI_Fint *error))
 {
 	error_set(error, MPI_Abort(COMM(comm), *code));
 }
@@ -100,8 +102,8 @@ FORTRAN_NAMES(mpi_allreduce, MPI_ALLREDUCE, ompi_allreduce_f,
 	      (void *send, void *recv, MPI_Fint *count, MPI_Fint *type, MPI_Fint *op,
 	       MPI_Fint *comm, MPI_Fint *error))
 {
-	error_set(error,
-		  MPI_Allreduce(buffer(send), buffer(recv), *count, TYPE(type), OP(op), COMM(comm)));
+	error_set(error, MPI_Allreduce(buffer(send), buffer(recv), *count, TYPE(type), OP(op),
+				       COMM(comm)));
 }
 
 FORTRAN_NAMES(mpi_reduce, MPI_REDUCE, ompi_reduce_f,
@@ -205,8 +207,8 @@ FORTRAN_NAMES(mpi_ireduce_scatter_block, MPI_IREDUCE_SCATTER_BLOCK, ompi_ireduce
 }
 
 /*
- * Open MPI 4.1 hangs at times if several of these are under way and ranks have not freed the same communicators. The library's own
- * are freed before, so that the program's frees alone decide.
+ * Open MPI 4.1 hangs at times if several of these are under way and ranks have not freed the same
+ * communicators. The library's own are freed before, so that the program's frees alone decide.
  */
 PRELOAD_EXPORT int
 MPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *req)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Combines vectors inside a process and a host by the switch's own kernels (docs/operators.md), so that an answer is the same
- * wherever its ranks are. Where MPI moves the data of such a step, it combines them by the operators that are made here, never by its
- * own, which some MPI libraries have wrong for some types.
+ * Combines vectors inside a process and a host by the switch's own kernels (docs/operators.md), so
+ * that an answer is the same wherever its ranks are. Where MPI moves the data of such a step, it
+ * combines them by the operators that are made here, never by its own, which some MPI libraries
+ * have wrong for some types.
  */
 #include "preload.h"
 

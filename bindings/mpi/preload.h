@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A library to preload into MPI programs: it carries out collectives in the network, through the public host library, and
- * hands all others to MPI by its profiling interface (docs/mpi.md). One source for all MPI libraries, compiled for each.
+ * A library to preload into MPI programs: it carries out collectives in the network, through the
+ * public host library, and hands all others to MPI by its profiling interface (docs/mpi.md). One
+ * source for all MPI libraries, compiled for each.
  *
- * Whether a call goes into the network depends only on what is the same on all ranks of its communicator: the bytes of its
- * signature, type and operator, the communicator's state. Any other rule makes ranks wait for each other forever.
+ * Whether a call goes into the network depends only on what is the same on all ranks of its
+ * communicator: the bytes of its signature, type and operator, the communicator's state. Any other
+ * rule makes ranks wait for each other forever.
  */
 #ifndef FANIN_BINDINGS_MPI_PRELOAD_H
 #define FANIN_BINDINGS_MPI_PRELOAD_H
@@ -43,7 +45,8 @@ enum collective_kind {
 	X(TYPE, "a data type that the network does not reduce")                                       \
 	X(OPERATOR, "an operator that the network does not have for the type")                        \
 	X(ARGUMENT, "an argument that MPI refuses")                                                   \
-	X(NONBLOCKING, "a nonblocking call, without MPI_THREAD_MULTIPLE or by FANIN_MPI_NONBLOCKING") \
+	X(NONBLOCKING,                                                                                \
+	  "a nonblocking call, without MPI_THREAD_MULTIPLE or by FANIN_MPI_NONBLOCKING")              \
 	X(NO_JOB_YET,                                                                                 \
 	  "a barrier or nonblocking call before a blocking one with data; see FANIN_MPI_JOB_AT_INIT") \
 	X(INTERCOMM, "an intercommunicator")                                                          \
@@ -71,7 +74,8 @@ struct collective {
 	enum collective_kind kind;
 	const void *send; /* may be MPI_IN_PLACE */
 	void *recv;
-	MPI_Count count; /* of the type: of a Bcast, of what is reduced, of each part of an Allgather as received */
+	MPI_Count count; /* of the type: of a Bcast, of what is reduced, of each part of an
+			    Allgather as received */
 	MPI_Datatype type;
 	MPI_Count send_count; /* of an Allgather */
 	MPI_Datatype send_type;
@@ -94,7 +98,8 @@ struct settings {
 	uint32_t max_jobs;
 	uint32_t timeout_ms;
 	bool enabled;
-	bool nonblocking; /* nonblocking calls go into the network, too: MPI has MPI_THREAD_MULTIPLE */
+	bool nonblocking; /* nonblocking calls go into the network, too: MPI has MPI_THREAD_MULTIPLE
+			   */
 	bool job_at_init; /* MPI_COMM_WORLD's */
 	bool report, report_json;
 };
@@ -105,8 +110,9 @@ extern struct settings preload_settings;
 const char *setting_text(const char *name, char text[SETTING_LEN]);
 
 /*
- * A communicator's membership in a job; only leaders of hosts have one. One thread at a time uses it, and there is no lock:
- * blocking collectives of a communicator do not overlap, and wait until those that are queued are done.
+ * A communicator's membership in a job; only leaders of hosts have one. One thread at a time uses
+ * it, and there is no lock: blocking collectives of a communicator do not overlap, and wait until
+ * those that are queued are done.
  */
 struct channel {
 	fanin_ctx *ctx;
@@ -119,35 +125,42 @@ struct channel {
 /* How a communicator with a job carries out its collectives. */
 enum phase {
 	PHASE_IN_NETWORK,
-	PHASE_FAILED, /* a collective has failed here, or the communicator is being freed: this rank has begun the agreement */
-	PHASE_AGREED, /* on the call from which on all ranks use MPI, on `shadow`: they know of the failure at different times */
+	PHASE_FAILED, /* a collective has failed here, or the communicator is being freed: this rank
+			 has begun the agreement */
+	PHASE_AGREED, /* on the call from which on all ranks use MPI, on `shadow`: they know of the
+			 failure at different times */
 };
 
-/* What is kept about a communicator, as its attribute. Memory is reused, never freed: another thread may still look at it. */
+/* What is kept about a communicator, as its attribute. Memory is reused, never freed: another
+ * thread may still look at it. */
 struct comm_state {
 	MPI_Comm comm;
-	enum way way; /* NETWORK: there is a job, or was; or why all its collectives go to MPI. The program's threads read it */
+	enum way way; /* NETWORK: there is a job, or was; or why all its collectives go to MPI. The
+			 program's threads read it */
 	bool wanted;  /* NO_JOB_YET: by a nonblocking call; the next blocking one makes the job */
-	uint32_t barriers; /* NO_JOB_YET: so many have gone to MPI */
-	bool in_background; /* the thread that carries out its collectives is the queue's, which leaves the core to others */
-	bool ends_program; /* an error of the call that the queue's thread carries out */
+	uint32_t barriers;  /* NO_JOB_YET: so many have gone to MPI */
+	bool in_background; /* the thread that carries out its collectives is the queue's, which
+			       leaves the core to others */
+	bool ends_program;  /* an error of the call that the queue's thread carries out */
 	int rank, size;
 	uint64_t calls;        /* collectives that this rank has posted, carried out or failed */
 	enum phase phase;      /* atomic */
 	uint64_t next;         /* the first call that this rank has not begun */
 	uint64_t meet;         /* the last such of all ranks: from there on all use MPI */
 	MPI_Request agreement; /* on `meet` */
-	bool closing; /* the communicator is being freed: its empty queue begins the agreement. Atomic */
+	bool closing;    /* the communicator is being freed: its empty queue begins the agreement.
+			    Atomic */
 	bool left;       /* its job has been left then. Atomic */
 	bool is_taken;   /* by a thread that frees it. Atomic */
 	MPI_Comm shadow; /* the same ranks, for agreements */
 	MPI_Comm node;   /* the ranks of this host; rank 0 is the leader */
 	int node_rank, node_size;
-	int n_hosts, host; /* this rank's host, by order of leaders */
-	int *host_of;      /* of each rank */
-	int *place_of;     /* each rank's rank among those of its host */
-	bool regular;      /* hosts have the same number of ranks, in a row */
-	struct shared *shared; /* memory of the host's ranks; NULL: each host has one, or MPI has none */
+	int n_hosts, host;     /* this rank's host, by order of leaders */
+	int *host_of;          /* of each rank */
+	int *place_of;         /* each rank's rank among those of its host */
+	bool regular;          /* hosts have the same number of ranks, in a row */
+	struct shared *shared; /* memory of the host's ranks; NULL: each host has one, or MPI has
+				  none */
 	struct channel *channel;
 	struct queue *queue; /* NULL: nonblocking calls go to MPI */
 	struct comm_state *next_free, *next_joined;
@@ -197,11 +210,12 @@ MPI_Op operator_of_mpi(enum fanin_op op);
 const char *operator_name(enum fanin_op op);
 /* This library's own, with which MPI combines by the network's arithmetic. */
 MPI_Op operator_own(enum fanin_op op);
-/* What MPI is given for a call that is its own: the operator, or this library's if MPI's answers are wrong. */
+/* What MPI is given for a call that is its own: the operator, or this library's if MPI's answers
+ * are wrong. */
 MPI_Op operator_for_mpi(MPI_Datatype type, MPI_Op op);
 /*
- * A thread rounds to nearest and keeps denormal numbers, as a switch does, from the one call to the other; the program may do
- * otherwise.
+ * A thread rounds to nearest and keeps denormal numbers, as a switch does, from the one call to the
+ * other; the program may do otherwise.
  */
 void arithmetic_enter(fenv_t *programs);
 void arithmetic_leave(const fenv_t *programs);
@@ -217,11 +231,12 @@ void self_test(void);
 
 /* messages.c */
 void messages_init(void);
-/* Collective, in MPI_Finalize: rank 0 says what it has not yet, and counts of all ranks are added. */
+/* Collective, in MPI_Finalize: rank 0 says what it has not yet, and counts of all ranks are added.
+ */
 void messages_finish(void);
 /*
- * Tells the user once in the program. reason: what makes two texts the same; NULL: the text, but for numbers and names of jobs.
- * at_once: by this process, since the program may end. Thread-safe.
+ * Tells the user once in the program. reason: what makes two texts the same; NULL: the text, but
+ * for numbers and names of jobs. at_once: by this process, since the program may end. Thread-safe.
  */
 void say(const char *reason, bool at_once, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -229,7 +244,8 @@ void say(const char *reason, bool at_once, const char *format, ...)
 void messages_look(void);
 /* This process says what it has only sent: the program ends. */
 void messages_say_sent(void);
-/* The texts, from *place 0 on, and how often there was cause to say each; NULL: there are no more. After messages_finish, at rank 0. */
+/* The texts, from *place 0 on, and how often there was cause to say each; NULL: there are no more.
+ * After messages_finish, at rank 0. */
 const char *message_next(unsigned int *place, uint64_t *count);
 
 /* arguments.c */
@@ -244,51 +260,60 @@ enum verdict {
 	VERDICT_REFUSED,  /* by MPI */
 	VERDICT_UNUSABLE, /* a buffer that is none, which this MPI would use */
 };
-/* What MPI says of the call's other arguments but the operator, on an intracommunicator. bytes: of the vector. */
+/* What MPI says of the call's other arguments but the operator, on an intracommunicator. bytes: of
+ * the vector. */
 enum verdict arguments_judge(const struct collective *call, size_t bytes, int rank, int size);
 /* True if MPI takes the operator for the type of what the call reduces. Thread-safe. */
 bool operator_holds(const struct collective *call);
 
 /* communicators.c */
 int states_init(void);
-/* The communicator's state in *state; NULL: it has none yet. Returns an error of MPI, which its handler has been told of. */
+/* The communicator's state in *state; NULL: it has none yet. Returns an error of MPI, which its
+ * handler has been told of. */
 int state_find(MPI_Comm comm, struct comm_state **state);
-/* Notes that a nonblocking call would have used a job: the next blocking one makes it. Local. state: as it was found. */
+/* Notes that a nonblocking call would have used a job: the next blocking one makes it. Local.
+ * state: as it was found. */
 void state_want(MPI_Comm comm, struct comm_state *state);
-/* Counts a barrier that had no job to use. Local. Returns true if there have been so many that it is to make one. */
+/* Counts a barrier that had no job to use. Local. Returns true if there have been so many that it
+ * is to make one. */
 bool state_count_barrier(MPI_Comm comm, struct comm_state *state);
 /* True if a job is wanted of some communicator. */
 bool states_are_wanted(void);
-/* Makes the state, or completes one with NO_JOB_YET, in a blocking call of all ranks, and joins a job if all can. */
+/* Makes the state, or completes one with NO_JOB_YET, in a blocking call of all ranks, and joins a
+ * job if all can. */
 struct comm_state *state_make(MPI_Comm comm, struct comm_state *begun);
 /* Says so, and ends the program: there is nothing that ranks could agree on. */
 void no_memory(void) __attribute__((noreturn));
 
 /* agreement.c */
 /*
- * In MPI_Finalize: waits for what is queued on all communicators. What a rank has not made by then will never be: calls that wait for it
- * fail.
+ * In MPI_Finalize: waits for what is queued on all communicators. What a rank has not made by then
+ * will never be: calls that wait for it fail.
  */
 void states_drain(void);
 /* True if the calls that are under way are to fail for that. Thread-safe. */
 bool states_give_up(void);
 void states_finish(void);
-/* Leaves the job after a failure, a fanin_status, whose error may end the program, and begins the agreement. */
+/* Leaves the job after a failure, a fanin_status, whose error may end the program, and begins the
+ * agreement. */
 void state_fail(struct comm_state *state, int status, bool ends_program);
 /* Waits for the agreement that this rank has begun. */
 void state_wait_agreed(struct comm_state *state);
-/* True if the queue's thread has an agreement to finish or a job to leave, which it does when its queue is empty. */
+/* True if the queue's thread has an agreement to finish or a job to leave, which it does when its
+ * queue is empty. */
 bool state_has_duty(const struct comm_state *state);
 void state_do_duty(struct comm_state *state);
 enum phase state_phase(const struct comm_state *state);
 /*
- * Ends the communicator's job before the communicator is freed: in the background, or, without queues, with all ranks. Returns an
- * error of MPI if there is no such communicator, which the error's handler has been told of.
+ * Ends the communicator's job before the communicator is freed: in the background, or, without
+ * queues, with all ranks. Returns an error of MPI if there is no such communicator, which the
+ * error's handler has been told of.
  */
 int comm_close(const MPI_Comm *comm);
 /* Waits for what is queued on the communicator. The same errors. */
 int comm_drain(const MPI_Comm *comm);
-/* Waits until communicators that the program has freed are at their end, for about a second at most. */
+/* Waits until communicators that the program has freed are at their end, for about a second at
+ * most. */
 void closed_wait(void);
 
 /* progress.c */
@@ -304,7 +329,8 @@ void nap(unsigned int looks);
 int mpi_finish(int posted, MPI_Request *req, bool in_background);
 /* The same for what all ranks do in any case, in MPI_Finalize at the latest. */
 int mpi_finish_surely(MPI_Request *req, bool in_background);
-/* Calls MPI. In the background by the nonblocking call `iname`: MPI's own waits would take a core. All ranks do the same. */
+/* Calls MPI. In the background by the nonblocking call `iname`: MPI's own waits would take a core.
+ * All ranks do the same. */
 #define MPI_CALL(in_background, name, iname, ...)                                                  \
 	({                                                                                         \
 		MPI_Request mpi_req;                                                               \
@@ -314,7 +340,8 @@ int mpi_finish_surely(MPI_Request *req, bool in_background);
 
 /* channel.c */
 int channel_join(const char *job_name, int rank, int size, struct channel **channel, enum way *way);
-/* With all ranks, or at once after a failure: collectives that this rank has not posted fail at the others. */
+/* With all ranks, or at once after a failure: collectives that this rank has not posted fail at the
+ * others. */
 void channel_leave(struct channel *channel, bool at_once);
 /* Waits, and has MPI move its data meanwhile. */
 int channel_wait(struct channel *channel, fanin_request **req);
@@ -337,8 +364,9 @@ struct shared *shared_make(const char *job_name, int host, MPI_Comm node, int no
 void shared_free(struct shared *shared);
 
 /*
- * A reduce that waits. MPICH's blocking one is wrong for some placements of ranks, and crashes for others in place, which only the root
- * knows of; its nonblocking one is right (docs/mpi.md), so all ranks make that.
+ * A reduce that waits. MPICH's blocking one is wrong for some placements of ranks, and crashes for
+ * others in place, which only the root knows of; its nonblocking one is right (docs/mpi.md), so all
+ * ranks make that.
  */
 #ifdef MPICH
 #define REDUCE_BY_MPI(suffix, in_background, ...)                                                  \
@@ -352,7 +380,8 @@ void shared_free(struct shared *shared);
 	MPI_CALL(in_background, Reduce##suffix, Ireduce##suffix, __VA_ARGS__)
 #endif
 
-/* by_mpi.c: carries out a call by MPI on another communicator of the same ranks. Returns an MPI error. */
+/* by_mpi.c: carries out a call by MPI on another communicator of the same ranks. Returns an MPI
+ * error. */
 int collective_by_mpi(const struct collective *call, MPI_Comm comm, bool in_background);
 
 /* queue.c: the nonblocking calls of a communicator with a job. */
@@ -363,11 +392,12 @@ void queue_wake(struct queue *queue);
 void queue_end(struct queue *queue);
 /* Calls that are not done. queue: may be NULL. */
 uint32_t queue_open(const struct queue *queue);
-/* Waits until all that was queued is done, and has MPI move its data meanwhile. queue: may be NULL. */
+/* Waits until all that was queued is done, and has MPI move its data meanwhile. queue: may be NULL.
+ */
 void queue_drain(struct queue *queue);
 /*
- * The same, and then the channel is the caller's until it releases the queue, whose thread otherwise looks after an idle job. A new queue
- * is held.
+ * The same, and then the channel is the caller's until it releases the queue, whose thread
+ * otherwise looks after an idle job. A new queue is held.
  */
 void queue_hold(struct queue *queue);
 void queue_release(struct queue *queue);
@@ -388,7 +418,8 @@ void requests_wait(int n, const MPI_Request reqs[]);
 bool collective_take(const struct collective *call, int *result);
 /* The same for a nonblocking call, which has been queued if true. */
 bool collective_start(const struct collective *call, MPI_Request *req, int *result);
-/* The communicator's next call, in the network or, after a failure, as all ranks agree. Returns an MPI error. */
+/* The communicator's next call, in the network or, after a failure, as all ranks agree. Returns an
+ * MPI error. */
 int collective_carry_out(struct comm_state *state, const struct collective *call,
 			 const struct operation *operation);
 

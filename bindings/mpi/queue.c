@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The nonblocking calls of a communicator with a job: a thread carries them out in the order in which the program has made
- * them, while the program computes, and each is a generalized request of MPI, which all of its calls take. Where calls can be
- * posted, several are under way. Blocking calls of the communicator wait until the queue is empty, so that one thread at a
- * time carries out its collectives, and no lock is held while anything is waited for.
+ * The nonblocking calls of a communicator with a job: a thread carries them out in the order in
+ * which the program has made them, while the program computes, and each is a generalized request of
+ * MPI, which all of its calls take. Where calls can be posted, several are under way. Blocking
+ * calls of the communicator wait until the queue is empty, so that one thread at a time carries out
+ * its collectives, and no lock is held while anything is waited for.
  */
 #include "preload.h"
 
@@ -12,7 +13,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* So often a job without collectives is looked after: the manager may be gone, or back, and takes several looks then. */
+/* So often a job without collectives is looked after: the manager may be gone, or back, and takes
+ * several looks then. */
 #define IDLE_NS 100000000
 #define NS_PER_SECOND 1000000000
 /* As many collectives are under way in the network. */
@@ -33,7 +35,8 @@ struct entry {
 	struct entry *next_open; /* of all queues */
 };
 
-/* Entries of all queues that are not complete. Only the pointer to the first is looked at without the lock. */
+/* Entries of all queues that are not complete. Only the pointer to the first is looked at without
+ * the lock. */
 static struct entry *open_entries;
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -146,7 +149,8 @@ request_is_open(MPI_Request req)
 	return entry != NULL;
 }
 
-/* Waits for something to do, with the lock held. The program may compute for long: the job is looked after meanwhile. */
+/* Waits for something to do, with the lock held. The program may compute for long: the job is
+ * looked after meanwhile. */
 static void
 queue_sleep(struct queue *queue)
 {
@@ -162,7 +166,8 @@ queue_sleep(struct queue *queue)
 		fanin_progress(queue->state->channel->ctx);
 }
 
-/* The next entry, if it can be begun before those that are posted are done. Sleeps if there is nothing to do. */
+/* The next entry, if it can be begun before those that are posted are done. Sleeps if there is
+ * nothing to do. */
 static struct entry *
 queue_next(struct queue *queue)
 {
@@ -170,12 +175,14 @@ queue_next(struct queue *queue)
 	struct entry *entry;
 
 	pthread_mutex_lock(&queue->lock);
-	while (queue->first == NULL && queue->n_posted == 0 && !queue->ends && !state_has_duty(state))
+	while (queue->first == NULL && queue->n_posted == 0 && !queue->ends &&
+	       !state_has_duty(state))
 		queue_sleep(queue);
 	entry = queue->first;
 	if (state_phase(state) == PHASE_FAILED ||
 	    (entry != NULL && queue->n_posted != 0 &&
-	     (queue->n_posted == MOST_POSTED || queue->posted[queue->n_posted - 1]->posted == NULL ||
+	     (queue->n_posted == MOST_POSTED ||
+	      queue->posted[queue->n_posted - 1]->posted == NULL ||
 	      !collective_can_post(state, &entry->call, &entry->operation))))
 		entry = NULL;
 	if (entry != NULL) {
@@ -213,7 +220,8 @@ entry_end(struct queue *queue, struct entry *entry)
 	entry_complete(queue, entry, entry->status == FANIN_OK ? MPI_SUCCESS : MPI_ERR_OTHER);
 }
 
-/* Waits for the oldest, but not for long: there may be others to post. After a failure all that are posted come to their end. */
+/* Waits for the oldest, but not for long: there may be others to post. After a failure all that are
+ * posted come to their end. */
 static void
 posted_wait(struct queue *queue)
 {
@@ -357,7 +365,8 @@ queue_release(struct queue *queue)
 		queue_set_held(queue, false);
 }
 
-/* MPI knows requests of this kind by no communicator, and hands their errors to MPI_COMM_WORLD's handler. */
+/* MPI knows requests of this kind by no communicator, and hands their errors to MPI_COMM_WORLD's
+ * handler. */
 bool
 errors_are_fatal(MPI_Comm comm)
 {

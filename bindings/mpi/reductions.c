@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The sum of a host's ranks, in the leader's `sum`: moved by MPI, combined as the network does it. */
+/* The sum of a host's ranks, in the leader's `sum`: moved by MPI, combined as the network does it.
+ */
 static int
 node_reduce(const struct step *step, void *sum, int count)
 {
@@ -143,8 +144,8 @@ post_reduce_scatter(const struct step *step, fanin_request **req)
 }
 
 /*
- * In place the vector is in recv, and the result goes to its start. The network's would be where the part was, but programs
- * expect what is there to stay.
+ * In place the vector is in recv, and the result goes to its start. The network's would be where
+ * the part was, but programs expect what is there to stay.
  */
 static int
 run_reduce_scatter_alone(const struct step *step)
@@ -184,7 +185,8 @@ run_reduce_scatter(const struct step *step)
 	status = node_reduce(step, sum, (int)call->count * state->size);
 	if (leads && status == FANIN_OK)
 		status = NETWORK_CALL(state,
-				      fanin_ireduce_scatter(sum, own, hosts_part / step->element_bytes,
+				      fanin_ireduce_scatter(sum, own,
+							    hosts_part / step->element_bytes,
 							    step->dtype, step->op,
 							    state->channel->comm, &posted_req));
 	status = status_share(state, status);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What happened to the program's collectives: counters of calls and bytes by where they went, which rank 0 prints in
- * MPI_Finalize as sums of all ranks.
+ * What happened to the program's collectives: counters of calls and bytes by where they went, which
+ * rank 0 prints in MPI_Finalize as sums of all ranks.
  */
 #include "preload.h"
 
@@ -52,7 +52,8 @@ way_is_network(int way)
 	return way == WAY_NETWORK || way == WAY_MPI_WRONG;
 }
 
-/* The next type and operator that MPI has wrong, from *place and *op on, which begin at 0. Returns false if there is none. */
+/* The next type and operator that MPI has wrong, from *place and *op on, which begin at 0. Returns
+ * false if there is none. */
 static bool
 wrong_next(unsigned int *place, struct type_view *view, enum fanin_op *op)
 {
@@ -135,8 +136,9 @@ print_text(FILE *out, const struct counters *all)
 				all->communicators[way],
 				way == WAY_NETWORK ? "with a job " : "to MPI: ", way_texts[way]);
 	print_messages(out);
-	print_wrong(out, "",
-		    "fanin-mpi:   MPI's own answers are wrong: %s by %s, which is never left to MPI\n");
+	print_wrong(
+		out, "",
+		"fanin-mpi:   MPI's own answers are wrong: %s by %s, which is never left to MPI\n");
 }
 
 static void
@@ -197,7 +199,8 @@ report_print(void)
 	}
 	if (path != NULL && (out = fopen(path, "w")) == NULL) {
 		fprintf(stderr,
-			"fanin-mpi: cannot write %s, which FANIN_MPI_REPORT_FILE names: %m\n", path);
+			"fanin-mpi: cannot write %s, which FANIN_MPI_REPORT_FILE names: %m\n",
+			path);
 		out = stderr;
 	}
 	(preload_settings.report_json ? print_json : print_text)(out, &all);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Compares MPI's own reductions with the network's arithmetic when the program starts, for each type and operator that both have.
- * Vectors that are small go to MPI, and a program's answers must not depend on their size: where MPI is wrong on one rank, whose CPU
- * may have other instructions than others', the network takes vectors of any size, on all ranks.
+ * Compares MPI's own reductions with the network's arithmetic when the program starts, for each
+ * type and operator that both have. Vectors that are small go to MPI, and a program's answers must
+ * not depend on their size: where MPI is wrong on one rank, whose CPU may have other instructions
+ * than others', the network takes vectors of any size, on all ranks.
  *
- * MPI_Reduce_local calls the functions that Open MPI's and MPICH's collectives call. Values are those at both ends of a type. NaNs and
- * zeros of both signs are not among them: MPI defines neither.
+ * MPI_Reduce_local calls the functions that Open MPI's and MPICH's collectives call. Values are
+ * those at both ends of a type. NaNs and zeros of both signs are not among them: MPI defines
+ * neither.
  */
 #include "preload.h"
 
@@ -15,7 +17,8 @@
 /* Values of a type; a vector has each of them with each. */
 #define N_VALUES 6
 #define N_PAIRS (N_VALUES * N_VALUES)
-/* Enough for vectors of 64 bytes and all shorter ones that a loop may end with, whatever the type. */
+/* Enough for vectors of 64 bytes and all shorter ones that a loop may end with, whatever the type.
+ */
 #define COUNT 127
 /* Each place sees all pairs, when vectors begin at each of the first N_PAIRS elements. */
 #define N_ELEMENTS (COUNT + N_PAIRS)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Allreduce with several ranks on a host, in memory that they share. A vector goes through it in chunks, several of which are
- * under way: ranks copy a chunk in, each sums a part of it over all ranks, the leader has the sums of all hosts added in the
- * network, and ranks copy the result out. Counters tell how many chunks each rank has done of each step; they go on from call to
- * call. All hosts do the same, so that leaders' calls match.
+ * Allreduce with several ranks on a host, in memory that they share. A vector goes through it in
+ * chunks, several of which are under way: ranks copy a chunk in, each sums a part of it over all
+ * ranks, the leader has the sums of all hosts added in the network, and ranks copy the result out.
+ * Counters tell how many chunks each rank has done of each step; they go on from call to call. All
+ * hosts do the same, so that leaders' calls match.
  */
 #include "network.h"
 
@@ -22,7 +23,8 @@
 #define LAG (DEPTH - 1)
 #define LINE 64
 
-/* How many chunks a rank has done. Each rank writes its own; the leader alone writes the last two. */
+/* How many chunks a rank has done. Each rank writes its own; the leader alone writes the last two.
+ */
 struct done {
 	uint64_t filled __attribute__((aligned(LINE)));
 	uint64_t reduced;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The list of communicators' states: communicators.c makes and enters them, agreement.c takes them off when their jobs end.
+ * The list of communicators' states: communicators.c makes and enters them, agreement.c takes them
+ * off when their jobs end.
  */
 #ifndef FANIN_BINDINGS_MPI_STATES_H
 #define FANIN_BINDINGS_MPI_STATES_H
@@ -24,7 +25,8 @@ void state_free(struct comm_state *state);
 /* Takes the communicator's state away from it; and from all. */
 void state_forget(MPI_Comm comm);
 void states_forget(void);
-/* Frees what communicators have left that the program has freed. Returns false if some are not at their end. */
+/* Frees what communicators have left that the program has freed. Returns false if some are not at
+ * their end. */
 bool closed_free(void);
 
 #endif

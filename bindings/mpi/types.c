@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI's predefined types and operators, and what they are in the network. What is not in the tables goes to MPI: user-defined
- * operators, pair types, long double, products of complex numbers.
+ * MPI's predefined types and operators, and what they are in the network. What is not in the tables
+ * goes to MPI: user-defined operators, pair types, long double, products of complex numbers.
  */
 #include "preload.h"
 
@@ -32,7 +32,8 @@ struct type_entry {
 #define TABLE_SIZE 256
 static struct type_entry table[TABLE_SIZE];
 static bool table_used[TABLE_SIZE];
-/* In the order in which types_init names them, which is the same on all ranks; handles may be addresses. */
+/* In the order in which types_init names them, which is the same on all ranks; handles may be
+ * addresses. */
 static struct finding findings[N_TYPES];
 static unsigned int n_types;
 

@@ -10,7 +10,8 @@ using WorkPtr = Group::WorkPtr;
 static const char point_to_point[] = "point-to-point is not in the library";
 static const char no_such[] = "no such collective in the library";
 
-/* "" if it runs in the network. op: NULL where nothing is reduced: bytes are copied then, of any type. */
+/* "" if it runs in the network. op: NULL where nothing is reduced: bytes are copied then, of any
+ * type. */
 std::string
 Group::why_gloo(const at::Tensor &tensor, const c10d::ReduceOp *op) const
 {
@@ -35,7 +36,8 @@ Group::why_gloo(const at::Tensor &tensor, const c10d::ReduceOp *op) const
 	return "";
 }
 
-/* Bytes of each of the parts that a tensor is cut into along its first dimension. splits: their lengths there; none: all alike. */
+/* Bytes of each of the parts that a tensor is cut into along its first dimension. splits: their
+ * lengths there; none: all alike. */
 static std::vector<int64_t>
 bytes_of_splits(const at::Tensor &tensor, const std::vector<int64_t> &splits, int size)
 {
@@ -127,7 +129,8 @@ Group::scatter(Tensors &outputs, std::vector<Tensors> &inputs, const c10d::Scatt
 			rows[0].push_back(bytes_view(task.buffers.back()));
 		}
 	}
-	task.gloo = outputs[0].numel() == 0 ? gloo_->barrier() : gloo_->scatter(bytes, rows, options);
+	task.gloo = outputs[0].numel() == 0 ? gloo_->barrier()
+					    : gloo_->scatter(bytes, rows, options);
 	task.finish = all_of(std::move(moves));
 	task.work = make_work(OpType::SCATTER, outputs, list_of(outputs));
 	return follow(std::move(task));
@@ -146,7 +149,8 @@ Group::alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t>
 	count_gloo(name, no_such, bytes_of({ input }));
 	if (!has_bytes(input) || !has_bytes(output))
 		return follow(OpType::ALLTOALL_BASE, list_of({ output }),
-			      gloo_->alltoall_base(output, input, output_sizes, input_sizes, options));
+			      gloo_->alltoall_base(output, input, output_sizes, input_sizes,
+						   options));
 	std::vector<int64_t> sent = bytes_of_splits(input, input_sizes, getSize()),
 			     received = bytes_of_splits(output, output_sizes, getSize());
 	GlooTask task;
@@ -166,7 +170,8 @@ Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &
 	await_callbacks();
 	const char *name = "alltoall";
 
-	TORCH_CHECK(inputs.size() == static_cast<size_t>(getSize()) && outputs.size() == inputs.size(),
+	TORCH_CHECK(inputs.size() == static_cast<size_t>(getSize()) &&
+			    outputs.size() == inputs.size(),
 		    name, ": found ", inputs.size(), " inputs and ", outputs.size(),
 		    " outputs, expected ", getSize());
 	std::vector<int64_t> sent, received;
@@ -194,7 +199,8 @@ Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &
 	task.finish = [outputs, to] {
 		int64_t next = 0;
 		for (const at::Tensor &output : outputs) {
-			output.detach().copy_(to.narrow(0, next, output.numel()).view(output.sizes()));
+			output.detach().copy_(
+				to.narrow(0, next, output.numel()).view(output.sizes()));
 			next += output.numel();
 		}
 	};
@@ -282,7 +288,8 @@ Group::recv_by_gloo(Tensors &tensors, const std::function<WorkPtr(Tensors &)> &r
 WorkPtr
 Group::recv(Tensors &tensors, int from, int tag)
 {
-	return recv_by_gloo(tensors, [&](Tensors &target) { return gloo_->recv(target, from, tag); });
+	return recv_by_gloo(tensors,
+			    [&](Tensors &target) { return gloo_->recv(target, from, tag); });
 }
 
 WorkPtr

@@ -60,7 +60,8 @@ slots_mutex()
 	return OfProcess<std::mutex>::get();
 }
 
-/* Runs what is a callback, and those that it registers: they come before what follows it. slot: its place, or NULL. */
+/* Runs what is a callback, and those that it registers: they come before what follows it. slot: its
+ * place, or NULL. */
 static void
 call(std::function<void()> what, std::shared_ptr<Slot> slot)
 {
@@ -93,10 +94,11 @@ Pool::run(std::function<void()> &what)
 			std::thread([this] { serve(); }).detach();
 		} catch (const std::system_error &error) {
 			if (!has_told_)
-				std::fprintf(stderr,
-					     "fanin_torch: no thread for callbacks of futures: %s; they run on "
-					     "the thread that completes these, where none can wait\n",
-					     error.what());
+				std::fprintf(
+					stderr,
+					"fanin_torch: no thread for callbacks of futures: %s; they run on "
+					"the thread that completes these, where none can wait\n",
+					error.what());
 			has_told_ = true;
 			return false;
 		}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Torch's collectives that reduce nothing, as those of the library: they copy bytes of any type, or only synchronise. */
+/* Torch's collectives that reduce nothing, as those of the library: they copy bytes of any type, or
+ * only synchronise. */
 #include "bindings/torch/group.hh"
 
 namespace fanin_torch {
@@ -13,7 +14,8 @@ Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
 	await_callbacks();
 	expect_single("broadcast", tensors.size());
 	TORCH_CHECK(options.rootRank >= 0 && options.rootRank < getSize(),
-		    "broadcast: found the root ", options.rootRank, ", expected a rank of the group");
+		    "broadcast: found the root ", options.rootRank,
+		    ", expected a rank of the group");
 	std::string reason = why_gloo(tensors[0], nullptr);
 	Moves moves;
 	if (!reason.empty()) {
@@ -43,7 +45,8 @@ Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
 		     std::move(moves));
 }
 
-/* Gathers bytes of `send` into `recv`, both plain. What overlaps in another way than in place is copied before. */
+/* Gathers bytes of `send` into `recv`, both plain. What overlaps in another way than in place is
+ * copied before. */
 static Part
 gather_part(at::Tensor send, const at::Tensor &recv, int rank)
 {
@@ -76,7 +79,8 @@ gather_into(const char *collective, Moves *moves, const Tensors &outputs, const 
 }
 
 WorkPtr
-Group::allgather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::AllgatherOptions &options)
+Group::allgather(std::vector<Tensors> &outputs, Tensors &inputs,
+		 const c10d::AllgatherOptions &options)
 {
 	await_callbacks();
 	expect_single("allgather", inputs.size());

@@ -14,8 +14,8 @@ Future::where() const
 }
 
 /*
- * Attaches a callback: to this future if it can run now, else to one with the same result that completes when it is its turn.
- * Returns its place then, or NULL.
+ * Attaches a callback: to this future if it can run now, else to one with the same result that
+ * completes when it is its turn. Returns its place then, or NULL.
  */
 std::shared_ptr<Slot>
 Future::in_turn(const std::function<void(Future &)> &attach)
@@ -63,8 +63,9 @@ Future::wait()
 {
 	{
 		pybind11::gil_scoped_release release;
-		TORCH_CHECK(fut->completed() || callback_can_wait(),
-			    "fanin: no thread could be made for the callback of a future, which can't wait here");
+		TORCH_CHECK(
+			fut->completed() || callback_can_wait(),
+			"fanin: no thread could be made for the callback of a future, which can't wait here");
 		const Waiting waiting(fut->completed() ? nullptr : made_by_);
 		fut->wait();
 	}

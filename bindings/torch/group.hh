@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A process group of torch whose collectives run in the network, by the public host library. What the library can't do goes to
- * a Gloo group that it holds, and is counted with the reason. Threads of the group (network.hh, node.hh) carry out what callers
- * have queued, in that order, and complete their Work objects.
+ * A process group of torch whose collectives run in the network, by the public host library. What
+ * the library can't do goes to a Gloo group that it holds, and is counted with the reason. Threads
+ * of the group (network.hh, node.hh) carry out what callers have queued, in that order, and
+ * complete their Work objects.
  */
 #ifndef FANIN_TORCH_GROUP_HH
 #define FANIN_TORCH_GROUP_HH
@@ -29,8 +30,8 @@
 namespace fanin_torch {
 
 /*
- * The result of a collective: owns its tensors, and is completed by its group's thread. Its future completes with it, but on
- * another thread if somebody has it, as its callbacks run there.
+ * The result of a collective: owns its tensors, and is completed by its group's thread. Its future
+ * completes with it, but on another thread if somebody has it, as its callbacks run there.
  */
 class GroupWork : public c10d::Work {
       public:
@@ -71,25 +72,29 @@ class Group : public c10d::ProcessGroup {
 	~Group() override;
 
 	/*
-	 * Joins the job; hosts: the ranks of each. With several ranks on a host only the first one does, and the others meet it. Returns "" or
-	 * why that failed. Before use_network or use_gloo.
+	 * Joins the job; hosts: the ranks of each. With several ranks on a host only the first one
+	 * does, and the others meet it. Returns "" or why that failed. Before use_network or
+	 * use_gloo.
 	 */
 	std::string join(const JoinOptions &options, const std::vector<std::vector<int>> &hosts);
-	/* The job's handler, and whether it accumulates in float, as a rank that has joined knows. */
+	/* The job's handler, and whether it accumulates in float, as a rank that has joined knows.
+	 */
 	std::string handler() const;
 	bool accumulates_f32() const;
 	/*
-	 * Ends the choice that all ranks have made together. handler, accumulates_f32: of the job. raises: what can't run in the network fails
-	 * where it could run elsewhere.
+	 * Ends the choice that all ranks have made together. handler, accumulates_f32: of the job.
+	 * raises: what can't run in the network fails where it could run elsewhere.
 	 */
 	void use_network(const std::string &handler, bool accumulates_f32, bool raises);
 	void use_gloo(const std::string &reason);
 	std::string why_not_sparse(at::ScalarType type) const;
 	WorkPtr allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
 				 const at::Tensor &values, int64_t most);
-	/* Runs what is queued to its end and leaves the job. May be called again. Without the GIL, which callbacks need. */
+	/* Runs what is queued to its end and leaves the job. May be called again. Without the GIL,
+	 * which callbacks need. */
 	void close();
-	/* close, and lets go of Gloo, whose threads may need the GIL until they end. The last call. */
+	/* close, and lets go of Gloo, whose threads may need the GIL until they end. The last call.
+	 */
 	void end();
 	/* Begins to: ranks that close several groups need not do so in the same order. */
 	void close_begin();
@@ -142,9 +147,10 @@ class Group : public c10d::ProcessGroup {
 			   const c10d::ReduceOp &op);
 	WorkPtr reduce_by_gloo(const char *collective, c10d::OpType type, const std::string &reason,
 			       const Tensors &tensors, const c10d::ReduceOp &op, int root);
-	WorkPtr scatter_by_gloo(const char *collective, c10d::OpType type, const std::string &reason,
-				const Tensors &inputs, const at::Tensor &flat,
-				const at::Tensor &output, const c10d::ReduceOp &op);
+	WorkPtr scatter_by_gloo(const char *collective, c10d::OpType type,
+				const std::string &reason, const Tensors &inputs,
+				const at::Tensor &flat, const at::Tensor &output,
+				const c10d::ReduceOp &op);
 	WorkPtr gather_by_gloo(const char *collective, c10d::OpType type, const std::string &reason,
 			       const at::Tensor &input, const Tensors &rows, c10::IValue value,
 			       Moves moves);
@@ -172,7 +178,8 @@ class Group : public c10d::ProcessGroup {
 	std::shared_ptr<Network> network_;
 	std::shared_ptr<Node> node_;
 	const std::shared_ptr<Sequence> sequence_ = std::make_shared<Sequence>();
-	pid_t pid_; /* of the process that has made the group: its threads are not in a forked one */
+	pid_t pid_; /* of the process that has made the group: its threads are not in a forked one
+		     */
 
 	std::mutex mutex_; /* of all below */
 	std::condition_variable cv_;

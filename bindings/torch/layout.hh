@@ -13,10 +13,11 @@
 namespace fanin_torch {
 
 struct Layout {
-	std::vector<std::vector<int>> hosts; /* their ranks, ascending; the first one leads; the rank of the host in the job is its place here */
-	std::vector<int> host_of, place_of; /* of each rank; place: among those of its host */
-	size_t most = 0;                    /* ranks on a host */
-	int rank = 0;                       /* this one */
+	std::vector<std::vector<int>> hosts; /* their ranks, ascending; the first one leads; the
+						rank of the host in the job is its place here */
+	std::vector<int> host_of, place_of;  /* of each rank; place: among those of its host */
+	size_t most = 0;                     /* ranks on a host */
+	int rank = 0;                        /* this one */
 
 	Layout() = default;
 	/* Throws what torch does if these are not the ranks of a group. */
@@ -43,7 +44,8 @@ struct Layout {
 	{
 		return most == 1;
 	}
-	/* Where a rank's part of a vector is in the network, where each host has as many parts as the one with most ranks. */
+	/* Where a rank's part of a vector is in the network, where each host has as many parts as
+	 * the one with most ranks. */
 	int64_t
 	slot(int of) const
 	{
@@ -61,7 +63,8 @@ struct Layout {
 /* Why a collective fails whose ranks are not there any more. ranks: as "1, 3". */
 std::string left_in_words(const std::string &ranks);
 
-/* A host whose ranks can't go on says so before it leaves the job: only it knows which one is missing. */
+/* A host whose ranks can't go on says so before it leaves the job: only it knows which one is
+ * missing. */
 class Notes {
       public:
 	explicit Notes(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store))

@@ -27,7 +27,8 @@ struct Groups {
 
 } // namespace
 
-/* The group's thread may need the interpreter for callbacks of futures, while the group waits for its thread. */
+/* The group's thread may need the interpreter for callbacks of futures, while the group waits for
+ * its thread. */
 class PyGroup : public Group {
       public:
 	using Group::Group;
@@ -61,7 +62,8 @@ remember(const c10::intrusive_ptr<PyGroup> &group)
 	groups.list.emplace_back(group);
 }
 
-/* At exit: what is queued is done, all jobs are left, and callbacks have returned, as far as that takes no longer than some seconds. */
+/* At exit: what is queued is done, all jobs are left, and callbacks have returned, as far as that
+ * takes no longer than some seconds. */
 static void
 close_all()
 {
@@ -80,8 +82,9 @@ close_all()
 		group->close();
 	Network::await_leaving();
 	if (!callbacks_wait(std::chrono::seconds(10)))
-		std::fprintf(stderr,
-			     "fanin_torch: the process ends while callbacks of futures still run\n");
+		std::fprintf(
+			stderr,
+			"fanin_torch: the process ends while callbacks of futures still run\n");
 }
 
 static py::dict
@@ -160,7 +163,8 @@ PYBIND11_MODULE(_core, module)
 		.def_readwrite("accumulate_f32", &JoinOptions::accumulate_f32)
 		.def_readwrite("authenticate", &JoinOptions::authenticate)
 		.def_readwrite("reproducible", &JoinOptions::reproducible);
-	py::class_<Future, torch::jit::PythonFutureWrapper, std::shared_ptr<Future>>(module, "Future")
+	py::class_<Future, torch::jit::PythonFutureWrapper, std::shared_ptr<Future>>(module,
+										     "Future")
 		.def("then", &Future::then)
 		.def("add_done_callback", &Future::add_done_callback)
 		.def("wait", &Future::wait);

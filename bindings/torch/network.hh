@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A group's job: a context of the library, and a thread that all calls on the context come from. It posts what it is given, in
- * that order, and tells when it is done. With several ranks on a host only their leader has one.
+ * A group's job: a context of the library, and a thread that all calls on the context come from. It
+ * posts what it is given, in that order, and tells when it is done. With several ranks on a host
+ * only their leader has one.
  */
 #ifndef FANIN_TORCH_NETWORK_HH
 #define FANIN_TORCH_NETWORK_HH
@@ -49,11 +50,13 @@ class Network : public std::enable_shared_from_this<Network> {
 	void submit(Task task);
 	/* Fails all that is not done, and leaves the job at once. Any thread. */
 	void abort(const std::string &why);
-	/* Has it do what it has been given and leave the job, in which the ranks wait for each other. */
+	/* Has it do what it has been given and leave the job, in which the ranks wait for each
+	 * other. */
 	void close_begin();
 	/*
-	 * The same, and waits until that is done; but not much longer than its own part takes: ranks may close their groups in different
-	 * orders. Then it leaves in the background. By its own thread: that goes on and leaves later.
+	 * The same, and waits until that is done; but not much longer than its own part takes:
+	 * ranks may close their groups in different orders. Then it leaves in the background. By
+	 * its own thread: that goes on and leaves later.
 	 */
 	void close();
 	/* Waits until what leaves in the background has left, some seconds at most. */

@@ -13,7 +13,8 @@
 
 namespace fanin_torch {
 
-/* How much longer than torch's timeout others wait for their leader, which knows better who is late. */
+/* How much longer than torch's timeout others wait for their leader, which knows better who is
+ * late. */
 #define LEADERS_DUE std::chrono::seconds(5)
 #define TICK_MS 500
 
@@ -199,7 +200,8 @@ Node::wait_for_events()
 		if (peer->gone)
 			continue;
 		const bool has_more = !peer->flush();
-		fds.push_back({ peer->fd, static_cast<short>(POLLIN | (has_more ? POLLOUT : 0)), 0 });
+		fds.push_back(
+			{ peer->fd, static_cast<short>(POLLIN | (has_more ? POLLOUT : 0)), 0 });
 		fds.push_back({ peer->pidfd, POLLIN, 0 });
 		watched.push_back(peer.get());
 	}
@@ -341,7 +343,8 @@ Node::post(uint64_t number, Entry &entry)
 	}
 	entry.posted = true;
 	task.done = [self = shared_from_this(), number](const std::string &error) {
-		self->later([self = self.get(), number, error] { self->posted_done(number, error); });
+		self->later(
+			[self = self.get(), number, error] { self->posted_done(number, error); });
 	};
 	network_->submit(std::move(task));
 }

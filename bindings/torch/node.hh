@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ranks of a host, of which the first one leads the others. Each collective has three steps: the ranks give their data to
- * the leader in shared memory; the leaders have it reduced in the network; the ranks take the result from the leader's memory.
- * A thread does a rank's part of it, so that a rank whose program is elsewhere does not hold up what others do.
+ * The ranks of a host, of which the first one leads the others. Each collective has three steps:
+ * the ranks give their data to the leader in shared memory; the leaders have it reduced in the
+ * network; the ranks take the result from the leader's memory. A thread does a rank's part of it,
+ * so that a rank whose program is elsewhere does not hold up what others do.
  */
 #ifndef FANIN_TORCH_NODE_HH
 #define FANIN_TORCH_NODE_HH
@@ -33,7 +34,8 @@ class Node : public std::enable_shared_from_this<Node> {
 	~Node();
 	/* Meets the other ranks of the host. Returns "" or why that failed. */
 	std::string meet(const std::string &job_name, std::chrono::milliseconds patience);
-	/* Starts the thread. timeout: torch's. accumulate_f32: sums of half and bfloat16 are accumulated in float. */
+	/* Starts the thread. timeout: torch's. accumulate_f32: sums of half and bfloat16 are
+	 * accumulated in float. */
 	void begin(std::chrono::milliseconds timeout, bool accumulate_f32);
 	void submit(Task task);
 	/* As Network's. */
@@ -43,7 +45,8 @@ class Node : public std::enable_shared_from_this<Node> {
       private:
 	using Clock = std::chrono::steady_clock;
 
-	/* A collective, by its number. It may arrive from other ranks before this one's program has come to it. */
+	/* A collective, by its number. It may arrive from other ranks before this one's program has
+	 * come to it. */
 	struct Entry {
 		bool has_own = false;
 		Task own;
@@ -52,7 +55,8 @@ class Node : public std::enable_shared_from_this<Node> {
 		std::vector<const SharedBuffer *> given; /* the leader: of each place */
 		std::vector<std::string> signatures;     /* likewise */
 		size_t n_given = 0;
-		SharedBuffer *buffer = nullptr; /* the leader: of the result; others: of what they give */
+		SharedBuffer *buffer = nullptr; /* the leader: of the result; others: of what they
+						   give */
 		size_t n_readers = 0; /* the leader: ranks that have not taken the result yet */
 		bool posted = false;
 		bool done = false; /* this rank's own part of it */
@@ -83,7 +87,8 @@ class Node : public std::enable_shared_from_this<Node> {
 	int wake_fd_;
 
 	/* The thread's. */
-	std::vector<std::unique_ptr<Peer>> peers_; /* of the leader: all others; of others: the leader */
+	std::vector<std::unique_ptr<Peer>> peers_; /* of the leader: all others; of others: the
+						      leader */
 	SharedPool pool_;
 	std::map<uint64_t, Entry> entries_;
 	uint64_t next_own_ = 0, next_post_ = 0;

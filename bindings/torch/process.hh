@@ -8,8 +8,9 @@
 namespace fanin_torch {
 
 /*
- * One T for each process. A forked one begins with a new one: it has none of its parent's threads, which the old one counts and
- * which may have its mutexes. Never destroyed: threads may still have it when the process ends. Any thread.
+ * One T for each process. A forked one begins with a new one: it has none of its parent's threads,
+ * which the old one counts and which may have its mutexes. Never destroyed: threads may still have
+ * it when the process ends. Any thread.
  */
 template <typename T> class OfProcess {
       public:

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Torch's collectives that reduce, as those of the library. Whether one runs in the network depends only on what is the same on
- * all ranks: the call, the data type, the operator and how many tensors there are. Tensors that are not contiguous are copied.
+ * Torch's collectives that reduce, as those of the library. Whether one runs in the network depends
+ * only on what is the same on all ranks: the call, the data type, the operator and how many tensors
+ * there are. Tensors that are not contiguous are copied.
  */
 #include "bindings/torch/group.hh"
 
@@ -34,7 +35,8 @@ Group::reduce_all(const char *collective, OpType type, Tensors &tensors, const R
 		at::Tensor recv = target_of(collective, tensor, &moves);
 		parts.push_back(reduction(Call::ALLREDUCE, flat_of(tensor), recv, op));
 	}
-	return start(collective, type, tensors, list_of(tensors), std::move(parts), std::move(moves));
+	return start(collective, type, tensors, list_of(tensors), std::move(parts),
+		     std::move(moves));
 }
 
 WorkPtr

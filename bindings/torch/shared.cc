@@ -96,7 +96,8 @@ SharedPool::take(size_t bytes)
 		while (size < bytes)
 			size *= 2;
 		buffers_.push_back(
-			std::make_unique<SharedBuffer>(static_cast<uint32_t>(buffers_.size()), size));
+			std::make_unique<SharedBuffer>(static_cast<uint32_t>(buffers_.size()),
+						       size));
 		best = buffers_.back().get();
 	}
 	best->in_use = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the ranks of a host have in common: buffers of memory, and a socket between the leader and each other rank, whose messages
- * say what is in them. Used by the node's thread.
+ * What the ranks of a host have in common: buffers of memory, and a socket between the leader and
+ * each other rank, whose messages say what is in them. Used by the node's thread.
  */
 #ifndef FANIN_TORCH_SHARED_HH
 #define FANIN_TORCH_SHARED_HH
@@ -99,7 +99,8 @@ class Peer {
 	std::vector<bool> knows_; /* which of this process's buffers, by id */
 };
 
-/* Returns a socket that listens at this name, known in this network namespace only. Throws std::system_error. */
+/* Returns a socket that listens at this name, known in this network namespace only. Throws
+ * std::system_error. */
 int listen_at(const std::string &name);
 /* The next connection by this user, as a peer that has said who it is; NULL: none by then. */
 std::unique_ptr<Peer> accept_peer(int fd, std::chrono::steady_clock::time_point until);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A sum of vectors of which each rank has values at some indices only. torch.distributed has no such call: hooks.py makes it.
- * What can't run in the network is a failure, or is gathered by Gloo and summed by each rank, as the group's fallback says.
+ * A sum of vectors of which each rank has values at some indices only. torch.distributed has no
+ * such call: hooks.py makes it. What can't run in the network is a failure, or is gathered by Gloo
+ * and summed by each rank, as the group's fallback says.
  */
 #include "bindings/torch/group.hh"
 
@@ -64,8 +65,8 @@ Group::sparse_by_gloo(GlooTask task, const at::Tensor &dense, const at::Tensor &
 }
 
 /*
- * dense: receives the sum. indices: ascending. most: the most values that any rank brings, the same at all ranks. values and
- * indices must stay unchanged until the work is done.
+ * dense: receives the sum. indices: ascending. most: the most values that any rank brings, the same
+ * at all ranks. values and indices must stay unchanged until the work is done.
  */
 WorkPtr
 Group::allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
@@ -94,7 +95,8 @@ Group::allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
 		TORCH_CHECK(!raises_, "fanin: not in the network: ", reason);
 		GlooTask task;
 		count_gloo(name, reason, bytes_of({ places, found }));
-		task.work = make_work(c10d::OpType::ALLREDUCE, { places, found }, list_of({ dense }));
+		task.work = make_work(c10d::OpType::ALLREDUCE, { places, found },
+				      list_of({ dense }));
 		return sparse_by_gloo(std::move(task), result, places, found, most);
 	}
 	std::vector<Part> parts(1);

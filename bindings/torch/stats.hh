@@ -29,10 +29,11 @@ struct Stats {
 	std::string reason; /* why the group is in the network or not */
 	std::string job_name, transport, handler, mode_reason;
 	std::vector<std::vector<int>> hosts; /* their ranks; the first of each is its leader */
-	uint64_t shared_bytes = 0; /* that this rank has written to its host's shared memory, and read */
+	uint64_t shared_bytes = 0; /* that this rank has written to its host's shared memory, and
+				      read */
 	uint64_t blocks = 0, bytes_reduced = 0, retransmits = 0;
-	uint64_t sparse_bytes = 0,
-		 sparse_dense_bytes = 0; /* payload sent, and what dense vectors would have taken */
+	uint64_t sparse_bytes = 0, sparse_dense_bytes = 0; /* payload sent, and what dense vectors
+							      would have taken */
 	bool accumulates_f32 = false, authenticated = false;
 	std::map<std::string, Count> network;                     /* by collective */
 	std::map<std::string, std::map<std::string, Count>> gloo; /* by collective and reason */

@@ -88,7 +88,8 @@ lists_of(const std::vector<Tensors> &lists)
 bool
 has_bytes(const at::Tensor &tensor)
 {
-	return tensor.layout() == at::kStrided && tensor.device().is_cpu() && !tensor.is_quantized();
+	return tensor.layout() == at::kStrided && tensor.device().is_cpu() &&
+	       !tensor.is_quantized();
 }
 
 at::Tensor
@@ -126,7 +127,8 @@ expect_single(const char *collective, size_t n)
 void
 expect_alike(const char *collective, const at::Tensor &found, const at::Tensor &expected)
 {
-	TORCH_CHECK(found.scalar_type() == expected.scalar_type() && found.sizes() == expected.sizes(),
+	TORCH_CHECK(found.scalar_type() == expected.scalar_type() &&
+			    found.sizes() == expected.sizes(),
 		    collective, ": found a tensor of ", found.scalar_type(), " and size ",
 		    found.sizes(), ", expected ", expected.scalar_type(), " and size ",
 		    expected.sizes());
@@ -145,7 +147,8 @@ flat_of(const at::Tensor &tensor)
 				: tensor.detach().resolve_conj().resolve_neg().contiguous();
 }
 
-/* True if each dimension steps over all that those of shorter steps reach, as in a slice: then no two elements share memory. */
+/* True if each dimension steps over all that those of shorter steps reach, as in a slice: then no
+ * two elements share memory. */
 static bool
 is_nested(const at::Tensor &tensor)
 {
@@ -209,8 +212,8 @@ target_of(const char *collective, const at::Tensor &tensor, Moves *moves)
 	expect_writable(collective, tensor);
 	if (is_plain(tensor))
 		return tensor.detach();
-	at::Tensor staging = at::empty(tensor.sizes(),
-				       tensor.options().memory_format(at::MemoryFormat::Contiguous));
+	at::Tensor staging = at::empty(tensor.sizes(), tensor.options().memory_format(
+							       at::MemoryFormat::Contiguous));
 	at::Tensor there = tensor.detach();
 	moves->push_back([there, staging] { there.copy_(staging); });
 	return staging;

@@ -27,8 +27,9 @@ c10::IValue list_of(const Tensors &tensors);
 c10::IValue lists_of(const std::vector<Tensors> &lists);
 
 /*
- * Whether Gloo is handed the bytes of its elements: Gloo lacks some types, and takes memory for elements without looking at
- * strides. Other tensors (devices, sparse, quantized) it gets as they are, and says itself what it lacks. The same at all ranks.
+ * Whether Gloo is handed the bytes of its elements: Gloo lacks some types, and takes memory for
+ * elements without looking at strides. Other tensors (devices, sparse, quantized) it gets as they
+ * are, and says itself what it lacks. The same at all ranks.
  */
 bool has_bytes(const at::Tensor &tensor);
 /* The bytes of a plain tensor, which must live as long. */
@@ -48,9 +49,11 @@ void expect_alike(const char *collective, const at::Tensor &found, const at::Ten
 bool is_plain(const at::Tensor &tensor);
 /* A plain tensor with the same elements: itself, or a copy. */
 at::Tensor flat_of(const at::Tensor &tensor);
-/* Throws if elements of the tensor share memory, as those of an expanded one do: it can't hold results. */
+/* Throws if elements of the tensor share memory, as those of an expanded one do: it can't hold
+ * results. */
 void expect_writable(const char *collective, const at::Tensor &tensor);
-/* Where results are to be received, and how they come from there to the tensor: not at all if it is itself. */
+/* Where results are to be received, and how they come from there to the tensor: not at all if it is
+ * itself. */
 at::Tensor target_of(const char *collective, const at::Tensor &tensor, Moves *moves);
 Tensors targets_of(const char *collective, const Tensors &tensors, Moves *moves);
 /* One function that does them all; empty if there are none. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Network interfaces: their driver and queues, and the rule by which switch and hosts choose between
- * AF_XDP and the kernel's own sockets. Each call asks the kernel anew, needs no rights, and may be made by any thread.
+ * Network interfaces: their driver and queues, and the rule by which switch and hosts choose
+ * between AF_XDP and the kernel's own sockets. Each call asks the kernel anew, needs no rights, and
+ * may be made by any thread.
  */
 #ifndef FANIN_CONTROL_INTERFACE_INTERFACE_H
 #define FANIN_CONTROL_INTERFACE_INTERFACE_H
@@ -14,15 +15,16 @@
 #define INTERFACE_WHY_LEN 128
 /* The longest packet that AF_XDP takes: one page, less the headroom and the Ethernet header. */
 #define INTERFACE_XDP_MAX_MTU 3474
-/* AF_XDP has a socket for each receive queue, with memory of its own; more than these are not opened by rule. */
+/* AF_XDP has a socket for each receive queue, with memory of its own; more than these are not
+ * opened by rule. */
 #define INTERFACE_XDP_MAX_QUEUES 4
 
 /* Carries out a command of <linux/ethtool.h>. Returns false if the driver doesn't know it. */
 bool interface_ethtool(const char *interface, void *command);
 
 /*
- * Fills in the name of the interface's kernel driver, such as "veth" or "ice"; "unknown" if there is
- * none. driver: INTERFACE_DRIVER_LEN bytes.
+ * Fills in the name of the interface's kernel driver, such as "veth" or "ice"; "unknown" if there
+ * is none. driver: INTERFACE_DRIVER_LEN bytes.
  */
 void interface_driver(const char *interface, char *driver);
 
@@ -38,9 +40,9 @@ bool interface_driver_has_zero_copy(const char *driver);
 /*
  * The rule: AF_XDP where the driver has zero-copy, a packet fits and the queues are few; else the
  * kernel's own ways, whose super-frames AF_XDP doesn't know: packet sockets at the switch, UDP
- * sockets at hosts. mtu: bytes. queues: for receiving; combined: those that also send, which are all
- * that DPDK's driver serves. why: filled in with the reason, INTERFACE_WHY_LEN bytes. Returns true for
- * AF_XDP. Asks nobody.
+ * sockets at hosts. mtu: bytes. queues: for receiving; combined: those that also send, which are
+ * all that DPDK's driver serves. why: filled in with the reason, INTERFACE_WHY_LEN bytes. Returns
+ * true for AF_XDP. Asks nobody.
  */
 bool interface_rule(const char *interface, const char *driver, unsigned int queues,
 		    unsigned int combined, uint32_t mtu, char *why);

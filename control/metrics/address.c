@@ -39,9 +39,10 @@ metrics_listen_read(const json_t *root, const char *port, const char **listen,
 		return -EINVAL;
 	if (!present || metrics_address(*listen, &address) == 0)
 		return 0;
-	control_fail(error, "invalid",
-		     "metrics.listen: found \"%s\", expected an IP address and a TCP port like \"127.0.0.1:%s\" or \"[::1]:%s\"",
-		     *listen, port, port);
+	control_fail(
+		error, "invalid",
+		"metrics.listen: found \"%s\", expected an IP address and a TCP port like \"127.0.0.1:%s\" or \"[::1]:%s\"",
+		*listen, port, port);
 	return -EINVAL;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a daemon tells of itself as metrics: a table says which values of a JSON object are metrics, and a small web server gives
- * them out in Prometheus' text format 0.0.4. Knows neither DPDK nor what the values mean. Single-threaded: the server works
- * only while its owner calls it.
+ * What a daemon tells of itself as metrics: a table says which values of a JSON object are metrics,
+ * and a small web server gives them out in Prometheus' text format 0.0.4. Knows neither DPDK nor
+ * what the values mean. Single-threaded: the server works only while its owner calls it.
  */
 #ifndef FANIN_CONTROL_METRICS_METRICS_H
 #define FANIN_CONTROL_METRICS_METRICS_H
@@ -22,13 +22,15 @@
 enum metrics_type {
 	METRICS_COUNTER,
 	METRICS_GAUGE,
-	METRICS_HISTOGRAM, /* of an object like {"0": 5, "2-3": 1, "4096-": 2}: ranges of whole numbers and counts */
+	METRICS_HISTOGRAM, /* of an object like {"0": 5, "2-3": 1, "4096-": 2}: ranges of whole
+			      numbers and counts */
 };
 
 struct metrics_label {
 	const char *name; /* NULL: none */
 	const char *key;  /* of its value in an object of the path */
-	/* Which object: 0 the outermost array's entry, 1 that of the array inside; after these the value, if it is an object. */
+	/* Which object: 0 the outermost array's entry, 1 that of the array inside; after these the
+	 * value, if it is an object. */
 	unsigned int depth;
 };
 
@@ -38,60 +40,70 @@ struct metrics_family {
 	enum metrics_type type;
 	const char *help; /* one line */
 	/*
-	 * Where the value stands: keys joined by dots, "[]" behind those of arrays, each of whose entries gives a sample:
-	 * "jobs[].members[].joined". A number is taken as it is, a boolean as 0 or 1, an object that is no histogram as 1, for
-	 * its labels. What is not there gives no sample.
+	 * Where the value stands: keys joined by dots, "[]" behind those of arrays, each of whose
+	 * entries gives a sample: "jobs[].members[].joined". A number is taken as it is, a boolean
+	 * as 0 or 1, an object that is no histogram as 1, for its labels. What is not there gives
+	 * no sample.
 	 */
 	const char *path;
 	struct metrics_label labels[METRICS_MAX_LABELS];
 	double scale; /* multiplies numbers, to have them in base units; 0: taken as they are */
 	const char *equals; /* a string is 1 if it is this, else 0 */
-	const char *sum; /* HISTOGRAM, required: key of the sum of all values, beside the histogram */
+	const char *sum; /* HISTOGRAM, required: key of the sum of all values, beside the histogram
+			  */
 };
 
 /*
- * Writes all metrics of a table. Returns a string that the caller frees, with its length in *len, or NULL without memory.
+ * Writes all metrics of a table. Returns a string that the caller frees, with its length in *len,
+ * or NULL without memory.
  */
 char *metrics_render(const struct metrics_family *families, const json_t *values, size_t *len);
 
-/* Reads an IP address and a TCP port: "127.0.0.1:9464", "[::1]:9464". Returns 0 with *address set, or -EINVAL. */
+/* Reads an IP address and a TCP port: "127.0.0.1:9464", "[::1]:9464". Returns 0 with *address set,
+ * or -EINVAL. */
 int metrics_address(const char *text, struct address *address);
 
 /*
  * Reads "metrics", an object with the address to listen at, of a daemon's configuration.
  *
- * port: of the example in messages. listen: set to the address, the configuration's, if it is there. Returns 0, or -EINVAL with *error filled.
+ * port: of the example in messages. listen: set to the address, the configuration's, if it is
+ * there. Returns 0, or -EINVAL with *error filled.
  */
 int metrics_listen_read(const json_t *root, const char *port, const char **listen,
 			struct control_error *error);
 
 /*
- * Checks that metrics_server_open could listen on an address of this machine, whether or not a server does already. listen: as of that;
- * error: METRICS_ERROR_LEN bytes. Returns 0, or -errno with the error filled.
+ * Checks that metrics_server_open could listen on an address of this machine, whether or not a
+ * server does already. listen: as of that; error: METRICS_ERROR_LEN bytes. Returns 0, or -errno
+ * with the error filled.
  */
 int metrics_check_machine(const char *listen, char *error);
 
 struct metrics_server;
 
 /*
- * Listens and answers GET /metrics; other paths get 404, other methods 405. At most 16 connections at a time: a
- * further one takes the place of the one whose request is the longest in coming. A connection is closed if it has not sent a whole
- * request within 5 s, or not taken the answer within 10 s.
+ * Listens and answers GET /metrics; other paths get 404, other methods 405. At most 16 connections
+ * at a time: a further one takes the place of the one whose request is the longest in coming. A
+ * connection is closed if it has not sent a whole request within 5 s, or not taken the answer
+ * within 10 s.
  *
- * listen: as metrics_address takes it; NULL or "" opens nothing and sets *server to NULL. families: borrowed, as is user.
- * values: called within metrics_server_serve for each answer; returns a new reference, or NULL: then the answer is 500.
- * error: METRICS_ERROR_LEN bytes. Returns 0 and sets *server, or -errno with the error filled.
+ * listen: as metrics_address takes it; NULL or "" opens nothing and sets *server to NULL. families:
+ * borrowed, as is user. values: called within metrics_server_serve for each answer; returns a new
+ * reference, or NULL: then the answer is 500. error: METRICS_ERROR_LEN bytes. Returns 0 and sets
+ * *server, or -errno with the error filled.
  */
 int metrics_server_open(const char *listen, const struct metrics_family *families,
 			json_t *(*values)(void *user), void *user, struct metrics_server **server,
 			char *error);
 
-/* A descriptor that is readable when metrics_server_serve has something to do; -1 if server is NULL. */
+/* A descriptor that is readable when metrics_server_serve has something to do; -1 if server is
+ * NULL. */
 int metrics_server_fd(const struct metrics_server *server);
 
 /*
- * Does what there is to do without waiting; to be called about once a second as well, for clients that hang. Returns true if
- * there is more, so that the caller should come back soon. server may be NULL.
+ * Does what there is to do without waiting; to be called about once a second as well, for clients
+ * that hang. Returns true if there is more, so that the caller should come back soon. server may be
+ * NULL.
  */
 bool metrics_server_serve(struct metrics_server *server);
 

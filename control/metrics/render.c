@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Metrics as text, after "Exposition formats" of Prometheus' documentation, format 0.0.4. No state; any thread that may read the
- * values.
+ * Metrics as text, after "Exposition formats" of Prometheus' documentation, format 0.0.4. No state;
+ * any thread that may read the values.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The web server that Prometheus asks: libmicrohttpd without threads of its own, so that all runs inside of
- * metrics_server_serve on its owner's thread.
+ * The web server that Prometheus asks: libmicrohttpd without threads of its own, so that all runs
+ * inside of metrics_server_serve on its owner's thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -38,7 +38,8 @@ struct metrics_server {
 	struct place places[MAX_PLACES];
 };
 
-/* libmicrohttpd's own timeout begins anew with each byte. A client must not hold a place by sending one now and then. */
+/* libmicrohttpd's own timeout begins anew with each byte. A client must not hold a place by sending
+ * one now and then. */
 static void
 end_place(struct place *place)
 {
@@ -60,7 +61,8 @@ end_overdue(struct metrics_server *server)
 	}
 }
 
-/* If all connections are taken, ends the one whose request is the longest in coming; of an answer only if all are. */
+/* If all connections are taken, ends the one whose request is the longest in coming; of an answer
+ * only if all are. */
 static void
 make_room(struct metrics_server *server)
 {
@@ -196,7 +198,8 @@ handle_request(void *user, struct MHD_Connection *connection, const char *url, c
 	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
 		return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
 			      "found another method, expected GET\n");
-	/* An answer to the first call, when all headers are there but not yet the end, would close the connection. */
+	/* An answer to the first call, when all headers are there but not yet the end, would close
+	 * the connection. */
 	if (*state == NULL) {
 		*state = user;
 		return MHD_YES;
@@ -234,7 +237,8 @@ start_daemon(struct metrics_server *server, int listen_fd)
 				MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_CONNECTION_LIMIT,
 				MAX_PLACES, MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES,
 				MHD_OPTION_NOTIFY_CONNECTION, note_connection, server,
-				MHD_OPTION_NOTIFY_COMPLETED, note_completed, server, MHD_OPTION_END);
+				MHD_OPTION_NOTIFY_COMPLETED, note_completed, server,
+				MHD_OPTION_END);
 }
 
 int

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kernels of bf16, which is the upper half of f32: computed in f32 and rounded to nearest even after every combination.
- * AVX512-BF16 is of no use here: its conversion takes denormal numbers for zero. Internal to handlers/kernels.
+ * Kernels of bf16, which is the upper half of f32: computed in f32 and rounded to nearest even
+ * after every combination. AVX512-BF16 is of no use here: its conversion takes denormal numbers for
+ * zero. Internal to handlers/kernels.
  */
 #ifndef FANIN_HANDLERS_KERNELS_BF16_H
 #define FANIN_HANDLERS_KERNELS_BF16_H
@@ -11,8 +12,9 @@
 #include "handlers/kernels/loop.h"
 
 /*
- * Two elements are taken from one 32-bit word, so that nothing has to cross lanes: 8.4 instead of 6.3 * 10^9 elements per
- * second with AVX-512, 9.2 instead of 5.4 with AVX2 (sums in the L2 cache, in one run).
+ * Two elements are taken from one 32-bit word, so that nothing has to cross lanes: 8.4 instead
+ * of 6.3 * 10^9 elements per second with AVX-512, 9.2 instead of 5.4 with AVX2 (sums in the L2
+ * cache, in one run).
  */
 typedef uint32_t any_pair ANY_ADDRESS;
 
@@ -29,8 +31,9 @@ bf16_high(uint32_t pair)
 }
 
 /*
- * Adds what makes truncation to the upper half round to nearest even. The NaNs here come from numbers whose lower half
- * is zero, or from the CPU, whose own NaN has a lower half of zero too: nothing is carried into the upper half then.
+ * Adds what makes truncation to the upper half round to nearest even. The NaNs here come from
+ * numbers whose lower half is zero, or from the CPU, whose own NaN has a lower half of zero too:
+ * nothing is carried into the upper half then.
  */
 static inline uint32_t
 bf16_round(float value)

@@ -26,9 +26,9 @@
 	}
 
 /*
- * IEEE 754-2019 minimum and maximum. Each comparison is the CPU's own minimum instruction, which returns its second
- * operand for equal ones. Equal numbers have the same bits, but for the two zeros: "or" makes -0 of those, which is the
- * minimum, "and" +0, the maximum.
+ * IEEE 754-2019 minimum and maximum. Each comparison is the CPU's own minimum instruction, which
+ * returns its second operand for equal ones. Equal numbers have the same bits, but for the two
+ * zeros: "or" makes -0 of those, which is the minimum, "and" +0, the maximum.
  */
 #define FLOAT_COMBINE_KERNELS(name, type, bits_type, canonical_nan)                                \
 	BIT_CASTS(name, type, bits_type)                                                           \

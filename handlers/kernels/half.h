@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What f16 and bf16 have in common. Minimum and maximum are found on their bits as integers: no conversion, twice the
- * elements per vector. Internal to handlers/kernels.
+ * What f16 and bf16 have in common. Minimum and maximum are found on their bits as integers: no
+ * conversion, twice the elements per vector. Internal to handlers/kernels.
  */
 #ifndef FANIN_HANDLERS_KERNELS_HALF_H
 #define FANIN_HANDLERS_KERNELS_HALF_H
@@ -15,8 +15,8 @@ typedef uint16_t any_half ANY_ADDRESS;
 typedef float any_single ANY_ADDRESS;
 
 /*
- * The order of the numbers as int16_t: with the bits behind the sign turned around, negative numbers count down, and
- * -0 becomes -1. Doing it twice gives the number back.
+ * The order of the numbers as int16_t: with the bits behind the sign turned around, negative
+ * numbers count down, and -0 becomes -1. Doing it twice gives the number back.
  */
 static inline int16_t
 half_order(int16_t bits)
@@ -56,9 +56,10 @@ half_or_nan(int16_t x, int16_t y, int16_t order, int16_t infinity, int16_t canon
 #define WIDE_CHUNK 128
 
 /*
- * wide_NAME_widen and wide_NAME_narrow, which work in place: from convert_NAME_widen and _narrow, loops over vectors that don't
- * overlap, by way of a chunk that doesn't. Elements grow from the last one on and shrink from the first one on, so that what
- * is written lies over what was read already.
+ * wide_NAME_widen and wide_NAME_narrow, which work in place: from convert_NAME_widen and _narrow,
+ * loops over vectors that don't overlap, by way of a chunk that doesn't. Elements grow from the
+ * last one on and shrink from the first one on, so that what is written lies over what was read
+ * already.
  */
 #define WIDE_IN_PLACE(name)                                                                        \
 	static void wide_##name##_widen(void *acc, const void *in, size_t count)                   \

@@ -27,8 +27,9 @@ typedef void (*fanin_kernel_fn)(void *acc, const void *in, size_t count);
 typedef void (*fanin_finish_fn)(void *acc, uint32_t contributions, size_t count);
 
 /*
- * Sums of 16-bit floating-point contributions in f32, rounded only once. acc holds count f32; all vectors may be at any
- * address, as above. To widen and to narrow, both may be at the same address; else no two vectors overlap.
+ * Sums of 16-bit floating-point contributions in f32, rounded only once. acc holds count f32; all
+ * vectors may be at any address, as above. To widen and to narrow, both may be at the same address;
+ * else no two vectors overlap.
  */
 struct fanin_wide_kernels {
 	/* acc[i] = in[i], which is exact */
@@ -56,8 +57,8 @@ const char *fanin_isa_name(enum fanin_isa isa);
 
 /*
  * The kernel for a data type and an operator (wire codes) in one instruction set. isa must be one
- * that the CPU has. Returns NULL if there is no such kernel: the pair is not supported. Thread-safe,
- * as are the two below.
+ * that the CPU has. Returns NULL if there is no such kernel: the pair is not supported.
+ * Thread-safe, as are the two below.
  */
 fanin_kernel_fn fanin_kernel(enum fanin_isa isa, unsigned int dtype, unsigned int op);
 

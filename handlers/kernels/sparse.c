@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All loops of sparse.h in one instruction set. This file is compiled once for each, with FANIN_KERNEL_SPARSE_TABLES naming the tables that
- * it then defines. Which operator does what to an element is said where the dense kernels are.
+ * All loops of sparse.h in one instruction set. This file is compiled once for each, with
+ * FANIN_KERNEL_SPARSE_TABLES naming the tables that it then defines. Which operator does what to an
+ * element is said where the dense kernels are.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -71,31 +72,33 @@ typedef uint32_t any_32 ANY_ADDRESS;
 typedef uint64_t any_64 ANY_ADDRESS;
 
 #ifdef __AVX512F__
-/* Vectors of a size of elements: some lanes of one are taken from memory one after the other, and put there likewise. */
+/* Vectors of a size of elements: some lanes of one are taken from memory one after the other, and
+ * put there likewise. */
 #define LANES_32 16
 #define LANES_64 8
 
-#define SPARSE_LANES(size, mask_type)                                                                             \
-	/* A whole vector is read. The compiler is kept from making one instruction of it, which takes longer. */ \
-	ALWAYS_INLINE __m512i expand_##size(uint64_t mask, const void *from)                                      \
-	{                                                                                                         \
-		__m512i lanes = _mm512_loadu_si512(from);                                                         \
-                                                                                                                  \
-		__asm__("" : "+v"(lanes));                                                                        \
-		return _mm512_maskz_expand_epi##size((mask_type)mask, lanes);                                     \
-	}                                                                                                         \
-	/* Nothing is read but what is expanded. */                                                               \
-	ALWAYS_INLINE __m512i expand_last_##size(uint64_t mask, const void *from)                                 \
-	{                                                                                                         \
-		return _mm512_maskz_expandloadu_epi##size((mask_type)mask, from);                                 \
-	}                                                                                                         \
-	ALWAYS_INLINE __m512i compress_##size(uint64_t mask, __m512i lanes)                                       \
-	{                                                                                                         \
-		return _mm512_maskz_compress_epi##size((mask_type)mask, lanes);                                   \
-	}                                                                                                         \
-	ALWAYS_INLINE __m512i select_##size(__m512i otherwise, uint64_t mask, __m512i lanes)                      \
-	{                                                                                                         \
-		return _mm512_mask_mov_epi##size(otherwise, (mask_type)mask, lanes);                              \
+#define SPARSE_LANES(size, mask_type)                                                              \
+	/* A whole vector is read. The compiler is kept from making one instruction of it, which   \
+	 * takes longer. */                                                                        \
+	ALWAYS_INLINE __m512i expand_##size(uint64_t mask, const void *from)                       \
+	{                                                                                          \
+		__m512i lanes = _mm512_loadu_si512(from);                                          \
+                                                                                                   \
+		__asm__("" : "+v"(lanes));                                                         \
+		return _mm512_maskz_expand_epi##size((mask_type)mask, lanes);                      \
+	}                                                                                          \
+	/* Nothing is read but what is expanded. */                                                \
+	ALWAYS_INLINE __m512i expand_last_##size(uint64_t mask, const void *from)                  \
+	{                                                                                          \
+		return _mm512_maskz_expandloadu_epi##size((mask_type)mask, from);                  \
+	}                                                                                          \
+	ALWAYS_INLINE __m512i compress_##size(uint64_t mask, __m512i lanes)                        \
+	{                                                                                          \
+		return _mm512_maskz_compress_epi##size((mask_type)mask, lanes);                    \
+	}                                                                                          \
+	ALWAYS_INLINE __m512i select_##size(__m512i otherwise, uint64_t mask, __m512i lanes)       \
+	{                                                                                          \
+		return _mm512_mask_mov_epi##size(otherwise, (mask_type)mask, lanes);               \
 	}
 
 SPARSE_LANES(32, __mmask16)
@@ -103,16 +106,18 @@ SPARSE_LANES(64, __mmask8)
 #endif
 
 /*
- * The first lane of a bucket that holds the tag or nothing; FANIN_BUCKET_LANES if there is none. Lanes are taken in their order and never given
- * back, so that it is the tag's own, or the first empty one if it has none.
+ * The first lane of a bucket that holds the tag or nothing; FANIN_BUCKET_LANES if there is none.
+ * Lanes are taken in their order and never given back, so that it is the tag's own, or the first
+ * empty one if it has none.
  */
 ALWAYS_INLINE uint32_t
 bucket_lane_16(const uint16_t *bucket, uint16_t tag)
 {
 #ifdef __AVX2__
 	const __m256i tags = _mm256_load_si256((const void *)bucket);
-	const __m256i match = _mm256_or_si256(_mm256_cmpeq_epi16(tags, _mm256_set1_epi16((short)tag)),
-					      _mm256_cmpeq_epi16(tags, _mm256_setzero_si256()));
+	const __m256i match =
+		_mm256_or_si256(_mm256_cmpeq_epi16(tags, _mm256_set1_epi16((short)tag)),
+				_mm256_cmpeq_epi16(tags, _mm256_setzero_si256()));
 	const uint64_t bytes = (uint32_t)_mm256_movemask_epi8(match);
 
 	return (uint32_t)__builtin_ctzll(bytes | UINT64_C(1) << 32) / 2;
@@ -150,7 +155,8 @@ bucket_lane_32(const uint32_t *bucket, uint32_t tag)
 #endif
 }
 
-/* Values ahead for which the memory is fetched: an array is as large as its block, a table twice that, and seldom in a cache near by. */
+/* Values ahead for which the memory is fetched: an array is as large as its block, a table twice
+ * that, and seldom in a cache near by. */
 #define FETCH_AHEAD 24
 
 #define SPARSE_SCATTER(name, bits, width)                                                          \
@@ -171,8 +177,8 @@ bucket_lane_32(const uint32_t *bucket, uint32_t tag)
 	}
 
 /*
- * The first lane of an index's bucket: Knuth's multiplicative hash, whose upper bits are those that all others have a part in, scaled to the number of
- * buckets.
+ * The first lane of an index's bucket: Knuth's multiplicative hash, whose upper bits are those that
+ * all others have a part in, scaled to the number of buckets.
  */
 ALWAYS_INLINE uint32_t
 bucket_of(uint32_t index, uint32_t n_buckets)
@@ -181,85 +187,91 @@ bucket_of(uint32_t index, uint32_t n_buckets)
 	       FANIN_BUCKET_LANES;
 }
 
-/* Indices whose buckets are found together, and fetched while the values before them are combined. */
+/* Indices whose buckets are found together, and fetched while the values before them are combined.
+ */
 #define TOGETHER 32
 
-#define SPARSE_BUCKETS(width)                                                                        \
-	ALWAYS_INLINE void buckets_##width(uint32_t *restrict buckets, const any_##width *at,        \
-					   uint32_t n_buckets)                                       \
-	{                                                                                            \
-		for (unsigned int i = 0; i < TOGETHER; i++)                                          \
-			buckets[i] = bucket_of(at[i], n_buckets);                                    \
-	}                                                                                            \
-	ALWAYS_INLINE void fetch_##width(const uint##width##_t *tags, const void *values,            \
-					 size_t element_bytes, const uint32_t *buckets)              \
-	{                                                                                            \
-		for (unsigned int i = 0; i < TOGETHER; i++) {                                        \
-			const uint8_t *lanes = (const uint8_t *)values + buckets[i] * element_bytes; \
-                                                                                                     \
-			__builtin_prefetch(&tags[buckets[i]], 1);                                    \
-			__builtin_prefetch(lanes, 1);                                                \
-			if (FANIN_BUCKET_LANES * element_bytes > 64)                                 \
-				__builtin_prefetch(lanes + 64, 1);                                   \
-		}                                                                                    \
+#define SPARSE_BUCKETS(width)                                                                      \
+	ALWAYS_INLINE void buckets_##width(uint32_t *restrict buckets, const any_##width *at,      \
+					   uint32_t n_buckets)                                     \
+	{                                                                                          \
+		for (unsigned int i = 0; i < TOGETHER; i++)                                        \
+			buckets[i] = bucket_of(at[i], n_buckets);                                  \
+	}                                                                                          \
+	ALWAYS_INLINE void fetch_##width(const uint##width##_t *tags, const void *values,          \
+					 size_t element_bytes, const uint32_t *buckets)            \
+	{                                                                                          \
+		for (unsigned int i = 0; i < TOGETHER; i++) {                                      \
+			const uint8_t *lanes = (const uint8_t *)values +                           \
+					       buckets[i] * element_bytes;                         \
+                                                                                                   \
+			__builtin_prefetch(&tags[buckets[i]], 1);                                  \
+			__builtin_prefetch(lanes, 1);                                              \
+			if (FANIN_BUCKET_LANES * element_bytes > 64)                               \
+				__builtin_prefetch(lanes + 64, 1);                                 \
+		}                                                                                  \
 	}
 
 SPARSE_BUCKETS(16)
 SPARSE_BUCKETS(32)
 
 /* Into a hash table: one value after the other, until there is no lane for one. */
-#define SPARSE_TABLE(name, bits, width)                                                                              \
-	/* Returns false if the bucket is full of others. The last index of 2 bytes has no tag, and never a lane. */ \
-	ALWAYS_INLINE bool table_put##width##_##name(any_##bits *values, uint##width##_t *tags,                      \
-						     uint32_t first, uint##bits##_t in,                              \
-						     uint##width##_t tag, size_t *taken)                             \
-	{                                                                                                            \
-		const uint32_t at = bucket_lane_##width(tags + first, tag);                                          \
-		const uint32_t lane = first + at;                                                                    \
-		uint32_t there;                                                                                      \
-                                                                                                                     \
-		if (__builtin_expect(at == FANIN_BUCKET_LANES || tag == 0, 0))                                       \
-			return false;                                                                                \
-		there = tags[lane] != 0;                                                                             \
-		*taken += 1 - there;                                                                                 \
-		tags[lane] = tag;                                                                                    \
-		values[lane] = selected_##name(values[lane], in, there);                                             \
-		return true;                                                                                         \
-	}                                                                                                            \
-	static size_t table##width##_##name(void *values, void *tags, uint32_t n_buckets,                            \
-					    const void *in, const void *indices, size_t count,                       \
-					    size_t *taken)                                                           \
-	{                                                                                                            \
-		const any_##bits *from = in;                                                                         \
-		const any_##width *at = indices;                                                                     \
-		uint32_t buckets[2][TOGETHER];                                                                       \
-		size_t i = 0;                                                                                        \
-                                                                                                                     \
-		if (count >= 2 * TOGETHER)                                                                           \
-			buckets_##width(buckets[0], at, n_buckets);                                                  \
-		while (count - i >= 2 * TOGETHER) {                                                                  \
-			const uint32_t *now = buckets[i / TOGETHER % 2];                                             \
-			uint32_t *next = buckets[(i / TOGETHER + 1) % 2];                                            \
-                                                                                                                     \
-			buckets_##width(next, at + i + TOGETHER, n_buckets);                                         \
-			fetch_##width(tags, values, sizeof(*from), next);                                            \
-			for (unsigned int k = 0; k < TOGETHER; k++, i++) {                                           \
-				if (!table_put##width##_##name(values, tags, now[k], from[i],                        \
-							       (uint##width##_t)(at[i] + 1), taken))                 \
-					return i;                                                                    \
-			}                                                                                            \
-		}                                                                                                    \
-		for (; i < count; i++) {                                                                             \
-			if (!table_put##width##_##name(values, tags, bucket_of(at[i], n_buckets),                    \
-						       from[i], (uint##width##_t)(at[i] + 1), taken))                \
-				return i;                                                                            \
-		}                                                                                                    \
-		return count;                                                                                        \
+#define SPARSE_TABLE(name, bits, width)                                                            \
+	/* Returns false if the bucket is full of others. The last index of 2 bytes has no tag,    \
+	 * and never a lane. */                                                                    \
+	ALWAYS_INLINE bool table_put##width##_##name(any_##bits *values, uint##width##_t *tags,    \
+						     uint32_t first, uint##bits##_t in,            \
+						     uint##width##_t tag, size_t *taken)           \
+	{                                                                                          \
+		const uint32_t at = bucket_lane_##width(tags + first, tag);                        \
+		const uint32_t lane = first + at;                                                  \
+		uint32_t there;                                                                    \
+                                                                                                   \
+		if (__builtin_expect(at == FANIN_BUCKET_LANES || tag == 0, 0))                     \
+			return false;                                                              \
+		there = tags[lane] != 0;                                                           \
+		*taken += 1 - there;                                                               \
+		tags[lane] = tag;                                                                  \
+		values[lane] = selected_##name(values[lane], in, there);                           \
+		return true;                                                                       \
+	}                                                                                          \
+	static size_t table##width##_##name(void *values, void *tags, uint32_t n_buckets,          \
+					    const void *in, const void *indices, size_t count,     \
+					    size_t *taken)                                         \
+	{                                                                                          \
+		const any_##bits *from = in;                                                       \
+		const any_##width *at = indices;                                                   \
+		uint32_t buckets[2][TOGETHER];                                                     \
+		size_t i = 0;                                                                      \
+                                                                                                   \
+		if (count >= 2 * TOGETHER)                                                         \
+			buckets_##width(buckets[0], at, n_buckets);                                \
+		while (count - i >= 2 * TOGETHER) {                                                \
+			const uint32_t *now = buckets[i / TOGETHER % 2];                           \
+			uint32_t *next = buckets[(i / TOGETHER + 1) % 2];                          \
+                                                                                                   \
+			buckets_##width(next, at + i + TOGETHER, n_buckets);                       \
+			fetch_##width(tags, values, sizeof(*from), next);                          \
+			for (unsigned int k = 0; k < TOGETHER; k++, i++) {                         \
+				if (!table_put##width##_##name(values, tags, now[k], from[i],      \
+							       (uint##width##_t)(at[i] + 1),       \
+							       taken))                             \
+					return i;                                                  \
+			}                                                                          \
+		}                                                                                  \
+		for (; i < count; i++) {                                                           \
+			if (!table_put##width##_##name(values, tags, bucket_of(at[i], n_buckets),  \
+						       from[i], (uint##width##_t)(at[i] + 1),      \
+						       taken))                                     \
+				return i;                                                          \
+		}                                                                                  \
+		return count;                                                                      \
 	}
 
 /*
- * combine_NAME into an array, of elements of so many bits. Whether there is a value already is not to be guessed: it has to be selected without a
- * branch. 1.3 ns for each of 10 % of the indices, of which a third has a value already, where a sum into an array that is all there takes 0.5 ns.
+ * combine_NAME into an array, of elements of so many bits. Whether there is a value already is not
+ * to be guessed: it has to be selected without a branch. 1.3 ns for each of 10 % of the indices, of
+ * which a third has a value already, where a sum into an array that is all there takes 0.5 ns.
  */
 #define SPARSE_PUT(name, bits)                                                                     \
 	/* there: 0 or 1 */                                                                        \
@@ -311,55 +323,57 @@ SPARSE_BUCKETS(32)
 #define SPARSE_BITMAP_16 SPARSE_BITMAP_8
 
 #ifdef __AVX512F__
-/* Bitmaps come where there are many values: all lanes of a vector are computed, and those that are to change are selected. */
-#define SPARSE_BITMAP_32(name, bits)                                                                    \
-	ALWAYS_INLINE void put_lanes_##name(any_##bits *to, uint64_t there, uint64_t mask,              \
-					    __m512i new)                                                \
-	{                                                                                               \
-		uint##bits##_t in[LANES_##bits] __attribute__((aligned(64)));                           \
-		uint##bits##_t both[LANES_##bits] __attribute__((aligned(64)));                         \
-		const __m512i old = _mm512_loadu_si512(to);                                             \
-                                                                                                        \
-		_mm512_store_si512(in, new);                                                            \
-		_mm512_store_si512(both, old);                                                          \
-		kernel_##name(both, in, LANES_##bits);                                                  \
-		_mm512_storeu_si512(to, select_##bits(select_##bits(old, mask, new), mask &there,       \
-						      _mm512_load_si512(both)));                        \
-	}                                                                                               \
-	/* The values of a word. last: nothing may be read behind them. Returns what is behind them. */ \
-	ALWAYS_INLINE const any_##bits *put_word_##name(any_##bits *to, uint64_t there,                 \
-							uint64_t word, const any_##bits *from,          \
-							const bool last)                                \
-	{                                                                                               \
-		const uint64_t all = UINT64_MAX >> (64 - LANES_##bits);                                 \
-                                                                                                        \
-		for (unsigned int g = 0; g < 64; g += LANES_##bits) {                                   \
-			const uint64_t mask = word >> g & all;                                          \
-                                                                                                        \
-			put_lanes_##name(to + g, there >> g, mask,                                      \
-					 last ? expand_last_##bits(mask, from)                          \
-					      : expand_##bits(mask, from));                             \
-			from += __builtin_popcountll(mask);                                             \
-		}                                                                                       \
-		return from;                                                                            \
-	}                                                                                               \
-	static void bitmap_##name(void *values, uint64_t *occupied, const void *in,                     \
-				  const void *words, size_t n_words, size_t count)                      \
-	{                                                                                               \
-		const any_##bits *from = in;                                                            \
-		const any_##bits *end = from + count;                                                   \
-		const any_64 *bit_words = words;                                                        \
-		any_##bits *to = values;                                                                \
-		size_t i = 0;                                                                           \
-                                                                                                        \
-		for (; i < n_words && end - from >= 64; i++, to += 64) {                                \
-			from = put_word_##name(to, occupied[i], bit_words[i], from, false);             \
-			occupied[i] |= bit_words[i];                                                    \
-		}                                                                                       \
-		for (; i < n_words; i++, to += 64) {                                                    \
-			from = put_word_##name(to, occupied[i], bit_words[i], from, true);              \
-			occupied[i] |= bit_words[i];                                                    \
-		}                                                                                       \
+/* Bitmaps come where there are many values: all lanes of a vector are computed, and those that are
+ * to change are selected. */
+#define SPARSE_BITMAP_32(name, bits)                                                               \
+	ALWAYS_INLINE void put_lanes_##name(any_##bits *to, uint64_t there, uint64_t mask,         \
+					    __m512i new)                                           \
+	{                                                                                          \
+		uint##bits##_t in[LANES_##bits] __attribute__((aligned(64)));                      \
+		uint##bits##_t both[LANES_##bits] __attribute__((aligned(64)));                    \
+		const __m512i old = _mm512_loadu_si512(to);                                        \
+                                                                                                   \
+		_mm512_store_si512(in, new);                                                       \
+		_mm512_store_si512(both, old);                                                     \
+		kernel_##name(both, in, LANES_##bits);                                             \
+		_mm512_storeu_si512(to, select_##bits(select_##bits(old, mask, new), mask &there,  \
+						      _mm512_load_si512(both)));                   \
+	}                                                                                          \
+	/* The values of a word. last: nothing may be read behind them. Returns what is behind     \
+	 * them. */                                                                                \
+	ALWAYS_INLINE const any_##bits *put_word_##name(any_##bits *to, uint64_t there,            \
+							uint64_t word, const any_##bits *from,     \
+							const bool last)                           \
+	{                                                                                          \
+		const uint64_t all = UINT64_MAX >> (64 - LANES_##bits);                            \
+                                                                                                   \
+		for (unsigned int g = 0; g < 64; g += LANES_##bits) {                              \
+			const uint64_t mask = word >> g & all;                                     \
+                                                                                                   \
+			put_lanes_##name(to + g, there >> g, mask,                                 \
+					 last ? expand_last_##bits(mask, from)                     \
+					      : expand_##bits(mask, from));                        \
+			from += __builtin_popcountll(mask);                                        \
+		}                                                                                  \
+		return from;                                                                       \
+	}                                                                                          \
+	static void bitmap_##name(void *values, uint64_t *occupied, const void *in,                \
+				  const void *words, size_t n_words, size_t count)                 \
+	{                                                                                          \
+		const any_##bits *from = in;                                                       \
+		const any_##bits *end = from + count;                                              \
+		const any_64 *bit_words = words;                                                   \
+		any_##bits *to = values;                                                           \
+		size_t i = 0;                                                                      \
+                                                                                                   \
+		for (; i < n_words && end - from >= 64; i++, to += 64) {                           \
+			from = put_word_##name(to, occupied[i], bit_words[i], from, false);        \
+			occupied[i] |= bit_words[i];                                               \
+		}                                                                                  \
+		for (; i < n_words; i++, to += 64) {                                               \
+			from = put_word_##name(to, occupied[i], bit_words[i], from, true);         \
+			occupied[i] |= bit_words[i];                                               \
+		}                                                                                  \
 	}
 #define SPARSE_BITMAP_64 SPARSE_BITMAP_32
 #else
@@ -367,15 +381,15 @@ SPARSE_BUCKETS(32)
 #define SPARSE_BITMAP_64 SPARSE_BITMAP_8
 #endif
 
-#define SPARSE_COMBINE(name, bits)                                                                   \
-	SPARSE_PUT(name, bits)                                                                       \
-	SPARSE_BITMAP_##bits(name,                                                                   \
-			     bits) static const struct fanin_kernel_sparse_combine sparse_##name = { \
-		.list16 = scatter16_##name,                                                          \
-		.list32 = scatter32_##name,                                                          \
-		.table16 = table16_##name,                                                           \
-		.table32 = table32_##name,                                                           \
-		.bitmap = bitmap_##name,                                                             \
+#define SPARSE_COMBINE(name, bits)                                                                 \
+	SPARSE_PUT(name, bits)                                                                     \
+	SPARSE_BITMAP_##bits(                                                                      \
+		name, bits) static const struct fanin_kernel_sparse_combine sparse_##name = {      \
+		.list16 = scatter16_##name,                                                        \
+		.list32 = scatter32_##name,                                                        \
+		.table16 = table16_##name,                                                         \
+		.table32 = table32_##name,                                                         \
+		.bitmap = bitmap_##name,                                                           \
 	};
 
 #define SPARSE_FLOAT(name, bits)                                                                   \
@@ -407,8 +421,8 @@ SPARSE_FLOAT(f32, 32)
 SPARSE_FLOAT(f64, 64)
 
 /*
- * Takes `count` values from the bit `from` on, which statements write: `place` is where a value lies, n how many were before it. Returns the place
- * behind the last one.
+ * Takes `count` values from the bit `from` on, which statements write: `place` is where a value
+ * lies, n how many were before it. Returns the place behind the last one.
  */
 #define TAKE_LOOP(statements)                                                                      \
 	uint32_t word_at = from / 64;                                                              \
@@ -453,38 +467,38 @@ SPARSE_FLOAT(f64, 64)
 #define FEW_VALUES 5
 
 /* A vector of indices has 16 lanes, whatever the values are: so many have to be left. */
-#define TAKE_LANES(size, width, source)                                                              \
-	const uint64_t all_lanes = UINT64_MAX >> (64 - LANES_##size);                                \
-                                                                                                     \
-	for (uint64_t some = UINT64_MAX << from % 64; count - n >= LANES_32; some = UINT64_MAX) {    \
-		const uint32_t at = from / 64 * 64;                                                  \
-		uint64_t word = occupied[at / 64] & some;                                            \
-		unsigned int g = 0;                                                                  \
-                                                                                                     \
-		if (__builtin_popcountll(word) <= FEW_VALUES) {                                      \
-			for (; word != 0; word &= word - 1, n++) {                                   \
-				const uint32_t place = at + (uint32_t)__builtin_ctzll(word);         \
-                                                                                                     \
-				to[n] = in[place];                                                   \
-				place_at[n] = (uint##width##_t)INDEX_##source(place);                \
-			}                                                                            \
-			from = at + 64;                                                              \
-			continue;                                                                    \
-		}                                                                                    \
-		for (; g < 64 && count - n >= LANES_32; g += LANES_##size) {                         \
-			const uint64_t mask = word >> g & all_lanes;                                 \
-                                                                                                     \
-			_mm512_storeu_si512(to + n,                                                  \
-					    compress_##size(mask, _mm512_loadu_si512(in + at + g))); \
-			STORE_INDICES_##width(                                                       \
-				place_at + n,                                                        \
-				_mm512_maskz_compress_epi32(                                         \
-					(__mmask16)mask,                                             \
-					INDEX_LANES_##source##_##width(at + g, LANES_##size)));      \
-			n += (size_t)__builtin_popcountll(mask);                                     \
-		}                                                                                    \
-		/* Of the word that was broken off the bits behind are left. */                      \
-		from = from > at + g ? from : at + g;                                                \
+#define TAKE_LANES(size, width, source)                                                            \
+	const uint64_t all_lanes = UINT64_MAX >> (64 - LANES_##size);                              \
+                                                                                                   \
+	for (uint64_t some = UINT64_MAX << from % 64; count - n >= LANES_32; some = UINT64_MAX) {  \
+		const uint32_t at = from / 64 * 64;                                                \
+		uint64_t word = occupied[at / 64] & some;                                          \
+		unsigned int g = 0;                                                                \
+                                                                                                   \
+		if (__builtin_popcountll(word) <= FEW_VALUES) {                                    \
+			for (; word != 0; word &= word - 1, n++) {                                 \
+				const uint32_t place = at + (uint32_t)__builtin_ctzll(word);       \
+                                                                                                   \
+				to[n] = in[place];                                                 \
+				place_at[n] = (uint##width##_t)INDEX_##source(place);              \
+			}                                                                          \
+			from = at + 64;                                                            \
+			continue;                                                                  \
+		}                                                                                  \
+		for (; g < 64 && count - n >= LANES_32; g += LANES_##size) {                       \
+			const uint64_t mask = word >> g & all_lanes;                               \
+                                                                                                   \
+			_mm512_storeu_si512(to + n, compress_##size(mask, _mm512_loadu_si512(      \
+										  in + at + g)));  \
+			STORE_INDICES_##width(                                                     \
+				place_at + n,                                                      \
+				_mm512_maskz_compress_epi32(                                       \
+					(__mmask16)mask,                                           \
+					INDEX_LANES_##source##_##width(at + g, LANES_##size)));    \
+			n += (size_t)__builtin_popcountll(mask);                                   \
+		}                                                                                  \
+		/* Of the word that was broken off the bits behind are left. */                    \
+		from = from > at + g ? from : at + g;                                              \
 	}
 #define TAKE_LANES_32 TAKE_LANES
 #define TAKE_LANES_64 TAKE_LANES
@@ -582,30 +596,31 @@ SPARSE_TAKE(16)
 SPARSE_TAKE(32)
 SPARSE_TAKE(64)
 
-#define SPARSE_TABLE_LOOPS(width)                                                                   \
-	static void occupied##width(uint64_t *occupied, const void *lane_tags, size_t n_lanes)      \
-	{                                                                                           \
-		const uint##width##_t *tags = lane_tags;                                            \
-                                                                                                    \
-		for (size_t i = 0; i < n_lanes; i += 64, tags += 64) {                              \
-			uint64_t word = 0;                                                          \
-                                                                                                    \
-			for (size_t g = 0; g < 64; g += 16)                                         \
-				word |= (uint64_t)taken_lanes_##width(tags + g) << g;               \
-			occupied[i / 64] = word;                                                    \
-		}                                                                                   \
-	}                                                                                           \
-	static size_t indices##width(void *indices, const void *words, size_t n_words,              \
-				     uint32_t first)                                                \
-	{                                                                                           \
-		const any_64 *from = words;                                                         \
-		uint##width##_t *to = indices;                                                      \
-                                                                                                    \
-		for (size_t i = 0; i < n_words; i++, first += 64) {                                 \
-			for (uint64_t word = from[i]; word != 0; word &= word - 1)                  \
-				*to++ = (uint##width##_t)(first + (uint32_t)__builtin_ctzll(word)); \
-		}                                                                                   \
-		return (size_t)(to - (uint##width##_t *)indices);                                   \
+#define SPARSE_TABLE_LOOPS(width)                                                                  \
+	static void occupied##width(uint64_t *occupied, const void *lane_tags, size_t n_lanes)     \
+	{                                                                                          \
+		const uint##width##_t *tags = lane_tags;                                           \
+                                                                                                   \
+		for (size_t i = 0; i < n_lanes; i += 64, tags += 64) {                             \
+			uint64_t word = 0;                                                         \
+                                                                                                   \
+			for (size_t g = 0; g < 64; g += 16)                                        \
+				word |= (uint64_t)taken_lanes_##width(tags + g) << g;              \
+			occupied[i / 64] = word;                                                   \
+		}                                                                                  \
+	}                                                                                          \
+	static size_t indices##width(void *indices, const void *words, size_t n_words,             \
+				     uint32_t first)                                               \
+	{                                                                                          \
+		const any_64 *from = words;                                                        \
+		uint##width##_t *to = indices;                                                     \
+                                                                                                   \
+		for (size_t i = 0; i < n_words; i++, first += 64) {                                \
+			for (uint64_t word = from[i]; word != 0; word &= word - 1)                 \
+				*to++ = (uint##width##_t)(first +                                  \
+							  (uint32_t)__builtin_ctzll(word));        \
+		}                                                                                  \
+		return (size_t)(to - (uint##width##_t *)indices);                                  \
 	}
 
 /* Of 16 lanes, as bits. */
@@ -648,11 +663,13 @@ SPARSE_TABLE_LOOPS(32)
 	[FANIN_WIRE_SUM] = &sparse_##name##_sum, [FANIN_WIRE_PROD] = &sparse_##name##_prod,        \
 	[FANIN_WIRE_MIN] = &sparse_##name##_min, [FANIN_WIRE_MAX] = &sparse_##name##_max
 
-#define INTEGER_ROW(name)                                                                             \
-	FLOAT_ROW(name),                                                                              \
-		[FANIN_WIRE_LAND] = &sparse_##name##_land, [FANIN_WIRE_LOR] = &sparse_##name##_lor,   \
-		[FANIN_WIRE_LXOR] = &sparse_##name##_lxor, [FANIN_WIRE_BAND] = &sparse_##name##_band, \
-		[FANIN_WIRE_BOR] = &sparse_##name##_bor, [FANIN_WIRE_BXOR] = &sparse_##name##_bxor
+#define INTEGER_ROW(name)                                                                          \
+	FLOAT_ROW(name), [FANIN_WIRE_LAND] = &sparse_##name##_land,                                \
+			 [FANIN_WIRE_LOR] = &sparse_##name##_lor,                                  \
+			 [FANIN_WIRE_LXOR] = &sparse_##name##_lxor,                                \
+			 [FANIN_WIRE_BAND] = &sparse_##name##_band,                                \
+			 [FANIN_WIRE_BOR] = &sparse_##name##_bor,                                  \
+			 [FANIN_WIRE_BXOR] = &sparse_##name##_bxor
 
 #define ROW(DTYPE, name, code, size, KIND) [FANIN_WIRE_##DTYPE] = { KIND##_ROW(name) },
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One instruction set's kernels, as kernels.c and sparse.c make them and select.c looks them up. Internal to
- * handlers/kernels.
+ * One instruction set's kernels, as kernels.c and sparse.c make them and select.c looks them up.
+ * Internal to handlers/kernels.
  */
 #ifndef FANIN_HANDLERS_KERNELS_TABLE_H
 #define FANIN_HANDLERS_KERNELS_TABLE_H
@@ -19,7 +19,8 @@ struct fanin_kernel_table {
 
 /* The same of sparse.c. `take` is by the binary logarithm of an element's size in bytes. */
 struct fanin_kernel_sparse_tables {
-	const struct fanin_kernel_sparse_combine *combine[FANIN_WIRE_DTYPE_COUNT][FANIN_WIRE_OP_COUNT];
+	const struct fanin_kernel_sparse_combine
+		*combine[FANIN_WIRE_DTYPE_COUNT][FANIN_WIRE_OP_COUNT];
 	struct fanin_kernel_sparse_take take[4];
 	struct fanin_kernel_sparse_table table;
 };

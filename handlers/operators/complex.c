@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The product of complex numbers, each of two f32: real, imaginary. The worked example of a custom operator, see
- * docs/custom-operators.md. Every part is rounded as the formula stands; infinities get no treatment of their own, as with
- * -fcx-limited-range.
+ * The product of complex numbers, each of two f32: real, imaginary. The worked example of a custom
+ * operator, see docs/custom-operators.md. Every part is rounded as the formula stands; infinities
+ * get no treatment of their own, as with -fcx-limited-range.
  */
 #include "handlers/operator.h"
 

@@ -30,7 +30,8 @@ struct packet_headers {
 	uint8_t ce;   /* of an acknowledgment */
 	uint32_t reserved;
 } __attribute__((packed));
-static_assert(sizeof(struct packet_headers) == FLOW_OVERHEAD, "what a packet takes besides its data");
+static_assert(sizeof(struct packet_headers) == FLOW_OVERHEAD,
+	      "what a packet takes besides its data");
 
 struct flow {
 	struct flow *next; /* of the path's active ones */
@@ -87,7 +88,8 @@ packet_send(const struct path *path, bool to_sink, struct packet_headers headers
 	};
 	uint32_t len = (uint32_t)sizeof(headers) + data_len;
 
-	datagram_fill(&headers.datagram, &way, headers.kind == PACKET_DATA ? DATAGRAM_ECT_0 : 0, len);
+	datagram_fill(&headers.datagram, &way, headers.kind == PACKET_DATA ? DATAGRAM_ECT_0 : 0,
+		      len);
 	headers.path = path->number;
 	frame.headers = headers;
 	if (len < DATAGRAM_SHORTEST_FRAME)
@@ -213,14 +215,16 @@ udp_send(struct path *path)
 	if (path->udp_interval_ns == 0)
 		return UINT64_MAX;
 	while (path->udp_next_ns <= now_ns && path->udp_next_ns < path->udp_end_ns) {
-		packet_send(path, true, (struct packet_headers){ .kind = PACKET_UDP }, FLOW_SEGMENT);
+		packet_send(path, true, (struct packet_headers){ .kind = PACKET_UDP },
+			    FLOW_SEGMENT);
 		path->background->stats.offered += FLOW_SEGMENT + FLOW_OVERHEAD;
 		path->udp_next_ns += path->udp_interval_ns;
 	}
 	return path->udp_next_ns < path->udp_end_ns ? path->udp_next_ns : UINT64_MAX;
 }
 
-/* The same of flows by UDP. A flow's last datagram is as long as the others: the sizes are right within half of one. */
+/* The same of flows by UDP. A flow's last datagram is as long as the others: the sizes are right
+ * within half of one. */
 static uint64_t
 udp_flows_send(struct path *path)
 {
@@ -266,7 +270,8 @@ source_take(struct rig_host *host, const void *frame, uint32_t len, void *user)
 	flow = background->flows[headers->flow];
 	if (flow == NULL)
 		return;
-	dctcp_on_ack(&flow->sender, headers->segment, headers->ce != 0, rig_now_ns(background->rig));
+	dctcp_on_ack(&flow->sender, headers->segment, headers->ce != 0,
+		     rig_now_ns(background->rig));
 	if (dctcp_is_done(&flow->sender))
 		flow_end(path, flow);
 	else

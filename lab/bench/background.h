@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Background traffic in a network of rig/: hosts that send flows of a schedule by DCTCP, or UDP at a
- * rate that yields to nobody. Every packet is a UDP datagram of FLOW_SEGMENT bytes at most; a sink
- * acknowledges each one of DCTCP's by itself. One thread.
+ * Background traffic in a network of rig/: hosts that send flows of a schedule by DCTCP, or UDP at
+ * a rate that yields to nobody. Every packet is a UDP datagram of FLOW_SEGMENT bytes at most; a
+ * sink acknowledges each one of DCTCP's by itself. One thread.
  */
 #ifndef FANIN_LAB_BENCH_BACKGROUND_H
 #define FANIN_LAB_BENCH_BACKGROUND_H
@@ -35,8 +35,8 @@ struct background_stats {
 };
 
 /*
- * Creates sources and sinks on these paths. Their hosts are the background's from now on. Returns NULL
- * without memory.
+ * Creates sources and sinks on these paths. Their hosts are the background's from now on. Returns
+ * NULL without memory.
  */
 struct background *background_create(struct rig *rig, const struct background_path *paths,
 				     uint16_t n_paths);
@@ -45,8 +45,9 @@ struct background *background_create(struct rig *rig, const struct background_pa
 void background_destroy(struct background *background);
 
 /*
- * Begins the flows of a schedule at this time. rate_mbit: 0: by DCTCP; else as UDP, each path's flows one after the other at this rate,
- * whatever is lost. schedule: stays the caller's until the end; in order, as flow_schedule_make does it. Once.
+ * Begins the flows of a schedule at this time. rate_mbit: 0: by DCTCP; else as UDP, each path's
+ * flows one after the other at this rate, whatever is lost. schedule: stays the caller's until the
+ * end; in order, as flow_schedule_make does it. Once.
  *
  * Returns 0 or -ENOMEM.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * congestion-bench: one run of `./dev bench congestion`. Allreduces over leaves and spines beside background traffic, in virtual time: real switches and queues,
- * real engines. Prints a JSON object. lab/bench/congestion.py makes the tables of many runs.
+ * congestion-bench: one run of `./dev bench congestion`. Allreduces over leaves and spines beside
+ * background traffic, in virtual time: real switches and queues, real engines. Prints a JSON
+ * object. lab/bench/congestion.py makes the tables of many runs.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -263,14 +264,16 @@ bin_take(void)
 		n[link->tier]++;
 		bin->used[link->tier] += (double)(link->bytes - bench.last.links[i].bytes) * 8000 /
 					 ((double)options.bin_ns * options.network.rate_mbit);
-		bin->most_waiting[link->tier] = RTE_MAX(bin->most_waiting[link->tier], link->waiting);
+		bin->most_waiting[link->tier] = RTE_MAX(bin->most_waiting[link->tier],
+							link->waiting);
 	}
 	for (unsigned int tier = 0; tier < CONGESTION_TIERS; tier++)
 		bin->used[tier] /= RTE_MAX(n[tier], 1u);
 	bench.last = now;
 }
 
-/* Lets time pass until the allreduce is done, with a bin of the trace now and then. Returns true if it is. */
+/* Lets time pass until the allreduce is done, with a bin of the trace now and then. Returns true if
+ * it is. */
 static bool
 pass(uint64_t until_ns)
 {
@@ -300,13 +303,15 @@ allreduce(void)
 static void
 print_link(const struct congestion_link *before, const struct congestion_link *after)
 {
-	const double most = (double)(run.ended_ns - run.began_ns) * options.network.rate_mbit / 8000;
+	const double most = (double)(run.ended_ns - run.began_ns) * options.network.rate_mbit /
+			    8000;
 
-	json_add("{\"tier\": \"%s\", \"leaf\": %u, \"other\": %u, \"used\": %.4f, \"dropped\": %" PRIu64
-		 ", \"marked\": %" PRIu64 "}",
-		 congestion_tiers[after->tier], after->leaf, after->other,
-		 (double)(after->bytes - before->bytes) / most, after->dropped - before->dropped,
-		 after->marked - before->marked);
+	json_add(
+		"{\"tier\": \"%s\", \"leaf\": %u, \"other\": %u, \"used\": %.4f, \"dropped\": %" PRIu64
+		", \"marked\": %" PRIu64 "}",
+		congestion_tiers[after->tier], after->leaf, after->other,
+		(double)(after->bytes - before->bytes) / most, after->dropped - before->dropped,
+		after->marked - before->marked);
 }
 
 static void
@@ -341,7 +346,8 @@ print_switches(void)
 	json_add("\"timeout_ns\": %" PRIu64, congestion_canary_timeout_ns(&bench.leaders));
 }
 
-/* Descriptors of each switch, over all allreduces, pauses included. Those that are left wait for results that come no more. */
+/* Descriptors of each switch, over all allreduces, pauses included. Those that are left wait for
+ * results that come no more. */
 static void
 print_descriptors(void)
 {
@@ -353,8 +359,9 @@ print_descriptors(void)
 		const struct congestion_descriptors found =
 			congestion_canary_descriptors(&bench.leaders, i);
 
-		json_add("{\"tier\": \"%s\", \"mean\": %.3f, \"most\": %" PRIu32 ", \"left\": %" PRIu32
-			 ", \"released\": %" PRIu64 ", \"held_ns\": %" PRIu64 "}",
+		json_add("{\"tier\": \"%s\", \"mean\": %.3f, \"most\": %" PRIu32
+			 ", \"left\": %" PRIu32 ", \"released\": %" PRIu64 ", \"held_ns\": %" PRIu64
+			 "}",
 			 i < options.network.n_leaves ? "leaf" : "spine",
 			 occupancy->used_ns / elapsed_ns, occupancy->most, occupancy->used,
 			 found.released, found.held_ns);
@@ -383,12 +390,13 @@ static void
 print_run(void)
 {
 	json_open("{");
-	json_add("\"variant\": \"%s\", \"trees\": %u, \"background\": \"%s\", \"seed\": %" PRIu64
-		 ", \"leaves\": %u, \"hosts_per_leaf\": %u, \"spines\": %u, \"ranks\": %u, \"spine\": %u, \"bytes\": %" PRIu64,
-		 variants[options.variant], options.variant == VARIANT_STATIC ? options.trees : 0,
-		 backgrounds[options.background], options.network.seed, options.network.n_leaves,
-		 options.network.hosts_per_leaf, options.network.n_spines, options.network.n_ranks,
-		 bench.spine, options.bytes);
+	json_add(
+		"\"variant\": \"%s\", \"trees\": %u, \"background\": \"%s\", \"seed\": %" PRIu64
+		", \"leaves\": %u, \"hosts_per_leaf\": %u, \"spines\": %u, \"ranks\": %u, \"spine\": %u, \"bytes\": %" PRIu64,
+		variants[options.variant], options.variant == VARIANT_STATIC ? options.trees : 0,
+		backgrounds[options.background], options.network.seed, options.network.n_leaves,
+		options.network.hosts_per_leaf, options.network.n_spines, options.network.n_ranks,
+		bench.spine, options.bytes);
 	congestion_run_print(&run, options.allreduces);
 	print_hosts();
 	if (options.variant == VARIANT_CANARY) {
@@ -443,10 +451,11 @@ static const struct cli_field fields[] = {
 static const struct cli_program program = {
 	.fields = fields,
 	VIRTUAL_PROGRAM,
-	.about = "usage: congestion-bench --variant canary|ring|static [--trees N] [--background none|spine|uniform|permutation] [--seed N]\n"
-		 "       [--leaves N] [--hosts-per-leaf N] [--spines N] [--ranks N] [--bytes N] [--allreduces N] [--window BLOCKS]\n"
-		 "       [--background-mbit N] [--message-bytes N] [--queue-bytes N] [--ecn-bytes N] [--detour-bytes N] [--busy-share SHARE] [--busy-ns N]\n"
-		 "       [--descriptors N] [--timeout-us N] [--send-queue-us N] [--trace-us N] [--limit-ms N]\n",
+	.about =
+		"usage: congestion-bench --variant canary|ring|static [--trees N] [--background none|spine|uniform|permutation] [--seed N]\n"
+		"       [--leaves N] [--hosts-per-leaf N] [--spines N] [--ranks N] [--bytes N] [--allreduces N] [--window BLOCKS]\n"
+		"       [--background-mbit N] [--message-bytes N] [--queue-bytes N] [--ecn-bytes N] [--detour-bytes N] [--busy-share SHARE] [--busy-ns N]\n"
+		"       [--descriptors N] [--timeout-us N] [--send-queue-us N] [--trace-us N] [--limit-ms N]\n",
 };
 
 int

@@ -12,7 +12,8 @@
 #define MOST_LESSONS ((RIG_MAX_LEAVES + RIG_MAX_SPINES) * RIG_LEADERS_RANKS)
 
 static int
-engine_add(const struct rig_leaders *leaders, struct congestion_job *job, uint16_t rank, char *error)
+engine_add(const struct rig_leaders *leaders, struct congestion_job *job, uint16_t rank,
+	   char *error)
 {
 	struct fanin_peer peers[RIG_LEADERS_RANKS];
 	struct fanin_protocol_config config = { .timeout_ns = TIMEOUT_NS };
@@ -100,7 +101,8 @@ timeouts_read(const struct job *job, uint64_t *timeouts)
 	unsigned int n = 0;
 
 	for (unsigned int leader = 0; leader < job->params.n_ranks; leader++) {
-		if (state->lessons[leader].gap_ns != 0 && (job->params.ranks_here >> leader & 1) == 0)
+		if (state->lessons[leader].gap_ns != 0 &&
+		    (job->params.ranks_here >> leader & 1) == 0)
 			timeouts[n++] = canary_timeout_ns(&job->params, state, leader);
 	}
 	return n;

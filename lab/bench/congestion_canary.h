@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Canary in `./dev bench congestion`: a job with leaders on all switches, whose ranks are those of the network. */
+/* Canary in `./dev bench congestion`: a job with leaders on all switches, whose ranks are those of
+ * the network. */
 #ifndef FANIN_LAB_BENCH_CONGESTION_CANARY_H
 #define FANIN_LAB_BENCH_CONGESTION_CANARY_H
 
@@ -31,8 +32,8 @@ struct congestion_descriptors congestion_canary_descriptors(const struct rig_lea
 uint64_t congestion_canary_timeout_ns(const struct rig_leaders *leaders);
 
 /*
- * Makes the job on all switches and adds the ranks' engines. error: PIPELINE_ERROR_LEN bytes. Returns 0, or a negative number with error filled;
- * rig_leaders_destroy frees what there is.
+ * Makes the job on all switches and adds the ranks' engines. error: PIPELINE_ERROR_LEN bytes.
+ * Returns 0, or a negative number with error filled; rig_leaders_destroy frees what there is.
  */
 int congestion_canary_open(struct rig_leaders *leaders, struct congestion_job *job,
 			   const struct congestion_canary_options *options, char *error);

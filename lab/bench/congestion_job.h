@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The job of `./dev bench congestion`: allreduces of i32 by real engines, one for each tree of a rank or a single one, whose results are checked. Who opens a job
- * adds engines to its ranks. One thread.
+ * The job of `./dev bench congestion`: allreduces of i32 by real engines, one for each tree of a
+ * rank or a single one, whose results are checked. Who opens a job adds engines to its ranks. One
+ * thread.
  */
 #ifndef FANIN_LAB_BENCH_CONGESTION_JOB_H
 #define FANIN_LAB_BENCH_CONGESTION_JOB_H
@@ -37,7 +38,8 @@ struct congestion_job {
 };
 
 /*
- * Ranks without engines on the network's hosts, with vectors of so many bytes. Returns 0 or -ENOMEM; congestion_job_close frees what there is.
+ * Ranks without engines on the network's hosts, with vectors of so many bytes. Returns 0 or
+ * -ENOMEM; congestion_job_close frees what there is.
  */
 int congestion_job_init(struct congestion_job *job, struct congestion_network *network,
 			const struct fanin_protocol *protocol, uint64_t most_bytes);

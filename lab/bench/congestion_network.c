@@ -11,7 +11,8 @@
 #include "lab/reference/random.h"
 
 #define MTU 1500u
-/* Packets that leave at once after a pause: a link has no more of a burst than the one that it sends. */
+/* Packets that leave at once after a pause: a link has no more of a burst than the one that it
+ * sends. */
 #define BUCKET_BYTES 1u
 #define SETTLE_NS UINT64_C(1000000000)
 #define GREET_PORT 9 /* discard */
@@ -87,7 +88,8 @@ problem(const struct congestion_options *options, char *error)
 	return 0;
 }
 
-/* A datagram from each host to the next: a switch drops the first one to a host whose MAC address it does not know, and asks for it. */
+/* A datagram from each host to the next: a switch drops the first one to a host whose MAC address
+ * it does not know, and asks for it. */
 static void
 greet(const struct rig_leaf_spine *leaf_spine)
 {
@@ -178,10 +180,12 @@ port_read(struct congestion_links *links, struct congestion_link link, const str
 }
 
 static void
-host_links_read(const struct rig_leaf_spine *leaf_spine, uint32_t host, struct congestion_links *links)
+host_links_read(const struct rig_leaf_spine *leaf_spine, uint32_t host,
+		struct congestion_links *links)
 {
 	struct congestion_link link = { .tier = CONGESTION_HOST_UP,
-					.leaf = (uint16_t)(host / leaf_spine->options.hosts_per_leaf),
+					.leaf = (uint16_t)(host /
+							   leaf_spine->options.hosts_per_leaf),
 					.other = (uint16_t)host,
 					.bytes = rig_host_traffic(leaf_spine->hosts[host]).bytes };
 

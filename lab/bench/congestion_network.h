@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The network of `./dev bench congestion`, in virtual time: leaves and spines with links of one rate, hosts of which some are ranks of a job and the others are
- * free for background traffic, and what each link has carried. One thread.
+ * The network of `./dev bench congestion`, in virtual time: leaves and spines with links of one
+ * rate, hosts of which some are ranks of a job and the others are free for background traffic, and
+ * what each link has carried. One thread.
  */
 #ifndef FANIN_LAB_BENCH_CONGESTION_NETWORK_H
 #define FANIN_LAB_BENCH_CONGESTION_NETWORK_H
@@ -44,7 +45,8 @@ struct congestion_link {
 	enum congestion_tier tier;
 	uint16_t leaf;
 	uint16_t other; /* host behind the leaf, or spine */
-	uint64_t bytes; /* so far, as the next two; what follows are the sending port's, and a host has none */
+	uint64_t bytes; /* so far, as the next two; what follows are the sending port's, and a host
+			   has none */
 	uint64_t dropped;
 	uint64_t marked;
 	uint64_t waiting; /* bytes, now */
@@ -68,8 +70,9 @@ struct congestion_network {
 extern const char *const congestion_tiers[CONGESTION_TIERS];
 
 /*
- * Builds the network, places the ranks at random, and lets a second pass, in which all is learned. error: RIG_ERROR_LEN bytes. Returns 0, or -errno with
- * error filled; congestion_network_close frees what was built.
+ * Builds the network, places the ranks at random, and lets a second pass, in which all is learned.
+ * error: RIG_ERROR_LEN bytes. Returns 0, or -errno with error filled; congestion_network_close
+ * frees what was built.
  */
 int congestion_network_open(struct congestion_network *network,
 			    const struct congestion_options *options, char *error);
@@ -78,6 +81,7 @@ int congestion_network_open(struct congestion_network *network,
 unsigned int congestion_network_close(struct congestion_network *network);
 
 /* Bytes that each link has carried so far, always in the same order. */
-void congestion_links_read(const struct congestion_network *network, struct congestion_links *links);
+void congestion_links_read(const struct congestion_network *network,
+			   struct congestion_links *links);
 
 #endif

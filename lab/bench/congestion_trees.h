@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Static trees of `./dev bench congestion`: a job of the window protocol for each of several spines as roots, over which requests are split block by block.
+ * Static trees of `./dev bench congestion`: a job of the window protocol for each of several spines
+ * as roots, over which requests are split block by block.
  */
 #ifndef FANIN_LAB_BENCH_CONGESTION_TREES_H
 #define FANIN_LAB_BENCH_CONGESTION_TREES_H
@@ -20,8 +21,9 @@ struct congestion_trees_options {
 };
 
 /*
- * Makes the trees on the job's network, has all ranks join, and adds their engines. error: PIPELINE_ERROR_LEN bytes. Returns 0, or a negative number with error
- * filled; congestion_trees_close frees what there is.
+ * Makes the trees on the job's network, has all ranks join, and adds their engines. error:
+ * PIPELINE_ERROR_LEN bytes. Returns 0, or a negative number with error filled;
+ * congestion_trees_close frees what there is.
  */
 int congestion_trees_open(struct congestion_trees *trees, struct congestion_job *job,
 			  const struct congestion_trees_options *options, char *error);

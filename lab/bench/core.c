@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * core-bench: the whole pipeline on packets in memory, beside the roofline: a bare loop that adds every one of the same
- * packets to its block's accumulator, in the same order. Batches of the two alternate, and the medians of those that nobody
- * else on the core disturbed are compared.
- * Exit status: 0 all right, 1 something went wrong or a goal was missed, 2 wrong usage.
+ * core-bench: the whole pipeline on packets in memory, beside the roofline: a bare loop that adds
+ * every one of the same packets to its block's accumulator, in the same order. Batches of the two
+ * alternate, and the medians of those that nobody else on the core disturbed are compared. Exit
+ * status: 0 all right, 1 something went wrong or a goal was missed, 2 wrong usage.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,7 +13,8 @@
 #include "tools/measure/machine.h"
 #include "tools/measure/options.h"
 
-/* How long to go on for enough undisturbed batches, unless told otherwise: with one combination, and with each one of a table. */
+/* How long to go on for enough undisturbed batches, unless told otherwise: with one combination,
+ * and with each one of a table. */
 #define SECONDS 10
 #define TABLE_SECONDS 1
 /* Left to the options. */
@@ -61,8 +62,9 @@ print_row_json(const struct row *row)
 	       row->rig.payload, row->rig.hosts, row->rig.parent ? "true" : "false", row->rig.jobs,
 	       row->rig.n_workers, row->rig.mbufs, row->packets_per_s / 1e6,
 	       row->packets_per_s * bits / 1e9, row->roofline_packets_per_s * bits / 1e9,
-	       row->packets_per_s / row->roofline_packets_per_s, row->cycles_per_packet, row->batches,
-	       row->disturbed_share, row->undisturbed ? "true" : "false", row->ratio_all);
+	       row->packets_per_s / row->roofline_packets_per_s, row->cycles_per_packet,
+	       row->batches, row->disturbed_share, row->undisturbed ? "true" : "false",
+	       row->ratio_all);
 }
 
 static void
@@ -195,10 +197,11 @@ static const struct cli_program program = {
 	.fields = fields,
 	BENCH_PROGRAM,
 	.column = 18,
-	.about = "Usage: core-bench [OPTIONS]\n"
-		 "Measures the whole pipeline on packets in memory, beside the bare loop over the same packets.\n"
-		 "Without options that name one combination, it goes through a table of them.\n"
-		 "\n",
+	.about =
+		"Usage: core-bench [OPTIONS]\n"
+		"Measures the whole pipeline on packets in memory, beside the bare loop over the same packets.\n"
+		"Without options that name one combination, it goes through a table of them.\n"
+		"\n",
 };
 
 static void
@@ -211,7 +214,8 @@ check_settings(const struct settings *settings)
 		bench_refuse("handler", rig->handler, "single, multi, tree or canary");
 	if (rig->payload % FANIN_PAYLOAD_ALIGN != 0)
 		bench_refuse("payload", "not aligned", "a multiple of 64");
-	if (rig->mbufs % (rig->hosts * rig->jobs) != 0 || (blocks & (blocks - 1)) != 0 || blocks < 2)
+	if (rig->mbufs % (rig->hosts * rig->jobs) != 0 || (blocks & (blocks - 1)) != 0 ||
+	    blocks < 2)
 		bench_refuse("mbufs", "uneven", "a power of two times --hosts times --jobs");
 	if (fanin_kernel(rig->isa, rig->dtype, rig->op) == NULL)
 		bench_refuse("op", fanin_op_name(rig->op), "one that the data type has");

@@ -29,11 +29,13 @@ struct row {
 	double ratio_all;       /* of the medians of all batches */
 	double disturbed_share; /* of the batches */
 	unsigned int batches;
-	bool undisturbed; /* the medians are those of undisturbed batches; else of all, as there were too few */
+	bool undisturbed; /* the medians are those of undisturbed batches; else of all, as there
+			     were too few */
 };
 
 /*
- * core_measure.c: measures the combination settings->rig. Main thread, after rig_eal. Exits with an explanation if it can't.
+ * core_measure.c: measures the combination settings->rig. Main thread, after rig_eal. Exits with an
+ * explanation if it can't.
  *
  * settings->fastest: lowered if a calibration was faster.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The rig as the hosts of a job whose blocks have leaders, see core_rig.h: of each block all hosts but its leader send data to that one, and it sends the
- * result. So a switch takes as many packets of a block as of any other handler, in two turns.
+ * The rig as the hosts of a job whose blocks have leaders, see core_rig.h: of each block all hosts
+ * but its leader send data to that one, and it sends the result. So a switch takes as many packets
+ * of a block as of any other handler, in two turns.
  */
 #include <arpa/inet.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One combination, see core.h: batches through the pipeline and through the bare loop in turns, and their medians. */
+/* One combination, see core.h: batches through the pipeline and through the bare loop in turns, and
+ * their medians. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -33,7 +34,8 @@ take_batch(struct rig *rig, uint8_t *accumulators)
 	return batch;
 }
 
-/* Takes batches until enough are undisturbed, which are brought to the front. Returns their number, and that of all in *n. */
+/* Takes batches until enough are undisturbed, which are brought to the front. Returns their number,
+ * and that of all in *n. */
 static unsigned int
 take_batches(struct settings *settings, struct rig *rig, uint8_t *accumulators,
 	     struct batch *batches, unsigned int *n)
@@ -78,7 +80,8 @@ measure(struct settings *settings, struct row *row)
 	row->rig = *options;
 	row->cycles_per_packet = (double)chosen.pipeline / options->mbufs;
 	row->packets_per_s = (double)rte_get_tsc_hz() / row->cycles_per_packet;
-	row->roofline_packets_per_s = (double)rte_get_tsc_hz() * options->mbufs / (double)chosen.bare;
+	row->roofline_packets_per_s = (double)rte_get_tsc_hz() * options->mbufs /
+				      (double)chosen.bare;
 	row->ratio_all = (double)all.bare / (double)all.pipeline;
 	row->disturbed_share = 1 - (double)undisturbed / row->batches;
 	rte_free(accumulators);

@@ -84,8 +84,8 @@ ring_tx(void *queue, struct rte_mbuf **mbufs, uint16_t n)
 }
 
 /*
- * The driver's own functions count packets in one cache line for all queues of a port, so that workers on different
- * queues wait for each other, which no NIC makes them do.
+ * The driver's own functions count packets in one cache line for all queues of a port, so that
+ * workers on different queues wait for each other, which no NIC makes them do.
  */
 static void
 port_without_counting(const struct rig *rig, unsigned int host)
@@ -196,7 +196,8 @@ rig_job_open(struct rig *rig, const char *handler, uint32_t slots, struct job **
 						.size = job->params.n_ranks,
 						.mtu = 9000,
 						.udp_port = FANIN_WIRE_DEFAULT_UDP_PORT };
-		const struct fanin_headers headers = { .eth.src = { 0x02, 0, 0, 0, 1, (uint8_t)h } };
+		const struct fanin_headers headers = { .eth.src = { 0x02, 0, 0, 0, 1,
+								    (uint8_t)h } };
 		struct job_join_answer answer = { 0 };
 
 		for (int attempt = 0; attempt < 2; attempt++) {
@@ -254,13 +255,15 @@ rig_open(struct rig *rig, const struct rig_options *options)
 	for (uint16_t w = 0; w < options->n_workers; w++) {
 		char name[RTE_MEMPOOL_NAMESIZE];
 
-		/* In flight, results kept by the slots, and those in caches: no more, as what is free takes its turn. */
+		/* In flight, results kept by the slots, and those in caches: no more, as what is
+		 * free takes its turn. */
 		snprintf(name, sizeof(name), "rig_%u", w);
-		rig->pools[w] = rte_pktmbuf_pool_create(name,
-							(n + 2 * rig->n_blocks) / options->n_workers +
-								SPARE_MBUFS + options->more_mbufs,
-							POOL_CACHE, PIPELINE_MBUF_PRIV_SIZE,
-							(uint16_t)room, SOCKET_ID_ANY);
+		rig->pools[w] =
+			rte_pktmbuf_pool_create(name,
+						(n + 2 * rig->n_blocks) / options->n_workers +
+							SPARE_MBUFS + options->more_mbufs,
+						POOL_CACHE, PIPELINE_MBUF_PRIV_SIZE, (uint16_t)room,
+						SOCKET_ID_ANY);
 		if (rig->pools[w] == NULL)
 			rig_die("no memory for %u packets of %u bytes", n, options->payload);
 	}

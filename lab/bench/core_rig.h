@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's pipeline fed from memory: ports are DPDK ring ports in this process, and the rig plays all hosts of the jobs.
- * It lays out a batch of contributions, lets the workers run until they have taken all of them, and checks
- * every result. What is timed or counted around the workers is the pipeline alone: parsing, scheduling,
- * aggregation and emission without any kernel I/O.
+ * The switch's pipeline fed from memory: ports are DPDK ring ports in this process, and the rig
+ * plays all hosts of the jobs. It lays out a batch of contributions, lets the workers run until
+ * they have taken all of them, and checks every result. What is timed or counted around the workers
+ * is the pipeline alone: parsing, scheduling, aggregation and emission without any kernel I/O.
  */
 #ifndef FANIN_LAB_BENCH_CORE_RIG_H
 #define FANIN_LAB_BENCH_CORE_RIG_H
@@ -30,16 +30,22 @@ struct rig_options {
 	const char *handler; /* of the registry */
 	unsigned int dtype;  /* wire codes */
 	unsigned int op;
-	uint32_t payload; /* bytes per contribution, a multiple of 64 */
-	uint32_t mbufs; /* contributions in flight, that is in one batch; over hosts and jobs a power of two */
+	uint32_t payload;   /* bytes per contribution, a multiple of 64 */
+	uint32_t mbufs;     /* contributions in flight, that is in one batch; over hosts and jobs a
+			       power of two */
 	uint16_t hosts;     /* 1 to RIG_MAX_HOSTS */
 	uint16_t jobs;      /* 1 to RIG_MAX_JOBS; all of them with all hosts, their packets mixed */
-	uint16_t n_workers; /* each with a queue on every port, blocks spread over them as RSS would */
+	uint16_t n_workers; /* each with a queue on every port, blocks spread over them as RSS would
+			     */
 	uint16_t more_jobs; /* that the caller opens, by rig_job_open */
-	uint32_t slots; /* of all jobs, as the switch is configured; 0: what the batch needs, a slot having one mbuf */
-	uint32_t more_mbufs; /* in each worker's pool, for what slots hold and results of several packets */
-	uint32_t port_entries; /* packets that each port's queue has room for, a power of two; 0: twice the blocks of the batch */
-	bool parent; /* the switch is no root: sums go to a parent, which the rig plays, and results come from there */
+	uint32_t slots; /* of all jobs, as the switch is configured; 0: what the batch needs, a slot
+			   having one mbuf */
+	uint32_t more_mbufs;   /* in each worker's pool, for what slots hold and results of several
+				  packets */
+	uint32_t port_entries; /* packets that each port's queue has room for, a power of two; 0:
+				  twice the blocks of the batch */
+	bool parent; /* the switch is no root: sums go to a parent, which the rig plays, and results
+			come from there */
 	enum fanin_isa isa;
 };
 
@@ -62,23 +68,25 @@ struct rig {
 	struct rig_options options;
 	struct pipeline *pipeline;
 	struct job *jobs[RIG_MAX_JOBS];
-	struct rte_mempool *pools[RIG_MAX_WORKERS]; /* each worker has its own, as a NIC's queue may */
+	struct rte_mempool *pools[RIG_MAX_WORKERS]; /* each worker has its own, as a NIC's queue may
+						     */
 	/* By port: one for each host, and behind them one for the parent, if there is one. */
 	uint16_t ethdevs[RIG_MAX_PORTS];
 	struct rte_ring *rx[RIG_MAX_PORTS][RIG_MAX_WORKERS];
 	struct rte_ring *tx[RIG_MAX_PORTS][RIG_MAX_WORKERS];
 	struct fanin_headers headers[RIG_MAX_HOSTS];
 	struct hosts_data data;
-	struct rte_mbuf **all; /* the batch's contributions, in the order of arrival, worker by worker */
-	uint32_t n_blocks;   /* in a batch, of all jobs together */
-	uint32_t next_block; /* each job's first of the batch */
-	bool leaders;        /* the jobs' blocks have leaders */
+	struct rte_mbuf **all; /* the batch's contributions, in the order of arrival, worker by
+				  worker */
+	uint32_t n_blocks;     /* in a batch, of all jobs together */
+	uint32_t next_block;   /* each job's first of the batch */
+	bool leaders;          /* the jobs' blocks have leaders */
 	struct rig_call call;
 };
 
 /*
- * Starts the EAL for up to RIG_MAX_WORKERS workers, the calling thread being the first one; once per
- * process. huge: with hugepages. Exits with an explanation if it can't.
+ * Starts the EAL for up to RIG_MAX_WORKERS workers, the calling thread being the first one; once
+ * per process. huge: with hugepages. Exits with an explanation if it can't.
  */
 void rig_eal(bool huge, unsigned int n_workers);
 
@@ -101,7 +109,8 @@ void rig_parent_member(const struct rig *rig, struct job_spec *spec);
 /* core_parent.c: the parent lets the job begin, which all hosts have joined; likewise. */
 void rig_parent_start(const struct rig *rig, struct job *job);
 
-/* core_parent.c: puts the results of what has come up into the parent's port; a rig_fn. Exits if something is wrong. */
+/* core_parent.c: puts the results of what has come up into the parent's port; a rig_fn. Exits if
+ * something is wrong. */
 uint64_t rig_parent_answer(struct rig *rig, unsigned int worker, void *argument);
 
 /* core_leaders.c: does nothing where blocks have no leaders. What such a job has besides. */
@@ -110,13 +119,15 @@ void rig_leaders_job(const struct rig *rig, struct job_spec *spec);
 /* core_leaders.c: the switch learns where the hosts are; likewise. Before the workers start. */
 void rig_leaders_open(struct rig *rig);
 
-/* core_leaders.c: makes a contribution of host h what it sends in jobs whose blocks have leaders. */
+/* core_leaders.c: makes a contribution of host h what it sends in jobs whose blocks have leaders.
+ */
 void rig_leaders_packet(const struct rig *rig, struct rte_mbuf *mbuf, uint16_t h);
 
 /* core_leaders.c: is it a leader's result, which it sends in the second turn? */
 bool rig_leaders_waits(const struct rig *rig, const struct rte_mbuf *mbuf);
 
-/* core_leaders.c: takes the sums and puts the results into the leaders' ports; a rig_fn. Exits if something is wrong. */
+/* core_leaders.c: takes the sums and puts the results into the leaders' ports; a rig_fn. Exits if
+ * something is wrong. */
 uint64_t rig_leaders_answer(struct rig *rig, unsigned int worker, void *argument);
 
 /* Tells why the benchmark can't go on, and exits. */
@@ -151,7 +162,8 @@ rig_share(const struct rig *rig)
 	return rig->options.mbufs / rig->options.n_workers;
 }
 
-/* The place of a contribution's block among those of the batch that its worker takes, 0 to n_blocks / n_workers - 1. */
+/* The place of a contribution's block among those of the batch that its worker takes, 0 to n_blocks
+ * / n_workers - 1. */
 static inline uint32_t
 rig_block_index(const struct rig *rig, const struct fanin_hdr *hdr)
 {
@@ -169,21 +181,24 @@ void rig_prepare(struct rig *rig);
 void rig_offer(struct rig *rig);
 
 /*
- * Runs the workers until they have taken the batch, and then, if there is a parent, its results. Returns the cycles of the
- * slowest, without those of the parent.
+ * Runs the workers until they have taken the batch, and then, if there is a parent, its results.
+ * Returns the cycles of the slowest, without those of the parent.
  */
 uint64_t rig_run(struct rig *rig);
 
 /*
- * Every worker does the same additions in registers, some 20 us. Returns the cycles of the slowest: more than usual when
- * somebody else uses one of their cores, as on the other hyperthread of a virtual machine's.
+ * Every worker does the same additions in registers, some 20 us. Returns the cycles of the slowest:
+ * more than usual when somebody else uses one of their cores, as on the other hyperthread of a
+ * virtual machine's.
  */
 uint64_t rig_calibrate(struct rig *rig);
 
 /*
- * core_bare.c: the bare loop over a prepared batch: adds every packet to its block's accumulator, in the order of arrival.
+ * core_bare.c: the bare loop over a prepared batch: adds every packet to its block's accumulator,
+ * in the order of arrival.
  *
- * accumulators: rig_bare_size bytes, aligned to cache lines. Returns the cycles of the slowest worker.
+ * accumulators: rig_bare_size bytes, aligned to cache lines. Returns the cycles of the slowest
+ * worker.
  */
 uint64_t rig_bare(struct rig *rig, uint8_t *accumulators);
 

@@ -26,8 +26,8 @@ take_part(struct rig *rig, unsigned int worker)
 }
 
 /*
- * A core never rests between two calls: a virtual one that slept comes back with cold caches, or as another one, and then
- * two workers were hardly faster than one.
+ * A core never rests between two calls: a virtual one that slept comes back with cold caches, or as
+ * another one, and then two workers were hardly faster than one.
  */
 static int
 serve(void *argument)
@@ -113,7 +113,8 @@ prepare_share(struct rig *rig, unsigned int worker, void *argument)
 			headers->fanin.job = rig->jobs[block % n_jobs]->params.id;
 			headers->fanin.epoch = rig->jobs[block % n_jobs]->epoch;
 			hosts_headers_set_block(headers, rig->next_block +
-								 block / n_jobs * n_workers + worker);
+								 block / n_jobs * n_workers +
+								 worker);
 			memcpy(headers + 1, hosts_contribution(&rig->data, h, headers->fanin.block),
 			       rig->options.payload);
 			mbuf->data_len = (uint16_t)(sizeof(*headers) + rig->options.payload);
@@ -181,7 +182,8 @@ run_share(struct rig *rig, unsigned int worker, void *argument)
 	return rte_rdtsc() - start;
 }
 
-/* Additions that don't wait for each other: how fast they are shows what the core has left for this thread. */
+/* Additions that don't wait for each other: how fast they are shows what the core has left for this
+ * thread. */
 static uint64_t
 add(struct rig *rig, unsigned int worker, void *argument)
 {

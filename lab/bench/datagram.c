@@ -22,8 +22,8 @@ datagram_fill(struct datagram_headers *headers, const struct datagram_way *way, 
 					 .src_be = way->src_ip_be,
 					 .dst_be = way->dst_ip_be };
 	headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
-	headers->udp =
-		(struct fanin_udp){ .src_be = htons(way->src_port),
-				    .dst_be = htons(way->dst_port),
-				    .len_be = htons((uint16_t)(len - FANIN_ETH_LEN - FANIN_IP_LEN)) };
+	headers->udp = (struct fanin_udp){ .src_be = htons(way->src_port),
+					   .dst_be = htons(way->dst_port),
+					   .len_be = htons((uint16_t)(len - FANIN_ETH_LEN -
+								      FANIN_IP_LEN)) };
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A sender of DCTCP (RFC 8257), as background traffic of `./dev bench stragglers`: segments, each of
- * which is acknowledged by itself with its CE mark, as with SACK. Pure: time is passed in. A
- * segment is lost if another one that was sent three later has been acknowledged, or after a timeout.
+ * A sender of DCTCP (RFC 8257), as background traffic of `./dev bench stragglers`: segments, each
+ * of which is acknowledged by itself with its CE mark, as with SACK. Pure: time is passed in. A
+ * segment is lost if another one that was sent three later has been acknowledged, or after a
+ * timeout.
  */
 #ifndef FANIN_LAB_BENCH_DCTCP_H
 #define FANIN_LAB_BENCH_DCTCP_H
@@ -34,7 +35,8 @@ struct dctcp {
 	uint32_t in_flight;
 	uint32_t n_lost; /* segments that are to be sent again */
 	uint32_t order;  /* of the next transmission */
-	uint32_t newest; /* order of the latest transmission that was acknowledged, plus 1; 0: none was */
+	uint32_t newest; /* order of the latest transmission that was acknowledged, plus 1; 0: none
+			    was */
 	double cwnd;
 	double ssthresh;
 	double alpha;

@@ -22,7 +22,8 @@
 #define NEAR_SOURCE 1
 #define NEAR_WORKERS 2
 
-/* Packets that leave at once after a pause: a link has no more of a burst than the one that it sends. */
+/* Packets that leave at once after a pause: a link has no more of a burst than the one that it
+ * sends. */
 #define BUCKET_BYTES 3028u
 #define SETTLE_NS UINT64_C(1000000000)
 
@@ -164,9 +165,9 @@ hosts_attach(struct dumbbell *dumbbell)
 			.end = end,
 		};
 
-		dumbbell->servers[s] = rig_parameter_server.attach(dumbbell->far,
-								   dumbbell_server_port(dumbbell, s),
-								   &server);
+		dumbbell->servers[s] =
+			rig_parameter_server.attach(dumbbell->far,
+						    dumbbell_server_port(dumbbell, s), &server);
 		if (dumbbell->servers[s] == NULL)
 			return false;
 	}
@@ -184,7 +185,8 @@ dumbbell_open(struct dumbbell *dumbbell, const struct dumbbell_options *options,
 					 .n_packets = options->n_packets,
 					 .mtu = 1500 };
 
-	*dumbbell = (struct dumbbell){ .options = *options, .far_ip_be = address(SWITCHES, FAR - 1u) };
+	*dumbbell = (struct dumbbell){ .options = *options,
+				       .far_ip_be = address(SWITCHES, FAR - 1u) };
 	if (options->n_paths > DUMBBELL_MAX_PATHS || options->n_workers > DUMBBELL_MAX_WORKERS ||
 	    options->n_servers > DUMBBELL_MAX_SERVERS) {
 		snprintf(error, RIG_ERROR_LEN, "%u paths, %u workers and %u servers are too many",

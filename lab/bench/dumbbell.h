@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The network of `./dev bench stragglers`, in virtual time: a dumbbell of PA-ATP's evaluation (section
- * V). Workers are on the near side, servers on the far one, and parallel paths of a rate between
- * them. Which path a worker takes is fixed, as by ECMP, so the near side is a switch of its own for
- * each path. The far switch aggregates.
+ * The network of `./dev bench stragglers`, in virtual time: a dumbbell of PA-ATP's evaluation
+ * (section V). Workers are on the near side, servers on the far one, and parallel paths of a rate
+ * between them. Which path a worker takes is fixed, as by ECMP, so the near side is a switch of its
+ * own for each path. The far switch aggregates.
  *
  *     workers, source - near switch 0 --- path 0 ---+
  *     workers, source - near switch 1 --- path 1 ---+- far switch - servers, sinks

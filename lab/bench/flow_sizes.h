@@ -5,9 +5,9 @@
  *
  * Sizes: Roy, Zeng, Bagga, Porter and Snoeren, "Inside the Social Network's (Datacenter) Network"
  * (SIGCOMM 2015), describe those of Hadoop hosts in words: the median flow sends less than 1 KB,
- * 70 % send less than 10 KB, and less than 5 % more than 1 MB. flow_size_points has these three; the
- * lower end and the two points between 10 KB and 1 MB are ours. Between points the logarithm of the
- * size is distributed uniformly. Flows are cut at 1 MB.
+ * 70 % send less than 10 KB, and less than 5 % more than 1 MB. flow_size_points has these three;
+ * the lower end and the two points between 10 KB and 1 MB are ours. Between points the logarithm of
+ * the size is distributed uniformly. Flows are cut at 1 MB.
  */
 #ifndef FANIN_LAB_BENCH_FLOW_SIZES_H
 #define FANIN_LAB_BENCH_FLOW_SIZES_H
@@ -58,9 +58,9 @@ struct flow_schedule_options {
 };
 
 /*
- * Makes a schedule. In each second arrivals are a Poisson process whose flows sum up to the load: the last one
- * is cut to fit. So the load is right over any whole seconds, with heavy tails as well. Each flow
- * takes a random path.
+ * Makes a schedule. In each second arrivals are a Poisson process whose flows sum up to the load:
+ * the last one is cut to fit. So the load is right over any whole seconds, with heavy tails as
+ * well. Each flow takes a random path.
  *
  * Returns 0 or -ENOMEM.
  */

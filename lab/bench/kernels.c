@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kernel-bench: how fast each kernel combines vectors of 1 KiB, in a working set that fits into a core's L2 cache and in one
- * that does not, beside memcpy on the same memory. The best of several rounds counts; every kernel runs once in each
- * round, so that what else the machine does hits all alike. Exit status: 0 all right, 1 a type of less than 32 bits gains
- * too little over f32, 2 wrong usage.
+ * kernel-bench: how fast each kernel combines vectors of 1 KiB, in a working set that fits into a
+ * core's L2 cache and in one that does not, beside memcpy on the same memory. The best of several
+ * rounds counts; every kernel runs once in each round, so that what else the machine does hits all
+ * alike. Exit status: 0 all right, 1 a type of less than 32 bits gains too little over f32, 2 wrong
+ * usage.
  */
 #include <getopt.h>
 #include <stdbool.h>
@@ -23,8 +24,9 @@
 #define ROUND_SECONDS 0.001 /* at least, for each kernel and working set */
 
 /*
- * What types of less than 32 bits have to gain in L2, in elements per second of a sum relative to f32, from this instruction
- * set on. Without arithmetic on f16 the conversions cost as much as the smaller elements save.
+ * What types of less than 32 bits have to gain in L2, in elements per second of a sum relative to
+ * f32, from this instruction set on. Without arithmetic on f16 the conversions cost as much as the
+ * smaller elements save.
  */
 static const struct goal {
 	unsigned int dtype;
@@ -221,7 +223,8 @@ print_table(const struct bench *bench)
 	for_each_rate(bench, print_rate, "");
 	printf("\nelements per second of sums in 256 KiB, relative to f32:\n");
 	for (size_t i = 0; i < N_GOALS; i++) {
-		printf("  %-4s %.2f", fanin_dtype_name(goals[i].dtype), goal_ratio(bench, &goals[i]));
+		printf("  %-4s %.2f", fanin_dtype_name(goals[i].dtype),
+		       goal_ratio(bench, &goals[i]));
 		if (bench->isa < goals[i].isa)
 			printf("  (%.1f wanted with %s)\n", goals[i].ratio,
 			       fanin_isa_name(goals[i].isa));

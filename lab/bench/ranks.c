@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How long jobs of many ranks take to be made: the network manager's tree over a leaf-spine network, the job on each of its switches, the
- * ranks' joining, and a first collective of one element. Switches and hosts are those of rig/, in one process: links take virtual time, and
- * what one core takes for all of them is told beside it.
+ * How long jobs of many ranks take to be made: the network manager's tree over a leaf-spine
+ * network, the job on each of its switches, the ranks' joining, and a first collective of one
+ * element. Switches and hosts are those of rig/, in one process: links take virtual time, and what
+ * one core takes for all of them is told beside it.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,7 +58,8 @@ compare(const void *a, const void *b)
 	return first < second ? -1 : first > second;
 }
 
-/* The manager's tree: each leaf is linked to each spine, and ranks fill one leaf after the other. */
+/* The manager's tree: each leaf is linked to each spine, and ranks fill one leaf after the other.
+ */
 static void
 measure_tree(uint16_t n_leaves, uint16_t n_spines, uint16_t n_ranks)
 {
@@ -76,7 +78,8 @@ measure_tree(uint16_t n_leaves, uint16_t n_spines, uint16_t n_ranks)
 	}
 	for (uint16_t i = 0; i < n_ranks; i++)
 		graph.places[i] = (struct tree_place){
-			.switches = { (uint16_t)((uint32_t)i * n_leaves / n_ranks) }, .n_switches = 1
+			.switches = { (uint16_t)((uint32_t)i * n_leaves / n_ranks) },
+			.n_switches = 1
 		};
 	for (int round = 0; round < ROUNDS; round++) {
 		const uint64_t began_ns = now_ns();
@@ -182,7 +185,8 @@ measure_job(uint16_t n_leaves)
 	uint64_t began_ns, made_ns, virtual_ns;
 
 	network.rig = rig_create(&rig_options, error);
-	if (network.rig == NULL || rig_leaf_spine_build(network.rig, &options, &network, error) != 0)
+	if (network.rig == NULL ||
+	    rig_leaf_spine_build(network.rig, &options, &network, error) != 0)
 		virtual_die("the network", error);
 	rig_run(network.rig, rig_now_ns(network.rig) + SECOND_NS, NULL, NULL);
 	began_ns = now_ns();

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * regions-bench: one run of `./dev bench regions`. Allreduces by a handler, `push`, `pull` or one of the dense ones, over leaves and spines with links of one rate, in virtual
- * time: real switches and queues, real engines. Prints a JSON object. lab/bench/regions.py makes the tables of many runs.
+ * regions-bench: one run of `./dev bench regions`. Allreduces by a handler, `push`, `pull` or one
+ * of the dense ones, over leaves and spines with links of one rate, in virtual time: real switches
+ * and queues, real engines. Prints a JSON object. lab/bench/regions.py makes the tables of many
+ * runs.
  */
 #include <inttypes.h>
 
@@ -216,14 +218,15 @@ static void
 print_run(void)
 {
 	json_open("{");
-	json_add("\"handler\": \"%s\", \"seed\": %" PRIu64
-		 ", \"leaves\": %u, \"hosts_per_leaf\": %u, \"ranks\": %u, \"rate_mbit\": %u, \"bytes\": %" PRIu64
-		 ", \"payload_bytes\": %u, \"window\": %u, \"entries\": %" PRIu64
-		 ", \"waves\": %" PRIu64 ", \"wave_blocks\": %" PRIu64,
-		 options.handler, options.network.seed, options.network.n_leaves,
-		 options.network.hosts_per_leaf, options.network.n_ranks, options.network.rate_mbit,
-		 options.bytes, options.payload_bytes, options.window, options.entries,
-		 options.waves, options.wave_blocks);
+	json_add(
+		"\"handler\": \"%s\", \"seed\": %" PRIu64
+		", \"leaves\": %u, \"hosts_per_leaf\": %u, \"ranks\": %u, \"rate_mbit\": %u, \"bytes\": %" PRIu64
+		", \"payload_bytes\": %u, \"window\": %u, \"entries\": %" PRIu64
+		", \"waves\": %" PRIu64 ", \"wave_blocks\": %" PRIu64,
+		options.handler, options.network.seed, options.network.n_leaves,
+		options.network.hosts_per_leaf, options.network.n_ranks, options.network.rate_mbit,
+		options.bytes, options.payload_bytes, options.window, options.entries,
+		options.waves, options.wave_blocks);
 	congestion_run_print(&run, options.allreduces);
 	print_hosts();
 	print_switches();
@@ -263,9 +266,10 @@ static const struct cli_field fields[] = {
 static const struct cli_program program = {
 	.fields = fields,
 	VIRTUAL_PROGRAM,
-	.about = "usage: regions-bench --handler push|pull|single|... [--entries N] [--waves N] [--wave-blocks N] [--seed N]\n"
-		 "       [--leaves N] [--hosts-per-leaf N] [--ranks N] [--bytes N] [--allreduces N] [--window BLOCKS] [--payload-bytes N]\n"
-		 "       [--rate-mbit N] [--queue-bytes N] [--busy-share SHARE] [--busy-ns N] [--away-every-ms N] [--away-ms N] [--loss SHARE] [--limit-ms N]\n",
+	.about =
+		"usage: regions-bench --handler push|pull|single|... [--entries N] [--waves N] [--wave-blocks N] [--seed N]\n"
+		"       [--leaves N] [--hosts-per-leaf N] [--ranks N] [--bytes N] [--allreduces N] [--window BLOCKS] [--payload-bytes N]\n"
+		"       [--rate-mbit N] [--queue-bytes N] [--busy-share SHARE] [--busy-ns N] [--away-every-ms N] [--away-ms N] [--loss SHARE] [--limit-ms N]\n",
 };
 
 int

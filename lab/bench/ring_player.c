@@ -70,7 +70,8 @@ data_len(const struct ring_player *player, uint32_t packet)
 }
 
 static void
-packet_send(const struct rank *from, const struct rank *to, enum kind kind, uint32_t packet, bool ce)
+packet_send(const struct rank *from, const struct rank *to, enum kind kind, uint32_t packet,
+	    bool ce)
 {
 	const struct ring_player *player = from->player;
 	const uint32_t data = kind == KIND_DATA ? data_len(player, packet) : 0;
@@ -96,7 +97,8 @@ packet_send(const struct rank *from, const struct rank *to, enum kind kind, uint
 	rig_host_send(from->host, &frame, RTE_MAX(len, DATAGRAM_SHORTEST_FRAME));
 }
 
-/* A step's packet may go once the same one of the step before has come; the first step's may go at once. */
+/* A step's packet may go once the same one of the step before has come; the first step's may go at
+ * once. */
 static void
 rank_send(struct rank *rank)
 {
@@ -170,7 +172,8 @@ struct ring_player *
 ring_player_create(const struct rig_leaf_spine *network, const uint32_t *hosts, uint16_t n_ranks,
 		   uint64_t seed)
 {
-	struct ring_player *player = calloc(1, sizeof(*player) + n_ranks * sizeof(player->ranks[0]));
+	struct ring_player *player = calloc(1,
+					    sizeof(*player) + n_ranks * sizeof(player->ranks[0]));
 	struct random random = random_seed(seed);
 
 	if (player == NULL)
@@ -186,7 +189,8 @@ ring_player_create(const struct rig_leaf_spine *network, const uint32_t *hosts, 
 		rank->ip_be = rig_host_ip_be(network, hosts[r]);
 		rank->next = &player->ranks[(r + 1) % n_ranks];
 		rank->previous = &player->ranks[(r + n_ranks - 1) % n_ranks];
-		rank->src_port = (uint16_t)(FIRST_SOURCE_PORT + random_below(&random, SOURCE_PORTS));
+		rank->src_port =
+			(uint16_t)(FIRST_SOURCE_PORT + random_below(&random, SOURCE_PORTS));
 		rig_host_set_poll(rank->host, rank_poll, rank);
 		rig_host_set_take(rank->host, rank_take, rank);
 	}
@@ -214,7 +218,8 @@ ring_player_begin(struct ring_player *player, uint64_t bytes)
 	player->run++;
 	player->n_done = 0;
 	player->segment_bytes = (bytes + n - 1) / n;
-	player->step_packets = (uint32_t)((player->segment_bytes + FLOW_SEGMENT - 1) / FLOW_SEGMENT);
+	player->step_packets =
+		(uint32_t)((player->segment_bytes + FLOW_SEGMENT - 1) / FLOW_SEGMENT);
 	player->n_packets = 2 * (n - 1u) * player->step_packets;
 	for (uint16_t r = 0; r < n; r++) {
 		struct rank *rank = &player->ranks[r];
@@ -242,6 +247,7 @@ void
 ring_player_stats(const struct ring_player *player, struct ring_player_stats *stats)
 {
 	*stats = (struct ring_player_stats){ .sent = player->sent,
-					     .packets = (uint64_t)player->n_packets * player->n_ranks,
+					     .packets = (uint64_t)player->n_packets *
+							player->n_ranks,
 					     .timeouts = player->timeouts };
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A ring allreduce as packets, over leaves and spines: the baseline without aggregation of `./dev bench congestion`. Rank r sends to r + 1 what the ring's
- * 2(n - 1) steps would, a packet as soon as the same one of the step before has come, so that long vectors are pipelined. Each connection sends by DCTCP and repeats
- * what is lost. Packets have no data: nothing is reduced. One thread.
+ * A ring allreduce as packets, over leaves and spines: the baseline without aggregation of `./dev
+ * bench congestion`. Rank r sends to r + 1 what the ring's 2(n - 1) steps would, a packet as soon
+ * as the same one of the step before has come, so that long vectors are pipelined. Each connection
+ * sends by DCTCP and repeats what is lost. Packets have no data: nothing is reduced. One thread.
  */
 #ifndef FANIN_LAB_BENCH_RING_PLAYER_H
 #define FANIN_LAB_BENCH_RING_PLAYER_H
@@ -18,7 +19,8 @@ struct ring_player_stats {
 };
 
 /*
- * Hosts of ranks, which are the player's from now on. seed: of the connections' ports. Returns NULL without memory.
+ * Hosts of ranks, which are the player's from now on. seed: of the connections' ports. Returns NULL
+ * without memory.
  */
 struct ring_player *ring_player_create(const struct rig_leaf_spine *network, const uint32_t *hosts,
 				       uint16_t n_ranks, uint64_t seed);

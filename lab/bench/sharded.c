@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The traffic of training with sharded parameters (FSDP; Khalilov et al., sections I and II-A): a reduce_scatter of gradients and an allgather of parameters at the
- * same time, in virtual time over links of one rate. Real engines and real switches: the reduce_scatter in a job with the handler `single`, whose results go to their owners, the
- * allgather by reliable multicast. Beside it the ring's pair, whose packets have no data. Prints one JSON object.
+ * The traffic of training with sharded parameters (FSDP; Khalilov et al., sections I and II-A): a
+ * reduce_scatter of gradients and an allgather of parameters at the same time, in virtual time over
+ * links of one rate. Real engines and real switches: the reduce_scatter in a job with the handler
+ * `single`, whose results go to their owners, the allgather by reliable multicast. Beside it the
+ * ring's pair, whose packets have no data. Prints one JSON object.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -98,7 +100,8 @@ runs(enum part part)
 	       (options.variant == VARIANT_ALLGATHER && part == PART_GATHER);
 }
 
-/* Element i of rank r's vector to be reduced is (r + 1) * i, of its part to be gathered r * 2^20 + i; modulo 2^32. */
+/* Element i of rank r's vector to be reduced is (r + 1) * i, of its part to be gathered r * 2^20 +
+ * i; modulo 2^32. */
 static void
 result_check(const struct rank *rank, enum part part)
 {
@@ -132,7 +135,8 @@ engines_poll(struct rank *rank)
 
 	do {
 		n = shared_host_receive(&rank->shared);
-		/* The allgather first: it has little to send, and the reduce_scatter takes all the room that there is. */
+		/* The allgather first: it has little to send, and the reduce_scatter takes all the
+		 * room that there is. */
 		for (int p = PARTS - 1; p >= 0; p--) {
 			while (rank->engines[p] != NULL &&
 			       rank->protocols[p]->poll(rank->engines[p]) > 0 &&
@@ -196,8 +200,8 @@ job_open(enum part part)
 	static const char *const handlers[PARTS] = { "single", "broadcast" };
 	const struct job_spec spec = { .handler = handlers[part], .slots = 2u * options.window };
 	/*
-	 * Blocks of the reduce_scatter go at the pace of the slowest rank. Where all ranks send their parts of the allgather at once, each one's link carries
-	 * little of it at any time.
+	 * Blocks of the reduce_scatter go at the pace of the slowest rank. Where all ranks send
+	 * their parts of the allgather at once, each one's link carries little of it at any time.
 	 */
 	const uint64_t chains = options.chains != 0 ? options.chains : options.network.n_ranks;
 	struct rig_job *job = &bench.jobs[part];
@@ -283,8 +287,9 @@ once(void)
 	const uint64_t began_ns = rig_now_ns(rig);
 
 	/*
-	 * The ring's reduce_scatter and allgather of vectors of so many bytes send, each, (n - 1) / n of them over every link, both ways. Whether they take turns
-	 * or not, that is what an allreduce sends, whose two halves they are.
+	 * The ring's reduce_scatter and allgather of vectors of so many bytes send, each, (n - 1) /
+	 * n of them over every link, both ways. Whether they take turns or not, that is what an
+	 * allreduce sends, whose two halves they are.
 	 */
 	if (bench.ring != NULL && ring_player_begin(bench.ring, options.bytes) != 0)
 		virtual_die("the ring", "out of memory");
@@ -334,11 +339,13 @@ report(void)
 		 options.bytes, options.network.rate_mbit);
 	json_seconds("seconds", run.took_ns, options.repeats);
 	json_add("\"reduce_scatter_seconds\": %.9f, \"allgather_seconds\": %.9f",
-		 (double)bench.part_ns[PART_SCATTER] / 1e9, (double)bench.part_ns[PART_GATHER] / 1e9);
+		 (double)bench.part_ns[PART_SCATTER] / 1e9,
+		 (double)bench.part_ns[PART_GATHER] / 1e9);
 	/* Traffic is a share of the vector's bytes, in each collective or pair. */
-	json_add("\"most\": {\"host_up\": %.4f, \"host_down\": %.4f, \"leaf_up\": %.4f, \"leaf_down\": %.4f}",
-		 most[CONGESTION_HOST_UP], most[CONGESTION_HOST_DOWN], most[CONGESTION_LEAF_UP],
-		 most[CONGESTION_LEAF_DOWN]);
+	json_add(
+		"\"most\": {\"host_up\": %.4f, \"host_down\": %.4f, \"leaf_up\": %.4f, \"leaf_down\": %.4f}",
+		most[CONGESTION_HOST_UP], most[CONGESTION_HOST_DOWN], most[CONGESTION_LEAF_UP],
+		most[CONGESTION_LEAF_DOWN]);
 	json_add("\"dropped\": %" PRIu64 ", \"retransmits\": %" PRIu64 ", \"fetched\": %" PRIu64
 		 ", \"exact\": %s",
 		 dropped, retransmits, fetched, json_bool(!bench.wrong));

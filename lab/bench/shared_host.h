@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A host of rig/ that several engines share, each by a transport of its own: what comes for a job goes to that job's engine. Before it sends a packet the
- * host may be busy for a while, by chance, and its queue may be bounded as a NIC's ring is. It may also be away now and then: it then reads nothing, too. One thread.
+ * A host of rig/ that several engines share, each by a transport of its own: what comes for a job
+ * goes to that job's engine. Before it sends a packet the host may be busy for a while, by chance,
+ * and its queue may be bounded as a NIC's ring is. It may also be away now and then: it then reads
+ * nothing, too. One thread.
  */
 #ifndef FANIN_LAB_BENCH_SHARED_HOST_H
 #define FANIN_LAB_BENCH_SHARED_HOST_H
@@ -42,7 +44,8 @@ void shared_host_init(struct shared_host *shared, struct rig_host *host);
 /* Adds a transport, the shared host's, for the engine of a job. At most SHARED_HOST_MOST. */
 struct fanin_transport *shared_host_add(struct shared_host *shared, uint32_t job);
 
-/* Gives frames that have come to their lanes, whose engines must then be polled until they have none. Returns how many. */
+/* Gives frames that have come to their lanes, whose engines must then be polled until they have
+ * none. Returns how many. */
 unsigned int shared_host_receive(struct shared_host *shared);
 
 /*

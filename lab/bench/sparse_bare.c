@@ -220,7 +220,8 @@ write_array_list(struct bare *bare, struct bare_block *block, uint32_t number, u
 		for (uint64_t word = block->there[i]; word != 0; word &= word - 1) {
 			const uint32_t index = i * 64 + (uint32_t)__builtin_ctzll(word);
 
-			list_value(bare, block, number, &list, index, block->values[index], is_short);
+			list_value(bare, block, number, &list, index, block->values[index],
+				   is_short);
 			block->values[index] = 0;
 		}
 		block->there[i] = 0;
@@ -242,7 +243,8 @@ write_array_bitmaps(struct bare *bare, struct bare_block *block, uint32_t number
 		const uint32_t first = from * 64;
 
 		for (; end < n_words; end++) {
-			const uint32_t n = count + (uint32_t)__builtin_popcountll(block->there[end]);
+			const uint32_t n = count +
+					   (uint32_t)__builtin_popcountll(block->there[end]);
 
 			if (fanin_shard_bitmap_len(sizeof(float), n, end + 1 - from) >
 			    bare->payload_bytes)

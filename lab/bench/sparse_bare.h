@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The bare loops that the sparse handlers are compared with: scalar code that reads the same packets, adds the values of f32 up in an array or in a
- * hash table with linear probing, and writes the result's packets; no checks, no windows, no duplicates, no switch. One thread.
+ * The bare loops that the sparse handlers are compared with: scalar code that reads the same
+ * packets, adds the values of f32 up in an array or in a hash table with linear probing, and writes
+ * the result's packets; no checks, no windows, no duplicates, no switch. One thread.
  */
 #ifndef FANIN_LAB_BENCH_SPARSE_BARE_H
 #define FANIN_LAB_BENCH_SPARSE_BARE_H
@@ -28,7 +29,8 @@ struct bare_block {
 	uint32_t n_values;        /* hash: in the table */
 	uint16_t left;            /* hosts whose last shard is not in */
 	uint16_t n_read;
-	struct rte_mbuf *read[BARE_READ]; /* packets that were read: results are written into them, the last one first */
+	struct rte_mbuf *read[BARE_READ]; /* packets that were read: results are written into them,
+					     the last one first */
 };
 
 struct bare {
@@ -46,7 +48,8 @@ struct bare {
 	uint32_t n_results;
 };
 
-/* Allocates blocks and results. The other fields are the caller's, and set. Exits with an explanation if it can't. */
+/* Allocates blocks and results. The other fields are the caller's, and set. Exits with an
+ * explanation if it can't. */
 void bare_make(struct bare *bare);
 
 void bare_free(struct bare *bare);

@@ -66,7 +66,8 @@ prepare_block(struct sparse_bench *bench, const struct sparse_lane *lane, uint16
 	}
 }
 
-/* Hosts send in step: the worker finds a burst of each one's in turn, and that is the order of the packets. */
+/* Hosts send in step: the worker finds a burst of each one's in turn, and that is the order of the
+ * packets. */
 static void
 prepare(struct sparse_bench *bench, const struct sparse_lane *lane)
 {
@@ -105,7 +106,8 @@ static void
 expect(const struct sparse_bench *bench, const struct sparse_lane *lane, const char *who)
 {
 	for (uint32_t i = 0; i < bench->options.blocks; i++) {
-		if (!sparse_seen_is(&bench->seen[i], &bench->data, pattern_of(lane->next_block + i)))
+		if (!sparse_seen_is(&bench->seen[i], &bench->data,
+				    pattern_of(lane->next_block + i)))
 			rig_die("wrong result of block %u by %s", lane->next_block + i, who);
 	}
 }
@@ -206,7 +208,8 @@ sample_slots(const struct sparse_bench *bench, struct sparse_lane *lane)
 
 	for (uint32_t i = 0; i < RTE_MIN((uint32_t)SAMPLED, bench->options.blocks); i++) {
 		const struct fanin_sparse *slot =
-			(const void *)slots->by_index[fanin_slot_index(slots, lane->next_block + i)];
+			(const void *)
+				slots->by_index[fanin_slot_index(slots, lane->next_block + i)];
 
 		lane->n_sampled++;
 		lane->n_bytes_touched += sizeof(*slot) + n_words * sizeof(uint64_t);

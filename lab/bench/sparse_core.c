@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sparse-bench: see sparse_core.h. Batches of all kinds and of their bare loops take turns; medians and quartiles are of those that nobody else on the
- * core disturbed. Every result of either is compared with what was computed beforehand.
- * Exit status: 0 all right, 1 something went wrong, 2 wrong usage.
+ * sparse-bench: see sparse_core.h. Batches of all kinds and of their bare loops take turns; medians
+ * and quartiles are of those that nobody else on the core disturbed. Every result of either is
+ * compared with what was computed beforehand. Exit status: 0 all right, 1 something went wrong, 2
+ * wrong usage.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,7 +118,8 @@ per_block(const struct sparse_lane *lane, uint64_t total)
 	return (double)total / (double)lane->n_blocks;
 }
 
-/* Values sent for a block beyond one for each index: those that the table had no room for are sent by themselves. */
+/* Values sent for a block beyond one for each index: those that the table had no room for are sent
+ * by themselves. */
 static double
 extra_traffic(const struct sparse_lane *lane)
 {
@@ -171,8 +173,8 @@ print_json(const struct row *row)
 		       : per_block(lane, lane->job->worker_stats[0].stats.own[FANIN_SPARSE_SPILLS]),
 	       row->kind == SPARSE_KIND_DENSE
 		       ? 0
-		       : per_block(lane,
-				   lane->job->worker_stats[0].stats.own[FANIN_SPARSE_CHANGED_OVER]));
+		       : per_block(lane, lane->job->worker_stats[0]
+						 .stats.own[FANIN_SPARSE_CHANGED_OVER]));
 	printf("\"batches\": %u, \"disturbed_share\": %.4f, \"undisturbed\": %s}", row->batches,
 	       row->disturbed_share, row->undisturbed ? "true" : "false");
 }
@@ -201,14 +203,16 @@ print_text(const struct row *row)
 	       row->kind == SPARSE_KIND_DENSE ? bench->data.payload_bytes / 4 : bench->data.span,
 	       per_batch(lane, bench, lane->n_packets) * hz / row->pipeline.median / 1e6,
 	       8 * per_batch(lane, bench, lane->n_bytes) * hz / row->pipeline.median / 1e9,
-	       values / row->pipeline.median, values / row->pipeline.best, values / row->bare.median,
-	       values / row->bare.best, row->bare.median / row->pipeline.median,
-	       lane->job->pool->slot_size, touched(row), per_block(lane, lane->n_bytes_out),
-	       100 * extra_traffic(lane), row->undisturbed ? "" : " *");
+	       values / row->pipeline.median, values / row->pipeline.best,
+	       values / row->bare.median, values / row->bare.best,
+	       row->bare.median / row->pipeline.median, lane->job->pool->slot_size, touched(row),
+	       per_block(lane, lane->n_bytes_out), 100 * extra_traffic(lane),
+	       row->undisturbed ? "" : " *");
 	fflush(stdout);
 }
 
-/* In turns, until enough batches of each kind are undisturbed. Returns how many there are of each. */
+/* In turns, until enough batches of each kind are undisturbed. Returns how many there are of each.
+ */
 static unsigned int
 take_batches(struct settings *settings, struct sparse_bench *bench)
 {
@@ -296,10 +300,11 @@ static const struct cli_program program = {
 	.fields = fields,
 	BENCH_PROGRAM,
 	.column = 18,
-	.about = "Usage: sparse-bench [OPTIONS]\n"
-		 "Measures the sparse handlers on packets in memory, beside bare loops over the same packets.\n"
-		 "Without --density and --mtu it goes through 20, 10, 1 and 0.2 % with MTU 1500 and 9000.\n"
-		 "\n",
+	.about =
+		"Usage: sparse-bench [OPTIONS]\n"
+		"Measures the sparse handlers on packets in memory, beside bare loops over the same packets.\n"
+		"Without --density and --mtu it goes through 20, 10, 1 and 0.2 % with MTU 1500 and 9000.\n"
+		"\n",
 };
 
 static void

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sparse-bench: sparse blocks from memory through the pipeline on one core, by arrays and by hash tables, and the same vectors as dense blocks, each
- * beside its bare loop. The rig is core_rig.h's; its own job has the dense blocks.
+ * sparse-bench: sparse blocks from memory through the pipeline on one core, by arrays and by hash
+ * tables, and the same vectors as dense blocks, each beside its bare loop. The rig is core_rig.h's;
+ * its own job has the dense blocks.
  */
 #ifndef FANIN_LAB_BENCH_SPARSE_CORE_H
 #define FANIN_LAB_BENCH_SPARSE_CORE_H
@@ -23,7 +24,8 @@ enum sparse_kind {
 struct sparse_options {
 	double density; /* 0 to 1 */
 	uint32_t mtu;
-	uint32_t blocks; /* in a batch, a power of two: each host sends a burst of them in its turn */
+	uint32_t blocks; /* in a batch, a power of two: each host sends a burst of them in its turn
+			  */
 	uint32_t batches;
 	uint32_t seconds; /* to go on when there are too few undisturbed batches */
 	uint16_t hosts;
@@ -69,7 +71,8 @@ void sparse_bench_open(struct sparse_bench *bench, const struct sparse_options *
 /* Frees everything, and exits with an explanation if an mbuf is missing. */
 void sparse_bench_close(struct sparse_bench *bench);
 
-/* sparse_batch.c: one batch through the bare loop, and the same through the pipeline; all results are checked. Exits if one is wrong. */
+/* sparse_batch.c: one batch through the bare loop, and the same through the pipeline; all results
+ * are checked. Exits if one is wrong. */
 struct batch sparse_batch(struct sparse_bench *bench, enum sparse_kind kind);
 
 #endif

@@ -98,13 +98,15 @@ sparse_data_make(struct sparse_data *data, double density, uint32_t payload_byte
 		.n_hosts = n_hosts,
 	};
 	if (data->span == 0)
-		rig_die("packets of %u bytes are too short for sparse blocks of f32", payload_bytes);
+		rig_die("packets of %u bytes are too short for sparse blocks of f32",
+			payload_bytes);
 	for (uint32_t pattern = 0; pattern < SPARSE_PATTERNS; pattern++) {
 		data->sums[pattern] = allocate(data->span, sizeof(float));
 		data->there[pattern] = allocate(data->span / 64, sizeof(uint64_t));
 		data->shards[pattern] = allocate((size_t)n_hosts * FANIN_SHARDS_MAX,
 						 sizeof(struct sparse_shard));
-		data->hosts[pattern] = allocate((size_t)n_hosts * FANIN_SHARDS_MAX, sizeof(uint16_t));
+		data->hosts[pattern] = allocate((size_t)n_hosts * FANIN_SHARDS_MAX,
+						sizeof(uint16_t));
 	}
 	for (uint16_t host = 0; host < n_hosts; host++) {
 		uint32_t *indices;
@@ -171,7 +173,8 @@ add_value(struct sparse_seen *seen, uint32_t index, const uint8_t *at)
 	float value;
 
 	memcpy(&value, at, sizeof(value));
-	seen->sums[index] = (seen->there[index / 64] & bit) != 0 ? seen->sums[index] + value : value;
+	seen->sums[index] = (seen->there[index / 64] & bit) != 0 ? seen->sums[index] + value
+								 : value;
 	seen->there[index / 64] |= bit;
 }
 
@@ -211,8 +214,9 @@ sparse_seen_add(struct sparse_seen *seen, const struct sparse_data *data,
 {
 	const struct fanin_shard shard = fanin_shard_decode(hdr->members);
 
-	if (hdr->dtype != FANIN_WIRE_F32 || !fanin_shard_fits(hdr, len) || shard.span != data->span ||
-	    !fanin_shard_check(hdr, payload, len) || (seen->in >> shard.number & 1) != 0)
+	if (hdr->dtype != FANIN_WIRE_F32 || !fanin_shard_fits(hdr, len) ||
+	    shard.span != data->span || !fanin_shard_check(hdr, payload, len) ||
+	    (seen->in >> shard.number & 1) != 0)
 		return false;
 	seen->in |= UINT64_C(1) << shard.number;
 	if (shard.total != 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Contributions of the hosts of a sparse job, and the expected results: f32 values at uniformly random indices, each rank's by itself, cut into shards by
- * the host library. Sums are whole numbers that f32 holds, so they are exact in any order.
+ * Contributions of the hosts of a sparse job, and the expected results: f32 values at uniformly
+ * random indices, each rank's by itself, cut into shards by the host library. Sums are whole
+ * numbers that f32 holds, so they are exact in any order.
  */
 #ifndef FANIN_LAB_BENCH_SPARSE_DATA_H
 #define FANIN_LAB_BENCH_SPARSE_DATA_H
@@ -67,6 +68,7 @@ bool sparse_seen_add(struct sparse_seen *seen, const struct sparse_data *data,
 		     const struct fanin_hdr *hdr, const uint8_t *payload, uint32_t len);
 
 /* Is it the whole result of a pattern, and right? */
-bool sparse_seen_is(const struct sparse_seen *seen, const struct sparse_data *data, uint32_t pattern);
+bool sparse_seen_is(const struct sparse_seen *seen, const struct sparse_data *data,
+		    uint32_t pattern);
 
 #endif

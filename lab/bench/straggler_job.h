@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job of `./dev bench stragglers`: iterations of an allreduce, one after the other, by real engines,
- * the real handler and the real server in a dumbbell. Each result is checked. One thread.
+ * A job of `./dev bench stragglers`: iterations of an allreduce, one after the other, by real
+ * engines, the real handler and the real server in a dumbbell. Each result is checked. One thread.
  */
 #ifndef FANIN_LAB_BENCH_STRAGGLER_JOB_H
 #define FANIN_LAB_BENCH_STRAGGLER_JOB_H

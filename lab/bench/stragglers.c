@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * stragglers-bench: one run of `./dev bench stragglers`. Jobs with a parameter server beside background
- * traffic in a dumbbell, in virtual time: real switches and queues, real engines, the real server.
- * Prints a JSON object. lab/bench/stragglers.py makes the tables of many runs.
+ * stragglers-bench: one run of `./dev bench stragglers`. Jobs with a parameter server beside
+ * background traffic in a dumbbell, in virtual time: real switches and queues, real engines, the
+ * real server. Prints a JSON object. lab/bench/stragglers.py makes the tables of many runs.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -222,13 +222,15 @@ bin_take(void)
 			struct fanin_report report;
 
 			straggler_job_report(&run.jobs[j], rank, &report);
-			bin->sent[worker] = rig_host_traffic(run.dumbbell.workers[worker].host).bytes;
+			bin->sent[worker] =
+				rig_host_traffic(run.dumbbell.workers[worker].host).bytes;
 			bin->cwd[worker] = report.cwd;
 			bin->awd[worker] = report.awd;
 			bin->alpha[worker] = report.alpha;
 			bin->p[worker] = report.progress_degree;
-			bin->ahead[worker] = report.gacks > report.aacks ? report.gacks - report.aacks
-									 : 0;
+			bin->ahead[worker] = report.gacks > report.aacks
+						     ? report.gacks - report.aacks
+						     : 0;
 		}
 		bin->server_bytes[j] = dumbbell_server_traffic(&run.dumbbell, j).bytes;
 		bin->results[j] = results_of(&run.jobs[j]);
@@ -251,7 +253,8 @@ all_are_done(void *user)
 	return true;
 }
 
-/* Lets time pass until then, with a bin of the trace now and then. Returns true if all jobs are done. */
+/* Lets time pass until then, with a bin of the trace now and then. Returns true if all jobs are
+ * done. */
 static bool
 pass(uint64_t until_ns)
 {
@@ -435,14 +438,15 @@ print_background(void)
 	const double seconds = (double)(rig_now_ns(run.dumbbell.rig) - run.began_ns) / 1e9;
 	const double capacity = seconds * RATE_MBIT * 1e6 / 8 * options.loaded_paths;
 
-	json_add("\"background\": {\"wanted_load\": %.4f, \"offered_load\": %.4f, \"delivered_load\": %.4f, \"flows\": %" PRIu64
-		 ", \"done\": %" PRIu64
-		 ", \"mean_seconds\": %.6f, \"marked_share\": %.4f, \"timeouts\": %" PRIu64 "}",
-		 options.load, (double)(stats->offered - run.before.offered) / capacity,
-		 (double)(stats->delivered - run.before.delivered) / capacity, stats->flows,
-		 stats->done, stats->done == 0 ? 0 : stats->done_ns / 1e9 / (double)stats->done,
-		 stats->received == 0 ? 0 : (double)stats->marked / (double)stats->received,
-		 stats->timeouts);
+	json_add(
+		"\"background\": {\"wanted_load\": %.4f, \"offered_load\": %.4f, \"delivered_load\": %.4f, \"flows\": %" PRIu64
+		", \"done\": %" PRIu64
+		", \"mean_seconds\": %.6f, \"marked_share\": %.4f, \"timeouts\": %" PRIu64 "}",
+		options.load, (double)(stats->offered - run.before.offered) / capacity,
+		(double)(stats->delivered - run.before.delivered) / capacity, stats->flows,
+		stats->done, stats->done == 0 ? 0 : stats->done_ns / 1e9 / (double)stats->done,
+		stats->received == 0 ? 0 : (double)stats->marked / (double)stats->received,
+		stats->timeouts);
 }
 
 static void
@@ -456,14 +460,16 @@ print_paths(void)
 			 ", \"dropped\": %" PRIu64 ", \"marked\": %" PRIu64 "}",
 			 dumbbell_path_traffic(&run.dumbbell, p).bytes,
 			 background_delivered(run.background, p),
-			 worker->counters.ports[0].tx_dropped, worker->counters.ports[0].ecn_marked);
+			 worker->counters.ports[0].tx_dropped,
+			 worker->counters.ports[0].ecn_marked);
 	}
 	json_close("]");
 }
 
 /* Prints rates, by what was counted at a bin's end and at that of the one before. */
 static void
-print_rates(const char *name, const uint64_t *now, const uint64_t *before, uint16_t n, double to_mbit)
+print_rates(const char *name, const uint64_t *now, const uint64_t *before, uint16_t n,
+	    double to_mbit)
 {
 	json_open(name);
 	for (uint16_t i = 0; i < n; i++)
@@ -493,8 +499,10 @@ print_bin(const struct bin *bin, const struct bin *last)
 		    1024 * to_mbit);
 	print_rates("\"background_mbit\": [", bin->background, last->background, options.n_paths,
 		    to_mbit);
-	print_rates("\"path_mbit\": [", bin->path_bytes, last->path_bytes, options.n_paths, to_mbit);
-	print_rates("\"server_mbit\": [", bin->server_bytes, last->server_bytes, run.n_jobs, to_mbit);
+	print_rates("\"path_mbit\": [", bin->path_bytes, last->path_bytes, options.n_paths,
+		    to_mbit);
+	print_rates("\"server_mbit\": [", bin->server_bytes, last->server_bytes, run.n_jobs,
+		    to_mbit);
 	json_open("\"ahead\": [");
 	for (uint16_t w = 0; w < n_workers; w++)
 		json_add("%" PRIu64, bin->ahead[w]);
@@ -570,7 +578,8 @@ static const struct cli_field fields[] = {
 	{ "back-mbit", "N", NUMBER(back_mbit, 1, 100000) },
 	{ "server-mbit", "N", NUMBER(server_mbit, 1, 100000) },
 	{ "p-max", "PERCENT", NUMBER(p_max_percent, 100, 1000) },
-	{ "worker-paths", "DIGITS", .kind = CLI_TEXT, CLI_FIELD(struct bench_options, worker_paths) },
+	{ "worker-paths", "DIGITS", .kind = CLI_TEXT,
+	  CLI_FIELD(struct bench_options, worker_paths) },
 	{ "flows", "N", NUMBER(flows, 0, 100) },
 	{ "other-flows", "N", NUMBER(other_flows, 0, 100) },
 	{ "trace-ms", "N", NUMBER(bin_ns, 1, 10000), .unit = MS_NS },
@@ -580,12 +589,13 @@ static const struct cli_field fields[] = {
 static const struct cli_program program = {
 	.fields = fields,
 	VIRTUAL_PROGRAM,
-	.about = "usage: stragglers-bench --member NAME [--scenario jobs|timeline|fairness] [--seed N] [--load SHARE]\n"
-		 "       [--aggregators N] [--window BLOCKS] [--jobs N] [--ranks N] [--paths N] [--loaded-paths N]\n"
-		 "       [--iterations N] [--bytes N] [--ecn-bytes N] [--fixed-window BLOCKS] [--eta PERCENT] [--bdp PACKETS]\n"
-		 "       [--flows N] [--other-flows N] [--trace-ms N] [--back-mbit N] [--server-mbit N] [--udp]\n"
-		 "       [--p-max PERCENT] [--worker-paths DIGITS]\n"
-		 "--member: sync, atp, straw, straw+progress, straw+limit or pa-atp\n",
+	.about =
+		"usage: stragglers-bench --member NAME [--scenario jobs|timeline|fairness] [--seed N] [--load SHARE]\n"
+		"       [--aggregators N] [--window BLOCKS] [--jobs N] [--ranks N] [--paths N] [--loaded-paths N]\n"
+		"       [--iterations N] [--bytes N] [--ecn-bytes N] [--fixed-window BLOCKS] [--eta PERCENT] [--bdp PACKETS]\n"
+		"       [--flows N] [--other-flows N] [--trace-ms N] [--back-mbit N] [--server-mbit N] [--udp]\n"
+		"       [--p-max PERCENT] [--worker-paths DIGITS]\n"
+		"--member: sync, atp, straw, straw+progress, straw+limit or pa-atp\n",
 };
 
 /* A digit for each worker, less than the number of paths. */
@@ -611,7 +621,8 @@ parse(int argc, char **argv)
 {
 	struct cli_given given;
 
-	if (cli_fields_parse(&program, &options, argc, argv, &given) != argc || options.type == NULL)
+	if (cli_fields_parse(&program, &options, argc, argv, &given) != argc ||
+	    options.type == NULL)
 		bench_usage(&program, 2);
 	if (options.scenario == SCENARIO_TIMELINE) {
 		options.n_jobs = 2;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Cost of super-frames for a packet port's worker, copying left out: for lab/bench/instructions.py, which counts the instructions of
- * super_frames_round. Rounds of packets come in as segments of super-frames, get headers of their own, and leave grouped.
+ * Cost of super-frames for a packet port's worker, copying left out: for lab/bench/instructions.py,
+ * which counts the instructions of super_frames_round. Rounds of packets come in as segments of
+ * super-frames, get headers of their own, and leave grouped.
  *
  * usage: super-frames-bench ROUNDS FLOWS
  */
@@ -22,7 +23,8 @@ static struct super_frame_head heads[BURST];
 
 int super_frames_round(const struct fanin_headers *wholes, unsigned int flows);
 
-/* One burst: of each flow a super-frame, whose packets are mixed with those of the others. Returns how many super-frames leave. */
+/* One burst: of each flow a super-frame, whose packets are mixed with those of the others. Returns
+ * how many super-frames leave. */
 __attribute__((noinline, noipa)) int
 super_frames_round(const struct fanin_headers *wholes, unsigned int flows)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tag-bench: what a tag costs on one core, for packets of several sizes, beside the addition of the same payload as f32. The best of
- * several rounds counts; each round runs everything once. Exit status: 0 all right, 2 wrong usage or no libcrypto.
+ * tag-bench: what a tag costs on one core, for packets of several sizes, beside the addition of the
+ * same payload as f32. The best of several rounds counts; each round runs everything once. Exit
+ * status: 0 all right, 2 wrong usage or no libcrypto.
  */
 #include <getopt.h>
 #include <stdbool.h>
@@ -55,7 +56,8 @@ static bool
 round_run(struct fanin_tagger *tagger, uint32_t payload_len, struct cost *cost)
 {
 	struct fanin_headers *headers = (struct fanin_headers *)frame;
-	const fanin_kernel_fn add = fanin_kernel(fanin_isa_detect(), FANIN_WIRE_F32, FANIN_WIRE_SUM);
+	const fanin_kernel_fn add = fanin_kernel(fanin_isa_detect(), FANIN_WIRE_F32,
+						 FANIN_WIRE_SUM);
 	static struct fanin_headers sealed;
 	double begun_ns = now_ns();
 	bool ok = true;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * timers-bench: what timers cost a worker. Batches of packets in memory (lab/bench/core_rig.h) go through the pipeline to a handler that
- * arms a timer with every Nth packet, N being such that a worker without them would arm the asked number per second, and to the same
- * handler, which finds every Nth packet, too, but arms none. Timers expire while packets come, on a clock that is as far ahead as the packets so far take; all of them do before
- * a batch's time is taken. Three batches make a comparison: without, with, without, so that a drift cancels out, and so that the
- * first and the last one show how much of what is found is noise. Medians are those of comparisons that nobody else on the core
- * disturbed.
- * Exit status: 0 all right, 1 something went wrong, 2 wrong usage.
+ * timers-bench: what timers cost a worker. Batches of packets in memory (lab/bench/core_rig.h) go
+ * through the pipeline to a handler that arms a timer with every Nth packet, N being such that a
+ * worker without them would arm the asked number per second, and to the same handler, which finds
+ * every Nth packet, too, but arms none. Timers expire while packets come, on a clock that is as far
+ * ahead as the packets so far take; all of them do before a batch's time is taken. Three batches
+ * make a comparison: without, with, without, so that a drift cancels out, and so that the first and
+ * the last one show how much of what is found is noise. Medians are those of comparisons that
+ * nobody else on the core disturbed. Exit status: 0 all right, 1 something went wrong, 2 wrong
+ * usage.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,7 +26,8 @@
 #define TIMEOUT_NS UINT64_C(50000)
 #define WARM_UP 50
 #define MOST_COMPARISONS 16384
-/* As for core-bench: undisturbed calibrations lie within 3 %, others begin at 8 % above the fastest. */
+/* As for core-bench: undisturbed calibrations lie within 3 %, others begin at 8 % above the
+ * fastest. */
 #define TOLERANCE_PERCENT 5
 
 enum mode {
@@ -182,7 +185,8 @@ median(double *values, uint32_t n)
 	return values[n / 2];
 }
 
-/* Packets per second without timers, of the fastest batch of some: the clock and the rate of timers go by it. */
+/* Packets per second without timers, of the fastest batch of some: the clock and the rate of timers
+ * go by it. */
 static double
 packets_per_second(struct rig *rig)
 {
@@ -199,12 +203,14 @@ check_timers(const struct rig *rig)
 	const struct counters *counters = &rig->pipeline->workers[0]->counters;
 
 	if (bench.expired != bench.armed || counters->timers_early != 0)
-		rig_die("%" PRIu64 " timers were armed, %" PRIu64 " have expired, %" PRIu64 " early",
+		rig_die("%" PRIu64 " timers were armed, %" PRIu64 " have expired, %" PRIu64
+			" early",
 			bench.armed, bench.expired, counters->timers_early);
 }
 
 static void
-print(const struct settings *settings, double packets, double cost, double noise, uint32_t undisturbed)
+print(const struct settings *settings, double packets, double cost, double noise,
+      uint32_t undisturbed)
 {
 	const uint32_t every = bench.every;
 	const double share = (double)undisturbed / settings->comparisons;

@@ -27,9 +27,10 @@ virtual_eal(unsigned int megabytes)
 	char *argv[16] = { NULL };
 	int argc = 0;
 
-	snprintf(line, sizeof(line),
-		 "%s --no-huge --no-shconf --no-pci --no-telemetry -m %u --lcores 0@(0-1) --log-level=error",
-		 program_invocation_short_name, megabytes);
+	snprintf(
+		line, sizeof(line),
+		"%s --no-huge --no-shconf --no-pci --no-telemetry -m %u --lcores 0@(0-1) --log-level=error",
+		program_invocation_short_name, megabytes);
 	for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " "))
 		argv[argc++] = word;
 	if (rte_eal_init(argc, argv) < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shared by the benchmarks in virtual time: starting DPDK, ending with an error, and printing a JSON
- * object. Main thread.
+ * Shared by the benchmarks in virtual time: starting DPDK, ending with an error, and printing a
+ * JSON object. Main thread.
  */
 #ifndef FANIN_LAB_BENCH_VIRTUAL_H
 #define FANIN_LAB_BENCH_VIRTUAL_H

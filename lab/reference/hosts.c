@@ -32,7 +32,8 @@ hosts_data_make(struct hosts_data *data, unsigned int dtype, unsigned int op, bo
 			perf_data_fill(&source, host, pattern, 0, count,
 				       data->contributions +
 					       ((size_t)pattern * n_hosts + host) * bytes);
-		perf_data_expect(&source, pattern, 0, count, data->results + (size_t)pattern * bytes);
+		perf_data_expect(&source, pattern, 0, count,
+				 data->results + (size_t)pattern * bytes);
 	}
 	return 0;
 }

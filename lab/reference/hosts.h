@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the benchmarks' hosts send: the data of all hosts of a job with the results that must come back, and the headers of
- * their contributions.
+ * What the benchmarks' hosts send: the data of all hosts of a job with the results that must come
+ * back, and the headers of their contributions.
  */
 #ifndef FANIN_LAB_REFERENCE_HOSTS_H
 #define FANIN_LAB_REFERENCE_HOSTS_H
@@ -12,7 +12,8 @@
 #include "wire/wire.h"
 
 #define HOSTS_MAX FANIN_WIRE_MAX_CHILDREN
-/* Patterns that take turns by block number. No power of two, so that two blocks of one slot differ. */
+/* Patterns that take turns by block number. No power of two, so that two blocks of one slot differ.
+ */
 #define HOSTS_PATTERNS 7
 
 /* Data of HOSTS_PATTERNS patterns; exact in any order of the hosts. */
@@ -26,8 +27,9 @@ struct hosts_data {
 /*
  * Makes the data of a job's hosts.
  *
- * dtype, op: wire codes of a predefined pair. bytes: whole elements. wide: the job accumulates in f32. seed: jobs with
- * different ones have different data. Returns 0 or -ENOMEM; hosts_data_free undoes it.
+ * dtype, op: wire codes of a predefined pair. bytes: whole elements. wide: the job accumulates in
+ * f32. seed: jobs with different ones have different data. Returns 0 or -ENOMEM; hosts_data_free
+ * undoes it.
  */
 int hosts_data_make(struct hosts_data *data, unsigned int dtype, unsigned int op, bool wide,
 		    uint16_t n_hosts, uint32_t bytes, uint32_t seed);

@@ -111,7 +111,8 @@ reference_encode(const struct float_format *format, double value)
 		exponent = 1 - bias(format);
 	/* In units of the last place, rounded by the C library. */
 	units = (uint64_t)nearbyint(ldexp(fabs(value), (int)format->mantissa_bits - exponent));
-	/* A mantissa that was rounded up to the next power of two carries into the exponent; so does 1.0, which is not stored. */
+	/* A mantissa that was rounded up to the next power of two carries into the exponent; so
+	 * does 1.0, which is not stored. */
 	units += (uint64_t)(exponent + bias(format) - 1) << format->mantissa_bits;
 	return sign | (units < infinity_of(format) ? units : infinity_of(format));
 }
@@ -189,8 +190,9 @@ float_extreme(const struct float_format *format, uint64_t a, uint64_t b, bool wa
 }
 
 /*
- * double has more than twice the digits of the others and two more, so that rounding to it first changes nothing. Only a
- * product of bf16 may be too small for this: it is defined as that of f32, rounded.
+ * double has more than twice the digits of the others and two more, so that rounding to it first
+ * changes nothing. Only a product of bf16 may be too small for this: it is defined as that of f32,
+ * rounded.
  */
 static double
 float_arithmetic(unsigned int dtype, unsigned int op, double a, double b)

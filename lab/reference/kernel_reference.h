@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the kernels have to compute, told a second time: one element at a time, by cases, with wider arithmetic. An element
- * is the low bits of a uint64_t.
+ * What the kernels have to compute, told a second time: one element at a time, by cases, with wider
+ * arithmetic. An element is the low bits of a uint64_t.
  */
 #ifndef FANIN_LAB_REFERENCE_KERNEL_REFERENCE_H
 #define FANIN_LAB_REFERENCE_KERNEL_REFERENCE_H
@@ -43,7 +43,8 @@ uint64_t reference_divide(unsigned int dtype, uint64_t a, uint32_t n);
 /* Equal, or both NaN where arithmetic may give any. */
 bool reference_same(unsigned int dtype, unsigned int op, uint64_t found, uint64_t expected);
 
-/* Any bits, but often a number that is special: zeros, ones, the ends of the range, denormal numbers, NaNs. */
+/* Any bits, but often a number that is special: zeros, ones, the ends of the range, denormal
+ * numbers, NaNs. */
 uint64_t reference_random(struct random *random, unsigned int dtype);
 
 #endif

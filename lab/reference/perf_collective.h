@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The collectives that fanin-perf can run, and what must come of them. Each is about a vector: every rank sends a part of it
- * and receives a part of the result, which may be nothing or all.
+ * The collectives that fanin-perf can run, and what must come of them. Each is about a vector:
+ * every rank sends a part of it and receives a part of the result, which may be nothing or all.
  */
 #ifndef FANIN_LAB_REFERENCE_PERF_COLLECTIVE_H
 #define FANIN_LAB_REFERENCE_PERF_COLLECTIVE_H
@@ -20,9 +20,10 @@ enum perf_collective_kind {
 
 struct perf_collective {
 	enum perf_collective_kind kind;
-	uint16_t root; /* of reduce and broadcast */
-	uint16_t rank; /* this one */
-	uint64_t count; /* elements of the vector: with reduce_scatter and allgather a multiple of the ranks */
+	uint16_t root;  /* of reduce and broadcast */
+	uint16_t rank;  /* this one */
+	uint64_t count; /* elements of the vector: with reduce_scatter and allgather a multiple of
+			   the ranks */
 	struct perf_data data;
 };
 
@@ -54,15 +55,16 @@ void perf_collective_expect(const struct perf_collective *collective, uint64_t i
 			    uint64_t first, uint64_t n, void *elements);
 
 /*
- * Posts it. send, recv: vectors, of which the parts are used that this rank sends and receives; the same in place. The
- * others' contents stay as they are.
+ * Posts it. send, recv: vectors, of which the parts are used that this rank sends and receives; the
+ * same in place. The others' contents stay as they are.
  *
  * req: set on success only. Returns what the library does.
  */
 int perf_collective_post(const struct perf_collective *collective, void *send, void *recv,
 			 fanin_comm *comm, fanin_request **req);
 
-/* Calls a broadcast or allgather, and waits for it; nothing for others. The arguments are as above. Returns what the library does. */
+/* Calls a broadcast or allgather, and waits for it; nothing for others. The arguments are as above.
+ * Returns what the library does. */
 int perf_collective_call(const struct perf_collective *collective, void *send, void *recv,
 			 fanin_comm *comm);
 

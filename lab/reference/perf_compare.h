@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Compares what a collective has brought with what it had to bring, element by element, whatever the elements' size. One thread.
+ * Compares what a collective has brought with what it had to bring, element by element, whatever
+ * the elements' size. One thread.
  */
 #ifndef FANIN_LAB_REFERENCE_PERF_COMPARE_H
 #define FANIN_LAB_REFERENCE_PERF_COMPARE_H
@@ -28,8 +29,8 @@ struct perf_comparison {
 };
 
 /*
- * Compares n elements, the first of which has the index `first`. difference: set if one is wrong. Returns how many differ in any
- * bit.
+ * Compares n elements, the first of which has the index `first`. difference: set if one is wrong.
+ * Returns how many differ in any bit.
  */
 uint64_t perf_compare(const struct perf_comparison *comparison, const void *found, uint64_t first,
 		      uint64_t n, struct perf_difference *difference);

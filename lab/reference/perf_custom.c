@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* ------------------------------------------------ complex-f32 prod: the product of complex numbers */
+/* ------------------------------------------------ complex-f32 prod: the product of complex numbers
+ */
 
 struct complex_f32 {
 	float re, im;
@@ -14,7 +15,8 @@ struct gauss {
 	int64_t re, im;
 };
 
-/* 5^10 is less than 2^24: so many factors of 1 + 2i, two per rank, leave all parts and their products exact in f32. */
+/* 5^10 is less than 2^24: so many factors of 1 + 2i, two per rank, leave all parts and their
+ * products exact in f32. */
 #define RANKS_WITH_FACTORS 5
 
 static inline struct gauss
@@ -24,8 +26,8 @@ gauss_product(struct gauss x, struct gauss y)
 }
 
 /*
- * 1, i, -1 or -i, for the first ranks times 1 + 2i, or its square. No power of 1 + 2i is real or imaginary, so that no part
- * of the result is zero, whose sign would depend on the order.
+ * 1, i, -1 or -i, for the first ranks times 1 + 2i, or its square. No power of 1 + 2i is real or
+ * imaginary, so that no part of the result is zero, whose sign would depend on the order.
  */
 static struct gauss
 complex_value(uint32_t bits, uint16_t rank)
@@ -73,7 +75,8 @@ complex_expect(const struct perf_data *data, uint64_t iteration, uint64_t first,
 	}
 }
 
-/* -------------------------------------------------------------------------------------------- table */
+/* --------------------------------------------------------------------------------------------
+ * table */
 
 static const struct perf_custom customs[] = {
 	{ "complex-f32", "prod", FANIN_OPAQUE(sizeof(struct complex_f32)), FANIN_CUSTOM(128),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The custom operators that fanin-perf can run and check: an application's side of docs/custom-operators.md. Each is an
- * entry in perf_custom.c.
+ * The custom operators that fanin-perf can run and check: an application's side of
+ * docs/custom-operators.md. Each is an entry in perf_custom.c.
  */
 #ifndef FANIN_LAB_REFERENCE_PERF_CUSTOM_H
 #define FANIN_LAB_REFERENCE_PERF_CUSTOM_H

@@ -9,7 +9,8 @@
 
 #define CHUNK PERF_RANDOM_MAX /* elements */
 
-/* Elements on their way: integers as two's complement in 64 bits, sign or zero extended; others exactly. */
+/* Elements on their way: integers as two's complement in 64 bits, sign or zero extended; others
+ * exactly. */
 union chunk {
 	uint64_t integers[CHUNK];
 	double numbers[CHUNK];
@@ -156,8 +157,9 @@ small_integer(uint32_t bits, uint64_t limit)
 }
 
 /*
- * What integers are multiplied by that use all digits of f16 or bf16. The sum of 64 of them is exact in f32 and, rounded, a
- * normal number of the type. Averages are of numbers up to the largest f16: sums need not fit the type.
+ * What integers are multiplied by that use all digits of f16 or bf16. The sum of 64 of them is
+ * exact in f32 and, rounded, a normal number of the type. Averages are of numbers up to the largest
+ * f16: sums need not fit the type.
  */
 static double
 wide_scale(const struct perf_data *data)
@@ -301,7 +303,8 @@ float_bits(double value)
 	return bits;
 }
 
-/* To nearest even. Only for zero and what is neither denormal nor too large in f16, as all data and results here are. */
+/* To nearest even. Only for zero and what is neither denormal nor too large in f16, as all data and
+ * results here are. */
 static inline uint16_t
 f16_of(double value)
 {
@@ -421,6 +424,7 @@ perf_data_expect(const struct perf_data *data, uint64_t iteration, uint64_t firs
 	for (uint64_t done = 0; done < n; done += CHUNK) {
 		uint64_t part = n - done < CHUNK ? n - done : CHUNK;
 
-		chunk_expect(data, iteration, first + done, part, (uint8_t *)elements + done * size);
+		chunk_expect(data, iteration, first + done, part,
+			     (uint8_t *)elements + done * size);
 	}
 }

@@ -46,7 +46,8 @@ wrong(const struct reader *reader, const char *format, ...)
 	return -EINVAL;
 }
 
-/* A word as messages have it: cut if it is long, and without characters that do not print. Returns shown. */
+/* A word as messages have it: cut if it is long, and without characters that do not print. Returns
+ * shown. */
 static const char *
 word_show(const struct word *word, char shown[WORD_SHOWN + 4])
 {
@@ -103,9 +104,11 @@ read_n(struct reader *reader, struct word *text)
 	uint64_t n;
 
 	if (reader->n_is_read || reader->rank != 0)
-		return wrong(reader, "found 'n', expected it once, before the first line of indices");
+		return wrong(reader,
+			     "found 'n', expected it once, before the first line of indices");
 	if (!word_next(text, &word))
-		return wrong(reader, "found 'n' alone, expected the length of the vector behind it");
+		return wrong(reader,
+			     "found 'n' alone, expected the length of the vector behind it");
 	if (word_number(&word, &n) != 0 || n == 0)
 		return wrong(reader,
 			     "found 'n %s', expected a length of 1 or more, in decimal digits",
@@ -115,8 +118,9 @@ read_n(struct reader *reader, struct word *text)
 			     "found '%s' behind 'n %" PRIu64 "', expected the end of the line",
 			     word_show(&more, shown), n);
 	if (reader->n_is_fixed && n != places->n)
-		return wrong(reader, "found n %" PRIu64 ", expected %" PRIu64 ", the vector's length",
-			     n, places->n);
+		return wrong(reader,
+			     "found n %" PRIu64 ", expected %" PRIu64 ", the vector's length", n,
+			     places->n);
 	places->n = n;
 	reader->n_is_read = true;
 	return 0;
@@ -138,7 +142,8 @@ index_add(struct reader *reader, const struct word *word)
 			     *count == 0 ? ", or '-' for a rank without any" : "");
 	if (ret != 0 || index >= places->n)
 		return wrong(reader,
-			     "found the index %s, expected 0 to %" PRIu64 " in a vector of %" PRIu64,
+			     "found the index %s, expected 0 to %" PRIu64
+			     " in a vector of %" PRIu64,
 			     word_show(word, shown), places->n - 1, places->n);
 	if (*count != 0 && index <= (*indices)[*count - 1])
 		return wrong(reader,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the ranks of a sparse allreduce have values, as a text file says: one line of indices for each rank, in the order of the ranks.
+ * Where the ranks of a sparse allreduce have values, as a text file says: one line of indices for
+ *each rank, in the order of the ranks.
  *
  *	# gradients of four workers
  *	n 7850
@@ -9,8 +10,9 @@
  *	-
  *	512
  *
- * Indices are decimal, ascending, separated by blanks. A line "-" is a rank without any. "n", which is optional and comes first, is the length
- * of the vector. A # begins a comment; lines with nothing else are not counted. Lines beyond the last rank's are not read.
+ * Indices are decimal, ascending, separated by blanks. A line "-" is a rank without any. "n", which
+ *is optional and comes first, is the length of the vector. A # begins a comment; lines with nothing
+ *else are not counted. Lines beyond the last rank's are not read.
  */
 #ifndef FANIN_LAB_REFERENCE_PERF_PLACES_H
 #define FANIN_LAB_REFERENCE_PERF_PLACES_H
@@ -30,9 +32,10 @@ struct perf_places {
 /*
  * Reads a file.
  *
- * n: length of the vector, 1 or more. n_is_fixed: "n" in the file has to be the same; else it takes its place. places: filled in on success,
- * to be freed by perf_places_free. error: room for PERF_PLACES_ERROR_LEN bytes, receives what is wrong, with the file and the line.
- * Returns 0 or -errno.
+ * n: length of the vector, 1 or more. n_is_fixed: "n" in the file has to be the same; else it takes
+ * its place. places: filled in on success, to be freed by perf_places_free. error: room for
+ * PERF_PLACES_ERROR_LEN bytes, receives what is wrong, with the file and the line. Returns 0 or
+ * -errno.
  */
 int perf_places_load(struct perf_places *places, const char *path, uint16_t n_ranks, uint64_t n,
 		     bool n_is_fixed, char *error);
@@ -43,7 +46,8 @@ void perf_places_free(struct perf_places *places);
 /* Returns the largest part of the indices that a rank has values at, 0 to 1. */
 double perf_places_density(const struct perf_places *places);
 
-/* Returns the position of a rank's first index that is not below `index`: its count if there is none. */
+/* Returns the position of a rank's first index that is not below `index`: its count if there is
+ * none. */
 uint64_t perf_places_find(const struct perf_places *places, uint16_t rank, uint64_t index);
 
 #endif

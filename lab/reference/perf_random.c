@@ -8,8 +8,9 @@
 #define DOUBLE_BIAS 1023
 
 /*
- * A data type's numbers, kept as doubles: sign and mantissa at random, exponents from the least one on, as many as a power
- * of two. The least one is such that no difference is denormal, the greatest such that 64 of them don't overflow.
+ * A data type's numbers, kept as doubles: sign and mantissa at random, exponents from the least one
+ * on, as many as a power of two. The least one is such that no difference is denormal, the greatest
+ * such that 64 of them don't overflow.
  */
 struct format {
 	unsigned int mantissa_bits; /* that are stored */
@@ -100,8 +101,8 @@ perf_random_values(const struct perf_data *data, uint16_t rank, uint64_t iterati
 /* --------------------------------------------------------------- reference */
 
 /*
- * To nearest even. A double has more than twice the digits of the other types and two more, so that a sum that was
- * rounded to it first is rounded as if it had not been.
+ * To nearest even. A double has more than twice the digits of the other types and two more, so that
+ * a sum that was rounded to it first is rounded as if it had not been.
  */
 static inline double
 rounded(double value, unsigned int surplus_bits)
@@ -120,7 +121,8 @@ surplus_bits(enum fanin_dtype dtype)
 	return DOUBLE_MANTISSA - format_of(dtype)->mantissa_bits;
 }
 
-/* The sum of ranks first_rank to first_rank + width - 1, of which those from data->size on don't exist. */
+/* The sum of ranks first_rank to first_rank + width - 1, of which those from data->size on don't
+ * exist. */
 static void
 sum_in_order(const struct perf_data *data, uint16_t first_rank, uint16_t width, uint64_t iteration,
 	     uint64_t first, uint64_t n, double *sum)

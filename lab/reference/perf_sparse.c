@@ -85,7 +85,8 @@ part_add(struct part *part, const struct perf_data *data, uint16_t rank, uint64_
 
 /* Adds what a rank has there. */
 static void
-part_add_rank(struct part *part, const struct perf_sparse *sparse, uint16_t rank, uint64_t iteration)
+part_add_rank(struct part *part, const struct perf_sparse *sparse, uint16_t rank,
+	      uint64_t iteration)
 {
 	const struct perf_places *places = sparse->places;
 	const struct choice choice = choice_of(sparse, rank, iteration);
@@ -130,7 +131,8 @@ perf_sparse_fill(const struct perf_sparse *sparse, uint16_t rank, uint64_t itera
 	}
 	for (uint64_t i = 0; i < n; i++) {
 		if (is_chosen(&choice, i))
-			vector_add(sparse, rank, iteration, i, index_bytes, indices, values, count++);
+			vector_add(sparse, rank, iteration, i, index_bytes, indices, values,
+				   count++);
 	}
 	return count;
 }
@@ -142,7 +144,8 @@ perf_sparse_expect(const struct perf_sparse *sparse, uint64_t iteration, uint64_
 	const size_t size = fanin_dtype_size_of(sparse->data.dtype);
 
 	for (uint64_t done = 0; done < n; done += CHUNK) {
-		struct part part = { .first = first + done, .n = n - done < CHUNK ? n - done : CHUNK };
+		struct part part = { .first = first + done,
+				     .n = n - done < CHUNK ? n - done : CHUNK };
 
 		for (uint16_t rank = 0; rank < sparse->data.size; rank++)
 			part_add_rank(&part, sparse, rank, iteration);

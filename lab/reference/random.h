@@ -16,7 +16,8 @@ struct random {
 static inline uint32_t
 random_u32(struct random *random)
 {
-	random->state = random->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	random->state = random->state * UINT64_C(6364136223846793005) +
+			UINT64_C(1442695040888963407);
 	return (uint32_t)(random->state >> 32);
 }
 

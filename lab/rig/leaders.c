@@ -69,8 +69,9 @@ rig_leaders_restore(struct rig_leaders *job, const struct job_spec *spec, bool i
 }
 
 int
-rig_leaders_create(struct rig_leaf_spine *network, const struct job_spec *spec, const uint32_t *hosts,
-		   uint16_t n_ranks, bool has_pairs, struct rig_leaders *job, char *error)
+rig_leaders_create(struct rig_leaf_spine *network, const struct job_spec *spec,
+		   const uint32_t *hosts, uint16_t n_ranks, bool has_pairs, struct rig_leaders *job,
+		   char *error)
 {
 	const uint32_t per_leaf = network->options.hosts_per_leaf;
 	static uint32_t last_id = FIRST_ID;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs whose blocks have leaders, on all leaves and spines of a network. Their ranks are any hosts of it; each may be linked to two leaves, and then is two hosts of
- * the network.
+ * Jobs whose blocks have leaders, on all leaves and spines of a network. Their ranks are any hosts
+ * of it; each may be linked to two leaves, and then is two hosts of the network.
  */
 #ifndef FANIN_LAB_RIG_LEADERS_H
 #define FANIN_LAB_RIG_LEADERS_H
@@ -23,9 +23,9 @@ struct rig_leaders {
 };
 
 /*
- * Makes a job. spec: handler, slots and parameters; members and links are filled in. hosts: of each rank; NULL: the first ones, or if has_pairs is set those of every
- * second leaf.
- * error: PIPELINE_ERROR_LEN bytes. Returns 0 or -errno.
+ * Makes a job. spec: handler, slots and parameters; members and links are filled in. hosts: of each
+ * rank; NULL: the first ones, or if has_pairs is set those of every second leaf. error:
+ * PIPELINE_ERROR_LEN bytes. Returns 0 or -errno.
  */
 int rig_leaders_create(struct rig_leaf_spine *network, const struct job_spec *spec,
 		       const uint32_t *hosts, uint16_t n_ranks, bool has_pairs,
@@ -39,8 +39,8 @@ int rig_leaders_restore(struct rig_leaders *job, const struct job_spec *spec, bo
 			uint16_t number, char *error);
 
 /*
- * What an engine of a rank has to know. Limits of time are left to the caller, and of a rank with two links the transport. peers: room for all
- * ranks; `hosts` points to it.
+ * What an engine of a rank has to know. Limits of time are left to the caller, and of a rank with
+ * two links the transport. peers: room for all ranks; `hosts` points to it.
  */
 void rig_leaders_config(const struct rig_leaders *job, uint16_t rank, struct fanin_peer *peers,
 			struct fanin_protocol_config *config);

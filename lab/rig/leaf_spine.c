@@ -371,8 +371,9 @@ spine_job_create(struct rig_job *job, struct job_spec spec, uint16_t spine, char
 }
 
 int
-rig_job_create_on(struct rig_leaf_spine *network, const struct job_spec *spec, const uint32_t *hosts,
-		  uint16_t n_ranks, uint16_t spine, struct rig_job *job, char *error)
+rig_job_create_on(struct rig_leaf_spine *network, const struct job_spec *spec,
+		  const uint32_t *hosts, uint16_t n_ranks, uint16_t spine, struct rig_job *job,
+		  char *error)
 {
 	static uint32_t last_id;
 	struct job_spec made = *spec;

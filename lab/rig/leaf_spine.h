@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Leaves with hosts and spines above, each leaf linked to each spine, and jobs on trees of them. Hosts are numbered leaf by leaf, and are
- * the ranks of jobs.
+ * Leaves with hosts and spines above, each leaf linked to each spine, and jobs on trees of them.
+ * Hosts are numbered leaf by leaf, and are the ranks of jobs.
  */
 #ifndef FANIN_LAB_RIG_LEAF_SPINE_H
 #define FANIN_LAB_RIG_LEAF_SPINE_H
@@ -27,8 +27,8 @@ struct rig_leaf_spine_options {
 	uint32_t slots;        /* of each switch */
 	uint32_t shared_slots; /* likewise, of each handler whose jobs share them; 0: none */
 	/*
-	 * Each switch has a parameter server at its last port, and `server` says how it is; but for its address. Servers that are not the job's take
-	 * no part.
+	 * Each switch has a parameter server at its last port, and `server` says how it is; but for
+	 * its address. Servers that are not the job's take no part.
 	 */
 	const struct rig_server_ops *servers; /* NULL: none has */
 	struct rig_server_options server;
@@ -50,7 +50,8 @@ struct rig_job {
 	struct rig_leaf_spine *network;
 	uint32_t id;
 	uint64_t secret;
-	const uint32_t *hosts; /* of each rank, the caller's for as long as the job is; NULL: the first ones */
+	const uint32_t *hosts; /* of each rank, the caller's for as long as the job is; NULL: the
+				  first ones */
 	uint16_t n_ranks;
 	uint16_t n_leaves;
 	uint16_t leaves[RIG_MAX_LEAVES];               /* that have ranks */
@@ -71,7 +72,8 @@ struct rig_joining {
 };
 
 /*
- * Builds it in an empty rig. error: RIG_ERROR_LEN bytes. Returns 0, or -errno with error filled; what was built is the rig's.
+ * Builds it in an empty rig. error: RIG_ERROR_LEN bytes. Returns 0, or -errno with error filled;
+ * what was built is the rig's.
  */
 int rig_leaf_spine_build(struct rig *rig, const struct rig_leaf_spine_options *options,
 			 struct rig_leaf_spine *network, char *error);
@@ -91,16 +93,18 @@ uint32_t rig_spine_ip_be(uint16_t spine);
 uint16_t rig_host_port(const struct rig_leaf_spine *network, uint32_t host);
 uint16_t rig_up_port(const struct rig_leaf_spine *network, uint16_t spine);
 
-/* What a host's packets begin with that go by way of its leaf; to the leaf itself unless dst_ip_be is changed. */
+/* What a host's packets begin with that go by way of its leaf; to the leaf itself unless dst_ip_be
+ * is changed. */
 struct fanin_flow rig_host_flow(const struct rig_leaf_spine *network, uint32_t host);
 
 /* Destroys a job on a switch, if it has it. */
 void rig_job_remove(struct rig_switch *sw, uint32_t id);
 
 /*
- * Makes a job of n_ranks hosts over a spine. hosts: as in struct rig_job. spec: handler, slots, parameters and the like, and the number of a job that was
- * destroyed, or 0 for a new one; members and parent are filled in. If its parent is a server, that of the root is the root's server, which gets the job,
- * too.
+ * Makes a job of n_ranks hosts over a spine. hosts: as in struct rig_job. spec: handler, slots,
+ * parameters and the like, and the number of a job that was destroyed, or 0 for a new one; members
+ * and parent are filled in. If its parent is a server, that of the root is the root's server, which
+ * gets the job, too.
  *
  * error: PIPELINE_ERROR_LEN bytes. Returns 0 or -errno.
  */
@@ -118,12 +122,13 @@ struct rig_server *rig_job_server(const struct rig_job *job);
 /* Gives it the job, again after it was restarted. Returns FANIN_OK or a negative status. */
 int rig_job_serve(const struct rig_job *job);
 
-/* Has all ranks join, as long as that takes. Returns 0, or -ETIMEDOUT if it takes longer than this. */
+/* Has all ranks join, as long as that takes. Returns 0, or -ETIMEDOUT if it takes longer than this.
+ */
 int rig_job_join(struct rig_job *job, uint64_t most_ns);
 
 /*
- * Fills in what an endpoint of a rank has to know, with the transport of its host. Timeouts, `recover`, `cc` and the like are left to the caller. Nobody has told where
- * ranks are.
+ * Fills in what an endpoint of a rank has to know, with the transport of its host. Timeouts,
+ * `recover`, `cc` and the like are left to the caller. Nobody has told where ranks are.
  */
 void rig_protocol_config(const struct rig_job *job, uint16_t rank,
 			 struct fanin_protocol_config *config);

@@ -33,9 +33,10 @@ struct end {
 	struct rig *rig;
 	struct rig_switch *sw; /* whose port it is; NULL: the host's */
 	struct rig_host *host;
-	struct end *peer; /* NULL: nothing is linked to it */
-	struct end *neighbor; /* of a host's: another host's at the same port; NULL: there is no other one */
-	uint16_t port; /* of the switch */
+	struct end *peer;     /* NULL: nothing is linked to it */
+	struct end *neighbor; /* of a host's: another host's at the same port; NULL: there is no
+				 other one */
+	uint16_t port;        /* of the switch */
 	uint64_t delay_ns;
 	struct rig_traffic sent;
 	struct rte_mbuf **frames; /* that have arrived and were not taken: a FIFO */
@@ -148,7 +149,8 @@ event_take(struct rig *rig)
 
 		if (child >= rig->n_events)
 			break;
-		if (child + 1 < rig->n_events && is_before(&rig->heap[child + 1], &rig->heap[child]))
+		if (child + 1 < rig->n_events &&
+		    is_before(&rig->heap[child + 1], &rig->heap[child]))
 			child++;
 		if (!is_before(&rig->heap[child], &last))
 			break;
@@ -547,7 +549,8 @@ host_answers_arp(struct rig_host *host, const struct rte_mbuf *mbuf)
 	return true;
 }
 
-/* What switches send, whichever port it goes to, and what hosts send to each other, but for probes: those are for the kernel of a host. */
+/* What switches send, whichever port it goes to, and what hosts send to each other, but for probes:
+ * those are for the kernel of a host. */
 static bool
 is_for_transport(const struct rte_mbuf *mbuf)
 {
@@ -729,7 +732,8 @@ rig_host_transport(struct rig_host *host)
 }
 
 void
-rig_host_set_poll(struct rig_host *host, void (*poll)(struct rig_host *host, void *user), void *user)
+rig_host_set_poll(struct rig_host *host, void (*poll)(struct rig_host *host, void *user),
+		  void *user)
 {
 	host->poll = poll;
 	host->user = user;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A network in one process, in virtual time: real pipelines, linked by ports that are plain memory, and hosts. Whatever happens is an
- * event with a time; between events no time passes, so that a network of any size runs as fast as it goes, and the same seed is the same
- * run. A switch is as fast as is needed: what takes time are links, by their delay and by their ports' rates.
+ * A network in one process, in virtual time: real pipelines, linked by ports that are plain memory,
+ * and hosts. Whatever happens is an event with a time; between events no time passes, so that a
+ * network of any size runs as fast as it goes, and the same seed is the same run. A switch is as
+ * fast as is needed: what takes time are links, by their delay and by their ports' rates.
  *
  * One thread. The EAL has been initialised.
  */
@@ -41,8 +42,9 @@ struct rig_end {
 struct rig_switch_options {
 	uint32_t ip_be;
 	uint8_t prefix_len; /* of its hosts' subnet; 0: it has none */
-	uint16_t n_ports; /* PIPELINE_MAX_PORTS at most; whatever they lead to is said by rig_link and rig_attach */
-	uint64_t routed; /* bitmap of the ports that lead to other switches */
+	uint16_t n_ports;   /* PIPELINE_MAX_PORTS at most; whatever they lead to is said by rig_link
+			       and rig_attach */
+	uint64_t routed;    /* bitmap of the ports that lead to other switches */
 	const struct route_spec *routes;
 	uint16_t n_routes;
 	const struct rig_end *ends; /* of each port */
@@ -83,12 +85,13 @@ struct rig *rig_of(const struct rig_switch *sw);
 uint16_t rig_mtu(const struct rig *rig);
 
 /*
- * The switch's workers are said to be away, or there again: what waits for their next round, as the end of a job or of a port, does not
- * wait for ever in the one thread.
+ * The switch's workers are said to be away, or there again: what waits for their next round, as the
+ * end of a job or of a port, does not wait for ever in the one thread.
  */
 void rig_switch_away(struct rig_switch *sw, bool away);
 
-/* The switch is dead from now on: whatever comes is lost, and it does nothing. Or there again, as it was. */
+/* The switch is dead from now on: whatever comes is lost, and it does nothing. Or there again, as
+ * it was. */
 void rig_switch_kill(struct rig_switch *sw, bool dead);
 
 /* The rig's still. To jobs and counters. */
@@ -99,9 +102,9 @@ void rig_link(struct rig_switch *one, uint16_t one_port, struct rig_switch *othe
 	      uint16_t other_port);
 
 /*
- * A host behind a switch's port, which answers ARP, and whose switch knows it from the first. There may be several at a port: what the switch
- * sends to all comes to each of them, and among themselves they hear nothing. end: of its link.
- * Returns NULL without memory.
+ * A host behind a switch's port, which answers ARP, and whose switch knows it from the first. There
+ * may be several at a port: what the switch sends to all comes to each of them, and among
+ * themselves they hear nothing. end: of its link. Returns NULL without memory.
  */
 struct rig_host *rig_attach(struct rig_switch *sw, uint16_t port, uint32_t ip_be,
 			    const struct rig_end *end);
@@ -109,19 +112,20 @@ struct rig_host *rig_attach(struct rig_switch *sw, uint16_t port, uint32_t ip_be
 /* The host's MAC address. */
 const uint8_t *rig_host_mac(const struct rig_host *host);
 
-/* The host as a transport for an engine: Fanin's packets from switches and hosts, but for probes. The rig's. */
+/* The host as a transport for an engine: Fanin's packets from switches and hosts, but for probes.
+ * The rig's. */
 struct fanin_transport *rig_host_transport(struct rig_host *host);
 
 /*
- * Called when there are frames for the host's transport, and when rig_host_wake has asked for it; after it the host is called again
- * only for one of these.
+ * Called when there are frames for the host's transport, and when rig_host_wake has asked for it;
+ * after it the host is called again only for one of these.
  */
 void rig_host_set_poll(struct rig_host *host, void (*poll)(struct rig_host *host, void *user),
 		       void *user);
 
 /*
- * Frames to the host, but for ARP, go to this function from now on, whole, and none to its transport. The frame is valid during the call. NULL: to the
- * transport again.
+ * Frames to the host, but for ARP, go to this function from now on, whole, and none to its
+ * transport. The frame is valid during the call. NULL: to the transport again.
  */
 void rig_host_set_take(struct rig_host *host,
 		       void (*take)(struct rig_host *host, const void *frame, uint32_t len,
@@ -134,13 +138,15 @@ void rig_host_kill(struct rig_host *host);
 /* The host wants to be called at this time, or earlier. */
 void rig_host_wake(struct rig_host *host, uint64_t at_ns);
 
-/* Puts a frame on the host's link, as another program on it would. Returns false if there are no packets. */
+/* Puts a frame on the host's link, as another program on it would. Returns false if there are no
+ * packets. */
 bool rig_host_send(struct rig_host *host, const void *frame, uint32_t len);
 
 /* How long the host's link will take for what it was given. */
 uint64_t rig_host_backlog_ns(const struct rig_host *host);
 
-/* Keeps the host's link from sending for this long, once it has sent what it was given: the host is busy with something else. */
+/* Keeps the host's link from sending for this long, once it has sent what it was given: the host is
+ * busy with something else. */
 void rig_host_pause(struct rig_host *host, uint64_t pause_ns);
 
 /* What a port of a switch has sent, and what a host has. */
@@ -151,7 +157,8 @@ struct rig_traffic rig_host_traffic(const struct rig_host *host);
 uint64_t rig_host_others(const struct rig_host *host);
 
 /*
- * Lets time pass until the condition holds, which is looked at after each event, or until the time has come.
+ * Lets time pass until the condition holds, which is looked at after each event, or until the time
+ * has come.
  *
  * condition: NULL: none. Returns true if it holds.
  */

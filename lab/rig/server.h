@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the rig's networks need of a host that makes the results of jobs behind a switch's port. The protocol that has such servers
- * brings them.
+ * What the rig's networks need of a host that makes the results of jobs behind a switch's port. The
+ * protocol that has such servers brings them.
  */
 #ifndef FANIN_LAB_RIG_SERVER_H
 #define FANIN_LAB_RIG_SERVER_H
@@ -44,7 +44,8 @@ struct rig_server_ops {
 	/* Returns FANIN_OK or a negative status. */
 	int (*serve)(struct rig_server *server, const struct rig_service *service);
 
-	/* It is dead from now on: whatever comes is lost. Or, without any of its jobs and with another instance, there again. */
+	/* It is dead from now on: whatever comes is lost. Or, without any of its jobs and with
+	 * another instance, there again. */
 	void (*kill)(struct rig_server *server);
 	void (*restart)(struct rig_server *server);
 	bool (*is_alive)(const struct rig_server *server);

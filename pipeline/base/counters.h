@@ -32,7 +32,8 @@ struct port_counters {
 	uint64_t tx_frames;
 	uint64_t tx_bytes;
 	uint64_t tx_dropped;
-	uint64_t tx_delayed; /* waited because the device did not take them at once, or the rate was reached */
+	uint64_t tx_delayed; /* waited because the device did not take them at once, or the rate was
+				reached */
 	uint64_t ecn_marked; /* frames in which congestion was marked */
 };
 
@@ -40,22 +41,24 @@ struct counters {
 	uint64_t bursts;      /* polls that brought packets */
 	uint64_t empty_polls; /* rounds over all queues that brought none */
 	uint64_t packets;
-	uint64_t busy_cycles; /* TSC, rounds that brought packets */
-	uint64_t yields;      /* of the core, after rounds without */
-	uint64_t sleeps;      /* after more of them */
-	uint64_t wakes;       /* of these, ended by a frame */
-	uint64_t long_rounds; /* of WORKER_LONG_ROUND_NS and more; see longest_round_ns */
-	uint64_t forwarded;   /* foreign frames to a known port */
-	uint64_t flooded;     /* foreign frames to all other ports */
-	uint64_t routed;      /* IPv4 packets to a next hop or to a host */
-	uint64_t local;       /* ARP, ICMP, JOIN and LEAVE for the switch itself */
-	uint64_t handed_over; /* packets passed to another cluster's queue, or through the own one */
-	uint64_t retries;     /* handler calls that found another worker in the way */
+	uint64_t busy_cycles;   /* TSC, rounds that brought packets */
+	uint64_t yields;        /* of the core, after rounds without */
+	uint64_t sleeps;        /* after more of them */
+	uint64_t wakes;         /* of these, ended by a frame */
+	uint64_t long_rounds;   /* of WORKER_LONG_ROUND_NS and more; see longest_round_ns */
+	uint64_t forwarded;     /* foreign frames to a known port */
+	uint64_t flooded;       /* foreign frames to all other ports */
+	uint64_t routed;        /* IPv4 packets to a next hop or to a host */
+	uint64_t local;         /* ARP, ICMP, JOIN and LEAVE for the switch itself */
+	uint64_t handed_over;   /* packets passed to another cluster's queue, or through the own one
+				 */
+	uint64_t retries;       /* handler calls that found another worker in the way */
 	uint64_t retry_wait_ns; /* from a packet's first such call to the one that went through */
 	/* Length of the cluster's queue when it was polled: 0, 1, 2-3, 4-7, ... */
 	uint64_t queue_lengths[COUNTERS_HISTOGRAM];
 	uint64_t queue_sum; /* of all that the histogram counts */
-	/* Packets that wait for a handler, those of the burst that is about to be handled among them. */
+	/* Packets that wait for a handler, those of the burst that is about to be handled among
+	 * them. */
 	uint64_t input_occupancy[COUNTERS_HISTOGRAM];
 	uint64_t input_sum;    /* likewise */
 	uint64_t learn_failed; /* source addresses that the full MAC table could not take */

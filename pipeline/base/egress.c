@@ -8,7 +8,8 @@
 
 #include "pipeline/base/fastpath.h"
 
-/* The bucket counts thousandths of bits: a rate in Mbit/s is as many of them in a nanosecond, so nothing is rounded. */
+/* The bucket counts thousandths of bits: a rate in Mbit/s is as many of them in a nanosecond, so
+ * nothing is rounded. */
 #define MILLIBITS_PER_BYTE 8000
 
 /* Longest pause that fills a bucket, so that the sum does not overflow at any rate. */
@@ -100,8 +101,8 @@ egress_give_back(struct egress *egress, struct rte_mbuf *const *mbufs, uint16_t 
 }
 
 /*
- * The first byte of a frame's IP header, whose version is where the EtherType says; NULL: it has none, or not all of what marking
- * looks at is in the first segment.
+ * The first byte of a frame's IP header, whose version is where the EtherType says; NULL: it has
+ * none, or not all of what marking looks at is in the first segment.
  */
 static uint8_t *
 ip_header(const struct rte_mbuf *mbuf)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What limits a port's egress queue: a rate (token bucket), bytes and frames that may wait, and from where on frames that allow it are
- * marked (ECN, RFC 3168; the step marking of DCTCP, RFC 8257). The queue itself, one of each worker, is tx.c's; what the limits
- * compare is what waits in all of them.
+ * What limits a port's egress queue: a rate (token bucket), bytes and frames that may wait, and
+ * from where on frames that allow it are marked (ECN, RFC 3168; the step marking of DCTCP, RFC
+ * 8257). The queue itself, one of each worker, is tx.c's; what the limits compare is what waits in
+ * all of them.
  */
 #ifndef FANIN_PIPELINE_EGRESS_H
 #define FANIN_PIPELINE_EGRESS_H
@@ -14,13 +15,15 @@
 
 #include "pipeline/base/worker.h"
 
-/* What a port's queue has at most where its configuration says nothing: frames, and a time at its rate. */
+/* What a port's queue has at most where its configuration says nothing: frames, and a time at its
+ * rate. */
 #define EGRESS_FRAMES 256u
 #define EGRESS_BUCKET_US 4000u
 
 /*
- * Frames that may wait for a port which has a rate or `queue_bytes`. Half of a queue's bytes in frames of full length fill it, so that
- * small frames can't take all buffers there are. 0: the port has none, and shares PIPELINE_TX_WAITING of each worker with others.
+ * Frames that may wait for a port which has a rate or `queue_bytes`. Half of a queue's bytes in
+ * frames of full length fill it, so that small frames can't take all buffers there are. 0: the port
+ * has none, and shares PIPELINE_TX_WAITING of each worker with others.
  *
  * Any thread.
  */
@@ -30,23 +33,27 @@ uint16_t egress_frames(const struct pipeline_egress *options, uint16_t mtu);
 void egress_init(struct egress *egress, const struct pipeline_egress *options, uint16_t mtu);
 
 /*
- * Returns how many of n frames may leave now by the port's rate; their bytes are taken from the bucket. A frame leaves if the
- * bucket is not empty; the rest of its bytes becomes a debt of the bucket. The port's lock is held if workers share it.
+ * Returns how many of n frames may leave now by the port's rate; their bytes are taken from the
+ * bucket. A frame leaves if the bucket is not empty; the rest of its bytes becomes a debt of the
+ * bucket. The port's lock is held if workers share it.
  */
 uint16_t egress_take(struct egress *egress, uint64_t now_ns, struct rte_mbuf *const *mbufs,
 		     uint16_t n);
 
-/* When the bucket has anything in it, as far as is known: before credit_ns it has. Likewise, or where there is one worker only. */
+/* When the bucket has anything in it, as far as is known: before credit_ns it has. Likewise, or
+ * where there is one worker only. */
 uint64_t egress_due_ns(const struct egress *egress);
 
 /* Gives the bytes of n frames back which the device did not take. Likewise. */
 void egress_give_back(struct egress *egress, struct rte_mbuf *const *mbufs, uint16_t n);
 
 /*
- * Sets "congestion experienced" in a frame of IPv4 or IPv6, in a VLAN or not, if its sender allows that. A frame that others use, too, is
- * copied first, into packets of the pool: *mbuf is another one then. Worker.
+ * Sets "congestion experienced" in a frame of IPv4 or IPv6, in a VLAN or not, if its sender allows
+ * that. A frame that others use, too, is copied first, into packets of the pool: *mbuf is another
+ * one then. Worker.
  *
- * Returns true if the frame is marked now and was not before; false also if there is no mbuf for the copy.
+ * Returns true if the frame is marked now and was not before; false also if there is no mbuf for
+ * the copy.
  */
 bool egress_mark(struct rte_mbuf **mbuf, struct rte_mempool *pool);
 
@@ -54,8 +61,8 @@ bool egress_mark(struct rte_mbuf **mbuf, struct rte_mempool *pool);
 uint64_t egress_backlog(const struct pipeline *pipeline, uint16_t port, uint32_t *frames);
 
 /*
- * Is so much waiting for a port that a frame which may choose its way takes another one? (Canary section 3.1: the default next hop
- * as long as it is not congested.) Any thread.
+ * Is so much waiting for a port that a frame which may choose its way takes another one? (Canary
+ * section 3.1: the default next hop as long as it is not congested.) Any thread.
  */
 bool egress_is_congested(const struct pipeline *pipeline, uint16_t port, uint64_t backlog);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a router does to an IPv4 header (RFC 1812): validates it, counts its time to live down, and tells flows apart. Pure
- * functions on a frame's bytes, for the workers, the tests and the fuzzer.
+ * What a router does to an IPv4 header (RFC 1812): validates it, counts its time to live down, and
+ * tells flows apart. Pure functions on a frame's bytes, for the workers, the tests and the fuzzer.
  */
 #ifndef FANIN_PIPELINE_IPV4_H
 #define FANIN_PIPELINE_IPV4_H
@@ -22,7 +22,8 @@ ipv4_header_len(const struct fanin_ip *ip)
 	return (ip->version_ihl & 0xfu) * 4;
 }
 
-/* Multicast, broadcast, loopback and "this network" are nobody's address (RFC 1812 section 5.3.7). */
+/* Multicast, broadcast, loopback and "this network" are nobody's address (RFC 1812 section 5.3.7).
+ */
 static inline bool
 ipv4_is_unicast(uint32_t ip_be)
 {
@@ -32,7 +33,8 @@ ipv4_is_unicast(uint32_t ip_be)
 }
 
 /*
- * May the packet be routed, as far as its header tells (RFC 1812 section 5.2.2)? Options are carried along unread.
+ * May the packet be routed, as far as its header tells (RFC 1812 section 5.2.2)? Options are
+ * carried along unread.
  *
  * len: bytes of the frame, those of Ethernet's and the least IPv4 header at least.
  */
@@ -55,7 +57,8 @@ ipv4_check(const struct fanin_headers *headers, uint32_t len)
 	return FANIN_REASON_NONE;
 }
 
-/* Brings the checksum up to date after one word of the header has changed (RFC 1624, equation 3). */
+/* Brings the checksum up to date after one word of the header has changed (RFC 1624, equation 3).
+ */
 static inline void
 ipv4_checksum_update(struct fanin_ip *ip, uint16_t before, uint16_t after)
 {
@@ -72,7 +75,8 @@ ipv4_decrement_ttl(struct fanin_ip *ip)
 {
 	uint16_t before, after;
 
-	memcpy(&before, &ip->ttl, sizeof(before)); /* TTL and protocol are one word of the checksum */
+	memcpy(&before, &ip->ttl, sizeof(before)); /* TTL and protocol are one word of the checksum
+						    */
 	ip->ttl--;
 	memcpy(&after, &ip->ttl, sizeof(after));
 	ipv4_checksum_update(ip, before, after);
@@ -84,8 +88,8 @@ ipv4_mark_congestion(struct fanin_ip *ip)
 {
 	uint16_t before, after;
 
-	memcpy(&before, &ip->version_ihl,
-	       sizeof(before)); /* with the byte that has ECN's bits one word of the checksum */
+	memcpy(&before, &ip->version_ihl, sizeof(before)); /* with the byte that has ECN's bits one
+							      word of the checksum */
 	ip->tos |= RTE_IPV4_HDR_ECN_CE;
 	memcpy(&after, &ip->version_ihl, sizeof(after));
 	ipv4_checksum_update(ip, before, after);
@@ -99,10 +103,11 @@ ipv4_is_fragment(const struct fanin_ip *ip)
 }
 
 /*
- * A hash of the packet's flow: addresses, protocol, and ports where the protocol has any. Of fragments only the addresses and
- * the protocol count, because only the first has ports.
+ * A hash of the packet's flow: addresses, protocol, and ports where the protocol has any. Of
+ * fragments only the addresses and the protocol count, because only the first has ports.
  *
- * headers: those of a packet that passed ipv4_check. seed: the switch's own, so that switches in a row decide differently.
+ * headers: those of a packet that passed ipv4_check. seed: the switch's own, so that switches in a
+ * row decide differently.
  */
 static inline uint32_t
 ipv4_flow_hash(const struct fanin_headers *headers, uint32_t seed)

@@ -20,7 +20,8 @@ mac_key_make(const uint8_t mac[6], uint16_t vlan)
 
 	memcpy(&high, mac, sizeof(high));
 	memcpy(&low, mac + sizeof(high), sizeof(low));
-	return (uint64_t)rte_be_to_cpu_32(high) << 32 | (uint64_t)rte_be_to_cpu_16(low) << 16 | vlan;
+	return (uint64_t)rte_be_to_cpu_32(high) << 32 | (uint64_t)rte_be_to_cpu_16(low) << 16 |
+	       vlan;
 }
 
 /* The MAC address of a key. */

@@ -10,7 +10,8 @@
 
 #include "pipeline/base/fastpath.h"
 
-/* Of the flags that a segment in the middle does not have: those that begin, and those that end what is sent. */
+/* Of the flags that a segment in the middle does not have: those that begin, and those that end
+ * what is sent. */
 #define TCP_FIRST_ONLY RTE_TCP_CWR_FLAG
 #define TCP_LAST_ONLY (RTE_TCP_FIN_FLAG | RTE_TCP_PSH_FLAG)
 
@@ -51,8 +52,8 @@ set_tcp(uint8_t *at, uint32_t offset, bool first, bool last)
 }
 
 /*
- * Completes the checksum of len bytes, which begin with the transport protocol's header. The field holds the pseudo header's sum, with
- * the length `before` of the whole.
+ * Completes the checksum of len bytes, which begin with the transport protocol's header. The field
+ * holds the pseudo header's sum, with the length `before` of the whole.
  */
 static void
 complete(uint8_t *at, uint32_t len, uint32_t before, bool udp)

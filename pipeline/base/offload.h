@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Frames that are not yet as a link carries them: a checksum is still to be completed, or the frame is a super-frame, which stands for
- * several of the same flow (the kernel's GSO). Kernels hand them to packet sockets, and take them back. The mbuf says so as DPDK has it:
- * RTE_MBUF_F_TX_TCP_SEG or _UDP_SEG with tso_segsz, RTE_MBUF_F_TX_TCP_CKSUM or _UDP_CKSUM, and the lengths of the headers. The
- * checksum field holds that of the pseudo header, with the length of the whole. Of Fanin's packets those have it that go to devices which
- * complete checksums.
+ * Frames that are not yet as a link carries them: a checksum is still to be completed, or the frame
+ * is a super-frame, which stands for several of the same flow (the kernel's GSO). Kernels hand them
+ * to packet sockets, and take them back. The mbuf says so as DPDK has it: RTE_MBUF_F_TX_TCP_SEG or
+ * _UDP_SEG with tso_segsz, RTE_MBUF_F_TX_TCP_CKSUM or _UDP_CKSUM, and the lengths of the headers.
+ * The checksum field holds that of the pseudo header, with the length of the whole. Of Fanin's
+ * packets those have it that go to devices which complete checksums.
  */
 #ifndef FANIN_PIPELINE_OFFLOAD_H
 #define FANIN_PIPELINE_OFFLOAD_H
@@ -42,8 +43,9 @@ offload_is_needed(const struct rte_mbuf *mbuf)
 }
 
 /*
- * Copies segment `index` of a super-frame, or the whole frame if it is none, into an empty mbuf with room for it, as a link carries it:
- * with lengths, numbers, flags and checksum of its own (RFC 791, 793, 768, 8200). The frame's headers are in its first mbuf.
+ * Copies segment `index` of a super-frame, or the whole frame if it is none, into an empty mbuf
+ * with room for it, as a link carries it: with lengths, numbers, flags and checksum of its own (RFC
+ * 791, 793, 768, 8200). The frame's headers are in its first mbuf.
  */
 void offload_copy_segment(const struct rte_mbuf *frame, uint32_t index, struct rte_mbuf *segment);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A port that the workers reach by other ways than a DPDK device: what it has to offer. Such ports belong to whoever opened them;
- * the pipeline calls bursts only, from the workers that have the queue.
+ * A port that the workers reach by other ways than a DPDK device: what it has to offer. Such ports
+ * belong to whoever opened them; the pipeline calls bursts only, from the workers that have the
+ * queue.
  */
 #ifndef FANIN_PIPELINE_PORT_DRIVER_H
 #define FANIN_PIPELINE_PORT_DRIVER_H
@@ -13,10 +14,12 @@
 
 /* What a driver counts since the port was opened. */
 struct port_driver_stats {
-	uint64_t rx_missed; /* frames dropped because no worker took them in time */
-	uint64_t rx_errors; /* frames dropped because they are longer than the port takes */
-	uint64_t rx_refused; /* frames dropped because what is left to be done on them can't be passed on (offload.h) */
-	uint64_t tx_errors; /* frames that the device will never take; their bursts counted them as sent */
+	uint64_t rx_missed;  /* frames dropped because no worker took them in time */
+	uint64_t rx_errors;  /* frames dropped because they are longer than the port takes */
+	uint64_t rx_refused; /* frames dropped because what is left to be done on them can't be
+				passed on (offload.h) */
+	uint64_t tx_errors;  /* frames that the device will never take; their bursts counted them as
+				sent */
 	/* Super-frames (offload.h), and the frames that they stand for. */
 	uint64_t rx_super_frames;
 	uint64_t rx_super_segments;
@@ -31,23 +34,25 @@ struct port_driver {
 	void *(*queue)(void *port, uint16_t queue);
 
 	/*
-	 * Takes at most max frames off a queue; their mbufs carry the number that the port was opened with. Returns how many.
-	 * Never blocks. One thread at a time.
+	 * Takes at most max frames off a queue; their mbufs carry the number that the port was
+	 * opened with. Returns how many. Never blocks. One thread at a time.
 	 */
 	uint16_t (*rx_burst)(void *queue, struct rte_mbuf **mbufs, uint16_t max);
 
 	/*
-	 * Frames that rx_burst might have brought beside those that it did, in all calls that left some waiting. NULL: each call brings max frames,
-	 * or all there are. Any thread.
+	 * Frames that rx_burst might have brought beside those that it did, in all calls that left
+	 * some waiting. NULL: each call brings max frames, or all there are. Any thread.
 	 */
 	uint64_t (*rx_left)(const void *queue);
 
-	/* A descriptor that is readable (POLLIN) once a queue has frames. NULL: the driver has none. Any thread. */
+	/* A descriptor that is readable (POLLIN) once a queue has frames. NULL: the driver has
+	 * none. Any thread. */
 	int (*wake_fd)(const void *queue);
 
 	/*
-	 * Sends frames, and frees their mbufs. Returns how many it took, from the first on; the others stay the caller's, who may
-	 * offer them again. Never blocks. One thread at a time, which need not be rx_burst's.
+	 * Sends frames, and frees their mbufs. Returns how many it took, from the first on; the
+	 * others stay the caller's, who may offer them again. Never blocks. One thread at a time,
+	 * which need not be rx_burst's.
 	 */
 	uint16_t (*tx_burst)(void *queue, struct rte_mbuf **mbufs, uint16_t n);
 

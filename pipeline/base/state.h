@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state of a pipeline: what its workers read, its ports, its tables, and when. How it is made and what the daemon may ask of it is
- * in pipeline/pipeline.h.
+ * The state of a pipeline: what its workers read, its ports, its tables, and when. How it is made
+ * and what the daemon may ask of it is in pipeline/pipeline.h.
  */
 #ifndef FANIN_PIPELINE_STATE_H
 #define FANIN_PIPELINE_STATE_H
@@ -29,12 +29,13 @@ struct route_table;
 struct worker;
 
 /*
- * Frames that a worker keeps because devices did not take them, of all ports without limits of their own (egress.h); pools are made for
- * that many more.
+ * Frames that a worker keeps because devices did not take them, of all ports without limits of
+ * their own (egress.h); pools are made for that many more.
  */
 #define PIPELINE_TX_WAITING 512u
 
-/* A frame's payload is 64-byte aligned if its start is 32 modulo 64: the private area shifts the data by this much. */
+/* A frame's payload is 64-byte aligned if its start is 32 modulo 64: the private area shifts the
+ * data by this much. */
 #define PIPELINE_MBUF_PRIV_SIZE 32
 
 enum pipeline_idle {
@@ -49,7 +50,8 @@ struct pipeline_egress {
 	uint32_t bucket_bytes; /* that may leave at once after a pause, above the rate */
 	uint32_t queue_bytes;  /* that may wait; what comes on top is dropped */
 	uint32_t ecn_bytes;    /* that wait when frames begin to be marked; 0: none are */
-	uint32_t detour_bytes; /* that wait when packets which may choose begin to take other ways */
+	uint32_t detour_bytes; /* that wait when packets which may choose begin to take other ways
+				*/
 };
 
 /* A port's egress, of all workers. */
@@ -57,21 +59,25 @@ struct egress {
 	struct pipeline_egress options;
 	uint16_t frames;     /* that may wait */
 	uint16_t own_frames; /* the same if they are no other port's room; 0: they are */
-	rte_spinlock_t lock; /* of the bucket, and of the device's queue, where workers share the port */
-	uint64_t credit_ns; /* when the bucket was filled last */
-	int64_t credit;     /* what is in it, thousandths of bits; negative: owed */
+	rte_spinlock_t lock; /* of the bucket, and of the device's queue, where workers share the
+				port */
+	uint64_t credit_ns;  /* when the bucket was filled last */
+	int64_t credit;      /* what is in it, thousandths of bits; negative: owed */
 } __rte_cache_aligned;
 
 struct pipeline_port {
 	char name[PIPELINE_NAME_LEN];
-	uint16_t ethdev; /* DPDK's port id, configured and started; with a driver its number, from PORT_DRIVER_FIRST on */
+	uint16_t ethdev; /* DPDK's port id, configured and started; with a driver its number, from
+			    PORT_DRIVER_FIRST on */
 	const struct port_driver *driver; /* NULL: the port is a DPDK device */
 	void *handle;                     /* the driver's */
-	unsigned int ifindex; /* of the kernel interface that it was opened on; 0: none. control: rw */
+	unsigned int ifindex; /* of the kernel interface that it was opened on; 0: none. control: rw
+			       */
 	uint16_t mtu;         /* bytes */
 	uint16_t n_queues;    /* rx queues; as many tx queues */
 	bool shared; /* its host shares memory with the switch: the way there has no length */
-	bool udp_checksums; /* the device completes those of UDP, and so do all others that may get the same packet */
+	bool udp_checksums; /* the device completes those of UDP, and so do all others that may get
+			       the same packet */
 	struct pipeline_egress egress;
 	bool routed;  /* leads to another switch: nothing is learned from it or flooded to it */
 	bool no_link; /* of a routed port. control: w, workers: r; relaxed atomic */
@@ -112,7 +118,8 @@ struct pipeline {
 	uint32_t subnet_mask_be; /* of the hosts' subnet; 0: there is none */
 	bool few_hosts;          /* that is of one or two addresses */
 	uint8_t mac[6];
-	uint64_t mac_word; /* the MAC address as it is loaded from a frame's first eight bytes, the last two zero */
+	uint64_t mac_word; /* the MAC address as it is loaded from a frame's first eight bytes, the
+			      last two zero */
 	uint16_t udp_port_be;
 	enum pipeline_idle idle;
 	uint32_t idle_empty_polls;
@@ -122,14 +129,16 @@ struct pipeline {
 	struct rte_mempool *pool;
 	struct pipeline_port ports[PIPELINE_MAX_PORTS];
 	struct egress egress[PIPELINE_MAX_PORTS];                        /* as ports */
-	uint16_t port_of_ethdev[PORT_DRIVER_FIRST + PIPELINE_MAX_PORTS]; /* index in ports, UINT16_MAX: none */
+	uint16_t port_of_ethdev[PORT_DRIVER_FIRST + PIPELINE_MAX_PORTS]; /* index in ports,
+									    UINT16_MAX: none */
 	uint16_t n_ports;
 	uint16_t n_workers;
 	enum pipeline_policy policy;
 	uint16_t cluster_size;
 	uint16_t n_clusters;
 	int nodes[PIPELINE_MAX_WORKERS];             /* NUMA nodes that have workers */
-	uint8_t cluster_nodes[PIPELINE_MAX_WORKERS]; /* of a cluster's first worker; index in nodes */
+	uint8_t cluster_nodes[PIPELINE_MAX_WORKERS]; /* of a cluster's first worker; index in nodes
+						      */
 	uint16_t n_nodes;
 	uint64_t tree_up_to;
 	uint64_t multi2_up_to;
@@ -153,9 +162,11 @@ struct pipeline {
 	struct rte_rcu_qsbr *qsbr;
 	void *tx_locks;                                    /* of tx queues that workers share */
 	struct pipeline_timeout timeouts[PIPELINE_TIMERS]; /* of jobs' timers. Main thread */
-	uint32_t timeouts_end; /* behind the last one that was ever used. Main: w, workers: r; relaxed atomic */
-	uint32_t timers_most; /* timers of a FIFO that need not expire early */
-	uint64_t probes_due_ns; /* when children are to be probed (probe.h); UINT64_MAX: none is. Workers: rw, atomic */
+	uint32_t timeouts_end;  /* behind the last one that was ever used. Main: w, workers: r;
+				   relaxed atomic */
+	uint32_t timers_most;   /* timers of a FIFO that need not expire early */
+	uint64_t probes_due_ns; /* when children are to be probed (probe.h); UINT64_MAX: none is.
+				   Workers: rw, atomic */
 	bool running;
 	bool stop; /* control: w, workers: r; relaxed atomic */
 };

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Egress: packets are batched per port and leave at the end of the round or when a buffer is full.
- * What a device does not take, or the port's rate holds back, waits in order for later rounds. When too much waits, or a device takes
- * nothing for long, frames are dropped and counted: hosts recover by retransmission, as from any other loss.
+ * What a device does not take, or the port's rate holds back, waits in order for later rounds. When
+ * too much waits, or a device takes nothing for long, frames are dropped and counted: hosts recover
+ * by retransmission, as from any other loss.
  *
- * A driver may refuse one frame always and take others: the kernel has the same error for a full queue and for a frame that is longer
- * than the MTU of a veth's other end. Now and then a frame from behind is let by. If several leave while the first one is refused before
- * and after each of them, that one is dropped, too, and others of its length no longer wait.
+ * A driver may refuse one frame always and take others: the kernel has the same error for a full
+ * queue and for a frame that is longer than the MTU of a veth's other end. Now and then a frame
+ * from behind is let by. If several leave while the first one is refused before and after each of
+ * them, that one is dropped, too, and others of its length no longer wait.
  */
 #include <string.h>
 
@@ -19,26 +21,31 @@
 
 #include "pipeline/base/fastpath.h"
 
-/* Each try kicks the kernel, which makes room unless the link itself is stuck. Drivers of our own need no kick. */
+/* Each try kicks the kernel, which makes room unless the link itself is stuck. Drivers of our own
+ * need no kick. */
 #define TX_TRIES 8
 
 /* Frames of a long queue that a device is offered at a time. */
 #define TX_OFFER_MOST 256
 
-/* A link that takes nothing for this long is stuck; frames that it would send later are useless by then. */
+/* A link that takes nothing for this long is stuck; frames that it would send later are useless by
+ * then. */
 #define TX_STUCK_NS 1000000000u
 
 /*
- * Frames that are let by before the first one is dropped, and how far apart. A queue may count bytes: it has room for a short frame long
- * before it has room for a long one. On a link of 1 Mbit/s the first one's room comes in such an interval, in which it is offered each
- * round and nothing else is; so links that are only slow keep the order. Frames of more than 12.5 KB have no more time.
+ * Frames that are let by before the first one is dropped, and how far apart. A queue may count
+ * bytes: it has room for a short frame long before it has room for a long one. On a link of 1
+ * Mbit/s the first one's room comes in such an interval, in which it is offered each round and
+ * nothing else is; so links that are only slow keep the order. Frames of more than 12.5 KB have no
+ * more time.
  */
 #define TX_PASS_MAX 4
 #define TX_PASS_NS 1000000u
 #define TX_PASS_NS_PER_BYTE 8000u
 #define TX_PASS_MOST_NS 100000000u
 
-/* Gives a driver n frames, from this one on. Frames that are known to be refused no longer are as soon as one of them is taken. */
+/* Gives a driver n frames, from this one on. Frames that are known to be refused no longer are as
+ * soon as one of them is taken. */
 static uint16_t
 driver_transmit(struct tx_buffer *buffer, uint16_t first, uint16_t n)
 {
@@ -57,8 +64,8 @@ driver_transmit(struct tx_buffer *buffer, uint16_t first, uint16_t n)
 }
 
 /*
- * Has the device complete the checksums of Fanin's packets: kernels of hosts take only such packets together. What is repeated has been here before, and
- * may still be read by a device.
+ * Has the device complete the checksums of Fanin's packets: kernels of hosts take only such packets
+ * together. What is repeated has been here before, and may still be read by a device.
  */
 static __rte_noinline void
 want_checksums(struct rte_mbuf **mbufs, uint16_t n, rte_be16_t udp_port_be)
@@ -108,8 +115,9 @@ bytes_of(struct rte_mbuf *const *mbufs, uint16_t n)
 }
 
 /*
- * Offers n frames, from this one on, to the device, as many as the rate allows and a device may take, and counts their bytes: only
- * those that may leave are looked at, however many wait. Returns how many it took.
+ * Offers n frames, from this one on, to the device, as many as the rate allows and a device may
+ * take, and counts their bytes: only those that may leave are looked at, however many wait. Returns
+ * how many it took.
  */
 static __rte_noinline uint16_t
 transmit_counted(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t n)
@@ -133,7 +141,8 @@ transmit_counted(struct worker *worker, struct tx_buffer *buffer, uint16_t first
 }
 
 /*
- * Offers n frames, from this one on. Returns how many left; if it counts, of the others n_held were not offered to the device.
+ * Offers n frames, from this one on. Returns how many left; if it counts, of the others n_held were
+ * not offered to the device.
  */
 static inline uint16_t
 offer(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t n)
@@ -160,7 +169,8 @@ count_waiting(struct worker *worker, struct tx_buffer *buffer, int32_t n)
 		worker->n_tx_waiting = (uint16_t)(worker->n_tx_waiting + n);
 }
 
-/* Takes n frames, from this one on, out of the buffer and of what waits. Their mbufs have another owner now. */
+/* Takes n frames, from this one on, out of the buffer and of what waits. Their mbufs have another
+ * owner now. */
 static void
 remove_frames(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t n)
 {
@@ -190,7 +200,8 @@ offer_again(struct worker *worker, uint16_t port, uint16_t first, uint16_t n)
 	return sent;
 }
 
-/* The first frame is not passed by another for as long as its room takes, from the next round on. */
+/* The first frame is not passed by another for as long as its room takes, from the next round on.
+ */
 static void
 refusal_wait(const struct worker *worker, struct tx_refusal *refusal)
 {
@@ -208,8 +219,9 @@ refusal_begin(const struct worker *worker, struct tx_buffer *buffer)
 }
 
 /*
- * Is it time for another frame to pass the first one? A round's time is that of its beginning, and the core may have been taken away
- * since: so the time that the room takes begins in a later round than the wait for it.
+ * Is it time for another frame to pass the first one? A round's time is that of its beginning, and
+ * the core may have been taken away since: so the time that the room takes begins in a later round
+ * than the wait for it.
  */
 static bool
 may_pass(const struct worker *worker, struct tx_buffer *buffer)
@@ -245,8 +257,9 @@ drop_refused(struct worker *worker, uint16_t port)
 }
 
 /*
- * Drops a frame for want of room: the last one. A driver that has refused the first one may take none as long: then the last one that
- * waits with that, and if all others are shorter the first one itself, for which they wait.
+ * Drops a frame for want of room: the last one. A driver that has refused the first one may take
+ * none as long: then the last one that waits with that, and if all others are shorter the first one
+ * itself, for which they wait.
  */
 static void
 drop_waiting(struct worker *worker, uint16_t port, bool refused, enum fanin_reason reason)
@@ -264,7 +277,8 @@ drop_waiting(struct worker *worker, uint16_t port, bool refused, enum fanin_reas
 		refusal_begin(worker, buffer);
 }
 
-/* The first of the shortest frames behind the first one: others that are shorter than that may be too long, too. */
+/* The first of the shortest frames behind the first one: others that are shorter than that may be
+ * too long, too. */
 static uint16_t
 shortest_behind(const struct tx_buffer *buffer)
 {
@@ -278,8 +292,9 @@ shortest_behind(const struct tx_buffer *buffer)
 }
 
 /*
- * The first frame has been refused: lets another one by, if it is time to, and drops the first one if that was the last that it took.
- * Returns true if the first frame is another one then, which was not offered yet.
+ * The first frame has been refused: lets another one by, if it is time to, and drops the first one
+ * if that was the last that it took. Returns true if the first frame is another one then, which was
+ * not offered yet.
  */
 static bool
 let_by(struct worker *worker, uint16_t port)
@@ -305,7 +320,8 @@ let_by(struct worker *worker, uint16_t port)
 		refusal_begin(worker, buffer);
 		return true;
 	}
-	/* The other one has used the rate up: the first one was not offered, and not refused again. */
+	/* The other one has used the rate up: the first one was not offered, and not refused again.
+	 */
 	if (buffer->counts && buffer->n_held != 0) {
 		refusal->n_passed--;
 		return false;
@@ -318,7 +334,8 @@ let_by(struct worker *worker, uint16_t port)
 	return true;
 }
 
-/* The first frame was refused: continues with the next one if the driver will never accept it. Returns true if a frame was taken. */
+/* The first frame was refused: continues with the next one if the driver will never accept it.
+ * Returns true if a frame was taken. */
 static bool
 pass_refused(struct worker *worker, uint16_t port)
 {
@@ -339,7 +356,8 @@ pass_refused(struct worker *worker, uint16_t port)
 	return *tx_frames != before;
 }
 
-/* Drops what has waited while the device took nothing for too long. What has come just now waits in its place. moves: some have just left. */
+/* Drops what has waited while the device took nothing for too long. What has come just now waits in
+ * its place. moves: some have just left. */
 static void
 drop_stuck(struct worker *worker, uint16_t port, bool moves)
 {
@@ -362,7 +380,8 @@ struct waiting_room {
 	uint64_t others_bytes; /* what waits for the port in other workers */
 };
 
-/* Returns the unused part of a limit, but at least an equal share: else the first worker to fill the queue would keep it. */
+/* Returns the unused part of a limit, but at least an equal share: else the first worker to fill
+ * the queue would keep it. */
 static uint64_t
 what_is_left(const struct pipeline *pipeline, uint64_t limit, uint64_t taken)
 {
@@ -370,8 +389,9 @@ what_is_left(const struct pipeline *pipeline, uint64_t limit, uint64_t taken)
 }
 
 /*
- * Returns the bytes that ports without room of their own have left for this one in the worker: so many as frames of full length would have,
- * however long super-frames are. The packets that a pool has for them are not more.
+ * Returns the bytes that ports without room of their own have left for this one in the worker: so
+ * many as frames of full length would have, however long super-frames are. The packets that a pool
+ * has for them are not more.
  */
 static uint64_t
 common_bytes(const struct worker *worker, uint16_t port)
@@ -390,7 +410,8 @@ common_bytes(const struct worker *worker, uint16_t port)
 	return most - RTE_MIN(most, taken);
 }
 
-/* A port has room of its own for frames, which all workers share, or shares that of the worker with others. */
+/* A port has room of its own for frames, which all workers share, or shares that of the worker with
+ * others. */
 static struct waiting_room
 waiting_room(const struct worker *worker, uint16_t port)
 {
@@ -418,7 +439,8 @@ waiting_room(const struct worker *worker, uint16_t port)
 	return room;
 }
 
-/* Marks frames that have come to wait behind so many bytes that senders should slow down. others_bytes: that wait in other workers. */
+/* Marks frames that have come to wait behind so many bytes that senders should slow down.
+ * others_bytes: that wait in other workers. */
 static void
 mark_congestion(struct worker *worker, uint16_t port, uint64_t others_bytes)
 {
@@ -450,8 +472,8 @@ move_to_beginning(struct tx_buffer *buffer)
 }
 
 /*
- * What the device has not taken waits for the next round, as far as there is room. refused: it has not taken all that it was
- * offered.
+ * What the device has not taken waits for the next round, as far as there is room. refused: it has
+ * not taken all that it was offered.
  */
 static __rte_noinline void
 keep_unsent(struct worker *worker, uint16_t port, uint16_t sent, bool refused)

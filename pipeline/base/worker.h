@@ -32,11 +32,13 @@
 
 /* What is known of frames that a driver refuses while it takes others. */
 struct tx_refusal {
-	uint64_t since_ns; /* the round in which the first frame became it, or was passed last */
-	uint64_t next_ns; /* it is not passed by another before; 0: that is set in the first round after since_ns */
-	uint32_t never_len; /* frames of this length and more are refused, shorter ones taken; 0: none are known */
-	uint8_t n_passed; /* frames that have passed the first one */
-	bool longer;      /* one of these was not shorter than it */
+	uint64_t since_ns;  /* the round in which the first frame became it, or was passed last */
+	uint64_t next_ns;   /* it is not passed by another before; 0: that is set in the first round
+			       after since_ns */
+	uint32_t never_len; /* frames of this length and more are refused, shorter ones taken; 0:
+			       none are known */
+	uint8_t n_passed;   /* frames that have passed the first one */
+	bool longer;        /* one of these was not shorter than it */
 };
 
 /* A worker's queue to a port: frames that wait, in order, and behind them those of this round. */
@@ -58,9 +60,11 @@ struct tx_buffer {
 	uint64_t waiting_bytes;           /* of those that wait. Others: r (relaxed) */
 	struct rte_mbuf **room;           /* for twice as many as there can be */
 	uint16_t port;                    /* index */
-	uint16_t checksum_port_be; /* UDP port of packets whose checksums the device completes; 0: of none */
+	uint16_t checksum_port_be; /* UDP port of packets whose checksums the device completes; 0:
+				      of none */
 	bool rated;                /* the port has a rate */
-	bool counts; /* bytes that leave are counted one by one: the port has a rate, or frames have waited */
+	bool counts; /* bytes that leave are counted one by one: the port has a rate, or frames have
+			waited */
 };
 
 struct rx_queue {
@@ -77,7 +81,8 @@ struct retry {
 	uint64_t since_ns;
 };
 
-/* What the MAC table said of a station in a round, so that its other frames of that round need not ask. */
+/* What the MAC table said of a station in a round, so that its other frames of that round need not
+ * ask. */
 struct station {
 	mac_key key;
 	uint64_t round; /* 0: none */
@@ -100,8 +105,8 @@ struct worker {
 	bool woken;    /* by one that it has not found yet */
 	unsigned int cluster;
 	/*
-	 * A slot with (index & own_mask) == own_slot is this worker's, whatever the state of others. Where bits of the index
-	 * don't tell, no slot is like that.
+	 * A slot with (index & own_mask) == own_slot is this worker's, whatever the state of
+	 * others. Where bits of the index don't tell, no slot is like that.
 	 */
 	uint32_t own_mask;
 	uint32_t own_slot;
@@ -109,18 +114,22 @@ struct worker {
 	uint16_t n_retries;
 	uint64_t retrying_since_ns; /* of the packet in work; 0: it is not a retry */
 	struct tx_buffer tx[PIPELINE_MAX_PORTS];
-	uint16_t n_tx_waiting; /* of all ports that have no room of their own for frames that wait */
-	uint32_t n_tx_reserved;                   /* of all others */
+	uint16_t n_tx_waiting;  /* of all ports that have no room of their own for frames that wait
+				 */
+	uint32_t n_tx_reserved; /* of all others */
 	struct rte_mbuf *garbage[WORKER_GARBAGE]; /* to go back to their pool together */
 	struct rte_mempool *garbage_pool;
 	uint16_t n_garbage;
 	struct station stations[1 << WORKER_STATION_BITS]; /* by a hash of the key */
 	struct fanin_handler_ctx handler_ctx;
 	uint32_t run;           /* epoch of the run that handler_ctx is for; 0: none */
-	uint64_t timers_due_ns; /* when the first timer of all FIFOs expires; UINT64_MAX: there is none */
-	struct fanin_timer_fifo *timers[PIPELINE_TIMERS]; /* as pipeline->timeouts. Control: w (release), worker: r (acquire) */
+	uint64_t timers_due_ns; /* when the first timer of all FIFOs expires; UINT64_MAX: there is
+				   none */
+	struct fanin_timer_fifo *timers[PIPELINE_TIMERS]; /* as pipeline->timeouts. Control: w
+							     (release), worker: r (acquire) */
 	struct faults faults;
-	uint64_t key_due_ns[PIPELINE_MAX_PORTS]; /* when each port's next packet for a job that admits by key is due */
+	uint64_t key_due_ns[PIPELINE_MAX_PORTS]; /* when each port's next packet for a job that
+						    admits by key is due */
 	uint32_t icmp_seconds; /* when the last ICMP error was sent, and how many in that second */
 	uint32_t icmp_sent;
 	struct counters counters;
@@ -129,11 +138,13 @@ struct worker {
 /* tx.c: gives the garbage back to its pool. */
 void worker_free_garbage(struct worker *worker);
 
-/* Gives up one reference of an mbuf. The last one of a single segment waits for others of its kind. */
+/* Gives up one reference of an mbuf. The last one of a single segment waits for others of its kind.
+ */
 static inline void
 worker_free(struct worker *worker, struct rte_mbuf *mbuf)
 {
-	if (unlikely(rte_mbuf_refcnt_read(mbuf) != 1 || mbuf->nb_segs != 1 || !RTE_MBUF_DIRECT(mbuf))) {
+	if (unlikely(rte_mbuf_refcnt_read(mbuf) != 1 || mbuf->nb_segs != 1 ||
+		     !RTE_MBUF_DIRECT(mbuf))) {
 		rte_pktmbuf_free(mbuf);
 		return;
 	}
@@ -159,7 +170,8 @@ worker_drop(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reas
 	rte_pktmbuf_free(mbuf);
 }
 
-/* Before a burst's handlers run: how many packets the worker has, or could have, taken (Flare's Q). */
+/* Before a burst's handlers run: how many packets the worker has, or could have, taken (Flare's Q).
+ */
 static inline void
 worker_count_input(struct worker *worker, unsigned int packets)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ARP (RFC 826) of the switch itself: it answers requests for its address, learns its neighbors from what they say to it, and
- * asks for those that it has packets for.
+ * ARP (RFC 826) of the switch itself: it answers requests for its address, learns its neighbors
+ * from what they say to it, and asks for those that it has packets for.
  */
 #include <string.h>
 
@@ -33,8 +33,8 @@ is_of_ipv4_on_ethernet(const struct rte_arp_hdr *arp)
 }
 
 /*
- * The sender tells its address. Hosts are those of the own subnet; on routed ports only next hops are neighbors. RFC 826: a
- * message that is for another updates what is known, and adds nothing.
+ * The sender tells its address. Hosts are those of the own subnet; on routed ports only next hops
+ * are neighbors. RFC 826: a message that is for another updates what is known, and adds nothing.
  */
 static void
 learn_sender(struct worker *worker, const struct rte_arp_hdr *arp, uint16_t ingress, bool to_switch)
@@ -60,7 +60,8 @@ learn_sender(struct worker *worker, const struct rte_arp_hdr *arp, uint16_t ingr
 	}
 	if (position < 0)
 		return;
-	/* That a next hop asks does not tell that it gets what is sent to it: once dead, only an answer shows that. */
+	/* That a next hop asks does not tell that it gets what is sent to it: once dead, only an
+	 * answer shows that. */
 	if (to_switch && arp->arp_opcode == rte_cpu_to_be_16(RTE_ARP_OP_REPLY))
 		neighbor_note_answer(neighbors, position, worker->now_ns);
 	else if (neighbor_is_dead(neighbors, position))
@@ -114,8 +115,9 @@ worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf, uint32_t *sender_
 }
 
 /*
- * A request for an address, to all or, to see whether it is still there, to a station. One for the own address is an announcement
- * (RFC 5227): who knows the address learns the MAC address that it has now.
+ * A request for an address, to all or, to see whether it is still there, to a station. One for the
+ * own address is an announcement (RFC 5227): who knows the address learns the MAC address that it
+ * has now.
  */
 static struct rte_mbuf *
 make_request(struct worker *worker, uint32_t ip_be, mac_key known)

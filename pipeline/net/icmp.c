@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ICMP errors (RFC 792) of the router: the packet that ends here becomes the message, and goes back to the link that it came
- * from, with what RFC 1812 section 4.3.2 forbids left out.
+ * ICMP errors (RFC 792) of the router: the packet that ends here becomes the message, and goes back
+ * to the link that it came from, with what RFC 1812 section 4.3.2 forbids left out.
  */
 #include <string.h>
 
@@ -25,7 +25,8 @@ is_icmp_query(uint8_t type)
 	return type == RTE_IP_ICMP_ECHO_REQUEST || type == RTE_IP_ICMP_ECHO_REPLY;
 }
 
-/* An error never answers another one, nor all but the first of fragments, nor what the switch itself sends. */
+/* An error never answers another one, nor all but the first of fragments, nor what the switch
+ * itself sends. */
 static bool
 may_be_answered(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 {

@@ -24,7 +24,8 @@ void mac_table_free(struct mac_table *table);
 
 /*
  * Notes that a station was seen on a port at a time. Any worker.
- * Returns 0, or -ENOSPC if the table is full (the station stays unknown and its frames are flooded).
+ * Returns 0, or -ENOSPC if the table is full (the station stays unknown and its frames are
+ * flooded).
  */
 int mac_table_learn(struct mac_table *table, mac_key key, uint16_t port, uint32_t now_seconds);
 

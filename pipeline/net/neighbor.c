@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See neighbor.h. rte_hash maps a key to a position; what is known of the neighbor stands in an array beside it, written with
- * relaxed stores.
+ * See neighbor.h. rte_hash maps a key to a position; what is known of the neighbor stands in an
+ * array beside it, written with relaxed stores.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The IPv4 neighbors' MAC addresses, as ARP (RFC 826) told them: hosts of the switch's own subnet, wherever in the switched
- * network they are, and next hops on routed ports. Workers look up, add and confirm without locks; the main thread ages, and
- * says whose address is to be asked for again. Built on rte_hash with RCU reclamation, as mac_table.h is.
+ * The IPv4 neighbors' MAC addresses, as ARP (RFC 826) told them: hosts of the switch's own subnet,
+ * wherever in the switched network they are, and next hops on routed ports. Workers look up, add
+ * and confirm without locks; the main thread ages, and says whose address is to be asked for again.
+ * Built on rte_hash with RCU reclamation, as mac_table.h is.
  */
 #ifndef FANIN_PIPELINE_NET_NEIGHBOR_H
 #define FANIN_PIPELINE_NET_NEIGHBOR_H
@@ -17,7 +18,8 @@
 
 /* Seconds after which a host that has not been heard is asked again, once a second. */
 #define NEIGHBOR_REFRESH_HOST 30
-/* Seconds without an answer to that after which it is forgotten. Next hops are probed: next_hops.h. */
+/* Seconds without an answer to that after which it is forgotten. Next hops are probed: next_hops.h.
+ */
 #define NEIGHBOR_PATIENCE 3
 
 /* Where a neighbor is: on the ports that are not routed, or on the routed port of an index. */
@@ -28,7 +30,8 @@
 typedef uint64_t neighbor_key;
 
 struct neighbor {
-	/* MAC address as in a mac_key; below it the last two bytes of the IPv4 address that it is of. 0: unknown. */
+	/* MAC address as in a mac_key; below it the last two bytes of the IPv4 address that it is
+	 * of. 0: unknown. */
 	uint64_t mac_and_ip;    // workers: rw, main: rw
 	uint32_t seen_seconds;  // workers: w, main: r
 	uint32_t asked_seconds; // workers: rw, main: r
@@ -65,7 +68,8 @@ neighbor_key_where(neighbor_key key)
 }
 
 /*
- * entries: neighbors that it has room for at least. qsbr: that of the workers; borrowed. Returns NULL without memory.
+ * entries: neighbors that it has room for at least. qsbr: that of the workers; borrowed. Returns
+ * NULL without memory.
  */
 struct neighbor_table *neighbor_table_create(uint32_t entries, struct rte_rcu_qsbr *qsbr);
 
@@ -73,12 +77,13 @@ struct neighbor_table *neighbor_table_create(uint32_t entries, struct rte_rcu_qs
 void neighbor_table_free(struct neighbor_table *table);
 
 /*
- * Adds a next hop, which stays as long as the table, and is asked for at once. Before the workers start.
- * Returns its position, also if it is there already, or -ENOSPC.
+ * Adds a next hop, which stays as long as the table, and is asked for at once. Before the workers
+ * start. Returns its position, also if it is there already, or -ENOSPC.
  */
 int32_t neighbor_add_next_hop(struct neighbor_table *table, neighbor_key key);
 
-/* The position of a neighbor, or -ENOENT. Any worker; valid until its next quiescent state, a next hop's for good. */
+/* The position of a neighbor, or -ENOENT. Any worker; valid until its next quiescent state, a next
+ * hop's for good. */
 int32_t neighbor_find(const struct neighbor_table *table, neighbor_key key);
 
 /* The same, adding one whose MAC address is unknown. -ENOSPC if the table is full. */
@@ -108,15 +113,16 @@ neighbor_is_dead(const struct neighbor_table *table, int32_t position)
 	return __atomic_load_n(&table->neighbors[position].dead, __ATOMIC_RELAXED);
 }
 
-/* Has a worker ask for a neighbor, which is in the table, or announce the own address, soon and at most once a second. Main thread. */
+/* Has a worker ask for a neighbor, which is in the table, or announce the own address, soon and at
+ * most once a second. Main thread. */
 void neighbor_want(struct neighbor_table *table, neighbor_key key);
 
 /* True for one worker a second, which then asks for the neighbor's MAC address. */
 bool neighbor_may_ask(struct neighbor_table *table, int32_t position, uint32_t now_seconds);
 
 /*
- * Forgets hosts that don't answer, and has workers ask for hosts whose turn it is and for next hops that are not known. About
- * once a second; more often does no harm. Main thread.
+ * Forgets hosts that don't answer, and has workers ask for hosts whose turn it is and for next hops
+ * that are not known. About once a second; more often does no harm. Main thread.
  */
 void neighbor_housekeep(struct neighbor_table *table, uint32_t now_seconds);
 

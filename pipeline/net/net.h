@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch and router: what happens to frames that are not Fanin's, and to those for the switch as a station. It knows
- * ports, stations, neighbors and routes, and nothing of jobs. Worker only, unless a function says otherwise.
+ * The switch and router: what happens to frames that are not Fanin's, and to those for the switch
+ * as a station. It knows ports, stations, neighbors and routes, and nothing of jobs. Worker only,
+ * unless a function says otherwise.
  */
 #ifndef FANIN_PIPELINE_NET_NET_H
 #define FANIN_PIPELINE_NET_NET_H
@@ -22,23 +23,27 @@ is_host_address(const struct pipeline *pipeline, uint32_t ip_be)
 
 	if (mask_be == 0 || ((ip_be ^ pipeline->ip_be) & mask_be) != 0 || ip_be == pipeline->ip_be)
 		return false;
-	/* The network itself and broadcast, which subnets of one or two addresses have none of (RFC 3021). */
+	/* The network itself and broadcast, which subnets of one or two addresses have none of (RFC
+	 * 3021). */
 	return pipeline->few_hosts || (host_be != 0 && host_be != ~mask_be);
 }
 
 /* forward.c: a foreign frame: learn, look up, send or flood. */
 void worker_forward(struct worker *worker, struct rte_mbuf *mbuf);
 
-/* forward.c: a frame of a station, which mac_key_is_invalid does not rule out, came in on a port (index) that is not routed. */
+/* forward.c: a frame of a station, which mac_key_is_invalid does not rule out, came in on a port
+ * (index) that is not routed. */
 void worker_learn(struct worker *worker, mac_key station, uint16_t port);
 
 /* forward.c: the port (index) of a station, or -ENOENT. */
 int worker_station_port(struct worker *worker, mac_key station);
 
-/* forward.c: queues a frame that may be a super-frame (base/offload.h) for a port (index), as worker_send does. */
+/* forward.c: queues a frame that may be a super-frame (base/offload.h) for a port (index), as
+ * worker_send does. */
 void worker_send_foreign(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf);
 
-/* forward.c: sends a frame to all ports that are not routed but the one it came from (index; WORKER_NO_PORT: none). */
+/* forward.c: sends a frame to all ports that are not routed but the one it came from (index;
+ * WORKER_NO_PORT: none). */
 void worker_flood(struct worker *worker, struct rte_mbuf *mbuf, uint16_t ingress, bool tagged);
 
 /*
@@ -59,28 +64,31 @@ void worker_ask_station(struct worker *worker, uint32_t ip_be, const uint8_t mac
 void worker_ask_due(struct worker *worker);
 
 /*
- * local.c: an IPv4 packet to the switch's own address that is not Fanin's: answers an ICMP echo (RFC 792), and drops what
- * is no ICMP.
+ * local.c: an IPv4 packet to the switch's own address that is not Fanin's: answers an ICMP echo
+ * (RFC 792), and drops what is no ICMP.
  *
  * Returns false for any other ICMP message, whose lengths are right: the mbuf stays the caller's.
  */
 bool worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf);
 
-/* route.c: an IPv4 packet to the switch's MAC but not to its address. At least Ethernet and IPv4 header are there. */
+/* route.c: an IPv4 packet to the switch's MAC but not to its address. At least Ethernet and IPv4
+ * header are there. */
 void worker_route(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*
- * route.c: a valid IPv4 packet that a handler has made, or passes on, towards its destination. Nobody else has a reference.
+ * route.c: a valid IPv4 packet that a handler has made, or passes on, towards its destination.
+ * Nobody else has a reference.
  *
- * by_backlog: the packet asks for the next hop with the least to send. flow: by which its usual next hop is chosen, on all switches alike that have as many
- * next hops; NULL: by the packet's addresses and ports, on each switch otherwise.
+ * by_backlog: the packet asks for the next hop with the least to send. flow: by which its usual
+ * next hop is chosen, on all switches alike that have as many next hops; NULL: by the packet's
+ * addresses and ports, on each switch otherwise.
  */
 void worker_route_fanin(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog,
 			const uint32_t *flow);
 
 /*
- * icmp.c: a routed packet that ends here: counts it, and tells its sender by an ICMP message (RFC 792) where that is allowed,
- * within WORKER_ICMP_RATE. The packet's headers have been found valid.
+ * icmp.c: a routed packet that ends here: counts it, and tells its sender by an ICMP message (RFC
+ * 792) where that is allowed, within WORKER_ICMP_RATE. The packet's headers have been found valid.
  *
  * mtu: of the next hop, for "fragmentation needed" (RFC 1191); else 0.
  */

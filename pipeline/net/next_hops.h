@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which next hops live. Each is asked by ARP again and again, by unicast to its MAC address, and after some requests in a row
- * without an answer it is dead: workers use the others until it answers. The main thread has the timers and judges; workers
- * send, and note what they hear. Time in which the switch's own threads did not run counts for nothing: a request is missed
- * only if it left, and if since then each worker has emptied the port's queues in a round that began late enough.
+ * Which next hops live. Each is asked by ARP again and again, by unicast to its MAC address, and
+ * after some requests in a row without an answer it is dead: workers use the others until it
+ * answers. The main thread has the timers and judges; workers send, and note what they hear. Time
+ * in which the switch's own threads did not run counts for nothing: a request is missed only if it
+ * left, and if since then each worker has emptied the port's queues in a round that began late
+ * enough.
  */
 #ifndef FANIN_PIPELINE_NET_NEXT_HOPS_H
 #define FANIN_PIPELINE_NET_NEXT_HOPS_H
@@ -16,7 +18,8 @@
 
 #define NEXT_HOPS_PROBE_NS UINT64_C(50000000) /* between requests to one next hop */
 #define NEXT_HOPS_PROBE_MISSES 4u
-/* A next hop is dead after so long without an answer even if no request could be judged. Time in which the main thread was away does not count. */
+/* A next hop is dead after so long without an answer even if no request could be judged. Time in
+ * which the main thread was away does not count. */
 #define NEXT_HOPS_SILENCE_NS UINT64_C(4000000000)
 
 struct next_hops;
@@ -36,8 +39,9 @@ struct next_hop_info {
 };
 
 /*
- * interval_ns: between requests to one next hop. misses: in a row, after which it is dead. pipeline: with its routes; borrowed.
- * Returns NULL without memory. Main thread, before the workers start.
+ * interval_ns: between requests to one next hop. misses: in a row, after which it is dead.
+ * pipeline: with its routes; borrowed. Returns NULL without memory. Main thread, before the workers
+ * start.
  */
 struct next_hops *next_hops_create(struct pipeline *pipeline, uint64_t interval_ns,
 				   unsigned int misses);

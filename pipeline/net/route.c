@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Routing of IPv4 (RFC 1812) between the hosts' subnet and the routed ports: longest prefix match, one of several next hops by
- * flow, time to live, MTU. Everything that a packet needs is known or it is dropped: none waits for an ARP answer.
+ * Routing of IPv4 (RFC 1812) between the hosts' subnet and the routed ports: longest prefix match,
+ * one of several next hops by flow, time to live, MTU. Everything that a packet needs is known or
+ * it is dropped: none waits for an ARP answer.
  */
 #include <netinet/ip_icmp.h>
 #include <string.h>
@@ -17,7 +18,8 @@
 
 #include "pipeline/base/fastpath.h"
 
-/* The MAC address of a next hop that can be used; 0: it is unknown, does not answer or its port has no link. */
+/* The MAC address of a next hop that can be used; 0: it is unknown, does not answer or its port has
+ * no link. */
 static inline mac_key
 next_hop_mac(const struct pipeline *pipeline, const struct next_hop *hop)
 {
@@ -27,8 +29,8 @@ next_hop_mac(const struct pipeline *pipeline, const struct next_hop *hop)
 }
 
 /*
- * The next hop of a flow, or NULL if none can be used. The flows of one that can't are spread over the others, and all other
- * flows stay where they are.
+ * The next hop of a flow, or NULL if none can be used. The flows of one that can't are spread over
+ * the others, and all other flows stay where they are.
  */
 static const struct next_hop *
 choose(const struct pipeline *pipeline, const struct route *route, uint32_t hash, mac_key *mac)
@@ -54,8 +56,8 @@ choose(const struct pipeline *pipeline, const struct route *route, uint32_t hash
 }
 
 /*
- * Instead of a next hop at whose port too much waits, the one where least does; of several with as little the earlier one, and the
- * first choice before all (Canary section 3.1).
+ * Instead of a next hop at whose port too much waits, the one where least does; of several with as
+ * little the earlier one, and the first choice before all (Canary section 3.1).
  */
 static const struct next_hop *
 detour(const struct pipeline *pipeline, const struct route *route, const struct next_hop *hop,
@@ -99,7 +101,8 @@ rewrite(struct worker *worker, struct rte_mbuf *mbuf, mac_key to)
 	mac_key_get(to, headers->eth.dst);
 	memcpy(headers->eth.src, worker->pipeline->mac, sizeof(headers->eth.src));
 	ipv4_decrement_ttl(&headers->ip);
-	/* The padding of a short frame may stay; what else stands behind the packet must not. Behind super-frames nothing does. */
+	/* The padding of a short frame may stay; what else stands behind the packet must not.
+	 * Behind super-frames nothing does. */
 	if ((mbuf->ol_flags & OFFLOAD_SEGMENTS) == 0 && mbuf->nb_segs == 1 &&
 	    mbuf->data_len > RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN && mbuf->data_len > len) {
 		mbuf->data_len =
@@ -183,9 +186,10 @@ send_to_host(struct worker *worker, struct rte_mbuf *mbuf, uint32_t ip_be)
 }
 
 /*
- * Does a source belong where its packet came in (RFC 3704)? Hosts of the own subnet do on the ports that are not routed, and
- * what routes lead to on the ports of its next hops, of all of them: which one a flow takes is the other side's choice. Of
- * what no route leads to, nothing is known on a routed port, where another switch has let it in.
+ * Does a source belong where its packet came in (RFC 3704)? Hosts of the own subnet do on the ports
+ * that are not routed, and what routes lead to on the ports of its next hops, of all of them: which
+ * one a flow takes is the other side's choice. Of what no route leads to, nothing is known on a
+ * routed port, where another switch has let it in.
  */
 static bool
 source_belongs(const struct pipeline *pipeline, uint32_t ip_be, uint16_t ingress)
@@ -250,7 +254,8 @@ worker_route(struct worker *worker, struct rte_mbuf *mbuf)
 }
 
 void
-worker_route_fanin(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog, const uint32_t *flow)
+worker_route_fanin(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog,
+		   const uint32_t *flow)
 {
 	const struct fanin_ip *ip = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->ip;
 	const struct route *route = route_lookup(worker->pipeline->routes, ip->dst_be);

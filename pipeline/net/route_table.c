@@ -41,7 +41,8 @@ add_route(struct route_table *table, uint32_t prefix_be, uint8_t prefix_len, str
 }
 
 static int
-add_next_hop(struct route *route, const struct next_hop_spec *spec, struct neighbor_table *neighbors)
+add_next_hop(struct route *route, const struct next_hop_spec *spec,
+	     struct neighbor_table *neighbors)
 {
 	neighbor_key key = neighbor_key_make(spec->ip_be, NEIGHBOR_ON_PORT(spec->port));
 	int32_t position = neighbor_add_next_hop(neighbors, key);
@@ -59,7 +60,8 @@ static bool
 has_next_hop(const struct route *route, const struct next_hop_spec *spec)
 {
 	for (uint16_t i = 0; i < route->n_next_hops; i++) {
-		if (route->next_hops[i].ip_be == spec->ip_be && route->next_hops[i].port == spec->port)
+		if (route->next_hops[i].ip_be == spec->ip_be &&
+		    route->next_hops[i].port == spec->port)
 			return true;
 	}
 	return false;
@@ -98,7 +100,8 @@ add_all(struct route_table *table, uint32_t ip_be, uint8_t prefix_len,
 	n_given = table->n_routes;
 	for (uint16_t i = 0; i < n_specs && ret == 0; i++) {
 		for (uint16_t k = 0; k < specs[i].n_next_hops && ret == 0; k++)
-			ret = add_way_to_next_hop(table, n_given, &specs[i].next_hops[k], neighbors);
+			ret = add_way_to_next_hop(table, n_given, &specs[i].next_hops[k],
+						  neighbors);
 	}
 	return ret;
 }
@@ -111,8 +114,8 @@ route_table_create(uint32_t ip_be, uint8_t prefix_len, const struct route_spec *
 	char name[32];
 	uint32_t room = 1;
 	/*
-	 * The tree of prefixes: its few hundred nodes stay in the cache, where a DIR24_8 table would take 32 MiB of each
-	 * switch's memory.
+	 * The tree of prefixes: its few hundred nodes stay in the cache, where a DIR24_8 table
+	 * would take 32 MiB of each switch's memory.
 	 */
 	struct rte_fib_conf conf = { .type = RTE_FIB_DUMMY, .default_nh = 0 };
 	struct route_table *table;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The static IPv4 routes: made when the pipeline is, constant afterwards, read by all workers. A route leads to the hosts of
- * the switch's own subnet or to up to 16 next hops, among which flows are spread (ECMP, RFC 2992).
+ * The static IPv4 routes: made when the pipeline is, constant afterwards, read by all workers. A
+ * route leads to the hosts of the switch's own subnet or to up to 16 next hops, among which flows
+ * are spread (ECMP, RFC 2992).
  */
 #ifndef FANIN_PIPELINE_NET_ROUTE_TABLE_H
 #define FANIN_PIPELINE_NET_ROUTE_TABLE_H
@@ -56,11 +57,12 @@ route_mask_be(uint8_t prefix_len)
 }
 
 /*
- * Makes the table of the routes, of one to the hosts' subnet, and of one to each next hop itself, unless there is a route of
- * its own to that address.
+ * Makes the table of the routes, of one to the hosts' subnet, and of one to each next hop itself,
+ * unless there is a route of its own to that address.
  *
- * ip_be, prefix_len: the switch's address in the hosts' subnet; prefix_len 0: there is none. neighbors: gets the next hops.
- * Returns 0 and sets *table; -EEXIST for a prefix that is given twice; -ENOSPC or -ENOMEM.
+ * ip_be, prefix_len: the switch's address in the hosts' subnet; prefix_len 0: there is none.
+ * neighbors: gets the next hops. Returns 0 and sets *table; -EEXIST for a prefix that is given
+ * twice; -ENOSPC or -ENOMEM.
  */
 int route_table_create(uint32_t ip_be, uint8_t prefix_len, const struct route_spec *specs,
 		       uint16_t n_specs, struct neighbor_table *neighbors,

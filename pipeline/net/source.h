@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checks of source addresses. What the switch sends never comes back to it, so a frame with the switch's own address as its
- * source is forged or looped. Both are dropped, since hosts trust what the switch sends.
+ * Checks of source addresses. What the switch sends never comes back to it, so a frame with the
+ * switch's own address as its source is forged or looped. Both are dropped, since hosts trust what
+ * the switch sends.
  */
 #ifndef FANIN_PIPELINE_NET_SOURCE_H
 #define FANIN_PIPELINE_NET_SOURCE_H
@@ -40,7 +41,8 @@ source_is_own_ip(const struct pipeline *pipeline, const uint8_t *ip)
 	return ip_be == pipeline->ip_be;
 }
 
-/* Does an IPv4 packet, or an ARP message, come from the switch? frame: with Ethernet's header, tags not counted. */
+/* Does an IPv4 packet, or an ARP message, come from the switch? frame: with Ethernet's header, tags
+ * not counted. */
 static inline bool
 source_is_own_payload(const struct pipeline *pipeline, const uint8_t *frame, uint32_t len,
 		      uint16_t type_be)
@@ -63,8 +65,9 @@ source_is_tag(uint16_t type_be)
 }
 
 /*
- * Does a frame say that it comes from this switch: by its source MAC address, by the source of its IPv4 packet, or by the
- * sender of its ARP message? Behind VLAN tags, too: hosts take frames of VLAN 0 for untagged ones.
+ * Does a frame say that it comes from this switch: by its source MAC address, by the source of its
+ * IPv4 packet, or by the sender of its ARP message? Behind VLAN tags, too: hosts take frames of
+ * VLAN 0 for untagged ones.
  *
  * mbuf: FANIN_ETH_LEN bytes at least.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the handler `canary` of switches and the host protocol of its jobs have in common: the job's parameters, by their positions in struct
- * fanin_job_params, and which rank leads a block (docs/protocol.md, "Canary").
+ * What the handler `canary` of switches and the host protocol of its jobs have in common: the job's
+ * parameters, by their positions in struct fanin_job_params, and which rank leads a block
+ * (docs/protocol.md, "Canary").
  */
 #ifndef FANIN_PROTOCOLS_CANARY_CANARY_H
 #define FANIN_PROTOCOLS_CANARY_CANARY_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the handler `pull` of switches and the host protocol of its jobs have in common: the job's parameters, by their positions in struct
- * fanin_job_params, and the place of a packet (docs/protocol.md, "Pull").
+ * What the handler `pull` of switches and the host protocol of its jobs have in common: the job's
+ * parameters, by their positions in struct fanin_job_params, and the place of a packet
+ * (docs/protocol.md, "Pull").
  */
 #ifndef FANIN_PROTOCOLS_PULL_PULL_H
 #define FANIN_PROTOCOLS_PULL_PULL_H
@@ -27,12 +28,13 @@ enum fanin_pull_parameter {
 #undef FANIN_PULL_PARAMETER
 };
 
-/* `count` of a PULL_DELIVERY that goes back to its owner: the first switch has no room for its sum. */
+/* `count` of a PULL_DELIVERY that goes back to its owner: the first switch has no room for its sum.
+ */
 #define FANIN_PULL_BUSY 1u
 
 /*
- * `number` of a PULL and a PULL_DELIVERY: how many switches it has passed, and how long its owner expects the answers to take, so that their sum waits at
- * least as long.
+ * `number` of a PULL and a PULL_DELIVERY: how many switches it has passed, and how long its owner
+ * expects the answers to take, so that their sum waits at least as long.
  */
 #define FANIN_PULL_HOPS 0xffu
 #define FANIN_PULL_PATIENCE_SHIFT 8
@@ -53,7 +55,8 @@ fanin_pull_patience_ns(uint32_t number)
 {
 	const uint64_t patience_ns = (number >> FANIN_PULL_PATIENCE_SHIFT) * UINT64_C(1000);
 
-	return patience_ns < FANIN_PULL_PATIENCE_MOST_NS ? patience_ns : FANIN_PULL_PATIENCE_MOST_NS;
+	return patience_ns < FANIN_PULL_PATIENCE_MOST_NS ? patience_ns
+							 : FANIN_PULL_PATIENCE_MOST_NS;
 }
 
 /* The place of the index-th packet of an owner, in a job of n_ranks. It is less than 2^32. */

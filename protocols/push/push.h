@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the handler `push` of switches and the host protocol of its jobs have in common: the job's parameters, by their positions, which rank is home to a
- * block, and what hosts say to each other by UNICAST and MULTICAST (docs/protocol.md, "Push").
+ * What the handler `push` of switches and the host protocol of its jobs have in common: the job's
+ * parameters, by their positions, which rank is home to a block, and what hosts say to each other
+ * by UNICAST and MULTICAST (docs/protocol.md, "Push").
  */
 #ifndef FANIN_PROTOCOLS_PUSH_PUSH_H
 #define FANIN_PROTOCOLS_PUSH_PUSH_H
@@ -10,13 +11,14 @@
 #include <stdint.h>
 
 /* X(ENUMERATOR, name, least, most, usual, text) */
-#define FANIN_PUSH_PARAMETERS(X)                                                                     \
-	X(ENTRIES, entries, 1, 65536, 256,                                                           \
-	  "sums of the job that a switch holds at a time; for more the least recently used one "     \
-	  "goes to its block's home host")                                                           \
-	X(TIMEOUT, timeout_us, 10, 60000000, 10000,                                                  \
-	  "us that a sum waits for the other ranks before it goes to its block's home host")         \
-	X(WAVES, waves, 0, 4096, 0, "waves of blocks that hosts have in flight; 0: as many as suit") \
+#define FANIN_PUSH_PARAMETERS(X)                                                                   \
+	X(ENTRIES, entries, 1, 65536, 256,                                                         \
+	  "sums of the job that a switch holds at a time; for more the least recently used one "   \
+	  "goes to its block's home host")                                                         \
+	X(TIMEOUT, timeout_us, 10, 60000000, 10000,                                                \
+	  "us that a sum waits for the other ranks before it goes to its block's home host")       \
+	X(WAVES, waves, 0, 4096, 0,                                                                \
+	  "waves of blocks that hosts have in flight; 0: as many as suit")                         \
 	X(WAVE_BLOCKS, wave_blocks, 0, 65536, 0, "blocks of a wave; 0: as many as suit")
 
 enum fanin_push_parameter {
@@ -25,7 +27,8 @@ enum fanin_push_parameter {
 #undef FANIN_PUSH_PARAMETER
 };
 
-/* The rank that is home to a block, of a job of n_ranks: it gets what the switches could not complete (Klenk et al., section IV.C). */
+/* The rank that is home to a block, of a job of n_ranks: it gets what the switches could not
+ * complete (Klenk et al., section IV.C). */
 static inline uint16_t
 fanin_push_home(uint32_t block, uint16_t n_ranks)
 {
@@ -36,11 +39,12 @@ fanin_push_home(uint32_t block, uint16_t n_ranks)
 enum fanin_push_kind {
 	FANIN_PUSH_ASK = 1, /* UNICAST of the home host: it lacks the rank's data */
 	FANIN_PUSH_DATA,    /* UNICAST to it: the rank's own data */
-	FANIN_PUSH_HERE, /* UNICAST to it: the rank has not sent the block; of it: struct fanin_push_here */
-	FANIN_PUSH_REPEAT, /* UNICAST: the result */
-	FANIN_PUSH_QUERY,  /* UNICAST to the home host: the rank lacks the result */
-	FANIN_PUSH_RESULT, /* MULTICAST of the home host: the result */
-	FANIN_PUSH_END,    /* MULTICAST and UNICAST: the run has ended; struct fanin_push_end */
+	FANIN_PUSH_HERE,    /* UNICAST to it: the rank has not sent the block; of it: struct
+			       fanin_push_here */
+	FANIN_PUSH_REPEAT,  /* UNICAST: the result */
+	FANIN_PUSH_QUERY,   /* UNICAST to the home host: the rank lacks the result */
+	FANIN_PUSH_RESULT,  /* MULTICAST of the home host: the result */
+	FANIN_PUSH_END,     /* MULTICAST and UNICAST: the run has ended; struct fanin_push_end */
 };
 
 /* Of HERE to a rank that asked: what the block waits for, sets of ranks. */
@@ -61,7 +65,8 @@ struct fanin_push_end {
 	uint32_t reserved;
 };
 
-/* `number` and `progress` of such packets: what they are, and the shape of the elements that they carry, which `count` has no room for. */
+/* `number` and `progress` of such packets: what they are, and the shape of the elements that they
+ * carry, which `count` has no room for. */
 static inline uint32_t
 fanin_push_number(enum fanin_push_kind kind, bool empty, uint8_t dtype, uint8_t op)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reads the daemon's configuration: walks the JSON text along the table of keys (switch/config/config_keys.c) and fills struct
- * config. No state; any thread may call.
+ * Reads the daemon's configuration: walks the JSON text along the table of keys
+ * (switch/config/config_keys.c) and fills struct config. No state; any thread may call.
  */
 #include "switch/config/config.h"
 
@@ -75,7 +75,8 @@ fail_unknown(const struct config_reader *reader, const struct config_key *keys, 
 			 key->name);
 	}
 	if (guess.best != NULL)
-		return config_fail(reader, joined, "unknown key (did you mean \"%s\"?)", guess.best);
+		return config_fail(reader, joined, "unknown key (did you mean \"%s\"?)",
+				   guess.best);
 	return config_fail(reader, joined, "unknown key, expected one of %s", known);
 }
 

@@ -25,8 +25,10 @@
 #define CONFIG_ERROR_LEN 512
 #define CONFIG_MAX_ROUTES 256
 #define CONFIG_MAX_NEXT_HOPS 16
-#define CONFIG_MAX_MTU 61184    /* DPDK keeps a buffer's length, all included, in 16 bits */
-#define CONFIG_QUEUE_FRAMES 256 /* of full length, that may queue for a port without queue_bytes */
+#define CONFIG_MAX_MTU 61184 /* DPDK keeps a buffer's length, all included, in 16 bits */
+#define CONFIG_QUEUE_FRAMES                                                                        \
+	256 /* of full length, that may queue for a port without queue_bytes                       \
+	     */
 #define CONFIG_MOST_QUEUE (1 << 28) /* bytes of a port's queue, and of its bucket */
 
 enum config_hugepages {
@@ -95,7 +97,8 @@ struct config {
 	char metrics_listen[CONFIG_ENDPOINT_LEN]; /* "IP:PORT"; empty: nowhere */
 	char control_listen[CONFIG_NAME_LEN * 2]; /* ADDRESS:PORT; empty: no control over TCP */
 	char control_token_file[CONFIG_DEVICE_LEN];
-	char tls_certificate[CONFIG_DEVICE_LEN]; /* empty: no TLS, and the next two are empty, too */
+	char tls_certificate[CONFIG_DEVICE_LEN]; /* empty: no TLS, and the next two are empty, too
+						  */
 	char tls_key[CONFIG_DEVICE_LEN];
 	char tls_ca[CONFIG_DEVICE_LEN];
 	enum log_level log_level;
@@ -170,13 +173,15 @@ const char *config_driver_directory(void);
 /* Returns the options of the TCP control listener; borrowed from the configuration. */
 struct control_tcp config_control_tcp(const struct config *config);
 
-/* Returns the key by which the file names a port's device: "interface", "vdev", "pci" or "memif". */
+/* Returns the key by which the file names a port's device: "interface", "vdev", "pci" or "memif".
+ */
 const char *config_port_key(const struct config_port *port);
 
 /* True if there is a memif port. */
 bool config_has_memif(const struct config *config);
 
-/* True if the port's device attaches to an interface that is there before. A tap device makes its own. */
+/* True if the port's device attaches to an interface that is there before. A tap device makes its
+ * own. */
 bool config_port_attaches(const struct config_port *port);
 
 /* True if the port's device is net_af_xdp. */

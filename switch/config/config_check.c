@@ -70,16 +70,18 @@ check_vdev_pair(const struct config_reader *reader, const struct config *config,
 	char path[CONFIG_KEY_PATH_LEN];
 	size_t len = strcspn(a, ",");
 
-	snprintf(path, sizeof(path), "ports[%u].%s", second, config_port_key(&config->ports[second]));
+	snprintf(path, sizeof(path), "ports[%u].%s", second,
+		 config_port_key(&config->ports[second]));
 	if (config_vdev_interface(a, interface_a, sizeof(interface_a)) &&
 	    config_vdev_interface(b, interface_b, sizeof(interface_b)) &&
 	    strcmp(interface_a, interface_b) == 0)
 		return config_fail(reader, path, "interface \"%s\" is that of ports[%u] already",
 				   interface_b, first);
 	if (strcmp(a, b) == 0)
-		return config_fail(reader, path,
-				   "\"%s\" is the device of ports[%u] already: number them, like \"%.*s0\"",
-				   b, first, (int)len, a);
+		return config_fail(
+			reader, path,
+			"\"%s\" is the device of ports[%u] already: number them, like \"%.*s0\"", b,
+			first, (int)len, a);
 	if (len == strcspn(b, ",") && strncmp(a, b, len) == 0 &&
 	    strchr("0123456789", a[len - 1]) != NULL)
 		return config_fail(reader, path, "\"%.*s\" is the device of ports[%u] already",
@@ -215,8 +217,10 @@ check_scheduling(const struct config_reader *reader, const struct config *config
 				   config->cluster_size, config->n_workers);
 	if (config->policy == CONFIG_POLICY_RSS && config->cluster_size != 1)
 		return config_fail(reader, "scheduling.cluster_size",
-				   "found %u, expected 1 with the policy rss", config->cluster_size);
-	if (config->tree_up_to > config->multi2_up_to || config->multi2_up_to > config->multi4_up_to)
+				   "found %u, expected 1 with the policy rss",
+				   config->cluster_size);
+	if (config->tree_up_to > config->multi2_up_to ||
+	    config->multi2_up_to > config->multi4_up_to)
 		return config_fail(
 			reader, "auto_handler",
 			"found sizes that fall, expected tree_up_to <= multi2_up_to <= multi4_up_to");

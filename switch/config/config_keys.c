@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The keys of the configuration file: name, type, range and default of each, and the field it fills. A new key is one line
- * here, one in packaging/examples/schema.json and one in the manual page; a test compares the first two.
+ * The keys of the configuration file: name, type, range and default of each, and the field it
+ * fills. A new key is one line here, one in packaging/examples/schema.json and one in the manual
+ * page; a test compares the first two.
  */
 #include "switch/config/config_keys.h"
 
@@ -49,7 +50,8 @@ static const char *const policies[] = {
 
 static const char memif_driver[] = "net_memif";
 
-/* Makes a device of the interface that the file names; one that does not exist is told later, with the rest of the machine. */
+/* Makes a device of the interface that the file names; one that does not exist is told later, with
+ * the rest of the machine. */
 static void
 choose_driver(struct config_port *port)
 {
@@ -79,9 +81,10 @@ finish_port(const struct config_reader *reader, const char *path, const json_t *
 	port->memif = json_object_get(item, "memif") != NULL;
 	n = port->by_rule + vdev + port->pci + port->memif;
 	if (n != 1)
-		return config_fail(reader, path,
-				   "found %s of interface, vdev, pci and memif, expected one of them",
-				   n == 0 ? "none" : "several");
+		return config_fail(
+			reader, path,
+			"found %s of interface, vdev, pci and memif, expected one of them",
+			n == 0 ? "none" : "several");
 	if (port->by_rule)
 		choose_driver(port);
 	if (vdev && strncmp(port->device, memif_driver, strlen(memif_driver)) == 0)
@@ -94,7 +97,8 @@ finish_port(const struct config_reader *reader, const char *path, const json_t *
 }
 
 static int
-finish_worker(const struct config_reader *reader, const char *path, const json_t *item, void *fields)
+finish_worker(const struct config_reader *reader, const char *path, const json_t *item,
+	      void *fields)
 {
 	struct config_worker *worker = fields;
 
@@ -108,7 +112,8 @@ finish_worker(const struct config_reader *reader, const char *path, const json_t
 
 static const struct config_key address_keys[] = {
 	{ "ip", CONFIG_TYPE_IPV4, .required = true, FIELD(config, ip_be) },
-	{ "prefix_len", CONFIG_TYPE_INTEGER, FIELD(config, prefix_len), RANGE(8, 32), .fallback = 24 },
+	{ "prefix_len", CONFIG_TYPE_INTEGER, FIELD(config, prefix_len), RANGE(8, 32),
+	  .fallback = 24 },
 	{ "mac", CONFIG_TYPE_MAC, FIELD(config, mac), .fallback_text = "02:fa:00:00:00:fe" },
 	{ "udp_port", CONFIG_TYPE_INTEGER, FIELD(config, udp_port), RANGE(1024, 65535),
 	  .fallback = 21930 },
@@ -153,7 +158,8 @@ static const struct config_key mempool_keys[] = {
 };
 
 static const struct config_key worker_keys[] = {
-	{ "lcore", CONFIG_TYPE_INTEGER, .required = true, FIELD(config_worker, lcore), RANGE(0, 127) },
+	{ "lcore", CONFIG_TYPE_INTEGER, .required = true, FIELD(config_worker, lcore),
+	  RANGE(0, 127) },
 	{ "cpu", CONFIG_TYPE_INTEGER, FIELD(config_worker, cpu), RANGE(0, 1023),
 	  .fallback = CONFIG_CPU_OF_LCORE, .derived = true },
 	TABLE_END,
@@ -207,7 +213,8 @@ static const struct config_key mac_table_keys[] = {
 };
 
 static const struct config_key routing_keys[] = {
-	{ "probe_ms", CONFIG_TYPE_INTEGER, FIELD(config, probe_ms), RANGE(10, 1000), .fallback = 50 },
+	{ "probe_ms", CONFIG_TYPE_INTEGER, FIELD(config, probe_ms), RANGE(10, 1000),
+	  .fallback = 50 },
 	{ "probe_misses", CONFIG_TYPE_INTEGER, FIELD(config, probe_misses), RANGE(2, 20),
 	  .fallback = 4 },
 	TABLE_END,
@@ -262,7 +269,8 @@ static const struct config_key fault_keys[] = {
 	{ "drop", CONFIG_TYPE_SHARE, FIELD(config, fault_drop) },
 	{ "duplicate", CONFIG_TYPE_SHARE, FIELD(config, fault_duplicate) },
 	{ "reorder", CONFIG_TYPE_SHARE, FIELD(config, fault_reorder) },
-	{ "seed", CONFIG_TYPE_INTEGER, FIELD(config, fault_seed), RANGE(0, INT64_MAX), .fallback = 1 },
+	{ "seed", CONFIG_TYPE_INTEGER, FIELD(config, fault_seed), RANGE(0, INT64_MAX),
+	  .fallback = 1 },
 	TABLE_END,
 };
 

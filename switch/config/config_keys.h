@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of the configuration's keys, which the parser walks and the tests hold against the JSON schema. Internal to the
- * configuration: everyone else uses switch/config/config.h.
+ * The table of the configuration's keys, which the parser walks and the tests hold against the JSON
+ * schema. Internal to the configuration: everyone else uses switch/config/config.h.
  */
 #ifndef FANIN_SWITCH_CONFIG_CONFIG_KEYS_H
 #define FANIN_SWITCH_CONFIG_CONFIG_KEYS_H
@@ -75,7 +75,8 @@ extern const struct config_key config_keys[];
 #define CONFIG_CPU_OF_LCORE UINT16_MAX
 
 /*
- * Writes "SOURCE: PATH: message" as the error; without the path if that is empty. Always returns -EINVAL.
+ * Writes "SOURCE: PATH: message" as the error; without the path if that is empty. Always returns
+ * -EINVAL.
  */
 int config_fail(const struct config_reader *reader, const char *path, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -102,8 +103,8 @@ const char *config_value_expected(const struct config_key *key, char *buffer);
 int config_check_together(const struct config_reader *reader, const struct config *config);
 
 /*
- * Finds the port of each next hop by its name, and checks the routes and the own subnet. After config_check_together.
- * Returns 0, or -EINVAL with the reader's error filled.
+ * Finds the port of each next hop by its name, and checks the routes and the own subnet. After
+ * config_check_together. Returns 0, or -EINVAL with the reader's error filled.
  */
 int config_finish_routes(const struct config_reader *reader, struct config *config);
 

@@ -108,10 +108,11 @@ check_driver(const struct config_reader *reader, const struct config_port *port,
 		return 0;
 	snprintf(path, sizeof(path), "ports[%u].%s", index, config_port_key(port));
 	if (!config_driver_exists(port->device)) {
-		config_fail(reader, path,
-			    "found the driver \"%.*s\" of port \"%s\", expected one of DPDK's in %s",
-			    (int)strcspn(port->device, ","), port->device, port->name,
-			    config_driver_directory());
+		config_fail(
+			reader, path,
+			"found the driver \"%.*s\" of port \"%s\", expected one of DPDK's in %s",
+			(int)strcspn(port->device, ","), port->device, port->name,
+			config_driver_directory());
 		return -ENODEV;
 	}
 	if ((config_port_is_af_xdp(port) || config_port_is_packet(port)) &&
@@ -124,7 +125,8 @@ check_driver(const struct config_reader *reader, const struct config_port *port,
 }
 
 int
-config_check_mtu(const struct config_port *port, unsigned int index, const char *source, char *error)
+config_check_mtu(const struct config_port *port, unsigned int index, const char *source,
+		 char *error)
 {
 	const struct config_reader reader = { .source = source, .error = error };
 	char interface[CONFIG_DEVICE_LEN];
@@ -154,7 +156,8 @@ config_check_mtu(const struct config_port *port, unsigned int index, const char 
 		port->mtu, port->name, interface, request.ifr_mtu);
 }
 
-/* Two names of one interface, as it may have others: what they are called is no matter of the configuration alone. */
+/* Two names of one interface, as it may have others: what they are called is no matter of the
+ * configuration alone. */
 static int
 check_shared(const struct config_reader *reader, const struct config *config, unsigned int second)
 {

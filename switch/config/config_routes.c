@@ -47,10 +47,11 @@ check_prefix(const struct config_reader *reader, const struct config *config, un
 	inet_ntop(AF_INET, &prefix->ip_be, ip, sizeof(ip));
 	if (prefix->len == config->prefix_len &&
 	    prefix->ip_be == (config->ip_be & mask_be(config->prefix_len)))
-		return config_fail(reader, path,
-				   "\"%s/%u\" is the hosts' subnet of address.ip and address.prefix_len "
-				   "already",
-				   ip, prefix->len);
+		return config_fail(
+			reader, path,
+			"\"%s/%u\" is the hosts' subnet of address.ip and address.prefix_len "
+			"already",
+			ip, prefix->len);
 	for (unsigned int first = 0; first < index; first++) {
 		const struct config_prefix *other = &config->routes[first].prefix;
 
@@ -110,9 +111,9 @@ finish_next_hop(const struct config_reader *reader, const struct config *config,
 	snprintf(path, sizeof(path), "routes[%u].via[%u].ip", route_index, index);
 	inet_ntop(AF_INET, &hop->ip_be, ip, sizeof(ip));
 	if (hop->ip_be == config->ip_be)
-		return config_fail(reader, path,
-				   "found \"%s\", which is the switch's own, expected that of another",
-				   ip);
+		return config_fail(
+			reader, path,
+			"found \"%s\", which is the switch's own, expected that of another", ip);
 	for (unsigned int first = 0; first < index; first++) {
 		if (route->via[first].port == hop->port && route->via[first].ip_be == hop->ip_be)
 			return config_fail(reader, path, "\"%s\" on port \"%s\" is via[%u] already",

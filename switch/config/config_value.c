@@ -319,9 +319,10 @@ config_value_expected(const struct config_key *key, char *buffer)
 		snprintf(buffer, size, "a string of 1 to %zu bytes", key->size - 1);
 		break;
 	case CONFIG_TYPE_PATH:
-		snprintf(buffer, size,
-			 "an absolute path of at most %zu bytes without spaces and any of , = [ ] \"",
-			 key->size - 1);
+		snprintf(
+			buffer, size,
+			"an absolute path of at most %zu bytes without spaces and any of , = [ ] \"",
+			key->size - 1);
 		break;
 	case CONFIG_TYPE_CHOICE:
 		expected_choices(key, buffer);
@@ -344,9 +345,10 @@ config_value_expected(const struct config_key *key, char *buffer)
 		snprintf(buffer, size, "the name of a network interface like \"eth1\"");
 		break;
 	case CONFIG_TYPE_VDEV:
-		snprintf(buffer, size,
-			 "a DPDK virtual device of at most %zu bytes like \"net_af_xdp,iface=eth1\"",
-			 key->size - 1);
+		snprintf(
+			buffer, size,
+			"a DPDK virtual device of at most %zu bytes like \"net_af_xdp,iface=eth1\"",
+			key->size - 1);
 		break;
 	case CONFIG_TYPE_PCI:
 		snprintf(buffer, size, "a PCI address like \"0000:01:00.0\"");

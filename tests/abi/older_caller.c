@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See older_caller.h. Compiled with tests/abi/older/fanin/fanin.h, which is as it was before its structs ended with reserved
- * bytes; of headers before that, whose structs had the padding that later fields were put into, there are the structs.
+ * See older_caller.h. Compiled with tests/abi/older/fanin/fanin.h, which is as it was before its
+ * structs ended with reserved bytes; of headers before that, whose structs had the padding that
+ * later fields were put into, there are the structs.
  */
 #include "tests/abi/older_caller.h"
 

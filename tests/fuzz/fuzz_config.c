@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libFuzzer target for the configuration's parser: any text is either accepted with values in their ranges, or refused
- * with one line that says why.
+ * libFuzzer target for the configuration's parser: any text is either accepted with values in their
+ * ranges, or refused with one line that says why.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -33,7 +33,8 @@ check_config(const struct config *config)
 		const struct config_port *port = &config->ports[i];
 
 		REQUIRE(memchr(port->name, 0, sizeof(port->name)) != NULL && port->name[0] != 0);
-		REQUIRE(memchr(port->device, 0, sizeof(port->device)) != NULL && port->device[0] != 0);
+		REQUIRE(memchr(port->device, 0, sizeof(port->device)) != NULL &&
+			port->device[0] != 0);
 		REQUIRE(port->mtu >= 576 && port->mtu <= CONFIG_MAX_MTU);
 	}
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fuzzes what clients say to the manager: an input is what one of them sends after a right handshake. All of the manager is
- * there but its switches. Every line that comes back is JSON, and when the client has gone no job of it is left.
+ * Fuzzes what clients say to the manager: an input is what one of them sends after a right
+ * handshake. All of the manager is there but its switches. Every line that comes back is JSON, and
+ * when the client has gone no job of it is left.
  */
 #include <signal.h>
 #include <stdint.h>

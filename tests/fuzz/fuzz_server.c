@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libFuzzer target for a parameter server. The input is a list of records, each behind a byte of length: a shorter one than a Fanin header lets time pass, any other
- * is a header and a payload. A key, a run or a cookie of 1 stands for the right one, which an input can't know. What the server sends has to be valid, and a
- * block has one result in a run. server_seeds.py makes the seeds.
+ * libFuzzer target for a parameter server. The input is a list of records, each behind a byte of
+ * length: a shorter one than a Fanin header lets time pass, any other is a header and a payload. A
+ * key, a run or a cookie of 1 stands for the right one, which an input can't know. What the server
+ * sends has to be valid, and a block has one result in a run. server_seeds.py makes the seeds.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -52,7 +53,8 @@ check_result(const struct fanin_server_emission *emission)
 	REQUIRE(hdr->contributions == N_RANKS && emission->payload_len <= PAYLOAD &&
 		emission->lasting);
 	if (hdr->type == FANIN_TYPE_REPEAT) {
-		REQUIRE(result->block == hdr->block && result->payload_len == emission->payload_len);
+		REQUIRE(result->block == hdr->block &&
+			result->payload_len == emission->payload_len);
 		REQUIRE(memcmp(result->payload, emission->payload, emission->payload_len) == 0);
 		return;
 	}
@@ -89,7 +91,8 @@ take(void *arg, const struct fanin_server_emission *emission)
 	fanin_wire_encode_l4(&headers, &flow, emission->payload_len);
 	headers.fanin = *hdr;
 	REQUIRE((hdr->version == FANIN_WIRE_VERSION
-			 ? fanin_wire_validate(&headers, FANIN_PAYLOAD_OFFSET + emission->payload_len)
+			 ? fanin_wire_validate(&headers,
+					       FANIN_PAYLOAD_OFFSET + emission->payload_len)
 			 : fanin_version_validate(&headers, FANIN_PAYLOAD_OFFSET)) ==
 		FANIN_REASON_NONE);
 	REQUIRE(fanin_type_direction(hdr->type) == FANIN_DOWN);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libFuzzer target for super-frames. The first byte says what the input is: what a kernel hands over, with its header before it, of
- * others or of Fanin's; or a list of frames that may leave as one, each behind two bytes of length (little-endian). super_seeds.py
- * makes the seeds.
+ * libFuzzer target for super-frames. The first byte says what the input is: what a kernel hands
+ * over, with its header before it, of others or of Fanin's; or a list of frames that may leave as
+ * one, each behind two bytes of length (little-endian). super_seeds.py makes the seeds.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -104,7 +104,8 @@ take_foreign(const struct virtio_net_hdr *vnet, uint32_t shift, const uint8_t *d
 	drop(frame);
 }
 
-/* Of Fanin's: switches and hosts take each segment for the same packet, whose Fanin header is its own. */
+/* Of Fanin's: switches and hosts take each segment for the same packet, whose Fanin header is its
+ * own. */
 static void
 take_fanin(uint16_t gso_size, const uint8_t *data, size_t size)
 {
@@ -133,13 +134,15 @@ take_fanin(uint16_t gso_size, const uint8_t *data, size_t size)
 		REQUIRE(fanin_segments_copy(&segments, &frames[i], 0, room, frames[i].len));
 		REQUIRE(memcmp(room + FANIN_L4_LEN, segments.data + at, own) == 0);
 		REQUIRE(memcmp(room, &made.eth, FANIN_ETH_LEN) == 0);
-		REQUIRE(memcmp(&((struct fanin_headers *)room)->udp, &made.udp, FANIN_UDP_LEN) == 0);
+		REQUIRE(memcmp(&((struct fanin_headers *)room)->udp, &made.udp, FANIN_UDP_LEN) ==
+			0);
 		fanin_wire_validate((const struct fanin_headers *)room, frames[i].len);
 	}
 	REQUIRE(n <= i);
 }
 
-/* Frames that leave together are each in one group, in their order, of one job, and its segments again. */
+/* Frames that leave together are each in one group, in their order, of one job, and its segments
+ * again. */
 static void
 send_frames(const uint8_t *data, size_t size)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libFuzzer target for the packet format and the handlers. The input is a list of frames, each behind two bytes of
- * length (little-endian). Every frame is validated; valid contributions go to the slots of one small job as the pipeline
- * would bring them, and after each the counters, references and emissions must fit together. Each handler runs with both
- * kinds of accumulation. Every frame is also taken for one to be routed: its header must stay right. seeds.py makes the seeds.
+ * libFuzzer target for the packet format and the handlers. The input is a list of frames, each
+ * behind two bytes of length (little-endian). Every frame is validated; valid contributions go to
+ * the slots of one small job as the pipeline would bring them, and after each the counters,
+ * references and emissions must fit together. Each handler runs with both kinds of accumulation.
+ * Every frame is also taken for one to be routed: its header must stay right. seeds.py makes the
+ * seeds.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -48,7 +50,9 @@ static struct fanin_job_params job = {
 
 static struct fake_pool pool;
 static struct fanin_handler_stats stats;
-static struct fanin_handler_ctx ctx = { .job = &job, .epoch = 1, .parent_epoch = 1, .stats = &stats };
+static struct fanin_handler_ctx ctx = {
+	.job = &job, .epoch = 1, .parent_epoch = 1, .stats = &stats
+};
 static uint8_t *slots[SLOTS];
 static uint8_t common[FANIN_SLOTS_COMMON] __attribute__((aligned(8)));
 static struct fanin_timer_fifo *timers;
@@ -76,7 +80,8 @@ check_answer(const struct fanin_headers *headers, bool passed_on)
 	REQUIRE(hdr->count != FANIN_BLOCK_OPEN || !fanin_ranks_is_empty(&ranks.missing));
 }
 
-/* One emission of a handler whose results a server makes: it is a valid packet, and says of which ranks its data is. */
+/* One emission of a handler whose results a server makes: it is a valid packet, and says of which
+ * ranks its data is. */
 static void
 check_server_emission(const struct fanin_emission *emission)
 {
@@ -114,7 +119,8 @@ check_server_emission(const struct fanin_emission *emission)
 	REQUIRE(fanin_wire_validate(headers, mbuf->data_len) == FANIN_REASON_NONE);
 }
 
-/* One emission of a handler that sends on what its table has no room for: nothing that has been sent is kept. */
+/* One emission of a handler that sends on what its table has no room for: nothing that has been
+ * sent is kept. */
 static void
 check_push_emission(const struct fanin_emission *emission)
 {
@@ -274,7 +280,8 @@ send_emission(const struct fanin_emission *emission)
 	case FANIN_EMIT_REPLY:
 		REQUIRE(receivers == 1 && references == 1 &&
 			(emission->payload_len == fanin_answer_len(job.n_ranks) ||
-			 emission->payload_len == fanin_answer_len(job.n_ranks) + sizeof(uint64_t)));
+			 emission->payload_len ==
+				 fanin_answer_len(job.n_ranks) + sizeof(uint64_t)));
 		check_answer(headers, false);
 		break;
 	case FANIN_EMIT_PORTS: /* no handler of a tree does */
@@ -302,7 +309,8 @@ send_emission(const struct fanin_emission *emission)
 		fake_put(&pool, emission->mbuf);
 }
 
-/* Likewise, of a handler whose blocks have leaders: everything goes to ports of the job, or on its way. */
+/* Likewise, of a handler whose blocks have leaders: everything goes to ports of the job, or on its
+ * way. */
 static void
 send_leaders_emission(const struct fanin_emission *emission)
 {
@@ -405,9 +413,12 @@ handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 	flush();
 	/* What a slot may hold, and its result. */
 	REQUIRE(fake_pool_in_use(&pool) - ctx.n_stock <=
-		SLOTS * (fanin_slot_mbufs(handler, job.n_children, job.n_children, job.buffers) + 1));
-	/* Contributions may come again by way of the server, and results may be of blocks of which none came. */
-	if (handler->shape == FANIN_SHAPE_SERVER || handler->shape == FANIN_SHAPE_LEADERS || is_push)
+		SLOTS * (fanin_slot_mbufs(handler, job.n_children, job.n_children, job.buffers) +
+			 1));
+	/* Contributions may come again by way of the server, and results may be of blocks of which
+	 * none came. */
+	if (handler->shape == FANIN_SHAPE_SERVER || handler->shape == FANIN_SHAPE_LEADERS ||
+	    is_push)
 		return;
 	REQUIRE(stats.contributions + stats.known * N_CHILDREN >= stats.results * N_CHILDREN);
 	REQUIRE(stats.contributions <= (stats.results + SLOTS) * N_CHILDREN);
@@ -450,7 +461,8 @@ fits_some_template(const struct fanin_headers *headers)
 	return fanin_wire_fits(headers, &template);
 }
 
-/* What a router does to the frame; it is changed. wire: what validation as a Fanin packet has found. */
+/* What a router does to the frame; it is changed. wire: what validation as a Fanin packet has
+ * found. */
 static void
 route_frame(struct fanin_headers *headers, size_t len, enum fanin_reason wire)
 {

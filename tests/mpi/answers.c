@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI program that knows nothing of Fanin and compares the answers of reductions with those that it computes itself, without MPI:
- * all predefined types and operators that the MPI standard defines on them, values at both ends of each type, one element to many,
- * in place and not. What the order of ranks would round is not tested: floating-point sums and products are exact here. A NaN and the
- * signs of zeros are what docs/operators.md says, but below the bytes from which the network takes a vector, where minima and maxima
- * have none.
- * Arguments: bytes from which the network takes a vector; a count, which each type and operator is tried with once, beside calls of
- * one element; none: five counts with each call. Prints the first call that is wrong of each type and operator,
+ * An MPI program that knows nothing of Fanin and compares the answers of reductions with those that
+ * it computes itself, without MPI: all predefined types and operators that the MPI standard defines
+ * on them, values at both ends of each type, one element to many, in place and not. What the order
+ * of ranks would round is not tested: floating-point sums and products are exact here. A NaN and
+ * the signs of zeros are what docs/operators.md says, but below the bytes from which the network
+ * takes a vector, where minima and maxima have none. Arguments: bytes from which the network takes
+ * a vector; a count, which each type and operator is tried with once, beside calls of one element;
+ * none: five counts with each call. Prints the first call that is wrong of each type and operator,
  * and "cases N wrong M" at the end.
  */
 #include <math.h>
@@ -49,7 +50,8 @@ enum op {
 /* How elements of a type are made, combined and compared. */
 struct element {
 	size_t bytes;
-	/* value: 0 to N_VALUES - 1. first: of the ranks. strange: NaN and zeros of both signs, too. */
+	/* value: 0 to N_VALUES - 1. first: of the ranks. strange: NaN and zeros of both signs, too.
+	 */
 	void (*put)(void *at, enum op op, unsigned int value, int of_rank, size_t i, bool strange);
 	void (*combine)(enum op op, void *acc, const void *with);
 	bool (*same)(const void *a, const void *b);
@@ -165,10 +167,12 @@ combined(enum op op, long double x, long double y, long double sum, long double 
 	}
 }
 
-/* The bits of a NaN that is a minimum or maximum are compared with the canonical one's; sums have any. */
+/* The bits of a NaN that is a minimum or maximum are compared with the canonical one's; sums have
+ * any. */
 static bool nan_is_canonical;
 
-/* What every order of ranks sums or multiplies to the same bits, and the ends of the type for others. */
+/* What every order of ranks sums or multiplies to the same bits, and the ends of the type for
+ * others. */
 static long double
 exact(enum op op, unsigned int value, int of_rank, size_t i, bool strange, int least_exponent,
       int most_exponent, long double most)
@@ -267,36 +271,37 @@ COMPLEX(c128, double);
 COMPLEX(c160, long double);
 
 /* Values and places. The lesser place of equal values wins. */
-#define PAIR(name, value_type, place_type, of)                                                      \
-	struct name {                                                                               \
-		value_type value;                                                                   \
-		place_type place;                                                                   \
-	};                                                                                          \
-	static void put_##name(void *at, enum op op, unsigned int value, int of_rank, size_t i,     \
-			       bool strange)                                                        \
-	{                                                                                           \
-		struct name made;                                                                   \
-		memset(&made, 0, sizeof(made));                                                     \
-		put_##of(&made.value, op == MINLOC ? MIN : MAX, value, of_rank, i, strange);        \
-		made.place = (place_type)((of_rank * 3 + (int)i) % 7);                              \
-		memcpy(at, &made, sizeof(made));                                                    \
-	}                                                                                           \
-	static void combine_##name(enum op op, void *acc, const void *with)                         \
-	{                                                                                           \
-		struct name x, y;                                                                   \
-		memcpy(&x, acc, sizeof(x));                                                         \
-		memcpy(&y, with, sizeof(y));                                                        \
-		if (x.value == y.value ? y.place < x.place : (y.value < x.value) == (op == MINLOC)) \
-			memcpy(acc, with, sizeof(x));                                               \
-	}                                                                                           \
-	static bool same_##name(const void *a, const void *b)                                       \
-	{                                                                                           \
-		struct name x, y;                                                                   \
-		memcpy(&x, a, sizeof(x));                                                           \
-		memcpy(&y, b, sizeof(y));                                                           \
-		return x.value == y.value && x.place == y.place;                                    \
-	}                                                                                           \
-	static const struct element name = { sizeof(struct name), put_##name, combine_##name,       \
+#define PAIR(name, value_type, place_type, of)                                                     \
+	struct name {                                                                              \
+		value_type value;                                                                  \
+		place_type place;                                                                  \
+	};                                                                                         \
+	static void put_##name(void *at, enum op op, unsigned int value, int of_rank, size_t i,    \
+			       bool strange)                                                       \
+	{                                                                                          \
+		struct name made;                                                                  \
+		memset(&made, 0, sizeof(made));                                                    \
+		put_##of(&made.value, op == MINLOC ? MIN : MAX, value, of_rank, i, strange);       \
+		made.place = (place_type)((of_rank * 3 + (int)i) % 7);                             \
+		memcpy(at, &made, sizeof(made));                                                   \
+	}                                                                                          \
+	static void combine_##name(enum op op, void *acc, const void *with)                        \
+	{                                                                                          \
+		struct name x, y;                                                                  \
+		memcpy(&x, acc, sizeof(x));                                                        \
+		memcpy(&y, with, sizeof(y));                                                       \
+		if (x.value == y.value ? y.place < x.place                                         \
+				       : (y.value < x.value) == (op == MINLOC))                    \
+			memcpy(acc, with, sizeof(x));                                              \
+	}                                                                                          \
+	static bool same_##name(const void *a, const void *b)                                      \
+	{                                                                                          \
+		struct name x, y;                                                                  \
+		memcpy(&x, a, sizeof(x));                                                          \
+		memcpy(&y, b, sizeof(y));                                                          \
+		return x.value == y.value && x.place == y.place;                                   \
+	}                                                                                          \
+	static const struct element name = { sizeof(struct name), put_##name, combine_##name,      \
 					     same_##name }
 
 PAIR(float_int, float, int, f32);
@@ -475,7 +480,8 @@ reduction(enum call call, const struct type *type, enum op op, int count, size_t
 			type->element->combine(op, expected + i * bytes, one + i * bytes);
 	}
 	fill(send, type, bytes, op, rank, n, in_network);
-	/* MPICH 4.0 crashes if such a root has another host than rank 0, and hosts have several ranks. */
+	/* MPICH 4.0 crashes if such a root has another host than rank 0, and hosts have several
+	 * ranks. */
 	in_place = in_place && (!is_rooted || (rank == root && (in_network || root == 0)));
 	memset(recv, 0x55, n * bytes);
 	if (in_place)

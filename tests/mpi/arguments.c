@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI program whose collectives have arguments that MPI refuses, and a few odd ones that it takes. Rank 0 prints a line for each
- * call, with each rank's error class and how often the error handlers of the communicator and of MPI_COMM_WORLD were called. After each
- * call that was refused all ranks sum right, also if only one of them has made it. The net tests compare what is printed with the
- * library and without. Argument: "unusable", only buffers that MPI does not look at, and crashes or sums whatever it finds; "wanted", only
- * calls that are MPI's own, on communicators that wait for a blocking call to make their job.
+ * An MPI program whose collectives have arguments that MPI refuses, and a few odd ones that it
+ * takes. Rank 0 prints a line for each call, with each rank's error class and how often the error
+ * handlers of the communicator and of MPI_COMM_WORLD were called. After each call that was refused
+ * all ranks sum right, also if only one of them has made it. The net tests compare what is printed
+ * with the library and without. Argument: "unusable", only buffers that MPI does not look at, and
+ * crashes or sums whatever it finds; "wanted", only calls that are MPI's own, on communicators that
+ * wait for a blocking call to make their job.
  */
 #include "check.h"
 
@@ -111,7 +113,8 @@ call_blocking(const struct call *c)
 	case ALLREDUCE:
 		return MPI_Allreduce(c->send, c->recv, (int)c->count, c->type, c->op, c->comm);
 	case REDUCE:
-		return MPI_Reduce(c->send, c->recv, (int)c->count, c->type, c->op, c->root, c->comm);
+		return MPI_Reduce(c->send, c->recv, (int)c->count, c->type, c->op, c->root,
+				  c->comm);
 	case BCAST:
 		return MPI_Bcast(c->recv, (int)c->count, c->type, c->root, c->comm);
 	case ALLGATHER:
@@ -130,7 +133,8 @@ call_nonblocking(const struct call *c, MPI_Request *req)
 {
 	switch (c->kind) {
 	case ALLREDUCE:
-		return MPI_Iallreduce(c->send, c->recv, (int)c->count, c->type, c->op, c->comm, req);
+		return MPI_Iallreduce(c->send, c->recv, (int)c->count, c->type, c->op, c->comm,
+				      req);
 	case REDUCE:
 		return MPI_Ireduce(c->send, c->recv, (int)c->count, c->type, c->op, c->root,
 				   c->comm, req);
@@ -470,8 +474,8 @@ try_unusable(enum kind kind, enum form form)
 }
 
 /*
- * A call that MPI refuses, of one rank, which the others do not make, and do not go on before it has returned; or one of all ranks that it
- * takes.
+ * A call that MPI refuses, of one rank, which the others do not make, and do not go on before it
+ * has returned; or one of all ranks that it takes.
  */
 static void
 try_wanted_call(const char *name, struct call *c, bool is_refused)

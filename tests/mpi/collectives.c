@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI program that knows nothing of Fanin: all collectives that the library to preload takes over, with all predefined types
- * and operators, in place and not, of several sizes, by ranks that describe the same data differently, on communicators that
- * come and go. Rank 0 prints a line for each case with a digest of what all ranks have received. The net tests compare what it
- * prints with the library and without. Values are such that every order of summation gives the same bits.
- * Arguments: communicators that are made; "nonblocking": by the nonblocking calls, which all of MPI's calls for requests complete;
- * "communicators": nothing else; "few": a quarter of the types.
+ * An MPI program that knows nothing of Fanin: all collectives that the library to preload takes
+ * over, with all predefined types and operators, in place and not, of several sizes, by ranks that
+ * describe the same data differently, on communicators that come and go. Rank 0 prints a line for
+ * each case with a digest of what all ranks have received. The net tests compare what it prints
+ * with the library and without. Values are such that every order of summation gives the same bits.
+ * Arguments: communicators that are made; "nonblocking": by the nonblocking calls, which all of
+ * MPI's calls for requests complete; "communicators": nothing else; "few": a quarter of the types.
  */
 #include <mpi.h>
 #include <sched.h>
@@ -47,7 +48,8 @@ static unsigned long n_cases, n_calls;
 static int root;
 static bool nonblocking;
 
-/* The blocking call, or the nonblocking one with each way to complete it in turn, some beside messages of this rank to itself. */
+/* The blocking call, or the nonblocking one with each way to complete it in turn, some beside
+ * messages of this rank to itself. */
 #define COLLECTIVE(name, iname, ...)                                                               \
 	do {                                                                                       \
 		if (nonblocking) {                                                                 \
@@ -119,7 +121,8 @@ digest(uint64_t sum, const void *data, size_t bytes)
 	return sum;
 }
 
-/* A small number that depends on rank and place: products of all ranks are exact in every type but the smallest. */
+/* A small number that depends on rank and place: products of all ranks are exact in every type but
+ * the smallest. */
 static unsigned int
 value(int of_rank, size_t i)
 {
@@ -167,7 +170,8 @@ show(MPI_Comm comm, const char *what, const char *type, const char *op, int coun
 
 	MPI_Gather(&mine, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, 0, comm);
 	if (rank == 0)
-		printf("%s %s %s %d%s %016llx\n", what, type, op, count, in_place ? " in place" : "",
+		printf("%s %s %s %d%s %016llx\n", what, type, op, count,
+		       in_place ? " in place" : "",
 		       (unsigned long long)digest(0, all, (size_t)size * sizeof(*all)));
 	free(all);
 	n_cases++;
@@ -204,7 +208,8 @@ reductions(MPI_Comm comm, const struct type *type, const struct op *op, int coun
 	in_place = in_place && rank != 1;
 	COLLECTIVE(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block,
 		   in_place ? MPI_IN_PLACE : send, recv, count, type->type, op->op, comm);
-	/* In place the rest of the vector stays as it was with both MPIs, and programs rely on it. */
+	/* In place the rest of the vector stays as it was with both MPIs, and programs rely on it.
+	 */
 	show(comm, "reduce_scatter_block", type->name, op->name, count, in_place, recv,
 	     n * (size_t)bytes);
 	n_calls += 3;
@@ -249,7 +254,8 @@ movements(MPI_Comm comm, const struct type *type, int count, bool in_place)
 	free(all);
 }
 
-/* Ranks with an odd number describe the data by a type with gaps, in the reverse order of places. */
+/* Ranks with an odd number describe the data by a type with gaps, in the reverse order of places.
+ */
 static void
 derived(MPI_Comm comm, int count)
 {
@@ -279,7 +285,8 @@ derived(MPI_Comm comm, int count)
 		MPI_Datatype gaps, gaps_resized;
 
 		MPI_Type_vector(part, 1, 2, MPI_DOUBLE, &gaps);
-		MPI_Type_create_resized(gaps, 0, (MPI_Aint)sizeof(double) * 2 * part, &gaps_resized);
+		MPI_Type_create_resized(gaps, 0, (MPI_Aint)sizeof(double) * 2 * part,
+					&gaps_resized);
 		MPI_Type_commit(&gaps_resized);
 		memset(sparse, 0, sizeof(double) * 2 * (size_t)count * (size_t)size);
 		memset(dense, 0, sizeof(double) * (size_t)count * (size_t)size);
@@ -321,7 +328,8 @@ others(MPI_Comm comm)
 		data[i] = i + rank;
 	MPI_Op_create(last_of, 1, &op);
 	MPI_Reduce(data, result, 1000, MPI_INT, op, 0, comm);
-	show(comm, "reduce", "MPI_INT", "user", 1000, false, result, rank == 0 ? sizeof(result) : 0);
+	show(comm, "reduce", "MPI_INT", "user", 1000, false, result,
+	     rank == 0 ? sizeof(result) : 0);
 	MPI_Op_free(&op);
 	MPI_Allreduce(data, result, 500, MPI_2INT, MPI_MAXLOC, comm);
 	show(comm, "allreduce", "MPI_2INT", "MPI_MAXLOC", 500, false, result, sizeof(result));
@@ -422,7 +430,8 @@ main(int argc, char **argv)
 		for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t += step) {
 			const struct type *type = &types[t];
 
-			/* Which kinds of integers have which operators, MPI libraries see differently. */
+			/* Which kinds of integers have which operators, MPI libraries see
+			 * differently. */
 			for (size_t o = 0; o < sizeof(ops) / sizeof(ops[0]); o++) {
 				const bool is_logical = strchr(ops[o].kinds, '3') != NULL;
 				const bool is_c = strcmp(type->name, "MPI_INTEGER") != 0 &&

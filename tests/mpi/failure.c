@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI program whose collectives end in the middle. Argument: "abort", one rank calls MPI_Abort; "loop", sums until somebody
- * ends a rank or the program; "gives-up", the same, without rank 0, which does nothing, and MPI_Abort after an error; "idle FILE", 250 barriers of a communicator, then nothing until there is such a file, for a minute at most, and sums to the end, which
- * prints "cases". Rank 0 prints "running" once it runs, and "idle".
+ * An MPI program whose collectives end in the middle. Argument: "abort", one rank calls MPI_Abort;
+ * "loop", sums until somebody ends a rank or the program; "gives-up", the same, without rank 0,
+ * which does nothing, and MPI_Abort after an error; "idle FILE", 250 barriers of a communicator,
+ * then nothing until there is such a file, for a minute at most, and sums to the end, which prints
+ * "cases". Rank 0 prints "running" once it runs, and "idle".
  */
 #include <mpi.h>
 #include <stdio.h>

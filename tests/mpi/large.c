@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI program whose vectors have more bytes than an int counts: a sum in place, a broadcast, and where MPI has counts that are
- * wider than int, a nonblocking reduction of more bytes than an int counts, one each. Rank 0 prints "cases N". Argument: MiB of a vector.
+ * An MPI program whose vectors have more bytes than an int counts: a sum in place, a broadcast, and
+ * where MPI has counts that are wider than int, a nonblocking reduction of more bytes than an int
+ * counts, one each. Rank 0 prints "cases N". Argument: MiB of a vector.
  */
 #include "check.h"
 
@@ -26,13 +27,15 @@ main(int argc, char **argv)
 		vector[i] = (double)(i % 1000003) + rank;
 	MPI_Allreduce(MPI_IN_PLACE, vector, (int)n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 	for (size_t i = 0; i < n; i++)
-		right = right && vector[i] == (double)(i % 1000003) * size + size * (size - 1) / 2.0;
+		right = right &&
+			vector[i] == (double)(i % 1000003) * size + size * (size - 1) / 2.0;
 	check(right, "a large sum");
 	for (size_t i = 0; i < n && rank != 1; i++)
 		vector[i] = -1;
 	MPI_Bcast(vector, (int)n, MPI_DOUBLE, 1, MPI_COMM_WORLD);
 	for (size_t i = 0; i < n; i++)
-		right = right && vector[i] == (double)(i % 1000003) * size + size * (size - 1) / 2.0;
+		right = right &&
+			vector[i] == (double)(i % 1000003) * size + size * (size - 1) / 2.0;
 	check(right, "a large broadcast");
 #if MPI_VERSION >= 4
 	{

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI program with many nonblocking collectives under way at the same time: completed in another order than they were begun, on
- * two communicators that ranks use in different orders, among blocking ones and messages, with types and communicators that
- * are freed before the end. Rank 0 prints "cases N".
- * Argument: "wait": a rank does not take part, and the others wait for it until they are ended from outside.
+ * An MPI program with many nonblocking collectives under way at the same time: completed in another
+ * order than they were begun, on two communicators that ranks use in different orders, among
+ * blocking ones and messages, with types and communicators that are freed before the end. Rank 0
+ * prints "cases N". Argument: "wait": a rank does not take part, and the others wait for it until
+ * they are ended from outside.
  */
 #include "check.h"
 
@@ -124,11 +125,13 @@ freed_before_the_end(void)
 	MPI_Waitall(2, reqs, statuses);
 	check(is_sum(1), "a sum on a communicator that was freed");
 	for (int i = 0; i < COUNT; i++)
-		if (sparse[2 * i] != 2 * i || (rank != 0 && i < COUNT - 1 && sparse[2 * i + 1] != -1))
+		if (sparse[2 * i] != 2 * i ||
+		    (rank != 0 && i < COUNT - 1 && sparse[2 * i + 1] != -1))
 			check(0, "a broadcast of a type that was freed");
 }
 
-/* MPI frees communicators without waiting for other ranks: in any order, and with messages between. */
+/* MPI frees communicators without waiting for other ranks: in any order, and with messages between.
+ */
 static void
 freed_in_any_order(void)
 {
@@ -195,8 +198,8 @@ main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
 	/*
-	 * Nonblocking before any blocking collective: MPI_COMM_WORLD may have a job from the beginning, its copy gets one with a blocking
-	 * collective, however small that is.
+	 * Nonblocking before any blocking collective: MPI_COMM_WORLD may have a job from the
+	 * beginning, its copy gets one with a blocking collective, however small that is.
 	 */
 	many_in_any_order(MPI_COMM_WORLD);
 	MPI_Comm_dup(MPI_COMM_WORLD, &copy);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI program that relies on MPI's progress: a rank that waits in a collective must move its messages meanwhile, nonblocking
- * collectives complete before what is posted after them, and one-sided calls, late ranks and threads change nothing. Rank 0 prints "cases N".
- * Arguments: seconds that a rank sleeps before a collective; "threads": also with MPI_THREAD_MULTIPLE, "one-sided": also one-sided
- * calls, which Open MPI does not have over TCP.
+ * An MPI program that relies on MPI's progress: a rank that waits in a collective must move its
+ * messages meanwhile, nonblocking collectives complete before what is posted after them, and
+ * one-sided calls, late ranks and threads change nothing. Rank 0 prints "cases N". Arguments:
+ * seconds that a rank sleeps before a collective; "threads": also with MPI_THREAD_MULTIPLE,
+ * "one-sided": also one-sided calls, which Open MPI does not have over TCP.
  */
 #include "check.h"
 

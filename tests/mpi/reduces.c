@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI program that reduces to each rank, in place and not, by operators of MPI and its own, of MPI_COMM_WORLD and of all its ranks
- * but the first. The last line has "cases" and how many reductions each rank has made in all.
+ * An MPI program that reduces to each rank, in place and not, by operators of MPI and its own, of
+ * MPI_COMM_WORLD and of all its ranks but the first. The last line has "cases" and how many
+ * reductions each rank has made in all.
  */
 #include "check.h"
 

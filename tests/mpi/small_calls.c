@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI program of one rank that makes calls that go to MPI, whose instructions the net tests count. Argument: how many.
+ * An MPI program of one rank that makes calls that go to MPI, whose instructions the net tests
+ * count. Argument: how many.
  */
 #include <mpi.h>
 #include <stdlib.h>

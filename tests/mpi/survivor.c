@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI program that goes on after errors of collectives: it counts them, and ends after a number of sums that were right. Every sum
- * that is returned without an error must be right. Rank 0 prints "running" once it runs, and at the end "cases" with the number of errors.
- * Arguments: sums that are to be right after the last error, or after the first sums if there is none; "nonblocking": by several
- * nonblocking calls at once.
+ * An MPI program that goes on after errors of collectives: it counts them, and ends after a number
+ * of sums that were right. Every sum that is returned without an error must be right. Rank 0 prints
+ * "running" once it runs, and at the end "cases" with the number of errors. Arguments: sums that
+ * are to be right after the last error, or after the first sums if there is none; "nonblocking": by
+ * several nonblocking calls at once.
  */
 #include <mpi.h>
 #include <stdbool.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI program that does what few programs do: calls of MPI in its callbacks, in the order in which MPI allows them; threads that make
- * communicators at the same time; types of absolute addresses, with MPI_BOTTOM; arguments of other calls than collectives that MPI refuses, for each of which rank 0 prints the error
- * class. Sums are checked. The last line has "cases". Argument: "pending", rank 0 has a nonblocking call under way at the end, which the
- * others do not make.
+ * An MPI program that does what few programs do: calls of MPI in its callbacks, in the order in
+ * which MPI allows them; threads that make communicators at the same time; types of absolute
+ * addresses, with MPI_BOTTOM; arguments of other calls than collectives that MPI refuses, for each
+ * of which rank 0 prints the error class. Sums are checked. The last line has "cases". Argument:
+ * "pending", rank 0 has a nonblocking call under way at the end, which the others do not make.
  */
 #include "check.h"
 
@@ -149,7 +150,8 @@ handlers(void)
 }
 #endif
 
-/* Communicators of one thread on all ranks, which make their jobs while those of other threads do. */
+/* Communicators of one thread on all ranks, which make their jobs while those of other threads do.
+ */
 static void *
 thread_run(void *arg)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One rank of an allreduce that posts it and then computes, which is to say that it calls nothing of the library until it gets
- * SIGUSR1, or that waits for it. Whether the library makes progress meanwhile, FANIN_BACKGROUND_PROGRESS says. Checks every element
- * and prints one JSON object; the exit status is 0 if all is right.
+ * One rank of an allreduce that posts it and then computes, which is to say that it calls nothing
+ * of the library until it gets SIGUSR1, or that waits for it. Whether the library makes progress
+ * meanwhile, FANIN_BACKGROUND_PROGRESS says. Checks every element and prints one JSON object; the
+ * exit status is 0 if all is right.
  *
  * usage: computing SWITCH TRANSPORT RANK SIZE JOB KEY compute|wait
  */

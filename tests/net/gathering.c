@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One rank that broadcasts, gathers, and does an allgather and a reduce_scatter at the same time, by the public calls; its buffers get other contents as
- * soon as a call returns. The job comes from the network manager. Prints one JSON object: what was wrong, and what the report says of multicast.
+ * One rank that broadcasts, gathers, and does an allgather and a reduce_scatter at the same time,
+ * by the public calls; its buffers get other contents as soon as a call returns. The job comes from
+ * the network manager. Prints one JSON object: what was wrong, and what the report says of
+ * multicast.
  *
  * usage: gathering MANAGER JOB-NAME ADDRESS RANK SIZE ROUNDS
- * ROUNDS "killed": broadcasts that are tested for, until one fails; "disagree": one, of which rank 2 takes another rank for the root. What the calls say of that is printed.
- * With 0 rounds the first broadcast is interrupted in its first wait, which is the one for the second job, and a second broadcast is tried.
+ * ROUNDS "killed": broadcasts that are tested for, until one fails; "disagree": one, of which rank
+ * 2 takes another rank for the root. What the calls say of that is printed. With 0 rounds the first
+ * broadcast is interrupted in its first wait, which is the one for the second job, and a second
+ * broadcast is tried.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,7 +29,8 @@ check(const char *what, int status)
 {
 	if (status == FANIN_OK)
 		return;
-	printf("{\"ok\": false, \"what\": \"%s\", \"error\": \"%s\"}\n", what, fanin_ctx_error(ctx));
+	printf("{\"ok\": false, \"what\": \"%s\", \"error\": \"%s\"}\n", what,
+	       fanin_ctx_error(ctx));
 	exit(1);
 }
 
@@ -120,7 +125,8 @@ list_print(const char *name, const uint16_t *ranks, size_t n)
 	printf("]");
 }
 
-/* Broadcasts go by the second job, which fails: prints what the first communicator says of it, and then of a sum. */
+/* Broadcasts go by the second job, which fails: prints what the first communicator says of it, and
+ * then of a sum. */
 static void
 failing_run(fanin_comm *comm, unsigned int rank, const char *mode)
 {

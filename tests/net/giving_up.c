@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One rank of a job of which rank 1 gives up after a sum: the others' barrier must fail, and not take its leave for its part. Prints
- * one JSON object; the exit status is 0 unless it could not come so far.
+ * One rank of a job of which rank 1 gives up after a sum: the others' barrier must fail, and not
+ * take its leave for its part. Prints one JSON object; the exit status is 0 unless it could not
+ * come so far.
  *
  * usage: giving-up JOB-NAME TRANSPORT INTERFACE RANK SIZE
  */
@@ -26,7 +27,9 @@ main(int argc, char **argv)
 {
 	static float vector[COUNT];
 	struct fanin_init_opts init = { .sz = sizeof(init) };
-	struct fanin_join_opts join = { .sz = sizeof(join), .fixed_rank = true, .no_fallback = true };
+	struct fanin_join_opts join = { .sz = sizeof(join),
+					.fixed_rank = true,
+					.no_fallback = true };
 	fanin_ctx *ctx = NULL;
 	fanin_comm *comm = NULL;
 	double began;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * To preload into a program: what waits for the kernel's lock on network interfaces waits SLOW_KERNEL_MS longer, as if something else held
- * it, while there is the file SLOW_KERNEL_FILE. That are requests by netlink, and those of ethtool.
+ * To preload into a program: what waits for the kernel's lock on network interfaces waits
+ * SLOW_KERNEL_MS longer, as if something else held it, while there is the file SLOW_KERNEL_FILE.
+ * That are requests by netlink, and those of ethtool.
  */
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -49,7 +50,8 @@ send(int fd, const void *data, size_t len, int flags)
 	int domain = AF_UNSPEC;
 	socklen_t domain_len = sizeof(domain);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_len) == 0 && domain == AF_NETLINK)
+	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_len) == 0 &&
+	    domain == AF_NETLINK)
 		wait_for_lock();
 	return next(fd, data, len, flags);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One rank of two jobs at once, by one context: posts collectives of all kinds on both before it waits for any, in an order
- * of its own, and checks every element it gets. Then passes a barrier and tells when it came and when it went on, for the
- * test to hold against the other ranks. Prints one JSON object; the exit status is 0 if all is right.
+ * One rank of two jobs at once, by one context: posts collectives of all kinds on both before it
+ * waits for any, in an order of its own, and checks every element it gets. Then passes a barrier
+ * and tells when it came and when it went on, for the test to hold against the other ranks. Prints
+ * one JSON object; the exit status is 0 if all is right.
  *
  * usage: two-communicators SWITCH TRANSPORT RANK SIZE JOB KEY JOB KEY
  */

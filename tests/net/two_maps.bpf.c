@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An XDP program that a port of the switch may be given (xdp_prog= in its vdev) in place of the driver's own, with two maps of AF_XDP
- * sockets. Only the second one, which has the name that the driver knows, gets its sockets.
+ * An XDP program that a port of the switch may be given (xdp_prog= in its vdev) in place of the
+ * driver's own, with two maps of AF_XDP sockets. Only the second one, which has the name that the
+ * driver knows, gets its sockets.
  */
 #include <linux/bpf.h>
 

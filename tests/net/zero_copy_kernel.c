@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * To preload into a program: ethtool tells it that each interface has the driver of a network card with zero-copy AF_XDP. The kernel's
- * own answer to AF_XDP stays, so that it copies.
+ * To preload into a program: ethtool tells it that each interface has the driver of a network card
+ * with zero-copy AF_XDP. The kernel's own answer to AF_XDP stays, so that it copies.
  */
 #include <dlfcn.h>
 #include <net/if.h>

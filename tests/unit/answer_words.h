@@ -15,7 +15,8 @@ struct answer_words {
 	uint64_t second;
 };
 
-static_assert(sizeof(struct answer_words) == sizeof(struct fanin_answer_body) + 16, "as on the wire");
+static_assert(sizeof(struct answer_words) == sizeof(struct fanin_answer_body) + 16,
+	      "as on the wire");
 
 struct join_ack_words {
 	struct fanin_join_ack_body body;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A world for tests of the engine: all ranks of a job in one process, on links made of memory, around a switch that adds up
- * i32. Links lose, duplicate and reorder as a seeded generator says, and the clock only moves when a test moves it. For
- * one test file to include.
+ * A world for tests of the engine: all ranks of a job in one process, on links made of memory,
+ * around a switch that adds up i32. Links lose, duplicate and reorder as a seeded generator says,
+ * and the clock only moves when a test moves it. For one test file to include.
  */
 #ifndef FANIN_TESTS_UNIT_ENGINE_WORLD_H
 #define FANIN_TESTS_UNIT_ENGINE_WORLD_H
@@ -90,10 +90,11 @@ struct world {
 	uint32_t told_by_owners; /* results of blocks with owners that a run before had brought */
 	bool far;                /* answers come from further up: they tell of one block */
 	uint32_t drop_next;      /* contributions to be lost, before any chance */
-	uint64_t cut;   /* ranks whose contributions are lost, all of them; their queries pass */
-	uint64_t ended; /* ranks whose processes have ended */
-	uint64_t mute;  /* ranks that don't answer probes */
-	uint64_t watch_ns; /* when somebody first asked for a block as overdue: from then on probes are sent; 0: not yet */
+	uint64_t cut;      /* ranks whose contributions are lost, all of them; their queries pass */
+	uint64_t ended;    /* ranks whose processes have ended */
+	uint64_t mute;     /* ranks that don't answer probes */
+	uint64_t watch_ns; /* when somebody first asked for a block as overdue: from then on probes
+			      are sent; 0: not yet */
 	double loss, duplication, reordering;
 	struct random random;
 	struct slot slots[2 * WINDOW];
@@ -200,7 +201,8 @@ refuse(struct link *link, const struct fanin_hdr *hdr, enum fanin_reason reason)
 	link_deliver(link, &headers, NULL, 0);
 }
 
-/* A sender that has no valid tag is none that the switch knows: it gets back its own key, and no tag. */
+/* A sender that has no valid tag is none that the switch knows: it gets back its own key, and no
+ * tag. */
 static void
 refuse_untagged(struct link *link, const struct fanin_hdr *hdr, enum fanin_reason reason)
 {
@@ -240,7 +242,8 @@ result_deliver(struct link *link, const struct slot *slot, bool is_empty)
 	link_deliver(link, &result, slot->acc, is_empty ? 0 : slot->count * 4u);
 }
 
-/* Sends a rank the result that is its: of a block with another owner without elements. Where ports are shared, it gets the others', too. */
+/* Sends a rank the result that is its: of a block with another owner without elements. Where ports
+ * are shared, it gets the others', too. */
 static void
 result_send(struct link *link, const struct slot *slot)
 {
@@ -599,7 +602,8 @@ notify(struct world *world, uint16_t rank)
 	link_deliver(&world->links[rank], &notice, NULL, 0);
 }
 
-/* The switch forgets everything, and so do the links. If it has tags it is another one, whose runs may have the same numbers. */
+/* The switch forgets everything, and so do the links. If it has tags it is another one, whose runs
+ * may have the same numbers. */
 static inline void
 lose_run(struct world *world)
 {
@@ -612,7 +616,8 @@ lose_run(struct world *world)
 		world->links[i].head = world->links[i].tail;
 }
 
-/* Joins the ranks again once all have noticed. As long as some have, the others are told now and then. */
+/* Joins the ranks again once all have noticed. As long as some have, the others are told now and
+ * then. */
 static inline void
 resume_if_all_know(struct world *world)
 {
@@ -640,7 +645,8 @@ resume_if_all_know(struct world *world)
 				 FANIN_OK);
 }
 
-/* An allreduce, unless its kind says otherwise, that every rank takes part in: rank r sends (r + 1) * (tag + i) at index i. */
+/* An allreduce, unless its kind says otherwise, that every rank takes part in: rank r sends (r + 1)
+ * * (tag + i) at index i. */
 struct collective {
 	uint32_t count; /* of a REDUCE_SCATTER as many for each rank as fit into this */
 	uint32_t tag;
@@ -675,7 +681,8 @@ collective_part(const struct collective *collective, uint16_t rank, uint16_t n_r
 	return (struct collective_part){ 0, collective->count };
 }
 
-/* One rank's request, which is not posted. recv: has room for the whole vector, of which the rank keeps a part. */
+/* One rank's request, which is not posted. recv: has room for the whole vector, of which the rank
+ * keeps a part. */
 static struct fanin_request *
 collective_fill_of(struct collective *collective, uint16_t rank, uint16_t n_ranks, bool in_place)
 {
@@ -718,7 +725,8 @@ collective_check(const struct collective *collective, uint16_t rank, uint16_t n_
 	for (uint32_t i = 0; i < collective->count; i++) {
 		const uint32_t value = collective->tag + i;
 
-		ck_assert_uint_eq(collective->recv[rank][i], i - part.first < part.n ? factor * value
+		ck_assert_uint_eq(collective->recv[rank][i], i - part.first < part.n
+								     ? factor * value
 							     : in_place ? (rank + 1u) * value
 									: 0);
 	}
@@ -787,7 +795,8 @@ collective_expect(struct collective *collective, const struct world *world)
 		ck_assert_uint_eq(fanin_split_done_bytes(&collective->requests[rank]),
 				  collective->count * 4ull);
 		for (uint32_t i = 0; i < collective->count; i++)
-			ck_assert_uint_eq(collective->recv[rank][i], factor * (collective->tag + i));
+			ck_assert_uint_eq(collective->recv[rank][i],
+					  factor * (collective->tag + i));
 		ck_assert_uint_eq(collective->recv[rank][collective->count], 0xdeadbeef);
 	}
 	collective_free(collective, world);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Mbufs in plain memory, for tests of handlers without an EAL. fake_put plays the part of rte_pktmbuf_free, which must not
- * be called on them: they have no mempool.
+ * Mbufs in plain memory, for tests of handlers without an EAL. fake_put plays the part of
+ * rte_pktmbuf_free, which must not be called on them: they have no mempool.
  */
 #ifndef FANIN_TESTS_UNIT_FAKE_MBUF_H
 #define FANIN_TESTS_UNIT_FAKE_MBUF_H
@@ -57,7 +57,8 @@ fake_pool_in_use(const struct fake_pool *pool)
 	return pool->size - pool->n_unused;
 }
 
-/* An mbuf with one reference whose frame has payload_len bytes behind the headers, with unset content. */
+/* An mbuf with one reference whose frame has payload_len bytes behind the headers, with unset
+ * content. */
 static inline struct rte_mbuf *
 fake_get(struct fake_pool *pool, uint32_t payload_len)
 {
@@ -78,7 +79,8 @@ fake_get(struct fake_pool *pool, uint32_t payload_len)
 	return mbuf;
 }
 
-/* Gives up one reference; the last one returns the mbuf, spoilt, so that late readers are noticed. */
+/* Gives up one reference; the last one returns the mbuf, spoilt, so that late readers are noticed.
+ */
 static inline void
 fake_put(struct fake_pool *pool, struct rte_mbuf *mbuf)
 {

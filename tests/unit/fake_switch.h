@@ -44,7 +44,8 @@ static inline struct fanin_timer_fifo *
 fake_timers(const struct fanin_handler *handler, const struct fanin_job_params *job, uint32_t n,
 	    uint64_t *earliest_ns)
 {
-	struct fanin_timer_fifo *timers = calloc(1, sizeof(*timers) + n * sizeof(timers->timers[0]));
+	struct fanin_timer_fifo *timers = calloc(1,
+						 sizeof(*timers) + n * sizeof(timers->timers[0]));
 
 	ck_assert_ptr_nonnull(timers);
 	*earliest_ns = UINT64_MAX;

@@ -122,7 +122,8 @@ handler_rig_contribute(struct handler_rig *rig, uint16_t child, uint32_t block, 
 }
 
 const struct fanin_emission *
-handler_rig_emission(const struct handler_rig *rig, enum fanin_emission_kind kind, uint64_t children)
+handler_rig_emission(const struct handler_rig *rig, enum fanin_emission_kind kind,
+		     uint64_t children)
 {
 	ck_assert_uint_eq(rig->ctx.n_emissions, 1);
 	ck_assert_int_eq(rig->ctx.emissions[0].kind, kind);

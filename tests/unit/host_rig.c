@@ -84,7 +84,8 @@ clock_now(void *arg)
 	return host_rig.now_ns;
 }
 
-/* Joins until the run has begun, whatever the injector does. The switch tells whether the job is wide. */
+/* Joins until the run has begun, whatever the injector does. The switch tells whether the job is
+ * wide. */
 static void
 join_all(const struct job *job)
 {
@@ -96,7 +97,8 @@ join_all(const struct job *job)
 	for (unsigned int attempt = 0; job->epoch == 0; attempt++) {
 		ck_assert_uint_lt(attempt, 1000);
 		for (uint16_t h = 0; h < host_rig.n_hosts; h++) {
-			if (host_sends_join(&host_rig.sw, h, job->params.id, 1u + h, host_rig.n_hosts,
+			if (host_sends_join(&host_rig.sw, h, job->params.id, 1u + h,
+					    host_rig.n_hosts,
 					    (struct fanin_headers *)answer) != NULL &&
 			    headers->fanin.type == FANIN_TYPE_JOIN_ACK)
 				wide = (ack->flags & FANIN_JOB_WIDE) != 0;
@@ -171,7 +173,8 @@ host_rig_open(const struct host_rig_options *options)
 	ring_switch_slots = options->handler->slot_mbufs.fixed > FANIN_WIRE_MAX_CHILDREN
 				    ? 64u * options->handler->slot_mbufs.fixed
 				    : 64;
-	ring_switch_open_clusters(&host_rig.sw, options->n_hosts, layouts[options->layout].n_workers,
+	ring_switch_open_clusters(&host_rig.sw, options->n_hosts,
+				  layouts[options->layout].n_workers,
 				  layouts[options->layout].cluster_size, options->faults);
 	if (options->authenticate)
 		ring_switch_authenticate(&host_rig.sw);
@@ -250,7 +253,8 @@ host_rig_close(void)
 	ring_switch_close(&host_rig.sw);
 }
 
-/* True if hosts of the window protocol run its jobs: who has a result tells it by KNOWN. In push jobs home hosts do that, whose suite is push_hosts. */
+/* True if hosts of the window protocol run its jobs: who has a result tells it by KNOWN. In push
+ * jobs home hosts do that, whose suite is push_hosts. */
 static bool
 is_windowed(const struct fanin_handler *handler)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hosts and their switch in the test's process: the hosts' engines exchange frames with the real pipeline, for any handler
- * and number of hosts. Each host is in each of the rig's jobs, by an engine of its own that lives as long as the rig, so that
- * one collective follows another in the same slots. Only the rig moves the hosts' clock. One rig at a time.
+ * Hosts and their switch in the test's process: the hosts' engines exchange frames with the real
+ * pipeline, for any handler and number of hosts. Each host is in each of the rig's jobs, by an
+ * engine of its own that lives as long as the rig, so that one collective follows another in the
+ * same slots. Only the rig moves the hosts' clock. One rig at a time.
  */
 #ifndef FANIN_TESTS_UNIT_HOST_RIG_H
 #define FANIN_TESTS_UNIT_HOST_RIG_H
@@ -39,9 +40,10 @@ struct host_rig_options {
 	uint16_t n_jobs; /* 0: one */
 	int layout;      /* of workers: 0 one, 1 two, 2 two that share blocks */
 	const struct pipeline_faults *faults;
-	bool late; /* ranks may be so late that others ask for them again */
-	bool wide; /* the jobs accumulate in f32 what fanin_operation_widens names */
-	bool impatient; /* hosts don't wait longer for ranks that are there than for those that are gone */
+	bool late;      /* ranks may be so late that others ask for them again */
+	bool wide;      /* the jobs accumulate in f32 what fanin_operation_widens names */
+	bool impatient; /* hosts don't wait longer for ranks that are there than for those that are
+			   gone */
 	bool authenticate; /* the jobs have tags */
 };
 
@@ -49,7 +51,8 @@ struct host_rig {
 	struct ring_switch sw;
 	struct host hosts[HOST_RIG_JOBS][HOST_RIG_HOSTS];
 	struct job *jobs[HOST_RIG_JOBS];
-	struct fanin_tagger *tagger; /* the switch's rig's, who joins for the hosts; NULL: the jobs have no tags */
+	struct fanin_tagger *tagger; /* the switch's rig's, who joins for the hosts; NULL: the jobs
+					have no tags */
 	uint16_t n_hosts;
 	uint16_t n_jobs;
 	bool wide;
@@ -63,18 +66,21 @@ struct host_rig {
 
 extern struct host_rig host_rig;
 
-/* Opens switch and engines and joins all jobs, whatever the faults do. Aborts the test on failure. */
+/* Opens switch and engines and joins all jobs, whatever the faults do. Aborts the test on failure.
+ */
 void host_rig_open(const struct host_rig_options *options);
 
 /* Every engine and every worker once. Each host is the first one at times. */
 void host_rig_step(void);
 
 /*
- * Closes all, and checks that each block was reduced once and that nothing was sent again but because of the faults.
+ * Closes all, and checks that each block was reduced once and that nothing was sent again but
+ * because of the faults.
  */
 void host_rig_close(void);
 
-/* Of the handlers that reduce for hosts of the window protocol, the one of a number, from 0; how many there are. */
+/* Of the handlers that reduce for hosts of the window protocol, the one of a number, from 0; how
+ * many there are. */
 const struct fanin_handler *host_rig_handler(int number);
 int host_rig_handlers(void);
 

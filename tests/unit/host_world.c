@@ -130,7 +130,8 @@ struct world_frame
 world_frame_of(const struct fanin_hdr *hdr)
 {
 	const struct fanin_headers *headers = container_of(hdr, struct fanin_headers, fanin);
-	struct world_frame frame = { .len = FANIN_PAYLOAD_OFFSET + fanin_wire_payload_len(headers) };
+	struct world_frame frame = { .len = FANIN_PAYLOAD_OFFSET +
+					    fanin_wire_payload_len(headers) };
 
 	ck_assert_uint_le(frame.len, sizeof(frame.bytes));
 	memcpy(frame.bytes, headers, frame.len);
@@ -273,14 +274,17 @@ leaves_of_ranks(const struct trial *trial)
 static void
 network_build(const struct trial *trial)
 {
-	const struct rig_options rig_options = { .seed = trial->seed, .n_packets = 32767, .mtu = 1500 };
+	const struct rig_options rig_options = { .seed = trial->seed,
+						 .n_packets = 32767,
+						 .mtu = 1500 };
 	const struct pipeline_egress egress = { .rate_mbit = trial->host_mbit,
 						.bucket_bytes = trial->bucket_bytes,
 						.queue_bytes = trial->queue_bytes };
 	const struct rig_end host_end = { .egress = egress, .delay_ns = trial->host_delay_ns };
 	struct rig_leaf_spine_options options = {
 		.n_leaves = trial->n_leaves,
-		.hosts_per_leaf = (uint16_t)(trial->n_ranks / leaves_of_ranks(trial) * trial->n_jobs),
+		.hosts_per_leaf =
+			(uint16_t)(trial->n_ranks / leaves_of_ranks(trial) * trial->n_jobs),
 		.hosts_per_port = trial->per_port,
 		.n_spines = trial->n_spines,
 		.host_end = host_end,
@@ -453,7 +457,8 @@ world_open(const struct trial *trial)
 	for (uint16_t job = 0; job < world.trial.n_jobs; job++) {
 		/* Each leaf has hosts of each job. Those of pairs are at it and at the next one. */
 		for (uint16_t rank = 0; rank < trial->n_ranks; rank++) {
-			const uint32_t leaf = (trial->scattered ? rank % n_leaves : rank / per_leaf) *
+			const uint32_t leaf = (trial->scattered ? rank % n_leaves
+								: rank / per_leaf) *
 					      (trial->n_leaves / n_leaves);
 			const uint32_t at = trial->scattered ? rank / n_leaves : rank % per_leaf;
 
@@ -737,7 +742,8 @@ world_collective(enum fanin_dtype dtype, unsigned int n, struct perf_collective 
 		like->count = like->kind == PERF_BARRIER ? 0 : 4000;
 		for (like->data.op = FANIN_SUM; like->data.op <= FANIN_AVG; like->data.op++) {
 			if (fanin_supports(dtype, like->data.op) &&
-			    (like->data.op == FANIN_SUM || like->kind == PERF_ALLREDUCE) && n-- == 0)
+			    (like->data.op == FANIN_SUM || like->kind == PERF_ALLREDUCE) &&
+			    n-- == 0)
 				return true;
 		}
 	}

@@ -32,8 +32,8 @@ struct trial {
 	uint16_t per_port; /* hosts, 1 */
 	bool scattered;    /* ranks are at the leaves in turn, else at one after the other */
 	/*
-	 * Each rank of a job with leaders is linked to two leaves, which n_leaves counts. Its packets
-	 * pass none of the hooks.
+	 * Each rank of a job with leaders is linked to two leaves, which n_leaves counts. Its
+	 * packets pass none of the hooks.
 	 */
 	bool has_pairs;
 	bool places_unknown;    /* hosts are not told which leaves the ranks are at */
@@ -67,7 +67,8 @@ struct world_frame {
 
 /* A rank of a job. */
 struct member {
-	struct fanin_transport transport; /* the first; the rig's, but for what a test does with it */
+	struct fanin_transport transport; /* the first; the rig's, but for what a test does with it
+					   */
 	struct fanin_transport *inner;
 	struct fanin_transport *bundle; /* of a rank with two links, in place of these */
 	struct fanin_endpoint *engine;
@@ -104,11 +105,11 @@ struct world {
 	struct member members[WORLD_JOBS * WORLD_RANKS]; /* one job after the other */
 	uint32_t n_requests;                             /* of each member */
 	struct random random;
-	bool (*loses)(uint16_t rank,
-		      const struct fanin_hdr *hdr); /* of what comes to ranks; NULL: nothing */
-	bool (*keeps)(uint16_t rank,
-		      const struct fanin_hdr *hdr); /* of what ranks send; NULL: nothing */
-	uint64_t n_lost;                            /* by `loses` */
+	bool (*loses)(uint16_t rank, const struct fanin_hdr *hdr); /* of what comes to ranks; NULL:
+								      nothing */
+	bool (*keeps)(uint16_t rank, const struct fanin_hdr *hdr); /* of what ranks send; NULL:
+								      nothing */
+	uint64_t n_lost;                                           /* by `loses` */
 	struct world_frame given[64];
 	uint16_t given_to[64]; /* 1 + member; 0: nobody, or it has it already */
 	uint32_t n_given;

@@ -60,7 +60,8 @@ leaf_close(void)
 }
 
 void
-leaf_put_arp(uint16_t port, uint16_t opcode, const uint8_t mac[6], uint32_t ip_be, uint32_t target_be)
+leaf_put_arp(uint16_t port, uint16_t opcode, const uint8_t mac[6], uint32_t ip_be,
+	     uint32_t target_be)
 {
 	struct arp_message message = { 0 };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-check [--all | --list [MARK] | SUITE...]: runs the tests that say whether everything works, with --all those too that
- * search for unforeseen cases, or those of the named suites; --list prints the names of all suites, or of those with a mark
- * (tests/meson.build). Check's variables hold: CK_FORK=no for a debugger, CK_VERBOSITY=verbose for a line per test.
+ * fanin-check [--all | --list [MARK] | SUITE...]: runs the tests that say whether everything works,
+ * with --all those too that search for unforeseen cases, or those of the named suites; --list
+ * prints the names of all suites, or of those with a mark (tests/meson.build). Check's variables
+ * hold: CK_FORK=no for a debugger, CK_VERBOSITY=verbose for a line per test.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,7 +26,8 @@ static const struct {
 
 #define N_SUITES (sizeof(suites) / sizeof(suites[0]))
 
-/* A test without a limit of its own fails after so long: on a busy machine it waits for its core, too. */
+/* A test without a limit of its own fails after so long: on a busy machine it waits for its core,
+ * too. */
 #define DEFAULT_TIMEOUT "60"
 
 static bool

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What tests of the manager's jobs have in common: its two hosts join the job "j", and what has become of it is looked at. Each
- * function is used in most of them.
+ * What tests of the manager's jobs have in common: its two hosts join the job "j", and what has
+ * become of it is looked at. Each function is used in most of them.
  */
 #ifndef FANIN_TESTS_UNIT_MANAGER_JOBS_RIG_H
 #define FANIN_TESTS_UNIT_MANAGER_JOBS_RIG_H
@@ -63,7 +63,8 @@ lose_host(unsigned int rank)
 		    control_client_data(&manager_rig.clients[rank]));
 }
 
-/* How often a host has been told of an event, at the end of a turn; what else it has been told is forgotten. */
+/* How often a host has been told of an event, at the end of a turn; what else it has been told is
+ * forgotten. */
 static inline unsigned int
 count_told(unsigned int rank, const char *name)
 {

@@ -108,8 +108,9 @@ list_jobs(uint16_t index)
 }
 
 /*
- * As `version` of a switch tells them: one that is usual, one for reproducible jobs, whose slots hold more and whose shape is not told, as
- * switches did once, one of multicast, one of parameter servers, one whose hosts lead blocks, and one of a shape that no manager knows.
+ * As `version` of a switch tells them: one that is usual, one for reproducible jobs, whose slots
+ * hold more and whose shape is not told, as switches did once, one of multicast, one of parameter
+ * servers, one whose hosts lead blocks, and one of a shape that no manager knows.
  */
 static const char handlers[] =
 	"[{\"name\":\"usual\",\"default\":true,\"in_order\":false,\"shape\":\"tree\",\"slot_mbufs\":{\"fixed\":1}},"
@@ -151,7 +152,8 @@ list_handlers(uint16_t index)
 		return json_pack("[{s:s}]", "name", "usual");
 	if (is_server(index))
 		return json_loads(server_handlers, 0, NULL);
-	list = json_loads(manager_rig.has_other_handlers[index] ? other_handlers : handlers, 0, NULL);
+	list = json_loads(manager_rig.has_other_handlers[index] ? other_handlers : handlers, 0,
+			  NULL);
 	return manager_rig.has_other_order[index] ? without_order(list) : list;
 }
 
@@ -189,7 +191,8 @@ list_ports_down(uint16_t index)
 }
 
 /*
- * A server has one member, with all ranks, and a switch at most one parent: what real ones refuse, the manager never asks for.
+ * A server has one member, with all ranks, and a switch at most one parent: what real ones refuse,
+ * the manager never asks for.
  */
 static void
 check_create(uint16_t index, const json_t *args)
@@ -279,7 +282,8 @@ obey(uint16_t index, const json_t *asked, const char **code)
 	if (strcmp(command, "version") == 0)
 		return json_pack("{s:s, s:s, s:i, s:I, s:o, s:s*}", "ip", ip, "mac",
 				 "02:fa:00:00:00:01", "udp_port", 21930, "packet_version",
-				 (json_int_t)(manager_rig.is_before[index] ? 2 : FANIN_WIRE_VERSION),
+				 (json_int_t)(manager_rig.is_before[index] ? 2
+									   : FANIN_WIRE_VERSION),
 				 "handlers", list_handlers(index), "kind",
 				 is_server(index) != manager_rig.is_other_kind[index] ? "server"
 										      : NULL);
@@ -292,8 +296,9 @@ obey(uint16_t index, const json_t *asked, const char **code)
 	if (strcmp(command, "jobs.list") == 0)
 		return list_jobs(index);
 	if (strcmp(command, "hosts.find") == 0)
-		return manager_rig.is_old[index] ? NULL
-						 : find_hosts(index, json_object_get(asked, "args"));
+		return manager_rig.is_old[index]
+			       ? NULL
+			       : find_hosts(index, json_object_get(asked, "args"));
 	return create_or_destroy(index, command, json_object_get(asked, "args"), code);
 }
 

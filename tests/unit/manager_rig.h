@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A manager in the test's hands. All of it is there, with its database in a directory of its own; switches and hosts are the test's
- * ends of their connections, and a switch does what it is asked when the test says so. Two hosts: rank 0 has links to leaf0 and
- * leaf2, rank 1 one to leaf1; each leaf has one to each of three spines. Parameter servers there are if a test wants them: server0 is at
- * spine0, server1 at spine1.
+ * A manager in the test's hands. All of it is there, with its database in a directory of its own;
+ * switches and hosts are the test's ends of their connections, and a switch does what it is asked
+ * when the test says so. Two hosts: rank 0 has links to leaf0 and leaf2, rank 1 one to leaf1; each
+ * leaf has one to each of three spines. Parameter servers there are if a test wants them: server0
+ * is at spine0, server1 at spine1.
  */
 #ifndef FANIN_TESTS_UNIT_MANAGER_RIG_H
 #define FANIN_TESTS_UNIT_MANAGER_RIG_H
@@ -35,20 +36,24 @@ enum {
 struct manager_rig {
 	struct manager_config config;
 	struct manager *manager;
-	uint16_t n_peers;                /* with servers, or without */
-	json_t *jobs[MANAGER_RIG_PEERS]; /* that a switch has: their owners by number */
-	json_t *created[MANAGER_RIG_PEERS]; /* the last job that a switch made, as it was asked for; NULL: none */
+	uint16_t n_peers;                   /* with servers, or without */
+	json_t *jobs[MANAGER_RIG_PEERS];    /* that a switch has: their owners by number */
+	json_t *created[MANAGER_RIG_PEERS]; /* the last job that a switch made, as it was asked for;
+					       NULL: none */
 	uint32_t max_jobs;                  /* of each switch; learned when it is looked at */
-	bool full[MANAGER_RIG_PEERS]; /* it makes no job */
+	bool full[MANAGER_RIG_PEERS];       /* it makes no job */
 	bool port_is_down[MANAGER_RIG_PEERS][MANAGER_RIG_PORTS];
 	bool is_old[MANAGER_RIG_SWITCHES];          /* it does not know hosts.find */
 	bool has_old_handlers[MANAGER_RIG_PEERS];   /* it does not tell what they need */
 	bool has_other_handlers[MANAGER_RIG_PEERS]; /* its usual one is another */
-	bool has_other_order[MANAGER_RIG_PEERS]; /* it is of a version that did not know the order of ranks */
-	bool is_other_kind[MANAGER_RIG_PEERS]; /* it is a server where a switch should be, or the other way round */
-	bool is_before[MANAGER_RIG_PEERS];    /* its packets are of the version before */
-	bool is_silent[MANAGER_RIG_SWITCHES]; /* its host answers no ARP */
-	bool sees_others[MANAGER_RIG_SWITCHES]; /* it has heard the others' hosts over its first link */
+	bool has_other_order[MANAGER_RIG_PEERS]; /* it is of a version that did not know the order
+						    of ranks */
+	bool is_other_kind[MANAGER_RIG_PEERS];   /* it is a server where a switch should be, or the
+						    other way round */
+	bool is_before[MANAGER_RIG_PEERS];       /* its packets are of the version before */
+	bool is_silent[MANAGER_RIG_SWITCHES];    /* its host answers no ARP */
+	bool sees_others[MANAGER_RIG_SWITCHES];  /* it has heard the others' hosts over its first
+						    link */
 	struct control_client clients[MANAGER_RIG_HOSTS];
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A host's link for tests of the engine: a transport whose frames are plain memory. Where they go to and come from is two
- * functions of the test's.
+ * A host's link for tests of the engine: a transport whose frames are plain memory. Where they go
+ * to and come from is two functions of the test's.
  */
 #ifndef FANIN_TESTS_UNIT_MEMORY_LINK_H
 #define FANIN_TESTS_UNIT_MEMORY_LINK_H
@@ -17,7 +17,8 @@ struct memory_link {
 	/* Takes a frame that the engine sends; its memory is the link's again afterwards. */
 	void (*put)(struct memory_link *link, const void *frame, uint32_t len);
 
-	/* Copies the next frame for the engine to `frame` and returns its length, or 0 if there is none. */
+	/* Copies the next frame for the engine to `frame` and returns its length, or 0 if there is
+	 * none. */
 	size_t (*take)(struct memory_link *link, void *frame);
 
 	bool full;   /* takes nothing */

@@ -7,8 +7,9 @@
 #define NET_CASES_ALL "FANIN_NET_CASES_ALL"
 
 /*
- * Starts the cases of suite_net, some at a time; the suite's tests wait for their ends. Once, after suite_net, in the process that runs the
- * suites. Without it the first of them starts them. At this process's end what is left of them is ended, too.
+ * Starts the cases of suite_net, some at a time; the suite's tests wait for their ends. Once, after
+ * suite_net, in the process that runs the suites. Without it the first of them starts them. At this
+ * process's end what is left of them is ended, too.
  */
 void net_cases_start(void);
 

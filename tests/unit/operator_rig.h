@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One slot of one job for tests of what handlers compute: random contributions of any data type and operator, and the naive
- * reference's result of all of them in the handler's order. For a test file to include.
+ * One slot of one job for tests of what handlers compute: random contributions of any data type and
+ * operator, and the naive reference's result of all of them in the handler's order. For a test file
+ * to include.
  */
 #ifndef FANIN_TESTS_UNIT_OPERATOR_RIG_H
 #define FANIN_TESTS_UNIT_OPERATOR_RIG_H
@@ -92,7 +93,8 @@ element_of(unsigned int dtype, unsigned int op, uint16_t child, unsigned int i)
 	return reference_encode(&format_f32, reference_decode(reference_format(dtype), sent));
 }
 
-/* What the tree makes of element i of children first to first + width - 1: the halves of a power of two. */
+/* What the tree makes of element i of children first to first + width - 1: the halves of a power of
+ * two. */
 static inline uint64_t
 tree_reference(unsigned int dtype, unsigned int op, unsigned int i, uint16_t first, uint16_t width)
 {
@@ -115,7 +117,8 @@ reference(unsigned int dtype, unsigned int op, unsigned int i)
 	uint64_t result = element_of(dtype, op, 0, i);
 
 	for (uint16_t child = 1; child < rig.job.n_children; child++)
-		result = reference_combine(accumulator, op, result, element_of(dtype, op, child, i));
+		result = reference_combine(accumulator, op, result,
+					   element_of(dtype, op, child, i));
 	if (strcmp(rig.handler->name, "tree") == 0)
 		result = tree_reference(dtype, op, i, 0, FANIN_WIRE_MAX_CHILDREN);
 	if (op == FANIN_WIRE_AVG)
@@ -144,10 +147,11 @@ check_result(unsigned int dtype, unsigned int op, uint64_t children, const uint6
 
 		memcpy(&found, elements + i * size, size);
 		if (!reference_same(dtype, op, found, expected[i]))
-			ck_abort_msg("%s: %s of %s on %u children: element %u is %#llx, expected %#llx",
-				     rig.handler->name, fanin_op_name(op), fanin_dtype_name(dtype),
-				     rig.job.n_children, i, (unsigned long long)found,
-				     (unsigned long long)expected[i]);
+			ck_abort_msg(
+				"%s: %s of %s on %u children: element %u is %#llx, expected %#llx",
+				rig.handler->name, fanin_op_name(op), fanin_dtype_name(dtype),
+				rig.job.n_children, i, (unsigned long long)found,
+				(unsigned long long)expected[i]);
 	}
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One block of a job of the handler "tree" over two levels of switches, for tests of the order in which ranks are combined: leaves
- * sum up their hosts, and a root the leaves, and hosts of its own.
+ * One block of a job of the handler "tree" over two levels of switches, for tests of the order in
+ * which ranks are combined: leaves sum up their hosts, and a root the leaves, and hosts of its own.
  */
 #ifndef FANIN_TESTS_UNIT_PLACED_RIG_H
 #define FANIN_TESTS_UNIT_PLACED_RIG_H
@@ -14,8 +14,9 @@
 /*
  * Reduces a block, whose contributions arrive in a random order.
  *
- * at: a letter for each rank: that of its leaf, "*" for the root. elements: shape->count of each rank, one rank after the other. result: set if
- * no switch refuses the operation. Returns false if one does; any other failure ends the test.
+ * at: a letter for each rank: that of its leaf, "*" for the root. elements: shape->count of each
+ * rank, one rank after the other. result: set if no switch refuses the operation. Returns false if
+ * one does; any other failure ends the test.
  */
 bool placed_reduce(const char *at, const struct shape *shape, const void *elements,
 		   struct random *random, void *result);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A switch in the test's own process that probes children of one job, by a clock that is the test's. The test opens the switch and
- * starts the job's run.
+ * A switch in the test's own process that probes children of one job, by a clock that is the
+ * test's. The test opens the switch and starts the job's run.
  */
 #ifndef FANIN_TESTS_UNIT_PROBE_RIG_H
 #define FANIN_TESTS_UNIT_PROBE_RIG_H
@@ -37,7 +37,8 @@ void probe_rig_ask(unsigned int h, uint32_t block, bool overdue);
 /* What an overdue query of host 0 about block 0 is answered. */
 struct answer_words probe_rig_answer(void);
 
-/* Aborts the test unless that answer says of these ranks, as bitmaps, that they have ended, or are silent. */
+/* Aborts the test unless that answer says of these ranks, as bitmaps, that they have ended, or are
+ * silent. */
 void probe_rig_expect_finding(uint64_t ended, uint64_t silent);
 
 #endif

@@ -29,9 +29,10 @@ ring_switch_eal_of(unsigned int megabytes)
 	char *argv[32] = { NULL };
 	int argc = 0;
 
-	snprintf(line, sizeof(line),
-		 "fanin-check --no-huge --no-shconf --no-pci --no-telemetry -m %u --lcores 0,1@0 --log-level=error",
-		 megabytes);
+	snprintf(
+		line, sizeof(line),
+		"fanin-check --no-huge --no-shconf --no-pci --no-telemetry -m %u --lcores 0,1@0 --log-level=error",
+		megabytes);
 	for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " "))
 		argv[argc++] = word;
 	ck_assert_int_ge(rte_eal_init(argc, argv), 0);
@@ -278,7 +279,8 @@ passes_on(const struct ring_switch *sw)
 	return false;
 }
 
-/* Puts the right checksum of UDP into a copy of a valid packet to the switch that has none. Returns false if it is none of these. */
+/* Puts the right checksum of UDP into a copy of a valid packet to the switch that has none. Returns
+ * false if it is none of these. */
 static bool
 sum_udp(const struct ring_switch *sw, const void *frame, size_t len, void *copy)
 {
@@ -290,7 +292,8 @@ sum_udp(const struct ring_switch *sw, const void *frame, size_t len, void *copy)
 	memcpy(copy, frame, len);
 	if (headers->udp.checksum_be != 0 ||
 	    (headers->ip.dst_be != sw->pipeline->ip_be &&
-	     (headers->ip.dst_be & htonl(~(uint32_t)FANIN_WIRE_MAX_JOB)) != htonl(FANIN_WIRE_GROUPS)))
+	     (headers->ip.dst_be & htonl(~(uint32_t)FANIN_WIRE_MAX_JOB)) !=
+		     htonl(FANIN_WIRE_GROUPS)))
 		return false;
 	headers->udp.checksum_be = rte_ipv4_udptcp_cksum((const struct rte_ipv4_hdr *)&headers->ip,
 							 &headers->udp);
@@ -306,7 +309,8 @@ expect_sum(const struct ring_switch *sw, const void *frame, size_t len)
 
 	if (passes_on(sw) || !is_fanin(sw, frame, len) ||
 	    memcmp(headers->eth.src, sw->pipeline->mac, 6) != 0 ||
-	    fanin_wire_validate_l4(frame, len) != FANIN_REASON_NONE || headers->udp.checksum_be == 0)
+	    fanin_wire_validate_l4(frame, len) != FANIN_REASON_NONE ||
+	    headers->udp.checksum_be == 0)
 		return;
 	/* With it in the sum the sum is all ones. */
 	ck_assert_msg((rte_raw_cksum(&headers->udp, ntohs(headers->udp.len_be)) +
@@ -534,7 +538,8 @@ host_query(struct ring_switch *sw, const struct job *job, unsigned int h, uint32
 }
 
 const struct answer_words *
-host_take_answer(struct ring_switch *sw, unsigned int h, uint32_t number, struct fanin_headers *answer)
+host_take_answer(struct ring_switch *sw, unsigned int h, uint32_t number,
+		 struct fanin_headers *answer)
 {
 	size_t len;
 
@@ -553,7 +558,8 @@ host_take_answer(struct ring_switch *sw, unsigned int h, uint32_t number, struct
 }
 
 void
-host_result_check(const struct job *job, unsigned int n, uint32_t block, const void *frame, size_t len)
+host_result_check(const struct job *job, unsigned int n, uint32_t block, const void *frame,
+		  size_t len)
 {
 	const struct fanin_headers *headers = frame;
 	const int32_t *values = (const int32_t *)(headers + 1);

@@ -28,9 +28,10 @@ struct ring_switch {
 	struct rte_ring *rx[RING_SWITCH_MAX_PORTS];
 	struct rte_ring *tx[RING_SWITCH_MAX_PORTS];
 	uint16_t n_ports;
-	uint16_t hosts_per_port; /* 1; a test may set it before it makes jobs */
-	struct fanin_tagger *tagger; /* of hosts and parent: see ring_switch_authenticate; NULL: there are no tags */
-	const uint16_t *ranks; /* of the hosts; NULL: host h is rank h */
+	uint16_t hosts_per_port;     /* 1; a test may set it before it makes jobs */
+	struct fanin_tagger *tagger; /* of hosts and parent: see ring_switch_authenticate; NULL:
+					there are no tags */
+	const uint16_t *ranks;       /* of the hosts; NULL: host h is rank h */
 };
 
 /* How a switch of the tests routes. */
@@ -47,7 +48,8 @@ void ring_switch_eal(void);
 /* The same with more memory than most tests need, which is 128 MiB. */
 void ring_switch_eal_of(unsigned int megabytes);
 
-/* Slots of switches that are made from now on; 64. A handler whose slots keep many packets needs as many times more. */
+/* Slots of switches that are made from now on; 64. A handler whose slots keep many packets needs as
+ * many times more. */
 extern uint32_t ring_switch_slots;
 
 /* Makes a switch; faults may be NULL. Aborts the test on failure. */
@@ -70,18 +72,21 @@ void ring_switch_open_limited(struct ring_switch *sw, uint16_t n_ports, uint16_t
 #define RING_SWITCH_PARENT_INSTANCE UINT64_C(0xfedcba9876543210)
 
 /*
- * The jobs of ring_switch_job have tags from now on. What goes into ports gets a tag on the way, unless it has one, and what comes out
- * is opened: tests see packets without. Aborts the test if a packet has no tag that should have one, or a wrong one.
+ * The jobs of ring_switch_job have tags from now on. What goes into ports gets a tag on the way,
+ * unless it has one, and what comes out is opened: tests see packets without. Aborts the test if a
+ * packet has no tag that should have one, or a wrong one.
  */
 void ring_switch_authenticate(struct ring_switch *sw);
 
-/* Puts the tag on a Fanin frame, as hosts, or the parent, do; returns its length with it. frame: 4096 bytes. */
+/* Puts the tag on a Fanin frame, as hosts, or the parent, do; returns its length with it. frame:
+ * 4096 bytes. */
 size_t ring_switch_seal(const struct ring_switch *sw, void *frame, size_t len);
 
 /* Frees it and checks that every mbuf came back. */
 void ring_switch_close(struct ring_switch *sw);
 
-/* A job with handler "single" whose rank r is host r on port r / hosts_per_port. Aborts the test on failure. */
+/* A job with handler "single" whose rank r is host r on port r / hosts_per_port. Aborts the test on
+ * failure. */
 struct job *ring_switch_job(struct ring_switch *sw, uint16_t n_members, uint32_t slots);
 
 /* The same with another handler. */
@@ -100,7 +105,8 @@ void ring_switch_put(struct ring_switch *sw, uint16_t port, const void *frame, s
 /* Rounds of every worker. */
 void ring_switch_rounds(struct ring_switch *sw, unsigned int rounds);
 
-/* Takes the next frame that left through a port: its length, or 0 if there is none. frame: 4096 bytes. */
+/* Takes the next frame that left through a port: its length, or 0 if there is none. frame: 4096
+ * bytes. */
 size_t ring_switch_take(struct ring_switch *sw, uint16_t port, void *frame);
 
 /* Count of a drop reason over all workers. */
@@ -133,12 +139,13 @@ const struct fanin_headers *host_sends_join(struct ring_switch *sw, unsigned int
 					    uint64_t nonce, uint16_t size,
 					    struct fanin_headers *answer);
 
-/* Joins hosts 0 to n - 1, which are all of the job's, and returns the run's epoch. Aborts the test on failure. */
+/* Joins hosts 0 to n - 1, which are all of the job's, and returns the run's epoch. Aborts the test
+ * on failure. */
 uint32_t host_join_all(struct ring_switch *sw, const struct job *job, uint16_t n, uint64_t nonce);
 
 /*
- * Builds host h's i32 sum contribution to a block: element i is (h + 1) * i + block. again: as a retransmission.
- * Returns its length. frame: 4096 bytes.
+ * Builds host h's i32 sum contribution to a block: element i is (h + 1) * i + block. again: as a
+ * retransmission. Returns its length. frame: 4096 bytes.
  */
 size_t host_contribution(const struct ring_switch *sw, const struct job *job, unsigned int h,
 			 uint32_t epoch, uint32_t block, bool again, uint8_t *frame);
@@ -152,8 +159,8 @@ void host_query(struct ring_switch *sw, const struct job *job, unsigned int h, u
 		uint32_t block, uint32_t number, bool overdue);
 
 /*
- * Takes the frame that left to host h, which has to be an ANSWER with this number, and copies it to answer (4096 bytes). Returns its
- * body. Aborts the test if it is none.
+ * Takes the frame that left to host h, which has to be an ANSWER with this number, and copies it to
+ * answer (4096 bytes). Returns its body. Aborts the test if it is none.
  */
 const struct answer_words *host_take_answer(struct ring_switch *sw, unsigned int h, uint32_t number,
 					    struct fanin_headers *answer);

@@ -9,7 +9,8 @@
 
 #define MOST_RUN 200
 
-/* Bits of a small number, so that sums of floats are exact in any order; sometimes -0.0. Of bitwise operators any bits. */
+/* Bits of a small number, so that sums of floats are exact in any order; sometimes -0.0. Of bitwise
+ * operators any bits. */
 static uint64_t
 value_random(struct random *random, const struct sparse_vectors_options *options)
 {
@@ -206,8 +207,9 @@ sparse_vectors_expect_result(const struct sparse_vectors *vectors,
 		at++;
 	}
 	if (result->dense != NULL)
-		ck_assert_uint_eq(((const uint8_t *)result->dense)[options->n * vectors->element_bytes],
-				  0xee);
+		ck_assert_uint_eq(
+			((const uint8_t *)result->dense)[options->n * vectors->element_bytes],
+			0xee);
 }
 
 void

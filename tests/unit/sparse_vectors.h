@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse vectors of several ranks, the requests for their allreduce, and what must come of it, found a second time by looking at one index
- * after the other.
+ * Sparse vectors of several ranks, the requests for their allreduce, and what must come of it,
+ * found a second time by looking at one index after the other.
  */
 #ifndef FANIN_TESTS_UNIT_SPARSE_VECTORS_H
 #define FANIN_TESTS_UNIT_SPARSE_VECTORS_H
@@ -23,7 +23,8 @@ enum sparse_pattern {
 struct sparse_vectors_options {
 	uint64_t n;
 	uint64_t seed;
-	double hint; /* that blocks are cut by, the same at all ranks; 0: the largest of all ranks */
+	double hint; /* that blocks are cut by, the same at all ranks; 0: the largest of all ranks
+		      */
 	double density; /* 0 to 1; above 0 there is one value at least */
 	enum sparse_pattern pattern;
 	uint16_t n_ranks;

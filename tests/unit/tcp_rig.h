@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A control server on TCP for tests, with the files that it may need: a thread serves two commands. `wait` answers nothing;
- * `release` answers the one that waits, or refuses it if it is asked so, and tells whether one waited and how many have gone.
+ * A control server on TCP for tests, with the files that it may need: a thread serves two commands.
+ * `wait` answers nothing; `release` answers the one that waits, or refuses it if it is asked so,
+ * and tells whether one waited and how many have gone.
  */
 #ifndef FANIN_TESTS_UNIT_TCP_RIG_H
 #define FANIN_TESTS_UNIT_TCP_RIG_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The structs that callers hand to the host library, and callers that were compiled with older ones: fields stay where they
- * are, what an older caller left undefined is not read, and what a newer one sets is not ignored.
+ * The structs that callers hand to the host library, and callers that were compiled with older
+ * ones: fields stay where they are, what an older caller left undefined is not read, and what a
+ * newer one sets is not ignored.
  */
 #include <limits.h>
 #include <stddef.h>
@@ -95,7 +96,8 @@ END_TEST
 
 START_TEST(what_was_padding_is_no_field)
 {
-	/* The first reserved byte lies behind the last field of the older header, and all up to its end are reserved. */
+	/* The first reserved byte lies behind the last field of the older header, and all up to its
+	 * end are reserved. */
 	ck_assert_uint_eq(offsetof(struct fanin_join_opts, reserved),
 			  offsetof(struct fanin_join_opts, authenticate) + 1);
 	ck_assert_uint_eq(offsetof(struct fanin_join_opts, reserved) % 8 +

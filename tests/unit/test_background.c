@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Progress in the background (hostlib/src/comm/progress.h): two ranks of a ring in one process, of which one computes while its
- * library's thread does its part, and everything that may be called meanwhile. Runs under the thread sanitizer, too (./dev test
+ * Progress in the background (hostlib/src/comm/progress.h): two ranks of a ring in one process, of
+ * which one computes while its library's thread does its part, and everything that may be called
+ * meanwhile. Runs under the thread sanitizer, too (./dev test
  * --all).
  */
 #include <arpa/inet.h>
@@ -58,7 +59,8 @@ ring_make(struct rank *rank, uint16_t number, int listener, const struct sockadd
 }
 
 static void
-rank_open(struct rank *rank, uint16_t number, bool background, const struct fanin_protocol *protocol)
+rank_open(struct rank *rank, uint16_t number, bool background,
+	  const struct fanin_protocol *protocol)
 {
 	const struct fanin_init_opts options = { .sz = sizeof(options),
 						 .background_progress = background };
@@ -94,7 +96,8 @@ world_open(bool background, const struct fanin_protocol *protocol)
 	}
 	for (uint16_t i = 0; i < 2; i++)
 		ring_make(&ranks[i], i, listeners[i], addresses);
-	while (!fanin_ring_ready(ranks[0].ring, &error) || !fanin_ring_ready(ranks[1].ring, &error)) {
+	while (!fanin_ring_ready(ranks[0].ring, &error) ||
+	       !fanin_ring_ready(ranks[1].ring, &error)) {
 		fanin_ring_poll(ranks[0].ring);
 		fanin_ring_poll(ranks[1].ring);
 	}
@@ -147,7 +150,8 @@ caller_run(void *arg)
 	return NULL;
 }
 
-/* Calls nothing of the library until the other rank is done; returns false if that does not happen within so long. */
+/* Calls nothing of the library until the other rank is done; returns false if that does not happen
+ * within so long. */
 static bool
 compute_until_done(const struct caller *caller, uint64_t limit_ns)
 {
@@ -271,7 +275,8 @@ START_TEST(calls_and_the_thread_do_not_disturb_each_other)
 }
 END_TEST
 
-/* A communicator that moves to another link has another interface and transport, whenever the thread does that. */
+/* A communicator that moves to another link has another interface and transport, whenever the
+ * thread does that. */
 START_TEST(what_a_report_has_told_stays_as_it_was)
 {
 	struct fanin_report report = { .sz = sizeof(report) };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Joining a job by its name, as far as it goes without a manager: what is wrong with the options is said before anything is
- * sent. The net tests have the rest.
+ * Joining a job by its name, as far as it goes without a manager: what is wrong with the options is
+ * said before anything is sent. The net tests have the rest.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -190,9 +190,10 @@ START_TEST(a_token_file_that_everybody_may_read_is_refused)
 	unsetenv("FANIN_MANAGER");
 	unsetenv("FANIN_TOKEN");
 	status = fanin_manager_settings_find(NULL, NULL, &settings, &error);
-	snprintf(words, sizeof(words),
-		 "token file %s, which %s names: found the mode %04o, expected no access for others",
-		 token, path, mode);
+	snprintf(
+		words, sizeof(words),
+		"token file %s, which %s names: found the mode %04o, expected no access for others",
+		token, path, mode);
 	if ((mode & S_IRWXO) != 0) {
 		ck_assert_int_eq(status, FANIN_ERR_INVALID);
 		ck_assert_msg(strstr(error.text, words) != NULL, "found '%s'", error.text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tables of options (control/cli.h, cli_fields.h): what getopt_long() makes of them, which fields they
- * fill, and how the help looks.
+ * Tables of options (control/cli.h, cli_fields.h): what getopt_long() makes of them, which fields
+ * they fill, and how the help looks.
  */
 #include <check.h>
 #include <getopt.h>
@@ -232,22 +232,24 @@ START_TEST(the_help_is_broken_between_words_and_aligned)
 	ck_assert_ptr_nonnull(out);
 	cli_print_options(out, table);
 	fclose(out);
-	ck_assert_str_eq(text,
-			 "  -f, --file FILE        short\n"
-			 "  -w, --watch [SECONDS]  first line\n"
-			 "                         second line\n"
-			 "      --value N          a text that is longer than a line has room for, so that it is broken\n"
-			 "                         between words and goes on below\n"
-			 "      --flag             none\n"
-			 "      --a-name-that-is-far-too-long ARGUMENT\n"
-			 "                         below\n");
+	ck_assert_str_eq(
+		text,
+		"  -f, --file FILE        short\n"
+		"  -w, --watch [SECONDS]  first line\n"
+		"                         second line\n"
+		"      --value N          a text that is longer than a line has room for, so that it is broken\n"
+		"                         between words and goes on below\n"
+		"      --flag             none\n"
+		"      --a-name-that-is-far-too-long ARGUMENT\n"
+		"                         below\n");
 	for (const char *line = text; *line != '\0'; line = strchr(line, '\n') + 1)
 		ck_assert_uint_le(strcspn(line, "\n"), LINE_LEN);
 	free(text);
 }
 END_TEST
 
-/* Whether a core dump of this process may be written after a daemon has taken its command line. Its memory is shown again. */
+/* Whether a core dump of this process may be written after a daemon has taken its command line. Its
+ * memory is shown again. */
 static int
 dumpable_after(const char *option)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every collective of the host library, by its public calls, between the hosts of host_rig.h through the real pipeline. Each
- * byte of each host's memory is compared with what tools/perf_collective.c says, also those that the collective must not touch.
- * Odd ranks work in place.
+ * Every collective of the host library, by its public calls, between the hosts of host_rig.h
+ * through the real pipeline. Each byte of each host's memory is compared with what
+ * tools/perf_collective.c says, also those that the collective must not touch. Odd ranks work in
+ * place.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +56,8 @@ world_open(const struct host_rig_options *options)
 				.ctx = &contexts[h],
 				.next = contexts[h].comms,
 				.endpoint = host_rig.hosts[j][h].engine,
-				.recovery.next_follow_ns = UINT64_MAX, /* there is no kernel to ask */
+				.recovery.next_follow_ns = UINT64_MAX, /* there is no kernel to ask
+									*/
 				.member.config = { .rank = h, .size = host_rig.n_hosts },
 			};
 			contexts[h].comms = &comms[j][h];
@@ -160,12 +162,13 @@ call_finish(struct call *call)
 	ck_assert_ptr_null(call->request);
 	while (right <= collective->count * size && call->recv[right] == call->expected[right])
 		right++;
-	ck_assert_msg(right > collective->count * size,
-		      "%s, %u hosts, %s %s of %lu elements %s, root %u: rank %u: right up to element %lu",
-		      host_rig.jobs[0]->handler->name, host_rig.n_hosts,
-		      fanin_op_name_of(collective->data.op), perf_collective_name(collective->kind),
-		      (unsigned long)collective->count, fanin_dtype_name_of(collective->data.dtype),
-		      collective->root, collective->rank, (unsigned long)(right / size));
+	ck_assert_msg(
+		right > collective->count * size,
+		"%s, %u hosts, %s %s of %lu elements %s, root %u: rank %u: right up to element %lu",
+		host_rig.jobs[0]->handler->name, host_rig.n_hosts,
+		fanin_op_name_of(collective->data.op), perf_collective_name(collective->kind),
+		(unsigned long)collective->count, fanin_dtype_name_of(collective->data.dtype),
+		collective->root, collective->rank, (unsigned long)(right / size));
 	if (call->recv != call->send)
 		free(call->recv);
 	free(call->send);
@@ -198,7 +201,8 @@ run(enum perf_collective_kind kind, uint16_t root, uint64_t count, enum fanin_dt
 static enum fanin_op
 op_of(enum fanin_dtype dtype)
 {
-	static const enum fanin_op ops[] = { FANIN_SUM, FANIN_MAX, FANIN_AVG, FANIN_PROD, FANIN_MIN };
+	static const enum fanin_op ops[] = { FANIN_SUM, FANIN_MAX, FANIN_AVG, FANIN_PROD,
+					     FANIN_MIN };
 
 	return ops[(unsigned int)dtype % (sizeof(ops) / sizeof(ops[0]))];
 }
@@ -369,7 +373,8 @@ START_TEST(nothing_is_done_before_every_rank_has_posted_it)
 }
 END_TEST
 
-/* Posts MANY collectives of all kinds on a job, each rank in its own time, and finishes them in any order. */
+/* Posts MANY collectives of all kinds on a job, each rank in its own time, and finishes them in any
+ * order. */
 static void
 run_mixed(uint16_t n_jobs, uint64_t seed)
 {
@@ -441,7 +446,8 @@ START_TEST(communicators_of_one_context_are_independent)
 }
 END_TEST
 
-/* Two ranks wait in opposite orders: that ends because each of them moves what it does not wait for. */
+/* Two ranks wait in opposite orders: that ends because each of them moves what it does not wait
+ * for. */
 START_TEST(requests_of_several_communicators_may_be_waited_for_in_any_order)
 {
 	const struct host_rig_options options = {
@@ -504,10 +510,11 @@ START_TEST(ranks_that_disagree_about_the_root_are_told_so)
 		&requests[1], 1, FANIN_ERR_REFUSED,
 		"the switch refused block 0 (10 elements i32 of rank 1): type, operator or count "
 		"differ from the block's, which another rank began with 10 elements i32 of rank 0");
-	expect_failure(&requests[0], 0, FANIN_ERR_REFUSED,
-		       "the switch refused block 0 of rank 1 (10 elements i32 of rank 1): type, operator or count "
-		       "differ from the block's, which another rank began with 10 elements i32 of rank 0; this "
-		       "rank posted 10 elements i32 of rank 0");
+	expect_failure(
+		&requests[0], 0, FANIN_ERR_REFUSED,
+		"the switch refused block 0 of rank 1 (10 elements i32 of rank 1): type, operator or count "
+		"differ from the block's, which another rank began with 10 elements i32 of rank 0; this "
+		"rank posted 10 elements i32 of rank 0");
 	world_abandon();
 }
 END_TEST
@@ -532,10 +539,11 @@ START_TEST(ranks_that_disagree_about_the_collective_are_told_so)
 		&requests[1], 1, FANIN_ERR_REFUSED,
 		"the switch refused block 0 (5 elements i32 of rank 0): type, operator or count "
 		"differ from the block's, which another rank began with 10 elements i32 sum for rank 0");
-	expect_failure(&requests[0], 0, FANIN_ERR_REFUSED,
-		       "the switch refused block 0 of rank 1 (5 elements i32 of rank 0): type, operator or count "
-		       "differ from the block's, which another rank began with 10 elements i32 sum for rank 0; "
-		       "this rank posted 10 elements i32 sum for rank 0");
+	expect_failure(
+		&requests[0], 0, FANIN_ERR_REFUSED,
+		"the switch refused block 0 of rank 1 (5 elements i32 of rank 0): type, operator or count "
+		"differ from the block's, which another rank began with 10 elements i32 sum for rank 0; "
+		"this rank posted 10 elements i32 sum for rank 0");
 	world_abandon();
 }
 END_TEST
@@ -568,15 +576,18 @@ START_TEST(arguments_are_checked)
 		       "send is NULL, but count is 3");
 	EXPECT_INVALID(fanin_ireduce(vector, NULL, 3, FANIN_I32, FANIN_SUM, 1, comm, &request),
 		       "recv is NULL, but count is 3");
-	EXPECT_INVALID(fanin_iallgather(vector, vector, SIZE_MAX / 8, FANIN_I32, comm, &request),
-		       "2305843009213693951 elements of i32 for each rank exceed the address space");
+	EXPECT_INVALID(
+		fanin_iallgather(vector, vector, SIZE_MAX / 8, FANIN_I32, comm, &request),
+		"2305843009213693951 elements of i32 for each rank exceed the address space");
 	EXPECT_INVALID(fanin_ibroadcast(vector, 3, (enum fanin_dtype)99, 0, comm, &request),
 		       "99 is not a data type");
-	EXPECT_INVALID(fanin_iallreduce(vector, vector + 1, 3, FANIN_I32, FANIN_SUM, comm, &request),
+	EXPECT_INVALID(fanin_iallreduce(vector, vector + 1, 3, FANIN_I32, FANIN_SUM, comm,
+					&request),
 		       overlap);
 	/* What is in place for one rank is not for another. */
 	EXPECT_INVALID(fanin_iallgather(vector, vector, 3, FANIN_I32, comm, &request), overlap);
-	EXPECT_INVALID(fanin_ireduce_scatter(vector, vector, 3, FANIN_I32, FANIN_SUM, comm, &request),
+	EXPECT_INVALID(fanin_ireduce_scatter(vector, vector, 3, FANIN_I32, FANIN_SUM, comm,
+					     &request),
 		       overlap);
 	ck_assert_int_eq(fanin_ireduce(vector, vector, 3, FANIN_F32, FANIN_BXOR, 1, comm, &request),
 			 FANIN_ERR_UNSUPPORTED);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of the configuration: every class of bad input with the exact message, the defaults, the examples in packaging/examples/, and
- * that packaging/examples/schema.json says the same as the parser's table.
+ * Tests of the configuration: every class of bad input with the exact message, the defaults, the
+ * examples in packaging/examples/, and that packaging/examples/schema.json says the same as the
+ * parser's table.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -55,7 +56,8 @@ parse(const char *text)
 	char error[CONFIG_ERROR_LEN] = "";
 	struct config config;
 
-	ck_assert_msg(config_parse(text, strlen(text), "sw.json", &config, error) == 0, "%s", error);
+	ck_assert_msg(config_parse(text, strlen(text), "sw.json", &config, error) == 0, "%s",
+		      error);
 	return config;
 }
 
@@ -71,10 +73,12 @@ static const struct bad_input bad_inputs[] = {
 	{ "{\"name\":\"a\",\"name\":\"b\"}",
 	  "sw.json: line 1, column 18: duplicate object key near '\"name\"'" },
 	{ "[]", "sw.json: found an empty array, expected an object" },
-	{ "{\"name\":\"\x1b[31m\"}", "sw.json: line 1, column 9: control character 0x1b near '\"'" },
+	{ "{\"name\":\"\x1b[31m\"}",
+	  "sw.json: line 1, column 9: control character 0x1b near '\"'" },
 
 	/* keys */
-	{ "{}", "sw.json: address.ip: missing, expected a unicast IPv4 address like \"10.77.0.254\"" },
+	{ "{}",
+	  "sw.json: address.ip: missing, expected a unicast IPv4 address like \"10.77.0.254\"" },
 	{ "{" ADDRESS "}", "sw.json: ports: missing, expected an array of 1 to 64 objects" },
 	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"net_null0\",\"mtuu\":1500}"),
 	  "sw.json: ports[0].mtuu: unknown key (did you mean \"mtu\"?)" },
@@ -188,7 +192,8 @@ static const struct bad_input bad_inputs[] = {
 	  "expected the name of a network interface like \"eth1\"" },
 	{ WITH_PORTS("{\"name\":\"h0\",\"interface\":\"a,b\"}"),
 	  "sw.json: ports[0].interface: found \"a,b\", expected the name of a network interface like \"eth1\"" },
-	{ WITH_PORTS("{\"name\":\"h0\",\"interface\":\"a\"},{\"name\":\"h1\",\"vdev\":\"net_af_xdp,iface=a\"}"),
+	{ WITH_PORTS(
+		  "{\"name\":\"h0\",\"interface\":\"a\"},{\"name\":\"h1\",\"vdev\":\"net_af_xdp,iface=a\"}"),
 	  "sw.json: ports[1].vdev: interface \"a\" is that of ports[0] already" },
 	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"eth0\"}"),
 	  "sw.json: ports[0].vdev: found \"eth0\", "
@@ -206,16 +211,20 @@ static const struct bad_input bad_inputs[] = {
 	  "sw.json: ports[0].mtu: found 70000, expected an integer from 576 to 61184" },
 	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"net_null0\",\"mtu\":575}"),
 	  "sw.json: ports[0].mtu: found 575, expected an integer from 576 to 61184" },
-	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"net_null0\"},{\"name\":\"h0\",\"vdev\":\"net_null1\"}"),
+	{ WITH_PORTS(
+		  "{\"name\":\"h0\",\"vdev\":\"net_null0\"},{\"name\":\"h0\",\"vdev\":\"net_null1\"}"),
 	  "sw.json: ports[1].name: \"h0\" is the name of ports[0] already" },
-	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"net_null\"},{\"name\":\"h1\",\"vdev\":\"net_null\"}"),
+	{ WITH_PORTS(
+		  "{\"name\":\"h0\",\"vdev\":\"net_null\"},{\"name\":\"h1\",\"vdev\":\"net_null\"}"),
 	  "sw.json: ports[1].vdev: \"net_null\" is the device of ports[0] already: number them, like \"net_null0\"" },
-	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"net_null0\"},{\"name\":\"h1\",\"vdev\":\"net_null0,size=64\"}"),
+	{ WITH_PORTS(
+		  "{\"name\":\"h0\",\"vdev\":\"net_null0\"},{\"name\":\"h1\",\"vdev\":\"net_null0,size=64\"}"),
 	  "sw.json: ports[1].vdev: \"net_null0\" is the device of ports[0] already" },
 	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"net_af_xdp,iface=a\"},"
 		     "{\"name\":\"h1\",\"vdev\":\"net_af_packet,blocksz=4096,iface=a,qpairs=1\"}"),
 	  "sw.json: ports[1].vdev: interface \"a\" is that of ports[0] already" },
-	{ WITH_PORTS("{\"name\":\"h0\",\"pci\":\"0000:0a:00.0\"},{\"name\":\"h1\",\"pci\":\"0000:0A:00.0\"}"),
+	{ WITH_PORTS(
+		  "{\"name\":\"h0\",\"pci\":\"0000:0a:00.0\"},{\"name\":\"h1\",\"pci\":\"0000:0A:00.0\"}"),
 	  "sw.json: ports[1].pci: \"0000:0A:00.0\" is the device of ports[0] already" },
 
 	/* workers */
@@ -516,11 +525,13 @@ static const struct {
 	{ "ice", 0, 0, 1500, true, "e's driver ice has zero-copy AF_XDP" },
 	{ "mlx5_core", 4, 4, 3474, true, "e's driver mlx5_core has zero-copy AF_XDP" },
 	{ "ice", 1, 1, 3475, false, "e's MTU of 3475 is more than AF_XDP's 3474" },
-	{ "ice", 5, 5, 1500, false, "e has 5 receive queues, more than AF_XDP's 4 here (ethtool -L)" },
+	{ "ice", 5, 5, 1500, false,
+	  "e has 5 receive queues, more than AF_XDP's 4 here (ethtool -L)" },
 	{ "st_gmac", 1, 0, 1500, true, "e's driver st_gmac has zero-copy AF_XDP" },
 	{ "st_gmac", 2, 0, 1500, false,
 	  "e has 2 receive queues, of which AF_XDP serves 1 (ethtool -l)" },
-	{ "ice", 3, 2, 1500, false, "e has 3 receive queues, of which AF_XDP serves 2 (ethtool -l)" },
+	{ "ice", 3, 2, 1500, false,
+	  "e has 3 receive queues, of which AF_XDP serves 2 (ethtool -l)" },
 };
 
 START_TEST(the_rule_goes_by_driver_mtu_and_queues)
@@ -569,9 +580,10 @@ START_TEST(a_missing_cpu_is_named)
 	CPU_SET(cpu, &one);
 	ck_assert_int_eq(sched_setaffinity(0, sizeof(one), &one), 0);
 	ck_assert_int_eq(config_check_machine(&config, "sw.json", error), -EINVAL);
-	snprintf(message, sizeof(message),
-		 "sw.json: workers[0]: CPU 1023 is not available, expected one of %d as lcore or as cpu",
-		 cpu);
+	snprintf(
+		message, sizeof(message),
+		"sw.json: workers[0]: CPU 1023 is not available, expected one of %d as lcore or as cpu",
+		cpu);
 	ck_assert_str_eq(error, message);
 	config.workers[0].cpu = (uint16_t)cpu;
 	ck_assert_int_eq(config_check_machine(&config, "sw.json", error), 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What `./dev bench congestion` measures with: placements, background traffic over leaves and spines, the ring that is played, and jobs whose engines share a host.
+ * What `./dev bench congestion` measures with: placements, background traffic over leaves and
+ * spines, the ring that is played, and jobs whose engines share a host.
  */
 #include <check.h>
 #include <string.h>
@@ -237,7 +238,8 @@ streams_on(const struct congestion_link *link)
 	for (uint16_t i = 0; i < world.injection.n; i++) {
 		const uint32_t from = world.injection.sources[i].number;
 		const uint32_t to = world.injection.sources[i].to;
-		const bool is_over = from / 4 != to / 4 && world.injection.spines[to] == link->other;
+		const bool is_over = from / 4 != to / 4 &&
+				     world.injection.spines[to] == link->other;
 
 		n += (link->tier == CONGESTION_HOST_UP && from == link->other) ||
 		     (link->tier == CONGESTION_HOST_DOWN && to == link->other) ||
@@ -293,7 +295,8 @@ START_TEST(the_spine_to_a_destination_depends_on_no_source)
 }
 END_TEST
 
-/* All placements of a seed would have their background on a part of the spines if one generator gave both. */
+/* All placements of a seed would have their background on a part of the spines if one generator
+ * gave both. */
 START_TEST(all_spines_lead_to_as_many_hosts_whatever_the_placement)
 {
 	unsigned int n[4] = { 0 };
@@ -346,7 +349,8 @@ START_TEST(a_ring_takes_its_steps_and_repeats_what_is_lost)
 	ck_assert_uint_ge(stats.sent, stats.packets);
 	ck_assert_uint_ge(rig_now_ns(world.network.rig) - begin_ns, (uint64_t)steps);
 	if (_i == 0)
-		ck_assert_uint_le(rig_now_ns(world.network.rig) - begin_ns, (uint64_t)(1.3 * steps));
+		ck_assert_uint_le(rig_now_ns(world.network.rig) - begin_ns,
+				  (uint64_t)(1.3 * steps));
 	ring_player_destroy(player);
 	if (_i == 1)
 		injection_end(&world.injection);
@@ -402,7 +406,8 @@ close_job(uint16_t n_trees)
 		congestion_trees_close(&world.trees);
 }
 
-/* Two allreduces over trees, with background traffic at the first one's spine. Returns how long they take. */
+/* Two allreduces over trees, with background traffic at the first one's spine. Returns how long
+ * they take. */
 static uint64_t
 two_allreduces(uint16_t n_trees, bool background)
 {
@@ -453,7 +458,8 @@ START_TEST(canary_goes_around_a_congested_spine)
 }
 END_TEST
 
-/* Switches hold sums for different times, and packets take different ways: what comes late is not lost. */
+/* Switches hold sums for different times, and packets take different ways: what comes late is not
+ * lost. */
 START_TEST(hardly_anything_is_asked_for_in_vain)
 {
 	const struct injection_options options = { .seed = 1,
@@ -492,8 +498,9 @@ suite_congestion(void)
 	tcase_add_loop_test(all, each_host_of_a_permutation_receives_from_one_other, 0, 8);
 	tcase_add_test(all, permutations_of_other_seeds_differ);
 	tcase_add_test(all, two_hosts_of_a_permutation_send_to_each_other_and_one_to_nobody);
-	tcase_add_loop_test(all, a_permutation_has_its_rate_and_goes_to_a_destination_over_one_spine,
-			    1, 4);
+	tcase_add_loop_test(all,
+			    a_permutation_has_its_rate_and_goes_to_a_destination_over_one_spine, 1,
+			    4);
 	tcase_add_loop_test(all, the_spine_to_a_destination_depends_on_no_source, 0, 4);
 	tcase_add_test(all, all_spines_lead_to_as_many_hosts_whatever_the_placement);
 	tcase_add_loop_test(all, a_ring_takes_its_steps_and_repeats_what_is_lost, 0, 2);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All that a handler may declare and ask for, in one protocol, end to end: partial sums that switches make of packets on their way to a
- * collector, in slots that jobs share, until a timeout; its result goes to the waiting ranks. The test plays hosts, collector and clock, and the
- * injector loses, doubles and delays packets both ways.
+ * All that a handler may declare and ask for, in one protocol, end to end: partial sums that
+ * switches make of packets on their way to a collector, in slots that jobs share, until a timeout;
+ * its result goes to the waiting ranks. The test plays hosts, collector and clock, and the injector
+ * loses, doubles and delays packets both ways.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -294,7 +295,8 @@ create(void)
 static void
 setup(void)
 {
-	/* Here and not before main: other suites of this program take what is registered for handlers that reduce. */
+	/* Here and not before main: other suites of this program take what is registered for
+	 * handlers that reduce. */
 	if (fanin_handler_find(fan.name) == NULL) {
 		ck_assert_int_eq(fanin_wire_register_type(&receipt), 0);
 		fanin_handler_register(&fan);
@@ -504,7 +506,8 @@ START_TEST(a_new_job_has_nothing_of_the_one_before_it)
 }
 END_TEST
 
-/* What is not known to all hosts yet is sent, first to be combined, and then straight to the collector. */
+/* What is not known to all hosts yet is sent, first to be combined, and then straight to the
+ * collector. */
 static bool
 send_some(unsigned int j, uint32_t first, uint8_t (*sent)[N_BLOCKS])
 {

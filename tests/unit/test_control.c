@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of the control socket with real clients: handshake, requests and their errors, partial lines and writes, floods, and
- * the life of the socket file. A thread serves; the test's own thread is the client.
+ * Tests of the control socket with real clients: handshake, requests and their errors, partial
+ * lines and writes, floods, and the life of the socket file. A thread serves; the test's own thread
+ * is the client.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -148,9 +149,11 @@ serve(void *arg)
 static struct control_options
 options_at(const char *at)
 {
-	return (struct control_options){
-		.service = "switch", .name = "sw0", .commands = commands, .user = &user_data, .path = at
-	};
+	return (struct control_options){ .service = "switch",
+					 .name = "sw0",
+					 .commands = commands,
+					 .user = &user_data,
+					 .path = at };
 }
 
 static void
@@ -293,7 +296,8 @@ static const struct exchange exchanges[] = {
 	{ "[1]", ERROR("null", "invalid", "found an array, expected an object") },
 	{ "3", ERROR("null", "invalid", "found 3, expected an object") },
 
-	{ "{\"id\":1}", ERROR("1", "invalid", "cmd: found nothing, expected the name of a command") },
+	{ "{\"id\":1}",
+	  ERROR("1", "invalid", "cmd: found nothing, expected the name of a command") },
 	{ "{\"id\":1,\"cmd\":7}",
 	  ERROR("1", "invalid", "cmd: found 7, expected the name of a command") },
 	{ "{\"id\":[1],\"cmd\":\"echo\"}",
@@ -315,7 +319,8 @@ static const struct exchange exchanges[] = {
 	  OK("1", "{\"slots\":2,\"handler\":\"single\",\"key\":255,\"ip\":16777226,\"members\":1,"
 		  "\"present\":[true,true,true,true,true]}") },
 	{ "{\"id\":1,\"cmd\":\"args\",\"args\":{\"slots\":\"many\"}}",
-	  ERROR("1", "invalid", "args.slots: found \\\"many\\\", expected an integer from 2 to 8192") },
+	  ERROR("1", "invalid",
+		"args.slots: found \\\"many\\\", expected an integer from 2 to 8192") },
 	{ "{\"id\":1,\"cmd\":\"args\",\"args\":{\"slots\":8193}}",
 	  ERROR("1", "invalid", "args.slots: found 8193, expected an integer from 2 to 8192") },
 	{ "{\"id\":1,\"cmd\":\"args\",\"args\":{\"slot\":8}}",
@@ -337,7 +342,8 @@ static const struct exchange exchanges[] = {
 	  ERROR("1", "invalid",
 		"args.ip: found \\\"10.0.0\\\", expected a unicast IPv4 address like \\\"10.77.0.1\\\"") },
 	{ "{\"id\":1,\"cmd\":\"args\",\"args\":{\"members\":[]}}",
-	  ERROR("1", "invalid", "args.members: found 0 entries, expected an array of 1 to 2 objects") },
+	  ERROR("1", "invalid",
+		"args.members: found 0 entries, expected an array of 1 to 2 objects") },
 	{ "{\"id\":1,\"cmd\":\"args\",\"args\":{\"members\":[{},7]}}",
 	  ERROR("1", "invalid", "args.members[1]: found 7, expected an object") },
 	{ "{\"id\":1,\"cmd\":\"required\"}",
@@ -481,9 +487,10 @@ START_TEST(a_line_of_one_megabyte_is_allowed_and_no_longer_one)
 		sent += (size_t)got;
 	}
 	ck_assert_uint_lt(sent, 10 * limit);
-	ck_assert_str_eq(hear(fd),
-			 ERROR("null", "invalid",
-			       "found a line of more than 1048576 bytes, expected a newline before"));
+	ck_assert_str_eq(
+		hear(fd),
+		ERROR("null", "invalid",
+		      "found a line of more than 1048576 bytes, expected a newline before"));
 	ck_assert_str_eq(hear(fd), "");
 	close(fd);
 	free(line);
@@ -565,7 +572,8 @@ START_TEST(a_client_that_asks_for_nothing_makes_room)
 }
 END_TEST
 
-/* Sends requests and reads nothing until the connection is lost. Returns the bytes that were taken. */
+/* Sends requests and reads nothing until the connection is lost. Returns the bytes that were taken.
+ */
 static size_t
 flood(int fd, const char *request)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of control over TCP: who may listen where, tokens, handshakes that never end, answers that come later, and TLS with
- * certificates made here. The client is tools/client.c or a bare socket.
+ * Tests of control over TCP: who may listen where, tokens, handshakes that never end, answers that
+ * come later, and TLS with certificates made here. The client is tools/client.c or a bare socket.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -231,10 +231,12 @@ END_TEST
 
 START_TEST(only_clients_with_the_token_are_served)
 {
-	static const char *const wrong[] = { "{\"hello\":1}\n", "{\"hello\":1,\"token\":\"wrong\"}\n",
+	static const char *const wrong[] = { "{\"hello\":1}\n",
+					     "{\"hello\":1,\"token\":\"wrong\"}\n",
 					     "{\"hello\":1,\"token\":7}\n",
 					     "{\"hello\":1,\"token\":\"correct-horse2\"}\n" };
-	const struct control_tcp tcp = { .listen = "127.0.0.1:0", .token_file = tcp_rig.token_file };
+	const struct control_tcp tcp = { .listen = "127.0.0.1:0",
+					 .token_file = tcp_rig.token_file };
 	const char *answer;
 	int fd;
 
@@ -249,8 +251,9 @@ START_TEST(only_clients_with_the_token_are_served)
 	}
 	fd = dial();
 	say(fd, "{\"hello\":1,\"token\":\"" TOKEN "\"}\n{\"id\":1,\"command\":\"release\"}\n");
-	ck_assert_str_eq(hear(fd), "{\"fanin\":\"manager\",\"protocol\":1,\"version\":\"" FANIN_VERSION
-				   "\",\"name\":\"m0\",\"hello\":1}");
+	ck_assert_str_eq(hear(fd),
+			 "{\"fanin\":\"manager\",\"protocol\":1,\"version\":\"" FANIN_VERSION
+			 "\",\"name\":\"m0\",\"hello\":1}");
 	ck_assert_str_eq(hear(fd),
 			 "{\"id\":1,\"ok\":true,\"result\":{\"was_waiting\":false,\"gone\":0}}");
 	close(fd);
@@ -303,7 +306,8 @@ START_TEST(a_handshake_is_short_and_a_line_bounded)
 	tcp_rig_start(&tcp, true, 8);
 	fd = dial();
 	say(fd, line);
-	ck_assert_msg(strstr(hear(fd), "found a line of more than 4096 bytes") != NULL, "handshake");
+	ck_assert_msg(strstr(hear(fd), "found a line of more than 4096 bytes") != NULL,
+		      "handshake");
 	close(fd);
 	fd = dial();
 	say(fd, "{\"hello\":1}\n");
@@ -356,8 +360,9 @@ open_client(const char *ca, const char *key, struct client **client, char *error
 						.manager = true,
 						.token_file = tcp_rig.token_file,
 						.ca = ca,
-						.certificate = key == NULL ? NULL
-									   : tcp_rig.certificate_file,
+						.certificate = key == NULL
+								       ? NULL
+								       : tcp_rig.certificate_file,
 						.key = key };
 
 	return client_open(&options, client, error);
@@ -377,7 +382,8 @@ START_TEST(tls_protects_a_connection_and_names_what_is_wrong)
 
 	tcp_rig_certificate(tcp_rig.certificate_file, tcp_rig.key_file);
 	tcp_rig_start(&tcp, true, 0);
-	ck_assert_msg(open_client(tcp_rig.certificate_file, NULL, &client, error) == 0, "%s", error);
+	ck_assert_msg(open_client(tcp_rig.certificate_file, NULL, &client, error) == 0, "%s",
+		      error);
 	ck_assert_int_eq(client_call(client, "release", NULL, &result, error), 0);
 	ck_assert(json_is_false(json_object_get(result, "was_waiting")));
 	json_decref(result);

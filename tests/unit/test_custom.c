@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Custom operators through the handlers: registered ones are reduced, others refused, and one whose order matters runs in
- * the order of the ranks or not at all. It is registered here as any user's would be.
+ * Custom operators through the handlers: registered ones are reduced, others refused, and one whose
+ * order matters runs in the order of the ranks or not at all. It is registered here as any user's
+ * would be.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,8 @@
 #define AFFINE_CODE 255
 #define FREE_CODE 254
 
-/* ------------------------------------------------- an operator whose order matters, exact in integers */
+/* ------------------------------------------------- an operator whose order matters, exact in
+ * integers */
 
 /* The function a x + b, modulo 2^32; two are combined to the left one of the right one. */
 struct affine {
@@ -58,7 +60,8 @@ static const struct fanin_operator affine = {
 
 FANIN_OPERATOR_REGISTER(affine)
 
-/* -------------------------------------------------------------------------------------------- handler */
+/* --------------------------------------------------------------------------------------------
+ * handler */
 
 static struct handler_rig rig;
 
@@ -120,9 +123,10 @@ START_TEST(a_registered_operator_is_reduced_by_every_handler)
 				elements[i][0] = (float)i;
 				elements[i][1] = 1;
 			}
-			ck_assert_int_ne(
-				contribute(child, FANIN_WIRE_OPAQUE + 8, COMPLEX_CODE, elements).verdict,
-				FANIN_VERDICT_DROP);
+			ck_assert_int_ne(contribute(child, FANIN_WIRE_OPAQUE + 8, COMPLEX_CODE,
+						    elements)
+						 .verdict,
+					 FANIN_VERDICT_DROP);
 		}
 		found = result();
 		for (int i = 0; i < COUNT; i++) {
@@ -192,7 +196,8 @@ compose_at(const char *at, struct random *random, struct affine *expected, struc
 		expected[i] = affine_identity;
 	for (size_t rank = 0; at[rank] != '\0'; rank++) {
 		for (int i = 0; i < COUNT; i++) {
-			elements[rank][i] = (struct affine){ random_u32(random), random_u32(random) };
+			elements[rank][i] = (struct affine){ random_u32(random),
+							     random_u32(random) };
 			expected[i] = compose(expected[i], elements[rank][i]);
 		}
 	}
@@ -250,7 +255,8 @@ START_TEST(what_is_not_registered_is_refused)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------- registry */
+/* -------------------------------------------------------------------------------------------
+ * registry */
 
 START_TEST(every_identity_changes_nothing)
 {
@@ -320,7 +326,8 @@ START_TEST(a_registration_that_can_not_work_is_a_problem)
 }
 END_TEST
 
-/* -------------------------------------------------------------------------------------------- library */
+/* --------------------------------------------------------------------------------------------
+ * library */
 
 START_TEST(the_library_knows_sizes_and_leaves_operators_to_the_switch)
 {
@@ -337,7 +344,8 @@ START_TEST(the_library_knows_sizes_and_leaves_operators_to_the_switch)
 	ck_assert_int_eq(fanin_iallreduce(NULL, NULL, 0, FANIN_OPAQUE(65),
 					  FANIN_CUSTOM(COMPLEX_CODE), &comm, &request),
 			 FANIN_ERR_INVALID);
-	ck_assert_int_eq(fanin_iallreduce(NULL, NULL, 0, FANIN_OPAQUE(8), FANIN_SUM, &comm, &request),
+	ck_assert_int_eq(fanin_iallreduce(NULL, NULL, 0, FANIN_OPAQUE(8), FANIN_SUM, &comm,
+					  &request),
 			 FANIN_ERR_UNSUPPORTED);
 	ck_assert_int_eq(fanin_iallreduce(NULL, NULL, 0, FANIN_OPAQUE(8), FANIN_CUSTOM(127), &comm,
 					  &request),

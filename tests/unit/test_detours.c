@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets that choose their next hop by backlog, on a clock that the test plays: the usual one, unless too much waits there.
+ * Packets that choose their next hop by backlog, on a clock that the test plays: the usual one,
+ * unless too much waits there.
  */
 #include <string.h>
 
@@ -90,7 +91,8 @@ send_choosing(uint16_t source_port, uint8_t ttl)
 	worker_route_fanin(leaf.pipeline->workers[0], mbuf, true, NULL);
 }
 
-/* Which of these packets, told by their TTL, have left through a spine's port since the last call. */
+/* Which of these packets, told by their TTL, have left through a spine's port since the last call.
+ */
 static unsigned int
 left_by(unsigned int spine, uint8_t ttl)
 {
@@ -174,7 +176,8 @@ START_TEST(most_packets_leave_a_blocked_next_hop)
 		for (unsigned int spine = 0; spine < N_SPINES; spine++) {
 			while (ring_switch_take(&leaf, (uint16_t)(SPINE_PORT + spine), leaf_out) !=
 			       0) {
-				const uint8_t ttl = ((const struct fanin_headers *)leaf_out)->ip.ttl;
+				const uint8_t ttl =
+					((const struct fanin_headers *)leaf_out)->ip.ttl;
 
 				own[spine] += ttl == 76;
 				others[spine] += ttl == 98;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A port's egress queue on a clock that the test plays: its rate, what may wait, what is dropped, and which frames are marked.
+ * A port's egress queue on a clock that the test plays: its rate, what may wait, what is dropped,
+ * and which frames are marked.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -105,7 +106,8 @@ enqueue(uint16_t from, uint32_t first, uint32_t n, uint8_t ecn)
 	}
 }
 
-/* Takes all that has left through port 1, which are frames in order from this number on. Returns how many there were. */
+/* Takes all that has left through port 1, which are frames in order from this number on. Returns
+ * how many there were. */
 static uint32_t
 take_in_order(uint32_t first)
 {
@@ -159,7 +161,8 @@ START_TEST(a_port_sends_at_its_rate_and_a_bucket_at_once)
 }
 END_TEST
 
-/* Rates that are no whole number of bytes in a nanosecond, over an hour, with frames of all lengths. */
+/* Rates that are no whole number of bytes in a nanosecond, over an hour, with frames of all
+ * lengths. */
 START_TEST(no_rate_is_rounded)
 {
 	static const uint32_t rates[] = { 1, 7, 333, 30000, 399999 };
@@ -348,7 +351,9 @@ let_out(void)
 
 START_TEST(frames_behind_a_backlog_are_marked_if_they_may_be)
 {
-	static const uint8_t after[] = { [NOT_ECT] = NOT_ECT, [ECT_1] = CE, [ECT_0] = CE, [CE] = CE };
+	static const uint8_t after[] = {
+		[NOT_ECT] = NOT_ECT, [ECT_1] = CE, [ECT_0] = CE, [CE] = CE
+	};
 	const struct rte_ipv4_hdr *ip = (const struct rte_ipv4_hdr *)(out + RTE_ETHER_HDR_LEN);
 	const uint8_t ecn = (uint8_t)_i;
 
@@ -379,7 +384,10 @@ START_TEST(marks_are_found_in_every_frame_of_ip)
 		{ { 0x86, 0xdd }, 2, { 0x6b, 0x85 }, { 0x6b, 0x85 } },
 		{ { 0x81, 0x00, 0, 5, 0x86, 0xdd }, 6, { 0x6b, 0x95 }, { 0x6b, 0xb5 } },
 		{ { 0x81, 0x00, 0, 5, 0x08, 0x00 }, 6, { 0x45, 0x02 }, { 0x45, 0x03 } },
-		{ { 0x88, 0xa8, 0, 6, 0x81, 0x00, 0, 5, 0x08, 0x00 }, 10, { 0x45, 0x01 }, { 0x45, 0x03 } },
+		{ { 0x88, 0xa8, 0, 6, 0x81, 0x00, 0, 5, 0x08, 0x00 },
+		  10,
+		  { 0x45, 0x01 },
+		  { 0x45, 0x03 } },
 		{ { 0x88, 0xb5 }, 2, { 0x45, 0x02 }, { 0x45, 0x02 } },
 		{ { 0x08, 0x00 }, 2, { 0x25, 0x02 }, { 0x25, 0x02 } },
 	};
@@ -487,7 +495,8 @@ START_TEST(a_queue_that_one_worker_has_filled_has_room_for_the_other)
 }
 END_TEST
 
-/* However long the queue, a round in which nothing may leave and nothing has come does not look at it. */
+/* However long the queue, a round in which nothing may leave and nothing has come does not look at
+ * it. */
 START_TEST(a_long_queue_costs_rounds_nothing)
 {
 	uint64_t drops;
@@ -501,14 +510,16 @@ START_TEST(a_long_queue_costs_rounds_nothing)
 	/* Its frames can't even be read meanwhile. */
 	for (uint16_t i = 1; i < 699; i++)
 		sw.pipeline->workers[0]->tx[1].mbufs[i] =
-			(struct rte_mbuf *)(uintptr_t)((uintptr_t)sw.pipeline->workers[0]->tx[1].mbufs[i] ^
-						       UINT64_C(1) << 62);
+			(struct rte_mbuf
+				 *)(uintptr_t)((uintptr_t)sw.pipeline->workers[0]->tx[1].mbufs[i] ^
+					       UINT64_C(1) << 62);
 	ring_switch_rounds(&sw, 100);
 	clock_ns += 8 * UINT64_C(1000000);
 	for (uint16_t i = 1; i < 699; i++)
 		sw.pipeline->workers[0]->tx[1].mbufs[i] =
-			(struct rte_mbuf *)(uintptr_t)((uintptr_t)sw.pipeline->workers[0]->tx[1].mbufs[i] ^
-						       UINT64_C(1) << 62);
+			(struct rte_mbuf
+				 *)(uintptr_t)((uintptr_t)sw.pipeline->workers[0]->tx[1].mbufs[i] ^
+					       UINT64_C(1) << 62);
 	ring_switch_rounds(&sw, 1);
 	ck_assert_uint_eq(egress_backlog(sw.pipeline, 1, NULL), 698 * LEN);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), drops);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a handler's call may ask for: as many emissions and frees as it needs, to children, ports and addresses, and mbufs of the switch.
+ * What a handler's call may ask for: as many emissions and frees as it needs, to children, ports
+ * and addresses, and mbufs of the switch.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -51,7 +52,8 @@ static struct fanin_handler emitting = {
 static void
 setup(void)
 {
-	/* Here and not before main: other suites of this program take what is registered for handlers that reduce. */
+	/* Here and not before main: other suites of this program take what is registered for
+	 * handlers that reduce. */
 	if (fanin_handler_find(emitting.name) == NULL)
 		fanin_handler_register(&emitting);
 	leaf_open();
@@ -248,7 +250,8 @@ inject(double drop, double duplicate, double reorder)
 	faults_init(&leaf.pipeline->workers[0]->faults, &faults, 0);
 }
 
-/* As a handler would that emits by route, on the packet's way out only: it has come in before faults begin. */
+/* As a handler would that emits by route, on the packet's way out only: it has come in before
+ * faults begin. */
 static enum fanin_verdict
 emit_into_faults(struct fanin_handler_ctx *ctx, struct fanin_packet *packet)
 {
@@ -293,7 +296,8 @@ take_all(struct fanin_handler_ctx *ctx, struct fanin_packet *packet)
 		ck_assert_uint_eq(rte_mbuf_refcnt_read(mbuf), 1);
 		ck_assert_ptr_nonnull(rte_pktmbuf_append(mbuf, sizeof(struct fanin_headers)));
 		*rte_pktmbuf_mtod(mbuf, struct fanin_headers *) = ctx->job->result_headers;
-		ck_assert_uint_eq(((uintptr_t)rte_pktmbuf_mtod(mbuf, char *) + FANIN_PAYLOAD_OFFSET) %
+		ck_assert_uint_eq(((uintptr_t)rte_pktmbuf_mtod(mbuf, char *) +
+				   FANIN_PAYLOAD_OFFSET) %
 					  FANIN_PAYLOAD_ALIGN,
 				  0);
 		fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, UINT64_C(1) << packet->child, 0);

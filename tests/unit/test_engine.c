@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host library's window protocol (hostlib/src/engine/engine.h) on the small world of engine_world.h: exact results under
- * faults, what is sent again and what is not, and errors that say who is missing.
+ * The host library's window protocol (hostlib/src/engine/engine.h) on the small world of
+ * engine_world.h: exact results under faults, what is sent again and what is not, and errors that
+ * say who is missing.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -313,7 +314,8 @@ START_TEST(results_that_are_late_bring_queries_and_no_payload)
 	link->holds = true;
 	for (int i = 0; i < 1000; i++)
 		world_step(world);
-	/* Nothing comes for 50 ms, and the round trip had been measured as less than a millisecond. */
+	/* Nothing comes for 50 ms, and the round trip had been measured as less than a millisecond.
+	 */
 	ck_assert_uint_ge(queries(world), before + 3);
 	ck_assert_uint_le(queries(world), before + 10);
 	link->holds = false;
@@ -400,7 +402,8 @@ ms_under_loss(double loss)
 	return (double)sum_ns / 1e6;
 }
 
-/* _i: 0 two percent, 1 ten. What is compared with was measured with an engine that always sends a lost block again at once. */
+/* _i: 0 two percent, 1 ten. What is compared with was measured with an engine that always sends a
+ * lost block again at once. */
 START_TEST(random_loss_is_repaired_as_fast_as_without_back_off)
 {
 	static const double losses[] = { 0.02, 0.1 };
@@ -411,8 +414,9 @@ START_TEST(random_loss_is_repaired_as_fast_as_without_back_off)
 END_TEST
 
 /*
- * No contribution of rank 0 arrives for three seconds, although queries do; then all arrive. _i: how many blocks, of which a window is
- * sent at once; from 4 on of a switch with several workers, which is asked for each block by itself.
+ * No contribution of rank 0 arrives for three seconds, although queries do; then all arrive. _i:
+ * how many blocks, of which a window is sent at once; from 4 on of a switch with several workers,
+ * which is asked for each block by itself.
  */
 START_TEST(contributions_that_are_always_lost_are_sent_less_and_less_often)
 {
@@ -578,7 +582,8 @@ START_TEST(answers_from_far_away_are_waited_for_during_long_waits)
 		link->passing = link->tail - link->head;
 	}
 	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
-	/* 28 at intervals of 2 s, 10 until these are reached, and some that were repeated while the intervals were short. */
+	/* 28 at intervals of 2 s, 10 until these are reached, and some that were repeated while the
+	 * intervals were short. */
 	ck_assert_uint_lt(link->queries - before, 50);
 	collective_free(&collective, world);
 	world_destroy(world);
@@ -603,7 +608,8 @@ START_TEST(who_is_late_and_then_gone_is_named_in_time)
 }
 END_TEST
 
-/* _i / 2: how late in the timeout the switch finds it. _i % 2: 0 it has ended, 1 it does not answer, which counts after a second. */
+/* _i / 2: how late in the timeout the switch finds it. _i % 2: 0 it has ended, 1 it does not
+ * answer, which counts after a second. */
 START_TEST(who_is_found_gone_late_in_the_timeout_is_named_within_it)
 {
 	const double found_s = (_i % 2 == 0 ? 2.9 : 1.9) + 0.1 * (_i / 2);
@@ -615,22 +621,24 @@ START_TEST(who_is_found_gone_late_in_the_timeout_is_named_within_it)
 	pass_without_last(world, 5.1 - found_s);
 	for (uint16_t rank = 0; rank < 3; rank++)
 		ck_assert_int_eq(collective.requests[rank].status, FANIN_ERR_TIMEOUT);
-	ck_assert_ptr_nonnull(
-		strstr(fanin_engine_error(world->engines[0])->text,
-		       _i % 2 == 0 ? "no result for 5.0 s: block 100 waits for rank 3 (of 4), which has ended"
-				   : "waits for rank 3 (of 4), which does not answer"));
+	ck_assert_ptr_nonnull(strstr(
+		fanin_engine_error(world->engines[0])->text,
+		_i % 2 == 0
+			? "no result for 5.0 s: block 100 waits for rank 3 (of 4), which has ended"
+			: "waits for rank 3 (of 4), which does not answer"));
 	collective_free(&collective, world);
 	world_destroy(world);
 }
 END_TEST
 
 /*
- * What switches need to find out, from the first query about an overdue block on: four probes at the leaf, half a second apart, and
- * another one by which the spine learns of it.
+ * What switches need to find out, from the first query about an overdue block on: four probes at
+ * the leaf, half a second apart, and another one by which the spine learns of it.
  */
 #define FINDING_NS (2000 * UINT64_C(1000000))
 
-/* _i: what was measured before, in tens of milliseconds. On a busy machine a round trip takes long, and varies. */
+/* _i: what was measured before, in tens of milliseconds. On a busy machine a round trip takes long,
+ * and varies. */
 START_TEST(who_is_gone_is_named_in_time_however_long_round_trips_were)
 {
 	struct collective collective;
@@ -649,7 +657,8 @@ START_TEST(who_is_gone_is_named_in_time_however_long_round_trips_were)
 			world->mute = 1 << 3;
 		all_know = true;
 		for (uint16_t rank = 0; rank < 3; rank++)
-			all_know = all_know && collective.requests[rank].status == FANIN_ERR_TIMEOUT;
+			all_know = all_know &&
+				   collective.requests[rank].status == FANIN_ERR_TIMEOUT;
 	}
 	ck_assert_double_le((double)(world->now_ns - start_ns) / 1e9, 5.1);
 	ck_assert_ptr_nonnull(strstr(fanin_engine_error(world->engines[0])->text,
@@ -693,12 +702,14 @@ END_TEST
 static bool
 next_is_result(const struct link *link)
 {
-	const struct fanin_headers *headers = (const void *)link->queue[link->head % QUEUE_LEN].data;
+	const struct fanin_headers *headers =
+		(const void *)link->queue[link->head % QUEUE_LEN].data;
 
 	return link->head != link->tail && headers->fanin.type == FANIN_TYPE_RESULT;
 }
 
-/* Milliseconds until rank 0 has its result, of which `losses` packets are lost, each time that it has been asked for it. */
+/* Milliseconds until rank 0 has its result, of which `losses` packets are lost, each time that it
+ * has been asked for it. */
 static unsigned int
 time_with_losses(struct world *world, const struct collective *collective, unsigned int losses)
 {
@@ -727,7 +738,8 @@ START_TEST(what_is_lost_again_after_a_long_wait_is_asked_for_soon)
 		collective_post(&collective, world, rank, false);
 	pass_without_last(world, 33.3);
 	collective_post(&collective, world, 3, false);
-	/* That the first one is lost shows at the next query, in 2 s at most; the others in a few ms each. */
+	/* That the first one is lost shows at the next query, in 2 s at most; the others in a few
+	 * ms each. */
 	ck_assert_uint_le(time_with_losses(world, &collective, 5), 2000 + 200);
 	collective_run(&collective, world);
 	collective_expect(&collective, world);
@@ -823,7 +835,8 @@ START_TEST(what_is_lost_is_repaired_however_seldom_the_caller_looks)
 }
 END_TEST
 
-/* _i % 3: 0 the switch says nothing, 1 a rank has ended, 2 it does not answer. _i / 3: how seldom the caller looks. */
+/* _i % 3: 0 the switch says nothing, 1 a rank has ended, 2 it does not answer. _i / 3: how seldom
+ * the caller looks. */
 START_TEST(who_looks_seldom_is_told_in_so_many_looks)
 {
 	static const uint64_t away_ms[] = { 110, 400, 3000 };
@@ -929,7 +942,8 @@ START_TEST(a_rank_whose_packets_never_arrive_is_not_told_that_it_is_late)
 	ck_assert_uint_eq(world_missing(world->engines[1]), 1);
 	seconds_to_failure(world);
 	text = fanin_engine_error(world->engines[0])->text;
-	ck_assert_msg(strstr(text, "never arrived at the switch, which answers") != NULL, "%s", text);
+	ck_assert_msg(strstr(text, "never arrived at the switch, which answers") != NULL, "%s",
+		      text);
 	/* 82 bytes of headers, and 16 elements. */
 	ck_assert_msg(strstr(text, "do packets of 146 bytes pass") != NULL, "%s", text);
 	ck_assert_ptr_null(strstr(text, "rank 0"));
@@ -1038,7 +1052,8 @@ START_TEST(a_failed_engine_takes_no_more_requests)
 }
 END_TEST
 
-/* A failed engine wakes no sleeping caller: neither by its descriptors nor for a lost run that it no longer handles. */
+/* A failed engine wakes no sleeping caller: neither by its descriptors nor for a lost run that it
+ * no longer handles. */
 START_TEST(a_failed_engine_waits_for_nothing)
 {
 	struct world *world = world_create_of(1, WINDOW, 0, true);
@@ -1125,9 +1140,10 @@ START_TEST(ranks_that_disagree_are_told_so)
 	world_step(world);
 	world_step(world);
 	ck_assert_int_eq(collectives[1].requests[1].status, FANIN_ERR_REFUSED);
-	ck_assert_str_eq(fanin_engine_error(world->engines[1])->text,
-			 "the switch refused block 0 (11 elements i32 sum): type, operator or count differ from the "
-			 "block's");
+	ck_assert_str_eq(
+		fanin_engine_error(world->engines[1])->text,
+		"the switch refused block 0 (11 elements i32 sum): type, operator or count differ from the "
+		"block's");
 	collective_free(&collectives[0], world);
 	collective_free(&collectives[1], world);
 	world_destroy(world);
@@ -1261,7 +1277,8 @@ suite_engine(void)
 	tcase_add_test(sending, results_that_are_late_bring_queries_and_no_payload);
 	tcase_add_test(sending, timeouts_do_not_grow_with_the_peers_timeouts);
 	tcase_add_test(sending, a_result_that_is_lost_is_asked_for_soon_whatever_others_were_told);
-	tcase_add_test(sending, what_is_lost_again_while_others_pass_is_not_waited_for_twice_as_long);
+	tcase_add_test(sending,
+		       what_is_lost_again_while_others_pass_is_not_waited_for_twice_as_long);
 	tcase_add_loop_test(sending, random_loss_is_repaired_as_fast_as_without_back_off, 0, 2);
 	tcase_add_loop_test(sending,
 			    contributions_that_are_always_lost_are_sent_less_and_less_often, 0, 8);
@@ -1272,7 +1289,8 @@ suite_engine(void)
 	tcase_add_test(errors, who_is_late_is_waited_for);
 	tcase_add_test(errors, answers_from_far_away_are_waited_for_during_long_waits);
 	tcase_add_test(errors, who_is_late_and_then_gone_is_named_in_time);
-	tcase_add_loop_test(errors, who_is_found_gone_late_in_the_timeout_is_named_within_it, 0, 32);
+	tcase_add_loop_test(errors, who_is_found_gone_late_in_the_timeout_is_named_within_it, 0,
+			    32);
 	tcase_add_loop_test(errors, who_is_gone_is_named_in_time_however_long_round_trips_were, 0,
 			    100);
 	tcase_add_test(errors, a_switch_that_goes_while_somebody_is_late_is_named_in_time);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine in a job with tags, among strangers who see all frames and make any that they like: only what the switch has
- * sealed in this life counts, and nothing else gets anywhere near the caller's memory.
+ * The engine in a job with tags, among strangers who see all frames and make any that they like:
+ * only what the switch has sealed in this life counts, and nothing else gets anywhere near the
+ * caller's memory.
  */
 #include "tests/unit/engine_world.h"
 #include "tests/unit/suites.h"
@@ -176,7 +177,8 @@ START_TEST(what_the_switch_has_sealed_is_taken)
 }
 END_TEST
 
-/* A stranger keeps what a switch sends. Its next life has a run with the same number, and blocks that begin at 0 again. */
+/* A stranger keeps what a switch sends. Its next life has a run with the same number, and blocks
+ * that begin at 0 again. */
 START_TEST(results_of_an_earlier_life_change_nothing)
 {
 	struct world *world = tagged_world(2, true);
@@ -275,11 +277,13 @@ END_TEST
 static void
 wait_in_doubt(struct world *world)
 {
-	for (uint64_t begun_ns = world->now_ns; world->now_ns - begun_ns <= TIMEOUT_NS / 5 + STEP_NS;)
+	for (uint64_t begun_ns = world->now_ns;
+	     world->now_ns - begun_ns <= TIMEOUT_NS / 5 + STEP_NS;)
 		world_step(world);
 }
 
-/* They may be the switch's, who has no tag for somebody that it does not know: if it says nothing else. */
+/* They may be the switch's, who has no tag for somebody that it does not know: if it says nothing
+ * else. */
 START_TEST(refusals_of_unknown_senders_need_no_tag)
 {
 	static const enum fanin_reason reasons[] = { FANIN_REASON_TAG, FANIN_REASON_JOB };
@@ -424,7 +428,8 @@ START_TEST(tagged_packets_are_invalid_in_a_job_without_tags)
 }
 END_TEST
 
-/* ------------------------------------------------------------------ frames that are not there yet */
+/* ------------------------------------------------------------------ frames that are not there yet
+ */
 
 /* A link that shows the headers of a frame, and hands over another one. */
 static struct {

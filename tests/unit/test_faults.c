@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whole jobs over the handler "single" and a network that loses, duplicates and reorders everything in both directions:
- * every host gets every exact result, nothing hangs, and every mbuf comes back. The hosts here follow the window protocol
- * and nothing else: they ask at random, and send again what the switch says is absent. Seeds are fixed.
+ * Whole jobs over the handler "single" and a network that loses, duplicates and reorders everything
+ * in both directions: every host gets every exact result, nothing hangs, and every mbuf comes back.
+ * The hosts here follow the window protocol and nothing else: they ask at random, and send again
+ * what the switch says is absent. Seeds are fixed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -222,7 +223,8 @@ host_ask(uint16_t host, uint32_t block, bool overdue)
 	launch(mbuf, host, true);
 }
 
-/* A host that gets the processor: sends something it may send, or asks for what has no result yet. */
+/* A host that gets the processor: sends something it may send, or asks for what has no result yet.
+ */
 static void
 host_act(uint16_t host)
 {
@@ -382,7 +384,8 @@ switch_receive(uint16_t host, struct rte_mbuf *mbuf)
 	case FANIN_VERDICT_HELD:
 		break;
 	case FANIN_VERDICT_DROP:
-		/* Hosts that keep to the protocol can't cause any other reason; this one has the result. */
+		/* Hosts that keep to the protocol can't cause any other reason; this one has the
+		 * result. */
 		ck_assert(sim.hosts[host].got[hdr->block - sim.first_block]);
 		ck_assert_str_eq(fanin_reason_name(reason),
 				 fanin_reason_name(FANIN_REASON_BLOCK_STALE));

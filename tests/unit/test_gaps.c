@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Missing packets (hostlib/src/engine/gaps.h): a sender, a way that delays and loses, and a receiver
- * that asks, in steps of time. What is asked for is compared with what the way really does.
+ * Missing packets (hostlib/src/engine/gaps.h): a sender, a way that delays and loses, and a
+ * receiver that asks, in steps of time. What is asked for is compared with what the way really
+ * does.
  */
 #include <check.h>
 #include <string.h>
@@ -362,7 +363,8 @@ suite_gaps(void)
 	TCase *questions = tcase_create("questions");
 
 	tcase_add_loop_test(missing,
-			    what_was_merely_reordered_within_the_interval_is_never_asked_for, 0, 50);
+			    what_was_merely_reordered_within_the_interval_is_never_asked_for, 0,
+			    50);
 	tcase_add_loop_test(missing, what_is_lost_is_asked_for_until_it_comes_and_nothing_else_is,
 			    0, 100);
 	tcase_add_loop_test(missing, a_ring_has_all_that_its_sender_may_have_sent, 0, 20);
@@ -375,8 +377,9 @@ suite_gaps(void)
 	tcase_add_test(questions, a_question_that_begins_somewhere_takes_nothing_before_that);
 	tcase_add_test(questions,
 		       intervals_begin_with_the_time_of_an_answer_and_double_up_to_a_bound);
-	tcase_add_test(questions,
-		       patience_doubles_by_what_was_late_and_shrinks_by_what_was_lost_within_bounds);
+	tcase_add_test(
+		questions,
+		patience_doubles_by_what_was_late_and_shrinks_by_what_was_lost_within_bounds);
 	suite_add_tcase(suite, questions);
 	return suite;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * f16 and bf16 in full: all 65536 values through the conversions of the reference, which are themselves held against the
- * CPU's f32, and then through every instruction set's kernels.
+ * f16 and bf16 in full: all 65536 values through the conversions of the reference, which are
+ * themselves held against the CPU's f32, and then through every instruction set's kernels.
  */
 #include <math.h>
 #include <string.h>
@@ -174,7 +174,8 @@ START_TEST(every_value_is_widened_exactly)
 }
 END_TEST
 
-/* A value, the middle between it and the next one away from zero, and the f32 before and after that. */
+/* A value, the middle between it and the next one away from zero, and the f32 before and after
+ * that. */
 #define N_AROUND 4
 
 static void
@@ -211,7 +212,8 @@ START_TEST(everything_around_every_value_is_narrowed_to_nearest_even)
 				float_of((uint32_t)reference_random(&random, FANIN_WIRE_F32));
 	}
 	test.wide->narrow(found, in, N_VALUES * N_AROUND);
-	fanin_kernel_wide(FANIN_ISA_PORTABLE, test.dtype)->narrow(portable, in, N_VALUES * N_AROUND);
+	fanin_kernel_wide(FANIN_ISA_PORTABLE, test.dtype)
+		->narrow(portable, in, N_VALUES * N_AROUND);
 	ck_assert_mem_eq(found, portable, sizeof(found));
 	for (uint32_t i = 0; i < N_VALUES * N_AROUND; i++) {
 		uint64_t expected = reference_encode(test.format, (double)in[i]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The handler "single": one slot of one job under exact control, with the test playing the pipeline. Whole jobs under
- * random faults are in test_faults.c.
+ * The handler "single": one slot of one job under exact control, with the test playing the
+ * pipeline. Whole jobs under random faults are in test_faults.c.
  */
 #include <string.h>
 
@@ -145,7 +145,8 @@ START_TEST(the_registry_knows_the_handler)
 	ck_assert_uint_le(strlen(handler->name), 15);
 	ck_assert_ptr_null(fanin_handler_find("singl"));
 	ck_assert_ptr_null(fanin_handler_find(""));
-	for (const struct fanin_handler *each = fanin_handler_first(); each != NULL; each = each->next)
+	for (const struct fanin_handler *each = fanin_handler_first(); each != NULL;
+	     each = each->next)
 		seen += each == handler;
 	ck_assert_uint_eq(seen, 1);
 }
@@ -471,7 +472,8 @@ START_TEST(contributions_of_another_shape_are_dropped)
 	contribute(1, 0, 0);
 	expect_sum(only_emission(FANIN_EMIT_CHILDREN, 3)->mbuf, 0);
 	rig_flush();
-	expect_drop(contribute_shape(1, 0, FANIN_FLAG_RETRANSMIT, &others[0]), FANIN_REASON_MISMATCH);
+	expect_drop(contribute_shape(1, 0, FANIN_FLAG_RETRANSMIT, &others[0]),
+		    FANIN_REASON_MISMATCH);
 	rig_stop();
 }
 END_TEST

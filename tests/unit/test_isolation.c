@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs can't take each other's memory: whatever the hosts of one do or leave undone, it holds at most its own share of slots
- * and packets, and another job is admitted and runs.
+ * Jobs can't take each other's memory: whatever the hosts of one do or leave undone, it holds at
+ * most its own share of slots and packets, and another job is admitted and runs.
  */
 #include <string.h>
 
@@ -46,8 +46,8 @@ packets_held(void)
 }
 
 /*
- * A host fills every slot that there is, and tries more; the answers are taken. Returns the most packets that were held
- * meanwhile.
+ * A host fills every slot that there is, and tries more; the answers are taken. Returns the most
+ * packets that were held meanwhile.
  */
 static unsigned int
 flood(const struct job *job, uint16_t h, uint32_t epoch)
@@ -67,7 +67,8 @@ flood(const struct job *job, uint16_t h, uint32_t epoch)
 	return most;
 }
 
-/* Every host but the last. In a tree those at even places find nobody to be combined with: that holds most packets. */
+/* Every host but the last. In a tree those at even places find nobody to be combined with: that
+ * holds most packets. */
 static unsigned int
 flood_but_last(const struct job *job, uint32_t epoch)
 {

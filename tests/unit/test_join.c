@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a host takes for the answer to its JOIN and its LEAVE: what only the switch can have said, who has seen them. The test
- * is the switch and the stranger, behind the member's channel.
+ * What a host takes for the answer to its JOIN and its LEAVE: what only the switch can have said,
+ * who has seen them. The test is the switch and the stranger, behind the member's channel.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -26,7 +26,8 @@ struct answer {
 	size_t len;
 };
 
-/* What is under way to the member; the switch says the truth once the member has spoken `lies` times. */
+/* What is under way to the member; the switch says the truth once the member has spoken `lies`
+ * times. */
 static struct {
 	struct fanin_channel_ops ops;
 	struct answer answers[ROOM];
@@ -68,7 +69,8 @@ answer_seal(void)
 
 	if (!net.tagged)
 		return;
-	ck_assert(fanin_tagger_seal_frame(tagger, FANIN_TAG_DOWN, INSTANCE, &answer->control.headers));
+	ck_assert(fanin_tagger_seal_frame(tagger, FANIN_TAG_DOWN, INSTANCE,
+					  &answer->control.headers));
 	answer->len += FANIN_TAG_LEN;
 }
 
@@ -109,10 +111,12 @@ expect_tag(const struct fanin_control *control, size_t len)
 	ck_assert_uint_ge(len, FANIN_TAG_LEN);
 	ck_assert(fanin_tagger_open(tagger, FANIN_TAG_UP, 0, &hdr, control->body.bytes,
 				    (uint32_t)body_len, control->body.bytes + body_len));
-	ck_assert_uint_eq(body_len, hdr.type == FANIN_TYPE_JOIN ? sizeof(struct fanin_join_body) : 0);
+	ck_assert_uint_eq(body_len,
+			  hdr.type == FANIN_TYPE_JOIN ? sizeof(struct fanin_join_body) : 0);
 }
 
-/* What a switch of an earlier release answers: it knows the JOIN of its own version only, and wants its cookie back. */
+/* What a switch of an earlier release answers: it knows the JOIN of its own version only, and wants
+ * its cookie back. */
 static void
 add_older_challenge(const struct fanin_control *join, size_t body_len)
 {
@@ -261,7 +265,8 @@ join(void)
 				 5 * SECOND, &error);
 }
 
-/* What strangers can say who overhear results, and with them the down key; or who see nothing at all. */
+/* What strangers can say who overhear results, and with them the down key; or who see nothing at
+ * all. */
 START_TEST(a_forged_answer_does_not_end_a_join)
 {
 	static const enum fanin_reason reasons[] = { FANIN_REASON_JOB, FANIN_REASON_KEY,
@@ -490,7 +495,8 @@ START_TEST(a_member_that_moves_keeps_its_tagger)
 }
 END_TEST
 
-/* Sends the next JOIN at once, to which the switch answers that others are missing, or refuses. Returns when one is due again. */
+/* Sends the next JOIN at once, to which the switch answers that others are missing, or refuses.
+ * Returns when one is due again. */
 static uint64_t
 rejoin_interval_ns(bool refused, bool answered)
 {
@@ -759,7 +765,8 @@ START_TEST(a_switch_further_up_with_another_version_is_named)
 	net.answers[0].control.headers.fanin.contributions = 2;
 	ck_assert_int_eq(join(), FANIN_ERR_JOIN_REFUSED);
 	ck_assert_msg(strstr(error.text,
-			     "a switch of its tree have version 2, those of this library 3") != NULL,
+			     "a switch of its tree have version 2, those of this library 3") !=
+			      NULL,
 		      "%s", error.text);
 }
 END_TEST
@@ -771,8 +778,8 @@ START_TEST(an_address_that_was_translated_is_told)
 	add_refusal(keys.up, member.nonce, 0, FANIN_REASON_SOURCE);
 	net.answers[0].control.headers.fanin.progress = htonl(0xc0a80001);
 	ck_assert_int_eq(join(), FANIN_ERR_JOIN_REFUSED);
-	ck_assert_msg(strstr(error.text, "it saw the address 192.168.0.1, this host has 10.0.0.1") !=
-			      NULL,
+	ck_assert_msg(strstr(error.text,
+			     "it saw the address 192.168.0.1, this host has 10.0.0.1") != NULL,
 		      "%s", error.text);
 }
 END_TEST
@@ -851,7 +858,8 @@ suite_join(void)
 	tcase_add_loop_test(answers, the_switchs_refusal_ends_a_join, 0, 3);
 	tcase_add_test(answers, a_forged_answer_does_not_end_a_leave);
 	tcase_add_test(answers, a_switch_that_does_not_know_the_member_ends_a_leave);
-	tcase_add_loop_test(answers, a_rank_that_does_not_authenticate_joins_no_job_with_tags, 0, 2);
+	tcase_add_loop_test(answers, a_rank_that_does_not_authenticate_joins_no_job_with_tags, 0,
+			    2);
 	tcase_add_loop_test(answers, a_rank_hears_that_its_job_reduces_nothing, 0, 2);
 	tcase_add_test(answers, a_rank_joins_no_job_with_flags_that_it_does_not_know);
 	tcase_add_test(answers, answers_with_tags_are_none_in_a_job_without);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernels: every operator on every data type in every instruction set that this CPU has, against the naive reference.
- * That reference is exact to the bit, so all instruction sets give the same.
+ * The kernels: every operator on every data type in every instruction set that this CPU has,
+ * against the naive reference. That reference is exact to the bit, so all instruction sets give the
+ * same.
  */
 #include <float.h>
 #include <math.h>
@@ -47,7 +48,8 @@ load(const uint8_t *from, unsigned int dtype, size_t i)
 
 /* What a kernel left in acc, and that it left what comes behind alone. */
 static void
-check_result(enum fanin_isa isa, unsigned int dtype, unsigned int op, const uint8_t *acc, size_t count)
+check_result(enum fanin_isa isa, unsigned int dtype, unsigned int op, const uint8_t *acc,
+	     size_t count)
 {
 	size_t len = count * fanin_dtype_size(dtype);
 
@@ -86,7 +88,8 @@ check_combine(enum fanin_isa isa, unsigned int dtype, unsigned int op, uint8_t *
 }
 
 static void
-check_finish(enum fanin_isa isa, unsigned int dtype, uint8_t *acc, size_t count, struct random *random)
+check_finish(enum fanin_isa isa, unsigned int dtype, uint8_t *acc, size_t count,
+	     struct random *random)
 {
 	uint32_t n = contributions[random_below(random, N_ELEMENTS(contributions))];
 
@@ -102,7 +105,8 @@ check_finish(enum fanin_isa isa, unsigned int dtype, uint8_t *acc, size_t count,
 }
 
 /*
- * All kernels of an instruction set, with acc and in this many elements off a cache line. Does nothing if the CPU lacks it.
+ * All kernels of an instruction set, with acc and in this many elements off a cache line. Does
+ * nothing if the CPU lacks it.
  */
 static void
 check_all(int isa, size_t acc_offset, size_t in_offset, size_t count, struct random *random)
@@ -115,7 +119,8 @@ check_all(int isa, size_t acc_offset, size_t in_offset, size_t count, struct ran
 
 		for (unsigned int op = 1; op < FANIN_WIRE_OP_COUNT; op++) {
 			if (fanin_operation_defined(dtype, op))
-				check_combine((enum fanin_isa)isa, dtype, op, acc, in, count, random);
+				check_combine((enum fanin_isa)isa, dtype, op, acc, in, count,
+					      random);
 		}
 		check_finish((enum fanin_isa)isa, dtype, acc, count, random);
 	}
@@ -184,8 +189,10 @@ START_TEST(extremes_of_floats_dont_depend_on_the_order)
 			size_t len = 2000 * fanin_dtype_size(dtypes[d]);
 
 			for (size_t i = 0; i < 2000; i++) {
-				store(acc_buffer, dtypes[d], i, reference_random(&random, dtypes[d]));
-				store(in_buffer, dtypes[d], i, reference_random(&random, dtypes[d]));
+				store(acc_buffer, dtypes[d], i,
+				      reference_random(&random, dtypes[d]));
+				store(in_buffer, dtypes[d], i,
+				      reference_random(&random, dtypes[d]));
 			}
 			memcpy(copy, acc_buffer, len);
 			fanin_kernel(isa, dtypes[d], op)(acc_buffer, in_buffer, 2000);
@@ -325,7 +332,8 @@ suite_kernels(void)
 	tcase_add_loop_test(values, long_vectors_are_right, 0, FANIN_ISA_COUNT);
 	tcase_add_loop_test(values, every_alignment_is_right, 0, FANIN_ISA_COUNT);
 	tcase_add_loop_test(values, elements_need_not_be_aligned, 0, FANIN_ISA_COUNT);
-	tcase_add_loop_test(values, extremes_of_floats_dont_depend_on_the_order, 0, FANIN_ISA_COUNT);
+	tcase_add_loop_test(values, extremes_of_floats_dont_depend_on_the_order, 0,
+			    FANIN_ISA_COUNT);
 	tcase_add_loop_test(values, integer_sums_and_products_wrap, 0, FANIN_ISA_COUNT);
 	tcase_add_loop_test(values, integer_averages_are_truncated_toward_zero, 0, FANIN_ISA_COUNT);
 	tcase_add_loop_test(values, float_sums_in_any_order_stay_within_the_error_bound, 0,

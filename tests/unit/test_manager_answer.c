@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of how the library reads the network manager's answer to a join of a job whose blocks have leaders: all that a switch would tell is in it,
- * and each part that is wrong is named. Other answers are the net tests' concern.
+ * Tests of how the library reads the network manager's answer to a join of a job whose blocks have
+ * leaders: all that a switch would tell is in it, and each part that is wrong is named. Other
+ * answers are the net tests' concern.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +24,8 @@ static const char good[] =
 static struct fanin_manager_answer answer;
 static struct fanin_error error;
 
-/* Reads the good answer with one member replaced, or removed. json: NULL: removed; key: NULL: none. Returns the status. */
+/* Reads the good answer with one member replaced, or removed. json: NULL: removed; key: NULL: none.
+ * Returns the status. */
 static int
 read_with(const char *key, const char *json)
 {
@@ -89,7 +91,8 @@ static const struct {
 	{ "parameters", "{}", "parameters {}, expected a list of up to 8 numbers" },
 	{ "parameters", "[1,2,3,4,5,6,7,8,9]", "expected a list of up to 8 numbers" },
 	{ "parameters", "[1,-2]", "expected numbers that are not negative" },
-	{ "more_trees", "[{\"job\":18,\"key\":\"0x1\",\"switch_ip\":\"10.0.0.1\",\"udp_port\":21930}]",
+	{ "more_trees",
+	  "[{\"job\":18,\"key\":\"0x1\",\"switch_ip\":\"10.0.0.1\",\"udp_port\":21930}]",
 	  "expected none, as its blocks have leaders" },
 };
 
@@ -148,7 +151,8 @@ START_TEST(events_are_told_in_words)
 		{ "{\"event\":\"brand_new\",\"so\":1}", "brand new" },
 	};
 	const struct fanin_log log = { .print = log_keep };
-	struct fanin_manager manager = { .settings.address = "10.0.0.1:21932", .options.log = &log };
+	struct fanin_manager manager = { .settings.address = "10.0.0.1:21932",
+					 .options.log = &log };
 	char expected[FANIN_TEXT_LEN];
 	json_t *result;
 	int status;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the manager makes of anything that happens in any order: switches fail, come back, are full or restart, what they
- * have done is not heard, ports go down, hosts come and go, the manager is killed. The same with parameter servers, which fail
- * as switches do.
+ * What the manager makes of anything that happens in any order: switches fail, come back, are full
+ * or restart, what they have done is not heard, ports go down, hosts come and go, the manager is
+ * killed. The same with parameter servers, which fail as switches do.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -95,7 +95,8 @@ happen(struct random *random)
 	}
 }
 
-/* All switches and ports are there again, with room, and the manager has had the time to do what there is to do. */
+/* All switches and ports are there again, with room, and the manager has had the time to do what
+ * there is to do. */
 static void
 heal(void)
 {
@@ -151,7 +152,8 @@ ask(unsigned int rank,
 	json_decref(id);
 }
 
-/* A host is lost, for good or in silence, or leaves, or comes back, or joins; or somebody destroys the job. */
+/* A host is lost, for good or in silence, or leaves, or comes back, or joins; or somebody destroys
+ * the job. */
 static void
 happen_to_host(struct random *random)
 {
@@ -242,9 +244,9 @@ suite_manager_chance(void)
 		tcase_add_checked_fixture(tcase, worlds[i].begin, manager_rig_end);
 		tcase_add_loop_test(tcase, after_anything_a_job_has_all_its_trees_or_is_gone, 0,
 				    repetitions());
-		tcase_add_loop_test(tcase,
-				    whatever_hosts_do_while_switches_fail_leaves_a_whole_job_or_none,
-				    0, repetitions());
+		tcase_add_loop_test(
+			tcase, whatever_hosts_do_while_switches_fail_leaves_a_whole_job_or_none, 0,
+			repetitions());
 		suite_add_tcase(suite, tcase);
 	}
 	return suite;

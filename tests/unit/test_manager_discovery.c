@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of how the manager finds hosts that its topology does not list: which switches it asks, how long, what it does with what
- * they say, and what of that it knows after a restart.
+ * Tests of how the manager finds hosts that its topology does not list: which switches it asks, how
+ * long, what it does with what they say, and what of that it knows after a restart.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,8 @@
 static void
 join_as(unsigned int host, int rank, const char *ip)
 {
-	json_t *args = json_pack("{s:s, s:i, s:s}", "job", "j", "size", MANAGER_RIG_HOSTS, "ip", ip);
+	json_t *args = json_pack("{s:s, s:i, s:s}", "job", "j", "size", MANAGER_RIG_HOSTS, "ip",
+				 ip);
 	json_t *id = json_integer(1);
 	struct control_error error;
 

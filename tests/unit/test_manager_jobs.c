@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of what the manager does with jobs when something happens in the middle: a switch or a host is lost, somebody destroys the
- * job, the manager is killed, the disk is full.
+ * Tests of what the manager does with jobs when something happens in the middle: a switch or a host
+ * is lost, somebody destroys the job, the manager is killed, the disk is full.
  */
 #include <errno.h>
 #include <string.h>
@@ -38,7 +38,8 @@ START_TEST(a_switch_that_has_answered_is_asked_again_after_a_heartbeat)
 }
 END_TEST
 
-/* The handlers of the rig's switches are "usual" and "ordered", of whose slots each pair of children takes a packet. */
+/* The handlers of the rig's switches are "usual" and "ordered", of whose slots each pair of
+ * children takes a packet. */
 START_TEST(who_leaves_the_handler_open_gets_what_the_switches_take)
 {
 	struct group *group = join(1);
@@ -375,7 +376,8 @@ reattach(const struct group *group, unsigned int rank)
 	return result;
 }
 
-/* Loses a host and has it back; it must be told that the tree is there, or that it is not and why. */
+/* Loses a host and has it back; it must be told that the tree is there, or that it is not and why.
+ */
 static void
 check_answer(const struct group *group, unsigned int rank, bool stranded, bool has_home)
 {
@@ -699,8 +701,9 @@ suite_manager_jobs(void)
 	tcase_add_test(tcase, a_switch_that_has_answered_is_asked_again_after_a_heartbeat);
 	tcase_add_test(tcase, who_leaves_the_handler_open_gets_what_the_switches_take);
 	tcase_add_test(tcase, a_reproducible_job_gets_the_handler_that_keeps_an_order);
-	tcase_add_test(tcase,
-		       a_reproducible_job_is_refused_at_a_switch_that_does_not_know_the_order_of_ranks);
+	tcase_add_test(
+		tcase,
+		a_reproducible_job_is_refused_at_a_switch_that_does_not_know_the_order_of_ranks);
 	tcase_add_test(
 		tcase,
 		a_reproducible_job_does_not_move_to_a_switch_that_does_not_know_the_order_of_ranks);
@@ -721,11 +724,12 @@ suite_manager_jobs(void)
 		       a_job_that_loses_a_host_while_it_is_made_is_destroyed_if_that_is_configured);
 	tcase_add_test(tcase,
 		       a_job_that_loses_a_host_while_it_moves_is_destroyed_if_that_is_configured);
+	tcase_add_loop_test(
+		tcase, a_job_that_was_destroyed_while_it_moved_stays_so_if_the_manager_is_killed, 0,
+		2);
 	tcase_add_loop_test(tcase,
-			    a_job_that_was_destroyed_while_it_moved_stays_so_if_the_manager_is_killed,
-			    0, 2);
-	tcase_add_loop_test(tcase,
-			    a_job_whose_manager_is_killed_while_a_tree_moves_has_all_its_trees, 0, 3);
+			    a_job_whose_manager_is_killed_while_a_tree_moves_has_all_its_trees, 0,
+			    3);
 	tcase_add_test(tcase, a_job_that_the_disk_has_no_room_for_goes_on_when_it_has);
 	tcase_add_loop_test(tcase, whatever_happens_while_trees_are_made_leaves_nothing_or_all, 0,
 			    10 * N_HAPPENINGS);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of jobs whose blocks have leaders: which switches get them, what hosts are told, that nothing moves and no job ends when a switch is
- * lost, and what such jobs can't have. The rig has three leaves and three spines; a host at leaf0 and leaf2, and one at leaf1.
+ * Tests of jobs whose blocks have leaders: which switches get them, what hosts are told, that
+ * nothing moves and no job ends when a switch is lost, and what such jobs can't have. The rig has
+ * three leaves and three spines; a host at leaf0 and leaf2, and one at leaf1.
  */
 #include <string.h>
 
@@ -55,7 +56,8 @@ number_of(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
-/* A host asks for a job with one more argument. Returns the error, unless it is to wait for others. value: taken. */
+/* A host asks for a job with one more argument. Returns the error, unless it is to wait for others.
+ * value: taken. */
 static const char *
 refusal_of(const char *key, json_t *value)
 {
@@ -66,7 +68,8 @@ refusal_of(const char *key, json_t *value)
 
 	error = (struct control_error){ 0 };
 	json_object_set_new(args, key, value);
-	ck_assert_ptr_null(host_join(manager_rig.manager, &manager_rig.clients[0], id, args, &error));
+	ck_assert_ptr_null(
+		host_join(manager_rig.manager, &manager_rig.clients[0], id, args, &error));
 	json_decref(args);
 	json_decref(id);
 	return error.code == NULL ? NULL : error.message;
@@ -305,7 +308,8 @@ START_TEST(what_such_jobs_cannot_have_is_refused_at_once)
 			      "found \"%s\", expected \"%s\"", words, cases[i].words);
 	}
 	ck_assert_ptr_null(group_find(&manager_rig.manager->groups, "k"));
-	/* Trees that the manager's configuration gives to others are none that the host has asked for. */
+	/* Trees that the manager's configuration gives to others are none that the host has asked
+	 * for. */
 	manager_rig.config.trees = 2;
 	(void)refusal_of("trees", json_integer(0));
 	ck_assert_ptr_nonnull(group_find(&manager_rig.manager->groups, "k"));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The order of ranks over several switches, as the manager plans it: which trees keep it, which ranks it deals to hosts that ask for
- * none, and how it names what can't be.
+ * The order of ranks over several switches, as the manager plans it: which trees keep it, which
+ * ranks it deals to hosts that ask for none, and how it names what can't be.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -228,7 +228,8 @@ deal(struct group *group)
 	return tree_build(&graph, places, group->size, &tree);
 }
 
-/* at: of hosts in the order of their addresses at each switch. expected: by rank, the switch, or NULL: there is no order. */
+/* at: of hosts in the order of their addresses at each switch. expected: by rank, the switch, or
+ * NULL: there is no order. */
 static void
 check_deal(const char *at, const char *ranks, const char *expected)
 {
@@ -303,7 +304,9 @@ name_of(const void *user, unsigned int index)
 
 START_TEST(what_is_no_unit_is_named_with_its_switch)
 {
-	static const char *const names[] = { "leaf0", "leaf1", "leaf2", "leaf3", "spine0", "spine1" };
+	static const char *const names[] = {
+		"leaf0", "leaf1", "leaf2", "leaf3", "spine0", "spine1"
+	};
 	char text[200];
 
 	start_leaf_spine(LEAVES, 2);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager and parameters of a job's handler: all ranks ask for the same, all switches of all trees are told, now and when the job moves, and what switches refuse is
- * the hosts' answer.
+ * The manager and parameters of a job's handler: all ranks ask for the same, all switches of all
+ * trees are told, now and when the job moves, and what switches refuse is the hosts' answer.
  */
 #include "manager/host.h"
 #include "manager/move.h"
 #include "tests/unit/manager_jobs_rig.h"
 #include "tests/unit/suites.h"
 
-/* Returns false, with *error filled, if the manager refuses it at once. parameters: JSON; NULL: none. */
+/* Returns false, with *error filled, if the manager refuses it at once. parameters: JSON; NULL:
+ * none. */
 static bool
 ask(unsigned int rank, const char *parameters, int trees, struct control_error *error)
 {

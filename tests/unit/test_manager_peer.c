@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of the manager's connection to a switch: under TLS, refused, lost and made again; and what it says of a switch that it
- * can't talk to.
+ * Tests of the manager's connection to a switch: under TLS, refused, lost and made again; and what
+ * it says of a switch that it can't talk to.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -48,7 +48,8 @@ peer_answers(void *user, uint32_t which, struct peer *peer, const json_t *result
 	snprintf(((struct peer_story *)user)->code, 32, "%s", result == NULL ? code : "ok");
 }
 
-/* Serves the peer by its events and times until a flag or a text is set, or it has an error other than `before`. */
+/* Serves the peer by its events and times until a flag or a text is set, or it has an error other
+ * than `before`. */
 static void
 serve_peer(struct peer *peer, const bool *flag, const char *text, const char *before)
 {
@@ -153,8 +154,9 @@ START_TEST(what_is_wrong_between_manager_and_switch_is_named)
 {
 	const struct control_tcp tcp = { .listen = "127.0.0.1:0",
 					 .token_file = tcp_rig.token_file,
-					 .certificate = wrong_peers[_i].tls ? tcp_rig.certificate_file
-									    : NULL,
+					 .certificate = wrong_peers[_i].tls
+								? tcp_rig.certificate_file
+								: NULL,
 					 .key = wrong_peers[_i].tls ? tcp_rig.key_file : NULL };
 	const struct topology_switch about = {
 		.name = wrong_peers[_i].name,

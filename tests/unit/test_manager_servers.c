@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of jobs with parameter servers: where they are placed, what becomes of them when a server, its switch or the manager fails, and
- * what such jobs can't have. The rig has two servers, each at a spine of its own.
+ * Tests of jobs with parameter servers: where they are placed, what becomes of them when a server,
+ * its switch or the manager fails, and what such jobs can't have. The rig has two servers, each at
+ * a spine of its own.
  */
 #include <string.h>
 
@@ -385,7 +386,8 @@ START_TEST(a_restart_of_the_manager_takes_the_job_up)
 		ck_assert_str_eq(tree->nodes[0].switch_name, i == 0 ? "server0" : "server1");
 		ck_assert_uint_ne(tree->nodes[1].link, TOPOLOGY_NO_LINK);
 		ck_assert_uint_eq(tree->nodes[1].link,
-				  topology_server_link(&manager_rig.config.topology, root_of(tree)));
+				  topology_server_link(&manager_rig.config.topology,
+						       root_of(tree)));
 	}
 	/* And knows what to do with it. */
 	manager_rig_lose(SERVER0);
@@ -447,7 +449,8 @@ START_TEST(a_server_that_the_topology_does_not_have_any_more_is_lost)
 }
 END_TEST
 
-/* While one tree is made anew its job has to end, as another tree has no server: the last answer ends it, with the same reason. */
+/* While one tree is made anew its job has to end, as another tree has no server: the last answer
+ * ends it, with the same reason. */
 START_TEST(a_job_that_ends_while_a_tree_moves_ends_with_the_last_answer)
 {
 	struct group *group = make("j", 2);
@@ -546,8 +549,9 @@ END_TEST
 START_TEST(without_a_server_in_the_topology_there_is_no_job)
 {
 	ck_assert_ptr_null(ask_for("j", 1));
-	expect_refused("no_path",
-		       "the handler \"serving\" needs a parameter server, and the topology has none");
+	expect_refused(
+		"no_path",
+		"the handler \"serving\" needs a parameter server, and the topology has none");
 	check_nothing_left();
 }
 END_TEST
@@ -648,7 +652,8 @@ suite_manager_servers(void)
 	tcase_add_test(tcase, full_servers_are_left_out);
 	tcase_add_test(tcase, full_servers_are_named);
 	tcase_add_test(tcase, what_has_no_server_is_refused_early_and_by_name);
-	tcase_add_loop_test(tcase, what_is_of_another_kind_than_the_topology_says_is_not_used, 0, 2);
+	tcase_add_loop_test(tcase, what_is_of_another_kind_than_the_topology_says_is_not_used, 0,
+			    2);
 	tcase_add_loop_test(tcase, what_has_packets_of_another_version_is_not_used, 0, 2);
 	tcase_add_test(tcase, a_host_of_another_version_is_told_both);
 	tcase_add_test(tcase, switches_of_another_build_than_the_servers_are_named);

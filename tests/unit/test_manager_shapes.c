@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of how the manager plans jobs by the shape of their handlers, as the switches tell it: multicast needs a tree without slots and
- * has no ring in its place, and what the manager does not know it refuses. The rig's switches have one handler of each kind.
+ * Tests of how the manager plans jobs by the shape of their handlers, as the switches tell it:
+ * multicast needs a tree without slots and has no ring in its place, and what the manager does not
+ * know it refuses. The rig's switches have one handler of each kind.
  */
 #include <string.h>
 
@@ -13,7 +14,8 @@
 #include "tests/unit/manager_jobs_rig.h"
 #include "tests/unit/suites.h"
 
-/* Both hosts ask for the job "j" and would take a ring; the switches have not answered yet. Returns NULL if it was refused at once. */
+/* Both hosts ask for the job "j" and would take a ring; the switches have not answered yet. Returns
+ * NULL if it was refused at once. */
 static struct group *
 join_or_ring(const char *handler)
 {
@@ -245,7 +247,8 @@ START_TEST(peers_of_a_multicast_job_are_listed_once_for_each_tree)
 	ck_assert_uint_eq(json_array_size(before), MANAGER_RIG_HOSTS);
 	ck_assert_ptr_eq(json_object_get(results[1], "peers"), before);
 	/* Rank 0 has a link to another leaf, too. */
-	manager_rig_lose(strcmp(group_node_of(group, 0)->switch_name, "leaf0") == 0 ? LEAF0 : LEAF2);
+	manager_rig_lose(strcmp(group_node_of(group, 0)->switch_name, "leaf0") == 0 ? LEAF0
+										    : LEAF2);
 	manager_rig_serve_all();
 	check_runs(group);
 	moved = host_result(manager_rig.manager, group, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How many packets a slot has to have room for, so that a job finds it in whatever tree it moves to; and not many more, as slots are
- * fewer then.
+ * How many packets a slot has to have room for, so that a job finds it in whatever tree it moves
+ * to; and not many more, as slots are fewer then.
  */
 #include <string.h>
 
@@ -61,7 +61,8 @@ place(struct random *random, uint16_t n_ranks, bool has_choice)
 			leaf = (uint16_t)random_below(random, LEAVES);
 		places[i] = (struct tree_place){ .switches = { leaf }, .n_switches = 1 };
 		if (has_choice && random_below(random, 3) == 0)
-			places[i].switches[places[i].n_switches++] = (uint16_t)((leaf + 1u) % LEAVES);
+			places[i].switches[places[i].n_switches++] =
+				(uint16_t)((leaf + 1u) % LEAVES);
 	}
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of the manager's database: what is kept comes back as it was; a process that is killed at any moment leaves each job
- * either there or to be removed, never half; and of the topology and configuration that the manager reads.
+ * Tests of the manager's database: what is kept comes back as it was; a process that is killed at
+ * any moment leaves each job either there or to be removed, never half; and of the topology and
+ * configuration that the manager reads.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -87,7 +88,8 @@ has_removal(const char *switch_name, uint32_t job)
 	return json_object_get(removals, key) != NULL;
 }
 
-/* A job on a spine and two leaves, where its first two ranks are; others are for the caller to place. */
+/* A job on a spine and two leaves, where its first two ranks are; others are for the caller to
+ * place. */
 static struct group *
 make_group_of(const char *name, uint32_t id, uint16_t size)
 {
@@ -124,11 +126,12 @@ make_group_of(const char *name, uint32_t id, uint16_t size)
 	}
 	group->n_members = 2;
 	for (int i = 0; i < 2; i++)
-		group->members[i] = (struct group_member){ .state = MEMBER_ABSENT,
-							   .rank = i,
-							   .ip_be = htonl(0x0a4d0001u + (uint32_t)i),
-							   .mtu = 1500,
-							   .endpoint = "10.77.0.1:4000" };
+		group->members[i] =
+			(struct group_member){ .state = MEMBER_ABSENT,
+					       .rank = i,
+					       .ip_be = htonl(0x0a4d0001u + (uint32_t)i),
+					       .mtu = 1500,
+					       .endpoint = "10.77.0.1:4000" };
 	/* Rank 1 is at its host's second link. */
 	group->addresses[0] = htonl(0x0a4d0001u);
 	group->addresses[1] = htonl(0x0a4d0103u);
@@ -432,7 +435,8 @@ START_TEST(a_second_manager_and_a_file_of_another_kind_are_refused)
 }
 END_TEST
 
-/* Returns how many files the database's directory has; none of them may be anybody else's to read or write. */
+/* Returns how many files the database's directory has; none of them may be anybody else's to read
+ * or write. */
 static unsigned int
 check_modes(void)
 {
@@ -550,10 +554,12 @@ START_TEST(what_could_not_be_written_is_told_and_written_later)
 	load(store);
 	ck_assert_uint_eq(json_object_size(groups), 0);
 	ck_assert_uint_eq(json_object_size(removals), N_NODES + 1);
-	ck_assert(has_removal("spine0", 17) && has_removal("leaf1", 17) && has_removal("leaf0", 17));
+	ck_assert(has_removal("spine0", 17) && has_removal("leaf1", 17) &&
+		  has_removal("leaf0", 17));
 	ck_assert(has_removal("leaf0", 6));
 
-	/* In its order: a job that has the name of one which has ended is not dropped in its place. */
+	/* In its order: a job that has the name of one which has ended is not dropped in its place.
+	 */
 	ck_assert_int_eq(store_put_group(store, old), 0);
 	set_disk_full(true);
 	ck_assert_int_eq(store_drop_group(store, old), -EIO);
@@ -579,7 +585,8 @@ START_TEST(what_could_not_be_written_is_told_and_written_later)
 }
 END_TEST
 
-/* Makes and drops jobs without end, and says so with a byte for each; each drop is one of a job that was put before. */
+/* Makes and drops jobs without end, and says so with a byte for each; each drop is one of a job
+ * that was put before. */
 static void
 churn(uint64_t seed, int fd)
 {
@@ -618,7 +625,8 @@ START_TEST(a_process_that_is_killed_leaves_each_job_there_or_to_be_removed)
 		ck_assert_int_ge(pid, 0);
 		if (pid == 0)
 			churn(round + 8u * (unsigned int)_i, fds[1]);
-		/* In the middle of what comes after some jobs, wherever the machine has come to by then. */
+		/* In the middle of what comes after some jobs, wherever the machine has come to by
+		 * then. */
 		for (unsigned int i = 0; i < 1 + 3 * round; i++)
 			ck_assert_int_eq(read(fds[0], &byte, 1), 1);
 		kill(pid, SIGKILL);
@@ -670,7 +678,8 @@ compare_items(const json_t *schema, const json_t *items, const char *where)
 		compare_keys(kind, json_array_get(items, i), where);
 }
 
-/* Every property of a schema occurs in the example that is to show them all, and the other way round. */
+/* Every property of a schema occurs in the example that is to show them all, and the other way
+ * round. */
 static void
 compare_keys(const json_t *schema, const json_t *example, const char *where)
 {
@@ -682,7 +691,8 @@ compare_keys(const json_t *schema, const json_t *example, const char *where)
 	ck_assert(json_is_false(json_object_get(schema, "additionalProperties")));
 	json_object_foreach((json_t *)(uintptr_t)properties, key, value) {
 		item = json_object_get(example, key);
-		ck_assert_msg(item != NULL || strcmp(key, "$schema") == 0, "%s lacks %s", where, key);
+		ck_assert_msg(item != NULL || strcmp(key, "$schema") == 0, "%s lacks %s", where,
+			      key);
 		if (json_is_object(item))
 			compare_keys(value, item, key);
 		if (json_is_array(item))
@@ -736,10 +746,11 @@ read_hosts(const char *hosts, struct topology *read)
 	char text[1024];
 	json_t *root;
 
-	snprintf(text, sizeof(text),
-		 "{\"switches\": [{\"name\": \"a\", \"control\": \"/a\"}, {\"name\": \"b\", \"control\": \"/b\"}], "
-		 "\"links\": [{\"a\": \"a:up\", \"b\": \"b:up\"}], \"hosts\": [%s]}",
-		 hosts);
+	snprintf(
+		text, sizeof(text),
+		"{\"switches\": [{\"name\": \"a\", \"control\": \"/a\"}, {\"name\": \"b\", \"control\": \"/b\"}], "
+		"\"links\": [{\"a\": \"a:up\", \"b\": \"b:up\"}], \"hosts\": [%s]}",
+		hosts);
 	root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
 	ck_assert_msg(root != NULL, "%s", text);
 	error.message[0] = '\0';
@@ -775,8 +786,10 @@ START_TEST(a_host_may_have_several_links)
 	const struct topology_host *link;
 	struct topology read;
 
-	ck_assert_str_eq(read_hosts(AT("10.0.0.9", "a", "h9") "," LINKS(AT("10.0.1.1", "b", "h0") "," AT(
-					    "10.0.0.1", "a", "h0") "," AT("10.0.0.5", "a", "h1")),
+	ck_assert_str_eq(read_hosts(AT("10.0.0.9", "a", "h9") "," LINKS(
+					    AT("10.0.1.1", "b",
+					       "h0") "," AT("10.0.0.1", "a",
+							    "h0") "," AT("10.0.0.5", "a", "h1")),
 				    &read),
 			 "");
 	ck_assert_uint_eq(read.n_hosts, 4);
@@ -798,7 +811,8 @@ START_TEST(a_host_may_have_several_links)
 }
 END_TEST
 
-/* Reads a topology of two switches, a link, a host at a:h0 and these servers. Returns its error, or "". */
+/* Reads a topology of two switches, a link, a host at a:h0 and these servers. Returns its error, or
+ * "". */
 static const char *
 read_servers(const char *servers, struct topology *read)
 {
@@ -806,11 +820,12 @@ read_servers(const char *servers, struct topology *read)
 	char text[1024];
 	json_t *root;
 
-	snprintf(text, sizeof(text),
-		 "{\"switches\": [{\"name\": \"a\", \"control\": \"/a\"}, {\"name\": \"b\", \"control\": \"/b\"}], "
-		 "\"links\": [{\"a\": \"a:up\", \"b\": \"b:up\"}], \"servers\": [%s], "
-		 "\"hosts\": [{\"ip\": \"10.0.0.1\", \"switch\": \"a\", \"port\": \"h0\"}]}",
-		 servers);
+	snprintf(
+		text, sizeof(text),
+		"{\"switches\": [{\"name\": \"a\", \"control\": \"/a\"}, {\"name\": \"b\", \"control\": \"/b\"}], "
+		"\"links\": [{\"a\": \"a:up\", \"b\": \"b:up\"}], \"servers\": [%s], "
+		"\"hosts\": [{\"ip\": \"10.0.0.1\", \"switch\": \"a\", \"port\": \"h0\"}]}",
+		servers);
 	root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
 	ck_assert_msg(root != NULL, "%s", text);
 	error.message[0] = '\0';
@@ -851,7 +866,8 @@ START_TEST(servers_stand_behind_the_switches_each_with_a_link)
 	struct topology read;
 	uint16_t index;
 
-	ck_assert_str_eq(read_servers(SERVER("s", "b", "s0") "," SERVER("t", "a", "s0"), &read), "");
+	ck_assert_str_eq(read_servers(SERVER("s", "b", "s0") "," SERVER("t", "a", "s0"), &read),
+			 "");
 	ck_assert_uint_eq(read.n_switches, 2);
 	ck_assert_uint_eq(read.n_links, 1);
 	ck_assert_uint_eq(read.n_servers, 2);

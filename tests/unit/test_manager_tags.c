@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager and jobs whose packets have tags: all ranks ask for the same, all switches of all trees are told, and such a job is
- * never a ring.
+ * The manager and jobs whose packets have tags: all ranks ask for the same, all switches of all
+ * trees are told, and such a job is never a ring.
  */
 #include "manager/commands.h"
 #include "manager/host.h"
@@ -54,7 +54,8 @@ ask_both(const struct wish *wish)
 static struct group *
 make(bool authenticate, int trees)
 {
-	struct group *group = ask_both(&(struct wish){ .authenticate = authenticate, .trees = trees });
+	struct group *group =
+		ask_both(&(struct wish){ .authenticate = authenticate, .trees = trees });
 
 	ck_assert_ptr_nonnull(group);
 	ck_assert_int_eq(group->state, GROUP_NETWORK);
@@ -62,7 +63,8 @@ make(bool authenticate, int trees)
 	return group;
 }
 
-/* All switches of a tree have been asked for a job with tags, or all for one without a word of them. */
+/* All switches of a tree have been asked for a job with tags, or all for one without a word of
+ * them. */
 static void
 check_asked(const struct group *group, bool authenticate)
 {
@@ -158,8 +160,10 @@ END_TEST
 /* _i: what the first one asks for. */
 START_TEST(ranks_that_want_something_else_are_refused_by_name)
 {
-	static const char *const words[] = { "found authenticate true, the others asked for false",
-					     "found authenticate false, the others asked for true" };
+	static const char *const words[] = {
+		"found authenticate true, the others asked for false",
+		"found authenticate false, the others asked for true"
+	};
 	struct control_error error;
 
 	ck_assert(ask(0, &(struct wish){ .authenticate = _i, .trees = 1 }, &error));
@@ -208,9 +212,9 @@ START_TEST(where_hosts_forbid_a_ring_the_reason_is_only_that_of_the_switches)
 	memset(manager_rig.full, 1, sizeof(manager_rig.full));
 	ck_assert_ptr_null(ask_both(&(struct wish){ .authenticate = true, .trees = 1 }));
 	answer = hear_answer(0);
-	ck_assert_ptr_null(strstr(json_string_value(json_object_get(json_object_get(answer, "error"),
-								    "message")),
-				  "ring"));
+	ck_assert_ptr_null(strstr(
+		json_string_value(json_object_get(json_object_get(answer, "error"), "message")),
+		"ring"));
 	json_decref(answer);
 }
 END_TEST
@@ -246,7 +250,8 @@ END_TEST
 START_TEST(no_entry_of_the_database_is_a_ring_with_tags)
 {
 	memset(manager_rig.full, 1, sizeof(manager_rig.full));
-	ck_assert_int_eq(ask_both(&(struct wish){ .fallback = true, .trees = 1 })->state, GROUP_RING);
+	ck_assert_int_eq(ask_both(&(struct wish){ .fallback = true, .trees = 1 })->state,
+			 GROUP_RING);
 	manager_rig_restart();
 	ck_assert_int_eq(group_find(&manager_rig.manager->groups, "j")->state, GROUP_RING);
 	manager_rig_restart_after(

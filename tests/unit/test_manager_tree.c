@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of the manager's reduction trees: leaf-spine, three levels, a line, what is not connected; and random graphs, where
- * each tree is held against distances that are computed in another way.
+ * Tests of the manager's reduction trees: leaf-spine, three levels, a line, what is not connected;
+ * and random graphs, where each tree is held against distances that are computed in another way.
  */
 #include <errno.h>
 #include <string.h>
@@ -190,7 +190,8 @@ START_TEST(trees_of_one_job_have_a_spine_each_whatever_others_have)
 		install_own();
 	}
 	ck_assert_uint_eq(seen, 0x78);
-	/* There is no fifth, and of those who are left, the one with the fewest jobs comes first. */
+	/* There is no fifth, and of those who are left, the one with the fewest jobs comes first.
+	 */
 	build((uint16_t[]){ 0, 1, 2, 0 }, 4);
 	ck_assert_uint_eq(tree.shared, 3);
 	ck_assert_uint_eq(tree.nodes[0].switch_index, 3);
@@ -216,7 +217,8 @@ END_TEST
 
 START_TEST(trees_of_one_job_keep_apart_below_the_root_too)
 {
-	/* Leaves 0 and 1, each below a switch of both planes: 2 and 4, 3 and 5. Cores 6 and 7 are in one plane, 8 in the other. */
+	/* Leaves 0 and 1, each below a switch of both planes: 2 and 4, 3 and 5. Cores 6 and 7 are
+	 * in one plane, 8 in the other. */
 	start(9);
 	for (uint16_t leaf = 0; leaf < 2; leaf++) {
 		connect_switches(leaf, 2 + 2 * leaf);
@@ -239,7 +241,8 @@ END_TEST
 
 START_TEST(trees_of_one_job_share_what_they_must_and_no_more)
 {
-	/* Leaf 0 has one link up, leaves 1 and 2 have two: the second tree shares one of its three links. */
+	/* Leaf 0 has one link up, leaves 1 and 2 have two: the second tree shares one of its three
+	 * links. */
 	start(5);
 	connect_switches(0, 3);
 	connect_switches(1, 3);
@@ -272,7 +275,8 @@ START_TEST(switches_and_links_that_are_not_usable_are_avoided)
 }
 END_TEST
 
-/* Two pods of two leaves and two aggregation switches; two cores, each over one aggregation switch of every pod. */
+/* Two pods of two leaves and two aggregation switches; two cores, each over one aggregation switch
+ * of every pod. */
 static void
 make_three_levels(void)
 {
@@ -636,7 +640,8 @@ START_TEST(random_graphs_have_valid_trees_of_the_least_depth)
 			n_ranks = 1 + n_ranks % 3;
 		for (uint16_t i = 0; i < n_ranks; i++) {
 			places[i].n_switches =
-				(uint8_t)(1 + (round % 2) * random_below(&random, TREE_MAX_CHOICES));
+				(uint8_t)(1 +
+					  (round % 2) * random_below(&random, TREE_MAX_CHOICES));
 			for (uint8_t k = 0; k < places[i].n_switches; k++)
 				places[i].switches[k] = (uint16_t)(random_below(&random, n));
 		}
@@ -694,7 +699,8 @@ START_TEST(random_graphs_with_servers_have_valid_trees_below_the_least_loaded)
 			world.links[i].usable = random_below(&random, 12) != 0;
 		for (uint16_t i = 0; i < n_ranks; i++)
 			places[i] = (struct tree_place){
-				.switches = { (uint16_t)(random_below(&random, n)) }, .n_switches = 1
+				.switches = { (uint16_t)(random_below(&random, n)) },
+				.n_switches = 1
 			};
 		measure_all(distances);
 		for (uint16_t root = n; root < n + n_servers; root++) {
@@ -750,7 +756,8 @@ START_TEST(the_largest_network_has_a_tree_over_a_single_spine)
 }
 END_TEST
 
-/* As many ranks as there can be, each leaf with as many children as a switch has, under spines that have as many. */
+/* As many ranks as there can be, each leaf with as many children as a switch has, under spines that
+ * have as many. */
 START_TEST(as_many_ranks_as_can_be_have_a_tree_of_full_switches)
 {
 	static struct tree_place places[TREE_MAX_RANKS];
@@ -802,8 +809,9 @@ suite_manager_tree(void)
 	tcase_add_test(tcase, the_server_with_the_fewest_jobs_is_taken_however_far_it_is);
 	tcase_add_test(tcase, trees_of_one_job_have_a_server_each_whatever_others_have);
 	tcase_add_loop_test(tcase, random_graphs_have_valid_trees_of_the_least_depth, 0, 10);
-	tcase_add_loop_test(tcase, random_graphs_with_servers_have_valid_trees_below_the_least_loaded,
-			    0, 10);
+	tcase_add_loop_test(tcase,
+			    random_graphs_with_servers_have_valid_trees_below_the_least_loaded, 0,
+			    10);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who waits for whom in a tree of three levels: the core is node 0, an aggregation switch with the ranks 6 and 7 at it node 1,
- * and below that leaf0 with the ranks 0 to 2 and leaf1 with 3 to 5. The test plays what they say of their blocks.
+ * Who waits for whom in a tree of three levels: the core is node 0, an aggregation switch with the
+ * ranks 6 and 7 at it node 1, and below that leaf0 with the ranks 0 to 2 and leaf1 with 3 to 5. The
+ * test plays what they say of their blocks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +22,14 @@ make_tree(void)
 	static const struct waits_node tree[N_NODES] = {
 		{ .switch_name = "core", .parent = TREE_NO_PARENT, .ranks = { { 0xff } } },
 		{ .switch_name = "agg", .parent = 0, .local = { { 0xc0 } }, .ranks = { { 0xff } } },
-		{ .switch_name = "leaf0", .parent = 1, .local = { { 0x07 } }, .ranks = { { 0x07 } } },
-		{ .switch_name = "leaf1", .parent = 1, .local = { { 0x38 } }, .ranks = { { 0x38 } } },
+		{ .switch_name = "leaf0",
+		  .parent = 1,
+		  .local = { { 0x07 } },
+		  .ranks = { { 0x07 } } },
+		{ .switch_name = "leaf1",
+		  .parent = 1,
+		  .local = { { 0x38 } },
+		  .ranks = { { 0x38 } } },
 	};
 
 	memcpy(nodes, tree, sizeof(nodes));
@@ -37,13 +44,15 @@ free_tree(void)
 	json_decref(told);
 }
 
-/* A switch's blocks, as JSON. Members that are of interest only to jobs without a run are left out. */
+/* A switch's blocks, as JSON. Members that are of interest only to jobs without a run are left out.
+ */
 static void
 say(unsigned int node, const char *blocks)
 {
 	json_error_t error;
 	json_t *list = json_loads(blocks, 0, &error);
-	json_t *answer = json_pack("{s:s, s:o, s:[]}", "state", "active", "blocks", list, "members");
+	json_t *answer = json_pack("{s:s, s:o, s:[]}", "state", "active", "blocks", list,
+				   "members");
 
 	ck_assert_msg(answer != NULL, "%s", error.text);
 	ck_assert_int_eq(waits_node_take(&nodes[node], answer), 0);
@@ -103,7 +112,8 @@ START_TEST(what_probes_have_found_of_missing_ranks_is_told)
 {
 	json_t *answer = json_pack("{s:s, s:[{s:i, s:i, s:s, s:[i,i]}], s:[], s:[i,i], s:[i]}",
 				   "state", "active", "blocks", "block", 7, "since_ms", 40, "for",
-				   "members", "missing", 3, 4, "members", "ended", 4, 5, "silent", 1);
+				   "members", "missing", 3, 4, "members", "ended", 4, 5, "silent",
+				   1);
 	const json_t *cause, *ended, *silent;
 
 	say(0, "[]");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host library's memif transport against a switch that a test plays: frames in both directions, sleeping, finding the
- * switch, and a peer that lies or leaves.
+ * The host library's memif transport against a switch that a test plays: frames in both directions,
+ * sleeping, finding the switch, and a peer that lies or leaves.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -273,7 +273,8 @@ START_TEST(descriptors_that_lie_cost_their_frame_and_nothing_else)
 }
 END_TEST
 
-/* Writes all over both rings at random: nothing may be touched outside of the memory, which ASan and the guard see. */
+/* Writes all over both rings at random: nothing may be touched outside of the memory, which ASan
+ * and the guard see. */
 START_TEST(random_rings_never_lead_out_of_the_memory)
 {
 	struct random random = random_seed((uint64_t)_i);
@@ -281,7 +282,8 @@ START_TEST(random_rings_never_lead_out_of_the_memory)
 
 	attach();
 	for (int round = 0; round < 2000; round++) {
-		struct memif_ring *ring = random_below(&random, 2) ? peer.to_client : peer.to_server;
+		struct memif_ring *ring = random_below(&random, 2) ? peer.to_client
+								   : peer.to_server;
 		struct memif_descriptor *descriptor =
 			&ring->descriptors[random_below(&random, FANIN_MEMIF_SLOTS)];
 		unsigned int n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memif protocol's conversation: what the host library says to a switch and makes of its answers, and what the switch
- * lets a host say.
+ * The memif protocol's conversation: what the host library says to a switch and makes of its
+ * answers, and what the switch lets a host say.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -87,7 +87,8 @@ static const struct {
 	{ SAYS(0, .type = MEMIF_TYPE_HELLO,
 	       .hello = { .min_version = 0x0300, .max_version = 0x0400, .max_log2_ring = 14 }),
 	  false, "the switch speaks memif 0x0300 to 0x0400, expected 0x0200" },
-	{ SAYS(0, .type = MEMIF_TYPE_HELLO, .hello = { .max_version = 0x01ff, .max_log2_ring = 14 }),
+	{ SAYS(0, .type = MEMIF_TYPE_HELLO,
+	       .hello = { .max_version = 0x01ff, .max_log2_ring = 14 }),
 	  false, "the switch speaks memif 0x0000 to 0x01ff, expected 0x0200" },
 	{ SAYS(0, .type = MEMIF_TYPE_HELLO,
 	       .hello = { .min_version = 0x0200, .max_version = 0x0200, .max_log2_ring = 9 }),
@@ -126,7 +127,8 @@ START_TEST(a_wrong_answer_is_an_error_that_says_what_was_found)
 	bool busy = !slips[_i].busy;
 	int fd = peer_start(&peer, &slips[_i].slip);
 	int status = fanin_memif_attach(fd, &options,
-					slips[_i].slip.how == PEER_KEEPS_SILENT ? 50 : PEER_ANSWER_MS,
+					slips[_i].slip.how == PEER_KEEPS_SILENT ? 50
+										: PEER_ANSWER_MS,
 					&unset, &busy, &error);
 
 	ck_assert_int_eq(status, FANIN_ERR_TRANSPORT);
@@ -192,7 +194,9 @@ static const struct {
 	  SEALED,
 	  "found a file descriptor with message type 3" },
 	{ { .type = MEMIF_TYPE_INIT, .init = { .version = MEMIF_VERSION } }, NO_FD, NULL },
-	{ { .type = MEMIF_TYPE_INIT, .init = { .version = MEMIF_VERSION } }, NO_FD, "a second INIT" },
+	{ { .type = MEMIF_TYPE_INIT, .init = { .version = MEMIF_VERSION } },
+	  NO_FD,
+	  "a second INIT" },
 	{ { .type = MEMIF_TYPE_CONNECT }, NO_FD, "CONNECT without a ring in each direction" },
 	{ { .type = MEMIF_TYPE_ADD_REGION, .add_region = { .size = 4096 } },
 	  NO_FD,
@@ -222,10 +226,12 @@ static const struct {
 	{ { .type = MEMIF_TYPE_ADD_RING, .add_ring = { .log2_slots = 14 } },
 	  SEALED,
 	  "the ring does not lie in its region" },
-	{ { .type = MEMIF_TYPE_ADD_RING, .add_ring = { .log2_slots = 10, .offset = 65536 - 16504 } },
+	{ { .type = MEMIF_TYPE_ADD_RING,
+	    .add_ring = { .log2_slots = 10, .offset = 65536 - 16504 } },
 	  SEALED,
 	  "the ring does not lie in its region" },
-	{ { .type = MEMIF_TYPE_ADD_RING, .add_ring = { .log2_slots = 10, .offset = UINT32_MAX - 7 } },
+	{ { .type = MEMIF_TYPE_ADD_RING,
+	    .add_ring = { .log2_slots = 10, .offset = UINT32_MAX - 7 } },
 	  SEALED,
 	  "the ring does not lie in its region" },
 	{ { .type = MEMIF_TYPE_ADD_RING, .add_ring = { .log2_slots = 10, .offset = 4 } },
@@ -240,14 +246,17 @@ static const struct {
 	{ { .type = MEMIF_TYPE_ADD_RING, .add_ring = { .log2_slots = 10, .private_header = 8 } },
 	  SEALED,
 	  "found private headers of 8 bytes, expected none" },
-	{ { .type = MEMIF_TYPE_ADD_RING, .add_ring = { .log2_slots = 10, .offset = 65536 - 16512 } },
+	{ { .type = MEMIF_TYPE_ADD_RING,
+	    .add_ring = { .log2_slots = 10, .offset = 65536 - 16512 } },
 	  SEALED,
 	  NULL },
 	{ { .type = MEMIF_TYPE_ADD_RING, .add_ring = { .log2_slots = 10 } },
 	  SEALED,
 	  "expected one ring in each direction" },
 	{ { .type = MEMIF_TYPE_CONNECT }, NO_FD, "CONNECT without a ring in each direction" },
-	{ { .type = MEMIF_TYPE_ADD_RING, .add_ring = { .flags = 1, .log2_slots = 10 } }, SEALED, NULL },
+	{ { .type = MEMIF_TYPE_ADD_RING, .add_ring = { .flags = 1, .log2_slots = 10 } },
+	  SEALED,
+	  NULL },
 	{ { .type = MEMIF_TYPE_HELLO }, NO_FD, "found message type 2, which no client sends" },
 	{ { .type = 4711 }, NO_FD, "found message type 4711, which no client sends" },
 	{ { .type = MEMIF_TYPE_CONNECT }, NO_FD, NULL },

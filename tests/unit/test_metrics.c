@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metrics: from a table and JSON values to Prometheus' text, the addresses that the server takes, and how it answers. */
+/* Metrics: from a table and JSON values to Prometheus' text, the addresses that the server takes,
+ * and how it answers. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -36,10 +37,18 @@ START_TEST(values_become_samples)
 {
 	static const struct metrics_family families[] = {
 		{ .name = "a_total", .type = METRICS_COUNTER, .help = "Of a.", .path = "x.a" },
-		{ .name = "b_seconds", .type = METRICS_GAUGE, .help = "B.", .path = "x.b", .scale = 1e-9 },
+		{ .name = "b_seconds",
+		  .type = METRICS_GAUGE,
+		  .help = "B.",
+		  .path = "x.b",
+		  .scale = 1e-9 },
 		{ .name = "c", .type = METRICS_GAUGE, .help = "C.", .path = "x.c" },
 		{ .name = "d", .type = METRICS_GAUGE, .help = "D.", .path = "x.d", .equals = "on" },
-		{ .name = "e", .type = METRICS_GAUGE, .help = "E.", .path = "x.d", .equals = "off" },
+		{ .name = "e",
+		  .type = METRICS_GAUGE,
+		  .help = "E.",
+		  .path = "x.d",
+		  .equals = "off" },
 		{ .name = "f",
 		  .type = METRICS_GAUGE,
 		  .help = "F.",
@@ -77,12 +86,13 @@ START_TEST(entries_of_arrays_are_labelled)
 		{ .name = NULL },
 	};
 
-	expect_text(families,
-		    "{\"jobs\":[{\"id\":1,\"members\":[{\"port\":\"a\\\"b\\\\c\\nd\",\"up\":true},"
-		    "{\"port\":\"h1\",\"up\":false}]},{\"id\":7,\"members\":[]}]}",
-		    "# HELP m M.\n# TYPE m gauge\n"
-		    "m{fanin_job=\"1\",port=\"a\\\"b\\\\c\\nd\"} 1\nm{fanin_job=\"1\",port=\"h1\"} 0\n"
-		    "# HELP i I.\n# TYPE i gauge\ni{fanin_job=\"1\"} 1\ni{fanin_job=\"7\"} 1\n");
+	expect_text(
+		families,
+		"{\"jobs\":[{\"id\":1,\"members\":[{\"port\":\"a\\\"b\\\\c\\nd\",\"up\":true},"
+		"{\"port\":\"h1\",\"up\":false}]},{\"id\":7,\"members\":[]}]}",
+		"# HELP m M.\n# TYPE m gauge\n"
+		"m{fanin_job=\"1\",port=\"a\\\"b\\\\c\\nd\"} 1\nm{fanin_job=\"1\",port=\"h1\"} 0\n"
+		"# HELP i I.\n# TYPE i gauge\ni{fanin_job=\"1\"} 1\ni{fanin_job=\"7\"} 1\n");
 }
 END_TEST
 
@@ -101,9 +111,10 @@ START_TEST(histograms_are_cumulative)
 		"# HELP h H.\n# TYPE h histogram\n"
 		"h_bucket{w=\"3\",le=\"0\"} 5\nh_bucket{w=\"3\",le=\"1\"} 5\nh_bucket{w=\"3\",le=\"3\"} 7\n"
 		"h_bucket{w=\"3\",le=\"7\"} 7\n";
-	static const char tail[] = "h_bucket{w=\"3\",le=\"2047\"} 7\nh_bucket{w=\"3\",le=\"4095\"} 10\n"
-				   "h_bucket{w=\"3\",le=\"+Inf\"} 11\nh_sum{w=\"3\"} 123\n"
-				   "h_count{w=\"3\"} 11\n";
+	static const char tail[] =
+		"h_bucket{w=\"3\",le=\"2047\"} 7\nh_bucket{w=\"3\",le=\"4095\"} 10\n"
+		"h_bucket{w=\"3\",le=\"+Inf\"} 11\nh_sum{w=\"3\"} 123\n"
+		"h_count{w=\"3\"} 11\n";
 	char expected[1024];
 	size_t used = (size_t)snprintf(expected, sizeof(expected), "%s", head);
 
@@ -111,9 +122,10 @@ START_TEST(histograms_are_cumulative)
 		used += (size_t)snprintf(expected + used, sizeof(expected) - used,
 					 "h_bucket{w=\"3\",le=\"%u\"} 7\n", le);
 	snprintf(expected + used, sizeof(expected) - used, "%s", tail);
-	expect_text(families,
-		    "{\"w\":[{\"n\":3,\"s\":123,\"h\":{\"0\":5,\"2-3\":2,\"2048-4095\":3,\"4096-\":1}}]}",
-		    expected);
+	expect_text(
+		families,
+		"{\"w\":[{\"n\":3,\"s\":123,\"h\":{\"0\":5,\"2-3\":2,\"2048-4095\":3,\"4096-\":1}}]}",
+		expected);
 }
 END_TEST
 
@@ -199,7 +211,8 @@ connect_to(const struct sockaddr_in *address)
 	return fd;
 }
 
-/* Serves until the client has something to read, or nothing has happened for so long. Returns true if it has. */
+/* Serves until the client has something to read, or nothing has happened for so long. Returns true
+ * if it has. */
 static bool
 serve_until_answer(struct metrics_server *server, int client, int quiet_ms)
 {
@@ -217,7 +230,8 @@ serve_until_answer(struct metrics_server *server, int client, int quiet_ms)
 	return false;
 }
 
-/* Sends a request and expects the answer to start and to end like this; end: NULL if that does not matter. */
+/* Sends a request and expects the answer to start and to end like this; end: NULL if that does not
+ * matter. */
 static void
 expect_answer(struct metrics_server *server, int client, const char *request, const char *start,
 	      const char *end)
@@ -229,13 +243,16 @@ expect_answer(struct metrics_server *server, int client, const char *request, co
 	do {
 		ssize_t n;
 
-		ck_assert_msg(serve_until_answer(server, client, 5000), "%.20s: no answer", request);
+		ck_assert_msg(serve_until_answer(server, client, 5000), "%.20s: no answer",
+			      request);
 		n = read(client, answer + used, sizeof(answer) - 1 - used);
 		ck_assert_msg(n > 0, "%.20s: the answer ended early", request);
 		used += (size_t)n;
 		answer[used] = '\0';
-	} while (strstr(answer, "\r\n\r\n") == NULL || (end != NULL && strstr(answer, end) == NULL));
-	ck_assert_msg(strncmp(answer, start, strlen(start)) == 0, "%.20s: found %s", request, answer);
+	} while (strstr(answer, "\r\n\r\n") == NULL ||
+		 (end != NULL && strstr(answer, end) == NULL));
+	ck_assert_msg(strncmp(answer, start, strlen(start)) == 0, "%.20s: found %s", request,
+		      answer);
 }
 
 START_TEST(only_metrics_can_be_got)
@@ -297,7 +314,8 @@ START_TEST(connections_without_a_request_give_way)
 		ck_assert_int_eq(write(silent[i], "GET /", 5), 5);
 		ck_assert(!serve_until_answer(server, silent[i], 10));
 	}
-	/* The places are known to be taken: one that has made a request is not the oldest any more. */
+	/* The places are known to be taken: one that has made a request is not the oldest any more.
+	 */
 	expect_answer(server, silent[0], "metrics HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200 ",
 		      "\none 1\n");
 	for (int i = 0; i < CONNECTIONS; i++)

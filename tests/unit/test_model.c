@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The models of the window protocol, of sparse blocks, of PA-ATP, of Canary, of Push, of Pull, of lost runs, of MPI programs and of versions that differ, searched by tests/model/run.sh. What it prints is shown if it fails.
+ * The models of the window protocol, of sparse blocks, of PA-ATP, of Canary, of Push, of Pull, of
+ * lost runs, of MPI programs and of versions that differ, searched by tests/model/run.sh. What it
+ * prints is shown if it fails.
  */
 #include <errno.h>
 #include <poll.h>
@@ -27,7 +29,8 @@ now_s(void)
 	return now.tv_sec;
 }
 
-/* Starts a program in a process group of its own. Returns its id, and the reading end of what it prints. */
+/* Starts a program in a process group of its own. Returns its id, and the reading end of what it
+ * prints. */
 static pid_t
 start(const char *path, int *fd)
 {
@@ -53,7 +56,8 @@ start(const char *path, int *fd)
 	return pid;
 }
 
-/* Reads into `output` up to the end of the program, or the deadline. What does not fit is left out. */
+/* Reads into `output` up to the end of the program, or the deadline. What does not fit is left out.
+ */
 static void
 read_output(int fd, time_t deadline_s)
 {

@@ -139,7 +139,8 @@ START_TEST(what_is_known_of_one_address_is_never_told_of_another)
 	int32_t position = neighbor_find_or_add(neighbors,
 						neighbor_key_make(host_ip_be(7), NEIGHBOR_HOSTS));
 
-	/* As if the position had been host 6's, and a worker had written what it heard of that just now. */
+	/* As if the position had been host 6's, and a worker had written what it heard of that just
+	 * now. */
 	neighbor_confirm(neighbors, position, host_ip_be(6), mac, 1);
 	ck_assert_uint_eq(neighbor_mac(neighbors, position, host_ip_be(7)), 0);
 	neighbor_confirm(neighbors, position, host_ip_be(7), mac, 1);
@@ -185,7 +186,8 @@ START_TEST(what_arp_claims_is_believed_of_neighbors_only)
 	leaf_hears_all();
 	host_mac(1, mac);
 	host_mac(99, other);
-	/* A next hop's address from a host's port and from the wrong link, an address of no subnet, the switch's own. */
+	/* A next hop's address from a host's port and from the wrong link, an address of no subnet,
+	 * the switch's own. */
 	leaf_put_arp(1, RTE_ARP_OP_REPLY, other, spine_ip_be(1), leaf.pipeline->ip_be);
 	leaf_put_arp(SPINE_PORT, RTE_ARP_OP_REPLY, other, spine_ip_be(1), leaf.pipeline->ip_be);
 	leaf_put_arp(SPINE_PORT, RTE_ARP_OP_REPLY, other, host_ip_be(1), leaf.pipeline->ip_be);
@@ -313,7 +315,8 @@ suite_neighbors(void)
 	tcase_add_test(tcase, next_hops_are_asked_for_at_once_and_hosts_are_not);
 	tcase_add_test(tcase, arp_for_the_switch_is_answered_on_every_port_and_teaches);
 	tcase_add_test(tcase, an_unknown_host_is_asked_for_on_all_host_ports_once_a_second);
-	tcase_add_test(tcase, hosts_are_asked_again_by_unicast_and_forgotten_when_they_do_not_answer);
+	tcase_add_test(tcase,
+		       hosts_are_asked_again_by_unicast_and_forgotten_when_they_do_not_answer);
 	tcase_add_test(tcase, an_address_that_never_answered_leaves_the_table);
 	tcase_add_test(tcase, what_is_known_of_one_address_is_never_told_of_another);
 	tcase_add_test(tcase, a_full_table_of_neighbors_drops_and_recovers);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The net tests as a suite: each case of tests/net/cases.py is one test, a process of its own, and as many run at a time as
- * there are CPUs. The list is the script's, so that no case can be forgotten; what a case prints is shown if it fails.
- * FANIN_BUILD_DIR in the environment names another build to test.
+ * The net tests as a suite: each case of tests/net/cases.py is one test, a process of its own, and
+ * as many run at a time as there are CPUs. The list is the script's, so that no case can be
+ * forgotten; what a case prints is shown if it fails. FANIN_BUILD_DIR in the environment names
+ * another build to test.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -36,7 +37,8 @@ static struct net_case {
 	unsigned int seconds;
 } net_cases[MAX_CASES];
 
-/* The script that runs the cases, some at a time. It is the parent process's child; tests in their own see its files. */
+/* The script that runs the cases, some at a time. It is the parent process's child; tests in their
+ * own see its files. */
 static struct {
 	char directory[sizeof(DIRECTORY)]; /* empty: not started */
 	pid_t pid;
@@ -166,7 +168,8 @@ START_TEST(net_cases_are_listed)
 }
 END_TEST
 
-/* Fills net_cases from the script's list; returns how many there are, 0 on failure, also if there is no room for all, or for a name. */
+/* Fills net_cases from the script's list; returns how many there are, 0 on failure, also if there
+ * is no room for all, or for a name. */
 static int
 list_cases(void)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Leaves and spines in one process and in virtual time: jobs on trees of real pipelines with real engines are exact, use each link
- * once, take the time that their links take, and the same seed is the same run.
+ * Leaves and spines in one process and in virtual time: jobs on trees of real pipelines with real
+ * engines are exact, use each link once, take the time that their links take, and the same seed is
+ * the same run.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -119,7 +120,8 @@ all_done(void *user)
 	return true;
 }
 
-/* A rank posts a collective. count: elements as of fanin_request_layout; n: those of its vectors, which both have room for. */
+/* A rank posts a collective. count: elements as of fanin_request_layout; n: those of its vectors,
+ * which both have room for. */
 static void
 post(uint16_t rank, const struct fanin_request *request, uint32_t count, uint32_t n)
 {
@@ -163,7 +165,8 @@ factor_of_sum(uint32_t i)
 	return world.job.n_ranks * (world.job.n_ranks + 1u) / 2;
 }
 
-/* Sums vectors of so many elements, and checks each one at each rank. Returns the virtual time that it took. */
+/* Sums vectors of so many elements, and checks each one at each rank. Returns the virtual time that
+ * it took. */
 static uint64_t
 allreduce(uint32_t count)
 {
@@ -193,13 +196,15 @@ START_TEST(ranks_behind_one_leaf_need_no_spine)
 	open_world(&usual, 1, 3, "single");
 	allreduce(10000);
 	for (uint16_t spine = 0; spine < 2; spine++)
-		ck_assert_ptr_null(job_lookup(rig_switch_pipeline(world.network.spines[spine])->jobs,
-					      world.job.id));
+		ck_assert_ptr_null(
+			job_lookup(rig_switch_pipeline(world.network.spines[spine])->jobs,
+				   world.job.id));
 	close_world();
 }
 END_TEST
 
-/* Of the bytes that a host's vector takes in packets, each link carries all, once each way, and the other spine's links nothing. */
+/* Of the bytes that a host's vector takes in packets, each link carries all, once each way, and the
+ * other spine's links nothing. */
 START_TEST(every_link_carries_the_vector_once_each_way)
 {
 	const uint32_t count = 100000;
@@ -244,7 +249,8 @@ START_TEST(time_is_that_of_the_links)
 }
 END_TEST
 
-/* Results of the first blocks come while the last ones go out, also where the window lets all out at once: both directions are used at the same time. */
+/* Results of the first blocks come while the last ones go out, also where the window lets all out
+ * at once: both directions are used at the same time. */
 START_TEST(a_vector_that_fits_the_window_takes_little_longer_than_one_way)
 {
 	struct rig_leaf_spine_options options = usual;
@@ -274,7 +280,8 @@ hash_of_run(uint64_t seed)
 	struct rig_leaf_spine_options options = usual;
 	uint64_t hash = seed;
 
-	options.faults = (struct pipeline_faults){ .drop = 0.02, .duplicate = 0.02, .reorder = 0.02 };
+	options.faults =
+		(struct pipeline_faults){ .drop = 0.02, .duplicate = 0.02, .reorder = 0.02 };
 	open_world(&options, seed, 16, "single");
 	hash = allreduce(20000);
 	for (uint16_t rank = 0; rank < 16; rank++) {
@@ -311,7 +318,8 @@ START_TEST(sixteen_leaves_are_exact)
 }
 END_TEST
 
-/* Over a link of a fifth of the others' speed: what waits is bounded by windows, and nothing is lost. */
+/* Over a link of a fifth of the others' speed: what waits is bounded by windows, and nothing is
+ * lost. */
 START_TEST(a_slow_link_delays_and_loses_nothing)
 {
 	struct rig_leaf_spine_options options = usual;
@@ -334,8 +342,9 @@ START_TEST(a_slow_link_delays_and_loses_nothing)
 END_TEST
 
 /*
- * Over links between switches of a tenth to a hundredth of the hosts' speed, with queues that hold a window. The round trip to the leaf says
- * nothing of them: each link still carries each packet about once, and the vector takes as long as its bytes take.
+ * Over links between switches of a tenth to a hundredth of the hosts' speed, with queues that hold
+ * a window. The round trip to the leaf says nothing of them: each link still carries each packet
+ * about once, and the vector takes as long as its bytes take.
  */
 START_TEST(what_waits_above_the_leaf_is_not_asked_for)
 {
@@ -364,7 +373,8 @@ START_TEST(what_waits_above_the_leaf_is_not_asked_for)
 }
 END_TEST
 
-/* The same with queues that hold an eighth of the window: what does not fit is sent again, but only in the first rounds. */
+/* The same with queues that hold an eighth of the window: what does not fit is sent again, but only
+ * in the first rounds. */
 START_TEST(windows_shrink_to_what_queues_above_the_leaf_hold)
 {
 	const uint32_t count = 352 * 4000;
@@ -419,7 +429,8 @@ START_TEST(sums_of_a_thousand_ranks_are_exact_whatever_is_lost)
 {
 	struct rig_leaf_spine_options options = many;
 
-	options.faults = (struct pipeline_faults){ .drop = 0.01, .duplicate = 0.01, .reorder = 0.01 };
+	options.faults =
+		(struct pipeline_faults){ .drop = 0.01, .duplicate = 0.01, .reorder = 0.01 };
 	open_world(&options, 3, MANY, "single");
 	allreduce(3000);
 	close_world();
@@ -479,7 +490,8 @@ START_TEST(ranks_of_a_thousand_that_name_another_root_are_told_so)
 	text = fanin_engine_error(world.members[MANY - 1].engine)->text;
 	ck_assert_msg(strstr(text, "of rank 41") != NULL, "%s", text);
 	text = fanin_engine_error(world.members[0].engine)->text;
-	ck_assert_msg(strstr(text, "of rank 1023 (10 elements i32 of rank 41)") != NULL, "%s", text);
+	ck_assert_msg(strstr(text, "of rank 1023 (10 elements i32 of rank 41)") != NULL, "%s",
+		      text);
 	close_world();
 }
 END_TEST
@@ -584,7 +596,8 @@ START_TEST(errors_name_the_missing_ones_of_a_thousand)
 	ck_assert_uint_eq(fanin_ranks_count(&found), 1);
 	ck_assert(fanin_ranks_has(&found, LATE_ONE));
 	text = fanin_engine_error(world.members[0].engine)->text;
-	ck_assert_msg(strstr(text, "waits for ranks 64-127, 960-1023 (of 1024)") != NULL, "%s", text);
+	ck_assert_msg(strstr(text, "waits for ranks 64-127, 960-1023 (of 1024)") != NULL, "%s",
+		      text);
 	close_world();
 }
 END_TEST

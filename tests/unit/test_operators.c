@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every data type and operator through each handler, in jobs of both kinds of accumulation: what comes out is the naive
- * reference's result of all contributions in the handler's order, and pairs that are not defined are refused, as they are by
- * the host library.
+ * Every data type and operator through each handler, in jobs of both kinds of accumulation: what
+ * comes out is the naive reference's result of all contributions in the handler's order, and pairs
+ * that are not defined are refused, as they are by the host library.
  */
 #include "hostlib/src/comm/comm.h"
 #include "fanin/fanin.h"
@@ -72,7 +72,8 @@ START_TEST(the_library_supports_what_the_switch_has_kernels_for)
 	for (int isa = 0; isa <= (int)fanin_isa_detect(); isa++) {
 		for (int dtype = -1; dtype <= FANIN_WIRE_DTYPE_COUNT; dtype++) {
 			for (int op = -1; op <= FANIN_WIRE_OP_COUNT; op++)
-				ck_assert(fanin_supports((enum fanin_dtype)dtype, (enum fanin_op)op) ==
+				ck_assert(fanin_supports((enum fanin_dtype)dtype,
+							 (enum fanin_op)op) ==
 					  (fanin_kernel((enum fanin_isa)isa, (unsigned int)dtype,
 							(unsigned int)op) != NULL));
 		}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hosts that lose their cores for random times, as on a machine that has more to do than it can, with the congestion control and the
- * window that real transports have: as soon as all of them run again, so do their collectives.
+ * Hosts that lose their cores for random times, as on a machine that has more to do than it can,
+ * with the congestion control and the window that real transports have: as soon as all of them run
+ * again, so do their collectives.
  */
 #define WINDOW 256
 #define QUEUE_LEN 4096
@@ -30,7 +31,9 @@ static struct process processes[MAX_RANKS];
 static const struct {
 	uint64_t step_ns;
 	uint64_t pause_ns;
-} machines[] = { { 50 * US, MS }, { 500 * US, 20 * MS }, { 5 * MS, 150 * MS }, { 20 * MS, 3000 * MS } };
+} machines[] = {
+	{ 50 * US, MS }, { 500 * US, 20 * MS }, { 5 * MS, 150 * MS }, { 20 * MS, 3000 * MS }
+};
 
 static const uint16_t sizes[] = { 2, 5, 16 };
 static const double losses[] = { 0, 0.02, 0.2 };
@@ -70,7 +73,8 @@ blocks_done(const struct world *world)
 	return sum;
 }
 
-/* Runs all processes to their ends. Returns the longest time in which all had a core and no block was done. */
+/* Runs all processes to their ends. Returns the longest time in which all had a core and no block
+ * was done. */
 static uint64_t
 longest_standstill(struct world *world, uint64_t step_ns, uint64_t pause_ns)
 {
@@ -117,8 +121,9 @@ START_TEST(collectives_go_on_as_soon_as_all_hosts_run_again)
 	/* Each is begun together, as by a barrier, of which every second one is one. */
 	for (unsigned int c = 0; c < COLLECTIVES; c++)
 		collective_prepare(&collectives[c],
-				   c % 2 == 0 ? 0
-					      : random_below(&world->random, MOST_BLOCKS) * ELEMENTS,
+				   c % 2 == 0
+					   ? 0
+					   : random_below(&world->random, MOST_BLOCKS) * ELEMENTS,
 				   c * 1000);
 	/* The next query may be a second away, and be lost itself. */
 	ck_assert_uint_le(longest_standstill(world, machines[machine].step_ns,

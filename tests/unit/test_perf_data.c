@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The data of fanin-perf: what it expects of an allreduce is what the kernels give, bit by bit, in whatever order the
- * ranks' contributions arrive, and of random data in the written order only.
+ * The data of fanin-perf: what it expects of an allreduce is what the kernels give, bit by bit, in
+ * whatever order the ranks' contributions arrive, and of random data in the written order only.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +117,9 @@ START_TEST(native_accumulation_does_not_pass_for_f32)
 	const uint16_t *right = (const uint16_t *)expected;
 
 	for (int i = 0; i < 4; i++) {
-		struct perf_data data = { .dtype = dtypes[i % 2], .op = ops[i / 2], .size = sizes[_i] };
+		struct perf_data data = { .dtype = dtypes[i % 2],
+					  .op = ops[i / 2],
+					  .size = sizes[_i] };
 		/* One rounding of one sum is the same in both. */
 		bool can_differ = data.size > 2 || (data.size == 2 && data.dtype == FANIN_F16 &&
 						    data.op == FANIN_AVG);
@@ -243,8 +245,9 @@ START_TEST(random_data_are_for_floating_point_sums)
 {
 	for (int dtype = FANIN_I8; dtype <= FANIN_F64; dtype++) {
 		for (int op = FANIN_SUM; op <= FANIN_AVG; op++)
-			ck_assert(perf_random_supports((enum fanin_dtype)dtype, (enum fanin_op)op) ==
-				  (dtype >= FANIN_F16 && op == FANIN_SUM));
+			ck_assert(
+				perf_random_supports((enum fanin_dtype)dtype, (enum fanin_op)op) ==
+				(dtype >= FANIN_F16 && op == FANIN_SUM));
 	}
 }
 END_TEST

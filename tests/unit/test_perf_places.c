@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The files of fanin-perf --pattern: what is read, what is refused and with which words, and the vectors that come of it. */
+/* The files of fanin-perf --pattern: what is read, what is refused and with which words, and the
+ * vectors that come of it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,7 +155,8 @@ END_TEST
 START_TEST(bytes_of_zero_are_no_end_of_a_line)
 {
 	ck_assert_int_eq(load_bytes("1 \0 2\n3\n", 8, 2, N, false), -EINVAL);
-	ck_assert_str_eq(error + strlen(path), ":1: found '?', expected an index in decimal digits");
+	ck_assert_str_eq(error + strlen(path),
+			 ":1: found '?', expected an index in decimal digits");
 }
 END_TEST
 
@@ -209,7 +211,8 @@ START_TEST(what_was_written_is_read)
 }
 END_TEST
 
-/* Bytes of a right text are changed, left out and doubled: what is read then still has ascending indices below its length. */
+/* Bytes of a right text are changed, left out and doubled: what is read then still has ascending
+ * indices below its length. */
 START_TEST(any_file_is_read_or_refused)
 {
 	static const char bytes[] = "0123456789 \t\r\n#n-x:\0\xff";

@@ -105,7 +105,8 @@ number_frame(uint8_t *frame, uint32_t number)
 	memcpy(frame + 20, &number, sizeof(number));
 }
 
-/* Numbered frames to host 1, which is known: as many as its device takes, and n more. Nobody takes them out. */
+/* Numbered frames to host 1, which is known: as many as its device takes, and n more. Nobody takes
+ * them out. */
 static void
 overfill_port_1(uint32_t n)
 {
@@ -203,11 +204,13 @@ START_TEST(frames_that_wait_for_a_port_that_goes_down_are_dropped)
 }
 END_TEST
 
-/* A port's driver that the test plays. Never longer than `never_len`, and no more bytes than have been granted. */
+/* A port's driver that the test plays. Never longer than `never_len`, and no more bytes than have
+ * been granted. */
 static struct {
 	uint32_t never_len;
 	uint64_t granted; /* bytes */
-	uint64_t per_ms; /* bytes granted in addition each ms, up to most, even while a process is held up */
+	uint64_t per_ms;  /* bytes granted in addition each ms, up to most, even while a process is
+			     held up */
 	uint64_t most;
 	uint64_t last_ns; /* until when they have been */
 	uint32_t lens[512];
@@ -221,7 +224,8 @@ device_tx_burst(void *handle, struct rte_mbuf **mbufs, uint16_t n)
 
 	(void)handle;
 	if (device.per_ms != 0) {
-		const uint64_t bytes = (pipeline_now_ns() - device.last_ns) * device.per_ms / 1000000;
+		const uint64_t bytes = (pipeline_now_ns() - device.last_ns) * device.per_ms /
+				       1000000;
 
 		device.granted = RTE_MIN(device.granted + bytes, device.most);
 		device.last_ns += bytes * 1000000 / device.per_ms;
@@ -414,7 +418,8 @@ START_TEST(a_length_that_a_driver_takes_again_is_waited_for_again)
 }
 END_TEST
 
-/* _i: bytes that leave the queue each ms. A queue that counts bytes has room for short frames when it has none for long ones. */
+/* _i: bytes that leave the queue each ms. A queue that counts bytes has room for short frames when
+ * it has none for long ones. */
 START_TEST(frames_that_a_driver_takes_later_are_not_lost)
 {
 	const uint64_t end_ns = pipeline_now_ns() + UINT64_C(60000000000);
@@ -434,7 +439,8 @@ START_TEST(frames_that_a_driver_takes_later_are_not_lost)
 }
 END_TEST
 
-/* The order is a TCP connection's, and that of results and an answer that says they were sent. _i: bytes each ms. */
+/* The order is a TCP connection's, and that of results and an answer that says they were sent. _i:
+ * bytes each ms. */
 START_TEST(a_slow_link_keeps_the_order)
 {
 	const uint64_t end_ns = pipeline_now_ns() + UINT64_C(60000000000);
@@ -454,8 +460,8 @@ START_TEST(a_slow_link_keeps_the_order)
 END_TEST
 
 /*
- * A queue that counts bytes, on a link of 2 Mbit/s that is slow and nothing else: the longer a frame, the longer it takes until there is
- * room for it, while shorter ones find some.
+ * A queue that counts bytes, on a link of 2 Mbit/s that is slow and nothing else: the longer a
+ * frame, the longer it takes until there is room for it, while shorter ones find some.
  */
 START_TEST(a_long_frame_is_waited_for_on_a_slow_link)
 {
@@ -507,7 +513,8 @@ START_TEST(a_station_that_moves_within_a_round_is_found_where_it_spoke_last)
 
 	host_frame(1, 0, from_moving);
 	host_frame(0, 1, to_moving);
-	ring_switch_enqueue(&sw, 0, to_moving, FRAME_LEN); /* flooded, and teaches where host 0 is */
+	ring_switch_enqueue(&sw, 0, to_moving, FRAME_LEN); /* flooded, and teaches where host 0 is
+							    */
 	ring_switch_enqueue(&sw, 1, from_moving, FRAME_LEN);
 	ring_switch_enqueue(&sw, 1, from_moving, FRAME_LEN);
 	ring_switch_enqueue(&sw, 2, from_moving, FRAME_LEN);
@@ -572,7 +579,8 @@ START_TEST(vlans_are_transparent_and_learned_apart)
 	host_frame(0, 1, frame);
 	memcpy(frame + 12, (const uint8_t[]){ 0x81, 0x00, 0x20, 0x07 }, 4);
 	ring_switch_put(&sw, 0, frame, sizeof(frame));
-	/* Host 1 is known without a tag only: in VLAN 7 its frames are flooded, tag and priority unchanged. */
+	/* Host 1 is known without a tag only: in VLAN 7 its frames are flooded, tag and priority
+	 * unchanged. */
 	for (uint16_t p = 1; p < 4; p++)
 		expect_frame(p, frame, sizeof(frame));
 	expect_silence();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The traffic generator's hosts against the real pipeline: joining, windows, loss and duplication either way, what they say
- * when the switch is silent or wrong; and the generator's histogram and search. Only the test moves the hosts' clock.
+ * The traffic generator's hosts against the real pipeline: joining, windows, loss and duplication
+ * either way, what they say when the switch is silent or wrong; and the generator's histogram and
+ * search. Only the test moves the hosts' clock.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -248,7 +249,8 @@ START_TEST(loss_and_duplication_are_counted_and_repaired)
 	ck_assert_uint_gt(stats.lost, 0);
 	ck_assert_uint_gt(stats.retransmits, 0);
 	ck_assert_uint_gt(stats.duplicates, 0);
-	/* Who sends again what the switch has is answered, if another one's contribution was lost. */
+	/* Who sends again what the switch has is answered, if another one's contribution was lost.
+	 */
 	ck_assert_uint_gt(stats.answers, 0);
 	ck_assert_uint_eq(stats.foreign, 0);
 	leave();
@@ -391,8 +393,8 @@ START_TEST(a_wrong_key_is_told)
 END_TEST
 
 /*
- * What the switch answers of a job that the generator can't load. _i: 0 and 1 of one with tags, by REFUSED and by JOIN_ACK, 2 of one of
- * multicast.
+ * What the switch answers of a job that the generator can't load. _i: 0 and 1 of one with tags, by
+ * REFUSED and by JOIN_ACK, 2 of one of multicast.
  */
 START_TEST(a_job_that_is_not_to_be_loaded_is_told)
 {
@@ -410,8 +412,9 @@ START_TEST(a_job_that_is_not_to_be_loaded_is_told)
 	make_hosts(ring_switch_job(&sw, 2, 16), 2);
 	members[0].state = PKTGEN_JOIN;
 	ack.body.nonce = members[0].nonce;
-	fanin_wire_encode_header(&headers->fanin, _i == 0 ? FANIN_TYPE_REFUSED : FANIN_TYPE_JOIN_ACK,
-				 job.id, 0, _i == 0 ? job.keys.up : job.keys.down);
+	fanin_wire_encode_header(&headers->fanin,
+				 _i == 0 ? FANIN_TYPE_REFUSED : FANIN_TYPE_JOIN_ACK, job.id, 0,
+				 _i == 0 ? job.keys.up : job.keys.down);
 	if (_i == 0)
 		headers->fanin.count = FANIN_REASON_TAG;
 	pktgen_member_receive(&members[0], headers);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Late or gone: what the switch does about children that an overdue block misses. The test plays the hosts' machines, and the
- * clock of the probes.
+ * Late or gone: what the switch does about children that an overdue block misses. The test plays
+ * the hosts' machines, and the clock of the probes.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -68,7 +68,8 @@ expect_ethernet(unsigned int h)
 	ck_assert_mem_eq(got->eth.src, probe_rig.sw.pipeline->mac, 6);
 }
 
-/* The three frames of a probe left for host h: a PROBE, an echo request and an ARP request. The first is left in `got`. */
+/* The three frames of a probe left for host h: a PROBE, an echo request and an ARP request. The
+ * first is left in `got`. */
 static void
 expect_probe(unsigned int h)
 {
@@ -118,7 +119,8 @@ was_probed(unsigned int h)
 
 /* An IPv4 frame of host h's machine to the switch with an ICMP message, whose checksum is set. */
 static void
-put_icmp(uint16_t port, unsigned int h, struct rte_icmp_hdr *icmp, const void *data, uint16_t data_len)
+put_icmp(uint16_t port, unsigned int h, struct rte_icmp_hdr *icmp, const void *data,
+	 uint16_t data_len)
 {
 	uint8_t frame[256] = { 0 };
 	struct fanin_headers *headers = (struct fanin_headers *)frame;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Late or gone in a tree of switches. The one under test is in the middle: hosts 0 and 1 are its children, and as number 2 a
- * switch with the ranks 2 and 3 behind it; behind its parent are the ranks 4 and 5. The test plays all of them.
+ * Late or gone in a tree of switches. The one under test is in the middle: hosts 0 and 1 are its
+ * children, and as number 2 a switch with the ranks 2 and 3 behind it; behind its parent are the
+ * ranks 4 and 5. The test plays all of them.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -65,7 +66,8 @@ join(unsigned int child, uint64_t nonce)
 			((struct fanin_headers *)frame)->udp.src_be =
 				probe_rig.sw.pipeline->udp_port_be;
 		ring_switch_put(&probe_rig.sw, (uint16_t)child, frame, len);
-		ck_assert_uint_gt(ring_switch_take(&probe_rig.sw, (uint16_t)child, probe_rig.buffer),
+		ck_assert_uint_gt(ring_switch_take(&probe_rig.sw, (uint16_t)child,
+						   probe_rig.buffer),
 				  0);
 		ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_JOIN_ACK);
 		body.cookie = ack->cookie;
@@ -86,7 +88,8 @@ put_from_parent(enum fanin_type type, uint32_t its_epoch, uint32_t block, const 
 	ring_switch_put(&probe_rig.sw, PARENT_PORT, frame, len);
 }
 
-/* Its children wait, and have not yet heard that the run has begun; nor may they ever, while they are late. */
+/* Its children wait, and have not yet heard that the run has begun; nor may they ever, while they
+ * are late. */
 static void
 parent_probes_before_the_run(struct join_ack_words ack)
 {
@@ -106,8 +109,9 @@ start_run(uint64_t nonce)
 					      .state = FANIN_JOIN_ACTIVE,
 					      .size = RANKS,
 					      .window = 4,
-					      .flags = probe_rig.sw.tagger != NULL ? FANIN_JOB_TAGGED
-										   : 0,
+					      .flags = probe_rig.sw.tagger != NULL
+							       ? FANIN_JOB_TAGGED
+							       : 0,
 					      .instance = RING_SWITCH_PARENT_INSTANCE,
 				      } };
 
@@ -170,7 +174,8 @@ parent_probes(uint32_t its_epoch, uint32_t block)
 	put_from_parent(FANIN_TYPE_PROBE, its_epoch, block, NULL, 0);
 	ck_assert_uint_eq(ring_switch_take(&probe_rig.sw, PARENT_PORT, probe_rig.buffer),
 			  FANIN_PAYLOAD_OFFSET + sizeof(body));
-	ck_assert_uint_eq(fanin_wire_validate(probe_rig.buffer, FANIN_PAYLOAD_OFFSET + sizeof(body)),
+	ck_assert_uint_eq(fanin_wire_validate(probe_rig.buffer,
+					      FANIN_PAYLOAD_OFFSET + sizeof(body)),
 			  FANIN_REASON_NONE);
 	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_PROBE_ACK);
 	ck_assert_uint_eq(got->fanin.epoch, its_epoch);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Host protocols (hostlib/src/protocol/protocol.h): the job's handler names the protocol, one from outside the tree adds itself, and
- * communicators and public calls know no more of it than its table. It is registered here as any user's would be.
+ * Host protocols (hostlib/src/protocol/protocol.h): the job's handler names the protocol, one from
+ * outside the tree adds itself, and communicators and public calls know no more of it than its
+ * table. It is registered here as any user's would be.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,8 @@
 #include "tests/unit/memory_link.h"
 #include "tests/unit/suites.h"
 
-/* ---------------------------------------------- a protocol of one rank: a result is what was sent, a poll later */
+/* ---------------------------------------------- a protocol of one rank: a result is what was sent,
+ * a poll later */
 
 struct alone {
 	struct fanin_endpoint endpoint;
@@ -164,7 +166,8 @@ static struct fanin_protocol leading = {
 
 FANIN_PROTOCOL_REGISTER(leading)
 
-/* ---------------------------------------------------------------------------------------------- choice */
+/* ----------------------------------------------------------------------------------------------
+ * choice */
 
 static const struct {
 	const char *handler;
@@ -343,7 +346,8 @@ START_TEST(options_that_do_not_go_with_leaders_are_refused_by_name)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------ use */
+/* ------------------------------------------------------------------------------------------------
+ * use */
 
 static struct fanin_ctx ctx;
 static struct fanin_comm comm;
@@ -450,7 +454,8 @@ START_TEST(what_a_protocol_does_not_open_is_told)
 }
 END_TEST
 
-/* ---------------------------------------------------------------------------------------------- clock */
+/* ----------------------------------------------------------------------------------------------
+ * clock */
 
 #define TIMEOUT_NS (5 * 1000000000ull)
 #define STEP_NS (50 * 1000000ull)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sets of ranks (wire/ranks.h) against an array of booleans: each function on sets of any density, at the seams between words, and as
- * they are on the wire.
+ * Sets of ranks (wire/ranks.h) against an array of booleans: each function on sets of any density,
+ * at the seams between words, and as they are on the wire.
  */
 #include <string.h>
 
@@ -140,7 +140,8 @@ START_TEST(sets_are_combined_as_sets)
 }
 END_TEST
 
-/* As many words as the job has 64s of ranks, the first ranks in the lowest bits; whatever lies behind them is not touched. */
+/* As many words as the job has 64s of ranks, the first ranks in the lowest bits; whatever lies
+ * behind them is not touched. */
 START_TEST(sets_on_the_wire_have_the_words_that_the_job_needs)
 {
 	const unsigned int n = sizes[_i];

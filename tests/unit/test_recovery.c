@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs that the switch loses at any moment: the ranks begin another one where the slowest of them is, and all sums are as if
- * nothing had happened, also of collectives that some ranks had finished and whose memory they use again.
+ * Runs that the switch loses at any moment: the ranks begin another one where the slowest of them
+ * is, and all sums are as if nothing had happened, also of collectives that some ranks had finished
+ * and whose memory they use again.
  */
 #include "tests/unit/engine_world.h"
 #include "tests/unit/suites.h"
@@ -9,7 +10,8 @@
 #define SMALL_WINDOW 8
 #define COLLECTIVES 12
 
-/* Another kind for each one, with another root. Of a reduce_scatter that has blocks with owners the parts are as long as packets at least. */
+/* Another kind for each one, with another root. Of a reduce_scatter that has blocks with owners the
+ * parts are as long as packets at least. */
 static void
 kind_choose(struct collective *collective, struct random *random, uint16_t n_ranks)
 {
@@ -27,12 +29,14 @@ kind_choose(struct collective *collective, struct random *random, uint16_t n_ran
 }
 
 /*
- * Ranks post their collectives in order, each at its own pace; a finished one's memory is overwritten at once.
+ * Ranks post their collectives in order, each at its own pace; a finished one's memory is
+ * overwritten at once.
  *
  * owners: not only allreduces, but also those whose results one rank keeps.
  */
 static void
-run_with_losses(struct world *world, uint16_t n_ranks, bool owners, bool in_place, unsigned int breaks)
+run_with_losses(struct world *world, uint16_t n_ranks, bool owners, bool in_place,
+		unsigned int breaks)
 {
 	static struct collective collectives[COLLECTIVES];
 	unsigned int posted[MAX_RANKS] = { 0 };
@@ -52,7 +56,8 @@ run_with_losses(struct world *world, uint16_t n_ranks, bool owners, bool in_plac
 
 			if (posted[r] < COLLECTIVES && random_chance(&world->random, 0.1))
 				collective_post(&collectives[posted[r]++], world, r, in_place);
-			if (checked[r] == posted[r] || done->requests[r].status == FANIN_IN_PROGRESS)
+			if (checked[r] == posted[r] ||
+			    done->requests[r].status == FANIN_IN_PROGRESS)
 				continue;
 			ck_assert_msg(done->requests[r].status == FANIN_OK, "rank %u: %s", r,
 				      fanin_engine_error(world->engines[r])->text);
@@ -193,7 +198,8 @@ START_TEST(another_switch_has_runs_of_its_own_whatever_their_numbers)
 					     fanin_engine_progress(engine)),
 			 FANIN_OK);
 	ck_assert_uint_eq(fanin_engine_stats(engine)->resumed, 2);
-	for (unsigned int i = 0; i < 1000 && collective.requests[0].status == FANIN_IN_PROGRESS; i++)
+	for (unsigned int i = 0; i < 1000 && collective.requests[0].status == FANIN_IN_PROGRESS;
+	     i++)
 		world_step(world);
 	ck_assert_int_eq(collective.requests[0].status, FANIN_OK);
 	collective_free(&collective, world);
@@ -215,8 +221,9 @@ leave_when_done(struct world *world, uint16_t rank, const struct collective *las
 }
 
 /*
- * One collective, after which all leave by a block without elements, while runs are lost. Nobody comes back who has left, so
- * from then on no run is resumed: the ranks that are left must have all results. Returns the runs that were lost before that.
+ * One collective, after which all leave by a block without elements, while runs are lost. Nobody
+ * comes back who has left, so from then on no run is resumed: the ranks that are left must have all
+ * results. Returns the runs that were lost before that.
  */
 static unsigned int
 run_and_leave(struct world *world, uint16_t n_ranks, enum fanin_collective kind)
@@ -247,7 +254,8 @@ run_and_leave(struct world *world, uint16_t n_ranks, enum fanin_collective kind)
 				memset(last.send[r], 0x55, last.count * 4);
 				checked |= 1u << r;
 			}
-			if (closing.send[r] == NULL || closing.requests[r].status == FANIN_IN_PROGRESS)
+			if (closing.send[r] == NULL ||
+			    closing.requests[r].status == FANIN_IN_PROGRESS)
 				continue;
 			ck_assert_msg(closing.requests[r].status == FANIN_OK, "rank %u: %s", r,
 				      fanin_engine_error(world->engines[r])->text);
@@ -415,7 +423,8 @@ START_TEST(who_is_gone_before_a_new_run_is_named_in_time)
 }
 END_TEST
 
-/* By _i: nobody knows whether the rank is late; only one of two is known to be; the switch says nothing any more; the limit is over. */
+/* By _i: nobody knows whether the rank is late; only one of two is known to be; the switch says
+ * nothing any more; the limit is over. */
 START_TEST(a_new_run_is_not_waited_for_without_a_reason)
 {
 	static const struct fanin_rejoin rejoins[] = {

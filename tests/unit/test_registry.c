@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The registry of handlers: one that this file adds is there without a line elsewhere, and a job that names none gets exactly one.
+ * The registry of handlers: one that this file adds is there without a line elsewhere, and a job
+ * that names none gets exactly one.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -126,7 +127,9 @@ END_TEST
 
 START_TEST(a_job_has_the_handler_that_it_names)
 {
-	struct job_spec spec = { .key = 1, .handler = "spare", .n_members = 4, .reproducible = true };
+	struct job_spec spec = {
+		.key = 1, .handler = "spare", .n_members = 4, .reproducible = true
+	};
 	char error[PIPELINE_ERROR_LEN];
 	const char *code;
 	struct job *job;
@@ -198,7 +201,8 @@ END_TEST
 
 static uint8_t taken[4096];
 
-/* The parent of the job that the test plays: host 3's port. What is for all children goes to the group. */
+/* The parent of the job that the test plays: host 3's port. What is for all children goes to the
+ * group. */
 static void
 put_from_parent(const struct job *job, enum fanin_type type, uint32_t epoch, const void *body,
 		uint32_t body_len)
@@ -312,7 +316,8 @@ begin_below_parent(const char *handler)
 	return job;
 }
 
-/* One that takes nothing but contributions, in which nothing ever waits, below another switch. _i: what the parent sends. */
+/* One that takes nothing but contributions, in which nothing ever waits, below another switch. _i:
+ * what the parent sends. */
 START_TEST(a_handler_that_takes_contributions_only_may_have_a_parent)
 {
 	const struct fanin_headers *got = (const struct fanin_headers *)taken;
@@ -367,7 +372,8 @@ never(const struct fanin_job_params *params)
 	return UINT64_MAX;
 }
 
-/* What its parent sends to the job's group is the switch's, whatever type of a handler it is, and goes to no port. */
+/* What its parent sends to the job's group is the switch's, whatever type of a handler it is, and
+ * goes to no port. */
 START_TEST(a_registered_type_of_the_parent_comes_to_the_group)
 {
 	static const struct fanin_packet_type news = { .name = "NEWS",
@@ -435,12 +441,18 @@ START_TEST(a_handler_that_makes_no_sense_is_refused_with_the_reason)
 END_TEST
 
 static const struct fanin_packet_type taken_name[] = {
-	{ .name = "QUERY", .text = "as a type of the tree", .code = NEWS, .class = FANIN_CLASS_BLOCK },
+	{ .name = "QUERY",
+	  .text = "as a type of the tree",
+	  .code = NEWS,
+	  .class = FANIN_CLASS_BLOCK },
 	{ 0 },
 };
 
 static const struct fanin_packet_type taken_code[] = {
-	{ .name = "QUESTION", .text = "a code of the tree", .code = 10, .class = FANIN_CLASS_BLOCK },
+	{ .name = "QUESTION",
+	  .text = "a code of the tree",
+	  .code = 10,
+	  .class = FANIN_CLASS_BLOCK },
 	{ 0 },
 };
 
@@ -459,7 +471,8 @@ START_TEST(a_handler_that_cannot_be_registered_ends_the_program)
 }
 END_TEST
 
-/* Here and not before main: other suites of this program take what is registered for handlers that reduce. */
+/* Here and not before main: other suites of this program take what is registered for handlers that
+ * reduce. */
 static void
 setup(void)
 {
@@ -486,7 +499,8 @@ suite_registry(void)
 	tcase_add_loop_test(tcase, a_handler_that_takes_contributions_only_may_have_a_parent, 0, 2);
 	tcase_add_test(tcase, a_registered_type_of_the_parent_comes_to_the_group);
 	tcase_add_test(tcase, a_handler_that_makes_no_sense_is_refused_with_the_reason);
-	tcase_add_loop_test_raise_signal(tcase, a_handler_that_cannot_be_registered_ends_the_program,
+	tcase_add_loop_test_raise_signal(tcase,
+					 a_handler_that_cannot_be_registered_ends_the_program,
 					 SIGABRT, 0, 3);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The check of rooms (tests/rooms.py) on small trees with and without an include that their table forbids, and on this one.
+ * The check of rooms (tests/rooms.py) on small trees with and without an include that their table
+ * forbids, and on this one.
  */
 #include <limits.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Routing: by which port a packet leaves a leaf, with which header, and what becomes of those that end there.
+ * Routing: by which port a packet leaves a leaf, with which header, and what becomes of those that
+ * end there.
  */
 #include <arpa/inet.h>
 #include <netinet/ip_icmp.h>
@@ -40,7 +41,8 @@ START_TEST(the_longest_prefix_wins)
 	ck_assert_uint_eq(leaf_drops(FANIN_REASON_NO_ROUTE), 0);
 	ck_assert_int_eq(leaf_spine_of(frame, leaf_packet("10.0.0.1", "10.76.255.255", 1, frame)),
 			 -1);
-	ck_assert_int_eq(leaf_spine_of(frame, leaf_packet("10.0.0.1", "10.78.0.253", 1, frame)), -1);
+	ck_assert_int_eq(leaf_spine_of(frame, leaf_packet("10.0.0.1", "10.78.0.253", 1, frame)),
+			 -1);
 	ck_assert_int_eq(leaf_spine_of(frame, leaf_packet("10.0.0.1", "9.255.255.255", 1, frame)),
 			 -1);
 	ck_assert_uint_eq(leaf_drops(FANIN_REASON_NO_ROUTE), 3);
@@ -135,7 +137,8 @@ END_TEST
 
 /* ---- packets that end here */
 
-/* Aborts the test unless the next frame of port 0 is an ICMP error with the start of the frame in it. */
+/* Aborts the test unless the next frame of port 0 is an ICMP error with the start of the frame in
+ * it. */
 static void
 expect_icmp(uint8_t type, uint8_t code, uint16_t mtu, const uint8_t *frame, size_t quoted)
 {
@@ -273,8 +276,10 @@ START_TEST(malformed_headers_are_dropped_by_name)
 	leaf_hears_all();
 	EXPECT_DROP(FANIN_REASON_IP_CHECKSUM, headers->ip.checksum_be ^= 1);
 	EXPECT_DROP(FANIN_REASON_IP_CHECKSUM, headers->ip.checksum_be = 0);
-	EXPECT_DROP(FANIN_REASON_IP_HEADER, headers->ip.version_ihl = 0x65, leaf_set_checksum(frame));
-	EXPECT_DROP(FANIN_REASON_IP_HEADER, headers->ip.version_ihl = 0x44, leaf_set_checksum(frame));
+	EXPECT_DROP(FANIN_REASON_IP_HEADER, headers->ip.version_ihl = 0x65,
+		    leaf_set_checksum(frame));
+	EXPECT_DROP(FANIN_REASON_IP_HEADER, headers->ip.version_ihl = 0x44,
+		    leaf_set_checksum(frame));
 	EXPECT_DROP(FANIN_REASON_IP_HEADER, headers->ip.total_len_be = htons(19),
 		    leaf_set_checksum(frame));
 	EXPECT_DROP(FANIN_REASON_IP_HEADER, headers->ip.version_ihl = 0x46,
@@ -413,7 +418,8 @@ START_TEST(a_neighbor_that_is_no_known_station_is_flooded_to)
 }
 END_TEST
 
-/* Frames with bits, bytes and lengths changed: whatever leaves is a well-formed packet, and every mbuf comes back. */
+/* Frames with bits, bytes and lengths changed: whatever leaves is a well-formed packet, and every
+ * mbuf comes back. */
 START_TEST(mutated_frames_do_no_harm)
 {
 	const struct fanin_headers *got = (const struct fanin_headers *)leaf_out;
@@ -439,7 +445,8 @@ START_TEST(mutated_frames_do_no_harm)
 				if (got->eth.type_be != htons(RTE_ETHER_TYPE_IPV4) ||
 				    memcmp(got->eth.src, leaf.pipeline->mac, 6) != 0)
 					continue;
-				ck_assert_uint_eq(ipv4_check(got, (uint16_t)len), FANIN_REASON_NONE);
+				ck_assert_uint_eq(ipv4_check(got, (uint16_t)len),
+						  FANIN_REASON_NONE);
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Super-frames at hosts: each segment is a frame with headers of its own, whatever the others are, and its payload is where it came in.
+ * Super-frames at hosts: each segment is a frame with headers of its own, whatever the others are,
+ * and its payload is where it came in.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -120,7 +121,8 @@ START_TEST(frames_are_handed_out_in_parts_and_stay)
 }
 END_TEST
 
-/* Without a header of Fanin's they are no frames; those beyond the most of a super-frame are left out as well. */
+/* Without a header of Fanin's they are no frames; those beyond the most of a super-frame are left
+ * out as well. */
 START_TEST(what_is_no_frame_is_left_out)
 {
 	fill(UINT16_MAX);
@@ -171,7 +173,8 @@ make_packet(struct random *random, uint8_t *at, uint32_t size)
 		at[random_below(random, FANIN_HDR_LEN)] ^= (uint8_t)(1 + random_below(random, 255));
 }
 
-/* Whatever is mixed in a super-frame, what is found wrong with a segment is what is found wrong with the same packet alone. */
+/* Whatever is mixed in a super-frame, what is found wrong with a segment is what is found wrong
+ * with the same packet alone. */
 START_TEST(each_segment_is_judged_by_its_own_header)
 {
 	struct random random = { .state = 815 };
@@ -196,7 +199,8 @@ START_TEST(each_segment_is_judged_by_its_own_header)
 			fanin_wire_set_payload_len(&alone, own - FANIN_HDR_LEN);
 			memcpy(&alone.fanin, segments->data + i * size, FANIN_HDR_LEN);
 			reason = fanin_wire_validate(&alone, FANIN_L4_LEN + own);
-			ck_assert_int_eq(fanin_wire_validate(frames[i].data, frames[i].len), reason);
+			ck_assert_int_eq(fanin_wire_validate(frames[i].data, frames[i].len),
+					 reason);
 			check_frame(&frames[i], i * size, own);
 			good += reason == FANIN_REASON_NONE;
 			bad += reason != FANIN_REASON_NONE;

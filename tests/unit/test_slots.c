@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whose slots are: a job's own, those of all jobs of a handler, or nobody's. What a run leaves in shared ones is given back when it is over,
- * and nothing else is.
+ * Whose slots are: a job's own, those of all jobs of a handler, or nobody's. What a run leaves in
+ * shared ones is given back when it is over, and nothing else is.
  */
 #include <pthread.h>
 #include <string.h>
@@ -38,7 +38,8 @@ sharing_slot_size(const struct fanin_job_params *job)
 	return job->parameters[0];
 }
 
-/* The first contribution of a block is held, the second one ends it; one of another block finds the slot taken. */
+/* The first contribution of a block is held, the second one ends it; one of another block finds the
+ * slot taken. */
 static enum fanin_verdict
 sharing_take(struct fanin_handler_ctx *ctx, struct sharing_slot *slot, struct fanin_packet *packet)
 {
@@ -138,7 +139,8 @@ static struct fanin_handler slotless = {
 static void
 open_with(uint16_t n_workers)
 {
-	/* Here and not before main: other suites of this program take what is registered for handlers that reduce. */
+	/* Here and not before main: other suites of this program take what is registered for
+	 * handlers that reduce. */
 	if (fanin_handler_find(sharing.name) == NULL) {
 		fanin_handler_register(&sharing);
 		fanin_handler_register(&slotless);
@@ -339,7 +341,8 @@ START_TEST(who_finds_another_in_a_shared_slot_comes_again)
 {
 	struct job *job = ring_switch_job_of(&sw, "sharing", 2, 0);
 	const uint32_t epoch = host_join_all(&sw, job, 2, 1);
-	struct fanin_slot_tag *tag = (void *)job->pool->slots[fanin_slot_index(&job->params.slots, 5)];
+	struct fanin_slot_tag *tag =
+		(void *)job->pool->slots[fanin_slot_index(&job->params.slots, 5)];
 
 	ck_assert(fanin_slot_enter(tag));
 	host_contribute(&sw, job, 0, epoch, 5, false);
@@ -355,7 +358,8 @@ START_TEST(too_many_that_come_again_are_dropped_by_their_own_name)
 {
 	struct job *job = ring_switch_job_of(&sw, "sharing", 2, 0);
 	const uint32_t epoch = host_join_all(&sw, job, 2, 1);
-	struct fanin_slot_tag *tag = (void *)job->pool->slots[fanin_slot_index(&job->params.slots, 5)];
+	struct fanin_slot_tag *tag =
+		(void *)job->pool->slots[fanin_slot_index(&job->params.slots, 5)];
 
 	ck_assert(fanin_slot_enter(tag));
 	for (unsigned int i = 0; i < WORKER_RETRIES + 3; i++)
@@ -439,7 +443,8 @@ START_TEST(shared_slots_are_no_more_than_packets_were_reserved_for)
 	ck_assert_int_eq(create(16, 64, &job, error), 0);
 	ck_assert_uint_eq(job->params.window, 8);
 	ck_assert_uint_eq(job->pool->mask + 1, SHARED_SLOTS);
-	/* 60 and 64 bytes are a cache line both; 65 are another pool, for which there is no room once each handler that shares has one. */
+	/* 60 and 64 bytes are a cache line both; 65 are another pool, for which there is no room
+	 * once each handler that shares has one. */
 	ck_assert_int_eq(create(0, 60, &other, error), 0);
 	ck_assert_ptr_eq(other->pool, job->pool);
 	for (unsigned int i = 1; i < fanin_handlers_that_share(); i++)
@@ -526,7 +531,8 @@ START_TEST(a_shared_slot_is_always_the_same_cluster_s)
 
 		host_contribute(&sw, jobs[which], block % 4, epochs[which], block, false);
 		ck_assert_uint_eq(called.n, block + 1);
-		ck_assert_uint_eq(called.index, fanin_slot_index(&jobs[which]->params.slots, block));
+		ck_assert_uint_eq(called.index,
+				  fanin_slot_index(&jobs[which]->params.slots, block));
 		ck_assert_ptr_eq(called.ctx, &sw.pipeline->workers[called.index % 2]->handler_ctx);
 	}
 	job_slots_sweep(sw.pipeline->jobs);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where frames say that they come from: nobody speaks as the switch, and a routed packet comes by the way that leads back to
- * its source.
+ * Where frames say that they come from: nobody speaks as the switch, and a routed packet comes by
+ * the way that leads back to its source.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -36,7 +36,8 @@ expect_silence(void)
 		ck_assert_uint_eq(ring_switch_take(&sw, p, out), 0);
 }
 
-/* Claims of the switch's address that reach hosts, or make the switch answer: Ethernet, IPv4, ARP, and with tags. */
+/* Claims of the switch's address that reach hosts, or make the switch answer: Ethernet, IPv4, ARP,
+ * and with tags. */
 #define OWN_MAC (1u << 0)
 #define OWN_IP (1u << 1)
 #define OWN_ARP_MAC (1u << 2)
@@ -112,7 +113,8 @@ claim_make(const struct claim *claim, uint8_t *frame)
 	memcpy(frame, &untagged, 12);
 	for (unsigned int i = 0; i < claim->n_tags; i++)
 		memcpy(frame + 12 + i * sizeof(struct rte_vlan_hdr),
-		       (const uint8_t[]){ i % 2 == 0 ? 0x81 : 0x88, i % 2 == 0 ? 0x00 : 0xa8, 0, 0 },
+		       (const uint8_t[]){ i % 2 == 0 ? 0x81 : 0x88, i % 2 == 0 ? 0x00 : 0xa8, 0,
+					  0 },
 		       sizeof(struct rte_vlan_hdr));
 	memcpy(frame + 12 + tags, (const uint8_t *)&untagged + 12, sizeof(untagged) - 12);
 	return sizeof(untagged) + tags;
@@ -155,7 +157,8 @@ START_TEST(tags_to_the_end_of_a_frame_are_no_address)
 }
 END_TEST
 
-/* A routed packet and the ports from which it is taken: bitmaps of the leaf's, hosts at 0 and 1, spines behind 2 and 3. */
+/* A routed packet and the ports from which it is taken: bitmaps of the leaf's, hosts at 0 and 1,
+ * spines behind 2 and 3. */
 #define HOST_PORTS 0x3u
 #define SPINE_0 0x4u
 #define SPINE_1 0x8u
@@ -202,7 +205,8 @@ START_TEST(a_source_is_taken_where_it_belongs_only)
 }
 END_TEST
 
-/* What made wrong sums for all: a host tells the spine, by way of its leaf, a result as if it were the leaf. */
+/* What made wrong sums for all: a host tells the spine, by way of its leaf, a result as if it were
+ * the leaf. */
 START_TEST(a_host_does_not_speak_as_its_leaf_to_a_spine)
 {
 	const uint32_t speakers_be[] = { leaf.pipeline->ip_be, spine_ip_be(0), spine_ip_be(1),

@@ -99,7 +99,9 @@ START_TEST(compaction_of_random_data_takes_the_largest)
 	uint32_t indices[5000];
 	float values[5000];
 	uint64_t count;
-	const struct fanin_compact_opts options = { .sz = sizeof(options), .bucket = 512, .top = 7 };
+	const struct fanin_compact_opts options = { .sz = sizeof(options),
+						    .bucket = 512,
+						    .top = 7 };
 
 	for (int i = 0; i < 5000; i++)
 		dense[i] = (float)(int32_t)random_below(&random, 41) - 20;
@@ -148,7 +150,8 @@ START_TEST(compaction_refuses_what_makes_no_sense)
 }
 END_TEST
 
-/* A bucket's largest are found in another way, one element after the other: asked for nearly all they are those above the threshold. */
+/* A bucket's largest are found in another way, one element after the other: asked for nearly all
+ * they are those above the threshold. */
 START_TEST(all_types_have_the_same_elements_either_way)
 {
 	static const double thresholds[] = { 0, 1e-30, 0.3, 1, 90, 40000, 1e19, INFINITY };
@@ -163,12 +166,14 @@ START_TEST(all_types_have_the_same_elements_either_way)
 		const uint64_t n = 300 + random_below(&random, 700);
 		struct fanin_compact_opts options = {
 			.sz = sizeof(options),
-			.threshold = thresholds[round % (sizeof(thresholds) / sizeof(thresholds[0]))],
+			.threshold =
+				thresholds[round % (sizeof(thresholds) / sizeof(thresholds[0]))],
 			.index_bytes = 8,
 		};
 
 		memset(dense, 0, sizeof(dense));
-		/* Any bits, few bits, and zeros, so that all magnitudes are there; the first ones are zeros of either sign. */
+		/* Any bits, few bits, and zeros, so that all magnitudes are there; the first ones
+		 * are zeros of either sign. */
 		for (uint64_t i = 2; i < n; i++) {
 			uint64_t bits = (uint64_t)random_u32(&random) << 32 | random_u32(&random);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The loops over sparse data: every operator on every data type in every instruction set that this CPU has, against the naive reference; and that none of them writes
- * where it should not. Reads beyond what they are given are the sanitizers' to find.
+ * The loops over sparse data: every operator on every data type in every instruction set that this
+ * CPU has, against the naive reference; and that none of them writes where it should not. Reads
+ * beyond what they are given are the sanitizers' to find.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -41,9 +42,9 @@ clear(void)
 static void
 expect(unsigned int dtype, unsigned int op, uint32_t index, uint64_t value)
 {
-	expected.values[index] = expected.has[index]
-					 ? reference_combine(dtype, op, expected.values[index], value)
-					 : value;
+	expected.values[index] =
+		expected.has[index] ? reference_combine(dtype, op, expected.values[index], value)
+				    : value;
 	expected.has[index] = true;
 }
 
@@ -59,9 +60,10 @@ check_array(enum fanin_isa isa, unsigned int dtype, unsigned int op)
 		if ((occupied[i / 64] >> i % 64 & 1) == expected.has[i] &&
 		    (!expected.has[i] || reference_same(dtype, op, found, expected.values[i])))
 			continue;
-		ck_abort_msg("%s %s %s: index %u is %#llx, expected %#llx (%d)", fanin_isa_name(isa),
-			     fanin_dtype_name(dtype), fanin_op_name(op), i, (unsigned long long)found,
-			     (unsigned long long)expected.values[i], expected.has[i]);
+		ck_abort_msg("%s %s %s: index %u is %#llx, expected %#llx (%d)",
+			     fanin_isa_name(isa), fanin_dtype_name(dtype), fanin_op_name(op), i,
+			     (unsigned long long)found, (unsigned long long)expected.values[i],
+			     expected.has[i]);
 	}
 	for (uint32_t i = SPAN * size; i < SPAN * size + MARGIN; i++)
 		ck_assert_uint_eq(values[i], GUARD);
@@ -69,7 +71,8 @@ check_array(enum fanin_isa isa, unsigned int dtype, unsigned int op)
 		ck_assert_uint_eq(((uint8_t *)(occupied + WORDS))[i], GUARD);
 }
 
-/* A copy in its very size at an odd address, so that reads behind it are found. The caller frees it, less one byte. */
+/* A copy in its very size at an odd address, so that reads behind it are found. The caller frees
+ * it, less one byte. */
 static uint8_t *
 odd_copy(const void *from, size_t len)
 {
@@ -98,7 +101,8 @@ add_list(const struct fanin_kernel_sparse_combine *combine, unsigned int dtype, 
 	}
 	odd_in = odd_copy(in, count * size);
 	odd_indices = odd_copy(indices, count * (is_short ? 2 : 4));
-	(is_short ? combine->list16 : combine->list32)(values, occupied, odd_in, odd_indices, count);
+	(is_short ? combine->list16 : combine->list32)(values, occupied, odd_in, odd_indices,
+						       count);
 	free(odd_in - 1);
 	free(odd_indices - 1);
 }
@@ -160,7 +164,8 @@ START_TEST(values_are_combined_at_their_indices)
 }
 END_TEST
 
-/* What is taken of the array from an index on has to be its next values; nothing is written behind them. */
+/* What is taken of the array from an index on has to be its next values; nothing is written behind
+ * them. */
 static void
 check_taken(enum fanin_isa isa, unsigned int dtype, uint32_t from, uint32_t count, bool is_short,
 	    const uint32_t *tags)
@@ -259,7 +264,8 @@ tag_of(const void *tags, unsigned int index_bytes, uint32_t lane)
 	return tag;
 }
 
-/* 50 values at a time, until the table has no room for many; then what is in the lanes is what was said to be combined. */
+/* 50 values at a time, until the table has no room for many; then what is in the lanes is what was
+ * said to be combined. */
 static void
 fill_table(enum fanin_isa isa, unsigned int dtype, unsigned int op, unsigned int index_bytes)
 {

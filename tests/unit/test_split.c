@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests over several trees (hostlib/src/protocol/split.h), each tree a world of its own: every block is in one tree, in turn; sums are
- * exact whatever each tree loses, a run of one of them included; and one tree's error is that of all.
+ * Requests over several trees (hostlib/src/protocol/split.h), each tree a world of its own: every
+ * block is in one tree, in turn; sums are exact whatever each tree loses, a run of one of them
+ * included; and one tree's error is that of all.
  */
 #include "hostlib/src/engine/engine_internal.h"
 #include "tests/unit/engine_world.h"
@@ -22,7 +23,9 @@ struct grove {
 static void
 grove_make(struct grove *grove, uint16_t n_trees, uint16_t n_ranks, uint64_t seed)
 {
-	*grove = (struct grove){ .n_trees = n_trees, .n_ranks = n_ranks, .random = random_seed(seed) };
+	*grove = (struct grove){ .n_trees = n_trees,
+				 .n_ranks = n_ranks,
+				 .random = random_seed(seed) };
 	for (uint16_t k = 0; k < n_trees; k++) {
 		/* Also where block numbers wrap around. */
 		grove->worlds[k] = world_create_of(n_ranks, SMALL_WINDOW,
@@ -116,7 +119,8 @@ START_TEST(sums_over_several_trees_are_exact)
 	grove_disturb(&grove, _i % 3 == 0 ? 0 : 0.05);
 	for (unsigned int c = 0; c < COLLECTIVES; c++)
 		collective_prepare(&collectives[c],
-				   c == 0 ? 0 : random_below(&grove.random, 60 * ELEMENTS), c * 1000);
+				   c == 0 ? 0 : random_below(&grove.random, 60 * ELEMENTS),
+				   c * 1000);
 	grove_run(&grove, collectives, COLLECTIVES, _i % 2 == 0 ? 4 : 0);
 	for (unsigned int c = 0; c < COLLECTIVES; c++)
 		collective_expect(&collectives[c], grove.worlds[0]);
@@ -255,7 +259,8 @@ START_TEST(request_that_one_tree_cannot_number_is_posted_nowhere)
 	ck_assert_int_eq(fanin_split_post(&grove.splits[0], &request, 10 * ELEMENTS),
 			 FANIN_ERR_INVALID);
 	for (uint16_t k = 0; k < 3; k++)
-		ck_assert_ptr_null(fanin_engine_of(grove.worlds[k]->engines[0])->loop.requests.first);
+		ck_assert_ptr_null(
+			fanin_engine_of(grove.worlds[k]->engines[0])->loop.requests.first);
 	ck_assert_uint_eq(request.n_parts, 0);
 	ck_assert_uint_eq(grove.splits[0].next, 0);
 	grove_destroy(&grove);

@@ -40,7 +40,9 @@ begin(uint64_t shape)
 static void
 set_up(void)
 {
-	sums = (struct fanin_sums){ .isa = fanin_isa_detect(), .n_ranks = N_RANKS, .n_words = WORDS };
+	sums = (struct fanin_sums){ .isa = fanin_isa_detect(),
+				    .n_ranks = N_RANKS,
+				    .n_words = WORDS };
 	begin(0);
 }
 
@@ -199,7 +201,9 @@ END_TEST
 START_TEST(an_average_is_divided_once_by_all_ranks)
 {
 	double data[COUNT] __attribute__((aligned(64)));
-	const struct fanin_hdr hdr = { .dtype = FANIN_WIRE_F64, .op = FANIN_WIRE_AVG, .count = COUNT };
+	const struct fanin_hdr hdr = { .dtype = FANIN_WIRE_F64,
+				       .op = FANIN_WIRE_AVG,
+				       .count = COUNT };
 	uint64_t ranks[WORDS];
 	const struct fanin_sum_part part = { .ranks = ranks, .hdr = &hdr, .payload = data };
 
@@ -260,9 +264,9 @@ suite_sums(void)
 	tcase_add_checked_fixture(tcase, set_up, NULL);
 	tcase_add_loop_test(tcase, each_part_is_merged_or_replaces_or_is_dropped_by_the_sets_alone,
 			    0, 4);
-	tcase_add_loop_test(tcase,
-			    whatever_comes_each_rank_is_in_the_sum_once_and_single_ranks_complete_it,
-			    0, 100);
+	tcase_add_loop_test(
+		tcase, whatever_comes_each_rank_is_in_the_sum_once_and_single_ranks_complete_it, 0,
+		100);
 	tcase_add_test(tcase, a_part_of_another_shape_changes_nothing);
 	tcase_add_test(tcase, of_a_copy_the_data_of_one_rank_stays);
 	tcase_add_test(tcase, an_average_is_divided_once_by_all_ranks);

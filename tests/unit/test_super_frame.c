@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Super-frames: which frames leave as one, that its segments are the frames again, what a header before a frame means, and what links
- * get that take no super-frames.
+ * Super-frames: which frames leave as one, that its segments are the frames again, what a header
+ * before a frame means, and what links get that take no super-frames.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,8 @@ headers_of(const struct rte_mbuf *mbuf)
 	return rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 }
 
-/* A result of Fanin's to a flow of this number; its bytes tell its number. len: of the UDP payload. */
+/* A result of Fanin's to a flow of this number; its bytes tell its number. len: of the UDP payload.
+ */
 static struct rte_mbuf *
 make_frame(uint8_t number, unsigned int flow_number, uint16_t len)
 {
@@ -127,7 +128,8 @@ START_TEST(a_shorter_frame_is_the_last_and_a_longer_one_begins_anew)
 }
 END_TEST
 
-/* As in a reduce_scatter: the owner of every fourth block gets its elements, and of the others that they are done. */
+/* As in a reduce_scatter: the owner of every fourth block gets its elements, and of the others that
+ * they are done. */
 START_TEST(results_without_their_elements_leave_together)
 {
 	for (uint8_t i = 0; i < 9; i++) {
@@ -198,7 +200,8 @@ START_TEST(no_super_frame_is_longer_than_interfaces_take)
 }
 END_TEST
 
-/* Frames that leave as one are the same frames again where it is taken apart, by whatever number their flows are mixed. */
+/* Frames that leave as one are the same frames again where it is taken apart, by whatever number
+ * their flows are mixed. */
 START_TEST(the_segments_of_a_group_are_its_frames)
 {
 	struct random random = { .state = 4711 };
@@ -209,10 +212,11 @@ START_TEST(the_segments_of_a_group_are_its_frames)
 		uint16_t n_groups;
 
 		for (uint16_t i = 0; i < n; i++) {
-			mbufs[i] = make_frame((uint8_t)i, (unsigned int)random_below(&random, 3),
-					      random_chance(&random, 0.9)
-						      ? usual
-						      : (uint16_t)(1 + random_below(&random, 1400)));
+			mbufs[i] =
+				make_frame((uint8_t)i, (unsigned int)random_below(&random, 3),
+					   random_chance(&random, 0.9)
+						   ? usual
+						   : (uint16_t)(1 + random_below(&random, 1400)));
 			/* A wrong checksum stays wrong: nobody takes the segment for a good one. */
 			if (random_chance(&random, 0.05))
 				headers_of(mbufs[i])->ip.checksum_be ^= 0x10;
@@ -230,13 +234,15 @@ START_TEST(the_segments_of_a_group_are_its_frames)
 				const struct rte_mbuf *frame = mbufs[group->first + k];
 				struct fanin_headers made;
 
-				super_frame_segment_headers((const struct fanin_headers *)head.headers,
-							    k, frame->pkt_len - FANIN_L4_LEN, &made);
+				super_frame_segment_headers(
+					(const struct fanin_headers *)head.headers, k,
+					frame->pkt_len - FANIN_L4_LEN, &made);
 				ck_assert_uint_eq(made.ip.total_len_be,
 						  headers_of(frame)->ip.total_len_be);
 				ck_assert_uint_eq(made.udp.len_be, headers_of(frame)->udp.len_be);
 				ck_assert_uint_eq(made.udp.checksum_be, 0);
-				ck_assert_uint_eq(rte_raw_cksum(&made.ip, FANIN_IP_LEN) == UINT16_MAX,
+				ck_assert_uint_eq(rte_raw_cksum(&made.ip, FANIN_IP_LEN) ==
+							  UINT16_MAX,
 						  rte_raw_cksum(&first->ip, FANIN_IP_LEN) ==
 							  UINT16_MAX);
 			}
@@ -246,7 +252,8 @@ START_TEST(the_segments_of_a_group_are_its_frames)
 }
 END_TEST
 
-/* A super-frame of TCP or UDP over either IP, with a tag or without, in mbufs of `room` bytes each. */
+/* A super-frame of TCP or UDP over either IP, with a tag or without, in mbufs of `room` bytes each.
+ */
 struct foreign {
 	bool tcp;
 	bool v6;
@@ -404,7 +411,8 @@ check_segment(const struct foreign *foreign, const struct rte_mbuf *segment, uin
 	for (uint32_t i = 0; i < payload; i++) {
 		const uint32_t at = foreign_header(foreign) + offset + i;
 
-		ck_assert_uint_eq(frame[foreign_header(foreign) + i], (uint8_t)(at * 13 + (at >> 8)));
+		ck_assert_uint_eq(frame[foreign_header(foreign) + i],
+				  (uint8_t)(at * 13 + (at >> 8)));
 	}
 	if (foreign->v6) {
 		ck_assert_uint_eq(rte_be_to_cpu_16(v6->payload_len), segment->pkt_len - l4);
@@ -480,11 +488,13 @@ START_TEST(a_checksum_is_completed)
 }
 END_TEST
 
-/* What a header before the frame can't hold: tunnels, whose inner headers it means; protocols without segments; lengths that don't fit; more
- * segments than anybody sends. */
+/* What a header before the frame can't hold: tunnels, whose inner headers it means; protocols
+ * without segments; lengths that don't fit; more segments than anybody sends. */
 START_TEST(what_the_header_cannot_hold_is_refused)
 {
-	const struct foreign foreign = { .tcp = true, .segment = 1000, .payload = 5000, .room = 2048 };
+	const struct foreign foreign = {
+		.tcp = true, .segment = 1000, .payload = 5000, .room = 2048
+	};
 	const struct virtio_net_hdr good = foreign_vnet(&foreign);
 	struct rte_mbuf *frame = foreign_make(&foreign);
 	struct virtio_net_hdr bad[11];

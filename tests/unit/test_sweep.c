@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every data type and operator end to end, by the hosts and the switch of host_rig.h, for every handler and several numbers of
- * hosts and elements. Each element of each host's result is compared with what tools/perf_data.c computes without a switch;
- * its data make the result exact in any order. Odd ranks reduce in place.
+ * Every data type and operator end to end, by the hosts and the switch of host_rig.h, for every
+ * handler and several numbers of hosts and elements. Each element of each host's result is compared
+ * with what tools/perf_data.c computes without a switch; its data make the result exact in any
+ * order. Odd ranks reduce in place.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -61,9 +62,11 @@ static void
 world_open_as(const struct fanin_handler *handler, uint16_t size, int layout,
 	      const struct pipeline_faults *faults, bool is_wide)
 {
-	const struct host_rig_options options = {
-		.handler = handler, .n_hosts = size, .layout = layout, .faults = faults, .wide = is_wide
-	};
+	const struct host_rig_options options = { .handler = handler,
+						  .n_hosts = size,
+						  .layout = layout,
+						  .faults = faults,
+						  .wide = is_wide };
 
 	world_open_with(&options);
 }
@@ -194,12 +197,13 @@ allreduce(enum fanin_dtype dtype, enum fanin_op op, enum size size)
 		const char *fault = result_fault(h, count * element_bytes);
 
 		if (fault != NULL)
-			ck_abort_msg("%s, %u hosts, %s of %ju elements %s: rank %u: %s; right up to element %ju",
-				     host_rig.jobs[0]->handler->name, host_rig.n_hosts,
-				     fanin_op_name_of(op), (uintmax_t)count,
-				     fanin_dtype_name_of(dtype), h, fault,
-				     (uintmax_t)(bytes_right(&buffers[h], count * element_bytes) /
-						 element_bytes));
+			ck_abort_msg(
+				"%s, %u hosts, %s of %ju elements %s: rank %u: %s; right up to element %ju",
+				host_rig.jobs[0]->handler->name, host_rig.n_hosts,
+				fanin_op_name_of(op), (uintmax_t)count, fanin_dtype_name_of(dtype),
+				h, fault,
+				(uintmax_t)(bytes_right(&buffers[h], count * element_bytes) /
+					    element_bytes));
 	}
 }
 

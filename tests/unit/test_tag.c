@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tags (wire/tag.h): where they lie and what they are, computed a second time with integers of any size; and that nothing
- * passes but what was sealed.
+ * Tags (wire/tag.h): where they lie and what they are, computed a second time with integers of any
+ * size; and that nothing passes but what was sealed.
  */
 #include <openssl/bn.h>
 #include <openssl/evp.h>
@@ -96,7 +96,8 @@ poly1305_aes(const uint8_t *message, size_t len, const uint8_t key[16], const ui
 /* What the tag with this nonce has to say of a packet: the header is as it is on the wire. */
 static void
 expected_code(uint64_t secret, const char *label, uint64_t instance, const struct fanin_hdr *hdr,
-	      const uint8_t *payload, uint32_t payload_len, const uint8_t nonce[16], uint8_t code[16])
+	      const uint8_t *payload, uint32_t payload_len, const uint8_t nonce[16],
+	      uint8_t code[16])
 {
 	static uint8_t message[8 + FANIN_HDR_LEN + LONGEST];
 	unsigned char secret_bytes[8], keys[32];
@@ -189,7 +190,8 @@ START_TEST(tags_are_a_nonce_and_poly1305_aes)
 	for (unsigned int alignment = 0; alignment < 8; alignment++) {
 		for (uint32_t len = 0; len <= 200; len++)
 			expect_layout(direction, len, alignment);
-		for (unsigned int i = 0; i < sizeof(lengths_beyond) / sizeof(lengths_beyond[0]); i++)
+		for (unsigned int i = 0; i < sizeof(lengths_beyond) / sizeof(lengths_beyond[0]);
+		     i++)
 			expect_layout(direction, lengths_beyond[i], alignment);
 	}
 }
@@ -249,7 +251,8 @@ START_TEST(tags_are_of_one_direction_instance_and_secret)
 	before = sealed;
 	ck_assert(!sealed_open(same, FANIN_TAG_UP, INSTANCE, &sealed));
 	for (unsigned int bit = 0; bit < 64; bit++)
-		ck_assert(!sealed_open(same, FANIN_TAG_DOWN, INSTANCE ^ UINT64_C(1) << bit, &sealed));
+		ck_assert(
+			!sealed_open(same, FANIN_TAG_DOWN, INSTANCE ^ UINT64_C(1) << bit, &sealed));
 	ck_assert(!sealed_open(other, FANIN_TAG_DOWN, INSTANCE, &sealed));
 	ck_assert_mem_eq(&sealed, &before, sizeof(before));
 	ck_assert(sealed_open(same, FANIN_TAG_DOWN, INSTANCE, &sealed));

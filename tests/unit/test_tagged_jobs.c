@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A switch and strangers who send frames at a member's own port, with its addresses and its keys, to a job with tags. The tests of
- * levels run with tags, too.
+ * A switch and strangers who send frames at a member's own port, with its addresses and its keys,
+ * to a job with tags. The tests of levels run with tags, too.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -175,7 +175,8 @@ make_join(uint32_t id, uint8_t *frame)
 			   (struct fanin_headers *)frame);
 }
 
-/* The nonce shows whose JOIN it is; the switch's own key is not told to somebody who can't prove that he has it. */
+/* The nonce shows whose JOIN it is; the switch's own key is not told to somebody who can't prove
+ * that he has it. */
 START_TEST(who_joins_without_a_valid_tag_is_told)
 {
 	uint8_t frame[4096];

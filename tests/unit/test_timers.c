@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Timers of handlers, on a clock that the test plays: they expire in the first round whose clock has reached them, once each, and
- * only in the run that they were armed in.
+ * Timers of handlers, on a clock that the test plays: they expire in the first round whose clock
+ * has reached them, once each, and only in the run that they were armed in.
  */
 #include <string.h>
 
@@ -53,7 +53,8 @@ static void
 wait_on(struct fanin_handler_ctx *ctx, uint32_t index, uint32_t block)
 {
 	if (ctx->now_ns < told.wait_until_ns)
-		ck_assert(fanin_timer_arm_within(ctx, told.wait_until_ns - ctx->now_ns, index, block));
+		ck_assert(fanin_timer_arm_within(ctx, told.wait_until_ns - ctx->now_ns, index,
+						 block));
 }
 
 /* Its parameter is how many timers each contribution arms. */
@@ -119,7 +120,8 @@ static struct fanin_handler timing = {
 static void
 setup(void)
 {
-	/* Here and not before main: other suites of this program take what is registered for handlers that reduce. */
+	/* Here and not before main: other suites of this program take what is registered for
+	 * handlers that reduce. */
 	if (fanin_handler_find(timing.name) == NULL)
 		fanin_handler_register(&timing);
 	ring_switch_eal();
@@ -288,7 +290,8 @@ START_TEST(timers_that_are_armed_anew_while_there_are_too_many_end_no_round_late
 	ck_assert_uint_eq(told.n, 0);
 	host_contribute(&sw, job, 0, epoch, 0, false);
 	before = told.n;
-	/* Each that makes way and is armed anew lets another one make way, but no more in a round than there were. */
+	/* Each that makes way and is armed anew lets another one make way, but no more in a round
+	 * than there were. */
 	ring_switch_rounds(&sw, 10);
 	ck_assert_uint_le(told.n - before, 10 * 4);
 	told.rearms = false;
@@ -387,7 +390,8 @@ START_TEST(jobs_of_one_timeout_share_their_timers)
 }
 END_TEST
 
-/* One round for all of them. _i: every other time the second job's run is over by then; half of it and 1: timers of a job in a row. */
+/* One round for all of them. _i: every other time the second job's run is over by then; half of it
+ * and 1: timers of a job in a row. */
 START_TEST(timers_of_jobs_that_take_turns_are_each_jobs_own)
 {
 	const uint64_t start_ns = clock_ns;
@@ -504,7 +508,8 @@ suite_timers(void)
 	tcase_add_test(tcase, jobs_with_different_timeouts_do_not_wait_for_each_other);
 	tcase_add_test(tcase, who_is_in_the_way_is_waited_for_another_timeout);
 	tcase_add_test(tcase, timers_that_are_too_many_expire_in_order_before_their_time);
-	tcase_add_test(tcase, timers_that_are_armed_anew_while_there_are_too_many_end_no_round_late);
+	tcase_add_test(tcase,
+		       timers_that_are_armed_anew_while_there_are_too_many_end_no_round_late);
 	tcase_add_test(tcase, a_round_of_full_bursts_at_all_ports_loses_no_timer);
 	tcase_add_test(tcase, timers_of_a_run_that_is_over_expire_for_nobody);
 	tcase_add_test(tcase, jobs_of_one_timeout_share_their_timers);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The transport over UDP sockets, on the real kernel: a socket on the loopback interface stands for the switch. */
+/* The transport over UDP sockets, on the real kernel: a socket on the loopback interface stands for
+ * the switch. */
 #include <arpa/inet.h>
 #include <check.h>
 #include <net/if.h>
@@ -153,7 +154,8 @@ flush(void)
 	ck_assert_int_eq(transport->ops->tx_flush(transport), 0);
 }
 
-/* Receives at the switch what left together. size: of each packet. Returns the bytes of all; 0: there is nothing more. */
+/* Receives at the switch what left together. size: of each packet. Returns the bytes of all; 0:
+ * there is nothing more. */
 static size_t
 switch_receive(uint32_t *size)
 {
@@ -179,7 +181,8 @@ switch_receive(uint32_t *size)
 	return (size_t)len;
 }
 
-/* The blocks from first on came together, each with its own payload. last_len: of the last one's payload. */
+/* The blocks from first on came together, each with its own payload. last_len: of the last one's
+ * payload. */
 static void
 expect_together(uint32_t first, uint32_t n, uint32_t payload_len, uint32_t last_len)
 {
@@ -390,7 +393,8 @@ END_TEST
 
 /* ---------------------------------------------------------------- receiving */
 
-/* Sends n packets to the host as one super-frame, each payload_len bytes behind the Fanin header. */
+/* Sends n packets to the host as one super-frame, each payload_len bytes behind the Fanin header.
+ */
 static void
 give(int fd, struct sockaddr_in to, uint32_t n, uint32_t payload_len)
 {
@@ -440,7 +444,8 @@ expect_results(uint32_t n, uint32_t payload_len, unsigned int burst)
 
 			ck_assert_int_eq(fanin_wire_validate(headers, frames[i].len),
 					 FANIN_REASON_NONE);
-			ck_assert(fanin_wire_comes_from(headers, switch_mac, htonl(INADDR_LOOPBACK)));
+			ck_assert(
+				fanin_wire_comes_from(headers, switch_mac, htonl(INADDR_LOOPBACK)));
 			ck_assert_uint_eq(headers->fanin.block, block);
 			ck_assert_uint_eq(fanin_wire_payload_len(headers), payload_len);
 			ck_assert(fanin_frame_copy(transport, &frames[i], FANIN_PAYLOAD_OFFSET,
@@ -519,7 +524,8 @@ START_TEST(what_strangers_send_is_not_received)
 {
 	const struct ip_mreqn out = { .imr_ifindex = (int)if_nametoindex("lo") };
 
-	ck_assert_int_eq(setsockopt(stranger_fd, IPPROTO_IP, IP_MULTICAST_IF, &out, sizeof(out)), 0);
+	ck_assert_int_eq(setsockopt(stranger_fd, IPPROTO_IP, IP_MULTICAST_IF, &out, sizeof(out)),
+			 0);
 	give(stranger_fd, address_of(htonl(INADDR_LOOPBACK), host_port), 1, PAYLOAD);
 	give(stranger_fd, address_of(group_be(), switch_port), 1, PAYLOAD);
 	give(switch_fd, address_of(htonl(INADDR_LOOPBACK), host_port), 1, PAYLOAD);
@@ -528,7 +534,8 @@ START_TEST(what_strangers_send_is_not_received)
 }
 END_TEST
 
-/* Each socket, whatever the user named: what comes in by another interface has the switch's address, perhaps, and not its way. */
+/* Each socket, whatever the user named: what comes in by another interface has the switch's
+ * address, perhaps, and not its way. */
 START_TEST(sockets_are_bound_to_the_interface)
 {
 	struct pollfd fds[FANIN_TRANSPORT_MAX_FDS];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A switch beside hosts and a parent whose packets have version 2, which the test plays; and what is new in version 3: ports for answers, stretches of
- * blocks that share a source port, the path of a JOIN and its sender's address.
+ * A switch beside hosts and a parent whose packets have version 2, which the test plays; and what
+ * is new in version 3: ports for answers, stretches of blocks that share a source port, the path of
+ * a JOIN and its sender's address.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -25,7 +26,8 @@ static struct job *job;
 static uint8_t buffer[4096] __attribute__((aligned(8)));
 static struct fanin_headers *const got = (struct fanin_headers *)buffer;
 static const struct fanin_join_body *const got_join = (const struct fanin_join_body *)(got + 1);
-static const struct fanin_join_ack_body *const got_ack = (const struct fanin_join_ack_body *)(got + 1);
+static const struct fanin_join_ack_body *const got_ack =
+	(const struct fanin_join_ack_body *)(got + 1);
 
 static void
 make_job(bool has_parent)
@@ -94,7 +96,8 @@ put_raw(uint16_t port, const void *frame, size_t len)
 	ring_switch_rounds(&sw, 2);
 }
 
-/* A REFUSED of the version before, which names this one's; with a tag unless its receiver is not known. */
+/* A REFUSED of the version before, which names this one's; with a tag unless its receiver is not
+ * known. */
 static void
 expect_old_refusal(uint16_t port, enum fanin_reason reason, uint64_t nonce)
 {
@@ -141,7 +144,8 @@ START_TEST(an_older_host_is_told_both_versions)
 }
 END_TEST
 
-/* Behind the JOIN of this version comes one of the version before, with the same nonce, as long as there is no answer. */
+/* Behind the JOIN of this version comes one of the version before, with the same nonce, as long as
+ * there is no answer. */
 START_TEST(a_host_that_asks_for_an_older_switch_is_none)
 {
 	uint8_t frame[4096] __attribute__((aligned(8)));
@@ -449,7 +453,8 @@ join_with(unsigned int h, struct fanin_join_body body)
 		ring_switch_put(&sw, (uint16_t)h, frame, len);
 		ck_assert_uint_gt(ring_switch_take(&sw, (uint16_t)h, buffer), 0);
 		ck_assert_uint_eq(ntohs(got->udp.dst_be), SOURCE_PORT);
-		if (got->fanin.type != FANIN_TYPE_JOIN_ACK || got_ack->state != FANIN_JOIN_CHALLENGE)
+		if (got->fanin.type != FANIN_TYPE_JOIN_ACK ||
+		    got_ack->state != FANIN_JOIN_CHALLENGE)
 			break;
 		body.cookie = got_ack->cookie;
 	}
@@ -458,7 +463,8 @@ join_with(unsigned int h, struct fanin_join_body body)
 
 /* Sends a contribution whose sender takes answers at a port, and expects the answer there. */
 static void
-expect_answer_at(unsigned int h, uint32_t job_id, uint32_t epoch, uint16_t port, enum fanin_type type)
+expect_answer_at(unsigned int h, uint32_t job_id, uint32_t epoch, uint16_t port,
+		 enum fanin_type type)
 {
 	uint8_t frame[4096];
 	struct fanin_headers *headers = (struct fanin_headers *)frame;
@@ -653,7 +659,8 @@ START_TEST(a_device_is_asked_for_the_checksums_of_fanins_packets)
 		ck_assert_uint_eq(mbuf->l3_len, FANIN_IP_LEN);
 		headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
 		ck_assert_uint_eq(headers->udp.checksum_be,
-				  rte_ipv4_phdr_cksum((const struct rte_ipv4_hdr *)&headers->ip, 0));
+				  rte_ipv4_phdr_cksum((const struct rte_ipv4_hdr *)&headers->ip,
+						      0));
 		rte_pktmbuf_free(mbuf);
 	}
 	/* Others stay as they are. */
@@ -689,10 +696,11 @@ suite_versions(void)
 	tcase_add_test(fields, a_join_from_another_port_than_it_says_is_refused);
 	tcase_add_test(fields, the_path_of_a_join_comes_back);
 	tcase_add_loop_test(fields,
-			    a_join_from_another_address_than_it_says_is_refused_with_that_one, 0, 2);
-	tcase_add_loop_test(fields,
-			    blocks_that_share_a_port_fit_a_super_frame_and_leave_a_port_for_each_worker,
-			    0, 5);
+			    a_join_from_another_address_than_it_says_is_refused_with_that_one, 0,
+			    2);
+	tcase_add_loop_test(
+		fields, blocks_that_share_a_port_fit_a_super_frame_and_leave_a_port_for_each_worker,
+		0, 5);
 	tcase_add_test(fields, what_goes_up_has_the_ports_that_the_parent_has_told);
 	tcase_add_test(fields, a_device_is_asked_for_the_checksums_of_fanins_packets);
 	suite_add_tcase(suite, fields);

@@ -109,8 +109,9 @@ thread_world_call(struct thread_worker *worker, struct rte_mbuf *mbuf)
 	worker->ctx.now_ns = __atomic_load_n(&thread_world.now_ns, __ATOMIC_RELAXED);
 	do {
 		verdict = (is_contribution ? handler->contribution
-					   : handler->other)(&worker->ctx, thread_world.slots[index],
-							     index, &packet, &reason);
+					   : handler->other)(&worker->ctx,
+							     thread_world.slots[index], index,
+							     &packet, &reason);
 		if (verdict == FANIN_VERDICT_RETRY)
 			sched_yield();
 	} while (verdict == FANIN_VERDICT_RETRY);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A histogram of times in logarithmic buckets: exact up to 32 ns, above that 32 buckets for each doubling, so that a
- * percentile is at most 1/32 (3.1 %) above the true one.
+ * A histogram of times in logarithmic buckets: exact up to 32 ns, above that 32 buckets for each
+ * doubling, so that a percentile is at most 1/32 (3.1 %) above the true one.
  */
 #ifndef FANIN_TOOLS_MEASURE_HISTOGRAM_H
 #define FANIN_TOOLS_MEASURE_HISTOGRAM_H
@@ -38,7 +38,8 @@ histogram_add(struct histogram *histogram, uint64_t ns)
 }
 
 /*
- * The largest time of the bucket that holds the percentile, or the largest time of all if that is less.
+ * The largest time of the bucket that holds the percentile, or the largest time of all if that is
+ * less.
  *
  * percent: 0 to 100. Returns nanoseconds; 0 if nothing was added.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-pktgen: plays the hosts of jobs against a fanin-switch, on any DPDK device. Exit status: 0 all right, 1 wrong results
- * or a failure, 2 wrong usage, 130 or 143 after SIGINT or SIGTERM.
+ * fanin-pktgen: plays the hosts of jobs against a fanin-switch, on any DPDK device. Exit status: 0
+ * all right, 1 wrong results or a failure, 2 wrong usage, 130 or 143 after SIGINT or SIGTERM.
  */
 #include <errno.h>
 #include <signal.h>
@@ -10,7 +10,8 @@
 
 #include "tools/pktgen/pktgen.h"
 
-/* The search's goals: of what was asked for, so much has to be sent; and how close to the true rate it ends. */
+/* The search's goals: of what was asked for, so much has to be sent; and how close to the true rate
+ * it ends. */
 #define RATE_HELD 0.995
 #define SEARCH_RESOLUTION 0.01
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The traffic generator: ethdev ports with hosts behind them (pktgen_port.c), jobs on the switch (pktgen_jobs.c), the polling
- * loop (pktgen_run.c), the search for the highest rate (pktgen_search.c), and what is printed (pktgen_report.c). All on one
- * thread.
+ * The traffic generator: ethdev ports with hosts behind them (pktgen_port.c), jobs on the switch
+ * (pktgen_jobs.c), the polling loop (pktgen_run.c), the search for the highest rate
+ * (pktgen_search.c), and what is printed (pktgen_report.c). All on one thread.
  */
 #ifndef FANIN_TOOLS_PKTGEN_PKTGEN_H
 #define FANIN_TOOLS_PKTGEN_PKTGEN_H
@@ -112,7 +112,8 @@ pktgen_fail(struct pktgen *gen, int result, const char *format, ...);
 /* Reads the command line. Ends the program with status 2 if it is wrong, with 0 after --help. */
 void pktgen_options_parse(struct pktgen_options *options, int argc, char **argv);
 
-/* The EAL, the pool and the ports. Returns 0 or -errno with gen->error filled; close undoes any part. */
+/* The EAL, the pool and the ports. Returns 0 or -errno with gen->error filled; close undoes any
+ * part. */
 int pktgen_ports_open(struct pktgen *gen);
 void pktgen_ports_close(struct pktgen *gen);
 
@@ -122,7 +123,8 @@ uint64_t pktgen_ports_missed(const struct pktgen *gen);
 /* Sends what waits at a port. */
 void pktgen_port_flush(struct pktgen_port *port);
 
-/* Makes the jobs on the switch, or takes the given ones. Returns 0 or -errno with gen->error filled. */
+/* Makes the jobs on the switch, or takes the given ones. Returns 0 or -errno with gen->error
+ * filled. */
 int pktgen_jobs_open(struct pktgen *gen);
 
 /* Destroys what pktgen_jobs_open has made. Returns 0 or -errno with gen->error filled. */
@@ -132,9 +134,11 @@ int pktgen_jobs_close(struct pktgen *gen);
 int pktgen_join(struct pktgen *gen);
 
 /*
- * Sends contributions at a rate for options->seconds, or options->blocks, and waits for all results.
+ * Sends contributions at a rate for options->seconds, or options->blocks, and waits for all
+ * results.
  *
- * rate: contributions per second, 0: as the window lets. Returns as above; trial is filled in any case.
+ * rate: contributions per second, 0: as the window lets. Returns as above; trial is filled in any
+ * case.
  */
 int pktgen_trial(struct pktgen *gen, double rate, struct pktgen_trial *trial);
 
@@ -147,8 +151,8 @@ int pktgen_leave(struct pktgen *gen);
 /*
  * The highest rate at which a trial succeeds, by halving.
  *
- * most: where to begin. resolution: share of most. try: returns 1 if the rate is held, 0 if not, negative to stop.
- * Returns 0 with *best set (0: none), or what try returned.
+ * most: where to begin. resolution: share of most. try: returns 1 if the rate is held, 0 if not,
+ * negative to stop. Returns 0 with *best set (0: none), or what try returned.
  */
 int pktgen_search(double most, double resolution, int (*try)(void *argument, double rate),
 		  void *argument, double *best);

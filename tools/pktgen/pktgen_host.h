@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A host of the traffic generator in one of its jobs: finds the switch by ARP, joins, contributes by the window protocol,
- * verifies every result, repeats what is lost, and leaves (docs/protocol.md). It knows neither ports nor clocks: the caller
- * brings frames and the time, so that tests run it against a switch in their own process. One thread.
+ * A host of the traffic generator in one of its jobs: finds the switch by ARP, joins, contributes
+ * by the window protocol, verifies every result, repeats what is lost, and leaves
+ * (docs/protocol.md). It knows neither ports nor clocks: the caller brings frames and the time, so
+ * that tests run it against a switch in their own process. One thread.
  *
- * All hosts of a job are played by one caller, which therefore knows when the last contribution to a block was sent. Only
- * from then on a result can be late.
+ * All hosts of a job are played by one caller, which therefore knows when the last contribution to
+ * a block was sent. Only from then on a result can be late.
  */
 #ifndef FANIN_TOOLS_PKTGEN_PKTGEN_HOST_H
 #define FANIN_TOOLS_PKTGEN_PKTGEN_HOST_H
@@ -28,14 +29,15 @@
 struct pktgen_stats {
 	uint64_t contributions; /* sent for the first time */
 	uint64_t retransmits;
-	uint64_t results;    /* awaited ones */
-	uint64_t lost;       /* results that did not come in time; each is counted once */
-	uint64_t duplicates; /* results of blocks that were finished already */
-	uint64_t wrong;      /* results that are not what the hosts' data make */
-	uint64_t answers; /* to retransmissions that the switch had already, while it waited for others */
-	uint64_t stale;         /* refused late duplicates: block_stale, block_out_of_window */
-	uint64_t foreign;       /* frames that are no answers of the switch to these hosts */
-	struct histogram own;   /* from a host's contribution to its result */
+	uint64_t results;     /* awaited ones */
+	uint64_t lost;        /* results that did not come in time; each is counted once */
+	uint64_t duplicates;  /* results of blocks that were finished already */
+	uint64_t wrong;       /* results that are not what the hosts' data make */
+	uint64_t answers;     /* to retransmissions that the switch had already, while it waited for
+				 others */
+	uint64_t stale;       /* refused late duplicates: block_stale, block_out_of_window */
+	uint64_t foreign;     /* frames that are no answers of the switch to these hosts */
+	struct histogram own; /* from a host's contribution to its result */
 	struct histogram block; /* from the last host's contribution to each result */
 };
 
@@ -137,14 +139,15 @@ void pktgen_member_free(struct pktgen_member *member);
  */
 int pktgen_job_start(struct pktgen_job *job);
 
-/* The same for a member, which must be in the state RUN. Returns 0, or -ENOMEM with job->error filled. */
+/* The same for a member, which must be in the state RUN. Returns 0, or -ENOMEM with job->error
+ * filled. */
 int pktgen_member_start(struct pktgen_member *member);
 
 void pktgen_job_free(struct pktgen_job *job);
 
 /*
- * Lets the job's members send blocks up to limit - 1, from where they stopped. Every member has to be told by
- * pktgen_member_resume when the limit was raised.
+ * Lets the job's members send blocks up to limit - 1, from where they stopped. Every member has to
+ * be told by pktgen_member_resume when the limit was raised.
  */
 void pktgen_job_limit(struct pktgen_job *job, uint64_t limit, uint64_t now_ns);
 void pktgen_member_resume(struct pktgen_member *member);
@@ -159,8 +162,9 @@ bool pktgen_member_control_due(const struct pktgen_member *member, uint64_t now_
 size_t pktgen_member_control(struct pktgen_member *member, uint64_t now_ns, void *frame);
 
 /*
- * Queues contributions whose results are late. To be called in each round in which all frames that had come in were taken:
- * a caller that was away for a while must not take what waits for it as lost.
+ * Queues contributions whose results are late. To be called in each round in which all frames that
+ * had come in were taken: a caller that was away for a while must not take what waits for it as
+ * lost.
  */
 void pktgen_member_scan(struct pktgen_member *member, uint64_t now_ns);
 

@@ -40,7 +40,8 @@ ask(struct pktgen *gen, const char *command, json_t *args, json_t **result)
 	return ret == 0 ? 0 : pktgen_fail(gen, ret, "%s: %s", command, error);
 }
 
-/* The job's members as the control protocol has them: host h is on the switch port that its own port leads to. */
+/* The job's members as the control protocol has them: host h is on the switch port that its own
+ * port leads to. */
 static json_t *
 members_of(struct pktgen *gen, const json_t *ports)
 {
@@ -114,7 +115,8 @@ jobs_create(struct pktgen *gen)
 		return ret;
 	n_ports = json_array_size(json_object_get(listed, "ports"));
 	if (options->n_switch_ports == 0 && n_ports < options->n_ports)
-		ret = pktgen_fail(gen, -EINVAL, "found %u times --port, but the switch has %zu ports",
+		ret = pktgen_fail(gen, -EINVAL,
+				  "found %u times --port, but the switch has %zu ports",
 				  options->n_ports, n_ports);
 	for (uint16_t j = 0; j < gen->n_jobs && ret == 0; j++)
 		ret = job_create(gen, json_object_get(listed, "ports"), &gen->jobs[j]);
@@ -131,7 +133,8 @@ allocate(struct pktgen *gen)
 	gen->members = calloc(n_members, sizeof(*gen->members));
 	gen->due_ns = calloc(n_members, sizeof(*gen->due_ns));
 	gen->job_index = calloc(FANIN_WIRE_MAX_JOB + 1, sizeof(*gen->job_index));
-	if (gen->jobs == NULL || gen->members == NULL || gen->due_ns == NULL || gen->job_index == NULL)
+	if (gen->jobs == NULL || gen->members == NULL || gen->due_ns == NULL ||
+	    gen->job_index == NULL)
 		return pktgen_fail(gen, -ENOMEM, "no memory for %zu members", n_members);
 	gen->n_jobs = gen->options->n_jobs;
 	return 0;

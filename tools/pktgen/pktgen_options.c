@@ -91,7 +91,8 @@ key_load(void *all, char *path)
 
 	if (options->n_jobs == 0 || options->jobs[options->n_jobs - 1].id == 0 ||
 	    options->jobs[options->n_jobs - 1].has_key)
-		usage_error("--key-file is '%s', expected a --job ID without a key before it", path);
+		usage_error("--key-file is '%s', expected a --job ID without a key before it",
+			    path);
 	if (job_key_load(path, &options->jobs[options->n_jobs - 1].key, error) != 0)
 		usage_error("--key-file %s", error);
 	options->jobs[options->n_jobs - 1].has_key = true;
@@ -112,8 +113,9 @@ keys_from_environment(struct pktgen_options *options)
 		if (ret < 0)
 			usage_error("%s", error);
 		if (ret == 0)
-			usage_error("--key-file is missing after --job %u, or %s in the environment",
-				    options->jobs[i].id, JOB_KEY_VARIABLE);
+			usage_error(
+				"--key-file is missing after --job %u, or %s in the environment",
+				options->jobs[i].id, JOB_KEY_VARIABLE);
 	}
 }
 
@@ -206,11 +208,13 @@ static const struct cli_field fields[] = {
 	  TAKE(window_take) },
 	{ "stagger", NULL, "rotate the order of blocks by host (default)", FLAG(stagger) },
 	{ "no-stagger", NULL, "every host begins with the first block", CLEAR(stagger) },
-	{ "rate", "PPS", "contributions per second of all hosts; 0: as the window lets (default: 0)",
+	{ "rate", "PPS",
+	  "contributions per second of all hosts; 0: as the window lets (default: 0)",
 	  REAL(rate, 0, 1e10) },
-	{ "interarrival", "KIND", "fixed or exponential gaps between contributions (default: fixed)",
-	  .kind = CLI_CHOICE, CLI_FIELD(struct pktgen_options, exponential),
-	  CLI_NAMES(interarrivals), .expected = "fixed or exponential" },
+	{ "interarrival", "KIND",
+	  "fixed or exponential gaps between contributions (default: fixed)", .kind = CLI_CHOICE,
+	  CLI_FIELD(struct pktgen_options, exponential), CLI_NAMES(interarrivals),
+	  .expected = "fixed or exponential" },
 	{ "seconds", "S", "length of the run, or of each trial (default: 5)",
 	  REAL(seconds, 0.001, 1e6) },
 	{ "blocks", "N", "instead: blocks of each job", NUMBER(blocks, 1, UINT32_MAX) },

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job's contributions as capture files, one for each host, for generators that replay such: the same frames that this one
- * would send. See pktgen.h. The files are of the classic pcap format with microseconds.
+ * A job's contributions as capture files, one for each host, for generators that replay such: the
+ * same frames that this one would send. See pktgen.h. The files are of the classic pcap format with
+ * microseconds.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -50,7 +51,8 @@ write_host(struct pktgen_member *member, FILE *file, uint8_t *frame, uint64_t bl
 		memcpy(frame, &headers, sizeof(headers));
 		memcpy(frame + sizeof(headers),
 		       hosts_contribution(&job->data, member->rank, (uint32_t)block), job->payload);
-		if (fwrite(&packet, sizeof(packet), 1, file) != 1 || fwrite(frame, len, 1, file) != 1)
+		if (fwrite(&packet, sizeof(packet), 1, file) != 1 ||
+		    fwrite(frame, len, 1, file) != 1)
 			return false;
 	}
 	return true;

@@ -72,7 +72,8 @@ print_latency(const char *name, const struct histogram *histogram)
 	printf("  %-34s %10.1f %10.1f %10.1f %10.1f\n", name,
 	       (double)histogram_percentile(histogram, 50) / 1e3,
 	       (double)histogram_percentile(histogram, 99) / 1e3,
-	       (double)histogram_percentile(histogram, 99.9) / 1e3, (double)histogram->max_ns / 1e3);
+	       (double)histogram_percentile(histogram, 99.9) / 1e3,
+	       (double)histogram->max_ns / 1e3);
 }
 
 static void
@@ -118,7 +119,8 @@ pktgen_report(const struct pktgen *gen, const struct pktgen_trial *trial, unsign
 			   row_json(gen, trial));
 	if (trials != 0)
 		json_object_set_new(object, "search",
-				    json_pack("{s:i,s:f}", "trials", (int)trials, "resolution", 0.01));
+				    json_pack("{s:i,s:f}", "trials", (int)trials, "resolution",
+					      0.01));
 	print_json(object);
 }
 
@@ -154,10 +156,11 @@ pktgen_report_joined(const struct pktgen *gen)
 
 		json_array_append_new(
 			jobs,
-			json_pack("{s:I,s:o,s:o,s:I,s:i,s:i,s:s,s:s,s:o}", "id", (json_int_t)job->id,
-				  "key", json_sprintf("0x%016lx", (unsigned long)job->secret),
-				  "up_key", json_sprintf("0x%016lx", (unsigned long)job->keys.up),
-				  "epoch", (json_int_t)job->epoch, "window", job->window, "payload",
+			json_pack("{s:I,s:o,s:o,s:I,s:i,s:i,s:s,s:s,s:o}", "id",
+				  (json_int_t)job->id, "key",
+				  json_sprintf("0x%016lx", (unsigned long)job->secret), "up_key",
+				  json_sprintf("0x%016lx", (unsigned long)job->keys.up), "epoch",
+				  (json_int_t)job->epoch, "window", job->window, "payload",
 				  (int)job->payload, "dtype", fanin_dtype_name(job->dtype), "op",
 				  fanin_op_name(job->op), "group", address_json(job->group_be)));
 	}

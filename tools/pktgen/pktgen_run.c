@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The generator's loop: take what came in, let every member send what is due, hand it to the drivers; give the core away
- * when there was nothing to do, as the switch's workers do. See pktgen.h.
+ * The generator's loop: take what came in, let every member send what is due, hand it to the
+ * drivers; give the core away when there was nothing to do, as the switch's workers do. See
+ * pktgen.h.
  */
 #include <errno.h>
 #include <math.h>
@@ -257,10 +258,10 @@ join_time_out(struct pktgen *gen)
 		if (member->state == PKTGEN_RUN)
 			continue;
 		if (member->refusal != FANIN_REASON_NONE)
-			return pktgen_fail(gen, -ETIMEDOUT,
-					   "the switch kept refusing host %u of job %u for %.0f s: %s",
-					   rank, member->job->id, seconds,
-					   fanin_reason_text(member->refusal));
+			return pktgen_fail(
+				gen, -ETIMEDOUT,
+				"the switch kept refusing host %u of job %u for %.0f s: %s", rank,
+				member->job->id, seconds, fanin_reason_text(member->refusal));
 		if (!member->joined)
 			return pktgen_fail(
 				gen, -ETIMEDOUT,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A member's contributions and results by the window protocol. A lane for each block of the window: it sends block b, waits
- * for the result, goes on with block b + W. Lanes that may send stand in a queue, in the order that they came free, at first
- * rotated by rank (Flare section 5). See pktgen_host.h.
+ * A member's contributions and results by the window protocol. A lane for each block of the window:
+ * it sends block b, waits for the result, goes on with block b + W. Lanes that may send stand in a
+ * queue, in the order that they came free, at first rotated by rank (Flare section 5). See
+ * pktgen_host.h.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -155,7 +156,8 @@ pktgen_member_scan(struct pktgen_member *member, uint64_t now_ns)
 	member->next_scan_ns = now_ns + job->timeout_ns / SCANS_PER_TIMEOUT;
 	for (uint32_t i = 0; i < job->window; i++) {
 		struct pktgen_lane *lane = &member->lanes[i];
-		const struct pktgen_block *block = &job->blocks[lane->block & (2u * job->window - 1)];
+		const struct pktgen_block *block =
+			&job->blocks[lane->block & (2u * job->window - 1)];
 
 		/* A result can be late from the last host's contribution on. */
 		if (!lane->sent || block->n_sent < job->size ||

@@ -60,7 +60,8 @@ engine_of_loop(struct fanin_loop *loop)
 
 /* ------------------------------------------------------------------ sending */
 
-/* Sends a packet whose header has what only its caller knows. Returns false if there is no room now. */
+/* Sends a packet whose header has what only its caller knows. Returns false if there is no room
+ * now. */
 static bool
 engine_transmit(struct acked_engine *engine, unsigned int type, const struct fanin_hdr *fields,
 		const void *payload, uint32_t payload_len)
@@ -193,8 +194,9 @@ engine_receive_result(struct acked_engine *engine, const struct fanin_frame *fra
 		engine_fail(engine, FANIN_ERR_REFUSED);
 		return;
 	}
-	if (extent.len != 0 && !fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET,
-						 request->recv + extent.offset, extent.len)) {
+	if (extent.len != 0 &&
+	    !fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET,
+			      request->recv + extent.offset, extent.len)) {
 		engine->invalid++;
 		return;
 	}

@@ -17,20 +17,24 @@
 #define MOST_REPEATS 20
 
 enum acked_phase {
-	ACKED_DONE, /* the result has been sent to all children; at first, of the block before the slot's first one */
+	ACKED_DONE, /* the result has been sent to all children; at first, of the block before the
+		       slot's first one */
 	ACKED_OPEN, /* contributions are missing */
-	ACKED_SENT, /* all contributions are in, their sum was sent to the parent, and its result is awaited */
+	ACKED_SENT, /* all contributions are in, their sum was sent to the parent, and its result is
+		       awaited */
 };
 
 struct acked_slot {
 	struct fanin_slot_tag tag; /* the slot's block; `busy` admits one worker at a time */
 	enum acked_phase phase;
-	uint8_t repeats; /* DONE: how often the timer has sent the result again */
-	struct fanin_hdr first; /* the block's first contribution: data type, operator, count and root are the block's */
+	uint8_t repeats;        /* DONE: how often the timer has sent the result again */
+	struct fanin_hdr first; /* the block's first contribution: data type, operator, count and
+				   root are the block's */
 	fanin_kernel_fn combine;
-	struct rte_mbuf *kept; /* OPEN: the sum so far; SENT: the packet sent to the parent; DONE: the result, or NULL: all children have it */
-	uint64_t present;      /* OPEN: children whose contribution is in */
-	uint64_t unacknowledged;    /* DONE: children that have not acknowledged the result */
+	struct rte_mbuf *kept;   /* OPEN: the sum so far; SENT: the packet sent to the parent; DONE:
+				    the result, or NULL: all children have it */
+	uint64_t present;        /* OPEN: children whose contribution is in */
+	uint64_t unacknowledged; /* DONE: children that have not acknowledged the result */
 	struct fanin_ranks missing; /* SENT: as far as the parent has told */
 	uint64_t begun_ns;
 };
@@ -266,7 +270,8 @@ answer_waiting(struct fanin_handler_ctx *ctx, const struct acked_slot *slot,
  * no answer.
  */
 static enum fanin_verdict
-take_again(struct fanin_handler_ctx *ctx, struct acked_slot *slot, const struct fanin_packet *packet)
+take_again(struct fanin_handler_ctx *ctx, struct acked_slot *slot,
+	   const struct fanin_packet *packet)
 {
 	const uint64_t child = UINT64_C(1) << packet->child;
 
@@ -298,7 +303,8 @@ take_contribution(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32
 
 	if (fanin_wire_is_empty(hdr))
 		return fanin_drop(reason, FANIN_REASON_FLAGS);
-	if (!fanin_slot_holds(&slot->tag, ctx, hdr->block) && !begin(ctx, slot, index, packet, reason))
+	if (!fanin_slot_holds(&slot->tag, ctx, hdr->block) &&
+	    !begin(ctx, slot, index, packet, reason))
 		return FANIN_VERDICT_DROP;
 	if (fanin_wire_shape(hdr) != fanin_wire_shape(&slot->first))
 		return fanin_drop(reason, FANIN_REASON_MISMATCH);
@@ -368,7 +374,8 @@ take_result(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32_t ind
 	}
 	ctx->stats->duplicates++;
 	if (slot->tag.epoch == ctx->epoch &&
-	    (is_current ? slot->phase == ACKED_DONE : fanin_block_before(hdr->block, slot->tag.block)))
+	    (is_current ? slot->phase == ACKED_DONE
+			: fanin_block_before(hdr->block, slot->tag.block)))
 		acknowledge(ctx, hdr->block);
 	return FANIN_VERDICT_FREE;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The protocol "acked": sums are exact whatever links lose, duplicate and reorder, on one switch and on several, its timer
- * repeats unacknowledged results, and it names the ranks that it waits for. In a build that does not have it, the copy that
- * is compiled into this file is registered when a test needs it.
+ * The protocol "acked": sums are exact whatever links lose, duplicate and reorder, on one switch
+ * and on several, its timer repeats unacknowledged results, and it names the ranks that it waits
+ * for. In a build that does not have it, the copy that is compiled into this file is registered
+ * when a test needs it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -238,7 +239,8 @@ START_TEST(sums_are_exact_on_one_switch_and_on_several)
 	allreduce(n % 2 == 1 ? 1000 : 1, FANIN_WIRE_AVG, (n + 1) / 2);
 	/* A barrier. */
 	allreduce(0, FANIN_WIRE_SUM, 0);
-	/* What is on its way when the last rank goes on comes, too; nothing was lost, and nothing was repeated. */
+	/* What is on its way when the last rank goes on comes, too; nothing was lost, and nothing
+	 * was repeated. */
 	rig_run(world.rig, rig_now_ns(world.rig) + SECOND_NS, NULL, NULL);
 	ck_assert_uint_gt(count(ACKED_ACKNOWLEDGED), 0);
 	ck_assert_uint_eq(count(ACKED_REPEATED), 0);
@@ -282,11 +284,13 @@ START_TEST(a_rank_that_is_missing_is_named)
 		if (rank == 2)
 			continue;
 		ck_assert_int_eq(world.members[rank].request.status, FANIN_ERR_TIMEOUT);
-		/* Ranks 0 to 3 are behind the same leaf as the one that is missing; of the others the spine knows the leaf. */
+		/* Ranks 0 to 3 are behind the same leaf as the one that is missing; of the others
+		 * the spine knows the leaf. */
 		ck_assert_str_eq(
 			error->text,
-			rank < 4 ? "no result of block 1 for 5.0 s: the switch waits for rank 2"
-				 : "no result of block 1 for 5.0 s: the switch waits for ranks 0, 1, 2, 3");
+			rank < 4
+				? "no result of block 1 for 5.0 s: the switch waits for rank 2"
+				: "no result of block 1 for 5.0 s: the switch waits for ranks 0, 1, 2, 3");
 		expected = fanin_ranks_of_word(rank < 4 ? 1u << 2 : 0xfu);
 		protocol->missing(world.members[rank].engine, &missing);
 		ck_assert(fanin_ranks_equal(&error->missing, &expected));
@@ -389,7 +393,8 @@ send_ack(unsigned int host, uint32_t block)
 	ring_switch_put(&sw, (uint16_t)host, frame, len);
 }
 
-/* Takes a block's result, which is the next frame, from each of these hosts' ports, and nothing from the others'. hosts: bitmap. */
+/* Takes a block's result, which is the next frame, from each of these hosts' ports, and nothing
+ * from the others'. hosts: bitmap. */
 static void
 expect_results(unsigned int hosts, uint32_t block)
 {
@@ -567,9 +572,10 @@ START_TEST(its_parameter_has_bounds)
 	struct job *other;
 
 	ck_assert_int_eq(job_create(sw.pipeline, &spec, &other, &code, error), -EINVAL);
-	ck_assert_str_eq(error,
-			 "parameter repeat_us: found 9, expected 10 to 1000000 (us until a result goes again to those who have not "
-			 "acknowledged it)");
+	ck_assert_str_eq(
+		error,
+		"parameter repeat_us: found 9, expected 10 to 1000000 (us until a result goes again to those who have not "
+		"acknowledged it)");
 }
 END_TEST
 

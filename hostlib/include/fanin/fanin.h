@@ -54,7 +54,8 @@ enum fanin_status {
 	FANIN_ERR_TRANSPORT = -3,    /* no transport could be opened, or it failed */
 	FANIN_ERR_NO_ROUTE = -4,     /* the switch's address can't be reached from this host */
 	FANIN_ERR_JOIN_REFUSED = -5, /* the switch refused to let this rank in */
-	FANIN_ERR_JOIN_TIMEOUT = -6, /* the switch doesn't answer, or other ranks did not join in time */
+	FANIN_ERR_JOIN_TIMEOUT = -6, /* the switch doesn't answer, or other ranks did not join in
+					time */
 	/*
 	 * no kernel for this operator on this data type, or the job's handler lacks this collective
 	 */
@@ -62,10 +63,11 @@ enum fanin_status {
 	FANIN_ERR_TIMEOUT = -8, /* ranks are gone, or the switch is silent: see fanin_comm_error */
 	FANIN_ERR_REFUSED = -9, /* the switch refused a packet: see fanin_comm_error */
 	FANIN_ERR_SYSTEM = -10, /* a system call failed: see fanin_ctx_error */
-	FANIN_ERR_PERMISSION =
-		-11, /* the transport needs rights: af_packet CAP_NET_RAW, af_xdp also CAP_NET_ADMIN and CAP_BPF */
+	FANIN_ERR_PERMISSION = -11,  /* the transport needs rights: af_packet CAP_NET_RAW, af_xdp
+					also CAP_NET_ADMIN and CAP_BPF */
 	FANIN_ERR_INTERRUPTED = -12, /* the interrupt callback ended the wait */
-	FANIN_ERR_MANAGER = -13, /* the network manager can't be reached, or sent something invalid */
+	FANIN_ERR_MANAGER = -13,  /* the network manager can't be reached, or sent something invalid
+				   */
 	FANIN_ERR_CAPACITY = -14, /* a result has more values than there is room for */
 };
 
@@ -143,9 +145,9 @@ typedef bool (*fanin_interrupt_fn)(void *arg);
 
 /*
  * For all structs with sz: set sz to sizeof(struct) and zero the rest; a field that is zero takes
- * its default. sz tells which version of this header the caller was compiled with: the library reads
- * the fields of that version and uses the defaults of later ones. A caller that sets a field which
- * its library does not know gets FANIN_ERR_INVALID.
+ * its default. sz tells which version of this header the caller was compiled with: the library
+ * reads the fields of that version and uses the defaults of later ones. A caller that sets a field
+ * which its library does not know gets FANIN_ERR_INVALID.
  *
  * How these structs grow, so that callers compiled with any older header keep working:
  * - A field is added behind the last one, reserved bytes included, never between, so that sz grows.
@@ -173,8 +175,10 @@ struct fanin_init_opts {
 
 /* For fanin_join_opts. */
 enum fanin_multicast_use {
-	FANIN_MULTICAST_AUTO = 0, /* where it is faster, if the network has it: see docs/collectives.md */
-	FANIN_MULTICAST_ALWAYS = 1, /* for all that have data; joining fails if the network has it not */
+	FANIN_MULTICAST_AUTO = 0,   /* where it is faster, if the network has it: see
+				       docs/collectives.md */
+	FANIN_MULTICAST_ALWAYS = 1, /* for all that have data; joining fails if the network has it
+				       not */
 	FANIN_MULTICAST_NEVER = 2,
 };
 
@@ -184,30 +188,33 @@ enum fanin_multicast_use {
  */
 struct fanin_join_opts {
 	size_t sz;
-	const char *switch_address; /* IPv4 address of the switch, dotted; required without job_name */
+	const char *switch_address; /* IPv4 address of the switch, dotted; required without job_name
+				     */
 	const char *interface; /* network interface; default: that of the route to the switch */
 	uint64_t key;          /* the job's key, as given when it was created */
 	uint32_t job;          /* the job's number; required without job_name */
 	uint16_t rank;         /* 0 to size - 1; with job_name see fixed_rank */
 	uint16_t size;         /* ranks in the job; required */
 	uint16_t udp_port;     /* default 21930 */
-	uint16_t window; /* most blocks in flight; the job's window is the limit and usually the default */
+	uint16_t window; /* most blocks in flight; the job's window is the limit and usually the
+			    default */
 	uint32_t join_timeout_ms; /* until all ranks have joined; default 30000 */
 	/*
 	 * Longest time without a result before a collective fails with FANIN_ERR_TIMEOUT, default
 	 * 5000. It fails only if the switch does not answer, or if a missing rank is gone: its
 	 * process has ended or its host does not answer. Ranks that are merely late (loading data,
 	 * writing a checkpoint, stopped) are waited for; see wait_limit_ms. With the handlers push
-	 * and canary, whose ranks answer each other, a stopped process counts as gone. If more than 0.1 s
-	 * passes between two calls that make progress, a quarter of that time counts, and at most a
-	 * twentieth of the timeout.
+	 * and canary, whose ranks answer each other, a stopped process counts as gone. If more than
+	 * 0.1 s passes between two calls that make progress, a quarter of that time counts, and at
+	 * most a twentieth of the timeout.
 	 */
 	uint32_t timeout_ms;
-	bool no_stagger; /* send blocks in order instead of in turns rotated by rank (Flare section 5) */
+	bool no_stagger; /* send blocks in order instead of in turns rotated by rank (Flare section
+			    5) */
 	/*
 	 * Shared memory with a switch on this machine, if memif_socket is given: the path of the
-	 * switch's memif socket, the number of the switch's port there, and this host's IPv4 address
-	 * as a member of the job. Not with `interface`.
+	 * switch's memif socket, the number of the switch's port there, and this host's IPv4
+	 * address as a member of the job. Not with `interface`.
 	 */
 	const char *memif_socket;
 	const char *address;
@@ -225,12 +232,17 @@ struct fanin_join_opts {
 	 * default: that of `interface`, or of the route to the manager.
 	 */
 	const char *job_name;
-	const char *manager; /* the manager's ADDRESS[:PORT]; default: FANIN_MANAGER, else that in /etc/fanin/fanin.conf */
+	const char *manager; /* the manager's ADDRESS[:PORT]; default: FANIN_MANAGER, else that in
+				/etc/fanin/fanin.conf */
 	const char *token;   /* the manager's token; default: FANIN_TOKEN, else as the file says */
-	const char *handler; /* the job's handler; default "auto". "ring": the hosts reduce in a ring, whatever the switches have */
-	bool fixed_rank; /* `rank` is this host's rank; default: by the switches that hosts are at, then by addresses */
-	bool reproducible; /* sums in the order of ranks (docs/operators.md): the same bits in every run, on any switches, and after moves. Else the join is refused */
-	bool accumulate_f32; /* accumulate sums and averages of f16 and bf16 in f32; all hosts have to be at one switch */
+	const char *handler; /* the job's handler; default "auto". "ring": the hosts reduce in a
+				ring, whatever the switches have */
+	bool fixed_rank; /* `rank` is this host's rank; default: by the switches that hosts are at,
+			    then by addresses */
+	bool reproducible; /* sums in the order of ranks (docs/operators.md): the same bits in every
+			      run, on any switches, and after moves. Else the join is refused */
+	bool accumulate_f32; /* accumulate sums and averages of f16 and bf16 in f32; all hosts have
+				to be at one switch */
 	/*
 	 * Fail if there is no reduction tree for the job. Default: its hosts then reduce in a ring
 	 * over TCP, which the report shows and a warning tells. If one rank sets this, all fail.
@@ -258,10 +270,11 @@ struct fanin_join_opts {
 	bool authenticate;
 	uint8_t reserved[7]; /* 0; never a field */
 	/*
-	 * enum fanin_multicast_use: whether broadcasts and allgathers may go by multicast, for which the
-	 * ranks join another job beside this one, with the handler "broadcast" and the name
-	 * job_name.multicast: now if it is ALWAYS, else in the first blocking fanin_broadcast or
-	 * fanin_allgather that is better off with it. All ranks give the same; only with job_name.
+	 * enum fanin_multicast_use: whether broadcasts and allgathers may go by multicast, for
+	 * which the ranks join another job beside this one, with the handler "broadcast" and the
+	 * name job_name.multicast: now if it is ALWAYS, else in the first blocking fanin_broadcast
+	 * or fanin_allgather that is better off with it. All ranks give the same; only with
+	 * job_name.
 	 */
 	uint32_t multicast;
 	/*
@@ -292,49 +305,61 @@ struct fanin_report {
 	uint64_t retransmits;
 	uint64_t duplicates; /* results that had already been received */
 	uint64_t invalid;    /* frames that failed validation */
-	/* Sums and averages of f16 and bf16 are accumulated in f32 and rounded once. Packets hold half as many of them. */
+	/* Sums and averages of f16 and bf16 are accumulated in f32 and rounded once. Packets hold
+	 * half as many of them. */
 	bool accumulates_f32;
 	uint64_t spurious;   /* retransmits that a second result showed to be unnecessary */
 	uint64_t ring_drops; /* frames that the kernel dropped because the receive ring was full */
 	uint64_t resumed;    /* runs that the switch lost and that were resumed */
 	uint16_t rank;
 	uint16_t size;
-	const char *mode;        /* "network" or "ring" */
-	const char *mode_reason; /* why this mode */
-	const char *manager;     /* its address; "" if the job was found without one */
-	const char *job_name;    /* the job's name at the manager; "" likewise */
-	const char *manager_problem; /* "" or why the manager can't be reached; collectives continue meanwhile */
-	uint32_t manager_reconnects; /* how often the connection to the manager was lost and restored */
+	const char *mode;            /* "network" or "ring" */
+	const char *mode_reason;     /* why this mode */
+	const char *manager;         /* its address; "" if the job was found without one */
+	const char *job_name;        /* the job's name at the manager; "" likewise */
+	const char *manager_problem; /* "" or why the manager can't be reached; collectives continue
+					meanwhile */
+	uint32_t manager_reconnects; /* how often the connection to the manager was lost and
+					restored */
 	uint16_t trees;              /* trees that the collectives run over; 0: in a ring */
 	uint16_t trees_asked;
 	const char *trees_reason; /* "" or why there are fewer */
-	uint64_t queries; /* queries sent to the switch about the state of blocks; counted in frames_sent, too */
-	uint64_t late; /* bitmap of the ranks below 64 that are being waited for now, as far as known; see n_late */
+	uint64_t queries;   /* queries sent to the switch about the state of blocks; counted in
+			       frames_sent, too */
+	uint64_t late;      /* bitmap of the ranks below 64 that are being waited for now, as far as
+			       known; see n_late */
 	bool authenticated; /* packets carry message authentication codes */
 	uint8_t reserved[7];
 	const char *protocol;        /* the hosts' protocol: "window" or "ring" */
 	const char *protocol_reason; /* why this protocol */
-	uint64_t n_late; /* number of ranks being waited for now, of any rank; with several trees, in the tree that waits for most */
-	uint64_t sparse_blocks;   /* of `blocks`, those of sparse allreduces */
-	uint64_t sparse_elements; /* indices of these blocks */
-	uint64_t sparse_values_sent; /* at how many of them this rank brought a value: the density in */
+	uint64_t n_late; /* number of ranks being waited for now, of any rank; with several trees,
+			    in the tree that waits for most */
+	uint64_t sparse_blocks;      /* of `blocks`, those of sparse allreduces */
+	uint64_t sparse_elements;    /* indices of these blocks */
+	uint64_t sparse_values_sent; /* at how many of them this rank brought a value: the density
+					in */
 	uint64_t sparse_values_received; /* and at how many the result has one: the density out */
 	uint64_t shards_sent;            /* packets that they took, each time they were sent */
 	uint64_t shards_received;        /* each once */
 	uint64_t shard_bytes_sent;       /* payload of these */
 	uint64_t sparse_dense_bytes;     /* payload that dense blocks would have taken */
 	/*
-	 * Without a switch sparse allreduces have vectors in place of packets, and a ring's allreduce in place of dense blocks: sparse_blocks
-	 * are collectives, shards the vectors of all rounds, shard_bytes_sent their bytes, sparse_dense_bytes what the ring would have sent.
+	 * Without a switch sparse allreduces have vectors in place of packets, and a ring's
+	 * allreduce in place of dense blocks: sparse_blocks are collectives, shards the vectors of
+	 * all rounds, shard_bytes_sent their bytes, sparse_dense_bytes what the ring would have
+	 * sent.
 	 */
-	const char *sparse_algorithm; /* "in-network", "recursive-doubling" without a switch, or "" if there are none */
-	uint64_t tcp_bytes_sent; /* data between hosts, of all collectives without a switch */
+	const char *sparse_algorithm; /* "in-network", "recursive-doubling" without a switch, or ""
+					 if there are none */
+	uint64_t tcp_bytes_sent;      /* data between hosts, of all collectives without a switch */
 	uint64_t tcp_bytes_received;
-	uint64_t maybe_sparse; /* allreduces with the hint FANIN_MAYBE_SPARSE about which the ranks have agreed */
+	uint64_t maybe_sparse; /* allreduces with the hint FANIN_MAYBE_SPARSE about which the ranks
+				  have agreed */
 	uint64_t maybe_sparse_taken; /* and how many of them were */
 	/*
-	 * Of jobs with a parameter server (PA-ATP), else 0. With several trees windows and counters are those of all together, levels and
-	 * progress the highest. Callers that poll the report see them change.
+	 * Of jobs with a parameter server (PA-ATP), else 0. With several trees windows and counters
+	 * are those of all together, levels and progress the highest. Callers that poll the report
+	 * see them change.
 	 */
 	const char *congestion; /* congestion control: "pa-atp", "atp", ...; "" in other jobs */
 	double cwd;             /* congestion window, blocks */
@@ -348,21 +373,25 @@ struct fanin_report {
 	uint64_t marks;         /* acknowledgments that told of congestion on the path (ECN) */
 	uint64_t aecns;         /* results that told of aggregators running short */
 	uint64_t asks_answered; /* gradients sent once more because the server asked for them */
-	/* Of jobs whose blocks have leaders or home hosts: what this rank did as one. Otherwise 0. */
+	/* Of jobs whose blocks have leaders or home hosts: what this rank did as one. Otherwise 0.
+	 */
 	uint64_t led_blocks; /* blocks whose result it made */
-	uint64_t led_direct; /* packets with data that no switch had combined: no descriptor was free, or it was asked for */
-	uint64_t asks;     /* questions to ranks whose data was missing */
-	uint64_t restores; /* results to switches that had no descriptor */
-	uint64_t repeats;  /* results to single ranks */
+	uint64_t led_direct; /* packets with data that no switch had combined: no descriptor was
+				free, or it was asked for */
+	uint64_t asks;       /* questions to ranks whose data was missing */
+	uint64_t restores;   /* results to switches that had no descriptor */
+	uint64_t repeats;    /* results to single ranks */
 	/* Broadcasts and allgathers by multicast. Counters are 0 where there is none. */
 	const char *multicast_reason;  /* why some go by multicast, or why none does */
 	uint64_t multicast_operations; /* that are done */
 	uint64_t multicast_packets;    /* received, each once */
-	uint64_t multicast_fetched; /* of these, those that another rank has sent because they were lost */
-	uint64_t multicast_late; /* asked for, and come by multicast all the same */
+	uint64_t multicast_fetched; /* of these, those that another rank has sent because they were
+				       lost */
+	uint64_t multicast_late;    /* asked for, and come by multicast all the same */
 	/*
-	 * Super-frames, which the kernel took or handed over as one packet for several, and the packets in them; 0 with transports that have none.
-	 * `transport_reason` tells why packets leave one by one if super-frames are not sent, or not any more.
+	 * Super-frames, which the kernel took or handed over as one packet for several, and the
+	 * packets in them; 0 with transports that have none. `transport_reason` tells why packets
+	 * leave one by one if super-frames are not sent, or not any more.
 	 */
 	uint64_t super_frames_sent;
 	uint64_t super_frame_packets_sent;
@@ -406,17 +435,18 @@ FANIN_API int fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fan
  * Joins a job by its name at the configured network manager, with a rank by switch and address:
  * fanin_join with job_name and size. comm and returns are as for fanin_join.
  */
-FANIN_API int fanin_join_job(fanin_ctx *ctx, const char *job_name, uint16_t size, fanin_comm **comm);
+FANIN_API int fanin_join_job(fanin_ctx *ctx, const char *job_name, uint16_t size,
+			     fanin_comm **comm);
 
 /*
  * Common to all collectives below.
  *
  * Buffers have elements of dtype, any alignment. They stay the caller's. They must live until the
- * request is done, and data to be sent must stay unchanged. Counts may be 0: the collective then only
- * synchronises, and buffers may be NULL, as may buffers that a rank does not need. A collective that
- * both sends and receives may be done in place: each element is received where it was sent from. That
- * is the meaning of MPI_IN_PLACE except for reduce_scatter, see there. Buffers must not overlap in
- * any other way.
+ * request is done, and data to be sent must stay unchanged. Counts may be 0: the collective then
+ * only synchronises, and buffers may be NULL, as may buffers that a rank does not need. A
+ * collective that both sends and receives may be done in place: each element is received where it
+ * was sent from. That is the meaning of MPI_IN_PLACE except for reduce_scatter, see there. Buffers
+ * must not overlap in any other way.
  *
  * All ranks use the blocking call for a collective, or all the other one.
  *
@@ -440,12 +470,15 @@ FANIN_API int fanin_allreduce(const void *send, void *recv, size_t count, enum f
 #define FANIN_MAYBE_SPARSE 1u /* most elements may be 0 */
 
 /*
- * Posts an allreduce with hints, which change how it is done and how long it takes, but not what comes of it. All ranks give the same ones.
+ * Posts an allreduce with hints, which change how it is done and how long it takes, but not what
+ * comes of it. All ranks give the same ones.
  *
- * hints: 0 or FANIN_MAYBE_SPARSE. With the latter each rank counts the elements that are not 0, and the ranks agree on the largest number by
- * a small allreduce, for which everything that is posted later waits. Sparse vectors are sent then where that is shorter, also for the
- * result (docs/collectives.md). A sum of zeros only is +0.0 there, whatever their signs are. Ignored if the operator is not sum, and in jobs
- * that carry no sparse vectors; the report tells about how many allreduces with the hint the ranks have agreed, and how many ran as sparse ones.
+ * hints: 0 or FANIN_MAYBE_SPARSE. With the latter each rank counts the elements that are not 0, and
+ * the ranks agree on the largest number by a small allreduce, for which everything that is posted
+ * later waits. Sparse vectors are sent then where that is shorter, also for the result
+ * (docs/collectives.md). A sum of zeros only is +0.0 there, whatever their signs are. Ignored if
+ * the operator is not sum, and in jobs that carry no sparse vectors; the report tells about how
+ * many allreduces with the hint the ranks have agreed, and how many ran as sparse ones.
  */
 FANIN_API int fanin_iallreduce_hinted(const void *send, void *recv, size_t count,
 				      enum fanin_dtype dtype, enum fanin_op op, unsigned int hints,
@@ -500,19 +533,23 @@ FANIN_API int fanin_allgather(const void *send, void *recv, size_t send_count,
 struct fanin_sparse_opts {
 	size_t sz;
 	/*
-	 * The largest part of the vector that a rank brings values for, 0 to 1, which decides how many indices a block has. All ranks
-	 * give the same. It need not be exact: a wrong one costs packets. Default: the ranks find it by a small allreduce before, and
-	 * what is posted later waits for that. Not used without a switch.
+	 * The largest part of the vector that a rank brings values for, 0 to 1, which decides how
+	 * many indices a block has. All ranks give the same. It need not be exact: a wrong one
+	 * costs packets. Default: the ranks find it by a small allreduce before, and what is posted
+	 * later waits for that. Not used without a switch.
 	 */
 	double density;
-	uint8_t index_bytes; /* of each index, sent and received: 4 (uint32_t, default) or 8 (uint64_t) */
-	bool coalesce; /* what is sent may have an index several times in a row, whose values are combined by the operator */
+	uint8_t index_bytes; /* of each index, sent and received: 4 (uint32_t, default) or 8
+				(uint64_t) */
+	bool coalesce; /* what is sent may have an index several times in a row, whose values are
+			  combined by the operator */
 	uint8_t reserved[6]; /* 0; never a field */
 };
 
 /*
- * Where the result of a sparse allreduce goes: to `dense`, or if that is NULL to `indices` and `values`, or if these are NULL as well to
- * arrays that the library allocates. The caller's, until the request is done the library's; the arrays likewise.
+ * Where the result of a sparse allreduce goes: to `dense`, or if that is NULL to `indices` and
+ * `values`, or if these are NULL as well to arrays that the library allocates. The caller's, until
+ * the request is done the library's; the arrays likewise.
  */
 struct fanin_sparse_result {
 	size_t sz;
@@ -520,24 +557,27 @@ struct fanin_sparse_result {
 	void *indices;     /* ascending, of the options' index_bytes */
 	void *values;      /* of dtype */
 	uint64_t capacity; /* of indices and values; not used if they are NULL */
-	uint64_t count; /* set: at how many indices a rank has a value; after FANIN_ERR_CAPACITY the capacity that is needed */
+	uint64_t count; /* set: at how many indices a rank has a value; after FANIN_ERR_CAPACITY the
+			   capacity that is needed */
 	bool allocated; /* set, if indices and values are to be freed by fanin_sparse_result_free */
 	uint8_t reserved[7];
 };
 
 /*
- * Posts an allreduce of sparse vectors (docs/collectives.md): recv[i] = send[i] op ... of the ranks that have a value at i. An index at which no
- * rank has one is not in the result.
+ * Posts an allreduce of sparse vectors (docs/collectives.md): recv[i] = send[i] op ... of the ranks
+ * that have a value at i. An index at which no rank has one is not in the result.
  *
- * n: length of the vector, the same at all ranks. nnz: values that this rank brings, any number. indices: nnz of them, ascending, each
- * once, below n. values: nnz elements. result: see there; a sparse one may be received in place, where indices and values of the result
- * are those that are sent; a dense one overlaps nothing. opts: may be NULL; copied.
+ * n: length of the vector, the same at all ranks. nnz: values that this rank brings, any number.
+ * indices: nnz of them, ascending, each once, below n. values: nnz elements. result: see there; a
+ * sparse one may be received in place, where indices and values of the result are those that are
+ * sent; a dense one overlaps nothing. opts: may be NULL; copied.
  *
  * Without a switch the ranks exchange them by recursive doubling, and need no density.
  *
- * Averages and custom operators, and sums of f16 and bf16 in jobs that accumulate in f32, are FANIN_ERR_UNSUPPORTED, as are jobs of
- * several ranks whose handler knows no sparse blocks. When it is done, fanin_wait may return FANIN_ERR_CAPACITY if
- * the result has no room; the ranks that have some got it.
+ * Averages and custom operators, and sums of f16 and bf16 in jobs that accumulate in f32, are
+ * FANIN_ERR_UNSUPPORTED, as are jobs of several ranks whose handler knows no sparse blocks. When it
+ * is done, fanin_wait may return FANIN_ERR_CAPACITY if the result has no room; the ranks that have
+ * some got it.
  */
 FANIN_API int fanin_iallreduce_sparse(uint64_t n, uint64_t nnz, const void *indices,
 				      const void *values, struct fanin_sparse_result *result,
@@ -549,15 +589,19 @@ FANIN_API int fanin_allreduce_sparse(uint64_t n, uint64_t nnz, const void *indic
 				     enum fanin_dtype dtype, enum fanin_op op,
 				     const struct fanin_sparse_opts *opts, fanin_comm *comm);
 
-/* Frees arrays that the library has allocated for a result; others stay. result may be NULL. Thread-safe for different results. */
+/* Frees arrays that the library has allocated for a result; others stay. result may be NULL.
+ * Thread-safe for different results. */
 FANIN_API void fanin_sparse_result_free(struct fanin_sparse_result *result);
 
 /* Which elements of a dense vector fanin_compact takes. */
 struct fanin_compact_opts {
 	size_t sz;
-	double threshold; /* those whose magnitude is larger; default 0: those that are not 0. Any NaN is taken */
-	uint64_t bucket; /* with top: elements of each bucket, the last of which may be shorter; default: all are one */
-	uint64_t top; /* of each bucket only so many with the largest magnitudes, of equal ones the first; 0 (default): all */
+	double threshold; /* those whose magnitude is larger; default 0: those that are not 0. Any
+			     NaN is taken */
+	uint64_t bucket;  /* with top: elements of each bucket, the last of which may be shorter;
+			     default: all are one */
+	uint64_t top; /* of each bucket only so many with the largest magnitudes, of equal ones the
+			 first; 0 (default): all */
 	uint8_t index_bytes; /* of each index: 4 (default) or 8 */
 	uint8_t reserved[7]; /* 0; never a field */
 };
@@ -565,9 +609,10 @@ struct fanin_compact_opts {
 /*
  * Makes a sparse vector of a dense one.
  *
- * dense: n elements of dtype. opts: may be NULL. indices, values: room for `capacity` of them; receive the indices, ascending, and their
- * elements, bit by bit. NULL if capacity is 0. count: receives how many there are. Returns FANIN_OK, FANIN_ERR_CAPACITY if there is no room,
- * with *count the capacity that is needed, FANIN_ERR_INVALID, or FANIN_ERR_NO_MEMORY. Thread-safe.
+ * dense: n elements of dtype. opts: may be NULL. indices, values: room for `capacity` of them;
+ * receive the indices, ascending, and their elements, bit by bit. NULL if capacity is 0. count:
+ * receives how many there are. Returns FANIN_OK, FANIN_ERR_CAPACITY if there is no room, with
+ * *count the capacity that is needed, FANIN_ERR_INVALID, or FANIN_ERR_NO_MEMORY. Thread-safe.
  */
 FANIN_API int fanin_compact(const void *dense, uint64_t n, enum fanin_dtype dtype,
 			    const struct fanin_compact_opts *opts, void *indices, void *values,
@@ -578,8 +623,10 @@ FANIN_API int fanin_ibarrier(fanin_comm *comm, fanin_request **req);
 FANIN_API int fanin_barrier(fanin_comm *comm);
 
 /*
- * Multicast regions (docs/regions.md): a buffer of the same length at every rank, under one range of network addresses. What any rank writes to a place of it
- * arrives at the same place of all ranks' buffers. Only with job_name and a tree of switches, for up to 64 ranks, and with the transports af_packet and udp.
+ * Multicast regions (docs/regions.md): a buffer of the same length at every rank, under one range
+ * of network addresses. What any rank writes to a place of it arrives at the same place of all
+ * ranks' buffers. Only with job_name and a tree of switches, for up to 64 ranks, and with the
+ * transports af_packet and udp.
  */
 
 /* Room for options of a region: there are none yet. */
@@ -588,49 +635,66 @@ struct fanin_region_opts {
 };
 
 /*
- * Makes a region, whose job NAME.regionK, K from 0 on, is beside the communicator's. Blocking, and collective: all ranks call it at the same place among the communicator's collectives.
+ * Makes a region, whose job NAME.regionK, K from 0 on, is beside the communicator's. Blocking, and
+ * collective: all ranks call it at the same place among the communicator's collectives.
  *
- * base: this rank's buffer, of `bytes` bytes, 1 at least, the same number at all ranks. It is in use until fanin_region_free: others' writes arrive in it at any time. What it holds at first is
+ * base: this rank's buffer, of `bytes` bytes, 1 at least, the same number at all ranks. It is in
+ * use until fanin_region_free: others' writes arrive in it at any time. What it holds at first is
  * the ranks' own. opts: may be NULL. region: set on success only.
- * Returns FANIN_OK, FANIN_ERR_INVALID also if the lengths differ, FANIN_ERR_UNSUPPORTED if the network has no regions, FANIN_ERR_NO_MEMORY at all ranks if one has none, or the communicator's error; fanin_ctx_error says more.
+ * Returns FANIN_OK, FANIN_ERR_INVALID also if the lengths differ, FANIN_ERR_UNSUPPORTED if the
+ * network has no regions, FANIN_ERR_NO_MEMORY at all ranks if one has none, or the communicator's
+ * error; fanin_ctx_error says more.
  */
 FANIN_API int fanin_region_create(fanin_comm *comm, void *base, size_t bytes,
 				  const struct fanin_region_opts *opts, fanin_region **region);
 
 /*
- * Leaves the region: its buffer is the caller's again. All ranks call it; a rank waits for the others, as in fanin_leave, which frees all regions that are left.
+ * Leaves the region: its buffer is the caller's again. All ranks call it; a rank waits for the
+ * others, as in fanin_leave, which frees all regions that are left.
  *
- * region: may be NULL; freed in any case. Returns FANIN_OK, or FANIN_ERR_TIMEOUT if the switch did not confirm.
+ * region: may be NULL; freed in any case. Returns FANIN_OK, or FANIN_ERR_TIMEOUT if the switch did
+ * not confirm.
  */
 FANIN_API int fanin_region_free(fanin_region *region);
 
-/* Returns the network address of the region's first byte, the same at all ranks: it is in the packets, and in the switches' tables. */
+/* Returns the network address of the region's first byte, the same at all ranks: it is in the
+ * packets, and in the switches' tables. */
 FANIN_API uint64_t fanin_region_network_address(const fanin_region *region);
 
 /*
- * Writes bytes into the region: into this rank's own buffer at once, and into all others' by the end of the next fence, in any order. One-sided: other ranks take no part in it.
- * Any rank may write any number of bytes at any time. It does not wait for them to arrive; how much is on its way is bounded.
+ * Writes bytes into the region: into this rank's own buffer at once, and into all others' by the
+ * end of the next fence, in any order. One-sided: other ranks take no part in it. Any rank may
+ * write any number of bytes at any time. It does not wait for them to arrive; how much is on its
+ * way is bounded.
  *
- * Until the next fence the written bytes of this rank's buffer stay as they are: nobody writes them again, neither here nor at any other rank, and the application does not change them. data: may be
+ * Until the next fence the written bytes of this rank's buffer stay as they are: nobody writes them
+ * again, neither here nor at any other rank, and the application does not change them. data: may be
  * the place in the buffer itself; free again after the call.
  * Returns FANIN_OK, FANIN_ERR_INVALID, FANIN_ERR_NO_MEMORY, or the region's earlier error.
  */
-FANIN_API int fanin_region_write(fanin_region *region, size_t offset, const void *data, size_t bytes);
+FANIN_API int fanin_region_write(fanin_region *region, size_t offset, const void *data,
+				 size_t bytes);
 
 /*
- * Ends the writes: when it returns, all that any rank has written before its fence is in this rank's buffer. Blocking, and collective: all ranks call it as often, for each region separately. What
- * others write after their fence may arrive here before it returns.
+ * Ends the writes: when it returns, all that any rank has written before its fence is in this
+ * rank's buffer. Blocking, and collective: all ranks call it as often, for each region separately.
+ * What others write after their fence may arrive here before it returns.
  *
- * Returns FANIN_OK, FANIN_ERR_TIMEOUT if ranks are gone (fanin_ctx_missing_ranks), or the region's earlier error: a region that has failed stays so, and its communicator does not. Interrupted, it fails.
+ * Returns FANIN_OK, FANIN_ERR_TIMEOUT if ranks are gone (fanin_ctx_missing_ranks), or the region's
+ * earlier error: a region that has failed stays so, and its communicator does not. Interrupted, it
+ * fails.
  */
 FANIN_API int fanin_region_fence(fanin_region *region);
 
 /*
- * An allreduce in place of a range of all ranks' regions: afterwards all hold the same. Blocking, and collective on the region's communicator. The bytes are not written by anybody meanwhile,
- * nor since the last fence. push: the ranks send, and switches combine what meets. pull: ranks ask for parts of the result, which switches collect (Klenk et al., section IV). Each is a job NAME.push or NAME.pull beside the communicator's,
- * joined with the first call.
+ * An allreduce in place of a range of all ranks' regions: afterwards all hold the same. Blocking,
+ * and collective on the region's communicator. The bytes are not written by anybody meanwhile, nor
+ * since the last fence. push: the ranks send, and switches combine what meets. pull: ranks ask for
+ * parts of the result, which switches collect (Klenk et al., section IV). Each is a job NAME.push
+ * or NAME.pull beside the communicator's, joined with the first call.
  *
- * offset: in bytes, aligned to nothing. Returns what fanin_allreduce does, or FANIN_ERR_UNSUPPORTED if the network has no such handler.
+ * offset: in bytes, aligned to nothing. Returns what fanin_allreduce does, or FANIN_ERR_UNSUPPORTED
+ * if the network has no such handler.
  */
 FANIN_API int fanin_region_push(fanin_region *region, size_t offset, size_t count,
 				enum fanin_dtype dtype, enum fanin_op op);
@@ -639,7 +703,8 @@ FANIN_API int fanin_region_pull(fanin_region *region, size_t offset, size_t coun
 
 /*
  * Makes progress once, without blocking, and tells whether the request is done. The request stays
- * the caller's. Returns FANIN_OK if done, FANIN_IN_PROGRESS, or an error; fanin_ctx_error says more.
+ * the caller's. Returns FANIN_OK if done, FANIN_IN_PROGRESS, or an error; fanin_ctx_error says
+ * more.
  */
 FANIN_API int fanin_test(fanin_request *req);
 
@@ -679,9 +744,9 @@ FANIN_API int fanin_progress(fanin_ctx *ctx);
 FANIN_API int fanin_leave(fanin_comm *comm);
 
 /*
- * Leaves the job as fanin_leave does, but at once: for a rank that can't go on though its communicator
- * could, as when its part of a collective has failed elsewhere. Collectives that it has not posted fail
- * at the other ranks.
+ * Leaves the job as fanin_leave does, but at once: for a rank that can't go on though its
+ * communicator could, as when its part of a collective has failed elsewhere. Collectives that it
+ * has not posted fail at the other ranks.
  *
  * comm: may be NULL; freed in any case. Returns what fanin_leave does.
  */
@@ -748,12 +813,14 @@ FANIN_API const char *fanin_op_name_of(enum fanin_op op);
 FANIN_API size_t fanin_dtype_size_of(enum fanin_dtype dtype);
 
 /*
- * Finds a setting of what is built on this library, as the libraries for MPI and PyTorch are: the environment variable of this
- * name, unless it is absent or empty, or else the line "name = value" of fanin.conf(5).
+ * Finds a setting of what is built on this library, as the libraries for MPI and PyTorch are: the
+ * environment variable of this name, unless it is absent or empty, or else the line "name = value"
+ * of fanin.conf(5).
  *
- * name: "FANIN_" and capital letters, digits and "_". value, size: where the text goes, and the bytes there are; "" if neither
- * has it. Returns FANIN_OK, or FANIN_ERR_INVALID if the file can't be read or has a line that is not valid, or the value is too
- * long: the text then tells what was found and expected. Reads the file each time; looks at the environment as secure_getenv does.
+ * name: "FANIN_" and capital letters, digits and "_". value, size: where the text goes, and the
+ * bytes there are; "" if neither has it. Returns FANIN_OK, or FANIN_ERR_INVALID if the file can't
+ * be read or has a line that is not valid, or the value is too long: the text then tells what was
+ * found and expected. Reads the file each time; looks at the environment as secure_getenv does.
  * Thread-safe as getenv is.
  */
 FANIN_API int fanin_setting(const char *name, char *value, size_t size);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The role of a parameter server, for jobs whose switches pass sums, partial sums and single contributions on to one. fanin-server(8) is a daemon around it; a
- * program that is to be a server itself calls this.
+ * The role of a parameter server, for jobs whose switches pass sums, partial sums and single
+ * contributions on to one. fanin-server(8) is a daemon around it; a program that is to be a server
+ * itself calls this.
  *
- * A server belongs to one thread at a time and makes none. It does something only in fanin_serve, which never waits. The program waits for
- * the server's descriptor, along with others.
+ * A server belongs to one thread at a time and makes none. It does something only in fanin_serve,
+ * which never waits. The program waits for the server's descriptor, along with others.
  *
  *     struct fanin_server_opts opts = { .sz = sizeof(opts), .address = "10.77.0.200" };
- *     struct fanin_server_job_opts job = { .sz = sizeof(job), .job = 7, .key = key, .size = 4, .switch_address = "10.77.0.254" };
+ *     struct fanin_server_job_opts job = { .sz = sizeof(job), .job = 7, .key = key, .size = 4,
+ * .switch_address = "10.77.0.254" };
  *
- *     if (fanin_server_open(&opts, &server, error, sizeof(error)) != FANIN_OK || fanin_server_add_job(server, &job) != FANIN_OK)
+ *     if (fanin_server_open(&opts, &server, error, sizeof(error)) != FANIN_OK ||
+ * fanin_server_add_job(server, &job) != FANIN_OK)
  *             ...
  *     for (;;) {
  *             struct pollfd fd = { .fd = fanin_server_fd(server), .events = POLLIN };
@@ -33,29 +36,34 @@ typedef struct fanin_server fanin_server;
 /* sz, zeros and how these structs grow: as fanin.h says for its own. */
 struct fanin_server_opts {
 	size_t sz;
-	const char *address; /* IPv4 address of an interface of this host; required */
-	uint16_t udp_port;   /* default 21930; the switches have the same */
-	uint16_t reserved;   /* 0 */
-	uint32_t max_jobs;   /* default 16; each has an equal share of the memory */
-	uint64_t memory_bytes; /* for blocks of all jobs; default 256 MiB. Allocated when a job is added */
-	uint32_t receive_buffer_bytes; /* of the socket; default 8 MiB, or as much as the kernel gives */
+	const char *address;   /* IPv4 address of an interface of this host; required */
+	uint16_t udp_port;     /* default 21930; the switches have the same */
+	uint16_t reserved;     /* 0 */
+	uint32_t max_jobs;     /* default 16; each has an equal share of the memory */
+	uint64_t memory_bytes; /* for blocks of all jobs; default 256 MiB. Allocated when a job is
+				  added */
+	uint32_t receive_buffer_bytes; /* of the socket; default 8 MiB, or as much as the kernel
+					  gives */
 	/*
-	 * How long a block waits for its other contributions before the switch is told to pass on what it has of it. Default: the time that
-	 * the switch took to answer when it joined, 500 us to 50 ms.
+	 * How long a block waits for its other contributions before the switch is told to pass on
+	 * what it has of it. Default: the time that the switch took to answer when it joined, 500
+	 * us to 50 ms.
 	 */
 	uint32_t round_trip_us;
 };
 
 struct fanin_server_job_opts {
 	size_t sz;
-	uint32_t job;           /* its number, 1 to 65535; required */
-	uint16_t size;          /* ranks, 1 to 64; required */
-	uint16_t payload_bytes; /* a multiple of 64; default: the most that the interface's MTU carries */
-	uint64_t key;           /* as on the switches; required */
+	uint32_t job;               /* its number, 1 to 65535; required */
+	uint16_t size;              /* ranks, 1 to 64; required */
+	uint16_t payload_bytes;     /* a multiple of 64; default: the most that the interface's MTU
+				       carries */
+	uint64_t key;               /* as on the switches; required */
 	const char *switch_address; /* IPv4 address of the job's aggregating switch; required */
 	const char *handler; /* the switches' handler, which JOIN_ACK tells; default "pa-atp" */
-	uint32_t slots; /* a power of two, 2 to 8192, twice the job's window; default: what fits, 1024 at most */
-	uint32_t reserved;      /* 0 */
+	uint32_t slots;    /* a power of two, 2 to 8192, twice the job's window; default: what fits,
+			      1024 at most */
+	uint32_t reserved; /* 0 */
 	uint64_t parameters[8]; /* of the job's handler, in its order, which JOIN_ACK tells */
 };
 
@@ -143,9 +151,10 @@ struct fanin_server_drop {
 /*
  * Makes a server without jobs: finds the interface of the address and binds a UDP socket to it.
  *
- * opts: only read during the call. server: set on success only; free with fanin_server_close. error: receives a line about what was wrong,
- * error_len bytes; may be NULL.
- * Returns FANIN_OK, FANIN_ERR_INVALID, FANIN_ERR_NO_ROUTE (no interface has the address), FANIN_ERR_NO_MEMORY, or FANIN_ERR_SYSTEM if the port is taken, say.
+ * opts: only read during the call. server: set on success only; free with fanin_server_close.
+ * error: receives a line about what was wrong, error_len bytes; may be NULL. Returns FANIN_OK,
+ * FANIN_ERR_INVALID, FANIN_ERR_NO_ROUTE (no interface has the address), FANIN_ERR_NO_MEMORY, or
+ * FANIN_ERR_SYSTEM if the port is taken, say.
  */
 FANIN_API int fanin_server_open(const struct fanin_server_opts *opts, fanin_server **server,
 				char *error, size_t error_len);
@@ -160,25 +169,29 @@ FANIN_API const char *fanin_server_error(const fanin_server *server);
  * Adds a job, whose switch may join from then on. All its memory is allocated here.
  *
  * opts: only read during the call.
- * Returns FANIN_OK, FANIN_ERR_INVALID (a value is wrong, or there is such a job), FANIN_ERR_UNSUPPORTED (more than 64 ranks) or
- * FANIN_ERR_CAPACITY (more jobs or more memory than there may be); fanin_server_error tells which amounts were asked for and are available.
+ * Returns FANIN_OK, FANIN_ERR_INVALID (a value is wrong, or there is such a job),
+ * FANIN_ERR_UNSUPPORTED (more than 64 ranks) or FANIN_ERR_CAPACITY (more jobs or more memory than
+ * there may be); fanin_server_error tells which amounts were asked for and are available.
  */
 FANIN_API int fanin_server_add_job(fanin_server *server, const struct fanin_server_job_opts *opts);
 
 /*
- * Removes a job, whatever its state. Its switch is refused from then on, and the ranks learn of it with their next packet.
- * Returns FANIN_OK, or FANIN_ERR_INVALID if there is no such job.
+ * Removes a job, whatever its state. Its switch is refused from then on, and the ranks learn of it
+ * with their next packet. Returns FANIN_OK, or FANIN_ERR_INVALID if there is no such job.
  */
 FANIN_API int fanin_server_remove_job(fanin_server *server, uint32_t job);
 
 /*
- * Takes packets that have come, at most some hundred, answers them, and sends what is due. Never waits.
+ * Takes packets that have come, at most some hundred, answers them, and sends what is due. Never
+ * waits.
  *
- * Returns how many packets came: if it is not 0 there may be more; or FANIN_ERR_SYSTEM if the socket fails.
+ * Returns how many packets came: if it is not 0 there may be more; or FANIN_ERR_SYSTEM if the
+ * socket fails.
  */
 FANIN_API int fanin_serve(fanin_server *server);
 
-/* A descriptor that is readable when fanin_serve has something to do, packets or time. Belongs to the server. */
+/* A descriptor that is readable when fanin_serve has something to do, packets or time. Belongs to
+ * the server. */
 FANIN_API int fanin_server_fd(const fanin_server *server);
 
 /* Fills stats. Returns FANIN_OK, or FANIN_ERR_INVALID if sz is not as it may be. */
@@ -187,7 +200,8 @@ FANIN_API int fanin_server_stats(const fanin_server *server, struct fanin_server
 /* The lowest job number above `after`; 0: there is none. */
 FANIN_API uint32_t fanin_server_next_job(const fanin_server *server, uint32_t after);
 
-/* Fills stats. Returns FANIN_OK, or FANIN_ERR_INVALID if there is no such job or sz is not as it may be. */
+/* Fills stats. Returns FANIN_OK, or FANIN_ERR_INVALID if there is no such job or sz is not as it
+ * may be. */
 FANIN_API int fanin_server_job_stats(const fanin_server *server, uint32_t job,
 				     struct fanin_server_job_stats *stats);
 
@@ -198,7 +212,8 @@ FANIN_API int fanin_server_job_stats(const fanin_server *server, uint32_t job,
 FANIN_API size_t fanin_server_waits(const fanin_server *server, uint32_t job,
 				    struct fanin_server_wait *waits, size_t n);
 
-/* The i-th reason for which packets are not processed, from 0 on. Returns FANIN_OK, or FANIN_ERR_INVALID behind the last one. */
+/* The i-th reason for which packets are not processed, from 0 on. Returns FANIN_OK, or
+ * FANIN_ERR_INVALID behind the last one. */
 FANIN_API int fanin_server_drops(const fanin_server *server, unsigned int i,
 				 struct fanin_server_drop *drop);
 

@@ -62,11 +62,13 @@ arguments_check(struct fanin_request *request, size_t count, enum fanin_dtype dt
 			request->collective == FANIN_COLLECTIVE_ALLGATHER;
 
 	if (element_bytes == 0)
-		return fanin_error_set(error, FANIN_ERR_INVALID, "%d is not a data type", (int)dtype);
+		return fanin_error_set(error, FANIN_ERR_INVALID, "%d is not a data type",
+				       (int)dtype);
 	if (count > SIZE_MAX / element_bytes / (in_parts ? member->size : 1u))
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "%zu elements of %s%s exceed the address space", count,
-				       fanin_dtype_name_of(dtype), in_parts ? " for each rank" : "");
+				       fanin_dtype_name_of(dtype),
+				       in_parts ? " for each rank" : "");
 	if (request->root != 0 && request->root >= member->size)
 		return fanin_error_set(error, FANIN_ERR_INVALID, "root is %u, expected 0 to %u",
 				       request->root, member->size - 1);
@@ -103,7 +105,8 @@ fanin_request_link(struct fanin_request *request)
 {
 	struct fanin_request **link = &request->comm->requests;
 
-	/* Requests are mostly waited for in the order of posting: freeing the first one is then quick. */
+	/* Requests are mostly waited for in the order of posting: freeing the first one is then
+	 * quick. */
 	while (*link != NULL)
 		link = &(*link)->sibling;
 	*link = request;
@@ -130,7 +133,8 @@ fanin_request_post(const struct fanin_request *call, size_t count, fanin_request
 		if (status == FANIN_ERR_INVALID)
 			return fanin_error_set(
 				error, status,
-				"%zu elements and what is posted already exceed 2^31 packets", count);
+				"%zu elements and what is posted already exceed 2^31 packets",
+				count);
 		fanin_error_set(error, status, "%s", fanin_comm_error(comm));
 		fanin_comm_missing_set(comm, &error->missing);
 		return status;
@@ -145,8 +149,8 @@ fanin_request_post(const struct fanin_request *call, size_t count, fanin_request
 /*
  * Checks and posts a request.
  *
- * call: has send, recv, comm, collective and root. op: not used if nothing is combined. hints: 0 but for allreduce. blocking: the caller waits for it, as
- * the callers of all ranks do.
+ * call: has send, recv, comm, collective and root. op: not used if nothing is combined. hints: 0
+ * but for allreduce. blocking: the caller waits for it, as the callers of all ranks do.
  */
 static int
 hinted_post(struct fanin_request call, size_t count, enum fanin_dtype dtype, enum fanin_op op,
@@ -300,7 +304,8 @@ fanin_allreduce_hinted(const void *send, void *recv, size_t count, enum fanin_dt
 {
 	fanin_request *request;
 
-	return wait_for(fanin_iallreduce_hinted(send, recv, count, dtype, op, hints, comm, &request),
+	return wait_for(fanin_iallreduce_hinted(send, recv, count, dtype, op, hints, comm,
+						&request),
 			&request);
 }
 
@@ -310,7 +315,8 @@ fanin_reduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
 {
 	fanin_request *request;
 
-	return wait_for(fanin_ireduce(send, recv, count, dtype, op, root, comm, &request), &request);
+	return wait_for(fanin_ireduce(send, recv, count, dtype, op, root, comm, &request),
+			&request);
 }
 
 int

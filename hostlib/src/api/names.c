@@ -8,9 +8,11 @@
 #include "fanin/fanin.h"
 #include "wire/types.h"
 
-static_assert((int)FANIN_I8 == FANIN_WIRE_I8 && (int)FANIN_F64 == FANIN_WIRE_F64, "data type codes");
+static_assert((int)FANIN_I8 == FANIN_WIRE_I8 && (int)FANIN_F64 == FANIN_WIRE_F64,
+	      "data type codes");
 static_assert((int)FANIN_F64 + 1 == FANIN_WIRE_DTYPE_COUNT, "data types in fanin.h");
-static_assert((int)FANIN_SUM == FANIN_WIRE_SUM && (int)FANIN_AVG == FANIN_WIRE_AVG, "operator codes");
+static_assert((int)FANIN_SUM == FANIN_WIRE_SUM && (int)FANIN_AVG == FANIN_WIRE_AVG,
+	      "operator codes");
 static_assert((int)FANIN_AVG + 1 == FANIN_WIRE_OP_COUNT, "operators in fanin.h");
 
 static_assert((int)FANIN_OPAQUE_BASE == FANIN_WIRE_OPAQUE, "opaque data types");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The calls on multicast regions: they check the arguments, and wait where the caller has to. See fanin/fanin.h. */
+/* The calls on multicast regions: they check the arguments, and wait where the caller has to. See
+ * fanin/fanin.h. */
 #include <inttypes.h>
 
 #include "hostlib/src/comm/comm.h"
@@ -14,9 +15,10 @@ fanin_region_create(fanin_comm *comm, void *base, size_t bytes,
 		return FANIN_ERR_INVALID;
 	fanin_error_clear(&comm->ctx->error);
 	if (opts != NULL && !fanin_options_copy(&options, sizeof(options), opts))
-		return fanin_error_set(&comm->ctx->error, FANIN_ERR_INVALID,
-				       "the options' sz is %zu, this library knows %zu bytes of options",
-				       opts->sz, sizeof(options));
+		return fanin_error_set(
+			&comm->ctx->error, FANIN_ERR_INVALID,
+			"the options' sz is %zu, this library knows %zu bytes of options", opts->sz,
+			sizeof(options));
 	return fanin_comm_region_create(comm, base, bytes, region, &comm->ctx->error);
 }
 
@@ -34,7 +36,8 @@ fanin_region_network_address(const fanin_region *region)
 
 /* Checks that a range lies within the region. */
 static int
-range_check(const struct fanin_region *region, size_t offset, size_t bytes, struct fanin_error *error)
+range_check(const struct fanin_region *region, size_t offset, size_t bytes,
+	    struct fanin_error *error)
 {
 	if (offset <= region->bytes && bytes <= region->bytes - offset)
 		return FANIN_OK;
@@ -43,7 +46,8 @@ range_check(const struct fanin_region *region, size_t offset, size_t bytes, stru
 			       bytes, offset, region->bytes);
 }
 
-/* A call of the region's job has failed: what that says is the context's last error. Returns the status. */
+/* A call of the region's job has failed: what that says is the context's last error. Returns the
+ * status. */
 static int
 failed(const struct fanin_region *region, int status)
 {
@@ -69,7 +73,8 @@ fanin_region_write(fanin_region *region, size_t offset, const void *data, size_t
 	if (status == FANIN_OK) {
 		status = comm->protocol->region->store(comm->endpoint, offset, data, bytes);
 		if (status == FANIN_OK) {
-			/* It begins to go, and what others have to say of what went before is heard. */
+			/* It begins to go, and what others have to say of what went before is
+			 * heard. */
 			(void)comm->ops->poll(comm);
 			fanin_ctx_wake(comm->ctx);
 		} else if (status == FANIN_ERR_INVALID) {
@@ -132,7 +137,8 @@ reduce(struct fanin_region *region, enum fanin_beside_use way, size_t offset, si
 	error = &region->owner->ctx->error;
 	fanin_error_clear(error);
 	if (element_bytes == 0)
-		return fanin_error_set(error, FANIN_ERR_INVALID, "%d is not a data type", (int)dtype);
+		return fanin_error_set(error, FANIN_ERR_INVALID, "%d is not a data type",
+				       (int)dtype);
 	if (count > SIZE_MAX / element_bytes)
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "%zu elements of %s exceed the address space", count,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse calls (Flare section 7): arguments are checked here, everything else is sparse/'s and the protocol's. See fanin/fanin.h.
+ * Sparse calls (Flare section 7): arguments are checked here, everything else is sparse/'s and the
+ * protocol's. See fanin/fanin.h.
  */
 #include <stdlib.h>
 
@@ -21,9 +22,10 @@ operator_check(const struct fanin_comm *comm, enum fanin_dtype dtype, enum fanin
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "%d is not a data type of sparse vectors", (int)dtype);
 	if (op == FANIN_AVG)
-		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-				       "avg is not defined on sparse vectors, of which a rank may have no "
-				       "value at an index: take sum");
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"avg is not defined on sparse vectors, of which a rank may have no "
+			"value at an index: take sum");
 	if (fanin_op_is_custom((unsigned int)op))
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
 				       "custom operator %d is not defined on sparse vectors",
@@ -32,10 +34,11 @@ operator_check(const struct fanin_comm *comm, enum fanin_dtype dtype, enum fanin
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "%s is not defined on %s",
 				       fanin_op_name_of(op), fanin_dtype_name_of(dtype));
 	if (comm->member.wide && is_short_float && op == FANIN_SUM)
-		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-				       "the job accumulates sums of %s in f32, which are not defined on sparse vectors: take "
-				       "f32, or a job that does not accumulate in f32",
-				       fanin_dtype_name_of(dtype));
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"the job accumulates sums of %s in f32, which are not defined on sparse vectors: take "
+			"f32, or a job that does not accumulate in f32",
+			fanin_dtype_name_of(dtype));
 	return FANIN_OK;
 }
 
@@ -48,14 +51,16 @@ job_check(const struct fanin_comm *comm, struct fanin_error *error)
 	if ((comm->protocol->collectives >> FANIN_COLLECTIVE_ALLREDUCE_SPARSE & 1) != 0)
 		return FANIN_OK;
 	if (comm->protocol->on_switch == NULL)
-		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-				       "the job runs without a switch (%s), and its protocol %s has no "
-				       "allreduce_sparse: use allreduce",
-				       comm->mode_reason, comm->protocol->name);
-	return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-			       "the job's handler %s has no allreduce_sparse: make the job with the handler "
-			       "sparse, sparse-array or sparse-hash, or use allreduce",
-			       comm->member.handler);
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"the job runs without a switch (%s), and its protocol %s has no "
+			"allreduce_sparse: use allreduce",
+			comm->mode_reason, comm->protocol->name);
+	return fanin_error_set(
+		error, FANIN_ERR_UNSUPPORTED,
+		"the job's handler %s has no allreduce_sparse: make the job with the handler "
+		"sparse, sparse-array or sparse-hash, or use allreduce",
+		comm->member.handler);
 }
 
 static int
@@ -93,9 +98,10 @@ options_check(struct fanin_sparse_opts *options, const struct fanin_sparse_opts 
 	      struct fanin_error *error)
 {
 	if (opts != NULL && !fanin_options_copy(options, sizeof(*options), opts))
-		return fanin_error_set(error, FANIN_ERR_INVALID,
-				       "the options' sz is %zu, this library knows %zu bytes of options",
-				       opts->sz, sizeof(*options));
+		return fanin_error_set(
+			error, FANIN_ERR_INVALID,
+			"the options' sz is %zu, this library knows %zu bytes of options", opts->sz,
+			sizeof(*options));
 	if (options->index_bytes == 0)
 		options->index_bytes = 4;
 	if (options->index_bytes != 4 && options->index_bytes != 8)
@@ -206,8 +212,9 @@ sparse_post(const struct fanin_vector *given, const struct fanin_sparse_opts *op
 
 int
 fanin_iallreduce_sparse(uint64_t n, uint64_t nnz, const void *indices, const void *values,
-			struct fanin_sparse_result *result, enum fanin_dtype dtype, enum fanin_op op,
-			const struct fanin_sparse_opts *opts, fanin_comm *comm, fanin_request **req)
+			struct fanin_sparse_result *result, enum fanin_dtype dtype,
+			enum fanin_op op, const struct fanin_sparse_opts *opts, fanin_comm *comm,
+			fanin_request **req)
 {
 	struct fanin_sparse_opts options = { 0 };
 	struct fanin_vector sparse;

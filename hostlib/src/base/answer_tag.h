@@ -16,8 +16,9 @@
  * Checks a packet's tag and removes it. A switch has no tag for a sender that it does not know as a
  * member: its REFUSED may come without one. The general validation is left to the caller.
  *
- * instance: of the switch. headers: len bytes of any content, FANIN_PAYLOAD_OFFSET at least, in memory that nobody else writes
- * to. Returns false if it is not to be taken; nothing is changed then.
+ * instance: of the switch. headers: len bytes of any content, FANIN_PAYLOAD_OFFSET at least, in
+ * memory that nobody else writes to. Returns false if it is not to be taken; nothing is changed
+ * then.
  */
 bool fanin_answer_open(struct fanin_tagger *tagger, uint64_t instance,
 		       struct fanin_headers *headers, size_t len);

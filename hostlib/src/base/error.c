@@ -43,7 +43,8 @@ fanin_status_from_errno(int errnum, int status)
 }
 
 void
-fanin_log_va(const struct fanin_log *log, enum fanin_log_level level, const char *format, va_list args)
+fanin_log_va(const struct fanin_log *log, enum fanin_log_level level, const char *format,
+	     va_list args)
 {
 	char line[FANIN_TEXT_LEN];
 	size_t len;
@@ -130,7 +131,8 @@ fanin_format_absence(const struct fanin_ranks *missing, uint16_t size,
 		[FANIN_RANKS_LATE] = { "is late", "are late" },
 		[FANIN_RANKS_SILENT] = { "does not answer", "do not answer" },
 		[FANIN_RANKS_ENDED] = { "has ended", "have ended" },
-		[FANIN_RANKS_GONE] = { "has ended or does not answer", "have ended or do not answer" },
+		[FANIN_RANKS_GONE] = { "has ended or does not answer",
+				       "have ended or do not answer" },
 	};
 	const char *said = words[are][fanin_ranks_count(those) > 1];
 	char all[128];

@@ -50,8 +50,8 @@ void fanin_error_clear(struct fanin_error *error);
 int fanin_status_from_errno(int errnum, int status);
 
 /* Passes one line to the user's callback; a trailing newline is cut off. */
-void fanin_log_line(const struct fanin_log *log, enum fanin_log_level level, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+void fanin_log_line(const struct fanin_log *log, enum fanin_log_level level, const char *format,
+		    ...) __attribute__((format(printf, 3, 4)));
 void fanin_log_va(const struct fanin_log *log, enum fanin_log_level level, const char *format,
 		  va_list args) __attribute__((format(printf, 3, 0)));
 

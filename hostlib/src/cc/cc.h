@@ -27,7 +27,8 @@ struct fanin_cc_type {
 	const char *description;
 	void (*init)(struct fanin_cc *cc);
 	void (*on_delay)(struct fanin_cc *cc, const struct fanin_cc_sample *sample);
-	void (*on_loss)(struct fanin_cc *cc, uint64_t now_ns); /* a contribution or result was lost */
+	void (*on_loss)(struct fanin_cc *cc, uint64_t now_ns); /* a contribution or result was lost
+								*/
 };
 
 /* The state of `delay` (cc_delay.c). */
@@ -36,21 +37,26 @@ struct fanin_cc_delay {
 	uint64_t steady_ns; /* recent mean delay with the steady window; 0: unknown */
 	uint64_t sum_ns;    /* of the delays that are being averaged */
 	uint32_t n;         /* number of these delays */
-	uint32_t goodput; /* goodput with the steady window relative to W's, in 1/1024, as measured by trials */
-	uint32_t skip;   /* samples left that still show the queues of another window */
-	uint32_t period; /* number of the shortest period in which the last trial was */
-	uint64_t full_ns; /* sum of the mean delays with the steady window in this trial's comparisons */
+	uint32_t goodput;  /* goodput with the steady window relative to W's, in 1/1024, as measured
+			      by trials */
+	uint32_t skip;     /* samples left that still show the queues of another window */
+	uint32_t period;   /* number of the shortest period in which the last trial was */
+	uint64_t full_ns;  /* sum of the mean delays with the steady window in this trial's
+			      comparisons */
 	uint64_t half_ns;  /* the same with half the window */
 	uint8_t turn;      /* comparisons of this trial so far; 0 outside of trials */
 	uint8_t doublings; /* how often the period was doubled */
 	bool trying;       /* the window is half the steady one */
 	bool starting;     /* the window still grows from its first size */
-	bool settled; /* losses count: the window has grown, or a block that was sent with it is done */
-	uint32_t done;       /* blocks of this round, which has a window of them */
-	uint32_t lost;       /* losses in it */
+	bool settled;  /* losses count: the window has grown, or a block that was sent with it is
+			  done */
+	uint32_t done; /* blocks of this round, which has a window of them */
+	uint32_t lost; /* losses in it */
 	uint32_t least_lost; /* fewest losses of a round, of each 1024 blocks */
-	uint32_t overflow; /* losses of the round that halved the window, until the next one; 0: it did not */
-	int8_t searching; /* the next trial begins at once; -1: for smaller windows, 1: for larger ones, 0: neither */
+	uint32_t overflow; /* losses of the round that halved the window, until the next one; 0: it
+			      did not */
+	int8_t searching;  /* the next trial begins at once; -1: for smaller windows, 1: for larger
+			      ones, 0: neither */
 };
 
 struct fanin_cc {

@@ -16,10 +16,11 @@
  * window. With 4 hosts on two idle cores windows of 64 and 256 blocks have the same goodput and
  * pings of 1 and 4 ms; with two busy loops beside, 64 has a third of the goodput of 256.
  *
- * It begins with a small window, which doubles with each round until it is W. Queues may be shorter than W blocks, and what they drop
- * has to be sent again before anything can be learned of delays. Links lose packets at random, whatever the window; but if a round
- * loses many more blocks than others did, queues overflow, and half the window is enough, or as much of it as was not lost. If that does
- * not help, the losses are random after all.
+ * It begins with a small window, which doubles with each round until it is W. Queues may be shorter
+ * than W blocks, and what they drop has to be sent again before anything can be learned of delays.
+ * Links lose packets at random, whatever the window; but if a round loses many more blocks than
+ * others did, queues overflow, and half the window is enough, or as much of it as was not lost. If
+ * that does not help, the losses are random after all.
  *
  * A block also waits for other hosts. Hosts run trials at the same block numbers, so that both
  * delays include the same waits.
@@ -65,7 +66,8 @@
 #define SMALLEST 64
 #define SHORT_NS (2 * 1000000ull)
 
-/* Queues overflow if a round loses so much, of each 1024 blocks, and twice as much as the round that lost least. */
+/* Queues overflow if a round loses so much, of each 1024 blocks, and twice as much as the round
+ * that lost least. */
 #define OVERFLOW 256
 
 static void
@@ -215,7 +217,8 @@ start_grow(struct fanin_cc *cc)
 	window_set(cc, cc->delay.steady);
 }
 
-/* Returns the window after a round that overflowed a queue: half of it, or less if no more than that was not lost. */
+/* Returns the window after a round that overflowed a queue: half of it, or less if no more than
+ * that was not lost. */
 static uint32_t
 window_that_fits(const struct fanin_cc *cc, uint32_t lost)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The wave controller (Klenk et al., section IV.F.1): bounds the blocks that are being reduced by what
- * the tables of switches hold. Blocks form waves of the same size. Some waves are outstanding at a
- * time; once all blocks of the oldest one are complete, the next one may begin. Several waves
+ * The wave controller (Klenk et al., section IV.F.1): bounds the blocks that are being reduced by
+ * what the tables of switches hold. Blocks form waves of the same size. Some waves are outstanding
+ * at a time; once all blocks of the oldest one are complete, the next one may begin. Several waves
  * overlap so that nobody waits while the last blocks of one come in. Pure functions on a state;
  * one thread at a time. Block numbers are serial numbers.
  */
@@ -21,9 +21,11 @@
 /* 0 takes the default. */
 struct fanin_waves_config {
 	uint32_t capacity; /* blocks that the tables hold at once for this rank; default: limit */
-	uint32_t limit; /* most blocks in flight for other reasons, such as the window, 4096 at most; required */
+	uint32_t limit;    /* most blocks in flight for other reasons, such as the window, 4096 at
+			      most; required */
 	uint32_t wave_blocks; /* blocks of a wave; default: so that the waves fill the capacity */
-	uint32_t n_waves; /* outstanding waves, FANIN_WAVES_MOST at most; default: 16, or as many as fit */
+	uint32_t n_waves; /* outstanding waves, FANIN_WAVES_MOST at most; default: 16, or as many as
+			     fit */
 };
 
 struct fanin_waves {
@@ -37,8 +39,8 @@ struct fanin_waves {
 /*
  * Begins with an empty state.
  *
- * config: the waves hold `limit` blocks at most in all, whatever else it says. More than the capacity
- * only if it gives both sizes. first: the first block of the first wave.
+ * config: the waves hold `limit` blocks at most in all, whatever else it says. More than the
+ * capacity only if it gives both sizes. first: the first block of the first wave.
  */
 void fanin_waves_open(struct fanin_waves *waves, const struct fanin_waves_config *config,
 		      uint32_t first);
@@ -51,8 +53,8 @@ fanin_waves_may_start(const struct fanin_waves *waves, uint32_t block)
 }
 
 /*
- * The block is complete: called once for each block, in any order. Returns how many further blocks may
- * start for it, 0 unless it completes the oldest wave.
+ * The block is complete: called once for each block, in any order. Returns how many further blocks
+ * may start for it, 0 unless it completes the oldest wave.
  */
 uint32_t fanin_waves_completed(struct fanin_waves *waves, uint32_t block);
 

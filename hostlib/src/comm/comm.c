@@ -92,9 +92,10 @@ fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
 		return FANIN_ERR_INVALID;
 	fanin_error_clear(&ctx->error);
 	if (!options_copy(&options, opts))
-		return fanin_error_set(&ctx->error, FANIN_ERR_INVALID,
-				       "the options' sz is %zu, this library knows %zu bytes of options",
-				       opts->sz, sizeof(options));
+		return fanin_error_set(
+			&ctx->error, FANIN_ERR_INVALID,
+			"the options' sz is %zu, this library knows %zu bytes of options", opts->sz,
+			sizeof(options));
 	if (options.join_timeout_ms == 0)
 		options.join_timeout_ms = DEFAULT_JOIN_TIMEOUT_MS;
 	if (options.multicast > FANIN_MULTICAST_NEVER || options.subgroups > FANIN_MAX_TREES)
@@ -114,7 +115,8 @@ fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
 	joined->closing.timeout_ns = options.timeout_ms * UINT64_C(1000000);
 	joined->trees.n = 1;
 	joined->trees.n_asked = 1;
-	snprintf(joined->mode_reason, sizeof(joined->mode_reason), "the job was given by its switch");
+	snprintf(joined->mode_reason, sizeof(joined->mode_reason),
+		 "the job was given by its switch");
 	if (joined->texts == NULL)
 		status = fanin_error_set(&ctx->error, FANIN_ERR_NO_MEMORY, "out of memory");
 	else if (options.job_name != NULL || options.manager != NULL)
@@ -344,8 +346,8 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 	comm->ops->report(comm, &full);
 	full.multicast_reason = comm->multicast.reason;
 	if (comm->beside[FANIN_BESIDE_MULTICAST] != NULL)
-		comm->beside[FANIN_BESIDE_MULTICAST]->ops->report(comm->beside[FANIN_BESIDE_MULTICAST],
-								  &beside);
+		comm->beside[FANIN_BESIDE_MULTICAST]->ops->report(
+			comm->beside[FANIN_BESIDE_MULTICAST], &beside);
 #define ADD(field, trees) full.field += beside.field;
 	FANIN_REPORT_MULTICAST(ADD)
 #undef ADD

@@ -25,7 +25,8 @@ struct fanin_comm_ops {
 	int (*post)(struct fanin_comm *comm, struct fanin_request *request, uint64_t count);
 	int (*poll)(struct fanin_comm *comm);
 	uint64_t (*idle_ns)(const struct fanin_comm *comm);
-	unsigned int (*poll_fds)(struct fanin_comm *comm, struct pollfd *fds); /* fanin_comm_max_fds */
+	unsigned int (*poll_fds)(struct fanin_comm *comm, struct pollfd *fds); /* fanin_comm_max_fds
+										*/
 	const struct fanin_error *(*error)(const struct fanin_comm *comm);
 	void (*missing)(const struct fanin_comm *comm, struct fanin_ranks *ranks);
 
@@ -82,10 +83,11 @@ struct fanin_comm {
 	struct fanin_member member;
 	struct fanin_route route;
 	struct fanin_transport *transport;
-	uint8_t switch_mac[6];  /* destination of the engine's packets */
-	uint16_t window;        /* lanes of the engine */
-	uint16_t payload_bytes; /* of a packet at most */
-	uint32_t registered_ip_be; /* this host's address as registered at the manager; 0: no manager */
+	uint8_t switch_mac[6];     /* destination of the engine's packets */
+	uint16_t window;           /* lanes of the engine */
+	uint16_t payload_bytes;    /* of a packet at most */
+	uint32_t registered_ip_be; /* this host's address as registered at the manager; 0: no
+				      manager */
 	bool gave_up; /* the engine has failed, and switch and manager have been told */
 	struct fanin_leaders_link second;
 	struct fanin_recovery recovery;

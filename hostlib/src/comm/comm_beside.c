@@ -38,7 +38,8 @@ end_all(struct fanin_comm *comm, const char *what, int status, struct fanin_erro
 {
 	struct fanin_error why = { 0 };
 
-	fanin_error_set(&why, status, "%s while the ranks of job '%s' agreed on a second one for %s",
+	fanin_error_set(&why, status,
+			"%s while the ranks of job '%s' agreed on a second one for %s",
 			status == FANIN_ERR_INTERRUPTED ? "interrupted" : fanin_strerror(status),
 			comm->job_name, what);
 	fanin_comm_abort(comm, status, &why);
@@ -196,7 +197,8 @@ fanin_comm_beside_leave(struct fanin_comm *comm, struct fanin_error *error)
 
 	/* All at once: not every rank needs to have freed the same ones before. */
 	fanin_ctx_lock(comm->ctx);
-	for (struct fanin_region *region = comm->regions.first; region != NULL; region = region->next)
+	for (struct fanin_region *region = comm->regions.first; region != NULL;
+	     region = region->next)
 		fanin_comm_close_begin(region->comm);
 	fanin_ctx_unlock(comm->ctx);
 	while (comm->regions.first != NULL) {

@@ -25,7 +25,8 @@ struct fanin_kept_options {
  * Returns why this rank can't join a job beside the communicator's, or NULL. options: as the
  * communicator was joined.
  */
-const char *fanin_comm_beside_obstacle(struct fanin_comm *comm, const struct fanin_join_opts *options,
+const char *fanin_comm_beside_obstacle(struct fanin_comm *comm,
+				       const struct fanin_join_opts *options,
 				       enum fanin_beside_use use, const char *number);
 
 /*

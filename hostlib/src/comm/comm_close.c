@@ -54,6 +54,7 @@ fanin_comm_close_skip(struct fanin_comm *comm)
 		if (comm->beside[use] != NULL)
 			comm->beside[use]->closing.has_begun = true;
 	}
-	for (struct fanin_region *region = comm->regions.first; region != NULL; region = region->next)
+	for (struct fanin_region *region = comm->regions.first; region != NULL;
+	     region = region->next)
 		region->comm->closing.has_begun = true;
 }

@@ -63,14 +63,16 @@ int fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *opti
 /*
  * Opens the transport that the context asks for, over a route to the job's switch.
  *
- * channel: to the switch, whose socket for data the transport takes; without one: of a job with leaders.
- * switch_mac: 6 bytes, there as long as the transport is open. transport: set on success only.
+ * channel: to the switch, whose socket for data the transport takes; without one: of a job with
+ * leaders. switch_mac: 6 bytes, there as long as the transport is open. transport: set on success
+ * only.
  */
 int fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *route,
 			 struct fanin_channel *channel, const uint8_t *switch_mac,
 			 struct fanin_transport **transport, struct fanin_error *error);
 
-/* Tells the transport of a member that has joined whether super-frames pass on its way to the switch, as far as that is known. Does not wait. */
+/* Tells the transport of a member that has joined whether super-frames pass on its way to the
+ * switch, as far as that is known. Does not wait. */
 void fanin_comm_path(struct fanin_comm *comm);
 
 /*

@@ -67,8 +67,8 @@ job_take(struct fanin_comm *comm, const struct fanin_join_opts *options,
 }
 
 /*
- * Opens a transport over a link, and takes the job's UDP port and multicast group there, to which results go. A transport that has
- * sockets takes them itself.
+ * Opens a transport over a link, and takes the job's UDP port and multicast group there, to which
+ * results go. A transport that has sockets takes them itself.
  */
 static int
 link_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
@@ -135,7 +135,8 @@ first_hop_resolve(struct fanin_comm *comm, const struct fanin_route *route, uint
 		}
 		if (ctx->interrupt != NULL && ctx->interrupt(ctx->interrupt_arg))
 			return fanin_error_set(error, FANIN_ERR_INTERRUPTED,
-					       "interrupted while joining job '%s'", comm->job_name);
+					       "interrupted while joining job '%s'",
+					       comm->job_name);
 		fanin_manager_poll(comm->manager);
 		poll(NULL, 0, RESOLVE_WAIT_MS);
 	}
@@ -245,7 +246,8 @@ fanin_comm_leaders(struct fanin_comm *comm, const struct fanin_join_opts *option
 	if (status == FANIN_OK)
 		status = path_open(comm, options, error);
 	if (status == FANIN_OK)
-		status = first_hop_resolve(comm, &comm->route, comm->switch_mac, deadline_ns, error);
+		status = first_hop_resolve(comm, &comm->route, comm->switch_mac, deadline_ns,
+					   error);
 	if (status == FANIN_OK)
 		status = link_open(comm, options, &comm->route, comm->switch_mac,
 				   &comm->member.channel, &comm->transport, error);

@@ -37,11 +37,12 @@ options_check(const struct fanin_ctx *ctx, const struct fanin_join_opts *options
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "manager is given, but job_name is missing");
 	if (options->switch_address != NULL || options->job != 0 || options->key != 0)
-		return fanin_error_set(error, FANIN_ERR_INVALID,
-				       "both job_name and %s are given, expected one way to the job",
-				       options->switch_address != NULL ? "switch_address"
-				       : options->job != 0             ? "job"
-								       : "key");
+		return fanin_error_set(
+			error, FANIN_ERR_INVALID,
+			"both job_name and %s are given, expected one way to the job",
+			options->switch_address != NULL ? "switch_address"
+			: options->job != 0             ? "job"
+							: "key");
 	len = strlen(options->job_name);
 	if (len == 0 || len > FANIN_JOB_NAME_MAX || strspn(options->job_name, allowed) != len)
 		return fanin_error_set(
@@ -122,10 +123,11 @@ local_address_find(struct fanin_comm *comm, const struct fanin_join_opts *option
 	}
 	if (options->address == NULL && options->interface == NULL &&
 	    ntohl(*ip_be) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET)
-		return fanin_error_set(error, FANIN_ERR_INVALID,
-				       "the manager %s is on this host, so that the route to it does not show this host's "
-				       "address in the job: give address or interface",
-				       fanin_manager_address(comm->manager));
+		return fanin_error_set(
+			error, FANIN_ERR_INVALID,
+			"the manager %s is on this host, so that the route to it does not show this host's "
+			"address in the job: give address or interface",
+			fanin_manager_address(comm->manager));
 	if (options->address == NULL && options->interface != NULL &&
 	    !fanin_interface_find(options->interface, ip_be, route->interface))
 		return fanin_error_set(error, FANIN_ERR_INVALID,
@@ -171,10 +173,11 @@ link_take(struct fanin_comm *comm, struct fanin_join_opts *options, struct fanin
 	inet_ntop(AF_INET, &ip_be, ip, sizeof(ip));
 	if (fanin_comm_wants_memif(comm->ctx, options) ||
 	    !fanin_interface_find(NULL, &ip_be, tree->interface))
-		return fanin_error_set(error, FANIN_ERR_MANAGER,
-				       "the manager %s says that the job uses this host's link with the address %s, "
-				       "which no interface has: is its topology right?",
-				       fanin_manager_address(comm->manager), ip);
+		return fanin_error_set(
+			error, FANIN_ERR_MANAGER,
+			"the manager %s says that the job uses this host's link with the address %s, "
+			"which no interface has: is its topology right?",
+			fanin_manager_address(comm->manager), ip);
 	comm->registered_ip_be = ip_be;
 	if (options->interface != NULL)
 		options->interface = tree->interface;
@@ -183,7 +186,8 @@ link_take(struct fanin_comm *comm, struct fanin_join_opts *options, struct fanin
 
 int
 fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *options,
-			struct fanin_manager_answer *answer, uint16_t tree, struct fanin_error *error)
+			struct fanin_manager_answer *answer, uint16_t tree,
+			struct fanin_error *error)
 {
 	options->switch_address = answer->trees[tree].switch_ip;
 	options->job = answer->trees[tree].job;
@@ -269,9 +273,10 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 	join.endpoint = listener >= 0 ? &endpoint : NULL;
 	status = fanin_manager_join(comm->manager, &join, answer, error);
 	if (status == FANIN_OK && answer->ring && listener < 0)
-		status = fanin_error_set(error, FANIN_ERR_MANAGER,
-					 "the manager %s answered with a ring, which this host forbids: %s",
-					 fanin_manager_address(comm->manager), answer->reason);
+		status = fanin_error_set(
+			error, FANIN_ERR_MANAGER,
+			"the manager %s answered with a ring, which this host forbids: %s",
+			fanin_manager_address(comm->manager), answer->reason);
 	if (status == FANIN_OK && answer->ring) {
 		comm->trees.n_asked = options->trees > 1 ? options->trees : 1;
 		snprintf(comm->mode_reason, sizeof(comm->mode_reason), "%s", answer->reason);

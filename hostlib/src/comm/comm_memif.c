@@ -28,13 +28,15 @@ options_check(const struct fanin_ctx *ctx, const struct fanin_join_opts *options
 		return fanin_error_set(
 			error, FANIN_ERR_INVALID,
 			"the transport memif needs memif_socket, the path of the switch's socket");
-	if (strcmp(ctx->transport, "auto") != 0 && strcmp(ctx->transport, fanin_memif_ops.name) != 0)
+	if (strcmp(ctx->transport, "auto") != 0 &&
+	    strcmp(ctx->transport, fanin_memif_ops.name) != 0)
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "memif_socket is given, but the transport is to be %s",
 				       ctx->transport);
 	if (options->interface != NULL)
-		return fanin_error_set(error, FANIN_ERR_INVALID,
-				       "both memif_socket and interface are given, expected one of them");
+		return fanin_error_set(
+			error, FANIN_ERR_INVALID,
+			"both memif_socket and interface are given, expected one of them");
 	if (options->address == NULL)
 		return fanin_error_set(
 			error, FANIN_ERR_INVALID,
@@ -78,8 +80,9 @@ fanin_comm_memif(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	if (status != FANIN_OK)
 		return status;
 	fanin_log_line(&comm->ctx->log, FANIN_LOG_INFO, "transport: %s", comm->transport->reason);
-	status = fanin_memif_resolve(comm->transport, switch_ip_be, deadline_ns, comm->ctx->interrupt,
-				     comm->ctx->interrupt_arg, comm->switch_mac, error);
+	status = fanin_memif_resolve(comm->transport, switch_ip_be, deadline_ns,
+				     comm->ctx->interrupt, comm->ctx->interrupt_arg,
+				     comm->switch_mac, error);
 	if (status != FANIN_OK)
 		return status;
 	fanin_memif_filter(comm->transport, options->job, options->udp_port);

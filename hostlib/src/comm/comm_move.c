@@ -36,7 +36,8 @@ fanin_comm_is_elsewhere(const struct fanin_comm *comm)
 
 /* Finds the route to the switch over the interface that has the address. */
 static int
-route_find(const struct fanin_manager_home *home, struct fanin_route *route, struct fanin_error *error)
+route_find(const struct fanin_manager_home *home, struct fanin_route *route,
+	   struct fanin_error *error)
 {
 	char interface[IF_NAMESIZE];
 	char ip[INET_ADDRSTRLEN], found[INET_ADDRSTRLEN];
@@ -58,7 +59,8 @@ route_find(const struct fanin_manager_home *home, struct fanin_route *route, str
 
 /* Opens the new route, channel and transport, and only then closes the old ones. */
 static int
-path_change(struct fanin_comm *comm, const struct fanin_manager_home *home, struct fanin_error *error)
+path_change(struct fanin_comm *comm, const struct fanin_manager_home *home,
+	    struct fanin_error *error)
 {
 	struct fanin_transport *transport;
 	struct fanin_channel channel;

@@ -83,7 +83,8 @@ join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		.trees = options->subgroups != 0 ? (uint16_t)options->subgroups : options->trees,
 	};
 	char why[FANIN_TEXT_LEN];
-	const char *obstacle = fanin_comm_beside_obstacle(comm, options, FANIN_BESIDE_MULTICAST, "");
+	const char *obstacle = fanin_comm_beside_obstacle(comm, options, FANIN_BESIDE_MULTICAST,
+							  "");
 	int status = fanin_comm_beside_join(options, &job, obstacle,
 					    &comm->beside[FANIN_BESIDE_MULTICAST], why, error);
 
@@ -114,9 +115,10 @@ fanin_comm_multicast_begin(struct fanin_comm *comm, const struct fanin_join_opts
 		return refuse(comm, options, why, error);
 	if (options->multicast == FANIN_MULTICAST_ALWAYS)
 		return join_if_all_can(comm, options, error);
-	reason_set(comm,
-		   "none yet: the first blocking broadcast or allgather of %llu bytes or more asks for it",
-		   (unsigned long long)least_bytes(comm));
+	reason_set(
+		comm,
+		"none yet: the first blocking broadcast or allgather of %llu bytes or more asks for it",
+		(unsigned long long)least_bytes(comm));
 	comm->multicast.is_open = true;
 	return FANIN_OK;
 }

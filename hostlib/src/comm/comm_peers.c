@@ -33,7 +33,8 @@ fanin_comm_ready_wait(struct fanin_comm *comm, const struct fanin_join_opts *opt
 		}
 		if (ctx->interrupt != NULL && ctx->interrupt(ctx->interrupt_arg))
 			return fanin_error_set(error, FANIN_ERR_INTERRUPTED,
-					       "interrupted while joining job '%s'", comm->job_name);
+					       "interrupted while joining job '%s'",
+					       comm->job_name);
 		poll(fds, protocol->poll_fds(comm->endpoint, fds), WAIT_MS);
 	}
 }

@@ -140,7 +140,8 @@ static void
 home_apply(struct fanin_comm *comm)
 {
 	struct fanin_recovery *recovery = &comm->recovery;
-	const struct fanin_manager_home *home = fanin_manager_home(comm->manager, comm->trees.index);
+	const struct fanin_manager_home *home = fanin_manager_home(comm->manager,
+								   comm->trees.index);
 	const char *stranded = fanin_manager_stranded(comm->manager, comm->trees.index);
 
 	if (home != NULL) {
@@ -171,7 +172,8 @@ manager_apply_changes(struct fanin_comm *comm)
 	if (fanin_protocol_recovers(comm->protocol))
 		home_apply(comm);
 	comm->recovery.applied_changes = fanin_manager_changes(comm->manager);
-	if (fanin_manager_ended(comm->manager)[0] != '\0' && comm->protocol->on_switch->abort != NULL)
+	if (fanin_manager_ended(comm->manager)[0] != '\0' &&
+	    comm->protocol->on_switch->abort != NULL)
 		job_end(comm);
 }
 

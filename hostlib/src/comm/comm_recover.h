@@ -17,7 +17,8 @@ struct fanin_recovery {
 	uint64_t next_move_ns;    /* when to retry moving */
 	uint64_t ring_drops;      /* of transports that were closed */
 	struct fanin_transport_counts counts; /* likewise */
-	char path_problem[FANIN_TEXT_LEN]; /* why moving fails; empty: it does not, or is not needed */
+	char path_problem[FANIN_TEXT_LEN]; /* why moving fails; empty: it does not, or is not needed
+					    */
 	char hint[2 * FANIN_TEXT_LEN];     /* the engine's */
 };
 

@@ -159,7 +159,8 @@ fanin_comm_region_create(struct fanin_comm *comm, void *memory, uint64_t bytes,
 	made->owner = comm;
 	made->memory = memory;
 	made->bytes = bytes;
-	made->address = comm->regions.next_address == 0 ? FIRST_ADDRESS : comm->regions.next_address;
+	made->address = comm->regions.next_address == 0 ? FIRST_ADDRESS
+							: comm->regions.next_address;
 	comm->regions.next_address = made->address +
 				     (bytes + ADDRESS_STEP - 1) / ADDRESS_STEP * ADDRESS_STEP +
 				     ADDRESS_STEP;

@@ -9,7 +9,8 @@
 static uint64_t
 wait_limit_ns(const struct fanin_join_opts *options)
 {
-	return options->wait_limit_ms > UINT64_MAX / 1000000u ? 0 : options->wait_limit_ms * 1000000u;
+	return options->wait_limit_ms > UINT64_MAX / 1000000u ? 0
+							      : options->wait_limit_ms * 1000000u;
 }
 
 int

@@ -113,7 +113,8 @@ fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *ro
 	return status;
 }
 
-/* Bounds the window by what the transport holds unread: more would be lost whenever this rank is away. */
+/* Bounds the window by what the transport holds unread: more would be lost whenever this rank is
+ * away. */
 static void
 window_bound(struct fanin_comm *comm)
 {
@@ -172,10 +173,11 @@ fanin_comm_address_check(const struct fanin_comm *comm, struct fanin_error *erro
 		return FANIN_OK;
 	inet_ntop(AF_INET, &comm->registered_ip_be, told, sizeof(told));
 	inet_ntop(AF_INET, &comm->route.local_ip_be, used, sizeof(used));
-	return fanin_error_set(error, FANIN_ERR_INVALID,
-			       "the manager knows this host as %s, but the route to the switch has the "
-			       "address %s: give that one as address",
-			       told, used);
+	return fanin_error_set(
+		error, FANIN_ERR_INVALID,
+		"the manager knows this host as %s, but the route to the switch has the "
+		"address %s: give that one as address",
+		told, used);
 }
 
 /*
@@ -356,7 +358,8 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
 static uint32_t
 way_give_up(struct fanin_comm *comm, struct fanin_join_opts *options, char *interface)
 {
-	const struct fanin_manager_home *home = fanin_manager_home(comm->manager, comm->trees.index);
+	const struct fanin_manager_home *home = fanin_manager_home(comm->manager,
+								   comm->trees.index);
 	uint32_t ip_be = home->ip_be;
 
 	fanin_member_close(&comm->member);

@@ -57,15 +57,17 @@ members_check(const struct fanin_trees *trees, uint16_t n_trees, struct fanin_er
 		return fanin_error_set(
 			error, FANIN_ERR_UNSUPPORTED,
 			"the job has %u trees, but the protocol %s of its handler %s runs on one",
-			n_trees, trees->members[0].protocol->name, trees->members[0].member.handler);
+			n_trees, trees->members[0].protocol->name,
+			trees->members[0].member.handler);
 	for (uint16_t i = 1; i < n_trees; i++) {
 		uint16_t found = trees->members[i].payload_bytes;
 		uint16_t expected = trees->members[0].payload_bytes;
 
 		if (found != expected)
-			return fanin_error_set(error, FANIN_ERR_MANAGER,
-					       "packets carry %u bytes in tree %u, but %u in tree 0",
-					       found, i, expected);
+			return fanin_error_set(
+				error, FANIN_ERR_MANAGER,
+				"packets carry %u bytes in tree %u, but %u in tree 0", found, i,
+				expected);
 		if (trees->members[i].protocol != trees->members[0].protocol)
 			return fanin_error_set(error, FANIN_ERR_MANAGER,
 					       "tree %u runs the protocol %s, but tree 0 %s", i,
@@ -104,7 +106,8 @@ fanin_comm_trees_join(struct fanin_comm *comm, const struct fanin_join_opts *opt
 	comm->member.config.rank = answer->rank;
 	comm->member.config.size = answer->size;
 	comm->member.wide = trees->members[0].member.wide;
-	memcpy(comm->member.handler, trees->members[0].member.handler, sizeof(comm->member.handler));
+	memcpy(comm->member.handler, trees->members[0].member.handler,
+	       sizeof(comm->member.handler));
 	return FANIN_OK;
 }
 

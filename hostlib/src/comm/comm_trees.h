@@ -8,7 +8,8 @@
 
 struct fanin_comm_trees {
 	struct fanin_trees *all; /* NULL: one tree or none, described by the communicator itself */
-	struct fanin_trees *siblings; /* of one of several trees, which borrows the manager; else NULL */
+	struct fanin_trees *siblings; /* of one of several trees, which borrows the manager; else
+					 NULL */
 	uint16_t index;               /* likewise; else 0 */
 	uint16_t n;                   /* 0: it runs among the ranks */
 	uint16_t n_asked;

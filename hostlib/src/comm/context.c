@@ -16,10 +16,11 @@
 #include <time.h>
 
 /*
- * Empty polls, each with a yield behind it, before sleeping. Four ranks and the switch on two cores:
- * over memif 40 instead of 8 yields save some 5 to 20 %, over the kernel they cost 15 to 25 % at 1 and
- * 16 KiB. Never sleeping costs up to a third of the goodput. Two polls more before the first yield, each a
- * system call, cost a sixth of the time up to 1 KiB over the kernel, and change nothing above.
+ * Empty polls, each with a yield behind it, before sleeping. Four ranks and the switch on two
+ * cores: over memif 40 instead of 8 yields save some 5 to 20 %, over the kernel they cost 15 to 25
+ * % at 1 and 16 KiB. Never sleeping costs up to a third of the goodput. Two polls more before the
+ * first yield, each a system call, cost a sixth of the time up to 1 KiB over the kernel, and change
+ * nothing above.
  */
 #define WAIT_YIELDS 8
 #define WAIT_YIELDS_SHARED 40

@@ -100,6 +100,7 @@ unsigned int fanin_ctx_poll(struct fanin_ctx *ctx, int *status);
  * FANIN_IN_PROGRESS at the deadline, if nothing comes in any more. deadline_ns: on the clock of
  * fanin_now_ns; UINT64_MAX: none.
  */
-int fanin_ctx_wait(struct fanin_ctx *ctx, const struct fanin_request *request, uint64_t deadline_ns);
+int fanin_ctx_wait(struct fanin_ctx *ctx, const struct fanin_request *request,
+		   uint64_t deadline_ns);
 
 #endif

@@ -22,7 +22,8 @@ struct fanin_ctx;
 
 struct fanin_progress {
 	pthread_t thread;
-	pthread_mutex_t lock; /* recursive: a callback of the user's may look at a request's progress */
+	pthread_mutex_t lock;      /* recursive: a callback of the user's may look at a request's
+				      progress */
 	pthread_cond_t changed;    /* signals changes of the fields below */
 	bool stop;                 /* callers: w, thread: r, under the lock */
 	bool paused;               /* likewise */

@@ -19,7 +19,8 @@
 /* Serial arithmetic requires all block numbers to lie within half of the number space. */
 #define MAX_BLOCKS_OUTSTANDING (UINT32_MAX / 2)
 
-/* Transmissions after which a packet leaves by itself: what takes several along may be what does not pass. */
+/* Transmissions after which a packet leaves by itself: what takes several along may be what does
+ * not pass. */
 #define LOST_TWICE 2
 
 void
@@ -44,7 +45,8 @@ fanin_engine_begin(const struct fanin_engine *engine, enum fanin_type type, uint
 	const struct fanin_protocol_config *config = &engine->config;
 
 	fanin_wire_encode_l4(headers, &config->flow, payload_len);
-	fanin_wire_encode_header(&headers->fanin, type, config->job, config->epoch, config->keys.up);
+	fanin_wire_encode_header(&headers->fanin, type, config->job, config->epoch,
+				 config->keys.up);
 	headers->udp.src_be = fanin_wire_source_port_be(block, config->port_shift);
 	headers->fanin.rank = config->rank;
 	headers->fanin.contributions = 1;
@@ -86,8 +88,9 @@ fanin_engine_accepts(struct fanin_endpoint *endpoint, uint64_t n_blocks)
 
 	if (engine->loop.status != FANIN_OK)
 		return engine->loop.status;
-	return n_blocks > MAX_BLOCKS_OUTSTANDING - (engine->end - engine->oldest) ? FANIN_ERR_INVALID
-										  : FANIN_OK;
+	return n_blocks > MAX_BLOCKS_OUTSTANDING - (engine->end - engine->oldest)
+		       ? FANIN_ERR_INVALID
+		       : FANIN_OK;
 }
 
 /* Adds a request, which is cut, with its blocks. The engine has accepted them. */
@@ -157,7 +160,8 @@ fanin_engine_post(struct fanin_endpoint *endpoint, struct fanin_request *request
 }
 
 const void *
-fanin_engine_contribution(const struct fanin_lane *lane, struct fanin_hdr *hdr, uint32_t *payload_len)
+fanin_engine_contribution(const struct fanin_lane *lane, struct fanin_hdr *hdr,
+			  uint32_t *payload_len)
 {
 	const struct fanin_request *request = lane->request;
 	struct fanin_extent extent = fanin_request_extent(request, lane->block);
@@ -242,7 +246,8 @@ loop_send(struct fanin_loop *loop)
 		engine->rules->send(engine);
 }
 
-/* As fanin_loop_ops has it. An absence counts neither as the peers' silence nor as round-trip time. */
+/* As fanin_loop_ops has it. An absence counts neither as the peers' silence nor as round-trip time.
+ */
 static void
 away_forgive(struct fanin_loop *loop, uint64_t by_ns, bool received)
 {
@@ -326,13 +331,15 @@ job_check(const struct fanin_protocol *protocol, const struct fanin_protocol_con
 	const struct fanin_engine_rules *rules = protocol->rules;
 
 	if (rules->ranks_max != 0 && config->size > rules->ranks_max)
-		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-				       "the job has %u ranks, jobs of the handler %s have %u at most",
-				       config->size, protocol->handlers[0], rules->ranks_max);
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"the job has %u ranks, jobs of the handler %s have %u at most",
+			config->size, protocol->handlers[0], rules->ranks_max);
 	if (rules->no_wide && config->wide)
-		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-				       "the job accumulates sums in f32, which the protocol %s does not",
-				       protocol->name);
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"the job accumulates sums in f32, which the protocol %s does not",
+			protocol->name);
 	return FANIN_OK;
 }
 

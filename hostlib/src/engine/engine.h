@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The block engine: which block may be sent, which result is new, what is
- * sent again and when to give up, for one rank of a job. It depends on a transport and a clock only, so that tests can run
- * many ranks in one process. One thread at a time.
+ * sent again and when to give up, for one rank of a job. It depends on a transport and a clock
+ * only, so that tests can run many ranks in one process. One thread at a time.
  *
- * Block b goes to lane b mod W and is sent when that lane has the result of b - W, which is what lets the switch reuse
- * slots without asking (docs/protocol.md). Block numbers run on across requests.
+ * Block b goes to lane b mod W and is sent when that lane has the result of b - W, which is what
+ * lets the switch reuse slots without asking (docs/protocol.md). Block numbers run on across
+ * requests.
  *
  * Every rank contributes to every block and gets every result, whatever the collective. A rank
- * without data for a block sends an empty contribution, and drops a result that it does not need. The
- * result of a block with an owner has elements for that rank only.
+ * without data for a block sends an empty contribution, and drops a result that it does not need.
+ * The result of a block with an owner has elements for that rank only.
  *
  * Blocks of sparse requests take several packets, shards, each way.
  */
@@ -29,8 +30,8 @@
 #include "wire/wire.h"
 
 /*
- * Bit of each collective that the engine carries out. An endpoint that is given to a function of this
- * file is one of a protocol with rules; the functions of struct fanin_protocol and struct
+ * Bit of each collective that the engine carries out. An endpoint that is given to a function of
+ * this file is one of a protocol with rules; the functions of struct fanin_protocol and struct
  * fanin_switch_ops do what is said there.
  */
 #define FANIN_ENGINE_COLLECTIVES                                                                   \
@@ -76,7 +77,8 @@ int fanin_engine_open(const struct fanin_protocol *protocol,
 		      struct fanin_error *error);
 void fanin_engine_leave(struct fanin_endpoint *endpoint);
 void fanin_engine_close(struct fanin_endpoint *endpoint); /* the same without a goodbye */
-int fanin_engine_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count);
+int fanin_engine_post(struct fanin_endpoint *endpoint, struct fanin_request *request,
+		      uint64_t count);
 int fanin_engine_poll(struct fanin_endpoint *endpoint);
 uint64_t fanin_engine_idle_ns(struct fanin_endpoint *endpoint);
 unsigned int fanin_engine_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds);
@@ -88,7 +90,8 @@ void fanin_engine_report(struct fanin_endpoint *endpoint, struct fanin_report *r
 uint64_t fanin_engine_cut(struct fanin_endpoint *endpoint, struct fanin_request *request,
 			  uint64_t count);
 int fanin_engine_accepts(struct fanin_endpoint *endpoint, uint64_t n_blocks);
-void fanin_engine_abort(struct fanin_endpoint *endpoint, int status, const struct fanin_error *error);
+void fanin_engine_abort(struct fanin_endpoint *endpoint, int status,
+			const struct fanin_error *error);
 bool fanin_engine_run_lost(struct fanin_endpoint *endpoint);
 void fanin_engine_suspect_run(struct fanin_endpoint *endpoint);
 void fanin_engine_note_rejoin(struct fanin_endpoint *endpoint, const struct fanin_rejoin *rejoin);
@@ -101,8 +104,8 @@ void fanin_engine_hint(struct fanin_endpoint *endpoint, const char *hint);
 bool fanin_engine_peers_may_need_results(struct fanin_endpoint *endpoint);
 
 /*
- * Ranks that the oldest unfinished block waits for and that are merely late: those that have ended or do not answer are left out;
- * empty once the engine has failed.
+ * Ranks that the oldest unfinished block waits for and that are merely late: those that have ended
+ * or do not answer are left out; empty once the engine has failed.
  */
 void fanin_engine_late(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks);
 

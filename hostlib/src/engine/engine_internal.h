@@ -48,8 +48,9 @@ enum fanin_lane_state {
 
 /* What a lane sends for its block. */
 enum fanin_lane_role {
-	FANIN_LANE_DENSE, /* a contribution */
-	FANIN_LANE_KNOWN, /* its result, which is known, to those who lack it, or what fanin_engine_known says; the lane's request is NULL */
+	FANIN_LANE_DENSE,        /* a contribution */
+	FANIN_LANE_KNOWN,        /* its result, which is known, to those who lack it, or what
+				    fanin_engine_known says; the lane's request is NULL */
 	FANIN_LANE_SPARSE,       /* shards */
 	FANIN_LANE_SPARSE_KNOWN, /* shards of its result, like KNOWN */
 };
@@ -58,10 +59,13 @@ struct fanin_lane {
 	uint32_t block; /* in progress, or when idle the next one */
 	uint8_t state;  /* enum fanin_lane_state */
 	uint8_t role;   /* enum fanin_lane_role */
-	uint8_t told; /* enum fanin_block_state, as last told by the switch; ABSENT if it never was */
-	bool resent_before; /* the lane's previous block was sent again; cleared by its second result */
+	uint8_t told; /* enum fanin_block_state, as last told by the switch; ABSENT if it never was
+		       */
+	bool resent_before; /* the lane's previous block was sent again; cleared by its second
+			       result */
 	bool asked;         /* an overdue query was sent: the result may come twice */
-	bool held; /* lost several times in a row: not sent again before ask_ns, when it is queried */
+	bool held; /* lost several times in a row: not sent again before ask_ns, when it is queried
+		    */
 	uint16_t transmissions;
 	uint32_t order;      /* the engine's count of transmissions at the last one of this block */
 	uint32_t generation; /* of the window at that time */
@@ -84,7 +88,8 @@ struct fanin_last_answer {
 	uint32_t block;
 	uint64_t time_ns; /* 0: nothing */
 	enum fanin_block_state state;
-	bool lost; /* absent or done although it was sent, its result has not come, and it was not open since */
+	bool lost; /* absent or done although it was sent, its result has not come, and it was not
+		      open since */
 	uint64_t silent_ns; /* since when answers say that a rank is silent; 0: none is */
 	bool ended;         /* the process of a missing rank has ended */
 	struct fanin_answer_ranks ranks;
@@ -112,17 +117,22 @@ struct fanin_kept_result {
  * they say otherwise; those that say NULL may be missing.
  */
 struct fanin_engine_rules {
-	size_t size; /* of the protocol's struct, which begins with a struct fanin_engine; the rest is zero at first */
-	bool has_owners; /* the handler knows blocks whose result is for one rank: parts of a reduce_scatter */
-	bool in_parts; /* else: no block of a reduce_scatter has elements of two ranks' parts */
-	bool waits_for_ranks; /* blocks have little data, and usually wait for other ranks: they are overdue after two round trips */
-	bool samples_asked; /* how long a block took says something of the network, also if it was asked for */
-	bool takes_unsent;  /* in a resumed run a block may get its result before it is sent */
-	bool bounds_flight; /* by itself, without a congestion control */
+	size_t size; /* of the protocol's struct, which begins with a struct fanin_engine; the rest
+			is zero at first */
+	bool has_owners; /* the handler knows blocks whose result is for one rank: parts of a
+			    reduce_scatter */
+	bool in_parts;   /* else: no block of a reduce_scatter has elements of two ranks' parts */
+	bool waits_for_ranks; /* blocks have little data, and usually wait for other ranks: they are
+				 overdue after two round trips */
+	bool samples_asked;   /* how long a block took says something of the network, also if it was
+				 asked for */
+	bool takes_unsent;    /* in a resumed run a block may get its result before it is sent */
+	bool bounds_flight;   /* by itself, without a congestion control */
 	bool keeps;         /* results of a window for other ranks, also if no run can be resumed */
 	bool no_wide;       /* its hosts combine, and do not accumulate in f32 */
 	uint16_t ranks_max; /* of a job; 0: as many as there may be */
-	uint8_t tos; /* IPv4's field of what carries elements: 0, or with a codepoint of ECN (RFC 3168) */
+	uint8_t tos; /* IPv4's field of what carries elements: 0, or with a codepoint of ECN (RFC
+			3168) */
 
 	/*
 	 * Creates what else it needs; engine->config.hosts is valid. Returns FANIN_OK,
@@ -164,7 +174,8 @@ struct fanin_engine_rules {
 	 * A packet of this run of a type that the engine does not know. block: as the engine
 	 * counts. NULL: such a packet is invalid.
 	 */
-	void (*receive)(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block);
+	void (*receive)(struct fanin_engine *engine, const struct fanin_frame *frame,
+			uint32_t block);
 
 	/*
 	 * The switch's RESULT of a block has come. Returns false if this rank takes no result of
@@ -280,18 +291,25 @@ struct fanin_engine {
 	bool moved; /* to another switch with epochs of its own: none is that of the run before */
 	const char *hint; /* borrowed; may be NULL */
 	struct fanin_rtt rtt;
-	struct fanin_rtt block_time; /* from contributions to their results, waits for other ranks included */
-	uint64_t progress_ns; /* time of the last result, or when the first request was posted */
-	uint64_t overtaken_ns; /* latest first transmission whose result has come: blocks sent earlier are overtaken */
-	uint64_t heard_ns; /* time of the last result or answer of this run, or when the first request was posted */
-	uint64_t late_answer_ns; /* time of the last answer that the oldest block waits for merely late ranks */
-	uint32_t newest; /* latest block that has been sent */
-	uint64_t ask_ns; /* no query for the oldest block before this time */
-	uint64_t ask_wait_ns; /* interval from an answer to the next query; 0: there was progress since the last query */
-	uint64_t retry_ns; /* interval to repeat an unanswered query; 0: the last one was answered */
-	uint32_t order;    /* number of contributions sent, repetitions included */
-	uint32_t reordering; /* reordering tolerance, transmissions; at least FANIN_ENGINE_REORDERING_MIN */
-	uint32_t n_queries;    /* number of the last query */
+	struct fanin_rtt block_time; /* from contributions to their results, waits for other ranks
+					included */
+	uint64_t progress_ns;    /* time of the last result, or when the first request was posted */
+	uint64_t overtaken_ns;   /* latest first transmission whose result has come: blocks sent
+				    earlier are overtaken */
+	uint64_t heard_ns;       /* time of the last result or answer of this run, or when the first
+				    request was posted */
+	uint64_t late_answer_ns; /* time of the last answer that the oldest block waits for merely
+				    late ranks */
+	uint32_t newest;         /* latest block that has been sent */
+	uint64_t ask_ns;         /* no query for the oldest block before this time */
+	uint64_t ask_wait_ns;    /* interval from an answer to the next query; 0: there was progress
+				    since the last query */
+	uint64_t retry_ns;   /* interval to repeat an unanswered query; 0: the last one was answered
+			      */
+	uint32_t order;      /* number of contributions sent, repetitions included */
+	uint32_t reordering; /* reordering tolerance, transmissions; at least
+				FANIN_ENGINE_REORDERING_MIN */
+	uint32_t n_queries;  /* number of the last query */
 	uint32_t probe_number; /* number of the outstanding probe; 0: none is */
 	uint32_t probe_order;  /* `order` when the last probe was sent */
 	uint64_t spurious_ns;  /* when something was last sent again unnecessarily */
@@ -300,8 +318,9 @@ struct fanin_engine {
 	struct fanin_last_answer told;
 	unsigned int stale_reason; /* last refusal that was ignored, since the last progress */
 	struct fanin_engine_stats stats;
-	unsigned int suspected; /* a refusal without a tag, since which no tagged packet has come; else FANIN_REASON_NONE */
-	uint64_t suspected_ns;     /* when the switch was first queried about that; 0: not yet */
+	unsigned int suspected; /* a refusal without a tag, since which no tagged packet has come;
+				   else FANIN_REASON_NONE */
+	uint64_t suspected_ns;  /* when the switch was first queried about that; 0: not yet */
 	uint64_t suspected_ask_ns; /* when it is queried again */
 	uint8_t *tag_memory;       /* NULL: packets have no tags; else the memory of the next two */
 	struct fanin_headers *sealed; /* frame to be sent, tagged_room bytes */
@@ -403,7 +422,8 @@ fanin_engine_above_wait_ns(const struct fanin_engine *engine)
 {
 	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
 	const uint64_t query_wait_ns = fanin_engine_query_wait_ns(engine);
-	const uint64_t block_ns = engine->block_time.smoothed_ns == 0 ? 0 : engine->block_time.rto_ns;
+	const uint64_t block_ns = engine->block_time.smoothed_ns == 0 ? 0
+								      : engine->block_time.rto_ns;
 
 	if (block_ns < query_wait_ns)
 		return query_wait_ns;
@@ -589,7 +609,8 @@ void fanin_engine_refusal_check(struct fanin_engine *engine);
 void fanin_engine_refused(struct fanin_engine *engine, unsigned int reason, uint32_t block);
 
 /*
- * Makes the headers of a packet of this rank's about a block, as the run numbers it. What no other packet has in common with it is 0.
+ * Makes the headers of a packet of this rank's about a block, as the run numbers it. What no other
+ * packet has in common with it is 0.
  */
 void fanin_engine_begin(const struct fanin_engine *engine, enum fanin_type type, uint32_t block,
 			uint32_t payload_len, struct fanin_headers *headers);

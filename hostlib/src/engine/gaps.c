@@ -20,7 +20,8 @@ fanin_question_clear(struct fanin_question *question)
 bool
 fanin_question_add(struct fanin_question *question, uint32_t packet)
 {
-	const uint32_t first = question->first == FANIN_QUESTION_ANYWHERE ? packet : question->first;
+	const uint32_t first = question->first == FANIN_QUESTION_ANYWHERE ? packet
+									  : question->first;
 	const uint32_t i = packet - first;
 
 	if (question->left == 0 || i >= question->span)

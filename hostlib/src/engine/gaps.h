@@ -10,22 +10,22 @@
  * `checked` up to `passed`.
  *
  * Why no packet is asked for too early. What is asked for at a check was overtaken before the check
- * before it, R or more ago. So a packet that comes less than R behind the first one that overtook it
- * is never asked for. R is learned: each packet that was asked for and then comes as it was sent has
- * proved R too short and doubles it, and each one that had to be sent again makes it an eighth
- * shorter, within bounds. Reordering of a constant degree below the upper bound costs a few needless
- * questions, and then none as long as nothing is lost.
+ * before it, R or more ago. So a packet that comes less than R behind the first one that overtook
+ * it is never asked for. R is learned: each packet that was asked for and then comes as it was sent
+ * has proved R too short and doubles it, and each one that had to be sent again makes it an eighth
+ * shorter, within bounds. Reordering of a constant degree below the upper bound costs a few
+ * needless questions, and then none as long as nothing is lost.
  *
  * Why each lost packet is asked for. From the second check after it was overtaken on it is before
- * `checked`, which never falls. A question has the first missing packets that it has room for, those
- * that were asked for before included if the time to repeat them has come; what is before them comes
- * in, as it is asked for, too, and then they are the first ones. What nothing overtakes, as it is the
- * last that was sent, is the owner's to ask for after a silence: up to any packet that may have been
- * sent, by the same question.
+ * `checked`, which never falls. A question has the first missing packets that it has room for,
+ * those that were asked for before included if the time to repeat them has come; what is before
+ * them comes in, as it is asked for, too, and then they are the first ones. What nothing overtakes,
+ * as it is the last that was sent, is the owner's to ask for after a silence: up to any packet that
+ * may have been sent, by the same question.
  *
- * How intervals grow. From a question to its repetition it takes the time that an answer needs; each
- * further repetition takes twice as long as the one before, up to 100 ms. The owner sets the interval
- * back to 0 as something comes.
+ * How intervals grow. From a question to its repetition it takes the time that an answer needs;
+ * each further repetition takes twice as long as the one before, up to 100 ms. The owner sets the
+ * interval back to 0 as something comes.
  */
 #ifndef FANIN_HOSTLIB_GAPS_H
 #define FANIN_HOSTLIB_GAPS_H
@@ -84,8 +84,8 @@ fanin_question_len(const struct fanin_question *question)
 }
 
 /*
- * Returns the time from a question to its repetition. wait_ns: the one before; 0: something has come
- * since. answer_ns: that an answer takes.
+ * Returns the time from a question to its repetition. wait_ns: the one before; 0: something has
+ * come since. answer_ns: that an answer takes.
  */
 uint64_t fanin_question_wait(uint64_t wait_ns, uint64_t answer_ns);
 
@@ -141,7 +141,8 @@ bool fanin_gaps_take(struct fanin_gaps *gaps, uint32_t packet);
 
 /*
  * Adds what is missing of the packets `from` to `end` - 1. again: also what was asked for. Returns
- * the first packet that was not looked at: `end`, or one that does not fit the question or the ring.
+ * the first packet that was not looked at: `end`, or one that does not fit the question or the
+ * ring.
  */
 uint32_t fanin_gaps_ask(const struct fanin_gaps *gaps, uint32_t from, uint32_t end, bool again,
 			struct fanin_question *question);

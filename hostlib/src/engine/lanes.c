@@ -67,8 +67,10 @@ fanin_engine_ready(struct fanin_lane *lane, struct fanin_request *request)
 }
 
 /*
- * The place that is sent as the ith of those that the window lets out: in turns, each of which every rank begins at another place (Flare, section 5). A turn over all of them would
- * keep each block waiting for the last rank until nearly all are sent: results would then come in one burst, after a time in which nothing came.
+ * The place that is sent as the ith of those that the window lets out: in turns, each of which
+ * every rank begins at another place (Flare, section 5). A turn over all of them would keep each
+ * block waiting for the last rank until nearly all are sent: results would then come in one burst,
+ * after a time in which nothing came.
  */
 static uint32_t
 staggered_place(const struct fanin_protocol_config *config, uint32_t reach, uint32_t i)
@@ -97,7 +99,8 @@ fanin_engine_start(struct fanin_engine *engine, struct fanin_request *request)
 	for (uint32_t i = 0; i < reach; i++) {
 		const uint32_t index = config->stagger ? staggered_place(config, reach, i) : i;
 
-		fanin_engine_release(engine, fanin_engine_lane(engine, request->first_block + index));
+		fanin_engine_release(engine,
+				     fanin_engine_lane(engine, request->first_block + index));
 	}
 }
 

@@ -68,6 +68,7 @@ fanin_live_format(const struct fanin_live *live, const struct fanin_engine *engi
 	fanin_format_absence(&live->gone, engine->config.size, ended ? &live->ended : &live->gone,
 			     ended ? FANIN_RANKS_ENDED : FANIN_RANKS_SILENT, absence);
 	snprintf(text, len, "%s%s", absence,
-		 ended && !fanin_ranks_equal(&live->ended, &live->gone) ? ", and nobody else answers"
-									: "");
+		 ended && !fanin_ranks_equal(&live->ended, &live->gone)
+			 ? ", and nobody else answers"
+			 : "");
 }

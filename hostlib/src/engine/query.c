@@ -81,7 +81,8 @@ void
 fanin_engine_probe(struct fanin_engine *engine)
 {
 	const uint32_t sent = engine->order - engine->probe_order;
-	const bool lossy = engine->lossy_ns != 0 && engine->loop.now_ns - engine->lossy_ns < LOSSY_NS;
+	const bool lossy = engine->lossy_ns != 0 &&
+			   engine->loop.now_ns - engine->lossy_ns < LOSSY_NS;
 	const uint32_t least = lossy ? FANIN_ENGINE_PROBE_LEAST : PROBE_MIN;
 	const uint32_t round = lossy ? engine->cc.window / 4 : engine->cc.window;
 
@@ -89,7 +90,8 @@ fanin_engine_probe(struct fanin_engine *engine)
 	    engine->oldest == engine->end)
 		return;
 	if (engine->probe_number != 0 &&
-	    engine->loop.now_ns - engine->asked[engine->probe_number % FANIN_ENGINE_QUERIES].sent_ns <
+	    engine->loop.now_ns -
+			    engine->asked[engine->probe_number % FANIN_ENGINE_QUERIES].sent_ns <
 		    engine->rtt.rto_ns)
 		return;
 	engine->probe_number = fanin_engine_query(engine, engine->oldest, true, false);
@@ -234,7 +236,8 @@ lane_learn(struct fanin_engine *engine, struct fanin_lane *lane,
 	}
 }
 
-/* shards: those of the block that was asked for which are there; NULL: the answer says nothing of any. */
+/* shards: those of the block that was asked for which are there; NULL: the answer says nothing of
+ * any. */
 static void
 states_learn(struct fanin_engine *engine, const struct fanin_pending_query *asked, uint32_t first,
 	     const struct fanin_answer_body *body, const uint64_t *shards)
@@ -253,11 +256,12 @@ states_learn(struct fanin_engine *engine, const struct fanin_pending_query *aske
 }
 
 /*
- * Returns the time until the next query about the oldest block, which waits for other ranks. Around the
- * timeout queries are about as frequent as a switch's probes: with longer intervals the host would
- * learn too late what a switch finds just before the timeout, and silence has to be reported for a while.
- * Before that no interval passes one or two fifths of the timeout, however long round trips were:
- * switches probe only after an overdue query, and take 2 s to find that a rank is silent.
+ * Returns the time until the next query about the oldest block, which waits for other ranks. Around
+ * the timeout queries are about as frequent as a switch's probes: with longer intervals the host
+ * would learn too late what a switch finds just before the timeout, and silence has to be reported
+ * for a while. Before that no interval passes one or two fifths of the timeout, however long round
+ * trips were: switches probe only after an overdue query, and take 2 s to find that a rank is
+ * silent.
  */
 static uint64_t
 next_ask_wait_ns(const struct fanin_engine *engine, bool ended, bool silent)
@@ -313,7 +317,8 @@ fanin_engine_note_answer(struct fanin_engine *engine, enum fanin_block_state sta
 	/* An earlier query would get the same answer. */
 	engine->retry_ns = 0;
 	engine->ask_ns = engine->loop.now_ns + next_ask_wait_ns(engine, ended, silent);
-	/* The timers may be set to when an unanswered query was due again, which is late after long round trips. */
+	/* The timers may be set to when an unanswered query was due again, which is late after long
+	 * round trips. */
 	if (engine->loop.now_ns - engine->progress_ns >= fanin_engine_ask_most_ns(engine))
 		fanin_loop_wake_by(&engine->loop, engine->ask_ns);
 	if (state == FANIN_BLOCK_OPEN && !fanin_ranks_is_empty(&engine->told.ranks.missing) &&

@@ -3,8 +3,9 @@
  * Resumes a run that the switch has lost in another one. All ranks begin it with the first block
  * that any of them has no result of. Because of the window, the others may have results of fewer
  * than W blocks from there on: the last one of each lane. Results that are still in the
- * application's buffers are not kept twice. Of a block that another rank owns this one has no result: it keeps, and
- * sends again, what it has contributed (docs/protocol.md, "Lost runs of blocks with owners").
+ * application's buffers are not kept twice. Of a block that another rank owns this one has no
+ * result: it keeps, and sends again, what it has contributed (docs/protocol.md, "Lost runs of
+ * blocks with owners").
  */
 #include "engine_internal.h"
 
@@ -20,7 +21,8 @@ fanin_engine_keep_init(struct fanin_engine *engine)
 		return FANIN_OK;
 	engine->kept = calloc(config->window, sizeof(*engine->kept));
 	engine->kept_payloads = malloc((size_t)config->window * config->payload_bytes);
-	return engine->kept != NULL && engine->kept_payloads != NULL ? FANIN_OK : FANIN_ERR_NO_MEMORY;
+	return engine->kept != NULL && engine->kept_payloads != NULL ? FANIN_OK
+								     : FANIN_ERR_NO_MEMORY;
 }
 
 static uint8_t *
@@ -37,7 +39,8 @@ kept_of(const struct fanin_engine *engine, uint32_t block)
 }
 
 const uint8_t *
-fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block, const struct fanin_frame *frame)
+fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block,
+			 const struct fanin_frame *frame)
 {
 	const struct fanin_headers *result = frame->data;
 	struct fanin_kept_result *kept = kept_of(engine, block);
@@ -61,9 +64,11 @@ fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block, const stru
 }
 
 /*
- * What the request's buffers have of a block for a run that is taken up again. Returns false if they have nothing.
+ * What the request's buffers have of a block for a run that is taken up again. Returns false if
+ * they have nothing.
  *
- * payload: the result or, if *is_contribution, what this rank contributes to a block of another one.
+ * payload: the result or, if *is_contribution, what this rank contributes to a block of another
+ * one.
  */
 static bool
 request_has(const struct fanin_engine *engine, const struct fanin_request *request,
@@ -112,8 +117,8 @@ fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_reques
 }
 
 /*
- * Returns the request in progress that a block belongs to, if its buffers have what is to be sent of the block; else NULL. The rest as for
- * request_has.
+ * Returns the request in progress that a block belongs to, if its buffers have what is to be sent
+ * of the block; else NULL. The rest as for request_has.
  */
 static const struct fanin_request *
 request_holding(const struct fanin_engine *engine, uint32_t block, struct fanin_extent *extent,
@@ -228,7 +233,8 @@ fanin_engine_progress(struct fanin_endpoint *endpoint)
 	return engine->oldest;
 }
 
-/* True if the result of a block before the lane's is available or, if it is another rank's, this one's contribution. */
+/* True if the result of a block before the lane's is available or, if it is another rank's, this
+ * one's contribution. */
 static bool
 is_kept(const struct fanin_engine *engine, uint32_t block)
 {
@@ -253,7 +259,8 @@ fanin_engine_result(const struct fanin_engine *engine, uint32_t block, struct fa
 	return true;
 }
 
-/* The lane tells its block's result, which this rank has, or contributes once more if that is another rank's. */
+/* The lane tells its block's result, which this rank has, or contributes once more if that is
+ * another rank's. */
 static void
 lane_tell(const struct fanin_engine *engine, struct fanin_lane *lane)
 {

@@ -27,7 +27,8 @@ fanin_run_end_blame(uint64_t some, uint64_t others)
 }
 
 void
-fanin_run_end_fail(struct fanin_engine *engine, uint32_t block, enum fanin_run_why why, uint64_t whom)
+fanin_run_end_fail(struct fanin_engine *engine, uint32_t block, enum fanin_run_why why,
+		   uint64_t whom)
 {
 	struct fanin_error *error = &engine->loop.error;
 	const struct fanin_ranks set = fanin_ranks_of_word(whom);
@@ -44,7 +45,8 @@ fanin_run_end_fail(struct fanin_engine *engine, uint32_t block, enum fanin_run_w
 				fanin_format_absence(&set, engine->config.size, &set,
 						     FANIN_RANKS_SILENT, absence));
 	error->missing = set;
-	fanin_engine_fail(engine, why == FANIN_RUN_MISMATCH ? FANIN_ERR_REFUSED : FANIN_ERR_TIMEOUT);
+	fanin_engine_fail(engine,
+			  why == FANIN_RUN_MISMATCH ? FANIN_ERR_REFUSED : FANIN_ERR_TIMEOUT);
 }
 
 /* True if the others are to be told yet. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a run ends for all, where ranks tell each other and no switch does: why, whom it is about, who
- * is told, and who answers meanwhile. A rank that has failed tells all others, and answers questions
- * with the reason for one timeout; otherwise they would count it as gone. A run that ends well ends
- * with a block without elements, whose result ranks acknowledge to the rank that makes it before they
- * leave. The engine's rules `answer`, `end` and `say_bye` say how. One thread at a time.
+ * How a run ends for all, where ranks tell each other and no switch does: why, whom it is about,
+ * who is told, and who answers meanwhile. A rank that has failed tells all others, and answers
+ * questions with the reason for one timeout; otherwise they would count it as gone. A run that ends
+ * well ends with a block without elements, whose result ranks acknowledge to the rank that makes it
+ * before they leave. The engine's rules `answer`, `end` and `say_bye` say how. One thread at a
+ * time.
  */
 #ifndef FANIN_HOSTLIB_RUN_END_H
 #define FANIN_HOSTLIB_RUN_END_H
@@ -32,12 +33,14 @@ struct fanin_run_end {
 /* The run has ended because of these ranks: from now on questions are answered with that. */
 void fanin_run_end_note(struct fanin_engine *engine, enum fanin_run_why why, uint64_t whom);
 
-/* Whom a mismatch is about: the smaller one of two groups that posted differently, or both on a tie. */
+/* Whom a mismatch is about: the smaller one of two groups that posted differently, or both on a
+ * tie. */
 uint64_t fanin_run_end_blame(uint64_t some, uint64_t others);
 
 /*
- * The run has ended at this block because of these ranks: notes it, and fails the engine. A mismatch
- * is this rank's own finding or another one's; that ranks are gone is what another one says.
+ * The run has ended at this block because of these ranks: notes it, and fails the engine. A
+ * mismatch is this rank's own finding or another one's; that ranks are gone is what another one
+ * says.
  */
 void fanin_run_end_fail(struct fanin_engine *engine, uint32_t block, enum fanin_run_why why,
 			uint64_t whom);

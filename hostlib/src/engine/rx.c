@@ -42,8 +42,8 @@ receive_duplicate(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t
 }
 
 /*
- * Gives the congestion control a block's delay, and learns how long blocks take. If the block was sent again it is unknown; time
- * that the caller was away does not count.
+ * Gives the congestion control a block's delay, and learns how long blocks take. If the block was
+ * sent again it is unknown; time that the caller was away does not count.
  */
 static void
 window_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
@@ -109,8 +109,9 @@ block_format(const struct fanin_request *request, const struct fanin_extent *ext
 	     size_t text_len)
 {
 	if (request->sparse != NULL) {
-		fanin_engine_shards_format(request, (uint32_t)(extent->offset / request->block_bytes),
-					   text, text_len);
+		fanin_engine_shards_format(request,
+					   (uint32_t)(extent->offset / request->block_bytes), text,
+					   text_len);
 		return text;
 	}
 	return shape_format(request->dtype, extent->op, extent->root,
@@ -195,8 +196,9 @@ receive_other(struct fanin_engine *engine, struct fanin_lane *lane, const struct
 }
 
 /*
- * True if the lane's block may get its result. Where the rules say so, those among the first of a resumed run may get it before this rank has sent anything: another rank
- * knew the result and has told it. It is not multicast again.
+ * True if the lane's block may get its result. Where the rules say so, those among the first of a
+ * resumed run may get it before this rank has sent anything: another rank knew the result and has
+ * told it. It is not multicast again.
  */
 static bool
 awaits_result(const struct fanin_engine *engine, const struct fanin_lane *lane, uint32_t block)
@@ -209,7 +211,8 @@ awaits_result(const struct fanin_engine *engine, const struct fanin_lane *lane, 
 }
 
 /*
- * True if a result has the elements that the lane's block has, or none if only its owner needs them.
+ * True if a result has the elements that the lane's block has, or none if only its owner needs
+ * them.
  *
  * is_others: fanin_request_is_others.
  */
@@ -338,7 +341,8 @@ fanin_engine_refused(struct fanin_engine *engine, unsigned int reason, uint32_t 
 		engine->run_lost = true;
 		return;
 	}
-	/* This rank has sent no such block: somebody else has in its name, or the network keeps packets for longer than numbers last. */
+	/* This rank has sent no such block: somebody else has in its name, or the network keeps
+	 * packets for longer than numbers last. */
 	if (reason == FANIN_REASON_BLOCK_WINDOW &&
 	    (lane->block != block || lane->state != FANIN_LANE_SENT)) {
 		engine->stats.invalid++;
@@ -371,7 +375,8 @@ wire_shape_format(uint64_t shape, char *text, size_t text_len)
 	text[0] = '\0';
 	if (fanin_shape_is_sparse(shape)) {
 		snprintf(text, text_len, "%u indices %s %s", fanin_shape_span(shape),
-			 fanin_dtype_name(shape & UINT8_MAX), fanin_op_name(shape >> 8 & UINT8_MAX));
+			 fanin_dtype_name(shape & UINT8_MAX),
+			 fanin_op_name(shape >> 8 & UINT8_MAX));
 	} else if (shape != 0) {
 		fanin_wire_set_shape(&hdr, shape);
 		shape_format(hdr.dtype, hdr.op, hdr.root, hdr.count, text, text_len);
@@ -380,8 +385,8 @@ wire_shape_format(uint64_t shape, char *text, size_t text_len)
 }
 
 /*
- * Ranks disagree about a collective. All of them are told by the switch that found it, whichever of them it is whose packet did not fit: the first one to come decides what a
- * block holds.
+ * Ranks disagree about a collective. All of them are told by the switch that found it, whichever of
+ * them it is whose packet did not fit: the first one to come decides what a block holds.
  */
 static void
 ranks_disagree(struct fanin_engine *engine, const struct fanin_mismatch *mismatch, uint32_t block)
@@ -394,7 +399,8 @@ ranks_disagree(struct fanin_engine *engine, const struct fanin_mismatch *mismatc
 
 	wire_shape_format(mismatch->found, found, sizeof(found));
 	wire_shape_format(mismatch->expected, expected, sizeof(expected));
-	if (mismatch->rank != engine->config.rank && lane->block == block && lane->request != NULL) {
+	if (mismatch->rank != engine->config.rank && lane->block == block &&
+	    lane->request != NULL) {
 		extent = fanin_request_extent(lane->request, lane->block);
 		snprintf(own, sizeof(own), "; this rank posted %s",
 			 block_format(lane->request, &extent, posted, sizeof(posted)));
@@ -403,7 +409,8 @@ ranks_disagree(struct fanin_engine *engine, const struct fanin_mismatch *mismatc
 		snprintf(whose, sizeof(whose), " of rank %u", mismatch->rank);
 	fanin_error_set(&engine->loop.error, 0, "the switch refused block %u%s (%s): %s%s%s%s",
 			block, whose, found, fanin_reason_text(FANIN_REASON_MISMATCH),
-			expected[0] != '\0' ? ", which another rank began with " : "", expected, own);
+			expected[0] != '\0' ? ", which another rank began with " : "", expected,
+			own);
 	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
 }
 

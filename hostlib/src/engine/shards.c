@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse blocks: lanes that send shards, and put results together of shards (docs/protocol.md, "Sparse blocks"; Flare section 7). What is sent
- * can be made again from the caller's vectors, so only results take memory: each shard has a buffer from its arrival until its block is
- * complete. Where runs can be resumed each lane keeps the result of its last block, and tells it those who lack it as if it were what this
- * rank brings. Called by the poll loop only.
+ * Sparse blocks: lanes that send shards, and put results together of shards (docs/protocol.md,
+ * "Sparse blocks"; Flare section 7). What is sent can be made again from the caller's vectors, so
+ * only results take memory: each shard has a buffer from its arrival until its block is complete.
+ * Where runs can be resumed each lane keeps the result of its last block, and tells it those who
+ * lack it as if it were what this rank brings. Called by the poll loop only.
  */
 #include "engine_internal.h"
 
@@ -68,7 +69,8 @@ buffer_take(struct fanin_engine *engine)
 	return buffer;
 }
 
-/* It is kept, if there is not a window of them already: blocks that took many shards may be followed by others. */
+/* It is kept, if there is not a window of them already: blocks that took many shards may be
+ * followed by others. */
 static void
 buffer_release(struct fanin_engine *engine, struct fanin_vector_shard *buffer)
 {
@@ -220,7 +222,8 @@ fanin_engine_shards_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	}
 	while (own->to_send != 0) {
 		if (!shard_send(engine, lane, (unsigned int)__builtin_ctzll(own->to_send))) {
-			/* What is sent again is not queued: the next answer tells what is lost then. */
+			/* What is sent again is not queued: the next answer tells what is lost
+			 * then. */
 			if (some && lane->state == FANIN_LANE_SENT)
 				fanin_engine_note_sent(engine, lane);
 			return false;
@@ -261,7 +264,8 @@ fanin_engine_shards_have(const struct fanin_engine *engine, uint32_t block, uint
 	const struct fanin_lane *lane = fanin_engine_lane(engine, block);
 	const struct lane_shards *own;
 
-	if (lane->block != block || lane->state == FANIN_LANE_IDLE || !fanin_engine_has_shards(lane))
+	if (lane->block != block || lane->state == FANIN_LANE_IDLE ||
+	    !fanin_engine_has_shards(lane))
 		return false;
 	own = shards_of(engine, lane);
 	*have = own->is_begun && own->block == block ? own->have : 0;
@@ -298,7 +302,8 @@ fanin_engine_shards_format(const struct fanin_request *request, uint32_t block, 
 
 /* The result is not that of the block which this rank posted. */
 static void
-result_misfit(struct fanin_engine *engine, const struct fanin_lane *lane, const struct fanin_hdr *hdr)
+result_misfit(struct fanin_engine *engine, const struct fanin_lane *lane,
+	      const struct fanin_hdr *hdr)
 {
 	const struct fanin_request *request = lane->request;
 	char posted[64];
@@ -355,9 +360,11 @@ lane_complete(struct fanin_engine *engine, struct fanin_lane *lane)
 	fanin_engine_lane_finish(engine, lane);
 }
 
-/* Is it part of the same sequence of shards as those that are there, and not the last one to come before all of this rank's are sent? */
+/* Is it part of the same sequence of shards as those that are there, and not the last one to come
+ * before all of this rank's are sent? */
 static bool
-belongs(const struct fanin_lane *lane, const struct lane_shards *own, const struct fanin_shard *shard)
+belongs(const struct fanin_lane *lane, const struct lane_shards *own,
+	const struct fanin_shard *shard)
 {
 	const uint8_t total = shard->total != 0 ? shard->total : own->total;
 	const uint64_t have = own->have | UINT64_C(1) << shard->number;
@@ -369,7 +376,8 @@ belongs(const struct fanin_lane *lane, const struct lane_shards *own, const stru
 	return have != first_shards(total) || lane->state == FANIN_LANE_SENT;
 }
 
-/* The result that this rank has told came back with all its shards: all ranks have it, or can ask for it. */
+/* The result that this rank has told came back with all its shards: all ranks have it, or can ask
+ * for it. */
 static void
 known_complete(struct fanin_engine *engine, struct fanin_lane *lane)
 {
@@ -379,7 +387,8 @@ known_complete(struct fanin_engine *engine, struct fanin_lane *lane)
 	fanin_engine_lane_finish(engine, lane);
 }
 
-/* Copies what lies in memory that others may write, and then looks at it. Returns NULL if it is not right, or there is no memory. */
+/* Copies what lies in memory that others may write, and then looks at it. Returns NULL if it is not
+ * right, or there is no memory. */
 static struct fanin_vector_shard *
 shard_copy(struct fanin_engine *engine, const struct fanin_frame *frame,
 	   const struct fanin_headers *headers)
@@ -396,8 +405,9 @@ shard_copy(struct fanin_engine *engine, const struct fanin_frame *frame,
 	buffer->head = fanin_shard_decode(headers->fanin.members);
 	buffer->payload_len = payload_len;
 	buffer->count = headers->fanin.count;
-	if ((payload_len == 0 || fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET,
-						  buffer->payload, payload_len)) &&
+	if ((payload_len == 0 ||
+	     fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET, buffer->payload,
+			      payload_len)) &&
 	    fanin_shard_check(&headers->fanin, buffer->payload, payload_len))
 		return buffer;
 	buffer_release(engine, buffer);
@@ -454,7 +464,8 @@ fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_fram
 	struct fanin_lane *lane = fanin_engine_lane(engine, block);
 	const struct fanin_vector *sparse;
 
-	/* Spills may come before this rank has posted the block: whoever is not there yet asks for them later. */
+	/* Spills may come before this rank has posted the block: whoever is not there yet asks for
+	 * them later. */
 	if (lane->block != block || lane->state == FANIN_LANE_IDLE) {
 		if (fanin_block_before(block, lane->block))
 			engine->stats.duplicates++;
@@ -465,10 +476,12 @@ fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_fram
 		return;
 	}
 	sparse = vector_of(engine, lane);
-	/* A vector without indices has a block of one all the same, which is empty, unless another rank has a longer vector. */
+	/* A vector without indices has a block of one all the same, which is empty, unless another
+	 * rank has a longer vector. */
 	if (sparse == NULL || hdr->dtype != sparse->dtype || hdr->op != sparse->op ||
 	    (sparse->n == 0 && hdr->count != 0) ||
-	    fanin_shard_decode(hdr->members).span != fanin_vector_block_span(sparse, index_of(lane))) {
+	    fanin_shard_decode(hdr->members).span !=
+		    fanin_vector_block_span(sparse, index_of(lane))) {
 		if (lane->role == FANIN_LANE_SPARSE_KNOWN)
 			engine->stats.invalid++;
 		else

@@ -23,7 +23,9 @@ fanin_sum_begin(const struct fanin_sums *sums, struct fanin_sum *sum, uint64_t *
 		void *payload, uint64_t shape)
 {
 	memset(ranks, 0, sums->n_words * sizeof(*ranks));
-	*sum = (struct fanin_sum){ .ranks = ranks, .payload = payload, .shape = shape, .empty = true };
+	*sum = (struct fanin_sum){
+		.ranks = ranks, .payload = payload, .shape = shape, .empty = true
+	};
 }
 
 /* Combines a part's elements with the sum's. payload: NULL: it has none. */
@@ -60,7 +62,8 @@ fanin_sum_compare(const struct fanin_sums *sums, const struct fanin_sum *sum, co
 }
 
 enum fanin_sum_outcome
-fanin_sum_add(const struct fanin_sums *sums, struct fanin_sum *sum, const struct fanin_sum_part *part)
+fanin_sum_add(const struct fanin_sums *sums, struct fanin_sum *sum,
+	      const struct fanin_sum_part *part)
 {
 	const uint64_t shape = fanin_wire_shape(part->hdr);
 	enum fanin_sum_outcome outcome;
@@ -115,7 +118,8 @@ fanin_sum_len(const struct fanin_sum *sum)
 }
 
 bool
-fanin_sum_is_whole(const struct fanin_sums *sums, const struct fanin_sum *sum, const uint64_t *except)
+fanin_sum_is_whole(const struct fanin_sums *sums, const struct fanin_sum *sum,
+		   const uint64_t *except)
 {
 	for (uint16_t i = 0; i < sums->n_words; i++) {
 		const uint64_t all = fanin_ranks_all_word(sums->n_ranks, i);

@@ -43,8 +43,8 @@ struct fanin_sum {
 };
 
 /*
- * A part of a sum that comes in: the data of a rank, or a sum. Its operator has a kernel for the data type, or is a
- * copy.
+ * A part of a sum that comes in: the data of a rank, or a sum. Its operator has a kernel for the
+ * data type, or is a copy.
  */
 struct fanin_sum_part {
 	const uint64_t *ranks;       /* one at least; n_words */
@@ -56,8 +56,9 @@ enum fanin_sum_outcome {
 	FANIN_SUM_MERGED,    /* combined with what was there */
 	FANIN_SUM_REPLACED,  /* has taken the place of what was there */
 	FANIN_SUM_DUPLICATE, /* dropped: all its ranks are there */
-	FANIN_SUM_OVERLAP, /* dropped: some of its ranks are there, and ranks are there that it lacks */
-	FANIN_SUM_MISMATCH, /* dropped: it is of another shape */
+	FANIN_SUM_OVERLAP,   /* dropped: some of its ranks are there, and ranks are there that it
+				lacks */
+	FANIN_SUM_MISMATCH,  /* dropped: it is of another shape */
 };
 
 /* Allocates n frames. Returns false if there is no memory. */
@@ -66,7 +67,8 @@ bool fanin_sum_frames_open(struct fanin_sum_frames *frames, size_t n, uint32_t p
 static inline struct fanin_headers *
 fanin_sum_frame(const struct fanin_sum_frames *frames, size_t i)
 {
-	return (struct fanin_headers *)(frames->memory + i * frames->bytes + FANIN_PAYLOAD_ALIGN / 2);
+	return (struct fanin_headers *)(frames->memory + i * frames->bytes +
+					FANIN_PAYLOAD_ALIGN / 2);
 }
 
 /*

@@ -30,7 +30,8 @@ fanin_engine_back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns)
 	return fanin_earlier(wait_ns, most_ns);
 }
 
-/* An overdue query was sent. What a switch has sent up and takes too long is lost above it, or in a long queue. */
+/* An overdue query was sent. What a switch has sent up and takes too long is lost above it, or in a
+ * long queue. */
 static void
 asked_note(struct fanin_engine *engine, struct fanin_lane *lane)
 {
@@ -73,7 +74,8 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	const bool sent_up = lane->told == FANIN_BLOCK_SENT;
 	const uint64_t most_ns = fanin_engine_ask_most_ns(engine);
-	/* Of blocks without data: how long they take says nothing of their round trips, and a question too many costs no more than they do. */
+	/* Of blocks without data: how long they take says nothing of their round trips, and a
+	 * question too many costs no more than they do. */
 	const bool waits = engine->rules->waits_for_ranks;
 	const uint64_t wait_ns = waits     ? 2 * fanin_engine_query_wait_ns(engine)
 				 : sent_up ? fanin_engine_above_wait_ns(engine)
@@ -191,8 +193,9 @@ tx_advice(int errnum)
 }
 
 /*
- * Formats what is known about ranks that are waited for. Those behind a switch whose contribution is missing are missing, too, as long as one of them
- * is: only what is said of a rank is said of it.
+ * Formats what is known about ranks that are waited for. Those behind a switch whose contribution
+ * is missing are missing, too, as long as one of them is: only what is said of a rank is said of
+ * it.
  */
 static void
 absence_format(const struct fanin_engine *engine, const struct fanin_ranks *missing, char *text)
@@ -214,16 +217,18 @@ absence_format(const struct fanin_engine *engine, const struct fanin_ranks *miss
 	fanin_format_absence(missing, engine->config.size, &gone, are, text);
 }
 
-/* Why nothing comes from the switch, or from above it. missing: the ranks that are known to be missing; NULL: none are. */
+/* Why nothing comes from the switch, or from above it. missing: the ranks that are known to be
+ * missing; NULL: none are. */
 static void
 silence_explain(struct fanin_engine *engine, const char *missing, char *detail, size_t len)
 {
 	if (engine->rules->explain != NULL && engine->rules->explain(engine, detail, len))
 		return;
 	if (missing != NULL)
-		snprintf(detail, len,
-			 "the switch, or one above it, does not answer any more; block %u waited for %s (of %u)",
-			 engine->oldest, missing, engine->config.size);
+		snprintf(
+			detail, len,
+			"the switch, or one above it, does not answer any more; block %u waited for %s (of %u)",
+			engine->oldest, missing, engine->config.size);
 	else
 		snprintf(detail, len, "the switch does not answer (block %u was sent %u times)",
 			 engine->oldest, fanin_engine_lane(engine, engine->oldest)->transmissions);
@@ -251,8 +256,9 @@ trouble_of(const struct fanin_engine *engine)
 }
 
 /*
- * The switch answers, but packets with data don't get there, or don't come back. Returns false if it is not so. waiting: the other ranks that the block lacks,
- * as "; rank 3 is missing, too", or empty.
+ * The switch answers, but packets with data don't get there, or don't come back. Returns false if
+ * it is not so. waiting: the other ranks that the block lacks, as "; rank 3 is missing, too", or
+ * empty.
  */
 static bool
 loss_explain(const struct fanin_engine *engine, const char *waiting, char *detail, size_t len)
@@ -262,19 +268,22 @@ loss_explain(const struct fanin_engine *engine, const char *waiting, char *detai
 	if (told->time_ns == 0 || told->block != engine->oldest)
 		return false;
 	if (told->state == FANIN_BLOCK_ABSENT)
-		snprintf(detail, len,
-			 "block %u was sent %u times and never arrived at the switch, which answers queries: do packets of %u bytes pass, or is an MTU "
-			 "on the way less (ip link, faninctl ports)?%s",
-			 engine->oldest, fanin_engine_lane(engine, engine->oldest)->transmissions,
-			 packet_bytes(engine), waiting);
+		snprintf(
+			detail, len,
+			"block %u was sent %u times and never arrived at the switch, which answers queries: do packets of %u bytes pass, or is an MTU "
+			"on the way less (ip link, faninctl ports)?%s",
+			engine->oldest, fanin_engine_lane(engine, engine->oldest)->transmissions,
+			packet_bytes(engine), waiting);
 	else if (told->state == FANIN_BLOCK_DONE && trouble_of(engine) != NULL)
-		snprintf(detail, len, "the switch has sent the result of block %u, and it never came",
+		snprintf(detail, len,
+			 "the switch has sent the result of block %u, and it never came",
 			 engine->oldest);
 	else if (told->state == FANIN_BLOCK_DONE)
-		snprintf(detail, len,
-			 "the switch has sent the result of block %u, and it never came: do packets of %u bytes pass, or is an MTU on the way less (ip "
-			 "link, faninctl ports), or does a firewall drop them?",
-			 engine->oldest, packet_bytes(engine));
+		snprintf(
+			detail, len,
+			"the switch has sent the result of block %u, and it never came: do packets of %u bytes pass, or is an MTU on the way less (ip "
+			"link, faninctl ports), or does a firewall drop them?",
+			engine->oldest, packet_bytes(engine));
 	else
 		return false;
 	return true;
@@ -288,10 +297,11 @@ refusal_explain(const struct fanin_engine *engine, char *detail, size_t len)
 
 	/* Nothing else is on its way that could be in its way. */
 	if (transport->ops->tx_waiting != NULL && transport->ops->tx_waiting(transport) == 0)
-		snprintf(detail, len,
-			 "block %u could not be sent: the interface takes no packets of %u bytes, although none waits: is the MTU of its link's other "
-			 "end less (faninctl ports)?",
-			 engine->oldest, packet_bytes(engine));
+		snprintf(
+			detail, len,
+			"block %u could not be sent: the interface takes no packets of %u bytes, although none waits: is the MTU of its link's other "
+			"end less (faninctl ports)?",
+			engine->oldest, packet_bytes(engine));
 	else
 		snprintf(detail, len, "block %u could not be sent, the send ring is full",
 			 engine->oldest);
@@ -383,8 +393,9 @@ waits_for_gone(const struct fanin_engine *engine)
 		return fanin_ranks_meet(&engine->rejoin.gone, &engine->rejoin.missing);
 	/* A link may be away for a moment. */
 	return told->block == engine->oldest &&
-	       (told->ended || (told->silent_ns != 0 && told->time_ns - told->silent_ns >=
-								fanin_engine_retry_most_ns(engine)));
+	       (told->ended ||
+		(told->silent_ns != 0 &&
+		 told->time_ns - told->silent_ns >= fanin_engine_retry_most_ns(engine)));
 }
 
 /*

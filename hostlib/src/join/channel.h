@@ -23,7 +23,9 @@ struct fanin_control {
 	union {
 		struct fanin_join_body join;
 		struct fanin_join_ack_body join_ack;
-		uint8_t bytes[256 + sizeof(struct fanin_ranks) + FANIN_TAG_LEN]; /* any body, and the tag behind it */
+		uint8_t bytes[256 + sizeof(struct fanin_ranks) + FANIN_TAG_LEN]; /* any body, and
+										    the tag behind
+										    it */
 	} body;
 };
 
@@ -43,11 +45,13 @@ struct fanin_channel_ops {
 	 * errnum: set if the link reports an error. Returns its length from the Ethernet header on;
 	 * 0: there is none.
 	 */
-	size_t (*receive)(struct fanin_channel *channel, struct fanin_control *control, int *errnum);
+	size_t (*receive)(struct fanin_channel *channel, struct fanin_control *control,
+			  int *errnum);
 
 	/*
-	 * Sends two packets alike as one super-frame: same length, filled in as for send. NULL: there are no super-frames on this channel.
-	 * Returns 0, or the errno by which the kernel refuses them.
+	 * Sends two packets alike as one super-frame: same length, filled in as for send. NULL:
+	 * there are no super-frames on this channel. Returns 0, or the errno by which the kernel
+	 * refuses them.
 	 */
 	int (*send_pair)(struct fanin_channel *channel, struct fanin_control pair[2],
 			 size_t body_len);
@@ -61,7 +65,8 @@ struct fanin_channel_ops {
 struct fanin_channel {
 	const struct fanin_channel_ops *ops; /* NULL: not open */
 	int fd;                              /* UDP: connected to the switch */
-	int data_fd; /* UDP: likewise, for what is for this host alone; -1: the transport has it, or there is none */
+	int data_fd; /* UDP: likewise, for what is for this host alone; -1: the transport has it, or
+			there is none */
 	uint16_t data_port;                /* its port, which JOIN names */
 	uint16_t join_port;                /* UDP: that JOIN comes from */
 	uint16_t udp_port;                 /* of the switch */
@@ -71,8 +76,8 @@ struct fanin_channel {
 };
 
 /*
- * Opens UDP sockets to the switch: one that JOIN comes from, which stays open for PROBEs, and one for the transport. Both get their ports
- * from the kernel.
+ * Opens UDP sockets to the switch: one that JOIN comes from, which stays open for PROBEs, and one
+ * for the transport. Both get their ports from the kernel.
  *
  * bind_interface: the user named the interface, so the kernel must not choose another one. channel:
  * set on success only.
@@ -86,8 +91,9 @@ int fanin_channel_udp_group(struct fanin_channel *channel, uint32_t group_be,
 			    const struct fanin_route *route, struct fanin_error *error);
 
 /*
- * Takes the UDP port of a host that joins no switch: the kernel would answer packets to it with ICMP errors, as it does not know that the
- * transport receives them. All that comes is dropped in the kernel; several jobs of a host may take the same port.
+ * Takes the UDP port of a host that joins no switch: the kernel would answer packets to it with
+ * ICMP errors, as it does not know that the transport receives them. All that comes is dropped in
+ * the kernel; several jobs of a host may take the same port.
  *
  * channel: set on success only; can't send control packets. Returns FANIN_OK or a negative status.
  */

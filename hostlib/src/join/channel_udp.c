@@ -14,7 +14,8 @@
 static int
 udp_send(struct fanin_channel *channel, struct fanin_control *control, size_t body_len)
 {
-	return send(channel->fd, &control->headers.fanin, FANIN_HDR_LEN + body_len, MSG_NOSIGNAL) < 0
+	return send(channel->fd, &control->headers.fanin, FANIN_HDR_LEN + body_len, MSG_NOSIGNAL) <
+			       0
 		       ? errno
 		       : 0;
 }
@@ -121,12 +122,13 @@ socket_make(const struct fanin_route *route, uint16_t udp_port, bool bind_interf
 		goto close_made;
 	}
 	if (connect(made, (struct sockaddr *)&address, sizeof(address)) < 0) {
-		status = errno == EAGAIN
-				 ? fanin_error_set(
-					   error, FANIN_ERR_SYSTEM,
-					   "this host has no UDP port left (net.ipv4.ip_local_port_range)")
-				 : fanin_error_set(error, FANIN_ERR_NO_ROUTE,
-						   "no route to the switch: %s", strerror(errno));
+		status =
+			errno == EAGAIN
+				? fanin_error_set(
+					  error, FANIN_ERR_SYSTEM,
+					  "this host has no UDP port left (net.ipv4.ip_local_port_range)")
+				: fanin_error_set(error, FANIN_ERR_NO_ROUTE,
+						  "no route to the switch: %s", strerror(errno));
 		goto close_made;
 	}
 	getsockname(made, (struct sockaddr *)&own, &own_len);

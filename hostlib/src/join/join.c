@@ -78,7 +78,8 @@ fanin_member_close(struct fanin_member *member)
 }
 
 static int
-ack_take(struct fanin_member *member, const struct fanin_control *control, struct fanin_error *error)
+ack_take(struct fanin_member *member, const struct fanin_control *control,
+	 struct fanin_error *error)
 {
 	const struct fanin_hdr *hdr = &control->headers.fanin;
 	const struct fanin_join_ack_body *ack = &control->body.join_ack;
@@ -212,11 +213,13 @@ join_time_out(const struct fanin_member *member, uint64_t timeout_ns, unsigned i
 		error->missing = missing;
 	} else if (refusal != FANIN_REASON_NONE) {
 		fanin_error_set(error, 0, "the switch %s kept refusing for %.1f s: %s%s", address,
-				seconds, fanin_reason_text(refusal), refusal_advice(member, refusal));
+				seconds, fanin_reason_text(refusal),
+				refusal_advice(member, refusal));
 	} else if (errnum == ECONNREFUSED) {
-		fanin_error_set(error, 0,
-				"nothing listens on UDP port %u of %s: is that the switch's address?",
-				member->config.udp_port, address);
+		fanin_error_set(
+			error, 0,
+			"nothing listens on UDP port %u of %s: is that the switch's address?",
+			member->config.udp_port, address);
 	} else {
 		fanin_error_set(error, 0,
 				"the switch %s did not answer on UDP port %u within %.1f s%s%s",
@@ -283,10 +286,11 @@ join_receive(struct fanin_member *member, struct fanin_error *error)
 	}
 	if (!member->is_older || member->heard)
 		return FANIN_OK;
-	return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED,
-			       "the packets of the switch %s have version %u, those of this library %u",
-			       inet_ntop(AF_INET, &member->switch_ip_be, address, sizeof(address)),
-			       FANIN_WIRE_VERSION_BEFORE, FANIN_WIRE_VERSION);
+	return fanin_error_set(
+		error, FANIN_ERR_JOIN_REFUSED,
+		"the packets of the switch %s have version %u, those of this library %u",
+		inet_ntop(AF_INET, &member->switch_ip_be, address, sizeof(address)),
+		FANIN_WIRE_VERSION_BEFORE, FANIN_WIRE_VERSION);
 }
 
 /* Repeats JOIN if it is due. Returns whether it was. */
@@ -326,7 +330,8 @@ fanin_member_join(struct fanin_member *member, enum fanin_join_until until, uint
 
 		if (status != FANIN_OK)
 			return status;
-		if (member->acknowledged && (member->active || until == FANIN_JOIN_UNTIL_ACKNOWLEDGED))
+		if (member->acknowledged &&
+		    (member->active || until == FANIN_JOIN_UNTIL_ACKNOWLEDGED))
 			return FANIN_OK;
 		if (fanin_now_ns(NULL) >= deadline_ns)
 			return join_time_out(member, timeout_ns, member->refusal, member->errnum,
@@ -471,9 +476,10 @@ fanin_member_leave(struct fanin_member *member, struct fanin_error *error)
 		int errnum = 0;
 
 		if (now_ns >= deadline_ns)
-			return fanin_error_set(error, FANIN_ERR_TIMEOUT,
-					       "the switch did not confirm that rank %u has left job %u",
-					       member->config.rank, member->config.job);
+			return fanin_error_set(
+				error, FANIN_ERR_TIMEOUT,
+				"the switch did not confirm that rank %u has left job %u",
+				member->config.rank, member->config.job);
 		if (now_ns >= next_send_ns) {
 			fanin_member_send(member, FANIN_TYPE_LEAVE, FANIN_WIRE_VERSION);
 			next_send_ns = now_ns + LEAVE_REPEAT_NS;

@@ -33,7 +33,8 @@ struct fanin_member_config {
 	bool wants_path;     /* find out whether super-frames pass */
 	bool authenticate;   /* packets have tags; never joins a job whose packets have none */
 	bool awaits_new_job; /* the job may be gone for a while: it is being made anew */
-	uint64_t timeout_ns; /* of collectives: an answer to a JOIN counts as progress, like a result */
+	uint64_t timeout_ns; /* of collectives: an answer to a JOIN counts as progress, like a
+				result */
 	fanin_interrupt_fn interrupt;
 	void *interrupt_arg;
 };
@@ -41,7 +42,8 @@ struct fanin_member_config {
 struct fanin_member {
 	struct fanin_member_config config;
 	struct fanin_keys keys;
-	struct fanin_tagger *tagger; /* NULL unless config.authenticate; shared with the engine until fanin_member_close */
+	struct fanin_tagger *tagger; /* NULL unless config.authenticate; shared with the engine
+					until fanin_member_close */
 	uint32_t switch_ip_be;
 	uint32_t local_ip_be;
 	uint32_t mtu;
@@ -106,15 +108,16 @@ int fanin_member_open(struct fanin_member *member, const struct fanin_member_con
 /*
  * Repeats JOIN until the condition holds. May be called once for each condition.
  *
- * deadline_ns: on the clock of fanin_now_ns. error: on a timeout error->missing has the ranks that have not joined.
- * Returns FANIN_OK, FANIN_ERR_JOIN_REFUSED, FANIN_ERR_JOIN_TIMEOUT, FANIN_ERR_INTERRUPTED or FANIN_ERR_SYSTEM.
+ * deadline_ns: on the clock of fanin_now_ns. error: on a timeout error->missing has the ranks that
+ * have not joined. Returns FANIN_OK, FANIN_ERR_JOIN_REFUSED, FANIN_ERR_JOIN_TIMEOUT,
+ * FANIN_ERR_INTERRUPTED or FANIN_ERR_SYSTEM.
  */
 int fanin_member_join(struct fanin_member *member, enum fanin_join_until until,
 		      uint64_t deadline_ns, uint64_t timeout_ns, struct fanin_error *error);
 
 /*
- * Waits a little for word whether super-frames pass, in super_frames, if that is wanted and not known yet: many JOINs may have been lost.
- * Call it once the member has joined.
+ * Waits a little for word whether super-frames pass, in super_frames, if that is wanted and not
+ * known yet: many JOINs may have been lost. Call it once the member has joined.
  */
 void fanin_member_try_path(struct fanin_member *member);
 

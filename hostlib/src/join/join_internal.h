@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Packets of a member that joins and leaves (join_packets.c), for who knows when they are due (join.c). */
+/* Packets of a member that joins and leaves (join_packets.c), for who knows when they are due
+ * (join.c). */
 #ifndef FANIN_HOSTLIB_JOIN_INTERNAL_H
 #define FANIN_HOSTLIB_JOIN_INTERNAL_H
 
@@ -9,7 +10,8 @@
 #define FANIN_JOIN_PAIRS_MOST 4u
 
 /*
- * Sends a control packet, of this version or the one before. Returns 0 or the errno last reported by the link.
+ * Sends a control packet, of this version or the one before. Returns 0 or the errno last reported
+ * by the link.
  */
 int fanin_member_send(struct fanin_member *member, enum fanin_type type, uint8_t version);
 

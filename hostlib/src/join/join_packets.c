@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The packets of a member that joins and leaves, and which answers to them count. See join_internal.h. */
+/* The packets of a member that joins and leaves, and which answers to them count. See
+ * join_internal.h. */
 #include "join_internal.h"
 
 #include "hostlib/src/base/answer_tag.h"
@@ -10,7 +11,8 @@
 /*
  * Makes a control packet, of the version of the packet that it answers or this one.
  *
- * body_len: of the packet with its tag, set on success only. Returns false if there is no tag to be had.
+ * body_len: of the packet with its tag, set on success only. Returns false if there is no tag to be
+ * had.
  */
 static bool
 control_make(struct fanin_member *member, enum fanin_type type, enum fanin_path path,
@@ -97,7 +99,8 @@ control_open(struct fanin_member *member, struct fanin_control *control, size_t 
 }
 
 /*
- * Is it the answer of a switch of an earlier release to this member's JOIN? One of today answers such a JOIN likewise, and says what it is.
+ * Is it the answer of a switch of an earlier release to this member's JOIN? One of today answers
+ * such a JOIN likewise, and says what it is.
  *
  * len: without the tag. The packet has the key that it must have.
  */

@@ -53,9 +53,11 @@ struct fanin_loop {
 	uint64_t last_poll_ns;
 	uint64_t timers_ns;     /* timers that were due at this time have been handled */
 	uint64_t next_timer_ns; /* nothing is due before */
-	uint64_t resumed_ns; /* when the caller last came back: older samples are not the network's */
-	int tx_errnum; /* why sending failed; 0: it did not, or the protocol cleared it after progress */
-	int status; /* FANIN_OK or why the loop failed */
+	uint64_t resumed_ns; /* when the caller last came back: older samples are not the network's
+			      */
+	int tx_errnum;       /* why sending failed; 0: it did not, or the protocol cleared it after
+				progress */
+	int status;          /* FANIN_OK or why the loop failed */
 	struct fanin_error error;
 };
 

@@ -72,7 +72,8 @@ fanin_manager_is_current(const struct fanin_manager *manager)
 }
 
 void
-fanin_manager_away(const struct fanin_manager *manager, struct fanin_ranks *away, uint64_t *since_ns)
+fanin_manager_away(const struct fanin_manager *manager, struct fanin_ranks *away,
+		   uint64_t *since_ns)
 {
 	*since_ns = manager->away_ns;
 	*away = manager->lost;
@@ -184,7 +185,8 @@ manager_handshake(struct fanin_manager *manager, struct fanin_error *error)
 
 		if (status != FANIN_OK)
 			return status;
-		status = line_wait(manager, FANIN_MANAGER_LINE_HELLO, "did not answer", &none, error);
+		status = line_wait(manager, FANIN_MANAGER_LINE_HELLO, "did not answer", &none,
+				   error);
 		if (status != FANIN_ERR_MANAGER || left == 1 ||
 		    !fanin_link_was_closed(manager->link) ||
 		    fanin_now_ns(NULL) >= manager->options.deadline_ns)
@@ -258,7 +260,8 @@ fanin_manager_give_up(struct fanin_manager *manager)
 		return;
 	manager->gave_up = true;
 	manager->opened_ns = fanin_now_ns(NULL);
-	if (manager->state == FANIN_MANAGER_MEMBER && fanin_manager_say(manager, "leave") == FANIN_OK)
+	if (manager->state == FANIN_MANAGER_MEMBER &&
+	    fanin_manager_say(manager, "leave") == FANIN_OK)
 		manager->state = FANIN_MANAGER_LEAVING;
 	else
 		link_drop(manager);

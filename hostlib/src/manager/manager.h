@@ -45,17 +45,19 @@ struct fanin_manager_join {
 	uint16_t size;
 	int rank; /* -1: any */
 	uint32_t ip_be;
-	const struct sockaddr_in *endpoint; /* where the ring's previous rank shall connect; NULL: no fallback */
+	const struct sockaddr_in *endpoint; /* where the ring's previous rank shall connect; NULL:
+					       no fallback */
 	uint32_t mtu;
 	const char *handler;
 	bool reproducible;
 	bool wide;
 	bool authenticate;
-	uint16_t trees; /* 0: the manager's default */
-	const struct fanin_manager_parameter
-		*parameters; /* n_parameters of them; the others are the handler's defaults */
+	uint16_t trees;                                   /* 0: the manager's default */
+	const struct fanin_manager_parameter *parameters; /* n_parameters of them; the others are
+							     the handler's defaults */
 	size_t n_parameters;
-	uint64_t beside_key; /* of the job that this one is beside, as its name says; 0: it is beside none */
+	uint64_t beside_key; /* of the job that this one is beside, as its name says; 0: it is
+				beside none */
 };
 
 /* Where the job begins for this host. */
@@ -77,7 +79,8 @@ struct fanin_manager_tree {
 	char interface[IF_NAMESIZE];     /* of home.ip_be; filled in by the caller */
 	uint64_t key;
 	uint32_t job;
-	struct fanin_peer *peers; /* by rank; owned by the answer. NULL: not needed, as the job's switches do all the work */
+	struct fanin_peer *peers; /* by rank; owned by the answer. NULL: not needed, as the job's
+				     switches do all the work */
 };
 
 /* The manager's answer to a join. */
@@ -90,11 +93,13 @@ struct fanin_manager_answer {
 	/* In the network. */
 	struct fanin_manager_tree trees[FANIN_MAX_TREES];
 	uint16_t n_trees;
-	bool authenticated; /* packets have tags */
-	uint16_t payload_bytes; /* of a packet in any of several trees, or of a job with leaders; 0: not told */
+	bool authenticated;     /* packets have tags */
+	uint16_t payload_bytes; /* of a packet in any of several trees, or of a job with leaders; 0:
+				   not told */
 	uint16_t trees_asked;
 	char trees_reason[FANIN_TEXT_LEN / 2]; /* why there are fewer; "": there are not */
-	/* Of a job whose blocks have leaders: its hosts join no switch, and are told here what one would tell them. */
+	/* Of a job whose blocks have leaders: its hosts join no switch, and are told here what one
+	 * would tell them. */
 	bool has_leaders;
 	char handler[17];
 	uint16_t window;       /* a power of two */
@@ -108,8 +113,9 @@ struct fanin_manager_answer {
 /*
  * Connects and shakes hands.
  *
- * manager: set on success only. Returns FANIN_OK, FANIN_ERR_INVALID, FANIN_ERR_MANAGER, FANIN_ERR_JOIN_REFUSED (the token),
- * FANIN_ERR_JOIN_TIMEOUT, FANIN_ERR_INTERRUPTED or FANIN_ERR_NO_MEMORY.
+ * manager: set on success only. Returns FANIN_OK, FANIN_ERR_INVALID, FANIN_ERR_MANAGER,
+ * FANIN_ERR_JOIN_REFUSED (the token), FANIN_ERR_JOIN_TIMEOUT, FANIN_ERR_INTERRUPTED or
+ * FANIN_ERR_NO_MEMORY.
  */
 int fanin_manager_open(const struct fanin_manager_options *options, struct fanin_manager **manager,
 		       struct fanin_error *error);
@@ -135,8 +141,8 @@ uint64_t fanin_manager_key(const struct fanin_manager *manager);
 void fanin_manager_poll(struct fanin_manager *manager);
 
 /*
- * Gives the membership up without waiting: this rank's communicator has failed, and others are not to
- * wait for it. The connection is not restored any more. manager may be NULL; may be called
+ * Gives the membership up without waiting: this rank's communicator has failed, and others are not
+ * to wait for it. The connection is not restored any more. manager may be NULL; may be called
  * repeatedly.
  */
 void fanin_manager_give_up(struct fanin_manager *manager);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See manager_link.h. OpenSSL reads from and writes to memory, never to the socket: a write to a connection that has ended
- * would raise SIGPIPE in a process that is not ours.
+ * See manager_link.h. OpenSSL reads from and writes to memory, never to the socket: a write to a
+ * connection that has ended would raise SIGPIPE in a process that is not ours.
  */
 #include "manager_link.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A connection that carries lines of text, by TCP or by TLS over it. Nothing blocks: all work is done in fanin_link_poll. One
- * thread at a time.
+ * A connection that carries lines of text, by TCP or by TLS over it. Nothing blocks: all work is
+ * done in fanin_link_poll. One thread at a time.
  */
 #ifndef FANIN_HOSTLIB_MANAGER_LINK_H
 #define FANIN_HOSTLIB_MANAGER_LINK_H

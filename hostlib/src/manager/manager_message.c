@@ -102,7 +102,8 @@ fanin_manager_say_join(struct fanin_manager *manager, const struct fanin_manager
 	if (args != NULL && join->authenticate)
 		json_object_set_new(args, "authenticate", json_true());
 	if (args != NULL && join->beside_key != 0)
-		json_object_set_new(args, "beside_key", json_string(key_text(join->beside_key, key)));
+		json_object_set_new(args, "beside_key",
+				    json_string(key_text(join->beside_key, key)));
 	if (args != NULL && join->n_parameters != 0)
 		json_object_set_new(args, "parameters", parameters_pack(join));
 	if (args != NULL && join->rank >= 0)
@@ -211,8 +212,9 @@ generation_read(const json_t *message)
 {
 	json_int_t generation;
 
-	return integer_read(message, "generation", 1, UINT32_MAX, &generation) ? (uint32_t)generation
-									       : 0;
+	return integer_read(message, "generation", 1, UINT32_MAX, &generation)
+		       ? (uint32_t)generation
+		       : 0;
 }
 
 /* Stores where a tree continues, if a message tells it completely. */
@@ -329,7 +331,8 @@ event_note(struct fanin_manager *manager, const json_t *event, const json_t *mes
 	const char *reason = json_string_value(json_object_get(message, "reason"));
 	json_int_t tree = json_integer_value(json_object_get(message, "tree"));
 
-	if (name == NULL || note_ranks(manager, name, message) || tree < 0 || tree >= FANIN_MAX_TREES)
+	if (name == NULL || note_ranks(manager, name, message) || tree < 0 ||
+	    tree >= FANIN_MAX_TREES)
 		return;
 	if (strcmp(name, "job_destroyed") == 0) {
 		snprintf(manager->ended, sizeof(manager->ended), "%s",
@@ -359,7 +362,8 @@ words_add(char *text, size_t n, size_t len, const char *format, const char *word
 	return end;
 }
 
-/* Writes an event in words: `job "j": member lost: rank 3`. What this library does not know of it is left out. */
+/* Writes an event in words: `job "j": member lost: rank 3`. What this library does not know of it
+ * is left out. */
 static const char *
 event_format(const json_t *message, char *text, size_t len)
 {
@@ -501,7 +505,8 @@ peers_read(const struct fanin_manager *manager, const json_t *result, uint16_t s
 	if (list == NULL)
 		return FANIN_OK;
 	if (!json_is_array(list) || json_array_size(list) != size)
-		return answer_fail(manager, result, "peers", "a list with one for each rank", error);
+		return answer_fail(manager, result, "peers", "a list with one for each rank",
+				   error);
 	tree->peers = calloc(size, sizeof(*tree->peers));
 	if (tree->peers == NULL)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
@@ -517,9 +522,9 @@ peers_read(const struct fanin_manager *manager, const json_t *result, uint16_t s
 		if (json_object_get(entry, "second_ip") != NULL &&
 		    (!address_read(entry, "second_ip", &tree->peers[i].second_ip_be) ||
 		     !address_read(entry, "second_switch_ip", &tree->peers[i].second_switch_ip_be)))
-			return answer_fail(manager, result, "peers",
-					   "second_ip and second_switch_ip of a rank with two links",
-					   error);
+			return answer_fail(
+				manager, result, "peers",
+				"second_ip and second_switch_ip of a rank with two links", error);
 	}
 	return FANIN_OK;
 }
@@ -560,7 +565,8 @@ parameters_read(const struct fanin_manager *manager, const json_t *result,
 	if (list == NULL)
 		return FANIN_OK;
 	if (!json_is_array(list) || json_array_size(list) > FANIN_WIRE_PARAMETERS)
-		return answer_fail(manager, result, "parameters", "a list of up to 8 numbers", error);
+		return answer_fail(manager, result, "parameters", "a list of up to 8 numbers",
+				   error);
 	json_array_foreach(list, i, value) {
 		if (!json_is_integer(value) || json_integer_value(value) < 0)
 			return answer_fail(manager, result, "parameters",
@@ -596,7 +602,8 @@ leaders_read(const struct fanin_manager *manager, const json_t *result,
 		return answer_fail(manager, result, "more_trees",
 				   "none, as its blocks have leaders", error);
 	if (answer->trees[0].peers == NULL)
-		return answer_fail(manager, result, "peers", "a list with one for each rank", error);
+		return answer_fail(manager, result, "peers", "a list with one for each rank",
+				   error);
 	answer->has_leaders = true;
 	memcpy(answer->handler, handler, strlen(handler) + 1);
 	answer->window = (uint16_t)window;
@@ -625,7 +632,8 @@ network_read(const struct fanin_manager *manager, const json_t *result,
 		status = tree_read(manager, json_array_get(more, i), answer->size,
 				   &answer->trees[answer->n_trees++], error);
 	if (status == FANIN_OK && answer->n_trees > 1) {
-		if (!integer_read(result, "payload_bytes", FANIN_PAYLOAD_ALIGN, UINT16_MAX, &payload))
+		if (!integer_read(result, "payload_bytes", FANIN_PAYLOAD_ALIGN, UINT16_MAX,
+				  &payload))
 			return answer_fail(manager, result, "payload_bytes", "a packet's", error);
 		answer->payload_bytes = (uint16_t)payload;
 	}

@@ -38,7 +38,8 @@ trim(char *text)
 	return text;
 }
 
-/* Names of environment variables may stand in the file, but for the library's own, and for secrets: everybody may read it. */
+/* Names of environment variables may stand in the file, but for the library's own, and for secrets:
+ * everybody may read it. */
 static bool
 is_variable(const char *key)
 {
@@ -61,10 +62,10 @@ variable_take(struct file *file, unsigned int number, const char *key, const cha
 	      struct fanin_error *error)
 {
 	if (strlen(value) >= sizeof(file->value))
-		return fanin_error_set(error, FANIN_ERR_INVALID,
-				       "%s, line %u: %.64s has %zu characters, expected at most %zu",
-				       file->path, number, key, strlen(value),
-				       sizeof(file->value) - 1);
+		return fanin_error_set(
+			error, FANIN_ERR_INVALID,
+			"%s, line %u: %.64s has %zu characters, expected at most %zu", file->path,
+			number, key, strlen(value), sizeof(file->value) - 1);
 	if (file->wanted != NULL && strcmp(key, file->wanted) == 0)
 		memcpy(file->value, value, strlen(value) + 1);
 	return FANIN_OK;
@@ -75,16 +76,18 @@ value_take(struct file *file, unsigned int number, const char *key, const char *
 	   struct fanin_error *error)
 {
 	char *const texts[] = { file->manager, file->token_file, file->ca };
-	const size_t sizes[] = { sizeof(file->manager), sizeof(file->token_file), sizeof(file->ca) };
+	const size_t sizes[] = { sizeof(file->manager), sizeof(file->token_file),
+				 sizeof(file->ca) };
 	static const char *const keys[] = { "manager", "token_file", "ca" };
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
 		if (strcmp(key, keys[i]) != 0)
 			continue;
 		if (value[0] == '\0' || strlen(value) >= sizes[i])
-			return fanin_error_set(error, FANIN_ERR_INVALID,
-					       "%s, line %u: %s has %zu characters, expected 1 to %zu",
-					       file->path, number, key, strlen(value), sizes[i] - 1);
+			return fanin_error_set(
+				error, FANIN_ERR_INVALID,
+				"%s, line %u: %s has %zu characters, expected 1 to %zu", file->path,
+				number, key, strlen(value), sizes[i] - 1);
 		memcpy(texts[i], value, strlen(value) + 1);
 		return FANIN_OK;
 	}
@@ -161,10 +164,11 @@ token_take(struct fanin_manager_settings *settings, const char *token, const cha
 				       from, len, sizeof(settings->token) - 1);
 	for (size_t i = 0; i < len; i++) {
 		if (!isgraph((unsigned char)token[i]))
-			return fanin_error_set(error, FANIN_ERR_INVALID,
-					       "the token from %s has the byte 0x%02x, expected printable ASCII "
-					       "without blanks",
-					       from, (unsigned char)token[i]);
+			return fanin_error_set(
+				error, FANIN_ERR_INVALID,
+				"the token from %s has the byte 0x%02x, expected printable ASCII "
+				"without blanks",
+				from, (unsigned char)token[i]);
 	}
 	memcpy(settings->token, token, len + 1);
 	return FANIN_OK;
@@ -217,7 +221,8 @@ token_find(struct fanin_manager_settings *settings, const struct file *file, con
 
 /* Parses "10.0.0.1" or "manager.example:4711". */
 static int
-address_take(struct fanin_manager_settings *settings, const char *address, struct fanin_error *error)
+address_take(struct fanin_manager_settings *settings, const char *address,
+	     struct fanin_error *error)
 {
 	const struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };
 	const char *colon = strrchr(address, ':');
@@ -237,9 +242,10 @@ address_take(struct fanin_manager_settings *settings, const char *address, struc
 				address);
 	}
 	if (len == 0 || len >= sizeof(settings->host))
-		return fanin_error_set(error, FANIN_ERR_INVALID,
-				       "the manager's address has %zu characters, expected 1 to %zu",
-				       len, sizeof(settings->host) - 1);
+		return fanin_error_set(
+			error, FANIN_ERR_INVALID,
+			"the manager's address has %zu characters, expected 1 to %zu", len,
+			sizeof(settings->host) - 1);
 	memcpy(settings->host, address, len);
 	settings->host[len] = '\0';
 	snprintf(settings->address, sizeof(settings->address), "%s:%ld", settings->host, port);
@@ -271,10 +277,11 @@ fanin_manager_settings_find(const char *manager, const char *token,
 	if (manager == NULL && file.manager[0] != '\0')
 		manager = file.manager;
 	if (manager == NULL)
-		return fanin_error_set(error, FANIN_ERR_INVALID,
-				       "no manager is configured: give its address, or set FANIN_MANAGER, or put a line "
-				       "\"manager = ADDRESS\" into %s",
-				       file.path);
+		return fanin_error_set(
+			error, FANIN_ERR_INVALID,
+			"no manager is configured: give its address, or set FANIN_MANAGER, or put a line "
+			"\"manager = ADDRESS\" into %s",
+			file.path);
 	status = address_take(&found, manager, error);
 	if (status == FANIN_OK)
 		status = token_find(&found, &file, token, error);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Where the network manager is and how to connect to it: the caller's options take precedence over
- * the environment, and that over the file. fanin_setting of the public interface is here, too. Reads files; keeps no state.
+ * the environment, and that over the file. fanin_setting of the public interface is here, too.
+ * Reads files; keeps no state.
  */
 #ifndef FANIN_HOSTLIB_MANAGER_SETTINGS_H
 #define FANIN_HOSTLIB_MANAGER_SETTINGS_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The list of protocols in this build. They add themselves before main; from then on it is constant and any thread may read it.
+ * The list of protocols in this build. They add themselves before main; from then on it is constant
+ * and any thread may read it.
  */
 #include "protocol.h"
 
@@ -32,8 +33,8 @@ groups_are_whole(const struct fanin_switch_ops *ops)
 				      (ops->redirect != NULL) + (ops->hint != NULL);
 
 	/*
-	 * `abort` belongs to both groups: requests in other trees, and runs that can't be resumed. It may also be there for jobs that the manager
-	 * ends.
+	 * `abort` belongs to both groups: requests in other trees, and runs that can't be resumed.
+	 * It may also be there for jobs that the manager ends.
 	 */
 	return (splits == 0 || splits == 2) && (recovers == 0 || recovers == 8) &&
 	       (recovers == 0 || ops->peers_may_need_results != NULL) &&
@@ -99,7 +100,8 @@ fanin_protocol_of(const char *handler, char *reason, size_t reason_len)
 	}
 	assert(usual != NULL);
 	snprintf(reason, reason_len,
-		 "the job's handler is %s, which no protocol names: this is the usual one", handler);
+		 "the job's handler is %s, which no protocol names: this is the usual one",
+		 handler);
 	return usual;
 }
 
@@ -123,9 +125,10 @@ fanin_protocol_on_switch(uint32_t job, const char *handler, bool multicast,
 	const struct fanin_protocol *found = fanin_protocol_of(handler, why, sizeof(why));
 
 	if (found->on_switch == NULL)
-		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-				       "job %u has the handler %s, whose protocol %s runs without a switch",
-				       job, handler, found->name);
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"job %u has the handler %s, whose protocol %s runs without a switch", job,
+			handler, found->name);
 	if (found->has_leaders)
 		return fanin_error_set(
 			error, FANIN_ERR_UNSUPPORTED,
@@ -145,8 +148,9 @@ fanin_protocol_on_switch(uint32_t job, const char *handler, bool multicast,
 }
 
 int
-fanin_protocol_with_leaders(uint32_t job, const char *handler, const struct fanin_protocol **protocol,
-			    char *reason, size_t reason_len, struct fanin_error *error)
+fanin_protocol_with_leaders(uint32_t job, const char *handler,
+			    const struct fanin_protocol **protocol, char *reason, size_t reason_len,
+			    struct fanin_error *error)
 {
 	char why[FANIN_TEXT_LEN];
 	const struct fanin_protocol *found = fanin_protocol_of(handler, why, sizeof(why));

@@ -5,8 +5,8 @@
  * selects the protocol. A protocol is a file, or a directory, of its own, which ends with
  * FANIN_PROTOCOL_REGISTER.
  *
- * An endpoint is what a protocol's `open` makes: the state of one rank in one job, or in one tree of
- * it. One thread at a time.
+ * An endpoint is what a protocol's `open` makes: the state of one rank in one job, or in one tree
+ * of it. One thread at a time.
  */
 #ifndef FANIN_HOSTLIB_PROTOCOL_H
 #define FANIN_HOSTLIB_PROTOCOL_H
@@ -54,7 +54,8 @@ struct fanin_endpoint {
 /* Configuration of an endpoint. Constant while it is being opened, and copied. */
 struct fanin_protocol_config {
 	struct fanin_keys keys;
-	uint64_t timeout_ns; /* longest time without progress while one is waited for, unless ranks are only late */
+	uint64_t timeout_ns; /* longest time without progress while one is waited for, unless ranks
+				are only late */
 	uint64_t wait_limit_ns; /* the same while ranks are merely late; 0: none */
 	uint16_t rank;
 	uint16_t size;
@@ -66,16 +67,19 @@ struct fanin_protocol_config {
 	/* On a switch. */
 	struct fanin_transport *transport; /* the owner's */
 	struct fanin_flow flow;            /* to the switch; src_port is overwritten */
-	/* Of a job with leaders, if the host has a second link: the way by it, over the same transport. src_ip_be 0: it has none. */
+	/* Of a job with leaders, if the host has a second link: the way by it, over the same
+	 * transport. src_ip_be 0: it has none. */
 	struct fanin_flow second_flow;
-	struct fanin_tagger *tagger; /* makes and checks tags, the owner's; NULL: packets have none */
+	struct fanin_tagger *tagger; /* makes and checks tags, the owner's; NULL: packets have none
+				      */
 	uint64_t instance;           /* of the switch; tags are bound to it */
 	uint32_t job;
 	uint32_t epoch;
 	uint16_t window;        /* most blocks in flight, a power of two */
 	uint16_t payload_bytes; /* most per packet */
 	uint32_t first_block;   /* 0; tests start elsewhere */
-	/* Congestion control, where the protocol does not bound by itself what is in flight. NULL: the one that suits the transport. */
+	/* Congestion control, where the protocol does not bound by itself what is in flight. NULL:
+	 * the one that suits the transport. */
 	const struct fanin_cc_type *cc;
 	uint8_t port_shift; /* 2^this blocks in a row have one source port */
 	bool spread; /* the switch has several workers, one of which may be behind the others */
@@ -99,16 +103,19 @@ struct fanin_protocol_config {
 struct fanin_rejoin {
 	struct fanin_ranks missing; /* ranks that have not joined again; also empty if unknown */
 	struct fanin_ranks gone;    /* of these, ranks that will not join, or do not answer */
-	struct fanin_ranks late; /* of these, ranks known to be alive, with nothing else in the way; empty: no reason to wait */
-	uint64_t told_ns; /* when the switch said so */
+	struct fanin_ranks late; /* of these, ranks known to be alive, with nothing else in the way;
+				    empty: no reason to wait */
+	uint64_t told_ns;        /* when the switch said so */
 };
 
 /*
  * Functions of a protocol on switches for jobs with several trees, and for runs that a switch may
- * lose. Each of the two groups may be NULL as a whole; `abort` belongs to both, and may be there alone.
+ * lose. Each of the two groups may be NULL as a whole; `abort` belongs to both, and may be there
+ * alone.
  */
 struct fanin_switch_ops {
-	/* Jobs with several trees, whose requests are split over as many endpoints. NULL: such a job can't be joined. */
+	/* Jobs with several trees, whose requests are split over as many endpoints. NULL: such a
+	 * job can't be joined. */
 
 	/*
 	 * Lays a request out and cuts it into blocks without posting it. Returns the number of
@@ -157,10 +164,10 @@ struct fanin_switch_ops {
 	 * Resumes in another run (docs/protocol.md, "Going on with another tree"), or in the same
 	 * one if it was not lost after all.
 	 *
-	 * instance: of the switch that has the run; a restarted switch has another one, whatever its
-	 * epochs. first_block: the least of all ranks' progress, which the new run counts as block 0.
-	 * Returns FANIN_OK, or FANIN_ERR_REFUSED if that is further back than a window, as a rank has
-	 * started anew; the endpoint has failed then.
+	 * instance: of the switch that has the run; a restarted switch has another one, whatever
+	 * its epochs. first_block: the least of all ranks' progress, which the new run counts as
+	 * block 0. Returns FANIN_OK, or FANIN_ERR_REFUSED if that is further back than a window, as
+	 * a rank has started anew; the endpoint has failed then.
 	 */
 	int (*resume)(struct fanin_endpoint *endpoint, uint32_t epoch, uint64_t instance,
 		      uint32_t first_block);
@@ -187,39 +194,46 @@ struct fanin_switch_ops {
 	bool (*peers_may_need_results)(struct fanin_endpoint *endpoint);
 };
 
-/* Functions of a protocol whose jobs are multicast regions (docs/protocol.md, "Regions"), between polls. */
+/* Functions of a protocol whose jobs are multicast regions (docs/protocol.md, "Regions"), between
+ * polls. */
 struct fanin_protocol_region_ops {
 	/*
-	 * The region's memory is there from now on, and has its bytes until the endpoint is closed. base, bytes: what the job's parameters have to be. Returns FANIN_OK,
-	 * or FANIN_ERR_REFUSED with what was found in `error`.
+	 * The region's memory is there from now on, and has its bytes until the endpoint is closed.
+	 * base, bytes: what the job's parameters have to be. Returns FANIN_OK, or FANIN_ERR_REFUSED
+	 * with what was found in `error`.
 	 */
 	int (*attach)(struct fanin_endpoint *endpoint, void *memory, uint64_t base, uint64_t bytes,
 		      struct fanin_error *error);
 
 	/*
-	 * Copies bytes into the region's memory, here now, and at all other ranks by the next fence. Nothing is sent before the next poll. data: may be the place itself.
-	 * Returns FANIN_OK, FANIN_ERR_INVALID if they don't fit into the region, during a fence, or if there are too many packets since the last one,
-	 * FANIN_ERR_NO_MEMORY, or the endpoint's earlier error.
+	 * Copies bytes into the region's memory, here now, and at all other ranks by the next
+	 * fence. Nothing is sent before the next poll. data: may be the place itself. Returns
+	 * FANIN_OK, FANIN_ERR_INVALID if they don't fit into the region, during a fence, or if
+	 * there are too many packets since the last one, FANIN_ERR_NO_MEMORY, or the endpoint's
+	 * earlier error.
 	 */
 	int (*store)(struct fanin_endpoint *endpoint, uint64_t offset, const void *data,
 		     uint64_t bytes);
 
 	/*
-	 * Posts a fence, of which there is one at a time. request: in progress until all that any rank has written before its fence is there at all ranks. Returns FANIN_OK,
+	 * Posts a fence, of which there is one at a time. request: in progress until all that any
+	 * rank has written before its fence is there at all ranks. Returns FANIN_OK,
 	 * FANIN_ERR_INVALID or the endpoint's earlier error.
 	 */
 	int (*fence)(struct fanin_endpoint *endpoint, struct fanin_request *request);
 };
 
 struct fanin_protocol {
-	const char *name; /* for the report and for messages */
-	const char *const *handlers; /* handlers whose jobs it runs; ends with NULL. No two protocols name the same one */
+	const char *name;            /* for the report and for messages */
+	const char *const *handlers; /* handlers whose jobs it runs; ends with NULL. No two
+					protocols name the same one */
 	/*
 	 * Packet types of its handlers, which are registered with it; ends with an entry without a
 	 * name. NULL: none.
 	 */
 	const struct fanin_packet_type *packets;
-	bool is_usual; /* default for jobs whose handler no protocol names; exactly one protocol is */
+	bool is_usual; /* default for jobs whose handler no protocol names; exactly one protocol is
+			*/
 	bool has_custom; /* supports custom operators */
 	bool has_tags;   /* packets may carry message authentication codes */
 	/*
@@ -229,14 +243,19 @@ struct fanin_protocol {
 	bool has_duties;
 	/* No switch is joined: packets go to ranks, by way of the first hop; `hosts` is needed. */
 	bool has_leaders;
-	bool multicasts; /* broadcast and allgather go by multicast, each packet once to all ranks */
+	bool multicasts;  /* broadcast and allgather go by multicast, each packet once to all ranks
+			   */
 	bool any_density; /* sparse requests need no density that is known to all ranks */
-	/* Jobs of its first handler are made for this use. No two protocols are for the same one. */
+	/* Jobs of its first handler are made for this use. No two protocols are for the same one.
+	 */
 	enum fanin_beside_use beside;
-	const struct fanin_protocol_region_ops *region; /* its jobs are multicast regions; NULL: they are not */
-	/* Returns how many packets may be on their way to a rank of a job. NULL: as many as the job's window. */
+	const struct fanin_protocol_region_ops *region; /* its jobs are multicast regions; NULL:
+							   they are not */
+	/* Returns how many packets may be on their way to a rank of a job. NULL: as many as the
+	 * job's window. */
 	uint32_t (*in_flight)(uint16_t size, uint16_t payload_bytes);
-	/* Of a protocol on the block engine, what it decides itself (engine/engine_internal.h). NULL: it has an engine of its own. */
+	/* Of a protocol on the block engine, what it decides itself (engine/engine_internal.h).
+	 * NULL: it has an engine of its own. */
 	const struct fanin_engine_rules *rules;
 	uint32_t collectives; /* bit 1 << enum fanin_collective for each that it carries out */
 
@@ -259,8 +278,9 @@ struct fanin_protocol {
 	 * protocol: this table, to which endpoint->protocol is set. endpoint: set on success only.
 	 * Returns FANIN_OK or a negative status with what was found in `error`.
 	 */
-	int (*open)(const struct fanin_protocol *protocol, const struct fanin_protocol_config *config,
-		    struct fanin_endpoint **endpoint, struct fanin_error *error);
+	int (*open)(const struct fanin_protocol *protocol,
+		    const struct fanin_protocol_config *config, struct fanin_endpoint **endpoint,
+		    struct fanin_error *error);
 
 	/*
 	 * Says goodbye where the protocol has to, for a second at most, and frees the endpoint.
@@ -275,18 +295,18 @@ struct fanin_protocol {
 	bool (*ready)(struct fanin_endpoint *endpoint, struct fanin_error *problem);
 
 	/*
-	 * Takes a request that its owner has filled in. Requests are carried out in the order of posting. Nothing need be sent
-	 * before the next poll.
+	 * Takes a request that its owner has filled in. Requests are carried out in the order of
+	 * posting. Nothing need be sent before the next poll.
 	 *
-	 * count: as for fanin_request_layout. Returns FANIN_OK, FANIN_ERR_INVALID if it is too long for what is posted already, or
-	 * the endpoint's earlier error.
+	 * count: as for fanin_request_layout. Returns FANIN_OK, FANIN_ERR_INVALID if it is too long
+	 * for what is posted already, or the endpoint's earlier error.
 	 */
 	int (*post)(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count);
 
 	/*
 	 * Receives, sends and checks the timers once, without blocking. Returns how often data was
-	 * sent or received, or a negative status once the endpoint has failed; every request then has
-	 * it.
+	 * sent or received, or a negative status once the endpoint has failed; every request then
+	 * has it.
 	 */
 	int (*poll)(struct fanin_endpoint *endpoint);
 
@@ -375,7 +395,8 @@ void fanin_protocol_register(struct fanin_protocol *protocol);
  * handler: of the job. reason: receives a phrase why this protocol was chosen. Thread-safe after
  * start-up.
  */
-const struct fanin_protocol *fanin_protocol_of(const char *handler, char *reason, size_t reason_len);
+const struct fanin_protocol *fanin_protocol_of(const char *handler, char *reason,
+					       size_t reason_len);
 
 /*
  * Returns the protocol that is for a use. Its name is how its jobs' names end. Thread-safe after
@@ -395,8 +416,8 @@ int fanin_protocol_on_switch(uint32_t job, const char *handler, bool multicast,
 			     size_t reason_len, struct fanin_error *error);
 
 /*
- * Finds the protocol of a job whose blocks have leaders, as the network manager says: one of those that join no switch. The rest is as for
- * fanin_protocol_on_switch.
+ * Finds the protocol of a job whose blocks have leaders, as the network manager says: one of those
+ * that join no switch. The rest is as for fanin_protocol_on_switch.
  */
 int fanin_protocol_with_leaders(uint32_t job, const char *handler,
 				const struct fanin_protocol **protocol, char *reason,

@@ -22,7 +22,8 @@ static void
 engines_abort(const struct fanin_split *split)
 {
 	for (uint16_t i = 0; i < split->n_endpoints; i++)
-		split->protocol->on_switch->abort(split->endpoints[i], split->status, &split->error);
+		split->protocol->on_switch->abort(split->endpoints[i], split->status,
+						  &split->error);
 }
 
 void
@@ -60,12 +61,14 @@ fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint6
 		parts[i].whole = request;
 		parts[i].stride = split->n_endpoints;
 		parts[i].start = i;
-		status = split->protocol->post(split->endpoints[(split->next + i) % split->n_endpoints],
-					       &parts[i], count);
-		/* They have just accepted it: only memory can lack. Some parts may be posted already. */
+		status = split->protocol->post(
+			split->endpoints[(split->next + i) % split->n_endpoints], &parts[i], count);
+		/* They have just accepted it: only memory can lack. Some parts may be posted
+		 * already. */
 		if (status != FANIN_OK) {
 			split->status = fanin_error_set(&split->error, status,
-							"part %u of a collective can't be posted", i);
+							"part %u of a collective can't be posted",
+							i);
 			engines_abort(split);
 			request->status = status;
 			break;

@@ -15,8 +15,10 @@
 #include "protocol.h"
 
 struct fanin_split {
-	const struct fanin_protocol *protocol; /* runs on switches */
-	struct fanin_endpoint *endpoints[FANIN_MAX_TREES]; /* of the protocol, owned by the caller; with the same rank, size and payload */
+	const struct fanin_protocol *protocol;             /* runs on switches */
+	struct fanin_endpoint *endpoints[FANIN_MAX_TREES]; /* of the protocol, owned by the caller;
+							      with the same rank, size and payload
+							    */
 	uint16_t n_endpoints;
 	uint16_t next; /* engine of the next block to be posted */
 	int status;    /* FANIN_OK or why it failed */
@@ -27,12 +29,13 @@ struct fanin_split {
  * Takes a request that its owner has filled in, and posts its part to each engine. The request is
  * done when all parts are. fanin_split_free frees what is allocated for them.
  *
- * Returns what the protocol's post returns, or FANIN_ERR_NO_MEMORY; then nothing is posted. If a part can't be posted after others were, all engines and
- * requests fail.
+ * Returns what the protocol's post returns, or FANIN_ERR_NO_MEMORY; then nothing is posted. If a
+ * part can't be posted after others were, all engines and requests fail.
  */
 int fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint64_t count);
 
-/* Fails all engines and every request, unless that has happened. status: negative. error: why; copied. */
+/* Fails all engines and every request, unless that has happened. status: negative. error: why;
+ * copied. */
 void fanin_split_abort(struct fanin_split *split, int status, const struct fanin_error *error);
 
 /*

@@ -48,8 +48,10 @@ struct fanin_request {
 	 */
 	uint32_t stride;
 	uint32_t start;
-	struct fanin_request *whole; /* the request that this is a part of; NULL: it is not a part */
-	struct fanin_request *parts; /* split.h's: n_parts, one after the other, of which parts_left are in progress */
+	struct fanin_request *whole; /* the request that this is a part of; NULL: it is not a part
+				      */
+	struct fanin_request *parts; /* split.h's: n_parts, one after the other, of which parts_left
+					are in progress */
 	uint16_t n_parts;
 	uint16_t parts_left;
 	struct fanin_request *next; /* the one posted after this, while in progress */
@@ -66,8 +68,10 @@ struct fanin_request {
 	uint32_t n_blocks; /* of this request */
 	uint32_t done_blocks;
 	uint8_t element_bytes;
-	uint16_t n_owners; /* ranks that own blocks, which fanin_request_cut finds: of a REDUCE_SCATTER all, of a REDUCE the root; 0: blocks have none */
-	struct fanin_vector *sparse; /* owner's: what is brought and kept instead of send and recv; NULL: it is dense */
+	uint16_t n_owners;           /* ranks that own blocks, which fanin_request_cut finds: of a
+					REDUCE_SCATTER all, of a REDUCE the root; 0: blocks have none */
+	struct fanin_vector *sparse; /* owner's: what is brought and kept instead of send and recv;
+					NULL: it is dense */
 	uint64_t held_count; /* owner's, while it holds the request back: count to post it with */
 	int status;          /* FANIN_IN_PROGRESS until it is done */
 };
@@ -93,14 +97,16 @@ void fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t
 /*
  * Cuts the vector into blocks, after fanin_request_layout: block_bytes and part_blocks.
  *
- * payload_bytes: most per packet. wide: sums and averages of f16 and bf16 are accumulated in f32. Returns how many blocks the
- * vector has, of which the request may have a part only (stride).
+ * payload_bytes: most per packet. wide: sums and averages of f16 and bf16 are accumulated in f32.
+ * Returns how many blocks the vector has, of which the request may have a part only (stride).
  */
 uint64_t fanin_request_cut(struct fanin_request *request, uint16_t payload_bytes, bool wide);
 
 /*
- * The same for a protocol whose blocks may have owners, the ranks that keep their results (docs/protocol.md, "Results for one rank"): of a REDUCE and of
- * a REDUCE_SCATTER whose parts fill a packet at least. Blocks of the latter don't reach from one part into the next, and take the parts in turn.
+ * The same for a protocol whose blocks may have owners, the ranks that keep their results
+ * (docs/protocol.md, "Results for one rank"): of a REDUCE and of a REDUCE_SCATTER whose parts fill
+ * a packet at least. Blocks of the latter don't reach from one part into the next, and take the
+ * parts in turn.
  *
  * size: ranks of the job.
  */
@@ -127,7 +133,8 @@ fanin_request_extent(const struct fanin_request *request, uint32_t block)
 	uint16_t root = 0;
 
 	if (request->n_owners > 1) {
-		/* In turn, each time beginning with the next one: so each of several trees has blocks of all owners. */
+		/* In turn, each time beginning with the next one: so each of several trees has
+		 * blocks of all owners. */
 		place = index / request->n_owners;
 		part = (index + place) % request->n_owners;
 		root = fanin_root_of_owner(part);
@@ -158,8 +165,9 @@ fanin_request_brings(const struct fanin_request *request, const struct fanin_ext
 }
 
 /*
- * True if the block has an owner who is another rank: this one's contribution is all that it can give to a run that is taken up again. The memory that it comes
- * from is not written to while the request is in progress.
+ * True if the block has an owner who is another rank: this one's contribution is all that it can
+ * give to a run that is taken up again. The memory that it comes from is not written to while the
+ * request is in progress.
  */
 static inline bool
 fanin_request_is_others(const struct fanin_extent *extent, uint16_t rank)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * AF_PACKET transport. Frames come in through a ring shared with the kernel (TPACKET_V2, which hands over every frame at once
- * where V3 waits for a block to fill). Longer ones and super-frames have their beginning in the ring, in their place, and wait as a whole
- * in the socket's queue (PACKET_COPY_THRESH): a ring is filled by the sender of the frame, which on veth is the switch's core, and
- * what is in it is copied once more; for short frames that costs less than system calls. Frames are sent one by one from where
- * headers and payload lie: from a ring of frames, into which they would be copied first, veth copies them as well. Works on
- * every interface and with every MTU; needs CAP_NET_RAW. See transport.h.
+ * AF_PACKET transport. Frames come in through a ring shared with the kernel (TPACKET_V2, which
+ * hands over every frame at once where V3 waits for a block to fill). Longer ones and super-frames
+ * have their beginning in the ring, in their place, and wait as a whole in the socket's queue
+ * (PACKET_COPY_THRESH): a ring is filled by the sender of the frame, which on veth is the switch's
+ * core, and what is in it is copied once more; for short frames that costs less than system calls.
+ * Frames are sent one by one from where headers and payload lie: from a ring of frames, into which
+ * they would be copied first, veth copies them as well. Works on every interface and with every
+ * MTU; needs CAP_NET_RAW. See transport.h.
  */
 #include "segments.h"
 
@@ -30,20 +32,22 @@
 #define BLOCK_BYTES (64 * 1024u)
 
 /*
- * The kernel puts a received frame 66 bytes after the ring frame's start, and what it says of it in between; 20 more make it 32
- * modulo 64.
+ * The kernel puts a received frame 66 bytes after the ring frame's start, and what it says of it in
+ * between; 20 more make it 32 modulo 64.
  */
 #define RX_RESERVE 20u
 #define RX_OFFSET 96u
 
 /*
- * Frames longer than this are long: in the ring is no more than their beginning, if the queue has room for a window of them. On veth rings
- * and queues took the same time with 17000 bytes, rings 5 % more with 32000.
+ * Frames longer than this are long: in the ring is no more than their beginning, if the queue has
+ * room for a window of them. On veth rings and queues took the same time with 17000 bytes, rings 5
+ * % more with 32000.
  */
 #define SHORT_MAX (32 * 1024u)
 #define LONG_BEGINNING 2048u
 
-/* Upper bound of the kernel's overhead for a queued frame: headers and the rest of the last page. */
+/* Upper bound of the kernel's overhead for a queued frame: headers and the rest of the last page.
+ */
 #define QUEUE_EXTRA 5120u
 
 /* Room for super-frames, which have a window's packets in few of them. */
@@ -158,7 +162,8 @@ slot_vnet(const struct tpacket2_hdr *slot)
 	return (const void *)((const uint8_t *)slot + slot->tp_mac - sizeof(struct virtio_net_hdr));
 }
 
-/* Reads what waits in the queue for a frame in the ring: skip bytes of it, and then len bytes. Returns false if it is another one. */
+/* Reads what waits in the queue for a frame in the ring: skip bytes of it, and then len bytes.
+ * Returns false if it is another one. */
 static bool
 queue_read(struct af_packet *packet, uint32_t frame_len, void *skipped, uint32_t skip, void *to,
 	   uint32_t len)
@@ -191,13 +196,15 @@ take_super_frame(struct af_packet *packet, const struct tpacket2_hdr *slot)
 	if (slot->tp_len == slot->tp_snaplen) {
 		memcpy(segments->data, (const uint8_t *)slot + slot->tp_mac + FANIN_L4_LEN, len);
 		packet->transport.counts.copied_in += len;
-	} else if (!queue_read(packet, slot->tp_len, headers, sizeof(headers), segments->data, len)) {
+	} else if (!queue_read(packet, slot->tp_len, headers, sizeof(headers), segments->data,
+			       len)) {
 		return;
 	}
 	fanin_segments_begin(segments, headers, len, slot_vnet(slot)->gso_size);
 }
 
-/* True if the slot's frame waits in the socket's queue. A frame that found no room there is lost. */
+/* True if the slot's frame waits in the socket's queue. A frame that found no room there is lost.
+ */
 static bool
 is_queued(struct af_packet *packet, const struct tpacket2_hdr *slot)
 {
@@ -248,7 +255,8 @@ packet_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, u
 }
 
 static void
-packet_rx_release(struct fanin_transport *transport, const struct fanin_frame *frames, unsigned int n)
+packet_rx_release(struct fanin_transport *transport, const struct fanin_frame *frames,
+		  unsigned int n)
 {
 	struct af_packet *packet = (struct af_packet *)transport;
 
@@ -260,7 +268,8 @@ packet_rx_release(struct fanin_transport *transport, const struct fanin_frame *f
 			recv(packet->fd, NULL, 0, MSG_DONTWAIT);
 			packet->held = false;
 		}
-		slot_set_status((struct tpacket2_hdr *)(uintptr_t)frames[i].handle, TP_STATUS_KERNEL);
+		slot_set_status((struct tpacket2_hdr *)(uintptr_t)frames[i].handle,
+				TP_STATUS_KERNEL);
 	}
 }
 
@@ -341,15 +350,16 @@ static const struct fanin_transport_ops packet_ops = {
 };
 
 /*
- * Accepts untagged IPv4 without options or fragments, UDP to groups' port or our own, our job: the same as the XDP
- * program.
+ * Accepts untagged IPv4 without options or fragments, UDP to groups' port or our own, our job: the
+ * same as the XDP program.
  */
 static int
 filter_attach(int fd, const struct fanin_transport_config *config)
 {
 	uint32_t job_offset = FANIN_L4_LEN + offsetof(struct fanin_hdr, job);
 	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT)),
+		BPF_STMT(BPF_LD | BPF_B | BPF_ABS,
+			 (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 14),
 		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, offsetof(struct fanin_headers, eth.type_be)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IP, 0, 12),
@@ -374,8 +384,8 @@ filter_attach(int fd, const struct fanin_transport_config *config)
 }
 
 /*
- * Lets the UDP socket that has this host's port drop everything: without it the kernel would answer the switch with ICMP errors, and what
- * it took would fill its buffer.
+ * Lets the UDP socket that has this host's port drop everything: without it the kernel would answer
+ * the switch with ICMP errors, and what it took would fill its buffer.
  */
 static int
 sink_make(const struct fanin_transport_config *config, struct fanin_error *error)
@@ -383,8 +393,8 @@ sink_make(const struct fanin_transport_config *config, struct fanin_error *error
 	struct sock_filter code[] = { BPF_STMT(BPF_RET | BPF_K, 0) };
 	const struct sock_fprog program = { .len = 1, .filter = code };
 
-	if (config->data_fd >= 0 &&
-	    setsockopt(config->data_fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) < 0)
+	if (config->data_fd >= 0 && setsockopt(config->data_fd, SOL_SOCKET, SO_ATTACH_FILTER,
+					       &program, sizeof(program)) < 0)
 		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
 				       "cannot close a UDP socket to others: %s", strerror(errno));
 	return FANIN_OK;
@@ -473,7 +483,8 @@ socket_configure(struct af_packet *packet, const struct fanin_transport_config *
 	 * Frames count against it until the receiver has them; without CAP_NET_ADMIN the default
 	 * limit stays.
 	 */
-	if (setsockopt(packet->fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_buffer, sizeof(send_buffer)) < 0)
+	if (setsockopt(packet->fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_buffer, sizeof(send_buffer)) <
+	    0)
 		setsockopt(packet->fd, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(send_buffer));
 	return FANIN_OK;
 }
@@ -516,10 +527,11 @@ queue_reserve(struct af_packet *packet, const struct fanin_transport_config *con
 	getsockopt(packet->fd, SOL_SOCKET, SO_RCVBUF, &granted, &len);
 	packet->queues_long = long_frames && granted >= needed;
 	if (long_frames && !packet->queues_long)
-		fanin_log_line(config->log, FANIN_LOG_INFO,
-			       "af_packet: frames of %u bytes go through the ring, a queue for %u of them "
-			       "(CAP_NET_ADMIN or net.core.rmem_max) would be faster",
-			       config->frame_len, config->window);
+		fanin_log_line(
+			config->log, FANIN_LOG_INFO,
+			"af_packet: frames of %u bytes go through the ring, a queue for %u of them "
+			"(CAP_NET_ADMIN or net.core.rmem_max) would be faster",
+			config->frame_len, config->window);
 }
 
 static int

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * AF_XDP transport: an XDP program takes the job's packets off the receive queues before the kernel's network stack sees
- * them, into memory shared with this process. One socket for each receive queue, all on one UMEM; everything is sent on
- * the first queue's. See transport.h for the contract.
+ * AF_XDP transport: an XDP program takes the job's packets off the receive queues before the
+ * kernel's network stack sees them, into memory shared with this process. One socket for each
+ * receive queue, all on one UMEM; everything is sent on the first queue's. See transport.h for the
+ * contract.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -102,7 +103,8 @@ xdp_tx_waiting(struct fanin_transport *transport)
 }
 
 static unsigned int
-queue_receive(struct fanin_xdp *xdp, unsigned int number, struct fanin_frame *frames, unsigned int max)
+queue_receive(struct fanin_xdp *xdp, unsigned int number, struct fanin_frame *frames,
+	      unsigned int max)
 {
 	struct fanin_xdp_queue *queue = &xdp->queues[number];
 	uint32_t index = 0;

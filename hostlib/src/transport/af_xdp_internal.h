@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The AF_XDP transport's state, shared by af_xdp.c (frames) and af_xdp_open.c (setting up). Nobody else includes this.
+ * The AF_XDP transport's state, shared by af_xdp.c (frames) and af_xdp_open.c (setting up). Nobody
+ * else includes this.
  */
 #ifndef FANIN_HOSTLIB_AF_XDP_INTERNAL_H
 #define FANIN_HOSTLIB_AF_XDP_INTERNAL_H
@@ -18,7 +19,8 @@
  * headroom.
  */
 #define FANIN_XDP_KERNEL_HEADROOM 256u
-/* 32 modulo 64 in both directions, so that the payload behind 96 bytes of headers is 64-byte aligned. */
+/* 32 modulo 64 in both directions, so that the payload behind 96 bytes of headers is 64-byte
+ * aligned. */
 #define FANIN_XDP_HEADROOM 32u
 #define FANIN_XDP_MAX_FRAME_LEN                                                                    \
 	(FANIN_XDP_FRAME_BYTES - FANIN_XDP_KERNEL_HEADROOM - FANIN_XDP_HEADROOM)

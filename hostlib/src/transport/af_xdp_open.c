@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sets up the AF_XDP transport: program, packet memory, a socket for each receive queue. Needs CAP_NET_RAW, CAP_NET_ADMIN
- * and CAP_BPF. See transport.h for the contract.
+ * Sets up the AF_XDP transport: program, packet memory, a socket for each receive queue. Needs
+ * CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF. See transport.h for the contract.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -37,7 +37,8 @@ umem_open(struct fanin_xdp *xdp, const struct fanin_transport_config *config,
 
 	/* One share per queue for receiving, and one for sending. */
 	xdp->area_len = (size_t)(xdp->n_queues + 1) * xdp->ring_frames * FANIN_XDP_FRAME_BYTES;
-	area = mmap(NULL, xdp->area_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	area = mmap(NULL, xdp->area_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		    0);
 	if (area == MAP_FAILED)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "no %zu bytes for packets",
 				       xdp->area_len);
@@ -60,9 +61,10 @@ umem_open(struct fanin_xdp *xdp, const struct fanin_transport_config *config,
 		return fanin_error_set(error, FANIN_ERR_PERMISSION,
 				       "AF_XDP sockets need CAP_NET_RAW");
 	if (status == -ENOBUFS || status == -ENOMEM)
-		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
-				       "%zu KiB of locked memory are not allowed: raise `ulimit -l` for %s",
-				       xdp->area_len / 1024, config->interface);
+		return fanin_error_set(
+			error, FANIN_ERR_TRANSPORT,
+			"%zu KiB of locked memory are not allowed: raise `ulimit -l` for %s",
+			xdp->area_len / 1024, config->interface);
 	return fanin_error_set(error, FANIN_ERR_TRANSPORT,
 			       "the kernel refused the packet memory: %s", strerror(-status));
 }

@@ -22,8 +22,8 @@ bundle_tx_gather(struct fanin_transport *transport, const struct fanin_headers *
 		 const void *payload, uint32_t payload_len)
 {
 	const struct bundle *bundle = (const struct bundle *)transport;
-	const bool second = memcmp(headers->eth.src, bundle->second_mac, sizeof(headers->eth.src)) ==
-			    0;
+	const bool second = memcmp(headers->eth.src, bundle->second_mac,
+				   sizeof(headers->eth.src)) == 0;
 
 	return fanin_transport_send_held(bundle->parts[second], headers, payload, payload_len);
 }
@@ -33,8 +33,8 @@ bundle_tx_copy(struct fanin_transport *transport, const struct fanin_headers *he
 	       const void *payload, uint32_t payload_len)
 {
 	const struct bundle *bundle = (const struct bundle *)transport;
-	const bool second = memcmp(headers->eth.src, bundle->second_mac, sizeof(headers->eth.src)) ==
-			    0;
+	const bool second = memcmp(headers->eth.src, bundle->second_mac,
+				   sizeof(headers->eth.src)) == 0;
 
 	return fanin_transport_send(bundle->parts[second], headers, payload, payload_len);
 }
@@ -91,7 +91,8 @@ bundle_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, u
 }
 
 static void
-bundle_rx_release(struct fanin_transport *transport, const struct fanin_frame *frames, unsigned int n)
+bundle_rx_release(struct fanin_transport *transport, const struct fanin_frame *frames,
+		  unsigned int n)
 {
 	struct bundle *bundle = (struct bundle *)transport;
 	unsigned int done = 0;
@@ -101,7 +102,8 @@ bundle_rx_release(struct fanin_transport *transport, const struct fanin_frame *f
 		struct fanin_frame own[32];
 		unsigned int count = 0;
 
-		while (done < n && count < 32 && ((frames[done].queue & OF_SECOND) != 0) == second) {
+		while (done < n && count < 32 &&
+		       ((frames[done].queue & OF_SECOND) != 0) == second) {
 			own[count] = frames[done++];
 			own[count++].queue &= ~OF_SECOND;
 		}

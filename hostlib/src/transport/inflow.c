@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the number that stands under a name; 0 if there is none. names, numbers: two lines of words in the same order. */
+/* Returns the number that stands under a name; 0 if there is none. names, numbers: two lines of
+ * words in the same order. */
 static uint64_t
 number_under(char *names, char *numbers, const char *name)
 {
@@ -33,9 +34,11 @@ fanin_inflow_read(struct fanin_inflow *inflow)
 	*inflow = (struct fanin_inflow){ 0 };
 	if (file == NULL)
 		return;
-	while (getline(&names, &names_size, file) > 0 && getline(&numbers, &numbers_size, file) > 0) {
+	while (getline(&names, &names_size, file) > 0 &&
+	       getline(&numbers, &numbers_size, file) > 0) {
 		if (strncmp(names, "TcpExt:", strlen("TcpExt:")) == 0)
-			inflow->sources_refused = number_under(names, numbers, "IPReversePathFilter");
+			inflow->sources_refused = number_under(names, numbers,
+							       "IPReversePathFilter");
 		else if (strncmp(names, "IpExt:", strlen("IpExt:")) == 0)
 			inflow->multicasts = number_under(names, numbers, "InMcastPkts");
 	}

@@ -179,7 +179,8 @@ memif_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, un
 }
 
 static void
-memif_rx_release(struct fanin_transport *transport, const struct fanin_frame *frames, unsigned int n)
+memif_rx_release(struct fanin_transport *transport, const struct fanin_frame *frames,
+		 unsigned int n)
 {
 	struct fanin_memif *memif = (struct fanin_memif *)transport;
 

@@ -24,8 +24,9 @@ extern const struct fanin_transport_ops fanin_memif_ops;
 /*
  * Connects to the switch's socket. Blocks, for a few seconds at most.
  *
- * options: the socket's path must live until the switch is resolved. transport: set on success only; close with its ops.
- * Returns FANIN_OK, FANIN_ERR_TRANSPORT, FANIN_ERR_PERMISSION, FANIN_ERR_NO_MEMORY or FANIN_ERR_SYSTEM.
+ * options: the socket's path must live until the switch is resolved. transport: set on success
+ * only; close with its ops. Returns FANIN_OK, FANIN_ERR_TRANSPORT, FANIN_ERR_PERMISSION,
+ * FANIN_ERR_NO_MEMORY or FANIN_ERR_SYSTEM.
  */
 int fanin_memif_open(const struct fanin_memif_options *options, struct fanin_transport **transport,
 		     struct fanin_error *error);

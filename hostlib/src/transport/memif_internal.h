@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memif transport's state, shared by memif.c (frames) and memif_open.c (setting up). Nobody else but tests includes
- * this.
+ * The memif transport's state, shared by memif.c (frames) and memif_open.c (setting up). Nobody
+ * else but tests includes this.
  */
 #ifndef FANIN_HOSTLIB_MEMIF_INTERNAL_H
 #define FANIN_HOSTLIB_MEMIF_INTERNAL_H

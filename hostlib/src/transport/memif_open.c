@@ -57,7 +57,8 @@ printable(char *text, size_t len)
 static int
 area_open(struct fanin_memif *memif, int *area_fd, struct fanin_error *error)
 {
-	const struct memif_ring empty = { .cookie = MEMIF_COOKIE, .flags = MEMIF_RING_NO_INTERRUPT };
+	const struct memif_ring empty = { .cookie = MEMIF_COOKIE,
+					  .flags = MEMIF_RING_NO_INTERRUPT };
 	uint64_t ring_bytes = memif_ring_bytes(FANIN_MEMIF_LOG2_SLOTS);
 	void *area;
 	int fd;
@@ -73,8 +74,9 @@ area_open(struct fanin_memif *memif, int *area_fd, struct fanin_error *error)
 	*area_fd = fd;
 	/* The switch wants to be sure that the mapped memory stays. */
 	if (ftruncate(fd, FANIN_MEMIF_AREA_BYTES) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) < 0)
-		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "no %u bytes of shared memory: %s",
-				       FANIN_MEMIF_AREA_BYTES, strerror(errno));
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
+				       "no %u bytes of shared memory: %s", FANIN_MEMIF_AREA_BYTES,
+				       strerror(errno));
 	area = mmap(NULL, FANIN_MEMIF_AREA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (area == MAP_FAILED)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
@@ -138,7 +140,8 @@ message_receive(const struct fanin_memif *memif, enum memif_type type,
 	} while (len < 0 && errno == EINTR);
 	if (len < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
-				       "the switch sends no answer: expected message type %u", type);
+				       "the switch sends no answer: expected message type %u",
+				       type);
 	if (len <= 0)
 		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
 				       "the switch closed the connection: %s",
@@ -284,9 +287,10 @@ switch_connect(const struct fanin_memif_options *options, int *connected, struct
 	int status;
 
 	if (strlen(options->socket) >= sizeof(address.sun_path))
-		return fanin_error_set(error, FANIN_ERR_INVALID,
-				       "the memif socket's path has %zu bytes, expected at most %zu",
-				       strlen(options->socket), sizeof(address.sun_path) - 1);
+		return fanin_error_set(
+			error, FANIN_ERR_INVALID,
+			"the memif socket's path has %zu bytes, expected at most %zu",
+			strlen(options->socket), sizeof(address.sun_path) - 1);
 	memcpy(address.sun_path, options->socket, strlen(options->socket) + 1);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
@@ -359,7 +363,8 @@ arp_answer(struct fanin_memif *memif, uint32_t switch_ip_be, uint8_t *mac)
 
 	while (!found && ops->rx_burst(&memif->transport, &frame, 1) != 0) {
 		found = fanin_arp_decode(frame.data, frame.len, &arp) &&
-			arp.operation_be == FANIN_ARP_REPLY_BE && arp.sender_ip_be == switch_ip_be &&
+			arp.operation_be == FANIN_ARP_REPLY_BE &&
+			arp.sender_ip_be == switch_ip_be &&
 			arp.target_ip_be == memif->options.local_ip_be;
 		ops->rx_release(&memif->transport, &frame, 1);
 	}

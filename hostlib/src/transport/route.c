@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Route discovery by rtnetlink (RFC 3549), so that gateways and several interfaces are handled as the kernel would, and
- * neighbour look-up by the ARP ioctl. See route.h for how to call it.
+ * Route discovery by rtnetlink (RFC 3549), so that gateways and several interfaces are handled as
+ * the kernel would, and neighbour look-up by the ARP ioctl. See route.h for how to call it.
  */
 #include "route.h"
 
@@ -28,7 +28,8 @@ struct route_request {
 };
 
 static void
-attribute_add(struct route_request *request, unsigned short type, const void *data, unsigned short len)
+attribute_add(struct route_request *request, unsigned short type, const void *data,
+	      unsigned short len)
 {
 	struct rtattr *attribute =
 		(struct rtattr *)((uint8_t *)request + NLMSG_ALIGN(request->header.nlmsg_len));
@@ -95,10 +96,12 @@ route_parse(const struct nlmsghdr *header, ssize_t len, struct fanin_route *rout
 			memcpy(&route->ifindex, RTA_DATA(attribute), sizeof(route->ifindex));
 			break;
 		case RTA_PREFSRC:
-			memcpy(&route->local_ip_be, RTA_DATA(attribute), sizeof(route->local_ip_be));
+			memcpy(&route->local_ip_be, RTA_DATA(attribute),
+			       sizeof(route->local_ip_be));
 			break;
 		case RTA_GATEWAY:
-			memcpy(&route->next_hop_be, RTA_DATA(attribute), sizeof(route->next_hop_be));
+			memcpy(&route->next_hop_be, RTA_DATA(attribute),
+			       sizeof(route->next_hop_be));
 			break;
 		default:
 			break;
@@ -115,8 +118,9 @@ interface_query(struct fanin_route *route, struct fanin_error *error)
 	int fd;
 
 	if (if_indextoname((unsigned int)route->ifindex, route->interface) == NULL)
-		return fanin_error_set(error, FANIN_ERR_SYSTEM, "interface number %d has no name: %s",
-				       route->ifindex, strerror(errno));
+		return fanin_error_set(error, FANIN_ERR_SYSTEM,
+				       "interface number %d has no name: %s", route->ifindex,
+				       strerror(errno));
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return fanin_error_set(error, FANIN_ERR_SYSTEM, "socket: %s", strerror(errno));
@@ -182,14 +186,16 @@ fanin_route_find(uint32_t switch_ip_be, const char *interface, struct fanin_rout
 	len = route_ask(&request, &answer, sizeof(answer));
 	if (len < 0)
 		return fanin_error_set(error, FANIN_ERR_SYSTEM,
-				       "cannot ask the kernel for a route: %s", strerror((int)-len));
+				       "cannot ask the kernel for a route: %s",
+				       strerror((int)-len));
 	status = route_parse(&answer.header, len, &found);
 	if (status == -ELOOP)
 		return fanin_error_set(error, FANIN_ERR_NO_ROUTE,
 				       "%s is this host's own address, not the switch's", address);
 	if (status < 0)
-		return fanin_error_set(error, FANIN_ERR_NO_ROUTE, "no route to the switch %s%s%s: %s",
-				       address, interface == NULL ? "" : " over ",
+		return fanin_error_set(error, FANIN_ERR_NO_ROUTE,
+				       "no route to the switch %s%s%s: %s", address,
+				       interface == NULL ? "" : " over ",
 				       interface == NULL ? "" : interface, strerror(-status));
 	status = interface_query(&found, error);
 	if (status == FANIN_OK)

@@ -40,8 +40,8 @@ int fanin_route_find(uint32_t switch_ip_be, const char *interface, struct fanin_
 int fanin_route_resolve(const struct fanin_route *route, uint8_t *mac, struct fanin_error *error);
 
 /*
- * Has the kernel ask for the next hop's MAC address, if it does not know it, by an empty datagram to the switch, which drops it. A failure shows
- * in fanin_route_resolve.
+ * Has the kernel ask for the next hop's MAC address, if it does not know it, by an empty datagram
+ * to the switch, which drops it. A failure shows in fanin_route_resolve.
  */
 void fanin_route_ping(const struct fanin_route *route);
 

@@ -7,7 +7,8 @@
 #include <string.h>
 
 void
-fanin_segments_begin(struct fanin_segments *segments, const void *headers, uint32_t len, uint32_t size)
+fanin_segments_begin(struct fanin_segments *segments, const void *headers, uint32_t len,
+		     uint32_t size)
 {
 	memcpy(&segments->like, headers, FANIN_L4_LEN);
 	segments->like.udp.checksum_be = 0;
@@ -52,7 +53,8 @@ fanin_segments_next(struct fanin_segments *segments, struct fanin_frame *frames,
 }
 
 void
-fanin_segment_control_set(struct msghdr *message, union fanin_segment_control *control, uint16_t size)
+fanin_segment_control_set(struct msghdr *message, union fanin_segment_control *control,
+			  uint16_t size)
 {
 	struct cmsghdr *header = &control->first;
 

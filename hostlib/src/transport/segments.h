@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A super-frame that the kernel has handed over: the UDP payloads of several packets of one flow, one behind the other, with one set of
- * headers. As frames each has headers of its own, and its payload is copied from here to where it belongs.
+ * A super-frame that the kernel has handed over: the UDP payloads of several packets of one flow,
+ * one behind the other, with one set of headers. As frames each has headers of its own, and its
+ * payload is copied from here to where it belongs.
  */
 #ifndef FANIN_HOSTLIB_SEGMENTS_H
 #define FANIN_HOSTLIB_SEGMENTS_H
@@ -24,11 +25,13 @@ struct fanin_segments {
 	uint8_t data[UINT16_MAX + 1];
 };
 
-/* Begins with another super-frame, whose payloads are in data. headers: FANIN_L4_LEN bytes, of the whole. size: of a segment, above 0. */
+/* Begins with another super-frame, whose payloads are in data. headers: FANIN_L4_LEN bytes, of the
+ * whole. size: of a segment, above 0. */
 void fanin_segments_begin(struct fanin_segments *segments, const void *headers, uint32_t len,
 			  uint32_t size);
 
-/* Hands out at most max frames, which are there until the next super-frame begins. Segments without a Fanin header are left out. */
+/* Hands out at most max frames, which are there until the next super-frame begins. Segments without
+ * a Fanin header are left out. */
 unsigned int fanin_segments_next(struct fanin_segments *segments, struct fanin_frame *frames,
 				 unsigned int max);
 
@@ -38,7 +41,8 @@ union fanin_segment_control {
 	uint8_t bytes[CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(int))];
 };
 
-/* Has the kernel send the message as datagrams of so many bytes each, the last one of what is left. control: as long as the message. */
+/* Has the kernel send the message as datagrams of so many bytes each, the last one of what is left.
+ * control: as long as the message. */
 void fanin_segment_control_set(struct msghdr *message, union fanin_segment_control *control,
 			       uint16_t size);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Other stations behind an interface of this host: a macvlan on it has a MAC address of its own, for a container or a virtual
- * machine. May block for the time of a system call; keeps no state.
+ * Other stations behind an interface of this host: a macvlan on it has a MAC address of its own,
+ * for a container or a virtual machine. May block for the time of a system call; keeps no state.
  */
 #ifndef FANIN_HOSTLIB_STATIONS_H
 #define FANIN_HOSTLIB_STATIONS_H

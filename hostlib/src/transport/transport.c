@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chooses the transport by the rule of control/interface/interface.h, and goes on to others if it is
- * refused; the report tells why. A transport that the user named is never replaced by another one.
+ * Chooses the transport by the rule of control/interface/interface.h, and goes on to others if it
+ * is refused; the report tells why. A transport that the user named is never replaced by another
+ * one.
  */
 #include "transport.h"
 
@@ -68,7 +69,8 @@ fanin_transport_open(const struct fanin_transport_config *config, const char *na
 
 	xdp = !automatic || interface_wants_xdp(config->interface, config->mtu, why);
 	for (size_t i = 0; i < N_TRANSPORTS; i++) {
-		if (automatic ? !xdp && !transports[i].shared : strcmp(name, transports[i].name) != 0)
+		if (automatic ? !xdp && !transports[i].shared
+			      : strcmp(name, transports[i].name) != 0)
 			continue;
 		if (config->shares_interface && !transports[i].shared) {
 			refusal_append(refusals, sizeof(refusals), transports[i].name,

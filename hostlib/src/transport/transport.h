@@ -64,13 +64,15 @@ struct fanin_transport_ops {
 	/*
 	 * Replaces these two where the kernel copies sent data in any case: sends a frame from
 	 * where its parts are, at the next flush at the latest: the payload stays as it is until
-	 * then, the headers need not. Returns false if there is no room now. A frame that the link refuses
-	 * is lost, and the next flush says why. NULL: frames are built in the transport's memory.
+	 * then, the headers need not. Returns false if there is no room now. A frame that the link
+	 * refuses is lost, and the next flush says why. NULL: frames are built in the transport's
+	 * memory.
 	 */
 	bool (*tx_gather)(struct fanin_transport *transport, const struct fanin_headers *headers,
 			  const void *payload, uint32_t payload_len);
 
-	/* The same, but the payload may change at once. NULL: as it may for tx_gather, or where there is none. */
+	/* The same, but the payload may change at once. NULL: as it may for tx_gather, or where
+	 * there is none. */
 	bool (*tx_copy)(struct fanin_transport *transport, const struct fanin_headers *headers,
 			const void *payload, uint32_t payload_len);
 
@@ -81,18 +83,20 @@ struct fanin_transport_ops {
 	int (*tx_flush)(struct fanin_transport *transport);
 
 	/*
-	 * Returns about how many frames of the job's length have been sent and wait to leave this host. NULL: none wait.
+	 * Returns about how many frames of the job's length have been sent and wait to leave this
+	 * host. NULL: none wait.
 	 */
 	uint32_t (*tx_waiting)(struct fanin_transport *transport);
 
 	/*
-	 * Says whether super-frames pass on the way to the switch. why: if not, what is known of it. NULL: none are sent.
+	 * Says whether super-frames pass on the way to the switch. why: if not, what is known of
+	 * it. NULL: none are sent.
 	 */
 	void (*path)(struct fanin_transport *transport, bool super_frames, const char *why);
 
 	/*
-	 * From now on packets leave one by one, or not any more: they take the place of lost ones. lost_twice: which may be because they were in
-	 * super-frames. NULL: they always do.
+	 * From now on packets leave one by one, or not any more: they take the place of lost ones.
+	 * lost_twice: which may be because they were in super-frames. NULL: they always do.
 	 */
 	void (*tx_alone)(struct fanin_transport *transport, bool alone, bool lost_twice);
 
@@ -112,7 +116,8 @@ struct fanin_transport_ops {
 	bool (*rx_copy)(struct fanin_transport *transport, const struct fanin_frame *frame,
 			uint32_t offset, void *to, uint32_t len);
 
-	/* Returns how many frames of the job may wait to be received without loss. NULL: as many as a window has. */
+	/* Returns how many frames of the job may wait to be received without loss. NULL: as many as
+	 * a window has. */
 	uint32_t (*rx_room)(struct fanin_transport *transport);
 
 	/*
@@ -131,8 +136,8 @@ struct fanin_transport_ops {
 	void (*counts)(struct fanin_transport *transport, struct fanin_transport_counts *sum);
 
 	/*
-	 * Says in words why something is not received, for an error that is about to be told: it may call the system. NULL, or returns NULL:
-	 * nothing is known.
+	 * Says in words why something is not received, for an error that is about to be told: it
+	 * may call the system. NULL, or returns NULL: nothing is known.
 	 */
 	const char *(*rx_trouble)(struct fanin_transport *transport);
 
@@ -146,7 +151,8 @@ struct fanin_transport {
 	char reason[FANIN_TEXT_LEN]; /* why this transport, for the report */
 };
 
-/* Sends a frame, at the next flush at the latest, until when the payload stays as it is. Returns false if there is no room now. */
+/* Sends a frame, at the next flush at the latest, until when the payload stays as it is. Returns
+ * false if there is no room now. */
 static inline bool
 fanin_transport_send_held(struct fanin_transport *transport, const struct fanin_headers *headers,
 			  const void *payload, uint32_t payload_len)
@@ -209,7 +215,8 @@ fanin_transport_alone(struct fanin_transport *transport, bool alone, bool lost_t
 		transport->ops->tx_alone(transport, alone, lost_twice);
 }
 
-/* Copies len bytes of a received frame from offset on; once for each frame. Returns false if the frame is lost. */
+/* Copies len bytes of a received frame from offset on; once for each frame. Returns false if the
+ * frame is lost. */
 static inline bool
 fanin_frame_copy(struct fanin_transport *transport, const struct fanin_frame *frame,
 		 uint32_t offset, void *to, uint32_t len)
@@ -231,14 +238,17 @@ struct fanin_transport_config {
 	const uint8_t *local_mac; /* 6 bytes */
 	unsigned int rx_queues;   /* of the interface */
 	uint32_t local_ip_be;
-	uint32_t switch_ip_be; /* or of the first hop, if data_fd is -1 */
-	const uint8_t *switch_mac; /* likewise; 6 bytes that are there, and may change, while the transport is open */
-	uint32_t group_be; /* where results go */
+	uint32_t switch_ip_be;     /* or of the first hop, if data_fd is -1 */
+	const uint8_t *switch_mac; /* likewise; 6 bytes that are there, and may change, while the
+				      transport is open */
+	uint32_t group_be;         /* where results go */
 	uint32_t mtu;
 	uint32_t job;
-	uint16_t udp_port; /* of switches and groups, host order */
-	uint16_t data_port; /* where answers to this host alone are taken, of data_fd; 0: at udp_port */
-	int data_fd; /* UDP socket for what is for this host alone, connected to the switch; the transport's once it is open. -1: there is none */
+	uint16_t udp_port;  /* of switches and groups, host order */
+	uint16_t data_port; /* where answers to this host alone are taken, of data_fd; 0: at
+			       udp_port */
+	int data_fd; /* UDP socket for what is for this host alone, connected to the switch; the
+			transport's once it is open. -1: there is none */
 	bool shares_interface;   /* with other jobs of this process */
 	uint16_t window;         /* most blocks in flight */
 	uint32_t frame_len;      /* longest frame, bytes */
@@ -249,17 +259,20 @@ struct fanin_transport_config {
 /*
  * Opens the transport of a name, or with "auto" the first one that works.
  *
- * transport: set on success only; close with its ops. error: on failure the reasons of every transport tried.
- * Returns FANIN_OK, FANIN_ERR_TRANSPORT, FANIN_ERR_PERMISSION, FANIN_ERR_NO_MEMORY or FANIN_ERR_INVALID.
+ * transport: set on success only; close with its ops. error: on failure the reasons of every
+ * transport tried. Returns FANIN_OK, FANIN_ERR_TRANSPORT, FANIN_ERR_PERMISSION, FANIN_ERR_NO_MEMORY
+ * or FANIN_ERR_INVALID.
  */
 int fanin_transport_open(const struct fanin_transport_config *config, const char *name,
 			 struct fanin_transport **transport, struct fanin_error *error);
 
 /*
- * Two transports of different interfaces as one: frames leave by the interface whose MAC address they have as source, and come in by both. What one link refuses is
- * lost as on any link; a flush fails if both do.
+ * Two transports of different interfaces as one: frames leave by the interface whose MAC address
+ * they have as source, and come in by both. What one link refuses is lost as on any link; a flush
+ * fails if both do.
  *
- * parts: are the bundle's from now on, also on failure. second_mac: of the second one's interface. bundle: set on success only. Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
+ * parts: are the bundle's from now on, also on failure. second_mac: of the second one's interface.
+ * bundle: set on success only. Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
  */
 int fanin_bundle_open(struct fanin_transport *const parts[2], const uint8_t second_mac[6],
 		      struct fanin_transport **bundle, struct fanin_error *error);
@@ -268,8 +281,8 @@ int fanin_bundle_open(struct fanin_transport *const parts[2], const uint8_t seco
 bool fanin_transport_known(const char *name);
 
 /*
- * The transports. Return FANIN_OK with the transport's reason filled in, or a negative status with what was found in
- * `error`.
+ * The transports. Return FANIN_OK with the transport's reason filled in, or a negative status with
+ * what was found in `error`.
  */
 int fanin_af_xdp_open(const struct fanin_transport_config *config,
 		      struct fanin_transport **transport, struct fanin_error *error);

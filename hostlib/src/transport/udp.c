@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Transport over UDP sockets: it needs no rights. Packets that are alike leave as one super-frame (UDP_SEGMENT) and come in as one
- * (UDP_GRO), so that the kernel is entered once for some 64 KiB whatever the MTU. They are gathered until the next flush from where headers and
- * payload lie. One socket has what is for this host alone and sends; another one has what goes to the job's group. Both
- * are connected to the switch, so that the kernel drops what others send. See transport.h.
+ * Transport over UDP sockets: it needs no rights. Packets that are alike leave as one super-frame
+ * (UDP_SEGMENT) and come in as one (UDP_GRO), so that the kernel is entered once for some 64 KiB
+ * whatever the MTU. They are gathered until the next flush from where headers and payload lie. One
+ * socket has what is for this host alone and sends; another one has what goes to the job's group.
+ * Both are connected to the switch, so that the kernel drops what others send. See transport.h.
  */
 #include "udp_internal.h"
 
@@ -18,7 +19,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Payloads up to this length are copied: cheaper than one more part of a message, and their memory may be the caller's stack. */
+/* Payloads up to this length are copied: cheaper than one more part of a message, and their memory
+ * may be the caller's stack. */
 #define COPY_MOST 256u
 
 /* -------------------------------------------------------------- sending */
@@ -29,7 +31,8 @@ is_no_room(int errnum)
 	return errnum == EAGAIN || errnum == ENOBUFS || errnum == EINTR;
 }
 
-/* Which of the sockets sends this packet: hosts that join no switch take other ports for other paths. */
+/* Which of the sockets sends this packet: hosts that join no switch take other ports for other
+ * paths. */
 static int
 fd_of(const struct fanin_sockets *udp, const struct fanin_headers *headers)
 {
@@ -37,7 +40,8 @@ fd_of(const struct fanin_sockets *udp, const struct fanin_headers *headers)
 }
 
 static void
-batch_begin(struct fanin_udp_batch *batch, int fd, const struct fanin_headers *headers, uint32_t size)
+batch_begin(struct fanin_udp_batch *batch, int fd, const struct fanin_headers *headers,
+	    uint32_t size)
 {
 	batch->fd = fd;
 	batch->to.sin_family = AF_INET;
@@ -78,7 +82,8 @@ part_add(struct fanin_udp_batch *batch, const void *data, uint32_t len)
 	};
 }
 
-/* Adds a packet that the batch takes. copy: the payload's memory may change before the packet leaves. */
+/* Adds a packet that the batch takes. copy: the payload's memory may change before the packet
+ * leaves. */
 static void
 batch_add(struct fanin_udp_batch *batch, const struct fanin_headers *headers, const void *payload,
 	  uint32_t payload_len, bool copy)
@@ -139,7 +144,8 @@ tos_set(struct msghdr *message, union fanin_segment_control *control, int tos)
 	message->msg_controllen += CMSG_SPACE(sizeof(tos));
 }
 
-/* Sends n packets of the batch from one on, as a super-frame if these are several. Returns 0 or an errno. */
+/* Sends n packets of the batch from one on, as a super-frame if these are several. Returns 0 or an
+ * errno. */
 static int
 message_send(struct fanin_sockets *udp, const struct fanin_udp_batch *batch, unsigned int first,
 	     unsigned int n)
@@ -209,13 +215,15 @@ batch_cut(struct fanin_udp_batch *batch, unsigned int n)
 
 	for (unsigned int i = n; i < batch->n_packets; i++)
 		batch->first_part[i - n] = (uint16_t)(batch->first_part[i] - gone);
-	memmove(batch->parts, batch->parts + gone, (batch->n_parts - gone) * sizeof(batch->parts[0]));
+	memmove(batch->parts, batch->parts + gone,
+		(batch->n_parts - gone) * sizeof(batch->parts[0]));
 	batch->n_parts -= gone;
 	batch->n_packets -= n;
 	batch->closed = true;
 }
 
-/* Sends what was gathered. Returns false if there is no room for all of it now; what is left stays. */
+/* Sends what was gathered. Returns false if there is no room for all of it now; what is left stays.
+ */
 static bool
 batch_send(struct fanin_sockets *udp)
 {
@@ -347,7 +355,8 @@ udp_path(struct fanin_transport *transport, bool super_frames, const char *why)
 
 /* ------------------------------------------------------------ receiving */
 
-/* Reads a received super-frame's control data: the length of its packets, and the type of service with its ECN mark. */
+/* Reads a received super-frame's control data: the length of its packets, and the type of service
+ * with its ECN mark. */
 static void
 control_read(struct msghdr *message, uint32_t *size, uint8_t *tos)
 {
@@ -480,7 +489,8 @@ drops_of(int fd)
 	uint32_t found[SK_MEMINFO_VARS] = { 0 };
 	socklen_t len = sizeof(found);
 
-	return getsockopt(fd, SOL_SOCKET, SO_MEMINFO, found, &len) == 0 ? found[SK_MEMINFO_DROPS] : 0;
+	return getsockopt(fd, SOL_SOCKET, SO_MEMINFO, found, &len) == 0 ? found[SK_MEMINFO_DROPS]
+									: 0;
 }
 
 static uint64_t
@@ -512,7 +522,8 @@ udp_rx_trouble(struct fanin_transport *transport)
 	const struct fanin_sockets *udp = (const struct fanin_sockets *)transport;
 	struct fanin_inflow now;
 
-	/* It is not rp_filter, which asks for the source: what is for this host alone has the same one. */
+	/* It is not rp_filter, which asks for the source: what is for this host alone has the same
+	 * one. */
 	if (udp->heard_group || !udp->heard_alone)
 		return NULL;
 	fanin_inflow_read(&now);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The transport over UDP sockets, between opening it (udp_open.c) and using it (udp.c). See udp.c. */
+/* The transport over UDP sockets, between opening it (udp_open.c) and using it (udp.c). See udp.c.
+ */
 #ifndef FANIN_HOSTLIB_UDP_INTERNAL_H
 #define FANIN_HOSTLIB_UDP_INTERNAL_H
 
@@ -13,7 +14,8 @@
 /* Sockets, and so source ports, of a host that joins no switch. */
 #define FANIN_UDP_PATHS 8
 
-/* A packet that was lost twice in super-frames raises the doubt by so much, each other one lowers it by 1; at so much none are sent any more. */
+/* A packet that was lost twice in super-frames raises the doubt by so much, each other one lowers
+ * it by 1; at so much none are sent any more. */
 #define FANIN_UDP_DOUBT_STEP 64u
 #define FANIN_UDP_DOUBT_MOST (16 * FANIN_UDP_DOUBT_STEP)
 
@@ -31,14 +33,16 @@ struct fanin_udp_batch {
 	uint32_t used;  /* of copies */
 	uint16_t first_part[FANIN_SUPER_FRAME_PACKETS];
 	struct iovec parts[2 * FANIN_SUPER_FRAME_PACKETS];
-	uint8_t copies[FANIN_SUPER_FRAME_BYTES]; /* headers, and what is not sent from where it lies */
-	uint8_t late[FANIN_SUPER_FRAME_BYTES]; /* all of it, if it could not leave at a flush */
+	uint8_t copies[FANIN_SUPER_FRAME_BYTES]; /* headers, and what is not sent from where it lies
+						  */
+	uint8_t late[FANIN_SUPER_FRAME_BYTES];   /* all of it, if it could not leave at a flush */
 };
 
 struct fanin_sockets {
 	struct fanin_transport transport;
 	struct fanin_log log;
-	uint32_t switch_ip_be; /* that the sockets are connected to; 0: to none, as packets go to many */
+	uint32_t switch_ip_be; /* that the sockets are connected to; 0: to none, as packets go to
+				  many */
 	const uint8_t *switch_mac; /* 6 bytes, may change */
 	int data_fd;
 	int group_fd;
@@ -47,7 +51,8 @@ struct fanin_sockets {
 	bool super_frames; /* are sent */
 	bool is_told;      /* that none are */
 	bool alone;        /* but not of what is sent now */
-	uint32_t doubt; /* whether they pass: more with each packet that was lost twice, less with all others */
+	uint32_t doubt; /* whether they pass: more with each packet that was lost twice, less with
+			   all others */
 	uint32_t frame_memory;          /* about what the kernel takes for a sent packet, bytes */
 	uint32_t rx_room;               /* packets of the job that wait in a socket at most */
 	int tx_errnum;                  /* since the last flush; 0: nothing was refused */

@@ -60,7 +60,8 @@ receiver_configure(int fd)
 	return setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &on, sizeof(on)) == 0 ? 0 : errno;
 }
 
-/* Sets the options of a socket that sends: no packet is fragmented, and only the link's MTU counts. Returns 0 or an errno. */
+/* Sets the options of a socket that sends: no packet is fragmented, and only the link's MTU counts.
+ * Returns 0 or an errno. */
 static int
 sender_configure(int fd)
 {
@@ -69,7 +70,8 @@ sender_configure(int fd)
 	return setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof(probe)) == 0 ? 0 : errno;
 }
 
-/* Binds a socket to the interface, so that nothing that comes in by another one is believed. Returns 0 or an errno. */
+/* Binds a socket to the interface, so that nothing that comes in by another one is believed.
+ * Returns 0 or an errno. */
 static int
 device_bind(int fd, const struct fanin_transport_config *config)
 {
@@ -94,8 +96,8 @@ system_error(struct fanin_error *error, int errnum, const char *what)
 }
 
 /*
- * The socket of the job's group. It becomes a member last: until then nothing is delivered to it, so that all that comes is from the
- * switch.
+ * The socket of the job's group. It becomes a member last: until then nothing is delivered to it,
+ * so that all that comes is from the switch.
  */
 static int
 group_open(struct fanin_sockets *udp, const struct fanin_transport_config *config,
@@ -134,7 +136,8 @@ group_open(struct fanin_sockets *udp, const struct fanin_transport_config *confi
 		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
 				       "cannot take UDP port %u of the group %s: %s",
 				       config->udp_port,
-				       inet_ntop(AF_INET, &config->group_be, address, sizeof(address)),
+				       inet_ntop(AF_INET, &config->group_be, address,
+						 sizeof(address)),
 				       strerror(errno));
 	if (udp->switch_ip_be != 0 &&
 	    connect(udp->group_fd, (const struct sockaddr *)&to_switch, sizeof(to_switch)) < 0)
@@ -143,7 +146,8 @@ group_open(struct fanin_sockets *udp, const struct fanin_transport_config *confi
 		       sizeof(membership)) < 0)
 		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
 				       "cannot join the multicast group %s on %s: %s",
-				       inet_ntop(AF_INET, &config->group_be, address, sizeof(address)),
+				       inet_ntop(AF_INET, &config->group_be, address,
+						 sizeof(address)),
 				       config->interface, strerror(errno));
 	return FANIN_OK;
 }
@@ -174,7 +178,8 @@ own_socket(const struct fanin_transport_config *config, uint16_t port)
 }
 
 /*
- * Sockets of a host that joins no switch: others know it by its address and the port alone. It sends from other ones, whose ports choose paths.
+ * Sockets of a host that joins no switch: others know it by its address and the port alone. It
+ * sends from other ones, whose ports choose paths.
  */
 static int
 peers_open(struct fanin_sockets *udp, const struct fanin_transport_config *config,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The XDP program of the AF_XDP transport: takes untagged IPv4 packets to Fanin's UDP port, or to the process's own, that
- * belong to one job and leaves everything else to the kernel, including unicast packets to another
- * host's MAC address. Compiled for BPF and embedded in the library; the constants are set before it
- * is loaded.
+ * The XDP program of the AF_XDP transport: takes untagged IPv4 packets to Fanin's UDP port, or to
+ * the process's own, that belong to one job and leaves everything else to the kernel, including
+ * unicast packets to another host's MAC address. Compiled for BPF and embedded in the library; the
+ * constants are set before it is loaded.
  */
 #include <stdbool.h>
 
@@ -19,8 +19,9 @@
 #define MAX_QUEUES 64
 #define FRAGMENT_MASK 0x3fff /* more fragments, and the offset */
 
-const volatile __u16 fanin_udp_port; /* host order */
-const volatile __u16 fanin_data_port; /* likewise: where this process takes answers; 0: nowhere else */
+const volatile __u16 fanin_udp_port;  /* host order */
+const volatile __u16 fanin_data_port; /* likewise: where this process takes answers; 0: nowhere else
+				       */
 const volatile __u32 fanin_job;
 const volatile __u8 fanin_mac[ETH_ALEN]; /* the interface's */
 

@@ -99,7 +99,8 @@ program_attach(const struct fanin_transport_config *config, struct fanin_xdp_pro
 	LIBBPF_OPTS(bpf_link_create_opts, generic, .flags = XDP_FLAGS_SKB_MODE);
 	int fd = bpf_program__fd(bpf_object__find_program_by_name(program->object, "fanin_filter"));
 
-	if (bpf_xdp_query(config->ifindex, 0, &query) == 0 && query.attach_mode != XDP_ATTACHED_NONE)
+	if (bpf_xdp_query(config->ifindex, 0, &query) == 0 &&
+	    query.attach_mode != XDP_ATTACHED_NONE)
 		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
 				       "another XDP program (id %u) is attached to %s",
 				       query.prog_id != 0 ? query.prog_id : query.drv_prog_id,

@@ -23,15 +23,16 @@ struct fanin_xdp_program {
 /*
  * Takes effect at once, but passes everything to the kernel until sockets are in the map.
  *
- * program: set on success only; end with fanin_xdp_program_close. Returns FANIN_OK, FANIN_ERR_TRANSPORT,
- * FANIN_ERR_PERMISSION or FANIN_ERR_NO_MEMORY. Thread-safe: libbpf's messages, which are global, are serialised.
+ * program: set on success only; end with fanin_xdp_program_close. Returns FANIN_OK,
+ * FANIN_ERR_TRANSPORT, FANIN_ERR_PERMISSION or FANIN_ERR_NO_MEMORY. Thread-safe: libbpf's messages,
+ * which are global, are serialised.
  */
 int fanin_xdp_program_open(const struct fanin_transport_config *config,
 			   struct fanin_xdp_program *program, struct fanin_error *error);
 
 /*
- * False if somebody has taken it off by its link, or the interface is gone: `ip link` and programs that attach others can't. Any
- * thread.
+ * False if somebody has taken it off by its link, or the interface is gone: `ip link` and programs
+ * that attach others can't. Any thread.
  */
 bool fanin_xdp_program_is_attached(const struct fanin_xdp_program *program);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From dense to sparse: the elements that are large enough, of each bucket only the largest if that is asked for. Magnitudes are compared as
- * keys, 64-bit numbers in the same order; that of any NaN is the largest.
+ * From dense to sparse: the elements that are large enough, of each bucket only the largest if that
+ * is asked for. Magnitudes are compared as keys, 64-bit numbers in the same order; that of any NaN
+ * is the largest.
  */
 #include "vector.h"
 
@@ -50,7 +51,8 @@ key_infinity(const struct format *format)
 
 /* The magnitude's key: its bits if it is a float, else its value. */
 static uint64_t
-key_of(const uint8_t *element, unsigned int dtype, uint32_t element_bytes, const struct format *format)
+key_of(const uint8_t *element, unsigned int dtype, uint32_t element_bytes,
+       const struct format *format)
 {
 	const unsigned int bits = 8 * element_bytes;
 	const uint64_t sign = UINT64_C(1) << (bits - 1);
@@ -153,7 +155,8 @@ element_take(struct compaction *work, uint64_t index)
 	       work->element_bytes);
 }
 
-/* One byte for each of 64 elements: 1 if its magnitude's bits are `limit` or more. Loops that compilers vectorise. */
+/* One byte for each of 64 elements: 1 if its magnitude's bits are `limit` or more. Loops that
+ * compilers vectorise. */
 #define FLAGS(name, type, magnitude)                                                               \
 	static void name(const uint8_t *elements, uint64_t limit, uint64_t sign, uint8_t *flags)   \
 	{                                                                                          \
@@ -192,7 +195,8 @@ flags_of(const struct compaction *work)
 	return is_signed(work->dtype) ? of_signed[by_size] : without_sign[by_size];
 }
 
-/* Bits of 64 bytes that are 0 or 1: the product moves each of 8 bytes' bit to one place of the upper byte. */
+/* Bits of 64 bytes that are 0 or 1: the product moves each of 8 bytes' bit to one place of the
+ * upper byte. */
 static uint64_t
 flags_pack(const uint8_t *flags)
 {
@@ -286,8 +290,9 @@ heap_sift(uint64_t *heap, uint64_t n, uint64_t at)
 }
 
 /*
- * Takes the `top` largest elements of a bucket, of equal ones the first. heap: room for `top` keys, of which those that stay are found in one
- * pass; a second one takes what is larger than the least of them, and as many as are left of those that equal it.
+ * Takes the `top` largest elements of a bucket, of equal ones the first. heap: room for `top` keys,
+ * of which those that stay are found in one pass; a second one takes what is larger than the least
+ * of them, and as many as are left of those that equal it.
  */
 static void
 bucket_take(struct compaction *work, uint64_t begin, uint64_t end, uint64_t top, uint64_t *heap)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a sparse vector is cut: into blocks of so many indices each that a block on average fills a packet with some room to spare, and
- * a block into shards. See sparse.h.
+ * How a sparse vector is cut: into blocks of so many indices each that a block on average fills a
+ * packet with some room to spare, and a block into shards. See sparse.h.
  */
 #include "vector.h"
 
@@ -20,7 +20,8 @@ square_root(uint64_t number)
 	return root;
 }
 
-/* Numbers of values are random: so many are left free that one block in some 40 needs another packet. */
+/* Numbers of values are random: so many are left free that one block in some 40 needs another
+ * packet. */
 static uint64_t
 with_slack(uint64_t values)
 {
@@ -29,7 +30,8 @@ with_slack(uint64_t values)
 	return values > slack ? values - slack : 1;
 }
 
-/* Of the form list, with indices of so many bytes, whatever the span. n, most: at most 2^40, most not 0. */
+/* Of the form list, with indices of so many bytes, whatever the span. n, most: at most 2^40, most
+ * not 0. */
 static uint64_t
 span_of_list(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t index_bytes,
 	     uint32_t payload_bytes)
@@ -43,7 +45,8 @@ span_of_indices(uint64_t n, uint64_t most, uint64_t with_short, uint64_t with_lo
 {
 	if (with_short <= FANIN_SHARD_SHORT_SPAN)
 		return with_short;
-	/* Fewer packets have longer indices: that is worth it if headers are more than the 2 bytes of each value, the result's still more. */
+	/* Fewer packets have longer indices: that is worth it if headers are more than the 2 bytes
+	 * of each value, the result's still more. */
 	if (with_long <= FANIN_SHARD_SHORT_SPAN ||
 	    2 * most * FANIN_SHARD_SHORT_SPAN >= n * FANIN_PAYLOAD_OFFSET)
 		return FANIN_SHARD_SHORT_SPAN;
@@ -118,14 +121,16 @@ static uint32_t
 word_of(const struct fanin_vector *sparse, const struct fanin_vector_cut *cut, uint64_t begin,
 	uint32_t value)
 {
-	return (uint32_t)(fanin_vector_index(sparse->indices, sparse->index_bytes, cut->first + value) -
+	return (uint32_t)(fanin_vector_index(sparse->indices, sparse->index_bytes,
+					     cut->first + value) -
 			  begin) /
 	       64;
 }
 
 /*
- * Cuts a block that has values in the form bitmap, between words. Each shard but the last one holds as many words as one in which every bit
- * is set, or more: so FANIN_SHARDS_FULL are enough. Returns the bytes of all packets.
+ * Cuts a block that has values in the form bitmap, between words. Each shard but the last one holds
+ * as many words as one in which every bit is set, or more: so FANIN_SHARDS_FULL are enough. Returns
+ * the bytes of all packets.
  */
 static uint64_t
 cut_bitmap(const struct fanin_vector *sparse, uint64_t begin, uint32_t payload_bytes,
@@ -142,7 +147,8 @@ cut_bitmap(const struct fanin_vector *sparse, uint64_t begin, uint32_t payload_b
 		const uint32_t word = word_of(sparse, cut, begin, at);
 		uint32_t with_it;
 
-		for (end = at + 1; end < cut->count && word_of(sparse, cut, begin, end) == word; end++)
+		for (end = at + 1; end < cut->count && word_of(sparse, cut, begin, end) == word;
+		     end++)
 			;
 		with_it = fanin_shard_bitmap_len(element_bytes, end - start, word - start_word + 1);
 		if (n_shards == 0 || with_it > payload_bytes) {
@@ -197,7 +203,8 @@ make_list(const struct fanin_vector *sparse, uint64_t begin, const struct fanin_
 
 	for (uint32_t i = 0; i < count; i++) {
 		const uint32_t index = (uint32_t)(fanin_vector_index(sparse->indices,
-								     sparse->index_bytes, from + i) -
+								     sparse->index_bytes,
+								     from + i) -
 						  begin);
 
 		memcpy(to + i * index_bytes, &index, index_bytes);
@@ -218,7 +225,8 @@ make_bitmap(const struct fanin_vector *sparse, uint64_t begin, uint64_t from, ui
 
 	for (uint32_t i = 0; i < count; i++) {
 		const uint32_t index = (uint32_t)(fanin_vector_index(sparse->indices,
-								     sparse->index_bytes, from + i) -
+								     sparse->index_bytes,
+								     from + i) -
 						  begin);
 
 		if (i == 0)

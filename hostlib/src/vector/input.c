@@ -15,14 +15,16 @@ index_problem(const struct fanin_vector *sparse, uint64_t position, uint64_t ind
 				       (unsigned long long)position, (unsigned long long)index,
 				       (unsigned long long)sparse->n);
 	if (index == previous && !coalesce)
-		return fanin_error_set(error, FANIN_ERR_INVALID,
-				       "indices[%llu] is %llu, as is the one before it, expected each index once: "
-				       "`coalesce` combines the values of equal ones",
-				       (unsigned long long)position, (unsigned long long)index);
-	return fanin_error_set(error, FANIN_ERR_INVALID,
-			       "indices[%llu] is %llu, expected more than the one before it, which is %llu",
-			       (unsigned long long)position, (unsigned long long)index,
-			       (unsigned long long)previous);
+		return fanin_error_set(
+			error, FANIN_ERR_INVALID,
+			"indices[%llu] is %llu, as is the one before it, expected each index once: "
+			"`coalesce` combines the values of equal ones",
+			(unsigned long long)position, (unsigned long long)index);
+	return fanin_error_set(
+		error, FANIN_ERR_INVALID,
+		"indices[%llu] is %llu, expected more than the one before it, which is %llu",
+		(unsigned long long)position, (unsigned long long)index,
+		(unsigned long long)previous);
 }
 
 /* Copies what the caller has, with the values of equal indices combined in their order. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The result of a sparse allreduce: blocks are put together from their shards as they are complete, in any order, and given to the caller
- * when all are. Where the result is sparse it may take the place of what is sent, so nothing is written to it before. See sparse.h.
+ * The result of a sparse allreduce: blocks are put together from their shards as they are complete,
+ * in any order, and given to the caller when all are. Where the result is sparse it may take the
+ * place of what is sent, so nothing is written to it before. See sparse.h.
  */
 #include "vector.h"
 
@@ -105,7 +106,8 @@ part_bytes(const struct fanin_vector *sparse, uint32_t count)
 	       (size_t)count * (sparse->element_bytes + sizeof(uint32_t));
 }
 
-/* A block's values, without those of no index. from: of all its indices. Returns NULL without memory. */
+/* A block's values, without those of no index. from: of all its indices. Returns NULL without
+ * memory. */
 static struct fanin_vector_part *
 part_make(const struct fanin_vector *sparse, uint32_t block, const uint8_t *from, uint32_t count)
 {
@@ -132,7 +134,8 @@ part_make(const struct fanin_vector *sparse, uint32_t block, const uint8_t *from
 	return part;
 }
 
-/* Keeps a block's values until all blocks are there, and in `known` if it is not NULL. from: as part_make has it. */
+/* Keeps a block's values until all blocks are there, and in `known` if it is not NULL. from: as
+ * part_make has it. */
 static int
 part_keep(const struct fanin_vector *sparse, uint32_t block, const uint8_t *from, uint32_t count,
 	  struct fanin_vector_part **known)

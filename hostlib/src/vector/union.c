@@ -32,8 +32,8 @@ fanin_vector_union_room(struct fanin_vector_union *all, uint64_t n, uint64_t nnz
 {
 	const uint8_t index_bytes = fanin_vector_union_index_bytes(n);
 	const bool is_list = form == FANIN_VECTOR_INDICES;
-	const uint64_t front = front_bytes(is_list ? nnz * index_bytes
-						   : fanin_vector_union_words(n) * sizeof(uint64_t));
+	const uint64_t front = front_bytes(
+		is_list ? nnz * index_bytes : fanin_vector_union_words(n) * sizeof(uint64_t));
 	const uint64_t behind = (is_list ? nnz : n) * element_bytes;
 	uint8_t *memory;
 
@@ -91,8 +91,8 @@ fanin_vector_union_parts(const struct fanin_vector_union *all, struct fanin_vect
 /* -------------------------------------------------------------- this rank's */
 
 /*
- * Puts the values of a list to their places among all, and sets their bits unless bits is NULL. With constant sizes it has no calls, which take
- * longer than all else.
+ * Puts the values of a list to their places among all, and sets their bits unless bits is NULL.
+ * With constant sizes it has no calls, which take longer than all else.
  */
 ALWAYS_INLINE void
 values_scatter(uint8_t *all, uint64_t *bits, const uint8_t *indices, const uint8_t *values,
@@ -158,7 +158,8 @@ fanin_vector_union_begin(struct fanin_vector_union *all, const struct fanin_vect
 	if (status != FANIN_OK)
 		return status;
 	if (form != FANIN_VECTOR_INDICES) {
-		list_scatter(all, sparse->indices, sparse->index_bytes, sparse->values, sparse->nnz);
+		list_scatter(all, sparse->indices, sparse->index_bytes, sparse->values,
+			     sparse->nnz);
 		return FANIN_OK;
 	}
 	for (uint64_t i = 0; i < sparse->nnz; i++)
@@ -193,12 +194,14 @@ fanin_vector_union_is_valid(const struct fanin_vector_union *all)
 	uint64_t count = 0;
 
 	if (all->form == FANIN_VECTOR_INDICES)
-		return all->index_bytes == 4 ? indices_are_valid(all, 4) : indices_are_valid(all, 8);
+		return all->index_bytes == 4 ? indices_are_valid(all, 4)
+					     : indices_are_valid(all, 8);
 	if (all->form == FANIN_VECTOR_FULL)
 		return all->nnz == all->n;
 	for (uint64_t i = 0; i < n_words; i++)
 		count += (uint64_t)__builtin_popcountll(all->bits[i]);
-	return count == all->nnz && (all->n % 64 == 0 || all->bits[n_words - 1] >> all->n % 64 == 0);
+	return count == all->nnz &&
+	       (all->n % 64 == 0 || all->bits[n_words - 1] >> all->n % 64 == 0);
 }
 
 /* ------------------------------------------------------------------- combining */
@@ -442,7 +445,8 @@ list_fill(const struct fanin_vector_union *all, void *indices, uint8_t index_byt
 			memmove(indices, all->indices, all->nnz * index_bytes);
 		for (uint64_t i = 0; all->index_bytes != index_bytes && i < all->nnz; i++)
 			fanin_vector_index_set(indices, index_bytes, i,
-					       fanin_vector_index(all->indices, all->index_bytes, i));
+					       fanin_vector_index(all->indices, all->index_bytes,
+								  i));
 		memmove(values, all->values, all->nnz * element_bytes);
 		return;
 	}

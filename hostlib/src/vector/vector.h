@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse vectors of one allreduce (Flare section 7; docs/protocol.md, "Sparse blocks"): how many indices a block has, how what a rank
- * brings for a block is cut into shards, and how the shards of its result are put together. Pure but for the struct and its memory; one
- * thread at a time.
+ * Sparse vectors of one allreduce (Flare section 7; docs/protocol.md, "Sparse blocks"): how many
+ * indices a block has, how what a rank brings for a block is cut into shards, and how the shards of
+ * its result are put together. Pure but for the struct and its memory; one thread at a time.
  */
 #ifndef FANIN_HOSTLIB_VECTOR_VECTOR_H
 #define FANIN_HOSTLIB_VECTOR_VECTOR_H
@@ -15,7 +15,8 @@
 #include "hostlib/src/base/error.h"
 #include "wire/shard.h"
 
-/* The values of a block's result at ascending indices: until the whole result is known, and for ranks that may lack it in another run. */
+/* The values of a block's result at ascending indices: until the whole result is known, and for
+ * ranks that may lack it in another run. */
 struct fanin_vector_part;
 
 struct fanin_vector {
@@ -29,9 +30,10 @@ struct fanin_vector {
 	uint8_t dtype;
 	uint8_t op;
 	uint8_t element_bytes;
-	bool is_hinted; /* the vector is a dense one, which is sent as a sparse one only if that pays */
-	bool is_known; /* `most` is; if not, the ranks have to agree first */
-	uint64_t most; /* the largest number of values that a rank brings, the same at all ranks */
+	bool is_hinted; /* the vector is a dense one, which is sent as a sparse one only if that
+			   pays */
+	bool is_known;  /* `most` is; if not, the ranks have to agree first */
+	uint64_t most;  /* the largest number of values that a rank brings, the same at all ranks */
 
 	void *coalesced; /* indices and values, if they are not the caller's; owned */
 	struct fanin_sparse_result whole; /* the result, if it is hinted */
@@ -52,7 +54,8 @@ struct fanin_vector_cut {
 	uint32_t span; /* of this block */
 	uint8_t form;  /* enum fanin_shard_form */
 	uint8_t n_shards;
-	uint32_t starts[FANIN_SHARDS_MAX + 1]; /* of each shard, values of the block before it; then `count` */
+	uint32_t starts[FANIN_SHARDS_MAX + 1]; /* of each shard, values of the block before it; then
+						  `count` */
 };
 
 /* A shard of a result, as received. */
@@ -65,40 +68,48 @@ struct fanin_vector_shard {
 };
 
 /*
- * Checks what a rank brings: indices ascending and below n, none twice unless they are to be coalesced, which is done here.
+ * Checks what a rank brings: indices ascending and below n, none twice unless they are to be
+ * coalesced, which is done here.
  *
- * sparse: what its owner fills in. Returns FANIN_OK, FANIN_ERR_INVALID with position, found and expected, or FANIN_ERR_NO_MEMORY.
+ * sparse: what its owner fills in. Returns FANIN_OK, FANIN_ERR_INVALID with position, found and
+ * expected, or FANIN_ERR_NO_MEMORY.
  */
 int fanin_vector_check(struct fanin_vector *sparse, bool coalesce, struct fanin_error *error);
 
 /*
- * True if an allreduce of sparse vectors is expected to take less time than one of dense vectors: if fewer bytes are sent to each rank, as many
- * as there are where each rank has values at random indices. Not true for more values if it is not for fewer ones.
+ * True if an allreduce of sparse vectors is expected to take less time than one of dense vectors:
+ * if fewer bytes are sent to each rank, as many as there are where each rank has values at random
+ * indices. Not true for more values if it is not for fewer ones.
  *
- * sparse: its n and element_bytes. most: of n, the largest number of values that a rank brings. on_switch: results come from a switch; else
- * the ranks exchange vectors by recursive doubling, in place of a ring.
+ * sparse: its n and element_bytes. most: of n, the largest number of values that a rank brings.
+ * on_switch: results come from a switch; else the ranks exchange vectors by recursive doubling, in
+ * place of a ring.
  */
 bool fanin_vector_pays(const struct fanin_vector *sparse, uint64_t most, uint16_t n_ranks,
 		       bool on_switch);
 
 /*
- * Brings what a dense vector has that is not 0: sets index_bytes, nnz, and, if so many pay, indices and values, in memory of its own. Of n,
- * dtype and element_bytes. dense: n elements, only read during the call.
+ * Brings what a dense vector has that is not 0: sets index_bytes, nnz, and, if so many pay, indices
+ * and values, in memory of its own. Of n, dtype and element_bytes. dense: n elements, only read
+ * during the call.
  */
 void fanin_vector_of_dense(struct fanin_vector *sparse, const void *dense, uint16_t n_ranks,
 			   bool on_switch);
 
 /*
- * Returns how many indices a block has such that one with as many values as there are on average, and some more, fills a packet: a multiple of
- * 64; 0 if packets are too short for 64 values. most: of n, the largest number of values that a rank brings.
+ * Returns how many indices a block has such that one with as many values as there are on average,
+ * and some more, fills a packet: a multiple of 64; 0 if packets are too short for 64 values. most:
+ * of n, the largest number of values that a rank brings.
  */
-uint32_t fanin_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t payload_bytes);
+uint32_t fanin_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes,
+			   uint32_t payload_bytes);
 
 /*
  * Cuts the vector into blocks and allocates what the result needs. `is_known` holds.
  *
- * n_blocks: set on success only. Returns FANIN_OK, FANIN_ERR_NO_MEMORY, FANIN_ERR_INVALID if there are more than 2^31 blocks, or
- * FANIN_ERR_UNSUPPORTED if packets are too short; with the request's error set.
+ * n_blocks: set on success only. Returns FANIN_OK, FANIN_ERR_NO_MEMORY, FANIN_ERR_INVALID if there
+ * are more than 2^31 blocks, or FANIN_ERR_UNSUPPORTED if packets are too short; with the request's
+ * error set.
  */
 int fanin_vector_layout(struct fanin_vector *sparse, uint32_t payload_bytes);
 
@@ -120,44 +131,50 @@ void fanin_vector_cut(const struct fanin_vector *sparse, uint32_t block, uint32_
 /*
  * Makes a shard of a cut.
  *
- * hdr: gets count and members. payload: room for payload_bytes of the cut. Returns the payload's length.
+ * hdr: gets count and members. payload: room for payload_bytes of the cut. Returns the payload's
+ * length.
  */
 uint32_t fanin_vector_make(const struct fanin_vector *sparse, uint32_t block,
 			   const struct fanin_vector_cut *cut, unsigned int number,
 			   struct fanin_hdr *hdr, void *payload);
 
 /*
- * Combines all shards of a block's result in the order of their numbers, and keeps what comes out: in the caller's vector if that is
- * dense, else until fanin_vector_finish.
+ * Combines all shards of a block's result in the order of their numbers, and keeps what comes out:
+ * in the caller's vector if that is dense, else until fanin_vector_finish.
  *
- * shards: n of them, by number. n_values: receives how many indices have a value. known: NULL, or receives what came out once more, for the
- * caller to keep and to free. Returns FANIN_OK or FANIN_ERR_NO_MEMORY, without anything in `known`.
+ * shards: n of them, by number. n_values: receives how many indices have a value. known: NULL, or
+ * receives what came out once more, for the caller to keep and to free. Returns FANIN_OK or
+ * FANIN_ERR_NO_MEMORY, without anything in `known`.
  */
 int fanin_vector_merge(struct fanin_vector *sparse, uint32_t block,
 		       struct fanin_vector_shard *const *shards, unsigned int n, uint32_t *n_values,
 		       struct fanin_vector_part **known);
 
 /*
- * The result of a block as a vector of one block, its number 0, that a rank brings: to be cut into shards, the same on all ranks.
+ * The result of a block as a vector of one block, its number 0, that a rank brings: to be cut into
+ * shards, the same on all ranks.
  *
- * part: of this block of this vector; stays where it is as long as what is returned is used, which owns nothing.
+ * part: of this block of this vector; stays where it is as long as what is returned is used, which
+ * owns nothing.
  */
 struct fanin_vector fanin_vector_part_vector(const struct fanin_vector_part *part,
 					     const struct fanin_vector *sparse, uint32_t block);
 
 /*
- * Finds room for a sparse result of n_out values in the caller's arrays, or makes some; the result's count is set in any case. Returns FANIN_OK,
- * or FANIN_ERR_CAPACITY or FANIN_ERR_NO_MEMORY with the request's error set.
+ * Finds room for a sparse result of n_out values in the caller's arrays, or makes some; the
+ * result's count is set in any case. Returns FANIN_OK, or FANIN_ERR_CAPACITY or FANIN_ERR_NO_MEMORY
+ * with the request's error set.
  */
 int fanin_vector_room(struct fanin_vector *sparse);
 
 /*
- * All blocks are merged: the caller gets the result. Returns FANIN_OK, FANIN_ERR_CAPACITY or FANIN_ERR_NO_MEMORY with the request's
- * error set.
+ * All blocks are merged: the caller gets the result. Returns FANIN_OK, FANIN_ERR_CAPACITY or
+ * FANIN_ERR_NO_MEMORY with the request's error set.
  */
 int fanin_vector_finish(struct fanin_vector *sparse);
 
-/* The result of a rank that is the only one: what it brings. As fanin_vector_finish; there is no layout. */
+/* The result of a rank that is the only one: what it brings. As fanin_vector_finish; there is no
+ * layout. */
 int fanin_vector_finish_alone(struct fanin_vector *sparse);
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Gloo's allreduce of floats over TCP, measured. One process for each rank; arguments: BYTES ITERS WARMUP RANK SIZE INTERFACE
- * DIRECTORY, where the ranks find each other by files in the directory.
+ * Gloo's allreduce of floats over TCP, measured. One process for each rank; arguments: BYTES ITERS
+ * WARMUP RANK SIZE INTERFACE DIRECTORY, where the ranks find each other by files in the directory.
  */
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
@@ -88,7 +88,8 @@ int
 main(int argc, char **argv)
 {
 	if (argc < 8) {
-		std::cerr << "usage: allreduce-gloo BYTES ITERS WARMUP RANK SIZE INTERFACE DIRECTORY [mark=SOCKET]\n";
+		std::cerr
+			<< "usage: allreduce-gloo BYTES ITERS WARMUP RANK SIZE INTERFACE DIRECTORY [mark=SOCKET]\n";
 		return 2;
 	}
 	try {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The bare exchange: what an allreduce over UDP sockets and a switch with packet ports takes without any protocol. Hosts send a vector as
- * super-frames (UDP_SEGMENT), a process in the middle adds them up and sends each sum back to all as a super-frame; there is no admission,
- * nothing is repeated, and whatever is lost ends it. Segments are laid out as Fanin's packets, with its header before each payload; its
- * block is the number of the super-frame.
+ * The bare exchange: what an allreduce over UDP sockets and a switch with packet ports takes
+ * without any protocol. Hosts send a vector as super-frames (UDP_SEGMENT), a process in the middle
+ * adds them up and sends each sum back to all as a super-frame; there is no admission, nothing is
+ * repeated, and whatever is lost ends it. Segments are laid out as Fanin's packets, with its header
+ * before each payload; its block is the number of the super-frame.
  */
 #ifndef FANIN_LAB_BENCH_PEERS_EXCHANGE_H
 #define FANIN_LAB_BENCH_PEERS_EXCHANGE_H

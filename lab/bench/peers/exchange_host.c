@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A host of the bare exchange (exchange.h), without any rights. It receives by what it sends from: segments go from the vector, and sums come
- * straight into it, as nothing has to be sent again and sums come in the order of what was sent.
+ * A host of the bare exchange (exchange.h), without any rights. It receives by what it sends from:
+ * segments go from the vector, and sums come straight into it, as nothing has to be sent again and
+ * sums come in the order of what was sent.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The middle of the bare exchange (exchange.h): a packet socket on each interface, which takes and gives super-frames whole. Prints a line
- * once all are open. Runs until it is killed.
+ * The middle of the bare exchange (exchange.h): a packet socket on each interface, which takes and
+ * gives super-frames whole. Prints a line once all are open. Runs until it is killed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -159,7 +159,8 @@ take(struct middle *middle, int fd)
 		   slot->len != (uint32_t)len) {
 		fprintf(stderr,
 			"exchange-middle: found super-frame %u of %zd bytes, expected %u of %u\n",
-			message->headers.fanin.block, len, slot->sum->headers.fanin.block, slot->len);
+			message->headers.fanin.block, len, slot->sum->headers.fanin.block,
+			slot->len);
 		exit(1);
 	} else {
 		add(middle, slot, message);

@@ -46,7 +46,8 @@ sends(const struct peer *peer, size_t count)
 static struct range
 receives(const struct peer *peer, size_t count)
 {
-	return peer->kind == PEER_REDUCE_SCATTER ? part_of(peer, count) : (struct range){ 0, count };
+	return peer->kind == PEER_REDUCE_SCATTER ? part_of(peer, count)
+						 : (struct range){ 0, count };
 }
 
 static void
@@ -71,7 +72,8 @@ factor(const struct peer *peer, size_t i, size_t count)
 }
 
 static size_t
-mismatches(const struct peer *peer, size_t iteration, const float *recv, size_t count, bool in_place)
+mismatches(const struct peer *peer, size_t iteration, const float *recv, size_t count,
+	   bool in_place)
 {
 	const struct range range = receives(peer, count);
 	const float *result = in_place && peer->kind == PEER_REDUCE_SCATTER ? recv
@@ -147,13 +149,15 @@ peer_task_more(struct peer_task *task, const char *const *arguments)
 		} else if (strncmp(*arguments, "mark=", 5) == 0) {
 			task->mark = *arguments + 5;
 		} else {
-			fprintf(stderr, "found '%s', expected in-place or mark=SOCKET\n", *arguments);
+			fprintf(stderr, "found '%s', expected in-place or mark=SOCKET\n",
+				*arguments);
 			exit(2);
 		}
 	}
 }
 
-/* Where the measured loop begins, and before its last round, which has new data: the others wait. */
+/* Where the measured loop begins, and before its last round, which has new data: the others wait.
+ */
 static void
 mark(struct peer *peer, const struct peer_task *task, size_t i)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The measured loop of the libraries that Fanin is compared with. It is fanin-perf's with --check-ends and --times: warm-up, then
- * each collective timed by itself after a barrier; the first and the last one are checked in every element.
+ * The measured loop of the libraries that Fanin is compared with. It is fanin-perf's with
+ * --check-ends and --times: warm-up, then each collective timed by itself after a barrier; the
+ * first and the last one are checked in every element.
  */
 #ifndef FANIN_LAB_BENCH_PEERS_LOOP_H
 #define FANIN_LAB_BENCH_PEERS_LOOP_H
@@ -33,8 +34,9 @@ struct peer {
 	void (*barrier)(struct peer *peer);
 
 	/*
-	 * The collective of that kind on vectors of count floats, those of all ranks' parts together. In place recv is send, and
-	 * reduce_scatter leaves a rank's part where MPI does, at the start.
+	 * The collective of that kind on vectors of count floats, those of all ranks' parts
+	 * together. In place recv is send, and reduce_scatter leaves a rank's part where MPI does,
+	 * at the start.
 	 */
 	void (*collective)(struct peer *peer, const float *send, float *recv, size_t count);
 
@@ -57,14 +59,16 @@ enum peer_collective peer_collective_parse(const char *name);
 /* Reads BYTES ITERS WARMUP. What is wrong with them ends the program with status 2. */
 void peer_task_parse(struct peer_task *task, const char *const *arguments);
 
-/* Reads what may stand behind a program's own arguments, up to NULL: in-place, and mark=SOCKET. The same as to what is wrong. */
+/* Reads what may stand behind a program's own arguments, up to NULL: in-place, and mark=SOCKET. The
+ * same as to what is wrong. */
 void peer_task_more(struct peer_task *task, const char *const *arguments);
 
 /*
- * Runs the loop. Rank 0 prints one JSON object: "times", each measured collective's seconds on the slowest rank, and
- * "mismatches", the number of wrong elements on the rank that has most.
+ * Runs the loop. Rank 0 prints one JSON object: "times", each measured collective's seconds on the
+ * slowest rank, and "mismatches", the number of wrong elements on the rank that has most.
  *
- * Returns the exit status: 0, 1 if an element is wrong on any rank or memory is short, or 2 if a vector can't be cut into parts.
+ * Returns the exit status: 0, 1 if an element is wrong on any rank or memory is short, or 2 if a
+ * vector can't be cut into parts.
  */
 int peer_run(struct peer *peer, const struct peer_task *task);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host protocol of the handler `broadcast` as a table (protocol/protocol.h): the block engine with the rules of reliable multicast. Broadcasts and
- * Allgathers run by multicast, all else as blocks.
+ * The host protocol of the handler `broadcast` as a table (protocol/protocol.h): the block engine
+ * with the rules of reliable multicast. Broadcasts and Allgathers run by multicast, all else as
+ * blocks.
  */
 #include "broadcast.h"
 
@@ -24,7 +25,8 @@ fanin_broadcast_begin(struct fanin_broadcast_engine *mc, uint32_t chains)
 	mc->next = engine->oldest;
 	mc->credit = fanin_broadcast_credit(engine->config.size, engine->config.payload_bytes);
 	mc->depth = (FANIN_BROADCAST_DEPTH_MOST + 1) / 2;
-	mc->alpha = (struct fanin_patience){ .ns = 5 * MS, .least_ns = 2 * MS, .most_ns = 200 * MS };
+	mc->alpha =
+		(struct fanin_patience){ .ns = 5 * MS, .least_ns = 2 * MS, .most_ns = 200 * MS };
 	mc->reordering = FANIN_PATIENCE_REORDERING;
 	return fanin_broadcast_order(mc);
 }
@@ -52,8 +54,8 @@ fanin_broadcast_end(struct fanin_engine *engine)
 }
 
 /*
- * Lanes are released once more in the new run; what was lost with the old one is missing like anything else. What neighbors told is of a time before
- * they had lost it as well.
+ * Lanes are released once more in the new run; what was lost with the old one is missing like
+ * anything else. What neighbors told is of a time before they had lost it as well.
  */
 void
 fanin_broadcast_resume(struct fanin_engine *engine)

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reliable multicast on hosts (Khalilov et al., sections III and IV; docs/protocol.md, "Reliable multicast"): Broadcast and Allgather by packets that their roots send to
- * all others, the block engine for the blocks that keep the ranks together, and a ring of neighbors from which lost packets are fetched. All
- * other collectives run as in the window protocol.
+ * Reliable multicast on hosts (Khalilov et al., sections III and IV; docs/protocol.md, "Reliable
+ * multicast"): Broadcast and Allgather by packets that their roots send to all others, the block
+ * engine for the blocks that keep the ranks together, and a ring of neighbors from which lost
+ * packets are fetched. All other collectives run as in the window protocol.
  */
 #ifndef FANIN_PROTOCOLS_BROADCAST_HOST_BROADCAST_H
 #define FANIN_PROTOCOLS_BROADCAST_HOST_BROADCAST_H
 
 #include "hostlib/src/engine/engine.h"
 
-/* Packets between two credits are at least and at most so many, in all chains together, and in between 24 for each rank. */
+/* Packets between two credits are at least and at most so many, in all chains together, and in
+ * between 24 for each rank. */
 #define FANIN_BROADCAST_CREDIT_LEAST 64u
 #define FANIN_BROADCAST_CREDIT_MOST 192u
-#define FANIN_BROADCAST_CREDIT_BYTES (2u << 20) /* at most, of packets that are longer than usual */
+#define FANIN_BROADCAST_CREDIT_BYTES                                                               \
+	(2u << 20) /* at most, of packets that are longer than usual                               \
+		    */
 #define FANIN_BROADCAST_DEPTH_MOST                                                                 \
 	4u /* credits' worth of packets that may be on their way to a rank */
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state of reliable multicast, shared by broadcast_op.c (operations and their control blocks), broadcast_send.c (what may be sent), broadcast_receive.c
- * (what came in) and broadcast_fetch.c (what is missing, and who is gone).
+ * The state of reliable multicast, shared by broadcast_op.c (operations and their control blocks),
+ * broadcast_send.c (what may be sent), broadcast_receive.c (what came in) and broadcast_fetch.c
+ * (what is missing, and who is gone).
  */
 #ifndef FANIN_PROTOCOLS_BROADCAST_HOST_BROADCAST_INTERNAL_H
 #define FANIN_PROTOCOLS_BROADCAST_HOST_BROADCAST_INTERNAL_H
@@ -17,7 +18,8 @@ enum fanin_broadcast_kind {
 	FANIN_BROADCAST_FETCH = 2,
 	FANIN_BROADCAST_TELL = 3,
 	FANIN_BROADCAST_ACTIVATE = 4,
-	/* Of pull reductions, as FETCH and DATA: an owner asks a rank for its own data of packets, and gets it. */
+	/* Of pull reductions, as FETCH and DATA: an owner asks a rank for its own data of packets,
+	 * and gets it. */
 	FANIN_BROADCAST_ASK = 5,
 	FANIN_BROADCAST_GIVE = 6,
 };
@@ -32,7 +34,8 @@ struct fanin_broadcast_tell {
 	uint32_t packet; /* if it has any: one of them, which it has sent */
 } __attribute__((packed));
 
-/* Nothing signals when there is room again. Less than the engine's: a poll may send many packets. */
+/* Nothing signals when there is room again. Less than the engine's: a poll may send many packets.
+ */
 #define FANIN_BROADCAST_NO_ROOM_NS (50 * UINT64_C(1000))
 
 #define FANIN_BROADCAST_VALUES 2u /* of a control block, 64 bits each */
@@ -43,8 +46,9 @@ struct fanin_broadcast_tell {
 struct fanin_broadcast_chain {
 	uint32_t first;
 	uint32_t end;
-	uint32_t seen; /* behind the last one that has come, or was sent */
-	struct fanin_gaps gaps; /* in the operation's bitmaps; only what comes by multicast overtakes others */
+	uint32_t seen;          /* behind the last one that has come, or was sent */
+	struct fanin_gaps gaps; /* in the operation's bitmaps; only what comes by multicast
+				   overtakes others */
 };
 
 /* A rank's packets, which it sends one after the other. */
@@ -62,12 +66,14 @@ struct fanin_broadcast_standing {
 };
 
 /*
- * A Broadcast or Allgather in progress; or an operation that combines, whose packets their roots make before they send them. Of the latter each root is
- * a chain of its own. Without chains each root keeps its packets.
+ * A Broadcast or Allgather in progress; or an operation that combines, whose packets their roots
+ * make before they send them. Of the latter each root is a chain of its own. Without chains each
+ * root keeps its packets.
  */
 struct fanin_broadcast_op {
 	struct fanin_broadcast_op *next;
-	struct fanin_request control; /* the engine's, an allreduce; first_block is the ready block */
+	struct fanin_request control;  /* the engine's, an allreduce; first_block is the ready block
+					*/
 	struct fanin_request *request; /* the owner's */
 	uint32_t number;
 	uint32_t n_packets;
@@ -97,19 +103,23 @@ struct fanin_broadcast_op {
 	uint32_t step;         /* who is asked: this rank - step */
 	bool is_asking;        /* asked_ranks is not empty */
 	struct fanin_ranks asked_ranks; /* since something new came last: who may answer */
-	uint64_t lacks_ns; /* since when answers only say that a neighbor lacks it, too; 0: they do not */
-	uint64_t has_ns; /* since when a neighbor tells that it sends, and nothing comes; 0: not so */
-	uint64_t told_ns;    /* when it told so last */
+	uint64_t lacks_ns; /* since when answers only say that a neighbor lacks it, too; 0: they do
+			      not */
+	uint64_t has_ns;  /* since when a neighbor tells that it sends, and nothing comes; 0: not so
+			   */
+	uint64_t told_ns; /* when it told so last */
 	uint32_t has_packet; /* this one */
 	uint16_t has_rank;
-	struct fanin_broadcast_turn *turns; /* an Allgather's, of all ranks; NULL: in the order of the ranks */
+	struct fanin_broadcast_turn *turns; /* an Allgather's, of all ranks; NULL: in the order of
+					       the ranks */
 	uint16_t n_chains;
 	struct fanin_broadcast_chain chains[]; /* in the order of their packets */
 };
 
 struct fanin_broadcast_engine {
 	struct fanin_engine engine; /* first: a pointer to it is one to this */
-	bool makes; /* operations that combine run by multicast, too: their roots make the packets */
+	bool makes; /* operations that combine run by multicast, too: their roots make the packets
+		     */
 	uint32_t chains; /* of an Allgather: roots that send at once; 0: as many as suit */
 	struct fanin_broadcast_stats stats;
 	struct fanin_broadcast_op *ops; /* oldest first */
@@ -117,7 +127,8 @@ struct fanin_broadcast_engine {
 	uint16_t *order; /* ranks rack by rack, as they take turns; NULL: in their own order */
 	uint32_t n_ops;  /* posted so far: the number of the next one */
 	uint32_t next;   /* first block that was not released yet */
-	bool has_more; /* the last poll did not send all that it may: others had to be read, or the transport had no room */
+	bool has_more; /* the last poll did not send all that it may: others had to be read, or the
+			  transport had no room */
 	bool is_full;  /* of these, the latter */
 	uint32_t credit;                  /* packets between two credits, of all chains together */
 	uint32_t depth;                   /* credits' worth of packets that a root may be ahead */
@@ -135,7 +146,8 @@ fanin_broadcast_of(struct fanin_engine *engine)
 }
 
 /*
- * multicast.c: what protocols with multicast have in common, as struct fanin_engine_rules and struct fanin_protocol have it. chains: as in struct fanin_broadcast_engine.
+ * multicast.c: what protocols with multicast have in common, as struct fanin_engine_rules and
+ * struct fanin_protocol have it. chains: as in struct fanin_broadcast_engine.
  */
 int fanin_broadcast_begin(struct fanin_broadcast_engine *mc, uint32_t chains);
 void fanin_broadcast_end(struct fanin_engine *engine);
@@ -147,12 +159,14 @@ int fanin_broadcast_post_any(struct fanin_endpoint *endpoint, struct fanin_reque
 /*
  * broadcast_op.c: posts an operation of at least one byte, among at least two ranks.
  *
- * request: cut. n_packets: of it, or of its part if it has a stride. Returns what fanin_engine_post does, or FANIN_ERR_NO_MEMORY.
+ * request: cut. n_packets: of it, or of its part if it has a stride. Returns what fanin_engine_post
+ * does, or FANIN_ERR_NO_MEMORY.
  */
 int fanin_broadcast_post(struct fanin_engine *engine, struct fanin_request *request,
 			 uint32_t n_packets);
 
-/* Returns how many packets one FETCH or ASK covers: its bitmap is a payload of the job, and those are multiples of 64 bytes. */
+/* Returns how many packets one FETCH or ASK covers: its bitmap is a payload of the job, and those
+ * are multiples of 64 bytes. */
 static inline uint32_t
 fanin_broadcast_fetch_span(const struct fanin_engine *engine)
 {
@@ -196,8 +210,8 @@ fanin_broadcast_may_give(const struct fanin_broadcast_op *op, uint32_t packet)
 struct fanin_broadcast_op *fanin_broadcast_find(struct fanin_broadcast_engine *mc, uint32_t number);
 
 /*
- * broadcast_turns.c: finds the order in which ranks take turns, from config.hosts. It stays for as long as the engine is open,
- * whatever switches the hosts move to.
+ * broadcast_turns.c: finds the order in which ranks take turns, from config.hosts. It stays for as
+ * long as the engine is open, whatever switches the hosts move to.
  *
  * Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
  */
@@ -220,7 +234,8 @@ void fanin_broadcast_root_range(const struct fanin_broadcast_engine *mc,
 				const struct fanin_broadcast_op *op, uint16_t rank, uint32_t *first,
 				uint32_t *end);
 
-/* broadcast_op.c: finds where a rank's part of the vector is, counted in packets: *first to *end - 1, or none. */
+/* broadcast_op.c: finds where a rank's part of the vector is, counted in packets: *first to *end -
+ * 1, or none. */
 void fanin_broadcast_part(const struct fanin_broadcast_engine *mc,
 			  const struct fanin_broadcast_op *op, uint16_t rank, uint32_t *first,
 			  uint32_t *end);
@@ -229,7 +244,8 @@ void fanin_broadcast_part(const struct fanin_broadcast_engine *mc,
 uint16_t fanin_broadcast_root(const struct fanin_broadcast_engine *mc,
 			      struct fanin_broadcast_op *op, uint32_t packet);
 
-/* broadcast_op.c: returns where in the owner's memory a packet's elements are, whether they are there yet or not. */
+/* broadcast_op.c: returns where in the owner's memory a packet's elements are, whether they are
+ * there yet or not. */
 uint8_t *fanin_broadcast_place(const struct fanin_broadcast_op *op,
 			       const struct fanin_extent *extent);
 
@@ -252,7 +268,8 @@ bool fanin_broadcast_send_to(struct fanin_broadcast_engine *mc, const struct fan
 			     uint16_t rank, enum fanin_broadcast_kind kind, uint32_t packet,
 			     const void *payload, uint32_t payload_len);
 
-/* broadcast_send.c: sends a packet's data to a rank that has asked for it. Returns false if the transport has no room. */
+/* broadcast_send.c: sends a packet's data to a rank that has asked for it. Returns false if the
+ * transport has no room. */
 bool fanin_broadcast_give(struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op,
 			  uint16_t rank, uint32_t packet);
 
@@ -260,7 +277,8 @@ bool fanin_broadcast_give(struct fanin_broadcast_engine *mc, const struct fanin_
 void fanin_broadcast_receive(struct fanin_engine *engine, const struct fanin_frame *frame,
 			     uint32_t block);
 
-/* broadcast_fetch.c: a neighbor has asked for packets. words: bitmap of n words, from the packet `first` on. */
+/* broadcast_fetch.c: a neighbor has asked for packets. words: bitmap of n words, from the packet
+ * `first` on. */
 void fanin_broadcast_serve(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 			   uint16_t rank, uint32_t first, const uint64_t *words, uint32_t n);
 
@@ -273,7 +291,8 @@ void fanin_broadcast_note_sent(struct fanin_broadcast_engine *mc, struct fanin_b
 			       uint16_t rank, uint32_t packet);
 
 /* broadcast_fetch.c: something new of an operation has come: nothing is overdue. */
-void fanin_broadcast_note_progress(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op);
+void fanin_broadcast_note_progress(struct fanin_broadcast_engine *mc,
+				   struct fanin_broadcast_op *op);
 
 /* broadcast_fetch.c: a packet that lacked is there. multicast: by its root's sending. */
 void fanin_broadcast_note_packet(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,

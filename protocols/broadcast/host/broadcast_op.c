@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations: how their packets are divided into chains, which control blocks they have, and how they end (docs/protocol.md, "Reliable multicast").
+ * Operations: how their packets are divided into chains, which control blocks they have, and how
+ * they end (docs/protocol.md, "Reliable multicast").
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "broadcast_internal.h"
 
-/* Roots of an Allgather that send at once, unless the job says how many: more share links that one fills, fewer wait for each other's activation. */
+/* Roots of an Allgather that send at once, unless the job says how many: more share links that one
+ * fills, fewer wait for each other's activation. */
 #define CHAINS_USUAL 2u
 
 /* The memory of an operation behind its chains: bitmaps and values. */
@@ -16,7 +18,8 @@ struct memory {
 	size_t values; /* likewise */
 };
 
-/* Returns the first of the request's packets that is at this place of the vector's blocks or behind it. */
+/* Returns the first of the request's packets that is at this place of the vector's blocks or behind
+ * it. */
 static uint32_t
 packet_at(const struct fanin_request *request, uint32_t n_packets, uint64_t block)
 {
@@ -66,7 +69,8 @@ fanin_broadcast_part(const struct fanin_broadcast_engine *mc, const struct fanin
 		break;
 	default:
 		*first = packet_at(request, op->n_packets, (uint64_t)rank * request->part_blocks);
-		*end = packet_at(request, op->n_packets, (rank + UINT64_C(1)) * request->part_blocks);
+		*end = packet_at(request, op->n_packets,
+				 (rank + UINT64_C(1)) * request->part_blocks);
 		break;
 	}
 }
@@ -278,7 +282,8 @@ fanin_broadcast_place(const struct fanin_broadcast_op *op, const struct fanin_ex
 	const struct fanin_request *request = op->request;
 
 	if (!fanin_request_combines(request) && fanin_request_brings(request, extent))
-		return (uint8_t *)(uintptr_t)request->send + (extent->offset - request->send_offset);
+		return (uint8_t *)(uintptr_t)request->send +
+		       (extent->offset - request->send_offset);
 	return request->recv + (extent->offset - request->recv_offset);
 }
 

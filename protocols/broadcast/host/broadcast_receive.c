@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets from other ranks. Each goes where it belongs as it comes, in any order; those of closed operations, duplicates and what does not fit its
- * operation are dropped and counted (Khalilov et al., section III.B). Called by the poll loop only.
+ * Packets from other ranks. Each goes where it belongs as it comes, in any order; those of closed
+ * operations, duplicates and what does not fit its operation are dropped and counted (Khalilov et
+ * al., section III.B). Called by the poll loop only.
  */
 #include "broadcast_internal.h"
 
@@ -139,7 +140,8 @@ receive_unicast(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op
 }
 
 void
-fanin_broadcast_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block)
+fanin_broadcast_receive(struct fanin_engine *engine, const struct fanin_frame *frame,
+			uint32_t block)
 {
 	struct fanin_broadcast_engine *mc = fanin_broadcast_of(engine);
 	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
@@ -154,7 +156,8 @@ fanin_broadcast_receive(struct fanin_engine *engine, const struct fanin_frame *f
 		return;
 	}
 	/* Its own, or another host's behind the same port. */
-	if (hdr->members == engine->config.rank || (!multicast && hdr->count != engine->config.rank))
+	if (hdr->members == engine->config.rank ||
+	    (!multicast && hdr->count != engine->config.rank))
 		return;
 	op = fanin_broadcast_find(mc, hdr->progress);
 	if (op == NULL) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What may be sent: contributions to control blocks, in their order and each once its condition holds, and a root's packets, as far as credits allow
- * (docs/protocol.md, "Reliable multicast"). Called by the poll loop only.
+ * What may be sent: contributions to control blocks, in their order and each once its condition
+ * holds, and a root's packets, as far as credits allow (docs/protocol.md, "Reliable multicast").
+ * Called by the poll loop only.
  */
 #include "broadcast_internal.h"
 
@@ -61,7 +62,8 @@ fanin_broadcast_give(struct fanin_broadcast_engine *mc, const struct fanin_broad
 	return is_sent;
 }
 
-/* Sends one of this rank's own packets to all others. Returns false if the transport has no room. */
+/* Sends one of this rank's own packets to all others. Returns false if the transport has no room.
+ */
 static bool
 own_packet_send(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op, uint32_t packet)
 {

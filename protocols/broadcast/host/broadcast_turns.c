@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The order in which ranks send their parts of an Allgather: rack by rack, so that each chain stays in as few racks as it can, and chains of different racks
- * don't share a link between switches (Khalilov et al., section IV; docs/protocol.md, "Reliable multicast").
+ * The order in which ranks send their parts of an Allgather: rack by rack, so that each chain stays
+ * in as few racks as it can, and chains of different racks don't share a link between switches
+ * (Khalilov et al., section IV; docs/protocol.md, "Reliable multicast").
  */
 #include <stdlib.h>
 
@@ -64,9 +65,11 @@ fanin_broadcast_turns_make(const struct fanin_broadcast_engine *mc, struct fanin
 	return FANIN_OK;
 }
 
-/* Returns the turn that a packet belongs to: the last one that begins with it or before. Only such a turn has packets. */
+/* Returns the turn that a packet belongs to: the last one that begins with it or before. Only such
+ * a turn has packets. */
 static const struct fanin_broadcast_turn *
-turn_of(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op, uint32_t packet)
+turn_of(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op,
+	uint32_t packet)
 {
 	uint16_t from = 0, to = mc->engine.config.size;
 

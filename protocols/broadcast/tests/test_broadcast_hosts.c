@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reliable multicast in one process and in virtual time: real engines around real switches. Broadcasts and Allgathers are exact whatever is lost, doubled
- * or reordered on any link, and where nothing is lost nothing is fetched, however late a rank is.
+ * Reliable multicast in one process and in virtual time: real engines around real switches.
+ * Broadcasts and Allgathers are exact whatever is lost, doubled or reordered on any link, and where
+ * nothing is lost nothing is fetched, however late a rank is.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -139,7 +140,8 @@ time_of_allgather(const struct trial *trial)
 	return ns;
 }
 
-/* Between leaves links have half the rate of hosts', and ranks are at the leaves in turn: two chains by rank would always be behind the same leaf. */
+/* Between leaves links have half the rate of hosts', and ranks are at the leaves in turn: two
+ * chains by rank would always be behind the same leaf. */
 START_TEST(chains_stay_in_their_racks)
 {
 	struct trial trial = { .seed = 1,
@@ -178,7 +180,8 @@ START_TEST(all_sizes_are_exact_when_packets_are_lost_doubled_and_reordered)
 }
 END_TEST
 
-/* By _i: the payload. Vectors of more packets than a FETCH that is as long as they are has bits, and losses in several chains. */
+/* By _i: the payload. Vectors of more packets than a FETCH that is as long as they are has bits,
+ * and losses in several chains. */
 START_TEST(packets_that_ask_are_no_longer_than_the_jobs_packets)
 {
 	static const uint16_t payloads[] = { 64, 128, 192, 256, 320, 0 };
@@ -208,7 +211,8 @@ loses_all_data(uint16_t rank, const struct fanin_hdr *hdr)
 	return rank == 3 && hdr->type == FANIN_TYPE_DELIVERY && hdr->block % 300 == 7;
 }
 
-/* What one rank lacks is far apart: each packet needs a FETCH of its own where a bitmap of a packet's length does not reach the next one. */
+/* What one rank lacks is far apart: each packet needs a FETCH of its own where a bitmap of a
+ * packet's length does not reach the next one. */
 START_TEST(what_one_bitmap_does_not_cover_is_asked_for_by_several)
 {
 	const struct trial trial = {
@@ -355,10 +359,10 @@ START_TEST(a_tree_may_be_lost_at_any_moment)
 
 	open_world(&trial);
 	for (uint32_t r = 0; r < 4; r++)
-		world_post_all(r,
-			       vector_of(r % 2 == 0 ? PERF_ALLGATHER : PERF_BROADCAST,
-					 (r % 2 == 0 ? 100000 : 1000000) / (trial.n_ranks * (r + 1)),
-					 1));
+		world_post_all(r, vector_of(r % 2 == 0 ? PERF_ALLGATHER : PERF_BROADCAST,
+					    (r % 2 == 0 ? 100000 : 1000000) /
+						    (trial.n_ranks * (r + 1)),
+					    1));
 	for (int losses = 1 + _i % 3; losses > 0; losses--) {
 		world_wait(random_below(&random, 1000000), world_done, NULL);
 		world_lose_run(random_below(&random, 20000));
@@ -387,7 +391,8 @@ lacks_packet_5_only(void *user)
 	return op != NULL && op->n_lacking == 1;
 }
 
-/* A rank that could not ask has asked for nothing: what comes by multicast after all is not late. */
+/* A rank that could not ask has asked for nothing: what comes by multicast after all is not late.
+ */
 START_TEST(what_could_not_be_asked_for_counts_as_neither_lost_nor_late)
 {
 	const struct fanin_broadcast_op *op;
@@ -423,7 +428,8 @@ is_told(void *user)
 	return op != NULL && op->has_ns != 0;
 }
 
-/* All that comes to rank 1 of packet 5 is lost, and then its only neighbor is late: it tells nothing more, and has sent a packet that never came. */
+/* All that comes to rank 1 of packet 5 is lost, and then its only neighbor is late: it tells
+ * nothing more, and has sent a packet that never came. */
 START_TEST(a_rank_that_is_late_after_a_loss_is_waited_for)
 {
 	open_world(&two);
@@ -434,7 +440,8 @@ START_TEST(a_rank_that_is_late_after_a_loss_is_waited_for)
 	world.loses = NULL;
 	world_leave(0);
 	world_pass(20 * SECOND);
-	ck_assert_msg(world.members[1].requests[0].status == FANIN_IN_PROGRESS, "%s", world_error(1));
+	ck_assert_msg(world.members[1].requests[0].status == FANIN_IN_PROGRESS, "%s",
+		      world_error(1));
 	world_return(0);
 	world_run();
 	world_close();
@@ -474,7 +481,8 @@ START_TEST(what_neighbors_told_in_a_lost_run_fails_nobody_in_the_next_one)
 	for (uint16_t rank = 0; rank < eight.n_ranks; rank++)
 		world.members[rank].is_away = rank != 3;
 	world_pass(20 * SECOND);
-	ck_assert_msg(world.members[3].requests[0].status == FANIN_IN_PROGRESS, "%s", world_error(3));
+	ck_assert_msg(world.members[3].requests[0].status == FANIN_IN_PROGRESS, "%s",
+		      world_error(3));
 	for (uint16_t rank = 0; rank < eight.n_ranks; rank++) {
 		world_return(rank);
 	}
@@ -530,7 +538,8 @@ has_asked_for_60(void *user)
 	return op != NULL && fanin_bit(op->asked, 60);
 }
 
-/* In silence a rank asks for what its root has not sent yet, and gets it from another: what is missing before it is late, and no gap. */
+/* In silence a rank asks for what its root has not sent yet, and gets it from another: what is
+ * missing before it is late, and no gap. */
 START_TEST(what_a_neighbor_sends_overtakes_nothing)
 {
 	uint8_t *elements;
@@ -553,7 +562,8 @@ START_TEST(what_a_neighbor_sends_overtakes_nothing)
 }
 END_TEST
 
-/* While a root is late, a member says again and again that it has sent a packet, and sends FETCHes and others that make no sense. */
+/* While a root is late, a member says again and again that it has sent a packet, and sends FETCHes
+ * and others that make no sense. */
 START_TEST(what_a_member_makes_up_fails_nobody)
 {
 	const struct fanin_broadcast_tell tell = { .has = 1, .packet = 5 };
@@ -575,7 +585,8 @@ START_TEST(what_a_member_makes_up_fails_nobody)
 		      random_u32(&random), words, random_below(&random, 100));
 		world_pass(10 * MS);
 	}
-	ck_assert_msg(world.members[3].requests[0].status == FANIN_IN_PROGRESS, "%s", world_error(3));
+	ck_assert_msg(world.members[3].requests[0].status == FANIN_IN_PROGRESS, "%s",
+		      world_error(3));
 	world_return(0);
 	world_run();
 	world_close();
@@ -683,7 +694,8 @@ START_TEST(ranks_that_disagree_are_refused)
 }
 END_TEST
 
-/* They would have different numbers of control blocks, and take one's end for another one's credit. */
+/* They would have different numbers of control blocks, and take one's end for another one's credit.
+ */
 START_TEST(ranks_that_count_credits_otherwise_are_refused)
 {
 	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 1 };
@@ -738,7 +750,8 @@ suite_broadcast_hosts(void)
 	tcase = tcase_create("late");
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, a_rank_that_posts_late_is_waited_for, 0, 2);
-	tcase_add_loop_test(tcase, a_root_without_a_core_is_waited_for_and_nothing_is_fetched, 0, 2);
+	tcase_add_loop_test(tcase, a_root_without_a_core_is_waited_for_and_nothing_is_fetched, 0,
+			    2);
 	tcase_add_loop_test(tcase, only_ranks_that_have_ended_are_said_to_have_ended, 0, 3);
 	tcase_add_test(tcase, ranks_that_disagree_are_refused);
 	tcase_add_test(tcase, ranks_that_count_credits_otherwise_are_refused);

@@ -16,9 +16,10 @@ extern struct fanin_protocol fanin_protocol_canary;
 struct fanin_canary_stats {
 	uint64_t ways_changed; /* of the host's links, the one that packets take */
 	/* As a leader. */
-	uint64_t led;    /* blocks with a result */
-	uint64_t merged; /* packets with data that was combined */
-	uint64_t direct; /* of them those that no switch had combined, as a table was full or this rank had asked */
+	uint64_t led;      /* blocks with a result */
+	uint64_t merged;   /* packets with data that was combined */
+	uint64_t direct;   /* of them those that no switch had combined, as a table was full or this
+			      rank had asked */
 	uint64_t replaced; /* sums that contained all that was there */
 	uint64_t overlaps; /* sums that were dropped, as some of their data was there */
 	uint64_t asks;

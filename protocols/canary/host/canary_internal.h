@@ -46,7 +46,8 @@
 struct canary_seed {
 	uint64_t nonce; /* random */
 	uint64_t roll;  /* random, not 0; rank 0's */
-	uint32_t run; /* the least number of a run; rank 0's: larger than those of the job's earlier runs (RFC 1982) */
+	uint32_t run; /* the least number of a run; rank 0's: larger than those of the job's earlier
+			 runs (RFC 1982) */
 };
 
 /* A lane's block: what was sent of it, and what has come of later ones. */
@@ -144,7 +145,8 @@ struct fanin_canary {
 	uint64_t call_ns; /* when the next CALL is due */
 	uint64_t call_wait_ns;
 	uint32_t n_calls;
-	uint64_t called_ns; /* when the last CALL was sent; 0: another answer may be taken for its own */
+	uint64_t called_ns;  /* when the last CALL was sent; 0: another answer may be taken for its
+				own */
 	uint32_t unanswered; /* CALLs */
 	bool roll_heard;
 
@@ -158,7 +160,8 @@ struct fanin_canary {
 	uint32_t n_ahead;   /* packets that may wait to leave this host */
 	bool is_closing;    /* the last request has no elements */
 	uint64_t timers_ns; /* of all switches on a way together, at most */
-	uint64_t fixed_ns; /* the same if they wait for what the operator wants; 0: for what they have learned */
+	uint64_t fixed_ns;  /* the same if they wait for what the operator wants; 0: for what they
+			       have learned */
 	uint32_t gap;       /* later results of a leader that show one to be lost */
 	uint32_t gap_block; /* the oldest one when the window began of: */
 	uint32_t gap_asked; /* blocks that were asked for because of a gap */
@@ -297,7 +300,8 @@ uint64_t fanin_canary_lacks(const struct fanin_canary *canary, uint32_t block);
 /*
  * canary_leader.c: asks these ranks for their data of a block. attempt: see struct canary_packet.
  */
-void fanin_canary_ask(struct fanin_canary *canary, uint32_t block, uint64_t ranks, uint32_t attempt);
+void fanin_canary_ask(struct fanin_canary *canary, uint32_t block, uint64_t ranks,
+		      uint32_t attempt);
 
 /* canary_leader.c: tells a rank, or all others, why the run has ended. */
 void fanin_canary_tell_end(struct fanin_canary *canary, unsigned int rank);

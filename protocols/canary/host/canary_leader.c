@@ -99,7 +99,8 @@ answer_send(struct fanin_canary *canary, unsigned int rank, const struct answer 
 	struct fanin_headers headers;
 	uint64_t sets[2];
 
-	fanin_answer_encode_word(answer->missing | answer->gone, 0, answer->gone, &sets[0], &sets[1]);
+	fanin_answer_encode_word(answer->missing | answer->gone, 0, answer->gone, &sets[0],
+				 &sets[1]);
 	memcpy(payload + sizeof(struct fanin_answer_body), sets, sizeof(sets));
 	fanin_canary_begin(canary, FANIN_TYPE_ANSWER, answer->block, &headers);
 	headers.fanin.count = answer->state;
@@ -129,7 +130,8 @@ fanin_canary_tell_end(struct fanin_canary *canary, unsigned int rank)
 		.state = canary->engine.run_end.why == FANIN_RUN_GONE ? FANIN_BLOCK_OPEN
 								      : FANIN_BLOCK_ABSENT,
 		.missing = canary->engine.run_end.whom,
-		.gone = canary->engine.run_end.why == FANIN_RUN_GONE ? canary->engine.run_end.whom : 0,
+		.gone = canary->engine.run_end.why == FANIN_RUN_GONE ? canary->engine.run_end.whom
+								     : 0,
 	};
 
 	answer_send(canary, rank, &answer);
@@ -364,7 +366,8 @@ note_way(struct canary_entry *entry, const struct fanin_hdr *hdr)
 		return;
 	}
 	if (i == entry->n_restores)
-		entry->restores[entry->n_restores++] = (struct canary_restore){ .ip_be = hdr->number };
+		entry->restores[entry->n_restores++] =
+			(struct canary_restore){ .ip_be = hdr->number };
 	entry->restores[i].ports |= UINT64_C(1) << hdr->rank;
 }
 

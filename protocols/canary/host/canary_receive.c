@@ -17,7 +17,8 @@ note_overtaken(struct fanin_canary *canary, uint32_t block)
 		if (!fanin_block_before(i, canary->engine.oldest) && canary_waits(canary, i)) {
 			canary_lane(canary, i)->overtaken_ns = canary->engine.loop.now_ns;
 			fanin_loop_wake_by(&canary->engine.loop,
-					   canary->engine.loop.now_ns + fanin_canary_usual_ns(canary));
+					   canary->engine.loop.now_ns +
+						   fanin_canary_usual_ns(canary));
 		}
 	}
 	canary->newest_done = block;
@@ -94,7 +95,8 @@ check_gaps(struct fanin_canary *canary, uint32_t block)
 
 		if (!canary_waits(canary, before) ||
 		    ++canary_lane(canary, before)->n_later < canary->gap ||
-		    fanin_engine_lane(&canary->engine, before)->asked || !may_be_lost(canary, before))
+		    fanin_engine_lane(&canary->engine, before)->asked ||
+		    !may_be_lost(canary, before))
 			continue;
 		gap_note_asked(canary, before);
 		fanin_canary_block_ask(canary, before);
@@ -165,7 +167,8 @@ note_answer(struct fanin_canary *canary, uint64_t number)
 	if (number == 0 || question->number != number)
 		return;
 	if (question->sent_ns >= canary->engine.loop.resumed_ns)
-		fanin_rtt_sample(&canary->engine.rtt, canary->engine.loop.now_ns - question->sent_ns);
+		fanin_rtt_sample(&canary->engine.rtt,
+				 canary->engine.loop.now_ns - question->sent_ns);
 	question->number = 0;
 }
 
@@ -309,7 +312,8 @@ receive_here(struct fanin_canary *canary, const struct fanin_headers *headers)
 		return;
 	}
 	fanin_canary_hear_from(canary, hdr->rank, headers);
-	if (canary_waits(canary, block) && (fanin_canary_lacks(canary, block) >> hdr->rank & 1) != 0)
+	if (canary_waits(canary, block) &&
+	    (fanin_canary_lacks(canary, block) >> hdr->rank & 1) != 0)
 		canary->engine.late_answer_ns = canary->engine.loop.now_ns;
 }
 
@@ -393,7 +397,8 @@ fanin_canary_answer(struct fanin_engine *engine, const struct fanin_frame *frame
 	struct fanin_canary *canary = canary_of(engine);
 	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
 
-	if (admits(canary, frame) && (hdr->type == FANIN_TYPE_QUERY || hdr->type == FANIN_TYPE_ASK) &&
+	if (admits(canary, frame) &&
+	    (hdr->type == FANIN_TYPE_QUERY || hdr->type == FANIN_TYPE_ASK) &&
 	    hdr->epoch == canary->run && hdr->rank < engine->config.size)
 		fanin_canary_tell_end(canary, hdr->rank);
 }

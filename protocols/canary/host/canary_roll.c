@@ -148,7 +148,8 @@ fanin_canary_receive_roll(struct fanin_canary *canary, const struct fanin_frame 
 	canary->n_calls = 0;
 	fanin_canary_hear_from(canary, 0, frame->data);
 	if (canary->called_ns != 0 && canary->called_ns >= canary->engine.loop.resumed_ns)
-		fanin_rtt_sample(&canary->engine.rtt, canary->engine.loop.now_ns - canary->called_ns);
+		fanin_rtt_sample(&canary->engine.rtt,
+				 canary->engine.loop.now_ns - canary->called_ns);
 	canary->called_ns = 0;
 	canary->unanswered -= canary->unanswered != 0;
 	canary->roll_heard = true;
@@ -223,7 +224,8 @@ fanin_canary_say_bye(struct fanin_engine *engine)
 		const struct canary_packet packet = { .flow = last + i, .attempt = i };
 
 		fanin_canary_begin(canary, FANIN_TYPE_BYE, last, &headers);
-		(void)fanin_canary_send_to(canary, &headers, canary_leader_of(canary, last), &packet);
+		(void)fanin_canary_send_to(canary, &headers, canary_leader_of(canary, last),
+					   &packet);
 	}
 	(void)canary->engine.loop.transport->ops->tx_flush(canary->engine.loop.transport);
 	return true;

@@ -35,7 +35,8 @@ may_send(const struct fanin_canary *canary)
 		return false;
 	if (!canary->started)
 		return next == 0;
-	return next - engine->oldest < engine->config.window && canary->in_flight < engine->cc.window;
+	return next - engine->oldest < engine->config.window &&
+	       canary->in_flight < engine->cc.window;
 }
 
 /*

@@ -36,7 +36,8 @@ query_send(struct fanin_canary *canary, uint32_t block)
 {
 	const uint16_t leader = canary_leader_of(canary, block);
 	const struct canary_lane *own = canary_lane(canary, block);
-	const struct canary_packet packet = { .flow = block + own->n_sent, .attempt = own->n_asked };
+	const struct canary_packet packet = { .flow = block + own->n_sent,
+					      .attempt = own->n_asked };
 	struct fanin_headers headers;
 
 	fanin_canary_begin(canary, FANIN_TYPE_QUERY, block, &headers);
@@ -164,9 +165,10 @@ explain(struct fanin_canary *canary, uint64_t silent, char *text, size_t len)
 		snprintf(text, len, "block %u is not done: do packets of this size pass?",
 			 canary->engine.oldest);
 	else
-		snprintf(text, len,
-			 "rank %u, which leads block %u, lacks what this rank has sent: do packets of this size pass?",
-			 leader, canary->engine.oldest);
+		snprintf(
+			text, len,
+			"rank %u, which leads block %u, lacks what this rank has sent: do packets of this size pass?",
+			leader, canary->engine.oldest);
 }
 
 static void

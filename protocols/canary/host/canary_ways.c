@@ -86,7 +86,8 @@ announce_way(struct fanin_canary *canary)
 		while (canary_leader_of(canary, block) != rank)
 			block++;
 		for (uint32_t turn = 0; turn <= 3; turn += 3) {
-			const struct canary_packet packet = { .flow = block + turn, .attempt = turn };
+			const struct canary_packet packet = { .flow = block + turn,
+							      .attempt = turn };
 			struct fanin_headers headers;
 
 			fanin_canary_begin(canary, FANIN_TYPE_HERE, block, &headers);
@@ -115,8 +116,8 @@ ask_again(struct fanin_canary *canary, uint64_t leaders)
 unsigned int
 fanin_canary_way_of(const struct fanin_canary *canary, const struct fanin_headers *headers)
 {
-	return canary->n_ways == 2 &&
-	       memcmp(headers->eth.src, canary->ways[1].flow.dst_mac, sizeof(headers->eth.src)) == 0;
+	return canary->n_ways == 2 && memcmp(headers->eth.src, canary->ways[1].flow.dst_mac,
+					     sizeof(headers->eth.src)) == 0;
 }
 
 void

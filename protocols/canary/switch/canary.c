@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary (section 3): data of a block is combined where it meets on its way to the block's leader, and its result goes back by the ports that it came in at. The
- * same on leaves and spines; docs/protocol.md, "Canary", says why it is exact and what follows from a loss.
+ * Canary (section 3): data of a block is combined where it meets on its way to the block's leader,
+ * and its result goes back by the ports that it came in at. The same on leaves and spines;
+ * docs/protocol.md, "Canary", says why it is exact and what follows from a loss.
  */
 #include "protocols/canary/switch/canary.h"
 
@@ -95,10 +96,12 @@ send_result(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, ui
 static bool
 is_result_believed(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 {
-	return !is_of_host(ctx, packet) || (ranks_behind(ctx, packet) & leader_of(ctx, packet)) != 0;
+	return !is_of_host(ctx, packet) ||
+	       (ranks_behind(ctx, packet) & leader_of(ctx, packet)) != 0;
 }
 
-/* A host says of its own rank alone that it is there, asks, and goes: who speaks for a rank that is gone would keep all others waiting. */
+/* A host says of its own rank alone that it is there, asks, and goes: who speaks for a rank that is
+ * gone would keep all others waiting. */
 static bool
 is_speaker_believed(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 {
@@ -109,7 +112,8 @@ is_speaker_believed(const struct fanin_handler_ctx *ctx, const struct fanin_pack
 }
 
 static enum fanin_verdict
-take_result(struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct fanin_packet *packet)
+take_result(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
+	    const struct fanin_packet *packet)
 {
 	uint64_t ports;
 
@@ -156,7 +160,8 @@ canary_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 			       ? take_result(ctx, slot, packet)
 			       : take_restore(ctx, packet);
 	default:
-		/* REPEAT, ASK, ANSWER and ROLL: leaders alone send them to ranks. HERE, QUERY, CALL and BYE: ranks do. */
+		/* REPEAT, ASK, ANSWER and ROLL: leaders alone send them to ranks. HERE, QUERY, CALL
+		 * and BYE: ranks do. */
 		if (!(fanin_type_direction(packet->headers->fanin.type) == FANIN_DOWN
 			      ? is_result_believed(ctx, packet)
 			      : is_speaker_believed(ctx, packet)))
@@ -264,7 +269,8 @@ enum canary_value {
 
 static const struct fanin_value canary_values[] = {
 	[CANARY_TIMEOUTS] = { "timeout_us",
-			      "us that a descriptor waits for more, as learned or fixed", "leader" },
+			      "us that a descriptor waits for more, as learned or fixed",
+			      "leader" },
 	[CANARY_SLOTS_USED] = { "slots_used", "slots that the job has", NULL },
 	[CANARY_SLOTS_SHARE] = { "slots_percent",
 				 "of the shared slots those that the job has, percent", NULL },

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's part of Canary (docs/protocol.md, "Canary"): what the files of the handler share. A switch combines what meets in it of a block for a
- * while, sends the sum on towards the block's leader, and notes the ports at which data came in for the result's way back. It knows no tree.
+ * The switch's part of Canary (docs/protocol.md, "Canary"): what the files of the handler share. A
+ * switch combines what meets in it of a block for a while, sends the sum on towards the block's
+ * leader, and notes the ports at which data came in for the result's way back. It knows no tree.
  */
 #ifndef FANIN_PROTOCOLS_CANARY_SWITCH_CANARY_H
 #define FANIN_PROTOCOLS_CANARY_SWITCH_CANARY_H
@@ -34,10 +35,13 @@ enum canary_phase {
 	CANARY_SENT, /* the sum has gone on, and the ports wait for the result */
 };
 
-/* Lessons from the blocks that a rank leads. All atomic, each word on its own: a mix of two lessons costs time only. */
+/* Lessons from the blocks that a rank leads. All atomic, each word on its own: a mix of two lessons
+ * costs time only. */
 struct canary_lesson {
-	uint64_t expected; /* ranks that a block has seen here when its result passed; 0: not known */
-	uint32_t gap_ns; /* from the first to the last packet of a block here, smoothed; 0: not known */
+	uint64_t expected; /* ranks that a block has seen here when its result passed; 0: not known
+			    */
+	uint32_t gap_ns;   /* from the first to the last packet of a block here, smoothed; 0: not
+			      known */
 	uint32_t deviation_ns; /* from that, likewise */
 };
 
@@ -89,22 +93,25 @@ uint64_t canary_timeout_ns(const struct fanin_job_params *job, const struct cana
 uint64_t canary_longest_ns(const struct fanin_job_params *job, unsigned int leader);
 
 /*
- * canary_learn.c: the ranks that a block of this leader has here at most, as far as is known; 0: not known. None of them is the leader, which keeps
- * its own data back.
+ * canary_learn.c: the ranks that a block of this leader has here at most, as far as is known; 0:
+ * not known. None of them is the leader, which keeps its own data back.
  */
 uint64_t canary_expected(const struct fanin_job_params *job, const struct canary_state *state,
 			 unsigned int leader);
 
-/* canary_learn.c: the result of a block of this leader passes, which had seen these ranks within so long. */
+/* canary_learn.c: the result of a block of this leader passes, which had seen these ranks within so
+ * long. */
 void canary_learn(const struct fanin_job_params *job, struct canary_state *state,
 		  unsigned int leader, uint64_t seen, uint64_t gap_ns);
 
-/* canary_slot.c: data in the slot of its index, which has been entered. Returns the verdict on it; none is dropped. */
+/* canary_slot.c: data in the slot of its index, which has been entered. Returns the verdict on it;
+ * none is dropped. */
 enum fanin_verdict canary_take_data(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 				    const struct canary_data *data);
 
 /*
- * canary_slot.c: the result of a block passes: the descriptor, if there is one, is gone. The slot has been entered. Returns the ports that waited for it.
+ * canary_slot.c: the result of a block passes: the descriptor, if there is one, is gone. The slot
+ * has been entered. Returns the ports that waited for it.
  */
 uint64_t canary_take_result(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 			    const struct fanin_hdr *hdr);

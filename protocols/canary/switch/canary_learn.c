@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary: how long a descriptor waits, learned from earlier blocks (the paper leaves timeouts that adapt to future work). Blocks that one rank leads come by the
- * same ports, as long as nothing is congested, so a lesson is of one leader: how far a block's packets are apart, and which ranks they bring.
- * Nothing but time depends on it. Pure functions on a state that workers share.
+ * Canary: how long a descriptor waits, learned from earlier blocks (the paper leaves timeouts that
+ * adapt to future work). Blocks that one rank leads come by the same ports, as long as nothing is
+ * congested, so a lesson is of one leader: how far a block's packets are apart, and which ranks
+ * they bring. Nothing but time depends on it. Pure functions on a state that workers share.
  */
 #include "protocols/canary/switch/canary.h"
 
@@ -26,7 +27,8 @@ is_root(const struct fanin_job_params *job, unsigned int leader)
 	return (job->ranks_here >> leader & 1) != 0;
 }
 
-/* The bound that a parameter is at this switch: the root's own hosts come first, and it waits for others' timers, too. */
+/* The bound that a parameter is at this switch: the root's own hosts come first, and it waits for
+ * others' timers, too. */
 static uint64_t
 bound_ns(const struct fanin_job_params *job, enum fanin_canary_parameter parameter,
 	 unsigned int leader)
@@ -75,7 +77,8 @@ canary_expected(const struct fanin_job_params *job, const struct canary_state *s
 	if (is_root(job, leader))
 		return fanin_ranks_all_word(job->n_ranks, 0) & ~(UINT64_C(1) << leader);
 	/* All hosts here, and whoever else has come by here before. */
-	return job->ranks_here | __atomic_load_n(&state->lessons[leader].expected, __ATOMIC_RELAXED);
+	return job->ranks_here |
+	       __atomic_load_n(&state->lessons[leader].expected, __ATOMIC_RELAXED);
 }
 
 void

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary: a descriptor, and what becomes of data that meets it (sections 3.1.1, 3.1.2 and 3.2.1; docs/protocol.md, "What a switch does"). Called by the worker that
- * has entered the slot.
+ * Canary: a descriptor, and what becomes of data that meets it (sections 3.1.1, 3.1.2 and 3.2.1;
+ * docs/protocol.md, "What a switch does"). Called by the worker that has entered the slot.
  */
 #include "protocols/canary/switch/canary.h"
 
@@ -92,7 +92,8 @@ send_if_complete(struct fanin_handler_ctx *ctx, struct canary_slot *slot)
 }
 
 static void
-note(const struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct fanin_packet *packet)
+note(const struct fanin_handler_ctx *ctx, struct canary_slot *slot,
+     const struct fanin_packet *packet)
 {
 	const uint64_t members = packet->headers->fanin.members;
 
@@ -106,14 +107,16 @@ note(const struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct
 static bool
 has_share(const struct fanin_job_params *job, const struct canary_state *state)
 {
-	const uint64_t share = job->parameters[FANIN_CANARY_SHARE] * (job->slots.mask + UINT64_C(1));
+	const uint64_t share = job->parameters[FANIN_CANARY_SHARE] *
+			       (job->slots.mask + UINT64_C(1));
 
 	return __atomic_load_n(&state->used, __ATOMIC_RELAXED) < (share + 99) / 100;
 }
 
 /*
- * May a block have this slot? One that is empty; or that has what is over: an earlier run of the job, a block whose result all ranks have, as one
- * of them has sent this block; or a descriptor whose result seems to be lost.
+ * May a block have this slot? One that is empty; or that has what is over: an earlier run of the
+ * job, a block whose result all ranks have, as one of them has sent this block; or a descriptor
+ * whose result seems to be lost.
  */
 static bool
 is_free(const struct fanin_handler_ctx *ctx, const struct canary_slot *slot,
@@ -135,8 +138,9 @@ is_free(const struct fanin_handler_ctx *ctx, const struct canary_slot *slot,
 }
 
 /*
- * OPEN: waits for what is left of the timeout, in timers as long as they fit, or sends the sum: at the end, when a part of the shortest timer is
- * left, which is not worth another one, and where there is no timer, for a block without one waits for ever.
+ * OPEN: waits for what is left of the timeout, in timers as long as they fit, or sends the sum: at
+ * the end, when a part of the shortest timer is left, which is not worth another one, and where
+ * there is no timer, for a block without one waits for ever.
  */
 static void
 wait_on(struct fanin_handler_ctx *ctx, struct canary_slot *slot, uint32_t index, uint32_t block)
@@ -183,8 +187,9 @@ open_slot(struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct 
 }
 
 /*
- * Another block has the slot: the packet goes straight to the leader, and tells where the result is to leave this switch (section 3.2.1). The first
- * such switch only: those behind it just pass it on.
+ * Another block has the slot: the packet goes straight to the leader, and tells where the result is
+ * to leave this switch (section 3.2.1). The first such switch only: those behind it just pass it
+ * on.
  */
 static enum fanin_verdict
 collide(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
@@ -253,7 +258,8 @@ take_in_open(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 		    packet->headers->ip.dst_be ||
 	    ((hdr->members & slot->members) != 0 && (hdr->members & ~slot->members) != 0 &&
 	     (slot->members & ~hdr->members) != 0)) {
-		/* The leader says what is wrong with a shape, and knows what to do with a set. What goes elsewhere is for no leader. */
+		/* The leader says what is wrong with a shape, and knows what to do with a set. What
+		 * goes elsewhere is for no leader. */
 		send_on(ctx, packet->mbuf, hdr->block);
 		ctx->stats->own[CANARY_OVERLAPS]++;
 		return FANIN_VERDICT_HELD;
@@ -265,7 +271,8 @@ take_in_open(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 	return replace(ctx, slot, packet);
 }
 
-/* A straggler goes on at once. One that has been seen may be on its way twice: the leader asks for what is lost. */
+/* A straggler goes on at once. One that has been seen may be on its way twice: the leader asks for
+ * what is lost. */
 static enum fanin_verdict
 take_in_sent(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 	     const struct fanin_packet *packet)
@@ -308,7 +315,8 @@ canary_take_result(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 	ports = slot->ports;
 	canary_learn(ctx->job, slot->state, canary_leader(ctx, hdr->block), slot->seen,
 		     slot->last_ns - slot->begun_ns);
-	/* Of workers that share a slot, the last one's round may have begun before the first one's. */
+	/* Of workers that share a slot, the last one's round may have begun before the first one's.
+	 */
 	if (ctx->now_ns > slot->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - slot->begun_ns;
 	canary_give_up(ctx, slot);
@@ -316,7 +324,8 @@ canary_take_result(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 }
 
 void
-canary_expire(struct fanin_handler_ctx *ctx, struct canary_slot *slot, uint32_t index, uint32_t block)
+canary_expire(struct fanin_handler_ctx *ctx, struct canary_slot *slot, uint32_t index,
+	      uint32_t block)
 {
 	if (slot->phase != CANARY_OPEN || !fanin_slot_holds(&slot->tag, ctx, block))
 		return;

@@ -22,7 +22,8 @@ carry_out(struct canary_rig *rig, unsigned int number, struct fanin_handler_ctx 
 		unsigned int references = 1;
 
 		ck_assert(emission->kind == FANIN_EMIT_PORTS || emission->kind == FANIN_EMIT_ROUTE);
-		ck_assert_uint_eq(fanin_wire_validate(rte_pktmbuf_mtod(emission->mbuf, const void *),
+		ck_assert_uint_eq(fanin_wire_validate(rte_pktmbuf_mtod(emission->mbuf,
+								       const void *),
 						      emission->mbuf->data_len),
 				  FANIN_REASON_NONE);
 		if (emission->kind == FANIN_EMIT_PORTS)
@@ -193,7 +194,8 @@ sum_of(uint32_t block, uint64_t members, uint32_t values[CANARY_RIG_COUNT])
 	for (unsigned int i = 0; i < CANARY_RIG_COUNT; i++) {
 		values[i] = 0;
 		for (uint64_t left = members; left != 0; left &= left - 1)
-			values[i] += canary_rig_value((unsigned int)__builtin_ctzll(left), block, i);
+			values[i] += canary_rig_value((unsigned int)__builtin_ctzll(left), block,
+						      i);
 	}
 }
 
@@ -234,7 +236,8 @@ canary_rig_result(struct canary_rig *rig, uint32_t block)
 struct rte_mbuf *
 canary_rig_restore(struct canary_rig *rig, uint32_t block, unsigned int number, uint64_t ports)
 {
-	struct rte_mbuf *mbuf = make(rig, FANIN_TYPE_RESTORE, block, CANARY_RIG_SWITCH_IP(number), 0);
+	struct rte_mbuf *mbuf = make(rig, FANIN_TYPE_RESTORE, block, CANARY_RIG_SWITCH_IP(number),
+				     0);
 
 	put_sum(mbuf, block, fanin_ranks_all_word(rig->n_ranks, 0));
 	rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin.members = ports;
@@ -252,7 +255,8 @@ canary_rig_is_sum(const struct rte_mbuf *mbuf, uint32_t block, uint64_t members)
 }
 
 enum fanin_verdict
-canary_rig_offer(struct canary_rig *rig, unsigned int number, unsigned int port, struct rte_mbuf *mbuf)
+canary_rig_offer(struct canary_rig *rig, unsigned int number, unsigned int port,
+		 struct rte_mbuf *mbuf)
 {
 	struct canary_rig_switch *which = &rig->switches[number];
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
@@ -269,7 +273,8 @@ canary_rig_offer(struct canary_rig *rig, unsigned int number, unsigned int port,
 	ck_assert(fanin_handler_takes(rig->handler, headers->fanin.type));
 	which->ctx.now_ns = rig->now_ns;
 	rig->reason = FANIN_REASON_NONE;
-	verdict = rig->handler->other(&which->ctx, which->slots[index], index, &packet, &rig->reason);
+	verdict = rig->handler->other(&which->ctx, which->slots[index], index, &packet,
+				      &rig->reason);
 	ck_assert_int_eq(verdict == FANIN_VERDICT_DROP, rig->reason != FANIN_REASON_NONE);
 	if (verdict == FANIN_VERDICT_FREE || verdict == FANIN_VERDICT_DROP)
 		fake_put(&rig->pool, mbuf);

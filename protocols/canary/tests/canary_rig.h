@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Switches with the handler `canary`, and the table of descriptors of each, under exact control: the test plays pipelines, links, hosts and leaders, and
- * carries out what the handler emits. One rig at a time.
+ * Switches with the handler `canary`, and the table of descriptors of each, under exact control:
+ * the test plays pipelines, links, hosts and leaders, and carries out what the handler emits. One
+ * rig at a time.
  */
 #ifndef FANIN_PROTOCOLS_CANARY_TESTS_CANARY_RIG_H
 #define FANIN_PROTOCOLS_CANARY_TESTS_CANARY_RIG_H
@@ -44,7 +45,8 @@ struct canary_rig {
 };
 
 /*
- * Makes switches without ports. window: W. slots: of each switch, a power of two. Ports are given by canary_rig_host and _link.
+ * Makes switches without ports. window: W. slots: of each switch, a power of two. Ports are given
+ * by canary_rig_host and _link.
  */
 void canary_rig_start(struct canary_rig *rig, unsigned int n_switches, uint16_t n_ranks,
 		      uint16_t window, uint32_t slots);
@@ -67,11 +69,13 @@ canary_rig_value(unsigned int rank, uint32_t block, unsigned int i)
 	return (rank + 1) * (block * 7 + i + 1);
 }
 
-/* The data of these ranks in a REDUCE, summed up. flags: FANIN_FLAG_EMPTY leaves it out. The mbuf is the test's until it is offered. */
+/* The data of these ranks in a REDUCE, summed up. flags: FANIN_FLAG_EMPTY leaves it out. The mbuf
+ * is the test's until it is offered. */
 struct rte_mbuf *canary_rig_reduce(struct canary_rig *rig, uint32_t block, uint64_t members,
 				   uint16_t flags);
 
-/* The result of a block, as its leader sends it: RESULT, or RESTORE to a switch, for these ports. */
+/* The result of a block, as its leader sends it: RESULT, or RESTORE to a switch, for these ports.
+ */
 struct rte_mbuf *canary_rig_result(struct canary_rig *rig, uint32_t block);
 struct rte_mbuf *canary_rig_restore(struct canary_rig *rig, uint32_t block, unsigned int number,
 				    uint64_t ports);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A switch of a Canary job: descriptors and what meets them, timeouts and what they are learned from, collisions, results and restoration, and who is believed
- * (docs/protocol.md, "What a switch does"). Ranks 0 and 1 are at ports 0 and 1, the other four behind ports 4 and 5.
+ * A switch of a Canary job: descriptors and what meets them, timeouts and what they are learned
+ * from, collisions, results and restoration, and who is believed (docs/protocol.md, "What a switch
+ * does"). Ranks 0 and 1 are at ports 0 and 1, the other four behind ports 4 and 5.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -104,7 +105,8 @@ count(enum canary_counter counter)
 static void
 reduce(unsigned int port, uint32_t block, uint64_t members)
 {
-	ck_assert_int_ne(canary_rig_offer(&rig, 0, port, canary_rig_reduce(&rig, block, members, 0)),
+	ck_assert_int_ne(canary_rig_offer(&rig, 0, port,
+					  canary_rig_reduce(&rig, block, members, 0)),
 			 FANIN_VERDICT_DROP);
 }
 
@@ -257,9 +259,11 @@ END_TEST
 
 START_TEST(empty_packets_bring_their_ranks)
 {
-	ck_assert_int_eq(canary_rig_offer(&rig, 0, 0, canary_rig_reduce(&rig, 5, 1, FANIN_FLAG_EMPTY)),
+	ck_assert_int_eq(canary_rig_offer(&rig, 0, 0,
+					  canary_rig_reduce(&rig, 5, 1, FANIN_FLAG_EMPTY)),
 			 FANIN_VERDICT_HELD);
-	ck_assert_int_eq(canary_rig_offer(&rig, 0, 4, canary_rig_reduce(&rig, 5, 4, FANIN_FLAG_EMPTY)),
+	ck_assert_int_eq(canary_rig_offer(&rig, 0, 4,
+					  canary_rig_reduce(&rig, 5, 4, FANIN_FLAG_EMPTY)),
 			 FANIN_VERDICT_FREE);
 	reduce(1, 5, 2);
 	{

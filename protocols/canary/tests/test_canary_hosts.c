@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary's hosts in one process and in virtual time: real engines around real switches, leaves and spines. Sums are exact and the same bits on all ranks whatever is
- * lost, doubled or reordered on any link, however few descriptors there are; where nothing is lost, nobody asks.
+ * Canary's hosts in one process and in virtual time: real engines around real switches, leaves and
+ * spines. Sums are exact and the same bits on all ranks whatever is lost, doubled or reordered on
+ * any link, however few descriptors there are; where nothing is lost, nobody asks.
  */
 #include <check.h>
 #include <string.h>
@@ -91,7 +92,8 @@ START_TEST(without_loss_nobody_asks)
 }
 END_TEST
 
-/* A packet without data of another job, in the name of its rank, which is at the port of this one's. */
+/* A packet without data of another job, in the name of its rank, which is at the port of this
+ * one's. */
 static void
 forge(const struct rig_leaders *other, uint16_t rank, uint32_t block)
 {
@@ -146,13 +148,16 @@ time_beside(const struct trial *trial, bool is_attacked)
 	return ns;
 }
 
-/* By _i: the size of the table. All of it is as well as the forger's, but for what the other job keeps. */
+/* By _i: the size of the table. All of it is as well as the forger's, but for what the other job
+ * keeps. */
 START_TEST(forged_blocks_of_another_job_take_no_descriptor_and_no_time)
 {
 	static const uint32_t descriptors[] = { 128, 256, 1024 };
-	const struct trial trial = {
-		.seed = 3, .n_ranks = 8, .n_leaves = 2, .window = 64, .shared_slots = descriptors[_i]
-	};
+	const struct trial trial = { .seed = 3,
+				     .n_ranks = 8,
+				     .n_leaves = 2,
+				     .window = 64,
+				     .shared_slots = descriptors[_i] };
 	const uint64_t usual_ns = time_beside(&trial, false), ns = time_beside(&trial, true);
 
 	ck_assert_msg(usual_ns >= ns * 9 / 10, "found %lu us, expected %lu",
@@ -219,7 +224,8 @@ static const struct trial usual = {
 	.seed = 3, .n_ranks = 8, .n_leaves = 2, .window = 64, .shared_slots = 1024
 };
 
-/* Which packets meet, and so the order of additions, differs from block to block, but not from rank to rank. */
+/* Which packets meet, and so the order of additions, differs from block to block, but not from rank
+ * to rank. */
 START_TEST(float_sums_have_the_same_bits_on_all_ranks)
 {
 	struct trial trial = usual;
@@ -267,7 +273,8 @@ START_TEST(a_rank_that_is_gone_is_named_by_all_others)
 }
 END_TEST
 
-/* By _i: the rank that is late. Longer than the timeout, but it is there: the others wait, and ask now and then only. */
+/* By _i: the rank that is late. Longer than the timeout, but it is there: the others wait, and ask
+ * now and then only. */
 START_TEST(a_late_rank_is_waited_for)
 {
 	const struct perf_collective sum = world_sum(100000);
@@ -327,7 +334,8 @@ all_have_sent(void *user)
 	return true;
 }
 
-/* Nobody else has anything in progress, as their applications compute: leaders answer all the same. */
+/* Nobody else has anything in progress, as their applications compute: leaders answer all the same.
+ */
 START_TEST(the_last_results_to_one_rank_are_lost_and_all_others_compute)
 {
 	uint16_t deaf = 3;
@@ -358,7 +366,8 @@ START_TEST(switches_that_forget_cost_time_only)
 	world_post_all(0, world_sum(200000));
 	ck_assert(world_wait(SECOND, all_ready, NULL));
 	for (unsigned int i = 0; i < 4u; i++) {
-		struct rig_switch *sw = i < 2 ? world.network.leaves[i] : world.network.spines[i - 2];
+		struct rig_switch *sw = i < 2 ? world.network.leaves[i]
+					      : world.network.spines[i - 2];
 
 		world_pass(700000 + 100000u * (unsigned int)_i);
 		rig_job_remove(sw, world.leaders[0].id);
@@ -427,7 +436,8 @@ START_TEST(ranks_that_disagree_are_told)
 }
 END_TEST
 
-/* The last rank is missing; then another process of rank 1 takes part in the roll instead of the first one. */
+/* The last rank is missing; then another process of rank 1 takes part in the roll instead of the
+ * first one. */
 START_TEST(a_run_begins_when_all_have_called_and_with_those_that_are_there)
 {
 	const uint16_t last = usual.n_ranks - 1;
@@ -514,7 +524,8 @@ START_TEST(long_timeouts_make_nobody_ask)
 }
 END_TEST
 
-/* By _i: round trips of 12, 100 and 400 ms. What hosts ask before they know them is little, and afterwards they ask nothing. */
+/* By _i: round trips of 12, 100 and 400 ms. What hosts ask before they know them is little, and
+ * afterwards they ask nothing. */
 START_TEST(long_round_trips_are_learned)
 {
 	static const uint64_t delays_ns[] = { 3 * MS, 25 * MS, 100 * MS };
@@ -533,7 +544,8 @@ START_TEST(long_round_trips_are_learned)
 		world_run();
 	}
 	found = totals();
-	ck_assert_msg(found.engine.queries == first.engine.queries && found.own.asks == first.own.asks,
+	ck_assert_msg(found.engine.queries == first.engine.queries &&
+			      found.own.asks == first.own.asks,
 		      "%lu and %lu queries, %lu and %lu asks", (unsigned long)first.engine.queries,
 		      (unsigned long)found.engine.queries, (unsigned long)first.own.asks,
 		      (unsigned long)found.own.asks);
@@ -544,7 +556,8 @@ END_TEST
 static bool
 the_first_word_of_rank_3_to_rank_2(uint16_t rank, const struct fanin_hdr *hdr)
 {
-	return rank == 2 && hdr->type == FANIN_TYPE_ANSWER && hdr->rank == 3 && (hdr->block & 7) == 3;
+	return rank == 2 && hdr->type == FANIN_TYPE_ANSWER && hdr->rank == 3 &&
+	       (hdr->block & 7) == 3;
 }
 
 /* A rank has failed, as it waits for these. */
@@ -555,7 +568,8 @@ expect_missing(uint16_t rank, uint64_t missing)
 	ck_assert_msg(world_missing(rank) == missing, "rank %u: %s", rank, world_error(rank));
 }
 
-/* Rank 3 does not wait for rank 0 any longer. Rank 2 does not hear that, and asks rank 1, which leads the block. */
+/* Rank 3 does not wait for rank 0 any longer. Rank 2 does not hear that, and asks rank 1, which
+ * leads the block. */
 START_TEST(who_has_not_heard_of_the_end_is_told_by_others)
 {
 	const struct perf_collective sum = world_sum(100000);
@@ -659,7 +673,9 @@ END_TEST
 /* The leader has its own result, and waits for nothing. */
 START_TEST(a_result_leaves_as_soon_as_there_is_room)
 {
-	const struct trial trial = { .n_ranks = 2, .n_leaves = 1, .window = 16, .shared_slots = 64 };
+	const struct trial trial = {
+		.n_ranks = 2, .n_leaves = 1, .window = 16, .shared_slots = 64
+	};
 	const struct perf_collective sum = world_sum(10);
 
 	open_world(&trial);
@@ -683,7 +699,9 @@ END_TEST
 /* A result waits behind no more data than keeps the link busy. */
 START_TEST(data_is_held_back_behind_a_queue_and_results_are_not)
 {
-	const struct trial trial = { .n_ranks = 2, .n_leaves = 1, .window = 128, .shared_slots = 512 };
+	const struct trial trial = {
+		.n_ranks = 2, .n_leaves = 1, .window = 128, .shared_slots = 512
+	};
 	const struct perf_collective sum = world_sum(21000); /* 60 blocks */
 	uint64_t blocks;
 
@@ -720,7 +738,8 @@ suite_canary_hosts(void)
 			    3);
 	tcase_add_loop_test(tcase, without_loss_nobody_asks, 0, RTE_DIM(quiet_trials));
 	tcase_add_loop_test(tcase, sums_are_exact_whatever_is_lost_doubled_or_reordered, 0, 36);
-	tcase_add_loop_test(tcase, all_collectives_and_operators_are_exact, FANIN_I8, FANIN_F64 + 1);
+	tcase_add_loop_test(tcase, all_collectives_and_operators_are_exact, FANIN_I8,
+			    FANIN_F64 + 1);
 	tcase_add_loop_test(tcase, float_sums_have_the_same_bits_on_all_ranks, 0, 2);
 	tcase_add_loop_test(tcase, a_rank_that_is_gone_is_named_by_all_others, 0, 8);
 	tcase_add_loop_test(tcase, a_late_rank_is_waited_for, 0, 8);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs whose blocks have leaders on a real pipeline: which of them can be made, and data on its way from two hosts to a leader behind spines.
+ * Jobs whose blocks have leaders on a real pipeline: which of them can be made, and data on its way
+ * from two hosts to a leader behind spines.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -205,7 +206,8 @@ places_of(const struct job *of)
 	for (uint32_t i = 0; i < 64; i++) {
 		for (uint32_t block = 0; block < 1000; block++) {
 			if (of->pool->slots[i] ==
-			    of->params.slots.by_index[fanin_slot_index(&of->params.slots, block * 977)])
+			    of->params.slots
+				    .by_index[fanin_slot_index(&of->params.slots, block * 977)])
 				places |= UINT64_C(1) << i;
 		}
 	}
@@ -360,7 +362,8 @@ START_TEST(nobody_joins_where_the_job_has_no_hosts)
 	ck_assert_msg(create(&spec) == 0, "%s", error);
 	for (uint16_t rank = 0; rank < RANKS; rank++)
 		ck_assert_uint_eq(job_child_of(job, rank), JOB_NO_CHILD);
-	len = host_packet(&leaf, 0, FANIN_TYPE_JOIN, job->params.id, 0, &join, sizeof(join), headers);
+	len = host_packet(&leaf, 0, FANIN_TYPE_JOIN, job->params.id, 0, &join, sizeof(join),
+			  headers);
 	ring_switch_put(&leaf, 0, frame, len);
 	ck_assert_uint_ne(ring_switch_take(&leaf, 0, leaf_out), 0);
 	headers = (struct fanin_headers *)leaf_out;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two leaves and two spines with the handler `canary`, four ranks, and links that lose, double and delay packets, in virtual time. The test plays hosts and leaders by the
- * rules of docs/protocol.md. Whatever a leader gets is an exact sum of the ranks that it names, every rank gets each block's result, and without loss
- * nobody has to ask for it.
+ * Two leaves and two spines with the handler `canary`, four ranks, and links that lose, double and
+ * delay packets, in virtual time. The test plays hosts and leaders by the rules of
+ * docs/protocol.md. Whatever a leader gets is an exact sum of the ranks that it names, every rank
+ * gets each block's result, and without loss nobody has to ask for it.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -103,9 +104,11 @@ post(struct rte_mbuf *mbuf, int target, unsigned int port)
 static struct rte_mbuf *
 copy_of(const struct rte_mbuf *mbuf)
 {
-	struct rte_mbuf *copy = fake_get(&rig.pool, mbuf->data_len - (uint32_t)FANIN_PAYLOAD_OFFSET);
+	struct rte_mbuf *copy = fake_get(&rig.pool,
+					 mbuf->data_len - (uint32_t)FANIN_PAYLOAD_OFFSET);
 
-	memcpy(rte_pktmbuf_mtod(copy, void *), rte_pktmbuf_mtod(mbuf, const void *), mbuf->data_len);
+	memcpy(rte_pktmbuf_mtod(copy, void *), rte_pktmbuf_mtod(mbuf, const void *),
+	       mbuf->data_len);
 	return copy;
 }
 
@@ -149,7 +152,8 @@ carry(void *user, unsigned int number, const struct fanin_emission *emission)
 	(void)user;
 	if (emission->kind == FANIN_EMIT_PORTS) {
 		for (uint64_t left = emission->ports; left != 0; left &= left - 1)
-			transmit_by_port(emission->mbuf, number, (unsigned int)__builtin_ctzll(left));
+			transmit_by_port(emission->mbuf, number,
+					 (unsigned int)__builtin_ctzll(left));
 		return;
 	}
 	if (ip >= CANARY_RIG_SWITCH_IP(0)) {
@@ -315,8 +319,8 @@ rank_asks(unsigned int rank)
 			continue;
 		n_questions++;
 		ck_assert(!ranks[lacking].has_result[block]);
-		send_from(lacking,
-			  canary_rig_reduce(&rig, block, UINT64_C(1) << lacking, FANIN_FLAG_DIRECT));
+		send_from(lacking, canary_rig_reduce(&rig, block, UINT64_C(1) << lacking,
+						     FANIN_FLAG_DIRECT));
 	}
 }
 
@@ -423,7 +427,8 @@ START_TEST(without_loss_nobody_asks)
 	for (uint64_t seed = 0; seed < 20; seed++) {
 		run(seed * 64 + (uint64_t)_i);
 		ck_assert_uint_eq(n_questions, 0);
-		ck_assert_uint_eq(count(CANARY_GIVEN_UP) == 0 || options.slots < 2u * options.window,
+		ck_assert_uint_eq(count(CANARY_GIVEN_UP) == 0 ||
+					  options.slots < 2u * options.window,
 				  true);
 		collisions += count(CANARY_COLLISIONS);
 		stragglers += count(CANARY_STRAGGLERS);

@@ -17,8 +17,8 @@ fanin_dense_release(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
 }
 
 /*
- * The frame of a block's packet around its payload, but for what the packet's type asks for. It is empty if the mbuf is: its
- * header still is that of a contribution, or of a result of the parent.
+ * The frame of a block's packet around its payload, but for what the packet's type asks for. It is
+ * empty if the mbuf is: its header still is that of a contribution, or of a result of the parent.
  */
 static inline struct fanin_hdr *
 make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_dense *dense, bool down,
@@ -45,7 +45,8 @@ owners_child(const struct fanin_job_params *job, uint16_t root)
 	return fanin_child_with(job, fanin_root_rank(root));
 }
 
-/* Sends the result without its elements to children that have not the block's owner. Without a packet for it, it is lost. */
+/* Sends the result without its elements to children that have not the block's owner. Without a
+ * packet for it, it is lost. */
 static void
 emit_empty(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense, uint32_t block,
 	   uint64_t children)
@@ -60,7 +61,8 @@ emit_empty(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense, uint3
 	fanin_frame_send_down(ctx, mbuf, children);
 }
 
-/* The mbuf holds the block's result: it is kept and goes to these children, of whom there are so many. */
+/* The mbuf holds the block's result: it is kept and goes to these children, of whom there are so
+ * many. */
 static __rte_always_inline void
 publish_to(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
 	   struct rte_mbuf *mbuf, uint64_t children, uint16_t n_children)
@@ -68,19 +70,21 @@ publish_to(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t bl
 	make_frame(ctx, dense, true, FANIN_TYPE_RESULT, block, mbuf)->contributions =
 		ctx->job->n_ranks;
 	fanin_seal(ctx, FANIN_TAG_DOWN, mbuf);
-	/* One reference for each child; the one that the mbuf came with, the only one so far, stays with the slot. */
+	/* One reference for each child; the one that the mbuf came with, the only one so far, stays
+	 * with the slot. */
 	rte_mbuf_refcnt_set(mbuf, (uint16_t)(n_children + 1));
 	dense->result = mbuf;
 	fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, children, mbuf->pkt_len - FANIN_PAYLOAD_OFFSET);
 	ctx->stats->results++;
-	/* Of workers that share a block, the last one's round may have begun before the first one's. */
+	/* Of workers that share a block, the last one's round may have begun before the first
+	 * one's. */
 	if (ctx->now_ns > dense->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - dense->begun_ns;
 }
 
 /*
- * The same of a block with an owner. Where that is not below, the result that is kept has no elements; else they go to its child, and headers to
- * all others.
+ * The same of a block with an owner. Where that is not below, the result that is kept has no
+ * elements; else they go to its child, and headers to all others.
  */
 static __rte_noinline void
 publish_to_owner(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
@@ -100,7 +104,8 @@ publish_to_owner(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint3
 	publish_to(ctx, dense, block, mbuf, owner, 1);
 }
 
-/* The mbuf holds the block's result: it is kept and goes to all children, or to the one that has its owner. */
+/* The mbuf holds the block's result: it is kept and goes to all children, or to the one that has
+ * its owner. */
 static void
 publish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
 	struct rte_mbuf *mbuf)
@@ -113,8 +118,9 @@ publish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block
 }
 
 /*
- * The mbuf holds what all children brought, or a result that one of them knew: it is kept and goes to the parent. The flag
- * RETRANSMIT is set from the start, since the same packet is sent again if a child asks.
+ * The mbuf holds what all children brought, or a result that one of them knew: it is kept and goes
+ * to the parent. The flag RETRANSMIT is set from the start, since the same packet is sent again if
+ * a child asks.
  */
 static void
 send_up(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
@@ -223,8 +229,9 @@ fanin_dense_repeat_upward(struct fanin_handler_ctx *ctx, const struct fanin_dens
 }
 
 /*
- * The child is in already, and the block is open or was sent up. A child that sends again what was lost learns that it was not; the
- * network's duplicates get no answer: they would double the traffic.
+ * The child is in already, and the block is open or was sent up. A child that sends again what was
+ * lost learns that it was not; the network's duplicates get no answer: they would double the
+ * traffic.
  */
 static enum fanin_verdict
 answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
@@ -238,8 +245,8 @@ answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 }
 
 /*
- * The block is finished: its result goes to the child that repeats its contribution; also to one that comes for the first time,
- * where another child knew the result.
+ * The block is finished: its result goes to the child that repeats its contribution; also to one
+ * that comes for the first time, where another child knew the result.
  */
 static enum fanin_verdict
 answer_finished(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
@@ -252,7 +259,8 @@ answer_finished(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	return FANIN_VERDICT_FREE;
 }
 
-/* Copies: the block has one contribution with data. If a host sent a second one, the first would stay as it is. */
+/* Copies: the block has one contribution with data. If a host sent a second one, the first would
+ * stay as it is. */
 static void
 keep_first(void *acc, const void *in, size_t count)
 {
@@ -261,7 +269,8 @@ keep_first(void *acc, const void *in, size_t count)
 	(void)count;
 }
 
-/* The kernel for a block's `add`; wide: its partial results are f32. Returns NULL if the job can't reduce this. */
+/* The kernel for a block's `add`; wide: its partial results are f32. Returns NULL if the job can't
+ * reduce this. */
 static fanin_kernel_fn
 kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr, bool wide)
 {
@@ -281,7 +290,8 @@ kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr, bool 
 	return custom->combine;
 }
 
-/* More than the job's packets may carry? That counts for an empty contribution, too: others bring what it leaves out. */
+/* More than the job's packets may carry? That counts for an empty contribution, too: others bring
+ * what it leaves out. */
 static bool
 is_too_long(const struct fanin_job_params *job, const struct fanin_packet *packet)
 {
@@ -294,8 +304,8 @@ is_too_long(const struct fanin_job_params *job, const struct fanin_packet *packe
 }
 
 /*
- * In SETUP: finds what the block needs, or gives the slot back if the operation is not supported. Most blocks have the kernel
- * of the slot's last one.
+ * In SETUP: finds what the block needs, or gives the slot back if the operation is not supported.
+ * Most blocks have the kernel of the slot's last one.
  */
 static inline bool
 prepare_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
@@ -334,7 +344,8 @@ prepare_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	return true;
 }
 
-/* In SETUP: makes the block the slot's, with its first contribution's place claimed, unless it can't be. */
+/* In SETUP: makes the block the slot's, with its first contribution's place claimed, unless it
+ * can't be. */
 static bool
 begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	    const struct fanin_packet *packet, enum fanin_reason *reason)
@@ -346,8 +357,8 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 }
 
 /*
- * Entered, and the block is open, sent or done. A child's place that is taken stays so: claiming it once more changes
- * nothing.
+ * Entered, and the block is open, sent or done. A child's place that is taken stays so: claiming it
+ * once more changes nothing.
  */
 static bool
 admit_entered(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
@@ -357,8 +368,9 @@ admit_entered(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	const bool shared = ctx->job->shared;
 
 	if (!fanin_dense_state_matches(&dense->state, &packet->headers->fanin)) {
-		*verdict = fanin_drop(reason, is_too_long(ctx->job, packet) ? FANIN_REASON_PAYLOAD
-									    : FANIN_REASON_MISMATCH);
+		*verdict = fanin_drop(reason, is_too_long(ctx->job, packet)
+						      ? FANIN_REASON_PAYLOAD
+						      : FANIN_REASON_MISMATCH);
 		ctx->expected = dense->state.shape;
 	} else if (class == FANIN_DENSE_FINISHED)
 		*verdict = answer_finished(ctx, dense, packet);
@@ -440,7 +452,8 @@ known_of_another_phase(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 	const bool shared = ctx->job->shared;
-	enum fanin_dense_class class = fanin_dense_state_enter(&dense->state, ctx, hdr->block, true);
+	enum fanin_dense_class class = fanin_dense_state_enter(&dense->state, ctx, hdr->block,
+							       true);
 	enum fanin_verdict verdict = FANIN_VERDICT_RETRY;
 
 	if (class == FANIN_DENSE_RESET) {
@@ -525,7 +538,8 @@ const uint8_t fanin_dense_types[] = { FANIN_TYPE_RESULT, FANIN_TYPE_KNOWN, FANIN
 
 enum fanin_verdict
 fanin_dense_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
-		  struct fanin_packet *packet, fanin_dense_reset_fn reset, enum fanin_reason *reason)
+		  struct fanin_packet *packet, fanin_dense_reset_fn reset,
+		  enum fanin_reason *reason)
 {
 	switch (packet->headers->fanin.type) {
 	case FANIN_TYPE_RESULT:

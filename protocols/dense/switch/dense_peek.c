@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tells what a dense handler's block waits for, to threads that are not workers and never enter a slot. They read the state
- * first and last: if both name the same block in the same phase, the slot was not reused in between, and what was read is
- * consistent. Workers store state, run, children and time in this order, each with release, so that a thread that sees one
- * of them also sees the ones before.
+ * Tells what a dense handler's block waits for, to threads that are not workers and never enter a
+ * slot. They read the state first and last: if both name the same block in the same phase, the slot
+ * was not reused in between, and what was read is consistent. Workers store state, run, children
+ * and time in this order, each with release, so that a thread that sees one of them also sees the
+ * ones before.
  */
 #include "protocols/dense/switch/dense.h"
 
 /* A worker prepares a slot in less time than this many looks take. */
 #define MOST_LOOKS 16
 
-/* One look. Returns false if the slot changed meanwhile. *waits: whether *peek is of a block that waits. */
+/* One look. Returns false if the slot changed meanwhile. *waits: whether *peek is of a block that
+ * waits. */
 static bool
 look(const struct fanin_job_params *job, uint32_t epoch, const struct fanin_dense *dense,
      struct fanin_peek *peek, bool *waits)
 {
 	const struct fanin_dense_state *state = &dense->state;
 	const uint64_t word = __atomic_load_n(&state->word, __ATOMIC_ACQUIRE);
-	const enum fanin_dense_phase phase = word >> FANIN_STATE_PHASE_SHIFT & FANIN_STATE_PHASE_MASK;
+	const enum fanin_dense_phase phase = word >> FANIN_STATE_PHASE_SHIFT &
+					     FANIN_STATE_PHASE_MASK;
 	const uint32_t run = __atomic_load_n(&state->epoch, __ATOMIC_ACQUIRE);
 	const uint64_t present = __atomic_load_n(&state->present, __ATOMIC_ACQUIRE);
 

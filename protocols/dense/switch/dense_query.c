@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queries about blocks of dense handlers, and the parent's answers to those that were passed on (docs/protocol.md, "Asking"). A
- * query never moves a slot on: the slot of the block asked for is entered only to use its result, others are only looked at.
+ * Queries about blocks of dense handlers, and the parent's answers to those that were passed on
+ * (docs/protocol.md, "Asking"). A query never moves a slot on: the slot of the block asked for is
+ * entered only to use its result, others are only looked at.
  */
 #include <string.h>
 
@@ -18,7 +19,8 @@ look(const struct fanin_dense_state *state, uint32_t epoch, uint32_t block, unsi
      enum fanin_block_state *found)
 {
 	const uint64_t word = __atomic_load_n(&state->word, __ATOMIC_ACQUIRE);
-	const enum fanin_dense_phase phase = word >> FANIN_STATE_PHASE_SHIFT & FANIN_STATE_PHASE_MASK;
+	const enum fanin_dense_phase phase = word >> FANIN_STATE_PHASE_SHIFT &
+					     FANIN_STATE_PHASE_MASK;
 	const uint32_t current = (uint32_t)(word >> 32);
 	const uint32_t run = __atomic_load_n(&state->epoch, __ATOMIC_ACQUIRE);
 	const uint64_t present = __atomic_load_n(&state->present, __ATOMIC_ACQUIRE);
@@ -44,7 +46,8 @@ dense_of(const struct fanin_job_params *job, uint32_t block)
 	return (const void *)job->slots.by_index[fanin_slot_index(&job->slots, block)];
 }
 
-/* How far a block is. One whose slot is being changed counts as open, for which the child does nothing. */
+/* How far a block is. One whose slot is being changed counts as open, for which the child does
+ * nothing. */
 static enum fanin_block_state
 block_state(const struct fanin_handler_ctx *ctx, uint32_t block, unsigned int child)
 {
@@ -58,7 +61,8 @@ block_state(const struct fanin_handler_ctx *ctx, uint32_t block, unsigned int ch
 	return FANIN_BLOCK_OPEN;
 }
 
-/* The ranks behind children that are missing, a bitmap, and what is known of them. Of ranks elsewhere nothing is known here. */
+/* The ranks behind children that are missing, a bitmap, and what is known of them. Of ranks
+ * elsewhere nothing is known here. */
 static void
 write_ranks(const struct fanin_handler_ctx *ctx, uint64_t children, uint8_t *sets)
 {
@@ -156,9 +160,10 @@ fanin_dense_answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_d
 }
 
 /*
- * Of the children that ask for a block that was sent up, one query goes on, so that one loss further up costs one repetition, and not
- * one for each of them: the first one, and that of a child that asks again. Once a block is sent, the bits of `present` are free
- * for this: those of children that have asked since it was sent last are cleared. The caller is in.
+ * Of the children that ask for a block that was sent up, one query goes on, so that one loss
+ * further up costs one repetition, and not one for each of them: the first one, and that of a child
+ * that asks again. Once a block is sent, the bits of `present` are free for this: those of children
+ * that have asked since it was sent last are cleared. The caller is in.
  */
 bool
 fanin_dense_may_pass_up(const struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
@@ -208,7 +213,8 @@ fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet
 			  ~__atomic_load_n(&dense->state.present, __ATOMIC_ACQUIRE);
 		if ((missing >> packet->child & 1) == 0)
 			state = FANIN_BLOCK_OPEN;
-		/* Another worker may have brought the last contribution meanwhile: then nobody is missing. */
+		/* Another worker may have brought the last contribution meanwhile: then nobody is
+		 * missing. */
 		if (shared && (missing == 0 || !is_open(&dense->state))) {
 			missing = 0;
 			state = FANIN_BLOCK_OPEN;
@@ -243,8 +249,8 @@ fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet
 }
 
 /*
- * The parent lacks what this switch has sent: it goes up once more, unless it did since the child asked whose query the parent
- * answers.
+ * The parent lacks what this switch has sent: it goes up once more, unless it did since the child
+ * asked whose query the parent answers.
  */
 enum fanin_verdict
 fanin_dense_send_again(struct fanin_handler_ctx *ctx, void *slot, const struct fanin_packet *packet,
@@ -261,7 +267,8 @@ fanin_dense_send_again(struct fanin_handler_ctx *ctx, void *slot, const struct f
 		__atomic_fetch_or(&dense->state.present, ctx->job->children, __ATOMIC_RELAXED);
 		fanin_dense_repeat_upward(ctx, dense);
 	}
-	if (class == FANIN_DENSE_SENT || class == FANIN_DENSE_CURRENT || class == FANIN_DENSE_FINISHED)
+	if (class == FANIN_DENSE_SENT || class == FANIN_DENSE_CURRENT ||
+	    class == FANIN_DENSE_FINISHED)
 		fanin_dense_state_leave(&dense->state, ctx->job->shared);
 	return FANIN_VERDICT_FREE;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs with dense blocks as those of `single` and with packets of members to others (handlers/pass.h). Slots of such handlers begin with
- * a struct single_slot, and their counters with FANIN_PASS_COUNTERS.
+ * Jobs with dense blocks as those of `single` and with packets of members to others
+ * (handlers/pass.h). Slots of such handlers begin with a struct single_slot, and their counters
+ * with FANIN_PASS_COUNTERS.
  */
 #ifndef FANIN_PROTOCOLS_DENSE_SWITCH_MEMBERS_H
 #define FANIN_PROTOCOLS_DENSE_SWITCH_MEMBERS_H

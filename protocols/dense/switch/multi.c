@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dense reduction with several buffers per block (Flare section 6.2). A worker takes any free buffer
- * and combines its packet into that; the worker with the last contribution adds the buffers up. If
- * all buffers are in use, the packet is retried later: no worker waits.
+ * Dense reduction with several buffers per block (Flare section 6.2). A worker takes any free
+ * buffer and combines its packet into that; the worker with the last contribution adds the buffers
+ * up. If all buffers are in use, the packet is retried later: no worker waits.
  */
 #include <rte_common.h>
 
@@ -17,7 +17,8 @@ enum {
 
 struct multi_slot {
 	struct fanin_dense dense;
-	uint32_t arrived; /* contributions that are in a buffer, or empty; atomic if shared, as are the buffers */
+	uint32_t arrived; /* contributions that are in a buffer, or empty; atomic if shared, as are
+			     the buffers */
 	struct rte_mbuf *buffers[FANIN_MAX_BUFFERS];
 };
 
@@ -73,7 +74,8 @@ take_buffer(struct multi_slot *slot, const struct fanin_job_params *job, struct 
 {
 	for (int pass = 0; pass < 2; pass++) {
 		for (int i = 0; i < job->buffers; i++) {
-			struct rte_mbuf *found = __atomic_load_n(&slot->buffers[i], __ATOMIC_RELAXED);
+			struct rte_mbuf *found = __atomic_load_n(&slot->buffers[i],
+								 __ATOMIC_RELAXED);
 
 			if (found == BUFFER_TAKEN || (found == NULL) != (pass == 1))
 				continue;
@@ -86,7 +88,8 @@ take_buffer(struct multi_slot *slot, const struct fanin_job_params *job, struct 
 	return -1;
 }
 
-/* All contributions are in buffers and no other worker uses them: adds them up. NULL if all were empty. */
+/* All contributions are in buffers and no other worker uses them: adds them up. NULL if all were
+ * empty. */
 static __rte_always_inline struct rte_mbuf *
 collect(struct fanin_handler_ctx *ctx, struct multi_slot *slot)
 {
@@ -120,7 +123,8 @@ arrive(struct fanin_handler_ctx *ctx, struct multi_slot *slot, struct rte_mbuf *
 	struct rte_mbuf *sum;
 
 	ctx->stats->contributions++;
-	/* Whoever counts last finds all buffers put back: each was put back before it was counted. */
+	/* Whoever counts last finds all buffers put back: each was put back before it was counted.
+	 */
 	if (__atomic_add_fetch(&slot->arrived, 1, __ATOMIC_ACQ_REL) != ctx->job->n_children)
 		return verdict;
 	sum = collect(ctx, slot);
@@ -167,7 +171,8 @@ multi_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	struct rte_mbuf *partial;
 	int buffer;
 
-	if (!fanin_dense_admit(ctx, &slot->dense, index, packet, false, multi_reset, &verdict, reason))
+	if (!fanin_dense_admit(ctx, &slot->dense, index, packet, false, multi_reset, &verdict,
+			       reason))
 		return verdict;
 	if (fanin_dense_is_empty(packet)) {
 		verdict = arrive_empty(ctx, slot, packet->mbuf);

@@ -2,7 +2,8 @@
 /*
  * Dense reduction with one buffer per block (Flare section 6.1). The first packet of a block is its
  * buffer: later ones are combined into it, and it leaves as the result without a copy. Where
- * several workers share a block, combining is a critical section: a worker that finds it taken retries.
+ * several workers share a block, combining is a critical section: a worker that finds it taken
+ * retries.
  */
 #include "protocols/dense/switch/single.h"
 
@@ -37,7 +38,8 @@ fanin_single_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t 
 	struct single_slot *slot = memory;
 	enum fanin_verdict verdict;
 
-	if (!fanin_dense_admit(ctx, &slot->dense, index, packet, true, single_reset, &verdict, reason))
+	if (!fanin_dense_admit(ctx, &slot->dense, index, packet, true, single_reset, &verdict,
+			       reason))
 		return verdict;
 	return single_combine(ctx, slot, packet);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The slot of the handler `single`, and what it does with a contribution: for itself, and for sparse handlers, whose jobs have dense blocks and
- * barriers as well. The functions of the handler itself are here for handlers that reduce as it does and do more.
+ * The slot of the handler `single`, and what it does with a contribution: for itself, and for
+ * sparse handlers, whose jobs have dense blocks and barriers as well. The functions of the handler
+ * itself are here for handlers that reduce as it does and do more.
  */
 #ifndef FANIN_PROTOCOLS_DENSE_SWITCH_SINGLE_H
 #define FANIN_PROTOCOLS_DENSE_SWITCH_SINGLE_H
@@ -47,7 +48,8 @@ single_take_empty(const struct fanin_handler_ctx *ctx, struct single_slot *slot,
 	return FANIN_VERDICT_HELD;
 }
 
-/* Combines a contribution that fanin_dense_admit has let in, alone, and leaves the slot. Returns the verdict on it. */
+/* Combines a contribution that fanin_dense_admit has let in, alone, and leaves the slot. Returns
+ * the verdict on it. */
 static inline enum fanin_verdict
 single_combine(struct fanin_handler_ctx *ctx, struct single_slot *slot, struct fanin_packet *packet)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See state.h. Every look at the epoch before entering is repeated after it: meanwhile others may have brought the slot
- * into another run and to a state that looks the same, but not while somebody is in.
+ * See state.h. Every look at the epoch before entering is repeated after it: meanwhile others may
+ * have brought the slot into another run and to a state that looks the same, but not while somebody
+ * is in.
  */
 #include "protocols/dense/switch/state.h"
 
 /*
- * Enters a slot that was found at the caller's block, in the run `epoch`. Returns false if it has changed since; *state is what it is
- * now.
+ * Enters a slot that was found at the caller's block, in the run `epoch`. Returns false if it has
+ * changed since; *state is what it is now.
  */
 static inline bool
 enter_found(struct fanin_dense_state *slot, bool shared, uint64_t *state, uint32_t epoch,
@@ -49,7 +50,8 @@ fanin_dense_state_enter_any(struct fanin_dense_state *slot, const struct fanin_h
 			return FANIN_DENSE_BUSY;
 		epoch = __atomic_load_n(&slot->epoch, __ATOMIC_ACQUIRE);
 		if (shared) {
-			/* Of a slot that is reset meanwhile this may be the state before and the epoch after. */
+			/* Of a slot that is reset meanwhile this may be the state before and the
+			 * epoch after. */
 			uint64_t again = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
 
 			if (again != state) {
@@ -63,7 +65,8 @@ fanin_dense_state_enter_any(struct fanin_dense_state *slot, const struct fanin_h
 			if (users)
 				return FANIN_DENSE_BUSY;
 			if (!fanin_dense_state_swap(slot, shared, &state,
-						    fanin_state_make(current, FANIN_PHASE_SETUP, 1)))
+						    fanin_state_make(current, FANIN_PHASE_SETUP,
+								     1)))
 				continue;
 			if (__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == epoch)
 				return FANIN_DENSE_RESET;
@@ -131,7 +134,8 @@ fanin_dense_state_enter_result(struct fanin_dense_state *slot, const struct fani
 	const uint64_t waiting = fanin_state_make(block, phase, 0);
 	uint64_t state = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
 
-	/* Users come and go, and a slot in SETUP comes to another phase: what else it holds decides. */
+	/* Users come and go, and a slot in SETUP comes to another phase: what else it holds
+	 * decides. */
 	if (state >> 32 == block &&
 	    (state >> FANIN_STATE_PHASE_SHIFT & FANIN_STATE_PHASE_MASK) == FANIN_PHASE_SETUP)
 		return FANIN_RESULT_BUSY;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The window protocol of dense handlers: which block a slot holds, who has contributed, and when
- * the slot may go on to the next block. Handlers put a struct fanin_dense_state first in their slots.
+ * the slot may go on to the next block. Handlers put a struct fanin_dense_state first in their
+ * slots.
  *
  * A host sends block b only after it has the result of b - W, and a job has 2W slots. So whoever
  * sends block b of a slot has the result of b - W, to which every host contributed after it had
@@ -11,8 +12,8 @@
  * A slot may be shared by the workers of a cluster (Flare section 5, S > 1). One word holds its
  * block, phase and number of users: a worker enters to use what the block holds, and only a worker
  * that finds no users moves the slot on. Nobody waits: who can't enter is told so, and its packet
- * is tried again later. With one worker per slot the same steps are plain loads and stores, of whole words, since a thread
- * that is no worker may look at them at any time: fanin_dense_peek.
+ * is tried again later. With one worker per slot the same steps are plain loads and stores, of
+ * whole words, since a thread that is no worker may look at them at any time: fanin_dense_peek.
  */
 #ifndef FANIN_PROTOCOLS_DENSE_SWITCH_STATE_H
 #define FANIN_PROTOCOLS_DENSE_SWITCH_STATE_H
@@ -23,15 +24,18 @@
 #include "handlers/handler.h"
 
 enum fanin_dense_phase {
-	FANIN_PHASE_FRESH, /* after a reset: the block before the first, finished without a result */
+	FANIN_PHASE_FRESH, /* after a reset: the block before the first, finished without a result
+			    */
 	FANIN_PHASE_SETUP, /* one worker is preparing the slot: nobody may enter */
 	FANIN_PHASE_OPEN,  /* the block takes contributions */
-	FANIN_PHASE_SENT, /* all are in, and their combination has gone to the parent, whose result is awaited */
-	FANIN_PHASE_DONE, /* the result is there and kept */
+	FANIN_PHASE_SENT,  /* all are in, and their combination has gone to the parent, whose result
+			      is awaited */
+	FANIN_PHASE_DONE,  /* the result is there and kept */
 };
 
 struct fanin_dense_state {
-	uint64_t word; /* block << 32 | phase << 29 | users; changed atomically if the slot is shared */
+	uint64_t word;    /* block << 32 | phase << 29 | users; changed atomically if the slot is
+			     shared */
 	uint64_t present; /* children whose contribution is in; likewise */
 	union { /* of the block's first contribution; written in SETUP only, as is the next */
 		uint64_t shape; /* as fanin_wire_shape gives it */
@@ -43,7 +47,8 @@ struct fanin_dense_state {
 		};
 	};
 	uint32_t epoch; /* run that the slot is in; 0: none */
-	uint8_t wide; /* dense.h's: partial results are f32 and contributions are not, by kernels of this instruction set + 1; or 0 */
+	uint8_t wide; /* dense.h's: partial results are f32 and contributions are not, by kernels of
+			 this instruction set + 1; or 0 */
 };
 
 /* What a contribution is to a slot, and whether its worker has entered. */
@@ -124,7 +129,8 @@ fanin_dense_state_enter(struct fanin_dense_state *slot, const struct fanin_handl
 	if (__builtin_expect(state == fanin_state_make(block, FANIN_PHASE_OPEN, 0), 1) &&
 	    fanin_dense_state_swap(slot, ctx->job->shared, &state, state + 1)) {
 		/* Who is in knows the run: nobody resets the slot now. */
-		if (__builtin_expect(__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch, 1))
+		if (__builtin_expect(__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch,
+				     1))
 			return FANIN_DENSE_CURRENT;
 		fanin_dense_state_leave(slot, ctx->job->shared);
 		return fanin_dense_state_enter_any(slot, ctx, block, exclusive);
@@ -135,7 +141,8 @@ fanin_dense_state_enter(struct fanin_dense_state *slot, const struct fanin_handl
 			     1) &&
 	    fanin_dense_state_swap(slot, ctx->job->shared, &state,
 				   fanin_state_make(block, FANIN_PHASE_SETUP, 1))) {
-		if (__builtin_expect(__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch, 1))
+		if (__builtin_expect(__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch,
+				     1))
 			return FANIN_DENSE_NEW;
 		__atomic_store_n(&slot->word, state, __ATOMIC_RELEASE);
 	}
@@ -143,8 +150,9 @@ fanin_dense_state_enter(struct fanin_dense_state *slot, const struct fanin_handl
 }
 
 /*
- * Enters the slot only if it is at this block, in CURRENT, SENT or FINISHED; it never moves the slot on. Other classes: BUSY,
- * STALE, OLD_RUN, and AHEAD if nothing of the block, or of its run, has come yet.
+ * Enters the slot only if it is at this block, in CURRENT, SENT or FINISHED; it never moves the
+ * slot on. Other classes: BUSY, STALE, OLD_RUN, and AHEAD if nothing of the block, or of its run,
+ * has come yet.
  */
 enum fanin_dense_class fanin_dense_state_visit(struct fanin_dense_state *slot,
 					       const struct fanin_handler_ctx *ctx, uint32_t block);
@@ -200,9 +208,11 @@ enum fanin_dense_state_result fanin_dense_state_enter_result(struct fanin_dense_
 							     uint32_t block,
 							     enum fanin_dense_phase phase);
 
-/* Ends the SETUP of a result, and leaves. phase: SENT, DONE, or the one before if it was none for this block. */
+/* Ends the SETUP of a result, and leaves. phase: SENT, DONE, or the one before if it was none for
+ * this block. */
 static inline void
-fanin_dense_state_settle(struct fanin_dense_state *slot, uint32_t block, enum fanin_dense_phase phase)
+fanin_dense_state_settle(struct fanin_dense_state *slot, uint32_t block,
+			 enum fanin_dense_phase phase)
 {
 	__atomic_store_n(&slot->word, fanin_state_make(block, phase, 0), __ATOMIC_RELEASE);
 }

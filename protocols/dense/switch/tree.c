@@ -96,7 +96,8 @@ meet(struct rte_mbuf **waiting, struct rte_mbuf *half, bool shared)
 /*
  * Brings a child's half up the tree, as far as the others have come; at the root the block is done.
  *
- * sum: the packet's mbuf, or HALF_EMPTY if is_empty, which is constant. Returns the packet's verdict.
+ * sum: the packet's mbuf, or HALF_EMPTY if is_empty, which is constant. Returns the packet's
+ * verdict.
  */
 static __rte_always_inline enum fanin_verdict
 climb(struct fanin_handler_ctx *ctx, struct tree_slot *slot, const struct fanin_packet *packet,
@@ -107,7 +108,8 @@ climb(struct fanin_handler_ctx *ctx, struct tree_slot *slot, const struct fanin_
 	uint8_t up = job->order.up_of_child[packet->child];
 
 	for (uint8_t next; up != 0; up = next) {
-		struct rte_mbuf *other = meet(&slot->waiting[fanin_order_node(up)], sum, job->shared);
+		struct rte_mbuf *other = meet(&slot->waiting[fanin_order_node(up)], sum,
+					      job->shared);
 
 		next = job->order.up_of_node[fanin_order_node(up)];
 		if (other == NULL) {
@@ -134,7 +136,8 @@ climb(struct fanin_handler_ctx *ctx, struct tree_slot *slot, const struct fanin_
 }
 
 static __rte_noinline enum fanin_verdict
-climb_empty(struct fanin_handler_ctx *ctx, struct tree_slot *slot, const struct fanin_packet *packet)
+climb_empty(struct fanin_handler_ctx *ctx, struct tree_slot *slot,
+	    const struct fanin_packet *packet)
 {
 	return climb(ctx, slot, packet, HALF_EMPTY, true);
 }
@@ -146,7 +149,8 @@ tree_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	struct tree_slot *slot = memory;
 	enum fanin_verdict verdict;
 
-	if (!fanin_dense_admit(ctx, &slot->dense, index, packet, false, tree_reset, &verdict, reason))
+	if (!fanin_dense_admit(ctx, &slot->dense, index, packet, false, tree_reset, &verdict,
+			       reason))
 		return verdict;
 	ctx->stats->contributions++;
 	if (fanin_dense_is_empty(packet)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queries and their answers, by all dense handlers (_i): what they say of blocks in each state, that they change no slot, and whom
- * an answer that a parent gave is passed on to.
+ * Queries and their answers, by all dense handlers (_i): what they say of blocks in each state,
+ * that they change no slot, and whom an answer that a parent gave is passed on to.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +99,8 @@ ask(uint16_t child, uint16_t flags, struct answer_words *body)
 	return &packet.headers->fanin;
 }
 
-/* The parent answers what the child had asked; it says that the answer is a rank's. Returns the answer as it is now. */
+/* The parent answers what the child had asked; it says that the answer is a rank's. Returns the
+ * answer as it is now. */
 static struct fanin_packet
 parent_answers(uint16_t child, uint16_t rank, enum fanin_block_state state)
 {
@@ -110,12 +111,14 @@ parent_answers(uint16_t child, uint16_t rank, enum fanin_block_state state)
 	packet.headers->fanin.rank = rank;
 	packet.headers->fanin.count = (uint16_t)state;
 	packet.headers->fanin.members = fanin_way_push(0, child);
-	if (rig.handler->other(&rig.ctx, rig.slot, rig.index, &packet, &reason) == FANIN_VERDICT_FREE)
+	if (rig.handler->other(&rig.ctx, rig.slot, rig.index, &packet, &reason) ==
+	    FANIN_VERDICT_FREE)
 		fake_put(&rig.pool, packet.mbuf);
 	return packet;
 }
 
-/* A query of another block, with the job's real slots; as many blocks as there are slots are asked about. */
+/* A query of another block, with the job's real slots; as many blocks as there are slots are asked
+ * about. */
 static enum fanin_verdict
 ask_block(uint16_t child, uint32_t block, uint16_t flags, struct fanin_packet *packet,
 	  enum fanin_reason *reason)
@@ -161,7 +164,8 @@ START_TEST(query_changes_no_slot)
 
 	start(_i);
 	rig.job.has_parent = false;
-	/* Of a job in which nothing has come, of an open block, and of a finished one: neither it nor the next are touched. */
+	/* Of a job in which nothing has come, of an open block, and of a finished one: neither it
+	 * nor the next are touched. */
 	for (int stage = 0; stage < 3; stage++) {
 		const uint64_t blocks = rig.stats.blocks;
 
@@ -198,7 +202,8 @@ START_TEST(query_of_a_new_run_leaves_the_slot_to_its_first_contribution)
 	contribute_to(0, INDEX);
 	rig.ctx.epoch++;
 	ck_assert_int_eq(state_of(0, INDEX), FANIN_BLOCK_ABSENT);
-	/* The slot is still in the old run, whose late queries are answered; in the new one they are not. */
+	/* The slot is still in the old run, whose late queries are answered; in the new one they
+	 * are not. */
 	rig.ctx.epoch--;
 	ck_assert_int_eq(state_of(0, INDEX), FANIN_BLOCK_OPEN);
 	rig.ctx.epoch++;
@@ -260,7 +265,8 @@ START_TEST(overdue_query_of_a_block_whose_slot_went_on_is_refused)
 }
 END_TEST
 
-/* Slots of their own for the blocks beside the one that is asked for, in the state that is wanted. */
+/* Slots of their own for the blocks beside the one that is asked for, in the state that is wanted.
+ */
 static struct fanin_dense others[SLOTS];
 
 static void
@@ -433,7 +439,8 @@ suite_answers(void)
 	tcase_add_loop_test(one, query_changes_no_slot, 0, N_HANDLERS);
 	tcase_add_loop_test(one, query_of_a_new_run_leaves_the_slot_to_its_first_contribution, 0,
 			    N_HANDLERS);
-	tcase_add_loop_test(one, overdue_query_of_a_finished_block_brings_its_result, 0, N_HANDLERS);
+	tcase_add_loop_test(one, overdue_query_of_a_finished_block_brings_its_result, 0,
+			    N_HANDLERS);
 	tcase_add_loop_test(one, overdue_query_of_a_block_whose_slot_went_on_is_refused, 0,
 			    N_HANDLERS);
 	tcase_add_loop_test(one, answer_tells_about_the_blocks_that_follow, 0, 2 * N_HANDLERS);

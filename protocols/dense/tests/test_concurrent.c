@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Slots that several workers share: threads call the handlers for the same blocks at the same time,
- * with duplicates, retransmissions and queries among the contributions. Every result is exact, every block
- * finishes once, and every mbuf returns. Run under ThreadSanitizer, too.
+ * with duplicates, retransmissions and queries among the contributions. Every result is exact,
+ * every block finishes once, and every mbuf returns. Run under ThreadSanitizer, too.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -37,7 +37,8 @@ static struct world {
 	struct fake_pool pool;
 	struct rte_mbuf *packets[PACKETS_MAX]; /* contributions on their way */
 	unsigned int n_packets;
-	uint32_t got[CHILDREN_MAX][WINDOW]; /* blocks that each lane of each host has the result of */
+	uint32_t got[CHILDREN_MAX][WINDOW]; /* blocks that each lane of each host has the result of
+					     */
 	unsigned int lanes_left;
 	uint64_t repeats;
 	uint64_t pendings;
@@ -85,7 +86,8 @@ brings_data(unsigned int child, uint32_t block)
 	return block % 16 != 5 && (child + block) % 3 != 0;
 }
 
-/* Is the element the sum of the children's that bring data? Sums in f32 are exact, and rounded once. */
+/* Is the element the sum of the children's that bring data? Sums in f32 are exact, and rounded
+ * once. */
 static bool
 sum_is_right(const struct fanin_headers *headers, uint32_t block, unsigned int i)
 {
@@ -332,7 +334,8 @@ take_packet(void)
 	return mbuf;
 }
 
-/* What an onlooker must find for the time of a block: of another block, or half of two, it would be wrong. */
+/* What an onlooker must find for the time of a block: of another block, or half of two, it would be
+ * wrong. */
 static uint64_t
 begun_ns_of(uint32_t block)
 {
@@ -551,8 +554,9 @@ START_TEST(a_slot_can_be_looked_into_while_its_only_worker_uses_it)
 END_TEST
 
 /*
- * A slot across two pages: its first word, the state, can be read, and the first touch of what comes behind, the epoch,
- * faults. The signal's handler is the other worker that does its work between these two reads.
+ * A slot across two pages: its first word, the state, can be read, and the first touch of what
+ * comes behind, the epoch, faults. The signal's handler is the other worker that does its work
+ * between these two reads.
  */
 static struct torn {
 	struct fanin_dense_state *slot;
@@ -613,7 +617,8 @@ suite_concurrent(void)
 	tcase_add_loop_test(tcase, shared_slots_give_exact_sums, 0, 36);
 	tcase_add_loop_test(tcase, a_slot_can_be_looked_into_while_its_only_worker_uses_it, 0, 6);
 	suite_add_tcase(suite, tcase);
-	tcase_add_test(torn_reads, a_slot_that_another_worker_resets_meanwhile_is_seen_as_it_is_then);
+	tcase_add_test(torn_reads,
+		       a_slot_that_another_worker_resets_meanwhile_is_seen_as_it_is_then);
 	suite_add_tcase(suite, torn_reads);
 	return suite;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Contributions without data, for every handler: whichever children bring none, in whatever order they come, the result
- * holds exactly what the others brought.
+ * Contributions without data, for every handler: whichever children bring none, in whatever order
+ * they come, the result holds exactly what the others brought.
  */
 #include <string.h>
 
@@ -85,7 +85,8 @@ expect_empty_result(struct rte_mbuf *mbuf, const struct shape *shape, uint32_t b
 	ck_assert_uint_eq(fanin_wire_payload_len(headers_of(mbuf)), 0);
 }
 
-/* The sum in the written order (docs/architecture.md) of those children whose bit is set in `full`. False: of none. */
+/* The sum in the written order (docs/architecture.md) of those children whose bit is set in `full`.
+ * False: of none. */
 static bool
 reference(uint64_t full, uint16_t first, uint16_t width, int i, float *total)
 {
@@ -134,8 +135,8 @@ expect_sum(struct rte_mbuf *mbuf, uint64_t full)
 }
 
 /*
- * Sums that are exact in any order, and with the tree handler also such as are not. Blocks follow each other in one slot, so
- * that whatever one leaves behind is there for the next.
+ * Sums that are exact in any order, and with the tree handler also such as are not. Blocks follow
+ * each other in one slot, so that whatever one leaves behind is there for the next.
  */
 static void
 run_subsets(const char *handler, uint16_t n_children)
@@ -148,7 +149,8 @@ run_subsets(const char *handler, uint16_t n_children)
 	for (uint16_t child = 0; child < n_children; child++) {
 		for (int i = 0; i < COUNT; i++)
 			values[child][i] = in_order ? (float)random_u32(&random) *
-							      (float)(1u << random_below(&random, 30))
+							      (float)(1u
+								      << random_below(&random, 30))
 						    : (float)random_below(&random, 1 << 20);
 	}
 	rig_start(handler, n_children, false);
@@ -358,8 +360,10 @@ START_TEST(a_switch_whose_children_bring_no_data_takes_part_without)
 		packet = (struct fanin_packet){ .mbuf = mbuf,
 						.headers = headers_of(mbuf),
 						.payload = elements_of(mbuf),
-						.payload_len = mbuf->data_len - FANIN_PAYLOAD_OFFSET };
-		ck_assert_int_eq(rig.handler->other(&rig.ctx, rig.slot, rig.index, &packet, &reason),
+						.payload_len = mbuf->data_len -
+							       FANIN_PAYLOAD_OFFSET };
+		ck_assert_int_eq(rig.handler->other(&rig.ctx, rig.slot, rig.index, &packet,
+						    &reason),
 				 FANIN_VERDICT_HELD);
 		ck_assert_uint_eq(headers_of(result_of_all())->fanin.contributions, 5);
 		ck_assert_uint_eq(headers_of(result_of_all())->fanin.flags,
@@ -382,10 +386,12 @@ suite_empty(void)
 	tcase_add_loop_test(all, the_result_is_that_of_the_children_with_data, 0, N_HANDLERS);
 	tcase_add_loop_test(all, a_copy_keeps_every_bit_whoever_brings_it, 0, N_HANDLERS);
 	tcase_add_loop_test(all, ranks_that_name_another_root_are_told_so, 0, 4 * N_HANDLERS);
-	tcase_add_loop_test(all, averages_and_wide_sums_leave_empty_contributions_out, 0, N_HANDLERS);
+	tcase_add_loop_test(all, averages_and_wide_sums_leave_empty_contributions_out, 0,
+			    N_HANDLERS);
 	tcase_add_loop_test(all, an_empty_contribution_is_answered_like_any_other, 0, N_HANDLERS);
-	tcase_add_loop_test(all, an_empty_contribution_opens_no_block_that_the_others_could_not_fill,
-			    0, N_HANDLERS);
+	tcase_add_loop_test(all,
+			    an_empty_contribution_opens_no_block_that_the_others_could_not_fill, 0,
+			    N_HANDLERS);
 	tcase_add_loop_test(all, an_unfinished_block_with_empty_contributions_is_given_up_whole, 0,
 			    N_HANDLERS);
 	tcase_add_loop_test(all, a_switch_whose_children_bring_no_data_takes_part_without, 0,

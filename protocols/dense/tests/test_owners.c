@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocks whose result one rank keeps, by all dense handlers (_i): the elements go to the child that has the owner behind it, headers to the
- * others, whoever asks, whatever comes from the parent or from a run that was lost.
+ * Blocks whose result one rank keeps, by all dense handlers (_i): the elements go to the child that
+ * has the owner behind it, headers to the others, whoever asks, whatever comes from the parent or
+ * from a run that was lost.
  */
 #include <string.h>
 
@@ -45,7 +46,8 @@ start(int which, uint16_t n_children, bool wide)
 	handler_rig_stock(&rig, STOCK);
 }
 
-/* A switch in the middle of a tree: child c has the ranks 2c + 2 and 2c + 3 behind it, others are elsewhere. */
+/* A switch in the middle of a tree: child c has the ranks 2c + 2 and 2c + 3 behind it, others are
+ * elsewhere. */
 static void
 start_leaf(int which)
 {
@@ -110,7 +112,8 @@ expect_sum(struct rte_mbuf *mbuf, uint32_t block)
 	const int n = rig.job.n_children;
 
 	for (int i = 0; i < COUNT; i++)
-		ck_assert_int_eq(found[i], n * (int32_t)block * 1000 + n * (n - 1) / 2 * 10 + n * i);
+		ck_assert_int_eq(found[i],
+				 n * (int32_t)block * 1000 + n * (n - 1) / 2 * 10 + n * i);
 }
 
 /* What the children get of those emissions that are results: bitmaps. */
@@ -228,7 +231,8 @@ START_TEST(who_contributes_again_gets_what_it_should_have_got)
 }
 END_TEST
 
-/* A packet of another type than contributions. elements: NULL: it is EMPTY, if its type has elements. */
+/* A packet of another type than contributions. elements: NULL: it is EMPTY, if its type has
+ * elements. */
 static struct fanin_packet
 make(enum fanin_type type, uint16_t child, uint32_t block, uint16_t owner, const int32_t *elements)
 {
@@ -479,7 +483,8 @@ suite_owners(void)
 	tcase_add_loop_test(root, the_owner_gets_the_elements_and_all_others_the_headers, 0,
 			    N_HANDLERS);
 	tcase_add_loop_test(root, averages_and_sums_in_f32_are_finished_for_the_owner, 0, 3);
-	tcase_add_loop_test(root, who_contributes_again_gets_what_it_should_have_got, 0, N_HANDLERS);
+	tcase_add_loop_test(root, who_contributes_again_gets_what_it_should_have_got, 0,
+			    N_HANDLERS);
 	tcase_add_loop_test(root, an_overdue_query_brings_each_child_what_is_its, 0, N_HANDLERS);
 	tcase_add_loop_test(root, without_a_packet_headers_are_lost_and_asked_for, 0, N_HANDLERS);
 	tcase_add_loop_test(root, the_owner_is_part_of_the_shape, 0, N_HANDLERS);
@@ -488,7 +493,8 @@ suite_owners(void)
 	suite_add_tcase(suite, root);
 	tcase_add_loop_test(leaf, below_the_root_the_sum_goes_up_with_its_owner, 0, N_HANDLERS);
 	tcase_add_loop_test(leaf, below_the_root_elements_go_on_to_the_owners_child, 0, N_HANDLERS);
-	tcase_add_loop_test(leaf, below_the_root_without_the_owner_only_headers_go_on, 0, N_HANDLERS);
+	tcase_add_loop_test(leaf, below_the_root_without_the_owner_only_headers_go_on, 0,
+			    N_HANDLERS);
 	tcase_add_loop_test(leaf, below_the_root_a_known_result_goes_up_from_the_owners_child_only,
 			    0, N_HANDLERS);
 	suite_add_tcase(suite, leaf);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reduce and reduce_scatter whose results go to their owners only, in one process and in virtual time: real engines around real switches, one or leaves and a
- * spine. Every element is right whatever is lost, doubled or reordered on any link, where hosts share ports, and where the job is taken away in the middle of it and
- * the ranks go on in another run, though the caller of what is done uses its memory for something else at once.
+ * Reduce and reduce_scatter whose results go to their owners only, in one process and in virtual
+ * time: real engines around real switches, one or leaves and a spine. Every element is right
+ * whatever is lost, doubled or reordered on any link, where hosts share ports, and where the job is
+ * taken away in the middle of it and the ranks go on in another run, though the caller of what is
+ * done uses its memory for something else at once.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -16,7 +18,8 @@
 #define N_REQUESTS 6
 #define N_POINTS 8
 
-/* What is reduced: another kind or another length each time; the last one is too short for owners. */
+/* What is reduced: another kind or another length each time; the last one is too short for owners.
+ */
 static const struct {
 	enum perf_collective_kind kind;
 	uint32_t each; /* elements of a part, or of the vector */
@@ -122,7 +125,8 @@ START_TEST(a_job_may_be_taken_away_at_any_moment)
 		open_world(&trial);
 		post_all();
 		for (unsigned int loss = 0; loss <= point % 3; loss++) {
-			const uint64_t after_ns = random_below(&world.random, (uint32_t)duration_ns) *
+			const uint64_t after_ns = random_below(&world.random,
+							       (uint32_t)duration_ns) *
 						  (point + 1) / N_POINTS;
 
 			world_wait(after_ns, world_done, NULL);

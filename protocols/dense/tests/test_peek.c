@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a look into a slot says of its block in each phase, by all dense handlers (_i). That looks and workers don't disturb
- * one another is in test_concurrent.c.
+ * What a look into a slot says of its block in each phase, by all dense handlers (_i). That looks
+ * and workers don't disturb one another is in test_concurrent.c.
  */
 #include <signal.h>
 #include <stddef.h>
@@ -157,8 +157,9 @@ START_TEST(a_block_that_was_sent_up_waits_for_the_parent_until_its_result_comes)
 END_TEST
 
 /*
- * A slot across two pages: the first touch of the block's time, which lies in the second one, faults. The signal's handler is the
- * worker that gets the slot's block done, and the next one begun, between two reads of a look.
+ * A slot across two pages: the first touch of the block's time, which lies in the second one,
+ * faults. The signal's handler is the worker that gets the slot's block done, and the next one
+ * begun, between two reads of a look.
  */
 static struct torn {
 	struct fanin_dense *slot;

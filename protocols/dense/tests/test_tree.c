@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The tree handler's promise: floating-point sums have the same bits whatever the order of arrival,
- * namely those of the written order, halves of the ranks rounded up to a power of two, on one switch and on several.
+ * namely those of the written order, halves of the ranks rounded up to a power of two, on one
+ * switch and on several.
  */
 #include <string.h>
 
@@ -65,11 +66,13 @@ run_block(uint16_t n_children, const uint16_t *order)
 	handler_rig_start(&rig, "tree", &job, 0);
 	for (uint16_t i = 0; i < n_children; i++) {
 		ck_assert_uint_eq(rig.ctx.n_emissions, 0);
-		ck_assert_int_eq(
-			handler_rig_contribute(&rig, order[i], 0, 0, &shape, values[order[i]]).verdict,
-			FANIN_VERDICT_HELD);
+		ck_assert_int_eq(handler_rig_contribute(&rig, order[i], 0, 0, &shape,
+							values[order[i]])
+					 .verdict,
+				 FANIN_VERDICT_HELD);
 	}
-	result = elements_of(handler_rig_emission(&rig, FANIN_EMIT_CHILDREN, rig.job.children)->mbuf);
+	result = elements_of(
+		handler_rig_emission(&rig, FANIN_EMIT_CHILDREN, rig.job.children)->mbuf);
 	for (int i = 0; i < COUNT; i++) {
 		float expected = reference(0, (uint16_t)rte_align32pow2(n_children), n_children, i);
 
@@ -104,7 +107,8 @@ START_TEST(sums_have_the_same_bits_in_every_order_of_arrival)
 }
 END_TEST
 
-/* Ranks on one switch, in a row on two or three, in another order of switches, and with some at the root. */
+/* Ranks on one switch, in a row on two or three, in another order of switches, and with some at the
+ * root. */
 static const char *const placements[] = {
 	"****",   "aabb",     "bbaa",     "**aa",     "aa**",     "a*bb",     "*****",    "aaaab",
 	"aabb*",  "aa***",    "aaaa*",    "******",   "aaaabb",   "bbbbaa",   "aabbcc",   "aa****",

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs that accumulate in f32: sums and averages of f16 and bf16 through each handler are those of f32 in the handler's order,
- * rounded once, and whatever else happens to a contribution happens to it as in any job.
+ * Jobs that accumulate in f32: sums and averages of f16 and bf16 through each handler are those of
+ * f32 in the handler's order, rounded once, and whatever else happens to a contribution happens to
+ * it as in any job.
  */
 #include "protocols/dense/switch/state.h"
 #include "tests/unit/operator_rig.h"
@@ -62,10 +63,13 @@ static const struct {
 	uint16_t in_f32;
 	uint16_t native;
 } rounded[] = {
-	{ FANIN_WIRE_F16, FANIN_WIRE_SUM, { 0x6800, 0x3c00, 0x3c00 }, 0x6801, 0x6800 }, /* 2048 + 1 + 1 */
-	{ FANIN_WIRE_BF16, FANIN_WIRE_SUM, { 0x4380, 0x3f80, 0x3f80 }, 0x4381, 0x4380 }, /* 256 + 1 + 1 */
-	{ FANIN_WIRE_F16, FANIN_WIRE_AVG, { 0x7bff, 0x7bff, 0x7bff }, 0x7bff, 0x7c00 }, /* 65504 */
-	{ FANIN_WIRE_BF16, FANIN_WIRE_AVG, { 0x4380, 0x3f80, 0x3f80 }, 0x42ac, 0x42ab }, /* 258 / 3 */
+	{ FANIN_WIRE_F16, FANIN_WIRE_SUM, { 0x6800, 0x3c00, 0x3c00 }, 0x6801, 0x6800 },  /* 2048 + 1
+											    + 1 */
+	{ FANIN_WIRE_BF16, FANIN_WIRE_SUM, { 0x4380, 0x3f80, 0x3f80 }, 0x4381, 0x4380 }, /* 256 + 1
+											    + 1 */
+	{ FANIN_WIRE_F16, FANIN_WIRE_AVG, { 0x7bff, 0x7bff, 0x7bff }, 0x7bff, 0x7c00 },  /* 65504 */
+	{ FANIN_WIRE_BF16, FANIN_WIRE_AVG, { 0x4380, 0x3f80, 0x3f80 }, 0x42ac, 0x42ab }, /* 258 / 3
+											  */
 };
 
 START_TEST(f32_keeps_what_native_accumulation_loses)

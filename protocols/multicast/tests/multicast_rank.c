@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One rank of a multicast job, by a host protocol of its own that takes the handler `multicast`: an allgather, in which each rank sends
- * its part, of one packet at most, to all others. Who waits sends its last two parts again, since a rank may not listen yet when others
- * begin; the tests' network loses nothing else. The job comes from the network manager. Prints one JSON object: what the allgathers brought, and where the manager says that the ranks are.
+ * One rank of a multicast job, by a host protocol of its own that takes the handler `multicast`: an
+ * allgather, in which each rank sends its part, of one packet at most, to all others. Who waits
+ * sends its last two parts again, since a rank may not listen yet when others begin; the tests'
+ * network loses nothing else. The job comes from the network manager. Prints one JSON object: what
+ * the allgathers brought, and where the manager says that the ranks are.
  *
  * usage: multicast-rank MANAGER JOB-NAME ADDRESS RANK SIZE ROUNDS
  */
@@ -102,7 +104,8 @@ parts_send(struct gather *gather, const struct fanin_request *request)
 
 	part_send(gather, gather->number, request->send, len);
 	if (gather->sent_ns != 0 && gather->number != 0)
-		part_send(gather, before, gather->rounds[before % 2].parts[gather->config.rank], len);
+		part_send(gather, before, gather->rounds[before % 2].parts[gather->config.rank],
+			  len);
 	gather->sent_ns = fanin_now_ns(NULL);
 }
 
@@ -196,7 +199,8 @@ gather_report(struct fanin_endpoint *endpoint, struct fanin_report *report)
 	report->blocks = ((const struct gather *)endpoint)->number;
 }
 
-/* ------------------------------------------------------------------- runs are not taken up again here */
+/* ------------------------------------------------------------------- runs are not taken up again
+ * here */
 
 /* It knows neither several trees nor runs that are taken up again. */
 static const struct fanin_switch_ops gather_on_switch = { 0 };
@@ -221,7 +225,8 @@ static struct fanin_protocol gather = {
 
 FANIN_PROTOCOL_REGISTER(gather)
 
-/* ------------------------------------------------------------------------------------------ the rank */
+/* ------------------------------------------------------------------------------------------ the
+ * rank */
 
 static fanin_ctx *ctx;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Multicast over leaves and spines, in virtual time: packets of any host come to each other one once, over each link of the tree once,
- * and nobody but members has a say.
+ * Multicast over leaves and spines, in virtual time: packets of any host come to each other one
+ * once, over each link of the tree once, and nobody but members has a say.
  */
 #include <check.h>
 #include <errno.h>
@@ -156,7 +156,8 @@ all_send(void)
 
 	for (uint32_t number = 0; number < N_PACKETS; number++) {
 		for (uint16_t rank = 0; rank < N_RANKS; rank++) {
-			const uint32_t len = make_packet(rank, number, (struct fanin_headers *)frame);
+			const uint32_t len = make_packet(rank, number,
+							 (struct fanin_headers *)frame);
 
 			ck_assert(rig_host_send(world.network.hosts[rank], frame, len));
 		}
@@ -180,7 +181,8 @@ START_TEST(each_packet_comes_to_each_other_rank_once_over_each_link_once)
 
 	open_world(NULL);
 	for (uint16_t rank = 0; rank < N_RANKS; rank++)
-		hosts[rank] = rig_switch_traffic(rig_leaf_of(&world.network, rank), rank % 5).frames;
+		hosts[rank] =
+			rig_switch_traffic(rig_leaf_of(&world.network, rank), rank % 5).frames;
 	for (uint16_t leaf = 0; leaf < 2; leaf++) {
 		ups[leaf] = rig_switch_traffic(world.network.leaves[leaf], up).frames;
 		downs[leaf] = rig_switch_traffic(world.network.spines[1], leaf).frames;
@@ -191,9 +193,10 @@ START_TEST(each_packet_comes_to_each_other_rank_once_over_each_link_once)
 			for (uint32_t i = 0; i < N_PACKETS; i++)
 				ck_assert_uint_eq(world.times[to][from][i], to != from);
 		}
-		ck_assert_uint_eq(rig_switch_traffic(rig_leaf_of(&world.network, to), to % 5).frames -
-					  hosts[to],
-				  (N_RANKS - 1) * N_PACKETS);
+		ck_assert_uint_eq(
+			rig_switch_traffic(rig_leaf_of(&world.network, to), to % 5).frames -
+				hosts[to],
+			(N_RANKS - 1) * N_PACKETS);
 	}
 	/* Five ranks are behind the first leaf, three behind the second one. */
 	for (uint16_t leaf = 0; leaf < 2; leaf++) {

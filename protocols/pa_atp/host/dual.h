@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Congestion control of jobs with a parameter server: the dual windows of PA-ATP (section III.B) and
- * the five algorithms that it is measured against, in fanin_dual_types. CWD bounds the blocks that
- * are in flight, as DCTCP's window does. AWD bounds how far a rank runs ahead of the last block
- * whose result it has. Pure functions on a state: hosts and simulations run the same object, and
- * only additions, multiplications, divisions and square roots are used, so that all machines get
- * the same windows. One thread at a time.
+ * Congestion control of jobs with a parameter server: the dual windows of PA-ATP (section III.B)
+ * and the five algorithms that it is measured against, in fanin_dual_types. CWD bounds the blocks
+ * that are in flight, as DCTCP's window does. AWD bounds how far a rank runs ahead of the last
+ * block whose result it has. Pure functions on a state: hosts and simulations run the same object,
+ * and only additions, multiplications, divisions and square roots are used, so that all machines
+ * get the same windows. One thread at a time.
  *
  * GACK: the switch received a gradient. AACK: the block's result. Block numbers are serial numbers.
  */
@@ -32,7 +32,8 @@ struct fanin_dual_type {
 
 #define FANIN_DUAL_TYPES 6
 
-/* In the order of the job parameter `congestion`: sync, atp, straw, straw+progress, straw+limit, pa-atp. */
+/* In the order of the job parameter `congestion`: sync, atp, straw, straw+progress, straw+limit,
+ * pa-atp. */
 extern const struct fanin_dual_type fanin_dual_types[FANIN_DUAL_TYPES];
 
 /* 0 in f, w and p_max: the usual value. */
@@ -88,7 +89,8 @@ struct fanin_dual_sample {
 	uint32_t aacked; /* first block without AACK, this one counted */
 	bool ce;         /* the path marked the gradient (GACK), or one of the block's (AACK) */
 	bool aecn;       /* of an AACK: aggregators are nearly used up */
-	/* Of a GACK: sum over all ranks of the number of the last block that the rank has sent, plus 1. */
+	/* Of a GACK: sum over all ranks of the number of the last block that the rank has sent,
+	 * plus 1. */
 	uint64_t sum;
 };
 
@@ -113,8 +115,8 @@ void fanin_dual_on_gack(struct fanin_dual *dual, const struct fanin_dual_sample 
 void fanin_dual_on_aack(struct fanin_dual *dual, const struct fanin_dual_sample *sample);
 
 /*
- * A gradient was lost: a block is sent again since it has not been acknowledged in time. next: first
- * block that has not been sent.
+ * A gradient was lost: a block is sent again since it has not been acknowledged in time. next:
+ * first block that has not been sent.
  */
 void fanin_dual_on_loss(struct fanin_dual *dual, uint32_t block, uint32_t next);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The two windows, and what GACKs and AACKs do to them (PA-ATP section III.B.1). Called by the poll loop only, unless said otherwise.
+ * The two windows, and what GACKs and AACKs do to them (PA-ATP section III.B.1). Called by the poll
+ * loop only, unless said otherwise.
  */
 #include "pa_atp_internal.h"
 
@@ -135,13 +136,15 @@ lane_acknowledge(struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 	own->gacked = true;
 	if (pa->dual.type->clock == FANIN_DUAL_GACK)
 		pa->in_flight--;
-	/* Of a block that was sent twice it is unknown which copy this is; time that the caller was away is not the network's. */
+	/* Of a block that was sent twice it is unknown which copy this is; time that the caller was
+	 * away is not the network's. */
 	if (lane->transmissions == 1 && own->direct_ns == 0 &&
 	    lane->sent_ns >= engine->loop.resumed_ns) {
 		fanin_rtt_sample(&engine->rtt, engine->loop.now_ns - lane->sent_ns);
 		pa->gack_doublings = 0;
 	}
-	/* A GACK that comes so soon after the second copy is the first one's, and overtook nothing. */
+	/* A GACK that comes so soon after the second copy is the first one's, and overtook nothing.
+	 */
 	if (fanin_block_before(pa->gacked_order, lane->order) &&
 	    (lane->transmissions == 1 ||
 	     engine->loop.now_ns - lane->sent_ns >= engine->rtt.smoothed_ns / 2))
@@ -224,7 +227,8 @@ finish_sent(struct fanin_pa_atp *pa, uint32_t block)
 {
 	struct fanin_engine *engine = &pa->engine;
 	struct fanin_pa_atp_lane *own = fanin_pa_atp_lane(pa, block);
-	const uint64_t sent_ns = fanin_engine_lane(engine, block)->sent_ns; /* its next block waits */
+	const uint64_t sent_ns = fanin_engine_lane(engine, block)->sent_ns; /* its next block waits
+									     */
 	const bool ce = (engine->result_flags & FANIN_FLAG_CE) != 0;
 	struct fanin_dual_sample sample;
 

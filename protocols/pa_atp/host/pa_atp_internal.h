@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state shared by pa_atp_engine.c (windows and what is received) and pa_atp_timer.c (loss). Nobody else includes this. Blocks are
- * numbered as the engine numbers them; the congestion control gets the packets' numbers.
+ * The state shared by pa_atp_engine.c (windows and what is received) and pa_atp_timer.c (loss).
+ * Nobody else includes this. Blocks are numbered as the engine numbers them; the congestion control
+ * gets the packets' numbers.
  */
 #ifndef FANIN_PROTOCOLS_PA_ATP_HOST_PA_ATP_INTERNAL_H
 #define FANIN_PROTOCOLS_PA_ATP_HOST_PA_ATP_INTERNAL_H
@@ -9,7 +10,8 @@
 #include "hostlib/src/engine/engine_internal.h"
 #include "pa_atp.h"
 
-/* Later results, or GACKs, that show a block's to be lost rather than late (RFC 9002, section 6.1.1). */
+/* Later results, or GACKs, that show a block's to be lost rather than late (RFC 9002,
+ * section 6.1.1). */
 #define FANIN_PA_ATP_GAP 3
 /* Of the time that a GACK may take. */
 #define FANIN_PA_ATP_MOST_DOUBLINGS 8
@@ -33,10 +35,11 @@ struct fanin_pa_atp {
 	uint32_t in_flight; /* blocks from the queue on, up to what clocks CWD */
 	uint32_t newest;    /* latest block with a result */
 	uint32_t gap_end;   /* blocks before it have a result, or were asked for because of a gap */
-	uint32_t gacked_order; /* latest transmission with a GACK, as lanes count them */
-	uint64_t sum;          /* the largest of the run's GACKs: they may overtake each other */
-	uint64_t gack_ns;      /* time of the last GACK; 0: none yet */
-	uint32_t gack_doublings; /* of the time that a GACK may take, since one measured a round trip */
+	uint32_t gacked_order;   /* latest transmission with a GACK, as lanes count them */
+	uint64_t sum;            /* the largest of the run's GACKs: they may overtake each other */
+	uint64_t gack_ns;        /* time of the last GACK; 0: none yet */
+	uint32_t gack_doublings; /* of the time that a GACK may take, since one measured a round
+				    trip */
 	uint64_t doubled_ns;     /* when that was last doubled */
 	uint64_t probe_ns;       /* no probe of the switch before this time */
 	uint32_t lacked;         /* block that the server last said to lack of this rank */
@@ -65,7 +68,8 @@ void fanin_pa_atp_filter_missing(struct fanin_engine *engine, struct fanin_answe
 void fanin_pa_atp_scan(struct fanin_engine *engine);
 bool fanin_pa_atp_explain(struct fanin_engine *engine, char *text, size_t text_len);
 
-/* pa_atp_timer.c: a result has come after which others are missing: asks for those that are lost. */
+/* pa_atp_timer.c: a result has come after which others are missing: asks for those that are lost.
+ */
 void fanin_pa_atp_gap_check(struct fanin_pa_atp *pa);
 
 /* pa_atp_timer.c: the server asks for a block of the ranks in hdr->members. */

@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Loss. A gradient without GACK goes to the switch again after a round trip; a result that later ones have overtaken, or that takes too
- * long, is asked for. A query does not send elements: the server repeats the result, or asks the ranks whose gradients it lacks, and each
- * sends its own directly to it. Called by the poll loop only.
+ * Loss. A gradient without GACK goes to the switch again after a round trip; a result that later
+ * ones have overtaken, or that takes too long, is asked for. A query does not send elements: the
+ * server repeats the result, or asks the ranks whose gradients it lacks, and each sends its own
+ * directly to it. Called by the poll loop only.
  */
 #include "pa_atp_internal.h"
 #include "hostlib/src/engine/times.h"
 
 #include <stdio.h>
 
-/* Queries and gradients that may be lost within a timeout, one after the other, and their answers with them. */
+/* Queries and gradients that may be lost within a timeout, one after the other, and their answers
+ * with them. */
 #define REPEATS 50
 
 /*
- * Silence may mean that the core of a switch or a server was taken away for a moment. To send again too early costs more than to wait: sums are
- * flushed before they are complete. What others have overtaken is lost sooner.
+ * Silence may mean that the core of a switch or a server was taken away for a moment. To send again
+ * too early costs more than to wait: sums are flushed before they are complete. What others have
+ * overtaken is lost sooner.
  */
 #define PATIENCE_NS (10 * 1000000ull)
 
-/* Returns the longest wait before something unanswered is repeated: on a way of several links, either way may lose it many times. */
+/* Returns the longest wait before something unanswered is repeated: on a way of several links,
+ * either way may lose it many times. */
 static uint64_t
 repeat_most_ns(const struct fanin_engine *engine)
 {
@@ -26,9 +30,10 @@ repeat_most_ns(const struct fanin_engine *engine)
 }
 
 /*
- * Returns how long no result may come, beyond which it counts as overdue. The round trip to the switch says nothing of the one to the server,
- * and how long blocks take has others' recovery in it: all would wait for each other longer and longer without a bound. At the bound
- * aggregators have usually been flushed by their timers, so that an early query costs no merging.
+ * Returns how long no result may come, beyond which it counts as overdue. The round trip to the
+ * switch says nothing of the one to the server, and how long blocks take has others' recovery in
+ * it: all would wait for each other longer and longer without a bound. At the bound aggregators
+ * have usually been flushed by their timers, so that an early query costs no merging.
  */
 static uint64_t
 result_wait_ns(const struct fanin_engine *engine)
@@ -48,9 +53,10 @@ is_overtaken(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 }
 
 /*
- * Returns how long a GACK may take. In a queue of one's own round trips hardly vary, but each packet more makes them longer: a
- * round trip more is always allowed for. While no block that was sent once has a GACK, nothing is known of longer round trips, and
- * the time doubles (RFC 6298, section 5; Karn's algorithm).
+ * Returns how long a GACK may take. In a queue of one's own round trips hardly vary, but each
+ * packet more makes them longer: a round trip more is always allowed for. While no block that was
+ * sent once has a GACK, nothing is known of longer round trips, and the time doubles (RFC 6298,
+ * section 5; Karn's algorithm).
  */
 static uint64_t
 gack_wait_ns(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
@@ -123,7 +129,8 @@ lane_ask(struct fanin_engine *engine, struct fanin_lane *lane)
 	return lane->ask_ns;
 }
 
-/* Returns how many later results make a gap. Blocks of different workers of a switch overtake each other by bursts. */
+/* Returns how many later results make a gap. Blocks of different workers of a switch overtake each
+ * other by bursts. */
 static uint32_t
 gap_of(const struct fanin_engine *engine)
 {
@@ -137,7 +144,8 @@ fanin_pa_atp_gap_check(struct fanin_pa_atp *pa)
 {
 	struct fanin_engine *engine = &pa->engine;
 	uint32_t left = gap_of(engine);
-	uint32_t end = pa->newest + 1; /* blocks before it have been overtaken by the gap's results */
+	uint32_t end = pa->newest + 1; /* blocks before it have been overtaken by the gap's results
+					*/
 
 	while (left != 0 && end != engine->oldest)
 		left -= fanin_engine_is_done(engine, --end);
@@ -160,7 +168,8 @@ fanin_pa_atp_gap_check(struct fanin_pa_atp *pa)
 }
 
 /*
- * A gradient without GACK is sent again when that is overdue; while nothing comes back the oldest one only. Returns when it is due.
+ * A gradient without GACK is sent again when that is overdue; while nothing comes back the oldest
+ * one only. Returns when it is due.
  */
 static uint64_t
 gack_check(struct fanin_pa_atp *pa, struct fanin_lane *lane)
@@ -184,7 +193,8 @@ gack_check(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 	return engine->loop.now_ns + gack_wait_ns(pa, lane);
 }
 
-/* A result that was asked for is asked for again; the oldest also if none has come for too long. Returns when it is due. */
+/* A result that was asked for is asked for again; the oldest also if none has come for too long.
+ * Returns when it is due. */
 static uint64_t
 result_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
@@ -201,8 +211,9 @@ result_check(struct fanin_engine *engine, struct fanin_lane *lane)
 }
 
 /*
- * The server has been silent for a while, although the switch had the oldest gradient: sends that again now and then, so that the switch
- * answers if it is there, and a timeout names the right one. Returns when it is due.
+ * The server has been silent for a while, although the switch had the oldest gradient: sends that
+ * again now and then, so that the switch answers if it is there, and a timeout names the right one.
+ * Returns when it is due.
  */
 static uint64_t
 switch_probe(struct fanin_pa_atp *pa, struct fanin_lane *lane)
@@ -279,8 +290,9 @@ direct_send(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 }
 
 /*
- * The server lacks what this rank has sent of a block. It is sent again if it has arrived at the switch, and is lost further up, or if it is
- * lost on its way there; not while it may still be on its way.
+ * The server lacks what this rank has sent of a block. It is sent again if it has arrived at the
+ * switch, and is lost further up, or if it is lost on its way there; not while it may still be on
+ * its way.
  */
 static void
 lane_answer(struct fanin_pa_atp *pa, struct fanin_lane *lane)
@@ -309,7 +321,8 @@ fanin_pa_atp_receive_ask(struct fanin_pa_atp *pa, const struct fanin_hdr *hdr, u
 		lane_answer(pa, lane);
 }
 
-/* The server also asks for what it lacks, by a packet of its own: here this only means that the wait is not for others. */
+/* The server also asks for what it lacks, by a packet of its own: here this only means that the
+ * wait is not for others. */
 void
 fanin_pa_atp_filter_missing(struct fanin_engine *engine, struct fanin_answer_ranks *ranks)
 {
@@ -321,8 +334,9 @@ fanin_pa_atp_filter_missing(struct fanin_engine *engine, struct fanin_answer_ran
 	if (!pa->is_lacked)
 		return;
 	/*
-	 * Nor is it known to be for others as long as this rank's is not there: if large packets do not pass, the server lacks all, and ranks that
-	 * took each other for late would wait for ever.
+	 * Nor is it known to be for others as long as this rank's is not there: if large packets do
+	 * not pass, the server lacks all, and ranks that took each other for late would wait for
+	 * ever.
 	 */
 	if (fanin_ranks_is_empty(&ranks->ended) && fanin_ranks_is_empty(&ranks->silent))
 		ranks->missing = (struct fanin_ranks){ 0 };
@@ -339,24 +353,27 @@ fanin_pa_atp_explain(struct fanin_engine *engine, char *text, size_t text_len)
 	char ranks[128];
 
 	if (engine->loop.now_ns - engine->heard_ns < engine->config.timeout_ns / 2) {
-		snprintf(text, text_len,
-			 pa->is_lacked && pa->lacked == engine->oldest
-				 ? "the job's server lacks what this rank has sent of block %u: do packets of this size pass?"
-				 : "the job's server answers, but the result of block %u never comes: do packets of this size pass?",
-			 engine->oldest);
+		snprintf(
+			text, text_len,
+			pa->is_lacked && pa->lacked == engine->oldest
+				? "the job's server lacks what this rank has sent of block %u: do packets of this size pass?"
+				: "the job's server answers, but the result of block %u never comes: do packets of this size pass?",
+			engine->oldest);
 		return true;
 	}
 	if (pa->gack_ns == 0 || engine->loop.now_ns - pa->gack_ns >= engine->config.timeout_ns / 2)
 		return false;
 	fanin_engine_missing(&engine->endpoint, &missing);
 	if (fanin_ranks_is_empty(&missing))
-		snprintf(text, text_len,
-			 "the job's server does not answer, but the switch does (block %u was sent %u times)",
-			 engine->oldest, fanin_engine_lane(engine, engine->oldest)->transmissions);
+		snprintf(
+			text, text_len,
+			"the job's server does not answer, but the switch does (block %u was sent %u times)",
+			engine->oldest, fanin_engine_lane(engine, engine->oldest)->transmissions);
 	else
-		snprintf(text, text_len,
-			 "the job's server does not answer any more, but the switch does; block %u waited for %s (of %u)",
-			 engine->oldest, fanin_format_ranks(&missing, ranks, sizeof(ranks)),
-			 engine->config.size);
+		snprintf(
+			text, text_len,
+			"the job's server does not answer any more, but the switch does; block %u waited for %s (of %u)",
+			engine->oldest, fanin_format_ranks(&missing, ranks, sizeof(ranks)),
+			engine->config.size);
 	return true;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The public role of a parameter server (fanin/server.h): the server of server.h around a kernel UDP socket. One descriptor, an epoll set of the socket and a
- * timer, tells when there is something to do.
+ * The public role of a parameter server (fanin/server.h): the server of server.h around a kernel
+ * UDP socket. One descriptor, an epoll set of the socket and a timer, tells when there is something
+ * to do.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -79,7 +80,8 @@ struct fanin_server {
 	unsigned int n_tx;
 };
 
-/* Sends what waits. A packet that the kernel does not take is lost, as it might be in the network. */
+/* Sends what waits. A packet that the kernel does not take is lost, as it might be in the network.
+ */
 static void
 tx_flush(struct fanin_server *server)
 {
@@ -92,9 +94,10 @@ tx_flush(struct fanin_server *server)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
-			fanin_server_core_note_drop(server->core, errno == EAGAIN || errno == ENOBUFS
-									  ? FANIN_REASON_TX_FULL
-									  : FANIN_REASON_TX_REFUSED);
+			fanin_server_core_note_drop(server->core,
+						    errno == EAGAIN || errno == ENOBUFS
+							    ? FANIN_REASON_TX_FULL
+							    : FANIN_REASON_TX_REFUSED);
 			server->stats.tx_dropped++;
 			done++;
 			continue;
@@ -287,9 +290,10 @@ static int
 check_options(const struct fanin_server_opts *options, uint32_t *ip_be, struct fanin_error *error)
 {
 	if (options->address == NULL || inet_pton(AF_INET, options->address, ip_be) != 1)
-		return fanin_error_set(error, FANIN_ERR_INVALID,
-				       "address: found \"%.40s\", expected an IPv4 address of this host",
-				       options->address == NULL ? "" : options->address);
+		return fanin_error_set(
+			error, FANIN_ERR_INVALID,
+			"address: found \"%.40s\", expected an IPv4 address of this host",
+			options->address == NULL ? "" : options->address);
 	if (options->max_jobs > MOST_JOBS)
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "max_jobs: found %u, expected at most %u", options->max_jobs,
@@ -349,8 +353,10 @@ open_parts(struct fanin_server *server, const struct fanin_server_opts *options)
 		return status;
 	server->rx_payloads = aligned_alloc(FANIN_PAYLOAD_ALIGN,
 					    (size_t)RX_BATCH * server->most_payload);
-	if (server->rx_payloads == NULL || fanin_server_core_create(&core, &server->core) != FANIN_OK)
-		return fanin_error_set(&server->error, FANIN_ERR_NO_MEMORY, "no memory for packets");
+	if (server->rx_payloads == NULL ||
+	    fanin_server_core_create(&core, &server->core) != FANIN_OK)
+		return fanin_error_set(&server->error, FANIN_ERR_NO_MEMORY,
+				       "no memory for packets");
 	rx_prepare(server);
 	return FANIN_OK;
 }
@@ -523,7 +529,8 @@ fanin_server_next_job(const fanin_server *server, uint32_t after)
 }
 
 int
-fanin_server_job_stats(const fanin_server *server, uint32_t job, struct fanin_server_job_stats *stats)
+fanin_server_job_stats(const fanin_server *server, uint32_t job,
+		       struct fanin_server_job_stats *stats)
 {
 	const struct fanin_server_job *found = fanin_server_core_job(server->core, job);
 	struct fanin_server_job_stats full = { .sz = sizeof(full) };
@@ -535,7 +542,8 @@ fanin_server_job_stats(const fanin_server *server, uint32_t job, struct fanin_se
 }
 
 size_t
-fanin_server_waits(const fanin_server *server, uint32_t job, struct fanin_server_wait *waits, size_t n)
+fanin_server_waits(const fanin_server *server, uint32_t job, struct fanin_server_wait *waits,
+		   size_t n)
 {
 	const struct fanin_server_job *found = fanin_server_core_job(server->core, job);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parameter server's jobs, and the checks of every packet: what is left of it goes to server_join.c, server_blocks.c and server_query.c. See
- * server.h.
+ * The parameter server's jobs, and the checks of every packet: what is left of it goes to
+ * server_join.c, server_blocks.c and server_query.c. See server.h.
  */
 #include "server_internal.h"
 
@@ -280,7 +280,8 @@ check_sender(const struct fanin_server_core *core, const struct fanin_headers *h
 	     struct fanin_server_job **found)
 {
 	const struct fanin_hdr *hdr = &headers->fanin;
-	struct fanin_server_job *job = hdr->job <= FANIN_WIRE_MAX_JOB ? core->by_id[hdr->job] : NULL;
+	struct fanin_server_job *job = hdr->job <= FANIN_WIRE_MAX_JOB ? core->by_id[hdr->job]
+								      : NULL;
 
 	*found = job;
 	if (job == NULL)
@@ -320,7 +321,8 @@ receive_block(struct fanin_server_core *core, struct fanin_server_job *job,
 
 /* A JOIN of the version before. */
 static void
-refuse_before(struct fanin_server_core *core, const struct fanin_headers *headers, const void *payload)
+refuse_before(struct fanin_server_core *core, const struct fanin_headers *headers,
+	      const void *payload)
 {
 	struct fanin_server_job *job;
 	const enum fanin_reason reason = check_sender(core, headers, &job);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A parameter server without its sockets: the parent of the aggregating switch of each of its jobs (PA-ATP, sections III and IV; docs/protocol.md,
- * "PA-ATP"). It takes complete sums, partial sums and single contributions, each with the set of the ranks in it, and sends each block's
- * result to the job's group once. Packets and the time come in by calls, packets go out by a callback: no I/O, no clock, no threads. Memory is
- * allocated when a job is added. The shell around it is serve.c; tests and simulations have their own.
+ * A parameter server without its sockets: the parent of the aggregating switch of each of its jobs
+ * (PA-ATP, sections III and IV; docs/protocol.md, "PA-ATP"). It takes complete sums, partial sums
+ * and single contributions, each with the set of the ranks in it, and sends each block's result to
+ * the job's group once. Packets and the time come in by calls, packets go out by a callback: no
+ * I/O, no clock, no threads. Memory is allocated when a job is added. The shell around it is
+ * serve.c; tests and simulations have their own.
  */
 #ifndef FANIN_PROTOCOLS_PA_ATP_HOST_SERVER_H
 #define FANIN_PROTOCOLS_PA_ATP_HOST_SERVER_H
@@ -22,7 +24,8 @@
 	64u /* the oldest ones without a result, for which FLUSHes are sent */
 /* Between the FLUSHes for one block, unless two round trips are longer. */
 #define FANIN_SERVER_MOST_FLUSH_WAIT_NS UINT64_C(1000000000)
-/* Until a round trip was measured, and the least and the most that one counts as: with a lost packet it is a retry timer of hosts. */
+/* Until a round trip was measured, and the least and the most that one counts as: with a lost
+ * packet it is a retry timer of hosts. */
 #define FANIN_SERVER_ROUND_TRIP_NS UINT64_C(1000000)
 #define FANIN_SERVER_LEAST_ROUND_TRIP_NS UINT64_C(500000)
 #define FANIN_SERVER_MOST_ROUND_TRIP_NS UINT64_C(50000000)
@@ -30,15 +33,18 @@
 #define FANIN_SERVER_BODY_MAX 256u
 
 static_assert(sizeof(struct fanin_join_ack_body) + sizeof(uint64_t) <= FANIN_SERVER_BODY_MAX &&
-		      sizeof(struct fanin_answer_body) + 2 * sizeof(uint64_t) <= FANIN_SERVER_BODY_MAX,
+		      sizeof(struct fanin_answer_body) + 2 * sizeof(uint64_t) <=
+			      FANIN_SERVER_BODY_MAX,
 	      "bodies in jobs of 64 ranks");
 
-/* A packet to send; the caller adds Ethernet, IPv4 and UDP headers. From the server's address and port, TTL 64, no fragments, no UDP checksum. */
+/* A packet to send; the caller adds Ethernet, IPv4 and UDP headers. From the server's address and
+ * port, TTL 64, no fragments, no UDP checksum. */
 struct fanin_server_emission {
 	const struct fanin_hdr *hdr; /* valid during the call */
 	/*
-	 * Of a block (`lasting`) the job's memory, which stays as it is until a later block takes the slot or the job is removed; else valid
-	 * during the call, FANIN_SERVER_BODY_MAX bytes at most.
+	 * Of a block (`lasting`) the job's memory, which stays as it is until a later block takes
+	 * the slot or the job is removed; else valid during the call, FANIN_SERVER_BODY_MAX bytes
+	 * at most.
 	 */
 	const void *payload;
 	uint32_t payload_len;
@@ -88,12 +94,13 @@ void fanin_server_core_free(struct fanin_server_core *core);
 uint64_t fanin_server_job_bytes(uint32_t slots, uint32_t payload_bytes);
 uint64_t fanin_server_job_share(const struct fanin_server_core *core);
 
-/* The most slots that fit into a job's share with this payload; a power of two, 0 if not even two fit. */
+/* The most slots that fit into a job's share with this payload; a power of two, 0 if not even two
+ * fit. */
 uint32_t fanin_server_most_slots(const struct fanin_server_core *core, uint32_t payload_bytes);
 
 /*
- * Adds a job. Returns FANIN_OK, FANIN_ERR_INVALID (a field is out of its range, or the number is taken) or FANIN_ERR_NO_MEMORY, with the amounts
- * asked for and available in *error.
+ * Adds a job. Returns FANIN_OK, FANIN_ERR_INVALID (a field is out of its range, or the number is
+ * taken) or FANIN_ERR_NO_MEMORY, with the amounts asked for and available in *error.
  */
 int fanin_server_core_add(struct fanin_server_core *core, const struct fanin_server_spec *spec,
 			  struct fanin_error *error);
@@ -111,14 +118,16 @@ uint32_t fanin_server_core_next(const struct fanin_server_core *core, uint32_t a
 /*
  * Takes a packet of any content that was sent to the server.
  *
- * headers: of frame_len bytes of a frame, of which sizeof(*headers) are readable; IPv4's source and TOS and UDP's source port count. payload: what
- * follows them, any alignment. now_ns: never goes back.
+ * headers: of frame_len bytes of a frame, of which sizeof(*headers) are readable; IPv4's source and
+ * TOS and UDP's source port count. payload: what follows them, any alignment. now_ns: never goes
+ * back.
  */
 void fanin_server_core_receive(struct fanin_server_core *core, const struct fanin_headers *headers,
 			       size_t frame_len, const void *payload, uint64_t now_ns);
 
 /*
- * Sends the FLUSHes that are due. Returns when it has to be called next, UINT64_MAX: not before another packet has come.
+ * Sends the FLUSHes that are due. Returns when it has to be called next, UINT64_MAX: not before
+ * another packet has come.
  */
 uint64_t fanin_server_core_timers(struct fanin_server_core *core, uint64_t now_ns);
 
@@ -141,7 +150,8 @@ uint64_t fanin_server_core_instance(const struct fanin_server_core *core);
 uint32_t fanin_server_core_n_jobs(const struct fanin_server_core *core);
 
 /*
- * Lists blocks that wait, those that began first. Returns how many there are; at most n are written.
+ * Lists blocks that wait, those that began first. Returns how many there are; at most n are
+ * written.
  */
 size_t fanin_server_job_waits(const struct fanin_server_job *job, uint64_t now_ns,
 			      struct fanin_server_wait *waits, size_t n);

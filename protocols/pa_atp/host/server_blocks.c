@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocks of a parameter server's job. What comes of a block is merged by the sets of ranks in it (engine/sums.h); if a sum is dropped for its overlap, the ranks that are
- * missing are asked for their own contributions. A block's result is computed once and kept until a later block takes the slot, which proves that all ranks have it: a job has
- * 2W slots, and a rank sends block b only with all results up to b - W (docs/protocol.md).
+ * Blocks of a parameter server's job. What comes of a block is merged by the sets of ranks in it
+ * (engine/sums.h); if a sum is dropped for its overlap, the ranks that are missing are asked for
+ * their own contributions. A block's result is computed once and kept until a later block takes the
+ * slot, which proves that all ranks have it: a job has 2W slots, and a rank sends block b only with
+ * all results up to b - W (docs/protocol.md).
  */
 #include "server_internal.h"
 
@@ -29,10 +31,12 @@ static enum fanin_reason
 check_operation(const struct fanin_server_core *core, const struct fanin_server_job *job,
 		const struct fanin_hdr *hdr)
 {
-	/* More than the job's packets may carry? That counts for an empty one, too: others bring what it leaves out. */
+	/* More than the job's packets may carry? That counts for an empty one, too: others bring
+	 * what it leaves out. */
 	if (hdr->count * fanin_dtype_size(hdr->dtype) > job->spec.payload_bytes)
 		return FANIN_REASON_PAYLOAD;
-	if (!fanin_op_is_copy(hdr->op) && fanin_kernel(core->options.isa, hdr->dtype, hdr->op) == NULL)
+	if (!fanin_op_is_copy(hdr->op) &&
+	    fanin_kernel(core->options.isa, hdr->dtype, hdr->op) == NULL)
 		return FANIN_REASON_OPERATION;
 	return FANIN_REASON_NONE;
 }
@@ -105,7 +109,8 @@ publish(struct fanin_server_core *core, struct fanin_server_job *job, struct ser
 	server_multicast(core, job, &hdr, server_payload(job, entry), fanin_sum_len(&entry->sum));
 }
 
-/* A sum of the ranks in `members`, for a block that is open. Returns false if it changes nothing. */
+/* A sum of the ranks in `members`, for a block that is open. Returns false if it changes nothing.
+ */
 static bool
 combine(struct fanin_server_core *core, struct fanin_server_job *job, struct server_entry *entry,
 	const struct server_packet *packet, uint64_t members)
@@ -186,7 +191,8 @@ take_sum(struct fanin_server_core *core, struct fanin_server_job *job,
 	if (reason != FANIN_REASON_NONE)
 		return reason;
 	place = server_place(job, hdr->block, &entry);
-	/* No rank that keeps to the window has sent it: to refuse it would be to refuse it to all of them. */
+	/* No rank that keeps to the window has sent it: to refuse it would be to refuse it to all
+	 * of them. */
 	if (place == SERVER_AHEAD) {
 		core->drops[FANIN_REASON_BLOCK_WINDOW]++;
 		return FANIN_REASON_NONE;
@@ -241,8 +247,9 @@ server_block(struct fanin_server_core *core, struct fanin_server_job *job,
 }
 
 /*
- * Returns the wait after a block's FLUSHes so far: two round trips, then four, and so on. From the first one on the switch passes on what comes later: another one
- * counts if that was lost only, and of a rank that is late for long nothing is to be had.
+ * Returns the wait after a block's FLUSHes so far: two round trips, then four, and so on. From the
+ * first one on the switch passes on what comes later: another one counts if that was lost only, and
+ * of a rank that is late for long nothing is to be had.
  */
 static uint64_t
 flush_wait_ns(const struct fanin_server_job *job, uint32_t n_flushes)

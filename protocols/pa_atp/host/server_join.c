@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The aggregating switch joins and leaves, as a child does at its parent in pipeline/membership.c and pipeline/job_run.c: the run begins when it has
- * joined, which it does once all its own children have, and ends when it leaves. A JOIN changes nothing unless it gives back a cookie that was made for
- * this nonce and is taken only once.
+ * The aggregating switch joins and leaves, as a child does at its parent in pipeline/membership.c
+ * and pipeline/job_run.c: the run begins when it has joined, which it does once all its own
+ * children have, and ends when it leaves. A JOIN changes nothing unless it gives back a cookie that
+ * was made for this nonce and is taken only once.
  */
 #include "server_internal.h"
 
@@ -29,8 +30,8 @@ run_end(struct fanin_server_job *job)
 }
 
 /*
- * Is the JOIN the answer to the last challenge? If so, the time between the two is a round trip, unless the challenge was sent more than once. If not,
- * it is challenged.
+ * Is the JOIN the answer to the last challenge? If so, the time between the two is a round trip,
+ * unless the challenge was sent more than once. If not, it is challenged.
  */
 static bool
 is_fresh(const struct fanin_server_core *core, struct fanin_server_job *job,

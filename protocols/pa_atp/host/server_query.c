@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queries of ranks whose result is overdue, which all switches on the way have passed on: a block that is done goes back to the one rank that has asked; of
- * another one the missing ranks are asked for their contributions, and the rank is told who they are.
+ * Queries of ranks whose result is overdue, which all switches on the way have passed on: a block
+ * that is done goes back to the one rank that has asked; of another one the missing ranks are asked
+ * for their contributions, and the rank is told who they are.
  */
 #include "server_internal.h"
 
@@ -75,7 +76,8 @@ server_query(struct fanin_server_core *core, struct fanin_server_job *job,
 
 	switch (server_place(job, block, &entry)) {
 	case SERVER_AHEAD:
-		/* No rank that keeps to the window asks for it: to refuse it would be to refuse it to all of them. */
+		/* No rank that keeps to the window asks for it: to refuse it would be to refuse it
+		 * to all of them. */
 		core->drops[FANIN_REASON_BLOCK_WINDOW]++;
 		return FANIN_REASON_NONE;
 	case SERVER_STALE:

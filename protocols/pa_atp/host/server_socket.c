@@ -122,8 +122,8 @@ set_buffers(int fd, uint32_t *bytes)
 }
 
 /*
- * The switch takes any checksum of UDP, and finds damage by the links' CRC. Marks of congestion come with each packet, and the number of
- * those that did not fit.
+ * The switch takes any checksum of UDP, and finds damage by the links' CRC. Marks of congestion
+ * come with each packet, and the number of those that did not fit.
  */
 static bool
 set_options(int fd, const struct server_interface *interface)

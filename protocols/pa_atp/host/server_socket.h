@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernel's part of a parameter server: a UDP socket on the interface of its address. Frames are never fragmented, and results leave by the same
- * interface for the job's group.
+ * The kernel's part of a parameter server: a UDP socket on the interface of its address. Frames are
+ * never fragmented, and results leave by the same interface for the job's group.
  */
 #ifndef FANIN_PROTOCOLS_PA_ATP_HOST_SERVER_SOCKET_H
 #define FANIN_PROTOCOLS_PA_ATP_HOST_SERVER_SOCKET_H
@@ -31,8 +31,8 @@ int server_interface_find(uint32_t ip_be, struct server_interface *interface,
 bool server_interface_has_link(int fd, const struct server_interface *interface);
 
 /*
- * Makes the socket. buffer_bytes: that received packets may take; set to what the kernel gives. Returns a descriptor, or an error, which is
- * negative, with the text.
+ * Makes the socket. buffer_bytes: that received packets may take; set to what the kernel gives.
+ * Returns a descriptor, or an error, which is negative, with the text.
  */
 int server_socket_open(const struct server_interface *interface, uint16_t udp_port,
 		       uint32_t *buffer_bytes, struct fanin_error *error);

@@ -32,11 +32,12 @@ list_parameters(void)
 	const struct server_parameter *parameter;
 
 	for (size_t i = 0; (parameter = server_parameter(i)) != NULL; i++)
-		json_array_append_new(list, json_pack("{s:s,s:s,s:I,s:I,s:I}", "name",
-						      parameter->name, "description", parameter->text,
-						      "least", (json_int_t)parameter->least, "most",
-						      (json_int_t)parameter->most, "default",
-						      (json_int_t)parameter->usual));
+		json_array_append_new(list,
+				      json_pack("{s:s,s:s,s:I,s:I,s:I}", "name", parameter->name,
+						"description", parameter->text, "least",
+						(json_int_t)parameter->least, "most",
+						(json_int_t)parameter->most, "default",
+						(json_int_t)parameter->usual));
 	return list;
 }
 
@@ -118,22 +119,24 @@ command_ping(void *user, const json_t *args, struct control_error *error)
 	return json_pack("{s:I,s:o}", "jobs", (json_int_t)stats.jobs, "ports_down", down);
 }
 
-/* The interface of the server's address, as a switch's port. There are no limits of an egress queue here. */
+/* The interface of the server's address, as a switch's port. There are no limits of an egress queue
+ * here. */
 static json_t *
 describe_port(const struct fanin_server_stats *stats)
 {
-	return json_pack("{s:s,s:s,s:s,s:I,s:o,s:b,s:b,s:i,s:I,s:I,s:I,s:i,s:I,s:I,s:I,s:i,s:i,s:i,s:i,"
-			 "s:{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i}}",
-			 "name", stats->interface, "device", stats->interface, "driver", "udp",
-			 "mtu", (json_int_t)stats->mtu, "mac", json_mac(stats->mac), "link",
-			 (int)stats->link, "routed", 0, "queues", 1, "rx_frames",
-			 (json_int_t)stats->rx_packets, "rx_bytes", (json_int_t)stats->rx_bytes,
-			 "rx_missed", (json_int_t)stats->rx_missed, "rx_errors", 0, "tx_frames",
-			 (json_int_t)stats->tx_packets, "tx_bytes", (json_int_t)stats->tx_bytes,
-			 "tx_dropped", (json_int_t)stats->tx_dropped, "tx_errors", 0, "tx_delayed",
-			 0, "link_rx_dropped", 0, "link_tx_dropped", 0, "egress", "rate_mbit", 0,
-			 "bucket_bytes", 0, "queue_bytes", 0, "ecn_bytes", 0, "detour_bytes", 0,
-			 "queue_frames", 0, "backlog_bytes", 0, "backlog_frames", 0, "ecn_marked", 0);
+	return json_pack(
+		"{s:s,s:s,s:s,s:I,s:o,s:b,s:b,s:i,s:I,s:I,s:I,s:i,s:I,s:I,s:I,s:i,s:i,s:i,s:i,"
+		"s:{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i}}",
+		"name", stats->interface, "device", stats->interface, "driver", "udp", "mtu",
+		(json_int_t)stats->mtu, "mac", json_mac(stats->mac), "link", (int)stats->link,
+		"routed", 0, "queues", 1, "rx_frames", (json_int_t)stats->rx_packets, "rx_bytes",
+		(json_int_t)stats->rx_bytes, "rx_missed", (json_int_t)stats->rx_missed, "rx_errors",
+		0, "tx_frames", (json_int_t)stats->tx_packets, "tx_bytes",
+		(json_int_t)stats->tx_bytes, "tx_dropped", (json_int_t)stats->tx_dropped,
+		"tx_errors", 0, "tx_delayed", 0, "link_rx_dropped", 0, "link_tx_dropped", 0,
+		"egress", "rate_mbit", 0, "bucket_bytes", 0, "queue_bytes", 0, "ecn_bytes", 0,
+		"detour_bytes", 0, "queue_frames", 0, "backlog_bytes", 0, "backlog_frames", 0,
+		"ecn_marked", 0);
 }
 
 json_t *
@@ -183,8 +186,9 @@ command_stats(void *user, const json_t *args, struct control_error *error)
 			 "receive_buffer_bytes", (json_int_t)stats.receive_buffer_bytes, "memory",
 			 "rss", (json_int_t)process_status_bytes("VmRSS: %lu kB"), "jobs",
 			 (json_int_t)stats.memory_bytes, "limit",
-			 (json_int_t)stats.memory_limit_bytes, "drops", nonzero_drops(daemon->server),
-			 "control", control_counters_json(daemon->control));
+			 (json_int_t)stats.memory_limit_bytes, "drops",
+			 nonzero_drops(daemon->server), "control",
+			 control_counters_json(daemon->control));
 }
 
 json_t *

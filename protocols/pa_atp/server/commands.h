@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the control socket can be asked: the switch's commands, as far as they make sense here, with the same arguments and answers, so that a manager
- * drives both alike. Main thread only.
+ * What the control socket can be asked: the switch's commands, as far as they make sense here, with
+ * the same arguments and answers, so that a manager drives both alike. Main thread only.
  */
 #ifndef FANIN_PROTOCOLS_PA_ATP_SERVER_COMMANDS_H
 #define FANIN_PROTOCOLS_PA_ATP_SERVER_COMMANDS_H
@@ -70,8 +70,9 @@ void server_records_free(struct daemon *daemon);
 json_t *server_list_counters(void);
 
 /*
- * commands_metrics.c: what the server's metrics are, and the values that they are taken from: the answers to commands by their
- * names, and what the server is. user: struct daemon. Returns a new reference, or NULL without memory.
+ * commands_metrics.c: what the server's metrics are, and the values that they are taken from: the
+ * answers to commands by their names, and what the server is. user: struct daemon. Returns a new
+ * reference, or NULL without memory.
  */
 extern const struct metrics_family server_metrics[];
 json_t *server_metrics_values(void *user);

@@ -106,7 +106,8 @@ list_members(const struct daemon *daemon, const struct server_record *record,
 static json_t *
 describe_stats(const struct fanin_server_job_stats *stats)
 {
-	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:I,s:I,s:i,s:I,s:i,s:i}", "contributions",
+	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:I,s:I,s:i,s:I,s:i,s:i}",
+			 "contributions",
 			 (json_int_t)(stats->sums + stats->partials + stats->singles), "duplicates",
 			 (json_int_t)stats->duplicates, "results", (json_int_t)stats->results,
 			 "repeats", (json_int_t)stats->repeats, "pendings",
@@ -149,15 +150,16 @@ describe_job(const struct daemon *daemon, const struct server_record *record)
 	return json_pack(
 		"{s:I,s:s,s:s,s:i,s:b,s:s,s:b,s:s,s:I,s:i,s:i,s:I,s:i,s:I,s:o,s:n,s:o,s:o,s:o,s:{},s:i,s:i,s:I,s:I,s:I}",
 		"id", (json_int_t)record->id, "owner", record->owner, "handler", SERVER_HANDLER,
-		"buffers", 1, "reproducible", 0, "accumulate", "native", "authenticated", 0, "state",
-		stats.epoch != 0 ? "active" : "waiting", "epoch", (json_int_t)stats.epoch, "size",
-		stats.size, "window", stats.window, "slots", (json_int_t)stats.slots, "payload_bytes",
-		stats.payload_bytes, "slot_bytes", (json_int_t)(stats.memory_bytes / stats.slots),
-		"members", list_members(daemon, record, &stats), "parent", "stats",
-		describe_stats(&stats), "counters", list_own_counters(&stats), "parameters",
-		describe_parameters(record), "occupancy", "occupancy_sum", 0, "waiting",
-		stats.waiting, "round_trip_us", (json_int_t)stats.round_trip_us, "memory_bytes",
-		(json_int_t)stats.memory_bytes, "bytes_reduced", (json_int_t)stats.bytes_reduced);
+		"buffers", 1, "reproducible", 0, "accumulate", "native", "authenticated", 0,
+		"state", stats.epoch != 0 ? "active" : "waiting", "epoch", (json_int_t)stats.epoch,
+		"size", stats.size, "window", stats.window, "slots", (json_int_t)stats.slots,
+		"payload_bytes", stats.payload_bytes, "slot_bytes",
+		(json_int_t)(stats.memory_bytes / stats.slots), "members",
+		list_members(daemon, record, &stats), "parent", "stats", describe_stats(&stats),
+		"counters", list_own_counters(&stats), "parameters", describe_parameters(record),
+		"occupancy", "occupancy_sum", 0, "waiting", stats.waiting, "round_trip_us",
+		(json_int_t)stats.round_trip_us, "memory_bytes", (json_int_t)stats.memory_bytes,
+		"bytes_reduced", (json_int_t)stats.bytes_reduced);
 }
 
 json_t *
@@ -203,9 +205,10 @@ check_unsupported(const json_t *args, struct control_error *error)
 	if (args_string(args, "handler", SERVER_OWNER_LEN, &handler, &present, error) != 0)
 		return -EINVAL;
 	if (strcmp(handler, SERVER_HANDLER) != 0) {
-		control_fail(error, "unsupported",
-			     "args.handler: found \"%s\", expected \"%s\": its jobs alone have a server",
-			     handler, SERVER_HANDLER);
+		control_fail(
+			error, "unsupported",
+			"args.handler: found \"%s\", expected \"%s\": its jobs alone have a server",
+			handler, SERVER_HANDLER);
 		return -EINVAL;
 	}
 	if (json_object_get(args, "parent") != NULL)
@@ -297,9 +300,10 @@ read_ranks(const json_t *member, int64_t *size, struct control_error *error)
 	if (!present && i != 0 && i == json_array_size(list) && i == (size_t)*size &&
 	    ranks == fanin_ranks_all_word((unsigned int)*size, 0))
 		return 0;
-	control_fail(error, "invalid",
-		     "%s.ranks: expected a list of all ranks of the job, from 0 on, each once, and no \"rank\" beside it: the switch below a server has all ranks behind it",
-		     where);
+	control_fail(
+		error, "invalid",
+		"%s.ranks: expected a list of all ranks of the job, from 0 on, each once, and no \"rank\" beside it: the switch below a server has all ranks behind it",
+		where);
 	return -EINVAL;
 }
 
@@ -348,15 +352,17 @@ read_job(const struct daemon *daemon, const json_t *args, struct job_request *re
 	const char *owner = "";
 	bool present;
 
-	if (args_check_known(args, error, "id", "members", "key", "handler", "slots", "payload_bytes",
-			     "buffers", "message_bytes", "reproducible", "accumulate",
-			     "authenticate", "size", "parent", "owner", "parameters") != 0 ||
+	if (args_check_known(args, error, "id", "members", "key", "handler", "slots",
+			     "payload_bytes", "buffers", "message_bytes", "reproducible",
+			     "accumulate", "authenticate", "size", "parent", "owner",
+			     "parameters") != 0 ||
 	    args_string(args, "owner", SERVER_OWNER_LEN - 1, &owner, &present, error) != 0 ||
 	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, &present, error) != 0 ||
 	    args_hex64(args, "key", &opts->key, &present, error) != 0 ||
 	    args_integer(args, "slots", 2, 1 << 20, &slots, &present, error) != 0 ||
 	    args_integer(args, "payload_bytes", 1, UINT16_MAX, &payload, &present, error) != 0 ||
-	    args_integer(args, "message_bytes", 1, INT64_MAX, &message_bytes, &present, error) != 0 ||
+	    args_integer(args, "message_bytes", 1, INT64_MAX, &message_bytes, &present, error) !=
+		    0 ||
 	    args_integer(args, "size", 1, FANIN_WIRE_MAX_RANKS, &size, &present, error) != 0 ||
 	    check_unsupported(args, error) != 0 ||
 	    read_parameters(args, opts->parameters, error) != 0)
@@ -380,7 +386,8 @@ read_job(const struct daemon *daemon, const json_t *args, struct job_request *re
 	opts->size = (uint16_t)size;
 	opts->slots = (uint32_t)slots;
 	opts->payload_bytes = (uint16_t)payload;
-	inet_ntop(AF_INET, &request->record.switch_ip_be, request->address, sizeof(request->address));
+	inet_ntop(AF_INET, &request->record.switch_ip_be, request->address,
+		  sizeof(request->address));
 	opts->switch_address = request->address;
 	opts->handler = SERVER_HANDLER;
 	snprintf(request->record.owner, sizeof(request->record.owner), "%s", owner);
@@ -437,7 +444,8 @@ command_jobs_create(void *user, const json_t *args, struct control_error *error)
 	struct server_record *record;
 	int status;
 
-	if (read_job(daemon, args, &request, error) != 0 || complete_job(daemon, &request, error) != 0)
+	if (read_job(daemon, args, &request, error) != 0 ||
+	    complete_job(daemon, &request, error) != 0)
 		return NULL;
 	record = malloc(sizeof(*record));
 	if (record == NULL)
@@ -445,7 +453,8 @@ command_jobs_create(void *user, const json_t *args, struct control_error *error)
 	status = fanin_server_add_job(daemon->server, &request.opts);
 	if (status != FANIN_OK) {
 		free(record);
-		return control_fail(error, code_of(status), "%s", fanin_server_error(daemon->server));
+		return control_fail(error, code_of(status), "%s",
+				    fanin_server_error(daemon->server));
 	}
 	*record = request.record;
 	TAILQ_INSERT_TAIL(&daemon->records, record, entry);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The server's metrics: which values of the commands' answers are one, under which name. So what Prometheus sees is what
- * faninctl shows. Main thread only.
+ * The server's metrics: which values of the commands' answers are one, under which name. So what
+ * Prometheus sees is what faninctl shows. Main thread only.
  */
 #include "protocols/pa_atp/server/commands.h"
 
@@ -9,7 +9,8 @@
 /* A label "job" would be Prometheus' own. */
 #define JOB .labels = { { "fanin_job", "id", 0 } }
 
-/* Families by their type; what follows the text are other fields. Counters get the suffix _total. */
+/* Families by their type; what follows the text are other fields. Counters get the suffix _total.
+ */
 #define FAMILY(kind, metric, where, text, ...)                                                     \
 	{                                                                                          \
 		.name = "fanin_server_" metric, .type = (kind), .help = (text), .path = (where),   \
@@ -52,15 +53,18 @@ const struct metrics_family server_metrics[] = {
 	GAUGE("job_active", "jobs.jobs[].state", "Whether the job's switch has joined.", JOB,
 	      .equals = "active"),
 	GAUGE("job_size", "jobs.jobs[].size", "Ranks of the job.", JOB),
-	GAUGE("job_window_packets", "jobs.jobs[].window", "Blocks that a rank may send ahead.", JOB),
+	GAUGE("job_window_packets", "jobs.jobs[].window", "Blocks that a rank may send ahead.",
+	      JOB),
 	GAUGE("job_slots", "jobs.jobs[].slots", "Slots of the job.", JOB),
-	GAUGE("job_payload_bytes", "jobs.jobs[].payload_bytes", "Longest payload of a packet.", JOB),
+	GAUGE("job_payload_bytes", "jobs.jobs[].payload_bytes", "Longest payload of a packet.",
+	      JOB),
 	GAUGE("job_memory_bytes", "jobs.jobs[].memory_bytes", "Memory of the job's blocks.", JOB),
 	GAUGE("job_waiting_blocks", "jobs.jobs[].waiting",
 	      "Blocks with contributions of some ranks only.", JOB),
 	GAUGE("job_round_trip_seconds", "jobs.jobs[].round_trip_us",
 	      "Round trip to the job's switch that is counted with.", JOB, .scale = 1e-6),
-	COUNTER("job_bytes_reduced", "jobs.jobs[].bytes_reduced", "Payload that was combined.", JOB),
+	COUNTER("job_bytes_reduced", "jobs.jobs[].bytes_reduced", "Payload that was combined.",
+		JOB),
 	COUNTER("job_counter", "jobs.jobs[].counters[].count",
 		"What the server counts of each job; times are in nanoseconds.",
 		.labels = { { "fanin_job", "id", 0 }, { "counter", "name", 1 } }),

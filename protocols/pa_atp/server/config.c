@@ -51,9 +51,10 @@ read_control(const json_t *root, struct server_config *config, struct control_er
 		return -EINVAL;
 	if (control == NULL)
 		return 0;
-	if (args_string_at("control", control, "socket", 107, &config->socket, &present, error) != 0 ||
-	    args_string_at("control", control, "listen", 63, &config->tcp.listen, &present, error) !=
+	if (args_string_at("control", control, "socket", 107, &config->socket, &present, error) !=
 		    0 ||
+	    args_string_at("control", control, "listen", 63, &config->tcp.listen, &present,
+			   error) != 0 ||
 	    args_string_at("control", control, "token_file", 255, &config->tcp.token_file, &present,
 			   error) != 0 ||
 	    settings_tls("control.tls", control, &config->tcp, error) != 0)
@@ -91,9 +92,10 @@ read_log_level(const json_t *root, struct server_config *config, struct control_
 	if (args_string_at("", root, "log_level", 16, &level, &present, error) != 0)
 		return -EINVAL;
 	if (log_level_find(level) < 0) {
-		control_fail(error, "invalid",
-			     "log_level: found \"%s\", expected \"error\", \"warning\", \"info\" or \"debug\"",
-			     level);
+		control_fail(
+			error, "invalid",
+			"log_level: found \"%s\", expected \"error\", \"warning\", \"info\" or \"debug\"",
+			level);
 		return -EINVAL;
 	}
 	config->log_level = (enum log_level)log_level_find(level);
@@ -111,7 +113,8 @@ read_root(const json_t *root, struct server_config *config, struct control_error
 	bool present;
 
 	if (args_check_known_at("", root, known, error) != 0 ||
-	    args_name_at("", root, "name", SERVER_NAME_LEN - 1, &config->name, &present, error) != 0 ||
+	    args_name_at("", root, "name", SERVER_NAME_LEN - 1, &config->name, &present, error) !=
+		    0 ||
 	    read_address(root, config, error) != 0 || read_control(root, config, error) != 0 ||
 	    metrics_listen_read(root, "9466", &config->metrics_listen, error) != 0 ||
 	    read_log_level(root, config, error) != 0 || read_limits(root, config, error) != 0 ||

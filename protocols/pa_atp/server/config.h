@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The server's configuration: a JSON file, read once at start and constant afterwards. An error names the file, the path of the key, what was found and what is
- * expected.
+ * The server's configuration: a JSON file, read once at start and constant afterwards. An error
+ * names the file, the path of the key, what was found and what is expected.
  */
 #ifndef FANIN_PROTOCOLS_PA_ATP_SERVER_CONFIG_H
 #define FANIN_PROTOCOLS_PA_ATP_SERVER_CONFIG_H
@@ -30,7 +30,8 @@ struct server_config {
 };
 
 /*
- * Reads and checks the configuration. Returns 0 with *config filled, for server_config_free; or -EINVAL with *error filled.
+ * Reads and checks the configuration. Returns 0 with *config filled, for server_config_free; or
+ * -EINVAL with *error filled.
  */
 int server_config_load(const char *path, struct server_config *config, struct control_error *error);
 

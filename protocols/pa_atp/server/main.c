@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-server: reads its configuration, opens the parameter server and its control socket, and serves until SIGTERM or SIGINT. Exit codes: 0 stopped as
- * asked, 1 failure, 2 wrong usage or configuration.
+ * fanin-server: reads its configuration, opens the parameter server and its control socket, and
+ * serves until SIGTERM or SIGINT. Exit codes: 0 stopped as asked, 1 failure, 2 wrong usage or
+ * configuration.
  */
 #include <errno.h>
 #include <signal.h>
@@ -39,7 +40,8 @@ serve_packets(struct daemon *daemon)
 static int
 serve_until_signal(struct daemon *daemon, struct metrics_server *metrics, int signal_fd)
 {
-	const int fds[] = { signal_fd, fanin_server_fd(daemon->server), metrics_server_fd(metrics) };
+	const int fds[] = { signal_fd, fanin_server_fd(daemon->server),
+			    metrics_server_fd(metrics) };
 	int wake_fd = wake_fd_open(fds, sizeof(fds) / sizeof(fds[0]));
 	bool more = false;
 	int ret = 0;
@@ -90,10 +92,11 @@ serve(struct daemon *daemon, int signal_fd)
 		goto close_control;
 	}
 	server_stats(daemon, &stats);
-	log_info("\"%s\" is ready: %s, UDP port %u on %s with an MTU of %u, room for %u jobs, receive buffer %u KiB of %lu, control socket %s",
-		 config->name, config->ip, stats.udp_port, stats.interface, stats.mtu,
-		 stats.max_jobs, stats.receive_buffer_bytes / 1024,
-		 (unsigned long)config->receive_buffer_kilobytes, config->socket);
+	log_info(
+		"\"%s\" is ready: %s, UDP port %u on %s with an MTU of %u, room for %u jobs, receive buffer %u KiB of %lu, control socket %s",
+		config->name, config->ip, stats.udp_port, stats.interface, stats.mtu,
+		stats.max_jobs, stats.receive_buffer_bytes / 1024,
+		(unsigned long)config->receive_buffer_kilobytes, config->socket);
 	if (control_tcp_port(daemon->control) != 0)
 		log_info("control over TCP at %s%s", config->tcp.listen,
 			 config->tcp.certificate == NULL ? "" : " with TLS");

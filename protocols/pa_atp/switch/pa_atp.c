@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * PA-ATP (sections III and IV, on the base of ATP): gradients are acknowledged one by one, and combined where their block has an aggregator. A job's
- * parameter server gets the sums, and whatever found no aggregator; its result passes on the way back. The aggregating switch does this; the
- * switches below it pass packets on. docs/protocol.md, "PA-ATP", says what follows from a loss.
+ * PA-ATP (sections III and IV, on the base of ATP): gradients are acknowledged one by one, and
+ * combined where their block has an aggregator. A job's parameter server gets the sums, and
+ * whatever found no aggregator; its result passes on the way back. The aggregating switch does
+ * this; the switches below it pass packets on. docs/protocol.md, "PA-ATP", says what follows from a
+ * loss.
  */
 #include "protocols/pa_atp/switch/pa_atp.h"
 
@@ -81,7 +83,8 @@ pa_atp_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 	return gradient_up(ctx, slot, index, packet, below, reason);
 }
 
-/* The server wants what there is of a block, or a host lacks its result. Returns false if another worker is in the way. */
+/* The server wants what there is of a block, or a host lacks its result. Returns false if another
+ * worker is in the way. */
 static bool
 flush_block(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint32_t block)
 {
@@ -110,8 +113,8 @@ take_query(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 }
 
 /*
- * A result passes, for all ranks or for one of them, and its block's slot is empty then. aecn: set if hosts are to hold back. Returns false if another
- * worker is in the way.
+ * A result passes, for all ranks or for one of them, and its block's slot is empty then. aecn: set
+ * if hosts are to hold back. Returns false if another worker is in the way.
  */
 static bool
 finish(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, const struct fanin_hdr *hdr,
@@ -154,7 +157,8 @@ take_result(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 }
 
 static enum fanin_verdict
-take_flush(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, const struct fanin_packet *packet)
+take_flush(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
+	   const struct fanin_packet *packet)
 {
 	if (ctx->job->parent_is_server && !flush_block(ctx, slot, packet->headers->fanin.block))
 		return FANIN_VERDICT_RETRY;
@@ -162,7 +166,8 @@ take_flush(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, const struct
 }
 
 static enum fanin_verdict
-take_known(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, enum fanin_reason *reason)
+take_known(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+	   enum fanin_reason *reason)
 {
 	enum fanin_verdict verdict;
 
@@ -190,7 +195,8 @@ pa_atp_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 		return fanin_drop(reason, FANIN_REASON_TYPE);
 	switch (packet->headers->fanin.type) {
 	case FANIN_TYPE_PARTIAL:
-		return gradient_up(ctx, slot, index, packet, packet->headers->fanin.members, reason);
+		return gradient_up(ctx, slot, index, packet, packet->headers->fanin.members,
+				   reason);
 	case FANIN_TYPE_QUERY:
 		return take_query(ctx, slot, packet, reason);
 	case FANIN_TYPE_KNOWN:
@@ -253,7 +259,8 @@ pa_atp_peek(const struct fanin_job_params *job, uint32_t epoch, const void *memo
 
 static const struct fanin_counter pa_atp_counters[] = {
 	[PA_ATP_GRADIENTS] = { "gradients", "contributions that came, copies too" },
-	[PA_ATP_GACKS] = { "gacks", "acknowledgements sent, or passed on, to those that contributed" },
+	[PA_ATP_GACKS] = { "gacks",
+			   "acknowledgements sent, or passed on, to those that contributed" },
 	[PA_ATP_CE] = { "ce", "contributions that came with the mark of congestion" },
 	[PA_ATP_OVERFLOWS] = { "overflows",
 			       "contributions passed on unmerged, for another block had their slot" },

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * PA-ATP: the frames that a switch makes of those that come, upwards for its parent and downwards for its children. Every switch of a job's tree passes
- * packets on in this way; which of them it acts on itself is in pa_atp.c.
+ * PA-ATP: the frames that a switch makes of those that come, upwards for its parent and downwards
+ * for its children. Every switch of a job's tree passes packets on in this way; which of them it
+ * acts on itself is in pa_atp.c.
  */
 #include "protocols/pa_atp/switch/pa_atp.h"
 
@@ -60,7 +61,8 @@ pa_atp_send_gack(struct fanin_handler_ctx *ctx, const struct fanin_packet *packe
 	}
 	headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	if (!turn) {
-		/* A reply goes to the addresses, and through the port, that the packet came from. */
+		/* A reply goes to the addresses, and through the port, that the packet came from.
+		 */
 		*headers = *packet->headers;
 		mbuf->port = packet->mbuf->port;
 		fanin_frame_set_length(mbuf, 0);
@@ -78,8 +80,8 @@ pa_atp_send_gack(struct fanin_handler_ctx *ctx, const struct fanin_packet *packe
 }
 
 /*
- * Makes the packet a frame of another type to these children, of which there is one at least, and emits it: what its header says stays, but for what
- * is told here. rank: of the header.
+ * Makes the packet a frame of another type to these children, of which there is one at least, and
+ * emits it: what its header says stays, but for what is told here. rank: of the header.
  */
 static enum fanin_verdict
 send_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, uint64_t children,

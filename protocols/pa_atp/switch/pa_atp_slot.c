@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * PA-ATP: an aggregator, and what becomes of a gradient that meets it (section III.A; docs/protocol.md, "What the aggregating switch does"). A
- * sum carries the set of the ranks in it, so nothing is ever counted twice, whatever is doubled or comes late. Called by the worker that has entered
- * the slot.
+ * PA-ATP: an aggregator, and what becomes of a gradient that meets it (section III.A;
+ * docs/protocol.md, "What the aggregating switch does"). A sum carries the set of the ranks in it,
+ * so nothing is ever counted twice, whatever is doubled or comes late. Called by the worker that
+ * has entered the slot.
  */
 #include "protocols/pa_atp/switch/pa_atp.h"
 
@@ -32,8 +33,8 @@ sum_headers(const struct pa_atp_slot *slot)
 }
 
 /*
- * Makes the sum a frame to the server. Its own mark of congestion is in the flag from here on, so that the way to the server can set
- * another one.
+ * Makes the sum a frame to the server. Its own mark of congestion is in the flag from here on, so
+ * that the way to the server can set another one.
  */
 static void
 make_sum(const struct fanin_handler_ctx *ctx, const struct pa_atp_slot *slot, enum fanin_type type,
@@ -79,7 +80,8 @@ send_sum_again(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot)
 	ctx->stats->upward_repeats++;
 }
 
-/* Data of these ranks of a block goes to the server, and what comes of it from now on follows. members: may be none. */
+/* Data of these ranks of a block goes to the server, and what comes of it from now on follows.
+ * members: may be none. */
 static void
 split(struct pa_atp_block *entry, uint64_t members)
 {
@@ -132,14 +134,16 @@ pa_atp_finish_slot(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint
 	pa_atp_finish_block(ctx, block);
 	if (slot->phase == PA_ATP_EMPTY || !fanin_slot_holds(&slot->tag, ctx, block))
 		return;
-	/* Of workers that share a slot, the last one's round may have begun before the first one's. */
+	/* Of workers that share a slot, the last one's round may have begun before the first one's.
+	 */
 	if (ctx->now_ns > slot->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - slot->begun_ns;
 	pa_atp_give_up(ctx, slot);
 }
 
 void
-pa_atp_expire(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint32_t index, uint32_t block)
+pa_atp_expire(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint32_t index,
+	      uint32_t block)
 {
 	if (!is_of(ctx, slot, block, PA_ATP_MERGING) && !is_of(ctx, slot, block, PA_ATP_SENT))
 		return;
@@ -151,7 +155,8 @@ pa_atp_expire(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint32_t 
 	} else if (ctx->now_ns < slot->sent_ns + 2 * ctx->timers->timeout_ns) {
 		(void)fanin_timer_arm(ctx, index, block);
 	} else {
-		/* The sum or its result is lost. The ranks have their data, as they have no result, and the server asks for it. */
+		/* The sum or its result is lost. The ranks have their data, as they have no result,
+		 * and the server asks for it. */
 		split(pa_atp_open_block(ctx, block), slot->members);
 		pa_atp_give_up(ctx, slot);
 		ctx->stats->own[PA_ATP_EXPIRED]++;
@@ -159,8 +164,8 @@ pa_atp_expire(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint32_t 
 }
 
 /*
- * May a block have this slot? One that is empty, or that has what is over: an earlier run's data, or a finished block whose result did not
- * pass here.
+ * May a block have this slot? One that is empty, or that has what is over: an earlier run's data,
+ * or a finished block whose result did not pass here.
  */
 static bool
 is_free(const struct fanin_handler_ctx *ctx, const struct pa_atp_slot *slot)
@@ -197,7 +202,8 @@ acknowledge_duplicate(struct fanin_handler_ctx *ctx, const struct pa_atp_gradien
 
 /* Acknowledges it, and sends it on to the server unmerged. */
 static enum fanin_verdict
-pass(struct fanin_handler_ctx *ctx, const struct pa_atp_gradient *gradient, struct pa_atp_block *entry)
+pass(struct fanin_handler_ctx *ctx, const struct pa_atp_gradient *gradient,
+     struct pa_atp_block *entry)
 {
 	const struct fanin_packet *packet = gradient->packet;
 	const uint64_t before = __atomic_load_n(&entry->passed, __ATOMIC_RELAXED);
@@ -255,7 +261,8 @@ take_slot(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 
 /* Combines the gradient of a rank that is absent. */
 static enum fanin_verdict
-merge(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, const struct pa_atp_gradient *gradient)
+merge(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
+      const struct pa_atp_gradient *gradient)
 {
 	const struct fanin_packet *packet = gradient->packet;
 	struct fanin_hdr *sum = &sum_headers(slot)->fanin;
@@ -301,7 +308,8 @@ take_in_block(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 	return FANIN_VERDICT_HELD;
 }
 
-/* DIRECT packets, and sums of several ranks, which no leaf makes: they go to the server, behind what has merged. */
+/* DIRECT packets, and sums of several ranks, which no leaf makes: they go to the server, behind
+ * what has merged. */
 static enum fanin_verdict
 pass_directly(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 	      const struct pa_atp_gradient *gradient, struct pa_atp_block *entry)

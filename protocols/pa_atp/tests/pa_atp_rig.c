@@ -229,7 +229,8 @@ pa_atp_rig_offer(struct pa_atp_rig *rig, unsigned int child, struct rte_mbuf *mb
 		verdict = rig->handler->contribution(&rig->ctx, rig->slots[index], index, &packet,
 						     &reason);
 	else
-		verdict = rig->handler->other(&rig->ctx, rig->slots[index], index, &packet, &reason);
+		verdict = rig->handler->other(&rig->ctx, rig->slots[index], index, &packet,
+					      &reason);
 	ck_assert_int_eq(verdict == FANIN_VERDICT_DROP, reason != FANIN_REASON_NONE);
 	rig->reason = reason;
 	if (verdict == FANIN_VERDICT_FREE || verdict == FANIN_VERDICT_DROP)

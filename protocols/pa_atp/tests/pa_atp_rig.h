@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A pool of aggregators, and jobs of PA-ATP that share it, under exact control: the test plays the pipeline, the hosts and the server. What
- * the handler emits is kept in the order in which it was emitted. One rig at a time.
+ * A pool of aggregators, and jobs of PA-ATP that share it, under exact control: the test plays the
+ * pipeline, the hosts and the server. What the handler emits is kept in the order in which it was
+ * emitted. One rig at a time.
  */
 #ifndef FANIN_PROTOCOLS_PA_ATP_TESTS_PA_ATP_RIG_H
 #define FANIN_PROTOCOLS_PA_ATP_TESTS_PA_ATP_RIG_H
@@ -60,11 +61,13 @@ void pa_atp_rig_stop(struct pa_atp_rig *rig);
 /* The calls from now on are of this job, 0 or 1. */
 void pa_atp_rig_select(struct pa_atp_rig *rig, unsigned int job);
 
-/* A packet for the handler, of the job that is selected. payload: may be NULL. The mbuf is the test's until it is offered. */
+/* A packet for the handler, of the job that is selected. payload: may be NULL. The mbuf is the
+ * test's until it is offered. */
 struct rte_mbuf *pa_atp_rig_make(struct pa_atp_rig *rig, enum fanin_type type, uint32_t block,
 				 const void *payload, uint32_t payload_len);
 
-/* A rank's gradient: element i is (rank + 1) * (block + i), summed up. It says that all blocks before `progress` are done. */
+/* A rank's gradient: element i is (rank + 1) * (block + i), summed up. It says that all blocks
+ * before `progress` are done. */
 struct rte_mbuf *pa_atp_rig_make_gradient(struct pa_atp_rig *rig, unsigned int rank, uint32_t block,
 					  uint32_t progress, uint16_t flags);
 
@@ -90,11 +93,13 @@ struct pa_atp_slot *pa_atp_rig_slot(struct pa_atp_rig *rig, uint32_t block);
 const struct pa_atp_output *pa_atp_rig_take(struct pa_atp_rig *rig, enum fanin_emission_kind kind,
 					    enum fanin_type type);
 
-/* Takes the GACK of a gradient. ce: whether it has that mark. Returns its sum of sequence numbers. */
+/* Takes the GACK of a gradient. ce: whether it has that mark. Returns its sum of sequence numbers.
+ */
 uint64_t pa_atp_rig_take_gack(struct pa_atp_rig *rig, unsigned int rank, uint32_t block, bool ce);
 
 /*
- * Takes what goes to the server, with the sum of these ranks' gradients: a CONTRIBUTION if complete, else a PARTIAL. Returns it.
+ * Takes what goes to the server, with the sum of these ranks' gradients: a CONTRIBUTION if
+ * complete, else a PARTIAL. Returns it.
  */
 const struct pa_atp_output *pa_atp_rig_take_sum(struct pa_atp_rig *rig, uint64_t members,
 						uint32_t block);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A parameter server's core in a test's hands: the test is its aggregating switch, and looks at what comes back.
+ * A parameter server's core in a test's hands: the test is its aggregating switch, and looks at
+ * what comes back.
  */
 #ifndef FANIN_PROTOCOLS_PA_ATP_TESTS_SERVER_RIG_H
 #define FANIN_PROTOCOLS_PA_ATP_TESTS_SERVER_RIG_H
@@ -61,13 +62,15 @@ void server_rig_open(struct server_rig *rig, uint64_t memory_bytes, uint64_t rou
 void server_rig_start(struct server_rig *rig, uint16_t n_ranks);
 
 /* Adds the job. */
-void server_rig_add(struct server_rig *rig, uint16_t n_ranks, uint32_t slots, uint32_t payload_bytes);
+void server_rig_add(struct server_rig *rig, uint16_t n_ranks, uint32_t slots,
+		    uint32_t payload_bytes);
 
 void server_rig_close(struct server_rig *rig);
 
 void server_rig_clear(struct server_rig *rig);
 
-/* A JOIN of the switch. Returns the answer's body, of which the header is rig->sent[0]; what was sent before is cleared. */
+/* A JOIN of the switch. Returns the answer's body, of which the header is rig->sent[0]; what was
+ * sent before is cleared. */
 struct fanin_join_ack_body server_rig_join(struct server_rig *rig, uint64_t nonce, uint64_t cookie,
 					   uint32_t progress);
 

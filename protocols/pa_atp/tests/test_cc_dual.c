@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The dual windows of jobs with a parameter server (protocols/pa_atp/host/dual.h) against numbers that were worked out by hand: each comment
- * has the sum.
+ * The dual windows of jobs with a parameter server (protocols/pa_atp/host/dual.h) against numbers
+ * that were worked out by hand: each comment has the sum.
  */
 #include <check.h>
 #include <float.h>
@@ -54,7 +54,9 @@ path_send(struct path *path)
 static void
 path_ack(struct path *path, bool marked)
 {
-	struct fanin_dual_sample sample = { .block = path->acked++, .next = path->sent, .ce = marked };
+	struct fanin_dual_sample sample = { .block = path->acked++,
+					    .next = path->sent,
+					    .ce = marked };
 
 	sample.gacked = path->acked;
 	sample.aacked = path->acked - path->behind;
@@ -66,7 +68,8 @@ path_ack(struct path *path, bool marked)
 	path_send(path);
 }
 
-/* One round trip: acknowledgments up to the one that ends it, the first `marks` of which are marked. */
+/* One round trip: acknowledgments up to the one that ends it, the first `marks` of which are
+ * marked. */
 static void
 path_round(struct path *path, uint32_t marks)
 {
@@ -98,7 +101,9 @@ START_TEST(each_type_is_found_by_its_name_and_has_its_place)
 	static const char *const names[FANIN_DUAL_TYPES] = { "sync",        "atp",
 							     "straw",       "straw+progress",
 							     "straw+limit", "pa-atp" };
-	static const char *const traits[FANIN_DUAL_TYPES] = { "A", "AE", "GE", "GEP", "GEL", "GEPL" };
+	static const char *const traits[FANIN_DUAL_TYPES] = {
+		"A", "AE", "GE", "GEP", "GEL", "GEPL"
+	};
 
 	for (unsigned i = 0; i < FANIN_DUAL_TYPES; i++) {
 		const struct fanin_dual_type *type = &fanin_dual_types[i];
@@ -208,7 +213,8 @@ START_TEST(slow_start_grows_by_one_for_each_gack_until_the_first_mark)
 	ck_assert_double_eq(path.dual.cwd, 9);
 	path_ack(&path, false);
 	ck_assert_double_eq(path.dual.cwd, 9);
-	/* The 11th GACK ends the first round trip, of 10 blocks: e = 1/11, alpha = 7/8 + 1/88 = 78/88. */
+	/* The 11th GACK ends the first round trip, of 10 blocks: e = 1/11, alpha = 7/8 + 1/88 =
+	 * 78/88. */
 	ck_assert_uint_eq(path.dual.rounds, 0);
 	path_ack(&path, false);
 	ck_assert_uint_eq(path.dual.rounds, 1);
@@ -267,7 +273,8 @@ START_TEST(no_mark_no_cut_whatever_progress_and_alpha_are)
 	path.behind = 0;
 	path_settle(&path, 16, 1);
 	path.dual.awd = W;
-	/* The leader of all: its own progress 8, the others' 0: the sum is 4 a + 8 if the first block without result is a. */
+	/* The leader of all: its own progress 8, the others' 0: the sum is 4 a + 8 if the first
+	 * block without result is a. */
 	path.behind = 8;
 	for (unsigned i = 0; i < 500; i++) {
 		const double before = path.dual.cwd;
@@ -286,8 +293,9 @@ START_TEST(a_cut_is_by_half_of_alpha)
 	struct path path;
 
 	/*
-	 * atp: 16 AACKs, 4 of them marked. The first mark cuts to 16 (1 - 1/4) = 12, the others are of the same queue. e = 4/16: alpha = 7/8 *
-	 * 1/2 + 1/8 * 1/4 = 15/32. The round trip ends with the first block that was sent in it, so it has as many AACKs as blocks were in
+	 * atp: 16 AACKs, 4 of them marked. The first mark cuts to 16 (1 - 1/4) = 12, the others are
+	 * of the same queue. e = 4/16: alpha = 7/8 * 1/2 + 1/8 * 1/4 = 15/32. The round trip ends
+	 * with the first block that was sent in it, so it has as many AACKs as blocks were in
 	 * flight.
 	 */
 	path_open(&path, "atp", &usual);
@@ -312,7 +320,8 @@ START_TEST(marks_of_what_was_sent_before_a_cut_are_answered)
 
 	path_open(&path, "straw", &usual);
 	path_settle(&path, 16, 0.5);
-	/* All that is in flight is marked: one cut, although a round trip ends with the 16th one. */
+	/* All that is in flight is marked: one cut, although a round trip ends with the 16th one.
+	 */
 	ck_assert_uint_eq(path.sent - path.acked, 17);
 	for (unsigned i = 0; i < 17; i++)
 		path_ack(&path, true);
@@ -349,8 +358,8 @@ END_TEST
 START_TEST(progress_is_a_share_of_the_average)
 {
 	/*
-	 * Four ranks; results up to block 99. Last gradients: 109 (this rank's), 104, 101, 101. Progress 10, 5, 2, 2, on average 19/4:
-	 * p = 40/19, but 2 at most.
+	 * Four ranks; results up to block 99. Last gradients: 109 (this rank's), 104, 101, 101.
+	 * Progress 10, 5, 2, 2, on average 19/4: p = 40/19, but 2 at most.
 	 */
 	struct fanin_dual_sample sample = { .gacked = 110,
 					    .aacked = 100,
@@ -380,8 +389,9 @@ END_TEST
 START_TEST(sums_are_of_64_bits_and_blocks_wrap)
 {
 	/*
-	 * 64 ranks whose last gradients are blocks 2^32 - 2 + (0 ... 63), as the switch counts them, that is beyond 32 bits. Results up
-	 * to block 2^32 - 3. On average 1 + 31.5 blocks are ahead. The rank whose last one is 2^32 - 2 + 10 has 11: p = 22/65.
+	 * 64 ranks whose last gradients are blocks 2^32 - 2 + (0 ... 63), as the switch counts
+	 * them, that is beyond 32 bits. Results up to block 2^32 - 3. On average 1 + 31.5 blocks
+	 * are ahead. The rank whose last one is 2^32 - 2 + 10 has 11: p = 22/65.
 	 */
 	struct fanin_dual_sample sample = { .gacked = 9, .aacked = UINT32_MAX - 1 };
 	const uint64_t first = (UINT64_C(1) << 32) - 2;
@@ -415,10 +425,10 @@ END_TEST
 START_TEST(the_sum_in_the_gack_changes_the_cut)
 {
 	/*
-	 * Two ranks, results up to the same block; one has 12 GACKs since then and the other one 4: the average is 8. p = 3/2 and 1/2. alpha
-	 * is 1/4, and there is a mark.
-	 * Leader: d = (1/4)^(1 - 3/4) = 1/sqrt(2): 16 (1 - 0.353553) = 10.343146. Straggler: d = (1/4)^(3/4) = 0.353553: 16 (1 - 0.176777) =
-	 * 13.171573.
+	 * Two ranks, results up to the same block; one has 12 GACKs since then and the other one 4:
+	 * the average is 8. p = 3/2 and 1/2. alpha is 1/4, and there is a mark. Leader: d =
+	 * (1/4)^(1 - 3/4) = 1/sqrt(2): 16 (1 - 0.353553) = 10.343146. Straggler: d = (1/4)^(3/4) =
+	 * 0.353553: 16 (1 - 0.176777) = 13.171573.
 	 */
 	static const struct {
 		uint32_t own;
@@ -436,7 +446,8 @@ START_TEST(the_sum_in_the_gack_changes_the_cut)
 		path_open(&path, "straw+progress", &settings);
 		path_settle(&path, 16, 0.25);
 		path.behind = ranks[i].own;
-		/* After this GACK: acked + 1 - own blocks have results, and the next blocks are 12 and 4 after that. */
+		/* After this GACK: acked + 1 - own blocks have results, and the next blocks are 12
+		 * and 4 after that. */
 		path.sum = 2 * (uint64_t)(path.acked + 1 - ranks[i].own) + 16;
 		path_ack(&path, true);
 		ck_assert_double_eq_tol(path.dual.p, ranks[i].p, TINY);
@@ -522,7 +533,8 @@ START_TEST(aecn_shrinks_how_far_a_rank_may_lead_by_half_of_beta)
 {
 	struct path path;
 
-	/* Blocks 0 to 9 are on their way. AWD is 40/2, and a round trip without AECN is one more. */
+	/* Blocks 0 to 9 are on their way. AWD is 40/2, and a round trip without AECN is one more.
+	 */
 	path_open(&path, "straw+limit", &usual);
 	path.sent = 10;
 	aacks(&path, 0);
@@ -530,7 +542,8 @@ START_TEST(aecn_shrinks_how_far_a_rank_may_lead_by_half_of_beta)
 	ck_assert_double_eq(path.dual.beta, 0);
 	aacks(&path, 0);
 	ck_assert_double_eq(path.dual.awd, 22);
-	/* A round trip of 10 AACKs, 2 of them marked: beta = 1/8 * 2/10 = 1/40, 22 (1 - 1/80) = 21.725. */
+	/* A round trip of 10 AACKs, 2 of them marked: beta = 1/8 * 2/10 = 1/40, 22 (1 - 1/80)
+	 * = 21.725. */
 	ck_assert_uint_eq(path.dual.awd_round.end - path.acked + 1, 10);
 	aacks(&path, 2);
 	ck_assert_double_eq_tol(path.dual.beta, 1.0 / 40, TINY);
@@ -565,7 +578,8 @@ START_TEST(a_loss_halves_the_window_once_in_a_round_trip)
 	fanin_dual_on_loss(&path.dual, path.sent - 1, path.sent);
 	ck_assert_double_eq(path.dual.cwd, 16);
 	ck_assert_uint_eq(path.dual.losses, 1);
-	/* Marks of these blocks, 31 in a round trip of 32, count in alpha and change nothing else: 7/8 * 1/2 + 1/8 * 31/32. */
+	/* Marks of these blocks, 31 in a round trip of 32, count in alpha and change nothing else:
+	 * 7/8 * 1/2 + 1/8 * 31/32. */
 	path_round(&path, 31);
 	ck_assert_double_eq_tol(path.dual.alpha, 143.0 / 256, TINY);
 	ck_assert_double_eq(path.dual.cwd, 16);

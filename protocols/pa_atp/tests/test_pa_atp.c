@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * PA-ATP on the aggregating switch: each gradient is acknowledged, sums are exact whatever is doubled, reordered or late, no slot is held for ever, and the
- * server gets what finds none. On leaves: what goes up and down passes.
+ * PA-ATP on the aggregating switch: each gradient is acknowledged, sums are exact whatever is
+ * doubled, reordered or late, no slot is held for ever, and the server gets what finds none. On
+ * leaves: what goes up and down passes.
  */
 #include <string.h>
 
@@ -148,12 +149,13 @@ START_TEST(every_data_type_and_operator_is_reduced_by_its_kernel)
 			if (!fanin_operation_defined(dtype, op))
 				continue;
 			ck_assert_ptr_nonnull(combine);
-			/* Small numbers of every type: the highest bits of all elements are alike. */
+			/* Small numbers of every type: the highest bits of all elements are alike.
+			 */
 			for (unsigned int i = 0; i < sizeof(elements); i++)
-				elements[i / 64][i % 64] = i % fanin_dtype_size(dtype) ==
-									   fanin_dtype_size(dtype) - 1
-								   ? 0x3e
-								   : (uint8_t)(i * 37 + op);
+				elements[i / 64][i % 64] =
+					i % fanin_dtype_size(dtype) == fanin_dtype_size(dtype) - 1
+						? 0x3e
+						: (uint8_t)(i * 37 + op);
 			memcpy(expected, elements[0], sizeof(expected));
 			for (unsigned int rank = 1; rank < RANKS; rank++)
 				combine(expected, elements[rank], 64 / fanin_dtype_size(dtype));
@@ -181,7 +183,8 @@ START_TEST(empty_gradients_take_part_without_data)
 	/* Data comes first, in between, last, or not at all. */
 	for (uint32_t block = 0; block < 4; block++) {
 		for (unsigned int rank = 0; rank < RANKS; rank++) {
-			pa_atp_rig_gradient(&rig, rank, block, rank == block ? 0 : FANIN_FLAG_EMPTY);
+			pa_atp_rig_gradient(&rig, rank, block,
+					    rank == block ? 0 : FANIN_FLAG_EMPTY);
 			pa_atp_rig_take_gack(&rig, rank, block, false);
 		}
 		sum = pa_atp_rig_take(&rig, FANIN_EMIT_PARENT, FANIN_TYPE_CONTRIBUTION);
@@ -209,7 +212,8 @@ START_TEST(copies_have_the_data_of_their_root)
 	start();
 	offer_operation(0, FANIN_WIRE_U8, FANIN_WIRE_COPY, elements, 64);
 	for (unsigned int rank = 1; rank < RANKS; rank++) {
-		struct rte_mbuf *mbuf = pa_atp_rig_make_gradient(&rig, rank, 1, 0, FANIN_FLAG_EMPTY);
+		struct rte_mbuf *mbuf = pa_atp_rig_make_gradient(&rig, rank, 1, 0,
+								 FANIN_FLAG_EMPTY);
 		struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin;
 
 		hdr->dtype = FANIN_WIRE_U8;
@@ -384,7 +388,8 @@ START_TEST(sum_of_sequence_numbers_does_not_wrap_around_with_the_blocks)
 	ck_assert_uint_eq(sum_after(2, first + 4, first), 3 * begin + 14);
 	/* The average is 4 and two thirds after block UINT32_MAX - 1, modulo 2^32. */
 	ck_assert_uint_eq((uint32_t)((3 * begin + 14) / 3), 2);
-	/* Progress passes the seam: what is before it is dropped, what is behind it is not. Of the first blocks a rank may have had the results. */
+	/* Progress passes the seam: what is before it is dropped, what is behind it is not. Of the
+	 * first blocks a rank may have had the results. */
 	ck_assert_uint_eq(sum_after(1, 1, 1), 3 * begin + 14);
 	ck_assert_uint_eq(rig.stats[0].duplicates, 0);
 	ck_assert_uint_eq(sum_after(1, UINT32_MAX, 1), 3 * begin + 14);
@@ -724,7 +729,8 @@ START_TEST(result_of_one_asker_tells_that_the_block_is_finished)
 	hdr->type = FANIN_TYPE_REPEAT;
 	hdr->members = fanin_way_push(0, 2);
 	ck_assert_int_eq(pa_atp_rig_offer(&rig, 0, mbuf), FANIN_VERDICT_HELD);
-	ck_assert_uint_eq(pa_atp_rig_take(&rig, FANIN_EMIT_CHILDREN, FANIN_TYPE_REPEAT)->children, 4);
+	ck_assert_uint_eq(pa_atp_rig_take(&rig, FANIN_EMIT_CHILDREN, FANIN_TYPE_REPEAT)->children,
+			  4);
 	ck_assert_uint_eq(pa_atp_rig_slot(&rig, 1)->tag.job, 0);
 	ck_assert_uint_eq(pa_atp_rig_count(&rig, PA_ATP_REPEATS), 1);
 	ck_assert_uint_eq(pa_atp_rig_count(&rig, PA_ATP_AACKS), 0);
@@ -765,15 +771,17 @@ expect_out_of_window(enum fanin_type type, uint32_t block)
 {
 	struct rte_mbuf *mbuf = pa_atp_rig_make(&rig, type, block, NULL, 0);
 
-	header_of(mbuf)->flags = type == FANIN_TYPE_KNOWN ? FANIN_FLAG_EMPTY : FANIN_FLAG_RETRANSMIT;
+	header_of(mbuf)->flags = type == FANIN_TYPE_KNOWN ? FANIN_FLAG_EMPTY
+							  : FANIN_FLAG_RETRANSMIT;
 	header_of(mbuf)->number = type == FANIN_TYPE_KNOWN ? 0 : 7;
 	expect_dropped(0, mbuf, FANIN_REASON_BLOCK_WINDOW);
 	pa_atp_rig_expect_nothing(&rig);
 }
 
 /*
- * By _i: whether the run has gone on for 40 blocks. A rank has no result that has not passed here, so it neither has come further, nor asks for what it can't have sent, nor knows the
- * result of a block that is not among the run's first ones.
+ * By _i: whether the run has gone on for 40 blocks. A rank has no result that has not passed here,
+ * so it neither has come further, nor asks for what it can't have sent, nor knows the result of a
+ * block that is not among the run's first ones.
  */
 START_TEST(what_no_rank_can_have_or_ask_for_is_refused)
 {
@@ -788,7 +796,8 @@ START_TEST(what_no_rank_can_have_or_ask_for_is_refused)
 		for (unsigned int rank = 0; rank < RANKS; rank++) {
 			ck_assert_int_eq(pa_atp_rig_offer(&rig, rank,
 							  pa_atp_rig_make_gradient(&rig, rank,
-										   block, block, 0)),
+										   block, block,
+										   0)),
 					 FANIN_VERDICT_HELD);
 			pa_atp_rig_take_gack(&rig, rank, block, false);
 		}
@@ -925,7 +934,8 @@ END_TEST
 
 /* ------------------------------------------------------------------ threshold */
 
-/* 8 slots and a bdp of 2, of which half may be in use: 5, and with the 6th the next result says so. */
+/* 8 slots and a bdp of 2, of which half may be in use: 5, and with the 6th the next result says so.
+ */
 static void
 start_with_threshold(void)
 {
@@ -968,7 +978,8 @@ START_TEST(results_say_so_as_long_as_it_is)
 	start_with_threshold();
 	for (uint32_t block = 0; block < 8; block++)
 		merge_one(0, block);
-	/* 8 in use before the first result, 7 before the second, 6 before the third, 5 before the fourth. */
+	/* 8 in use before the first result, 7 before the second, 6 before the third, 5 before the
+	 * fourth. */
 	ck_assert(pass_result(0));
 	ck_assert(pass_result(1));
 	ck_assert(pass_result(2));
@@ -983,7 +994,8 @@ START_TEST(jobs_of_one_pool_count_together)
 	for (uint32_t block = 0; block < 3; block++)
 		merge_one(0, block);
 	pa_atp_rig_select(&rig, 1);
-	/* The salt of the second job is 5: its blocks 0 to 2 have the slots 5, 4 and 7, its block 7 that of block 2 of the first one. */
+	/* The salt of the second job is 5: its blocks 0 to 2 have the slots 5, 4 and 7, its block 7
+	 * that of block 2 of the first one. */
 	for (uint32_t block = 0; block < 3; block++)
 		merge_one(1, block);
 	pa_atp_rig_gradient(&rig, 1, 7, 0);
@@ -992,7 +1004,8 @@ START_TEST(jobs_of_one_pool_count_together)
 	ck_assert_uint_eq(rig.common.used, 6);
 	ck_assert_uint_eq(rig.common.overflowed, 1);
 	ck_assert(pass_result(0));
-	/* The first job did not exceed it, but it is exceeded before its result: 5 in use, 1 overflowed; 5 in all after that. */
+	/* The first job did not exceed it, but it is exceeded before its result: 5 in use, 1
+	 * overflowed; 5 in all after that. */
 	pa_atp_rig_select(&rig, 0);
 	ck_assert_uint_eq(rig.states[0]->used, 3);
 	ck_assert_uint_eq(rig.states[1]->used, 2);
@@ -1041,7 +1054,8 @@ START_TEST(new_run_begins_anew_at_block_0)
 
 	rig.ctx.epoch += 10;
 	ck_assert_uint_eq(sum_after(1, 1, 0), 2);
-	/* The slot of the earlier run's block was free for it; that of block 2 stays until another block finds it. */
+	/* The slot of the earlier run's block was free for it; that of block 2 stays until another
+	 * block finds it. */
 	ck_assert_int_eq(phase_of(1), PA_ATP_MERGING);
 	ck_assert_uint_eq(rig.common.used, 2);
 	ck_assert_uint_eq(rig.common.overflowed, 0);
@@ -1104,7 +1118,8 @@ START_TEST(slot_tells_what_its_block_waits_for)
 	ck_assert_uint_eq(peek.missing, 0);
 	/* What is at the server waits there. */
 	pa_atp_rig_query(&rig, 0, 2);
-	ck_assert(!rig.handler->peek(&rig.jobs[0], PA_ATP_RIG_EPOCH, pa_atp_rig_slot(&rig, 2), &peek));
+	ck_assert(!rig.handler->peek(&rig.jobs[0], PA_ATP_RIG_EPOCH, pa_atp_rig_slot(&rig, 2),
+				     &peek));
 	pa_atp_rig_stop(&rig);
 }
 END_TEST
@@ -1143,7 +1158,8 @@ suite_pa_atp(void)
 	Suite *suite = suite_create("pa_atp");
 	TCase *tcase = tcase_create("sums");
 
-	tcase_add_test(tcase, sum_of_all_ranks_goes_to_the_server_and_stays_until_the_result_passes);
+	tcase_add_test(tcase,
+		       sum_of_all_ranks_goes_to_the_server_and_stays_until_the_result_passes);
 	tcase_add_test(tcase, job_of_one_rank_needs_no_other);
 	tcase_add_test(tcase, every_data_type_and_operator_is_reduced_by_its_kernel);
 	tcase_add_test(tcase, empty_gradients_take_part_without_data);

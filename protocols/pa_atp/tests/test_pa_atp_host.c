@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host protocol pa-atp, packet by packet: one host, whose switch and server the test plays, and whose clock it moves.
+ * The host protocol pa-atp, packet by packet: one host, whose switch and server the test plays, and
+ * whose clock it moves.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -206,7 +207,8 @@ host_poll(void)
 	host.protocol->poll(host.engine);
 }
 
-/* Lets time pass, in steps of a hundredth or 10 us: longer ones would count as the caller's absence. */
+/* Lets time pass, in steps of a hundredth or 10 us: longer ones would count as the caller's
+ * absence. */
 static void
 host_pass(uint64_t ns)
 {
@@ -246,7 +248,8 @@ host_post(uint32_t n_blocks)
 static void
 host_expect_done(uint32_t n_blocks)
 {
-	ck_assert_msg(host.request.status == FANIN_OK, "%s", host.protocol->error(host.engine)->text);
+	ck_assert_msg(host.request.status == FANIN_OK, "%s",
+		      host.protocol->error(host.engine)->text);
 	for (uint32_t i = 0; i < n_blocks * ELEMENTS; i++)
 		ck_assert_uint_eq(host.result[i], 3 * host.data[i]);
 }
@@ -379,7 +382,8 @@ answer(uint32_t block, uint32_t number, uint64_t missing, uint64_t ended)
 	memcpy(packet->bytes + FANIN_PAYLOAD_OFFSET, &words, sizeof(words));
 }
 
-/* Delays the packet that was put in last, and keeps the queue in the order of times; may lose it, or double it. */
+/* Delays the packet that was put in last, and keeps the queue in the order of times; may lose it,
+ * or double it. */
 static void
 last_delay(uint64_t ns)
 {
@@ -625,7 +629,8 @@ START_TEST(aecn_shrinks_awd_and_is_counted)
 }
 END_TEST
 
-/* A gradient is marked, which cuts CWD; the other rank has sent so many blocks less. Returns CWD. */
+/* A gradient is marked, which cuts CWD; the other rank has sent so many blocks less. Returns CWD.
+ */
 static double
 cwd_after_marks(unsigned int type, uint32_t behind)
 {
@@ -1092,8 +1097,9 @@ START_TEST(a_gap_counts_although_the_block_was_asked_for_before)
 END_TEST
 
 /*
- * It is an error as soon as packets are lost for so long, and is asked for often. By _i: the server lacks the other rank's, too, as if large packets did not
- * pass: each of the two would wait for the other one.
+ * It is an error as soon as packets are lost for so long, and is asked for often. By _i: the server
+ * lacks the other rank's, too, as if large packets did not pass: each of the two would wait for the
+ * other one.
  */
 START_TEST(what_the_server_lacks_of_this_rank_is_not_late)
 {
@@ -1209,7 +1215,8 @@ START_TEST(what_this_rank_knows_is_told_in_a_new_run)
 }
 END_TEST
 
-/* Another rank tells results that it knows, faster than this one's windows let it send the blocks. By _i: this one knows them, too. */
+/* Another rank tells results that it knows, faster than this one's windows let it send the blocks.
+ * By _i: this one knows them, too. */
 START_TEST(results_of_blocks_that_are_not_sent_yet_count)
 {
 	host_open(PA_ATP);
@@ -1286,15 +1293,17 @@ expect_in_flight(void)
 	ck_assert_uint_le(pa->next - fanin_engine_of(host.engine)->oldest, window);
 	for (uint32_t block = fanin_engine_of(host.engine)->oldest; block != pa->next; block++) {
 		if (!fanin_engine_is_done(fanin_engine_of(host.engine), block)) {
-			ck_assert_uint_ge(fanin_engine_lane(fanin_engine_of(host.engine), block)->state,
-					  FANIN_LANE_QUEUED);
+			ck_assert_uint_ge(
+				fanin_engine_lane(fanin_engine_of(host.engine), block)->state,
+				FANIN_LANE_QUEUED);
 			n += !by_gack || !fanin_pa_atp_lane(pa, block)->gacked;
 		}
 	}
 	ck_assert_uint_eq(pa->in_flight, n);
 }
 
-/* Another run, some blocks before the first one without result. Other ranks tell some results at once. reach: after the last block that was ever sent. */
+/* Another run, some blocks before the first one without result. Other ranks tell some results at
+ * once. reach: after the last block that was ever sent. */
 static void
 run_again(uint32_t reach)
 {

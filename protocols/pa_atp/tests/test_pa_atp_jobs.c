@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs of PA-ATP on a real pipeline: which ones a switch refuses, and how it runs one whose server, hosts and leaf the test plays.
+ * Jobs of PA-ATP on a real pipeline: which ones a switch refuses, and how it runs one whose server,
+ * hosts and leaf the test plays.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -34,7 +35,9 @@ make_spec(uint16_t n)
 		.slots = 2 * WINDOW,
 		.n_members = n,
 		.has_parent = true,
-		.parent = { .port = SERVER_PORT, .ip_be = host_ip_be(SERVER_PORT), .is_server = true },
+		.parent = { .port = SERVER_PORT,
+			    .ip_be = host_ip_be(SERVER_PORT),
+			    .is_server = true },
 		/* The clock is the machine's, which may stand still for a while. */
 		.n_parameters = 1,
 		.parameters = { { "expire_us", 60000000 } },
@@ -196,7 +199,8 @@ server_packet(enum fanin_type type, uint32_t epoch, const void *payload, uint32_
 	return len;
 }
 
-/* Of a server slots and parameters are its own matter; of the aggregating switch slots are those that the job has. */
+/* Of a server slots and parameters are its own matter; of the aggregating switch slots are those
+ * that the job has. */
 static void
 server_ack(uint64_t nonce, uint16_t n_ranks)
 {
@@ -576,7 +580,8 @@ put_to_group(uint8_t *frame, size_t len)
 	ring_switch_put(&sw, SERVER_PORT, frame, len);
 }
 
-/* This switch has the ranks 0 to 2 of 5. Its parent is the aggregating switch, which the test plays. */
+/* This switch has the ranks 0 to 2 of 5. Its parent is the aggregating switch, which the test
+ * plays. */
 START_TEST(leaf_passes_on_in_both_directions)
 {
 	struct job_spec spec = make_spec(HOSTS);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * PA-ATP in one process and in virtual time: real engines around real switches, with and without leaves, and real parameter servers. Sums are
- * exact whatever is lost, doubled or reordered on any link, and however few aggregators there are; where nothing is lost, nobody asks.
+ * PA-ATP in one process and in virtual time: real engines around real switches, with and without
+ * leaves, and real parameter servers. Sums are exact whatever is lost, doubled or reordered on any
+ * link, and however few aggregators there are; where nothing is lost, nobody asks.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -171,7 +172,8 @@ START_TEST(all_collectives_and_operators_are_exact)
 }
 END_TEST
 
-/* The others run ahead of rank 0, as far as their windows allow. Returns how long a sum takes then. */
+/* The others run ahead of rank 0, as far as their windows allow. Returns how long a sum takes then.
+ */
 static uint64_t
 sum_of_late_rank(const struct trial *trial)
 {
@@ -185,7 +187,8 @@ sum_of_late_rank(const struct trial *trial)
 	return 2 * MS + world_run();
 }
 
-/* Every second block finds its aggregator taken: no stall of more than three round trips to the server. By _i: straw, pa-atp; on one level, on two. */
+/* Every second block finds its aggregator taken: no stall of more than three round trips to the
+ * server. By _i: straw, pa-atp; on one level, on two. */
 START_TEST(few_aggregators_cost_time_and_nothing_else)
 {
 	struct trial trial = { .seed = 5,
@@ -212,7 +215,8 @@ START_TEST(few_aggregators_cost_time_and_nothing_else)
 }
 END_TEST
 
-/* A packet without data in the name of rank 1, as whoever is behind its port and has the key can send it. */
+/* A packet without data in the name of rank 1, as whoever is behind its port and has the key can
+ * send it. */
 static void
 forge(enum fanin_type type, uint32_t block, uint32_t progress)
 {
@@ -233,7 +237,8 @@ forge(enum fanin_type type, uint32_t block, uint32_t progress)
 	world_send(1, &headers);
 }
 
-/* By _i: what is forged, and whether there are leaves. Neither the switch nor the server ends the job, and it is as fast as ever. */
+/* By _i: what is forged, and whether there are leaves. Neither the switch nor the server ends the
+ * job, and it is as fast as ever. */
 START_TEST(what_no_rank_can_have_sent_ends_nothing_and_costs_nothing)
 {
 	static const enum fanin_type types[] = { FANIN_TYPE_KNOWN, FANIN_TYPE_QUERY,
@@ -307,7 +312,8 @@ START_TEST(a_dead_server_is_named_in_time)
 	rig_parameter_server.kill(rig_job_server(&world.jobs[0]));
 	ck_assert(world_wait(6 * SECOND, world_done, NULL));
 	ck_assert_int_eq(world.members[0].requests[0].status, FANIN_ERR_TIMEOUT);
-	ck_assert_msg(strstr(world_error(0), "server does not answer") != NULL, "%s", world_error(0));
+	ck_assert_msg(strstr(world_error(0), "server does not answer") != NULL, "%s",
+		      world_error(0));
 	world_close();
 }
 END_TEST
@@ -349,9 +355,11 @@ suite_pa_atp_network(void)
 	tcase_set_timeout(forgers, 240);
 	tcase_add_loop_test(tcase, without_loss_and_overflow_nobody_asks, 0, TYPES * 3 * 2);
 	tcase_add_loop_test(tcase, sums_are_exact_whatever_is_lost_doubled_or_reordered, 0, 120);
-	tcase_add_loop_test(tcase, all_collectives_and_operators_are_exact, FANIN_I8, FANIN_F64 + 1);
+	tcase_add_loop_test(tcase, all_collectives_and_operators_are_exact, FANIN_I8,
+			    FANIN_F64 + 1);
 	tcase_add_loop_test(tcase, few_aggregators_cost_time_and_nothing_else, 0, 4);
-	tcase_add_loop_test(forgers, what_no_rank_can_have_sent_ends_nothing_and_costs_nothing, 0, 6);
+	tcase_add_loop_test(forgers, what_no_rank_can_have_sent_ends_nothing_and_costs_nothing, 0,
+			    6);
 	tcase_add_loop_test(tcase, a_late_rank_is_waited_for, 0, 2);
 	tcase_add_loop_test(tcase, a_dead_server_is_named_in_time, 0, 2);
 	tcase_add_loop_test(tcase, a_server_may_be_lost_at_any_moment, 0, 60);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Aggregators of PA-ATP that several workers share, on threads of their own: with fewer slots than the window, duplicates, retransmissions, questions, flushes and expiring
- * timers every sum is exact, every gradient is acknowledged, and every mbuf returns. Run under ThreadSanitizer, too.
+ * Aggregators of PA-ATP that several workers share, on threads of their own: with fewer slots than
+ * the window, duplicates, retransmissions, questions, flushes and expiring timers every sum is
+ * exact, every gradient is acknowledged, and every mbuf returns. Run under ThreadSanitizer, too.
  */
 #include <stdlib.h>
 
@@ -147,8 +148,10 @@ START_TEST(workers_that_share_aggregators_make_exact_sums)
 	ck_assert_uint_eq(thread_world_counter(PA_ATP_GACKS), gradients);
 	ck_assert_uint_eq(results, BLOCKS);
 	ck_assert_uint_gt(thread_world_counter(PA_ATP_FLUSHES), 0);
-	/* With as many slots as a window has places a block never meets another one of its job that is not finished. */
-	ck_assert_int_eq(thread_world_counter(PA_ATP_OVERFLOWS) != 0, slots_of_variant[_i] < WINDOW);
+	/* With as many slots as a window has places a block never meets another one of its job that
+	 * is not finished. */
+	ck_assert_int_eq(thread_world_counter(PA_ATP_OVERFLOWS) != 0,
+			 slots_of_variant[_i] < WINDOW);
 	/* Every rank has sent all blocks, and the deltas have met none twice. */
 	ck_assert_uint_eq(state->sum, RANKS * ((uint64_t)FIRST + BLOCKS));
 	thread_world_close();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A parameter server's jobs and runs: the switch joins with a cookie and leaves, strangers learn nothing and change nothing, memory is bounded.
+ * A parameter server's jobs and runs: the switch joins with a cookie and leaves, strangers learn
+ * nothing and change nothing, memory is bounded.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +79,8 @@ START_TEST(a_round_trip_is_measured_once_and_has_a_least)
 }
 END_TEST
 
-/* What the switch sends back may be lost; then it waits until one of its children repeats its own JOIN. */
+/* What the switch sends back may be lost; then it waits until one of its children repeats its own
+ * JOIN. */
 START_TEST(a_lost_join_does_not_make_the_round_trip_long)
 {
 	struct fanin_join_ack_body ack;
@@ -480,7 +482,8 @@ START_TEST(strangers_and_damaged_packets_are_dropped_without_a_word)
 		give_changed(cases[i].change);
 		ck_assert_msg(rig.n_sent == 0, "case %zu was answered", i);
 		ck_assert_msg(fanin_server_core_drops(rig.core, cases[i].reason) == before + 1,
-			      "case %zu is not counted as %s", i, fanin_reason_name(cases[i].reason));
+			      "case %zu is not counted as %s", i,
+			      fanin_reason_name(cases[i].reason));
 	}
 	ck_assert_uint_eq(server_rig_stats(&rig).blocks, 0);
 	/* A packet without a fault is taken: the cases differ by their fault only. */
@@ -543,7 +546,8 @@ START_TEST(packets_of_a_job_that_is_gone_are_refused)
 END_TEST
 
 static int
-add(uint32_t id, uint16_t n_ranks, uint32_t slots, uint16_t payload_bytes, struct fanin_error *error)
+add(uint32_t id, uint16_t n_ranks, uint32_t slots, uint16_t payload_bytes,
+    struct fanin_error *error)
 {
 	const struct fanin_server_spec spec = {
 		.id = id,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocks of a parameter server: which sums are combined, when a result goes out, what is asked for. The last test feeds partial sums in any order, lost, repeated and
- * merged by chance, and compares every result with the reference.
+ * Blocks of a parameter server: which sums are combined, when a result goes out, what is asked for.
+ * The last test feeds partial sums in any order, lost, repeated and merged by chance, and compares
+ * every result with the reference.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -232,11 +233,13 @@ START_TEST(slots_serve_block_after_block)
 	ck_assert_uint_eq(fanin_server_core_drops(rig.core, FANIN_REASON_BLOCK_STALE), 4);
 	/* The last one that is kept. */
 	query(4 * SERVER_RIG_SLOTS, 0x41, 1);
-	ck_assert_uint_eq(server_rig_last(&rig, FANIN_TYPE_REPEAT)->hdr.block, 4 * SERVER_RIG_SLOTS);
+	ck_assert_uint_eq(server_rig_last(&rig, FANIN_TYPE_REPEAT)->hdr.block,
+			  4 * SERVER_RIG_SLOTS);
 }
 END_TEST
 
-/* Nobody is told: a switch can't know which of its ranks it was, and all others would end with it. */
+/* Nobody is told: a switch can't know which of its ranks it was, and all others would end with it.
+ */
 START_TEST(blocks_beyond_the_window_are_counted_and_dropped)
 {
 	server_rig_start(&rig, 2);
@@ -735,8 +738,9 @@ START_TEST(averages_are_divided_once)
 END_TEST
 
 /*
- * The search: ranks 0 to n - 1 run through blocks within their windows. Partial sums of random disjoint or overlapping sets come in any order, some are lost, some come
- * several times, some late. What the server asks for comes, too, unless it is lost.
+ * The search: ranks 0 to n - 1 run through blocks within their windows. Partial sums of random
+ * disjoint or overlapping sets come in any order, some are lost, some come several times, some
+ * late. What the server asks for comes, too, unless it is lost.
  */
 #define SEARCH_RANKS 7
 #define SEARCH_BLOCKS 200u
@@ -788,7 +792,8 @@ combine(const struct search *search, uint32_t block, uint64_t members, uint8_t *
 	}
 }
 
-/* Looks at what the server has sent: results are right, each went out once. Answers what it asks for. */
+/* Looks at what the server has sent: results are right, each went out once. Answers what it asks
+ * for. */
 static void
 search_look(struct search *search)
 {

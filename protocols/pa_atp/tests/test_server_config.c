@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The configuration of fanin-server: the example is whole and loads, the schema knows its keys, defaults are as documented. What is refused is in
- * protocols/pa_atp/tests/case_server.py.
+ * The configuration of fanin-server: the example is whole and loads, the schema knows its keys,
+ * defaults are as documented. What is refused is in protocols/pa_atp/tests/case_server.py.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,8 @@ START_TEST(the_example_loads_and_the_schema_knows_its_keys)
 	struct control_error error;
 	json_t *schema = json_load_file(FANIN_SOURCE_DIR "/packaging/examples/server-schema.json",
 					0, NULL);
-	json_t *example = json_load_file(FANIN_SOURCE_DIR "/packaging/examples/server.json", 0, NULL);
+	json_t *example = json_load_file(FANIN_SOURCE_DIR "/packaging/examples/server.json", 0,
+					 NULL);
 
 	ck_assert(json_is_object(schema) && json_is_object(example));
 	compare_keys(schema, example, "the whole");

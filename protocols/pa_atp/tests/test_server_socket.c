@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The public role of a parameter server over a real UDP socket on the loopback interface: a test's socket at another address is the switch. What a switch looks at in a
- * parent's frames is looked at here with a packet socket.
+ * The public role of a parameter server over a real UDP socket on the loopback interface: a test's
+ * socket at another address is the switch. What a switch looks at in a parent's frames is looked at
+ * here with a packet socket.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -89,7 +90,8 @@ listen_to_frames(void)
 	frames_fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (frames_fd < 0)
 		return;
-	ck_assert_int_eq(setsockopt(frames_fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)),
+	ck_assert_int_eq(setsockopt(frames_fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter,
+				    sizeof(filter)),
 			 0);
 	ck_assert_int_eq(bind(frames_fd, (struct sockaddr *)&loopback, sizeof(loopback)), 0);
 }
@@ -150,7 +152,8 @@ static void
 send_up(struct fanin_hdr *hdr, const void *payload, size_t payload_len)
 {
 	struct sockaddr_in to = address(SERVER, port);
-	struct iovec parts[2] = { { hdr, sizeof(*hdr) }, { (void *)(uintptr_t)payload, payload_len } };
+	struct iovec parts[2] = { { hdr, sizeof(*hdr) },
+				  { (void *)(uintptr_t)payload, payload_len } };
 	const struct msghdr message = {
 		.msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = parts, .msg_iovlen = 2
 	};
@@ -323,7 +326,8 @@ START_TEST(results_are_frames_that_a_switch_takes)
 		ck_assert_uint_eq(headers->ip.ttl, 64);
 		ck_assert_uint_eq(headers->udp.checksum_be, 0);
 		ck_assert_int_eq(fanin_wire_validate(frame, (size_t)len), FANIN_REASON_NONE);
-		/* As pipeline/job_tree.c makes the template of a parent's results, but for the loopback's Ethernet addresses. */
+		/* As pipeline/job_tree.c makes the template of a parent's results, but for the
+		 * loopback's Ethernet addresses. */
 		flow.src_ip_be = inet_addr(SERVER);
 		memcpy(flow.dst_mac, headers->eth.dst, sizeof(flow.dst_mac));
 		fanin_wire_encode_l4(&expected, &flow, PAYLOAD);
@@ -361,9 +365,11 @@ START_TEST(packets_that_are_too_short_or_too_long_are_dropped)
 	add_job(2);
 	join(2);
 	for (size_t len = 0; len < 54; len += 9)
-		ck_assert_int_eq(sendto(switch_fd, junk, len, 0, (struct sockaddr *)&to, sizeof(to)),
+		ck_assert_int_eq(sendto(switch_fd, junk, len, 0, (struct sockaddr *)&to,
+					sizeof(to)),
 				 (ssize_t)len);
-	ck_assert_int_eq(sendto(switch_fd, junk, sizeof(junk), 0, (struct sockaddr *)&to, sizeof(to)),
+	ck_assert_int_eq(sendto(switch_fd, junk, sizeof(junk), 0, (struct sockaddr *)&to,
+				sizeof(to)),
 			 sizeof(junk));
 	send_partial(0, 3, 5, 64);
 	receive(group_fd, &received);
@@ -431,7 +437,8 @@ START_TEST(wrong_options_are_named)
 	ck_assert_int_eq(fanin_server_open(&opts, &other, error, sizeof(error)), FANIN_ERR_SYSTEM);
 	ck_assert_ptr_nonnull(strstr(error, "cannot take UDP port"));
 	opts.address = "192.0.2.77";
-	ck_assert_int_eq(fanin_server_open(&opts, &other, error, sizeof(error)), FANIN_ERR_NO_ROUTE);
+	ck_assert_int_eq(fanin_server_open(&opts, &other, error, sizeof(error)),
+			 FANIN_ERR_NO_ROUTE);
 	ck_assert_ptr_nonnull(strstr(error, "no interface with the address 192.0.2.77"));
 	opts.address = "here";
 	ck_assert_int_eq(fanin_server_open(&opts, &other, NULL, 0), FANIN_ERR_INVALID);
@@ -439,7 +446,9 @@ START_TEST(wrong_options_are_named)
 	ck_assert_int_eq(fanin_server_open(&opts, &other, error, sizeof(error)), FANIN_ERR_INVALID);
 	opts = (struct fanin_server_opts){ .sz = 3 };
 	ck_assert_int_eq(fanin_server_open(&opts, &other, error, sizeof(error)), FANIN_ERR_INVALID);
-	opts = (struct fanin_server_opts){ .sz = sizeof(opts), .address = SERVER, .max_jobs = 5000 };
+	opts = (struct fanin_server_opts){ .sz = sizeof(opts),
+					   .address = SERVER,
+					   .max_jobs = 5000 };
 	ck_assert_int_eq(fanin_server_open(&opts, &other, error, sizeof(error)), FANIN_ERR_INVALID);
 	ck_assert_ptr_nonnull(strstr(error, "max_jobs: found 5000"));
 	ck_assert_ptr_null(other);

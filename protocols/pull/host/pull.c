@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host protocol of the handler `pull` as a table (protocol/protocol.h): reliable multicast whose operations that combine are made by owners. What has
- * no elements runs as a block.
+ * The host protocol of the handler `pull` as a table (protocol/protocol.h): reliable multicast
+ * whose operations that combine are made by owners. What has no elements runs as a block.
  */
 #include "pull.h"
 
@@ -102,7 +102,8 @@ receive_unicast(struct fanin_pull *pull, const struct fanin_frame *frame)
 {
 	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
 	const bool is_of_pulls = pull->op != NULL && hdr->progress == pull->op->number &&
-				 hdr->block >= pull->op->own_first && hdr->block < pull->op->own_end;
+				 hdr->block >= pull->op->own_first &&
+				 hdr->block < pull->op->own_end;
 
 	switch (hdr->number) {
 	case FANIN_BROADCAST_ASK:
@@ -195,8 +196,9 @@ rules_idle_most_ns(struct fanin_engine *engine)
 {
 	const uint64_t most_ns = fanin_broadcast_idle_most_ns(engine);
 
-	return fanin_pull_of(engine)->is_blocked ? fanin_earlier(most_ns, FANIN_BROADCAST_NO_ROOM_NS)
-						 : most_ns;
+	return fanin_pull_of(engine)->is_blocked
+		       ? fanin_earlier(most_ns, FANIN_BROADCAST_NO_ROOM_NS)
+		       : most_ns;
 }
 
 const struct fanin_engine_rules fanin_pull_rules = {

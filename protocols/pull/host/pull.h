@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pull reductions on hosts (Klenk et al., section IV.B; docs/protocol.md, "Pull"): reliable multicast whose packets their roots, the owners, make before they send
- * them, of what all ranks have. Owners ask by requests that switches multicast, and get sums that switches have made of the answers.
+ * Pull reductions on hosts (Klenk et al., section IV.B; docs/protocol.md, "Pull"): reliable
+ * multicast whose packets their roots, the owners, make before they send them, of what all ranks
+ * have. Owners ask by requests that switches multicast, and get sums that switches have made of the
+ * answers.
  */
 #ifndef FANIN_PROTOCOLS_PULL_HOST_PULL_H
 #define FANIN_PROTOCOLS_PULL_HOST_PULL_H

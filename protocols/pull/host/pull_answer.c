@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a rank answers owners: its own data of a packet, as long as that is there (docs/protocol.md, "What the other ranks do"). Answers wait in a ring until the transport
- * has room. Called by the poll loop only.
+ * What a rank answers owners: its own data of a packet, as long as that is there (docs/protocol.md,
+ * "What the other ranks do"). Answers wait in a ring until the transport has room. Called by the
+ * poll loop only.
  */
 #include "pull_internal.h"
 
@@ -18,8 +19,8 @@ want(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
 }
 
 /*
- * Remembers that an owner asks for a packet, unless it has just done so: questions that have waited here together, and duplicates, are answered once. Returns whether
- * this one is.
+ * Remembers that an owner asks for a packet, unless it has just done so: questions that have waited
+ * here together, and duplicates, are answered once. Returns whether this one is.
  */
 static bool
 want_data(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
@@ -44,9 +45,11 @@ want_data(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
 	return true;
 }
 
-/* Finds the packets of an owner in an operation that is in progress. Returns false if it is not, or not one that ranks pull. */
+/* Finds the packets of an owner in an operation that is in progress. Returns false if it is not, or
+ * not one that ranks pull. */
 static bool
-owned_by(struct fanin_pull *pull, uint32_t operation, uint16_t owner, uint32_t *first, uint32_t *end)
+owned_by(struct fanin_pull *pull, uint32_t operation, uint16_t owner, uint32_t *first,
+	 uint32_t *end)
 {
 	const struct fanin_broadcast_op *op = fanin_broadcast_find(&pull->mc, operation);
 
@@ -115,7 +118,8 @@ fanin_pull_receive_ask(struct fanin_pull *pull, const struct fanin_frame *frame)
 		want(pull, &last);
 }
 
-/* Sends this rank's own data of a packet by way of the switches' tables. Returns false if the transport has no room. */
+/* Sends this rank's own data of a packet by way of the switches' tables. Returns false if the
+ * transport has no room. */
 static bool
 response_send(struct fanin_pull *pull, const struct fanin_broadcast_op *op,
 	      const struct fanin_pull_wanted *wanted, const struct fanin_extent *extent)
@@ -179,7 +183,8 @@ answer(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
 {
 	const struct fanin_broadcast_op *op = fanin_broadcast_find(&pull->mc, wanted->operation);
 
-	/* In place the result has taken the place of the data; and its owner asks for nothing that it has made. */
+	/* In place the result has taken the place of the data; and its owner asks for nothing that
+	 * it has made. */
 	if (op == NULL || fanin_bit(op->have, wanted->packet)) {
 		pull->stats.closed++;
 		return true;
@@ -194,7 +199,8 @@ bool
 fanin_pull_answer(struct fanin_pull *pull)
 {
 	for (uint32_t room = FANIN_PULL_BURST; pull->wanted_head != pull->wanted_tail; room--) {
-		if (room == 0 || !answer(pull, &pull->wanted[pull->wanted_head & pull->wanted_mask]))
+		if (room == 0 ||
+		    !answer(pull, &pull->wanted[pull->wanted_head & pull->wanted_mask]))
 			return false;
 		pull->wanted_head++;
 	}

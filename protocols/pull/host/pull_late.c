@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What an owner has not got in time: it asks each rank that it lacks directly, past all tables, again and again (docs/protocol.md, "Pull"). Called by the poll loop
- * only.
+ * What an owner has not got in time: it asks each rank that it lacks directly, past all tables,
+ * again and again (docs/protocol.md, "Pull"). Called by the poll loop only.
  */
 #include "pull_internal.h"
 #include "hostlib/src/engine/times.h"
@@ -30,8 +30,10 @@ fanin_pull_note_time(struct fanin_pull *pull, const struct fanin_pull_slot *slot
 /* ------------------------------------------------------------------ how many at a time */
 
 /*
- * Queues of switches may be shorter than what the tables hold, and each packet of a pull is answered by all ranks at once. So the packets that may be asked for are
- * halved when some are lost, once for all that were asked for before, and grow by one each time as many were made. Whoever says how many waves there are means that.
+ * Queues of switches may be shorter than what the tables hold, and each packet of a pull is
+ * answered by all ranks at once. So the packets that may be asked for are halved when some are
+ * lost, once for all that were asked for before, and grow by one each time as many were made.
+ * Whoever says how many waves there are means that.
  */
 static bool
 is_adaptive(const struct fanin_pull *pull)
@@ -83,7 +85,8 @@ struct ask {
 static bool
 is_late(const struct fanin_pull *pull, const struct fanin_pull_slot *slot)
 {
-	/* One that was asked for before, and nearly is so again, goes with those that are: they stay together then. */
+	/* One that was asked for before, and nearly is so again, goes with those that are: they
+	 * stay together then. */
 	return slot->state == FANIN_PULL_ASKED &&
 	       slot->again_ns <= pull->mc.engine.loop.timers_ns + slot->wait_ns / 2;
 }
@@ -121,8 +124,8 @@ find_late(const struct fanin_pull *pull, struct ask *ask)
 }
 
 /*
- * Asks one rank for what it has not given of the packets from the index `first` on, as many as fit into a packet. Returns false if the transport has no
- * room.
+ * Asks one rank for what it has not given of the packets from the index `first` on, as many as fit
+ * into a packet. Returns false if the transport has no room.
  */
 static bool
 ask_send(struct fanin_pull *pull, uint32_t first, uint32_t span, uint16_t rank)
@@ -164,8 +167,9 @@ asked_note(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 {
 	if (slot->wait_ns == 0)
 		note_lost(pull, slot);
-	slot->wait_ns = fanin_question_wait(slot->wait_ns,
-					    fanin_earlier(2 * fanin_pull_patience(pull), ASK_MOST_NS));
+	slot->wait_ns =
+		fanin_question_wait(slot->wait_ns,
+				    fanin_earlier(2 * fanin_pull_patience(pull), ASK_MOST_NS));
 	slot->again_ns = pull->mc.engine.loop.now_ns + slot->wait_ns;
 }
 
@@ -216,7 +220,8 @@ fanin_pull_receive_tell(struct fanin_pull *pull, const struct fanin_frame *frame
 	index = tell.packet - op->own_first;
 	if (tell.packet < op->own_first || index >= pull->n_begun)
 		return;
-	/* What it has given comes before it tells so, or not at all. Of what nobody was asked for there is nothing to tell. */
+	/* What it has given comes before it tells so, or not at all. Of what nobody was asked for
+	 * there is nothing to tell. */
 	slot = fanin_pull_slot(pull, index);
 	if (slot->index != index || slot->state == FANIN_PULL_DONE || slot->wait_ns == 0 ||
 	    (slot->in >> hdr->members & 1) != 0)

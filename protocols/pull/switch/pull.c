@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pull reductions (Klenk et al., section IV.B): a rank asks all others for their data of a packet that it owns, and switches combine the answers on their way back
- * to it. All else is as in the handler `broadcast`. docs/protocol.md, "Pull", says why it is exact and what follows from a loss.
+ * Pull reductions (Klenk et al., section IV.B): a rank asks all others for their data of a packet
+ * that it owns, and switches combine the answers on their way back to it. All else is as in the
+ * handler `broadcast`. docs/protocol.md, "Pull", says why it is exact and what follows from a loss.
  */
 #include "protocols/pull/switch/pull.h"
 
@@ -43,7 +44,8 @@ take_pull(struct fanin_handler_ctx *ctx, struct pull_slot *slot, uint32_t index,
 	enum pull_made made = PULL_MADE;
 
 	*reason = fanin_pass_problem(job, packet);
-	if (*reason == FANIN_REASON_NONE && hdr->members != fanin_pull_owner(hdr->block, job->n_ranks))
+	if (*reason == FANIN_REASON_NONE &&
+	    hdr->members != fanin_pull_owner(hdr->block, job->n_ranks))
 		*reason = FANIN_REASON_RANK;
 	if (*reason != FANIN_REASON_NONE)
 		return FANIN_VERDICT_DROP;
@@ -150,7 +152,8 @@ static const uint8_t pull_types[] = { FANIN_MEMBERS_TYPES FANIN_TYPE_PULL, FANIN
 
 static struct fanin_handler pull = {
 	.name = "pull",
-	.description = "pull reduction: owners of packets ask all ranks, whose answers are combined",
+	.description =
+		"pull reduction: owners of packets ask all ranks, whose answers are combined",
 	.makes_packets = true,
 	.ranks_most = FANIN_PULL_RANKS_MAX,
 	.slot_mbufs = { .fixed = 2 },

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's part of pull reductions (docs/protocol.md, "Pull"): what the files of the handler share. A job's slots have a sum each, beside their
- * dense blocks: the table in which what ranks send to the owner of a packet is combined on its way.
+ * The switch's part of pull reductions (docs/protocol.md, "Pull"): what the files of the handler
+ * share. A job's slots have a sum each, beside their dense blocks: the table in which what ranks
+ * send to the owner of a packet is combined on its way.
  */
 #ifndef FANIN_PROTOCOLS_PULL_SWITCH_PULL_H
 #define FANIN_PROTOCOLS_PULL_SWITCH_PULL_H
@@ -38,8 +39,9 @@ struct pull_entry {
 	uint64_t in;          /* those of them that are in the sum */
 	struct rte_mbuf *sum; /* with its headers as they came; NULL: none is in */
 	fanin_kernel_fn add;
-	uint64_t due_ns; /* when it goes on as it is */
-	uint32_t timer_epoch; /* the run in which the slot's timer was armed that has not expired; 0: there is none */
+	uint64_t due_ns;      /* when it goes on as it is */
+	uint32_t timer_epoch; /* the run in which the slot's timer was armed that has not expired;
+				 0: there is none */
 } __rte_cache_aligned;
 
 struct pull_slot {
@@ -56,13 +58,14 @@ enum pull_made {
 	PULL_RETRY, /* another worker is in the slot */
 };
 
-/* pull_table.c: makes the entry of a PULL, unless there is one. expected: the ranks whose data will pass here, two at least. index: of the slot. */
+/* pull_table.c: makes the entry of a PULL, unless there is one. expected: the ranks whose data will
+ * pass here, two at least. index: of the slot. */
 enum pull_made pull_entry_make(struct fanin_handler_ctx *ctx, struct pull_slot *slot,
 			       uint32_t index, const struct fanin_hdr *hdr, uint64_t expected);
 
 /*
- * pull_table.c: a RESPONSE or RESPONSE_DELIVERY, whose ranks are those that it may have, and whose elements the job can combine with `add`. Returns the
- * verdict on it.
+ * pull_table.c: a RESPONSE or RESPONSE_DELIVERY, whose ranks are those that it may have, and whose
+ * elements the job can combine with `add`. Returns the verdict on it.
  */
 enum fanin_verdict pull_response_take(struct fanin_handler_ctx *ctx, struct pull_slot *slot,
 				      const struct fanin_packet *packet, fanin_kernel_fn add);

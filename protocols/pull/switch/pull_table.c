@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pull reductions: the entries of a switch's table, and what becomes of responses that meet one (Klenk et al., sections IV.B and IV.D; docs/protocol.md, "What a
- * switch does"). A sum carries the set of its ranks, so nothing is counted twice, whatever is doubled or late; what does not fit passes.
+ * Pull reductions: the entries of a switch's table, and what becomes of responses that meet one
+ * (Klenk et al., sections IV.B and IV.D; docs/protocol.md, "What a switch does"). A sum carries the
+ * set of its ranks, so nothing is counted twice, whatever is doubled or late; what does not fit
+ * passes.
  */
 #include "protocols/pull/switch/pull.h"
 
@@ -20,7 +22,8 @@ leave(const struct fanin_handler_ctx *ctx, struct pull_entry *entry)
 
 /* ------------------------------------------------------------------ how many there are */
 
-/* Counts one more entry of the run in use. Returns false if there are as many as may be, or the run is over. */
+/* Counts one more entry of the run in use. Returns false if there are as many as may be, or the run
+ * is over. */
 static bool
 use(const struct fanin_handler_ctx *ctx)
 {
@@ -51,14 +54,16 @@ unuse(const struct fanin_handler_ctx *ctx, struct pull_entry *entry)
 
 	entry->epoch = 0;
 	entry->sum = NULL;
-	while (old >> 32 == epoch && !__atomic_compare_exchange_n(&state->used, &old, old - 1, true,
-								  __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	while (old >> 32 == epoch &&
+	       !__atomic_compare_exchange_n(&state->used, &old, old - 1, true, __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED))
 		;
 }
 
 /* ------------------------------------------------------------------ sums on their way */
 
-/* Sends a RESPONSE, with the sum of these ranks, on towards the packet's owner. The mbuf's only reference is the caller's. */
+/* Sends a RESPONSE, with the sum of these ranks, on towards the packet's owner. The mbuf's only
+ * reference is the caller's. */
 static void
 send_on(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, uint64_t members)
 {
@@ -68,7 +73,8 @@ send_on(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, uint64_t members)
 	const uint64_t child = fanin_child_with(ctx->job, owner);
 	const uint8_t tos = headers->ip.tos;
 	struct fanin_hdr *hdr =
-		fanin_frame_make(ctx, child != 0 ? FANIN_TYPE_RESPONSE_DELIVERY : FANIN_TYPE_RESPONSE,
+		fanin_frame_make(ctx,
+				 child != 0 ? FANIN_TYPE_RESPONSE_DELIVERY : FANIN_TYPE_RESPONSE,
 				 said.block, said.count * fanin_dtype_size(said.dtype), mbuf);
 
 	fanin_frame_mark(mbuf, tos);
@@ -94,13 +100,15 @@ flush(struct fanin_handler_ctx *ctx, struct pull_entry *entry)
 /* ------------------------------------------------------------------ entries */
 
 static bool
-is_of(const struct fanin_handler_ctx *ctx, const struct pull_entry *entry, const struct fanin_hdr *hdr)
+is_of(const struct fanin_handler_ctx *ctx, const struct pull_entry *entry,
+      const struct fanin_hdr *hdr)
 {
 	return entry->epoch == ctx->epoch && entry->operation == hdr->progress &&
 	       entry->place == hdr->block;
 }
 
-/* Makes the entry of a slot free for a packet of this place, if it may be. Returns false if it may not. */
+/* Makes the entry of a slot free for a packet of this place, if it may be. Returns false if it may
+ * not. */
 static bool
 make_room(struct fanin_handler_ctx *ctx, struct pull_entry *entry, uint32_t place)
 {
@@ -122,7 +130,8 @@ make_room(struct fanin_handler_ctx *ctx, struct pull_entry *entry, uint32_t plac
 	return true;
 }
 
-/* A slot has one timer at most: one that expires too early for its entry is armed again. Returns false if there is no room. */
+/* A slot has one timer at most: one that expires too early for its entry is armed again. Returns
+ * false if there is no room. */
 static bool
 arm(struct fanin_handler_ctx *ctx, struct pull_entry *entry, uint32_t index, uint32_t place)
 {
@@ -199,7 +208,8 @@ pull_entry_release(struct fanin_handler_ctx *ctx, struct pull_slot *slot)
 
 /* May a response be combined here at all? */
 static bool
-fits(const struct fanin_handler_ctx *ctx, const struct pull_entry *entry, const struct fanin_hdr *hdr)
+fits(const struct fanin_handler_ctx *ctx, const struct pull_entry *entry,
+     const struct fanin_hdr *hdr)
 {
 	return is_of(ctx, entry, hdr) && (hdr->members & ~entry->expected) == 0 &&
 	       (entry->sum == NULL ||

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pull reductions at a switch, packet by packet (docs/protocol.md, "Pull"): which sums it begins, what is combined in them, and when they go on. The test plays
- * the pipeline, hosts and other switches.
+ * Pull reductions at a switch, packet by packet (docs/protocol.md, "Pull"): which sums it begins,
+ * what is combined in them, and when they go on. The test plays the pipeline, hosts and other
+ * switches.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -303,8 +304,8 @@ host_pulls(uint32_t operation, uint32_t place)
 	if (rig.job.has_parent)
 		ck_assert_uint_eq(take(FANIN_TYPE_PULL, 0, operation, place)->headers.fanin.number,
 				  1);
-	ck_assert_uint_eq(take(FANIN_TYPE_PULL_DELIVERY, others, operation, place)->headers.fanin.number,
-			  1);
+	ck_assert_uint_eq(
+		take(FANIN_TYPE_PULL_DELIVERY, others, operation, place)->headers.fanin.number, 1);
 	return true;
 }
 
@@ -312,7 +313,8 @@ host_pulls(uint32_t operation, uint32_t place)
 static enum fanin_verdict
 host_answers(uint16_t rank, uint32_t operation, uint32_t place)
 {
-	return offer(rank, make_response(FANIN_TYPE_RESPONSE, operation, place, UINT64_C(1) << rank));
+	return offer(rank,
+		     make_response(FANIN_TYPE_RESPONSE, operation, place, UINT64_C(1) << rank));
 }
 
 /* ------------------------------------------------------------------ sums */
@@ -349,7 +351,8 @@ END_TEST
 START_TEST(a_leaf_of_other_ranks_sends_their_sum_up)
 {
 	start(LEAF);
-	ck_assert_int_eq(offer(0, make_pull(FANIN_TYPE_PULL_DELIVERY, 0, 4, 2)), FANIN_VERDICT_HELD);
+	ck_assert_int_eq(offer(0, make_pull(FANIN_TYPE_PULL_DELIVERY, 0, 4, 2)),
+			 FANIN_VERDICT_HELD);
 	ck_assert_uint_eq(take(FANIN_TYPE_PULL_DELIVERY, 7, 0, 4)->headers.fanin.number, 3);
 	for (uint16_t rank = 0; rank < 3; rank++)
 		host_answers(rank, 0, 4);
@@ -554,7 +557,8 @@ START_TEST(a_sum_that_nothing_came_for_leaves_nothing_behind)
 }
 END_TEST
 
-/* The slot's timer is armed once, and again if it is too early for the sum that is there by then. */
+/* The slot's timer is armed once, and again if it is too early for the sum that is there by then.
+ */
 START_TEST(the_timer_of_an_earlier_sum_ends_no_later_one)
 {
 	const uint64_t timeout_ns = 2000000;
@@ -719,7 +723,8 @@ START_TEST(others_packets_at_the_parents_port_are_dropped)
 
 	start(LEAF);
 	/* The owner is below: its PULL has been here. */
-	ck_assert_int_eq(offer(0, make_pull(FANIN_TYPE_PULL_DELIVERY, 0, 6, 2)), FANIN_VERDICT_FREE);
+	ck_assert_int_eq(offer(0, make_pull(FANIN_TYPE_PULL_DELIVERY, 0, 6, 2)),
+			 FANIN_VERDICT_FREE);
 	/* The owner is elsewhere: the sum is for another leaf. */
 	ck_assert_int_eq(offer(0, make_response(FANIN_TYPE_RESPONSE_DELIVERY, 0, 3, 0x4)),
 			 FANIN_VERDICT_FREE);
@@ -836,7 +841,8 @@ suite_pull(void)
 	suite_add_tcase(suite, tcase);
 
 	tcase = tcase_create("timers");
-	tcase_add_test(tcase, a_sum_that_lacks_ranks_goes_on_after_the_timeout_and_late_answers_pass);
+	tcase_add_test(tcase,
+		       a_sum_that_lacks_ranks_goes_on_after_the_timeout_and_late_answers_pass);
 	tcase_add_loop_test(tcase, a_sum_waits_as_long_as_its_owner_expects_answers_to_take, 0, 2);
 	tcase_add_test(tcase, a_sum_that_nothing_came_for_leaves_nothing_behind);
 	tcase_add_test(tcase, the_timer_of_an_earlier_sum_ends_no_later_one);

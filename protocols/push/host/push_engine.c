@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push: blocks go out in their order, as far as the window and the waves allow, and once only. What comes in is the switch's results and sums, and what other ranks
- * say (docs/protocol.md, "What the other ranks do"). Called by the poll loop only, unless said otherwise.
+ * Push: blocks go out in their order, as far as the window and the waves allow, and once only. What
+ * comes in is the switch's results and sums, and what other ranks say (docs/protocol.md, "What the
+ * other ranks do"). Called by the poll loop only, unless said otherwise.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,8 @@
 
 /* ------------------------------------------------------------------ runs */
 
-/* Begins a run, which knows nothing of what others had sent in the one before; its first block is the engine's oldest. */
+/* Begins a run, which knows nothing of what others had sent in the one before; its first block is
+ * the engine's oldest. */
 static void
 run_begin(struct fanin_push *push)
 {
@@ -110,7 +112,8 @@ rules_send(struct fanin_engine *engine)
 
 /* ------------------------------------------------------------------ results */
 
-/* Who has answered the home host with data takes the result of the home host only: else there could be two. */
+/* Who has answered the home host with data takes the result of the home host only: else there could
+ * be two. */
 static bool
 rules_accepts_result(struct fanin_engine *engine, uint32_t block)
 {
@@ -176,8 +179,9 @@ receive_result(struct fanin_push *push, const struct message *message, bool is_r
 		fanin_run_end_note_bye(&push->engine.run_end, message->block, message->from);
 	else if (is_repeat)
 		fanin_push_note_answered(push, message->block);
-	if (message->len != 0 && !fanin_frame_copy(push->engine.loop.transport, message->frame,
-						   FANIN_PAYLOAD_OFFSET, headers + 1, message->len)) {
+	if (message->len != 0 &&
+	    !fanin_frame_copy(push->engine.loop.transport, message->frame, FANIN_PAYLOAD_OFFSET,
+			      headers + 1, message->len)) {
 		push->engine.stats.invalid++;
 		return;
 	}
@@ -352,7 +356,8 @@ rules_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint
 		return;
 	}
 	/* Its own, or another host's behind the same port. */
-	if (hdr->members == engine->config.rank || (!is_to_all && hdr->count != engine->config.rank))
+	if (hdr->members == engine->config.rank ||
+	    (!is_to_all && hdr->count != engine->config.rank))
 		return;
 	engine->heard_ns = engine->loop.now_ns;
 	push_hear(push, message.from);

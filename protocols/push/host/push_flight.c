@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push: how many blocks may be in flight, within the waves. Without losses the waves alone say it. Blocks that find no place in a table go to their home hosts as they are, whose
- * links then carry the packets of all ranks: if these are too many, they are lost or late, home hosts ask for them, and what is sent twice makes it worse. So a round in which they ask for
- * many halves what is in flight. A few are lost by chance. Called by the poll loop only.
+ * Push: how many blocks may be in flight, within the waves. Without losses the waves alone say it.
+ * Blocks that find no place in a table go to their home hosts as they are, whose links then carry
+ * the packets of all ranks: if these are too many, they are lost or late, home hosts ask for them,
+ * and what is sent twice makes it worse. So a round in which they ask for many halves what is in
+ * flight. A few are lost by chance. Called by the poll loop only.
  */
 #include "push_internal.h"
 

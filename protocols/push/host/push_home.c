@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push: a home host (docs/protocol.md, "What the home host does"). It merges what comes of a block (engine/sums.h). Its own data counts from when it has sent the
- * block, and stays apart until all others are there. An entry is taken by a block 2W later: whoever sends that has all results of this one's window, so
- * that all ranks have this one's.
+ * Push: a home host (docs/protocol.md, "What the home host does"). It merges what comes of a block
+ * (engine/sums.h). Its own data counts from when it has sent the block, and stays apart until all
+ * others are there. An entry is taken by a block 2W later: whoever sends that has all results of
+ * this one's window, so that all ranks have this one's.
  */
 #include "push_internal.h"
 
@@ -20,7 +21,8 @@ fanin_push_home_open(struct fanin_push *push, uint32_t block, uint64_t shape)
 	const struct fanin_engine *engine = &push->engine;
 	struct push_entry *entry = push_entry(push, block);
 
-	/* No rank has results a window beyond what this one lacks, so none has sent a block two windows beyond. */
+	/* No rank has results a window beyond what this one lacks, so none has sent a block two
+	 * windows beyond. */
 	if (fanin_block_before(block, engine->oldest) ||
 	    block - engine->oldest >= 2u * engine->config.window)
 		return NULL;
@@ -224,7 +226,8 @@ fanin_push_home_lacks(const struct fanin_push *push, uint32_t block, struct fani
 	here->missing |= here->silent;
 }
 
-/* Asks at the root first, which sends what it has. A round trip later, and again and again, it asks the ranks that are missing all the same. */
+/* Asks at the root first, which sends what it has. A round trip later, and again and again, it asks
+ * the ranks that are missing all the same. */
 void
 fanin_push_home_ask(struct fanin_push *push, uint32_t block, uint32_t n_asked)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state shared by push_engine.c (what is sent and received), push_home.c (blocks that this rank is
- * home to), push_send.c (packets), push_timer.c (when to ask) and push_end.c (how a run ends). Of
- * others only tests include this. Blocks are numbered as the engine numbers them.
+ * The state shared by push_engine.c (what is sent and received), push_home.c (blocks that this rank
+ * is home to), push_send.c (packets), push_timer.c (when to ask) and push_end.c (how a run ends).
+ * Of others only tests include this. Blocks are numbered as the engine numbers them.
  */
 #ifndef FANIN_PROTOCOLS_PUSH_HOST_PUSH_INTERNAL_H
 #define FANIN_PROTOCOLS_PUSH_HOST_PUSH_INTERNAL_H
@@ -20,10 +20,12 @@
 struct push_lane {
 	bool committed; /* the home host has this rank's data, or may: its result alone is taken */
 	uint32_t n_asked;
-	uint64_t overtaken_ns; /* when a later block was done first; valid before push->overtaking */
+	uint64_t overtaken_ns; /* when a later block was done first; valid before push->overtaking
+				*/
 	uint64_t ask_ns;       /* when the next question is due at the earliest */
 	uint64_t ask_wait_ns;  /* interval to the one after it; 0: none was sent */
-	uint64_t asked_ns; /* of the last QUERY, if it is the only one; 0: there is none, or several */
+	uint64_t asked_ns; /* of the last QUERY, if it is the only one; 0: there is none, or several
+			    */
 };
 
 /* A block that this rank is home to. */
@@ -48,21 +50,25 @@ struct fanin_push {
 	struct fanin_push_stats stats;
 	struct fanin_waves waves;
 	struct push_lane *lanes; /* one for each of the engine's */
-	/* Blocks that may be in flight, within the waves; and the round of so many blocks that this is decided after. */
+	/* Blocks that may be in flight, within the waves; and the round of so many blocks that this
+	 * is decided after. */
 	uint32_t allowed;
 	uint32_t round_first; /* its first block */
 	uint32_t n_asked;     /* blocks of it whose data a home host lacked */
-	bool is_slow;       /* it was too many once: grows by an eighth in a round, else doubles */
-	uint32_t next;      /* first block that has not been sent or queued */
-	uint32_t oldest;    /* the engine's when it was last looked at */
-	uint64_t oldest_ns; /* since when it has been that */
-	uint32_t overtaking; /* last block of the run that is done: those before that are not are overtaken */
-	uint64_t all;  /* ranks */
-	uint64_t self; /* this one */
+	bool is_slow;        /* it was too many once: grows by an eighth in a round, else doubles */
+	uint32_t next;       /* first block that has not been sent or queued */
+	uint32_t oldest;     /* the engine's when it was last looked at */
+	uint64_t oldest_ns;  /* since when it has been that */
+	uint32_t overtaking; /* last block of the run that is done: those before that are not are
+				overtaken */
+	uint64_t all;        /* ranks */
+	uint64_t self;       /* this one */
 	struct fanin_sums sums;
-	uint64_t unanswered; /* ranks that had not answered for some round trips when timers were last looked at */
+	uint64_t unanswered; /* ranks that had not answered for some round trips when timers were
+				last looked at */
 	uint64_t waited_for; /* of these, those whose answer about an earlier block is waited for */
-	uint64_t unanswered_ns[PUSH_RANKS_MAX]; /* of the first question that a rank has not answered; 0: there is none */
+	uint64_t unanswered_ns[PUSH_RANKS_MAX]; /* of the first question that a rank has not
+						   answered; 0: there is none */
 
 	/* Blocks, as their home host. */
 	struct push_entry *entries;     /* 2W */
@@ -147,14 +153,16 @@ bool fanin_push_send(struct fanin_push *push, unsigned int rank, enum fanin_push
 bool fanin_push_send_all(struct fanin_push *push, enum fanin_push_kind kind, uint32_t block,
 			 const struct push_elements *elements);
 
-/* push_send.c: the result of a block, which this rank has, to a rank. Returns false if it is not kept any more or there is no room. */
+/* push_send.c: the result of a block, which this rank has, to a rank. Returns false if it is not
+ * kept any more or there is no room. */
 bool fanin_push_repeat(struct fanin_push *push, unsigned int rank, uint32_t block);
 
 /* push_send.c: asks a rank for its data, or for a block's result. It has to answer. */
 bool fanin_push_question(struct fanin_push *push, unsigned int rank, enum fanin_push_kind kind,
 			 uint32_t block);
 
-/* push_home.c: data or a sum of these ranks. payload: NULL: it is in the frame, behind the headers. */
+/* push_home.c: data or a sum of these ranks. payload: NULL: it is in the frame, behind the headers.
+ */
 void fanin_push_home_data(struct fanin_push *push, uint32_t block, uint64_t members,
 			  const struct fanin_hdr *shape, const struct fanin_frame *frame);
 
@@ -177,7 +185,8 @@ void fanin_push_home_ask(struct fanin_push *push, uint32_t block, uint32_t n_ask
 void fanin_push_home_lacks(const struct fanin_push *push, uint32_t block,
 			   struct fanin_push_here *here);
 
-/* push_home.c: the entry of a block; NULL: nothing of it has come, or it is none that may be sent now. */
+/* push_home.c: the entry of a block; NULL: nothing of it has come, or it is none that may be sent
+ * now. */
 struct push_entry *fanin_push_home_open(struct fanin_push *push, uint32_t block, uint64_t shape);
 
 /* push_timer.c */
@@ -199,7 +208,8 @@ void fanin_push_flight_asked(struct fanin_push *push);
 /* push_flight.c: the engine's oldest block is another one. */
 void fanin_push_flight_advance(struct fanin_push *push);
 
-/* push_end.c: the ranks posted different collectives: who is wrong are the fewer ones, or as far as anybody knows all of them. */
+/* push_end.c: the ranks posted different collectives: who is wrong are the fewer ones, or as far as
+ * anybody knows all of them. */
 void fanin_push_mismatch(struct fanin_push *push, uint32_t block, uint64_t some, uint64_t others);
 
 /* push_end.c: another rank says that the run has ended. */

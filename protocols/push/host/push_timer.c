@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push: when to ask. A block that a later one has overtaken is lost: all ranks have sent it. It is asked for after a round trip. So is one whose result another rank lacks. The
- * oldest block may merely wait for a rank that is late: it is asked for at intervals that double. Called by the poll loop only.
+ * Push: when to ask. A block that a later one has overtaken is lost: all ranks have sent it. It is
+ * asked for after a round trip. So is one whose result another rank lacks. The oldest block may
+ * merely wait for a rank that is late: it is asked for at intervals that double. Called by the poll
+ * loop only.
  */
 #include "push_internal.h"
 #include "hostlib/src/engine/times.h"
 
-/* The interval between questions about a lost block grows to so many round trips: what answers them may be lost as well, and is missed for so long. */
+/* The interval between questions about a lost block grows to so many round trips: what answers them
+ * may be lost as well, and is missed for so long. */
 #define MOST_DOUBLED 4u
-/* A rank that has not answered for so many round trips is away, or questions and answers were lost. */
+/* A rank that has not answered for so many round trips is away, or questions and answers were lost.
+ */
 #define SILENT_AFTER 4u
-/* The oldest block is first asked for after so many, whether it is lost or a rank is late: nothing overtakes a vector's last blocks. */
+/* The oldest block is first asked for after so many, whether it is lost or a rank is late: nothing
+ * overtakes a vector's last blocks. */
 #define FIRST_AFTER 2u
 /* To a rank that does not answer, in a timeout. */
 #define LEAST_QUESTIONS 64
@@ -111,7 +116,8 @@ fanin_push_unanswered(const struct fanin_push *push, uint64_t ns)
 	return ranks;
 }
 
-/* Notes ranks that the oldest block waits for and that have not answered for most of the timeout. */
+/* Notes ranks that the oldest block waits for and that have not answered for most of the timeout.
+ */
 static void
 silence_check(struct fanin_push *push)
 {
@@ -145,7 +151,8 @@ asked_ranks(const struct fanin_push *push, uint32_t block)
 	       ~(entry->is_open && entry->block == block ? entry->members : 0);
 }
 
-/* The interval after this question: it grows as long as answers come, and is short if one is lost. */
+/* The interval after this question: it grows as long as answers come, and is short if one is lost.
+ */
 static uint64_t
 next_wait_ns(const struct fanin_push *push, const struct push_lane *lane, uint32_t block)
 {
@@ -191,8 +198,9 @@ is_wanted(const struct fanin_push *push, uint32_t block)
 }
 
 /*
- * Returns when the next question about a block is due; UINT64_MAX: only after something has come. Ranks that do not answer are asked about one block at a time, the first of
- * them: the others are answered as soon as they are heard.
+ * Returns when the next question about a block is due; UINT64_MAX: only after something has come.
+ * Ranks that do not answer are asked about one block at a time, the first of them: the others are
+ * answered as soon as they are heard.
  */
 static uint64_t
 block_check(struct fanin_push *push, uint32_t block)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's part of push reductions (docs/protocol.md, "Push"): what the files of the handler share. Sums wait for more in a table with few entries. An entry
- * is the part of a slot that has a packet; a slot without one still knows which ranks have come.
+ * The switch's part of push reductions (docs/protocol.md, "Push"): what the files of the handler
+ * share. Sums wait for more in a table with few entries. An entry is the part of a slot that has a
+ * packet; a slot without one still knows which ranks have come.
  */
 #ifndef FANIN_PROTOCOLS_PUSH_SWITCH_PUSH_H
 #define FANIN_PROTOCOLS_PUSH_SWITCH_PUSH_H
@@ -26,7 +27,8 @@ enum push_counter {
 	PUSH_AHEAD,
 };
 
-/* The table is divided into sets, each a cache of its own that one worker at a time is in. A block's slot says which is its set. */
+/* The table is divided into sets, each a cache of its own that one worker at a time is in. A
+ * block's slot says which is its set. */
 #define PUSH_SETS_MOST 16u
 #define PUSH_SET_ENTRIES_LEAST 8u
 
@@ -39,8 +41,9 @@ struct push_set {
 } __rte_cache_aligned;
 
 /*
- * How far a neighbor is known to be, a child or the parent: the run's epoch in the upper half, and in the lower one a block about which data or a result has come from
- * there, at most push_slack() - 1 older than the newest such block. Atomic; of another epoch: nothing has come.
+ * How far a neighbor is known to be, a child or the parent: the run's epoch in the upper half, and
+ * in the lower one a block about which data or a result has come from there, at most push_slack() -
+ * 1 older than the newest such block. Atomic; of another epoch: nothing has come.
  */
 #define PUSH_PARENT                                                                                \
 	FANIN_WIRE_MAX_CHILDREN /* the parent as a neighbor; children are their indices */
@@ -53,18 +56,21 @@ struct push_state {
 
 /* Of a block. Whoever has entered its set: rw. */
 struct push_slot {
-	struct rte_mbuf *mbuf; /* the entry's sum, EMPTY if nothing but empty packets came; NULL: the block has no entry */
-	uint64_t members; /* ranks in the sum */
-	uint64_t seen;    /* ranks that have come here */
-	uint64_t shape;   /* as fanin_wire_shape gives it; 0: nothing has come */
+	struct rte_mbuf *mbuf; /* the entry's sum, EMPTY if nothing but empty packets came; NULL:
+				  the block has no entry */
+	uint64_t members;      /* ranks in the sum */
+	uint64_t seen;         /* ranks that have come here */
+	uint64_t shape;        /* as fanin_wire_shape gives it; 0: nothing has come */
 	uint64_t begun_ns;
 	uint32_t epoch;        /* run of the block; 0: the slot has none */
 	uint32_t parent_epoch; /* the same run as the parent numbers it */
 	uint32_t block;
-	uint32_t newer; /* slots whose entries were used after and before this one's, + 1; 0: none */
+	uint32_t newer; /* slots whose entries were used after and before this one's, + 1; 0: none
+			 */
 	uint32_t older;
-	bool evicted; /* a part of the block has gone to its home host, or all may: the table makes no result of it */
-	bool done; /* the table has made the result */
+	bool evicted; /* a part of the block has gone to its home host, or all may: the table makes
+			 no result of it */
+	bool done;    /* the table has made the result */
 } __rte_cache_aligned;
 
 static_assert(sizeof(struct push_slot) == RTE_CACHE_LINE_SIZE, "one cache line per slot");
@@ -115,7 +121,8 @@ push_is_all(const struct fanin_job_params *job, uint64_t ranks)
 	return (unsigned int)__builtin_popcountll(ranks) == job->n_below;
 }
 
-/* Granularity of a neighbor's note, in blocks: coarse, so that workers seldom write what all of them read. */
+/* Granularity of a neighbor's note, in blocks: coarse, so that workers seldom write what all of
+ * them read. */
 static inline uint32_t
 push_slack(const struct fanin_job_params *job)
 {
@@ -123,9 +130,10 @@ push_slack(const struct fanin_job_params *job)
 }
 
 /*
- * push_window.c: may a neighbor send data or a question of this block now? No rank sends block b before it has the result of b - W, which has data of all ranks: so
- * every other neighbor has brought something about b - W, or a later block, before. Returns FANIN_REASON_NONE, BLOCK_WINDOW for one that is too new, or BLOCK_STALE for one that
- * is over everywhere.
+ * push_window.c: may a neighbor send data or a question of this block now? No rank sends block b
+ * before it has the result of b - W, which has data of all ranks: so every other neighbor has
+ * brought something about b - W, or a later block, before. Returns FANIN_REASON_NONE, BLOCK_WINDOW
+ * for one that is too new, or BLOCK_STALE for one that is over everywhere.
  */
 enum fanin_reason push_check_block(const struct fanin_handler_ctx *ctx, unsigned int neighbor,
 				   uint32_t block);
@@ -133,7 +141,8 @@ enum fanin_reason push_check_block(const struct fanin_handler_ctx *ctx, unsigned
 /* push_window.c: as push_note, of a block that is newer than what is noted. */
 void push_note_newer(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t block);
 
-/* A neighbor brings data or the result of this block. To be called before any of it leaves the switch. */
+/* A neighbor brings data or the result of this block. To be called before any of it leaves the
+ * switch. */
 static inline void
 push_note(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t block)
 {
@@ -150,17 +159,21 @@ push_note(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t b
 /* push_window.c: the same of a packet from one host to others, if that is data or a result. */
 void push_note_message(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet);
 
-/* push_frames.c: the sum goes to the parent, or at the root to the block's home host, or as the result to all. Each takes the mbuf's only reference. */
+/* push_frames.c: the sum goes to the parent, or at the root to the block's home host, or as the
+ * result to all. Each takes the mbuf's only reference. */
 void push_send_up(struct fanin_handler_ctx *ctx, uint32_t block, struct push_sum sum);
 void push_send_home(struct fanin_handler_ctx *ctx, uint32_t block, struct push_sum sum);
 void push_send_result(struct fanin_handler_ctx *ctx, uint32_t block, struct rte_mbuf *mbuf);
 
-/* push_frames.c: the root answers the home host's QUERY in its own packet. seen: ranks that have come of the block. */
+/* push_frames.c: the root answers the home host's QUERY in its own packet. seen: ranks that have
+ * come of the block. */
 void push_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 		 enum fanin_block_state state, uint64_t seen);
 
-/* push_frames.c: packets of the parent go on to those they are for. Each returns the verdict on it. */
-enum fanin_verdict push_pass_result(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet);
+/* push_frames.c: packets of the parent go on to those they are for. Each returns the verdict on it.
+ */
+enum fanin_verdict push_pass_result(struct fanin_handler_ctx *ctx,
+				    const struct fanin_packet *packet);
 enum fanin_verdict push_pass_home(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet);
 
 #endif

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* Makes a packet with elements a frame to the parent or to children. Block, shape and payload stay. contributions: ranks in it. */
+/* Makes a packet with elements a frame to the parent or to children. Block, shape and payload stay.
+ * contributions: ranks in it. */
 static struct fanin_hdr *
 make_frame(const struct fanin_handler_ctx *ctx, enum fanin_type type, uint32_t block,
 	   unsigned int contributions, struct rte_mbuf *mbuf)
@@ -68,7 +69,8 @@ push_send_result(struct fanin_handler_ctx *ctx, uint32_t block, struct rte_mbuf 
 	struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin;
 
 	if (hdr->op == FANIN_WIRE_AVG && !fanin_wire_is_empty(hdr))
-		fanin_kernel_finish(job->isa, hdr->dtype, hdr->op)(hdr + 1, job->n_ranks, hdr->count);
+		fanin_kernel_finish(job->isa, hdr->dtype, hdr->op)(hdr + 1, job->n_ranks,
+								   hdr->count);
 	send_to_all(ctx, block, mbuf);
 }
 

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push: how far a job's neighbors are, and so which block none of them can have sent yet (docs/protocol.md, "How new a block may be"). Without this one packet with a number far
- * ahead would take a slot from all true blocks until their numbers have come so far.
+ * Push: how far a job's neighbors are, and so which block none of them can have sent yet
+ * (docs/protocol.md, "How new a block may be"). Without this one packet with a number far ahead
+ * would take a slot from all true blocks until their numbers have come so far.
  *
- * A switch cannot tell from a slot alone: its last block may be long ago, if packets were lost and the home host has completed what came in between. But data and results of any
- * block pass the links of the tree only. Let a rank p behind neighbor c send block b. It has the result of b - W, and this has data of the ranks behind every other neighbor d: so
- * it has come from d through this switch, as a CONTRIBUTION or PARTIAL, as DATA, or as a result. Workers note that before the packet leaves, so whatever follows from it comes later.
+ * A switch cannot tell from a slot alone: its last block may be long ago, if packets were lost and
+ * the home host has completed what came in between. But data and results of any block pass the
+ * links of the tree only. Let a rank p behind neighbor c send block b. It has the result of b - W,
+ * and this has data of the ranks behind every other neighbor d: so it has come from d through this
+ * switch, as a CONTRIBUTION or PARTIAL, as DATA, or as a result. Workers note that before the
+ * packet leaves, so whatever follows from it comes later.
  */
 #include "protocols/push/switch/push.h"
 
-/* The note of every neighbor when a run begins: as if it had sent W - 1, for results of blocks before W may be known from an earlier run. */
+/* The note of every neighbor when a run begins: as if it had sent W - 1, for results of blocks
+ * before W may be known from an earlier run. */
 static uint32_t
 begun(const struct fanin_job_params *job)
 {
@@ -40,7 +45,8 @@ compare(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t blo
 
 	if (ahead >= window + (int32_t)push_slack(ctx->job))
 		return FANIN_REASON_BLOCK_WINDOW;
-	/* A rank of that neighbor has sent a block for which all ranks had the result of this one. */
+	/* A rank of that neighbor has sent a block for which all ranks had the result of this one.
+	 */
 	return ahead <= -2 * window ? FANIN_REASON_BLOCK_STALE : FANIN_REASON_NONE;
 }
 
@@ -50,7 +56,8 @@ push_check_block(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uin
 	const struct fanin_job_params *job = ctx->job;
 	enum fanin_reason reason = FANIN_REASON_NONE;
 
-	for (unsigned int child = 0; child < job->n_children && reason == FANIN_REASON_NONE; child++) {
+	for (unsigned int child = 0; child < job->n_children && reason == FANIN_REASON_NONE;
+	     child++) {
 		if (child != neighbor)
 			reason = compare(ctx, child, block);
 	}
@@ -68,7 +75,8 @@ push_note_newer(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint
 	uint64_t noted = __atomic_load_n(&state->newest[neighbor], __ATOMIC_RELAXED);
 	uint32_t newest;
 
-	/* A number that nobody can have sent would let others go as far, or past the half of all numbers shut them out. */
+	/* A number that nobody can have sent would let others go as far, or past the half of all
+	 * numbers shut them out. */
 	if (push_check_block(ctx, neighbor, block) != FANIN_REASON_NONE)
 		return;
 	do {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A switch of a push job, packet by packet: the table and who leaves it, what a slot without payload still knows, and what goes where: to the parent, to home
- * hosts, to all (docs/protocol.md, "Push"). The test plays the pipeline.
+ * A switch of a push job, packet by packet: the table and who leaves it, what a slot without
+ * payload still knows, and what goes where: to the parent, to home hosts, to all (docs/protocol.md,
+ * "Push"). The test plays the pipeline.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -172,7 +173,8 @@ sum_of(uint64_t members, uint32_t block, unsigned int i)
 	return sum;
 }
 
-/* The data of these ranks, with the block's shape: a sum or an average. flags: FANIN_FLAG_EMPTY leaves it out. */
+/* The data of these ranks, with the block's shape: a sum or an average. flags: FANIN_FLAG_EMPTY
+ * leaves it out. */
 static struct rte_mbuf *
 make(enum fanin_type type, uint32_t block, uint64_t members, uint16_t flags)
 {
@@ -604,7 +606,8 @@ START_TEST(ranks_without_data_are_counted_and_combined_with_nothing)
 	ck_assert_int_eq(memcmp(output->payload, &(int32_t){ value_of(1, 0, 0) }, 4), 0);
 	ck_assert_uint_eq(fanin_wire_payload_len(&output->headers), COUNT * sizeof(int32_t));
 	for (uint16_t rank = 0; rank < 3; rank++)
-		offer(rank, make(FANIN_TYPE_CONTRIBUTION, 1, UINT64_C(1) << rank, FANIN_FLAG_EMPTY));
+		offer(rank,
+		      make(FANIN_TYPE_CONTRIBUTION, 1, UINT64_C(1) << rank, FANIN_FLAG_EMPTY));
 	output = take(FANIN_EMIT_CHILDREN, FANIN_TYPE_RESULT, 1);
 	ck_assert(fanin_wire_is_empty(&output->headers.fanin));
 	ck_assert_uint_eq(fanin_wire_payload_len(&output->headers), 0);
@@ -787,7 +790,8 @@ END_TEST
 
 /* ------------------------------------------------------------- numbers that nobody can have */
 
-/* The newest block that a packet of child 0 gets in with, of data or of the home host's question. */
+/* The newest block that a packet of child 0 gets in with, of data or of the home host's question.
+ */
 static uint32_t
 newest_of_0(uint32_t from, bool is_query)
 {
@@ -804,7 +808,8 @@ newest_of_0(uint32_t from, bool is_query)
 	return newest;
 }
 
-/* Slots keep to what all ranks but one can have sent: how far that one says it is does not matter. */
+/* Slots keep to what all ranks but one can have sent: how far that one says it is does not matter.
+ */
 START_TEST(who_is_ahead_of_all_others_by_a_window_is_refused)
 {
 	const bool is_query = _i == 1;
@@ -819,7 +824,8 @@ START_TEST(who_is_ahead_of_all_others_by_a_window_is_refused)
 		/* Of slots that have no block yet, nor a number that is past the half of all. */
 		expect_dropped(is_query ? query(0, (1u << 31) + 4 * i, 0)
 					: contribute(0, (1u << 31) + 4 * i),
-			       i < WINDOW / 4 ? FANIN_REASON_BLOCK_WINDOW : FANIN_REASON_BLOCK_STALE);
+			       i < WINDOW / 4 ? FANIN_REASON_BLOCK_WINDOW
+					      : FANIN_REASON_BLOCK_STALE);
 	}
 	ck_assert_uint_le(newest_of_0(0, is_query), most);
 	ck_assert_uint_ge(newest_of_0(0, is_query), most - 3);
@@ -858,7 +864,8 @@ START_TEST(who_is_asked_for_a_block_far_ahead_does_not_vouch_for_it)
 }
 END_TEST
 
-/* All data of a block may come to its home host past the tables, or be lost on the way here and made good: a slot may be many uses behind. */
+/* All data of a block may come to its home host past the tables, or be lost on the way here and
+ * made good: a slot may be many uses behind. */
 START_TEST(who_is_a_window_ahead_is_not_refused_whatever_the_table_has_missed)
 {
 	static const enum fanin_push_kind kinds[] = { FANIN_PUSH_DATA, FANIN_PUSH_REPEAT,
@@ -884,7 +891,8 @@ START_TEST(who_is_a_window_ahead_is_not_refused_whatever_the_table_has_missed)
 }
 END_TEST
 
-/* What a leaf's own ranks bring is bounded by the others behind it and by what comes down; that in turn by them. */
+/* What a leaf's own ranks bring is bounded by the others behind it and by what comes down; that in
+ * turn by them. */
 START_TEST(a_leaf_goes_by_its_parent_too)
 {
 	start_leaf(64);
@@ -912,7 +920,8 @@ END_TEST
 
 /* ------------------------------------------------------------- chance */
 
-/* Every rank is in what leaves exactly once, or in the result: whatever is doubled, evicted, timed out and asked for. */
+/* Every rank is in what leaves exactly once, or in the result: whatever is doubled, evicted, timed
+ * out and asked for. */
 START_TEST(each_rank_of_a_block_is_sent_once_whatever_happens)
 {
 	uint64_t n_results = 0, n_evicted = 0;

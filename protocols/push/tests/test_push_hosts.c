@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push reductions in one process and in virtual time: real engines around real switches. Results are exact and the same bits on all ranks whatever is lost, doubled
- * or reordered on any link, however small the tables are; where nothing is lost or evicted, nobody asks.
+ * Push reductions in one process and in virtual time: real engines around real switches. Results
+ * are exact and the same bits on all ranks whatever is lost, doubled or reordered on any link,
+ * however small the tables are; where nothing is lost or evicted, nobody asks.
  */
 #include <check.h>
 #include <errno.h>
@@ -149,7 +150,8 @@ START_TEST(sums_are_exact_whatever_is_lost_doubled_or_reordered)
 }
 END_TEST
 
-/* By _i: the data type. All operators, and all collectives, in a network that loses, with tables of all sizes. */
+/* By _i: the data type. All operators, and all collectives, in a network that loses, with tables of
+ * all sizes. */
 START_TEST(all_collectives_and_operators_are_exact)
 {
 	static const uint32_t entries[] = { 4, 64, 4096 };
@@ -188,7 +190,9 @@ END_TEST
 static struct trial
 usual_trial(void)
 {
-	return (struct trial){ .seed = 5, .n_ranks = 4, .n_leaves = 2, .window = 16, .entries = 64 };
+	return (struct trial){
+		.seed = 5, .n_ranks = 4, .n_leaves = 2, .window = 16, .entries = 64
+	};
 }
 
 static bool
@@ -229,7 +233,8 @@ loses_all_at_first(uint16_t rank, const struct fanin_hdr *hdr)
 	return rank == 2 && hdr->type == FANIN_TYPE_RESULT && hdr->block >= 16 && hdr->block < 80;
 }
 
-/* Once the window has gone beyond them, which is after the first ones, they are overtaken, and asked for together. */
+/* Once the window has gone beyond them, which is after the first ones, they are overtaken, and
+ * asked for together. */
 START_TEST(many_blocks_lost_in_a_row_are_asked_for_together)
 {
 	struct trial trial = usual_trial();
@@ -281,8 +286,9 @@ frees_results(uint16_t rank, const struct fanin_hdr *hdr)
 {
 	const struct world_frame *one = &held[hdr->block % RTE_DIM(held)];
 
-	if (rank == 1 && hdr->type == FANIN_TYPE_UNICAST && (hdr->number & 0xff) == FANIN_PUSH_DATA &&
-	    one->len != 0 && ((const struct fanin_headers *)one->bytes)->fanin.block == hdr->block)
+	if (rank == 1 && hdr->type == FANIN_TYPE_UNICAST &&
+	    (hdr->number & 0xff) == FANIN_PUSH_DATA && one->len != 0 &&
+	    ((const struct fanin_headers *)one->bytes)->fanin.block == hdr->block)
 		world_give(1, one);
 	return false;
 }
@@ -424,12 +430,14 @@ forge_all(enum fanin_type type, uint32_t first)
 }
 
 /*
- * Whoever has the key and is behind a rank's port: one packet for each slot, which would be lost to the table for long. By _i: 0 to 2 data 2^20 blocks ahead, past the half of
- * all numbers, and step by step; 3 and 4 questions of the home host. Odd: over two levels.
+ * Whoever has the key and is behind a rank's port: one packet for each slot, which would be lost to
+ * the table for long. By _i: 0 to 2 data 2^20 blocks ahead, past the half of all numbers, and step
+ * by step; 3 and 4 questions of the home host. Odd: over two levels.
  */
 START_TEST(blocks_far_ahead_take_nothing_from_others)
 {
-	static const uint32_t firsts[] = { 1u << 20, (1u << 31) + 64, 256, 1u << 20, (1u << 31) + 64 };
+	static const uint32_t firsts[] = { 1u << 20, (1u << 31) + 64, 256, 1u << 20,
+					   (1u << 31) + 64 };
 	const enum fanin_type type = _i % 5 < 3 ? FANIN_TYPE_CONTRIBUTION : FANIN_TYPE_QUERY;
 	const uint32_t first = firsts[_i % 5];
 	const struct perf_collective sum = world_sum(200000);
@@ -493,7 +501,8 @@ ranks_come_and_go(struct random *random)
 	}
 }
 
-/* Tables' entries time out meanwhile, and home hosts are away. What is not lost is hardly asked for. */
+/* Tables' entries time out meanwhile, and home hosts are away. What is not lost is hardly asked
+ * for. */
 START_TEST(ranks_that_come_and_go_are_waited_for_and_hardly_asked)
 {
 	struct trial trial = usual_trial();
@@ -566,7 +575,8 @@ START_TEST(a_rank_that_dies_is_named_by_all_within_the_timeout)
 }
 END_TEST
 
-/* All have sent the block, and what has left the table is lost with the data of the rank that dies. */
+/* All have sent the block, and what has left the table is lost with the data of the rank that dies.
+ */
 static bool
 loses_data_of_3(uint16_t rank, const struct fanin_hdr *hdr)
 {
@@ -723,8 +733,9 @@ has_part_at_home(void *user)
 }
 
 /*
- * Rank 0 has the data of rank 1 from a run that is lost. In the next one the table makes the result, which rank 1 alone gets: rank 0 has to ask
- * it, too, and would make another one of what it had.
+ * Rank 0 has the data of rank 1 from a run that is lost. In the next one the table makes the
+ * result, which rank 1 alone gets: rank 0 has to ask it, too, and would make another one of what it
+ * had.
  */
 START_TEST(a_home_host_makes_nothing_of_sums_of_an_earlier_run)
 {
@@ -760,7 +771,8 @@ suite_push_hosts(void)
 	tcase_add_loop_test(tcase, without_loss_and_eviction_nobody_asks, 0, 8);
 	tcase_add_test(tcase, without_loss_what_is_evicted_comes_to_home_hosts_and_nobody_asks);
 	tcase_add_loop_test(exact, sums_are_exact_whatever_is_lost_doubled_or_reordered, 0, 60);
-	tcase_add_loop_test(exact, all_collectives_and_operators_are_exact, FANIN_I8, FANIN_F64 + 1);
+	tcase_add_loop_test(exact, all_collectives_and_operators_are_exact, FANIN_I8,
+			    FANIN_F64 + 1);
 	tcase_add_loop_test(exact, float_sums_have_the_same_bits_on_all_ranks, 0, 12);
 	tcase_add_test(tcase, who_has_lost_a_result_gets_it_from_the_home_host);
 	tcase_add_test(tcase, many_blocks_lost_in_a_row_are_asked_for_together);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host protocol of the handler `region` as a table (protocol/protocol.h): the block engine with the rules of regions. What is posted as a collective runs as
- * in the window protocol.
+ * The host protocol of the handler `region` as a table (protocol/protocol.h): the block engine with
+ * the rules of regions. What is posted as a collective runs as in the window protocol.
  */
 #include "region.h"
 
@@ -20,7 +20,8 @@ rules_open(struct fanin_engine *engine, struct fanin_error *error)
 	region->first = engine->config.parameters[FANIN_REGION_BASE];
 	region->bytes = engine->config.parameters[FANIN_REGION_BYTES];
 	region->next_lane = engine->oldest;
-	region->window_most = fanin_region_window(engine->config.size, engine->config.payload_bytes);
+	region->window_most = fanin_region_window(engine->config.size,
+						  engine->config.payload_bytes);
 	region->window = region->window_most > 4 * FANIN_REGION_WINDOW_LEAST
 				 ? region->window_most / 4
 				 : FANIN_REGION_WINDOW_LEAST;
@@ -36,7 +37,8 @@ rules_close(struct fanin_engine *engine)
 	free(fanin_region_of(engine)->log.entries);
 }
 
-/* Each poll, after receiving: all that regions do of their own accord. Timers of the window protocol run only while something is posted. */
+/* Each poll, after receiving: all that regions do of their own accord. Timers of the window
+ * protocol run only while something is posted. */
 static void
 rules_send(struct fanin_engine *engine)
 {
@@ -60,8 +62,8 @@ rules_scan(struct fanin_engine *engine)
 
 	fanin_engine_scan(engine);
 	if (region->fence.stage >= FANIN_REGION_WAIT)
-		fanin_loop_wake_by(&engine->loop,
-				   fanin_live_check(&region->live, engine, region->fence.packet_ns));
+		fanin_loop_wake_by(&engine->loop, fanin_live_check(&region->live, engine,
+								   region->fence.packet_ns));
 }
 
 static void
@@ -70,7 +72,8 @@ rules_on_answer(struct fanin_engine *engine, uint32_t block, const struct fanin_
 	(void)fanin_live_told(&fanin_region_of(engine)->live, engine, block, ranks);
 }
 
-/* Lanes are released once more in the new run; what was lost with the old one is missing like anything else. */
+/* Lanes are released once more in the new run; what was lost with the old one is missing like
+ * anything else. */
 static void
 rules_resume(struct fanin_engine *engine)
 {
@@ -80,7 +83,8 @@ rules_resume(struct fanin_engine *engine)
 	region->live = (struct fanin_live){ 0 };
 }
 
-/* Names the ranks that are gone, and not all of their leaf, which waits for them as this one does. */
+/* Names the ranks that are gone, and not all of their leaf, which waits for them as this one does.
+ */
 static bool
 rules_time_out(struct fanin_engine *engine)
 {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Multicast regions on hosts (Klenk et al., section IV.A; docs/protocol.md, "Regions"): the block engine for the blocks of fences, and beside it packets
- * that any rank writes into the memory of all others, numbered by their writer, confirmed, and fetched from it where they are lost.
+ * Multicast regions on hosts (Klenk et al., section IV.A; docs/protocol.md, "Regions"): the block
+ * engine for the blocks of fences, and beside it packets that any rank writes into the memory of
+ * all others, numbered by their writer, confirmed, and fetched from it where they are lost.
  */
 #ifndef FANIN_PROTOCOLS_REGION_HOST_REGION_H
 #define FANIN_PROTOCOLS_REGION_HOST_REGION_H
 
 #include "hostlib/src/protocol/protocol.h"
 
-/* Packets of one writer that may be on their way, and those of all writers together to one rank, with their bytes. */
+/* Packets of one writer that may be on their way, and those of all writers together to one rank,
+ * with their bytes. */
 #define FANIN_REGION_WINDOW_LEAST 8u
 #define FANIN_REGION_WINDOW_MOST 256u
 #define FANIN_REGION_IN_FLIGHT 1024u

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fences: the ranks tell each other how many packets each has written, and then, in rounds, whether they lack any, until none does (docs/protocol.md, "Regions"). Blocks of the
- * window protocol carry both; the fence's own request is behind them in the engine's list, so that whatever fails the engine fails it, too.
+ * Fences: the ranks tell each other how many packets each has written, and then, in rounds, whether
+ * they lack any, until none does (docs/protocol.md, "Regions"). Blocks of the window protocol carry
+ * both; the fence's own request is behind them in the engine's list, so that whatever fails the
+ * engine fails it, too.
  */
 #include <string.h>
 
@@ -10,7 +12,8 @@
 
 #define HOLD_FIRST_NS UINT64_C(20000000)
 #define HOLD_MOST_NS UINT64_C(100000000)
-/* Rounds without a new packet before a timeout without one is an error: in each of them all ranks have taken part. */
+/* Rounds without a new packet before a timeout without one is an error: in each of them all ranks
+ * have taken part. */
 #define STALLED_ROUNDS 2u
 
 /* Posts an allreduce of the first n values. Returns what fanin_engine_post_small does. */
@@ -108,7 +111,8 @@ counts_take(struct fanin_region_engine *region)
 
 		if (rank == region->engine.config.rank)
 			continue;
-		if (fence->heard[rank] < source->gaps.passed || fence->heard[rank] > UINT32_MAX / 2) {
+		if (fence->heard[rank] < source->gaps.passed ||
+		    fence->heard[rank] > UINT32_MAX / 2) {
 			fanin_error_set(
 				&region->engine.loop.error, 0,
 				"rank %u says that it has written %llu packets before fence %u, but has sent packet %u",
@@ -162,22 +166,24 @@ fence_end(struct fanin_region_engine *region)
 	fanin_request_list_finish(&region->engine.loop.requests, fence->request);
 }
 
-/* Fails as ranks are gone, whatever they have told of rounds that were to come: they confirm nothing, and send nothing. */
+/* Fails as ranks are gone, whatever they have told of rounds that were to come: they confirm
+ * nothing, and send nothing. */
 static void
 gone_fail(struct fanin_region_engine *region, uint64_t silent_ns)
 {
 	char gone[320];
 
 	fanin_live_format(&region->live, &region->engine, gone, sizeof(gone));
-	fanin_error_set(&region->engine.loop.error, 0, "no packet for %.1f s: fence %u waits for %s",
-			(double)silent_ns / 1e9, region->number, gone);
+	fanin_error_set(&region->engine.loop.error, 0,
+			"no packet for %.1f s: fence %u waits for %s", (double)silent_ns / 1e9,
+			region->number, gone);
 	region->engine.loop.error.missing = region->live.gone;
 	fail(region, FANIN_ERR_TIMEOUT);
 }
 
 /*
- * True if some rank lacks packets and none has moved here for a timeout, though all take part in rounds: ranks are gone, or packets do not pass. Then it has
- * failed.
+ * True if some rank lacks packets and none has moved here for a timeout, though all take part in
+ * rounds: ranks are gone, or packets do not pass. Then it has failed.
  */
 static bool
 has_stalled(struct fanin_region_engine *region)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is missing of other ranks' writes, and asking them for it (docs/protocol.md, "Regions"). Called by the poll loop only.
+ * What is missing of other ranks' writes, and asking them for it (docs/protocol.md, "Regions").
+ * Called by the poll loop only.
  */
 #include <string.h>
 
@@ -60,7 +61,8 @@ fanin_region_note_packet(struct fanin_region_engine *region, uint16_t rank, uint
 	fanin_region_note_progress(region);
 }
 
-/* Asks for packets that lack before a packet. again: also for those that were asked for. Returns whether it has. */
+/* Asks for packets that lack before a packet. again: also for those that were asked for. Returns
+ * whether it has. */
 static bool
 fetch(struct fanin_region_engine *region, uint16_t rank, uint32_t before, bool again)
 {
@@ -104,7 +106,8 @@ gaps_check(struct fanin_region_engine *region, uint16_t rank)
 	return source->gaps.check_ns;
 }
 
-/* Once the fence has told how many packets there are: asks for those of which nothing is known. Returns when to look again. */
+/* Once the fence has told how many packets there are: asks for those of which nothing is known.
+ * Returns when to look again. */
 static uint64_t
 silence_check(struct fanin_region_engine *region, uint16_t rank)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state of a region, shared by region.c (the tables), region_write.c (what this rank writes, and what others have of it), region_receive.c (what comes in),
- * region_fetch.c (what is missing) and region_fence.c.
+ * The state of a region, shared by region.c (the tables), region_write.c (what this rank writes,
+ * and what others have of it), region_receive.c (what comes in), region_fetch.c (what is missing)
+ * and region_fence.c.
  */
 #ifndef FANIN_PROTOCOLS_REGION_HOST_REGION_INTERNAL_H
 #define FANIN_PROTOCOLS_REGION_HOST_REGION_INTERNAL_H
@@ -89,9 +90,11 @@ struct fanin_region_engine {
 	uint32_t slowed_at; /* `next` when it was last halved */
 	uint64_t ask_ns;    /* when to ask ranks that have not confirmed */
 	uint64_t ask_wait_ns;
-	bool has_more; /* the last poll did not send all that it may: others had to be read, or the transport had no room */
+	bool has_more; /* the last poll did not send all that it may: others had to be read, or the
+			  transport had no room */
 	bool is_full;  /* of these, the latter */
-	uint32_t confirmed[FANIN_REGION_RANKS_MAX]; /* by rank: it has all packets before this one */
+	uint32_t confirmed[FANIN_REGION_RANKS_MAX]; /* by rank: it has all packets before this one
+						     */
 
 	/* What others write. */
 	struct fanin_patience reordering; /* before a gap counts as lost */
@@ -144,13 +147,15 @@ void fanin_region_send(struct fanin_region_engine *region);
  *
  * Returns false if the transport has no room.
  */
-bool fanin_region_tell(struct fanin_region_engine *region, uint16_t rank, enum fanin_region_kind kind,
-		       uint32_t packet, const void *payload, uint32_t payload_len);
+bool fanin_region_tell(struct fanin_region_engine *region, uint16_t rank,
+		       enum fanin_region_kind kind, uint32_t packet, const void *payload,
+		       uint32_t payload_len);
 
 /* region_write.c: a rank has all packets before this one. */
 void fanin_region_note_have(struct fanin_region_engine *region, uint16_t rank, uint32_t packet);
 
-/* region_write.c: a rank asks for packets. words: bitmap of n words, from the packet `first` on, before which it has all. */
+/* region_write.c: a rank asks for packets. words: bitmap of n words, from the packet `first` on,
+ * before which it has all. */
 void fanin_region_serve(struct fanin_region_engine *region, uint16_t rank, uint32_t first,
 			const uint64_t *words, uint32_t n_words);
 
@@ -164,7 +169,8 @@ void fanin_region_receive(struct fanin_engine *engine, const struct fanin_frame 
 /* region_fetch.c: begins with nothing of any writer, at the first fence and after each one. */
 void fanin_region_sources_begin(struct fanin_region_engine *region);
 
-/* region_fetch.c: the writer has sent all packets before this one, and they can't come any more if they are not there. */
+/* region_fetch.c: the writer has sent all packets before this one, and they can't come any more if
+ * they are not there. */
 void fanin_region_note_sent(struct fanin_region_engine *region, uint16_t rank, uint32_t packets);
 
 /* region_fetch.c: a packet is there that lacked. written: by WRITE. */

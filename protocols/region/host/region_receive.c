@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets from other ranks. Bytes are stored where their header says, once, if they belong to the fence that comes next (docs/protocol.md, "Regions"). Called by the poll loop
- * only.
+ * Packets from other ranks. Bytes are stored where their header says, once, if they belong to the
+ * fence that comes next (docs/protocol.md, "Regions"). Called by the poll loop only.
  */
 #include "region_internal.h"
 
@@ -42,7 +42,8 @@ is_right(struct fanin_region_engine *region, const struct fanin_hdr *hdr, uint32
 	return true;
 }
 
-/* Puts a packet's data where it belongs, if it is needed. headers: a copy, which nobody changes any more. */
+/* Puts a packet's data where it belongs, if it is needed. headers: a copy, which nobody changes any
+ * more. */
 static void
 data_store(struct fanin_region_engine *region, const struct fanin_headers *headers,
 	   const struct fanin_frame *frame)
@@ -93,7 +94,8 @@ receive_fetch(struct fanin_region_engine *region, const struct fanin_frame *fram
 {
 	const struct fanin_headers headers = *(const struct fanin_headers *)frame->data;
 	uint64_t words[FANIN_REGION_WORDS];
-	const uint32_t n = fanin_engine_copy_words(&region->engine, frame, words, FANIN_REGION_WORDS);
+	const uint32_t n = fanin_engine_copy_words(&region->engine, frame, words,
+						   FANIN_REGION_WORDS);
 
 	if (n == 0 || headers.fanin.members >= region->engine.config.size) {
 		region->engine.stats.invalid++;

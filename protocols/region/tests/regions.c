@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One rank that writes into two regions of its communicator, fences them, and reduces one, by the public calls. The job comes from the network manager. Prints one JSON object: what was
- * wrong, or which call failed and why.
+ * One rank that writes into two regions of its communicator, fences them, and reduces one, by the
+ * public calls. The job comes from the network manager. Prints one JSON object: what was wrong, or
+ * which call failed and why.
  *
  * usage: regions MANAGER JOB-NAME ADDRESS RANK SIZE MODE
- * MODE: a number of rounds; "tags": two, in jobs whose packets have tags; "endless": rounds until a call fails; "lengths": rank 0 gives another length than the others; "memory": one, and before it rank 1 has no
- * memory for a region; "agreement": rank 1 has none for its part of the agreement on one, of a job with two trees; "silent": as one round, but after creating the regions the ranks other than 0 compute until they see
- * what rank 0 has written, without a call.
+ * MODE: a number of rounds; "tags": two, in jobs whose packets have tags; "endless": rounds until a
+ * call fails; "lengths": rank 0 gives another length than the others; "memory": one, and before it
+ * rank 1 has no memory for a region; "agreement": rank 1 has none for its part of the agreement on
+ * one, of a job with two trees; "silent": as one round, but after creating the regions the ranks
+ * other than 0 compute until they see what rank 0 has written, without a call.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -94,7 +97,8 @@ slice_write(unsigned int region, unsigned int rank, unsigned int round)
 
 		for (size_t i = 0; i < n; i++)
 			data[i] = byte_of(region, rank, round, done + i);
-		check("write", fanin_region_write(regions[region], 5 + rank * SLICE + done, data, n));
+		check("write",
+		      fanin_region_write(regions[region], 5 + rank * SLICE + done, data, n));
 		memset(data, 0x55, n);
 		done += n;
 	}
@@ -130,7 +134,8 @@ round_run(unsigned int rank, unsigned int size, unsigned int round)
 		check("fence", fanin_region_fence(regions[r]));
 	for (unsigned int r = 0; r < REGIONS; r++) {
 		wrong += wrong_in(r, size, round);
-		/* The region is the application's until others write again: they wait for this fence. */
+		/* The region is the application's until others write again: they wait for this
+		 * fence. */
 		memset(memory[r], 0, BYTES);
 	}
 	for (unsigned int r = 0; r < REGIONS; r++)
@@ -167,7 +172,8 @@ wrong_sums(unsigned int size)
 typedef int (*reduce_fn)(fanin_region *region, size_t offset, size_t count, enum fanin_dtype dtype,
 			 enum fanin_op op);
 
-/* Sums a range of all ranks' regions in place, twice: the second time in the job of the first. Returns how many sums are wrong. */
+/* Sums a range of all ranks' regions in place, twice: the second time in the job of the first.
+ * Returns how many sums are wrong. */
 static size_t
 reduce_run(const char *what, reduce_fn reduce, unsigned int rank, unsigned int size)
 {
@@ -181,7 +187,8 @@ reduce_run(const char *what, reduce_fn reduce, unsigned int rank, unsigned int s
 	return wrong;
 }
 
-/* Rank 0 writes; the others see it without calling anything. Returns how many seconds that took, at most SILENT_SECONDS. */
+/* Rank 0 writes; the others see it without calling anything. Returns how many seconds that took, at
+ * most SILENT_SECONDS. */
 static double
 silent_run(unsigned int rank)
 {

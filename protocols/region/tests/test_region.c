@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The handler `region` over leaves and spines, in virtual time: what a member writes comes to each other one once, at the address that it has named, and nobody
- * writes outside of the region or in another one's name.
+ * The handler `region` over leaves and spines, in virtual time: what a member writes comes to each
+ * other one once, at the address that it has named, and nobody writes outside of the region or in
+ * another one's name.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -23,7 +24,8 @@ static struct {
 	struct rig *rig;
 	struct rig_leaf_spine network;
 	struct rig_job job;
-	/* How often each rank has what each other one has written to each place, and what was sent once more. */
+	/* How often each rank has what each other one has written to each place, and what was sent
+	 * once more. */
 	unsigned int writes[N_RANKS][N_RANKS][N_PLACES];
 	unsigned int rewrites[N_RANKS][N_RANKS];
 	unsigned int refused[N_RANKS];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Multicast regions in one process and in virtual time: real engines around real switches. After a fence all buffers are alike, whatever was lost, doubled or reordered on any
- * link; nothing that belongs to an earlier fence changes them later.
+ * Multicast regions in one process and in virtual time: real engines around real switches. After a
+ * fence all buffers are alike, whatever was lost, doubled or reordered on any link; nothing that
+ * belongs to an earlier fence changes them later.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -94,7 +95,8 @@ static void
 fence(uint16_t rank)
 {
 	*fence_of(rank) = (struct fanin_request){ 0 };
-	ck_assert_int_eq(world.protocol->region->fence(world_engine(rank), fence_of(rank)), FANIN_OK);
+	ck_assert_int_eq(world.protocol->region->fence(world_engine(rank), fence_of(rank)),
+			 FANIN_OK);
 	world_wake(rank);
 }
 
@@ -176,7 +178,8 @@ trial_of(int i, double faults)
 	};
 }
 
-/* Lengths around a packet's, at places that are aligned to nothing, by all ranks at once; one rank writes a long one as well. */
+/* Lengths around a packet's, at places that are aligned to nothing, by all ranks at once; one rank
+ * writes a long one as well. */
 static void
 store_sizes(uint16_t longest)
 {
@@ -532,8 +535,9 @@ START_TEST(a_rank_that_has_ended_is_named)
 END_TEST
 
 /*
- * A rank tells ahead, in all blocks that switches take, that it has written nothing and lacks nothing, and ends. Another one may send nothing more, as that rank
- * confirms nothing: it is not the one to be named.
+ * A rank tells ahead, in all blocks that switches take, that it has written nothing and lacks
+ * nothing, and ends. Another one may send nothing more, as that rank confirms nothing: it is not
+ * the one to be named.
  */
 START_TEST(a_rank_that_has_ended_is_named_though_it_has_contributed_ahead)
 {
@@ -572,7 +576,8 @@ START_TEST(packets_that_never_come_are_an_error_that_names_their_writer)
 	ck_assert_msg(strstr(world_error(6),
 			     "fence 0 lacks 3 packets, packet 0 of rank 1 among them") != NULL,
 		      "%s", world_error(6));
-	/* Its library leaves, as it does for every failed communicator, and the others learn that. */
+	/* Its library leaves, as it does for every failed communicator, and the others learn that.
+	 */
 	leave(6);
 	world_wait(2 * WORLD_TIMEOUT, all_fenced, NULL);
 	ck_assert_int_eq(fence_of(0)->status, FANIN_ERR_TIMEOUT);
@@ -601,7 +606,8 @@ START_TEST(what_does_not_fit_is_refused)
 	ck_assert_int_eq(region->attach(engine, memory_of(0), BASE, eight.bytes - 1, &error),
 			 FANIN_ERR_REFUSED);
 	ck_assert_ptr_nonnull(
-		strstr(error.text, "the switches have the region as 100000 bytes from address 0x7f"));
+		strstr(error.text,
+		       "the switches have the region as 100000 bytes from address 0x7f"));
 	fence(0);
 	ck_assert_int_eq(region->fence(engine, &again), FANIN_ERR_INVALID);
 	ck_assert_int_eq(region->store(engine, 0, &byte, 1), FANIN_ERR_INVALID);
@@ -627,7 +633,8 @@ START_TEST(writers_that_share_short_queues_slow_down_and_finish)
 	for (uint16_t rank = 0; rank < 8; rank++)
 		store(rank, (uint64_t)rank * MIB, MIB);
 	fence_all();
-	/* Each rank takes 7 MiB at 10 Gbit/s, some 6 ms; what a queue has dropped costs patience. */
+	/* Each rank takes 7 MiB at 10 Gbit/s, some 6 ms; what a queue has dropped costs patience.
+	 */
 	ck_assert_uint_lt(world_now() - begin_ns, 25 * MS);
 	ck_assert_uint_gt(totals().slowed, 0);
 	ck_assert_uint_eq(totals().packets, totals().packets_sent * 7);

@@ -263,7 +263,8 @@ fanin_ring_poll(struct fanin_endpoint *endpoint)
 
 	if (ring->status != FANIN_OK) {
 		if (ring->tx_notice.len != 0 && ring->prev >= 0)
-			fanin_ring_piece_send(ring->prev, &ring->tx_notice, &ring->stats.send_calls);
+			fanin_ring_piece_send(ring->prev, &ring->tx_notice,
+					      &ring->stats.send_calls);
 		fanin_ring_links_flush(ring);
 		return ring->status;
 	}
@@ -381,7 +382,8 @@ prev_answers(const struct fanin_ring *ring)
 {
 	const bool is_blamed = (ring->blamed >> fanin_ring_prev_rank(ring) & 1) != 0;
 
-	return !(is_blamed && (ring->blame == FANIN_RING_DIED || ring->blame == FANIN_RING_SILENT)) &&
+	return !(is_blamed &&
+		 (ring->blame == FANIN_RING_DIED || ring->blame == FANIN_RING_SILENT)) &&
 	       !fanin_ring_watch_is_silent(ring, &ring->prev_watch, 0);
 }
 
@@ -420,16 +422,17 @@ fanin_ring_leave(struct fanin_endpoint *endpoint)
 	}
 	while (fanin_now_ns(NULL) < deadline_ns) {
 		if (between && ring->tx_header.len != 0 &&
-		    fanin_ring_piece_send(ring->next.fd, &ring->tx_header, &ring->stats.send_calls) <
-			    0)
+		    fanin_ring_piece_send(ring->next.fd, &ring->tx_header,
+					  &ring->stats.send_calls) < 0)
 			ring->tx_header.len = 0;
-		if (ring->tx_notice.len != 0 &&
-		    fanin_ring_piece_send(ring->prev, &ring->tx_notice, &ring->stats.send_calls) < 0)
+		if (ring->tx_notice.len != 0 && fanin_ring_piece_send(ring->prev, &ring->tx_notice,
+								      &ring->stats.send_calls) < 0)
 			ring->tx_notice.len = 0;
 		/* Unread data would make the kernel reset the connection instead of closing it. */
 		fanin_ring_notice_receive(ring);
 		if (!next_would_blame(ring) &&
-		    (!prev_answers(ring) || (ring->tx_notice.len == 0 && is_delivered(ring->prev))) &&
+		    (!prev_answers(ring) ||
+		     (ring->tx_notice.len == 0 && is_delivered(ring->prev))) &&
 		    (!between || (ring->tx_header.len == 0 && is_delivered(ring->next.fd) &&
 				  links_are_delivered(ring))))
 			break;

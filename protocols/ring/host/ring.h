@@ -11,8 +11,8 @@
  * run. A step passes on received bytes of a segment at once, however few: long vectors are
  * pipelined.
  *
- * Sparse allreduces do not go round: ranks exchange them with partners, by recursive doubling, over connections of their own
- * (ring_doubling.c).
+ * Sparse allreduces do not go round: ranks exchange them with partners, by recursive doubling, over
+ * connections of their own (ring_doubling.c).
  *
  * A rank that is late is waited for. If a rank's connection has ended, or its machine does not
  * answer, the others fail.
@@ -46,8 +46,9 @@ struct fanin_ring_stats {
 	uint64_t sparse_values_received; /* of the results */
 	uint64_t vectors_sent;           /* in all rounds */
 	uint64_t vectors_received;
-	uint64_t sparse_bytes_sent; /* of these vectors, in bytes_sent, too */
-	uint64_t sparse_dense_bytes; /* that the ring's allreduce would have sent for as many elements */
+	uint64_t sparse_bytes_sent;  /* of these vectors, in bytes_sent, too */
+	uint64_t sparse_dense_bytes; /* that the ring's allreduce would have sent for as many
+					elements */
 };
 
 /*
@@ -59,11 +60,13 @@ struct fanin_ring_stats {
 int fanin_ring_listen(uint32_t ip_be, struct sockaddr_in *address, struct fanin_error *error);
 
 /*
- * As struct fanin_protocol has them. Of the configuration `keys.ring`, `timeout_ns`, `wait_limit_ns`, `rank`, `size`, `wide`, the clock, `log` and what is said
- * to be among the ranks are used. Requests have predefined operators.
+ * As struct fanin_protocol has them. Of the configuration `keys.ring`, `timeout_ns`,
+ * `wait_limit_ns`, `rank`, `size`, `wide`, the clock, `log` and what is said to be among the ranks
+ * are used. Requests have predefined operators.
  */
-int fanin_ring_open(const struct fanin_protocol *protocol, const struct fanin_protocol_config *config,
-		    struct fanin_endpoint **endpoint, struct fanin_error *error);
+int fanin_ring_open(const struct fanin_protocol *protocol,
+		    const struct fanin_protocol_config *config, struct fanin_endpoint **endpoint,
+		    struct fanin_error *error);
 bool fanin_ring_ready(struct fanin_endpoint *endpoint, struct fanin_error *problem);
 int fanin_ring_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count);
 int fanin_ring_poll(struct fanin_endpoint *endpoint);
@@ -71,10 +74,12 @@ uint64_t fanin_ring_idle_ns(struct fanin_endpoint *endpoint);
 unsigned int fanin_ring_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds);
 const struct fanin_error *fanin_ring_error(struct fanin_endpoint *endpoint);
 
-/* Closes all connections without a goodbye: the others take it for a death. endpoint may be NULL. */
+/* Closes all connections without a goodbye: the others take it for a death. endpoint may be NULL.
+ */
 void fanin_ring_destroy(struct fanin_endpoint *endpoint);
 
-/* Says goodbye to both neighbours and waits, for a second at most, until the kernel has delivered all that was sent. */
+/* Says goodbye to both neighbours and waits, for a second at most, until the kernel has delivered
+ * all that was sent. */
 void fanin_ring_leave(struct fanin_endpoint *endpoint);
 
 /*

@@ -164,21 +164,23 @@ header_match(struct fanin_ring *ring)
 
 	memcpy(&header, ring->rx_header.bytes, sizeof(header));
 	ring->rx_header = (struct fanin_ring_piece){ 0 };
-	/* Other lengths of sparse vectors are told by the rounds (ring_doubling.c), and harm the request only. */
+	/* Other lengths of sparse vectors are told by the rounds (ring_doubling.c), and harm the
+	 * request only. */
 	if (header.seq == ring->seq && (header.count == count || request->sparse != NULL) &&
 	    header.dtype == request->dtype && header.op == request->op &&
 	    header.collective == request->collective && header.root == request->root) {
 		ring->work.rx_matched = true;
 		return;
 	}
-	fanin_error_set(&ring->error, 0,
-			"collective %u: rank %u posted %s of %llu %s (%s, root %u), rank %u %s of %llu %s "
-			"(%s, root %u)",
-			header.seq, fanin_ring_prev_rank(ring), collective_name(header.collective),
-			(unsigned long long)header.count, fanin_dtype_name(header.dtype),
-			fanin_op_name(header.op), header.root, ring->config.rank,
-			collective_name(request->collective), (unsigned long long)count,
-			fanin_dtype_name(request->dtype), fanin_op_name(request->op), request->root);
+	fanin_error_set(
+		&ring->error, 0,
+		"collective %u: rank %u posted %s of %llu %s (%s, root %u), rank %u %s of %llu %s "
+		"(%s, root %u)",
+		header.seq, fanin_ring_prev_rank(ring), collective_name(header.collective),
+		(unsigned long long)header.count, fanin_dtype_name(header.dtype),
+		fanin_op_name(header.op), header.root, ring->config.rank,
+		collective_name(request->collective), (unsigned long long)count,
+		fanin_dtype_name(request->dtype), fanin_op_name(request->op), request->root);
 	fanin_ring_fail(ring, FANIN_ERR_REFUSED);
 }
 
@@ -207,11 +209,12 @@ header_receive(struct fanin_ring *ring)
 	if (header.type == FANIN_RING_BYE)
 		ring->prev_left = true;
 	else if (header.type != FANIN_RING_COLLECTIVE)
-		fanin_ring_fail(ring,
-				fanin_error_set(&ring->error, FANIN_ERR_REFUSED,
-						"rank %u sent a message of type %u, expected %u or %u",
-						fanin_ring_prev_rank(ring), header.type,
-						FANIN_RING_COLLECTIVE, FANIN_RING_BYE));
+		fanin_ring_fail(
+			ring,
+			fanin_error_set(&ring->error, FANIN_ERR_REFUSED,
+					"rank %u sent a message of type %u, expected %u or %u",
+					fanin_ring_prev_rank(ring), header.type,
+					FANIN_RING_COLLECTIVE, FANIN_RING_BYE));
 	return 1;
 }
 
@@ -313,7 +316,8 @@ fanin_ring_work_receive(struct fanin_ring *ring)
 			work->rx_bytes = 0;
 			continue;
 		}
-		if (ring->prev_ended || !chunk_receive(ring, whole - work->rx_bytes - work->rx_held))
+		if (ring->prev_ended ||
+		    !chunk_receive(ring, whole - work->rx_bytes - work->rx_held))
 			break;
 		chunks++;
 	}

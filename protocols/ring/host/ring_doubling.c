@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse allreduces by recursive doubling (Renggli et al., "SparCML: High-performance sparse communication for machine learning", section 5,
- * SSAR_Recursive_double): in round k a rank and the one 2^k places away exchange all that they have, and both combine it. A vector is a list of
- * indices and values until it is shorter without (sparse_union.h). Where the number of ranks is no power of two, ranks that are too many
- * give their vector to a neighbour before, and get the result after.
+ * Sparse allreduces by recursive doubling (Renggli et al., "SparCML: High-performance sparse
+ * communication for machine learning", section 5, SSAR_Recursive_double): in round k a rank and the
+ * one 2^k places away exchange all that they have, and both combine it. A vector is a list of
+ * indices and values until it is shorter without (sparse_union.h). Where the number of ranks is no
+ * power of two, ranks that are too many give their vector to a neighbour before, and get the result
+ * after.
  *
- * What lies behind a place is a range of ranks. The lower range is the first operand at both partners, so that all ranks get the same
- * bits. Nobody needs to know how many values another rank brings: the head of each vector tells.
+ * What lies behind a place is a range of ranks. The lower range is the first operand at both
+ * partners, so that all ranks get the same bits. Nobody needs to know how many values another rank
+ * brings: the head of each vector tells.
  */
 #include "ring_internal.h"
 
@@ -57,7 +60,8 @@ parts_len(const struct fanin_vector_union *all)
 	return parts.len[0] + parts.len[1];
 }
 
-/* Returns where a vector goes on after `done` bytes. len: receives how many lie there one after the other, CHUNK_BYTES at most. */
+/* Returns where a vector goes on after `done` bytes. len: receives how many lie there one after the
+ * other, CHUNK_BYTES at most. */
 static uint8_t *
 parts_at(const struct fanin_vector_union *all, uint64_t done, size_t *len)
 {
@@ -253,9 +257,10 @@ rx_begin(struct fanin_ring *ring, struct fanin_ring_link *link)
 	if (problem != NULL) {
 		fanin_ring_fail(
 			ring,
-			fanin_error_set(&ring->error, FANIN_ERR_REFUSED,
-					"collective %u: rank %u sent a sparse vector that is refused: %s",
-					ring->seq, link->call.rank, problem));
+			fanin_error_set(
+				&ring->error, FANIN_ERR_REFUSED,
+				"collective %u: rank %u sent a sparse vector that is refused: %s",
+				ring->seq, link->call.rank, problem));
 		return;
 	}
 	work->rx_begun = true;
@@ -346,9 +351,10 @@ stage_finish(struct fanin_ring *ring)
 	} else if (stage_of(ring)->receives && !fanin_vector_union_is_valid(&work->in)) {
 		fanin_ring_fail(
 			ring,
-			fanin_error_set(&ring->error, FANIN_ERR_REFUSED,
-					"collective %u: rank %u sent a sparse vector that is refused: its indices do not ascend, or are more than it has",
-					ring->seq, partner));
+			fanin_error_set(
+				&ring->error, FANIN_ERR_REFUSED,
+				"collective %u: rank %u sent a sparse vector that is refused: its indices do not ascend, or are more than it has",
+				ring->seq, partner));
 		return;
 	} else if (stage_of(ring)->takes_over) {
 		fanin_vector_union_free(&work->own);
@@ -359,7 +365,8 @@ stage_finish(struct fanin_ring *ring)
 			lower = &work->in;
 			upper = &work->own;
 		}
-		if (fanin_vector_union_combine(lower, upper, sparse_of(ring)->combine) != FANIN_OK) {
+		if (fanin_vector_union_combine(lower, upper, sparse_of(ring)->combine) !=
+		    FANIN_OK) {
 			memory_lacks(ring);
 			return;
 		}
@@ -396,7 +403,8 @@ dense_bytes(const struct fanin_ring *ring, const struct fanin_vector *sparse)
 	const uint64_t rest = sparse->n % size;
 	uint64_t elements = 2 * (size - 1) * (sparse->n / size);
 
-	/* All segments but that of the next rank, then all but that of the one after it. The first ones may be longer by one. */
+	/* All segments but that of the next rank, then all but that of the one after it. The first
+	 * ones may be longer by one. */
 	for (uint64_t i = 1; size > 1 && i <= 2; i++)
 		elements += rest - ((ring->config.rank + i) % size < rest);
 	return elements * sparse->element_bytes;

@@ -33,7 +33,8 @@
 /* Connections that have not said hello yet. */
 #define FANIN_RING_GUESTS 8u
 
-/* Most partners of recursive doubling: the rounds of 64 ranks, or those of fewer and the rank whose vector is folded in. */
+/* Most partners of recursive doubling: the rounds of 64 ranks, or those of fewer and the rank whose
+ * vector is folded in. */
 #define FANIN_RING_LINKS 6u
 #define FANIN_RING_STAGES 8u
 
@@ -84,7 +85,8 @@ struct fanin_ring_watch {
 	uint64_t due_ns;         /* when the next attempt is due, or the current one is given up */
 	unsigned int unanswered; /* attempts in a row without an answer */
 	unsigned int tries;      /* attempts made before anybody had to wait */
-	bool refuses; /* an attempt was refused once: the next one will be, too, if the machine is there */
+	bool refuses; /* an attempt was refused once: the next one will be, too, if the machine is
+			 there */
 	uint32_t segments;    /* received on the ring's own connection, when it was looked at */
 	uint64_t answered_ns; /* when the machine last sent anything */
 	uint64_t heard_ns;    /* when it last sent anything, or had nothing to acknowledge */
@@ -104,12 +106,13 @@ enum fanin_ring_blame {
 /* Sent against the stream. Bitmaps are of ranks, as far as the sender knows. */
 struct fanin_ring_notice {
 	uint32_t type;
-	uint32_t seq;    /* the oldest collective that the sender has not finished */
-	uint64_t posted; /* STATUS: ranks that have posted it */
-	uint64_t silent; /* STATUS: ranks that do not answer */
-	uint64_t blamed; /* FAILED */
-	uint32_t blame;  /* FAILED: enum fanin_ring_blame */
-	uint32_t waited_ms; /* FAILED: how long nothing had been received; STATUS on a link: how long nothing has moved */
+	uint32_t seq;       /* the oldest collective that the sender has not finished */
+	uint64_t posted;    /* STATUS: ranks that have posted it */
+	uint64_t silent;    /* STATUS: ranks that do not answer */
+	uint64_t blamed;    /* FAILED */
+	uint32_t blame;     /* FAILED: enum fanin_ring_blame */
+	uint32_t waited_ms; /* FAILED: how long nothing had been received; STATUS on a link: how
+			       long nothing has moved */
 };
 static_assert(sizeof(struct fanin_ring_notice) == 40, "the ring's notice");
 
@@ -117,7 +120,8 @@ static_assert(sizeof(struct fanin_ring_notice) == 40, "the ring's notice");
 struct fanin_ring_vector {
 	uint32_t type;
 	uint32_t seq;
-	uint64_t n_least; /* of the ranks whose vectors are in this one: if they differ, there is none */
+	uint64_t n_least; /* of the ranks whose vectors are in this one: if they differ, there is
+			     none */
 	uint64_t n_most;
 	uint64_t nnz;
 	uint8_t form; /* enum fanin_vector_form */
@@ -158,11 +162,12 @@ struct fanin_ring_call {
 struct fanin_ring_link {
 	struct fanin_ring_call call; /* open once wired, also if the partner has made it */
 	struct fanin_ring_piece tx;  /* a message that is being sent */
-	struct fanin_ring_piece rx; /* one that is being received; complete: the head of a vector, which waits until this rank is there */
-	bool tx_blocked;            /* accepts no more data now */
-	bool has_sent;              /* sent_seq is a sparse collective */
-	uint32_t sent_seq;          /* the last one whose vector this rank has begun to send */
-	bool left;                  /* the partner said goodbye */
+	struct fanin_ring_piece rx;  /* one that is being received; complete: the head of a vector,
+					which waits until this rank is there */
+	bool tx_blocked;             /* accepts no more data now */
+	bool has_sent;               /* sent_seq is a sparse collective */
+	uint32_t sent_seq;           /* the last one whose vector this rank has begun to send */
+	bool left;                   /* the partner said goodbye */
 	bool ended;
 	uint64_t ended_ns;              /* when that was seen */
 	struct fanin_ring_notice heard; /* the partner's last notice */
@@ -210,7 +215,8 @@ struct fanin_ring_guest {
 struct fanin_ring_work {
 	struct fanin_request *request; /* NULL: none */
 	const uint8_t *own;            /* this rank's data, addressed as the whole vector */
-	uint8_t *result; /* the whole result, or as much of it as this rank needs, addressed likewise */
+	uint8_t *result;     /* the whole result, or as much of it as this rank needs, addressed
+				likewise */
 	uint8_t *partial;    /* partial results: `result`, or memory of its own */
 	void *result_memory; /* owned; if the caller's buffer has no room for it */
 	void *partial_memory;
@@ -218,7 +224,8 @@ struct fanin_ring_work {
 	uint8_t dtype;
 	uint32_t element_bytes;
 	uint32_t partial_bytes;                /* bytes of an element while it is combined */
-	const struct fanin_wide_kernels *wide; /* partial results are f32 and elements are not; or NULL */
+	const struct fanin_wide_kernels *wide; /* partial results are f32 and elements are not; or
+						  NULL */
 	fanin_kernel_fn kernel;
 	fanin_finish_fn finish;
 	uint8_t token[64]; /* one byte per segment in place of an empty vector */
@@ -331,7 +338,8 @@ fanin_ring_segment_first(const struct fanin_ring_work *work, uint32_t segment)
 static inline uint64_t
 fanin_ring_segment_count(const struct fanin_ring_work *work, uint32_t segment)
 {
-	return fanin_ring_segment_first(work, segment + 1) - fanin_ring_segment_first(work, segment);
+	return fanin_ring_segment_first(work, segment + 1) -
+	       fanin_ring_segment_first(work, segment);
 }
 
 /* Returns the segment that a rank sends in a step. */
@@ -376,7 +384,8 @@ int fanin_ring_piece_receive(int fd, struct fanin_ring_piece *piece, uint32_t le
 /* Prepares a message to be sent. */
 void fanin_ring_piece_set(struct fanin_ring_piece *piece, const void *message, uint32_t len);
 
-/* ring_wiring.c: true once neighbours and partners are connected. Until then, polling connects them. */
+/* ring_wiring.c: true once neighbours and partners are connected. Until then, polling connects
+ * them. */
 bool fanin_ring_wired(const struct fanin_ring *ring);
 
 /* ring_wiring.c: makes one step of connecting the ranks. */
@@ -388,7 +397,8 @@ unsigned int fanin_ring_wiring_fds(const struct fanin_ring *ring, struct pollfd 
 /* ring_links.c: plans links and stages. peers: where each rank listens. */
 void fanin_ring_links_plan(struct fanin_ring *ring, const struct sockaddr_in *peers);
 
-/* Receives a link's notices, up to the head of a vector. The ring may have failed. Returns how many messages came. */
+/* Receives a link's notices, up to the head of a vector. The ring may have failed. Returns how many
+ * messages came. */
 unsigned int fanin_ring_link_receive(struct fanin_ring *ring, struct fanin_ring_link *link);
 
 /* Sends the rest of a message. Returns true if there is none left. */
@@ -411,12 +421,13 @@ fanin_ring_link_has_posted(const struct fanin_ring_link *link)
 	return (link->heard.posted >> link->call.rank & 1) != 0;
 }
 
-/* Looks at all links from time to time: receives notices, and tells partners that wait, or may soon, how this rank is doing. */
+/* Looks at all links from time to time: receives notices, and tells partners that wait, or may
+ * soon, how this rank is doing. */
 void fanin_ring_links_poll(struct fanin_ring *ring);
 
 /*
- * Tells all partners that this rank leaves or has failed. A link on which that is impossible, as a vector is being sent, is closed for
- * sending if the ring has failed.
+ * Tells all partners that this rank leaves or has failed. A link on which that is impossible, as a
+ * vector is being sent, is closed for sending if the ring has failed.
  */
 void fanin_ring_links_tell(struct fanin_ring *ring, enum fanin_ring_type type);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Links: connections with the partners of recursive doubling, and the notices on them. A partner may wait for a rank that waits for another
- * one, and so on. So each rank tells those whom it has not sent its vector yet whom it waits for itself, and how long ago
- * anything has moved.
+ * Links: connections with the partners of recursive doubling, and the notices on them. A partner
+ * may wait for a rank that waits for another one, and so on. So each rank tells those whom it has
+ * not sent its vector yet whom it waits for itself, and how long ago anything has moved.
  */
 #include "ring_internal.h"
 
@@ -14,7 +14,8 @@
 
 /* --------------------------------------------------------------------- plan */
 
-/* The ranks as recursive doubling has them: as many as the largest power of two that is not more. Of the rest each is folded in. */
+/* The ranks as recursive doubling has them: as many as the largest power of two that is not more.
+ * Of the rest each is folded in. */
 struct shape {
 	uint16_t places;
 	uint16_t folded;
@@ -31,7 +32,8 @@ shape_of(uint16_t size)
 	return shape;
 }
 
-/* The rank at a place. Of the first 2 * folded ranks the even ones have one, so that the ranks behind places are in order. */
+/* The rank at a place. Of the first 2 * folded ranks the even ones have one, so that the ranks
+ * behind places are in order. */
 static uint16_t
 rank_at(const struct shape *shape, uint16_t place)
 {
@@ -56,7 +58,10 @@ link_add(struct fanin_ring *ring, uint16_t rank, const struct sockaddr_in *peers
 	struct fanin_ring_link *link = &ring->links[ring->n_links];
 
 	*link = (struct fanin_ring_link){
-		.call = { .address = peers[rank], .rank = rank, .purpose = FANIN_RING_LINK, .fd = -1 },
+		.call = { .address = peers[rank],
+			  .rank = rank,
+			  .purpose = FANIN_RING_LINK,
+			  .fd = -1 },
 	};
 	fanin_ring_watch_init(&link->watch, &peers[rank]);
 	return ring->n_links++;
@@ -146,10 +151,11 @@ message_take(struct fanin_ring *ring, struct fanin_ring_link *link)
 		if (ring->status == FANIN_OK)
 			fanin_ring_fail(
 				ring,
-				fanin_error_set(&ring->error, FANIN_ERR_REFUSED,
-						"rank %u sent a message of type %u on its link, expected %u to %u",
-						link->call.rank, link->heard.type, FANIN_RING_BYE,
-						FANIN_RING_VECTOR));
+				fanin_error_set(
+					&ring->error, FANIN_ERR_REFUSED,
+					"rank %u sent a message of type %u on its link, expected %u to %u",
+					link->call.rank, link->heard.type, FANIN_RING_BYE,
+					FANIN_RING_VECTOR));
 	}
 }
 

@@ -32,8 +32,9 @@ silent_ranks(const struct fanin_ring *ring)
 		return 0;
 	if (fanin_ring_is_doubling(ring)) {
 		/*
-		 * It waits for a partner, not for its neighbour. But the partner may be in the collective before, which is not
-		 * sparse, and wait for ranks behind the neighbour: nobody else tells it.
+		 * It waits for a partner, not for its neighbour. But the partner may be in the
+		 * collective before, which is not sparse, and wait for ranks behind the neighbour:
+		 * nobody else tells it.
 		 */
 		silent = fanin_ring_doubling_missing(ring);
 		if (silent != 0 || ring->now_ns - ring->doubling.moved_ns < limit_ns)
@@ -298,7 +299,8 @@ fanin_ring_check_timers(struct fanin_ring *ring)
 	else if (waited_ns >= ring->config.timeout_ns &&
 		 ring->now_ns - ring->late_ns >= ring->config.timeout_ns)
 		fail_by(ring,
-			UINT64_C(1) << (link != NULL ? link->call.rank : fanin_ring_prev_rank(ring)),
+			UINT64_C(1)
+				<< (link != NULL ? link->call.rank : fanin_ring_prev_rank(ring)),
 			FANIN_RING_STALLED);
 }
 

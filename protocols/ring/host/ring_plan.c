@@ -32,7 +32,8 @@ steps_plan(struct fanin_ring *ring, unsigned int collective, uint16_t root)
 	work->n_segments = size;
 	work->lead = 1;
 	switch ((enum fanin_collective)collective) {
-	case FANIN_COLLECTIVE_ALLREDUCE_SPARSE: /* no steps, but rounds of its own: ring_doubling.c */
+	case FANIN_COLLECTIVE_ALLREDUCE_SPARSE: /* no steps, but rounds of its own: ring_doubling.c
+						 */
 		break;
 	case FANIN_COLLECTIVE_ALLREDUCE:
 	case FANIN_COLLECTIVE_REDUCE:
@@ -154,12 +155,13 @@ fanin_ring_work_begin(struct fanin_ring *ring, struct fanin_request *request)
 	if (work->reducing != 0) {
 		work->kernel = work->wide != NULL ? work->wide->accumulate
 						  : fanin_kernel(ring->isa, work->dtype, op);
-		work->finish = fanin_kernel_finish(ring->isa,
-						   work->wide != NULL ? FANIN_WIRE_F32 : work->dtype,
-						   op);
+		work->finish =
+			fanin_kernel_finish(ring->isa,
+					    work->wide != NULL ? FANIN_WIRE_F32 : work->dtype, op);
 	}
 	if (header.count != 0 && !memory_take(work)) {
-		fanin_error_set(&ring->error, 0, "out of memory for partial results of %llu elements",
+		fanin_error_set(&ring->error, 0,
+				"out of memory for partial results of %llu elements",
 				(unsigned long long)header.count);
 		fanin_ring_fail(ring, FANIN_ERR_NO_MEMORY);
 		return;

@@ -61,7 +61,8 @@ fanin_ring_wired(const struct fanin_ring *ring)
 }
 
 static void
-hello_make(const struct fanin_ring *ring, uint16_t to, uint8_t purpose, struct fanin_ring_piece *piece)
+hello_make(const struct fanin_ring *ring, uint16_t to, uint8_t purpose,
+	   struct fanin_ring_piece *piece)
 {
 	const struct fanin_ring_hello hello = {
 		.magic = FANIN_RING_MAGIC,
@@ -76,7 +77,8 @@ hello_make(const struct fanin_ring *ring, uint16_t to, uint8_t purpose, struct f
 	fanin_ring_piece_set(piece, &hello, sizeof(hello));
 }
 
-/* Returns what is wrong with a hello; NULL if nothing is. from: the rank that it should come from. */
+/* Returns what is wrong with a hello; NULL if nothing is. from: the rank that it should come from.
+ */
 static const char *
 hello_problem(const struct fanin_ring *ring, const struct fanin_ring_hello *hello, uint16_t from)
 {
@@ -86,7 +88,8 @@ hello_problem(const struct fanin_ring *ring, const struct fanin_ring_hello *hell
 		return "it speaks another version";
 	if (hello->key != ring->config.keys.ring)
 		return "its key is not the job's";
-	if (hello->size != ring->config.size || hello->to != ring->config.rank || hello->from != from)
+	if (hello->size != ring->config.size || hello->to != ring->config.rank ||
+	    hello->from != from)
 		return hello->purpose == FANIN_RING_LINK ? "it is no partner"
 							 : "it is not the neighbour";
 	return NULL;
@@ -159,7 +162,8 @@ link_from(struct fanin_ring *ring, uint16_t rank)
 	return NULL;
 }
 
-/* Returns what is wrong with a connection that has said hello; NULL if nothing is. link: receives what it is, NULL for the previous rank's. */
+/* Returns what is wrong with a connection that has said hello; NULL if nothing is. link: receives
+ * what it is, NULL for the previous rank's. */
 static const char *
 guest_problem(struct fanin_ring *ring, const struct fanin_ring_hello *hello,
 	      struct fanin_ring_link **link)
@@ -204,7 +208,8 @@ guest_admit(struct fanin_ring *ring, struct fanin_ring_guest *guest, struct fani
 static void
 guest_hear(struct fanin_ring *ring, struct fanin_ring_guest *guest)
 {
-	int ret = fanin_ring_piece_receive(guest->fd, &guest->hello, sizeof(struct fanin_ring_hello),
+	int ret = fanin_ring_piece_receive(guest->fd, &guest->hello,
+					   sizeof(struct fanin_ring_hello),
 					   &ring->stats.receive_calls);
 	struct fanin_ring_hello hello;
 	struct fanin_ring_link *link;
@@ -286,7 +291,8 @@ call_greet(struct fanin_ring *ring, struct fanin_ring_call *call)
 static void
 call_hear(struct fanin_ring *ring, struct fanin_ring_call *call)
 {
-	int ret = fanin_ring_piece_receive(call->fd, &call->greeting, sizeof(struct fanin_ring_hello),
+	int ret = fanin_ring_piece_receive(call->fd, &call->greeting,
+					   sizeof(struct fanin_ring_hello),
 					   &ring->stats.receive_calls);
 	struct fanin_ring_hello hello;
 
@@ -410,7 +416,8 @@ call_text(const struct fanin_ring_call *call, char *text, size_t text_len)
 		 call->errnum != 0 ? strerror(call->errnum) : "");
 }
 
-/* Writes why the ring is not connected yet, as a phrase: "rank 2 at 10.0.0.3:4711 has not been reached: ..." */
+/* Writes why the ring is not connected yet, as a phrase: "rank 2 at 10.0.0.3:4711 has not been
+ * reached: ..." */
 static void
 wiring_text(const struct fanin_ring *ring, char *text, size_t text_len)
 {

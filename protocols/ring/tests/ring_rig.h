@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Several ranks of a ring in one process, over loopback TCP, with a clock of the test's. Test suites include it once.
+ * Several ranks of a ring in one process, over loopback TCP, with a clock of the test's. Test
+ * suites include it once.
  */
 #ifndef FANIN_PROTOCOLS_RING_TESTS_RING_RIG_H
 #define FANIN_PROTOCOLS_RING_TESTS_RING_RIG_H
@@ -171,7 +172,8 @@ collective_post_all(struct collective *collective, struct rig *rig)
 		collective_post(collective, rig, i);
 }
 
-/* Steps until no rank that is polled has it in progress; returns how long that took on the rig's clock. */
+/* Steps until no rank that is polled has it in progress; returns how long that took on the rig's
+ * clock. */
 static uint64_t
 collective_run(const struct collective *collective, struct rig *rig)
 {

@@ -93,7 +93,8 @@ allreduce_expect(struct rig *rig, uint64_t count, unsigned int dtype, unsigned i
 	collective_expect_ok(&collective, rig);
 	for (uint64_t j = 0; j < count; j++) {
 		uint64_t expected = rig->wide && fanin_operation_widens(dtype, op)
-					    ? element_expect_wide(&collective, sent, j, rig->n_ranks)
+					    ? element_expect_wide(&collective, sent, j,
+								  rig->n_ranks)
 					    : element_expect(&collective, sent, j, rig->n_ranks);
 
 		for (uint16_t i = 0; i < rig->n_ranks; i++) {
@@ -103,11 +104,12 @@ allreduce_expect(struct rig *rig, uint64_t count, unsigned int dtype, unsigned i
 			if (reference_same(dtype, op, found, expected) &&
 			    found == element_get(collective.recv[0], j, size))
 				continue;
-			ck_abort_msg("%s of %s, %u ranks, element %llu of %llu on rank %u: found %#llx, "
-				     "expected %#llx",
-				     fanin_op_name(op), fanin_dtype_name(dtype), rig->n_ranks,
-				     (unsigned long long)j, (unsigned long long)count, i,
-				     (unsigned long long)found, (unsigned long long)expected);
+			ck_abort_msg(
+				"%s of %s, %u ranks, element %llu of %llu on rank %u: found %#llx, "
+				"expected %#llx",
+				fanin_op_name(op), fanin_dtype_name(dtype), rig->n_ranks,
+				(unsigned long long)j, (unsigned long long)count, i,
+				(unsigned long long)found, (unsigned long long)expected);
 		}
 	}
 	for (uint16_t i = 0; i < rig->n_ranks; i++)
@@ -232,7 +234,8 @@ brought(uint16_t rank, uint64_t i)
 
 /* What element i of the whole vector becomes, n the elements of a part. */
 static uint32_t
-becomes(const struct rig *rig, enum fanin_collective collective, uint16_t root, uint64_t i, uint64_t n)
+becomes(const struct rig *rig, enum fanin_collective collective, uint16_t root, uint64_t i,
+	uint64_t n)
 {
 	uint32_t sum = 0;
 
@@ -245,7 +248,8 @@ becomes(const struct rig *rig, enum fanin_collective collective, uint16_t root, 
 	return sum;
 }
 
-/* Every rank has the whole vector in memory, of which it brings and keeps what the request's layout says. */
+/* Every rank has the whole vector in memory, of which it brings and keeps what the request's layout
+ * says. */
 static void
 collective_expect(struct rig *rig, enum fanin_collective kind, uint16_t root, uint64_t n,
 		  bool in_place)
@@ -291,10 +295,11 @@ collective_expect(struct rig *rig, enum fanin_collective kind, uint16_t root, ui
 		for (uint64_t i = 0; i < total; i++) {
 			if (i >= first && i < end ? recv[i] != becomes(rig, kind, root, i, n)
 						  : (!in_place && recv[i] != 0))
-				ck_abort_msg("collective %d, %u ranks, root %u, element %llu of %llu on rank %u: "
-					     "found %u",
-					     kind, rig->n_ranks, root, (unsigned long long)i,
-					     (unsigned long long)total, rank, recv[i]);
+				ck_abort_msg(
+					"collective %d, %u ranks, root %u, element %llu of %llu on rank %u: "
+					"found %u",
+					kind, rig->n_ranks, root, (unsigned long long)i,
+					(unsigned long long)total, rank, recv[i]);
 		}
 	}
 	collective_free(&collective, rig);
@@ -355,9 +360,11 @@ suite_ring(void)
 	TCase *results = tcase_create("results");
 
 	tcase_set_timeout(results, 300);
-	tcase_add_loop_test(results, every_type_and_operator_is_exact_in_odd_sizes, 0, N_RANK_COUNTS);
+	tcase_add_loop_test(results, every_type_and_operator_is_exact_in_odd_sizes, 0,
+			    N_RANK_COUNTS);
 	tcase_add_loop_test(results, jobs_that_accumulate_in_f32_round_once, 0, N_RANK_COUNTS);
-	tcase_add_loop_test(results, long_vectors_flow_in_a_pipeline_and_are_exact, 0, N_RANK_COUNTS);
+	tcase_add_loop_test(results, long_vectors_flow_in_a_pipeline_and_are_exact, 0,
+			    N_RANK_COUNTS);
 	tcase_add_loop_test(results, every_collective_is_exact_in_odd_sizes, 0, N_RANK_COUNTS);
 	tcase_add_test(results, requests_are_worked_on_in_the_order_of_posting);
 	tcase_add_test(results, an_empty_collective_waits_for_every_rank);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Failures in a ring: a rank that dies, leaves or has a silent machine is named by all others in time, a rank that is late is
- * waited for, and strangers get nowhere.
+ * Failures in a ring: a rank that dies, leaves or has a silent machine is named by all others in
+ * time, a rank that is late is waited for, and strangers get nowhere.
  */
 #include <stdio.h>
 #include <sys/socket.h>
@@ -227,7 +227,8 @@ START_TEST(a_machine_that_does_not_answer_is_named_by_all)
 }
 END_TEST
 
-/* Also if the rank has been late for long, and the one behind it is the first to find its machine silent. */
+/* Also if the rank has been late for long, and the one behind it is the first to find its machine
+ * silent. */
 START_TEST(the_rank_before_a_machine_that_does_not_answer_is_the_first_to_say_so)
 {
 	struct collective collective;
@@ -264,7 +265,8 @@ START_TEST(the_rank_before_a_machine_that_does_not_answer_is_the_first_to_say_so
 }
 END_TEST
 
-/* A caller that is busy elsewhere, or has no core, more often than not. _i / 3: has it waited for long before the machine dies? */
+/* A caller that is busy elsewhere, or has no core, more often than not. _i / 3: has it waited for
+ * long before the machine dies? */
 START_TEST(who_looks_seldom_is_told_of_a_machine_that_does_not_answer)
 {
 	static const uint64_t away_ms[] = { 110, 400, 3000 };
@@ -291,7 +293,8 @@ START_TEST(who_looks_seldom_is_told_of_a_machine_that_does_not_answer)
 		expect_waiting(&collective, &rig, 1, 2 * TIMEOUT_NS);
 	fanin_ring_of(rig.rings[0])->next_watch.address = hole.address;
 	for (looks = 0; collective.requests[0].status == FANIN_IN_PROGRESS; looks++) {
-		/* The clock is played, but the kernel's is not: each answer that it gives for the paused rank begins a silence anew. */
+		/* The clock is played, but the kernel's is not: each answer that it gives for the
+		 * paused rank begins a silence anew. */
 		if (fanin_ring_of(rig.rings[0])->next_watch.segments != segments)
 			answered = looks;
 		segments = fanin_ring_of(rig.rings[0])->next_watch.segments;
@@ -431,7 +434,8 @@ START_TEST(an_answer_that_came_during_an_absence_is_read_before_anybody_is_blame
 }
 END_TEST
 
-/* Fills the connection to the previous rank, which is paused and reads nothing, and leaves; returns how long that took. */
+/* Fills the connection to the previous rank, which is paused and reads nothing, and leaves; returns
+ * how long that took. */
 static uint64_t
 leave_unread(struct rig *rig, uint16_t rank)
 {
@@ -468,7 +472,8 @@ START_TEST(who_leaves_waits_for_a_late_rank_to_take_its_notice_but_not_for_a_dea
 		if (dead != 0)
 			fanin_ring_of(rig.rings[0])->next_watch.address = hole.address;
 		collective_run(&collective, &rig);
-		expect_blamed(&rig, &collective, 1, dead != 0 ? "has not answered" : "has been late");
+		expect_blamed(&rig, &collective, 1,
+			      dead != 0 ? "has not answered" : "has been late");
 		leave_ns[dead] = leave_unread(&rig, 2);
 		collective_free(&collective, &rig);
 		rig_destroy(&rig);
@@ -571,7 +576,8 @@ START_TEST(whoever_leaves_after_the_last_collective_harms_nobody)
 	for (unsigned int done = 0; done < 8;) {
 		rig_step(&rig);
 		for (uint16_t i = 0; i < 8; i++) {
-			if (rig.rings[i] == NULL || collective.requests[i].status == FANIN_IN_PROGRESS)
+			if (rig.rings[i] == NULL ||
+			    collective.requests[i].status == FANIN_IN_PROGRESS)
 				continue;
 			ck_assert_msg(collective.requests[i].status == FANIN_OK, "rank %u: %s", i,
 				      fanin_ring_error(rig.rings[i])->text);
@@ -645,9 +651,10 @@ START_TEST(different_collectives_are_told_apart)
 	ck_assert_int_ne(collective.requests[0].status, FANIN_OK);
 	ck_assert_int_ne(collective.requests[2].status, FANIN_OK);
 	text = fanin_ring_error(rig.rings[1])->text;
-	ck_assert_str_eq(text,
-			 "collective 0: rank 0 posted an allreduce of 100 f32 (sum, root 0), rank 1 an "
-			 "allreduce of 99 f32 (max, root 0)");
+	ck_assert_str_eq(
+		text,
+		"collective 0: rank 0 posted an allreduce of 100 f32 (sum, root 0), rank 1 an "
+		"allreduce of 99 f32 (max, root 0)");
 	collective_free(&collective, &rig);
 	collective_free(&other, &rig);
 	rig_destroy(&rig);
@@ -814,8 +821,9 @@ suite_ring_failures(void)
 	tcase_add_test(failures, who_was_stopped_while_a_late_rank_posted_blames_nobody);
 	tcase_add_test(failures,
 		       an_answer_that_came_during_an_absence_is_read_before_anybody_is_blamed);
-	tcase_add_test(failures,
-		       who_leaves_waits_for_a_late_rank_to_take_its_notice_but_not_for_a_dead_machine);
+	tcase_add_test(
+		failures,
+		who_leaves_waits_for_a_late_rank_to_take_its_notice_but_not_for_a_dead_machine);
 	tcase_add_test(failures,
 		       who_finds_a_dead_machine_first_stays_until_the_next_rank_has_heard_of_it);
 	tcase_add_test(failures, a_firewall_before_a_late_rank_does_not_make_it_dead);

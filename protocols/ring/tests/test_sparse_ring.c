@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse allreduces without a switch (protocols/ring/host/ring_doubling.c): results are the union of all indices, with the same bits at all ranks
- * in the documented order; what is sent is what the published algorithm sends; ranks that are late, gone or wrong are told as in the ring.
+ * Sparse allreduces without a switch (protocols/ring/host/ring_doubling.c): results are the union
+ * of all indices, with the same bits at all ranks in the documented order; what is sent is what the
+ * published algorithm sends; ranks that are late, gone or wrong are told as in the ring.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -54,7 +55,8 @@ post_all(struct sparse_vectors *vectors, const struct rig *rig)
 		post(vectors, rig, rank);
 }
 
-/* Steps until no rank that is polled has it in progress; returns how long that took on the rig's clock. */
+/* Steps until no rank that is polled has it in progress; returns how long that took on the rig's
+ * clock. */
 static uint64_t
 run(const struct sparse_vectors *vectors, struct rig *rig)
 {
@@ -194,7 +196,8 @@ ranges_combine(const struct sparse_vectors *vectors, bool *lower_has, uint64_t *
 	*lower_has = *lower_has || upper_has;
 }
 
-/* What has to come of an index: pairs of ranks that are too many first, then ranges of twice as many places each time. */
+/* What has to come of an index: pairs of ranks that are too many first, then ranges of twice as
+ * many places each time. */
 static void
 order_expect(struct sparse_vectors *vectors, uint64_t index)
 {
@@ -268,7 +271,9 @@ END_TEST
 
 START_TEST(vectors_of_any_length)
 {
-	static const uint64_t lengths[] = { 0, 1, 2, 63, 64, 65, 127, 128, 129, 4095, 4096, 100003 };
+	static const uint64_t lengths[] = {
+		0, 1, 2, 63, 64, 65, 127, 128, 129, 4095, 4096, 100003
+	};
 	struct rig rig;
 
 	rig_create(&rig, 5, false);
@@ -390,7 +395,8 @@ union_count(const struct sparse_vectors *vectors, uint16_t first, uint16_t n_ran
 	return count;
 }
 
-/* The shorter one of both forms, as it is published, but with a bit for each index where some have no value. */
+/* The shorter one of both forms, as it is published, but with a bit for each index where some have
+ * no value. */
 static uint64_t
 form_bytes(const struct sparse_vectors *vectors, uint64_t count)
 {
@@ -434,8 +440,10 @@ START_TEST(as_many_bytes_are_sent_as_published)
 			ck_assert_uint_eq(stats->sparse_collectives, 1);
 			ck_assert_uint_eq(stats->sparse_elements, n);
 			ck_assert_uint_eq(stats->sparse_values_sent, vectors->nnz[rank]);
-			ck_assert_uint_eq(stats->sparse_values_received, union_count(vectors, 0, 8));
-			/* 0.2 % of the indices, none at two ranks: 1, 2 and 4 times that, 8 bytes each. */
+			ck_assert_uint_eq(stats->sparse_values_received,
+					  union_count(vectors, 0, 8));
+			/* 0.2 % of the indices, none at two ranks: 1, 2 and 4 times that, 8 bytes
+			 * each. */
 			if (i == 1)
 				ck_assert_uint_eq(expected, 7 * n / 500 * 8);
 			dense_bytes += stats->sparse_dense_bytes;
@@ -467,7 +475,8 @@ START_TEST(the_ring_would_send_as_many_bytes_as_is_told)
 		run(vectors, &rig);
 		for (uint16_t rank = 0; rank < 7; rank++)
 			before[rank] = fanin_ring_stats(rig.rings[rank])->bytes_sent;
-		collective_make(&collective, &rig, lengths[i], FANIN_WIRE_F32, FANIN_WIRE_SUM, false);
+		collective_make(&collective, &rig, lengths[i], FANIN_WIRE_F32, FANIN_WIRE_SUM,
+				false);
 		collective_post_all(&collective, &rig);
 		collective_run(&collective, &rig);
 		for (uint16_t rank = 0; rank < 7; rank++) {
@@ -567,9 +576,10 @@ START_TEST(another_length_fails_the_request_only)
 			const struct sparse_vectors *of = rank == other ? longer : vectors;
 			char text[128];
 
-			snprintf(text, sizeof(text),
-				 "n is %u here, and 5000 to 6000 at all ranks, expected the same at all",
-				 rank == other ? 6000 : 5000);
+			snprintf(
+				text, sizeof(text),
+				"n is %u here, and 5000 to 6000 at all ranks, expected the same at all",
+				rank == other ? 6000 : 5000);
 			ck_assert_int_eq(of->requests[rank].status, FANIN_ERR_INVALID);
 			ck_assert_str_eq(of->requests[rank].sparse->error.text, text);
 			ck_assert_int_eq(fanin_ring_of(rig.rings[rank])->status, FANIN_OK);
@@ -648,9 +658,10 @@ START_TEST(different_collectives_are_told_apart)
 				 0);
 		text = fanin_ring_error(rig.rings[1])->text;
 		if (other == 0)
-			ck_assert_str_eq(text,
-					 "collective 0: rank 0 posted an allreduce_sparse of 100 f32 (sum, "
-					 "root 0), rank 1 an allreduce of 100 f32 (sum, root 0)");
+			ck_assert_str_eq(
+				text,
+				"collective 0: rank 0 posted an allreduce_sparse of 100 f32 (sum, "
+				"root 0), rank 1 an allreduce of 100 f32 (sum, root 0)");
 		sparse_vectors_free(vectors);
 		sparse_vectors_free(others);
 		collective_free(&collective, &rig);
@@ -730,9 +741,11 @@ links_narrow(const struct rig *rig)
 		for (unsigned int i = 0; i < fanin_ring_of(rig->rings[rank])->n_links; i++) {
 			const int fd = fanin_ring_of(rig->rings[rank])->links[i].call.fd;
 
-			ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)),
+			ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes,
+						    sizeof(bytes)),
 					 0);
-			ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)),
+			ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes,
+						    sizeof(bytes)),
 					 0);
 		}
 	}
@@ -798,7 +811,8 @@ large_free(const struct large *large)
 	sparse_vectors_free(large->vectors);
 }
 
-/* Ranks in their various roles: of 5 two share a place, and of 8 none. Number i is a rank of the first or the second. */
+/* Ranks in their various roles: of 5 two share a place, and of 8 none. Number i is a rank of the
+ * first or the second. */
 #define N_ROLES (5 + 8)
 
 static uint16_t
@@ -876,18 +890,21 @@ static bool
 all_know(const struct rig *rig, uint16_t late)
 {
 	for (uint16_t i = 0; i < rig->n_ranks; i++) {
-		if (i != late && !rig->paused[i] && fanin_ring_missing(rig->rings[i]) != 1ull << late)
+		if (i != late && !rig->paused[i] &&
+		    fanin_ring_missing(rig->rings[i]) != 1ull << late)
 			return false;
 	}
 	return true;
 }
 
 /*
- * Steps for so long; all that are polled still wait at the end, and know for whom. The kernel may take some more bytes at any time, also
- * for a rank that reads nothing: it takes half a timeout then until the rank is missed again.
+ * Steps for so long; all that are polled still wait at the end, and know for whom. The kernel may
+ * take some more bytes at any time, also for a rank that reads nothing: it takes half a timeout
+ * then until the rank is missed again.
  */
 static void
-expect_waiting(const struct sparse_vectors *vectors, struct rig *rig, uint16_t late, uint64_t for_ns)
+expect_waiting(const struct sparse_vectors *vectors, struct rig *rig, uint16_t late,
+	       uint64_t for_ns)
 {
 	for (uint64_t i = 0; i < for_ns / STEP_NS; i++)
 		rig_step(rig);
@@ -949,7 +966,8 @@ START_TEST(a_rank_that_has_not_posted_is_waited_for)
 }
 END_TEST
 
-/* A rank that is done computes, and passes on no notices: a partner that still waits knows for whom all the same. */
+/* A rank that is done computes, and passes on no notices: a partner that still waits knows for whom
+ * all the same. */
 START_TEST(who_is_done_is_not_taken_for_who_is_late)
 {
 	struct sparse_vectors_options options;
@@ -988,8 +1006,8 @@ steps_do(struct rig *rig, int n)
 }
 
 /*
- * A rank hangs after `_i` polls of a collective before, which is not sparse. Those that are done with it wait for a partner that
- * may not be: nobody takes a rank for late but the one that hangs.
+ * A rank hangs after `_i` polls of a collective before, which is not sparse. Those that are done
+ * with it wait for a partner that may not be: nobody takes a rank for late but the one that hangs.
  */
 START_TEST(a_rank_that_hangs_in_the_collective_before_is_waited_for)
 {
@@ -1027,7 +1045,8 @@ START_TEST(a_rank_that_hangs_in_the_collective_before_is_waited_for)
 }
 END_TEST
 
-/* Rank 1 has given its vector away, and waits for what the others exchange for longer than the timeout. */
+/* Rank 1 has given its vector away, and waits for what the others exchange for longer than the
+ * timeout. */
 START_TEST(rounds_of_others_may_take_longer_than_the_timeout)
 {
 	const uint64_t timeout_ns = TIMEOUT_NS / 8;
@@ -1158,7 +1177,8 @@ START_TEST(a_machine_that_does_not_answer_is_named)
 }
 END_TEST
 
-/* A rank fails by itself, and its application goes on with something else; the ring does not pass that on, as the rank before it computes. */
+/* A rank fails by itself, and its application goes on with something else; the ring does not pass
+ * that on, as the rank before it computes. */
 START_TEST(a_partner_hears_of_a_failure_on_its_link)
 {
 	struct sparse_vectors_options options;
@@ -1228,7 +1248,8 @@ START_TEST(whoever_leaves_after_the_last_collective_harms_nobody)
 	for (unsigned int done = 0; done < n_ranks;) {
 		rig_step(&rig);
 		for (uint16_t i = 0; i < n_ranks; i++) {
-			if (rig.rings[i] == NULL || vectors->requests[i].status == FANIN_IN_PROGRESS)
+			if (rig.rings[i] == NULL ||
+			    vectors->requests[i].status == FANIN_IN_PROGRESS)
 				continue;
 			ck_assert_msg(vectors->requests[i].status == FANIN_OK, "rank %u: %s", i,
 				      fanin_ring_error(rig.rings[i])->text);
@@ -1315,7 +1336,10 @@ static const struct {
 	{ { .n_least = 100, .n_most = 101, .nnz = 3, .form = FANIN_VECTOR_INDICES },
 	  { 0 },
 	  "it has more than one length" },
-	{ { .n_least = UINT64_MAX, .n_most = UINT64_MAX, .nnz = UINT64_MAX, .form = FANIN_VECTOR_FULL },
+	{ { .n_least = UINT64_MAX,
+	    .n_most = UINT64_MAX,
+	    .nnz = UINT64_MAX,
+	    .form = FANIN_VECTOR_FULL },
 	  { 0 },
 	  "it has too many values" },
 	{ { .n_least = 100, .n_most = 100, .nnz = 3, .form = FANIN_VECTOR_INDICES, .seq = 1 },
@@ -1350,7 +1374,8 @@ START_TEST(a_vector_that_is_none_is_refused)
 	head.dtype = FANIN_WIRE_F32;
 	head.op = FANIN_WIRE_SUM;
 	ck_assert_int_gt(send(fanin_ring_of(rig.rings[1])->next.fd, &header, sizeof(header), 0), 0);
-	ck_assert_int_gt(send(fanin_ring_of(rig.rings[1])->links[0].call.fd, &head, sizeof(head), 0),
+	ck_assert_int_gt(send(fanin_ring_of(rig.rings[1])->links[0].call.fd, &head, sizeof(head),
+			      0),
 			 0);
 	ck_assert_int_gt(send(fanin_ring_of(rig.rings[1])->links[0].call.fd, wrong[_i].indices,
 			      sizeof(wrong[_i].indices), 0),
@@ -1501,7 +1526,8 @@ START_TEST(the_public_call_needs_no_agreement_and_is_reported)
 }
 END_TEST
 
-/* The second request needs no agreement, whether it is posted while the first one's is going on (rank 0) or after it (rank 1). */
+/* The second request needs no agreement, whether it is posted while the first one's is going on
+ * (rank 0) or after it (rank 1). */
 START_TEST(whether_ranks_agree_does_not_depend_on_when_they_post)
 {
 	static float sums[2][1000];
@@ -1597,7 +1623,8 @@ suite_sparse_ring(void)
 	tcase_add_loop_test(failures, a_rank_that_hangs_is_waited_for, 0, N_ROLES);
 	tcase_add_loop_test(failures, a_rank_that_has_not_posted_is_waited_for, 0, N_ROLES);
 	tcase_add_test(failures, who_is_done_is_not_taken_for_who_is_late);
-	tcase_add_loop_test(failures, a_rank_that_hangs_in_the_collective_before_is_waited_for, 0, 3);
+	tcase_add_loop_test(failures, a_rank_that_hangs_in_the_collective_before_is_waited_for, 0,
+			    3);
 	tcase_add_test(failures, rounds_of_others_may_take_longer_than_the_timeout);
 	tcase_add_test(failures, the_wait_for_a_late_rank_may_have_a_limit);
 	tcase_add_loop_test(failures, a_machine_that_does_not_answer_is_named, 0, 2);

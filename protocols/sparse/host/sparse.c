@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The window protocol for jobs whose handler also takes sparse blocks: these are lanes of the same engine
- * (hostlib/src/engine/shards.c).
+ * The window protocol for jobs whose handler also takes sparse blocks: these are lanes of the same
+ * engine (hostlib/src/engine/shards.c).
  */
 #include "sparse.h"
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Common part of the handlers of sparse blocks (Flare section 7; docs/protocol.md, "Sparse blocks"). They differ in where values are combined:
- * in an array with an element for each index, or in a hash table, which becomes an array by itself if too much does not fit.
+ * Common part of the handlers of sparse blocks (Flare section 7; docs/protocol.md, "Sparse
+ * blocks"). They differ in where values are combined: in an array with an element for each index,
+ * or in a hash table, which becomes an array by itself if too much does not fit.
  *
- * A sparse job has dense blocks and barriers, too. Its slots begin with what the handler `single` needs, which those are left to; the shape in the
- * window tells which kind of block a slot holds. Called by a worker that is in the slot alone, unless something else is said.
+ * A sparse job has dense blocks and barriers, too. Its slots begin with what the handler `single`
+ * needs, which those are left to; the shape in the window tells which kind of block a slot holds.
+ * Called by a worker that is in the slot alone, unless something else is said.
  */
 #ifndef FANIN_PROTOCOLS_SPARSE_SWITCH_SPARSE_H
 #define FANIN_PROTOCOLS_SPARSE_SWITCH_SPARSE_H
@@ -15,10 +17,12 @@
 
 /* Spills of a block: shards that leave early. With one more the table becomes an array. */
 #define FANIN_SPILLS_MAX 4
-/* Elements of a table that fill so many shards make it an array, too: spills and what is left have to fit into FANIN_SHARDS_MAX. */
+/* Elements of a table that fill so many shards make it an array, too: spills and what is left have
+ * to fit into FANIN_SHARDS_MAX. */
 #define FANIN_TABLE_SHARDS_MAX 50
 
-/* Mbufs that a slot holds at most: the parent's results and empty ones together, and one of a dense block. */
+/* Mbufs that a slot holds at most: the parent's results and empty ones together, and one of a dense
+ * block. */
 #define FANIN_SPARSE_MBUFS (FANIN_SHARDS_MAX + 1)
 
 /* Own counters of sparse handlers. */
@@ -59,16 +63,19 @@ struct fanin_sparse {
 	uint32_t list_most; /* values of a full shard in the form list */
 	uint8_t element_bytes;
 	uint8_t index_bytes;
-	uint8_t mode; /* enum fanin_sparse_mode */
-	uint8_t n_shards; /* own ones that have been sent so far, all of them once the block is sent up or done */
+	uint8_t mode;     /* enum fanin_sparse_mode */
+	uint8_t n_shards; /* own ones that have been sent so far, all of them once the block is sent
+			     up or done */
 	uint8_t n_spills; /* of these the first ones, which are in spill memory */
 	uint8_t form;     /* finished: of the shards behind the spills, enum fanin_shard_form */
 	uint8_t n_empty;
 	uint8_t most_number; /* the highest number of a shard in */
 	bool is_whole;       /* nothing leaves before all children are in */
-	bool is_known; /* a child has the result from an earlier run: what is sent are the packets that it comes in */
-	uint32_t n_spilled; /* values in the spill that is being filled */
-	uint32_t last_spill; /* finished: values of the last spill, which is what was left; 0: it is full as the others */
+	bool is_known; /* a child has the result from an earlier run: what is sent are the packets
+			  that it comes in */
+	uint32_t n_spilled;  /* values in the spill that is being filled */
+	uint32_t last_spill; /* finished: values of the last spill, which is what was left; 0: it is
+				full as the others */
 	uint32_t n_values;   /* finished: values in the array or table */
 	uint32_t n_lanes;    /* of the table */
 	uint32_t n_taken;    /* lanes that are taken */
@@ -82,9 +89,11 @@ struct fanin_sparse {
 
 	struct fanin_shards_in results; /* of the parent; at the root those that are known */
 	struct fanin_shards_in known;   /* below the root: those that are known, which went up */
-	struct rte_mbuf *kept[FANIN_SHARDS_MAX]; /* all these; what is in `results` as it went to the children */
+	struct rte_mbuf *kept[FANIN_SHARDS_MAX];  /* all these; what is in `results` as it went to
+						     the children */
 	struct rte_mbuf *empty[FANIN_SHARDS_MAX]; /* n_empty mbufs for shards that are made here */
-	uint32_t starts[FANIN_SHARDS_MAX]; /* of own shards behind the spills: their first index, or lane */
+	uint32_t starts[FANIN_SHARDS_MAX]; /* of own shards behind the spills: their first index, or
+					      lane */
 	struct fanin_shards_in child[FANIN_WIRE_MAX_CHILDREN];
 };
 
@@ -132,8 +141,9 @@ fanin_shards_add(struct fanin_shards_in *shards, const struct fanin_shard *shard
 size_t fanin_sparse_slot_size(const struct fanin_job_params *job, enum fanin_sparse_mode mode);
 
 /*
- * Lanes of a hash table for elements of a size: so many that packets of all children, full of different indices, take up 0.65 of it at most. Not
- * more than what can leave as shards, which is less in jobs of many children: there tables become arrays.
+ * Lanes of a hash table for elements of a size: so many that packets of all children, full of
+ * different indices, take up 0.65 of it at most. Not more than what can leave as shards, which is
+ * less in jobs of many children: there tables become arrays.
  */
 uint32_t fanin_sparse_table_lanes(const struct fanin_job_params *job, uint32_t element_bytes);
 
@@ -154,7 +164,8 @@ enum fanin_verdict fanin_sparse_other(struct fanin_handler_ctx *ctx, void *memor
 void fanin_sparse_keep(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 		       enum fanin_type type, const struct fanin_packet *packet);
 
-/* A shard of a result, of the parent's or one that is known, becomes one of this switch's: kept, and sent to all children. */
+/* A shard of a result, of the parent's or one that is known, becomes one of this switch's: kept,
+ * and sent to all children. */
 void fanin_sparse_pass_down(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 			    const struct fanin_packet *packet);
 
@@ -172,7 +183,8 @@ void fanin_sparse_table_settle(const struct fanin_handler_ctx *ctx, struct fanin
 
 /* sparse_shards.c */
 
-/* All children's shards are in: sends this switch's own shards, to the parent, or at the root to the children. */
+/* All children's shards are in: sends this switch's own shards, to the parent, or at the root to
+ * the children. */
 void fanin_sparse_finish(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot);
 
 /* The spill that is being filled is full, and there may be one more: sends it. */
@@ -186,7 +198,8 @@ void fanin_sparse_spill(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot
 void fanin_sparse_send_again(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 			     uint64_t numbers, uint64_t children);
 
-/* Keeps an mbuf that nobody needs any more for a shard that is made here. Returns false if there are enough. */
+/* Keeps an mbuf that nobody needs any more for a shard that is made here. Returns false if there
+ * are enough. */
 bool fanin_sparse_keep_empty(struct fanin_sparse *slot, struct rte_mbuf *mbuf);
 
 /* Gives up the mbufs that were kept like that. */
@@ -205,7 +218,8 @@ fanin_sparse_known(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slo
 bool fanin_sparse_may_be_known(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 			       const struct fanin_shard *shard);
 
-/* Takes a shard of a result that is known, for which fanin_sparse_may_be_known: keeps it, unless it is there already, and sends it on. Returns the verdict. */
+/* Takes a shard of a result that is known, for which fanin_sparse_may_be_known: keeps it, unless it
+ * is there already, and sends it on. Returns the verdict. */
 enum fanin_verdict fanin_sparse_take_known(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 					   const struct fanin_packet *packet);
 
@@ -215,7 +229,8 @@ void fanin_sparse_send_known_again(struct fanin_handler_ctx *ctx, const struct f
 
 /* sparse_query.c */
 
-/* Enters the slot alone if it is at this block; leave by fanin_dense_state_leave. Else the classes of fanin_dense_state_visit. */
+/* Enters the slot alone if it is at this block; leave by fanin_dense_state_leave. Else the classes
+ * of fanin_dense_state_visit. */
 enum fanin_dense_class fanin_sparse_visit(struct fanin_sparse *slot,
 					  const struct fanin_handler_ctx *ctx, uint32_t block);
 
@@ -224,7 +239,8 @@ enum fanin_verdict fanin_sparse_query(struct fanin_handler_ctx *ctx, struct fani
 enum fanin_verdict fanin_sparse_answer(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 				       struct fanin_packet *packet, enum fanin_reason *reason);
 
-/* Turns a shard that was there already into the answer that says so. state: of the block, as seen from the child. */
+/* Turns a shard that was there already into the answer that says so. state: of the block, as seen
+ * from the child. */
 void fanin_sparse_answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot,
 				   const struct fanin_packet *packet, enum fanin_block_state state);
 

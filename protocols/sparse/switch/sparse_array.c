@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse reduction in arrays (Flare section 7): values are combined in memory that has an element for each index of a block, so that the result is whole. For dense
- * data, or where little memory is saved by anything else.
+ * Sparse reduction in arrays (Flare section 7): values are combined in memory that has an element
+ * for each index of a block, so that the result is whole. For dense data, or where little memory is
+ * saved by anything else.
  */
 #include "protocols/sparse/switch/sparse.h"
 

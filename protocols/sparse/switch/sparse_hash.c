@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse reduction in hash tables (Flare section 7): memory, and the time to go through it, follow the number of values, not that of indices. What does not fit leaves early, as
- * spills, and is combined further up, or by the hosts.
+ * Sparse reduction in hash tables (Flare section 7): memory, and the time to go through it, follow
+ * the number of values, not that of indices. What does not fit leaves early, as spills, and is
+ * combined further up, or by the hosts.
  */
 #include "protocols/sparse/switch/sparse.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Results of sparse blocks that a child knows from an earlier run (docs/protocol.md, "Sparse blocks with another tree"). They come in shards, which are the result's, so a
- * switch makes none of its own: it keeps the packets, and sends them up, or at the root down to all children.
+ * Results of sparse blocks that a child knows from an earlier run (docs/protocol.md, "Sparse blocks
+ * with another tree"). They come in shards, which are the result's, so a switch makes none of its
+ * own: it keeps the packets, and sends them up, or at the root down to all children.
  */
 #include "protocols/sparse/switch/sparse.h"
 
@@ -39,7 +40,8 @@ fanin_sparse_take_known(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot
 		slot->is_known = true;
 		fanin_sparse_drop_empty(ctx, slot);
 	}
-	/* Another child knows the result, too; the parent may have sent this shard of it already. */
+	/* Another child knows the result, too; the parent may have sent this shard of it already.
+	 */
 	if (((known->in | slot->results.in) & bit) != 0) {
 		fanin_shards_add(known, &shard);
 		return FANIN_VERDICT_FREE;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queries about sparse blocks, and the parent's answers to those that were passed on (docs/protocol.md, "Asking about sparse blocks"). What is said of dense
- * ones is dense_query.c's. A query never moves a slot on.
+ * Queries about sparse blocks, and the parent's answers to those that were passed on
+ * (docs/protocol.md, "Asking about sparse blocks"). What is said of dense ones is dense_query.c's.
+ * A query never moves a slot on.
  */
 #include <string.h>
 
@@ -13,9 +14,11 @@ fanin_sparse_visit(struct fanin_sparse *slot, const struct fanin_handler_ctx *ct
 	struct fanin_dense_state *state = &slot->single.dense.state;
 	const enum fanin_dense_class class = fanin_dense_state_visit(state, ctx, block);
 
-	if (class != FANIN_DENSE_CURRENT && class != FANIN_DENSE_SENT && class != FANIN_DENSE_FINISHED)
+	if (class != FANIN_DENSE_CURRENT && class != FANIN_DENSE_SENT &&
+	    class != FANIN_DENSE_FINISHED)
 		return class;
-	/* Nobody enters alone where this one is in; who was in before has not left yet if it is counted, too. */
+	/* Nobody enters alone where this one is in; who was in before has not left yet if it is
+	 * counted, too. */
 	if ((__atomic_load_n(&state->word, __ATOMIC_ACQUIRE) & FANIN_STATE_USERS) == 1)
 		return class;
 	fanin_dense_state_leave(state, ctx->job->shared);
@@ -146,7 +149,8 @@ fanin_sparse_query(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 	return FANIN_VERDICT_HELD;
 }
 
-/* The parent lacks shards that went up: these go once more, unless they did since the child asked whose query the parent answers. */
+/* The parent lacks shards that went up: these go once more, unless they did since the child asked
+ * whose query the parent answers. */
 static enum fanin_verdict
 send_again(struct fanin_handler_ctx *ctx, void *memory, const struct fanin_packet *packet,
 	   unsigned int child)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A switch's own shards of a sparse block. First come spills, as they were filled, then what is in the array or in the table, cut by a rule that depends on
- * nothing else: so each shard can be made again from the slot's memory, with the same bits, until the slot goes on.
+ * A switch's own shards of a sparse block. First come spills, as they were filled, then what is in
+ * the array or in the table, cut by a rule that depends on nothing else: so each shard can be made
+ * again from the slot's memory, with the same bits, until the slot goes on.
  */
 #include <string.h>
 
@@ -50,7 +51,8 @@ words_of(const struct fanin_sparse *slot)
 	return (slot->mode == FANIN_SPARSE_ARRAY ? slot->span + 63 : slot->n_lanes) / 64;
 }
 
-/* Words of a bitmap shard from a word on: as many as fit, without empty ones at the end. count: of their values. */
+/* Words of a bitmap shard from a word on: as many as fit, without empty ones at the end. count: of
+ * their values. */
 static uint32_t
 bitmap_words(const struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot, uint32_t from,
 	     uint32_t *count)
@@ -127,7 +129,8 @@ cut(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 	slot->n_values = 0;
 	for (uint32_t i = 0; i < n_words; i++)
 		slot->n_values += (uint32_t)__builtin_popcountll(occupied[i]);
-	/* A list of so many values as there are in a full block would take more shards than there may be; it would not be the shorter form either. */
+	/* A list of so many values as there are in a full block would take more shards than there
+	 * may be; it would not be the shorter form either. */
 	if (slot->mode == FANIN_SPARSE_ARRAY &&
 	    slot->n_values * slot->index_bytes > n_words * sizeof(uint64_t)) {
 		slot->form = FANIN_SHARD_BITMAP;
@@ -186,7 +189,8 @@ write_bitmap(const struct fanin_handler_ctx *ctx, const struct fanin_sparse *slo
 	uint8_t *at = payload + (size_t)n_values * slot->element_bytes;
 
 	slot->take->bitmap(payload,
-			   (const uint8_t *)slot->array.values + (size_t)first * slot->element_bytes,
+			   (const uint8_t *)slot->array.values +
+				   (size_t)first * slot->element_bytes,
 			   words, n_words, n_values);
 	memcpy(at, words, n_words * sizeof(*words));
 	memcpy(at + n_words * sizeof(*words), &first, sizeof(first));
@@ -195,8 +199,8 @@ write_bitmap(const struct fanin_handler_ctx *ctx, const struct fanin_sparse *slo
 }
 
 /*
- * Makes a shard and sends it: to these children, or to the parent if there are none. What is sent is the handler's no more. Without a packet it is
- * left out, as if it had been lost.
+ * Makes a shard and sends it: to these children, or to the parent if there are none. What is sent
+ * is the handler's no more. Without a packet it is left out, as if it had been lost.
  */
 static void
 emit(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t number, uint64_t children)

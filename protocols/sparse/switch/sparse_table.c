@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where values are combined: see sparse.h. A hash table looks at one bucket for each index. A value whose bucket is full of other indices goes into a
- * spill, which leaves when it is full, and stays in the slot to be sent again.
+ * Where values are combined: see sparse.h. A hash table looks at one bucket for each index. A value
+ * whose bucket is full of other indices goes into a spill, which leaves when it is full, and stays
+ * in the slot to be sent again.
  */
 #include <string.h>
 
 #include "protocols/sparse/switch/sparse.h"
 
-/* Values whose indices are taken out of a bitmap, or out of a table, at a time: these stay in the first cache. */
+/* Values whose indices are taken out of a bitmap, or out of a table, at a time: these stay in the
+ * first cache. */
 #define CHUNK 1024u
 
 /* A shard's values and where they belong. */
@@ -92,7 +94,8 @@ change_over(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 	ctx->stats->own[FANIN_SPARSE_CHANGED_OVER]++;
 }
 
-/* A value whose bucket is full. The last one that there is room for sends the spill, or makes the table an array. */
+/* A value whose bucket is full. The last one that there is room for sends the spill, or makes the
+ * table an array. */
 static void
 spill_value(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const uint8_t *value,
 	    uint32_t index)
@@ -192,7 +195,8 @@ fanin_sparse_merge(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 					    .index_bytes = slot->index_bytes });
 	else
 		merge_bitmap(ctx, slot, values, where,
-			     fanin_shard_words(slot->element_bytes, hdr->count, packet->payload_len),
+			     fanin_shard_words(slot->element_bytes, hdr->count,
+					       packet->payload_len),
 			     fanin_shard_first(values, packet->payload_len), hdr->count);
 	if (slot->mode == FANIN_SPARSE_TABLE && slot->n_taken > slot->table_most)
 		change_over(ctx, slot);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse reduction along a tree as Flare section 7 has it: data gets denser on its way up, so there are hash tables in all switches but the root, and
- * arrays there.
+ * Sparse reduction along a tree as Flare section 7 has it: data gets denser on its way up, so there
+ * are hash tables in all switches but the root, and arrays there.
  */
 #include "protocols/sparse/switch/sparse.h"
 

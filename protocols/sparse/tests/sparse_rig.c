@@ -182,8 +182,9 @@ sparse_rig_frame(struct sparse_rig *rig, uint16_t h, uint32_t block, enum fanin_
 }
 
 struct sparse_frame *
-sparse_rig_shard(struct sparse_rig *rig, uint16_t h, uint32_t block, const struct fanin_shard *shard,
-		 const uint64_t *values, const uint32_t *indices, uint16_t count)
+sparse_rig_shard(struct sparse_rig *rig, uint16_t h, uint32_t block,
+		 const struct fanin_shard *shard, const uint64_t *values, const uint32_t *indices,
+		 uint16_t count)
 {
 	const uint32_t size = fanin_dtype_size(rig->dtype);
 	struct sparse_frame *frame = sparse_rig_frame(rig, h, block, FANIN_TYPE_SPARSE);
@@ -206,7 +207,8 @@ sparse_rig_shard(struct sparse_rig *rig, uint16_t h, uint32_t block, const struc
 
 		ck_assert_uint_le(n_words, 1024);
 		for (uint16_t i = 0; i < count; i++)
-			words[(indices[i] - first) / 64] |= UINT64_C(1) << (indices[i] - first) % 64;
+			words[(indices[i] - first) / 64] |= UINT64_C(1)
+							    << (indices[i] - first) % 64;
 		memcpy(at, words, n_words * sizeof(words[0]));
 		at += n_words * sizeof(words[0]);
 		memcpy(at, &first, sizeof(first));
@@ -216,7 +218,8 @@ sparse_rig_shard(struct sparse_rig *rig, uint16_t h, uint32_t block, const struc
 	return frame;
 }
 
-/* The next shard's values from an index on. Returns how many there are; *at: behind the last one. */
+/* The next shard's values from an index on. Returns how many there are; *at: behind the last one.
+ */
 static uint16_t
 next_values(const struct sparse_rig *rig, const struct sparse_vector *brings, uint64_t *values,
 	    uint32_t *indices, uint32_t *at)
@@ -233,8 +236,8 @@ next_values(const struct sparse_rig *rig, const struct sparse_vector *brings, ui
 		if (!brings->has[*at])
 			continue;
 		if (rig->bitmaps && count != 0 &&
-		    fanin_shard_bitmap_len(size, count + 1u, (*at - indices[0] / 64 * 64) / 64 + 1) >
-			    payload)
+		    fanin_shard_bitmap_len(size, count + 1u,
+					   (*at - indices[0] / 64 * 64) / 64 + 1) > payload)
 			break;
 		values[count] = brings->values[*at];
 		indices[count++] = *at;
@@ -506,15 +509,16 @@ sparse_rig_check(struct sparse_rig *rig, uint32_t block)
 		ck_assert(sparse_rig_has(rig, h, block));
 		combine(rig, &rig->hosts[h].received[block], &found);
 		for (uint32_t i = 0; i < rig->span; i++) {
-			ck_assert_msg(found.has[i] == expected.has[i] &&
-					      (!found.has[i] ||
-					       reference_same(rig->dtype, rig->op, found.values[i],
-							      expected.values[i])),
-				      "%s, %s of %s, block %u, host %u, index %u: found %d %#llx, expected %d %#llx",
-				      rig->nodes[0].handler->name, fanin_op_name(rig->op),
-				      fanin_dtype_name(rig->dtype), block, h, i, found.has[i],
-				      (unsigned long long)found.values[i], expected.has[i],
-				      (unsigned long long)expected.values[i]);
+			ck_assert_msg(
+				found.has[i] == expected.has[i] &&
+					(!found.has[i] ||
+					 reference_same(rig->dtype, rig->op, found.values[i],
+							expected.values[i])),
+				"%s, %s of %s, block %u, host %u, index %u: found %d %#llx, expected %d %#llx",
+				rig->nodes[0].handler->name, fanin_op_name(rig->op),
+				fanin_dtype_name(rig->dtype), block, h, i, found.has[i],
+				(unsigned long long)found.values[i], expected.has[i],
+				(unsigned long long)expected.values[i]);
 		}
 		vector_free(&found);
 	}
@@ -632,7 +636,8 @@ start_node(struct sparse_rig *rig, struct sparse_node *node, uint16_t n_children
 	node->ctx.stats = &node->stats;
 	node->ctx.drain = drain;
 	for (unsigned int i = 0; i < SPARSE_RIG_SLOTS; i++) {
-		const size_t size = RTE_CACHE_LINE_ROUNDUP(fanin_slot_size(node->handler, &node->job));
+		const size_t size =
+			RTE_CACHE_LINE_ROUNDUP(fanin_slot_size(node->handler, &node->job));
 
 		node->slots[i] = aligned_alloc(RTE_CACHE_LINE_SIZE, size);
 		ck_assert_ptr_nonnull(node->slots[i]);

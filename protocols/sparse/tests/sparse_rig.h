@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Switches of a sparse job and hosts that do as docs/protocol.md says, in the test's hands: every packet waits in one queue until the rig takes it, in order or
- * at random, and may be lost or doubled. There is no clock: where nothing is on its way, hosts ask for what they lack.
+ * Switches of a sparse job and hosts that do as docs/protocol.md says, in the test's hands: every
+ * packet waits in one queue until the rig takes it, in order or at random, and may be lost or
+ * doubled. There is no clock: where nothing is on its way, hosts ask for what they lack.
  */
 #ifndef FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_RIG_H
 #define FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_RIG_H
@@ -86,7 +87,8 @@ struct sparse_rig {
 };
 
 /*
- * Makes a job of a handler. n_leaves: 0: all hosts are at the root. Hosts bring nothing yet. Aborts the test on failure.
+ * Makes a job of a handler. n_leaves: 0: all hosts are at the root. Hosts bring nothing yet. Aborts
+ * the test on failure.
  *
  * payload_bytes: FAKE_PAYLOAD_MAX at most.
  */
@@ -103,17 +105,20 @@ void sparse_rig_bring(struct sparse_rig *rig, uint16_t h, uint32_t block, uint32
 /* Values in random places, whose reduction is the same in any order. density: of 1000. */
 void sparse_rig_fill(struct sparse_rig *rig, uint32_t block, unsigned int density);
 
-/* Runs blocks 0 to n - 1 until all hosts have all results, and compares these with what they should be. */
+/* Runs blocks 0 to n - 1 until all hosts have all results, and compares these with what they should
+ * be. */
 void sparse_rig_run(struct sparse_rig *rig, uint32_t n_blocks);
 
-/* Parts of this: hosts send what they may; what is on its way comes; hosts ask; results are right. */
+/* Parts of this: hosts send what they may; what is on its way comes; hosts ask; results are right.
+ */
 void sparse_rig_post(struct sparse_rig *rig);
 void sparse_rig_deliver(struct sparse_rig *rig);
 void sparse_rig_ask(struct sparse_rig *rig);
 void sparse_rig_check(struct sparse_rig *rig, uint32_t block);
 bool sparse_rig_has(const struct sparse_rig *rig, uint16_t h, uint32_t block);
 
-/* A shard of host h, for the test to change and to send. values, indices: count of them. Its members say number and total. */
+/* A shard of host h, for the test to change and to send. values, indices: count of them. Its
+ * members say number and total. */
 struct sparse_frame *sparse_rig_shard(struct sparse_rig *rig, uint16_t h, uint32_t block,
 				      const struct fanin_shard *shard, const uint64_t *values,
 				      const uint32_t *indices, uint16_t count);
@@ -122,7 +127,8 @@ struct sparse_frame *sparse_rig_shard(struct sparse_rig *rig, uint16_t h, uint32
 struct sparse_frame *sparse_rig_frame(struct sparse_rig *rig, uint16_t h, uint32_t block,
 				      enum fanin_type type);
 
-/* Puts a frame into the queue, or hands it over at once; the rig owns it then. Returns the verdict. */
+/* Puts a frame into the queue, or hands it over at once; the rig owns it then. Returns the verdict.
+ */
 void sparse_rig_send(struct sparse_rig *rig, struct sparse_frame *frame);
 enum fanin_verdict sparse_rig_hand_over(struct sparse_rig *rig, struct sparse_frame *frame,
 					enum fanin_reason *reason);

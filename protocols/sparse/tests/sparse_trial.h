@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A sparse allreduce in virtual time, and a second one behind it: real engines around real pipelines, on one switch or on leaves below a
- * spine. Needs ring_switch_eal_of. One at a time.
+ * A sparse allreduce in virtual time, and a second one behind it: real engines around real
+ * pipelines, on one switch or on leaves below a spine. Needs ring_switch_eal_of. One at a time.
  */
 #ifndef FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_TRIAL_H
 #define FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_TRIAL_H
@@ -28,8 +28,8 @@ struct sparse_trial_counts {
 };
 
 /*
- * Runs it. Asserts that all ranks end well, with the right result and the same bits; without faults also that nothing was sent twice. counts: may be
- * NULL.
+ * Runs it. Asserts that all ranks end well, with the right result and the same bits; without faults
+ * also that nothing was sent twice. counts: may be NULL.
  */
 void sparse_trial_run(const struct sparse_trial *trial, struct sparse_trial_counts *counts);
 

@@ -108,7 +108,8 @@ static void
 slot_finish(struct sparse_slot *slot)
 {
 	const uint32_t element_bytes = fanin_dtype_size(slot->dtype);
-	const uint32_t most = fanin_shard_list_most(slot->span, element_bytes, SPARSE_WORLD_PAYLOAD);
+	const uint32_t most = fanin_shard_list_most(slot->span, element_bytes,
+						    SPARSE_WORLD_PAYLOAD);
 	uint8_t values[SPARSE_WORLD_PAYLOAD];
 	uint32_t indices[SPARSE_WORLD_PAYLOAD];
 	uint32_t count = 0;
@@ -204,7 +205,8 @@ block_state(uint16_t rank, uint32_t block)
 static void
 answer(struct sparse_link *link, const struct fanin_hdr *hdr)
 {
-	const struct sparse_slot *slot = &sparse_world.slots[hdr->block % (2 * SPARSE_WORLD_WINDOW)];
+	const struct sparse_slot *slot =
+		&sparse_world.slots[hdr->block % (2 * SPARSE_WORLD_WINDOW)];
 	const bool is_there = slot->used && slot->block == hdr->block;
 	const uint64_t in = is_there ? slot->in[link->rank] : 0;
 	struct answer_words said;
@@ -215,7 +217,8 @@ answer(struct sparse_link *link, const struct fanin_hdr *hdr)
 	for (uint16_t rank = 0; is_there && !slot->done && rank < sparse_world.n_ranks; rank++)
 		missing |= (uint64_t)!is_in(slot, rank) << rank;
 	said = answer_words_make(missing, 0, 0);
-	reply = sparse_world_frame(&frame, FANIN_TYPE_ANSWER, hdr->block, sizeof(said) + sizeof(in));
+	reply = sparse_world_frame(&frame, FANIN_TYPE_ANSWER, hdr->block,
+				   sizeof(said) + sizeof(in));
 	reply->count = (uint16_t)block_state(link->rank, hdr->block);
 	reply->number = hdr->number;
 	reply->rank = link->rank;
@@ -234,7 +237,8 @@ static void
 receive_query(struct sparse_link *link, const struct fanin_hdr *hdr, const uint8_t *payload,
 	      uint32_t payload_len)
 {
-	const struct sparse_slot *slot = &sparse_world.slots[hdr->block % (2 * SPARSE_WORLD_WINDOW)];
+	const struct sparse_slot *slot =
+		&sparse_world.slots[hdr->block % (2 * SPARSE_WORLD_WINDOW)];
 	uint64_t have = 0;
 
 	if (payload_len == sizeof(have)) {
@@ -400,7 +404,8 @@ sparse_world_open_at(uint16_t n_ranks, uint32_t first_block, bool recover)
 	sparse_world.random = random_seed(1);
 	for (uint16_t i = 0; i < n_ranks; i++) {
 		struct fanin_protocol_config config = {
-			.flow = { .dst_ip_be = SWITCH_IP_BE, .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT },
+			.flow = { .dst_ip_be = SWITCH_IP_BE,
+				  .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT },
 			.keys = { .up = UP_KEY, .down = DOWN_KEY },
 			.timeout_ns = TIMEOUT_NS,
 			.job = JOB,

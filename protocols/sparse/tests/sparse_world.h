@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A small model of a switch with sparse blocks: engines of all ranks in one process, on links that lose, duplicate and reorder, and a switch
- * that either reduces, or passes every shard on as a spill. Dense blocks are there as far as agreements need them. One world at a time.
+ * A small model of a switch with sparse blocks: engines of all ranks in one process, on links that
+ * lose, duplicate and reorder, and a switch that either reduces, or passes every shard on as a
+ * spill. Dense blocks are there as far as agreements need them. One world at a time.
  */
 #ifndef FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_WORLD_H
 #define FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_WORLD_H
@@ -66,7 +67,8 @@ struct sparse_world {
 extern struct sparse_world sparse_world;
 
 /*
- * Opens the world with engines of n_ranks. first_block: of their runs. recover: as the engine has it.
+ * Opens the world with engines of n_ranks. first_block: of their runs. recover: as the engine has
+ * it.
  */
 void sparse_world_open_at(uint16_t n_ranks, uint32_t first_block, bool recover);
 void sparse_world_open(uint16_t n_ranks);
@@ -80,7 +82,8 @@ void sparse_world_step(void);
 /* Puts a frame of the switch's on a rank's link. */
 void sparse_world_deliver(struct sparse_link *link, const struct sparse_frame *frame);
 
-/* The headers of one of the switch's frames. Returns its header of Fanin's, whose other fields are zero. */
+/* The headers of one of the switch's frames. Returns its header of Fanin's, whose other fields are
+ * zero. */
 struct fanin_hdr *sparse_world_frame(struct sparse_frame *frame, enum fanin_type type,
 				     uint32_t block, uint32_t payload_len);
 

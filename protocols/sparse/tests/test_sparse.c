@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse blocks in switches: whatever hosts bring, in whatever form, order and number of packets, all have the sum of exactly that, also where packets are lost,
- * doubled and reordered.
+ * Sparse blocks in switches: whatever hosts bring, in whatever form, order and number of packets,
+ * all have the sum of exactly that, also where packets are lost, doubled and reordered.
  */
 #include <string.h>
 
@@ -162,7 +162,8 @@ START_TEST(sums_that_cancel_stay_in_the_result)
 }
 END_TEST
 
-/* A zero is a value like any other, whoever brings it first, and so is a result that is zero: a table must not take it for a free place. */
+/* A zero is a value like any other, whoever brings it first, and so is a result that is zero: a
+ * table must not take it for a free place. */
 START_TEST(zeros_are_values_to_every_operator)
 {
 	for (unsigned int op = FANIN_WIRE_SUM; op < FANIN_WIRE_OP_COUNT; op++) {
@@ -191,7 +192,8 @@ START_TEST(zeros_are_values_to_every_operator)
 }
 END_TEST
 
-/* As at 0.2 %: few values in a block of many indices, which take four bytes. In the end a block that is full. */
+/* As at 0.2 %: few values in a block of many indices, which take four bytes. In the end a block
+ * that is full. */
 START_TEST(spans_of_more_than_16_bits_are_exact)
 {
 	static const unsigned int densities[] = { 0, 2, 100, 1000 };
@@ -295,7 +297,8 @@ END_TEST
 /* Of two hosts' table. */
 #define LANES 320
 
-/* Every host brings all indices of the table's first buckets, which are eleven times as many as have room there. */
+/* Every host brings all indices of the table's first buckets, which are eleven times as many as
+ * have room there. */
 static void
 bring_buckets(uint16_t n_hosts, uint32_t n_buckets)
 {
@@ -380,7 +383,8 @@ START_TEST(tables_of_full_packets_hardly_spill)
 		rig.span = fanin_shard_span_most(4, 1024);
 		for (uint16_t h = 0; h < 8; h++) {
 			for (uint32_t i = 0; i < most; i++)
-				sparse_rig_bring(&rig, h, 0, random_below(&rig.random, rig.span), i);
+				sparse_rig_bring(&rig, h, 0, random_below(&rig.random, rig.span),
+						 i);
 		}
 		sparse_rig_run(&rig, 1);
 		for (uint32_t i = 0; i < rig.span; i++) {
@@ -417,7 +421,8 @@ suite_sparse(void)
 	tcase_add_loop_test(exact, spans_of_more_than_16_bits_are_exact, 0, N_NETWORKS);
 	suite_add_tcase(suite, exact);
 	tcase_set_timeout(blocks, 60);
-	tcase_add_loop_test(blocks, elements_that_fill_their_packets_exactly_are_all, 0, N_NETWORKS);
+	tcase_add_loop_test(blocks, elements_that_fill_their_packets_exactly_are_all, 0,
+			    N_NETWORKS);
 	tcase_add_loop_test(blocks, a_block_of_nothing_has_one_shard, 0, N_NETWORKS);
 	tcase_add_loop_test(blocks, full_blocks_take_as_many_shards_as_there_may_be, 0, N_NETWORKS);
 	tcase_add_loop_test(blocks, one_host_may_have_64_shards, 0, N_NETWORKS);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse allreduces in virtual time, of which everything is by chance: 2,000 of them. FANIN_SPARSE_SEED=N runs the one with this seed alone,
- * with FANIN_SPARSE_CASES=M as many from there on.
+ * Sparse allreduces in virtual time, of which everything is by chance: 2,000 of them.
+ * FANIN_SPARSE_SEED=N runs the one with this seed alone, with FANIN_SPARSE_CASES=M as many from
+ * there on.
  */
 #include <check.h>
 #include <stdio.h>
@@ -19,7 +20,8 @@
 #define PART 50u /* cases of a test */
 #define MOST_PARTS 4096
 
-/* Of each test the seed that it is at, 0 if it has ended well. Tests are processes of their own: these are shared with them. */
+/* Of each test the seed that it is at, 0 if it has ended well. Tests are processes of their own:
+ * these are shared with them. */
 static uint32_t *at_seed;
 static uint32_t first_seed, n_cases;
 
@@ -129,7 +131,8 @@ suite_sparse_chance(void)
 	TCase *tcase = tcase_create("sparse_chance");
 
 	first_seed = number_of("FANIN_SPARSE_SEED", FIRST_SEED);
-	n_cases = number_of("FANIN_SPARSE_CASES", getenv("FANIN_SPARSE_SEED") == NULL ? N_CASES : 1);
+	n_cases = number_of("FANIN_SPARSE_CASES",
+			    getenv("FANIN_SPARSE_SEED") == NULL ? N_CASES : 1);
 	if (n_cases > MOST_PARTS * PART)
 		n_cases = MOST_PARTS * PART;
 	tcase_set_timeout(tcase, 300);

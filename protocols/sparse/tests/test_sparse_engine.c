@@ -23,7 +23,8 @@ static void
 run(struct sparse_vectors *vectors)
 {
 	for (uint16_t rank = 0; rank < sparse_world.n_ranks; rank++) {
-		for (uint32_t step = 0; vectors->requests[rank].status == FANIN_IN_PROGRESS; step++) {
+		for (uint32_t step = 0; vectors->requests[rank].status == FANIN_IN_PROGRESS;
+		     step++) {
 			ck_assert_uint_lt(step, 1000000);
 			sparse_world_step();
 		}
@@ -105,7 +106,8 @@ START_TEST(results_are_exact_under_loss_duplication_and_reordering)
 }
 END_TEST
 
-/* Shards come before the rank has sent its own, and what they hold is combined in the order of their numbers at all ranks. */
+/* Shards come before the rank has sent its own, and what they hold is combined in the order of
+ * their numbers at all ranks. */
 START_TEST(spills_are_combined)
 {
 	struct sparse_vectors_options options;
@@ -184,7 +186,8 @@ START_TEST(several_requests_may_be_outstanding)
 
 		options.seed = i;
 		vectors[i] = sparse_vectors_make(&options);
-		/* Ranks post at different times, but all in the same order: spills and results may come before. */
+		/* Ranks post at different times, but all in the same order: spills and results may
+		 * come before. */
 		for (uint16_t rank = 0; rank < 3; rank++) {
 			post(vectors[i], rank);
 			sparse_world_step();
@@ -218,7 +221,8 @@ START_TEST(only_lost_shards_are_sent_again)
 	sparse_world.drop_results = 2;
 	allreduce(&options);
 	ck_assert_uint_eq(fanin_engine_stats(sparse_world.engines[0])->shards_sent, 2 * sent);
-	ck_assert_uint_eq(fanin_engine_stats(sparse_world.engines[0])->shards_received, 2 * received);
+	ck_assert_uint_eq(fanin_engine_stats(sparse_world.engines[0])->shards_received,
+			  2 * received);
 	ck_assert_uint_eq(fanin_engine_stats(sparse_world.engines[0])->duplicates, 0);
 	ck_assert_uint_ge(sparse_world.links[0].bodies, 1);
 	/* Some are lost on the way there. */
@@ -242,7 +246,8 @@ START_TEST(of_each_block_what_is_lost_is_sent_again)
 	sparse_world.lost = 3;
 	allreduce(&options);
 	for (uint16_t rank = 0; rank < 2; rank++) {
-		ck_assert_uint_eq(fanin_engine_stats(sparse_world.engines[rank])->sparse_blocks, 12);
+		ck_assert_uint_eq(fanin_engine_stats(sparse_world.engines[rank])->sparse_blocks,
+				  12);
 		ck_assert_uint_eq(sparse_world.links[rank].again, 12);
 	}
 	sparse_world_close();
@@ -307,8 +312,10 @@ START_TEST(shards_that_do_not_fit_are_not_taken)
 	post(vectors, 0);
 	span = vectors->requests[0].sparse->span;
 	ck_assert_uint_gt(span, 999);
-	/* An index beyond the block; then the only one, before this rank has sent its own; then one beyond the last. */
-	shard_play(0, 0, (struct fanin_shard){ .span = 1000, .number = 1 }, 1000, FANIN_WIRE_I32, 1);
+	/* An index beyond the block; then the only one, before this rank has sent its own; then one
+	 * beyond the last. */
+	shard_play(0, 0, (struct fanin_shard){ .span = 1000, .number = 1 }, 1000, FANIN_WIRE_I32,
+		   1);
 	shard_play(0, 0, (struct fanin_shard){ .span = 1000, .number = 0, .total = 1 }, 3,
 		   FANIN_WIRE_I32, 1);
 	fanin_engine_poll(sparse_world.engines[0]);
@@ -371,9 +378,10 @@ START_TEST(a_result_of_another_span_is_an_error)
 	shard_play(0, 0, (struct fanin_shard){ .span = 999, .number = 0 }, 3, FANIN_WIRE_I32, 1);
 	fanin_engine_poll(sparse_world.engines[0]);
 	ck_assert_int_eq(vectors->requests[0].status, FANIN_ERR_REFUSED);
-	ck_assert_str_eq(fanin_engine_error(sparse_world.engines[0])->text,
-			 "the result of block 0 holds 999 indices i32 sum, but this rank posted 1000 "
-			 "indices i32 sum");
+	ck_assert_str_eq(
+		fanin_engine_error(sparse_world.engines[0])->text,
+		"the result of block 0 holds 999 indices i32 sum, but this rank posted 1000 "
+		"indices i32 sum");
 	sparse_vectors_free(vectors);
 	sparse_world_close();
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dense vectors that may be sparse: when sparse ones are worth it, that all ranks do the same, and that sums are the same either way.
+ * Dense vectors that may be sparse: when sparse ones are worth it, that all ranks do the same, and
+ * that sums are the same either way.
  */
 #include <check.h>
 #include <stdio.h>
@@ -113,7 +114,8 @@ START_TEST(sums_are_the_same_whichever_way_they_take)
 
 			ck_assert_int_eq(fanin_iallreduce_hinted(send[rank], to, N, FANIN_F32,
 								 FANIN_SUM, FANIN_MAYBE_SPARSE,
-								 &sparse_comms[rank], &requests[rank]),
+								 &sparse_comms[rank],
+								 &requests[rank]),
 					 FANIN_OK);
 		}
 		ck_assert_int_eq(sparse_comms_finish(requests), FANIN_OK);
@@ -132,7 +134,8 @@ START_TEST(sums_are_the_same_whichever_way_they_take)
 }
 END_TEST
 
-/* Hints change nothing where sparse vectors can't carry the operation: the ranks do not even ask each other. */
+/* Hints change nothing where sparse vectors can't carry the operation: the ranks do not even ask
+ * each other. */
 START_TEST(a_hint_is_ignored_where_it_does_not_apply)
 {
 	static const struct {
@@ -153,7 +156,8 @@ START_TEST(a_hint_is_ignored_where_it_does_not_apply)
 
 		for (uint16_t rank = 0; rank < 2; rank++) {
 			memset(data[rank], 0, sizeof(data[rank]));
-			/* 1 at one index of rank 0, 2 at another one of rank 1; f16 has the bits of a small number. */
+			/* 1 at one index of rank 0, 2 at another one of rank 1; f16 has the bits of
+			 * a small number. */
 			((uint8_t *)data[rank])[(3 + 5 * rank) * size] = (uint8_t)(1 + rank);
 			sparse_comms[rank].member.wide = calls[k].dtype == FANIN_F16;
 			sparse_comms[rank].protocol = calls[k].dtype == FANIN_U8
@@ -162,7 +166,8 @@ START_TEST(a_hint_is_ignored_where_it_does_not_apply)
 			ck_assert_int_eq(fanin_iallreduce_hinted(data[rank], data[rank], 64,
 								 calls[k].dtype, calls[k].op,
 								 FANIN_MAYBE_SPARSE,
-								 &sparse_comms[rank], &requests[rank]),
+								 &sparse_comms[rank],
+								 &requests[rank]),
 					 FANIN_OK);
 			ck_assert(!sparse_comms[rank].agreement.is_open);
 		}
@@ -195,7 +200,8 @@ START_TEST(unknown_hints_are_told)
 }
 END_TEST
 
-/* Posts a hinted sum of `count` ones at index 5 at each rank, of `less` elements fewer at rank 1. */
+/* Posts a hinted sum of `count` ones at index 5 at each rank, of `less` elements fewer at rank 1.
+ */
 static void
 post_ones(float (*data)[N], uint64_t less, fanin_request **requests)
 {

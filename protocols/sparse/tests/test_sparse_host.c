@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse vectors at a host: how they are cut into blocks and shards, and the public calls, whose ranks agree on a
- * density around the switch of sparse_world.h.
+ * Sparse vectors at a host: how they are cut into blocks and shards, and the public calls, whose
+ * ranks agree on a density around the switch of sparse_world.h.
  */
 #include <check.h>
 #include <math.h>
@@ -33,7 +33,8 @@ vector_lay_out(struct sparse_vectors *vectors, uint32_t payload_bytes)
 	return sparse;
 }
 
-/* Cuts a block, and finds all its values in its shards again, each once. Returns how many shards there are. */
+/* Cuts a block, and finds all its values in its shards again, each once. Returns how many shards
+ * there are. */
 static unsigned int
 block_expect(const struct fanin_vector *sparse, uint32_t block, uint32_t payload_bytes,
 	     uint64_t *bytes)
@@ -69,9 +70,10 @@ block_expect(const struct fanin_vector *sparse, uint32_t block, uint32_t payload
 						hdr.count * sparse->element_bytes),
 					 0);
 		for (uint32_t i = 0; i < hdr.count; i++) {
-			const uint64_t expected =
-				fanin_vector_index(sparse->indices, sparse->index_bytes, position++) -
-				begin;
+			const uint64_t expected = fanin_vector_index(sparse->indices,
+								     sparse->index_bytes,
+								     position++) -
+						  begin;
 
 			if (shard.form == FANIN_SHARD_LIST) {
 				const uint8_t index_bytes =
@@ -119,7 +121,8 @@ START_TEST(each_value_is_in_one_shard)
 
 		for (uint32_t block = 0; block < sparse->n_blocks; block++)
 			block_expect(sparse, block, payload_bytes, &bytes);
-		/* It is never longer than a list, as far as that has a number of packets to be expected. */
+		/* It is never longer than a list, as far as that has a number of packets to be
+		 * expected. */
 		ck_assert_uint_le(bytes, list_bytes + 2 * headers);
 		sparse_vectors_free(vectors);
 	}
@@ -213,8 +216,10 @@ START_TEST(a_span_fills_a_packet_on_average)
 			/* And not far less, unless the span is as large as it may be. */
 			if (span < limit - 64 && span > 640 && span != FANIN_SHARD_SHORT_SPAN)
 				ck_assert(values > 0.5 * payload / (bytes + 4.0));
-			/* Or the indices of a larger one would take more than the headers that it saves. */
-			if (span == FANIN_SHARD_SHORT_SPAN && values < 0.5 * payload / (bytes + 4.0))
+			/* Or the indices of a larger one would take more than the headers that it
+			 * saves. */
+			if (span == FANIN_SHARD_SHORT_SPAN &&
+			    values < 0.5 * payload / (bytes + 4.0))
 				ck_assert(2 * values >= FANIN_PAYLOAD_OFFSET);
 			before = span;
 		}
@@ -248,8 +253,9 @@ static int
 post_vector(struct sparse_vectors *vectors, uint16_t rank, const struct fanin_sparse_opts *options,
 	    fanin_request **request)
 {
-	return fanin_iallreduce_sparse(vectors->options.n, vectors->nnz[rank], vectors->indices[rank],
-				       vectors->values[rank], &vectors->results[rank],
+	return fanin_iallreduce_sparse(vectors->options.n, vectors->nnz[rank],
+				       vectors->indices[rank], vectors->values[rank],
+				       &vectors->results[rank],
 				       (enum fanin_dtype)vectors->options.dtype,
 				       (enum fanin_op)vectors->options.op, options,
 				       &sparse_comms[rank], request);
@@ -268,7 +274,8 @@ options_of(uint64_t n, double density)
 	};
 }
 
-/* Ranks post at different times: sparse, dense, sparse, sparse, dense. All results are right, so block numbers are those of the others. */
+/* Ranks post at different times: sparse, dense, sparse, sparse, dense. All results are right, so
+ * block numbers are those of the others. */
 START_TEST(what_is_posted_waits_for_the_agreement)
 {
 	struct sparse_vectors *vectors[3];
@@ -363,14 +370,16 @@ START_TEST(ranks_with_another_n_fail_and_go_on)
 		vectors = sparse_vectors_make(&options);
 		for (uint16_t rank = 0; rank < 2; rank++) {
 			vectors->options.n = round == 0 && rank == 1 ? 1001 : 1000;
-			ck_assert_int_eq(post_vector(vectors, rank, NULL, &requests[rank]), FANIN_OK);
+			ck_assert_int_eq(post_vector(vectors, rank, NULL, &requests[rank]),
+					 FANIN_OK);
 		}
 		ck_assert_int_eq(sparse_comms_finish(requests),
 				 round == 0 ? FANIN_ERR_INVALID : FANIN_OK);
-		ck_assert_str_eq(fanin_ctx_error(&sparse_contexts[1]),
-				 round == 0 ? "n is 1001 here, and 1000 to 1001 at all ranks, expected "
-					      "the same at all"
-					    : "");
+		ck_assert_str_eq(
+			fanin_ctx_error(&sparse_contexts[1]),
+			round == 0 ? "n is 1001 here, and 1000 to 1001 at all ranks, expected "
+				     "the same at all"
+				   : "");
 		if (round == 1)
 			sparse_vectors_expect_result(vectors, &vectors->results[1]);
 		sparse_vectors_free(vectors);
@@ -548,13 +557,15 @@ START_TEST(a_rank_alone_gets_what_it_brings)
 	sparse_comms_open(1);
 	sparse_comms[0].protocol = &fanin_protocol_window;
 	ck_assert_int_eq(fanin_allreduce_sparse(10, 4, some_indices, some_values, &result,
-						FANIN_I32, FANIN_SUM, &coalescing, &sparse_comms[0]),
+						FANIN_I32, FANIN_SUM, &coalescing,
+						&sparse_comms[0]),
 			 FANIN_OK);
 	ck_assert_int_eq(memcmp(dense, expected, sizeof(dense)), 0);
 	ck_assert_uint_eq(result.count, 3);
 	result = (struct fanin_sparse_result){ .sz = sizeof(result) };
 	ck_assert_int_eq(fanin_allreduce_sparse(10, 4, some_indices, some_values, &result,
-						FANIN_I32, FANIN_MAX, &coalescing, &sparse_comms[0]),
+						FANIN_I32, FANIN_MAX, &coalescing,
+						&sparse_comms[0]),
 			 FANIN_OK);
 	ck_assert_uint_eq(result.count, 3);
 	ck_assert_uint_eq(((const uint32_t *)result.indices)[2], 9);
@@ -609,7 +620,8 @@ START_TEST(duplicates_are_combined_before_they_are_sent)
 }
 END_TEST
 
-/* Both blocks have one index, so the switch takes them; the rank whose vector has none must not write the other's value anywhere. */
+/* Both blocks have one index, so the switch takes them; the rank whose vector has none must not
+ * write the other's value anywhere. */
 START_TEST(a_rank_without_indices_takes_no_value)
 {
 	const struct fanin_sparse_opts given = { .sz = sizeof(given), .density = 1 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs of sparse handlers in a switch, with its admission, workers and tags: shards come to the job's slots from members only, results to all of them.
+ * Jobs of sparse handlers in a switch, with its admission, workers and tags: shards come to the
+ * job's slots from members only, results to all of them.
  */
 #include <string.h>
 
@@ -66,7 +67,8 @@ send_shard(unsigned int h, uint32_t block, uint8_t number, uint8_t total)
 	ring_switch_put(&sw, (uint16_t)h, frame, len);
 }
 
-/* The block's result has come to all: 5 h has h + 1, 900 the sum of three, 901 that of host 0 alone. */
+/* The block's result has come to all: 5 h has h + 1, 900 the sum of three, 901 that of host 0
+ * alone. */
 static void
 check_result(uint32_t block)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a switch does with shards of results that are known from another tree: it sends these and nothing of its own, up or down, once and whenever it is asked; and
- * blocks that are whole are not spilled.
+ * What a switch does with shards of results that are known from another tree: it sends these and
+ * nothing of its own, up or down, once and whenever it is asked; and blocks that are whole are not
+ * spilled.
  */
 #include <string.h>
 
@@ -77,7 +78,8 @@ query_of(uint16_t h, uint64_t has)
 	return query;
 }
 
-/* Which numbers of shards of a type are on their way to somebody; all of them whole, and with the value of a result at this index. */
+/* Which numbers of shards of a type are on their way to somebody; all of them whole, and with the
+ * value of a result at this index. */
 static uint64_t
 numbers_on_their_way(int to, enum fanin_type type)
 {
@@ -134,7 +136,8 @@ START_TEST(a_result_that_is_known_takes_the_place_of_contributions)
 	for (int h = 0; h < 3; h++)
 		ck_assert_uint_eq(numbers_on_their_way(-1 - h, FANIN_TYPE_SPARSE_RESULT), 2);
 	forget_queue();
-	/* Who knows the result is asked for the rest, and who contributes for nothing, or for that. */
+	/* Who knows the result is asked for the rest, and who contributes for nothing, or for that.
+	 */
 	takes(query_of(2, 2));
 	ck_assert_int_eq(answered(2, &shards), FANIN_BLOCK_ABSENT);
 	ck_assert_uint_eq(shards, 2);
@@ -199,7 +202,8 @@ START_TEST(shards_of_a_known_result_that_contradict_each_other_have_no_effect)
 }
 END_TEST
 
-/* Full shards of indices that have one bucket of a table of 512 lanes. Returns how many packets the switch has sent before all were in. */
+/* Full shards of indices that have one bucket of a table of 512 lanes. Returns how many packets the
+ * switch has sent before all were in. */
 static size_t
 fill_bucket(bool whole)
 {
@@ -331,7 +335,8 @@ START_TEST(a_leaf_tells_its_parent_until_that_has_all)
 }
 END_TEST
 
-/* A leaf's own children know the result, too, and the parent's shards come while they are still telling it. */
+/* A leaf's own children know the result, too, and the parent's shards come while they are still
+ * telling it. */
 START_TEST(a_leaf_takes_a_result_in_the_middle_of_telling_it)
 {
 	uint64_t shards;
@@ -365,11 +370,13 @@ suite_sparse_known(void)
 	tcase_add_loop_test(tcase, a_result_that_is_known_takes_the_place_of_contributions, 0,
 			    N_HANDLERS);
 	tcase_add_loop_test(tcase, a_result_that_two_know_is_sent_once, 0, N_HANDLERS);
-	tcase_add_loop_test(tcase, shards_of_a_known_result_that_contradict_each_other_have_no_effect,
-			    0, N_HANDLERS);
+	tcase_add_loop_test(tcase,
+			    shards_of_a_known_result_that_contradict_each_other_have_no_effect, 0,
+			    N_HANDLERS);
 	tcase_add_test(tcase, a_block_that_is_whole_is_not_spilled);
 	tcase_add_loop_test(tcase, a_leaf_tells_its_parent_until_that_has_all, 0, N_HANDLERS);
-	tcase_add_loop_test(tcase, a_leaf_takes_a_result_in_the_middle_of_telling_it, 0, N_HANDLERS);
+	tcase_add_loop_test(tcase, a_leaf_takes_a_result_in_the_middle_of_telling_it, 0,
+			    N_HANDLERS);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse allreduces in virtual time: real engines around real pipelines, on one switch and on leaves below a spine, with and without faults.
- * Cases are chosen so that each two values of different dimensions meet in one of them.
+ * Sparse allreduces in virtual time: real engines around real pipelines, on one switch and on
+ * leaves below a spine, with and without faults. Cases are chosen so that each two values of
+ * different dimensions meet in one of them.
  */
 #include <check.h>
 #include <string.h>
@@ -177,7 +178,8 @@ START_TEST(blocks_whose_values_exactly_fill_their_packets_are_complete)
 	/* A length of whole blocks. */
 	for (int i = 0; i < 10; i++) {
 		span = fanin_vector_span(trial.vectors.n,
-					 1 + (uint64_t)(hint * (double)trial.vectors.n), 4, PAYLOAD);
+					 1 + (uint64_t)(hint * (double)trial.vectors.n), 4,
+					 PAYLOAD);
 		trial.vectors.n = 3 * (uint64_t)span;
 	}
 	trial.vectors.hint = hint;
@@ -226,7 +228,8 @@ has_every_seventh(uint16_t rank, uint64_t index)
 	return index % 7 == 0;
 }
 
-/* Zeros of each rank at some indices, which a table must not take for free places, and at others one of all ranks. */
+/* Zeros of each rank at some indices, which a table must not take for free places, and at others
+ * one of all ranks. */
 static uint64_t
 zero_or_rank(uint16_t rank, uint64_t index)
 {
@@ -289,7 +292,8 @@ START_TEST(duplicates_are_no_shards)
 }
 END_TEST
 
-/* At 0.2 %, where the ranks expect so little that longer indices cost less than more packets, and the longest packets. */
+/* At 0.2 %, where the ranks expect so little that longer indices cost less than more packets, and
+ * the longest packets. */
 START_TEST(spans_of_more_than_16_bits_are_exact)
 {
 	struct sparse_trial trial = trial_of(_i);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse allreduces whose tree is lost at any moment, in virtual time: real engines around real pipelines on leaves below two spines. All ranks come to the same bits,
- * also of requests that some of them had finished, whose callers use all their memory again at once.
+ * Sparse allreduces whose tree is lost at any moment, in virtual time: real engines around real
+ * pipelines on leaves below two spines. All ranks come to the same bits, also of requests that some
+ * of them had finished, whose callers use all their memory again at once.
  */
 #include <check.h>
 #include <stdio.h>
@@ -70,7 +71,8 @@ copy_of(const void *data, size_t len)
 	return copy;
 }
 
-/* The request is done at a rank: its caller reads the result, and then writes to all memory that the request had. */
+/* The request is done at a rank: its caller reads the result, and then writes to all memory that
+ * the request had. */
 static void
 take(unsigned int r, uint16_t rank)
 {
@@ -86,7 +88,8 @@ take(unsigned int r, uint16_t rank)
 	taken->done_bytes = vectors->requests[rank].done_bytes;
 	taken->result = *result;
 	if (result->dense != NULL) {
-		taken->result.dense = copy_of(result->dense, options->n * vectors->element_bytes + 1);
+		taken->result.dense = copy_of(result->dense,
+					      options->n * vectors->element_bytes + 1);
 		memset(result->dense, OVERWRITTEN, options->n * vectors->element_bytes + 1);
 	} else {
 		taken->result.indices = copy_of(result->indices,
@@ -238,7 +241,8 @@ open_world(const struct setting *setting, uint64_t seed)
 		for (uint16_t rank = 0; rank < n_ranks; rank++) {
 			sparse_vectors_request(world.vectors[r], rank);
 			ck_assert_int_eq(fanin_engine_post(world.engines[rank],
-							   &world.vectors[r]->requests[rank], made.n),
+							   &world.vectors[r]->requests[rank],
+							   made.n),
 					 FANIN_OK);
 			if (r == 1)
 				post_dense(rank);
@@ -377,7 +381,8 @@ finish(void)
 	for (unsigned int r = 0; r < N_REQUESTS; r++) {
 		expect_alike(world.taken[r], world.vectors[r]);
 		for (uint16_t rank = 0; rank < world.job.n_ranks && !world.setting->rough; rank++)
-			sparse_vectors_expect_result(world.vectors[r], &world.taken[r][rank].result);
+			sparse_vectors_expect_result(world.vectors[r],
+						     &world.taken[r][rank].result);
 	}
 }
 
@@ -426,7 +431,8 @@ START_TEST(a_tree_may_be_lost_at_any_moment)
 	for (unsigned int point = 0; point < N_POINTS; point++) {
 		open_world(&setting, (uint64_t)_i * N_POINTS + point + 100);
 		for (unsigned int loss = 0; loss <= point % 3; loss++) {
-			const uint64_t after_ns = random_below(&world.random, (uint32_t)duration_ns) *
+			const uint64_t after_ns = random_below(&world.random,
+							       (uint32_t)duration_ns) *
 						  (point + 1) / N_POINTS;
 
 			rig_run(world.rig, rig_now_ns(world.rig) + after_ns, all_done, NULL);

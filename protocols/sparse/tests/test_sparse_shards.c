@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a switch does with single shards: those that are not as they should be, that come twice, too early or too late, or whose slot is somebody else's; what it
- * answers to questions about them; and what dense blocks beside them see of it.
+ * What a switch does with single shards: those that are not as they should be, that come twice, too
+ * early or too late, or whose slot is somebody else's; what it answers to questions about them; and
+ * what dense blocks beside them see of it.
  */
 #include <string.h>
 
@@ -59,7 +60,8 @@ drops(struct sparse_frame *frame, enum fanin_reason expected)
 	ck_assert_str_eq(fanin_reason_name(reason), fanin_reason_name(expected));
 }
 
-/* What is on its way to host h, or to the parent (0); the queue is emptied of it. NULL: nothing. The caller frees it. */
+/* What is on its way to host h, or to the parent (0); the queue is emptied of it. NULL: nothing.
+ * The caller frees it. */
 static struct sparse_frame *
 taken_from_queue(int to)
 {
@@ -208,7 +210,8 @@ START_TEST(indices_of_a_list_may_have_any_order)
 }
 END_TEST
 
-/* Of everything that one host may send wrong nothing is in the others' result, nor does it keep that from coming. */
+/* Of everything that one host may send wrong nothing is in the others' result, nor does it keep
+ * that from coming. */
 START_TEST(what_one_host_does_wrong_changes_no_result)
 {
 	const uint64_t value = 1000;
@@ -266,8 +269,8 @@ START_TEST(numbers_beyond_the_last_one_are_out_of_the_window)
 	drops(shard_of(0, 0, 3, 0, 2), FANIN_REASON_BLOCK_WINDOW);
 	drops(shard_of(0, 0, 1, 2, 2), FANIN_REASON_BLOCK_WINDOW); /* another last one */
 	takes(shard_of(1, 0, 5, 0, 1));
-	drops(shard_of(1, 0, 3, 4, 2),
-	      FANIN_REASON_BLOCK_WINDOW); /* the last one of fewer than there are */
+	drops(shard_of(1, 0, 3, 4, 2), FANIN_REASON_BLOCK_WINDOW); /* the last one of fewer than
+								      there are */
 	takes(shard_of(0, 0, 0, 0, 2));
 	takes(shard_of(0, 0, 1, 0, 3));
 	ck_assert_uint_eq(rig.nodes[0].stats.contributions, 1);
@@ -393,7 +396,8 @@ START_TEST(of_a_result_only_what_lacks_is_sent_again)
 }
 END_TEST
 
-/* A leaf whose two hosts have brought three shards' worth; the other leaf has brought nothing. Its shards are in the queue. */
+/* A leaf whose two hosts have brought three shards' worth; the other leaf has brought nothing. Its
+ * shards are in the queue. */
 static void
 send_leaf_up(void)
 {
@@ -427,7 +431,8 @@ START_TEST(the_parent_asks_for_the_shards_that_it_lacks)
 	frame = taken_from_queue(0);
 	if (frame != NULL) /* of a table, whose last spill is a shard, too */
 		takes(frame);
-	/* A host asks; its switch asks the parent, which says what it has; that shard comes again, and no other one. */
+	/* A host asks; its switch asks the parent, which says what it has; that shard comes again,
+	 * and no other one. */
 	takes(query_of(0, 0, true, true, 0));
 	ck_assert_uint_eq(n_queued(FANIN_TYPE_ANSWER), 0);
 	takes(taken_from_queue(0));
@@ -691,11 +696,13 @@ suite_sparse_shards(void)
 	TCase *tcase = tcase_create("shards");
 
 	tcase_set_timeout(tcase, 60);
-	tcase_add_loop_test(tcase, a_shard_that_is_not_as_it_should_be_has_no_effect, 0, N_HANDLERS);
+	tcase_add_loop_test(tcase, a_shard_that_is_not_as_it_should_be_has_no_effect, 0,
+			    N_HANDLERS);
 	tcase_add_loop_test(tcase, indices_of_a_list_may_have_any_order, 0, N_HANDLERS);
 	tcase_add_loop_test(tcase, what_one_host_does_wrong_changes_no_result, 0, N_HANDLERS);
 	tcase_add_loop_test(tcase, sums_of_halves_in_f32_are_refused, 0, N_HANDLERS);
-	tcase_add_loop_test(tcase, numbers_beyond_the_last_one_are_out_of_the_window, 0, N_HANDLERS);
+	tcase_add_loop_test(tcase, numbers_beyond_the_last_one_are_out_of_the_window, 0,
+			    N_HANDLERS);
 	tcase_add_loop_test(tcase, a_block_out_of_turn_is_refused, 0, N_HANDLERS);
 	tcase_add_loop_test(tcase, a_duplicate_is_no_shard, 0, N_HANDLERS);
 	tcase_add_loop_test(tcase, a_query_tells_which_shards_are_in, 0, N_HANDLERS);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two workers that share the slots of a sparse job, on threads of their own: every value is in the result once, whoever combines it, also while hosts ask.
+ * Two workers that share the slots of a sparse job, on threads of their own: every value is in the
+ * result once, whoever combines it, also while hosts ask.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -59,7 +60,8 @@ put(struct rte_mbuf *mbuf)
 	pthread_spin_unlock(&world.lock);
 }
 
-/* The sum of a result's values, which are small integers; it goes to all children but for repetitions. */
+/* The sum of a result's values, which are small integers; it goes to all children but for
+ * repetitions. */
 static void
 hear(const struct fanin_emission *emission)
 {
@@ -203,7 +205,8 @@ START_TEST(workers_that_share_slots_combine_each_value_once)
 	pthread_spin_init(&world.lock, PTHREAD_PROCESS_PRIVATE);
 	fake_pool_init(&world.pool, WORKERS * (FANIN_STOCK + 8) + SLOTS * FANIN_SPARSE_MBUFS);
 	for (unsigned int i = 0; i < SLOTS; i++) {
-		const size_t size = RTE_CACHE_LINE_ROUNDUP(fanin_slot_size(world.handler, &world.job));
+		const size_t size =
+			RTE_CACHE_LINE_ROUNDUP(fanin_slot_size(world.handler, &world.job));
 
 		world.slots[i] = aligned_alloc(RTE_CACHE_LINE_SIZE, size);
 		ck_assert_ptr_nonnull(world.slots[i]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse allreduces over several trees, in virtual time: each tree is a network of its own, and the blocks of all requests take turns on them.
+ * Sparse allreduces over several trees, in virtual time: each tree is a network of its own, and the
+ * blocks of all requests take turns on them.
  */
 #include <check.h>
 #include <string.h>
@@ -178,7 +179,8 @@ START_TEST(blocks_take_turns_on_all_trees)
 	allreduce(&small);
 	allreduce(&options);
 	for (uint16_t t = 0; t < world.n_trees; t++) {
-		const struct fanin_engine_stats *stats = fanin_engine_stats(world.trees[t].engines[0]);
+		const struct fanin_engine_stats *stats =
+			fanin_engine_stats(world.trees[t].engines[0]);
 
 		least = RTE_MIN(least, stats->sparse_blocks);
 		most = RTE_MAX(most, stats->sparse_blocks);
@@ -211,10 +213,12 @@ START_TEST(a_result_without_room_is_an_error_of_the_whole)
 		struct fanin_request *request = &world.vectors->requests[rank];
 
 		sparse_vectors_request(world.vectors, rank);
-		ck_assert_int_eq(fanin_vector_layout(request->sparse,
-						     world.trees[0].job.joining[0].ack.payload_bytes),
+		ck_assert_int_eq(
+			fanin_vector_layout(request->sparse,
+					    world.trees[0].job.joining[0].ack.payload_bytes),
+			FANIN_OK);
+		ck_assert_int_eq(fanin_split_post(&world.splits[rank], request, options.n),
 				 FANIN_OK);
-		ck_assert_int_eq(fanin_split_post(&world.splits[rank], request, options.n), FANIN_OK);
 		for (uint16_t t = 0; t < world.n_trees; t++)
 			rig_host_wake(world.trees[t].network.hosts[rank], rig_now_ns(world.rig));
 	}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * DCTCP (RFC 8257) as a congestion control of Linux' TCP, for tests of marks on kernels that have none. The sender estimates the share
- * of bytes that met congestion and shrinks its window by half of that share; the receiver tells of each change of marks at once
- * (section 3.2). Everything else is Reno's, which the kernel exports.
+ * DCTCP (RFC 8257) as a congestion control of Linux' TCP, for tests of marks on kernels that have
+ * none. The sender estimates the share of bytes that met congestion and shrinks its window by half
+ * of that share; the receiver tells of each change of marks at once (section 3.2). Everything else
+ * is Reno's, which the kernel exports.
  */
 #include <linux/bpf.h>
 #include <stdbool.h>
@@ -10,7 +11,8 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-/* The kernel's own types, as far as they are used: their layout comes from its BTF when the program is loaded. */
+/* The kernel's own types, as far as they are used: their layout comes from its BTF when the program
+ * is loaded. */
 #define KERNEL __attribute__((preserve_access_index))
 
 struct sock {

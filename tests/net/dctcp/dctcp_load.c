@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Gives this machine's TCP the congestion control of dctcp.bpf.c, under the name fanin_dctcp, until SIGTERM or SIGINT. "ready" on standard
- * output says that it is there. The kernel keeps what a killed process has registered: the next one takes that away first.
+ * Gives this machine's TCP the congestion control of dctcp.bpf.c, under the name fanin_dctcp, until
+ * SIGTERM or SIGINT. "ready" on standard output says that it is there. The kernel keeps what a
+ * killed process has registered: the next one takes that away first.
  *
  * dctcp-load OBJECT
  */

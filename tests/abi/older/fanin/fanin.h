@@ -9,11 +9,11 @@
  *
  * Every member of a job posts the same collectives in the same order, with the same counts, data
  * type, operator and root: they are matched in that order, for each communicator apart. Members
- * that disagree get FANIN_ERR_REFUSED; where some have posted more than others, these are waited for
- * as long as they are there, and FANIN_ERR_TIMEOUT names them once they have left.
- * Requests may be waited for in any order. A context may have several communicators: fanin_test,
- * fanin_wait and fanin_progress move the data of all of them, so that members may wait for requests
- * of different communicators in different orders.
+ * that disagree get FANIN_ERR_REFUSED; where some have posted more than others, these are waited
+ * for as long as they are there, and FANIN_ERR_TIMEOUT names them once they have left. Requests may
+ * be waited for in any order. A context may have several communicators: fanin_test, fanin_wait and
+ * fanin_progress move the data of all of them, so that members may wait for requests of different
+ * communicators in different orders.
  *
  * All collectives synchronise: none is done anywhere before every member has posted it.
  *
@@ -45,14 +45,14 @@ enum fanin_status {
 	FANIN_ERR_TRANSPORT = -3,    /* no transport could be opened, or it failed */
 	FANIN_ERR_NO_ROUTE = -4,     /* the switch's address can't be reached from here */
 	FANIN_ERR_JOIN_REFUSED = -5, /* the switch refused to let this rank in */
-	FANIN_ERR_JOIN_TIMEOUT =
-		-6, /* the switch doesn't answer, or other ranks have not joined in time */
-	FANIN_ERR_UNSUPPORTED = -7, /* no kernel for this operator on this data type */
+	FANIN_ERR_JOIN_TIMEOUT = -6, /* the switch doesn't answer, or other ranks have not joined in
+					time */
+	FANIN_ERR_UNSUPPORTED = -7,  /* no kernel for this operator on this data type */
 	FANIN_ERR_TIMEOUT = -8, /* ranks are gone, or the switch is silent: see fanin_comm_error */
 	FANIN_ERR_REFUSED = -9, /* the switch refused a packet: see fanin_comm_error */
 	FANIN_ERR_SYSTEM = -10, /* a system call failed: see fanin_ctx_error */
-	FANIN_ERR_PERMISSION =
-		-11, /* raw sockets need CAP_NET_RAW, AF_XDP also CAP_NET_ADMIN and CAP_BPF */
+	FANIN_ERR_PERMISSION = -11,  /* raw sockets need CAP_NET_RAW, AF_XDP also CAP_NET_ADMIN and
+					CAP_BPF */
 	FANIN_ERR_INTERRUPTED = -12, /* the interrupt callback asked for an end */
 	FANIN_ERR_MANAGER = -13,     /* the network manager can't be reached, or makes no sense */
 };
@@ -73,13 +73,15 @@ enum fanin_dtype {
 	FANIN_OPAQUE_BASE = 128, /* itself no data type: see FANIN_OPAQUE */
 };
 
-/* The data type of a custom operator (docs/custom-operators.md) whose elements are that many bytes, 1 to 64. */
+/* The data type of a custom operator (docs/custom-operators.md) whose elements are that many bytes,
+ * 1 to 64. */
 #define FANIN_OPAQUE(bytes) ((enum fanin_dtype)(FANIN_OPAQUE_BASE + (bytes)))
 
 /*
- * As in MPI; the logical and bitwise operators are defined on integers only, and logical ones give 0 or 1. Integer sums and
- * products wrap. FANIN_AVG is the sum divided by the number of ranks, truncated toward zero on integers. f16 and bf16 are
- * rounded to nearest even after every combination, or once if the job accumulates in f32. docs/operators.md has all of it.
+ * As in MPI; the logical and bitwise operators are defined on integers only, and logical ones give
+ * 0 or 1. Integer sums and products wrap. FANIN_AVG is the sum divided by the number of ranks,
+ * truncated toward zero on integers. f16 and bf16 are rounded to nearest even after every
+ * combination, or once if the job accumulates in f32. docs/operators.md has all of it.
  */
 enum fanin_op {
 	FANIN_SUM = 1,
@@ -98,8 +100,8 @@ enum fanin_op {
 };
 
 /*
- * A custom operator by the code that it is registered with in the switch, 128 to 255. A switch that doesn't have it, or
- * has it on another data type, refuses: FANIN_ERR_REFUSED.
+ * A custom operator by the code that it is registered with in the switch, 128 to 255. A switch that
+ * doesn't have it, or has it on another data type, refuses: FANIN_ERR_REFUSED.
  */
 #define FANIN_CUSTOM(code) ((enum fanin_op)(code))
 
@@ -130,12 +132,13 @@ struct fanin_init_opts {
 };
 
 /*
- * A job is found in one of two ways: by the network manager, if job_name is given, or by switch_address, job and key as they
- * were printed when somebody created it on the switch.
+ * A job is found in one of two ways: by the network manager, if job_name is given, or by
+ * switch_address, job and key as they were printed when somebody created it on the switch.
  */
 struct fanin_join_opts {
 	size_t sz;
-	const char *switch_address; /* IPv4 address of the switch, dotted; required without job_name */
+	const char *switch_address; /* IPv4 address of the switch, dotted; required without job_name
+				     */
 	const char *interface;    /* network interface; default: that of the route to the switch */
 	uint64_t key;             /* the job's key, as given when it was created */
 	uint32_t job;             /* the job's number; required without job_name */
@@ -145,61 +148,71 @@ struct fanin_join_opts {
 	uint16_t window;          /* most blocks in flight; limit and usual default: the job's */
 	uint32_t join_timeout_ms; /* until all ranks have joined; default 30000 */
 	/*
-	 * A collective waits for ranks that are late: that load data, write a checkpoint or are stopped. Once there has been no
-	 * result for this long, it fails with FANIN_ERR_TIMEOUT if one of the ranks that are missing is gone: its process has
-	 * ended, or its host doesn't answer; and if the switch itself doesn't. Default 5000. See wait_limit_ms.
+	 * A collective waits for ranks that are late: that load data, write a checkpoint or are
+	 * stopped. Once there has been no result for this long, it fails with FANIN_ERR_TIMEOUT if
+	 * one of the ranks that are missing is gone: its process has ended, or its host doesn't
+	 * answer; and if the switch itself doesn't. Default 5000. See wait_limit_ms.
 	 */
 	uint32_t timeout_ms;
 	bool no_stagger; /* send blocks in order instead of rotated by rank (Flare section 5) */
 	/*
-	 * Shared memory with a switch on this machine, if memif_socket is given: the path of the switch's memif socket, the
-	 * number of its port there, and the IPv4 address that this host has as a member of the job. Not with `interface`.
+	 * Shared memory with a switch on this machine, if memif_socket is given: the path of the
+	 * switch's memif socket, the number of its port there, and the IPv4 address that this host
+	 * has as a member of the job. Not with `interface`.
 	 */
 	const char *memif_socket;
 	const char *address;
 	uint32_t memif_id;
 	/*
-	 * Go on where the collectives were if the switch loses the run, because it was restarted or the job was made anew over
-	 * other switches: every rank has to ask for this. Not with memif. Always so with job_name.
+	 * Go on where the collectives were if the switch loses the run, because it was restarted or
+	 * the job was made anew over other switches: every rank has to ask for this. Not with
+	 * memif. Always so with job_name.
 	 */
 	bool recover;
 	/*
-	 * The job of this name, 1 to 63 letters, digits, '.', '_' and '-', at the network manager, which makes it when all ranks
-	 * have asked for it. Not with switch_address, job and key. `address` is then this host's address as the others and the
-	 * switch know it; default: that of `interface`, or of the route to the manager.
+	 * The job of this name, 1 to 63 letters, digits, '.', '_' and '-', at the network manager,
+	 * which makes it when all ranks have asked for it. Not with switch_address, job and key.
+	 * `address` is then this host's address as the others and the switch know it; default: that
+	 * of `interface`, or of the route to the manager.
 	 */
 	const char *job_name;
-	const char *manager; /* its ADDRESS[:PORT]; default: FANIN_MANAGER, else that in /etc/fanin/fanin.conf */
+	const char *manager; /* its ADDRESS[:PORT]; default: FANIN_MANAGER, else that in
+				/etc/fanin/fanin.conf */
 	const char *token;   /* that it asks for; default: FANIN_TOKEN, else as the file says */
 	const char *handler; /* that the job is to have; default "auto" */
 	bool fixed_rank;     /* `rank` is this host's; default: by arrival */
 	bool reproducible;   /* floating-point sums have the same bits every time */
 	bool accumulate_f32; /* sums and averages of f16 and bf16 */
 	/*
-	 * Where there is no reduction tree for the job, its hosts do the work themselves in a ring over TCP, which the report
-	 * shows and a warning tells, unless one of them forbids it here: then all fail.
+	 * Where there is no reduction tree for the job, its hosts do the work themselves in a ring
+	 * over TCP, which the report shows and a warning tells, unless one of them forbids it here:
+	 * then all fail.
 	 */
 	bool no_fallback;
 	/*
-	 * Reduction trees that the job is to have, at most FANIN_MAX_TREES; default: as many as the manager is configured to
-	 * give, mostly 1. The blocks of each collective take turns on them, so that a network with several spines carries a
-	 * part on each. The job runs on fewer if there are no more, which the report tells. All ranks ask for the same. Not
-	 * with AF_XDP and memif.
+	 * Reduction trees that the job is to have, at most FANIN_MAX_TREES; default: as many as the
+	 * manager is configured to give, mostly 1. The blocks of each collective take turns on
+	 * them, so that a network with several spines carries a part on each. The job runs on fewer
+	 * if there are no more, which the report tells. All ranks ask for the same. Not with AF_XDP
+	 * and memif.
 	 */
 	uint16_t trees;
 	/*
-	 * Longest wait without a result for ranks that are late, too: then FANIN_ERR_TIMEOUT names them. 0 (default): no limit.
+	 * Longest wait without a result for ranks that are late, too: then FANIN_ERR_TIMEOUT names
+	 * them. 0 (default): no limit.
 	 */
 	uint64_t wait_limit_ms;
 	/*
-	 * Every packet between this host and the switch carries a message authentication code, so that nobody without the job's
-	 * key can change what comes out. The job has to have been created so, and a job of the manager's is: all ranks ask for
-	 * the same. A ring has no such codes: the job then fails where there is no reduction tree.
+	 * Every packet between this host and the switch carries a message authentication code, so
+	 * that nobody without the job's key can change what comes out. The job has to have been
+	 * created so, and a job of the manager's is: all ranks ask for the same. A ring has no such
+	 * codes: the job then fails where there is no reduction tree.
 	 */
 	bool authenticate;
 };
 
-/* Where and how a communicator's collectives run. Strings belong to the library and live as long as the communicator. */
+/* Where and how a communicator's collectives run. Strings belong to the library and live as long as
+ * the communicator. */
 struct fanin_report {
 	size_t sz;
 	const char *transport;        /* "af_xdp", "af_packet", "memif" or "tcp ring" */
@@ -216,9 +229,11 @@ struct fanin_report {
 	uint64_t retransmits;
 	uint64_t duplicates; /* results that had been received before */
 	uint64_t invalid;    /* frames that failed validation */
-	/* Sums and averages of f16 and bf16 are accumulated in f32 and rounded once. Packets hold half as many of them. */
+	/* Sums and averages of f16 and bf16 are accumulated in f32 and rounded once. Packets hold
+	 * half as many of them. */
 	bool accumulates_f32;
-	uint64_t spurious; /* of the retransmits, those that a second result showed to be needless */
+	uint64_t spurious;   /* of the retransmits, those that a second result showed to be needless
+			      */
 	uint64_t ring_drops; /* frames that the kernel dropped because the receive ring was full */
 	uint64_t resumed;    /* runs that the switch had lost and that went on in another */
 	uint16_t rank;
@@ -227,7 +242,8 @@ struct fanin_report {
 	const char *mode_reason;     /* why this one */
 	const char *manager;         /* its address; "" if the job was found without one */
 	const char *job_name;        /* likewise */
-	const char *manager_problem; /* "" or why the manager is away; collectives go on meanwhile */
+	const char *manager_problem; /* "" or why the manager is away; collectives go on meanwhile
+				      */
 	uint32_t manager_reconnects; /* how often it was away and is there again */
 	uint16_t trees;              /* that the collectives run over; 0: in a ring */
 	uint16_t trees_asked;
@@ -249,14 +265,17 @@ FANIN_API int fanin_init(const struct fanin_init_opts *opts, fanin_ctx **ctx);
  * Joins a job and waits until every rank has. Chooses the transport.
  *
  * comm: set on success only; free with fanin_leave.
- * Returns FANIN_OK or an error; fanin_ctx_error then tells what was wrong, with the ranks that are missing.
+ * Returns FANIN_OK or an error; fanin_ctx_error then tells what was wrong, with the ranks that are
+ * missing.
  */
 FANIN_API int fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm);
 
 /*
- * Joins the job of a name at the configured network manager, with a rank by arrival: fanin_join with job_name and size.
+ * Joins the job of a name at the configured network manager, with a rank by arrival: fanin_join
+ * with job_name and size.
  */
-FANIN_API int fanin_join_job(fanin_ctx *ctx, const char *job_name, uint16_t size, fanin_comm **comm);
+FANIN_API int fanin_join_job(fanin_ctx *ctx, const char *job_name, uint16_t size,
+			     fanin_comm **comm);
 
 /*
  * What holds for all collectives below.
@@ -305,7 +324,8 @@ FANIN_API int fanin_reduce_scatter(const void *send, void *recv, size_t recv_cou
 				   enum fanin_dtype dtype, enum fanin_op op, fanin_comm *comm);
 
 /*
- * Posts a broadcast: the buffer's count elements go from the rank `root` to all others', bit by bit.
+ * Posts a broadcast: the buffer's count elements go from the rank `root` to all others', bit by
+ * bit.
  */
 FANIN_API int fanin_ibroadcast(void *buffer, size_t count, enum fanin_dtype dtype, uint16_t root,
 			       fanin_comm *comm, fanin_request **req);
@@ -342,8 +362,8 @@ FANIN_API int fanin_test(fanin_request *req);
 FANIN_API int fanin_wait(fanin_request **req);
 
 /*
- * Bytes that are done, of the total in *total_bytes (may be NULL). That is of what all ranks together get, even if this one
- * gets less of it. For progress bars.
+ * Bytes that are done, of the total in *total_bytes (may be NULL). That is of what all ranks
+ * together get, even if this one gets less of it. For progress bars.
  */
 FANIN_API uint64_t fanin_request_progress(const fanin_request *req, uint64_t *total_bytes);
 
@@ -354,11 +374,12 @@ FANIN_API uint64_t fanin_request_progress(const fanin_request *req, uint64_t *to
 FANIN_API int fanin_progress(fanin_ctx *ctx);
 
 /*
- * Leaves the job: tells switch and manager, closes the transport, frees the communicator and the requests
- * that are left. Where a lost run can be taken up again (`recover`, and jobs of a manager but for those on memif) the ranks
- * leave together, as from a barrier, because what one has may be what another still needs if a switch fails; a rank waits
- * for the others until its timeout at most, and not at all if it has failed or has requests in progress. comm: may be NULL. Returns FANIN_OK, or FANIN_ERR_TIMEOUT if the switch did not
- * confirm; it is freed in any case.
+ * Leaves the job: tells switch and manager, closes the transport, frees the communicator and the
+ * requests that are left. Where a lost run can be taken up again (`recover`, and jobs of a manager
+ * but for those on memif) the ranks leave together, as from a barrier, because what one has may be
+ * what another still needs if a switch fails; a rank waits for the others until its timeout at
+ * most, and not at all if it has failed or has requests in progress. comm: may be NULL. Returns
+ * FANIN_OK, or FANIN_ERR_TIMEOUT if the switch did not confirm; it is freed in any case.
  */
 FANIN_API int fanin_leave(fanin_comm *comm);
 
@@ -368,28 +389,32 @@ FANIN_API void fanin_finalize(fanin_ctx *ctx);
 /* One phrase for a status; a static string. Thread-safe. */
 FANIN_API const char *fanin_strerror(int status);
 
-/* What the last failed call on this context found and expected; "" if none failed. Valid until the next call. */
+/* What the last failed call on this context found and expected; "" if none failed. Valid until the
+ * next call. */
 FANIN_API const char *fanin_ctx_error(const fanin_ctx *ctx);
 
-/* Bitmap of the ranks that the last failed call on this context missed, such as those that have not joined; or 0. */
+/* Bitmap of the ranks that the last failed call on this context missed, such as those that have not
+ * joined; or 0. */
 FANIN_API uint64_t fanin_ctx_missing(const fanin_ctx *ctx);
 
 /* What went wrong in this communicator, naming missing ranks or the refusal; "" if nothing did. */
 FANIN_API const char *fanin_comm_error(const fanin_comm *comm);
 
-/* Bitmap of the ranks that the oldest unfinished block waits for, late or gone, as last told by the switch; 0 if unknown. */
+/* Bitmap of the ranks that the oldest unfinished block waits for, late or gone, as last told by the
+ * switch; 0 if unknown. */
 FANIN_API uint64_t fanin_comm_missing(const fanin_comm *comm);
 
 /* Fills as much of the report as report->sz says. Returns FANIN_OK or FANIN_ERR_INVALID. */
 FANIN_API int fanin_comm_report(const fanin_comm *comm, struct fanin_report *report);
 
 /*
- * True if the operator is defined on the data type and this version reduces it; false for custom ones, which only the
- * switch knows. Thread-safe.
+ * True if the operator is defined on the data type and this version reduces it; false for custom
+ * ones, which only the switch knows. Thread-safe.
  */
 FANIN_API bool fanin_supports(enum fanin_dtype dtype, enum fanin_op op);
 
-/* "f32", "sum", ...; "opaque" and "custom"; "unknown" for other values. Static strings, thread-safe. */
+/* "f32", "sum", ...; "opaque" and "custom"; "unknown" for other values. Static strings,
+ * thread-safe. */
 FANIN_API const char *fanin_dtype_name_of(enum fanin_dtype dtype);
 FANIN_API const char *fanin_op_name_of(enum fanin_op op);
 
