@@ -286,8 +286,10 @@ is_privileged(uid_t uid)
 	return uid == 0 || uid == geteuid();
 }
 
-/* Returns how many Unix clients a user has, if that is all that it may have: half of all, and with
- * all other users three quarters. Else 0. */
+/*
+ * Returns how many Unix clients a user has, if that is all that it may have: half of all, and with
+ * all other users three quarters. Else 0.
+ */
 static unsigned int
 share_used(const struct control *control, uid_t uid)
 {
@@ -305,8 +307,10 @@ share_used(const struct control *control, uid_t uid)
 	return own >= most / 2 || all >= most - most / 4 ? own : 0;
 }
 
-/* Returns how many Unix clients there are, if that is all that there may be: of eight places one is
- * for TCP, where the manager is. Else 0. */
+/*
+ * Returns how many Unix clients there are, if that is all that there may be: of eight places one is
+ * for TCP, where the manager is. Else 0.
+ */
 static unsigned int
 unix_used(const struct control *control)
 {
@@ -318,8 +322,10 @@ unix_used(const struct control *control)
 	return control->listeners[TCP].fd >= 0 && n >= most - most / 8 ? n : 0;
 }
 
-/* Returns since when a client does nothing, if that is long enough to make room for another one;
- * else UINT64_MAX. */
+/*
+ * Returns since when a client does nothing, if that is long enough to make room for another one;
+ * else UINT64_MAX.
+ */
 static uint64_t
 idle_since(const struct control_client *client, uint64_t now)
 {
@@ -330,8 +336,10 @@ idle_since(const struct control_client *client, uint64_t now)
 	return now >= since_ms + (unread ? UNREAD_MS : IDLE_MS) ? since_ms : UINT64_MAX;
 }
 
-/* The Unix client that has done nothing for the longest time, and long enough to make room; NULL:
- * there is none. uid: NULL: any. */
+/*
+ * The Unix client that has done nothing for the longest time, and long enough to make room; NULL:
+ * there is none. uid: NULL: any.
+ */
 static struct control_client *
 find_idlest(struct control *control, const uid_t *uid)
 {
@@ -439,8 +447,10 @@ end_long_line(struct control_client *client, uint64_t now)
 	return ret;
 }
 
-/* Runs the received lines, as far as the client's turn lasts. Returns 0, or -errno if the
- * connection is lost. */
+/*
+ * Runs the received lines, as far as the client's turn lasts. Returns 0, or -errno if the
+ * connection is lost.
+ */
 static int
 run_lines(struct control_client *client, uint64_t now)
 {
@@ -533,8 +543,10 @@ is_greedy(const struct control_client *client)
 	return client->spent_ns >= GREEDY_NS;
 }
 
-/* Serves Unix clients, and greedy ones of both kinds, in turns, as far as the round has time for
- * them. */
+/*
+ * Serves Unix clients, and greedy ones of both kinds, in turns, as far as the round has time for
+ * them.
+ */
 static void
 serve_in_turns(struct control *control, bool greedy, uint64_t start_ns, uint64_t now)
 {

@@ -128,7 +128,8 @@ void control_client_set_data(struct control_client *client, void *data);
  */
 uint64_t control_client_number(const struct control_client *client);
 
-/* Returns the version of Fanin's packets that a client has told in its handshake; 0: it told none.
+/*
+ * Returns the version of Fanin's packets that a client has told in its handshake; 0: it told none.
  */
 int64_t control_client_packet_version(const struct control_client *client);
 

@@ -38,8 +38,10 @@ buffer_reserve(struct control_buffer *buffer, size_t more)
 	return 0;
 }
 
-/* Frees the memory of a buffer that is empty: most connections have nothing to say most of the
- * time, and there are many. */
+/*
+ * Frees the memory of a buffer that is empty: most connections have nothing to say most of the
+ * time, and there are many.
+ */
 static void
 buffer_rest(struct control_buffer *buffer)
 {

@@ -81,8 +81,10 @@ size_t control_client_line_max(const struct control_client *client);
 /* Closes the connection, tells the daemon if it had data for it, and frees the buffers. */
 void control_client_stop(struct control_client *client);
 
-/* True if requests of this client may be read and run now: it has been sent all answers, as far as
- * the kernel has room for them. */
+/*
+ * True if requests of this client may be read and run now: it has been sent all answers, as far as
+ * the kernel has room for them.
+ */
 bool control_client_wants_input(const struct control_client *client);
 
 /* True if a whole line has been received and not yet been taken. */
@@ -124,8 +126,10 @@ int control_client_flush(struct control_client *client, uint64_t now_ms);
  */
 int control_request(struct control_client *client, const char *line, size_t len, uint64_t now_ms);
 
-/* Refuses a client whose token was wrong, once it is time. Returns 0 or -errno; the connection is
- * lost then. */
+/*
+ * Refuses a client whose token was wrong, once it is time. Returns 0 or -errno; the connection is
+ * lost then.
+ */
 int control_refuse_token(struct control_client *client, uint64_t now_ms);
 
 /* Returns the daemon's greeting: a new reference. */

@@ -39,8 +39,10 @@ struct guard {
 /* Returns the source of a connection. */
 struct guard_source guard_source_of(const struct sockaddr_storage *from);
 
-/* A wrong token has come. Returns how long its refusal is to be held back, in milliseconds; tells
- * the log now and then. */
+/*
+ * A wrong token has come. Returns how long its refusal is to be held back, in milliseconds; tells
+ * the log now and then.
+ */
 uint32_t guard_wrong_token(struct guard *guard, const struct guard_source *source, uint64_t now_ms);
 
 #endif

@@ -5,8 +5,10 @@
 
 #include <stdint.h>
 
-/* Returns a line of /proc/self/status in bytes; 0 if there is none. format: of the line, which ends
- * in kB: "VmRSS: %lu kB". */
+/*
+ * Returns a line of /proc/self/status in bytes; 0 if there is none. format: of the line, which ends
+ * in kB: "VmRSS: %lu kB".
+ */
 uint64_t process_status_bytes(const char *format);
 
 /*

@@ -10,8 +10,10 @@
 
 #include "control/control.h"
 
-/* Reads a file with one JSON object, of less than 4 MiB. Returns the caller's reference, or NULL
- * with *error filled. */
+/*
+ * Reads a file with one JSON object, of less than 4 MiB. Returns the caller's reference, or NULL
+ * with *error filled.
+ */
 json_t *settings_load(const char *path, struct control_error *error);
 
 /* Puts the source, such as a file's name, before the error's message. Returns -EINVAL. */
@@ -26,8 +28,10 @@ int settings_fail_at(const char *source, struct control_error *error);
 int settings_object(const char *where, const json_t *parent, const char *key,
 		    const char *const *known, const json_t **object, struct control_error *error);
 
-/* Reads "tls", an object with certificate, key and ca, if it is there. Its strings are the
- * parent's. As settings_object. */
+/*
+ * Reads "tls", an object with certificate, key and ca, if it is there. Its strings are the
+ * parent's. As settings_object.
+ */
 int settings_tls(const char *where, const json_t *parent, struct control_tcp *tcp,
 		 struct control_error *error);
 

@@ -18,8 +18,10 @@
 /* Characters of the names of switches, ports and jobs. */
 #define TEXT_NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
-/* The known word closest to a misspelt one. Start with {.word = ...}; offer candidates; then best
- * is it or NULL. */
+/*
+ * The known word closest to a misspelt one. Start with {.word = ...}; offer candidates; then best
+ * is it or NULL.
+ */
 struct text_guess {
 	const char *word;
 	const char *best;

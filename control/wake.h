@@ -6,8 +6,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Opens a descriptor that is readable if one of these is, of which some may be -1. Returns it, the
- * caller's, or -errno. */
+/*
+ * Opens a descriptor that is readable if one of these is, of which some may be -1. Returns it, the
+ * caller's, or -errno.
+ */
 int wake_fd_open(const int *fds, size_t n);
 
 /* Returns whether there is something to read now. */

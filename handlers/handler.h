@@ -39,8 +39,10 @@ enum fanin_slots_of {
 				called for any block */
 };
 
-/* A job's slots. Where jobs share them, each job has another block in a slot, and none has two of a
- * window in one. */
+/*
+ * A job's slots. Where jobs share them, each job has another block in a slot, and none has two of a
+ * window in one.
+ */
 struct fanin_slots {
 	/*
 	 * Where each job has a part of its own (slots_apart), both change as jobs come and go, and
@@ -54,8 +56,10 @@ struct fanin_slots {
 			  state_release. NULL: there are no slots */
 };
 
-/* Bytes that all jobs of the same slots have in common: a cache line of its own. Workers change
- * them atomically. */
+/*
+ * Bytes that all jobs of the same slots have in common: a cache line of its own. Workers change
+ * them atomically.
+ */
 #define FANIN_SLOTS_COMMON 64
 
 /* The index of a block's slot. */
@@ -91,8 +95,10 @@ fanin_slot_leave(struct fanin_slot_tag *tag)
 	__atomic_store_n(&tag->busy, 0, __ATOMIC_RELEASE);
 }
 
-/* The shape of a job: how its packets go through its switches. `version` tells it to the network
- * manager. */
+/*
+ * The shape of a job: how its packets go through its switches. `version` tells it to the network
+ * manager.
+ */
 enum fanin_shape {
 	FANIN_SHAPE_TREE, /* contributions of all members meet on their way up a tree, and results
 			     go down */
@@ -230,8 +236,10 @@ struct fanin_emission {
 	uint32_t payload_len; /* REPLY: bytes behind the Fanin header */
 };
 
-/* Emissions and frees are carried out after a burst, and as soon as there are so many: more than a
- * burst of usual packets causes. */
+/*
+ * Emissions and frees are carried out after a burst, and as soon as there are so many: more than a
+ * burst of usual packets causes.
+ */
 #define FANIN_BURST 64
 #define FANIN_MAX_EMISSIONS (FANIN_BURST * 2 + 1)
 #define FANIN_MAX_FREES 160
@@ -263,8 +271,10 @@ struct fanin_handler_stats {
 	uint64_t own[FANIN_OWN_COUNTERS_MAX]; /* in the order of the handler's `counters` */
 };
 
-/* Values of one kind that a handler tells of a job, FANIN_VALUES_EACH_MAX at most: as counters,
- * with their least, median and most. */
+/*
+ * Values of one kind that a handler tells of a job, FANIN_VALUES_EACH_MAX at most: as counters,
+ * with their least, median and most.
+ */
 #define FANIN_VALUES_EACH_MAX FANIN_SERVER_RANKS_MAX
 
 struct fanin_value {
@@ -273,15 +283,18 @@ struct fanin_value {
 	const char *by;   /* what there is one of each for, such as "leader"; NULL: there is one */
 };
 
-/* A counter of one handler: in `faninctl jobs`, and a label of the metric fanin_job_counter_total.
+/*
+ * A counter of one handler: in `faninctl jobs`, and a label of the metric fanin_job_counter_total.
  */
 struct fanin_counter {
 	const char *name; /* small letters and underscores; NULL ends a list */
 	const char *text; /* one line for people */
 };
 
-/* A parameter of one handler's jobs: of `jobs.create`, and `faninctl jobs create --parameter
- * NAME=VALUE`. */
+/*
+ * A parameter of one handler's jobs: of `jobs.create`, and `faninctl jobs create --parameter
+ * NAME=VALUE`.
+ */
 struct fanin_parameter {
 	const char *name; /* small letters and underscores; NULL ends a list */
 	const char *text; /* one line for people, with the unit */
@@ -293,8 +306,10 @@ struct fanin_parameter {
 /* A call of a handler arms at most so many timers. */
 #define FANIN_MAX_ARMS_PER_CALL 2
 
-/* Everything a handler call can reach besides its slot. One per worker; the worker alone reads and
- * writes it. */
+/*
+ * Everything a handler call can reach besides its slot. One per worker; the worker alone reads and
+ * writes it.
+ */
 struct fanin_handler_ctx {
 	const struct fanin_job_params *job;
 	uint32_t epoch;              /* run of the job that the packet belongs to */
@@ -336,7 +351,8 @@ fanin_slot_holds(const struct fanin_slot_tag *tag, const struct fanin_handler_ct
 	return tag->block == block && tag->job == ctx->job->id && tag->epoch == ctx->epoch;
 }
 
-/* Gives a shared slot to this block. The caller has entered it, and given up what it held before.
+/*
+ * Gives a shared slot to this block. The caller has entered it, and given up what it held before.
  */
 static inline void
 fanin_slot_take(struct fanin_slot_tag *tag, const struct fanin_handler_ctx *ctx, uint32_t block)
@@ -412,8 +428,10 @@ struct fanin_slot_mbufs {
 			       ranks are no row: fanin_order_build */
 };
 
-/* By what a handler is chosen for a job that names none: the size of its messages, and the sizes up
- * to which the configuration prefers some (Flare section 6.4). */
+/*
+ * By what a handler is chosen for a job that names none: the size of its messages, and the sizes up
+ * to which the configuration prefers some (Flare section 6.4).
+ */
 struct fanin_choice {
 	uint64_t message_bytes; /* usual size of a collective; 0: not known, and large */
 	uint64_t tree_up_to;    /* the configuration's sizes, bytes */
@@ -504,12 +522,16 @@ struct fanin_handler {
 					   uint32_t index, struct fanin_packet *packet,
 					   enum fanin_reason *reason);
 
-	/* Types of packets of its own, which become known with it; the last one has no name. NULL:
-	 * none. */
+	/*
+	 * Types of packets of its own, which become known with it; the last one has no name. NULL:
+	 * none.
+	 */
 	const struct fanin_packet_type *packets;
 
-	/* Further types of packets that it takes, of the class BLOCK (wire/packets.h); 0 ends the
-	 * list. NULL: none. */
+	/*
+	 * Further types of packets that it takes, of the class BLOCK (wire/packets.h); 0 ends the
+	 * list. NULL: none.
+	 */
 	const uint8_t *types;
 
 	/*
@@ -633,8 +655,10 @@ fanin_handler_reduces(const struct fanin_handler *handler)
 	return handler->shape == FANIN_SHAPE_TREE;
 }
 
-/* How many handlers have jobs that share slots: for each of them as many are set aside. Thread-safe
- * after start-up. */
+/*
+ * How many handlers have jobs that share slots: for each of them as many are set aside. Thread-safe
+ * after start-up.
+ */
 unsigned int fanin_handlers_that_share(void);
 
 /*
@@ -804,8 +828,10 @@ fanin_take(struct fanin_handler_ctx *ctx)
 	return ctx->n_stock == 0 ? NULL : ctx->stock[--ctx->n_stock];
 }
 
-/* Gives up one reference of an mbuf, which may be freed at once. A call of the handler may do so as
- * often as it likes. */
+/*
+ * Gives up one reference of an mbuf, which may be freed at once. A call of the handler may do so as
+ * often as it likes.
+ */
 static inline void
 fanin_release(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf)
 {

@@ -27,11 +27,14 @@ struct fanin_operator {
 	 */
 	bool ordered;
 
-	/* One element that, combined with any x from either side, gives x: what an absent element
-	 * stands for. */
+	/*
+	 * One element that, combined with any x from either side, gives x: what an absent element
+	 * stands for.
+	 */
 	const void *identity;
 
-	/* As in kernels.h. Any thread may call it, on elements at any address and with any content.
+	/*
+	 * As in kernels.h. Any thread may call it, on elements at any address and with any content.
 	 */
 	fanin_kernel_fn combine;
 };

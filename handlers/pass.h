@@ -22,8 +22,10 @@ enum {
 	[FANIN_PASS_NO_PACKET] = { "no_packet",                                                    \
 				   "packets not sent to the parent for want of a buffer" }
 
-/* The reason to drop a packet of the job: it is too long, or names another rank in `members` than
- * one behind its child. NONE: there is none. */
+/*
+ * The reason to drop a packet of the job: it is too long, or names another rank in `members` than
+ * one behind its child. NONE: there is none.
+ */
 enum fanin_reason fanin_pass_problem(const struct fanin_job_params *job,
 				     const struct fanin_packet *packet);
 
@@ -57,8 +59,10 @@ enum fanin_verdict fanin_pass_to_all(struct fanin_handler_ctx *ctx,
 				     const struct fanin_packet *packet,
 				     const struct fanin_pass *pass, enum fanin_reason *reason);
 
-/* A packet for one rank: goes to the child that has it behind it, else to the parent. The rest as
- * above. */
+/*
+ * A packet for one rank: goes to the child that has it behind it, else to the parent. The rest as
+ * above.
+ */
 enum fanin_verdict fanin_pass_to_rank(struct fanin_handler_ctx *ctx,
 				      const struct fanin_packet *packet,
 				      const struct fanin_pass *pass, uint32_t rank,
@@ -74,8 +78,10 @@ enum fanin_verdict fanin_pass_multicast(struct fanin_handler_ctx *ctx,
 					const struct fanin_packet *packet,
 					enum fanin_reason *reason);
 
-/* A UNICAST or UNICAST_DELIVERY: goes to the child that has the rank in `count` behind it, else to
- * the parent. The rest as above. */
+/*
+ * A UNICAST or UNICAST_DELIVERY: goes to the child that has the rank in `count` behind it, else to
+ * the parent. The rest as above.
+ */
 enum fanin_verdict fanin_pass_unicast(struct fanin_handler_ctx *ctx,
 				      const struct fanin_packet *packet, enum fanin_reason *reason);
 

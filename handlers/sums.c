@@ -2,8 +2,10 @@
 /* See sums.h. */
 #include "handlers/sums.h"
 
-/* Copies: the block has one contribution with data. If a host sent a second one, the first would
- * stay as it is. */
+/*
+ * Copies: the block has one contribution with data. If a host sent a second one, the first would
+ * stay as it is.
+ */
 static void
 keep_first(void *acc, const void *in, size_t count)
 {
@@ -26,8 +28,10 @@ fanin_sums_kernel(const struct fanin_job_params *job, const struct fanin_packet 
 	}
 	if (!fanin_op_is_copy(hdr->op))
 		add = fanin_kernel(job->isa, hdr->dtype, hdr->op);
-	/* Sums in a longer type are refused when a job is made. Results of these handlers go to all
-	 * ranks. */
+	/*
+	 * Sums in a longer type are refused when a job is made. Results of these handlers go to all
+	 * ranks.
+	 */
 	if (add == NULL || (job->wide && fanin_operation_widens(hdr->dtype, hdr->op)) ||
 	    fanin_root_is_owner(hdr->root)) {
 		*reason = FANIN_REASON_OPERATION;

@@ -26,8 +26,10 @@ struct fanin_timer {
 
 struct fanin_timer_fifo {
 	uint64_t timeout_ns;
-	/* That of FANIN_TIMER_STEP times the timeout; NULL: there is none. Control: w (release),
-	 * worker: r (acquire). */
+	/*
+	 * That of FANIN_TIMER_STEP times the timeout; NULL: there is none. Control: w (release),
+	 * worker: r (acquire).
+	 */
 	struct fanin_timer_fifo *longer;
 	uint64_t *earliest_ns; /* of all FIFOs of the worker: when the first timer expires;
 				  UINT64_MAX: there is none */

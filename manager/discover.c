@@ -142,8 +142,10 @@ opinion_of(const struct view *view, uint16_t rank)
 						      : OPINION_ELSEWHERE;
 }
 
-/* "; WORDS leaf0, leaf1 and 7 others", or nothing if no switch has this to say of a rank. Returns
- * how much was written. */
+/*
+ * "; WORDS leaf0, leaf1 and 7 others", or nothing if no switch has this to say of a rank. Returns
+ * how much was written.
+ */
 static size_t
 write_opinion(const struct manager *manager, const struct search *search, uint16_t rank,
 	      enum opinion opinion, char *text, size_t size)
@@ -188,8 +190,10 @@ fail(struct manager *manager, struct search *search, uint16_t rank)
 	install_failed(manager, group, &error);
 }
 
-/* Of the ranks that are missing, those that will not be found: no switch looks for them, and all
- * have been heard. */
+/*
+ * Of the ranks that are missing, those that will not be found: no switch looks for them, and all
+ * have been heard.
+ */
 static struct fanin_ranks
 ranks_without_hope(const struct manager *manager, const struct search *search)
 {

@@ -16,12 +16,15 @@ struct group;
  */
 void discover_and_install(struct manager *manager, struct group *group);
 
-/* Ends the search for a group's hosts, if there is one: it is not complete any more, or is freed.
+/*
+ * Ends the search for a group's hosts, if there is one: it is not complete any more, or is freed.
  */
 void discover_end(struct manager *manager, const struct group *group);
 
-/* Asks again where it is time to, and ends searches. Returns when to be called next, in
- * milliseconds of clock_ms. */
+/*
+ * Asks again where it is time to, and ends searches. Returns when to be called next, in
+ * milliseconds of clock_ms.
+ */
 uint64_t discover_tick(struct manager *manager, uint64_t now_ms);
 
 #endif

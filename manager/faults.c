@@ -117,8 +117,10 @@ name_link(const struct manager *manager, const struct topology_link *link, char 
 		 link->ends[1].port[0] == '\0' ? "" : ":", link->ends[1].port);
 }
 
-/* Tells of a fault unless the log has it. told: what the log has, NULL for none; owned by the
- * manager. Returns true if it is new. */
+/*
+ * Tells of a fault unless the log has it. told: what the log has, NULL for none; owned by the
+ * manager. Returns true if it is new.
+ */
 static bool
 note(char **told, const char *name, const char *fault)
 {

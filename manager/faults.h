@@ -23,12 +23,16 @@ void faults_end(struct manager *manager);
 bool fault_of_link(const struct manager *manager, const struct topology_link *link, char *text);
 bool fault_of_end(const struct manager *manager, const struct topology_end *end, char *text);
 
-/* A switch has told its ports or next hops: logs what has changed, each fault once. Returns true if
- * something has. */
+/*
+ * A switch has told its ports or next hops: logs what has changed, each fault once. Returns true if
+ * something has.
+ */
 bool faults_note(struct manager *manager);
 
-/* ": FAULT; FAULT": links that are not as the topology says, and switches that are not reached; or
- * nothing. */
+/*
+ * ": FAULT; FAULT": links that are not as the topology says, and switches that are not reached; or
+ * nothing.
+ */
 void faults_describe(const struct manager *manager, char *text, size_t size);
 
 #endif

@@ -543,8 +543,10 @@ group_from_document(const json_t *document, const struct topology *topology)
 	group->slots = (uint32_t)integer(document, "slots");
 	group->window = (uint32_t)integer(document, "window");
 	copy(group->handler, sizeof(group->handler), document, "handler");
-	/* Of a database from before there were several: a tree. What it is now, switches tell
-	 * before it moves. */
+	/*
+	 * Of a database from before there were several: a tree. What it is now, switches tell
+	 * before it moves.
+	 */
 	if (shape != NULL)
 		(void)shape_find(shape, &group->shape);
 	copy(group->reason, sizeof(group->reason), document, "reason");

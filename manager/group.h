@@ -53,8 +53,10 @@ struct group_member {
 	bool fallback;                     /* a ring is right, too */
 	bool any_rank; /* it has asked for none: its rank is the manager's choice until the switches
 			  are asked */
-	/* Its link, of a host that the topology does not list but a switch has found; ip_be 0:
-	 * there is none. */
+	/*
+	 * Its link, of a host that the topology does not list but a switch has found; ip_be 0:
+	 * there is none.
+	 */
 	struct topology_host found;
 	char found_at[TOPOLOGY_NAME_LEN]; /* that switch's name: another topology may number it
 					     otherwise */
@@ -71,7 +73,8 @@ enum node_state {
 	NODE_MISSING, /* was installed, but the switch does not have it any more */
 };
 
-/* One switch of the tree, or the server at its root; of a job without a tree, one of its switches.
+/*
+ * One switch of the tree, or the server at its root; of a job without a tree, one of its switches.
  */
 struct group_node {
 	enum node_state state;
@@ -116,8 +119,10 @@ struct group {
 	uint32_t payload_bytes;
 	uint32_t slots; /* 0: its shape has none */
 	uint32_t window;
-	/* Of a job without a tree, as its hosts' switches say; not kept in the database, since they
-	 * are for the answers to joins alone. */
+	/*
+	 * Of a job without a tree, as its hosts' switches say; not kept in the database, since they
+	 * are for the answers to joins alone.
+	 */
 	uint32_t pool_slots;              /* the least of these switches' pools; 0: not told */
 	uint32_t sharing;                 /* most jobs in one of them */
 	json_t *parameters;               /* values in the handler's order; NULL: not told */
@@ -209,8 +214,10 @@ const struct topology_host *group_second_link_of(const struct group *group,
 const struct topology_host *group_host_of(const struct group *group,
 					  const struct topology *topology, uint16_t rank);
 
-/* The link that the tree uses of a rank's host. NULL if there is no tree, or the topology has the
- * link no more. */
+/*
+ * The link that the tree uses of a rank's host. NULL if there is no tree, or the topology has the
+ * link no more.
+ */
 const struct topology_host *group_link_of(const struct group *group,
 					  const struct topology *topology, uint16_t rank);
 
@@ -250,8 +257,10 @@ struct group *group_from_document(const json_t *document, const struct topology 
  */
 struct group *group_salvage(const json_t *document);
 
-/* What a group is kept under: the job's name, of further trees with "#" and their number. text:
- * GROUP_KEY_LEN bytes; returned. */
+/*
+ * What a group is kept under: the job's name, of further trees with "#" and their number. text:
+ * GROUP_KEY_LEN bytes; returned.
+ */
 const char *group_key_text(const struct group *group, char *text);
 
 /* "0x" and 16 digits. text: 19 bytes; returned. */

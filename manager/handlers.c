@@ -82,8 +82,10 @@ fail_unordered(const struct peer *peer, const struct group *group, struct contro
 	return -EINVAL;
 }
 
-/* Checks that a handler of a switch combines in the order of ranks. Older versions combine in the
- * order of children, and tell none. */
+/*
+ * Checks that a handler of a switch combines in the order of ranks. Older versions combine in the
+ * order of children, and tell none.
+ */
 static int
 check_order(const struct peer *peer, const struct group *group, const json_t *handler,
 	    struct control_error *error)
@@ -184,8 +186,10 @@ handlers_check_hosts(const struct group *group, const char *has, struct control_
 	return -EINVAL;
 }
 
-/* A node without hosts of the job may be at a switch that is not reached: it is asked when it
- * comes. */
+/*
+ * A node without hosts of the job may be at a switch that is not reached: it is asked when it
+ * comes.
+ */
 static bool
 is_heard(const struct peer *peer, const struct group_node *node)
 {

@@ -77,11 +77,14 @@ uint32_t handlers_slot_mbufs(const struct peer *peer, const char *name, uint32_t
 /* True if a switch has said that it has a handler of that name. */
 bool handlers_has(const struct peer *peer, const char *name);
 
-/* The values of a job's parameters, which a switch has told by name, in the order in which the
- * handler declares them; a new reference. */
+/*
+ * The values of a job's parameters, which a switch has told by name, in the order in which the
+ * handler declares them; a new reference.
+ */
 json_t *handlers_list_parameters(const struct peer *peer, const char *name, const json_t *values);
 
-/* True if the first switch or server that has a handler of that name says that it has this shape.
+/*
+ * True if the first switch or server that has a handler of that name says that it has this shape.
  */
 bool handlers_shape_is(const struct manager *manager, const char *name, enum group_shape shape);
 

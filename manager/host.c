@@ -94,8 +94,10 @@ list_peers(const struct manager *manager, const struct group *group)
 	return list;
 }
 
-/* Where a rank sends in one tree, and what by, or why it can't. One that could not be made anew is
- * nowhere until it has moved. */
+/*
+ * Where a rank sends in one tree, and what by, or why it can't. One that could not be made anew is
+ * nowhere until it has moved.
+ */
 static json_t *
 describe_tree(const struct manager *manager, struct group *group, uint16_t rank)
 {
@@ -165,8 +167,10 @@ is_unplugged(const struct manager *manager, const struct group *group, uint16_t 
 	return true;
 }
 
-/* Members that are there, as far as is known, and of whom nothing is heard, or whom no switch
- * reaches. */
+/*
+ * Members that are there, as far as is known, and of whom nothing is heard, or whom no switch
+ * reaches.
+ */
 static struct fanin_ranks
 silent_ranks(const struct manager *manager, const struct group *group)
 {
@@ -731,8 +735,10 @@ host_closed(void *user, struct control_client *client, void *data)
 	const bool started = group_has_begun(group);
 
 	if (started && control_client_is_silent(client)) {
-		/* It is the network between the two that has failed, perhaps: its process may live
-		 * and come back. */
+		/*
+		 * It is the network between the two that has failed, perhaps: its process may live
+		 * and come back.
+		 */
 		log_warning("job \"%s\": nothing is heard of rank %d any more", group->name,
 			    member->rank);
 		member->state = MEMBER_ABSENT;

@@ -34,8 +34,10 @@ void host_tell_gone(struct manager *manager, struct group *group);
 /* A member's connection has ended. */
 void host_closed(void *user, struct control_client *client, void *data);
 
-/* Tells the members of every job which of them are silent, if that has changed: a connection, or a
- * port, went down or came back. */
+/*
+ * Tells the members of every job which of them are silent, if that has changed: a connection, or a
+ * port, went down or came back.
+ */
 void host_tell_silent(struct manager *manager);
 
 /*

@@ -106,7 +106,8 @@ removals_go_on(struct manager *manager)
 		uint16_t at = topology_switch_find(&manager->config->topology,
 						   removal->switch_name);
 
-		/* Before its jobs are known, it is not known either by which mark the job is ours.
+		/*
+		 * Before its jobs are known, it is not known either by which mark the job is ours.
 		 */
 		if (removal->asked || at == TOPOLOGY_NO_SWITCH ||
 		    manager->peers[at].state != PEER_UP)
@@ -183,8 +184,10 @@ remove_group(struct manager *manager, struct group *group, const char *reason)
 				  store_error(manager->store));
 		return;
 	}
-	/* The first one at first: trees without it are nobody's, should the manager be killed
-	 * meanwhile. */
+	/*
+	 * The first one at first: trees without it are nobody's, should the manager be killed
+	 * meanwhile.
+	 */
 	if (leader->state != GROUP_GATHERING)
 		install_withdraw(manager, leader);
 	trees_withdraw(manager, leader);
@@ -207,8 +210,10 @@ id_is_taken(const struct manager *manager, uint32_t id)
 	return false;
 }
 
-/* A number that no switch has, as far as is known; they take turns, so that a late packet finds no
- * job. 0: none is left. */
+/*
+ * A number that no switch has, as far as is known; they take turns, so that a late packet finds no
+ * job. 0: none is left.
+ */
 static uint32_t
 choose_id(struct manager *manager)
 {
@@ -257,8 +262,10 @@ answer_members(const struct manager *manager, struct group *group)
 	}
 }
 
-/* error: why there is no tree. Also says, if that is all that keeps the hosts from a ring, what it
- * would not do. */
+/*
+ * error: why there is no tree. Also says, if that is all that keeps the hosts from a ring, what it
+ * would not do.
+ */
 static bool
 may_be_ring(const struct group *group, struct control_error *error)
 {
@@ -355,8 +362,10 @@ install_note_network(struct manager *manager, struct group *group)
 	group->stranded = false;
 	group->reason[0] = '\0';
 	if (store_put_group(manager->store, group) != 0) {
-		/* In the database it is still being installed: after a crash it would be taken
-		 * back. So it is now. */
+		/*
+		 * In the database it is still being installed: after a crash it would be taken
+		 * back. So it is now.
+		 */
 		control_fail(&group->failure, "internal", "database: %s",
 			     store_error(manager->store));
 		group->moving = moving;
@@ -437,7 +446,8 @@ note_failure(struct manager *manager, struct group *group, struct group_node *no
 		node->state = NODE_REFUSED;
 	if (strcmp(kept, "exists") == 0)
 		manager->foreign_ids[group->id / 8] |= (uint8_t)(1u << group->id % 8);
-	/* The number of a job that moves is its hosts' as well: it goes where nobody else has that.
+	/*
+	 * The number of a job that moves is its hosts' as well: it goes where nobody else has that.
 	 */
 	if (strcmp(kept, "exists") != 0 || group->moving)
 		group->excluded[node->switch_index] = true;

@@ -23,19 +23,24 @@ void install_group(struct manager *manager, struct group *group);
  */
 int install_nodes(struct manager *manager, struct group *group, struct control_error *error);
 
-/* Takes back what a group may have on switches, and out of the database; what is left has no nodes.
+/*
+ * Takes back what a group may have on switches, and out of the database; what is left has no nodes.
  */
 void install_withdraw(struct manager *manager, struct group *group);
 
-/* Notes that a group runs in the network. Returns false, with group->failure filled, if the
- * database fails. */
+/*
+ * Notes that a group runs in the network. Returns false, with group->failure filled, if the
+ * database fails.
+ */
 bool install_note_network(struct manager *manager, struct group *group);
 
 /* A job's trees are there and noted: answers its members. */
 void install_finished(struct manager *manager, struct group *group);
 
-/* A group that has nothing on any switch can't be installed: its hosts do without the network, or
- * are told why not. */
+/*
+ * A group that has nothing on any switch can't be installed: its hosts do without the network, or
+ * are told why not.
+ */
 void install_failed(struct manager *manager, struct group *group,
 		    const struct control_error *error);
 
@@ -49,8 +54,10 @@ void remove_group(struct manager *manager, struct group *group, const char *reas
 /* Notes that a job is to be removed from a switch, in memory only. */
 void removal_add(struct manager *manager, const char *switch_name, uint32_t job);
 
-/* Notes for all of a group's nodes, in the database as well, that they are to be removed, and
- * begins with that. */
+/*
+ * Notes for all of a group's nodes, in the database as well, that they are to be removed, and
+ * begins with that.
+ */
 void removals_note(struct manager *manager, const struct group *group,
 		   const struct group_node *nodes, uint16_t n_nodes);
 

@@ -78,7 +78,8 @@ ranks_at(const struct tree *tree, uint16_t switch_index)
 	return (struct fanin_ranks){ 0 };
 }
 
-/* Where all ranks are at one switch no other one sees a packet, unless hosts have links to others.
+/*
+ * Where all ranks are at one switch no other one sees a packet, unless hosts have links to others.
  */
 static bool
 needs_one_switch(const struct manager *manager, const struct group *group, const struct tree *tree)
@@ -121,8 +122,10 @@ make_nodes(const struct manager *manager, const struct group *group, const struc
 		struct group_node *node = &made[n];
 
 		node->local = ranks_at(tree, i);
-		/* A switch that will never have the job is none of its switches, unless it has
-		 * hosts: then the job is refused. */
+		/*
+		 * A switch that will never have the job is none of its switches, unless it has
+		 * hosts: then the job is refused.
+		 */
 		if (!connected[i] ||
 		    (peer->state == PEER_UP && fanin_ranks_is_empty(&node->local) &&
 		     !handlers_has(peer, group->handler)))
@@ -151,8 +154,10 @@ leaders_port(const struct manager *manager, const struct group *group,
 	const struct topology_end *end = end_at(found, node->switch_index);
 	char fault[CONTROL_MESSAGE_LEN];
 
-	/* A link that is down may come up. Whether the switch behind it has the job does not
-	 * matter: it passes packets on either way. */
+	/*
+	 * A link that is down may come up. Whether the switch behind it has the job does not
+	 * matter: it passes packets on either way.
+	 */
 	if (group->n_nodes == 1 || end == NULL || fault_of_link(manager, found, fault))
 		return NULL;
 	return peer_port_of(manager, end);
@@ -266,8 +271,10 @@ find_node(const struct manager *manager, uint32_t job, uint16_t switch_index, st
 	return NULL;
 }
 
-/* A switch has made the job of a group that runs, or not. The job may have ended meanwhile: then it
- * is removed there, too. */
+/*
+ * A switch has made the job of a group that runs, or not. The job may have ended meanwhile: then it
+ * is removed there, too.
+ */
 static void
 created(void *user, uint32_t job, struct peer *peer, const json_t *result, const char *code,
 	const char *message)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The manager's life: opens what it needs, takes up what the database has, and turns its poll loop.
- * See manager.h. */
+/*
+ * The manager's life: opens what it needs, takes up what the database has, and turns its poll loop.
+ * See manager.h.
+ */
 #include "manager/manager.h"
 
 #include <assert.h>
@@ -91,8 +93,10 @@ struct taken {
 	json_t *damaged; /* entries by their names */
 };
 
-/* A group of the database. One whose installation was not finished is taken back: nobody waits for
- * it any more. */
+/*
+ * A group of the database. One whose installation was not finished is taken back: nobody waits for
+ * it any more.
+ */
 static void
 take_group_up(void *user, const char *name, const json_t *document)
 {
@@ -171,8 +175,10 @@ end_unfinished(struct manager *manager)
 	}
 }
 
-/* The mark of our jobs on the switches must not change while there are any; another topology is
- * worth a word. */
+/*
+ * The mark of our jobs on the switches must not change while there are any; another topology is
+ * worth a word.
+ */
 static int
 check_notes(struct manager *manager, char *error)
 {
@@ -293,8 +299,10 @@ open_metrics(struct manager *manager, char *error)
 	return ret;
 }
 
-/* As many connections as are configured, but none that would take the descriptors of the switches
- * or the database. */
+/*
+ * As many connections as are configured, but none that would take the descriptors of the switches
+ * or the database.
+ */
 static unsigned int
 connections_allowed(const struct manager_config *config)
 {
@@ -367,8 +375,10 @@ manager_open(const struct manager_config *config, struct manager **manager, char
 	return 0;
 }
 
-/* Gives the memory of jobs that have gone back to the machine, of many at a time. Returns when
- * there is something to give back. */
+/*
+ * Gives the memory of jobs that have gone back to the machine, of many at a time. Returns when
+ * there is something to give back.
+ */
 static uint64_t
 trim_tick(struct manager *manager, uint64_t now_ms)
 {
@@ -395,8 +405,10 @@ go_on(struct manager *manager)
 		struct peer *peer = &manager->peers[i];
 		uint64_t due_ms;
 
-		/* What has come may make the next ping due; what that asks for has to go out, and
-		 * may be answered at once. */
+		/*
+		 * What has come may make the next ping due; what that asks for has to go out, and
+		 * may be answered at once.
+		 */
 		peer_serve(peer, now);
 		reconcile_tick(manager, peer, now);
 		due_ms = peer_serve(peer, now);
@@ -453,8 +465,10 @@ manager_serve(struct manager *manager, int wake_fd)
 		if (ret < 0)
 			return ret;
 		more = metrics_server_serve(manager->metrics);
-		/* A peer's events are found by serving all of them; only the caller's descriptor is
-		 * looked for. */
+		/*
+		 * A peer's events are found by serving all of them; only the caller's descriptor is
+		 * looked for.
+		 */
 		n = epoll_wait(manager->epoll_fd, events, EVENTS_PER_ROUND, 0);
 		for (int i = 0; i < n; i++) {
 			if (events[i].data.fd == wake_fd)

@@ -102,8 +102,10 @@ int manager_serve(struct manager *manager, int wake_fd);
 /* Closes connections and database; the jobs stay where they are. manager may be NULL. */
 void manager_close(struct manager *manager);
 
-/* Takes a group out, with the further trees of a job, and frees it; its members are told of the
- * reason unless that is NULL. */
+/*
+ * Takes a group out, with the further trees of a job, and frees it; its members are told of the
+ * reason unless that is NULL.
+ */
 void manager_forget_group(struct manager *manager, struct group *group, const char *reason);
 
 #endif

@@ -12,7 +12,8 @@
 #define SWITCH .labels = { { "switch", "name", 0 } }
 #define SERVER .labels = { { "server", "name", 0 } }
 
-/* Families by their type; what follows the text are other fields. Counters get the suffix _total.
+/*
+ * Families by their type; what follows the text are other fields. Counters get the suffix _total.
  */
 #define FAMILY(kind, metric, where, text, ...)                                                     \
 	{                                                                                          \
@@ -73,8 +74,10 @@ count(json_t *counts, const char *name, json_int_t more)
 	json_object_set_new(counts, name, json_integer(before + more));
 }
 
-/* Of {"a": 1, "b": 2}, which it takes, a list: [{"name": "a", "count": 1}, {"name": "b", "count":
- * 2}] */
+/*
+ * Of {"a": 1, "b": 2}, which it takes, a list: [{"name": "a", "count": 1}, {"name": "b", "count":
+ * 2}]
+ */
 static json_t *
 listed(json_t *counts)
 {

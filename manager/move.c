@@ -55,7 +55,8 @@ tell(const struct group *group, const char *event, const char *reason)
 			      "reason", reason));
 }
 
-/* Each member is told where its way begins now: a host of a dead switch hears it from nobody else.
+/*
+ * Each member is told where its way begins now: a host of a dead switch hears it from nobody else.
  */
 static void
 tell_moved(const struct group *group)
@@ -197,8 +198,10 @@ move_group(struct manager *manager, struct group *group, const char *why)
 	log_info("job \"%s\" moves to another tree, root %s: %s", group->name,
 		 group->nodes[0].switch_name, why);
 	group->ending[0] = '\0';
-	/* The old tree's nodes have to go before the new one's come, on the switches that are in
-	 * both. */
+	/*
+	 * The old tree's nodes have to go before the new one's come, on the switches that are in
+	 * both.
+	 */
 	removals_note(manager, group, nodes, n_nodes);
 	group->generation++;
 	group->moving = true;
@@ -212,8 +215,10 @@ free_copies:
 	free(addresses);
 }
 
-/* Is the link down that a rank's host uses, while it has another one that is not? Without that
- * there is nothing to move to. */
+/*
+ * Is the link down that a rank's host uses, while it has another one that is not? Without that
+ * there is nothing to move to.
+ */
 static bool
 has_better_link(const struct manager *manager, const struct group *group, uint16_t rank)
 {

@@ -114,8 +114,10 @@ lowest_address(const struct group *group, const struct fanin_ranks *ranks)
 	return lowest;
 }
 
-/* 0: so many in a row may begin at a multiple of their number; 1: hosts that need not be one row;
- * 2: a row that can only be the last. */
+/*
+ * 0: so many in a row may begin at a multiple of their number; 1: hosts that need not be one row;
+ * 2: a row that can only be the last.
+ */
 static int
 class_of(const struct branch *branch, uint16_t node)
 {
@@ -132,7 +134,8 @@ goes_before(const struct branch *a, const struct branch *b, uint16_t node)
 	return a->n != b->n ? a->n > b->n : a->address < b->address;
 }
 
-/* Inserts a branch of a node's switch among the n that there are. Returns how many there are then.
+/*
+ * Inserts a branch of a node's switch among the n that there are. Returns how many there are then.
  */
 static uint16_t
 add_branch(struct deal *deal, uint16_t node, uint16_t n, uint16_t branch_node,
@@ -177,8 +180,10 @@ deal_node(struct deal *deal, uint16_t node)
 	}
 }
 
-/* Gives the ranks that are free to the members that have asked for none, in the order of their
- * places. */
+/*
+ * Gives the ranks that are free to the members that have asked for none, in the order of their
+ * places.
+ */
 static void
 take_places(struct group *group, const uint16_t *places, uint16_t *at_place)
 {

@@ -35,8 +35,10 @@ bool order_has_choice(const struct group *group);
  */
 void order_deal(struct group *group, const struct tree *tree);
 
-/* Writes which ranks of a tree are no unit, and at which switches: "ranks 0-2 at leaf0 and 3-5 at
- * leaf1". names: of all switches. */
+/*
+ * Writes which ranks of a tree are no unit, and at which switches: "ranks 0-2 at leaf0 and 3-5 at
+ * leaf1". names: of all switches.
+ */
 void order_describe(const struct tree *tree, unsigned int n_ranks,
 		    const char *(*name_of)(const void *user, unsigned int index), const void *user,
 		    char *text, size_t size);

@@ -15,19 +15,25 @@
 struct manager;
 struct peer;
 
-/* True if a job, an entry of a switch's jobs.list, is this manager's. One without an id, from
- * before there were ids, is. */
+/*
+ * True if a job, an entry of a switch's jobs.list, is this manager's. One without an id, from
+ * before there were ids, is.
+ */
 bool owner_is_ours(const struct manager *manager, const json_t *job);
 
-/* What a job on a switch is marked with, as far as its last list tells: what it has to be destroyed
- * by. */
+/*
+ * What a job on a switch is marked with, as far as its last list tells: what it has to be destroyed
+ * by.
+ */
 const char *owner_of_job(const struct manager *manager, const struct peer *peer, uint32_t job);
 
 /* A job is gone from a switch: the next one of that number carries the id. */
 void owner_forget(struct peer *peer, uint32_t job);
 
-/* Takes over a switch's list of jobs: those without an id, and those of namesakes, of which the log
- * is told. */
+/*
+ * Takes over a switch's list of jobs: those without an id, and those of namesakes, of which the log
+ * is told.
+ */
 void owner_note_jobs(const struct manager *manager, struct peer *peer, const json_t *jobs);
 
 /* The jobs of namesakes on all switches: a list of {"switch", "job", "owner"}, a new reference. */

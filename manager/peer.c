@@ -56,8 +56,10 @@ peer_begin(struct peer *peer, const struct topology_switch *about, uint16_t inde
 static void
 close_connection(struct peer *peer)
 {
-	/* A reset, so that nothing of the old connection comes after what is asked over the next
-	 * one. */
+	/*
+	 * A reset, so that nothing of the old connection comes after what is asked over the next
+	 * one.
+	 */
 	const struct linger reset = { .l_onoff = 1 };
 
 	if (peer->connecting_fd >= 0)
@@ -69,8 +71,10 @@ close_connection(struct peer *peer)
 	control_client_stop(&peer->line);
 }
 
-/* It is tried again twice a second: a reason is told once, and reasons that take turns not more
- * often than that. */
+/*
+ * It is tried again twice a second: a reason is told once, and reasons that take turns not more
+ * often than that.
+ */
 static void
 complain(struct peer *peer, uint64_t now_ms)
 {
@@ -394,7 +398,8 @@ peer_ask(struct peer *peer, const char *command, json_t *args, peer_answer answe
 	request->user = user;
 	request->which = which;
 	TAILQ_INSERT_TAIL(&peer->requests, request, entry);
-	/* A connection that is lost is found so by peer_serve, and then this request is answered.
+	/*
+	 * A connection that is lost is found so by peer_serve, and then this request is answered.
 	 */
 	control_client_send(&peer->line, line, request->asked_ms);
 	json_decref(line);

@@ -120,16 +120,20 @@ uint64_t peer_serve(struct peer *peer, uint64_t now_ms);
 int peer_ask(struct peer *peer, const char *command, json_t *args, peer_answer answer, void *user,
 	     uint32_t which);
 
-/* Returns the version of a host's or switch's packets. told: what it says, 0: nothing, as those did
- * whose packets had version 2. */
+/*
+ * Returns the version of a host's or switch's packets. told: what it says, 0: nothing, as those did
+ * whose packets had version 2.
+ */
 static inline int64_t
 peer_packet_version(int64_t told)
 {
 	return told != 0 ? told : FANIN_WIRE_VERSION_BEFORE;
 }
 
-/* Ends the connection, with all requests lost; the next attempt follows after a while. why: for
- * people. */
+/*
+ * Ends the connection, with all requests lost; the next attempt follows after a while. why: for
+ * people.
+ */
 void peer_lose(struct peer *peer, const char *why);
 
 /* Closes the connection and frees what the peer has; nobody is told. */

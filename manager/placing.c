@@ -8,8 +8,10 @@
 
 #define NOWHERE UINT16_MAX
 
-/* Each change takes a link from a rank, or makes the row of a switch longer, which is at least
- * doubled in width by that. */
+/*
+ * Each change takes a link from a rank, or makes the row of a switch longer, which is at least
+ * doubled in width by that.
+ */
 #define MAX_CHANGES (TREE_MAX_RANKS * (TREE_MAX_CHOICES - 1) + TREE_MAX_NODES * 14)
 
 /* The ranks that have to be behind a switch. */
@@ -202,8 +204,10 @@ extend(const struct placing *placing, const struct row *row, uint16_t rank)
 	};
 }
 
-/* Takes a rank into the row of a switch, and with it those between. Returns false if one of them
- * can't be there. */
+/*
+ * Takes a rank into the row of a switch, and with it those between. Returns false if one of them
+ * can't be there.
+ */
 static bool
 cover(struct placing *placing, uint16_t at, uint16_t rank)
 {
@@ -243,8 +247,10 @@ find_behind(const struct placing *placing, uint16_t rank)
 	return found;
 }
 
-/* Draws all conclusions from what ranks have lost. Returns false if they contradict each other, or
- * there are no steps left. */
+/*
+ * Draws all conclusions from what ranks have lost. Returns false if they contradict each other, or
+ * there are no steps left.
+ */
 static bool
 conclude(struct placing *placing)
 {
@@ -280,8 +286,10 @@ undo(struct placing *placing, uint16_t n_changes)
 	}
 }
 
-/* True if the first of two switches of a rank is to be tried first. beside: the one of the rank
- * before; NOWHERE: there is none. */
+/*
+ * True if the first of two switches of a rank is to be tried first. beside: the one of the rank
+ * before; NOWHERE: there is none.
+ */
 static bool
 is_better(const struct placing *placing, uint16_t beside, uint16_t a, uint16_t b)
 {
@@ -304,8 +312,10 @@ first_choice(uint8_t bits)
 	return (uint8_t)__builtin_ctz(bits);
 }
 
-/* Gives a rank that has several links left one of them. All ranks below it have one. Returns false
- * if that is wrong. */
+/*
+ * Gives a rank that has several links left one of them. All ranks below it have one. Returns false
+ * if that is wrong.
+ */
 static bool
 decide(struct placing *placing, uint16_t rank)
 {
@@ -326,8 +336,10 @@ decide(struct placing *placing, uint16_t rank)
 	return narrow(placing, rank, (uint8_t)(1u << best)) && conclude(placing);
 }
 
-/* Takes the last choice back, as it was wrong, and those before it that had to be wrong then.
- * Returns the rank to go on with; n_ranks: none. */
+/*
+ * Takes the last choice back, as it was wrong, and those before it that had to be wrong then.
+ * Returns the rank to go on with; n_ranks: none.
+ */
 static uint16_t
 take_back(struct placing *placing)
 {

@@ -95,7 +95,8 @@ draw_graph(const struct manager *manager, struct group *group, struct plan *plan
 					   .n_links = n_links };
 }
 
-/* Ranks of one host have one address, or they would use the same link by two names sooner or later.
+/*
+ * Ranks of one host have one address, or they would use the same link by two names sooner or later.
  */
 static int
 check_hosts_differ(const struct group *group, const struct plan *plan, uint16_t rank,
@@ -193,8 +194,10 @@ fail_links(const struct manager *manager, const struct group *group, const struc
 	return -ENOENT;
 }
 
-/* Gives a rank those of its host's links to choose from that can be used. first: the one that
- * stands first in the topology. */
+/*
+ * Gives a rank those of its host's links to choose from that can be used. first: the one that
+ * stands first in the topology.
+ */
 static int
 list_places(const struct manager *manager, const struct group *group, uint16_t rank,
 	    const struct topology_host *first, struct plan *plan, struct control_error *error)
@@ -236,8 +239,10 @@ find_places(const struct manager *manager, const struct group *group, struct pla
 	return 0;
 }
 
-/* Why a server can't be used. Returns the error's code; NULL: it can, as far as it is its own
- * concern. */
+/*
+ * Why a server can't be used. Returns the error's code; NULL: it can, as far as it is its own
+ * concern.
+ */
 static const char *
 describe_server(const struct manager *manager, const struct group *group, const struct plan *plan,
 		uint16_t index, char *text, size_t text_len)
@@ -278,8 +283,10 @@ describe_server(const struct manager *manager, const struct group *group, const 
 	return "no_path";
 }
 
-/* Writes why servers can't be used, ": " before the first, "; " between them. Returns the code of
- * an error that says so. */
+/*
+ * Writes why servers can't be used, ": " before the first, "; " between them. Returns the code of
+ * an error that says so.
+ */
 static const char *
 describe_servers(const struct manager *manager, const struct group *group, const struct plan *plan,
 		 char *text, size_t text_len)
@@ -358,14 +365,18 @@ name_of_node(const void *user, unsigned int index)
 	return manager->peers[index].about->name;
 }
 
-/* Trees reach all ranks, but a switch of each would have to sum up ranks that their order never
- * sums up by themselves. */
+/*
+ * Trees reach all ranks, but a switch of each would have to sum up ranks that their order never
+ * sums up by themselves.
+ */
 static int
 fail_order(const struct manager *manager, const struct group *group, struct plan *plan,
 	   struct control_error *error)
 {
-	/* A job that has no room for its tree at this moment may get that back, and a switch that
-	 * has refused it may take it later. */
+	/*
+	 * A job that has no room for its tree at this moment may get that back, and a switch that
+	 * has refused it may take it later.
+	 */
 	const char *code = group->out_of_room            ? "no_room"
 			   : group->failure.code != NULL ? "no_path"
 							 : PLAN_ORDER;
@@ -462,8 +473,10 @@ lower_mtu(const struct manager *manager, uint16_t switch_index, const char *port
 	return 0;
 }
 
-/* Packets have to fit the host's other links as well, as far as these are known: the job may move
- * there. */
+/*
+ * Packets have to fit the host's other links as well, as far as these are known: the job may move
+ * there.
+ */
 static void
 lower_mtu_by_others(const struct manager *manager, const struct topology_host *host, uint32_t *mtu)
 {
@@ -546,8 +559,10 @@ plan_check_shape(const struct manager *manager, struct group *group, struct cont
 	return group_shape_of(group)->check(manager, group, error);
 }
 
-/* Whether a tree with a server as its root, or without, or no tree at all, is what the switches say
- * that the handler has. */
+/*
+ * Whether a tree with a server as its root, or without, or no tree at all, is what the switches say
+ * that the handler has.
+ */
 static int
 check_settled(const struct group *group, enum group_shape planned, struct control_error *error)
 {
@@ -584,8 +599,10 @@ find_tree(const struct manager *manager, struct group *group, struct plan *plan,
 	return ret == 0 ? 0 : fail_tree(manager, group, plan, ret, error);
 }
 
-/* The same for a group with ranks that nobody has asked for: they follow from the first tree that
- * is found. */
+/*
+ * The same for a group with ranks that nobody has asked for: they follow from the first tree that
+ * is found.
+ */
 static int
 deal_ranks(const struct manager *manager, struct group *group, struct plan *plan,
 	   struct control_error *error)
@@ -602,8 +619,10 @@ deal_ranks(const struct manager *manager, struct group *group, struct plan *plan
 	return 0;
 }
 
-/* Partial sums cross a link in the type of their elements, so rounding only once is for jobs of one
- * switch. */
+/*
+ * Partial sums cross a link in the type of their elements, so rounding only once is for jobs of one
+ * switch.
+ */
 static int
 check_wide(const struct manager *manager, const struct group *group, const struct tree *tree,
 	   struct control_error *error)
@@ -660,8 +679,10 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 		ret = -ENOMEM;
 	}
 	free(plan);
-	/* Without a tree, too, it has to be known whether hosts can do by themselves what the
-	 * switches would. */
+	/*
+	 * Without a tree, too, it has to be known whether hosts can do by themselves what the
+	 * switches would.
+	 */
 	if (ret != 0)
 		return handlers_find_shape(manager, group, error) == 0 ? ret : -EINVAL;
 	ret = handlers_settle(manager, group, error);
@@ -742,8 +763,10 @@ plan_create_args(const struct manager *manager, const struct group *group, uint1
 		group_shape_of(group)->add_args(manager, group, node, args);
 	if (group->n_nodes > 1)
 		json_object_set_new(args, "size", json_integer(group->size));
-	/* A switch alone knows best how many are enough for its ports; several have to agree, and a
-	 * job that moves keeps its own. */
+	/*
+	 * A switch alone knows best how many are enough for its ports; several have to agree, and a
+	 * job that moves keeps its own.
+	 */
 	if (group_shape_of(group)->has_slots &&
 	    (group->n_nodes > 1 || group->moving || !group_shape_of(group)->has_tree))
 		json_object_set_new(args, "slots", json_integer((json_int_t)group->slots));

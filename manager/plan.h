@@ -13,8 +13,10 @@ struct manager;
 struct group;
 struct topology_host;
 
-/* The code of a job whose trees that reach all ranks have none that keeps their order, which it
- * promises. */
+/*
+ * The code of a job whose trees that reach all ranks have none that keeps their order, which it
+ * promises.
+ */
 #define PLAN_ORDER "order"
 
 /*

@@ -63,8 +63,10 @@ group_uses(const struct manager *manager, const struct group *group, uint16_t sw
 	return false;
 }
 
-/* True if the group has a place at a switch, as far as is known, and nobody has asked yet that it
- * goes. */
+/*
+ * True if the group has a place at a switch, as far as is known, and nobody has asked yet that it
+ * goes.
+ */
 static bool
 has_place(const struct manager *manager, const struct group *group, const struct peer *peer)
 {
@@ -143,7 +145,8 @@ job_uses(const struct manager *manager, const struct group *leader, const struct
 	return false;
 }
 
-/* How many jobs a failure concerns; tells their members. port: NULL if the whole switch is meant.
+/*
+ * How many jobs a failure concerns; tells their members. port: NULL if the whole switch is meant.
  */
 static unsigned int
 tell_users(struct manager *manager, const struct peer *peer, const char *port, const char *event)
@@ -191,8 +194,10 @@ text_of(char *to, size_t size, const json_t *object, const char *key)
 	snprintf(to, size, "%s", text == NULL ? "" : text);
 }
 
-/* Is it a server where the topology says that there is a switch, or the other way round? Switches
- * tell no kind. */
+/*
+ * Is it a server where the topology says that there is a switch, or the other way round? Switches
+ * tell no kind.
+ */
 static bool
 is_other_kind(const struct peer *peer, const json_t *version)
 {
@@ -362,8 +367,10 @@ list_has(const json_t *jobs, const struct manager *manager, uint32_t id)
 	return false;
 }
 
-/* True if a switch has a job of a group that it was not known to have: it was lost before it could
- * say so. */
+/*
+ * True if a switch has a job of a group that it was not known to have: it was lost before it could
+ * say so.
+ */
 static bool
 has_after_all(const struct group *group, const struct group_node *node)
 {

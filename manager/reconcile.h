@@ -26,8 +26,10 @@ void reconcile_tick(struct manager *manager, struct peer *peer, uint64_t now_ms)
  */
 uint64_t reconcile_due(const struct peer *peer);
 
-/* True if one of the group's nodes is at the switch; with a port, if one of its links or hosts is
- * at that. */
+/*
+ * True if one of the group's nodes is at the switch; with a port, if one of its links or hosts is
+ * at that.
+ */
 bool group_uses(const struct manager *manager, const struct group *group, uint16_t switch_index,
 		const char *port);
 
@@ -38,15 +40,19 @@ bool group_uses(const struct manager *manager, const struct group *group, uint16
 bool group_has_room(const struct manager *manager, const struct group *group,
 		    const struct peer *peer);
 
-/* Notes how many jobs a switch has now. Jobs that have found no room there are tried again if there
- * is some. */
+/*
+ * Notes how many jobs a switch has now. Jobs that have found no room there are tried again if there
+ * is some.
+ */
 void peer_note_jobs(struct manager *manager, struct peer *peer, uint32_t n_jobs);
 
 /* True if a switch says that one of its ports is down. */
 bool peer_port_is_down(const struct peer *peer, const char *port);
 
-/* The name of the port at an end of a link; of a server's the one that it tells, "" as long as it
- * has not been heard. */
+/*
+ * The name of the port at an end of a link; of a server's the one that it tells, "" as long as it
+ * has not been heard.
+ */
 const char *peer_port_of(const struct manager *manager, const struct topology_end *end);
 
 /* True if the switch or server at an end of a link says that the port there is down. */

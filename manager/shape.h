@@ -24,7 +24,8 @@ enum group_shape {
 	GROUP_TREE,      /* a reduction tree, in whose slots blocks are combined */
 	GROUP_MULTICAST, /* a tree without slots: packets of any member go to all others */
 	GROUP_SERVER,    /* a reduction tree with a parameter server at its root */
-	/* No tree: the job is on all switches between its hosts; a rank makes each block's result.
+	/*
+	 * No tree: the job is on all switches between its hosts; a rank makes each block's result.
 	 */
 	GROUP_LEADERS,
 	GROUP_SHAPES,
@@ -52,7 +53,8 @@ struct shape {
 	struct group_node *(*make_nodes)(const struct manager *manager, const struct group *group,
 					 const struct tree *tree, uint16_t *n_nodes);
 
-	/* Adds to a node's arguments of jobs.create what they have beside a tree's. NULL: nothing.
+	/*
+	 * Adds to a node's arguments of jobs.create what they have beside a tree's. NULL: nothing.
 	 */
 	void (*add_args)(const struct manager *manager, const struct group *group,
 			 const struct group_node *node, json_t *args);

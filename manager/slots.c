@@ -115,8 +115,10 @@ most_moved(const struct manager *manager, const struct group *group, struct spre
 	return true;
 }
 
-/* The most that a switch gives: a slot of some handlers holds several packets. moved: what may be
- * below a switch later. */
+/*
+ * The most that a switch gives: a slot of some handlers holds several packets. moved: what may be
+ * below a switch later.
+ */
 static uint32_t
 most_slots(const struct peer *peer, const struct group *group, const struct spread_below *below,
 	   const struct spread_below *moved)
@@ -126,7 +128,8 @@ most_slots(const struct peer *peer, const struct group *group, const struct spre
 	const uint32_t n_pairs = below->n_pairs > moved->n_pairs ? below->n_pairs : moved->n_pairs;
 	uint32_t packets = handlers_slot_mbufs(peer, group->handler, n_children, n_pairs);
 
-	/* A switch that is lost and comes back as another build may have no such handler any more.
+	/*
+	 * A switch that is lost and comes back as another build may have no such handler any more.
 	 */
 	packets = peer->mbufs_per_job / (packets == 0 ? 1 : packets);
 	return packets < peer->slots_per_job ? packets : peer->slots_per_job;

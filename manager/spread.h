@@ -33,8 +33,10 @@ struct spread_below {
 
 void spread_begin(struct spread *spread, uint16_t n_switches, uint16_t n_ranks, bool keeps_order);
 
-/* Adds a switch that a rank's host has a link to. All of these are added before links between
- * switches. */
+/*
+ * Adds a switch that a rank's host has a link to. All of these are added before links between
+ * switches.
+ */
 void spread_add_place(struct spread *spread, uint16_t rank, uint16_t at);
 
 /* Adds a link, once for each two switches. */

@@ -32,8 +32,10 @@ struct change {
 
 struct store {
 	sqlite3 *database;
-	/* What has happened and is not on the disk, in its order: whatever is written comes after
-	 * it. */
+	/*
+	 * What has happened and is not on the disk, in its order: whatever is written comes after
+	 * it.
+	 */
 	TAILQ_HEAD(changes, change) pending;
 	uint64_t retry_ms;
 	char error[STORE_ERROR_LEN];
@@ -55,8 +57,10 @@ static const char schema[] =
 	" PRIMARY KEY (switch, job));"
 	"COMMIT;";
 
-/* The keys of jobs are in these files: a mode that lets others read them, from whoever made them,
- * is taken away. */
+/*
+ * The keys of jobs are in these files: a mode that lets others read them, from whoever made them,
+ * is taken away.
+ */
 static int
 close_to_others(const char *path)
 {

@@ -162,7 +162,8 @@ read_link(struct topology *topology, const json_t *entry, const char *where,
 	return 0;
 }
 
-/* A server, behind the switches and the servers that are there, and its link. Hosts have been read.
+/*
+ * A server, behind the switches and the servers that are there, and its link. Hosts have been read.
  */
 static int
 read_server(struct topology *topology, const json_t *entry, const char *where,
@@ -258,8 +259,10 @@ read_host(struct topology *topology, const json_t *entry, const char *where, uin
 	return 0;
 }
 
-/* Puts the hosts' links in the order of their addresses, and connects those of one host in that of
- * the file. */
+/*
+ * Puts the hosts' links in the order of their addresses, and connects those of one host in that of
+ * the file.
+ */
 static int
 sort_hosts(struct topology *topology)
 {

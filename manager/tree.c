@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See tree.h. Every usable switch is tried as the root: distances from it by breadth-first search,
+/*
+ * See tree.h. Every usable switch is tried as the root: distances from it by breadth-first search,
  * then parents from the farthest switches inwards. The links of each switch are listed once for all
  * roots. If no root has a tree in the order of ranks, all are tried again with other links of
- * hosts. */
+ * hosts.
+ */
 #include "manager/tree.h"
 
 #include <errno.h>
@@ -173,8 +175,10 @@ choose_parent(const struct tree_graph *graph, const struct branches *branches,
 	attempt->included[best->to] = true;
 }
 
-/* The least distance of a place's switches; FAR if none is reached. Those that are not usable are
- * not. */
+/*
+ * The least distance of a place's switches; FAR if none is reached. Those that are not usable are
+ * not.
+ */
 static uint16_t
 distance_of(const struct attempt *attempt, const struct tree_place *place)
 {
@@ -241,8 +245,10 @@ choose_places(const struct tree_graph *graph, const struct tree_place *places, u
 	}
 }
 
-/* Begins with the tree of one root. most: links to its farthest rank. Returns false if it does not
- * reach all ranks with these. */
+/*
+ * Begins with the tree of one root. most: links to its farthest rank. Returns false if it does not
+ * reach all ranks with these.
+ */
 static bool
 begin_root(const struct tree_graph *graph, const struct branches *branches,
 	   const struct tree_place *places, uint16_t n_ranks, uint16_t root, uint16_t most,
@@ -338,8 +344,10 @@ include_chosen(const struct tree_place *places, uint16_t n_ranks, struct attempt
 	}
 }
 
-/* The same with links of hosts chosen for the order of ranks, which may be such that the tree is
- * deeper. Returns false if none has the order, too. */
+/*
+ * The same with links of hosts chosen for the order of ranks, which may be such that the tree is
+ * deeper. Returns false if none has the order, too.
+ */
 static bool
 try_root_in_order(const struct tree_graph *graph, const struct branches *branches,
 		  const struct tree_place *places, uint16_t n_ranks, uint16_t root, uint16_t most,
@@ -467,8 +475,10 @@ struct search {
 	bool is_reached;      /* a root reaches all ranks, perhaps in another order */
 };
 
-/* Tries all roots. placing: chooses the links of hosts for the order of ranks; NULL: as other jobs
- * do. */
+/*
+ * Tries all roots. placing: chooses the links of hosts for the order of ranks; NULL: as other jobs
+ * do.
+ */
 static void
 try_roots(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks,
 	  struct placing *placing, struct search *search)

@@ -19,8 +19,10 @@ void trees_end_at(struct manager *manager, struct group *group, const struct con
 /* True if switches have not answered yet what they were asked for any of the job's trees. */
 bool trees_are_asked(const struct manager *manager, const struct group *leader);
 
-/* Takes the further trees of a job off the switches and out of the database; trees_forget frees
- * them. */
+/*
+ * Takes the further trees of a job off the switches and out of the database; trees_forget frees
+ * them.
+ */
 void trees_withdraw(struct manager *manager, const struct group *leader);
 
 /* Frees the further trees of a job. */

@@ -152,8 +152,10 @@ ask_switches(struct manager *manager, struct waits *waits, uint16_t index,
 	}
 }
 
-/* The groups that are asked for: the trees of one job, or all if group is NULL. Returns false
- * without memory. */
+/*
+ * The groups that are asked for: the trees of one job, or all if group is NULL. Returns false
+ * without memory.
+ */
 static bool
 copy_groups(const struct manager *manager, struct waits *waits, const struct group *group)
 {

@@ -9,8 +9,10 @@
 
 struct manager;
 
-/* Asks all switches of a job's tree, or of all jobs' trees, which blocks wait there, and answers
- * for whom. */
+/*
+ * Asks all switches of a job's tree, or of all jobs' trees, which blocks wait there, and answers
+ * for whom.
+ */
 json_t *command_waits(void *user, struct control_client *client, json_t *id, const json_t *args,
 		      struct control_error *error);
 

@@ -202,7 +202,8 @@ explain(const struct waits_tree *tree, uint16_t index, uint32_t block,
 		missing = found->missing;
 	else
 		on_its_way = child_has_sent(tree, index, block);
-	/* Here it may be done: then only what is between here and the children is left to explain.
+	/*
+	 * Here it may be done: then only what is between here and the children is left to explain.
 	 */
 	here = missing;
 	fanin_ranks_keep(&here, &node->local);

@@ -42,7 +42,8 @@ struct waits_node {
 	size_t n_blocks;
 };
 
-/* Reads what a switch answered to jobs.waits. Returns 0; or -EINVAL or -ENOMEM with `error` filled.
+/*
+ * Reads what a switch answered to jobs.waits. Returns 0; or -EINVAL or -ENOMEM with `error` filled.
  */
 int waits_node_take(struct waits_node *node, const json_t *answer);
 

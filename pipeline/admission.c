@@ -63,8 +63,10 @@ admission_fits_result(const struct job *job, const struct rte_mbuf *mbuf, struct
 	       admission_is_of_run(job, headers, &epoch);
 }
 
-/* The job that admits by key of a valid packet about a block; NULL: it is none, or of no such job.
- * headers: of so many bytes. */
+/*
+ * The job that admits by key of a valid packet about a block; NULL: it is none, or of no such job.
+ * headers: of so many bytes.
+ */
 static const struct job *
 transit_job(const struct pipeline *pipeline, const struct fanin_headers *headers, uint32_t len)
 {
@@ -176,8 +178,10 @@ admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, co
 	return run == 0 || hdr->epoch != epoch ? FANIN_REASON_EPOCH : FANIN_REASON_NONE;
 }
 
-/* May a parent send packets of this type to all its children at once? Of blocks all that go down,
- * those of handlers from outside, too. */
+/*
+ * May a parent send packets of this type to all its children at once? Of blocks all that go down,
+ * those of handlers from outside, too.
+ */
 static bool
 goes_to_group(uint8_t type)
 {

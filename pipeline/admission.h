@@ -13,7 +13,8 @@
 
 #include "pipeline/job.h"
 
-/* Returns true if a parent's packet belongs to the current run. *epoch: its number at this switch.
+/*
+ * Returns true if a parent's packet belongs to the current run. *epoch: its number at this switch.
  */
 static inline bool
 admission_is_of_run(const struct job *job, const struct fanin_headers *headers, uint32_t *epoch)

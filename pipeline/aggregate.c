@@ -44,8 +44,10 @@ refuse_to(struct worker *worker, struct rte_mbuf *mbuf, struct job *job, enum fa
 	worker_refuse(worker, mbuf, job, reason);
 }
 
-/* Carries out a handler's verdict on a packet. member_of: the job whose member is sent a REFUSED;
- * NULL: none is sent. */
+/*
+ * Carries out a handler's verdict on a packet. member_of: the job whose member is sent a REFUSED;
+ * NULL: none is sent.
+ */
 static inline void
 settle(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_verdict verdict,
        enum fanin_reason reason, struct job *member_of)
@@ -100,8 +102,10 @@ run_handler(struct worker *worker, const struct fanin_handler *handler, struct w
 		return;
 	}
 	ctx->epoch = work->packet.headers->fanin.epoch;
-	/* Between the look at the packet and this one the run may have ended, and another one
-	 * begun: it is looked at again. */
+	/*
+	 * Between the look at the packet and this one the run may have ended, and another one
+	 * begun: it is looked at again.
+	 */
 	if (unlikely(ctx->epoch != worker->run)) {
 		retry_later(worker, work->packet.mbuf);
 		return;
@@ -110,8 +114,10 @@ run_handler(struct worker *worker, const struct fanin_handler *handler, struct w
 	settle(worker, work->packet.mbuf, verdict, reason, work->job);
 }
 
-/* A packet that may not go to its handler: counted, and the sender told where it can do something
- * about it. job: its own, or NULL. */
+/*
+ * A packet that may not go to its handler: counted, and the sender told where it can do something
+ * about it. job: its own, or NULL.
+ */
 static void __rte_cold
 refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 {
@@ -154,8 +160,10 @@ prefetch_payload(const struct fanin_packet *packet)
 		rte_prefetch0(payload + i * RTE_CACHE_LINE_SIZE);
 }
 
-/* Counts the job's open blocks. That takes what other workers write all the time, so it is not done
- * often. */
+/*
+ * Counts the job's open blocks. That takes what other workers write all the time, so it is not done
+ * often.
+ */
 static void
 sample_occupancy(struct worker *worker, const struct job *job)
 {
@@ -239,8 +247,10 @@ is_from_parent(const struct fanin_hdr *hdr)
 	return fanin_type_direction(hdr->type) == FANIN_DOWN;
 }
 
-/* Calls the handler for a packet that took the long way: of any type but CONTRIBUTION, or of a job
- * that admits by key. */
+/*
+ * Calls the handler for a packet that took the long way: of any type but CONTRIBUTION, or of a job
+ * that admits by key.
+ */
 static enum fanin_verdict
 run_other(struct fanin_handler_ctx *ctx, const struct job *job, struct work *work,
 	  enum fanin_reason *reason)

@@ -31,8 +31,10 @@ struct batch {
 /* Runs the handlers on all packets. Not for an empty batch. */
 void batch_run(struct worker *worker, struct batch *batch);
 
-/* Runs the handlers on all packets of a batch that was admitted by key (by_key.h). Not for an empty
- * one. */
+/*
+ * Runs the handlers on all packets of a batch that was admitted by key (by_key.h). Not for an empty
+ * one.
+ */
 void batch_run_by_key(struct worker *worker, struct batch *batch);
 
 static inline void
@@ -66,8 +68,10 @@ work_set(struct work *work, struct job *job, struct rte_mbuf *mbuf, struct fanin
 	work->packet.child = child;
 }
 
-/* Adds the packet that batch_find_job found to fit just now; at most FANIN_BURST. headers: in the
- * mbuf. */
+/*
+ * Adds the packet that batch_find_job found to fit just now; at most FANIN_BURST. headers: in the
+ * mbuf.
+ */
 static inline void
 batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf,
 	  struct fanin_headers *headers)
@@ -102,7 +106,8 @@ aggregate_call_expired(struct worker *worker, const struct job *job, uint32_t in
 		(void)fanin_timer_arm(ctx, index, block); /* it has just made room */
 }
 
-/* Packets about blocks that are for this worker, up to a burst: admits them, and runs the handlers.
+/*
+ * Packets about blocks that are for this worker, up to a burst: admits them, and runs the handlers.
  */
 void worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
 

@@ -7,8 +7,10 @@
 
 #include "pipeline/base/worker.h"
 
-/* A valid Fanin packet that is not a member's contribution as its job expects it, or one that was
- * held back. */
+/*
+ * A valid Fanin packet that is not a member's contribution as its job expects it, or one that was
+ * held back.
+ */
 void worker_fanin(struct worker *worker, struct rte_mbuf *mbuf);
 
 #endif

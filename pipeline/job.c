@@ -301,8 +301,10 @@ most_slots(const struct job_table *table, const struct job_spec *spec,
 
 	switch (handler->slots_of) {
 	case FANIN_SLOTS_SHARED:
-		/* The window may be larger than the pool: packets without a slot go on to the
-		 * server, or the leader. */
+		/*
+		 * The window may be larger than the pool: packets without a slot go on to the
+		 * server, or the leader.
+		 */
 		if ((handler->shape == FANIN_SHAPE_SERVER ||
 		     handler->shape == FANIN_SHAPE_LEADERS) &&
 		    job_slots_shared(table, handler) != 0)
@@ -356,8 +358,10 @@ choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
 	return 0;
 }
 
-/* A handler that makes packets may make them as long as the job's: what it takes them from has to
- * have that room. */
+/*
+ * A handler that makes packets may make them as long as the job's: what it takes them from has to
+ * have that room.
+ */
 static int
 check_made_packets(const struct pipeline *pipeline, const struct fanin_handler *handler,
 		   uint32_t payload, char *error)

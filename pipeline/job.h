@@ -122,8 +122,10 @@ struct job {
 				    known. Atomic */
 	uint16_t logged_version; /* that was logged. Main thread */
 
-	/* What probes have found. Words are written under lock, relaxed atomic, and read by any
-	 * thread. */
+	/*
+	 * What probes have found. Words are written under lock, relaxed atomic, and read by any
+	 * thread.
+	 */
 	struct fanin_ranks ended;  /* their processes have ended */
 	struct fanin_ranks silent; /* hosts and switches that don't answer */
 
@@ -210,8 +212,10 @@ struct job_table *job_table_create(uint16_t max_jobs, uint32_t slots, uint32_t s
 /* Destroys the jobs that are left; the workers must have stopped. */
 void job_table_free(struct pipeline *pipeline);
 
-/* job_slots.c: slots of a pool that jobs of a handler share, 0 if there is no room for any. Main
- * thread. */
+/*
+ * job_slots.c: slots of a pool that jobs of a handler share, 0 if there is no room for any. Main
+ * thread.
+ */
 uint32_t job_slots_shared(const struct job_table *table, const struct fanin_handler *handler);
 
 /*
@@ -246,8 +250,10 @@ uint64_t job_slots_bytes(const struct job_table *table);
 int job_tree_check(const struct pipeline *pipeline, const struct fanin_handler *handler,
 		   struct job_spec *spec, uint32_t *payload, char *error);
 
-/* job_tree.c: children, parent and the headers of their packets, of a spec that was checked.
- * params.payload_bytes is set. */
+/*
+ * job_tree.c: children, parent and the headers of their packets, of a spec that was checked.
+ * params.payload_bytes is set.
+ */
 void job_tree_build(const struct pipeline *pipeline, const struct job_spec *spec, struct job *job);
 
 /*
@@ -265,8 +271,10 @@ int job_create(struct pipeline *pipeline, const struct job_spec *spec, struct jo
  */
 int job_destroy(struct pipeline *pipeline, uint32_t id);
 
-/* Worker or main thread: the job of an id, or NULL. A worker's pointer holds until its next
- * quiescent state. */
+/*
+ * Worker or main thread: the job of an id, or NULL. A worker's pointer holds until its next
+ * quiescent state.
+ */
 static inline struct job *
 job_lookup(const struct job_table *table, uint32_t id)
 {
@@ -299,8 +307,10 @@ job_ranks_load(struct fanin_ranks *to, const struct fanin_ranks *from)
 		to->words[i] = __atomic_load_n(&from->words[i], __ATOMIC_RELAXED);
 }
 
-/* Of a set that others read meanwhile: what `ranks` are in it from now on. now: those of them that
- * are; NULL: none. Under the lock. */
+/*
+ * Of a set that others read meanwhile: what `ranks` are in it from now on. now: those of them that
+ * are; NULL: none. Under the lock.
+ */
 static inline void
 job_ranks_set(struct fanin_ranks *set, const struct fanin_ranks *ranks,
 	      const struct fanin_ranks *now)
@@ -375,8 +385,10 @@ bool job_leave(struct job *job, unsigned int child, uint32_t epoch, uint32_t *pa
  */
 void job_parent_join(struct job *job, struct fanin_hdr *hdr, struct fanin_join_body *body);
 
-/* Is the next JOIN to be of the version before, as there is no answer, and a parent of that version
- * would not give one? Worker. */
+/*
+ * Is the next JOIN to be of the version before, as there is no answer, and a parent of that version
+ * would not give one? Worker.
+ */
 bool job_parent_may_be_older(struct job *job);
 
 /*
@@ -404,8 +416,10 @@ uint64_t job_missing(struct job *job);
 bool job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr *hdr,
 		    const struct fanin_join_ack_body *ack, const struct fanin_ranks *joined);
 
-/* The parent's refusal, likewise: if it is of the JOIN that was sent, whoever joins next is told.
- * Worker. */
+/*
+ * The parent's refusal, likewise: if it is of the JOIN that was sent, whoever joins next is told.
+ * Worker.
+ */
 void job_parent_refused(struct job *job, const struct fanin_hdr *hdr);
 
 #endif

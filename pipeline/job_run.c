@@ -18,8 +18,10 @@
 
 #include "pipeline/job.h"
 
-/* JOINs per child that a switch passes on unanswered before the parent counts as silent: some
- * seconds. */
+/*
+ * JOINs per child that a switch passes on unanswered before the parent counts as silent: some
+ * seconds.
+ */
 #define PARENT_PATIENCE 5u
 
 /*
@@ -174,15 +176,19 @@ consult_parent(struct job *job, struct job_member *member, bool *ask)
 	return refusal;
 }
 
-/* Under the lock: this member waits. Returns what is to be told it, and whether the parent is to be
- * asked. */
+/*
+ * Under the lock: this member waits. Returns what is to be told it, and whether the parent is to be
+ * asked.
+ */
 static enum fanin_reason
 parent_is_against(struct job *job, unsigned int child, bool *ask)
 {
 	const bool all = job->joined == job->params.children;
 
-	/* Others that were told may have gone, and this one would wait for them. The parent is
-	 * asked on: another one may come in its place. */
+	/*
+	 * Others that were told may have gone, and this one would wait for them. The parent is
+	 * asked on: another one may come in its place.
+	 */
 	if ((job->parent.in_vain >> child & 1) != 0) {
 		*ask = all;
 		return FANIN_REASON_VERSION;
@@ -236,7 +242,8 @@ job_leave(struct job *job, unsigned int child, uint32_t epoch, uint32_t *parent_
 	bool left = false;
 
 	rte_spinlock_lock(&job->lock);
-	/* The LEAVE of an earlier run may arrive late. Before a run, LEAVE and JOIN carry epoch 0.
+	/*
+	 * The LEAVE of an earlier run may arrive late. Before a run, LEAVE and JOIN carry epoch 0.
 	 */
 	if (job->members[child].joined && job->epoch == epoch)
 		left = member_remove(job, child, parent_epoch);

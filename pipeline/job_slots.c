@@ -98,7 +98,8 @@ set_part(struct job *job)
 	__atomic_store_n(&job->params.slots.mask, used - 1, __ATOMIC_RELAXED);
 }
 
-/* The other jobs of a pool, one after the other. id: 0 at first. Returns NULL after the last one.
+/*
+ * The other jobs of a pool, one after the other. id: 0 at first. Returns NULL after the last one.
  */
 static struct job *
 next_sharer(const struct job_table *table, const struct job *job, uint32_t *id)
@@ -125,8 +126,10 @@ divide(const struct job_table *table, const struct job *job, uint32_t n_parts)
 		set_part(other);
 }
 
-/* The first part that no other job has. Where there are more jobs than parts, they share the last
- * one. */
+/*
+ * The first part that no other job has. Where there are more jobs than parts, they share the last
+ * one.
+ */
 static uint32_t
 find_part(const struct job_table *table, const struct job *job)
 {
@@ -201,8 +204,10 @@ job_slots_take(struct pipeline *pipeline, struct job *job, uint32_t n)
 	return 0;
 }
 
-/* Is the run that a slot was taken in over, or is the slot outside of its job's part by now, so
- * that neither packets nor timers find it? */
+/*
+ * Is the run that a slot was taken in over, or is the slot outside of its job's part by now, so
+ * that neither packets nor timers find it?
+ */
 static bool
 is_over(const struct job_table *table, const struct slot_pool *pool, uint32_t index,
 	const struct fanin_slot_tag *tag)

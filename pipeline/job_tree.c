@@ -51,8 +51,10 @@ ports_mtu(const struct pipeline *pipeline, const struct job_spec *spec)
 	return mtu;
 }
 
-/* May both be members? Ranks of one host have one address, but where hosts are known by it alone;
- * two switches never do. */
+/*
+ * May both be members? Ranks of one host have one address, but where hosts are known by it alone;
+ * two switches never do.
+ */
 static bool
 may_share(const struct job_spec *spec, uint16_t i, uint16_t k)
 {
@@ -156,8 +158,10 @@ check_ranks(const struct fanin_handler *handler, struct job_spec *spec, char *er
 			fanin_ranks_lowest(&left), spec->n_ranks);
 		return -EINVAL;
 	}
-	/* Of jobs with a server the aggregating switch is the one nearest to it, wherever the ranks
-	 * are. */
+	/*
+	 * Of jobs with a server the aggregating switch is the one nearest to it, wherever the ranks
+	 * are.
+	 */
 	if (spec->has_parent && handler->shape != FANIN_SHAPE_SERVER && complete &&
 	    spec->n_members > 1) {
 		snprintf(
@@ -169,8 +173,10 @@ check_ranks(const struct fanin_handler *handler, struct job_spec *spec, char *er
 	return 0;
 }
 
-/* What is said of ranks has to fit into one packet. For up to 64 ranks it takes no more than other
- * bodies. */
+/*
+ * What is said of ranks has to fit into one packet. For up to 64 ranks it takes no more than other
+ * bodies.
+ */
 static int
 check_bodies(const struct pipeline *pipeline, const struct job_spec *spec, char *error)
 {
@@ -217,8 +223,10 @@ check_order(const struct job_spec *spec, char *error)
 	return -EINVAL;
 }
 
-/* Partial sums cross a link in the type of their elements, so rounding only once is for jobs of one
- * switch. */
+/*
+ * Partial sums cross a link in the type of their elements, so rounding only once is for jobs of one
+ * switch.
+ */
 static int
 check_wide(const struct job_spec *spec, char *error)
 {
@@ -288,8 +296,10 @@ check_subnet(const struct pipeline *pipeline, const struct job_spec *spec, char 
 	return 0;
 }
 
-/* Members are hosts, each at a port of its own: what goes to one of them may leave where it came
- * in. */
+/*
+ * Members are hosts, each at a port of its own: what goes to one of them may leave where it came
+ * in.
+ */
 static int
 check_hosts(const struct job_spec *spec, char *error)
 {
@@ -311,8 +321,10 @@ check_hosts(const struct job_spec *spec, char *error)
 	return 0;
 }
 
-/* Jobs whose blocks have leaders have no tree: their packets pass the ports to other switches
- * either way. */
+/*
+ * Jobs whose blocks have leaders have no tree: their packets pass the ports to other switches
+ * either way.
+ */
 static int
 check_leaders(const struct pipeline *pipeline, const struct fanin_handler *handler,
 	      const struct job_spec *spec, char *error)

@@ -54,8 +54,10 @@ port_blocks(const struct pipeline *pipeline, const struct job *job)
 	return fanin_wire_port_blocks(len, most);
 }
 
-/* Did the JOIN come from where its sender says that it is? Between them addresses may be
- * translated. */
+/*
+ * Did the JOIN come from where its sender says that it is? Between them addresses may be
+ * translated.
+ */
 static bool
 is_from_its_address(const struct fanin_headers *headers, const struct fanin_join_body *join)
 {

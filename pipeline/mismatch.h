@@ -19,8 +19,10 @@
 void mismatch_note(struct worker *worker, struct job *job, const struct fanin_hdr *hdr,
 		   uint64_t expected);
 
-/* The same, which another switch has found in the run of this epoch here. from_below: a child has
- * told it, else the parent. */
+/*
+ * The same, which another switch has found in the run of this epoch here. from_below: a child has
+ * told it, else the parent.
+ */
 void mismatch_take(struct worker *worker, struct job *job, uint32_t epoch,
 		   const struct fanin_mismatch *mismatch, bool from_below);
 
@@ -37,16 +39,20 @@ mismatch_is_of(const struct job *job, uint32_t epoch)
 	return __atomic_load_n(&job->mismatch.epoch, __ATOMIC_ACQUIRE) == epoch && epoch != 0;
 }
 
-/* Copies what is known, whole. Returns false if all packets of the run with this number fit so far.
- * Takes the job's lock if some did not. */
+/*
+ * Copies what is known, whole. Returns false if all packets of the run with this number fit so far.
+ * Takes the job's lock if some did not.
+ */
 bool mismatch_read(struct job *job, uint32_t epoch, struct fanin_mismatch *mismatch);
 
 /* The same by the parent's number of the run, which may have ended here because of the mismatch. */
 bool mismatch_read_for_parent(struct job *job, uint32_t parent_epoch,
 			      struct fanin_mismatch *mismatch);
 
-/* Is a block of a run such that a query for it is refused? Takes no lock in a run without a
- * mismatch. */
+/*
+ * Is a block of a run such that a query for it is refused? Takes no lock in a run without a
+ * mismatch.
+ */
 static inline bool
 mismatch_stops(struct job *job, uint32_t epoch, uint32_t block)
 {

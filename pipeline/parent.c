@@ -112,8 +112,10 @@ pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 		worker_drop(worker, mbuf, FANIN_REASON_EPOCH);
 		return;
 	}
-	/* Nobody who keeps to the window has sent such a block: whose it was is not known, and none
-	 * of the others ends by it. */
+	/*
+	 * Nobody who keeps to the window has sent such a block: whose it was is not known, and none
+	 * of the others ends by it.
+	 */
 	if (hdr.count == FANIN_REASON_BLOCK_WINDOW) {
 		worker_drop(worker, mbuf, FANIN_REASON_BLOCK_WINDOW);
 		return;

@@ -25,7 +25,8 @@
 #include "pipeline/timers.h"
 #include "pipeline/worker.h"
 
-/* What a port brings in a time in which no worker looked, a core's time slice, is within its rate.
+/*
+ * What a port brings in a time in which no worker looked, a core's time slice, is within its rate.
  */
 #define KEY_BURST_NS UINT64_C(10000000)
 
@@ -121,7 +122,8 @@ worker_set_own(const struct pipeline *pipeline, struct worker *worker)
 	}
 }
 
-/* Queues to all ports, each with room for twice as many frames as there can be: they move on in it.
+/*
+ * Queues to all ports, each with room for twice as many frames as there can be: they move on in it.
  */
 static int
 tx_create(struct pipeline *pipeline, struct worker *worker, int socket)

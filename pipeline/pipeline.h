@@ -86,8 +86,10 @@ pid_t pipeline_worker_thread(const struct pipeline *pipeline, unsigned int worke
 /* The longest time so far that a worker, not asleep, did not look at its ports. Main thread. */
 uint64_t pipeline_worker_longest_round_ns(const struct pipeline *pipeline, unsigned int worker);
 
-/* Periodic work of the main thread, about once a second: ages the MAC table, looks after hosts and
- * slots. */
+/*
+ * Periodic work of the main thread, about once a second: ages the MAC table, looks after hosts and
+ * slots.
+ */
 void pipeline_housekeep(struct pipeline *pipeline);
 
 /*
@@ -97,8 +99,10 @@ void pipeline_housekeep(struct pipeline *pipeline);
  */
 uint64_t pipeline_watch_next_hops(struct pipeline *pipeline);
 
-/* Tells whether a routed port has a link; without one, packets take other next hops. port: index in
- * pipeline->ports. Main thread. */
+/*
+ * Tells whether a routed port has a link; without one, packets take other next hops. port: index in
+ * pipeline->ports. Main thread.
+ */
 void pipeline_port_set_link(struct pipeline *pipeline, unsigned int port, bool has_link);
 
 /*
@@ -132,8 +136,10 @@ int pipeline_find_host(struct pipeline *pipeline, uint32_t ip_be);
 /* Monotonic time by the TSC, nanoseconds. Any thread. */
 uint64_t pipeline_now_ns(void);
 
-/* Time as the pipeline's workers have it: by its own clock, where it has one. Any thread that may
- * ask that clock. */
+/*
+ * Time as the pipeline's workers have it: by its own clock, where it has one. Any thread that may
+ * ask that clock.
+ */
 static inline uint64_t
 pipeline_time_ns(const struct pipeline *pipeline)
 {

@@ -41,8 +41,10 @@ probe_is_switch(const struct pipeline *pipeline, const struct job_member *member
 	return member->udp_port_be == pipeline->udp_port_be;
 }
 
-/* Under the job's lock: what is known of ranks from now on. ended, silent: of which only `ranks`
- * count; NULL: none of them. */
+/*
+ * Under the job's lock: what is known of ranks from now on. ended, silent: of which only `ranks`
+ * count; NULL: none of them.
+ */
 static inline void
 probe_set(struct job *job, const struct fanin_ranks *ranks, const struct fanin_ranks *ended,
 	  const struct fanin_ranks *silent)
@@ -51,15 +53,19 @@ probe_set(struct job *job, const struct fanin_ranks *ranks, const struct fanin_r
 	job_ranks_set(&job->silent, ranks, silent);
 }
 
-/* probe.c: an overdue query found that a block misses children (a bitmap): they are probed for a
- * while. */
+/*
+ * probe.c: an overdue query found that a block misses children (a bitmap): they are probed for a
+ * while.
+ */
 void probe_watch(struct worker *worker, struct job *job, uint64_t children, uint32_t block);
 
 /* probe.c: sends the probes that are due, if no other worker is at it. */
 void probe_due(struct worker *worker);
 
-/* probe_answer.c: something came from a host on a port (index) that only a machine which is there
- * can have sent. */
+/*
+ * probe_answer.c: something came from a host on a port (index) that only a machine which is there
+ * can have sent.
+ */
 void probe_heard(struct worker *worker, uint16_t port, uint32_t ip_be);
 
 /*
@@ -71,8 +77,10 @@ bool probe_take_icmp(struct worker *worker, const struct rte_mbuf *mbuf);
 /* probe_answer.c: a valid PROBE_ACK. */
 void probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf);
 
-/* probe_answer.c: a valid PROBE of the job's parent: tells what is known of the ranks behind this
- * switch, and probes them. */
+/*
+ * probe_answer.c: a valid PROBE of the job's parent: tells what is known of the ranks behind this
+ * switch, and probes them.
+ */
 void probe_answer(struct worker *worker, struct job *job, struct rte_mbuf *mbuf);
 
 /* The identifier of the echo requests (RFC 792). */

@@ -83,8 +83,10 @@ probe_heard(struct worker *worker, uint16_t port, uint32_t ip_be)
 	note(worker, port, ip_be, 0);
 }
 
-/* The sender of an ICMP error could not take a probe: because of its port, or for another reason,
- * which shows that it is there. */
+/*
+ * The sender of an ICMP error could not take a probe: because of its port, or for another reason,
+ * which shows that it is there.
+ */
 static bool
 take_unreachable(struct worker *worker, const struct fanin_headers *headers,
 		 const struct rte_icmp_hdr *icmp, uint16_t port)
@@ -164,8 +166,10 @@ probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 	worker_free(worker, mbuf);
 }
 
-/* Children whose contributions to a block are not here. One that has not begun misses all. Of a
- * handler that tells of none, nobody's is. */
+/*
+ * Children whose contributions to a block are not here. One that has not begun misses all. Of a
+ * handler that tells of none, nobody's is.
+ */
 static uint64_t
 missing_of(const struct job *job, uint32_t epoch, uint32_t block)
 {
@@ -212,7 +216,8 @@ probe_answer(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 		job_ranks_load(&ended, &job->ended);
 		job_ranks_load(&silent, &job->silent);
 	} else if (nobody_has_joined(job)) {
-		/* The parent's run is over here: nobody behind this switch will contribute to it.
+		/*
+		 * The parent's run is over here: nobody behind this switch will contribute to it.
 		 */
 		ended = fanin_ranks_all(n_ranks);
 	}

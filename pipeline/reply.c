@@ -38,8 +38,10 @@ worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job
 	worker_send_fanin(worker, ingress_port(pipeline, mbuf), mbuf);
 }
 
-/* What a REFUSED says of versions: that of this switch, to who has another one; or that of the
- * parent, if it is the reason. */
+/*
+ * What a REFUSED says of versions: that of this switch, to who has another one; or that of the
+ * parent, if it is the reason.
+ */
 static uint16_t
 told_version(const struct job *job, const struct fanin_hdr *hdr, enum fanin_reason reason)
 {
@@ -65,8 +67,10 @@ worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job,
 		memcpy(&nonce,
 		       (const uint8_t *)(headers + 1) + offsetof(struct fanin_join_body, nonce),
 		       sizeof(nonce));
-	/* A packet of version 2 has no port in its header: its JOINs, the only ones that are
-	 * answered, say where they came from. */
+	/*
+	 * A packet of version 2 has no port in its header: its JOINs, the only ones that are
+	 * answered, say where they came from.
+	 */
 	if (headers->fanin.version == FANIN_WIRE_VERSION) {
 		fanin_frame_answer_to(headers);
 		headers->fanin.port = 0;

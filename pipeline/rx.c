@@ -41,8 +41,10 @@ is_group_ipv4(const struct fanin_headers *headers)
 	       headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4);
 }
 
-/* An IPv4 frame to the switch's MAC: is it meant to be a Fanin packet? Fragments of UDP and runts
- * count as such. */
+/*
+ * An IPv4 frame to the switch's MAC: is it meant to be a Fanin packet? Fragments of UDP and runts
+ * count as such.
+ */
 static inline bool
 is_fanin(const struct pipeline *pipeline, const struct fanin_headers *headers, uint16_t len)
 {
@@ -86,8 +88,10 @@ is_taken_arp(struct worker *worker, struct rte_mbuf *mbuf)
 	return taken;
 }
 
-/* A packet for a job that admits by key, which may be for anybody: where its sender is, others want
- * to know. Returns false if it has none. */
+/*
+ * A packet for a job that admits by key, which may be for anybody: where its sender is, others want
+ * to know. Returns false if it has none.
+ */
 static bool
 note_transit(struct worker *worker, struct rte_mbuf *mbuf)
 {
@@ -104,8 +108,10 @@ note_transit(struct worker *worker, struct rte_mbuf *mbuf)
 	return true;
 }
 
-/* A packet to the switch that is not valid for this reason: is its sender to be told, or does it
- * tell of another version? */
+/*
+ * A packet to the switch that is not valid for this reason: is its sender to be told, or does it
+ * tell of another version?
+ */
 static __rte_noinline bool
 take_invalid(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason)
 {
@@ -169,8 +175,10 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 	return false;
 }
 
-/* Lets the fault injector decide on a Fanin packet; returns how many of `out` it leaves to be
- * processed, 0 to 2. */
+/*
+ * Lets the fault injector decide on a Fanin packet; returns how many of `out` it leaves to be
+ * processed, 0 to 2.
+ */
 static uint16_t
 inject(struct worker *worker, struct rte_mbuf *mbuf, struct rte_mbuf **out)
 {
@@ -251,8 +259,10 @@ take_other(struct worker *worker, struct batch *batch, struct batch *by_key, str
 	inject_and_take(worker, mbuf);
 }
 
-/* tags, faults: does any job have tags, may the fault injector have its say? Constants, where there
- * is neither. */
+/*
+ * tags, faults: does any job have tags, may the fault injector have its say? Constants, where there
+ * is neither.
+ */
 static __rte_always_inline void
 find_contributions(struct worker *worker, struct batch *batch, struct batch *by_key,
 		   struct rte_mbuf **mbufs, uint16_t n, const bool tags, const bool faults)
@@ -273,8 +283,10 @@ find_contributions(struct worker *worker, struct batch *batch, struct batch *by_
 	}
 }
 
-/* The second line of headers: without a template, packets wait for it one after the other. Canary:
- * 285 instead of 315 cycles for each. */
+/*
+ * The second line of headers: without a template, packets wait for it one after the other. Canary:
+ * 285 instead of 315 cycles for each.
+ */
 static void __rte_noinline
 prefetch_headers(struct rte_mbuf **mbufs, uint16_t n)
 {

@@ -7,8 +7,10 @@
 
 #include "pipeline/base/worker.h"
 
-/* Sorts a burst, of FANIN_BURST frames at most, into foreign, local and Fanin packets and passes
- * each on. */
+/*
+ * Sorts a burst, of FANIN_BURST frames at most, into foreign, local and Fanin packets and passes
+ * each on.
+ */
 void worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
 
 #endif

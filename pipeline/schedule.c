@@ -40,7 +40,8 @@ shortest_queue(const struct pipeline *pipeline, uint32_t block, uint32_t slot)
 	return best;
 }
 
-/* What is noted of a slot's block: its number, the lowest bits of its run's, and its cluster + 1.
+/*
+ * What is noted of a slot's block: its number, the lowest bits of its run's, and its cluster + 1.
  */
 #define RUN_SHIFT 8
 #define RUN_MASK UINT32_C(0xffffff)

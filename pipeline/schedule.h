@@ -8,8 +8,10 @@
 #include "pipeline/base/worker.h"
 #include "pipeline/job.h"
 
-/* A packet of a block of the job, to the block's cluster. Returns false if it is this worker's to
- * process, now. */
+/*
+ * A packet of a block of the job, to the block's cluster. Returns false if it is this worker's to
+ * process, now.
+ */
 bool worker_dispatch(struct worker *worker, struct job *job, struct rte_mbuf *mbuf);
 
 /* Packets of the worker's cluster, up to a burst. Returns how many there were. */

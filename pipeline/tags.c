@@ -94,8 +94,10 @@ tags_admit(struct worker *worker, struct rte_mbuf *mbuf)
 		refuse(worker, mbuf);
 		return false;
 	}
-	/* From here on its lengths can be relied on; if they are wrong, that is found once more,
-	 * and named. */
+	/*
+	 * From here on its lengths can be relied on; if they are wrong, that is found once more,
+	 * and named.
+	 */
 	if (fanin_wire_validate_l4(headers, mbuf->data_len) != FANIN_REASON_NONE)
 		return true;
 	direction = fanin_tag_direction_of(headers->fanin.type);

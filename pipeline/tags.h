@@ -23,8 +23,10 @@ tags_in_use(const struct pipeline *pipeline)
 	return __atomic_load_n(&pipeline->n_authenticated, __ATOMIC_RELAXED) != 0;
 }
 
-/* Of what is exchanged with the parent, its instance; of what is exchanged with children, this
- * switch's. */
+/*
+ * Of what is exchanged with the parent, its instance; of what is exchanged with children, this
+ * switch's.
+ */
 static inline uint64_t
 tags_instance(const struct pipeline *pipeline, const struct job *job, bool with_parent)
 {

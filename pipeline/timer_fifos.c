@@ -6,8 +6,10 @@
 
 #include "pipeline/timers.h"
 
-/* What a worker's packets can arm in a round, at whose end there are no more than may stay: twice,
- * for injected faults make doubles. */
+/*
+ * What a worker's packets can arm in a round, at whose end there are no more than may stay: twice,
+ * for injected faults make doubles.
+ */
 static uint32_t
 armed_in_round(const struct worker *worker)
 {

@@ -34,8 +34,10 @@ timers_are_due(const struct worker *worker)
 	return worker->now_ns >= worker->timers_due_ns;
 }
 
-/* Calls the handlers of timers that have expired, and of the first ones of those that are too many.
- * Worker, between bursts. */
+/*
+ * Calls the handlers of timers that have expired, and of the first ones of those that are too many.
+ * Worker, between bursts.
+ */
 void timers_expire(struct worker *worker);
 
 #endif

@@ -37,7 +37,8 @@
 #define WAKEABLE_YIELD_PART 8
 #define WAKEABLE_SLEEP_NS UINT64_C(1000000)
 
-/* What the fault injector holds back, or a device has refused, is looked at again after that time.
+/*
+ * What the fault injector holds back, or a device has refused, is looked at again after that time.
  */
 #define AGAIN_NS 10000u
 
@@ -143,8 +144,10 @@ wake_fds(const struct worker *worker, struct pollfd *fds)
 	return n;
 }
 
-/* Takes the sockets' errors, as of an interface that went down: they wake the worker again and
- * again until then. */
+/*
+ * Takes the sockets' errors, as of an interface that went down: they wake the worker again and
+ * again until then.
+ */
 static void
 take_errors(const struct pollfd *fds, nfds_t n)
 {
@@ -157,8 +160,10 @@ take_errors(const struct pollfd *fds, nfds_t n)
 	}
 }
 
-/* Notes how long the ports were not looked at: frames waited for so long, or were lost. Time asleep
- * doesn't count. */
+/*
+ * Notes how long the ports were not looked at: frames waited for so long, or were lost. Time asleep
+ * doesn't count.
+ */
 static inline void
 round_measure(struct worker *worker, uint64_t now_ns)
 {
@@ -178,8 +183,10 @@ sleep_a_while(struct worker *worker)
 	const struct pipeline *pipeline = worker->pipeline;
 	const uint64_t now_ns = pipeline_time_ns(pipeline);
 	const uint64_t due_ns = worker_due_ns(worker);
-	/* If it was woken and found nothing there are no packets for a port's frames, or it is on
-	 * its way down. */
+	/*
+	 * If it was woken and found nothing there are no packets for a port's frames, or it is on
+	 * its way down.
+	 */
 	const bool by_frame = worker->wakeable && !worker->woken;
 	uint64_t most_ns = pipeline->idle_sleep_us * UINT64_C(1000);
 	struct pollfd fds[RTE_DIM(worker->rx_queues)];

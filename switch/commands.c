@@ -189,7 +189,8 @@ command_version(void *user, const json_t *args, struct control_error *error)
 			 "uptime_s", (json_int_t)uptime_seconds(daemon));
 }
 
-/* What a manager asks often: cheap, and enough to see that the switch lives and which links do not.
+/*
+ * What a manager asks often: cheap, and enough to see that the switch lives and which links do not.
  */
 static json_t *
 command_ping(void *user, const json_t *args, struct control_error *error)

@@ -53,8 +53,10 @@ json_t *switch_metrics_values(void *user);
 /* commands_ports.c */
 json_t *command_ports_list(void *user, const json_t *args, struct control_error *error);
 
-/* commands_ports.c: what was dropped before workers saw it or after they had sent it: an array of
- * objects. A new reference. */
+/*
+ * commands_ports.c: what was dropped before workers saw it or after they had sent it: an array of
+ * objects. A new reference.
+ */
 json_t *command_drops_elsewhere(const struct daemon *daemon);
 
 /* commands_workers.c: an array with an object for each worker. uptime: seconds. A new reference. */

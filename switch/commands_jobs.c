@@ -86,7 +86,8 @@ list_links(const struct pipeline *pipeline, const struct job *job)
 	return list;
 }
 
-/* Histogram of open blocks after bursts, over all workers. total: of all that it counts, added up.
+/*
+ * Histogram of open blocks after bursts, over all workers. total: of all that it counts, added up.
  */
 static json_t *
 job_occupancy(const struct job *job, uint64_t *total)
@@ -151,8 +152,10 @@ compare_values(const void *first, const void *second)
 	return (a > b) - (a < b);
 }
 
-/* One kind of values: each of them, in order, and how they are distributed. values: sorted
- * afterwards. */
+/*
+ * One kind of values: each of them, in order, and how they are distributed. values: sorted
+ * afterwards.
+ */
 static json_t *
 describe_values(const struct fanin_value *kind, uint64_t *values, unsigned int n)
 {

@@ -12,7 +12,8 @@
 #define PORT .labels = { { "port", "name", 0 } }
 #define TROUBLE .labels = { { "port", "name", 0 }, { "trouble", "name", 1 } }
 #define WORKER .labels = { { "worker", "lcore", 0 } }
-/* A label "job" would be Prometheus' own, which says which of its configurations a sample is from.
+/*
+ * A label "job" would be Prometheus' own, which says which of its configurations a sample is from.
  */
 #define JOB .labels = { { "fanin_job", "id", 0 } }
 #define VALUE .labels = { { "fanin_job", "id", 0 }, { "value", "name", 1 } }
@@ -20,7 +21,8 @@
 #define NANOSECONDS .scale = 1e-9
 #define MICROSECONDS .scale = 1e-6
 
-/* Families by their type; what follows the text are other fields. Counters get the suffix _total.
+/*
+ * Families by their type; what follows the text are other fields. Counters get the suffix _total.
  */
 #define FAMILY(kind, metric, where, text, ...)                                                     \
 	{                                                                                          \

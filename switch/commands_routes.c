@@ -110,8 +110,10 @@ struct neighbor_visit {
 	uint32_t now_seconds;
 };
 
-/* The name of the port that a neighbor is behind; null if no frame of its station has come for
- * long. */
+/*
+ * The name of the port that a neighbor is behind; null if no frame of its station has come for
+ * long.
+ */
 static json_t *
 describe_place(const struct pipeline *pipeline, const struct neighbor_info *info)
 {

@@ -192,8 +192,10 @@ add_lcores(struct eal_args *args, const struct config *config)
 	int len;
 
 	for (uint16_t i = 0; i < config->n_workers; i++) {
-		/* Numbers are unique; going down past used ones ends after at most
-		 * CONFIG_MAX_WORKERS steps. */
+		/*
+		 * Numbers are unique; going down past used ones ends after at most
+		 * CONFIG_MAX_WORKERS steps.
+		 */
 		if (config->workers[i].lcore == main_lcore) {
 			main_lcore--;
 			i = UINT16_MAX;
@@ -229,13 +231,17 @@ add_devices(struct eal_args *args, const struct config *config)
 	if (pci)
 		return;
 	add(args, "--no-pci");
-	/* AF_XDP needs a packet pool without gaps, which only virtual addresses give; no device
-	 * here does DMA. */
+	/*
+	 * AF_XDP needs a packet pool without gaps, which only virtual addresses give; no device
+	 * here does DMA.
+	 */
 	add(args, "--iova-mode=va");
 }
 
-/* DPDK's directory for the telemetry's socket, which DPDK removes when the process exits; empty:
- * none. */
+/*
+ * DPDK's directory for the telemetry's socket, which DPDK removes when the process exits; empty:
+ * none.
+ */
 static char runtime_directory[PATH_MAX];
 
 static void
@@ -276,12 +282,16 @@ start(const struct config *config, bool *hugepages, char *error)
 	if (ret != 0)
 		return ret;
 	add(&args, "fanin-switch");
-	/* Where the telemetry's socket is; several switches of a name get a number behind the
-	 * socket's. */
+	/*
+	 * Where the telemetry's socket is; several switches of a name get a number behind the
+	 * socket's.
+	 */
 	add(&args, "--file-prefix=fanin-%s", config->name);
 	add(&args, "--log-level=%s", config->log_level == LOG_LEVEL_DEBUG ? "debug" : "error");
-	/* Neither shares memory with other processes nor leaves files behind; the EAL has two ways
-	 * to say so. */
+	/*
+	 * Neither shares memory with other processes nor leaves files behind; the EAL has two ways
+	 * to say so.
+	 */
 	if (*hugepages) {
 		add(&args, "--in-memory");
 	} else {

@@ -46,8 +46,10 @@ hop_watch_free(struct hop_watch *watch)
 	free(watch);
 }
 
-/* Tells what a next hop is now, if that is another thing than was told; of several changes in a
- * short time the last one. */
+/*
+ * Tells what a next hop is now, if that is another thing than was told; of several changes in a
+ * short time the last one.
+ */
 static void
 tell(void *user, const struct next_hop_info *info)
 {

@@ -17,8 +17,10 @@ struct hop_watch *hop_watch_create(const struct config *config, const struct por
 /* May be NULL. */
 void hop_watch_free(struct hop_watch *watch);
 
-/* To be called when it is due, or sooner. Returns in how many milliseconds it is due again; most_ms
- * at most. */
+/*
+ * To be called when it is due, or sooner. Returns in how many milliseconds it is due again; most_ms
+ * at most.
+ */
 int hop_watch_serve(struct hop_watch *watch, int most_ms);
 
 #endif

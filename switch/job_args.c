@@ -102,8 +102,10 @@ read_member(const struct pipeline *pipeline, const json_t *entry, size_t index,
 	return 0;
 }
 
-/* Children are combined in the order of the lowest ranks behind them, in whatever order they are
- * named. */
+/*
+ * Children are combined in the order of the lowest ranks behind them, in whatever order they are
+ * named.
+ */
 static void
 sort_members(struct job_spec *spec)
 {

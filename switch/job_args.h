@@ -10,8 +10,10 @@
 #include "control/control.h"
 #include "pipeline/job.h"
 
-/* In which type sums and averages of f16 and bf16 are accumulated; by struct fanin_job_params'
- * wide. */
+/*
+ * In which type sums and averages of f16 and bf16 are accumulated; by struct fanin_job_params'
+ * wide.
+ */
 extern const char *const job_accumulate_names[];
 
 /*

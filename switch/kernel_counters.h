@@ -16,8 +16,10 @@ struct kernel_drops {
 	uint64_t tx;
 };
 
-/* The table of this network namespace's interfaces, as text that the caller frees. NULL if it can't
- * be read. */
+/*
+ * The table of this network namespace's interfaces, as text that the caller frees. NULL if it can't
+ * be read.
+ */
 char *kernel_interfaces_read(void);
 
 /* The drops of an interface in that text; zeroes without text or interface. */
@@ -32,12 +34,16 @@ uint64_t kernel_backlog_drops(void);
 /* The AF_XDP sockets of this process, at most max of them. Returns their number. */
 size_t kernel_xdp_sockets(int *fds, size_t max);
 
-/* True, once, if an AF_XDP socket has lost its interface, which was removed or has left the network
- * namespace. */
+/*
+ * True, once, if an AF_XDP socket has lost its interface, which was removed or has left the network
+ * namespace.
+ */
 bool kernel_xdp_is_lost(int fd);
 
-/* Frames that an AF_XDP socket did not take because its ring was full or it had no buffer, or that
- * did not fit into one. */
+/*
+ * Frames that an AF_XDP socket did not take because its ring was full or it had no buffer, or that
+ * did not fit into one.
+ */
 uint64_t kernel_xdp_drops(int fd);
 
 #endif

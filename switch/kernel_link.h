@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the kernel says of an interface, by its number: the name may be another interface's by now.
- * Any thread. */
+/*
+ * What the kernel says of an interface, by its number: the name may be another interface's by now.
+ * Any thread.
+ */
 #ifndef FANIN_SWITCH_KERNEL_LINK_H
 #define FANIN_SWITCH_KERNEL_LINK_H
 
@@ -17,8 +19,10 @@ struct kernel_link {
 	uint32_t program;     /* id of its XDP program; 0: there is none */
 };
 
-/* Waits for the kernel's lock on interfaces. Returns 0 with *link filled; -ENODEV: this network
- * namespace has no such interface; or another -errno. */
+/*
+ * Waits for the kernel's lock on interfaces. Returns 0 with *link filled; -ENODEV: this network
+ * namespace has no such interface; or another -errno.
+ */
 int kernel_link_read(unsigned int index, struct kernel_link *link);
 
 /* Is the interface set up, and does it have a carrier? */

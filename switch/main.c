@@ -33,8 +33,10 @@
 
 #define HOUSEKEEP_MS 1000
 static_assert(PORT_WATCH_MS <= HOUSEKEEP_MS, "the loop waits for the more frequent one");
-/* At a time. Half of them may be without a handshake: enough for all who connect in 40 ms, but a
- * flood. */
+/*
+ * At a time. Half of them may be without a handshake: enough for all who connect in 40 ms, but a
+ * flood.
+ */
 #define CONTROL_CLIENTS 256
 
 static_assert(CONFIG_MAX_PORTS <= PIPELINE_MAX_PORTS && CONFIG_MAX_WORKERS <= PIPELINE_MAX_WORKERS,

@@ -24,7 +24,8 @@
 #define EVENTS 32
 #define LISTENER_EVENT UINT32_MAX
 
-/* How long the driver may take to accept a connection, and to let go of all when the switch stops.
+/*
+ * How long the driver may take to accept a connection, and to let go of all when the switch stops.
  */
 #define ACCEPT_SECONDS 1
 #define STOP_MS 2000

@@ -14,8 +14,10 @@
 
 struct memif_gate;
 
-/* Where the driver itself listens, for its arguments and for the gate alone. path: CONFIG_PATH_LEN
- * bytes. */
+/*
+ * Where the driver itself listens, for its arguments and for the gate alone. path: CONFIG_PATH_LEN
+ * bytes.
+ */
 void memif_driver_socket(const struct config *config, char *path);
 
 /*
@@ -36,8 +38,10 @@ int memif_gate_fd(const struct memif_gate *gate);
  */
 void memif_gate_serve(struct memif_gate *gate, struct pipeline *pipeline);
 
-/* Lets all hosts go, before the ports are stopped and once the workers have ended. gate may be
- * NULL. */
+/*
+ * Lets all hosts go, before the ports are stopped and once the workers have ended. gate may be
+ * NULL.
+ */
 void memif_gate_stop(struct memif_gate *gate, struct pipeline *pipeline);
 
 /* Removes the sockets' files. gate may be NULL. */

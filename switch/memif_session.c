@@ -116,8 +116,10 @@ memif_session_end(const struct memif_world *world, struct memif_session *session
 	session->host_fd = -1;
 	session->state = MEMIF_CLOSING;
 	forget_words(session);
-	/* The driver reads the end and takes the port apart; the end of its own half tells that
-	 * this is done. */
+	/*
+	 * The driver reads the end and takes the port apart; the end of its own half tells that
+	 * this is done.
+	 */
 	shutdown(session->driver_fd, SHUT_WR);
 }
 
@@ -179,8 +181,10 @@ fds_of(const struct memif_session *session)
 	return n;
 }
 
-/* Makes room for one more descriptor: of the others the one whose handshake is the longest in
- * coming gives way. */
+/*
+ * Makes room for one more descriptor: of the others the one whose handshake is the longest in
+ * coming gives way.
+ */
 static void
 make_room_for_fd(const struct memif_world *world, const struct memif_session *session)
 {

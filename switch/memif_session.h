@@ -18,8 +18,10 @@
 
 /* INIT, regions, two rings, CONNECT */
 #define MEMIF_MAX_WORDS (MEMIF_CHECK_REGIONS + 4)
-/* Descriptors that hosts in their handshake may have sent in all: hosts could take all that the
- * process may have. */
+/*
+ * Descriptors that hosts in their handshake may have sent in all: hosts could take all that the
+ * process may have.
+ */
 #define MEMIF_MAX_HELD 256u
 
 enum memif_state {

@@ -58,8 +58,10 @@ slot_is_tagged(const struct tpacket2_hdr *slot)
 	       slot->tp_snaplen >= 2 * RTE_ETHER_ADDR_LEN;
 }
 
-/* Keeps for others what the kernel says of a frame that is not Fanin's. Returns false, and counts
- * it, if that can't be. */
+/*
+ * Keeps for others what the kernel says of a frame that is not Fanin's. Returns false, and counts
+ * it, if that can't be.
+ */
 static bool
 keep_vnet(struct packet_queue *queue, const struct virtio_net_hdr *vnet, uint32_t shift,
 	  struct rte_mbuf *mbuf)
@@ -70,8 +72,10 @@ keep_vnet(struct packet_queue *queue, const struct virtio_net_hdr *vnet, uint32_
 	return false;
 }
 
-/* A checksum is still to be completed: Fanin's packets need none, others keep the note of it.
- * Returns false if it can't be kept. */
+/*
+ * A checksum is still to be completed: Fanin's packets need none, others keep the note of it.
+ * Returns false if it can't be kept.
+ */
 static __rte_noinline bool
 take_checksum(struct packet_queue *queue, const struct tpacket2_hdr *slot, bool tagged,
 	      struct rte_mbuf *mbuf)
@@ -180,8 +184,10 @@ mbuf_room(struct rte_mempool *pool)
 	return rte_pktmbuf_data_room_size(pool) - RTE_PKTMBUF_HEADROOM;
 }
 
-/* How many packets a super-frame takes: of Fanin's one for each segment. 0: it is longer than the
- * port takes. */
+/*
+ * How many packets a super-frame takes: of Fanin's one for each segment. 0: it is longer than the
+ * port takes.
+ */
 static uint32_t
 mbufs_for(const struct packet_queue *queue, const struct tpacket2_hdr *slot, bool fanin)
 {
@@ -446,8 +452,10 @@ stop_bypassing(struct packet_queue *queue)
 	queue->bypasses = false;
 }
 
-/* Describes frames, at most a burst, to the kernel. mbufs: reordered. Returns how many messages
- * they are: of queue->groups the first ones. */
+/*
+ * Describes frames, at most a burst, to the kernel. mbufs: reordered. Returns how many messages
+ * they are: of queue->groups the first ones.
+ */
 static uint16_t
 describe(struct packet_queue *queue, struct rte_mbuf **mbufs, uint16_t n, bool apart)
 {

@@ -29,8 +29,10 @@ struct packet_port_options {
 			      order */
 	uint32_t frame_bytes; /* of the receive ring; 0: as the MTU needs */
 	uint32_t n_frames;    /* of the receive ring; 0: chosen by the frames' size */
-	/* Frames go to the interface's driver without its queue discipline, those of each queue up
-	 * to its first super-frame of others. */
+	/*
+	 * Frames go to the interface's driver without its queue discipline, those of each queue up
+	 * to its first super-frame of others.
+	 */
 	bool qdisc_bypass;
 	struct rte_mempool *pool;
 };
@@ -65,12 +67,15 @@ bool packet_port_set_whole(struct packet_port *port, bool interface_takes);
 /* Do Fanin's frames leave in super-frames? Main thread. */
 bool packet_port_is_whole(const struct packet_port *port);
 
-/* What this kernel does with super-frames of UDP, as it was when the port was opened. Main thread.
+/*
+ * What this kernel does with super-frames of UDP, as it was when the port was opened. Main thread.
  */
 enum super_frame_kernel packet_port_kernel(const struct packet_port *port);
 
-/* Are all sockets on the interface of this number? They leave it for good when it is removed, or
- * leaves the network namespace. Main thread. */
+/*
+ * Are all sockets on the interface of this number? They leave it for good when it is removed, or
+ * leaves the network namespace. Main thread.
+ */
 bool packet_port_is_bound(const struct packet_port *port, unsigned int ifindex);
 
 #endif

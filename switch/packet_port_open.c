@@ -122,7 +122,8 @@ socket_configure(const struct packet_queue *queue, const struct packet_port_opti
 		{ PACKET_VERSION, TPACKET_V2, "TPACKET_V2" },
 		{ PACKET_RESERVE, PACKET_PORT_RESERVE, "PACKET_RESERVE" },
 		{ PACKET_VNET_HDR, 1, "PACKET_VNET_HDR" },
-		/* Of a frame that is longer than the ring's, all of it waits behind the ring, too.
+		/*
+		 * Of a frame that is longer than the ring's, all of it waits behind the ring, too.
 		 */
 		{ PACKET_COPY_THRESH, 1, "PACKET_COPY_THRESH" },
 		{ PACKET_IGNORE_OUTGOING, 1, "PACKET_IGNORE_OUTGOING" },
@@ -142,8 +143,10 @@ socket_configure(const struct packet_queue *queue, const struct packet_port_opti
 			       sizeof(settings[i].value)) != 0)
 			return fail(error, "no %s", settings[i].name);
 	}
-	/* Without CAP_NET_ADMIN the usual limits stay: frames are offered again more often, and
-	 * fewer super-frames wait. */
+	/*
+	 * Without CAP_NET_ADMIN the usual limits stay: frames are offered again more often, and
+	 * fewer super-frames wait.
+	 */
 	for (size_t i = 0; i < RTE_DIM(buffers); i++) {
 		if (setsockopt(queue->fd, SOL_SOCKET, buffers[i].forced, &buffers[i].bytes,
 			       sizeof(buffers[i].bytes)) != 0)
@@ -153,8 +156,10 @@ socket_configure(const struct packet_queue *queue, const struct packet_port_opti
 	return 0;
 }
 
-/* Binds a socket; several of them take frames only when all are in the group, so that none comes
- * twice. */
+/*
+ * Binds a socket; several of them take frames only when all are in the group, so that none comes
+ * twice.
+ */
 static int
 queue_bind(const struct packet_queue *queue, int ifindex, bool several, char *error)
 {
@@ -179,8 +184,10 @@ queue_bind(const struct packet_queue *queue, int ifindex, bool several, char *er
 	return 0;
 }
 
-/* Makes one group of all sockets. Groups have numbers in a network namespace: the kernel finds a
- * free one. */
+/*
+ * Makes one group of all sockets. Groups have numbers in a network namespace: the kernel finds a
+ * free one.
+ */
 static int
 queues_join(struct packet_port *port, char *error)
 {

@@ -27,8 +27,10 @@ attached_id(unsigned int ifindex, bool *generic)
 	return query.prog_id != 0 ? query.prog_id : query.drv_prog_id;
 }
 
-/* Counts the maps of AF_XDP sockets that a program uses. *map_fd: a new file descriptor of the
- * first one, if it was -1. */
+/*
+ * Counts the maps of AF_XDP sockets that a program uses. *map_fd: a new file descriptor of the
+ * first one, if it was -1.
+ */
 static unsigned int
 sockets_of(int program_fd, int *map_fd)
 {
@@ -56,8 +58,10 @@ sockets_of(int program_fd, int *map_fd)
 	return n;
 }
 
-/* The next program of a dispatcher, or the one program that there is without one; NULL: there is
- * none left. */
+/*
+ * The next program of a dispatcher, or the one program that there is without one; NULL: there is
+ * none left.
+ */
 static struct xdp_program *
 next_program(const struct xdp_multiprog *all, const struct xdp_program *before)
 {
@@ -101,8 +105,10 @@ port_program_find(unsigned int ifindex, struct port_program *program, char *text
 	return 0;
 }
 
-/* Does a dispatcher at the interface call the program? Others add theirs by making another
- * dispatcher. */
+/*
+ * Does a dispatcher at the interface call the program? Others add theirs by making another
+ * dispatcher.
+ */
 static bool
 is_called(const struct port_program *program, unsigned int ifindex)
 {

@@ -42,8 +42,10 @@ int port_query_open(struct ports *ports, struct port_query **query);
 /* A descriptor that is readable when there are answers to take. */
 int port_query_fd(const struct port_query *query);
 
-/* Asks about all ports. questions: one for each. There must be no question that is not answered,
- * and no answer that is not taken. */
+/*
+ * Asks about all ports. questions: one for each. There must be no question that is not answered,
+ * and no answer that is not taken.
+ */
 void port_query_ask(struct port_query *query, const struct port_question *questions);
 
 /* Returns true with an answer for each port, or false: there is none yet. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Why frames don't get through a port that the switch itself has not closed: kinds with their
- * names, for the log, faninctl and metrics. */
+/*
+ * Why frames don't get through a port that the switch itself has not closed: kinds with their
+ * names, for the log, faninctl and metrics.
+ */
 #ifndef FANIN_SWITCH_PORT_TROUBLE_H
 #define FANIN_SWITCH_PORT_TROUBLE_H
 

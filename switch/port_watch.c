@@ -14,8 +14,10 @@
 
 #define ANNOUNCEMENTS 2 /* as many as RFC 5227 has: one may be lost */
 
-/* A program that is taken off again and again is attached at intervals that double between these,
- * until it has stayed for the longest. */
+/*
+ * A program that is taken off again and again is attached at intervals that double between these,
+ * until it has stayed for the longest.
+ */
 #define ATTACH_LEAST_MS 1000u
 #define ATTACH_MOST_MS 16000u
 
@@ -37,8 +39,10 @@ port_trouble_name(enum port_trouble_kind kind)
 	return names[kind];
 }
 
-/* Notes a trouble. Returns true if it is new, or has other words than before: then it is to be
- * told. */
+/*
+ * Notes a trouble. Returns true if it is new, or has other words than before: then it is to be
+ * told.
+ */
 static bool __attribute__((format(printf, 3, 4)))
 begins(struct port_watch_entry *entry, enum port_trouble_kind kind, const char *format, ...)
 {
@@ -69,8 +73,10 @@ ends(struct port_watch_entry *entry, enum port_trouble_kind kind)
 
 /* ------------------------------------------------- the interface and its socket */
 
-/* Says what became of the interface that a port was opened on. now: number of the one that has its
- * name; 0: there is none. */
+/*
+ * Says what became of the interface that a port was opened on. now: number of the one that has its
+ * name; 0: there is none.
+ */
 static void
 fate_format(const char *interface, unsigned int opened, unsigned int now, char *text, size_t len)
 {
@@ -365,8 +371,10 @@ announce(struct port_watch *watch, uint16_t index)
 	const bool up = ports_link_is_up(watch->ports, &watch->config->ports[index],
 					 &watch->pipeline->ports[index], index);
 
-	/* Of a link that is up at the start there is nothing to tell. The gate tells of memif's
-	 * hosts. */
+	/*
+	 * Of a link that is up at the start there is nothing to tell. The gate tells of memif's
+	 * hosts.
+	 */
 	if ((watch->looked ? up != entry->up : !up) && !watch->config->ports[index].memif)
 		log_info("port \"%s\": the link is %s%s%s", watch->config->ports[index].name,
 			 up ? "up" : "down", !up && link->now ? ": " : "",

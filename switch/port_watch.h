@@ -52,8 +52,10 @@ void port_watch_close(struct port_watch *watch);
 /* A descriptor that is readable when port_watch_serve has something to do. */
 int port_watch_fd(const struct port_watch *watch);
 
-/* To be called often; asks the kernel at once and then each PORT_WATCH_MS, and looks when it
- * answers. */
+/*
+ * To be called often; asks the kernel at once and then each PORT_WATCH_MS, and looks when it
+ * answers.
+ */
 void port_watch_serve(struct port_watch *watch);
 
 #endif

@@ -81,8 +81,10 @@ note_xdp_sockets(struct ports *ports, uint16_t index)
 	}
 }
 
-/* AF_XDP's driver has as many queues as its arguments say; of others, one for each worker is
- * enough. */
+/*
+ * AF_XDP's driver has as many queues as its arguments say; of others, one for each worker is
+ * enough.
+ */
 static uint16_t
 queue_count(const struct config *config, const struct config_port *port,
 	    const struct rte_eth_dev_info *info)
@@ -91,8 +93,10 @@ queue_count(const struct config *config, const struct config_port *port,
 
 	if (config_port_is_af_xdp(port))
 		return most;
-	/* The driver believes that a connected host serves as many as are set up here; a host
-	 * brings one. */
+	/*
+	 * The driver believes that a connected host serves as many as are set up here; a host
+	 * brings one.
+	 */
 	if (port->memif)
 		return 1;
 	return RTE_MIN(most, config->n_workers);
@@ -142,8 +146,10 @@ device_set_mtu(const struct config_port *port, uint16_t index, uint16_t ethdev,
 	return ret == 0 ? -EINVAL : ret;
 }
 
-/* Remembers the kernel's part of a port whose device has just started: interface, sockets and XDP
- * program. */
+/*
+ * Remembers the kernel's part of a port whose device has just started: interface, sockets and XDP
+ * program.
+ */
 static void
 note_interface(const struct config *config, struct ports *ports, uint16_t index,
 	       const struct rte_eth_dev_info *info)
@@ -220,8 +226,10 @@ device_start(const struct config *config, struct ports *ports, uint16_t index, c
 	return 0;
 
 fail:
-	/* What the kernel refuses is the MTU of the other end, which may be in a namespace that is
-	 * not seen from here. */
+	/*
+	 * What the kernel refuses is the MTU of the other end, which may be in a namespace that is
+	 * not seen from here.
+	 */
 	snprintf(error, CONFIG_ERROR_LEN,
 		 "ports[%u]: device \"%s\" of port \"%s\" does not start: %s%s", index,
 		 port->device, port->name, rte_strerror(-ret),
@@ -269,8 +277,10 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 	return ports_open_packet(config, index, pool, out, error);
 }
 
-/* One packet may leave by several ports: either all devices complete its checksum, or none does.
- * Ports with drivers of our own take both. */
+/*
+ * One packet may leave by several ports: either all devices complete its checksum, or none does.
+ * Ports with drivers of our own take both.
+ */
 static void
 agree_on_checksums(struct ports *ports)
 {
@@ -358,8 +368,10 @@ ports_set_promiscuous(const struct ports *ports, uint16_t index)
 	rte_eth_promiscuous_enable(ports->ports[index].ethdev);
 }
 
-/* AF_XDP's driver would keep the packets that are in the old socket's rings, some thousands of the
- * pool. */
+/*
+ * AF_XDP's driver would keep the packets that are in the old socket's rings, some thousands of the
+ * pool.
+ */
 bool
 ports_can_reopen(const struct config_port *config)
 {

@@ -19,8 +19,10 @@
 struct ports {
 	struct pipeline_port ports[CONFIG_MAX_PORTS];
 	uint16_t n_ports;
-	/* In the order in which their ports were started; the driver's own, which tells nothing of
-	 * them. */
+	/*
+	 * In the order in which their ports were started; the driver's own, which tells nothing of
+	 * them.
+	 */
 	struct ports_xdp_socket {
 		int fd;
 		uint16_t port; /* index in ports */
@@ -65,16 +67,21 @@ bool ports_link_is_up(const struct ports *ports, const struct config_port *confi
  */
 unsigned int ports_interface_index(const struct ports *ports, uint16_t index);
 
-/* False if a port's socket has lost its interface, also if that has come back since. Main thread.
+/*
+ * False if a port's socket has lost its interface, also if that has come back since. Main thread.
  */
 bool ports_socket_is_bound(struct ports *ports, uint16_t index);
 
-/* Receive queues of a port's interface; 0: unknown. Any thread; waits for the kernel's lock on
- * interfaces. */
+/*
+ * Receive queues of a port's interface; 0: unknown. Any thread; waits for the kernel's lock on
+ * interfaces.
+ */
 unsigned int ports_receive_queues(const struct ports *ports, uint16_t index);
 
-/* Asks a port's device for promiscuous mode once more. One thread; waits for the kernel's lock on
- * interfaces. */
+/*
+ * Asks a port's device for promiscuous mode once more. One thread; waits for the kernel's lock on
+ * interfaces.
+ */
 void ports_set_promiscuous(const struct ports *ports, uint16_t index);
 
 /* True if ports_reopen can be had for a port. */
@@ -94,8 +101,10 @@ void ports_stats(const struct ports *ports, uint16_t index, struct port_driver_s
 void ports_describe(const struct ports *ports, uint16_t index, const char **driver,
 		    struct rte_ether_addr *mac);
 
-/* The pool whose packets have the most room: what the switch makes itself may be as long as a
- * packet of any port. NULL: there is none. */
+/*
+ * The pool whose packets have the most room: what the switch makes itself may be as long as a
+ * packet of any port. NULL: there is none.
+ */
 struct rte_mempool *ports_pool_of_longest(const struct ports *ports);
 
 /* Packets that the pools hold and that are free, summed. */

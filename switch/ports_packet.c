@@ -18,8 +18,10 @@
 static const char *const argument_names[] = { "iface",   "qpairs",       "framesz", "framecnt",
 					      "blocksz", "qdisc_bypass", NULL };
 
-/* Reads a number from low to high; the value stays as it is if there is no such argument. Returns
- * false if it is wrong. */
+/*
+ * Reads a number from low to high; the value stays as it is if there is no such argument. Returns
+ * false if it is wrong.
+ */
 static bool
 read_number(const struct rte_kvargs *arguments, const char *name, uint32_t low, uint32_t high,
 	    uint32_t *value)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ports whose device is net_af_packet: the configuration's words for the switch's own packet
- * sockets (packet_port.h). */
+/*
+ * Ports whose device is net_af_packet: the configuration's words for the switch's own packet
+ * sockets (packet_port.h).
+ */
 #ifndef FANIN_SWITCH_PORTS_PACKET_H
 #define FANIN_SWITCH_PORTS_PACKET_H
 
@@ -25,7 +27,8 @@ int ports_open_packet(const struct config *config, uint16_t index, struct rte_me
 /* Do Fanin's frames leave the port in super-frames? Of any port. Main thread. */
 bool ports_make_super_frames(const struct pipeline_port *port);
 
-/* Says whether a packet port's interface takes super-frames of UDP; a change is told. Main thread.
+/*
+ * Says whether a packet port's interface takes super-frames of UDP; a change is told. Main thread.
  */
 void ports_set_super_frames(const struct config_port *config, const struct pipeline_port *port,
 			    bool interface_takes);

@@ -16,8 +16,10 @@
 #include "switch/ports_pool.h"
 #include "wire/wire.h"
 
-/* A UMEM chunk is a page; what stands in it before the frame is taken off (the last is XDP's own
- * headroom). */
+/*
+ * A UMEM chunk is a page; what stands in it before the frame is taken off (the last is XDP's own
+ * headroom).
+ */
 #define AF_XDP_CHUNK 4096
 #define AF_XDP_OBJECT_HEADER RTE_ALIGN_CEIL(sizeof(struct rte_mempool_objhdr), RTE_MEMPOOL_ALIGN)
 #define AF_XDP_DATA_ROOM                                                                           \
@@ -35,8 +37,10 @@ static_assert(sizeof(struct rte_mbuf) % 64 + RTE_PKTMBUF_HEADROOM % 64 == 0,
 static_assert((PIPELINE_MBUF_PRIV_SIZE + FANIN_PAYLOAD_OFFSET) % FANIN_PAYLOAD_ALIGN == 0,
 	      "payload alignment");
 
-/* Data room that all non-AF_XDP ports need. Drivers that copy whole frames of a ring need room for
- * those. */
+/*
+ * Data room that all non-AF_XDP ports need. Drivers that copy whole frames of a ring need room for
+ * those.
+ */
 static uint32_t
 other_data_room(const struct config *config)
 {
@@ -133,8 +137,10 @@ mbufs_needed(const struct config *config, int which)
 	for (uint16_t i = 0; i < config->n_ports; i++) {
 		const struct pipeline_egress egress = ports_egress(&config->ports[i]);
 
-		/* Frames of any pool may wait for any port; of several workers each has its share,
-		 * whatever waits in others. */
+		/*
+		 * Frames of any pool may wait for any port; of several workers each has its share,
+		 * whatever waits in others.
+		 */
 		n += egress_frames(&egress, config->ports[i].mtu) * (config->n_workers > 1 ? 2 : 1);
 		if (which == (config_port_is_af_xdp(&config->ports[i]) ? POOL_AF_XDP : POOL_OTHER))
 			n += mbufs_per_queue(&config->ports[i]) * queues_of(&config->ports[i]);

@@ -13,8 +13,10 @@
 #define GROUP_MAX UINT8_MAX
 #define VLAN_TAGS_MAX 2
 
-/* Where a frame's IP header begins, past its tags; sets *type_be to what follows. Returns 0 if the
- * first mbuf does not reach that far. */
+/*
+ * Where a frame's IP header begins, past its tags; sets *type_be to what follows. Returns 0 if the
+ * first mbuf does not reach that far.
+ */
 static uint32_t
 find_ip(const struct rte_mbuf *mbuf, rte_be16_t *type_be)
 {
@@ -33,7 +35,8 @@ find_ip(const struct rte_mbuf *mbuf, rte_be16_t *type_be)
 	return 0;
 }
 
-/* Is the super-frame's transport header the one right behind its IP header, and of that protocol?
+/*
+ * Is the super-frame's transport header the one right behind its IP header, and of that protocol?
  */
 static bool
 is_plain_ip(const struct rte_mbuf *mbuf, rte_be16_t type_be, uint32_t l2, uint32_t l4,

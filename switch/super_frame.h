@@ -25,8 +25,10 @@
 #define VIRTIO_NET_HDR_GSO_UDP_L4 5
 #endif
 
-/* Most segments of a super-frame that comes in, and of one that is made: older kernels take no
- * more. */
+/*
+ * Most segments of a super-frame that comes in, and of one that is made: older kernels take no
+ * more.
+ */
 #define SUPER_FRAME_SEGMENTS_IN 128
 #define SUPER_FRAME_SEGMENTS_OUT FANIN_SUPER_FRAME_PACKETS
 
@@ -37,8 +39,10 @@
  */
 #define SUPER_FRAME_SEGMENTS_FOREIGN (UINT16_MAX / 48)
 
-/* Longest one that is made, bytes: from 64 KiB on interfaces take none (their gso_max_size), and
- * the kernel takes them apart. */
+/*
+ * Longest one that is made, bytes: from 64 KiB on interfaces take none (their gso_max_size), and
+ * the kernel takes them apart.
+ */
 #define SUPER_FRAME_LEN_OUT UINT16_MAX
 
 /* Frames that leave as one: the n first ones of those that are left. */
@@ -49,8 +53,10 @@ struct super_frame_group {
 	bool closed;  /* the last one is shorter */
 };
 
-/* Before a super-frame or a frame that is sent: what the kernel wants to know, and behind it the
- * headers of one that was made. */
+/*
+ * Before a super-frame or a frame that is sent: what the kernel wants to know, and behind it the
+ * headers of one that was made.
+ */
 struct super_frame_head {
 	struct virtio_net_hdr vnet;
 	uint8_t headers[FANIN_L4_LEN];

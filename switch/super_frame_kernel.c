@@ -34,8 +34,10 @@ is_new_enough(void)
 	       (major > 6 || (major == 6 && minor >= 2));
 }
 
-/* Sends two segments as one to an address that the loopback interface does not have: nobody
- * receives them. Returns 0 or errno. */
+/*
+ * Sends two segments as one to an address that the loopback interface does not have: nobody
+ * receives them. Returns 0 or errno.
+ */
 static int
 send_probe(int fd)
 {

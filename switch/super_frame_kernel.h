@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whether super-frames of UDP can leave by a packet socket (see super_frame.h): what this kernel
- * and an interface say. */
+/*
+ * Whether super-frames of UDP can leave by a packet socket (see super_frame.h): what this kernel
+ * and an interface say.
+ */
 #ifndef FANIN_SWITCH_SUPER_FRAME_KERNEL_H
 #define FANIN_SWITCH_SUPER_FRAME_KERNEL_H
 

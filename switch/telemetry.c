@@ -36,8 +36,10 @@ static struct {
 	json_t *values;
 } meeting = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 
-/* Waits until the main thread has made values after this call. The lock is held. Returns false if
- * it does not. */
+/*
+ * Waits until the main thread has made values after this call. The lock is held. Returns false if
+ * it does not.
+ */
 static bool
 ask_main_thread(void)
 {
@@ -68,7 +70,8 @@ is_left_out(const char *key)
 	return false;
 }
 
-/* Fills a dict with an object's members. Ranges like "2-3" are no names for telemetry, "2_3" are.
+/*
+ * Fills a dict with an object's members. Ranges like "2-3" are no names for telemetry, "2_3" are.
  */
 static int
 add_members(struct rte_tel_data *dict, const json_t *object) /* NOLINT(misc-no-recursion) */

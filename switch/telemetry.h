@@ -19,8 +19,10 @@ int telemetry_open(void);
 /* Answers who waits. Main thread; daemon: as commands get it. */
 void telemetry_serve(void *daemon);
 
-/* From now on nobody is answered; who waits is told so. Main thread, while the pipeline is still
- * there. */
+/*
+ * From now on nobody is answered; who waits is told so. Main thread, while the pipeline is still
+ * there.
+ */
 void telemetry_close(void);
 
 #endif

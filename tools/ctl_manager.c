@@ -225,8 +225,10 @@ count_bits(const char *digits)
 	return n;
 }
 
-/* Writes "u0,u1"; "-" if there are none. text: NAMES_LEN bytes, at whose end the rest is left out.
- * Returns text. */
+/*
+ * Writes "u0,u1"; "-" if there are none. text: NAMES_LEN bytes, at whose end the rest is left out.
+ * Returns text.
+ */
 static const char *
 list_names(const json_t *list, char *text)
 {

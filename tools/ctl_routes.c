@@ -16,7 +16,8 @@ text_or_dash(const json_t *object, const char *key)
 	return text[0] == '\0' ? "-" : text;
 }
 
-/* How often the next hop was lost, and since when it is what it is; an older switch does not tell.
+/*
+ * How often the next hop was lost, and since when it is what it is; an older switch does not tell.
  */
 static void
 print_watched(struct ctl_table *table, const json_t *next_hops, const json_t *hop)

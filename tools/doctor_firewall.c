@@ -74,7 +74,8 @@ cover(uint32_t low, uint32_t high, uint32_t first, uint32_t last)
 	return first <= low && last >= high ? MATCH_YES : MATCH_MAYBE;
 }
 
-/* Reads a port, or an address, as a number. Returns false for what is none, as the name of a set.
+/*
+ * Reads a port, or an address, as a number. Returns false for what is none, as the name of a set.
  */
 static bool
 number_of(const json_t *value, uint32_t *number)
@@ -152,8 +153,10 @@ match_words(const json_t *right, const char *const *own)
 
 /* ----------------------------------------------------------------- rules */
 
-/* Has the packet headers of that protocol? nft does not say that a rule on others' fields is for
- * their packets alone. */
+/*
+ * Has the packet headers of that protocol? nft does not say that a rule on others' fields is for
+ * their packets alone.
+ */
 static bool
 is_ours(const char *protocol)
 {
@@ -213,8 +216,10 @@ match_meta(const char *key, const json_t *right)
 	return MATCH_MAYBE;
 }
 
-/* Of one comparison. Nobody here has sent anything to the group: to connection tracking each of its
- * packets is new, and for no other address. */
+/*
+ * Of one comparison. Nobody here has sent anything to the group: to connection tracking each of its
+ * packets is new, and for no other address.
+ */
 static enum match
 match_one(const struct firewall *firewall, const json_t *compared)
 {
@@ -281,8 +286,10 @@ apply(const struct firewall *firewall, const json_t *rule, unsigned int depth, e
 				*leaves = key[0] == 'g' ? all : MATCH_NO;
 				return outcome == DROPPED && all != MATCH_YES ? GOES_ON : outcome;
 			}
-			/* Of a map of verdicts only one by states is sure to have none for new
-			 * packets. */
+			/*
+			 * Of a map of verdicts only one by states is sure to have none for new
+			 * packets.
+			 */
 			if (strcmp(key, "vmap") == 0 &&
 			    json_object_get(json_object_get(value, "key"), "ct") == NULL)
 				return all == MATCH_NO ? GOES_ON : ACCEPTED;

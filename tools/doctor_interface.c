@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* faninctl doctor: a network interface as the kernel describes it; each look is a few ioctls on a
- * socket of its own. */
+/*
+ * faninctl doctor: a network interface as the kernel describes it; each look is a few ioctls on a
+ * socket of its own.
+ */
 #include <net/if.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -90,7 +92,8 @@ DOCTOR_LOOK(doctor_link)
 	(void)doctor;
 	(void)check;
 	up = request(interface, SIOCGIFFLAGS, &ifr) && (ifr.ifr_flags & IFF_UP) != 0;
-	/* The flag IFF_RUNNING follows the carrier late; devices without a carrier have only that.
+	/*
+	 * The flag IFF_RUNNING follows the carrier late; devices without a carrier have only that.
 	 */
 	if (!interface_ethtool(interface, &carrier))
 		carrier.data = (ifr.ifr_flags & IFF_RUNNING) != 0;
@@ -114,8 +117,10 @@ DOCTOR_LOOK(doctor_mtu)
 	return ifr.ifr_mtu < USUAL_MTU ? DOCTOR_WARNING : DOCTOR_OK;
 }
 
-/* Returns the driver of the switch's port that an interface is, or leads to: the one that is named,
- * or that of the rule. */
+/*
+ * Returns the driver of the switch's port that an interface is, or leads to: the one that is named,
+ * or that of the rule.
+ */
 static enum doctor_driver
 port_driver(const struct doctor *doctor, const char *interface, char *why)
 {
@@ -129,8 +134,10 @@ port_driver(const struct doctor *doctor, const char *interface, char *why)
 									  : DOCTOR_DRIVER_AF_PACKET;
 }
 
-/* Returns true if this machine itself has AF_XDP on an interface: a host by its transport, a switch
- * by its port's driver. */
+/*
+ * Returns true if this machine itself has AF_XDP on an interface: a host by its transport, a switch
+ * by its port's driver.
+ */
 static bool
 has_xdp(const struct doctor *doctor, const char *interface, char *why)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* faninctl doctor: processors, memory and kernel of this machine, from files below /sys and /proc.
+/*
+ * faninctl doctor: processors, memory and kernel of this machine, from files below /sys and /proc.
  */
 #include <limits.h>
 #include <stdlib.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* faninctl doctor: what the caller may do, the libraries that the switch would load, and what its
- * packets would meet. */
+/*
+ * faninctl doctor: what the caller may do, the libraries that the switch would load, and what its
+ * packets would meet.
+ */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +18,10 @@
  */
 #define PMD_PREFIX "/dpdk/pmds-"
 
-/* DPDK's library allocates memory while it is loaded that it does not free: it stays until the
- * process ends. */
+/*
+ * DPDK's library allocates memory while it is loaded that it does not free: it stays until the
+ * process ends.
+ */
 #define OPEN_FLAGS (RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE)
 
 /* Returns the number after the libraries' ".so." */

@@ -248,8 +248,10 @@ pauses_now(const struct run *run, bool busy)
 	       run->iteration == run->options->pause_at;
 }
 
-/* Every rank is silent before a measured collective, as between the steps of a program that
- * computes. Signals end it. */
+/*
+ * Every rank is silent before a measured collective, as between the steps of a program that
+ * computes. Signals end it.
+ */
 static void
 pause_before(const struct run *run)
 {
@@ -324,8 +326,10 @@ is_checked(const struct run *run)
 	return run->iteration == 0 || run->iteration + 1 == options->warmup + options->iters;
 }
 
-/* Where the measured collectives begin, and before the last one, whose data may be new, all wait
- * for who takes the times of processes. */
+/*
+ * Where the measured collectives begin, and before the last one, whose data may be new, all wait
+ * for who takes the times of processes.
+ */
 static int
 mark(struct run *run)
 {

@@ -129,12 +129,16 @@ run_has_digest(const struct run *run)
  */
 int trace_open(struct run *run);
 
-/* Waits for run->request as fanin_wait does, and writes to the trace meanwhile. should_stop: as
- * interrupt callbacks. */
+/*
+ * Waits for run->request as fanin_wait does, and writes to the trace meanwhile. should_stop: as
+ * interrupt callbacks.
+ */
 int trace_wait(struct run *run, bool (*should_stop)(void *arg));
 
-/* Writes the last line, before the run leaves its job, and closes the file. Returns 0, or -1 after
- * a message. */
+/*
+ * Writes the last line, before the run leaves its job, and closes the file. Returns 0, or -1 after
+ * a message.
+ */
 int trace_close(struct run *run);
 
 /* Prints a member of a JSON object, with a comma behind it. value: NULL: null. */

@@ -323,8 +323,10 @@ sparse_check(const struct options *options, const struct cli_given *given)
 		usage_error("--op is %s, which is not defined on sparse vectors", options->op_name);
 }
 
-/* Reads where values are, if a file says so. The vector's length and the density are the file's
- * unless they are given. */
+/*
+ * Reads where values are, if a file says so. The vector's length and the density are the file's
+ * unless they are given.
+ */
 static void
 pattern_load(struct options *options, const struct cli_given *given)
 {

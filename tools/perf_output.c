@@ -97,8 +97,10 @@ json_seconds(const char *name, const double *seconds, uint64_t n)
 	printf("], ");
 }
 
-/* Of sparse allreduces what they brought, what came of it, and the bytes that it took and would
- * have taken. */
+/*
+ * Of sparse allreduces what they brought, what came of it, and the bytes that it took and would
+ * have taken.
+ */
 static void
 json_sparse(const struct run *run)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fanin-perf's trace of the windows of jobs with a parameter server, by reports that are polled.
- * See perf.h. */
+/*
+ * fanin-perf's trace of the windows of jobs with a parameter server, by reports that are polled.
+ * See perf.h.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ARP (RFC 826) of Ethernet and IPv4, for those who have no kernel or DPDK that does it.
- * Thread-safe. */
+/*
+ * ARP (RFC 826) of Ethernet and IPv4, for those who have no kernel or DPDK that does it.
+ * Thread-safe.
+ */
 #ifndef FANIN_WIRE_ARP_H
 #define FANIN_WIRE_ARP_H
 

@@ -21,8 +21,10 @@
 #define MEMIF_MODE_ETHERNET 0
 #define MEMIF_MAX_LOG2_RING 14
 
-/* How a DISCONNECT begins that says that another client has the interface; it is worth to try
- * again. */
+/*
+ * How a DISCONNECT begins that says that another client has the interface; it is worth to try
+ * again.
+ */
 #define MEMIF_BUSY_REASON "already connected"
 
 enum memif_type {

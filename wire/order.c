@@ -34,8 +34,10 @@ find_cut(const struct build *build, unsigned int from, unsigned int to)
 	return from;
 }
 
-/* Joins the sorted children [from, to) below an entry. Returns how many sums wait below it at most,
- * while theirs is not complete. */
+/*
+ * Joins the sorted children [from, to) below an entry. Returns how many sums wait below it at most,
+ * while theirs is not complete.
+ */
 static unsigned int
 join(struct build *build, unsigned int from, unsigned int to, uint8_t up)
 {

@@ -36,8 +36,10 @@
 #include "wire/ranks.h"
 #include "wire/wire.h"
 
-/* The end of an error that names ranks behind one switch, in a job of a given number of ranks, that
- * are no unit. */
+/*
+ * The end of an error that names ranks behind one switch, in a job of a given number of ranks, that
+ * are no unit.
+ */
 #define FANIN_ORDER_PROBLEM                                                                                                 \
 	"the order of ranks never sums up by themselves: expected 2, 4, 8 ... ranks in a row that begins at a multiple of " \
 	"their number, or the last ones from such a multiple on"

@@ -129,8 +129,10 @@ fanin_ranks_lowest(const struct fanin_ranks *set)
 	return fanin_ranks_next(set, 0);
 }
 
-/* for (each rank of a set, in ascending order). rank: an unsigned int of the caller's. set: may
- * lose the rank meanwhile. */
+/*
+ * for (each rank of a set, in ascending order). rank: an unsigned int of the caller's. set: may
+ * lose the rank meanwhile.
+ */
 #define FANIN_RANKS_EACH(rank, set)                                                                \
 	for ((rank) = fanin_ranks_next((set), 0); (rank) < FANIN_WIRE_MAX_RANKS;                   \
 	     (rank) = fanin_ranks_next((set), (rank) + 1))

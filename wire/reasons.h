@@ -80,8 +80,10 @@ enum fanin_reason {
 	FANIN_REASON_COUNT
 };
 
-/* Why a packet is not taken for a member's: then its REFUSED carries the key that came, and else
- * the job's own. */
+/*
+ * Why a packet is not taken for a member's: then its REFUSED carries the key that came, and else
+ * the job's own.
+ */
 static inline bool
 fanin_reason_is_of_sender(unsigned int reason)
 {

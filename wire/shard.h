@@ -58,8 +58,10 @@ fanin_shard_decode(uint64_t members)
 	};
 }
 
-/* The numbers of so many shards, 0 to FANIN_SHARDS_MAX, a bitmap: those of a sender whose last
- * shard says so. */
+/*
+ * The numbers of so many shards, 0 to FANIN_SHARDS_MAX, a bitmap: those of a sender whose last
+ * shard says so.
+ */
 static inline uint64_t
 fanin_shard_numbers(unsigned int total)
 {

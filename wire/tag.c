@@ -37,8 +37,10 @@ struct fanin_tagger {
 static_assert(sizeof(struct nonce) == FANIN_TAG_NONCE_LEN && FANIN_TAG_NONCE_LEN == AES_BLOCK,
 	      "a nonce is one block");
 
-/* The AES key and r: the two halves of HMAC-SHA256 (RFC 2104) over the label. Returns 0, -ENOMEM or
- * -EIO. */
+/*
+ * The AES key and r: the two halves of HMAC-SHA256 (RFC 2104) over the label. Returns 0, -ENOMEM or
+ * -EIO.
+ */
 static int
 key_derive(uint64_t secret, const char *label, struct direction_key *key)
 {

@@ -33,8 +33,10 @@ fanin_tag_direction_of(uint8_t type)
 	return (enum fanin_tag_direction)fanin_type_direction(type);
 }
 
-/* Makes and checks the tags of one job. One thread at a time, of one process: after a fork two
- * would use the same nonces. */
+/*
+ * Makes and checks the tags of one job. One thread at a time, of one process: after a fork two
+ * would use the same nonces.
+ */
 struct fanin_tagger;
 
 /*

@@ -52,12 +52,16 @@
 	X(BXOR, bxor, 10, INTEGER, bxor, ##__VA_ARGS__)                                            \
 	X(AVG, avg, 11, ANY, sum, ##__VA_ARGS__)
 
-/* Of blocks with the data of one rank only. Defined on every data type. Codes from here to 127 are
- * no others'. */
+/*
+ * Of blocks with the data of one rank only. Defined on every data type. Codes from here to 127 are
+ * no others'.
+ */
 #define FANIN_WIRE_COPY 64u
 
-/* A custom data type's code is this and the size of its elements in bytes, 1 to
- * FANIN_WIRE_OPAQUE_MAX. */
+/*
+ * A custom data type's code is this and the size of its elements in bytes, 1 to
+ * FANIN_WIRE_OPAQUE_MAX.
+ */
 #define FANIN_WIRE_OPAQUE 128u
 #define FANIN_WIRE_OPAQUE_MAX 64u
 

@@ -19,8 +19,10 @@
  */
 enum fanin_reason fanin_version_validate(const void *frame, size_t frame_len);
 
-/* The version that a REFUSED of the version before, which is an answer to a JOIN, says that its
- * sender has. */
+/*
+ * The version that a REFUSED of the version before, which is an answer to a JOIN, says that its
+ * sender has.
+ */
 static inline uint16_t
 fanin_version_told(const struct fanin_hdr *hdr)
 {

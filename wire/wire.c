@@ -71,8 +71,10 @@ fanin_wire_some_root_fits(const struct fanin_hdr *hdr)
 	       fanin_root_rank(hdr->root) < FANIN_WIRE_MAX_RANKS;
 }
 
-/* Packets that carry elements. Whether there is such a custom operator, and on this data type, is
- * the switch's to know. */
+/*
+ * Packets that carry elements. Whether there is such a custom operator, and on this data type, is
+ * the switch's to know.
+ */
 static enum fanin_reason
 validate_elements(const struct fanin_packet_type *type, const struct fanin_hdr *hdr,
 		  uint32_t payload_len)
@@ -178,8 +180,10 @@ fanin_wire_empty_fits(const struct fanin_headers *headers, size_t frame_len,
 {
 	if (fanin_wire_validate(headers, frame_len) != FANIN_REASON_NONE)
 		return false;
-	/* The next one that is not empty has these sizes only if it is a valid frame without
-	 * elements. */
+	/*
+	 * The next one that is not empty has these sizes only if it is a valid frame without
+	 * elements.
+	 */
 	*sizes = (struct fanin_sizes){
 		.shape = fanin_wire_shape(&headers->fanin) & UINT16_MAX,
 		.lengths = (uint32_t)headers->udp.len_be << 16 | headers->ip.total_len_be,

@@ -33,8 +33,10 @@
 #define FANIN_WIRE_DEFAULT_UDP_PORT 21930
 #define FANIN_WIRE_MAX_CHILDREN 64
 #define FANIN_WIRE_MAX_JOB 65535
-/* Results of job j go to this IPv4 multicast address plus j: 239.192.0.0/14, RFC 2365,
- * organisation-local. */
+/*
+ * Results of job j go to this IPv4 multicast address plus j: 239.192.0.0/14, RFC 2365,
+ * organisation-local.
+ */
 #define FANIN_WIRE_GROUPS 0xefc00000u
 #define FANIN_WIRE_MAX_WINDOW 4096
 #define FANIN_WIRE_PARAMETERS 8 /* that a job's handler may have */
@@ -70,8 +72,10 @@ enum fanin_flag {
 	FANIN_FLAG_AECN = 1 << 5,   /* of a RESULT and a REPEAT: aggregators run short */
 	FANIN_FLAGS_ALL = FANIN_FLAG_RETRANSMIT | FANIN_FLAG_DIRECT | FANIN_FLAG_EMPTY |
 			  FANIN_FLAG_CE | FANIN_FLAG_AECN,
-	/* There is a tag behind the payload (wire/tag.h). It is checked and taken off before
-	 * anything else looks at a packet. */
+	/*
+	 * There is a tag behind the payload (wire/tag.h). It is checked and taken off before
+	 * anything else looks at a packet.
+	 */
 	FANIN_FLAG_TAGGED = 1 << 3,
 };
 
@@ -175,8 +179,10 @@ enum fanin_job_flag {
 			      FANIN_JOB_MULTICAST | FANIN_JOB_LEADERS,
 };
 
-/* JOIN_ACK's payload. The epoch in its header is final once the state is ACTIVE. Behind it is the
- * set of the ranks that have joined. */
+/*
+ * JOIN_ACK's payload. The epoch in its header is final once the state is ACTIVE. Behind it is the
+ * set of the ranks that have joined.
+ */
 struct fanin_join_ack_body {
 	uint64_t nonce;         /* of the JOIN that it answers */
 	uint16_t state;         /* enum fanin_join_state */
@@ -247,7 +253,8 @@ fanin_answer_decode_word(uint64_t first, uint64_t second, uint64_t *missing, uin
 	*silent = second & ~first;
 }
 
-/* PROBE_ACK's payload: two sets of ranks behind the switch that answers, as long as the job needs.
+/*
+ * PROBE_ACK's payload: two sets of ranks behind the switch that answers, as long as the job needs.
  */
 struct fanin_probe_ack_body {
 	uint64_t ended;  /* the first one begins: their processes have ended */
@@ -309,8 +316,10 @@ fanin_probe_ack_len(unsigned int n_ranks)
 	return 2 * fanin_ranks_bytes(n_ranks);
 }
 
-/* Reads what is behind an ANSWER's body. sets: the rest of fanin_answer_len(n_ranks) bytes, any
- * alignment. */
+/*
+ * Reads what is behind an ANSWER's body. sets: the rest of fanin_answer_len(n_ranks) bytes, any
+ * alignment.
+ */
 static inline void
 fanin_answer_read_ranks(const void *sets, unsigned int n_ranks, struct fanin_answer_ranks *ranks)
 {
@@ -411,8 +420,10 @@ fanin_block_before(uint32_t a, uint32_t b)
 	return (int32_t)(a - b) < 0;
 }
 
-/* Bytes of payload that a link with this MTU carries per packet, with a tag or without: whole
- * 64-byte units, 0 if none fits. */
+/*
+ * Bytes of payload that a link with this MTU carries per packet, with a tag or without: whole
+ * 64-byte units, 0 if none fits.
+ */
 static inline uint32_t
 fanin_payload_for_mtu(uint32_t mtu, bool tagged)
 {
@@ -454,8 +465,10 @@ fanin_super_frame_packets(uint32_t payload_bytes)
 	return fit < FANIN_SUPER_FRAME_PACKETS ? fit : FANIN_SUPER_FRAME_PACKETS;
 }
 
-/* How many blocks in a row have one source port: a power of two, as many as a super-frame holds,
- * but no more than `most`, 1 at least. */
+/*
+ * How many blocks in a row have one source port: a power of two, as many as a super-frame holds,
+ * but no more than `most`, 1 at least.
+ */
 static inline uint16_t
 fanin_wire_port_blocks(uint32_t payload_bytes, uint32_t most)
 {
@@ -464,8 +477,10 @@ fanin_wire_port_blocks(uint32_t payload_bytes, uint32_t most)
 	return (uint16_t)(1u << (31 - __builtin_clz(fit < most ? fit : most)));
 }
 
-/* Data type, operator, count and root in one word, to compare and to store. There are no
- * extensions, whose bytes are in it, too. */
+/*
+ * Data type, operator, count and root in one word, to compare and to store. There are no
+ * extensions, whose bytes are in it, too.
+ */
 static inline uint64_t
 fanin_wire_shape(const struct fanin_hdr *hdr)
 {
@@ -481,8 +496,10 @@ fanin_wire_set_shape(struct fanin_hdr *hdr, uint64_t shape)
 	memcpy((uint8_t *)hdr + offsetof(struct fanin_hdr, dtype), &shape, sizeof(shape));
 }
 
-/* Puts a mismatch into a REFUSED. Of the expected shape there is room for type, operator, count and
- * root. */
+/*
+ * Puts a mismatch into a REFUSED. Of the expected shape there is room for type, operator, count and
+ * root.
+ */
 static inline void
 fanin_mismatch_encode(struct fanin_hdr *refused, const struct fanin_mismatch *mismatch)
 {
@@ -506,8 +523,10 @@ fanin_mismatch_decode(const struct fanin_hdr *refused, struct fanin_mismatch *mi
 	return refused->type == FANIN_TYPE_REFUSED && refused->members != 0;
 }
 
-/* With this bit a root is the owner of a block that is combined: the rank that alone gets its
- * result. */
+/*
+ * With this bit a root is the owner of a block that is combined: the rank that alone gets its
+ * result.
+ */
 #define FANIN_ROOT_OWNER 0x8000u
 
 static inline bool
@@ -547,8 +566,10 @@ fanin_wire_payload_len(const struct fanin_headers *headers)
 	return (uint32_t)__builtin_bswap16(headers->udp.len_be) - FANIN_UDP_LEN - FANIN_HDR_LEN;
 }
 
-/* The IPv4 header checksum (RFC 1071) of a header without options, ready to be stored; 0 over a
- * header with a right one. */
+/*
+ * The IPv4 header checksum (RFC 1071) of a header without options, ready to be stored; 0 over a
+ * header with a right one.
+ */
 static inline uint16_t
 fanin_ip_checksum(const struct fanin_ip *ip)
 {
@@ -658,8 +679,10 @@ fanin_wire_fits(const struct fanin_headers *headers, const struct fanin_template
 	return (wrong[0] | wrong[1]) == 0;
 }
 
-/* Is the payload as long as so many elements, or left out where it may be? size: of an element,
- * bytes. */
+/*
+ * Is the payload as long as so many elements, or left out where it may be? size: of an element,
+ * bytes.
+ */
 static inline bool
 fanin_wire_count_fits(const struct fanin_hdr *hdr, unsigned int size, uint32_t payload_len)
 {
@@ -668,8 +691,10 @@ fanin_wire_count_fits(const struct fanin_hdr *hdr, unsigned int size, uint32_t p
 	return hdr->count * size == payload_len;
 }
 
-/* The sizes of the last frame that passed fanin_wire_elements_fit: most of a burst are alike, and
- * few are empty. */
+/*
+ * The sizes of the last frame that passed fanin_wire_elements_fit: most of a burst are alike, and
+ * few are empty.
+ */
 struct fanin_sizes {
 	uint64_t shape; /* as fanin_wire_shape gives it; after an empty one, without count and root
 			 */

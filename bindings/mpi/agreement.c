@@ -12,8 +12,10 @@
 
 #include <time.h>
 
-/* Longest wait for the end of communicators that other ranks may not have freed yet: about a
- * second. */
+/*
+ * Longest wait for the end of communicators that other ranks may not have freed yet: about a
+ * second.
+ */
 #define LOOKS_FOR_END 1000
 
 static bool gives_up; /* atomic */
@@ -129,7 +131,8 @@ state_close_end(struct comm_state *state)
 	state->way = WAY_DISABLED;
 }
 
-/* A communicator that was freed and whose job has ended, taken off the list; NULL: there is none.
+/*
+ * A communicator that was freed and whose job has ended, taken off the list; NULL: there is none.
  */
 static struct comm_state *
 closed_take(bool *some_close)
@@ -151,8 +154,10 @@ closed_take(bool *some_close)
 	return state;
 }
 
-/* Frees what communicators have left that the program has freed. Returns false if some are not at
- * their end. */
+/*
+ * Frees what communicators have left that the program has freed. Returns false if some are not at
+ * their end.
+ */
 bool
 closed_free(void)
 {
@@ -259,7 +264,8 @@ states_give_up(void)
 	return __atomic_load_n(&gives_up, __ATOMIC_ACQUIRE);
 }
 
-/* In MPI_Finalize no other thread of the program calls MPI, so the list is walked without its lock.
+/*
+ * In MPI_Finalize no other thread of the program calls MPI, so the list is walked without its lock.
  */
 void
 states_drain(void)

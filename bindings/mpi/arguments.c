@@ -12,8 +12,10 @@
 /* Errors are returned on it. */
 static MPI_Comm judge = MPI_COMM_NULL;
 
-/* From so many elements on MPI refuses a send buffer that is the receive buffer, or this rank's
- * part of it; 0: it does not. */
+/*
+ * From so many elements on MPI refuses a send buffer that is the receive buffer, or this rank's
+ * part of it; 0: it does not.
+ */
 static int one_buffer_from[N_COLLECTIVES];
 /* MPI takes a type that was not committed for what an allgather receives. */
 static bool takes_uncommitted;
@@ -56,8 +58,10 @@ answers_ask(void)
 						   judge) == MPI_SUCCESS;
 }
 
-/* In MPI_Init, where no other thread calls MPI: Open MPI tells some errors to MPI_COMM_WORLD's
- * handler, whatever the communicator. */
+/*
+ * In MPI_Init, where no other thread calls MPI: Open MPI tells some errors to MPI_COMM_WORLD's
+ * handler, whatever the communicator.
+ */
 void
 arguments_init(void)
 {
@@ -164,8 +168,10 @@ send_judge(const struct collective *call)
 	return memory_judge(call->send, call->send_count, call->send_type);
 }
 
-/* By the communicator's own handler, whatever the MPI library: a reduce of no data, which MPI looks
- * at all the same. */
+/*
+ * By the communicator's own handler, whatever the MPI library: a reduce of no data, which MPI looks
+ * at all the same.
+ */
 bool
 operator_holds(const struct collective *call)
 {

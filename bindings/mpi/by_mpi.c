@@ -4,8 +4,10 @@
  */
 #include "preload.h"
 
-/* MPI 4 takes counts that are wider than int. Others have no calls that could have brought one
- * here. */
+/*
+ * MPI 4 takes counts that are wider than int. Others have no calls that could have brought one
+ * here.
+ */
 #if MPI_VERSION >= 4
 #define COUNT(count) (count)
 #define BY_MPI(name, iname, ...) MPI_CALL(in_background, name##_c, iname##_c, __VA_ARGS__)

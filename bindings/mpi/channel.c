@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Looks without a result before the thread sleeps between them: about 10 ms on a core that others
- * want, too. */
+/*
+ * Looks without a result before the thread sleeps between them: about 10 ms on a core that others
+ * want, too.
+ */
 #define LOOKS_BEFORE_NAPS 20000
 #define NAP_NS 50000
 /* The first looks of a wait; then it sleeps until frames come. */
@@ -115,8 +117,10 @@ channel_leave(struct channel *channel, bool at_once)
 	free(channel);
 }
 
-/* Looks whether the request is done, and has MPI move its data, so many times or without end if it
- * is 0. Returns what fanin_wait does. */
+/*
+ * Looks whether the request is done, and has MPI move its data, so many times or without end if it
+ * is 0. Returns what fanin_wait does.
+ */
 static int
 request_look(fanin_request **req, unsigned int n)
 {
@@ -183,8 +187,10 @@ channel_wait(struct channel *channel, fanin_request **req)
 int
 channel_wait_some(struct channel *channel, fanin_request **req)
 {
-	/* No yield to the program's thread, which may keep the core for long: who sleeps gets it
-	 * when frames come. */
+	/*
+	 * No yield to the program's thread, which may keep the core for long: who sleeps gets it
+	 * when frames come.
+	 */
 	for (unsigned int i = 0; i < FIRST_LOOKS; i++)
 		if (fanin_test(*req) != FANIN_IN_PROGRESS)
 			return fanin_wait(req);

@@ -16,8 +16,10 @@
 	int result;                                                                                \
 	return collective_start(&call, req, &result) ? result : (by_mpi)
 
-/* A call is wholly MPI's or the network's; where MPI's own operator gives wrong answers, MPI gets
- * this library's. */
+/*
+ * A call is wholly MPI's or the network's; where MPI's own operator gives wrong answers, MPI gets
+ * this library's.
+ */
 #define FOR_MPI operator_for_mpi(type, op)
 
 #define ALLREDUCE_CALL                                                                             \

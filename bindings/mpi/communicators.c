@@ -16,16 +16,20 @@
 #define NAME_BYTES 8
 /* A cache of states by handle, since looking up an attribute takes locks. */
 #define CACHE_SIZE 64
-/* A job costs as much as some hundred barriers do by MPI, and many communicators live for a few
- * only. */
+/*
+ * A job costs as much as some hundred barriers do by MPI, and many communicators live for a few
+ * only.
+ */
 #define BARRIERS_BEFORE_JOB 200
 /* Before a communicator goes without a job because of others whose jobs end: about a second. */
 #define LOOKS_FOR_ROOM 1000
 
 static int keyval = MPI_KEYVAL_INVALID;
 static struct comm_state *cache[CACHE_SIZE];
-/* free_states are in use no more. Never freed: a thread may still compare the handle of one that it
- * found in the cache. */
+/*
+ * free_states are in use no more. Never freed: a thread may still compare the handle of one that it
+ * found in the cache.
+ */
 pthread_mutex_t states_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct comm_state *free_states;
 struct comm_state *joined_states; /* with a job, now or before a failure; under states_lock, too */
@@ -274,7 +278,8 @@ hosts_number(struct comm_state *state, const int *leaders, int *sorted)
 	state->host = state->host_of[state->rank];
 }
 
-/* Which ranks are on which hosts. Collective. Returns NETWORK or why the network has nothing to do.
+/*
+ * Which ranks are on which hosts. Collective. Returns NETWORK or why the network has nothing to do.
  */
 static enum way
 hosts_find(struct comm_state *state)
@@ -320,8 +325,10 @@ job_name_make(struct comm_state *state, char name[2 * NAME_BYTES + 8])
 		n += sprintf(name + n, "%02x", bytes[i]);
 }
 
-/* Where hosts have several ranks: their leaders do the same on all hosts, so either all have shared
- * memory or none. */
+/*
+ * Where hosts have several ranks: their leaders do the same on all hosts, so either all have shared
+ * memory or none.
+ */
 static void
 memory_share(struct comm_state *state, const char *job_name)
 {
@@ -375,8 +382,10 @@ has_room_for_job(void)
 	return __atomic_load_n(&n_jobs, __ATOMIC_RELAXED) < preload_settings.max_jobs;
 }
 
-/* NETWORK if a job is to be made, or why not. Collective, but for intercommunicators and those of
- * one rank. */
+/*
+ * NETWORK if a job is to be made, or why not. Collective, but for intercommunicators and those of
+ * one rank.
+ */
 static enum way
 way_before_job(const struct comm_state *state, MPI_Comm comm)
 {

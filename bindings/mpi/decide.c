@@ -77,8 +77,10 @@ collective_way_of_state(const struct collective *call, const struct comm_state *
 
 	if (state->way != WAY_NETWORK)
 		return state->way;
-	/* After a failure, too, this decides: calls that were for the network are carried out on
-	 * another communicator then. */
+	/*
+	 * After a failure, too, this decides: calls that were for the network are carried out on
+	 * another communicator then.
+	 */
 	if (has_parts(call) && is_shared && !state->regular)
 		return WAY_PLACEMENT;
 	/* MPI's own counts are int. */
@@ -123,8 +125,10 @@ collective_carry_out(struct comm_state *state, const struct collective *call,
 	return MPI_ERR_OTHER;
 }
 
-/* True if the communicator's job is to be made for this blocking call. way: as far as the call
- * alone decides. */
+/*
+ * True if the communicator's job is to be made for this blocking call. way: as far as the call
+ * alone decides.
+ */
 static bool
 collective_makes_job(const struct collective *call, enum way way, struct comm_state *state)
 {

@@ -168,7 +168,8 @@ messages_look(void)
 		message_take(&arrived);
 }
 
-/* Counts what others have of rank 0's reasons, which are all but those that have ended the program.
+/*
+ * Counts what others have of rank 0's reasons, which are all but those that have ended the program.
  */
 static void
 counts_add(void)

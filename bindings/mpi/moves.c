@@ -97,8 +97,10 @@ unpack(const void *bytes, size_t n, void *to, MPI_Count count, MPI_Datatype type
 	return status;
 }
 
-/* Ranks may describe the same data by different types: those that are not plain are packed,
- * whatever others do. */
+/*
+ * Ranks may describe the same data by different types: those that are not plain are packed,
+ * whatever others do.
+ */
 int
 run_broadcast(const struct step *step)
 {
@@ -172,8 +174,10 @@ is_sent_as_is(const struct collective *call)
 			(size_t)call->count * type_plain_bytes(call->type));
 }
 
-/* Where the rank's own part of an allgather is, as bytes: in the program's buffers, or packed at
- * `mine`. */
+/*
+ * Where the rank's own part of an allgather is, as bytes: in the program's buffers, or packed at
+ * `mine`.
+ */
 static const void *
 own_part(const struct step *step, uint8_t *mine, int *status)
 {

@@ -79,8 +79,10 @@ mpi_comm_disconnect_f08_(MPI_Fint *comm, MPI_Fint *error)
 	*comm = MPI_Comm_c2f(freed);
 }
 
-/* The module's own, which hands requests to MPI by the profiling interface; there if the program is
- * one of Fortran. */
+/*
+ * The module's own, which hands requests to MPI by the profiling interface; there if the program is
+ * one of Fortran.
+ */
 extern void pmpir_waitall_f08_(MPI_Fint *n, MPI_Fint *reqs, MPI_Fint *statuses, MPI_Fint *error)
 	__attribute__((weak));
 PRELOAD_EXPORT void mpi_waitall_f08_(MPI_Fint *n, MPI_Fint *reqs, MPI_Fint *statuses,

@@ -73,8 +73,10 @@ is_apart(const uint8_t *a, size_t a_bytes, const uint8_t *b, size_t b_bytes)
 	return (uintptr_t)a + a_bytes <= (uintptr_t)b || (uintptr_t)b + b_bytes <= (uintptr_t)a;
 }
 
-/* Bytes of a send buffer that lies over the receive buffer in a way that the network does not take,
- * and MPI does; 0: it does not. */
+/*
+ * Bytes of a send buffer that lies over the receive buffer in a way that the network does not take,
+ * and MPI does; 0: it does not.
+ */
 static size_t
 overlap_bytes(const struct step *step)
 {

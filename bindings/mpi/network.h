@@ -54,8 +54,10 @@ own_data(const struct collective *call)
 
 /* True if this rank's part of an allgather lies in the send buffer as it goes into the network. */
 bool is_sent_as_is(const struct collective *call);
-/* Memory for a vector. NULL only if the host has no other ranks, which would wait for this one in
- * their steps. */
+/*
+ * Memory for a vector. NULL only if the host has no other ranks, which would wait for this one in
+ * their steps.
+ */
 void *scratch(const struct comm_state *state, size_t bytes);
 /* All ranks of the host learn what their leader has got. */
 int status_share(const struct comm_state *state, int status);

@@ -131,8 +131,10 @@ enum phase {
 			 failure at different times */
 };
 
-/* What is kept about a communicator, as its attribute. Memory is reused, never freed: another
- * thread may still look at it. */
+/*
+ * What is kept about a communicator, as its attribute. Memory is reused, never freed: another
+ * thread may still look at it.
+ */
 struct comm_state {
 	MPI_Comm comm;
 	enum way way; /* NETWORK: there is a job, or was; or why all its collectives go to MPI. The
@@ -210,8 +212,10 @@ MPI_Op operator_of_mpi(enum fanin_op op);
 const char *operator_name(enum fanin_op op);
 /* This library's own, with which MPI combines by the network's arithmetic. */
 MPI_Op operator_own(enum fanin_op op);
-/* What MPI is given for a call that is its own: the operator, or this library's if MPI's answers
- * are wrong. */
+/*
+ * What MPI is given for a call that is its own: the operator, or this library's if MPI's answers
+ * are wrong.
+ */
 MPI_Op operator_for_mpi(MPI_Datatype type, MPI_Op op);
 /*
  * A thread rounds to nearest and keeps denormal numbers, as a switch does, from the one call to the
@@ -231,7 +235,8 @@ void self_test(void);
 
 /* messages.c */
 void messages_init(void);
-/* Collective, in MPI_Finalize: rank 0 says what it has not yet, and counts of all ranks are added.
+/*
+ * Collective, in MPI_Finalize: rank 0 says what it has not yet, and counts of all ranks are added.
  */
 void messages_finish(void);
 /*
@@ -244,8 +249,10 @@ void say(const char *reason, bool at_once, const char *format, ...)
 void messages_look(void);
 /* This process says what it has only sent: the program ends. */
 void messages_say_sent(void);
-/* The texts, from *place 0 on, and how often there was cause to say each; NULL: there are no more.
- * After messages_finish, at rank 0. */
+/*
+ * The texts, from *place 0 on, and how often there was cause to say each; NULL: there are no more.
+ * After messages_finish, at rank 0.
+ */
 const char *message_next(unsigned int *place, uint64_t *count);
 
 /* arguments.c */
@@ -260,27 +267,37 @@ enum verdict {
 	VERDICT_REFUSED,  /* by MPI */
 	VERDICT_UNUSABLE, /* a buffer that is none, which this MPI would use */
 };
-/* What MPI says of the call's other arguments but the operator, on an intracommunicator. bytes: of
- * the vector. */
+/*
+ * What MPI says of the call's other arguments but the operator, on an intracommunicator. bytes: of
+ * the vector.
+ */
 enum verdict arguments_judge(const struct collective *call, size_t bytes, int rank, int size);
 /* True if MPI takes the operator for the type of what the call reduces. Thread-safe. */
 bool operator_holds(const struct collective *call);
 
 /* communicators.c */
 int states_init(void);
-/* The communicator's state in *state; NULL: it has none yet. Returns an error of MPI, which its
- * handler has been told of. */
+/*
+ * The communicator's state in *state; NULL: it has none yet. Returns an error of MPI, which its
+ * handler has been told of.
+ */
 int state_find(MPI_Comm comm, struct comm_state **state);
-/* Notes that a nonblocking call would have used a job: the next blocking one makes it. Local.
- * state: as it was found. */
+/*
+ * Notes that a nonblocking call would have used a job: the next blocking one makes it. Local.
+ * state: as it was found.
+ */
 void state_want(MPI_Comm comm, struct comm_state *state);
-/* Counts a barrier that had no job to use. Local. Returns true if there have been so many that it
- * is to make one. */
+/*
+ * Counts a barrier that had no job to use. Local. Returns true if there have been so many that it
+ * is to make one.
+ */
 bool state_count_barrier(MPI_Comm comm, struct comm_state *state);
 /* True if a job is wanted of some communicator. */
 bool states_are_wanted(void);
-/* Makes the state, or completes one with NO_JOB_YET, in a blocking call of all ranks, and joins a
- * job if all can. */
+/*
+ * Makes the state, or completes one with NO_JOB_YET, in a blocking call of all ranks, and joins a
+ * job if all can.
+ */
 struct comm_state *state_make(MPI_Comm comm, struct comm_state *begun);
 /* Says so, and ends the program: there is nothing that ranks could agree on. */
 void no_memory(void) __attribute__((noreturn));
@@ -294,13 +311,17 @@ void states_drain(void);
 /* True if the calls that are under way are to fail for that. Thread-safe. */
 bool states_give_up(void);
 void states_finish(void);
-/* Leaves the job after a failure, a fanin_status, whose error may end the program, and begins the
- * agreement. */
+/*
+ * Leaves the job after a failure, a fanin_status, whose error may end the program, and begins the
+ * agreement.
+ */
 void state_fail(struct comm_state *state, int status, bool ends_program);
 /* Waits for the agreement that this rank has begun. */
 void state_wait_agreed(struct comm_state *state);
-/* True if the queue's thread has an agreement to finish or a job to leave, which it does when its
- * queue is empty. */
+/*
+ * True if the queue's thread has an agreement to finish or a job to leave, which it does when its
+ * queue is empty.
+ */
 bool state_has_duty(const struct comm_state *state);
 void state_do_duty(struct comm_state *state);
 enum phase state_phase(const struct comm_state *state);
@@ -312,8 +333,10 @@ enum phase state_phase(const struct comm_state *state);
 int comm_close(const MPI_Comm *comm);
 /* Waits for what is queued on the communicator. The same errors. */
 int comm_drain(const MPI_Comm *comm);
-/* Waits until communicators that the program has freed are at their end, for about a second at
- * most. */
+/*
+ * Waits until communicators that the program has freed are at their end, for about a second at
+ * most.
+ */
 void closed_wait(void);
 
 /* progress.c */
@@ -329,8 +352,10 @@ void nap(unsigned int looks);
 int mpi_finish(int posted, MPI_Request *req, bool in_background);
 /* The same for what all ranks do in any case, in MPI_Finalize at the latest. */
 int mpi_finish_surely(MPI_Request *req, bool in_background);
-/* Calls MPI. In the background by the nonblocking call `iname`: MPI's own waits would take a core.
- * All ranks do the same. */
+/*
+ * Calls MPI. In the background by the nonblocking call `iname`: MPI's own waits would take a core.
+ * All ranks do the same.
+ */
 #define MPI_CALL(in_background, name, iname, ...)                                                  \
 	({                                                                                         \
 		MPI_Request mpi_req;                                                               \
@@ -340,8 +365,10 @@ int mpi_finish_surely(MPI_Request *req, bool in_background);
 
 /* channel.c */
 int channel_join(const char *job_name, int rank, int size, struct channel **channel, enum way *way);
-/* With all ranks, or at once after a failure: collectives that this rank has not posted fail at the
- * others. */
+/*
+ * With all ranks, or at once after a failure: collectives that this rank has not posted fail at the
+ * others.
+ */
 void channel_leave(struct channel *channel, bool at_once);
 /* Waits, and has MPI move its data meanwhile. */
 int channel_wait(struct channel *channel, fanin_request **req);
@@ -380,8 +407,10 @@ void shared_free(struct shared *shared);
 	MPI_CALL(in_background, Reduce##suffix, Ireduce##suffix, __VA_ARGS__)
 #endif
 
-/* by_mpi.c: carries out a call by MPI on another communicator of the same ranks. Returns an MPI
- * error. */
+/*
+ * by_mpi.c: carries out a call by MPI on another communicator of the same ranks. Returns an MPI
+ * error.
+ */
 int collective_by_mpi(const struct collective *call, MPI_Comm comm, bool in_background);
 
 /* queue.c: the nonblocking calls of a communicator with a job. */
@@ -392,7 +421,8 @@ void queue_wake(struct queue *queue);
 void queue_end(struct queue *queue);
 /* Calls that are not done. queue: may be NULL. */
 uint32_t queue_open(const struct queue *queue);
-/* Waits until all that was queued is done, and has MPI move its data meanwhile. queue: may be NULL.
+/*
+ * Waits until all that was queued is done, and has MPI move its data meanwhile. queue: may be NULL.
  */
 void queue_drain(struct queue *queue);
 /*
@@ -418,8 +448,10 @@ void requests_wait(int n, const MPI_Request reqs[]);
 bool collective_take(const struct collective *call, int *result);
 /* The same for a nonblocking call, which has been queued if true. */
 bool collective_start(const struct collective *call, MPI_Request *req, int *result);
-/* The communicator's next call, in the network or, after a failure, as all ranks agree. Returns an
- * MPI error. */
+/*
+ * The communicator's next call, in the network or, after a failure, as all ranks agree. Returns an
+ * MPI error.
+ */
 int collective_carry_out(struct comm_state *state, const struct collective *call,
 			 const struct operation *operation);
 

@@ -27,7 +27,8 @@ progress_finish(void)
 		PMPI_Comm_free(&preload_comm);
 }
 
-/* Looks for a message. On a communicator of this process alone MPICH would not look at the network.
+/*
+ * Looks for a message. On a communicator of this process alone MPICH would not look at the network.
  */
 void
 mpi_progress(void)

@@ -13,8 +13,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* So often a job without collectives is looked after: the manager may be gone, or back, and takes
- * several looks then. */
+/*
+ * So often a job without collectives is looked after: the manager may be gone, or back, and takes
+ * several looks then.
+ */
 #define IDLE_NS 100000000
 #define NS_PER_SECOND 1000000000
 /* As many collectives are under way in the network. */
@@ -35,8 +37,10 @@ struct entry {
 	struct entry *next_open; /* of all queues */
 };
 
-/* Entries of all queues that are not complete. Only the pointer to the first is looked at without
- * the lock. */
+/*
+ * Entries of all queues that are not complete. Only the pointer to the first is looked at without
+ * the lock.
+ */
 static struct entry *open_entries;
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -149,8 +153,10 @@ request_is_open(MPI_Request req)
 	return entry != NULL;
 }
 
-/* Waits for something to do, with the lock held. The program may compute for long: the job is
- * looked after meanwhile. */
+/*
+ * Waits for something to do, with the lock held. The program may compute for long: the job is
+ * looked after meanwhile.
+ */
 static void
 queue_sleep(struct queue *queue)
 {
@@ -166,8 +172,10 @@ queue_sleep(struct queue *queue)
 		fanin_progress(queue->state->channel->ctx);
 }
 
-/* The next entry, if it can be begun before those that are posted are done. Sleeps if there is
- * nothing to do. */
+/*
+ * The next entry, if it can be begun before those that are posted are done. Sleeps if there is
+ * nothing to do.
+ */
 static struct entry *
 queue_next(struct queue *queue)
 {
@@ -220,8 +228,10 @@ entry_end(struct queue *queue, struct entry *entry)
 	entry_complete(queue, entry, entry->status == FANIN_OK ? MPI_SUCCESS : MPI_ERR_OTHER);
 }
 
-/* Waits for the oldest, but not for long: there may be others to post. After a failure all that are
- * posted come to their end. */
+/*
+ * Waits for the oldest, but not for long: there may be others to post. After a failure all that are
+ * posted come to their end.
+ */
 static void
 posted_wait(struct queue *queue)
 {
@@ -365,8 +375,10 @@ queue_release(struct queue *queue)
 		queue_set_held(queue, false);
 }
 
-/* MPI knows requests of this kind by no communicator, and hands their errors to MPI_COMM_WORLD's
- * handler. */
+/*
+ * MPI knows requests of this kind by no communicator, and hands their errors to MPI_COMM_WORLD's
+ * handler.
+ */
 bool
 errors_are_fatal(MPI_Comm comm)
 {

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The sum of a host's ranks, in the leader's `sum`: moved by MPI, combined as the network does it.
+/*
+ * The sum of a host's ranks, in the leader's `sum`: moved by MPI, combined as the network does it.
  */
 static int
 node_reduce(const struct step *step, void *sum, int count)

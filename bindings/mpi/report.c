@@ -52,8 +52,10 @@ way_is_network(int way)
 	return way == WAY_NETWORK || way == WAY_MPI_WRONG;
 }
 
-/* The next type and operator that MPI has wrong, from *place and *op on, which begin at 0. Returns
- * false if there is none. */
+/*
+ * The next type and operator that MPI has wrong, from *place and *op on, which begin at 0. Returns
+ * false if there is none.
+ */
 static bool
 wrong_next(unsigned int *place, struct type_view *view, enum fanin_op *op)
 {

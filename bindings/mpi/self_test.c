@@ -17,7 +17,8 @@
 /* Values of a type; a vector has each of them with each. */
 #define N_VALUES 6
 #define N_PAIRS (N_VALUES * N_VALUES)
-/* Enough for vectors of 64 bytes and all shorter ones that a loop may end with, whatever the type.
+/*
+ * Enough for vectors of 64 bytes and all shorter ones that a loop may end with, whatever the type.
  */
 #define COUNT 127
 /* Each place sees all pairs, when vectors begin at each of the first N_PAIRS elements. */

@@ -23,7 +23,8 @@
 #define LAG (DEPTH - 1)
 #define LINE 64
 
-/* How many chunks a rank has done. Each rank writes its own; the leader alone writes the last two.
+/*
+ * How many chunks a rank has done. Each rank writes its own; the leader alone writes the last two.
  */
 struct done {
 	uint64_t filled __attribute__((aligned(LINE)));

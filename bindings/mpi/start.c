@@ -103,8 +103,10 @@ preload_start(int level)
 		state_make(MPI_COMM_WORLD, NULL);
 }
 
-/* Nonblocking collectives in the network have a thread that calls MPI, whatever the program asks
- * for. */
+/*
+ * Nonblocking collectives in the network have a thread that calls MPI, whatever the program asks
+ * for.
+ */
 static int
 level_wanted(int required)
 {
@@ -118,8 +120,10 @@ level_wanted(int required)
 	return MPI_THREAD_MULTIPLE;
 }
 
-/* Ends a program of another MPI than this library's: their handles have nothing in common, and any
- * call would crash. */
+/*
+ * Ends a program of another MPI than this library's: their handles have nothing in common, and any
+ * call would crash.
+ */
 static void
 library_check(void)
 {
@@ -166,7 +170,8 @@ MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 	return status;
 }
 
-/* Here, and not where MPI deletes attributes: that may be later, and at another place on each rank.
+/*
+ * Here, and not where MPI deletes attributes: that may be later, and at another place on each rank.
  */
 PRELOAD_EXPORT int
 MPI_Comm_free(MPI_Comm *comm)

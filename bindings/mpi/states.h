@@ -25,8 +25,10 @@ void state_free(struct comm_state *state);
 /* Takes the communicator's state away from it; and from all. */
 void state_forget(MPI_Comm comm);
 void states_forget(void);
-/* Frees what communicators have left that the program has freed. Returns false if some are not at
- * their end. */
+/*
+ * Frees what communicators have left that the program has freed. Returns false if some are not at
+ * their end.
+ */
 bool closed_free(void);
 
 #endif

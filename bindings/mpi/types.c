@@ -32,8 +32,10 @@ struct type_entry {
 #define TABLE_SIZE 256
 static struct type_entry table[TABLE_SIZE];
 static bool table_used[TABLE_SIZE];
-/* In the order in which types_init names them, which is the same on all ranks; handles may be
- * addresses. */
+/*
+ * In the order in which types_init names them, which is the same on all ranks; handles may be
+ * addresses.
+ */
 static struct finding findings[N_TYPES];
 static unsigned int n_types;
 

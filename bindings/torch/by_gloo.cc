@@ -10,8 +10,10 @@ using WorkPtr = Group::WorkPtr;
 static const char point_to_point[] = "point-to-point is not in the library";
 static const char no_such[] = "no such collective in the library";
 
-/* "" if it runs in the network. op: NULL where nothing is reduced: bytes are copied then, of any
- * type. */
+/*
+ * "" if it runs in the network. op: NULL where nothing is reduced: bytes are copied then, of any
+ * type.
+ */
 std::string
 Group::why_gloo(const at::Tensor &tensor, const c10d::ReduceOp *op) const
 {
@@ -36,8 +38,10 @@ Group::why_gloo(const at::Tensor &tensor, const c10d::ReduceOp *op) const
 	return "";
 }
 
-/* Bytes of each of the parts that a tensor is cut into along its first dimension. splits: their
- * lengths there; none: all alike. */
+/*
+ * Bytes of each of the parts that a tensor is cut into along its first dimension. splits: their
+ * lengths there; none: all alike.
+ */
 static std::vector<int64_t>
 bytes_of_splits(const at::Tensor &tensor, const std::vector<int64_t> &splits, int size)
 {

@@ -60,8 +60,10 @@ slots_mutex()
 	return OfProcess<std::mutex>::get();
 }
 
-/* Runs what is a callback, and those that it registers: they come before what follows it. slot: its
- * place, or NULL. */
+/*
+ * Runs what is a callback, and those that it registers: they come before what follows it. slot: its
+ * place, or NULL.
+ */
 static void
 call(std::function<void()> what, std::shared_ptr<Slot> slot)
 {

@@ -30,8 +30,10 @@ namespace fanin_torch {
  * collectives.
  */
 void callback_complete(std::function<void()> what);
-/* Whether what runs on this thread may wait for collectives and callbacks: not in a callback on a
- * thread that completes these. */
+/*
+ * Whether what runs on this thread may wait for collectives and callbacks: not in a callback on a
+ * thread that completes these.
+ */
 bool callback_can_wait();
 /* Waits until all have returned. False: not within that time. */
 bool callbacks_wait(std::chrono::milliseconds patience);
@@ -60,8 +62,10 @@ class Sequence : public std::enable_shared_from_this<Sequence> {
 	/* Of the callbacks that the one on this thread registers; NULL: it runs none. */
 	static std::shared_ptr<Sequence> current();
 
-	/* Takes a callback, which runs once it is ready and its turn has come. after: the one whose
-	 * result it takes, or NULL. */
+	/*
+	 * Takes a callback, which runs once it is ready and its turn has come. after: the one whose
+	 * result it takes, or NULL.
+	 */
 	std::shared_ptr<Slot> add(std::function<void()> run, std::shared_ptr<Slot> after);
 	void ready(const std::shared_ptr<Slot> &slot);
 	/* Whether there is none. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Torch's collectives that reduce nothing, as those of the library: they copy bytes of any type, or
- * only synchronise. */
+/*
+ * Torch's collectives that reduce nothing, as those of the library: they copy bytes of any type, or
+ * only synchronise.
+ */
 #include "bindings/torch/group.hh"
 
 namespace fanin_torch {
@@ -45,8 +47,10 @@ Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
 		     std::move(moves));
 }
 
-/* Gathers bytes of `send` into `recv`, both plain. What overlaps in another way than in place is
- * copied before. */
+/*
+ * Gathers bytes of `send` into `recv`, both plain. What overlaps in another way than in place is
+ * copied before.
+ */
 static Part
 gather_part(at::Tensor send, const at::Tensor &recv, int rank)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The future of a Work as Python has it, whose callbacks run as callbacks.hh says. All with the
- * GIL. */
+/*
+ * The future of a Work as Python has it, whose callbacks run as callbacks.hh says. All with the
+ * GIL.
+ */
 #ifndef FANIN_TORCH_FUTURE_HH
 #define FANIN_TORCH_FUTURE_HH
 
@@ -17,8 +19,10 @@ class __attribute__((visibility("hidden"))) Future : public torch::jit::PythonFu
 	using Base = torch::jit::PythonFutureWrapper;
 	using Inner = c10::intrusive_ptr<c10::ivalue::Future>;
 
-	/* sequence: of the group that completes it. made_by: the callback that it is the result of,
-	 * or NULL. */
+	/*
+	 * sequence: of the group that completes it. made_by: the callback that it is the result of,
+	 * or NULL.
+	 */
 	Future(Inner future, std::shared_ptr<Sequence> sequence,
 	       std::shared_ptr<Slot> made_by = nullptr)
 	    : Base(std::move(future)), sequence_(std::move(sequence)), made_by_(std::move(made_by))
@@ -39,8 +43,10 @@ class __attribute__((visibility("hidden"))) Future : public torch::jit::PythonFu
 
 } // namespace fanin_torch
 
-/* pybind11 asks for it where it makes a Future known to Python, though torch's class is not
- * polymorphic: it is always one there. */
+/*
+ * pybind11 asks for it where it makes a Future known to Python, though torch's class is not
+ * polymorphic: it is always one there.
+ */
 template <>
 inline std::shared_ptr<fanin_torch::Future>
 std::dynamic_pointer_cast<fanin_torch::Future, torch::jit::PythonFutureWrapper>(

@@ -133,8 +133,10 @@ Group::scatter_by_gloo(const char *collective, OpType type, const std::string &r
 	return follow(std::move(task));
 }
 
-/* An allgather of bytes. rows: plain tensors that receive what each rank has; moves: how it comes
- * from there to the outputs. */
+/*
+ * An allgather of bytes. rows: plain tensors that receive what each rank has; moves: how it comes
+ * from there to the outputs.
+ */
 WorkPtr
 Group::gather_by_gloo(const char *collective, OpType type, const std::string &reason,
 		      const at::Tensor &input, const Tensors &rows, c10::IValue value, Moves moves)

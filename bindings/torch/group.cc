@@ -214,8 +214,10 @@ Group::close_begin()
 			return;
 		closing_ = true;
 	}
-	/* By this thread: others must not wait for the store, in which the program may wait for
-	 * other ranks. */
+	/*
+	 * By this thread: others must not wait for the store, in which the program may wait for
+	 * other ranks.
+	 */
 	if (network_ != nullptr && !has_failed())
 		notes_->write_left(host_);
 	if (node_ != nullptr)
@@ -227,8 +229,10 @@ Group::close_begin()
 void
 Group::close()
 {
-	/* In a forked process there are neither the threads nor, for it, the job: all that they
-	 * have is left as it is. */
+	/*
+	 * In a forked process there are neither the threads nor, for it, the job: all that they
+	 * have is left as it is.
+	 */
 	if (getpid() != pid_) {
 		new std::shared_ptr<Node>(std::move(node_));
 		new std::shared_ptr<Network>(std::move(network_));
@@ -266,7 +270,8 @@ complete(GroupWork &work, const std::function<void()> &finish, std::exception_pt
 {
 	try {
 		if (error == nullptr && finish) {
-			/* Tensors of inference mode can't be written outside it, others can in it.
+			/*
+			 * Tensors of inference mode can't be written outside it, others can in it.
 			 */
 			c10::InferenceMode inference;
 			finish();
@@ -291,7 +296,8 @@ Group::make_work(c10d::OpType type, const Tensors &inputs, c10::IValue value)
 	return c10::make_intrusive<GroupWork>(getRank(), type, inputs, std::move(value), sequence_);
 }
 
-/* Each collective begins with it: those of callbacks that come before have their place before it.
+/*
+ * Each collective begins with it: those of callbacks that come before have their place before it.
  */
 void
 Group::await_callbacks()

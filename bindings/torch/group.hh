@@ -77,7 +77,8 @@ class Group : public c10d::ProcessGroup {
 	 * use_gloo.
 	 */
 	std::string join(const JoinOptions &options, const std::vector<std::vector<int>> &hosts);
-	/* The job's handler, and whether it accumulates in float, as a rank that has joined knows.
+	/*
+	 * The job's handler, and whether it accumulates in float, as a rank that has joined knows.
 	 */
 	std::string handler() const;
 	bool accumulates_f32() const;
@@ -90,10 +91,13 @@ class Group : public c10d::ProcessGroup {
 	std::string why_not_sparse(at::ScalarType type) const;
 	WorkPtr allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
 				 const at::Tensor &values, int64_t most);
-	/* Runs what is queued to its end and leaves the job. May be called again. Without the GIL,
-	 * which callbacks need. */
+	/*
+	 * Runs what is queued to its end and leaves the job. May be called again. Without the GIL,
+	 * which callbacks need.
+	 */
 	void close();
-	/* close, and lets go of Gloo, whose threads may need the GIL until they end. The last call.
+	/*
+	 * close, and lets go of Gloo, whose threads may need the GIL until they end. The last call.
 	 */
 	void end();
 	/* Begins to: ranks that close several groups need not do so in the same order. */

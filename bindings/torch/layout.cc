@@ -69,7 +69,8 @@ store_set(c10d::Store &store, const std::string &key, const std::string &text)
 	try {
 		store.set(key, std::vector<uint8_t>(text.begin(), text.end()));
 	} catch (const std::exception &) {
-		/* The process of the store may be the one that is gone: others name the host then.
+		/*
+		 * The process of the store may be the one that is gone: others name the host then.
 		 */
 	}
 }

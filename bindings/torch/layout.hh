@@ -44,8 +44,10 @@ struct Layout {
 	{
 		return most == 1;
 	}
-	/* Where a rank's part of a vector is in the network, where each host has as many parts as
-	 * the one with most ranks. */
+	/*
+	 * Where a rank's part of a vector is in the network, where each host has as many parts as
+	 * the one with most ranks.
+	 */
 	int64_t
 	slot(int of) const
 	{
@@ -63,8 +65,10 @@ struct Layout {
 /* Why a collective fails whose ranks are not there any more. ranks: as "1, 3". */
 std::string left_in_words(const std::string &ranks);
 
-/* A host whose ranks can't go on says so before it leaves the job: only it knows which one is
- * missing. */
+/*
+ * A host whose ranks can't go on says so before it leaves the job: only it knows which one is
+ * missing.
+ */
 class Notes {
       public:
 	explicit Notes(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store))

@@ -27,8 +27,10 @@ struct Groups {
 
 } // namespace
 
-/* The group's thread may need the interpreter for callbacks of futures, while the group waits for
- * its thread. */
+/*
+ * The group's thread may need the interpreter for callbacks of futures, while the group waits for
+ * its thread.
+ */
 class PyGroup : public Group {
       public:
 	using Group::Group;
@@ -62,8 +64,10 @@ remember(const c10::intrusive_ptr<PyGroup> &group)
 	groups.list.emplace_back(group);
 }
 
-/* At exit: what is queued is done, all jobs are left, and callbacks have returned, as far as that
- * takes no longer than some seconds. */
+/*
+ * At exit: what is queued is done, all jobs are left, and callbacks have returned, as far as that
+ * takes no longer than some seconds.
+ */
 static void
 close_all()
 {

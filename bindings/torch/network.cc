@@ -109,7 +109,8 @@ Network::join(const JoinOptions &options)
 	join.fixed_rank = true;
 	join.size = static_cast<uint16_t>(layout_.hosts.size());
 	join.join_timeout_ms = static_cast<uint32_t>(options.join_timeout.count());
-	/* A rank that is gone fails a collective after 5 s; one that is late after torch's timeout.
+	/*
+	 * A rank that is gone fails a collective after 5 s; one that is late after torch's timeout.
 	 */
 	join.timeout_ms = static_cast<uint32_t>(std::min<int64_t>(5000, options.timeout.count()));
 	join.wait_limit_ms = static_cast<uint64_t>(options.timeout.count());
@@ -222,8 +223,10 @@ Network::leave()
 	if (ctx_ == nullptr)
 		return;
 	refresh_stats();
-	/* What this rank has not posted must fail at the others, and not be taken for the end of
-	 * the job. */
+	/*
+	 * What this rank has not posted must fail at the others, and not be taken for the end of
+	 * the job.
+	 */
 	if (aborted_ || !broken_.empty())
 		fanin_abort(comm_);
 	fanin_finalize(ctx_);
@@ -240,8 +243,10 @@ Network::run()
 		std::deque<Task> fresh;
 		{
 			std::unique_lock<std::mutex> lock(mutex_);
-			/* The program may compute for long: the job is looked after meanwhile, as
-			 * the manager may be gone, or back. */
+			/*
+			 * The program may compute for long: the job is looked after meanwhile, as
+			 * the manager may be gone, or back.
+			 */
 			while (!cv_.wait_for(lock, std::chrono::milliseconds(100), [&] {
 				return closing_ || !queue_.empty() || !posted.empty() ||
 				       (aborted_ && ctx_ != nullptr);
@@ -299,8 +304,10 @@ Network::post(Task &task)
 bool
 Network::finish(Task &task)
 {
-	/* Parts that are posted hold their buffers until they have been waited for, whatever became
-	 * of the others. */
+	/*
+	 * Parts that are posted hold their buffers until they have been waited for, whatever became
+	 * of the others.
+	 */
 	std::string text;
 	for (Part &part : task.parts) {
 		if (part.done)

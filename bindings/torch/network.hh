@@ -50,8 +50,10 @@ class Network : public std::enable_shared_from_this<Network> {
 	void submit(Task task);
 	/* Fails all that is not done, and leaves the job at once. Any thread. */
 	void abort(const std::string &why);
-	/* Has it do what it has been given and leave the job, in which the ranks wait for each
-	 * other. */
+	/*
+	 * Has it do what it has been given and leave the job, in which the ranks wait for each
+	 * other.
+	 */
 	void close_begin();
 	/*
 	 * The same, and waits until that is done; but not much longer than its own part takes:

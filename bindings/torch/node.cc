@@ -13,8 +13,10 @@
 
 namespace fanin_torch {
 
-/* How much longer than torch's timeout others wait for their leader, which knows better who is
- * late. */
+/*
+ * How much longer than torch's timeout others wait for their leader, which knows better who is
+ * late.
+ */
 #define LEADERS_DUE std::chrono::seconds(5)
 #define TICK_MS 500
 

@@ -34,8 +34,10 @@ class Node : public std::enable_shared_from_this<Node> {
 	~Node();
 	/* Meets the other ranks of the host. Returns "" or why that failed. */
 	std::string meet(const std::string &job_name, std::chrono::milliseconds patience);
-	/* Starts the thread. timeout: torch's. accumulate_f32: sums of half and bfloat16 are
-	 * accumulated in float. */
+	/*
+	 * Starts the thread. timeout: torch's. accumulate_f32: sums of half and bfloat16 are
+	 * accumulated in float.
+	 */
 	void begin(std::chrono::milliseconds timeout, bool accumulate_f32);
 	void submit(Task task);
 	/* As Network's. */
@@ -45,8 +47,10 @@ class Node : public std::enable_shared_from_this<Node> {
       private:
 	using Clock = std::chrono::steady_clock;
 
-	/* A collective, by its number. It may arrive from other ranks before this one's program has
-	 * come to it. */
+	/*
+	 * A collective, by its number. It may arrive from other ranks before this one's program has
+	 * come to it.
+	 */
 	struct Entry {
 		bool has_own = false;
 		Task own;

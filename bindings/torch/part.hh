@@ -43,15 +43,19 @@ struct Part {
 	std::unique_ptr<fanin_sparse_result> result;
 };
 
-/* Collectives that belong together. done: called by the thread that has carried them out; error: ""
- * or why they have failed. */
+/*
+ * Collectives that belong together. done: called by the thread that has carried them out; error: ""
+ * or why they have failed.
+ */
 struct Task {
 	std::vector<Part> parts;
 	std::function<void(const std::string &error)> done;
 };
 
-/* Posts it; its buffers are in use until its request has been waited for. Returns a fanin_status,
- * which it also keeps. */
+/*
+ * Posts it; its buffers are in use until its request has been waited for. Returns a fanin_status,
+ * which it also keeps.
+ */
 int part_post(Part *part, fanin_comm *comm);
 
 } // namespace fanin_torch

@@ -99,8 +99,10 @@ class Peer {
 	std::vector<bool> knows_; /* which of this process's buffers, by id */
 };
 
-/* Returns a socket that listens at this name, known in this network namespace only. Throws
- * std::system_error. */
+/*
+ * Returns a socket that listens at this name, known in this network namespace only. Throws
+ * std::system_error.
+ */
 int listen_at(const std::string &name);
 /* The next connection by this user, as a peer that has said who it is; NULL: none by then. */
 std::unique_ptr<Peer> accept_peer(int fd, std::chrono::steady_clock::time_point until);

@@ -64,8 +64,10 @@ view_of(const void *data, size_t bytes, enum fanin_dtype dtype)
 			     at::TensorOptions(scalar_of(dtype)));
 }
 
-/* Bytes of what a part moves, the same at all ranks: of a vector; in allgather and reduce_scatter,
- * of one rank's part of it. */
+/*
+ * Bytes of what a part moves, the same at all ranks: of a vector; in allgather and reduce_scatter,
+ * of one rank's part of it.
+ */
 static size_t
 unit_bytes(const Part &part)
 {
@@ -80,8 +82,10 @@ unit_bytes(const Part &part)
 	}
 }
 
-/* Sums of half and bfloat16 that are to be rounded once are float in the result, and in the
- * network. */
+/*
+ * Sums of half and bfloat16 that are to be rounded once are float in the result, and in the
+ * network.
+ */
 static bool
 is_wide(const Part &part, bool accumulate_f32)
 {
@@ -292,8 +296,10 @@ reduce_all(const Layout &layout, const Part &part, const std::vector<Given> &giv
 	}
 }
 
-/* All values of the host, those of one index side by side in the order of ranks: the library
- * combines them. */
+/*
+ * All values of the host, those of one index side by side in the order of ranks: the library
+ * combines them.
+ */
 static void
 sparse_join(const Layout &layout, Part *part, const std::vector<Given> &given)
 {

@@ -147,8 +147,10 @@ flat_of(const at::Tensor &tensor)
 				: tensor.detach().resolve_conj().resolve_neg().contiguous();
 }
 
-/* True if each dimension steps over all that those of shorter steps reach, as in a slice: then no
- * two elements share memory. */
+/*
+ * True if each dimension steps over all that those of shorter steps reach, as in a slice: then no
+ * two elements share memory.
+ */
 static bool
 is_nested(const at::Tensor &tensor)
 {

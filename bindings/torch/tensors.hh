@@ -49,11 +49,15 @@ void expect_alike(const char *collective, const at::Tensor &found, const at::Ten
 bool is_plain(const at::Tensor &tensor);
 /* A plain tensor with the same elements: itself, or a copy. */
 at::Tensor flat_of(const at::Tensor &tensor);
-/* Throws if elements of the tensor share memory, as those of an expanded one do: it can't hold
- * results. */
+/*
+ * Throws if elements of the tensor share memory, as those of an expanded one do: it can't hold
+ * results.
+ */
 void expect_writable(const char *collective, const at::Tensor &tensor);
-/* Where results are to be received, and how they come from there to the tensor: not at all if it is
- * itself. */
+/*
+ * Where results are to be received, and how they come from there to the tensor: not at all if it is
+ * itself.
+ */
 at::Tensor target_of(const char *collective, const at::Tensor &tensor, Moves *moves);
 Tensors targets_of(const char *collective, const Tensors &tensors, Moves *moves);
 /* One function that does them all; empty if there are none. */

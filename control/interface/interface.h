@@ -15,8 +15,10 @@
 #define INTERFACE_WHY_LEN 128
 /* The longest packet that AF_XDP takes: one page, less the headroom and the Ethernet header. */
 #define INTERFACE_XDP_MAX_MTU 3474
-/* AF_XDP has a socket for each receive queue, with memory of its own; more than these are not
- * opened by rule. */
+/*
+ * AF_XDP has a socket for each receive queue, with memory of its own; more than these are not
+ * opened by rule.
+ */
 #define INTERFACE_XDP_MAX_QUEUES 4
 
 /* Carries out a command of <linux/ethtool.h>. Returns false if the driver doesn't know it. */

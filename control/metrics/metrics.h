@@ -29,8 +29,10 @@ enum metrics_type {
 struct metrics_label {
 	const char *name; /* NULL: none */
 	const char *key;  /* of its value in an object of the path */
-	/* Which object: 0 the outermost array's entry, 1 that of the array inside; after these the
-	 * value, if it is an object. */
+	/*
+	 * Which object: 0 the outermost array's entry, 1 that of the array inside; after these the
+	 * value, if it is an object.
+	 */
 	unsigned int depth;
 };
 
@@ -59,8 +61,10 @@ struct metrics_family {
  */
 char *metrics_render(const struct metrics_family *families, const json_t *values, size_t *len);
 
-/* Reads an IP address and a TCP port: "127.0.0.1:9464", "[::1]:9464". Returns 0 with *address set,
- * or -EINVAL. */
+/*
+ * Reads an IP address and a TCP port: "127.0.0.1:9464", "[::1]:9464". Returns 0 with *address set,
+ * or -EINVAL.
+ */
 int metrics_address(const char *text, struct address *address);
 
 /*
@@ -96,8 +100,10 @@ int metrics_server_open(const char *listen, const struct metrics_family *familie
 			json_t *(*values)(void *user), void *user, struct metrics_server **server,
 			char *error);
 
-/* A descriptor that is readable when metrics_server_serve has something to do; -1 if server is
- * NULL. */
+/*
+ * A descriptor that is readable when metrics_server_serve has something to do; -1 if server is
+ * NULL.
+ */
 int metrics_server_fd(const struct metrics_server *server);
 
 /*

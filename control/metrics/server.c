@@ -38,8 +38,10 @@ struct metrics_server {
 	struct place places[MAX_PLACES];
 };
 
-/* libmicrohttpd's own timeout begins anew with each byte. A client must not hold a place by sending
- * one now and then. */
+/*
+ * libmicrohttpd's own timeout begins anew with each byte. A client must not hold a place by sending
+ * one now and then.
+ */
 static void
 end_place(struct place *place)
 {
@@ -61,8 +63,10 @@ end_overdue(struct metrics_server *server)
 	}
 }
 
-/* If all connections are taken, ends the one whose request is the longest in coming; of an answer
- * only if all are. */
+/*
+ * If all connections are taken, ends the one whose request is the longest in coming; of an answer
+ * only if all are.
+ */
 static void
 make_room(struct metrics_server *server)
 {
@@ -198,8 +202,10 @@ handle_request(void *user, struct MHD_Connection *connection, const char *url, c
 	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
 		return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
 			      "found another method, expected GET\n");
-	/* An answer to the first call, when all headers are there but not yet the end, would close
-	 * the connection. */
+	/*
+	 * An answer to the first call, when all headers are there but not yet the end, would close
+	 * the connection.
+	 */
 	if (*state == NULL) {
 		*state = user;
 		return MHD_YES;

@@ -32,8 +32,10 @@
 			a[i] = combine_##name(a[i], b[i]);                                         \
 	}
 
-/* finish_NAME: acc[i] = quotient, where the expression names the element x and n, the contributions
- * as n_type. */
+/*
+ * finish_NAME: acc[i] = quotient, where the expression names the element x and n, the contributions
+ * as n_type.
+ */
 #define FINISH_LOOP(name, type, n_type, expression)                                                \
 	static void finish_##name(void *acc, uint32_t contributions, size_t count)                 \
 	{                                                                                          \

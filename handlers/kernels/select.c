@@ -93,8 +93,10 @@ fanin_isa_name(enum fanin_isa isa)
 	return "unknown";
 }
 
-/* Returns NULL for an instruction set that this build has no kernels for, or for codes out of
- * range. */
+/*
+ * Returns NULL for an instruction set that this build has no kernels for, or for codes out of
+ * range.
+ */
 static const struct fanin_kernel_table *
 table_of(enum fanin_isa isa, unsigned int dtype, unsigned int op)
 {

@@ -72,8 +72,10 @@ typedef uint32_t any_32 ANY_ADDRESS;
 typedef uint64_t any_64 ANY_ADDRESS;
 
 #ifdef __AVX512F__
-/* Vectors of a size of elements: some lanes of one are taken from memory one after the other, and
- * put there likewise. */
+/*
+ * Vectors of a size of elements: some lanes of one are taken from memory one after the other, and
+ * put there likewise.
+ */
 #define LANES_32 16
 #define LANES_64 8
 
@@ -155,8 +157,10 @@ bucket_lane_32(const uint32_t *bucket, uint32_t tag)
 #endif
 }
 
-/* Values ahead for which the memory is fetched: an array is as large as its block, a table twice
- * that, and seldom in a cache near by. */
+/*
+ * Values ahead for which the memory is fetched: an array is as large as its block, a table twice
+ * that, and seldom in a cache near by.
+ */
 #define FETCH_AHEAD 24
 
 #define SPARSE_SCATTER(name, bits, width)                                                          \
@@ -187,7 +191,8 @@ bucket_of(uint32_t index, uint32_t n_buckets)
 	       FANIN_BUCKET_LANES;
 }
 
-/* Indices whose buckets are found together, and fetched while the values before them are combined.
+/*
+ * Indices whose buckets are found together, and fetched while the values before them are combined.
  */
 #define TOGETHER 32
 
@@ -323,8 +328,10 @@ SPARSE_BUCKETS(32)
 #define SPARSE_BITMAP_16 SPARSE_BITMAP_8
 
 #ifdef __AVX512F__
-/* Bitmaps come where there are many values: all lanes of a vector are computed, and those that are
- * to change are selected. */
+/*
+ * Bitmaps come where there are many values: all lanes of a vector are computed, and those that are
+ * to change are selected.
+ */
 #define SPARSE_BITMAP_32(name, bits)                                                               \
 	ALWAYS_INLINE void put_lanes_##name(any_##bits *to, uint64_t there, uint64_t mask,         \
 					    __m512i new)                                           \

@@ -56,8 +56,10 @@ struct fanin_kernel_sparse_combine {
 		       size_t n_words, size_t count);
 };
 
-/* The loops that take values out of an array, for one size of elements. Nothing of the array is
- * changed. */
+/*
+ * The loops that take values out of an array, for one size of elements. Nothing of the array is
+ * changed.
+ */
 struct fanin_kernel_sparse_take {
 	/*
 	 * Writes the next `count` values from the index `from` on, of which there are as many, and
@@ -78,16 +80,20 @@ struct fanin_kernel_sparse_take {
 			    const void *tags, uint32_t from, size_t count);
 	uint32_t (*table32)(void *out, void *indices, const void *values, const uint64_t *occupied,
 			    const void *tags, uint32_t from, size_t count);
-	/* Writes the `count` values of n_words words, in their order. values, occupied: from the
-	 * index of the first bit on. */
+	/*
+	 * Writes the `count` values of n_words words, in their order. values, occupied: from the
+	 * index of the first bit on.
+	 */
 	void (*bitmap)(void *out, const void *values, const uint64_t *occupied, size_t n_words,
 		       size_t count);
 };
 
 /* Loops over tags and bitmaps, independent of the values' type; for indices of 2 and of 4 bytes. */
 struct fanin_kernel_sparse_table {
-	/* Writes which lanes are taken, a bit for each. n_lanes: a multiple of 64. tags: aligned to
-	 * 64 bytes. */
+	/*
+	 * Writes which lanes are taken, a bit for each. n_lanes: a multiple of 64. tags: aligned to
+	 * 64 bytes.
+	 */
 	void (*occupied16)(uint64_t *occupied, const void *tags, size_t n_lanes);
 	void (*occupied32)(uint64_t *occupied, const void *tags, size_t n_lanes);
 	/*

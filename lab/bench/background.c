@@ -223,8 +223,10 @@ udp_send(struct path *path)
 	return path->udp_next_ns < path->udp_end_ns ? path->udp_next_ns : UINT64_MAX;
 }
 
-/* The same of flows by UDP. A flow's last datagram is as long as the others: the sizes are right
- * within half of one. */
+/*
+ * The same of flows by UDP. A flow's last datagram is as long as the others: the sizes are right
+ * within half of one.
+ */
 static uint64_t
 udp_flows_send(struct path *path)
 {

@@ -272,8 +272,10 @@ bin_take(void)
 	bench.last = now;
 }
 
-/* Lets time pass until the allreduce is done, with a bin of the trace now and then. Returns true if
- * it is. */
+/*
+ * Lets time pass until the allreduce is done, with a bin of the trace now and then. Returns true if
+ * it is.
+ */
 static bool
 pass(uint64_t until_ns)
 {
@@ -346,8 +348,10 @@ print_switches(void)
 	json_add("\"timeout_ns\": %" PRIu64, congestion_canary_timeout_ns(&bench.leaders));
 }
 
-/* Descriptors of each switch, over all allreduces, pauses included. Those that are left wait for
- * results that come no more. */
+/*
+ * Descriptors of each switch, over all allreduces, pauses included. Those that are left wait for
+ * results that come no more.
+ */
 static void
 print_descriptors(void)
 {

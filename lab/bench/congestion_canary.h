@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Canary in `./dev bench congestion`: a job with leaders on all switches, whose ranks are those of
- * the network. */
+/*
+ * Canary in `./dev bench congestion`: a job with leaders on all switches, whose ranks are those of
+ * the network.
+ */
 #ifndef FANIN_LAB_BENCH_CONGESTION_CANARY_H
 #define FANIN_LAB_BENCH_CONGESTION_CANARY_H
 

@@ -11,8 +11,10 @@
 #include "lab/reference/random.h"
 
 #define MTU 1500u
-/* Packets that leave at once after a pause: a link has no more of a burst than the one that it
- * sends. */
+/*
+ * Packets that leave at once after a pause: a link has no more of a burst than the one that it
+ * sends.
+ */
 #define BUCKET_BYTES 1u
 #define SETTLE_NS UINT64_C(1000000000)
 #define GREET_PORT 9 /* discard */
@@ -88,8 +90,10 @@ problem(const struct congestion_options *options, char *error)
 	return 0;
 }
 
-/* A datagram from each host to the next: a switch drops the first one to a host whose MAC address
- * it does not know, and asks for it. */
+/*
+ * A datagram from each host to the next: a switch drops the first one to a host whose MAC address
+ * it does not know, and asks for it.
+ */
 static void
 greet(const struct rig_leaf_spine *leaf_spine)
 {

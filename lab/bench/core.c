@@ -13,8 +13,10 @@
 #include "tools/measure/machine.h"
 #include "tools/measure/options.h"
 
-/* How long to go on for enough undisturbed batches, unless told otherwise: with one combination,
- * and with each one of a table. */
+/*
+ * How long to go on for enough undisturbed batches, unless told otherwise: with one combination,
+ * and with each one of a table.
+ */
 #define SECONDS 10
 #define TABLE_SECONDS 1
 /* Left to the options. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The bare loop that the pipeline is compared with, see core_rig.h: what must be done to the
- * packets' elements, and nothing else. */
+/*
+ * The bare loop that the pipeline is compared with, see core_rig.h: what must be done to the
+ * packets' elements, and nothing else.
+ */
 #include <string.h>
 
 #include <rte_cycles.h>
@@ -20,8 +22,10 @@ rig_bare_size(const struct rig *rig)
 	return rig->options.n_workers * accumulators_size(rig);
 }
 
-/* A worker's lie together: with others' in between, prefetching would make the cores fight for
- * them. */
+/*
+ * A worker's lie together: with others' in between, prefetching would make the cores fight for
+ * them.
+ */
 static uint8_t *
 own_accumulators(const struct rig *rig, unsigned int worker, uint8_t *accumulators)
 {

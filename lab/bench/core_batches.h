@@ -27,8 +27,10 @@ struct batch {
  */
 unsigned int batches_undisturbed(struct batch *batches, unsigned int n, uint64_t *fastest);
 
-/* How many undisturbed batches are enough for medians, if `wanted` batches would be without any
- * disturbance. */
+/*
+ * How many undisturbed batches are enough for medians, if `wanted` batches would be without any
+ * disturbance.
+ */
 unsigned int batches_enough(unsigned int wanted);
 
 /* The medians of the first n batches, at least one. It sorts them; calibration is not set. */

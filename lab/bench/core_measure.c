@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One combination, see core.h: batches through the pipeline and through the bare loop in turns, and
- * their medians. */
+/*
+ * One combination, see core.h: batches through the pipeline and through the bare loop in turns, and
+ * their medians.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -34,8 +36,10 @@ take_batch(struct rig *rig, uint8_t *accumulators)
 	return batch;
 }
 
-/* Takes batches until enough are undisturbed, which are brought to the front. Returns their number,
- * and that of all in *n. */
+/*
+ * Takes batches until enough are undisturbed, which are brought to the front. Returns their number,
+ * and that of all in *n.
+ */
 static unsigned int
 take_batches(struct settings *settings, struct rig *rig, uint8_t *accumulators,
 	     struct batch *batches, unsigned int *n)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The rig as the parent of a switch that is no root, see core_rig.h: it has one rank more, and a
- * port behind the hosts'. */
+/*
+ * The rig as the parent of a switch that is no root, see core_rig.h: it has one rank more, and a
+ * port behind the hosts'.
+ */
 #include <arpa/inet.h>
 #include <string.h>
 

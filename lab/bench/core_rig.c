@@ -255,8 +255,10 @@ rig_open(struct rig *rig, const struct rig_options *options)
 	for (uint16_t w = 0; w < options->n_workers; w++) {
 		char name[RTE_MEMPOOL_NAMESIZE];
 
-		/* In flight, results kept by the slots, and those in caches: no more, as what is
-		 * free takes its turn. */
+		/*
+		 * In flight, results kept by the slots, and those in caches: no more, as what is
+		 * free takes its turn.
+		 */
 		snprintf(name, sizeof(name), "rig_%u", w);
 		rig->pools[w] =
 			rte_pktmbuf_pool_create(name,

@@ -109,8 +109,10 @@ void rig_parent_member(const struct rig *rig, struct job_spec *spec);
 /* core_parent.c: the parent lets the job begin, which all hosts have joined; likewise. */
 void rig_parent_start(const struct rig *rig, struct job *job);
 
-/* core_parent.c: puts the results of what has come up into the parent's port; a rig_fn. Exits if
- * something is wrong. */
+/*
+ * core_parent.c: puts the results of what has come up into the parent's port; a rig_fn. Exits if
+ * something is wrong.
+ */
 uint64_t rig_parent_answer(struct rig *rig, unsigned int worker, void *argument);
 
 /* core_leaders.c: does nothing where blocks have no leaders. What such a job has besides. */
@@ -119,15 +121,18 @@ void rig_leaders_job(const struct rig *rig, struct job_spec *spec);
 /* core_leaders.c: the switch learns where the hosts are; likewise. Before the workers start. */
 void rig_leaders_open(struct rig *rig);
 
-/* core_leaders.c: makes a contribution of host h what it sends in jobs whose blocks have leaders.
+/*
+ * core_leaders.c: makes a contribution of host h what it sends in jobs whose blocks have leaders.
  */
 void rig_leaders_packet(const struct rig *rig, struct rte_mbuf *mbuf, uint16_t h);
 
 /* core_leaders.c: is it a leader's result, which it sends in the second turn? */
 bool rig_leaders_waits(const struct rig *rig, const struct rte_mbuf *mbuf);
 
-/* core_leaders.c: takes the sums and puts the results into the leaders' ports; a rig_fn. Exits if
- * something is wrong. */
+/*
+ * core_leaders.c: takes the sums and puts the results into the leaders' ports; a rig_fn. Exits if
+ * something is wrong.
+ */
 uint64_t rig_leaders_answer(struct rig *rig, unsigned int worker, void *argument);
 
 /* Tells why the benchmark can't go on, and exits. */
@@ -162,8 +167,10 @@ rig_share(const struct rig *rig)
 	return rig->options.mbufs / rig->options.n_workers;
 }
 
-/* The place of a contribution's block among those of the batch that its worker takes, 0 to n_blocks
- * / n_workers - 1. */
+/*
+ * The place of a contribution's block among those of the batch that its worker takes, 0 to n_blocks
+ * / n_workers - 1.
+ */
 static inline uint32_t
 rig_block_index(const struct rig *rig, const struct fanin_hdr *hdr)
 {

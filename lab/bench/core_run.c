@@ -182,8 +182,10 @@ run_share(struct rig *rig, unsigned int worker, void *argument)
 	return rte_rdtsc() - start;
 }
 
-/* Additions that don't wait for each other: how fast they are shows what the core has left for this
- * thread. */
+/*
+ * Additions that don't wait for each other: how fast they are shows what the core has left for this
+ * thread.
+ */
 static uint64_t
 add(struct rig *rig, unsigned int worker, void *argument)
 {

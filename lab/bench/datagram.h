@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ordinary UDP datagrams that hosts of rig/ send each other: headers only, what is behind them is
- * the caller's. Pure. */
+/*
+ * Ordinary UDP datagrams that hosts of rig/ send each other: headers only, what is behind them is
+ * the caller's. Pure.
+ */
 #ifndef FANIN_LAB_BENCH_DATAGRAM_H
 #define FANIN_LAB_BENCH_DATAGRAM_H
 

@@ -22,8 +22,10 @@
 #define NEAR_SOURCE 1
 #define NEAR_WORKERS 2
 
-/* Packets that leave at once after a pause: a link has no more of a burst than the one that it
- * sends. */
+/*
+ * Packets that leave at once after a pause: a link has no more of a burst than the one that it
+ * sends.
+ */
 #define BUCKET_BYTES 3028u
 #define SETTLE_NS UINT64_C(1000000000)
 

@@ -77,8 +77,10 @@ append(struct flow_schedule *schedule, size_t *room, const struct flow_arrival *
 	return 0;
 }
 
-/* The size, or the largest one that takes no more than these bytes on a link, a packet of one byte
- * at least. */
+/*
+ * The size, or the largest one that takes no more than these bytes on a link, a packet of one byte
+ * at least.
+ */
 static uint32_t
 size_within(uint32_t bytes, uint64_t link_bytes)
 {
@@ -102,8 +104,10 @@ flow_schedule_make(struct flow_schedule *schedule, const struct flow_schedule_op
 	for (uint32_t second = 0; second < options->seconds; second++) {
 		uint64_t left = in_a_second;
 
-		/* Of a Poisson process with this many arrivals each one's time is uniform. Less
-		 * than a small packet is left out. */
+		/*
+		 * Of a Poisson process with this many arrivals each one's time is uniform. Less
+		 * than a small packet is left out.
+		 */
 		while (left > flow_link_bytes(100)) {
 			const double quantile = random_u32(&random) / 4294967296.0;
 			const struct flow_arrival flow = {

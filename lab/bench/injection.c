@@ -12,8 +12,10 @@
 #define FIRST_SOURCE_PORT 20000u
 #define SOURCE_PORTS 20000u
 #define FRAME_BYTES (FLOW_SEGMENT + FLOW_OVERHEAD)
-/* Generators whose seeds differ by a small number stay apart by a constant: a placement of the same
- * seed must tell nothing about a permutation. */
+/*
+ * Generators whose seeds differ by a small number stay apart by a constant: a placement of the same
+ * seed must tell nothing about a permutation.
+ */
 #define PERMUTATION_SEED UINT64_C(0x9e3779b97f4a7c15)
 
 struct frame {
@@ -95,7 +97,8 @@ source_add(struct injection *injection, uint32_t number)
 	return source;
 }
 
-/* Sources begin at random times within a message, so that they do not change destinations at once.
+/*
+ * Sources begin at random times within a message, so that they do not change destinations at once.
  */
 static void
 sources_begin(struct injection *injection)

@@ -58,7 +58,8 @@ compare(const void *a, const void *b)
 	return first < second ? -1 : first > second;
 }
 
-/* The manager's tree: each leaf is linked to each spine, and ranks fill one leaf after the other.
+/*
+ * The manager's tree: each leaf is linked to each spine, and ranks fill one leaf after the other.
  */
 static void
 measure_tree(uint16_t n_leaves, uint16_t n_spines, uint16_t n_ranks)

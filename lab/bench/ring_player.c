@@ -97,8 +97,10 @@ packet_send(const struct rank *from, const struct rank *to, enum kind kind, uint
 	rig_host_send(from->host, &frame, RTE_MAX(len, DATAGRAM_SHORTEST_FRAME));
 }
 
-/* A step's packet may go once the same one of the step before has come; the first step's may go at
- * once. */
+/*
+ * A step's packet may go once the same one of the step before has come; the first step's may go at
+ * once.
+ */
 static void
 rank_send(struct rank *rank)
 {

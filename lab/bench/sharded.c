@@ -100,8 +100,10 @@ runs(enum part part)
 	       (options.variant == VARIANT_ALLGATHER && part == PART_GATHER);
 }
 
-/* Element i of rank r's vector to be reduced is (r + 1) * i, of its part to be gathered r * 2^20 +
- * i; modulo 2^32. */
+/*
+ * Element i of rank r's vector to be reduced is (r + 1) * i, of its part to be gathered r * 2^20 +
+ * i; modulo 2^32.
+ */
 static void
 result_check(const struct rank *rank, enum part part)
 {
@@ -135,8 +137,10 @@ engines_poll(struct rank *rank)
 
 	do {
 		n = shared_host_receive(&rank->shared);
-		/* The allgather first: it has little to send, and the reduce_scatter takes all the
-		 * room that there is. */
+		/*
+		 * The allgather first: it has little to send, and the reduce_scatter takes all the
+		 * room that there is.
+		 */
 		for (int p = PARTS - 1; p >= 0; p--) {
 			while (rank->engines[p] != NULL &&
 			       rank->protocols[p]->poll(rank->engines[p]) > 0 &&

@@ -44,8 +44,10 @@ void shared_host_init(struct shared_host *shared, struct rig_host *host);
 /* Adds a transport, the shared host's, for the engine of a job. At most SHARED_HOST_MOST. */
 struct fanin_transport *shared_host_add(struct shared_host *shared, uint32_t job);
 
-/* Gives frames that have come to their lanes, whose engines must then be polled until they have
- * none. Returns how many. */
+/*
+ * Gives frames that have come to their lanes, whose engines must then be polled until they have
+ * none. Returns how many.
+ */
 unsigned int shared_host_receive(struct shared_host *shared);
 
 /*

@@ -48,8 +48,10 @@ struct bare {
 	uint32_t n_results;
 };
 
-/* Allocates blocks and results. The other fields are the caller's, and set. Exits with an
- * explanation if it can't. */
+/*
+ * Allocates blocks and results. The other fields are the caller's, and set. Exits with an
+ * explanation if it can't.
+ */
 void bare_make(struct bare *bare);
 
 void bare_free(struct bare *bare);

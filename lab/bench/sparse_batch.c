@@ -66,8 +66,10 @@ prepare_block(struct sparse_bench *bench, const struct sparse_lane *lane, uint16
 	}
 }
 
-/* Hosts send in step: the worker finds a burst of each one's in turn, and that is the order of the
- * packets. */
+/*
+ * Hosts send in step: the worker finds a burst of each one's in turn, and that is the order of the
+ * packets.
+ */
 static void
 prepare(struct sparse_bench *bench, const struct sparse_lane *lane)
 {

@@ -118,8 +118,10 @@ per_block(const struct sparse_lane *lane, uint64_t total)
 	return (double)total / (double)lane->n_blocks;
 }
 
-/* Values sent for a block beyond one for each index: those that the table had no room for are sent
- * by themselves. */
+/*
+ * Values sent for a block beyond one for each index: those that the table had no room for are sent
+ * by themselves.
+ */
 static double
 extra_traffic(const struct sparse_lane *lane)
 {
@@ -211,7 +213,8 @@ print_text(const struct row *row)
 	fflush(stdout);
 }
 
-/* In turns, until enough batches of each kind are undisturbed. Returns how many there are of each.
+/*
+ * In turns, until enough batches of each kind are undisturbed. Returns how many there are of each.
  */
 static unsigned int
 take_batches(struct settings *settings, struct sparse_bench *bench)

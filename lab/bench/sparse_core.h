@@ -71,8 +71,10 @@ void sparse_bench_open(struct sparse_bench *bench, const struct sparse_options *
 /* Frees everything, and exits with an explanation if an mbuf is missing. */
 void sparse_bench_close(struct sparse_bench *bench);
 
-/* sparse_batch.c: one batch through the bare loop, and the same through the pipeline; all results
- * are checked. Exits if one is wrong. */
+/*
+ * sparse_batch.c: one batch through the bare loop, and the same through the pipeline; all results
+ * are checked. Exits if one is wrong.
+ */
 struct batch sparse_batch(struct sparse_bench *bench, enum sparse_kind kind);
 
 #endif

@@ -52,8 +52,10 @@ open_rig(struct sparse_bench *bench)
 		rig_job_open(&bench->rig, handlers[kind], slots, &bench->lanes[kind].job);
 }
 
-/* The lanes of a hash slot's table for f32: the bare loop's has as many. They are the handler's to
- * choose. */
+/*
+ * The lanes of a hash slot's table for f32: the bare loop's has as many. They are the handler's to
+ * choose.
+ */
 static uint32_t
 table_lanes(const struct sparse_bench *bench)
 {

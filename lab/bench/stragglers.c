@@ -253,8 +253,10 @@ all_are_done(void *user)
 	return true;
 }
 
-/* Lets time pass until then, with a bin of the trace now and then. Returns true if all jobs are
- * done. */
+/*
+ * Lets time pass until then, with a bin of the trace now and then. Returns true if all jobs are
+ * done.
+ */
 static bool
 pass(uint64_t until_ns)
 {

@@ -23,8 +23,10 @@ static struct super_frame_head heads[BURST];
 
 int super_frames_round(const struct fanin_headers *wholes, unsigned int flows);
 
-/* One burst: of each flow a super-frame, whose packets are mixed with those of the others. Returns
- * how many super-frames leave. */
+/*
+ * One burst: of each flow a super-frame, whose packets are mixed with those of the others. Returns
+ * how many super-frames leave.
+ */
 __attribute__((noinline, noipa)) int
 super_frames_round(const struct fanin_headers *wholes, unsigned int flows)
 {

@@ -26,8 +26,10 @@
 #define TIMEOUT_NS UINT64_C(50000)
 #define WARM_UP 50
 #define MOST_COMPARISONS 16384
-/* As for core-bench: undisturbed calibrations lie within 3 %, others begin at 8 % above the
- * fastest. */
+/*
+ * As for core-bench: undisturbed calibrations lie within 3 %, others begin at 8 % above the
+ * fastest.
+ */
 #define TOLERANCE_PERCENT 5
 
 enum mode {
@@ -185,8 +187,10 @@ median(double *values, uint32_t n)
 	return values[n / 2];
 }
 
-/* Packets per second without timers, of the fastest batch of some: the clock and the rate of timers
- * go by it. */
+/*
+ * Packets per second without timers, of the fastest batch of some: the clock and the rate of timers
+ * go by it.
+ */
 static double
 packets_per_second(struct rig *rig)
 {

@@ -12,7 +12,8 @@
 #include "wire/wire.h"
 
 #define HOSTS_MAX FANIN_WIRE_MAX_CHILDREN
-/* Patterns that take turns by block number. No power of two, so that two blocks of one slot differ.
+/*
+ * Patterns that take turns by block number. No power of two, so that two blocks of one slot differ.
  */
 #define HOSTS_PATTERNS 7
 

@@ -111,8 +111,10 @@ reference_encode(const struct float_format *format, double value)
 		exponent = 1 - bias(format);
 	/* In units of the last place, rounded by the C library. */
 	units = (uint64_t)nearbyint(ldexp(fabs(value), (int)format->mantissa_bits - exponent));
-	/* A mantissa that was rounded up to the next power of two carries into the exponent; so
-	 * does 1.0, which is not stored. */
+	/*
+	 * A mantissa that was rounded up to the next power of two carries into the exponent; so
+	 * does 1.0, which is not stored.
+	 */
 	units += (uint64_t)(exponent + bias(format) - 1) << format->mantissa_bits;
 	return sign | (units < infinity_of(format) ? units : infinity_of(format));
 }

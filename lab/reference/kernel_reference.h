@@ -43,8 +43,10 @@ uint64_t reference_divide(unsigned int dtype, uint64_t a, uint32_t n);
 /* Equal, or both NaN where arithmetic may give any. */
 bool reference_same(unsigned int dtype, unsigned int op, uint64_t found, uint64_t expected);
 
-/* Any bits, but often a number that is special: zeros, ones, the ends of the range, denormal
- * numbers, NaNs. */
+/*
+ * Any bits, but often a number that is special: zeros, ones, the ends of the range, denormal
+ * numbers, NaNs.
+ */
 uint64_t reference_random(struct random *random, unsigned int dtype);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Points in time of programs that measure, at which whoever started them takes the times of
- * processes. */
+/*
+ * Points in time of programs that measure, at which whoever started them takes the times of
+ * processes.
+ */
 #ifndef FANIN_LAB_REFERENCE_MARK_H
 #define FANIN_LAB_REFERENCE_MARK_H
 

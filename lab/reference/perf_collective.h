@@ -63,8 +63,10 @@ void perf_collective_expect(const struct perf_collective *collective, uint64_t i
 int perf_collective_post(const struct perf_collective *collective, void *send, void *recv,
 			 fanin_comm *comm, fanin_request **req);
 
-/* Calls a broadcast or allgather, and waits for it; nothing for others. The arguments are as above.
- * Returns what the library does. */
+/*
+ * Calls a broadcast or allgather, and waits for it; nothing for others. The arguments are as above.
+ * Returns what the library does.
+ */
 int perf_collective_call(const struct perf_collective *collective, void *send, void *recv,
 			 fanin_comm *comm);
 

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* ------------------------------------------------ complex-f32 prod: the product of complex numbers
+/*
+ * ------------------------------------------------ complex-f32 prod: the product of complex numbers
  */
 
 struct complex_f32 {
@@ -15,8 +16,10 @@ struct gauss {
 	int64_t re, im;
 };
 
-/* 5^10 is less than 2^24: so many factors of 1 + 2i, two per rank, leave all parts and their
- * products exact in f32. */
+/*
+ * 5^10 is less than 2^24: so many factors of 1 + 2i, two per rank, leave all parts and their
+ * products exact in f32.
+ */
 #define RANKS_WITH_FACTORS 5
 
 static inline struct gauss
@@ -75,8 +78,10 @@ complex_expect(const struct perf_data *data, uint64_t iteration, uint64_t first,
 	}
 }
 
-/* --------------------------------------------------------------------------------------------
- * table */
+/*
+ * --------------------------------------------------------------------------------------------
+ * table
+ */
 
 static const struct perf_custom customs[] = {
 	{ "complex-f32", "prod", FANIN_OPAQUE(sizeof(struct complex_f32)), FANIN_CUSTOM(128),

@@ -9,8 +9,10 @@
 
 #define CHUNK PERF_RANDOM_MAX /* elements */
 
-/* Elements on their way: integers as two's complement in 64 bits, sign or zero extended; others
- * exactly. */
+/*
+ * Elements on their way: integers as two's complement in 64 bits, sign or zero extended; others
+ * exactly.
+ */
 union chunk {
 	uint64_t integers[CHUNK];
 	double numbers[CHUNK];
@@ -303,8 +305,10 @@ float_bits(double value)
 	return bits;
 }
 
-/* To nearest even. Only for zero and what is neither denormal nor too large in f16, as all data and
- * results here are. */
+/*
+ * To nearest even. Only for zero and what is neither denormal nor too large in f16, as all data and
+ * results here are.
+ */
 static inline uint16_t
 f16_of(double value)
 {

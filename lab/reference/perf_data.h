@@ -48,8 +48,10 @@ void perf_data_expect(const struct perf_data *data, uint64_t iteration, uint64_t
 uint32_t perf_data_random(const struct perf_data *data, uint16_t rank, uint64_t iteration,
 			  uint64_t index);
 
-/* The same in two steps, for many elements of a rank: perf_data_mix(perf_data_stream(data, rank,
- * iteration), index). */
+/*
+ * The same in two steps, for many elements of a rank: perf_data_mix(perf_data_stream(data, rank,
+ * iteration), index).
+ */
 uint32_t perf_data_stream(const struct perf_data *data, uint16_t rank, uint64_t iteration);
 uint32_t perf_data_mix(uint32_t stream, uint64_t index);
 

@@ -46,8 +46,10 @@ wrong(const struct reader *reader, const char *format, ...)
 	return -EINVAL;
 }
 
-/* A word as messages have it: cut if it is long, and without characters that do not print. Returns
- * shown. */
+/*
+ * A word as messages have it: cut if it is long, and without characters that do not print. Returns
+ * shown.
+ */
 static const char *
 word_show(const struct word *word, char shown[WORD_SHOWN + 4])
 {

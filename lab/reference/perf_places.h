@@ -46,8 +46,10 @@ void perf_places_free(struct perf_places *places);
 /* Returns the largest part of the indices that a rank has values at, 0 to 1. */
 double perf_places_density(const struct perf_places *places);
 
-/* Returns the position of a rank's first index that is not below `index`: its count if there is
- * none. */
+/*
+ * Returns the position of a rank's first index that is not below `index`: its count if there is
+ * none.
+ */
 uint64_t perf_places_find(const struct perf_places *places, uint16_t rank, uint64_t index);
 
 #endif

@@ -121,8 +121,10 @@ surplus_bits(enum fanin_dtype dtype)
 	return DOUBLE_MANTISSA - format_of(dtype)->mantissa_bits;
 }
 
-/* The sum of ranks first_rank to first_rank + width - 1, of which those from data->size on don't
- * exist. */
+/*
+ * The sum of ranks first_rank to first_rank + width - 1, of which those from data->size on don't
+ * exist.
+ */
 static void
 sum_in_order(const struct perf_data *data, uint16_t first_rank, uint16_t width, uint64_t iteration,
 	     uint64_t first, uint64_t n, double *sum)

@@ -93,8 +93,10 @@ uint32_t rig_spine_ip_be(uint16_t spine);
 uint16_t rig_host_port(const struct rig_leaf_spine *network, uint32_t host);
 uint16_t rig_up_port(const struct rig_leaf_spine *network, uint16_t spine);
 
-/* What a host's packets begin with that go by way of its leaf; to the leaf itself unless dst_ip_be
- * is changed. */
+/*
+ * What a host's packets begin with that go by way of its leaf; to the leaf itself unless dst_ip_be
+ * is changed.
+ */
 struct fanin_flow rig_host_flow(const struct rig_leaf_spine *network, uint32_t host);
 
 /* Destroys a job on a switch, if it has it. */
@@ -122,7 +124,8 @@ struct rig_server *rig_job_server(const struct rig_job *job);
 /* Gives it the job, again after it was restarted. Returns FANIN_OK or a negative status. */
 int rig_job_serve(const struct rig_job *job);
 
-/* Has all ranks join, as long as that takes. Returns 0, or -ETIMEDOUT if it takes longer than this.
+/*
+ * Has all ranks join, as long as that takes. Returns 0, or -ETIMEDOUT if it takes longer than this.
  */
 int rig_job_join(struct rig_job *job, uint64_t most_ns);
 

@@ -549,8 +549,10 @@ host_answers_arp(struct rig_host *host, const struct rte_mbuf *mbuf)
 	return true;
 }
 
-/* What switches send, whichever port it goes to, and what hosts send to each other, but for probes:
- * those are for the kernel of a host. */
+/*
+ * What switches send, whichever port it goes to, and what hosts send to each other, but for probes:
+ * those are for the kernel of a host.
+ */
 static bool
 is_for_transport(const struct rte_mbuf *mbuf)
 {

@@ -90,8 +90,10 @@ uint16_t rig_mtu(const struct rig *rig);
  */
 void rig_switch_away(struct rig_switch *sw, bool away);
 
-/* The switch is dead from now on: whatever comes is lost, and it does nothing. Or there again, as
- * it was. */
+/*
+ * The switch is dead from now on: whatever comes is lost, and it does nothing. Or there again, as
+ * it was.
+ */
 void rig_switch_kill(struct rig_switch *sw, bool dead);
 
 /* The rig's still. To jobs and counters. */
@@ -112,8 +114,10 @@ struct rig_host *rig_attach(struct rig_switch *sw, uint16_t port, uint32_t ip_be
 /* The host's MAC address. */
 const uint8_t *rig_host_mac(const struct rig_host *host);
 
-/* The host as a transport for an engine: Fanin's packets from switches and hosts, but for probes.
- * The rig's. */
+/*
+ * The host as a transport for an engine: Fanin's packets from switches and hosts, but for probes.
+ * The rig's.
+ */
 struct fanin_transport *rig_host_transport(struct rig_host *host);
 
 /*
@@ -138,15 +142,19 @@ void rig_host_kill(struct rig_host *host);
 /* The host wants to be called at this time, or earlier. */
 void rig_host_wake(struct rig_host *host, uint64_t at_ns);
 
-/* Puts a frame on the host's link, as another program on it would. Returns false if there are no
- * packets. */
+/*
+ * Puts a frame on the host's link, as another program on it would. Returns false if there are no
+ * packets.
+ */
 bool rig_host_send(struct rig_host *host, const void *frame, uint32_t len);
 
 /* How long the host's link will take for what it was given. */
 uint64_t rig_host_backlog_ns(const struct rig_host *host);
 
-/* Keeps the host's link from sending for this long, once it has sent what it was given: the host is
- * busy with something else. */
+/*
+ * Keeps the host's link from sending for this long, once it has sent what it was given: the host is
+ * busy with something else.
+ */
 void rig_host_pause(struct rig_host *host, uint64_t pause_ns);
 
 /* What a port of a switch has sent, and what a host has. */

@@ -44,8 +44,10 @@ struct rig_server_ops {
 	/* Returns FANIN_OK or a negative status. */
 	int (*serve)(struct rig_server *server, const struct rig_service *service);
 
-	/* It is dead from now on: whatever comes is lost. Or, without any of its jobs and with
-	 * another instance, there again. */
+	/*
+	 * It is dead from now on: whatever comes is lost. Or, without any of its jobs and with
+	 * another instance, there again.
+	 */
 	void (*kill)(struct rig_server *server);
 	void (*restart)(struct rig_server *server);
 	bool (*is_alive)(const struct rig_server *server);

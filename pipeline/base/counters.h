@@ -57,8 +57,10 @@ struct counters {
 	/* Length of the cluster's queue when it was polled: 0, 1, 2-3, 4-7, ... */
 	uint64_t queue_lengths[COUNTERS_HISTOGRAM];
 	uint64_t queue_sum; /* of all that the histogram counts */
-	/* Packets that wait for a handler, those of the burst that is about to be handled among
-	 * them. */
+	/*
+	 * Packets that wait for a handler, those of the burst that is about to be handled among
+	 * them.
+	 */
 	uint64_t input_occupancy[COUNTERS_HISTOGRAM];
 	uint64_t input_sum;    /* likewise */
 	uint64_t learn_failed; /* source addresses that the full MAC table could not take */

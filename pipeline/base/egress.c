@@ -8,8 +8,10 @@
 
 #include "pipeline/base/fastpath.h"
 
-/* The bucket counts thousandths of bits: a rate in Mbit/s is as many of them in a nanosecond, so
- * nothing is rounded. */
+/*
+ * The bucket counts thousandths of bits: a rate in Mbit/s is as many of them in a nanosecond, so
+ * nothing is rounded.
+ */
 #define MILLIBITS_PER_BYTE 8000
 
 /* Longest pause that fills a bucket, so that the sum does not overflow at any rate. */

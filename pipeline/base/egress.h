@@ -15,8 +15,10 @@
 
 #include "pipeline/base/worker.h"
 
-/* What a port's queue has at most where its configuration says nothing: frames, and a time at its
- * rate. */
+/*
+ * What a port's queue has at most where its configuration says nothing: frames, and a time at its
+ * rate.
+ */
 #define EGRESS_FRAMES 256u
 #define EGRESS_BUCKET_US 4000u
 
@@ -40,8 +42,10 @@ void egress_init(struct egress *egress, const struct pipeline_egress *options, u
 uint16_t egress_take(struct egress *egress, uint64_t now_ns, struct rte_mbuf *const *mbufs,
 		     uint16_t n);
 
-/* When the bucket has anything in it, as far as is known: before credit_ns it has. Likewise, or
- * where there is one worker only. */
+/*
+ * When the bucket has anything in it, as far as is known: before credit_ns it has. Likewise, or
+ * where there is one worker only.
+ */
 uint64_t egress_due_ns(const struct egress *egress);
 
 /* Gives the bytes of n frames back which the device did not take. Likewise. */

@@ -22,7 +22,8 @@ ipv4_header_len(const struct fanin_ip *ip)
 	return (ip->version_ihl & 0xfu) * 4;
 }
 
-/* Multicast, broadcast, loopback and "this network" are nobody's address (RFC 1812 section 5.3.7).
+/*
+ * Multicast, broadcast, loopback and "this network" are nobody's address (RFC 1812 section 5.3.7).
  */
 static inline bool
 ipv4_is_unicast(uint32_t ip_be)
@@ -57,7 +58,8 @@ ipv4_check(const struct fanin_headers *headers, uint32_t len)
 	return FANIN_REASON_NONE;
 }
 
-/* Brings the checksum up to date after one word of the header has changed (RFC 1624, equation 3).
+/*
+ * Brings the checksum up to date after one word of the header has changed (RFC 1624, equation 3).
  */
 static inline void
 ipv4_checksum_update(struct fanin_ip *ip, uint16_t before, uint16_t after)

@@ -10,8 +10,10 @@
 
 #include "pipeline/base/fastpath.h"
 
-/* Of the flags that a segment in the middle does not have: those that begin, and those that end
- * what is sent. */
+/*
+ * Of the flags that a segment in the middle does not have: those that begin, and those that end
+ * what is sent.
+ */
 #define TCP_FIRST_ONLY RTE_TCP_CWR_FLAG
 #define TCP_LAST_ONLY (RTE_TCP_FIN_FLAG | RTE_TCP_PSH_FLAG)
 

@@ -45,8 +45,10 @@ struct port_driver {
 	 */
 	uint64_t (*rx_left)(const void *queue);
 
-	/* A descriptor that is readable (POLLIN) once a queue has frames. NULL: the driver has
-	 * none. Any thread. */
+	/*
+	 * A descriptor that is readable (POLLIN) once a queue has frames. NULL: the driver has
+	 * none. Any thread.
+	 */
 	int (*wake_fd)(const void *queue);
 
 	/*

@@ -34,8 +34,10 @@ struct worker;
  */
 #define PIPELINE_TX_WAITING 512u
 
-/* A frame's payload is 64-byte aligned if its start is 32 modulo 64: the private area shifts the
- * data by this much. */
+/*
+ * A frame's payload is 64-byte aligned if its start is 32 modulo 64: the private area shifts the
+ * data by this much.
+ */
 #define PIPELINE_MBUF_PRIV_SIZE 32
 
 enum pipeline_idle {

@@ -21,15 +21,19 @@
 
 #include "pipeline/base/fastpath.h"
 
-/* Each try kicks the kernel, which makes room unless the link itself is stuck. Drivers of our own
- * need no kick. */
+/*
+ * Each try kicks the kernel, which makes room unless the link itself is stuck. Drivers of our own
+ * need no kick.
+ */
 #define TX_TRIES 8
 
 /* Frames of a long queue that a device is offered at a time. */
 #define TX_OFFER_MOST 256
 
-/* A link that takes nothing for this long is stuck; frames that it would send later are useless by
- * then. */
+/*
+ * A link that takes nothing for this long is stuck; frames that it would send later are useless by
+ * then.
+ */
 #define TX_STUCK_NS 1000000000u
 
 /*
@@ -44,8 +48,10 @@
 #define TX_PASS_NS_PER_BYTE 8000u
 #define TX_PASS_MOST_NS 100000000u
 
-/* Gives a driver n frames, from this one on. Frames that are known to be refused no longer are as
- * soon as one of them is taken. */
+/*
+ * Gives a driver n frames, from this one on. Frames that are known to be refused no longer are as
+ * soon as one of them is taken.
+ */
 static uint16_t
 driver_transmit(struct tx_buffer *buffer, uint16_t first, uint16_t n)
 {
@@ -169,8 +175,10 @@ count_waiting(struct worker *worker, struct tx_buffer *buffer, int32_t n)
 		worker->n_tx_waiting = (uint16_t)(worker->n_tx_waiting + n);
 }
 
-/* Takes n frames, from this one on, out of the buffer and of what waits. Their mbufs have another
- * owner now. */
+/*
+ * Takes n frames, from this one on, out of the buffer and of what waits. Their mbufs have another
+ * owner now.
+ */
 static void
 remove_frames(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t n)
 {
@@ -200,7 +208,8 @@ offer_again(struct worker *worker, uint16_t port, uint16_t first, uint16_t n)
 	return sent;
 }
 
-/* The first frame is not passed by another for as long as its room takes, from the next round on.
+/*
+ * The first frame is not passed by another for as long as its room takes, from the next round on.
  */
 static void
 refusal_wait(const struct worker *worker, struct tx_refusal *refusal)
@@ -277,8 +286,10 @@ drop_waiting(struct worker *worker, uint16_t port, bool refused, enum fanin_reas
 		refusal_begin(worker, buffer);
 }
 
-/* The first of the shortest frames behind the first one: others that are shorter than that may be
- * too long, too. */
+/*
+ * The first of the shortest frames behind the first one: others that are shorter than that may be
+ * too long, too.
+ */
 static uint16_t
 shortest_behind(const struct tx_buffer *buffer)
 {
@@ -320,7 +331,8 @@ let_by(struct worker *worker, uint16_t port)
 		refusal_begin(worker, buffer);
 		return true;
 	}
-	/* The other one has used the rate up: the first one was not offered, and not refused again.
+	/*
+	 * The other one has used the rate up: the first one was not offered, and not refused again.
 	 */
 	if (buffer->counts && buffer->n_held != 0) {
 		refusal->n_passed--;
@@ -334,8 +346,10 @@ let_by(struct worker *worker, uint16_t port)
 	return true;
 }
 
-/* The first frame was refused: continues with the next one if the driver will never accept it.
- * Returns true if a frame was taken. */
+/*
+ * The first frame was refused: continues with the next one if the driver will never accept it.
+ * Returns true if a frame was taken.
+ */
 static bool
 pass_refused(struct worker *worker, uint16_t port)
 {
@@ -356,8 +370,10 @@ pass_refused(struct worker *worker, uint16_t port)
 	return *tx_frames != before;
 }
 
-/* Drops what has waited while the device took nothing for too long. What has come just now waits in
- * its place. moves: some have just left. */
+/*
+ * Drops what has waited while the device took nothing for too long. What has come just now waits in
+ * its place. moves: some have just left.
+ */
 static void
 drop_stuck(struct worker *worker, uint16_t port, bool moves)
 {
@@ -380,8 +396,10 @@ struct waiting_room {
 	uint64_t others_bytes; /* what waits for the port in other workers */
 };
 
-/* Returns the unused part of a limit, but at least an equal share: else the first worker to fill
- * the queue would keep it. */
+/*
+ * Returns the unused part of a limit, but at least an equal share: else the first worker to fill
+ * the queue would keep it.
+ */
 static uint64_t
 what_is_left(const struct pipeline *pipeline, uint64_t limit, uint64_t taken)
 {
@@ -410,8 +428,10 @@ common_bytes(const struct worker *worker, uint16_t port)
 	return most - RTE_MIN(most, taken);
 }
 
-/* A port has room of its own for frames, which all workers share, or shares that of the worker with
- * others. */
+/*
+ * A port has room of its own for frames, which all workers share, or shares that of the worker with
+ * others.
+ */
 static struct waiting_room
 waiting_room(const struct worker *worker, uint16_t port)
 {
@@ -439,8 +459,10 @@ waiting_room(const struct worker *worker, uint16_t port)
 	return room;
 }
 
-/* Marks frames that have come to wait behind so many bytes that senders should slow down.
- * others_bytes: that wait in other workers. */
+/*
+ * Marks frames that have come to wait behind so many bytes that senders should slow down.
+ * others_bytes: that wait in other workers.
+ */
 static void
 mark_congestion(struct worker *worker, uint16_t port, uint64_t others_bytes)
 {

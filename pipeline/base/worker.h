@@ -81,8 +81,10 @@ struct retry {
 	uint64_t since_ns;
 };
 
-/* What the MAC table said of a station in a round, so that its other frames of that round need not
- * ask. */
+/*
+ * What the MAC table said of a station in a round, so that its other frames of that round need not
+ * ask.
+ */
 struct station {
 	mac_key key;
 	uint64_t round; /* 0: none */
@@ -138,7 +140,8 @@ struct worker {
 /* tx.c: gives the garbage back to its pool. */
 void worker_free_garbage(struct worker *worker);
 
-/* Gives up one reference of an mbuf. The last one of a single segment waits for others of its kind.
+/*
+ * Gives up one reference of an mbuf. The last one of a single segment waits for others of its kind.
  */
 static inline void
 worker_free(struct worker *worker, struct rte_mbuf *mbuf)
@@ -170,7 +173,8 @@ worker_drop(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reas
 	rte_pktmbuf_free(mbuf);
 }
 
-/* Before a burst's handlers run: how many packets the worker has, or could have, taken (Flare's Q).
+/*
+ * Before a burst's handlers run: how many packets the worker has, or could have, taken (Flare's Q).
  */
 static inline void
 worker_count_input(struct worker *worker, unsigned int packets)

@@ -60,8 +60,10 @@ learn_sender(struct worker *worker, const struct rte_arp_hdr *arp, uint16_t ingr
 	}
 	if (position < 0)
 		return;
-	/* That a next hop asks does not tell that it gets what is sent to it: once dead, only an
-	 * answer shows that. */
+	/*
+	 * That a next hop asks does not tell that it gets what is sent to it: once dead, only an
+	 * answer shows that.
+	 */
 	if (to_switch && arp->arp_opcode == rte_cpu_to_be_16(RTE_ARP_OP_REPLY))
 		neighbor_note_answer(neighbors, position, worker->now_ns);
 	else if (neighbor_is_dead(neighbors, position))

@@ -21,16 +21,20 @@ fits_mtu(const struct pipeline_port *port, const struct rte_mbuf *mbuf, bool tag
 	       (uint32_t)port->mtu + RTE_ETHER_HDR_LEN + (tagged ? RTE_VLAN_HLEN : 0);
 }
 
-/* 01-80-C2-00-00-00 to -0F: meant for the next bridge only, never forwarded (IEEE 802.1Q table
- * 8-1). */
+/*
+ * 01-80-C2-00-00-00 to -0F: meant for the next bridge only, never forwarded (IEEE 802.1Q table
+ * 8-1).
+ */
 static inline bool
 is_link_local_group(mac_key key)
 {
 	return key >> 20 == 0x0180c200000;
 }
 
-/* Where the station is or will be noted, and this round's number, which no other round with packets
- * has. */
+/*
+ * Where the station is or will be noted, and this round's number, which no other round with packets
+ * has.
+ */
 static inline struct station *
 station_of(struct worker *worker, mac_key key, uint64_t *round)
 {
@@ -82,8 +86,10 @@ worker_station_port(struct worker *worker, mac_key station)
 	return look_up(worker, station);
 }
 
-/* Devices of DPDK get frames as a link carries them: copies, as other ports may have the frame,
- * too. */
+/*
+ * Devices of DPDK get frames as a link carries them: copies, as other ports may have the frame,
+ * too.
+ */
 static __rte_noinline void
 send_segments(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf)
 {
@@ -146,8 +152,10 @@ worker_forward(struct worker *worker, struct rte_mbuf *mbuf)
 	bool tagged;
 	int egress;
 
-	/* Some drivers take the tag out of the frame: it goes back in, for each driver sends frames
-	 * as they are. */
+	/*
+	 * Some drivers take the tag out of the frame: it goes back in, for each driver sends frames
+	 * as they are.
+	 */
 	if (unlikely((mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 &&
 		     rte_vlan_insert(&mbuf) != 0)) {
 		worker_drop(worker, mbuf, FANIN_REASON_FRAME_SHORT);

@@ -25,8 +25,10 @@ is_icmp_query(uint8_t type)
 	return type == RTE_IP_ICMP_ECHO_REQUEST || type == RTE_IP_ICMP_ECHO_REPLY;
 }
 
-/* An error never answers another one, nor all but the first of fragments, nor what the switch
- * itself sends. */
+/*
+ * An error never answers another one, nor all but the first of fragments, nor what the switch
+ * itself sends.
+ */
 static bool
 may_be_answered(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 {

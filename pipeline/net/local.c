@@ -14,8 +14,10 @@
 
 #include "pipeline/base/fastpath.h"
 
-/* An unfragmented ICMP message to the switch's address, without IP options and as long as its
- * header says. */
+/*
+ * An unfragmented ICMP message to the switch's address, without IP options and as long as its
+ * header says.
+ */
 static bool
 is_icmp(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 {

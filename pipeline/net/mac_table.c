@@ -83,8 +83,10 @@ mac_table_learn(struct mac_table *table, mac_key key, uint16_t port, uint32_t no
 	if (position < 0)
 		return -ENOSPC;
 	entry = &table->entries[position];
-	/* A station that talks all the time writes once a second: readers keep the line in their
-	 * caches. */
+	/*
+	 * A station that talks all the time writes once a second: readers keep the line in their
+	 * caches.
+	 */
 	if (__atomic_load_n(&entry->port, __ATOMIC_RELAXED) != port)
 		__atomic_store_n(&entry->port, port, __ATOMIC_RELAXED);
 	if (__atomic_load_n(&entry->seen_seconds, __ATOMIC_RELAXED) != now_seconds)

@@ -18,7 +18,8 @@
 
 /* Seconds after which a host that has not been heard is asked again, once a second. */
 #define NEIGHBOR_REFRESH_HOST 30
-/* Seconds without an answer to that after which it is forgotten. Next hops are probed: next_hops.h.
+/*
+ * Seconds without an answer to that after which it is forgotten. Next hops are probed: next_hops.h.
  */
 #define NEIGHBOR_PATIENCE 3
 
@@ -30,8 +31,10 @@
 typedef uint64_t neighbor_key;
 
 struct neighbor {
-	/* MAC address as in a mac_key; below it the last two bytes of the IPv4 address that it is
-	 * of. 0: unknown. */
+	/*
+	 * MAC address as in a mac_key; below it the last two bytes of the IPv4 address that it is
+	 * of. 0: unknown.
+	 */
 	uint64_t mac_and_ip;    // workers: rw, main: rw
 	uint32_t seen_seconds;  // workers: w, main: r
 	uint32_t asked_seconds; // workers: rw, main: r
@@ -82,8 +85,10 @@ void neighbor_table_free(struct neighbor_table *table);
  */
 int32_t neighbor_add_next_hop(struct neighbor_table *table, neighbor_key key);
 
-/* The position of a neighbor, or -ENOENT. Any worker; valid until its next quiescent state, a next
- * hop's for good. */
+/*
+ * The position of a neighbor, or -ENOENT. Any worker; valid until its next quiescent state, a next
+ * hop's for good.
+ */
 int32_t neighbor_find(const struct neighbor_table *table, neighbor_key key);
 
 /* The same, adding one whose MAC address is unknown. -ENOSPC if the table is full. */
@@ -113,8 +118,10 @@ neighbor_is_dead(const struct neighbor_table *table, int32_t position)
 	return __atomic_load_n(&table->neighbors[position].dead, __ATOMIC_RELAXED);
 }
 
-/* Has a worker ask for a neighbor, which is in the table, or announce the own address, soon and at
- * most once a second. Main thread. */
+/*
+ * Has a worker ask for a neighbor, which is in the table, or announce the own address, soon and at
+ * most once a second. Main thread.
+ */
 void neighbor_want(struct neighbor_table *table, neighbor_key key);
 
 /* True for one worker a second, which then asks for the neighbor's MAC address. */

@@ -23,27 +23,35 @@ is_host_address(const struct pipeline *pipeline, uint32_t ip_be)
 
 	if (mask_be == 0 || ((ip_be ^ pipeline->ip_be) & mask_be) != 0 || ip_be == pipeline->ip_be)
 		return false;
-	/* The network itself and broadcast, which subnets of one or two addresses have none of (RFC
-	 * 3021). */
+	/*
+	 * The network itself and broadcast, which subnets of one or two addresses have none of (RFC
+	 * 3021).
+	 */
 	return pipeline->few_hosts || (host_be != 0 && host_be != ~mask_be);
 }
 
 /* forward.c: a foreign frame: learn, look up, send or flood. */
 void worker_forward(struct worker *worker, struct rte_mbuf *mbuf);
 
-/* forward.c: a frame of a station, which mac_key_is_invalid does not rule out, came in on a port
- * (index) that is not routed. */
+/*
+ * forward.c: a frame of a station, which mac_key_is_invalid does not rule out, came in on a port
+ * (index) that is not routed.
+ */
 void worker_learn(struct worker *worker, mac_key station, uint16_t port);
 
 /* forward.c: the port (index) of a station, or -ENOENT. */
 int worker_station_port(struct worker *worker, mac_key station);
 
-/* forward.c: queues a frame that may be a super-frame (base/offload.h) for a port (index), as
- * worker_send does. */
+/*
+ * forward.c: queues a frame that may be a super-frame (base/offload.h) for a port (index), as
+ * worker_send does.
+ */
 void worker_send_foreign(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf);
 
-/* forward.c: sends a frame to all ports that are not routed but the one it came from (index;
- * WORKER_NO_PORT: none). */
+/*
+ * forward.c: sends a frame to all ports that are not routed but the one it came from (index;
+ * WORKER_NO_PORT: none).
+ */
 void worker_flood(struct worker *worker, struct rte_mbuf *mbuf, uint16_t ingress, bool tagged);
 
 /*
@@ -71,8 +79,10 @@ void worker_ask_due(struct worker *worker);
  */
 bool worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf);
 
-/* route.c: an IPv4 packet to the switch's MAC but not to its address. At least Ethernet and IPv4
- * header are there. */
+/*
+ * route.c: an IPv4 packet to the switch's MAC but not to its address. At least Ethernet and IPv4
+ * header are there.
+ */
 void worker_route(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*

@@ -113,8 +113,10 @@ rounds_of(const struct worker *worker)
 	       __atomic_load_n(&worker->counters.empty_polls, __ATOMIC_RELAXED);
 }
 
-/* With those that might have come beside them, so that a burst that left some waiting counts as a
- * full one. */
+/*
+ * With those that might have come beside them, so that a burst that left some waiting counts as a
+ * full one.
+ */
 static uint64_t
 frames_of(const struct worker *worker, uint16_t port)
 {
@@ -129,8 +131,10 @@ frames_of(const struct worker *worker, uint16_t port)
 	return n;
 }
 
-/* Frames before rounds here, and the other way round in has_emptied: so frames are those of more
- * rounds rather than of fewer. */
+/*
+ * Frames before rounds here, and the other way round in has_emptied: so frames are those of more
+ * rounds rather than of fewer.
+ */
 static void
 mark_workers(struct next_hops *hops)
 {
@@ -157,8 +161,10 @@ polls(const struct worker *worker, uint16_t port)
 	return false;
 }
 
-/* Would the worker have heard an answer that was there at this time? A full burst in each of its
- * rounds means that more may wait. */
+/*
+ * Would the worker have heard an answer that was there at this time? A full burst in each of its
+ * rounds means that more may wait.
+ */
 static bool
 has_emptied(const struct next_hops *hops, uint16_t w, uint16_t port, uint64_t since_ns)
 {

@@ -18,8 +18,10 @@
 
 #define NEXT_HOPS_PROBE_NS UINT64_C(50000000) /* between requests to one next hop */
 #define NEXT_HOPS_PROBE_MISSES 4u
-/* A next hop is dead after so long without an answer even if no request could be judged. Time in
- * which the main thread was away does not count. */
+/*
+ * A next hop is dead after so long without an answer even if no request could be judged. Time in
+ * which the main thread was away does not count.
+ */
 #define NEXT_HOPS_SILENCE_NS UINT64_C(4000000000)
 
 struct next_hops;

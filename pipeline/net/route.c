@@ -18,8 +18,10 @@
 
 #include "pipeline/base/fastpath.h"
 
-/* The MAC address of a next hop that can be used; 0: it is unknown, does not answer or its port has
- * no link. */
+/*
+ * The MAC address of a next hop that can be used; 0: it is unknown, does not answer or its port has
+ * no link.
+ */
 static inline mac_key
 next_hop_mac(const struct pipeline *pipeline, const struct next_hop *hop)
 {
@@ -101,8 +103,10 @@ rewrite(struct worker *worker, struct rte_mbuf *mbuf, mac_key to)
 	mac_key_get(to, headers->eth.dst);
 	memcpy(headers->eth.src, worker->pipeline->mac, sizeof(headers->eth.src));
 	ipv4_decrement_ttl(&headers->ip);
-	/* The padding of a short frame may stay; what else stands behind the packet must not.
-	 * Behind super-frames nothing does. */
+	/*
+	 * The padding of a short frame may stay; what else stands behind the packet must not.
+	 * Behind super-frames nothing does.
+	 */
 	if ((mbuf->ol_flags & OFFLOAD_SEGMENTS) == 0 && mbuf->nb_segs == 1 &&
 	    mbuf->data_len > RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN && mbuf->data_len > len) {
 		mbuf->data_len =

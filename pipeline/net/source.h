@@ -41,8 +41,10 @@ source_is_own_ip(const struct pipeline *pipeline, const uint8_t *ip)
 	return ip_be == pipeline->ip_be;
 }
 
-/* Does an IPv4 packet, or an ARP message, come from the switch? frame: with Ethernet's header, tags
- * not counted. */
+/*
+ * Does an IPv4 packet, or an ARP message, come from the switch? frame: with Ethernet's header, tags
+ * not counted.
+ */
 static inline bool
 source_is_own_payload(const struct pipeline *pipeline, const uint8_t *frame, uint32_t len,
 		      uint16_t type_be)

@@ -28,7 +28,8 @@ enum fanin_pull_parameter {
 #undef FANIN_PULL_PARAMETER
 };
 
-/* `count` of a PULL_DELIVERY that goes back to its owner: the first switch has no room for its sum.
+/*
+ * `count` of a PULL_DELIVERY that goes back to its owner: the first switch has no room for its sum.
  */
 #define FANIN_PULL_BUSY 1u
 

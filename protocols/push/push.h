@@ -27,8 +27,10 @@ enum fanin_push_parameter {
 #undef FANIN_PUSH_PARAMETER
 };
 
-/* The rank that is home to a block, of a job of n_ranks: it gets what the switches could not
- * complete (Klenk et al., section IV.C). */
+/*
+ * The rank that is home to a block, of a job of n_ranks: it gets what the switches could not
+ * complete (Klenk et al., section IV.C).
+ */
 static inline uint16_t
 fanin_push_home(uint32_t block, uint16_t n_ranks)
 {
@@ -65,8 +67,10 @@ struct fanin_push_end {
 	uint32_t reserved;
 };
 
-/* `number` and `progress` of such packets: what they are, and the shape of the elements that they
- * carry, which `count` has no room for. */
+/*
+ * `number` and `progress` of such packets: what they are, and the shape of the elements that they
+ * carry, which `count` has no room for.
+ */
 static inline uint32_t
 fanin_push_number(enum fanin_push_kind kind, bool empty, uint8_t dtype, uint8_t op)
 {

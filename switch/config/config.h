@@ -173,15 +173,18 @@ const char *config_driver_directory(void);
 /* Returns the options of the TCP control listener; borrowed from the configuration. */
 struct control_tcp config_control_tcp(const struct config *config);
 
-/* Returns the key by which the file names a port's device: "interface", "vdev", "pci" or "memif".
+/*
+ * Returns the key by which the file names a port's device: "interface", "vdev", "pci" or "memif".
  */
 const char *config_port_key(const struct config_port *port);
 
 /* True if there is a memif port. */
 bool config_has_memif(const struct config *config);
 
-/* True if the port's device attaches to an interface that is there before. A tap device makes its
- * own. */
+/*
+ * True if the port's device attaches to an interface that is there before. A tap device makes its
+ * own.
+ */
 bool config_port_attaches(const struct config_port *port);
 
 /* True if the port's device is net_af_xdp. */

@@ -50,8 +50,10 @@ static const char *const policies[] = {
 
 static const char memif_driver[] = "net_memif";
 
-/* Makes a device of the interface that the file names; one that does not exist is told later, with
- * the rest of the machine. */
+/*
+ * Makes a device of the interface that the file names; one that does not exist is told later, with
+ * the rest of the machine.
+ */
 static void
 choose_driver(struct config_port *port)
 {

@@ -156,8 +156,10 @@ config_check_mtu(const struct config_port *port, unsigned int index, const char 
 		port->mtu, port->name, interface, request.ifr_mtu);
 }
 
-/* Two names of one interface, as it may have others: what they are called is no matter of the
- * configuration alone. */
+/*
+ * Two names of one interface, as it may have others: what they are called is no matter of the
+ * configuration alone.
+ */
 static int
 check_shared(const struct config_reader *reader, const struct config *config, unsigned int second)
 {

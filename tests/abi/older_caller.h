@@ -25,8 +25,10 @@ extern const size_t older_report_size;
 /* Joins a job without an address of a switch. Returns fanin_join's status. */
 int older_join(struct fanin_ctx *ctx);
 
-/* The same compiled with the header before `trees` was in its options, and with that before
- * `recover` was, for memif. */
+/*
+ * The same compiled with the header before `trees` was in its options, and with that before
+ * `recover` was, for memif.
+ */
 int older_join_without_trees(struct fanin_ctx *ctx);
 int older_join_without_recover(struct fanin_ctx *ctx);
 

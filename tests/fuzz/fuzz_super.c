@@ -104,8 +104,10 @@ take_foreign(const struct virtio_net_hdr *vnet, uint32_t shift, const uint8_t *d
 	drop(frame);
 }
 
-/* Of Fanin's: switches and hosts take each segment for the same packet, whose Fanin header is its
- * own. */
+/*
+ * Of Fanin's: switches and hosts take each segment for the same packet, whose Fanin header is its
+ * own.
+ */
 static void
 take_fanin(uint16_t gso_size, const uint8_t *data, size_t size)
 {
@@ -141,8 +143,10 @@ take_fanin(uint16_t gso_size, const uint8_t *data, size_t size)
 	REQUIRE(n <= i);
 }
 
-/* Frames that leave together are each in one group, in their order, of one job, and its segments
- * again. */
+/*
+ * Frames that leave together are each in one group, in their order, of one job, and its segments
+ * again.
+ */
 static void
 send_frames(const uint8_t *data, size_t size)
 {

@@ -80,8 +80,10 @@ check_answer(const struct fanin_headers *headers, bool passed_on)
 	REQUIRE(hdr->count != FANIN_BLOCK_OPEN || !fanin_ranks_is_empty(&ranks.missing));
 }
 
-/* One emission of a handler whose results a server makes: it is a valid packet, and says of which
- * ranks its data is. */
+/*
+ * One emission of a handler whose results a server makes: it is a valid packet, and says of which
+ * ranks its data is.
+ */
 static void
 check_server_emission(const struct fanin_emission *emission)
 {
@@ -119,8 +121,10 @@ check_server_emission(const struct fanin_emission *emission)
 	REQUIRE(fanin_wire_validate(headers, mbuf->data_len) == FANIN_REASON_NONE);
 }
 
-/* One emission of a handler that sends on what its table has no room for: nothing that has been
- * sent is kept. */
+/*
+ * One emission of a handler that sends on what its table has no room for: nothing that has been
+ * sent is kept.
+ */
 static void
 check_push_emission(const struct fanin_emission *emission)
 {
@@ -309,8 +313,10 @@ send_emission(const struct fanin_emission *emission)
 		fake_put(&pool, emission->mbuf);
 }
 
-/* Likewise, of a handler whose blocks have leaders: everything goes to ports of the job, or on its
- * way. */
+/*
+ * Likewise, of a handler whose blocks have leaders: everything goes to ports of the job, or on its
+ * way.
+ */
 static void
 send_leaders_emission(const struct fanin_emission *emission)
 {
@@ -415,8 +421,10 @@ handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 	REQUIRE(fake_pool_in_use(&pool) - ctx.n_stock <=
 		SLOTS * (fanin_slot_mbufs(handler, job.n_children, job.n_children, job.buffers) +
 			 1));
-	/* Contributions may come again by way of the server, and results may be of blocks of which
-	 * none came. */
+	/*
+	 * Contributions may come again by way of the server, and results may be of blocks of which
+	 * none came.
+	 */
 	if (handler->shape == FANIN_SHAPE_SERVER || handler->shape == FANIN_SHAPE_LEADERS ||
 	    is_push)
 		return;
@@ -461,8 +469,10 @@ fits_some_template(const struct fanin_headers *headers)
 	return fanin_wire_fits(headers, &template);
 }
 
-/* What a router does to the frame; it is changed. wire: what validation as a Fanin packet has
- * found. */
+/*
+ * What a router does to the frame; it is changed. wire: what validation as a Fanin packet has
+ * found.
+ */
 static void
 route_frame(struct fanin_headers *headers, size_t len, enum fanin_reason wire)
 {

@@ -50,7 +50,8 @@ enum op {
 /* How elements of a type are made, combined and compared. */
 struct element {
 	size_t bytes;
-	/* value: 0 to N_VALUES - 1. first: of the ranks. strange: NaN and zeros of both signs, too.
+	/*
+	 * value: 0 to N_VALUES - 1. first: of the ranks. strange: NaN and zeros of both signs, too.
 	 */
 	void (*put)(void *at, enum op op, unsigned int value, int of_rank, size_t i, bool strange);
 	void (*combine)(enum op op, void *acc, const void *with);
@@ -167,12 +168,16 @@ combined(enum op op, long double x, long double y, long double sum, long double 
 	}
 }
 
-/* The bits of a NaN that is a minimum or maximum are compared with the canonical one's; sums have
- * any. */
+/*
+ * The bits of a NaN that is a minimum or maximum are compared with the canonical one's; sums have
+ * any.
+ */
 static bool nan_is_canonical;
 
-/* What every order of ranks sums or multiplies to the same bits, and the ends of the type for
- * others. */
+/*
+ * What every order of ranks sums or multiplies to the same bits, and the ends of the type for
+ * others.
+ */
 static long double
 exact(enum op op, unsigned int value, int of_rank, size_t i, bool strange, int least_exponent,
       int most_exponent, long double most)
@@ -480,8 +485,10 @@ reduction(enum call call, const struct type *type, enum op op, int count, size_t
 			type->element->combine(op, expected + i * bytes, one + i * bytes);
 	}
 	fill(send, type, bytes, op, rank, n, in_network);
-	/* MPICH 4.0 crashes if such a root has another host than rank 0, and hosts have several
-	 * ranks. */
+	/*
+	 * MPICH 4.0 crashes if such a root has another host than rank 0, and hosts have several
+	 * ranks.
+	 */
 	in_place = in_place && (!is_rooted || (rank == root && (in_network || root == 0)));
 	memset(recv, 0x55, n * bytes);
 	if (in_place)

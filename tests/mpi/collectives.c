@@ -48,8 +48,10 @@ static unsigned long n_cases, n_calls;
 static int root;
 static bool nonblocking;
 
-/* The blocking call, or the nonblocking one with each way to complete it in turn, some beside
- * messages of this rank to itself. */
+/*
+ * The blocking call, or the nonblocking one with each way to complete it in turn, some beside
+ * messages of this rank to itself.
+ */
 #define COLLECTIVE(name, iname, ...)                                                               \
 	do {                                                                                       \
 		if (nonblocking) {                                                                 \
@@ -121,8 +123,10 @@ digest(uint64_t sum, const void *data, size_t bytes)
 	return sum;
 }
 
-/* A small number that depends on rank and place: products of all ranks are exact in every type but
- * the smallest. */
+/*
+ * A small number that depends on rank and place: products of all ranks are exact in every type but
+ * the smallest.
+ */
 static unsigned int
 value(int of_rank, size_t i)
 {
@@ -208,7 +212,8 @@ reductions(MPI_Comm comm, const struct type *type, const struct op *op, int coun
 	in_place = in_place && rank != 1;
 	COLLECTIVE(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block,
 		   in_place ? MPI_IN_PLACE : send, recv, count, type->type, op->op, comm);
-	/* In place the rest of the vector stays as it was with both MPIs, and programs rely on it.
+	/*
+	 * In place the rest of the vector stays as it was with both MPIs, and programs rely on it.
 	 */
 	show(comm, "reduce_scatter_block", type->name, op->name, count, in_place, recv,
 	     n * (size_t)bytes);
@@ -254,7 +259,8 @@ movements(MPI_Comm comm, const struct type *type, int count, bool in_place)
 	free(all);
 }
 
-/* Ranks with an odd number describe the data by a type with gaps, in the reverse order of places.
+/*
+ * Ranks with an odd number describe the data by a type with gaps, in the reverse order of places.
  */
 static void
 derived(MPI_Comm comm, int count)
@@ -430,8 +436,10 @@ main(int argc, char **argv)
 		for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t += step) {
 			const struct type *type = &types[t];
 
-			/* Which kinds of integers have which operators, MPI libraries see
-			 * differently. */
+			/*
+			 * Which kinds of integers have which operators, MPI libraries see
+			 * differently.
+			 */
 			for (size_t o = 0; o < sizeof(ops) / sizeof(ops[0]); o++) {
 				const bool is_logical = strchr(ops[o].kinds, '3') != NULL;
 				const bool is_c = strcmp(type->name, "MPI_INTEGER") != 0 &&

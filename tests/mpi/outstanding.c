@@ -130,7 +130,8 @@ freed_before_the_end(void)
 			check(0, "a broadcast of a type that was freed");
 }
 
-/* MPI frees communicators without waiting for other ranks: in any order, and with messages between.
+/*
+ * MPI frees communicators without waiting for other ranks: in any order, and with messages between.
  */
 static void
 freed_in_any_order(void)

@@ -150,7 +150,8 @@ handlers(void)
 }
 #endif
 
-/* Communicators of one thread on all ranks, which make their jobs while those of other threads do.
+/*
+ * Communicators of one thread on all ranks, which make their jobs while those of other threads do.
  */
 static void *
 thread_run(void *arg)

@@ -125,8 +125,10 @@ list_print(const char *name, const uint16_t *ranks, size_t n)
 	printf("]");
 }
 
-/* Broadcasts go by the second job, which fails: prints what the first communicator says of it, and
- * then of a sum. */
+/*
+ * Broadcasts go by the second job, which fails: prints what the first communicator says of it, and
+ * then of a sum.
+ */
 static void
 failing_run(fanin_comm *comm, unsigned int rank, const char *mode)
 {

@@ -201,8 +201,10 @@ refuse(struct link *link, const struct fanin_hdr *hdr, enum fanin_reason reason)
 	link_deliver(link, &headers, NULL, 0);
 }
 
-/* A sender that has no valid tag is none that the switch knows: it gets back its own key, and no
- * tag. */
+/*
+ * A sender that has no valid tag is none that the switch knows: it gets back its own key, and no
+ * tag.
+ */
 static void
 refuse_untagged(struct link *link, const struct fanin_hdr *hdr, enum fanin_reason reason)
 {
@@ -242,8 +244,10 @@ result_deliver(struct link *link, const struct slot *slot, bool is_empty)
 	link_deliver(link, &result, slot->acc, is_empty ? 0 : slot->count * 4u);
 }
 
-/* Sends a rank the result that is its: of a block with another owner without elements. Where ports
- * are shared, it gets the others', too. */
+/*
+ * Sends a rank the result that is its: of a block with another owner without elements. Where ports
+ * are shared, it gets the others', too.
+ */
 static void
 result_send(struct link *link, const struct slot *slot)
 {
@@ -602,8 +606,10 @@ notify(struct world *world, uint16_t rank)
 	link_deliver(&world->links[rank], &notice, NULL, 0);
 }
 
-/* The switch forgets everything, and so do the links. If it has tags it is another one, whose runs
- * may have the same numbers. */
+/*
+ * The switch forgets everything, and so do the links. If it has tags it is another one, whose runs
+ * may have the same numbers.
+ */
 static inline void
 lose_run(struct world *world)
 {
@@ -616,8 +622,10 @@ lose_run(struct world *world)
 		world->links[i].head = world->links[i].tail;
 }
 
-/* Joins the ranks again once all have noticed. As long as some have, the others are told now and
- * then. */
+/*
+ * Joins the ranks again once all have noticed. As long as some have, the others are told now and
+ * then.
+ */
 static inline void
 resume_if_all_know(struct world *world)
 {
@@ -645,8 +653,10 @@ resume_if_all_know(struct world *world)
 				 FANIN_OK);
 }
 
-/* An allreduce, unless its kind says otherwise, that every rank takes part in: rank r sends (r + 1)
- * * (tag + i) at index i. */
+/*
+ * An allreduce, unless its kind says otherwise, that every rank takes part in: rank r sends (r + 1)
+ * * (tag + i) at index i.
+ */
 struct collective {
 	uint32_t count; /* of a REDUCE_SCATTER as many for each rank as fit into this */
 	uint32_t tag;
@@ -681,8 +691,10 @@ collective_part(const struct collective *collective, uint16_t rank, uint16_t n_r
 	return (struct collective_part){ 0, collective->count };
 }
 
-/* One rank's request, which is not posted. recv: has room for the whole vector, of which the rank
- * keeps a part. */
+/*
+ * One rank's request, which is not posted. recv: has room for the whole vector, of which the rank
+ * keeps a part.
+ */
 static struct fanin_request *
 collective_fill_of(struct collective *collective, uint16_t rank, uint16_t n_ranks, bool in_place)
 {

@@ -57,8 +57,10 @@ fake_pool_in_use(const struct fake_pool *pool)
 	return pool->size - pool->n_unused;
 }
 
-/* An mbuf with one reference whose frame has payload_len bytes behind the headers, with unset
- * content. */
+/*
+ * An mbuf with one reference whose frame has payload_len bytes behind the headers, with unset
+ * content.
+ */
 static inline struct rte_mbuf *
 fake_get(struct fake_pool *pool, uint32_t payload_len)
 {
@@ -79,7 +81,8 @@ fake_get(struct fake_pool *pool, uint32_t payload_len)
 	return mbuf;
 }
 
-/* Gives up one reference; the last one returns the mbuf, spoilt, so that late readers are noticed.
+/*
+ * Gives up one reference; the last one returns the mbuf, spoilt, so that late readers are noticed.
  */
 static inline void
 fake_put(struct fake_pool *pool, struct rte_mbuf *mbuf)

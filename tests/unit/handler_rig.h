@@ -47,8 +47,10 @@ struct answer {
 void handler_rig_start(struct handler_rig *rig, const char *handler,
 		       const struct fanin_job_params *job, uint32_t index);
 
-/* Gives the handler as many empty mbufs as fanin_take has at hand from now on; after start there
- * are none. */
+/*
+ * Gives the handler as many empty mbufs as fanin_take has at hand from now on; after start there
+ * are none.
+ */
 void handler_rig_stock(struct handler_rig *rig, uint16_t n);
 
 /* Carries out what the handler asked for, as if every packet had been sent. */
@@ -57,12 +59,15 @@ void handler_rig_flush(struct handler_rig *rig);
 /* Releases the slot and checks that every mbuf came back. */
 void handler_rig_stop(struct handler_rig *rig);
 
-/* Makes a contribution. elements: shape->count of them, not used if it is empty. The mbuf is the
- * test's until it is offered. */
+/*
+ * Makes a contribution. elements: shape->count of them, not used if it is empty. The mbuf is the
+ * test's until it is offered.
+ */
 struct rte_mbuf *handler_rig_make(struct handler_rig *rig, uint16_t child, uint32_t block,
 				  uint16_t flags, const struct shape *shape, const void *elements);
 
-/* Hands the handler a contribution. One that is neither held nor to be tried again is given back.
+/*
+ * Hands the handler a contribution. One that is neither held nor to be tried again is given back.
  */
 struct answer handler_rig_offer(struct handler_rig *rig, struct rte_mbuf *mbuf);
 
@@ -71,8 +76,10 @@ struct answer handler_rig_contribute(struct handler_rig *rig, uint16_t child, ui
 				     uint16_t flags, const struct shape *shape,
 				     const void *elements);
 
-/* The one emission that the calls since the last flush made; aborts the test if there are others,
- * or none. */
+/*
+ * The one emission that the calls since the last flush made; aborts the test if there are others,
+ * or none.
+ */
 const struct fanin_emission *handler_rig_emission(const struct handler_rig *rig,
 						  enum fanin_emission_kind kind, uint64_t children);
 

@@ -84,8 +84,10 @@ clock_now(void *arg)
 	return host_rig.now_ns;
 }
 
-/* Joins until the run has begun, whatever the injector does. The switch tells whether the job is
- * wide. */
+/*
+ * Joins until the run has begun, whatever the injector does. The switch tells whether the job is
+ * wide.
+ */
 static void
 join_all(const struct job *job)
 {
@@ -253,8 +255,10 @@ host_rig_close(void)
 	ring_switch_close(&host_rig.sw);
 }
 
-/* True if hosts of the window protocol run its jobs: who has a result tells it by KNOWN. In push
- * jobs home hosts do that, whose suite is push_hosts. */
+/*
+ * True if hosts of the window protocol run its jobs: who has a result tells it by KNOWN. In push
+ * jobs home hosts do that, whose suite is push_hosts.
+ */
 static bool
 is_windowed(const struct fanin_handler *handler)
 {

@@ -66,7 +66,8 @@ struct host_rig {
 
 extern struct host_rig host_rig;
 
-/* Opens switch and engines and joins all jobs, whatever the faults do. Aborts the test on failure.
+/*
+ * Opens switch and engines and joins all jobs, whatever the faults do. Aborts the test on failure.
  */
 void host_rig_open(const struct host_rig_options *options);
 
@@ -79,8 +80,10 @@ void host_rig_step(void);
  */
 void host_rig_close(void);
 
-/* Of the handlers that reduce for hosts of the window protocol, the one of a number, from 0; how
- * many there are. */
+/*
+ * Of the handlers that reduce for hosts of the window protocol, the one of a number, from 0; how
+ * many there are.
+ */
 const struct fanin_handler *host_rig_handler(int number);
 int host_rig_handlers(void);
 

@@ -28,8 +28,10 @@ struct arp_message {
 extern uint8_t leaf_out[4096];
 extern struct ring_switch leaf;
 
-/* A fixture: routes 10.77.0.0/16 to both spines, 10.77.5.0/24 to 1, 10.77.5.128/25 to
- * 0, 10.77.5.130/32 to 1. */
+/*
+ * A fixture: routes 10.77.0.0/16 to both spines, 10.77.5.0/24 to 1, 10.77.5.128/25 to 0,
+ * 10.77.5.130/32 to 1.
+ */
 void leaf_open(void);
 
 /* The same with limits of the ports' queues, one entry for each of the four. */
@@ -44,8 +46,10 @@ void spine_mac(unsigned int spine, uint8_t mac[6]);
 void leaf_put_arp(uint16_t port, uint16_t opcode, const uint8_t mac[6], uint32_t ip_be,
 		  uint32_t target_be);
 
-/* Aborts the test unless the next frame of the port asks for the address. known: the MAC it is to
- * go to; NULL: all. */
+/*
+ * Aborts the test unless the next frame of the port asks for the address. known: the MAC it is to
+ * go to; NULL: all.
+ */
 void leaf_expect_ask(uint16_t port, uint32_t ip_be, const uint8_t *known);
 
 /* Takes what all ports have sent. */
@@ -59,8 +63,10 @@ void leaf_hears_spine(unsigned int spine);
 void leaf_hears_host(unsigned int h);
 void leaf_hears_all(void);
 
-/* A UDP packet to the switch's MAC with 64 bytes of data, don't fragment, TTL 64. Returns its
- * length. */
+/*
+ * A UDP packet to the switch's MAC with 64 bytes of data, don't fragment, TTL 64. Returns its
+ * length.
+ */
 size_t leaf_packet(const char *source, const char *destination, uint16_t src_port, uint8_t *frame);
 
 /* Sets the IPv4 checksum of a frame right, as long as the header says that it is. */

@@ -26,8 +26,10 @@ static const struct {
 
 #define N_SUITES (sizeof(suites) / sizeof(suites[0]))
 
-/* A test without a limit of its own fails after so long: on a busy machine it waits for its core,
- * too. */
+/*
+ * A test without a limit of its own fails after so long: on a busy machine it waits for its core,
+ * too.
+ */
 #define DEFAULT_TIMEOUT "60"
 
 static bool

@@ -63,8 +63,10 @@ lose_host(unsigned int rank)
 		    control_client_data(&manager_rig.clients[rank]));
 }
 
-/* How often a host has been told of an event, at the end of a turn; what else it has been told is
- * forgotten. */
+/*
+ * How often a host has been told of an event, at the end of a turn; what else it has been told is
+ * forgotten.
+ */
 static inline unsigned int
 count_told(unsigned int rank, const char *name)
 {

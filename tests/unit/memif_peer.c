@@ -25,8 +25,10 @@ answer_of(int step)
 	return message;
 }
 
-/* Takes what the library says; returns the descriptor that came with it, or -1; -2 at the end of
- * the connection. */
+/*
+ * Takes what the library says; returns the descriptor that came with it, or -1; -2 at the end of
+ * the connection.
+ */
 static int
 hear(const struct peer *peer, struct memif_message *message)
 {

@@ -43,7 +43,8 @@ struct peer {
 	struct memif_ring *to_client;
 };
 
-/* Starts a peer with a slip, or without one if NULL; returns the library's end of the connection.
+/*
+ * Starts a peer with a slip, or without one if NULL; returns the library's end of the connection.
  */
 int peer_start(struct peer *peer, const struct peer_slip *slip);
 
@@ -56,11 +57,14 @@ void peer_map(struct peer *peer);
 /* Puts a frame into the next empty buffer of the library's receive ring. */
 void peer_send(struct peer *peer, const void *frame, uint32_t len);
 
-/* Takes the next frame that the library has sent; returns its length, 0 if there is none. frame:
- * 65536 bytes. */
+/*
+ * Takes the next frame that the library has sent; returns its length, 0 if there is none. frame:
+ * 65536 bytes.
+ */
 uint32_t peer_take(struct peer *peer, void *frame);
 
-/* All of it in one: a peer that makes no mistake, attached and mapped. Aborts the test on failure.
+/*
+ * All of it in one: a peer that makes no mistake, attached and mapped. Aborts the test on failure.
  */
 struct fanin_memif *peer_attach(struct peer *peer, const struct fanin_memif_options *options);
 

@@ -17,8 +17,10 @@ struct memory_link {
 	/* Takes a frame that the engine sends; its memory is the link's again afterwards. */
 	void (*put)(struct memory_link *link, const void *frame, uint32_t len);
 
-	/* Copies the next frame for the engine to `frame` and returns its length, or 0 if there is
-	 * none. */
+	/*
+	 * Copies the next frame for the engine to `frame` and returns its length, or 0 if there is
+	 * none.
+	 */
 	size_t (*take)(struct memory_link *link, void *frame);
 
 	bool full;   /* takes nothing */

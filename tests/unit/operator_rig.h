@@ -93,8 +93,10 @@ element_of(unsigned int dtype, unsigned int op, uint16_t child, unsigned int i)
 	return reference_encode(&format_f32, reference_decode(reference_format(dtype), sent));
 }
 
-/* What the tree makes of element i of children first to first + width - 1: the halves of a power of
- * two. */
+/*
+ * What the tree makes of element i of children first to first + width - 1: the halves of a power of
+ * two.
+ */
 static inline uint64_t
 tree_reference(unsigned int dtype, unsigned int op, unsigned int i, uint16_t first, uint16_t width)
 {

@@ -37,8 +37,10 @@ void probe_rig_ask(unsigned int h, uint32_t block, bool overdue);
 /* What an overdue query of host 0 about block 0 is answered. */
 struct answer_words probe_rig_answer(void);
 
-/* Aborts the test unless that answer says of these ranks, as bitmaps, that they have ended, or are
- * silent. */
+/*
+ * Aborts the test unless that answer says of these ranks, as bitmaps, that they have ended, or are
+ * silent.
+ */
 void probe_rig_expect_finding(uint64_t ended, uint64_t silent);
 
 #endif

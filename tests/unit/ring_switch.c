@@ -279,8 +279,10 @@ passes_on(const struct ring_switch *sw)
 	return false;
 }
 
-/* Puts the right checksum of UDP into a copy of a valid packet to the switch that has none. Returns
- * false if it is none of these. */
+/*
+ * Puts the right checksum of UDP into a copy of a valid packet to the switch that has none. Returns
+ * false if it is none of these.
+ */
 static bool
 sum_udp(const struct ring_switch *sw, const void *frame, size_t len, void *copy)
 {

@@ -48,8 +48,10 @@ void ring_switch_eal(void);
 /* The same with more memory than most tests need, which is 128 MiB. */
 void ring_switch_eal_of(unsigned int megabytes);
 
-/* Slots of switches that are made from now on; 64. A handler whose slots keep many packets needs as
- * many times more. */
+/*
+ * Slots of switches that are made from now on; 64. A handler whose slots keep many packets needs as
+ * many times more.
+ */
 extern uint32_t ring_switch_slots;
 
 /* Makes a switch; faults may be NULL. Aborts the test on failure. */
@@ -78,15 +80,19 @@ void ring_switch_open_limited(struct ring_switch *sw, uint16_t n_ports, uint16_t
  */
 void ring_switch_authenticate(struct ring_switch *sw);
 
-/* Puts the tag on a Fanin frame, as hosts, or the parent, do; returns its length with it. frame:
- * 4096 bytes. */
+/*
+ * Puts the tag on a Fanin frame, as hosts, or the parent, do; returns its length with it. frame:
+ * 4096 bytes.
+ */
 size_t ring_switch_seal(const struct ring_switch *sw, void *frame, size_t len);
 
 /* Frees it and checks that every mbuf came back. */
 void ring_switch_close(struct ring_switch *sw);
 
-/* A job with handler "single" whose rank r is host r on port r / hosts_per_port. Aborts the test on
- * failure. */
+/*
+ * A job with handler "single" whose rank r is host r on port r / hosts_per_port. Aborts the test on
+ * failure.
+ */
 struct job *ring_switch_job(struct ring_switch *sw, uint16_t n_members, uint32_t slots);
 
 /* The same with another handler. */
@@ -105,8 +111,10 @@ void ring_switch_put(struct ring_switch *sw, uint16_t port, const void *frame, s
 /* Rounds of every worker. */
 void ring_switch_rounds(struct ring_switch *sw, unsigned int rounds);
 
-/* Takes the next frame that left through a port: its length, or 0 if there is none. frame: 4096
- * bytes. */
+/*
+ * Takes the next frame that left through a port: its length, or 0 if there is none. frame: 4096
+ * bytes.
+ */
 size_t ring_switch_take(struct ring_switch *sw, uint16_t port, void *frame);
 
 /* Count of a drop reason over all workers. */
@@ -139,8 +147,10 @@ const struct fanin_headers *host_sends_join(struct ring_switch *sw, unsigned int
 					    uint64_t nonce, uint16_t size,
 					    struct fanin_headers *answer);
 
-/* Joins hosts 0 to n - 1, which are all of the job's, and returns the run's epoch. Aborts the test
- * on failure. */
+/*
+ * Joins hosts 0 to n - 1, which are all of the job's, and returns the run's epoch. Aborts the test
+ * on failure.
+ */
 uint32_t host_join_all(struct ring_switch *sw, const struct job *job, uint16_t n, uint64_t nonce);
 
 /*

@@ -9,8 +9,10 @@
 
 #define MOST_RUN 200
 
-/* Bits of a small number, so that sums of floats are exact in any order; sometimes -0.0. Of bitwise
- * operators any bits. */
+/*
+ * Bits of a small number, so that sums of floats are exact in any order; sometimes -0.0. Of bitwise
+ * operators any bits.
+ */
 static uint64_t
 value_random(struct random *random, const struct sparse_vectors_options *options)
 {

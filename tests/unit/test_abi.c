@@ -96,8 +96,10 @@ END_TEST
 
 START_TEST(what_was_padding_is_no_field)
 {
-	/* The first reserved byte lies behind the last field of the older header, and all up to its
-	 * end are reserved. */
+	/*
+	 * The first reserved byte lies behind the last field of the older header, and all up to its
+	 * end are reserved.
+	 */
 	ck_assert_uint_eq(offsetof(struct fanin_join_opts, reserved),
 			  offsetof(struct fanin_join_opts, authenticate) + 1);
 	ck_assert_uint_eq(offsetof(struct fanin_join_opts, reserved) % 8 +

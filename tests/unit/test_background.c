@@ -150,8 +150,10 @@ caller_run(void *arg)
 	return NULL;
 }
 
-/* Calls nothing of the library until the other rank is done; returns false if that does not happen
- * within so long. */
+/*
+ * Calls nothing of the library until the other rank is done; returns false if that does not happen
+ * within so long.
+ */
 static bool
 compute_until_done(const struct caller *caller, uint64_t limit_ns)
 {
@@ -275,8 +277,10 @@ START_TEST(calls_and_the_thread_do_not_disturb_each_other)
 }
 END_TEST
 
-/* A communicator that moves to another link has another interface and transport, whenever the
- * thread does that. */
+/*
+ * A communicator that moves to another link has another interface and transport, whenever the
+ * thread does that.
+ */
 START_TEST(what_a_report_has_told_stays_as_it_was)
 {
 	struct fanin_report report = { .sz = sizeof(report) };

@@ -93,8 +93,10 @@ setup(void)
 {
 	char error[PIPELINE_ERROR_LEN] = "";
 
-	/* Here and not before main: other suites of this program take what is registered for
-	 * handlers that reduce. */
+	/*
+	 * Here and not before main: other suites of this program take what is registered for
+	 * handlers that reduce.
+	 */
 	if (fanin_handler_find(keyed.name) == NULL)
 		fanin_handler_register(&keyed);
 	leaf_open();
@@ -382,8 +384,10 @@ add_tags(const uint8_t *frame, size_t len, const void *tags, unsigned int n, uin
 	return len + 4 * n;
 }
 
-/* Hosts would take it for an untagged one. In another network the same number is another job's,
- * with another key. */
+/*
+ * Hosts would take it for an untagged one. In another network the same number is another job's,
+ * with another key.
+ */
 START_TEST(a_tag_hides_no_packet_with_the_jobs_key)
 {
 	static const struct {
@@ -436,8 +440,10 @@ START_TEST(nor_does_a_tag_that_the_driver_has_taken_out)
 }
 END_TEST
 
-/* Whatever is changed of a packet: it reaches the handler only if it is valid, of the job, and has
- * its key. */
+/*
+ * Whatever is changed of a packet: it reaches the handler only if it is valid, of the job, and has
+ * its key.
+ */
 START_TEST(garbage_does_not_reach_the_handler)
 {
 	struct random random = random_seed(1);

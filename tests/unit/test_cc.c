@@ -57,8 +57,10 @@ delay_of(struct run *run, const struct path *path)
 	       (1 + path->noise * (2 * (double)random_below(&run->random, 1001) / 1000 - 1));
 }
 
-/* So many blocks one after the other, a window of them in each delay. Returns how long that took,
- * in seconds. */
+/*
+ * So many blocks one after the other, a window of them in each delay. Returns how long that took,
+ * in seconds.
+ */
 static double
 run_blocks(struct run *run, const struct path *path, uint32_t n)
 {
@@ -120,7 +122,8 @@ END_TEST
 
 START_TEST(a_window_that_covers_a_long_way_stays)
 {
-	/* Cores that others use, or a long link: 20 ms, of which the host's own blocks are little.
+	/*
+	 * Cores that others use, or a long link: 20 ms, of which the host's own blocks are little.
 	 */
 	const struct path path = { .base_ns = 20000 * US, .for_each_ns = 5 * US, .noise = 0.5 };
 	const uint32_t n = 1000 * LIMIT;
@@ -227,8 +230,10 @@ START_TEST(a_queue_that_overflows_ends_the_start)
 }
 END_TEST
 
-/* What was sent with a window that overflowed a queue may be found lost only when half of it is in
- * use. */
+/*
+ * What was sent with a window that overflowed a queue may be found lost only when half of it is in
+ * use.
+ */
 START_TEST(losses_of_a_larger_window_are_not_those_of_its_half)
 {
 	const struct path path = { .base_ns = 1000 * US, .for_each_ns = 1 * US };
@@ -249,8 +254,10 @@ START_TEST(losses_of_a_larger_window_are_not_those_of_its_half)
 }
 END_TEST
 
-/* A link that lost nothing loses a third from now on: half the window does not help, and it does
- * not sink further. */
+/*
+ * A link that lost nothing loses a third from now on: half the window does not help, and it does
+ * not sink further.
+ */
 START_TEST(losses_at_random_that_begin_later_cost_no_more_than_half_the_window)
 {
 	const struct path path = { .base_ns = 20000 * US, .for_each_ns = 5 * US };
@@ -267,8 +274,10 @@ START_TEST(losses_at_random_that_begin_later_cost_no_more_than_half_the_window)
 }
 END_TEST
 
-/* One in six blocks: links lose so many if there are four of them, and a smaller window does not
- * help. */
+/*
+ * One in six blocks: links lose so many if there are four of them, and a smaller window does not
+ * help.
+ */
 START_TEST(losses_at_random_change_nothing)
 {
 	const struct path path = { .base_ns = 20000 * US, .for_each_ns = 5 * US };

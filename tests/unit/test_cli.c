@@ -248,8 +248,10 @@ START_TEST(the_help_is_broken_between_words_and_aligned)
 }
 END_TEST
 
-/* Whether a core dump of this process may be written after a daemon has taken its command line. Its
- * memory is shown again. */
+/*
+ * Whether a core dump of this process may be written after a daemon has taken its command line. Its
+ * memory is shown again.
+ */
 static int
 dumpable_after(const char *option)
 {

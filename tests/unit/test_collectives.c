@@ -373,8 +373,10 @@ START_TEST(nothing_is_done_before_every_rank_has_posted_it)
 }
 END_TEST
 
-/* Posts MANY collectives of all kinds on a job, each rank in its own time, and finishes them in any
- * order. */
+/*
+ * Posts MANY collectives of all kinds on a job, each rank in its own time, and finishes them in any
+ * order.
+ */
 static void
 run_mixed(uint16_t n_jobs, uint64_t seed)
 {
@@ -446,8 +448,10 @@ START_TEST(communicators_of_one_context_are_independent)
 }
 END_TEST
 
-/* Two ranks wait in opposite orders: that ends because each of them moves what it does not wait
- * for. */
+/*
+ * Two ranks wait in opposite orders: that ends because each of them moves what it does not wait
+ * for.
+ */
 START_TEST(requests_of_several_communicators_may_be_waited_for_in_any_order)
 {
 	const struct host_rig_options options = {

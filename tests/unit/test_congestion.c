@@ -295,8 +295,10 @@ START_TEST(the_spine_to_a_destination_depends_on_no_source)
 }
 END_TEST
 
-/* All placements of a seed would have their background on a part of the spines if one generator
- * gave both. */
+/*
+ * All placements of a seed would have their background on a part of the spines if one generator
+ * gave both.
+ */
 START_TEST(all_spines_lead_to_as_many_hosts_whatever_the_placement)
 {
 	unsigned int n[4] = { 0 };
@@ -406,8 +408,10 @@ close_job(uint16_t n_trees)
 		congestion_trees_close(&world.trees);
 }
 
-/* Two allreduces over trees, with background traffic at the first one's spine. Returns how long
- * they take. */
+/*
+ * Two allreduces over trees, with background traffic at the first one's spine. Returns how long
+ * they take.
+ */
 static uint64_t
 two_allreduces(uint16_t n_trees, bool background)
 {
@@ -458,8 +462,10 @@ START_TEST(canary_goes_around_a_congested_spine)
 }
 END_TEST
 
-/* Switches hold sums for different times, and packets take different ways: what comes late is not
- * lost. */
+/*
+ * Switches hold sums for different times, and packets take different ways: what comes late is not
+ * lost.
+ */
 START_TEST(hardly_anything_is_asked_for_in_vain)
 {
 	const struct injection_options options = { .seed = 1,

@@ -295,8 +295,10 @@ create(void)
 static void
 setup(void)
 {
-	/* Here and not before main: other suites of this program take what is registered for
-	 * handlers that reduce. */
+	/*
+	 * Here and not before main: other suites of this program take what is registered for
+	 * handlers that reduce.
+	 */
 	if (fanin_handler_find(fan.name) == NULL) {
 		ck_assert_int_eq(fanin_wire_register_type(&receipt), 0);
 		fanin_handler_register(&fan);
@@ -506,8 +508,10 @@ START_TEST(a_new_job_has_nothing_of_the_one_before_it)
 }
 END_TEST
 
-/* What is not known to all hosts yet is sent, first to be combined, and then straight to the
- * collector. */
+/*
+ * What is not known to all hosts yet is sent, first to be combined, and then straight to the
+ * collector.
+ */
 static bool
 send_some(unsigned int j, uint32_t first, uint8_t (*sent)[N_BLOCKS])
 {

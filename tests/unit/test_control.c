@@ -572,7 +572,8 @@ START_TEST(a_client_that_asks_for_nothing_makes_room)
 }
 END_TEST
 
-/* Sends requests and reads nothing until the connection is lost. Returns the bytes that were taken.
+/*
+ * Sends requests and reads nothing until the connection is lost. Returns the bytes that were taken.
  */
 static size_t
 flood(int fd, const char *request)

@@ -21,8 +21,10 @@
 #define AFFINE_CODE 255
 #define FREE_CODE 254
 
-/* ------------------------------------------------- an operator whose order matters, exact in
- * integers */
+/*
+ * ------------------------------------------------- an operator whose order matters, exact in
+ * integers
+ */
 
 /* The function a x + b, modulo 2^32; two are combined to the left one of the right one. */
 struct affine {
@@ -60,8 +62,10 @@ static const struct fanin_operator affine = {
 
 FANIN_OPERATOR_REGISTER(affine)
 
-/* --------------------------------------------------------------------------------------------
- * handler */
+/*
+ * --------------------------------------------------------------------------------------------
+ * handler
+ */
 
 static struct handler_rig rig;
 
@@ -255,8 +259,10 @@ START_TEST(what_is_not_registered_is_refused)
 }
 END_TEST
 
-/* -------------------------------------------------------------------------------------------
- * registry */
+/*
+ * -------------------------------------------------------------------------------------------
+ * registry
+ */
 
 START_TEST(every_identity_changes_nothing)
 {
@@ -326,8 +332,10 @@ START_TEST(a_registration_that_can_not_work_is_a_problem)
 }
 END_TEST
 
-/* --------------------------------------------------------------------------------------------
- * library */
+/*
+ * --------------------------------------------------------------------------------------------
+ * library
+ */
 
 START_TEST(the_library_knows_sizes_and_leaves_operators_to_the_switch)
 {

@@ -91,7 +91,8 @@ send_choosing(uint16_t source_port, uint8_t ttl)
 	worker_route_fanin(leaf.pipeline->workers[0], mbuf, true, NULL);
 }
 
-/* Which of these packets, told by their TTL, have left through a spine's port since the last call.
+/*
+ * Which of these packets, told by their TTL, have left through a spine's port since the last call.
  */
 static unsigned int
 left_by(unsigned int spine, uint8_t ttl)

@@ -106,8 +106,10 @@ enqueue(uint16_t from, uint32_t first, uint32_t n, uint8_t ecn)
 	}
 }
 
-/* Takes all that has left through port 1, which are frames in order from this number on. Returns
- * how many there were. */
+/*
+ * Takes all that has left through port 1, which are frames in order from this number on. Returns
+ * how many there were.
+ */
 static uint32_t
 take_in_order(uint32_t first)
 {
@@ -161,8 +163,10 @@ START_TEST(a_port_sends_at_its_rate_and_a_bucket_at_once)
 }
 END_TEST
 
-/* Rates that are no whole number of bytes in a nanosecond, over an hour, with frames of all
- * lengths. */
+/*
+ * Rates that are no whole number of bytes in a nanosecond, over an hour, with frames of all
+ * lengths.
+ */
 START_TEST(no_rate_is_rounded)
 {
 	static const uint32_t rates[] = { 1, 7, 333, 30000, 399999 };
@@ -495,8 +499,10 @@ START_TEST(a_queue_that_one_worker_has_filled_has_room_for_the_other)
 }
 END_TEST
 
-/* However long the queue, a round in which nothing may leave and nothing has come does not look at
- * it. */
+/*
+ * However long the queue, a round in which nothing may leave and nothing has come does not look at
+ * it.
+ */
 START_TEST(a_long_queue_costs_rounds_nothing)
 {
 	uint64_t drops;

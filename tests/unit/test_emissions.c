@@ -52,8 +52,10 @@ static struct fanin_handler emitting = {
 static void
 setup(void)
 {
-	/* Here and not before main: other suites of this program take what is registered for
-	 * handlers that reduce. */
+	/*
+	 * Here and not before main: other suites of this program take what is registered for
+	 * handlers that reduce.
+	 */
 	if (fanin_handler_find(emitting.name) == NULL)
 		fanin_handler_register(&emitting);
 	leaf_open();
@@ -250,8 +252,10 @@ inject(double drop, double duplicate, double reorder)
 	faults_init(&leaf.pipeline->workers[0]->faults, &faults, 0);
 }
 
-/* As a handler would that emits by route, on the packet's way out only: it has come in before
- * faults begin. */
+/*
+ * As a handler would that emits by route, on the packet's way out only: it has come in before
+ * faults begin.
+ */
 static enum fanin_verdict
 emit_into_faults(struct fanin_handler_ctx *ctx, struct fanin_packet *packet)
 {

@@ -314,7 +314,8 @@ START_TEST(results_that_are_late_bring_queries_and_no_payload)
 	link->holds = true;
 	for (int i = 0; i < 1000; i++)
 		world_step(world);
-	/* Nothing comes for 50 ms, and the round trip had been measured as less than a millisecond.
+	/*
+	 * Nothing comes for 50 ms, and the round trip had been measured as less than a millisecond.
 	 */
 	ck_assert_uint_ge(queries(world), before + 3);
 	ck_assert_uint_le(queries(world), before + 10);
@@ -402,8 +403,10 @@ ms_under_loss(double loss)
 	return (double)sum_ns / 1e6;
 }
 
-/* _i: 0 two percent, 1 ten. What is compared with was measured with an engine that always sends a
- * lost block again at once. */
+/*
+ * _i: 0 two percent, 1 ten. What is compared with was measured with an engine that always sends a
+ * lost block again at once.
+ */
 START_TEST(random_loss_is_repaired_as_fast_as_without_back_off)
 {
 	static const double losses[] = { 0.02, 0.1 };
@@ -582,8 +585,10 @@ START_TEST(answers_from_far_away_are_waited_for_during_long_waits)
 		link->passing = link->tail - link->head;
 	}
 	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
-	/* 28 at intervals of 2 s, 10 until these are reached, and some that were repeated while the
-	 * intervals were short. */
+	/*
+	 * 28 at intervals of 2 s, 10 until these are reached, and some that were repeated while the
+	 * intervals were short.
+	 */
 	ck_assert_uint_lt(link->queries - before, 50);
 	collective_free(&collective, world);
 	world_destroy(world);
@@ -608,8 +613,10 @@ START_TEST(who_is_late_and_then_gone_is_named_in_time)
 }
 END_TEST
 
-/* _i / 2: how late in the timeout the switch finds it. _i % 2: 0 it has ended, 1 it does not
- * answer, which counts after a second. */
+/*
+ * _i / 2: how late in the timeout the switch finds it. _i % 2: 0 it has ended, 1 it does not
+ * answer, which counts after a second.
+ */
 START_TEST(who_is_found_gone_late_in_the_timeout_is_named_within_it)
 {
 	const double found_s = (_i % 2 == 0 ? 2.9 : 1.9) + 0.1 * (_i / 2);
@@ -637,8 +644,10 @@ END_TEST
  */
 #define FINDING_NS (2000 * UINT64_C(1000000))
 
-/* _i: what was measured before, in tens of milliseconds. On a busy machine a round trip takes long,
- * and varies. */
+/*
+ * _i: what was measured before, in tens of milliseconds. On a busy machine a round trip takes long,
+ * and varies.
+ */
 START_TEST(who_is_gone_is_named_in_time_however_long_round_trips_were)
 {
 	struct collective collective;
@@ -708,8 +717,10 @@ next_is_result(const struct link *link)
 	return link->head != link->tail && headers->fanin.type == FANIN_TYPE_RESULT;
 }
 
-/* Milliseconds until rank 0 has its result, of which `losses` packets are lost, each time that it
- * has been asked for it. */
+/*
+ * Milliseconds until rank 0 has its result, of which `losses` packets are lost, each time that it
+ * has been asked for it.
+ */
 static unsigned int
 time_with_losses(struct world *world, const struct collective *collective, unsigned int losses)
 {
@@ -738,8 +749,10 @@ START_TEST(what_is_lost_again_after_a_long_wait_is_asked_for_soon)
 		collective_post(&collective, world, rank, false);
 	pass_without_last(world, 33.3);
 	collective_post(&collective, world, 3, false);
-	/* That the first one is lost shows at the next query, in 2 s at most; the others in a few
-	 * ms each. */
+	/*
+	 * That the first one is lost shows at the next query, in 2 s at most; the others in a few
+	 * ms each.
+	 */
 	ck_assert_uint_le(time_with_losses(world, &collective, 5), 2000 + 200);
 	collective_run(&collective, world);
 	collective_expect(&collective, world);
@@ -835,8 +848,10 @@ START_TEST(what_is_lost_is_repaired_however_seldom_the_caller_looks)
 }
 END_TEST
 
-/* _i % 3: 0 the switch says nothing, 1 a rank has ended, 2 it does not answer. _i / 3: how seldom
- * the caller looks. */
+/*
+ * _i % 3: 0 the switch says nothing, 1 a rank has ended, 2 it does not answer. _i / 3: how seldom
+ * the caller looks.
+ */
 START_TEST(who_looks_seldom_is_told_in_so_many_looks)
 {
 	static const uint64_t away_ms[] = { 110, 400, 3000 };
@@ -1052,8 +1067,10 @@ START_TEST(a_failed_engine_takes_no_more_requests)
 }
 END_TEST
 
-/* A failed engine wakes no sleeping caller: neither by its descriptors nor for a lost run that it
- * no longer handles. */
+/*
+ * A failed engine wakes no sleeping caller: neither by its descriptors nor for a lost run that it
+ * no longer handles.
+ */
 START_TEST(a_failed_engine_waits_for_nothing)
 {
 	struct world *world = world_create_of(1, WINDOW, 0, true);

@@ -177,8 +177,10 @@ START_TEST(what_the_switch_has_sealed_is_taken)
 }
 END_TEST
 
-/* A stranger keeps what a switch sends. Its next life has a run with the same number, and blocks
- * that begin at 0 again. */
+/*
+ * A stranger keeps what a switch sends. Its next life has a run with the same number, and blocks
+ * that begin at 0 again.
+ */
 START_TEST(results_of_an_earlier_life_change_nothing)
 {
 	struct world *world = tagged_world(2, true);
@@ -282,8 +284,10 @@ wait_in_doubt(struct world *world)
 		world_step(world);
 }
 
-/* They may be the switch's, who has no tag for somebody that it does not know: if it says nothing
- * else. */
+/*
+ * They may be the switch's, who has no tag for somebody that it does not know: if it says nothing
+ * else.
+ */
 START_TEST(refusals_of_unknown_senders_need_no_tag)
 {
 	static const enum fanin_reason reasons[] = { FANIN_REASON_TAG, FANIN_REASON_JOB };
@@ -428,7 +432,8 @@ START_TEST(tagged_packets_are_invalid_in_a_job_without_tags)
 }
 END_TEST
 
-/* ------------------------------------------------------------------ frames that are not there yet
+/*
+ * ------------------------------------------------------------------ frames that are not there yet
  */
 
 /* A link that shows the headers of a frame, and hands over another one. */

@@ -223,7 +223,8 @@ host_ask(uint16_t host, uint32_t block, bool overdue)
 	launch(mbuf, host, true);
 }
 
-/* A host that gets the processor: sends something it may send, or asks for what has no result yet.
+/*
+ * A host that gets the processor: sends something it may send, or asks for what has no result yet.
  */
 static void
 host_act(uint16_t host)
@@ -384,8 +385,10 @@ switch_receive(uint16_t host, struct rte_mbuf *mbuf)
 	case FANIN_VERDICT_HELD:
 		break;
 	case FANIN_VERDICT_DROP:
-		/* Hosts that keep to the protocol can't cause any other reason; this one has the
-		 * result. */
+		/*
+		 * Hosts that keep to the protocol can't cause any other reason; this one has the
+		 * result.
+		 */
 		ck_assert(sim.hosts[host].got[hdr->block - sim.first_block]);
 		ck_assert_str_eq(fanin_reason_name(reason),
 				 fanin_reason_name(FANIN_REASON_BLOCK_STALE));

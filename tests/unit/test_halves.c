@@ -174,8 +174,10 @@ START_TEST(every_value_is_widened_exactly)
 }
 END_TEST
 
-/* A value, the middle between it and the next one away from zero, and the f32 before and after
- * that. */
+/*
+ * A value, the middle between it and the next one away from zero, and the f32 before and after
+ * that.
+ */
 #define N_AROUND 4
 
 static void

@@ -67,8 +67,10 @@ flood(const struct job *job, uint16_t h, uint32_t epoch)
 	return most;
 }
 
-/* Every host but the last. In a tree those at even places find nobody to be combined with: that
- * holds most packets. */
+/*
+ * Every host but the last. In a tree those at even places find nobody to be combined with: that
+ * holds most packets.
+ */
 static unsigned int
 flood_but_last(const struct job *job, uint32_t epoch)
 {

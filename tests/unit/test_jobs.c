@@ -106,8 +106,10 @@ START_TEST(sum_reaches_every_member_and_no_one_else)
 }
 END_TEST
 
-/* Ports of different MTU have pools of their own, of packets of different size, and the pipeline
- * has one of them. */
+/*
+ * Ports of different MTU have pools of their own, of packets of different size, and the pipeline
+ * has one of them.
+ */
 START_TEST(doubled_packets_are_whole_whatever_the_pipelines_own_pool_holds)
 {
 	const struct pipeline_faults faults = { .duplicate = 1, .seed = 7 };
@@ -211,8 +213,10 @@ START_TEST(restarted_member_waits_until_the_old_run_is_left)
 }
 END_TEST
 
-/* By _i: the handler. Slots of runs before the wrap are taken by those after it, and 0 stays the
- * word for no run. */
+/*
+ * By _i: the handler. Slots of runs before the wrap are taken by those after it, and 0 stays the
+ * word for no run.
+ */
 START_TEST(epochs_wrap)
 {
 	static const char *const handlers[] = { "single", "multi", "tree" };
@@ -335,8 +339,10 @@ START_TEST(wrong_size_is_refused_by_name)
 }
 END_TEST
 
-/* Sends a contribution of host 0 that was tampered with, through a port, and expects it to be
- * dropped for the reason. */
+/*
+ * Sends a contribution of host 0 that was tampered with, through a port, and expects it to be
+ * dropped for the reason.
+ */
 static void
 forge(const struct job *job, uint32_t epoch, uint16_t port,
       void (*tamper)(struct fanin_headers *headers), enum fanin_reason reason)
@@ -423,8 +429,10 @@ tamper_op(struct fanin_headers *headers)
 	headers->fanin.op = FANIN_WIRE_BXOR;
 }
 
-/* A packet that is refused goes back with the key of answers, if it came from a member, and else
- * with its own. */
+/*
+ * A packet that is refused goes back with the key of answers, if it came from a member, and else
+ * with its own.
+ */
 static void
 expect_refused(uint16_t port, const uint8_t *frame, size_t len, uint64_t key)
 {
@@ -521,8 +529,10 @@ START_TEST(query_is_refused_where_a_contribution_is)
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_RANK), before + 1);
 	ck_assert_uint_eq(ring_switch_take(&sw, 3, buffer), 0);
 
-	/* Of a block whose slot went on, nobody can lack the result; who only wants to know is
-	 * told. */
+	/*
+	 * Of a block whose slot went on, nobody can lack the result; who only wants to know is
+	 * told.
+	 */
 	for (uint32_t block = 0; block <= 16; block += 16) {
 		for (uint16_t h = 0; h < 2; h++)
 			host_contribute(&sw, job, h, epoch, block, false);
@@ -612,8 +622,10 @@ START_TEST(what_does_not_fit_is_refused_with_the_amounts)
 }
 END_TEST
 
-/* A switch that would sum up ranks that their order never sums up by themselves; words NULL: it is
- * right. */
+/*
+ * A switch that would sum up ranks that their order never sums up by themselves; words NULL: it is
+ * right.
+ */
 static const struct {
 	uint64_t ranks[2]; /* of two members */
 	uint16_t n_ranks;
@@ -701,8 +713,10 @@ START_TEST(a_job_within_the_machine_gets_fewer_slots_for_larger_packets)
 	/* The test's thread is the worker's, too. */
 	rte_rcu_qsbr_thread_offline(sw.pipeline->qsbr, 0);
 	for (unsigned int turn = 0; turn < 4; turn++) {
-		/* Both within the machine; the same with smaller packets, or so many slots; one is
-		 * elsewhere. */
+		/*
+		 * Both within the machine; the same with smaller packets, or so many slots; one is
+		 * elsewhere.
+		 */
 		static const uint32_t expected[] = { 8, 32, 16, 32 };
 
 		spec.members[1].port = turn == 3 ? 2 : 1;
@@ -737,8 +751,10 @@ START_TEST(destroyed_job_tells_its_hosts)
 }
 END_TEST
 
-/* Hosts that send each block until they have its result; every host gets every sum, whatever the
- * injector does. */
+/*
+ * Hosts that send each block until they have its result; every host gets every sum, whatever the
+ * injector does.
+ */
 static void
 run_blocks(const struct job *job, uint16_t n, uint32_t epoch, uint32_t n_blocks)
 {
@@ -841,8 +857,10 @@ START_TEST(only_members_packets_touch_the_schedule)
 }
 END_TEST
 
-/* Two nodes, the first worker on the second one; neither has memory of its own here, which is no
- * reason to fail. */
+/*
+ * Two nodes, the first worker on the second one; neither has memory of its own here, which is no
+ * reason to fail.
+ */
 START_TEST(blocks_stay_on_the_node_of_their_slots)
 {
 	const size_t area = 8;
@@ -866,8 +884,10 @@ START_TEST(blocks_stay_on_the_node_of_their_slots)
 }
 END_TEST
 
-/* By _i: of an earlier run, whose packet a worker noted after the run had ended; of this one, with
- * a number far ahead. */
+/*
+ * By _i: of an earlier run, whose packet a worker noted after the run had ended; of this one, with
+ * a number far ahead.
+ */
 START_TEST(a_note_of_another_run_or_far_ahead_binds_no_block)
 {
 	struct job *job = ring_switch_job(&sw, 4, 16);
@@ -883,8 +903,10 @@ START_TEST(a_note_of_another_run_or_far_ahead_binds_no_block)
 }
 END_TEST
 
-/* With rings of the default kind a worker waits for all that began to put packets in before it, be
- * they running or not. */
+/*
+ * With rings of the default kind a worker waits for all that began to put packets in before it, be
+ * they running or not.
+ */
 START_TEST(workers_wait_for_no_other_at_a_queue)
 {
 	const uint16_t cluster_size = (uint16_t)_i;

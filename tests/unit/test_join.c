@@ -26,8 +26,10 @@ struct answer {
 	size_t len;
 };
 
-/* What is under way to the member; the switch says the truth once the member has spoken `lies`
- * times. */
+/*
+ * What is under way to the member; the switch says the truth once the member has spoken `lies`
+ * times.
+ */
 static struct {
 	struct fanin_channel_ops ops;
 	struct answer answers[ROOM];
@@ -115,8 +117,10 @@ expect_tag(const struct fanin_control *control, size_t len)
 			  hdr.type == FANIN_TYPE_JOIN ? sizeof(struct fanin_join_body) : 0);
 }
 
-/* What a switch of an earlier release answers: it knows the JOIN of its own version only, and wants
- * its cookie back. */
+/*
+ * What a switch of an earlier release answers: it knows the JOIN of its own version only, and wants
+ * its cookie back.
+ */
 static void
 add_older_challenge(const struct fanin_control *join, size_t body_len)
 {
@@ -265,8 +269,10 @@ join(void)
 				 5 * SECOND, &error);
 }
 
-/* What strangers can say who overhear results, and with them the down key; or who see nothing at
- * all. */
+/*
+ * What strangers can say who overhear results, and with them the down key; or who see nothing at
+ * all.
+ */
 START_TEST(a_forged_answer_does_not_end_a_join)
 {
 	static const enum fanin_reason reasons[] = { FANIN_REASON_JOB, FANIN_REASON_KEY,
@@ -495,8 +501,10 @@ START_TEST(a_member_that_moves_keeps_its_tagger)
 }
 END_TEST
 
-/* Sends the next JOIN at once, to which the switch answers that others are missing, or refuses.
- * Returns when one is due again. */
+/*
+ * Sends the next JOIN at once, to which the switch answers that others are missing, or refuses.
+ * Returns when one is due again.
+ */
 static uint64_t
 rejoin_interval_ns(bool refused, bool answered)
 {

@@ -169,8 +169,10 @@ send_result(uint32_t block)
 	put_from_parent(frame, parent_result(PARENT_EPOCH, block, frame));
 }
 
-/* All children join, and the parent takes the switch in. Returns the run's epoch as the children
- * know it. */
+/*
+ * All children join, and the parent takes the switch in. Returns the run's epoch as the children
+ * know it.
+ */
 static uint32_t
 start_run(uint64_t nonce)
 {
@@ -257,8 +259,10 @@ START_TEST(joins_its_parent_when_all_children_are_there)
 	parent_ack(FANIN_JOIN_CHALLENGE, nonce, WINDOW);
 	parent_is_silent();
 
-	/* While it waits, every JOIN of a child makes it ask again, and children learn who else is
-	 * there. */
+	/*
+	 * While it waits, every JOIN of a child makes it ask again, and children learn who else is
+	 * there.
+	 */
 	parent_ack(FANIN_JOIN_WAITING, nonce, WINDOW);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, RANKS, got));
 	ck_assert_uint_eq(ack->state, FANIN_JOIN_WAITING);
@@ -646,7 +650,8 @@ START_TEST(refusal_by_the_parent_reaches_all_children)
 }
 END_TEST
 
-/* The result of a block, from a child that has it already. Its values are those of parent_result.
+/*
+ * The result of a block, from a child that has it already. Its values are those of parent_result.
  */
 static void
 tell_known(unsigned int child, uint32_t epoch, uint32_t block, bool again)
@@ -711,8 +716,10 @@ START_TEST(result_that_a_child_knows_is_everybody_s)
 		send_result(block);
 		expect_results(block);
 	}
-	/* Who comes only now has not asked yet, but has the result at once; not a second time
-	 * unasked. */
+	/*
+	 * Who comes only now has not asked yet, but has the result at once; not a second time
+	 * unasked.
+	 */
 	host_contribute(&sw, job, 0, epoch, 0, false);
 	expect_result_at(0, 0);
 	host_contribute(&sw, job, 0, epoch, 0, false);
@@ -743,8 +750,10 @@ START_TEST(known_result_is_checked_as_a_contribution_is)
 	epoch = start_run(5);
 	tell_known(1, epoch - 1, 0, false);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_EPOCH), 1);
-	/* It is told, as it may have nothing else to send by which it would notice that its run is
-	 * over. */
+	/*
+	 * It is told, as it may have nothing else to send by which it would notice that its run is
+	 * over.
+	 */
 	ck_assert_uint_eq(ring_switch_take(&sw, 1, buffer), FANIN_PAYLOAD_OFFSET);
 	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_REFUSED);
 	ck_assert_uint_eq(got->fanin.count, FANIN_REASON_EPOCH);
@@ -757,8 +766,10 @@ START_TEST(known_result_is_checked_as_a_contribution_is)
 }
 END_TEST
 
-/* A result that somebody else made is dropped for its reason, and the block still gets the true
- * one. */
+/*
+ * A result that somebody else made is dropped for its reason, and the block still gets the true
+ * one.
+ */
 static void
 forge(uint16_t port, uint32_t epoch, uint64_t key, uint32_t source_be, enum fanin_reason reason)
 {
@@ -1046,8 +1057,10 @@ START_TEST(what_another_switch_says_of_its_ranks_is_passed_on)
 	ring_switch_put(&sw, 2, frame, len);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_BODY), 1);
 
-	/* The parent's ANSWER goes down to who had asked, and nothing of what it says of ranks is
-	 * lost. */
+	/*
+	 * The parent's ANSWER goes down to who had asked, and nothing of what it says of ranks is
+	 * lost.
+	 */
 	told.missing = fanin_ranks_all(MANY);
 	told.ended = fanin_ranks_one(3);
 	told.silent = fanin_ranks_one(999);

@@ -24,8 +24,10 @@ static const char good[] =
 static struct fanin_manager_answer answer;
 static struct fanin_error error;
 
-/* Reads the good answer with one member replaced, or removed. json: NULL: removed; key: NULL: none.
- * Returns the status. */
+/*
+ * Reads the good answer with one member replaced, or removed. json: NULL: removed; key: NULL: none.
+ * Returns the status.
+ */
 static int
 read_with(const char *key, const char *json)
 {

@@ -95,8 +95,10 @@ happen(struct random *random)
 	}
 }
 
-/* All switches and ports are there again, with room, and the manager has had the time to do what
- * there is to do. */
+/*
+ * All switches and ports are there again, with room, and the manager has had the time to do what
+ * there is to do.
+ */
 static void
 heal(void)
 {
@@ -152,8 +154,10 @@ ask(unsigned int rank,
 	json_decref(id);
 }
 
-/* A host is lost, for good or in silence, or leaves, or comes back, or joins; or somebody destroys
- * the job. */
+/*
+ * A host is lost, for good or in silence, or leaves, or comes back, or joins; or somebody destroys
+ * the job.
+ */
 static void
 happen_to_host(struct random *random)
 {

@@ -38,8 +38,10 @@ START_TEST(a_switch_that_has_answered_is_asked_again_after_a_heartbeat)
 }
 END_TEST
 
-/* The handlers of the rig's switches are "usual" and "ordered", of whose slots each pair of
- * children takes a packet. */
+/*
+ * The handlers of the rig's switches are "usual" and "ordered", of whose slots each pair of
+ * children takes a packet.
+ */
 START_TEST(who_leaves_the_handler_open_gets_what_the_switches_take)
 {
 	struct group *group = join(1);
@@ -376,7 +378,8 @@ reattach(const struct group *group, unsigned int rank)
 	return result;
 }
 
-/* Loses a host and has it back; it must be told that the tree is there, or that it is not and why.
+/*
+ * Loses a host and has it back; it must be told that the tree is there, or that it is not and why.
  */
 static void
 check_answer(const struct group *group, unsigned int rank, bool stranded, bool has_home)

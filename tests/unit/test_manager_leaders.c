@@ -56,8 +56,10 @@ number_of(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
-/* A host asks for a job with one more argument. Returns the error, unless it is to wait for others.
- * value: taken. */
+/*
+ * A host asks for a job with one more argument. Returns the error, unless it is to wait for others.
+ * value: taken.
+ */
 static const char *
 refusal_of(const char *key, json_t *value)
 {
@@ -308,8 +310,10 @@ START_TEST(what_such_jobs_cannot_have_is_refused_at_once)
 			      "found \"%s\", expected \"%s\"", words, cases[i].words);
 	}
 	ck_assert_ptr_null(group_find(&manager_rig.manager->groups, "k"));
-	/* Trees that the manager's configuration gives to others are none that the host has asked
-	 * for. */
+	/*
+	 * Trees that the manager's configuration gives to others are none that the host has asked
+	 * for.
+	 */
 	manager_rig.config.trees = 2;
 	(void)refusal_of("trees", json_integer(0));
 	ck_assert_ptr_nonnull(group_find(&manager_rig.manager->groups, "k"));

@@ -228,8 +228,10 @@ deal(struct group *group)
 	return tree_build(&graph, places, group->size, &tree);
 }
 
-/* at: of hosts in the order of their addresses at each switch. expected: by rank, the switch, or
- * NULL: there is no order. */
+/*
+ * at: of hosts in the order of their addresses at each switch. expected: by rank, the switch, or
+ * NULL: there is no order.
+ */
 static void
 check_deal(const char *at, const char *ranks, const char *expected)
 {

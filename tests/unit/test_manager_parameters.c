@@ -8,8 +8,10 @@
 #include "tests/unit/manager_jobs_rig.h"
 #include "tests/unit/suites.h"
 
-/* Returns false, with *error filled, if the manager refuses it at once. parameters: JSON; NULL:
- * none. */
+/*
+ * Returns false, with *error filled, if the manager refuses it at once. parameters: JSON; NULL:
+ * none.
+ */
 static bool
 ask(unsigned int rank, const char *parameters, int trees, struct control_error *error)
 {

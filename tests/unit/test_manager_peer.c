@@ -48,8 +48,10 @@ peer_answers(void *user, uint32_t which, struct peer *peer, const json_t *result
 	snprintf(((struct peer_story *)user)->code, 32, "%s", result == NULL ? code : "ok");
 }
 
-/* Serves the peer by its events and times until a flag or a text is set, or it has an error other
- * than `before`. */
+/*
+ * Serves the peer by its events and times until a flag or a text is set, or it has an error other
+ * than `before`.
+ */
 static void
 serve_peer(struct peer *peer, const bool *flag, const char *text, const char *before)
 {

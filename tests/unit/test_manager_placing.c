@@ -14,8 +14,10 @@
 #include "tests/unit/tree_rig.h"
 #include "wire/order.h"
 
-/* at: of each rank the switches that its host has links to, a digit for each, in the order in which
- * the topology has them. */
+/*
+ * at: of each rank the switches that its host has links to, a digit for each, in the order in which
+ * the topology has them.
+ */
 static uint16_t
 place(const char *const *at)
 {
@@ -69,8 +71,10 @@ START_TEST(hosts_between_two_leaves_go_where_their_rows_are)
 }
 END_TEST
 
-/* A host that loses its link takes the hosts of its row with it, or a part of them, and no other
- * job ends. */
+/*
+ * A host that loses its link takes the hosts of its row with it, or a part of them, and no other
+ * job ends.
+ */
 START_TEST(any_host_that_loses_a_link_leaves_a_tree_in_order)
 {
 	for (uint16_t lost = 0; lost < 16; lost++) {
@@ -98,8 +102,10 @@ START_TEST(any_host_that_loses_a_link_leaves_a_tree_in_order)
 }
 END_TEST
 
-/* True if a choice of one link of each host has a tree, which tree_build finds as there is no
- * choice then. */
+/*
+ * True if a choice of one link of each host has a tree, which tree_build finds as there is no
+ * choice then.
+ */
 static bool
 some_choice_has_a_tree(uint16_t n_ranks)
 {
@@ -135,8 +141,10 @@ place_at_random(struct random *random, uint16_t n_ranks)
 	}
 }
 
-/* Between any two switches there is one path, so that the links are all that there is to choose.
- * _i: the seed. */
+/*
+ * Between any two switches there is one path, so that the links are all that there is to choose.
+ * _i: the seed.
+ */
 START_TEST(a_tree_in_order_is_found_exactly_if_some_choice_of_links_has_one)
 {
 	struct random random = random_seed((uint64_t)_i);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of where the manager puts jobs on switches that are full or nearly so, and of ways that are
- * not the usual ones. */
+/*
+ * Tests of where the manager puts jobs on switches that are full or nearly so, and of ways that are
+ * not the usual ones.
+ */
 #include <check.h>
 
 #include "manager/install.h"
@@ -51,7 +53,8 @@ START_TEST(a_switch_may_be_nearer_to_the_root_than_the_one_that_its_link_names_f
 {
 	struct group *group;
 
-	/* The links name leaves first; here a spine has to be below a leaf, and another one above.
+	/*
+	 * The links name leaves first; here a spine has to be below a leaf, and another one above.
 	 */
 	manager_rig.port_is_down[LEAF0][1] = manager_rig.port_is_down[LEAF0][2] = true;
 	manager_rig.port_is_down[LEAF1][0] = true;

@@ -449,8 +449,10 @@ START_TEST(a_server_that_the_topology_does_not_have_any_more_is_lost)
 }
 END_TEST
 
-/* While one tree is made anew its job has to end, as another tree has no server: the last answer
- * ends it, with the same reason. */
+/*
+ * While one tree is made anew its job has to end, as another tree has no server: the last answer
+ * ends it, with the same reason.
+ */
 START_TEST(a_job_that_ends_while_a_tree_moves_ends_with_the_last_answer)
 {
 	struct group *group = make("j", 2);

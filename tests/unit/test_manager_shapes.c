@@ -14,8 +14,10 @@
 #include "tests/unit/manager_jobs_rig.h"
 #include "tests/unit/suites.h"
 
-/* Both hosts ask for the job "j" and would take a ring; the switches have not answered yet. Returns
- * NULL if it was refused at once. */
+/*
+ * Both hosts ask for the job "j" and would take a ring; the switches have not answered yet. Returns
+ * NULL if it was refused at once.
+ */
 static struct group *
 join_or_ring(const char *handler)
 {

@@ -88,8 +88,10 @@ has_removal(const char *switch_name, uint32_t job)
 	return json_object_get(removals, key) != NULL;
 }
 
-/* A job on a spine and two leaves, where its first two ranks are; others are for the caller to
- * place. */
+/*
+ * A job on a spine and two leaves, where its first two ranks are; others are for the caller to
+ * place.
+ */
 static struct group *
 make_group_of(const char *name, uint32_t id, uint16_t size)
 {
@@ -435,8 +437,10 @@ START_TEST(a_second_manager_and_a_file_of_another_kind_are_refused)
 }
 END_TEST
 
-/* Returns how many files the database's directory has; none of them may be anybody else's to read
- * or write. */
+/*
+ * Returns how many files the database's directory has; none of them may be anybody else's to read
+ * or write.
+ */
 static unsigned int
 check_modes(void)
 {
@@ -558,7 +562,8 @@ START_TEST(what_could_not_be_written_is_told_and_written_later)
 		  has_removal("leaf0", 17));
 	ck_assert(has_removal("leaf0", 6));
 
-	/* In its order: a job that has the name of one which has ended is not dropped in its place.
+	/*
+	 * In its order: a job that has the name of one which has ended is not dropped in its place.
 	 */
 	ck_assert_int_eq(store_put_group(store, old), 0);
 	set_disk_full(true);
@@ -585,8 +590,10 @@ START_TEST(what_could_not_be_written_is_told_and_written_later)
 }
 END_TEST
 
-/* Makes and drops jobs without end, and says so with a byte for each; each drop is one of a job
- * that was put before. */
+/*
+ * Makes and drops jobs without end, and says so with a byte for each; each drop is one of a job
+ * that was put before.
+ */
 static void
 churn(uint64_t seed, int fd)
 {
@@ -625,8 +632,10 @@ START_TEST(a_process_that_is_killed_leaves_each_job_there_or_to_be_removed)
 		ck_assert_int_ge(pid, 0);
 		if (pid == 0)
 			churn(round + 8u * (unsigned int)_i, fds[1]);
-		/* In the middle of what comes after some jobs, wherever the machine has come to by
-		 * then. */
+		/*
+		 * In the middle of what comes after some jobs, wherever the machine has come to by
+		 * then.
+		 */
 		for (unsigned int i = 0; i < 1 + 3 * round; i++)
 			ck_assert_int_eq(read(fds[0], &byte, 1), 1);
 		kill(pid, SIGKILL);
@@ -678,8 +687,10 @@ compare_items(const json_t *schema, const json_t *items, const char *where)
 		compare_keys(kind, json_array_get(items, i), where);
 }
 
-/* Every property of a schema occurs in the example that is to show them all, and the other way
- * round. */
+/*
+ * Every property of a schema occurs in the example that is to show them all, and the other way
+ * round.
+ */
 static void
 compare_keys(const json_t *schema, const json_t *example, const char *where)
 {
@@ -811,8 +822,10 @@ START_TEST(a_host_may_have_several_links)
 }
 END_TEST
 
-/* Reads a topology of two switches, a link, a host at a:h0 and these servers. Returns its error, or
- * "". */
+/*
+ * Reads a topology of two switches, a link, a host at a:h0 and these servers. Returns its error, or
+ * "".
+ */
 static const char *
 read_servers(const char *servers, struct topology *read)
 {

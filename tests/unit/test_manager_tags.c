@@ -63,8 +63,10 @@ make(bool authenticate, int trees)
 	return group;
 }
 
-/* All switches of a tree have been asked for a job with tags, or all for one without a word of
- * them. */
+/*
+ * All switches of a tree have been asked for a job with tags, or all for one without a word of
+ * them.
+ */
 static void
 check_asked(const struct group *group, bool authenticate)
 {

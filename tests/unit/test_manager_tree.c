@@ -190,7 +190,8 @@ START_TEST(trees_of_one_job_have_a_spine_each_whatever_others_have)
 		install_own();
 	}
 	ck_assert_uint_eq(seen, 0x78);
-	/* There is no fifth, and of those who are left, the one with the fewest jobs comes first.
+	/*
+	 * There is no fifth, and of those who are left, the one with the fewest jobs comes first.
 	 */
 	build((uint16_t[]){ 0, 1, 2, 0 }, 4);
 	ck_assert_uint_eq(tree.shared, 3);
@@ -217,8 +218,10 @@ END_TEST
 
 START_TEST(trees_of_one_job_keep_apart_below_the_root_too)
 {
-	/* Leaves 0 and 1, each below a switch of both planes: 2 and 4, 3 and 5. Cores 6 and 7 are
-	 * in one plane, 8 in the other. */
+	/*
+	 * Leaves 0 and 1, each below a switch of both planes: 2 and 4, 3 and 5. Cores 6 and 7 are
+	 * in one plane, 8 in the other.
+	 */
 	start(9);
 	for (uint16_t leaf = 0; leaf < 2; leaf++) {
 		connect_switches(leaf, 2 + 2 * leaf);
@@ -241,8 +244,10 @@ END_TEST
 
 START_TEST(trees_of_one_job_share_what_they_must_and_no_more)
 {
-	/* Leaf 0 has one link up, leaves 1 and 2 have two: the second tree shares one of its three
-	 * links. */
+	/*
+	 * Leaf 0 has one link up, leaves 1 and 2 have two: the second tree shares one of its three
+	 * links.
+	 */
 	start(5);
 	connect_switches(0, 3);
 	connect_switches(1, 3);
@@ -275,8 +280,10 @@ START_TEST(switches_and_links_that_are_not_usable_are_avoided)
 }
 END_TEST
 
-/* Two pods of two leaves and two aggregation switches; two cores, each over one aggregation switch
- * of every pod. */
+/*
+ * Two pods of two leaves and two aggregation switches; two cores, each over one aggregation switch
+ * of every pod.
+ */
 static void
 make_three_levels(void)
 {
@@ -756,8 +763,10 @@ START_TEST(the_largest_network_has_a_tree_over_a_single_spine)
 }
 END_TEST
 
-/* As many ranks as there can be, each leaf with as many children as a switch has, under spines that
- * have as many. */
+/*
+ * As many ranks as there can be, each leaf with as many children as a switch has, under spines that
+ * have as many.
+ */
 START_TEST(as_many_ranks_as_can_be_have_a_tree_of_full_switches)
 {
 	static struct tree_place places[TREE_MAX_RANKS];

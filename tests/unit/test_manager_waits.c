@@ -44,7 +44,8 @@ free_tree(void)
 	json_decref(told);
 }
 
-/* A switch's blocks, as JSON. Members that are of interest only to jobs without a run are left out.
+/*
+ * A switch's blocks, as JSON. Members that are of interest only to jobs without a run are left out.
  */
 static void
 say(unsigned int node, const char *blocks)

@@ -273,8 +273,10 @@ START_TEST(descriptors_that_lie_cost_their_frame_and_nothing_else)
 }
 END_TEST
 
-/* Writes all over both rings at random: nothing may be touched outside of the memory, which ASan
- * and the guard see. */
+/*
+ * Writes all over both rings at random: nothing may be touched outside of the memory, which ASan
+ * and the guard see.
+ */
 START_TEST(random_rings_never_lead_out_of_the_memory)
 {
 	struct random random = random_seed((uint64_t)_i);

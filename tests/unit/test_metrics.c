@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metrics: from a table and JSON values to Prometheus' text, the addresses that the server takes,
- * and how it answers. */
+/*
+ * Metrics: from a table and JSON values to Prometheus' text, the addresses that the server takes,
+ * and how it answers.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -211,8 +213,10 @@ connect_to(const struct sockaddr_in *address)
 	return fd;
 }
 
-/* Serves until the client has something to read, or nothing has happened for so long. Returns true
- * if it has. */
+/*
+ * Serves until the client has something to read, or nothing has happened for so long. Returns true
+ * if it has.
+ */
 static bool
 serve_until_answer(struct metrics_server *server, int client, int quiet_ms)
 {
@@ -230,8 +234,10 @@ serve_until_answer(struct metrics_server *server, int client, int quiet_ms)
 	return false;
 }
 
-/* Sends a request and expects the answer to start and to end like this; end: NULL if that does not
- * matter. */
+/*
+ * Sends a request and expects the answer to start and to end like this; end: NULL if that does not
+ * matter.
+ */
 static void
 expect_answer(struct metrics_server *server, int client, const char *request, const char *start,
 	      const char *end)
@@ -314,7 +320,8 @@ START_TEST(connections_without_a_request_give_way)
 		ck_assert_int_eq(write(silent[i], "GET /", 5), 5);
 		ck_assert(!serve_until_answer(server, silent[i], 10));
 	}
-	/* The places are known to be taken: one that has made a request is not the oldest any more.
+	/*
+	 * The places are known to be taken: one that has made a request is not the oldest any more.
 	 */
 	expect_answer(server, silent[0], "metrics HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200 ",
 		      "\none 1\n");

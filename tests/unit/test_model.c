@@ -29,8 +29,10 @@ now_s(void)
 	return now.tv_sec;
 }
 
-/* Starts a program in a process group of its own. Returns its id, and the reading end of what it
- * prints. */
+/*
+ * Starts a program in a process group of its own. Returns its id, and the reading end of what it
+ * prints.
+ */
 static pid_t
 start(const char *path, int *fd)
 {
@@ -56,7 +58,8 @@ start(const char *path, int *fd)
 	return pid;
 }
 
-/* Reads into `output` up to the end of the program, or the deadline. What does not fit is left out.
+/*
+ * Reads into `output` up to the end of the program, or the deadline. What does not fit is left out.
  */
 static void
 read_output(int fd, time_t deadline_s)

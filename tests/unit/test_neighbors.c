@@ -139,8 +139,10 @@ START_TEST(what_is_known_of_one_address_is_never_told_of_another)
 	int32_t position = neighbor_find_or_add(neighbors,
 						neighbor_key_make(host_ip_be(7), NEIGHBOR_HOSTS));
 
-	/* As if the position had been host 6's, and a worker had written what it heard of that just
-	 * now. */
+	/*
+	 * As if the position had been host 6's, and a worker had written what it heard of that just
+	 * now.
+	 */
 	neighbor_confirm(neighbors, position, host_ip_be(6), mac, 1);
 	ck_assert_uint_eq(neighbor_mac(neighbors, position, host_ip_be(7)), 0);
 	neighbor_confirm(neighbors, position, host_ip_be(7), mac, 1);
@@ -186,8 +188,10 @@ START_TEST(what_arp_claims_is_believed_of_neighbors_only)
 	leaf_hears_all();
 	host_mac(1, mac);
 	host_mac(99, other);
-	/* A next hop's address from a host's port and from the wrong link, an address of no subnet,
-	 * the switch's own. */
+	/*
+	 * A next hop's address from a host's port and from the wrong link, an address of no subnet,
+	 * the switch's own.
+	 */
 	leaf_put_arp(1, RTE_ARP_OP_REPLY, other, spine_ip_be(1), leaf.pipeline->ip_be);
 	leaf_put_arp(SPINE_PORT, RTE_ARP_OP_REPLY, other, spine_ip_be(1), leaf.pipeline->ip_be);
 	leaf_put_arp(SPINE_PORT, RTE_ARP_OP_REPLY, other, host_ip_be(1), leaf.pipeline->ip_be);

@@ -37,8 +37,10 @@ static struct net_case {
 	unsigned int seconds;
 } net_cases[MAX_CASES];
 
-/* The script that runs the cases, some at a time. It is the parent process's child; tests in their
- * own see its files. */
+/*
+ * The script that runs the cases, some at a time. It is the parent process's child; tests in their
+ * own see its files.
+ */
 static struct {
 	char directory[sizeof(DIRECTORY)]; /* empty: not started */
 	pid_t pid;
@@ -168,8 +170,10 @@ START_TEST(net_cases_are_listed)
 }
 END_TEST
 
-/* Fills net_cases from the script's list; returns how many there are, 0 on failure, also if there
- * is no room for all, or for a name. */
+/*
+ * Fills net_cases from the script's list; returns how many there are, 0 on failure, also if there
+ * is no room for all, or for a name.
+ */
 static int
 list_cases(void)
 {

@@ -120,8 +120,10 @@ all_done(void *user)
 	return true;
 }
 
-/* A rank posts a collective. count: elements as of fanin_request_layout; n: those of its vectors,
- * which both have room for. */
+/*
+ * A rank posts a collective. count: elements as of fanin_request_layout; n: those of its vectors,
+ * which both have room for.
+ */
 static void
 post(uint16_t rank, const struct fanin_request *request, uint32_t count, uint32_t n)
 {
@@ -165,8 +167,10 @@ factor_of_sum(uint32_t i)
 	return world.job.n_ranks * (world.job.n_ranks + 1u) / 2;
 }
 
-/* Sums vectors of so many elements, and checks each one at each rank. Returns the virtual time that
- * it took. */
+/*
+ * Sums vectors of so many elements, and checks each one at each rank. Returns the virtual time that
+ * it took.
+ */
 static uint64_t
 allreduce(uint32_t count)
 {
@@ -203,8 +207,10 @@ START_TEST(ranks_behind_one_leaf_need_no_spine)
 }
 END_TEST
 
-/* Of the bytes that a host's vector takes in packets, each link carries all, once each way, and the
- * other spine's links nothing. */
+/*
+ * Of the bytes that a host's vector takes in packets, each link carries all, once each way, and the
+ * other spine's links nothing.
+ */
 START_TEST(every_link_carries_the_vector_once_each_way)
 {
 	const uint32_t count = 100000;
@@ -249,8 +255,10 @@ START_TEST(time_is_that_of_the_links)
 }
 END_TEST
 
-/* Results of the first blocks come while the last ones go out, also where the window lets all out
- * at once: both directions are used at the same time. */
+/*
+ * Results of the first blocks come while the last ones go out, also where the window lets all out
+ * at once: both directions are used at the same time.
+ */
 START_TEST(a_vector_that_fits_the_window_takes_little_longer_than_one_way)
 {
 	struct rig_leaf_spine_options options = usual;
@@ -318,8 +326,10 @@ START_TEST(sixteen_leaves_are_exact)
 }
 END_TEST
 
-/* Over a link of a fifth of the others' speed: what waits is bounded by windows, and nothing is
- * lost. */
+/*
+ * Over a link of a fifth of the others' speed: what waits is bounded by windows, and nothing is
+ * lost.
+ */
 START_TEST(a_slow_link_delays_and_loses_nothing)
 {
 	struct rig_leaf_spine_options options = usual;
@@ -373,8 +383,10 @@ START_TEST(what_waits_above_the_leaf_is_not_asked_for)
 }
 END_TEST
 
-/* The same with queues that hold an eighth of the window: what does not fit is sent again, but only
- * in the first rounds. */
+/*
+ * The same with queues that hold an eighth of the window: what does not fit is sent again, but only
+ * in the first rounds.
+ */
 START_TEST(windows_shrink_to_what_queues_above_the_leaf_hold)
 {
 	const uint32_t count = 352 * 4000;

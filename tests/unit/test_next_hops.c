@@ -62,8 +62,10 @@ take_requests(unsigned int spine)
 	return n;
 }
 
-/* The time of one probe, at whose end it is judged. answering: bitmap of spines. Returns those of
- * them that were asked. */
+/*
+ * The time of one probe, at whose end it is judged. answering: bitmap of spines. Returns those of
+ * them that were asked.
+ */
 static unsigned int
 interval(unsigned int answering)
 {
@@ -242,7 +244,8 @@ START_TEST(an_answer_that_waits_behind_full_bursts_is_no_miss)
 }
 END_TEST
 
-/* Takes no more than a super-frame at once, whatever waits. handle: of the port's number in DPDK.
+/*
+ * Takes no more than a super-frame at once, whatever waits. handle: of the port's number in DPDK.
  */
 #define SHORT_BURST 46
 static uint64_t short_left;

@@ -68,8 +68,10 @@ struct child {
 	uint64_t sum;
 };
 
-/* What a switch makes of its children, in this order of arrival. most: raised to the sums that
- * waited at the same time. */
+/*
+ * What a switch makes of its children, in this order of arrival. most: raised to the sums that
+ * waited at the same time.
+ */
 static uint64_t
 combine(const struct child *children, const uint8_t *arrivals, unsigned int n, unsigned int *most)
 {
@@ -119,8 +121,10 @@ combine_in_a_row(const struct child *children, unsigned int n)
 	return combine(children, arrivals, n, &most);
 }
 
-/* Where ranks are: the switch of each, by which new switches stand in the order of their lowest
- * ranks. */
+/*
+ * Where ranks are: the switch of each, by which new switches stand in the order of their lowest
+ * ranks.
+ */
 struct placement {
 	uint8_t switch_of[RANKS_MAX];
 	unsigned int n_ranks;
@@ -255,8 +259,10 @@ free_terms(struct terms *terms)
 		free(terms->of[set]);
 }
 
-/* Can the root have the sum, whatever term each switch makes of its children? sums: of the switches
- * before this one. */
+/*
+ * Can the root have the sum, whatever term each switch makes of its children? sums: of the switches
+ * before this one.
+ */
 static bool
 may_be(const struct placement *at, uint64_t expected, uint64_t *sums, unsigned int number)
 {
@@ -301,8 +307,10 @@ START_TEST(no_way_to_combine_has_the_order_where_a_switch_has_no_unit)
 }
 END_TEST
 
-/* Where a switch has switches below it that have switches below them, and hosts besides: one of its
- * children has `inner` ranks. */
+/*
+ * Where a switch has switches below it that have switches below them, and hosts besides: one of its
+ * children has `inner` ranks.
+ */
 START_TEST(the_order_comes_out_over_several_levels)
 {
 	for (unsigned int n_ranks = 1; n_ranks <= 40; n_ranks++) {

@@ -336,8 +336,10 @@ open_receiver(uint16_t port_number)
 	return fd;
 }
 
-/* Opens a UDP socket that sends to a port of this host in segments of this length. Somebody
- * receives them, or the kernel would complain. */
+/*
+ * Opens a UDP socket that sends to a port of this host in segments of this length. Somebody
+ * receives them, or the kernel would complain.
+ */
 static int
 open_sender(uint16_t port_number, int segment)
 {
@@ -375,8 +377,10 @@ check_bytes(const struct rte_mbuf *mbuf, uint32_t at, uint32_t offset, uint32_t 
 	ck_assert_msg(same, "other bytes than were sent");
 }
 
-/* What a plain UDP socket sends at once comes in as the packets that it stands for, each with
- * headers of its own. */
+/*
+ * What a plain UDP socket sends at once comes in as the packets that it stands for, each with
+ * headers of its own.
+ */
 START_TEST(super_frames_to_fanins_port_come_in_as_frames)
 {
 	static const uint16_t segments[] = { 1408, 600, 1458 };
@@ -417,7 +421,8 @@ START_TEST(super_frames_to_fanins_port_come_in_as_frames)
 }
 END_TEST
 
-/* A packet of any job, rank, epoch, key and type, right or wrong, of len bytes behind UDP's header.
+/*
+ * A packet of any job, rank, epoch, key and type, right or wrong, of len bytes behind UDP's header.
  */
 static void
 make_any(struct random *random, uint8_t *at, uint32_t len)
@@ -534,8 +539,10 @@ START_TEST(a_burst_may_end_within_a_super_frame)
 }
 END_TEST
 
-/* Of several, none is cut for the room that those before it have left. What comes behind waits with
- * it. */
+/*
+ * Of several, none is cut for the room that those before it have left. What comes behind waits with
+ * it.
+ */
 START_TEST(a_super_frame_comes_in_one_burst_if_it_can)
 {
 	int receiver = open_receiver(UDP_PORT);
@@ -661,7 +668,8 @@ make_packet(uint32_t offset, uint16_t len)
 	return mbuf;
 }
 
-/* Packets of Fanin's that are alike leave as one, of which a plain UDP socket receives all at once.
+/*
+ * Packets of Fanin's that are alike leave as one, of which a plain UDP socket receives all at once.
  */
 START_TEST(packets_of_fanins_leave_as_super_frames)
 {
@@ -691,8 +699,10 @@ START_TEST(packets_of_fanins_leave_as_super_frames)
 }
 END_TEST
 
-/* Where the interface takes no super-frames of UDP, they leave one by one, and again as one when it
- * does. */
+/*
+ * Where the interface takes no super-frames of UDP, they leave one by one, and again as one when it
+ * does.
+ */
 START_TEST(frames_leave_one_by_one_where_no_super_frames_may)
 {
 	ck_assert(packet_port_is_whole(port));
@@ -731,8 +741,10 @@ START_TEST(an_interface_and_the_kernel_say_whether_super_frames_may_leave)
 }
 END_TEST
 
-/* A checksum that the kernel has left to be completed: others' goes on so, Fanin's packets need
- * none. */
+/*
+ * A checksum that the kernel has left to be completed: others' goes on so, Fanin's packets need
+ * none.
+ */
 START_TEST(checksums_may_be_left_to_the_next_link)
 {
 	for (uint16_t others = 0; others < 2; others++) {
@@ -765,8 +777,10 @@ START_TEST(super_frames_wait_for_packets_and_are_counted_if_there_is_no_room)
 
 	for (n = 0; rte_mempool_avail_count(pool) > 0; n++)
 		held[n] = rte_pktmbuf_alloc(pool);
-	/* 40 of 64 KB each are behind a ring of 64 frames: more than a socket of this test's may
-	 * hold, if it may not ask for more. */
+	/*
+	 * 40 of 64 KB each are behind a ring of 64 frames: more than a socket of this test's may
+	 * hold, if it may not ask for more.
+	 */
 	for (unsigned int i = 0; i < sent; i++)
 		send_bytes(fd, 64400);
 	ck_assert_uint_eq(receive(1), 0);
@@ -868,8 +882,10 @@ START_TEST(frames_longer_than_the_other_ends_mtu_do_not_hold_up_others)
 	sw.pipeline->workers[0]->tx[1].handle = packet_port_driver.queue(near, 0);
 	frames = counters->tx_frames;
 
-	/* The first one holds others up for 15 ms, those of its length that come after it for no
-	 * time. */
+	/*
+	 * The first one holds others up for 15 ms, those of its length that come after it for no
+	 * time.
+	 */
 	enqueue_for_port_1(&sw, 1400);
 	for (unsigned int i = 0; i < 10; i++)
 		enqueue_for_port_1(&sw, 200);

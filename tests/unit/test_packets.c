@@ -258,7 +258,8 @@ expect_same(const struct fanin_packet_type *found, const struct fanin_packet_typ
 	ck_assert_uint_eq(found->number, expected->number);
 }
 
-/* Told a second time, as hosts and switches that are in use know them: nothing of this can change.
+/*
+ * Told a second time, as hosts and switches that are in use know them: nothing of this can change.
  */
 START_TEST(rows_are_those_of_the_protocol)
 {

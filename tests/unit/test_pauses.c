@@ -73,8 +73,10 @@ blocks_done(const struct world *world)
 	return sum;
 }
 
-/* Runs all processes to their ends. Returns the longest time in which all had a core and no block
- * was done. */
+/*
+ * Runs all processes to their ends. Returns the longest time in which all had a core and no block
+ * was done.
+ */
 static uint64_t
 longest_standstill(struct world *world, uint64_t step_ns, uint64_t pause_ns)
 {

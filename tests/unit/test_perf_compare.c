@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of how fanin-perf compares results: elements of all sizes that custom operators may have.
+/*
+ * Tests of how fanin-perf compares results: elements of all sizes that custom operators may have.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The files of fanin-perf --pattern: what is read, what is refused and with which words, and the
- * vectors that come of it. */
+/*
+ * The files of fanin-perf --pattern: what is read, what is refused and with which words, and the
+ * vectors that come of it.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,8 +213,10 @@ START_TEST(what_was_written_is_read)
 }
 END_TEST
 
-/* Bytes of a right text are changed, left out and doubled: what is read then still has ascending
- * indices below its length. */
+/*
+ * Bytes of a right text are changed, left out and doubled: what is read then still has ascending
+ * indices below its length.
+ */
 START_TEST(any_file_is_read_or_refused)
 {
 	static const char bytes[] = "0123456789 \t\r\n#n-x:\0\xff";

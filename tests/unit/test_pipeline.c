@@ -105,8 +105,10 @@ number_frame(uint8_t *frame, uint32_t number)
 	memcpy(frame + 20, &number, sizeof(number));
 }
 
-/* Numbered frames to host 1, which is known: as many as its device takes, and n more. Nobody takes
- * them out. */
+/*
+ * Numbered frames to host 1, which is known: as many as its device takes, and n more. Nobody takes
+ * them out.
+ */
 static void
 overfill_port_1(uint32_t n)
 {
@@ -204,8 +206,10 @@ START_TEST(frames_that_wait_for_a_port_that_goes_down_are_dropped)
 }
 END_TEST
 
-/* A port's driver that the test plays. Never longer than `never_len`, and no more bytes than have
- * been granted. */
+/*
+ * A port's driver that the test plays. Never longer than `never_len`, and no more bytes than have
+ * been granted.
+ */
 static struct {
 	uint32_t never_len;
 	uint64_t granted; /* bytes */
@@ -418,8 +422,10 @@ START_TEST(a_length_that_a_driver_takes_again_is_waited_for_again)
 }
 END_TEST
 
-/* _i: bytes that leave the queue each ms. A queue that counts bytes has room for short frames when
- * it has none for long ones. */
+/*
+ * _i: bytes that leave the queue each ms. A queue that counts bytes has room for short frames when
+ * it has none for long ones.
+ */
 START_TEST(frames_that_a_driver_takes_later_are_not_lost)
 {
 	const uint64_t end_ns = pipeline_now_ns() + UINT64_C(60000000000);
@@ -439,8 +445,10 @@ START_TEST(frames_that_a_driver_takes_later_are_not_lost)
 }
 END_TEST
 
-/* The order is a TCP connection's, and that of results and an answer that says they were sent. _i:
- * bytes each ms. */
+/*
+ * The order is a TCP connection's, and that of results and an answer that says they were sent. _i:
+ * bytes each ms.
+ */
 START_TEST(a_slow_link_keeps_the_order)
 {
 	const uint64_t end_ns = pipeline_now_ns() + UINT64_C(60000000000);
@@ -579,8 +587,10 @@ START_TEST(vlans_are_transparent_and_learned_apart)
 	host_frame(0, 1, frame);
 	memcpy(frame + 12, (const uint8_t[]){ 0x81, 0x00, 0x20, 0x07 }, 4);
 	ring_switch_put(&sw, 0, frame, sizeof(frame));
-	/* Host 1 is known without a tag only: in VLAN 7 its frames are flooded, tag and priority
-	 * unchanged. */
+	/*
+	 * Host 1 is known without a tag only: in VLAN 7 its frames are flooded, tag and priority
+	 * unchanged.
+	 */
 	for (uint16_t p = 1; p < 4; p++)
 		expect_frame(p, frame, sizeof(frame));
 	expect_silence();

@@ -249,7 +249,8 @@ START_TEST(loss_and_duplication_are_counted_and_repaired)
 	ck_assert_uint_gt(stats.lost, 0);
 	ck_assert_uint_gt(stats.retransmits, 0);
 	ck_assert_uint_gt(stats.duplicates, 0);
-	/* Who sends again what the switch has is answered, if another one's contribution was lost.
+	/*
+	 * Who sends again what the switch has is answered, if another one's contribution was lost.
 	 */
 	ck_assert_uint_gt(stats.answers, 0);
 	ck_assert_uint_eq(stats.foreign, 0);

@@ -68,8 +68,10 @@ expect_ethernet(unsigned int h)
 	ck_assert_mem_eq(got->eth.src, probe_rig.sw.pipeline->mac, 6);
 }
 
-/* The three frames of a probe left for host h: a PROBE, an echo request and an ARP request. The
- * first is left in `got`. */
+/*
+ * The three frames of a probe left for host h: a PROBE, an echo request and an ARP request. The
+ * first is left in `got`.
+ */
 static void
 expect_probe(unsigned int h)
 {

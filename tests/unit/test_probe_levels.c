@@ -88,8 +88,10 @@ put_from_parent(enum fanin_type type, uint32_t its_epoch, uint32_t block, const 
 	ring_switch_put(&probe_rig.sw, PARENT_PORT, frame, len);
 }
 
-/* Its children wait, and have not yet heard that the run has begun; nor may they ever, while they
- * are late. */
+/*
+ * Its children wait, and have not yet heard that the run has begun; nor may they ever, while they
+ * are late.
+ */
 static void
 parent_probes_before_the_run(struct join_ack_words ack)
 {

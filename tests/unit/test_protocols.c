@@ -11,8 +11,10 @@
 #include "tests/unit/memory_link.h"
 #include "tests/unit/suites.h"
 
-/* ---------------------------------------------- a protocol of one rank: a result is what was sent,
- * a poll later */
+/*
+ * ---------------------------------------------- a protocol of one rank: a result is what was sent,
+ * a poll later
+ */
 
 struct alone {
 	struct fanin_endpoint endpoint;
@@ -166,8 +168,10 @@ static struct fanin_protocol leading = {
 
 FANIN_PROTOCOL_REGISTER(leading)
 
-/* ----------------------------------------------------------------------------------------------
- * choice */
+/*
+ * ----------------------------------------------------------------------------------------------
+ * choice
+ */
 
 static const struct {
 	const char *handler;
@@ -346,8 +350,10 @@ START_TEST(options_that_do_not_go_with_leaders_are_refused_by_name)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------
- * use */
+/*
+ * ------------------------------------------------------------------------------------------------
+ * use
+ */
 
 static struct fanin_ctx ctx;
 static struct fanin_comm comm;
@@ -454,8 +460,10 @@ START_TEST(what_a_protocol_does_not_open_is_told)
 }
 END_TEST
 
-/* ----------------------------------------------------------------------------------------------
- * clock */
+/*
+ * ----------------------------------------------------------------------------------------------
+ * clock
+ */
 
 #define TIMEOUT_NS (5 * 1000000000ull)
 #define STEP_NS (50 * 1000000ull)

@@ -140,8 +140,10 @@ START_TEST(sets_are_combined_as_sets)
 }
 END_TEST
 
-/* As many words as the job has 64s of ranks, the first ranks in the lowest bits; whatever lies
- * behind them is not touched. */
+/*
+ * As many words as the job has 64s of ranks, the first ranks in the lowest bits; whatever lies
+ * behind them is not touched.
+ */
 START_TEST(sets_on_the_wire_have_the_words_that_the_job_needs)
 {
 	const unsigned int n = sizes[_i];

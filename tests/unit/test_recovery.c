@@ -10,8 +10,10 @@
 #define SMALL_WINDOW 8
 #define COLLECTIVES 12
 
-/* Another kind for each one, with another root. Of a reduce_scatter that has blocks with owners the
- * parts are as long as packets at least. */
+/*
+ * Another kind for each one, with another root. Of a reduce_scatter that has blocks with owners the
+ * parts are as long as packets at least.
+ */
 static void
 kind_choose(struct collective *collective, struct random *random, uint16_t n_ranks)
 {
@@ -423,8 +425,10 @@ START_TEST(who_is_gone_before_a_new_run_is_named_in_time)
 }
 END_TEST
 
-/* By _i: nobody knows whether the rank is late; only one of two is known to be; the switch says
- * nothing any more; the limit is over. */
+/*
+ * By _i: nobody knows whether the rank is late; only one of two is known to be; the switch says
+ * nothing any more; the limit is over.
+ */
 START_TEST(a_new_run_is_not_waited_for_without_a_reason)
 {
 	static const struct fanin_rejoin rejoins[] = {

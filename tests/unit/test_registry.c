@@ -201,8 +201,10 @@ END_TEST
 
 static uint8_t taken[4096];
 
-/* The parent of the job that the test plays: host 3's port. What is for all children goes to the
- * group. */
+/*
+ * The parent of the job that the test plays: host 3's port. What is for all children goes to the
+ * group.
+ */
 static void
 put_from_parent(const struct job *job, enum fanin_type type, uint32_t epoch, const void *body,
 		uint32_t body_len)
@@ -316,8 +318,10 @@ begin_below_parent(const char *handler)
 	return job;
 }
 
-/* One that takes nothing but contributions, in which nothing ever waits, below another switch. _i:
- * what the parent sends. */
+/*
+ * One that takes nothing but contributions, in which nothing ever waits, below another switch. _i:
+ * what the parent sends.
+ */
 START_TEST(a_handler_that_takes_contributions_only_may_have_a_parent)
 {
 	const struct fanin_headers *got = (const struct fanin_headers *)taken;
@@ -372,8 +376,10 @@ never(const struct fanin_job_params *params)
 	return UINT64_MAX;
 }
 
-/* What its parent sends to the job's group is the switch's, whatever type of a handler it is, and
- * goes to no port. */
+/*
+ * What its parent sends to the job's group is the switch's, whatever type of a handler it is, and
+ * goes to no port.
+ */
 START_TEST(a_registered_type_of_the_parent_comes_to_the_group)
 {
 	static const struct fanin_packet_type news = { .name = "NEWS",
@@ -471,8 +477,10 @@ START_TEST(a_handler_that_cannot_be_registered_ends_the_program)
 }
 END_TEST
 
-/* Here and not before main: other suites of this program take what is registered for handlers that
- * reduce. */
+/*
+ * Here and not before main: other suites of this program take what is registered for handlers that
+ * reduce.
+ */
 static void
 setup(void)
 {

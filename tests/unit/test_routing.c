@@ -137,8 +137,10 @@ END_TEST
 
 /* ---- packets that end here */
 
-/* Aborts the test unless the next frame of port 0 is an ICMP error with the start of the frame in
- * it. */
+/*
+ * Aborts the test unless the next frame of port 0 is an ICMP error with the start of the frame in
+ * it.
+ */
 static void
 expect_icmp(uint8_t type, uint8_t code, uint16_t mtu, const uint8_t *frame, size_t quoted)
 {
@@ -418,8 +420,10 @@ START_TEST(a_neighbor_that_is_no_known_station_is_flooded_to)
 }
 END_TEST
 
-/* Frames with bits, bytes and lengths changed: whatever leaves is a well-formed packet, and every
- * mbuf comes back. */
+/*
+ * Frames with bits, bytes and lengths changed: whatever leaves is a well-formed packet, and every
+ * mbuf comes back.
+ */
 START_TEST(mutated_frames_do_no_harm)
 {
 	const struct fanin_headers *got = (const struct fanin_headers *)leaf_out;

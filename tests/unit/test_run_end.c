@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How a run ends among ranks (hostlib/src/engine/run_end.h): whom it is about, and for how long who
- * asks is told. */
+/*
+ * How a run ends among ranks (hostlib/src/engine/run_end.h): whom it is about, and for how long who
+ * asks is told.
+ */
 #include <check.h>
 #include <string.h>
 

@@ -121,8 +121,10 @@ START_TEST(frames_are_handed_out_in_parts_and_stay)
 }
 END_TEST
 
-/* Without a header of Fanin's they are no frames; those beyond the most of a super-frame are left
- * out as well. */
+/*
+ * Without a header of Fanin's they are no frames; those beyond the most of a super-frame are left
+ * out as well.
+ */
 START_TEST(what_is_no_frame_is_left_out)
 {
 	fill(UINT16_MAX);
@@ -173,8 +175,10 @@ make_packet(struct random *random, uint8_t *at, uint32_t size)
 		at[random_below(random, FANIN_HDR_LEN)] ^= (uint8_t)(1 + random_below(random, 255));
 }
 
-/* Whatever is mixed in a super-frame, what is found wrong with a segment is what is found wrong
- * with the same packet alone. */
+/*
+ * Whatever is mixed in a super-frame, what is found wrong with a segment is what is found wrong
+ * with the same packet alone.
+ */
 START_TEST(each_segment_is_judged_by_its_own_header)
 {
 	struct random random = { .state = 815 };

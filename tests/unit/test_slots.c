@@ -38,8 +38,10 @@ sharing_slot_size(const struct fanin_job_params *job)
 	return job->parameters[0];
 }
 
-/* The first contribution of a block is held, the second one ends it; one of another block finds the
- * slot taken. */
+/*
+ * The first contribution of a block is held, the second one ends it; one of another block finds the
+ * slot taken.
+ */
 static enum fanin_verdict
 sharing_take(struct fanin_handler_ctx *ctx, struct sharing_slot *slot, struct fanin_packet *packet)
 {
@@ -139,8 +141,10 @@ static struct fanin_handler slotless = {
 static void
 open_with(uint16_t n_workers)
 {
-	/* Here and not before main: other suites of this program take what is registered for
-	 * handlers that reduce. */
+	/*
+	 * Here and not before main: other suites of this program take what is registered for
+	 * handlers that reduce.
+	 */
 	if (fanin_handler_find(sharing.name) == NULL) {
 		fanin_handler_register(&sharing);
 		fanin_handler_register(&slotless);
@@ -443,8 +447,10 @@ START_TEST(shared_slots_are_no_more_than_packets_were_reserved_for)
 	ck_assert_int_eq(create(16, 64, &job, error), 0);
 	ck_assert_uint_eq(job->params.window, 8);
 	ck_assert_uint_eq(job->pool->mask + 1, SHARED_SLOTS);
-	/* 60 and 64 bytes are a cache line both; 65 are another pool, for which there is no room
-	 * once each handler that shares has one. */
+	/*
+	 * 60 and 64 bytes are a cache line both; 65 are another pool, for which there is no room
+	 * once each handler that shares has one.
+	 */
 	ck_assert_int_eq(create(0, 60, &other, error), 0);
 	ck_assert_ptr_eq(other->pool, job->pool);
 	for (unsigned int i = 1; i < fanin_handlers_that_share(); i++)

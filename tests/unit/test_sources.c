@@ -36,8 +36,10 @@ expect_silence(void)
 		ck_assert_uint_eq(ring_switch_take(&sw, p, out), 0);
 }
 
-/* Claims of the switch's address that reach hosts, or make the switch answer: Ethernet, IPv4, ARP,
- * and with tags. */
+/*
+ * Claims of the switch's address that reach hosts, or make the switch answer: Ethernet, IPv4, ARP,
+ * and with tags.
+ */
 #define OWN_MAC (1u << 0)
 #define OWN_IP (1u << 1)
 #define OWN_ARP_MAC (1u << 2)
@@ -157,8 +159,10 @@ START_TEST(tags_to_the_end_of_a_frame_are_no_address)
 }
 END_TEST
 
-/* A routed packet and the ports from which it is taken: bitmaps of the leaf's, hosts at 0 and 1,
- * spines behind 2 and 3. */
+/*
+ * A routed packet and the ports from which it is taken: bitmaps of the leaf's, hosts at 0 and 1,
+ * spines behind 2 and 3.
+ */
 #define HOST_PORTS 0x3u
 #define SPINE_0 0x4u
 #define SPINE_1 0x8u
@@ -205,8 +209,10 @@ START_TEST(a_source_is_taken_where_it_belongs_only)
 }
 END_TEST
 
-/* What made wrong sums for all: a host tells the spine, by way of its leaf, a result as if it were
- * the leaf. */
+/*
+ * What made wrong sums for all: a host tells the spine, by way of its leaf, a result as if it were
+ * the leaf.
+ */
 START_TEST(a_host_does_not_speak_as_its_leaf_to_a_spine)
 {
 	const uint32_t speakers_be[] = { leaf.pipeline->ip_be, spine_ip_be(0), spine_ip_be(1),

@@ -150,8 +150,10 @@ START_TEST(compaction_refuses_what_makes_no_sense)
 }
 END_TEST
 
-/* A bucket's largest are found in another way, one element after the other: asked for nearly all
- * they are those above the threshold. */
+/*
+ * A bucket's largest are found in another way, one element after the other: asked for nearly all
+ * they are those above the threshold.
+ */
 START_TEST(all_types_have_the_same_elements_either_way)
 {
 	static const double thresholds[] = { 0, 1e-30, 0.3, 1, 90, 40000, 1e19, INFINITY };
@@ -172,8 +174,10 @@ START_TEST(all_types_have_the_same_elements_either_way)
 		};
 
 		memset(dense, 0, sizeof(dense));
-		/* Any bits, few bits, and zeros, so that all magnitudes are there; the first ones
-		 * are zeros of either sign. */
+		/*
+		 * Any bits, few bits, and zeros, so that all magnitudes are there; the first ones
+		 * are zeros of either sign.
+		 */
 		for (uint64_t i = 2; i < n; i++) {
 			uint64_t bits = (uint64_t)random_u32(&random) << 32 | random_u32(&random);
 

@@ -71,8 +71,10 @@ check_array(enum fanin_isa isa, unsigned int dtype, unsigned int op)
 		ck_assert_uint_eq(((uint8_t *)(occupied + WORDS))[i], GUARD);
 }
 
-/* A copy in its very size at an odd address, so that reads behind it are found. The caller frees
- * it, less one byte. */
+/*
+ * A copy in its very size at an odd address, so that reads behind it are found. The caller frees
+ * it, less one byte.
+ */
 static uint8_t *
 odd_copy(const void *from, size_t len)
 {
@@ -164,8 +166,10 @@ START_TEST(values_are_combined_at_their_indices)
 }
 END_TEST
 
-/* What is taken of the array from an index on has to be its next values; nothing is written behind
- * them. */
+/*
+ * What is taken of the array from an index on has to be its next values; nothing is written behind
+ * them.
+ */
 static void
 check_taken(enum fanin_isa isa, unsigned int dtype, uint32_t from, uint32_t count, bool is_short,
 	    const uint32_t *tags)
@@ -264,8 +268,10 @@ tag_of(const void *tags, unsigned int index_bytes, uint32_t lane)
 	return tag;
 }
 
-/* 50 values at a time, until the table has no room for many; then what is in the lanes is what was
- * said to be combined. */
+/*
+ * 50 values at a time, until the table has no room for many; then what is in the lanes is what was
+ * said to be combined.
+ */
 static void
 fill_table(enum fanin_isa isa, unsigned int dtype, unsigned int op, unsigned int index_bytes)
 {

@@ -18,9 +18,11 @@
 
 START_TEST(sizes_are_those_of_the_table)
 {
-	/* From the mean of each part, which is log-uniform, by hand: 100 to 300: 182.0, to 1000:
+	/*
+	 * From the mean of each part, which is log-uniform, by hand: 100 to 300: 182.0, to 1000:
 	 * 581.4, to 10000: 3908.7, to 100000: 39086.5, to 300000: 182047.8, to 1000000: 581414.0; 5
-	 * % are 1000000. */
+	 * % are 1000000.
+	 */
 	const double mean = 0.25 * 182.048 + 0.25 * 581.409 + 0.2 * 3908.65 + 0.15 * 39086.5 +
 			    0.06 * 182047.8 + 0.04 * 581408.6 + 50000;
 	struct random random = random_seed(1);
@@ -89,8 +91,10 @@ START_TEST(a_schedule_has_its_load_in_each_second)
 }
 END_TEST
 
-/* Sends all that the window has room for. Returns how many segments that are; the first one in
- * *first. */
+/*
+ * Sends all that the window has room for. Returns how many segments that are; the first one in
+ * *first.
+ */
 static uint32_t
 send_all(struct dctcp *flow, uint64_t now_ns, uint32_t *first)
 {
@@ -114,8 +118,10 @@ START_TEST(dctcp_doubles_and_then_cuts_by_half_of_alpha)
 		dctcp_on_ack(flow, i, false, 1000);
 	ck_assert_uint_eq(send_all(flow, 1000, &first), 20);
 	ck_assert_double_eq(flow->cwnd, 20);
-	/* alpha was 1; the first segment's acknowledgment ended a round trip without a mark, and
-	 * the second one one more: segment 10's. */
+	/*
+	 * alpha was 1; the first segment's acknowledgment ended a round trip without a mark, and
+	 * the second one one more: segment 10's.
+	 */
 	ck_assert_double_eq(flow->alpha, 15.0 / 16);
 	dctcp_on_ack(flow, 10, true, 2000);
 	ck_assert_double_eq(flow->cwnd, 20 * (1 - 15.0 / 32));

@@ -47,7 +47,8 @@ headers_of(const struct rte_mbuf *mbuf)
 	return rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 }
 
-/* A result of Fanin's to a flow of this number; its bytes tell its number. len: of the UDP payload.
+/*
+ * A result of Fanin's to a flow of this number; its bytes tell its number. len: of the UDP payload.
  */
 static struct rte_mbuf *
 make_frame(uint8_t number, unsigned int flow_number, uint16_t len)
@@ -128,8 +129,10 @@ START_TEST(a_shorter_frame_is_the_last_and_a_longer_one_begins_anew)
 }
 END_TEST
 
-/* As in a reduce_scatter: the owner of every fourth block gets its elements, and of the others that
- * they are done. */
+/*
+ * As in a reduce_scatter: the owner of every fourth block gets its elements, and of the others that
+ * they are done.
+ */
 START_TEST(results_without_their_elements_leave_together)
 {
 	for (uint8_t i = 0; i < 9; i++) {
@@ -200,8 +203,10 @@ START_TEST(no_super_frame_is_longer_than_interfaces_take)
 }
 END_TEST
 
-/* Frames that leave as one are the same frames again where it is taken apart, by whatever number
- * their flows are mixed. */
+/*
+ * Frames that leave as one are the same frames again where it is taken apart, by whatever number
+ * their flows are mixed.
+ */
 START_TEST(the_segments_of_a_group_are_its_frames)
 {
 	struct random random = { .state = 4711 };
@@ -252,7 +257,8 @@ START_TEST(the_segments_of_a_group_are_its_frames)
 }
 END_TEST
 
-/* A super-frame of TCP or UDP over either IP, with a tag or without, in mbufs of `room` bytes each.
+/*
+ * A super-frame of TCP or UDP over either IP, with a tag or without, in mbufs of `room` bytes each.
  */
 struct foreign {
 	bool tcp;
@@ -488,8 +494,10 @@ START_TEST(a_checksum_is_completed)
 }
 END_TEST
 
-/* What a header before the frame can't hold: tunnels, whose inner headers it means; protocols
- * without segments; lengths that don't fit; more segments than anybody sends. */
+/*
+ * What a header before the frame can't hold: tunnels, whose inner headers it means; protocols
+ * without segments; lengths that don't fit; more segments than anybody sends.
+ */
 START_TEST(what_the_header_cannot_hold_is_refused)
 {
 	const struct foreign foreign = {

@@ -175,8 +175,10 @@ make_join(uint32_t id, uint8_t *frame)
 			   (struct fanin_headers *)frame);
 }
 
-/* The nonce shows whose JOIN it is; the switch's own key is not told to somebody who can't prove
- * that he has it. */
+/*
+ * The nonce shows whose JOIN it is; the switch's own key is not told to somebody who can't prove
+ * that he has it.
+ */
 START_TEST(who_joins_without_a_valid_tag_is_told)
 {
 	uint8_t frame[4096];

@@ -120,8 +120,10 @@ static struct fanin_handler timing = {
 static void
 setup(void)
 {
-	/* Here and not before main: other suites of this program take what is registered for
-	 * handlers that reduce. */
+	/*
+	 * Here and not before main: other suites of this program take what is registered for
+	 * handlers that reduce.
+	 */
 	if (fanin_handler_find(timing.name) == NULL)
 		fanin_handler_register(&timing);
 	ring_switch_eal();
@@ -290,8 +292,10 @@ START_TEST(timers_that_are_armed_anew_while_there_are_too_many_end_no_round_late
 	ck_assert_uint_eq(told.n, 0);
 	host_contribute(&sw, job, 0, epoch, 0, false);
 	before = told.n;
-	/* Each that makes way and is armed anew lets another one make way, but no more in a round
-	 * than there were. */
+	/*
+	 * Each that makes way and is armed anew lets another one make way, but no more in a round
+	 * than there were.
+	 */
 	ring_switch_rounds(&sw, 10);
 	ck_assert_uint_le(told.n - before, 10 * 4);
 	told.rearms = false;
@@ -390,8 +394,10 @@ START_TEST(jobs_of_one_timeout_share_their_timers)
 }
 END_TEST
 
-/* One round for all of them. _i: every other time the second job's run is over by then; half of it
- * and 1: timers of a job in a row. */
+/*
+ * One round for all of them. _i: every other time the second job's run is over by then; half of it
+ * and 1: timers of a job in a row.
+ */
 START_TEST(timers_of_jobs_that_take_turns_are_each_jobs_own)
 {
 	const uint64_t start_ns = clock_ns;

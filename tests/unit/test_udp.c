@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The transport over UDP sockets, on the real kernel: a socket on the loopback interface stands for
- * the switch. */
+/*
+ * The transport over UDP sockets, on the real kernel: a socket on the loopback interface stands for
+ * the switch.
+ */
 #include <arpa/inet.h>
 #include <check.h>
 #include <net/if.h>
@@ -154,8 +156,10 @@ flush(void)
 	ck_assert_int_eq(transport->ops->tx_flush(transport), 0);
 }
 
-/* Receives at the switch what left together. size: of each packet. Returns the bytes of all; 0:
- * there is nothing more. */
+/*
+ * Receives at the switch what left together. size: of each packet. Returns the bytes of all; 0:
+ * there is nothing more.
+ */
 static size_t
 switch_receive(uint32_t *size)
 {
@@ -181,8 +185,10 @@ switch_receive(uint32_t *size)
 	return (size_t)len;
 }
 
-/* The blocks from first on came together, each with its own payload. last_len: of the last one's
- * payload. */
+/*
+ * The blocks from first on came together, each with its own payload. last_len: of the last one's
+ * payload.
+ */
 static void
 expect_together(uint32_t first, uint32_t n, uint32_t payload_len, uint32_t last_len)
 {
@@ -393,7 +399,8 @@ END_TEST
 
 /* ---------------------------------------------------------------- receiving */
 
-/* Sends n packets to the host as one super-frame, each payload_len bytes behind the Fanin header.
+/*
+ * Sends n packets to the host as one super-frame, each payload_len bytes behind the Fanin header.
  */
 static void
 give(int fd, struct sockaddr_in to, uint32_t n, uint32_t payload_len)
@@ -534,8 +541,10 @@ START_TEST(what_strangers_send_is_not_received)
 }
 END_TEST
 
-/* Each socket, whatever the user named: what comes in by another interface has the switch's
- * address, perhaps, and not its way. */
+/*
+ * Each socket, whatever the user named: what comes in by another interface has the switch's
+ * address, perhaps, and not its way.
+ */
 START_TEST(sockets_are_bound_to_the_interface)
 {
 	struct pollfd fds[FANIN_TRANSPORT_MAX_FDS];

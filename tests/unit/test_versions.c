@@ -96,8 +96,10 @@ put_raw(uint16_t port, const void *frame, size_t len)
 	ring_switch_rounds(&sw, 2);
 }
 
-/* A REFUSED of the version before, which names this one's; with a tag unless its receiver is not
- * known. */
+/*
+ * A REFUSED of the version before, which names this one's; with a tag unless its receiver is not
+ * known.
+ */
 static void
 expect_old_refusal(uint16_t port, enum fanin_reason reason, uint64_t nonce)
 {
@@ -144,8 +146,10 @@ START_TEST(an_older_host_is_told_both_versions)
 }
 END_TEST
 
-/* Behind the JOIN of this version comes one of the version before, with the same nonce, as long as
- * there is no answer. */
+/*
+ * Behind the JOIN of this version comes one of the version before, with the same nonce, as long as
+ * there is no answer.
+ */
 START_TEST(a_host_that_asks_for_an_older_switch_is_none)
 {
 	uint8_t frame[4096] __attribute__((aligned(8)));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The wave controller (hostlib/src/cc/waves.h): how large waves are, and when the next one begins.
+/*
+ * The wave controller (hostlib/src/cc/waves.h): how large waves are, and when the next one begins.
  */
 #include <check.h>
 

@@ -553,8 +553,10 @@ START_TEST(templates_let_valid_contributions_pass_only)
 		       fanin_wire_elements_fit(&frame.headers, frame.len, &sizes);
 		for (size_t i = 0; i < sizeof(vary) / sizeof(vary[0]); i++)
 			may_vary = may_vary || (byte >= vary[i][0] && byte < vary[i][1]);
-		/* Don't fragment and the reserved bit; known flags; rank 0 as owner; other
-		 * operators and types of the same size. */
+		/*
+		 * Don't fragment and the reserved bit; known flags; rank 0 as owner; other
+		 * operators and types of the same size.
+		 */
 		may_vary =
 			may_vary || (byte == 20 && bit % 8 >= 6) || (byte == 67 && bit % 8 == 7) ||
 			(byte == 44 && ((FANIN_FLAGS_ALL & ~FANIN_FLAG_EMPTY) >> bit % 8 & 1) != 0);
@@ -570,8 +572,10 @@ START_TEST(templates_let_valid_contributions_pass_only)
 		fix_checksum(&frame);
 	}
 	ck_assert_uint_gt(passed, 0);
-	/* Of two frames that differ in being empty only, one at most is valid, whichever came
-	 * before. */
+	/*
+	 * Of two frames that differ in being empty only, one at most is valid, whichever came
+	 * before.
+	 */
 	for (int first_is_empty = 0; first_is_empty < 2; first_is_empty++) {
 		make_contribution(&frame, FANIN_WIRE_F32, FANIN_WIRE_SUM, 0);
 		frame.headers.fanin.count = first_is_empty ? 16 : 0;

@@ -10,8 +10,10 @@
 
 #include "tools/pktgen/pktgen.h"
 
-/* The search's goals: of what was asked for, so much has to be sent; and how close to the true rate
- * it ends. */
+/*
+ * The search's goals: of what was asked for, so much has to be sent; and how close to the true rate
+ * it ends.
+ */
 #define RATE_HELD 0.995
 #define SEARCH_RESOLUTION 0.01
 

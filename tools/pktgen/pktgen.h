@@ -112,8 +112,10 @@ pktgen_fail(struct pktgen *gen, int result, const char *format, ...);
 /* Reads the command line. Ends the program with status 2 if it is wrong, with 0 after --help. */
 void pktgen_options_parse(struct pktgen_options *options, int argc, char **argv);
 
-/* The EAL, the pool and the ports. Returns 0 or -errno with gen->error filled; close undoes any
- * part. */
+/*
+ * The EAL, the pool and the ports. Returns 0 or -errno with gen->error filled; close undoes any
+ * part.
+ */
 int pktgen_ports_open(struct pktgen *gen);
 void pktgen_ports_close(struct pktgen *gen);
 
@@ -123,8 +125,10 @@ uint64_t pktgen_ports_missed(const struct pktgen *gen);
 /* Sends what waits at a port. */
 void pktgen_port_flush(struct pktgen_port *port);
 
-/* Makes the jobs on the switch, or takes the given ones. Returns 0 or -errno with gen->error
- * filled. */
+/*
+ * Makes the jobs on the switch, or takes the given ones. Returns 0 or -errno with gen->error
+ * filled.
+ */
 int pktgen_jobs_open(struct pktgen *gen);
 
 /* Destroys what pktgen_jobs_open has made. Returns 0 or -errno with gen->error filled. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A member's way into the job and out of it: ARP, JOIN, LEAVE and their answers. See pktgen_host.h.
+/*
+ * A member's way into the job and out of it: ARP, JOIN, LEAVE and their answers. See pktgen_host.h.
  */
 #include <arpa/inet.h>
 #include <string.h>

@@ -139,8 +139,10 @@ void pktgen_member_free(struct pktgen_member *member);
  */
 int pktgen_job_start(struct pktgen_job *job);
 
-/* The same for a member, which must be in the state RUN. Returns 0, or -ENOMEM with job->error
- * filled. */
+/*
+ * The same for a member, which must be in the state RUN. Returns 0, or -ENOMEM with job->error
+ * filled.
+ */
 int pktgen_member_start(struct pktgen_member *member);
 
 void pktgen_job_free(struct pktgen_job *job);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the two halves of the host state machine share: membership (pktgen_host.c) and windows
- * (pktgen_window.c). */
+/*
+ * What the two halves of the host state machine share: membership (pktgen_host.c) and windows
+ * (pktgen_window.c).
+ */
 #ifndef FANIN_TOOLS_PKTGEN_PKTGEN_INTERNAL_H
 #define FANIN_TOOLS_PKTGEN_PKTGEN_INTERNAL_H
 

@@ -40,8 +40,10 @@ ask(struct pktgen *gen, const char *command, json_t *args, json_t **result)
 	return ret == 0 ? 0 : pktgen_fail(gen, ret, "%s: %s", command, error);
 }
 
-/* The job's members as the control protocol has them: host h is on the switch port that its own
- * port leads to. */
+/*
+ * The job's members as the control protocol has them: host h is on the switch port that its own
+ * port leads to.
+ */
 static json_t *
 members_of(struct pktgen *gen, const json_t *ports)
 {

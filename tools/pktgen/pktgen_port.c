@@ -120,8 +120,10 @@ mbufs(const struct pktgen_options *options)
 	return options->n_ports * MBUFS_PER_PORT + MBUFS_SPARE;
 }
 
-/* Others have taken the hugepages since they were counted: runs this program once more, without.
- * Returns if that is not possible. */
+/*
+ * Others have taken the hugepages since they were counted: runs this program once more, without.
+ * Returns if that is not possible.
+ */
 static void
 start_again(const struct pktgen *gen)
 {
@@ -234,8 +236,10 @@ port_open(struct pktgen *gen, uint16_t index)
 		return pktgen_fail(gen, ret, "--port: device \"%s\" does not start: %s",
 				   options->ports[index], rte_strerror(-ret));
 	port->open = true;
-	/* Hosts have addresses of their own; a device that can't is one that delivers everything
-	 * anyway. */
+	/*
+	 * Hosts have addresses of their own; a device that can't is one that delivers everything
+	 * anyway.
+	 */
 	rte_eth_promiscuous_enable(port->ethdev);
 	return 0;
 }

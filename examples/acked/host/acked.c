@@ -60,8 +60,10 @@ engine_of_loop(struct fanin_loop *loop)
 
 /* ------------------------------------------------------------------ sending */
 
-/* Sends a packet whose header has what only its caller knows. Returns false if there is no room
- * now. */
+/*
+ * Sends a packet whose header has what only its caller knows. Returns false if there is no room
+ * now.
+ */
 static bool
 engine_transmit(struct acked_engine *engine, unsigned int type, const struct fanin_hdr *fields,
 		const void *payload, uint32_t payload_len)

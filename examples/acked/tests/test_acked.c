@@ -239,8 +239,10 @@ START_TEST(sums_are_exact_on_one_switch_and_on_several)
 	allreduce(n % 2 == 1 ? 1000 : 1, FANIN_WIRE_AVG, (n + 1) / 2);
 	/* A barrier. */
 	allreduce(0, FANIN_WIRE_SUM, 0);
-	/* What is on its way when the last rank goes on comes, too; nothing was lost, and nothing
-	 * was repeated. */
+	/*
+	 * What is on its way when the last rank goes on comes, too; nothing was lost, and nothing
+	 * was repeated.
+	 */
 	rig_run(world.rig, rig_now_ns(world.rig) + SECOND_NS, NULL, NULL);
 	ck_assert_uint_gt(count(ACKED_ACKNOWLEDGED), 0);
 	ck_assert_uint_eq(count(ACKED_REPEATED), 0);
@@ -284,8 +286,10 @@ START_TEST(a_rank_that_is_missing_is_named)
 		if (rank == 2)
 			continue;
 		ck_assert_int_eq(world.members[rank].request.status, FANIN_ERR_TIMEOUT);
-		/* Ranks 0 to 3 are behind the same leaf as the one that is missing; of the others
-		 * the spine knows the leaf. */
+		/*
+		 * Ranks 0 to 3 are behind the same leaf as the one that is missing; of the others
+		 * the spine knows the leaf.
+		 */
 		ck_assert_str_eq(
 			error->text,
 			rank < 4
@@ -393,8 +397,10 @@ send_ack(unsigned int host, uint32_t block)
 	ring_switch_put(&sw, (uint16_t)host, frame, len);
 }
 
-/* Takes a block's result, which is the next frame, from each of these hosts' ports, and nothing
- * from the others'. hosts: bitmap. */
+/*
+ * Takes a block's result, which is the next frame, from each of these hosts' ports, and nothing
+ * from the others'. hosts: bitmap.
+ */
 static void
 expect_results(unsigned int hosts, uint32_t block)
 {

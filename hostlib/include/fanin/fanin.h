@@ -305,8 +305,10 @@ struct fanin_report {
 	uint64_t retransmits;
 	uint64_t duplicates; /* results that had already been received */
 	uint64_t invalid;    /* frames that failed validation */
-	/* Sums and averages of f16 and bf16 are accumulated in f32 and rounded once. Packets hold
-	 * half as many of them. */
+	/*
+	 * Sums and averages of f16 and bf16 are accumulated in f32 and rounded once. Packets hold
+	 * half as many of them.
+	 */
 	bool accumulates_f32;
 	uint64_t spurious;   /* retransmits that a second result showed to be unnecessary */
 	uint64_t ring_drops; /* frames that the kernel dropped because the receive ring was full */
@@ -373,7 +375,8 @@ struct fanin_report {
 	uint64_t marks;         /* acknowledgments that told of congestion on the path (ECN) */
 	uint64_t aecns;         /* results that told of aggregators running short */
 	uint64_t asks_answered; /* gradients sent once more because the server asked for them */
-	/* Of jobs whose blocks have leaders or home hosts: what this rank did as one. Otherwise 0.
+	/*
+	 * Of jobs whose blocks have leaders or home hosts: what this rank did as one. Otherwise 0.
 	 */
 	uint64_t led_blocks; /* blocks whose result it made */
 	uint64_t led_direct; /* packets with data that no switch had combined: no descriptor was
@@ -589,8 +592,10 @@ FANIN_API int fanin_allreduce_sparse(uint64_t n, uint64_t nnz, const void *indic
 				     enum fanin_dtype dtype, enum fanin_op op,
 				     const struct fanin_sparse_opts *opts, fanin_comm *comm);
 
-/* Frees arrays that the library has allocated for a result; others stay. result may be NULL.
- * Thread-safe for different results. */
+/*
+ * Frees arrays that the library has allocated for a result; others stay. result may be NULL.
+ * Thread-safe for different results.
+ */
 FANIN_API void fanin_sparse_result_free(struct fanin_sparse_result *result);
 
 /* Which elements of a dense vector fanin_compact takes. */
@@ -657,8 +662,10 @@ FANIN_API int fanin_region_create(fanin_comm *comm, void *base, size_t bytes,
  */
 FANIN_API int fanin_region_free(fanin_region *region);
 
-/* Returns the network address of the region's first byte, the same at all ranks: it is in the
- * packets, and in the switches' tables. */
+/*
+ * Returns the network address of the region's first byte, the same at all ranks: it is in the
+ * packets, and in the switches' tables.
+ */
 FANIN_API uint64_t fanin_region_network_address(const fanin_region *region);
 
 /*

@@ -190,8 +190,10 @@ FANIN_API int fanin_server_remove_job(fanin_server *server, uint32_t job);
  */
 FANIN_API int fanin_serve(fanin_server *server);
 
-/* A descriptor that is readable when fanin_serve has something to do, packets or time. Belongs to
- * the server. */
+/*
+ * A descriptor that is readable when fanin_serve has something to do, packets or time. Belongs to
+ * the server.
+ */
 FANIN_API int fanin_server_fd(const fanin_server *server);
 
 /* Fills stats. Returns FANIN_OK, or FANIN_ERR_INVALID if sz is not as it may be. */
@@ -200,8 +202,10 @@ FANIN_API int fanin_server_stats(const fanin_server *server, struct fanin_server
 /* The lowest job number above `after`; 0: there is none. */
 FANIN_API uint32_t fanin_server_next_job(const fanin_server *server, uint32_t after);
 
-/* Fills stats. Returns FANIN_OK, or FANIN_ERR_INVALID if there is no such job or sz is not as it
- * may be. */
+/*
+ * Fills stats. Returns FANIN_OK, or FANIN_ERR_INVALID if there is no such job or sz is not as it
+ * may be.
+ */
 FANIN_API int fanin_server_job_stats(const fanin_server *server, uint32_t job,
 				     struct fanin_server_job_stats *stats);
 
@@ -212,8 +216,10 @@ FANIN_API int fanin_server_job_stats(const fanin_server *server, uint32_t job,
 FANIN_API size_t fanin_server_waits(const fanin_server *server, uint32_t job,
 				    struct fanin_server_wait *waits, size_t n);
 
-/* The i-th reason for which packets are not processed, from 0 on. Returns FANIN_OK, or
- * FANIN_ERR_INVALID behind the last one. */
+/*
+ * The i-th reason for which packets are not processed, from 0 on. Returns FANIN_OK, or
+ * FANIN_ERR_INVALID behind the last one.
+ */
 FANIN_API int fanin_server_drops(const fanin_server *server, unsigned int i,
 				 struct fanin_server_drop *drop);
 

@@ -105,8 +105,10 @@ fanin_request_link(struct fanin_request *request)
 {
 	struct fanin_request **link = &request->comm->requests;
 
-	/* Requests are mostly waited for in the order of posting: freeing the first one is then
-	 * quick. */
+	/*
+	 * Requests are mostly waited for in the order of posting: freeing the first one is then
+	 * quick.
+	 */
 	while (*link != NULL)
 		link = &(*link)->sibling;
 	*link = request;

@@ -37,7 +37,8 @@ int fanin_request_post(const struct fanin_request *call, size_t count, fanin_req
  */
 int fanin_vector_hint_take(struct fanin_request *call, size_t count);
 
-/* The request becomes one of its communicator's, which is freed with it. With the context's lock.
+/*
+ * The request becomes one of its communicator's, which is freed with it. With the context's lock.
  */
 void fanin_request_link(struct fanin_request *request);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The calls on multicast regions: they check the arguments, and wait where the caller has to. See
- * fanin/fanin.h. */
+/*
+ * The calls on multicast regions: they check the arguments, and wait where the caller has to. See
+ * fanin/fanin.h.
+ */
 #include <inttypes.h>
 
 #include "hostlib/src/comm/comm.h"
@@ -46,8 +48,10 @@ range_check(const struct fanin_region *region, size_t offset, size_t bytes,
 			       bytes, offset, region->bytes);
 }
 
-/* A call of the region's job has failed: what that says is the context's last error. Returns the
- * status. */
+/*
+ * A call of the region's job has failed: what that says is the context's last error. Returns the
+ * status.
+ */
 static int
 failed(const struct fanin_region *region, int status)
 {
@@ -73,8 +77,10 @@ fanin_region_write(fanin_region *region, size_t offset, const void *data, size_t
 	if (status == FANIN_OK) {
 		status = comm->protocol->region->store(comm->endpoint, offset, data, bytes);
 		if (status == FANIN_OK) {
-			/* It begins to go, and what others have to say of what went before is
-			 * heard. */
+			/*
+			 * It begins to go, and what others have to say of what went before is
+			 * heard.
+			 */
 			(void)comm->ops->poll(comm);
 			fanin_ctx_wake(comm->ctx);
 		} else if (status == FANIN_ERR_INVALID) {

@@ -19,7 +19,8 @@ request_free(struct fanin_request *request)
 	free(request);
 }
 
-/* A request has failed: what is known of it is the context's last error. Called with the lock held.
+/*
+ * A request has failed: what is known of it is the context's last error. Called with the lock held.
  */
 static void
 failure_note(struct fanin_ctx *ctx, const struct fanin_request *req, int status)

@@ -66,8 +66,10 @@
 #define SMALLEST 64
 #define SHORT_NS (2 * 1000000ull)
 
-/* Queues overflow if a round loses so much, of each 1024 blocks, and twice as much as the round
- * that lost least. */
+/*
+ * Queues overflow if a round loses so much, of each 1024 blocks, and twice as much as the round
+ * that lost least.
+ */
 #define OVERFLOW 256
 
 static void
@@ -217,8 +219,10 @@ start_grow(struct fanin_cc *cc)
 	window_set(cc, cc->delay.steady);
 }
 
-/* Returns the window after a round that overflowed a queue: half of it, or less if no more than
- * that was not lost. */
+/*
+ * Returns the window after a round that overflowed a queue: half of it, or less if no more than
+ * that was not lost.
+ */
 static uint32_t
 window_that_fits(const struct fanin_cc *cc, uint32_t lost)
 {

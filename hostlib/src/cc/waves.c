@@ -4,8 +4,10 @@
 
 #include <string.h>
 
-/* Enough to hide the synchronization in figure 10 of the paper, for pull and for push on one
- * switch. */
+/*
+ * Enough to hide the synchronization in figure 10 of the paper, for pull and for push on one
+ * switch.
+ */
 #define WAVES_USUAL 16u
 
 static uint32_t

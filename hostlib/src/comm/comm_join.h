@@ -71,8 +71,10 @@ int fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route
 			 struct fanin_channel *channel, const uint8_t *switch_mac,
 			 struct fanin_transport **transport, struct fanin_error *error);
 
-/* Tells the transport of a member that has joined whether super-frames pass on its way to the
- * switch, as far as that is known. Does not wait. */
+/*
+ * Tells the transport of a member that has joined whether super-frames pass on its way to the
+ * switch, as far as that is known. Does not wait.
+ */
 void fanin_comm_path(struct fanin_comm *comm);
 
 /*

@@ -113,8 +113,10 @@ fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *ro
 	return status;
 }
 
-/* Bounds the window by what the transport holds unread: more would be lost whenever this rank is
- * away. */
+/*
+ * Bounds the window by what the transport holds unread: more would be lost whenever this rank is
+ * away.
+ */
 static void
 window_bound(struct fanin_comm *comm)
 {

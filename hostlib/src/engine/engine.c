@@ -19,8 +19,10 @@
 /* Serial arithmetic requires all block numbers to lie within half of the number space. */
 #define MAX_BLOCKS_OUTSTANDING (UINT32_MAX / 2)
 
-/* Transmissions after which a packet leaves by itself: what takes several along may be what does
- * not pass. */
+/*
+ * Transmissions after which a packet leaves by itself: what takes several along may be what does
+ * not pass.
+ */
 #define LOST_TWICE 2
 
 void
@@ -246,7 +248,8 @@ loop_send(struct fanin_loop *loop)
 		engine->rules->send(engine);
 }
 
-/* As fanin_loop_ops has it. An absence counts neither as the peers' silence nor as round-trip time.
+/*
+ * As fanin_loop_ops has it. An absence counts neither as the peers' silence nor as round-trip time.
  */
 static void
 away_forgive(struct fanin_loop *loop, uint64_t by_ns, bool received)

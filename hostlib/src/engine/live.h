@@ -28,8 +28,10 @@ fanin_live_clear(struct fanin_live *live)
 	live->gone_ns = 0;
 }
 
-/* Asks, while nothing comes: a fifth of the timeout after this time at first. Returns when to look
- * again. */
+/*
+ * Asks, while nothing comes: a fifth of the timeout after this time at first. Returns when to look
+ * again.
+ */
 uint64_t fanin_live_check(struct fanin_live *live, struct fanin_engine *engine, uint64_t since_ns);
 
 /*
@@ -40,7 +42,8 @@ uint64_t fanin_live_check(struct fanin_live *live, struct fanin_engine *engine, 
 bool fanin_live_told(struct fanin_live *live, const struct fanin_engine *engine, uint32_t block,
 		     const struct fanin_answer_ranks *ranks);
 
-/* True if ranks have ended, or have been silent for long enough: a link may be away for a moment.
+/*
+ * True if ranks have ended, or have been silent for long enough: a link may be away for a moment.
  */
 bool fanin_live_is_sure(const struct fanin_live *live, const struct fanin_engine *engine);
 

@@ -236,8 +236,10 @@ lane_learn(struct fanin_engine *engine, struct fanin_lane *lane,
 	}
 }
 
-/* shards: those of the block that was asked for which are there; NULL: the answer says nothing of
- * any. */
+/*
+ * shards: those of the block that was asked for which are there; NULL: the answer says nothing of
+ * any.
+ */
 static void
 states_learn(struct fanin_engine *engine, const struct fanin_pending_query *asked, uint32_t first,
 	     const struct fanin_answer_body *body, const uint64_t *shards)
@@ -317,8 +319,10 @@ fanin_engine_note_answer(struct fanin_engine *engine, enum fanin_block_state sta
 	/* An earlier query would get the same answer. */
 	engine->retry_ns = 0;
 	engine->ask_ns = engine->loop.now_ns + next_ask_wait_ns(engine, ended, silent);
-	/* The timers may be set to when an unanswered query was due again, which is late after long
-	 * round trips. */
+	/*
+	 * The timers may be set to when an unanswered query was due again, which is late after long
+	 * round trips.
+	 */
 	if (engine->loop.now_ns - engine->progress_ns >= fanin_engine_ask_most_ns(engine))
 		fanin_loop_wake_by(&engine->loop, engine->ask_ns);
 	if (state == FANIN_BLOCK_OPEN && !fanin_ranks_is_empty(&engine->told.ranks.missing) &&

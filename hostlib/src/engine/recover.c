@@ -233,8 +233,10 @@ fanin_engine_progress(struct fanin_endpoint *endpoint)
 	return engine->oldest;
 }
 
-/* True if the result of a block before the lane's is available or, if it is another rank's, this
- * one's contribution. */
+/*
+ * True if the result of a block before the lane's is available or, if it is another rank's, this
+ * one's contribution.
+ */
 static bool
 is_kept(const struct fanin_engine *engine, uint32_t block)
 {
@@ -259,8 +261,10 @@ fanin_engine_result(const struct fanin_engine *engine, uint32_t block, struct fa
 	return true;
 }
 
-/* The lane tells its block's result, which this rank has, or contributes once more if that is
- * another rank's. */
+/*
+ * The lane tells its block's result, which this rank has, or contributes once more if that is
+ * another rank's.
+ */
 static void
 lane_tell(const struct fanin_engine *engine, struct fanin_lane *lane)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reports of an engine between polls: the ranks that it waits for, its counters. And its table of
- * functions for communicators. */
+/*
+ * Reports of an engine between polls: the ranks that it waits for, its counters. And its table of
+ * functions for communicators.
+ */
 #include "engine_internal.h"
 
 #include "hostlib/src/base/report.h"

@@ -33,8 +33,10 @@ struct fanin_run_end {
 /* The run has ended because of these ranks: from now on questions are answered with that. */
 void fanin_run_end_note(struct fanin_engine *engine, enum fanin_run_why why, uint64_t whom);
 
-/* Whom a mismatch is about: the smaller one of two groups that posted differently, or both on a
- * tie. */
+/*
+ * Whom a mismatch is about: the smaller one of two groups that posted differently, or both on a
+ * tie.
+ */
 uint64_t fanin_run_end_blame(uint64_t some, uint64_t others);
 
 /*

@@ -341,8 +341,10 @@ fanin_engine_refused(struct fanin_engine *engine, unsigned int reason, uint32_t 
 		engine->run_lost = true;
 		return;
 	}
-	/* This rank has sent no such block: somebody else has in its name, or the network keeps
-	 * packets for longer than numbers last. */
+	/*
+	 * This rank has sent no such block: somebody else has in its name, or the network keeps
+	 * packets for longer than numbers last.
+	 */
 	if (reason == FANIN_REASON_BLOCK_WINDOW &&
 	    (lane->block != block || lane->state != FANIN_LANE_SENT)) {
 		engine->stats.invalid++;

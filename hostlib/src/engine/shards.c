@@ -69,8 +69,10 @@ buffer_take(struct fanin_engine *engine)
 	return buffer;
 }
 
-/* It is kept, if there is not a window of them already: blocks that took many shards may be
- * followed by others. */
+/*
+ * It is kept, if there is not a window of them already: blocks that took many shards may be
+ * followed by others.
+ */
 static void
 buffer_release(struct fanin_engine *engine, struct fanin_vector_shard *buffer)
 {
@@ -222,8 +224,10 @@ fanin_engine_shards_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	}
 	while (own->to_send != 0) {
 		if (!shard_send(engine, lane, (unsigned int)__builtin_ctzll(own->to_send))) {
-			/* What is sent again is not queued: the next answer tells what is lost
-			 * then. */
+			/*
+			 * What is sent again is not queued: the next answer tells what is lost
+			 * then.
+			 */
 			if (some && lane->state == FANIN_LANE_SENT)
 				fanin_engine_note_sent(engine, lane);
 			return false;
@@ -360,8 +364,10 @@ lane_complete(struct fanin_engine *engine, struct fanin_lane *lane)
 	fanin_engine_lane_finish(engine, lane);
 }
 
-/* Is it part of the same sequence of shards as those that are there, and not the last one to come
- * before all of this rank's are sent? */
+/*
+ * Is it part of the same sequence of shards as those that are there, and not the last one to come
+ * before all of this rank's are sent?
+ */
 static bool
 belongs(const struct fanin_lane *lane, const struct lane_shards *own,
 	const struct fanin_shard *shard)
@@ -376,8 +382,10 @@ belongs(const struct fanin_lane *lane, const struct lane_shards *own,
 	return have != first_shards(total) || lane->state == FANIN_LANE_SENT;
 }
 
-/* The result that this rank has told came back with all its shards: all ranks have it, or can ask
- * for it. */
+/*
+ * The result that this rank has told came back with all its shards: all ranks have it, or can ask
+ * for it.
+ */
 static void
 known_complete(struct fanin_engine *engine, struct fanin_lane *lane)
 {
@@ -387,8 +395,10 @@ known_complete(struct fanin_engine *engine, struct fanin_lane *lane)
 	fanin_engine_lane_finish(engine, lane);
 }
 
-/* Copies what lies in memory that others may write, and then looks at it. Returns NULL if it is not
- * right, or there is no memory. */
+/*
+ * Copies what lies in memory that others may write, and then looks at it. Returns NULL if it is not
+ * right, or there is no memory.
+ */
 static struct fanin_vector_shard *
 shard_copy(struct fanin_engine *engine, const struct fanin_frame *frame,
 	   const struct fanin_headers *headers)
@@ -464,8 +474,10 @@ fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_fram
 	struct fanin_lane *lane = fanin_engine_lane(engine, block);
 	const struct fanin_vector *sparse;
 
-	/* Spills may come before this rank has posted the block: whoever is not there yet asks for
-	 * them later. */
+	/*
+	 * Spills may come before this rank has posted the block: whoever is not there yet asks for
+	 * them later.
+	 */
 	if (lane->block != block || lane->state == FANIN_LANE_IDLE) {
 		if (fanin_block_before(block, lane->block))
 			engine->stats.duplicates++;
@@ -476,8 +488,10 @@ fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_fram
 		return;
 	}
 	sparse = vector_of(engine, lane);
-	/* A vector without indices has a block of one all the same, which is empty, unless another
-	 * rank has a longer vector. */
+	/*
+	 * A vector without indices has a block of one all the same, which is empty, unless another
+	 * rank has a longer vector.
+	 */
 	if (sparse == NULL || hdr->dtype != sparse->dtype || hdr->op != sparse->op ||
 	    (sparse->n == 0 && hdr->count != 0) ||
 	    fanin_shard_decode(hdr->members).span !=

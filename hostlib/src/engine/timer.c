@@ -30,8 +30,10 @@ fanin_engine_back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns)
 	return fanin_earlier(wait_ns, most_ns);
 }
 
-/* An overdue query was sent. What a switch has sent up and takes too long is lost above it, or in a
- * long queue. */
+/*
+ * An overdue query was sent. What a switch has sent up and takes too long is lost above it, or in a
+ * long queue.
+ */
 static void
 asked_note(struct fanin_engine *engine, struct fanin_lane *lane)
 {
@@ -74,8 +76,10 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	const bool sent_up = lane->told == FANIN_BLOCK_SENT;
 	const uint64_t most_ns = fanin_engine_ask_most_ns(engine);
-	/* Of blocks without data: how long they take says nothing of their round trips, and a
-	 * question too many costs no more than they do. */
+	/*
+	 * Of blocks without data: how long they take says nothing of their round trips, and a
+	 * question too many costs no more than they do.
+	 */
 	const bool waits = engine->rules->waits_for_ranks;
 	const uint64_t wait_ns = waits     ? 2 * fanin_engine_query_wait_ns(engine)
 				 : sent_up ? fanin_engine_above_wait_ns(engine)
@@ -217,8 +221,10 @@ absence_format(const struct fanin_engine *engine, const struct fanin_ranks *miss
 	fanin_format_absence(missing, engine->config.size, &gone, are, text);
 }
 
-/* Why nothing comes from the switch, or from above it. missing: the ranks that are known to be
- * missing; NULL: none are. */
+/*
+ * Why nothing comes from the switch, or from above it. missing: the ranks that are known to be
+ * missing; NULL: none are.
+ */
 static void
 silence_explain(struct fanin_engine *engine, const char *missing, char *detail, size_t len)
 {

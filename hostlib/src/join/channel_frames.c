@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Control packets as frames of a transport that has no kernel interface beside it. See channel.h.
+/*
+ * Control packets as frames of a transport that has no kernel interface beside it. See channel.h.
  */
 #include "channel.h"
 

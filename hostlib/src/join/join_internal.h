@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Packets of a member that joins and leaves (join_packets.c), for who knows when they are due
- * (join.c). */
+/*
+ * Packets of a member that joins and leaves (join_packets.c), for who knows when they are due
+ * (join.c).
+ */
 #ifndef FANIN_HOSTLIB_JOIN_INTERNAL_H
 #define FANIN_HOSTLIB_JOIN_INTERNAL_H
 

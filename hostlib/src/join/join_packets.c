@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The packets of a member that joins and leaves, and which answers to them count. See
- * join_internal.h. */
+/*
+ * The packets of a member that joins and leaves, and which answers to them count. See
+ * join_internal.h.
+ */
 #include "join_internal.h"
 
 #include "hostlib/src/base/answer_tag.h"

@@ -98,8 +98,10 @@ struct fanin_manager_answer {
 				   not told */
 	uint16_t trees_asked;
 	char trees_reason[FANIN_TEXT_LEN / 2]; /* why there are fewer; "": there are not */
-	/* Of a job whose blocks have leaders: its hosts join no switch, and are told here what one
-	 * would tell them. */
+	/*
+	 * Of a job whose blocks have leaders: its hosts join no switch, and are told here what one
+	 * would tell them.
+	 */
 	bool has_leaders;
 	char handler[17];
 	uint16_t window;       /* a power of two */

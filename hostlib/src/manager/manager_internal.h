@@ -82,8 +82,10 @@ enum fanin_manager_line fanin_manager_read(struct fanin_manager *manager, const 
  */
 void fanin_manager_note_job(struct fanin_manager *manager, const json_t *result);
 
-/* Reads the result of a join. answer: set on success only, and to be freed then. Returns FANIN_OK,
- * FANIN_ERR_MANAGER or FANIN_ERR_NO_MEMORY. */
+/*
+ * Reads the result of a join. answer: set on success only, and to be freed then. Returns FANIN_OK,
+ * FANIN_ERR_MANAGER or FANIN_ERR_NO_MEMORY.
+ */
 int fanin_manager_read_answer(const struct fanin_manager *manager, const json_t *result,
 			      uint16_t size, struct fanin_manager_answer *answer,
 			      struct fanin_error *error);

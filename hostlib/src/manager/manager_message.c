@@ -362,8 +362,10 @@ words_add(char *text, size_t n, size_t len, const char *format, const char *word
 	return end;
 }
 
-/* Writes an event in words: `job "j": member lost: rank 3`. What this library does not know of it
- * is left out. */
+/*
+ * Writes an event in words: `job "j": member lost: rank 3`. What this library does not know of it
+ * is left out.
+ */
 static const char *
 event_format(const json_t *message, char *text, size_t len)
 {

@@ -38,8 +38,10 @@ trim(char *text)
 	return text;
 }
 
-/* Names of environment variables may stand in the file, but for the library's own, and for secrets:
- * everybody may read it. */
+/*
+ * Names of environment variables may stand in the file, but for the library's own, and for secrets:
+ * everybody may read it.
+ */
 static bool
 is_variable(const char *key)
 {

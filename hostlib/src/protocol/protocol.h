@@ -67,8 +67,10 @@ struct fanin_protocol_config {
 	/* On a switch. */
 	struct fanin_transport *transport; /* the owner's */
 	struct fanin_flow flow;            /* to the switch; src_port is overwritten */
-	/* Of a job with leaders, if the host has a second link: the way by it, over the same
-	 * transport. src_ip_be 0: it has none. */
+	/*
+	 * Of a job with leaders, if the host has a second link: the way by it, over the same
+	 * transport. src_ip_be 0: it has none.
+	 */
 	struct fanin_flow second_flow;
 	struct fanin_tagger *tagger; /* makes and checks tags, the owner's; NULL: packets have none
 				      */
@@ -78,8 +80,10 @@ struct fanin_protocol_config {
 	uint16_t window;        /* most blocks in flight, a power of two */
 	uint16_t payload_bytes; /* most per packet */
 	uint32_t first_block;   /* 0; tests start elsewhere */
-	/* Congestion control, where the protocol does not bound by itself what is in flight. NULL:
-	 * the one that suits the transport. */
+	/*
+	 * Congestion control, where the protocol does not bound by itself what is in flight. NULL:
+	 * the one that suits the transport.
+	 */
 	const struct fanin_cc_type *cc;
 	uint8_t port_shift; /* 2^this blocks in a row have one source port */
 	bool spread; /* the switch has several workers, one of which may be behind the others */
@@ -114,8 +118,10 @@ struct fanin_rejoin {
  * alone.
  */
 struct fanin_switch_ops {
-	/* Jobs with several trees, whose requests are split over as many endpoints. NULL: such a
-	 * job can't be joined. */
+	/*
+	 * Jobs with several trees, whose requests are split over as many endpoints. NULL: such a
+	 * job can't be joined.
+	 */
 
 	/*
 	 * Lays a request out and cuts it into blocks without posting it. Returns the number of
@@ -194,8 +200,10 @@ struct fanin_switch_ops {
 	bool (*peers_may_need_results)(struct fanin_endpoint *endpoint);
 };
 
-/* Functions of a protocol whose jobs are multicast regions (docs/protocol.md, "Regions"), between
- * polls. */
+/*
+ * Functions of a protocol whose jobs are multicast regions (docs/protocol.md, "Regions"), between
+ * polls.
+ */
 struct fanin_protocol_region_ops {
 	/*
 	 * The region's memory is there from now on, and has its bytes until the endpoint is closed.
@@ -246,16 +254,21 @@ struct fanin_protocol {
 	bool multicasts;  /* broadcast and allgather go by multicast, each packet once to all ranks
 			   */
 	bool any_density; /* sparse requests need no density that is known to all ranks */
-	/* Jobs of its first handler are made for this use. No two protocols are for the same one.
+	/*
+	 * Jobs of its first handler are made for this use. No two protocols are for the same one.
 	 */
 	enum fanin_beside_use beside;
 	const struct fanin_protocol_region_ops *region; /* its jobs are multicast regions; NULL:
 							   they are not */
-	/* Returns how many packets may be on their way to a rank of a job. NULL: as many as the
-	 * job's window. */
+	/*
+	 * Returns how many packets may be on their way to a rank of a job. NULL: as many as the
+	 * job's window.
+	 */
 	uint32_t (*in_flight)(uint16_t size, uint16_t payload_bytes);
-	/* Of a protocol on the block engine, what it decides itself (engine/engine_internal.h).
-	 * NULL: it has an engine of its own. */
+	/*
+	 * Of a protocol on the block engine, what it decides itself (engine/engine_internal.h).
+	 * NULL: it has an engine of its own.
+	 */
 	const struct fanin_engine_rules *rules;
 	uint32_t collectives; /* bit 1 << enum fanin_collective for each that it carries out */
 

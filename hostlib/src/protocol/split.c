@@ -63,8 +63,10 @@ fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint6
 		parts[i].start = i;
 		status = split->protocol->post(
 			split->endpoints[(split->next + i) % split->n_endpoints], &parts[i], count);
-		/* They have just accepted it: only memory can lack. Some parts may be posted
-		 * already. */
+		/*
+		 * They have just accepted it: only memory can lack. Some parts may be posted
+		 * already.
+		 */
 		if (status != FANIN_OK) {
 			split->status = fanin_error_set(&split->error, status,
 							"part %u of a collective can't be posted",

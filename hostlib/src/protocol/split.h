@@ -34,8 +34,10 @@ struct fanin_split {
  */
 int fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint64_t count);
 
-/* Fails all engines and every request, unless that has happened. status: negative. error: why;
- * copied. */
+/*
+ * Fails all engines and every request, unless that has happened. status: negative. error: why;
+ * copied.
+ */
 void fanin_split_abort(struct fanin_split *split, int status, const struct fanin_error *error);
 
 /*

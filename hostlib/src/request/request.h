@@ -133,8 +133,10 @@ fanin_request_extent(const struct fanin_request *request, uint32_t block)
 	uint16_t root = 0;
 
 	if (request->n_owners > 1) {
-		/* In turn, each time beginning with the next one: so each of several trees has
-		 * blocks of all owners. */
+		/*
+		 * In turn, each time beginning with the next one: so each of several trees has
+		 * blocks of all owners.
+		 */
 		place = index / request->n_owners;
 		part = (index + place) % request->n_owners;
 		root = fanin_root_of_owner(part);

@@ -46,7 +46,8 @@
 #define SHORT_MAX (32 * 1024u)
 #define LONG_BEGINNING 2048u
 
-/* Upper bound of the kernel's overhead for a queued frame: headers and the rest of the last page.
+/*
+ * Upper bound of the kernel's overhead for a queued frame: headers and the rest of the last page.
  */
 #define QUEUE_EXTRA 5120u
 
@@ -162,8 +163,10 @@ slot_vnet(const struct tpacket2_hdr *slot)
 	return (const void *)((const uint8_t *)slot + slot->tp_mac - sizeof(struct virtio_net_hdr));
 }
 
-/* Reads what waits in the queue for a frame in the ring: skip bytes of it, and then len bytes.
- * Returns false if it is another one. */
+/*
+ * Reads what waits in the queue for a frame in the ring: skip bytes of it, and then len bytes.
+ * Returns false if it is another one.
+ */
 static bool
 queue_read(struct af_packet *packet, uint32_t frame_len, void *skipped, uint32_t skip, void *to,
 	   uint32_t len)
@@ -203,7 +206,8 @@ take_super_frame(struct af_packet *packet, const struct tpacket2_hdr *slot)
 	fanin_segments_begin(segments, headers, len, slot_vnet(slot)->gso_size);
 }
 
-/* True if the slot's frame waits in the socket's queue. A frame that found no room there is lost.
+/*
+ * True if the slot's frame waits in the socket's queue. A frame that found no room there is lost.
  */
 static bool
 is_queued(struct af_packet *packet, const struct tpacket2_hdr *slot)

@@ -19,8 +19,10 @@
  * headroom.
  */
 #define FANIN_XDP_KERNEL_HEADROOM 256u
-/* 32 modulo 64 in both directions, so that the payload behind 96 bytes of headers is 64-byte
- * aligned. */
+/*
+ * 32 modulo 64 in both directions, so that the payload behind 96 bytes of headers is 64-byte
+ * aligned.
+ */
 #define FANIN_XDP_HEADROOM 32u
 #define FANIN_XDP_MAX_FRAME_LEN                                                                    \
 	(FANIN_XDP_FRAME_BYTES - FANIN_XDP_KERNEL_HEADROOM - FANIN_XDP_HEADROOM)

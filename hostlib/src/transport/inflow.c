@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the number that stands under a name; 0 if there is none. names, numbers: two lines of
- * words in the same order. */
+/*
+ * Returns the number that stands under a name; 0 if there is none. names, numbers: two lines of
+ * words in the same order.
+ */
 static uint64_t
 number_under(char *names, char *numbers, const char *name)
 {

@@ -25,13 +25,17 @@ struct fanin_segments {
 	uint8_t data[UINT16_MAX + 1];
 };
 
-/* Begins with another super-frame, whose payloads are in data. headers: FANIN_L4_LEN bytes, of the
- * whole. size: of a segment, above 0. */
+/*
+ * Begins with another super-frame, whose payloads are in data. headers: FANIN_L4_LEN bytes, of the
+ * whole. size: of a segment, above 0.
+ */
 void fanin_segments_begin(struct fanin_segments *segments, const void *headers, uint32_t len,
 			  uint32_t size);
 
-/* Hands out at most max frames, which are there until the next super-frame begins. Segments without
- * a Fanin header are left out. */
+/*
+ * Hands out at most max frames, which are there until the next super-frame begins. Segments without
+ * a Fanin header are left out.
+ */
 unsigned int fanin_segments_next(struct fanin_segments *segments, struct fanin_frame *frames,
 				 unsigned int max);
 
@@ -41,8 +45,10 @@ union fanin_segment_control {
 	uint8_t bytes[CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(int))];
 };
 
-/* Has the kernel send the message as datagrams of so many bytes each, the last one of what is left.
- * control: as long as the message. */
+/*
+ * Has the kernel send the message as datagrams of so many bytes each, the last one of what is left.
+ * control: as long as the message.
+ */
 void fanin_segment_control_set(struct msghdr *message, union fanin_segment_control *control,
 			       uint16_t size);
 

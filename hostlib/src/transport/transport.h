@@ -71,8 +71,10 @@ struct fanin_transport_ops {
 	bool (*tx_gather)(struct fanin_transport *transport, const struct fanin_headers *headers,
 			  const void *payload, uint32_t payload_len);
 
-	/* The same, but the payload may change at once. NULL: as it may for tx_gather, or where
-	 * there is none. */
+	/*
+	 * The same, but the payload may change at once. NULL: as it may for tx_gather, or where
+	 * there is none.
+	 */
 	bool (*tx_copy)(struct fanin_transport *transport, const struct fanin_headers *headers,
 			const void *payload, uint32_t payload_len);
 
@@ -116,8 +118,10 @@ struct fanin_transport_ops {
 	bool (*rx_copy)(struct fanin_transport *transport, const struct fanin_frame *frame,
 			uint32_t offset, void *to, uint32_t len);
 
-	/* Returns how many frames of the job may wait to be received without loss. NULL: as many as
-	 * a window has. */
+	/*
+	 * Returns how many frames of the job may wait to be received without loss. NULL: as many as
+	 * a window has.
+	 */
 	uint32_t (*rx_room)(struct fanin_transport *transport);
 
 	/*
@@ -151,8 +155,10 @@ struct fanin_transport {
 	char reason[FANIN_TEXT_LEN]; /* why this transport, for the report */
 };
 
-/* Sends a frame, at the next flush at the latest, until when the payload stays as it is. Returns
- * false if there is no room now. */
+/*
+ * Sends a frame, at the next flush at the latest, until when the payload stays as it is. Returns
+ * false if there is no room now.
+ */
 static inline bool
 fanin_transport_send_held(struct fanin_transport *transport, const struct fanin_headers *headers,
 			  const void *payload, uint32_t payload_len)
@@ -215,8 +221,10 @@ fanin_transport_alone(struct fanin_transport *transport, bool alone, bool lost_t
 		transport->ops->tx_alone(transport, alone, lost_twice);
 }
 
-/* Copies len bytes of a received frame from offset on; once for each frame. Returns false if the
- * frame is lost. */
+/*
+ * Copies len bytes of a received frame from offset on; once for each frame. Returns false if the
+ * frame is lost.
+ */
 static inline bool
 fanin_frame_copy(struct fanin_transport *transport, const struct fanin_frame *frame,
 		 uint32_t offset, void *to, uint32_t len)

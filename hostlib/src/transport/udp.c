@@ -19,8 +19,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Payloads up to this length are copied: cheaper than one more part of a message, and their memory
- * may be the caller's stack. */
+/*
+ * Payloads up to this length are copied: cheaper than one more part of a message, and their memory
+ * may be the caller's stack.
+ */
 #define COPY_MOST 256u
 
 /* -------------------------------------------------------------- sending */
@@ -31,8 +33,10 @@ is_no_room(int errnum)
 	return errnum == EAGAIN || errnum == ENOBUFS || errnum == EINTR;
 }
 
-/* Which of the sockets sends this packet: hosts that join no switch take other ports for other
- * paths. */
+/*
+ * Which of the sockets sends this packet: hosts that join no switch take other ports for other
+ * paths.
+ */
 static int
 fd_of(const struct fanin_sockets *udp, const struct fanin_headers *headers)
 {
@@ -82,8 +86,10 @@ part_add(struct fanin_udp_batch *batch, const void *data, uint32_t len)
 	};
 }
 
-/* Adds a packet that the batch takes. copy: the payload's memory may change before the packet
- * leaves. */
+/*
+ * Adds a packet that the batch takes. copy: the payload's memory may change before the packet
+ * leaves.
+ */
 static void
 batch_add(struct fanin_udp_batch *batch, const struct fanin_headers *headers, const void *payload,
 	  uint32_t payload_len, bool copy)
@@ -144,8 +150,10 @@ tos_set(struct msghdr *message, union fanin_segment_control *control, int tos)
 	message->msg_controllen += CMSG_SPACE(sizeof(tos));
 }
 
-/* Sends n packets of the batch from one on, as a super-frame if these are several. Returns 0 or an
- * errno. */
+/*
+ * Sends n packets of the batch from one on, as a super-frame if these are several. Returns 0 or an
+ * errno.
+ */
 static int
 message_send(struct fanin_sockets *udp, const struct fanin_udp_batch *batch, unsigned int first,
 	     unsigned int n)
@@ -222,7 +230,8 @@ batch_cut(struct fanin_udp_batch *batch, unsigned int n)
 	batch->closed = true;
 }
 
-/* Sends what was gathered. Returns false if there is no room for all of it now; what is left stays.
+/*
+ * Sends what was gathered. Returns false if there is no room for all of it now; what is left stays.
  */
 static bool
 batch_send(struct fanin_sockets *udp)
@@ -355,8 +364,10 @@ udp_path(struct fanin_transport *transport, bool super_frames, const char *why)
 
 /* ------------------------------------------------------------ receiving */
 
-/* Reads a received super-frame's control data: the length of its packets, and the type of service
- * with its ECN mark. */
+/*
+ * Reads a received super-frame's control data: the length of its packets, and the type of service
+ * with its ECN mark.
+ */
 static void
 control_read(struct msghdr *message, uint32_t *size, uint8_t *tos)
 {
@@ -522,8 +533,10 @@ udp_rx_trouble(struct fanin_transport *transport)
 	const struct fanin_sockets *udp = (const struct fanin_sockets *)transport;
 	struct fanin_inflow now;
 
-	/* It is not rp_filter, which asks for the source: what is for this host alone has the same
-	 * one. */
+	/*
+	 * It is not rp_filter, which asks for the source: what is for this host alone has the same
+	 * one.
+	 */
 	if (udp->heard_group || !udp->heard_alone)
 		return NULL;
 	fanin_inflow_read(&now);

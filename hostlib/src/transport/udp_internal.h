@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The transport over UDP sockets, between opening it (udp_open.c) and using it (udp.c). See udp.c.
+/*
+ * The transport over UDP sockets, between opening it (udp_open.c) and using it (udp.c). See udp.c.
  */
 #ifndef FANIN_HOSTLIB_UDP_INTERNAL_H
 #define FANIN_HOSTLIB_UDP_INTERNAL_H
@@ -14,8 +15,10 @@
 /* Sockets, and so source ports, of a host that joins no switch. */
 #define FANIN_UDP_PATHS 8
 
-/* A packet that was lost twice in super-frames raises the doubt by so much, each other one lowers
- * it by 1; at so much none are sent any more. */
+/*
+ * A packet that was lost twice in super-frames raises the doubt by so much, each other one lowers
+ * it by 1; at so much none are sent any more.
+ */
 #define FANIN_UDP_DOUBT_STEP 64u
 #define FANIN_UDP_DOUBT_MOST (16 * FANIN_UDP_DOUBT_STEP)
 

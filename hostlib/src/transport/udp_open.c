@@ -60,8 +60,10 @@ receiver_configure(int fd)
 	return setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &on, sizeof(on)) == 0 ? 0 : errno;
 }
 
-/* Sets the options of a socket that sends: no packet is fragmented, and only the link's MTU counts.
- * Returns 0 or an errno. */
+/*
+ * Sets the options of a socket that sends: no packet is fragmented, and only the link's MTU counts.
+ * Returns 0 or an errno.
+ */
 static int
 sender_configure(int fd)
 {
@@ -70,8 +72,10 @@ sender_configure(int fd)
 	return setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof(probe)) == 0 ? 0 : errno;
 }
 
-/* Binds a socket to the interface, so that nothing that comes in by another one is believed.
- * Returns 0 or an errno. */
+/*
+ * Binds a socket to the interface, so that nothing that comes in by another one is believed.
+ * Returns 0 or an errno.
+ */
 static int
 device_bind(int fd, const struct fanin_transport_config *config)
 {

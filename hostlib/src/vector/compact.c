@@ -155,8 +155,10 @@ element_take(struct compaction *work, uint64_t index)
 	       work->element_bytes);
 }
 
-/* One byte for each of 64 elements: 1 if its magnitude's bits are `limit` or more. Loops that
- * compilers vectorise. */
+/*
+ * One byte for each of 64 elements: 1 if its magnitude's bits are `limit` or more. Loops that
+ * compilers vectorise.
+ */
 #define FLAGS(name, type, magnitude)                                                               \
 	static void name(const uint8_t *elements, uint64_t limit, uint64_t sign, uint8_t *flags)   \
 	{                                                                                          \
@@ -195,8 +197,10 @@ flags_of(const struct compaction *work)
 	return is_signed(work->dtype) ? of_signed[by_size] : without_sign[by_size];
 }
 
-/* Bits of 64 bytes that are 0 or 1: the product moves each of 8 bytes' bit to one place of the
- * upper byte. */
+/*
+ * Bits of 64 bytes that are 0 or 1: the product moves each of 8 bytes' bit to one place of the
+ * upper byte.
+ */
 static uint64_t
 flags_pack(const uint8_t *flags)
 {

@@ -20,8 +20,10 @@ square_root(uint64_t number)
 	return root;
 }
 
-/* Numbers of values are random: so many are left free that one block in some 40 needs another
- * packet. */
+/*
+ * Numbers of values are random: so many are left free that one block in some 40 needs another
+ * packet.
+ */
 static uint64_t
 with_slack(uint64_t values)
 {
@@ -30,8 +32,10 @@ with_slack(uint64_t values)
 	return values > slack ? values - slack : 1;
 }
 
-/* Of the form list, with indices of so many bytes, whatever the span. n, most: at most 2^40, most
- * not 0. */
+/*
+ * Of the form list, with indices of so many bytes, whatever the span. n, most: at most 2^40, most
+ * not 0.
+ */
 static uint64_t
 span_of_list(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t index_bytes,
 	     uint32_t payload_bytes)
@@ -45,8 +49,10 @@ span_of_indices(uint64_t n, uint64_t most, uint64_t with_short, uint64_t with_lo
 {
 	if (with_short <= FANIN_SHARD_SHORT_SPAN)
 		return with_short;
-	/* Fewer packets have longer indices: that is worth it if headers are more than the 2 bytes
-	 * of each value, the result's still more. */
+	/*
+	 * Fewer packets have longer indices: that is worth it if headers are more than the 2 bytes
+	 * of each value, the result's still more.
+	 */
 	if (with_long <= FANIN_SHARD_SHORT_SPAN ||
 	    2 * most * FANIN_SHARD_SHORT_SPAN >= n * FANIN_PAYLOAD_OFFSET)
 		return FANIN_SHARD_SHORT_SPAN;

@@ -11,8 +11,10 @@
 #define WHOLE_BITS 31
 #define WHOLE (UINT64_C(1) << WHOLE_BITS)
 
-/* The part of indices at which a rank has a value, if n_ranks have some at `part` of them each,
- * regardless of what others have. */
+/*
+ * The part of indices at which a rank has a value, if n_ranks have some at `part` of them each,
+ * regardless of what others have.
+ */
 static uint64_t
 part_with(uint64_t part, uint32_t n_ranks)
 {
@@ -23,8 +25,10 @@ part_with(uint64_t part, uint32_t n_ranks)
 	return WHOLE - without;
 }
 
-/* What a rank gets from a switch, or a ring's allreduce brings it, per index of the vector, in
- * bytes times WHOLE. */
+/*
+ * What a rank gets from a switch, or a ring's allreduce brings it, per index of the vector, in
+ * bytes times WHOLE.
+ */
 static uint64_t
 bytes_of_dense(uint32_t element_bytes, uint16_t n_ranks, bool on_switch)
 {
@@ -44,8 +48,10 @@ bytes_of_result(uint64_t part, uint32_t element_bytes, uint16_t n_ranks)
 	return list_bytes < bitmap_bytes ? list_bytes : bitmap_bytes;
 }
 
-/* Likewise the vectors of all rounds of recursive doubling, of twice as many ranks each, with
- * indices of 4 bytes. */
+/*
+ * Likewise the vectors of all rounds of recursive doubling, of twice as many ranks each, with
+ * indices of 4 bytes.
+ */
 static uint64_t
 bytes_of_doubling(uint64_t part, uint32_t element_bytes, uint16_t n_ranks)
 {
@@ -107,8 +113,10 @@ fanin_vector_of_dense(struct fanin_vector *sparse, const void *dense, uint16_t n
 
 	sparse->index_bytes = sparse->n >> 32 == 0 ? 4 : 8;
 	options.index_bytes = sparse->index_bytes;
-	/* Large memory is only reserved until it is used: one pass finds the values, or that there
-	 * are too many. */
+	/*
+	 * Large memory is only reserved until it is used: one pass finds the values, or that there
+	 * are too many.
+	 */
 	values = malloc(room * (sparse->element_bytes + sparse->index_bytes) + 1);
 	/* The others can't tell that from a vector that is full. */
 	if (values == NULL) {

@@ -106,8 +106,10 @@ part_bytes(const struct fanin_vector *sparse, uint32_t count)
 	       (size_t)count * (sparse->element_bytes + sizeof(uint32_t));
 }
 
-/* A block's values, without those of no index. from: of all its indices. Returns NULL without
- * memory. */
+/*
+ * A block's values, without those of no index. from: of all its indices. Returns NULL without
+ * memory.
+ */
 static struct fanin_vector_part *
 part_make(const struct fanin_vector *sparse, uint32_t block, const uint8_t *from, uint32_t count)
 {
@@ -134,8 +136,10 @@ part_make(const struct fanin_vector *sparse, uint32_t block, const uint8_t *from
 	return part;
 }
 
-/* Keeps a block's values until all blocks are there, and in `known` if it is not NULL. from: as
- * part_make has it. */
+/*
+ * Keeps a block's values until all blocks are there, and in `known` if it is not NULL. from: as
+ * part_make has it.
+ */
 static int
 part_keep(const struct fanin_vector *sparse, uint32_t block, const uint8_t *from, uint32_t count,
 	  struct fanin_vector_part **known)

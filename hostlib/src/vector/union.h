@@ -77,8 +77,10 @@ int fanin_vector_union_room(struct fanin_vector_union *all, uint64_t n, uint64_t
 void fanin_vector_union_parts(const struct fanin_vector_union *all,
 			      struct fanin_vector_parts *parts);
 
-/* Finds whether what was received is a vector: indices ascend and are below n, bits are as many as
- * nnz and of indices below n. */
+/*
+ * Finds whether what was received is a vector: indices ascend and are below n, bits are as many as
+ * nnz and of indices below n.
+ */
 bool fanin_vector_union_is_valid(const struct fanin_vector_union *all);
 
 /*

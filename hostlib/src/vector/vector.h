@@ -15,8 +15,10 @@
 #include "hostlib/src/base/error.h"
 #include "wire/shard.h"
 
-/* The values of a block's result at ascending indices: until the whole result is known, and for
- * ranks that may lack it in another run. */
+/*
+ * The values of a block's result at ascending indices: until the whole result is known, and for
+ * ranks that may lack it in another run.
+ */
 struct fanin_vector_part;
 
 struct fanin_vector {
@@ -173,8 +175,10 @@ int fanin_vector_room(struct fanin_vector *sparse);
  */
 int fanin_vector_finish(struct fanin_vector *sparse);
 
-/* The result of a rank that is the only one: what it brings. As fanin_vector_finish; there is no
- * layout. */
+/*
+ * The result of a rank that is the only one: what it brings. As fanin_vector_finish; there is no
+ * layout.
+ */
 int fanin_vector_finish_alone(struct fanin_vector *sparse);
 
 /*

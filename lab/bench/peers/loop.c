@@ -156,7 +156,8 @@ peer_task_more(struct peer_task *task, const char *const *arguments)
 	}
 }
 
-/* Where the measured loop begins, and before its last round, which has new data: the others wait.
+/*
+ * Where the measured loop begins, and before its last round, which has new data: the others wait.
  */
 static void
 mark(struct peer *peer, const struct peer_task *task, size_t i)

@@ -59,8 +59,10 @@ enum peer_collective peer_collective_parse(const char *name);
 /* Reads BYTES ITERS WARMUP. What is wrong with them ends the program with status 2. */
 void peer_task_parse(struct peer_task *task, const char *const *arguments);
 
-/* Reads what may stand behind a program's own arguments, up to NULL: in-place, and mark=SOCKET. The
- * same as to what is wrong. */
+/*
+ * Reads what may stand behind a program's own arguments, up to NULL: in-place, and mark=SOCKET. The
+ * same as to what is wrong.
+ */
 void peer_task_more(struct peer_task *task, const char *const *arguments);
 
 /*

@@ -10,8 +10,10 @@
 
 #include "hostlib/src/engine/engine.h"
 
-/* Packets between two credits are at least and at most so many, in all chains together, and in
- * between 24 for each rank. */
+/*
+ * Packets between two credits are at least and at most so many, in all chains together, and in
+ * between 24 for each rank.
+ */
 #define FANIN_BROADCAST_CREDIT_LEAST 64u
 #define FANIN_BROADCAST_CREDIT_MOST 192u
 #define FANIN_BROADCAST_CREDIT_BYTES                                                               \

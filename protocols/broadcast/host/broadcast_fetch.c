@@ -36,8 +36,10 @@ standing_begin(struct fanin_broadcast_op *op, uint16_t rank)
 	return true;
 }
 
-/* Notes what a rank asks for and this one lacks, in place of what it has asked for before of the
- * same packets, and of what another rank has. */
+/*
+ * Notes what a rank asks for and this one lacks, in place of what it has asked for before of the
+ * same packets, and of what another rank has.
+ */
 static void
 standing_set(struct fanin_broadcast_op *op, uint16_t rank, uint32_t first, const uint64_t *words,
 	     uint32_t n_words)
@@ -82,8 +84,10 @@ fanin_broadcast_serve(struct fanin_broadcast_engine *mc, struct fanin_broadcast_
 	fanin_broadcast_send_to(mc, op, rank, FANIN_BROADCAST_TELL, first, &tell, sizeof(tell));
 }
 
-/* A packet that a neighbor has asked for is there: passes it on, unless the neighbor has had it by
- * multicast as well. */
+/*
+ * A packet that a neighbor has asked for is there: passes it on, unless the neighbor has had it by
+ * multicast as well.
+ */
 static void
 standing_strike(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op, uint32_t packet,
 		bool multicast)
@@ -194,8 +198,10 @@ fanin_broadcast_note_tell(struct fanin_broadcast_engine *mc, struct fanin_broadc
 
 /* ------------------------------------------------------------------ asking */
 
-/* What lacks, as it is looked through: packets of chains before where each is looked at, one FETCH
- * after the other. */
+/*
+ * What lacks, as it is looked through: packets of chains before where each is looked at, one FETCH
+ * after the other.
+ */
 struct lacking {
 	uint16_t chain;
 	uint32_t packet; /* of it, or before it */
@@ -203,8 +209,10 @@ struct lacking {
 	struct fanin_question fetch;
 };
 
-/* Makes the next FETCH of what lacks: as long as the job's packets may be. Returns false if there
- * is nothing more to be asked for. */
+/*
+ * Makes the next FETCH of what lacks: as long as the job's packets may be. Returns false if there
+ * is nothing more to be asked for.
+ */
 static bool
 fetch_make(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op,
 	   struct lacking *lacking)
@@ -398,8 +406,10 @@ fanin_broadcast_time_out(struct fanin_engine *engine)
 	struct fanin_broadcast_engine *mc = fanin_broadcast_of(engine);
 	const struct fanin_lane *oldest = fanin_engine_lane(engine, engine->oldest);
 
-	/* What this rank has contributed to is the engine's to explain, unless ranks are gone that
-	 * it does not know of. */
+	/*
+	 * What this rank has contributed to is the engine's to explain, unless ranks are gone that
+	 * it does not know of.
+	 */
 	if (mc->ops == NULL || (mc->live.gone_ns == 0 && oldest->state == FANIN_LANE_SENT))
 		return false;
 	fail(mc, mc->ops);

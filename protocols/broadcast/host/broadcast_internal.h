@@ -18,8 +18,10 @@ enum fanin_broadcast_kind {
 	FANIN_BROADCAST_FETCH = 2,
 	FANIN_BROADCAST_TELL = 3,
 	FANIN_BROADCAST_ACTIVATE = 4,
-	/* Of pull reductions, as FETCH and DATA: an owner asks a rank for its own data of packets,
-	 * and gets it. */
+	/*
+	 * Of pull reductions, as FETCH and DATA: an owner asks a rank for its own data of packets,
+	 * and gets it.
+	 */
 	FANIN_BROADCAST_ASK = 5,
 	FANIN_BROADCAST_GIVE = 6,
 };
@@ -34,7 +36,8 @@ struct fanin_broadcast_tell {
 	uint32_t packet; /* if it has any: one of them, which it has sent */
 } __attribute__((packed));
 
-/* Nothing signals when there is room again. Less than the engine's: a poll may send many packets.
+/*
+ * Nothing signals when there is room again. Less than the engine's: a poll may send many packets.
  */
 #define FANIN_BROADCAST_NO_ROOM_NS (50 * UINT64_C(1000))
 
@@ -165,8 +168,10 @@ int fanin_broadcast_post_any(struct fanin_endpoint *endpoint, struct fanin_reque
 int fanin_broadcast_post(struct fanin_engine *engine, struct fanin_request *request,
 			 uint32_t n_packets);
 
-/* Returns how many packets one FETCH or ASK covers: its bitmap is a payload of the job, and those
- * are multiples of 64 bytes. */
+/*
+ * Returns how many packets one FETCH or ASK covers: its bitmap is a payload of the job, and those
+ * are multiples of 64 bytes.
+ */
 static inline uint32_t
 fanin_broadcast_fetch_span(const struct fanin_engine *engine)
 {
@@ -234,8 +239,10 @@ void fanin_broadcast_root_range(const struct fanin_broadcast_engine *mc,
 				const struct fanin_broadcast_op *op, uint16_t rank, uint32_t *first,
 				uint32_t *end);
 
-/* broadcast_op.c: finds where a rank's part of the vector is, counted in packets: *first to *end -
- * 1, or none. */
+/*
+ * broadcast_op.c: finds where a rank's part of the vector is, counted in packets: *first to *end -
+ * 1, or none.
+ */
 void fanin_broadcast_part(const struct fanin_broadcast_engine *mc,
 			  const struct fanin_broadcast_op *op, uint16_t rank, uint32_t *first,
 			  uint32_t *end);
@@ -244,8 +251,10 @@ void fanin_broadcast_part(const struct fanin_broadcast_engine *mc,
 uint16_t fanin_broadcast_root(const struct fanin_broadcast_engine *mc,
 			      struct fanin_broadcast_op *op, uint32_t packet);
 
-/* broadcast_op.c: returns where in the owner's memory a packet's elements are, whether they are
- * there yet or not. */
+/*
+ * broadcast_op.c: returns where in the owner's memory a packet's elements are, whether they are
+ * there yet or not.
+ */
 uint8_t *fanin_broadcast_place(const struct fanin_broadcast_op *op,
 			       const struct fanin_extent *extent);
 
@@ -268,8 +277,10 @@ bool fanin_broadcast_send_to(struct fanin_broadcast_engine *mc, const struct fan
 			     uint16_t rank, enum fanin_broadcast_kind kind, uint32_t packet,
 			     const void *payload, uint32_t payload_len);
 
-/* broadcast_send.c: sends a packet's data to a rank that has asked for it. Returns false if the
- * transport has no room. */
+/*
+ * broadcast_send.c: sends a packet's data to a rank that has asked for it. Returns false if the
+ * transport has no room.
+ */
 bool fanin_broadcast_give(struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op,
 			  uint16_t rank, uint32_t packet);
 
@@ -277,8 +288,10 @@ bool fanin_broadcast_give(struct fanin_broadcast_engine *mc, const struct fanin_
 void fanin_broadcast_receive(struct fanin_engine *engine, const struct fanin_frame *frame,
 			     uint32_t block);
 
-/* broadcast_fetch.c: a neighbor has asked for packets. words: bitmap of n words, from the packet
- * `first` on. */
+/*
+ * broadcast_fetch.c: a neighbor has asked for packets. words: bitmap of n words, from the packet
+ * `first` on.
+ */
 void fanin_broadcast_serve(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 			   uint16_t rank, uint32_t first, const uint64_t *words, uint32_t n);
 

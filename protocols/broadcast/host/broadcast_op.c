@@ -8,8 +8,10 @@
 
 #include "broadcast_internal.h"
 
-/* Roots of an Allgather that send at once, unless the job says how many: more share links that one
- * fills, fewer wait for each other's activation. */
+/*
+ * Roots of an Allgather that send at once, unless the job says how many: more share links that one
+ * fills, fewer wait for each other's activation.
+ */
 #define CHAINS_USUAL 2u
 
 /* The memory of an operation behind its chains: bitmaps and values. */
@@ -18,8 +20,10 @@ struct memory {
 	size_t values; /* likewise */
 };
 
-/* Returns the first of the request's packets that is at this place of the vector's blocks or behind
- * it. */
+/*
+ * Returns the first of the request's packets that is at this place of the vector's blocks or behind
+ * it.
+ */
 static uint32_t
 packet_at(const struct fanin_request *request, uint32_t n_packets, uint64_t block)
 {

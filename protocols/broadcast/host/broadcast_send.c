@@ -62,7 +62,8 @@ fanin_broadcast_give(struct fanin_broadcast_engine *mc, const struct fanin_broad
 	return is_sent;
 }
 
-/* Sends one of this rank's own packets to all others. Returns false if the transport has no room.
+/*
+ * Sends one of this rank's own packets to all others. Returns false if the transport has no room.
  */
 static bool
 own_packet_send(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op, uint32_t packet)

@@ -65,8 +65,10 @@ fanin_broadcast_turns_make(const struct fanin_broadcast_engine *mc, struct fanin
 	return FANIN_OK;
 }
 
-/* Returns the turn that a packet belongs to: the last one that begins with it or before. Only such
- * a turn has packets. */
+/*
+ * Returns the turn that a packet belongs to: the last one that begins with it or before. Only such
+ * a turn has packets.
+ */
 static const struct fanin_broadcast_turn *
 turn_of(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op,
 	uint32_t packet)

@@ -140,8 +140,10 @@ time_of_allgather(const struct trial *trial)
 	return ns;
 }
 
-/* Between leaves links have half the rate of hosts', and ranks are at the leaves in turn: two
- * chains by rank would always be behind the same leaf. */
+/*
+ * Between leaves links have half the rate of hosts', and ranks are at the leaves in turn: two
+ * chains by rank would always be behind the same leaf.
+ */
 START_TEST(chains_stay_in_their_racks)
 {
 	struct trial trial = { .seed = 1,
@@ -180,8 +182,10 @@ START_TEST(all_sizes_are_exact_when_packets_are_lost_doubled_and_reordered)
 }
 END_TEST
 
-/* By _i: the payload. Vectors of more packets than a FETCH that is as long as they are has bits,
- * and losses in several chains. */
+/*
+ * By _i: the payload. Vectors of more packets than a FETCH that is as long as they are has bits,
+ * and losses in several chains.
+ */
 START_TEST(packets_that_ask_are_no_longer_than_the_jobs_packets)
 {
 	static const uint16_t payloads[] = { 64, 128, 192, 256, 320, 0 };
@@ -211,8 +215,10 @@ loses_all_data(uint16_t rank, const struct fanin_hdr *hdr)
 	return rank == 3 && hdr->type == FANIN_TYPE_DELIVERY && hdr->block % 300 == 7;
 }
 
-/* What one rank lacks is far apart: each packet needs a FETCH of its own where a bitmap of a
- * packet's length does not reach the next one. */
+/*
+ * What one rank lacks is far apart: each packet needs a FETCH of its own where a bitmap of a
+ * packet's length does not reach the next one.
+ */
 START_TEST(what_one_bitmap_does_not_cover_is_asked_for_by_several)
 {
 	const struct trial trial = {
@@ -391,7 +397,8 @@ lacks_packet_5_only(void *user)
 	return op != NULL && op->n_lacking == 1;
 }
 
-/* A rank that could not ask has asked for nothing: what comes by multicast after all is not late.
+/*
+ * A rank that could not ask has asked for nothing: what comes by multicast after all is not late.
  */
 START_TEST(what_could_not_be_asked_for_counts_as_neither_lost_nor_late)
 {
@@ -428,8 +435,10 @@ is_told(void *user)
 	return op != NULL && op->has_ns != 0;
 }
 
-/* All that comes to rank 1 of packet 5 is lost, and then its only neighbor is late: it tells
- * nothing more, and has sent a packet that never came. */
+/*
+ * All that comes to rank 1 of packet 5 is lost, and then its only neighbor is late: it tells
+ * nothing more, and has sent a packet that never came.
+ */
 START_TEST(a_rank_that_is_late_after_a_loss_is_waited_for)
 {
 	open_world(&two);
@@ -538,8 +547,10 @@ has_asked_for_60(void *user)
 	return op != NULL && fanin_bit(op->asked, 60);
 }
 
-/* In silence a rank asks for what its root has not sent yet, and gets it from another: what is
- * missing before it is late, and no gap. */
+/*
+ * In silence a rank asks for what its root has not sent yet, and gets it from another: what is
+ * missing before it is late, and no gap.
+ */
 START_TEST(what_a_neighbor_sends_overtakes_nothing)
 {
 	uint8_t *elements;
@@ -562,8 +573,10 @@ START_TEST(what_a_neighbor_sends_overtakes_nothing)
 }
 END_TEST
 
-/* While a root is late, a member says again and again that it has sent a packet, and sends FETCHes
- * and others that make no sense. */
+/*
+ * While a root is late, a member says again and again that it has sent a packet, and sends FETCHes
+ * and others that make no sense.
+ */
 START_TEST(what_a_member_makes_up_fails_nobody)
 {
 	const struct fanin_broadcast_tell tell = { .has = 1, .packet = 5 };
@@ -694,7 +707,8 @@ START_TEST(ranks_that_disagree_are_refused)
 }
 END_TEST
 
-/* They would have different numbers of control blocks, and take one's end for another one's credit.
+/*
+ * They would have different numbers of control blocks, and take one's end for another one's credit.
  */
 START_TEST(ranks_that_count_credits_otherwise_are_refused)
 {

@@ -100,8 +100,10 @@ is_result_believed(const struct fanin_handler_ctx *ctx, const struct fanin_packe
 	       (ranks_behind(ctx, packet) & leader_of(ctx, packet)) != 0;
 }
 
-/* A host says of its own rank alone that it is there, asks, and goes: who speaks for a rank that is
- * gone would keep all others waiting. */
+/*
+ * A host says of its own rank alone that it is there, asks, and goes: who speaks for a rank that is
+ * gone would keep all others waiting.
+ */
 static bool
 is_speaker_believed(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 {
@@ -160,8 +162,10 @@ canary_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 			       ? take_result(ctx, slot, packet)
 			       : take_restore(ctx, packet);
 	default:
-		/* REPEAT, ASK, ANSWER and ROLL: leaders alone send them to ranks. HERE, QUERY, CALL
-		 * and BYE: ranks do. */
+		/*
+		 * REPEAT, ASK, ANSWER and ROLL: leaders alone send them to ranks. HERE, QUERY, CALL
+		 * and BYE: ranks do.
+		 */
 		if (!(fanin_type_direction(packet->headers->fanin.type) == FANIN_DOWN
 			      ? is_result_believed(ctx, packet)
 			      : is_speaker_believed(ctx, packet)))

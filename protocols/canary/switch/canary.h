@@ -35,8 +35,10 @@ enum canary_phase {
 	CANARY_SENT, /* the sum has gone on, and the ports wait for the result */
 };
 
-/* Lessons from the blocks that a rank leads. All atomic, each word on its own: a mix of two lessons
- * costs time only. */
+/*
+ * Lessons from the blocks that a rank leads. All atomic, each word on its own: a mix of two lessons
+ * costs time only.
+ */
 struct canary_lesson {
 	uint64_t expected; /* ranks that a block has seen here when its result passed; 0: not known
 			    */
@@ -99,13 +101,17 @@ uint64_t canary_longest_ns(const struct fanin_job_params *job, unsigned int lead
 uint64_t canary_expected(const struct fanin_job_params *job, const struct canary_state *state,
 			 unsigned int leader);
 
-/* canary_learn.c: the result of a block of this leader passes, which had seen these ranks within so
- * long. */
+/*
+ * canary_learn.c: the result of a block of this leader passes, which had seen these ranks within so
+ * long.
+ */
 void canary_learn(const struct fanin_job_params *job, struct canary_state *state,
 		  unsigned int leader, uint64_t seen, uint64_t gap_ns);
 
-/* canary_slot.c: data in the slot of its index, which has been entered. Returns the verdict on it;
- * none is dropped. */
+/*
+ * canary_slot.c: data in the slot of its index, which has been entered. Returns the verdict on it;
+ * none is dropped.
+ */
 enum fanin_verdict canary_take_data(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 				    const struct canary_data *data);
 

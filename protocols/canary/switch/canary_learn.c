@@ -27,8 +27,10 @@ is_root(const struct fanin_job_params *job, unsigned int leader)
 	return (job->ranks_here >> leader & 1) != 0;
 }
 
-/* The bound that a parameter is at this switch: the root's own hosts come first, and it waits for
- * others' timers, too. */
+/*
+ * The bound that a parameter is at this switch: the root's own hosts come first, and it waits for
+ * others' timers, too.
+ */
 static uint64_t
 bound_ns(const struct fanin_job_params *job, enum fanin_canary_parameter parameter,
 	 unsigned int leader)

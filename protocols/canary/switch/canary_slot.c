@@ -258,8 +258,10 @@ take_in_open(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 		    packet->headers->ip.dst_be ||
 	    ((hdr->members & slot->members) != 0 && (hdr->members & ~slot->members) != 0 &&
 	     (slot->members & ~hdr->members) != 0)) {
-		/* The leader says what is wrong with a shape, and knows what to do with a set. What
-		 * goes elsewhere is for no leader. */
+		/*
+		 * The leader says what is wrong with a shape, and knows what to do with a set. What
+		 * goes elsewhere is for no leader.
+		 */
 		send_on(ctx, packet->mbuf, hdr->block);
 		ctx->stats->own[CANARY_OVERLAPS]++;
 		return FANIN_VERDICT_HELD;
@@ -271,8 +273,10 @@ take_in_open(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 	return replace(ctx, slot, packet);
 }
 
-/* A straggler goes on at once. One that has been seen may be on its way twice: the leader asks for
- * what is lost. */
+/*
+ * A straggler goes on at once. One that has been seen may be on its way twice: the leader asks for
+ * what is lost.
+ */
 static enum fanin_verdict
 take_in_sent(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 	     const struct fanin_packet *packet)
@@ -315,7 +319,8 @@ canary_take_result(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 	ports = slot->ports;
 	canary_learn(ctx->job, slot->state, canary_leader(ctx, hdr->block), slot->seen,
 		     slot->last_ns - slot->begun_ns);
-	/* Of workers that share a slot, the last one's round may have begun before the first one's.
+	/*
+	 * Of workers that share a slot, the last one's round may have begun before the first one's.
 	 */
 	if (ctx->now_ns > slot->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - slot->begun_ns;

@@ -69,12 +69,15 @@ canary_rig_value(unsigned int rank, uint32_t block, unsigned int i)
 	return (rank + 1) * (block * 7 + i + 1);
 }
 
-/* The data of these ranks in a REDUCE, summed up. flags: FANIN_FLAG_EMPTY leaves it out. The mbuf
- * is the test's until it is offered. */
+/*
+ * The data of these ranks in a REDUCE, summed up. flags: FANIN_FLAG_EMPTY leaves it out. The mbuf
+ * is the test's until it is offered.
+ */
 struct rte_mbuf *canary_rig_reduce(struct canary_rig *rig, uint32_t block, uint64_t members,
 				   uint16_t flags);
 
-/* The result of a block, as its leader sends it: RESULT, or RESTORE to a switch, for these ports.
+/*
+ * The result of a block, as its leader sends it: RESULT, or RESTORE to a switch, for these ports.
  */
 struct rte_mbuf *canary_rig_result(struct canary_rig *rig, uint32_t block);
 struct rte_mbuf *canary_rig_restore(struct canary_rig *rig, uint32_t block, unsigned int number,

@@ -92,8 +92,10 @@ START_TEST(without_loss_nobody_asks)
 }
 END_TEST
 
-/* A packet without data of another job, in the name of its rank, which is at the port of this
- * one's. */
+/*
+ * A packet without data of another job, in the name of its rank, which is at the port of this
+ * one's.
+ */
 static void
 forge(const struct rig_leaders *other, uint16_t rank, uint32_t block)
 {
@@ -148,8 +150,10 @@ time_beside(const struct trial *trial, bool is_attacked)
 	return ns;
 }
 
-/* By _i: the size of the table. All of it is as well as the forger's, but for what the other job
- * keeps. */
+/*
+ * By _i: the size of the table. All of it is as well as the forger's, but for what the other job
+ * keeps.
+ */
 START_TEST(forged_blocks_of_another_job_take_no_descriptor_and_no_time)
 {
 	static const uint32_t descriptors[] = { 128, 256, 1024 };
@@ -224,8 +228,10 @@ static const struct trial usual = {
 	.seed = 3, .n_ranks = 8, .n_leaves = 2, .window = 64, .shared_slots = 1024
 };
 
-/* Which packets meet, and so the order of additions, differs from block to block, but not from rank
- * to rank. */
+/*
+ * Which packets meet, and so the order of additions, differs from block to block, but not from rank
+ * to rank.
+ */
 START_TEST(float_sums_have_the_same_bits_on_all_ranks)
 {
 	struct trial trial = usual;
@@ -273,8 +279,10 @@ START_TEST(a_rank_that_is_gone_is_named_by_all_others)
 }
 END_TEST
 
-/* By _i: the rank that is late. Longer than the timeout, but it is there: the others wait, and ask
- * now and then only. */
+/*
+ * By _i: the rank that is late. Longer than the timeout, but it is there: the others wait, and ask
+ * now and then only.
+ */
 START_TEST(a_late_rank_is_waited_for)
 {
 	const struct perf_collective sum = world_sum(100000);
@@ -334,7 +342,8 @@ all_have_sent(void *user)
 	return true;
 }
 
-/* Nobody else has anything in progress, as their applications compute: leaders answer all the same.
+/*
+ * Nobody else has anything in progress, as their applications compute: leaders answer all the same.
  */
 START_TEST(the_last_results_to_one_rank_are_lost_and_all_others_compute)
 {
@@ -436,8 +445,10 @@ START_TEST(ranks_that_disagree_are_told)
 }
 END_TEST
 
-/* The last rank is missing; then another process of rank 1 takes part in the roll instead of the
- * first one. */
+/*
+ * The last rank is missing; then another process of rank 1 takes part in the roll instead of the
+ * first one.
+ */
 START_TEST(a_run_begins_when_all_have_called_and_with_those_that_are_there)
 {
 	const uint16_t last = usual.n_ranks - 1;
@@ -524,8 +535,10 @@ START_TEST(long_timeouts_make_nobody_ask)
 }
 END_TEST
 
-/* By _i: round trips of 12, 100 and 400 ms. What hosts ask before they know them is little, and
- * afterwards they ask nothing. */
+/*
+ * By _i: round trips of 12, 100 and 400 ms. What hosts ask before they know them is little, and
+ * afterwards they ask nothing.
+ */
 START_TEST(long_round_trips_are_learned)
 {
 	static const uint64_t delays_ns[] = { 3 * MS, 25 * MS, 100 * MS };
@@ -568,8 +581,10 @@ expect_missing(uint16_t rank, uint64_t missing)
 	ck_assert_msg(world_missing(rank) == missing, "rank %u: %s", rank, world_error(rank));
 }
 
-/* Rank 3 does not wait for rank 0 any longer. Rank 2 does not hear that, and asks rank 1, which
- * leads the block. */
+/*
+ * Rank 3 does not wait for rank 0 any longer. Rank 2 does not hear that, and asks rank 1, which
+ * leads the block.
+ */
 START_TEST(who_has_not_heard_of_the_end_is_told_by_others)
 {
 	const struct perf_collective sum = world_sum(100000);

@@ -7,8 +7,10 @@
 
 /* ------------------------------------------------------------------ the rules */
 
-/* Block b is sent once the result of b - w is there, too, where w is the window of the congestion
- * control. */
+/*
+ * Block b is sent once the result of b - w is there, too, where w is the window of the congestion
+ * control.
+ */
 static void
 window_ready(struct fanin_engine *engine, struct fanin_lane *lane)
 {

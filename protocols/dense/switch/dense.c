@@ -45,8 +45,10 @@ owners_child(const struct fanin_job_params *job, uint16_t root)
 	return fanin_child_with(job, fanin_root_rank(root));
 }
 
-/* Sends the result without its elements to children that have not the block's owner. Without a
- * packet for it, it is lost. */
+/*
+ * Sends the result without its elements to children that have not the block's owner. Without a
+ * packet for it, it is lost.
+ */
 static void
 emit_empty(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense, uint32_t block,
 	   uint64_t children)
@@ -61,8 +63,10 @@ emit_empty(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense, uint3
 	fanin_frame_send_down(ctx, mbuf, children);
 }
 
-/* The mbuf holds the block's result: it is kept and goes to these children, of whom there are so
- * many. */
+/*
+ * The mbuf holds the block's result: it is kept and goes to these children, of whom there are so
+ * many.
+ */
 static __rte_always_inline void
 publish_to(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
 	   struct rte_mbuf *mbuf, uint64_t children, uint16_t n_children)
@@ -70,14 +74,18 @@ publish_to(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t bl
 	make_frame(ctx, dense, true, FANIN_TYPE_RESULT, block, mbuf)->contributions =
 		ctx->job->n_ranks;
 	fanin_seal(ctx, FANIN_TAG_DOWN, mbuf);
-	/* One reference for each child; the one that the mbuf came with, the only one so far, stays
-	 * with the slot. */
+	/*
+	 * One reference for each child; the one that the mbuf came with, the only one so far, stays
+	 * with the slot.
+	 */
 	rte_mbuf_refcnt_set(mbuf, (uint16_t)(n_children + 1));
 	dense->result = mbuf;
 	fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, children, mbuf->pkt_len - FANIN_PAYLOAD_OFFSET);
 	ctx->stats->results++;
-	/* Of workers that share a block, the last one's round may have begun before the first
-	 * one's. */
+	/*
+	 * Of workers that share a block, the last one's round may have begun before the first
+	 * one's.
+	 */
 	if (ctx->now_ns > dense->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - dense->begun_ns;
 }
@@ -104,8 +112,10 @@ publish_to_owner(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint3
 	publish_to(ctx, dense, block, mbuf, owner, 1);
 }
 
-/* The mbuf holds the block's result: it is kept and goes to all children, or to the one that has
- * its owner. */
+/*
+ * The mbuf holds the block's result: it is kept and goes to all children, or to the one that has
+ * its owner.
+ */
 static void
 publish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
 	struct rte_mbuf *mbuf)
@@ -259,8 +269,10 @@ answer_finished(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	return FANIN_VERDICT_FREE;
 }
 
-/* Copies: the block has one contribution with data. If a host sent a second one, the first would
- * stay as it is. */
+/*
+ * Copies: the block has one contribution with data. If a host sent a second one, the first would
+ * stay as it is.
+ */
 static void
 keep_first(void *acc, const void *in, size_t count)
 {
@@ -269,8 +281,10 @@ keep_first(void *acc, const void *in, size_t count)
 	(void)count;
 }
 
-/* The kernel for a block's `add`; wide: its partial results are f32. Returns NULL if the job can't
- * reduce this. */
+/*
+ * The kernel for a block's `add`; wide: its partial results are f32. Returns NULL if the job can't
+ * reduce this.
+ */
 static fanin_kernel_fn
 kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr, bool wide)
 {
@@ -290,8 +304,10 @@ kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr, bool 
 	return custom->combine;
 }
 
-/* More than the job's packets may carry? That counts for an empty contribution, too: others bring
- * what it leaves out. */
+/*
+ * More than the job's packets may carry? That counts for an empty contribution, too: others bring
+ * what it leaves out.
+ */
 static bool
 is_too_long(const struct fanin_job_params *job, const struct fanin_packet *packet)
 {
@@ -344,8 +360,10 @@ prepare_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	return true;
 }
 
-/* In SETUP: makes the block the slot's, with its first contribution's place claimed, unless it
- * can't be. */
+/*
+ * In SETUP: makes the block the slot's, with its first contribution's place claimed, unless it
+ * can't be.
+ */
 static bool
 begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	    const struct fanin_packet *packet, enum fanin_reason *reason)

@@ -13,8 +13,10 @@
 /* The head of a dense handler's slot. */
 struct fanin_dense {
 	struct fanin_dense_state state;
-	/* Combines contributions into a partial result; of handlers that are in_order, which begin
-	 * each one, partial results. NULL before the first block. */
+	/*
+	 * Combines contributions into a partial result; of handlers that are in_order, which begin
+	 * each one, partial results. NULL before the first block.
+	 */
 	fanin_kernel_fn add;
 	struct rte_mbuf *result; /* of the block that is done, or what went to the parent; NULL
 				    before the first */
@@ -56,8 +58,10 @@ fanin_dense_begin(const struct fanin_dense *dense, struct rte_mbuf *mbuf)
 		fanin_dense_wide(dense)->widen(payload, payload, dense->state.count);
 }
 
-/* Combines the second partial result into the first: order matters to floating point. Of handlers
- * that are in_order. */
+/*
+ * Combines the second partial result into the first: order matters to floating point. Of handlers
+ * that are in_order.
+ */
 static inline void
 fanin_dense_combine_ordered(const struct fanin_dense *dense, struct rte_mbuf *into,
 			    const struct rte_mbuf *from)
@@ -160,12 +164,16 @@ enum fanin_verdict fanin_dense_other(struct fanin_handler_ctx *ctx, struct fanin
 void fanin_dense_repeat_result(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 			       unsigned int child);
 
-/* Sends what went to the parent once more. The caller is in, and the block waits for the parent's
- * result. */
+/*
+ * Sends what went to the parent once more. The caller is in, and the block waits for the parent's
+ * result.
+ */
 void fanin_dense_repeat_upward(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense);
 
-/* dense_query.c: turns a contribution that was there already into the answer that says so. state:
- * OPEN or SENT. */
+/*
+ * dense_query.c: turns a contribution that was there already into the answer that says so. state:
+ * OPEN or SENT.
+ */
 void fanin_dense_answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 				  const struct fanin_packet *packet, enum fanin_block_state state);
 
@@ -186,23 +194,31 @@ void fanin_dense_make_answer(struct fanin_handler_ctx *ctx, const struct fanin_p
 			     enum fanin_block_state state, uint64_t missing,
 			     const struct fanin_answer_body *body, const uint64_t *shards);
 
-/* The states of the window's blocks from the one that a query asks for on, whose state is found
- * already. */
+/*
+ * The states of the window's blocks from the one that a query asks for on, whose state is found
+ * already.
+ */
 void fanin_dense_fill_states(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 			     enum fanin_block_state state, struct fanin_answer_body *body);
 
-/* May the overdue query of a child for a block that was sent up go on to the parent? The caller is
- * in. */
+/*
+ * May the overdue query of a child for a block that was sent up go on to the parent? The caller is
+ * in.
+ */
 bool fanin_dense_may_pass_up(const struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 			     unsigned int child);
 
-/* The query becomes one of this switch's to its parent, which remembers who asked. shards: its
- * body; NULL: none. */
+/*
+ * The query becomes one of this switch's to its parent, which remembers who asked. shards: its
+ * body; NULL: none.
+ */
 enum fanin_verdict fanin_dense_pass_up(struct fanin_handler_ctx *ctx,
 				       const struct fanin_packet *packet, const uint64_t *shards);
 
-/* Sends again what the parent says it lacks, in its answer to a query that was passed on for a
- * child. Returns the verdict on the answer. */
+/*
+ * Sends again what the parent says it lacks, in its answer to a query that was passed on for a
+ * child. Returns the verdict on the answer.
+ */
 typedef enum fanin_verdict (*fanin_dense_again_fn)(struct fanin_handler_ctx *ctx, void *slot,
 						   const struct fanin_packet *packet,
 						   unsigned int child);
@@ -211,8 +227,10 @@ typedef enum fanin_verdict (*fanin_dense_again_fn)(struct fanin_handler_ctx *ctx
 enum fanin_verdict fanin_dense_send_again(struct fanin_handler_ctx *ctx, void *slot,
 					  const struct fanin_packet *packet, unsigned int child);
 
-/* An ANSWER: goes on to the child that asked, or, if it says that the block is absent, calls
- * `again`. */
+/*
+ * An ANSWER: goes on to the child that asked, or, if it says that the block is absent, calls
+ * `again`.
+ */
 enum fanin_verdict fanin_dense_answer_or(struct fanin_handler_ctx *ctx, void *slot,
 					 struct fanin_packet *packet, fanin_dense_again_fn again);
 

@@ -11,8 +11,10 @@
 /* A worker prepares a slot in less time than this many looks take. */
 #define MOST_LOOKS 16
 
-/* One look. Returns false if the slot changed meanwhile. *waits: whether *peek is of a block that
- * waits. */
+/*
+ * One look. Returns false if the slot changed meanwhile. *waits: whether *peek is of a block that
+ * waits.
+ */
 static bool
 look(const struct fanin_job_params *job, uint32_t epoch, const struct fanin_dense *dense,
      struct fanin_peek *peek, bool *waits)

@@ -46,8 +46,10 @@ dense_of(const struct fanin_job_params *job, uint32_t block)
 	return (const void *)job->slots.by_index[fanin_slot_index(&job->slots, block)];
 }
 
-/* How far a block is. One whose slot is being changed counts as open, for which the child does
- * nothing. */
+/*
+ * How far a block is. One whose slot is being changed counts as open, for which the child does
+ * nothing.
+ */
 static enum fanin_block_state
 block_state(const struct fanin_handler_ctx *ctx, uint32_t block, unsigned int child)
 {
@@ -61,8 +63,10 @@ block_state(const struct fanin_handler_ctx *ctx, uint32_t block, unsigned int ch
 	return FANIN_BLOCK_OPEN;
 }
 
-/* The ranks behind children that are missing, a bitmap, and what is known of them. Of ranks
- * elsewhere nothing is known here. */
+/*
+ * The ranks behind children that are missing, a bitmap, and what is known of them. Of ranks
+ * elsewhere nothing is known here.
+ */
 static void
 write_ranks(const struct fanin_handler_ctx *ctx, uint64_t children, uint8_t *sets)
 {
@@ -213,8 +217,10 @@ fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet
 			  ~__atomic_load_n(&dense->state.present, __ATOMIC_ACQUIRE);
 		if ((missing >> packet->child & 1) == 0)
 			state = FANIN_BLOCK_OPEN;
-		/* Another worker may have brought the last contribution meanwhile: then nobody is
-		 * missing. */
+		/*
+		 * Another worker may have brought the last contribution meanwhile: then nobody is
+		 * missing.
+		 */
 		if (shared && (missing == 0 || !is_open(&dense->state))) {
 			missing = 0;
 			state = FANIN_BLOCK_OPEN;

@@ -18,8 +18,10 @@ is_ahead(const struct fanin_handler_ctx *ctx, struct single_slot *slot, uint32_t
 	return class == FANIN_DENSE_AHEAD;
 }
 
-/* The children that have other ranks behind them than the one that asks: all of these may be what
- * it waits for, whatever they have contributed. */
+/*
+ * The children that have other ranks behind them than the one that asks: all of these may be what
+ * it waits for, whatever they have contributed.
+ */
 static uint64_t
 others_than(const struct fanin_job_params *job, uint16_t child)
 {
@@ -28,8 +30,10 @@ others_than(const struct fanin_job_params *job, uint16_t child)
 	return job->children & ~((uint64_t)is_one << child);
 }
 
-/* Of a query that goes to the root each switch on the way probes its children: what it finds is
- * what the parent's PROBE asks for. */
+/*
+ * Of a query that goes to the root each switch on the way probes its children: what it finds is
+ * what the parent's PROBE asks for.
+ */
 static enum fanin_verdict
 query(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fanin_packet *packet,
       enum fanin_reason *reason)

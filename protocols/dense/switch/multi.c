@@ -88,8 +88,10 @@ take_buffer(struct multi_slot *slot, const struct fanin_job_params *job, struct 
 	return -1;
 }
 
-/* All contributions are in buffers and no other worker uses them: adds them up. NULL if all were
- * empty. */
+/*
+ * All contributions are in buffers and no other worker uses them: adds them up. NULL if all were
+ * empty.
+ */
 static __rte_always_inline struct rte_mbuf *
 collect(struct fanin_handler_ctx *ctx, struct multi_slot *slot)
 {
@@ -123,7 +125,8 @@ arrive(struct fanin_handler_ctx *ctx, struct multi_slot *slot, struct rte_mbuf *
 	struct rte_mbuf *sum;
 
 	ctx->stats->contributions++;
-	/* Whoever counts last finds all buffers put back: each was put back before it was counted.
+	/*
+	 * Whoever counts last finds all buffers put back: each was put back before it was counted.
 	 */
 	if (__atomic_add_fetch(&slot->arrived, 1, __ATOMIC_ACQ_REL) != ctx->job->n_children)
 		return verdict;

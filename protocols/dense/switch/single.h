@@ -48,8 +48,10 @@ single_take_empty(const struct fanin_handler_ctx *ctx, struct single_slot *slot,
 	return FANIN_VERDICT_HELD;
 }
 
-/* Combines a contribution that fanin_dense_admit has let in, alone, and leaves the slot. Returns
- * the verdict on it. */
+/*
+ * Combines a contribution that fanin_dense_admit has let in, alone, and leaves the slot. Returns
+ * the verdict on it.
+ */
 static inline enum fanin_verdict
 single_combine(struct fanin_handler_ctx *ctx, struct single_slot *slot, struct fanin_packet *packet)
 {

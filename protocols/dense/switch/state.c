@@ -50,8 +50,10 @@ fanin_dense_state_enter_any(struct fanin_dense_state *slot, const struct fanin_h
 			return FANIN_DENSE_BUSY;
 		epoch = __atomic_load_n(&slot->epoch, __ATOMIC_ACQUIRE);
 		if (shared) {
-			/* Of a slot that is reset meanwhile this may be the state before and the
-			 * epoch after. */
+			/*
+			 * Of a slot that is reset meanwhile this may be the state before and the
+			 * epoch after.
+			 */
 			uint64_t again = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
 
 			if (again != state) {
@@ -134,8 +136,10 @@ fanin_dense_state_enter_result(struct fanin_dense_state *slot, const struct fani
 	const uint64_t waiting = fanin_state_make(block, phase, 0);
 	uint64_t state = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
 
-	/* Users come and go, and a slot in SETUP comes to another phase: what else it holds
-	 * decides. */
+	/*
+	 * Users come and go, and a slot in SETUP comes to another phase: what else it holds
+	 * decides.
+	 */
 	if (state >> 32 == block &&
 	    (state >> FANIN_STATE_PHASE_SHIFT & FANIN_STATE_PHASE_MASK) == FANIN_PHASE_SETUP)
 		return FANIN_RESULT_BUSY;

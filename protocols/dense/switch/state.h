@@ -208,8 +208,10 @@ enum fanin_dense_state_result fanin_dense_state_enter_result(struct fanin_dense_
 							     uint32_t block,
 							     enum fanin_dense_phase phase);
 
-/* Ends the SETUP of a result, and leaves. phase: SENT, DONE, or the one before if it was none for
- * this block. */
+/*
+ * Ends the SETUP of a result, and leaves. phase: SENT, DONE, or the one before if it was none for
+ * this block.
+ */
 static inline void
 fanin_dense_state_settle(struct fanin_dense_state *slot, uint32_t block,
 			 enum fanin_dense_phase phase)

@@ -99,8 +99,10 @@ ask(uint16_t child, uint16_t flags, struct answer_words *body)
 	return &packet.headers->fanin;
 }
 
-/* The parent answers what the child had asked; it says that the answer is a rank's. Returns the
- * answer as it is now. */
+/*
+ * The parent answers what the child had asked; it says that the answer is a rank's. Returns the
+ * answer as it is now.
+ */
 static struct fanin_packet
 parent_answers(uint16_t child, uint16_t rank, enum fanin_block_state state)
 {
@@ -117,8 +119,10 @@ parent_answers(uint16_t child, uint16_t rank, enum fanin_block_state state)
 	return packet;
 }
 
-/* A query of another block, with the job's real slots; as many blocks as there are slots are asked
- * about. */
+/*
+ * A query of another block, with the job's real slots; as many blocks as there are slots are asked
+ * about.
+ */
 static enum fanin_verdict
 ask_block(uint16_t child, uint32_t block, uint16_t flags, struct fanin_packet *packet,
 	  enum fanin_reason *reason)
@@ -164,8 +168,10 @@ START_TEST(query_changes_no_slot)
 
 	start(_i);
 	rig.job.has_parent = false;
-	/* Of a job in which nothing has come, of an open block, and of a finished one: neither it
-	 * nor the next are touched. */
+	/*
+	 * Of a job in which nothing has come, of an open block, and of a finished one: neither it
+	 * nor the next are touched.
+	 */
 	for (int stage = 0; stage < 3; stage++) {
 		const uint64_t blocks = rig.stats.blocks;
 
@@ -202,8 +208,10 @@ START_TEST(query_of_a_new_run_leaves_the_slot_to_its_first_contribution)
 	contribute_to(0, INDEX);
 	rig.ctx.epoch++;
 	ck_assert_int_eq(state_of(0, INDEX), FANIN_BLOCK_ABSENT);
-	/* The slot is still in the old run, whose late queries are answered; in the new one they
-	 * are not. */
+	/*
+	 * The slot is still in the old run, whose late queries are answered; in the new one they
+	 * are not.
+	 */
 	rig.ctx.epoch--;
 	ck_assert_int_eq(state_of(0, INDEX), FANIN_BLOCK_OPEN);
 	rig.ctx.epoch++;
@@ -265,7 +273,8 @@ START_TEST(overdue_query_of_a_block_whose_slot_went_on_is_refused)
 }
 END_TEST
 
-/* Slots of their own for the blocks beside the one that is asked for, in the state that is wanted.
+/*
+ * Slots of their own for the blocks beside the one that is asked for, in the state that is wanted.
  */
 static struct fanin_dense others[SLOTS];
 

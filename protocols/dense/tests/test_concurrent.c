@@ -86,8 +86,10 @@ brings_data(unsigned int child, uint32_t block)
 	return block % 16 != 5 && (child + block) % 3 != 0;
 }
 
-/* Is the element the sum of the children's that bring data? Sums in f32 are exact, and rounded
- * once. */
+/*
+ * Is the element the sum of the children's that bring data? Sums in f32 are exact, and rounded
+ * once.
+ */
 static bool
 sum_is_right(const struct fanin_headers *headers, uint32_t block, unsigned int i)
 {
@@ -334,8 +336,10 @@ take_packet(void)
 	return mbuf;
 }
 
-/* What an onlooker must find for the time of a block: of another block, or half of two, it would be
- * wrong. */
+/*
+ * What an onlooker must find for the time of a block: of another block, or half of two, it would be
+ * wrong.
+ */
 static uint64_t
 begun_ns_of(uint32_t block)
 {

@@ -85,8 +85,10 @@ expect_empty_result(struct rte_mbuf *mbuf, const struct shape *shape, uint32_t b
 	ck_assert_uint_eq(fanin_wire_payload_len(headers_of(mbuf)), 0);
 }
 
-/* The sum in the written order (docs/architecture.md) of those children whose bit is set in `full`.
- * False: of none. */
+/*
+ * The sum in the written order (docs/architecture.md) of those children whose bit is set in `full`.
+ * False: of none.
+ */
 static bool
 reference(uint64_t full, uint16_t first, uint16_t width, int i, float *total)
 {

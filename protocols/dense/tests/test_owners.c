@@ -46,8 +46,10 @@ start(int which, uint16_t n_children, bool wide)
 	handler_rig_stock(&rig, STOCK);
 }
 
-/* A switch in the middle of a tree: child c has the ranks 2c + 2 and 2c + 3 behind it, others are
- * elsewhere. */
+/*
+ * A switch in the middle of a tree: child c has the ranks 2c + 2 and 2c + 3 behind it, others are
+ * elsewhere.
+ */
 static void
 start_leaf(int which)
 {
@@ -231,8 +233,10 @@ START_TEST(who_contributes_again_gets_what_it_should_have_got)
 }
 END_TEST
 
-/* A packet of another type than contributions. elements: NULL: it is EMPTY, if its type has
- * elements. */
+/*
+ * A packet of another type than contributions. elements: NULL: it is EMPTY, if its type has
+ * elements.
+ */
 static struct fanin_packet
 make(enum fanin_type type, uint16_t child, uint32_t block, uint16_t owner, const int32_t *elements)
 {

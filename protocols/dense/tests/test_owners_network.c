@@ -18,7 +18,8 @@
 #define N_REQUESTS 6
 #define N_POINTS 8
 
-/* What is reduced: another kind or another length each time; the last one is too short for owners.
+/*
+ * What is reduced: another kind or another length each time; the last one is too short for owners.
  */
 static const struct {
 	enum perf_collective_kind kind;

@@ -107,8 +107,10 @@ START_TEST(sums_have_the_same_bits_in_every_order_of_arrival)
 }
 END_TEST
 
-/* Ranks on one switch, in a row on two or three, in another order of switches, and with some at the
- * root. */
+/*
+ * Ranks on one switch, in a row on two or three, in another order of switches, and with some at the
+ * root.
+ */
 static const char *const placements[] = {
 	"****",   "aabb",     "bbaa",     "**aa",     "aa**",     "a*bb",     "*****",    "aaaab",
 	"aabb*",  "aa***",    "aaaa*",    "******",   "aaaabb",   "bbbbaa",   "aabbcc",   "aa****",

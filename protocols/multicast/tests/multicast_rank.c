@@ -199,8 +199,10 @@ gather_report(struct fanin_endpoint *endpoint, struct fanin_report *report)
 	report->blocks = ((const struct gather *)endpoint)->number;
 }
 
-/* ------------------------------------------------------------------- runs are not taken up again
- * here */
+/*
+ * ------------------------------------------------------------------- runs are not taken up again
+ * here
+ */
 
 /* It knows neither several trees nor runs that are taken up again. */
 static const struct fanin_switch_ops gather_on_switch = { 0 };
@@ -225,8 +227,10 @@ static struct fanin_protocol gather = {
 
 FANIN_PROTOCOL_REGISTER(gather)
 
-/* ------------------------------------------------------------------------------------------ the
- * rank */
+/*
+ * ------------------------------------------------------------------------------------------ the
+ * rank
+ */
 
 static fanin_ctx *ctx;
 

@@ -117,8 +117,10 @@ fanin_dual_may_send(struct fanin_dual *dual, uint32_t in_flight, uint32_t ahead)
 	return false;
 }
 
-/* Returns base^exponent, both 0 to 1: the product of the base's roots that the exponent's binary
- * digits name. */
+/*
+ * Returns base^exponent, both 0 to 1: the product of the base's roots that the exponent's binary
+ * digits name.
+ */
 static double
 power(double base, double exponent)
 {
@@ -147,8 +149,10 @@ fanin_dual_decrease(double alpha, double p, double p_max)
 double
 fanin_dual_progress(const struct fanin_dual_sample *sample, uint32_t n_ranks, double p_max)
 {
-	/* Sums of progress are less than 2^31, so they are right modulo 2^32 although block numbers
-	 * wrap. */
+	/*
+	 * Sums of progress are less than 2^31, so they are right modulo 2^32 although block numbers
+	 * wrap.
+	 */
 	const int32_t own = (int32_t)(sample->gacked - sample->aacked);
 	const int32_t all = (int32_t)((uint32_t)sample->sum - n_ranks * sample->aacked);
 
@@ -187,8 +191,10 @@ cwd_set(struct fanin_dual *dual, double cwd)
 	dual->cwd = bounded(cwd, 1, dual->settings.limit);
 }
 
-/* What was sent before a cut met the queue that it is to shorten: its marks and losses are
- * answered. */
+/*
+ * What was sent before a cut met the queue that it is to shorten: its marks and losses are
+ * answered.
+ */
 static void
 cut_note(struct fanin_dual *dual, uint32_t next)
 {

@@ -32,8 +32,10 @@ struct fanin_dual_type {
 
 #define FANIN_DUAL_TYPES 6
 
-/* In the order of the job parameter `congestion`: sync, atp, straw, straw+progress, straw+limit,
- * pa-atp. */
+/*
+ * In the order of the job parameter `congestion`: sync, atp, straw, straw+progress, straw+limit,
+ * pa-atp.
+ */
 extern const struct fanin_dual_type fanin_dual_types[FANIN_DUAL_TYPES];
 
 /* 0 in f, w and p_max: the usual value. */
@@ -89,8 +91,10 @@ struct fanin_dual_sample {
 	uint32_t aacked; /* first block without AACK, this one counted */
 	bool ce;         /* the path marked the gradient (GACK), or one of the block's (AACK) */
 	bool aecn;       /* of an AACK: aggregators are nearly used up */
-	/* Of a GACK: sum over all ranks of the number of the last block that the rank has sent,
-	 * plus 1. */
+	/*
+	 * Of a GACK: sum over all ranks of the number of the last block that the rank has sent,
+	 * plus 1.
+	 */
 	uint64_t sum;
 };
 

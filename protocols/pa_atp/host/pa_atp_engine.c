@@ -136,14 +136,17 @@ lane_acknowledge(struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 	own->gacked = true;
 	if (pa->dual.type->clock == FANIN_DUAL_GACK)
 		pa->in_flight--;
-	/* Of a block that was sent twice it is unknown which copy this is; time that the caller was
-	 * away is not the network's. */
+	/*
+	 * Of a block that was sent twice it is unknown which copy this is; time that the caller was
+	 * away is not the network's.
+	 */
 	if (lane->transmissions == 1 && own->direct_ns == 0 &&
 	    lane->sent_ns >= engine->loop.resumed_ns) {
 		fanin_rtt_sample(&engine->rtt, engine->loop.now_ns - lane->sent_ns);
 		pa->gack_doublings = 0;
 	}
-	/* A GACK that comes so soon after the second copy is the first one's, and overtook nothing.
+	/*
+	 * A GACK that comes so soon after the second copy is the first one's, and overtook nothing.
 	 */
 	if (fanin_block_before(pa->gacked_order, lane->order) &&
 	    (lane->transmissions == 1 ||

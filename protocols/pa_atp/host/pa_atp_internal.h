@@ -10,8 +10,10 @@
 #include "hostlib/src/engine/engine_internal.h"
 #include "pa_atp.h"
 
-/* Later results, or GACKs, that show a block's to be lost rather than late (RFC 9002,
- * section 6.1.1). */
+/*
+ * Later results, or GACKs, that show a block's to be lost rather than late (RFC 9002, section
+ * 6.1.1).
+ */
 #define FANIN_PA_ATP_GAP 3
 /* Of the time that a GACK may take. */
 #define FANIN_PA_ATP_MOST_DOUBLINGS 8
@@ -68,7 +70,8 @@ void fanin_pa_atp_filter_missing(struct fanin_engine *engine, struct fanin_answe
 void fanin_pa_atp_scan(struct fanin_engine *engine);
 bool fanin_pa_atp_explain(struct fanin_engine *engine, char *text, size_t text_len);
 
-/* pa_atp_timer.c: a result has come after which others are missing: asks for those that are lost.
+/*
+ * pa_atp_timer.c: a result has come after which others are missing: asks for those that are lost.
  */
 void fanin_pa_atp_gap_check(struct fanin_pa_atp *pa);
 

@@ -10,8 +10,10 @@
 
 #include <stdio.h>
 
-/* Queries and gradients that may be lost within a timeout, one after the other, and their answers
- * with them. */
+/*
+ * Queries and gradients that may be lost within a timeout, one after the other, and their answers
+ * with them.
+ */
 #define REPEATS 50
 
 /*
@@ -21,8 +23,10 @@
  */
 #define PATIENCE_NS (10 * 1000000ull)
 
-/* Returns the longest wait before something unanswered is repeated: on a way of several links,
- * either way may lose it many times. */
+/*
+ * Returns the longest wait before something unanswered is repeated: on a way of several links,
+ * either way may lose it many times.
+ */
 static uint64_t
 repeat_most_ns(const struct fanin_engine *engine)
 {
@@ -129,8 +133,10 @@ lane_ask(struct fanin_engine *engine, struct fanin_lane *lane)
 	return lane->ask_ns;
 }
 
-/* Returns how many later results make a gap. Blocks of different workers of a switch overtake each
- * other by bursts. */
+/*
+ * Returns how many later results make a gap. Blocks of different workers of a switch overtake each
+ * other by bursts.
+ */
 static uint32_t
 gap_of(const struct fanin_engine *engine)
 {
@@ -193,8 +199,10 @@ gack_check(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 	return engine->loop.now_ns + gack_wait_ns(pa, lane);
 }
 
-/* A result that was asked for is asked for again; the oldest also if none has come for too long.
- * Returns when it is due. */
+/*
+ * A result that was asked for is asked for again; the oldest also if none has come for too long.
+ * Returns when it is due.
+ */
 static uint64_t
 result_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
@@ -321,8 +329,10 @@ fanin_pa_atp_receive_ask(struct fanin_pa_atp *pa, const struct fanin_hdr *hdr, u
 		lane_answer(pa, lane);
 }
 
-/* The server also asks for what it lacks, by a packet of its own: here this only means that the
- * wait is not for others. */
+/*
+ * The server also asks for what it lacks, by a packet of its own: here this only means that the
+ * wait is not for others.
+ */
 void
 fanin_pa_atp_filter_missing(struct fanin_engine *engine, struct fanin_answer_ranks *ranks)
 {

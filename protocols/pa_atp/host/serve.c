@@ -80,7 +80,8 @@ struct fanin_server {
 	unsigned int n_tx;
 };
 
-/* Sends what waits. A packet that the kernel does not take is lost, as it might be in the network.
+/*
+ * Sends what waits. A packet that the kernel does not take is lost, as it might be in the network.
  */
 static void
 tx_flush(struct fanin_server *server)

@@ -24,8 +24,10 @@
 	64u /* the oldest ones without a result, for which FLUSHes are sent */
 /* Between the FLUSHes for one block, unless two round trips are longer. */
 #define FANIN_SERVER_MOST_FLUSH_WAIT_NS UINT64_C(1000000000)
-/* Until a round trip was measured, and the least and the most that one counts as: with a lost
- * packet it is a retry timer of hosts. */
+/*
+ * Until a round trip was measured, and the least and the most that one counts as: with a lost
+ * packet it is a retry timer of hosts.
+ */
 #define FANIN_SERVER_ROUND_TRIP_NS UINT64_C(1000000)
 #define FANIN_SERVER_LEAST_ROUND_TRIP_NS UINT64_C(500000)
 #define FANIN_SERVER_MOST_ROUND_TRIP_NS UINT64_C(50000000)
@@ -37,8 +39,10 @@ static_assert(sizeof(struct fanin_join_ack_body) + sizeof(uint64_t) <= FANIN_SER
 			      FANIN_SERVER_BODY_MAX,
 	      "bodies in jobs of 64 ranks");
 
-/* A packet to send; the caller adds Ethernet, IPv4 and UDP headers. From the server's address and
- * port, TTL 64, no fragments, no UDP checksum. */
+/*
+ * A packet to send; the caller adds Ethernet, IPv4 and UDP headers. From the server's address and
+ * port, TTL 64, no fragments, no UDP checksum.
+ */
 struct fanin_server_emission {
 	const struct fanin_hdr *hdr; /* valid during the call */
 	/*
@@ -94,8 +98,10 @@ void fanin_server_core_free(struct fanin_server_core *core);
 uint64_t fanin_server_job_bytes(uint32_t slots, uint32_t payload_bytes);
 uint64_t fanin_server_job_share(const struct fanin_server_core *core);
 
-/* The most slots that fit into a job's share with this payload; a power of two, 0 if not even two
- * fit. */
+/*
+ * The most slots that fit into a job's share with this payload; a power of two, 0 if not even two
+ * fit.
+ */
 uint32_t fanin_server_most_slots(const struct fanin_server_core *core, uint32_t payload_bytes);
 
 /*

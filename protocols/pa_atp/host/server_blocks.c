@@ -31,8 +31,10 @@ static enum fanin_reason
 check_operation(const struct fanin_server_core *core, const struct fanin_server_job *job,
 		const struct fanin_hdr *hdr)
 {
-	/* More than the job's packets may carry? That counts for an empty one, too: others bring
-	 * what it leaves out. */
+	/*
+	 * More than the job's packets may carry? That counts for an empty one, too: others bring
+	 * what it leaves out.
+	 */
 	if (hdr->count * fanin_dtype_size(hdr->dtype) > job->spec.payload_bytes)
 		return FANIN_REASON_PAYLOAD;
 	if (!fanin_op_is_copy(hdr->op) &&
@@ -109,7 +111,8 @@ publish(struct fanin_server_core *core, struct fanin_server_job *job, struct ser
 	server_multicast(core, job, &hdr, server_payload(job, entry), fanin_sum_len(&entry->sum));
 }
 
-/* A sum of the ranks in `members`, for a block that is open. Returns false if it changes nothing.
+/*
+ * A sum of the ranks in `members`, for a block that is open. Returns false if it changes nothing.
  */
 static bool
 combine(struct fanin_server_core *core, struct fanin_server_job *job, struct server_entry *entry,
@@ -191,8 +194,10 @@ take_sum(struct fanin_server_core *core, struct fanin_server_job *job,
 	if (reason != FANIN_REASON_NONE)
 		return reason;
 	place = server_place(job, hdr->block, &entry);
-	/* No rank that keeps to the window has sent it: to refuse it would be to refuse it to all
-	 * of them. */
+	/*
+	 * No rank that keeps to the window has sent it: to refuse it would be to refuse it to all
+	 * of them.
+	 */
 	if (place == SERVER_AHEAD) {
 		core->drops[FANIN_REASON_BLOCK_WINDOW]++;
 		return FANIN_REASON_NONE;

@@ -101,8 +101,10 @@ void server_multicast(const struct fanin_server_core *core, const struct fanin_s
 void server_reply(const struct fanin_server_core *core, const struct fanin_headers *to,
 		  const struct fanin_hdr *hdr, const void *payload, uint32_t payload_len);
 
-/* server.c: counts the packet, and tells its sender why it is not processed. job: NULL: the sender
- * is not the job's member. */
+/*
+ * server.c: counts the packet, and tells its sender why it is not processed. job: NULL: the sender
+ * is not the job's member.
+ */
 void server_refuse(struct fanin_server_core *core, const struct fanin_server_job *job,
 		   const struct fanin_headers *headers, const void *payload, uint32_t payload_len,
 		   enum fanin_reason reason);
@@ -114,7 +116,8 @@ void server_membership(struct fanin_server_core *core, struct fanin_server_job *
 /* server_blocks.c: forgets all blocks, for a new run. */
 void server_blocks_reset(struct fanin_server_job *job);
 
-/* server_blocks.c: a packet about a block, of the current run. Returns why it is refused, or NONE.
+/*
+ * server_blocks.c: a packet about a block, of the current run. Returns why it is refused, or NONE.
  */
 enum fanin_reason server_block(struct fanin_server_core *core, struct fanin_server_job *job,
 			       const struct server_packet *packet);
@@ -151,8 +154,10 @@ server_payload(const struct fanin_server_job *job, const struct server_entry *en
 	return job->payloads + (size_t)(entry - job->entries) * job->spec.payload_bytes;
 }
 
-/* server_query.c: asks for what the block lacks, unless it was asked for within the last round
- * trip. entry: its slot. */
+/*
+ * server_query.c: asks for what the block lacks, unless it was asked for within the last round
+ * trip. entry: its slot.
+ */
 void server_ask(struct fanin_server_core *core, struct fanin_server_job *job,
 		struct server_entry *entry, uint32_t block, uint64_t missing, uint64_t now_ns);
 

@@ -76,8 +76,10 @@ server_query(struct fanin_server_core *core, struct fanin_server_job *job,
 
 	switch (server_place(job, block, &entry)) {
 	case SERVER_AHEAD:
-		/* No rank that keeps to the window asks for it: to refuse it would be to refuse it
-		 * to all of them. */
+		/*
+		 * No rank that keeps to the window asks for it: to refuse it would be to refuse it
+		 * to all of them.
+		 */
 		core->drops[FANIN_REASON_BLOCK_WINDOW]++;
 		return FANIN_REASON_NONE;
 	case SERVER_STALE:

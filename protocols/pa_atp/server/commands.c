@@ -119,8 +119,10 @@ command_ping(void *user, const json_t *args, struct control_error *error)
 	return json_pack("{s:I,s:o}", "jobs", (json_int_t)stats.jobs, "ports_down", down);
 }
 
-/* The interface of the server's address, as a switch's port. There are no limits of an egress queue
- * here. */
+/*
+ * The interface of the server's address, as a switch's port. There are no limits of an egress queue
+ * here.
+ */
 static json_t *
 describe_port(const struct fanin_server_stats *stats)
 {

@@ -9,7 +9,8 @@
 /* A label "job" would be Prometheus' own. */
 #define JOB .labels = { { "fanin_job", "id", 0 } }
 
-/* Families by their type; what follows the text are other fields. Counters get the suffix _total.
+/*
+ * Families by their type; what follows the text are other fields. Counters get the suffix _total.
  */
 #define FAMILY(kind, metric, where, text, ...)                                                     \
 	{                                                                                          \

@@ -83,8 +83,10 @@ pa_atp_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 	return gradient_up(ctx, slot, index, packet, below, reason);
 }
 
-/* The server wants what there is of a block, or a host lacks its result. Returns false if another
- * worker is in the way. */
+/*
+ * The server wants what there is of a block, or a host lacks its result. Returns false if another
+ * worker is in the way.
+ */
 static bool
 flush_block(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint32_t block)
 {

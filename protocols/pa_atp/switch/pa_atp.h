@@ -51,8 +51,10 @@ struct pa_atp_common {
 static_assert(sizeof(struct pa_atp_common) <= FANIN_SLOTS_COMMON,
 	      "room for what jobs have in common");
 
-/* A block's record, by its number modulo 2W. All atomic; whoever has entered the block's slot: rw,
- * others: ro unless stated. */
+/*
+ * A block's record, by its number modulo 2W. All atomic; whoever has entered the block's slot: rw,
+ * others: ro unless stated.
+ */
 struct pa_atp_block {
 	uint32_t begun;    /* the block */
 	uint32_t finished; /* the last one of this place that has a result */
@@ -116,8 +118,10 @@ pa_atp_has_ce(const struct fanin_headers *headers)
 /* pa_atp_state.c: the bytes of a job's state. */
 size_t pa_atp_state_size(const struct fanin_job_params *job);
 
-/* pa_atp_state.c: all that is known of blocks is of a new run. first: its first block, 0; tests
- * start elsewhere. */
+/*
+ * pa_atp_state.c: all that is known of blocks is of a new run. first: its first block, 0; tests
+ * start elsewhere.
+ */
 void pa_atp_begin_run(const struct fanin_job_params *job, struct pa_atp_state *state,
 		      uint32_t first);
 
@@ -132,17 +136,23 @@ enum fanin_verdict pa_atp_enter_run(const struct fanin_handler_ctx *ctx, enum fa
 /* pa_atp_state.c: is the state that of the run ctx->epoch? */
 bool pa_atp_is_run(const struct fanin_handler_ctx *ctx);
 
-/* pa_atp_state.c: has the server made the result of this block? A true answer is for ever; for the
- * other the caller has entered its slot. */
+/*
+ * pa_atp_state.c: has the server made the result of this block? A true answer is for ever; for the
+ * other the caller has entered its slot.
+ */
 bool pa_atp_is_finished(const struct fanin_job_params *job, const struct pa_atp_state *state,
 			uint32_t block);
 
-/* pa_atp_state.c: what is remembered of a block that is not finished. The caller has entered its
- * slot. */
+/*
+ * pa_atp_state.c: what is remembered of a block that is not finished. The caller has entered its
+ * slot.
+ */
 struct pa_atp_block *pa_atp_open_block(const struct fanin_handler_ctx *ctx, uint32_t block);
 
-/* pa_atp_state.c: the server has made the result of a block. The caller has entered the block's
- * slot. */
+/*
+ * pa_atp_state.c: the server has made the result of a block. The caller has entered the block's
+ * slot.
+ */
 void pa_atp_finish_block(const struct fanin_handler_ctx *ctx, uint32_t block);
 
 /*
@@ -153,8 +163,10 @@ void pa_atp_finish_block(const struct fanin_handler_ctx *ctx, uint32_t block);
  */
 bool pa_atp_note_progress(struct fanin_handler_ctx *ctx, uint32_t progress);
 
-/* pa_atp_state.c: can a rank have sent this block, or a rank know its result from an earlier run?
- * The state is that of the run. */
+/*
+ * pa_atp_state.c: can a rank have sent this block, or a rank know its result from an earlier run?
+ * The state is that of the run.
+ */
 bool pa_atp_may_ask(const struct fanin_handler_ctx *ctx, uint32_t block);
 bool pa_atp_may_know(const struct fanin_handler_ctx *ctx, uint32_t block);
 
@@ -192,8 +204,10 @@ struct pa_atp_gradient {
 	uint32_t index;    /* of the block's slot */
 };
 
-/* pa_atp_slot.c: a gradient in the slot of its index, which has been entered. Acknowledges it,
- * unless it is dropped. Returns the verdict on it. */
+/*
+ * pa_atp_slot.c: a gradient in the slot of its index, which has been entered. Acknowledges it,
+ * unless it is dropped. Returns the verdict on it.
+ */
 enum fanin_verdict pa_atp_take_gradient(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 					const struct pa_atp_gradient *gradient,
 					enum fanin_reason *reason);
@@ -224,13 +238,17 @@ struct pa_atp_upward {
 	uint64_t members;
 };
 
-/* pa_atp_frames.c: makes a gradient, or a sum of them, a frame to the parent. Block, shape, payload
- * and the bits of ECN stay. */
+/*
+ * pa_atp_frames.c: makes a gradient, or a sum of them, a frame to the parent. Block, shape, payload
+ * and the bits of ECN stay.
+ */
 void pa_atp_make_upward(const struct fanin_handler_ctx *ctx, const struct pa_atp_upward *upward,
 			struct rte_mbuf *mbuf);
 
-/* pa_atp_frames.c: passes a packet with elements on to the parent, as it is but for its headers.
- * Returns the verdict on it. */
+/*
+ * pa_atp_frames.c: passes a packet with elements on to the parent, as it is but for its headers.
+ * Returns the verdict on it.
+ */
 enum fanin_verdict pa_atp_pass_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 				  enum fanin_type type, uint64_t members);
 
@@ -242,8 +260,10 @@ enum fanin_verdict pa_atp_pass_up(struct fanin_handler_ctx *ctx, const struct fa
 void pa_atp_send_gack(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 		      unsigned int rank, bool turn);
 
-/* pa_atp_frames.c: passes a packet of the parent on to those it is for. Each returns the verdict on
- * it. */
+/*
+ * pa_atp_frames.c: passes a packet of the parent on to those it is for. Each returns the verdict on
+ * it.
+ */
 enum fanin_verdict pa_atp_result_down(struct fanin_handler_ctx *ctx,
 				      const struct fanin_packet *packet, bool aecn);
 enum fanin_verdict pa_atp_repeat_down(struct fanin_handler_ctx *ctx,

@@ -61,7 +61,8 @@ pa_atp_send_gack(struct fanin_handler_ctx *ctx, const struct fanin_packet *packe
 	}
 	headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	if (!turn) {
-		/* A reply goes to the addresses, and through the port, that the packet came from.
+		/*
+		 * A reply goes to the addresses, and through the port, that the packet came from.
 		 */
 		*headers = *packet->headers;
 		mbuf->port = packet->mbuf->port;

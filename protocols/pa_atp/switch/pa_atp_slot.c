@@ -80,8 +80,10 @@ send_sum_again(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot)
 	ctx->stats->upward_repeats++;
 }
 
-/* Data of these ranks of a block goes to the server, and what comes of it from now on follows.
- * members: may be none. */
+/*
+ * Data of these ranks of a block goes to the server, and what comes of it from now on follows.
+ * members: may be none.
+ */
 static void
 split(struct pa_atp_block *entry, uint64_t members)
 {
@@ -134,7 +136,8 @@ pa_atp_finish_slot(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint
 	pa_atp_finish_block(ctx, block);
 	if (slot->phase == PA_ATP_EMPTY || !fanin_slot_holds(&slot->tag, ctx, block))
 		return;
-	/* Of workers that share a slot, the last one's round may have begun before the first one's.
+	/*
+	 * Of workers that share a slot, the last one's round may have begun before the first one's.
 	 */
 	if (ctx->now_ns > slot->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - slot->begun_ns;
@@ -155,8 +158,10 @@ pa_atp_expire(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint32_t 
 	} else if (ctx->now_ns < slot->sent_ns + 2 * ctx->timers->timeout_ns) {
 		(void)fanin_timer_arm(ctx, index, block);
 	} else {
-		/* The sum or its result is lost. The ranks have their data, as they have no result,
-		 * and the server asks for it. */
+		/*
+		 * The sum or its result is lost. The ranks have their data, as they have no result,
+		 * and the server asks for it.
+		 */
 		split(pa_atp_open_block(ctx, block), slot->members);
 		pa_atp_give_up(ctx, slot);
 		ctx->stats->own[PA_ATP_EXPIRED]++;
@@ -308,8 +313,10 @@ take_in_block(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 	return FANIN_VERDICT_HELD;
 }
 
-/* DIRECT packets, and sums of several ranks, which no leaf makes: they go to the server, behind
- * what has merged. */
+/*
+ * DIRECT packets, and sums of several ranks, which no leaf makes: they go to the server, behind
+ * what has merged.
+ */
 static enum fanin_verdict
 pass_directly(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 	      const struct pa_atp_gradient *gradient, struct pa_atp_block *entry)

@@ -152,8 +152,10 @@ pa_atp_open_block(const struct fanin_handler_ctx *ctx, uint32_t block)
 	return entry;
 }
 
-/* A worker that lost its core on its way through finished blocks may come here with one whose place
- * is another one's by now. */
+/*
+ * A worker that lost its core on its way through finished blocks may come here with one whose place
+ * is another one's by now.
+ */
 static void
 finish_entry(const struct fanin_handler_ctx *ctx, struct pa_atp_block *entry, uint32_t block)
 {
@@ -188,8 +190,10 @@ give_up_block(struct fanin_handler_ctx *ctx, uint32_t block)
 	fanin_slot_leave(&slot->tag);
 }
 
-/* The first block at or behind this one, and before `end`, whose result no rank can have: it has
- * not passed here, and is not from an earlier run. */
+/*
+ * The first block at or behind this one, and before `end`, whose result no rank can have: it has
+ * not passed here, and is not from an earlier run.
+ */
 static uint32_t
 first_without_result(const struct fanin_job_params *job, const struct pa_atp_state *state,
 		     uint32_t block, uint32_t end)
@@ -252,8 +256,10 @@ pa_atp_note_gradient(const struct fanin_handler_ctx *ctx, unsigned int rank, uin
 	uint64_t now;
 
 	do {
-		/* All ranks count on from the run's first block, also where the numbers of blocks
-		 * wrap around. */
+		/*
+		 * All ranks count on from the run's first block, also where the numbers of blocks
+		 * wrap around.
+		 */
 		const uint64_t from = sent == 0 ? load(&state->first) : sent;
 		const int32_t ahead = (int32_t)(block + 1 - (uint32_t)from);
 
@@ -271,8 +277,10 @@ pa_atp_is_short(const struct fanin_handler_ctx *ctx)
 {
 	const struct pa_atp_state *state = ctx->state;
 	const struct fanin_job_params *job = ctx->job;
-	/* A run that ends takes its overflows back at once, and its last result those of a block:
-	 * for a moment there are less than none. */
+	/*
+	 * A run that ends takes its overflows back at once, and its last result those of a block:
+	 * for a moment there are less than none.
+	 */
 	const int32_t overflowed = (int32_t)load(&state->common->overflowed);
 	const uint64_t busy = load(&state->common->used) + (uint64_t)RTE_MAX(overflowed, 0);
 	const uint64_t all = (uint64_t)job->slots.mask + 1 + job->parameters[FANIN_PA_ATP_BDP];

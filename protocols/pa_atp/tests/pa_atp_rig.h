@@ -61,13 +61,17 @@ void pa_atp_rig_stop(struct pa_atp_rig *rig);
 /* The calls from now on are of this job, 0 or 1. */
 void pa_atp_rig_select(struct pa_atp_rig *rig, unsigned int job);
 
-/* A packet for the handler, of the job that is selected. payload: may be NULL. The mbuf is the
- * test's until it is offered. */
+/*
+ * A packet for the handler, of the job that is selected. payload: may be NULL. The mbuf is the
+ * test's until it is offered.
+ */
 struct rte_mbuf *pa_atp_rig_make(struct pa_atp_rig *rig, enum fanin_type type, uint32_t block,
 				 const void *payload, uint32_t payload_len);
 
-/* A rank's gradient: element i is (rank + 1) * (block + i), summed up. It says that all blocks
- * before `progress` are done. */
+/*
+ * A rank's gradient: element i is (rank + 1) * (block + i), summed up. It says that all blocks
+ * before `progress` are done.
+ */
 struct rte_mbuf *pa_atp_rig_make_gradient(struct pa_atp_rig *rig, unsigned int rank, uint32_t block,
 					  uint32_t progress, uint16_t flags);
 
@@ -93,7 +97,8 @@ struct pa_atp_slot *pa_atp_rig_slot(struct pa_atp_rig *rig, uint32_t block);
 const struct pa_atp_output *pa_atp_rig_take(struct pa_atp_rig *rig, enum fanin_emission_kind kind,
 					    enum fanin_type type);
 
-/* Takes the GACK of a gradient. ce: whether it has that mark. Returns its sum of sequence numbers.
+/*
+ * Takes the GACK of a gradient. ce: whether it has that mark. Returns its sum of sequence numbers.
  */
 uint64_t pa_atp_rig_take_gack(struct pa_atp_rig *rig, unsigned int rank, uint32_t block, bool ce);
 

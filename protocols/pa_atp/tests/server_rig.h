@@ -69,8 +69,10 @@ void server_rig_close(struct server_rig *rig);
 
 void server_rig_clear(struct server_rig *rig);
 
-/* A JOIN of the switch. Returns the answer's body, of which the header is rig->sent[0]; what was
- * sent before is cleared. */
+/*
+ * A JOIN of the switch. Returns the answer's body, of which the header is rig->sent[0]; what was
+ * sent before is cleared.
+ */
 struct fanin_join_ack_body server_rig_join(struct server_rig *rig, uint64_t nonce, uint64_t cookie,
 					   uint32_t progress);
 

@@ -68,8 +68,10 @@ path_ack(struct path *path, bool marked)
 	path_send(path);
 }
 
-/* One round trip: acknowledgments up to the one that ends it, the first `marks` of which are
- * marked. */
+/*
+ * One round trip: acknowledgments up to the one that ends it, the first `marks` of which are
+ * marked.
+ */
 static void
 path_round(struct path *path, uint32_t marks)
 {
@@ -213,8 +215,10 @@ START_TEST(slow_start_grows_by_one_for_each_gack_until_the_first_mark)
 	ck_assert_double_eq(path.dual.cwd, 9);
 	path_ack(&path, false);
 	ck_assert_double_eq(path.dual.cwd, 9);
-	/* The 11th GACK ends the first round trip, of 10 blocks: e = 1/11, alpha = 7/8 + 1/88 =
-	 * 78/88. */
+	/*
+	 * The 11th GACK ends the first round trip, of 10 blocks: e = 1/11, alpha = 7/8 + 1/88 =
+	 * 78/88.
+	 */
 	ck_assert_uint_eq(path.dual.rounds, 0);
 	path_ack(&path, false);
 	ck_assert_uint_eq(path.dual.rounds, 1);
@@ -273,8 +277,10 @@ START_TEST(no_mark_no_cut_whatever_progress_and_alpha_are)
 	path.behind = 0;
 	path_settle(&path, 16, 1);
 	path.dual.awd = W;
-	/* The leader of all: its own progress 8, the others' 0: the sum is 4 a + 8 if the first
-	 * block without result is a. */
+	/*
+	 * The leader of all: its own progress 8, the others' 0: the sum is 4 a + 8 if the first
+	 * block without result is a.
+	 */
 	path.behind = 8;
 	for (unsigned i = 0; i < 500; i++) {
 		const double before = path.dual.cwd;
@@ -320,7 +326,8 @@ START_TEST(marks_of_what_was_sent_before_a_cut_are_answered)
 
 	path_open(&path, "straw", &usual);
 	path_settle(&path, 16, 0.5);
-	/* All that is in flight is marked: one cut, although a round trip ends with the 16th one.
+	/*
+	 * All that is in flight is marked: one cut, although a round trip ends with the 16th one.
 	 */
 	ck_assert_uint_eq(path.sent - path.acked, 17);
 	for (unsigned i = 0; i < 17; i++)
@@ -446,8 +453,10 @@ START_TEST(the_sum_in_the_gack_changes_the_cut)
 		path_open(&path, "straw+progress", &settings);
 		path_settle(&path, 16, 0.25);
 		path.behind = ranks[i].own;
-		/* After this GACK: acked + 1 - own blocks have results, and the next blocks are 12
-		 * and 4 after that. */
+		/*
+		 * After this GACK: acked + 1 - own blocks have results, and the next blocks are 12
+		 * and 4 after that.
+		 */
 		path.sum = 2 * (uint64_t)(path.acked + 1 - ranks[i].own) + 16;
 		path_ack(&path, true);
 		ck_assert_double_eq_tol(path.dual.p, ranks[i].p, TINY);
@@ -533,7 +542,8 @@ START_TEST(aecn_shrinks_how_far_a_rank_may_lead_by_half_of_beta)
 {
 	struct path path;
 
-	/* Blocks 0 to 9 are on their way. AWD is 40/2, and a round trip without AECN is one more.
+	/*
+	 * Blocks 0 to 9 are on their way. AWD is 40/2, and a round trip without AECN is one more.
 	 */
 	path_open(&path, "straw+limit", &usual);
 	path.sent = 10;
@@ -542,8 +552,10 @@ START_TEST(aecn_shrinks_how_far_a_rank_may_lead_by_half_of_beta)
 	ck_assert_double_eq(path.dual.beta, 0);
 	aacks(&path, 0);
 	ck_assert_double_eq(path.dual.awd, 22);
-	/* A round trip of 10 AACKs, 2 of them marked: beta = 1/8 * 2/10 = 1/40, 22 (1 - 1/80)
-	 * = 21.725. */
+	/*
+	 * A round trip of 10 AACKs, 2 of them marked: beta = 1/8 * 2/10 = 1/40, 22 (1 - 1/80) =
+	 * 21.725.
+	 */
 	ck_assert_uint_eq(path.dual.awd_round.end - path.acked + 1, 10);
 	aacks(&path, 2);
 	ck_assert_double_eq_tol(path.dual.beta, 1.0 / 40, TINY);
@@ -578,8 +590,10 @@ START_TEST(a_loss_halves_the_window_once_in_a_round_trip)
 	fanin_dual_on_loss(&path.dual, path.sent - 1, path.sent);
 	ck_assert_double_eq(path.dual.cwd, 16);
 	ck_assert_uint_eq(path.dual.losses, 1);
-	/* Marks of these blocks, 31 in a round trip of 32, count in alpha and change nothing else:
-	 * 7/8 * 1/2 + 1/8 * 31/32. */
+	/*
+	 * Marks of these blocks, 31 in a round trip of 32, count in alpha and change nothing else:
+	 * 7/8 * 1/2 + 1/8 * 31/32.
+	 */
 	path_round(&path, 31);
 	ck_assert_double_eq_tol(path.dual.alpha, 143.0 / 256, TINY);
 	ck_assert_double_eq(path.dual.cwd, 16);

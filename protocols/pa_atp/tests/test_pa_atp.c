@@ -149,7 +149,8 @@ START_TEST(every_data_type_and_operator_is_reduced_by_its_kernel)
 			if (!fanin_operation_defined(dtype, op))
 				continue;
 			ck_assert_ptr_nonnull(combine);
-			/* Small numbers of every type: the highest bits of all elements are alike.
+			/*
+			 * Small numbers of every type: the highest bits of all elements are alike.
 			 */
 			for (unsigned int i = 0; i < sizeof(elements); i++)
 				elements[i / 64][i % 64] =
@@ -388,8 +389,10 @@ START_TEST(sum_of_sequence_numbers_does_not_wrap_around_with_the_blocks)
 	ck_assert_uint_eq(sum_after(2, first + 4, first), 3 * begin + 14);
 	/* The average is 4 and two thirds after block UINT32_MAX - 1, modulo 2^32. */
 	ck_assert_uint_eq((uint32_t)((3 * begin + 14) / 3), 2);
-	/* Progress passes the seam: what is before it is dropped, what is behind it is not. Of the
-	 * first blocks a rank may have had the results. */
+	/*
+	 * Progress passes the seam: what is before it is dropped, what is behind it is not. Of the
+	 * first blocks a rank may have had the results.
+	 */
 	ck_assert_uint_eq(sum_after(1, 1, 1), 3 * begin + 14);
 	ck_assert_uint_eq(rig.stats[0].duplicates, 0);
 	ck_assert_uint_eq(sum_after(1, UINT32_MAX, 1), 3 * begin + 14);
@@ -934,7 +937,8 @@ END_TEST
 
 /* ------------------------------------------------------------------ threshold */
 
-/* 8 slots and a bdp of 2, of which half may be in use: 5, and with the 6th the next result says so.
+/*
+ * 8 slots and a bdp of 2, of which half may be in use: 5, and with the 6th the next result says so.
  */
 static void
 start_with_threshold(void)
@@ -978,8 +982,10 @@ START_TEST(results_say_so_as_long_as_it_is)
 	start_with_threshold();
 	for (uint32_t block = 0; block < 8; block++)
 		merge_one(0, block);
-	/* 8 in use before the first result, 7 before the second, 6 before the third, 5 before the
-	 * fourth. */
+	/*
+	 * 8 in use before the first result, 7 before the second, 6 before the third, 5 before the
+	 * fourth.
+	 */
 	ck_assert(pass_result(0));
 	ck_assert(pass_result(1));
 	ck_assert(pass_result(2));
@@ -994,8 +1000,10 @@ START_TEST(jobs_of_one_pool_count_together)
 	for (uint32_t block = 0; block < 3; block++)
 		merge_one(0, block);
 	pa_atp_rig_select(&rig, 1);
-	/* The salt of the second job is 5: its blocks 0 to 2 have the slots 5, 4 and 7, its block 7
-	 * that of block 2 of the first one. */
+	/*
+	 * The salt of the second job is 5: its blocks 0 to 2 have the slots 5, 4 and 7, its block 7
+	 * that of block 2 of the first one.
+	 */
 	for (uint32_t block = 0; block < 3; block++)
 		merge_one(1, block);
 	pa_atp_rig_gradient(&rig, 1, 7, 0);
@@ -1004,8 +1012,10 @@ START_TEST(jobs_of_one_pool_count_together)
 	ck_assert_uint_eq(rig.common.used, 6);
 	ck_assert_uint_eq(rig.common.overflowed, 1);
 	ck_assert(pass_result(0));
-	/* The first job did not exceed it, but it is exceeded before its result: 5 in use, 1
-	 * overflowed; 5 in all after that. */
+	/*
+	 * The first job did not exceed it, but it is exceeded before its result: 5 in use, 1
+	 * overflowed; 5 in all after that.
+	 */
 	pa_atp_rig_select(&rig, 0);
 	ck_assert_uint_eq(rig.states[0]->used, 3);
 	ck_assert_uint_eq(rig.states[1]->used, 2);
@@ -1054,8 +1064,10 @@ START_TEST(new_run_begins_anew_at_block_0)
 
 	rig.ctx.epoch += 10;
 	ck_assert_uint_eq(sum_after(1, 1, 0), 2);
-	/* The slot of the earlier run's block was free for it; that of block 2 stays until another
-	 * block finds it. */
+	/*
+	 * The slot of the earlier run's block was free for it; that of block 2 stays until another
+	 * block finds it.
+	 */
 	ck_assert_int_eq(phase_of(1), PA_ATP_MERGING);
 	ck_assert_uint_eq(rig.common.used, 2);
 	ck_assert_uint_eq(rig.common.overflowed, 0);

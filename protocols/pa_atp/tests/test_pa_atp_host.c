@@ -207,8 +207,10 @@ host_poll(void)
 	host.protocol->poll(host.engine);
 }
 
-/* Lets time pass, in steps of a hundredth or 10 us: longer ones would count as the caller's
- * absence. */
+/*
+ * Lets time pass, in steps of a hundredth or 10 us: longer ones would count as the caller's
+ * absence.
+ */
 static void
 host_pass(uint64_t ns)
 {
@@ -382,8 +384,10 @@ answer(uint32_t block, uint32_t number, uint64_t missing, uint64_t ended)
 	memcpy(packet->bytes + FANIN_PAYLOAD_OFFSET, &words, sizeof(words));
 }
 
-/* Delays the packet that was put in last, and keeps the queue in the order of times; may lose it,
- * or double it. */
+/*
+ * Delays the packet that was put in last, and keeps the queue in the order of times; may lose it,
+ * or double it.
+ */
 static void
 last_delay(uint64_t ns)
 {
@@ -629,7 +633,8 @@ START_TEST(aecn_shrinks_awd_and_is_counted)
 }
 END_TEST
 
-/* A gradient is marked, which cuts CWD; the other rank has sent so many blocks less. Returns CWD.
+/*
+ * A gradient is marked, which cuts CWD; the other rank has sent so many blocks less. Returns CWD.
  */
 static double
 cwd_after_marks(unsigned int type, uint32_t behind)
@@ -1215,8 +1220,10 @@ START_TEST(what_this_rank_knows_is_told_in_a_new_run)
 }
 END_TEST
 
-/* Another rank tells results that it knows, faster than this one's windows let it send the blocks.
- * By _i: this one knows them, too. */
+/*
+ * Another rank tells results that it knows, faster than this one's windows let it send the blocks.
+ * By _i: this one knows them, too.
+ */
 START_TEST(results_of_blocks_that_are_not_sent_yet_count)
 {
 	host_open(PA_ATP);
@@ -1302,8 +1309,10 @@ expect_in_flight(void)
 	ck_assert_uint_eq(pa->in_flight, n);
 }
 
-/* Another run, some blocks before the first one without result. Other ranks tell some results at
- * once. reach: after the last block that was ever sent. */
+/*
+ * Another run, some blocks before the first one without result. Other ranks tell some results at
+ * once. reach: after the last block that was ever sent.
+ */
 static void
 run_again(uint32_t reach)
 {

@@ -199,8 +199,10 @@ server_packet(enum fanin_type type, uint32_t epoch, const void *payload, uint32_
 	return len;
 }
 
-/* Of a server slots and parameters are its own matter; of the aggregating switch slots are those
- * that the job has. */
+/*
+ * Of a server slots and parameters are its own matter; of the aggregating switch slots are those
+ * that the job has.
+ */
 static void
 server_ack(uint64_t nonce, uint16_t n_ranks)
 {
@@ -580,8 +582,10 @@ put_to_group(uint8_t *frame, size_t len)
 	ring_switch_put(&sw, SERVER_PORT, frame, len);
 }
 
-/* This switch has the ranks 0 to 2 of 5. Its parent is the aggregating switch, which the test
- * plays. */
+/*
+ * This switch has the ranks 0 to 2 of 5. Its parent is the aggregating switch, which the test
+ * plays.
+ */
 START_TEST(leaf_passes_on_in_both_directions)
 {
 	struct job_spec spec = make_spec(HOSTS);

@@ -10,8 +10,10 @@
 #include "protocols/pa_atp/tests/pa_atp_rig.h"
 #include "tests/unit/suites.h"
 
-/* Children 0 and 1 are hosts, child 2 is a switch with the ranks 2 and 3; the ranks 4 and 5 are
- * elsewhere. */
+/*
+ * Children 0 and 1 are hosts, child 2 is a switch with the ranks 2 and 3; the ranks 4 and 5 are
+ * elsewhere.
+ */
 #define CHILDREN 3
 #define RANKS 6
 #define SWITCH 2
@@ -76,8 +78,10 @@ START_TEST(leaf_makes_a_host_s_gradient_a_set_of_one)
 		up = pa_atp_rig_take_sum(&rig, 2, 6);
 		ck_assert_uint_eq(up->headers.fanin.flags, flags[i]);
 		ck_assert_uint_eq(up->headers.fanin.progress, 4);
-		/* So that the queues further up can mark it, and the aggregating switch sees a
-		 * mark. */
+		/*
+		 * So that the queues further up can mark it, and the aggregating switch sees a
+		 * mark.
+		 */
 		ck_assert_uint_eq(up->headers.ip.tos, i == 0 ? PA_ATP_ECN_ECT0 : PA_ATP_ECN_CE);
 		ck_assert_uint_eq(up->headers.udp.src_be, fanin_wire_source_port_be(6, 0));
 	}
@@ -256,8 +260,10 @@ START_TEST(repeated_result_goes_the_way_of_the_question)
 	for (int i = 0; i < 4; i++) {
 		mbuf = pa_atp_rig_make_gradient(&rig, 0, 1, 0, FANIN_FLAG_CE);
 		headers_of_mbuf(mbuf)->fanin.type = FANIN_TYPE_REPEAT;
-		/* To the child; to a switch at the same port; to nobody; to a child that there is
-		 * not. */
+		/*
+		 * To the child; to a switch at the same port; to nobody; to a child that there is
+		 * not.
+		 */
 		headers_of_mbuf(mbuf)->fanin.rank = i == 1 ? 4 : 0;
 		headers_of_mbuf(mbuf)->fanin.members = i == 2   ? 0
 						       : i == 3 ? fanin_way_push(0, 40)

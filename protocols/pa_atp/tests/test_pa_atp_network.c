@@ -172,7 +172,8 @@ START_TEST(all_collectives_and_operators_are_exact)
 }
 END_TEST
 
-/* The others run ahead of rank 0, as far as their windows allow. Returns how long a sum takes then.
+/*
+ * The others run ahead of rank 0, as far as their windows allow. Returns how long a sum takes then.
  */
 static uint64_t
 sum_of_late_rank(const struct trial *trial)
@@ -187,8 +188,10 @@ sum_of_late_rank(const struct trial *trial)
 	return 2 * MS + world_run();
 }
 
-/* Every second block finds its aggregator taken: no stall of more than three round trips to the
- * server. By _i: straw, pa-atp; on one level, on two. */
+/*
+ * Every second block finds its aggregator taken: no stall of more than three round trips to the
+ * server. By _i: straw, pa-atp; on one level, on two.
+ */
 START_TEST(few_aggregators_cost_time_and_nothing_else)
 {
 	struct trial trial = { .seed = 5,
@@ -215,8 +218,10 @@ START_TEST(few_aggregators_cost_time_and_nothing_else)
 }
 END_TEST
 
-/* A packet without data in the name of rank 1, as whoever is behind its port and has the key can
- * send it. */
+/*
+ * A packet without data in the name of rank 1, as whoever is behind its port and has the key can
+ * send it.
+ */
 static void
 forge(enum fanin_type type, uint32_t block, uint32_t progress)
 {
@@ -237,8 +242,10 @@ forge(enum fanin_type type, uint32_t block, uint32_t progress)
 	world_send(1, &headers);
 }
 
-/* By _i: what is forged, and whether there are leaves. Neither the switch nor the server ends the
- * job, and it is as fast as ever. */
+/*
+ * By _i: what is forged, and whether there are leaves. Neither the switch nor the server ends the
+ * job, and it is as fast as ever.
+ */
 START_TEST(what_no_rank_can_have_sent_ends_nothing_and_costs_nothing)
 {
 	static const enum fanin_type types[] = { FANIN_TYPE_KNOWN, FANIN_TYPE_QUERY,

@@ -148,8 +148,10 @@ START_TEST(workers_that_share_aggregators_make_exact_sums)
 	ck_assert_uint_eq(thread_world_counter(PA_ATP_GACKS), gradients);
 	ck_assert_uint_eq(results, BLOCKS);
 	ck_assert_uint_gt(thread_world_counter(PA_ATP_FLUSHES), 0);
-	/* With as many slots as a window has places a block never meets another one of its job that
-	 * is not finished. */
+	/*
+	 * With as many slots as a window has places a block never meets another one of its job that
+	 * is not finished.
+	 */
 	ck_assert_int_eq(thread_world_counter(PA_ATP_OVERFLOWS) != 0,
 			 slots_of_variant[_i] < WINDOW);
 	/* Every rank has sent all blocks, and the deltas have met none twice. */

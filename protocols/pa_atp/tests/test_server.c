@@ -79,8 +79,10 @@ START_TEST(a_round_trip_is_measured_once_and_has_a_least)
 }
 END_TEST
 
-/* What the switch sends back may be lost; then it waits until one of its children repeats its own
- * JOIN. */
+/*
+ * What the switch sends back may be lost; then it waits until one of its children repeats its own
+ * JOIN.
+ */
 START_TEST(a_lost_join_does_not_make_the_round_trip_long)
 {
 	struct fanin_join_ack_body ack;

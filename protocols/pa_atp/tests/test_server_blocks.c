@@ -238,7 +238,8 @@ START_TEST(slots_serve_block_after_block)
 }
 END_TEST
 
-/* Nobody is told: a switch can't know which of its ranks it was, and all others would end with it.
+/*
+ * Nobody is told: a switch can't know which of its ranks it was, and all others would end with it.
  */
 START_TEST(blocks_beyond_the_window_are_counted_and_dropped)
 {
@@ -792,8 +793,10 @@ combine(const struct search *search, uint32_t block, uint64_t members, uint8_t *
 	}
 }
 
-/* Looks at what the server has sent: results are right, each went out once. Answers what it asks
- * for. */
+/*
+ * Looks at what the server has sent: results are right, each went out once. Answers what it asks
+ * for.
+ */
 static void
 search_look(struct search *search)
 {

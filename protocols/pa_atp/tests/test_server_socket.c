@@ -326,8 +326,10 @@ START_TEST(results_are_frames_that_a_switch_takes)
 		ck_assert_uint_eq(headers->ip.ttl, 64);
 		ck_assert_uint_eq(headers->udp.checksum_be, 0);
 		ck_assert_int_eq(fanin_wire_validate(frame, (size_t)len), FANIN_REASON_NONE);
-		/* As pipeline/job_tree.c makes the template of a parent's results, but for the
-		 * loopback's Ethernet addresses. */
+		/*
+		 * As pipeline/job_tree.c makes the template of a parent's results, but for the
+		 * loopback's Ethernet addresses.
+		 */
 		flow.src_ip_be = inet_addr(SERVER);
 		memcpy(flow.dst_mac, headers->eth.dst, sizeof(flow.dst_mac));
 		fanin_wire_encode_l4(&expected, &flow, PAYLOAD);

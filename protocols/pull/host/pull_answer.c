@@ -45,8 +45,10 @@ want_data(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
 	return true;
 }
 
-/* Finds the packets of an owner in an operation that is in progress. Returns false if it is not, or
- * not one that ranks pull. */
+/*
+ * Finds the packets of an owner in an operation that is in progress. Returns false if it is not, or
+ * not one that ranks pull.
+ */
 static bool
 owned_by(struct fanin_pull *pull, uint32_t operation, uint16_t owner, uint32_t *first,
 	 uint32_t *end)
@@ -118,8 +120,10 @@ fanin_pull_receive_ask(struct fanin_pull *pull, const struct fanin_frame *frame)
 		want(pull, &last);
 }
 
-/* Sends this rank's own data of a packet by way of the switches' tables. Returns false if the
- * transport has no room. */
+/*
+ * Sends this rank's own data of a packet by way of the switches' tables. Returns false if the
+ * transport has no room.
+ */
 static bool
 response_send(struct fanin_pull *pull, const struct fanin_broadcast_op *op,
 	      const struct fanin_pull_wanted *wanted, const struct fanin_extent *extent)
@@ -183,8 +187,10 @@ answer(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
 {
 	const struct fanin_broadcast_op *op = fanin_broadcast_find(&pull->mc, wanted->operation);
 
-	/* In place the result has taken the place of the data; and its owner asks for nothing that
-	 * it has made. */
+	/*
+	 * In place the result has taken the place of the data; and its owner asks for nothing that
+	 * it has made.
+	 */
 	if (op == NULL || fanin_bit(op->have, wanted->packet)) {
 		pull->stats.closed++;
 		return true;

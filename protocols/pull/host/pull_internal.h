@@ -70,8 +70,10 @@ struct fanin_pull {
 	uint64_t all; /* ranks */
 	uint64_t own; /* this one */
 
-	/* Of one operation at a time: no rank is ready for the next one before all have ended this
-	 * one. */
+	/*
+	 * Of one operation at a time: no rank is ready for the next one before all have ended this
+	 * one.
+	 */
 	struct fanin_broadcast_op *op; /* whose packets are made; NULL: none is */
 	uint32_t n_own;                /* packets to be made */
 	uint32_t n_begun;              /* of them */
@@ -118,8 +120,10 @@ fanin_pull_widens(const struct fanin_pull *pull, const struct fanin_request *req
 	return pull->mc.engine.config.wide && fanin_operation_widens(request->dtype, request->op);
 }
 
-/* Returns this rank's own data of a packet as it is sent: in its buffer, or widened in
- * pull->scratch. */
+/*
+ * Returns this rank's own data of a packet as it is sent: in its buffer, or widened in
+ * pull->scratch.
+ */
 static inline const uint8_t *
 fanin_pull_own_data(struct fanin_pull *pull, const struct fanin_request *request,
 		    const struct fanin_extent *extent)
@@ -167,12 +171,16 @@ void fanin_pull_receive_give(struct fanin_pull *pull, const struct fanin_frame *
 /* pull_owner.c: a request of this rank has come back. */
 void fanin_pull_receive_busy(struct fanin_pull *pull, const struct fanin_hdr *hdr);
 
-/* pull_late.c: returns how long switches are to wait for answers. After twice that ranks are asked
- * directly. */
+/*
+ * pull_late.c: returns how long switches are to wait for answers. After twice that ranks are asked
+ * directly.
+ */
 uint64_t fanin_pull_patience(const struct fanin_pull *pull);
 
-/* pull_late.c: answers have come, of a pull that is complete by them or was asked for directly:
- * learns how long they take. */
+/*
+ * pull_late.c: answers have come, of a pull that is complete by them or was asked for directly:
+ * learns how long they take.
+ */
 void fanin_pull_note_time(struct fanin_pull *pull, const struct fanin_pull_slot *slot);
 
 /* pull_late.c: opens what bounds how many packets are asked for at a time. */
@@ -181,8 +189,10 @@ void fanin_pull_allow(struct fanin_pull *pull);
 /* pull_late.c: a packet is made. */
 void fanin_pull_note_made(struct fanin_pull *pull);
 
-/* pull_late.c: asks ranks directly for what is overdue. Returns when that is to be looked at again;
- * UINT64_MAX: nothing is awaited. */
+/*
+ * pull_late.c: asks ranks directly for what is overdue. Returns when that is to be looked at again;
+ * UINT64_MAX: nothing is awaited.
+ */
 uint64_t fanin_pull_ask_late(struct fanin_pull *pull);
 
 /* pull_late.c: a rank tells that it has given what it was asked for. */

@@ -85,8 +85,10 @@ struct ask {
 static bool
 is_late(const struct fanin_pull *pull, const struct fanin_pull_slot *slot)
 {
-	/* One that was asked for before, and nearly is so again, goes with those that are: they
-	 * stay together then. */
+	/*
+	 * One that was asked for before, and nearly is so again, goes with those that are: they
+	 * stay together then.
+	 */
 	return slot->state == FANIN_PULL_ASKED &&
 	       slot->again_ns <= pull->mc.engine.loop.timers_ns + slot->wait_ns / 2;
 }
@@ -220,8 +222,10 @@ fanin_pull_receive_tell(struct fanin_pull *pull, const struct fanin_frame *frame
 	index = tell.packet - op->own_first;
 	if (tell.packet < op->own_first || index >= pull->n_begun)
 		return;
-	/* What it has given comes before it tells so, or not at all. Of what nobody was asked for
-	 * there is nothing to tell. */
+	/*
+	 * What it has given comes before it tells so, or not at all. Of what nobody was asked for
+	 * there is nothing to tell.
+	 */
 	slot = fanin_pull_slot(pull, index);
 	if (slot->index != index || slot->state == FANIN_PULL_DONE || slot->wait_ns == 0 ||
 	    (slot->in >> hdr->members & 1) != 0)

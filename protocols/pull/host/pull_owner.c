@@ -8,8 +8,10 @@
 #include <string.h>
 
 #define US UINT64_C(1000)
-/* The wait of a request that came back for the first time, and how often one may come back until
- * ranks are asked directly. */
+/*
+ * The wait of a request that came back for the first time, and how often one may come back until
+ * ranks are asked directly.
+ */
 #define BUSY_FIRST_NS (100 * US)
 #define BUSY_MOST 8u
 
@@ -230,8 +232,10 @@ wake_waiting(struct fanin_pull *pull)
 		oldest->again_ns = pull->mc.engine.loop.now_ns;
 }
 
-/* Puts the result where it belongs: the sum of all ranks, divided and rounded as the operation asks
- * for. */
+/*
+ * Puts the result where it belongs: the sum of all ranks, divided and rounded as the operation asks
+ * for.
+ */
 static void
 result_put(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 {

@@ -58,8 +58,10 @@ enum pull_made {
 	PULL_RETRY, /* another worker is in the slot */
 };
 
-/* pull_table.c: makes the entry of a PULL, unless there is one. expected: the ranks whose data will
- * pass here, two at least. index: of the slot. */
+/*
+ * pull_table.c: makes the entry of a PULL, unless there is one. expected: the ranks whose data will
+ * pass here, two at least. index: of the slot.
+ */
 enum pull_made pull_entry_make(struct fanin_handler_ctx *ctx, struct pull_slot *slot,
 			       uint32_t index, const struct fanin_hdr *hdr, uint64_t expected);
 

@@ -22,8 +22,10 @@ leave(const struct fanin_handler_ctx *ctx, struct pull_entry *entry)
 
 /* ------------------------------------------------------------------ how many there are */
 
-/* Counts one more entry of the run in use. Returns false if there are as many as may be, or the run
- * is over. */
+/*
+ * Counts one more entry of the run in use. Returns false if there are as many as may be, or the run
+ * is over.
+ */
 static bool
 use(const struct fanin_handler_ctx *ctx)
 {
@@ -62,8 +64,10 @@ unuse(const struct fanin_handler_ctx *ctx, struct pull_entry *entry)
 
 /* ------------------------------------------------------------------ sums on their way */
 
-/* Sends a RESPONSE, with the sum of these ranks, on towards the packet's owner. The mbuf's only
- * reference is the caller's. */
+/*
+ * Sends a RESPONSE, with the sum of these ranks, on towards the packet's owner. The mbuf's only
+ * reference is the caller's.
+ */
 static void
 send_on(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, uint64_t members)
 {
@@ -107,8 +111,10 @@ is_of(const struct fanin_handler_ctx *ctx, const struct pull_entry *entry,
 	       entry->place == hdr->block;
 }
 
-/* Makes the entry of a slot free for a packet of this place, if it may be. Returns false if it may
- * not. */
+/*
+ * Makes the entry of a slot free for a packet of this place, if it may be. Returns false if it may
+ * not.
+ */
 static bool
 make_room(struct fanin_handler_ctx *ctx, struct pull_entry *entry, uint32_t place)
 {
@@ -130,8 +136,10 @@ make_room(struct fanin_handler_ctx *ctx, struct pull_entry *entry, uint32_t plac
 	return true;
 }
 
-/* A slot has one timer at most: one that expires too early for its entry is armed again. Returns
- * false if there is no room. */
+/*
+ * A slot has one timer at most: one that expires too early for its entry is armed again. Returns
+ * false if there is no room.
+ */
 static bool
 arm(struct fanin_handler_ctx *ctx, struct pull_entry *entry, uint32_t index, uint32_t place)
 {

@@ -557,7 +557,8 @@ START_TEST(a_sum_that_nothing_came_for_leaves_nothing_behind)
 }
 END_TEST
 
-/* The slot's timer is armed once, and again if it is too early for the sum that is there by then.
+/*
+ * The slot's timer is armed once, and again if it is too early for the sum that is there by then.
  */
 START_TEST(the_timer_of_an_earlier_sum_ends_no_later_one)
 {

@@ -24,8 +24,10 @@ open_world(const struct trial *trial)
 	struct trial opened = *trial;
 
 	opened.handler = "pull";
-	/* Where a tenth is lost on each link, five questions in a row may be lost on four links
-	 * each. */
+	/*
+	 * Where a tenth is lost on each link, five questions in a row may be lost on four links
+	 * each.
+	 */
 	opened.timeout_ns = (trial->faults < 0.1 ? 1 : 4) * WORLD_TIMEOUT;
 	world_open(&opened);
 }
@@ -55,8 +57,10 @@ static const uint32_t tables[] = { 4, 64, 4096 };
 static const uint32_t wave_numbers[] = { 0, 1, 2, 4, 16, 64 };
 static const double rates[] = { 0, 0.02, 0.1 };
 
-/* The i-th of the cells: sizes, places and tables in all combinations, and waves and faults in
- * turns. */
+/*
+ * The i-th of the cells: sizes, places and tables in all combinations, and waves and faults in
+ * turns.
+ */
 static struct trial
 trial_of(unsigned int i)
 {
@@ -95,8 +99,10 @@ data_of(unsigned int i)
 	}
 }
 
-/* Elements that don't divide by packets or ranks: one, about a packet, fewer packets than ranks,
- * and many. */
+/*
+ * Elements that don't divide by packets or ranks: one, about a packet, fewer packets than ranks,
+ * and many.
+ */
 static uint64_t
 count_of(unsigned int i, enum fanin_dtype dtype)
 {
@@ -209,8 +215,10 @@ START_TEST(sums_and_averages_of_halves_are_rounded_once_if_the_job_says_so)
 }
 END_TEST
 
-/* Which answers meet, and so the order of additions, differs from packet to packet, but not from
- * rank to rank. */
+/*
+ * Which answers meet, and so the order of additions, differs from packet to packet, but not from
+ * rank to rank.
+ */
 START_TEST(float_sums_have_the_same_bits_on_all_ranks)
 {
 	struct trial trial = { .seed = (uint64_t)_i + 1,
@@ -251,8 +259,10 @@ START_TEST(without_loss_each_packet_is_asked_for_once_and_comes_as_one_sum)
 	ck_assert_uint_eq(stats.answers, n_packets * 7);
 	ck_assert_uint_eq(stats.duplicates, 0);
 	ck_assert_uint_eq(stats.overlaps, 0);
-	/* Where another owner's sum has the slot of a switch further on, answers come apart; the
-	 * first switch always has one. */
+	/*
+	 * Where another owner's sum has the slot of a switch further on, answers come apart; the
+	 * first switch always has one.
+	 */
 	ck_assert_uint_eq(stats.merged, n_packets);
 	ck_assert_uint_eq(stats.ranks_merged, n_packets * 7);
 	ck_assert_uint_eq(world_counter(PULL_TIMED_OUT), 0);
@@ -396,8 +406,10 @@ START_TEST(lost_requests_are_asked_for_directly)
 }
 END_TEST
 
-/* By _i: the payload. All collectives, with so many pulls at a time that a question about all of
- * them would be longer than the job's packets. */
+/*
+ * By _i: the payload. All collectives, with so many pulls at a time that a question about all of
+ * them would be longer than the job's packets.
+ */
 START_TEST(packets_that_ask_are_no_longer_than_the_jobs_packets)
 {
 	static const uint16_t payloads[] = { 64, 128, 192, 256, 320 };
@@ -435,8 +447,10 @@ loses_ranks_requests(uint16_t rank, const struct fanin_hdr *hdr)
 	return rank == 6 && loses_first_links(rank, hdr);
 }
 
-/* One rank lacks all requests: what switches have of the others is combined, and that rank alone is
- * asked. */
+/*
+ * One rank lacks all requests: what switches have of the others is combined, and that rank alone is
+ * asked.
+ */
 START_TEST(what_one_rank_has_not_heard_it_alone_is_asked_for)
 {
 	struct fanin_pull_stats stats;
@@ -473,7 +487,8 @@ START_TEST(a_rank_that_posts_late_is_waited_for)
 }
 END_TEST
 
-/* In the middle, for longer than the timeout. What was asked of it meanwhile it answers about once.
+/*
+ * In the middle, for longer than the timeout. What was asked of it meanwhile it answers about once.
  */
 START_TEST(a_rank_without_a_core_is_waited_for)
 {
@@ -524,8 +539,10 @@ START_TEST(a_rank_that_is_gone_is_named_by_all_others)
 }
 END_TEST
 
-/* Begins sums, and takes a rank away in the middle that has contributed to all control blocks that
- * may come. */
+/*
+ * Begins sums, and takes a rank away in the middle that has contributed to all control blocks that
+ * may come.
+ */
 static void
 take_away_ahead(uint16_t rank)
 {
@@ -534,7 +551,8 @@ take_away_ahead(uint16_t rank)
 	world_post_all(0, world_sum(100000));
 	ck_assert(world_wait(SECOND, has_pulled, &some));
 	world_leave(rank);
-	/* To the control blocks that come, whatever their conditions, as far as switches take that.
+	/*
+	 * To the control blocks that come, whatever their conditions, as far as switches take that.
 	 */
 	for (uint32_t i = 0; i < 2 * world.trial.window; i++)
 		world_contribute(rank, fanin_engine_progress(world_engine(rank)) + i, 2);

@@ -11,8 +11,10 @@
 
 /* ------------------------------------------------------------------ runs */
 
-/* Begins a run, which knows nothing of what others had sent in the one before; its first block is
- * the engine's oldest. */
+/*
+ * Begins a run, which knows nothing of what others had sent in the one before; its first block is
+ * the engine's oldest.
+ */
 static void
 run_begin(struct fanin_push *push)
 {
@@ -112,8 +114,10 @@ rules_send(struct fanin_engine *engine)
 
 /* ------------------------------------------------------------------ results */
 
-/* Who has answered the home host with data takes the result of the home host only: else there could
- * be two. */
+/*
+ * Who has answered the home host with data takes the result of the home host only: else there could
+ * be two.
+ */
 static bool
 rules_accepts_result(struct fanin_engine *engine, uint32_t block)
 {

@@ -21,8 +21,10 @@ fanin_push_home_open(struct fanin_push *push, uint32_t block, uint64_t shape)
 	const struct fanin_engine *engine = &push->engine;
 	struct push_entry *entry = push_entry(push, block);
 
-	/* No rank has results a window beyond what this one lacks, so none has sent a block two
-	 * windows beyond. */
+	/*
+	 * No rank has results a window beyond what this one lacks, so none has sent a block two
+	 * windows beyond.
+	 */
 	if (fanin_block_before(block, engine->oldest) ||
 	    block - engine->oldest >= 2u * engine->config.window)
 		return NULL;
@@ -226,8 +228,10 @@ fanin_push_home_lacks(const struct fanin_push *push, uint32_t block, struct fani
 	here->missing |= here->silent;
 }
 
-/* Asks at the root first, which sends what it has. A round trip later, and again and again, it asks
- * the ranks that are missing all the same. */
+/*
+ * Asks at the root first, which sends what it has. A round trip later, and again and again, it asks
+ * the ranks that are missing all the same.
+ */
 void
 fanin_push_home_ask(struct fanin_push *push, uint32_t block, uint32_t n_asked)
 {

@@ -50,8 +50,10 @@ struct fanin_push {
 	struct fanin_push_stats stats;
 	struct fanin_waves waves;
 	struct push_lane *lanes; /* one for each of the engine's */
-	/* Blocks that may be in flight, within the waves; and the round of so many blocks that this
-	 * is decided after. */
+	/*
+	 * Blocks that may be in flight, within the waves; and the round of so many blocks that this
+	 * is decided after.
+	 */
 	uint32_t allowed;
 	uint32_t round_first; /* its first block */
 	uint32_t n_asked;     /* blocks of it whose data a home host lacked */
@@ -153,15 +155,18 @@ bool fanin_push_send(struct fanin_push *push, unsigned int rank, enum fanin_push
 bool fanin_push_send_all(struct fanin_push *push, enum fanin_push_kind kind, uint32_t block,
 			 const struct push_elements *elements);
 
-/* push_send.c: the result of a block, which this rank has, to a rank. Returns false if it is not
- * kept any more or there is no room. */
+/*
+ * push_send.c: the result of a block, which this rank has, to a rank. Returns false if it is not
+ * kept any more or there is no room.
+ */
 bool fanin_push_repeat(struct fanin_push *push, unsigned int rank, uint32_t block);
 
 /* push_send.c: asks a rank for its data, or for a block's result. It has to answer. */
 bool fanin_push_question(struct fanin_push *push, unsigned int rank, enum fanin_push_kind kind,
 			 uint32_t block);
 
-/* push_home.c: data or a sum of these ranks. payload: NULL: it is in the frame, behind the headers.
+/*
+ * push_home.c: data or a sum of these ranks. payload: NULL: it is in the frame, behind the headers.
  */
 void fanin_push_home_data(struct fanin_push *push, uint32_t block, uint64_t members,
 			  const struct fanin_hdr *shape, const struct fanin_frame *frame);
@@ -185,8 +190,10 @@ void fanin_push_home_ask(struct fanin_push *push, uint32_t block, uint32_t n_ask
 void fanin_push_home_lacks(const struct fanin_push *push, uint32_t block,
 			   struct fanin_push_here *here);
 
-/* push_home.c: the entry of a block; NULL: nothing of it has come, or it is none that may be sent
- * now. */
+/*
+ * push_home.c: the entry of a block; NULL: nothing of it has come, or it is none that may be sent
+ * now.
+ */
 struct push_entry *fanin_push_home_open(struct fanin_push *push, uint32_t block, uint64_t shape);
 
 /* push_timer.c */
@@ -208,8 +215,10 @@ void fanin_push_flight_asked(struct fanin_push *push);
 /* push_flight.c: the engine's oldest block is another one. */
 void fanin_push_flight_advance(struct fanin_push *push);
 
-/* push_end.c: the ranks posted different collectives: who is wrong are the fewer ones, or as far as
- * anybody knows all of them. */
+/*
+ * push_end.c: the ranks posted different collectives: who is wrong are the fewer ones, or as far as
+ * anybody knows all of them.
+ */
 void fanin_push_mismatch(struct fanin_push *push, uint32_t block, uint64_t some, uint64_t others);
 
 /* push_end.c: another rank says that the run has ended. */

@@ -8,14 +8,19 @@
 #include "push_internal.h"
 #include "hostlib/src/engine/times.h"
 
-/* The interval between questions about a lost block grows to so many round trips: what answers them
- * may be lost as well, and is missed for so long. */
+/*
+ * The interval between questions about a lost block grows to so many round trips: what answers them
+ * may be lost as well, and is missed for so long.
+ */
 #define MOST_DOUBLED 4u
-/* A rank that has not answered for so many round trips is away, or questions and answers were lost.
+/*
+ * A rank that has not answered for so many round trips is away, or questions and answers were lost.
  */
 #define SILENT_AFTER 4u
-/* The oldest block is first asked for after so many, whether it is lost or a rank is late: nothing
- * overtakes a vector's last blocks. */
+/*
+ * The oldest block is first asked for after so many, whether it is lost or a rank is late: nothing
+ * overtakes a vector's last blocks.
+ */
 #define FIRST_AFTER 2u
 /* To a rank that does not answer, in a timeout. */
 #define LEAST_QUESTIONS 64
@@ -116,7 +121,8 @@ fanin_push_unanswered(const struct fanin_push *push, uint64_t ns)
 	return ranks;
 }
 
-/* Notes ranks that the oldest block waits for and that have not answered for most of the timeout.
+/*
+ * Notes ranks that the oldest block waits for and that have not answered for most of the timeout.
  */
 static void
 silence_check(struct fanin_push *push)
@@ -151,7 +157,8 @@ asked_ranks(const struct fanin_push *push, uint32_t block)
 	       ~(entry->is_open && entry->block == block ? entry->members : 0);
 }
 
-/* The interval after this question: it grows as long as answers come, and is short if one is lost.
+/*
+ * The interval after this question: it grows as long as answers come, and is short if one is lost.
  */
 static uint64_t
 next_wait_ns(const struct fanin_push *push, const struct push_lane *lane, uint32_t block)

@@ -60,8 +60,10 @@ free_entry(struct fanin_handler_ctx *ctx, struct push_set *set, struct push_slot
 		fanin_release(ctx, take_entry(ctx->job, set, slot).mbuf);
 }
 
-/* A sum leaves before it is complete: from now on the root does not complete the block. The mark is
- * there before the sum goes. */
+/*
+ * A sum leaves before it is complete: from now on the root does not complete the block. The mark is
+ * there before the sum goes.
+ */
 static void
 send_part(struct fanin_handler_ctx *ctx, struct push_slot *slot, struct push_sum sum)
 {
@@ -73,8 +75,10 @@ send_part(struct fanin_handler_ctx *ctx, struct push_slot *slot, struct push_sum
 	push_send_home(ctx, slot->block, sum);
 }
 
-/* Is the slot of this run? What is left of another one is never sent: its numbers would be those of
- * other data. */
+/*
+ * Is the slot of this run? What is left of another one is never sent: its numbers would be those of
+ * other data.
+ */
 static bool
 is_of_run(const struct fanin_handler_ctx *ctx, const struct push_slot *slot)
 {
@@ -140,8 +144,10 @@ enter_block(struct fanin_handler_ctx *ctx, struct push_set *set, struct push_slo
 	return true;
 }
 
-/* Combines what has come with a sum of other ranks, to which it belongs from now on. Returns the
- * verdict on it. */
+/*
+ * Combines what has come with a sum of other ranks, to which it belongs from now on. Returns the
+ * verdict on it.
+ */
 static enum fanin_verdict
 combine(struct fanin_handler_ctx *ctx, struct push_slot *slot, const struct fanin_packet *packet,
 	uint64_t members, fanin_kernel_fn add)
@@ -175,8 +181,10 @@ complete(struct fanin_handler_ctx *ctx, struct push_slot *slot, struct push_sum 
 		slot->done = true;
 		push_send_result(ctx, slot->block, sum.mbuf);
 		ctx->stats->own[PUSH_COMPLETED]++;
-		/* Of workers that take turns, the last one's round may have begun before the first
-		 * one's. */
+		/*
+		 * Of workers that take turns, the last one's round may have begun before the first
+		 * one's.
+		 */
 		if (ctx->now_ns > slot->begun_ns)
 			ctx->stats->block_ns += ctx->now_ns - slot->begun_ns;
 	}
@@ -215,8 +223,10 @@ take_data(struct fanin_handler_ctx *ctx, struct push_set *set, struct push_slot 
 		ctx->stats->duplicates++;
 		return FANIN_VERDICT_FREE;
 	}
-	/* A switch below sends each rank once. One that has started again may not, and its ranks
-	 * join anew. */
+	/*
+	 * A switch below sends each rank once. One that has started again may not, and its ranks
+	 * join anew.
+	 */
 	if ((members & slot->seen) != 0) {
 		ctx->stats->own[PUSH_OVERLAPS]++;
 		return FANIN_VERDICT_FREE;
@@ -364,8 +374,10 @@ push_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fan
 	}
 }
 
-/* ------------------------------------------------------------------ as struct fanin_handler has
- * them */
+/*
+ * ------------------------------------------------------------------ as struct fanin_handler has
+ * them
+ */
 
 static uint64_t
 push_timeout_ns(const struct fanin_job_params *job)
@@ -373,8 +385,10 @@ push_timeout_ns(const struct fanin_job_params *job)
 	return job->parameters[FANIN_PUSH_TIMEOUT] * 1000;
 }
 
-/* A block may have had another entry before this one: then its timer is early, and makes a sum for
- * the home host and no error. */
+/*
+ * A block may have had another entry before this one: then its timer is early, and makes a sum for
+ * the home host and no error.
+ */
 static bool
 push_expired(struct fanin_handler_ctx *ctx, void *memory, uint32_t index, uint32_t block)
 {

@@ -27,8 +27,10 @@ enum push_counter {
 	PUSH_AHEAD,
 };
 
-/* The table is divided into sets, each a cache of its own that one worker at a time is in. A
- * block's slot says which is its set. */
+/*
+ * The table is divided into sets, each a cache of its own that one worker at a time is in. A
+ * block's slot says which is its set.
+ */
 #define PUSH_SETS_MOST 16u
 #define PUSH_SET_ENTRIES_LEAST 8u
 
@@ -121,8 +123,10 @@ push_is_all(const struct fanin_job_params *job, uint64_t ranks)
 	return (unsigned int)__builtin_popcountll(ranks) == job->n_below;
 }
 
-/* Granularity of a neighbor's note, in blocks: coarse, so that workers seldom write what all of
- * them read. */
+/*
+ * Granularity of a neighbor's note, in blocks: coarse, so that workers seldom write what all of
+ * them read.
+ */
 static inline uint32_t
 push_slack(const struct fanin_job_params *job)
 {
@@ -141,8 +145,10 @@ enum fanin_reason push_check_block(const struct fanin_handler_ctx *ctx, unsigned
 /* push_window.c: as push_note, of a block that is newer than what is noted. */
 void push_note_newer(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t block);
 
-/* A neighbor brings data or the result of this block. To be called before any of it leaves the
- * switch. */
+/*
+ * A neighbor brings data or the result of this block. To be called before any of it leaves the
+ * switch.
+ */
 static inline void
 push_note(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t block)
 {
@@ -159,18 +165,23 @@ push_note(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t b
 /* push_window.c: the same of a packet from one host to others, if that is data or a result. */
 void push_note_message(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet);
 
-/* push_frames.c: the sum goes to the parent, or at the root to the block's home host, or as the
- * result to all. Each takes the mbuf's only reference. */
+/*
+ * push_frames.c: the sum goes to the parent, or at the root to the block's home host, or as the
+ * result to all. Each takes the mbuf's only reference.
+ */
 void push_send_up(struct fanin_handler_ctx *ctx, uint32_t block, struct push_sum sum);
 void push_send_home(struct fanin_handler_ctx *ctx, uint32_t block, struct push_sum sum);
 void push_send_result(struct fanin_handler_ctx *ctx, uint32_t block, struct rte_mbuf *mbuf);
 
-/* push_frames.c: the root answers the home host's QUERY in its own packet. seen: ranks that have
- * come of the block. */
+/*
+ * push_frames.c: the root answers the home host's QUERY in its own packet. seen: ranks that have
+ * come of the block.
+ */
 void push_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 		 enum fanin_block_state state, uint64_t seen);
 
-/* push_frames.c: packets of the parent go on to those they are for. Each returns the verdict on it.
+/*
+ * push_frames.c: packets of the parent go on to those they are for. Each returns the verdict on it.
  */
 enum fanin_verdict push_pass_result(struct fanin_handler_ctx *ctx,
 				    const struct fanin_packet *packet);

@@ -4,8 +4,10 @@
 
 #include <string.h>
 
-/* Makes a packet with elements a frame to the parent or to children. Block, shape and payload stay.
- * contributions: ranks in it. */
+/*
+ * Makes a packet with elements a frame to the parent or to children. Block, shape and payload stay.
+ * contributions: ranks in it.
+ */
 static struct fanin_hdr *
 make_frame(const struct fanin_handler_ctx *ctx, enum fanin_type type, uint32_t block,
 	   unsigned int contributions, struct rte_mbuf *mbuf)

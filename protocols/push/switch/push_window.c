@@ -13,8 +13,10 @@
  */
 #include "protocols/push/switch/push.h"
 
-/* The note of every neighbor when a run begins: as if it had sent W - 1, for results of blocks
- * before W may be known from an earlier run. */
+/*
+ * The note of every neighbor when a run begins: as if it had sent W - 1, for results of blocks
+ * before W may be known from an earlier run.
+ */
 static uint32_t
 begun(const struct fanin_job_params *job)
 {
@@ -45,7 +47,8 @@ compare(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t blo
 
 	if (ahead >= window + (int32_t)push_slack(ctx->job))
 		return FANIN_REASON_BLOCK_WINDOW;
-	/* A rank of that neighbor has sent a block for which all ranks had the result of this one.
+	/*
+	 * A rank of that neighbor has sent a block for which all ranks had the result of this one.
 	 */
 	return ahead <= -2 * window ? FANIN_REASON_BLOCK_STALE : FANIN_REASON_NONE;
 }
@@ -75,8 +78,10 @@ push_note_newer(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint
 	uint64_t noted = __atomic_load_n(&state->newest[neighbor], __ATOMIC_RELAXED);
 	uint32_t newest;
 
-	/* A number that nobody can have sent would let others go as far, or past the half of all
-	 * numbers shut them out. */
+	/*
+	 * A number that nobody can have sent would let others go as far, or past the half of all
+	 * numbers shut them out.
+	 */
 	if (push_check_block(ctx, neighbor, block) != FANIN_REASON_NONE)
 		return;
 	do {

@@ -173,8 +173,10 @@ sum_of(uint64_t members, uint32_t block, unsigned int i)
 	return sum;
 }
 
-/* The data of these ranks, with the block's shape: a sum or an average. flags: FANIN_FLAG_EMPTY
- * leaves it out. */
+/*
+ * The data of these ranks, with the block's shape: a sum or an average. flags: FANIN_FLAG_EMPTY
+ * leaves it out.
+ */
 static struct rte_mbuf *
 make(enum fanin_type type, uint32_t block, uint64_t members, uint16_t flags)
 {
@@ -790,7 +792,8 @@ END_TEST
 
 /* ------------------------------------------------------------- numbers that nobody can have */
 
-/* The newest block that a packet of child 0 gets in with, of data or of the home host's question.
+/*
+ * The newest block that a packet of child 0 gets in with, of data or of the home host's question.
  */
 static uint32_t
 newest_of_0(uint32_t from, bool is_query)
@@ -808,7 +811,8 @@ newest_of_0(uint32_t from, bool is_query)
 	return newest;
 }
 
-/* Slots keep to what all ranks but one can have sent: how far that one says it is does not matter.
+/*
+ * Slots keep to what all ranks but one can have sent: how far that one says it is does not matter.
  */
 START_TEST(who_is_ahead_of_all_others_by_a_window_is_refused)
 {
@@ -864,8 +868,10 @@ START_TEST(who_is_asked_for_a_block_far_ahead_does_not_vouch_for_it)
 }
 END_TEST
 
-/* All data of a block may come to its home host past the tables, or be lost on the way here and
- * made good: a slot may be many uses behind. */
+/*
+ * All data of a block may come to its home host past the tables, or be lost on the way here and
+ * made good: a slot may be many uses behind.
+ */
 START_TEST(who_is_a_window_ahead_is_not_refused_whatever_the_table_has_missed)
 {
 	static const enum fanin_push_kind kinds[] = { FANIN_PUSH_DATA, FANIN_PUSH_REPEAT,
@@ -891,8 +897,10 @@ START_TEST(who_is_a_window_ahead_is_not_refused_whatever_the_table_has_missed)
 }
 END_TEST
 
-/* What a leaf's own ranks bring is bounded by the others behind it and by what comes down; that in
- * turn by them. */
+/*
+ * What a leaf's own ranks bring is bounded by the others behind it and by what comes down; that in
+ * turn by them.
+ */
 START_TEST(a_leaf_goes_by_its_parent_too)
 {
 	start_leaf(64);
@@ -920,8 +928,10 @@ END_TEST
 
 /* ------------------------------------------------------------- chance */
 
-/* Every rank is in what leaves exactly once, or in the result: whatever is doubled, evicted, timed
- * out and asked for. */
+/*
+ * Every rank is in what leaves exactly once, or in the result: whatever is doubled, evicted, timed
+ * out and asked for.
+ */
 START_TEST(each_rank_of_a_block_is_sent_once_whatever_happens)
 {
 	uint64_t n_results = 0, n_evicted = 0;

@@ -150,8 +150,10 @@ START_TEST(sums_are_exact_whatever_is_lost_doubled_or_reordered)
 }
 END_TEST
 
-/* By _i: the data type. All operators, and all collectives, in a network that loses, with tables of
- * all sizes. */
+/*
+ * By _i: the data type. All operators, and all collectives, in a network that loses, with tables of
+ * all sizes.
+ */
 START_TEST(all_collectives_and_operators_are_exact)
 {
 	static const uint32_t entries[] = { 4, 64, 4096 };
@@ -233,8 +235,10 @@ loses_all_at_first(uint16_t rank, const struct fanin_hdr *hdr)
 	return rank == 2 && hdr->type == FANIN_TYPE_RESULT && hdr->block >= 16 && hdr->block < 80;
 }
 
-/* Once the window has gone beyond them, which is after the first ones, they are overtaken, and
- * asked for together. */
+/*
+ * Once the window has gone beyond them, which is after the first ones, they are overtaken, and
+ * asked for together.
+ */
 START_TEST(many_blocks_lost_in_a_row_are_asked_for_together)
 {
 	struct trial trial = usual_trial();
@@ -501,8 +505,10 @@ ranks_come_and_go(struct random *random)
 	}
 }
 
-/* Tables' entries time out meanwhile, and home hosts are away. What is not lost is hardly asked
- * for. */
+/*
+ * Tables' entries time out meanwhile, and home hosts are away. What is not lost is hardly asked
+ * for.
+ */
 START_TEST(ranks_that_come_and_go_are_waited_for_and_hardly_asked)
 {
 	struct trial trial = usual_trial();
@@ -575,7 +581,8 @@ START_TEST(a_rank_that_dies_is_named_by_all_within_the_timeout)
 }
 END_TEST
 
-/* All have sent the block, and what has left the table is lost with the data of the rank that dies.
+/*
+ * All have sent the block, and what has left the table is lost with the data of the rank that dies.
  */
 static bool
 loses_data_of_3(uint16_t rank, const struct fanin_hdr *hdr)

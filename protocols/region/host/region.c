@@ -37,8 +37,10 @@ rules_close(struct fanin_engine *engine)
 	free(fanin_region_of(engine)->log.entries);
 }
 
-/* Each poll, after receiving: all that regions do of their own accord. Timers of the window
- * protocol run only while something is posted. */
+/*
+ * Each poll, after receiving: all that regions do of their own accord. Timers of the window
+ * protocol run only while something is posted.
+ */
 static void
 rules_send(struct fanin_engine *engine)
 {
@@ -72,8 +74,10 @@ rules_on_answer(struct fanin_engine *engine, uint32_t block, const struct fanin_
 	(void)fanin_live_told(&fanin_region_of(engine)->live, engine, block, ranks);
 }
 
-/* Lanes are released once more in the new run; what was lost with the old one is missing like
- * anything else. */
+/*
+ * Lanes are released once more in the new run; what was lost with the old one is missing like
+ * anything else.
+ */
 static void
 rules_resume(struct fanin_engine *engine)
 {
@@ -83,7 +87,8 @@ rules_resume(struct fanin_engine *engine)
 	region->live = (struct fanin_live){ 0 };
 }
 
-/* Names the ranks that are gone, and not all of their leaf, which waits for them as this one does.
+/*
+ * Names the ranks that are gone, and not all of their leaf, which waits for them as this one does.
  */
 static bool
 rules_time_out(struct fanin_engine *engine)

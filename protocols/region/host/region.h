@@ -9,8 +9,10 @@
 
 #include "hostlib/src/protocol/protocol.h"
 
-/* Packets of one writer that may be on their way, and those of all writers together to one rank,
- * with their bytes. */
+/*
+ * Packets of one writer that may be on their way, and those of all writers together to one rank,
+ * with their bytes.
+ */
 #define FANIN_REGION_WINDOW_LEAST 8u
 #define FANIN_REGION_WINDOW_MOST 256u
 #define FANIN_REGION_IN_FLIGHT 1024u

@@ -12,8 +12,10 @@
 
 #define HOLD_FIRST_NS UINT64_C(20000000)
 #define HOLD_MOST_NS UINT64_C(100000000)
-/* Rounds without a new packet before a timeout without one is an error: in each of them all ranks
- * have taken part. */
+/*
+ * Rounds without a new packet before a timeout without one is an error: in each of them all ranks
+ * have taken part.
+ */
 #define STALLED_ROUNDS 2u
 
 /* Posts an allreduce of the first n values. Returns what fanin_engine_post_small does. */
@@ -166,8 +168,10 @@ fence_end(struct fanin_region_engine *region)
 	fanin_request_list_finish(&region->engine.loop.requests, fence->request);
 }
 
-/* Fails as ranks are gone, whatever they have told of rounds that were to come: they confirm
- * nothing, and send nothing. */
+/*
+ * Fails as ranks are gone, whatever they have told of rounds that were to come: they confirm
+ * nothing, and send nothing.
+ */
 static void
 gone_fail(struct fanin_region_engine *region, uint64_t silent_ns)
 {

@@ -61,8 +61,10 @@ fanin_region_note_packet(struct fanin_region_engine *region, uint16_t rank, uint
 	fanin_region_note_progress(region);
 }
 
-/* Asks for packets that lack before a packet. again: also for those that were asked for. Returns
- * whether it has. */
+/*
+ * Asks for packets that lack before a packet. again: also for those that were asked for. Returns
+ * whether it has.
+ */
 static bool
 fetch(struct fanin_region_engine *region, uint16_t rank, uint32_t before, bool again)
 {
@@ -106,8 +108,10 @@ gaps_check(struct fanin_region_engine *region, uint16_t rank)
 	return source->gaps.check_ns;
 }
 
-/* Once the fence has told how many packets there are: asks for those of which nothing is known.
- * Returns when to look again. */
+/*
+ * Once the fence has told how many packets there are: asks for those of which nothing is known.
+ * Returns when to look again.
+ */
 static uint64_t
 silence_check(struct fanin_region_engine *region, uint16_t rank)
 {

@@ -154,8 +154,10 @@ bool fanin_region_tell(struct fanin_region_engine *region, uint16_t rank,
 /* region_write.c: a rank has all packets before this one. */
 void fanin_region_note_have(struct fanin_region_engine *region, uint16_t rank, uint32_t packet);
 
-/* region_write.c: a rank asks for packets. words: bitmap of n words, from the packet `first` on,
- * before which it has all. */
+/*
+ * region_write.c: a rank asks for packets. words: bitmap of n words, from the packet `first` on,
+ * before which it has all.
+ */
 void fanin_region_serve(struct fanin_region_engine *region, uint16_t rank, uint32_t first,
 			const uint64_t *words, uint32_t n_words);
 
@@ -169,8 +171,10 @@ void fanin_region_receive(struct fanin_engine *engine, const struct fanin_frame 
 /* region_fetch.c: begins with nothing of any writer, at the first fence and after each one. */
 void fanin_region_sources_begin(struct fanin_region_engine *region);
 
-/* region_fetch.c: the writer has sent all packets before this one, and they can't come any more if
- * they are not there. */
+/*
+ * region_fetch.c: the writer has sent all packets before this one, and they can't come any more if
+ * they are not there.
+ */
 void fanin_region_note_sent(struct fanin_region_engine *region, uint16_t rank, uint32_t packets);
 
 /* region_fetch.c: a packet is there that lacked. written: by WRITE. */

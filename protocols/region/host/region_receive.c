@@ -42,8 +42,10 @@ is_right(struct fanin_region_engine *region, const struct fanin_hdr *hdr, uint32
 	return true;
 }
 
-/* Puts a packet's data where it belongs, if it is needed. headers: a copy, which nobody changes any
- * more. */
+/*
+ * Puts a packet's data where it belongs, if it is needed. headers: a copy, which nobody changes any
+ * more.
+ */
 static void
 data_store(struct fanin_region_engine *region, const struct fanin_headers *headers,
 	   const struct fanin_frame *frame)

@@ -155,7 +155,8 @@ waits_here(const struct fanin_region_engine *region)
 	       transport->ops->tx_waiting(transport) >= WAITING_MOST;
 }
 
-/* Asks ranks that have not confirmed all that was sent, once nothing new was heard for long enough.
+/*
+ * Asks ranks that have not confirmed all that was sent, once nothing new was heard for long enough.
  */
 static void
 ask(struct fanin_region_engine *region)
@@ -238,8 +239,10 @@ window_grow(struct fanin_region_engine *region, uint32_t confirmed)
 		region->window = region->window_most;
 }
 
-/* A packet was lost. Losses of packets that were sent before the window was last halved say nothing
- * new. */
+/*
+ * A packet was lost. Losses of packets that were sent before the window was last halved say nothing
+ * new.
+ */
 static void
 window_halve(struct fanin_region_engine *region, uint32_t packet)
 {
@@ -282,8 +285,10 @@ fanin_region_serve(struct fanin_region_engine *region, uint16_t rank, uint32_t f
 		const uint8_t *data;
 		uint32_t len;
 
-		/* One that was not sent yet will be, and one that the rank has confirmed is an old
-		 * question. */
+		/*
+		 * One that was not sent yet will be, and one that the rank has confirmed is an old
+		 * question.
+		 */
 		if ((words[i / 64] >> (i % 64) & 1) == 0 || packet >= region->next ||
 		    packet < region->confirmed[rank])
 			continue;

@@ -134,8 +134,10 @@ round_run(unsigned int rank, unsigned int size, unsigned int round)
 		check("fence", fanin_region_fence(regions[r]));
 	for (unsigned int r = 0; r < REGIONS; r++) {
 		wrong += wrong_in(r, size, round);
-		/* The region is the application's until others write again: they wait for this
-		 * fence. */
+		/*
+		 * The region is the application's until others write again: they wait for this
+		 * fence.
+		 */
 		memset(memory[r], 0, BYTES);
 	}
 	for (unsigned int r = 0; r < REGIONS; r++)
@@ -172,8 +174,10 @@ wrong_sums(unsigned int size)
 typedef int (*reduce_fn)(fanin_region *region, size_t offset, size_t count, enum fanin_dtype dtype,
 			 enum fanin_op op);
 
-/* Sums a range of all ranks' regions in place, twice: the second time in the job of the first.
- * Returns how many sums are wrong. */
+/*
+ * Sums a range of all ranks' regions in place, twice: the second time in the job of the first.
+ * Returns how many sums are wrong.
+ */
 static size_t
 reduce_run(const char *what, reduce_fn reduce, unsigned int rank, unsigned int size)
 {
@@ -187,8 +191,10 @@ reduce_run(const char *what, reduce_fn reduce, unsigned int rank, unsigned int s
 	return wrong;
 }
 
-/* Rank 0 writes; the others see it without calling anything. Returns how many seconds that took, at
- * most SILENT_SECONDS. */
+/*
+ * Rank 0 writes; the others see it without calling anything. Returns how many seconds that took, at
+ * most SILENT_SECONDS.
+ */
 static double
 silent_run(unsigned int rank)
 {

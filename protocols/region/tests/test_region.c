@@ -24,8 +24,10 @@ static struct {
 	struct rig *rig;
 	struct rig_leaf_spine network;
 	struct rig_job job;
-	/* How often each rank has what each other one has written to each place, and what was sent
-	 * once more. */
+	/*
+	 * How often each rank has what each other one has written to each place, and what was sent
+	 * once more.
+	 */
 	unsigned int writes[N_RANKS][N_RANKS][N_PLACES];
 	unsigned int rewrites[N_RANKS][N_RANKS];
 	unsigned int refused[N_RANKS];

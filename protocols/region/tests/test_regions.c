@@ -178,8 +178,10 @@ trial_of(int i, double faults)
 	};
 }
 
-/* Lengths around a packet's, at places that are aligned to nothing, by all ranks at once; one rank
- * writes a long one as well. */
+/*
+ * Lengths around a packet's, at places that are aligned to nothing, by all ranks at once; one rank
+ * writes a long one as well.
+ */
 static void
 store_sizes(uint16_t longest)
 {
@@ -576,7 +578,8 @@ START_TEST(packets_that_never_come_are_an_error_that_names_their_writer)
 	ck_assert_msg(strstr(world_error(6),
 			     "fence 0 lacks 3 packets, packet 0 of rank 1 among them") != NULL,
 		      "%s", world_error(6));
-	/* Its library leaves, as it does for every failed communicator, and the others learn that.
+	/*
+	 * Its library leaves, as it does for every failed communicator, and the others learn that.
 	 */
 	leave(6);
 	world_wait(2 * WORLD_TIMEOUT, all_fenced, NULL);
@@ -633,7 +636,8 @@ START_TEST(writers_that_share_short_queues_slow_down_and_finish)
 	for (uint16_t rank = 0; rank < 8; rank++)
 		store(rank, (uint64_t)rank * MIB, MIB);
 	fence_all();
-	/* Each rank takes 7 MiB at 10 Gbit/s, some 6 ms; what a queue has dropped costs patience.
+	/*
+	 * Each rank takes 7 MiB at 10 Gbit/s, some 6 ms; what a queue has dropped costs patience.
 	 */
 	ck_assert_uint_lt(world_now() - begin_ns, 25 * MS);
 	ck_assert_uint_gt(totals().slowed, 0);

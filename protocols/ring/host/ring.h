@@ -74,12 +74,15 @@ uint64_t fanin_ring_idle_ns(struct fanin_endpoint *endpoint);
 unsigned int fanin_ring_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds);
 const struct fanin_error *fanin_ring_error(struct fanin_endpoint *endpoint);
 
-/* Closes all connections without a goodbye: the others take it for a death. endpoint may be NULL.
+/*
+ * Closes all connections without a goodbye: the others take it for a death. endpoint may be NULL.
  */
 void fanin_ring_destroy(struct fanin_endpoint *endpoint);
 
-/* Says goodbye to both neighbours and waits, for a second at most, until the kernel has delivered
- * all that was sent. */
+/*
+ * Says goodbye to both neighbours and waits, for a second at most, until the kernel has delivered
+ * all that was sent.
+ */
 void fanin_ring_leave(struct fanin_endpoint *endpoint);
 
 /*

@@ -164,8 +164,10 @@ header_match(struct fanin_ring *ring)
 
 	memcpy(&header, ring->rx_header.bytes, sizeof(header));
 	ring->rx_header = (struct fanin_ring_piece){ 0 };
-	/* Other lengths of sparse vectors are told by the rounds (ring_doubling.c), and harm the
-	 * request only. */
+	/*
+	 * Other lengths of sparse vectors are told by the rounds (ring_doubling.c), and harm the
+	 * request only.
+	 */
 	if (header.seq == ring->seq && (header.count == count || request->sparse != NULL) &&
 	    header.dtype == request->dtype && header.op == request->op &&
 	    header.collective == request->collective && header.root == request->root) {

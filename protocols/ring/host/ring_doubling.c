@@ -60,8 +60,10 @@ parts_len(const struct fanin_vector_union *all)
 	return parts.len[0] + parts.len[1];
 }
 
-/* Returns where a vector goes on after `done` bytes. len: receives how many lie there one after the
- * other, CHUNK_BYTES at most. */
+/*
+ * Returns where a vector goes on after `done` bytes. len: receives how many lie there one after the
+ * other, CHUNK_BYTES at most.
+ */
 static uint8_t *
 parts_at(const struct fanin_vector_union *all, uint64_t done, size_t *len)
 {
@@ -403,8 +405,10 @@ dense_bytes(const struct fanin_ring *ring, const struct fanin_vector *sparse)
 	const uint64_t rest = sparse->n % size;
 	uint64_t elements = 2 * (size - 1) * (sparse->n / size);
 
-	/* All segments but that of the next rank, then all but that of the one after it. The first
-	 * ones may be longer by one. */
+	/*
+	 * All segments but that of the next rank, then all but that of the one after it. The first
+	 * ones may be longer by one.
+	 */
 	for (uint64_t i = 1; size > 1 && i <= 2; i++)
 		elements += rest - ((ring->config.rank + i) % size < rest);
 	return elements * sparse->element_bytes;

@@ -33,8 +33,10 @@
 /* Connections that have not said hello yet. */
 #define FANIN_RING_GUESTS 8u
 
-/* Most partners of recursive doubling: the rounds of 64 ranks, or those of fewer and the rank whose
- * vector is folded in. */
+/*
+ * Most partners of recursive doubling: the rounds of 64 ranks, or those of fewer and the rank whose
+ * vector is folded in.
+ */
 #define FANIN_RING_LINKS 6u
 #define FANIN_RING_STAGES 8u
 
@@ -384,8 +386,10 @@ int fanin_ring_piece_receive(int fd, struct fanin_ring_piece *piece, uint32_t le
 /* Prepares a message to be sent. */
 void fanin_ring_piece_set(struct fanin_ring_piece *piece, const void *message, uint32_t len);
 
-/* ring_wiring.c: true once neighbours and partners are connected. Until then, polling connects
- * them. */
+/*
+ * ring_wiring.c: true once neighbours and partners are connected. Until then, polling connects
+ * them.
+ */
 bool fanin_ring_wired(const struct fanin_ring *ring);
 
 /* ring_wiring.c: makes one step of connecting the ranks. */
@@ -397,8 +401,10 @@ unsigned int fanin_ring_wiring_fds(const struct fanin_ring *ring, struct pollfd 
 /* ring_links.c: plans links and stages. peers: where each rank listens. */
 void fanin_ring_links_plan(struct fanin_ring *ring, const struct sockaddr_in *peers);
 
-/* Receives a link's notices, up to the head of a vector. The ring may have failed. Returns how many
- * messages came. */
+/*
+ * Receives a link's notices, up to the head of a vector. The ring may have failed. Returns how many
+ * messages came.
+ */
 unsigned int fanin_ring_link_receive(struct fanin_ring *ring, struct fanin_ring_link *link);
 
 /* Sends the rest of a message. Returns true if there is none left. */
@@ -421,8 +427,10 @@ fanin_ring_link_has_posted(const struct fanin_ring_link *link)
 	return (link->heard.posted >> link->call.rank & 1) != 0;
 }
 
-/* Looks at all links from time to time: receives notices, and tells partners that wait, or may
- * soon, how this rank is doing. */
+/*
+ * Looks at all links from time to time: receives notices, and tells partners that wait, or may
+ * soon, how this rank is doing.
+ */
 void fanin_ring_links_poll(struct fanin_ring *ring);
 
 /*

@@ -14,8 +14,10 @@
 
 /* --------------------------------------------------------------------- plan */
 
-/* The ranks as recursive doubling has them: as many as the largest power of two that is not more.
- * Of the rest each is folded in. */
+/*
+ * The ranks as recursive doubling has them: as many as the largest power of two that is not more.
+ * Of the rest each is folded in.
+ */
 struct shape {
 	uint16_t places;
 	uint16_t folded;
@@ -32,8 +34,10 @@ shape_of(uint16_t size)
 	return shape;
 }
 
-/* The rank at a place. Of the first 2 * folded ranks the even ones have one, so that the ranks
- * behind places are in order. */
+/*
+ * The rank at a place. Of the first 2 * folded ranks the even ones have one, so that the ranks
+ * behind places are in order.
+ */
 static uint16_t
 rank_at(const struct shape *shape, uint16_t place)
 {

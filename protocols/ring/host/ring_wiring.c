@@ -77,7 +77,8 @@ hello_make(const struct fanin_ring *ring, uint16_t to, uint8_t purpose,
 	fanin_ring_piece_set(piece, &hello, sizeof(hello));
 }
 
-/* Returns what is wrong with a hello; NULL if nothing is. from: the rank that it should come from.
+/*
+ * Returns what is wrong with a hello; NULL if nothing is. from: the rank that it should come from.
  */
 static const char *
 hello_problem(const struct fanin_ring *ring, const struct fanin_ring_hello *hello, uint16_t from)
@@ -162,8 +163,10 @@ link_from(struct fanin_ring *ring, uint16_t rank)
 	return NULL;
 }
 
-/* Returns what is wrong with a connection that has said hello; NULL if nothing is. link: receives
- * what it is, NULL for the previous rank's. */
+/*
+ * Returns what is wrong with a connection that has said hello; NULL if nothing is. link: receives
+ * what it is, NULL for the previous rank's.
+ */
 static const char *
 guest_problem(struct fanin_ring *ring, const struct fanin_ring_hello *hello,
 	      struct fanin_ring_link **link)
@@ -416,8 +419,10 @@ call_text(const struct fanin_ring_call *call, char *text, size_t text_len)
 		 call->errnum != 0 ? strerror(call->errnum) : "");
 }
 
-/* Writes why the ring is not connected yet, as a phrase: "rank 2 at 10.0.0.3:4711 has not been
- * reached: ..." */
+/*
+ * Writes why the ring is not connected yet, as a phrase: "rank 2 at 10.0.0.3:4711 has not been
+ * reached: ..."
+ */
 static void
 wiring_text(const struct fanin_ring *ring, char *text, size_t text_len)
 {

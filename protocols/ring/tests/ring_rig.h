@@ -172,8 +172,10 @@ collective_post_all(struct collective *collective, struct rig *rig)
 		collective_post(collective, rig, i);
 }
 
-/* Steps until no rank that is polled has it in progress; returns how long that took on the rig's
- * clock. */
+/*
+ * Steps until no rank that is polled has it in progress; returns how long that took on the rig's
+ * clock.
+ */
 static uint64_t
 collective_run(const struct collective *collective, struct rig *rig)
 {

@@ -248,8 +248,10 @@ becomes(const struct rig *rig, enum fanin_collective collective, uint16_t root, 
 	return sum;
 }
 
-/* Every rank has the whole vector in memory, of which it brings and keeps what the request's layout
- * says. */
+/*
+ * Every rank has the whole vector in memory, of which it brings and keeps what the request's layout
+ * says.
+ */
 static void
 collective_expect(struct rig *rig, enum fanin_collective kind, uint16_t root, uint64_t n,
 		  bool in_place)

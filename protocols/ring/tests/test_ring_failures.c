@@ -227,8 +227,10 @@ START_TEST(a_machine_that_does_not_answer_is_named_by_all)
 }
 END_TEST
 
-/* Also if the rank has been late for long, and the one behind it is the first to find its machine
- * silent. */
+/*
+ * Also if the rank has been late for long, and the one behind it is the first to find its machine
+ * silent.
+ */
 START_TEST(the_rank_before_a_machine_that_does_not_answer_is_the_first_to_say_so)
 {
 	struct collective collective;
@@ -265,8 +267,10 @@ START_TEST(the_rank_before_a_machine_that_does_not_answer_is_the_first_to_say_so
 }
 END_TEST
 
-/* A caller that is busy elsewhere, or has no core, more often than not. _i / 3: has it waited for
- * long before the machine dies? */
+/*
+ * A caller that is busy elsewhere, or has no core, more often than not. _i / 3: has it waited for
+ * long before the machine dies?
+ */
 START_TEST(who_looks_seldom_is_told_of_a_machine_that_does_not_answer)
 {
 	static const uint64_t away_ms[] = { 110, 400, 3000 };
@@ -293,8 +297,10 @@ START_TEST(who_looks_seldom_is_told_of_a_machine_that_does_not_answer)
 		expect_waiting(&collective, &rig, 1, 2 * TIMEOUT_NS);
 	fanin_ring_of(rig.rings[0])->next_watch.address = hole.address;
 	for (looks = 0; collective.requests[0].status == FANIN_IN_PROGRESS; looks++) {
-		/* The clock is played, but the kernel's is not: each answer that it gives for the
-		 * paused rank begins a silence anew. */
+		/*
+		 * The clock is played, but the kernel's is not: each answer that it gives for the
+		 * paused rank begins a silence anew.
+		 */
 		if (fanin_ring_of(rig.rings[0])->next_watch.segments != segments)
 			answered = looks;
 		segments = fanin_ring_of(rig.rings[0])->next_watch.segments;
@@ -434,8 +440,10 @@ START_TEST(an_answer_that_came_during_an_absence_is_read_before_anybody_is_blame
 }
 END_TEST
 
-/* Fills the connection to the previous rank, which is paused and reads nothing, and leaves; returns
- * how long that took. */
+/*
+ * Fills the connection to the previous rank, which is paused and reads nothing, and leaves; returns
+ * how long that took.
+ */
 static uint64_t
 leave_unread(struct rig *rig, uint16_t rank)
 {

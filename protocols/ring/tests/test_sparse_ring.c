@@ -55,8 +55,10 @@ post_all(struct sparse_vectors *vectors, const struct rig *rig)
 		post(vectors, rig, rank);
 }
 
-/* Steps until no rank that is polled has it in progress; returns how long that took on the rig's
- * clock. */
+/*
+ * Steps until no rank that is polled has it in progress; returns how long that took on the rig's
+ * clock.
+ */
 static uint64_t
 run(const struct sparse_vectors *vectors, struct rig *rig)
 {
@@ -196,8 +198,10 @@ ranges_combine(const struct sparse_vectors *vectors, bool *lower_has, uint64_t *
 	*lower_has = *lower_has || upper_has;
 }
 
-/* What has to come of an index: pairs of ranks that are too many first, then ranges of twice as
- * many places each time. */
+/*
+ * What has to come of an index: pairs of ranks that are too many first, then ranges of twice as
+ * many places each time.
+ */
 static void
 order_expect(struct sparse_vectors *vectors, uint64_t index)
 {
@@ -395,8 +399,10 @@ union_count(const struct sparse_vectors *vectors, uint16_t first, uint16_t n_ran
 	return count;
 }
 
-/* The shorter one of both forms, as it is published, but with a bit for each index where some have
- * no value. */
+/*
+ * The shorter one of both forms, as it is published, but with a bit for each index where some have
+ * no value.
+ */
 static uint64_t
 form_bytes(const struct sparse_vectors *vectors, uint64_t count)
 {
@@ -442,8 +448,10 @@ START_TEST(as_many_bytes_are_sent_as_published)
 			ck_assert_uint_eq(stats->sparse_values_sent, vectors->nnz[rank]);
 			ck_assert_uint_eq(stats->sparse_values_received,
 					  union_count(vectors, 0, 8));
-			/* 0.2 % of the indices, none at two ranks: 1, 2 and 4 times that, 8 bytes
-			 * each. */
+			/*
+			 * 0.2 % of the indices, none at two ranks: 1, 2 and 4 times that, 8 bytes
+			 * each.
+			 */
 			if (i == 1)
 				ck_assert_uint_eq(expected, 7 * n / 500 * 8);
 			dense_bytes += stats->sparse_dense_bytes;
@@ -811,8 +819,10 @@ large_free(const struct large *large)
 	sparse_vectors_free(large->vectors);
 }
 
-/* Ranks in their various roles: of 5 two share a place, and of 8 none. Number i is a rank of the
- * first or the second. */
+/*
+ * Ranks in their various roles: of 5 two share a place, and of 8 none. Number i is a rank of the
+ * first or the second.
+ */
 #define N_ROLES (5 + 8)
 
 static uint16_t
@@ -966,8 +976,10 @@ START_TEST(a_rank_that_has_not_posted_is_waited_for)
 }
 END_TEST
 
-/* A rank that is done computes, and passes on no notices: a partner that still waits knows for whom
- * all the same. */
+/*
+ * A rank that is done computes, and passes on no notices: a partner that still waits knows for whom
+ * all the same.
+ */
 START_TEST(who_is_done_is_not_taken_for_who_is_late)
 {
 	struct sparse_vectors_options options;
@@ -1045,8 +1057,10 @@ START_TEST(a_rank_that_hangs_in_the_collective_before_is_waited_for)
 }
 END_TEST
 
-/* Rank 1 has given its vector away, and waits for what the others exchange for longer than the
- * timeout. */
+/*
+ * Rank 1 has given its vector away, and waits for what the others exchange for longer than the
+ * timeout.
+ */
 START_TEST(rounds_of_others_may_take_longer_than_the_timeout)
 {
 	const uint64_t timeout_ns = TIMEOUT_NS / 8;
@@ -1177,8 +1191,10 @@ START_TEST(a_machine_that_does_not_answer_is_named)
 }
 END_TEST
 
-/* A rank fails by itself, and its application goes on with something else; the ring does not pass
- * that on, as the rank before it computes. */
+/*
+ * A rank fails by itself, and its application goes on with something else; the ring does not pass
+ * that on, as the rank before it computes.
+ */
 START_TEST(a_partner_hears_of_a_failure_on_its_link)
 {
 	struct sparse_vectors_options options;
@@ -1526,8 +1542,10 @@ START_TEST(the_public_call_needs_no_agreement_and_is_reported)
 }
 END_TEST
 
-/* The second request needs no agreement, whether it is posted while the first one's is going on
- * (rank 0) or after it (rank 1). */
+/*
+ * The second request needs no agreement, whether it is posted while the first one's is going on
+ * (rank 0) or after it (rank 1).
+ */
 START_TEST(whether_ranks_agree_does_not_depend_on_when_they_post)
 {
 	static float sums[2][1000];

@@ -128,8 +128,10 @@ fanin_sparse_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t 
 	return single_combine(ctx, &slot->single, packet);
 }
 
-/* Can the job reduce this, and is the shard as it should be? What the header alone can tell was
- * validated before. */
+/*
+ * Can the job reduce this, and is the shard as it should be? What the header alone can tell was
+ * validated before.
+ */
 static enum fanin_reason
 check(const struct fanin_job_params *job, const struct fanin_packet *packet)
 {
@@ -177,8 +179,10 @@ begin_table(const struct fanin_job_params *job, struct fanin_sparse *slot)
 	memset(slot->tags, 0, (size_t)lanes * slot->index_bytes);
 }
 
-/* In SETUP: the slot is the block's, whose first shard this is, of a child or of the result. Who is
- * present is still to be said. */
+/*
+ * In SETUP: the slot is the block's, whose first shard this is, of a child or of the result. Who is
+ * present is still to be said.
+ */
 static void
 begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const struct fanin_hdr *hdr,
 	    enum fanin_sparse_mode mode)
@@ -197,8 +201,10 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 
 	fanin_dense_release(ctx, dense);
 	release_sparse(ctx, slot);
-	/* The next dense block has to find its kernel anew: data type and operator in the window
-	 * are this one's now. */
+	/*
+	 * The next dense block has to find its kernel anew: data type and operator in the window
+	 * are this one's now.
+	 */
 	dense->add = NULL;
 	dense->state.wide = 0;
 	__atomic_store_n(&dense->begun_ns, ctx->now_ns, __ATOMIC_RELEASE);
@@ -229,8 +235,10 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 			 __ATOMIC_RELEASE);
 }
 
-/* The parent, or at the root a child that knows it, has sent all of the result. from: the block's
- * phase. */
+/*
+ * The parent, or at the root a child that knows it, has sent all of the result. from: the block's
+ * phase.
+ */
 static void
 result_is_complete(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 		   enum fanin_dense_phase from)
@@ -260,8 +268,10 @@ finish(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 		return;
 	}
 	ctx->stats->results++;
-	/* Of workers that share a block, the last one's round may have begun before the first
-	 * one's. */
+	/*
+	 * Of workers that share a block, the last one's round may have begun before the first
+	 * one's.
+	 */
 	if (ctx->now_ns > dense->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - dense->begun_ns;
 	fanin_dense_state_finish(&dense->state, job->shared, FANIN_PHASE_DONE);
@@ -283,8 +293,10 @@ finish_known(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 	fanin_dense_state_finish(state, ctx->job->shared, FANIN_PHASE_SENT);
 }
 
-/* The shard was there already. One that is said to be sent again is answered: it was not needed.
- * The caller leaves. */
+/*
+ * The shard was there already. One that is said to be sent again is answered: it was not needed.
+ * The caller leaves.
+ */
 static enum fanin_verdict
 duplicate(struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot,
 	  const struct fanin_packet *packet, enum fanin_block_state state)
@@ -433,14 +445,17 @@ fanin_sparse_pass_down(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 {
 	fanin_sparse_keep(ctx, slot, FANIN_TYPE_SPARSE_RESULT, packet);
 	fanin_seal(ctx, FANIN_TAG_DOWN, packet->mbuf);
-	/* One reference for each child; the one that the mbuf came with, the only one so far, stays
-	 * with the slot. */
+	/*
+	 * One reference for each child; the one that the mbuf came with, the only one so far, stays
+	 * with the slot.
+	 */
 	rte_mbuf_refcnt_set(packet->mbuf, (uint16_t)(ctx->job->n_children + 1));
 	fanin_emit(ctx, FANIN_EMIT_CHILDREN, packet->mbuf, ctx->job->children,
 		   packet->mbuf->pkt_len - FANIN_PAYLOAD_OFFSET);
 }
 
-/* A shard of the result, of this block, which is open or was sent up. The caller is in, and leaves.
+/*
+ * A shard of the result, of this block, which is open or was sent up. The caller is in, and leaves.
  */
 static enum fanin_verdict
 add_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
@@ -453,8 +468,10 @@ add_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 		ctx->stats->duplicates++;
 		return FANIN_VERDICT_FREE;
 	}
-	/* Results take the place of mbufs that were kept for shards of this switch, and of shards
-	 * that it has sent up as known. */
+	/*
+	 * Results take the place of mbufs that were kept for shards of this switch, and of shards
+	 * that it has sent up as known.
+	 */
 	if ((slot->known.in >> shard.number & 1) != 0)
 		fanin_release(ctx, slot->kept[shard.number]);
 	else if (slot->n_empty + (unsigned int)__builtin_popcountll(slot->results.in) ==
@@ -467,8 +484,10 @@ add_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 	if (sent) {
 		result_is_complete(ctx, slot, FANIN_PHASE_SENT);
 	} else if (slot->is_whole) {
-		/* Without this switch's own shards there is all of a result only if a member
-		 * elsewhere knows it. */
+		/*
+		 * Without this switch's own shards there is all of a result only if a member
+		 * elsewhere knows it.
+		 */
 		ctx->stats->known++;
 		result_is_complete(ctx, slot, FANIN_PHASE_OPEN);
 	}

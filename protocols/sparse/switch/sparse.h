@@ -17,12 +17,16 @@
 
 /* Spills of a block: shards that leave early. With one more the table becomes an array. */
 #define FANIN_SPILLS_MAX 4
-/* Elements of a table that fill so many shards make it an array, too: spills and what is left have
- * to fit into FANIN_SHARDS_MAX. */
+/*
+ * Elements of a table that fill so many shards make it an array, too: spills and what is left have
+ * to fit into FANIN_SHARDS_MAX.
+ */
 #define FANIN_TABLE_SHARDS_MAX 50
 
-/* Mbufs that a slot holds at most: the parent's results and empty ones together, and one of a dense
- * block. */
+/*
+ * Mbufs that a slot holds at most: the parent's results and empty ones together, and one of a dense
+ * block.
+ */
 #define FANIN_SPARSE_MBUFS (FANIN_SHARDS_MAX + 1)
 
 /* Own counters of sparse handlers. */
@@ -164,8 +168,10 @@ enum fanin_verdict fanin_sparse_other(struct fanin_handler_ctx *ctx, void *memor
 void fanin_sparse_keep(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 		       enum fanin_type type, const struct fanin_packet *packet);
 
-/* A shard of a result, of the parent's or one that is known, becomes one of this switch's: kept,
- * and sent to all children. */
+/*
+ * A shard of a result, of the parent's or one that is known, becomes one of this switch's: kept,
+ * and sent to all children.
+ */
 void fanin_sparse_pass_down(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 			    const struct fanin_packet *packet);
 
@@ -183,8 +189,10 @@ void fanin_sparse_table_settle(const struct fanin_handler_ctx *ctx, struct fanin
 
 /* sparse_shards.c */
 
-/* All children's shards are in: sends this switch's own shards, to the parent, or at the root to
- * the children. */
+/*
+ * All children's shards are in: sends this switch's own shards, to the parent, or at the root to
+ * the children.
+ */
 void fanin_sparse_finish(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot);
 
 /* The spill that is being filled is full, and there may be one more: sends it. */
@@ -198,8 +206,10 @@ void fanin_sparse_spill(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot
 void fanin_sparse_send_again(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 			     uint64_t numbers, uint64_t children);
 
-/* Keeps an mbuf that nobody needs any more for a shard that is made here. Returns false if there
- * are enough. */
+/*
+ * Keeps an mbuf that nobody needs any more for a shard that is made here. Returns false if there
+ * are enough.
+ */
 bool fanin_sparse_keep_empty(struct fanin_sparse *slot, struct rte_mbuf *mbuf);
 
 /* Gives up the mbufs that were kept like that. */
@@ -218,8 +228,10 @@ fanin_sparse_known(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slo
 bool fanin_sparse_may_be_known(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 			       const struct fanin_shard *shard);
 
-/* Takes a shard of a result that is known, for which fanin_sparse_may_be_known: keeps it, unless it
- * is there already, and sends it on. Returns the verdict. */
+/*
+ * Takes a shard of a result that is known, for which fanin_sparse_may_be_known: keeps it, unless it
+ * is there already, and sends it on. Returns the verdict.
+ */
 enum fanin_verdict fanin_sparse_take_known(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 					   const struct fanin_packet *packet);
 
@@ -229,8 +241,10 @@ void fanin_sparse_send_known_again(struct fanin_handler_ctx *ctx, const struct f
 
 /* sparse_query.c */
 
-/* Enters the slot alone if it is at this block; leave by fanin_dense_state_leave. Else the classes
- * of fanin_dense_state_visit. */
+/*
+ * Enters the slot alone if it is at this block; leave by fanin_dense_state_leave. Else the classes
+ * of fanin_dense_state_visit.
+ */
 enum fanin_dense_class fanin_sparse_visit(struct fanin_sparse *slot,
 					  const struct fanin_handler_ctx *ctx, uint32_t block);
 
@@ -239,8 +253,10 @@ enum fanin_verdict fanin_sparse_query(struct fanin_handler_ctx *ctx, struct fani
 enum fanin_verdict fanin_sparse_answer(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 				       struct fanin_packet *packet, enum fanin_reason *reason);
 
-/* Turns a shard that was there already into the answer that says so. state: of the block, as seen
- * from the child. */
+/*
+ * Turns a shard that was there already into the answer that says so. state: of the block, as seen
+ * from the child.
+ */
 void fanin_sparse_answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot,
 				   const struct fanin_packet *packet, enum fanin_block_state state);
 

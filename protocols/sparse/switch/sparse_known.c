@@ -40,7 +40,8 @@ fanin_sparse_take_known(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot
 		slot->is_known = true;
 		fanin_sparse_drop_empty(ctx, slot);
 	}
-	/* Another child knows the result, too; the parent may have sent this shard of it already.
+	/*
+	 * Another child knows the result, too; the parent may have sent this shard of it already.
 	 */
 	if (((known->in | slot->results.in) & bit) != 0) {
 		fanin_shards_add(known, &shard);

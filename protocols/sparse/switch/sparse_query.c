@@ -17,8 +17,10 @@ fanin_sparse_visit(struct fanin_sparse *slot, const struct fanin_handler_ctx *ct
 	if (class != FANIN_DENSE_CURRENT && class != FANIN_DENSE_SENT &&
 	    class != FANIN_DENSE_FINISHED)
 		return class;
-	/* Nobody enters alone where this one is in; who was in before has not left yet if it is
-	 * counted, too. */
+	/*
+	 * Nobody enters alone where this one is in; who was in before has not left yet if it is
+	 * counted, too.
+	 */
 	if ((__atomic_load_n(&state->word, __ATOMIC_ACQUIRE) & FANIN_STATE_USERS) == 1)
 		return class;
 	fanin_dense_state_leave(state, ctx->job->shared);
@@ -149,8 +151,10 @@ fanin_sparse_query(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 	return FANIN_VERDICT_HELD;
 }
 
-/* The parent lacks shards that went up: these go once more, unless they did since the child asked
- * whose query the parent answers. */
+/*
+ * The parent lacks shards that went up: these go once more, unless they did since the child asked
+ * whose query the parent answers.
+ */
 static enum fanin_verdict
 send_again(struct fanin_handler_ctx *ctx, void *memory, const struct fanin_packet *packet,
 	   unsigned int child)

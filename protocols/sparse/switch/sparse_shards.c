@@ -51,8 +51,10 @@ words_of(const struct fanin_sparse *slot)
 	return (slot->mode == FANIN_SPARSE_ARRAY ? slot->span + 63 : slot->n_lanes) / 64;
 }
 
-/* Words of a bitmap shard from a word on: as many as fit, without empty ones at the end. count: of
- * their values. */
+/*
+ * Words of a bitmap shard from a word on: as many as fit, without empty ones at the end. count: of
+ * their values.
+ */
 static uint32_t
 bitmap_words(const struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot, uint32_t from,
 	     uint32_t *count)
@@ -129,8 +131,10 @@ cut(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 	slot->n_values = 0;
 	for (uint32_t i = 0; i < n_words; i++)
 		slot->n_values += (uint32_t)__builtin_popcountll(occupied[i]);
-	/* A list of so many values as there are in a full block would take more shards than there
-	 * may be; it would not be the shorter form either. */
+	/*
+	 * A list of so many values as there are in a full block would take more shards than there
+	 * may be; it would not be the shorter form either.
+	 */
 	if (slot->mode == FANIN_SPARSE_ARRAY &&
 	    slot->n_values * slot->index_bytes > n_words * sizeof(uint64_t)) {
 		slot->form = FANIN_SHARD_BITMAP;

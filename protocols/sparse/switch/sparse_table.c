@@ -8,8 +8,10 @@
 
 #include "protocols/sparse/switch/sparse.h"
 
-/* Values whose indices are taken out of a bitmap, or out of a table, at a time: these stay in the
- * first cache. */
+/*
+ * Values whose indices are taken out of a bitmap, or out of a table, at a time: these stay in the
+ * first cache.
+ */
 #define CHUNK 1024u
 
 /* A shard's values and where they belong. */
@@ -94,8 +96,10 @@ change_over(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 	ctx->stats->own[FANIN_SPARSE_CHANGED_OVER]++;
 }
 
-/* A value whose bucket is full. The last one that there is room for sends the spill, or makes the
- * table an array. */
+/*
+ * A value whose bucket is full. The last one that there is room for sends the spill, or makes the
+ * table an array.
+ */
 static void
 spill_value(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const uint8_t *value,
 	    uint32_t index)

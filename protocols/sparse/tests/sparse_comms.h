@@ -14,8 +14,10 @@ extern struct fanin_comm sparse_comms[SPARSE_WORLD_RANKS];
 /* Opens the world with a communicator for each rank; sparse_world_close closes it. */
 void sparse_comms_open(uint16_t n_ranks);
 
-/* Tests requests, one of each rank, until none is in progress, and frees them. Returns the status
- * of the last rank's. */
+/*
+ * Tests requests, one of each rank, until none is in progress, and frees them. Returns the status
+ * of the last rank's.
+ */
 int sparse_comms_finish(fanin_request **requests);
 
 #endif

@@ -218,7 +218,8 @@ sparse_rig_shard(struct sparse_rig *rig, uint16_t h, uint32_t block,
 	return frame;
 }
 
-/* The next shard's values from an index on. Returns how many there are; *at: behind the last one.
+/*
+ * The next shard's values from an index on. Returns how many there are; *at: behind the last one.
  */
 static uint16_t
 next_values(const struct sparse_rig *rig, const struct sparse_vector *brings, uint64_t *values,

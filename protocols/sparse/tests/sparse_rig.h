@@ -105,11 +105,14 @@ void sparse_rig_bring(struct sparse_rig *rig, uint16_t h, uint32_t block, uint32
 /* Values in random places, whose reduction is the same in any order. density: of 1000. */
 void sparse_rig_fill(struct sparse_rig *rig, uint32_t block, unsigned int density);
 
-/* Runs blocks 0 to n - 1 until all hosts have all results, and compares these with what they should
- * be. */
+/*
+ * Runs blocks 0 to n - 1 until all hosts have all results, and compares these with what they should
+ * be.
+ */
 void sparse_rig_run(struct sparse_rig *rig, uint32_t n_blocks);
 
-/* Parts of this: hosts send what they may; what is on its way comes; hosts ask; results are right.
+/*
+ * Parts of this: hosts send what they may; what is on its way comes; hosts ask; results are right.
  */
 void sparse_rig_post(struct sparse_rig *rig);
 void sparse_rig_deliver(struct sparse_rig *rig);
@@ -117,8 +120,10 @@ void sparse_rig_ask(struct sparse_rig *rig);
 void sparse_rig_check(struct sparse_rig *rig, uint32_t block);
 bool sparse_rig_has(const struct sparse_rig *rig, uint16_t h, uint32_t block);
 
-/* A shard of host h, for the test to change and to send. values, indices: count of them. Its
- * members say number and total. */
+/*
+ * A shard of host h, for the test to change and to send. values, indices: count of them. Its
+ * members say number and total.
+ */
 struct sparse_frame *sparse_rig_shard(struct sparse_rig *rig, uint16_t h, uint32_t block,
 				      const struct fanin_shard *shard, const uint64_t *values,
 				      const uint32_t *indices, uint16_t count);
@@ -127,7 +132,8 @@ struct sparse_frame *sparse_rig_shard(struct sparse_rig *rig, uint16_t h, uint32
 struct sparse_frame *sparse_rig_frame(struct sparse_rig *rig, uint16_t h, uint32_t block,
 				      enum fanin_type type);
 
-/* Puts a frame into the queue, or hands it over at once; the rig owns it then. Returns the verdict.
+/*
+ * Puts a frame into the queue, or hands it over at once; the rig owns it then. Returns the verdict.
  */
 void sparse_rig_send(struct sparse_rig *rig, struct sparse_frame *frame);
 enum fanin_verdict sparse_rig_hand_over(struct sparse_rig *rig, struct sparse_frame *frame,

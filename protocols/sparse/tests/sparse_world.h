@@ -82,8 +82,10 @@ void sparse_world_step(void);
 /* Puts a frame of the switch's on a rank's link. */
 void sparse_world_deliver(struct sparse_link *link, const struct sparse_frame *frame);
 
-/* The headers of one of the switch's frames. Returns its header of Fanin's, whose other fields are
- * zero. */
+/*
+ * The headers of one of the switch's frames. Returns its header of Fanin's, whose other fields are
+ * zero.
+ */
 struct fanin_hdr *sparse_world_frame(struct sparse_frame *frame, enum fanin_type type,
 				     uint32_t block, uint32_t payload_len);
 

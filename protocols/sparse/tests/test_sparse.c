@@ -162,8 +162,10 @@ START_TEST(sums_that_cancel_stay_in_the_result)
 }
 END_TEST
 
-/* A zero is a value like any other, whoever brings it first, and so is a result that is zero: a
- * table must not take it for a free place. */
+/*
+ * A zero is a value like any other, whoever brings it first, and so is a result that is zero: a
+ * table must not take it for a free place.
+ */
 START_TEST(zeros_are_values_to_every_operator)
 {
 	for (unsigned int op = FANIN_WIRE_SUM; op < FANIN_WIRE_OP_COUNT; op++) {
@@ -192,8 +194,10 @@ START_TEST(zeros_are_values_to_every_operator)
 }
 END_TEST
 
-/* As at 0.2 %: few values in a block of many indices, which take four bytes. In the end a block
- * that is full. */
+/*
+ * As at 0.2 %: few values in a block of many indices, which take four bytes. In the end a block
+ * that is full.
+ */
 START_TEST(spans_of_more_than_16_bits_are_exact)
 {
 	static const unsigned int densities[] = { 0, 2, 100, 1000 };
@@ -297,8 +301,10 @@ END_TEST
 /* Of two hosts' table. */
 #define LANES 320
 
-/* Every host brings all indices of the table's first buckets, which are eleven times as many as
- * have room there. */
+/*
+ * Every host brings all indices of the table's first buckets, which are eleven times as many as
+ * have room there.
+ */
 static void
 bring_buckets(uint16_t n_hosts, uint32_t n_buckets)
 {

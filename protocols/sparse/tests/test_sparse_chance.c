@@ -20,8 +20,10 @@
 #define PART 50u /* cases of a test */
 #define MOST_PARTS 4096
 
-/* Of each test the seed that it is at, 0 if it has ended well. Tests are processes of their own:
- * these are shared with them. */
+/*
+ * Of each test the seed that it is at, 0 if it has ended well. Tests are processes of their own:
+ * these are shared with them.
+ */
 static uint32_t *at_seed;
 static uint32_t first_seed, n_cases;
 

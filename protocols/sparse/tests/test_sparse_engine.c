@@ -106,8 +106,10 @@ START_TEST(results_are_exact_under_loss_duplication_and_reordering)
 }
 END_TEST
 
-/* Shards come before the rank has sent its own, and what they hold is combined in the order of
- * their numbers at all ranks. */
+/*
+ * Shards come before the rank has sent its own, and what they hold is combined in the order of
+ * their numbers at all ranks.
+ */
 START_TEST(spills_are_combined)
 {
 	struct sparse_vectors_options options;
@@ -186,8 +188,10 @@ START_TEST(several_requests_may_be_outstanding)
 
 		options.seed = i;
 		vectors[i] = sparse_vectors_make(&options);
-		/* Ranks post at different times, but all in the same order: spills and results may
-		 * come before. */
+		/*
+		 * Ranks post at different times, but all in the same order: spills and results may
+		 * come before.
+		 */
 		for (uint16_t rank = 0; rank < 3; rank++) {
 			post(vectors[i], rank);
 			sparse_world_step();
@@ -312,8 +316,10 @@ START_TEST(shards_that_do_not_fit_are_not_taken)
 	post(vectors, 0);
 	span = vectors->requests[0].sparse->span;
 	ck_assert_uint_gt(span, 999);
-	/* An index beyond the block; then the only one, before this rank has sent its own; then one
-	 * beyond the last. */
+	/*
+	 * An index beyond the block; then the only one, before this rank has sent its own; then one
+	 * beyond the last.
+	 */
 	shard_play(0, 0, (struct fanin_shard){ .span = 1000, .number = 1 }, 1000, FANIN_WIRE_I32,
 		   1);
 	shard_play(0, 0, (struct fanin_shard){ .span = 1000, .number = 0, .total = 1 }, 3,

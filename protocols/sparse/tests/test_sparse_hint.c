@@ -134,8 +134,10 @@ START_TEST(sums_are_the_same_whichever_way_they_take)
 }
 END_TEST
 
-/* Hints change nothing where sparse vectors can't carry the operation: the ranks do not even ask
- * each other. */
+/*
+ * Hints change nothing where sparse vectors can't carry the operation: the ranks do not even ask
+ * each other.
+ */
 START_TEST(a_hint_is_ignored_where_it_does_not_apply)
 {
 	static const struct {
@@ -156,8 +158,10 @@ START_TEST(a_hint_is_ignored_where_it_does_not_apply)
 
 		for (uint16_t rank = 0; rank < 2; rank++) {
 			memset(data[rank], 0, sizeof(data[rank]));
-			/* 1 at one index of rank 0, 2 at another one of rank 1; f16 has the bits of
-			 * a small number. */
+			/*
+			 * 1 at one index of rank 0, 2 at another one of rank 1; f16 has the bits of
+			 * a small number.
+			 */
 			((uint8_t *)data[rank])[(3 + 5 * rank) * size] = (uint8_t)(1 + rank);
 			sparse_comms[rank].member.wide = calls[k].dtype == FANIN_F16;
 			sparse_comms[rank].protocol = calls[k].dtype == FANIN_U8
@@ -200,7 +204,8 @@ START_TEST(unknown_hints_are_told)
 }
 END_TEST
 
-/* Posts a hinted sum of `count` ones at index 5 at each rank, of `less` elements fewer at rank 1.
+/*
+ * Posts a hinted sum of `count` ones at index 5 at each rank, of `less` elements fewer at rank 1.
  */
 static void
 post_ones(float (*data)[N], uint64_t less, fanin_request **requests)

@@ -33,8 +33,10 @@ vector_lay_out(struct sparse_vectors *vectors, uint32_t payload_bytes)
 	return sparse;
 }
 
-/* Cuts a block, and finds all its values in its shards again, each once. Returns how many shards
- * there are. */
+/*
+ * Cuts a block, and finds all its values in its shards again, each once. Returns how many shards
+ * there are.
+ */
 static unsigned int
 block_expect(const struct fanin_vector *sparse, uint32_t block, uint32_t payload_bytes,
 	     uint64_t *bytes)
@@ -121,8 +123,10 @@ START_TEST(each_value_is_in_one_shard)
 
 		for (uint32_t block = 0; block < sparse->n_blocks; block++)
 			block_expect(sparse, block, payload_bytes, &bytes);
-		/* It is never longer than a list, as far as that has a number of packets to be
-		 * expected. */
+		/*
+		 * It is never longer than a list, as far as that has a number of packets to be
+		 * expected.
+		 */
 		ck_assert_uint_le(bytes, list_bytes + 2 * headers);
 		sparse_vectors_free(vectors);
 	}
@@ -216,8 +220,10 @@ START_TEST(a_span_fills_a_packet_on_average)
 			/* And not far less, unless the span is as large as it may be. */
 			if (span < limit - 64 && span > 640 && span != FANIN_SHARD_SHORT_SPAN)
 				ck_assert(values > 0.5 * payload / (bytes + 4.0));
-			/* Or the indices of a larger one would take more than the headers that it
-			 * saves. */
+			/*
+			 * Or the indices of a larger one would take more than the headers that it
+			 * saves.
+			 */
 			if (span == FANIN_SHARD_SHORT_SPAN &&
 			    values < 0.5 * payload / (bytes + 4.0))
 				ck_assert(2 * values >= FANIN_PAYLOAD_OFFSET);
@@ -274,8 +280,10 @@ options_of(uint64_t n, double density)
 	};
 }
 
-/* Ranks post at different times: sparse, dense, sparse, sparse, dense. All results are right, so
- * block numbers are those of the others. */
+/*
+ * Ranks post at different times: sparse, dense, sparse, sparse, dense. All results are right, so
+ * block numbers are those of the others.
+ */
 START_TEST(what_is_posted_waits_for_the_agreement)
 {
 	struct sparse_vectors *vectors[3];
@@ -620,8 +628,10 @@ START_TEST(duplicates_are_combined_before_they_are_sent)
 }
 END_TEST
 
-/* Both blocks have one index, so the switch takes them; the rank whose vector has none must not
- * write the other's value anywhere. */
+/*
+ * Both blocks have one index, so the switch takes them; the rank whose vector has none must not
+ * write the other's value anywhere.
+ */
 START_TEST(a_rank_without_indices_takes_no_value)
 {
 	const struct fanin_sparse_opts given = { .sz = sizeof(given), .density = 1 };

@@ -67,8 +67,10 @@ send_shard(unsigned int h, uint32_t block, uint8_t number, uint8_t total)
 	ring_switch_put(&sw, (uint16_t)h, frame, len);
 }
 
-/* The block's result has come to all: 5 h has h + 1, 900 the sum of three, 901 that of host 0
- * alone. */
+/*
+ * The block's result has come to all: 5 h has h + 1, 900 the sum of three, 901 that of host 0
+ * alone.
+ */
 static void
 check_result(uint32_t block)
 {

@@ -78,8 +78,10 @@ query_of(uint16_t h, uint64_t has)
 	return query;
 }
 
-/* Which numbers of shards of a type are on their way to somebody; all of them whole, and with the
- * value of a result at this index. */
+/*
+ * Which numbers of shards of a type are on their way to somebody; all of them whole, and with the
+ * value of a result at this index.
+ */
 static uint64_t
 numbers_on_their_way(int to, enum fanin_type type)
 {
@@ -136,7 +138,8 @@ START_TEST(a_result_that_is_known_takes_the_place_of_contributions)
 	for (int h = 0; h < 3; h++)
 		ck_assert_uint_eq(numbers_on_their_way(-1 - h, FANIN_TYPE_SPARSE_RESULT), 2);
 	forget_queue();
-	/* Who knows the result is asked for the rest, and who contributes for nothing, or for that.
+	/*
+	 * Who knows the result is asked for the rest, and who contributes for nothing, or for that.
 	 */
 	takes(query_of(2, 2));
 	ck_assert_int_eq(answered(2, &shards), FANIN_BLOCK_ABSENT);
@@ -202,8 +205,10 @@ START_TEST(shards_of_a_known_result_that_contradict_each_other_have_no_effect)
 }
 END_TEST
 
-/* Full shards of indices that have one bucket of a table of 512 lanes. Returns how many packets the
- * switch has sent before all were in. */
+/*
+ * Full shards of indices that have one bucket of a table of 512 lanes. Returns how many packets the
+ * switch has sent before all were in.
+ */
 static size_t
 fill_bucket(bool whole)
 {
@@ -335,8 +340,10 @@ START_TEST(a_leaf_tells_its_parent_until_that_has_all)
 }
 END_TEST
 
-/* A leaf's own children know the result, too, and the parent's shards come while they are still
- * telling it. */
+/*
+ * A leaf's own children know the result, too, and the parent's shards come while they are still
+ * telling it.
+ */
 START_TEST(a_leaf_takes_a_result_in_the_middle_of_telling_it)
 {
 	uint64_t shards;

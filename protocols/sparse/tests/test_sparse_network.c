@@ -228,8 +228,10 @@ has_every_seventh(uint16_t rank, uint64_t index)
 	return index % 7 == 0;
 }
 
-/* Zeros of each rank at some indices, which a table must not take for free places, and at others
- * one of all ranks. */
+/*
+ * Zeros of each rank at some indices, which a table must not take for free places, and at others
+ * one of all ranks.
+ */
 static uint64_t
 zero_or_rank(uint16_t rank, uint64_t index)
 {
@@ -292,8 +294,10 @@ START_TEST(duplicates_are_no_shards)
 }
 END_TEST
 
-/* At 0.2 %, where the ranks expect so little that longer indices cost less than more packets, and
- * the longest packets. */
+/*
+ * At 0.2 %, where the ranks expect so little that longer indices cost less than more packets, and
+ * the longest packets.
+ */
 START_TEST(spans_of_more_than_16_bits_are_exact)
 {
 	struct sparse_trial trial = trial_of(_i);

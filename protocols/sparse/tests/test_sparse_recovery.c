@@ -71,8 +71,10 @@ copy_of(const void *data, size_t len)
 	return copy;
 }
 
-/* The request is done at a rank: its caller reads the result, and then writes to all memory that
- * the request had. */
+/*
+ * The request is done at a rank: its caller reads the result, and then writes to all memory that
+ * the request had.
+ */
 static void
 take(unsigned int r, uint16_t rank)
 {

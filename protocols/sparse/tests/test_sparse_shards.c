@@ -60,8 +60,10 @@ drops(struct sparse_frame *frame, enum fanin_reason expected)
 	ck_assert_str_eq(fanin_reason_name(reason), fanin_reason_name(expected));
 }
 
-/* What is on its way to host h, or to the parent (0); the queue is emptied of it. NULL: nothing.
- * The caller frees it. */
+/*
+ * What is on its way to host h, or to the parent (0); the queue is emptied of it. NULL: nothing.
+ * The caller frees it.
+ */
 static struct sparse_frame *
 taken_from_queue(int to)
 {
@@ -210,8 +212,10 @@ START_TEST(indices_of_a_list_may_have_any_order)
 }
 END_TEST
 
-/* Of everything that one host may send wrong nothing is in the others' result, nor does it keep
- * that from coming. */
+/*
+ * Of everything that one host may send wrong nothing is in the others' result, nor does it keep
+ * that from coming.
+ */
 START_TEST(what_one_host_does_wrong_changes_no_result)
 {
 	const uint64_t value = 1000;
@@ -396,8 +400,10 @@ START_TEST(of_a_result_only_what_lacks_is_sent_again)
 }
 END_TEST
 
-/* A leaf whose two hosts have brought three shards' worth; the other leaf has brought nothing. Its
- * shards are in the queue. */
+/*
+ * A leaf whose two hosts have brought three shards' worth; the other leaf has brought nothing. Its
+ * shards are in the queue.
+ */
 static void
 send_leaf_up(void)
 {
@@ -431,8 +437,10 @@ START_TEST(the_parent_asks_for_the_shards_that_it_lacks)
 	frame = taken_from_queue(0);
 	if (frame != NULL) /* of a table, whose last spill is a shard, too */
 		takes(frame);
-	/* A host asks; its switch asks the parent, which says what it has; that shard comes again,
-	 * and no other one. */
+	/*
+	 * A host asks; its switch asks the parent, which says what it has; that shard comes again,
+	 * and no other one.
+	 */
 	takes(query_of(0, 0, true, true, 0));
 	ck_assert_uint_eq(n_queued(FANIN_TYPE_ANSWER), 0);
 	takes(taken_from_queue(0));

@@ -60,8 +60,10 @@ put(struct rte_mbuf *mbuf)
 	pthread_spin_unlock(&world.lock);
 }
 
-/* The sum of a result's values, which are small integers; it goes to all children but for
- * repetitions. */
+/*
+ * The sum of a result's values, which are small integers; it goes to all children but for
+ * repetitions.
+ */
 static void
 hear(const struct fanin_emission *emission)
 {

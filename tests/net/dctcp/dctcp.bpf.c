@@ -11,8 +11,10 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-/* The kernel's own types, as far as they are used: their layout comes from its BTF when the program
- * is loaded. */
+/*
+ * The kernel's own types, as far as they are used: their layout comes from its BTF when the program
+ * is loaded.
+ */
 #define KERNEL __attribute__((preserve_access_index))
 
 struct sock {

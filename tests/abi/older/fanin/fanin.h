@@ -73,8 +73,10 @@ enum fanin_dtype {
 	FANIN_OPAQUE_BASE = 128, /* itself no data type: see FANIN_OPAQUE */
 };
 
-/* The data type of a custom operator (docs/custom-operators.md) whose elements are that many bytes,
- * 1 to 64. */
+/*
+ * The data type of a custom operator (docs/custom-operators.md) whose elements are that many bytes,
+ * 1 to 64.
+ */
 #define FANIN_OPAQUE(bytes) ((enum fanin_dtype)(FANIN_OPAQUE_BASE + (bytes)))
 
 /*
@@ -211,8 +213,10 @@ struct fanin_join_opts {
 	bool authenticate;
 };
 
-/* Where and how a communicator's collectives run. Strings belong to the library and live as long as
- * the communicator. */
+/*
+ * Where and how a communicator's collectives run. Strings belong to the library and live as long as
+ * the communicator.
+ */
 struct fanin_report {
 	size_t sz;
 	const char *transport;        /* "af_xdp", "af_packet", "memif" or "tcp ring" */
@@ -229,8 +233,10 @@ struct fanin_report {
 	uint64_t retransmits;
 	uint64_t duplicates; /* results that had been received before */
 	uint64_t invalid;    /* frames that failed validation */
-	/* Sums and averages of f16 and bf16 are accumulated in f32 and rounded once. Packets hold
-	 * half as many of them. */
+	/*
+	 * Sums and averages of f16 and bf16 are accumulated in f32 and rounded once. Packets hold
+	 * half as many of them.
+	 */
 	bool accumulates_f32;
 	uint64_t spurious;   /* of the retransmits, those that a second result showed to be needless
 			      */
@@ -389,19 +395,25 @@ FANIN_API void fanin_finalize(fanin_ctx *ctx);
 /* One phrase for a status; a static string. Thread-safe. */
 FANIN_API const char *fanin_strerror(int status);
 
-/* What the last failed call on this context found and expected; "" if none failed. Valid until the
- * next call. */
+/*
+ * What the last failed call on this context found and expected; "" if none failed. Valid until the
+ * next call.
+ */
 FANIN_API const char *fanin_ctx_error(const fanin_ctx *ctx);
 
-/* Bitmap of the ranks that the last failed call on this context missed, such as those that have not
- * joined; or 0. */
+/*
+ * Bitmap of the ranks that the last failed call on this context missed, such as those that have not
+ * joined; or 0.
+ */
 FANIN_API uint64_t fanin_ctx_missing(const fanin_ctx *ctx);
 
 /* What went wrong in this communicator, naming missing ranks or the refusal; "" if nothing did. */
 FANIN_API const char *fanin_comm_error(const fanin_comm *comm);
 
-/* Bitmap of the ranks that the oldest unfinished block waits for, late or gone, as last told by the
- * switch; 0 if unknown. */
+/*
+ * Bitmap of the ranks that the oldest unfinished block waits for, late or gone, as last told by the
+ * switch; 0 if unknown.
+ */
 FANIN_API uint64_t fanin_comm_missing(const fanin_comm *comm);
 
 /* Fills as much of the report as report->sz says. Returns FANIN_OK or FANIN_ERR_INVALID. */
@@ -413,8 +425,10 @@ FANIN_API int fanin_comm_report(const fanin_comm *comm, struct fanin_report *rep
  */
 FANIN_API bool fanin_supports(enum fanin_dtype dtype, enum fanin_op op);
 
-/* "f32", "sum", ...; "opaque" and "custom"; "unknown" for other values. Static strings,
- * thread-safe. */
+/*
+ * "f32", "sum", ...; "opaque" and "custom"; "unknown" for other values. Static strings,
+ * thread-safe.
+ */
 FANIN_API const char *fanin_dtype_name_of(enum fanin_dtype dtype);
 FANIN_API const char *fanin_op_name_of(enum fanin_op op);
 
