@@ -538,7 +538,7 @@ struct fanin_handler {
 	 * A packet of one of these, of the run ctx->epoch, with valid headers. Otherwise as a
 	 * contribution. Of one that comes from the parent packet->child has no meaning, and after
 	 * FANIN_VERDICT_DROP nobody is told. What each of the tree's own types says is in
-	 * docs/protocol.md. NULL if there are none.
+	 * docs/protocol.md and the README.md of its protocol. NULL if there are none.
 	 */
 	enum fanin_verdict (*other)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 				    struct fanin_packet *packet, enum fanin_reason *reason);

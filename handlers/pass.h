@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Packets of members to other members along a job's tree, for handlers whose jobs have such: to all
- * others, or to one (docs/protocol.md, "Multicast" and "Reliable multicast"). Such a handler has
- * `makes_packets`, and its own counters begin with FANIN_PASS_COUNTERS.
+ * others, or to one (protocols/multicast/README.md, protocols/broadcast/README.md). Such a handler
+ * has `makes_packets`, and its own counters begin with FANIN_PASS_COUNTERS.
  */
 #ifndef FANIN_HANDLERS_PASS_H
 #define FANIN_HANDLERS_PASS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sums that carry the set of the ranks in them, so that nothing is counted twice (docs/protocol.md,
- * "Sets"): the part that their handlers have in common.
+ * Sums that carry the set of the ranks in them, so that nothing is counted twice ("Sets" in the
+ * README.md of protocols/push, pa_atp and canary): the part that their handlers have in common.
  */
 #ifndef FANIN_HANDLERS_SUMS_H
 #define FANIN_HANDLERS_SUMS_H

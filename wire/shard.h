@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shards: the packets of which a sparse block consists (Flare section 7; docs/protocol.md, "Sparse
- * blocks"). What the header says of one, how its payload is laid out, and how many indices a block
- * may have. Pure; thread-safe.
+ * Shards: the packets of which a sparse block consists (Flare section 7;
+ * protocols/sparse/README.md). What the header says of one, how its payload is laid out, and how
+ * many indices a block may have. Pure; thread-safe.
  */
 #ifndef FANIN_WIRE_SHARD_H
 #define FANIN_WIRE_SHARD_H

@@ -2,7 +2,7 @@
 /*
  * What the handler `canary` of switches and the host protocol of its jobs have in common: the job's
  * parameters, by their positions in struct fanin_job_params, and which rank leads a block
- * (docs/protocol.md, "Canary").
+ * (protocols/canary/README.md).
  */
 #ifndef FANIN_PROTOCOLS_CANARY_CANARY_H
 #define FANIN_PROTOCOLS_CANARY_CANARY_H

@@ -2,7 +2,7 @@
 /*
  * What the handler `pa-atp` of switches and the host protocol of its jobs have in common: the job's
  * parameters, by their positions in JOIN_ACK and in struct fanin_job_params, and the congestion
- * controls that one of them chooses (docs/protocol.md, "PA-ATP").
+ * controls that one of them chooses (protocols/pa_atp/README.md).
  */
 #ifndef FANIN_PROTOCOLS_PA_ATP_PA_ATP_H
 #define FANIN_PROTOCOLS_PA_ATP_PA_ATP_H

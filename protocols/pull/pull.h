@@ -2,7 +2,7 @@
 /*
  * What the handler `pull` of switches and the host protocol of its jobs have in common: the job's
  * parameters, by their positions in struct fanin_job_params, and the place of a packet
- * (docs/protocol.md, "Pull").
+ * (protocols/pull/README.md).
  */
 #ifndef FANIN_PROTOCOLS_PULL_PULL_H
 #define FANIN_PROTOCOLS_PULL_PULL_H

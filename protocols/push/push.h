@@ -2,7 +2,7 @@
 /*
  * What the handler `push` of switches and the host protocol of its jobs have in common: the job's
  * parameters, by their positions, which rank is home to a block, and what hosts say to each other
- * by UNICAST and MULTICAST (docs/protocol.md, "Push").
+ * by UNICAST and MULTICAST (protocols/push/README.md).
  */
 #ifndef FANIN_PROTOCOLS_PUSH_PUSH_H
 #define FANIN_PROTOCOLS_PUSH_PUSH_H

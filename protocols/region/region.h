@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the handler `region` and its hosts share (docs/protocol.md, "Regions"): the parameters of
- * its jobs, by their places, the fields of its packets, and which bytes belong to a region.
+ * What the handler `region` and its hosts share (protocols/region/README.md): the parameters of its
+ * jobs, by their places, the fields of its packets, and which bytes belong to a region.
  */
 #ifndef FANIN_PROTOCOLS_REGION_REGION_H
 #define FANIN_PROTOCOLS_REGION_REGION_H

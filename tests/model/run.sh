@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP (pa_atp.pml), of Canary (canary.pml), of Push (push.pml), of Pull (pull.pml), of reliable multicast (multicast.pml), of MPI programs
+# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP (pa_atp.pml), of Canary (canary.pml), of Push (push.pml), of Pull (pull.pml), of reliable multicast (broadcast.pml), of MPI programs
 # whose network fails (mpi_agree.pml), of runs that are taken up again (recovery.pml) and of joining where versions differ (version.pml): searches each configuration to the end, then sees that each mutant is caught by the property that should catch it, as many at a time as there
 # are CPUs. Prints a line for each; fails if a property is violated, a search was cut short, or a mutant survives. No
 # arguments; needs spin and gcc, writes to a temporary directory only.

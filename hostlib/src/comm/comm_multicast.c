@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The job beside a communicator's by which broadcasts and allgathers go (docs/protocol.md,
- * "Reliable multicast"), and which of them do. It is one of its own, with runs, trees and block
- * numbers of its own, so that an allgather and a reduce_scatter run side by side.
+ * The job beside a communicator's by which broadcasts and allgathers go
+ * (protocols/broadcast/README.md), and which of them do. It is one of its own, with runs, trees and
+ * block numbers of its own, so that an allgather and a reduce_scatter run side by side.
  */
 #include "comm.h"
 

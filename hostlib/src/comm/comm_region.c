@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Multicast regions of a communicator (docs/protocol.md, "Regions"): each is a job beside the
+ * Multicast regions of a communicator (protocols/region/README.md): each is a job beside the
  * communicator's, whose parameters tell the switches its range of addresses. The jobs by which
  * regions are reduced are beside the communicator's, too, one for each way, as they are joined.
  */

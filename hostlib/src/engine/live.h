@@ -5,8 +5,8 @@
  * owe packets that no switch knows of. So the root of the tree is asked about a block that nobody
  * may have contributed to, 2W ahead of the oldest one: switches take none so far ahead before that
  * is done. All of its ranks are missing then, each switch probes them, and the answer says which
- * have ended or are silent (docs/protocol.md, "Reliable multicast"). For engines whose handler
- * passes such queries up.
+ * have ended or are silent (protocols/broadcast/README.md). For engines whose handler passes such
+ * queries up.
  */
 #ifndef FANIN_HOSTLIB_ENGINE_LIVE_H
 #define FANIN_HOSTLIB_ENGINE_LIVE_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Queries to the switch about the state of blocks, and their answers: the round trip, what was lost
- * in either direction, and which ranks a block waits for (docs/protocol.md, "Asking"). Only this
- * file sends payload again. Called by the poll loop only.
+ * in either direction, and which ranks a block waits for (protocols/dense/README.md, "Asking").
+ * Only this file sends payload again. Called by the poll loop only.
  */
 #include "engine_internal.h"
 #include "times.h"

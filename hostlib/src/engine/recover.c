@@ -4,8 +4,8 @@
  * that any of them has no result of. Because of the window, the others may have results of fewer
  * than W blocks from there on: the last one of each lane. Results that are still in the
  * application's buffers are not kept twice. Of a block that another rank owns this one has no
- * result: it keeps, and sends again, what it has contributed (docs/protocol.md, "Lost runs of
- * blocks with owners").
+ * result: it keeps, and sends again, what it has contributed (protocols/dense/README.md, "Lost runs
+ * of blocks with owners").
  */
 #include "engine_internal.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse blocks: lanes that send shards, and put results together of shards (docs/protocol.md,
- * "Sparse blocks"; Flare section 7). What is sent can be made again from the caller's vectors, so
- * only results take memory: each shard has a buffer from its arrival until its block is complete.
- * Where runs can be resumed each lane keeps the result of its last block, and tells it those who
- * lack it as if it were what this rank brings. Called by the poll loop only.
+ * Sparse blocks: lanes that send shards, and put results together of shards
+ * (protocols/sparse/README.md; Flare section 7). What is sent can be made again from the caller's
+ * vectors, so only results take memory: each shard has a buffer from its arrival until its block is
+ * complete. Where runs can be resumed each lane keeps the result of its last block, and tells it
+ * those who lack it as if it were what this rank brings. Called by the poll loop only.
  */
 #include "engine_internal.h"
 

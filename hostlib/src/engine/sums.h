@@ -11,7 +11,7 @@
  * dropped. One that has all ranks that are there takes their place as a whole. Any other one would
  * count a rank twice, and is dropped; the data of a single missing rank has no rank in common with
  * the sum, so asking the missing ones always completes it. A sum of all ranks has each one's data
- * once (docs/protocol.md: Push, Pull, PA-ATP and Canary).
+ * once (README.md of protocols/push, pull, pa_atp and canary).
  */
 #ifndef FANIN_HOSTLIB_SUMS_H
 #define FANIN_HOSTLIB_SUMS_H

@@ -201,7 +201,7 @@ struct fanin_switch_ops {
 };
 
 /*
- * Functions of a protocol whose jobs are multicast regions (docs/protocol.md, "Regions"), between
+ * Functions of a protocol whose jobs are multicast regions (protocols/region/README.md), between
  * polls.
  */
 struct fanin_protocol_region_ops {

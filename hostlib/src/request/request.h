@@ -104,9 +104,9 @@ uint64_t fanin_request_cut(struct fanin_request *request, uint16_t payload_bytes
 
 /*
  * The same for a protocol whose blocks may have owners, the ranks that keep their results
- * (docs/protocol.md, "Results for one rank"): of a REDUCE and of a REDUCE_SCATTER whose parts fill
- * a packet at least. Blocks of the latter don't reach from one part into the next, and take the
- * parts in turn.
+ * (protocols/dense/README.md, "Results for one rank"): of a REDUCE and of a REDUCE_SCATTER whose
+ * parts fill a packet at least. Blocks of the latter don't reach from one part into the next, and
+ * take the parts in turn.
  *
  * size: ranks of the job.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse vectors of one allreduce (Flare section 7; docs/protocol.md, "Sparse blocks"): how many
- * indices a block has, how what a rank brings for a block is cut into shards, and how the shards of
- * its result are put together. Pure but for the struct and its memory; one thread at a time.
+ * Sparse vectors of one allreduce (Flare section 7; protocols/sparse/README.md): how many indices a
+ * block has, how what a rank brings for a block is cut into shards, and how the shards of its
+ * result are put together. Pure but for the struct and its memory; one thread at a time.
  */
 #ifndef FANIN_HOSTLIB_VECTOR_VECTOR_H
 #define FANIN_HOSTLIB_VECTOR_VECTOR_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reliable multicast on hosts (Khalilov et al., sections III and IV; docs/protocol.md, "Reliable
- * multicast"): Broadcast and Allgather by packets that their roots send to all others, the block
- * engine for the blocks that keep the ranks together, and a ring of neighbors from which lost
- * packets are fetched. All other collectives run as in the window protocol.
+ * Reliable multicast on hosts (Khalilov et al., sections III and IV;
+ * protocols/broadcast/README.md): Broadcast and Allgather by packets that their roots send to all
+ * others, the block engine for the blocks that keep the ranks together, and a ring of neighbors
+ * from which lost packets are fetched. All other collectives run as in the window protocol.
  */
 #ifndef FANIN_PROTOCOLS_BROADCAST_HOST_BROADCAST_H
 #define FANIN_PROTOCOLS_BROADCAST_HOST_BROADCAST_H

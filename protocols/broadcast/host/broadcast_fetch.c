@@ -2,7 +2,7 @@
 /*
  * What is missing, and who is gone: the cutoff timer, the ring of neighbors from which packets are
  * fetched (Khalilov et al., section III.C), and queries for ranks that have ended
- * (docs/protocol.md, "Reliable multicast"). Called by the poll loop only.
+ * (protocols/broadcast/README.md). Called by the poll loop only.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Operations: how their packets are divided into chains, which control blocks they have, and how
- * they end (docs/protocol.md, "Reliable multicast").
+ * they end (protocols/broadcast/README.md).
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What may be sent: contributions to control blocks, in their order and each once its condition
- * holds, and a root's packets, as far as credits allow (docs/protocol.md, "Reliable multicast").
- * Called by the poll loop only.
+ * holds, and a root's packets, as far as credits allow (protocols/broadcast/README.md). Called by
+ * the poll loop only.
  */
 #include "broadcast_internal.h"
 

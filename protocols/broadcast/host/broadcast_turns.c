@@ -2,7 +2,7 @@
 /*
  * The order in which ranks send their parts of an Allgather: rack by rack, so that each chain stays
  * in as few racks as it can, and chains of different racks don't share a link between switches
- * (Khalilov et al., section IV; docs/protocol.md, "Reliable multicast").
+ * (Khalilov et al., section IV; protocols/broadcast/README.md).
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's part of reliable multicast (Khalilov et al.; docs/protocol.md, "Reliable
- * multicast"): packets of members to all others or to one, and the dense blocks that keep members
- * together, both of members.h.
+ * The switch's part of reliable multicast (Khalilov et al.; protocols/broadcast/README.md): packets
+ * of members to all others or to one, and the dense blocks that keep members together, both of
+ * members.h.
  */
 #include "protocols/broadcast/broadcast.h"
 #include "protocols/dense/switch/members.h"

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reliable multicast (docs/protocol.md): rank 0 multicasts PACKETS packets of each of OPERATIONS operations to RANKS - 1 others, which fetch what they lack from the
- * rank to their left. Data is the number of its operation, from 1 on; buffers are used for something else as soon as a rank has left an operation. README.md says which
- * step stands for which rule; run.sh gives the sizes, and sees to it that every MUTANT_ is caught.
+ * Reliable multicast (protocols/broadcast/README.md): rank 0 multicasts PACKETS packets of each of
+ * OPERATIONS operations to RANKS - 1 others, which fetch what they lack from the rank to their
+ * left. Data is the number of its operation, from 1 on; buffers are used for something else as soon
+ * as a rank has left an operation. README.md says which step stands for which rule; run.sh gives
+ * the sizes, and sees to it that every MUTANT_ is caught.
  *
  * What is in flight is a bit for each receiver, operation and packet, so that anything may overtake anything. LOSSES of them vanish, DUPLICATES are delivered and stay,
  * and PREMATURE times a rank asks while something may still come. When nothing moves any more, the timers fire: who lacks something asks.

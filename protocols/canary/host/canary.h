@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host protocol of jobs with the handler `canary` (Canary, section 3; docs/protocol.md,
- * "Canary"): the block engine, with rules of its own for what is sent and what comes in. Each rank
- * leads every n-th block: it merges what comes of it, keeps its own data back until the end, and
- * sends the result. No switch is joined: the ranks agree on a run by rank 0's roll.
+ * The host protocol of jobs with the handler `canary` (Canary, section 3;
+ * protocols/canary/README.md): the block engine, with rules of its own for what is sent and what
+ * comes in. Each rank leads every n-th block: it merges what comes of it, keeps its own data back
+ * until the end, and sends the result. No switch is joined: the ranks agree on a run by rank 0's
+ * roll.
  */
 #ifndef FANIN_PROTOCOLS_CANARY_HOST_CANARY_H
 #define FANIN_PROTOCOLS_CANARY_HOST_CANARY_H

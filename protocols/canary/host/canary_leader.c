@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary's leader (sections 3.1.4 and 3.3; docs/protocol.md, "What the leader does"): merges what
- * comes of a block by the sets of ranks in it, makes the result once, and sends it to where data
- * came from: by the ports that switches noted, by those that collisions told, and to single ranks.
- * A block's entry is taken by one 2W later: whoever sends that has all results of this one's
- * window, so that all ranks have this one's.
+ * Canary's leader (sections 3.1.4 and 3.3; protocols/canary/README.md, "What the leader does"):
+ * merges what comes of a block by the sets of ranks in it, makes the result once, and sends it to
+ * where data came from: by the ports that switches noted, by those that collisions told, and to
+ * single ranks. A block's entry is taken by one 2W later: whoever sends that has all results of
+ * this one's window, so that all ranks have this one's.
  */
 #include "canary_internal.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary: how a run begins and ends (docs/protocol.md, "Beginning and ending a run"). Rank 0 calls
- * the roll; the others call until it tells the number of the run.
+ * Canary: how a run begins and ends (protocols/canary/README.md, "Beginning and ending a run").
+ * Rank 0 calls the roll; the others call until it tells the number of the run.
  */
 #include "canary_internal.h"
 

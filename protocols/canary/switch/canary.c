@@ -2,7 +2,7 @@
 /*
  * Canary (section 3): data of a block is combined where it meets on its way to the block's leader,
  * and its result goes back by the ports that it came in at. The same on leaves and spines;
- * docs/protocol.md, "Canary", says why it is exact and what follows from a loss.
+ * protocols/canary/README.md says why it is exact and what follows from a loss.
  */
 #include "protocols/canary/switch/canary.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's part of Canary (docs/protocol.md, "Canary"): what the files of the handler share. A
+ * The switch's part of Canary (protocols/canary/README.md): what the files of the handler share. A
  * switch combines what meets in it of a block for a while, sends the sum on towards the block's
  * leader, and notes the ports at which data came in for the result's way back. It knows no tree.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Canary: a descriptor, and what becomes of data that meets it (sections 3.1.1, 3.1.2 and 3.2.1;
- * docs/protocol.md, "What a switch does"). Called by the worker that has entered the slot.
+ * protocols/canary/README.md, "What a switch does"). Called by the worker that has entered the
+ * slot.
  */
 #include "protocols/canary/switch/canary.h"
 

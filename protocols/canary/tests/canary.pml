@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary (docs/protocol.md): HOSTS ranks at two leaf switches with two spines between them; the first LEADERS ranks lead blocks in turn. Each switch has
- * a table of one place. README.md says which step stands for which rule; run.sh gives the sizes, and sees to it that every MUTANT_ is caught.
+ * Canary (protocols/canary/README.md): HOSTS ranks at two leaf switches with two spines between
+ * them; the first LEADERS ranks lead blocks in turn. Each switch has a table of one place.
+ * README.md says which step stands for which rule; run.sh gives the sizes, and sees to it that
+ * every MUTANT_ is caught.
  *
  * There are two networks, as in window.pml. UNBOUNDED: what was sent once can be delivered at any time, any number of times, or never, and not only
  * to the next switch: to any. Switches lose what they have at any time, so SWITCHES of them stand for networks of any shape. From every state, everything

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A switch of a Canary job: descriptors and what meets them, timeouts and what they are learned
- * from, collisions, results and restoration, and who is believed (docs/protocol.md, "What a switch
- * does"). Ranks 0 and 1 are at ports 0 and 1, the other four behind ports 4 and 5.
+ * from, collisions, results and restoration, and who is believed (protocols/canary/README.md, "What
+ * a switch does"). Ranks 0 and 1 are at ports 0 and 1, the other four behind ports 4 and 5.
  */
 #include <arpa/inet.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 /*
  * Two leaves and two spines with the handler `canary`, four ranks, and links that lose, double and
  * delay packets, in virtual time. The test plays hosts and leaders by the rules of
- * docs/protocol.md. Whatever a leader gets is an exact sum of the ranks that it names, every rank
- * gets each block's result, and without loss nobody has to ask for it.
+ * protocols/canary/README.md. Whatever a leader gets is an exact sum of the ranks that it names,
+ * every rank gets each block's result, and without loss nobody has to ask for it.
  */
 #include <arpa/inet.h>
 #include <stdio.h>

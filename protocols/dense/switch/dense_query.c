@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Queries about blocks of dense handlers, and the parent's answers to those that were passed on
- * (docs/protocol.md, "Asking"). A query never moves a slot on: the slot of the block asked for is
- * entered only to use its result, others are only looked at.
+ * (protocols/dense/README.md, "Asking"). A query never moves a slot on: the slot of the block asked
+ * for is entered only to use its result, others are only looked at.
  */
 #include <string.h>
 

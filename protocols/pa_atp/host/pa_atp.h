@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host protocol of jobs with a parameter server (PA-ATP, section III; docs/protocol.md): the
- * block engine, with rules of its own. Blocks are sent in order, within two windows: CWD bounds
- * those that the switch has not acknowledged (GACK), AWD how far this rank runs ahead of results
- * (AACK). What is lost is found by gaps in the results and by timers; the server then asks for what
- * it lacks.
+ * The host protocol of jobs with a parameter server (PA-ATP, section III;
+ * protocols/pa_atp/README.md): the block engine, with rules of its own. Blocks are sent in order,
+ * within two windows: CWD bounds those that the switch has not acknowledged (GACK), AWD how far
+ * this rank runs ahead of results (AACK). What is lost is found by gaps in the results and by
+ * timers; the server then asks for what it lacks.
  */
 #ifndef FANIN_PROTOCOLS_PA_ATP_HOST_PA_ATP_H
 #define FANIN_PROTOCOLS_PA_ATP_HOST_PA_ATP_H

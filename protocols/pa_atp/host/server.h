@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A parameter server without its sockets: the parent of the aggregating switch of each of its jobs
- * (PA-ATP, sections III and IV; docs/protocol.md, "PA-ATP"). It takes complete sums, partial sums
+ * (PA-ATP, sections III and IV; protocols/pa_atp/README.md). It takes complete sums, partial sums
  * and single contributions, each with the set of the ranks in it, and sends each block's result to
  * the job's group once. Packets and the time come in by calls, packets go out by a callback: no
  * I/O, no clock, no threads. Memory is allocated when a job is added. The shell around it is

@@ -3,7 +3,7 @@
  * PA-ATP (sections III and IV, on the base of ATP): gradients are acknowledged one by one, and
  * combined where their block has an aggregator. A job's parameter server gets the sums, and
  * whatever found no aggregator; its result passes on the way back. The aggregating switch does
- * this; the switches below it pass packets on. docs/protocol.md, "PA-ATP", says what follows from a
+ * this; the switches below it pass packets on. protocols/pa_atp/README.md says what follows from a
  * loss.
  */
 #include "protocols/pa_atp/switch/pa_atp.h"

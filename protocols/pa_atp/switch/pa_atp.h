@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's part of PA-ATP (docs/protocol.md, "PA-ATP"): what the files of the handler share.
+ * The switch's part of PA-ATP (protocols/pa_atp/README.md): what the files of the handler share.
  *
  * The switch whose parent is the job's server is the aggregating one: it has the job's aggregators,
  * which are slots that all jobs share, and acknowledges each gradient. The switches below it pass

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * PA-ATP: an aggregator, and what becomes of a gradient that meets it (section III.A;
- * docs/protocol.md, "What the aggregating switch does"). A sum carries the set of the ranks in it,
- * so nothing is ever counted twice, whatever is doubled or comes late. Called by the worker that
- * has entered the slot.
+ * protocols/pa_atp/README.md, "What the aggregating switch does"). A sum carries the set of the
+ * ranks in it, so nothing is ever counted twice, whatever is doubled or comes late. Called by the
+ * worker that has entered the slot.
  */
 #include "protocols/pa_atp/switch/pa_atp.h"
 

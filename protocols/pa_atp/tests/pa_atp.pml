@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * PA-ATP (docs/protocol.md): HOSTS hosts, an aggregating switch with AGGREGATORS aggregators, which another job uses, too, and a server with 2W
- * entries. README.md says which step stands for which function of the code; run.sh gives the sizes, and sees to it that every MUTANT_ is caught.
+ * PA-ATP (protocols/pa_atp/README.md): HOSTS hosts, an aggregating switch with AGGREGATORS
+ * aggregators, which another job uses, too, and a server with 2W entries. README.md says which step
+ * stands for which function of the code; run.sh gives the sizes, and sees to it that every MUTANT_
+ * is caught.
  *
  * The network is the unbounded one of window.pml: what was sent once can be delivered at any time, any number of times, or never, as long as its run
  * lasts. Packets without data are not there: what they cause may happen at any time. A QUERY, a FLUSH, a contribution with RETRANSMIT and the end of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pull reductions on hosts (Klenk et al., section IV.B; docs/protocol.md, "Pull"): reliable
+ * Pull reductions on hosts (Klenk et al., section IV.B; protocols/pull/README.md): reliable
  * multicast whose packets their roots, the owners, make before they send them, of what all ranks
  * have. Owners ask by requests that switches multicast, and get sums that switches have made of the
  * answers.

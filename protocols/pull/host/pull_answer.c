@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a rank answers owners: its own data of a packet, as long as that is there (docs/protocol.md,
- * "What the other ranks do"). Answers wait in a ring until the transport has room. Called by the
- * poll loop only.
+ * What a rank answers owners: its own data of a packet, as long as that is there
+ * (protocols/pull/README.md, "What the other ranks do"). Answers wait in a ring until the transport
+ * has room. Called by the poll loop only.
  */
 #include "pull_internal.h"
 

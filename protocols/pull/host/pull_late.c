@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What an owner has not got in time: it asks each rank that it lacks directly, past all tables,
- * again and again (docs/protocol.md, "Pull"). Called by the poll loop only.
+ * again and again (protocols/pull/README.md). Called by the poll loop only.
  */
 #include "pull_internal.h"
 #include "hostlib/src/engine/times.h"

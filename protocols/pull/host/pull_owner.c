@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What an owner does (docs/protocol.md, "Pull"): asks for its packets in waves, merges what comes
+ * What an owner does (protocols/pull/README.md): asks for its packets in waves, merges what comes
  * by the sets of ranks in it, and makes the result once. Called by the poll loop only.
  */
 #include "pull_internal.h"

@@ -2,7 +2,7 @@
 /*
  * Pull reductions (Klenk et al., section IV.B): a rank asks all others for their data of a packet
  * that it owns, and switches combine the answers on their way back to it. All else is as in the
- * handler `broadcast`. docs/protocol.md, "Pull", says why it is exact and what follows from a loss.
+ * handler `broadcast`. protocols/pull/README.md says why it is exact and what follows from a loss.
  */
 #include "protocols/pull/switch/pull.h"
 

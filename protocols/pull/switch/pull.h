@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's part of pull reductions (docs/protocol.md, "Pull"): what the files of the handler
+ * The switch's part of pull reductions (protocols/pull/README.md): what the files of the handler
  * share. A job's slots have a sum each, beside their dense blocks: the table in which what ranks
  * send to the owner of a packet is combined on its way.
  */

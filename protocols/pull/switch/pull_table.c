@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Pull reductions: the entries of a switch's table, and what becomes of responses that meet one
- * (Klenk et al., sections IV.B and IV.D; docs/protocol.md, "What a switch does"). A sum carries the
- * set of its ranks, so nothing is counted twice, whatever is doubled or late; what does not fit
- * passes.
+ * (Klenk et al., sections IV.B and IV.D; protocols/pull/README.md, "What a switch does"). A sum
+ * carries the set of its ranks, so nothing is counted twice, whatever is doubled or late; what does
+ * not fit passes.
  */
 #include "protocols/pull/switch/pull.h"
 

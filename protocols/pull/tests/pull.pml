@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pull (docs/protocol.md): RANKS ranks reduce PACKETS packets of each of OPERATIONS operations in place; rank p owns packet p. Ranks 1 and 2 are at one switch, the others at another one, and
- * each has a table of one entry. With SCATTER results stay with their owners. README.md says which step stands for which rule; run.sh gives the sizes, and sees to it that every
- * MUTANT_ is caught.
+ * Pull (protocols/pull/README.md): RANKS ranks reduce PACKETS packets of each of OPERATIONS
+ * operations in place; rank p owns packet p. Ranks 1 and 2 are at one switch, the others at another
+ * one, and each has a table of one entry. With SCATTER results stay with their owners. README.md
+ * says which step stands for which rule; run.sh gives the sizes, and sees to it that every MUTANT_
+ * is caught.
  *
  * The network is the unbounded one of window.pml: what was sent once can be delivered at any time, any number of times, or never; and to any switch, or to the owner, as if entries had been bypassed.
  * An entry is made or not for each PULL that comes, replaces another one or not, and expires at any time. ASK may come to a rank whenever PULL may.
  * From every state everything in flight then vanishes and the network is perfect from then on: owners ask for what they lack. Results reach all ranks by reliable multicast, which
- * multicast.pml is about: at any time once they are made. Ready and end are barriers of the window protocol.
+ * broadcast.pml is about: at any time once they are made. Ready and end are barriers of the window protocol.
  */
 #define AT(o, p) ((o) * PACKETS + (p))
 #define OWN(r, p) ((r) * PACKETS + (p))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pull reductions at a switch, packet by packet (docs/protocol.md, "Pull"): which sums it begins,
+ * Pull reductions at a switch, packet by packet (protocols/pull/README.md): which sums it begins,
  * what is combined in them, and when they go on. The test plays the pipeline, hosts and other
  * switches.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pull reductions in one process and in virtual time (docs/protocol.md, "Pull"): exact and the same
+ * Pull reductions in one process and in virtual time (protocols/pull/README.md): exact and the same
  * bits on all ranks whatever is lost, doubled or reordered on any link, however few sums switches
  * keep; and nobody asks twice where nothing is lost.
  */

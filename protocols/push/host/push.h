@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host protocol of push reductions (docs/protocol.md, "Push"): the block engine, with rules of
+ * The host protocol of push reductions (protocols/push/README.md): the block engine, with rules of
  * its own for when blocks are sent and asked for. Every rank is home to some blocks: it merges what
  * switches could not complete, asks ranks for what is lost, and tells all the result.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Push: blocks go out in their order, as far as the window and the waves allow, and once only. What
- * comes in is the switch's results and sums, and what other ranks say (docs/protocol.md, "What the
- * other ranks do"). Called by the poll loop only, unless said otherwise.
+ * comes in is the switch's results and sums, and what other ranks say (protocols/push/README.md,
+ * "What the other ranks do"). Called by the poll loop only, unless said otherwise.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push: a home host (docs/protocol.md, "What the home host does"). It merges what comes of a block
- * (engine/sums.h). Its own data counts from when it has sent the block, and stays apart until all
- * others are there. An entry is taken by a block 2W later: whoever sends that has all results of
- * this one's window, so that all ranks have this one's.
+ * Push: a home host (protocols/push/README.md, "What the home host does"). It merges what comes of
+ * a block (engine/sums.h). Its own data counts from when it has sent the block, and stays apart
+ * until all others are there. An entry is taken by a block 2W later: whoever sends that has all
+ * results of this one's window, so that all ranks have this one's.
  */
 #include "push_internal.h"
 

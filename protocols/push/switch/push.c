@@ -3,7 +3,7 @@
  * Push reductions (Klenk et al., section IV.C): ranks send blocks when they like, switches combine
  * what meets in a table with few entries, and what does not fit, or waits for too long, goes to the
  * block's home host as the sum of some ranks. The root makes the result of a block of which it has
- * sent no part away. docs/protocol.md, "Push", says why it is exact and what follows from a loss.
+ * sent no part away. protocols/push/README.md says why it is exact and what follows from a loss.
  */
 #include "protocols/push/switch/push.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's part of push reductions (docs/protocol.md, "Push"): what the files of the handler
+ * The switch's part of push reductions (protocols/push/README.md): what the files of the handler
  * share. Sums wait for more in a table with few entries. An entry is the part of a slot that has a
  * packet; a slot without one still knows which ranks have come.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Push: how far a job's neighbors are, and so which block none of them can have sent yet
- * (docs/protocol.md, "How new a block may be"). Without this one packet with a number far ahead
- * would take a slot from all true blocks until their numbers have come so far.
+ * (protocols/push/README.md, "How new a block may be"). Without this one packet with a number far
+ * ahead would take a slot from all true blocks until their numbers have come so far.
  *
  * A switch cannot tell from a slot alone: its last block may be long ago, if packets were lost and
  * the home host has completed what came in between. But data and results of any block pass the

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push (docs/protocol.md): HOSTS ranks, the first HOMES of which are home hosts of blocks in turn; a root, and with LEAVES a leaf with ranks 1 and 2, if any, below it. Each switch has
- * a table of one entry. README.md says which step stands for which rule; run.sh gives the sizes, and sees to it that every MUTANT_ is caught.
+ * Push (protocols/push/README.md): HOSTS ranks, the first HOMES of which are home hosts of blocks
+ * in turn; a root, and with LEAVES a leaf with ranks 1 and 2, if any, below it. Each switch has a
+ * table of one entry. README.md says which step stands for which rule; run.sh gives the sizes, and
+ * sees to it that every MUTANT_ is caught.
  *
  * The network is the unbounded one of window.pml: what was sent once can be delivered at any time, any number of times, or never, as long as its run lasts. Packets without data are
  * not there: what they cause may happen at any time. So an entry may be evicted, QUERY may mark a block, and ASK may come to a rank, after any step.
  * From every state all that is in flight then vanishes and the network is perfect from then on, or loses all but QUERY, ASK, DATA and REPEAT.
  *
- * With BOUND, which has no leaf, the root notes how far each rank is, and no packet that a rank may send is too new, or old for nothing (docs/protocol.md, "How new a block may be").
+ * With BOUND, which has no leaf, the root notes how far each rank is, and no packet that a rank may
+ * send is too new, or old for nothing (protocols/push/README.md, "How new a block may be").
  *
  * The last block ends the run: a rank goes as soon as it has its result. The run is lost at most LOSSES times, with all that switches have.
  */

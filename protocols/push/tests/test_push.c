@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A switch of a push job, packet by packet: the table and who leaves it, what a slot without
- * payload still knows, and what goes where: to the parent, to home hosts, to all (docs/protocol.md,
- * "Push"). The test plays the pipeline.
+ * payload still knows, and what goes where: to the parent, to home hosts, to all
+ * (protocols/push/README.md). The test plays the pipeline.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Multicast regions on hosts (Klenk et al., section IV.A; docs/protocol.md, "Regions"): the block
+ * Multicast regions on hosts (Klenk et al., section IV.A; protocols/region/README.md): the block
  * engine for the blocks of fences, and beside it packets that any rank writes into the memory of
  * all others, numbered by their writer, confirmed, and fetched from it where they are lost.
  */

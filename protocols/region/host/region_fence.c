@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Fences: the ranks tell each other how many packets each has written, and then, in rounds, whether
- * they lack any, until none does (docs/protocol.md, "Regions"). Blocks of the window protocol carry
+ * they lack any, until none does (protocols/region/README.md). Blocks of the window protocol carry
  * both; the fence's own request is behind them in the engine's list, so that whatever fails the
  * engine fails it, too.
  */

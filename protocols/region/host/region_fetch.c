@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is missing of other ranks' writes, and asking them for it (docs/protocol.md, "Regions").
+ * What is missing of other ranks' writes, and asking them for it (protocols/region/README.md).
  * Called by the poll loop only.
  */
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Packets from other ranks. Bytes are stored where their header says, once, if they belong to the
- * fence that comes next (docs/protocol.md, "Regions"). Called by the poll loop only.
+ * fence that comes next (protocols/region/README.md). Called by the poll loop only.
  */
 #include "region_internal.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What this rank writes: its log, how far packets may be sent, and what other ranks have of them
- * (docs/protocol.md, "Regions"). Packets are sent, and sent once more, from the region's memory.
+ * (protocols/region/README.md). Packets are sent, and sent once more, from the region's memory.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A multicast region (Klenk et al. section IV.A; docs/protocol.md, "Regions"): bytes that a member
+ * A multicast region (Klenk et al. section IV.A; protocols/region/README.md): bytes that a member
  * writes to an address of it go to all other members, along the job's tree. The job is the region's
  * entry in this switch: its parameters are the range of addresses, its children the targets. The
  * dense reduction of `single` is for the fences of its hosts.

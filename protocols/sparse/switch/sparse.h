@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Common part of the handlers of sparse blocks (Flare section 7; docs/protocol.md, "Sparse
- * blocks"). They differ in where values are combined: in an array with an element for each index,
- * or in a hash table, which becomes an array by itself if too much does not fit.
+ * Common part of the handlers of sparse blocks (Flare section 7; protocols/sparse/README.md). They
+ * differ in where values are combined: in an array with an element for each index, or in a hash
+ * table, which becomes an array by itself if too much does not fit.
  *
  * A sparse job has dense blocks and barriers, too. Its slots begin with what the handler `single`
  * needs, which those are left to; the shape in the window tells which kind of block a slot holds.

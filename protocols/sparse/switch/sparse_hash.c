@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse reduction in hash tables (Flare section 7): memory, and the time to go through it, follow
- * the number of values, not that of indices. What does not fit leaves early, as spills, and is
- * combined further up, or by the hosts.
+ * Sparse reduction in hash tables (Flare section 7): the memory that a block touches, and the time
+ * to go through it, follow the number of values, not of indices. Values that do not fit leave
+ * early, as spills, and are combined further up, or by the hosts. A slot reserves more than an
+ * array does: a table that spills too much becomes an array, so there is room for both (sparse.c).
  */
 #include "protocols/sparse/switch/sparse.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Results of sparse blocks that a child knows from an earlier run (docs/protocol.md, "Sparse blocks
- * with another tree"). They come in shards, which are the result's, so a switch makes none of its
- * own: it keeps the packets, and sends them up, or at the root down to all children.
+ * Results of sparse blocks that a child knows from an earlier run (protocols/sparse/README.md,
+ * "Sparse blocks with another tree"). They come in shards, which are the result's, so a switch
+ * makes none of its own: it keeps the packets, and sends them up, or at the root down to all
+ * children.
  */
 #include "protocols/sparse/switch/sparse.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Queries about sparse blocks, and the parent's answers to those that were passed on
- * (docs/protocol.md, "Asking about sparse blocks"). What is said of dense ones is dense_query.c's.
- * A query never moves a slot on.
+ * (protocols/sparse/README.md, "Asking about sparse blocks"). What is said of dense ones is
+ * dense_query.c's. A query never moves a slot on.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse blocks (docs/protocol.md, "Sparse blocks") between hosts and one switch (LEVELS 1), or a root switch with two leaf
- * switches (LEVELS 2). README.md says which rule stands where; run.sh gives the sizes, and sees to it that every MUTANT_ is
- * caught.
+ * Sparse blocks (protocols/sparse/README.md) between hosts and one switch (LEVELS 1), or a root
+ * switch with two leaf switches (LEVELS 2). README.md says which rule stands where; run.sh gives
+ * the sizes, and sees to it that every MUTANT_ is caught.
  *
  * For a block a host brings one shard or SHARDS, as host and block say. A switch sends as many as it likes, from one to SHARDS: it
  * may spill what a shard brings it, and what is left in the end, or nothing, goes into its last one.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Switches of a sparse job and hosts that do as docs/protocol.md says, in the test's hands: every
- * packet waits in one queue until the rig takes it, in order or at random, and may be lost or
- * doubled. There is no clock: where nothing is on its way, hosts ask for what they lack.
+ * Switches of a sparse job and hosts that do as protocols/sparse/README.md says, in the test's
+ * hands: every packet waits in one queue until the rig takes it, in order or at random, and may be
+ * lost or doubled. There is no clock: where nothing is on its way, hosts ask for what they lack.
  */
 #ifndef FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_RIG_H
 #define FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_RIG_H
