@@ -7,7 +7,6 @@ import signal
 import socket
 import struct
 import sys
-from pathlib import Path
 
 from tests.net.case_control import changed, expect_one_line
 from tests.net.case_unit import mode
@@ -20,7 +19,7 @@ from tests.net.support import (MIB, Control, Lab, LabError, case, expect, expect
 from lab.namespaces import HOST_INTERFACE, SOURCE_DIR, SWITCH_IP, UDP_PORT, inside
 
 UNIT = SOURCE_DIR / "packaging" / "systemd" / "fanin-server.service"
-RESTRICTED = Path(__file__).with_name("restricted.py")
+RESTRICTED = SOURCE_DIR / "tests" / "net" / "restricted.py"
 CONTROL_PORT = 21931
 METRICS = "127.0.0.1:9466"
 GROUPS = 0xefc00000
