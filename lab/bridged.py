@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A laboratory in which the hosts are stations of a Linux bridge, and fanin-switch is one more: all of them are behind its only
-port, which it sends each result to once. See lab.py.
+"""A laboratory in which the hosts are stations of a Linux bridge, and fanin-switch is one more: all
+of them are behind its only port, which it sends each result to once. See lab.py.
 """
 
 from pathlib import Path
@@ -11,7 +11,8 @@ PORT = "net"
 
 
 def make_bridge(namespace, name, mtu):
-    """A bridge that hands on frames without asking the firewall; in a namespace of its own or not."""
+    """A bridge that hands on frames without asking the firewall; in a namespace of its own or not.
+    """
     ip_in(namespace, "link", "add", "name", name, "mtu", str(mtu), "type", "bridge")
     with inside(namespace):
         for family in ("ip", "ip6", "arp"):

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A laboratory with several switches: each fanin-switch and each host has a network namespace of its own.
+"""A laboratory with several switches: each fanin-switch and each host has a network namespace of
+its own.
 
-A Topology names switches, the hosts at each, and the links between switches. Hosts are numbered through; those of switch
-number i are in the subnet 10.77.i.0/24, whose gateway 10.77.i.254 is the switch. Switches without hosts have an address of
-that form as well. A host may be linked to a second switch, with an address in that one's subnet, too. Links between switches
-are routed ports named to-NAME at each end; every switch has a route to each other's subnet by all of the shortest ways.
-Parameter servers are in their switch's subnet as well, at ports of their names.
+A Topology names switches, the hosts at each, and the links between switches. Hosts are numbered
+through; those of switch number i are in the subnet 10.77.i.0/24, whose gateway 10.77.i.254 is the
+switch. Switches without hosts have an address of that form as well. A host may be linked to a
+second switch, with an address in that one's subnet, too. Links between switches are routed ports
+named to-NAME at each end; every switch has a route to each other's subnet by all of the shortest
+ways. Parameter servers are in their switch's subnet as well, at ports of their names.
 """
 
 import json
@@ -14,7 +16,8 @@ import secrets
 from dataclasses import dataclass, field
 
 from lab.bridged import make_bridge
-from lab.namespaces import (HOST_INTERFACE, UDP_PORT, Control, Lab, LabError, inside, ip_in, long_options, program, run, user_of,
+from lab.namespaces import (HOST_INTERFACE, UDP_PORT, Control, Lab, LabError, inside, ip_in,
+                            long_options, program, run, user_of,
                  wait_until)
 
 START_SECONDS = 60
@@ -28,8 +31,8 @@ FIRST_SERVER = 201  # last number of its address
 @dataclass
 class Topology:
     """
-    hosts: {switch: number of hosts at it}, in order; links: pairs of switches; second: {host: its second switch}; servers: {parameter
-    server: its switch}.
+    hosts: {switch: number of hosts at it}, in order; links: pairs of switches; second: {host: its
+    second switch}; servers: {parameter server: its switch}.
     """
     name: str
     hosts: dict
@@ -65,8 +68,9 @@ class Topology:
 
 def deal(hosts, leaves, in_order=False):
     """
-    How many hosts each leaf gets, in runs: as many as the others, about. in_order: so many that a reproducible sum has the order of ranks,
-    which halves a power of two of them again and again; the last leaves may get fewer, or none.
+    How many hosts each leaf gets, in runs: as many as the others, about. in_order: so many that a
+    reproducible sum has the order of ranks, which halves a power of two of them again and again;
+    the last leaves may get fewer, or none.
     """
     if not in_order:
         return [hosts // leaves + (i < hosts % leaves) for i in range(leaves)]
@@ -79,10 +83,11 @@ def deal(hosts, leaves, in_order=False):
 def leaf_spine(leaves=2, spines=2, hosts=8, dual_homed=False, first=None, in_order=False):
     """Every leaf is linked to every spine; hosts are dealt to the leaves in runs: see deal.
 
-    first: of spines that are alike, or of a pair of leaves, the one that a tree uses if it has the choice.
+    first: of spines that are alike, or of a pair of leaves, the one that a tree uses if it has the
+    choice.
 
-    dual_homed: there is a pair of leaves in place of each, leaf0 and leaf1, leaf2 and leaf3, ..., and hosts are linked to both. A
-    list of numbers: only these hosts are.
+    dual_homed: there is a pair of leaves in place of each, leaf0 and leaf1, leaf2 and leaf3, ...,
+    and hosts are linked to both. A list of numbers: only these hosts are.
     """
     per_leaf = 2 if dual_homed else 1
     names = {}
@@ -93,7 +98,8 @@ def leaf_spine(leaves=2, spines=2, hosts=8, dual_homed=False, first=None, in_ord
         for leaf in sorted(pair):
             names[leaf] = deal(hosts, leaves, in_order)[i // per_leaf] if leaf == pair[0] else 0
     links = [(leaf, f"spine{k}") for leaf in names for k in range(spines)]
-    names.update(dict.fromkeys(sorted((f"spine{i}" for i in range(spines)), key=lambda spine: spine != first), 0))
+    names.update(dict.fromkeys(sorted((f"spine{i}" for i in range(spines)),
+                                      key=lambda spine: spine != first), 0))
     topology = Topology("leaf-spine", names, links)
     for host in range(hosts) if dual_homed is True else dual_homed or []:
         topology.second[host] = pairs[topology.switch_of[host]]
@@ -106,18 +112,25 @@ def single(hosts=4):
 
 
 def tree3(hosts=16, in_order=False):
-    """Three levels: a core, two aggregation switches below it, and two leaves below each of these. in_order: see deal."""
+    """Three levels: a core, two aggregation switches below it, and two leaves below each of these.
+    in_order: see deal.
+    """
     names = {f"leaf{i}": count for i, count in enumerate(deal(hosts, 4, in_order))}
     names.update({"agg0": 0, "agg1": 0, "core": 0})
-    return Topology("tree3", names, [(f"leaf{i}", f"agg{i // 2}") for i in range(4)] + [("agg0", "core"), ("agg1", "core")])
+    return Topology("tree3", names,
+                    [(f"leaf{i}", f"agg{i // 2}") for i in range(4)]
+                    + [("agg0", "core"), ("agg1", "core")])
 
 
 class Fabric(Lab):
-    """config: keys that replace those of every switch's configuration file. See Lab for the rest."""
+    """config: keys that replace those of every switch's configuration file. See Lab for the rest.
+    """
 
-    def __init__(self, topology, transport="af_packet", mtu=None, config=None, keep_logs=False, name=None):
+    def __init__(self, topology, transport="af_packet", mtu=None, config=None, keep_logs=False,
+                 name=None):
         if transport == "memif":
-            raise LabError("several switches are linked by veth: expected transport auto, af_xdp, af_packet or udp")
+            raise LabError("several switches are linked by veth: expected transport auto, af_xdp, "
+                           "af_packet or udp")
         super().__init__(len(topology.switch_of), transport, mtu, config, keep_logs, name)
         self.topology = topology
         self.switches = {}  # name: Process
@@ -172,21 +185,25 @@ class Fabric(Lab):
 
     def _make_links(self):
         for host, switch in enumerate(self.topology.switch_of):
-            self._join(self.switch_ns(switch), f"h{host}", self.host_namespace(host), HOST_INTERFACE, self.host_mac(host))
+            self._join(self.switch_ns(switch), f"h{host}", self.host_namespace(host),
+                       HOST_INTERFACE, self.host_mac(host))
             there = self.host_namespace(host)
             ip_in(there, "address", "add", f"{self.host_ip(host)}/24", "dev", HOST_INTERFACE)
             ip_in(there, "route", "add", "default", "via", self.switch_ip(switch))
         for host, switch in self.topology.second.items():
             there = self.host_namespace(host)
-            self._join(self.switch_ns(switch), f"h{host}", there, SECOND_INTERFACE, self.second_mac(host))
-            ip_in(there, "address", "add", f"{self.host_ip(host, switch)}/24", "dev", SECOND_INTERFACE)
+            self._join(self.switch_ns(switch), f"h{host}", there, SECOND_INTERFACE,
+                       self.second_mac(host))
+            ip_in(there, "address", "add", f"{self.host_ip(host, switch)}/24", "dev",
+                  SECOND_INTERFACE)
             # The kernel takes it when the first one's link is down.
             ip_in(there, "route", "add", "default", "via", self.switch_ip(switch), "metric", "100")
         for a, b in self.topology.links:
             self._join(self.switch_ns(a), f"to-{b}", self.switch_ns(b), f"to-{a}")
         for server, switch in self.topology.servers.items():
             there = self.server_ns(server)
-            self._join(self.switch_ns(switch), server, there, HOST_INTERFACE, self.server_mac(server))
+            self._join(self.switch_ns(switch), server, there, HOST_INTERFACE,
+                       self.server_mac(server))
             ip_in(there, "address", "add", f"{self.server_ip(server)}/24", "dev", HOST_INTERFACE)
             ip_in(there, "route", "add", "default", "via", self.switch_ip(switch))
 
@@ -194,9 +211,11 @@ class Fabric(Lab):
 
     def ports_of(self, switch):
         """Ports of a switch: {name: True if it leads to another switch}."""
-        ports = {f"h{host}": False for host in range(self.hosts) if switch in self.topology.switches_of(host)}
+        ports = {f"h{host}": False for host in range(self.hosts)
+                 if switch in self.topology.switches_of(host)}
         ports.update({f"to-{peer}": True for peer in self.topology.neighbors(switch)})
-        ports.update({server: False for server, at in self.topology.servers.items() if at == switch})
+        ports.update({server: False for server,
+                      at in self.topology.servers.items() if at == switch})
         return ports
 
     def routes_of(self, switch):
@@ -204,7 +223,8 @@ class Fabric(Lab):
         routes = []
         for target in self.topology.switches:
             distances = self.topology.distances(target)
-            via = [{"port": f"to-{peer}", "ip": self.switch_ip(peer)} for peer in self.topology.neighbors(switch)
+            via = [{"port": f"to-{peer}", "ip": self.switch_ip(peer)}
+                   for peer in self.topology.neighbors(switch)
                    if distances.get(peer, -1) == distances.get(switch, 0) - 1]
             if via:
                 routes.append({"prefix": self.subnet(target), "via": via})
@@ -215,7 +235,8 @@ class Fabric(Lab):
         cpus = os.cpu_count() or 1
         config = {
             "name": switch,
-            "address": {"ip": self.switch_ip(switch), "mac": self.switch_mac(switch), "udp_port": UDP_PORT},
+            "address": {"ip": self.switch_ip(switch), "mac": self.switch_mac(switch),
+                        "udp_port": UDP_PORT},
             "control": {"socket": str(self.socket_of(switch))},
             "memory": {"hugepages": "never", "megabytes": 256},
             # More switches than cores: an idle one sleeps.
@@ -237,19 +258,22 @@ class Fabric(Lab):
         path = self.directory / f"{switch}.json"
         path.write_text(json.dumps(self.switch_config(switch), indent=2) + "\n")
         self.switches[switch] = self._spawn(self.switch_ns(switch), switch,
-                                            [program("fanin-switch", self.build), "--config", str(path)])
+                                            [program("fanin-switch", self.build), "--config",
+                                             str(path)])
 
     def server_config(self, server):
         """The configuration of a parameter server, as it goes into its file."""
         return {"name": server, "address": {"ip": self.server_ip(server), "udp_port": UDP_PORT},
-                "control": {"socket": str(self.socket_of(server))}, "limits": {"max_jobs": 16, "megabytes": 64}}
+                "control": {"socket": str(self.socket_of(server))},
+                "limits": {"max_jobs": 16, "megabytes": 64}}
 
     def launch_server(self, server):
         """Starts one parameter server, without waiting for it."""
         path = self.directory / f"{server}.json"
         path.write_text(json.dumps(self.server_config(server), indent=2) + "\n")
         self.servers[server] = self._spawn(self.server_ns(server), server,
-                                           [program("fanin-server", self.build), "--config", str(path)])
+                                           [program("fanin-server", self.build), "--config",
+                                            str(path)])
 
     def start(self):
         """Starts all switches and servers and returns once their control sockets answer."""
@@ -284,11 +308,13 @@ class Fabric(Lab):
 
     def ctl(self, switch, *arguments):
         """Runs faninctl with these arguments and returns what it printed."""
-        return run([program("faninctl", self.build), "-s", str(self.socket_of(switch)), *map(str, arguments)]).stdout
+        return run([program("faninctl", self.build), "-s", str(self.socket_of(switch)),
+                    *map(str, arguments)]).stdout
 
     def drops(self, switch):
         """The drop counters of a switch by name, without those at zero."""
-        return {drop["name"]: drop["count"] for drop in self.ask(switch, "drops")["drops"] if drop["count"] != 0}
+        return {drop["name"]: drop["count"] for drop in self.ask(switch, "drops")["drops"]
+                if drop["count"] != 0}
 
     def port_counters(self, switch):
         """The entries of ports.list by the ports' names."""
@@ -296,12 +322,14 @@ class Fabric(Lab):
 
     def next_hops(self, switch):
         """{port: state} of the next hops of a switch."""
-        return {hop["port"]: hop["state"] for route in self.ask(switch, "routes.list")["routes"] for hop in route["via"]}
+        return {hop["port"]: hop["state"] for route in self.ask(switch, "routes.list")["routes"]
+                for hop in route["via"]}
 
     def await_next_hops(self, timeout=60):
         """Waits until every switch has an answer from all of its next hops."""
         for switch in self.topology.switches:
-            wait_until(lambda switch=switch: set(self.next_hops(switch).values()) == {"up"}, timeout,
+            wait_until(lambda switch=switch: set(self.next_hops(switch).values()) == {"up"},
+                       timeout,
                        f"the next hops of {switch}")
 
     # ---- the network manager, on a network of its own
@@ -318,10 +346,12 @@ class Fabric(Lab):
         ip_in(self.management, "link", "set", "lo", "up")
         make_bridge(self.management, "br0", MANAGEMENT_MTU)
         for host in range(self.hosts):
-            ip_in(self.management, "link", "add", "name", f"m{host}", "type", "veth", "peer", "name", "mgmt0", "netns",
+            ip_in(self.management, "link", "add", "name", f"m{host}", "type", "veth", "peer",
+                  "name", "mgmt0", "netns",
                   self.host_namespace(host))
             ip_in(self.management, "link", "set", f"m{host}", "master", "br0", "up")
-            ip_in(self.host_namespace(host), "address", "add", f"{self.management_ip(host)}/24", "dev", "mgmt0")
+            ip_in(self.host_namespace(host), "address", "add", f"{self.management_ip(host)}/24",
+                  "dev", "mgmt0")
             ip_in(self.host_namespace(host), "link", "set", "mgmt0", "up")
         ip_in(self.management, "address", "add", f"{MANAGER_IP}/24", "dev", "br0")
 
@@ -332,17 +362,20 @@ class Fabric(Lab):
 
     def manager_topology(self):
         """What the manager is told of the network."""
-        return {"switches": [{"name": switch, "control": str(self.socket_of(switch))} for switch in self.topology.switches],
+        return {"switches": [{"name": switch, "control": str(self.socket_of(switch))}
+                             for switch in self.topology.switches],
                 "links": [{"a": f"{a}:to-{b}", "b": f"{b}:to-{a}"} for a, b in self.topology.links],
-                "servers": [{"name": server, "control": str(self.socket_of(server)), "switch": switch, "port": server}
+                "servers": [{"name": server, "control": str(self.socket_of(server)),
+                             "switch": switch, "port": server}
                             for server, switch in self.topology.servers.items()],
                 "hosts": [self._host_entry(host) for host in range(self.hosts)]}
 
     def start_manager(self, hosts=None, discover=False, **config):
-        """Starts fanin-manager and returns once it knows all switches and servers. May be called again after it was killed.
+        """Starts fanin-manager and returns once it knows all switches and servers. May be called
+        again after it was killed.
 
-        hosts: a list of the topology instead of all hosts. discover: there is no list, the manager is to find them. config: keys
-        that replace those of its configuration.
+        hosts: a list of the topology instead of all hosts. discover: there is no list, the manager
+        is to find them. config: keys that replace those of its configuration.
         """
         if self.management is None:
             self._make_management()
@@ -357,11 +390,14 @@ class Fabric(Lab):
             (self.directory / "topology.json").write_text(json.dumps(topology, indent=2) + "\n")
         path = self.directory / "manager.json"
         path.write_text(json.dumps({
-            "name": "manager", "listen": f"{MANAGER_IP}:{MANAGER_PORT}", "token_file": str(self.token_file),
-            "database": "manager.db", "topology": "topology.json", "heartbeat_ms": 100, "dead_after_ms": 1000, **config},
+            "name": "manager", "listen": f"{MANAGER_IP}:{MANAGER_PORT}",
+            "token_file": str(self.token_file),
+            "database": "manager.db", "topology": "topology.json", "heartbeat_ms": 100,
+            "dead_after_ms": 1000, **config},
             indent=2) + "\n")
         self.spawned += 1
-        self.manager = self._spawn(self.management, f"manager-{self.spawned}", [program("fanin-manager", self.build), "--config", str(path)])
+        self.manager = self._spawn(self.management, f"manager-{self.spawned}",
+                                   [program("fanin-manager", self.build), "--config", str(path)])
         wait_until(self._manager_knows_all, START_SECONDS, "the manager to reach all switches")
 
     def _manager_knows_all(self):
@@ -377,7 +413,8 @@ class Fabric(Lab):
     def ctl_manager(self, *arguments):
         """Runs faninctl with these arguments for the manager and returns what it printed."""
         with inside(self.management):
-            return run([program("faninctl", self.build), "--manager", f"{MANAGER_IP}:{MANAGER_PORT}", "--token-file", str(self.token_file),
+            return run([program("faninctl", self.build), "--manager",
+                        f"{MANAGER_IP}:{MANAGER_PORT}", "--token-file", str(self.token_file),
                         *map(str, arguments)]).stdout
 
     def ask_manager(self, *command):
@@ -386,15 +423,19 @@ class Fabric(Lab):
 
     def spawn_named(self, host, job, rank, size, **options):
         """Starts fanin-perf on a host as a rank of a job that the manager makes."""
-        arguments = ["env", f"FANIN_TOKEN={self.token_file.read_text().strip()}", program("fanin-perf", self.build), "--manager",
-                     f"{MANAGER_IP}:{MANAGER_PORT}", "--job-name", job, "--rank", rank, "--size", size, "--address",
+        arguments = ["env", f"FANIN_TOKEN={self.token_file.read_text().strip()}",
+                     program("fanin-perf", self.build), "--manager",
+                     f"{MANAGER_IP}:{MANAGER_PORT}", "--job-name", job, "--rank", rank, "--size",
+                     size, "--address",
                      self.host_ip(host), "--json"]
         return self.spawn(host, [*arguments, *long_options(options)], "perf", user_of(options))
 
     # ---- jobs over several switches
 
     def tree(self, root, hosts):
-        """{switch: parent}, None for the root: the shortest paths from the hosts' switches to the root."""
+        """{switch: parent}, None for the root: the shortest paths from the hosts' switches to the
+        root.
+        """
         parents, queue = {root: None}, [root]
         for switch in queue:
             for peer in self.topology.neighbors(switch):
@@ -418,13 +459,17 @@ class Fabric(Lab):
                 behind[switch].add(rank)
                 switch = parents[switch]
         for switch, parent in parents.items():
-            members = [{"port": f"h{host}", "ip": self.host_ip(host), "rank": rank} for host, rank in ranks.items()
+            members = [{"port": f"h{host}", "ip": self.host_ip(host), "rank": rank} for host,
+                       rank in ranks.items()
                        if self.topology.switch_of[host] == switch]
-            members += [{"port": f"to-{child}", "ip": self.switch_ip(child), "ranks": sorted(behind[child])}
+            members += [{"port": f"to-{child}", "ip": self.switch_ip(child),
+                         "ranks": sorted(behind[child])}
                         for child, above in parents.items() if above == switch]
             above = {} if parent is None else {
-                "parent": {"port": f"to-{parent}", "ip": self.switch_ip(parent), "mac": self.switch_mac(parent)}}
-            self.ask(switch, "jobs.create", id=job, key=key, size=len(ranks), members=members, **above, **options)
+                "parent": {"port": f"to-{parent}", "ip": self.switch_ip(parent),
+                           "mac": self.switch_mac(parent)}}
+            self.ask(switch, "jobs.create", id=job, key=key, size=len(ranks), members=members,
+                     **above, **options)
 
     def uninstall(self, job, parents):
         for switch in parents:
@@ -433,4 +478,5 @@ class Fabric(Lab):
     def spawn_rank(self, host, job, key, rank, size, **options):
         """Starts fanin-perf on a host as a rank of an installed job, at the host's own switch."""
         return self.spawn_perf(host, {"id": job, "key": key}, rank, size,
-                               **{"switch": self.switch_ip(self.topology.switch_of[host]), **options})
+                               **{"switch": self.switch_ip(self.topology.switch_of[host]),
+                                  **options})

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""MPI programs on the hosts of a network, by Open MPI's or MPICH's mpirun, with Fanin's library to preload or without it."""
+"""MPI programs on the hosts of a network, by Open MPI's or MPICH's mpirun, with Fanin's library to
+preload or without it.
+"""
 
 import json
 import os
@@ -29,8 +31,8 @@ def at_end(process):
 
 class MpiHosts:
     """
-    The hosts of a Fabric whose manager runs, as mpirun knows them: p0, p1, ..., reached over the management network. Where hosts need no rights all that
-    runs on them does so as user nobody.
+    The hosts of a Fabric whose manager runs, as mpirun knows them: p0, p1, ..., reached over the
+    management network. Where hosts need no rights all that runs on them does so as user nobody.
     """
 
     def __init__(self, fabric):
@@ -47,19 +49,25 @@ class MpiHosts:
         command = ["sh", "-c", "$*"]
         if fabric.transport in WITHOUT_RIGHTS:
             command = as_user(pwd.getpwnam(NOBODY), command, is_closed(fabric.build))
-        # In place of ssh: the host's network with its own /sys, where UCX looks for devices, and its name, by which MPI tells hosts apart.
+        # In place of ssh: the host's network with its own /sys, where UCX looks for devices, and
+        # its name, by which MPI tells hosts apart.
         agent = fabric.directory / "agent"
-        agent.write_text("#!/bin/sh\nwhile [ \"${1#p}\" = \"$1\" ]; do shift; done\nname=$1\nshift\n"
-                         f"exec nsenter --net=/run/netns/{fabric.prefix}-h${{name#p}} unshare --uts --mount "
-                         f"sh -c 'mount -t sysfs sysfs /sys; hostname \"$0\"; exec {' '.join(command[:-1])} \"{command[-1]}\"' \"$name\" \"$@\"\n")
+        agent.write_text("#!/bin/sh\nwhile [ \"${1#p}\" = \"$1\" ]; do shift; "
+                         "done\nname=$1\nshift\n"
+                         f"exec nsenter --net=/run/netns/{fabric.prefix}-h${{name#p}} unshare "
+                         f"--uts --mount sh -c 'mount -t sysfs sysfs /sys; hostname \"$0\"; exec "
+                         f"{' '.join(command[:-1])} \"{command[-1]}\"' \"$name\" \"$@\"\n")
         agent.chmod(0o755)
         # The kernel tells of a link that comes up within a second; UCX takes no other.
         for host in range(fabric.hosts):
-            wait_until(lambda host=host: "state UP" in ip_in(fabric.host_namespace(host), "link", "show", MANAGEMENT_INTERFACE).stdout, 10,
+            wait_until(lambda host=host: "state UP" in ip_in(fabric.host_namespace(host), "link",
+                                                             "show", MANAGEMENT_INTERFACE).stdout,
+                       10,
                        f"{MANAGEMENT_INTERFACE} of host {host}")
 
     def _environment(self, kind, preload, more):
-        found = {"FANIN_MANAGER": f"{MANAGER_IP}:{MANAGER_PORT}", "FANIN_TOKEN": self.fabric.token_file.read_text().strip(),
+        found = {"FANIN_MANAGER": f"{MANAGER_IP}:{MANAGER_PORT}",
+                 "FANIN_TOKEN": self.fabric.token_file.read_text().strip(),
                  "FANIN_MPI_INTERFACE": "fanin0", "FANIN_MPI_TRANSPORT": self.fabric.transport}
         found.update({name: str(value) for name, value in more.items()})
         if preload:
@@ -68,44 +76,62 @@ class MpiHosts:
 
     def _openmpi(self, ranks, environment):
         hosts = ",".join(f"p{host}:{n}" for host, n in enumerate(ranks))
-        names = [argument for name in environment for argument in ("-x", name if name != "LD_PRELOAD" else f"{name}={environment[name]}")]
-        return ["mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none", "-n", str(sum(ranks)), "-H", hosts, "--map-by", "slot",
-                "--mca", "plm_rsh_agent", self.fabric.directory / "agent", "--mca", "orte_tmpdir_base", self.sessions,
-                "--mca", "oob_tcp_if_include", MANAGEMENT_NETWORK, "--mca", "pml", "ob1", "--mca", "btl",
-                "tcp,vader,self" if max(ranks) > 1 else "tcp,self", "--mca", "btl_tcp_if_include", MANAGEMENT_NETWORK,
-                "--mca", "btl_vader_single_copy_mechanism", "none", "--mca", "mpi_yield_when_idle", "1", *names]
+        names = [argument for name in environment
+                 for argument in ("-x", name
+                                  if name != "LD_PRELOAD" else f"{name}={environment[name]}")]
+        return ["mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none", "-n", str(sum(ranks)),
+                "-H", hosts, "--map-by", "slot",
+                "--mca", "plm_rsh_agent", self.fabric.directory / "agent", "--mca",
+                "orte_tmpdir_base", self.sessions,
+                "--mca", "oob_tcp_if_include", MANAGEMENT_NETWORK, "--mca", "pml", "ob1", "--mca",
+                "btl",
+                "tcp,vader,self" if max(ranks) > 1 else "tcp,self", "--mca", "btl_tcp_if_include",
+                MANAGEMENT_NETWORK,
+                "--mca", "btl_vader_single_copy_mechanism", "none", "--mca", "mpi_yield_when_idle",
+                "1", *names]
 
     def _mpich(self, ranks, environment):
         hosts = ",".join(f"p{host}:{n}" for host, n in enumerate(ranks))
         # MPICH's UCX takes what it is told to, and not the links to the switch.
-        environment = {"UCX_NET_DEVICES": MANAGEMENT_INTERFACE, "UCX_TLS": "tcp,self,sysv" if max(ranks) > 1 else "tcp,self", **environment}
-        names = [argument for name, value in environment.items() for argument in ("-genv", name, value)]
-        return ["mpirun.mpich", "-launcher", "ssh", "-launcher-exec", self.fabric.directory / "agent", "-localhost", MANAGER_IP,
+        environment = {"UCX_NET_DEVICES": MANAGEMENT_INTERFACE,
+                       "UCX_TLS": "tcp,self,sysv" if max(ranks) > 1 else "tcp,self", **environment}
+        names = [argument for name,
+                 value in environment.items() for argument in ("-genv", name, value)]
+        return ["mpirun.mpich", "-launcher", "ssh", "-launcher-exec",
+                self.fabric.directory / "agent", "-localhost", MANAGER_IP,
                 "-n", str(sum(ranks)), "-hosts", hosts, *names]
 
     def start(self, kind, program, *arguments, preload=True, ranks_per_host=1, launcher=(), **more):
         """
-        Starts mpirun of that kind. ranks_per_host: of each host, or one number for all. more: further variables of the ranks'
-        environment. launcher: a command before the program.
+        Starts mpirun of that kind. ranks_per_host: of each host, or one number for all. more:
+        further variables of the ranks' environment. launcher: a command before the program.
         """
         self.runs += 1
         environment = self._environment(kind, preload, more)
-        ranks = [ranks_per_host] * self.fabric.hosts if isinstance(ranks_per_host, int) else ranks_per_host
-        command = self._openmpi(ranks, environment) if kind == "openmpi" else self._mpich(ranks, environment)
+        ranks = [ranks_per_host] * self.fabric.hosts if isinstance(ranks_per_host,
+                                                                   int) else ranks_per_host
+        command = self._openmpi(ranks,
+                                environment) if kind == "openmpi" else self._mpich(ranks,
+                                                                                   environment)
         # mpirun itself must not have the library, but knows what to hand on.
         own = [f"{name}={value}" for name, value in environment.items() if name != "LD_PRELOAD"]
-        command = ["unshare", "--mount", "--uts", "sh", "-c", 'hostname mpirun; mount --bind "$0" /etc/hosts && exec "$@"',
-                   self.fabric.directory / "hosts", "env", *own, *command, *launcher, program, *arguments]
-        return self.fabric._spawn(self.fabric.management, f"mpirun-{self.runs}", [str(part) for part in command])
+        command = ["unshare", "--mount", "--uts", "sh", "-c",
+                   'hostname mpirun; mount --bind "$0" /etc/hosts && exec "$@"',
+                   self.fabric.directory / "hosts", "env", *own, *command, *launcher, program,
+                   *arguments]
+        return self.fabric._spawn(self.fabric.management, f"mpirun-{self.runs}",
+                                  [str(part) for part in command])
 
     def run(self, kind, program, *arguments, timeout=60, done=None, **options):
         """
-        Runs it to its end. Returns what the ranks have printed. done: with MPICH, tells of a process that it has done its work: Debian's
-        hangs in MPI_Finalize over UCX's TCP, whatever the program and with the library or without, and is ended then.
+        Runs it to its end. Returns what the ranks have printed. done: with MPICH, tells of a
+        process that it has done its work: Debian's hangs in MPI_Finalize over UCX's TCP, whatever
+        the program and with the library or without, and is ended then.
         """
         process = self.start(kind, program, *arguments, **options)
         if kind == "mpich" and done is not None:
-            wait_until(lambda: done(process) or not process.running(), timeout, f"the end of {process.name}")
+            wait_until(lambda: done(process) or not process.running(), timeout,
+                       f"the end of {process.name}")
             if done(process):
                 # Before mpirun says that it was ended.
                 printed = process.stdout()
@@ -119,10 +145,14 @@ class MpiHosts:
         return process.stdout()
 
     def run_reported(self, kind, program, *arguments, **options):
-        """The same with the library's report: (what the ranks have printed, whose last line has "cases", the report)."""
+        """The same with the library's report: (what the ranks have printed, whose last line has
+        "cases", the report).
+        """
         path = self.sessions / f"report-{self.runs}.json"
-        printed = self.run(kind, program, *arguments, FANIN_MPI_REPORT="json", FANIN_MPI_REPORT_FILE=path,
-                           done=lambda process: at_end(process) and path.exists() and path.read_text().endswith("\n"), **options)
+        printed = self.run(kind, program, *arguments, FANIN_MPI_REPORT="json",
+                           FANIN_MPI_REPORT_FILE=path,
+                           done=lambda process: at_end(process) and path.exists()
+                           and path.read_text().endswith("\n"), **options)
         report = json.loads(path.read_text())
         os.unlink(path)
         return printed, report

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A laboratory of network namespaces: one holds fanin-switch, the others a host each, joined by veth pairs. With the
-transport memif there are no namespaces: hosts are processes that share memory with the switch.
+"""A laboratory of network namespaces: one holds fanin-switch, the others a host each, joined by
+veth pairs. With the transport memif there are no namespaces: hosts are processes that share memory
+with the switch.
 
-The demo, the net tests and the benchmarks use it as a context manager. All that it makes carries this process's id in
-its name and is removed on leaving the block, also after an exception, SIGINT, SIGTERM or SIGHUP; what a killed process
-left behind is removed by the next one. Main thread only: it enters namespaces by moving the calling thread.
+The demo, the net tests and the benchmarks use it as a context manager. All that it makes carries
+this process's id in its name and is removed on leaving the block, also after an exception, SIGINT,
+SIGTERM or SIGHUP; what a killed process left behind is removed by the next one. Main thread only:
+it enters namespaces by moving the calling thread.
 """
 
 import contextlib
@@ -56,7 +58,9 @@ class LabError(Exception):
 
 
 class Interrupted(BaseException):
-    """A signal asked this process to end. Not an Exception, so that no handler for failures swallows it."""
+    """A signal asked this process to end. Not an Exception, so that no handler for failures
+    swallows it.
+    """
 
     def __init__(self, signum):
         super().__init__(f"interrupted by {signal.Signals(signum).name}")
@@ -65,10 +69,13 @@ class Interrupted(BaseException):
 
 @functools.lru_cache(maxsize=None)
 def program(name, build=BUILD_DIR):
-    """Path of one of the built programs, wherever its build directory has it: older commits have other rooms."""
+    """Path of one of the built programs, wherever its build directory has it: older commits have
+    other rooms.
+    """
     for directory, below, names in os.walk(build):
         # Objects of programs and of tests that configure a build.
-        below[:] = sorted(entry for entry in below if not entry.endswith(".p") and not entry.startswith("meson-") and len(entry) != COMMIT_LEN)
+        below[:] = sorted(entry for entry in below if not entry.endswith(".p")
+                          and not entry.startswith("meson-") and len(entry) != COMMIT_LEN)
         if name in names:
             return os.path.join(directory, name)
     raise LabError(f"{build} has no {name}: run ./dev build first")
@@ -93,17 +100,19 @@ def wait_until(condition, timeout, what):
         pause = min(pause * 1.5, 0.05)
 
 
-# What has not ended after so many times what it takes on a machine that has nothing else to do has stopped.
+# What has not ended after so many times what it takes on a machine that has nothing else to do has
+# stopped.
 PATIENCE = 3
 
 
 def run(arguments, check=True, timeout=60, **options):
     """
-    Runs a short command to its end; LabError with its own words if it fails. timeout: the most seconds that it takes on a machine that
-    has nothing else to do.
+    Runs a short command to its end; LabError with its own words if it fails. timeout: the most
+    seconds that it takes on a machine that has nothing else to do.
     """
     try:
-        done = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        done = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE,
                               text=True, timeout=PATIENCE * timeout, **options)
     except FileNotFoundError as error:
         raise LabError(f"{error.filename}: not found; the commands of ./dev install what is missing") from error
@@ -121,7 +130,9 @@ def system_call(result, what):
 
 @contextlib.contextmanager
 def inside(namespace):
-    """Moves this thread, and what it starts, into a network namespace for the length of the block; None: nowhere."""
+    """Moves this thread, and what it starts, into a network namespace for the length of the block;
+    None: nowhere.
+    """
     if namespace is None:
         yield
         return
@@ -141,7 +152,9 @@ def inside(namespace):
 
 
 def die_with_parent():
-    """In a child: it goes when this process goes, also if that was killed before the kernel knew. It has all signals."""
+    """In a child: it goes when this process goes, also if that was killed before the kernel knew.
+    It has all signals.
+    """
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != OWN_PID:
@@ -149,14 +162,16 @@ def die_with_parent():
 
 
 def private_sys(user=None):
-    """Between fork and exec: a /sys that shows this network namespace, with a bpffs that goes with the process. user: see drop_rights.
+    """Between fork and exec: a /sys that shows this network namespace, with a bpffs that goes with
+    the process. user: see drop_rights.
 
-    `ip netns exec` does the same but starts by remounting /, which fails in a chroot; and programs that pin into the
-    machine's own bpffs and are killed would leave their pins behind.
+    `ip netns exec` does the same but starts by remounting /, which fails in a chroot; and programs
+    that pin into the machine's own bpffs and are killed would leave their pins behind.
     """
     die_with_parent()
     system_call(libc.unshare(CLONE_NEWNS), "unshare")
-    system_call(libc.mount(b"none", b"/sys", None, MS_REC | MS_PRIVATE, None), "making /sys private")
+    system_call(libc.mount(b"none", b"/sys", None, MS_REC | MS_PRIVATE, None),
+                "making /sys private")
     # In a container that may not mount these two the machine's own serve as well.
     if libc.mount(b"sysfs", b"/sys", b"sysfs", 0, None) == 0:
         libc.mount(b"bpf", b"/sys/fs/bpf", b"bpf", 0, None)
@@ -183,9 +198,12 @@ def is_closed(path):
 
 
 def as_user(user, arguments, closed=True):
-    """The command line by which a user starts a program. closed: in a directory that is closed to others, as a checkout may be."""
+    """The command line by which a user starts a program. closed: in a directory that is closed to
+    others, as a checkout may be.
+    """
     rights = PASSES_DIRECTORIES if closed else "-all"
-    return ["setpriv", "--reuid", user.pw_name, "--regid", str(user.pw_gid), "--clear-groups", "--inh-caps", rights,
+    return ["setpriv", "--reuid", user.pw_name, "--regid", str(user.pw_gid), "--clear-groups",
+            "--inh-caps", rights,
             "--ambient-caps", rights, "--bounding-set", rights, *arguments]
 
 
@@ -195,8 +213,11 @@ def user_of(options):
 
 
 def ports_text(transport):
-    """What the switch's ports are, and who the hosts are if they are somebody else than this process."""
-    ports = {"auto": "ports as the switch chooses", "udp": "af_packet ports"}.get(transport, f"{transport} ports")
+    """What the switch's ports are, and who the hosts are if they are somebody else than this
+    process.
+    """
+    ports = {"auto": "ports as the switch chooses",
+             "udp": "af_packet ports"}.get(transport, f"{transport} ports")
     return f"{ports}, hosts without rights (user {NOBODY})" if transport in WITHOUT_RIGHTS else ports
 
 
@@ -252,7 +273,9 @@ class Control:
 
 
 class Process:
-    """A program that the laboratory started; its output goes to files, so that no pipe can fill up. user: as whom; None: as this process."""
+    """A program that the laboratory started; its output goes to files, so that no pipe can fill up.
+    user: as whom; None: as this process.
+    """
 
     def __init__(self, lab, name, arguments, namespace, user=None):
         self.name = name
@@ -263,10 +286,14 @@ class Process:
             lab.directory.chmod(0o711)
             entry = pwd.getpwnam(user)
             if any(is_closed(argument) for argument in arguments if argument.startswith("/")):
-                arguments, entry = as_user(entry, ["setpriv", "--pdeathsig", "KILL", *arguments]), None
-        with open(self.stdout_path, "wb") as out, open(self.stderr_path, "wb") as err, inside(namespace):
-            self.popen = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                          preexec_fn=functools.partial(private_sys, entry), cwd=lab.directory)
+                arguments, entry = as_user(entry,
+                                           ["setpriv", "--pdeathsig", "KILL", *arguments]), None
+        with open(self.stdout_path, "wb") as out, open(self.stderr_path,
+                                                       "wb") as err, inside(namespace):
+            self.popen = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=out,
+                                          stderr=err,
+                                          preexec_fn=functools.partial(private_sys, entry),
+                                          cwd=lab.directory)
         self.pid = self.popen.pid
 
     def running(self):
@@ -309,7 +336,9 @@ def dead_leftovers(names):
 
 
 def ip_in(namespace, *arguments, check=True):
-    """Runs ip in a namespace. Not `ip -n`: it remounts / as `ip netns exec` does, which fails in a chroot."""
+    """Runs ip in a namespace. Not `ip -n`: it remounts / as `ip netns exec` does, which fails in a
+    chroot.
+    """
     with inside(namespace):
         return run(["ip", *arguments], check=check)
 
@@ -320,8 +349,8 @@ def links_of(namespace):
 
 
 def remove_namespace(name):
-    # Its links go with it, but some time later: a look right after this call must find none. A namespace that was half made
-    # can't be entered.
+    # Its links go with it, but some time later: a look right after this call must find none. A
+    # namespace that was half made can't be entered.
     with contextlib.suppress(OSError):
         for link in links_of(name):
             ip_in(name, "link", "del", link, check=False)
@@ -338,19 +367,23 @@ def remove_leftovers():
 
 
 class Lab:
-    """One switch namespace and `hosts` host namespaces, each host's fanin0 on a port h0, h1, ... of the switch.
+    """One switch namespace and `hosts` host namespaces, each host's fanin0 on a port h0, h1, ... of
+    the switch.
 
-    transport: what the switch's ports are, af_xdp, af_packet or memif; udp: as with af_packet, and hosts are on UDP sockets; or auto: as
-    switch and hosts choose by themselves. mtu: of
-    all links. config: keys that replace those of the switch's configuration file. keep_logs: leave the directory with logs
-    behind. name: tells several laboratories of one process apart.
+    transport: what the switch's ports are, af_xdp, af_packet or memif; udp: as with af_packet, and
+    hosts are on UDP sockets; or auto: as switch and hosts choose by themselves. mtu: of all links.
+    config: keys that replace those of the switch's configuration file. keep_logs: leave the
+    directory with logs behind. name: tells several laboratories of one process apart.
     """
 
-    offloads = None  # at the ends of all links; None: on if the switch's ports are on packet sockets
+    # at the ends of all links; None: on if the switch's ports are on packet sockets
+    offloads = None
     switch_launcher = ()  # a command that starts the switch, without the switch's own
-    instead = None  # what tests have in place of what laboratories are asked for; see tests/net/over_udp.py
+    # what tests have in place of what laboratories are asked for; see tests/net/over_udp.py
+    instead = None
 
-    def __init__(self, hosts=4, transport="af_xdp", mtu=None, config=None, keep_logs=False, name=None):
+    def __init__(self, hosts=4, transport="af_xdp", mtu=None, config=None, keep_logs=False,
+                 name=None):
         if os.geteuid() != 0:
             raise LabError("network namespaces need root: run this with sudo")
         if not 1 <= hosts <= MAX_HOSTS:
@@ -380,7 +413,8 @@ class Lab:
             self.old_handlers[signum] = signal.signal(signum, self._interrupt)
         try:
             remove_leftovers()
-            self.directory = Path(tempfile.mkdtemp(prefix=("fanin-logs-" if self.keep_logs else "") + self.prefix + "-"))
+            self.directory = Path(tempfile.mkdtemp(prefix=("fanin-logs-" if self.keep_logs else "")
+                                                   + self.prefix + "-"))
             self.socket_path, self.memif_path = self.directory / "switch.sock", self.directory / "memif.sock"
             if self.transport != "memif":
                 self._make_namespaces()
@@ -398,7 +432,8 @@ class Lab:
         raise Interrupted(signum)
 
     def close(self):
-        """Removes everything, in reverse order. May be called twice; signals wait until it is done."""
+        """Removes everything, in reverse order. May be called twice; signals wait until it is done.
+        """
         signals = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         try:
@@ -461,21 +496,26 @@ class Lab:
 
     def _make_link(self, host):
         there = self.host_namespace(host)
-        self._join(self.switch_namespace, self.switch_interface(host), there, HOST_INTERFACE, self.host_mac(host))
+        self._join(self.switch_namespace, self.switch_interface(host), there, HOST_INTERFACE,
+                   self.host_mac(host))
         ip_in(there, "address", "add", f"{self.host_ip(host)}/24", "dev", HOST_INTERFACE)
 
     def _join(self, here, port, there, interface, mac=None):
         """A link between two namespaces, up at both ends. mac: of the interface there."""
         address = ["address", mac] if mac else []
         # One queue at each end: an AF_XDP socket is bound to queue 0 and must see every frame.
-        ip_in(here, "link", "add", "name", port, "mtu", str(self.mtu), "numtxqueues", "1", "numrxqueues", "1", "type", "veth",
-              "peer", "name", interface, *address, "mtu", str(self.mtu), "numtxqueues", "1", "numrxqueues", "1", "netns", there)
+        ip_in(here, "link", "add", "name", port, "mtu", str(self.mtu), "numtxqueues", "1",
+              "numrxqueues", "1", "type", "veth",
+              "peer", "name", interface, *address, "mtu", str(self.mtu), "numtxqueues", "1",
+              "numrxqueues", "1", "netns", there)
         for namespace, device in ((here, port), (there, interface)):
             with inside(namespace):
-                # veth hands over frames without checksums and larger than the MTU. Packet ports know how; no wire would,
-                # and AF_XDP passes them on as they are.
-                if not (self.transport in ("af_packet", *WITHOUT_RIGHTS) if self.offloads is None else self.offloads):
-                    run(["ethtool", "-K", device, "tx", "off", "tso", "off", "gso", "off", "gro", "off"])
+                # veth hands over frames without checksums and larger than the MTU. Packet ports
+                # know how; no wire would, and AF_XDP passes them on as they are.
+                if not (self.transport in ("af_packet", *WITHOUT_RIGHTS)
+                        if self.offloads is None else self.offloads):
+                    run(["ethtool", "-K", device, "tx", "off", "tso", "off", "gso", "off", "gro",
+                         "off"])
                 run(["ip", "link", "set", device, "up"])
 
     # ---- the switch
@@ -488,8 +528,8 @@ class Lab:
         if self.transport == "auto":
             return {"interface": interface}
         if self.transport == "af_xdp":
-            # Busy polling makes each poll a system call that runs the interface's NAPI: on veth that is three times slower
-            # than to let the sender's own softirq do it.
+            # Busy polling makes each poll a system call that runs the interface's NAPI: on veth
+            # that is three times slower than to let the sender's own softirq do it.
             return {"vdev": f"net_af_xdp,iface={interface},busy_budget=0"}
         return {"vdev": f"net_af_packet,iface={interface},qdisc_bypass=1"}
 
@@ -533,7 +573,8 @@ class Lab:
         path = self.directory / "switch.json"
         path.write_text(json.dumps(self.config(), indent=2) + "\n")
         self.switch = self._spawn(self.switch_namespace, "switch",
-                                  [*self.switch_launcher, program("fanin-switch", self.build), "--config", str(path)])
+                                  [*self.switch_launcher, program("fanin-switch", self.build),
+                                   "--config", str(path)])
         wait_until(self._switch_answers, timeout, "the switch's control socket")
         return self.switch
 
@@ -554,7 +595,8 @@ class Lab:
 
     def ctl(self, *arguments, check=True):
         """Runs faninctl with these arguments and returns what subprocess.run does."""
-        return run([program("faninctl", self.build), "-s", str(self.socket_path), *map(str, arguments)], check=check)
+        return run([program("faninctl", self.build), "-s", str(self.socket_path),
+                    *map(str, arguments)], check=check)
 
     def create_job(self, members=None, *options):
         """Creates a job of these hosts (default: all) with faninctl; returns {"id", "key", ...}."""
@@ -565,10 +607,14 @@ class Lab:
         return json.loads(self.ctl("-j", "jobs", "create", *arguments, *map(str, options)).stdout)
 
     def frames(self):
-        """Frames and bytes that all ports together have received and sent, as the switch counts them."""
+        """Frames and bytes that all ports together have received and sent, as the switch counts
+        them.
+        """
         ports = self.control.ask("ports.list")["ports"]
-        return {"rx": sum(port["rx_frames"] for port in ports), "tx": sum(port["tx_frames"] for port in ports),
-                "rx_bytes": sum(port["rx_bytes"] for port in ports), "tx_bytes": sum(port["tx_bytes"] for port in ports),
+        return {"rx": sum(port["rx_frames"] for port in ports),
+                "tx": sum(port["tx_frames"] for port in ports),
+                "rx_bytes": sum(port["rx_bytes"] for port in ports),
+                "tx_bytes": sum(port["tx_bytes"] for port in ports),
                 "rx_missed": sum(port["rx_missed"] for port in ports),
                 "tx_dropped": sum(port["tx_dropped"] for port in ports)}
 
@@ -593,33 +639,47 @@ class Lab:
         if self.instead is not None:
             arguments, user = self.instead.program(arguments, user)
         self.spawned += 1
-        return self._spawn(self.host_namespace(host), f"{name or 'program'}-{self.spawned}-h{host}", arguments, user)
+        return self._spawn(self.host_namespace(host), f"{name or 'program'}-{self.spawned}-h{host}",
+                           arguments, user)
 
     def perf_command(self, host, job, rank, size, **options):
-        """fanin-perf as one rank, at AF_XDP ports with AF_XDP unless told otherwise. options: its long options, with _ for -; True for one
-        without a value."""
-        arguments = [program("fanin-perf", self.build), "--job", job["id"], "--key", job["key"], "--rank", rank, "--size", size,
+        """fanin-perf as one rank, at AF_XDP ports with AF_XDP unless told otherwise. options: its
+        long options, with _ for -; True for one without a value.
+        """
+        arguments = [program("fanin-perf", self.build), "--job", job["id"], "--key", job["key"],
+                     "--rank", rank, "--size", size,
                      "--json"]
-        options = {"switch": SWITCH_IP, **({"transport": "af_xdp"} if self.transport == "af_xdp" and "memif" not in options else {}), **options}
+        options = {"switch": SWITCH_IP,
+                   **({"transport": "af_xdp"} if self.transport == "af_xdp"
+                      and "memif" not in options else {}), **options}
         if self.transport == "memif":
-            options = {"memif": f"{self.memif_path}:{host}", "address": self.host_ip(host), **options}
+            options = {"memif": f"{self.memif_path}:{host}", "address": self.host_ip(host),
+                       **options}
         return [*arguments, *long_options(options)]
 
     def spawn_perf(self, host, job, rank, size, **options):
-        """Starts fanin-perf as one rank, on UDP sockets without rights. options: as of perf_command."""
-        return self.spawn(host, self.perf_command(host, job, rank, size, **options), "perf", user_of(options))
+        """Starts fanin-perf as one rank, on UDP sockets without rights. options: as of
+        perf_command.
+        """
+        return self.spawn(host, self.perf_command(host, job, rank, size, **options), "perf",
+                          user_of(options))
 
     @staticmethod
     def perf_report(process):
-        """What a fanin-perf that has ended printed; an error object of the same shape if it printed nothing."""
+        """What a fanin-perf that has ended printed; an error object of the same shape if it printed
+        nothing.
+        """
         try:
             return json.loads(process.stdout())
         except ValueError:
-            return {"ok": False, "error": {"code": "no_report", "message": process.last_words(), "missing": []}}
+            return {"ok": False, "error": {"code": "no_report", "message": process.last_words(),
+                                           "missing": []}}
 
 
 class WireLab(Lab):
-    """Links whose frames are as on a wire: for programs that take them from packet sockets and know no super-frames, as DPDK's do."""
+    """Links whose frames are as on a wire: for programs that take them from packet sockets and know
+    no super-frames, as DPDK's do.
+    """
 
     offloads = False
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pings between hosts of a laboratory, of which every answer counts: ping(8) waits two round trips for its last ones, which is
-too short for a process that does not get a core in time, and tells of losses that there were not."""
+"""Pings between hosts of a laboratory, of which every answer counts: ping(8) waits two round trips
+for its last ones, which is too short for a process that does not get a core in time, and tells of
+losses that there were not.
+"""
 
 import os
 import selectors
@@ -39,7 +41,8 @@ class Pinger:
 
     def send(self):
         request = HEADER.pack(ECHO_REQUEST, 0, 0, self.identity, self.sent) + bytes(self.size)
-        request = HEADER.pack(ECHO_REQUEST, 0, checksum(request), self.identity, self.sent) + bytes(self.size)
+        request = HEADER.pack(ECHO_REQUEST, 0, checksum(request), self.identity,
+                              self.sent) + bytes(self.size)
         try:
             self.socket.sendto(request, (self.address, 0))
         except BlockingIOError:
@@ -61,14 +64,19 @@ class Pinger:
 
 
 class Pings:
-    """Pings from hosts to addresses, pairs of which are given, all at the same time. Made in the main thread, run in any."""
+    """Pings from hosts to addresses, pairs of which are given, all at the same time. Made in the
+    main thread, run in any.
+    """
 
     def __init__(self, lab, pairs, count, size, interval):
         self.count, self.interval = count, interval
-        self.pingers = [Pinger(lab, host, address, count, size, number) for number, (host, address) in enumerate(pairs)]
+        self.pingers = [Pinger(lab, host, address, count, size, number) for number,
+                        (host, address) in enumerate(pairs)]
 
     def run(self, patience=5.0):
-        """Waits for answers as long as patience after the last request. Returns {"sent", "received", "lost"} of all together."""
+        """Waits for answers as long as patience after the last request. Returns {"sent",
+        "received", "lost"} of all together.
+        """
         with selectors.DefaultSelector() as selector:
             for pinger in self.pingers:
                 selector.register(pinger.socket, selectors.EVENT_READ, pinger)
@@ -91,7 +99,9 @@ class Pings:
                 deadline = now + patience
             elif not waiting and now > deadline:
                 break
-            for key, _ in selector.select(max(0.0, (next_at if waiting else deadline) - time.monotonic())):
+            for key, _ in selector.select(max(0.0,
+                                              (next_at if waiting else deadline)
+                                              - time.monotonic())):
                 key.data.receive()
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the links of a network carry, as the kernel counts the bytes of the interfaces at their ends, headers included."""
+"""What the links of a network carry, as the kernel counts the bytes of the interfaces at their
+ends, headers included.
+"""
 
 from pathlib import Path
 
@@ -11,12 +13,14 @@ def link_bytes(namespace, interface):
     """(received, sent)"""
     with inside(namespace):
         counters = Path("/proc/net/dev").read_text(encoding="ascii")
-    fields = next(line for line in counters.splitlines() if line.strip().startswith(interface + ":")).split(":")[1].split()
+    fields = next(line for line in counters.splitlines()
+                  if line.strip().startswith(interface + ":")).split(":")[1].split()
     return int(fields[0]), int(fields[8])
 
 
 class Traffic:
-    """Of the links between the switches and of those to the hosts, from the time when this is made."""
+    """Of the links between the switches and of those to the hosts, from the time when this is made.
+    """
 
     def __init__(self, fabric):
         interfaces = {}
@@ -30,10 +34,13 @@ class Traffic:
         self.before = {link: link_bytes(*end) for link, end in interfaces.items()}
 
     def parts(self, size):
-        """{"hosts": {link: [there, back]}, "switches": ...} in multiples of size; there: from what a link's name has first."""
+        """{"hosts": {link: [there, back]}, "switches": ...} in multiples of size; there: from what
+        a link's name has first.
+        """
         carried = {"hosts": {}, "switches": {}}
         for (kind, link), end in self.interfaces.items():
-            received, sent = (after - before for after, before in zip(link_bytes(*end), self.before[kind, link]))
+            received, sent = (after - before for after,
+                              before in zip(link_bytes(*end), self.before[kind, link]))
             carried[kind][link] = [round(sent / size, 3), round(received / size, 3)]
         return carried
 

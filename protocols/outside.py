@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Finds the files of protocols that are not part of this tree (docs/adding-a-protocol.md), for meson's option `protocols`.
+"""Finds the files of protocols that are not part of this tree (docs/adding-a-protocol.md), for
+meson's option `protocols`.
 
 usage: outside.py handlers|protocols DIRECTORY...
 
-Prints the absolute path of each C file of DIRECTORY/switch (handlers), which goes into the switch, or of DIRECTORY/host (protocols),
-which goes into the host library, a line each. C files in DIRECTORY itself are taken for a mistake. Exit status: 0 all right, 1 a
-directory is not as it has to be, 2 wrong usage.
+Prints the absolute path of each C file of DIRECTORY/switch (handlers), which goes into the switch,
+or of DIRECTORY/host (protocols), which goes into the host library, a line each. C files in
+DIRECTORY itself are taken for a mistake. Exit status: 0 all right, 1 a directory is not as it has
+to be, 2 wrong usage.
 """
 import os
 import sys
@@ -31,10 +33,12 @@ def files_of(directory):
     """The C files of a protocol's directory by their kind."""
     try:
         strange = sorted(name for name in os.listdir(directory) if name.endswith('.c'))
-        found = {kind: [os.path.join(directory, side, name) for name in c_files(os.path.join(directory, side))]
+        found = {kind: [os.path.join(directory, side, name)
+                        for name in c_files(os.path.join(directory, side))]
                  for kind, side in KINDS.items()}
     except OSError as error:
-        raise DirectoryError(f'{error.filename}: {error.strerror}, expected a directory with {EXPECTED}') from error
+        raise DirectoryError(f'{error.filename}: {error.strerror}, expected a directory with '
+                             f'{EXPECTED}') from error
     if strange:
         raise DirectoryError(f'{directory}: found {", ".join(strange)}, expected {EXPECTED}')
     if not any(found.values()):
@@ -48,7 +52,8 @@ def main(arguments):
         print(__doc__.split('\n\n')[1], file=sys.stderr)
         return 2
     try:
-        found = [path for directory in dict.fromkeys(map(os.path.realpath, arguments[1:])) for path in files_of(directory)[arguments[0]]]
+        found = [path for directory in dict.fromkeys(map(os.path.realpath, arguments[1:]))
+                 for path in files_of(directory)[arguments[0]]]
     except DirectoryError as error:
         print(f'protocols: {error}', file=sys.stderr)
         return 1

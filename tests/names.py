@@ -4,11 +4,13 @@
 
 usage: names.py [ROOT]
 
-ROOT: the tree, by default the one that this file is in. Of each protocol NAME that can be left out (the choices of the option
-`without` in meson_options.txt) C files outside of protocols/NAME, tests, laboratory, examples and public headers may not have
-fanin_NAME_..., FANIN_NAME_..., the string "NAME", or an include of NAME.h or NAME_*.h, but for public names and what EXEMPT lists.
+ROOT: the tree, by default the one that this file is in. Of each protocol NAME that can be left out
+(the choices of the option `without` in meson_options.txt) C files outside of protocols/NAME, tests,
+laboratory, examples and public headers may not have fanin_NAME_..., FANIN_NAME_..., the string
+"NAME", or an include of NAME.h or NAME_*.h, but for public names and what EXEMPT lists.
 
-Prints each as FILE:LINE: found ... of protocols/NAME. Exit status: 0 all right, 1 something was found, 2 wrong usage.
+Prints each as FILE:LINE: found ... of protocols/NAME. Exit status: 0 all right, 1 something was
+found, 2 wrong usage.
 """
 import os
 import re
@@ -20,8 +22,10 @@ ELSEWHERE = re.compile(r'tests/|lab/|examples/|hostlib/include/|protocols/\w+/te
 # Strings that are the name of something else as well.
 EXEMPT = {
     'broadcast': 'a collective, and an address of IPv4',
-    'multicast': 'a use of jobs beside others, a shape of jobs in switch and manager, an option, a type of packets of firewalls',
-    'sparse': 'an option of fanin-perf, and the beginning of handlers with sparse blocks for PyTorch',
+    'multicast': 'a use of jobs beside others, a shape of jobs in switch and manager, an option, a '
+                 'type of packets of firewalls',
+    'sparse': 'an option of fanin-perf, and the beginning of handlers with sparse blocks for '
+              'PyTorch',
 }
 # protocols/pull stands on protocols/broadcast.
 STANDS_ON = {'pull': 'broadcast'}
@@ -29,9 +33,12 @@ STANDS_ON = {'pull': 'broadcast'}
 
 def tree_files(root):
     """The C files that git knows or would add."""
-    listed = subprocess.run(['git', '-c', f'safe.directory={os.path.abspath(root)}', 'ls-files', '-co', '--exclude-standard',
-                             '*.c', '*.h', '*.cc', '*.hh'], cwd=root, check=True, capture_output=True, text=True).stdout
-    return sorted({path for path in listed.splitlines() if os.path.isfile(os.path.join(root, path))})
+    listed = subprocess.run(['git', '-c', f'safe.directory={os.path.abspath(root)}', 'ls-files',
+                             '-co', '--exclude-standard',
+                             '*.c', '*.h', '*.cc', '*.hh'], cwd=root, check=True,
+                            capture_output=True, text=True).stdout
+    return sorted({path for path in listed.splitlines()
+                   if os.path.isfile(os.path.join(root, path))})
 
 
 def read(root, path):
@@ -42,13 +49,15 @@ def read(root, path):
 
 def protocols_of(root):
     """The protocols that can be left out."""
-    choices = re.search(r"option\('without'.*?choices: \[(.*?)\]", read(root, 'meson_options.txt'), re.S)
+    choices = re.search(r"option\('without'.*?choices: \[(.*?)\]", read(root, 'meson_options.txt'),
+                        re.S)
     return re.findall(r"'(\w+)'", choices.group(1))
 
 
 def patterns_of(name):
     """What a name of the protocol looks like."""
-    patterns = [rf'\bfanin_{name}_\w+', rf'\bFANIN_{name.upper()}_\w+', rf'#\s*include\s+"(?:[^"]*/)?{name}(?:_\w+)?\.h"']
+    patterns = [rf'\bfanin_{name}_\w+', rf'\bFANIN_{name.upper()}_\w+',
+                rf'#\s*include\s+"(?:[^"]*/)?{name}(?:_\w+)?\.h"']
     if name not in EXEMPT:
         patterns.append('"' + name.replace('_', '-') + '"')
     return re.compile('|'.join(patterns))
@@ -57,17 +66,21 @@ def patterns_of(name):
 def problems(root):
     """Yields what is wrong."""
     texts = {path: read(root, path) for path in tree_files(root)}
-    public = {word for path, text in texts.items() if path.startswith(PUBLIC) for word in re.findall(r'\b(?:fanin|FANIN)_\w+', text)}
+    public = {word for path, text in texts.items() if path.startswith(PUBLIC)
+              for word in re.findall(r'\b(?:fanin|FANIN)_\w+', text)}
     for name in protocols_of(root):
         pattern = patterns_of(name)
         for path, text in texts.items():
             owner = re.match(r'protocols/(\w+)/', path)
-            if ELSEWHERE.match(path) or owner is not None and name in (owner.group(1), STANDS_ON.get(owner.group(1))):
+            if ELSEWHERE.match(
+                    path) or owner is not None and name in (owner.group(1),
+                                                            STANDS_ON.get(owner.group(1))):
                 continue
             for found in pattern.finditer(text):
                 # What is the room's own is no protocol's, as handlers/kernels/sparse.h.
                 header = re.search(r'"([^"]+\.h)"', found.group(0))
-                if found.group(0) in public or header is not None and os.path.dirname(header.group(1)) not in ('', f'protocols/{name}') \
+                if found.group(0) in public or header is not None and os.path.dirname(
+                        header.group(1)) not in ('', f'protocols/{name}') \
                         and not header.group(1).startswith(f'protocols/{name}/'):
                     continue
                 line = text.count('\n', 0, found.start()) + 1
@@ -79,7 +92,8 @@ def main(arguments):
     if len(arguments) > 1:
         print('usage: names.py [ROOT]', file=sys.stderr)
         return 2
-    root = arguments[0] if arguments else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    root = arguments[
+        0] if arguments else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     found = list(problems(root))
     for problem in found:
         print(problem)

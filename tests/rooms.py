@@ -4,13 +4,15 @@
 
 usage: rooms.py [ROOT]
 
-ROOT: the tree, by default the one that this file is in. The table is the one under the heading "Rooms": a row names a room, a
-directory, in its first column, and in its last one the rooms that it may include, each in backquotes; "all rooms" are all. A file is
-in the room with the longest path that holds it. A room may always include itself. `*` in a path is any name, and the same one in all
+ROOT: the tree, by default the one that this file is in. The table is the one under the heading
+"Rooms": a row names a room, a directory, in its first column, and in its last one the rooms that it
+may include, each in backquotes; "all rooms" are all. A file is in the room with the longest path
+that holds it. A room may always include itself. `*` in a path is any name, and the same one in all
 of a row; rows without it come first.
 
-Prints each include that the table forbids as FILE:LINE: room A may not include room B (HEADER), and each directory with C files
-that the table does not name. Exit status: 0 all right, 1 something is forbidden, 2 the table can't be read.
+Prints each include that the table forbids as FILE:LINE: room A may not include room B (HEADER), and
+each directory with C files that the table does not name. Exit status: 0 all right, 1 something is
+forbidden, 2 the table can't be read.
 """
 import os
 import re
@@ -33,7 +35,9 @@ class TableError(Exception):
 
 
 def table_rows(text):
-    """Yields the cells of each row of the table under HEADING, without its header, with line numbers."""
+    """Yields the cells of each row of the table under HEADING, without its header, with line
+    numbers.
+    """
     lines = text.splitlines()
     if HEADING not in lines:
         raise TableError(f'{TABLE}: found no heading "{HEADING}"')
@@ -57,7 +61,8 @@ def read_table(text):
     for number, cells in rows:
         names = ROOM.findall(cells[0])
         if len(cells) != 3 or len(names) != 1:
-            raise TableError(f'{TABLE}:{number}: found {len(cells)} columns and {len(names)} rooms in the first, '
+            raise TableError(f'{TABLE}:{number}: found {len(cells)} columns and {len(names)} rooms '
+                             'in the first, '
                              'expected 3 and 1')
         if names[0] in allowed:
             raise TableError(f'{TABLE}:{number}: the room {names[0]} stands in the table twice')
@@ -66,8 +71,10 @@ def read_table(text):
         raise TableError(f'{TABLE}: found no rooms under "{HEADING}"')
     for number, cells in rows:
         for name in ROOM.findall(cells[2]):
-            if name not in allowed and not any(re.fullmatch(room.replace('*', '[^/]+'), name) for room in allowed):
-                raise TableError(f'{TABLE}:{number}: found {name}, expected a room of the first column')
+            if name not in allowed and not any(re.fullmatch(room.replace('*', '[^/]+'), name)
+                                               for room in allowed):
+                raise TableError(f'{TABLE}:{number}: found {name}, expected a room of the first '
+                                 'column')
     return allowed
 
 
@@ -81,20 +88,24 @@ def expand(allowed, directories):
         for directory in directories:
             match = re.fullmatch(re.escape(before) + '([^/]+)' + re.escape(after), directory)
             if match is not None and directory not in found:
-                found[directory] = None if others is None else {other.replace('*', match.group(1)) for other in others}
+                found[directory] = None if others is None else {other.replace('*', match.group(1))
+                                                                for other in others}
     return {name: set(found) if others is None else others for name, others in found.items()}
 
 
 def tree_files(root):
     """The tree's own files: what git knows or would add; all of them where there is no git."""
     if os.path.exists(os.path.join(root, '.git')):
-        listed = subprocess.run(['git', '-c', f'safe.directory={os.path.abspath(root)}', 'ls-files', '-co', '--exclude-standard'],
-                                cwd=root, check=True, capture_output=True, text=True).stdout.splitlines()
+        listed = subprocess.run(['git', '-c', f'safe.directory={os.path.abspath(root)}', 'ls-files',
+                                 '-co', '--exclude-standard'],
+                                cwd=root, check=True, capture_output=True,
+                                text=True).stdout.splitlines()
         return {path for path in listed if os.path.isfile(os.path.join(root, path))}
     files = set()
     for directory, below, names in os.walk(root):
         # Build directories have headers that they made.
-        below[:] = [name for name in below if not os.path.exists(os.path.join(directory, name, 'build.ninja'))]
+        below[:] = [name for name in below
+                    if not os.path.exists(os.path.join(directory, name, 'build.ninja'))]
         files.update(os.path.relpath(os.path.join(directory, name), root) for name in names)
     return files
 
@@ -114,7 +125,9 @@ def room_of(path, rooms):
 
 
 def is_generated(root, path, files):
-    """True if the meson.build of the header's directory, or of one above it, names the header: it is made by the build."""
+    """True if the meson.build of the header's directory, or of one above it, names the header: it
+    is made by the build.
+    """
     name = f"'{os.path.basename(path)}'"
     directory = os.path.dirname(path)
     while directory != '':
@@ -128,8 +141,11 @@ def is_generated(root, path, files):
 
 
 def find_header(root, path, name, files):
-    """Where the compiler finds a header that a file includes: beside the file, in the tree, or among the public ones."""
-    places = [os.path.normpath(os.path.join(directory, name)) for directory in (os.path.dirname(path), '', PUBLIC)]
+    """Where the compiler finds a header that a file includes: beside the file, in the tree, or
+    among the public ones.
+    """
+    places = [os.path.normpath(os.path.join(directory, name))
+              for directory in (os.path.dirname(path), '', PUBLIC)]
     for place in places:
         if place in files:
             return place
@@ -166,7 +182,8 @@ def main(arguments):
     if len(arguments) > 1:
         print('usage: rooms.py [ROOT]', file=sys.stderr)
         return 2
-    root = arguments[0] if arguments else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    root = arguments[
+        0] if arguments else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
         with open(os.path.join(root, TABLE), encoding='utf-8') as file:
             allowed = read_table(file.read())

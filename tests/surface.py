@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Compares what users see of a commit and of this tree: names, options, keys, metrics and texts that programs print, the public
-headers, the packet's structs, man pages, units and examples of configurations. For changes that are to change none of it."""
+"""Compares what users see of a commit and of this tree: names, options, keys, metrics and texts
+that programs print, the public headers, the packet's structs, man pages, units and examples of
+configurations. For changes that are to change none of it.
+"""
 
 import argparse
 import collections
@@ -15,27 +17,34 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # With the folders of older commits.
-PROGRAMS = ("bindings", "config", "control", "demo", "handlers", "hostlib", "interface", "lab/demo", "manager", "metrics", "mpi", "pipeline", "protocols", "server",
+PROGRAMS = ("bindings", "config", "control", "demo", "handlers", "hostlib", "interface", "lab/demo",
+            "manager", "metrics", "mpi", "pipeline", "protocols", "server",
             "switch", "tools", "torch", "wire")
 LITERALS = (".c", ".cc", ".h", ".py")
 DECLARATIONS = ("hostlib/include/", "torch/include/", "wire/")
 VERBATIM = ("docs/man/", "packaging/", "configs/")
 # A comment, a character, or a string of C; Python's have the same shape, but for the comment.
-C_TOKEN = re.compile(r"/\*.*?\*/|//[^\n]*|'(?:\\.|[^'\\\n])+'|\"((?:\\.|[^\"\\\n])*)\"|#\s*include[^\n]*|[^\s\"'/]+|\s+|.", re.S)
-PYTHON_STRING = re.compile(r"#[^\n]*|\"\"\".*?\"\"\"|\"((?:\\.|[^\"\\\n])*)\"|'((?:\\.|[^'\\\n])*)'", re.S)
+C_TOKEN = re.compile(
+    r"/\*.*?\*/|//[^\n]*|'(?:\\.|[^'\\\n])+'|\"((?:\\.|[^\"\\\n])*)\"|#\s*include[^\n]*|[^\s\"'/]+|\s+|.", re.S)
+PYTHON_STRING = re.compile(
+    r"#[^\n]*|\"\"\".*?\"\"\"|\"((?:\\.|[^\"\\\n])*)\"|'((?:\\.|[^'\\\n])*)'", re.S)
 
 
 def files_of_commit(commit):
     """{path: text} of the commit's files."""
-    archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit], check=True, stdout=subprocess.PIPE).stdout
+    archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit], check=True,
+                             stdout=subprocess.PIPE).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        return {member.name: tar.extractfile(member).read().decode(errors="replace") for member in tar if member.isfile()}
+        return {member.name: tar.extractfile(member).read().decode(errors="replace")
+                for member in tar if member.isfile()}
 
 
 def files_of_tree():
     """{path: text} of what git would commit of this tree."""
-    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"], check=True, stdout=subprocess.PIPE, text=True)
-    return {name: (ROOT / name).read_text(errors="replace") for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
+    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"],
+                            check=True, stdout=subprocess.PIPE, text=True)
+    return {name: (ROOT / name).read_text(errors="replace") for name in listed.stdout.splitlines()
+            if (ROOT / name).is_file()}
 
 
 def c_strings(text):
@@ -44,7 +53,8 @@ def c_strings(text):
     for token in C_TOKEN.finditer(text):
         if token.group(1) is not None:
             whole = (whole or "") + token.group(1)
-        elif whole is not None and not token.group(0).isspace() and not token.group(0).startswith(("/*", "//")):
+        elif whole is not None and not token.group(
+                0).isspace() and not token.group(0).startswith(("/*", "//")):
             yield whole
             whole = None
     if whole is not None:
@@ -52,7 +62,9 @@ def c_strings(text):
 
 
 def strings(path, text):
-    """Strings that the program of this file may print or understand, and others; not those of assertions of the compiler."""
+    """Strings that the program of this file may print or understand, and others; not those of
+    assertions of the compiler.
+    """
     if path.endswith(".py"):
         return [found.group(1) or found.group(2) or "" for found in PYTHON_STRING.finditer(text)]
     return list(c_strings(re.sub(r"static_assert\([^;]*;", "", text)))
@@ -73,7 +85,8 @@ def surface(files):
         if path.startswith(VERBATIM) and not path.endswith("meson.build"):
             found[path] = text.splitlines()
         if path.endswith(LITERALS) and path.split("/")[0] in PROGRAMS:
-            found["names and texts in the code"] += [literal for literal in strings(path, text) if not literal.endswith((".h", ".c"))]
+            found["names and texts in the code"] += [literal for literal in strings(path, text)
+                                                     if not literal.endswith((".h", ".c"))]
     found["names and texts in the code"] = sorted(set(found["names and texts in the code"]))
     return found
 
@@ -82,17 +95,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("commit", help="to compare this tree with")
     commit = parser.parse_args().commit
-    if subprocess.run(["git", "-C", str(ROOT), "rev-parse", "-q", "--verify", commit + "^{commit}"], stdout=subprocess.DEVNULL, check=False).returncode != 0:
+    if subprocess.run(["git", "-C", str(ROOT), "rev-parse", "-q", "--verify", commit + "^{commit}"],
+                      stdout=subprocess.DEVNULL, check=False).returncode != 0:
         parser.error(f"'{commit}' is no commit of {ROOT}")
     before, after = surface(files_of_commit(commit)), surface(files_of_tree())
     n_changed = 0
     for section in sorted(set(before) | set(after)):
-        changed = [line for line in difflib.unified_diff(before[section], after[section], n=0, lineterm="") if not line.startswith(("---", "+++", "@@"))]
+        changed = [line for line in difflib.unified_diff(before[section], after[section], n=0,
+                                                         lineterm="")
+                   if not line.startswith(("---", "+++", "@@"))]
         n_changed += len(changed)
         if changed:
             print(f"{section}:")
             print("\n".join("  " + line for line in changed))
-    print(f"{n_changed} lines differ in {len(set(before) | set(after))} sections" if n_changed else "what users see is the same")
+    print(f"{n_changed} lines differ in {len(set(before) | set(after))} sections"
+          if n_changed else "what users see is the same")
     return 1 if n_changed else 0
 
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes the tables of packet types in wire/fanin.lua and docs/protocol.md, which follow the rows of wire/packets.h.
+"""Writes the tables of packet types in wire/fanin.lua and docs/protocol.md, which follow the rows
+of wire/packets.h.
 
 usage: packets.py [--check] [--root DIRECTORY]
-       --check writes nothing; it names the files that are out of date, and ends with 1 if there are any
-       --root: of the source tree; by default that of this file
+       --check writes nothing; it names the files that are out of date, and ends with 1 if there are
+       any --root: of the source tree; by default that of this file
 """
 
 import argparse
@@ -13,12 +14,13 @@ import sys
 from collections import namedtuple
 from pathlib import Path
 
-# Lengths are in bytes. direction: "up" or "down"; payload: "elements", "shard", "data", "nothing" or "body"; count and number: "zero", "any",
-# "nonzero", or for count "elements".
-PacketType = namedtuple("PacketType", "name code direction packet_class payload body_len count number text")
+# Lengths are in bytes. direction: "up" or "down"; payload: "elements", "shard", "data", "nothing"
+# or "body"; count and number: "zero", "any", "nonzero", or for count "elements".
+PacketType = namedtuple("PacketType",
+                        "name code direction packet_class payload body_len count number text")
 
-ROW = re.compile(r'\bX\(\s*(\w+),\s*(\d+),\s*(UP|DOWN),\s*(\w+),\s*(?:(ELEMENTS|SHARD|DATA|NOTHING)|BODY\((\w+)\)),'
-                 r'\s*(ZERO|ANY|NONZERO|ELEMENTS),\s*(ZERO|ANY|NONZERO),\s*((?:"[^"\\]*"\s*)+)\)')
+ROW = re.compile(
+    r'\bX\(\s*(\w+),\s*(\d+),\s*(UP|DOWN),\s*(\w+),\s*(?:(ELEMENTS|SHARD|DATA|NOTHING)|BODY\((\w+)\)),\s*(ZERO|ANY|NONZERO|ELEMENTS),\s*(ZERO|ANY|NONZERO),\s*((?:"[^"\\]*"\s*)+)\)')
 BODY_LEN = re.compile(r"static_assert\(sizeof\(struct fanin_(\w+)_body\) == (\d+),")
 MARK = "packet types: written by wire/packets.py from wire/packets.h"
 USES = {"zero": "0", "any": "any", "nonzero": "not 0", "elements": "elements"}
@@ -35,17 +37,21 @@ def packet_types(root):
     if macro is None:
         raise PacketsError(f"{header}: there is no FANIN_WIRE_PACKETS(X)")
     rows = macro.group(1).replace("\\\n", "\n")
-    body_len = {name: int(length) for name, length in BODY_LEN.findall((root / "wire" / "wire.h").read_text())}
+    body_len = {name: int(length) for name,
+                length in BODY_LEN.findall((root / "wire" / "wire.h").read_text())}
     types = []
     for name, code, direction, packet_class, payload, body, count, number, text in ROW.findall(rows):
         if body and body not in body_len:
-            raise PacketsError(f"{header}: the row of {name} has BODY({body}), but wire/wire.h has no static_assert of the size of "
-                               f"struct fanin_{body}_body")
-        types.append(PacketType(name, int(code), direction.lower(), packet_class.lower(), (payload or "body").lower(),
-                                body_len.get(body, 0), count.lower(), number.lower(), "".join(re.findall(r'"([^"]*)"', text))))
+            raise PacketsError(f"{header}: the row of {name} has BODY({body}), but wire/wire.h has "
+                               f"no static_assert of the size of struct fanin_{body}_body")
+        types.append(PacketType(name, int(code), direction.lower(), packet_class.lower(),
+                                (payload or "body").lower(),
+                                body_len.get(body, 0), count.lower(), number.lower(),
+                                "".join(re.findall(r'"([^"]*)"', text))))
     n_rows = len(re.findall(r"\bX\(", rows))
     if len(types) != n_rows or n_rows == 0:
-        raise PacketsError(f"{header}: {n_rows} rows, of which {len(types)} are in the form that its comment says")
+        raise PacketsError(f"{header}: {n_rows} rows, of which {len(types)} are in the form that "
+                           "its comment says")
     return types
 
 
@@ -69,12 +75,14 @@ def lua(types):
 
 
 def markdown(types):
-    payloads = {"elements": "`count` elements; none if EMPTY", "shard": "`count` elements and their indices", "data": "any bytes", "nothing": "–"}
-    lines = ["| code | type | direction | class | payload | `count` | `number` | what it is |", "|---|---|---|---|---|---|---|---|"]
+    payloads = {"elements": "`count` elements; none if EMPTY",
+                "shard": "`count` elements and their indices", "data": "any bytes", "nothing": "–"}
+    lines = ["| code | type | direction | class | payload | `count` | `number` | what it is |",
+             "|---|---|---|---|---|---|---|---|"]
     for row in types:
         payload = payloads.get(row.payload, f"{row.body_len} bytes or more")
-        lines.append(f"| {row.code} | {row.name} | {row.direction} | {row.packet_class} | {payload} | {USES[row.count]} | "
-                     f"{USES[row.number]} | {row.text} |")
+        lines.append(f"| {row.code} | {row.name} | {row.direction} | {row.packet_class} | "
+                     f"{payload} | {USES[row.count]} | {USES[row.number]} | {row.text} |")
     return lines
 
 
@@ -87,15 +95,18 @@ def with_table(path, opening, closing, lines):
     text = path.read_text()
     begin, end = (f"{opening}{word} {MARK}{closing}\n" for word in ("begin", "end"))
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        raise PacketsError(f"{path}: expected a line \"{begin.strip()}\" and after it one \"{end.strip()}\"")
+        raise PacketsError(f"{path}: expected a line \"{begin.strip()}\" and after it one "
+                           f"\"{end.strip()}\"")
     before, rest = text.split(begin)
     return before + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is out of date")
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, help="of the source tree")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--check", action="store_true",
+                        help="write nothing; fail if a file is out of date")
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent,
+                        help="of the source tree")
     options = parser.parse_args()
     old = []
     try:
@@ -112,7 +123,8 @@ def main():
         print(f"packets.py: {error}", file=sys.stderr)
         return 2
     for name in old:
-        print(f"{name}: {'the table of packet types is out of date: run ./dev fmt' if options.check else 'written'}")
+        print(f"{name}: "
+              f"{'the table of packet types is out of date: run ./dev fmt' if options.check else 'written'}")
     return 1 if options.check and old else 0
 
 

@@ -1,16 +1,19 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fanin's collectives beside Open MPI's, and allreduces beside Gloo's: sums of f32, in one run, taken in turns.
+"""Fanin's collectives beside Open MPI's, and allreduces beside Gloo's: sums of f32, in one run,
+taken in turns.
 
-Hosts are network namespaces. Each has one link to fanin-switch, or to a Linux bridge with the switch behind it, and one to a
-Linux bridge for the peers' TCP, whose offloads stay on. Everybody runs the same loop: warm-up, a barrier before each
-collective, every collective timed by itself, the first and the last one checked. A collective's time is that of its slowest
-rank; a run's figure is the median of these, and a row's the median of its runs. Each side gets the best of its set-ups for
+Hosts are network namespaces. Each has one link to fanin-switch, or to a Linux bridge with the
+switch behind it, and one to a Linux bridge for the peers' TCP, whose offloads stay on. Everybody
+runs the same loop: warm-up, a barrier before each collective, every collective timed by itself, the
+first and the last one checked. A collective's time is that of its slowest rank; a run's figure is
+the median of these, and a row's the median of its runs. Each side gets the best of its set-ups for
 each size. Open MPI over shared memory is compared with Fanin's memif.
 
-First come hosts on UDP sockets, as user nobody and in place, at ordinary MTUs, each MTU by itself: beside the bare exchange, which
-is the same without a protocol, and beside Open MPI in place, at the same MTU and at its best. Allreduces of four hosts have all
-set-ups; those of 8 and 16 hosts, and the other collectives, this first one. docs/performance.md explains more.
+First come hosts on UDP sockets, as user nobody and in place, at ordinary MTUs, each MTU by itself:
+beside the bare exchange, which is the same without a protocol, and beside Open MPI in place, at the
+same MTU and at its best. Allreduces of four hosts have all set-ups; those of 8 and 16 hosts, and
+the other collectives, this first one. docs/performance.md explains more.
 """
 
 import argparse
@@ -24,7 +27,8 @@ from pathlib import Path
 from lab.namespaces import LabError
 
 from lab.bench.allreduce_report import table
-from lab.bench.allreduce_rows import ALLREDUCE, BARRIER, COLLECTIVES, HOSTS, SETUPS, Part, peers_of, rows_of, run_of
+from lab.bench.allreduce_rows import (ALLREDUCE, BARRIER, COLLECTIVES, HOSTS, SETUPS, Part,
+                                      peers_of, rows_of, run_of)
 from lab.bench.allreduce_sides import PEERS, Task, bare_exchange, bare_lab, fanin, payload_of
 from lab.bench.cpu_times import Marks
 from lab.bench.io_forwarding import say
@@ -42,32 +46,42 @@ SWITCH = {"limits": {"slots": 4096}}
 
 
 def iterations(size, hosts, quick):
-    """Enough for a median, and about as long for every size, on more hosts too, which share the cores."""
+    """Enough for a median, and about as long for every size, on more hosts too, which share the
+    cores.
+    """
     most = (64 if quick else 192) * MIB // max(size, KIB)
     return max(5, min(4000, most) * HOSTS ** 2 // max(hosts, HOSTS) ** 2)
 
 
 def part_of(collective, hosts, options, sizes):
-    """Allreduces of four hosts, and what a transport was asked for, have all set-ups that have the collective."""
+    """Allreduces of four hosts, and what a transport was asked for, have all set-ups that have the
+    collective.
+    """
     everything = collective == ALLREDUCE and (hosts == HOSTS or options.transport is not None)
     setups = tuple(name for name, setup in SETUPS.items()
-                   if (setup.in_place or everything) and setup.transport in (options.transport or [setup.transport]))
+                   if (setup.in_place or everything)
+                   and setup.transport in (options.transport or [setup.transport]))
     return Part(collective, hosts, setups, (0,) if collective == BARRIER else tuple(sizes))
 
 
 def parts_of(options):
-    """What is measured: the hosts and collectives that are asked for, each with each; if none are, of all some, with --quick allreduces of four hosts."""
+    """What is measured: the hosts and collectives that are asked for, each with each; if none are,
+    of all some, with --quick allreduces of four hosts.
+    """
     if options.hosts or options.collective or options.quick:
         sizes = options.bytes or (FEW_SIZES if options.quick else SIZES)
-        wanted = [(collective, hosts, sizes) for hosts in options.hosts or [HOSTS] for collective in options.collective or [ALLREDUCE]]
+        wanted = [(collective, hosts, sizes) for hosts in options.hosts or [HOSTS]
+                  for collective in options.collective or [ALLREDUCE]]
     else:
         few = options.bytes or FEW_SIZES
-        wanted = [(ALLREDUCE, HOSTS, options.bytes or SIZES), *((collective, HOSTS, few) for collective in COLLECTIVES[1:]),
+        wanted = [(ALLREDUCE, HOSTS, options.bytes or SIZES),
+                  *((collective, HOSTS, few) for collective in COLLECTIVES[1:]),
                   *((ALLREDUCE, hosts, few) for hosts in MORE_HOSTS)]
     parts = [part_of(collective, hosts, options, sizes) for collective, hosts, sizes in wanted]
     kept = [part for part in parts if part.setups]
     if not kept:
-        raise LabError(f"{', '.join(options.collective)}: found --transport {', '.join(options.transport)}, expected udp")
+        raise LabError(f"{', '.join(options.collective)}: found --transport "
+                       f"{', '.join(options.transport)}, expected udp")
     return kept
 
 
@@ -79,18 +93,22 @@ class Turn:
         self.payload = payload_of(lab)
 
     def _add(self, samples, task, side, with_, times):
-        found = run_of(figure(times), task.bytes, task.iters, self.marks.load() if self.marks else None)
+        found = run_of(figure(times), task.bytes, task.iters,
+                       self.marks.load() if self.marks else None)
         samples.setdefault((task.bytes, side), {}).setdefault(with_, []).append(found)
         load = "" if self.marks is None else f" ({found.other_cores:.2f} other cores)"
         return f"{side} {with_} {found.seconds * 1e6:.1f} us{load}"
 
     def peers(self, task):
-        """(peer, what it is measured with, seconds) of each peer on each of its links, one after the other."""
+        """(peer, what it is measured with, seconds) of each peer on each of its links, one after
+        the other.
+        """
         for mtu in SETUPS[self.setup].peer_mtus or (None,):
             if mtu is not None:
                 set_peer_mtu(self.lab, self.middle, mtu)
             for name in peers_of(self.setup):
-                yield name, f"MTU {mtu}" if mtu else "shared memory", PEERS[name](self.lab, self.middle, task)
+                yield name, f"MTU {mtu}" if mtu else "shared memory", PEERS[name](self.lab,
+                                                                                  self.middle, task)
 
     def take(self, task, samples):
         said = [self._add(samples, task, "fanin", self.setup, fanin(self.lab, task)[0])]
@@ -98,7 +116,8 @@ class Turn:
         self.lab.switch.popen.send_signal(signal.SIGSTOP)
         try:
             if self.bare is not None and task.collective == ALLREDUCE:
-                said.append(self._add(samples, task, "bare exchange", self.setup, bare_exchange(self.bare, self.payload, task)))
+                said.append(self._add(samples, task, "bare exchange", self.setup,
+                                      bare_exchange(self.bare, self.payload, task)))
             for name, with_, times in self.peers(task):
                 said.append(self._add(samples, task, name, with_, times))
         finally:
@@ -107,7 +126,9 @@ class Turn:
 
 
 def one_setup(setup, hosts, parts, options, samples):
-    """All sizes of these parts once with one set-up. samples: {part: {(size, side): {set-up: [Run]}}}, added to."""
+    """All sizes of these parts once with one set-up. samples: {part: {(size, side): {set-up:
+    [Run]}}}, added to.
+    """
     _, transport, mtu, peer_mtus, linked, in_place = SETUPS[setup]
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(linked(hosts, transport, mtu, SWITCH))
@@ -120,7 +141,8 @@ def one_setup(setup, hosts, parts, options, samples):
         turn = Turn(setup, lab, bare, middle, marks)
         for part in parts:
             for size in part.sizes:
-                turn.take(Task(part.collective, size, iterations(size, hosts, options.quick), in_place, marks.path if marks else None), samples[part])
+                turn.take(Task(part.collective, size, iterations(size, hosts, options.quick),
+                               in_place, marks.path if marks else None), samples[part])
 
 
 def one_round(parts, options, samples, name):
@@ -139,29 +161,42 @@ def measure(options):
     for turn in range(options.rounds):
         one_round(parts, options, samples, f"round {turn + 1} of {options.rounds}")
     rows = [{**row, **of_row(stamp)} for part in parts for row in rows_of(part, samples[part])]
-    return {"benchmark": "allreduce", "ok": all(row["reached"] is not False and row.get("bare", {}).get("reached") is not False for row in rows),
+    return {"benchmark": "allreduce",
+            "ok": all(row["reached"] is not False
+                      and row.get("bare", {}).get("reached") is not False for row in rows),
             "error": None, "stamp": stamp,
-            "machine": {"description": stamp["machine"], "load_before": load, "load_after": os.getloadavg(), "kernel": platform.release(),
+            "machine": {"description": stamp["machine"], "load_before": load,
+                        "load_after": os.getloadavg(), "kernel": platform.release(),
                         "rmem_max": int(Path("/proc/sys/net/core/rmem_max").read_text()),
                         "openmpi": version_of("openmpi-bin"), "gloo": version_of("libgloo-dev")},
             "rounds": options.rounds, "results": rows}
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench allreduce", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="four sizes, one round, fewer collectives in each, and allreduces of four hosts unless said otherwise")
-    parser.add_argument("--rounds", type=int, choices=range(1, 21), metavar="N", help="default: 3, with --quick 1")
-    parser.add_argument("--bytes", type=byte_count, action="append", metavar="B", help="this size; may be repeated")
+    parser = argparse.ArgumentParser(prog="./dev bench allreduce",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--quick", action="store_true",
+                        help="four sizes, one round, fewer collectives in each, and allreduces of "
+                             "four hosts unless said otherwise")
+    parser.add_argument("--rounds", type=int, choices=range(1, 21), metavar="N",
+                        help="default: 3, with --quick 1")
+    parser.add_argument("--bytes", type=byte_count, action="append", metavar="B",
+                        help="this size; may be repeated")
     parser.add_argument("--hosts", type=int, choices=range(2, 17), nargs="+", metavar="N",
                         help="2 to 16 (default: 4, and without --quick some of 8 and 16)")
     parser.add_argument("--collective", choices=COLLECTIVES, action="append",
-                        help="this one; may be repeated (default: allreduce, and without --quick some of the others on 4 hosts)")
-    parser.add_argument("--transport", choices=sorted({setup.transport for setup in SETUPS.values()}), action="append",
+                        help="this one; may be repeated (default: allreduce, and without --quick "
+                             "some of the others on 4 hosts)")
+    parser.add_argument("--transport",
+                        choices=sorted({setup.transport for setup in SETUPS.values()}),
+                        action="append",
                         help="this one; may be repeated")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.add_argument("--json", action="store_true",
+                        help="print one JSON object and nothing else")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 3)
-    return outcome("allreduce", options, lambda: measure(options), lambda result: print(table(result)))
+    return outcome("allreduce", options, lambda: measure(options),
+                   lambda result: print(table(result)))
 
 
 if __name__ == "__main__":

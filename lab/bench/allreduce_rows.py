@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The rows of ./dev bench allreduce: what is measured, what a row has to reach, and how it comes out of runs."""
+"""The rows of ./dev bench allreduce: what is measured, what a row has to reach, and how it comes
+out of runs.
+"""
 
 import statistics
 from typing import NamedTuple
@@ -16,7 +18,9 @@ COLLECTIVES = (ALLREDUCE, "reduce_scatter", "broadcast", "allgather", BARRIER)
 
 
 class Setup(NamedTuple):
-    """What a side is measured with, so that each gets the best for each size. Rows are those of a group."""
+    """What a side is measured with, so that each gets the best for each size. Rows are those of a
+    group.
+    """
 
     group: str
     transport: str
@@ -31,14 +35,16 @@ SETUPS = {"udp 1500": Setup("udp 1500", "udp", 1500, (1500, 65535), in_place=Tru
           "udp 9000": Setup("udp 9000", "udp", 9000, (9000, 65535), in_place=True),
           "af_xdp 3474": Setup("frame by frame", "af_xdp", 3474, (9000,)),
           "af_packet 9000": Setup("frame by frame", "af_packet", 9000, (65535,)),
-          "memif 9000": Setup("memif", "memif", 9000), "memif 32850": Setup("memif", "memif", 32850),
+          "memif 9000": Setup("memif", "memif", 9000),
+          "memif 32850": Setup("memif", "memif", 32850),
           "af_packet 61184": Setup("MTU 61184", "af_packet", 61184, (65535,)),
           "af_packet 61184 bridge": Setup("MTU 61184", "af_packet", 61184, (65535,), BridgedLab)}
 # peer: (least bytes, least ratio of goodput, size at which latency counts)
 GOALS = {"openmpi-tcp": (64 * KIB, 2.0, KIB), "openmpi-shm": (256 * KIB, 1.5, None)}
 # In place: bytes: (least ratio of goodput, the one that is wanted)
 IN_PLACE = "openmpi-tcp in place"
-IN_PLACE_GOALS = {64 * KIB: (0.9, 1.3), 256 * KIB: (1.1, 1.5), MIB: (0.9, 1.3), 4 * MIB: (1.15, 1.7), 16 * MIB: (1.15, 1.7)}
+IN_PLACE_GOALS = {64 * KIB: (0.9, 1.3), 256 * KIB: (1.1, 1.5), MIB: (0.9, 1.3),
+                  4 * MIB: (1.15, 1.7), 16 * MIB: (1.15, 1.7)}
 LEAST_BARE_SHARE = 0.75
 
 TCP_PEERS, IN_PLACE_PEERS, SHM_PEERS = ("openmpi-tcp", "gloo-tcp"), (IN_PLACE,), ("openmpi-shm",)
@@ -57,7 +63,8 @@ class Run(NamedTuple):
     """What came of one program at one size."""
 
     seconds: float  # of a collective
-    cpu_seconds_per_mib: float | None = None  # of all processes and ksoftirqd; None: not known, or a barrier's
+    # of all processes and ksoftirqd; None: not known, or a barrier's
+    cpu_seconds_per_mib: float | None = None
     other_cores: float | None = None  # that something else had meanwhile
 
 
@@ -65,7 +72,8 @@ def run_of(seconds, size, iters, load):
     """load: of all measured collectives but the last one, or None."""
     if load is None:
         return Run(seconds)
-    return Run(seconds, None if size == 0 else load.cpu_seconds / (size * (iters - 1) / MIB), load.other_cores)
+    return Run(seconds, None if size == 0 else load.cpu_seconds / (size * (iters - 1) / MIB),
+               load.other_cores)
 
 
 def middle_of(runs, field="seconds"):
@@ -83,7 +91,8 @@ def best(runs):
 
 def goal_of(row):
     """What the row has to reach, as text and whether it does: (text, bool), or None."""
-    if row["peer"] == IN_PLACE and (row["collective"] == BARRIER or (row["collective"], row["bytes"]) == (ALLREDUCE, KIB)):
+    if row["peer"] == IN_PLACE and (row["collective"] == BARRIER
+                                    or (row["collective"], row["bytes"]) == (ALLREDUCE, KIB)):
         return "latency <= peer's", row["latency_us"] <= row["peer_latency_us"]
     if (row["collective"], row["hosts"]) != (ALLREDUCE, HOSTS):
         return None
@@ -108,20 +117,25 @@ def raw(runs, field):
 
 
 def make_row(part, size, peer, ours, theirs, bare=None):
-    """A row of the results. ours, theirs: {set-up: [Run]}. bare: runs of the bare exchange, or None."""
+    """A row of the results. ours, theirs: {set-up: [Run]}. bare: runs of the bare exchange, or
+    None.
+    """
     setup, seconds = best(ours)
     peer_setup, peer_seconds = best(theirs)
-    row = {"collective": part.collective, "bytes": size, "hosts": part.hosts, "mtu": SETUPS[setup].mtu, "beside": f"{SETUPS[setup].group}, {peer}",
+    row = {"collective": part.collective, "bytes": size, "hosts": part.hosts,
+           "mtu": SETUPS[setup].mtu, "beside": f"{SETUPS[setup].group}, {peer}",
            "transport": setup.split()[0], "setup": setup, "peer": peer, "peer_setup": peer_setup,
            "gbps": size * 8 / seconds / 1e9, "peer_gbps": size * 8 / peer_seconds / 1e9,
-           "latency_us": seconds * 1e6, "peer_latency_us": peer_seconds * 1e6, "ratio": peer_seconds / seconds,
+           "latency_us": seconds * 1e6, "peer_latency_us": peer_seconds * 1e6,
+           "ratio": peer_seconds / seconds,
            "cpu_seconds_per_mib": middle_of(ours[setup], "cpu_seconds_per_mib"),
            "peer_cpu_seconds_per_mib": middle_of(theirs[peer_setup], "cpu_seconds_per_mib"),
            "busy_runs": busy_runs(ours[setup] + theirs[peer_setup] + (bare or [])),
            "raw": {"seconds": raw(ours, "seconds"), "peer_seconds": raw(theirs, "seconds"),
                    "cpu_seconds_per_mib": raw(ours, "cpu_seconds_per_mib"),
                    "peer_cpu_seconds_per_mib": raw(theirs, "cpu_seconds_per_mib"),
-                   "other_cores": raw(ours, "other_cores"), "peer_other_cores": raw(theirs, "other_cores")}}
+                   "other_cores": raw(ours, "other_cores"),
+                   "peer_other_cores": raw(theirs, "other_cores")}}
     goal = goal_of(row)
     row["goal"], row["reached"] = goal if goal is not None else (None, None)
     if peer == IN_PLACE:
@@ -143,7 +157,8 @@ def beside_bare(size, seconds, bare):
     """The bare exchange, and the share of its goodput that Fanin has."""
     bare_seconds = middle_of(bare)
     share = bare_seconds / seconds
-    return {"gbps": size * 8 / bare_seconds / 1e9, "latency_us": bare_seconds * 1e6, "share": share, "reached": share >= LEAST_BARE_SHARE,
+    return {"gbps": size * 8 / bare_seconds / 1e9, "latency_us": bare_seconds * 1e6, "share": share,
+            "reached": share >= LEAST_BARE_SHARE,
             "cpu_seconds_per_mib": middle_of(bare, "cpu_seconds_per_mib"),
             "raw": {field: [getattr(run, field) for run in bare] for field in Run._fields}}
 
@@ -156,14 +171,19 @@ def peers_of(setup):
 
 
 def rows_of(part, samples):
-    """Every size beside every peer, for each group of set-ups with those that its peers were measured with. samples: {(size, side): {set-up: [Run]}}."""
+    """Every size beside every peer, for each group of set-ups with those that its peers were
+    measured with. samples: {(size, side): {set-up: [Run]}}.
+    """
     rows = []
     for group in dict.fromkeys(SETUPS[setup].group for setup in part.setups):
         members = [setup for setup in part.setups if SETUPS[setup].group == group]
-        peer_mtus = {f"MTU {mtu}" for setup in members for mtu in SETUPS[setup].peer_mtus} or {"shared memory"}
+        peer_mtus = {f"MTU {mtu}" for setup in members
+                     for mtu in SETUPS[setup].peer_mtus} or {"shared memory"}
         for peer in peers_of(members[0]):
             for size in part.sizes:
                 ours = {setup: samples[(size, "fanin")][setup] for setup in members}
-                theirs = {with_: found for with_, found in samples[(size, peer)].items() if with_ in peer_mtus}
-                rows.append(make_row(part, size, peer, ours, theirs, samples.get((size, "bare exchange"), {}).get(members[0])))
+                theirs = {with_: found for with_,
+                          found in samples[(size, peer)].items() if with_ in peer_mtus}
+                rows.append(make_row(part, size, peer, ours, theirs,
+                                     samples.get((size, "bare exchange"), {}).get(members[0])))
     return rows

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who takes part in ./dev bench allreduce and latency: each function has one program do one task, and returns the seconds of each collective."""
+"""Who takes part in ./dev bench allreduce and latency: each function has one program do one task,
+and returns the seconds of each collective.
+"""
 
 import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
-from lab.namespaces import HOST_INTERFACE, NOBODY, SWITCH_IP, SWITCH_MAC, Lab, LabError, ip_in, wait_until
+from lab.namespaces import (HOST_INTERFACE, NOBODY, SWITCH_IP, SWITCH_MAC, Lab, LabError, ip_in,
+                            wait_until)
 
 from lab.bench.allreduce_rows import IN_PLACE
 from lab.bench.peer_network import PEER_INTERFACE, openmpi, peer_program, tcp_arguments
@@ -26,14 +29,17 @@ class Task(NamedTuple):
 
     def words(self, *own):
         """As programs of bench/peers take it. own: arguments that only one of them has."""
-        return [self.bytes, self.iters, WARMUP, *own, *(["in-place"] if self.in_place else []), *([f"mark={self.mark}"] if self.mark else [])]
+        return [self.bytes, self.iters, WARMUP, *own, *(["in-place"] if self.in_place else []),
+                *([f"mark={self.mark}"] if self.mark else [])]
 
 
 def fanin(lab, task, **options):
     """(seconds of each collective, reports). options: more of fanin-perf's."""
     job = lab.create_job()
-    ranks = [lab.spawn_perf(host, job, host, lab.hosts, collective=task.collective, bytes=task.bytes or None, dtype="f32", op="sum", warmup=WARMUP,
-                            iters=task.iters, in_place=task.in_place, mark=task.mark, check_ends=True, times=True, **{"transport": lab.transport, **options})
+    ranks = [lab.spawn_perf(host, job, host, lab.hosts, collective=task.collective,
+                            bytes=task.bytes or None, dtype="f32", op="sum", warmup=WARMUP,
+                            iters=task.iters, in_place=task.in_place, mark=task.mark,
+                            check_ends=True, times=True, **{"transport": lab.transport, **options})
              for host in range(lab.hosts)]
     found = perf_run(lab, ranks)
     lab.ctl("jobs", "destroy", job["id"])
@@ -52,10 +58,13 @@ def bare_lab(hosts, mtu):
     """Hosts and the process in the middle of the bare exchange, which runs."""
     with Lab(hosts, "udp", mtu, name="bare") as lab:
         for host in range(hosts):
-            ip_in(lab.host_namespace(host), "neighbour", "add", SWITCH_IP, "lladdr", SWITCH_MAC, "dev", HOST_INTERFACE, "nud", "permanent")
+            ip_in(lab.host_namespace(host), "neighbour", "add", SWITCH_IP, "lladdr", SWITCH_MAC,
+                  "dev", HOST_INTERFACE, "nud", "permanent")
         middle = lab._spawn(lab.switch_namespace, "middle",
-                            [peer_program("exchange-middle"), SWITCH_IP, *map(lab.switch_interface, range(hosts))])
-        wait_until(lambda: middle.stdout() or not middle.running(), 10, "the bare exchange's middle")
+                            [peer_program("exchange-middle"), SWITCH_IP,
+                             *map(lab.switch_interface, range(hosts))])
+        wait_until(lambda: middle.stdout() or not middle.running(), 10,
+                   "the bare exchange's middle")
         if not middle.running():
             raise LabError(f"the bare exchange: {middle.last_words()}")
         yield lab
@@ -63,7 +72,9 @@ def bare_lab(hosts, mtu):
 
 def bare_exchange(lab, payload, task):
     segments = min(SUPER_FRAME_SEGMENTS, SUPER_FRAME_BYTES // (payload + HEADERS))
-    ranks = [lab.spawn(host, [peer_program("exchange-host"), *task.words(host, lab.hosts, SWITCH_IP, HOST_INTERFACE, payload, segments, BARE_WINDOW)],
+    ranks = [lab.spawn(host, [peer_program("exchange-host"),
+                              *task.words(host, lab.hosts, SWITCH_IP, HOST_INTERFACE, payload,
+                                          segments, BARE_WINDOW)],
                        "exchange", NOBODY) for host in range(lab.hosts)]
     return peer_run(lab, ranks, "the bare exchange")
 
@@ -73,14 +84,18 @@ def openmpi_tcp(lab, middle, task):
 
 
 def openmpi_shm(lab, middle, task):
-    return openmpi(lab, middle, ["-n", lab.hosts, "--oversubscribe", "--mca", "btl", "vader,self"], task.collective, *task.words())
+    return openmpi(lab, middle, ["-n", lab.hosts, "--oversubscribe", "--mca", "btl", "vader,self"],
+                   task.collective, *task.words())
 
 
 def gloo_tcp(lab, _middle, task):
     directory = lab.directory / f"gloo-{lab.spawned}"
     directory.mkdir()
-    ranks = [lab.spawn(host, [peer_program("allreduce-gloo"), *task.words(host, lab.hosts, PEER_INTERFACE, directory)], "gloo") for host in range(lab.hosts)]
+    ranks = [lab.spawn(host, [peer_program("allreduce-gloo"),
+                              *task.words(host, lab.hosts, PEER_INTERFACE, directory)], "gloo")
+             for host in range(lab.hosts)]
     return peer_run(lab, ranks, "Gloo")
 
 
-PEERS = {"openmpi-tcp": openmpi_tcp, "gloo-tcp": gloo_tcp, IN_PLACE: openmpi_tcp, "openmpi-shm": openmpi_shm}
+PEERS = {"openmpi-tcp": openmpi_tcp, "gloo-tcp": gloo_tcp, IN_PLACE: openmpi_tcp,
+         "openmpi-shm": openmpi_shm}

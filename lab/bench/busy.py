@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Allreduce and ping on a busy machine, in pairs of runs with an older commit's.
 
-Hosts are network namespaces on one fanin-switch. Each cell has a number of hosts, a transport and a load: nothing, busy
-loops, injected loss. Every pair has a run of this tree's build and one of the older commit's, in turns. docs/performance.md
-explains more.
+Hosts are network namespaces on one fanin-switch. Each cell has a number of hosts, a transport and a
+load: nothing, busy loops, injected loss. Every pair has a run of this tree's build and one of the
+older commit's, in turns. docs/performance.md explains more.
 """
 
 import argparse
@@ -28,7 +28,8 @@ HOSTS = (4, 8, 16)
 TRANSPORTS = ("af_xdp", "af_packet", "udp")
 LOSS = 0.02
 # name: (busy loops, injected loss)
-LOADS = {"quiet": (0, 0.0), "one-loop": (1, 0.0), "two-loops": (2, 0.0), "loss": (0, LOSS), "two-loops+loss": (2, LOSS)}
+LOADS = {"quiet": (0, 0.0), "one-loop": (1, 0.0), "two-loops": (2, 0.0), "loss": (0, LOSS),
+         "two-loops+loss": (2, LOSS)}
 QUICK_HOSTS = (4, 16)
 QUICK_LOADS = ("quiet", "two-loops", "loss")
 BYTES = 8 << 20
@@ -57,10 +58,13 @@ class Cell(NamedTuple):
 
 def cells_wanted(patterns, quick):
     """All cells, or with --quick fewer, or those that a pattern matches."""
-    every = [Cell(hosts, transport, load) for hosts in HOSTS for transport in TRANSPORTS for load in LOADS]
+    every = [Cell(hosts, transport, load) for hosts in HOSTS for transport in TRANSPORTS
+             for load in LOADS]
     if patterns:
-        return [cell for cell in every if any(fnmatch.fnmatchcase(cell.name, pattern) for pattern in patterns)]
-    return [cell for cell in every if not quick or (cell.hosts in QUICK_HOSTS and cell.load in QUICK_LOADS)]
+        return [cell for cell in every
+                if any(fnmatch.fnmatchcase(cell.name, pattern) for pattern in patterns)]
+    return [cell for cell in every if not quick
+            or (cell.hosts in QUICK_HOSTS and cell.load in QUICK_LOADS)]
 
 
 class Progress:
@@ -95,15 +99,18 @@ class Bench:
         lab.build = self.sides[side]
         started = time.monotonic()
         try:
-            figures = {"ok": True, "error": None, "wrong": 0, **one_run(lab, cell, self.options.bytes, pair + 1, self.paces, side)}
+            figures = {"ok": True, "error": None, "wrong": 0,
+                       **one_run(lab, cell, self.options.bytes, pair + 1, self.paces, side)}
         except (RunFailed, LabError) as error:
             figures = {"ok": False, "error": str(error), "wrong": getattr(error, "wrong", 0)}
-        run = {"side": side, "pair": pair, "wall_seconds": round(time.monotonic() - started, 3), **figures}
+        run = {"side": side, "pair": pair, "wall_seconds": round(time.monotonic() - started, 3),
+               **figures}
         self.progress.tell(f"{cell.name}, {side}: {words_of(run)}")
         return run
 
     def _cell(self, cell):
-        """All pairs of a cell. The laboratory is kept from run to run, unless one has failed in it."""
+        """All pairs of a cell. The laboratory is kept from run to run, unless one has failed in it.
+        """
         order = turns(self.options.pairs, self.sides)
         runs = []
         while len(runs) < len(order):
@@ -119,28 +126,37 @@ class Bench:
         for number, cell in enumerate(self.cells):
             say(f"cell {number + 1} of {len(self.cells)}: {cell.name}")
             runs = self._cell(cell)
-            self.results.append({"name": cell.name, "hosts": cell.hosts, "transport": cell.transport, "load": cell.load,
-                                 "loops": cell.loops, "loss": cell.loss, "mtu": DEFAULT_MTU[cell.transport], "runs": runs,
+            self.results.append({"name": cell.name, "hosts": cell.hosts,
+                                 "transport": cell.transport, "load": cell.load,
+                                 "loops": cell.loops, "loss": cell.loss,
+                                 "mtu": DEFAULT_MTU[cell.transport], "runs": runs,
                                  **summary_of(runs, AGAINST in self.sides)})
 
 
 def result_of(bench, commit, load, error):
-    """The object that --json prints, of the cells that are done. error: why there are no more, or None."""
+    """The object that --json prints, of the cells that are done. error: why there are no more, or
+    None.
+    """
     cells, options = bench.results, bench.options
     criteria = criteria_of(cells)
     wrong = sum(run["wrong"] for cell in cells for run in cell["runs"] if run["side"] == THIS)
     if error is None and wrong:
         error = f"{wrong} elements are wrong"
     return {"ok": error is None, "error": error,
-            "machine": {"description": machine(), "cpus": os.cpu_count(), "load_before": load, "load_after": os.getloadavg()},
-            "commit": git("rev-parse", "HEAD"), "against": commit, "pairs": options.pairs, "bytes": options.bytes,
+            "machine": {"description": machine(), "cpus": os.cpu_count(), "load_before": load,
+                        "load_after": os.getloadavg()},
+            "commit": git("rev-parse", "HEAD"), "against": commit, "pairs": options.pairs,
+            "bytes": options.bytes,
             "cells_wanted": len(bench.cells), "cells": cells,
             "ratio_geometric_mean": geometric_mean([cell["ratio"] for cell in cells]),
-            "criteria": criteria, "criteria_met": all(criterion["ok"] is not False for criterion in criteria)}
+            "criteria": criteria, "criteria_met": all(criterion["ok"] is not False
+                                                      for criterion in criteria)}
 
 
 def measure(options):
-    """The result, and the signal that ended the measurement before its time, or None: what was measured is not lost."""
+    """The result, and the signal that ended the measurement before its time, or None: what was
+    measured is not lost.
+    """
     sides = {THIS: BUILD_DIR}
     commit = ended = error = None
     if options.against != "none":
@@ -162,21 +178,31 @@ def measure(options):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(prog="./dev bench busy", description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--quick", action="store_true", help="4 and 16 hosts, three loads, one pair")
-    parser.add_argument("--pairs", type=pair_count, metavar="N", help="of runs in each cell; default: 5, with --quick 1")
+    parser = argparse.ArgumentParser(prog="./dev bench busy", description=__doc__.split("\n\n", maxsplit=1)[0],
+                                     allow_abbrev=False)
+    parser.add_argument("--quick", action="store_true",
+                        help="4 and 16 hosts, three loads, one pair")
+    parser.add_argument("--pairs", type=pair_count, metavar="N",
+                        help="of runs in each cell; default: 5, with --quick 1")
     parser.add_argument("--against", default=BEFORE_QUERIES, metavar="COMMIT",
-                        help=f"the older commit, or none; default: {BEFORE_QUERIES}, the last one before queries")
+                        help=f"the older commit, or none; default: {BEFORE_QUERIES}, the last one "
+                             "before queries")
     parser.add_argument("--cells", nargs="+", metavar="PATTERN",
-                        help="those whose names match one of these, like '16-*-two-loops'; --list-cells lists the names")
-    parser.add_argument("--bytes", type=byte_count, default=BYTES, metavar="B", help="of the vector; default: 8MiB")
-    parser.add_argument("--list-cells", action="store_true", help="print the cells' names and nothing else")
-    parser.add_argument("--check", action="store_true", help="exit status 1 if a criterion is missed")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+                        help="those whose names match one of these, like '16-*-two-loops'; "
+                             "--list-cells lists the names")
+    parser.add_argument("--bytes", type=byte_count, default=BYTES, metavar="B",
+                        help="of the vector; default: 8MiB")
+    parser.add_argument("--list-cells", action="store_true",
+                        help="print the cells' names and nothing else")
+    parser.add_argument("--check", action="store_true",
+                        help="exit status 1 if a criterion is missed")
+    parser.add_argument("--json", action="store_true",
+                        help="print one JSON object and nothing else")
     options = parser.parse_args()
     options.pairs = options.pairs or (1 if options.quick else PAIRS)
     if not cells_wanted(options.cells, options.quick):
-        parser.error(f"argument --cells: found {' '.join(options.cells)}, which match no cell; --list-cells lists them")
+        parser.error(f"argument --cells: found {' '.join(options.cells)}, which match no cell; "
+                     "--list-cells lists them")
     return options
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What ./dev bench busy makes of its runs: medians of each cell, ratios of pairs, the criteria, a table for people."""
+"""What ./dev bench busy makes of its runs: medians of each cell, ratios of pairs, the criteria, a
+table for people.
+"""
 
 import math
 import statistics
@@ -15,7 +17,8 @@ LEAST_OF_QUIET = 0.35
 PING_HOSTS = 4
 MOST_PING_MS = {"quiet": 3.0, BUSY_LOAD: 20.0}
 
-FIGURES = ("goodput_gbps", "retransmit_percent", "packets", "frames_sent", "retransmits", "spurious", "queries", "slowest_seconds")
+FIGURES = ("goodput_gbps", "retransmit_percent", "packets", "frames_sent", "retransmits",
+           "spurious", "queries", "slowest_seconds")
 PING_FIGURES = ("median_ms", "p99_ms", "max_ms")
 
 
@@ -31,14 +34,19 @@ def side_of(runs, side):
     """A side's medians, and what of its runs failed."""
     mine = [run for run in runs if run["side"] == side]
     good = [run for run in mine if run["ok"]]
-    return {"runs": len(mine), "failed": len(mine) - len(good), "errors": sorted({run["error"] for run in mine if not run["ok"]}),
+    return {"runs": len(mine), "failed": len(mine) - len(good),
+            "errors": sorted({run["error"] for run in mine if not run["ok"]}),
             **{name: median_of(run[name] for run in good) for name in FIGURES},
-            "pings_sent": sum(run["ping"]["sent"] for run in good), "pings_lost": sum(run["ping"]["lost"] for run in good),
-            **{f"ping_{name}": median_of(run["ping"][name] for run in good) for name in PING_FIGURES}}
+            "pings_sent": sum(run["ping"]["sent"] for run in good),
+            "pings_lost": sum(run["ping"]["lost"] for run in good),
+            **{f"ping_{name}": median_of(run["ping"][name] for run in good)
+               for name in PING_FIGURES}}
 
 
 def ratio_of(this, against):
-    """Of two runs' goodput. A failed run has none: 0 if it is this tree's, infinite if it is the other's alone."""
+    """Of two runs' goodput. A failed run has none: 0 if it is this tree's, infinite if it is the
+    other's alone.
+    """
     if not this["ok"]:
         return 0.0
     return this["goodput_gbps"] / against["goodput_gbps"] if against["ok"] else math.inf
@@ -58,18 +66,23 @@ def ratios_of(runs):
 
 
 def summary_of(runs, compared):
-    """A cell's medians, and if there is something to compare with, its ratios; None stands for: the other side failed."""
+    """A cell's medians, and if there is something to compare with, its ratios; None stands for: the
+    other side failed.
+    """
     summary = {"this": side_of(runs, "this"), "against": None, "ratios": [], "ratio": None}
     if compared:
         ratios = ratios_of(runs)
         summary.update(against=side_of(runs, "against"), ratios=[finite(ratio) for ratio in ratios],
-                       ratio={"median": finite(statistics.median(ratios)), "min": finite(min(ratios)), "max": finite(max(ratios))})
+                       ratio={"median": finite(statistics.median(ratios)),
+                              "min": finite(min(ratios)), "max": finite(max(ratios))})
     return summary
 
 
 def geometric_mean(ratios):
-    """Of the medians that are known; None if there are none. ratios: each {"median", ...} or None."""
-    medians = [ratio["median"] for ratio in ratios if ratio is not None and ratio["median"] is not None]
+    """Of the medians that are known; None if there are none. ratios: each {"median", ...} or None.
+    """
+    medians = [ratio["median"] for ratio in ratios if ratio is not None
+               and ratio["median"] is not None]
     if not medians:
         return None
     return 0.0 if 0.0 in medians else statistics.geometric_mean(medians)
@@ -78,8 +91,9 @@ def geometric_mean(ratios):
 # ---- criteria
 
 def criterion(name, wanted, found, holds, worst=max):
-    """One row: the worst of what was found, and all cells that miss it. found: [(cell's name, value)]; a value of None is
-    that of a cell without a run that ended well, and misses it."""
+    """One row: the worst of what was found, and all cells that miss it. found: [(cell's name,
+    value)]; a value of None is that of a cell without a run that ended well, and misses it.
+    """
     missed = [cell for cell, value in found if value is None or not holds(value)]
     measured = [(value, cell) for cell, value in found if value is not None]
     value, cell = worst(measured) if measured else (None, None)
@@ -91,24 +105,31 @@ def resent_criteria(cells):
     def resent(chosen):
         return [(cell["name"], cell["this"]["retransmit_percent"]) for cell in chosen]
 
-    rows = [criterion("payload sent again without injected loss, % of contributions' first transmissions",
-                      f"< {MOST_RESENT_PERCENT:g}", resent(cell for cell in cells if not cell["loss"]),
+    rows = [criterion("payload sent again without injected loss, % of contributions' first "
+                      "transmissions",
+                      f"< {MOST_RESENT_PERCENT:g}",
+                      resent(cell for cell in cells if not cell["loss"]),
                       lambda percent: percent < MOST_RESENT_PERCENT)]
     for loss in sorted({cell["loss"] for cell in cells if cell["loss"]}):
         most = MOST_RESENT_OF_LOSS * 100 * loss
-        rows.append(criterion(f"payload sent again with {100 * loss:g} % loss in each direction, % of the same", f"< {most:g}",
-                              resent(cell for cell in cells if cell["loss"] == loss), lambda percent, most=most: percent < most))
+        rows.append(criterion(f"payload sent again with {100 * loss:g} % loss in each direction, % "
+                              "of the same", f"< {most:g}",
+                              resent(cell for cell in cells if cell["loss"] == loss),
+                              lambda percent, most=most: percent < most))
     return rows
 
 
 def ping_criteria(cells):
     # Injected faults touch Fanin's packets only: pings are to come through in every cell.
-    rows = [criterion("pings lost", "0", [(cell["name"], cell["this"]["pings_lost"] if cell["this"]["pings_sent"] else None)
+    rows = [criterion("pings lost", "0",
+                      [(cell["name"], cell["this"]["pings_lost"]
+                        if cell["this"]["pings_sent"] else None)
                                           for cell in cells], lambda lost: lost == 0)]
     for load, most in MOST_PING_MS.items():
         found = [(cell["name"], cell["this"]["ping_median_ms"]) for cell in cells
                  if cell["hosts"] == PING_HOSTS and cell["load"] == load]
-        rows.append(criterion(f"median ping during a job of {PING_HOSTS} hosts, {load}, ms", f"<= {most:g}", found,
+        rows.append(criterion(f"median ping during a job of {PING_HOSTS} hosts, {load}, ms",
+                              f"<= {most:g}", found,
                               lambda milliseconds, most=most: milliseconds <= most))
     return rows
 
@@ -122,25 +143,31 @@ def goodput_criteria(cells):
     busy = [cell for cell in cells if cell["hosts"] == BUSY_HOSTS and cell["load"] == BUSY_LOAD]
     of_quiet = []
     for cell in busy:
-        quiet = by_name.get(f"{cell['hosts']}-{cell['transport']}-quiet", {"this": {"goodput_gbps": None}})
+        quiet = by_name.get(f"{cell['hosts']}-{cell['transport']}-quiet",
+                            {"this": {"goodput_gbps": None}})
         mine, other = cell["this"]["goodput_gbps"], quiet["this"]["goodput_gbps"]
         if other is not None:
             of_quiet.append((cell["name"], None if mine is None else mine / other))
     names = {cell["name"] for cell in busy}
-    return [criterion("goodput of each cell by the older commit's, median of pairs", f">= {LEAST_RATIO:g}", known,
+    return [criterion("goodput of each cell by the older commit's, median of pairs",
+                      f">= {LEAST_RATIO:g}", known,
                       lambda ratio: ratio >= LEAST_RATIO, min),
             criterion("the same, geometric mean of all cells", f">= {LEAST_GEOMETRIC_MEAN:g}",
-                      [] if mean is None else [("all", mean)], lambda ratio: ratio >= LEAST_GEOMETRIC_MEAN),
+                      [] if mean is None else [("all", mean)],
+                      lambda ratio: ratio >= LEAST_GEOMETRIC_MEAN),
             criterion(f"the same, {BUSY_HOSTS} hosts, {BUSY_LOAD}", f">= {LEAST_BUSY_RATIO:g}",
-                      [(name, ratio) for name, ratio in known if name in names], lambda ratio: ratio >= LEAST_BUSY_RATIO, min),
-            criterion(f"goodput of {BUSY_HOSTS} hosts, {BUSY_LOAD}, by that of their quiet cell", f">= {LEAST_OF_QUIET:g}",
+                      [(name, ratio) for name, ratio in known if name in names],
+                      lambda ratio: ratio >= LEAST_BUSY_RATIO, min),
+            criterion(f"goodput of {BUSY_HOSTS} hosts, {BUSY_LOAD}, by that of their quiet cell",
+                      f">= {LEAST_OF_QUIET:g}",
                       of_quiet, lambda ratio: ratio >= LEAST_OF_QUIET, min)]
 
 
 def criteria_of(cells):
     """Rows {name, found, wanted, cell, missed, ok}; ok is None for what was not measured."""
     failed = [(cell["name"], cell["this"]["failed"]) for cell in cells]
-    return [criterion("runs that failed", "0", failed, lambda count: count == 0), *resent_criteria(cells), *ping_criteria(cells),
+    return [criterion("runs that failed", "0", failed, lambda count: count == 0),
+            *resent_criteria(cells), *ping_criteria(cells),
             *goodput_criteria(cells)]
 
 
@@ -156,8 +183,10 @@ def both(cell, name, pattern):
     return " / ".join(shown(side[name], pattern) for side in sides)
 
 
-COLUMNS = (("Gbit/s", "goodput_gbps", "{:.3f}"), ("again %", "retransmit_percent", "{:.2f}"), ("needless", "spurious", "{:.0f}"),
-           ("queries", "queries", "{:.0f}"), ("pings lost", "pings_lost", "{}"), ("ping ms", "ping_median_ms", "{:.2f}"),
+COLUMNS = (("Gbit/s", "goodput_gbps", "{:.3f}"), ("again %", "retransmit_percent", "{:.2f}"),
+           ("needless", "spurious", "{:.0f}"),
+           ("queries", "queries", "{:.0f}"), ("pings lost", "pings_lost", "{}"),
+           ("ping ms", "ping_median_ms", "{:.2f}"),
            ("p99 ms", "ping_p99_ms", "{:.1f}"), ("failed", "failed", "{}"))
 
 
@@ -171,15 +200,19 @@ def ratio_words(ratio):
 def aligned(rows):
     """Text columns: the first to the left, the others to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(text.ljust(width) if i == 0 else text.rjust(width) for i, (text, width) in enumerate(zip(row, widths)))
+    return ["  ".join(text.ljust(width) if i == 0 else text.rjust(width) for i,
+                      (text, width) in enumerate(zip(row, widths)))
             for row in rows]
 
 
 def criterion_words(row):
-    """A criterion's line: what is wanted, the worst of what was found, and other cells that miss it."""
+    """A criterion's line: what is wanted, the worst of what was found, and other cells that miss
+    it.
+    """
     words = f"  {row['name']}: wanted {row['wanted']}"
     if row["found"] is not None:
-        words += f", worst {row['found']:.3g}" + ("" if row["cell"] == "all" else f" in {row['cell']}")
+        words += f", worst {row['found']:.3g}" + (""
+                                                  if row["cell"] == "all" else f" in {row['cell']}")
     words += ": " + {True: "reached", False: "MISSED", None: "not measured"}[row["ok"]]
     others = [name for name in row["missed"] if name not in (row["cell"], "all")]
     return words + (f", as in {', '.join(others)}" if others else "")
@@ -191,14 +224,17 @@ def table(result):
         f"{result['pairs']} pairs in each cell: this tree / {against[:10]}"
     lines = [result["machine"]["description"], "load average {:.1f} before, {:.1f} after".format(
         result["machine"]["load_before"][0], result["machine"]["load_after"][0]),
-        f"allreduce, sum of f32, {result['bytes']} bytes; goodput per host; {head}; medians, pings lost are sums", ""]
+        f"allreduce, sum of f32, {result['bytes']} bytes; goodput per host; {head}; medians, pings "
+        "lost are sums", ""]
     rows = [["hosts-transport-load", *(title for title, _, _ in COLUMNS), "ratio (of pairs)"]]
-    rows += [[cell["name"], *(both(cell, name, pattern) for _, name, pattern in COLUMNS), ratio_words(cell["ratio"])]
+    rows += [[cell["name"], *(both(cell, name, pattern) for _, name, pattern in COLUMNS),
+              ratio_words(cell["ratio"])]
              for cell in result["cells"]]
     lines += aligned(rows)
     if len(result["cells"]) < result["cells_wanted"]:
         lines += ["", f"only {len(result['cells'])} of {result['cells_wanted']} cells were measured"]
-    errors = sorted({f"{cell['name']}, {side}: {error}" for cell in result["cells"] for side in ("this", "against")
+    errors = sorted({f"{cell['name']}, {side}: {error}" for cell in result["cells"]
+                     for side in ("this", "against")
                      if cell[side] for error in cell[side]["errors"]})
     lines += ["", *errors] if errors else []
     if result["ratio_geometric_mean"] is not None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One run of ./dev bench busy: an allreduce over a switch in network namespaces, busy loops beside it, and pings meanwhile.
+"""One run of ./dev bench busy: an allreduce over a switch in network namespaces, busy loops beside
+it, and pings meanwhile.
 
-The loops are processes of the hosts' session, as the kernel shares out cores by session first; each has a core of its own,
-the first one that of the switch's worker.
+The loops are processes of the hosts' session, as the kernel shares out cores by session first; each
+has a core of its own, the first one that of the switch's worker.
 """
 
 import functools
@@ -30,7 +31,8 @@ COUNTERS = ("frames_sent", "retransmits", "spurious", "queries", "duplicates", "
 
 
 class RunFailed(Exception):
-    """A run that did not end as it should; the text says why. wrong: elements that were not exact."""
+    """A run that did not end as it should; the text says why. wrong: elements that were not exact.
+    """
 
     def __init__(self, text, wrong=0):
         super().__init__(text)
@@ -45,12 +47,16 @@ def percentile(values, share):
 
 
 def ping_interval(pace):
-    """Seconds between pings, so that they are spread over the least number of iterations. pace: seconds of one."""
+    """Seconds between pings, so that they are spread over the least number of iterations. pace:
+    seconds of one.
+    """
     return min(max(PING_SECONDS, LEAST_ITERATIONS * pace), MOST_PING_SECONDS) / PINGS
 
 
 def iterations_for(seconds, pace):
-    """As many as take this long, and half as many more: between two rounds pings would find the hosts at rest."""
+    """As many as take this long, and half as many more: between two rounds pings would find the
+    hosts at rest.
+    """
     return min(max(LEAST_ITERATIONS, math.ceil(1.5 * seconds / pace)), MOST_ITERATIONS)
 
 
@@ -73,7 +79,8 @@ def pings_of(text):
     values = list(times.values())
     return {"sent": PINGS, "received": len(times), "lost": PINGS - len(times),
             "median_ms": statistics.median(values) if values else None,
-            "p99_ms": percentile(values, 0.99) if values else None, "max_ms": max(values, default=None)}
+            "p99_ms": percentile(values, 0.99) if values else None,
+            "max_ms": max(values, default=None)}
 
 
 def figures_of(rounds, size):
@@ -83,9 +90,12 @@ def figures_of(rounds, size):
     blocks = -(-size // reports[0]["payload_bytes"])
     packets = sum(blocks * (WARMUP + report["iters"]) for report in reports)
     found = {counter: total(reports, counter) for counter in COUNTERS}
-    return {"goodput_gbps": size * 8 * len(times) / sum(times) / 1e9, "iterations": len(times), "rounds": len(rounds),
-            "payload_bytes": reports[0]["payload_bytes"], "seconds": sum(times), "median_seconds": statistics.median(times),
-            "slowest_seconds": max(times), "packets": packets, "retransmit_percent": 100 * found["retransmits"] / packets, **found}
+    return {"goodput_gbps": size * 8 * len(times) / sum(times) / 1e9, "iterations": len(times),
+            "rounds": len(rounds),
+            "payload_bytes": reports[0]["payload_bytes"], "seconds": sum(times),
+            "median_seconds": statistics.median(times),
+            "slowest_seconds": max(times), "packets": packets,
+            "retransmit_percent": 100 * found["retransmits"] / packets, **found}
 
 
 # ---- a run
@@ -105,7 +115,8 @@ def start_loops(lab, count):
     cores = sorted(os.sched_getaffinity(0), reverse=True)
     worker = lab.config()["workers"][0]["lcore"]
     cores.sort(key=lambda core: core != worker)
-    return [lab.spawn(0, ["taskset", "-c", cores[i % len(cores)], "sh", "-c", "while :; do :; done"], "loop")
+    return [lab.spawn(0, ["taskset", "-c", cores[i % len(cores)], "sh", "-c",
+                          "while :; do :; done"], "loop")
             for i in range(count)]
 
 
@@ -121,7 +132,8 @@ def forget(lab, processes):
 
 def results_of(lab, job):
     """The results that the switch has made for a job."""
-    return sum(entry["stats"]["results"] for entry in lab.control.ask("jobs.list")["jobs"] if entry["id"] == job["id"])
+    return sum(entry["stats"]["results"] for entry in lab.control.ask("jobs.list")["jobs"]
+               if entry["id"] == job["id"])
 
 
 def state_of(process):
@@ -149,19 +161,25 @@ def whom_it_waits_for(lab, job):
 
 
 def standing(lab, job, ranks):
-    """What there is to say about a job that is not done in time: whether it goes on, however slowly, and who keeps it waiting."""
+    """What there is to say about a job that is not done in time: whether it goes on, however
+    slowly, and who keeps it waiting.
+    """
     results, before = results_of(lab, job), [state_of(rank) for rank in ranks]
     time.sleep(LOOK_SECONDS)
     more, after = results_of(lab, job) - results, [state_of(rank) for rank in ranks]
     missing, words = whom_it_waits_for(lab, job)
     missing = [rank for rank in missing if ranks[rank].running()]
-    times = ", ".join(f"rank {rank} {after[rank][1] - before[rank][1]:.2f} s (state {after[rank][0]})" for rank in missing)
-    return (f"{sum(rank.running() for rank in ranks)} of {len(ranks)} ranks run, {results + more} results, {more} of them in the last "
-            f"{LOOK_SECONDS:g} s; {words}" + (f"; CPU time in the last {LOOK_SECONDS:g} s: {times}" if times else ""))
+    times = ", ".join(f"rank {rank} {after[rank][1] - before[rank][1]:.2f} s (state "
+                      f"{after[rank][0]})" for rank in missing)
+    return (f"{sum(rank.running() for rank in ranks)} of {len(ranks)} ranks run, {results + more} "
+            f"results, {more} of them in the last {LOOK_SECONDS:g} s; {words}"
+            + (f"; CPU time in the last {LOOK_SECONDS:g} s: {times}" if times else ""))
 
 
 def ended_badly(ranks):
-    """Which ranks have ended without success while others run, and their last words; empty if none has."""
+    """Which ranks have ended without success while others run, and their last words; empty if none
+    has.
+    """
     if not any(rank.running() for rank in ranks):
         return ""
     return "; ".join(f"rank {number} ended with {rank.popen.returncode}: {rank.last_words()}"
@@ -181,7 +199,8 @@ def check_reports(reports):
 
 @functools.cache
 def knows_udp(build):
-    return re.search(r"--transport NAME.*\budp\b", run([program("fanin-perf", build), "--help"]).stdout) is not None
+    return re.search(r"--transport NAME.*\budp\b",
+                     run([program("fanin-perf", build), "--help"]).stdout) is not None
 
 
 def hosts_transport(lab):
@@ -190,25 +209,32 @@ def hosts_transport(lab):
 
 
 def one_round(lab, size, iterations, deadline, when_measured=None):
-    """A job of all hosts from its creation to its end: the reports. when_measured: called in the first measured iteration."""
+    """A job of all hosts from its creation to its end: the reports. when_measured: called in the
+    first measured iteration.
+    """
     job = lab.create_job()
     began = time.monotonic()
-    ranks = [lab.spawn_perf(host, job, host, lab.hosts, bytes=size, dtype="f32", op="sum", warmup=WARMUP, iters=iterations,
-                            transport=hosts_transport(lab), check_ends=True, times=True) for host in range(lab.hosts)]
+    ranks = [lab.spawn_perf(host, job, host, lab.hosts, bytes=size, dtype="f32", op="sum",
+                            warmup=WARMUP, iters=iterations,
+                            transport=hosts_transport(lab), check_ends=True, times=True)
+             for host in range(lab.hosts)]
     try:
         if when_measured is not None:
             # Two barriers and the warm-up come first.
             first = 2 + WARMUP * -(-size // job["payload_bytes"])
-            wait_before(deadline, lambda: results_of(lab, job) > first or not all(rank.running() for rank in ranks),
+            wait_before(deadline, lambda: results_of(lab, job) > first
+                        or not all(rank.running() for rank in ranks),
                         "the first results")
             when_measured()
-        wait_before(deadline, lambda: not any(rank.running() for rank in ranks) or ended_badly(ranks), "the end of the job")
+        wait_before(deadline, lambda: not any(rank.running() for rank in ranks)
+                    or ended_badly(ranks), "the end of the job")
         if ended_badly(ranks):
             # Those who never joined are waited for: nobody else tells.
             raise RunFailed(ended_badly(ranks))
         reports = [lab.perf_report(rank) for rank in ranks]
     except RunFailed as failure:
-        raise RunFailed(f"{failure}, {time.monotonic() - began:.1f} s after the job was made; {standing(lab, job, ranks)}") from failure
+        raise RunFailed(f"{failure}, {time.monotonic() - began:.1f} s after the job was made; "
+                        f"{standing(lab, job, ranks)}") from failure
     finally:
         forget(lab, ranks)
     lab.ctl("jobs", "destroy", job["id"])
@@ -223,15 +249,21 @@ class Pings:
         self.lab, self.interval, self.process = lab, interval, None
 
     def first(self):
-        """One beforehand, so that addresses are known; other hosts' frames reach the switch's table of addresses, too."""
-        process = self.lab.spawn(0, ["ping", "-n", "-c", 1, "-W", 5, self.lab.host_ip(self.lab.hosts - 1)], "ping")
+        """One beforehand, so that addresses are known; other hosts' frames reach the switch's table
+        of addresses, too.
+        """
+        process = self.lab.spawn(0,
+                                 ["ping", "-n", "-c", 1, "-W", 5,
+                                  self.lab.host_ip(self.lab.hosts - 1)], "ping")
         status = process.wait(10)
         self.lab.processes.remove(process)
         if status != 0:
             raise RunFailed("no host answers ping before the job")
 
     def start(self):
-        self.process = self.lab.spawn(0, ["ping", "-n", "-i", f"{self.interval:.4f}", "-c", PINGS, "-W", 5,
+        self.process = self.lab.spawn(0,
+                                      ["ping", "-n", "-i", f"{self.interval:.4f}", "-c", PINGS,
+                                       "-W", 5,
                                           self.lab.host_ip(self.lab.hosts - 1)], "ping")
 
     def running(self):
@@ -252,10 +284,12 @@ def job_with_pings(lab, size, pace, deadline):
     """Rounds of a job for as long as pings take, and the pings."""
     pings = Pings(lab, ping_interval(pace))
     pings.first()
-    rounds = [one_round(lab, size, iterations_for(PINGS * pings.interval, pace), deadline, pings.start)]
+    rounds = [one_round(lab, size, iterations_for(PINGS * pings.interval, pace), deadline,
+                        pings.start)]
     while pings.running() and len(rounds) < MOST_ROUNDS:
         pace = statistics.median(slowest(rounds[-1]))
-        rounds.append(one_round(lab, size, iterations_for(pings.seconds_left() + 0.2, pace), deadline))
+        rounds.append(one_round(lab, size, iterations_for(pings.seconds_left() + 0.2, pace),
+                                deadline))
     return rounds, {"interval_s": pings.interval, **pings.result(deadline)}
 
 
@@ -279,7 +313,8 @@ def one_run(lab, cell, size, seed, paces, side):
     finally:
         forget(lab, loops)
     stop_switch(lab)
-    return {**figures, "ping": pings, "drops": {name: count - before.get(name, 0) for name, count in after.items()
+    return {**figures, "ping": pings,
+            "drops": {name: count - before.get(name, 0) for name, count in after.items()
                                                 if count > before.get(name, 0)},
             "ports": {key: frames_after[key] - frames[key] for key in frames}}
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Canary beside static trees and a ring, over leaves and spines with background traffic, in virtual time.
+"""Canary beside static trees and a ring, over leaves and spines with background traffic, in virtual
+time.
 
-congestion-bench runs a network of real switches, queues and engines. Each row is a run; for the same seed all variants have the same
-placement of ranks, and the same background traffic. Tables have medians over placements, and quartiles.
+congestion-bench runs a network of real switches, queues and engines. Each row is a run; for the
+same seed all variants have the same placement of ranks, and the same background traffic. Tables
+have medians over placements, and quartiles.
 """
 
 import argparse
@@ -18,7 +20,8 @@ from lab.bench import virtual_time
 from lab.bench.virtual_time import RunError, quartiles
 
 KIB, MIB = 1 << 10, 1 << 20
-TOPOLOGIES = {"small": {"leaves": 4, "hosts_per_leaf": 4, "spines": 4}, "large": {"leaves": 8, "hosts_per_leaf": 8, "spines": 8}}
+TOPOLOGIES = {"small": {"leaves": 4, "hosts_per_leaf": 4, "spines": 4},
+              "large": {"leaves": 8, "hosts_per_leaf": 8, "spines": 8}}
 # All have as many blocks in flight.
 WINDOW, TREES = 512, 4
 VARIANTS = {"canary": {"variant": "canary", "window": WINDOW}, "ring": {"variant": "ring"},
@@ -41,7 +44,8 @@ BUSY_NS = 100000
 FIXED_TIMEOUTS_US = (100, 173, 300)
 TABLES = (16, 64, 256, 1024, 4096)
 LINK_MBIT = 1000
-# The inputs of section 3.2.2's model that are the network's: a packet on its link, and between any two hosts at most so many links.
+# The inputs of section 3.2.2's model that are the network's: a packet on its link, and between any
+# two hosts at most so many links.
 FRAME_BYTES = 1120
 LINK_DELAY_NS = 1000
 DIAMETER = 4
@@ -64,7 +68,8 @@ def n_ranks(topology, share):
 
 def run_of(topology, variant, seed, share=SHARE, **more):
     """A run: what its row is to be known by, and its options."""
-    options = {**TOPOLOGIES[topology], **VARIANTS[variant], "seed": seed, "ranks": n_ranks(topology, share), "bytes": BYTES, **more}
+    options = {**TOPOLOGIES[topology], **VARIANTS[variant], "seed": seed,
+               "ranks": n_ranks(topology, share), "bytes": BYTES, **more}
     return {"topology": topology, "variant": variant, "seed": seed, "share": share}, options
 
 
@@ -82,16 +87,23 @@ def make_row(part, key, options):
         command = " ".join(virtual_time.command_of("congestion-bench", options))
         raise RunError(f"{command}: {found['error'] or 'a result is not the sum'}")
     # One that has not ended counts as if it had then.
-    seconds = statistics.median(found["seconds"]) if found["done"] else options.get("limit_ms", LIMIT_MS) / 1000
-    return {"part": part, **key, "ranks": found["ranks"], "bytes": found["bytes"], "done": found["done"], "seconds": seconds,
-            "goodput_mbit": found["bytes"] * 8 / seconds / 1e6 if seconds else 0, "hosts": found["hosts"], "used": links_of(found),
-            "dropped": sum(link["dropped"] for link in found["links"]), "marked": sum(link["marked"] for link in found["links"]),
-            "background_sent": found["background_sent"], "background_delivered": found["background_delivered"],
-            "switches": found.get("switches", {}), "timeout_ns": found.get("timeout_ns"), "descriptors_used": found.get("descriptors", [])}
+    seconds = statistics.median(found["seconds"]) if found["done"] else options.get("limit_ms",
+                                                                                    LIMIT_MS) / 1000
+    return {"part": part, **key, "ranks": found["ranks"], "bytes": found["bytes"],
+            "done": found["done"], "seconds": seconds,
+            "goodput_mbit": found["bytes"] * 8 / seconds / 1e6 if seconds else 0,
+            "hosts": found["hosts"], "used": links_of(found),
+            "dropped": sum(link["dropped"] for link in found["links"]),
+            "marked": sum(link["marked"] for link in found["links"]),
+            "background_sent": found["background_sent"],
+            "background_delivered": found["background_delivered"],
+            "switches": found.get("switches", {}), "timeout_ns": found.get("timeout_ns"),
+            "descriptors_used": found.get("descriptors", [])}
 
 
 def run_all(part, runs, processes):
-    return virtual_time.run_all(f"congestion: {part}", runs, processes, lambda run: make_row(part, *run))
+    return virtual_time.run_all(f"congestion: {part}", runs, processes,
+                                lambda run: make_row(part, *run))
 
 
 def seeds(arguments, most=None):
@@ -101,20 +113,25 @@ def seeds(arguments, most=None):
 # ------------------------------------------------------------------ parts
 
 def free(arguments):
-    return run_all("free", [run_of(topology, variant, seed) for topology in arguments.topology for variant in arguments.variant
+    return run_all("free", [run_of(topology, variant, seed) for topology in arguments.topology
+                            for variant in arguments.variant
                             for seed in seeds(arguments)], arguments.processes)
 
 
 def spine(arguments):
-    return run_all("spine", [run_of(topology, variant, seed, background="spine") for topology in arguments.topology
-                             for variant in arguments.variant for seed in seeds(arguments)], arguments.processes)
+    return run_all("spine", [run_of(topology, variant, seed, background="spine")
+                             for topology in arguments.topology
+                             for variant in arguments.variant for seed in seeds(arguments)],
+                   arguments.processes)
 
 
 def by_share(background, arguments, **more):
     """Background of all hosts without a rank, by the share of those with one."""
     return run_all(background, [run_of(topology, variant, seed, share, background=background,
-                                       bytes=LARGE_SHARES_BYTES if topology == "large" else BYTES, **more)
-                                for topology in arguments.topology for share in SHARES for variant in arguments.variant
+                                       bytes=LARGE_SHARES_BYTES if topology == "large" else BYTES,
+                                       **more)
+                                for topology in arguments.topology for share in SHARES
+                                for variant in arguments.variant
                                 for seed in seeds(arguments)], arguments.processes)
 
 
@@ -128,7 +145,9 @@ def permutation(arguments):
 
 
 def allreduces_of(size):
-    """How many are measured one after the other. Switches learn from the first block of each leader."""
+    """How many are measured one after the other. Switches learn from the first block of each
+    leader.
+    """
     return 40 if size <= 16 * KIB else 8 if size < MIB else 1
 
 
@@ -143,7 +162,9 @@ def sizes(arguments):
 
 
 def timeouts(arguments):
-    """Figure 11: hosts that are busy before some packets, with fixed timeouts, learned ones and four trees."""
+    """Figure 11: hosts that are busy before some packets, with fixed timeouts, learned ones and
+    four trees.
+    """
     runs, labels = [], {}
     if "canary" in arguments.variant:
         labels = {"learned": 0, **{f"{us} us": us for us in FIXED_TIMEOUTS_US}}
@@ -153,10 +174,12 @@ def timeouts(arguments):
             for seed in seeds(arguments, FEWER_PLACEMENTS):
                 for label, timeout_us in labels.items():
                     key, options = run_of("small", "canary", seed, timeout_us=timeout_us, **more)
-                    runs.append(({**key, "timeout": label, "busy": busy, "background": background}, options))
+                    runs.append(({**key, "timeout": label, "busy": busy, "background": background},
+                                 options))
                 if "static-4" in arguments.variant:
                     key, options = run_of("small", "static-4", seed, **more)
-                    runs.append(({**key, "timeout": "-", "busy": busy, "background": background}, options))
+                    runs.append(({**key, "timeout": "-", "busy": busy, "background": background},
+                                 options))
     return run_all("timeouts", runs, arguments.processes)
 
 
@@ -165,12 +188,14 @@ def table(arguments):
     for slots in TABLES:
         for background in ("none", "spine"):
             for seed in seeds(arguments, FEWER_PLACEMENTS):
-                key, options = run_of("small", "canary", seed, descriptors=slots, background=background)
+                key, options = run_of("small", "canary", seed, descriptors=slots,
+                                      background=background)
                 runs.append(({**key, "descriptors": slots, "background": background}, options))
     return run_all("table", runs, arguments.processes) if "canary" in arguments.variant else []
 
 
-PARTS = {"free": free, "spine": spine, "uniform": uniform, "permutation": permutation, "sizes": sizes, "timeouts": timeouts, "table": table}
+PARTS = {"free": free, "spine": spine, "uniform": uniform, "permutation": permutation,
+         "sizes": sizes, "timeouts": timeouts, "table": table}
 
 
 # ------------------------------------------------------------------ what is shown
@@ -202,23 +227,27 @@ def used_line(rows):
     for one in used:
         bins[min(int(one * HISTOGRAM_BINS), HISTOGRAM_BINS - 1)] += 1
     idle = sum(one < 0.005 for one in used)
-    return f"{100 * idle / len(used):5.1f} " + " ".join(f"{100 * n / len(used):5.1f}" for n in bins) + f" {100 * statistics.mean(used):5.1f}"
+    return f"{100 * idle / len(used):5.1f} " + " ".join(f"{100 * n / len(used):5.1f}"
+                                                        for n in bins) + f" {100 * statistics.mean(used):5.1f}"
 
 
 def show_goodput(title, rows, *keys):
     print(title)
-    print("  " + " ".join(f"{key:>11}" for key in keys) + f" {'Mbit/s':>8} {'quartiles':>15} {'runs':>7} {'dropped':>8} {'marked':>7} {'retrans':>8}"
-          f" {'queries':>8}")
+    print("  " + " ".join(f"{key:>11}" for key in keys) + f" {'Mbit/s':>8} {'quartiles':>15} "
+                                                          f"{'runs':>7} {'dropped':>8} "
+                                                          f"{'marked':>7} {'retrans':>8} "
+                                                          f"{'queries':>8}")
     for values, group in groups_of(rows, *keys).items():
         low, high = quartiles([row["goodput_mbit"] for row in group])
-        print("  " + " ".join(f"{value:>11}" for value in values) + f" {median_of(group):8.1f} {low:7.1f} {high:7.1f}"
-              f" {sum(row['done'] for row in group):3}/{len(group):<3} {median_of(group, 'dropped'):8.0f} {median_of(group, 'marked'):7.0f}"
-              f" {mean_of(group, 'hosts', 'retransmits'):8.0f} {mean_of(group, 'hosts', 'queries'):8.0f}")
+        print("  " + " ".join(f"{value:>11}" for value in values) + f" {median_of(group):8.1f} "
+                                                                    f"{low:7.1f} {high:7.1f} "
+                                                                    f"{sum(row['done'] for row in group):3}/{len(group):<3} {median_of(group, 'dropped'):8.0f} {median_of(group, 'marked'):7.0f} {mean_of(group, 'hosts', 'retransmits'):8.0f} {mean_of(group, 'hosts', 'queries'):8.0f}")
 
 
 def show_used(title, rows, *keys):
     print(title)
-    print("  " + " ".join(f"{key:>11}" for key in keys) + f" {'idle':>5} " + " ".join(f"{'-' + str(10 * (n + 1)):>5}" for n in range(HISTOGRAM_BINS))
+    print("  " + " ".join(f"{key:>11}" for key in keys) + f" {'idle':>5} "
+          + " ".join(f"{'-' + str(10 * (n + 1)):>5}" for n in range(HISTOGRAM_BINS))
           + f" {'mean':>5}")
     for values, group in groups_of(rows, *keys).items():
         print("  " + " ".join(f"{value:>11}" for value in values) + f" {used_line(group)}")
@@ -228,17 +257,21 @@ def show_sizes(rows):
     print("sizes: seconds of an allreduce without background, medians and quartiles over placements")
     for (topology, size, variant), group in groups_of(rows, "topology", "bytes", "variant").items():
         low, high = quartiles([row["seconds"] for row in group])
-        print(f"  {topology:6} {size:9} {variant:9} {median_of(group, 'seconds'):11.6f} {low:11.6f} {high:11.6f}")
+        print(f"  {topology:6} {size:9} {variant:9} {median_of(group, 'seconds'):11.6f} "
+              f"{low:11.6f} {high:11.6f}")
 
 
 def show_table(rows):
     print("table: canary with fewer descriptors in each switch; counters are sums of all switches")
-    print(f"  {'descriptors':>11} {'background':>11} {'Mbit/s':>8} {'quartiles':>15} {'collisions':>11} {'restored':>9} {'stragglers':>11} {'queries':>8}")
+    print(f"  {'descriptors':>11} {'background':>11} {'Mbit/s':>8} {'quartiles':>15} "
+          f"{'collisions':>11} {'restored':>9} {'stragglers':>11} {'queries':>8}")
     for (slots, background), group in groups_of(rows, "descriptors", "background").items():
         low, high = quartiles([row["goodput_mbit"] for row in group])
-        print(f"  {slots:11} {background:>11} {median_of(group):8.1f} {low:7.1f} {high:7.1f} {mean_of(group, 'switches', 'collisions'):11.0f}"
-              f" {mean_of(group, 'switches', 'restored'):9.0f} {mean_of(group, 'switches', 'stragglers'):11.0f}"
-              f" {mean_of(group, 'hosts', 'queries'):8.0f}")
+        print(f"  {slots:11} {background:>11} {median_of(group):8.1f} {low:7.1f} {high:7.1f} "
+              f"{mean_of(group, 'switches', 'collisions'):11.0f} "
+              f"{mean_of(group, 'switches', 'restored'):9.0f} "
+              f"{mean_of(group, 'switches', 'stragglers'):11.0f} "
+              f"{mean_of(group, 'hosts', 'queries'):8.0f}")
 
 
 def modelled_ns(timeout_ns):
@@ -253,30 +286,43 @@ def modelled_descriptors(timeout_ns):
 
 
 def descriptors_of(row):
-    """What switches have counted, on average and at most, and what the model says of the timeout that they have learned."""
+    """What switches have counted, on average and at most, and what the model says of the timeout
+    that they have learned.
+    """
     leaves = [one for one in row["descriptors_used"] if one["tier"] == "leaf"]
     spines = [one for one in row["descriptors_used"] if one["tier"] == "spine"]
     released = sum(one["released"] for one in leaves)
-    return {"timeout_us": row["timeout_ns"] / 1000, "modelled_us": modelled_ns(row["timeout_ns"]) / 1000,
+    return {"timeout_us": row["timeout_ns"] / 1000,
+            "modelled_us": modelled_ns(row["timeout_ns"]) / 1000,
             "held_us": sum(one["held_ns"] for one in leaves) / 1000 / released if released else 0,
-            "modelled": modelled_descriptors(row["timeout_ns"]), "leaf": statistics.mean(one["mean"] for one in leaves),
-            "most_leaf": max(one["mean"] for one in leaves), "spine": statistics.mean(one["mean"] for one in spines),
-            "left": sum(one["left"] for one in row["descriptors_used"]), "at_once": max(one["most"] for one in row["descriptors_used"])}
+            "modelled": modelled_descriptors(row["timeout_ns"]),
+            "leaf": statistics.mean(one["mean"] for one in leaves),
+            "most_leaf": max(one["mean"] for one in leaves),
+            "spine": statistics.mean(one["mean"] for one in spines),
+            "left": sum(one["left"] for one in row["descriptors_used"]),
+            "at_once": max(one["most"] for one in row["descriptors_used"])}
 
 
 def show_descriptors(rows, *keys):
     groups = groups_of([row for row in rows if row.get("descriptors_used")], *keys)
     if not groups:
         return
-    print("canary's descriptors by section 3.2.2 and as counted: medians over placements; held in a leaf, in use on average in leaves, the fullest"
-          " leaf and spines, at once in any switch, and left at the end in all")
-    print("  " + " ".join(f"{key:>11}" for key in keys) + f" {'timeout us':>10} {'model us':>9} {'held us':>8} {'model':>8} {'leaves':>7} {'fullest':>8}"
-          f" {'spines':>7} {'at once':>8} {'left':>6}")
+    print("canary's descriptors by section 3.2.2 and as counted: medians over placements; held in "
+          "a leaf, in use on average in leaves, the fullest leaf and spines, at once in any "
+          "switch, and left at the end in all")
+    print("  " + " ".join(f"{key:>11}" for key in keys) + f" {'timeout us':>10} {'model us':>9} "
+                                                          f"{'held us':>8} {'model':>8} "
+                                                          f"{'leaves':>7} {'fullest':>8} "
+                                                          f"{'spines':>7} {'at once':>8} "
+                                                          f"{'left':>6}")
     for values, group in groups.items():
         found = [descriptors_of(row) for row in group]
         middle = {name: statistics.median(one[name] for one in found) for name in found[0]}
-        print("  " + " ".join(f"{value:>11}" for value in values) + f" {middle['timeout_us']:10.0f} {middle['modelled_us']:9.0f} {middle['held_us']:8.0f}"
-              f" {middle['modelled']:8.0f} {middle['leaf']:7.1f} {middle['most_leaf']:8.1f} {middle['spine']:7.1f} {middle['at_once']:8.0f} {middle['left']:6.0f}")
+        print("  " + " ".join(f"{value:>11}" for value in values)
+              + f" {middle['timeout_us']:10.0f} {middle['modelled_us']:9.0f} "
+                f"{middle['held_us']:8.0f} {middle['modelled']:8.0f} {middle['leaf']:7.1f} "
+                f"{middle['most_leaf']:8.1f} {middle['spine']:7.1f} {middle['at_once']:8.0f} "
+                f"{middle['left']:6.0f}")
 
 
 def show_background(title, rows, *keys):
@@ -289,15 +335,19 @@ def show(part, rows):
     if part == "free":
         show_background("free: no background; goodput of an allreduce", rows, "topology")
     elif part == "spine":
-        show_background("spine: 0.9 of the links of one spine, the first tree's, are taken", rows, "topology")
+        show_background("spine: 0.9 of the links of one spine, the first tree's, are taken", rows,
+                        "topology")
     elif part == "uniform":
-        show_background("uniform: hosts without a rank send to random others", rows, "topology", "share")
+        show_background("uniform: hosts without a rank send to random others", rows, "topology",
+                        "share")
     elif part == "permutation":
-        show_background("permutation: each host without a rank sends to one other, each to another one", rows, "topology", "share")
+        show_background("permutation: each host without a rank sends to one other, each to another "
+                        "one", rows, "topology", "share")
     elif part == "sizes":
         show_sizes(rows)
     elif part == "timeouts":
-        show_goodput(f"timeouts: hosts are busy for {BUSY_NS / 1000:g} us before this share of packets", rows, "background", "busy", "variant", "timeout")
+        show_goodput(f"timeouts: hosts are busy for {BUSY_NS / 1000:g} us before this share of "
+                     "packets", rows, "background", "busy", "variant", "timeout")
     else:
         show_table(rows)
 
@@ -322,10 +372,12 @@ def medians_by_variant(rows):
 def judge_free(rows, findings):
     for (topology,), group in groups_of(rows, "topology").items():
         found = medians_by_variant(group)
-        best = max((found[name] for name in ("static-1", "static-4") if name in found), default=None)
+        best = max((found[name] for name in ("static-1", "static-4") if name in found),
+                   default=None)
         if best and "canary" in found:
             findings.add(found["canary"] >= LEAST_OF_STATIC * best,
-                         f"free, {topology}: canary has {found['canary'] / best:.3f} of the best static trees' goodput, wanted {LEAST_OF_STATIC} at least")
+                         f"free, {topology}: canary has {found['canary'] / best:.3f} of the best "
+                         f"static trees' goodput, wanted {LEAST_OF_STATIC} at least")
 
 
 def judge_gains(part, rows, gains, findings):
@@ -334,7 +386,8 @@ def judge_gains(part, rows, gains, findings):
         for name, least in gains.items():
             if name in found and "canary" in found:
                 findings.add(found["canary"] >= least * found[name],
-                             f"{part}, {topology}: canary has {found['canary'] / found[name]:.2f} times {name}'s goodput, wanted {least} at least")
+                             f"{part}, {topology}: canary has {found['canary'] / found[name]:.2f} "
+                             f"times {name}'s goodput, wanted {least} at least")
 
 
 def judge_spine(rows, findings):
@@ -342,7 +395,8 @@ def judge_spine(rows, findings):
 
 
 def judge_permutation(rows, findings):
-    judge_gains(f"permutation, {100 * SHARE:g} % of hosts", [row for row in rows if row["share"] == SHARE], LEAST_PERMUTATION_GAINS, findings)
+    judge_gains(f"permutation, {100 * SHARE:g} % of hosts",
+                [row for row in rows if row["share"] == SHARE], LEAST_PERMUTATION_GAINS, findings)
 
 
 def judge_uniform(rows, findings):
@@ -352,36 +406,45 @@ def judge_uniform(rows, findings):
         for faster, slower in pairs:
             if faster in found and slower in found:
                 findings.add(found[faster] > found[slower],
-                             f"uniform, {topology}, {100 * share:g} % of hosts: {faster} has {found[faster]:.0f} Mbit/s, {slower} {found[slower]:.0f}")
+                             f"uniform, {topology}, {100 * share:g} % of hosts: {faster} has "
+                             f"{found[faster]:.0f} Mbit/s, {slower} {found[slower]:.0f}")
 
 
 def judge_sizes(rows, findings):
     for (topology, size), group in groups_of(rows, "topology", "bytes").items():
-        found = {variant: median_of(one, "seconds") for (variant,), one in groups_of(group, "variant").items()}
+        found = {variant: median_of(one, "seconds") for (variant,),
+                 one in groups_of(group, "variant").items()}
         if {"canary", "static-1"} <= found.keys():
             findings.add(found["canary"] <= MOST_LATENCY * found["static-1"],
-                         f"sizes, {topology}, {size} bytes: canary takes {found['canary'] / found['static-1']:.2f} times as long as static-1,"
-                         f" wanted {MOST_LATENCY} at most")
+                         f"sizes, {topology}, {size} bytes: canary takes "
+                         f"{found['canary'] / found['static-1']:.2f} times as long as static-1, "
+                         f"wanted {MOST_LATENCY} at most")
 
 
 def judge_timeouts(rows, findings):
-    for (background, busy), group in groups_of([row for row in rows if row["variant"] == "canary"], "background", "busy").items():
+    for (background, busy), group in groups_of([row for row in rows if row["variant"] == "canary"],
+                                               "background", "busy").items():
         found = {timeout: median_of(one) for (timeout,), one in groups_of(group, "timeout").items()}
         learned = found.pop("learned", None)
         if found:
             ratio = max(found.values()) / min(found.values())
-            findings.add(ratio <= MOST_DIFFERENCE, f"timeouts, background {background}, {100 * busy:g} % of packets: {ratio:.2f} between the best and"
-                         f" the worst fixed timeout, wanted {MOST_DIFFERENCE} at most; the learned one has {learned / max(found.values()):.2f} of the best")
+            findings.add(ratio <= MOST_DIFFERENCE,
+                         f"timeouts, background {background}, {100 * busy:g} % of packets: "
+                         f"{ratio:.2f} between the best and the worst fixed timeout, wanted "
+                         f"{MOST_DIFFERENCE} at most; the learned one has "
+                         f"{learned / max(found.values()):.2f} of the best")
 
 
 def judge(part, rows, findings):
-    judges = {"free": judge_free, "spine": judge_spine, "uniform": judge_uniform, "permutation": judge_permutation, "sizes": judge_sizes,
+    judges = {"free": judge_free, "spine": judge_spine, "uniform": judge_uniform,
+              "permutation": judge_permutation, "sizes": judge_sizes,
               "timeouts": judge_timeouts}
     if part in judges:
         judges[part](rows, findings)
     for row in rows:
         if not row["done"] and (part != "permutation" or row["variant"] == "canary"):
-            findings.add(False, f"{part}: {row['topology']}, {row['variant']}, {row['share']}, seed {row['seed']}: did not end")
+            findings.add(False, f"{part}: {row['topology']}, {row['variant']}, {row['share']}, "
+                                f"seed {row['seed']}: did not end")
 
 
 # ------------------------------------------------------------------ command line
@@ -393,21 +456,26 @@ def rows_of(arguments):
     rows = []
     for file in arguments.rows_from:
         rows += json.loads(file.read_text(encoding="utf-8"))["results"]
-    return {part: [row for row in rows if row["part"] == part] for part in arguments.part or PARTS if any(row["part"] == part for row in rows)}
+    return {part: [row for row in rows if row["part"] == part] for part in arguments.part or PARTS
+            if any(row["part"] == part for row in rows)}
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="congestion.py", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="congestion.py", description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--part", choices=PARTS, action="append", help="this part only; may be given several times")
+    parser.add_argument("--part", choices=PARTS, action="append",
+                        help="this part only; may be given several times")
     parser.add_argument("--variant", choices=VARIANTS, action="append", help="likewise")
-    parser.add_argument("--topology", choices=TOPOLOGIES, action="append", help="likewise; timeouts and table have the small one only")
+    parser.add_argument("--topology", choices=TOPOLOGIES, action="append",
+                        help="likewise; timeouts and table have the small one only")
     parser.add_argument("--placements", type=int, default=PLACEMENTS, metavar="N",
-                        help=f"random ones, default: %(default)s; {FEWER_PLACEMENTS} at most in sizes, timeouts and table")
+                        help=f"random ones, default: %(default)s; {FEWER_PLACEMENTS} at most in "
+                             "sizes, timeouts and table")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N",
                         help="runs at a time, default: %(default)s; time in them is virtual")
     parser.add_argument("--from", dest="rows_from", type=Path, action="append", metavar="FILE",
-                        help="rows that --json printed, in place of runs; may be given several times")
+                        help="rows that --json printed, in place of runs; may be given several "
+                             "times")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="draw figures there, too")
     arguments = parser.parse_args()
     arguments.variant = arguments.variant or list(VARIANTS)
@@ -431,7 +499,9 @@ def main():
         print(f"congestion: {error}", file=sys.stderr)
         return 2
     if arguments.json:
-        print(json.dumps({"benchmark": "congestion", "machine": f"virtual time, links of {LINK_MBIT} Mbit/s", "results": results,
+        print(json.dumps({"benchmark": "congestion",
+                          "machine": f"virtual time, links of {LINK_MBIT} Mbit/s",
+                          "results": results,
                           "met": findings.met, "missed": findings.missed}))
     else:
         for sentence in findings.met:

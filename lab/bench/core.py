@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The whole pipeline on packets in memory, in pairs of runs with an older commit's; without --against, core-bench itself."""
+"""The whole pipeline on packets in memory, in pairs of runs with an older commit's; without
+--against, core-bench itself.
+"""
 
 import argparse
 import json
@@ -23,22 +25,27 @@ HELP = f"""\
 def name_of(row):
     """What tells a row of core-bench from others. Older ones lack some fields."""
     jobs, workers = row.get("jobs", 1), row.get("workers", 1)
-    return (f"{row['handler']} {row['dtype']} {row['op']}, {row['payload']} bytes, {row['hosts']} hosts"
-            f"{' and a parent' if row.get('parent') else ''}, {jobs} job{'s' * (jobs != 1)}, {workers} worker{'s' * (workers != 1)}, "
-            f"{row['mbufs']} packets")
+    return (f"{row['handler']} {row['dtype']} {row['op']}, {row['payload']} bytes, {row['hosts']} "
+            f"hosts{' and a parent' if row.get('parent') else ''}, {jobs} job{'s' * (jobs != 1)}, "
+            f"{workers} worker{'s' * (workers != 1)}, {row['mbufs']} packets")
 
 
 class Runs:
-    """Runs of core-bench; each gets the fastest calibration of those before it, so that one that is disturbed throughout knows."""
+    """Runs of core-bench; each gets the fastest calibration of those before it, so that one that is
+    disturbed throughout knows.
+    """
 
     def __init__(self, options):
         self.options, self.calibration = options, None
 
     def __call__(self, build):
-        known = [] if self.calibration is None or "--calibration" in self.options else ["--calibration", str(self.calibration)]
-        done = subprocess.run([program(PROGRAM, build), *self.options, *known, "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        known = [] if self.calibration is None or "--calibration" in self.options else [
+            "--calibration", str(self.calibration)]
+        done = subprocess.run([program(PROGRAM, build), *self.options, *known, "--json"],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != 0:
-            raise LabError(f"{PROGRAM} of {build}: {(done.stderr.strip() or f'exit status {done.returncode}').splitlines()[0]}")
+            raise LabError(f"{PROGRAM} of {build}: "
+                           f"{(done.stderr.strip() or f'exit status {done.returncode}').splitlines()[0]}")
         result = json.loads(done.stdout)
         self.calibration = min(result["calibration"], self.calibration or result["calibration"])
         return {name_of(row): row["mpps"] for row in result["results"]}
@@ -46,7 +53,8 @@ class Runs:
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench core", add_help=False, allow_abbrev=False,
-                                     usage="%(prog)s [--against COMMIT [--pairs N]] [OPTIONS]; --help lists them")
+                                     usage="%(prog)s [--against COMMIT [--pairs N]] [OPTIONS]; "
+                                           "--help lists them")
     pairs.add_options(parser)
     options, others = parser.parse_known_args()
     bench = program(PROGRAM)
@@ -59,7 +67,8 @@ def main():
         os.execv(bench, [bench, *others])
     as_json = "--json" in others
     try:
-        result = pairs.compare("core", options.against, options.pairs, (PROGRAM,), Runs([word for word in others if word != "--json"]), say)
+        result = pairs.compare("core", options.against, options.pairs, (PROGRAM,),
+                               Runs([word for word in others if word != "--json"]), say)
     except Interrupted as interruption:
         return report_interruption(interruption)
     except (LabError, OSError) as error:

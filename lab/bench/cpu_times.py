@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""CPU time that processes of laboratories and the kernel's ksoftirqd had between two marks of a measured loop, and what else ran then.
+"""CPU time that processes of laboratories and the kernel's ksoftirqd had between two marks of a
+measured loop, and what else ran then.
 
-The loop's first rank connects to a socket at each mark and waits until the times are taken (lab/reference/mark.h). A process's time is that of
-its threads (/proc/PID/task/TID/schedstat, nanoseconds), which on Linux without CONFIG_IRQ_TIME_ACCOUNTING has the softirqs that ran on its
-back; which processes are the laboratories' their network namespaces tell. Other load is what was neither theirs nor idle.
+The loop's first rank connects to a socket at each mark and waits until the times are taken
+(lab/reference/mark.h). A process's time is that of its threads (/proc/PID/task/TID/schedstat,
+nanoseconds), which on Linux without CONFIG_IRQ_TIME_ACCOUNTING has the softirqs that ran on its
+back; which processes are the laboratories' their network namespaces tell. Other load is what was
+neither theirs nor idle.
 """
 
 import os
@@ -38,11 +41,14 @@ def load_between(begin, end, cores):
 
 def process_seconds(pid):
     """CPU seconds of a process's threads."""
-    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in Path("/proc", pid, "task").iterdir()) / 1e9
+    return sum(int((thread / "schedstat").read_text().split()[0])
+               for thread in Path("/proc", pid, "task").iterdir()) / 1e9
 
 
 def own_seconds(namespaces):
-    """The same of all processes in these network namespaces, given by their inodes, and of ksoftirqd. Those that end meanwhile have none."""
+    """The same of all processes in these network namespaces, given by their inodes, and of
+    ksoftirqd. Those that end meanwhile have none.
+    """
     total = 0.0
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -60,11 +66,14 @@ def free_seconds():
 
 
 class Marks:
-    """Listens for the marks of measured loops. labs: whose processes are counted. A context manager."""
+    """Listens for the marks of measured loops. labs: whose processes are counted. A context
+    manager.
+    """
 
     def __init__(self, *labs):
         self.path = labs[0].directory / "marks"
-        self.namespaces = {os.stat(NETNS_DIR / name).st_ino for lab in labs for name in lab.namespaces}
+        self.namespaces = {os.stat(NETNS_DIR / name).st_ino for lab in labs
+                           for name in lab.namespaces}
         self.moments = []
 
     def __enter__(self):

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Flare's model of scheduling and memory (the paper's sections 4.3, 5 and 6) as functions, without anything measured.
+"""Flare's model of scheduling and memory (the paper's sections 4.3, 5 and 6) as functions, without
+anything measured.
 
-The letters are the paper's: K cores, S cores in a subset, C in a cluster, P packets of a block, tau the service time of a core,
-delta the time between packets, delta_c between those of one block, L the time to aggregate one packet, M buffers of a block.
-Times may be in any unit, the same in all arguments. docs/flare-model.md says where and how this differs from the paper.
+The letters are the paper's: K cores, S cores in a subset, C in a cluster, P packets of a block, tau
+the service time of a core, delta the time between packets, delta_c between those of one block, L
+the time to aggregate one packet, M buffers of a block. Times may be in any unit, the same in all
+arguments. docs/flare-model.md says where and how this differs from the paper.
 """
 
 import math
@@ -12,7 +14,9 @@ HANDLERS = ("single", "multi", "tree")
 
 
 def spread(delta, blocks, staggered):
-    """delta_c: hosts that all send in one order bring a block's packets together; staggered ones as far apart as can be."""
+    """delta_c: hosts that all send in one order bring a block's packets together; staggered ones as
+    far apart as can be.
+    """
     return delta * (blocks if staggered else 1)
 
 
@@ -47,7 +51,9 @@ def working_memory(M, packets_per_time, P, latency):
 
 
 def contended(L, C):
-    """Mean service time of C handlers that pass one critical section one after the other: L, 2L, ... CL."""
+    """Mean service time of C handlers that pass one critical section one after the other: L, 2L,
+    ... CL.
+    """
     return L * sum(range(1, C + 1)) / C
 
 
@@ -69,5 +75,7 @@ def buffers_per_block(handler, P, B=2):
 
 
 def least_blocks_without_contention(L, delta, B=1):
-    """The blocks that a message must have so that staggering keeps a block's packets L apart, with B buffers."""
+    """The blocks that a message must have so that staggering keeps a block's packets L apart, with
+    B buffers.
+    """
     return math.ceil(L / (B * delta))

@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Flare's model of queues and memory beside what the switch counts, for f32 sums of several sizes, handlers and clusters.
+"""Flare's model of queues and memory beside what the switch counts, for f32 sums of several sizes,
+handlers and clusters.
 
-Four hosts and four workers share this machine's cores. The model (flare_formulae.py) gets the kernel's measured speed, the
-workers' measured time per packet and the measured rate of packets; what it says about interarrival times, queues, block
-latency and memory stands beside the switch's own counters. Medians over several rounds, each with a fresh switch.
+Four hosts and four workers share this machine's cores. The model (flare_formulae.py) gets the
+kernel's measured speed, the workers' measured time per packet and the measured rate of packets;
+what it says about interarrival times, queues, block latency and memory stands beside the switch's
+own counters. Medians over several rounds, each with a fresh switch.
 """
 
 import argparse
@@ -27,7 +29,8 @@ BUFFERS = 2
 BYTES_PER_RUN = 16 << 20  # of each host
 MAX_ITERS = 2000
 # handler, S, whether it is also run without staggering
-CONFIGURATIONS = (("single", 1, True), ("single", WORKERS, True), ("multi", WORKERS, False), ("tree", WORKERS, False))
+CONFIGURATIONS = (("single", 1, True), ("single", WORKERS, True), ("multi", WORKERS, False),
+                  ("tree", WORKERS, False))
 TIMEOUT = 60
 
 
@@ -37,8 +40,10 @@ def say(text):
 
 def kernel_ns(payload):
     """L: nanoseconds to add one packet's f32 payload, by the kernel alone and in the cache."""
-    report = json.loads(run([str(BUILD_DIR / "lab" / "bench" / "kernel-bench"), "--json"], timeout=120).stdout)
-    found = next(kernel for kernel in report["kernels"] if (kernel["dtype"], kernel["kernel"]) == ("f32", "sum"))
+    report = json.loads(run([str(BUILD_DIR / "lab" / "bench" / "kernel-bench"), "--json"],
+                            timeout=120).stdout)
+    found = next(kernel for kernel in report["kernels"]
+                 if (kernel["dtype"], kernel["kernel"]) == ("f32", "sum"))
     return payload / found["small_bytes_per_s"] * 1e9
 
 
@@ -67,7 +72,9 @@ def snapshot(lab):
 
 
 def percentile_bucket(histogram, share=0.99):
-    """The bucket, like "32-63", that the given share of all samples does not exceed; "-" without samples."""
+    """The bucket, like "32-63", that the given share of all samples does not exceed; "-" without
+    samples.
+    """
     left = share * sum(histogram.values())
     bucket = "-"
     for bucket, count in sorted(histogram.items(), key=lambda item: int(item[0].split("-")[0])):
@@ -78,11 +85,14 @@ def percentile_bucket(histogram, share=0.99):
 
 
 def run_once(lab, handler, size, stagger):
-    """A series of allreduces of `size` bytes; what the switch counted in it, per packet and per block."""
+    """A series of allreduces of `size` bytes; what the switch counted in it, per packet and per
+    block.
+    """
     job = lab.create_job(None, "--handler", handler, "--buffers", BUFFERS, "--payload", PAYLOAD)
     iters = max(1, min(MAX_ITERS, BYTES_PER_RUN // size))
     before = snapshot(lab)
-    ranks = [lab.spawn_perf(host, job, host, HOSTS, bytes=size, iters=iters, transport=lab.transport,
+    ranks = [lab.spawn_perf(host, job, host, HOSTS, bytes=size, iters=iters,
+                            transport=lab.transport,
                             no_stagger=not stagger) for host in range(HOSTS)]
     for rank in ranks:
         rank.wait(TIMEOUT)
@@ -91,15 +101,18 @@ def run_once(lab, handler, size, stagger):
         if report.get("error"):
             raise LabError(f"fanin-perf: {report['error']['message']}")
     after = snapshot(lab)
-    entry = next(entry for entry in lab.control.ask("jobs.list")["jobs"] if entry["id"] == job["id"])
+    entry = next(entry for entry in lab.control.ask("jobs.list")["jobs"]
+                 if entry["id"] == job["id"])
     lab.ctl("jobs", "destroy", job["id"])
     stats = entry["stats"]
     inputs = {bucket: count - before["input_occupancy"].get(bucket, 0)
               for bucket, count in after["input_occupancy"].items()}
     seconds = max(report["seconds"] for report in reports)
     return {
-        "handler": handler, "bytes": size, "stagger": stagger, "window": job["window"], "slots": entry["slots"],
-        "stats": stats, "seconds": seconds, "goodput_gbps": min(report["goodput_gbps"] for report in reports),
+        "handler": handler, "bytes": size, "stagger": stagger, "window": job["window"],
+        "slots": entry["slots"],
+        "stats": stats, "seconds": seconds,
+        "goodput_gbps": min(report["goodput_gbps"] for report in reports),
         "delta_ns": seconds * 1e9 / stats["contributions"],
         "tau_ns": (after["busy_us"] - before["busy_us"]) * 1e3 / stats["contributions"],
         "delta_c_ns": stats["block_ns"] / (stats["results"] * (HOSTS - 1)),
@@ -113,7 +126,8 @@ def run_once(lab, handler, size, stagger):
 
 
 def predict(measured, S, L):
-    """The model's words on a run, from its sizes, the kernel's L, and the measured tau and delta."""
+    """The model's words on a run, from its sizes, the kernel's L, and the measured tau and delta.
+    """
     P, K = HOSTS, WORKERS
     blocks = min(-(-measured["bytes"] // PAYLOAD), measured["window"])
     tau, delta = measured["tau_ns"], measured["delta_ns"]
@@ -122,16 +136,21 @@ def predict(measured, S, L):
     M = flare.buffers_per_block(measured["handler"], P, BUFFERS)
     latency = flare.block_latency(P, Q, tau, delta_c)
     return {
-        "tau_ns": flare.service_time(measured["handler"], L, P, S, S, delta_c, BUFFERS), "delta_c_ns": delta_c, "Q": Q, "M": M,
-        "packets": flare.input_occupancy(P, S, K, tau, delta, delta_c) * S / K, "latency_ns": latency,
+        "tau_ns": flare.service_time(measured["handler"], L, P, S, S, delta_c, BUFFERS),
+        "delta_c_ns": delta_c, "Q": Q, "M": M,
+        "packets": flare.input_occupancy(P, S, K, tau, delta, delta_c) * S / K,
+        "latency_ns": latency,
         "R": flare.working_memory(M, flare.bandwidth(K, tau, delta), P, latency),
     }
 
 
 def median_run(runs):
-    """The medians of the figures of the same run in all rounds; of words, those of the middle round."""
+    """The medians of the figures of the same run in all rounds; of words, those of the middle
+    round.
+    """
     middle = sorted(runs, key=lambda each: each["latency_ns"])[len(runs) // 2]
-    return {key: statistics.median(each[key] for each in runs) if isinstance(value, float) else value
+    return {key: statistics.median(each[key] for each in runs)
+            if isinstance(value, float) else value
             for key, value in middle.items()}
 
 
@@ -143,16 +162,19 @@ def measure(rounds):
         for S in sorted({configuration[1] for configuration in CONFIGURATIONS}):
             with Lab(HOSTS, "af_xdp", None, workers_config(S)) as lab:
                 lab.start_switch()
-                for handler, size, stagger in [(handler, size, stagger) for handler, cluster, both in CONFIGURATIONS
+                for handler, size, stagger in [(handler, size, stagger) for handler, cluster,
+                                               both in CONFIGURATIONS
                                                if cluster == S for size in SIZES
                                                for stagger in ((True, False) if both else (True,))]:
-                    found.setdefault((handler, S, size, stagger), []).append(run_once(lab, handler, size, stagger))
+                    found.setdefault((handler, S, size, stagger),
+                                     []).append(run_once(lab, handler, size, stagger))
             say(f"round {turn + 1} of {rounds}: clusters of {S} done")
     runs = []
     for (_, S, _, _), series in found.items():
         middle = median_run(series)
         runs.append({"S": S, "measured": middle, "model": predict(middle, S, L)})
-    return {"ok": True, "error": None, "machine": machine(), "hosts": HOSTS, "workers": WORKERS, "payload_bytes": PAYLOAD,
+    return {"ok": True, "error": None, "machine": machine(), "hosts": HOSTS, "workers": WORKERS,
+            "payload_bytes": PAYLOAD,
             "buffers": BUFFERS, "rounds": rounds, "L_ns": L, "runs": runs}
 
 
@@ -171,22 +193,29 @@ def number(value):
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
 
-TIMES = ("handler", "S", "message", "δ", "τ by L", "τ", "δc model", "δc", "ℒ model", "ℒ", "retries ‰")
-MEMORY = ("handler", "S", "message", "𝒬·S/K model", "waiting", "waiting, 99 %", "M", "ℛ model", "ℛ", "open blocks, 99 %")
+TIMES = ("handler", "S", "message", "δ", "τ by L", "τ", "δc model", "δc", "ℒ model", "ℒ",
+         "retries ‰")
+MEMORY = ("handler", "S", "message", "𝒬·S/K model", "waiting", "waiting, 99 %", "M", "ℛ model", "ℛ",
+          "open blocks, 99 %")
 STAGGER = ("handler", "S", "message", "δc model", "δc", "ℛ model", "ℛ", "waiting", "goodput")
 
 
 def times_row(entry):
     measured, model = entry["measured"], entry["model"]
-    return (measured["handler"], entry["S"], human_size(measured["bytes"]), us(measured["delta_ns"]),
-            us(model["tau_ns"]), us(measured["tau_ns"]), us(model["delta_c_ns"]), us(measured["delta_c_ns"]),
-            us(model["latency_ns"]), us(measured["latency_ns"]), f"{measured['retries_per_1000']:.2f}")
+    return (measured["handler"], entry["S"], human_size(measured["bytes"]),
+            us(measured["delta_ns"]),
+            us(model["tau_ns"]), us(measured["tau_ns"]), us(model["delta_c_ns"]),
+            us(measured["delta_c_ns"]),
+            us(model["latency_ns"]), us(measured["latency_ns"]),
+            f"{measured['retries_per_1000']:.2f}")
 
 
 def memory_row(entry):
     measured, model = entry["measured"], entry["model"]
-    return (measured["handler"], entry["S"], human_size(measured["bytes"]), number(model["packets"]),
-            number(measured["waiting"]), measured["waiting_p99"], f"{model['M']:g}", number(model["R"]),
+    return (measured["handler"], entry["S"], human_size(measured["bytes"]),
+            number(model["packets"]),
+            number(measured["waiting"]), measured["waiting_p99"], f"{model['M']:g}",
+            number(model["R"]),
             number(measured["open_blocks"] * model["M"]), measured["open_blocks_p99"])
 
 
@@ -198,7 +227,8 @@ def stagger_row(plain, staggered):
     before, after = plain["measured"], staggered["measured"]
     model = (plain["model"], staggered["model"])
     return (after["handler"], staggered["S"], human_size(after["bytes"]),
-            both(*(each["delta_c_ns"] for each in model), us), both(before["delta_c_ns"], after["delta_c_ns"], us),
+            both(*(each["delta_c_ns"] for each in model), us),
+            both(before["delta_c_ns"], after["delta_c_ns"], us),
             both(*(each["R"] for each in model), number),
             both(before["open_blocks"], after["open_blocks"], number),
             both(before["waiting"], after["waiting"], number),
@@ -208,12 +238,14 @@ def stagger_row(plain, staggered):
 def tables(result):
     """(title, headers, rows) of each table."""
     staggered = [entry for entry in result["runs"] if entry["measured"]["stagger"]]
-    pairs = [(plain, entry) for plain in result["runs"] if not plain["measured"]["stagger"] for entry in staggered
+    pairs = [(plain, entry) for plain in result["runs"] if not plain["measured"]["stagger"]
+             for entry in staggered
              if (entry["S"], entry["measured"]["handler"], entry["measured"]["bytes"]) ==
              (plain["S"], plain["measured"]["handler"], plain["measured"]["bytes"])]
     return [("Times in µs, staggered", TIMES, [times_row(entry) for entry in staggered]),
             ("Packets and buffers, staggered", MEMORY, [memory_row(entry) for entry in staggered]),
-            ("Without → with staggering; times in µs, goodput as a ratio", STAGGER, [stagger_row(*pair) for pair in pairs])]
+            ("Without → with staggering; times in µs, goodput as a ratio", STAGGER,
+             [stagger_row(*pair) for pair in pairs])]
 
 
 def render(headers, rows, markdown):
@@ -227,20 +259,24 @@ def render(headers, rows, markdown):
 
 
 def print_result(result, markdown):
-    print(f"{result['machine']}; {result['hosts']} hosts, {result['workers']} workers, AF_XDP on veth, payloads of "
-          f"{result['payload_bytes']} bytes, L = {result['L_ns']:.0f} ns, medians of {result['rounds']} rounds")
+    print(f"{result['machine']}; {result['hosts']} hosts, {result['workers']} workers, AF_XDP on "
+          f"veth, payloads of {result['payload_bytes']} bytes, L = {result['L_ns']:.0f} ns, "
+          f"medians of {result['rounds']} rounds")
     for title, headers, rows in tables(result):
         print(f"\n{title}:\n\n{render(headers, rows, markdown)}")
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench model", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="./dev bench model", description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--rounds", type=int, default=3, choices=range(1, 21), metavar="N")
     output = parser.add_mutually_exclusive_group()
-    output.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    output.add_argument("--markdown", action="store_true", help="print the tables as in docs/flare-model.md")
+    output.add_argument("--json", action="store_true",
+                        help="print one JSON object and nothing else")
+    output.add_argument("--markdown", action="store_true",
+                        help="print the tables as in docs/flare-model.md")
     options = parser.parse_args()
-    return outcome("model", options, lambda: measure(options.rounds), lambda result: print_result(result, options.markdown))
+    return outcome("model", options, lambda: measure(options.rounds),
+                   lambda result: print_result(result, options.markdown))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Counts the instructions that the workers' loop takes per packet, and holds them against a budget.
 
-Callgrind counts while core-bench runs the pipeline on packets in memory with the portable kernels, and while
-super-frames become packets and packets super-frames: the same binary gives the same counts however busy the machine is.
-What costs more than the budget by over 3 % fails, with the functions that grew. A change that is worth its cost, or that saves something, brings a new budget: --update.
+Callgrind counts while core-bench runs the pipeline on packets in memory with the portable kernels,
+and while super-frames become packets and packets super-frames: the same binary gives the same
+counts however busy the machine is. What costs more than the budget by over 3 % fails, with the
+functions that grew. A change that is worth its cost, or that saves something, brings a new budget:
+--update.
 """
 
 import argparse
@@ -56,7 +58,9 @@ def self_costs(text):
 
 
 def plain_name(name):
-    """The name as people know it: without the compiler's suffixes and without addresses of unnamed functions."""
+    """The name as people know it: without the compiler's suffixes and without addresses of unnamed
+    functions.
+    """
     if name.startswith("0x"):
         return "functions of shared libraries"
     return re.sub(r"\.(constprop|isra|part|cold)(\.\d+)?", "", name).split("'")[0]
@@ -64,7 +68,8 @@ def plain_name(name):
 
 def core_bench(arguments):
     """What runs a case, the function that is counted, and how many packets go through it."""
-    return (["core-bench", "--no-huge", "--isa", "portable", "--mbufs", str(MBUFS), "--batches", str(BATCHES), "--seconds", "0", *arguments],
+    return (["core-bench", "--no-huge", "--isa", "portable", "--mbufs", str(MBUFS), "--batches",
+             str(BATCHES), "--seconds", "0", *arguments],
             "worker_round", (BATCHES + WARM_UP) * MBUFS)
 
 
@@ -73,12 +78,18 @@ def super_frames(flows):
 
 
 CASES = {
-    "single, 4 hosts, 1024 bytes": core_bench(["--handler", "single", "--hosts", "4", "--payload", "1024"]),
-    "single, 4 hosts, 256 bytes": core_bench(["--handler", "single", "--hosts", "4", "--payload", "256"]),
-    "single, 16 hosts, 256 bytes": core_bench(["--handler", "single", "--hosts", "16", "--payload", "256"]),
-    "single, 4 hosts, parent, 256 bytes": core_bench(["--handler", "single", "--hosts", "4", "--payload", "256", "--parent"]),
-    "multi, 4 hosts, 256 bytes": core_bench(["--handler", "multi", "--hosts", "4", "--payload", "256"]),
-    "tree, 4 hosts, 256 bytes": core_bench(["--handler", "tree", "--hosts", "4", "--payload", "256"]),
+    "single, 4 hosts, 1024 bytes": core_bench(["--handler", "single", "--hosts", "4", "--payload",
+                                               "1024"]),
+    "single, 4 hosts, 256 bytes": core_bench(["--handler", "single", "--hosts", "4", "--payload",
+                                              "256"]),
+    "single, 16 hosts, 256 bytes": core_bench(["--handler", "single", "--hosts", "16", "--payload",
+                                               "256"]),
+    "single, 4 hosts, parent, 256 bytes": core_bench(["--handler", "single", "--hosts", "4",
+                                                      "--payload", "256", "--parent"]),
+    "multi, 4 hosts, 256 bytes": core_bench(["--handler", "multi", "--hosts", "4", "--payload",
+                                             "256"]),
+    "tree, 4 hosts, 256 bytes": core_bench(["--handler", "tree", "--hosts", "4", "--payload",
+                                            "256"]),
     "super-frames in and out, 1 flow": super_frames(1),
     "super-frames in and out, 8 flows": super_frames(8),
 }
@@ -88,11 +99,14 @@ def count(program, function, packets):
     """Instructions per packet by function."""
     with tempfile.TemporaryDirectory() as directory:
         out = Path(directory) / "callgrind.out"
-        command = ["valgrind", "--tool=callgrind", f"--toggle-collect={function}", f"--callgrind-out-file={out}",
+        command = ["valgrind", "--tool=callgrind", f"--toggle-collect={function}",
+                   f"--callgrind-out-file={out}",
                    str(BUILD_DIR / "lab" / "bench" / program[0]), *program[1:]]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=300)
         if done.returncode != 0:
-            raise SystemExit(f"instructions: {' '.join(command)} ended with status {done.returncode}:\n{done.stderr}")
+            raise SystemExit(f"instructions: {' '.join(command)} ended with status "
+                             f"{done.returncode}:\n{done.stderr}")
         costs = self_costs(out.read_text(encoding="utf-8", errors="replace"))
     result = {}
     for name, cost in costs.items():
@@ -103,13 +117,15 @@ def count(program, function, packets):
         raise SystemExit(f"instructions: callgrind counted nothing: is {function} inlined?")
     large = {name: round(cost, 1) for name, cost in result.items() if cost >= LEAST}
     large["others"] = round(total - sum(large.values()), 1)
-    return {"total": round(total, 1), "functions": dict(sorted(large.items(), key=lambda item: -item[1]))}
+    return {"total": round(total, 1),
+            "functions": dict(sorted(large.items(), key=lambda item: -item[1]))}
 
 
 def growth(found, budget):
     """The functions that grew, most first: (name, found, budget)."""
     names = set(found["functions"]) | set(budget["functions"])
-    rows = [(name, found["functions"].get(name, 0.0), budget["functions"].get(name, 0.0)) for name in names]
+    rows = [(name, found["functions"].get(name, 0.0), budget["functions"].get(name, 0.0))
+            for name in names]
     return sorted((row for row in rows if row[1] > row[2]), key=lambda row: row[2] - row[1])
 
 
@@ -120,8 +136,8 @@ def compare(case, found, budget):
         return False
     ratio = found["total"] / budget["total"]
     over = ratio > 1 + TOLERANCE
-    print(f"  {case:34} {found['total']:8.1f}  budget {budget['total']:8.1f}  {100 * (ratio - 1):+6.1f} %"
-          f"{'  TOO MANY' if over else ''}")
+    print(f"  {case:34} {found['total']:8.1f}  budget {budget['total']:8.1f}  "
+          f"{100 * (ratio - 1):+6.1f} %{'  TOO MANY' if over else ''}")
     if over:
         for name, now, before in growth(found, budget)[:5]:
             print(f"      {name}: {before:.1f} -> {now:.1f}")
@@ -129,9 +145,11 @@ def compare(case, found, budget):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="instructions.py", description=__doc__.splitlines()[0])
-    parser.add_argument("--update", action="store_true", help="write what is counted as the new budget")
-    parser.add_argument("--json", action="store_true", help="print one JSON object with what was counted")
+    parser = argparse.ArgumentParser(prog="instructions.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--update", action="store_true",
+                        help="write what is counted as the new budget")
+    parser.add_argument("--json", action="store_true",
+                        help="print one JSON object with what was counted")
     arguments = parser.parse_args()
     budgets = json.loads(BUDGET.read_text(encoding="utf-8")) if BUDGET.exists() else {}
     found = {case: count(*what) for case, what in CASES.items()}
@@ -141,7 +159,8 @@ def main():
         return 0
     if arguments.json:
         print(json.dumps({"tolerance": TOLERANCE, "cases": found}))
-        return 0 if all(case in budgets and found[case]["total"] <= budgets[case]["total"] * (1 + TOLERANCE)
+        return 0 if all(case in budgets
+                        and found[case]["total"] <= budgets[case]["total"] * (1 + TOLERANCE)
                         for case in CASES) else 1
     print("instructions per packet in the workers' loop, portable kernels:")
     results = [compare(case, found[case], budgets.get(case)) for case in CASES]

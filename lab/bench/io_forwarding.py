@@ -1,14 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Frames per second of fanin-switch, forwarding and aggregating, beside those of dpdk-testpmd's io forwarding, in one run.
+"""Frames per second of fanin-switch, forwarding and aggregating, beside those of dpdk-testpmd's io
+forwarding, in one run.
 
-All have four vdevs of the same kind (memif, AF_XDP on veth, AF_PACKET on veth, one after the other), the same frame size,
-and one forwarding core, which never rests. The load is on the other core: for forwarding a second testpmd at the other ends
-of the links (see testpmd.py) with a fixed number of frames that circulate, of several numbers the best; for aggregating
-fanin-pktgen, which plays four hosts. Frames are those that the ports count, received and sent, all ports together.
+All have four vdevs of the same kind (memif, AF_XDP on veth, AF_PACKET on veth, one after the
+other), the same frame size, and one forwarding core, which never rests. The load is on the other
+core: for forwarding a second testpmd at the other ends of the links (see testpmd.py) with a fixed
+number of frames that circulate, of several numbers the best; for aggregating fanin-pktgen, which
+plays four hosts. Frames are those that the ports count, received and sent, all ports together.
 
-Three laboratories stand side by side, and all but one are halted: they run in turns of a fraction of a second, so that
-whatever else the machine does hits all of them alike.
+Three laboratories stand side by side, and all but one are halted: they run in turns of a fraction
+of a second, so that whatever else the machine does hits all of them alike.
 """
 
 import argparse
@@ -33,14 +35,17 @@ HEADERS = 96
 PAYLOAD_STEP = 64
 DEFAULT_FRAME = HEADERS + 1024
 ETHERNET = 14
-# The AF_XDP ports' MTU is what fits into testpmd's mbufs (see there), the others' that of an ordinary network.
+# The AF_XDP ports' MTU is what fits into testpmd's mbufs (see there), the others' that of an
+# ordinary network.
 MTU = {"memif": 1500, "af_xdp": 3442, "af_packet": 1500}
-CIRCULATING = {"memif": (1, 4, 16), "af_xdp": (1, 3, 6), "af_packet": (1, 3, 6)}  # bursts; a veth end queues 256 frames
+# bursts; a veth end queues 256 frames
+CIRCULATING = {"memif": (1, 4, 16), "af_xdp": (1, 3, 6), "af_packet": (1, 3, 6)}
 WINDOW_SECONDS = 0.25
 WINDOW = {"memif": 64, "af_xdp": 64, "af_packet": 64}  # of the hosts, in blocks
 FIRST_RESULTS = 1000
 FOREVER_MS = 600000  # the generator is halted most of the time
-GOALS = {("memif", "forwarding"): 0.9, ("af_xdp", "forwarding"): 0.85, ("af_packet", "forwarding"): 0.85,
+GOALS = {("memif", "forwarding"): 0.9, ("af_xdp", "forwarding"): 0.85,
+         ("af_packet", "forwarding"): 0.85,
          ("memif", "aggregating"): 0.6, ("af_xdp", "aggregating"): 0.5}
 PROGRAMS = ("fanin-switch", "faninctl", "fanin-pktgen")
 # Both as testpmd has it: its cores never rest, and it doesn't run without hugepages.
@@ -88,10 +93,12 @@ class Halted:
             self.signal(signal.SIGSTOP)
 
     def reflect(self, stack):
-        self.reflector = stack.enter_context(testpmd.reflector(Gathered(self.lab), self.frame_bytes))
+        self.reflector = stack.enter_context(testpmd.reflector(Gathered(self.lab),
+                                                               self.frame_bytes))
 
     def circulate(self, frames):
-        return {bursts * testpmd.BURST: testpmd.circulate(self.reflector, bursts, WINDOW_SECONDS, frames)
+        return {bursts * testpmd.BURST: testpmd.circulate(self.reflector, bursts, WINDOW_SECONDS,
+                                                          frames)
                 for bursts in CIRCULATING[self.vdev]}
 
     def switch_frames(self):
@@ -127,22 +134,26 @@ class Forwarding(Halted):
         before = self.flooded()
         rates = self.circulate(self.switch_frames)
         if self.flooded() != before:
-            raise LabError(f"the switch flooded {self.flooded() - before} frames whose addresses it had learned")
+            raise LabError(f"the switch flooded {self.flooded() - before} frames whose addresses "
+                           "it had learned")
         return rates
 
 
 class Aggregating(Halted):
-    """The switch with a job whose hosts keep their windows full. In the first blocks they touch their memory; they don't
-    count."""
+    """The switch with a job whose hosts keep their windows full. In the first blocks they touch
+    their memory; they don't count.
+    """
 
     def start(self, stack):
         lab = self.lab
         lab.start_switch()
         self.busy_shares = []
         self.generator = Gathered(lab).spawn_pktgen(
-            control=str(lab.socket_path), payload=self.frame_bytes - HEADERS, window=WINDOW[self.vdev], cpu=0,
+            control=str(lab.socket_path), payload=self.frame_bytes - HEADERS,
+            window=WINDOW[self.vdev], cpu=0,
             seconds=FOREVER_MS // 1000, timeout_ms=FOREVER_MS, stall_ms=FOREVER_MS)
-        wait_until(lambda: results(lab) >= FIRST_RESULTS or not self.generator.running(), 60, "the first results")
+        wait_until(lambda: results(lab) >= FIRST_RESULTS or not self.generator.running(), 60,
+                   "the first results")
         self.check()
         self.processes = [lab.switch.popen, self.generator.popen]
 
@@ -160,7 +171,9 @@ class Aggregating(Halted):
         return {"all": frames / seconds}
 
     def busy_seconds(self):
-        """How long the switch's worker has had packets at hand. Much less than the time: the hosts can't send more."""
+        """How long the switch's worker has had packets at hand. Much less than the time: the hosts
+        can't send more.
+        """
         stats = self.lab.control.ask("stats")
         return stats["workers"][0]["busy_share"] * stats["uptime_s"]
 
@@ -189,11 +202,13 @@ def row(vdev, what, frame_bytes, ours, theirs):
     ratio = best(ours) / best(theirs)
     return {"vdev": vdev, "what": what, "frame_bytes": frame_bytes, "mpps": millions(best(ours)),
             "testpmd_mpps": millions(best(theirs)), "ratio": round(ratio, 3), "wanted": wanted,
-            "ok": wanted is None or ratio >= wanted, "rounds": in_millions(ours), "testpmd_rounds": in_millions(theirs)}
+            "ok": wanted is None or ratio >= wanted, "rounds": in_millions(ours),
+            "testpmd_rounds": in_millions(theirs)}
 
 
 def measure_vdev(vdev, frame_bytes, rounds):
-    with Testpmd(vdev, frame_bytes, "pmd") as theirs, Forwarding(vdev, frame_bytes, "fwd") as forwarding, \
+    with Testpmd(vdev, frame_bytes, "pmd") as theirs, Forwarding(vdev, frame_bytes,
+                                                                 "fwd") as forwarding, \
             Aggregating(vdev, frame_bytes, "agg") as aggregating:
         turns = [(theirs.rates(), forwarding.rates(), aggregating.rates()) for _ in range(rounds)]
         busy = aggregating.busy_shares
@@ -201,28 +216,37 @@ def measure_vdev(vdev, frame_bytes, rounds):
     say(f"{vdev}: testpmd {best(theirs) / 1e6:.3f}, forwarding {best(forwarding) / 1e6:.3f}, "
         f"aggregating {best(aggregating) / 1e6:.3f} M frames/s")
     return [row(vdev, "forwarding", frame_bytes, forwarding, theirs),
-            with_bound(row(vdev, "aggregating", frame_bytes, aggregating, theirs), statistics.median(busy))]
+            with_bound(row(vdev, "aggregating", frame_bytes, aggregating, theirs),
+                       statistics.median(busy))]
 
 
 def with_bound(entry, busy_share):
-    """What the switch would do if its hosts took no time: it waits for them while it has no packets at hand."""
+    """What the switch would do if its hosts took no time: it waits for them while it has no packets
+    at hand.
+    """
     bound = entry["mpps"] / busy_share
-    return {**entry, "busy_share": round(busy_share, 3), "bound_mpps": round(bound, 4), "bound_ratio": round(bound / entry["testpmd_mpps"], 3)}
+    return {**entry, "busy_share": round(busy_share, 3), "bound_mpps": round(bound, 4),
+            "bound_ratio": round(bound / entry["testpmd_mpps"], 3)}
 
 
 def measure(vdevs, frame_bytes, rounds):
     load = os.getloadavg()
     rows = [entry for vdev in vdevs for entry in measure_vdev(vdev, frame_bytes, rounds)]
     return {"ok": all(entry["ok"] for entry in rows), "rounds": rounds, "results": rows,
-            "machine": {"description": machine(), "load_before": load, "load_after": os.getloadavg()}, "error": None}
+            "machine": {"description": machine(), "load_before": load,
+                        "load_after": os.getloadavg()}, "error": None}
 
 
 def run_of(vdevs, frame_bytes, rounds):
-    """One run of a build for a comparison: forwarding and aggregating in turns, in millions of frames per second."""
+    """One run of a build for a comparison: forwarding and aggregating in turns, in millions of
+    frames per second.
+    """
     def run(build):
         found = {}
         for vdev in vdevs:
-            with Forwarding(vdev, frame_bytes, "fwd", build) as forwarding, Aggregating(vdev, frame_bytes, "agg", build) as aggregating:
+            with Forwarding(vdev, frame_bytes, "fwd",
+                            build) as forwarding, Aggregating(vdev, frame_bytes, "agg",
+                                                              build) as aggregating:
                 turns = [(forwarding.rates(), aggregating.rates()) for _ in range(rounds)]
             for what, rates in zip(("forwarding", "aggregating"), zip(*turns)):
                 found[f"{vdev} {what}"] = millions(best(rates))
@@ -239,43 +263,51 @@ def machine():
 
 def print_result(result):
     print(result["machine"]["description"])
-    print(f"{HOSTS} ports, frames of {result['results'][0]['frame_bytes']} bytes; millions of frames per second, received and "
-          f"sent; medians of {result['rounds']} rounds")
+    print(f"{HOSTS} ports, frames of {result['results'][0]['frame_bytes']} bytes; millions of "
+          f"frames per second, received and sent; medians of {result['rounds']} rounds")
     print(f"load of the machine before: {result['machine']['load_before'][0]:.1f}")
     print(f"\n{'vdev':<10} {'fanin-switch':<12} {'Mpps':>8} {'testpmd':>8} {'ratio':>6}  goal")
     for entry in result["results"]:
-        goal = "" if entry["wanted"] is None else f"{entry['wanted']}: {'reached' if entry['ok'] else 'MISSED'}"
-        print(f"{entry['vdev']:<10} {entry['what']:<12} {entry['mpps']:8.3f} {entry['testpmd_mpps']:8.3f} "
-              f"{entry['ratio']:6.2f}  {goal}".rstrip())
+        goal = "" if entry[
+            "wanted"] is None else f"{entry['wanted']}: {'reached' if entry['ok'] else 'MISSED'}"
+        print(f"{entry['vdev']:<10} {entry['what']:<12} {entry['mpps']:8.3f} "
+              f"{entry['testpmd_mpps']:8.3f} {entry['ratio']:6.2f}  {goal}".rstrip())
         if "busy_share" in entry:
-            print(f"{'':<10} {'bound':<12} {entry['bound_mpps']:8.3f} {entry['testpmd_mpps']:8.3f} {entry['bound_ratio']:6.2f}  "
-                  f"if hosts took no time: the switch had packets at hand for {100 * entry['busy_share']:.0f} % of it")
+            print(f"{'':<10} {'bound':<12} {entry['bound_mpps']:8.3f} {entry['testpmd_mpps']:8.3f} "
+                  f"{entry['bound_ratio']:6.2f}  if hosts took no time: the switch had packets at "
+                  f"hand for {100 * entry['busy_share']:.0f} % of it")
 
 
 def frame_size(text):
     value = int(text)
     most = min(MTU.values()) + ETHERNET
     if value > most or value <= HEADERS or (value - HEADERS) % PAYLOAD_STEP != 0:
-        raise argparse.ArgumentTypeError(f"found {value}, expected {HEADERS} and a multiple of {PAYLOAD_STEP}, at most {most}")
+        raise argparse.ArgumentTypeError(f"found {value}, expected {HEADERS} and a multiple of "
+                                         f"{PAYLOAD_STEP}, at most {most}")
     return value
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench io", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="./dev bench io", description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--rounds", type=int, default=10, choices=range(1, 101), metavar="N",
                         help="turns that each of the three has (default %(default)s)")
     parser.add_argument("--frame", type=frame_size, default=DEFAULT_FRAME, metavar="BYTES",
-                        help="size of all frames, without the checksum (default %(default)s: a payload of 1 KiB)")
-    parser.add_argument("--vdev", action="append", choices=tuple(MTU), help="only this one; may be given again")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+                        help="size of all frames, without the checksum (default %(default)s: a "
+                             "payload of 1 KiB)")
+    parser.add_argument("--vdev", action="append", choices=tuple(MTU),
+                        help="only this one; may be given again")
+    parser.add_argument("--json", action="store_true",
+                        help="print one JSON object and nothing else")
     pairs.add_options(parser)
     options = parser.parse_args()
     pairs.check_options(parser, options)
     vdevs = options.vdev or tuple(MTU)
     if options.against is None:
-        return outcome("io", options, lambda: measure(vdevs, options.frame, options.rounds), print_result)
+        return outcome("io", options, lambda: measure(vdevs, options.frame, options.rounds),
+                       print_result)
     run = run_of(vdevs, options.frame, options.rounds)
-    return outcome("io", options, lambda: pairs.compare("io", options.against, options.pairs, PROGRAMS, run, say),
+    return outcome("io", options,
+                   lambda: pairs.compare("io", options.against, options.pairs, PROGRAMS, run, say),
                    lambda result: print(pairs.table(result, "millions of frames per second")))
 
 

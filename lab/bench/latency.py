@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Latency of small allreduces and of barriers, beside Open MPI's over TCP and the bare exchange, in one run, taken in turns.
+"""Latency of small allreduces and of barriers, beside Open MPI's over TCP and the bare exchange, in
+one run, taken in turns.
 
-Hosts are network namespaces, linked as in ./dev bench allreduce. A collective's time is that of its slowest rank; of each run there are the median and the
-99th percentile, and a row has the medians of these over its runs. Then comes where the time of a small allreduce goes, and how long the first allreduce
-after silence takes. docs/performance.md explains more.
+Hosts are network namespaces, linked as in ./dev bench allreduce. A collective's time is that of its
+slowest rank; of each run there are the median and the 99th percentile, and a row has the medians of
+these over its runs. Then comes where the time of a small allreduce goes, and how long the first
+allreduce after silence takes. docs/performance.md explains more.
 """
 
 import argparse
@@ -45,7 +47,9 @@ class Cell(NamedTuple):
 
 
 def iterations(hosts):
-    """Enough for a 99th percentile, and about as long for any number of hosts, which share the cores."""
+    """Enough for a 99th percentile, and about as long for any number of hosts, which share the
+    cores.
+    """
     return max(300, min(2000, 8000 // hosts))
 
 
@@ -61,12 +65,14 @@ def name_of(collective, size):
 def tasks_of(options, hosts):
     """Allreduces of all sizes, and barriers."""
     sizes = options.bytes or (QUICK_SIZES if options.quick else SIZES)
-    return [*(Task(ALLREDUCE, size, iterations(hosts), True) for size in sizes), Task(BARRIER, 0, iterations(hosts))]
+    return [*(Task(ALLREDUCE, size, iterations(hosts), True) for size in sizes),
+            Task(BARRIER, 0, iterations(hosts))]
 
 
 def cells_of(options):
     hosts = options.hosts or (QUICK_HOSTS if options.quick else HOSTS)
-    return [Cell(count, transport, mtu) for count in hosts for transport, mtu in SETUPS if transport in (options.transport or [transport])]
+    return [Cell(count, transport, mtu) for count in hosts for transport,
+            mtu in SETUPS if transport in (options.transport or [transport])]
 
 
 @contextlib.contextmanager
@@ -80,7 +86,9 @@ def halted(lab):
 
 
 def one_cell(cell, with_peers, options, samples):
-    """All tasks once. with_peers: also the bare exchange and Open MPI. samples: {(cell or hosts, side, task): [times of a run]}, added to."""
+    """All tasks once. with_peers: also the bare exchange and Open MPI. samples: {(cell or hosts,
+    side, task): [times of a run]}, added to.
+    """
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(Lab(cell.hosts, cell.transport, cell.mtu, SWITCH))
         if with_peers:
@@ -96,7 +104,9 @@ def one_cell(cell, with_peers, options, samples):
                     found[cell.hosts, PEER] = openmpi_tcp(lab, middle, task)
                     if task.collective == ALLREDUCE:
                         found[cell.hosts, BARE] = bare_exchange(bare, payload, task)
-            say(f"{name_of(task.collective, task.bytes):>16}: " + ", ".join(f"{side} {figure(times) * 1e6:.1f} us" for (_, side), times in found.items()))
+            say(f"{name_of(task.collective, task.bytes):>16}: "
+                + ", ".join(f"{side} {figure(times) * 1e6:.1f} us" for (_, side),
+                            times in found.items()))
             for (where, side), times in found.items():
                 samples.setdefault((where, side, task), []).append(times)
 
@@ -105,17 +115,23 @@ def figures(runs, prefix=""):
     """Medians over the runs of their medians and 99th percentiles, in us."""
     if runs is None:
         return {f"{prefix}p50_us": None, f"{prefix}p99_us": None}
-    return {f"{prefix}{name}_us": statistics.median(percentile(times, share) for times in runs) * 1e6 for name, share in (("p50", 0.5), ("p99", 0.99))}
+    return {f"{prefix}{name}_us": statistics.median(percentile(times, share) for times in runs)
+            * 1e6 for name, share in (("p50", 0.5), ("p99", 0.99))}
 
 
 def make_row(cell, task, ours, theirs, bare):
-    """A row of the results. ours, theirs, bare: [seconds of each collective] of each run; bare may be None."""
-    row = {"part": "latency", "collective": task.collective, "hosts": cell.hosts, "transport": cell.transport, "mtu": cell.mtu, "bytes": task.bytes,
+    """A row of the results. ours, theirs, bare: [seconds of each collective] of each run; bare may
+    be None.
+    """
+    row = {"part": "latency", "collective": task.collective, "hosts": cell.hosts,
+           "transport": cell.transport, "mtu": cell.mtu, "bytes": task.bytes,
            **figures(ours), **figures(theirs, "openmpi_"), **figures(bare, "bare_")}
     row["ratio"] = row["openmpi_p50_us"] / row["p50_us"]
     has_goal = task.bytes in GOAL_SIZES
-    row["goal"], row["reached"] = ("latency <= Open MPI's", row["ratio"] >= 1) if has_goal else (None, None)
-    row["raw"] = {side: [percentile(times, 0.5) for times in runs or []] for side, runs in ((FANIN, ours), (PEER, theirs), (BARE, bare))}
+    row["goal"], row["reached"] = ("latency <= Open MPI's",
+                                   row["ratio"] >= 1) if has_goal else (None, None)
+    row["raw"] = {side: [percentile(times, 0.5) for times in runs or []] for side,
+                  runs in ((FANIN, ours), (PEER, theirs), (BARE, bare))}
     return row
 
 
@@ -124,10 +140,12 @@ def latency_rows(cells, options):
     for turn in range(options.rounds):
         seen = set()
         for cell in cells:
-            say(f"round {turn + 1} of {options.rounds}: {cell.hosts} hosts, {cell.transport} {cell.mtu}")
+            say(f"round {turn + 1} of {options.rounds}: {cell.hosts} hosts, {cell.transport} "
+                f"{cell.mtu}")
             one_cell(cell, cell.hosts not in seen, options, samples)
             seen.add(cell.hosts)
-    return [make_row(cell, task, runs, samples[cell.hosts, PEER, task], samples.get((cell.hosts, BARE, task)))
+    return [make_row(cell, task, runs, samples[cell.hosts, PEER, task],
+                     samples.get((cell.hosts, BARE, task)))
             for (cell, side, task), runs in samples.items() if side == FANIN]
 
 
@@ -142,15 +160,21 @@ def where_rows(options):
             for size in WHERE_SIZES:
                 task = Task(ALLREDUCE, size, 2 * iterations(WHERE_HOSTS), True)
                 found = shares.setdefault(size, ([], []))
-                found[0].append(latency_where.share_and_calls([lab], lambda marked: fanin(lab, marked), task, WHERE_HOSTS, counts))
+                found[0].append(latency_where.share_and_calls([lab],
+                                                              lambda marked: fanin(lab, marked),
+                                                              task, WHERE_HOSTS, counts))
                 with halted(lab):
-                    found[1].append(latency_where.share_and_calls([bare], lambda marked: bare_exchange(bare, payload, marked), task, WHERE_HOSTS, counts))
-    return [latency_where.row_of(Cell(WHERE_HOSTS, "udp", 1500), size, *both) for size, both in shares.items()]
+                    found[1].append(latency_where.share_and_calls(
+                        [bare], lambda marked: bare_exchange(bare, payload, marked), task,
+                        WHERE_HOSTS, counts))
+    return [latency_where.row_of(Cell(WHERE_HOSTS, "udp", 1500), size, *both) for size,
+            both in shares.items()]
 
 
 def pause_rows(options):
     samples = {}
-    pauses = {ms: latency_pause.PAUSES.get(ms, 20) for ms in options.pause_ms or latency_pause.PAUSES}
+    pauses = {ms: latency_pause.PAUSES.get(ms, 20) for ms in options.pause_ms
+              or latency_pause.PAUSES}
     for workers in latency_pause.WORKERS:
         for transport, mtu in latency_pause.SETUPS:
             if transport in (options.transport or [transport]):
@@ -167,8 +191,10 @@ def measure(options):
         rows += where_rows(options)
     if "pause" in parts:
         rows += pause_rows(options)
-    return {"benchmark": "latency", "ok": all(row.get("reached") is not False for row in rows), "error": None, "stamp": stamp, "rounds": options.rounds,
-            "machine": {"description": stamp["machine"], "openmpi": version_of("openmpi-bin")}, "results": [{**row, **of_row(stamp)} for row in rows]}
+    return {"benchmark": "latency", "ok": all(row.get("reached") is not False for row in rows),
+            "error": None, "stamp": stamp, "rounds": options.rounds,
+            "machine": {"description": stamp["machine"], "openmpi": version_of("openmpi-bin")},
+            "results": [{**row, **of_row(stamp)} for row in rows]}
 
 
 # ---- for people
@@ -183,10 +209,13 @@ def latency_lines(rows):
         if (row["hosts"], row["transport"], row["mtu"]) != head:
             head = row["hosts"], row["transport"], row["mtu"]
             lines += ["", f"{row['hosts']} hosts, {row['transport']}, MTU {row['mtu']}",
-                      f"{'':<22} {'p50 us':>9} {'p99 us':>9} {'Open MPI':>9} {'p99 us':>9} {'bare':>9} {'ratio':>6}  goal"]
+                      f"{'':<22} {'p50 us':>9} {'p99 us':>9} {'Open MPI':>9} {'p99 us':>9} "
+                      f"{'bare':>9} {'ratio':>6}  goal"]
         name = name_of(row["collective"], row["bytes"])
-        goal = "" if row["goal"] is None else f"{row['goal']}: {'reached' if row['reached'] else 'MISSED'}"
-        lines.append(f"{name:<22} {number(row['p50_us'])} {number(row['p99_us'])} {number(row['openmpi_p50_us'])} {number(row['openmpi_p99_us'])} "
+        goal = "" if row[
+            "goal"] is None else f"{row['goal']}: {'reached' if row['reached'] else 'MISSED'}"
+        lines.append(f"{name:<22} {number(row['p50_us'])} {number(row['p99_us'])} "
+                     f"{number(row['openmpi_p50_us'])} {number(row['openmpi_p99_us'])} "
                      f"{number(row['bare_p50_us'])} {row['ratio']:6.2f}  {goal}".rstrip())
     return lines
 
@@ -203,19 +232,30 @@ def table(result):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench latency", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="4 hosts, 8 bytes, 1 KiB and barriers, one round")
-    parser.add_argument("--rounds", type=int, choices=range(1, 21), metavar="N", help="default: 3, with --quick 1")
-    parser.add_argument("--part", choices=PARTS, action="append", help="this one; may be repeated (default: all)")
-    parser.add_argument("--hosts", type=int, choices=range(2, 17), nargs="+", metavar="N", help="of the latency; default: 2, 4, 8 and 16")
-    parser.add_argument("--bytes", type=byte_count, action="append", metavar="B", help="this size, beside the barrier; may be repeated")
-    parser.add_argument("--transport", choices=sorted({transport for transport, _ in SETUPS}), action="append", help="this one; may be repeated")
-    parser.add_argument("--pause-ms", type=int, choices=range(1, 10001), metavar="N", action="append",
-                        help="this silence before an allreduce; may be repeated (default: 10, 100 and 1000)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser = argparse.ArgumentParser(prog="./dev bench latency",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--quick", action="store_true",
+                        help="4 hosts, 8 bytes, 1 KiB and barriers, one round")
+    parser.add_argument("--rounds", type=int, choices=range(1, 21), metavar="N",
+                        help="default: 3, with --quick 1")
+    parser.add_argument("--part", choices=PARTS, action="append",
+                        help="this one; may be repeated (default: all)")
+    parser.add_argument("--hosts", type=int, choices=range(2, 17), nargs="+", metavar="N",
+                        help="of the latency; default: 2, 4, 8 and 16")
+    parser.add_argument("--bytes", type=byte_count, action="append", metavar="B",
+                        help="this size, beside the barrier; may be repeated")
+    parser.add_argument("--transport", choices=sorted({transport for transport, _ in SETUPS}),
+                        action="append", help="this one; may be repeated")
+    parser.add_argument("--pause-ms", type=int, choices=range(1, 10001), metavar="N",
+                        action="append",
+                        help="this silence before an allreduce; may be repeated (default: 10, 100 "
+                             "and 1000)")
+    parser.add_argument("--json", action="store_true",
+                        help="print one JSON object and nothing else")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 3)
-    return outcome("latency", options, lambda: measure(options), lambda result: print(table(result)))
+    return outcome("latency", options, lambda: measure(options),
+                   lambda result: print(table(result)))
 
 
 if __name__ == "__main__":

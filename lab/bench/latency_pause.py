@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The first allreduce after silence, in which hosts and the switch's workers sleep, beside allreduces one after the other."""
+"""The first allreduce after silence, in which hosts and the switch's workers sleep, beside
+allreduces one after the other.
+"""
 
 import os
 import statistics
@@ -20,14 +22,19 @@ MOST_EXTRA_US = 1000
 
 
 def from_last_begin(reports):
-    """Seconds of each allreduce from when the last rank began, as ranks that slept do not wake at the same time, until the last one was done."""
+    """Seconds of each allreduce from when the last rank began, as ranks that slept do not wake at
+    the same time, until the last one was done.
+    """
     begins = zip(*(report["begins"] for report in reports), strict=True)
-    ends = zip(*([begin + time for begin, time in zip(report["begins"], report["times"], strict=True)] for report in reports), strict=True)
+    ends = zip(*([begin + time for begin,
+                  time in zip(report["begins"], report["times"], strict=True)]
+                 for report in reports), strict=True)
     return [max(end) - max(begin) for begin, end in zip(begins, ends, strict=True)]
 
 
 def switch_config(workers):
-    return {"workers": [{"lcore": lcore, "cpu": lcore % (os.cpu_count() or 1)} for lcore in range(workers)]}
+    return {"workers": [{"lcore": lcore, "cpu": lcore % (os.cpu_count() or 1)}
+                        for lcore in range(workers)]}
 
 
 def one_cell(transport, mtu, workers, pauses, samples):
@@ -37,7 +44,8 @@ def one_cell(transport, mtu, workers, pauses, samples):
         for ms, iters in {0: STEADY_ITERS, **pauses}.items():
             _, reports = fanin(lab, Task(ALLREDUCE, BYTES, iters), pause_ms=ms or None)
             found = from_last_begin(reports)
-            say(f"{transport} {mtu}, {workers} worker{'s' if workers > 1 else ''}, {ms:>4} ms of silence: {figure(found) * 1e6:.1f} us, {max(found) * 1e6:.1f} at most")
+            say(f"{transport} {mtu}, {workers} worker{'s' if workers > 1 else ''}, {ms:>4} ms of "
+                f"silence: {figure(found) * 1e6:.1f} us, {max(found) * 1e6:.1f} at most")
             samples.setdefault((transport, mtu, workers, ms), []).extend(found)
 
 
@@ -49,14 +57,21 @@ def rows_of(samples):
         steady = statistics.median(samples[transport, mtu, workers, 0])
         first = statistics.median(seconds)
         extra_us = (first - steady) * 1e6
-        rows.append({"part": "pause", "collective": ALLREDUCE, "hosts": HOSTS, "bytes": BYTES, "transport": transport, "mtu": mtu, "workers": workers,
-                     "pause_ms": ms, "steady_us": steady * 1e6, "first_us": first * 1e6, "first_max_us": max(seconds) * 1e6, "extra_us": extra_us,
-                     "goal": f"less than {MOST_EXTRA_US} us more", "reached": extra_us < MOST_EXTRA_US, "raw": seconds})
+        rows.append({"part": "pause", "collective": ALLREDUCE, "hosts": HOSTS, "bytes": BYTES,
+                     "transport": transport, "mtu": mtu, "workers": workers,
+                     "pause_ms": ms, "steady_us": steady * 1e6, "first_us": first * 1e6,
+                     "first_max_us": max(seconds) * 1e6, "extra_us": extra_us,
+                     "goal": f"less than {MOST_EXTRA_US} us more",
+                     "reached": extra_us < MOST_EXTRA_US, "raw": seconds})
     return rows
 
 
 def lines_of(rows):
-    lines = [f"allreduce of {BYTES} bytes of {HOSTS} hosts after silence: median, and the slowest; us from when the last rank began",
-             f"{'transport':<10} {'MTU':>6} {'workers':>8} {'silence':>9} {'steady':>8} {'first':>8} {'slowest':>8}  goal"]
-    return lines + [f"{row['transport']:<10} {row['mtu']:>6} {row['workers']:>8} {row['pause_ms']:>6} ms {row['steady_us']:8.1f} {row['first_us']:8.1f} "
-                    f"{row['first_max_us']:8.1f}  {row['goal']}: {'reached' if row['reached'] else 'MISSED'}" for row in rows]
+    lines = [f"allreduce of {BYTES} bytes of {HOSTS} hosts after silence: median, and the slowest; "
+             "us from when the last rank began",
+             f"{'transport':<10} {'MTU':>6} {'workers':>8} {'silence':>9} {'steady':>8} "
+             f"{'first':>8} {'slowest':>8}  goal"]
+    return lines + [f"{row['transport']:<10} {row['mtu']:>6} {row['workers']:>8} "
+                    f"{row['pause_ms']:>6} ms {row['steady_us']:8.1f} {row['first_us']:8.1f} "
+                    f"{row['first_max_us']:8.1f}  {row['goal']}: "
+                    f"{'reached' if row['reached'] else 'MISSED'}" for row in rows]

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where a microsecond goes: who had a core, who waited for one, and who was woken, in a loop of small allreduces; Fanin's beside the bare exchange's.
+"""Where a microsecond goes: who had a core, who waited for one, and who was woken, in a loop of
+small allreduces; Fanin's beside the bare exchange's.
 
-A step of the loop is a barrier and an allreduce. Times are the kernel's (/proc/PID/task/TID/schedstat, nanoseconds), taken while all ranks wait at
-both ends of the loop. System calls are counted in a run of their own, as counting makes each of them slower.
+A step of the loop is a barrier and an allreduce. Times are the kernel's
+(/proc/PID/task/TID/schedstat, nanoseconds), taken while all ranks wait at both ends of the loop.
+System calls are counted in a run of their own, as counting makes each of them slower.
 """
 
 import os
@@ -18,7 +20,8 @@ from lab.namespaces import LabError
 from lab.bench.cpu_times import Marks, free_seconds
 
 ATTACH_SECONDS = 0.4
-GROUPS = {"fanin-perf": "hosts", "exchange-host": "hosts", "fanin-switch": "middle", "exchange-middle": "middle"}
+GROUPS = {"fanin-perf": "hosts", "exchange-host": "hosts", "fanin-switch": "middle",
+          "exchange-middle": "middle"}
 
 
 class Thread(NamedTuple):
@@ -42,8 +45,10 @@ class Ends(NamedTuple):
 
 def thread_of(directory):
     cpu_ns, wait_ns, turns = map(int, (directory / "schedstat").read_text().split())
-    status = dict(line.split(":", 1) for line in (directory / "status").read_text().splitlines() if "ctxt_switches" in line)
-    return Thread(cpu_ns, wait_ns, turns, int(status["voluntary_ctxt_switches"]), int(status["nonvoluntary_ctxt_switches"]))
+    status = dict(line.split(":", 1) for line in (directory / "status").read_text().splitlines()
+                  if "ctxt_switches" in line)
+    return Thread(cpu_ns, wait_ns, turns, int(status["voluntary_ctxt_switches"]),
+                  int(status["nonvoluntary_ctxt_switches"]))
 
 
 def group_of(pid, namespaces):
@@ -76,13 +81,16 @@ class ThreadMarks(Marks):
         groups = {}
         for group, pids in pids_of(self.namespaces).items():
             groups[group] = Thread()
-            for thread in (thread for pid in pids for thread in Path("/proc", pid, "task").iterdir()):
+            for thread in (thread for pid in pids
+                           for thread in Path("/proc", pid, "task").iterdir()):
                 groups[group] = groups[group].plus(thread_of(thread))
         return Ends(time.monotonic(), free_seconds(), groups)
 
 
 class CallMarks(Marks):
-    """Counts each group's system calls between both ends of the loop. Needs perf and its tracepoints."""
+    """Counts each group's system calls between both ends of the loop. Needs perf and its
+    tracepoints.
+    """
 
     def __enter__(self):
         self.counters = {}
@@ -93,8 +101,11 @@ class CallMarks(Marks):
             return {group: counted(counter) for group, counter in self.counters.items()}
         for group, pids in pids_of(self.namespaces).items():
             if group != "ksoftirqd":
-                command = ["perf", "stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "-p", ",".join(pids)]
-                self.counters[group] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                command = ["perf", "stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "-p",
+                           ",".join(pids)]
+                self.counters[group] = subprocess.Popen(command, stdin=subprocess.DEVNULL,
+                                                        stdout=subprocess.DEVNULL,
+                                                        stderr=subprocess.PIPE, text=True)
         time.sleep(ATTACH_SECONDS)
         return {}
 
@@ -114,7 +125,8 @@ def counted(counter):
 
 def can_count():
     try:
-        done = subprocess.run(["perf", "stat", "-e", "raw_syscalls:sys_enter", "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        done = subprocess.run(["perf", "stat", "-e", "raw_syscalls:sys_enter", "true"],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL, timeout=60, check=False)
     except OSError:
         return False
@@ -122,17 +134,22 @@ def can_count():
 
 
 def share_of(begin, end, steps, hosts, cores):
-    """What a step takes: {"wall_us", "idle_us" of all cores, "other_us", groups' {"cpu_us", ...} all together}."""
+    """What a step takes: {"wall_us", "idle_us" of all cores, "other_us", groups' {"cpu_us", ...}
+    all together}.
+    """
     wall = end.seconds - begin.seconds
     groups = {}
     for name, last in end.groups.items():
         spent = last.plus(begin.groups.get(name, Thread()), -1)
-        groups[name] = {"cpu_us": spent.cpu_ns / steps / 1e3, "wait_us": spent.wait_ns / steps / 1e3, "turns": spent.turns / steps,
+        groups[name] = {"cpu_us": spent.cpu_ns / steps / 1e3,
+                        "wait_us": spent.wait_ns / steps / 1e3, "turns": spent.turns / steps,
                         "asleep": spent.asleep / steps, "pushed": spent.pushed / steps}
     cpu_us = sum(group["cpu_us"] for group in groups.values())
     idle_us = (end.free - begin.free) / steps * 1e6
-    return {"wall_us": wall / steps * 1e6, "cpu_us": cpu_us, "idle_us": idle_us, "least_us": cpu_us / cores,
-            "other_us": max(0.0, cores * wall / steps * 1e6 - cpu_us - idle_us), "hosts": hosts, "groups": groups}
+    return {"wall_us": wall / steps * 1e6, "cpu_us": cpu_us, "idle_us": idle_us,
+            "least_us": cpu_us / cores,
+            "other_us": max(0.0, cores * wall / steps * 1e6 - cpu_us - idle_us), "hosts": hosts,
+            "groups": groups}
 
 
 def add_calls(share, calls, steps):
@@ -143,7 +160,8 @@ def add_calls(share, calls, steps):
 
 def row_of(part, size, fanin_shares, bare_shares):
     """Medians of the rounds of both."""
-    return {"part": "where", "hosts": part.hosts, "bytes": size, "fanin": middle_of(fanin_shares), "bare": middle_of(bare_shares)}
+    return {"part": "where", "hosts": part.hosts, "bytes": size, "fanin": middle_of(fanin_shares),
+            "bare": middle_of(bare_shares)}
 
 
 def middle_of(shares):
@@ -168,7 +186,8 @@ def share_and_calls(labs, run, task, hosts, with_calls):
     share = share_of(*measured(labs, ThreadMarks, run, task).ends(), steps, hosts, os.cpu_count())
     for group in ("hosts", "middle"):
         if not share["groups"].get(group):
-            raise LabError(f"where: found no process of the group {group} at the marks, expected some")
+            raise LabError(f"where: found no process of the group {group} at the marks, expected "
+                           "some")
     if with_calls:
         add_calls(share, measured(labs, CallMarks, run, task).calls(), steps)
     return share
@@ -182,18 +201,25 @@ def text(value):
 
 def lines_of(row):
     what = f"{row['bytes']} bytes, {row['hosts']} hosts on UDP sockets: microseconds of a step, which is a barrier and an allreduce"
-    lines = [what, f"{'':<24} {'CPU':>8} {'waits':>8} {'turns':>7} {'sleeps':>7} {'pushed':>7} {'calls':>7}"]
+    lines = [what, f"{'':<24} {'CPU':>8} {'waits':>8} {'turns':>7} {'sleeps':>7} {'pushed':>7} "
+                   f"{'calls':>7}"]
     for side, name in (("bare", "bare exchange"), ("fanin", "Fanin")):
         share = row[side]
-        lines.append(f"{name}: {share['wall_us']:.1f} us; CPU of all {share['cpu_us']:.1f}, so {share['least_us']:.1f} at least on these cores; "
-                     f"idle {share['idle_us']:.1f}, others {share['other_us']:.1f}")
-        for group, label in (("hosts", "all hosts"), ("middle", "switch" if side == "fanin" else "middle"), ("ksoftirqd", "ksoftirqd")):
+        lines.append(f"{name}: {share['wall_us']:.1f} us; CPU of all {share['cpu_us']:.1f}, so "
+                     f"{share['least_us']:.1f} at least on these cores; idle "
+                     f"{share['idle_us']:.1f}, others {share['other_us']:.1f}")
+        for group, label in (("hosts", "all hosts"),
+                             ("middle", "switch" if side == "fanin" else "middle"),
+                             ("ksoftirqd", "ksoftirqd")):
             found = share["groups"].get(group)
             if found is not None:
-                lines.append(f"  {label:<22} {found['cpu_us']:8.1f} {found['wait_us']:8.1f} {found['turns']:7.2f} {found['asleep']:7.2f} "
-                             f"{found['pushed']:7.2f} {text(found.get('calls')):>7}")
+                lines.append(f"  {label:<22} {found['cpu_us']:8.1f} {found['wait_us']:8.1f} "
+                             f"{found['turns']:7.2f} {found['asleep']:7.2f} {found['pushed']:7.2f} "
+                             f"{text(found.get('calls')):>7}")
     fanin, bare = row["fanin"], row["bare"]
-    added = {group: fanin["groups"][group]["cpu_us"] - bare["groups"][group]["cpu_us"] for group in ("hosts", "middle")}
-    lines.append(f"Fanin adds {fanin['wall_us'] - bare['wall_us']:.1f} us; of CPU, on all cores together, {added['hosts']:.1f} us in the hosts' library "
-                 f"and {added['middle']:.1f} us in the switch")
+    added = {group: fanin["groups"][group]["cpu_us"] - bare["groups"][group]["cpu_us"]
+             for group in ("hosts", "middle")}
+    lines.append(f"Fanin adds {fanin['wall_us'] - bare['wall_us']:.1f} us; of CPU, on all cores "
+                 f"together, {added['hosts']:.1f} us in the hosts' library and "
+                 f"{added['middle']:.1f} us in the switch")
     return lines

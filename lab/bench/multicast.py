@@ -1,10 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Broadcast and allgather by reliable multicast, beside the same by contributions without data, Open MPI and the ring of hosts.
+"""Broadcast and allgather by reliable multicast, beside the same by contributions without data,
+Open MPI and the ring of hosts.
 
-Hosts are network namespaces with one link to a fanin-switch, whose counters tell that it carried the data, and one to a Linux bridge for Open MPI's
-TCP, whose offloads stay on. All take turns in each round. A collective's time is that of its slowest rank; a run's figure is the median of these, and a
-row's the median of its runs. goodput is the vector's bytes, of an allgather those of all ranks, over that time.
+Hosts are network namespaces with one link to a fanin-switch, whose counters tell that it carried
+the data, and one to a Linux bridge for Open MPI's TCP, whose offloads stay on. All take turns in
+each round. A collective's time is that of its slowest rank; a run's figure is the median of these,
+and a row's the median of its runs. goodput is the vector's bytes, of an allgather those of all
+ranks, over that time.
 """
 
 import argparse
@@ -34,7 +37,8 @@ JOB, KEY = 90, "0x5eed"
 SWITCH = {"limits": {"slots": 1024}, "memory": {"megabytes": 512}}
 # way: (least bytes, least ratio of goodput by hosts and collective)
 GOALS = (("today", MIB, lambda hosts, collective: 1.2),
-         ("openmpi", MIB, lambda hosts, collective: {4: 1.0, 8: 1.5}.get(hosts) if collective == "broadcast" else None))
+         ("openmpi", MIB, lambda hosts,
+          collective: {4: 1.0, 8: 1.5}.get(hosts) if collective == "broadcast" else None))
 
 
 def iterations(size, quick):
@@ -52,7 +56,8 @@ class Hosts:
         mpi_files(fabric)
 
     def _options(self, collective, size):
-        return {"collective": collective, "bytes": size, "dtype": "f32", "warmup": WARMUP, "iters": iterations(size, self.quick),
+        return {"collective": collective, "bytes": size, "dtype": "f32", "warmup": WARMUP,
+                "iters": iterations(size, self.quick),
                 "transport": "af_packet", "check_ends": True, "times": True}
 
     def in_network(self, collective, size, handler, **parameters):
@@ -63,18 +68,26 @@ class Hosts:
                        **({"parameters": parameters} if parameters else {}))
         before = sum(port["tx_bytes"] for port in fabric.port_counters("switch0").values())
         options = self._options(collective, size)
-        times, reports = perf_run(fabric, [fabric.spawn_rank(host, JOB, KEY, host, fabric.hosts, **options) for host in hosts], handler)
-        carried = sum(port["tx_bytes"] for port in fabric.port_counters("switch0").values()) - before
+        times, reports = perf_run(fabric,
+                                  [fabric.spawn_rank(host, JOB, KEY, host, fabric.hosts, **options)
+                                   for host in hosts], handler)
+        carried = sum(port["tx_bytes"]
+                      for port in fabric.port_counters("switch0").values()) - before
         fabric.uninstall(JOB, parents)
-        least = (fabric.hosts - 1) * size // (1 if collective == "broadcast" else fabric.hosts) * options["iters"]
+        least = (fabric.hosts - 1) * size // (1
+                                              if collective == "broadcast" else fabric.hosts) * options["iters"]
         if carried < least:
-            raise LabError(f"{handler}: the switch has sent {carried} bytes, expected {least} or more: the data went another way")
-        return figure(times), sum(report["multicast_fetched"] for report in reports) / max(1, sum(report["multicast_packets"] for report in reports))
+            raise LabError(f"{handler}: the switch has sent {carried} bytes, expected {least} or "
+                           "more: the data went another way")
+        return figure(times), sum(report["multicast_fetched"]
+                                  for report in reports) / max(1, sum(report["multicast_packets"]
+                                                                      for report in reports))
 
     def ring(self, collective, size):
         options = self._options(collective, size)
         del options["transport"]
-        ranks = [self.fabric.spawn_named(host, "ring", host, self.fabric.hosts, handler="ring", **options) for host in range(self.fabric.hosts)]
+        ranks = [self.fabric.spawn_named(host, "ring", host, self.fabric.hosts, handler="ring",
+                                         **options) for host in range(self.fabric.hosts)]
         return figure(perf_run(self.fabric, ranks, "ring")[0])
 
     def openmpi(self, collective, size):
@@ -82,7 +95,8 @@ class Hosts:
         # The switch polls all the time; the peer gets its core.
         switch.popen.send_signal(signal.SIGSTOP)
         try:
-            return figure(openmpi(self.fabric, self.middle, tcp_arguments(self.fabric), collective, size, iterations(size, self.quick), WARMUP))
+            return figure(openmpi(self.fabric, self.middle, tcp_arguments(self.fabric), collective,
+                                  size, iterations(size, self.quick), WARMUP))
         finally:
             switch.popen.send_signal(signal.SIGCONT)
 
@@ -96,7 +110,8 @@ def one_round(hosts, sizes, mtu, samples):
             found["ring"] = hosts.ring(collective, size)
             found["openmpi"] = hosts.openmpi(collective, size)
             say(f"{collective} of {human_bytes(size)} on {hosts.fabric.hosts} hosts: "
-                + ", ".join(f"{way} {seconds * 1e6:.0f} us" for way, seconds in found.items()) + f", fetched {100 * fetched:.3f} %")
+                + ", ".join(f"{way} {seconds * 1e6:.0f} us" for way, seconds in found.items())
+                + f", fetched {100 * fetched:.3f} %")
             row = samples.setdefault((collective, hosts.fabric.hosts, mtu, size), {"fetched": []})
             row["fetched"].append(fetched)
             for way, seconds in found.items():
@@ -105,11 +120,15 @@ def one_round(hosts, sizes, mtu, samples):
 
 def row_of(key, sample):
     collective, hosts, mtu, size = key
-    medians = {way: statistics.median(seconds) for way, seconds in sample.items() if way != "fetched"}
-    row = {"collective": collective, "hosts": hosts, "mtu": mtu, "bytes": size, "fetched": max(sample["fetched"]),
+    medians = {way: statistics.median(seconds) for way,
+               seconds in sample.items() if way != "fetched"}
+    row = {"collective": collective, "hosts": hosts, "mtu": mtu, "bytes": size,
+           "fetched": max(sample["fetched"]),
            **{f"{way}_gbps": size * 8 / seconds / 1e9 for way, seconds in medians.items()},
-           **{f"ratio_{way}": seconds / medians["multicast"] for way, seconds in medians.items() if way != "multicast"}, "raw": sample}
-    goals = [(way, least(hosts, collective)) for way, from_bytes, least in GOALS if size >= from_bytes and least(hosts, collective)]
+           **{f"ratio_{way}": seconds / medians["multicast"] for way,
+              seconds in medians.items() if way != "multicast"}, "raw": sample}
+    goals = [(way, least(hosts, collective)) for way, from_bytes,
+             least in GOALS if size >= from_bytes and least(hosts, collective)]
     row["goal"] = ", ".join(f"{ratio:g} of {way}" for way, ratio in goals) or None
     row["reached"] = all(row[f"ratio_{way}"] >= ratio for way, ratio in goals) if goals else None
     return row
@@ -119,9 +138,12 @@ def chains_swept(hosts, size, mtu, rounds):
     """Allgathers with other numbers of roots that send at once."""
     rows = []
     for chains in CHAINS:
-        seconds = statistics.median(hosts.in_network("allgather", size, "broadcast", chains=chains)[0] for _ in range(rounds))
-        say(f"allgather of {human_bytes(size)} on {hosts.fabric.hosts} hosts, {chains} chains: {seconds * 1e6:.0f} us")
-        rows.append({"hosts": hosts.fabric.hosts, "mtu": mtu, "bytes": size, "chains": chains, "gbps": size * 8 / seconds / 1e9})
+        seconds = statistics.median(hosts.in_network("allgather", size, "broadcast",
+                                                     chains=chains)[0] for _ in range(rounds))
+        say(f"allgather of {human_bytes(size)} on {hosts.fabric.hosts} hosts, {chains} chains: "
+            f"{seconds * 1e6:.0f} us")
+        rows.append({"hosts": hosts.fabric.hosts, "mtu": mtu, "bytes": size, "chains": chains,
+                     "gbps": size * 8 / seconds / 1e9})
     return rows
 
 
@@ -134,8 +156,12 @@ def subgroups_swept(n_hosts, size, mtu, options):
         for subgroups in SUBGROUPS:
             found = []
             for turn in range(options.rounds):
-                ranks = [fabric.spawn_named(host, f"groups{subgroups}-{turn}", host, n_hosts, collective="allgather", bytes=size, dtype="f32", warmup=WARMUP,
-                                            iters=iterations(size, options.quick), transport="af_packet", check_ends=True, times=True, multicast="always",
+                ranks = [fabric.spawn_named(host, f"groups{subgroups}-{turn}", host, n_hosts,
+                                            collective="allgather", bytes=size, dtype="f32",
+                                            warmup=WARMUP,
+                                            iters=iterations(size, options.quick),
+                                            transport="af_packet", check_ends=True, times=True,
+                                            multicast="always",
                                             subgroups=subgroups) for host in range(n_hosts)]
                 times, reports = perf_run(fabric, ranks, f"{subgroups} subgroups")
                 for report in reports:
@@ -143,8 +169,10 @@ def subgroups_swept(n_hosts, size, mtu, options):
                         raise LabError(f"{subgroups} subgroups: {report.get('multicast_reason')}")
                 found.append(figure(times))
             seconds = statistics.median(found)
-            say(f"allgather of {human_bytes(size)} on {n_hosts} hosts, {subgroups} subgroups: {seconds * 1e6:.0f} us")
-            rows.append({"hosts": n_hosts, "mtu": mtu, "bytes": size, "subgroups": subgroups, "gbps": size * 8 / seconds / 1e9})
+            say(f"allgather of {human_bytes(size)} on {n_hosts} hosts, {subgroups} subgroups: "
+                f"{seconds * 1e6:.0f} us")
+            rows.append({"hosts": n_hosts, "mtu": mtu, "bytes": size, "subgroups": subgroups,
+                         "gbps": size * 8 / seconds / 1e9})
     return rows
 
 
@@ -164,35 +192,49 @@ def measure(options):
                 if turn + 1 == options.rounds:
                     subgroups += subgroups_swept(n_hosts, swept_size, mtu, options)
     rows = [row_of(key, sample) for key, sample in samples.items()]
-    return {"ok": all(row["reached"] is not False for row in rows), "error": None, "rounds": options.rounds,
-            "machine": {"description": machine(), "openmpi": version_of("openmpi-bin")}, "results": rows, "chains": chains, "subgroups": subgroups}
+    return {"ok": all(row["reached"] is not False for row in rows), "error": None,
+            "rounds": options.rounds,
+            "machine": {"description": machine(), "openmpi": version_of("openmpi-bin")},
+            "results": rows, "chains": chains, "subgroups": subgroups}
 
 
 def table(result):
-    lines = [result["machine"]["description"], f"goodput of the vector in Gbit/s, medians of {result['rounds']} rounds", "",
+    lines = [result["machine"]["description"],
+             f"goodput of the vector in Gbit/s, medians of {result['rounds']} rounds", "",
              f"{'':<10}{'hosts':>6}{'MTU':>7}{'bytes':>9}{'multicast':>11}{'today':>8}{'ring':>8}{'Open MPI':>10}{'fetched':>9}  goal"]
     for row in result["results"]:
-        goal = "" if row["goal"] is None else f"{row['goal']}: {'reached' if row['reached'] else 'MISSED'}"
-        lines.append(f"{row['collective']:<10}{row['hosts']:>6}{row['mtu']:>7}{human_bytes(row['bytes']):>9}{row['multicast_gbps']:>11.3f}{row['today_gbps']:>8.3f}"
-                     f"{row['ring_gbps']:>8.3f}{row['openmpi_gbps']:>10.3f}{100 * row['fetched']:>8.3f}%  {goal}".rstrip())
-    lines += [""] + [f"allgather on {row['hosts']} hosts, MTU {row['mtu']}, {human_bytes(row['bytes'])}, {row['chains']} chains: {row['gbps']:.3f} Gbit/s"
+        goal = "" if row[
+            "goal"] is None else f"{row['goal']}: {'reached' if row['reached'] else 'MISSED'}"
+        lines.append(f"{row['collective']:<10}{row['hosts']:>6}{row['mtu']:>7}{human_bytes(row['bytes']):>9}{row['multicast_gbps']:>11.3f}{row['today_gbps']:>8.3f}{row['ring_gbps']:>8.3f}{row['openmpi_gbps']:>10.3f}{100 * row['fetched']:>8.3f}%  {goal}".rstrip())
+    lines += [""] + [f"allgather on {row['hosts']} hosts, MTU {row['mtu']}, "
+                     f"{human_bytes(row['bytes'])}, {row['chains']} chains: {row['gbps']:.3f} "
+                     "Gbit/s"
                      for row in result["chains"]]
-    lines += [f"allgather on {row['hosts']} hosts behind two leaves, MTU {row['mtu']}, {human_bytes(row['bytes'])}, {row['subgroups']} subgroups: {row['gbps']:.3f} Gbit/s"
+    lines += [f"allgather on {row['hosts']} hosts behind two leaves, MTU {row['mtu']}, "
+              f"{human_bytes(row['bytes'])}, {row['subgroups']} subgroups: {row['gbps']:.3f} Gbit/s"
               for row in result["subgroups"]]
     return "\n".join(lines)
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench multicast", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="three sizes, one round, fewer collectives in each")
-    parser.add_argument("--rounds", type=int, choices=range(1, 21), metavar="N", help="default: 3, with --quick 1")
-    parser.add_argument("--hosts", type=int, choices=range(2, 17), action="append", metavar="N", help="this number; may be repeated (default: 4 and 8)")
-    parser.add_argument("--mtu", type=int, action="append", metavar="BYTES", help="of the switch's links; may be repeated (default: 9000 and 61184)")
-    parser.add_argument("--bytes", type=byte_count, action="append", metavar="B", help="this size; may be repeated")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser = argparse.ArgumentParser(prog="./dev bench multicast",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--quick", action="store_true",
+                        help="three sizes, one round, fewer collectives in each")
+    parser.add_argument("--rounds", type=int, choices=range(1, 21), metavar="N",
+                        help="default: 3, with --quick 1")
+    parser.add_argument("--hosts", type=int, choices=range(2, 17), action="append", metavar="N",
+                        help="this number; may be repeated (default: 4 and 8)")
+    parser.add_argument("--mtu", type=int, action="append", metavar="BYTES",
+                        help="of the switch's links; may be repeated (default: 9000 and 61184)")
+    parser.add_argument("--bytes", type=byte_count, action="append", metavar="B",
+                        help="this size; may be repeated")
+    parser.add_argument("--json", action="store_true",
+                        help="print one JSON object and nothing else")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 3)
-    return outcome("multicast", options, lambda: measure(options), lambda result: print(table(result)))
+    return outcome("multicast", options, lambda: measure(options),
+                   lambda result: print(table(result)))
 
 
 if __name__ == "__main__":

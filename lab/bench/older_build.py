@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Another commit of this project, built to be compared with this tree: its programs, kept in build/BENCH/COMMIT.
+"""Another commit of this project, built to be compared with this tree: its programs, kept in
+build/BENCH/COMMIT.
 
-The sources come out of git into a temporary directory (git archive, which leaves no worktree behind in .git). What is kept
-is what a benchmark runs: its programs and the library, laid out as in a build directory.
+The sources come out of git into a temporary directory (git archive, which leaves no worktree behind
+in .git). What is kept is what a benchmark runs: its programs and the library, laid out as in a
+build directory.
 """
 
 import os
@@ -21,7 +23,8 @@ BUILD_SECONDS = 1200
 def git(*arguments):
     """Runs git on this project; None if git says no."""
     try:
-        done = subprocess.run(["git", "-c", "safe.directory=*", "-C", SOURCE_DIR, *arguments], stdin=subprocess.DEVNULL,
+        done = subprocess.run(["git", "-c", "safe.directory=*", "-C", SOURCE_DIR, *arguments],
+                              stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
     except OSError:
         return None
@@ -29,20 +32,26 @@ def git(*arguments):
 
 
 def commit_of(name, others=""):
-    """The full name of a commit; LabError if there is none of that name. others: what else may be asked for, for its words."""
+    """The full name of a commit; LabError if there is none of that name. others: what else may be
+    asked for, for its words.
+    """
     commit = git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
     if commit is None:
         where = "there is no git" if shutil.which("git") is None else "this is no git repository"
         if git("rev-parse", "--git-dir") is not None:
             where = ".git has no such commit (a shallow clone gets all by git fetch --unshallow)"
-        raise LabError(f"--against: found '{name}', but {where}; expected a commit of this project{others}")
+        raise LabError(f"--against: found '{name}', but {where}; expected a commit of this "
+                       f"project{others}")
     return commit
 
 
 def _step(arguments, directory, log, **options):
-    """A step of the build; it goes when this process is interrupted. LabError with its last words if it fails."""
+    """A step of the build; it goes when this process is interrupted. LabError with its last words
+    if it fails.
+    """
     with open(log, "ab") as out:
-        process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=directory, **options)
+        process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                   cwd=directory, **options)
         try:
             status = process.wait(BUILD_SECONDS)
         except BaseException:
@@ -51,13 +60,15 @@ def _step(arguments, directory, log, **options):
             raise
     if status != 0:
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        words = next((line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)), lines[-1] if lines else "no message")
+        words = next((line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)),
+                     lines[-1] if lines else "no message")
         raise LabError(f"--against: {arguments[0]} failed: {words}")
 
 
 def _targets(build, programs):
     """Where a configured build will have its programs: rooms have moved since older commits."""
-    listed = subprocess.run(["ninja", "-C", str(build), "-t", "targets", "all"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    listed = subprocess.run(["ninja", "-C", str(build), "-t", "targets", "all"],
+                            stdin=subprocess.DEVNULL, capture_output=True, text=True,
                             check=True, timeout=60).stdout
     rules = [line.split(": ")[0] for line in listed.splitlines()]
     found = [next((path for path in rules if Path(path).name == name), None) for name in programs]
@@ -71,7 +82,8 @@ def _build(commit, directory, target, programs):
     sources, build, log = directory / "sources", directory / "build", directory / "log"
     sources.mkdir()
     archive = directory / "sources.tar"
-    _step(["git", "-c", "safe.directory=*", "-C", str(SOURCE_DIR), "archive", "-o", str(archive), commit], directory, log)
+    _step(["git", "-c", "safe.directory=*", "-C", str(SOURCE_DIR), "archive", "-o", str(archive),
+           commit], directory, log)
     _step(["tar", "-x", "-f", str(archive), "-C", str(sources)], directory, log)
     _step(["meson", "setup", "--buildtype=release", str(build), str(sources)], directory, log)
     paths = _targets(build, programs)
@@ -86,8 +98,9 @@ def _build(commit, directory, target, programs):
 
 
 def build_of(commit, say, bench, programs):
-    """The directory with a commit's programs for a benchmark; builds them if they are not there. say: tells people. commit: its full
-    name."""
+    """The directory with a commit's programs for a benchmark; builds them if they are not there.
+    say: tells people. commit: its full name.
+    """
     kept = BUILD_DIR / bench / commit
     if kept.is_dir():
         return kept

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The end of each bench that measures in laboratories: its result for people or as JSON, its errors, its exit status."""
+"""The end of each bench that measures in laboratories: its result for people or as JSON, its
+errors, its exit status.
+"""
 
 import json
 import sys
@@ -11,8 +13,9 @@ def outcome(name, options, measure, tell):
     """
     Measures and tells. Returns the exit status: 0 if the result's "ok" is true.
 
-    measure: returns the result, a dictionary with "ok" and "error". tell: prints it for people. options: with json, one JSON object and nothing else is
-    printed, also of an error. name: of the bench, before an error.
+    measure: returns the result, a dictionary with "ok" and "error". tell: prints it for people.
+    options: with json, one JSON object and nothing else is printed, also of an error. name: of the
+    bench, before an error.
     """
     try:
         result = measure()

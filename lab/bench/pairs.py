@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Benchmarks in pairs of runs, this tree's build and an older commit's in turns: options, turns, ratios, a table for people."""
+"""Benchmarks in pairs of runs, this tree's build and an older commit's in turns: options, turns,
+ratios, a table for people.
+"""
 
 import argparse
 import os
@@ -23,8 +25,10 @@ def pair_count(text):
 
 def add_options(parser):
     """Options of a benchmark that is in pairs only if it is asked for."""
-    parser.add_argument("--against", metavar="COMMIT", help="in pairs of runs with an older commit, which is built for it")
-    parser.add_argument("--pairs", type=pair_count, metavar="N", help=f"how many, 1 to 100; default: {PAIRS}")
+    parser.add_argument("--against", metavar="COMMIT",
+                        help="in pairs of runs with an older commit, which is built for it")
+    parser.add_argument("--pairs", type=pair_count, metavar="N",
+                        help=f"how many, 1 to 100; default: {PAIRS}")
 
 
 def check_options(parser, options):
@@ -43,27 +47,33 @@ def catch_signals():
 
 def turns(pairs, sides):
     """(pair, side) in the order of their runs: every other pair begins with the other side."""
-    return [(pair, side) for pair in range(pairs) for side in (list(sides) if pair % 2 == 0 else list(sides)[::-1])]
+    return [(pair, side) for pair in range(pairs)
+            for side in (list(sides) if pair % 2 == 0 else list(sides)[::-1])]
 
 
 def sides_of(bench, against, programs, say):
-    """The commit's full name, and the directory with the programs of each side. LabError if they can't be had."""
+    """The commit's full name, and the directory with the programs of each side. LabError if they
+    can't be had.
+    """
     commit = commit_of(against)
     return commit, {THIS: BUILD_DIR, AGAINST: build_of(commit, say, bench, programs)}
 
 
 def case_of(name, this, against):
-    """A row: medians of both sides' figures, of which more is better, and the median and quartiles of the pairs' ratios."""
+    """A row: medians of both sides' figures, of which more is better, and the median and quartiles
+    of the pairs' ratios.
+    """
     ratios = [mine / other for mine, other in zip(this, against, strict=True)]
     lower, upper = quartiles(ratios)
-    return {"name": name, THIS: statistics.median(this), AGAINST: statistics.median(against), "ratios": ratios,
+    return {"name": name, THIS: statistics.median(this), AGAINST: statistics.median(against),
+            "ratios": ratios,
             "ratio": {"median": statistics.median(ratios), "lower": lower, "upper": upper}}
 
 
 def compare(bench, against, pairs, programs, run, say):
     """
-    Runs both sides in turns. run(build): one run's figures, by the cases' names; LabError if it fails. Returns the object that
-    --json prints.
+    Runs both sides in turns. run(build): one run's figures, by the cases' names; LabError if it
+    fails. Returns the object that --json prints.
     """
     catch_signals()
     commit, sides = sides_of(bench, against, programs, say)
@@ -75,18 +85,23 @@ def compare(bench, against, pairs, programs, run, say):
     names = list(found[THIS][0])
     for figures in found[AGAINST]:
         if list(figures) != names:
-            raise LabError(f"--against: {commit[:10]} measures other cases: found {', '.join(figures)}, expected {', '.join(names)}")
-    return {"ok": True, "error": None, "commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain")), "against": commit,
+            raise LabError(f"--against: {commit[:10]} measures other cases: found "
+                           f"{', '.join(figures)}, expected {', '.join(names)}")
+    return {"ok": True, "error": None, "commit": git("rev-parse", "HEAD"),
+            "changed": bool(git("status", "--porcelain")), "against": commit,
             "pairs": pairs, "load_before": load, "load_after": os.getloadavg(),
-            "cases": [case_of(name, *([figures[name] for figures in found[side]] for side in (THIS, AGAINST))) for name in names]}
+            "cases": [case_of(name, *([figures[name] for figures in found[side]]
+                                      for side in (THIS, AGAINST))) for name in names]}
 
 
 def table(result, unit):
     """The same for people. unit: of the figures."""
     this = f"this tree ({result['commit'][:10]}{' with changes' if result['changed'] else ''})"
     width = max(len(case["name"]) for case in result["cases"])
-    lines = [f"{unit} of {this} / {result['against'][:10]}, medians of {result['pairs']} pairs; ratio: median (quartiles) of the pairs'",
-             f"load average {result['load_before'][0]:.1f} before, {result['load_after'][0]:.1f} after", ""]
+    lines = [f"{unit} of {this} / {result['against'][:10]}, medians of {result['pairs']} pairs; "
+             "ratio: median (quartiles) of the pairs'",
+             f"load average {result['load_before'][0]:.1f} before, {result['load_after'][0]:.1f} "
+             "after", ""]
     for case in result["cases"]:
         ratio = case["ratio"]
         lines.append(f"{case['name']:<{width}} {case[THIS]:9.3f} / {case[AGAINST]:9.3f}   "

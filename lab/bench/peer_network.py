@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What Fanin is compared with on the hosts of a laboratory: their links to a Linux bridge, and mpirun over these."""
+"""What Fanin is compared with on the hosts of a laboratory: their links to a Linux bridge, and
+mpirun over these.
+"""
 
 from lab.bridged import make_bridge
 from lab.namespaces import BUILD_DIR, LabError, ip_in, run
@@ -15,17 +17,21 @@ def peer_ip(host):
 
 
 def peer_links(lab, mtu):
-    """A bridge in a namespace of its own, with a veth to each host; offloads as the kernel has them. Returns the name."""
+    """A bridge in a namespace of its own, with a veth to each host; offloads as the kernel has
+    them. Returns the name.
+    """
     middle = f"{lab.prefix}-br"
     lab.namespaces.append(middle)
     run(["ip", "netns", "add", middle])
     ip_in(middle, "link", "set", "lo", "up")
     make_bridge(middle, "br0", mtu)
     for host in range(lab.hosts):
-        ip_in(middle, "link", "add", "name", f"p{host}", "mtu", str(mtu), "type", "veth", "peer", "name", PEER_INTERFACE,
+        ip_in(middle, "link", "add", "name", f"p{host}", "mtu", str(mtu), "type", "veth", "peer",
+              "name", PEER_INTERFACE,
               "mtu", str(mtu), "netns", lab.host_namespace(host))
         ip_in(middle, "link", "set", f"p{host}", "master", "br0", "up")
-        ip_in(lab.host_namespace(host), "address", "add", f"{peer_ip(host)}/24", "dev", PEER_INTERFACE)
+        ip_in(lab.host_namespace(host), "address", "add", f"{peer_ip(host)}/24", "dev",
+              PEER_INTERFACE)
         ip_in(lab.host_namespace(host), "link", "set", PEER_INTERFACE, "up")
     ip_in(middle, "address", "add", f"{PEER_NETWORK}.254/24", "dev", "br0")
     return middle
@@ -39,9 +45,12 @@ def set_peer_mtu(lab, middle, mtu):
 
 
 def mpi_files(lab):
-    """What mpirun needs to start ranks in other namespaces: a list of names, and what it takes for ssh."""
+    """What mpirun needs to start ranks in other namespaces: a list of names, and what it takes for
+    ssh.
+    """
     (lab.directory / "hosts").write_text(
-        "127.0.0.1 localhost\n" + "".join(f"{peer_ip(host)} p{host}\n" for host in range(lab.hosts)))
+        "127.0.0.1 localhost\n" + "".join(f"{peer_ip(host)} p{host}\n"
+                                          for host in range(lab.hosts)))
     agent = lab.directory / "agent"
     agent.write_text("#!/bin/sh\nname=$1\nshift\n"
                      f"exec nsenter --net=/run/netns/{lab.prefix}-h${{name#p}} unshare --uts "
@@ -52,15 +61,20 @@ def mpi_files(lab):
 def peer_program(name):
     path = BUILD_DIR / "lab" / "bench" / "peers" / name
     if not path.exists():
-        raise LabError(f"{path} does not exist: run ./dev bench allreduce, which also installs the packages that it may need")
+        raise LabError(f"{path} does not exist: run ./dev bench allreduce, which also installs the "
+                       "packages that it may need")
     return str(path)
 
 
 def openmpi(lab, middle, arguments, *task):
-    """Seconds of each collective. arguments: mpirun's, that say where ranks run and how they reach each other. task: collective-mpi's arguments."""
+    """Seconds of each collective. arguments: mpirun's, that say where ranks run and how they reach
+    each other. task: collective-mpi's arguments.
+    """
     lab.spawned += 1
-    command = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', lab.directory / "hosts",
-               "mpirun", "--allow-run-as-root", "--bind-to", "none", "--mca", "orte_tmpdir_base", lab.directory,
+    command = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"',
+               lab.directory / "hosts",
+               "mpirun", "--allow-run-as-root", "--bind-to", "none", "--mca", "orte_tmpdir_base",
+               lab.directory,
                "--mca", "pml", "ob1", "--mca", "mpi_yield_when_idle", "1", *arguments,
                peer_program("collective-mpi"), *task]
     process = lab._spawn(middle, f"mpirun-{lab.spawned}", command)
@@ -70,8 +84,10 @@ def openmpi(lab, middle, arguments, *task):
 def tcp_arguments(lab):
     """Of mpirun: one rank on each host, which reach each other over the peers' links."""
     network = f"{PEER_NETWORK}.0/24"
-    return ["-H", ",".join(f"p{host}" for host in range(lab.hosts)), "--mca", "plm_rsh_agent", lab.directory / "agent", "--mca",
-            "oob_tcp_if_include", network, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", network]
+    return ["-H", ",".join(f"p{host}" for host in range(lab.hosts)), "--mca", "plm_rsh_agent",
+            lab.directory / "agent", "--mca",
+            "oob_tcp_if_include", network, "--mca", "btl", "tcp,self", "--mca",
+            "btl_tcp_if_include", network]
 
 
 def version_of(package):

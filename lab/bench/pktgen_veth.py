@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""fanin-pktgen against fanin-switch on veth pairs in network namespaces. What this does not know goes to fanin-pktgen."""
+"""fanin-pktgen against fanin-switch on veth pairs in network namespaces. What this does not know
+goes to fanin-pktgen.
+"""
 
 import argparse
 import sys
@@ -10,13 +12,16 @@ from lab.namespaces import MAX_HOSTS, Interrupted, LabError, WireLab, report_int
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench pktgen", allow_abbrev=False, description=__doc__)
-    parser.add_argument("--links", type=int, default=4, choices=range(1, MAX_HOSTS + 1), metavar="N",
+    parser = argparse.ArgumentParser(prog="./dev bench pktgen", allow_abbrev=False,
+                                     description=__doc__)
+    parser.add_argument("--links", type=int, default=4, choices=range(1, MAX_HOSTS + 1),
+                        metavar="N",
                         help="veth pairs, with a host each unless --hosts says more (default 4)")
     parser.add_argument("--transport", default="af_packet", choices=("af_packet", "af_xdp"))
     parser.add_argument("--mtu", type=int, help="of all links (default 9000, with af_xdp 3442)")
     options, others = parser.parse_known_args()
-    # The generator's buffers are a little smaller than the switch's: see lab/bench/io_forwarding.py.
+    # The generator's buffers are a little smaller than the switch's: see
+    # lab/bench/io_forwarding.py.
     mtu = options.mtu or (3442 if options.transport == "af_xdp" else None)
     try:
         with WireLab(options.links, options.transport, mtu) as lab:

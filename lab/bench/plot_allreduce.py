@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What plot.py draws of `./dev bench allreduce --json`: hosts on UDP sockets beside Open MPI's TCP, at the same MTU and at its best.
+"""What plot.py draws of `./dev bench allreduce --json`: hosts on UDP sockets beside Open MPI's TCP,
+at the same MTU and at its best.
 
 Colours and the missing background suit light and dark pages.
 """
@@ -18,22 +19,30 @@ def in_place(rows):
 
 
 def by_size(rows):
-    """{(who, MTU): [(bytes, Gbit/s)]} of allreduces of four hosts. Open MPI's best is the best of all its links."""
+    """{(who, MTU): [(bytes, Gbit/s)]} of allreduces of four hosts. Open MPI's best is the best of
+    all its links.
+    """
     lines = {}
     for row in in_place(rows):
         if (row["collective"], row["hosts"]) != (ALLREDUCE, HOSTS):
             continue
         lines.setdefault(("Fanin", row["mtu"]), []).append((row["bytes"], row["gbps"]))
-        lines.setdefault(("Open MPI", row["mtu"]), []).append((row["bytes"], row["same_mtu"]["gbps"]))
-        lines.setdefault(("Open MPI at its best", None), []).append((row["bytes"], row["peer_gbps"]))
+        lines.setdefault(("Open MPI", row["mtu"]),
+                         []).append((row["bytes"], row["same_mtu"]["gbps"]))
+        lines.setdefault(("Open MPI at its best", None),
+                         []).append((row["bytes"], row["peer_gbps"]))
     best = ("Open MPI at its best", None)
     if best in lines:
-        lines[best] = [(size, max(gbps for other, gbps in lines[best] if other == size)) for size, _ in lines[best]]
-    return {name: sorted(set(lines[name])) for name in sorted(lines, key=lambda name: name[1] or float("inf"))}
+        lines[best] = [(size, max(gbps for other, gbps in lines[best] if other == size)) for size,
+                       _ in lines[best]]
+    return {name: sorted(set(lines[name]))
+            for name in sorted(lines, key=lambda name: name[1] or float("inf"))}
 
 
 def bars(rows, field, wanted):
-    """(values of a field, {(who, MTU): [Gbit/s for each]}) of the rows of one size that are wanted; None: fewer than two values."""
+    """(values of a field, {(who, MTU): [Gbit/s for each]}) of the rows of one size that are wanted;
+    None: fewer than two values.
+    """
     chosen = [row for row in in_place(rows) if row["bytes"] == BAR_BYTES and wanted(row)]
     values = list(dict.fromkeys(row[field] for row in chosen))
     if field == "hosts":
@@ -51,7 +60,8 @@ def draw_sizes(axes, lines):
     colours = {"Fanin": FANIN, "Open MPI": PEER, "Open MPI at its best": BEST}
     for (who, mtu), points in lines.items():
         label = who if mtu is None else f"{who}, MTU {mtu}"
-        axes.plot(*zip(*points, strict=True), marker="o", markersize=4, color=colours[who], linestyle=STYLES.get(mtu, ":"), label=label)
+        axes.plot(*zip(*points, strict=True), marker="o", markersize=4, color=colours[who],
+                  linestyle=STYLES.get(mtu, ":"), label=label)
     ticks = sorted({size for points in lines.values() for size, _ in points})
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [human_bytes(tick) for tick in ticks], rotation=45, ha="right")
@@ -64,7 +74,8 @@ def draw_bars(axes, values, found, field, title):
     width = 0.8 / len(found)
     for i, ((who, mtu), gbps) in enumerate(found.items()):
         at = [k + (i - (len(found) - 1) / 2) * width for k in range(len(values))]
-        axes.bar(at, gbps, width * 0.92, color=FANIN if who == "Fanin" else PEER, alpha=0.55 if mtu == 1500 else 1.0, label=f"{who}, MTU {mtu}")
+        axes.bar(at, gbps, width * 0.92, color=FANIN if who == "Fanin" else PEER,
+                 alpha=0.55 if mtu == 1500 else 1.0, label=f"{who}, MTU {mtu}")
     axes.set_xticks(range(len(values)), [str(value).replace("_", "\n") for value in values])
     axes.set_xlabel(field)
     axes.set_title(title, fontsize="medium", color=INK)
@@ -88,12 +99,15 @@ def panels_of(rows):
     """(draw, arguments) of each panel that there are rows for."""
     lines = by_size(rows)
     hosts = bars(rows, "hosts", lambda row: row["collective"] == ALLREDUCE)
-    collectives = bars(rows, "collective", lambda row: row["hosts"] == HOSTS and row["collective"] != BARRIER)
+    collectives = bars(rows, "collective",
+                       lambda row: row["hosts"] == HOSTS and row["collective"] != BARRIER)
     panels = [(draw_sizes, (lines,))] if lines else []
     if hosts is not None:
-        panels.append((draw_bars, (*hosts, "hosts", f"allreduce of {human_bytes(BAR_BYTES)}, by hosts")))
+        panels.append((draw_bars,
+                       (*hosts, "hosts", f"allreduce of {human_bytes(BAR_BYTES)}, by hosts")))
     if collectives is not None:
-        panels.append((draw_bars, (*collectives, "collective", f"{human_bytes(BAR_BYTES)}, {HOSTS} hosts")))
+        panels.append((draw_bars,
+                       (*collectives, "collective", f"{human_bytes(BAR_BYTES)}, {HOSTS} hosts")))
     return panels
 
 
@@ -106,13 +120,17 @@ def draw(document, out):
     if not panels:
         raise ValueError('found no rows with "udp" hosts in "results", expected some')
     # The same rows are the same file.
-    pyplot.rcParams.update({"svg.hashsalt": "fanin", "svg.fonttype": "none", "font.family": "sans-serif"})
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(6.5 * len(panels), 4.5), layout="constrained", squeeze=False)
+    pyplot.rcParams.update({"svg.hashsalt": "fanin", "svg.fonttype": "none",
+                            "font.family": "sans-serif"})
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(6.5 * len(panels), 4.5),
+                                   layout="constrained", squeeze=False)
     for at, (draw_panel, arguments) in zip(axes[0], panels, strict=True):
         draw_panel(at, *arguments)
         finish(at)
     stamp = document["stamp"]
-    figure.suptitle(f"{stamp['machine']}; {stamp['date']}, commit {(stamp['commit'] or 'unknown')[:10]}, "
-                    f"load average {stamp['load']:.1f}; medians of {document['rounds']}",
+    figure.suptitle(f"{stamp['machine']}; {stamp['date']}, commit "
+                    f"{(stamp['commit'] or 'unknown')[:10]}, load average {stamp['load']:.1f}; "
+                    f"medians of {document['rounds']}",
                     fontsize="small", color=INK)
-    figure.savefig(out, transparent=True, metadata={"Date": None} if str(out).endswith(".svg") else None)
+    figure.savefig(out, transparent=True,
+                   metadata={"Date": None} if str(out).endswith(".svg") else None)

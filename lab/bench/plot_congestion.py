@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What `./dev bench congestion --plots DIR` draws: goodput by variant and by share of hosts, how much links are used, latency, and timeouts."""
+"""What `./dev bench congestion --plots DIR` draws: goodput by variant and by share of hosts, how
+much links are used, latency, and timeouts.
+"""
 
 import statistics
 
@@ -14,7 +16,9 @@ def spread(axes, points, label):
     x = sorted(points)
     middle = [statistics.median(points[one]) for one in x]
     low, high = zip(*(quartiles(points[one]) for one in x))
-    axes.errorbar(x, middle, yerr=[[m - q for m, q in zip(middle, low)], [q - m for m, q in zip(middle, high)]], marker="o", capsize=3, label=label)
+    axes.errorbar(x, middle, yerr=[[m - q for m, q in zip(middle, low)],
+                                   [q - m for m, q in zip(middle, high)]], marker="o", capsize=3,
+                  label=label)
 
 
 def values_by(rows, x, y):
@@ -26,7 +30,8 @@ def values_by(rows, x, y):
 
 def draw_goodput(axes, rows):
     groups = congestion.groups_of(rows, "variant")
-    axes.boxplot([[row["goodput_mbit"] for row in group] for group in groups.values()], labels=[name for (name,) in groups])
+    axes.boxplot([[row["goodput_mbit"] for row in group] for group in groups.values()],
+                 labels=[name for (name,) in groups])
     axes.set_ylim(bottom=0)
     axes.set_ylabel("Mbit/s, over placements")
 
@@ -34,7 +39,8 @@ def draw_goodput(axes, rows):
 def draw_used(axes, rows):
     for (variant,), group in congestion.groups_of(rows, "variant").items():
         used = [one for row in group for one in congestion.used_links(row)]
-        axes.hist(used, bins=BINS, histtype="step", weights=[1 / len(used)] * len(used), label=variant)
+        axes.hist(used, bins=BINS, histtype="step", weights=[1 / len(used)] * len(used),
+                  label=variant)
     axes.set_xlabel("share of a link's rate")
     axes.set_ylabel("share of links")
     axes.legend(fontsize="small")
@@ -61,7 +67,8 @@ def draw_sizes(axes, rows):
 
 def draw_timeouts(axes, rows):
     for (variant, timeout), group in congestion.groups_of(rows, "variant", "timeout").items():
-        spread(axes, values_by(group, "busy", "goodput_mbit"), variant if timeout == "-" else f"{variant}, {timeout}")
+        spread(axes, values_by(group, "busy", "goodput_mbit"),
+               variant if timeout == "-" else f"{variant}, {timeout}")
     axes.set_xscale("symlog", linthresh=0.0001)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("share of packets before which a host is busy")
@@ -79,7 +86,8 @@ def draw_table(axes, rows):
     axes.legend(fontsize="small")
 
 
-DRAWN = {"free": (draw_goodput, draw_used), "spine": (draw_goodput, draw_used), "uniform": (draw_shares, draw_used), "permutation": (draw_shares, draw_used),
+DRAWN = {"free": (draw_goodput, draw_used), "spine": (draw_goodput, draw_used),
+         "uniform": (draw_shares, draw_used), "permutation": (draw_shares, draw_used),
          "sizes": (draw_sizes,), "timeouts": (draw_timeouts,), "table": (draw_table,)}
 
 
@@ -87,7 +95,8 @@ def draw_part(pyplot, part, rows, directory):
     """A line of panels for each topology, or for each background."""
     by = "background" if part == "timeouts" else "topology"
     groups = congestion.groups_of(rows, by)
-    figure, axes = pyplot.subplots(len(groups), len(DRAWN[part]), figsize=(6 * len(DRAWN[part]), 4 * len(groups)), squeeze=False,
+    figure, axes = pyplot.subplots(len(groups), len(DRAWN[part]),
+                                   figsize=(6 * len(DRAWN[part]), 4 * len(groups)), squeeze=False,
                                    layout="constrained")
     for line, ((value,), group) in zip(axes, groups.items()):
         for axis, function in zip(line, DRAWN[part]):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What plot.py draws of `./dev bench stragglers --json`: a panel for each part, and for figure 8 one for each member."""
+"""What plot.py draws of `./dev bench stragglers --json`: a panel for each part, and for figure 8
+one for each member.
+"""
 
 from lab.bench import stragglers
 from lab.bench import stragglers_reasons
@@ -7,7 +9,8 @@ from lab.bench import stragglers_reasons
 # Of a member whose ranks hardly ever lead there is nothing to show.
 LEAST_WAITING = 0.05
 WORKERS = ("A1", "A2", "B1", "B2")
-TITLES = {"loads": "background by DCTCP", "loads-udp": "background by UDP", "without-ecn": "without marks at the ports", "memory": "memory"}
+TITLES = {"loads": "background by DCTCP", "loads-udp": "background by UDP",
+          "without-ecn": "without marks at the ports", "memory": "memory"}
 
 
 def draw_medians(axes, rows, key):
@@ -17,8 +20,10 @@ def draw_medians(axes, rows, key):
         line.sort(key=lambda one: one[key])
         if not line:
             continue
-        spread = [[one["seconds"] - one["quartiles"][0] for one in line], [one["quartiles"][1] - one["seconds"] for one in line]]
-        axes.errorbar([one[key] for one in line], [one["seconds"] for one in line], yerr=spread, marker="o", capsize=3, label=member)
+        spread = [[one["seconds"] - one["quartiles"][0] for one in line],
+                  [one["quartiles"][1] - one["seconds"] for one in line]]
+        axes.errorbar([one[key] for one in line], [one["seconds"] for one in line], yerr=spread,
+                      marker="o", capsize=3, label=member)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("seconds of an iteration, median and quartiles")
     axes.set_xlabel(key)
@@ -32,7 +37,8 @@ def draw_timeline(axes, row):
     times = [trace["bin_seconds"] * (i + 1) for i in range(len(trace["bins"]))]
     for worker, name in enumerate(WORKERS):
         axes.plot(times, [at["sent_mbit"][worker] for at in trace["bins"]], label=f"f_{name}")
-    axes.plot(times, [sum(at["aggregated_mbit"]) for at in trace["bins"]], color="black", linestyle=":", label="aggregated")
+    axes.plot(times, [sum(at["aggregated_mbit"]) for at in trace["bins"]], color="black",
+              linestyle=":", label="aggregated")
     axes.set_title(row["member"], fontsize="small")
     axes.set_ylabel("Mbit/s")
     axes.set_xlabel("s")
@@ -40,9 +46,11 @@ def draw_timeline(axes, row):
 
 def draw_reasons(axes, rows):
     """What the path of a job's straggler carries, one bar for each load and member."""
-    found = [line for line in stragglers_reasons.summarise(rows) if line["question"] == "paths" and line["waiting"] >= LEAST_WAITING]
+    found = [line for line in stragglers_reasons.summarise(rows) if line["question"] == "paths"
+             and line["waiting"] >= LEAST_WAITING]
     labels = [f"{line['label']} {line['member']}" for line in found]
-    shares = {"the job's own": [line["straggler_own"] for line in found], "leaders of others": [line["straggler_leaders"] for line in found],
+    shares = {"the job's own": [line["straggler_own"] for line in found],
+              "leaders of others": [line["straggler_leaders"] for line in found],
               "others": [line["straggler_others"] - line["straggler_leaders"] for line in found],
               "flows": [line["straggler_background"] for line in found]}
     base = [0] * len(found)
@@ -54,7 +62,9 @@ def draw_reasons(axes, rows):
 
 
 def draw(document, out):
-    """Draws what there is: one panel for each part with medians, one for the reasons, and six for figure 8."""
+    """Draws what there is: one panel for each part with medians, one for the reasons, and six for
+    figure 8.
+    """
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot
@@ -69,7 +79,8 @@ def draw(document, out):
         raise ValueError(f"found no part that is drawn, only {', '.join(parts)}")
     columns = min(3, len(panels))
     lines = (len(panels) + columns - 1) // columns
-    figure, axes = pyplot.subplots(lines, columns, figsize=(5 * columns, 4 * lines), squeeze=False, layout="constrained")
+    figure, axes = pyplot.subplots(lines, columns, figsize=(5 * columns, 4 * lines), squeeze=False,
+                                   layout="constrained")
     for axis, (part, rows) in zip(axes.flat, panels):
         axis.grid(alpha=0.3)
         if part == "timeline":

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What came of a measured loop's ranks: fanin-perf's, or those of a program of bench/peers. All time each collective by itself and check the first and last one."""
+"""What came of a measured loop's ranks: fanin-perf's, or those of a program of bench/peers. All
+time each collective by itself and check the first and last one.
+"""
 
 import json
 import statistics
@@ -27,7 +29,9 @@ def figure(times):
 
 
 def perf_run(lab, ranks, name="fanin-perf"):
-    """Waits for fanin-perf's ranks: (seconds of each collective, reports). LabError with their words if one fails."""
+    """Waits for fanin-perf's ranks: (seconds of each collective, reports). LabError with their
+    words if one fails.
+    """
     for rank in ranks:
         rank.wait(RUN_SECONDS)
         lab.processes.remove(rank)
@@ -40,7 +44,9 @@ def perf_run(lab, ranks, name="fanin-perf"):
 
 
 def peer_run(lab, processes, name):
-    """Waits for a peer's processes, the first of which reports. Seconds of each collective; LabError with their words if one fails."""
+    """Waits for a peer's processes, the first of which reports. Seconds of each collective;
+    LabError with their words if one fails.
+    """
     for process in processes:
         if process.wait(RUN_SECONDS) != 0:
             raise LabError(f"{process.name}: {process.last_words()}")

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sparse allreduce over two leaves and two spines, beside dense ones and beside hosts that do it among themselves.
+"""Sparse allreduce over two leaves and two spines, beside dense ones and beside hosts that do it
+among themselves.
 
-All ports are links of RATE_MBIT, those between switches no faster. Each way sums the same vectors of f32: as many values at random
-indices on each rank, zeros elsewhere. An allreduce's time is that of its slowest rank, a row's the median of all; `bytes` are those
-of an allreduce on all links in both directions, from the interfaces' counters, headers included.
+All ports are links of RATE_MBIT, those between switches no faster. Each way sums the same vectors
+of f32: as many values at random indices on each rank, zeros elsewhere. An allreduce's time is that
+of its slowest rank, a row's the median of all; `bytes` are those of an allreduce on all links in
+both directions, from the interfaces' counters, headers included.
 """
 
 import statistics
@@ -25,16 +27,23 @@ RUN_SECONDS = 600
 TIMEOUT_MS = 60000
 # Their results don't depend on the density.
 DENSE_WAYS = {"dense": {"handler": "single"}, "ring": {"handler": "ring"}}
-SPARSE_WAYS = {"sparse": {"handler": "sparse", "sparse": True}, "maybe-sparse": {"handler": "sparse", "maybe_sparse": True},
+SPARSE_WAYS = {"sparse": {"handler": "sparse", "sparse": True},
+               "maybe-sparse": {"handler": "sparse", "maybe_sparse": True},
                "sparcml": {"handler": "ring", "sparse": True}}
-# (density, way, what is compared, least ratio of the other way's to this one's): issued for both sizes.
-GOALS = ((0.002, "maybe-sparse", "bytes", "dense", 40), (0.002, "maybe-sparse", "bytes", "ring", 80),
-         (0.002, "maybe-sparse", "bytes", "sparcml", 1 / 0.65), (0.002, "maybe-sparse", "seconds", "sparcml", 1.8),
-         (0.002, "maybe-sparse", "seconds", "dense", 10), (0.2, "maybe-sparse", "seconds", "dense", 1 / 1.1))
+# (density, way, what is compared, least ratio of the other way's to this one's): issued for both
+# sizes.
+GOALS = ((0.002, "maybe-sparse", "bytes", "dense", 40),
+         (0.002, "maybe-sparse", "bytes", "ring", 80),
+         (0.002, "maybe-sparse", "bytes", "sparcml", 1 / 0.65),
+         (0.002, "maybe-sparse", "seconds", "sparcml", 1.8),
+         (0.002, "maybe-sparse", "seconds", "dense", 10),
+         (0.2, "maybe-sparse", "seconds", "dense", 1 / 1.1))
 
 
 class RatedFabric(Fabric):
-    """Every port is a link of RATE_MBIT. Buckets cover the time in which a worker may not have a core, 10 ms."""
+    """Every port is a link of RATE_MBIT. Buckets cover the time in which a worker may not have a
+    core, 10 ms.
+    """
 
     def switch_config(self, switch):
         config = super().switch_config(switch)
@@ -52,22 +61,29 @@ def counters_of(fabric):
         with inside(namespace):
             # Each namespace sees its own interfaces only through netlink or a sysfs of its own.
             lines = Path("/proc/net/dev").read_text().splitlines()
-        fields = next(line.split(":")[1].split() for line in lines if line.strip().startswith(f"{interface}:"))
+        fields = next(line.split(":")[1].split() for line in lines
+                      if line.strip().startswith(f"{interface}:"))
         total += int(fields[0]) + int(fields[8])
     return total
 
 
 def measure_sessions(fabric, way, sessions, iterations, **options):
-    """As measure_way of several jobs, one after the other: over which spine a TCP connection goes is decided anew each time."""
+    """As measure_way of several jobs, one after the other: over which spine a TCP connection goes
+    is decided anew each time.
+    """
     found = [measure_way(fabric, way, iterations, 1, **options) for _ in range(sessions)]
-    return [second for seconds, _, _ in found for second in seconds], statistics.mean(used for _, used, _ in found), found[-1][2]
+    return [second for seconds, _,
+            _ in found for second in seconds], statistics.mean(used for _, used,
+                                                               _ in found), found[-1][2]
 
 
 def measure_way(fabric, way, iterations, warmup, **options):
     """One way: (seconds of each allreduce, bytes of one, rank 0's report)."""
     before = counters_of(fabric)
-    ranks = [fabric.spawn_named(host, "bench", host, HOSTS, transport="af_packet", iters=iterations, warmup=warmup, times=True,
-                                check_ends=True, no_progress=True, timeout=TIMEOUT_MS, **options) for host in range(HOSTS)]
+    ranks = [fabric.spawn_named(host, "bench", host, HOSTS, transport="af_packet", iters=iterations,
+                                warmup=warmup, times=True,
+                                check_ends=True, no_progress=True, timeout=TIMEOUT_MS, **options)
+             for host in range(HOSTS)]
     for rank in ranks:
         rank.wait(RUN_SECONDS)
     reports = [fabric.perf_report(rank) for rank in ranks]
@@ -82,9 +98,12 @@ def measure_way(fabric, way, iterations, warmup, **options):
 def make_row(vector, way, seconds, used, report):
     """vector: what is the same for all ways, as one of vectors_of or without a density."""
     sparse = report["sparse"] or {}
-    return {"part": "network", **vector, "way": way, "seconds": statistics.median(seconds), "seconds_all": seconds, "bytes": used,
-            "mode": report["mode"], "handler": report["handler"], "density_in": sparse.get("density_in"),
-            "density_out": sparse.get("density_out"), "maybe_sparse_taken": sparse.get("maybe_sparse_taken"),
+    return {"part": "network", **vector, "way": way, "seconds": statistics.median(seconds),
+            "seconds_all": seconds, "bytes": used,
+            "mode": report["mode"], "handler": report["handler"],
+            "density_in": sparse.get("density_in"),
+            "density_out": sparse.get("density_out"),
+            "maybe_sparse_taken": sparse.get("maybe_sparse_taken"),
             "retransmits": report["retransmits"]}
 
 
@@ -98,42 +117,50 @@ def name_of(row):
 def add_ratios(rows):
     """To each row of a sparse way: what the others take of this one's time and bytes."""
     def find(row, way, *keys):
-        return next((other for other in rows if other["way"] == way and all(other[key] == row[key] for key in keys)), None)
+        return next((other for other in rows if other["way"] == way
+                     and all(other[key] == row[key] for key in keys)), None)
     for row in rows:
         if row["way"] in DENSE_WAYS:
             continue
         others = {way: find(row, way, "vector_bytes") for way in DENSE_WAYS}
         others["sparcml"] = find(row, "sparcml", "vector_bytes", "density", "file")
-        row["ratios"] = {what: {way: other[what] / row[what] for way, other in others.items() if other is not None}
+        row["ratios"] = {what: {way: other[what] / row[what] for way,
+                                other in others.items() if other is not None}
                          for what in ("seconds", "bytes")}
 
 
 def elements_of(path):
     """The vector's length, which the first line of a file of indices says that is no comment."""
     with open(path, encoding="ascii") as file:
-        words = next((line.split() for line in file if line.strip() and not line.startswith("#")), [])
+        words = next((line.split() for line in file if line.strip() and not line.startswith("#")),
+                     [])
     if len(words) != 2 or words[0] != "n" or not words[1].isdigit():
-        raise SystemExit(f"sparse: {path}: found {' '.join(words)[:40]!r} at the beginning, expected n and the vector's length")
+        raise SystemExit(f"sparse: {path}: found {' '.join(words)[:40]!r} at the beginning, "
+                         "expected n and the vector's length")
     return int(words[1])
 
 
 def vectors_of(quick, files):
     """The vectors that are summed: {bytes: [{"density": ..., "file": ...}]}."""
     densities = (DENSITIES[0], DENSITIES[-1]) if quick else DENSITIES
-    vectors = {size * MIB: [{"density": density, "file": None} for density in densities] for size in (SIZES[:1] if quick else SIZES)}
+    vectors = {size * MIB: [{"density": density, "file": None} for density in densities]
+               for size in (SIZES[:1] if quick else SIZES)}
     for path in files:
         vectors.setdefault(4 * elements_of(path), []).append({"density": None, "file": str(path)})
     return vectors
 
 
 def cells_of(vector_bytes, vectors, quick):
-    """(vector, way, fanin-perf's options, (sessions, iterations)) of all measurements with vectors of this length."""
+    """(vector, way, fanin-perf's options, (sessions, iterations)) of all measurements with vectors
+    of this length.
+    """
     plain = {"vector_bytes": vector_bytes, "density": None, "file": None}
     for way, options in DENSE_WAYS.items():
         yield plain, way, {"bytes": vector_bytes, **options}, (1, 2)
     for vector in vectors:
         times = (1, 2) if (vector["density"] or 0) >= 0.1 else (3, 3) if quick else (6, 4)
-        places = {"density": vector["density"]} if vector["file"] is None else {"pattern": vector["file"]}
+        places = {"density": vector[
+            "density"]} if vector["file"] is None else {"pattern": vector["file"]}
         for way, options in SPARSE_WAYS.items():
             yield {**plain, **vector}, way, {"bytes": vector_bytes, **options, **places}, times
 
@@ -155,10 +182,13 @@ class Network:
             fabric.start()
             fabric.start_manager()
             for vector_bytes in vectors:
-                for vector, way, options, (sessions, iterations) in cells_of(vector_bytes, vectors[vector_bytes], quick):
+                for vector, way, options, (sessions,
+                                           iterations) in cells_of(vector_bytes,
+                                                                   vectors[vector_bytes], quick):
                     found = measure_sessions(fabric, way, sessions, iterations, **options)
                     rows.append(make_row(vector, way, *found))
-                    say(f"{name_of(vector)}, {way}: {rows[-1]['seconds'] * 1e3:.1f} ms, {rows[-1]['bytes'] / 1e6:.2f} MB on all links")
+                    say(f"{name_of(vector)}, {way}: {rows[-1]['seconds'] * 1e3:.1f} ms, "
+                        f"{rows[-1]['bytes'] / 1e6:.2f} MB on all links")
         add_ratios(rows)
         return rows
 
@@ -173,20 +203,25 @@ class Network:
                 found = row["ratios"][what].get(other)
                 if found is None or found < least:
                     sentences.append(f"{name_of(row)}: {other} takes"
-                                     f" {'-' if found is None else f'{found:.2f}'} times the {what} of {way}, expected {least:.2f} at least")
+                                     f" {'-' if found is None else f'{found:.2f}'} times the "
+                                     f"{what} of {way}, expected {least:.2f} at least")
         return sentences
 
     @staticmethod
     def show(rows):
-        print(f"{Network.title}, MTU {MTU}, f32 sums; `bytes` on all links; ratios: the other way's by this one's")
+        print(f"{Network.title}, MTU {MTU}, f32 sums; `bytes` on all links; ratios: the other "
+              "way's by this one's")
         print(f"{'vector':22} {'result':>8} {'way':13} {'ms':>9} {'MB':>9}"
-              f" {'s dense':>8} {'ring':>7} {'sparcml':>8} {'B dense':>8} {'ring':>7} {'sparcml':>8}")
+              f" {'s dense':>8} {'ring':>7} {'sparcml':>8} {'B dense':>8} {'ring':>7} "
+              f"{'sparcml':>8}")
         for row in rows:
             def cell(what, other, row=row):
                 found = row.get("ratios", {}).get(what, {}).get(other)
                 return "" if found is None else f"{found:.2f}"
             # What was sent as dense blocks has no densities.
             out = f"{100 * row['density_out']:.3g} %" if row["density_out"] else ""
-            print(f"{name_of(row):22} {out:>8} {row['way']:13} {row['seconds'] * 1e3:9.1f} {row['bytes'] / 1e6:9.2f}"
-                  f" {cell('seconds', 'dense'):>8} {cell('seconds', 'ring'):>7} {cell('seconds', 'sparcml'):>8}"
-                  f" {cell('bytes', 'dense'):>8} {cell('bytes', 'ring'):>7} {cell('bytes', 'sparcml'):>8}")
+            print(f"{name_of(row):22} {out:>8} {row['way']:13} {row['seconds'] * 1e3:9.1f} "
+                  f"{row['bytes'] / 1e6:9.2f} {cell('seconds', 'dense'):>8} "
+                  f"{cell('seconds', 'ring'):>7} {cell('seconds', 'sparcml'):>8} "
+                  f"{cell('bytes', 'dense'):>8} {cell('bytes', 'ring'):>7} "
+                  f"{cell('bytes', 'sparcml'):>8}")

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`./dev bench stragglers --part reasons`: why members of the family come out as they do, from traces of single runs.
+"""`./dev bench stragglers --part reasons`: why members of the family come out as they do, from
+traces of single runs.
 
-A rank is ahead by the blocks that the switch has and whose results have not come. A job's straggler is the rank that is least ahead; a rank
-that is LEADS blocks or more ahead of it leads. Shares are of a path's rate, and means over the time in which all jobs run.
+A rank is ahead by the blocks that the switch has and whose results have not come. A job's straggler
+is the rank that is least ahead; a rank that is LEADS blocks or more ahead of it leads. Shares are
+of a path's rate, and means over the time in which all jobs run.
 """
 
 import statistics
@@ -21,17 +23,21 @@ def lines(quick):
     for load in ((0.8,) if quick else (0.6, 0.8)):
         for member in ("sync", "atp", "straw", "pa-atp"):
             found.append(("paths", f"load {load}", {"member": member, "load": load}))
-    # Job A on paths 0 and 1, job B on 1 and 2, flows on path 0 only: A's leader shares a path with B, which has no other.
+    # Job A on paths 0 and 1, job B on 1 and 2, flows on path 0 only: A's leader shares a path with
+    # B, which has no other.
     for member in ("straw", "pa-atp"):
         found.append(("roles", "A on 0 and 1, B on 1 and 2, flows on 0", {
-            "member": member, "load": 0.8, "ranks": 2, "paths": 3, "loaded_paths": 1, "worker_paths": "0112", "iterations": 5}))
+            "member": member, "load": 0.8, "ranks": 2, "paths": 3, "loaded_paths": 1,
+            "worker_paths": "0112", "iterations": 5}))
     for udp in ({}, {"udp": True}):
         for window in (64, 512):
             found.append(("sync", f"{'UDP, 0.6' if udp else 'DCTCP, 0.8'}, window {window}", {
                 "member": "sync", "load": 0.6 if udp else 0.8, "fixed_window": window, **udp}))
     few = {"load": 0.5, "aggregators": 256}
-    memory = [("servers of 100 Mbit/s", {**few, "jobs": 4}), ("servers of 25 Mbit/s", {**few, "jobs": 4, "server_mbit": 25}),
-              ("2 jobs of 8 on 8 paths", {**few, "jobs": 2, "ranks": 8, "paths": 8, "loaded_paths": 8})]
+    memory = [("servers of 100 Mbit/s", {**few, "jobs": 4}),
+              ("servers of 25 Mbit/s", {**few, "jobs": 4, "server_mbit": 25}),
+              ("2 jobs of 8 on 8 paths",
+               {**few, "jobs": 2, "ranks": 8, "paths": 8, "loaded_paths": 8})]
     for label, options in memory:
         for member in ("straw", "straw+progress", "straw+limit", "pa-atp"):
             found.append(("memory", label, {"member": member, **options}))
@@ -44,7 +50,8 @@ def runs(quick):
     for question, label, options in lines(quick):
         # Runs of 16 ranks take longest.
         seeds = 2 if quick else SEEDS // 2 if options.get("ranks", 0) > 3 else SEEDS
-        found += [(question, label, {"iterations": 3, **options, "seed": seed, "trace_ms": BIN_MS}) for seed in range(1, seeds + 1)]
+        found += [(question, label, {"iterations": 3, **options, "seed": seed, "trace_ms": BIN_MS})
+                  for seed in range(1, seeds + 1)]
     return found
 
 
@@ -65,34 +72,44 @@ def ranks_of(found):
 
 
 def measure_stragglers(found, bins):
-    """What the stragglers' paths carry. Only bins count in which a job has a rank that leads; without such a bin there are no values."""
+    """What the stragglers' paths carry. Only bins count in which a job has a rank that leads;
+    without such a bin there are no values.
+    """
     paths = [rank["path"] for job in found["jobs"] for rank in job["ranks"]]
     ranks = ranks_of(found)
-    sums = dict.fromkeys(("straggler_path", "straggler_background", "straggler_own", "straggler_others", "straggler_leaders",
-                          "straggler_cwd", "straggler_alpha", "same_path", "leaders_idle", "leaders_ahead"), 0)
+    sums = dict.fromkeys(("straggler_path", "straggler_background", "straggler_own",
+                          "straggler_others", "straggler_leaders",
+                          "straggler_cwd", "straggler_alpha", "same_path", "leaders_idle",
+                          "leaders_ahead"), 0)
     count = leaders = 0
     for at in bins:
         ahead, sent = at["ahead"], [mbit / PATH_MBIT for mbit in at["sent_mbit"]]
         straggler = [min(own, key=lambda rank: ahead[rank]) for own in ranks]
-        leads = [[rank for rank in own if ahead[rank] >= ahead[straggler[job]] + LEADS] for job, own in enumerate(ranks)]
+        leads = [[rank for rank in own if ahead[rank] >= ahead[straggler[job]] + LEADS] for job,
+                 own in enumerate(ranks)]
         waits = [job for job in range(len(ranks)) if leads[job]]
         for job in waits:
             path = paths[straggler[job]]
-            others = [rank for other, own in enumerate(ranks) if other != job for rank in own if paths[rank] == path]
+            others = [rank for other,
+                      own in enumerate(ranks) if other != job for rank in own
+                      if paths[rank] == path]
             count += 1
             sums["straggler_path"] += at["path_mbit"][path] / PATH_MBIT
             sums["straggler_background"] += at["background_mbit"][path] / PATH_MBIT
             sums["straggler_own"] += sum(sent[rank] for rank in ranks[job] if paths[rank] == path)
             sums["straggler_others"] += sum(sent[rank] for rank in others)
-            sums["straggler_leaders"] += sum(sent[rank] for rank in others if any(rank in one for one in leads))
+            sums["straggler_leaders"] += sum(sent[rank] for rank in others
+                                             if any(rank in one for one in leads))
             sums["straggler_cwd"] += at["cwd"][straggler[job]]
             sums["straggler_alpha"] += at["alpha"][straggler[job]]
-            sums["same_path"] += any(paths[straggler[other]] == path for other in waits if other != job)
+            sums["same_path"] += any(paths[straggler[other]] == path for other in waits
+                                     if other != job)
             leaders += len(leads[job])
             sums["leaders_idle"] += sum(sent[rank] < IDLE for rank in leads[job])
             sums["leaders_ahead"] += sum(ahead[rank] for rank in leads[job])
     per_leader = ("leaders_idle", "leaders_ahead")
-    measured = {name: total / (leaders if name in per_leader else count) if count else None for name, total in sums.items()}
+    measured = {name: total / (leaders if name in per_leader else count) if count else None
+                for name, total in sums.items()}
     return {**measured, "waiting": count / len(bins) / len(ranks)}
 
 
@@ -102,8 +119,10 @@ def measure(found, options):
     server_mbit = options.get("server_mbit", PATH_MBIT)
     gradients = sum(job["switch"]["gradients"] for job in found["jobs"])
     return {
-        "busiest_path": max(statistics.mean(at["path_mbit"][path] for at in bins) for path in range(n_paths)) / PATH_MBIT,
-        "busiest_server": max(statistics.mean(at["server_mbit"][job] for at in bins) for job in range(len(found["jobs"]))) / server_mbit,
+        "busiest_path": max(statistics.mean(at["path_mbit"][path] for at in bins)
+                            for path in range(n_paths)) / PATH_MBIT,
+        "busiest_server": max(statistics.mean(at["server_mbit"][job] for at in bins)
+                              for job in range(len(found["jobs"]))) / server_mbit,
         "overflow_share": sum(job["switch"]["overflows"] for job in found["jobs"]) / gradients,
         "server_drops": sum(job["server_dropped"] for job in found["jobs"]),
         **measure_stragglers(found, bins),
@@ -117,13 +136,18 @@ TITLES = {
     "memory": "256 aggregators, and the links to the servers",
 }
 COLUMNS = {
-    "paths": (("busiest", "busiest_path"), ("path", "straggler_path"), ("flows", "straggler_background"), ("own", "straggler_own"),
-              ("others", "straggler_others"), ("leaders", "straggler_leaders"), ("same", "same_path"), ("idle", "leaders_idle"),
-              ("ahead", "leaders_ahead"), ("cwd", "straggler_cwd"), ("alpha", "straggler_alpha"), ("marks", "marks"),
+    "paths": (("busiest", "busiest_path"), ("path", "straggler_path"),
+              ("flows", "straggler_background"), ("own", "straggler_own"),
+              ("others", "straggler_others"), ("leaders", "straggler_leaders"),
+              ("same", "same_path"), ("idle", "leaders_idle"),
+              ("ahead", "leaders_ahead"), ("cwd", "straggler_cwd"), ("alpha", "straggler_alpha"),
+              ("marks", "marks"),
               ("arrived", "delivered_load"), ("waiting", "waiting")),
-    "sync": (("load", "offered_load"), ("arrived", "delivered_load"), ("busiest", "busiest_path"), ("marks", "marks"), ("dropped", "dropped"),
+    "sync": (("load", "offered_load"), ("arrived", "delivered_load"), ("busiest", "busiest_path"),
+             ("marks", "marks"), ("dropped", "dropped"),
              ("retrans", "retransmits"), ("queries", "queries")),
-    "memory": (("overflow", "overflow_share"), ("server", "busiest_server"), ("lost", "server_drops"), ("busiest", "busiest_path"),
+    "memory": (("overflow", "overflow_share"), ("server", "busiest_server"),
+               ("lost", "server_drops"), ("busiest", "busiest_path"),
                ("own", "straggler_own"), ("leaders", "straggler_leaders"),
                ("retrans", "retransmits"), ("queries", "queries"), ("AECN", "aecns")),
 }
@@ -131,15 +155,19 @@ COLUMNS["roles"] = COLUMNS["paths"]
 
 
 def summarise(rows):
-    """One line for each question, label and member: means over seeds, but for seconds and their quartiles."""
+    """One line for each question, label and member: means over seeds, but for seconds and their
+    quartiles.
+    """
     groups = {}
     for row in rows:
         groups.setdefault((row["question"], row["label"], row["member"]), []).append(row)
     found = []
     for (question, label, member), group in groups.items():
         seconds = [row["seconds"] for row in group]
-        spread = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else seconds * 3
-        line = {"question": question, "label": label, "member": member, "runs": len(group), "seconds": statistics.median(seconds),
+        spread = statistics.quantiles(seconds, n=4,
+                                      method="inclusive") if len(seconds) > 1 else seconds * 3
+        line = {"question": question, "label": label, "member": member, "runs": len(group),
+                "seconds": statistics.median(seconds),
                 "quartiles": (spread[0], spread[2])}
         for name in (name for _, name in COLUMNS[question]):
             values = [row[name] for row in group if row[name] is not None]
@@ -159,7 +187,9 @@ def show(rows):
     for question, title in TITLES.items():
         columns = COLUMNS[question]
         print(f"reasons: {title}")
-        print(f"  {'':38} {'member':15} {'s':>6} {'quartiles':>13} " + " ".join(f"{name:>8}" for name, _ in columns))
+        print(f"  {'':38} {'member':15} {'s':>6} {'quartiles':>13} "
+              + " ".join(f"{name:>8}" for name, _ in columns))
         for line in (line for line in found if line["question"] == question):
             values = " ".join(text(line[field]) for _, field in columns)
-            print(f"  {line['label']:38} {line['member']:15} {line['seconds']:6.3f} {line['quartiles'][0]:6.3f} {line['quartiles'][1]:6.3f} {values}")
+            print(f"  {line['label']:38} {line['member']:15} {line['seconds']:6.3f} "
+                  f"{line['quartiles'][0]:6.3f} {line['quartiles'][1]:6.3f} {values}")

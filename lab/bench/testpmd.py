@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""dpdk-testpmd on the ports of a laboratory: in the switch's place, forwarding, or at the hosts' ends, as the load.
+"""dpdk-testpmd on the ports of a laboratory: in the switch's place, forwarding, or at the hosts'
+ends, as the load.
 
-The load is a reflector: it sends every frame back where it came from, with the MAC addresses swapped, so that a fixed number
-of frames circulates. A frame that leaves end 0 is for end 1 and the other way round, and so with 2 and 3: these are the pairs
-of ports that testpmd forwards between, and the addresses by which a learning switch does the same.
+The load is a reflector: it sends every frame back where it came from, with the MAC addresses
+swapped, so that a fixed number of frames circulates. A frame that leaves end 0 is for end 1 and the
+other way round, and so with 2 and 3: these are the pairs of ports that testpmd forwards between,
+and the addresses by which a learning switch does the same.
 """
 
 import re
@@ -13,33 +15,40 @@ import time
 from lab.namespaces import LabError, inside, private_sys, wait_until
 
 BURST = 32
-# AF_XDP wants an mbuf with all that is kept beside it in one page, and testpmd's pools make its cache lines an odd number: 63.
-# That leaves 3456 bytes for a frame, a little less than the switch has room for.
+# AF_XDP wants an mbuf with all that is kept beside it in one page, and testpmd's pools make its
+# cache lines an odd number: 63. That leaves 3456 bytes for a frame, a little less than the switch
+# has room for.
 MBUF_DATA_ROOM = {"af_xdp": 3840}
 DATA_ROOM = 2048 + 128
 
 
 class Testpmd:
-    """dpdk-testpmd with its command line on a pipe. vdevs: without their numbers. core: where it forwards."""
+    """dpdk-testpmd with its command line on a pipe. vdevs: without their numbers. core: where it
+    forwards.
+    """
 
     PROMPT = "testpmd> "
 
     def __init__(self, lab, name, namespace, vdevs, core, frame_bytes, arguments):
-        # Its prompt is not buffered, all else is: without stdbuf the prompt comes before the answer.
-        command = ["stdbuf", "-oL", "dpdk-testpmd", "--in-memory", "--no-pci", "--no-telemetry", f"--file-prefix={name}",
+        # Its prompt is not buffered, all else is: without stdbuf the prompt comes before the
+        # answer.
+        command = ["stdbuf", "-oL", "dpdk-testpmd", "--in-memory", "--no-pci", "--no-telemetry",
+                   f"--file-prefix={name}",
                    "-m", "256", "--lcores", f"0@{1 - core},1@{core}"]
         for index, vdev in enumerate(vdevs):
             driver, options = vdev.split(",", 1)
             command += ["--vdev", f"{driver}{index},{options}"]
         command += ["--", "-i", "--nb-cores=1", f"--burst={BURST}", f"--txpkts={frame_bytes}",
-                    f"--mbuf-size={MBUF_DATA_ROOM.get(lab.transport, DATA_ROOM)}", "--total-num-mbufs=32768",
+                    f"--mbuf-size={MBUF_DATA_ROOM.get(lab.transport, DATA_ROOM)}",
+                    "--total-num-mbufs=32768",
                     "--no-lsc-interrupt", "--disable-link-check", *arguments]
         if lab.transport == "af_xdp":
             command.append(f"--max-pkt-len={lab.mtu + 18}")
         self.ports = len(vdevs)
         self.output = lab.directory / f"{name}.out"
         with open(self.output, "wb") as out, inside(namespace):
-            self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT,
+            self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out,
+                                          stderr=subprocess.STDOUT,
                                           preexec_fn=private_sys, cwd=lab.directory)
         self.read = 0
         try:
@@ -60,7 +69,8 @@ class Testpmd:
     def wait_for_prompt(self, timeout):
         def prompted():
             if self.popen.poll() is not None:
-                raise LabError("dpdk-testpmd ended: " + " ".join(self.output.read_text().strip().splitlines()[-2:]))
+                raise LabError("dpdk-testpmd ended: "
+                               + " ".join(self.output.read_text().strip().splitlines()[-2:]))
             return self.text().endswith(self.PROMPT)
         wait_until(prompted, timeout, "dpdk-testpmd's prompt")
         text = self.text()
@@ -73,15 +83,18 @@ class Testpmd:
         return self.wait_for_prompt(timeout)
 
     def wait_for_links(self):
-        wait_until(lambda: len(re.findall(r"Link status: up", self.command("show port info all"))) == self.ports, 10,
+        wait_until(lambda: len(re.findall(r"Link status: up",
+                                          self.command("show port info all"))) == self.ports, 10,
                    "dpdk-testpmd's links")
 
     def frames(self):
         """Frames that all ports together have received and sent."""
-        return sum(map(int, re.findall(r"[RT]X-packets:\s+(\d+)", self.command("show port stats all"))))
+        return sum(map(int, re.findall(r"[RT]X-packets:\s+(\d+)",
+                                       self.command("show port stats all"))))
 
     def received(self):
-        return sum(map(int, re.findall(r"RX-packets:\s+(\d+)", self.command("show port stats all"))))
+        return sum(map(int, re.findall(r"RX-packets:\s+(\d+)",
+                                       self.command("show port stats all"))))
 
     def close(self):
         if self.popen.poll() is None:
@@ -97,7 +110,8 @@ class Testpmd:
 def forwarder(lab, frame_bytes):
     """testpmd in the switch's place, on core 1, forwarding."""
     if lab.transport == "memif":
-        vdevs = [f"net_memif,role=server,id={host},socket={lab.memif_path},socket-abstract=no" for host in range(lab.hosts)]
+        vdevs = [f"net_memif,role=server,id={host},socket={lab.memif_path},socket-abstract=no"
+                 for host in range(lab.hosts)]
     else:
         vdevs = [lab.vdev(host) for host in range(lab.hosts)]
     process = Testpmd(lab, "forwarder", lab.switch_namespace, vdevs, 1, frame_bytes,
@@ -111,19 +125,23 @@ def reflector(gathered, frame_bytes):
     lab = gathered.lab
     arguments = ["--forward-mode=macswap", "--port-topology=loop"]
     arguments += [f"--eth-peer={host},{lab.host_mac(host ^ 1)}" for host in range(lab.hosts)]
-    process = Testpmd(lab, "reflector", gathered.namespace, gathered.devices(), 0, frame_bytes, arguments)
+    process = Testpmd(lab, "reflector", gathered.namespace, gathered.devices(), 0, frame_bytes,
+                      arguments)
     process.wait_for_links()
     return process
 
 
 def teach(process, lab):
-    """Lets the switch learn where the reflector's ends are: each sends one frame, and what is flooded goes no further."""
+    """Lets the switch learn where the reflector's ends are: each sends one frame, and what is
+    flooded goes no further.
+    """
     process.command("set fwd rxonly")
     process.command("set burst 1")
     # The switch's announcements may have left before the reflector was there.
     missed = lab.frames()["tx"] - process.received()
     process.command("start tx_first 1")
-    wait_until(lambda: lab.frames()["rx"] >= lab.hosts and process.received() + missed >= lab.frames()["tx"], 5,
+    wait_until(lambda: lab.frames()["rx"] >= lab.hosts
+               and process.received() + missed >= lab.frames()["tx"], 5,
                "the first frames through the switch")
     process.command("stop")
     process.command(f"set burst {BURST}")

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a million timers per second cost one worker of the switch: its packets per second, and its instructions.
+"""What a million timers per second cost one worker of the switch: its packets per second, and its
+instructions.
 
-timers-bench compares batches of packets with and without timers, in turns. It is started many times, since where the kernel puts a
-process's pages moves what it finds by a percent; the median of these counts. Callgrind counts the instructions of the workers' loop
-for both: these counts are the same however busy the machine is. It knows no AVX-512, so kernels are those of AVX2 there.
+timers-bench compares batches of packets with and without timers, in turns. It is started many
+times, since where the kernel puts a process's pages moves what it finds by a percent; the median of
+these counts. Callgrind counts the instructions of the workers' loop for both: these counts are the
+same however busy the machine is. It knows no AVX-512, so kernels are those of AVX2 there.
 """
 
 import argparse
@@ -26,9 +28,11 @@ BATCH_PACKETS = 2048
 
 
 def run(command, **options):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False, **options)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=600, check=False, **options)
     if done.returncode != 0:
-        raise SystemExit(f"timers: {' '.join(map(str, command))} ended with status {done.returncode}:\n{done.stderr}")
+        raise SystemExit(f"timers: {' '.join(map(str, command))} ended with status "
+                         f"{done.returncode}:\n{done.stderr}")
     return done.stdout
 
 
@@ -40,8 +44,10 @@ def count(kind, payload, every, isa):
     """Instructions per packet in the workers' loop, of batches with or without timers."""
     with tempfile.TemporaryDirectory() as directory:
         out = Path(directory) / "callgrind.out"
-        run(["valgrind", "--tool=callgrind", "--toggle-collect=worker_round", f"--callgrind-out-file={out}", program(), "--no-huge",
-             "--isa", isa, "--only", kind, "--every", str(every), "--payload", str(payload), "--comparisons", str(COUNTED_BATCHES)])
+        run(["valgrind", "--tool=callgrind", "--toggle-collect=worker_round",
+             f"--callgrind-out-file={out}", program(), "--no-huge",
+             "--isa", isa, "--only", kind, "--every", str(every), "--payload", str(payload),
+             "--comparisons", str(COUNTED_BATCHES)])
         costs = self_costs(out.read_text(encoding="utf-8", errors="replace"))
     total = sum(costs.values()) / (COUNTED_BATCHES * BATCH_PACKETS)
     if total == 0:
@@ -51,11 +57,13 @@ def count(kind, payload, every, isa):
 
 def compare(payload, starts):
     """The rate of packets and the cost, each the median of so many processes."""
-    rows = [json.loads(run([program(), "--json", "--per-second", str(PER_SECOND), "--payload", str(payload),
+    rows = [json.loads(run([program(), "--json", "--per-second", str(PER_SECOND), "--payload",
+                            str(payload),
                             "--comparisons", str(COMPARISONS)])) for _ in range(starts)]
     costs = [row["cost"] for row in rows]
     found = {key: rows[0][key] for key in ("cpu", "isa", "payload", "hosts", "every")}
-    found.update({key: statistics.median(row[key] for row in rows) for key in ("packets_per_s", "timers_per_s", "cost", "noise")})
+    found.update({key: statistics.median(row[key] for row in rows)
+                  for key in ("packets_per_s", "timers_per_s", "cost", "noise")})
     found.update(starts=starts, least_cost=min(costs), most_cost=max(costs), costs=costs,
                  undisturbed=sum(row["undisturbed"] for row in rows) / (starts * COMPARISONS))
     return found
@@ -75,22 +83,26 @@ def measure(payload, starts):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="timers.py", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="timers.py", description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--starts", type=int, default=24, metavar="N", help="of the program for each row, default: %(default)s")
+    parser.add_argument("--starts", type=int, default=24, metavar="N",
+                        help="of the program for each row, default: %(default)s")
     arguments = parser.parse_args()
     rows = [measure(payload, arguments.starts) for payload in PAYLOADS]
     if arguments.json:
         print(json.dumps({"results": rows}))
         return 0 if all(row["passed"] for row in rows) else 1
-    print(f"one worker, 4 hosts, {rows[0]['cpu']}: packets per second that {PER_SECOND} timers per second cost")
+    print(f"one worker, 4 hosts, {rows[0]['cpu']}: packets per second that {PER_SECOND} timers per "
+          "second cost")
     for row in rows:
         counted = row["counted"]
-        print(f"  {row['payload']:5} bytes: {row['packets_per_s'] / 1e6:6.2f} Mpps, {row['timers_per_s'] / 1e6:.2f} M timers/s: "
-              f"{100 * row['cost']:.2f} % ({100 * row['least_cost']:.2f} to {100 * row['most_cost']:.2f} in {row['starts']} processes, "
-              f"noise {100 * row['noise']:.2f} %, {100 * row['undisturbed']:.0f} % undisturbed); instructions per packet {counted['without']:.1f} -> {counted['with']:.1f}, "
-              f"{100 * counted['cost']:.2f} %, {counted['per_timer']:.0f} per timer ({counted['isa']}): "
-              f"{'reached' if row['passed'] else 'MISSED'}")
+        print(f"  {row['payload']:5} bytes: {row['packets_per_s'] / 1e6:6.2f} Mpps, "
+              f"{row['timers_per_s'] / 1e6:.2f} M timers/s: {100 * row['cost']:.2f} % "
+              f"({100 * row['least_cost']:.2f} to {100 * row['most_cost']:.2f} in {row['starts']} "
+              f"processes, noise {100 * row['noise']:.2f} %, {100 * row['undisturbed']:.0f} % "
+              f"undisturbed); instructions per packet {counted['without']:.1f} -> "
+              f"{counted['with']:.1f}, {100 * counted['cost']:.2f} %, {counted['per_timer']:.0f} "
+              f"per timer ({counted['isa']}): {'reached' if row['passed'] else 'MISSED'}")
     return 0 if all(row["passed"] for row in rows) else 1
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs of benchmark programs whose time is virtual, several at a time, and what their figures are summarised by."""
+"""Runs of benchmark programs whose time is virtual, several at a time, and what their figures are
+summarised by.
+"""
 
 import concurrent.futures
 import json
@@ -9,7 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-BUILD_DIR = Path(os.environ.get("FANIN_BUILD_DIR", Path(__file__).resolve().parent.parent.parent / "build"))
+BUILD_DIR = Path(os.environ.get("FANIN_BUILD_DIR",
+                                Path(__file__).resolve().parent.parent.parent / "build"))
 RUN_SECONDS = 900
 # A line on stderr after so many runs.
 PROGRESS_RUNS = 20
@@ -29,9 +32,11 @@ def command_of(program, options):
 def run_one(program, options):
     """One run: the JSON object that it prints."""
     command = command_of(program, options)
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=RUN_SECONDS, check=False)
     if done.returncode != 0:
-        raise RunError(f"{' '.join(command)} ended with status {done.returncode}: {done.stderr.strip()[-300:]}")
+        raise RunError(f"{' '.join(command)} ended with status {done.returncode}: "
+                       f"{done.stderr.strip()[-300:]}")
     return json.loads(done.stdout)
 
 

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which way is the fastest: allreduces of hosts on each transport, to a switch with each kind of port, on links of one MTU each, directly and behind a
-Linux bridge. docs/operations.md has the rule for defaults that follows from it.
+"""Which way is the fastest: allreduces of hosts on each transport, to a switch with each kind of
+port, on links of one MTU each, directly and behind a Linux bridge. docs/operations.md has the rule
+for defaults that follows from it.
 
-Ways take turns in each round. An allreduce's time is that of its slowest rank; a run's figure is the median of these, and a cell's the median of its runs.
+Ways take turns in each round. An allreduce's time is that of its slowest rank; a run's figure is
+the median of these, and a cell's the median of its runs.
 """
 
 import argparse
@@ -37,17 +39,21 @@ class Network(NamedTuple):
 
     def ways(self):
         """The transports that hosts have here."""
-        return [transport for transport in TRANSPORTS if transport != "af_xdp" or self.mtu <= MOST_XDP_MTU]
+        return [transport for transport in TRANSPORTS if transport != "af_xdp"
+                or self.mtu <= MOST_XDP_MTU]
 
 
-NETWORKS = (Network("af_packet", 1500), Network("af_packet", MOST_XDP_MTU), Network("af_packet", 9000), Network("af_packet", 61184),
+NETWORKS = (Network("af_packet", 1500), Network("af_packet", MOST_XDP_MTU),
+            Network("af_packet", 9000), Network("af_packet", 61184),
             Network("af_xdp", 1500), Network("af_xdp", MOST_XDP_MTU),
             Network("af_packet", 1500, BridgedLab), Network("af_packet", 9000, BridgedLab))
 
 
 def allreduce(lab, transport, size):
     """Seconds of an allreduce, the median of a job's."""
-    times, reports = fanin(lab, Task(ALLREDUCE, size, max(5, min(2000, 64 * MIB // size)), in_place=True), transport=transport)
+    times, reports = fanin(lab,
+                           Task(ALLREDUCE, size, max(5, min(2000, 64 * MIB // size)),
+                                in_place=True), transport=transport)
     if {report["transport"] for report in reports} != {transport}:
         raise LabError(f"the hosts are on {reports[0]['transport']}, expected {transport}")
     return figure(times)
@@ -55,49 +61,67 @@ def allreduce(lab, transport, size):
 
 def one_round(networks, options, samples):
     for network in networks:
-        with network.linked(options.hosts, network.ports, network.mtu, {"limits": {"slots": 4096}}) as lab:
+        with network.linked(options.hosts, network.ports, network.mtu,
+                            {"limits": {"slots": 4096}}) as lab:
             lab.start_switch()
             for size in options.bytes:
                 for transport in network.ways():
                     seconds = allreduce(lab, transport, size)
                     samples.setdefault((network.name(), transport, size), []).append(seconds)
-                    say(f"{network.name()}: {human_bytes(size)} by {transport}: {seconds * 1e6:.0f} us")
+                    say(f"{network.name()}: {human_bytes(size)} by {transport}: "
+                        f"{seconds * 1e6:.0f} us")
 
 
 def rows_of(networks, sizes, samples):
     rows = []
     for network in networks:
         for size in sizes:
-            medians = {transport: statistics.median(samples[network.name(), transport, size]) for transport in network.ways()}
-            rows.append({"ports": network.ports, "mtu": network.mtu, "bridge": network.linked is BridgedLab, "bytes": size,
-                         "latency_us": {transport: seconds * 1e6 for transport, seconds in medians.items()},
-                         "gbps": {transport: size * 8e-9 / seconds for transport, seconds in medians.items()},
+            medians = {transport: statistics.median(samples[network.name(), transport, size])
+                       for transport in network.ways()}
+            rows.append({"ports": network.ports, "mtu": network.mtu,
+                         "bridge": network.linked is BridgedLab, "bytes": size,
+                         "latency_us": {transport: seconds * 1e6 for transport,
+                                        seconds in medians.items()},
+                         "gbps": {transport: size * 8e-9 / seconds for transport,
+                                  seconds in medians.items()},
                          "fastest": min(medians, key=medians.get),
-                         "raw": {transport: samples[network.name(), transport, size] for transport in medians}})
+                         "raw": {transport: samples[network.name(), transport, size]
+                                 for transport in medians}})
     return rows
 
 
 def table(result):
-    lines = [words(result["stamp"]), f"allreduce, sum of f32, {result['hosts']} hosts, in place; time in us, medians of {result['rounds']} rounds",
-             "", f"{'ports':>9} {'MTU':>6} {'behind':>7} {'bytes':>7}" + "".join(f" {transport:>10}" for transport in TRANSPORTS) + "  fastest"]
+    lines = [words(result["stamp"]),
+             f"allreduce, sum of f32, {result['hosts']} hosts, in place; time in us, medians of "
+             f"{result['rounds']} rounds",
+             "", f"{'ports':>9} {'MTU':>6} {'behind':>7} {'bytes':>7}"
+             + "".join(f" {transport:>10}" for transport in TRANSPORTS) + "  fastest"]
     for row in result["results"]:
-        cells = "".join(f" {row['latency_us'][transport]:10.0f}" if transport in row["latency_us"] else f" {'-':>10}" for transport in TRANSPORTS)
-        lines.append(f"{row['ports']:>9} {row['mtu']:6} {'bridge' if row['bridge'] else 'veth':>7} {human_bytes(row['bytes']):>7}{cells}  {row['fastest']}")
+        cells = "".join(f" {row['latency_us'][transport]:10.0f}"
+                        if transport in row["latency_us"] else f" {'-':>10}"
+                        for transport in TRANSPORTS)
+        lines.append(f"{row['ports']:>9} {row['mtu']:6} {'bridge' if row['bridge'] else 'veth':>7} "
+                     f"{human_bytes(row['bytes']):>7}{cells}  {row['fastest']}")
     return "\n".join(lines)
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="./dev bench ways", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(prog="./dev bench ways",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="(default: 3)")
     parser.add_argument("--hosts", type=int, default=4, metavar="N", help="(default: 4)")
-    parser.add_argument("--bytes", type=byte_count, action="append", metavar="B", help="of a vector; repeatable (default: 1 KiB, 64 KiB, 1 MiB, 16 MiB)")
-    parser.add_argument("--mtu", type=int, action="append", metavar="BYTES", help="only networks with this MTU; repeatable")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
+    parser.add_argument("--bytes", type=byte_count, action="append", metavar="B",
+                        help="of a vector; repeatable (default: 1 KiB, 64 KiB, 1 MiB, 16 MiB)")
+    parser.add_argument("--mtu", type=int, action="append", metavar="BYTES",
+                        help="only networks with this MTU; repeatable")
+    parser.add_argument("--json", action="store_true",
+                        help="print one JSON object instead of the table")
     options = parser.parse_args()
     if options.rounds < 1 or options.hosts < 2:
         parser.error("expected --rounds of at least 1 and --hosts of at least 2")
     if options.mtu and not any(network.mtu in options.mtu for network in NETWORKS):
-        parser.error(f"argument --mtu: found {options.mtu}, expected some of {sorted({network.mtu for network in NETWORKS})}")
+        parser.error(f"argument --mtu: found {options.mtu}, expected some of "
+                     f"{sorted({network.mtu for network in NETWORKS})}")
     options.bytes = options.bytes or list(SIZES)
     return options
 
@@ -108,7 +132,8 @@ def measure(options):
     for number in range(options.rounds):
         say(f"round {number + 1} of {options.rounds}")
         one_round(networks, options, samples)
-    return {"ok": True, "error": None, "stamp": stamp, "hosts": options.hosts, "rounds": options.rounds,
+    return {"ok": True, "error": None, "stamp": stamp, "hosts": options.hosts,
+            "rounds": options.rounds,
             "results": rows_of(networks, options.bytes, samples)}
 
 

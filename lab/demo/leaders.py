@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The demonstration of jobs whose blocks have leaders: they have no tree, and go on around what fails as long as their hosts have a path."""
+"""The demonstration of jobs whose blocks have leaders: they have no tree, and go on around what
+fails as long as their hosts have a path.
+"""
 
 import argparse
 import time
@@ -9,7 +11,8 @@ from lab.namespaces import LabError
 HANDLERS = ("canary",)
 POLL_SECONDS = 0.05
 # Of the counters of switches those that people are shown.
-COUNTERS = ("reduces", "merged", "sums", "complete", "stragglers", "collisions", "overlaps", "direct", "passed", "restored", "given_up")
+COUNTERS = ("reduces", "merged", "sums", "complete", "stragglers", "collisions", "overlaps",
+            "direct", "passed", "restored", "given_up")
 
 
 def check_arguments(parser, options):
@@ -17,38 +20,45 @@ def check_arguments(parser, options):
     options.leaders = getattr(options, "handler", None) in HANDLERS
     if not options.leaders:
         return
-    for name, given in (("--transport memif", options.transport == "memif"), ("--reproducible", options.reproducible),
-                        ("--accumulate f32", options.accumulate != "native"), ("--sparse", options.sparse is not None),
+    for name, given in (("--transport memif", options.transport == "memif"),
+                        ("--reproducible", options.reproducible),
+                        ("--accumulate f32", options.accumulate != "native"),
+                        ("--sparse", options.sparse is not None),
                         ("--ring", options.ring), ("--trees", getattr(options, "trees", 1) > 1),
                         ("--topology single", options.topology == "single")):
         if given:
-            parser.error(f"argument --handler: found {options.handler} with {name}, expected one of them")
+            parser.error(f"argument --handler: found {options.handler} with {name}, expected one "
+                         "of them")
 
 
 def with_tree(options):
     """The same demonstration with a job that has a tree."""
-    return argparse.Namespace(**{**vars(options), "handler": "single", "leaders": False, "aggregators": None})
+    return argparse.Namespace(**{**vars(options), "handler": "single", "leaders": False,
+                                 "aggregators": None})
 
 
 class Places:
     """The switches that have the jobs, as the manager says, in the place of their trees."""
 
     def __init__(self, fabric):
-        self.trees = [{"switches": sorted(job["switches"])} for job in fabric.ask_manager("jobs")["jobs"] if job["state"] == "network"]
+        self.trees = [{"switches": sorted(job["switches"])}
+                      for job in fabric.ask_manager("jobs")["jobs"] if job["state"] == "network"]
         self.names = list(range(len(self.trees)))
         self.topology = fabric.topology
 
     def draw(self):
         lines = []
         for switch in sorted({switch for job in self.trees for switch in job["switches"]}):
-            hosts = " ".join(f"h{host}" for host, at in enumerate(self.topology.switch_of) if at == switch)
+            hosts = " ".join(f"h{host}" for host,
+                             at in enumerate(self.topology.switch_of) if at == switch)
             lines.append(f"{switch}  {hosts}" if hosts else switch)
         return "\n".join(lines)
 
 
 class Watch:
     """
-    What switches have counted of all jobs together, as of the last look: how far the jobs are, and the longest time without a result.
+    What switches have counted of all jobs together, as of the last look: how far the jobs are, and
+    the longest time without a result.
 
     expected: results. target: what will be struck; frozen: it will not answer then.
     """
@@ -64,14 +74,16 @@ class Watch:
         self.since = self.outage = None
 
     def look(self):
-        """The part of the results that is there, about: all of them pass the leaves of the hosts."""
+        """The part of the results that is there, about: all of them pass the leaves of the hosts.
+        """
         if time.monotonic() < self.next:
             return self.total / self.expected
         for switch in self.fabric.topology.switches:
             if switch != self.frozen or self.since is None:
                 self._look_at(switch)
         self.next = time.monotonic() + POLL_SECONDS
-        total = max((sum(counts["results"] for counts in self._of(switch)) for switch in set(self.fabric.topology.switch_of) - {self.target}),
+        total = max((sum(counts["results"] for counts in self._of(switch))
+                     for switch in set(self.fabric.topology.switch_of) - {self.target}),
                     default=0)
         if total > self.total:
             if self.since is not None:
@@ -92,34 +104,42 @@ class Watch:
         for job in jobs:
             counts = {counter["name"]: counter["count"] for counter in job["counters"]}
             # Where a slot was lacking a result comes by way of a port's name.
-            self.counts[switch, job["id"]] = {**counts, "results": job["stats"]["results"] + counts["restored"]}
+            self.counts[switch, job["id"]] = {**counts,
+                                              "results": job["stats"]["results"]
+                                              + counts["restored"]}
 
     def of(self, switches, wanted):
         """{switch: {counter: count}}"""
-        return {switch: {counter: sum(counts[counter] for counts in self._of(switch)) for counter in wanted} for switch in switches}
+        return {switch: {counter: sum(counts[counter] for counts in self._of(switch))
+                         for counter in wanted} for switch in switches}
 
 
 def reached(topology, host, target):
     """The switches that a host reaches without one."""
     queue = [topology.switch_of[host]] if topology.switch_of[host] != target else []
     for switch in queue:
-        queue += [peer for peer in topology.neighbors(switch) if peer != target and peer not in queue]
+        queue += [peer for peer in topology.neighbors(switch) if peer != target
+                  and peer not in queue]
     return set(queue)
 
 
 def lost_to(topology, host, target):
     """The ranks that a host has no path to without a switch."""
     switches = reached(topology, host, target)
-    return {other for other, at in enumerate(topology.switch_of) if other != host and at not in switches}
+    return {other for other, at in enumerate(topology.switch_of) if other != host
+            and at not in switches}
 
 
 def can_go_on(topology, target, dual_homed):
     """Have all hosts a path to all others without a switch, or is it none?"""
-    return dual_homed or target not in topology.switches or not any(lost_to(topology, host, target) for host in range(len(topology.switch_of)))
+    return dual_homed or target not in topology.switches or not any(
+        lost_to(topology, host, target) for host in range(len(topology.switch_of)))
 
 
 def verdict_on_end(result, reports, topology, target):
-    """Some hosts have no path to others: each has to end, and to name some that it does not reach. Completes the result."""
+    """Some hosts have no path to others: each has to end, and to name some that it does not reach.
+    Completes the result.
+    """
     wrong = []
     for host, report in enumerate(reports):
         missing = set((report.get("error") or {}).get("missing", []))
@@ -140,7 +160,11 @@ def counted(counts, words):
 def print_leaders(result):
     """The lines of a result that only jobs whose blocks have leaders have."""
     for name, counts in result["aggregation"].items():
-        print(f"  switch {name}: " + counted(counts, (("reduces", "packets"), ("merged", "merged"), ("sums", "sums sent on"),
-                                                      ("stragglers", "stragglers"), ("collisions", "collisions"), ("direct", "direct"),
+        print(f"  switch {name}: "
+              + counted(counts, (("reduces", "packets"), ("merged", "merged"),
+                                 ("sums", "sums sent on"),
+                                                      ("stragglers", "stragglers"),
+                                 ("collisions", "collisions"), ("direct", "direct"),
                                                       ("restored", "results restored"))))
-    print(f"  a window of {result['window']} blocks" + (f", {result['aggregators']} slots" if result["aggregators"] else ""))
+    print(f"  a window of {result['window']} blocks"
+          + (f", {result['aggregators']} slots" if result["aggregators"] else ""))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""./dev demo --mpi: an MPI program that knows nothing of Fanin, started by mpirun on hosts in network namespaces as user nobody, at MTU
-1500, without the library to preload and with it. Every element is checked, and the library's report says where the collectives ran."""
+"""./dev demo --mpi: an MPI program that knows nothing of Fanin, started by mpirun on hosts in
+network namespaces as user nobody, at MTU 1500, without the library to preload and with it. Every
+element is checked, and the library's report says where the collectives ran.
+"""
 
 import argparse
 import json
@@ -20,11 +22,14 @@ LIMITS = {"limits": {}}  # as a switch has them by default
 
 
 def parse(arguments, byte_count, whole_number, parser_class):
-    parser = parser_class(prog="./dev demo --mpi", description=__doc__, allow_abbrev=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = parser_class(prog="./dev demo --mpi", description=__doc__, allow_abbrev=False,
+                          formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--mpi", action="store_true", required=True, help="this demonstration")
     parser.add_argument("--hosts", type=whole_number(2, MAX_HOSTS), default=4, metavar="N")
-    parser.add_argument("--ranks-per-host", type=whole_number(1, MAX_RANKS_PER_HOST), default=1, metavar="N")
-    parser.add_argument("--bytes", type=byte_count, default=1 << 20, metavar="B", help="of the vector of f32 that is summed")
+    parser.add_argument("--ranks-per-host", type=whole_number(1, MAX_RANKS_PER_HOST), default=1,
+                        metavar="N")
+    parser.add_argument("--bytes", type=byte_count, default=1 << 20, metavar="B",
+                        help="of the vector of f32 that is summed")
     parser.add_argument("--iters", type=whole_number(1, 10000), default=50, metavar="N")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_args(arguments)
@@ -39,7 +44,8 @@ def summary(printed):
 def demonstrate(options):
     program = BUILD_DIR / "lab" / "bench" / "peers" / PROGRAM
     if not program.exists():
-        raise LabError(f"{program} does not exist: Open MPI was missing when the build was configured; meson setup --reconfigure {BUILD_DIR} looks again")
+        raise LabError(f"{program} does not exist: Open MPI was missing when the build was "
+                       f"configured; meson setup --reconfigure {BUILD_DIR} looks again")
     with Fabric(single(options.hosts), "auto", DEFAULT_MTU["udp"], LIMITS) as fabric:
         fabric.start()
         fabric.start_manager()
@@ -53,25 +59,32 @@ def demonstrate(options):
     in_network = sum(entry["bytes"] for entry in report["collectives"] if entry["in_network"])
     wrong = plain["mismatches"] + preloaded["mismatches"]
     ok = wrong == 0 and in_network != 0
-    return {"ok": ok, "hosts": options.hosts, "ranks_per_host": options.ranks_per_host, "bytes": options.bytes, "iters": options.iters,
-            "mtu": fabric.mtu, "mpi": plain, "fanin": preloaded, "ratio": plain["seconds"] / preloaded["seconds"], "in_network_bytes": in_network,
+    return {"ok": ok, "hosts": options.hosts, "ranks_per_host": options.ranks_per_host,
+            "bytes": options.bytes, "iters": options.iters,
+            "mtu": fabric.mtu, "mpi": plain, "fanin": preloaded,
+            "ratio": plain["seconds"] / preloaded["seconds"], "in_network_bytes": in_network,
             "report": report, "switch_rx_bytes": sum(port["rx_bytes"] for port in frames.values()),
             "switch_rx_super_frames": sum(port["super_frames"]["rx"] for port in frames.values()),
-            "error": None if ok else f"{wrong} elements are wrong" if wrong else "nothing went into the network"}
+            "error": None if ok else f"{wrong} elements are wrong"
+            if wrong else "nothing went into the network"}
 
 
 def print_table(result):
-    print(f"MPI_Allreduce of {result['bytes']} bytes of f32 by {result['hosts'] * result['ranks_per_host']} ranks on {result['hosts']} hosts, "
-          f"{result['iters']} times, by Open MPI's mpirun; hosts without rights (user {NOBODY}), MTU {result['mtu']}\n")
+    print(f"MPI_Allreduce of {result['bytes']} bytes of f32 by "
+          f"{result['hosts'] * result['ranks_per_host']} ranks on {result['hosts']} hosts, "
+          f"{result['iters']} times, by Open MPI's mpirun; hosts without rights (user {NOBODY}), "
+          f"MTU {result['mtu']}\n")
     print(f"  {'':<24}{'median time':>14}{'goodput':>18}{'mismatches':>13}")
     for name, key in (("Open MPI", "mpi"), ("with Fanin preloaded", "fanin")):
         run = result[key]
-        print(f"  {name:<24}{run['seconds'] * 1e6:>11.0f} us{result['bytes'] * 8 / run['seconds'] / 1e9:>11.3f} Gbit/s{run['mismatches']:>13}")
+        print(f"  {name:<24}{run['seconds'] * 1e6:>11.0f} "
+              f"us{result['bytes'] * 8 / run['seconds'] / 1e9:>11.3f} Gbit/s{run['mismatches']:>13}")
     print("\n  where its collectives went, of all ranks:")
     for entry in result["report"]["collectives"]:
         way = entry["reason"] if entry["in_network"] else f"MPI: {entry['reason']}"
         print(f"    {entry['call']:<22}{entry['calls']:>8} calls {entry['bytes']:>14} bytes  {way}")
-    print("\n  the same program, not compiled anew: every element is right" if result["ok"] else f"\n  FAILED: {result['error']}")
+    print("\n  the same program, not compiled anew: every element is right"
+          if result["ok"] else f"\n  FAILED: {result['error']}")
 
 
 def main(arguments, byte_count, whole_number, parser_class):
@@ -82,7 +95,8 @@ def main(arguments, byte_count, whole_number, parser_class):
         return laboratory.report_interruption(error)
     except (LabError, OSError) as error:
         if options.json:
-            print(json.dumps({"ok": False, "hosts": options.hosts, "bytes": options.bytes, "error": str(error)}))
+            print(json.dumps({"ok": False, "hosts": options.hosts, "bytes": options.bytes,
+                              "error": str(error)}))
         else:
             print(f"fanin-demo: {error}", file=sys.stderr)
         return 1

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The demonstration with parameter servers: options, what switches and servers count, and what is to come of a server that is killed."""
+"""The demonstration with parameter servers: options, what switches and servers count, and what is
+to come of a server that is killed.
+"""
 
 import argparse
 import time
@@ -13,15 +15,21 @@ POLL_SECONDS = 0.05
 # After a loss that nothing can make up for, hosts have to say so within this time.
 END_SECONDS = 5
 # Of the counters of switches and of servers, those that people are shown.
-SWITCH_COUNTERS = ("gradients", "gacks", "ce", "overflows", "passed", "flushes", "expired", "aacks", "aecn", "repeats", "asks")
-SERVER_COUNTERS = ("results", "sums", "partials", "singles", "direct", "known", "duplicates", "queries", "asks", "flushes")
+SWITCH_COUNTERS = ("gradients", "gacks", "ce", "overflows", "passed", "flushes", "expired", "aacks",
+                   "aecn", "repeats", "asks")
+SERVER_COUNTERS = ("results", "sums", "partials", "singles", "direct", "known", "duplicates",
+                   "queries", "asks", "flushes")
 
 
 def add_arguments(parser, whole_number):
-    parser.add_argument("--servers", type=whole_number(1, 8), default=argparse.SUPPRESS, metavar="N",
-                        help=f"parameter servers, with the handler pa-atp: the job has a tree for each (default: {DEFAULT_SERVERS})")
-    parser.add_argument("--aggregators", type=whole_number(2, 1 << 20), default=argparse.SUPPRESS, metavar="N",
-                        help="slots that all jobs of a switch share, with pa-atp or canary; a power of two")
+    parser.add_argument("--servers", type=whole_number(1, 8), default=argparse.SUPPRESS,
+                        metavar="N",
+                        help=f"parameter servers, with the handler pa-atp: the job has a tree for "
+                             f"each (default: {DEFAULT_SERVERS})")
+    parser.add_argument("--aggregators", type=whole_number(2, 1 << 20), default=argparse.SUPPRESS,
+                        metavar="N",
+                        help="slots that all jobs of a switch share, with pa-atp or canary; a "
+                             "power of two")
 
 
 def check_arguments(parser, options):
@@ -29,38 +37,44 @@ def check_arguments(parser, options):
     options.serving = getattr(options, "handler", None) in HANDLERS
     for name, of in (("servers", HANDLERS), ("aggregators", (*HANDLERS, *leaders.HANDLERS))):
         if name in options and getattr(options, "handler", None) not in of:
-            parser.error(f"argument --{name}: found it without --handler {' or '.join(of)}, expected both or none")
+            parser.error(f"argument --{name}: found it without --handler {' or '.join(of)}, "
+                         "expected both or none")
     options.servers = getattr(options, "servers", DEFAULT_SERVERS if options.serving else 0)
     options.aggregators = getattr(options, "aggregators", None)
     if options.aggregators is not None and options.aggregators & (options.aggregators - 1):
         parser.error(f"argument --aggregators: found {options.aggregators}, expected a power of two")
     if not options.serving:
         return
-    for name, given in (("--transport memif", options.transport == "memif"), ("--reproducible", options.reproducible),
-                        ("--accumulate f32", options.accumulate != "native"), ("--sparse", options.sparse is not None),
+    for name, given in (("--transport memif", options.transport == "memif"),
+                        ("--reproducible", options.reproducible),
+                        ("--accumulate f32", options.accumulate != "native"),
+                        ("--sparse", options.sparse is not None),
                         ("--ring", options.ring), ("--workers", options.workers > 1)):
         if given:
-            parser.error(f"argument --handler: found {options.handler} with {name}, expected one of them")
+            parser.error(f"argument --handler: found {options.handler} with {name}, expected one "
+                         "of them")
 
 
 def place(topology, options):
     """Puts the servers where the trees have their uppermost switch."""
     if not options.serving:
         return topology
-    uppermost = [switch for switch in topology.switches if not topology.hosts[switch] and not switch.startswith(("leaf", "agg"))]
+    uppermost = [switch for switch in topology.switches if not topology.hosts[switch]
+                 and not switch.startswith(("leaf", "agg"))]
     return topology.add_servers(options.servers, uppermost or topology.switches)
 
 
 def switch_config(options, config):
     if options.aggregators is None:
         return config
-    return {**config, "limits": {"max_jobs": 16, "slots": 2048, "shared_slots": options.aggregators}}
+    return {**config, "limits": {"max_jobs": 16, "slots": 2048,
+                                 "shared_slots": options.aggregators}}
 
 
 class Watch:
     """
-    What switches and servers have counted of all jobs together, as of the last look, as a job's counters go with it: how far the jobs
-    are, and the longest time without a result.
+    What switches and servers have counted of all jobs together, as of the last look, as a job's
+    counters go with it: how far the jobs are, and the longest time without a result.
 
     expected: results. frozen: a switch or a server that will not answer once something is struck.
     """
@@ -82,7 +96,8 @@ class Watch:
                 if name != self.frozen or self.since is None:
                     self._look_at(name)
             self.next = time.monotonic() + POLL_SECONDS
-            total = sum(self.sums.get(name, {}).get("aacks", 0) for name in self.fabric.topology.switches)
+            total = sum(self.sums.get(name, {}).get("aacks", 0)
+                        for name in self.fabric.topology.switches)
             if total > self.total:
                 if self.since is not None:
                     self.outage = max(self.outage or 0.0, time.monotonic() - self.changed)
@@ -108,7 +123,8 @@ class Watch:
 
     def of(self, names, wanted):
         """{name: {counter: count}} of some switches or servers."""
-        return {name: {counter: self.sums.get(name, {}).get(counter, 0) for counter in wanted} for name in names}
+        return {name: {counter: self.sums.get(name, {}).get(counter, 0) for counter in wanted}
+                for name in names}
 
 
 def told_to_hosts(reports):
@@ -116,8 +132,11 @@ def told_to_hosts(reports):
     found = [report["congestion"] for report in reports if report.get("congestion")]
     if not found:
         return None
-    sums = {key: sum(part[key] for part in found) for key in ("gacks", "aacks", "marks", "aecns", "asks_answered")}
-    return {"name": found[0]["name"], **sums, **{key: round(sum(part[key] for part in found) / len(found), 3) for key in ("cwd", "awd")},
+    sums = {key: sum(part[key] for part in found)
+            for key in ("gacks", "aacks", "marks", "aecns", "asks_answered")}
+    return {"name": found[0]["name"], **sums,
+            **{key: round(sum(part[key] for part in found) / len(found), 3)
+               for key in ("cwd", "awd")},
             "queries": sum(report.get("queries") or 0 for report in reports)}
 
 
@@ -132,7 +151,8 @@ def can_go_on(topology, target):
 
 def verdict_on_end(result, reports, target, seconds):
     """What has gone was needed: all hosts have to name it, and soon. Completes the result."""
-    silent = [rank for rank, report in enumerate(reports) if target not in ((report.get("error") or {}).get("message") or "")]
+    silent = [rank for rank, report in enumerate(reports)
+              if target not in ((report.get("error") or {}).get("message") or "")]
     result["end_seconds"] = round(seconds, 3)
     result["ok"] = not silent and seconds <= END_SECONDS
     if silent:
@@ -151,17 +171,24 @@ def counted(counts, words):
 def print_serving(result):
     """The lines of a result that only jobs with parameter servers have."""
     for name, server in result["servers"].items():
-        counts = counted(server["counters"], (("results", "results"), ("sums", "sums"), ("partials", "partial sums"),
-                                              ("singles", "single gradients"), ("asks", "asks"), ("flushes", "flushes asked for")))
+        counts = counted(server["counters"],
+                         (("results", "results"), ("sums", "sums"), ("partials", "partial sums"),
+                                              ("singles", "single gradients"), ("asks", "asks"),
+                          ("flushes", "flushes asked for")))
         print(f"  server {name} at {server['at']}: {counts}")
     for name, counts in result["aggregation"].items():
         if not counts["gradients"]:
             continue
-        print(f"  switch {name}: " + counted(counts, (("gradients", "gradients"), ("gacks", "GACKs"), ("overflows", "overflows"),
-                                                      ("flushes", "flushes"), ("passed", "passed on"), ("aacks", "AACKs"), ("aecn", "with AECN"))))
+        print(f"  switch {name}: "
+              + counted(counts, (("gradients", "gradients"), ("gacks", "GACKs"),
+                                 ("overflows", "overflows"),
+                                                      ("flushes", "flushes"),
+                                 ("passed", "passed on"), ("aacks", "AACKs"),
+                                 ("aecn", "with AECN"))))
     told = result["congestion"]
     if told:
-        print(f"  hosts, congestion control {told['name']}: {told['gacks']} GACKs, {told['marks']} of them marked, {told['aacks']} AACKs, "
-              f"{told['aecns']} with AECN, {told['queries']} queries, {told['asks_answered']} asks answered")
+        print(f"  hosts, congestion control {told['name']}: {told['gacks']} GACKs, {told['marks']} "
+              f"of them marked, {told['aacks']} AACKs, {told['aecns']} with AECN, "
+              f"{told['queries']} queries, {told['asks_answered']} asks answered")
     if result["aggregators"]:
         print(f"  {result['aggregators']} aggregators, a window of {result['window']} blocks")

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
-A worker of ./dev demo --torch: train.py STEPS BUCKET_MB, with torch's environment. Trains three copies of a small network in turns, a step of each:
-over Fanin, over Gloo, and without any communication. Then it sums vectors as large as the gradients, over Fanin and over Gloo in turns.
-The images are of Fashion-MNIST, of Debian's package dataset-fashion-mnist, or of the same shape and made here. Prints a JSON object; times
-are in seconds of the machine's monotonic clock, which all workers share.
+A worker of ./dev demo --torch: train.py STEPS BUCKET_MB, with torch's environment. Trains three
+copies of a small network in turns, a step of each: over Fanin, over Gloo, and without any
+communication. Then it sums vectors as large as the gradients, over Fanin and over Gloo in turns.
+The images are of Fashion-MNIST, of Debian's package dataset-fashion-mnist, or of the same shape and
+made here. Prints a JSON object; times are in seconds of the machine's monotonic clock, which all
+workers share.
 """
 
 import gzip
@@ -29,14 +31,16 @@ def examples():
     images, labels = DATASET / "train-images-idx3-ubyte.gz", DATASET / "train-labels-idx1-ubyte.gz"
     if images.exists() and labels.exists():
         with gzip.open(images) as file:
-            pixels = torch.frombuffer(bytearray(file.read(16 + EXAMPLES * 784)), dtype=torch.uint8)[16:]
+            pixels = torch.frombuffer(bytearray(file.read(16 + EXAMPLES * 784)),
+                                      dtype=torch.uint8)[16:]
         with gzip.open(labels) as file:
             classes = torch.frombuffer(bytearray(file.read(8 + EXAMPLES)), dtype=torch.uint8)[8:]
         return pixels.view(-1, 784).float() / 255, classes.long(), "Fashion-MNIST"
     generator = torch.Generator().manual_seed(3)
     centers = torch.rand(10, 784, generator=generator)
     classes = torch.randint(0, 10, (EXAMPLES,), generator=generator)
-    return centers[classes] + 0.3 * torch.randn(EXAMPLES, 784, generator=generator), classes, "made by the demo"
+    return centers[classes] + 0.3 * torch.randn(EXAMPLES, 784,
+                                                generator=generator), classes, "made by the demo"
 
 
 def network():
@@ -56,9 +60,12 @@ class Side:
     def __init__(self, group, bucket_mb):
         self.group = group
         self.model = network()
-        # Gradients are views of their buckets: else torch copies them there and back, which is no communication.
+        # Gradients are views of their buckets: else torch copies them there and back, which is no
+        # communication.
         if group is not None:
-            self.model = DistributedDataParallel(self.model, process_group=group, bucket_cap_mb=bucket_mb, gradient_as_bucket_view=True)
+            self.model = DistributedDataParallel(self.model, process_group=group,
+                                                 bucket_cap_mb=bucket_mb,
+                                                 gradient_as_bucket_view=True)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.02)
         self.losses, self.steps, self.sums = [], [], []
 
@@ -72,13 +79,17 @@ class Side:
         self.losses.append(loss.item())
 
     def bucket_bytes(self):
-        """Of the buckets in which DistributedDataParallel sums the gradients; it has chosen them anew once a step is done."""
+        """Of the buckets in which DistributedDataParallel sums the gradients; it has chosen them
+        anew once a step is done.
+        """
         found = self.model._get_ddp_logging_data()
-        return [int(size) for size in (found.get("rebuilt_bucket_sizes") or found["bucket_sizes"]).split(",")]
+        return [int(size) for size in (found.get("rebuilt_bucket_sizes")
+                                       or found["bucket_sizes"]).split(",")]
 
     def sum(self, buckets):
         began = time.monotonic()
-        for work in [dist.all_reduce(bucket, group=self.group, async_op=True) for bucket in buckets]:
+        for work in [dist.all_reduce(bucket, group=self.group, async_op=True)
+                     for bucket in buckets]:
             work.wait()
         self.sums.append((began, time.monotonic()))
 
@@ -87,7 +98,8 @@ class Side:
         return hashlib.sha256(parameters.numpy().tobytes()).hexdigest()
 
     def found(self):
-        return {"loss": self.losses, "steps": self.steps, "sums": self.sums, "parameters": self.digest()}
+        return {"loss": self.losses, "steps": self.steps, "sums": self.sums,
+                "parameters": self.digest()}
 
 
 def train(sides, steps, meet):
@@ -121,13 +133,15 @@ def main():
     torch.set_num_threads(1)
     dist.init_process_group("fanin")
     gloo = dist.new_group(backend="gloo")
-    sides = {name: Side(group, bucket_mb) for name, group in (("fanin", dist.group.WORLD), ("gloo", gloo), ("none", None))}
+    sides = {name: Side(group, bucket_mb) for name,
+             group in (("fanin", dist.group.WORLD), ("gloo", gloo), ("none", None))}
 
     def meet():
         dist.barrier(group=gloo)
     source = train(sides, steps, meet)
     sum_gradients([sides["fanin"], sides["gloo"]], steps, meet)
-    print(json.dumps({"data": source, "bucket_bytes": sides["fanin"].bucket_bytes(), "report": fanin_torch.report(),
+    print(json.dumps({"data": source, "bucket_bytes": sides["fanin"].bucket_bytes(),
+                      "report": fanin_torch.report(),
                       "sides": {name: side.found() for name, side in sides.items()}}), flush=True)
     dist.destroy_process_group()
 

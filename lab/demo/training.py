@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""./dev demo --torch: workers on hosts in network namespaces train a small network with PyTorch as user nobody, over Fanin and over Gloo,
-whose TCP has a Linux bridge, in turns, at MTU 1500. Tells what summing the gradients takes over both."""
+"""./dev demo --torch: workers on hosts in network namespaces train a small network with PyTorch as
+user nobody, over Fanin and over Gloo, whose TCP has a Linux bridge, in turns, at MTU 1500. Tells
+what summing the gradients takes over both.
+"""
 
 import argparse
 import json
@@ -17,9 +19,11 @@ from lab.demo.mpi_demo import LIMITS
 PACKAGE = BUILD_DIR / "bindings" / "torch"
 WORKER = Path(__file__).resolve().parent / "train.py"
 SECONDS = 300
-# Of the losses of both, which add in another order, in the first steps: what that changes grows from step to step.
+# Of the losses of both, which add in another order, in the first steps: what that changes grows
+# from step to step.
 TOLERANCE, COMPARED = 1e-4, 20
-WARMUP = 2  # steps that medians leave out: torch chooses the buckets, and memory is touched for the first time
+# steps that medians leave out: torch chooses the buckets, and memory is touched for the first time
+WARMUP = 2
 BOTH = ("fanin", "gloo")
 
 
@@ -27,7 +31,8 @@ def interpreter():
     """The python3 that the extension was built for."""
     path = PACKAGE / "fanin_torch" / "interpreter"
     if not path.exists():
-        raise LabError(f"{path} does not exist: this build has no PyTorch backend; meson's summary says why (packages: packages.txt, [torch])")
+        raise LabError(f"{path} does not exist: this build has no PyTorch backend; meson's summary "
+                       "says why (packages: packages.txt, [torch])")
     return path.read_text().strip()
 
 
@@ -35,24 +40,34 @@ class TrainingFabric(Fabric):
     """A switch with a manager, and hosts that run a worker each."""
 
     def environment(self, **more):
-        """env and what workers of torch.distributed need to find the network, and each other over the management network."""
-        values = {"PYTHONPATH": PACKAGE, "FANIN_CONF": "/dev/null", "FANIN_MANAGER": f"{MANAGER_IP}:{MANAGER_PORT}",
-                  "FANIN_TOKEN": self.token_file.read_text().strip(), "FANIN_INTERFACE": HOST_INTERFACE,
-                  "GLOO_SOCKET_IFNAME": MANAGEMENT_INTERFACE, "MASTER_ADDR": self.management_ip(0), "MASTER_PORT": 29500, "OMP_NUM_THREADS": 1,
+        """env and what workers of torch.distributed need to find the network, and each other over
+        the management network.
+        """
+        values = {"PYTHONPATH": PACKAGE, "FANIN_CONF": "/dev/null",
+                  "FANIN_MANAGER": f"{MANAGER_IP}:{MANAGER_PORT}",
+                  "FANIN_TOKEN": self.token_file.read_text().strip(),
+                  "FANIN_INTERFACE": HOST_INTERFACE,
+                  "GLOO_SOCKET_IFNAME": MANAGEMENT_INTERFACE, "MASTER_ADDR": self.management_ip(0),
+                  "MASTER_PORT": 29500, "OMP_NUM_THREADS": 1,
                   "PYTHONDONTWRITEBYTECODE": 1, **more}
         return ["/usr/bin/env"] + [f"{key}={value}" for key, value in values.items()]
 
     def workers(self, program, *arguments, hosts=None, user=None, **environment):
-        """Starts a worker on each of these hosts; rank = place in the list. user: as whom; None: as this process."""
+        """Starts a worker on each of these hosts; rank = place in the list. user: as whom; None: as
+        this process.
+        """
         hosts = range(self.hosts) if hosts is None else hosts
-        return [self.spawn(host, [*self.environment(RANK=rank, WORLD_SIZE=len(hosts), **environment), interpreter(), program, *arguments],
+        return [self.spawn(host, [*self.environment(RANK=rank, WORLD_SIZE=len(hosts),
+                                                    **environment), interpreter(), program,
+                                  *arguments],
                            "torch", user) for rank, host in enumerate(hosts)]
 
 
 def train(fabric, steps, bucket_mb):
     """What the workers print."""
     results = []
-    for rank, worker in enumerate(fabric.workers(WORKER, steps, bucket_mb, user=NOBODY, FANIN_TORCH_FALLBACK="raise")):
+    for rank, worker in enumerate(fabric.workers(WORKER, steps, bucket_mb, user=NOBODY,
+                                                 FANIN_TORCH_FALLBACK="raise")):
         if worker.wait(SECONDS) != 0:
             raise LabError(f"worker {rank} failed: {worker.last_words()}")
         results.append(json.loads(worker.stdout().splitlines()[-1]))
@@ -61,27 +76,35 @@ def train(fabric, steps, bucket_mb):
 
 def show(result):
     ratio, medians = result["ratio"], result["medians"]
-    lines = [f"{result['workers']} workers, {sum(result['bucket_bytes']) / 1e6:.1f} MB of gradients in {len(result['bucket_bytes'])} buckets, MTU "
-             f"{result['mtu']}, user {result['user']}; Fanin's hosts are on {result['transport']}, Gloo's TCP has a Linux bridge", "",
-             f"{'step':>4} {'loss, fanin':>12} {'loss, gloo':>12} {'ms, fanin':>10} {'ms, gloo':>10}"]
+    lines = [f"{result['workers']} workers, {sum(result['bucket_bytes']) / 1e6:.1f} MB of "
+             f"gradients in {len(result['bucket_bytes'])} buckets, MTU {result['mtu']}, user "
+             f"{result['user']}; Fanin's hosts are on {result['transport']}, Gloo's TCP has a "
+             "Linux bridge", "",
+             f"{'step':>4} {'loss, fanin':>12} {'loss, gloo':>12} {'ms, fanin':>10} "
+             f"{'ms, gloo':>10}"]
     for step in range(result["steps"]):
-        lines.append(f"{step + 1:4} {result['loss']['fanin'][step]:12.6f} {result['loss']['gloo'][step]:12.6f} "
-                     f"{result['ms']['fanin'][step]:10.1f} {result['ms']['gloo'][step]:10.1f}")
+        lines.append(f"{step + 1:4} {result['loss']['fanin'][step]:12.6f} "
+                     f"{result['loss']['gloo'][step]:12.6f} {result['ms']['fanin'][step]:10.1f} "
+                     f"{result['ms']['gloo'][step]:10.1f}")
     lines += ["", f"{'':<50}{'Fanin':>10}{'Gloo':>13}{'Fanin / Gloo':>15}"]
-    for name, words in (("step", "a step of training"), ("communication", "  what communication adds to a step without any"),
+    for name, words in (("step", "a step of training"),
+                        ("communication", "  what communication adds to a step without any"),
                         ("sum", "a step's gradients summed, and nothing else")):
         both = medians[name]
         quotient = "-" if ratio[name] is None else f"{ratio[name]:.2f}"
         lines.append(f"{words:<50}{both['fanin']:>7.1f} ms{both['gloo']:>10.1f} ms{quotient:>15}")
     lines += ["", f"medians; a step without any communication takes {medians['step']['none']:.1f} ms",
-              f"summed in the network: {result['network_bytes'] / 1e6:.1f} MB of each worker, and {result['elsewhere_calls']} collectives elsewhere",
-              f"parameters are equal on all workers: {'yes' if result['equal'] else 'NO'}; data: {result['data']}"]
+              f"summed in the network: {result['network_bytes'] / 1e6:.1f} MB of each worker, and "
+              f"{result['elsewhere_calls']} collectives elsewhere",
+              f"parameters are equal on all workers: {'yes' if result['equal'] else 'NO'}; data: "
+              f"{result['data']}"]
     return "\n".join(lines)
 
 
 def milliseconds(times_of_workers):
     """Of each step, or each sum: from when the last worker begins until the last one has ended."""
-    return [1000 * (max(end for _, end in times) - max(begin for begin, _ in times)) for times in zip(*times_of_workers)]
+    return [1000 * (max(end for _, end in times) - max(begin for begin, _ in times))
+            for times in zip(*times_of_workers)]
 
 
 def median(values):
@@ -89,7 +112,9 @@ def median(values):
 
 
 def ratio_of(both):
-    """Fanin's time by Gloo's; None where other load on the machine has made a difference of two steps negative."""
+    """Fanin's time by Gloo's; None where other load on the machine has made a difference of two
+    steps negative.
+    """
     return both["fanin"] / both["gloo"] if min(both["fanin"], both["gloo"]) > 0 else None
 
 
@@ -98,25 +123,33 @@ def demonstrate(hosts, steps, bucket_mb):
     with TrainingFabric(single(hosts), "auto", DEFAULT_MTU["udp"], LIMITS) as fabric:
         fabric.start()
         fabric.start_manager()
-        print(f"training over Fanin and over Gloo: {hosts} workers, {steps} steps in turns", file=sys.stderr)
+        print(f"training over Fanin and over Gloo: {hosts} workers, {steps} steps in turns",
+              file=sys.stderr)
         found = train(fabric, steps, bucket_mb)
     sides = {name: [result["sides"][name] for result in found] for name in (*BOTH, "none")}
     group = [result["report"][0] for result in found]
-    ms = {name: milliseconds([worker["steps"] for worker in workers]) for name, workers in sides.items()}
+    ms = {name: milliseconds([worker["steps"] for worker in workers]) for name,
+          workers in sides.items()}
     communication = {name: [a - b for a, b in zip(ms[name], ms["none"])] for name in BOTH}
     sums = {name: milliseconds([worker["sums"] for worker in sides[name]]) for name in BOTH}
     medians = {name: {side: median(values) for side, values in times.items()}
                for name, times in (("step", ms), ("communication", communication), ("sum", sums))}
-    loss = {name: [statistics.mean(values) for values in zip(*(worker["loss"] for worker in sides[name]))] for name in BOTH}
+    loss = {name: [statistics.mean(values)
+                   for values in zip(*(worker["loss"] for worker in sides[name]))] for name in BOTH}
     equal = all(len({worker["parameters"] for worker in sides[name]}) == 1 for name in BOTH)
-    elsewhere = sum(count["calls"] for report in group for reasons in report["gloo"].values() for count in reasons.values())
+    elsewhere = sum(count["calls"] for report in group for reasons in report["gloo"].values()
+                    for count in reasons.values())
     difference = max(abs(a - b) for a, b in list(zip(loss["fanin"], loss["gloo"]))[:COMPARED])
-    return {"ok": equal and elsewhere == 0 and difference < TOLERANCE and all(report["in_network"] for report in group), "workers": hosts,
-            "steps": steps, "data": found[0]["data"], "user": NOBODY, "mtu": fabric.mtu, "transport": group[0]["transport"],
-            "bucket_bytes": found[0]["bucket_bytes"], "loss": loss, "largest_difference": difference, "ms": ms, "median_ms": medians["step"],
+    return {"ok": equal and elsewhere == 0 and difference < TOLERANCE
+            and all(report["in_network"] for report in group), "workers": hosts,
+            "steps": steps, "data": found[0]["data"], "user": NOBODY, "mtu": fabric.mtu,
+            "transport": group[0]["transport"],
+            "bucket_bytes": found[0]["bucket_bytes"], "loss": loss,
+            "largest_difference": difference, "ms": ms, "median_ms": medians["step"],
             "communication_ms": communication, "sum_ms": sums, "medians": medians,
             "ratio": {name: ratio_of(both) for name, both in medians.items()}, "equal": equal,
-            "network_bytes": group[0]["network"]["allreduce"]["bytes"], "elsewhere_calls": elsewhere, "report": group[0]}
+            "network_bytes": group[0]["network"]["allreduce"]["bytes"],
+            "elsewhere_calls": elsewhere, "report": group[0]}
 
 
 class Parser(argparse.ArgumentParser):
@@ -130,7 +163,8 @@ class Parser(argparse.ArgumentParser):
 def number(low, high):
     def parse(text):
         if not text.isdecimal() or not low <= int(text) <= high:
-            raise argparse.ArgumentTypeError(f"found '{text}', expected a whole number from {low} to {high}")
+            raise argparse.ArgumentTypeError(f"found '{text}', expected a whole number from {low} "
+                                             f"to {high}")
         return int(text)
     return parse
 
@@ -141,8 +175,9 @@ def main(arguments):
     parser.add_argument("--hosts", type=number(2, 8), default=4, metavar="N", help="workers")
     parser.add_argument("--steps", type=number(1, 1000), default=20, metavar="N")
     parser.add_argument("--bucket-mb", type=number(1, 25), default=1, metavar="MB",
-                        help="DistributedDataParallel's bucket_cap_mb; torch's own default is 25, which puts all but the last layers of this small "
-                             "network into one bucket")
+                        help="DistributedDataParallel's bucket_cap_mb; torch's own default is 25, "
+                             "which puts all but the last layers of this small network into one "
+                             "bucket")
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     options = parser.parse_args(arguments)
     try:
@@ -151,7 +186,8 @@ def main(arguments):
         return laboratory.report_interruption(error)
     except (LabError, OSError) as error:
         if options.json:
-            print(json.dumps({"ok": False, "workers": options.hosts, "steps": options.steps, "error": str(error)}))
+            print(json.dumps({"ok": False, "workers": options.hosts, "steps": options.steps,
+                              "error": str(error)}))
         else:
             print(f"fanin-demo: {error}", file=sys.stderr)
         return 1

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """
-What abidiff finds between tests/abi/older/fanin/fanin.h and the host library's header: nothing but what is added at the end
-of structs and of enumerations. Exit status 77 if there is no abidiff.
+What abidiff finds between tests/abi/older/fanin/fanin.h and the host library's header: nothing but
+what is added at the end of structs and of enumerations. Exit status 77 if there is no abidiff.
 """
 
 import os
@@ -28,7 +28,9 @@ def enumerations(header):
 
 
 def library(include, directory, name):
-    """A library with the header's types, whose table of its functions makes all of them known to the debug information."""
+    """A library with the header's types, whose table of its functions makes all of them known to
+    the debug information.
+    """
     source = directory / f"{name}.c"
     names = functions(include / "fanin" / "fanin.h")
     # Weak ones, as they are defined nowhere.
@@ -36,9 +38,11 @@ def library(include, directory, name):
                       "".join(f"enum {enumeration} uses_{enumeration};\n"
                               for enumeration in enumerations(include / "fanin" / "fanin.h")) +
                       "".join(f"extern __typeof__({symbol}) {symbol} __attribute__((weak));\n"
-                              f"__typeof__({symbol}) *const uses_{symbol} = {symbol};\n" for symbol in names))
+                              f"__typeof__({symbol}) *const uses_{symbol} = {symbol};\n"
+                              for symbol in names))
     path = directory / f"{name}.so"
-    subprocess.run([os.environ.get("CC", "cc"), "-g", "-shared", "-fPIC", "-I", include, source, "-o", path], check=True)
+    subprocess.run([os.environ.get("CC", "cc"), "-g", "-shared", "-fPIC", "-I", include, source,
+                    "-o", path], check=True)
     return path
 
 
@@ -51,7 +55,8 @@ def faults(report):
         size = re.fullmatch(r"type size changed from (\d+) to (\d+) \(in bits\)", line)
         inserted = re.fullmatch(r"'.*\b(\w+)(?:\[\d+\])?', at offset (\d+) \(in bits\).*", line)
         if line.startswith("'struct "):
-            older_bits = None  # of the struct that follows: its size is the same unless a line says so
+            # of the struct that follows: its size is the same unless a line says so
+            older_bits = None
         elif size:
             older_bits = int(size.group(1))
         elif inserted:
@@ -59,8 +64,8 @@ def faults(report):
             name, offset = inserted.group(1), int(inserted.group(2))
             if name != "reserved" and (older_bits is None or offset < older_bits):
                 found.append(f"{line}: within what older callers have")
-        elif re.search(r"(member|enumerator|parameter)s? (change|deletion)|[1-9]\d* Removed|(offset|return type) changed"
-                       r"|changed to|from value", line):
+        elif re.search(r"(member|enumerator|parameter)s? (change|deletion)|[1-9]\d* "
+                       r"Removed|(offset|return type) changed|changed to|from value", line):
             found.append(line)
     return found
 
@@ -68,12 +73,15 @@ def faults(report):
 def main():
     abidiff = os.environ.get("ABIDIFF") or shutil.which("abidiff")
     if abidiff is None:
-        print("abidiff: SKIPPED: abidiff is not installed (Debian package abigail-tools): the header was not compared")
+        print("abidiff: SKIPPED: abidiff is not installed (Debian package abigail-tools): the "
+              "header was not compared")
         return SKIPPED
     with tempfile.TemporaryDirectory() as directory:
         directory = Path(directory)
-        command = [abidiff, "--leaf-changes-only", library(OLDER, directory, "older"), library(NEWER, directory, "newer")]
-        report = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        command = [abidiff, "--leaf-changes-only", library(OLDER, directory, "older"),
+                   library(NEWER, directory, "newer")]
+        report = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True, check=False)
     # Bits of the status: 1 an error, 2 wrong usage, 4 a change, 8 one that is surely incompatible.
     found = faults(report.stdout)
     if report.returncode & ~4:

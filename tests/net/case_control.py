@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The switch's operators: configuration files, faninctl's verbs, starting and stopping. Bad input gets one clear line."""
+"""The switch's operators: configuration files, faninctl's verbs, starting and stopping. Bad input
+gets one clear line.
+"""
 
 import copy
 import json
@@ -8,7 +10,8 @@ import signal
 import socket
 import time
 
-from tests.net.support import (KIB, MIB, Control, Lab, LabError, case, expect, expect_equal, expect_exact, job_entry, program, reports_of,
+from tests.net.support import (KIB, MIB, Control, Lab, LabError, case, expect, expect_equal,
+                               expect_exact, job_entry, program, reports_of,
                      run, run_exact_job, running_lab, start_ranks, wait_for_results, wait_until)
 from lab.namespaces import inside
 
@@ -55,7 +58,8 @@ def bad_configs(good):
         (["ports[1].name", "h0"], changed(good, ["ports", 1, "name"], "h0")),
         (["ports[1].vdev"], changed(good, ["ports", 1, "vdev"], first["vdev"])),
         (["ports[1]"], changed(good, ["ports", 1], {"name": "h1", "mtu": 1500})),
-        (["no-such-if", "ports[1].vdev"], changed(good, ["ports", 1, "vdev"], "net_af_xdp,iface=no-such-if")),
+        (["no-such-if", "ports[1].vdev"],
+         changed(good, ["ports", 1, "vdev"], "net_af_xdp,iface=no-such-if")),
         (["ports"], changed(good, ["ports"], [])),
         (["ports"], {key: value for key, value in good.items() if key != "ports"}),
     ]
@@ -74,22 +78,28 @@ def bad_configs_are_refused_in_one_line():
     with Lab(2) as lab:
         good = lab.config()
         done = check_config(lab, json.dumps(good))
-        expect_equal(done.returncode, 0, f"exit status of a good configuration's check ({done.stderr})")
+        expect_equal(done.returncode, 0,
+                     f"exit status of a good configuration's check ({done.stderr})")
         for words, config in bad_configs(good):
-            expect_one_line(check_config(lab, json.dumps(config)), words, f"configuration with bad {words[0]}")
+            expect_one_line(check_config(lab, json.dumps(config)), words,
+                            f"configuration with bad {words[0]}")
         for text in ("", "{", "[]", "{\"ports\": nul}", json.dumps(good)[:-20], "\0\1\2"):
-            expect_one_line(check_config(lab, text), ["checked.json"], f"configuration {text[:12]!r}")
+            expect_one_line(check_config(lab, text), ["checked.json"],
+                            f"configuration {text[:12]!r}")
         with inside(lab.switch_namespace):
-            done = run([program("fanin-switch"), "--config", str(lab.directory / "none.json"), "--check"], check=False)
+            done = run([program("fanin-switch"), "--config", str(lab.directory / "none.json"),
+                        "--check"], check=False)
             expect_one_line(done, ["none.json"], "missing file")
-            done = run([program("fanin-switch"), "--config", str(lab.directory), "--check"], check=False)
+            done = run([program("fanin-switch"), "--config", str(lab.directory), "--check"],
+                       check=False)
             expect_one_line(done, [str(lab.directory)], "a directory")
 
 
 @case()
 def a_missing_interface_stops_the_start():
     with Lab(2) as lab:
-        lab.overrides["ports"] = changed(lab.config(), ["ports", 1, "vdev"], "net_af_xdp,iface=no-such-if")["ports"]
+        lab.overrides["ports"] = changed(lab.config(), ["ports", 1, "vdev"],
+                                         "net_af_xdp,iface=no-such-if")["ports"]
         try:
             lab.start_switch()
         except LabError as error:
@@ -101,7 +111,8 @@ def a_missing_interface_stops_the_start():
 @case()
 def frames_beyond_a_packet_buffer_stop_the_start():
     with Lab(1) as lab:
-        lab.overrides["ports"] = [{"name": "h0", "vdev": "net_null0"}, {"name": "h1", "vdev": "net_null1,framesz=65536"}]
+        lab.overrides["ports"] = [{"name": "h0", "vdev": "net_null0"},
+                                  {"name": "h1", "vdev": "net_null1,framesz=65536"}]
         try:
             lab.start_switch()
         except LabError as error:
@@ -119,7 +130,8 @@ def expect_refused(lab, arguments, words):
     lines = done.stderr.strip().splitlines()
     expect(len(lines) >= 1, f"faninctl {shown}: no word on standard error")
     for word in words:
-        expect(word in done.stderr, f"faninctl {shown}: '{done.stderr.strip()}' does not name {word}")
+        expect(word in done.stderr,
+               f"faninctl {shown}: '{done.stderr.strip()}' does not name {word}")
 
 
 @case()
@@ -137,12 +149,15 @@ def bad_jobs_are_refused_in_one_line():
         expect_refused(lab, create + members + ["--payload", 100], ["payload"])
         expect_refused(lab, create + members + ["--payload", 60000], ["payload"])
         expect_refused(lab, create + members + ["--handler", "magic"], ["magic"])
-        expect_refused(lab, create + members + ["--accumulate", "bf16"], ["accumulate", "bf16", "native", "f32"])
+        expect_refused(lab, create + members + ["--accumulate", "bf16"],
+                       ["accumulate", "bf16", "native", "f32"])
         expect_refused(lab, create + members + ["--authenticate=yes"], ["authenticate"])
         expect_refused(lab, create + members + ["--id", 0], [])
         for arguments in (
-                {"members": [{"port": "h0", "ip": "10.77.0.1", "rank": 0}, {"port": "h1", "ip": "10.77.0.2", "rank": 0}]},
-                {"members": [{"port": "h0", "ip": "10.77.0.1", "rank": 5}, {"port": "h1", "ip": "10.77.0.2", "rank": 0}]},
+                {"members": [{"port": "h0", "ip": "10.77.0.1", "rank": 0},
+                             {"port": "h1", "ip": "10.77.0.2", "rank": 0}]},
+                {"members": [{"port": "h0", "ip": "10.77.0.1", "rank": 5},
+                             {"port": "h1", "ip": "10.77.0.2", "rank": 0}]},
                 {"members": [{"port": "h0", "ip": "10.77.0.1"}], "accumulate": 32},
                 {"members": [{"port": "h0", "ip": "10.77.0.1"}], "accumulate": ""},
                 {"members": [{"port": "h0", "ip": "10.77.0.1"}], "authenticate": "true"},
@@ -164,18 +179,22 @@ def jobs_with_authentication_are_shown_and_hold_less_per_packet():
     with running_lab(2, mtu=1500) as lab:
         plain = lab.create_job()
         job = lab.create_job(None, "--authenticate")
-        expect_equal([(found["authenticated"], job_entry(lab, found)["authenticated"], found["payload_bytes"])
+        expect_equal([(found["authenticated"], job_entry(lab, found)["authenticated"],
+                       found["payload_bytes"])
                       for found in (plain, job)], [(False, False, 1408), (True, True, 1344)],
                      "authentication and payload of a job without, and of one with it")
         header, *rows = [line.split() for line in lab.ctl("jobs").stdout.splitlines() if line]
         column = header.index("AUTHENTICATED")
         expect_equal([row[column] for row in rows[:2]], ["no", "yes"], "the table of jobs")
         lab.control.ask("jobs.destroy", id=job["id"])
-        asked = lab.control.ask("jobs.create", members=[{"port": "h0", "ip": "10.77.0.1"}], authenticate=False)
+        asked = lab.control.ask("jobs.create", members=[{"port": "h0", "ip": "10.77.0.1"}],
+                                authenticate=False)
         expect_equal(asked["authenticated"], False, "asked for without it")
         member = ["--member", f"h0:{lab.host_ip(0)}"]
-        printed = [lab.ctl("jobs", "create", *member, *more).stdout for more in ([], ["--authenticate"])]
-        expect_equal([text.count("authenticated") for text in printed], [0, 1], f"jobs create printed {printed}")
+        printed = [lab.ctl("jobs", "create", *member, *more).stdout
+                   for more in ([], ["--authenticate"])]
+        expect_equal([text.count("authenticated") for text in printed], [0, 1],
+                     f"jobs create printed {printed}")
 
 
 @case()
@@ -198,9 +217,11 @@ def thirty_two_jobs_of_sixteen_hosts_fit_into_a_gibibyte():
         for job in (jobs[0], jobs[31]):
             run_exact_job(lab, f"job {job['id']} of 32", job=job, bytes=256 * KIB)
         memory = lab.control.ask("stats")["memory"]
-        expect(memory["rss"] + memory["hugepages"] < 1 << 30, f"the switch takes more than 1 GiB: {memory}")
+        expect(memory["rss"] + memory["hugepages"] < 1 << 30,
+               f"the switch takes more than 1 GiB: {memory}")
         expect(idle["slots"] < memory["slots"] < 64 * MIB, f"slots take {memory['slots']} bytes")
-        expect(memory["packets"] + memory["slots"] <= memory["limit"], f"more than memory.megabytes: {memory}")
+        expect(memory["packets"] + memory["slots"] <= memory["limit"],
+               f"more than memory.megabytes: {memory}")
         for job in jobs:
             lab.ctl("jobs", "destroy", job["id"])
         expect_equal(lab.control.ask("stats")["memory"]["slots"], 0, "bytes of slots without jobs")
@@ -212,21 +233,26 @@ def every_verb_of_faninctl_answers():
         job = lab.create_job()
         ranks = start_ranks(lab, job, bytes=MIB, iters=30)
         wait_for_results(lab, job, 10)
-        for verb in (["version"], ["ports"], ["jobs"], ["jobs", "list"], ["stats"], ["drops"], ["mac"], ["routes"],
+        for verb in (["version"], ["ports"], ["jobs"], ["jobs", "list"], ["stats"], ["drops"],
+                     ["mac"], ["routes"],
                      ["neighbors"]):
             plain = lab.ctl(*verb)
             expect(plain.stdout.strip(), f"faninctl {' '.join(verb)} printed nothing")
             json.loads(lab.ctl("-j", *verb).stdout)
-        for verb in (["nonsense"], ["jobs", "nonsense"], ["jobs", "destroy"], ["jobs", "destroy", "x"],
-                     ["jobs", "destroy", "-1"], ["jobs", "destroy", "99999999999999999999"], ["jobs", "destroy", "77"],
-                     ["ports", "extra"], ["version", "--bogus"], ["stats", "--watch", "x"], [""], ["drops", "\x01"]):
+        for verb in (["nonsense"], ["jobs", "nonsense"], ["jobs", "destroy"],
+                     ["jobs", "destroy", "x"],
+                     ["jobs", "destroy", "-1"], ["jobs", "destroy", "99999999999999999999"],
+                     ["jobs", "destroy", "77"],
+                     ["ports", "extra"], ["version", "--bogus"], ["stats", "--watch", "x"], [""],
+                     ["drops", "\x01"]):
             expect_refused(lab, verb, [])
         expect_refused(lab, ["-s", "/nonexistent/socket", "version"], ["/nonexistent/socket"])
         expect_exact(reports_of(lab, ranks), "the job beside faninctl")
         stats = lab.control.ask("stats")
         expect(stats["workers"][0]["packets"] > 0, "the worker's packets were not counted")
         ports = lab.control.ask("ports.list")["ports"]
-        expect(all(port["rx_frames"] > 0 and port["tx_frames"] > 0 and port["link"] for port in ports),
+        expect(all(port["rx_frames"] > 0 and port["tx_frames"] > 0 and port["link"]
+                   for port in ports),
                f"ports without frames or link: {ports}")
         lab.ctl("jobs", "destroy", job["id"])
         expect_equal(lab.control.ask("jobs.list")["jobs"], [], "jobs")
@@ -234,9 +260,12 @@ def every_verb_of_faninctl_answers():
 
 @case()
 def junk_on_the_control_socket_does_no_harm():
-    junk = [b"\n", b"{\n", b"[]\n", b"7\n", b"\0\0\0\n", b'{"hello":2}\n', b'{"hello":1}\n{"id":1}\n',
-            b'{"hello":1}\n{"id":1,"cmd":"nonsense"}\n', b'{"hello":1}\n{"id":1,"cmd":7,"args":[]}\n',
-            b'{"hello":1}\n{"id":{},"cmd":"version","args":"x"}\n', b'{"hello":1}\n' + b"x" * (2 << 20), b"\xff" * 4096]
+    junk = [b"\n", b"{\n", b"[]\n", b"7\n", b"\0\0\0\n", b'{"hello":2}\n',
+            b'{"hello":1}\n{"id":1}\n',
+            b'{"hello":1}\n{"id":1,"cmd":"nonsense"}\n',
+            b'{"hello":1}\n{"id":1,"cmd":7,"args":[]}\n',
+            b'{"hello":1}\n{"id":{},"cmd":"version","args":"x"}\n',
+            b'{"hello":1}\n' + b"x" * (2 << 20), b"\xff" * 4096]
     with running_lab(2) as lab:
         for data in junk:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
@@ -284,7 +313,8 @@ def stops_cleanly(signum):
         lab.switch.popen.send_signal(signum)
         expect_equal(lab.switch.wait(60), 0, f"exit status after {signal.Signals(signum).name}")
         printed = lab.switch.stdout() + lab.switch.stderr()
-        expect("rx" in printed and "h0" in printed and "h1" in printed, f"no counters were printed:\n{printed[-600:]}")
+        expect("rx" in printed and "h0" in printed and "h1" in printed,
+               f"no counters were printed:\n{printed[-600:]}")
         expect(not lab.socket_path.exists(), "the control socket's file was left")
 
 
@@ -317,15 +347,21 @@ def switches_of_one_name_start_and_end_at_the_same_time():
         def start(number):
             directory = lab.directory / f"switch{number}"
             directory.mkdir(exist_ok=True)
-            config = {**lab.config(), "name": "twins", "control": {"socket": str(directory / "control.sock")}, "memory": {"megabytes": 64},
-                      "memif": {"socket": str(directory / "memif.sock")}, "mempool": {"mbufs": 1024}, "limits": {"slots": 64},
+            config = {**lab.config(), "name": "twins",
+                      "control": {"socket": str(directory / "control.sock")},
+                      "memory": {"megabytes": 64},
+                      "memif": {"socket": str(directory / "memif.sock")},
+                      "mempool": {"mbufs": 1024}, "limits": {"slots": 64},
                       "ports": [{"name": "n0", "vdev": f"net_ring{number}", "mtu": 1500}]}
             (directory / "switch.json").write_text(json.dumps(config))
-            return directory, lab.spawn(0, [program("fanin-switch"), "--config", str(directory / "switch.json")], f"switch{number}")
+            return directory, lab.spawn(0,
+                                        [program("fanin-switch"), "--config",
+                                         str(directory / "switch.json")], f"switch{number}")
 
         def answers(started, turn):
             directory, process = started
-            wait_until(lambda: not process.running() or (directory / "control.sock").exists(), 60, "a switch to start")
+            wait_until(lambda: not process.running() or (directory / "control.sock").exists(), 60,
+                       "a switch to start")
             expect(process.running(), f"the switch of turn {turn}: {process.last_words()}")
 
         moments = random.Random(5)
@@ -336,7 +372,8 @@ def switches_of_one_name_start_and_end_at_the_same_time():
             time.sleep(moments.uniform(0, 0.3))  # when the other one is in the middle of it
             new = start(turn % 2)
             answers(new, turn)
-            expect_equal(old[1].wait(60), 0, f"exit status of the switch before turn {turn}: {old[1].last_words()}")
+            expect_equal(old[1].wait(60), 0,
+                         f"exit status of the switch before turn {turn}: {old[1].last_words()}")
             old = new
         run_exact_job(lab, "a job beside them", bytes=64 * KIB)
 
@@ -345,10 +382,13 @@ def switches_of_one_name_start_and_end_at_the_same_time():
 def a_second_switch_does_not_take_the_socket():
     with running_lab(2) as lab:
         with inside(lab.switch_namespace):
-            config = changed(lab.config(), ["ports"], [{"name": "n0", "vdev": "net_null0", "mtu": 1500}])
+            config = changed(lab.config(), ["ports"],
+                             [{"name": "n0", "vdev": "net_null0", "mtu": 1500}])
             path = lab.directory / "second.json"
             path.write_text(json.dumps(config))
             done = run([program("fanin-switch"), "--config", str(path)], check=False)
-        expect(done.returncode > 0, f"a second switch on the same socket ended with {done.returncode}")
-        expect(str(lab.socket_path) in done.stderr, f"the error does not name the socket: {done.stderr[-300:]}")
+        expect(done.returncode > 0,
+               f"a second switch on the same socket ended with {done.returncode}")
+        expect(str(lab.socket_path) in done.stderr,
+               f"the error does not name the socket: {done.stderr[-300:]}")
         run_exact_job(lab, "a job on the first", bytes=64 * KIB)

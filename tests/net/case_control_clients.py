@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Clients of the control sockets that keep others out as best they can: silent ones, those that never read, many of one user, wrong tokens."""
+"""Clients of the control sockets that keep others out as best they can: silent ones, those that
+never read, many of one user, wrong tokens.
+"""
 
 import json
 import os
@@ -7,7 +9,8 @@ import socket
 import threading
 import time
 
-from tests.net.support import Control, Lab, LabError, case, expect, expect_equal, program, run, running_lab, wait_until
+from tests.net.support import (Control, Lab, LabError, case, expect, expect_equal, program, run,
+                               running_lab, wait_until)
 from lab.namespaces import inside
 from tests.net.manager_lab import Manager, Refused, control_over_tcp, played, played_manager
 
@@ -51,9 +54,11 @@ def silent_clients_of_the_control_socket_keep_nobody_out():
             lab.control.ask("ping")
 
             def served():
-                return run([program("faninctl"), "-s", str(lab.socket_path), "version"], check=False).returncode == 0
+                return run([program("faninctl"), "-s", str(lab.socket_path), "version"],
+                           check=False).returncode == 0
             wait_until(served, 30, f"a switch with silent clients to answer ({counter})")
-            expect(lab.control.ask("stats")["control"][counter] > 0, f"no client is counted as {counter}")
+            expect(lab.control.ask("stats")["control"][counter] > 0,
+                   f"no client is counted as {counter}")
             close_sockets(clients)
 
 
@@ -97,14 +102,16 @@ def clients_that_never_read_keep_the_manager_at_the_switch():
     with Lab(1, "af_packet") as lab:
         lab.overrides = {"control": control_over_tcp(lab)}
         lab.start_switch()
-        topology = {"switches": [{"name": "lab", "control": "127.0.0.1:21931", "token_file": str(lab.directory / "token")}], "hosts": []}
+        topology = {"switches": [{"name": "lab", "control": "127.0.0.1:21931",
+                                  "token_file": str(lab.directory / "token")}], "hosts": []}
         manager = Manager(lab, topology, heartbeat_ms=500, dead_after_ms=10000).start()
         manager.wait_up("lab")
         until = threading.Event()
         attack = threading.Thread(target=ask_without_end, args=(lab.socket_path, until))
         attack.start()
         try:
-            wait_until(lambda: count_of(lab, "stalled") > 20, 60, "clients to be closed as they read nothing")
+            wait_until(lambda: count_of(lab, "stalled") > 20, 60,
+                       "clients to be closed as they read nothing")
             lost = manager.ask("stats")["counters"]["switches_lost"]
             told = manager.process.stderr()[-2000:]
             # It connects anew, too.
@@ -114,7 +121,8 @@ def clients_that_never_read_keep_the_manager_at_the_switch():
         finally:
             until.set()
             attack.join()
-        expect_equal((lost, manager.ask("stats")["counters"]["switches_lost"]), (0, 0), f"how often the manager has lost the switch: {told}")
+        expect_equal((lost, manager.ask("stats")["counters"]["switches_lost"]), (0, 0),
+                     f"how often the manager has lost the switch: {told}")
         manager.stop()
 
 
@@ -133,7 +141,9 @@ def one_user_has_half_of_the_connections():
                 answer = json.loads(stream.readline())
                 greeted += "fanin" in answer
                 if "error" in answer:
-                    expect_equal(answer["error"]["message"], f"found {PLACES // 2} clients of user {NOBODY} connected already, expected fewer: "
+                    expect_equal(answer["error"]["message"],
+                                 f"found {PLACES // 2} clients of user {NOBODY} connected already, "
+                                 "expected fewer: "
                                  "try again later", "why a client is refused")
         finally:
             os.seteuid(0)
@@ -170,21 +180,26 @@ def wrong_tokens_are_refused_late_and_right_ones_at_once():
         for client in clients:
             client.send({"hello": 1, "token": "wrong"})
         # With the right one, from the same address, while they wait.
-        wait_until(lambda: count("token_wrong") == wrong + CROWD_OF_TOKENS, 30, "all wrong tokens to be counted")
+        wait_until(lambda: count("token_wrong") == wrong + CROWD_OF_TOKENS, 30,
+                   "all wrong tokens to be counted")
         at_once = time.monotonic() - started < 0.9
         answers = [client.stream.readline() for client in clients]
         waited = time.monotonic() - started
         expect(waited >= 0.9, f"wrong tokens were refused after {waited:.2f} s")
-        expect(all(answer == "" or "unauthorized" in answer for answer in answers), f"answers to wrong tokens: {answers}")
+        expect(all(answer == "" or "unauthorized" in answer for answer in answers),
+               f"answers to wrong tokens: {answers}")
         expect(count("token_delayed") > late, f"{count('token_delayed')} were refused late")
         expect_equal(answers.count(""), count("token_unanswered"), "wrong tokens without an answer")
-        expect(not at_once or answers.count("") >= CROWD_OF_TOKENS - TOKENS_FREE - TOKENS_HELD, f"answers to wrong tokens: {answers}")
+        expect(not at_once or answers.count("") >= CROWD_OF_TOKENS - TOKENS_FREE - TOKENS_HELD,
+               f"answers to wrong tokens: {answers}")
         lines = [line for line in manager.process.stderr().splitlines() if "wrong tokens" in line]
         expect_equal(len(lines), 1, f"lines about wrong tokens: {lines}")
-        expect("many wrong tokens come from 127.0.0.1: each is refused after 1000 ms" in lines[0], lines[0])
+        expect("many wrong tokens come from 127.0.0.1: each is refused after 1000 ms" in lines[0],
+               lines[0])
         for client in clients:
             client.close()
         with inside(lab.switch_namespace):
-            done = run([program("faninctl"), "--manager", "127.0.0.1", "--token-file", str(manager.token_file), "version"])
+            done = run([program("faninctl"), "--manager", "127.0.0.1", "--token-file",
+                        str(manager.token_file), "version"])
         expect("m0" in done.stdout, f"faninctl with the right token: {done.stdout}")
         manager.stop()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The demonstration itself: its figures, its options, and that nothing of it is left in whatever way it ends."""
+"""The demonstration itself: its figures, its options, and that nothing of it is left in whatever
+way it ends.
+"""
 
 import json
 import os
@@ -14,9 +16,12 @@ DEMO = module("lab.demo")
 
 
 def traces(pid):
-    """What there is of a demo with this process id: namespaces, directories, processes, links of the root namespace."""
+    """What there is of a demo with this process id: namespaces, directories, processes, links of
+    the root namespace.
+    """
     prefix = f"fanin-{pid}-"
-    found = [name for name in (os.listdir(NETNS_DIR) if NETNS_DIR.exists() else []) if name.startswith(prefix)]
+    found = [name for name in (os.listdir(NETNS_DIR) if NETNS_DIR.exists() else [])
+             if name.startswith(prefix)]
     found += [str(path) for path in Path("/tmp").glob(prefix + "*")]
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -34,7 +39,8 @@ def root_links():
 def hugepage_files():
     """Files that keep hugepages when their process is gone. Other pages go with it."""
     mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
-    return sorted(str(path) for mount in mounts if mount[2] == "hugetlbfs" for path in Path(mount[1]).iterdir())
+    return sorted(str(path) for mount in mounts if mount[2] == "hugetlbfs"
+                  for path in Path(mount[1]).iterdir())
 
 
 def bpf_pins():
@@ -55,12 +61,15 @@ class Before:
 
 
 def start_demo(*arguments):
-    return subprocess.Popen(DEMO + list(map(str, arguments)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    return subprocess.Popen(DEMO + list(map(str, arguments)), stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)
 
 
 def demo_is_exact(*arguments, timeout=100, handler="single"):
-    """Runs the demo with --json, expects its promises and a clean machine afterwards; returns what it printed."""
+    """Runs the demo with --json, expects its promises and a clean machine afterwards; returns what
+    it printed.
+    """
     before = Before()
     demo = start_demo("--json", *arguments)
     try:
@@ -71,10 +80,12 @@ def demo_is_exact(*arguments, timeout=100, handler="single"):
     expect_equal(demo.returncode, 0, f"exit status of the demo ({out.strip()} {err.strip()})")
     expect_equal(out.count("\n"), 1, f"lines of --json ({out!r})")
     result = json.loads(out)
-    for key, value in {"ok": True, "mismatches": 0, "in_network": True, "handler": handler, "error": None}.items():
+    for key, value in {"ok": True, "mismatches": 0, "in_network": True, "handler": handler,
+                       "error": None}.items():
         expect_equal(result[key], value, key)
     expect_equal(len(result["goodput_gbps"]), result["hosts"], "goodputs")
-    expect(all(goodput > 0 for goodput in result["goodput_gbps"]), f"goodput: {result['goodput_gbps']}")
+    expect(all(goodput > 0 for goodput in result["goodput_gbps"]),
+           f"goodput: {result['goodput_gbps']}")
     if result["transport"] == "memif":
         expect_equal(result["ping"], None, "ping between hosts without interfaces")
     else:
@@ -87,30 +98,35 @@ def demo_is_exact(*arguments, timeout=100, handler="single"):
 @case(120)
 def sum_is_exact_on_af_xdp():
     result = demo_is_exact("--transport", "af_xdp")
-    expect_equal((result["hosts"], result["bytes"], result["transport"]), (4, 64 << 20, "af_xdp"), "defaults")
+    expect_equal((result["hosts"], result["bytes"], result["transport"]), (4, 64 << 20, "af_xdp"),
+                 "defaults")
 
 
 @case(120)
 def sum_is_exact_on_af_packet():
     result = demo_is_exact("--transport", "af_packet")
-    expect_equal((result["hosts"], result["bytes"], result["transport"]), (4, 64 << 20, "af_packet"), "defaults")
+    expect_equal((result["hosts"], result["bytes"], result["transport"]),
+                 (4, 64 << 20, "af_packet"), "defaults")
 
 
 @case(120)
 def sum_is_exact_on_udp():
     result = demo_is_exact("--transport", "udp")
-    expect_equal((result["hosts"], result["mtu"], result["transport"]), (4, 1500, "udp"), "defaults")
+    expect_equal((result["hosts"], result["mtu"], result["transport"]), (4, 1500, "udp"),
+                 "defaults")
 
 
 @case(120)
 def sum_is_exact_on_memif():
     result = demo_is_exact("--transport", "memif")
-    expect_equal((result["hosts"], result["bytes"], result["transport"]), (4, 64 << 20, "memif"), "defaults")
+    expect_equal((result["hosts"], result["bytes"], result["transport"]), (4, 64 << 20, "memif"),
+                 "defaults")
 
 
 @case(150)
 def sixteen_hosts_are_exact_on_memif():
-    result = demo_is_exact("--transport", "memif", "--hosts", 16, "--bytes", "8MiB", "--loss", "0.02", timeout=130)
+    result = demo_is_exact("--transport", "memif", "--hosts", 16, "--bytes", "8MiB", "--loss",
+                           "0.02", timeout=130)
     expect_equal((result["hosts"], result["transport"]), (16, "memif"), "hosts and transport")
     expect(result["retransmits"] > 0, "nothing was resent")
 
@@ -129,13 +145,15 @@ def the_demo_is_exact_with_loss():
 
 @case(150)
 def the_demo_accumulates_in_f32_with_loss():
-    result = demo_is_exact("--accumulate", "f32", "--dtype", "f16", "--loss", "0.02", "--bytes", "4MiB", timeout=130)
+    result = demo_is_exact("--accumulate", "f32", "--dtype", "f16", "--loss", "0.02", "--bytes",
+                           "4MiB", timeout=130)
     expect_equal(result["accumulate"], "f32", "accumulation")
     expect(result["retransmits"] > 0, "nothing was resent")
     payload = (result["mtu"] - 82) // 64 * 64
     blocks = -(-result["bytes"] // (payload // 2)) * result["hosts"]
-    expect(result["switch"]["rx"] >= 2 * blocks, f"{result['switch']['rx']} frames, expected {blocks} in both allreduces at "
-           f"least, half of {payload} bytes in each")
+    expect(result["switch"]["rx"] >= 2 * blocks,
+           f"{result['switch']['rx']} frames, expected {blocks} in both allreduces at least, half "
+           f"of {payload} bytes in each")
 
 
 @case()
@@ -147,69 +165,92 @@ def the_demo_is_exact_without_staggering():
 @case()
 def the_table_shows_what_the_json_shows():
     done = run(DEMO + ["--hosts", "2", "--bytes", "1MiB"], timeout=60)
-    for words in ("h0", "h1", "Gbit/s", "mismatches", "in the network: yes, handler single", "ping", "exact"):
+    for words in ("h0", "h1", "Gbit/s", "mismatches", "in the network: yes, handler single", "ping",
+                  "exact"):
         expect(words in done.stdout, f"'{words}' is not in the table:\n{done.stdout}")
 
 
 def expect_sparse(result, density):
-    """Densities are right, and the bytes are those of values with their indices, and of the packets around them."""
+    """Densities are right, and the bytes are those of values with their indices, and of the packets
+    around them.
+    """
     sparse, hosts = result["sparse"], result["hosts"]
-    expect_equal(sparse["dense_bytes"], 2 * hosts * result["bytes"], "bytes of two dense allreduces")
+    expect_equal(sparse["dense_bytes"], 2 * hosts * result["bytes"],
+                 "bytes of two dense allreduces")
     expect_equal(sparse["density"], density, "density")
     expect(0.9 * density < sparse["density_in"] < 1.1 * density, f"density in: {sparse}")
     union = 1 - (1 - density) ** hosts
-    expect(0.9 * union < sparse["density_out"] < 1.1 * union, f"density out: {sparse}, expected {union}")
+    expect(0.9 * union < sparse["density_out"] < 1.1 * union,
+           f"density out: {sparse}, expected {union}")
     # Of 4 bytes a value; indices have 2 or 4.
     for key, part in (("bytes_sent", density), ("bytes_received", union)):
-        expect(1.4 * part * sparse["dense_bytes"] < sparse[key] < 2.4 * part * sparse["dense_bytes"], f"{key}: {sparse}")
+        expect(1.4 * part * sparse["dense_bytes"] < sparse[key] < 2.4 * part
+               * sparse["dense_bytes"], f"{key}: {sparse}")
 
 
 @case(120)
 def the_sparse_demo_is_exact_and_shows_what_it_saves():
     expect_sparse(demo_is_exact("--sparse", "0.01", "--bytes", "16MiB", handler="sparse"), 0.01)
-    result = demo_is_exact("--sparse", "0.05", "--bytes", "4MiB", "--hosts", 3, "--handler", "sparse-hash", "--loss", "0.02",
+    result = demo_is_exact("--sparse", "0.05", "--bytes", "4MiB", "--hosts", 3, "--handler",
+                           "sparse-hash", "--loss", "0.02",
                            handler="sparse-hash")
     expect(result["retransmits"] > 0, "nothing was resent")
     expect_equal(demo_is_exact("--bytes", "1MiB")["sparse"], None, "sparse without --sparse")
     table = run(DEMO + ["--sparse", "0.02", "--bytes", "1MiB"], timeout=100).stdout
-    expect(table.startswith("sparse allreduce sum of 1 MiB of f32 on 4 hosts"), f"the table: {table}")
-    for words in ("handler sparse", " % of the indices of each host, at ", "the hosts sent 0.", " times less; they received ", "exact"):
+    expect(table.startswith("sparse allreduce sum of 1 MiB of f32 on 4 hosts"),
+           f"the table: {table}")
+    for words in ("handler sparse", " % of the indices of each host, at ", "the hosts sent 0.",
+                  " times less; they received ", "exact"):
         expect(words in table, f"'{words}' is not in the table:\n{table}")
 
 
 @case(120)
 def the_sparse_demo_is_exact_on_leaves_and_spines():
     """A job of the manager's, at two levels."""
-    done = run(DEMO + ["--sparse", "0.01", "--bytes", "4MiB", "--topology", "leaf-spine", "--json"], timeout=100)
+    done = run(DEMO + ["--sparse", "0.01", "--bytes", "4MiB", "--topology", "leaf-spine", "--json"],
+               timeout=100)
     result = json.loads(done.stdout)
-    expect_equal((result["ok"], result["mismatches"], result["handler"]), (True, 0, "sparse"), f"the result ({result})")
+    expect_equal((result["ok"], result["mismatches"], result["handler"]), (True, 0, "sparse"),
+                 f"the result ({result})")
     expect_sparse(result, 0.01)
     # Up its values, down those of all hosts.
-    expect(max(part for both in result["traffic"]["switches"].values() for part in both) < 0.16, f"traffic: {result['traffic']}")
+    expect(max(part for both in result["traffic"]["switches"].values() for part in both) < 0.16,
+           f"traffic: {result['traffic']}")
 
 
 @case(150)
 def the_sparse_demo_goes_over_rings_and_several_trees_and_survives_a_spine():
-    for more, trees in ((["--ring"], 0), (["--trees", "2"], 2), (["--kill", "spine0", "--iters", "40"], 1)):
-        done = run(DEMO + ["--sparse", "0.01", "--bytes", "4MiB", "--topology", "leaf-spine", "--json", *more], timeout=100)
+    for more, trees in ((["--ring"], 0), (["--trees", "2"], 2),
+                        (["--kill", "spine0", "--iters", "40"], 1)):
+        done = run(DEMO + ["--sparse", "0.01", "--bytes", "4MiB", "--topology", "leaf-spine",
+                           "--json", *more], timeout=100)
         result = json.loads(done.stdout)
-        expect_equal((result["ok"], result["mismatches"], len(result["trees"])), (True, 0, trees), f"the result with {more} ({result})")
-        expect(result["sparse"]["bytes_sent"] * 8 < result["sparse"]["dense_bytes"], f"{more}: {result['sparse']}")
+        expect_equal((result["ok"], result["mismatches"], len(result["trees"])), (True, 0, trees),
+                     f"the result with {more} ({result})")
+        expect(result["sparse"]["bytes_sent"] * 8 < result["sparse"]["dense_bytes"],
+               f"{more}: {result['sparse']}")
 
 
 @case()
 def bad_options_of_the_demo_are_refused_in_one_line():
-    for arguments in (["--hosts", "1"], ["--hosts", "17"], ["--hosts", "x"], ["--bytes", "0"], ["--bytes", "-4"],
-                      ["--bytes", "7"], ["--bytes", "1TiB"], ["--bytes", "lots"], ["--dtype", "f8"], ["--op", "nand"],
+    for arguments in (["--hosts", "1"], ["--hosts", "17"], ["--hosts", "x"], ["--bytes", "0"],
+                      ["--bytes", "-4"],
+                      ["--bytes", "7"], ["--bytes", "1TiB"], ["--bytes", "lots"], ["--dtype", "f8"],
+                      ["--op", "nand"],
                       ["--data", "random"], ["--data", "random", "--reproducible", "--op", "max"],
-                      ["--accumulate", "f16"], ["--accumulate", "f32"], ["--accumulate", "f32", "--dtype", "f16", "--op", "max"],
-                      ["--transport", "pigeon"], ["--mtu", "100"], ["--mtu", "9000", "--transport", "af_xdp"],
+                      ["--accumulate", "f16"], ["--accumulate", "f32"],
+                      ["--accumulate", "f32", "--dtype", "f16", "--op", "max"],
+                      ["--transport", "pigeon"], ["--mtu", "100"],
+                      ["--mtu", "9000", "--transport", "af_xdp"],
                       ["--loss", "-0.1"], ["--loss", "1"], ["--loss", "x"], ["--workers", "0"],
                       ["--collective", "gather"], ["--collective", "allgather", "--bytes", "24"],
                       ["--collective", "broadcast", "--data", "random", "--reproducible"],
-                      ["--collective", "barrier", "--accumulate", "f32", "--dtype", "f16"], ["--bogus"], ["extra"],
-                      ["--dual-homed"], ["--topology", "tree3", "--dual-homed"], ["--ring"], ["--trees", "2"], ["--kill", "spine0"],
-                      ["--topology", "leaf-spine", "--ring", "--trees", "2"], ["--topology", "leaf-spine", "--ring", "--kill", "leaf0"],
+                      ["--collective", "barrier", "--accumulate", "f32", "--dtype", "f16"],
+                      ["--bogus"], ["extra"],
+                      ["--dual-homed"], ["--topology", "tree3", "--dual-homed"], ["--ring"],
+                      ["--trees", "2"], ["--kill", "spine0"],
+                      ["--topology", "leaf-spine", "--ring", "--trees", "2"],
+                      ["--topology", "leaf-spine", "--ring", "--kill", "leaf0"],
                       ["--topology", "leaf-spine", "--kill", "leaf0", "--freeze", "leaf0"],
                       ["--topology", "leaf-spine", "--transport", "memif"],
                       ["--topology", "leaf-spine", "--dtype", "bf16", "--accumulate", "f32"]):
@@ -217,11 +258,13 @@ def bad_options_of_the_demo_are_refused_in_one_line():
         expect_equal(done.returncode, 2, f"exit status with {arguments}")
         expect_equal(done.stdout, "", f"standard output with {arguments}")
         lines = done.stderr.strip().splitlines()
-        expect(len(lines) == 1 and any(word in lines[0] for word in ("found", "unrecognized", "invalid choice")),
+        expect(len(lines) == 1 and any(word in lines[0]
+                                       for word in ("found", "unrecognized", "invalid choice")),
                f"{arguments}: {done.stderr!r}")
 
 
-DTYPES = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "complex-f32")
+DTYPES = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64",
+          "complex-f32")
 OPS = ("sum", "prod", "min", "max", "avg", "land", "lor", "lxor", "band", "bor", "bxor")
 
 
@@ -235,7 +278,8 @@ def is_defined(dtype, op):
 @case(120, thorough=True)
 def every_undefined_pair_and_every_handler_without_an_order_is_refused():
     """By one line that says what would do, before anything is set up."""
-    refused = [(["--dtype", dtype, "--op", op], f"argument --op: found {op} for {dtype}, expected one of ")
+    refused = [(["--dtype", dtype, "--op", op],
+                f"argument --op: found {op} for {dtype}, expected one of ")
                for dtype in DTYPES for op in OPS if not is_defined(dtype, op)]
     expect_equal(len(refused), 4 * 6 + 10, "undefined pairs")
     refused += [(["--dtype", dtype, "--op", "prod", f"--handler={handler}", "--reproducible"],
@@ -244,7 +288,8 @@ def every_undefined_pair_and_every_handler_without_an_order_is_refused():
     for arguments, words in refused:
         demo = start_demo(*arguments)
         out, err = demo.communicate(timeout=60)
-        expect_equal((demo.returncode, out, err.count("\n")), (2, "", 1), f"exit status, output and lines with {arguments}")
+        expect_equal((demo.returncode, out, err.count("\n")), (2, "", 1),
+                     f"exit status, output and lines with {arguments}")
         expect(words in err, f"{arguments}: found {err!r}, expected '{words}'")
 
 
@@ -258,7 +303,8 @@ def the_demo_runs_every_collective():
     table = run(DEMO + ["--collective", "broadcast", "--bytes", "1MiB"], timeout=100).stdout
     expect(table.startswith("broadcast of 1 MiB of f32 on 4 hosts"), f"the table: {table}")
     table = run(DEMO + ["--collective", "barrier"], timeout=100).stdout
-    expect(table.startswith("barrier on 4 hosts") and "passed by every host" in table, f"the table: {table}")
+    expect(table.startswith("barrier on 4 hosts") and "passed by every host" in table,
+           f"the table: {table}")
 
 
 @case(120)
@@ -271,16 +317,19 @@ def the_demo_runs_every_kind_of_reduction():
         result = demo_is_exact("--bytes", "256KiB", "--hosts", 3, "--dtype", dtype, "--op", op,
                                *(["--handler", handler] if handler else []),
                                *(["--reproducible"] if reproducible else []), handler=used)
-        expect_equal((result["dtype"], result["op"], result["reproducible"]), (dtype, op, reproducible), "reduction")
+        expect_equal((result["dtype"], result["op"], result["reproducible"]),
+                     (dtype, op, reproducible), "reduction")
 
 
 @case(120)
 def reproducible_demos_have_the_same_digest():
     """Whatever the workers and the loss; another seed has another one."""
     def digest(*arguments):
-        return demo_is_exact("--reproducible", "--data", "random", "--bytes", "1MiB", *arguments, handler="tree")["digest"]
+        return demo_is_exact("--reproducible", "--data", "random", "--bytes", "1MiB", *arguments,
+                             handler="tree")["digest"]
     first = digest()
-    expect_equal(digest("--workers", 4, "--cluster-size", 2, "--transport", "af_packet"), first, "digest of another run")
+    expect_equal(digest("--workers", 4, "--cluster-size", 2, "--transport", "af_packet"), first,
+                 "digest of another run")
     expect(digest("--seed", 2) != first, "another seed has the same digest")
     expect(digest("--dtype", "bf16") != digest("--dtype", "bf16", "--accumulate", "f32"),
            "sums in f32 have the same digest as those in bf16")
@@ -290,7 +339,8 @@ def wait_for_the_job(demo):
     """Waits until the demo's hosts were started."""
     def started():
         expect(demo.poll() is None, f"the demo ended by itself with {demo.returncode}")
-        return any(trace.startswith("/tmp/") and list(Path(trace).glob("perf-*")) for trace in traces(demo.pid))
+        return any(trace.startswith("/tmp/") and list(Path(trace).glob("perf-*"))
+                   for trace in traces(demo.pid))
     wait_until(started, 60, "the job to run")
 
 
@@ -331,6 +381,7 @@ def the_next_run_removes_what_a_killed_one_left():
     finally:
         demo.kill()
         demo.communicate()
-    wait_until(lambda: not any("process" in trace for trace in traces(demo.pid)), 60, "the killed demo's programs to end")
+    wait_until(lambda: not any("process" in trace for trace in traces(demo.pid)), 60,
+               "the killed demo's programs to end")
     run(DEMO + ["--hosts", "2", "--bytes", "64KiB", "--json"], timeout=60)
     before.expect_restored(demo.pid)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Egress queues: a port with a rate behaves like a link of that speed, and TCP sees its marks and its losses."""
+"""Egress queues: a port with a rate behaves like a link of that speed, and TCP sees its marks and
+its losses.
+"""
 
 import contextlib
 import json
@@ -9,7 +11,8 @@ import time
 
 from lab.namespaces import BUILD_DIR, Control, inside
 from tests.net.pace import without_core
-from tests.net.support import Lab, MIB, case, expect, expect_equal, expect_exact, reports_of, run, run_exact_job, running_lab, start_ranks, wait_until
+from tests.net.support import (Lab, MIB, case, expect, expect_equal, expect_exact, reports_of, run,
+                               run_exact_job, running_lab, start_ranks, wait_until)
 
 RATE_MBIT = 200
 ECN_BYTES = 100_000
@@ -38,7 +41,8 @@ class Unmarked(Limited):
 
 
 def receiver_port(control):
-    return next(port for port in control.ask("ports.list")["ports"] if port["name"] == Lab.port_of(RECEIVER))
+    return next(port for port in control.ask("ports.list")["ports"]
+                if port["name"] == Lab.port_of(RECEIVER))
 
 
 def port_of(lab):
@@ -86,16 +90,21 @@ class Watch:
 
 def flow(lab, congestion, watch_after=1):
     """
-    TCP from hosts 0 and 2 to the receiver. Returns what was seen of its port in the middle of it, how long the switch and iperf3
-    had no core then, and how many segments were sent again.
+    TCP from hosts 0 and 2 to the receiver. Returns what was seen of its port in the middle of it,
+    how long the switch and iperf3 had no core then, and how many segments were sent again.
     """
     ports = {0: 5201, 2: 5202}
-    servers = [lab.spawn(RECEIVER, ["iperf3", "--server", "--one-off", "--forceflush", "--port", port], "iperf-server")
+    servers = [lab.spawn(RECEIVER,
+                         ["iperf3", "--server", "--one-off", "--forceflush", "--port", port],
+                         "iperf-server")
                for port in ports.values()]
     for server in servers:
         wait_until(lambda s=server: "Server listening" in s.stdout(), 60, "an iperf3 server")
-    clients = [lab.spawn(host, ["iperf3", "--client", lab.host_ip(RECEIVER), "--port", port, "--time", SECONDS + watch_after + 1,
-                                "--congestion", congestion, "--json"], "iperf-client") for host, port in ports.items()]
+    clients = [lab.spawn(host,
+                         ["iperf3", "--client", lab.host_ip(RECEIVER), "--port", port, "--time",
+                          SECONDS + watch_after + 1,
+                                "--congestion", congestion, "--json"], "iperf-client") for host,
+               port in ports.items()]
     time.sleep(watch_after)
     pids = [lab.switch.pid, *(process.pid for process in servers + clients)]
     waited = -without_core(pids)
@@ -110,22 +119,27 @@ def flow(lab, congestion, watch_after=1):
 
 
 def expect_rate(watch, waited):
-    """Never above the rate and what may leave at once; at least 95 % of it in the time in which the processes had cores."""
+    """Never above the rate and what may leave at once; at least 95 % of it in the time in which the
+    processes had cores.
+    """
     sent = watch.grown("tx_bytes")
     most = RATE_MBIT * 125_000 * watch.seconds + BUCKET_BYTES + MTU
     expect(sent <= most, f"{sent} bytes left in {watch.seconds:.3f} s, expected {most:.0f} at most")
     least = 0.95 * RATE_MBIT * 125_000 * max(watch.seconds - waited, 0)
-    print(f"{sent * 8 / watch.seconds / 1e6:.1f} Mbit/s of {RATE_MBIT}, no core for {waited:.3f} s of {watch.seconds:.3f} s")
-    expect(sent >= least, f"{sent} bytes left in {watch.seconds:.3f} s, in which processes had no core for {waited:.3f} s; "
-           f"expected {least:.0f} at least")
+    print(f"{sent * 8 / watch.seconds / 1e6:.1f} Mbit/s of {RATE_MBIT}, no core for {waited:.3f} s "
+          f"of {watch.seconds:.3f} s")
+    expect(sent >= least, f"{sent} bytes left in {watch.seconds:.3f} s, in which processes had no "
+                          f"core for {waited:.3f} s; expected {least:.0f} at least")
 
 
 @contextlib.contextmanager
 def dctcp(lab):
     """The congestion control fanin_dctcp is there in the block."""
-    loader = lab.spawn(0, [BUILD_DIR / "tests" / "dctcp-load", BUILD_DIR / "tests" / "dctcp.bpf.o"], "dctcp")
+    loader = lab.spawn(0, [BUILD_DIR / "tests" / "dctcp-load", BUILD_DIR / "tests" / "dctcp.bpf.o"],
+                       "dctcp")
     try:
-        wait_until(lambda: "ready" in loader.stdout() or not loader.running(), 60, "the congestion control")
+        wait_until(lambda: "ready" in loader.stdout() or not loader.running(), 60,
+                   "the congestion control")
         expect(loader.running(), f"no congestion control: {loader.last_words()}")
         yield
     finally:
@@ -141,7 +155,8 @@ def ecn_in(lab):
 def expect_no_loss(lab, watch, waited, again):
     expect_equal(watch.grown("tx_dropped"), 0, "frames dropped at the port")
     # A sender's timer that expires because an answer had no core sends again what is not lost.
-    expect(again == 0 or waited > 0.05 * watch.seconds, f"{again} segments sent again, with no core for {waited:.2f} s")
+    expect(again == 0 or waited > 0.05 * watch.seconds,
+           f"{again} segments sent again, with no core for {waited:.2f} s")
     expect(watch.grown("egress", "ecn_marked") > 0, "nothing was marked")
     expect_equal(lab.drops()["tx_full"], 0, "tx_full")
 
@@ -187,34 +202,44 @@ def tcp_without_ecn_fills_the_queue_and_loses_by_tail_drop():
         expect(again > 0, "nothing was sent again")
         expect_equal(lab.drops()["tx_full"], port["tx_dropped"], "tx_full beside tx_dropped")
         expect_equal(port["egress"]["ecn_marked"], 0, "marks")
-        expect(max(watch.backlogs) > QUEUE_BYTES * 0.8, f"at most {max(watch.backlogs)} bytes waited")
+        expect(max(watch.backlogs) > QUEUE_BYTES * 0.8,
+               f"at most {max(watch.backlogs)} bytes waited")
         expect(max(watch.backlogs) <= QUEUE_BYTES, f"{max(watch.backlogs)} bytes waited")
         expect_rate(watch, waited)
 
 
 @case(120)
 def a_job_is_exact_over_a_link_with_a_rate():
-    """Its windows are more than the queue holds; and beside it a UDP flow that is faster than the link."""
+    """Its windows are more than the queue holds; and beside it a UDP flow that is faster than the
+    link.
+    """
     with running_lab(3, "af_packet", MTU, base=Limited) as lab:
         run_exact_job(lab, "a job", bytes=4 * MIB, iters=3)
-        server = lab.spawn(RECEIVER, ["iperf3", "--server", "--one-off", "--forceflush"], "iperf-server")
+        server = lab.spawn(RECEIVER, ["iperf3", "--server", "--one-off", "--forceflush"],
+                           "iperf-server")
         wait_until(lambda: "Server listening" in server.stdout(), 60, "the iperf3 server")
-        client = lab.spawn(2, ["iperf3", "--client", lab.host_ip(RECEIVER), "--udp", "--bitrate", f"{RATE_MBIT * 3 // 2}M",
+        client = lab.spawn(2, ["iperf3", "--client", lab.host_ip(RECEIVER), "--udp", "--bitrate",
+                               f"{RATE_MBIT * 3 // 2}M",
                                "--length", 1400, "--time", SECONDS, "--json"], "iperf-client")
         job = lab.create_job()
-        expect_exact(reports_of(lab, start_ranks(lab, job, bytes=MIB, iters=5)), "a job beside a flood")
+        expect_exact(reports_of(lab, start_ranks(lab, job, bytes=MIB, iters=5)),
+                     "a job beside a flood")
         expect_equal(client.wait(60), 0, f"exit status of iperf3 ({client.stdout()[-300:]})")
         expect(lab.drops()["tx_full"] > 0, "the flood was not bounded")
 
 
 @case()
 def what_a_queue_may_be_is_checked():
-    wrong = (({"queue_bytes": 9000}, "ports[0].queue_bytes: found 9000, expected room for a frame of the port's MTU, 9014"),
-             ({"queue_bytes": 100000, "ecn_bytes": 100000}, "ports[0].ecn_bytes: found 100000, expected less than queue_bytes, 100000"),
-             ({"bucket_bytes": 10}, "ports[0].bucket_bytes: found without rate_mbit, which it belongs to"),
+    wrong = (({"queue_bytes": 9000},
+              "ports[0].queue_bytes: found 9000, expected room for a frame of the port's MTU, 9014"),
+             ({"queue_bytes": 100000, "ecn_bytes": 100000},
+              "ports[0].ecn_bytes: found 100000, expected less than queue_bytes, 100000"),
+             ({"bucket_bytes": 10}, "ports[0].bucket_bytes: found without rate_mbit, which it "
+                                    "belongs to"),
              ({"rate_mbit": 0}, "ports[0].rate_mbit: found 0, expected an integer from 1 to 400000"))
     for limits, words in wrong:
-        base = type("Wrong", (Lab,), {"port": lambda self, host, more=limits: {**Lab.port(self, host), **more}})
+        base = type("Wrong", (Lab,),
+                    {"port": lambda self, host, more=limits: {**Lab.port(self, host), **more}})
         with base(1, "af_packet", MTU) as lab:
             path = lab.directory / "switch.json"
             path.write_text(json.dumps(lab.config()))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Protocols from outside of the tree: what docs/adding-a-protocol.md shows of examples/acked is so, and a directory that can't be
-used is told in words. examples/acked/tests has the case that runs it.
+"""Protocols from outside of the tree: what docs/adding-a-protocol.md shows of examples/acked is so,
+and a directory that can't be used is told in words. examples/acked/tests has the case that runs it.
 """
 
 import re
@@ -24,18 +24,22 @@ def find(kind, *directories):
 
 @case()
 def files_of_protocols_are_found_by_their_folders():
-    expect_equal(find("handlers", EXAMPLE), (0, [str(EXAMPLE / "switch/acked.c")], ""), "the example's handler")
-    expect_equal(find("protocols", EXAMPLE), (0, [str(EXAMPLE / "host/acked.c")], ""), "the example's host protocol")
+    expect_equal(find("handlers", EXAMPLE), (0, [str(EXAMPLE / "switch/acked.c")], ""),
+                 "the example's handler")
+    expect_equal(find("protocols", EXAMPLE), (0, [str(EXAMPLE / "host/acked.c")], ""),
+                 "the example's host protocol")
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
 
         def expect_told(words, *directories):
             for kind in ("handlers", "protocols"):
                 status, found, told = find(kind, *directories)
-                expect_equal((status, found, told.count("\n")), (1, [], 1), f"status, files and lines ({told})")
+                expect_equal((status, found, told.count("\n")), (1, [], 1),
+                             f"status, files and lines ({told})")
                 for word in words:
                     expect(word in told, f"found '{told.strip()}', expected '{word}' in it")
-        expect_told([str(place / "none"), "No such file or directory", "switch/", "host/"], place / "none")
+        expect_told([str(place / "none"), "No such file or directory", "switch/", "host/"],
+                    place / "none")
         expect_told([directory, "found no C files in switch/", "host/"], place)
         (place / "handler.c").touch()
         expect_told([directory, "found handler.c", "expected C files in switch/"], place)
@@ -48,11 +52,15 @@ def files_of_protocols_are_found_by_their_folders():
         # Headers, tests and the like may lie beside them.
         (place / "switch").mkdir()
         (place / "tests").mkdir()
-        for name in ("switch/b.c", "switch/a.c", "switch/a.h", "both.h", "tests/test_both.c", "README.md"):
+        for name in ("switch/b.c", "switch/a.c", "switch/a.h", "both.h", "tests/test_both.c",
+                     "README.md"):
             (place / name).touch()
-        expect_equal(find("handlers", place, place)[:2], (0, [str(place / "switch/a.c"), str(place / "switch/b.c")]), "two handlers")
-        expect_equal(find("protocols", place)[:2], (0, []), "no host protocol, which a handler may do without")
-        expect_equal(find("handlers", place, EXAMPLE)[1][2:], [str(EXAMPLE / "switch/acked.c")], "those of a second directory")
+        expect_equal(find("handlers", place, place)[:2],
+                     (0, [str(place / "switch/a.c"), str(place / "switch/b.c")]), "two handlers")
+        expect_equal(find("protocols", place)[:2], (0, []),
+                     "no host protocol, which a handler may do without")
+        expect_equal(find("handlers", place, EXAMPLE)[1][2:], [str(EXAMPLE / "switch/acked.c")],
+                     "those of a second directory")
     expect_equal(find("others", EXAMPLE)[0], 2, "status of a wrong call")
 
 
@@ -80,7 +88,9 @@ def the_page_shows_the_example_as_it_is():
         expect(name is not None, f"a piece of C belongs to no file: {lines[:1]}")
         expect("\n".join(lines) + "\n" in (SOURCE_DIR / name).read_text(encoding="utf-8"),
                f"not in {name} as it stands in the page: {lines[0]} ...")
-    expect_equal({name for name, _ in blocks}, {"examples/acked/acked.h", "examples/acked/switch/acked.c", "examples/acked/host/acked.c"}, "files shown")
+    expect_equal({name for name, _ in blocks},
+                 {"examples/acked/acked.h", "examples/acked/switch/acked.c",
+                  "examples/acked/host/acked.c"}, "files shown")
     for path in re.findall(r"\]\((?!http|#)([^)#]+)", page):
         expect((PAGE.parent / path).exists(), f"the page links to {path}, which is not there")
 
@@ -89,14 +99,19 @@ def the_page_shows_the_example_as_it_is():
 def a_switch_has_no_protocol_that_it_was_not_given():
     with running_lab(1) as lab:
         handlers = lab.control.ask("version")["handlers"]
-        expect(handlers and all(handler["name"] != "elsewhere" for handler in handlers), f"handlers: {handlers}")
-        done = lab.ctl("jobs", "create", "--member", "h0:10.77.0.1", "--handler", "elsewhere", check=False)
-        expect(done.returncode != 0 and 'found handler "elsewhere", expected one that `version` lists' in done.stderr, done.stderr)
+        expect(handlers and all(handler["name"] != "elsewhere" for handler in handlers),
+               f"handlers: {handlers}")
+        done = lab.ctl("jobs", "create", "--member", "h0:10.77.0.1", "--handler", "elsewhere",
+                       check=False)
+        expect(done.returncode != 0 and 'found handler "elsewhere", expected one that `version` '
+                                        'lists' in done.stderr, done.stderr)
 
 
 @case(120, thorough=True)
 def a_wrong_directory_is_told_by_meson():
     with tempfile.TemporaryDirectory(prefix="fanin-example-") as directory:
-        done = run(["meson", "setup", Path(directory) / "build", SOURCE_DIR, f"-Dprotocols={directory}/none"], check=False, timeout=90)
+        done = run(["meson", "setup", Path(directory) / "build", SOURCE_DIR,
+                    f"-Dprotocols={directory}/none"], check=False, timeout=90)
         words = f"protocols: {directory}/none: No such file or directory, expected a directory with C files in switch/"
-        expect(done.returncode != 0 and words in done.stdout + done.stderr, f"meson says: {done.stdout[-500:]}")
+        expect(done.returncode != 0 and words in done.stdout + done.stderr,
+               f"meson says: {done.stdout[-500:]}")

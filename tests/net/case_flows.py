@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which packets form super-frames: the table in docs/performance.md holds for every handler, over UDP sockets at MTU 1500."""
+"""Which packets form super-frames: the table in docs/performance.md holds for every handler, over
+UDP sockets at MTU 1500.
+"""
 
 import re
 import socket
@@ -7,24 +9,30 @@ import struct
 
 from tests.net.case_trees import finish, managed_fabric, start
 from lab.fabric import MANAGER_IP, leaf_spine, single
-from tests.net.frames import ETH_P_ALL, GSO_UDP_L4, PACKET_OUTGOING, PACKET_VNET_HDR, SOL_PACKET, TYPES
+from tests.net.frames import (ETH_P_ALL, GSO_UDP_L4, PACKET_OUTGOING, PACKET_VNET_HDR, SOL_PACKET,
+                              TYPES)
 from lab.namespaces import HOST_INTERFACE, NOBODY, SOURCE_DIR, UDP_PORT, inside, program
 from lab.pinger import SO_RCVBUFFORCE
-from tests.net.support import MIB, CaseFailed, case, expect, expect_equal, run_exact_job, running_lab
+from tests.net.support import (MIB, CaseFailed, case, expect, expect_equal, run_exact_job,
+                               running_lab)
 
 PACKET_STATISTICS = 6
 VNET_LEN, L4_LEN = 10, 42
 # Fewer than that of a type say nothing.
 LEAST = 100
-# May be unsaid: repairs, questions, and what home hosts have to complete, as many at once as there happen to be.
-BY_CHANCE = {"QUERY", "ANSWER", "REPEAT", "RESTORE", "ASK", "HERE", "UNICAST", "UNICAST_DELIVERY", "EVICTED", "MULTICAST", "DELIVERY"}
+# May be unsaid: repairs, questions, and what home hosts have to complete, as many at once as there
+# happen to be.
+BY_CHANCE = {"QUERY", "ANSWER", "REPEAT", "RESTORE", "ASK", "HERE", "UNICAST", "UNICAST_DELIVERY",
+             "EVICTED", "MULTICAST", "DELIVERY"}
 LIMITS = {"limits": {"max_jobs": 1, "slots": 2080}}
 OPTIONS = {"bytes": MIB, "iters": 3, "transport": "udp"}
 NAMES = {row.code: row.name for row in TYPES}
 
 
 class Tap:
-    """What a host's kernel sends and receives, whole: of each type of packets how many there are in super-frames and by themselves."""
+    """What a host's kernel sends and receives, whole: of each type of packets how many there are in
+    super-frames and by themselves.
+    """
 
     def __init__(self, namespace):
         with inside(namespace):
@@ -45,7 +53,8 @@ class Tap:
                     break
                 kind, size = struct.unpack_from("=xBxxH", data)
                 frame, payload = data[VNET_LEN:], data[VNET_LEN + L4_LEN:]
-                if frame[12:14] != b"\x08\x00" or frame[23] != 17 or UDP_PORT not in struct.unpack_from("!HH", frame, 34):
+                if frame[12:14] != b"\x08\x00" or frame[
+                        23] != 17 or UDP_PORT not in struct.unpack_from("!HH", frame, 34):
                     continue
                 size = size if kind == GSO_UDP_L4 else len(payload)
                 for at in range(0, len(payload), size):
@@ -76,13 +85,17 @@ def expect_as_told(handler, counts):
     for (way, name), (together, all_) in counts.items():
         if all_ >= LEAST and ((way, name) in says or name not in BY_CHANCE):
             expect_equal(says.get((way, name)), together * 2 > all_,
-                         f"{handler}: docs/performance.md on {name} {way}, of which {together} of {all_} are in super-frames")
+                         f"{handler}: docs/performance.md on {name} {way}, of which {together} of "
+                         f"{all_} are in super-frames")
     for key in says:
-        expect(counts.get(key, (0, 0))[1] >= LEAST, f"{handler}: few packets {key} have been seen: {counts}")
+        expect(counts.get(key, (0, 0))[1] >= LEAST,
+               f"{handler}: few packets {key} have been seen: {counts}")
 
 
 def expect_of_a_run(handler, namespace, run):
-    """What packets of a handler a host sees in a run. Which are due at the same moment differs between runs: one of four is as told."""
+    """What packets of a handler a host sees in a run. Which are due at the same moment differs
+    between runs: one of four is as told.
+    """
     for left in reversed(range(4)):
         tap = Tap(namespace)
         run()
@@ -97,16 +110,22 @@ def expect_of_a_run(handler, namespace, run):
 @case(120)
 def packets_of_one_switch_form_super_frames_as_told():
     with running_lab(4, "af_packet", 1500, LIMITS) as lab:
-        for handler, options in {"single": {}, "multi": {}, "tree": {}, "sparse": {"sparse": True, "density": 0.05},
-                                 "sparse-array": {"sparse": True, "density": 0.05}, "sparse-hash": {"sparse": True, "density": 0.05},
+        for handler, options in {"single": {}, "multi": {}, "tree": {},
+                                 "sparse": {"sparse": True, "density": 0.05},
+                                 "sparse-array": {"sparse": True, "density": 0.05},
+                                 "sparse-hash": {"sparse": True, "density": 0.05},
                                  "pull": {}, "push": {}}.items():
             expect_of_a_run(handler, lab.host_namespace(1),
-                            lambda handler=handler, options=options: run_exact_job(lab, handler, handler=handler, **OPTIONS, **options))
+                            lambda handler=handler,
+                            options=options: run_exact_job(lab, handler, handler=handler, **OPTIONS,
+                                                           **options))
 
 
 def fabric_job(fabric, name, **options):
     def run():
-        for report in finish(fabric, start(fabric, name, None if name == "canary" else 1, **{**OPTIONS, **options})):
+        for report in finish(fabric,
+                             start(fabric, name, None if name == "canary" else 1,
+                                   **{**OPTIONS, **options})):
             expect(report.get("ok"), f"{name}: {report}")
     expect_of_a_run(name, fabric.host_namespace(1), run)
 
@@ -119,9 +138,11 @@ def packets_of_managed_jobs_form_super_frames_as_told():
         fabric_job(fabric, "pa-atp", handler="pa-atp")
     with managed_fabric(leaf_spine(1, 1, 4), transport="udp") as fabric:
         fabric_job(fabric, "broadcast", collective="allgather", multicast="always")
-        command = ["/usr/bin/env", f"FANIN_TOKEN={fabric.token_file.read_text().strip()}", program("regions"), MANAGER_IP, "train"]
+        command = ["/usr/bin/env", f"FANIN_TOKEN={fabric.token_file.read_text().strip()}",
+                   program("regions"), MANAGER_IP, "train"]
 
         def regions():
-            for rank in [fabric.spawn(host, [*command, fabric.host_ip(host), host, 4, 3], "regions", NOBODY) for host in range(4)]:
+            for rank in [fabric.spawn(host, [*command, fabric.host_ip(host), host, 4, 3], "regions",
+                                      NOBODY) for host in range(4)]:
                 expect_equal(rank.wait(60), 0, "exit status of a rank with regions")
         expect_of_a_run("region", fabric.host_namespace(1), regions)

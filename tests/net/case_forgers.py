@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Forged packets of the protocols in which hosts speak to each other: from a stranger's port with all keys of the job, and from a member's port as other ranks.
-Sums stay exact, and what was dropped is counted. A member that is stopped meanwhile is waited for.
+"""Forged packets of the protocols in which hosts speak to each other: from a stranger's port with
+all keys of the job, and from a member's port as other ranks. Sums stay exact, and what was dropped
+is counted. A member that is stopped meanwhile is waited for.
 """
 
 import random
@@ -11,11 +12,13 @@ import time
 from tests.net import frames
 from tests.net.frames import RawPort, header, job_key, packet
 from lab.namespaces import SWITCH_IP, SWITCH_MAC
-from tests.net.support import KIB, MIB, case, expect, expect_equal, job_entry, reports_of, running_lab, start_ranks, wait_until
+from tests.net.support import (KIB, MIB, case, expect, expect_equal, job_entry, reports_of,
+                               running_lab, start_ranks, wait_until)
 
 STRANGER = 3
 MEMBERS = [0, 1, 2]
-NEWER = ["MULTICAST", "DELIVERY", "PARTIAL", "UNICAST", "UNICAST_DELIVERY", "EVICTED", "PULL", "PULL_DELIVERY", "RESPONSE", "RESPONSE_DELIVERY",
+NEWER = ["MULTICAST", "DELIVERY", "PARTIAL", "UNICAST", "UNICAST_DELIVERY", "EVICTED", "PULL",
+         "PULL_DELIVERY", "RESPONSE", "RESPONSE_DELIVERY",
          "WRITE", "WRITE_DELIVERY", "REWRITE", "REWRITE_DELIVERY"]
 # From a host each of these says which rank, or ranks, it is from.
 SAYS_RANK = ["MULTICAST", "UNICAST", "RESPONSE"]
@@ -23,22 +26,29 @@ ROUNDS = 2000
 
 
 def forgery(chance, job, epoch, name, members):
-    """A packet of a type about some block that may be in flight, full of lies. Most are well formed."""
+    """A packet of a type about some block that may be in flight, full of lies. Most are well
+    formed.
+    """
     packet_type = getattr(frames, name)
     has_elements = name in ("PARTIAL", "EVICTED", "RESPONSE", "RESPONSE_DELIVERY")
     floats = job["payload_bytes"] // 4
     n = floats if has_elements else chance.choice((0, 1, floats)) if "PULL" not in name else 0
     kind = chance.randrange(9) | chance.choice((0, 1 << 8)) | 11 << 16 | 1 << 24
-    return header(packet_type, job["id"], job_key(job, packet_type), struct.pack("<f", 1e6) * n, epoch=epoch,
+    return header(packet_type, job["id"], job_key(job, packet_type), struct.pack("<f", 1e6) * n,
+                  epoch=epoch,
                   block=chance.choice((0, 1, 2**32 - 1, chance.randrange(40000))),
-                  dtype="f32" if has_elements else "none", op="sum" if has_elements else "none", count=n if has_elements else chance.randrange(3),
+                  dtype="f32" if has_elements else "none", op="sum" if has_elements else "none",
+                  count=n if has_elements else chance.randrange(3),
                   contributions=chance.randrange(4) if name == "EVICTED" else 1, members=members,
-                  number=0 if has_elements and name != "EVICTED" else chance.choice((kind, chance.randrange(4))),
+                  number=0 if has_elements
+                  and name != "EVICTED" else chance.choice((kind, chance.randrange(4))),
                   progress=chance.choice((0, 1, n, chance.randrange(2**32))))
 
 
 def attack(handler, forge, **options):
-    """Runs a job, and stops its last rank for a while, in which forge(lab, job, epoch) sends what it likes. Returns what the ranks report, and the drops."""
+    """Runs a job, and stops its last rank for a while, in which forge(lab, job, epoch) sends what
+    it likes. Returns what the ranks report, and the drops.
+    """
     with running_lab(4, "af_packet") as lab:
         job = lab.create_job(MEMBERS, "--handler", handler, "--payload", 1024)
         ranks = start_ranks(lab, job, MEMBERS, timeout_ms=15000, **options)
@@ -59,17 +69,22 @@ def expect_right(reports, where):
 
 
 def expect_dropped(drops, *names):
-    expect(sum(drops.get(name, 0) for name in names) >= ROUNDS // 8, f"drops: {drops}, expected {ROUNDS // 8} or more of {names}")
+    expect(sum(drops.get(name, 0) for name in names) >= ROUNDS // 8,
+           f"drops: {drops}, expected {ROUNDS // 8} or more of {names}")
 
 
 def from_a_strangers_port(lab, job, epoch):
     chance = random.Random(7)
-    targets = [(SWITCH_MAC, SWITCH_IP), (f"01:00:5e:40:{job['id'] >> 8:02x}:{job['id'] & 0xff:02x}", f"239.192.{job['id'] >> 8}.{job['id'] & 0xff}"),
+    targets = [(SWITCH_MAC, SWITCH_IP),
+               (f"01:00:5e:40:{job['id'] >> 8:02x}:{job['id'] & 0xff:02x}",
+                f"239.192.{job['id'] >> 8}.{job['id'] & 0xff}"),
                *((lab.host_mac(host), lab.host_ip(host)) for host in MEMBERS)]
-    sources = [(lab.host_mac(STRANGER), lab.host_ip(STRANGER)), (lab.host_mac(0), lab.host_ip(0)), (lab.host_mac(STRANGER), SWITCH_IP)]
+    sources = [(lab.host_mac(STRANGER), lab.host_ip(STRANGER)), (lab.host_mac(0), lab.host_ip(0)),
+               (lab.host_mac(STRANGER), SWITCH_IP)]
     with RawPort(lab.host_namespace(STRANGER)) as port:
         for _ in range(ROUNDS):
-            content = forgery(chance, job, epoch, chance.choice(NEWER), chance.choice((0, 1, 2, 3, 7, chance.randrange(2**64))))
+            content = forgery(chance, job, epoch, chance.choice(NEWER),
+                              chance.choice((0, 1, 2, 3, 7, chance.randrange(2**64))))
             mac, address = chance.choice(targets)
             port.send(packet(content, *chance.choice(sources), dst_mac=mac, dst_ip=address))
 
@@ -79,7 +94,8 @@ def from_a_members_port(lab, job, epoch):
     chance = random.Random(8)
     with RawPort(lab.host_namespace(0)) as port:
         for _ in range(ROUNDS):
-            content = forgery(chance, job, epoch, chance.choice(SAYS_RANK), chance.choice((1, 2, 3, 6, 2**63)))
+            content = forgery(chance, job, epoch, chance.choice(SAYS_RANK),
+                              chance.choice((1, 2, 3, 6, 2**63)))
             port.send(packet(content, lab.host_mac(0), lab.host_ip(0)))
 
 
@@ -90,17 +106,21 @@ def stranger_is_harmless(handler, **options):
 
 
 def member_harms_itself_only(handler, **options):
-    """The switch refuses what comes from its host. The others wait for it, name it, and get no wrong result."""
+    """The switch refuses what comes from its host. The others wait for it, name it, and get no
+    wrong result.
+    """
     reports, drops = attack(handler, from_a_members_port, **options)
     expect_dropped(drops, "rank_unknown")
     if reports[0]["ok"]:
         expect_right(reports, f"{handler} beside a member that forges")
         return
     expect_equal(reports[0]["error"]["code"], "refused", f"rank 0: {reports[0]}")
-    # Whoever waits longest may find that another one, which answers for a block, has ended for want of rank 0.
+    # Whoever waits longest may find that another one, which answers for a block, has ended for want
+    # of rank 0.
     missing = [report["error"]["missing"] for report in reports[1:]]
     for rank, report in enumerate(reports[1:], 1):
-        expect(report["error"]["code"] == "timeout" and report["error"]["missing"] and rank not in report["error"]["missing"], f"rank {rank}: {report}")
+        expect(report["error"]["code"] == "timeout" and report["error"]["missing"]
+               and rank not in report["error"]["missing"], f"rank {rank}: {report}")
     expect([0] in missing, f"nobody names rank 0: {missing}")
 
 
@@ -145,11 +165,14 @@ def lab_is_at_rest(lab, job):
 
 
 def contribute_ahead(lab, job, host, rank):
-    """A member's contributions to the control blocks that nobody has begun, of operations and rounds that it has no part in yet, as far as the switch takes them."""
+    """A member's contributions to the control blocks that nobody has begun, of operations and
+    rounds that it has no part in yet, as far as the switch takes them.
+    """
     entry = job_entry(lab, job)
     with RawPort(lab.host_namespace(host)) as port:
         for block in range(entry["stats"]["blocks"], entry["stats"]["results"] + entry["slots"]):
-            content = header(frames.CONTRIBUTION, job["id"], job_key(job, frames.CONTRIBUTION), bytes(16), epoch=entry["epoch"], rank=rank,
+            content = header(frames.CONTRIBUTION, job["id"], job_key(job, frames.CONTRIBUTION),
+                             bytes(16), epoch=entry["epoch"], rank=rank,
                              block=block, dtype=8, op="max", count=2)
             port.send(packet(content, lab.host_mac(host), lab.host_ip(host)))
 
@@ -160,7 +183,8 @@ def a_member_that_contributes_ahead_is_waited_for_while_it_lives_and_named_once_
     victim = 2
     with running_lab(3, "af_packet") as lab:
         job = lab.create_job(range(3), "--handler", "pull")
-        ranks = start_ranks(lab, job, range(3), bytes=8 * MIB, iters=10000, check=False, timeout_ms=timeout_ms)
+        ranks = start_ranks(lab, job, range(3), bytes=8 * MIB, iters=10000, check=False,
+                            timeout_ms=timeout_ms)
         wait_until(lambda: job_entry(lab, job)["stats"]["results"] > 50, 60, "the job to run")
         ranks[victim].popen.send_signal(signal.SIGSTOP)
         try:
@@ -168,12 +192,15 @@ def a_member_that_contributes_ahead_is_waited_for_while_it_lives_and_named_once_
             expect(lab_is_at_rest(lab, job), "the others wait for the rank that is stopped")
             contribute_ahead(lab, job, victim, victim)
             time.sleep(2.5 * timeout_ms / 1000)
-            expect_equal([rank.popen.poll() for rank in ranks[:victim]], [None, None], "ranks that have given up on one that is stopped")
+            expect_equal([rank.popen.poll() for rank in ranks[:victim]], [None, None],
+                         "ranks that have given up on one that is stopped")
         finally:
             ranks[victim].popen.kill()
         killed = time.monotonic()
         for rank in ranks[:victim]:
             expect(rank.wait(60) != 0, "the others fail")
-        expect(time.monotonic() - killed < 3 * timeout_ms / 1000, f"{time.monotonic() - killed:.1f} s until the others fail")
+        expect(time.monotonic() - killed < 3 * timeout_ms / 1000,
+               f"{time.monotonic() - killed:.1f} s until the others fail")
         for rank, report in enumerate(lab.perf_report(rank) for rank in ranks[:victim]):
-            expect_equal((report["error"]["code"], report["error"]["missing"]), ("timeout", [victim]), f"rank {rank}: {report}")
+            expect_equal((report["error"]["code"], report["error"]["missing"]),
+                         ("timeout", [victim]), f"rank {rank}: {report}")

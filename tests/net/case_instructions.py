@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The guard on the fast path's instructions: what it lets pass, and what it says of what it does not."""
+"""The guard on the fast path's instructions: what it lets pass, and what it says of what it does
+not.
+"""
 
 import contextlib
 import io
@@ -32,13 +34,17 @@ def compare(found, budget):
 @case(10)
 def more_instructions_than_the_budget_name_the_function_that_grew():
     costs = instructions.self_costs(CALLGRIND)
-    expect_equal(costs, {"worker_round": 120, "drain": 300, "0x0000000000003960": 7}, "self costs of a callgrind file")
+    expect_equal(costs, {"worker_round": 120, "drain": 300, "0x0000000000003960": 7},
+                 "self costs of a callgrind file")
     budget = {"total": 100.0, "functions": {"drain": 60.0, "worker_round": 40.0}}
-    passed, _ = compare({"total": 102.9, "functions": {"drain": 62.9, "worker_round": 40.0}}, budget)
+    passed, _ = compare({"total": 102.9, "functions": {"drain": 62.9, "worker_round": 40.0}},
+                        budget)
     expect(passed, "2.9 % over the budget did not pass")
-    passed, said = compare({"total": 103.1, "functions": {"drain": 60.0, "worker_round": 43.1}}, budget)
+    passed, said = compare({"total": 103.1, "functions": {"drain": 60.0, "worker_round": 43.1}},
+                           budget)
     expect(not passed, "3.1 % over the budget passed")
-    expect("worker_round: 40.0 -> 43.1" in said and "drain" not in said, f"the function that grew is not named: {said}")
+    expect("worker_round: 40.0 -> 43.1" in said and "drain" not in said,
+           f"the function that grew is not named: {said}")
     passed, _ = compare({"total": 50.0, "functions": {}}, budget)
     expect(passed, "less than the budget did not pass")
     passed, _ = compare({"total": 50.0, "functions": {}}, None)

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Keys of jobs come from files, standard input and the environment, and those of a command line are not left there to be seen."""
+"""Keys of jobs come from files, standard input and the environment, and those of a command line are
+not left there to be seen.
+"""
 
 import os
 import socket
 import subprocess
 from pathlib import Path
 
-from tests.net.support import (KIB, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, running_lab,
+from tests.net.support import (KIB, case, expect, expect_equal, expect_exact, job_entry, program,
+                               reports_of, running_lab,
                      wait_for_results, wait_until)
 from lab.namespaces import SWITCH_IP, WireLab
 
@@ -39,7 +42,8 @@ def no_key_stays_on_a_command_line():
     with running_lab(2, "af_packet") as lab:
         job = lab.create_job(None, "--key", KEY)
         expect_equal(job["key"], KEY, "key of the job")
-        ranks = [lab.spawn_perf(host, job, host, 2, bytes=64 * KIB, iters=100000, transport="af_packet") for host in range(2)]
+        ranks = [lab.spawn_perf(host, job, host, 2, bytes=64 * KIB, iters=100000,
+                                transport="af_packet") for host in range(2)]
         wait_for_results(lab, job, 100)
         for rank in ranks:
             expect_hidden(lab, rank, "fanin-perf")
@@ -56,8 +60,10 @@ def no_key_stays_on_a_command_line():
             listener.bind(str(path))
             listener.listen()
             listener.settimeout(60)
-            process = subprocess.Popen([program("faninctl"), "--socket", str(path), "jobs", "create", f"--key={KEY}", "--member",
-                                        "h0:10.77.0.1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen([program("faninctl"), "--socket", str(path), "jobs",
+                                        "create", f"--key={KEY}", "--member",
+                                        "h0:10.77.0.1"], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
             try:
                 connection = listener.accept()[0]
                 shown = command_line(process.pid)
@@ -65,7 +71,8 @@ def no_key_stays_on_a_command_line():
             finally:
                 process.kill()
                 process.wait()
-        expect("--key=xx" in shown, f"faninctl's command line: found '{shown}', expected the key overwritten")
+        expect("--key=xx" in shown,
+               f"faninctl's command line: found '{shown}', expected the key overwritten")
 
 
 @case()
@@ -76,8 +83,10 @@ def keys_come_from_files_standard_input_and_the_environment():
         expect_equal(job["key"], KEY, "key of the job")
 
         def perf(rank, *arguments, before=()):
-            return lab.spawn(rank, [*before, program("fanin-perf"), "--switch", SWITCH_IP, "--job", job["id"], "--rank", rank,
-                                    "--size", 3, "--json", "--check", "--bytes", 64 * KIB, "--transport", "af_packet",
+            return lab.spawn(rank, [*before, program("fanin-perf"), "--switch", SWITCH_IP, "--job",
+                                    job["id"], "--rank", rank,
+                                    "--size", 3, "--json", "--check", "--bytes", 64 * KIB,
+                                    "--transport", "af_packet",
                                     *arguments], "perf")
 
         def all_three():
@@ -87,18 +96,25 @@ def keys_come_from_files_standard_input_and_the_environment():
 
         reports = reports_of(lab, all_three())
         expect_exact(reports, "keys from three places")
-        for text, mode, words in ((f"{KEY}\n", 0o604, "found the mode 0604, expected no access for others: chmod o="),
-                                  ("c0ffee\n", 0o600, "expected a line with 0x and 1 to 16 hexadecimal digits"),
-                                  (f"{KEY}0\n", 0o600, "expected a line with 0x"), ("", 0o600, "expected a line with 0x")):
+        for text, mode, words in ((f"{KEY}\n", 0o604,
+                                   "found the mode 0604, expected no access for others: chmod o="),
+                                  ("c0ffee\n", 0o600,
+                                   "expected a line with 0x and 1 to 16 hexadecimal digits"),
+                                  (f"{KEY}0\n", 0o600, "expected a line with 0x"),
+                                  ("", 0o600, "expected a line with 0x")):
             path = key_file(lab, "wrong.key", text, mode)
             process = perf(0, "--key-file", path)
             process.wait(60)
             expect_equal(process.popen.returncode, 2, f"exit status with {text!r}, {mode:o}")
             expect(words in process.stderr(), f"'{process.stderr()}' does not say '{words}'")
-        for arguments, before, words in (((), ["env", "FANIN_KEY=17"], "FANIN_KEY: expected 0x and 1 to 16 hexadecimal digits"),
-                                         ((), [], "--key-file is missing, or FANIN_KEY in the environment"),
-                                         (("--key-file", "/nonexistent"), [], "/nonexistent: cannot open"),
-                                         (("--key", KEY, "--key-file", good), [], "two ways to say the key")):
+        for arguments, before, words in (((), ["env", "FANIN_KEY=17"],
+                                          "FANIN_KEY: expected 0x and 1 to 16 hexadecimal digits"),
+                                         ((), [],
+                                          "--key-file is missing, or FANIN_KEY in the environment"),
+                                         (("--key-file", "/nonexistent"), [],
+                                          "/nonexistent: cannot open"),
+                                         (("--key", KEY, "--key-file", good), [],
+                                          "two ways to say the key")):
             process = perf(0, *arguments, before=before)
             process.wait(60)
             expect_equal(process.popen.returncode, 2, f"exit status with {arguments}")
@@ -113,5 +129,7 @@ def keys_come_from_files_standard_input_and_the_environment():
             finally:
                 os.environ.pop("FANIN_KEY", None)
             process.wait(60)
-            expect_equal(process.popen.returncode, 0, f"exit status of fanin-pktgen ({process.stderr().strip()[-300:]})")
-        wait_until(lambda: not any(member["joined"] for member in job_entry(lab, job)["members"]), 60, "all to leave")
+            expect_equal(process.popen.returncode, 0,
+                         f"exit status of fanin-pktgen ({process.stderr().strip()[-300:]})")
+        wait_until(lambda: not any(member["joined"] for member in job_entry(lab, job)["members"]),
+                   60, "all to leave")

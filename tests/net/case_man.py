@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The man pages tell what there is: every function as its header declares it, every option that a program's --help has."""
+"""The man pages tell what there is: every function as its header declares it, every option that a
+program's --help has.
+"""
 
 import json
 import re
@@ -12,7 +14,8 @@ from lab.namespaces import SOURCE_DIR
 MAN = SOURCE_DIR / "docs" / "man"
 INCLUDE = SOURCE_DIR / "hostlib" / "include"
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "RETURN VALUE", "ERRORS", "THREADS", "SEE ALSO"]
-PROGRAMS = {"fanin-switch": 8, "fanin-manager": 8, "fanin-server": 8, "faninctl": 1, "fanin-perf": 1, "fanin-pktgen": 1}
+PROGRAMS = {"fanin-switch": 8, "fanin-manager": 8, "fanin-server": 8, "faninctl": 1,
+            "fanin-perf": 1, "fanin-pktgen": 1}
 OPTION = re.compile(r"--[a-z][a-z-]*")
 
 
@@ -59,8 +62,10 @@ def declarations():
 @case()
 def every_function_of_the_library_has_a_man_page():
     functions = declarations()
-    exported = re.findall(r"^\s*(fanin_\w+);", (SOURCE_DIR / "hostlib" / "fanin.map").read_text(), flags=re.M)
-    expect_equal(set(functions) ^ set(exported), set(), "functions that only one of the headers and fanin.map has")
+    exported = re.findall(r"^\s*(fanin_\w+);", (SOURCE_DIR / "hostlib" / "fanin.map").read_text(),
+                          flags=re.M)
+    expect_equal(set(functions) ^ set(exported), set(),
+                 "functions that only one of the headers and fanin.map has")
     for name, declaration in functions.items():
         page = read_page(f"{name}.3")
         names = section(page, "NAME").partition(" - ")[0]
@@ -73,16 +78,21 @@ def every_function_of_the_library_has_a_man_page():
 
 @case()
 def man_pages_have_every_field_and_every_constant_of_the_library():
-    bodies = dict(re.findall(r"^(?:struct|enum) (\w+) \{(.*?)^\};", read_header(), flags=re.M | re.S))
+    bodies = dict(re.findall(r"^(?:struct|enum) (\w+) \{(.*?)^\};", read_header(),
+                             flags=re.M | re.S))
     for name, page in (("fanin_init_opts", "fanin_init.3"), ("fanin_join_opts", "fanin_join.3"),
-                       ("fanin_report", "fanin_comm_report.3"), ("fanin_server_opts", "fanin_serve.3"),
-                       ("fanin_server_job_opts", "fanin_serve.3"), ("fanin_server_job_stats", "fanin_serve.3"),
-                       ("fanin_server_stats", "fanin_serve.3"), ("fanin_status", "fanin.3"), ("fanin_dtype", "fanin.3"),
+                       ("fanin_report", "fanin_comm_report.3"),
+                       ("fanin_server_opts", "fanin_serve.3"),
+                       ("fanin_server_job_opts", "fanin_serve.3"),
+                       ("fanin_server_job_stats", "fanin_serve.3"),
+                       ("fanin_server_stats", "fanin_serve.3"), ("fanin_status", "fanin.3"),
+                       ("fanin_dtype", "fanin.3"),
                        ("fanin_op", "fanin.3")):
         body = bodies[name]
         # Of the constants, not those that only FANIN_OPAQUE and FANIN_CUSTOM are made of.
         found = re.findall(r"(\w+);", body) or re.findall(r"\b(FANIN_(?!OPAQUE|CUSTOM)\w+)", body)
-        expect(len(found) > 5, f"{name}: expected more than five fields or constants in fanin.h, found {found}")
+        expect(len(found) > 5, f"{name}: expected more than five fields or constants in fanin.h, "
+                               f"found {found}")
         missing = set(found) - set(re.findall(r"\w+", read_page(page)))
         expect(not missing, f"{page} does not have {sorted(missing)} of {name}")
 
@@ -93,9 +103,12 @@ def the_example_of_the_overview_compiles():
     with tempfile.TemporaryDirectory() as directory:
         source = Path(directory) / "example.c"
         source.write_text(example)
-        done = run(["cc", "-std=c11", "-Wall", "-Wextra", "-fsyntax-only", f"-I{INCLUDE}", str(source)], check=False)
-    expect("main(void)" in example, f"fanin.3: expected a whole program as EXAMPLE, found {example[:200]!r}")
-    expect_equal((done.returncode, done.stderr), (0, ""), "what the compiler says to the example of fanin.3")
+        done = run(["cc", "-std=c11", "-Wall", "-Wextra", "-fsyntax-only", f"-I{INCLUDE}",
+                    str(source)], check=False)
+    expect("main(void)" in example,
+           f"fanin.3: expected a whole program as EXAMPLE, found {example[:200]!r}")
+    expect_equal((done.returncode, done.stderr), (0, ""),
+                 "what the compiler says to the example of fanin.3")
 
 
 @case()
@@ -103,7 +116,8 @@ def the_examples_of_configurations_are_valid():
     page = section(read_page("fanin-switch.json.5"), "EXAMPLES")
     examples = re.findall(r"^\.EX\n(\{.*?^\}\n)\.EE", page, flags=re.M | re.S)
     macs = [json.loads(text)["address"]["mac"] for text in examples if '"routed"' in text]
-    expect_equal((len(macs), len(set(macs))), (2, 2), "switches and MAC addresses of the routed example")
+    expect_equal((len(macs), len(set(macs))), (2, 2),
+                 "switches and MAC addresses of the routed example")
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "example.json"
         for number, text in enumerate(examples):
@@ -114,7 +128,9 @@ def the_examples_of_configurations_are_valid():
                 entry["vdev"] = f"net_null{port}"
             path.write_text(json.dumps(config))
             done = run([program("fanin-switch"), "--check", "--config", str(path)], check=False)
-            expect_equal(done.returncode, 0, f"exit status of fanin-switch --check for example {number}: {done.stdout}{done.stderr}")
+            expect_equal(done.returncode, 0,
+                         f"exit status of fanin-switch --check for example {number}: "
+                         f"{done.stdout}{done.stderr}")
 
 
 @case()
@@ -123,7 +139,8 @@ def man_pages_are_formatted_without_a_warning():
         for number in range(1, 9):
             (Path(directory) / f"man{number}").symlink_to(MAN)
         for path in pages():
-            done = run(["groff", "-man", "-ww", "-z", "-Kutf8", "-Tutf8", "-I", directory, str(path)], check=False)
+            done = run(["groff", "-man", "-ww", "-z", "-Kutf8", "-Tutf8", "-I", directory,
+                        str(path)], check=False)
             expect_equal((done.returncode, done.stderr), (0, ""), f"what groff says to {path.name}")
 
 
@@ -131,16 +148,19 @@ def man_pages_are_formatted_without_a_warning():
 def man_pages_are_installed_and_refer_to_pages_that_exist():
     names = [path.name for path in pages()]
     installed = re.findall(r"'(.*)',", (MAN / "meson.build").read_text())
-    expect_equal(set(installed) ^ set(names), set(), "pages that only one of docs/man and its meson.build has")
+    expect_equal(set(installed) ^ set(names), set(),
+                 "pages that only one of docs/man and its meson.build has")
     for name in names:
         for title, number in re.findall(r'\b(fanin[\w.-]*) ?"?\((\d)\)', read_page(name)):
-            expect(f"{title}.{number}" in names, f"{name} refers to {title}({number}), which does not exist")
+            expect(f"{title}.{number}" in names,
+                   f"{name} refers to {title}({number}), which does not exist")
 
 
 def help_texts(name):
     """What a program's --help prints, and what faninctl's help prints for each of its commands."""
     texts = [run([program(name), "--help"]).stdout]
-    commands = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S", texts[0], flags=re.M) if name == "faninctl" else []
+    commands = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S", texts[0],
+                          flags=re.M) if name == "faninctl" else []
     return texts + [run([program(name), "help", *command.split()]).stdout for command in commands]
 
 
@@ -148,20 +168,26 @@ def help_texts(name):
 def man_pages_have_every_option_of_the_programs():
     for name, number in PROGRAMS.items():
         options = {option for text in help_texts(name) for option in OPTION.findall(text)}
-        expect("--help" in options, f"{name} --help: expected --help among its options, found {sorted(options)}")
+        expect("--help" in options,
+               f"{name} --help: expected --help among its options, found {sorted(options)}")
         missing = options - set(OPTION.findall(read_page(f"{name}.{number}")))
         expect(not missing, f"{name}.{number} does not have the options {sorted(missing)} of --help")
 
 
 @case()
 def faninctl_takes_every_option_of_its_help():
-    """A value that no option takes, and a socket that is not there: whatever else is wrong, the option is known."""
-    commands = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S", run([program("faninctl"), "--help"]).stdout, flags=re.M)
+    """A value that no option takes, and a socket that is not there: whatever else is wrong, the
+    option is known.
+    """
+    commands = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S",
+                          run([program("faninctl"), "--help"]).stdout, flags=re.M)
     tried = 0
     for command in commands:
         text = run([program("faninctl"), "help", *command.split()]).stdout
         for option in set(OPTION.findall(text)) - {"--help", "--version"}:
-            done = run([program("faninctl"), "-s", "/nonexistent", *command.split(), option, "x=1"], check=False)
-            expect("unrecognized" not in done.stderr, f"faninctl {command} {option}: {done.stderr.strip()}")
+            done = run([program("faninctl"), "-s", "/nonexistent", *command.split(), option, "x=1"],
+                       check=False)
+            expect("unrecognized" not in done.stderr,
+                   f"faninctl {command} {option}: {done.stderr.strip()}")
             tried += 1
     expect(tried > 15, f"tried {tried} options, expected more")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The network manager with played switches, which refuse and vanish as a case wants: trees, all or none, and everybody who
-should not be there."""
+"""The network manager with played switches, which refuse and vanish as a case wants: trees, all or
+none, and everybody who should not be there.
+"""
 
 import os
 import random
@@ -12,7 +13,8 @@ from lab.fabric import Fabric, leaf_spine as real_leaf_spine
 from lab.namespaces import LabError, ip_in
 from tests.net.manager_lab import FOUR, TOKEN, Manager, Refused, close_all, played, played_manager
 
-# More of them, for a long run: FANIN_JOBS=1000 tests/net/cases.py a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing
+# More of them, for a long run: FANIN_JOBS=1000 tests/net/cases.py
+# a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing
 JOBS = int(os.environ.get("FANIN_JOBS", "100"))
 
 
@@ -35,17 +37,24 @@ def a_job_over_leaves_and_spines_has_its_tree_on_every_switch():
                          sorted(["leaf0", "leaf1", root]), "switches that have the job")
             top = switches[root].jobs[job]
             expect_equal(top["members"], [{"port": "p0", "ip": "10.77.0.254", "ranks": [0, 2]},
-                                          {"port": "p1", "ip": "10.77.1.254", "ranks": [1, 3]}], "children of the root")
+                                          {"port": "p1", "ip": "10.77.1.254", "ranks": [1, 3]}],
+                         "children of the root")
             expect("parent" not in top, "the root has a parent")
             for leaf in (0, 1):
                 args = switches[f"leaf{leaf}"].jobs[job]
                 expect_equal((args["key"], args["size"], args["slots"], args["payload_bytes"]),
-                             (results[0]["key"], 4, 64, top["payload_bytes"]), "what is equal everywhere")
-                expect_equal(args["members"], [{"port": "h0", "ip": f"10.77.{leaf}.1", "rank": leaf},
-                                               {"port": "h1", "ip": f"10.77.{leaf}.2", "rank": leaf + 2}], "hosts of a leaf")
-                expect_equal((args["parent"]["port"], args["parent"]["ip"]), (f"u{spine}", f"10.79.{spine}.254"), "parent")
-            expect_equal(top["payload_bytes"], 1408 if spine == 0 else 8896, "payload of the least MTU on the path")
-            expect_equal([result["switch_ip"] for result in results], ["10.77.0.254", "10.77.1.254"] * 2, "hosts' switches")
+                             (results[0]["key"], 4, 64, top["payload_bytes"]),
+                             "what is equal everywhere")
+                expect_equal(args["members"],
+                             [{"port": "h0", "ip": f"10.77.{leaf}.1", "rank": leaf},
+                                               {"port": "h1", "ip": f"10.77.{leaf}.2",
+                                                "rank": leaf + 2}], "hosts of a leaf")
+                expect_equal((args["parent"]["port"], args["parent"]["ip"]),
+                             (f"u{spine}", f"10.79.{spine}.254"), "parent")
+            expect_equal(top["payload_bytes"], 1408 if spine == 0 else 8896,
+                         "payload of the least MTU on the path")
+            expect_equal([result["switch_ip"] for result in results],
+                         ["10.77.0.254", "10.77.1.254"] * 2, "hosts' switches")
             expect_equal(results[0]["window"], 32, "window")
         expect_equal(sorted(roots), ["spine0", "spine0", "spine1", "spine1"], "roots of four jobs")
         manager.stop()
@@ -58,19 +67,24 @@ def a_thousand_hosts_join_a_job_behind_full_leaves():
         switches = played(lab, leaves, 1, full + 1)
         manager = played_manager(lab, switches, leaves, 1, full + 1, limits={"connections": 2048})
         began = time.monotonic()
-        clients, results = manager.join("big", [f"10.77.{leaf}.{host + 1}" for leaf in range(leaves) for host in range(full)])
+        clients, results = manager.join("big",
+                                        [f"10.77.{leaf}.{host + 1}" for leaf in range(leaves)
+                                         for host in range(full)])
         sys.stderr.write(f"{leaves * full} hosts have joined in {time.monotonic() - began:.2f} s\n")
         expect_equal([result["rank"] for result in results], list(range(leaves * full)), "ranks")
         expect_equal([result["switch_ip"] for result in results],
-                     [f"10.77.{leaf}.254" for leaf in range(leaves) for _ in range(full)], "switches of the hosts")
+                     [f"10.77.{leaf}.254" for leaf in range(leaves) for _ in range(full)],
+                     "switches of the hosts")
         job = results[0]["job"]
         root = switches["spine0"].jobs[job]
         expect_equal([member["ranks"] for member in root["members"]],
-                     [list(range(full * leaf, full * leaf + full)) for leaf in range(leaves)], "ranks behind the root's children")
+                     [list(range(full * leaf, full * leaf + full)) for leaf in range(leaves)],
+                     "ranks behind the root's children")
         for leaf in range(leaves):
             args = switches[f"leaf{leaf}"].jobs[job]
             expect_equal((args["size"], [member["rank"] for member in args["members"]]),
-                         (leaves * full, list(range(full * leaf, full * leaf + full))), f"size, and hosts of leaf{leaf}")
+                         (leaves * full, list(range(full * leaf, full * leaf + full))),
+                         f"size, and hosts of leaf{leaf}")
         # It is in the database as it is, and each lost rank is named.
         manager.kill()
         manager.start()
@@ -82,12 +96,14 @@ def a_thousand_hosts_join_a_job_behind_full_leaves():
         # One more than a switch has room for, with or without a ring.
         wide = [f"10.77.0.{host + 1}" for host in range(full + 1)]
         for options, words in (({}, "leaf0 would have 65 hosts and switches"),
-                               ({"fallback": True, "endpoint": "10.77.0.1:4000"}, "a ring of its hosts would have 65 ranks")):
+                               ({"fallback": True, "endpoint": "10.77.0.1:4000"},
+                                "a ring of its hosts would have 65 ranks")):
             try:
                 manager.join("wide", wide, **options)
                 expect(False, "65 hosts have joined a job at one leaf")
             except Refused as refused:
-                expect(refused.code == "no_room" and words in refused.message, f"the refusal of 65 at a leaf: {refused}")
+                expect(refused.code == "no_room" and words in refused.message,
+                       f"the refusal of 65 at a leaf: {refused}")
         close_all(clients + back[:1])
         manager.stop()
 
@@ -107,14 +123,17 @@ def a_job_is_on_all_its_switches_or_on_none():
         switches["spine0"].refuse["jobs.create"] = ("no_room", "2 jobs exist")
         for number in range(2):
             clients, _ = manager.join(f"a{number}", FOUR)
-            expect_equal((len(switches["spine0"].jobs), len(switches["spine1"].jobs)), (0, 1), "jobs on the spines")
+            expect_equal((len(switches["spine0"].jobs), len(switches["spine1"].jobs)), (0, 1),
+                         "jobs on the spines")
             close_all(clients)
             nothing_left()
         # A leaf without room: a ring if all members take one, else an error for each.
         switches["leaf1"].refuse["jobs.create"] = ("no_room", "limits.max_jobs")
         clients, results = manager.join("b", FOUR, fallback=True, endpoint="10.77.0.1:4000")
-        expect_equal((results[1]["mode"], results[1]["endpoints"], results[1]["rank"]), ("ring", ["10.77.0.1:4000"] * 4, 1), "ring")
-        expect("limits.max_jobs" in results[1]["reason"], f"the reason '{results[1]['reason']}' is not the switch's")
+        expect_equal((results[1]["mode"], results[1]["endpoints"], results[1]["rank"]),
+                     ("ring", ["10.77.0.1:4000"] * 4, 1), "ring")
+        expect("limits.max_jobs" in results[1]["reason"],
+               f"the reason '{results[1]['reason']}' is not the switch's")
         close_all(clients)
         nothing_left()
         try:
@@ -147,16 +166,20 @@ def a_job_is_on_all_its_switches_or_on_none():
             switches[spine].hang_up_on = None
         manager.wait_up(*switches)
         nothing_left()
-        # A switch that cannot be reached when the job goes gets rid of it later, even after a crash of the manager.
+        # A switch that cannot be reached when the job goes gets rid of it later, even after a crash
+        # of the manager.
         clients, results = manager.join("e", FOUR)
         root = next(name for name in ("spine0", "spine1") if switches[name].jobs)
         switches[root].stop()
         wait_until(lambda: manager.switch_state(root) == "down", 60, "the root to be lost")
         close_all(clients)
-        wait_until(lambda: manager.ask("jobs")["removals"] == [{"switch": root, "job": results[0]["job"]}], 60, "the pending removal")
+        wait_until(lambda: manager.ask(
+            "jobs")["removals"] == [{"switch": root, "job": results[0]["job"]}], 60,
+                   "the pending removal")
         manager.kill()
         manager.start()
-        expect_equal(manager.ask("jobs")["removals"], [{"switch": root, "job": results[0]["job"]}], "removal after the crash")
+        expect_equal(manager.ask("jobs")["removals"], [{"switch": root, "job": results[0]["job"]}],
+                     "removal after the crash")
         switches[root].listen()
         nothing_left()
         manager.stop()
@@ -167,7 +190,9 @@ def trees_of(manager, name):
 
 
 def begin_second_tree(manager, switches):
-    """Four hosts join a job of two trees, whose second one is asked of a spine that says nothing: (the hosts' requests, spine)."""
+    """Four hosts join a job of two trees, whose second one is asked of a spine that says nothing:
+    (the hosts' requests, spine).
+    """
     load, _ = manager.join("load", FOUR)
     spine = trees_of(manager, "load")[0]["nodes"][0]["switch"]
     switches[spine].silent_on = "jobs.create"
@@ -175,8 +200,10 @@ def begin_second_tree(manager, switches):
     requests = [(client, client.start("join", job="j", size=4, ip=ip, rank=rank, trees=2))
                 for rank, (client, ip) in enumerate(zip(clients, FOUR))]
     wait_until(lambda: len(trees_of(manager, "j")) == 2, 60, "the second tree to be asked for")
-    expect_equal([tree["state"] for tree in trees_of(manager, "j")], ["installing"] * 2, "states before all are there")
-    expect_equal(trees_of(manager, "j")[0]["nodes"][0]["switch"] == spine, False, "the first tree's root is the loaded spine")
+    expect_equal([tree["state"] for tree in trees_of(manager, "j")], ["installing"] * 2,
+                 "states before all are there")
+    expect_equal(trees_of(manager, "j")[0]["nodes"][0]["switch"] == spine, False,
+                 "the first tree's root is the loaded spine")
     close_all(load)
     return requests, spine
 
@@ -185,27 +212,34 @@ def begin_second_tree(manager, switches):
 def a_job_has_all_trees_that_can_be_had_and_none_half_made():
     with Lab(1, "af_packet") as lab:
         switches = played(lab)
-        manager = played_manager(lab, switches, heartbeat_ms=50, dead_after_ms=400, reconcile_ms=300, grace_ms=2000)
+        manager = played_manager(lab, switches, heartbeat_ms=50, dead_after_ms=400,
+                                 reconcile_ms=300, grace_ms=2000)
 
         def nothing_left():
             manager.wait_up(*switches)
             manager.wait_idle()
             for switch in switches.values():
-                wait_until(lambda: not switch.jobs, 60, f"jobs of {switch.name} to go: {switch.jobs}")
+                wait_until(lambda: not switch.jobs, 60,
+                           f"jobs of {switch.name} to go: {switch.jobs}")
 
         clients, results = manager.join("two", FOUR, trees=2)
-        expect_equal([(result["trees"], result["trees_asked"], result["trees_reason"]) for result in results], [(2, 2, "")] * 4, "trees")
+        expect_equal([(result["trees"], result["trees_asked"], result["trees_reason"])
+                      for result in results], [(2, 2, "")] * 4, "trees")
         numbers = {(result["job"], result["key"]) for result in results}
         more = {(tree["job"], tree["key"]) for result in results for tree in result["more_trees"]}
-        expect_equal((len(numbers), len(more), len(numbers | more)), (1, 1, 2), "numbers and keys of two trees")
-        expect_equal([result["more_trees"][0]["switch_ip"] for result in results], ["10.77.0.254", "10.77.1.254"] * 2, "hosts' switches")
-        expect_equal(sorted(len(switch.jobs) for switch in switches.values()), [1, 1, 2, 2], "jobs on spines and leaves")
+        expect_equal((len(numbers), len(more), len(numbers | more)), (1, 1, 2),
+                     "numbers and keys of two trees")
+        expect_equal([result["more_trees"][0]["switch_ip"] for result in results],
+                     ["10.77.0.254", "10.77.1.254"] * 2, "hosts' switches")
+        expect_equal(sorted(len(switch.jobs) for switch in switches.values()), [1, 1, 2, 2],
+                     "jobs on spines and leaves")
         # After a crash both are there, and a host that comes back is told of both.
         manager.kill()
         manager.start()
         again = manager.client()
         back = again.ask("reattach", job="two", rank=2, key=results[2]["key"])
-        expect_equal((back["trees"], back["more_trees"]), (2, results[2]["more_trees"]), "trees after the crash")
+        expect_equal((back["trees"], back["more_trees"]), (2, results[2]["more_trees"]),
+                     "trees after the crash")
         manager.ask("jobs.destroy", name="two")
         close_all([*clients, again])
         nothing_left()
@@ -213,10 +247,13 @@ def a_job_has_all_trees_that_can_be_had_and_none_half_made():
         switches["spine1"].refuse["jobs.create"] = ("no_room", "2 jobs exist")
         clients, results = manager.join("one", FOUR, trees=2)
         expect_equal([result["trees"] for result in results], [1] * 4, "trees without room")
-        expect("switch spine1: 2 jobs exist" in results[0]["trees_reason"], results[0]["trees_reason"])
+        expect("switch spine1: 2 jobs exist" in results[0]["trees_reason"],
+               results[0]["trees_reason"])
         # The hosts are answered before the leaves have said that the second tree is gone.
-        wait_until(lambda: not manager.ask("jobs")["removals"], 60, "the second tree to be gone from the leaves")
-        expect_equal((len(switches["spine0"].jobs), len(switches["leaf0"].jobs)), (1, 1), "jobs on the spine with room and a leaf")
+        wait_until(lambda: not manager.ask("jobs")["removals"], 60,
+                   "the second tree to be gone from the leaves")
+        expect_equal((len(switches["spine0"].jobs), len(switches["leaf0"].jobs)), (1, 1),
+                     "jobs on the spine with room and a leaf")
         close_all(clients)
         nothing_left()
         del switches["spine1"].refuse["jobs.create"]
@@ -300,7 +337,8 @@ def who_should_not_join_is_told_why():
         except Refused as error:
             expect_equal(error.code, "invalid", "code for a second membership")
         second = manager.client()
-        expect_equal(second.ask("join", job="j", size=2, ip=FOUR[1])["rank"], 0, "rank that was left")
+        expect_equal(second.ask("join", job="j", size=2, ip=FOUR[1])["rank"], 0,
+                     "rank that was left")
         expect_equal(first.finish(number)["rank"], 1, "rank that was asked for")
         refused("name_in_use", ["j"], ip=FOUR[2])
         first.close()
@@ -310,12 +348,14 @@ def who_should_not_join_is_told_why():
         expect_equal(second.ask("heartbeat"), {}, "the live member's heartbeat")
         others, _ = manager.join("k", FOUR)
         stats = manager.ask("stats")["control"]
-        expect(stats["half_open_dropped"] >= 60, f"half-open connections that were dropped: {stats}")
+        expect(stats["half_open_dropped"] >= 60,
+               f"half-open connections that were dropped: {stats}")
         expect_equal(stats["token_wrong"], 2, "wrong tokens")
         close_all(silent + others + [second])
         manager.wait_idle()
         # Junk of all kinds ends no more than its own connection.
-        for junk in ("", "junk", "{}", "[1]", '{"hello":2}', '{"hello":1}' * 1000, "\0" * 5000, '{"hello":1,"token":{}}'):
+        for junk in ("", "junk", "{}", "[1]", '{"hello":2}', '{"hello":1}' * 1000, "\0" * 5000,
+                     '{"hello":1,"token":{}}'):
             client = manager.client(hello=False)
             client.send_line(junk)
             expect("error" in client.receive(), f"the manager took {junk[:20]!r} for a handshake")
@@ -340,7 +380,8 @@ def a_network_that_fails_for_a_while_ends_no_job():
         ip_in(lab.switch_namespace, "link", "set", "lo", "up")
         again = [manager.client() for _ in clients]
         for rank, client in enumerate(again):
-            expect_equal(client.ask("reattach", job="j", rank=rank, key=results[0]["key"])["job"], results[0]["job"], "number")
+            expect_equal(client.ask("reattach", job="j", rank=rank, key=results[0]["key"])["job"],
+                         results[0]["job"], "number")
         expect_equal(states(), ["live", "live"], "members after the network came back")
         close_all(clients + again)
         manager.wait_idle()
@@ -368,10 +409,13 @@ def a_job_that_must_be_whole_goes_with_the_first_host_that_is_lost():
 
 @case(60)
 def a_job_whose_next_tree_cannot_be_made_is_tried_again():
-    """Its old tree is gone by then; hosts that come back meanwhile are told, and the manager goes on."""
+    """Its old tree is gone by then; hosts that come back meanwhile are told, and the manager goes
+    on.
+    """
     with Lab(1, "af_packet") as lab:
         switches = played(lab)
-        manager = played_manager(lab, switches, reconcile_ms=300, heartbeat_ms=50, dead_after_ms=500)
+        manager = played_manager(lab, switches, reconcile_ms=300, heartbeat_ms=50,
+                                 dead_after_ms=500)
         clients, results = manager.join("j", FOUR)
         root = manager.ask("trees")["trees"][0]["nodes"][0]["switch"]
         other = "spine1" if root == "spine0" else "spine0"
@@ -382,7 +426,8 @@ def a_job_whose_next_tree_cannot_be_made_is_tried_again():
         clients[1].wait_event("member_lost")
         again = manager.client()
         back = again.ask("reattach", job="j", rank=0, key=results[0]["key"])
-        expect("not today" in back["stranded"] and "switch_ip" not in back, f"found the answer {back} without a tree")
+        expect("not today" in back["stranded"] and "switch_ip" not in back,
+               f"found the answer {back} without a tree")
         del switches[other].refuse["jobs.create"]
         for client in (clients[1], again):
             expect_equal(client.wait_event("moved")["job"], "j", "job that moved in the end")
@@ -395,12 +440,15 @@ def a_job_whose_next_tree_cannot_be_made_is_tried_again():
 
 
 def job_that_moves(lab):
-    """A job of two leaves whose spine is gone; the other one does not answer. Returns what a case goes on with."""
+    """A job of two leaves whose spine is gone; the other one does not answer. Returns what a case
+    goes on with.
+    """
     switches = played(lab)
     manager = played_manager(lab, switches, reconcile_ms=300, heartbeat_ms=50, dead_after_ms=500)
     clients, results = manager.join("j", FOUR)
     root = manager.ask("trees")["trees"][0]["nodes"][0]["switch"]
-    return switches, manager, clients, results, switches[root], switches["spine1" if root == "spine0" else "spine0"]
+    return switches, manager, clients, results, switches[
+        root], switches["spine1" if root == "spine0" else "spine0"]
 
 
 def come_back(manager, results):
@@ -413,7 +461,9 @@ def come_back(manager, results):
 
 def has_moved(manager, root):
     tree = manager.ask("trees")["trees"][0]
-    return tree["nodes"] and tree["nodes"][0]["switch"] == root.name and all(node["state"] == "installed" for node in tree["nodes"])
+    return tree["nodes"] and tree[
+        "nodes"][0]["switch"] == root.name and all(node["state"] == "installed"
+                                                   for node in tree["nodes"])
 
 
 @case(60)
@@ -422,7 +472,8 @@ def a_manager_that_is_killed_while_a_job_moves_goes_on_with_that():
         switches, manager, clients, results, root, other = job_that_moves(lab)
         other.silent_on = "jobs.create"
         root.stop()
-        wait_until(lambda: manager.ask("jobs")["jobs"][0]["state"] == "installing", 60, "the job to be on its way")
+        wait_until(lambda: manager.ask("jobs")["jobs"][0]["state"] == "installing", 60,
+                   "the job to be on its way")
         manager.kill()
         close_all(clients)
         other.silent_on = None
@@ -431,7 +482,8 @@ def a_manager_that_is_killed_while_a_job_moves_goes_on_with_that():
         wait_until(lambda: has_moved(manager, other), 60, "the job to have its other tree")
         job = results[0]["job"]
         expect_equal(sorted(name for name, switch in switches.items() if job in switch.jobs),
-                     sorted(["leaf0", "leaf1", other.name, root.name]), "switches that have the job")
+                     sorted(["leaf0", "leaf1", other.name, root.name]),
+                     "switches that have the job")
         root.listen()
         wait_until(lambda: job not in root.jobs, 60, "the old root to be rid of the job")
         close_all(clients)
@@ -452,9 +504,11 @@ def a_manager_that_is_killed_after_a_move_has_failed_tries_again():
         close_all(clients)
         manager.start()
         manager.wait_up("leaf0", "leaf1", other.name)
-        expect_equal([(job["name"], job["id"]) for job in manager.ask("jobs")["jobs"]], [("j", results[0]["job"])],
+        expect_equal([(job["name"], job["id"]) for job in manager.ask("jobs")["jobs"]],
+                     [("j", results[0]["job"])],
                      "jobs after the crash")
-        wait_until(lambda: manager.ask("stats")["counters"]["moves_failed"] > 0, 60, "another attempt")
+        wait_until(lambda: manager.ask("stats")["counters"]["moves_failed"] > 0, 60,
+                   "another attempt")
         del other.refuse["jobs.create"]
         clients = come_back(manager, results)
         wait_until(lambda: has_moved(manager, other), 60, "the job to have its other tree")
@@ -467,7 +521,9 @@ def a_manager_that_is_killed_after_a_move_has_failed_tries_again():
 
 
 def make_and_kill(manager, switches, addresses, jobs, seed):
-    """Jobs of hosts that come and go, one after the other; the manager is killed in the middle of many of them."""
+    """Jobs of hosts that come and go, one after the other; the manager is killed in the middle of
+    many of them.
+    """
     chance = random.Random(seed)
     kills = 0
     for number in range(jobs):
@@ -479,7 +535,8 @@ def make_and_kill(manager, switches, addresses, jobs, seed):
             requests = [client.start("join", job=f"j{number}", size=len(ips), ip=ip, trees=trees)
                         for client, ip in zip(clients, ips)]
             if chance.random() < 0.2:
-                # In the middle of what the last join starts: the answers of some requests come, others do not.
+                # In the middle of what the last join starts: the answers of some requests come,
+                # others do not.
                 for _ in range(chance.randint(0, 3)):
                     manager.ask("version")
                 kills += 1
@@ -500,9 +557,11 @@ def make_and_kill(manager, switches, addresses, jobs, seed):
 def a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing():
     with Lab(1, "af_packet") as lab:
         switches = played(lab, max_jobs=200)
-        manager = played_manager(lab, switches, grace_ms=0, reconcile_ms=300, heartbeat_ms=50, dead_after_ms=1000)
+        manager = played_manager(lab, switches, grace_ms=0, reconcile_ms=300, heartbeat_ms=50,
+                                 dead_after_ms=1000)
         make_and_kill(manager, switches, FOUR, JOBS, seed=7)
-        expect(sum(len(switch.created) for switch in switches.values()) > JOBS, "hardly a job was made")
+        expect(sum(len(switch.created) for switch in switches.values()) > JOBS,
+               "hardly a job was made")
         for switch in switches.values():
             wait_until(lambda: not switch.jobs, 60, f"jobs of {switch.name} to go: {switch.jobs}")
         manager.stop()
@@ -520,10 +579,13 @@ def jobs_leave_nothing_on_real_switches_when_the_manager_is_killed():
         fabric.start()
         fabric.switch_namespace = fabric.switch_ns("leaf0")
         before = {switch: held(fabric, switch) for switch in fabric.topology.switches}
-        manager = Manager(fabric, fabric.manager_topology(), grace_ms=0, reconcile_ms=300, heartbeat_ms=50).start()
+        manager = Manager(fabric, fabric.manager_topology(), grace_ms=0, reconcile_ms=300,
+                          heartbeat_ms=50).start()
         manager.wait_up(*fabric.topology.switches)
-        make_and_kill(manager, fabric.topology.switches, [fabric.host_ip(host) for host in range(4)], JOBS, seed=8)
+        make_and_kill(manager, fabric.topology.switches,
+                      [fabric.host_ip(host) for host in range(4)], JOBS, seed=8)
         for switch in fabric.topology.switches:
-            wait_until(lambda: not fabric.ask(switch, "jobs.list")["jobs"], 60, f"the jobs of {switch} to go")
+            wait_until(lambda: not fabric.ask(switch, "jobs.list")["jobs"], 60,
+                       f"the jobs of {switch} to go")
             expect_equal(held(fabric, switch), before[switch], f"what {switch} holds")
         manager.stop()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts that share memory with the switch: exact like all others, and free to come, go and be killed."""
+"""Hosts that share memory with the switch: exact like all others, and free to come, go and be
+killed.
+"""
 
 import concurrent.futures
 import fcntl
@@ -11,7 +13,8 @@ import struct
 import threading
 import time
 
-from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, run, run_exact_job,
+from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry,
+                               program, reports_of, run, run_exact_job,
                      running_lab, start_ranks, wait_for_results, wait_until)
 from tests.net.manager_lab import TOKEN, Manager
 from tests.net.pace import Pace, wait_within
@@ -31,22 +34,29 @@ def lab_of(hosts, **options):
 @case()
 def a_job_by_name_runs_over_memif():
     with running_lab(3, "memif") as lab:
-        hosts = [{"ip": lab.host_ip(host), "switch": "lab", "port": f"h{host}"} for host in range(3)]
-        manager = Manager(lab, {"switches": [{"name": "lab", "control": str(lab.socket_path)}], "hosts": hosts}).start()
+        hosts = [{"ip": lab.host_ip(host), "switch": "lab", "port": f"h{host}"}
+                 for host in range(3)]
+        manager = Manager(lab, {"switches": [{"name": "lab", "control": str(lab.socket_path)}],
+                                "hosts": hosts}).start()
         manager.wait_up("lab")
         # As many slots as fit the caches: there is no link to be filled.
         clients, results = manager.join("slots", [host["ip"] for host in hosts])
         made = lab.create_job()
-        expect_equal(results[0]["window"], made["window"], "the window, beside that of a job without a manager")
-        expect(2 * made["window"] < lab.control.ask("jobs.list")["limits"]["slots_per_job"], f"window {made['window']} is the most")
+        expect_equal(results[0]["window"], made["window"],
+                     "the window, beside that of a job without a manager")
+        expect(2 * made["window"] < lab.control.ask("jobs.list")["limits"]["slots_per_job"],
+               f"window {made['window']} is the most")
         lab.control.ask("jobs.destroy", id=made["id"])
         for client in clients:
             client.close()
         manager.wait_idle()
         expect_exact(reports_of(lab, [lab.spawn(host, [
-            "/usr/bin/env", f"FANIN_TOKEN={TOKEN}", program("fanin-perf"), "--manager", manager.address, "--job-name", "job",
-            "--size", 3, "--memif", f"{lab.memif_path}:{host}", "--address", lab.host_ip(host), "--bytes", 256 * KIB, "--check",
-            "--json", "--no-progress"], "by-name") for host in range(3)]), "a job by name over memif")
+            "/usr/bin/env", f"FANIN_TOKEN={TOKEN}", program("fanin-perf"), "--manager",
+            manager.address, "--job-name", "job",
+            "--size", 3, "--memif", f"{lab.memif_path}:{host}", "--address", lab.host_ip(host),
+            "--bytes", 256 * KIB, "--check",
+            "--json", "--no-progress"], "by-name") for host in range(3)]),
+                     "a job by name over memif")
         manager.wait_idle()
         expect_equal(lab.control.ask("jobs.list")["jobs"], [], "jobs left on the switch")
         manager.stop()
@@ -56,8 +66,10 @@ def a_job_by_name_runs_over_memif():
 def every_type_is_exact_on_memif():
     with lab_of(3) as lab:
         job = lab.create_job()
-        expect(job["payload_bytes"] >= 8 * KIB, f"payload at MTU 9000: {job['payload_bytes']} bytes")
-        for dtype in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64"):
+        expect(job["payload_bytes"] >= 8 * KIB,
+               f"payload at MTU 9000: {job['payload_bytes']} bytes")
+        for dtype in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32",
+                      "f64"):
             run_exact_job(lab, dtype, job=job, bytes=200 * KIB, dtype=dtype)
         for size in (0, 64, job["payload_bytes"] + 64, MIB + 4):
             run_exact_job(lab, f"{size} bytes", job=job, bytes=size)
@@ -75,7 +87,8 @@ def sum_is_exact_under_loss_on_memif():
     faults = {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 5}
     with lab_of(4, config={"faults": faults}) as lab:
         reports = run_exact_job(lab, "2 % faults", bytes=2 * MIB)
-        expect(sum(report["retransmits"] for report in reports) > 0, "faults were configured, nothing was resent")
+        expect(sum(report["retransmits"] for report in reports) > 0,
+               "faults were configured, nothing was resent")
 
 
 @case()
@@ -100,7 +113,8 @@ def a_killed_memif_host_is_named_and_a_new_one_takes_its_port():
             reports = reports_of(lab, [ranks[0], ranks[1], ranks[3]])
             seconds = time.monotonic() - pace.began
         for report in reports:
-            expect_equal((report.get("error") or {}).get("missing"), [2], f"missing ranks in {report}")
+            expect_equal((report.get("error") or {}).get("missing"), [2],
+                         f"missing ranks in {report}")
         pace.expect_within(seconds, timeout_ms / 1000 + 1, "that the others learn of it")
         wait_within(lambda: not any(links(lab).values()), 4, "the links to go down")
         run_exact_job(lab, "new processes on the same ports", job=job, bytes=MIB)
@@ -108,7 +122,9 @@ def a_killed_memif_host_is_named_and_a_new_one_takes_its_port():
 
 @case(120, sanitized=True)
 def memif_hosts_killed_under_load_never_harm_the_switch():
-    """Each turn kills a host that is in the middle of its frames, while two others go on, and connects a new one."""
+    """Each turn kills a host that is in the middle of its frames, while two others go on, and
+    connects a new one.
+    """
     with lab_of(4) as lab:
         lasting = lab.create_job([0, 1])
         pair = start_ranks(lab, lasting, [0, 1], bytes=MIB, iters=100000)
@@ -136,11 +152,14 @@ def frames_to_a_memif_port_without_a_host_are_counted():
         wait_until(lambda: not links(lab)["h1"], 60, "the link to go down")
         ranks[0].wait(60)
         # It sends an ARP request for an unused address: the switch floods it.
-        stranger = lab.spawn(0, [program("fanin-perf"), "--switch", "10.77.0.99", "--job", 1, "--key", 1, "--rank", 0,
-                                 "--size", 1, "--memif", f"{lab.memif_path}:0", "--address", lab.host_ip(0),
+        stranger = lab.spawn(0, [program("fanin-perf"), "--switch", "10.77.0.99", "--job", 1,
+                                 "--key", 1, "--rank", 0,
+                                 "--size", 1, "--memif", f"{lab.memif_path}:0", "--address",
+                                 lab.host_ip(0),
                                  "--join-timeout-ms", 500])
         expect_equal(stranger.wait(60), 1, "exit status")
-        expect("10.77.0.99" in stranger.stderr() + stranger.stdout(), f"its words: {stranger.last_words()}")
+        expect("10.77.0.99" in stranger.stderr() + stranger.stdout(),
+               f"its words: {stranger.last_words()}")
         expect(lab.drops()["port_down"] > 0, "nothing was counted as port_down")
 
 
@@ -156,8 +175,10 @@ def a_killed_switch_is_reported_in_time_on_memif():
             seconds = time.monotonic() - pace.began
         for report in reports:
             error = report.get("error") or {}
-            expect_equal(error.get("code"), "timeout", f"error of a host whose switch is gone: {report}")
-            expect("sending fails" in error["message"], f"the message does not speak of the link: {error['message']}")
+            expect_equal(error.get("code"), "timeout",
+                         f"error of a host whose switch is gone: {report}")
+            expect("sending fails" in error["message"],
+                   f"the message does not speak of the link: {error['message']}")
         # Its LEAVE, which nobody answers, is given up after 1 s.
         pace.expect_within(seconds, 1.5 + 1 + 0.5, "that hosts learn that their switch is gone")
         # What the killed one left behind does not keep the next one from starting.
@@ -168,7 +189,8 @@ def a_killed_switch_is_reported_in_time_on_memif():
 def refusal(lab, host, **options):
     """The error of a single rank that must not get in."""
     job = {"id": 1, "key": "0x1"}
-    report = reports_of(lab, [lab.spawn_perf(host, job, 0, 1, bytes=KIB, join_timeout_ms=3000, **options)], 60)[0]
+    report = reports_of(lab, [lab.spawn_perf(host, job, 0, 1, bytes=KIB, join_timeout_ms=3000,
+                                             **options)], 60)[0]
     expect(report.get("error"), f"no error in {report}")
     return report["error"]
 
@@ -179,12 +201,14 @@ def memif_refusals_say_why():
         job = lab.create_job([0])
         rank = start_ranks(lab, job, [0], bytes=KIB, iters=10000000)[0]
         wait_for_results(lab, job, 10)
-        for words, options in (("already connected", {}), ("memif id 9", {"memif": f"{lab.memif_path}:9"}),
+        for words, options in (("already connected", {}),
+                               ("memif id 9", {"memif": f"{lab.memif_path}:9"}),
                                ("no switch serves", {"memif": f"{lab.directory}/none.sock:0"})):
             error = refusal(lab, 0, **options)
             expect_equal(error["code"], "transport", f"code of {error}")
             expect(words in error["message"], f"'{error['message']}' does not say '{words}'")
-        for words, options in (("unicast", {"address": "224.0.0.1"}), ("transport is to be", {"transport": "af_xdp"}),
+        for words, options in (("unicast", {"address": "224.0.0.1"}),
+                               ("transport is to be", {"transport": "af_xdp"}),
                                ("expected one of them", {"interface": "lo"})):
             error = refusal(lab, 1, **options)
             expect_equal(error["code"], "invalid", f"code of {error}")
@@ -207,15 +231,20 @@ def message(kind, body=b""):
 @case()
 def junk_on_the_memif_socket_does_no_harm():
     good = struct.pack("<HIB", 0x0200, 1, 0)
-    junk = [b"", b"x", message(INIT)[:64], message(0), message(99), message(ACK), message(5), message(6),
-            message(INIT, struct.pack("<HIB", 0x0300, 1, 0)), message(INIT, struct.pack("<HIB", 0x0200, 77, 0)),
-            message(INIT, struct.pack("<HIB", 0x0200, 1, 1)), message(DISCONNECT), bytes(range(128)), b"\xff" * 4096]
-    followers = [message(INIT, good), message(4), message(5), message(6), message(7), message(2), b"\xff" * 128]
+    junk = [b"", b"x", message(INIT)[:64], message(0), message(99), message(ACK), message(5),
+            message(6),
+            message(INIT, struct.pack("<HIB", 0x0300, 1, 0)),
+            message(INIT, struct.pack("<HIB", 0x0200, 77, 0)),
+            message(INIT, struct.pack("<HIB", 0x0200, 1, 1)), message(DISCONNECT),
+            bytes(range(128)), b"\xff" * 4096]
+    followers = [message(INIT, good), message(4), message(5), message(6), message(7), message(2),
+                 b"\xff" * 128]
     with lab_of(2) as lab:
         silent = [connect(lab) for _ in range(20)]
         for first in junk:
             with connect(lab) as client:
-                expect_equal(struct.unpack_from("<H", client.recv(4096))[0], HELLO, "the first message")
+                expect_equal(struct.unpack_from("<H", client.recv(4096))[0], HELLO,
+                             "the first message")
                 client.send(first)
         for second in followers:
             with connect(lab) as client:
@@ -225,7 +254,8 @@ def junk_on_the_memif_socket_does_no_harm():
                 # The last one's port may still be on its way down.
                 if struct.unpack_from("<H", answer)[0] == ACK:
                     client.send(second)
-                    expect_equal(struct.unpack_from("<H", client.recv(4096))[0], DISCONNECT, f"answer to {second[:8]}")
+                    expect_equal(struct.unpack_from("<H", client.recv(4096))[0], DISCONNECT,
+                                 f"answer to {second[:8]}")
         run_exact_job(lab, "beside silent clients", bytes=MIB)
         for client in silent:
             client.close()
@@ -249,21 +279,25 @@ def is_open(client):
 
 @case()
 def silent_clients_keep_no_place_on_the_memif_socket():
-    """Neither all places, for longer than a newcomer lets them, nor for longer than a handshake takes, nor a port that they have named."""
+    """Neither all places, for longer than a newcomer lets them, nor for longer than a handshake
+    takes, nor a port that they have named.
+    """
     good = struct.pack("<HIB", 0x0200, 0, 0)
     with lab_of(2) as lab:
         job = lab.create_job()
         holder = connect(lab)
         holder.recv(4096)
         holder.send(message(INIT, good))
-        expect_equal(struct.unpack_from("<H", holder.recv(4096))[0], ACK, "answer to the first INIT")
+        expect_equal(struct.unpack_from("<H", holder.recv(4096))[0], ACK,
+                     "answer to the first INIT")
         started = time.monotonic()
         silent = []
         for _ in range(170):
             silent.append(connect(lab))
             # Greeted, so that the gate has it.
             silent[-1].recv(4096)
-        expect(not is_open(holder) and not any(map(is_open, silent[:30])), "the oldest of 171 silent clients were kept")
+        expect(not is_open(holder) and not any(map(is_open, silent[:30])),
+               "the oldest of 171 silent clients were kept")
         expect(all(map(is_open, silent[-100:])), "the newest of 171 silent clients were let go")
         run_exact_job(lab, "beside silent clients in all places", job=job, bytes=MIB)
         wait_until(lambda: not any(map(is_open, silent)), 60, "the silent clients to be let go")
@@ -277,14 +311,17 @@ def silent_clients_keep_no_place_on_the_memif_socket():
         with Pace() as pace:
             words = late.recv(4096)
             seconds = time.monotonic() - named
-        expect_equal(struct.unpack_from("<H", words)[0], DISCONNECT, "what a client hears that does not go on")
+        expect_equal(struct.unpack_from("<H", words)[0], DISCONNECT,
+                     "what a client hears that does not go on")
         expect(b"handshake" in words and seconds > 4.5, f"{words[:64]} after {seconds:.1f} s")
         pace.expect_within(seconds, 7, "that a client which does not go on hears so")
         run_exact_job(lab, "on the port that a silent client had named", job=job, bytes=MIB)
 
 
 def hold(lab, number, stop, answers):
-    """Names a port again and again, and says nothing more, until stop is set. answers: takes what it was answered."""
+    """Names a port again and again, and says nothing more, until stop is set. answers: takes what
+    it was answered.
+    """
     while not stop.is_set():
         with connect(lab) as client:
             client.recv(4096)
@@ -322,19 +359,24 @@ def memif_clients_that_send_memory_and_no_more_take_no_more_descriptors_than_the
             clients[-1].send(message(INIT, struct.pack("<HIB", 0x0200, 0, 0)))
             clients[-1].recv(4096)
             for region in range(REGIONS):
-                socket.send_fds(clients[-1], [message(ADD_REGION, struct.pack("<HQ", region, 4096))], [memory])
-                expect_equal(struct.unpack_from("<H", clients[-1].recv(4096))[0], ACK, f"answer to region {region} of client {len(clients)}")
+                socket.send_fds(clients[-1],
+                                [message(ADD_REGION, struct.pack("<HQ", region, 4096))], [memory])
+                expect_equal(struct.unpack_from("<H", clients[-1].recv(4096))[0], ACK,
+                             f"answer to region {region} of client {len(clients)}")
         os.close(memory)
         # Two connections for each client, and 256 descriptors.
         most = before + 2 * len(clients) + 256
         expect(open_files() <= most, f"{open_files()} open files, expected at most {most}")
-        expect(not is_open(clients[0]) and is_open(clients[-1]), "the oldest client was kept, or the newest let go")
+        expect(not is_open(clients[0]) and is_open(clients[-1]),
+               "the oldest client was kept, or the newest let go")
         run_exact_job(lab, "beside clients with much memory", bytes=MIB)
 
 
 @case()
 def a_memif_port_is_the_first_hosts_that_says_all():
-    """Those who name it and say nothing more hold it up for nobody, however many there are and however often they come."""
+    """Those who name it and say nothing more hold it up for nobody, however many there are and
+    however often they come.
+    """
     with lab_of(2) as lab, concurrent.futures.ThreadPoolExecutor(HOLDERS) as pool:
         job, stop, answers = lab.create_job(), threading.Event(), []
         holders = [pool.submit(hold, lab, number % 2, stop, answers) for number in range(HOLDERS)]
@@ -349,7 +391,8 @@ def a_memif_port_is_the_first_hosts_that_says_all():
             stop.set()
         for holder in holders:
             holder.result(60)
-        expect(answers.count(ACK) >= HOLDERS, f"what those were answered who named ports: {answers}")
+        expect(answers.count(ACK) >= HOLDERS,
+               f"what those were answered who named ports: {answers}")
 
 
 @case()
@@ -360,8 +403,10 @@ def the_memif_sockets_go_with_the_switch():
         ranks = start_ranks(lab, job, bytes=MIB, iters=100000, timeout_ms=500)
         wait_for_results(lab, job, 100)
         lab.switch.popen.send_signal(signal.SIGTERM)
-        expect_equal(lab.switch.wait(60), 0, f"exit status of the switch ({lab.switch.last_words()})")
-        expect_equal(sorted(path.name for path in lab.directory.glob("memif*")), [], "socket files left")
+        expect_equal(lab.switch.wait(60), 0,
+                     f"exit status of the switch ({lab.switch.last_words()})")
+        expect_equal(sorted(path.name for path in lab.directory.glob("memif*")), [],
+                     "socket files left")
         reports_of(lab, ranks, 60)
         second = lab.config()
         expect_equal(second["ports"][0]["memif"], 0, "the port of the first host")
@@ -374,5 +419,6 @@ def a_second_switch_on_the_same_memif_socket_is_refused():
         path = lab.directory / "switch.json"
         done = run([program("fanin-switch"), "--config", str(path)], check=False)
         expect_equal(done.returncode, 1, f"exit status of a second switch ({done.stderr})")
-        expect("memif.sock" in done.stderr and "another process listens" in done.stderr, f"its words: {done.stderr}")
+        expect("memif.sock" in done.stderr and "another process listens" in done.stderr,
+               f"its words: {done.stderr}")
         run_exact_job(lab, "on the first", bytes=MIB)

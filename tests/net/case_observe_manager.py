@@ -84,7 +84,9 @@ def move_failures(watch, manager, switches):
 
 
 def move_switches(watch, manager, switches):
-    """A switch with a stray job, one that loses a job, and two that are lost: their job moves, as long as there is another tree."""
+    """A switch with a stray job, one that loses a job, and two that are lost: their job moves, as
+    long as there is another tree.
+    """
     switches["leaf0"].jobs[900] = {"owner": "m0"}
     watch.await_value("strays_removed_total", 1, "the stray job")
     switches["leaf0"].jobs[901] = {"owner": "m0#0123456789abcdef"}
@@ -105,7 +107,8 @@ def move_switches(watch, manager, switches):
     watch.await_value("removals_pending", 1, "the removal that waits")
     other = switches[f"spine{1 - int(root[-1])}"]
     other.stop()
-    wait_until(lambda: watch.has_moved("fanin_manager_moves_failed_total"), 60, "a job without another tree")
+    wait_until(lambda: watch.has_moved("fanin_manager_moves_failed_total"), 60,
+               "a job without another tree")
     other.listen()
     watch.await_value("switch_up", 1, "the spine that came back", switch=other.name)
     close_all(clients)
@@ -118,14 +121,18 @@ def move_switches(watch, manager, switches):
 def move_servers(watch, manager, switches):
     """A server with a job, which ends when it is lost as there is no other."""
     watch.await_value("link_up", 1, "the server's link", a="spine0:s0", b="server0:eth0")
-    expect_equal(watch.value("fanin_manager_server_jobs_limit", server="server0"), 64, "jobs that the server may have")
+    expect_equal(watch.value("fanin_manager_server_jobs_limit", server="server0"), 64,
+                 "jobs that the server may have")
     clients, results = manager.join("s", FOUR, handler="serving")
-    expect_equal((results[0]["shape"], results[0]["server"]), ("server", "server0"), "shape and server")
+    expect_equal((results[0]["shape"], results[0]["server"]), ("server", "server0"),
+                 "shape and server")
     created = switches["server0"].created[-1]
-    expect_equal((len(created["members"]), created["members"][0]["ranks"], created["members"][0]["ip"]), (1, [0, 1, 2, 3], "10.79.0.254"),
+    expect_equal((len(created["members"]), created["members"][0]["ranks"],
+                  created["members"][0]["ip"]), (1, [0, 1, 2, 3], "10.79.0.254"),
                  "the server's one member")
     expect_equal(switches["spine0"].created[-1]["parent"],
-                 {"port": "s0", "ip": "10.79.0.201", "mac": switches["server0"].mac, "server": True}, "the spine's parent")
+                 {"port": "s0", "ip": "10.79.0.201", "mac": switches["server0"].mac,
+                  "server": True}, "the spine's parent")
     watch.await_value("server_trees", 1, "the server's tree", server="server0")
     watch.await_value("server_jobs", 1, "the server's job", server="server0")
     switches["server0"].jobs[901] = {"owner": "m0#0123456789abcdef"}
@@ -146,7 +153,9 @@ def move_servers(watch, manager, switches):
 
 
 def move_refusals(watch, manager):
-    """One connection or line of each kind that comes to nothing, but those that take long to be refused."""
+    """One connection or line of each kind that comes to nothing, but those that take long to be
+    refused.
+    """
     def kind(name):
         return watch.value("fanin_manager_refusals_total", kind=name)
 
@@ -185,7 +194,8 @@ def move_refusals(watch, manager):
         watch.look()
         expect_equal(kind("too_many"), 1, "connections that were too many")
     close_all(full)
-    expect_equal({dict(labels)["kind"] for _, labels in watch.last["fanin_manager_refusals_total"].samples},
+    expect_equal({dict(labels)["kind"] for _,
+                  labels in watch.last["fanin_manager_refusals_total"].samples},
                  set(manager.ask("stats")["control"]) - {"connections"}, "kinds of refusals")
 
 
@@ -197,8 +207,10 @@ def check_numbers(watch, manager):
         expect_equal(watch.value(f"fanin_manager_{name}_total"), number, f"the counter {name}")
     for name, number in stats["control"].items():
         if name != "connections":
-            expect_equal(watch.value("fanin_manager_refusals_total", kind=name), number, f"refusals of the kind {name}")
-    expect(watch.value("fanin_manager_connections_total") >= stats["control"]["connections"], "connections")
+            expect_equal(watch.value("fanin_manager_refusals_total", kind=name), number,
+                         f"refusals of the kind {name}")
+    expect(watch.value("fanin_manager_connections_total") >= stats["control"]["connections"],
+           "connections")
 
 
 @case(120, sanitized=True)
@@ -214,10 +226,13 @@ def every_metric_of_the_manager_moves():
         move_servers(watch, manager, switches)
         move_refusals(watch, manager)
         check_numbers(watch, manager)
-        expect_equal(sorted(set(watch.last) - watch.moved - set(STILL)), ["fanin_manager_reattached_total"],
+        expect_equal(sorted(set(watch.last) - watch.moved - set(STILL)),
+                     ["fanin_manager_reattached_total"],
                      "metrics that did not move")
-        expect_equal(sorted(watch.moved & set(STILL)), [], "metrics that moved although they are constant")
-        expect_equal(sorted(set(STILL) - set(watch.last)), [], "constant metrics that there are not")
+        expect_equal(sorted(watch.moved & set(STILL)), [],
+                     "metrics that moved although they are constant")
+        expect_equal(sorted(set(STILL) - set(watch.last)), [],
+                     "constant metrics that there are not")
         # A host comes back to a manager that was killed: its counters start again.
         clients, results = manager.join("b", FOUR[:1])
         manager.kill()
@@ -228,7 +243,8 @@ def every_metric_of_the_manager_moves():
         back = manager.client()
         back.ask("reattach", job="b", rank=0, key=results[0]["key"])
         watch.await_value("reattached_total", 1, "the member that came back")
-        expect_equal(request(manager.namespace, LISTEN, "GET", "/")[0], 404, "status of another path")
+        expect_equal(request(manager.namespace, LISTEN, "GET", "/")[0], 404,
+                     "status of another path")
         back.close()
         manager.wait_idle()
         manager.stop()
@@ -237,10 +253,12 @@ def every_metric_of_the_manager_moves():
 @case()
 def a_manager_without_the_address_of_its_metrics_does_not_start():
     with Lab(1, "af_packet") as lab:
-        manager = Manager(lab, {"switches": [{"name": "a", "control": "/nonexistent/a"}]}, metrics={"listen": "192.0.2.1:9465"})
+        manager = Manager(lab, {"switches": [{"name": "a", "control": "/nonexistent/a"}]},
+                          metrics={"listen": "192.0.2.1:9465"})
         try:
             manager.start()
         except LabError as error:
-            expect("192.0.2.1:9465" in manager.process.stderr(), f"'{error}' does not name the address")
+            expect("192.0.2.1:9465" in manager.process.stderr(),
+                   f"'{error}' does not name the address")
             return
         expect(False, "the manager started with an address that it does not have")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Traffic that is not Fanin's, between a host behind a packet port and one behind each kind of port,
-and back: TCP, UDP of several flows (UDP_SEGMENT), and fragments, over IPv4 and IPv6, without a tag
-and in a VLAN. All arrives whole, and tshark finds no wrong checksum."""
+"""Traffic that is not Fanin's, between a host behind a packet port and one behind each kind of
+port, and back: TCP, UDP of several flows (UDP_SEGMENT), and fragments, over IPv4 and IPv6, without
+a tag and in a VLAN. All arrives whole, and tshark finds no wrong checksum.
+"""
 
 import collections
 import contextlib
@@ -9,7 +10,8 @@ import socket
 from typing import NamedTuple
 
 from tests.net.case_packet_ports import port_of
-from tests.net.case_super_frames import (DATA, MESSAGE, PORT, SEGMENT, SOL_UDP, TIMEOUT, UDP_SEGMENT, Mixed, family_of, open_receiver, open_socket,
+from tests.net.case_super_frames import (DATA, MESSAGE, PORT, SEGMENT, SOL_UDP, TIMEOUT,
+                                         UDP_SEGMENT, Mixed, family_of, open_receiver, open_socket,
                                send_by_tcp, super_frames)
 from tests.net.frames import RawPort, write_pcap
 from tests.net.support import MIB, Lab, case, expect, expect_equal, run, running_lab, wait_until
@@ -37,14 +39,18 @@ class End(NamedTuple):
         return [f"{net}{self.number}" for net in ("10.77.0.", "fd77::", "10.78.0.", "fd78::")]
 
     def set_up(self):
-        """Gives it the addresses that it lacks, and an interface in the VLAN, also where the kernel has
-        no interfaces of VLANs."""
+        """Gives it the addresses that it lacks, and an interface in the VLAN, also where the kernel
+        has no interfaces of VLANs.
+        """
         with inside(self.namespace):
-            run(["ip", "link", "add", "link", self.interface, "name", VLAN_INTERFACE, "type", "macvlan", "mode", "private"])
+            run(["ip", "link", "add", "link", self.interface, "name", VLAN_INTERFACE, "type",
+                 "macvlan", "mode", "private"])
             run(["tc", "qdisc", "add", "dev", VLAN_INTERFACE, "clsact"])
             for hook, section in (("egress", "tag"), ("ingress", "untag")):
-                run(["tc", "filter", "add", "dev", VLAN_INTERFACE, hook, "bpf", "direct-action", "object-file", TAG_PROGRAMS, "section", section])
-            for interface, addresses in ((self.interface, self.addresses()[:2]), (VLAN_INTERFACE, self.addresses()[2:])):
+                run(["tc", "filter", "add", "dev", VLAN_INTERFACE, hook, "bpf", "direct-action",
+                     "object-file", TAG_PROGRAMS, "section", section])
+            for interface, addresses in ((self.interface, self.addresses()[:2]),
+                                         (VLAN_INTERFACE, self.addresses()[2:])):
                 run(["sysctl", "-q", f"net.ipv6.conf.{interface}.disable_ipv6=0"])
                 run(["ip", "link", "set", interface, "up"])
                 run(["ip", "address", "replace", f"{addresses[0]}/24", "dev", interface])
@@ -52,8 +58,9 @@ class End(NamedTuple):
 
 
 class WithMemif(Lab):
-    """Behind the second port, of memif, is dpdk-testpmd, and behind it a TAP device in the namespace of
-    host 1."""
+    """Behind the second port, of memif, is dpdk-testpmd, and behind it a TAP device in the
+    namespace of host 1.
+    """
 
     INTERFACE = "behind"
 
@@ -66,18 +73,25 @@ class WithMemif(Lab):
         super().start_switch(timeout)
         ip_in(self.host_namespace(1), "link", "set", HOST_INTERFACE, "down")
         ip_in(self.host_namespace(1), "address", "flush", "dev", HOST_INTERFACE)
-        self.spawn(1, ["dpdk-testpmd", "--no-huge", "-m", "64", "--no-pci", "--no-telemetry", "--file-prefix", f"{self.prefix}-testpmd",
-                       "--lcores", "0@(0-1),1@(0-1)", "--vdev", f"net_memif0,role=client,id=1,socket={self.memif_path},socket-abstract=no",
-                       "--vdev", f"net_tap0,iface={self.INTERFACE}", "--", "--nb-cores=1", "--total-num-mbufs=8192", "--stats-period=3600",
+        self.spawn(1, ["dpdk-testpmd", "--no-huge", "-m", "64", "--no-pci", "--no-telemetry",
+                       "--file-prefix", f"{self.prefix}-testpmd",
+                       "--lcores", "0@(0-1),1@(0-1)", "--vdev",
+                       f"net_memif0,role=client,id=1,socket={self.memif_path},socket-abstract=no",
+                       "--vdev", f"net_tap0,iface={self.INTERFACE}", "--", "--nb-cores=1",
+                       "--total-num-mbufs=8192", "--stats-period=3600",
                        "--no-lsc-interrupt"], "testpmd")
-        wait_until(lambda: port_of(self, "h1")["link"], timeout, "dpdk-testpmd at the port of memif")
+        wait_until(lambda: port_of(self, "h1")["link"], timeout,
+                   "dpdk-testpmd at the port of memif")
 
 
 def send_flows(source, target, address):
-    """A message of each flow is on its way at the same time, which the kernel is to send as segments."""
+    """A message of each flow is on its way at the same time, which the kernel is to send as
+    segments.
+    """
     with contextlib.ExitStack() as stack:
         receivers = [open_receiver(stack, target, address, PORT + flow) for flow in range(FLOWS)]
-        senders = [stack.enter_context(open_socket(source, family_of(address), socket.SOCK_DGRAM)) for _ in receivers]
+        senders = [stack.enter_context(open_socket(source, family_of(address), socket.SOCK_DGRAM))
+                   for _ in receivers]
         for flow, sender in enumerate(senders):
             sender.setsockopt(SOL_UDP, UDP_SEGMENT, SEGMENT - flow)
             sender.connect((address, PORT + flow))
@@ -87,7 +101,9 @@ def send_flows(source, target, address):
                 sender.send(message)
             for flow, (receiver, message) in enumerate(zip(receivers, messages)):
                 for offset in range(0, len(message), SEGMENT - flow):
-                    expect(receiver.recv(65536) == message[offset:offset + SEGMENT - flow], f"flow {flow}, message {number}, segment at {offset} to {address} differs")
+                    expect(receiver.recv(65536) == message[offset:offset + SEGMENT - flow],
+                           f"flow {flow}, message {number}, segment at {offset} to {address} "
+                           "differs")
 
 
 def send_fragments(source, target, address):
@@ -108,9 +124,11 @@ def send_all(source, target):
 
 
 def statuses(lab, frames):
-    """What tshark finds of the checksums of frames, by kinds of packets. Fragments of a packet count as
-    one."""
-    fields = ("vlan.id", "ip.checksum.status", "ipv6.version", "tcp.checksum.status", "udp.checksum.status", "icmpv6.checksum.status")
+    """What tshark finds of the checksums of frames, by kinds of packets. Fragments of a packet
+    count as one.
+    """
+    fields = ("vlan.id", "ip.checksum.status", "ipv6.version", "tcp.checksum.status",
+              "udp.checksum.status", "icmpv6.checksum.status")
     names = {"0": "bad", "1": "good", "2": "unverified", "3": "not present"}
     path = lab.directory / "capture.pcap"
     write_pcap(path, frames)
@@ -132,18 +150,24 @@ def statuses(lab, frames):
 def expect_right_checksums(lab, frames, where):
     """Frames are all that send_all sent to one end."""
     found = statuses(lab, frames)
-    expect(all(list(counter) == ["good"] for counter in found.values()), f"checksums at {where}: {found}")
+    expect(all(list(counter) == ["good"] for counter in found.values()),
+           f"checksums at {where}: {found}")
     for tag in ("", " in a VLAN"):
-        least = {f"TCP, {version}{tag}": TCP_BYTES // (LONGEST - 54) for version in ("IPv4", "IPv6")}
-        least |= {f"UDP, {version}{tag}": ROUNDS * FLOWS * (MESSAGE // SEGMENT - 3) + DATAGRAMS for version in ("IPv4", "IPv6")}
+        least = {f"TCP, {version}{tag}": TCP_BYTES // (LONGEST - 54)
+                 for version in ("IPv4", "IPv6")}
+        least |= {f"UDP, {version}{tag}": ROUNDS * FLOWS * (MESSAGE // SEGMENT - 3) + DATAGRAMS
+                  for version in ("IPv4", "IPv6")}
         for kind, count in least.items():
-            expect(found[kind]["good"] >= count, f"{found[kind]} of {kind} came at {where}, expected {count}")
+            expect(found[kind]["good"] >= count,
+                   f"{found[kind]} of {kind} came at {where}, expected {count}")
     longest = max(len(frame) for _, frame in frames)
     expect(longest <= LONGEST, f"a frame of {longest} bytes came at {where}")
 
 
 def cross(lab, there):
-    """Both ways between host 0 and another end. What comes to either left its port as complete frames."""
+    """Both ways between host 0 and another end. What comes to either left its port as complete
+    frames.
+    """
     here = End(lab.host_namespace(0), HOST_INTERFACE, 1)
     here.set_up()
     there.set_up()
@@ -155,14 +179,16 @@ def cross(lab, there):
 
 def expect_no_losses(lab):
     for port in lab.control.ask("ports.list")["ports"]:
-        expect_equal([port[key] for key in ("rx_refused", "rx_errors", "tx_errors", "rx_missed")], [0, 0, 0, 0], f"losses at {port['name']}")
+        expect_equal([port[key] for key in ("rx_refused", "rx_errors", "tx_errors", "rx_missed")],
+                     [0, 0, 0, 0], f"losses at {port['name']}")
 
 
 @case()
 def other_traffic_crosses_packet_ports_whole():
-    """Super-frames stay whole, and the kernels at the ends know which checksums are still to be made.
-    Where the switch's interfaces can't make them, nor take super-frames, its kernel does so before the
-    frames leave: these tshark sees."""
+    """Super-frames stay whole, and the kernels at the ends know which checksums are still to be
+    made. Where the switch's interfaces can't make them, nor take super-frames, its kernel does so
+    before the frames leave: these tshark sees.
+    """
     with running_lab(2, "af_packet", 1500) as lab:
         here, there = (End(lab.host_namespace(host), HOST_INTERFACE, host + 1) for host in range(2))
         here.set_up()
@@ -172,12 +198,14 @@ def other_traffic_crosses_packet_ports_whole():
             send_all(source, target)
             least = 4 * FLOWS * ROUNDS
             # A frame arrives before the worker that sent it has counted it.
-            wait_until(lambda port=port, before=before, least=least: super_frames(lab, port)["tx"] - before["tx"] >= least, TIMEOUT,
+            wait_until(lambda port=port, before=before,
+                       least=least: super_frames(lab, port)["tx"] - before["tx"] >= least, TIMEOUT,
                        f"{least} super-frames to {port}")
             after = super_frames(lab, port)
             frames = {name: after[name] - before[name] for name in ("tx", "tx_segments")}
             expect(frames["tx_segments"] >= 5 * frames["tx"], f"to {port}: {frames}")
-            expect(super_frames(lab, other)["rx"] - came["rx"] >= frames["tx"], f"sent to {port}: {frames}, others came in")
+            expect(super_frames(lab, other)["rx"] - came["rx"] >= frames["tx"],
+                   f"sent to {port}: {frames}, others came in")
             expect(after["made"], f"{port} makes no super-frames")
     with running_lab(2, "af_packet", 1500) as lab:
         with inside(lab.switch_namespace):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Bad packets of every kind are counted under their own names and touch no job that runs; good ones are dissected."""
+"""Bad packets of every kind are counted under their own names and touch no job that runs; good ones
+are dissected.
+"""
 
 import random
 import re
@@ -11,9 +13,12 @@ import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
-from tests.net.frames import (ANSWER, CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, MULTICAST, PROBE, PROBE_ACK, QUERY, REFUSED, RESULT, REWRITE_DELIVERY, SPARSE, SPARSE_KNOWN, SPARSE_RESULT, TYPES, WRITE, RawPort,
+from tests.net.frames import (ANSWER, CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, MULTICAST,
+                              PROBE, PROBE_ACK, QUERY, REFUSED, RESULT, REWRITE_DELIVERY, SPARSE,
+                              SPARSE_KNOWN, SPARSE_RESULT, TYPES, WRITE, RawPort,
                     header, job_key, packet, write_pcap)
-from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run, running_lab,
+from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry,
+                               reports_of, run, running_lab,
                      start_ranks, wait_for_results, wait_until)
 from lab.namespaces import SOURCE_DIR, UDP_PORT, WireLab
 
@@ -30,8 +35,10 @@ class Liar:
 
     def make(self, packet_type, payload=b"", outer=None, **changes):
         fields = {**self.fields, "key": job_key(self.job, packet_type), **changes}
-        lower = {"src_mac": self.lab.host_mac(self.host), "src_ip": self.lab.host_ip(self.host), **(outer or {})}
-        return packet(header(packet_type, fields.pop("job"), fields.pop("key"), payload, **fields), **lower)
+        lower = {"src_mac": self.lab.host_mac(self.host), "src_ip": self.lab.host_ip(self.host),
+                 **(outer or {})}
+        return packet(header(packet_type, fields.pop("job"), fields.pop("key"), payload, **fields),
+                      **lower)
 
     def contribution(self, payload=FLOATS, outer=None, **changes):
         shape = {"dtype": "f32", "op": "sum", "count": len(payload) // 4}
@@ -44,10 +51,11 @@ def send_and_count(lab, port, name, frame):
     port.send(frame)
     wait_until(lambda: lab.drops()[name] > before[name], 60, f"a packet to be counted as {name}")
     after = lab.drops()
-    # Not this packet's matter: what the job that runs meanwhile may cause, and what the host's kernel answers to a refusal
-    # that no process of the host waits for.
+    # Not this packet's matter: what the job that runs meanwhile may cause, and what the host's
+    # kernel answers to a refusal that no process of the host waits for.
     aside = {"tx_full", "local_unhandled"} - {name}
-    changed = {key: after[key] - before[key] for key in after if after[key] != before[key] and key not in aside}
+    changed = {key: after[key] - before[key] for key in after if after[key] != before[key]
+               and key not in aside}
     expect_equal(changed, {name: 1}, f"drop counters that a packet for {name} raised")
 
 
@@ -96,15 +104,19 @@ def malformed(liar, epoch):
         ("body_invalid", liar.make(JOIN, body[:-1])),
         ("body_invalid", liar.make(LEAVE, b"\0")),
         ("count_invalid", liar.make(QUERY, epoch=epoch)),
-        ("count_invalid", liar.make(SPARSE, FLOATS, dtype="f32", op="sum", count=16, epoch=epoch, members=100)),
+        ("count_invalid", liar.make(SPARSE, FLOATS, dtype="f32", op="sum", count=16, epoch=epoch,
+                                    members=100)),
         ("count_invalid", liar.make(SPARSE, FLOATS, dtype="f32", op="sum", count=16, epoch=epoch)),
         ("body_invalid", liar.make(ANSWER, bytes(71), epoch=epoch)),
         ("body_invalid", liar.make(PROBE_ACK, bytes(15), epoch=epoch)),
-        ("direction_wrong", liar.make(RESULT, FLOATS, dtype="f32", op="sum", count=16, epoch=epoch)),
+        ("direction_wrong", liar.make(RESULT, FLOATS, dtype="f32", op="sum", count=16,
+                                      epoch=epoch)),
         ("direction_wrong", liar.make(ANSWER, bytes(96), epoch=epoch)),
         ("direction_wrong", liar.make(PROBE, epoch=epoch)),
-        ("local_unhandled", packet(b"", liar.lab.host_mac(liar.host), liar.lab.host_ip(liar.host), dst_port=9)),
-        ("local_unhandled", packet(bytes(20), liar.lab.host_mac(liar.host), liar.lab.host_ip(liar.host), protocol=6)),
+        ("local_unhandled", packet(b"", liar.lab.host_mac(liar.host), liar.lab.host_ip(liar.host),
+                                   dst_port=9)),
+        ("local_unhandled", packet(bytes(20), liar.lab.host_mac(liar.host),
+                                   liar.lab.host_ip(liar.host), protocol=6)),
     ]
 
 
@@ -160,22 +172,25 @@ def a_member_on_another_port_is_an_impostor():
             send_and_count(lab, port, "port_wrong", impostor.contribution(epoch=1))
             send_and_count(lab, port, "port_wrong",
                            impostor.make(JOIN, join_body(1, 2, 3474)))
-        expect_equal([member["joined"] for member in job_entry(lab, job)["members"]], [False, False], "joined")
+        expect_equal([member["joined"] for member in job_entry(lab, job)["members"]],
+                     [False, False], "joined")
 
 
 def join_body(nonce, size, mtu, cookie=0, address="0.0.0.0", path=0):
-    return struct.pack("<QHHIQ4sB3x", nonce, size, UDP_PORT, mtu, cookie, socket.inet_aton(address), path)
+    return struct.pack("<QHHIQ4sB3x", nonce, size, UDP_PORT, mtu, cookie, socket.inet_aton(address),
+                       path)
 
 
 def is_answer(packet_type):
-    return lambda frame: (len(frame) >= 42 + HEADER_LEN and frame[12:14] == b"\x08\x00" and frame[23] == 17 and
+    return lambda frame: (len(frame) >= 42 + HEADER_LEN and frame[12:14] == b"\x08\x00"
+                          and frame[23] == 17 and
                           frame[34:36] == UDP_PORT.to_bytes(2, "big") and frame[43] == packet_type)
 
 
 def join_by_hand(lab, job, port, liar, size, later=b""):
     """
-    Joins a member from a raw socket, cookie and all, and returns the epoch that the switch answered. later: what a later
-    version has appended to the body.
+    Joins a member from a raw socket, cookie and all, and returns the epoch that the switch
+    answered. later: what a later version has appended to the body.
     """
     cookie = 0
     for _ in range(2):
@@ -187,12 +202,17 @@ def join_by_hand(lab, job, port, liar, size, later=b""):
 
 
 def refusal_of(port, frame):
-    """Sends a frame, and returns what the REFUSED says that answers it: version, reason, contributions, progress, members and UDP port."""
+    """Sends a frame, and returns what the REFUSED says that answers it: version, reason,
+    contributions, progress, members and UDP port.
+    """
     port.send(frame)
     answer, _ = port.wait_for(is_answer(REFUSED))
-    version, reason, contributions = answer[42], *struct.unpack_from("<H", answer, 64), *struct.unpack_from("<H", answer, 56)
-    progress, members = *struct.unpack_from("<4s", answer, 70), *struct.unpack_from("<Q", answer, 82)
-    return version, reason, contributions, socket.inet_ntoa(progress), members, struct.unpack_from(">H", answer, 36)[0]
+    version, reason, contributions = answer[
+        42], *struct.unpack_from("<H", answer, 64), *struct.unpack_from("<H", answer, 56)
+    progress, members = *struct.unpack_from("<4s", answer, 70), *struct.unpack_from("<Q", answer,
+                                                                                    82)
+    return version, reason, contributions, socket.inet_ntoa(
+        progress), members, struct.unpack_from(">H", answer, 36)[0]
 
 
 @case()
@@ -202,16 +222,22 @@ def a_host_of_the_version_before_is_told_both_versions():
         liars = [Liar(lab, job, host, host) for host in range(2)]
         with RawPort(lab.host_namespace(0)) as first, RawPort(lab.host_namespace(1)) as second:
             for _ in range(2):
-                found = refusal_of(first, liars[0].make(JOIN, join_body(7, 2, lab.mtu)[:24], version=2, outer={"src_port": 40001}))
+                found = refusal_of(first,
+                                   liars[0].make(JOIN, join_body(7, 2, lab.mtu)[:24], version=2,
+                                                 outer={"src_port": 40001}))
                 expect_equal(found, (2, 8, 3, "0.0.0.0", 7, 40001), "what an older host is told")
-            found = refusal_of(second, liars[1].make(JOIN, join_body(8, 2, lab.mtu)[:24], version=2, key=1))
+            found = refusal_of(second,
+                               liars[1].make(JOIN, join_body(8, 2, lab.mtu)[:24], version=2, key=1))
             expect_equal(found[:3], (2, 22, 3), "what an older stranger is told")
             # By a translator of addresses the JOIN comes from another one than it says.
-            found = refusal_of(first, liars[0].make(JOIN, join_body(7, 2, lab.mtu, address="192.168.0.9")))
-            expect_equal(found[:5], (3, 21, 0, lab.host_ip(0), 7), "what a host behind a translator is told")
+            found = refusal_of(first,
+                               liars[0].make(JOIN, join_body(7, 2, lab.mtu, address="192.168.0.9")))
+            expect_equal(found[:5], (3, 21, 0, lab.host_ip(0), 7),
+                         "what a host behind a translator is told")
             line = f"job {job['id']}: refused the host of rank 0 at {lab.host_ip(0)}: its packets have version 2, those of this switch 3"
             wait_until(lambda: line in lab.switch.stderr(), 30, "the line in the log")
-            expect_equal(lab.switch.stderr().count("its packets have version"), 1, "lines about older hosts")
+            expect_equal(lab.switch.stderr().count("its packets have version"), 1,
+                         "lines about older hosts")
             # The job runs all the same.
             for port, liar in ((first, liars[0]), (second, liars[1])):
                 join_by_hand(lab, job, port, liar, 2)
@@ -231,18 +257,24 @@ def contributions_that_do_not_fit_the_job_are_refused():
             join_by_hand(lab, job, second, liars[1], 2)
             epoch = join_by_hand(lab, job, first, liars[0], 2)
             first.send(liars[0].contribution(epoch=epoch))
-            wait_until(lambda: job_entry(lab, job)["stats"]["contributions"] == 1, 60, "the good contribution")
+            wait_until(lambda: job_entry(lab, job)["stats"]["contributions"] == 1, 60,
+                       "the good contribution")
             bad = [
                 ("collective_mismatch", second, liars[1].contribution(epoch=epoch, op="max")),
                 ("collective_mismatch", second, liars[1].contribution(FLOATS[:32], epoch=epoch)),
                 ("payload_too_long", second, liars[1].contribution(bytes(2048), epoch=epoch)),
-                ("operation_unsupported", second, liars[1].contribution(epoch=epoch, op="band", block=1)),
-                ("operation_unsupported", second, liars[1].contribution(epoch=epoch, op=255, block=1)),
-                ("operation_unsupported", second, liars[1].contribution(epoch=epoch, op=128, block=1)),
                 ("operation_unsupported", second,
-                 liars[1].contribution(epoch=epoch, dtype=128 + 16, op=128, count=len(FLOATS) // 16, block=1)),
+                 liars[1].contribution(epoch=epoch, op="band", block=1)),
+                ("operation_unsupported", second,
+                 liars[1].contribution(epoch=epoch, op=255, block=1)),
+                ("operation_unsupported", second,
+                 liars[1].contribution(epoch=epoch, op=128, block=1)),
+                ("operation_unsupported", second,
+                 liars[1].contribution(epoch=epoch, dtype=128 + 16, op=128, count=len(FLOATS) // 16,
+                                       block=1)),
                 ("block_out_of_window", second, liars[1].contribution(epoch=epoch, block=8)),
-                ("block_out_of_window", second, liars[1].contribution(epoch=epoch, block=0x7fffff00)),
+                ("block_out_of_window", second,
+                 liars[1].contribution(epoch=epoch, block=0x7fffff00)),
             ]
             for name, port, frame in bad:
                 port.arrived()
@@ -250,7 +282,8 @@ def contributions_that_do_not_fit_the_job_are_refused():
                 port.wait_for(is_answer(REFUSED))
             second.send(liars[1].contribution(epoch=epoch))
             answer, _ = first.wait_for(is_answer(RESULT))
-        expect_equal(struct.unpack_from("<16f", answer, 96), tuple(2.0 * value for value in range(16)), "the sum")
+        expect_equal(struct.unpack_from("<16f", answer, 96),
+                     tuple(2.0 * value for value in range(16)), "the sum")
 
 
 @case()
@@ -259,7 +292,8 @@ def a_join_may_be_longer_than_this_version_knows_it():
         job = lab.create_job()
         with RawPort(lab.host_namespace(0)) as port:
             join_by_hand(lab, job, port, Liar(lab, job, 0, 0), 2, later=b"x")
-        wait_until(lambda: [member["joined"] for member in job_entry(lab, job)["members"]] == [True, False], 60,
+        wait_until(lambda: [member["joined"]
+                            for member in job_entry(lab, job)["members"]] == [True, False], 60,
                    "a member with a body of 25 bytes to be joined")
 
 
@@ -274,10 +308,13 @@ def garbage_does_no_harm():
         good = liar.contribution(epoch=1)
         with RawPort(lab.host_namespace(0)) as port:
             for _ in range(2000):
-                frame = bytearray(good[:random.randrange(15, len(good))] if random.random() < 0.5 else good)
+                frame = bytearray(good[:random.randrange(15, len(good))]
+                                  if random.random() < 0.5 else good)
                 for _ in range(random.randrange(1, 8)):
-                    # The key stays, that the packets get far; the epoch is one that the job does not have.
-                    place = random.choice([index for index in range(12, len(frame)) if not 74 <= index < 82])
+                    # The key stays, that the packets get far; the epoch is one that the job does
+                    # not have.
+                    place = random.choice([index for index in range(12, len(frame))
+                                           if not 74 <= index < 82])
                     if 50 <= place < 54:
                         continue
                     frame[place] = random.randrange(256)
@@ -300,7 +337,8 @@ def names_in(header_file):
 def dissected(lab, frames, *fields, display_filter=None, snap_len=65535, types=None):
     path = lab.directory / "capture.pcap"
     write_pcap(path, frames, snap_len)
-    arguments = ["tshark", "-X", f"lua_script:{SOURCE_DIR / 'wire' / 'fanin.lua'}", "-r", path, "-T", "fields"]
+    arguments = ["tshark", "-X", f"lua_script:{SOURCE_DIR / 'wire' / 'fanin.lua'}", "-r", path,
+                 "-T", "fields"]
     for field in fields:
         arguments += ["-e", field]
     if types is not None:
@@ -330,15 +368,19 @@ def a_capture_of_a_job_is_dissected():
             down.send(liar.make(JOIN, join_body(1, 9, 1500)))
             wait_until(lambda: lab.drops()["size_mismatch"] == 1, 60, "a refusal")
             frames = up.arrived() + down.arrived()
-        rows = dissected(lab, frames, "fanin.type", "fanin.job", "fanin.block", "fanin.dtype", "fanin.op", "fanin.count",
-                         "fanin.key", "fanin.reason", "fanin.join.handler", "fanin.join.size", "fanin.element.float",
+        rows = dissected(lab, frames, "fanin.type", "fanin.job", "fanin.block", "fanin.dtype",
+                         "fanin.op", "fanin.count",
+                         "fanin.key", "fanin.reason", "fanin.join.handler", "fanin.join.size",
+                         "fanin.element.float",
                          "fanin.join.flags.wide", display_filter="fanin")
         by_type = {}
         for row in rows:
             by_type.setdefault(int(row[0]), []).append(row)
         for packet_type in (CONTRIBUTION, RESULT, JOIN, JOIN_ACK, LEAVE, REFUSED):
-            expect(packet_type in by_type, f"no packet of type {packet_type} in the capture, found {sorted(by_type)}")
-        # On a busy machine a host is asked whether it is there: with no key, for its port may be another process's by now.
+            expect(packet_type in by_type,
+                   f"no packet of type {packet_type} in the capture, found {sorted(by_type)}")
+        # On a busy machine a host is asked whether it is there: with no key, for its port may be
+        # another process's by now.
         wrong = [row for row in rows if int(row[1]) != job["id"] or
                  int(row[6], 16) != (0 if int(row[0]) == PROBE else job_key(job, int(row[0])))]
         expect_equal(wrong, [], "packets of another job, or with another key")
@@ -346,58 +388,78 @@ def a_capture_of_a_job_is_dissected():
         blocks = -(-16 * KIB // payload)
         for packet_type in (CONTRIBUTION, RESULT):
             found = {int(row[2]) for row in by_type[packet_type]}
-            expect(found >= set(range(blocks)), f"found blocks {found}, expected 0 to {blocks - 1} among them")
-            expect_equal({(row[3], row[4]) for row in by_type[packet_type] if row[5] != "0"}, {("11", "1")},
+            expect(found >= set(range(blocks)),
+                   f"found blocks {found}, expected 0 to {blocks - 1} among them")
+            expect_equal({(row[3], row[4]) for row in by_type[packet_type] if row[5] != "0"},
+                         {("11", "1")},
                          "data type and operator")
             expect_equal(max(int(row[5]) for row in by_type[packet_type]), payload // 4, "elements")
-            expect(all(row[10] for row in by_type[packet_type] if row[5] != "0"), "elements were not decoded")
+            expect(all(row[10] for row in by_type[packet_type] if row[5] != "0"),
+                   "elements were not decoded")
         expect_equal({row[8] for row in by_type[JOIN_ACK]}, {"single"}, "handler in JOIN_ACK")
-        expect_equal({row[11] for row in by_type[JOIN_ACK]}, {"1"}, "accumulation in f32 in JOIN_ACK")
+        expect_equal({row[11] for row in by_type[JOIN_ACK]}, {"1"},
+                     "accumulation in f32 in JOIN_ACK")
         expect("2" in {row[9] for row in by_type[JOIN]}, "size in JOIN")
-        expect("size_mismatch" in {lua_reasons()[int(row[7])] for row in by_type[REFUSED]}, "reason in REFUSED")
-        bad = dissected(lab, frames, "frame.number", display_filter="_ws.malformed || fanin.bad_length || "
-                        "fanin.truncated || fanin.bad_type || fanin.bad_version || fanin.bad_reserved")
+        expect("size_mismatch" in {lua_reasons()[int(row[7])] for row in by_type[REFUSED]},
+               "reason in REFUSED")
+        bad = dissected(lab, frames, "frame.number",
+                        display_filter="_ws.malformed || fanin.bad_length || fanin.truncated || "
+                                       "fanin.bad_type || fanin.bad_version || fanin.bad_reserved")
         expect_equal(bad, [], "frames that the dissector finds fault with")
         errors = dissected(lab, frames, "_ws.lua.text", display_filter="_ws.lua.error")
         expect_equal(errors, [], "errors of the dissector")
 
 
 def tagged(packet_type, payload, **changes):
-    """A packet with a tag whose nonce is bytes 0 to 15 and whose code is bytes 16 to 31; nobody checks them here."""
+    """A packet with a tag whose nonce is bytes 0 to 15 and whose code is bytes 16 to 31; nobody
+    checks them here.
+    """
     fields = {"flags": 8, **changes}
-    return packet(header(packet_type, 7, 1, payload + bytes(range(32)), **fields), "02:fa:00:00:01:01", "10.77.0.1")
+    return packet(header(packet_type, 7, 1, payload + bytes(range(32)), **fields),
+                  "02:fa:00:00:01:01", "10.77.0.1")
 
 
 @case()
 def tags_are_dissected_behind_the_payload():
-    ack = struct.pack("<QHHHH4s16sQIQ80x", 5, 1, 2, 8, 1024, bytes([239, 0, 0, 1]), b"single", 9, 4, 0x1122334455667788)
+    ack = struct.pack("<QHHHH4s16sQIQ80x", 5, 1, 2, 8, 1024, bytes([239, 0, 0, 1]), b"single", 9, 4,
+                      0x1122334455667788)
     shape = {"dtype": "f32", "op": "sum"}
     frames = [tagged(CONTRIBUTION, FLOATS, count=16, **shape), tagged(JOIN_ACK, ack),
               tagged(CONTRIBUTION, b"", count=0, **shape), tagged(QUERY, b"", number=1),
               # That of a job without tags.
-              packet(header(JOIN_ACK, 7, 1, ack[:44] + bytes(92)), "02:fa:00:00:01:01", "10.77.0.1")]
-    short = packet(header(CONTRIBUTION, 7, 1, bytes(31), flags=8, count=0, **shape), "02:fa:00:00:01:01", "10.77.0.1")
+              packet(header(JOIN_ACK, 7, 1, ack[:44] + bytes(92)), "02:fa:00:00:01:01",
+                     "10.77.0.1")]
+    short = packet(header(CONTRIBUTION, 7, 1, bytes(31), flags=8, count=0, **shape),
+                   "02:fa:00:00:01:01", "10.77.0.1")
     frames = list(enumerate(frames))
     with tempfile.TemporaryDirectory() as directory:
         place = SimpleNamespace(directory=Path(directory))
-        rows = dissected(place, frames, "fanin.flags.tagged", "fanin.tag.nonce", "fanin.tag.code", "fanin.element.float",
+        rows = dissected(place, frames, "fanin.flags.tagged", "fanin.tag.nonce", "fanin.tag.code",
+                         "fanin.element.float",
                          "fanin.join.instance", "fanin.join.flags.tagged")
         tag = ["1", bytes(range(16)).hex(), bytes(range(16, 32)).hex()]
         floats = ",".join(str(value) for value in range(16))
-        expect_equal(rows, [tag + [floats, "", ""], tag + ["", "0x1122334455667788", "1"], tag + ["", "", ""],
+        expect_equal(rows, [tag + [floats, "", ""], tag + ["", "0x1122334455667788", "1"],
+                            tag + ["", "", ""],
                             tag + ["", "", ""], ["0", "", "", "", "0x0000000000000000", "0"]],
                      "flag, nonce, code, elements, instance and the job's flag")
         faults = "_ws.malformed || _ws.lua.error || fanin.bad_length || fanin.bad_flags || fanin.bad_tag"
-        expect_equal(dissected(place, frames, "frame.number", display_filter=faults), [], "frames with faults")
-        expect_equal(dissected(place, [(0, short)], "frame.number", display_filter="fanin.bad_tag"), [["1"]],
+        expect_equal(dissected(place, frames, "frame.number", display_filter=faults), [],
+                     "frames with faults")
+        expect_equal(dissected(place, [(0, short)], "frame.number", display_filter="fanin.bad_tag"),
+                     [["1"]],
                      "a frame that is too short for its tag")
         text = dissected(place, frames, "_ws.col.Info")
-        expect("tagged" in text[1][0] and "tagged" not in text[4][0], f"summaries of JOIN_ACK: {text[1]}, {text[4]}")
+        expect("tagged" in text[1][0] and "tagged" not in text[4][0],
+               f"summaries of JOIN_ACK: {text[1]}, {text[4]}")
 
 
-FAULTS = ("_ws.lua.error", "fanin.truncated", "fanin.bad_version", "fanin.bad_type", "fanin.bad_flags",
-          "fanin.bad_reserved", "fanin.bad_length", "fanin.bad_tag", "fanin.bad_job", "fanin.bad_rank", "fanin.bad_dtype",
-          "fanin.bad_op", "fanin.bad_extension", "fanin.bad_state", "fanin.bad_job_flags", "fanin.bad_handler")
+FAULTS = ("_ws.lua.error", "fanin.truncated", "fanin.bad_version", "fanin.bad_type",
+          "fanin.bad_flags",
+          "fanin.bad_reserved", "fanin.bad_length", "fanin.bad_tag", "fanin.bad_job",
+          "fanin.bad_rank", "fanin.bad_dtype",
+          "fanin.bad_op", "fanin.bad_extension", "fanin.bad_state", "fanin.bad_job_flags",
+          "fanin.bad_handler")
 
 
 def by_hand(packet_type, payload=b"", job=7, **changes):
@@ -405,14 +467,16 @@ def by_hand(packet_type, payload=b"", job=7, **changes):
 
 
 def ack_body(state=1, size=2, handler=b"single", flags=4):
-    return struct.pack("<QHHHH4s16sQIQII64xHB5xQ", 5, state, size, 8, 1024, bytes([239, 0, 0, 1]), handler, 9, flags, 3, 16, 1, 8, 1,
+    return struct.pack("<QHHHH4s16sQIQII64xHB5xQ", 5, state, size, 8, 1024, bytes([239, 0, 0, 1]),
+                       handler, 9, flags, 3, 16, 1, 8, 1,
                        1)
 
 
 def faults_of(place, frames):
     """The names of what the dissector finds wrong with each frame."""
     rows = dissected(place, list(enumerate(frames)), *FAULTS, "frame.number")
-    return [{fault.removeprefix("fanin.bad_") for fault, value in zip(FAULTS, row) if value} for row in rows]
+    return [{fault.removeprefix("fanin.bad_") for fault, value in zip(FAULTS, row) if value}
+            for row in rows]
 
 
 @case()
@@ -429,7 +493,8 @@ def the_dissector_flags_what_is_unknown():
         ({"dtype"}, by_hand(CONTRIBUTION, FLOATS, **{**shape, "dtype": 77})),
         ({"extension"}, by_hand(CONTRIBUTION, FLOATS, extension=1, **shape)),
         ({"extension"}, by_hand(CONTRIBUTION, FLOATS, extension_len32=1, **shape)),
-        # The job has two ranks, as its JOIN_ACK said; of others no more is known than what any job may have.
+        # The job has two ranks, as its JOIN_ACK said; of others no more is known than what any job
+        # may have.
         ({"rank"}, by_hand(CONTRIBUTION, FLOATS, rank=2, **shape)),
         ({"rank"}, by_hand(QUERY, rank=2, number=1)),
         (set(), by_hand(CONTRIBUTION, FLOATS, job=8, rank=4095, **shape)),
@@ -461,10 +526,13 @@ def the_dissector_flags_what_is_unknown():
         found = faults_of(place, [frame for _, frame in frames])
         for number, (expected, _) in enumerate(frames):
             expect_equal(found[number], expected, f"faults of frame {number + 1}")
-        names = dissected(place, list(enumerate(frame for _, frame in frames)), "fanin.join.handler", "fanin.later",
+        names = dissected(place, list(enumerate(frame for _, frame in frames)),
+                          "fanin.join.handler", "fanin.later",
                           display_filter="fanin.join.handler || fanin.later")
-        expect_equal(names, [["single", ""], ["single", ""], ["single", ""], ["sixteen_letters_", ""],
-                             ["fifteen_letters", ""], ["", "78"], ["single", b"later".hex()]], "names and later fields")
+        expect_equal(names, [["single", ""], ["single", ""], ["single", ""],
+                             ["sixteen_letters_", ""],
+                             ["fifteen_letters", ""], ["", "78"], ["single", b"later".hex()]],
+                     "names and later fields")
 
 
 def set_bytes(ranks, n_ranks):
@@ -478,18 +546,23 @@ def sets_of_ranks_are_dissected():
     joined = set_bytes([0, *range(64, 128), 999], 1000)
     missing, gone = set_bytes([3, 70, *range(900, 904)], 1000), set_bytes([70, 998], 1000)
     answer = bytes(64) + struct.pack("<HB5x", 1, 2)
-    frames = [by_hand(JOIN_ACK, fixed + joined), by_hand(ANSWER, answer + missing + gone, count=1, number=1),
+    frames = [by_hand(JOIN_ACK, fixed + joined),
+              by_hand(ANSWER, answer + missing + gone, count=1, number=1),
               by_hand(PROBE_ACK, set_bytes([65], 1000) + set_bytes([64], 1000) + b"later")]
     with tempfile.TemporaryDirectory() as directory:
         place = SimpleNamespace(directory=Path(directory))
         expect_equal(faults_of(place, frames), [set()] * 3, "faults")
-        rows = dissected(place, list(enumerate(frames)), "_ws.col.Info", "fanin.join.joined", "fanin.answer.missing",
+        rows = dissected(place, list(enumerate(frames)), "_ws.col.Info", "fanin.join.joined",
+                         "fanin.answer.missing",
                          "fanin.probe_ack.silent", "fanin.later")
-        expect(rows[1][0].endswith("late 3 900-903, ended 70, silent 998"), f"the summary of an ANSWER: {rows[1][0]}")
-        expect(rows[2][0].endswith("ended 65, silent 64"), f"the summary of a PROBE_ACK: {rows[2][0]}")
+        expect(rows[1][0].endswith("late 3 900-903, ended 70, silent 998"),
+               f"the summary of an ANSWER: {rows[1][0]}")
+        expect(rows[2][0].endswith("ended 65, silent 64"),
+               f"the summary of a PROBE_ACK: {rows[2][0]}")
         expect_equal([row[1:] for row in rows],
                      [[joined.hex(), "", "", ""], ["", missing.hex(), "", ""],
-                      ["", "", set_bytes([64], 1000).hex(), b"later".hex()]], "sets, and what is behind them")
+                      ["", "", set_bytes([64], 1000).hex(), b"later".hex()]],
+                     "sets, and what is behind them")
 
 
 def shard_members(span, number, total, form):
@@ -509,36 +582,45 @@ def shards_are_dissected():
               by_hand(SPARSE_RESULT, mapped, members=shard_members(1000, 1, 0, 1), **shape),
               by_hand(QUERY, struct.pack("<Q", 0x31), number=1),
               by_hand(ANSWER, answer, number=1),
-              by_hand(SPARSE_KNOWN, listed, members=1 << 56 | shard_members(1000, 5, 6, 0), **shape)]
+              by_hand(SPARSE_KNOWN, listed, members=1 << 56 | shard_members(1000, 5, 6, 0),
+                      **shape)]
     wrong = [by_hand(SPARSE, listed[:-1], members=shard_members(1000, 0, 1, 0), **shape),
              by_hand(SPARSE, mapped[:-8], members=shard_members(1000, 0, 1, 1), **shape),
-             by_hand(SPARSE, struct.pack("<2iQI", 7, -8, 1, 0), members=shard_members(1000, 0, 1, 1), **shape),
+             by_hand(SPARSE, struct.pack("<2iQI", 7, -8, 1, 0),
+                     members=shard_members(1000, 0, 1, 1), **shape),
              by_hand(SPARSE, listed, members=shard_members(1000, 0, 1, 2), **shape)]
     reserved = by_hand(SPARSE, listed, members=1 << 57 | shard_members(1000, 0, 1, 0), **shape)
     with tempfile.TemporaryDirectory() as directory:
         place = SimpleNamespace(directory=Path(directory))
-        rows = dissected(place, list(enumerate(frames)), "fanin.shard.span", "fanin.shard.number", "fanin.shard.total",
-                         "fanin.shard.form", "fanin.element.int", "fanin.shard.index", "fanin.shards")
-        expect_equal(rows[:3], [["1000", "5", "6", "0", "7,-8", "900,3", ""], ["70001", "0", "0", "0", "7,-8", "70000,3", ""],
+        rows = dissected(place, list(enumerate(frames)), "fanin.shard.span", "fanin.shard.number",
+                         "fanin.shard.total",
+                         "fanin.shard.form", "fanin.element.int", "fanin.shard.index",
+                         "fanin.shards")
+        expect_equal(rows[:3], [["1000", "5", "6", "0", "7,-8", "900,3", ""],
+                                ["70001", "0", "0", "0", "7,-8", "70000,3", ""],
                                 ["1000", "1", "0", "1", "7,-8", "129,191", ""]], "shards")
         expect_equal([int(row[6], 16) for row in rows[3:5]], [0x31, 0x29], "bitmaps of shards")
         whole = dissected(place, list(enumerate(frames)), "fanin.shard.whole")
-        expect_equal([row[0] for row in whole[:3] + whole[5:]], ["0", "0", "0", "1"], "shards of blocks that are whole")
+        expect_equal([row[0] for row in whole[:3] + whole[5:]], ["0", "0", "0", "1"],
+                     "shards of blocks that are whole")
         expect_equal(faults_of(place, [reserved]), [{"reserved"}], "a bit that means nothing")
         expect_equal(faults_of(place, frames), [set()] * len(frames), "faults")
         expect_equal(faults_of(place, wrong), [{"length"}] * len(wrong), "faults of wrong shards")
         text = dissected(place, list(enumerate(frames)), "_ws.col.Info")
-        expect(text[0][0].endswith("i32 sum x2 of 1000, shard 5 of 6"), f"the summary of a shard: {text[0][0]}")
+        expect(text[0][0].endswith("i32 sum x2 of 1000, shard 5 of 6"),
+               f"the summary of a shard: {text[0][0]}")
 
 
 @case()
 def writes_to_a_region_are_dissected_with_their_address():
-    frames = [by_hand(WRITE, b"abc", members=0x1000, count=1), by_hand(REWRITE_DELIVERY, b"abc", members=0x2000, number=1),
+    frames = [by_hand(WRITE, b"abc", members=0x1000, count=1),
+              by_hand(REWRITE_DELIVERY, b"abc", members=0x2000, number=1),
               by_hand(MULTICAST, b"abc", members=3)]
     with tempfile.TemporaryDirectory() as directory:
         place = SimpleNamespace(directory=Path(directory))
         rows = dissected(place, list(enumerate(frames)), "fanin.address", "fanin.members")
-        expect_equal([[int(field, 16) if field else None for field in row] for row in rows], [[0x1000, None], [0x2000, None], [None, 3]],
+        expect_equal([[int(field, 16) if field else None for field in row] for row in rows],
+                     [[0x1000, None], [0x2000, None], [None, 3]],
                      "addresses and members")
 
 
@@ -554,23 +636,31 @@ def least_of(row):
 
 @case()
 def the_dissector_knows_every_type_of_packet():
-    frames = [by_hand(row.code, number=int(row.number == "nonzero"), **least_of(row)) for row in TYPES]
+    frames = [by_hand(row.code, number=int(row.number == "nonzero"), **least_of(row))
+              for row in TYPES]
     frames += [by_hand(200, FLOATS, number=1), by_hand(99)]
     with tempfile.TemporaryDirectory() as directory:
         place = SimpleNamespace(directory=Path(directory))
-        rows = dissected(place, list(enumerate(frames)), "fanin.type", "fanin.direction", "fanin.payload", "_ws.col.Info")
-        expect_equal(faults_of(place, frames), [set()] * len(TYPES) + [{"type"}] * 2, "faults of a packet of each type")
+        rows = dissected(place, list(enumerate(frames)), "fanin.type", "fanin.direction",
+                         "fanin.payload", "_ws.col.Info")
+        expect_equal(faults_of(place, frames), [set()] * len(TYPES) + [{"type"}] * 2,
+                     "faults of a packet of each type")
         # One byte less than the body has.
-        shorter = [by_hand(row.code, least_of(row)["payload"][:-1]) for row in TYPES if row.payload == "body"]
-        expect_equal(faults_of(place, shorter), [{"length"}] * len(shorter), "faults of bodies that are too short")
+        shorter = [by_hand(row.code, least_of(row)["payload"][:-1]) for row in TYPES
+                   if row.payload == "body"]
+        expect_equal(faults_of(place, shorter), [{"length"}] * len(shorter),
+                     "faults of bodies that are too short")
         numbered = [by_hand(row.code, number=1, **least_of(row)) for row in TYPES]
         expected = [{"reserved"} if row.number == "zero" else set() for row in TYPES]
         expect_equal(faults_of(place, numbered), expected, "faults of packets with a number")
-    expect_equal([row[:2] for row in rows], [[str(row.code), row.direction] for row in TYPES] + [["200", ""], ["99", ""]],
+    expect_equal([row[:2] for row in rows],
+                 [[str(row.code), row.direction] for row in TYPES] + [["200", ""], ["99", ""]],
                  "types and directions")
     for found, row in zip(rows, TYPES):
-        expect(found[3].startswith(f"{row.name} job 7"), f"found {found[3]!r}, expected a summary of {row.name}")
-    expect(rows[-2][3].startswith("type 200 (not of this version) job 7"), f"the summary of an unknown type: {rows[-2][3]!r}")
+        expect(found[3].startswith(f"{row.name} job 7"),
+               f"found {found[3]!r}, expected a summary of {row.name}")
+    expect(rows[-2][3].startswith("type 200 (not of this version) job 7"),
+           f"the summary of an unknown type: {rows[-2][3]!r}")
     expect_equal(rows[-2][2], FLOATS.hex(), "the payload of an unknown type")
 
 
@@ -578,20 +668,29 @@ def the_dissector_knows_every_type_of_packet():
 def the_dissector_is_told_of_other_types():
     types = "192 ACKED_ACK up, 200 OTHER down elements,255 LAST up"
     elements = {"dtype": "f32", "op": "sum", "count": 16}
-    frames = list(enumerate([by_hand(192), by_hand(200, FLOATS, block=3, **elements), by_hand(255, b"any", number=9), by_hand(193)]))
-    fields = ("fanin.type", "fanin.direction", "fanin.payload", "fanin.element.float", "fanin.bad_type", "_ws.col.Info")
+    frames = list(enumerate([by_hand(192), by_hand(200, FLOATS, block=3, **elements),
+                             by_hand(255, b"any", number=9), by_hand(193)]))
+    fields = ("fanin.type", "fanin.direction", "fanin.payload", "fanin.element.float",
+              "fanin.bad_type", "_ws.col.Info")
     with tempfile.TemporaryDirectory() as directory:
         place = SimpleNamespace(directory=Path(directory))
         told = dissected(place, frames, *fields, types=types)
-        faults = dissected(place, frames, "frame.number", types=types, display_filter=" || ".join(("_ws.malformed", *FAULTS)))
+        faults = dissected(place, frames, "frame.number", types=types,
+                           display_filter=" || ".join(("_ws.malformed", *FAULTS)))
         # What can't be read, and codes that are not free, change nothing.
-        odd = dissected(place, frames, *fields, types="1 MINE down,192 LOWER sideways,193,300 X up,200 b down")
+        odd = dissected(place, frames, *fields,
+                        types="1 MINE down,192 LOWER sideways,193,300 X up,200 b down")
         untold = dissected(place, frames, *fields)
-    expect_equal([row[:2] for row in told], [["192", "up"], ["200", "down"], ["255", "up"], ["193", ""]], "types and directions")
-    expect_equal(told[1][3], ",".join(str(value) for value in range(16)), "elements of a type that is told to have some")
+    expect_equal([row[:2] for row in told],
+                 [["192", "up"], ["200", "down"], ["255", "up"], ["193", ""]],
+                 "types and directions")
+    expect_equal(told[1][3], ",".join(str(value) for value in range(16)),
+                 "elements of a type that is told to have some")
     expect_equal(told[2][2], b"any".hex(), "the payload of one that is not")
     expect_equal(faults, [["4"]], "frames with faults, one of them of an undeclared type")
-    for row, start in zip(told, ("ACKED_ACK job 7", "OTHER job 7 block 3 f32 sum x16", "LAST job 7", "type 193 (not of this version)")):
+    for row, start in zip(told,
+                          ("ACKED_ACK job 7", "OTHER job 7 block 3 f32 sum x16", "LAST job 7",
+                           "type 193 (not of this version)")):
         expect(row[5].startswith(start), f"a summary: found {row[5]!r}, expected {start!r}")
     expect_equal(odd, untold, "what the dissector shows if the types can't be read")
 
@@ -601,13 +700,15 @@ MADE_OF_PACKETS = ("wire/fanin.lua", "docs/protocol.md")
 
 def make_tables(root, *options):
     """wire/packets.py on a source tree: its exit status and what it prints."""
-    result = run([sys.executable, SOURCE_DIR / "wire" / "packets.py", "--root", root, *options], check=False)
+    result = run([sys.executable, SOURCE_DIR / "wire" / "packets.py", "--root", root, *options],
+                 check=False)
     return result.returncode, result.stdout + result.stderr
 
 
 @case()
 def the_tables_of_packet_types_are_up_to_date():
-    expect_equal(make_tables(SOURCE_DIR, "--check"), (0, ""), "wire/packets.py --check; what ./dev fmt mends")
+    expect_equal(make_tables(SOURCE_DIR, "--check"), (0, ""),
+                 "wire/packets.py --check; what ./dev fmt mends")
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         for name in ("wire/packets.h", "wire/wire.h", *MADE_OF_PACKETS):
@@ -616,29 +717,38 @@ def the_tables_of_packet_types_are_up_to_date():
         rows = root / "wire" / "packets.h"
         text = rows.read_text()
         before = [(root / name).read_text() for name in MADE_OF_PACKETS]
-        rows.write_text(text.replace("X(QUERY, 10, UP, BLOCK, DATA,", "X(QUERY, 77, DOWN, BLOCK, BODY(join),"))
+        rows.write_text(text.replace("X(QUERY, 10, UP, BLOCK, DATA,",
+                                     "X(QUERY, 77, DOWN, BLOCK, BODY(join),"))
         status, told = make_tables(root, "--check")
-        expect(status == 1 and all(name in told for name in MADE_OF_PACKETS), f"a changed row: status {status}, {told}")
-        expect_equal([(root / name).read_text() for name in MADE_OF_PACKETS], before, "tables after --check")
+        expect(status == 1 and all(name in told for name in MADE_OF_PACKETS),
+               f"a changed row: status {status}, {told}")
+        expect_equal([(root / name).read_text() for name in MADE_OF_PACKETS], before,
+                     "tables after --check")
         expect_equal(make_tables(root)[0], 0, "status of writing the tables")
         expect_equal(make_tables(root, "--check"), (0, ""), "wire/packets.py --check behind that")
-        expect('[77] = { name = "QUERY", direction = "down", body_len = 32,' in (root / "wire" / "fanin.lua").read_text(),
+        expect('[77] = { name = "QUERY", direction = "down", body_len = 32,' in (
+            root / "wire" / "fanin.lua").read_text(),
                "the dissector has not got the changed row")
-        expect("| 77 | QUERY | down | block | 32 bytes or more |" in (root / "docs" / "protocol.md").read_text(),
+        expect("| 77 | QUERY | down | block | 32 bytes or more |" in (root / "docs"
+                                                                      / "protocol.md").read_text(),
                "docs/protocol.md has not got the changed row")
         rows.write_text(text)
         make_tables(root)
-        expect_equal([(root / name).read_text() for name in MADE_OF_PACKETS], before, "tables of the old rows")
+        expect_equal([(root / name).read_text() for name in MADE_OF_PACKETS], before,
+                     "tables of the old rows")
         # What can't be read is told, and nothing is written.
         n_rows = len(re.findall(r"^\s*X\(", text, re.MULTILINE))
         expect(n_rows >= 22, f"{n_rows} rows of packet types")
-        for old, new, complaint in (("X(QUERY, 10, UP,", "X(QUERY, 10, SIDEWAYS,", f"{n_rows} rows, of which {n_rows - 1}"),
+        for old, new, complaint in (("X(QUERY, 10, UP,", "X(QUERY, 10, SIDEWAYS,",
+                                     f"{n_rows} rows, of which {n_rows - 1}"),
                                     ("BODY(join)", "BODY(nothing_like_it)", "static_assert")):
             rows.write_text(text.replace(old, new))
             status, told = make_tables(root)
-            expect(status == 2 and complaint in told, f"rows that can't be read: status {status}, {told}")
+            expect(status == 2 and complaint in told,
+                   f"rows that can't be read: status {status}, {told}")
         rows.write_text(text)
-        (root / "wire" / "fanin.lua").write_text(before[0].replace("-- end packet types", "-- gone"))
+        (root / "wire" / "fanin.lua").write_text(before[0].replace("-- end packet types",
+                                                                   "-- gone"))
         status, told = make_tables(root)
         expect(status == 2 and "fanin.lua" in told, f"a missing mark: status {status}, {told}")
 
@@ -652,16 +762,22 @@ def what_a_capture_cut_off_is_no_fault():
         place = SimpleNamespace(directory=Path(directory))
         # Within the Ethernet, UDP and Fanin headers; with all of these; in the payload; in the tag.
         for snap_len in (42, 44, 60, 96, 96 + 17, 96 + 64 + 5):
-            faults = dissected(place, frames, "frame.number", display_filter=" || ".join(("_ws.malformed", *FAULTS)),
+            faults = dissected(place, frames, "frame.number",
+                               display_filter=" || ".join(("_ws.malformed", *FAULTS)),
                                snap_len=snap_len)
-            expect_equal(faults, [], f"frames cut off at {snap_len} bytes that the dissector finds fault with")
-            snapped = dissected(place, frames, "frame.number", display_filter="fanin.snapped", snap_len=snap_len)
+            expect_equal(faults, [], f"frames cut off at {snap_len} bytes that the dissector finds "
+                                     "fault with")
+            snapped = dissected(place, frames, "frame.number", display_filter="fanin.snapped",
+                                snap_len=snap_len)
             expected = [[str(number + 1)] for number, frame in frames if len(frame) > snap_len > 42]
-            expect_equal(snapped, expected, f"frames that are said to be cut off at {snap_len} bytes")
+            expect_equal(snapped, expected,
+                         f"frames that are said to be cut off at {snap_len} bytes")
         rows = dissected(place, frames, "fanin.job", "fanin.element.float", snap_len=96 + 17)
-        expect_equal(rows, [["7", "0,1,2,3"], ["7", ""], ["7", "0,1,2,3"], ["7", ""]], "job, and elements that are there")
+        expect_equal(rows, [["7", "0,1,2,3"], ["7", ""], ["7", "0,1,2,3"], ["7", ""]],
+                     "job, and elements that are there")
         rows = dissected(place, frames, "fanin.type", "fanin.job", snap_len=60)
-        expect_equal(rows, [["1", "7"], ["6", "7"], ["1", "7"], ["10", "7"]], "type and job of half a header")
+        expect_equal(rows, [["1", "7"], ["6", "7"], ["1", "7"], ["10", "7"]],
+                     "type and job of half a header")
 
 
 @case()
@@ -679,7 +795,8 @@ def small_floats_are_shown_as_numbers():
         rows = dissected(place, list(enumerate(frames)), "fanin.element.float")
     # It shows fifteen digits.
     for row, expected, name in ((rows[0], values, "f16"), (rows[1], brains, "bf16")):
-        expect_equal(row[0].split(","), [f"{value:.15g}" for value in expected], f"elements of {name}")
+        expect_equal(row[0].split(","), [f"{value:.15g}" for value in expected],
+                     f"elements of {name}")
     expect("nan" in rows[2][0].lower(), f"found {rows[2]}, expected what is no number")
 
 
@@ -688,13 +805,18 @@ def a_capture_of_a_broadcast_shows_who_brings_no_data():
     with running_lab(2, "af_packet", mtu=1500, base=WireLab) as lab:
         with RawPort(lab.switch_namespace, lab.switch_interface(0)) as root, \
                 RawPort(lab.switch_namespace, lab.switch_interface(1)) as other:
-            ranks = start_ranks(lab, lab.create_job(), bytes=4 * KIB, collective="broadcast", dtype="i32")
+            ranks = start_ranks(lab, lab.create_job(), bytes=4 * KIB, collective="broadcast",
+                                dtype="i32")
             expect_exact(reports_of(lab, ranks), "the captured broadcast")
             frames = root.arrived() + other.arrived()
-        found = {tuple(row) for row in dissected(lab, frames, "fanin.rank", "fanin.flags.empty", "fanin.op", "fanin.root",
-                                                 display_filter=f"fanin.type == {CONTRIBUTION} && fanin.count > 0")}
-        expect_equal(found, {("0", "0", "64", "0"), ("1", "1", "64", "0")}, "rank, empty, operator and root of the contributions")
+        found = {tuple(row) for row in dissected(lab, frames, "fanin.rank", "fanin.flags.empty",
+                                                 "fanin.op", "fanin.root",
+                                                 display_filter=f"fanin.type == {CONTRIBUTION} && "
+                                                                "fanin.count > 0")}
+        expect_equal(found, {("0", "0", "64", "0"), ("1", "1", "64", "0")},
+                     "rank, empty, operator and root of the contributions")
         text = dissected(lab, frames, "_ws.col.Info", display_filter="fanin.flags.empty == 1")
         expect("copy of rank 0" in text[0][0] and "(empty)" in text[0][0], f"a summary: {text[0]}")
-        bad = dissected(lab, frames, "frame.number", display_filter="_ws.malformed || fanin.bad_length || fanin.bad_flags")
+        bad = dissected(lab, frames, "frame.number",
+                        display_filter="_ws.malformed || fanin.bad_length || fanin.bad_flags")
         expect_equal(bad, [], "frames that the dissector finds fault with")

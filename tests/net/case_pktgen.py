@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The traffic generator against the real switch: exact results, figures that add up, errors with words, a clean end; and its
-captures, replayed by hand."""
+"""The traffic generator against the real switch: exact results, figures that add up, errors with
+words, a clean end; and its captures, replayed by hand.
+"""
 
 import json
 import re
@@ -10,7 +11,8 @@ import sys
 import time
 
 from tests.net.frames import CONTRIBUTION, RESULT, RawPort, job_key, write_pcap
-from tests.net.support import case, expect, expect_equal, job_entry, run, running_lab, wait_for_results, wait_until
+from tests.net.support import (case, expect, expect_equal, job_entry, run, running_lab,
+                               wait_for_results, wait_until)
 from lab.namespaces import SOURCE_DIR, SWITCH_MAC, WireLab
 from tests.net.pace import Pace
 
@@ -46,8 +48,10 @@ def row_of(process, **expected):
 def expect_sane(row):
     expect_equal(row["wrong"], 0, "wrong results")
     expect_equal(row["results"], row["contributions"], "results for contributions")
-    expect(abs(row["loss"] - row["lost"] / row["contributions"]) < 1e-6, f"the loss does not fit the count: {row}")
-    expect(0 < row["mpps"] * 1e6 * row["seconds"] <= row["contributions"] * 1.001, f"the rate does not fit the count: {row}")
+    expect(abs(row["loss"] - row["lost"] / row["contributions"]) < 1e-6,
+           f"the loss does not fit the count: {row}")
+    expect(0 < row["mpps"] * 1e6 * row["seconds"] <= row["contributions"] * 1.001,
+           f"the rate does not fit the count: {row}")
     gbps = row["mpps"] * row["payload"] * 8 / 1e3
     expect(abs(row["gbps"] - gbps) <= 1e-6 * gbps, f"gbps is {row['gbps']}, expected {gbps}")
     for kind in ("block", "own"):
@@ -60,8 +64,10 @@ def expect_sane(row):
 
 
 def expect_error(process, status, words, what):
-    expect_equal(process.popen.returncode, status, f"{what}: exit status ({process.stderr().strip()[-300:]})")
-    expect(words in process.stderr(), f"{what}: '{process.stderr().strip()}' does not say '{words}'")
+    expect_equal(process.popen.returncode, status,
+                 f"{what}: exit status ({process.stderr().strip()[-300:]})")
+    expect(words in process.stderr(),
+           f"{what}: '{process.stderr().strip()}' does not say '{words}'")
     expect_equal(process.stdout(), "", f"{what}: output")
 
 
@@ -69,25 +75,31 @@ def expect_error(process, status, words, what):
 def pktgen_is_exact_on_several_jobs():
     with running_lab(4, "af_packet", MTU, base=WireLab) as lab:
         gathered = Gathered(lab)
-        row = row_of(generate(lab, gathered, json=True, jobs=3, blocks=700, payload=512, window=16, dtype="i16", op="max"),
-                     dtype="i16", op="max", payload=512, hosts=4, jobs=3, window=16, contributions=3 * 4 * 700, lost=0,
+        row = row_of(generate(lab, gathered, json=True, jobs=3, blocks=700, payload=512, window=16,
+                              dtype="i16", op="max"),
+                     dtype="i16", op="max", payload=512, hosts=4, jobs=3, window=16,
+                     contributions=3 * 4 * 700, lost=0,
                      retransmits=0, duplicates=0, port_drops=0)
         expect(row["stagger"], "hosts are not staggered by default")
         expect_equal(lab.control.ask("jobs.list")["jobs"], [], "jobs after the run")
         refused = {name: count for name, count in lab.drops().items() if count}
         expect_equal(refused, {}, "packets that the switch had to refuse")
-        for dtype, op, more in (("f16", "avg", {}), ("u64", "bxor", {"no_stagger": True}), ("f64", "prod", {"handler": "tree"})):
-            row_of(generate(lab, gathered, json=True, blocks=300, window=32, dtype=dtype, op=op, **more),
+        for dtype, op, more in (("f16", "avg", {}), ("u64", "bxor", {"no_stagger": True}),
+                                ("f64", "prod", {"handler": "tree"})):
+            row_of(generate(lab, gathered, json=True, blocks=300, window=32, dtype=dtype, op=op,
+                            **more),
                    dtype=dtype, op=op, payload=1408, contributions=4 * 300)
         table = generate(lab, gathered, blocks=100)
-        expect("Mpps" in table.stdout() and "p99.9" in table.stdout(), f"the table: {table.stdout()}")
+        expect("Mpps" in table.stdout() and "p99.9" in table.stdout(),
+               f"the table: {table.stdout()}")
 
 
 @case()
 def pktgen_hosts_share_ports():
     with running_lab(2, "af_packet", MTU, base=WireLab) as lab:
         # Nothing is sent again because a busy machine takes longer.
-        row_of(generate(lab, Gathered(lab), json=True, hosts=6, blocks=500, payload=256, window=16, timeout_ms=60000, stall_ms=60000),
+        row_of(generate(lab, Gathered(lab), json=True, hosts=6, blocks=500, payload=256, window=16,
+                        timeout_ms=60000, stall_ms=60000),
                hosts=6, contributions=3000, duplicates=0, lost=0)
 
 
@@ -95,9 +107,12 @@ def pktgen_hosts_share_ports():
 def pktgen_counts_what_is_lost_and_goes_on():
     faults = {"faults": {"drop": 0.01, "duplicate": 0.01, "reorder": 0.01, "seed": 5}}
     with running_lab(3, "af_packet", MTU, base=WireLab, config=faults) as lab:
-        row = row_of(generate(lab, Gathered(lab), json=True, blocks=2000, window=64, timeout_ms=50), contributions=6000)
-        expect(row["lost"] > 0 and row["retransmits"] > 0 and row["duplicates"] > 0, f"nothing was lost and doubled: {row}")
-        expect(row["latency_us"]["block"]["max"] >= 50000, f"a lost result came before its timeout: {row['latency_us']}")
+        row = row_of(generate(lab, Gathered(lab), json=True, blocks=2000, window=64, timeout_ms=50),
+                     contributions=6000)
+        expect(row["lost"] > 0 and row["retransmits"] > 0 and row["duplicates"] > 0,
+               f"nothing was lost and doubled: {row}")
+        expect(row["latency_us"]["block"]["max"] >= 50000,
+               f"a lost result came before its timeout: {row['latency_us']}")
 
 
 @case()
@@ -105,13 +120,18 @@ def pktgen_keeps_its_rate():
     with running_lab(2, "af_packet", MTU, base=WireLab) as lab:
         gathered = Gathered(lab)
         for interarrival in ("fixed", "exponential"):
-            row = row_of(generate(lab, gathered, json=True, rate=2000, seconds=2, interarrival=interarrival),
+            row = row_of(generate(lab, gathered, json=True, rate=2000, seconds=2,
+                                  interarrival=interarrival),
                          rate=2000, interarrival=interarrival)
-            expect(0.8 < row["mpps"] / 0.002 < 1.2, f"{interarrival}: sent {row['mpps']} Mpps of 0.002")
-        report = json.loads(generate(lab, gathered, 90, json=True, search=True, seconds=0.3).stdout())
+            expect(0.8 < row["mpps"] / 0.002 < 1.2,
+                   f"{interarrival}: sent {row['mpps']} Mpps of 0.002")
+        report = json.loads(generate(lab, gathered, 90, json=True, search=True,
+                                     seconds=0.3).stdout())
         row = report["results"][0]
-        expect(report["search"]["trials"] >= 1 and row["rate"] > 0 and row["lost"] == 0, f"the search came to {report}")
-        expect(row["mpps"] * 1e6 >= 0.995 * row["rate"], f"the rate that was found was not held: {row}")
+        expect(report["search"]["trials"] >= 1 and row["rate"] > 0 and row["lost"] == 0,
+               f"the search came to {report}")
+        expect(row["mpps"] * 1e6 >= 0.995 * row["rate"],
+               f"the rate that was found was not held: {row}")
 
 
 @case()
@@ -119,32 +139,44 @@ def pktgen_says_what_is_wrong():
     with running_lab(2, "af_packet", MTU, base=WireLab) as lab:
         gathered = Gathered(lab)
         job = lab.create_job()
-        expect_error(generate(lab, gathered, job=f"{job['id']}:0x1234"), 1, "the job key is wrong (key_wrong)", "wrong key")
-        expect_error(generate(lab, gathered, job=f"77:{job['key']}"), 1, "job_unknown", "no such job")
-        expect_error(generate(lab, gathered, job=f"{job['id']}:{job['key']}", hosts=3), 1, "the switch refused host",
+        expect_error(generate(lab, gathered, job=f"{job['id']}:0x1234"), 1,
+                     "the job key is wrong (key_wrong)", "wrong key")
+        expect_error(generate(lab, gathered, job=f"77:{job['key']}"), 1, "job_unknown",
+                     "no such job")
+        expect_error(generate(lab, gathered, job=f"{job['id']}:{job['key']}", hosts=3), 1,
+                     "the switch refused host",
                      "hosts too many")
         expect_error(generate(lab, gathered, job=f"{job['id']}:{job['key']}", payload=2048), 1,
                      "found a payload of 2048 bytes, expected whole f32 up to 1408", "long payload")
-        expect_error(generate(lab, gathered, payload=2048), 1, "found payload_bytes 2048", "long payload of a new job")
-        expect_error(generate(lab, gathered, control="/nonexistent"), 1, "/nonexistent", "no switch")
-        expect_error(generate(lab, gathered, switch_port=["h0", "h9"]), 1, '"h9"', "no such switch port")
+        expect_error(generate(lab, gathered, payload=2048), 1, "found payload_bytes 2048",
+                     "long payload of a new job")
+        expect_error(generate(lab, gathered, control="/nonexistent"), 1, "/nonexistent",
+                     "no switch")
+        expect_error(generate(lab, gathered, switch_port=["h0", "h9"]), 1, '"h9"',
+                     "no such switch port")
         expect_error(generate(lab, gathered, port="net_af_packet,iface=nowhere"), 1,
                      "was not found or did not open", "no such interface")
-        for words, options in (("--op band is not defined on f32", {"op": "band"}), ("--window", {"window": 48}),
-                               ("--payload", {"payload": 6}), ("--rate", {"rate": "fast"}), ("--hosts", {"hosts": 1}),
+        for words, options in (("--op band is not defined on f32", {"op": "band"}),
+                               ("--window", {"window": 48}),
+                               ("--payload", {"payload": 6}), ("--rate", {"rate": "fast"}),
+                               ("--hosts", {"hosts": 1}),
                                ("--interarrival", {"interarrival": "odd"}), ("--job", {"job": "1"}),
-                               ("either --control or --job", {"job": "1:1", "control": "x"}), ("--dtype", {"dtype": "f8"})):
+                               ("either --control or --job", {"job": "1:1", "control": "x"}),
+                               ("--dtype", {"dtype": "f8"})):
             expect_error(generate(lab, gathered, **options), 2, words, f"{options}")
-        expect_equal([entry["id"] for entry in lab.control.ask("jobs.list")["jobs"]], [job["id"]], "jobs afterwards")
+        expect_equal([entry["id"] for entry in lab.control.ask("jobs.list")["jobs"]], [job["id"]],
+                     "jobs afterwards")
         members = job_entry(lab, job)["members"]
-        expect(not any(member["joined"] for member in members), f"hosts that failed have not left: {members}")
+        expect(not any(member["joined"] for member in members),
+               f"hosts that failed have not left: {members}")
 
 
 @case()
 def pktgen_gives_up_a_killed_switch():
     with running_lab(2, "af_packet", MTU, base=WireLab) as lab:
         job = lab.create_job()
-        process = Gathered(lab).spawn_pktgen(job=f"{job['id']}:{job['key']}", seconds=60, stall_ms=1000)
+        process = Gathered(lab).spawn_pktgen(job=f"{job['id']}:{job['key']}", seconds=60,
+                                             stall_ms=1000)
         wait_for_results(lab, job, 200)
         with Pace() as pace:
             lab.switch.stop(signal.SIGKILL)
@@ -153,15 +185,18 @@ def pktgen_gives_up_a_killed_switch():
         pace.expect_within(seconds, 3, "giving up after 1 s without a result")
         expect_error(process, 1, f"no result of job {job['id']} for ", "a killed switch")
         told = re.search(r" for (\d+\.\d+) s", process.stderr())
-        expect(told is not None and float(told[1]) >= 1, f"how long there was no result: {process.stderr()}")
+        expect(told is not None and float(told[1]) >= 1,
+               f"how long there was no result: {process.stderr()}")
         pace.expect_within(float(told[1]), 2, "that there was no result")
 
 
 @case()
 def pktgen_leaves_and_destroys_on_sigint():
     with running_lab(2, "af_packet", MTU, base=WireLab) as lab:
-        process = Gathered(lab).spawn_pktgen(control=str(lab.socket_path), jobs=2, seconds=60, window=32)
-        wait_until(lambda: any(job["stats"]["results"] > 100 for job in lab.control.ask("jobs.list")["jobs"]), 60, "results")
+        process = Gathered(lab).spawn_pktgen(control=str(lab.socket_path), jobs=2, seconds=60,
+                                             window=32)
+        wait_until(lambda: any(job["stats"]["results"] > 100
+                               for job in lab.control.ask("jobs.list")["jobs"]), 60, "results")
         process.popen.send_signal(signal.SIGINT)
         expect_equal(process.wait(60), 130, "exit status")
         expect_equal(lab.control.ask("jobs.list")["jobs"], [], "jobs after SIGINT")
@@ -184,12 +219,15 @@ def block_of(frame):
 
 def sum_of(frames):
     """The payloads' sum in i32."""
-    columns = zip(*(struct.unpack(f"<{(len(frame) - HEADERS) // 4}I", frame[HEADERS:]) for frame in frames))
+    columns = zip(*(struct.unpack(f"<{(len(frame) - HEADERS) // 4}I", frame[HEADERS:])
+                    for frame in frames))
     return b"".join(struct.pack("<I", sum(column) & 0xffffffff) for column in columns)
 
 
 def send_all(gathered, captures):
-    """Sends the captures' frames block by block from the hosts' ends and waits for all results: each host's, by block."""
+    """Sends the captures' frames block by block from the hosts' ends and waits for all results:
+    each host's, by block.
+    """
     ports = [RawPort(gathered.namespace, end) for end in gathered.ends]
     received = [{} for _ in ports]
     try:
@@ -197,7 +235,8 @@ def send_all(gathered, captures):
             for port, frame in zip(ports, frames):
                 port.send(frame)
         for host, (port, results) in enumerate(zip(ports, received)):
-            wait_until(lambda: results.update((block_of(frame), frame) for _, frame in port.arrived() if frame[43] == RESULT)
+            wait_until(lambda: results.update((block_of(frame), frame) for _,
+                                              frame in port.arrived() if frame[43] == RESULT)
                        or len(results) >= len(captures[0]), 60, f"host {host}'s results")
     finally:
         for port in ports:
@@ -209,7 +248,8 @@ def replay(gathered, captures):
     """Sends the captures' frames and expects every host to get every result."""
     for results in send_all(gathered, captures):
         for frames in zip(*captures):
-            expect_equal(results[block_of(frames[0])][HEADERS:], sum_of(frames), f"result of block {block_of(frames[0])}")
+            expect_equal(results[block_of(frames[0])][HEADERS:], sum_of(frames),
+                         f"result of block {block_of(frames[0])}")
 
 
 @case()
@@ -218,18 +258,22 @@ def pktgen_captures_can_be_replayed():
         gathered = Gathered(lab)
         job = lab.create_job()
         prefix = lab.directory / "held"
-        options = {"job": f"{job['id']}:{job['key']}", "dtype": "i32", "join_only": True, "blocks": 100}
+        options = {"job": f"{job['id']}:{job['key']}", "dtype": "i32", "join_only": True,
+                   "blocks": 100}
         process = gathered.spawn_pktgen(pcap=str(prefix), **options)
-        wait_until(lambda: process.stdout().endswith("\n") or not process.running(), 60, "the hosts to join")
+        wait_until(lambda: process.stdout().endswith("\n") or not process.running(), 60,
+                   "the hosts to join")
         joined = json.loads(process.stdout())
         expect_equal(joined["jobs"][0]["epoch"], job_entry(lab, job)["epoch"], "epoch")
         entry = joined["jobs"][0]
         expect_equal((entry["key"], int(entry["up_key"], 16), joined["switch"]["mac"]),
                      (job["key"], job_key(job, CONTRIBUTION), SWITCH_MAC), "keys and switch")
-        expect_equal([host["ip"] for host in joined["hosts"]], [lab.host_ip(host) for host in range(3)], "hosts")
+        expect_equal([host["ip"] for host in joined["hosts"]],
+                     [lab.host_ip(host) for host in range(3)], "hosts")
         captures = [frames_of(lab.directory / f"held-h{host}.pcap") for host in range(3)]
         expect_equal([len(frames) for frames in captures], [100] * 3, "frames in the captures")
-        shown = run(["tshark", "-X", f"lua_script:{SOURCE_DIR}/wire/fanin.lua", "-r", f"{prefix}-h1.pcap", "-T", "fields", "-e",
+        shown = run(["tshark", "-X", f"lua_script:{SOURCE_DIR}/wire/fanin.lua", "-r",
+                     f"{prefix}-h1.pcap", "-T", "fields", "-e",
                      "fanin.block"], timeout=60).stdout.split()
         expect_equal(shown, [str(block) for block in range(100)], "blocks that the dissector sees")
         replay(gathered, captures)
@@ -246,8 +290,11 @@ def pktgen_captures_can_be_replayed():
 
 
 def check_results(prefix, *results):
-    """Runs tools/pktgen/replay/check_results.py on files of results: its exit status and what it printed."""
-    checker = run([sys.executable, str(SOURCE_DIR / "tools/pktgen/replay/check_results.py"), "--prefix", str(prefix), *map(str, results)],
+    """Runs tools/pktgen/replay/check_results.py on files of results: its exit status and what it
+    printed.
+    """
+    checker = run([sys.executable, str(SOURCE_DIR / "tools/pktgen/replay/check_results.py"),
+                   "--prefix", str(prefix), *map(str, results)],
                   check=False)
     return checker.returncode, checker.stdout + checker.stderr
 
@@ -259,24 +306,31 @@ def replayed_results_are_checked():
         for dtype in ("f32", "i16"):
             job = lab.create_job()
             prefix = lab.directory / f"checked-{dtype}"
-            kept = generate(lab, gathered, job=f"{job['id']}:{job['key']}", dtype=dtype, join_only=True, keep=True, blocks=50,
+            kept = generate(lab, gathered, job=f"{job['id']}:{job['key']}", dtype=dtype,
+                            join_only=True, keep=True, blocks=50,
                             pcap=str(prefix))
             expect_equal(kept.popen.returncode, 0, f"exit status with --keep ({kept.stderr()})")
-            received = send_all(gathered, [frames_of(lab.directory / f"checked-{dtype}-h{host}.pcap") for host in range(2)])
-            right = [[(block / 1000, frame) for block, frame in sorted(results.items())] for results in received]
+            received = send_all(gathered,
+                                [frames_of(lab.directory / f"checked-{dtype}-h{host}.pcap")
+                                 for host in range(2)])
+            right = [[(block / 1000, frame) for block, frame in sorted(results.items())]
+                     for results in received]
             paths = [lab.directory / f"results-{dtype}-h{host}.pcap" for host in range(2)]
             write_pcap(paths[0], right[0])
             write_pcap(paths[1], right[1])
             status, words = check_results(prefix, *paths)
             expect_equal(status, 0, f"exit status for right results of {dtype} ({words})")
-            expect_equal(words.count("50 of 50 results, 0 missing, 0 wrong, 0 repeated, 1000 per second"), 2, f"words: {words}")
+            expect_equal(words.count("50 of 50 results, 0 missing, 0 wrong, 0 repeated, 1000 per "
+                                     "second"), 2, f"words: {words}")
             at, frame = right[1][7]
             for changed, expected in ((right[1][:-1], "49 of 50 results, 1 missing, 0 wrong"),
-                                      (right[1][:7] + [(at, frame[:-1] + bytes([frame[-1] ^ 1]))] + right[1][8:],
+                                      (right[1][:7] + [(at, frame[:-1] + bytes([frame[-1] ^ 1]))]
+                                       + right[1][8:],
                                        "50 of 50 results, 0 missing, 1 wrong")):
                 write_pcap(paths[1], changed)
                 status, words = check_results(prefix, *paths)
                 expect_equal(status, 1, f"exit status for {expected} ({words})")
                 expect(expected in words, f"{expected} is not in: {words}")
-            expect_equal(check_results(prefix, paths[0])[0], 2, "exit status with one host's results only")
+            expect_equal(check_results(prefix, paths[0])[0], 2,
+                         "exit status with one host's results only")
             lab.control.ask("jobs.destroy", id=job["id"])

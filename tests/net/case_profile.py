@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""fanin-perf --profile and what `faninctl stats` says of workers, beside what strace, the kernel and the switch's ports have counted of the same."""
+"""fanin-perf --profile and what `faninctl stats` says of workers, beside what strace, the kernel
+and the switch's ports have counted of the same.
+"""
 
 import math
 import os
@@ -11,17 +13,22 @@ import threading
 import time
 from pathlib import Path
 
-from tests.net.support import KIB, MIB, case, expect, expect_equal, expect_exact, expect_unless_repeated, reports_of, running_lab, start_ranks, wait_for_results, wait_until
+from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact,
+                               expect_unless_repeated, reports_of, running_lab, start_ranks,
+                               wait_for_results, wait_until)
 
 from lab.bench.cpu_times import process_seconds
 
 STRACE = "/usr/bin/strace"
-# How much waits to be sent, and now and then, by a socket of its own, which MAC address the switch has.
+# How much waits to be sent, and now and then, by a socket of its own, which MAC address the switch
+# has.
 ASKS = {"ioctl", "socket", "close"}
-# What counts in the profile as what. Of memif a write of an eventfd is a wake-up of the switch or of this rank itself.
+# What counts in the profile as what. Of memif a write of an eventfd is a wake-up of the switch or
+# of this rank itself.
 CALLS = {
     "udp": {"send_calls": {"sendmsg"}, "receive_calls": {"recvmsg"}, "other_calls": ASKS},
-    "af_packet": {"send_calls": {"sendmsg"}, "receive_calls": {"recvmsg", "recvfrom"}, "other_calls": ASKS},
+    "af_packet": {"send_calls": {"sendmsg"}, "receive_calls": {"recvmsg", "recvfrom"},
+                  "other_calls": ASKS},
     "af_xdp": {"send_calls": {"sendto"}, "receive_calls": {"recvfrom"}, "other_calls": ASKS},
     "memif": {"receive_calls": {"read"}},
 }
@@ -50,14 +57,19 @@ def calls_in_collectives(text, collectives):
 
 
 def profile_beside_strace(lab, transport, **options):
-    """A job of two ranks, of which strace looks over the first one's shoulder. Returns its report, and the calls that strace has seen."""
+    """A job of two ranks, of which strace looks over the first one's shoulder. Returns its report,
+    and the calls that strace has seen.
+    """
     job = lab.create_job()
     log = lab.directory / f"strace-{job['id']}"
-    options = {"transport": transport, "check": True, "bytes": MIB, "warmup": 2, "iters": 5, "profile": True, "timeout_ms": 60000, **options}
-    # strace makes the first rank so slow that results may always be there before it looks; it has to wait for a second one that computes.
+    options = {"transport": transport, "check": True, "bytes": MIB, "warmup": 2, "iters": 5,
+               "profile": True, "timeout_ms": 60000, **options}
+    # strace makes the first rank so slow that results may always be there before it looks; it has
+    # to wait for a second one that computes.
     late = {**options, "pause": 1, "pause_at": options["warmup"], "pause_busy": True}
     commands = [lab.perf_command(0, job, 0, 2, **options), lab.perf_command(1, job, 1, 2, **late)]
-    ranks = [lab.spawn(0, [STRACE, "-o", log, *commands[0]], "perf"), lab.spawn(1, commands[1], "perf")]
+    ranks = [lab.spawn(0, [STRACE, "-o", log, *commands[0]], "perf"),
+             lab.spawn(1, commands[1], "perf")]
     reports = reports_of(lab, ranks)
     expect_exact(reports, f"a profile beside strace, {transport}")
     lab.ctl("jobs", "destroy", job["id"])
@@ -66,21 +78,27 @@ def profile_beside_strace(lab, transport, **options):
 
 @case(120)
 def a_profile_counts_every_system_call_that_strace_sees():
-    """Of the measured collectives alone: none is left out, and none of the warm-up, barriers and checks is in it."""
+    """Of the measured collectives alone: none is left out, and none of the warm-up, barriers and
+    checks is in it.
+    """
     for transport in CALLS:
         with running_lab(2, "af_packet" if transport == "udp" else transport, 1500) as lab:
             for _ in range(4):
                 report, seen = profile_beside_strace(lab, transport)
                 totals = report["profile"]["totals"]
-                # Without a core for as long as the second rank computes, the first one finds all results.
+                # Without a core for as long as the second rank computes, the first one finds all
+                # results.
                 if totals["sleeps"] + totals["yields"] > 0:
                     break
             for name, calls in {**CALLS[transport], **WAITS}.items():
-                expect_equal(totals[name], sum(seen.get(call, 0) for call in calls), f"{transport}: {name} beside {seen}")
-            expect_equal(totals["system_calls"], sum(seen.values()), f"{transport}: all system calls beside {seen}")
+                expect_equal(totals[name], sum(seen.get(call, 0) for call in calls),
+                             f"{transport}: {name} beside {seen}")
+            expect_equal(totals["system_calls"], sum(seen.values()),
+                         f"{transport}: all system calls beside {seen}")
             expect(totals["sleeps"] + totals["yields"] > 0, f"{transport}: a rank never waited")
             expect_equal(report["profile"]["mib"], 5, f"{transport}: MiB of the measured vectors")
-            expect(math.isclose(report["profile"]["per_mib"]["system_calls"], totals["system_calls"] / 5), f"{transport}: system calls per MiB")
+            expect(math.isclose(report["profile"]["per_mib"]["system_calls"],
+                                totals["system_calls"] / 5), f"{transport}: system calls per MiB")
 
 
 @case(120)
@@ -91,7 +109,9 @@ def a_profile_counts_packets_and_copies():
             def claim(lab=lab, transport=transport):
                 before = super_frames_of(lab, "h0")
                 job = lab.create_job()
-                reports = reports_of(lab, start_ranks(lab, job, bytes=4 * MIB, iters=6, warmup=1, profile=True, transport=transport))
+                reports = reports_of(lab,
+                                     start_ranks(lab, job, bytes=4 * MIB, iters=6, warmup=1,
+                                                 profile=True, transport=transport))
                 expect_exact(reports, f"a profile of packets, {transport}")
                 lab.ctl("jobs", "destroy", job["id"])
                 return wrong_packets(reports[0], before, super_frames_of(lab, "h0")), reports
@@ -99,7 +119,8 @@ def a_profile_counts_packets_and_copies():
 
 
 def super_frames_of(lab, name):
-    return next(port for port in lab.control.ask("ports.list")["ports"] if port["name"] == name)["super_frames"]
+    return next(port for port in lab.control.ask("ports.list")["ports"]
+                if port["name"] == name)["super_frames"]
 
 
 def wrong_packets(report, before, after):
@@ -109,24 +130,31 @@ def wrong_packets(report, before, after):
     blocks = 6 * math.ceil(4 * MIB / report["payload_bytes"])
     wrong = []
     if not blocks <= totals["frames_sent"] <= blocks + totals["retransmits"] + report["queries"]:
-        wrong.append(f"{totals['frames_sent']} packets sent for {blocks} blocks, {totals['retransmits']} of them again")
+        wrong.append(f"{totals['frames_sent']} packets sent for {blocks} blocks, "
+                     f"{totals['retransmits']} of them again")
     if totals["frames_received"] < blocks:
         wrong.append(f"{totals['frames_received']} packets received for {blocks} blocks")
     # memif's packets are built in shared memory; the kernel copies the others out of the vector.
     out = vectors if report["transport"] == "memif" else 0
-    if not out <= totals["bytes_copied_out"] <= out + (totals["retransmits"] * report["payload_bytes"] if out else 64 * report["queries"]):
+    if not out <= totals["bytes_copied_out"] <= out + (totals["retransmits"]
+                                                       * report["payload_bytes"]
+                                                       if out else 64 * report["queries"]):
         wrong.append(f"{totals['bytes_copied_out']} bytes copied into packets, {out} expected")
     if not vectors <= totals["bytes_copied_in"] <= vectors * 1.01:
         wrong.append(f"{totals['bytes_copied_in']} bytes copied out of packets, {vectors} expected")
     # The port's counters know of the whole run, with its seventh allreduce.
     passed = after["rx_segments"] - before["rx_segments"]
     if report["transport"] == "udp":
-        if not totals["super_frame_packets_sent"] <= passed <= totals["super_frame_packets_sent"] * 7 / 6 * 1.05:
-            wrong.append(f"{totals['super_frame_packets_sent']} packets sent in super-frames, of which the port has seen {passed}")
+        if not totals["super_frame_packets_sent"] <= passed <= totals[
+                "super_frame_packets_sent"] * 7 / 6 * 1.05:
+            wrong.append(f"{totals['super_frame_packets_sent']} packets sent in super-frames, of "
+                         f"which the port has seen {passed}")
         if not 0.9 * blocks <= totals["super_frame_packets_sent"] <= totals["frames_sent"]:
-            wrong.append(f"{totals['super_frame_packets_sent']} of {totals['frames_sent']} packets sent in super-frames")
+            wrong.append(f"{totals['super_frame_packets_sent']} of {totals['frames_sent']} packets "
+                         "sent in super-frames")
     elif totals["super_frame_packets_sent"] != 0:
-        wrong.append(f"{totals['super_frame_packets_sent']} packets sent in super-frames over {report['transport']}")
+        wrong.append(f"{totals['super_frame_packets_sent']} packets sent in super-frames over "
+                     f"{report['transport']}")
     return wrong
 
 
@@ -146,17 +174,21 @@ class Marks:
         for _ in range(2):
             connection, _ = self.listener.accept()
             with connection:
-                self.moments.append([process_seconds(str(process.pid)) for process in self.processes])
+                self.moments.append([process_seconds(str(process.pid))
+                                     for process in self.processes])
 
 
 @case(120)
 def a_profile_has_the_cpu_time_that_the_kernel_counts():
-    """From outside the ranks' times are taken at two marks, between which lie all measured allreduces but the last one."""
+    """From outside the ranks' times are taken at two marks, between which lie all measured
+    allreduces but the last one.
+    """
     with running_lab(2, "af_packet", 1500) as lab:
         for transport in ("udp", "af_packet"):
             job = lab.create_job()
             marks = Marks(lab.directory / f"marks-{transport}")
-            options = {"transport": transport, "check_ends": True, "bytes": 8 * MIB, "warmup": 2, "iters": 24, "profile": True, "mark": marks.path}
+            options = {"transport": transport, "check_ends": True, "bytes": 8 * MIB, "warmup": 2,
+                       "iters": 24, "profile": True, "mark": marks.path}
             # The first rank begins last, so that both are known when it comes to its marks.
             second = lab.spawn(1, lab.perf_command(1, job, 1, 2, **options), "perf")
             first = lab.spawn(0, lab.perf_command(0, job, 0, 2, **options), "perf")
@@ -165,22 +197,31 @@ def a_profile_has_the_cpu_time_that_the_kernel_counts():
             expect_exact(reports, f"a profile of CPU time, {transport}")
             expect_equal(len(marks.moments), 2, "marks")
             for rank, report in enumerate(reports):
-                check_times(report["profile"], marks.moments[1][rank] - marks.moments[0][rank], f"{transport}, rank {rank}")
+                check_times(report["profile"], marks.moments[1][rank] - marks.moments[0][rank],
+                            f"{transport}, rank {rank}")
 
 
 def check_times(profile, outside, where):
-    """outside: CPU seconds of all but the last of the profiled collectives, and of the barriers and readings in between."""
+    """outside: CPU seconds of all but the last of the profiled collectives, and of the barriers and
+    readings in between.
+    """
     totals, shares = profile["totals"], profile["shares"]
     inside = totals["cpu_seconds"] * (profile["collectives"] - 1) / profile["collectives"]
-    print(f"{where}: {inside:.4f} s of CPU time, {outside:.4f} s with barriers and readings; {profile['shares']}, {profile['verdicts']}")
-    expect(0.75 * outside < inside < 1.1 * outside, f"{where}: {inside:.4f} s of CPU time in the profile, {outside:.4f} s from outside")
+    print(f"{where}: {inside:.4f} s of CPU time, {outside:.4f} s with barriers and readings; "
+          f"{profile['shares']}, {profile['verdicts']}")
+    expect(0.75 * outside < inside < 1.1 * outside,
+           f"{where}: {inside:.4f} s of CPU time in the profile, {outside:.4f} s from outside")
     parts = totals["user_seconds"] + totals["system_seconds"]
-    expect(math.isclose(parts, totals["cpu_seconds"], rel_tol=0.1, abs_tol=0.01), f"{where}: {totals['cpu_seconds']:.4f} s of CPU time of {parts:.4f} s in its parts")
+    expect(math.isclose(parts, totals["cpu_seconds"], rel_tol=0.1, abs_tol=0.01),
+           f"{where}: {totals['cpu_seconds']:.4f} s of CPU time of {parts:.4f} s in its parts")
     expect(math.isclose(sum(shares.values()), 1, abs_tol=1e-4), f"{where}: shares {shares}")
-    expect(math.isclose(shares["computing"] * profile["seconds"], totals["cpu_seconds"], rel_tol=0.1), f"{where}: the only thread computes for {shares['computing']:.0%}")
+    expect(math.isclose(shares["computing"] * profile["seconds"], totals["cpu_seconds"],
+                        rel_tol=0.1), f"{where}: the only thread computes for "
+                                      f"{shares['computing']:.0%}")
     # Each time on a core ends by one switch to another thread.
     switches = totals["voluntary_switches"] + totals["involuntary_switches"]
-    expect(abs(totals["slices"] - switches) <= 3 * profile["collectives"], f"{where}: {totals['slices']:.0f} times on a core, {switches:.0f} times off it")
+    expect(abs(totals["slices"] - switches) <= 3 * profile["collectives"],
+           f"{where}: {totals['slices']:.0f} times on a core, {switches:.0f} times off it")
 
 
 def names_of(report):
@@ -188,12 +229,16 @@ def names_of(report):
 
 
 def text_of(report, name):
-    return next(verdict["text"] for verdict in report["profile"]["verdicts"] if verdict["name"] == name)
+    return next(verdict["text"] for verdict in report["profile"]["verdicts"]
+                if verdict["name"] == name)
 
 
 def profiles(lab, **options):
     job = lab.create_job()
-    reports = reports_of(lab, start_ranks(lab, job, **{"bytes": MIB, "iters": 10, "warmup": 1, "profile": True, **options}))
+    reports = reports_of(lab,
+                         start_ranks(lab, job,
+                                     **{"bytes": MIB, "iters": 10, "warmup": 1, "profile": True,
+                                        **options}))
     expect_exact(reports, f"a profile with {options}")
     lab.ctl("jobs", "destroy", job["id"])
     return reports
@@ -202,39 +247,51 @@ def profiles(lab, **options):
 @case(120)
 def a_profile_says_what_stands_out():
     with running_lab(2, "af_packet", 1500) as lab:
-        for transport, wanted, unwanted in (("udp", set(), {"sent_one_by_one", "sent_again", "dropped"}),
-                                            ("af_packet", {"sent_one_by_one"}, {"received_one_by_one", "sent_again", "dropped"})):
+        for transport, wanted, unwanted in (("udp", set(),
+                                             {"sent_one_by_one", "sent_again", "dropped"}),
+                                            ("af_packet", {"sent_one_by_one"},
+                                             {"received_one_by_one", "sent_again", "dropped"})):
             # On a busy machine timers are early, and what comes in is looked at one by one.
             for left in reversed(range(6)):
                 found = [names_of(report) for report in profiles(lab, transport=transport)]
                 if all(wanted <= names and not names & unwanted for names in found):
                     break
-                expect(left != 0, f"what stands out in jobs without faults over {transport}, six times: {found}")
+                expect(left != 0, f"what stands out in jobs without faults over {transport}, six "
+                                  f"times: {found}")
         job = lab.create_job()
-        # The second rank is late for most of the time that the collectives take: what it has sent when it posted is a window at most.
+        # The second rank is late for most of the time that the collectives take: what it has sent
+        # when it posted is a window at most.
         late = {"iters": 2, "bytes": 8 * MIB, "profile": True, "transport": "udp"}
-        ranks = [lab.spawn_perf(0, job, 0, 2, **late), lab.spawn_perf(1, job, 1, 2, **late, pause=2, pause_busy=True)]
+        ranks = [lab.spawn_perf(0, job, 0, 2, **late),
+                 lab.spawn_perf(1, job, 1, 2, **late, pause=2, pause_busy=True)]
         waiting, busy = reports_of(lab, ranks)
         # It computes itself with the collective posted, in its own profile.
-        expect("asleep" in names_of(waiting), f"of a rank that waits for another: {waiting['profile']}")
-        expect(busy["profile"]["shares"]["asleep"] < 0.5 and "asleep" not in names_of(busy), f"of the rank that it waits for: {busy['profile']}")
+        expect("asleep" in names_of(waiting),
+               f"of a rank that waits for another: {waiting['profile']}")
+        expect(busy["profile"]["shares"]["asleep"] < 0.5 and "asleep" not in names_of(busy),
+               f"of the rank that it waits for: {busy['profile']}")
     with running_lab(2, "af_packet", 1500, {"faults": {"drop": 0.05, "seed": 3}}) as lab:
         for report in profiles(lab, transport="udp", bytes=4 * MIB):
             expect("sent_again" in names_of(report), f"with loss: {report['profile']}")
             totals = report["profile"]["totals"]
-            expect(f"{100 * totals['retransmits'] / totals['frames_sent']:.1f} %" in text_of(report, "sent_again"), f"with loss: {report['profile']['verdicts']}")
+            expect(f"{100 * totals['retransmits'] / totals['frames_sent']:.1f} %" in text_of(
+                report, "sent_again"), f"with loss: {report['profile']['verdicts']}")
 
 
 @case(120)
 def a_profile_says_that_others_have_the_core():
-    """Three programs that never sleep share the core of one of two ranks: it waits for it while it could go on, and the other one waits for it."""
+    """Three programs that never sleep share the core of one of two ranks: it waits for it while it
+    could go on, and the other one waits for it.
+    """
     with running_lab(2, "af_packet", 1500) as lab:
         core = min(os.sched_getaffinity(0))
-        others = [lab.spawn(0, ["/usr/bin/taskset", "-c", core, sys.executable, "-c", "while True: pass"], "busy") for _ in range(3)]
+        others = [lab.spawn(0, ["/usr/bin/taskset", "-c", core, sys.executable, "-c",
+                                "while True: pass"], "busy") for _ in range(3)]
         options = {"bytes": 4 * MIB, "iters": 6, "profile": True, "transport": "udp"}
         for left in reversed(range(5)):
             job = lab.create_job()
-            ranks = [lab.spawn(0, ["/usr/bin/taskset", "-c", core, *lab.perf_command(0, job, 0, 2, **options)], "perf"),
+            ranks = [lab.spawn(0, ["/usr/bin/taskset", "-c", core,
+                                   *lab.perf_command(0, job, 0, 2, **options)], "perf"),
                      lab.spawn(1, lab.perf_command(1, job, 1, 2, **options), "perf")]
             first = reports_of(lab, ranks)[0]
             lab.ctl("jobs", "destroy", job["id"])
@@ -245,7 +302,9 @@ def a_profile_says_that_others_have_the_core():
         for other in others:
             other.stop(signal.SIGKILL)
         totals = first["profile"]["totals"]
-        expect(math.isclose(totals["run_queue_seconds"], first["profile"]["shares"]["run_queue"] * first["profile"]["seconds"], rel_tol=0.1),
+        expect(math.isclose(totals["run_queue_seconds"],
+                            first["profile"]["shares"]["run_queue"] * first["profile"]["seconds"],
+                            rel_tol=0.1),
                f"the only thread's waits: {first['profile']}")
 
 
@@ -254,24 +313,32 @@ def a_profile_is_printed_for_people():
     with running_lab(2, "af_packet", 1500) as lab:
         job = lab.create_job()
         options = {"bytes": MIB, "iters": 3, "transport": "af_packet", "profile": True}
-        ranks = [lab.spawn(host, [word for word in lab.perf_command(host, job, host, 2, **options) if word != "--json"], "perf") for host in range(2)]
+        ranks = [lab.spawn(host, [word for word in lab.perf_command(host, job, host, 2, **options)
+                                  if word != "--json"], "perf") for host in range(2)]
         for rank in ranks:
             expect_equal(rank.wait(60), 0, "exit status")
             text = rank.stdout()
-            expect(re.search(r"^3 collectives of 1\.00 MiB in \d+\.\d+ s: computing \d+ %, waiting for a core \d+ %, asleep \d+ %$", text, re.MULTILINE),
+            expect(re.search(r"^3 collectives of 1\.00 MiB in \d+\.\d+ s: computing \d+ %, waiting "
+                             r"for a core \d+ %, asleep \d+ %$", text, re.MULTILINE),
                    f"where the time went in:\n{text}")
-            expect(re.search(r"^packets sent +\d+\.\d +\d+\.0$", text, re.MULTILINE), f"packets in:\n{text}")
-            expect(re.search(r"^- packets leave one by one: af_packet sends no super-frames", text, re.MULTILINE), f"what stands out in:\n{text}")
+            expect(re.search(r"^packets sent +\d+\.\d +\d+\.0$", text, re.MULTILINE),
+                   f"packets in:\n{text}")
+            expect(re.search(r"^- packets leave one by one: af_packet sends no super-frames", text,
+                             re.MULTILINE), f"what stands out in:\n{text}")
         # Without vectors there is nothing per MiB, and without the option no profile.
-        for options, wanted in (({"collective": "barrier", "profile": True}, None), ({"bytes": 64 * KIB}, "none")):
+        for options, wanted in (({"collective": "barrier", "profile": True}, None),
+                                ({"bytes": 64 * KIB}, "none")):
             job = lab.create_job()
-            report = reports_of(lab, start_ranks(lab, job, transport="udp", iters=3, **options))[0] if wanted else \
-                reports_of(lab, [lab.spawn_perf(host, job, host, 2, iters=3, transport="udp", **options) for host in range(2)])[0]
+            report = reports_of(lab, start_ranks(lab, job, transport="udp", iters=3,
+                                                 **options))[0] if wanted else \
+                reports_of(lab, [lab.spawn_perf(host, job, host, 2, iters=3, transport="udp",
+                                                **options) for host in range(2)])[0]
             expect(report["ok"], f"a job with {options}: {report}")
             if wanted:
                 expect_equal(report["profile"], None, "the profile without --profile")
             else:
-                expect_equal((report["profile"]["per_mib"], report["profile"]["collectives"]), (None, 3), "the profile of barriers")
+                expect_equal((report["profile"]["per_mib"], report["profile"]["collectives"]),
+                             (None, 3), "the profile of barriers")
 
 
 def worker_of(lab):
@@ -286,7 +353,8 @@ def cpu_share(lab):
 
 def worker_thread(lab):
     """Where the kernel describes the thread of the switch's only worker."""
-    threads = [path for path in Path("/proc", str(lab.switch.pid), "task").iterdir() if "worker" in (path / "comm").read_text()]
+    threads = [path for path in Path("/proc", str(lab.switch.pid), "task").iterdir()
+               if "worker" in (path / "comm").read_text()]
     expect_equal(len(threads), 1, "threads of workers")
     return threads[0]
 
@@ -306,26 +374,32 @@ def stats_have_the_times_of_a_workers_thread():
         told = worker_of(lab)
         after = schedstat_us(worker_thread(lab))
         for name, least, most in zip(("cpu_us", "run_queue_us", "slices"), before, after):
-            expect(0 < least - 0.01 <= told[name] <= most + 0.01, f"{name}: found {told[name]}, the kernel says {least} to {most}")
+            expect(0 < least - 0.01 <= told[name] <= most + 0.01,
+                   f"{name}: found {told[name]}, the kernel says {least} to {most}")
         expect_exact(reports_of(lab, ranks), "a job beside stats")
         before = worker_of(lab)
         # Nothing is done now but sleep; a ping wakes it, unless others have its core.
-        wait_until(lambda: worker_of(lab)["sleeps"] > before["sleeps"] + 10, 10, "the worker to sleep")
+        wait_until(lambda: worker_of(lab)["sleeps"] > before["sleeps"] + 10, 10,
+                   "the worker to sleep")
         wakes = worker_of(lab)["wakes"]
 
         def woken():
-            lab.spawn(0, ["/usr/bin/ping", "-c", "20", "-i", "0.05", lab.host_ip(1)], "ping").wait(60)
+            lab.spawn(0, ["/usr/bin/ping", "-c", "20", "-i", "0.05", lab.host_ip(1)],
+                      "ping").wait(60)
             return worker_of(lab)["wakes"] >= wakes + 15
         wait_until(woken, 60, "15 frames that wake the worker")
         now = worker_of(lab)
-        expect(now["wakes"] <= now["sleeps"], f"{now['wakes']} of {now['sleeps']} sleeps ended by a frame")
+        expect(now["wakes"] <= now["sleeps"],
+               f"{now['wakes']} of {now['sleeps']} sleeps ended by a frame")
         shares = [cpu_share(lab)]
         table = lab.ctl("stats").stdout
         shares.append(cpu_share(lab))
-        for header in ("PER BURST", "RUN QUEUE", "WOKEN", "LONGEST ROUND", "LONG ROUNDS", "RX SEGS", "TX SEGS"):
+        for header in ("PER BURST", "RUN QUEUE", "WOKEN", "LONGEST ROUND", "LONG ROUNDS", "RX SEGS",
+                       "TX SEGS"):
             expect(header in table, f"{header} is not in:\n{table}")
         share = re.search(r"^ *LCORE +CPU .*\n *\d+ +(\d+\.\d) % ", table, re.MULTILINE)
-        expect(share and min(shares) - 2 < float(share[1]) < max(shares) + 2, f"CPU of the worker, {shares} %, in:\n{table}")
+        expect(share and min(shares) - 2 < float(share[1]) < max(shares) + 2,
+               f"CPU of the worker, {shares} %, in:\n{table}")
 
 
 @case()
@@ -341,11 +415,15 @@ def stats_tell_how_long_a_worker_was_away_from_its_ports():
 
                 def told(before=before, lab=lab):
                     now = worker_of(lab)
-                    return (now["longest_round_us"] >= 390000 and now["long_rounds"] > before["long_rounds"]
+                    return (now["longest_round_us"] >= 390000
+                            and now["long_rounds"] > before["long_rounds"]
                             and f"{now['longest_round_us']:.0f} us" in lab.ctl("stats").stdout)
                 wait_until(told, 60, "a worker that was stopped for 0.4 s to say so, and the table")
             else:
-                wait_until(lambda before=before, lab=lab: worker_of(lab)["sleeps"] > before["sleeps"] + 200, 60, "a worker that sleeps")
+                wait_until(lambda before=before,
+                           lab=lab: worker_of(lab)["sleeps"] > before["sleeps"] + 200, 60,
+                           "a worker that sleeps")
                 now = worker_of(lab)
-                expect(now["long_rounds"] - before["long_rounds"] < (now["sleeps"] - before["sleeps"]) / 4,
+                expect(now["long_rounds"]
+                       - before["long_rounds"] < (now["sleeps"] - before["sleeps"]) / 4,
                        f"sleep counts as away: {before}, {now}")

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from tests.net.frames import BROADCAST, RawPort, ethernet
-from tests.net.support import (KIB, case, expect, expect_equal, expect_exact, reports_of, run, running_lab, start_ranks, wait_for_results,
+from tests.net.support import (KIB, case, expect, expect_equal, expect_exact, reports_of, run,
+                               running_lab, start_ranks, wait_for_results,
                      wait_until)
 from lab.namespaces import HOST_INTERFACE, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside
 
@@ -16,17 +17,25 @@ LOCAL_EXPERIMENT = 0x88b5  # IEEE 802's EtherType for experiments
 
 
 def ping(lab, source, address, *options):
-    """Five of one request each: having had a reply, ping waits for those that are missing no longer than two round trips."""
+    """Five of one request each: having had a reply, ping waits for those that are missing no longer
+    than two round trips.
+    """
     for _ in range(5):
-        process = lab.spawn(source, ["ping", "-n", "-c", "1", "-W", "60", *options, address], "ping")
+        process = lab.spawn(source, ["ping", "-n", "-c", "1", "-W", "60", *options, address],
+                            "ping")
         process.wait(90)
-        sent, received = map(int, re.search(r"(\d+) packets transmitted, (\d+) received", process.stdout()).groups())
-        expect_equal((sent, received), (1, 1), f"requests and replies from host {source} to {address} ({process.last_words()})")
+        sent, received = map(int,
+                             re.search(r"(\d+) packets transmitted, (\d+) received",
+                                       process.stdout()).groups())
+        expect_equal((sent, received), (1, 1),
+                     f"requests and replies from host {source} to {address} "
+                     f"({process.last_words()})")
 
 
 def mac_ports(lab, vlan=None):
     entries = lab.control.ask("mac.list")["entries"]
-    return {entry["mac"]: entry["port"] for entry in entries if vlan is None or entry["vlan"] == vlan}
+    return {entry["mac"]: entry["port"] for entry in entries if vlan is None
+            or entry["vlan"] == vlan}
 
 
 def test_frame(source, destination, text):
@@ -34,7 +43,8 @@ def test_frame(source, destination, text):
 
 
 def is_test_frame(text):
-    return lambda frame: frame[12:14] == LOCAL_EXPERIMENT.to_bytes(2, "big") and frame[14:].startswith(text.encode())
+    return lambda frame: frame[
+        12:14] == LOCAL_EXPERIMENT.to_bytes(2, "big") and frame[14:].startswith(text.encode())
 
 
 def switches(transport):
@@ -44,7 +54,8 @@ def switches(transport):
         ping(lab, 1, SWITCH_IP)
         ports = mac_ports(lab)
         for host in range(3):
-            expect_equal(ports.get(lab.host_mac(host)), f"h{host}", f"port of host {host} in the MAC table")
+            expect_equal(ports.get(lab.host_mac(host)), f"h{host}",
+                         f"port of host {host} in the MAC table")
         with RawPort(lab.host_namespace(0)) as sender, RawPort(lab.host_namespace(1)) as known, \
                 RawPort(lab.host_namespace(2)) as other:
             sender.send(test_frame(lab.host_mac(0), "02:77:00:00:00:99", "unknown"))
@@ -54,7 +65,8 @@ def switches(transport):
             sender.send(test_frame(lab.host_mac(0), BROADCAST, "broadcast"))
             known.wait_for(is_test_frame("broadcast"))
             _, before = other.wait_for(is_test_frame("broadcast"))
-            expect(not any(map(is_test_frame("unicast"), before)), "a frame to a known address was flooded")
+            expect(not any(map(is_test_frame("unicast"), before)),
+                   "a frame to a known address was flooded")
 
 
 @case()
@@ -80,7 +92,9 @@ def enable_ipv6(lab, host):
 
 
 def receive_by_tcp(lab, host, address, size):
-    """What a program on the host receives of another one's `size` bytes; returns it with the port that it listens on."""
+    """What a program on the host receives of another one's `size` bytes; returns it with the port
+    that it listens on.
+    """
     code = ("import hashlib, socket\n"
             f"listener = socket.create_server(('{address}', 7777), family=socket.AF_INET6)\n"
             "print('ready', flush=True)\n"
@@ -99,7 +113,9 @@ def receive_by_tcp(lab, host, address, size):
 
 
 def passes_ipv6(transport):
-    """Neighbor discovery by groups, packets of full size, TCP, and what looks like Fanin's but for the version of IP."""
+    """Neighbor discovery by groups, packets of full size, TCP, and what looks like Fanin's but for
+    the version of IP.
+    """
     with running_lab(3, transport) as lab:
         addresses = [enable_ipv6(lab, host) for host in range(3)]
         job = lab.create_job()
@@ -109,30 +125,36 @@ def passes_ipv6(transport):
         ping(lab, 2, addresses[0], "-M", "do", "-s", lab.mtu - 48)
         data = bytes(range(256)) * 16384
         receiver = receive_by_tcp(lab, 1, addresses[1], len(data))
-        with inside(lab.host_namespace(0)), socket.create_connection((addresses[1], 7777), 60) as connection:
+        with inside(lab.host_namespace(0)), socket.create_connection((addresses[1], 7777),
+                                                                     60) as connection:
             connection.sendall(data)
         receiver.wait(60)
-        expect_equal(receiver.stdout().split()[1:], [str(len(data)), hashlib.sha256(data).hexdigest()], "what came by TCP")
+        expect_equal(receiver.stdout().split()[1:],
+                     [str(len(data)), hashlib.sha256(data).hexdigest()], "what came by TCP")
         with inside(lab.host_namespace(2)):
             listener = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         with listener:
             listener.settimeout(60)
             listener.bind((addresses[2], UDP_PORT))
-            with inside(lab.host_namespace(0)), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender:
+            with inside(lab.host_namespace(0)), socket.socket(socket.AF_INET6,
+                                                              socket.SOCK_DGRAM) as sender:
                 sender.sendto(b"not Fanin's", (addresses[2], UDP_PORT))
             expect_equal(listener.recv(100), b"not Fanin's", "a datagram to Fanin's port over IPv6")
         with RawPort(lab.host_namespace(0)) as first, RawPort(lab.host_namespace(1)) as second, \
                 RawPort(lab.host_namespace(2)) as third:
             # Headers that end too early or make no sense are the hosts' matter.
-            for content in (b"", b"\x60", b"\x60" + 38 * b"\0", bytes(range(200)), b"\x45" + bytes(59)):
-                frame = ethernet(lab.host_mac(1), lab.host_mac(0), ETHERTYPE_IPV6, content).ljust(60, b"\0")
+            for content in (b"", b"\x60", b"\x60" + 38 * b"\0", bytes(range(200)),
+                            b"\x45" + bytes(59)):
+                frame = ethernet(lab.host_mac(1), lab.host_mac(0), ETHERTYPE_IPV6,
+                                 content).ljust(60, b"\0")
                 first.send(frame)
                 second.wait_for(lambda seen, frame=frame: seen == frame)
             # To the switch itself: it has no IPv6, and nobody else is meant.
             before = lab.drops()["local_unhandled"]
             frame = ethernet(SWITCH_MAC, lab.host_mac(0), ETHERTYPE_IPV6, b"\x60" + bytes(59))
             first.send(frame)
-            wait_until(lambda: lab.drops()["local_unhandled"] == before + 1, 60, "the packet for the switch to be counted")
+            wait_until(lambda: lab.drops()["local_unhandled"] == before + 1, 60,
+                       "the packet for the switch to be counted")
             first.send(test_frame(lab.host_mac(0), BROADCAST, "last"))
             for port in (second, third):
                 _, seen = port.wait_for(is_test_frame("last"))
@@ -173,10 +195,12 @@ def invalid_addresses_are_dropped_and_counted():
             for name, frame in sends.items():
                 before = lab.drops()[name]
                 sender.send(frame)
-                wait_until(lambda name=name, before=before: lab.drops()[name] == before + 1, 60, f"{name} to count")
+                wait_until(lambda name=name, before=before: lab.drops()[name] == before + 1, 60,
+                           f"{name} to count")
             sender.send(test_frame(lab.host_mac(0), BROADCAST, "good"))
             _, seen = receiver.wait_for(is_test_frame("good"))
-            expect(not any(frame in seen for frame in sends.values()), "an invalid frame was forwarded")
+            expect(not any(frame in seen for frame in sends.values()),
+                   "an invalid frame was forwarded")
             before = lab.drops()["same_port"]
             sender.send(test_frame("02:77:00:00:00:55", lab.host_mac(0), "to itself"))
             wait_until(lambda: lab.drops()["same_port"] == before + 1, 60, "same_port to count")
@@ -184,7 +208,8 @@ def invalid_addresses_are_dropped_and_counted():
 
 def tagged_frame(lab, source, destination, tag, text, size):
     inner = LOCAL_EXPERIMENT.to_bytes(2, "big") + text.encode()
-    return ethernet(lab.host_mac(destination), lab.host_mac(source), 0, b"")[:12] + tag + inner.ljust(size + 2, b"\0")
+    return ethernet(lab.host_mac(destination), lab.host_mac(source), 0,
+                    b"")[:12] + tag + inner.ljust(size + 2, b"\0")
 
 
 def passes_vlans(transport, tags, room):
@@ -200,10 +225,12 @@ def passes_vlans(transport, tags, room):
                     second.send(back)
                     first.wait_for(lambda frame, back=back: frame == back)
                 ports = mac_ports(lab, vlan)
-                expect_equal(ports, {lab.host_mac(0): "h0", lab.host_mac(1): "h1"}, f"addresses in VLAN {vlan}")
+                expect_equal(ports, {lab.host_mac(0): "h0", lab.host_mac(1): "h1"},
+                             f"addresses in VLAN {vlan}")
 
 
-TAGS = {5: bytes.fromhex("81006005"), 4094: bytes.fromhex("81000ffe"), 8: bytes.fromhex("8100000881000064")}
+TAGS = {5: bytes.fromhex("81006005"), 4094: bytes.fromhex("81000ffe"),
+        8: bytes.fromhex("8100000881000064")}
 
 
 @case()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Strangers on the very links of a job's members, who know all that its packets carry: with tags no sum changes."""
+"""Strangers on the very links of a job's members, who know all that its packets carry: with tags no
+sum changes.
+"""
 
 import os
 import signal
@@ -9,7 +11,8 @@ import time
 from tests.net.case_levels import run_tree_job, running_fabric
 from tests.net.case_strangers import expect_counted, forgeries, halted
 from tests.net.frames import CONTRIBUTION, KNOWN, RawPort, header, job_key, packet
-from tests.net.support import KIB, MIB, case, expect, expect_exact, job_entry, reports_of, running_lab, start_ranks, wait_for_results
+from tests.net.support import (KIB, MIB, case, expect, expect_exact, job_entry, reports_of,
+                               running_lab, start_ranks, wait_for_results)
 from lab.fabric import leaf_spine
 from lab.namespaces import SWITCH_IP, SWITCH_MAC, LabError
 
@@ -39,18 +42,23 @@ def lies_upward(job, epoch, first, n):
     lies = struct.pack("<f", 1e6) * floats
     for packet_type in (CONTRIBUTION, KNOWN):
         for block in range(first, first + n):
-            yield header(packet_type, job["id"], job_key(job, packet_type), lies, epoch=epoch, rank=HALTED, block=block, dtype="f32",
+            yield header(packet_type, job["id"], job_key(job, packet_type), lies, epoch=epoch,
+                         rank=HALTED, block=block, dtype="f32",
                          op="sum", count=floats)
 
 
 def attack(lab, job, first):
-    """Frames to host 0 on its link, and on the halted rank's link to the switch. Returns how many went to the switch."""
+    """Frames to host 0 on its link, and on the halted rank's link to the switch. Returns how many
+    went to the switch.
+    """
     epoch = job_entry(lab, job)["epoch"]
     n = min(job["window"], 32)
     sent = 0
-    with RawPort(lab.switch_namespace, lab.switch_interface(0)) as link, RawPort(lab.host_namespace(HALTED)) as port:
+    with RawPort(lab.switch_namespace,
+                 lab.switch_interface(0)) as link, RawPort(lab.host_namespace(HALTED)) as port:
         for content in both(forgeries(job, epoch, first, n)):
-            link.send(packet(content, SWITCH_MAC, SWITCH_IP, dst_mac=lab.host_mac(0), dst_ip=lab.host_ip(0)))
+            link.send(packet(content, SWITCH_MAC, SWITCH_IP, dst_mac=lab.host_mac(0),
+                             dst_ip=lab.host_ip(0)))
         for content in both(lies_upward(job, epoch, first, n)):
             port.send(packet(content, lab.host_mac(HALTED), lab.host_ip(HALTED)))
             sent += 1
@@ -60,22 +68,26 @@ def attack(lab, job, first):
 def start_job(lab, *options, **ranks):
     # Short enough for a tag besides.
     job = lab.create_job(MEMBERS, "--payload", 1024, *options)
-    return job, start_ranks(lab, job, MEMBERS, bytes=SIZE, iters=ITERATIONS, timeout_ms=20000, **ranks)
+    return job, start_ranks(lab, job, MEMBERS, bytes=SIZE, iters=ITERATIONS, timeout_ms=20000,
+                            **ranks)
 
 
 def forge_on_links(transport):
     blocks = ITERATIONS * SIZE // 1024
     with running_lab(3, transport) as lab:
         job, ranks = start_job(lab, "--authenticate", authenticate=True)
-        expect(job_entry(lab, job)["authenticated"], "the job does not say that its packets have tags")
+        expect(job_entry(lab, job)["authenticated"],
+               "the job does not say that its packets have tags")
         with halted(lab, job, ranks, blocks) as first:
             before = lab.drops()["tag_wrong"]
             sent = attack(lab, job, first)
-            expect_counted(lambda: lab.drops()["tag_wrong"], before, sent, "packets without a valid tag")
+            expect_counted(lambda: lab.drops()["tag_wrong"], before, sent,
+                           "packets without a valid tag")
             time.sleep(0.3)
         reports = reports_of(lab, ranks)
         expect_exact(reports, "the job beside forgers on its links")
-        expect(all(report["authenticated"] for report in reports), "a report does not say that packets had tags")
+        expect(all(report["authenticated"] for report in reports),
+               "a report does not say that packets had tags")
         expect(reports[0]["invalid"] > 0, "rank 0 has not counted what was forged")
 
 
@@ -103,14 +115,16 @@ def forgers_on_the_links_do_change_sums_without_tags():
             except LabError:
                 continue
         reports = [lab.perf_report(rank) for rank in ranks]
-        expect(not all(report["ok"] and report["wrong"] == 0 for report in reports), f"all sums were exact: {reports}")
+        expect(not all(report["ok"] and report["wrong"] == 0 for report in reports),
+               f"all sums were exact: {reports}")
 
 
 @case(120, also_over_udp=True)
 def tags_hold_on_two_levels_with_losses():
     faults = {"faults": {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 5}}
     with running_fabric(leaf_spine(2, 1, 2), config=faults) as fabric:
-        run_tree_job(fabric, "spine0", "a job with tags on two levels", job_options={"authenticate": True}, authenticate=True,
+        run_tree_job(fabric, "spine0", "a job with tags on two levels",
+                     job_options={"authenticate": True}, authenticate=True,
                      bytes=MIB, iters=10)
 
 
@@ -123,7 +137,8 @@ def who_does_not_agree_on_tags_is_told():
             for rank in ranks:
                 rank.wait(60)
                 error = lab.perf_report(rank)["error"]["message"]
-                expect("authenticate" in error, f"found the error '{error}', expected one that names the option")
+                expect("authenticate" in error,
+                       f"found the error '{error}', expected one that names the option")
 
 
 @case(120, also_over_udp=True)
@@ -138,4 +153,5 @@ def ranks_with_tags_go_on_with_a_switch_that_was_started_anew():
         lab.create_job(None, "--authenticate", "--id", job["id"], "--key", job["key"])
         reports = reports_of(lab, ranks)
         expect_exact(reports, "the job on two lives of its switch")
-        expect(all(report["resumed"] >= 1 for report in reports), "a rank did not go on in another run")
+        expect(all(report["resumed"] >= 1 for report in reports),
+               "a rank did not go on in another run")

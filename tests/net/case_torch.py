@@ -11,11 +11,14 @@ from lab.namespaces import SOURCE_DIR, module
 from lab.demo.training import TrainingFabric, interpreter
 
 RANKS = 4
-# The default of both options is None with Python 3.11, where torchrun of 1.13 breaks: these name a worker that there is not.
-# A slot of a sparse job is as large as 65 others.
-SPARSE_LIMITS = {"limits": {"max_jobs": 5, "slots": 5 * 16 * 65}, "memory": {"hugepages": "never", "megabytes": 512}}
-MANY_GROUPS = {"limits": {"max_jobs": 24, "slots": 24 * 16}, "memory": {"hugepages": "never", "megabytes": 512}}
-IN_NETWORK = ["_allgather_base", "_reduce_scatter_base", "allgather", "allgather_coalesced", "allreduce", "allreduce_coalesced", "broadcast",
+# The default of both options is None with Python 3.11, where torchrun of 1.13 breaks: these name a
+# worker that there is not. A slot of a sparse job is as large as 65 others.
+SPARSE_LIMITS = {"limits": {"max_jobs": 5, "slots": 5 * 16 * 65},
+                 "memory": {"hugepages": "never", "megabytes": 512}}
+MANY_GROUPS = {"limits": {"max_jobs": 24, "slots": 24 * 16},
+               "memory": {"hugepages": "never", "megabytes": 512}}
+IN_NETWORK = ["_allgather_base", "_reduce_scatter_base", "allgather", "allgather_coalesced",
+              "allreduce", "allreduce_coalesced", "broadcast",
               "reduce", "reduce_scatter"]
 TO_CONSOLE = ("--redirects", "9:1", "--tee", "9:1")
 
@@ -59,8 +62,10 @@ def results_of(ranks, seconds=120):
 def expect_world_in_network(results):
     for rank, result in enumerate(results):
         world = result["report"][0]
-        expect_equal((world["rank"], world["size"], world["in_network"], world["failed"], world["transport"]),
-                     (rank, RANKS, True, False, "udp"), f"the group of all ranks, as rank {rank} reports it: {world}")
+        expect_equal((world["rank"], world["size"], world["in_network"], world["failed"],
+                      world["transport"]),
+                     (rank, RANKS, True, False, "udp"),
+                     f"the group of all ranks, as rank {rank} reports it: {world}")
         expect_equal(result["warnings"], [], f"warnings of rank {rank}")
 
 
@@ -72,12 +77,15 @@ def torch_collectives_are_exact_in_the_network():
         for result in results:
             world = result["report"][0]
             expect_equal(sorted(world["network"]), IN_NETWORK, "what ran in the network")
-            reasons = {name: list(reasons) for name, reasons in world["gloo"].items() if name not in ("send", "recv")}
+            reasons = {name: list(reasons) for name,
+                       reasons in world["gloo"].items() if name not in ("send", "recv")}
             elsewhere = ["no such collective in the library"]
-            expect_equal(reasons, dict.fromkeys(("alltoall", "alltoall_base", "gather", "monitored_barrier", "scatter"), elsewhere),
+            expect_equal(reasons, dict.fromkeys(("alltoall", "alltoall_base", "gather",
+                                                 "monitored_barrier", "scatter"), elsewhere),
                          "what ran on Gloo, and why")
             expect(world["blocks"] > 0, f"no block came from the switch: {world}")
-        expect_equal([list(results[0]["report"][0]["gloo"]["send"]), list(results[1]["report"][0]["gloo"]["recv"])],
+        expect_equal([list(results[0]["report"][0]["gloo"]["send"]),
+                      list(results[1]["report"][0]["gloo"]["recv"])],
                      [["point-to-point is not in the library"]] * 2, "point-to-point")
 
 
@@ -87,15 +95,22 @@ def torch_groups_work_side_by_side():
         ranks = lab.ranks("groups", FANIN_TORCH_REPORT=1)
         results = results_of(ranks)
         for rank, process in enumerate(ranks):
-            lines = [line for line in process.stderr().splitlines() if line.startswith('{"fanin_torch"')]
-            expect_equal(len(lines), 1 if rank == 0 else 0, f"reports that rank {rank} printed at exit")
-        printed = json.loads(next(line for line in ranks[0].stderr().splitlines() if line.startswith('{"fanin_torch"')))["fanin_torch"]
-        expect_equal([group["network"] for group in printed], [group["network"] for group in results[0]["report"]], "the report at exit")
+            lines = [line for line in process.stderr().splitlines()
+                     if line.startswith('{"fanin_torch"')]
+            expect_equal(len(lines), 1 if rank == 0 else 0,
+                         f"reports that rank {rank} printed at exit")
+        printed = json.loads(next(line for line in ranks[0].stderr().splitlines()
+                                  if line.startswith('{"fanin_torch"')))["fanin_torch"]
+        expect_equal([group["network"] for group in printed],
+                     [group["network"] for group in results[0]["report"]], "the report at exit")
         expect_world_in_network(results)
         for rank, result in enumerate(results):
-            report = {(group["size"], group["accumulates_f32"]): group for group in result["report"][1:]}
-            expect_equal((report[2, False]["in_network"], report[4, True]["in_network"], report[1, False]["in_network"],
-                          report[1, False]["reason"]), (True, True, False, "the group has one rank"), f"groups of rank {rank}")
+            report = {(group["size"], group["accumulates_f32"]): group
+                      for group in result["report"][1:]}
+            expect_equal((report[2, False]["in_network"], report[4, True]["in_network"],
+                          report[1, False]["in_network"],
+                          report[1, False]["reason"]),
+                         (True, True, False, "the group has one rank"), f"groups of rank {rank}")
             names = {group["job"] for group in result["report"] if group["in_network"]}
             expect_equal(len(names), 3, f"names of jobs of rank {rank}: {names}")
 
@@ -108,12 +123,15 @@ def torch_training_is_equal_on_all_ranks_and_near_gloos():
         for result in results:
             differences = dict(result["difference"])
             bf16 = differences.pop("bf16")
-            expect(all(value < 1e-5 for value in differences.values()), f"parameters beside Gloo's: {differences}")
+            expect(all(value < 1e-5 for value in differences.values()),
+                   f"parameters beside Gloo's: {differences}")
             expect(0 < bf16 < 0.05, f"with bfloat16 beside Gloo's: {bf16}")
             for group in result["report"]:
-                expect((group["in_network"], group["gloo"]) == (True, {}), f"what did not go through the network: {group}")
+                expect((group["in_network"], group["gloo"]) == (True, {}),
+                       f"what did not go through the network: {group}")
                 if group["group"] != result["report"][0]["group"]:
-                    expect(group["network"]["allreduce"]["calls"] >= 20, f"allreduces of a training: {group}")
+                    expect(group["network"]["allreduce"]["calls"] >= 20,
+                           f"allreduces of a training: {group}")
 
 
 @case(150)
@@ -123,18 +141,25 @@ def the_hook_top_k_keeps_what_it_does_not_send():
             world, job, other, strict = result["report"]
             dense, top_k = result["losses"]["dense"], result["losses"]["top_k"]
             expect(dense[-1] < 0.7 * dense[0], f"the loss of dense gradients: {dense}")
-            expect(sum(top_k[-5:]) < 1.5 * sum(dense[-5:]), f"the loss of the largest 2 %: {top_k[-5:]} beside {dense[-5:]}")
+            expect(sum(top_k[-5:]) < 1.5 * sum(dense[-5:]),
+                   f"the loss of the largest 2 %: {top_k[-5:]} beside {dense[-5:]}")
             expect(sum(top_k[-5:]) / 5 < 0.4 * top_k[0], f"the loss of the largest 2 %: {top_k}")
             expect(result["distance"] > 0, "the largest 2 % gave the same as all")
             # All in one bucket in the first step; two after it.
-            expect(result["layouts"][0] >= 3 and result["buckets"][0] >= 1 + 2 * 59, f"{result['layouts']} layouts, {result['buckets']} buckets")
-            expect_equal((job["in_network"], job["handler"], job["gloo"]), (True, "sparse", {}), "the job of the sparse sums")
-            expect(job["network"]["allreduce_sparse"]["calls"] >= result["buckets"][0] + result["buckets"][1], f"sparse sums: {job}")
+            expect(result["layouts"][0] >= 3 and result["buckets"][0] >= 1 + 2 * 59,
+                   f"{result['layouts']} layouts, {result['buckets']} buckets")
+            expect_equal((job["in_network"], job["handler"], job["gloo"]), (True, "sparse", {}),
+                         "the job of the sparse sums")
+            expect(job["network"]["allreduce_sparse"]["calls"] >= result["buckets"][0]
+                   + result["buckets"][1], f"sparse sums: {job}")
             expect(0 < job["sparse_bytes"] < 0.4 * job["sparse_dense_bytes"], f"bytes: {job}")
             reason = 'sparse vectors in a job of the handler single: Options(handler="sparse") asks for one that has them'
-            expect_equal({name: list(reasons) for name, reasons in other["gloo"].items()}, {"allreduce_sparse": [reason]}, "what ran on Gloo")
-            expect_equal(len(result["hook_warnings"]), 1 if rank == 0 else 0, f"warnings: {result['hook_warnings']}")
-            expect(f"fanin: not in the network: {reason}" in result["raised"], f"what raised: {result['raised']}")
+            expect_equal({name: list(reasons) for name, reasons in other["gloo"].items()},
+                         {"allreduce_sparse": [reason]}, "what ran on Gloo")
+            expect_equal(len(result["hook_warnings"]), 1 if rank == 0 else 0,
+                         f"warnings: {result['hook_warnings']}")
+            expect(f"fanin: not in the network: {reason}" in result["raised"],
+                   f"what raised: {result['raised']}")
             expect_equal(strict["gloo"], {}, "what ran on Gloo although it is to raise")
             expect_equal(world["failed"], False, "the group of all ranks")
 
@@ -144,37 +169,51 @@ def hooks_send_fewer_bytes():
     with TorchFabric(config=SPARSE_LIMITS) as lab:
         for result in results_of(lab.ranks("hook_costs"), 140):
             sent = {name: cost["bytes"] for name, cost in result["costs"].items()}
-            expect(sent["bf16"] < 0.55 * sent["dense"] and sent["top_k"] < 0.1 * sent["dense"], f"bytes on the wire of a step: {sent}")
+            expect(sent["bf16"] < 0.55 * sent["dense"] and sent["top_k"] < 0.1 * sent["dense"],
+                   f"bytes on the wire of a step: {sent}")
 
 
 @case(240)
 def torchs_callbacks_make_collectives_and_wait_for_them():
-    """Hooks of DistributedDataParallel that do; a rank that leaves; and the end of programs that have told no group of it."""
+    """Hooks of DistributedDataParallel that do; a rank that leaves; and the end of programs that
+    have told no group of it.
+    """
     with TorchFabric(config=MANY_GROUPS) as lab:
         for hosts in (range(RANKS), (0, 0, 1, 1)):
             ranks = lab.ranks("callbacks", hosts=hosts)
             for rank, process in enumerate(ranks):
-                expect_equal(process.wait(110), 0, f"exit status of rank {rank}: {process.stderr()[-1500:]}")
+                expect_equal(process.wait(110), 0,
+                             f"exit status of rank {rank}: {process.stderr()[-1500:]}")
                 result, end = (json.loads(line) for line in process.stdout().splitlines()[-2:])
                 for name, losses in result["losses"].items():
-                    expect(losses[-1] < (0.8 if len(losses) > 20 else 1) * losses[0], f"the loss with the hook {name}: {losses}")
+                    expect(losses[-1] < (0.8 if len(losses) > 20 else 1) * losses[0],
+                           f"the loss with the hook {name}: {losses}")
                 reason = "rank 1 has left the process group (destroy_process_group, or the end of its program)"
-                expect(rank == 1 or reason in result["left"] or "missing ranks of the group: 1 (has left the process group)" in result["left"],
+                expect(rank == 1 or reason in result["left"] or "missing ranks of the group: 1 "
+                                                                "(has left the process group)" in result["left"],
                        f"what rank {rank} is told of one that has left: {result['left']}")
-                expect(end["exit_seconds"] < 12, f"the end of rank {rank} took {end['exit_seconds']} s")
-                expect_equal([line for line in process.stderr().splitlines() if line.startswith("fanin_torch:")], [], f"what rank {rank} has said")
-                expect(all(group["in_network"] for group in result["report"]), f"groups: {result['report']}")
+                expect(end["exit_seconds"] < 12,
+                       f"the end of rank {rank} took {end['exit_seconds']} s")
+                expect_equal([line for line in process.stderr().splitlines()
+                              if line.startswith("fanin_torch:")], [], f"what rank {rank} has said")
+                expect(all(group["in_network"] for group in result["report"]),
+                       f"groups: {result['report']}")
 
 
 @case(60)
 def torchs_futures_complete_where_no_thread_can_be_made():
-    """Callbacks run on the thread that completes them, or on the program's if the sum is there already."""
+    """Callbacks run on the thread that completes them, or on the program's if the sum is there
+    already.
+    """
     with TorchFabric() as lab:
         ranks = lab.ranks("without_threads", hosts=range(2))
         for rank, result in enumerate(results_of(ranks, 50)):
-            lines = [line for line in ranks[rank].stderr().splitlines() if line.startswith("fanin_torch:")]
-            expect(len(lines) == 1 and "no thread for callbacks of futures" in lines[0], f"what rank {rank} has said: {lines}")
-            expect(all("no thread could be made for the callback" in told for told in result["told"]), f"collectives in callbacks: {result['told']}")
+            lines = [line for line in ranks[rank].stderr().splitlines()
+                     if line.startswith("fanin_torch:")]
+            expect(len(lines) == 1 and "no thread for callbacks of futures" in lines[0],
+                   f"what rank {rank} has said: {lines}")
+            expect(all("no thread could be made for the callback" in told
+                       for told in result["told"]), f"collectives in callbacks: {result['told']}")
 
 
 @case(60)
@@ -182,7 +221,8 @@ def forked_children_of_a_torch_rank_end_and_begin_anew():
     with TorchFabric() as lab:
         ranks = lab.ranks("forks", hosts=range(2))
         for rank, _ in enumerate(results_of(ranks, 50)):
-            lines = [line for line in ranks[rank].stderr().splitlines() if line.startswith("fanin_torch:")]
+            lines = [line for line in ranks[rank].stderr().splitlines()
+                     if line.startswith("fanin_torch:")]
             expect_equal(lines, [], f"what rank {rank} and its children have said")
 
 
@@ -194,8 +234,10 @@ def a_killed_rank_of_torch_is_named():
         results = results_of([ranks[rank] for rank in (0, 1, 3)])
         expect_equal(ranks[2].wait(10), -9, "exit status of the killed rank")
         for result in results:
-            expect("missing ranks of the group: 2" in result["error"], f"the exception: {result['error']}")
-            expect("missing ranks of the group: 2" in result["report"][0]["reason"], f"the report: {result['report'][0]}")
+            expect("missing ranks of the group: 2" in result["error"],
+                   f"the exception: {result['error']}")
+            expect("missing ranks of the group: 2" in result["report"][0]["reason"],
+                   f"the report: {result['report'][0]}")
         expect(time.monotonic() - began < 60, "the others waited for more than a minute")
 
 
@@ -204,7 +246,8 @@ def torchs_timeout_ends_the_wait_for_a_late_rank():
     with TorchFabric() as lab:
         for rank, result in enumerate(results_of(lab.ranks("late"))):
             if rank != 1:
-                expect("missing ranks of the group: 1" in result["error"], f"the exception: {result['error']}")
+                expect("missing ranks of the group: 1" in result["error"],
+                       f"the exception: {result['error']}")
                 expect(2.5 < result["seconds"] < 30, f"a timeout of 3 s took {result['seconds']} s")
 
 
@@ -212,9 +255,13 @@ def torchs_timeout_ends_the_wait_for_a_late_rank():
 def torchrun_starts_killed_workers_again():
     with TorchFabric() as lab:
         program = SOURCE_DIR / "tests" / "net" / "torch_rank.py"
-        agents = [lab.spawn(host, [*lab.environment(), interpreter(), "-m", "torch.distributed.run", "--nnodes", RANKS, "--node_rank", host,
-                                   "--nproc_per_node", 1, *TO_CONSOLE, "--max_restarts", 2, "--master_addr", lab.host_ip(0),
-                                   "--master_port", 29400, program, "restarted"], "torchrun") for host in range(RANKS)]
+        agents = [lab.spawn(host,
+                            [*lab.environment(), interpreter(), "-m", "torch.distributed.run",
+                             "--nnodes", RANKS, "--node_rank", host,
+                                   "--nproc_per_node", 1, *TO_CONSOLE, "--max_restarts", 2,
+                             "--master_addr", lab.host_ip(0),
+                                   "--master_port", 29400, program, "restarted"], "torchrun")
+                  for host in range(RANKS)]
         for result in results_of(agents, 110):
             expect(result["restarts"] >= 1, f"restarts: {result['restarts']}")
             expect(result["report"][0]["in_network"], f"after the restart: {result['report'][0]}")
@@ -226,15 +273,22 @@ def torchrun_finds_itself_by_c10d_with_several_workers_on_a_host():
     with TorchFabric() as lab:
         program = SOURCE_DIR / "tests" / "net" / "torch_rank.py"
         named = ("unshare", "--uts", "sh", "-c", "hostname $0; exec \"$@\"")
-        agents = [lab.spawn(host, [*named, lab.host_ip(host), *lab.environment(), interpreter(), "-m", "torch.distributed.run", "--nnodes", 2,
-                                   "--nproc_per_node", 2, *TO_CONSOLE, "--max_restarts", 2, "--rdzv_backend", "c10d", "--rdzv_endpoint",
-                                   f"{lab.host_ip(0)}:29400", "--rdzv_id", "fanin", program, "restarted"], "torchrun") for host in range(2)]
+        agents = [lab.spawn(host,
+                            [*named, lab.host_ip(host), *lab.environment(), interpreter(), "-m",
+                             "torch.distributed.run", "--nnodes", 2,
+                                   "--nproc_per_node", 2, *TO_CONSOLE, "--max_restarts", 2,
+                             "--rdzv_backend", "c10d", "--rdzv_endpoint",
+                                   f"{lab.host_ip(0)}:29400", "--rdzv_id", "fanin", program,
+                             "restarted"], "torchrun") for host in range(2)]
         results = list(results_of(agents, 140))
-        # An agent that finds the other one at a new round before its own workers have failed counts no restart.
-        expect(max(result["restarts"] for result in results) >= 1, f"restarts: {[result['restarts'] for result in results]}")
+        # An agent that finds the other one at a new round before its own workers have failed counts
+        # no restart.
+        expect(max(result["restarts"] for result in results) >= 1,
+               f"restarts: {[result['restarts'] for result in results]}")
         for result in results:
             world = result["report"][0]
-            expect_equal((world["in_network"], [len(ranks) for ranks in world["hosts"]]), (True, [2, 2]), f"after the restart: {world}")
+            expect_equal((world["in_network"], [len(ranks) for ranks in world["hosts"]]),
+                         (True, [2, 2]), f"after the restart: {world}")
 
 
 @case(120)
@@ -244,35 +298,46 @@ def torch_jobs_are_as_their_options_say():
             for result in results_of(lab.ranks("options", hosts=hosts)):
                 world, authenticated, reproducible, both = result["report"]
                 leads = world["transport"] == "udp"
-                for group, has_codes, handler in ((world, False, "single"), (authenticated, True, "single"), (reproducible, False, "tree")):
-                    expect_equal((group["in_network"], group["handler"], group["authenticated"]), (True, handler, has_codes and leads),
+                for group, has_codes, handler in ((world, False, "single"),
+                                                  (authenticated, True, "single"),
+                                                  (reproducible, False, "tree")):
+                    expect_equal((group["in_network"], group["handler"], group["authenticated"]),
+                                 (True, handler, has_codes and leads),
                                  f"the job: {group}")
-                expect_equal((both["in_network"], "sparse" in both["reason"]), (False, True), f"a reproducible job of sparse vectors: {both}")
+                expect_equal((both["in_network"], "sparse" in both["reason"]), (False, True),
+                             f"a reproducible job of sparse vectors: {both}")
 
 
 @case(60)
 def a_slow_group_does_not_hold_up_others():
     with TorchFabric() as lab:
         for result in results_of(lab.ranks("slow")):
-            expect(result["waited"], "the group has not waited until the others had done their collectives")
+            expect(result["waited"], "the group has not waited until the others had done their "
+                                     "collectives")
 
 
 @case(120)
 def torch_falls_back_to_gloo_or_raises_as_it_is_told():
     with TorchFabric(manager=False) as lab:
-        for rank, result in enumerate(results_of(lab.ranks("fallen_back", FANIN_TORCH_JOIN_TIMEOUT=5))):
+        for rank, result in enumerate(results_of(lab.ranks("fallen_back",
+                                                           FANIN_TORCH_JOIN_TIMEOUT=5))):
             world = result["report"][0]
-            expect_equal((world["in_network"], world["network"], len(result["warnings"])), (False, {}, 1 if rank == 0 else 0),
+            expect_equal((world["in_network"], world["network"], len(result["warnings"])),
+                         (False, {}, 1 if rank == 0 else 0),
                          f"rank {rank}, fallen back: {result}")
-            expect("rank 0: the network manager can't be reached" in world["reason"], f"why: {world['reason']}")
+            expect("rank 0: the network manager can't be reached" in world["reason"],
+                   f"why: {world['reason']}")
             if rank == 0:
-                expect("runs on Gloo, not in the network: rank 0: " in result["warnings"][0], f"the warning: {result['warnings']}")
+                expect("runs on Gloo, not in the network: rank 0: " in result["warnings"][0],
+                       f"the warning: {result['warnings']}")
         conf = lab.directory / "fanin.conf"
         conf.write_text("FANIN_TORCH_JOIN_TIMEOUT = 30\nFANIN_TORCH_FALLBACK = raise\n")
         ranks = lab.ranks("fallen_back", FANIN_TORCH_JOIN_TIMEOUT=5, FANIN_CONF=conf)
         for rank in ranks:
-            expect_equal(rank.wait(60), 1, f"exit status of a rank that is to raise: {rank.stderr()[-500:]}")
-            expect("RuntimeError: fanin: not in the network: rank 0: " in rank.stderr(), f"the exception: {rank.stderr()[-500:]}")
+            expect_equal(rank.wait(60), 1,
+                         f"exit status of a rank that is to raise: {rank.stderr()[-500:]}")
+            expect("RuntimeError: fanin: not in the network: rank 0: " in rank.stderr(),
+                   f"the exception: {rank.stderr()[-500:]}")
 
 
 @case(60)
@@ -283,16 +348,23 @@ def torch_ranks_that_are_all_on_one_host_say_so():
 
 
 def expect_hosts(results, hosts):
-    """All ranks are in the network, where only the first one of each host sends. hosts: of each rank."""
-    ranks_of = [[rank for rank, host in enumerate(hosts) if host == one] for one in dict.fromkeys(hosts)]
+    """All ranks are in the network, where only the first one of each host sends. hosts: of each
+    rank.
+    """
+    ranks_of = [[rank for rank, host in enumerate(hosts) if host == one]
+                for one in dict.fromkeys(hosts)]
     for rank, result in enumerate(results):
         world = result["report"][0]
         leader = next(ranks for ranks in ranks_of if rank in ranks)[0]
-        expect_equal((world["in_network"], world["failed"], world["hosts"], result["warnings"]), (True, False, ranks_of, []),
+        expect_equal((world["in_network"], world["failed"], world["hosts"], result["warnings"]),
+                     (True, False, ranks_of, []),
                      f"the group of all ranks, as rank {rank} reports it: {world}")
-        expect_equal((world["transport"], world["blocks"] > 0), ("udp", True) if rank == leader else (f"shared memory of rank {leader}", False),
+        expect_equal((world["transport"], world["blocks"] > 0),
+                     ("udp", True) if rank == leader else (f"shared memory of rank {leader}",
+                                                           False),
                      f"where rank {rank} sends: {world}")
-        expect(world["shared_bytes"] > 0 or hosts.count(hosts[rank]) == 1, f"shared memory of rank {rank}: {world}")
+        expect(world["shared_bytes"] > 0 or hosts.count(hosts[rank]) == 1,
+               f"shared memory of rank {rank}: {world}")
 
 
 @case(240)
@@ -302,7 +374,8 @@ def torch_collectives_are_exact_with_several_ranks_on_a_host():
             results = results_of(lab.ranks("collectives", hosts=hosts))
             expect_hosts(results, hosts)
             for result in results:
-                expect_equal(sorted(result["report"][0]["network"]), IN_NETWORK, "what ran in the network")
+                expect_equal(sorted(result["report"][0]["network"]), IN_NETWORK,
+                             "what ran in the network")
         results = results_of(lab.ranks("groups", hosts=(0, 1, 0, 1)))
         expect_hosts(results, (0, 1, 0, 1))
 
@@ -315,14 +388,17 @@ def torch_trains_with_several_ranks_on_a_host():
         for result in results:
             differences = dict(result["difference"])
             bf16 = differences.pop("bf16")
-            expect(all(value < 1e-5 for value in differences.values()) and 0 < bf16 < 0.05, f"parameters beside Gloo's: {result}")
+            expect(all(value < 1e-5 for value in differences.values()) and 0 < bf16 < 0.05,
+                   f"parameters beside Gloo's: {result}")
     with TorchFabric(config=SPARSE_LIMITS) as lab:
         results = results_of(lab.ranks("sparse", hosts=(0, 0, 1, 1)))
         expect_hosts(results, (0, 0, 1, 1))
         for result in results:
             losses = result["losses"]
-            expect(sum(losses["top_k"][-5:]) < 1.5 * sum(losses["dense"][-5:]), f"the loss of the largest 2 %: {losses}")
-            expect_equal((result["report"][1]["handler"], result["report"][1]["gloo"]), ("sparse", {}), "the job of the sparse sums")
+            expect(sum(losses["top_k"][-5:]) < 1.5 * sum(losses["dense"][-5:]),
+                   f"the loss of the largest 2 %: {losses}")
+            expect_equal((result["report"][1]["handler"], result["report"][1]["gloo"]),
+                         ("sparse", {}), "the job of the sparse sums")
 
 
 @case(150)
@@ -334,10 +410,12 @@ def a_killed_rank_of_several_on_a_host_is_named():
             ranks = lab.ranks("killed", hosts=(0, 0, 1, 1), KILLED_RANK=killed, PARENT_RANK=3)
             others = [rank for rank in range(RANKS) if rank != killed]
             for rank, result in zip(others, results_of([ranks[rank] for rank in others])):
-                expect(f"missing ranks of the group: {killed}" in result["error"], f"the exception of rank {rank}: {result['error']}")
+                expect(f"missing ranks of the group: {killed}" in result["error"],
+                       f"the exception of rank {rank}: {result['error']}")
                 expect_equal(result["report"][0]["failed"], True, f"the report of rank {rank}")
             expect_equal(ranks[killed].wait(10), -9, "exit status of the killed rank")
-            expect(time.monotonic() - began < 28, f"the others waited for {time.monotonic() - began} s for rank {killed}")
+            expect(time.monotonic() - began < 28,
+                   f"the others waited for {time.monotonic() - began} s for rank {killed}")
 
 
 @case(90)
@@ -345,37 +423,50 @@ def late_and_disagreeing_ranks_of_a_host_are_named():
     with TorchFabric() as lab:
         for rank, result in enumerate(results_of(lab.ranks("late", hosts=(0, 0, 1, 1)))):
             if rank != 1:
-                expect("missing ranks of the group: 1" in result["error"], f"the exception of rank {rank}: {result['error']}")
+                expect("missing ranks of the group: 1" in result["error"],
+                       f"the exception of rank {rank}: {result['error']}")
                 expect(2.5 < result["seconds"] < 30, f"a timeout of 3 s took {result['seconds']} s")
         for rank, result in enumerate(results_of(lab.ranks("disagreeing", hosts=(0, 0, 1, 1)))):
             words = "collective number 1 is allreduce of 40 bytes, sum of f32 at rank 2, but allreduce of 44 bytes, sum of f32 at rank 3"
-            expect((words if rank in (2, 3) else "3 (another collective than rank 2)") in result["error"], f"rank {rank}: {result['error']}")
+            expect((words if rank in (2,
+                                      3) else "3 (another collective than rank 2)") in result[
+                                          "error"], f"rank {rank}: {result['error']}")
 
 
 @case(120)
 def the_demo_trains_over_fanin_as_over_gloo():
     steps = 6
-    done = run([*module("lab.demo"), "--torch", "--json", "--steps", str(steps)], check=False, timeout=110)
-    expect_equal(done.returncode, 0, f"exit status of the demo: {done.stdout[-600:]} {done.stderr[-600:]}")
+    done = run([*module("lab.demo"), "--torch", "--json", "--steps", str(steps)], check=False,
+               timeout=110)
+    expect_equal(done.returncode, 0,
+                 f"exit status of the demo: {done.stdout[-600:]} {done.stderr[-600:]}")
     result = json.loads(done.stdout)
-    expect_equal((result["ok"], result["equal"], result["elsewhere_calls"], len(result["loss"]["gloo"])), (True, True, 0, steps), "the demo")
+    expect_equal((result["ok"], result["equal"], result["elsewhere_calls"],
+                  len(result["loss"]["gloo"])), (True, True, 0, steps), "the demo")
     # What a user gets who has no rights, and links as they mostly are.
-    expect_equal((result["user"], result["transport"], result["mtu"]), ("nobody", "udp", 1500), "the hosts")
+    expect_equal((result["user"], result["transport"], result["mtu"]), ("nobody", "udp", 1500),
+                 "the hosts")
     expect(min(result["loss"]["fanin"]) < result["loss"]["fanin"][0], f"losses: {result['loss']}")
     # Floats of the layers, the last one's first: each but that one fills a bucket.
     hidden = 512 * 512 + 512
     buckets = [4 * n for n in (512 * 10 + 10 + hidden, hidden, hidden, 784 * 512 + 512)]
     expect_equal(result["bucket_bytes"], buckets, "gradients of a step, in their buckets")
-    expect(result["network_bytes"] >= 2 * steps * sum(buckets), f"bytes in the network: {result['network_bytes']}")
+    expect(result["network_bytes"] >= 2 * steps * sum(buckets),
+           f"bytes in the network: {result['network_bytes']}")
     for side in ("fanin", "gloo"):
         times = {name: result[name][side] for name in ("ms", "sum_ms", "communication_ms")}
-        expect_equal([len(values) for values in times.values()], [steps] * 3, f"times over {side}: {times}")
+        expect_equal([len(values) for values in times.values()], [steps] * 3,
+                     f"times over {side}: {times}")
         expect(min(times["ms"] + times["sum_ms"]) > 0, f"times over {side}: {times}")
-        expect_equal(times["communication_ms"], [step - none for step, none in zip(times["ms"], result["ms"]["none"])], f"communication over {side}")
+        expect_equal(times["communication_ms"],
+                     [step - none for step, none in zip(times["ms"], result["ms"]["none"])],
+                     f"communication over {side}")
     # A difference of two steps may be negative while other tests run.
     for name, values in (("step", "ms"), ("communication", "communication_ms"), ("sum", "sum_ms")):
         fanin, gloo = (statistics.median(result[values][side][2:]) for side in ("fanin", "gloo"))
-        expect_equal(result["ratio"][name], fanin / gloo if min(fanin, gloo) > 0 else None, f"the ratio of {name}")
-    for words in (("--hosts", "1"), ("--steps", "x"), ("--bucket-mb", "26"), ("--topology", "tree3")):
+        expect_equal(result["ratio"][name], fanin / gloo if min(fanin, gloo) > 0 else None,
+                     f"the ratio of {name}")
+    for words in (("--hosts", "1"), ("--steps", "x"), ("--bucket-mb", "26"),
+                  ("--topology", "tree3")):
         done = run([*module("lab.demo"), "--torch", *words], check=False)
         expect_equal(done.returncode, 2, f"exit status of the demo with {words}")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts with two links: which of them a job uses, and how it goes on over the other one when a leaf, a port or a link fails."""
+"""Hosts with two links: which of them a job uses, and how it goes on over the other one when a
+leaf, a port or a link fails.
+"""
 
 import signal
 
@@ -17,11 +19,14 @@ SECOND = ["10.77.1.1", "10.77.1.2"]
 
 def two_links(switches):
     """Two hosts at both leaves, and one at leaf1 alone."""
-    hosts = [{"links": [{"ip": f"10.77.{leaf}.{host + 1}", "switch": f"leaf{leaf}", "port": f"h{host}"} for leaf in range(2)]}
+    hosts = [{"links": [{"ip": f"10.77.{leaf}.{host + 1}", "switch": f"leaf{leaf}",
+                         "port": f"h{host}"} for leaf in range(2)]}
              for host in range(2)]
     hosts.append({"ip": "10.77.1.9", "switch": "leaf1", "port": "h1"})
-    return {"switches": [{"name": name, "control": str(switch.path)} for name, switch in switches.items()],
-            "links": [{"a": "leaf0:u0", "b": "spine0:p0"}, {"a": "leaf1:u0", "b": "spine0:p1"}], "hosts": hosts}
+    return {"switches": [{"name": name, "control": str(switch.path)} for name,
+                         switch in switches.items()],
+            "links": [{"a": "leaf0:u0", "b": "spine0:p0"}, {"a": "leaf1:u0", "b": "spine0:p1"}],
+            "hosts": hosts}
 
 
 def places(results):
@@ -45,19 +50,24 @@ def jobs_use_the_better_link_of_each_host():
         manager.wait_up(*switches)
 
         def uses(job):
-            return [member["uses"] for entry in manager.ask("jobs")["jobs"] if entry["name"] == job for member in entry["members"]]
+            return [member["uses"] for entry in manager.ask("jobs")["jobs"] if entry["name"] == job
+                    for member in entry["members"]]
 
-        # One leaf is enough, and the second job takes the other one, whatever address the hosts come with.
+        # One leaf is enough, and the second job takes the other one, whatever address the hosts
+        # come with.
         first, results = manager.join("first", FIRST)
         expect_equal(places(results), at(0), "where the first job is")
-        expect_equal([name for name, switch in switches.items() if switch.jobs], ["leaf0"], "switches that have it")
+        expect_equal([name for name, switch in switches.items() if switch.jobs], ["leaf0"],
+                     "switches that have it")
         second, results = manager.join("second", [FIRST[0], SECOND[1]])
         expect_equal(places(results), at(1), "where the second job is")
         expect_equal(switches["leaf1"].created[0]["members"],
-                     [{"port": "h0", "ip": "10.77.1.1", "rank": 0}, {"port": "h1", "ip": "10.77.1.2", "rank": 1}], "its members")
+                     [{"port": "h0", "ip": "10.77.1.1", "rank": 0},
+                      {"port": "h1", "ip": "10.77.1.2", "rank": 1}], "its members")
         # Who is at leaf1 only draws the others there.
         third, results = manager.join("third", [FIRST[0], "10.77.1.9", FIRST[1]])
-        expect_equal([result["ip"] for result in results], [SECOND[0], "10.77.1.9", SECOND[1]], "addresses of the third job")
+        expect_equal([result["ip"] for result in results], [SECOND[0], "10.77.1.9", SECOND[1]],
+                     "addresses of the third job")
         try:
             manager.join("same", [FIRST[0], SECOND[0]])
             expect(False, "two ranks are on one host")
@@ -75,13 +85,16 @@ def jobs_use_the_better_link_of_each_host():
         manager.start()
         key = {job: args["key"] for job, args in switches["leaf1"].jobs.items()}
         again = [manager.client() for _ in range(2)]
-        number = next(entry["id"] for entry in manager.ask("jobs")["jobs"] if entry["name"] == "first")
-        results = [client.ask("reattach", job="first", rank=rank, key=key[number]) for rank, client in enumerate(again)]
+        number = next(entry["id"] for entry in manager.ask("jobs")["jobs"]
+                      if entry["name"] == "first")
+        results = [client.ask("reattach", job="first", rank=rank, key=key[number]) for rank,
+                   client in enumerate(again)]
         expect_equal(places(results), at(1), "where the first job is after a crash")
         manager.wait_up(*switches)
         switches["leaf1"].stop()
         reason = again[0].wait_event("no_path")["reason"]
-        for words in ("port h0 of switch leaf0, a link of rank 0, is down", "switch leaf1 of rank 0 is not reached"):
+        for words in ("port h0 of switch leaf0, a link of rank 0, is down",
+                      "switch leaf1 of rank 0 is not reached"):
             expect(words in reason, f"the reason without links: {reason}")
         switches["leaf0"].down = []
         expect_equal(moved(again), at(0), "where the first job is when its link is back")
@@ -93,14 +106,17 @@ def jobs_use_the_better_link_of_each_host():
         # Of a host's only link that is down there is nothing better.
         switches["leaf1"].down = ["h1"]
         alone, results = manager.join("alone", ["10.77.1.9"])
-        expect_equal(places(results), [("10.77.1.9", "10.77.1.254")], "where a host is whose only link is down")
+        expect_equal(places(results), [("10.77.1.9", "10.77.1.254")],
+                     "where a host is whose only link is down")
         close_all(again + later + alone)
         manager.stop()
 
 
 def start(fabric, job, **options):
-    options = {"bytes": 2 * MIB, "iters": 25, "check": True, "transport": fabric.transport, "no_fallback": True, **options}
-    return [fabric.spawn_named(host, job, host, fabric.hosts, **options) for host in range(fabric.hosts)]
+    options = {"bytes": 2 * MIB, "iters": 25, "check": True, "transport": fabric.transport,
+               "no_fallback": True, **options}
+    return [fabric.spawn_named(host, job, host, fabric.hosts, **options)
+            for host in range(fabric.hosts)]
 
 
 def finish(fabric, ranks):
@@ -118,7 +134,8 @@ def await_results(fabric, switch, count):
 
 def leaf_of_rank_0(fabric):
     """Where the first host of the only job that runs is; None as long as there is none."""
-    return next((node["switch"] for tree in fabric.ask_manager("trees")["trees"] if tree["state"] == "network"
+    return next((node["switch"] for tree in fabric.ask_manager("trees")["trees"]
+                 if tree["state"] == "network"
                  for node in tree["nodes"] if int(node["local"], 16) & 1), None)
 
 
@@ -137,13 +154,16 @@ def a_host_goes_on_over_its_other_link():
         expect_equal(fabric.port_counters("leaf0")["h0"]["link"], False, "the link that is down")
         reports = finish(fabric, ranks)
         expect_exact(reports, "a link that goes down")
-        expect_equal([(report["resumed"], report["transport_reason"].split()[-1]) for report in reports],
+        expect_equal([(report["resumed"], report["transport_reason"].split()[-1])
+                      for report in reports],
                      [(1, SECOND_INTERFACE)] * 2 + [(1, HOST_INTERFACE)] * 2, "runs and interfaces")
 
         # While it is down, who comes with the address there is told to use the other one.
-        expect_exact(finish(fabric, start(fabric, "elsewhere", iters=1)), "a job that begins without the link")
+        expect_exact(finish(fabric, start(fabric, "elsewhere", iters=1)),
+                     "a job that begins without the link")
         ip_in(namespace, "link", "set", HOST_INTERFACE, "up")
-        wait_until(lambda: not fabric.ask("leaf0", "ping")["ports_down"], 60, "the link to be up again")
+        wait_until(lambda: not fabric.ask("leaf0", "ping")["ports_down"], 60,
+                   "the link to be up again")
 
         # Both leaves: the error comes in time, and says why.
         ranks = start(fabric, "both", timeout_ms=3000, iters=100000)
@@ -155,20 +175,25 @@ def a_host_goes_on_over_its_other_link():
         reports = finish(fabric, ranks)
         for report in reports:
             expect_equal(report["error"]["code"], "timeout", "code without a leaf")
-            for words in ("the manager has no other tree: ", "switch leaf0 of rank 0 is not reached",
+            for words in ("the manager has no other tree: ",
+                          "switch leaf0 of rank 0 is not reached",
                           "switch leaf1 of rank 0 is not reached"):
                 expect(words in report["error"]["message"], report["error"]["message"])
 
 
 @case(220)
 def the_demo_survives_a_leaf_that_is_killed_or_frozen():
-    for options in (["--kill", "leaf0"], ["--freeze", "leaf2", "--hosts", 4, "--transport", "af_xdp", "--dual-homed"]):
+    for options in (["--kill", "leaf0"],
+                    ["--freeze", "leaf2", "--hosts", 4, "--transport", "af_xdp", "--dual-homed"]):
         with Pace() as pace:
             result = demo("--topology", "leaf-spine", "--bytes", "4MiB", "--iters", 15, *options)
-        expect_equal((result["ok"], result["mismatches"], result["rebuilt"], result["dual_homed"], len(result["switches"])),
+        expect_equal((result["ok"], result["mismatches"], result["rebuilt"], result["dual_homed"],
+                      len(result["switches"])),
                      (True, 0, 1, True, 6), f"the demo with {options}")
-        expect(result["outage_seconds"] is not None, f"how long there were no results is not told: {result}")
+        expect(result["outage_seconds"] is not None,
+               f"how long there were no results is not told: {result}")
         pace.expect_within(result["outage_seconds"], 3, f"without results with {options}")
         gone = options[1]
-        expect(gone in result["trees"][0]["hosts"] and gone not in result["trees_after"][0]["parents"],
+        expect(gone in result["trees"][0]["hosts"]
+               and gone not in result["trees_after"][0]["parents"],
                f"trees before and after {options}: {result['trees']} {result['trees_after']}")

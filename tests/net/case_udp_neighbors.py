@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts on UDP sockets beside those who forge: at another interface of the host, at another switch with the same job number, and another user of the host. Nothing
-of it is believed; and what would be believed, did the kernel not look who sends, has come to the host.
+"""Hosts on UDP sockets beside those who forge: at another interface of the host, at another switch
+with the same job number, and another user of the host. Nothing of it is believed; and what would be
+believed, did the kernel not look who sends, has come to the host.
 """
 
 import json
@@ -16,8 +17,10 @@ from tests.net.case_strangers import MEMBERS, forgeries, group_of, halted
 from tests.net.case_trees import managed_fabric, start
 from lab.fabric import SECOND_INTERFACE, leaf_spine
 from tests.net.frames import RESULT, RawPort, header, job_key, packet
-from lab.namespaces import HOST_INTERFACE, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside, ip_in, run, wait_until
-from tests.net.support import KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, running_lab, start_ranks
+from lab.namespaces import (HOST_INTERFACE, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside, ip_in, run,
+                            wait_until)
+from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry,
+                               reports_of, running_lab, start_ranks)
 
 SIZE, ITERATIONS = 256 * KIB, 1000
 OUTSIDE = "outside"  # a host's other interface
@@ -30,34 +33,45 @@ WITNESS_PORT = 4000
 
 
 def own_ports(lab, host):
-    """Ports at which a host takes what the switch sends to it alone: of the sockets that are connected to the switch."""
+    """Ports at which a host takes what the switch sends to it alone: of the sockets that are
+    connected to the switch.
+    """
     switch = "%08X:%04X" % (struct.unpack("=I", socket.inet_aton(SWITCH_IP))[0], UDP_PORT)
     own = "%08X" % struct.unpack("=I", socket.inet_aton(lab.host_ip(host)))[0]
     with inside(lab.host_namespace(host)):
-        rows = [line.split() for line in Path("/proc/thread-self/net/udp").read_text(encoding="ascii").splitlines()[1:]]
-    ports = sorted(int(row[1].split(":")[1], 16) for row in rows if row[2] == switch and row[1].startswith(own))
+        rows = [line.split(
+            ) for line in Path(
+                "/proc/thread-self/net/udp").read_text(encoding="ascii").splitlines()[1:]]
+    ports = sorted(int(row[1].split(":")[1], 16) for row in rows if row[2] == switch
+                   and row[1].startswith(own))
     expect(ports, f"host {host} has no socket to the switch: {rows}")
     return ports
 
 
 def beside(forge, **options):
-    """Runs a job, and stops its last rank for a while, in which forge(lab, job, contents) sends what a switch could say. Returns the reports, and what forge returns."""
+    """Runs a job, and stops its last rank for a while, in which forge(lab, job, contents) sends
+    what a switch could say. Returns the reports, and what forge returns.
+    """
     with running_lab(4, "udp") as lab:
         job = lab.create_job(MEMBERS, "--payload", 1024)
-        ranks = start_ranks(lab, job, MEMBERS, bytes=SIZE, iters=ITERATIONS, timeout_ms=20000, **options)
+        ranks = start_ranks(lab, job, MEMBERS, bytes=SIZE, iters=ITERATIONS, timeout_ms=20000,
+                            **options)
         with halted(lab, job, ranks, ITERATIONS * SIZE // 1024) as first:
-            contents = list(forgeries(job, job_entry(lab, job)["epoch"], first, min(job["window"], FORGED_BLOCKS)))
+            contents = list(forgeries(job, job_entry(lab, job)["epoch"], first,
+                                      min(job["window"], FORGED_BLOCKS)))
             found = forge(lab, job, contents)
             time.sleep(0.3)
         reports = reports_of(lab, ranks)
         expect_exact(reports, "the job beside forgers")
-        expect_equal([report["transport"] for report in reports], ["udp"] * len(MEMBERS), "transports")
+        expect_equal([report["transport"] for report in reports], ["udp"] * len(MEMBERS),
+                     "transports")
         return reports, found
 
 
 def expect_nothing_seen(reports):
     """The kernel has dropped it all: nothing has come to the library."""
-    expect_equal([report["invalid"] for report in reports], [0] * len(MEMBERS), "packets that ranks have looked at and refused")
+    expect_equal([report["invalid"] for report in reports], [0] * len(MEMBERS),
+                 "packets that ranks have looked at and refused")
 
 
 def make_outside(lab, host):
@@ -66,7 +80,8 @@ def make_outside(lab, host):
     there = lab.host_namespace(host)
     lab.namespaces.append(namespace)
     run(["ip", "netns", "add", namespace])
-    ip_in(there, "link", "add", "name", OUTSIDE, "type", "veth", "peer", "name", HOST_INTERFACE, "address", FORGER_MAC, "netns", namespace)
+    ip_in(there, "link", "add", "name", OUTSIDE, "type", "veth", "peer", "name", HOST_INTERFACE,
+          "address", FORGER_MAC, "netns", namespace)
     ip_in(there, "address", "add", f"{OUTSIDE_IP}/24", "dev", OUTSIDE)
     ip_in(there, "link", "set", OUTSIDE, "up")
     ip_in(namespace, "link", "set", HOST_INTERFACE, "up")
@@ -82,7 +97,9 @@ def mac_of(namespace, interface):
 
 
 class Witness:
-    """Sockets of a host that are closed to nobody: a port of its own, and the job's group at an interface. They show that what is forged comes to the host."""
+    """Sockets of a host that are closed to nobody: a port of its own, and the job's group at an
+    interface. They show that what is forged comes to the host.
+    """
 
     def __init__(self, namespace, group, interface):
         with inside(namespace):
@@ -94,7 +111,8 @@ class Witness:
             self.sockets[0].bind(("0.0.0.0", WITNESS_PORT))
             self.sockets[1].bind((group, UDP_PORT))
             self.sockets[1].setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
-                                       struct.pack("4s4si", socket.inet_aton(group), bytes(4), socket.if_nametoindex(interface)))
+                                       struct.pack("4s4si", socket.inet_aton(group), bytes(4),
+                                                   socket.if_nametoindex(interface)))
 
     def heard(self, source):
         """How many packets with a source have come to the port, and to the group."""
@@ -114,7 +132,9 @@ class Witness:
 
 
 def send_to_host(port, job, contents, source, mac, address, ports):
-    """Frames with these contents from a source (MAC, address) to the group and to ports of a host. Returns how many went to each of these."""
+    """Frames with these contents from a source (MAC, address) to the group and to ports of a host.
+    Returns how many went to each of these.
+    """
     group_mac, group_ip = group_of(job["id"])
     for content in contents:
         port.send(packet(content, *source, dst_mac=group_mac, dst_ip=group_ip))
@@ -132,13 +152,17 @@ def from_another_interface(lab, job, contents):
     ports = own_ports(lab, 0)
     try:
         with RawPort(namespace) as port:
-            sent = sum(send_to_host(port, job, contents, (FORGER_MAC, SWITCH_IP), mac_of(there, OUTSIDE), address, [*ports, UDP_PORT, WITNESS_PORT])
+            sent = sum(send_to_host(port, job, contents, (FORGER_MAC, SWITCH_IP),
+                                    mac_of(there, OUTSIDE), address,
+                                    [*ports, UDP_PORT, WITNESS_PORT])
                        for address in (lab.host_ip(0), OUTSIDE_IP))
             time.sleep(0.2)
         alone, grouped = witness.heard(SWITCH_IP)
     finally:
         witness.close()
-    expect(alone >= sent // 2 and grouped >= sent // 2, f"of {sent} forged packets {alone} have come to a port of the host, and {grouped} to the group there")
+    expect(alone >= sent // 2 and grouped >= sent // 2,
+           f"of {sent} forged packets {alone} have come to a port of the host, and {grouped} to "
+           "the group there")
 
 
 @case(90)
@@ -148,22 +172,31 @@ def what_comes_in_by_another_interface_is_not_believed_over_udp():
 
 
 def from_another_address(lab, job, contents):
-    """On host 0's own link, from any address but the switch's: as another switch, which has a job of this number; and some as the switch, with a wrong key."""
+    """On host 0's own link, from any address but the switch's: as another switch, which has a job
+    of this number; and some as the switch, with a wrong key.
+    """
     there = lab.host_namespace(0)
     ports = own_ports(lab, 0)
     witness = Witness(there, group_of(job["id"])[1], HOST_INTERFACE)
     try:
         with RawPort(lab.switch_namespace, lab.switch_interface(0)) as port:
             for source in ("10.77.0.253", lab.host_ip(1), "10.99.0.254"):
-                sent = send_to_host(port, job, contents, (SWITCH_MAC, source), lab.host_mac(0), lab.host_ip(0), [*ports, WITNESS_PORT])
-            for frame in (packet(content, SWITCH_MAC, "10.77.0.253", dst_mac=lab.host_mac(0), dst_ip=lab.host_ip(0), src_port=src_port, dst_port=number)
-                          for content in contents for src_port in (UDP_PORT, UDP_PORT + 1) for number in ports):
+                sent = send_to_host(port, job, contents, (SWITCH_MAC, source), lab.host_mac(0),
+                                    lab.host_ip(0), [*ports, WITNESS_PORT])
+            for frame in (packet(content, SWITCH_MAC, "10.77.0.253", dst_mac=lab.host_mac(0),
+                                 dst_ip=lab.host_ip(0), src_port=src_port, dst_port=number)
+                          for content in contents for src_port in (UDP_PORT, UDP_PORT + 1)
+                          for number in ports):
                 port.send(frame)
             time.sleep(0.2)
             alone, grouped = witness.heard("10.99.0.254")
-            expect(alone >= sent // 2 and grouped >= sent // 2, f"of {sent} forged packets {alone} have come to the host, and {grouped} to the group there")
-            wrong = [header(RESULT, job["id"], job_key(job, frames.CONTRIBUTION), block=block) for block in range(10)]
-            send_to_host(port, job, wrong, (SWITCH_MAC, SWITCH_IP), lab.host_mac(0), lab.host_ip(0), ports)
+            expect(alone >= sent // 2 and grouped >= sent // 2,
+                   f"of {sent} forged packets {alone} have come to the host, and {grouped} to the "
+                   "group there")
+            wrong = [header(RESULT, job["id"], job_key(job, frames.CONTRIBUTION), block=block)
+                     for block in range(10)]
+            send_to_host(port, job, wrong, (SWITCH_MAC, SWITCH_IP), lab.host_mac(0), lab.host_ip(0),
+                         ports)
     finally:
         witness.close()
 
@@ -172,54 +205,71 @@ def from_another_address(lab, job, contents):
 def what_another_switch_says_of_a_job_of_this_number_is_not_believed_over_udp():
     reports, _ = beside(from_another_address)
     # What has the switch's address is looked at, and refused for its key: so the way is open.
-    expect(0 < reports[0]["invalid"] <= 20, f"rank 0 has refused {reports[0]['invalid']} packets, of which 20 were as from the switch")
-    expect_equal([report["invalid"] for report in reports[1:]], [0, 0], "packets that the others have looked at and refused")
+    expect(0 < reports[0]["invalid"] <= 20,
+           f"rank 0 has refused {reports[0]['invalid']} packets, of which 20 were as from the "
+           "switch")
+    expect_equal([report["invalid"] for report in reports[1:]], [0, 0],
+                 "packets that the others have looked at and refused")
 
 
 @case(90)
 def jobs_of_one_number_and_key_at_two_switches_do_not_mix_over_udp():
-    """Two jobs of the same hosts, each at the switch of another link, at the same time: of their data the seeds differ, and nothing else."""
+    """Two jobs of the same hosts, each at the switch of another link, at the same time: of their
+    data the seeds differ, and nothing else.
+    """
     with running_fabric(leaf_spine(1, 1, 2, dual_homed=True), transport="udp") as fabric:
         ranks = []
         for leaf in ("leaf0", "leaf1"):
-            members = [{"port": f"h{host}", "ip": fabric.host_ip(host, leaf), "rank": host} for host in range(2)]
+            members = [{"port": f"h{host}", "ip": fabric.host_ip(host, leaf), "rank": host}
+                       for host in range(2)]
             fabric.ask(leaf, "jobs.create", id=5, key=KEY, size=2, members=members)
         for seed, leaf in enumerate(("leaf0", "leaf1"), 1):
-            ranks.append([fabric.spawn_perf(host, {"id": 5, "key": KEY}, host, 2, switch=fabric.switch_ip(leaf), transport="udp", bytes=MIB,
+            ranks.append([fabric.spawn_perf(host, {"id": 5, "key": KEY}, host, 2,
+                                            switch=fabric.switch_ip(leaf), transport="udp",
+                                            bytes=MIB,
                                             iters=600, check=True, seed=seed) for host in range(2)])
 
         def results(leaf):
             return fabric.ask(leaf, "jobs.list")["jobs"][0]["stats"]["results"]
         wait_until(lambda: min(results("leaf0"), results("leaf1")) > 100, 60, "results of both")
-        expect(all(rank.running() for both in ranks for rank in both), "one of the jobs is over before the other one runs: give it more iterations")
+        expect(all(rank.running() for both in ranks for rank in both),
+               "one of the jobs is over before the other one runs: give it more iterations")
         for leaf, both in zip(("leaf0", "leaf1"), ranks):
             reports = reports_of(fabric, both)
             expect_exact(reports, f"the job at {leaf}")
-            expect_equal([(report["transport"], report["invalid"]) for report in reports], [("udp", 0)] * 2, f"transport and invalid packets, {leaf}")
+            expect_equal([(report["transport"], report["invalid"]) for report in reports],
+                         [("udp", 0)] * 2, f"transport and invalid packets, {leaf}")
             for host in range(2):
-                shown = ip_in(fabric.host_namespace(host), "address", "show", "dev", SECOND_INTERFACE if leaf == "leaf1" else HOST_INTERFACE).stdout
-                expect(fabric.host_ip(host, leaf) in shown, f"host {host} is at {leaf} by another interface: {shown}")
+                shown = ip_in(fabric.host_namespace(host), "address", "show", "dev",
+                              SECOND_INTERFACE if leaf == "leaf1" else HOST_INTERFACE).stdout
+                expect(fabric.host_ip(host, leaf) in shown,
+                       f"host {host} is at {leaf} by another interface: {shown}")
 
 
 @case(60)
 def a_port_of_leaders_that_is_taken_is_named_over_udp():
     """By whomever: it is below no port that needs rights."""
     with managed_fabric(leaf_spine(1, 1, 2), transport="udp") as fabric:
-        with inside(fabric.host_namespace(0)), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        with inside(fabric.host_namespace(0)), socket.socket(socket.AF_INET,
+                                                             socket.SOCK_DGRAM) as taken:
             taken.bind((fabric.host_ip(0), UDP_PORT))
             ranks = start(fabric, "leading", None, handler="canary", bytes=KIB)
             status = ranks[0].wait(60)
         error = fabric.perf_report(ranks[0])["error"]
-        expect(status != 0 and f"cannot take UDP port {UDP_PORT} of {fabric.host_ip(0)}: " in error["message"], f"exit status {status}, error {error}")
+        expect(status != 0 and f"cannot take UDP port {UDP_PORT} of {fabric.host_ip(0)}: " in error[
+            "message"], f"exit status {status}, error {error}")
 
 
 def from_another_user(lab, job, contents):
     path = lab.directory / "told.json"
-    path.write_text(json.dumps({"packets": [content.hex() for content in contents], "host": lab.host_ip(0), "switch": SWITCH_IP,
-                                "group": group_of(job["id"])[1], "group_port": UDP_PORT, "ports": own_ports(lab, 0)}), encoding="ascii")
+    path.write_text(json.dumps({"packets": [content.hex() for content in contents],
+                                "host": lab.host_ip(0), "switch": SWITCH_IP,
+                                "group": group_of(job["id"])[1], "group_port": UDP_PORT,
+                                "ports": own_ports(lab, 0)}), encoding="ascii")
     path.chmod(0o644)
     neighbor = lab.spawn(0, [sys.executable, str(NEIGHBOR), str(path)], "neighbor", USER)
-    expect_equal(neighbor.wait(60), 0, f"exit status of the other user's program ({neighbor.last_words()})")
+    expect_equal(neighbor.wait(60), 0,
+                 f"exit status of the other user's program ({neighbor.last_words()})")
     return json.loads(neighbor.stdout())
 
 
@@ -228,8 +278,10 @@ def another_user_of_a_host_is_not_believed_over_udp():
     reports, found = beside(from_another_user)
     expect_nothing_seen(reports)
     expect(found["sent"] > FORGED_BLOCKS, f"the other user's program could not send: {found}")
-    expect(found["heard_own"] >= FORGED_BLOCKS // 2, f"what it sent to the group has not come to the host: {found}")
-    expect_equal((set(found["ports"]), set(found["any_address"])), ({"EADDRINUSE"}, {"EADDRINUSE"}), f"taking the member's ports: {found}")
+    expect(found["heard_own"] >= FORGED_BLOCKS // 2,
+           f"what it sent to the group has not come to the host: {found}")
+    expect_equal((set(found["ports"]), set(found["any_address"])), ({"EADDRINUSE"}, {"EADDRINUSE"}),
+                 f"taking the member's ports: {found}")
     expect_equal(found["switch_address"], "EADDRNOTAVAIL", f"taking the switch's address: {found}")
     expect(found["switch_address_free"] != "done", f"it sends with the switch's address: {found}")
     expect_equal((found["raw"], found["packet"]), ("EPERM", "EPERM"), f"raw sockets: {found}")

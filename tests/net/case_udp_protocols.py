@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts on UDP sockets, as nobody, over leaves and spines with the network manager: each family of protocols is exact at MTU 9000, and at 1500 with packets lost
-at every hop. The rest of the matrix are the cases that are also_over_udp.
+"""Hosts on UDP sockets, as nobody, over leaves and spines with the network manager: each family of
+protocols is exact at MTU 9000, and at 1500 with packets lost at every hop. The rest of the matrix
+are the cases that are also_over_udp.
 """
 
 from tests.net.support import KIB, MIB, case, expect, expect_equal
@@ -17,31 +18,37 @@ REGION_ROUNDS = 2
 
 
 def jobs(*collectives, trees=1, **options):
-    """What runs a job of each of these collectives, (name, bytes), and returns the ranks' reports. part: what the bytes are divided by."""
+    """What runs a job of each of these collectives, (name, bytes), and returns the ranks' reports.
+    part: what the bytes are divided by.
+    """
     def run(fabric, part):
         found = []
         for collective, size in collectives or (("allreduce", SIZE),):
-            ranks = start(fabric, f"job-{collective}", trees, collective=collective, bytes=size // part, iters=2, **options)
+            ranks = start(fabric, f"job-{collective}", trees, collective=collective,
+                          bytes=size // part, iters=2, **options)
             found += finish(fabric, ranks)
         return found
     return run
 
 
 def regions(fabric, _part):
-    expect_right(fabric, found_by([write(fabric, host, HOSTS, REGION_ROUNDS, NOBODY) for host in range(HOSTS)]))
+    expect_right(fabric, found_by([write(fabric, host, HOSTS, REGION_ROUNDS, NOBODY)
+                                   for host in range(HOSTS)]))
     return []
 
 
 # name: (handler, what runs it)
 FAMILIES = {
-    "single_buffers": ("single", jobs(("allreduce", SIZE), ("reduce_scatter", MIB), handler="single")),
+    "single_buffers": ("single",
+                       jobs(("allreduce", SIZE), ("reduce_scatter", MIB), handler="single")),
     "several_buffers": ("multi", jobs(handler="multi")),
     "trees_of_buffers": ("tree", jobs(handler="tree")),
     "two_trees": ("single", jobs(handler="single", trees=2)),
     "tags": ("single", jobs(handler="single", authenticate=True)),
     "pushes": ("push", jobs(("allreduce", 300 * KIB + 16), handler="push")),
     "pulls": ("pull", jobs(("allreduce", 300 * KIB + 16), handler="pull")),
-    "multicasts": ("single", jobs(("broadcast", SIZE), ("allgather", MIB), handler="single", multicast="always")),
+    "multicasts": ("single", jobs(("broadcast", SIZE), ("allgather", MIB), handler="single",
+                                  multicast="always")),
     "parameter_servers": ("pa-atp", jobs(("allreduce", 300 * KIB), handler="pa-atp", trees=2)),
     "leaders": ("canary", jobs(("allreduce", 300 * KIB), handler="canary", trees=None)),
     "sparse_vectors": ("sparse", jobs(handler="sparse", sparse=True, density=0.05)),
@@ -55,17 +62,22 @@ def family_is_exact(name, mtu, lost):
     if handler == "pa-atp":
         topology.add_servers(2, ["spine0", "spine1"])
     # Each slot of a sparse job keeps a result of 64 packets.
-    config = {"limits": {"max_jobs": 2, "slots": 4160} if handler == "sparse" else {"max_jobs": 16, "slots": 2048}}
+    config = {"limits": {"max_jobs": 2, "slots": 4160}
+              if handler == "sparse" else {"max_jobs": 16, "slots": 2048}}
     if lost:
         config["faults"] = {"drop": lost, "seed": 7}
     with managed_fabric(topology, transport="udp", mtu=mtu, config=config) as fabric:
         for rank, report in enumerate(run(fabric, PART if lost else 1)):
             where = f"report {rank} of {name}, MTU {mtu}"
-            expect(report.get("ok") and report["mismatches"] == 0 and report["in_network"], f"{where}: {report}")
-            expect_equal((report["handler"], report["transport"]), (handler, "udp"), f"handler and transport in {where}")
+            expect(report.get("ok") and report["mismatches"] == 0 and report["in_network"],
+                   f"{where}: {report}")
+            expect_equal((report["handler"], report["transport"]), (handler, "udp"),
+                         f"handler and transport in {where}")
         if lost:
-            dropped = {switch: fabric.drops(switch).get("fault_drop", 0) for switch in fabric.topology.switches}
-            expect(all(dropped[switch] > 0 for switch in ("leaf0", "leaf1")), f"packets that switches have lost on purpose: {dropped}")
+            dropped = {switch: fabric.drops(switch).get("fault_drop", 0)
+                       for switch in fabric.topology.switches}
+            expect(all(dropped[switch] > 0 for switch in ("leaf0", "leaf1")),
+                   f"packets that switches have lost on purpose: {dropped}")
 
 
 def enter(name):

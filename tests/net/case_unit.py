@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The switch does all its work with what its systemd unit leaves it: system calls, capabilities and files' modes."""
+"""The switch does all its work with what its systemd unit leaves it: system calls, capabilities and
+files' modes.
+"""
 
 import stat
 import sys
 from pathlib import Path
 
-from tests.net.support import MIB, Lab, LabError, case, expect, expect_equal, program, run, run_exact_job, running_lab
+from tests.net.support import (MIB, Lab, LabError, case, expect, expect_equal, program, run,
+                               run_exact_job, running_lab)
 from lab.namespaces import SOURCE_DIR
 
 UNIT = SOURCE_DIR / "packaging" / "systemd" / "fanin-switch.service"
@@ -30,7 +33,8 @@ def mode(path):
 
 
 def works_under_its_unit(transport, **config):
-    token_options = {"metrics": {"listen": "127.0.0.1:9464"}, "memory": {"megabytes": 256, **config}}
+    token_options = {"metrics": {"listen": "127.0.0.1:9464"},
+                     "memory": {"megabytes": 256, **config}}
     with running_lab(3, transport, base=UnitLab, config=token_options) as lab:
         for handler in ("single", "multi", "tree"):
             run_exact_job(lab, f"{handler} under the unit", handler=handler, bytes=MIB)
@@ -59,9 +63,11 @@ def a_switch_with_memif_and_hugepages_works_under_its_unit():
 
 @case()
 def what_a_unit_takes_away_is_missed():
-    """The cases above would see it: without bpf() or the packet sockets the switch does not start."""
+    """The cases above would see it: without bpf() or the packet sockets the switch does not start.
+    """
     text = UNIT.read_text()
-    for old, new, transport in (("@system-service bpf", "@system-service", "af_xdp"), (" AF_PACKET", "", "af_packet")):
+    for old, new, transport in (("@system-service bpf", "@system-service", "af_xdp"),
+                                (" AF_PACKET", "", "af_packet")):
         expect(old in text, f"the unit does not say {old}")
         with UnitLab(1, transport) as lab:
             lab.changed = (old, new)
@@ -77,18 +83,24 @@ def the_unit_leaves_little_to_attack():
     with Lab(1, "af_packet") as lab:
         path = lab.directory / "fanin-switch.service"
         path.write_text(UNIT.read_text().replace("@sbindir@/fanin-switch", program("fanin-switch")))
-        done = run(["systemd-analyze", "security", "--offline=true", "--threshold=45", "--no-pager", path], check=False)
+        done = run(["systemd-analyze", "security", "--offline=true", "--threshold=45", "--no-pager",
+                    path], check=False)
         last = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1]
-        expect_equal(done.returncode, 0, f"exit status of systemd-analyze security, which says: {last}")
+        expect_equal(done.returncode, 0,
+                     f"exit status of systemd-analyze security, which says: {last}")
 
 
 @case()
 def the_programs_are_built_hardened():
-    """Position-independent, everything resolved at start, overruns of the stack and of buffers found."""
-    for name in ("fanin-switch", "fanin-manager", "fanin-server", "faninctl", "fanin-perf", "fanin-pktgen"):
+    """Position-independent, everything resolved at start, overruns of the stack and of buffers
+    found.
+    """
+    for name in ("fanin-switch", "fanin-manager", "fanin-server", "faninctl", "fanin-perf",
+                 "fanin-pktgen"):
         flags = run(["readelf", "--wide", "--dynamic", program(name)]).stdout
         expect("NOW" in flags and "PIE" in flags, f"the dynamic flags of {name}:\n{flags}")
-        expect("GNU_RELRO" in run(["readelf", "--wide", "--program-headers", program(name)]).stdout, f"{name} has no RELRO")
+        expect("GNU_RELRO" in run(["readelf", "--wide", "--program-headers", program(name)]).stdout,
+               f"{name} has no RELRO")
         symbols = run(["readelf", "--wide", "--dyn-syms", program(name)]).stdout
         expect("__stack_chk_fail" in symbols, f"{name} is without stack protector")
         expect("__snprintf_chk" in symbols, f"{name} is without _FORTIFY_SOURCE")

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts on UDP sockets in containers, and what keeps results away from hosts: what passes is exact, what doesn't is told with its cause."""
+"""Hosts on UDP sockets in containers, and what keeps results away from hosts: what passes is exact,
+what doesn't is told with its cause.
+"""
 
 from pathlib import Path
 
 from tests.net import firewall
 from tests.net.case_udp import super_frames
 from lab.namespaces import HOST_INTERFACE, inside, ip_in
-from tests.net.support import MIB, Lab, case, expect, expect_equal, expect_exact, reports_of, run, running_lab, start_ranks
+from tests.net.support import (MIB, Lab, case, expect, expect_equal, expect_exact, reports_of, run,
+                               running_lab, start_ranks)
 
 
 def outcomes(lab, transport="udp", timeout_ms=2000, **options):
     """Reports of a job of all hosts, which may fail."""
-    return reports_of(lab, start_ranks(lab, lab.create_job(), transport=transport, timeout_ms=timeout_ms, **options))
+    return reports_of(lab, start_ranks(lab, lab.create_job(), transport=transport,
+                                       timeout_ms=timeout_ms, **options))
 
 
 def expect_cause(report, code, *words):
@@ -25,13 +29,17 @@ def expect_cause(report, code, *words):
 def a_firewall_that_drops_the_groups_packets_is_named():
     with running_lab(2, "af_packet", 1500) as lab:
         firewall.drop_groups(lab.host_namespace(1))
-        expect_cause(outcomes(lab)[1], "timeout", "nothing of the job's multicast group is received", "a firewall here drops it",
+        expect_cause(outcomes(lab)[1], "timeout",
+                     "nothing of the job's multicast group is received", "a firewall here drops it",
                      "has to accept UDP from the switch")
-        expect_exact(outcomes(lab, "af_packet", 30000), "with packet sockets, which have frames before the firewall")
+        expect_exact(outcomes(lab, "af_packet", 30000),
+                     "with packet sockets, which have frames before the firewall")
 
 
 class BehindBridge(Lab):
-    """The last host is behind a bridge, in the switch's namespace, which hands no multicast on that nobody there has asked for."""
+    """The last host is behind a bridge, in the switch's namespace, which hands no multicast on that
+    nobody there has asked for.
+    """
 
     BRIDGE = "snooper"
 
@@ -41,10 +49,13 @@ class BehindBridge(Lab):
             return
         here, port = self.switch_namespace, self.switch_interface(host)
         for words in (["link", "set", port, "name", "to-host"],
-                      ["link", "add", "name", port, "mtu", str(self.mtu), "type", "veth", "peer", "name", "to-switch", "mtu", str(self.mtu)],
+                      ["link", "add", "name", port, "mtu", str(self.mtu), "type", "veth", "peer",
+                       "name", "to-switch", "mtu", str(self.mtu)],
                       ["link", "add", "name", self.BRIDGE, "type", "bridge"],
-                      ["link", "set", "to-host", "master", self.BRIDGE], ["link", "set", "to-switch", "master", self.BRIDGE],
-                      *(["link", "set", name, "up"] for name in (port, "to-switch", "to-host", self.BRIDGE))):
+                      ["link", "set", "to-host", "master", self.BRIDGE],
+                      ["link", "set", "to-switch", "master", self.BRIDGE],
+                      *(["link", "set", name, "up"]
+                        for name in (port, "to-switch", "to-host", self.BRIDGE))):
             ip_in(here, *words)
 
 
@@ -53,8 +64,10 @@ def a_bridge_that_keeps_the_group_away_is_named():
     with running_lab(2, "af_packet", 1500, base=BehindBridge) as lab:
         # It snoops, but as long as it knows of nobody who asks for members it floods.
         expect_exact(outcomes(lab, timeout_ms=30000), "behind a bridge that floods")
-        ip_in(lab.switch_namespace, "link", "set", "to-host", "type", "bridge_slave", "mcast_flood", "off")
-        expect_cause(outcomes(lab)[1], "timeout", "nothing of the job's multicast group is received", "nor other multicast",
+        ip_in(lab.switch_namespace, "link", "set", "to-host", "type", "bridge_slave", "mcast_flood",
+              "off")
+        expect_cause(outcomes(lab)[1], "timeout",
+                     "nothing of the job's multicast group is received", "nor other multicast",
                      "IGMP snooping")
 
 
@@ -65,12 +78,16 @@ def rp_filter_that_drops_the_switchs_packets_is_named():
         for name in ("other", "end"):
             run(["ip", "link", "set", name, "up"])
         run(["ip", "route", "add", "10.77.0.254/32", "dev", "other"])
-        Path(f"/proc/sys/net/ipv4/conf/{HOST_INTERFACE}/rp_filter").write_text("1", encoding="ascii")
-        expect_cause(outcomes(lab, interface=HOST_INTERFACE, join_timeout_ms=3000)[1], "join_timeout", "rp_filter of this host has dropped packets")
+        Path(f"/proc/sys/net/ipv4/conf/{HOST_INTERFACE}/rp_filter").write_text("1",
+                                                                               encoding="ascii")
+        expect_cause(outcomes(lab, interface=HOST_INTERFACE, join_timeout_ms=3000)[1],
+                     "join_timeout", "rp_filter of this host has dropped packets")
 
 
 class Containers(Lab):
-    """Hosts 0 and 1 are containers of a machine, which is behind port h0; host 2 is a machine of its own."""
+    """Hosts 0 and 1 are containers of a machine, which is behind port h0; host 2 is a machine of
+    its own.
+    """
 
     LINK = "eth0"
 
@@ -89,7 +106,8 @@ class Containers(Lab):
 
     def _make_links(self):
         super()._make_link(2)
-        self._join(self.switch_namespace, self.switch_interface(0), self.machine(), self.LINK, "02:77:00:00:00:64")
+        self._join(self.switch_namespace, self.switch_interface(0), self.machine(), self.LINK,
+                   "02:77:00:00:00:64")
         ip_in(self.machine(), "address", "add", "10.77.0.100/24", "dev", self.LINK)
         for host in (0, 1):
             self.make_container(host)
@@ -97,14 +115,17 @@ class Containers(Lab):
     def make_container(self, host):
         """With `docker network create -d macvlan -o parent=eth0`."""
         there = self.host_namespace(host)
-        ip_in(self.machine(), "link", "add", "link", self.LINK, "name", f"c{host}", "address", self.host_mac(host), "type", "macvlan", "mode", "bridge")
+        ip_in(self.machine(), "link", "add", "link", self.LINK, "name", f"c{host}", "address",
+              self.host_mac(host), "type", "macvlan", "mode", "bridge")
         ip_in(self.machine(), "link", "set", f"c{host}", "netns", there, "name", HOST_INTERFACE)
         ip_in(there, "address", "add", f"{self.host_ip(host)}/24", "dev", HOST_INTERFACE)
         ip_in(there, "link", "set", HOST_INTERFACE, "up")
 
 
 class RoutedContainers(Containers):
-    """They have a subnet of their own behind a bridge; the machine forwards, and hands the groups' packets to the bridge."""
+    """They have a subnet of their own behind a bridge; the machine forwards, and hands the groups'
+    packets to the bridge.
+    """
 
     BRIDGE = "br0"
     BRIDGE_IP = "10.88.0.254"
@@ -115,7 +136,8 @@ class RoutedContainers(Containers):
 
     def _make_links(self):
         with inside(self.machine()):
-            for words in (["link", "add", "name", self.BRIDGE, "type", "bridge"], ["link", "set", self.BRIDGE, "up"],
+            for words in (["link", "add", "name", self.BRIDGE, "type", "bridge"],
+                          ["link", "set", self.BRIDGE, "up"],
                           ["address", "add", f"{self.BRIDGE_IP}/24", "dev", self.BRIDGE]):
                 run(["ip", *words])
             Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
@@ -131,15 +153,19 @@ class RoutedContainers(Containers):
     def pass_groups_on(self):
         with inside(self.machine()):
             run(["tc", "qdisc", "add", "dev", self.LINK, "ingress"])
-            run(["tc", "filter", "add", "dev", self.LINK, "parent", "ffff:", "protocol", "ip", "u32", "match", "ip", "dst", "239.192.0.0/16",
+            run(["tc", "filter", "add", "dev", self.LINK, "parent", "ffff:", "protocol", "ip",
+                 "u32", "match", "ip", "dst", "239.192.0.0/16",
                  "action", "mirred", "egress", "mirror", "dev", self.BRIDGE])
 
 
 def expect_super_frames_between(lab, **options):
-    expect_exact(reports_of(lab, start_ranks(lab, lab.create_job(), transport="udp", bytes=4 * MIB, iters=3, in_place=True, **options)),
+    expect_exact(reports_of(lab,
+                            start_ranks(lab, lab.create_job(), transport="udp", bytes=4 * MIB,
+                                        iters=3, in_place=True, **options)),
                  "containers")
     found = super_frames(lab)
-    expect(found["rx_segments"] >= 8 * found["rx"] > 0 and found["tx_segments"] >= 8 * found["tx"] > 0, f"super-frames of containers: {found}")
+    expect(found["rx_segments"] >= 8 * found["rx"] > 0
+           and found["tx_segments"] >= 8 * found["tx"] > 0, f"super-frames of containers: {found}")
 
 
 @case()
@@ -153,7 +179,8 @@ def containers_behind_a_routed_bridge_have_exact_sums():
     """With what hands the groups' packets on; without, the error names it."""
     with running_lab(3, "af_packet", 1500, base=RoutedContainers) as lab:
         reports = outcomes(lab)
-        expect_cause(reports[0], "timeout", "nothing of the job's multicast group is received", "nor other multicast")
+        expect_cause(reports[0], "timeout", "nothing of the job's multicast group is received",
+                     "nor other multicast")
         lab.pass_groups_on()
         expect_super_frames_between(lab)
 
@@ -164,4 +191,5 @@ def address_translation_is_refused_with_the_address_that_was_seen():
         firewall.translate_sources(lab.machine())
         lab.pass_groups_on()
         report = outcomes(lab, join_timeout_ms=3000)[0]
-        expect_cause(report, "join_refused", "it saw the address 10.77.0.100, this host has 10.88.0.1", "NAT")
+        expect_cause(report, "join_refused",
+                     "it saw the address 10.77.0.100, this host has 10.88.0.1", "NAT")

@@ -1,10 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The net tests: real processes in network namespaces, one function per claim. tests/unit/test_net.c runs each of them.
+"""The net tests: real processes in network namespaces, one function per claim.
+tests/unit/test_net.c runs each of them.
 
-usage: python3 -m tests.net.cases --list [--all | sanitized | family] | NAME... | --lanes N DIRECTORY NAME...
-       --list prints each name with the most seconds it may take; --all: also those that are thorough; or those with a mark
-       --lanes runs N at a time, each in a process of its own: what NAME prints goes to DIRECTORY/NAME.out, and at its end
+usage: python3 -m tests.net.cases --list [--all | sanitized | family] | NAME... | --lanes N
+DIRECTORY NAME...
+       --list prints each name with the most seconds it may take; --all: also those that are
+       thorough; or those with a mark --lanes runs N at a time, each in a process of its own: what
+       NAME prints goes to DIRECTORY/NAME.out, and at its end
                DIRECTORY/NAME.status has its exit status, or "timeout"
 """
 
@@ -22,7 +25,9 @@ from tests.net.support import CASES, CaseFailed, LabError
 from lab.namespaces import SOURCE_DIR, Interrupted, module
 
 # Each file enters its cases into the list.
-for path in sorted([*SOURCE_DIR.glob("tests/net/case_*.py"), *SOURCE_DIR.glob("examples/*/tests/case_*.py"), *SOURCE_DIR.glob("protocols/*/tests/case_*.py")]):
+for path in sorted([*SOURCE_DIR.glob("tests/net/case_*.py"),
+                    *SOURCE_DIR.glob("examples/*/tests/case_*.py"),
+                    *SOURCE_DIR.glob("protocols/*/tests/case_*.py")]):
     importlib.import_module(".".join(path.relative_to(SOURCE_DIR).with_suffix("").parts))
 
 
@@ -37,7 +42,8 @@ def run_case(name):
         return 1
     except LabError as failure:
         lines = traceback.extract_tb(failure.__traceback__)
-        where = next((line for line in lines if Path(line.filename).name.startswith("case_")), lines[-1])
+        where = next((line for line in lines if Path(line.filename).name.startswith("case_")),
+                     lines[-1])
         print(f"{name}: {failure} (line {where.lineno} of {where.name})")
         return 1
     except Interrupted as interruption:
@@ -66,7 +72,8 @@ class Lanes:
             if name is None:
                 return None
             with open(self.directory / f"{name}.out", "wb") as out:
-                process = subprocess.Popen([*module("tests.net.cases"), name], stdin=subprocess.DEVNULL, stdout=out,
+                process = subprocess.Popen([*module("tests.net.cases"), name],
+                                           stdin=subprocess.DEVNULL, stdout=out,
                                            stderr=subprocess.STDOUT)
             self.running.add(process)
             return name, process
@@ -119,17 +126,22 @@ class Lanes:
 
 
 def main(arguments):
-    if arguments[:1] == ["--list"] and (len(arguments) == 1 or arguments[1:] in (["--all"], ["sanitized"], ["family"])):
+    if arguments[:1] == ["--list"] and (len(arguments) == 1
+                                        or arguments[1:] in (["--all"], ["sanitized"], ["family"])):
         for name, one in CASES.items():
-            if arguments[-1] in one.marks or arguments[-1] == "--all" or len(arguments) == 1 and not one.thorough:
+            if arguments[-1] in one.marks or arguments[
+                    -1] == "--all" or len(arguments) == 1 and not one.thorough:
                 print(name, one.seconds)
         return 0
     lanes = directory = None
-    if arguments[:1] == ["--lanes"] and len(arguments) > 3 and arguments[1].isdecimal() and int(arguments[1]) > 0:
+    if arguments[:1] == [
+            "--lanes"] and len(
+                arguments) > 3 and arguments[1].isdecimal() and int(arguments[1]) > 0:
         lanes, directory, arguments = int(arguments[1]), Path(arguments[2]), arguments[3:]
     unknown = [name for name in arguments if name not in CASES]
     if not arguments or unknown:
-        print(f"cases.py: found {unknown or 'no name'}, expected --list or names that it prints", file=sys.stderr)
+        print(f"cases.py: found {unknown or 'no name'}, expected --list or names that it prints",
+              file=sys.stderr)
         return 2
     if lanes is not None:
         Lanes(arguments, directory).run(lanes)

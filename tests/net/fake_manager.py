@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A network manager for tests of the host library: it says what the test wants, right or wrong, and keeps what it was told."""
+"""A network manager for tests of the host library: it says what the test wants, right or wrong, and
+keeps what it was told.
+"""
 
 import json
 import os
@@ -13,14 +15,17 @@ PORT = 21932
 
 
 class FakeManager:
-    """Listens on one of a laboratory's hosts. Threads serve the connections; kill() is what the kernel does to a dead process.
+    """Listens on one of a laboratory's hosts. Threads serve the connections; kill() is what the
+    kernel does to a dead process.
 
-    token: that it asks for. hello: what it answers a handshake with. refusal: (code, message) for every join. ring: the
-    reason why there is no tree; else it creates the job on the laboratory's switch. tls: an SSLContext. change: edits
-    each answer to a join. reattached: the answer to a host that comes back. mute: accepts and says nothing.
+    token: that it asks for. hello: what it answers a handshake with. refusal: (code, message) for
+    every join. ring: the reason why there is no tree; else it creates the job on the laboratory's
+    switch. tls: an SSLContext. change: edits each answer to a join. reattached: the answer to a
+    host that comes back. mute: accepts and says nothing.
     """
 
-    def __init__(self, lab, host=0, token=None, hello=None, refusal=None, ring=None, tls=None, change=None, mute=False,
+    def __init__(self, lab, host=0, token=None, hello=None, refusal=None, ring=None, tls=None,
+                 change=None, mute=False,
                  address=None):
         self.lab, self.host, self.token, self.tls, self.mute = lab, host, token, tls, mute
         self.address = address or lab.host_ip(host)
@@ -118,11 +123,13 @@ class FakeManager:
         if name == "join":
             self._join(stream, request["id"], args)
         else:
-            self._send(stream, {"id": request["id"], "ok": True, "result": self.reattached if name == "reattach" else {}})
+            self._send(stream, {"id": request["id"], "ok": True,
+                                "result": self.reattached if name == "reattach" else {}})
 
     def _join(self, stream, number, args):
         if self.refusal is not None:
-            self._send(stream, {"id": number, "ok": False, "error": dict(zip(("code", "message"), self.refusal))})
+            self._send(stream, {"id": number, "ok": False,
+                                "error": dict(zip(("code", "message"), self.refusal))})
             return
         with self.lock:
             members = self.jobs.setdefault(args["job"], [])
@@ -130,7 +137,8 @@ class FakeManager:
             if len(members) < args["size"]:
                 return
             del self.jobs[args["job"]]
-        given = {args["rank"]: member for member in members for args in [member[2]] if "rank" in args}
+        given = {args["rank"]: member for member in members for args in [member[2]]
+                 if "rank" in args}
         arrived = iter([member for member in members if "rank" not in member[2]])
         ranks = [given[rank] if rank in given else next(arrived) for rank in range(len(members))]
         answers = self._ring(ranks) if self.ring is not None else self._network(ranks)
@@ -148,8 +156,10 @@ class FakeManager:
     def _network(self, ranks):
         hosts = self.hosts or [int(args["ip"].split(".")[3]) - 1 for _, _, args in ranks]
         job = self.lab.create_job(hosts)
-        return {"mode": "network", "switch_ip": SWITCH_IP, "udp_port": UDP_PORT, "job": job["id"], "key": job["key"],
-                "trees": 1, "window": job["window"], "payload_bytes": job["payload_bytes"], "handler": job["handler"],
+        return {"mode": "network", "switch_ip": SWITCH_IP, "udp_port": UDP_PORT, "job": job["id"],
+                "key": job["key"],
+                "trees": 1, "window": job["window"], "payload_bytes": job["payload_bytes"],
+                "handler": job["handler"],
                 "generation": 1}
 
 
@@ -157,8 +167,10 @@ def certificate(directory, name, address):
     """Makes a certificate that signs itself; returns the paths of it and of its key."""
     from lab.namespaces import run
     paths = directory / f"{name}.pem", directory / f"{name}.key"
-    run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", f"/CN={name}", "-addext", f"subjectAltName=IP:{address}", "-out", paths[0], "-keyout", paths[1]])
+    run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-days", "2",
+         "-subj", f"/CN={name}", "-addext", f"subjectAltName=IP:{address}", "-out", paths[0],
+         "-keyout", paths[1]])
     return paths
 
 

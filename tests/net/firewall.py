@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A firewall of a network namespace, made without nft or iptables: messages to the kernel's nf_tables over netlink."""
+"""A firewall of a network namespace, made without nft or iptables: messages to the kernel's
+nf_tables over netlink.
+"""
 
 import socket
 import struct
@@ -44,11 +46,14 @@ def add_rule(namespace, kind, hook, priority, *expressions):
         message(1, BATCH_BEGIN, 0, family=0, resource=10),
         message(2, NEW_TABLE, CREATE | ACK, attribute(1, TABLE)),
         message(3, NEW_CHAIN, CREATE | ACK, attribute(1, TABLE) + attribute(3, CHAIN) +
-                nested(4, attribute(1, hook), attribute(2, priority)) + attribute(5, ACCEPT) + attribute(7, kind + b"\0")),
-        message(4, NEW_RULE, CREATE | APPEND | ACK, attribute(1, TABLE) + attribute(2, CHAIN) + nested(4, *expressions)),
+                nested(4, attribute(1, hook), attribute(2, priority)) + attribute(5, ACCEPT)
+                + attribute(7, kind + b"\0")),
+        message(4, NEW_RULE, CREATE | APPEND | ACK,
+                attribute(1, TABLE) + attribute(2, CHAIN) + nested(4, *expressions)),
         message(5, BATCH_END, 0, family=0, resource=10),
     ]
-    with inside(namespace), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER) as kernel:
+    with inside(namespace), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW,
+                                          NETLINK_NETFILTER) as kernel:
         kernel.bind((0, 0))
         kernel.settimeout(10)
         kernel.send(b"".join(batch))
@@ -61,9 +66,12 @@ def add_rule(namespace, kind, hook, priority, *expressions):
 def drop_groups(namespace):
     """Drops what comes for the jobs' multicast groups, 239.192.0.0/16."""
     add_rule(namespace, b"filter", HOOK_INPUT, 0,
-             expression(b"payload", attribute(1, REGISTER), attribute(2, NETWORK_HEADER), attribute(3, 16), attribute(4, 2)),
-             expression(b"cmp", attribute(1, REGISTER), attribute(2, EQUAL), nested(3, attribute(1, bytes([239, 192])))),
-             expression(b"immediate", attribute(1, REGISTER_VERDICT), nested(2, nested(2, attribute(1, DROP)))))
+             expression(b"payload", attribute(1, REGISTER), attribute(2, NETWORK_HEADER),
+                        attribute(3, 16), attribute(4, 2)),
+             expression(b"cmp", attribute(1, REGISTER), attribute(2, EQUAL),
+                        nested(3, attribute(1, bytes([239, 192])))),
+             expression(b"immediate", attribute(1, REGISTER_VERDICT),
+                        nested(2, nested(2, attribute(1, DROP)))))
 
 
 def translate_sources(namespace):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Frames made by hand, good and bad, and raw sockets to send and see them. Follows docs/protocol.md, not the C code,
-but for the types of packets: their codes and directions are read from wire/packets.h."""
+"""Frames made by hand, good and bad, and raw sockets to send and see them. Follows
+docs/protocol.md, not the C code, but for the types of packets: their codes and directions are read
+from wire/packets.h.
+"""
 
 import hashlib
 import hmac
@@ -48,36 +50,48 @@ def ethernet(dst, src, ethertype, payload):
 
 
 def job_key(job, packet_type):
-    """The key that packets of a type carry in a job, as jobs.create answered it: derived from its secret for each direction."""
+    """The key that packets of a type carry in a job, as jobs.create answered it: derived from its
+    secret for each direction.
+    """
     label = b"fanin up" if packet_type in UPWARD else b"fanin down"
     secret = struct.pack("<Q", int(job["key"], 16))
     return struct.unpack("<Q", hmac.new(secret, label, hashlib.sha256).digest()[:8])[0]
 
 
-def header(packet_type, job, key, payload=b"", version=VERSION, flags=0, epoch=0, rank=0, contributions=1, block=0,
-           dtype="none", op="none", count=0, root=0, extension=0, extension_len32=0, progress=0, members=0,
+def header(packet_type, job, key, payload=b"", version=VERSION, flags=0, epoch=0, rank=0,
+           contributions=1, block=0,
+           dtype="none", op="none", count=0, root=0, extension=0, extension_len32=0, progress=0,
+           members=0,
            number=0, port=0):
     """A Fanin header with its payload. dtype and op are names, or codes."""
-    return struct.pack("<BBHIIHHIBBHHBBIQQIH", version, packet_type, flags, job, epoch, rank, contributions, block,
-                       DTYPES.get(dtype, dtype), OPS.get(op, op), count, root, extension, extension_len32,
+    return struct.pack("<BBHIIHHIBBHHBBIQQIH", version, packet_type, flags, job, epoch, rank,
+                       contributions, block,
+                       DTYPES.get(dtype, dtype), OPS.get(op, op), count, root, extension,
+                       extension_len32,
                        progress, key, members, number, port) + payload
 
 
-def packet(content, src_mac, src_ip, dst_mac=SWITCH_MAC, dst_ip=SWITCH_IP, src_port=UDP_PORT, dst_port=UDP_PORT,
-           version_ihl=0x45, options=b"", fragment=0x4000, protocol=17, udp_len=None, total_len=None, bad_checksum=0):
-    """A frame with IPv4 and UDP around some content; what is given overrides what would be right."""
+def packet(content, src_mac, src_ip, dst_mac=SWITCH_MAC, dst_ip=SWITCH_IP, src_port=UDP_PORT,
+           dst_port=UDP_PORT,
+           version_ihl=0x45, options=b"", fragment=0x4000, protocol=17, udp_len=None,
+           total_len=None, bad_checksum=0):
+    """A frame with IPv4 and UDP around some content; what is given overrides what would be right.
+    """
     udp_len = 8 + len(content) if udp_len is None else udp_len
     total_len = 20 + len(options) + 8 + len(content) if total_len is None else total_len
 
     def ip(check):
-        return struct.pack("!BBHHHBBH4s4s", version_ihl, 0, total_len, 0, fragment, 64, protocol, check,
+        return struct.pack("!BBHHHBBH4s4s", version_ihl, 0, total_len, 0, fragment, 64, protocol,
+                           check,
                            socket.inet_aton(src_ip), socket.inet_aton(dst_ip)) + options
     udp = struct.pack("!HHHH", src_port, dst_port, udp_len, 0)
     return ethernet(dst_mac, src_mac, 0x0800, ip(checksum(ip(0)) ^ bad_checksum) + udp + content)
 
 
 def sums_are_right(frame):
-    """Are the checksums of IP, and of TCP or UDP in it, as a link carries them? Of a frame with tags or without."""
+    """Are the checksums of IP, and of TCP or UDP in it, as a link carries them? Of a frame with
+    tags or without.
+    """
     at = 12
     while frame[at:at + 2] in (b"\x81\x00", b"\x88\xa8"):
         at += 4
@@ -88,21 +102,27 @@ def sums_are_right(frame):
         if checksum(ip[:header_len]) != 0:
             return False
     elif frame[at:at + 2] == b"\x86\xdd":
-        protocol, content, addresses = ip[6], ip[40:40 + struct.unpack_from("!H", ip, 4)[0]], ip[8:40]
+        protocol, content, addresses = ip[6], ip[40:40
+                                                 + struct.unpack_from("!H", ip, 4)[0]], ip[8:40]
     else:
         return True
     if protocol not in (6, 17):
         return True
     pseudo = addresses + struct.pack("!II", len(content), protocol)
-    return (protocol == 6 or content[6:8] != b"\0\0") and checksum(pseudo + content + bytes(len(content) % 2)) == 0
+    return (protocol == 6 or content[6:8] != b"\0\0") and checksum(pseudo + content
+                                                                   + bytes(len(content) % 2)) == 0
 
 
-def send_super_frame(namespace, frame, flags=1, gso_type=0, header_len=0, gso_size=0, csum_start=0, csum_offset=0, interface=HOST_INTERFACE):
-    """Sends a frame with what is left to be done on it (packet(7), PACKET_VNET_HDR). gso_type: of linux/virtio_net.h."""
+def send_super_frame(namespace, frame, flags=1, gso_type=0, header_len=0, gso_size=0, csum_start=0,
+                     csum_offset=0, interface=HOST_INTERFACE):
+    """Sends a frame with what is left to be done on it (packet(7), PACKET_VNET_HDR). gso_type: of
+    linux/virtio_net.h.
+    """
     with inside(namespace), socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sender:
         sender.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
         sender.bind((interface, ETH_P_ALL))
-        sender.send(struct.pack("=BBHHHH", flags, gso_type, header_len, gso_size, csum_start, csum_offset) + frame)
+        sender.send(struct.pack("=BBHHHH", flags, gso_type, header_len, gso_size, csum_start,
+                                csum_offset) + frame)
 
 
 def with_tag(frame, auxiliary):
@@ -116,7 +136,9 @@ def with_tag(frame, auxiliary):
 
 
 class RawPort:
-    """A raw socket on an interface of a namespace: sends frames as they are and sees those that arrive."""
+    """A raw socket on an interface of a namespace: sends frames as they are and sees those that
+    arrive.
+    """
 
     def __init__(self, namespace, interface=HOST_INTERFACE):
         with inside(namespace):
@@ -148,7 +170,9 @@ class RawPort:
                 frames.append((time.time(), with_tag(frame, auxiliary)))
 
     def wait_for(self, wanted, timeout=60):
-        """Waits for a frame for which wanted(frame) is true; returns it and all that came before it."""
+        """Waits for a frame for which wanted(frame) is true; returns it and all that came before
+        it.
+        """
         seen = []
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
@@ -161,9 +185,12 @@ class RawPort:
 
 
 def write_pcap(path, frames, snap_len=65535):
-    """Writes (seconds, frame) pairs into a capture file, in the order of their times, and of each at most snap_len bytes."""
+    """Writes (seconds, frame) pairs into a capture file, in the order of their times, and of each
+    at most snap_len bytes.
+    """
     with open(path, "wb") as file:
         file.write(struct.pack("<IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, snap_len, 1))
         for seconds, frame in sorted(frames, key=lambda pair: pair[0]):
             kept = frame[:snap_len]
-            file.write(struct.pack("<IIII", int(seconds), int(seconds % 1 * 1e6), len(kept), len(frame)) + kept)
+            file.write(struct.pack("<IIII", int(seconds), int(seconds % 1 * 1e6), len(kept),
+                                   len(frame)) + kept)

@@ -29,7 +29,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from lab.namespaces import (BUILD_DIR, PATIENCE, SOURCE_DIR, Interrupted, LabError, die_with_parent, remove_leftovers,
+from lab.namespaces import (BUILD_DIR, PATIENCE, SOURCE_DIR, Interrupted, LabError, die_with_parent,
+                            remove_leftovers,
                  report_interruption, run)
 
 DIRECTORY = SOURCE_DIR / "build" / "guest"  # the kernel, and consoles of guests that failed
@@ -82,12 +83,15 @@ exec switch_root /root /bin/busybox sh -c '{agent}; /bin/busybox poweroff -f'
 
 
 class GuestError(LabError):
-    """A guest could not be made, or has ended by itself; its last words on the console are part of the text."""
+    """A guest could not be made, or has ended by itself; its last words on the console are part of
+    the text.
+    """
 
 
 def package_name():
     """The package of Debian's present kernel."""
-    found = re.search(r"Depends: (linux-image-\S+)", run(["apt-cache", "depends", PACKAGE], check=False).stdout)
+    found = re.search(r"Depends: (linux-image-\S+)",
+                      run(["apt-cache", "depends", PACKAGE], check=False).stdout)
     return found and found.group(1)
 
 
@@ -95,7 +99,8 @@ def download_kernel(directory):
     """Unpacks the kernel's package there."""
     download = ["apt-get", "-q", "download"]
     name = package_name()
-    if name is None or run([*download, name], check=False, timeout=300, cwd=directory).returncode != 0:
+    if name is None or run([*download, name], check=False, timeout=300,
+                           cwd=directory).returncode != 0:
         # apt has no lists, or older ones than its server.
         run(["apt-get", "-q", "update"], timeout=300)
         name = package_name()
@@ -105,7 +110,8 @@ def download_kernel(directory):
     package = next(directory.glob("*.deb"))
     run(["dpkg", "-x", str(package), str(directory)], timeout=120)
     package.unlink()
-    run(["depmod", "-b", str(directory), next(directory.glob("boot/vmlinuz-*")).name.removeprefix("vmlinuz-")])
+    run(["depmod", "-b", str(directory),
+         next(directory.glob("boot/vmlinuz-*")).name.removeprefix("vmlinuz-")])
 
 
 def find_kernel():
@@ -126,7 +132,8 @@ def find_kernel():
 def module_paths(kernel, release):
     """The files of MODULES and of all that they need, in the order in which they are loaded."""
     modules = kernel / "lib/modules" / release
-    needed = dict(line.split(":") for line in (modules / "modules.dep").read_text(encoding="ascii").splitlines())
+    needed = dict(line.split(":")
+                  for line in (modules / "modules.dep").read_text(encoding="ascii").splitlines())
     paths = []
     for name in MODULES:
         path = next(path for path in needed if Path(path).name == f"{name}.ko")
@@ -144,12 +151,15 @@ def write_initramfs(directory, kernel, release):
     for path in paths:
         shutil.copy(path, root / "modules")
     init = root / "init"
-    init.write_text(INIT.format(modules=" ".join(path.name for path in paths), tag=ROOT_TAG, kernel=kernel, version=release,
-                                directories=f"{SOURCE_DIR} {BUILD_DIR}", agent=f"/usr/bin/python3 {AGENT} {PORT}"), encoding="ascii")
+    init.write_text(INIT.format(modules=" ".join(path.name for path in paths), tag=ROOT_TAG,
+                                kernel=kernel, version=release,
+                                directories=f"{SOURCE_DIR} {BUILD_DIR}",
+                                agent=f"/usr/bin/python3 {AGENT} {PORT}"), encoding="ascii")
     init.chmod(0o755)
     names = "".join(f"{path.relative_to(root)}\n" for path in sorted(root.rglob("*")))
     with open(archive, "wb") as out:
-        subprocess.run(["/bin/busybox", "cpio", "-o", "-H", "newc"], input=names.encode(), stdout=out, stderr=subprocess.DEVNULL,
+        subprocess.run(["/bin/busybox", "cpio", "-o", "-H", "newc"], input=names.encode(),
+                       stdout=out, stderr=subprocess.DEVNULL,
                        check=True, cwd=root)
     return archive
 
@@ -163,8 +173,10 @@ class Guest:
     devices.
     """
 
-    def __init__(self, name="guest", seconds=SECONDS, memory=MEMORY_MIB, cpus=1, devices=(), append="", pass_fds=()):
-        self.memory, self.cpus, self.devices, self.append, self.pass_fds = memory, cpus, list(devices), append, tuple(pass_fds)
+    def __init__(self, name="guest", seconds=SECONDS, memory=MEMORY_MIB, cpus=1, devices=(),
+                 append="", pass_fds=()):
+        self.memory, self.cpus, self.devices, self.append, self.pass_fds = memory, cpus, list(
+            devices), append, tuple(pass_fds)
         self.kept_console = DIRECTORY / f"console-{name}"
         self.deadline = time.monotonic() + PATIENCE * seconds
         self.release = self.directory = self.qemu = self.channel = self.stream = None
@@ -216,9 +228,12 @@ class Guest:
         self.channel, theirs = socket.socketpair()
         self.stream = self.channel.makefile("rw", encoding="utf-8", newline="\n")
         arguments = [
-            QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", f"file:{self.console_path}",
-            "-machine", "q35", *(ONE_CPU if self.cpus == 1 else SEVERAL_CPUS), "-cpu", "max", "-smp", str(self.cpus), "-m", str(self.memory),
-            "-kernel", str(kernel / f"boot/vmlinuz-{self.release}"), "-initrd", str(write_initramfs(self.directory, kernel, self.release)),
+            QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial",
+            f"file:{self.console_path}",
+            "-machine", "q35", *(ONE_CPU if self.cpus == 1 else SEVERAL_CPUS), "-cpu", "max",
+            "-smp", str(self.cpus), "-m", str(self.memory),
+            "-kernel", str(kernel / f"boot/vmlinuz-{self.release}"), "-initrd",
+            str(write_initramfs(self.directory, kernel, self.release)),
             "-append", f"console=ttyS0 quiet panic=-1 {CHEAPER} {self.append}",
             "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
             "-device", f"virtio-9p-pci,fsdev=root,mount_tag={ROOT_TAG}",
@@ -227,7 +242,8 @@ class Guest:
 
         with theirs, open(self.directory / "qemu", "wb") as log:
             try:
-                self.qemu = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_parent,
+                self.qemu = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log,
+                                             stderr=log, preexec_fn=die_with_parent,
                                              pass_fds=(theirs.fileno(), *self.pass_fds))
             except FileNotFoundError as error:
                 raise GuestError(f"{QEMU} is not installed: see [guest] in packages.txt") from error
@@ -238,11 +254,13 @@ class Guest:
         """
         A GuestError with the guest's last words; all that was on its console stays in build/guest/.
         """
-        words = "".join(path.read_text(errors="replace") for path in (self.directory / "qemu", self.console_path) if path.exists())
+        words = "".join(path.read_text(errors="replace")
+                        for path in (self.directory / "qemu", self.console_path) if path.exists())
         words = re.sub(r"\x1b(\[[0-9;?]*[a-zA-Z]|c)|\r", "", words)
         self.kept_console.write_text(words, encoding="utf-8")
         last = "\n".join(words.strip().splitlines()[-CONSOLE_LINES:])
-        return GuestError(f"{what}. Its console ends so, and all of it is in {self.kept_console}:\n{last or 'nothing'}")
+        return GuestError(f"{what}. Its console ends so, and all of it is in "
+                          f"{self.kept_console}:\n{last or 'nothing'}")
 
     def _ask(self, request, what):
         """Sends a request, if there is one, and returns the answer."""
@@ -268,7 +286,8 @@ class Guest:
         """
         arguments = list(map(str, arguments))
         answer = self._ask({"arguments": arguments, "seconds": seconds}, shlex.join(arguments))
-        return subprocess.CompletedProcess(arguments, answer["status"], answer["stdout"], answer["stderr"])
+        return subprocess.CompletedProcess(arguments, answer["status"], answer["stdout"],
+                                           answer["stderr"])
 
 
 def main():
@@ -285,8 +304,10 @@ def main():
     devices = [word for device in options.device for word in ("-device", device)]
     try:
         start = time.monotonic()
-        with Guest("guest.py", options.seconds, options.memory, options.cpus, devices, options.append) as guest:
-            print(f"guest.py: Linux {guest.release} is up after {time.monotonic() - start:.1f} s", file=sys.stderr)
+        with Guest("guest.py", options.seconds, options.memory, options.cpus, devices,
+                   options.append) as guest:
+            print(f"guest.py: Linux {guest.release} is up after {time.monotonic() - start:.1f} s",
+                  file=sys.stderr)
             done = guest.run(options.command, PATIENCE * options.seconds)
     except LabError as error:
         print(f"guest.py: {error}", file=sys.stderr)

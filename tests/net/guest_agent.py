@@ -44,7 +44,8 @@ def run(arguments, seconds):
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
-            process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd="/", start_new_session=True)
+            process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                       cwd="/", start_new_session=True)
         except OSError as error:
             return {"status": 127, "stdout": "", "stderr": f"{arguments[0]}: {error.strerror}\n"}
         try:
@@ -60,7 +61,8 @@ def run(arguments, seconds):
 
 
 def main():
-    os.environ.update({"PATH": "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "PYTHONDONTWRITEBYTECODE": "1"})
+    os.environ.update({"PATH": "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
+                       "PYTHONDONTWRITEBYTECODE": "1"})
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     with open_port(sys.argv[1]) as port:
         def answer(what):

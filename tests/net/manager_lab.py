@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A fanin-manager in a laboratory: its configuration, its life, clients that play hosts, and switches that are played, too."""
+"""A fanin-manager in a laboratory: its configuration, its life, clients that play hosts, and
+switches that are played, too.
+"""
 
 import json
 import os
@@ -106,7 +108,9 @@ def name_number(name):
 
 
 class FakeSwitch:
-    """Plays the control side of a switch on a Unix socket, in threads: records what it is asked, refuses what it is told to."""
+    """Plays the control side of a switch on a Unix socket, in threads: records what it is asked,
+    refuses what it is told to.
+    """
 
     def __init__(self, lab, name, ip, ports, mtu=9000, max_jobs=64, slots_per_job=256, jobs=None):
         self.name, self.ip, self.ports, self.mtu = name, ip, ports, mtu
@@ -116,7 +120,8 @@ class FakeSwitch:
         self.created = []
         self.refuse = {}  # command: (code, message)
         self.hang_up_on = None  # a command: the connection ends instead of an answer
-        self.silent_on = None  # a command after which nothing is answered any more over that connection
+        # a command after which nothing is answered any more over that connection
+        self.silent_on = None
         self.down = []  # ports without a link
         self.mac = f"02:fa:00:00:00:{name_number(name):02x}"
         self.beside = {}  # port: MAC address of the next hop there
@@ -162,7 +167,8 @@ class FakeSwitch:
     def _serve(self, connection):
         try:
             stream = connection.makefile("r", encoding="utf-8", newline="\n")
-            self._write(connection, {"fanin": "switch", "protocol": 1, "version": "fake", "name": self.name})
+            self._write(connection, {"fanin": "switch", "protocol": 1, "version": "fake",
+                                     "name": self.name})
             stream.readline()
             for line in stream:
                 request = json.loads(line)
@@ -172,7 +178,8 @@ class FakeSwitch:
                     for _ in stream:
                         pass
                     break
-                self._write(connection, {"id": request["id"], **self._answer(request["cmd"], request.get("args", {}))})
+                self._write(connection, {"id": request["id"],
+                                         **self._answer(request["cmd"], request.get("args", {}))})
         except (OSError, ValueError):
             pass
         finally:
@@ -193,16 +200,22 @@ class FakeSwitch:
         return {"ok": True, "result": result}
 
     def _version(self, _):
-        handlers = [{"name": "single", "default": True, "in_order": False, "slot_mbufs": {"fixed": 1}},
-                    {"name": "tree", "default": False, "in_order": True, "order": "ranks", "slot_mbufs": {"per_pair": 1}},
-                    {"name": "serving", "default": False, "in_order": False, "shape": "server", "slot_mbufs": {"fixed": 1}}]
-        return {"version": "fake", "ip": self.ip, "mac": self.mac, "udp_port": 21930, "packet_version": 3, "handlers": handlers}
+        handlers = [{"name": "single", "default": True, "in_order": False,
+                     "slot_mbufs": {"fixed": 1}},
+                    {"name": "tree", "default": False, "in_order": True, "order": "ranks",
+                     "slot_mbufs": {"per_pair": 1}},
+                    {"name": "serving", "default": False, "in_order": False, "shape": "server",
+                     "slot_mbufs": {"fixed": 1}}]
+        return {"version": "fake", "ip": self.ip, "mac": self.mac, "udp_port": 21930,
+                "packet_version": 3, "handlers": handlers}
 
     def _ports_list(self, _):
-        return {"ports": [{"name": port, "mtu": self.mtu, "link": port not in self.down} for port in self.ports]}
+        return {"ports": [{"name": port, "mtu": self.mtu, "link": port not in self.down}
+                          for port in self.ports]}
 
     def _routes_list(self, _):
-        return {"routes": [{"prefix": "10.0.0.0/8", "via": [{"port": port, "ip": "10.0.0.1", "mac": mac, "state": "up"}
+        return {"routes": [{"prefix": "10.0.0.0/8",
+                            "via": [{"port": port, "ip": "10.0.0.1", "mac": mac, "state": "up"}
                                                             for port, mac in self.beside.items()]}]}
 
     def _ping(self, _):
@@ -219,12 +232,14 @@ class FakeSwitch:
             return "exists"
         self.jobs[args["id"]] = args
         self.created.append(args)
-        return {"id": args["id"], "key": args["key"], "window": args.get("slots", self.slots_per_job) // 2}
+        return {"id": args["id"], "key": args["key"],
+                "window": args.get("slots", self.slots_per_job) // 2}
 
     def _jobs_waits(self, args):
         if args["id"] not in self.jobs:
             return "not_found"
-        return {"id": args["id"], "state": "active", "waiting": len(self.waiting), "blocks": self.waiting, "members": [],
+        return {"id": args["id"], "state": "active", "waiting": len(self.waiting),
+                "blocks": self.waiting, "members": [],
                 "parent": None}
 
     def _jobs_destroy(self, args):
@@ -242,7 +257,9 @@ class FakeServer(FakeSwitch):
 
     def _version(self, args):
         told = super()._version(args)
-        return {**told, "kind": "server", "handlers": [handler for handler in told["handlers"] if handler["name"] == "serving"]}
+        return {**told, "kind": "server",
+                "handlers": [handler for handler in told["handlers"]
+                             if handler["name"] == "serving"]}
 
 
 class Manager:
@@ -256,7 +273,8 @@ class Manager:
         self.starts = 0
         self.token_file = write_token(lab)
         (lab.directory / "topology.json").write_text(json.dumps(topology))
-        self.config = {"name": "m0", "listen": f"{self.address}:{MANAGER_PORT}", "token_file": str(self.token_file),
+        self.config = {"name": "m0", "listen": f"{self.address}:{MANAGER_PORT}",
+                       "token_file": str(self.token_file),
                        "database": "manager.db", "topology": "topology.json", "heartbeat_ms": 100,
                        "dead_after_ms": 2000, "grace_ms": 20000, **config}
         self.path = lab.directory / "manager.json"
@@ -285,10 +303,13 @@ class Manager:
         self.process.popen.wait()
 
     def stop(self):
-        """Ends it as its service manager would; it must have nothing to complain about, sanitizers neither."""
+        """Ends it as its service manager would; it must have nothing to complain about, sanitizers
+        neither.
+        """
         self.process.popen.terminate()
         status = self.process.wait(60)
-        expect(status == 0, f"fanin-manager ended with status {status}: {self.process.stderr()[-2000:]}")
+        expect(status == 0, f"fanin-manager ended with status {status}: "
+                            f"{self.process.stderr()[-2000:]}")
 
     def client(self, **options):
         return Client(self, **options)
@@ -302,14 +323,17 @@ class Manager:
 
     def switch_state(self, name):
         topology = self.ask("topology")
-        return next(entry for entry in topology["switches"] + topology["servers"] if entry["name"] == name)["state"]
+        return next(entry for entry in topology["switches"] + topology["servers"]
+                    if entry["name"] == name)["state"]
 
     def wait_up(self, *names):
         for name in names:
             wait_until(lambda: self.switch_state(name) == "up", 60, f"switch {name} to be up")
 
     def join(self, job, ips, **options):
-        """Hosts at these addresses join as rank 0 and on; returns their clients and results in that order."""
+        """Hosts at these addresses join as rank 0 and on; returns their clients and results in that
+        order.
+        """
         clients = [self.client() for _ in ips]
         numbers = [client.start("join", job=job, size=len(ips), rank=rank, ip=ip, **options)
                    for rank, (client, ip) in enumerate(zip(clients, ips))]
@@ -332,12 +356,16 @@ def write_token(lab):
 
 def control_over_tcp(lab, port=SWITCH_PORT):
     """The control section of a switch that a manager can reach."""
-    return {"socket": str(lab.socket_path), "listen": f"127.0.0.1:{port}", "token_file": str(write_token(lab))}
+    return {"socket": str(lab.socket_path), "listen": f"127.0.0.1:{port}",
+            "token_file": str(write_token(lab))}
 
 
 def leaf_spine(leaves, spines, hosts_per_leaf, sockets):
-    """A topology of played switches, with a server at each spine that has one. sockets: by name, where to reach each."""
-    servers = [{"name": name, "control": str(path), "switch": name.replace("server", "spine"), "port": "s0"}
+    """A topology of played switches, with a server at each spine that has one. sockets: by name,
+    where to reach each.
+    """
+    servers = [{"name": name, "control": str(path), "switch": name.replace("server", "spine"),
+                "port": "s0"}
                for name, path in sockets.items() if name.startswith("server")]
     sockets = {name: path for name, path in sockets.items() if not name.startswith("server")}
     switches = [{"name": name, "control": str(path)} for name, path in sockets.items()]
@@ -358,13 +386,16 @@ def played(lab, leaves=2, spines=2, hosts=2, servers=0, **options):
     switches = {}
     for leaf in range(leaves):
         switches[f"leaf{leaf}"] = FakeSwitch(lab, f"leaf{leaf}", f"10.77.{leaf}.254",
-                                             [f"h{host}" for host in range(hosts)] + [f"u{spine}" for spine in range(spines)],
+                                             [f"h{host}" for host in range(hosts)]
+                                             + [f"u{spine}" for spine in range(spines)],
                                              **options)
     for spine in range(spines):
         switches[f"spine{spine}"] = FakeSwitch(lab, f"spine{spine}", f"10.79.{spine}.254",
-                                               [f"p{leaf}" for leaf in range(leaves)] + ["s0"], **options)
+                                               [f"p{leaf}" for leaf in range(leaves)] + ["s0"],
+                                               **options)
     for server in range(servers):
-        switches[f"server{server}"] = FakeServer(lab, f"server{server}", f"10.79.{server}.201", **options)
+        switches[f"server{server}"] = FakeServer(lab, f"server{server}", f"10.79.{server}.201",
+                                                 **options)
     return switches
 
 
@@ -373,7 +404,8 @@ FOUR = ["10.77.0.1", "10.77.1.1", "10.77.0.2", "10.77.1.2"]
 
 
 def played_manager(lab, switches, leaves=2, spines=2, hosts=2, **config):
-    topology = leaf_spine(leaves, spines, hosts, {name: switch.path for name, switch in switches.items()})
+    topology = leaf_spine(leaves, spines, hosts,
+                          {name: switch.path for name, switch in switches.items()})
     manager = Manager(lab, topology, **config).start()
     manager.wait_up(*switches)
     return manager

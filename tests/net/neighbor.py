@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Another user of a host, without rights, beside a member of a job: sends forged packets to the member's ports and to the job's group, and tries to take what the
-member has. Prints what came of it as one JSON object.
+"""Another user of a host, without rights, beside a member of a job: sends forged packets to the
+member's ports and to the job's group, and tries to take what the member has. Prints what came of it
+as one JSON object.
 
-usage: neighbor.py FILE: JSON with `packets` (hex), `host`, `switch`, `group` (addresses), `group_port` and `ports` of the member
+usage: neighbor.py FILE: JSON with `packets` (hex), `host`, `switch`, `group` (addresses),
+`group_port` and `ports` of the member
 """
 
 import errno
@@ -33,7 +35,8 @@ def outcome(attempt):
 
 def take_port(address, port):
     def attempt():
-        udp_socket((socket.SOL_SOCKET, socket.SO_REUSEADDR, 1), (socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)).bind((address, port))
+        udp_socket((socket.SOL_SOCKET, socket.SO_REUSEADDR, 1),
+                   (socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)).bind((address, port))
     return outcome(attempt)
 
 
@@ -48,9 +51,11 @@ def as_the_switch(told, options=()):
 
 def group_socket(told):
     """In the job's group, as a member's own socket is, and also for what comes from anywhere."""
-    sock = udp_socket((socket.SOL_SOCKET, socket.SO_REUSEADDR, 1), (socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20))
+    sock = udp_socket((socket.SOL_SOCKET, socket.SO_REUSEADDR, 1),
+                      (socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20))
     sock.bind((told["group"], told["group_port"]))
-    sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(told["group"]) + socket.inet_aton(told["host"]))
+    sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
+                    socket.inet_aton(told["group"]) + socket.inet_aton(told["host"]))
     sock.settimeout(LISTEN_SECONDS)
     return sock
 
@@ -78,9 +83,11 @@ def main():
     sender.bind((told["host"], 0))
     sent = refused = 0
     for content in map(bytes.fromhex, told["packets"]):
-        for target in [(told["group"], told["group_port"]), *((told["host"], port) for port in told["ports"])]:
+        for target in [(told["group"], told["group_port"]),
+                       *((told["host"], port) for port in told["ports"])]:
             # A connected socket's port is closed to others: they are told so at their next packet.
-            if outcome(lambda content=content, target=target: sender.sendto(content, target)) == "done":
+            if outcome(lambda content=content,
+                       target=target: sender.sendto(content, target)) == "done":
                 sent += 1
             else:
                 refused += 1
@@ -90,9 +97,13 @@ def main():
     print(json.dumps({"sent": sent, "refused": refused, "heard_own": own, "heard_others": others,
                       "ports": [take_port(told["host"], port) for port in told["ports"]],
                       "any_address": [take_port("0.0.0.0", port) for port in told["ports"]],
-                      "switch_address": as_the_switch(told), "switch_address_free": as_the_switch(told, ((socket.IPPROTO_IP, IP_FREEBIND, 1),)),
-                      "raw": outcome(lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)),
-                      "packet": outcome(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 3))}))
+                      "switch_address": as_the_switch(told),
+                      "switch_address_free": as_the_switch(told,
+                                                           ((socket.IPPROTO_IP, IP_FREEBIND, 1),)),
+                      "raw": outcome(lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW,
+                                                           socket.IPPROTO_UDP)),
+                      "packet": outcome(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW,
+                                                              3))}))
 
 
 if __name__ == "__main__":

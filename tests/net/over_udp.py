@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Cases with hosts on UDP sockets in place of what they ask for: as user nobody, without rights, at the MTU of ordinary links."""
+"""Cases with hosts on UDP sockets in place of what they ask for: as user nobody, without rights, at
+the MTU of ordinary links.
+"""
 
 from pathlib import Path
 
@@ -7,8 +9,10 @@ from lab.namespaces import DEFAULT_MTU, NOBODY, Lab
 
 TRANSPORT = "udp"
 OTHERS = ("auto", "af_packet", "af_xdp")
-# Programs of hosts, and what stands before a transport's name on their command lines; None: nothing.
-PROGRAMS = {"fanin-perf": "--transport", "regions": None, "gathering": None, "two-communicators": None, "computing": None}
+# Programs of hosts, and what stands before a transport's name on their command lines; None:
+# nothing.
+PROGRAMS = {"fanin-perf": "--transport", "regions": None, "gathering": None,
+            "two-communicators": None, "computing": None}
 
 
 class HostsOverUdp:
@@ -23,13 +27,17 @@ class HostsOverUdp:
         return (TRANSPORT, DEFAULT_MTU[TRANSPORT]) if transport in OTHERS else (transport, mtu)
 
     def program(self, arguments, user):
-        """A program's command line, and as whom it runs. Those that are no host's stay as they are."""
+        """A program's command line, and as whom it runs. Those that are no host's stay as they are.
+        """
         arguments = list(map(str, arguments))
-        option = next((option for name, option in PROGRAMS.items() if any(Path(word).name == name for word in arguments)), "")
+        option = next((option for name,
+                       option in PROGRAMS.items()
+                       if any(Path(word).name == name for word in arguments)), "")
         if option == "":
             return arguments, user
         self.started += 1
-        named = [i for i, word in enumerate(arguments) if word in OTHERS and option in (None, arguments[i - 1])]
+        named = [i for i, word in enumerate(arguments) if word in OTHERS
+                 and option in (None, arguments[i - 1])]
         for i in named:
             arguments[i] = TRANSPORT
         return arguments, NOBODY

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads Prometheus' text format 0.0.4 strictly: whatever a scraper could stumble over is a CaseFailed."""
+"""Reads Prometheus' text format 0.0.4 strictly: whatever a scraper could stumble over is a
+CaseFailed.
+"""
 
 import http.client
 import re
@@ -30,15 +32,18 @@ class Family:
     def check(self):
         expect(re.fullmatch(r"fanin_[a-z0-9_]*[a-z]", self.name), f"metric name {self.name}")
         expect(self.text and self.type, f"{self.name} lacks HELP or TYPE")
-        expect_equal(self.name.endswith("_total"), self.type == "counter", f"{self.name} ends like a counter")
+        expect_equal(self.name.endswith("_total"), self.type == "counter",
+                     f"{self.name} ends like a counter")
         if self.type != "gauge":
             expect(all(number >= 0 for number in self.samples.values()), f"{self.name} is negative")
         if self.type == "histogram":
-            for labels in {without_bound(labels) for suffix, labels in self.samples if suffix == "_bucket"}:
+            for labels in {without_bound(labels) for suffix,
+                           labels in self.samples if suffix == "_bucket"}:
                 self.check_histogram(labels)
 
     def check_histogram(self, labels):
-        buckets = [(float(dict(found)["le"]), number) for (suffix, found), number in self.samples.items()
+        buckets = [(float(dict(found)["le"]), number) for (suffix, found),
+                   number in self.samples.items()
                    if suffix == "_bucket" and without_bound(found) == labels]
         bounds, counts = zip(*buckets)
         expect_equal(list(bounds), sorted(set(bounds)), f"order of {self.name}'s buckets")
@@ -84,16 +89,19 @@ def parse(text):
             family = families[name] = Family(name, words)
         elif line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ")
-            expect(family is not None and family.name == name and family.type is None, f"'{line}' does not follow its HELP")
+            expect(family is not None and family.name == name and family.type is None,
+                   f"'{line}' does not follow its HELP")
             expect(kind in ("counter", "gauge", "histogram"), f"'{line}'")
             family.type = kind
         else:
             match = SAMPLE.fullmatch(line)
-            expect(match and family is not None and family.type, f"'{line}' is no sample of a family")
+            expect(match and family is not None and family.type,
+                   f"'{line}' is no sample of a family")
             name, labels, number = match.groups()
             suffixes = ("_bucket", "_sum", "_count") if family.type == "histogram" else ("",)
             suffix = name[len(family.name):]
-            expect(name.startswith(family.name) and suffix in suffixes, f"'{line}' stands in the family {family.name}")
+            expect(name.startswith(family.name) and suffix in suffixes,
+                   f"'{line}' stands in the family {family.name}")
             family.add(suffix, read_labels(labels or "", line), read_number(number, line))
     for family in families.values():
         family.check()
@@ -115,5 +123,6 @@ def request(namespace, address, method, path):
 def scrape(namespace, address):
     """The metrics of the switch in a namespace: families by name."""
     status, kind, text = request(namespace, address, "GET", "/metrics")
-    expect_equal((status, kind), (200, "text/plain; version=0.0.4; charset=utf-8"), "status and content type")
+    expect_equal((status, kind), (200, "text/plain; version=0.0.4; charset=utf-8"),
+                 "status and content type")
     return parse(text)

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs a program under what a systemd unit takes away from it: restricted.py UNIT PROGRAM ARGUMENTS...
+"""Runs a program under what a systemd unit takes away from it: restricted.py UNIT PROGRAM
+ARGUMENTS...
 
-System calls (SystemCallFilter=, RestrictNamespaces=, RestrictAddressFamilies=, MemoryDenyWriteExecute=, RestrictRealtime=),
-capabilities, UMask= and NoNewPrivileges= are what systemd makes of them, except that a system call that is not allowed ends the
-program, so that none goes unseen, but for MAY_FAIL. Files and devices are as they are. The sets of system calls are systemd-analyze's.
+System calls (SystemCallFilter=, RestrictNamespaces=, RestrictAddressFamilies=,
+MemoryDenyWriteExecute=, RestrictRealtime=), capabilities, UMask= and NoNewPrivileges= are what
+systemd makes of them, except that a system call that is not allowed ends the program, so that none
+goes unseen, but for MAY_FAIL. Files and devices are as they are. The sets of system calls are
+systemd-analyze's.
 """
 
 import ctypes
@@ -16,7 +19,8 @@ import sys
 KILL, ALLOW, ERRNO = 0x80000000, 0x7FFF0000, 0x00050000
 MASKED_EQUAL, EQUAL = 7, 4
 EPERM, ENOSYS = 1, 38
-# What a driver of DPDK does when it is loaded, which may fail: virtio's, for devices as they were before version 1.0.
+# What a driver of DPDK does when it is loaded, which may fail: virtio's, for devices as they were
+# before version 1.0.
 MAY_FAIL = ("iopl",)
 NAMESPACES = 0x7E020080  # all CLONE_NEW*
 PROT_WRITE, PROT_EXEC = 2, 4
@@ -29,7 +33,8 @@ seccomp.seccomp_init.restype = ctypes.c_void_p
 
 
 class Argument(ctypes.Structure):
-    _fields_ = [("number", ctypes.c_uint), ("operator", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64)]
+    _fields_ = [("number", ctypes.c_uint), ("operator", ctypes.c_int), ("a", ctypes.c_uint64),
+                ("b", ctypes.c_uint64)]
 
 
 def read_unit(path):
@@ -49,8 +54,10 @@ def expand(names):
         if not name.startswith("@"):
             calls.add(name)
             continue
-        text = subprocess.run(["systemd-analyze", "syscall-filter", name], check=True, capture_output=True, text=True).stdout
-        calls |= expand(line.strip() for line in text.splitlines()[1:] if line.strip() and not line.strip().startswith("#"))
+        text = subprocess.run(["systemd-analyze", "syscall-filter", name], check=True,
+                              capture_output=True, text=True).stdout
+        calls |= expand(line.strip() for line in text.splitlines()[1:] if line.strip()
+                        and not line.strip().startswith("#"))
     return calls
 
 
@@ -62,7 +69,8 @@ def allowed_calls(settings):
         else:
             calls |= expand(line.split())
     # systemd always allows these.
-    return calls | {"execve", "exit", "exit_group", "getrlimit", "rt_sigreturn", "sigreturn", "clock_gettime", "clock_nanosleep"}
+    return calls | {"execve", "exit", "exit_group", "getrlimit", "rt_sigreturn", "sigreturn",
+                    "clock_gettime", "clock_nanosleep"}
 
 
 class Filter:
@@ -74,7 +82,8 @@ class Filter:
         if number < 0:
             return  # another architecture's
         array = (Argument * len(arguments))(*arguments)
-        done = seccomp.seccomp_rule_add_array(self.context, ctypes.c_uint32(action), number, len(arguments), array)
+        done = seccomp.seccomp_rule_add_array(self.context, ctypes.c_uint32(action), number,
+                                              len(arguments), array)
         if done != 0:
             raise OSError(-done, f"seccomp rule for {name}")
 
@@ -95,13 +104,16 @@ def make_filter(settings):
         special["clone3"] = ENOSYS  # glibc takes clone then
         special["unshare"] = special["setns"] = []
     if settings.get("MemoryDenyWriteExecute") == ["yes"]:
-        special["mmap"] = [masked(2, PROT_WRITE | PROT_EXEC, value) for value in (0, PROT_WRITE, PROT_EXEC)]
+        special["mmap"] = [masked(2, PROT_WRITE | PROT_EXEC, value)
+                           for value in (0, PROT_WRITE, PROT_EXEC)]
         special["mprotect"] = special["pkey_mprotect"] = [masked(2, PROT_EXEC, 0)]
     if settings.get("RestrictRealtime") == ["yes"]:
-        special["sched_setscheduler"] = [Argument(1, EQUAL, value, 0) for value in SCHED_BATCH_OR_OTHER]
+        special["sched_setscheduler"] = [Argument(1, EQUAL, value, 0)
+                                         for value in SCHED_BATCH_OR_OTHER]
     families = " ".join(settings.get("RestrictAddressFamilies", [])).split()
     if families:
-        special["socket"] = [Argument(0, EQUAL, 44 if name == "AF_XDP" else getattr(socket, name), 0) for name in families]
+        special["socket"] = [Argument(0, EQUAL, 44 if name == "AF_XDP" else getattr(socket, name),
+                                      0) for name in families]
     result = Filter()
     for name in sorted(allowed_calls(settings)):
         if name not in special:
@@ -121,7 +133,9 @@ def drop_capabilities(settings):
     header = open("/usr/include/linux/capability.h", encoding="utf-8").read()
     numbers = dict(re.findall(r"#define (CAP_[A-Z_]+)\s+(\d+)$", header, re.MULTILINE))
     for number in range(int(open("/proc/sys/kernel/cap_last_cap", encoding="ascii").read()) + 1):
-        if str(number) not in {numbers[name] for name in names} and libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) != 0:
+        if str(number) not in {numbers[name]
+                               for name in names} and libc.prctl(PR_CAPBSET_DROP, number, 0, 0,
+                                                                 0) != 0:
             raise OSError(ctypes.get_errno(), f"dropping capability {number}")
 
 

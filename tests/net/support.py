@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 from tests.net import over_udp
-from lab.namespaces import PATIENCE, Control, Lab, LabError, ip_in, program, run, wait_until  # noqa: F401
+from lab.namespaces import (PATIENCE, Control, Lab, LabError, ip_in, program, run, wait_until)  # noqa: F401
 
 CASES = {}
 MIB = 1 << 20
@@ -30,7 +30,9 @@ class CaseFailed(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """A net case. seconds: until it has stopped; thorough: only with --all; marks: sets of cases that are run for themselves."""
+    """A net case. seconds: until it has stopped; thorough: only with --all; marks: sets of cases
+    that are run for themselves.
+    """
 
     function: Callable
     seconds: int
@@ -40,17 +42,20 @@ class Case:
 
 def case(seconds=60, thorough=False, also_over_udp=False, sanitized=False, family=False):
     """
-    Enters a function into the list of cases. seconds: the most that it takes on a machine that has nothing else to do; PATIENCE times
-    that, it has stopped. thorough: it takes long to say a little more. also_over_udp: so does NAME_over_udp, the same with hosts on UDP
-    sockets. sanitized: it is also run with programs under sanitizers. family: it stands for its protocol's folder where builds without
-    another one are tested.
+    Enters a function into the list of cases. seconds: the most that it takes on a machine that has
+    nothing else to do; PATIENCE times that, it has stopped. thorough: it takes long to say a little
+    more. also_over_udp: so does NAME_over_udp, the same with hosts on UDP sockets. sanitized: it is
+    also run with programs under sanitizers. family: it stands for its protocol's folder where
+    builds without another one are tested.
     """
-    marks = frozenset(name for name, is_so in (("sanitized", sanitized), ("family", family)) if is_so)
+    marks = frozenset(name for name,
+                      is_so in (("sanitized", sanitized), ("family", family)) if is_so)
 
     def enter(function):
         CASES[function.__name__] = Case(function, PATIENCE * seconds, thorough, marks)
         if also_over_udp:
-            CASES[f"{function.__name__}_over_udp"] = Case(functools.partial(run_over_udp, function), PATIENCE * seconds, True, frozenset())
+            CASES[f"{function.__name__}_over_udp"] = Case(functools.partial(run_over_udp, function),
+                                                          PATIENCE * seconds, True, frozenset())
         return function
     return enter
 
@@ -76,8 +81,10 @@ def expect_exact(reports, where, handler="single"):
         expect(report.get("ok"), f"{where}: rank {rank} is not ok: {report}")
         expect(report.get("in_network"), f"{where}: rank {rank} did not run in the network")
         expect_equal(report.get("handler"), handler, f"{where}: handler of rank {rank}")
-        protocol = "sparse window" if handler.startswith("sparse") else handler if handler in ("pa-atp", "pull", "push") else "window"
-        expect_equal((report.get("protocol"), report.get("protocol_reason")), (protocol, f"the job's handler is {handler}"),
+        protocol = "sparse window" if handler.startswith(
+            "sparse") else handler if handler in ("pa-atp", "pull", "push") else "window"
+        expect_equal((report.get("protocol"), report.get("protocol_reason")),
+                     (protocol, f"the job's handler is {handler}"),
                      f"{where}: protocol of rank {rank}")
 
 
@@ -87,7 +94,8 @@ def start_ranks(lab, job, members=None, **options):
     options.setdefault("bytes", MIB)
     options.setdefault("transport", lab.transport)
     options.setdefault("check", True)
-    return [lab.spawn_perf(host, job, rank, len(members), **options) for rank, host in enumerate(members)]
+    return [lab.spawn_perf(host, job, rank, len(members), **options) for rank,
+            host in enumerate(members)]
 
 
 def reports_of(lab, ranks, timeout=JOB_SECONDS):
@@ -108,8 +116,9 @@ def run_exact_job(lab, where, members=None, job=None, handler="single", **option
 
 def expect_unless_repeated(claim, tries=6):
     """
-    A claim on what goes over links. Where hosts repeated packets, although nothing is lost, because timers were early on a
-    busy machine, it is tried again. claim: returns a list of what is wrong, and the reports of the hosts.
+    A claim on what goes over links. Where hosts repeated packets, although nothing is lost, because
+    timers were early on a busy machine, it is tried again. claim: returns a list of what is wrong,
+    and the reports of the hosts.
     """
     for left in reversed(range(tries)):
         wrong, reports = claim()
@@ -121,12 +130,14 @@ def expect_unless_repeated(claim, tries=6):
 
 def job_entry(lab, job):
     """The job as jobs.list shows it; None if it is not there."""
-    return next((entry for entry in lab.control.ask("jobs.list")["jobs"] if entry["id"] == job["id"]), None)
+    return next((entry for entry in lab.control.ask("jobs.list")["jobs"]
+                 if entry["id"] == job["id"]), None)
 
 
 def wait_for_results(lab, job, count, timeout=60):
     """Waits until the switch has sent that many results of the job."""
-    wait_until(lambda: job_entry(lab, job)["stats"]["results"] >= count, timeout, f"{count} results")
+    wait_until(lambda: job_entry(lab, job)["stats"]["results"] >= count, timeout,
+               f"{count} results")
 
 
 def running_lab(*arguments, base=Lab, **options):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
-One rank of the tests of fanin_torch, started by case_torch.py: torch_rank.py SCENARIO, with torch's environment. Prints a JSON object.
+One rank of the tests of fanin_torch, started by case_torch.py: torch_rank.py SCENARIO, with torch's
+environment. Prints a JSON object.
 """
 
 import atexit
@@ -19,7 +20,8 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook, powerSGD_hook
+from torch.distributed.algorithms.ddp_comm_hooks import (default_hooks, post_localSGD_hook,
+                                                         powerSGD_hook)
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
@@ -37,14 +39,19 @@ atexit.register(_tell_exit)
 import fanin_torch
 import fanin_torch.hooks
 
-DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.half, torch.bfloat16, torch.float, torch.double)
-OPS = {dist.ReduceOp.SUM: "SUM", dist.ReduceOp.PRODUCT: "PRODUCT", dist.ReduceOp.MIN: "MIN", dist.ReduceOp.MAX: "MAX",
-       dist.ReduceOp.BAND: "BAND", dist.ReduceOp.BOR: "BOR", dist.ReduceOp.BXOR: "BXOR", dist.ReduceOp.AVG: "AVG"}
+DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.half,
+          torch.bfloat16, torch.float, torch.double)
+OPS = {dist.ReduceOp.SUM: "SUM", dist.ReduceOp.PRODUCT: "PRODUCT", dist.ReduceOp.MIN: "MIN",
+       dist.ReduceOp.MAX: "MAX",
+       dist.ReduceOp.BAND: "BAND", dist.ReduceOp.BOR: "BOR", dist.ReduceOp.BXOR: "BXOR",
+       dist.ReduceOp.AVG: "AVG"}
 SHAPES = ((), (0,), (1,), (7, 3), (5000,))
 
 
 def tensor_of(rank, dtype, shape, salt=0):
-    """The same at all ranks that ask for it: small whole numbers, whose sums and products are exact in every type."""
+    """The same at all ranks that ask for it: small whole numbers, whose sums and products are exact
+    in every type.
+    """
     torch.manual_seed(1000 * salt + rank)
     values = torch.randint(0, 3, shape)
     return values % 2 == 1 if dtype == torch.bool else values.to(dtype)
@@ -65,16 +72,20 @@ def expected_of(inputs, op):
         result = wide.amax(0)
     elif name == "AVG":
         total = wide.sum(0)
-        result = total.double() / len(inputs) if dtype.is_floating_point else total.div(len(inputs), rounding_mode="trunc")
+        result = total.double(
+            ) / len(inputs) if dtype.is_floating_point else total.div(len(inputs),
+                                                                      rounding_mode="trunc")
     else:
         result = wide[0].clone()
         for value in wide[1:]:
-            result = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}[name](result, value)
+            result = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or,
+                      "BXOR": torch.bitwise_xor}[name](result, value)
     return result.to(dtype)
 
 
 def has(dtype, op):
-    """Whether the network has it: averages of bool, and bits of floating point numbers, it has not."""
+    """Whether the network has it: averages of bool, and bits of floating point numbers, it has not.
+    """
     name = OPS[op]
     if name.startswith("B"):
         return not dtype.is_floating_point
@@ -83,7 +94,8 @@ def has(dtype, op):
 
 def same(found, expected, what):
     if not torch.equal(found, expected):
-        raise AssertionError(f"{what}: found {found.flatten()[:8]}, expected {expected.flatten()[:8]}")
+        raise AssertionError(f"{what}: found {found.flatten()[:8]}, expected "
+                             f"{expected.flatten()[:8]}")
 
 
 def strided(tensor):
@@ -113,7 +125,8 @@ def reductions(rank, size):
                 tensor = inputs[rank].clone()
                 dist.reduce(tensor, 2, op)
                 same(tensor, expected if rank == 2 else inputs[rank], f"reduce {what}")
-                parts = [[tensor_of(i * size + k, dtype, shape, 50 + number) for k in range(size)] for i in range(size)]
+                parts = [[tensor_of(i * size + k, dtype, shape, 50 + number) for k in range(size)]
+                         for i in range(size)]
                 expected = expected_of([parts[i][rank] for i in range(size)], op)
                 output = strided(torch.zeros_like(expected))
                 dist.reduce_scatter(output, [part.clone() for part in parts[rank]], op)
@@ -171,16 +184,20 @@ GUARD = 77
 
 
 class Guarded:
-    """A view of larger memory, whose other elements must keep what they have. layout: of memory, by names."""
+    """A view of larger memory, whose other elements must keep what they have. layout: of memory, by
+    names.
+    """
 
     LAYOUTS = ("step", "transposed", "channels_last", "offset", "reversed_dims")
 
     def __init__(self, value, layout):
         dims, dtype = value.dim(), value.dtype
-        self.memory = torch.full((16 * max(1, value.numel()) + 64,), GUARD % 2 if dtype == torch.bool else GUARD).to(dtype)
+        self.memory = torch.full((16 * max(1, value.numel()) + 64,),
+                                 GUARD % 2 if dtype == torch.bool else GUARD).to(dtype)
         strides = [0] * dims
         # From the innermost dimension in memory to the outermost one.
-        order = {"transposed": [0] + list(range(dims - 1, 0, -1)), "channels_last": [1] + list(range(dims - 1, 1, -1)) + [0],
+        order = {"transposed": [0] + list(range(dims - 1, 0, -1)),
+                 "channels_last": [1] + list(range(dims - 1, 1, -1)) + [0],
                  "reversed_dims": list(range(dims))}.get(layout, list(range(dims - 1, -1, -1)))
         step = 3 if layout == "step" else 1
         for dim in order:
@@ -194,7 +211,8 @@ class Guarded:
         """expected: None: unchanged."""
         if expected is not None:
             same(self.view.contiguous(), expected, what)
-            self.before.as_strided(self.view.shape, self.view.stride(), self.view.storage_offset()).copy_(expected)
+            self.before.as_strided(self.view.shape, self.view.stride(),
+                                   self.view.storage_offset()).copy_(expected)
         same(self.memory, self.before, f"{what}: memory beside the elements")
 
 
@@ -226,7 +244,8 @@ def strides_of(rank, size, dtype, layout, number):
     for each, expected in zip(outputs, values):
         each.check(expected, f"allgather {what}")
     lists = [[guarded(empty), guarded(empty)] for _ in range(size)]
-    dist.all_gather_coalesced([[each.view for each in pair] for pair in lists], [given.view, guarded(values[(rank + 1) % size]).view])
+    dist.all_gather_coalesced([[each.view for each in pair] for pair in lists],
+                              [given.view, guarded(values[(rank + 1) % size]).view])
     for i, (first, second) in enumerate(lists):
         first.check(values[i], f"allgather_coalesced {what}")
         second.check(values[(i + 1) % size], f"allgather_coalesced {what}")
@@ -234,7 +253,8 @@ def strides_of(rank, size, dtype, layout, number):
     part = guarded(values[rank][0])
     dist._all_gather_base(output.view, part.view)
     output.check(torch.stack([value[0] for value in values]), f"_allgather_base {what}")
-    parts = [[tensor_of(i * size + k, dtype, shape, 300 + number) for k in range(size)] for i in range(size)]
+    parts = [[tensor_of(i * size + k, dtype, shape, 300 + number) for k in range(size)]
+             for i in range(size)]
     mine = expected_of([parts[i][rank] for i in range(size)], dist.ReduceOp.SUM)
     output = guarded(empty)
     dist.reduce_scatter(output.view, [guarded(part).view for part in parts[rank]])
@@ -260,7 +280,8 @@ def strides_of(rank, size, dtype, layout, number):
     sent = torch.cat([torch.cat([parts[rank][k]] * 2)[:k] for k in range(size)])
     output = guarded(torch.zeros((rank * size,) + shape[1:], dtype=dtype))
     dist.all_to_all_single(output.view, guarded(sent).view, [rank] * size, list(range(size)))
-    output.check(torch.cat([torch.cat([parts[i][rank]] * 2)[:rank] for i in range(size)]), f"alltoall_base with splits {what}")
+    output.check(torch.cat([torch.cat([parts[i][rank]] * 2)[:rank] for i in range(size)]),
+                 f"alltoall_base with splits {what}")
     given.check(None, f"what was only sent {what}")
     output = guarded(empty)
     if rank == 0:
@@ -277,9 +298,12 @@ def strides_of(rank, size, dtype, layout, number):
 
 def strides(rank, size):
     for number, layout in enumerate(Guarded.LAYOUTS):
-        for dtype in (torch.float, torch.bfloat16) if number == 0 else ((torch.double, torch.int64, torch.half, torch.bool)[number % 4],):
+        for dtype in (torch.float,
+                      torch.bfloat16) if number == 0 else ((torch.double, torch.int64, torch.half,
+                                                            torch.bool)[number % 4],):
             strides_of(rank, size, dtype, layout, number)
-    # Memory holds other numbers than those that the tensor stands for. (Torch itself gives backends a copy of one for results.)
+    # Memory holds other numbers than those that the tensor stands for. (Torch itself gives backends
+    # a copy of one for results.)
     values = [tensor_of(i, torch.float, (6,)) for i in range(size)]
     total = expected_of(values, dist.ReduceOp.SUM)
     outputs = [torch.zeros(6) for _ in range(size)] if rank == 0 else None
@@ -296,9 +320,12 @@ def strides(rank, size):
     dist.all_gather(outputs, value.expand(3))
     same(torch.stack(outputs)[:, 2], torch.arange(size).float(), "allgather of an expanded tensor")
     for name, call in (("allreduce", lambda: dist.all_reduce(value.expand(3))),
-                       ("scatter", lambda: dist.scatter(value.expand(3), [torch.zeros(3)] * size if rank == 0 else None, 0)),
+                       ("scatter", lambda: dist.scatter(value.expand(3),
+                                                        [torch.zeros(3)] * size
+                                                        if rank == 0 else None, 0)),
                        ("recv", lambda: dist.recv(value.expand(3), (rank + 1) % size)),
-                       ("allgather", lambda: dist.all_gather([value.expand(3)] * size, torch.zeros(3)))):
+                       ("allgather", lambda: dist.all_gather([value.expand(3)] * size,
+                                                             torch.zeros(3)))):
         try:
             call()
         except RuntimeError as error:
@@ -334,13 +361,15 @@ def groups(rank, size):
     for work in works if rank % 2 == 0 else reversed(works):
         work.wait()
     for number in range(20):
-        for group, members in enumerate((range(rank // 2 * 2, rank // 2 * 2 + 2), range(size), range(size))):
+        for group, members in enumerate((range(rank // 2 * 2, rank // 2 * 2 + 2), range(size),
+                                         range(size))):
             expected = torch.full((1000,), float(sum(member + number for member in members)))
             same(tensors[3 * number + group], expected, f"round {number} of group {group}")
     tensor = torch.ones(3)
     dist.all_reduce(tensor, group=single)
     same(tensor, torch.ones(3), "a group of one rank")
-    tensors = [torch.full((n,), rank + 1, dtype=dtype) for n, dtype in ((3, torch.float), (0, torch.float), (5000, torch.float))]
+    tensors = [torch.full((n,), rank + 1, dtype=dtype) for n,
+               dtype in ((3, torch.float), (0, torch.float), (5000, torch.float))]
     dist.all_reduce_coalesced(tensors)
     for tensor in tensors:
         same(tensor, torch.full_like(tensor, 10), "allreduce_coalesced")
@@ -383,12 +412,16 @@ class Net(torch.nn.Module):
         return self.other(hidden) if use_other else self.second(hidden)
 
 
-def train(rank, size, group, unused=False, bucket=25, hook=None, accumulate=1, steps=20, losses=None, make_hook=None, dtype=torch.float):
-    """Some steps from fixed seeds. Returns the parameters in one tensor. make_hook: of the model, returns state and hook."""
+def train(rank, size, group, unused=False, bucket=25, hook=None, accumulate=1, steps=20,
+          losses=None, make_hook=None, dtype=torch.float):
+    """Some steps from fixed seeds. Returns the parameters in one tensor. make_hook: of the model,
+    returns state and hook.
+    """
     torch.manual_seed(7)
     # The first bucket has a size of its own.
     dist._DEFAULT_FIRST_BUCKET_BYTES = min(2 ** 20, int(bucket * 2 ** 20))
-    model = DistributedDataParallel(Net(unused).to(dtype), process_group=group, bucket_cap_mb=bucket, find_unused_parameters=unused)
+    model = DistributedDataParallel(Net(unused).to(dtype), process_group=group,
+                                    bucket_cap_mb=bucket, find_unused_parameters=unused)
     if hook is not None:
         model.register_comm_hook(group, hook)
     if make_hook is not None:
@@ -403,7 +436,8 @@ def train(rank, size, group, unused=False, bucket=25, hook=None, accumulate=1, s
             y = x[:, :10].argmax(1)
             use_other = unused and step % 2 == 1
             with model.no_sync() if part + 1 < accumulate else contextlib.nullcontext():
-                loss = torch.nn.functional.cross_entropy(model(x.to(dtype), use_other) if unused else model(x.to(dtype)), y)
+                loss = torch.nn.functional.cross_entropy(model(x.to(dtype), use_other)
+                                                         if unused else model(x.to(dtype)), y)
                 loss.backward()
         optimizer.step()
         if losses is not None:
@@ -423,7 +457,8 @@ def equal_everywhere(rank, size, mine, what):
 def training(rank, size):
     gloo = dist.new_group(backend="gloo")
     found = {}
-    for name, options in (("plain", {}), ("small buckets", {"bucket": 0.001}), ("unused parameters", {"unused": True}),
+    for name, options in (("plain", {}), ("small buckets", {"bucket": 0.001}),
+                          ("unused parameters", {"unused": True}),
                           ("no_sync", {"accumulate": 2})):
         group = dist.new_group()
         mine, other = train(rank, size, group, **options), train(rank, size, gloo, **options)
@@ -438,7 +473,8 @@ def training(rank, size):
 def sparse_sums(rank, size, group):
     """The call below the hook: n, most, and what the rank brings."""
     for dtype in (torch.float, torch.double):
-        for n, most, count in ((1, 1, 1), (1000, 10, 10), (100000, 1000, 1000 - 300 * rank), (5000, 5000, 5000), (64, 8, 0), (7, 0, 0)):
+        for n, most, count in ((1, 1, 1), (1000, 10, 10), (100000, 1000, 1000 - 300 * rank),
+                               (5000, 5000, 5000), (64, 8, 0), (7, 0, 0)):
             chance = torch.Generator().manual_seed(n + 10 * rank)
             indices = torch.randperm(n, generator=chance)[:count].sort().values
             values = torch.randint(1, 9, (count,), generator=chance).to(dtype)
@@ -467,7 +503,8 @@ class Watched(fanin_torch.hooks.TopK):
     def hook(self, bucket):
         names = [self._name_of[id(parameter)] for parameter in bucket.parameters()]
         wide = torch.double if bucket.buffer().dtype == torch.double else torch.float
-        total = torch.cat([self.kept.get(name, torch.zeros(gradient.shape, dtype=wide)).flatten() + gradient.flatten()
+        total = torch.cat([self.kept.get(name, torch.zeros(gradient.shape, dtype=wide)).flatten()
+                           + gradient.flatten()
                            for name, gradient in zip(names, bucket.gradients())])
         sent = []
         plain = fanin_torch.hooks.compress
@@ -497,13 +534,15 @@ class Watched(fanin_torch.hooks.TopK):
 
 def largest_ones():
     """Found by a sample or not: those that torch finds."""
-    for n, most in ((1, 1), (5000, 4096), (300000, 4096), (300000, 6000), (300000, 299999), (2 ** 20, 2 ** 14)):
+    for n, most in ((1, 1), (5000, 4096), (300000, 4096), (300000, 6000), (300000, 299999),
+                    (2 ** 20, 2 ** 14)):
         for zeros in (0, n // 2):
             values = torch.randn(n, generator=torch.Generator().manual_seed(n)).abs()
             values[:zeros] = 0
             found = fanin_torch.hooks.largest(values, most)
             same(found, found.unique(), f"ascending indices of {most} of {n}")
-            same(values[found].sort().values, values.topk(most).values.flip(0), f"the largest {most} of {n}")
+            same(values[found].sort().values, values.topk(most).values.flip(0),
+                 f"the largest {most} of {n}")
     values = torch.zeros(300000)
     values[7] = float("nan")
     if 7 not in fanin_torch.hooks.largest(values, 5000):
@@ -522,7 +561,8 @@ def sparse(rank, size):
         states.append(Watched(model, 0.02))
         return states[-1], lambda state, bucket: state.hook(bucket)
     dense = train(rank, size, group, bucket=0.01, steps=60, losses=losses.setdefault("dense", []))
-    found = train(rank, size, group, bucket=0.01, steps=60, losses=losses.setdefault("top_k", []), make_hook=watched)
+    found = train(rank, size, group, bucket=0.01, steps=60, losses=losses.setdefault("top_k", []),
+                  make_hook=watched)
     equal_everywhere(rank, size, found, "top_k")
     half = train(rank, size, group, bucket=0.01, dtype=torch.bfloat16, make_hook=watched)
     equal_everywhere(rank, size, half, "top_k of bfloat16")
@@ -533,7 +573,8 @@ def sparse(rank, size):
     file.seek(0)
     fresh = Watched(DistributedDataParallel(Net(), process_group=group), 0.5)
     fresh.load_state_dict(torch.load(file))
-    if fresh.fraction != 0.02 or not any(value.abs().max() > 0 for value in fresh.state_dict()["residuals"].values()):
+    if fresh.fraction != 0.02 or not any(value.abs().max() > 0
+                                         for value in fresh.state_dict()["residuals"].values()):
         raise AssertionError("the checkpoint has no residual")
     for name, value in state.state_dict()["residuals"].items():
         same(fresh.state_dict()["residuals"][name], value, f"the checkpoint's residual of {name}")
@@ -554,8 +595,10 @@ def sparse(rank, size):
         train(rank, size, strict, make_hook=watched)
     except RuntimeError as error:
         raised = str(error)
-    return {"losses": losses, "layouts": [len(state.layouts) for state in states], "buckets": [state.buckets for state in states],
-            "distance": (found - dense).abs().max().item(), "hook_warnings": [str(warning.message) for warning in caught], "raised": raised}
+    return {"losses": losses, "layouts": [len(state.layouts) for state in states],
+            "buckets": [state.buckets for state in states],
+            "distance": (found - dense).abs().max().item(),
+            "hook_warnings": [str(warning.message) for warning in caught], "raised": raised}
 
 
 def hook_costs(rank, size):
@@ -564,7 +607,8 @@ def hook_costs(rank, size):
     group = dist.new_group(pg_options=fanin_torch.Options(handler="sparse", accumulate_f32=True))
     costs = {}
     for name in ("dense", "bf16", "top_k"):
-        model = DistributedDataParallel(torch.nn.Linear(2 ** 12, 2 ** 10, bias=False), process_group=group)
+        model = DistributedDataParallel(torch.nn.Linear(2 ** 12, 2 ** 10, bias=False),
+                                        process_group=group)
         if name == "bf16":
             model.register_comm_hook(group, fanin_torch.hooks.bf16)
         elif name == "top_k":
@@ -650,7 +694,9 @@ def disagreeing(rank, size):
 
 
 def killed(rank, size):
-    """One rank ends in the middle, without a word. A child of it may live on, as those that load data do for a while."""
+    """One rank ends in the middle, without a word. A child of it may live on, as those that load
+    data do for a while.
+    """
     if rank == int(os.environ.get("PARENT_RANK", "-1")) and os.fork() == 0:
         time.sleep(30)
         os._exit(0)
@@ -668,7 +714,9 @@ def killed(rank, size):
 
 
 def late(rank, size):
-    """Rank 1 is later than the group's timeout: it does nothing until all others have an exception. Rank 0 has the store until then."""
+    """Rank 1 is later than the group's timeout: it does nothing until all others have an exception.
+    Rank 0 has the store until then.
+    """
     group = dist.new_group(timeout=timedelta(seconds=3))
     store = dist.distributed_c10d._get_default_store()
     if rank == 1:
@@ -716,7 +764,9 @@ def nested(rank, size, group, depth):
 
 
 class Held:
-    """Holds up the callbacks of these groups: what is registered meanwhile is registered before any of it runs, at all ranks."""
+    """Holds up the callbacks of these groups: what is registered meanwhile is registered before any
+    of it runs, at all ranks.
+    """
 
     count = 0
 
@@ -724,11 +774,14 @@ class Held:
         self.rank, self.size, self.groups = rank, size, groups
 
     def hold(self, group):
-        """Whether a callback runs now, on a thread of its own, until `go`: `then` runs it at once where the sum is there already."""
+        """Whether a callback runs now, on a thread of its own, until `go`: `then` runs it at once
+        where the sum is there already.
+        """
         def holds(done):
             if threading.current_thread() is not threading.main_thread() and not self.go.wait(60):
                 raise AssertionError("the program has not come to its callbacks")
-        future = dist.all_reduce(torch.ones(500000), group=group, async_op=True).get_future().then(holds)
+        future = dist.all_reduce(torch.ones(500000), group=group,
+                                 async_op=True).get_future().then(holds)
         return not future.done()
 
     def __enter__(self):
@@ -748,9 +801,13 @@ class Held:
 
 
 def needs_of_callbacks(rank, size, other):
-    """Callbacks that need later ones, not by a wait of their own alone; what they need passes them, and nothing else does."""
+    """Callbacks that need later ones, not by a wait of their own alone; what they need passes them,
+    and nothing else does.
+    """
     def futures(n, group=None, length=5):
-        return [work.get_future() for work in [dist.all_reduce(torch.ones(length), group=group, async_op=True) for _ in range(n)]]
+        return [work.get_future()
+                for work in [dist.all_reduce(torch.ones(length), group=group, async_op=True)
+                             for _ in range(n)]]
 
     def value(done):
         return done.value()[0][:5] if isinstance(done.value(), list) else done.value()
@@ -771,11 +828,13 @@ def needs_of_callbacks(rank, size, other):
 
     def chains(done):
         steps.append("first")
-        later["chained"] = later["second"].then(lambda done: steps.append("chained") or 100 * value(done))
+        later["chained"] = later["second"].then(lambda done: steps.append("chained")
+                                                or 100 * value(done))
         return value(done)
     one, two, three = futures(3)
     with Held(rank, size, None):
-        first, later["second"], third = one.then(chains), two.then(sums("second", 10.0)), three.then(sums("third", 2.0))
+        first, later["second"], third = one.then(
+            chains), two.then(sums("second", 10.0)), three.then(sums("third", 2.0))
     expect("a callback that has chained on a later one", first, 1)
     expect("a callback that is chained on a later one", later["chained"], 1000)
     expect("a callback after those", third, 2)
@@ -789,7 +848,8 @@ def needs_of_callbacks(rank, size, other):
         return inner.wait() + sums("first", 1000.0)(done)
     one, two, three = futures(3)
     with Held(rank, size, None):
-        first, later["second"], third = one.then(nests), two.then(sums("second", 10.0)), three.then(sums("third", 2.0))
+        first, later["second"], third = one.then(
+            nests), two.then(sums("second", 10.0)), three.then(sums("third", 2.0))
     expect("a callback whose own callback waits for a later one", first, 1011)
     expect("a callback after those", third, 2)
     if steps != ["second", "first", "third"]:
@@ -808,8 +868,10 @@ def waits_in_callbacks(rank, size):
     other = dist.new_group()
     ranks = sum(range(size))
     for group in (None, other):
-        same(nested(rank, size, group, 3).wait(), torch.full((10,), 4.0 * ranks + size * (3 + 2 + 1)), "callbacks, four deep")
-    # Many that make collectives, in the order of the program at each rank, however late their sums are. Numbers tell them apart.
+        same(nested(rank, size, group, 3).wait(),
+             torch.full((10,), 4.0 * ranks + size * (3 + 2 + 1)), "callbacks, four deep")
+    # Many that make collectives, in the order of the program at each rank, however late their sums
+    # are. Numbers tell them apart.
     futures, results = [], []
     for number in range(12):
         def callback(done, number=number):
@@ -822,7 +884,8 @@ def waits_in_callbacks(rank, size):
         dist.all_reduce(outer)
         results.append(outer)
     for number, (future, outer) in enumerate(zip(futures, results)):
-        same(future.wait(), torch.full((5,), 1000.0 * number * size), f"a sum made in callback {number}")
+        same(future.wait(), torch.full((5,), 1000.0 * number * size),
+             f"a sum made in callback {number}")
         same(outer, torch.full((5,), float(number * size)), f"the sum after callback {number}")
     # Callbacks that are registered together, of which the first waits for the last.
     works = [dist.all_reduce(torch.ones(5), async_op=True) for _ in range(3)]
@@ -835,7 +898,8 @@ def waits_in_callbacks(rank, size):
     needs_of_callbacks(rank, size, other)
     # Of another group's Work, by a callback that also says that it is done.
     works = [dist.all_reduce(torch.ones(5), group=group, async_op=True) for group in (None, other)]
-    same(works[0].get_future().then(lambda done: works[1].wait() and works[1].result()[0]).wait(), torch.full((5,), float(size)),
+    same(works[0].get_future().then(lambda done: works[1].wait() and works[1].result()[0]).wait(),
+         torch.full((5,), float(size)),
          "what another group's Work gives")
     if not (works[0].is_completed() and works[0].get_future().done()):
         raise AssertionError("a Work that was waited for is not completed")
@@ -849,7 +913,8 @@ def waits_in_callbacks(rank, size):
     def more(done):
         dist.all_to_all(outputs, [torch.full((2,), 10.0 + rank)] * size)
         return outputs[2].clone()
-    same(work.get_future().then(more).wait(), torch.full((2,), 12.0), "a callback of what runs on Gloo")
+    same(work.get_future().then(more).wait(), torch.full((2,), 12.0),
+         "a callback of what runs on Gloo")
     if len(called) != 1:
         raise AssertionError("what add_done_callback was given has not run before what follows it")
     # Exceptions, and one whose callback has the last reference to its group.
@@ -871,12 +936,15 @@ def waits_in_callbacks(rank, size):
         dist.all_reduce(torch.ones(5), group=ended[0])
         ended.clear()
         return done.value()[0]
-    future = dist.all_reduce(torch.ones(5), group=ended[0], async_op=True).get_future().then(destroys)
+    future = dist.all_reduce(torch.ones(5), group=ended[0],
+                             async_op=True).get_future().then(destroys)
     same(future.wait(), torch.full((5,), float(size)), "a callback that destroys its group")
 
 
 def no_more_threads(size=1 << 47):
-    """No thread can be made from now on: its stack would be larger than memory can be. It holds for root, too. Returns the size before."""
+    """No thread can be made from now on: its stack would be larger than memory can be. It holds for
+    root, too. Returns the size before.
+    """
     libc = ctypes.CDLL(None)
     attributes, before = ctypes.create_string_buffer(256), ctypes.c_size_t()
     libc.pthread_getattr_default_np(attributes)
@@ -906,20 +974,25 @@ def without_threads(rank, size):
         pass
     else:
         raise AssertionError("a thread could be made")
-    same(dist.all_reduce(torch.ones(5), async_op=True).get_future().wait()[0], torch.full((5,), float(size)), "a future without threads")
+    same(dist.all_reduce(torch.ones(5), async_op=True).get_future().wait()[0],
+         torch.full((5,), float(size)), "a future without threads")
     for step in range(20):
         work = dist.all_reduce(torch.ones(500000), async_op=True)
         future = work.get_future().then(sums)
         # Also for the future of a work whose callbacks run.
-        future = future.then(lambda done, work=work: 10 * done.value() if work.get_future().done() else None)
+        future = future.then(lambda done,
+                             work=work: 10 * done.value() if work.get_future().done() else None)
         same(future.wait(), torch.full((5,), 10.0 * size), f"callbacks without threads, {step}")
     no_more_threads(before)
-    same(nested(rank, size, None, 2).wait(), torch.full((10,), 3.0 * sum(range(size)) + size * (2 + 1)), "callbacks with threads again")
+    same(nested(rank, size, None, 2).wait(),
+         torch.full((10,), 3.0 * sum(range(size)) + size * (2 + 1)), "callbacks with threads again")
     return {"told": told}
 
 
 def forks(rank, size):
-    """Children of a process that has threads for callbacks, of which one runs a callback and one has nothing to do."""
+    """Children of a process that has threads for callbacks, of which one runs a callback and one
+    has nothing to do.
+    """
     with Held(rank, size, None):
         for ends in (lambda: None, begins_anew):
             child = os.fork()
@@ -932,7 +1005,8 @@ def forks(rank, size):
             status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             if status != 0:
                 raise AssertionError(f"exit status of a child: {status}")
-        loaded = torch.cat(list(DataLoader(torch.arange(8), 2, num_workers=2, multiprocessing_context="fork", timeout=30)))
+        loaded = torch.cat(list(DataLoader(torch.arange(8), 2, num_workers=2,
+                                           multiprocessing_context="fork", timeout=30)))
         same(loaded, torch.arange(8), "what children have loaded")
     dist.all_reduce(torch.ones(5))
 
@@ -949,7 +1023,8 @@ def begins_anew():
     dist.destroy_process_group()
     dist.init_process_group("fanin", store=dist.HashStore(), rank=0, world_size=1)
     futures = [dist.all_reduce(torch.ones(500000), async_op=True).get_future() for _ in range(2)]
-    for future in [future.then(lambda done: dist.all_reduce(done.value()[0]) or done.value()[0]) for future in futures]:
+    for future in [future.then(lambda done: dist.all_reduce(done.value()[0]) or done.value()[0])
+                   for future in futures]:
         same(future.wait(), torch.ones(500000), "callbacks of a child")
     if [group["size"] for group in fanin_torch.report()] != [1]:
         raise AssertionError(f"groups of a child: {fanin_torch.report()}")
@@ -957,7 +1032,9 @@ def begins_anew():
 
 
 def waiting(hook):
-    """The same hook, but a bucket waits for the one before it: what its collectives give can't depend on their order."""
+    """The same hook, but a bucket waits for the one before it: what its collectives give can't
+    depend on their order.
+    """
     def wrapped(state, bucket):
         future = hook(state, bucket)
         future.wait()
@@ -966,28 +1043,37 @@ def waiting(hook):
 
 
 def hooks_of_torch(rank, size):
-    """Torch's hooks for DistributedDataParallel, with several buckets, which must be as when buckets wait for each other."""
+    """Torch's hooks for DistributedDataParallel, with several buckets, which must be as when
+    buckets wait for each other.
+    """
     group = dist.new_group()
     found = {}
 
     def power(hook):
-        return lambda model: (powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=2, start_powerSGD_iter=3, min_compression_rate=0.5), hook)
+        return lambda model: (powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=2,
+                                                          start_powerSGD_iter=3,
+                                                          min_compression_rate=0.5), hook)
 
     def local(hook):
         return lambda model: (post_localSGD_hook.PostLocalSGDState(group, group, 3), hook)
 
     def default(hook):
         return lambda model: (group, hook)
-    for name, make, hook, steps in (("powerSGD", power, powerSGD_hook.powerSGD_hook, 30), ("fp16", default, default_hooks.fp16_compress_hook, 8),
+    for name, make, hook, steps in (("powerSGD", power, powerSGD_hook.powerSGD_hook, 30),
+                                    ("fp16", default, default_hooks.fp16_compress_hook, 8),
                                     ("allreduce", default, default_hooks.allreduce_hook, 8),
-                                    ("post_localSGD", local, post_localSGD_hook.post_localSGD_hook, 8)):
+                                    ("post_localSGD", local, post_localSGD_hook.post_localSGD_hook,
+                                     8)):
         losses = found.setdefault(name, [])
-        mine = train(rank, size, group, bucket=0.001, steps=steps, losses=losses, make_hook=make(hook), dtype=torch.double)
+        mine = train(rank, size, group, bucket=0.001, steps=steps, losses=losses,
+                     make_hook=make(hook), dtype=torch.double)
         equal_everywhere(rank, size, mine, name)
         if make is power:
-            other = train(rank, size, group, bucket=0.001, steps=steps, make_hook=make(waiting(hook)), dtype=torch.double)
+            other = train(rank, size, group, bucket=0.001, steps=steps,
+                          make_hook=make(waiting(hook)), dtype=torch.double)
             if not torch.allclose(mine, other, rtol=1e-6, atol=1e-9):
-                raise AssertionError(f"{name}: {(mine - other).abs().max()} from where buckets wait for each other")
+                raise AssertionError(f"{name}: {(mine - other).abs().max()} from where buckets "
+                                     "wait for each other")
     return found
 
 
@@ -1062,7 +1148,8 @@ def main():
         dist.init_process_group("fanin", timeout=timedelta(seconds=60))
     rank, size = dist.get_rank(), dist.get_world_size()
     result = globals()[sys.argv[1]](rank, size) or {}
-    result.update(report=fanin_torch.report(), warnings=[str(warning.message) for warning in caught])
+    result.update(report=fanin_torch.report(),
+                  warnings=[str(warning.message) for warning in caught])
     print(json.dumps(result), flush=True)
     if sys.argv[1] == "callbacks":
         ENDS.append(time.monotonic())

@@ -5,8 +5,8 @@ Fanin as a backend of torch.distributed.
     import fanin_torch
     torch.distributed.init_process_group("fanin")
 
-Collectives on CPU tensors run in the network; what can't goes to a Gloo group inside, and report() tells what and why. docs/pytorch.md
-has the options and recipes.
+Collectives on CPU tensors run in the network; what can't goes to a Gloo group inside, and report()
+tells what and why. docs/pytorch.md has the options and recipes.
 """
 
 import atexit
@@ -26,7 +26,9 @@ __all__ = ["Options", "monitored_barrier", "report"]
 
 
 def _text(name):
-    """Of the environment, even if Python has more privileges than its user, or of fanin.conf; or empty."""
+    """Of the environment, even if Python has more privileges than its user, or of fanin.conf; or
+    empty.
+    """
     return os.environ.get(name) or _core.setting(name)
 
 
@@ -55,17 +57,23 @@ def _seconds(name, default):
 @dataclass
 class Options:
     """
-    The options of a group, given as pg_options. What is None is as the environment has it, or fanin.conf. All ranks give the same.
+    The options of a group, given as pg_options. What is None is as the environment has it, or
+    fanin.conf. All ranks give the same.
     """
 
-    fallback: str = None  # "gloo" or "raise", if not all ranks can join; FANIN_TORCH_FALLBACK, else "gloo". Rank 0's counts
+    # "gloo" or "raise", if not all ranks can join; FANIN_TORCH_FALLBACK, else "gloo". Rank 0's
+    # counts
+    fallback: str = None
     manager: str = None  # ADDRESS[:PORT]; FANIN_MANAGER, else fanin.conf
     interface: str = None  # FANIN_INTERFACE, else that of the route
     join_timeout: float = None  # seconds; FANIN_TORCH_JOIN_TIMEOUT, else 30
-    accumulate_f32: bool = None  # sums of half and bfloat16 in float on the switch; FANIN_TORCH_ACCUMULATE_F32
+    # sums of half and bfloat16 in float on the switch; FANIN_TORCH_ACCUMULATE_F32
+    accumulate_f32: bool = None
     authenticate: bool = None  # FANIN_TORCH_AUTHENTICATE
-    reproducible: bool = None  # sums are in the order of ranks, the same bits in every run; FANIN_TORCH_REPRODUCIBLE
-    handler: str = None  # the job's handler; FANIN_TORCH_HANDLER, else "auto". "sparse" for hooks.top_k
+    # sums are in the order of ranks, the same bits in every run; FANIN_TORCH_REPRODUCIBLE
+    reproducible: bool = None
+    # the job's handler; FANIN_TORCH_HANDLER, else "auto". "sparse" for hooks.top_k
+    handler: str = None
 
     def resolved(self):
         """The same with nothing left None; ValueError for what is not valid."""
@@ -73,17 +81,21 @@ class Options:
             self.fallback or _setting("FANIN_TORCH_FALLBACK", ("gloo", "raise"), "gloo"),
             self.manager or "",
             self.interface or _text("FANIN_INTERFACE"),
-            _seconds("FANIN_TORCH_JOIN_TIMEOUT", "30") if self.join_timeout is None else self.join_timeout,
-            _flag("FANIN_TORCH_ACCUMULATE_F32") if self.accumulate_f32 is None else self.accumulate_f32,
+            _seconds("FANIN_TORCH_JOIN_TIMEOUT", "30")
+            if self.join_timeout is None else self.join_timeout,
+            _flag("FANIN_TORCH_ACCUMULATE_F32")
+            if self.accumulate_f32 is None else self.accumulate_f32,
             _flag("FANIN_TORCH_AUTHENTICATE") if self.authenticate is None else self.authenticate,
             _flag("FANIN_TORCH_REPRODUCIBLE") if self.reproducible is None else self.reproducible,
             self.handler or _text("FANIN_TORCH_HANDLER") or "auto")
         if done.fallback not in ("gloo", "raise"):
             raise ValueError(f"fallback: found {done.fallback!r}, expected 'gloo' or 'raise'")
         if done.handler == "ring":
-            raise ValueError("handler: found 'ring', expected one of a switch: without one there is Gloo")
+            raise ValueError("handler: found 'ring', expected one of a switch: without one there "
+                             "is Gloo")
         if not 0.001 <= done.join_timeout <= 86400:
-            raise ValueError(f"join_timeout: found {done.join_timeout!r}, expected seconds, 0.001 to 86400")
+            raise ValueError(f"join_timeout: found {done.join_timeout!r}, expected seconds, 0.001 "
+                             "to 86400")
         return done
 
 
@@ -97,27 +109,33 @@ def _create(backend_options, pg_options):
     timeout = backend_options.timeout
     timeout = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
     gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout=timeout)
-    group = _core.Group(gloo, dist.PrefixStore("notes", store), rank, size, backend_options.group_id, timeout)
-    agreement = Agreement(dist.PrefixStore("fanin", store), rank, size, timedelta(seconds=options.join_timeout))
+    group = _core.Group(gloo, dist.PrefixStore("notes", store), rank, size,
+                        backend_options.group_id, timeout)
+    agreement = Agreement(dist.PrefixStore("fanin", store), rank, size,
+                          timedelta(seconds=options.join_timeout))
     reason, fallback = choose(group, agreement, options, timeout)
     if reason and fallback == "raise":
         raise RuntimeError(f"fanin: not in the network: {reason}")
     if reason and rank == 0:
-        warnings.warn(f"fanin: the group {backend_options.group_id!r} of {size} ranks runs on Gloo, not in the network: {reason}",
+        warnings.warn(f"fanin: the group {backend_options.group_id!r} of {size} ranks runs on "
+                      f"Gloo, not in the network: {reason}",
                       RuntimeWarning, stacklevel=2)
     return group
 
 
 def report():
     """
-    What has run where: a list with a dictionary for each group that this process has made, in that order. "network" has calls and bytes of
-    each collective that ran in the network, "gloo" of those that did not, by reason. Fit for JSON.
+    What has run where: a list with a dictionary for each group that this process has made, in that
+    order. "network" has calls and bytes of each collective that ran in the network, "gloo" of those
+    that did not, by reason. Fit for JSON.
     """
     return _core.report()
 
 
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
-    """torch.distributed.monitored_barrier takes no groups but Gloo's: this one runs on the Gloo group inside."""
+    """torch.distributed.monitored_barrier takes no groups but Gloo's: this one runs on the Gloo
+    group inside.
+    """
     group = dist.distributed_c10d._get_default_group() if group is None else group
     if not isinstance(group, _core.Group):
         raise TypeError(f"group: found {type(group).__name__}, expected one of the backend fanin")

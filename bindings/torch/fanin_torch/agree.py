@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All ranks of a group use the network, or none does: what they tell each other by torch's store before the first collective."""
+"""All ranks of a group use the network, or none does: what they tell each other by torch's store
+before the first collective.
+"""
 
 import json
 import os
@@ -49,8 +51,8 @@ class Agreement:
 
 def plan(agreement, options):
     """
-    Rank 0: {"job": a name that no other group has, "hosts": the ranks of each, by the first of them, which leads the others, "reason": "" or
-    why nobody needs to join, "fallback": ...}.
+    Rank 0: {"job": a name that no other group has, "hosts": the ranks of each, by the first of
+    them, which leads the others, "reason": "" or why nobody needs to join, "fallback": ...}.
     """
     hosts = {}
     for rank, host in enumerate(agreement.gather("host", host_id())):
@@ -62,20 +64,27 @@ def plan(agreement, options):
         reason = "all ranks are on one host"
     if None in hosts:
         reason = f"rank {hosts[None][0]} has not said on which host it is"
-    return {"job": f"torch-{secrets.token_hex(12)}", "hosts": list(hosts.values()), "reason": reason,
+    return {"job": f"torch-{secrets.token_hex(12)}", "hosts": list(hosts.values()),
+            "reason": reason,
             "fallback": options.fallback}
 
 
 def verdict(group, agreement, status):
-    """Rank 0: {"reason": "" if all have joined, else why not, "handler", "accumulates_f32": of the job}."""
-    texts = ["it has not said whether it has joined" if text is None else text for text in agreement.gather("joined", status)]
+    """Rank 0: {"reason": "" if all have joined, else why not, "handler", "accumulates_f32": of the
+    job}.
+    """
+    texts = ["it has not said whether it has joined" if text is None else text
+             for text in agreement.gather("joined", status)]
     failed = [f"rank {rank}: {text}" for rank, text in enumerate(texts) if text]
-    return {"reason": "; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if len(failed) > 3 else ""),
+    return {"reason": "; ".join(failed[:3])
+            + (f"; and {len(failed) - 3} more" if len(failed) > 3 else ""),
             "handler": group.handler(), "accumulates_f32": group.accumulates_f32()}
 
 
 def choose(group, agreement, options, timeout):
-    """Joins the job with all ranks, and has the group use the network or Gloo. Returns "" or why it is not the network, and rank 0's fallback."""
+    """Joins the job with all ranks, and has the group use the network or Gloo. Returns "" or why it
+    is not the network, and rank 0's fallback.
+    """
     if agreement.rank == 0:
         agreement.tell("plan", plan(agreement, options))
     else:

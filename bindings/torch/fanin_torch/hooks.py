@@ -19,12 +19,14 @@ _then = torch._C.Future.then
 
 def bf16(group, bucket):
     """
-    Averages gradients as bfloat16, which the switch accumulates in float and rounds once. group: the model's process group, None for the
-    default one; it was made with Options(accumulate_f32=True).
+    Averages gradients as bfloat16, which the switch accumulates in float and rounds once. group:
+    the model's process group, None for the default one; it was made with
+    Options(accumulate_f32=True).
     """
     group = dist.group.WORLD if group is None else group
     if isinstance(group, _core.Group) and not group.accumulates_f32():
-        raise ValueError("the group accumulates bfloat16 in bfloat16: make it with fanin_torch.Options(accumulate_f32=True)")
+        raise ValueError("the group accumulates bfloat16 in bfloat16: make it with "
+                         "fanin_torch.Options(accumulate_f32=True)")
     gradients = bucket.buffer()
     sent = gradients.to(torch.bfloat16).div_(group.size())
     future = dist.all_reduce(sent, group=group, async_op=True).get_future()
@@ -37,13 +39,15 @@ def bf16(group, bucket):
 
 class TopK:
     """
-    The state of top_k for a model in DistributedDataParallel: what a worker has not sent yet of each parameter's gradients, its residual.
+    The state of top_k for a model in DistributedDataParallel: what a worker has not sent yet of
+    each parameter's gradients, its residual.
 
-    fraction: of each bucket's elements that a worker sends in a step, those with the largest magnitudes; at least one. group: the model's, if it
-    is None; made with Options(handler="sparse").
+    fraction: of each bucket's elements that a worker sends in a step, those with the largest
+    magnitudes; at least one. group: the model's, if it is None; made with
+    Options(handler="sparse").
 
-    Residuals belong to a parameter, whatever bucket it is in, and to this rank: state_dict() has this rank's, and a checkpoint that is to go on
-    exactly needs that of each.
+    Residuals belong to a parameter, whatever bucket it is in, and to this rank: state_dict() has
+    this rank's, and a checkpoint that is to go on exactly needs that of each.
     """
 
     def __init__(self, model, fraction, group=None):
@@ -52,7 +56,8 @@ class TopK:
         self.fraction = fraction
         self.group = model.process_group if group is None else group
         if not isinstance(self.group, _core.Group):
-            raise TypeError(f"group: found {type(self.group).__name__}, expected one of the backend fanin")
+            raise TypeError(f"group: found {type(self.group).__name__}, expected one of the "
+                            "backend fanin")
         self._parameters = dict(model.module.named_parameters())
         self._name_of = {id(parameter): name for name, parameter in self._parameters.items()}
         self._residuals = {}  # of each parameter, by name: a view of its bucket's
@@ -60,15 +65,19 @@ class TopK:
         self._warned = set()
 
     def residual_of(self, bucket):
-        """The residual of a bucket in one tensor. After DistributedDataParallel has made other buckets it is put together from the old ones."""
+        """The residual of a bucket in one tensor. After DistributedDataParallel has made other
+        buckets it is put together from the old ones.
+        """
         names = tuple(self._name_of[id(parameter)] for parameter in bucket.parameters())
         if names not in self._flat:
             dtype = torch.double if bucket.buffer().dtype == torch.double else torch.float
             parts = [self._residuals[name].reshape(-1).to(dtype) if name in self._residuals
-                     else torch.zeros(self._parameters[name].numel(), dtype=dtype) for name in names]
+                     else torch.zeros(self._parameters[name].numel(), dtype=dtype)
+                     for name in names]
             flat = torch.cat(parts)
             if flat.numel() != bucket.buffer().numel():
-                raise RuntimeError(f"bucket {bucket.index()}: found {bucket.buffer().numel()} elements, expected {flat.numel()}")
+                raise RuntimeError(f"bucket {bucket.index()}: found {bucket.buffer().numel()} "
+                                   f"elements, expected {flat.numel()}")
             for others in [others for others in self._flat if set(others) & set(names)]:
                 del self._flat[others]
             self._flat[names] = flat
@@ -81,17 +90,21 @@ class TopK:
         if reason and reason not in self._warned:
             self._warned.add(reason)
             if self.group.rank() == 0:
-                warnings.warn(f"fanin: top_k runs on Gloo, not in the network: {reason}", RuntimeWarning, stacklevel=2)
+                warnings.warn(f"fanin: top_k runs on Gloo, not in the network: {reason}",
+                              RuntimeWarning, stacklevel=2)
 
     def state_dict(self):
-        """The fraction, and copies of this rank's residuals by the names of the model's parameters."""
-        return {"fraction": self.fraction, "residuals": {name: value.clone() for name, value in self._residuals.items()}}
+        """The fraction, and copies of this rank's residuals by the names of the model's parameters.
+        """
+        return {"fraction": self.fraction,
+                "residuals": {name: value.clone() for name, value in self._residuals.items()}}
 
     def load_state_dict(self, state):
         """Goes on from there. ValueError if it is of another model."""
         for name, value in state["residuals"].items():
             if name not in self._parameters or self._parameters[name].shape != value.shape:
-                raise ValueError(f"residuals: found {name!r} of size {tuple(value.shape)}, which the model does not have")
+                raise ValueError(f"residuals: found {name!r} of size {tuple(value.shape)}, which "
+                                 "the model does not have")
         self.fraction = state["fraction"]
         self._flat = {}
         self._residuals = {name: value.clone() for name, value in state["residuals"].items()}
@@ -99,13 +112,16 @@ class TopK:
 
 def largest(magnitudes, most):
     """
-    The indices of the largest ones, a NaN first, ascending. Of many elements a sample tells which are too small: 4 M elements take 31 ms on a
-    core of 2.3 GHz in place of 123 ms by topk.
+    The indices of the largest ones, a NaN first, ascending. Of many elements a sample tells which
+    are too small: 4 M elements take 31 ms on a core of 2.3 GHz in place of 123 ms by topk.
     """
     sample = magnitudes[::64]
     enough = 1 + most * 5 // (4 * 64)
     if enough < sample.numel() // 2 and most >= 4096:
-        candidates = (magnitudes <= torch.kthvalue(sample, sample.numel() - enough).values).logical_not_().nonzero().flatten()
+        candidates = (magnitudes <= torch.kthvalue(sample,
+                                                   sample.numel()
+                                                   - enough).values).logical_not_(
+                                                       ).nonzero().flatten()
         if candidates.numel() >= most:
             found = torch.topk(magnitudes[candidates], most, sorted=False).indices
             return candidates[found].sort().values
@@ -114,8 +130,9 @@ def largest(magnitudes, most):
 
 def compress(total, fraction):
     """
-    Takes the elements with the largest magnitudes out of `total`, which keeps zeros there. Returns their indices, ascending, their values, and
-    how many there are at most at any rank. Both together are what was there before, bit by bit.
+    Takes the elements with the largest magnitudes out of `total`, which keeps zeros there. Returns
+    their indices, ascending, their values, and how many there are at most at any rank. Both
+    together are what was there before, bit by bit.
     """
     most = min(total.numel(), max(1, round(fraction * total.numel())))
     indices = largest(total.abs(), most)
@@ -126,8 +143,10 @@ def compress(total, fraction):
 
 def top_k(state, bucket):
     """
-    Averages the largest elements of each bucket only, as sparse vectors; what a worker does not send it adds to the gradients of its next step
-    (error feedback: Stich, Cordonnier, Jaggi, "Sparsified SGD with memory"). Half and bfloat16 are kept, sent and summed in float. state: a TopK.
+    Averages the largest elements of each bucket only, as sparse vectors; what a worker does not
+    send it adds to the gradients of its next step (error feedback: Stich, Cordonnier, Jaggi,
+    "Sparsified SGD with memory"). Half and bfloat16 are kept, sent and summed in float. state: a
+    TopK.
     """
     gradients = bucket.buffer()
     residual = state.residual_of(bucket)

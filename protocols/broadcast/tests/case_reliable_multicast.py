@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reliable multicast on real processes: broadcasts and allgathers are exact by it, each link carries their data once, nothing is fetched without
-loss, blocking calls find it by themselves, and a rank that is killed is named.
+"""Reliable multicast on real processes: broadcasts and allgathers are exact by it, each link
+carries their data once, nothing is fetched without loss, blocking calls find it by themselves, and
+a rank that is killed is named.
 """
 
 import json
@@ -9,7 +10,8 @@ import re
 import signal
 import time
 
-from tests.net.support import KIB, MIB, case, expect, expect_equal, expect_exact, program, wait_until
+from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, program,
+                               wait_until)
 from lab.fabric import MANAGER_IP, leaf_spine
 from tests.net.case_levels import LOSS
 from tests.net.case_trees import finish, jobs_left, managed_fabric, start
@@ -27,14 +29,20 @@ def run(fabric, where, **options):
     reports = finish(fabric, start(fabric, "cast", 1, multicast="always", **options))
     expect_exact(reports, where)
     for rank, report in enumerate(reports):
-        expect_equal(report["multicast_reason"], "all broadcasts and allgathers: the options say always", f"{where}: rank {rank}")
-        expect_equal(report["multicast_operations"], options.get("iters", 1) + options.get("warmup", 0), f"{where}: operations of rank {rank}")
-    wait_until(lambda: not any(jobs_left(fabric).values()), 60, f"{where}: both jobs to be gone from all switches")
+        expect_equal(report["multicast_reason"],
+                     "all broadcasts and allgathers: the options say always",
+                     f"{where}: rank {rank}")
+        expect_equal(report["multicast_operations"],
+                     options.get("iters", 1) + options.get("warmup", 0),
+                     f"{where}: operations of rank {rank}")
+    wait_until(lambda: not any(jobs_left(fabric).values()), 60,
+               f"{where}: both jobs to be gone from all switches")
     return reports
 
 
 def fetched_part(reports):
-    return sum(report["multicast_fetched"] for report in reports) / sum(report["multicast_packets"] for report in reports)
+    return sum(report["multicast_fetched"] for report in reports) / sum(report["multicast_packets"]
+                                                                        for report in reports)
 
 
 @case(300, also_over_udp=True, family=True)
@@ -42,27 +50,35 @@ def multicast_is_exact_with_packets_lost_doubled_and_reordered():
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU, config=LOSS) as fabric:
         for collective in ("broadcast", "allgather"):
             for size in (8, MIB, 8 * MIB):
-                reports = run(fabric, f"{collective} of {size} bytes", collective=collective, bytes=size if collective == "broadcast" else max(size, 32))
+                reports = run(fabric, f"{collective} of {size} bytes", collective=collective,
+                              bytes=size if collective == "broadcast" else max(size, 32))
         expect(fetched_part(reports) > 0, "nothing was fetched")
-        run(fabric, "two subgroups, last root", collective="broadcast", bytes=MIB + 4, root=7, subgroups=2)
+        run(fabric, "two subgroups, last root", collective="broadcast", bytes=MIB + 4, root=7,
+            subgroups=2)
 
 
 def links_of(fabric):
     """{name: (namespace, interface)} of hosts' and leaves' links."""
-    ends = {f"host {host}": (fabric.host_namespace(host), HOST_INTERFACE) for host in range(fabric.hosts)}
-    ends.update({f"{leaf} to {spine}": (fabric.switch_ns(leaf), f"to-{spine}") for leaf, spine in fabric.topology.links})
+    ends = {f"host {host}": (fabric.host_namespace(host), HOST_INTERFACE)
+            for host in range(fabric.hosts)}
+    ends.update({f"{leaf} to {spine}": (fabric.switch_ns(leaf), f"to-{spine}") for leaf,
+                 spine in fabric.topology.links})
     return ends
 
 
 def carried(fabric, size, **options):
-    """{link: (received, sent)} in multiples of the vector, and the frames that came into each switch for each packet of data, while a job runs."""
+    """{link: (received, sent)} in multiples of the vector, and the frames that came into each
+    switch for each packet of data, while a job runs.
+    """
     def frames():
         """(when, {switch: frames that came in})"""
-        return time.monotonic(), {switch: sum(port["rx_frames"] for port in fabric.port_counters(switch).values())
+        return time.monotonic(), {switch: sum(port["rx_frames"]
+                                              for port in fabric.port_counters(switch).values())
                                   for switch in fabric.topology.switches}
 
     def rates(first, last):
-        return {switch: (last[1][switch] - first[1][switch]) / (last[0] - first[0]) for switch in first[1]}
+        return {switch: (last[1][switch] - first[1][switch]) / (last[0] - first[0])
+                for switch in first[1]}
 
     # Switches ask each other all the time who is there.
     idle = frames()
@@ -70,68 +86,88 @@ def carried(fabric, size, **options):
     idle = rates(idle, frames())
     before = {name: link_bytes(*end) for name, end in links_of(fabric).items()}
     first = frames()
-    reports = run(fabric, f"{options['collective']} of {size} bytes", bytes=size, warmup=0, iters=TIMES, **options)
+    reports = run(fabric, f"{options['collective']} of {size} bytes", bytes=size, warmup=0,
+                  iters=TIMES, **options)
     packets = TIMES * size / reports[0]["payload_bytes"]
     last = frames()
-    entered = {switch: (rate - idle[switch]) * (last[0] - first[0]) / packets for switch, rate in rates(first, last).items()}
-    parts = {name: tuple((after - earlier) / size / TIMES for after, earlier in zip(link_bytes(*end), before[name])) for name, end in links_of(fabric).items()}
+    entered = {switch: (rate - idle[switch]) * (last[0] - first[0]) / packets for switch,
+               rate in rates(first, last).items()}
+    parts = {name: tuple((after - earlier) / size / TIMES for after,
+                         earlier in zip(link_bytes(*end), before[name])) for name,
+             end in links_of(fabric).items()}
     return parts, entered
 
 
 @case(400)
 def each_link_carries_a_multicast_once():
-    """Where the machine is busy packets may be fetched that were only late: that is another run's figure."""
+    """Where the machine is busy packets may be fetched that were only late: that is another run's
+    figure.
+    """
     size = 64 * MIB
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU) as fabric:
         for collective in ("broadcast", "allgather"):
             for _ in range(5):
                 parts, entered = carried(fabric, size, collective=collective)
-                if max(max(both) for both in parts.values()) <= 1.05 and max(entered.values()) <= 1.05:
+                if max(max(both) for both in parts.values(
+                        )) <= 1.05 and max(entered.values()) <= 1.05:
                     break
-            print(f"{collective}: most of a link {max(max(both) for both in parts.values()):.3f} of the vector, frames into a switch "
-                  f"{max(entered.values()):.3f} for each packet")
+            print(f"{collective}: most of a link {max(max(both) for both in parts.values()):.3f} "
+                  f"of the vector, frames into a switch {max(entered.values()):.3f} for each packet")
             for name, both in parts.items():
                 expect(max(both) <= 1.05, f"{collective}: {name} carried {both} of the vector")
             for switch, each in entered.items():
-                expect(each <= 1.05, f"{collective}: {each:.3f} frames came into {switch} for each packet")
+                expect(each <= 1.05, f"{collective}: {each:.3f} frames came into {switch} for each "
+                                     "packet")
 
 
 def gather(fabric, host, size, rounds):
     token = fabric.token_file.read_text().strip()
-    return fabric.spawn(host, ["env", f"FANIN_TOKEN={token}", program("gathering"), MANAGER_IP, "train", fabric.host_ip(host), host, size, rounds], "gathering")
+    return fabric.spawn(host,
+                        ["env", f"FANIN_TOKEN={token}", program("gathering"), MANAGER_IP, "train",
+                         fabric.host_ip(host), host, size, rounds], "gathering")
 
 
 @case(120, also_over_udp=True)
 def a_call_that_is_interrupted_while_ranks_agree_on_multicast_ends_the_communicator():
-    """It has posted nothing that could be taken up again, and the others must not go on as if it had agreed."""
+    """It has posted nothing that could be taken up again, and the others must not go on as if it
+    had agreed.
+    """
     interrupted = -12
     with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:
         ranks = [gather(fabric, host, 4, ROUNDS if host else 0) for host in range(4)]
         for process in ranks:
             process.wait(60)
         found = [json.loads(process.stdout()) for process in ranks]
-        expect_equal((found[0].get("first"), found[0].get("second")), (interrupted, interrupted), f"what the interrupted rank found: {found[0]}")
+        expect_equal((found[0].get("first"), found[0].get("second")), (interrupted, interrupted),
+                     f"what the interrupted rank found: {found[0]}")
         expect("interrupted" in found[0]["error"], f"the error of the interrupted rank: {found[0]}")
         for rank, other in enumerate(found[1:], 1):
-            expect(not other["ok"] and re.search(r"\branks? 0\b", other["error"]), f"rank {rank} does not name rank 0: {other}")
-        wait_until(lambda: not any(jobs_left(fabric).values()), 60, "the job to be gone from all switches")
+            expect(not other["ok"] and re.search(r"\branks? 0\b", other["error"]),
+                   f"rank {rank} does not name rank 0: {other}")
+        wait_until(lambda: not any(jobs_left(fabric).values()), 60,
+                   "the job to be gone from all switches")
 
 
 def expect_told(found, status, words, missing, where):
-    """The context and the communicator tell why the job by which broadcasts go has failed, and the communicator fails with it."""
-    expect_equal((found.get("status"), found.get("next")), (status, status), f"what {where} found: {found}")
+    """The context and the communicator tell why the job by which broadcasts go has failed, and the
+    communicator fails with it.
+    """
+    expect_equal((found.get("status"), found.get("next")), (status, status),
+                 f"what {where} found: {found}")
     for name in ("ctx", "comm", "why"):
         expect(words in found[name], f"{name} of {where}, expected {words}: {found}")
     for name in ("ctx_missing", "comm_missing"):
         expect(set(missing) <= set(found[name]), f"{name} of {where}, expected {missing}: {found}")
-    expect("'train.multicast', by which broadcasts go" in found["why"], f"why a sum fails at {where}: {found}")
+    expect("'train.multicast', by which broadcasts go" in found["why"],
+           f"why a sum fails at {where}: {found}")
 
 
 @case(120)
 def a_rank_that_is_killed_in_a_broadcast_is_named_by_the_communicator_that_was_asked_for_it():
     with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:
         ranks = [gather(fabric, host, 4, "killed") for host in range(4)]
-        wait_until(lambda: all("running" in process.stderr() for process in ranks), 60, "the broadcasts to run")
+        wait_until(lambda: all("running" in process.stderr() for process in ranks), 60,
+                   "the broadcasts to run")
         os.kill(ranks[2].pid, signal.SIGKILL)
         for rank in (0, 1, 3):
             ranks[rank].wait(60)
@@ -140,12 +176,15 @@ def a_rank_that_is_killed_in_a_broadcast_is_named_by_the_communicator_that_was_a
 
 @case(120)
 def ranks_that_disagree_about_a_broadcast_have_no_communicator_any_more():
-    """Of its ranks some may know of the failure and others not yet: they would not agree what goes by multicast."""
+    """Of its ranks some may know of the failure and others not yet: they would not agree what goes
+    by multicast.
+    """
     with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:
         ranks = [gather(fabric, host, 4, "disagree") for host in range(4)]
         for rank, process in enumerate(ranks):
             process.wait(60)
-            expect_told(json.loads(process.stdout()), -9, "the ranks disagree about the collective", [], f"rank {rank}")
+            expect_told(json.loads(process.stdout()), -9, "the ranks disagree about the collective",
+                        [], f"rank {rank}")
 
 
 @case(120)
@@ -157,9 +196,12 @@ def blocking_calls_find_multicast_by_themselves():
         for process in ranks:
             expect(process.stdout(), f"a rank said nothing: {process.last_words()}")
             found = json.loads(process.stdout())
-            expect_equal((found["ok"], found.get("wrong"), found.get("reason"), found.get("operations")),
-                         (True, 0, f"broadcasts and allgathers of {16 * 8896} bytes or more", 2 * ROUNDS), f"what a rank found: {found}")
-        wait_until(lambda: not any(jobs_left(fabric).values()), 60, "both jobs to be gone from all switches")
+            expect_equal((found["ok"], found.get("wrong"), found.get("reason"),
+                          found.get("operations")),
+                         (True, 0, f"broadcasts and allgathers of {16 * 8896} bytes or more",
+                          2 * ROUNDS), f"what a rank found: {found}")
+        wait_until(lambda: not any(jobs_left(fabric).values()), 60,
+                   "both jobs to be gone from all switches")
 
 
 @case(120)
@@ -167,19 +209,27 @@ def perf_finds_multicast_where_it_is_faster():
     """By its size: a shorter one asks for no second job."""
     with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:
         for size, calls in ((MIB, 4), (KIB, 0)):
-            reports = finish(fabric, start(fabric, "found", 1, multicast="auto", collective="allgather", bytes=size, iters=2, warmup=1, check=None))
+            reports = finish(fabric, start(fabric, "found", 1, multicast="auto",
+                                           collective="allgather", bytes=size, iters=2, warmup=1,
+                                           check=None))
             for rank, report in enumerate(reports):
-                expect_equal(report["multicast_operations"], calls, f"operations of rank {rank} with {size} bytes: {report['multicast_reason']}")
+                expect_equal(report["multicast_operations"], calls,
+                             f"operations of rank {rank} with {size} bytes: "
+                             f"{report['multicast_reason']}")
 
 
 @case(240, also_over_udp=True)
 def a_rank_that_is_killed_in_a_multicast_is_named():
-    """By the ranks that wait for its data, and by those that wait for it to receive, at its leaf and at others."""
+    """By the ranks that wait for its data, and by those that wait for it to receive, at its leaf
+    and at others.
+    """
     for victim in (0, 5):
         with managed_fabric(leaf_spine(2, 1, 8), mtu=DATA_MTU) as fabric:
-            ranks = start(fabric, "cast", 1, multicast="always", collective="broadcast", bytes=64 * MIB, iters=1000, check=None,
+            ranks = start(fabric, "cast", 1, multicast="always", collective="broadcast",
+                          bytes=64 * MIB, iters=1000, check=None,
                           check_ends=True, timeout_ms=5000)
-            wait_until(lambda: fabric.port_counters("leaf0")["h1"]["tx_frames"] > 20000, 60, "the broadcasts to run")
+            wait_until(lambda: fabric.port_counters("leaf0")["h1"]["tx_frames"] > 20000, 60,
+                       "the broadcasts to run")
             os.kill(ranks[victim].pid, signal.SIGKILL)
             for host, rank in enumerate(ranks):
                 if host == victim:
@@ -187,16 +237,21 @@ def a_rank_that_is_killed_in_a_multicast_is_named():
                 expect(rank.wait(60) != 0, f"rank {host} goes on without rank {victim}")
                 error = json.loads(rank.stdout())["error"]
                 expect_equal(error["code"], "timeout", f"rank {host}: {error['message']}")
-                expect(victim in error["missing"], f"rank {host} names {error['missing']}, expected {victim}: {error['message']}")
+                expect(victim in error["missing"],
+                       f"rank {host} names {error['missing']}, expected {victim}: "
+                       f"{error['message']}")
 
 
 @case(240, also_over_udp=True)
 def a_multicast_goes_on_when_its_spine_dies():
     """Over the other spine, in a run that begins with the same block; what was lost is fetched."""
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU) as fabric:
-        ranks = start(fabric, "cast", 1, multicast="always", collective="broadcast", bytes=16 * MIB, iters=60, check=None, check_ends=True)
-        wait_until(lambda: fabric.port_counters("leaf0")["h1"]["tx_frames"] > 10000, 60, "the broadcasts to run")
-        root = next(tree["nodes"][0]["switch"] for tree in fabric.ask_manager("trees")["trees"] if tree["name"] == "cast.multicast")
+        ranks = start(fabric, "cast", 1, multicast="always", collective="broadcast", bytes=16 * MIB,
+                      iters=60, check=None, check_ends=True)
+        wait_until(lambda: fabric.port_counters("leaf0")["h1"]["tx_frames"] > 10000, 60,
+                   "the broadcasts to run")
+        root = next(tree["nodes"][0]["switch"] for tree in fabric.ask_manager("trees")["trees"]
+                    if tree["name"] == "cast.multicast")
         os.kill(fabric.switches[root].pid, signal.SIGKILL)
         reports = finish(fabric, ranks)
         expect_exact(reports, f"broadcasts while {root} dies")
@@ -206,9 +261,11 @@ def a_multicast_goes_on_when_its_spine_dies():
 @case(60)
 def multicast_that_has_to_be_is_refused_where_it_cannot_be():
     with managed_fabric(leaf_spine(2, 1, 2)) as fabric:
-        ranks = start(fabric, "cast", 1, multicast="always", handler="ring", no_fallback=None, collective="broadcast", bytes=100 * KIB)
+        ranks = start(fabric, "cast", 1, multicast="always", handler="ring", no_fallback=None,
+                      collective="broadcast", bytes=100 * KIB)
         for rank in ranks:
             expect(rank.wait(60) != 0, "a ring multicasts")
             error = json.loads(rank.stdout())["error"]
             expect_equal(error["code"], "unsupported", error["message"])
-            expect("has no multicast: the job runs without a switch" in error["message"], error["message"])
+            expect("has no multicast: the job runs without a switch" in error["message"],
+                   error["message"])

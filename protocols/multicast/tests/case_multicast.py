@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Multicast over a leaf and a spine of real switches: what any host sends comes to each other one once, over each link once; and by the
-network manager, over trees that move."""
+"""Multicast over a leaf and a spine of real switches: what any host sends comes to each other one
+once, over each link once; and by the network manager, over trees that move.
+"""
 
 import contextlib
 import json
@@ -13,7 +14,8 @@ from pathlib import Path
 from tests.net.case_levels import KEY, running_fabric
 from tests.net.case_packets import join_body
 from lab.fabric import MANAGER_IP, Fabric, leaf_spine
-from tests.net.frames import DELIVERY, HEADER_LEN, JOIN, JOIN_ACK, MULTICAST, VERSION, RawPort, header, job_key, packet
+from tests.net.frames import (DELIVERY, HEADER_LEN, JOIN, JOIN_ACK, MULTICAST, VERSION, RawPort,
+                              header, job_key, packet)
 from lab.namespaces import HOST_INTERFACE, inside
 from tests.net.manager_lab import Client, Refused, close_all
 from tests.net.support import case, expect, expect_equal, program, wait_until
@@ -43,16 +45,21 @@ class Member:
 
     def make(self, packet_type, payload=b"", **fields):
         fields = {"rank": self.rank, "key": job_key({"key": self.key}, packet_type), **fields}
-        return packet(header(packet_type, self.job, fields.pop("key"), payload, **fields), self.fabric.host_mac(self.host),
+        return packet(header(packet_type, self.job, fields.pop("key"), payload, **fields),
+                      self.fabric.host_mac(self.host),
                       self.fabric.host_ip(self.host), dst_mac=self.fabric.switch_mac(self.switch),
                       dst_ip=self.fabric.switch_ip(self.switch))
 
     def join(self):
         """Says JOIN once more; True once all are there."""
-        self.port.send(self.make(JOIN, join_body(0x99 + self.rank, self.size, self.fabric.mtu, self.cookie)))
+        self.port.send(self.make(JOIN,
+                                 join_body(0x99 + self.rank, self.size, self.fabric.mtu,
+                                           self.cookie)))
 
     def arrived(self):
-        """What stands behind UDP's headers of each packet: super-frames have several, all of them deliveries."""
+        """What stands behind UDP's headers of each packet: super-frames have several, all of them
+        deliveries.
+        """
         for _, frame in self.port.arrived():
             content = frame[FANIN_OFFSET:]
             if frame[12:14] != b"\x08\x00" or len(content) < HEADER_LEN or content[0] != VERSION:
@@ -75,7 +82,8 @@ class Member:
             elif content[1] == DELIVERY:
                 origin, = struct.unpack_from("<Q", content, 40)
                 block, = struct.unpack_from("<I", content, 16)
-                expect_equal(content[HEADER_LEN:], data_of(origin, block), f"data of packet {block} of rank {origin}")
+                expect_equal(content[HEADER_LEN:], data_of(origin, block),
+                             f"data of packet {block} of rank {origin}")
                 self.heard[origin, block] = self.heard.get((origin, block), 0) + 1
 
     def joined(self):
@@ -85,7 +93,8 @@ class Member:
         return self.epoch != 0
 
     def send(self, block, **fields):
-        fields = {"members": self.rank, "epoch": self.epoch, "block": block, "count": DATA_LEN, **fields}
+        fields = {"members": self.rank, "epoch": self.epoch, "block": block, "count": DATA_LEN,
+                  **fields}
         self.port.send(self.make(MULTICAST, data_of(self.rank, block), **fields))
 
 
@@ -100,7 +109,8 @@ def members_of(fabric, ranks):
     fabric.install(JOB, KEY, parents, ranks, handler="multicast")
     members = [Member(fabric, host, rank, len(ranks)) for host, rank in ranks.items()]
     try:
-        # One after the other, and those that have joined first hear of the last one when they ask again.
+        # One after the other, and those that have joined first hear of the last one when they ask
+        # again.
         wait_until(lambda: all([member.joined() for member in members]), 60, "all to have joined")
         yield members
     finally:
@@ -113,13 +123,16 @@ def link_frames(namespace, interface):
     """(received, sent)"""
     with inside(namespace):
         counters = Path("/proc/net/dev").read_text(encoding="ascii")
-    fields = next(line for line in counters.splitlines() if line.strip().startswith(interface + ":")).split(":")[1].split()
+    fields = next(line for line in counters.splitlines()
+                  if line.strip().startswith(interface + ":")).split(":")[1].split()
     return int(fields[1]), int(fields[9])
 
 
 def links_of(fabric):
-    """{name: (namespace, interface)}: of hosts, and of the switches to the spine that is the root."""
-    ends = {f"host {host}": (fabric.host_namespace(host), HOST_INTERFACE) for host in range(fabric.hosts)}
+    """{name: (namespace, interface)}: of hosts, and of the switches to the spine that is the root.
+    """
+    ends = {f"host {host}": (fabric.host_namespace(host), HOST_INTERFACE)
+            for host in range(fabric.hosts)}
     ends.update({leaf: (fabric.switch_ns(leaf), "to-spine0") for leaf in ("leaf0", "leaf1")})
     return ends
 
@@ -147,32 +160,45 @@ def multicast_of_all_hosts_comes_to_each_other_one_once():
         for member in members:
             wrong = {key: times for key, times in member.heard.items() if times != 1}
             expect_equal(wrong, {}, f"packets that came to rank {member.rank} more than once")
-            expect(all(origin != member.rank for origin, _ in member.heard), f"rank {member.rank} has its own packets")
+            expect(all(origin != member.rank for origin, _ in member.heard),
+                   f"rank {member.rank} has its own packets")
         after = count_frames(fabric)
         for name in before:
             received, sent = (now - then for now, then in zip(after[name], before[name]))
             # Four hosts are behind each leaf.
-            expected = (7 * PACKETS, PACKETS) if name.startswith("host") else (4 * PACKETS, 4 * PACKETS)
-            for what, found, right in (("received", received, expected[0]), ("sent", sent, expected[1])):
-                expect(right <= found <= right + ASIDE, f"{name}: {found} frames {what}, expected {right} and {ASIDE} others at most")
-        counters = {entry["name"]: entry["count"] for entry in fabric.ask("leaf0", "jobs.list")["jobs"][0]["counters"]}
-        expect_equal(counters, {"delivered": 8 * PACKETS, "passed_up": 4 * PACKETS, "no_packet": 0}, "what leaf0 counts")
+            expected = (7 * PACKETS, PACKETS) if name.startswith("host") else (4 * PACKETS,
+                                                                               4 * PACKETS)
+            for what, found, right in (("received", received, expected[0]),
+                                       ("sent", sent, expected[1])):
+                expect(right <= found <= right + ASIDE,
+                       f"{name}: {found} frames {what}, expected {right} and {ASIDE} others at most")
+        counters = {entry["name"]: entry["count"]
+                    for entry in fabric.ask("leaf0", "jobs.list")["jobs"][0]["counters"]}
+        expect_equal(counters, {"delivered": 8 * PACKETS, "passed_up": 4 * PACKETS, "no_packet": 0},
+                     "what leaf0 counts")
 
 
 @case(120)
 def multicast_of_strangers_goes_nowhere():
-    with running_fabric(leaf_spine(2, 2, 8), mtu=1500) as fabric, members_of(fabric, {host: host for host in range(7)}) as members:
+    with running_fabric(leaf_spine(2, 2, 8),
+                        mtu=1500) as fabric, members_of(fabric,
+                                                        {host: host
+                                                         for host in range(7)}) as members:
         stranger = Member(fabric, 7, 5, 7)
         stranger.epoch = members[5].epoch
 
         def drops(name):
-            return {entry["name"]: entry["count"] for entry in fabric.ask("leaf1", "drops")["drops"]}[name]
+            return {entry["name"]: entry["count"]
+                    for entry in fabric.ask("leaf1", "drops")["drops"]}[name]
         try:
-            for reason, fields in (("port_wrong", {}), ("key_wrong", {"key": 1}), ("rank_unknown", {"rank": 7, "members": 7})):
+            for reason, fields in (("port_wrong", {}), ("key_wrong", {"key": 1}),
+                                   ("rank_unknown", {"rank": 7, "members": 7})):
                 stranger.send(0, **fields)
-                wait_until(lambda name=reason: drops(name) == 1, 60, f"a packet to be counted as {reason}")
+                wait_until(lambda name=reason: drops(name) == 1, 60,
+                           f"a packet to be counted as {reason}")
             members[4].send(1, members=6)
-            wait_until(lambda: drops("rank_unknown") == 2, 60, "a member that speaks for another one")
+            wait_until(lambda: drops("rank_unknown") == 2, 60,
+                       "a member that speaks for another one")
         finally:
             stranger.port.socket.close()
         members[4].send(2)
@@ -183,20 +209,26 @@ def multicast_of_strangers_goes_nowhere():
 
 
 def start_manager(fabric):
-    """Starts it, and waits for all links: a switch that was started before its neighbor takes a moment to see that."""
+    """Starts it, and waits for all links: a switch that was started before its neighbor takes a
+    moment to see that.
+    """
     fabric.start_manager()
-    wait_until(lambda: all(link["state"] == "up" for link in fabric.ask_manager("topology")["links"]), 60, "all links to be up")
+    wait_until(lambda: all(link["state"] == "up"
+                           for link in fabric.ask_manager("topology")["links"]), 60,
+               "all links to be up")
 
 
 def hosts_of(fabric):
     """A connection of each host to the network manager."""
     manager = types.SimpleNamespace(namespace=fabric.management, address=MANAGER_IP)
-    return [Client(manager, token=fabric.token_file.read_text().strip()) for _ in range(fabric.hosts)]
+    return [Client(manager, token=fabric.token_file.read_text().strip())
+            for _ in range(fabric.hosts)]
 
 
 def ask_for(fabric, clients, **options):
     """All hosts ask for the job "cast"; returns the numbers of their requests."""
-    return [client.start("join", job="cast", size=fabric.hosts, rank=host, ip=fabric.host_ip(host), **options)
+    return [client.start("join", job="cast", size=fabric.hosts, rank=host, ip=fabric.host_ip(host),
+                         **options)
             for host, client in enumerate(clients)]
 
 
@@ -205,7 +237,8 @@ def members_by_manager(fabric, results):
     trees = []
     for tree in range(results[0]["trees"]):
         told = [result if tree == 0 else result["more_trees"][tree - 1] for result in results]
-        trees.append([Member(fabric, host, host, fabric.hosts, entry["job"], entry["key"]) for host, entry in enumerate(told)])
+        trees.append([Member(fabric, host, host, fabric.hosts, entry["job"], entry["key"]) for host,
+                      entry in enumerate(told)])
         await_members(trees[-1])
     return trees
 
@@ -222,13 +255,15 @@ def send_all(members, first, count):
             member.send(block)
         for member in members:
             member.listen()
-    expected = [{(other.rank, block): 1 for other in members if other is not member for block in range(first, first + count)}
+    expected = [{(other.rank, block): 1 for other in members if other is not member
+                 for block in range(first, first + count)}
                 for member in members]
 
     def all_heard():
         for member in members:
             member.listen()
-        return all(len(member.heard) >= len(then) + len(right) for member, then, right in zip(members, before, expected))
+        return all(len(member.heard) >= len(then) + len(right) for member, then,
+                   right in zip(members, before, expected))
     wait_until(all_heard, 60, "all packets at all hosts")
     for member, then, right in zip(members, before, expected):
         expect_equal({key: times for key, times in member.heard.items() if key not in then}, right,
@@ -250,10 +285,13 @@ def multicast_by_the_manager_goes_on_when_its_spine_dies():
         results = [client.finish(number, "join") for client, number in
                    zip(clients, ask_for(fabric, clients, handler="multicast", trees=2))]
         for rank, result in enumerate(results):
-            expect_equal((result["rank"], result["mode"], result["shape"], result["handler"], result["trees"]),
+            expect_equal((result["rank"], result["mode"], result["shape"], result["handler"],
+                          result["trees"]),
                          (rank, "network", "multicast", "multicast", 2), "what a host is told")
             expect_equal(result["peers"], [{"rank": host, "ip": fabric.host_ip(host),
-                                            "switch_ip": fabric.switch_ip(fabric.topology.switch_of[host])} for host in range(4)],
+                                            "switch_ip": fabric.switch_ip(
+                                                fabric.topology.switch_of[host])}
+                                           for host in range(4)],
                          "the other hosts")
         before = roots(fabric)
         expect_equal(sorted(before), ["spine0", "spine1"], "roots of the subgroups")
@@ -274,7 +312,8 @@ def multicast_by_the_manager_goes_on_when_its_spine_dies():
             member.port.socket.close()
         close_all(clients)
         for switch in ("leaf0", "leaf1", before[1]):
-            wait_until(lambda switch=switch: not fabric.ask(switch, "jobs.list")["jobs"], 60, f"the jobs of {switch} to go")
+            wait_until(lambda switch=switch: not fabric.ask(switch, "jobs.list")["jobs"], 60,
+                       f"the jobs of {switch} to go")
 
 
 @case(120)
@@ -284,15 +323,18 @@ def no_ring_takes_the_place_of_multicast_without_a_spine():
         os.kill(fabric.switches["spine0"].pid, signal.SIGKILL)
         clients = hosts_of(fabric)
         options = {"fallback": True, "endpoint": "10.9.9.9:4711"}
-        for number, client in zip(ask_for(fabric, clients, handler="multicast", **options), clients):
+        for number, client in zip(ask_for(fabric, clients, handler="multicast", **options),
+                                  clients):
             try:
                 client.finish(number, "join")
                 expect(False, "a host has a multicast job without a spine")
             except Refused as error:
                 expect_equal(error.code, "no_path", "code of the refusal")
                 expect('no ring of its hosts does what the handler "multicast" does' in error.message, error.message)
-        results = [client.finish(number, "join") for client, number in zip(clients, ask_for(fabric, clients, **options))]
-        expect_equal([result["mode"] for result in results], ["ring", "ring"], "what hosts that reduce get")
+        results = [client.finish(number, "join") for client,
+                   number in zip(clients, ask_for(fabric, clients, **options))]
+        expect_equal([result["mode"] for result in results], ["ring", "ring"],
+                     "what hosts that reduce get")
         close_all(clients)
 
 
@@ -312,17 +354,21 @@ def collectives_do_not_join_a_multicast_job():
         parents = fabric.tree("spine0", range(2))
         ranks = {host: host for host in range(2)}
         fabric.install(JOB, KEY, parents, ranks, handler="multicast")
-        errors = refusals([fabric.spawn_rank(host, JOB, KEY, host, 2, transport="af_packet") for host in ranks])
+        errors = refusals([fabric.spawn_rank(host, JOB, KEY, host, 2, transport="af_packet")
+                           for host in ranks])
         # Nobody is left behind who would be in a new process's way.
         for leaf in ("leaf0", "leaf1"):
             members = fabric.ask(leaf, "jobs.list")["jobs"][0]["members"]
-            expect_equal([member["joined"] for member in members], [False], f"members that have joined at {leaf}")
+            expect_equal([member["joined"] for member in members], [False],
+                         f"members that have joined at {leaf}")
         fabric.uninstall(JOB, parents)
         start_manager(fabric)
-        errors += refusals([fabric.spawn_named(host, "cast", host, 2, handler="multicast", transport="af_packet") for host in ranks])
+        errors += refusals([fabric.spawn_named(host, "cast", host, 2, handler="multicast",
+                                               transport="af_packet") for host in ranks])
         for error in errors:
             expect_equal(error["code"], "unsupported", f"code of the error, {error['message']}")
-            for words in ("is a multicast job", "sends packets of each rank to all others and reduces nothing",
+            for words in ("is a multicast job",
+                          "sends packets of each rank to all others and reduces nothing",
                           "a protocol for the handler multicast"):
                 expect(words in error["message"], f"'{words}' is not in: {error['message']}")
 
@@ -332,12 +378,17 @@ def a_protocol_that_takes_multicast_runs_on_it_and_knows_its_peers():
     with running_fabric(leaf_spine(2, 1, 4), mtu=1500) as fabric:
         start_manager(fabric)
         token = fabric.token_file.read_text().strip()
-        ranks = [fabric.spawn(host, ["env", f"FANIN_TOKEN={token}", program("multicast-rank"), MANAGER_IP, "gather",
-                                     fabric.host_ip(host), host, 4, 100], "multicast") for host in range(4)]
+        ranks = [fabric.spawn(host,
+                              ["env", f"FANIN_TOKEN={token}", program("multicast-rank"), MANAGER_IP,
+                               "gather",
+                                     fabric.host_ip(host), host, 4, 100], "multicast")
+                 for host in range(4)]
         for process in ranks:
             process.wait(60)
-        hosts = [[fabric.host_ip(host), fabric.switch_ip(fabric.topology.switch_of[host])] for host in range(4)]
-        expected = {"ok": True, "wrong": 0, "rounds": 100, "protocol": "gather", "mode": "network", "handler": "multicast",
+        hosts = [[fabric.host_ip(host), fabric.switch_ip(fabric.topology.switch_of[host])]
+                 for host in range(4)]
+        expected = {"ok": True, "wrong": 0, "rounds": 100, "protocol": "gather", "mode": "network",
+                    "handler": "multicast",
                     "hosts": hosts}
         for process in ranks:
             expect(process.stdout(), f"a rank said nothing: {process.last_words()}")

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Checks the results of a replay: every host has to get every block, and every element has to be the operator's.
+"""Checks the results of a replay: every host has to get every block, and every element has to be
+the operator's.
 
     check_results.py --prefix /tmp/job /tmp/result-h0.pcap /tmp/result-h1.pcap
 
-PREFIX-hN.pcap are the captures that fanin-pktgen --pcap wrote, the others are what came back to host 0, host 1 and so on. The contributions
-name the data type; the operator has to be sum. Exits with 1 if a result is missing or wrong.
+PREFIX-hN.pcap are the captures that fanin-pktgen --pcap wrote, the others are what came back to
+host 0, host 1 and so on. The contributions name the data type; the operator has to be sum. Exits
+with 1 if a result is missing or wrong.
 """
 
 import argparse
@@ -47,7 +49,9 @@ def fields(frame):
 
 
 def is_fanin(frame, kind):
-    return len(frame) >= HEADERS and frame[12:14] == b"\x08\x00" and frame[23] == 17 and tuple(frame[FANIN:FANIN + 2]) == (VERSION, kind)
+    return len(frame) >= HEADERS and frame[
+        12:14] == b"\x08\x00" and frame[23] == 17 and tuple(frame[FANIN:FANIN + 2]) == (VERSION,
+                                                                                        kind)
 
 
 class Expected:
@@ -66,7 +70,8 @@ class Expected:
         if any(set(host) != self.blocks for host in self.contributions):
             raise Bad(f"{prefix}-h*.pcap: the hosts' captures are not of the same blocks")
         if self.what[0] not in FORMATS or self.what[1] != SUM:
-            raise Bad(f"{prefix}-h0.pcap: found data type {self.what[0]} and operator {self.what[1]}, expected sums of i8 to f64")
+            raise Bad(f"{prefix}-h0.pcap: found data type {self.what[0]} and operator "
+                      f"{self.what[1]}, expected sums of i8 to f64")
 
     def _read(self, path):
         host = {}
@@ -88,10 +93,12 @@ class Expected:
         if key not in self.sums:
             dtype, _, count = self.what
             layout = f"<{count}{FORMATS[dtype]}"
-            columns = [sum(column) for column in zip(*(struct.unpack_from(layout, part) for part in parts))]
+            columns = [sum(column) for column in zip(*(struct.unpack_from(layout, part)
+                                                       for part in parts))]
             if FORMATS[dtype] not in "efd":
                 size = struct.calcsize(layout) // count
-                self.sums[key] = b"".join((value % (1 << 8 * size)).to_bytes(size, "little") for value in columns)
+                self.sums[key] = b"".join((value % (1 << 8 * size)).to_bytes(size, "little")
+                                          for value in columns)
             else:
                 self.sums[key] = struct.pack(layout, *columns)
         return self.sums[key]
@@ -112,20 +119,22 @@ def check_host(expected, path):
     missing = len(expected.blocks - seen)
     seconds = max(times) - min(times) if times else 0
     rate = f", {(len(times) - 1) / seconds:.0f} per second" if seconds > 0 else ""
-    print(f"{path}: {len(seen)} of {len(expected.blocks)} results, {missing} missing, {len(wrong)} wrong, {repeated} repeated{rate}")
+    print(f"{path}: {len(seen)} of {len(expected.blocks)} results, {missing} missing, {len(wrong)} "
+          f"wrong, {repeated} repeated{rate}")
     return not missing and not wrong
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--prefix", required=True, help="what fanin-pktgen --pcap was given")
-    parser.add_argument("results", nargs="+", help="pcap file with what a host received, one for each host")
+    parser.add_argument("results", nargs="+",
+                        help="pcap file with what a host received, one for each host")
     options = parser.parse_args()
     try:
         expected = Expected(options.prefix)
         if len(options.results) != len(expected.contributions):
-            raise Bad(f"found {len(options.results)} files of results, expected one for each of the "
-                      f"{len(expected.contributions)} hosts")
+            raise Bad(f"found {len(options.results)} files of results, expected one for each of "
+                      f"the {len(expected.contributions)} hosts")
         return 0 if all([check_host(expected, path) for path in options.results]) else 1
     except (Bad, OSError) as error:
         print(f"check_results.py: {error}", file=sys.stderr)
