@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 
+SUFFIXES = ('.c', '.h', '.cc', '.hh')
 PUBLIC = 'hostlib/include/'
 ELSEWHERE = re.compile(r'tests/|lab/|examples/|hostlib/include/|protocols/\w+/tests/')
 # Strings that are the name of something else as well.
@@ -32,13 +33,20 @@ STANDS_ON = {'pull': 'broadcast'}
 
 
 def tree_files(root):
-    """The C files that git knows or would add."""
-    listed = subprocess.run(['git', '-c', f'safe.directory={os.path.abspath(root)}', 'ls-files',
-                             '-co', '--exclude-standard',
-                             '*.c', '*.h', '*.cc', '*.hh'], cwd=root, check=True,
-                            capture_output=True, text=True).stdout
-    return sorted({path for path in listed.splitlines()
-                   if os.path.isfile(os.path.join(root, path))})
+    """The C files that git knows or would add; all of them where there is no git."""
+    if os.path.exists(os.path.join(root, '.git')):
+        listed = subprocess.run(['git', '-c', f'safe.directory={os.path.abspath(root)}', 'ls-files',
+                                 '-co', '--exclude-standard'],
+                                cwd=root, check=True, capture_output=True, text=True).stdout
+        found = set(listed.splitlines())
+    else:
+        found = set()
+        for directory, below, names in os.walk(root):
+            below[:] = [name for name in below
+                        if not os.path.exists(os.path.join(directory, name, 'build.ninja'))]
+            found.update(os.path.relpath(os.path.join(directory, name), root) for name in names)
+    return sorted(path for path in found
+                  if path.endswith(SUFFIXES) and os.path.isfile(os.path.join(root, path)))
 
 
 def read(root, path):
