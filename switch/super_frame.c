@@ -210,15 +210,14 @@ is_same_flow(const struct rte_mbuf *a, const struct rte_mbuf *b)
 	const size_t checksum = offsetof(struct fanin_headers, ip.checksum_be);
 	const size_t addresses = offsetof(struct fanin_headers, ip.src_be);
 	const size_t job = offsetof(struct fanin_headers, fanin.job);
+	const size_t flags = offsetof(struct fanin_headers, fanin.flags);
 
-	if (fanin_wire_is_empty(&((const struct fanin_headers *)x)->fanin) !=
-	    fanin_wire_is_empty(&((const struct fanin_headers *)y)->fanin))
-		return false;
 	return memcmp(x, y, lengths) == 0 &&
 	       memcmp(x + fragment, y + fragment, checksum - fragment) == 0 &&
 	       memcmp(x + addresses, y + addresses,
 		      offsetof(struct fanin_headers, udp.len_be) - addresses) == 0 &&
-	       memcmp(x + job, y + job, sizeof(uint32_t)) == 0;
+	       memcmp(x + job, y + job, sizeof(uint32_t)) == 0 &&
+	       ((x[flags] ^ y[flags]) & FANIN_FLAG_EMPTY) == 0;
 }
 
 static inline bool
