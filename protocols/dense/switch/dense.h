@@ -2,7 +2,7 @@
 /*
  * What all dense handlers do alike: begin a block, answer those who ask again, finish. They differ
  * in how contributions are combined, which is theirs. Called by the worker that has entered the
- * slot, see window.h.
+ * slot, see state.h.
  */
 #ifndef FANIN_PROTOCOLS_DENSE_SWITCH_DENSE_H
 #define FANIN_PROTOCOLS_DENSE_SWITCH_DENSE_H
