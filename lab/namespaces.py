@@ -401,6 +401,7 @@ class Lab:
         self.namespaces = []
         self.processes = []
         self.controls = []
+        self.control = None  # the switch's own
         self.old_handlers = {}
         self.switch = None
         self.spawned = 0
@@ -586,12 +587,9 @@ class Lab:
         except OSError:
             return False
         self.controls.append(control)
+        self.control = control
         control.ask("version")
         return True
-
-    @property
-    def control(self):
-        return self.controls[-1]
 
     def ctl(self, *arguments, check=True):
         """Runs faninctl with these arguments and returns what subprocess.run does."""

@@ -299,7 +299,10 @@ def a_switch_joins_a_server_as_its_parent():
                  count in lab.drops().items() if count
                  and name not in ("local_unhandled", "tx_full")}
         expect_equal(wrong, {}, "what the switch has dropped")
-        expect_equal(server.control.ask("stats")["drops"], {}, "what the server has dropped")
+        # A switch that waits for the first answer of its parent asks in the version before, too.
+        refused = {name: count for name, count in server.control.ask("stats")["drops"].items()
+                   if name != "version_unsupported"}
+        expect_equal(refused, {}, "what the server has dropped")
         server.stop()
 
 
