@@ -299,16 +299,13 @@ network_build(const struct trial *trial)
 		.servers = trial->servers,
 		.server = { .max_jobs = WORLD_JOBS, .memory_bytes = 64 << 20, .seed = trial->seed },
 	};
-	static bool eal_is_there;
 	char error[RIG_ERROR_LEN] = "";
 	int ret;
 
 	options.up_end.delay_ns = DELAY_NS;
 	options.up_end.egress.rate_mbit = trial->up_mbit;
 	options.server.end = options.up_end;
-	if (!eal_is_there)
-		ring_switch_eal_of(256);
-	eal_is_there = true;
+	ring_switch_eal();
 	world.rig = rig_create(&rig_options, error);
 	ck_assert_msg(world.rig != NULL, "%s", error);
 	ret = rig_leaf_spine_build(world.rig, &options, &world.network, error);

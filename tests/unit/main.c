@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "tests/unit/net_cases.h"
+#include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 
 static const struct {
@@ -106,6 +107,14 @@ main(int argc, char **argv)
 		if (strcmp(suites[i].name, "net") == 0)
 			net_cases_start();
 	}
+#ifndef __SANITIZE_THREAD__ /* it allows no threads behind a fork of a process with threads */
+	/* Once for all tests: it takes longer than most of them. */
+	if (ring_switch_eal_start() != 0) {
+		fprintf(stderr, "fanin-check: cannot start the EAL\n");
+		srunner_free(runner);
+		return 2;
+	}
+#endif
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

@@ -42,11 +42,16 @@ struct ring_switch_routing {
 	const struct pipeline_egress *limits; /* of each port's queue; NULL: none have any */
 };
 
-/* Starts the EAL without hugepages; once per process. */
-void ring_switch_eal(void);
+/*
+ * Starts the EAL without hugepages if this process has none yet; its memory is private, so that
+ * each process forked later has the EAL as it was at the fork, but for threads.
+ *
+ * Returns 0 or a negative errno value.
+ */
+int ring_switch_eal_start(void);
 
-/* The same with more memory than most tests need, which is 128 MiB. */
-void ring_switch_eal_of(unsigned int megabytes);
+/* The same for a test, which fails if it can't be started. */
+void ring_switch_eal(void);
 
 /*
  * Slots of switches that are made from now on; 64. A handler whose slots keep many packets needs as

@@ -34,7 +34,7 @@ static struct {
 static void
 start(void)
 {
-	ring_switch_eal_of(128);
+	ring_switch_eal();
 }
 
 static void

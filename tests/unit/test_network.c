@@ -35,7 +35,6 @@ static struct {
 
 static uint64_t wait_limit_ns;              /* of hosts, from the next open_world on; 0: none */
 static const struct fanin_cc_type *with_cc; /* likewise; NULL: windows do not change */
-static bool eal_is_there; /* a test may open several worlds, one after the other */
 
 static const struct rig_leaf_spine_options usual = {
 	.n_leaves = 4,
@@ -68,9 +67,7 @@ open_world(const struct rig_leaf_spine_options *options, uint64_t seed, uint16_t
 	const struct job_spec spec = { .handler = handler };
 	char error[PIPELINE_ERROR_LEN] = "";
 
-	if (!eal_is_there)
-		ring_switch_eal_of(n_ranks > MANY ? 384 : 128);
-	eal_is_there = true;
+	ring_switch_eal();
 	memset(&world, 0, sizeof(world));
 	world.rig = rig_create(&rig_options, error);
 	ck_assert_msg(world.rig != NULL, "%s", error);

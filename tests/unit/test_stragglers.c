@@ -196,7 +196,7 @@ open_dumbbell(uint32_t ecn_bytes)
 						  .n_packets = 8191 };
 	char error[RIG_ERROR_LEN] = "";
 
-	ring_switch_eal_of(128);
+	ring_switch_eal();
 	ck_assert_msg(dumbbell_open(&dumbbell, &options, error) == 0, "%s", error);
 }
 

@@ -76,7 +76,7 @@ trial_choose(uint32_t seed)
 
 START_TEST(whatever_is_reduced_is_exact)
 {
-	ring_switch_eal_of(256);
+	ring_switch_eal();
 	for (uint32_t i = (uint32_t)_i * PART; i < n_cases && i < ((uint32_t)_i + 1) * PART; i++) {
 		const struct sparse_trial trial = trial_choose(first_seed + i);
 

@@ -114,7 +114,7 @@ case_run(unsigned int number)
 
 START_TEST(results_are_exact)
 {
-	ring_switch_eal_of(256);
+	ring_switch_eal();
 	cases_choose();
 	for (unsigned int i = (unsigned int)_i; i < N_CASES; i += N_PARTS)
 		case_run(i);
@@ -174,7 +174,7 @@ START_TEST(blocks_whose_values_exactly_fill_their_packets_are_complete)
 	struct sparse_trial trial = trial_of(_i);
 	struct sparse_trial_counts counts;
 
-	ring_switch_eal_of(256);
+	ring_switch_eal();
 	/* A length of whole blocks. */
 	for (int i = 0; i < 10; i++) {
 		span = fanin_vector_span(trial.vectors.n,
@@ -210,7 +210,7 @@ START_TEST(vectors_without_a_value_are_over_at_all_ranks)
 	struct sparse_trial trial = trial_of(_i);
 	struct sparse_trial_counts counts;
 
-	ring_switch_eal_of(256);
+	ring_switch_eal();
 	trial.vectors.n = 100000;
 	trial.vectors.has = has_nothing;
 	trial.vectors.hint = 0.1;
@@ -246,7 +246,7 @@ START_TEST(zeros_are_values_to_every_operator)
 {
 	struct sparse_trial trial = trial_of(_i);
 
-	ring_switch_eal_of(256);
+	ring_switch_eal();
 	trial.vectors.has = has_every_seventh;
 	trial.vectors.value = zero_or_rank;
 	for (uint8_t op = FANIN_WIRE_SUM; op < FANIN_WIRE_OP_COUNT; op++) {
@@ -271,7 +271,7 @@ START_TEST(sums_that_cancel_are_in_the_result)
 {
 	struct sparse_trial trial = trial_of(_i);
 
-	ring_switch_eal_of(256);
+	ring_switch_eal();
 	trial.vectors.has = has_every_seventh;
 	trial.vectors.value = cancelling;
 	sparse_trial_run(&trial, NULL);
@@ -283,7 +283,7 @@ START_TEST(duplicates_are_no_shards)
 	struct sparse_trial trial = trial_of(_i);
 	struct sparse_trial_counts counts;
 
-	ring_switch_eal_of(256);
+	ring_switch_eal();
 	trial.vectors.density = 0.05;
 	/* Blocks of some shards each. */
 	trial.vectors.hint = 0.01;
@@ -303,7 +303,7 @@ START_TEST(spans_of_more_than_16_bits_are_exact)
 	struct sparse_trial trial = trial_of(_i);
 	struct sparse_trial_counts counts;
 
-	ring_switch_eal_of(256);
+	ring_switch_eal();
 	trial.mtu = 9000;
 	trial.slots = 8;
 	trial.vectors.n = 300000;
@@ -322,7 +322,7 @@ START_TEST(blocks_of_the_largest_span_may_be_full)
 	struct sparse_trial trial = trial_of(_i);
 	struct sparse_trial_counts counts;
 
-	ring_switch_eal_of(256);
+	ring_switch_eal();
 	span = fanin_shard_span_most(4, PAYLOAD);
 	trial.vectors.n = 2 * (uint64_t)span;
 	trial.vectors.density = 1;

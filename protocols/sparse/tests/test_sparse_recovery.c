@@ -424,7 +424,7 @@ START_TEST(a_tree_may_be_lost_at_any_moment)
 	const struct setting setting = setting_of((unsigned int)_i);
 	uint64_t duration_ns;
 
-	ring_switch_eal_of(256);
+	ring_switch_eal();
 	open_world(&setting, (uint64_t)_i);
 	finish();
 	ck_assert_uint_eq(world.known, 0);
@@ -451,7 +451,7 @@ START_TEST(results_that_others_lack_are_told_although_their_memory_was_overwritt
 	const struct setting setting = setting_of((unsigned int)_i);
 	unsigned int met = 0;
 
-	ring_switch_eal_of(256);
+	ring_switch_eal();
 	for (unsigned int r = 0; r < N_REQUESTS; r++) {
 		open_world(&setting, (uint64_t)_i + 5000);
 		if (!rig_run(world.rig, rig_now_ns(world.rig) + 600 * SECOND_NS, some_done, &r)) {

@@ -171,7 +171,7 @@ START_TEST(blocks_take_turns_on_all_trees)
 	struct sparse_vectors_options small = options;
 	uint64_t least = UINT64_MAX, most = 0;
 
-	ring_switch_eal_of(256);
+	ring_switch_eal();
 	open_world((uint16_t)(2 + _i % 2));
 	allreduce(&options);
 	/* Of one block, so that the next one begins with another tree. */
@@ -205,7 +205,7 @@ START_TEST(a_result_without_room_is_an_error_of_the_whole)
 		.in_place = true,
 	};
 
-	ring_switch_eal_of(256);
+	ring_switch_eal();
 	open_world(2);
 	world.vectors = sparse_vectors_make(&options);
 	world.vectors->results[1].capacity = world.vectors->n_expected - 1;
