@@ -68,17 +68,28 @@ class Interrupted(BaseException):
 
 
 @functools.lru_cache(maxsize=None)
-def program(name, build=BUILD_DIR):
-    """Path of one of the built programs, wherever its build directory has it: older commits have
-    other rooms.
-    """
+def programs(build):
+    """Paths of all files of a build by name, the first that is found of each."""
+    paths = {}
     for directory, below, names in os.walk(build):
         # Objects of programs and of tests that configure a build.
         below[:] = sorted(entry for entry in below if not entry.endswith(".p")
                           and not entry.startswith("meson-") and len(entry) != COMMIT_LEN)
-        if name in names:
-            return os.path.join(directory, name)
-    raise LabError(f"{build} has no {name}: run ./dev build first")
+        for name in names:
+            paths.setdefault(name, os.path.join(directory, name))
+    return paths
+
+
+def program(name, build=BUILD_DIR):
+    """Path of one of the built programs, wherever its build directory has it: older commits have
+    other rooms.
+    """
+    if name not in programs(build):
+        programs.cache_clear()  # it may have been built since
+    path = programs(build).get(name)
+    if path is None:
+        raise LabError(f"{build} has no {name}: run ./dev build first")
+    return path
 
 
 def module(name):
@@ -159,6 +170,12 @@ def die_with_parent():
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != OWN_PID:
         os._exit(1)
+
+
+def note_fork():
+    """In a fork of this process that goes on without exec: what it starts dies with it."""
+    global OWN_PID
+    OWN_PID = os.getpid()
 
 
 def private_sys(user=None):

@@ -30,7 +30,7 @@ def bench_bridge_judges_by_the_median_of_the_pairs():
            "a case without a goal fails")
 
 
-@case(90)
+@case(90, thorough=True)
 def bench_bridge_measures_both_sides_and_leaves_nothing():
     done = run([*module("lab.bench.bridge"), "--pairs", "1", "--seconds", "1", "--json"],
                check=False)

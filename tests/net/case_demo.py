@@ -218,7 +218,7 @@ def the_sparse_demo_is_exact_on_leaves_and_spines():
            f"traffic: {result['traffic']}")
 
 
-@case(150)
+@case(150, thorough=True)
 def the_sparse_demo_goes_over_rings_and_several_trees_and_survives_a_spine():
     for more, trees in ((["--ring"], 0), (["--trees", "2"], 2),
                         (["--kill", "spine0", "--iters", "40"], 1)):
@@ -293,7 +293,7 @@ def every_undefined_pair_and_every_handler_without_an_order_is_refused():
         expect(words in err, f"{arguments}: found {err!r}, expected '{words}'")
 
 
-@case(120)
+@case(120, thorough=True)
 def the_demo_runs_every_collective():
     for collective in ("reduce", "reduce_scatter", "broadcast", "allgather"):
         result = demo_is_exact("--collective", collective, "--hosts", 3, "--loss", "0.02")
@@ -321,7 +321,7 @@ def the_demo_runs_every_kind_of_reduction():
                      (dtype, op, reproducible), "reduction")
 
 
-@case(120)
+@case(120, thorough=True)
 def reproducible_demos_have_the_same_digest():
     """Whatever the workers and the loss; another seed has another one."""
     def digest(*arguments):

@@ -33,7 +33,7 @@ def knows_gloo(build):
     return "allreduce-gloo" in (build / "build.ninja").read_text()
 
 
-@case()
+@case(thorough=True)
 def a_library_that_is_installed_later_is_found():
     """Once meson has not found Gloo, ./dev bench allreduce still gets its program when the package
     comes.

@@ -144,12 +144,12 @@ def a_member_does_not_push_as_another_rank():
     member_harms_itself_only("push", bytes=256 * KIB, iters=200)
 
 
-@case(120, also_over_udp=True)
+@case(120, also_over_udp=True, thorough=True)
 def a_member_does_not_pull_as_another_rank():
     member_harms_itself_only("pull", bytes=256 * KIB, iters=200)
 
 
-@case(120, also_over_udp=True)
+@case(120, also_over_udp=True, thorough=True)
 def a_member_does_not_broadcast_as_another_rank():
     member_harms_itself_only("broadcast", bytes=768 * KIB, iters=600, collective="allgather")
 

@@ -160,7 +160,7 @@ def digests_of(lab, job, where, **options):
     return digests
 
 
-@case(180, also_over_udp=True)
+@case(180, also_over_udp=True, thorough=True)
 def reproducible_sums_have_the_same_bits_with_any_workers():
     """Under loss and reordering, in every run, those of the reference; and another order's bits
     would be noticed.

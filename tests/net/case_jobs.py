@@ -254,7 +254,7 @@ def a_killed_host_is_named_and_the_switch_goes_on():
         run_exact_job(lab, "the same job again", job=job, bytes=MIB)
 
 
-@case(300)
+@case(300, thorough=True)
 def a_dead_host_of_one_job_does_not_slow_another_down():
     """On the same hosts, ports and worker: the other job takes no longer than while all hosts of
     the first one run.

@@ -266,7 +266,7 @@ def lose_the_spine(fabric, disturb):
     wait_within(lambda: root_of(fabric, "train") != spine, 9, "the job to move")
 
 
-@case(MOST_SECONDS)
+@case(MOST_SECONDS, thorough=True)
 def late_ranks_are_waited_for_while_the_job_moves():
     with Fabric(leaf_spine(2, 2, 4)) as fabric:
         fabric.start()
@@ -334,7 +334,7 @@ def a_rank_that_is_gone_is_named_within_the_timeout():
             lab.ctl("jobs", "destroy", job["id"])
 
 
-@case(240, also_over_udp=True)
+@case(240, also_over_udp=True, thorough=True)
 def a_rank_that_is_gone_behind_a_spine_is_named_within_the_timeout():
     for named in (False, True):
         for where in ("killed", "pulled off"):
@@ -362,7 +362,7 @@ def a_rank_that_is_gone_behind_a_spine_is_named_within_the_timeout():
                 ranks[3].wait(60)
 
 
-@case(300)
+@case(300, thorough=True)
 def a_rank_that_is_gone_while_the_job_moves_is_named_within_the_timeout():
     for late in (False, True):
         for where in ("killed", "pulled off"):
@@ -448,14 +448,14 @@ def a_rank_that_is_gone_is_named_in_a_ring():
     expect_gone_is_named_in_a_ring()
 
 
-@case(240)
+@case(240, thorough=True)
 def a_rank_that_is_gone_in_a_sparse_allreduce_is_named_in_a_ring():
     expect_gone_is_named_in_a_ring(sparse=True, density=0.1)
 
 
 # ---- the manager
 
-@case(90 + int(LATE_SECONDS))
+@case(90 + int(LATE_SECONDS), thorough=True)
 def a_stopped_host_stays_a_member():
     """The manager takes no silence of a process for its end: its machine says when that has come.
     """

@@ -176,7 +176,7 @@ def remake(fabric, job, before, after, ranks, **options):
     fabric.install(job, KEY, after, ranks, **options)
 
 
-@case(150, also_over_udp=True)
+@case(150, also_over_udp=True, thorough=True)
 def ranks_go_on_over_another_spine_where_they_were():
     """Spines are killed at different moments; allreduces in place and of less than a window, too.
     """

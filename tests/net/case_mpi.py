@@ -72,7 +72,7 @@ def open_mpi_programs_have_the_same_results_in_the_network():
     same_results("openmpi", 4)
 
 
-@case(300)
+@case(300, thorough=True)
 def mpich_programs_have_the_same_results_in_the_network():
     # Its ranks never yield their core.
     same_results("mpich", 3)
@@ -119,13 +119,13 @@ def same_errors_while_a_job_is_wanted(kind):
                f"{kind}, a job is wanted: where sums went: {sums}")
 
 
-@case(150)
+@case(150, thorough=True)
 def calls_that_mpi_refuses_make_no_job():
     for kind in ("openmpi", "mpich"):
         same_errors_while_a_job_is_wanted(kind)
 
 
-@case(150)
+@case(150, thorough=True)
 def calls_that_mpi_refuses_have_the_same_errors_with_the_library():
     for ranks_per_host in (1, 2):
         same_errors("openmpi", 2, ranks_per_host, "MPI_ERR_BUFFER: invalid buffer")
@@ -163,7 +163,7 @@ def progress(kind):
                    f"{kind}: bytes by where they went: {by_way}")
 
 
-@case(60)
+@case(60, thorough=True)
 def many_nonblocking_collectives_are_under_way_at_the_same_time():
     with running_hosts(3) as fabric:
         for kind in ("openmpi", "mpich"):
@@ -193,7 +193,7 @@ def mpi_makes_progress_while_open_mpi_programs_wait_in_the_network():
     progress("openmpi")
 
 
-@case(90)
+@case(90, thorough=True)
 def mpi_makes_progress_while_mpich_programs_wait_in_the_network():
     progress("mpich")
 
@@ -244,7 +244,7 @@ def hundreds_of_communicators_and_a_rank_that_sleeps_for_a_minute():
         expect_equal(fabric.ask_manager("trees")["trees"], [], "jobs that are left")
 
 
-@case(200)
+@case(200, thorough=True)
 def several_ranks_on_a_host_have_one_leader_in_the_network():
     with running_hosts(2) as fabric:
         program = program_of("collectives", "openmpi")
@@ -294,25 +294,25 @@ def right_answers_in_both_placements(kind):
             right_answers(fabric, kind, 1024, 0, ranks_per_host)
 
 
-@case(120)
+@case(120, thorough=True)
 def every_type_and_operator_has_the_right_answer_with_open_mpi_whatever_the_count_and_the_placement():
     right_answers_in_both_placements("openmpi")
 
 
-@case(400)
+@case(400, thorough=True)
 def every_type_and_operator_has_the_right_answer_with_mpich_whatever_the_count_and_the_placement():
     # Its ranks never yield their core.
     right_answers_in_both_placements("mpich")
 
 
-@case(200)
+@case(200, thorough=True)
 def every_type_and_operator_has_the_right_answer_in_the_network_from_one_element_to_many_chunks():
     with running_hosts(2) as fabric:
         right_answers(fabric, "openmpi", 1, 70000, ranks_per_host=2, in_network=1)
         right_answers(fabric, "mpich", 1, 2000, in_network=1)
 
 
-@case(150)
+@case(150, thorough=True)
 def ranks_of_a_host_that_share_no_memory_have_the_right_answers():
     with running_hosts(2) as fabric:
         no_memory = ("unshare", "--mount", "sh", "-c",
@@ -333,7 +333,7 @@ def wrong_by_itself(fabric, kind):
     return set(re.findall(r"wrong: \w+ (MPI_\w+) (MPI_\w+),", printed))
 
 
-@case(200)
+@case(200, thorough=True)
 def what_mpi_has_wrong_is_found_at_the_start_on_any_rank_and_right_without_a_manager_too():
     with running_hosts(2) as fabric:
         for kind in ("openmpi", "mpich"):
@@ -349,7 +349,7 @@ def what_mpi_has_wrong_is_found_at_the_start_on_any_rank_and_right_without_a_man
         right_answers(fabric, "openmpi", 1024, 200, launcher=launcher)
 
 
-@case(150)
+@case(150, thorough=True)
 def reduces_are_right_and_counted_where_hosts_have_different_numbers_of_ranks():
     # Alone MPICH has some of them wrong, and crashes in others: with one rank on the first host,
     # and in the second program's communicator without it.
@@ -404,7 +404,7 @@ def lines_of(process):
     return [line for line in process.stderr().splitlines() if "fanin-mpi:" in line]
 
 
-@case(200)
+@case(200, thorough=True)
 def callbacks_threads_and_odd_ends_of_programs_are_as_without_the_library():
     # Open MPI ends a program that leaves a call under way; the library does not wait for it for
     # ever.
@@ -437,7 +437,7 @@ def what_is_said_of_a_failure_ends_with_its_reason():
                f"what was said: {lines_of(process)}")
 
 
-@case(120)
+@case(120, thorough=True)
 def a_reason_is_said_once_in_the_program():
     with running_hosts(4, config={"limits": {"max_jobs": 1, "slots": 512}}) as fabric:
         for kind, ranks_per_host, more in (("openmpi", 1, {}), ("openmpi", 2, {}), ("mpich", 1, {}),
@@ -532,7 +532,7 @@ def a_program_that_is_aborted_or_loses_a_rank_ends():
         expect(1 <= len(said) <= 2, f"what the two ranks have said: {process.stderr()}")
 
 
-@case(90)
+@case(90, thorough=True)
 def after_a_failure_in_the_network_all_ranks_go_on_with_mpi_together():
     for kind, ranks_per_host, calls in (("openmpi", 1, "blocking"), ("openmpi", 1, "nonblocking"),
                                         ("openmpi", 2, "nonblocking"), ("mpich", 1, "nonblocking")):
@@ -593,7 +593,7 @@ def instructions(calls, preload):
     return int(re.search(r"Collected : (\d+)", done.stderr).group(1))
 
 
-@case(60)
+@case(60, thorough=True)
 def a_call_that_goes_to_mpi_takes_at_most_300_instructions_more():
     calls = 20000
     plain, preloaded = ((instructions(calls, preload) - instructions(0, preload)) / calls

@@ -31,7 +31,7 @@ def demo(*arguments, status=0):
     return json.loads(done.stdout)
 
 
-@case(220)
+@case(220, thorough=True)
 def the_demos_on_several_switches_are_exact_under_loss():
     for topology, hosts, size, switches in (("leaf-spine", 8, MIB, 4), ("tree3", 16, 300 * KIB, 7)):
         result = demo("--topology", topology, "--bytes", size, "--loss", "0.02")
@@ -200,7 +200,7 @@ def await_results(fabric, switch, ranks, n):
             break
 
 
-@case(90, also_over_udp=True)
+@case(90, also_over_udp=True, thorough=True)
 def the_last_result_reaches_those_who_lost_it_with_its_switch():
     """A rank with the last result stays until all ranks have it. Of two packets one is lost, so
     some have it when the leaf dies.

@@ -70,7 +70,7 @@ PLACEMENTS = (
 )
 
 
-@case(240)
+@case(240, thorough=True)
 def reproducible_sums_have_one_digest_on_any_leaves_and_trees_or_are_refused_by_name():
     with Fabric(leaf_spine(2, 2, 16)) as fabric:
         fabric.start()

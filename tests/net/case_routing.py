@@ -161,7 +161,7 @@ def broadcasts_stay_in_their_leaf_and_flows_use_all_spines():
             expect(set(drops) <= {"neighbor_unresolved", "tx_full"}, f"drops of {switch}: {drops}")
 
 
-@case(120)
+@case(120, thorough=True)
 def traffic_goes_on_over_the_other_spine_when_one_is_killed_and_comes_back():
     def carried(spine):
         return fabric.port_counters("leaf1")[f"to-{spine}"]["rx_frames"]

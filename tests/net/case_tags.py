@@ -101,7 +101,7 @@ def forgers_on_the_links_change_no_sum_of_a_job_with_tags_on_af_xdp():
     forge_on_links("af_xdp")
 
 
-@case(120)
+@case(120, thorough=True)
 def forgers_on_the_links_do_change_sums_without_tags():
     """So that the cases with tags show something."""
     with running_lab(3, "af_packet") as lab:

@@ -69,7 +69,7 @@ def expect_world_in_network(results):
         expect_equal(result["warnings"], [], f"warnings of rank {rank}")
 
 
-@case(120)
+@case(120, thorough=True)
 def torch_collectives_are_exact_in_the_network():
     with TorchFabric() as lab:
         results = results_of(lab.ranks("collectives"))
@@ -134,7 +134,7 @@ def torch_training_is_equal_on_all_ranks_and_near_gloos():
                            f"allreduces of a training: {group}")
 
 
-@case(150)
+@case(150, thorough=True)
 def the_hook_top_k_keeps_what_it_does_not_send():
     with TorchFabric(config=SPARSE_LIMITS) as lab:
         for rank, result in enumerate(results_of(lab.ranks("sparse"), 140)):
@@ -173,7 +173,7 @@ def hooks_send_fewer_bytes():
                    f"bytes on the wire of a step: {sent}")
 
 
-@case(240)
+@case(240, thorough=True)
 def torchs_callbacks_make_collectives_and_wait_for_them():
     """Hooks of DistributedDataParallel that do; a rank that leaves; and the end of programs that
     have told no group of it.
@@ -241,7 +241,7 @@ def a_killed_rank_of_torch_is_named():
         expect(time.monotonic() - began < 60, "the others waited for more than a minute")
 
 
-@case(60)
+@case(60, thorough=True)
 def torchs_timeout_ends_the_wait_for_a_late_rank():
     with TorchFabric() as lab:
         for rank, result in enumerate(results_of(lab.ranks("late"))):
@@ -251,7 +251,7 @@ def torchs_timeout_ends_the_wait_for_a_late_rank():
                 expect(2.5 < result["seconds"] < 30, f"a timeout of 3 s took {result['seconds']} s")
 
 
-@case(120)
+@case(120, thorough=True)
 def torchrun_starts_killed_workers_again():
     with TorchFabric() as lab:
         program = SOURCE_DIR / "tests" / "net" / "torch_rank.py"
@@ -267,7 +267,7 @@ def torchrun_starts_killed_workers_again():
             expect(result["report"][0]["in_network"], f"after the restart: {result['report'][0]}")
 
 
-@case(150)
+@case(150, thorough=True)
 def torchrun_finds_itself_by_c10d_with_several_workers_on_a_host():
     """Workers are told the name of the first agent's host, which is its address here."""
     with TorchFabric() as lab:
@@ -291,7 +291,7 @@ def torchrun_finds_itself_by_c10d_with_several_workers_on_a_host():
                          (True, [2, 2]), f"after the restart: {world}")
 
 
-@case(120)
+@case(120, thorough=True)
 def torch_jobs_are_as_their_options_say():
     with TorchFabric() as lab:
         for hosts in (range(RANKS), (0, 0, 1, 1)):
@@ -308,7 +308,7 @@ def torch_jobs_are_as_their_options_say():
                              f"a reproducible job of sparse vectors: {both}")
 
 
-@case(60)
+@case(60, thorough=True)
 def a_slow_group_does_not_hold_up_others():
     with TorchFabric() as lab:
         for result in results_of(lab.ranks("slow")):
@@ -316,7 +316,7 @@ def a_slow_group_does_not_hold_up_others():
                                      "collectives")
 
 
-@case(120)
+@case(120, thorough=True)
 def torch_falls_back_to_gloo_or_raises_as_it_is_told():
     with TorchFabric(manager=False) as lab:
         for rank, result in enumerate(results_of(lab.ranks("fallen_back",
@@ -340,7 +340,7 @@ def torch_falls_back_to_gloo_or_raises_as_it_is_told():
                    f"the exception: {rank.stderr()[-500:]}")
 
 
-@case(60)
+@case(60, thorough=True)
 def torch_ranks_that_are_all_on_one_host_say_so():
     with TorchFabric() as lab:
         for result in results_of(lab.ranks("fallen_back", hosts=(2, 2, 2, 2))):
@@ -367,7 +367,7 @@ def expect_hosts(results, hosts):
                f"shared memory of rank {rank}: {world}")
 
 
-@case(240)
+@case(240, thorough=True)
 def torch_collectives_are_exact_with_several_ranks_on_a_host():
     with TorchFabric() as lab:
         for hosts in ((0, 0, 1, 1), (0, 1, 0, 1), (2, 3, 3, 3)):
@@ -380,7 +380,7 @@ def torch_collectives_are_exact_with_several_ranks_on_a_host():
         expect_hosts(results, (0, 1, 0, 1))
 
 
-@case(150)
+@case(150, thorough=True)
 def torch_trains_with_several_ranks_on_a_host():
     with TorchFabric() as lab:
         results = results_of(lab.ranks("training", hosts=(0, 0, 1, 1)))
@@ -401,7 +401,7 @@ def torch_trains_with_several_ranks_on_a_host():
                          ("sparse", {}), "the job of the sparse sums")
 
 
-@case(150)
+@case(150, thorough=True)
 def a_killed_rank_of_several_on_a_host_is_named():
     """Another one than the leader, a leader, and the one that has the store, too."""
     with TorchFabric() as lab:
@@ -418,7 +418,7 @@ def a_killed_rank_of_several_on_a_host_is_named():
                    f"the others waited for {time.monotonic() - began} s for rank {killed}")
 
 
-@case(90)
+@case(90, thorough=True)
 def late_and_disagreeing_ranks_of_a_host_are_named():
     with TorchFabric() as lab:
         for rank, result in enumerate(results_of(lab.ranks("late", hosts=(0, 0, 1, 1)))):
@@ -433,7 +433,7 @@ def late_and_disagreeing_ranks_of_a_host_are_named():
                                           "error"], f"rank {rank}: {result['error']}")
 
 
-@case(120)
+@case(120, thorough=True)
 def the_demo_trains_over_fanin_as_over_gloo():
     steps = 6
     done = run([*module("lab.demo"), "--torch", "--json", "--steps", str(steps)], check=False,

@@ -94,7 +94,7 @@ def two_trees_put_half_of_the_vector_on_each_spine():
                      "links of one tree that carried the vector")
 
 
-@case(150, also_over_udp=True)
+@case(150, also_over_udp=True, thorough=True)
 def collectives_over_three_trees_are_exact_under_loss():
     with managed_fabric(leaf_spine(2, 3, 5), config=LOSS, manager={"trees": 3}) as fabric:
         lost = 0

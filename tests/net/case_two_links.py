@@ -181,7 +181,7 @@ def a_host_goes_on_over_its_other_link():
                 expect(words in report["error"]["message"], report["error"]["message"])
 
 
-@case(220)
+@case(220, thorough=True)
 def the_demo_survives_a_leaf_that_is_killed_or_frozen():
     for options in (["--kill", "leaf0"],
                     ["--freeze", "leaf2", "--hosts", 4, "--transport", "af_xdp", "--dual-homed"]):

@@ -116,7 +116,7 @@ def jobs_of_one_address_do_not_disturb_each_other():
                          f"what is not of the job, over {report['transport']}")
 
 
-@case(90)
+@case(90, thorough=True)
 def three_jobs_in_two_processes_of_an_address_are_exact():
     """On each host a process has two jobs, with collectives of all kinds, and another one has the
     third, at the same time.
@@ -185,7 +185,7 @@ def sixteen_hosts(mtu, handlers):
     return found
 
 
-@case(120)
+@case(120, thorough=True)
 def sixteen_hosts_with_small_buffers_are_exact_over_udp():
     """Where a window bounds what is on its way to a host, its buffer has room for that."""
     for mtu in (1500, 9000):
@@ -194,7 +194,7 @@ def sixteen_hosts_with_small_buffers_are_exact_over_udp():
                          f"MTU {mtu}, {handler}: what found no room at a host")
 
 
-@case(120)
+@case(120, thorough=True)
 def sixteen_hosts_with_small_buffers_send_to_one_and_are_exact_over_udp():
     """Whose buffer may overflow then: little is sent once more."""
     for mtu in (1500, 9000):

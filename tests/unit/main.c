@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-check [--all | --list [MARK] | SUITE...]: runs the tests that say whether everything works,
- * with --all those too that search for unforeseen cases, or those of the named suites; --list
- * prints the names of all suites, or of those with a mark (tests/meson.build). Check's variables
- * hold: CK_FORK=no for a debugger, CK_VERBOSITY=verbose for a line per test.
+ * fanin-check [--times] [--all | SUITE...] or --list [MARK]: runs the tests that say whether
+ * everything works. With --all it also runs those that search for unforeseen cases; with names, the
+ * suites of these names. A line on standard error tells which suite has ended; --times adds a list
+ * of all suites and net cases, the longest first. --list prints the names of all suites, or of
+ * those with a mark (tests/meson.build). Check's variables hold: CK_FORK=no for a debugger,
+ * CK_VERBOSITY=verbose for a line per test.
  */
+#include <check.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/unit/net_cases.h"
 #include "tests/unit/ring_switch.h"
@@ -68,55 +72,158 @@ is_known(const char *name)
 	return false;
 }
 
+/* One suite has its own runner, so that its time and its failures are told when it ends. */
+struct total {
+	int checks, failures, errors;
+};
+
+static double
+now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* Returns the suite's runner if one of its tests has failed, NULL otherwise. */
+static SRunner *
+run_suite(size_t number, struct total *total)
+{
+	SRunner *runner = srunner_create(suites[number].make());
+	TestResult **failures;
+	int failed;
+
+	srunner_run_all(runner, getenv("CK_VERBOSITY") == NULL ? CK_SILENT : CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	failures = srunner_failures(runner);
+	for (int i = 0; i < failed; i++) {
+		if (tr_rtype(failures[i]) == CK_ERROR)
+			total->errors++;
+		else
+			total->failures++;
+	}
+	free(failures);
+	total->checks += srunner_ntests_run(runner);
+	if (failed != 0)
+		return runner;
+	srunner_free(runner);
+	return NULL;
+}
+
+/* Runs these suites one after the other; seconds: N_SUITES, of each. */
+static void
+run_suites(const size_t *numbers, size_t n, double *seconds, struct total *total)
+{
+	SRunner *failed[N_SUITES] = { NULL };
+
+	for (size_t i = 0; i < n; i++) {
+		const int checks = total->checks;
+		const double begin = now();
+
+		failed[i] = run_suite(numbers[i], total);
+		seconds[numbers[i]] = now() - begin;
+		fprintf(stderr, "[%zu/%zu] %s: %d checks, %.1f s%s\n", i + 1, n,
+			suites[numbers[i]].name, total->checks - checks, seconds[numbers[i]],
+			failed[i] == NULL ? "" : ", FAILED");
+		if (failed[i] != NULL)
+			srunner_print(failed[i], CK_NORMAL);
+		fflush(stdout);
+	}
+	/* Once more at the end, where people look. */
+	for (size_t i = 0; i < n; i++) {
+		if (failed[i] == NULL)
+			continue;
+		printf("%s: ", suites[numbers[i]].name);
+		srunner_print(failed[i], CK_NORMAL);
+		srunner_free(failed[i]);
+	}
+}
+
+static void
+print_times(const size_t *numbers, size_t n, const double *seconds)
+{
+	bool is_printed[N_SUITES] = { false };
+
+	for (size_t i = 0; i < n; i++) {
+		size_t longest = N_SUITES;
+
+		for (size_t j = 0; j < n; j++) {
+			if (!is_printed[numbers[j]] &&
+			    (longest == N_SUITES || seconds[numbers[j]] > seconds[longest]))
+				longest = numbers[j];
+		}
+		is_printed[longest] = true;
+		printf("%8.1f s  %s\n", seconds[longest], suites[longest].name);
+	}
+}
+
+static int
+list_suites(const char *mark)
+{
+	for (size_t i = 0; i < N_SUITES; i++) {
+		if (mark == NULL || has_mark(i, mark))
+			puts(suites[i].name);
+	}
+	return EXIT_SUCCESS;
+}
+
+static int
+refuse_name(const char *name)
+{
+	fprintf(stderr, "fanin-check: no suite \"%s\"; there are:", name);
+	for (size_t i = 0; i < N_SUITES; i++)
+		fprintf(stderr, " %s", suites[i].name);
+	fprintf(stderr, "\n");
+	return 2;
+}
+
 int
 main(int argc, char **argv)
 {
-	const bool all = argc == 2 && strcmp(argv[1], "--all") == 0;
-	SRunner *runner;
-	int failed;
+	size_t numbers[N_SUITES], n = 0;
+	double seconds[N_SUITES];
+	struct total total = { 0 };
+	bool times, all;
 
-	if ((argc == 2 || argc == 3) && strcmp(argv[1], "--list") == 0) {
-		for (size_t i = 0; i < N_SUITES; i++) {
-			if (argc == 2 || has_mark(i, argv[2]))
-				puts(suites[i].name);
-		}
-		return EXIT_SUCCESS;
-	}
-	runner = srunner_create(NULL);
+	if ((argc == 2 || argc == 3) && strcmp(argv[1], "--list") == 0)
+		return list_suites(argv[2]);
+	times = argc > 1 && strcmp(argv[1], "--times") == 0;
+	argc -= times;
+	argv += times;
+	all = argc == 2 && strcmp(argv[1], "--all") == 0;
 	setenv("CK_DEFAULT_TIMEOUT", DEFAULT_TIMEOUT, 0);
 	if (all) {
 		setenv(NET_CASES_ALL, "1", 1);
 		argc = 1;
 	}
 	for (int i = 1; i < argc; i++) {
-		if (is_known(argv[i]))
-			continue;
-		fprintf(stderr, "fanin-check: no suite \"%s\"; there are:", argv[i]);
-		for (size_t j = 0; j < N_SUITES; j++)
-			fprintf(stderr, " %s", suites[j].name);
-		fprintf(stderr, "\n");
-		srunner_free(runner);
-		return 2;
+		if (!is_known(argv[i]))
+			return refuse_name(argv[i]);
 	}
-
 	for (size_t i = 0; i < N_SUITES; i++) {
-		if (!is_wanted(i, all, argv + 1, argc - 1))
-			continue;
-		srunner_add_suite(runner, suites[i].make());
-		/* Net tests wait most of the time: they run beside the others. */
-		if (strcmp(suites[i].name, "net") == 0)
-			net_cases_start();
+		if (is_wanted(i, all, argv + 1, argc - 1))
+			numbers[n++] = i;
 	}
+	/* Net tests wait most of the time: they run beside the others. */
+	if (n > 1 && strcmp(suites[numbers[n - 1]].name, "net") == 0)
+		net_cases_start();
 #ifndef __SANITIZE_THREAD__ /* it allows no threads behind a fork of a process with threads */
 	/* Once for all tests: it takes longer than most of them. */
 	if (ring_switch_eal_start() != 0) {
 		fprintf(stderr, "fanin-check: cannot start the EAL\n");
-		srunner_free(runner);
 		return 2;
 	}
 #endif
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	run_suites(numbers, n, seconds, &total);
+	if (times) {
+		net_cases_print_times();
+		print_times(numbers, n, seconds);
+	}
+	printf("%d%%: Checks: %d, Failures: %d, Errors: %d\n",
+	       total.checks == 0
+		       ? 0
+		       : 100 * (total.checks - total.failures - total.errors) / total.checks,
+	       total.checks, total.failures, total.errors);
+	return total.failures + total.errors == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -13,4 +13,7 @@
  */
 void net_cases_start(void);
 
+/* Prints the times of the cases that have ended and hold, if any were started, the longest first. */
+void net_cases_print_times(void);
+
 #endif

@@ -27,10 +27,11 @@
 #define MAX_CASES 1024
 #define NAME_LEN 128
 #define OUTPUT_LEN 16384
-#define MOST_LANES 8
+#define MAX_LANES 8
 #define LANES_PER_CPU 2
 #define DIRECTORY "/tmp/fanin-net-XXXXXX"
 #define POLL_MS 50
+#define CASES_PER_LINE 25 /* of progress where nobody looks */
 
 static struct net_case {
 	char name[NAME_LEN];
@@ -59,7 +60,7 @@ start_script(int write_fd)
 	int argc = 6;
 
 	snprintf(number, sizeof(number), "%ld",
-		 cpus * LANES_PER_CPU > MOST_LANES ? MOST_LANES : cpus * LANES_PER_CPU);
+		 cpus * LANES_PER_CPU > MAX_LANES ? MAX_LANES : cpus * LANES_PER_CPU);
 	for (int i = 0; i < MAX_CASES && net_cases[i].name[0] != '\0'; i++) {
 		if (only == NULL || strcmp(only, net_cases[i].name) == 0)
 			argv[argc++] = net_cases[i].name;
@@ -100,12 +101,38 @@ stop_lanes(void)
 	remove_directory();
 }
 
+/*
+ * Fills net_cases from the script's list, once; returns how many there are, 0 on failure, also if
+ * there is no room for all, or for a name.
+ */
+static int
+list_cases(void)
+{
+	static int n_listed;
+	FILE *list;
+	int n = 0;
+	bool whole;
+
+	if (n_listed > 0)
+		return n_listed;
+	list = popen(getenv(NET_CASES_ALL) != NULL ? LIST " --all" : LIST, "re");
+	if (list == NULL)
+		return 0;
+	while (n < MAX_CASES &&
+	       fscanf(list, "%127s %u", net_cases[n].name, &net_cases[n].seconds) == 2)
+		n++;
+	/* A name that is too long ends the list. */
+	whole = feof(list) != 0;
+	n_listed = pclose(list) == 0 && whole && n < MAX_CASES ? n : 0;
+	return n_listed;
+}
+
 void
 net_cases_start(void)
 {
 	int pipe_fds[2];
 
-	if (lanes.directory[0] != '\0')
+	if (lanes.directory[0] != '\0' || list_cases() == 0)
 		return;
 	strcpy(lanes.directory, DIRECTORY);
 	if (mkdtemp(lanes.directory) == NULL || pipe2(pipe_fds, O_CLOEXEC) != 0 ||
@@ -141,6 +168,23 @@ read_file(const char *name, const char *suffix, char *text, size_t size)
 	return true;
 }
 
+void
+net_cases_print_times(void)
+{
+	char command[sizeof(DIRECTORY) + 128];
+
+	if (lanes.directory[0] == '\0')
+		return;
+	/* A case that holds says how long it took: "NAME: ok, 12.3 s". */
+	snprintf(
+		command, sizeof(command),
+		"sed -n 's/^\\([a-z0-9_]*\\): ok, \\([0-9.]*\\) s$/\\2 s  \\1/p' %s/*.out | sort -rn",
+		lanes.directory);
+	fflush(stdout);
+	if (system(command) != 0)
+		fprintf(stderr, "fanin-check: cannot list the times of net cases\n");
+}
+
 START_TEST(net_case_holds)
 {
 	const struct net_case *net_case = &net_cases[_i];
@@ -161,6 +205,8 @@ START_TEST(net_case_holds)
 	/* A person who waits for minutes wants to see that something happens. */
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "  %s", output);
+	else if ((_i + 1) % CASES_PER_LINE == 0)
+		fprintf(stderr, "  %d net cases have ended\n", _i + 1);
 }
 END_TEST
 
@@ -169,28 +215,6 @@ START_TEST(net_cases_are_listed)
 	ck_abort_msg(PYTHON " -m " MODULE " --list did not list the net tests");
 }
 END_TEST
-
-/*
- * Fills net_cases from the script's list; returns how many there are, 0 on failure, also if there
- * is no room for all, or for a name.
- */
-static int
-list_cases(void)
-{
-	const bool all = getenv(NET_CASES_ALL) != NULL;
-	FILE *list = popen(all ? LIST " --all" : LIST, "re");
-	int n = 0;
-	bool whole;
-
-	if (list == NULL)
-		return 0;
-	while (n < MAX_CASES &&
-	       fscanf(list, "%127s %u", net_cases[n].name, &net_cases[n].seconds) == 2)
-		n++;
-	/* A name that is too long ends the list. */
-	whole = feof(list) != 0;
-	return pclose(list) == 0 && whole && n < MAX_CASES ? n : 0;
-}
 
 Suite *
 suite_net(void)

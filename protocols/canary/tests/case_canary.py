@@ -63,7 +63,7 @@ def expect_gone(fabric):
                "the job to be gone from the manager")
 
 
-@case(120, also_over_udp=True, family=True)
+@case(120, also_over_udp=True, family=True, thorough=True)
 def a_job_with_leaders_is_on_all_switches_and_exact():
     with managed_fabric(leaf_spine(hosts=4)) as fabric:
         ranks = start(fabric, "job", None, handler=HANDLER, bytes=256 * KIB, iters=1000)
@@ -169,7 +169,7 @@ def counts_of(result, counter):
     return sum(counts[counter] for counts in result["aggregation"].values())
 
 
-@case(200, also_over_udp=True)
+@case(200, also_over_udp=True, thorough=True)
 def the_demos_with_leaders_are_exact_under_loss():
     for topology, hosts, size, switches in (("leaf-spine", 8, 4 * MIB, 4), ("tree3", 16, MIB, 7)):
         result = leading("--topology", topology, "--bytes", size, "--loss", "0.02", hosts=hosts)
@@ -209,7 +209,7 @@ def jobs_with_leaders_go_on_around_a_spine_or_end_by_name():
         expect("ended" in result, f"the hosts did not end: {result}")
 
 
-@case(200, also_over_udp=True)
+@case(200, also_over_udp=True, thorough=True)
 def hosts_with_two_links_lead_on_without_a_leaf():
     result = leading("--topology", "leaf-spine", "--kill", "leaf1")
     expect(result["dual_homed"], f"the hosts have one link each: {result}")
@@ -232,7 +232,7 @@ def strike(fabric, switch, random):
     fabric.await_switch(switch)
 
 
-@case(600, also_over_udp=True)
+@case(600, also_over_udp=True, thorough=True)
 def failures_at_random_moments_cost_time_only():
     """One switch after the other, of which hosts with two links need none. FANIN_FAILURES: how
     many.
@@ -260,7 +260,7 @@ def failures_at_random_moments_cost_time_only():
             expect_gone(fabric)
 
 
-@case(120, also_over_udp=True)
+@case(120, also_over_udp=True, thorough=True)
 def leaders_answer_while_their_applications_compute():
     """Rank 1 computes for 20 s, longer than all timeouts, with its last collective posted: the
     others get their results meanwhile, whatever is lost.

@@ -189,7 +189,7 @@ def servers_may_fail_in_turns_and_be_frozen():
                    "what the servers had of the job to be gone")
 
 
-@case(150, also_over_udp=True)
+@case(150, also_over_udp=True, thorough=True)
 def a_job_leaves_the_switch_of_its_server_or_ends_by_name():
     result = serving(*LONG, "--topology", "leaf-spine", "--hosts", 4, "--kill", "spine0")
     expect_equal([tree["root"] for tree in result["trees_after"]], ["s1", "s1"], "roots afterwards")

@@ -67,7 +67,7 @@ def answers_meet_in_tables_and_a_rank_that_is_killed_is_named():
                    f"rank {host} names {error['missing']}, expected {victim}: {error['message']}")
 
 
-@case(240, also_over_udp=True)
+@case(240, also_over_udp=True, thorough=True)
 def pulls_go_on_when_their_spine_dies():
     """Over the other spine: what was asked for in the run that is lost is asked for directly in the
     next one.

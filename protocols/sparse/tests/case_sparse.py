@@ -340,7 +340,7 @@ def jobs_without_sparse_blocks_say_so():
                    report["error"]["message"])
 
 
-@case(180, also_over_udp=True)
+@case(180, also_over_udp=True, thorough=True)
 def sparse_allreduces_go_on_when_a_spine_dies():
     """Twice for each handler: the second one dies once the job has moved to it."""
     loss = {"drop": 0.002, "duplicate": 0.002, "reorder": 0.002, "seed": 7}
@@ -397,7 +397,7 @@ def dense_vectors_that_may_be_sparse_take_the_shorter_way():
             expect_equal(report["sparse"]["maybe_sparse"], 0, "calls that could be sparse ones")
 
 
-@case(240)
+@case(240, thorough=True)
 def sparse_vectors_are_exact_without_a_switch():
     with running_lab(8) as lab, FakeManager(lab, ring="test") as manager:
         for size in (2, 3, 5, 8):
