@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the handler `pull` of switches and the host protocol of its jobs have in common: the job's
+ * Definitions that the handler `pull` of switches shares with the host protocol: the job's
  * parameters, by their positions in struct fanin_job_params, and the place of a packet
  * (protocols/pull/README.md).
  */
@@ -9,10 +9,10 @@
 
 #include <stdint.h>
 
-/* Ranks of a job: a set of them is a word. */
+/* Limit of a job's ranks: a set of ranks is one word. */
 #define FANIN_PULL_RANKS_MAX 64u
 
-/* X(ENUMERATOR, name, least, most, usual, text). The first one is that of `broadcast`. */
+/* X(ENUMERATOR, name, least, most, usual, text). The first parameter is that of `broadcast`. */
 #define FANIN_PULL_PARAMETERS(X)                                                                   \
 	X(CHAINS, chains, 0, 64, 0, "roots of an allgather that send at once; 0: as many as suit") \
 	X(ENTRIES, entries, 1, 65536, 4096,                                                        \
@@ -29,20 +29,20 @@ enum fanin_pull_parameter {
 };
 
 /*
- * `count` of a PULL_DELIVERY that goes back to its owner: the first switch has no room for its sum.
+ * `count` of a PULL_DELIVERY that goes back to its owner: the first switch has no room for the sum.
  */
 #define FANIN_PULL_BUSY 1u
 
 /*
- * `number` of a PULL and a PULL_DELIVERY: how many switches it has passed, and how long its owner
- * expects the answers to take, so that their sum waits at least as long.
+ * `number` of PULL and PULL_DELIVERY: how many switches the packet has passed, and how long its
+ * owner expects the answers to take, so that switches keep the sum at least that long.
  */
 #define FANIN_PULL_HOPS 0xffu
 #define FANIN_PULL_PATIENCE_SHIFT 8
-/* Switches wait no longer, whatever is asked for. */
+/* Switches wait no longer than this, whatever the PULL says. */
 #define FANIN_PULL_PATIENCE_MOST_NS UINT64_C(1000000000)
 
-/* Of one that has passed no switch. */
+/* Returns the `number` of a PULL that has passed no switch. */
 static inline uint32_t
 fanin_pull_number(uint64_t patience_ns)
 {
@@ -60,7 +60,9 @@ fanin_pull_patience_ns(uint32_t number)
 							 : FANIN_PULL_PATIENCE_MOST_NS;
 }
 
-/* The place of the index-th packet of an owner, in a job of n_ranks. It is less than 2^32. */
+/*
+ * Returns the place of an owner's index-th packet in a job of n_ranks. The place is less than 2^32.
+ */
 static inline uint32_t
 fanin_pull_place(uint16_t owner, uint32_t index, uint16_t n_ranks)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the handler `push` of switches and the host protocol of its jobs have in common: the job's
- * parameters, by their positions, which rank is home to a block, and what hosts say to each other
- * by UNICAST and MULTICAST (protocols/push/README.md).
+ * Definitions that the handler `push` of switches shares with the host protocol: the job's
+ * parameters, by position, a block's home host, and the messages that hosts exchange by UNICAST and
+ * MULTICAST (protocols/push/README.md).
  */
 #ifndef FANIN_PROTOCOLS_PUSH_PUSH_H
 #define FANIN_PROTOCOLS_PUSH_PUSH_H
@@ -28,8 +28,8 @@ enum fanin_push_parameter {
 };
 
 /*
- * The rank that is home to a block, of a job of n_ranks: it gets what the switches could not
- * complete (Klenk et al., section IV.C).
+ * Returns the rank that is home to a block in a job of n_ranks: it gets the sums that switches
+ * could not complete (Klenk et al., section IV.C).
  */
 static inline uint16_t
 fanin_push_home(uint32_t block, uint16_t n_ranks)
@@ -37,39 +37,39 @@ fanin_push_home(uint32_t block, uint16_t n_ranks)
 	return (uint16_t)(block % n_ranks);
 }
 
-/* What hosts say to each other, in the lowest byte of `number`. */
+/* Kinds of messages between hosts, in the lowest byte of `number`. */
 enum fanin_push_kind {
-	FANIN_PUSH_ASK = 1, /* UNICAST of the home host: it lacks the rank's data */
-	FANIN_PUSH_DATA,    /* UNICAST to it: the rank's own data */
+	FANIN_PUSH_ASK = 1, /* UNICAST from the home host, which lacks the rank's data */
+	FANIN_PUSH_DATA,    /* UNICAST to the home host: the rank's own data */
 	FANIN_PUSH_HERE,    /* UNICAST to it: the rank has not sent the block; of it: struct
 			       fanin_push_here */
 	FANIN_PUSH_REPEAT,  /* UNICAST: the result */
-	FANIN_PUSH_QUERY,   /* UNICAST to the home host: the rank lacks the result */
-	FANIN_PUSH_RESULT,  /* MULTICAST of the home host: the result */
+	FANIN_PUSH_QUERY,   /* UNICAST to the home host from a rank that lacks the result */
+	FANIN_PUSH_RESULT,  /* MULTICAST from the home host: the result */
 	FANIN_PUSH_END,     /* MULTICAST and UNICAST: the run has ended; struct fanin_push_end */
 };
 
-/* Of HERE to a rank that asked: what the block waits for, sets of ranks. */
+/* Payload of HERE to a rank that asked: sets of ranks that the block waits for. */
 struct fanin_push_here {
 	uint64_t missing;
-	uint64_t ended;  /* of these: their processes have ended */
-	uint64_t silent; /* of these: they don't answer */
+	uint64_t ended;  /* ranks of `missing` whose processes have ended */
+	uint64_t silent; /* ranks of `missing` that do not answer */
 };
 
 enum fanin_push_why {
 	FANIN_PUSH_GONE, /* the ranks don't answer, have ended, or leave for reasons of their own */
-	FANIN_PUSH_MISMATCH, /* the ranks have posted another collective than the others */
+	FANIN_PUSH_MISMATCH, /* the ranks have posted a collective that differs from the others' */
 };
 
 struct fanin_push_end {
-	uint64_t whom; /* ranks */
+	uint64_t whom; /* set of the ranks that are the reason */
 	uint32_t why;  /* enum fanin_push_why */
 	uint32_t reserved;
 };
 
 /*
- * `number` and `progress` of such packets: what they are, and the shape of the elements that they
- * carry, which `count` has no room for.
+ * `number` and `progress` of these messages: the kind, and the shape of the elements, as `count`
+ * holds something else.
  */
 static inline uint32_t
 fanin_push_number(enum fanin_push_kind kind, bool empty, uint8_t dtype, uint8_t op)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host protocol of the handler `pull` as a table (protocol/protocol.h): reliable multicast
- * whose operations that combine are made by owners. What has no elements runs as a block.
+ * The host protocol of the handler `pull` as a table (protocol/protocol.h): reliable multicast, in
+ * which owners make the packets of operations that combine. Operations without elements run as
+ * blocks.
  */
 #include "pull.h"
 
@@ -11,7 +12,7 @@
 #include "hostlib/src/engine/times.h"
 
 #define WANTED_MOST 4096u
-/* Pulls at a time: few ASKs cover them. */
+/* Open pulls at a time, limited so that few ASKs cover them. */
 #define PULLS_MOST FANIN_QUESTION_SPAN
 
 void
@@ -24,14 +25,14 @@ fanin_pull_headers(const struct fanin_pull *pull, enum fanin_type type, uint32_t
 
 /* ------------------------------------------------------------------ the rules */
 
-/* Makes the rings. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
+/* Allocates the rings. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
 static int
 memory_make(struct fanin_pull *pull)
 {
 	const struct fanin_protocol_config *config = &pull->mc.engine.config;
 	uint32_t n_wanted = 64;
 
-	/* Twice what all owners may ask for, as questions may come again. */
+	/* Twice what all owners may ask for, because questions are repeated. */
 	while (n_wanted < 2u * config->size * config->window && n_wanted < WANTED_MOST)
 		n_wanted *= 2;
 	pull->span = config->window < PULLS_MOST ? config->window : PULLS_MOST;
@@ -89,14 +90,14 @@ rules_send(struct fanin_engine *engine)
 {
 	struct fanin_pull *pull = fanin_pull_of(engine);
 
-	/* Answers first: others wait for them. */
+	/* Answers go first, as other ranks wait for them. */
 	pull->is_blocked = !fanin_pull_answer(pull);
 	if (!pull->is_blocked)
 		fanin_pull_begin(pull);
 	fanin_broadcast_send(engine);
 }
 
-/* A packet for this rank alone. Returns false if it is none of pull reductions. */
+/* Receives a UNICAST to this rank. Returns false if the message is not one of pull reductions. */
 static bool
 receive_unicast(struct fanin_pull *pull, const struct fanin_frame *frame)
 {
@@ -113,7 +114,10 @@ receive_unicast(struct fanin_pull *pull, const struct fanin_frame *frame)
 		fanin_pull_receive_give(pull, frame);
 		return true;
 	case FANIN_BROADCAST_TELL:
-		/* About own packets; those about others' answer a FETCH. */
+		/*
+		 * A TELL about an own packet is for the pull; a TELL about another owner's packet
+		 * answers a FETCH.
+		 */
 		if (is_of_pulls)
 			fanin_pull_receive_tell(pull, frame);
 		return is_of_pulls;
@@ -132,7 +136,9 @@ rules_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint
 
 	switch (hdr->type) {
 	case FANIN_TYPE_PULL_DELIVERY:
-		/* Those that came back are for their owner alone, whoever shares its port. */
+		/*
+		 * A PULL that came back is for its owner only; other ranks share the owner's port.
+		 */
 		if (hdr->members != fanin_pull_owner(hdr->block, config->size))
 			engine->stats.invalid++;
 		else if (is_mine && hdr->count == FANIN_PULL_BUSY)
@@ -155,7 +161,7 @@ rules_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint
 	}
 }
 
-/* An operation may have ended. */
+/* Drops the operation if it has ended. */
 static void
 rules_finish(struct fanin_engine *engine, uint32_t block)
 {
@@ -177,7 +183,7 @@ rules_scan(struct fanin_engine *engine)
 		fanin_loop_wake_by(&engine->loop, fanin_pull_ask_late(pull));
 }
 
-/* What was on its way in the old run is lost: it is asked for. */
+/* Packets of the old run are lost: all open pulls are overdue at once. */
 static void
 rules_resume(struct fanin_engine *engine)
 {
@@ -205,7 +211,7 @@ const struct fanin_engine_rules fanin_pull_rules = {
 	.waits_for_ranks = true,
 	.samples_asked = true,
 	.takes_unsent = true,
-	.bounds_flight = true, /* by those of pulls, waves and credits */
+	.bounds_flight = true, /* pulls, waves and credits bound it */
 	.ranks_max = FANIN_PULL_RANKS_MAX,
 	.in_parts = true,
 	.size = sizeof(struct fanin_pull),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Pull reductions on hosts (Klenk et al., section IV.B; protocols/pull/README.md): reliable
- * multicast whose packets their roots, the owners, make before they send them, of what all ranks
- * have. Owners ask by requests that switches multicast, and get sums that switches have made of the
+ * multicast in which each root, the owner, first makes its packets from the data of all ranks.
+ * Owners send requests that switches multicast, and receive sums that switches have made of the
  * answers.
  */
 #ifndef FANIN_PROTOCOLS_PULL_HOST_PULL_H
@@ -11,20 +11,21 @@
 #include "hostlib/src/protocol/protocol.h"
 
 struct fanin_pull_stats {
-	uint64_t pulls;        /* packets that this rank has made */
-	uint64_t requests;     /* sent for them, by multicast */
-	uint64_t busy;         /* of these, those that came back */
-	uint64_t merged;       /* sums that were combined */
-	uint64_t ranks_merged; /* the ranks in them */
-	uint64_t replaced;     /* those of them that took the place of what was there */
-	uint64_t overlaps;   /* sums that were dropped, for some of their data was there already */
-	uint64_t duplicates; /* those with nothing new */
-	uint64_t asks;       /* packets that asked a rank directly */
-	uint64_t given;      /* data that came in answer to them */
-	uint64_t answers;    /* sent to owners, by either way */
-	uint64_t forgotten;  /* requests without an answer, as too many waited for one */
-	uint64_t again;      /* requests for what was asked for just before */
-	uint64_t closed; /* requests of operations that are done, or for packets that are there */
+	uint64_t pulls;        /* packets whose result this rank has made */
+	uint64_t requests;     /* requests (PULL) sent, by multicast */
+	uint64_t busy;         /* requests that came back, as the first switch had no room */
+	uint64_t merged;       /* sums of other ranks that were combined */
+	uint64_t ranks_merged; /* ranks in these sums */
+	uint64_t replaced;     /* sums that replaced what was there, with data of more ranks */
+	uint64_t overlaps;     /* sums that were dropped, as some of their ranks were already in */
+	uint64_t duplicates;   /* sums that brought no new rank, and late ones */
+	uint64_t asks;         /* ASKs sent to single ranks */
+	uint64_t given;        /* data that arrived in answer to ASKs */
+	uint64_t answers;      /* data sent to owners, as RESPONSE or GIVE */
+	uint64_t forgotten;    /* requests that were not answered, as too many were waiting */
+	uint64_t again;        /* requests that repeated a very recent one */
+	uint64_t closed; /* requests for operations that are done, or for packets whose result is
+			    here */
 };
 
 extern struct fanin_protocol fanin_protocol_pull;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a rank answers owners: its own data of a packet, as long as that is there
+ * How a rank answers owners: with its own data of a packet, while it has that
  * (protocols/pull/README.md, "What the other ranks do"). Answers wait in a ring until the transport
  * has room. Called by the poll loop only.
  */
@@ -19,8 +19,9 @@ want(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
 }
 
 /*
- * Remembers that an owner asks for a packet, unless it has just done so: questions that have waited
- * here together, and duplicates, are answered once. Returns whether this one is.
+ * Queues an answer to an owner's question about a packet. Drops the question if the same one came
+ * just before: duplicates, and questions that have queued up here, are answered once. Returns
+ * whether the answer was queued.
  */
 static bool
 want_data(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
@@ -46,8 +47,8 @@ want_data(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
 }
 
 /*
- * Finds the packets of an owner in an operation that is in progress. Returns false if it is not, or
- * not one that ranks pull.
+ * Finds the packets of an owner in an operation that is in progress. Returns false if there is no
+ * such operation, or if it does not combine.
  */
 static bool
 owned_by(struct fanin_pull *pull, uint32_t operation, uint16_t owner, uint32_t *first,
@@ -115,14 +116,14 @@ fanin_pull_receive_ask(struct fanin_pull *pull, const struct fanin_frame *frame)
 			last.answer = FANIN_PULL_TELL;
 		}
 	}
-	/* Behind them, about the last one. */
+	/* The TELL follows the data, and is about the last packet. */
 	if (last.answer == FANIN_PULL_TELL && has_room(pull))
 		want(pull, &last);
 }
 
 /*
- * Sends this rank's own data of a packet by way of the switches' tables. Returns false if the
- * transport has no room.
+ * Sends this rank's own data of a packet as a RESPONSE, which switches combine. Returns false if
+ * the transport has no room.
  */
 static bool
 response_send(struct fanin_pull *pull, const struct fanin_broadcast_op *op,
@@ -150,7 +151,7 @@ response_send(struct fanin_pull *pull, const struct fanin_broadcast_op *op,
 	return true;
 }
 
-/* Tells the owner that it was given the packet. */
+/* Tells the owner that this rank has given it the packet. */
 static bool
 tell_send(struct fanin_pull *pull, const struct fanin_broadcast_op *op,
 	  const struct fanin_pull_wanted *wanted)
@@ -181,15 +182,17 @@ answer_send(struct fanin_pull *pull, const struct fanin_broadcast_op *op,
 	return true;
 }
 
-/* Answers, if this rank still has its data. Returns false if the transport has no room. */
+/*
+ * Sends an answer, if this rank still has its own data. Returns false if the transport has no room.
+ */
 static bool
 answer(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
 {
 	const struct fanin_broadcast_op *op = fanin_broadcast_find(&pull->mc, wanted->operation);
 
 	/*
-	 * In place the result has taken the place of the data; and its owner asks for nothing that
-	 * it has made.
+	 * If this rank has the result, it may have overwritten the data (in place). The owner has
+	 * made the packet, so it needs no answer.
 	 */
 	if (op == NULL || fanin_bit(op->have, wanted->packet)) {
 		pull->stats.closed++;

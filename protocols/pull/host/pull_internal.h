@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state of pull reductions, shared by pull.c (the tables), pull_owner.c (what this rank asks
- * for, and merges), pull_late.c (what it has not got in time) and pull_answer.c (what it answers).
+ * The state of pull reductions, shared by pull.c (the tables), pull_owner.c (requests of this rank,
+ * and merging), pull_late.c (overdue packets) and pull_answer.c (answers to other owners).
  */
 #ifndef FANIN_PROTOCOLS_PULL_HOST_PULL_INTERNAL_H
 #define FANIN_PROTOCOLS_PULL_HOST_PULL_INTERNAL_H
@@ -13,37 +13,37 @@
 #include "pull.h"
 #include "protocols/pull/pull.h"
 
-/* Packets that one poll sends of each kind: between them what has come is read. */
+/* Packets of each kind that one poll sends; received packets are read between polls. */
 #define FANIN_PULL_BURST 32u
 
 enum fanin_pull_state {
-	FANIN_PULL_DONE,    /* the packet is made, or there was none here yet */
+	FANIN_PULL_DONE,    /* the packet is made, or the slot is unused */
 	FANIN_PULL_ASKED,   /* the request is sent */
-	FANIN_PULL_WAITING, /* it came back, and is to be sent again */
+	FANIN_PULL_WAITING, /* the request came back, and will be sent again */
 };
 
-/* A packet that this rank makes. */
+/* A packet that this rank makes as its owner. */
 struct fanin_pull_slot {
-	uint32_t index; /* among the own packets */
+	uint32_t index; /* index among the own packets */
 	uint8_t state;  /* enum fanin_pull_state */
 	uint32_t n_busy;
-	uint32_t generation;  /* of pull->allowed, at the last request */
-	struct fanin_sum sum; /* this rank's data first */
-	uint64_t in;          /* the sum's ranks */
-	uint64_t sent_ns;     /* the last request */
-	uint64_t again_ns;    /* ASKED: when ranks are asked directly; WAITING: when the request is
-				 sent again */
-	uint64_t wait_ns; /* ASKED: from asking directly to the next time; 0: it was not done yet */
+	uint32_t generation;  /* pull->generation at the last request */
+	struct fanin_sum sum; /* of the data that is in, this rank's first */
+	uint64_t in;          /* ranks in the sum */
+	uint64_t sent_ns;     /* when the last request was sent */
+	uint64_t again_ns; /* ASKED: when to ask ranks directly; WAITING: when to send the request
+			      again */
+	uint64_t wait_ns;  /* ASKED: interval to the next direct ASK; 0: none was sent yet */
 };
 
-/* How an owner is answered. */
+/* Ways to answer an owner. */
 enum fanin_pull_answer {
-	FANIN_PULL_RESPONSE, /* by way of the switches' tables */
-	FANIN_PULL_GIVE,     /* directly */
-	FANIN_PULL_TELL,     /* that what it has asked for was given */
+	FANIN_PULL_RESPONSE, /* data, which switches combine */
+	FANIN_PULL_GIVE,     /* data, directly */
+	FANIN_PULL_TELL,     /* TELL: the data that the owner asked for was given */
 };
 
-/* What a rank was asked for, and has not answered yet. */
+/* A question of an owner that this rank has not answered yet. */
 struct fanin_pull_wanted {
 	uint32_t operation;
 	uint32_t packet;
@@ -51,48 +51,48 @@ struct fanin_pull_wanted {
 	uint8_t answer; /* enum fanin_pull_answer */
 };
 
-/* What a rank was asked for last, of those packets that have this place in the table. */
+/* The latest question about the packets that share this place in the table. */
 struct fanin_pull_heard {
-	uint64_t time_ns; /* 0: nothing */
+	uint64_t time_ns; /* 0: no question */
 	uint32_t operation;
 	uint32_t packet;
 };
 
-/* Of each kind of answer with data. */
+/* Places for each kind of answer with data. */
 #define FANIN_PULL_HEARD 1024u
 
 struct fanin_pull {
-	struct fanin_broadcast_engine mc; /* first: a pointer to it, or to its engine, is one to
+	struct fanin_broadcast_engine mc; /* first: pointers to it and to its engine are cast to
 					     this */
-	uint64_t timeout_ns;              /* of sums in switches */
+	uint64_t timeout_ns;              /* timeout of sums in switches */
 	struct fanin_pull_stats stats;
 	struct fanin_sums sums;
-	uint64_t all; /* ranks */
-	uint64_t own; /* this one */
+	uint64_t all; /* the set of all ranks */
+	uint64_t own; /* the set of this rank alone */
 
 	/*
-	 * Of one operation at a time: no rank is ready for the next one before all have ended this
-	 * one.
+	 * The state of one operation. One at a time suffices: no rank is ready for the next
+	 * operation before all have ended this one.
 	 */
-	struct fanin_broadcast_op *op; /* whose packets are made; NULL: none is */
-	uint32_t n_own;                /* packets to be made */
-	uint32_t n_begun;              /* of them */
-	uint32_t n_waiting;            /* of these, those whose request came back */
-	uint8_t dtype;                 /* of the sums */
-	uint8_t element_bytes;         /* likewise */
+	struct fanin_broadcast_op *op; /* the operation whose packets this rank makes; NULL: none */
+	uint32_t n_own;                /* packets that this rank makes */
+	uint32_t n_begun;              /* packets that were begun */
+	uint32_t n_waiting;            /* packets whose request came back */
+	uint8_t dtype;                 /* data type of the sums */
+	uint8_t element_bytes;         /* bytes of an element of the sums */
 	struct fanin_waves waves;
-	uint32_t allowed;    /* packets that may be asked for at a time, within the waves */
-	uint32_t generation; /* how often it was halved */
-	uint32_t n_clean;    /* packets made since it changed */
-	uint32_t n_flying;   /* packets that are asked for */
-	uint32_t span;       /* of the slots; never changes */
-	struct fanin_pull_slot *slots; /* of the index-th own packet: index modulo span */
-	uint8_t *payloads;             /* likewise, payload_bytes each */
+	uint32_t allowed;              /* limit of the packets in flight, within the waves */
+	uint32_t generation;           /* how often `allowed` was halved */
+	uint32_t n_clean;              /* packets made since `allowed` changed */
+	uint32_t n_flying;             /* packets in flight */
+	uint32_t span;                 /* number of slots; never changes */
+	struct fanin_pull_slot *slots; /* slot of the index-th own packet: index modulo span */
+	uint8_t *payloads;             /* payload_bytes for each slot */
 	uint8_t *scratch;              /* payload_bytes */
-	struct fanin_rtt time;         /* that pulls take */
+	struct fanin_rtt time;         /* how long pulls take */
 	bool is_blocked;               /* the last poll found no room in the transport */
 
-	struct fanin_pull_wanted *wanted; /* a ring */
+	struct fanin_pull_wanted *wanted; /* a ring of questions */
 	uint32_t wanted_head;
 	uint32_t wanted_tail;
 	uint32_t wanted_mask;
@@ -113,7 +113,7 @@ fanin_pull_size(const struct fanin_pull *pull)
 	return pull->mc.engine.config.size;
 }
 
-/* True if ranks send a request's elements as f32, which are shorter in their buffers. */
+/* True if ranks send the elements of a request as f32. In their buffers these are f16 or bf16. */
 static inline bool
 fanin_pull_widens(const struct fanin_pull *pull, const struct fanin_request *request)
 {
@@ -121,8 +121,8 @@ fanin_pull_widens(const struct fanin_pull *pull, const struct fanin_request *req
 }
 
 /*
- * Returns this rank's own data of a packet as it is sent: in its buffer, or widened in
- * pull->scratch.
+ * Returns this rank's own data of a packet in the form in which it is sent: in the buffer, or
+ * widened in pull->scratch.
  */
 static inline const uint8_t *
 fanin_pull_own_data(struct fanin_pull *pull, const struct fanin_request *request,
@@ -137,7 +137,7 @@ fanin_pull_own_data(struct fanin_pull *pull, const struct fanin_request *request
 	return pull->scratch;
 }
 
-/* Returns how many bytes it has then. */
+/* Returns the length in bytes of data in that form. */
 static inline uint32_t
 fanin_pull_data_len(const struct fanin_pull *pull, const struct fanin_request *request,
 		    const struct fanin_extent *extent)
@@ -147,62 +147,62 @@ fanin_pull_data_len(const struct fanin_pull *pull, const struct fanin_request *r
 		       : extent->len;
 }
 
-/* Returns the slot of one of the own packets that are begun and not long done. */
+/* Returns the slot of an own packet. The packet must have begun, and not be done for long. */
 static inline struct fanin_pull_slot *
 fanin_pull_slot(const struct fanin_pull *pull, uint32_t index)
 {
 	return &pull->slots[index % pull->span];
 }
 
-/* Begins a packet about the place of an operation. type: PULL or RESPONSE. */
+/* Fills in the headers of a packet about a place of an operation. type: PULL or RESPONSE. */
 void fanin_pull_headers(const struct fanin_pull *pull, enum fanin_type type, uint32_t operation,
 			uint32_t place, uint32_t payload_len, struct fanin_headers *headers);
 
-/* pull_owner.c: opens the waves, at the first packet. */
+/* pull_owner.c: opens the waves, starting at packet 0. */
 void fanin_pull_waves_open(struct fanin_pull *pull);
 
-/* pull_owner.c: begins what may be begun, and sends requests again that are due. */
+/* pull_owner.c: begins the pulls that may begin, and repeats requests that are due. */
 void fanin_pull_begin(struct fanin_pull *pull);
 
-/* pull_owner.c: a RESPONSE_DELIVERY for this rank, or a GIVE. */
+/* pull_owner.c: take a RESPONSE_DELIVERY for this rank, or a GIVE. */
 void fanin_pull_receive_response(struct fanin_pull *pull, const struct fanin_frame *frame);
 void fanin_pull_receive_give(struct fanin_pull *pull, const struct fanin_frame *frame);
 
-/* pull_owner.c: a request of this rank has come back. */
+/* pull_owner.c: takes a BUSY: a request of this rank has come back. */
 void fanin_pull_receive_busy(struct fanin_pull *pull, const struct fanin_hdr *hdr);
 
 /*
- * pull_late.c: returns how long switches are to wait for answers. After twice that ranks are asked
- * directly.
+ * pull_late.c: returns how long switches wait for answers. The owner asks ranks directly after
+ * twice that time.
  */
 uint64_t fanin_pull_patience(const struct fanin_pull *pull);
 
 /*
- * pull_late.c: answers have come, of a pull that is complete by them or was asked for directly:
- * learns how long they take.
+ * pull_late.c: learns how long answers take, from answers that complete a pull, or that arrive
+ * after ranks were asked directly.
  */
 void fanin_pull_note_time(struct fanin_pull *pull, const struct fanin_pull_slot *slot);
 
-/* pull_late.c: opens what bounds how many packets are asked for at a time. */
+/* pull_late.c: sets the initial limit of packets in flight. */
 void fanin_pull_allow(struct fanin_pull *pull);
 
-/* pull_late.c: a packet is made. */
+/* pull_late.c: a packet is made: may raise the limit. */
 void fanin_pull_note_made(struct fanin_pull *pull);
 
 /*
- * pull_late.c: asks ranks directly for what is overdue. Returns when that is to be looked at again;
- * UINT64_MAX: nothing is awaited.
+ * pull_late.c: asks ranks directly for overdue packets. Returns when to look again; UINT64_MAX: no
+ * packet is awaited.
  */
 uint64_t fanin_pull_ask_late(struct fanin_pull *pull);
 
-/* pull_late.c: a rank tells that it has given what it was asked for. */
+/* pull_late.c: takes a TELL: a rank says that it has given the data. */
 void fanin_pull_receive_tell(struct fanin_pull *pull, const struct fanin_frame *frame);
 
-/* pull_answer.c: an owner asks for a packet, by a request or directly. */
+/* pull_answer.c: take an owner's PULL or ASK for packets. */
 void fanin_pull_receive_request(struct fanin_pull *pull, const struct fanin_hdr *hdr);
 void fanin_pull_receive_ask(struct fanin_pull *pull, const struct fanin_frame *frame);
 
-/* pull_answer.c: sends answers as far as there is room. Returns false if some are left. */
+/* pull_answer.c: sends answers while there is room. Returns false if some are left. */
 bool fanin_pull_answer(struct fanin_pull *pull);
 
 #endif

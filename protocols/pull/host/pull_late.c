@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What an owner has not got in time: it asks each rank that it lacks directly, past all tables,
- * again and again (protocols/pull/README.md). Called by the poll loop only.
+ * Overdue packets of an owner: it asks each missing rank directly, past all tables, and repeatedly
+ * (protocols/pull/README.md). Called by the poll loop only.
  */
 #include "pull_internal.h"
 #include "hostlib/src/engine/times.h"
 
 #define PATIENCE_MOST_NS UINT64_C(100000000)
 #define ASK_MOST_NS UINT64_C(100000000)
-/* Packets that an owner asks for at a time at first, and at least. */
+/* The initial limit of packets in flight, and the lowest one. */
 #define ALLOWED_FIRST 16u
 #define ALLOWED_LEAST 4u
 
@@ -23,17 +23,17 @@ fanin_pull_note_time(struct fanin_pull *pull, const struct fanin_pull_slot *slot
 {
 	const uint64_t ns = pull->mc.engine.loop.now_ns - slot->sent_ns;
 
-	/* A rank that was away says nothing of the others. */
+	/* A rank that was away does not show how long others take, so a sample is bounded. */
 	fanin_rtt_sample(&pull->time, fanin_earlier(ns, PATIENCE_MOST_NS));
 }
 
 /* ------------------------------------------------------------------ how many at a time */
 
 /*
- * Queues of switches may be shorter than what the tables hold, and each packet of a pull is
- * answered by all ranks at once. So the packets that may be asked for are halved when some are
- * lost, once for all that were asked for before, and grow by one each time as many were made.
- * Whoever says how many waves there are means that.
+ * Queues of switches may be shorter than the tables are long, and all ranks answer each request at
+ * once. So the limit of packets in flight is halved when packets are lost, once for all that were
+ * requested before, and grows by one each time as many packets were made. If the job gives `waves`
+ * or `wave_blocks`, the limit does not adapt.
  */
 static bool
 is_adaptive(const struct fanin_pull *pull)
@@ -74,11 +74,11 @@ note_lost(struct fanin_pull *pull, const struct fanin_pull_slot *slot)
 
 /* ------------------------------------------------------------------ asking directly */
 
-/* What ranks are asked for: a bitmap from a packet on. */
+/* Packets to ask for, as the range of a bitmap, and the ranks to ask. */
 struct ask {
-	uint32_t first; /* index of the first bit */
-	uint32_t end;   /* behind the last one */
-	uint64_t ranks; /* that any of them lacks */
+	uint32_t first; /* index of the first packet */
+	uint32_t end;   /* index after the last packet */
+	uint64_t ranks; /* ranks that any of the packets lacks */
 	bool some;
 };
 
@@ -86,8 +86,8 @@ static bool
 is_late(const struct fanin_pull *pull, const struct fanin_pull_slot *slot)
 {
 	/*
-	 * One that was asked for before, and nearly is so again, goes with those that are: they
-	 * stay together then.
+	 * A packet that was asked for before and is nearly due again is asked for along with the
+	 * overdue ones, so that they stay together.
 	 */
 	return slot->state == FANIN_PULL_ASKED &&
 	       slot->again_ns <= pull->mc.engine.loop.timers_ns + slot->wait_ns / 2;
@@ -107,7 +107,7 @@ is_due(const struct fanin_pull *pull)
 	return false;
 }
 
-/* Finds what is overdue. */
+/* Finds the packets to ask for and the ranks that they lack. */
 static void
 find_late(const struct fanin_pull *pull, struct ask *ask)
 {
@@ -126,8 +126,8 @@ find_late(const struct fanin_pull *pull, struct ask *ask)
 }
 
 /*
- * Asks one rank for what it has not given of the packets from the index `first` on, as many as fit
- * into a packet. Returns false if the transport has no room.
+ * Asks one rank for the packets from index `first` on whose data it has not given, as many as fit
+ * into one ASK. Returns false if the transport has no room.
  */
 static bool
 ask_send(struct fanin_pull *pull, uint32_t first, uint32_t span, uint16_t rank)
@@ -150,7 +150,7 @@ ask_send(struct fanin_pull *pull, uint32_t first, uint32_t span, uint16_t rank)
 	return true;
 }
 
-/* Asks one rank, by as many packets as that takes. Returns false if the transport has no room. */
+/* Asks one rank, with as many ASKs as needed. Returns false if the transport has no room. */
 static bool
 ask_rank(struct fanin_pull *pull, const struct ask *ask, uint16_t rank)
 {
@@ -163,7 +163,7 @@ ask_rank(struct fanin_pull *pull, const struct ask *ask, uint16_t rank)
 	return true;
 }
 
-/* It was asked for: when is it the next time? */
+/* Schedules the next ASK for a packet that was just asked for. */
 static void
 asked_note(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 {
@@ -186,7 +186,7 @@ fanin_pull_ask_late(struct fanin_pull *pull)
 	if (is_due(pull))
 		find_late(pull, &ask);
 	for (uint64_t left = ask.ranks; left != 0; left &= left - 1) {
-		/* Those that were not asked are at the next time. */
+		/* Ranks that were not asked now are asked the next time. */
 		if (!ask_rank(pull, &ask, (uint16_t)__builtin_ctzll(left)))
 			break;
 	}
@@ -223,8 +223,8 @@ fanin_pull_receive_tell(struct fanin_pull *pull, const struct fanin_frame *frame
 	if (tell.packet < op->own_first || index >= pull->n_begun)
 		return;
 	/*
-	 * What it has given comes before it tells so, or not at all. Of what nobody was asked for
-	 * there is nothing to tell.
+	 * Data arrives before the TELL about it, or is lost. A TELL for a packet that was never
+	 * asked for directly is ignored.
 	 */
 	slot = fanin_pull_slot(pull, index);
 	if (slot->index != index || slot->state == FANIN_PULL_DONE || slot->wait_ns == 0 ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What an owner does (protocols/pull/README.md): asks for its packets in waves, merges what comes
- * by the sets of ranks in it, and makes the result once. Called by the poll loop only.
+ * What an owner does (protocols/pull/README.md): requests its packets in waves, merges the answers
+ * by their sets of ranks, and makes each result once. Called by the poll loop only.
  */
 #include "pull_internal.h"
 
@@ -9,8 +9,8 @@
 
 #define US UINT64_C(1000)
 /*
- * The wait of a request that came back for the first time, and how often one may come back until
- * ranks are asked directly.
+ * The wait after the first BUSY; and the number of BUSYs of a packet after which the owner asks
+ * ranks directly.
  */
 #define BUSY_FIRST_NS (100 * US)
 #define BUSY_MOST 8u
@@ -29,7 +29,7 @@ sum_of(const struct fanin_pull *pull, uint32_t index)
 
 /* ------------------------------------------------------------------ operations */
 
-/* The operation that is ready and has packets for this rank to make; NULL: none is. */
+/* Returns the operation that is ready and has packets for this rank to make; NULL: none. */
 static struct fanin_broadcast_op *
 op_to_make(struct fanin_pull *pull)
 {
@@ -41,7 +41,7 @@ op_to_make(struct fanin_pull *pull)
 	return op;
 }
 
-/* Returns how many of this rank's pulls the tables hold, if all ranks have as many. */
+/* Returns how many pulls of this rank fit into the tables if all ranks have as many. */
 static uint32_t
 capacity_of(const struct fanin_pull *pull)
 {
@@ -85,7 +85,7 @@ op_begin(struct fanin_pull *pull, struct fanin_broadcast_op *op)
 
 /* ------------------------------------------------------------------ requests */
 
-/* Asks all others. Returns false if the transport has no room. */
+/* Sends a request to all other ranks. Returns false if the transport has no room. */
 static bool
 request_send(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 {
@@ -111,7 +111,7 @@ request_send(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 	return true;
 }
 
-/* Shape of the data that packets bring for an own packet. */
+/* Returns the shape of the data that ranks send for an own packet. */
 static struct fanin_hdr
 shape_of(const struct fanin_pull *pull, const struct fanin_extent *extent)
 {
@@ -123,7 +123,7 @@ shape_of(const struct fanin_pull *pull, const struct fanin_extent *extent)
 	};
 }
 
-/* The sum of a packet begins with this rank's own data. */
+/* Begins the sum of a packet with this rank's own data. */
 static void
 sum_begin(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 {
@@ -151,7 +151,7 @@ packet_begin(struct fanin_pull *pull, uint32_t index)
 	return true;
 }
 
-/* Sends requests that came back, and whose time has come. */
+/* Repeats the requests that came back and are due. */
 static void
 requests_repeat(struct fanin_pull *pull)
 {
@@ -199,7 +199,7 @@ fanin_pull_receive_busy(struct fanin_pull *pull, const struct fanin_hdr *hdr)
 	if (pull->op == NULL || hdr->progress != pull->op->number || index >= pull->n_begun)
 		return;
 	slot = fanin_pull_slot(pull, index);
-	/* A duplicate's, or one that is asked for directly. */
+	/* Ignore BUSY of a duplicate, or of a packet that was asked for directly. */
 	if (slot->index != index || slot->state != FANIN_PULL_ASKED || slot->wait_ns != 0)
 		return;
 	pull->stats.busy++;
@@ -215,7 +215,7 @@ fanin_pull_receive_busy(struct fanin_pull *pull, const struct fanin_hdr *hdr)
 
 /* ------------------------------------------------------------------ results */
 
-/* One of the own packets is made: what waits for room in switches may have it now. */
+/* A packet is made, which may free an entry in switches: the oldest waiting request is due now. */
 static void
 wake_waiting(struct fanin_pull *pull)
 {
@@ -233,8 +233,8 @@ wake_waiting(struct fanin_pull *pull)
 }
 
 /*
- * Puts the result where it belongs: the sum of all ranks, divided and rounded as the operation asks
- * for.
+ * Finishes the sum of all ranks, that is, divides and narrows it as the operation asks, and copies
+ * it to its place.
  */
 static void
 result_put(struct fanin_pull *pull, struct fanin_pull_slot *slot)
@@ -250,7 +250,7 @@ result_put(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 	memcpy(fanin_broadcast_place(pull->op, &extent), sum, extent.len);
 }
 
-/* All ranks are in. */
+/* Makes the result of a packet: all ranks are in its sum. */
 static void
 packet_finish(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 {
@@ -265,7 +265,7 @@ packet_finish(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 	fanin_pull_note_made(pull);
 	op->request->done_bytes += extent.len;
 	pull->mc.engine.stats.bytes_reduced += extent.len;
-	/* In the order of the packets: those behind the first one that is not made wait. */
+	/* Packets are sent in order: the first one that is not made holds back those after it. */
 	while (op->own_ready - op->own_first < pull->n_begun &&
 	       fanin_pull_slot(pull, op->own_ready - op->own_first)->state == FANIN_PULL_DONE)
 		op->own_ready++;
@@ -275,14 +275,14 @@ packet_finish(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 	wake_waiting(pull);
 }
 
-/* A sum of other ranks, as it came. */
+/* A sum of other ranks, as received. */
 struct sum {
 	uint64_t members;
 	uint32_t index;
-	uint32_t len; /* bytes */
+	uint32_t len; /* bytes of elements */
 };
 
-/* The elements of a frame, in it or copied. Returns NULL if the frame is lost. */
+/* Returns the elements of a frame, in place or copied to scratch; NULL if the frame is lost. */
 static const void *
 elements_of(struct fanin_pull *pull, const struct fanin_frame *frame, uint32_t len)
 {
@@ -295,8 +295,8 @@ elements_of(struct fanin_pull *pull, const struct fanin_frame *frame, uint32_t l
 }
 
 /*
- * Makes room for a part: where sums overlap the one of more ranks stays, so that fewer are asked
- * for. Returns false if the part is dropped.
+ * Makes room for a received sum. If it overlaps with the sum here, the one with more ranks wins, so
+ * that fewer ranks are asked. Returns false if the received sum is dropped.
  */
 static bool
 sum_admit(struct fanin_pull *pull, struct fanin_pull_slot *slot, uint64_t members)
@@ -350,7 +350,7 @@ sum_take(struct fanin_pull *pull, const struct sum *sum, const struct fanin_fram
 		packet_finish(pull, slot);
 }
 
-/* True if a packet of this operation, the index-th own one, is begun. */
+/* True if the index-th own packet of this operation has begun. */
 static bool
 is_begun(struct fanin_pull *pull, uint32_t operation, uint32_t index)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Pull reductions (Klenk et al., section IV.B): a rank asks all others for their data of a packet
- * that it owns, and switches combine the answers on their way back to it. All else is as in the
- * handler `broadcast`. protocols/pull/README.md says why it is exact and what follows from a loss.
+ * that it owns, and switches combine the answers on their way back to the owner. All other packets
+ * are handled as by the handler `broadcast`. protocols/pull/README.md explains why this is exact
+ * and how losses are handled.
  */
 #include "protocols/pull/switch/pull.h"
 
@@ -15,7 +16,7 @@ is_down(const struct fanin_packet *packet)
 	return fanin_type_direction(packet->headers->fanin.type) == FANIN_DOWN;
 }
 
-/* The ranks whose answers to a PULL pass here on their way to its owner. */
+/* Returns the ranks whose answers to a PULL pass this switch on their way to the owner. */
 static uint64_t
 expected_of(const struct fanin_job_params *job, const struct fanin_packet *packet)
 {
@@ -24,7 +25,7 @@ expected_of(const struct fanin_job_params *job, const struct fanin_packet *packe
 					 ~job->child_ranks[packet->child].words[0];
 }
 
-/* The packet goes back to the host that it is from: it comes again. */
+/* Sends the PULL back to its host, which sends it again later. */
 static enum fanin_verdict
 send_busy(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 {
@@ -49,10 +50,10 @@ take_pull(struct fanin_handler_ctx *ctx, struct pull_slot *slot, uint32_t index,
 		*reason = FANIN_REASON_RANK;
 	if (*reason != FANIN_REASON_NONE)
 		return FANIN_VERDICT_DROP;
-	/* That of another switch, which shares the parent's port. */
+	/* This PULL is for another switch behind the same port of the parent. */
 	if (is_down(packet) && (fanin_child_with(job, hdr->members) != 0 || hdr->count != 0))
 		return FANIN_VERDICT_FREE;
-	/* Of one rank there is nothing to combine. */
+	/* The data of a single rank needs no combining. */
 	if ((expected & (expected - 1)) != 0)
 		made = pull_entry_make(ctx, slot, index, hdr, expected);
 	if (made == PULL_RETRY)
@@ -74,7 +75,7 @@ take_response(struct fanin_handler_ctx *ctx, struct pull_slot *slot,
 	uint64_t may_have;
 	fanin_kernel_fn add;
 
-	/* That of another switch, which shares the parent's port. */
+	/* This RESPONSE is for another switch behind the same port of the parent. */
 	if (is_down(packet) && fanin_child_with(job, owner) == 0)
 		return FANIN_VERDICT_FREE;
 	may_have = is_down(packet) ? fanin_ranks_all_word(job->n_ranks, 0) & ~fanin_ranks_below(job)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pull reductions: the entries of a switch's table, and what becomes of responses that meet one
- * (Klenk et al., sections IV.B and IV.D; protocols/pull/README.md, "What a switch does"). A sum
- * carries the set of its ranks, so nothing is counted twice, whatever is doubled or late; what does
- * not fit passes.
+ * Pull reductions: the entries of a switch's table, and how responses are combined in them (Klenk
+ * et al., sections IV.B and IV.D; protocols/pull/README.md, "What a switch does"). A sum carries
+ * the set of its ranks, so duplicates and late packets never count a rank twice. A response that
+ * does not fit an entry passes uncombined.
  */
 #include "protocols/pull/switch/pull.h"
 
@@ -23,8 +23,7 @@ leave(const struct fanin_handler_ctx *ctx, struct pull_entry *entry)
 /* ------------------------------------------------------------------ how many there are */
 
 /*
- * Counts one more entry of the run in use. Returns false if there are as many as may be, or the run
- * is over.
+ * Counts one more entry in use in this run. Returns false if the table is full or the run is over.
  */
 static bool
 use(const struct fanin_handler_ctx *ctx)
@@ -46,7 +45,7 @@ use(const struct fanin_handler_ctx *ctx)
 	return true;
 }
 
-/* The entry is free from now on, and counts no more, if its run does. */
+/* Frees the entry. It is no longer counted, if the count is of its run. */
 static void
 unuse(const struct fanin_handler_ctx *ctx, struct pull_entry *entry)
 {
@@ -65,8 +64,8 @@ unuse(const struct fanin_handler_ctx *ctx, struct pull_entry *entry)
 /* ------------------------------------------------------------------ sums on their way */
 
 /*
- * Sends a RESPONSE, with the sum of these ranks, on towards the packet's owner. The mbuf's only
- * reference is the caller's.
+ * Sends a RESPONSE with the sum of these ranks on towards the packet's owner. Takes over the mbuf's
+ * only reference.
  */
 static void
 send_on(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, uint64_t members)
@@ -92,7 +91,7 @@ send_on(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, uint64_t members)
 		fanin_frame_send_up(ctx, mbuf);
 }
 
-/* The entry's sum, if it has any, goes on, and the entry is free. */
+/* Sends the entry's sum on, if there is one, and frees the entry. */
 static void
 flush(struct fanin_handler_ctx *ctx, struct pull_entry *entry)
 {
@@ -111,10 +110,7 @@ is_of(const struct fanin_handler_ctx *ctx, const struct pull_entry *entry,
 	       entry->place == hdr->block;
 }
 
-/*
- * Makes the entry of a slot free for a packet of this place, if it may be. Returns false if it may
- * not.
- */
+/* Frees a slot's entry for a packet of this place. Returns false if the entry must stay. */
 static bool
 make_room(struct fanin_handler_ctx *ctx, struct pull_entry *entry, uint32_t place)
 {
@@ -123,13 +119,13 @@ make_room(struct fanin_handler_ctx *ctx, struct pull_entry *entry, uint32_t plac
 	if (entry->epoch == 0)
 		return true;
 	if (entry->epoch != ctx->epoch) {
-		/* Its run is over. */
+		/* The entry's run is over. */
 		if (entry->sum != NULL)
 			fanin_release(ctx, entry->sum);
 		unuse(ctx, entry);
 		return true;
 	}
-	/* An owner has no two packets of one slot outstanding, as a rule: the older one is over. */
+	/* Usually an owner has no two open pulls for one slot, so the older pull is over. */
 	if (fanin_pull_owner(entry->place, n_ranks) != fanin_pull_owner(place, n_ranks))
 		return false;
 	flush(ctx, entry);
@@ -137,8 +133,8 @@ make_room(struct fanin_handler_ctx *ctx, struct pull_entry *entry, uint32_t plac
 }
 
 /*
- * A slot has one timer at most: one that expires too early for its entry is armed again. Returns
- * false if there is no room.
+ * Arms the slot's timer. A slot has at most one timer: if it expires too early for the current
+ * entry, it is armed again. Returns false if no timer is free.
  */
 static bool
 arm(struct fanin_handler_ctx *ctx, struct pull_entry *entry, uint32_t index, uint32_t place)
@@ -214,7 +210,7 @@ pull_entry_release(struct fanin_handler_ctx *ctx, struct pull_slot *slot)
 
 /* ------------------------------------------------------------------ responses */
 
-/* May a response be combined here at all? */
+/* Returns whether the response belongs to the entry and can be combined there. */
 static bool
 fits(const struct fanin_handler_ctx *ctx, const struct pull_entry *entry,
      const struct fanin_hdr *hdr)
@@ -233,7 +229,7 @@ pass(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, unsigned 
 	return FANIN_VERDICT_HELD;
 }
 
-/* The sum is of these ranks now. Once all are in it goes on. */
+/* Sets the ranks of the sum. The sum goes on once it is complete. */
 static void
 note_in(struct fanin_handler_ctx *ctx, struct pull_entry *entry, uint64_t in)
 {
@@ -263,7 +259,7 @@ combine(struct fanin_handler_ctx *ctx, struct pull_entry *entry, const struct fa
 		add(fanin_dense_payload(entry->sum), packet->payload, hdr->count);
 		verdict = FANIN_VERDICT_FREE;
 	} else {
-		/* The first one, or one that has all ranks of the sum, and more. */
+		/* The packet is the first one, or has all ranks of the sum and more. */
 		if (entry->sum != NULL)
 			fanin_release(ctx, entry->sum);
 		entry->sum = packet->mbuf;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push: how a run ends (engine/run_end.h). The home host of the last block, which has no elements,
- * is the one that waits for all goodbyes.
+ * Push: how a run ends (engine/run_end.h). The last block has no elements; its home host waits for
+ * the goodbyes of all other ranks.
  */
 #include "push_internal.h"
 
-/* All of them may be lost, which costs the home host a wait. */
+/* If all copies are lost, the home host waits for nothing until it gives up. */
 #define GOODBYES 3
 
 /* ------------------------------------------------------------------ failing */
@@ -43,14 +43,14 @@ fanin_push_receive_end(struct fanin_push *push, const struct fanin_push_end *end
 	const uint64_t whom = end->whom & push->all;
 	const bool mismatch = end->why == FANIN_PUSH_MISMATCH;
 
-	/* One that waits for nothing may have all that it wanted. */
+	/* A rank without requests may have all results already: it ignores END. */
 	if (push->engine.loop.requests.first == NULL || whom == 0)
 		return;
 	fanin_run_end_fail(&push->engine, push->engine.oldest,
 			   mismatch ? FANIN_RUN_MISMATCH : FANIN_RUN_GONE, whom);
 }
 
-/* The engine has failed: the ranks that it names are gone, or this one goes. */
+/* Called when the engine has failed: names the ranks that are gone, or this rank if none are. */
 void
 fanin_push_end_begin(struct fanin_engine *engine)
 {
@@ -62,7 +62,7 @@ fanin_push_end_begin(struct fanin_engine *engine)
 	tell_all(push);
 }
 
-/* True for a question of another rank. */
+/* True if the frame is another rank's ASK or QUERY to this rank. */
 static bool
 is_question(const struct fanin_push *push, const struct fanin_frame *frame)
 {
@@ -78,7 +78,7 @@ is_question(const struct fanin_push *push, const struct fanin_frame *frame)
 	       ((hdr->number & 0xff) == FANIN_PUSH_QUERY || (hdr->number & 0xff) == FANIN_PUSH_ASK);
 }
 
-/* Tells a rank that asks why the run has ended. */
+/* Tells a rank that asks this one why the run has ended. */
 void
 fanin_push_answer(struct fanin_engine *engine, const struct fanin_frame *frame)
 {

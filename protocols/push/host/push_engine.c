@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push: blocks go out in their order, as far as the window and the waves allow, and once only. What
- * comes in is the switch's results and sums, and what other ranks say (protocols/push/README.md,
- * "What the other ranks do"). Called by the poll loop only, unless said otherwise.
+ * Push: sends each block once, in order, as far as the window and the waves allow. Receives results
+ * and sums from switches, and messages from other ranks (protocols/push/README.md, "What the other
+ * ranks do"). Called by the poll loop only, unless said otherwise.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 /* ------------------------------------------------------------------ runs */
 
 /*
- * Begins a run, which knows nothing of what others had sent in the one before; its first block is
- * the engine's oldest.
+ * Begins a run with the engine's oldest block. Everything learned from other ranks in the previous
+ * run is forgotten.
  */
 static void
 run_begin(struct fanin_push *push)
@@ -72,7 +72,10 @@ rules_close(struct fanin_engine *engine)
 	free(push->frames.memory);
 }
 
-/* Not from the poll loop. Whoever has a result answers with it; nobody needs to be told. */
+/*
+ * Not called from the poll loop. Nobody needs to be told about results: ranks that have one answer
+ * questions with it.
+ */
 static void
 rules_resume(struct fanin_engine *engine)
 {
@@ -115,8 +118,8 @@ rules_send(struct fanin_engine *engine)
 /* ------------------------------------------------------------------ results */
 
 /*
- * Who has answered the home host with data takes the result of the home host only: else there could
- * be two.
+ * A rank that has given its data to the home host accepts only the home host's result; otherwise
+ * two results could exist.
  */
 static bool
 rules_accepts_result(struct fanin_engine *engine, uint32_t block)
@@ -129,7 +132,7 @@ rules_accepts_result(struct fanin_engine *engine, uint32_t block)
 	return false;
 }
 
-/* All ranks have sent what comes before a block that is done. */
+/* This block is done, so all ranks have sent it and every block before it. */
 static void
 note_overtaken(struct fanin_push *push, uint32_t block)
 {
@@ -146,7 +149,10 @@ rules_finish(struct fanin_engine *engine, uint32_t block)
 
 	(void)fanin_waves_completed(&push->waves, block);
 	note_overtaken(push, block);
-	/* It did not wait for those. Who is gone will be asked again. */
+	/*
+	 * The finished block did not depend on unanswered questions. Ranks that are gone are asked
+	 * again.
+	 */
 	memset(push->unanswered_ns, 0, sizeof(push->unanswered_ns));
 	if (push->oldest != engine->oldest) {
 		push->oldest = engine->oldest;
@@ -159,16 +165,17 @@ rules_finish(struct fanin_engine *engine, uint32_t block)
 
 /* ------------------------------------------------------------------ what other ranks say */
 
-/* A packet of a rank. */
+/* A UNICAST or MULTICAST of another rank. */
 struct message {
 	const struct fanin_frame *frame;
 	uint32_t block;
 	unsigned int from;
-	uint32_t len;           /* of the payload */
-	struct fanin_hdr shape; /* data type, operator, count, root and flags, as far as it says */
+	uint32_t len;           /* bytes of payload */
+	struct fanin_hdr shape; /* data type, operator, count, root and flags, from `number` and
+				   `progress` */
 };
 
-/* A result of the home host; or of any rank, to the home host. */
+/* Takes the home host's result; or, at the home host, a result repeated by any rank. */
 static void
 receive_result(struct fanin_push *push, const struct message *message, bool is_repeat)
 {
@@ -193,7 +200,7 @@ receive_result(struct fanin_push *push, const struct message *message, bool is_r
 	fanin_engine_take_result(&push->engine, message->block, headers, message->len);
 }
 
-/* The home host lacks this rank's data. */
+/* The home host asks for this rank's data. */
 static void
 receive_ask(struct fanin_push *push, const struct message *message)
 {
@@ -215,7 +222,7 @@ receive_ask(struct fanin_push *push, const struct message *message)
 	}
 	if (!push_lane(push, block)->committed)
 		fanin_push_flight_asked(push);
-	/* Before the data leaves. */
+	/* Set before the data leaves. */
 	push_lane(push, block)->committed = true;
 	elements.payload = fanin_engine_contribution(fanin_engine_lane(&push->engine, block),
 						     &elements.shape, &elements.len);
@@ -259,7 +266,7 @@ receive_end(struct fanin_push *push, const struct message *message)
 	fanin_push_receive_end(push, &end);
 }
 
-/* True if the packet has the elements that it says. */
+/* True if the payload has the length that the message's shape implies. */
 static bool
 has_elements(const struct message *message)
 {
@@ -312,13 +319,13 @@ receive_message(struct fanin_push *push, const struct message *message, enum fan
 	}
 }
 
-/* A sum that left the table of a switch. */
+/* Receives a sum that a switch evicted from its table. */
 static void
 receive_evicted(struct fanin_push *push, const struct fanin_frame *frame, uint32_t block)
 {
 	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
 
-	/* Another host's behind the same port. */
+	/* Addressed to another host behind the same port. */
 	if (hdr->number != push->engine.config.rank)
 		return;
 	if (!push_is_home(push, block) ||
@@ -359,7 +366,7 @@ rules_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint
 		engine->stats.invalid++;
 		return;
 	}
-	/* Its own, or another host's behind the same port. */
+	/* This rank's own message, or one to another host behind the same port. */
 	if (hdr->members == engine->config.rank ||
 	    (!is_to_all && hdr->count != engine->config.rank))
 		return;
@@ -377,7 +384,7 @@ rules_idle_most_ns(struct fanin_engine *engine)
 const struct fanin_engine_rules fanin_push_rules = {
 	.size = sizeof(struct fanin_push),
 	.takes_unsent = true,
-	.bounds_flight = true, /* by waves */
+	.bounds_flight = true, /* waves bound it */
 	.keeps = true,
 	.no_wide = true,
 	.ranks_max = PUSH_RANKS_MAX,

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push: how many blocks may be in flight, within the waves. Without losses the waves alone say it.
- * Blocks that find no place in a table go to their home hosts as they are, whose links then carry
- * the packets of all ranks: if these are too many, they are lost or late, home hosts ask for them,
- * and what is sent twice makes it worse. So a round in which they ask for many halves what is in
- * flight. A few are lost by chance. Called by the poll loop only.
+ * Push: limits the blocks in flight further than the waves do. Without losses only the waves limit
+ * them. Blocks that do not fit into a table go to their home hosts uncombined, so a home host's
+ * link carries the packets of all ranks. If these are too many, packets are lost or late, home
+ * hosts ask for them, and the retransmissions add to the load. A round in which home hosts ask for
+ * many blocks therefore halves the limit. A few questions are tolerated, because some packets are
+ * lost by chance. Called by the poll loop only.
  */
 #include "push_internal.h"
 
-/* At least, and at first: so many bytes, or blocks if they are long. */
+/* The initial and the lowest limit: this many bytes, or this many blocks if that is more. */
 #define LEAST_BYTES 65536u
 #define LEAST_BLOCKS 32u
-/* One block of so many may be asked for. */
+/* A round is fine if home hosts ask for at most one block in this many. */
 #define FEW 8u
 
 static uint32_t

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push: a home host (protocols/push/README.md, "What the home host does"). It merges what comes of
- * a block (engine/sums.h). Its own data counts from when it has sent the block, and stays apart
- * until all others are there. An entry is taken by a block 2W later: whoever sends that has all
- * results of this one's window, so that all ranks have this one's.
+ * Push: a home host (protocols/push/README.md, "What the home host does"). It merges the data and
+ * sums of a block (engine/sums.h). Its own data counts once it has sent the block, and stays
+ * separate until all other ranks are in the sum. An entry is reused by the block 2W later: a rank
+ * that sends that block has all results up to W before it, so every rank has the result of the old
+ * block.
  */
 #include "push_internal.h"
 
@@ -22,8 +23,8 @@ fanin_push_home_open(struct fanin_push *push, uint32_t block, uint64_t shape)
 	struct push_entry *entry = push_entry(push, block);
 
 	/*
-	 * No rank has results a window beyond what this one lacks, so none has sent a block two
-	 * windows beyond.
+	 * No rank has results a window past this rank's oldest missing one, so none has sent a
+	 * block two windows past it.
 	 */
 	if (fanin_block_before(block, engine->oldest) ||
 	    block - engine->oldest >= 2u * engine->config.window)
@@ -49,7 +50,7 @@ is_done(const struct fanin_push *push, uint32_t block)
 
 /* ------------------------------------------------------------------ results */
 
-/* Sends the result of a block that this rank has to all others. */
+/* Sends the result of a block to all other ranks. This rank has it. */
 static void
 result_send(struct fanin_push *push, struct push_entry *entry)
 {
@@ -90,7 +91,7 @@ fanin_push_home_finish(struct fanin_push *push, uint32_t block)
 		result_send(push, entry);
 }
 
-/* All ranks are in: makes the result. From now on it stays as it is. */
+/* All ranks are in the sum: makes the result, which never changes afterwards. */
 static void
 make(struct fanin_push *push, struct push_entry *entry)
 {
@@ -98,7 +99,7 @@ make(struct fanin_push *push, struct push_entry *entry)
 
 	fanin_engine_make_result(&push->engine, entry->block, &push->sums, &entry->sum, frame);
 	push->stats.made++;
-	/* The others take no other. */
+	/* Now finishing the block multicasts the result: the other ranks accept no other. */
 	entry->has_asked = true;
 	fanin_engine_take_result(&push->engine, entry->block, frame, fanin_sum_len(&entry->sum));
 }
@@ -122,7 +123,7 @@ check(struct fanin_push *push, struct push_entry *entry)
 
 /* ------------------------------------------------------------------ data */
 
-/* Some of the sum's ranks are there already: the others are asked for their own data. */
+/* The sum overlaps with ranks that are already in: asks its other ranks for their own data. */
 static void
 ask_overlapping(struct fanin_push *push, struct push_entry *entry, uint64_t ranks)
 {
@@ -149,7 +150,7 @@ is_sound(const struct fanin_push *push, const struct fanin_hdr *shape)
 		fanin_kernel(push->sums.isa, shape->dtype, shape->op) != NULL);
 }
 
-/* Copies the elements to memory of this rank's. Returns NULL if the frame is lost. */
+/* Copies the elements to this rank's scratch memory. Returns NULL if the frame is lost. */
 static const void *
 elements_of(struct fanin_push *push, const struct fanin_hdr *shape, const struct fanin_frame *frame,
 	    uint32_t *len)
@@ -222,15 +223,15 @@ fanin_push_home_lacks(const struct fanin_push *push, uint32_t block, struct fani
 	lacks &= ~entry->members;
 	here->missing = lacks & (entry->unseen | entry->here);
 	here->ended = here->missing & entry->ended;
-	/* A rank may have sent the block before it went. */
+	/* A rank may be gone after it has sent the block. */
 	here->silent = lacks & ~here->ended &
 		       (entry->silent | fanin_push_unanswered(push, timeout_ns * 3 / 5));
 	here->missing |= here->silent;
 }
 
 /*
- * Asks at the root first, which sends what it has. A round trip later, and again and again, it asks
- * the ranks that are missing all the same.
+ * Queries the root first, which sends the sum that it has. A round trip later, and repeatedly after
+ * that, also asks the missing ranks for their data.
  */
 void
 fanin_push_home_ask(struct fanin_push *push, uint32_t block, uint32_t n_asked)
@@ -272,7 +273,7 @@ fanin_push_home_query(struct fanin_push *push, unsigned int rank, uint32_t block
 		push->engine.stats.invalid++;
 		return;
 	}
-	/* While it lacks its own data only, it asks nobody. */
+	/* A home host that has not sent the block itself asks nobody. */
 	if (push_is_sent(push, block)) {
 		entry->is_wanted = true;
 		fanin_loop_wake_by(&push->engine.loop, push->engine.loop.now_ns);

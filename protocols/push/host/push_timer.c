@@ -1,38 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push: when to ask. A block that a later one has overtaken is lost: all ranks have sent it. It is
- * asked for after a round trip. So is one whose result another rank lacks. The oldest block may
- * merely wait for a rank that is late: it is asked for at intervals that double. Called by the poll
- * loop only.
+ * Push: decides when to ask for a block. A block that a later one has overtaken is lost, as all
+ * ranks have sent it; this rank asks for it after a round trip. So it does for a block whose result
+ * another rank lacks. The oldest block may merely wait for a late rank: the intervals between
+ * questions about it double. Called by the poll loop only.
  */
 #include "push_internal.h"
 #include "hostlib/src/engine/times.h"
 
 /*
- * The interval between questions about a lost block grows to so many round trips: what answers them
- * may be lost as well, and is missed for so long.
+ * The interval between questions about a lost block doubles up to this many round trips: the answer
+ * may be lost as well, and a loss is noticed after one interval.
  */
 #define MOST_DOUBLED 4u
-/*
- * A rank that has not answered for so many round trips is away, or questions and answers were lost.
- */
+/* A rank without an answer for this many round trips is away, or questions or answers were lost. */
 #define SILENT_AFTER 4u
 /*
- * The oldest block is first asked for after so many, whether it is lost or a rank is late: nothing
- * overtakes a vector's last blocks.
+ * This rank first asks for the oldest block after this many round trips, whether the block is lost
+ * or a rank is late: no block overtakes the last ones of a vector.
  */
 #define FIRST_AFTER 2u
-/* To a rank that does not answer, in a timeout. */
+/* Questions to a rank that does not answer, per timeout. */
 #define LEAST_QUESTIONS 64
 
-/* True if the block is lost: all ranks have sent it, as a later one is done. */
+/* True if the block is lost: a later block is done, so all ranks have sent this one. */
 static bool
 is_overtaken(const struct fanin_push *push, uint32_t block)
 {
 	return fanin_block_before(block, push->overtaking);
 }
 
-/* What others say about ranks that the oldest block waits for, as a switch says it. */
+/* Reports the ranks that the oldest block waits for to the engine, as an ANSWER would. */
 static void
 note(struct fanin_push *push, const struct fanin_push_here *here)
 {
@@ -45,7 +43,7 @@ note(struct fanin_push *push, const struct fanin_push_here *here)
 	fanin_engine_note_answer(&push->engine, FANIN_BLOCK_OPEN, &ranks);
 }
 
-/* The answer to the only question about a block: a round trip. */
+/* The only question about this block is answered: takes a sample of the round trip time. */
 void
 fanin_push_note_answered(struct fanin_push *push, uint32_t block)
 {
@@ -81,14 +79,17 @@ fanin_push_on_answer(struct fanin_engine *engine, uint32_t block,
 	entry->unseen = ranks->missing.words[0];
 	entry->ended = ranks->ended.words[0];
 	entry->silent = ranks->silent.words[0];
-	/* What the root had has come before. */
+	/* The root's sum, if there was one, has arrived before this ANSWER. */
 	if (is_overtaken(push, block) && push_lane(push, block)->n_asked == 1) {
 		push_lane(push, block)->ask_ns = engine->loop.now_ns;
 		fanin_loop_wake_by(&engine->loop, engine->loop.now_ns);
 	}
 }
 
-/* Of the oldest block: a rank that the switch has not seen may have answered this one. */
+/*
+ * Filters an ANSWER about the oldest block: a rank that the switch has not seen may have sent its
+ * data to this rank directly.
+ */
 void
 fanin_push_filter_missing(struct fanin_engine *engine, struct fanin_answer_ranks *ranks)
 {
@@ -114,7 +115,7 @@ fanin_push_unanswered(const struct fanin_push *push, uint64_t ns)
 	for (unsigned int rank = 0; rank < push->engine.config.size; rank++) {
 		const uint64_t since_ns = push->unanswered_ns[rank];
 
-		/* What came while the caller was away has been read. */
+		/* Packets that arrived while the caller was away have been read by now. */
 		if (since_ns != 0 && loop->now_ns - fanin_later(since_ns, loop->resumed_ns) >= ns)
 			ranks |= UINT64_C(1) << rank;
 	}
@@ -122,7 +123,7 @@ fanin_push_unanswered(const struct fanin_push *push, uint64_t ns)
 }
 
 /*
- * Notes ranks that the oldest block waits for and that have not answered for most of the timeout.
+ * Reports ranks that have not answered for most of the timeout and that the oldest block waits for.
  */
 static void
 silence_check(struct fanin_push *push)
@@ -145,7 +146,7 @@ silence_check(struct fanin_push *push)
 		note(push, &here);
 }
 
-/* Ranks that a question about the block goes to. */
+/* Returns the ranks that a question about the block goes to. */
 static uint64_t
 asked_ranks(const struct fanin_push *push, uint32_t block)
 {
@@ -158,7 +159,8 @@ asked_ranks(const struct fanin_push *push, uint32_t block)
 }
 
 /*
- * The interval after this question: it grows as long as answers come, and is short if one is lost.
+ * Returns the interval after this question. It doubles as long as answers arrive, and is bounded
+ * tightly if one is missing.
  */
 static uint64_t
 next_wait_ns(const struct fanin_push *push, const struct push_lane *lane, uint32_t block)
@@ -186,7 +188,7 @@ ask(struct fanin_push *push, struct push_lane *lane, uint32_t block)
 	lane->asked_ns = lane->n_asked == 0 ? now_ns : 0;
 	fanin_engine_lane(&push->engine, block)->asked = true;
 	if (push_is_home(push, block)) {
-		/* This may be the end of the block: the lane is counted before. */
+		/* The question may finish the block, so the lane's counter is incremented first. */
 		fanin_push_home_ask(push, block, lane->n_asked++);
 		return;
 	}
@@ -205,9 +207,9 @@ is_wanted(const struct fanin_push *push, uint32_t block)
 }
 
 /*
- * Returns when the next question about a block is due; UINT64_MAX: only after something has come.
- * Ranks that do not answer are asked about one block at a time, the first of them: the others are
- * answered as soon as they are heard.
+ * Asks about the block if that is due. Returns when the next question is due, or UINT64_MAX if
+ * nothing is due until a packet arrives. Ranks that do not answer are asked about their first block
+ * only; the other blocks follow once the rank is heard again.
  */
 static uint64_t
 block_check(struct fanin_push *push, uint32_t block)

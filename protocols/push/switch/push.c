@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push reductions (Klenk et al., section IV.C): ranks send blocks when they like, switches combine
- * what meets in a table with few entries, and what does not fit, or waits for too long, goes to the
- * block's home host as the sum of some ranks. The root makes the result of a block of which it has
- * sent no part away. protocols/push/README.md says why it is exact and what follows from a loss.
+ * Push reductions (Klenk et al., section IV.C): ranks send blocks without a barrier, and switches
+ * combine them in a table with few entries. A sum that does not fit or waits too long goes to the
+ * block's home host, with the set of its ranks. The root makes the result of a block only if it has
+ * sent no part of it away. protocols/push/README.md explains why this is exact and how losses are
+ * handled.
  */
 #include "protocols/push/switch/push.h"
 
@@ -26,7 +27,7 @@ unlink_entry(const struct fanin_job_params *job, struct push_set *set, struct pu
 	set->used--;
 }
 
-/* The entry is the one that was used last. */
+/* Links the entry as the most recently used one. */
 static void
 link_entry(const struct fanin_job_params *job, struct push_set *set, struct push_slot *slot,
 	   uint32_t index)
@@ -41,7 +42,6 @@ link_entry(const struct fanin_job_params *job, struct push_set *set, struct push
 	set->used++;
 }
 
-/* Takes the entry out of the table. */
 static struct push_sum
 take_entry(const struct fanin_job_params *job, struct push_set *set, struct push_slot *slot)
 {
@@ -61,8 +61,8 @@ free_entry(struct fanin_handler_ctx *ctx, struct push_set *set, struct push_slot
 }
 
 /*
- * A sum leaves before it is complete: from now on the root does not complete the block. The mark is
- * there before the sum goes.
+ * Sends a sum before it is complete. At the root the block is marked before the sum leaves: from
+ * then on the root does not complete it.
  */
 static void
 send_part(struct fanin_handler_ctx *ctx, struct push_slot *slot, struct push_sum sum)
@@ -76,8 +76,8 @@ send_part(struct fanin_handler_ctx *ctx, struct push_slot *slot, struct push_sum
 }
 
 /*
- * Is the slot of this run? What is left of another one is never sent: its numbers would be those of
- * other data.
+ * Returns whether the slot is of this run. Sums of other runs are never sent: their block numbers
+ * stand for other data.
  */
 static bool
 is_of_run(const struct fanin_handler_ctx *ctx, const struct push_slot *slot)
@@ -85,7 +85,7 @@ is_of_run(const struct fanin_handler_ctx *ctx, const struct push_slot *slot)
 	return slot->epoch == ctx->epoch && slot->parent_epoch == ctx->parent_epoch;
 }
 
-/* Makes room for one more entry, by the least recently used one. */
+/* Makes room for one more entry by evicting the least recently used one. */
 static void
 make_room(struct fanin_handler_ctx *ctx, struct push_set *set)
 {
@@ -107,8 +107,9 @@ make_room(struct fanin_handler_ctx *ctx, struct push_set *set)
 /* ------------------------------------------------------------------ blocks */
 
 /*
- * Is the slot at the block of a child's packet, or may it go on to it? A slot goes on only: what
- * belongs to an earlier use of it is not taken for a later one; and no further than ranks may be.
+ * Returns whether a child's packet is about the slot's block, or of a newer block that ranks may
+ * send already. In the latter case the slot advances to that block. A slot never goes back, so a
+ * packet of an earlier use of the slot is not taken for the current one.
  */
 static bool
 enter_block(struct fanin_handler_ctx *ctx, struct push_set *set, struct push_slot *slot,
@@ -145,8 +146,8 @@ enter_block(struct fanin_handler_ctx *ctx, struct push_set *set, struct push_slo
 }
 
 /*
- * Combines what has come with a sum of other ranks, to which it belongs from now on. Returns the
- * verdict on it.
+ * Combines a packet with the entry's sum and adds its ranks to the set. Returns the verdict on the
+ * packet.
  */
 static enum fanin_verdict
 combine(struct fanin_handler_ctx *ctx, struct push_slot *slot, const struct fanin_packet *packet,
@@ -159,7 +160,7 @@ combine(struct fanin_handler_ctx *ctx, struct push_slot *slot, const struct fani
 	if (fanin_wire_is_empty(&packet->headers->fanin))
 		return FANIN_VERDICT_FREE;
 	if (fanin_wire_is_empty(sum)) {
-		/* The first one with data becomes the sum. */
+		/* The first packet with data becomes the sum. */
 		fanin_release(ctx, slot->mbuf);
 		slot->mbuf = packet->mbuf;
 		return FANIN_VERDICT_HELD;
@@ -168,7 +169,7 @@ combine(struct fanin_handler_ctx *ctx, struct push_slot *slot, const struct fani
 	return FANIN_VERDICT_FREE;
 }
 
-/* All ranks that can come here have. */
+/* All ranks below this switch are in the sum: sends it on. */
 static void
 complete(struct fanin_handler_ctx *ctx, struct push_slot *slot, struct push_sum sum)
 {
@@ -182,15 +183,15 @@ complete(struct fanin_handler_ctx *ctx, struct push_slot *slot, struct push_sum 
 		push_send_result(ctx, slot->block, sum.mbuf);
 		ctx->stats->own[PUSH_COMPLETED]++;
 		/*
-		 * Of workers that take turns, the last one's round may have begun before the first
-		 * one's.
+		 * Workers take turns on a slot: this worker's round may have begun before the round
+		 * of the worker that began the block.
 		 */
 		if (ctx->now_ns > slot->begun_ns)
 			ctx->stats->block_ns += ctx->now_ns - slot->begun_ns;
 	}
 }
 
-/* The first data of a block that has no entry: opens one, unless nothing more can come. */
+/* Takes data of a block that has no entry: opens an entry, unless no more data can come. */
 static enum fanin_verdict
 begin_sum(struct fanin_handler_ctx *ctx, struct push_set *set, struct push_slot *slot,
 	  uint32_t index, const struct fanin_packet *packet, uint64_t members)
@@ -205,12 +206,12 @@ begin_sum(struct fanin_handler_ctx *ctx, struct push_set *set, struct push_slot 
 	slot->mbuf = sum.mbuf;
 	slot->members = sum.members;
 	link_entry(ctx->job, set, slot, index);
-	/* Without a timer it waits until another one needs its place. */
+	/* If no timer is free, the entry stays until it is evicted. */
 	(void)fanin_timer_arm(ctx, index, slot->block);
 	return FANIN_VERDICT_HELD;
 }
 
-/* Data of a block that the slot is at. */
+/* Takes data of the slot's block. */
 static enum fanin_verdict
 take_data(struct fanin_handler_ctx *ctx, struct push_set *set, struct push_slot *slot,
 	  uint32_t index, const struct fanin_packet *packet, uint64_t members, fanin_kernel_fn add,
@@ -224,8 +225,8 @@ take_data(struct fanin_handler_ctx *ctx, struct push_set *set, struct push_slot 
 		return FANIN_VERDICT_FREE;
 	}
 	/*
-	 * A switch below sends each rank once. One that has started again may not, and its ranks
-	 * join anew.
+	 * A switch below sends each rank once. After a restart it may send one again, but its ranks
+	 * then rejoin.
 	 */
 	if ((members & slot->seen) != 0) {
 		ctx->stats->own[PUSH_OVERLAPS]++;
@@ -257,7 +258,7 @@ count_refused(struct fanin_handler_ctx *ctx, enum fanin_reason reason)
 		ctx->stats->own[PUSH_AHEAD]++;
 }
 
-/* Data of these ranks has come from a child. */
+/* Takes data of these ranks from a child. */
 static enum fanin_verdict
 data_up(struct fanin_handler_ctx *ctx, struct push_slot *slot, uint32_t index,
 	const struct fanin_packet *packet, uint64_t members, enum fanin_reason *reason)
@@ -289,7 +290,7 @@ push_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 {
 	const uint64_t below = fanin_child_ranks(ctx->job, packet->child);
 
-	/* Of a host: switches send PARTIALs. */
+	/* Only hosts send CONTRIBUTIONs: switches send PARTIALs. */
 	if ((below & (below - 1)) != 0)
 		return fanin_drop(reason, FANIN_REASON_TYPE);
 	return data_up(ctx, slot, index, packet, below, reason);
@@ -297,7 +298,10 @@ push_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 
 /* ------------------------------------------------------------------ questions */
 
-/* The home host asks at the root: a block that is not done is its from now on. */
+/*
+ * Answers a QUERY of the home host at the root. If the block is not done, from now on only the home
+ * host may complete it.
+ */
 static enum fanin_verdict
 mark(struct fanin_handler_ctx *ctx, struct push_slot *slot, uint32_t index,
      const struct fanin_packet *packet, enum fanin_reason *reason)
@@ -336,7 +340,10 @@ take_query(struct fanin_handler_ctx *ctx, struct push_slot *slot, uint32_t index
 	ctx->stats->queries++;
 	if (!ctx->job->has_parent)
 		return mark(ctx, slot, index, packet, reason);
-	/* Here whose it is is known; the root would refuse it to this switch. */
+	/*
+	 * Checked here, as this switch knows the host that asked. The root would tell the refusal
+	 * to this switch.
+	 */
 	*reason = push_check_block(ctx, packet->child, packet->headers->fanin.block);
 	if (*reason != FANIN_REASON_NONE) {
 		count_refused(ctx, *reason);
@@ -374,10 +381,7 @@ push_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fan
 	}
 }
 
-/*
- * ------------------------------------------------------------------ as struct fanin_handler has
- * them
- */
+/* ------------------------------------------------------------------ the table of the handler */
 
 static uint64_t
 push_timeout_ns(const struct fanin_job_params *job)
@@ -386,8 +390,8 @@ push_timeout_ns(const struct fanin_job_params *job)
 }
 
 /*
- * A block may have had another entry before this one: then its timer is early, and makes a sum for
- * the home host and no error.
+ * An earlier entry of the same block may have armed the timer: it then expires early for this
+ * entry, which costs a sum for the home host but no error.
  */
 static bool
 push_expired(struct fanin_handler_ctx *ctx, void *memory, uint32_t index, uint32_t block)
@@ -409,7 +413,7 @@ push_expired(struct fanin_handler_ctx *ctx, void *memory, uint32_t index, uint32
 	return true;
 }
 
-/* The job goes, with its table. */
+/* Frees the slot's sum as the job ends. */
 static void
 push_slot_release(struct fanin_handler_ctx *ctx, void *memory)
 {
@@ -437,7 +441,7 @@ static const struct fanin_counter push_counters[] = {
 	{ 0 },
 };
 
-/* Hosts heed the waves. */
+/* Hosts read `waves` and `wave_blocks`; the switch does not. */
 static const struct fanin_parameter push_parameters[] = {
 #define PUSH_PARAMETER(enumerator, name_, least_, most_, usual_, text_)                            \
 	{ .name = #name_, .text = (text_), .least = (least_), .most = (most_), .usual = (usual_) },

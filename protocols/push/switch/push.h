@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's part of push reductions (protocols/push/README.md): what the files of the handler
- * share. Sums wait for more in a table with few entries. An entry is the part of a slot that has a
- * packet; a slot without one still knows which ranks have come.
+ * The switch's part of push reductions (protocols/push/README.md): declarations that the handler's
+ * files share. Sums wait for more data in a table with few entries. An entry is the part of a slot
+ * that has a packet; a slot without one still knows which ranks have been seen.
  */
 #ifndef FANIN_PROTOCOLS_PUSH_SWITCH_PUSH_H
 #define FANIN_PROTOCOLS_PUSH_SWITCH_PUSH_H
@@ -28,50 +28,50 @@ enum push_counter {
 };
 
 /*
- * The table is divided into sets, each a cache of its own that one worker at a time is in. A
- * block's slot says which is its set.
+ * The table is divided into sets. Each set is a cache of its own, which one worker at a time may
+ * hold. A slot's index gives its set.
  */
 #define PUSH_SETS_MOST 16u
 #define PUSH_SET_ENTRIES_LEAST 8u
 
-/* Slots are numbered from 1 on where 0 is none. */
+/* A set of the table. Slot numbers are index + 1; 0 is none. */
 struct push_set {
-	uint32_t busy;   /* atomic; the rest is whoever has entered's */
+	uint32_t busy;   /* atomic; only the worker that holds the set accesses the rest */
 	uint32_t used;   /* slots with an entry */
 	uint32_t newest; /* the slot whose entry was used last */
 	uint32_t oldest;
 } __rte_cache_aligned;
 
 /*
- * How far a neighbor is known to be, a child or the parent: the run's epoch in the upper half, and
- * in the lower one a block about which data or a result has come from there, at most push_slack() -
- * 1 older than the newest such block. Atomic; of another epoch: nothing has come.
+ * How far a neighbor (a child or the parent) is known to be. The upper half is the run's epoch. The
+ * lower half is a block of which data or a result has come from this neighbor, at most push_slack()
+ * - 1 older than the newest such block. Atomic. If the epoch is another run's, nothing has come in
+ * this run.
  */
 #define PUSH_PARENT                                                                                \
-	FANIN_WIRE_MAX_CHILDREN /* the parent as a neighbor; children are their indices */
+	FANIN_WIRE_MAX_CHILDREN /* index of the parent; children have their own indices */
 
 /* A job's state. */
 struct push_state {
 	struct push_set sets[PUSH_SETS_MOST];
-	uint64_t newest[PUSH_PARENT + 1] __rte_cache_aligned; /* by neighbor */
+	uint64_t newest[PUSH_PARENT + 1] __rte_cache_aligned; /* index: the neighbor */
 };
 
-/* Of a block. Whoever has entered its set: rw. */
+/* A block's slot. The worker that holds the slot's set: rw. */
 struct push_slot {
-	struct rte_mbuf *mbuf; /* the entry's sum, EMPTY if nothing but empty packets came; NULL:
-				  the block has no entry */
+	struct rte_mbuf *mbuf; /* the entry's sum, EMPTY if only empty packets came; NULL: no entry
+				*/
 	uint64_t members;      /* ranks in the sum */
-	uint64_t seen;         /* ranks that have come here */
+	uint64_t seen;         /* ranks whose data has come here */
 	uint64_t shape;        /* as fanin_wire_shape gives it; 0: nothing has come */
 	uint64_t begun_ns;
-	uint32_t epoch;        /* run of the block; 0: the slot has none */
-	uint32_t parent_epoch; /* the same run as the parent numbers it */
+	uint32_t epoch;        /* run of the block; 0: no block yet */
+	uint32_t parent_epoch; /* the parent's epoch of the same run */
 	uint32_t block;
-	uint32_t newer; /* slots whose entries were used after and before this one's, + 1; 0: none
-			 */
+	uint32_t newer; /* slots used just after and before this one, + 1; 0: none */
 	uint32_t older;
-	bool evicted; /* a part of the block has gone to its home host, or all may: the table makes
-			 no result of it */
+	bool evicted; /* a part of the block has left for its home host, or may: the table makes no
+			 result */
 	bool done;    /* the table has made the result */
 } __rte_cache_aligned;
 
@@ -88,7 +88,10 @@ push_sets(const struct fanin_job_params *job)
 	return n;
 }
 
-/* Enters the set of a slot. Returns NULL if another worker is in: FANIN_VERDICT_RETRY. */
+/*
+ * Takes the set of a slot. Returns NULL if another worker holds it; return FANIN_VERDICT_RETRY
+ * then.
+ */
 static inline struct push_set *
 push_enter(const struct fanin_handler_ctx *ctx, uint32_t index)
 {
@@ -110,13 +113,13 @@ push_slot_at(const struct fanin_job_params *job, uint32_t index)
 	return (void *)job->slots.by_index[index];
 }
 
-/* A sum, or a part of one. */
+/* A sum of some or all ranks. */
 struct push_sum {
 	struct rte_mbuf *mbuf;
 	uint64_t members;
 };
 
-/* Are these all ranks that a sum here can have? */
+/* Returns whether these are all ranks below this switch. */
 static inline bool
 push_is_all(const struct fanin_job_params *job, uint64_t ranks)
 {
@@ -124,8 +127,8 @@ push_is_all(const struct fanin_job_params *job, uint64_t ranks)
 }
 
 /*
- * Granularity of a neighbor's note, in blocks: coarse, so that workers seldom write what all of
- * them read.
+ * Granularity in blocks of the notes about neighbors. It is coarse so that workers seldom write
+ * notes, which all workers read.
  */
 static inline uint32_t
 push_slack(const struct fanin_job_params *job)
@@ -134,20 +137,20 @@ push_slack(const struct fanin_job_params *job)
 }
 
 /*
- * push_window.c: may a neighbor send data or a question of this block now? No rank sends block b
- * before it has the result of b - W, which has data of all ranks: so every other neighbor has
- * brought something about b - W, or a later block, before. Returns FANIN_REASON_NONE, BLOCK_WINDOW
- * for one that is too new, or BLOCK_STALE for one that is over everywhere.
+ * push_window.c: checks whether a neighbor can send data or a QUERY of this block now. A rank sends
+ * block b only when it has the result of b - W, which has data of all ranks. So every other
+ * neighbor has already brought a packet about b - W or a later block. Returns FANIN_REASON_NONE,
+ * BLOCK_WINDOW if the block is too new, or BLOCK_STALE if all ranks have its result.
  */
 enum fanin_reason push_check_block(const struct fanin_handler_ctx *ctx, unsigned int neighbor,
 				   uint32_t block);
 
-/* push_window.c: as push_note, of a block that is newer than what is noted. */
+/* push_window.c: as push_note, for a block newer than the note. */
 void push_note_newer(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t block);
 
 /*
- * A neighbor brings data or the result of this block. To be called before any of it leaves the
- * switch.
+ * Notes that a neighbor brings data or the result of this block. To be called before any of it
+ * leaves the switch.
  */
 static inline void
 push_note(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t block)
@@ -162,27 +165,25 @@ push_note(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t b
 		push_note_newer(ctx, neighbor, block);
 }
 
-/* push_window.c: the same of a packet from one host to others, if that is data or a result. */
+/* push_window.c: as push_note, for a message between hosts, if it carries data or a result. */
 void push_note_message(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet);
 
 /*
- * push_frames.c: the sum goes to the parent, or at the root to the block's home host, or as the
- * result to all. Each takes the mbuf's only reference.
+ * push_frames.c: sends a sum to the parent; at the root, to the block's home host; or as the result
+ * to all. Each takes over the mbuf's only reference.
  */
 void push_send_up(struct fanin_handler_ctx *ctx, uint32_t block, struct push_sum sum);
 void push_send_home(struct fanin_handler_ctx *ctx, uint32_t block, struct push_sum sum);
 void push_send_result(struct fanin_handler_ctx *ctx, uint32_t block, struct rte_mbuf *mbuf);
 
 /*
- * push_frames.c: the root answers the home host's QUERY in its own packet. seen: ranks that have
- * come of the block.
+ * push_frames.c: the root answers the home host's QUERY, in the QUERY's own packet. seen: ranks
+ * whose data of the block has come.
  */
 void push_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 		 enum fanin_block_state state, uint64_t seen);
 
-/*
- * push_frames.c: packets of the parent go on to those they are for. Each returns the verdict on it.
- */
+/* push_frames.c: pass packets of the parent on to their receivers. Each returns the verdict. */
 enum fanin_verdict push_pass_result(struct fanin_handler_ctx *ctx,
 				    const struct fanin_packet *packet);
 enum fanin_verdict push_pass_home(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet);

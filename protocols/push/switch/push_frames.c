@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Push: the frames that a switch makes of sums, and passes on. See push.h. */
+/* Push: frames that a switch makes of sums or passes on. See push.h. */
 #include "protocols/push/switch/push.h"
 
 #include <string.h>
 
 /*
- * Makes a packet with elements a frame to the parent or to children. Block, shape and payload stay.
- * contributions: ranks in it.
+ * Turns a packet with elements into a frame to the parent or to children. Block, shape and payload
+ * stay. contributions: number of ranks in the sum.
  */
 static struct fanin_hdr *
 make_frame(const struct fanin_handler_ctx *ctx, enum fanin_type type, uint32_t block,
@@ -60,7 +60,7 @@ push_send_home(struct fanin_handler_ctx *ctx, uint32_t block, struct push_sum su
 {
 	const uint16_t home = fanin_push_home(block, ctx->job->n_ranks);
 
-	/* All ranks are behind the root. */
+	/* The root has all ranks below it, so one child leads to the home host. */
 	send_to_home(ctx, block, home, fanin_child_with(ctx->job, home), sum);
 }
 
@@ -90,7 +90,7 @@ push_pass_home(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 	const uint64_t child = fanin_child_with(ctx->job, hdr->number);
 	const struct push_sum sum = { .mbuf = packet->mbuf, .members = hdr->members };
 
-	/* Another switch's, which shares the parent's port. */
+	/* The frame is for another switch behind the same port of the parent. */
 	if (child == 0)
 		return FANIN_VERDICT_FREE;
 	send_to_home(ctx, hdr->block, (uint16_t)hdr->number, child, sum);

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push: how far a job's neighbors are, and so which block none of them can have sent yet
- * (protocols/push/README.md, "How new a block may be"). Without this one packet with a number far
- * ahead would take a slot from all true blocks until their numbers have come so far.
+ * Push: notes how far a job's neighbors are, and derives which blocks none of them can have sent
+ * yet (protocols/push/README.md, "How new a block may be"). Without this, a single packet with a
+ * number far ahead would block its slot for all true blocks until their numbers have come that far.
  *
- * A switch cannot tell from a slot alone: its last block may be long ago, if packets were lost and
- * the home host has completed what came in between. But data and results of any block pass the
- * links of the tree only. Let a rank p behind neighbor c send block b. It has the result of b - W,
- * and this has data of the ranks behind every other neighbor d: so it has come from d through this
- * switch, as a CONTRIBUTION or PARTIAL, as DATA, or as a result. Workers note that before the
- * packet leaves, so whatever follows from it comes later.
+ * A slot alone does not tell: its last block may be long ago, if packets were lost and the home
+ * host has completed the blocks in between. But data and results of any block travel over the
+ * tree's links only. Let rank p behind neighbor c send block b. Then p has the result of b - W,
+ * which has data of the ranks behind every other neighbor d. That data has come from d through this
+ * switch, as a CONTRIBUTION or PARTIAL, as DATA, or in a result. Workers note it before they
+ * forward the packet, so every consequence of the packet arrives after the note.
  */
 #include "protocols/push/switch/push.h"
 
 /*
- * The note of every neighbor when a run begins: as if it had sent W - 1, for results of blocks
- * before W may be known from an earlier run.
+ * The note of every neighbor when a run begins: block W - 1, because results of blocks before W may
+ * be known from an earlier run.
  */
 static uint32_t
 begun(const struct fanin_job_params *job)
@@ -38,7 +38,7 @@ noted_of(const struct fanin_handler_ctx *ctx, unsigned int neighbor)
 	return (uint32_t)(noted >> 32) == ctx->epoch ? (uint32_t)noted : begun(ctx->job);
 }
 
-/* Compares a block with one neighbor's newest. */
+/* Compares a block with the newest one noted of a neighbor. */
 static enum fanin_reason
 compare(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t block)
 {
@@ -48,7 +48,8 @@ compare(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t blo
 	if (ahead >= window + (int32_t)push_slack(ctx->job))
 		return FANIN_REASON_BLOCK_WINDOW;
 	/*
-	 * A rank of that neighbor has sent a block for which all ranks had the result of this one.
+	 * A rank behind that neighbor has sent a newer block, which it could do only when all ranks
+	 * had the result of this one.
 	 */
 	return ahead <= -2 * window ? FANIN_REASON_BLOCK_STALE : FANIN_REASON_NONE;
 }
@@ -64,7 +65,7 @@ push_check_block(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uin
 		if (child != neighbor)
 			reason = compare(ctx, child, block);
 	}
-	/* Are there ranks that only the parent leads to? */
+	/* Compare with the parent only if it leads to ranks that are not below this switch. */
 	if (reason == FANIN_REASON_NONE && neighbor != PUSH_PARENT && job->has_parent &&
 	    job->n_below != job->n_ranks)
 		reason = compare(ctx, PUSH_PARENT, block);
@@ -79,8 +80,8 @@ push_note_newer(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint
 	uint32_t newest;
 
 	/*
-	 * A number that nobody can have sent would let others go as far, or past the half of all
-	 * numbers shut them out.
+	 * Do not note a number that no rank can have sent. It would let others get as far ahead, or
+	 * shut them out if it is past half of the number space.
 	 */
 	if (push_check_block(ctx, neighbor, block) != FANIN_REASON_NONE)
 		return;
@@ -112,7 +113,7 @@ push_note_message(const struct fanin_handler_ctx *ctx, const struct fanin_packet
 		push_note(ctx, is_down ? PUSH_PARENT : packet->child, hdr->block);
 		break;
 	default:
-		/* HERE tells of a block that its sender has not sent. */
+		/* HERE is about a block that its sender has not sent. */
 		break;
 	}
 }
