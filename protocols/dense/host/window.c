@@ -1,28 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The window protocol as a table (protocol/protocol.h): for all dense handlers, whose blocks get a
- * contribution from every rank.
+ * The window protocol as a table (protocol/protocol.h), for all dense handlers: every rank
+ * contributes to each block.
  */
 #include "window.h"
 
 /* ------------------------------------------------------------------ the rules */
 
-/*
- * Block b is sent once the result of b - w is there, too, where w is the window of the congestion
- * control.
- */
+/* A block b also waits for the result of b - w, where w is the window of congestion control. */
 static void
 window_ready(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	const uint32_t window = engine->config.window;
 
 	/*
-	 * Where runs can be resumed, lanes that run ahead would leave more results to be kept than
-	 * one window.
+	 * If runs can be resumed, lanes must not run further ahead than one window: ranks would
+	 * have to keep more results.
 	 */
 	if (engine->config.recover && lane->block - engine->oldest >= window)
 		return;
-	/* A lane is at its block only once the one W before it is done. */
+	/* The lane has reached this block, so the block W before it is done. */
 	if (engine->cc.window < window &&
 	    !fanin_engine_is_done(engine, lane->block - engine->cc.window))
 		return;
@@ -33,7 +30,7 @@ static void
 window_send(struct fanin_engine *engine)
 {
 	fanin_engine_send_queued(engine);
-	/* Most polls send nothing. */
+	/* Checked first because most polls send nothing. */
 	if (engine->order - engine->probe_order >= FANIN_ENGINE_PROBE_LEAST)
 		fanin_engine_probe(engine);
 }
@@ -54,7 +51,7 @@ static const char *const handlers[] = { "single", "multi", "tree", NULL };
 struct fanin_protocol fanin_protocol_window = {
 	.name = "window",
 	.handlers = handlers,
-	/* A dense handler needs no fields of its own here. */
+	/* Dense handlers need no fields of their own here. */
 	.is_usual = true,
 	.has_custom = true,
 	.has_tags = true,

@@ -5,10 +5,10 @@
 
 #include "hostlib/src/engine/engine_internal.h"
 
-/* For protocols whose blocks are let out as this one's. */
+/* For protocols that release blocks as this one does. */
 extern const struct fanin_engine_rules fanin_window_rules;
 
-/* Members of their tables. */
+/* Members of the tables of such protocols. */
 #define FANIN_WINDOW_FUNCTIONS                                                                     \
 	.rules = &fanin_window_rules, .on_switch = &fanin_engine_on_switch,                        \
 	.report = fanin_engine_report, .post = fanin_engine_post, FANIN_ENGINE_FUNCTIONS

@@ -17,8 +17,9 @@ fanin_dense_release(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
 }
 
 /*
- * The frame of a block's packet around its payload, but for what the packet's type asks for. It is
- * empty if the mbuf is: its header still is that of a contribution, or of a result of the parent.
+ * Fills in the frame of a block's packet around its payload; the caller sets the fields that depend
+ * on the type. The frame is EMPTY if the mbuf is: its header still is that of a contribution, or of
+ * the parent's result.
  */
 static inline struct fanin_hdr *
 make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_dense *dense, bool down,
@@ -38,7 +39,7 @@ make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 	return hdr;
 }
 
-/* The child that has a block's owner behind it, as a bit; 0 if none has. */
+/* Returns the child that leads to a block's owner, as a bit; 0 if none does. */
 static uint64_t
 owners_child(const struct fanin_job_params *job, uint16_t root)
 {
@@ -46,8 +47,8 @@ owners_child(const struct fanin_job_params *job, uint16_t root)
 }
 
 /*
- * Sends the result without its elements to children that have not the block's owner. Without a
- * packet for it, it is lost.
+ * Sends the result without its elements to children that do not lead to the block's owner. If no
+ * mbuf is free, the packet is lost.
  */
 static void
 emit_empty(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense, uint32_t block,
@@ -63,10 +64,7 @@ emit_empty(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense, uint3
 	fanin_frame_send_down(ctx, mbuf, children);
 }
 
-/*
- * The mbuf holds the block's result: it is kept and goes to these children, of whom there are so
- * many.
- */
+/* Keeps the block's result in the mbuf and sends it to these n_children children. */
 static __rte_always_inline void
 publish_to(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
 	   struct rte_mbuf *mbuf, uint64_t children, uint16_t n_children)
@@ -75,7 +73,7 @@ publish_to(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t bl
 		ctx->job->n_ranks;
 	fanin_seal(ctx, FANIN_TAG_DOWN, mbuf);
 	/*
-	 * One reference for each child; the one that the mbuf came with, the only one so far, stays
+	 * One reference for each child. The only reference so far, which came with the mbuf, stays
 	 * with the slot.
 	 */
 	rte_mbuf_refcnt_set(mbuf, (uint16_t)(n_children + 1));
@@ -83,16 +81,16 @@ publish_to(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t bl
 	fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, children, mbuf->pkt_len - FANIN_PAYLOAD_OFFSET);
 	ctx->stats->results++;
 	/*
-	 * Of workers that share a block, the last one's round may have begun before the first
-	 * one's.
+	 * Workers share a block: this worker's round may have begun before the round of the worker
+	 * that began the block.
 	 */
 	if (ctx->now_ns > dense->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - dense->begun_ns;
 }
 
 /*
- * The same of a block with an owner. Where that is not below, the result that is kept has no
- * elements; else they go to its child, and headers to all others.
+ * As publish_to, for a block with an owner. If the owner is not below this switch, the kept result
+ * has no elements. Otherwise the elements go to the owner's child, and headers to all others.
  */
 static __rte_noinline void
 publish_to_owner(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
@@ -113,8 +111,8 @@ publish_to_owner(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint3
 }
 
 /*
- * The mbuf holds the block's result: it is kept and goes to all children, or to the one that has
- * its owner.
+ * Keeps the block's result in the mbuf and sends it to all children. If the block has an owner,
+ * only the child that leads to it gets the elements.
  */
 static void
 publish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
@@ -128,9 +126,8 @@ publish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block
 }
 
 /*
- * The mbuf holds what all children brought, or a result that one of them knew: it is kept and goes
- * to the parent. The flag RETRANSMIT is set from the start, since the same packet is sent again if
- * a child asks.
+ * Keeps the sum of all children, or a result that one of them knew, and sends it to the parent. The
+ * flag RETRANSMIT is set from the start, because the same mbuf is sent again if a child asks.
  */
 static void
 send_up(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
@@ -156,7 +153,7 @@ fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, str
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
 	void *payload = fanin_dense_payload(mbuf);
 
-	/* The frame is complete before anyone can see that the block is done and repeat it. */
+	/* The frame must be complete before others can see that the block is done and repeat it. */
 	if (__builtin_expect(job->has_parent, 0)) {
 		send_up(ctx, dense, block, FANIN_TYPE_CONTRIBUTION, mbuf);
 		fanin_dense_state_finish(&dense->state, job->shared, FANIN_PHASE_SENT);
@@ -197,7 +194,7 @@ take_result(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *pack
 		fanin_dense_state_settle(&dense->state, block, FANIN_PHASE_SENT);
 		return fanin_drop(reason, FANIN_REASON_MISMATCH);
 	}
-	/* Another switch's, which shares the parent's port: the owner is below this one. */
+	/* For another switch behind the same port of the parent: the owner is below this switch. */
 	if (fanin_root_is_owner(hdr->root) && fanin_wire_is_empty(hdr) &&
 	    owners_child(ctx->job, hdr->root) != 0) {
 		fanin_dense_state_settle(&dense->state, block, FANIN_PHASE_SENT);
@@ -223,7 +220,7 @@ fanin_dense_repeat_result(struct fanin_handler_ctx *ctx, const struct fanin_dens
 		ctx->stats->repeats++;
 		return;
 	}
-	/* Unmodified, as a NIC may still be reading it. */
+	/* The result is not modified, because a NIC may still be reading it. */
 	fanin_frame_hold(dense->result);
 	fanin_emit(ctx, FANIN_EMIT_CHILDREN, dense->result, to,
 		   dense->result->data_len - FANIN_PAYLOAD_OFFSET);
@@ -239,9 +236,9 @@ fanin_dense_repeat_upward(struct fanin_handler_ctx *ctx, const struct fanin_dens
 }
 
 /*
- * The child is in already, and the block is open or was sent up. A child that sends again what was
- * lost learns that it was not; the network's duplicates get no answer: they would double the
- * traffic.
+ * Answers a child that has already contributed to a block that is open or was sent up. A child that
+ * retransmits learns that its contribution was not lost. Duplicates of the network get no answer,
+ * because answers would double the traffic.
  */
 static enum fanin_verdict
 answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
@@ -255,8 +252,8 @@ answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 }
 
 /*
- * The block is finished: its result goes to the child that repeats its contribution; also to one
- * that comes for the first time, where another child knew the result.
+ * Sends the result of a finished block to a child that retransmits its contribution. If another
+ * child knew the result, this may also be the child's first contribution.
  */
 static enum fanin_verdict
 answer_finished(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
@@ -270,8 +267,8 @@ answer_finished(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 }
 
 /*
- * Copies: the block has one contribution with data. If a host sent a second one, the first would
- * stay as it is.
+ * For operators that copy: only one contribution of a block has data. If a host sent a second one,
+ * the first would stay as it is.
  */
 static void
 keep_first(void *acc, const void *in, size_t count)
@@ -282,8 +279,8 @@ keep_first(void *acc, const void *in, size_t count)
 }
 
 /*
- * The kernel for a block's `add`; wide: its partial results are f32. Returns NULL if the job can't
- * reduce this.
+ * Returns the kernel for a block's `add`, or NULL if the job cannot reduce the operation. wide:
+ * partial results are f32.
  */
 static fanin_kernel_fn
 kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr, bool wide)
@@ -305,8 +302,8 @@ kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr, bool 
 }
 
 /*
- * More than the job's packets may carry? That counts for an empty contribution, too: others bring
- * what it leaves out.
+ * Returns whether the packet exceeds the job's payload limit. An empty contribution counts with the
+ * length of its elements, which others bring.
  */
 static bool
 is_too_long(const struct fanin_job_params *job, const struct fanin_packet *packet)
@@ -320,8 +317,8 @@ is_too_long(const struct fanin_job_params *job, const struct fanin_packet *packe
 }
 
 /*
- * In SETUP: finds what the block needs, or gives the slot back if the operation is not supported.
- * Most blocks have the kernel of the slot's last one.
+ * In SETUP: prepares the slot for the block, or gives the slot back if the operation is not
+ * supported. Most blocks use the kernel of the slot's last block.
  */
 static inline bool
 prepare_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
@@ -361,8 +358,8 @@ prepare_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 }
 
 /*
- * In SETUP: makes the block the slot's, with its first contribution's place claimed, unless it
- * can't be.
+ * In SETUP: begins the block and claims the place of its first contribution. Returns false if the
+ * block cannot begin.
  */
 static bool
 begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
@@ -375,8 +372,8 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 }
 
 /*
- * Entered, and the block is open, sent or done. A child's place that is taken stays so: claiming it
- * once more changes nothing.
+ * The caller has entered, and the block is open, sent or done. A place that is taken stays taken
+ * when it is claimed again.
  */
 static bool
 admit_entered(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
@@ -444,7 +441,7 @@ fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense
 	return false;
 }
 
-/* In SETUP, alone: the packet is the block's result. */
+/* In SETUP, alone: takes a packet with the block's result. */
 static enum fanin_verdict
 take_known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, struct fanin_packet *packet)
 {
@@ -462,7 +459,7 @@ take_known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, struct fani
 	return FANIN_VERDICT_HELD;
 }
 
-/* Neither open nor sent, when it was looked at. */
+/* Takes a known result of a block that was neither open nor sent at the last look. */
 static enum fanin_verdict
 known_of_another_phase(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
 		       struct fanin_packet *packet, fanin_dense_reset_fn reset,
@@ -510,7 +507,10 @@ known_of_another_phase(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	return verdict;
 }
 
-/* Of a block with an owner nobody else has the elements, and an empty result is none. */
+/*
+ * Returns whether the child can know the result. If the block has an owner, only the owner's child
+ * has the elements, and an empty result is none.
+ */
 static bool
 may_know(const struct fanin_job_params *job, const struct fanin_packet *packet)
 {
@@ -543,7 +543,7 @@ known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
 			fanin_dense_state_settle(&dense->state, hdr->block, phases[i]);
 			return fanin_drop(reason, FANIN_REASON_MISMATCH);
 		}
-		/* What was combined so far, or went up, is not needed any more. */
+		/* The result replaces the sum so far, or the packet that went up. */
 		fanin_dense_release(ctx, dense);
 		reset(ctx, dense);
 		return take_known(ctx, dense, packet);

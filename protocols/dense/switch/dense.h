@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What all dense handlers do alike: begin a block, answer those who ask again, finish. They differ
- * in how contributions are combined, which is theirs. Called by the worker that has entered the
+ * What all dense handlers do alike: begin a block, answer retransmissions and queries, finish.
+ * Handlers differ in how they combine contributions. Called by the worker that has entered the
  * slot, see state.h.
  */
 #ifndef FANIN_PROTOCOLS_DENSE_SWITCH_DENSE_H
@@ -14,23 +14,24 @@
 struct fanin_dense {
 	struct fanin_dense_state state;
 	/*
-	 * Combines contributions into a partial result; of handlers that are in_order, which begin
-	 * each one, partial results. NULL before the first block.
+	 * Combines a contribution into a partial result. For handlers that are in_order it combines
+	 * two partial results instead: they turn each contribution into one. NULL before the first
+	 * block.
 	 */
 	fanin_kernel_fn add;
-	struct rte_mbuf *result; /* of the block that is done, or what went to the parent; NULL
-				    before the first */
-	uint64_t begun_ns; /* when the block's first contribution came; written in SETUP only */
+	struct rte_mbuf *result; /* result of the done block, or the packet sent to the parent;
+				    NULL: none yet */
+	uint64_t begun_ns;       /* when the first contribution came; written in SETUP only */
 };
 
-/* The payload of a Fanin frame. */
+/* Returns the payload of a Fanin frame. */
 static inline void *
 fanin_dense_payload(const struct rte_mbuf *mbuf)
 {
 	return rte_pktmbuf_mtod_offset(mbuf, void *, FANIN_PAYLOAD_OFFSET);
 }
 
-/* The kernels of a block with window.wide. */
+/* Returns the kernels of a block whose partial results are f32 (state.wide). */
 static inline const struct fanin_wide_kernels *
 fanin_dense_wide(const struct fanin_dense *dense)
 {
@@ -38,9 +39,9 @@ fanin_dense_wide(const struct fanin_dense *dense)
 }
 
 /*
- * Does a contribution take part without data? It claims its child's place and is combined with
- * nothing, nor does its mbuf become a partial result. Only if all are like that, the last one's
- * becomes the result, which then is empty, too.
+ * Returns whether a contribution has no data. Such a contribution claims its child's place, but is
+ * not combined, and its mbuf does not become a partial result. Only if all contributions are empty,
+ * the last one becomes the result, which then is empty, too.
  */
 static inline bool
 fanin_dense_is_empty(const struct fanin_packet *packet)
@@ -48,7 +49,7 @@ fanin_dense_is_empty(const struct fanin_packet *packet)
 	return __builtin_expect(fanin_wire_is_empty(&packet->headers->fanin), 0);
 }
 
-/* Makes a contribution a partial result, in place. From now on it can't be tried again. */
+/* Turns a contribution into a partial result, in place. Afterwards the packet cannot be retried. */
 static inline void
 fanin_dense_begin(const struct fanin_dense *dense, struct rte_mbuf *mbuf)
 {
@@ -59,8 +60,8 @@ fanin_dense_begin(const struct fanin_dense *dense, struct rte_mbuf *mbuf)
 }
 
 /*
- * Combines the second partial result into the first: order matters to floating point. Of handlers
- * that are in_order.
+ * For handlers that are in_order: combines the second partial result into the first. The order
+ * matters to floating point.
  */
 static inline void
 fanin_dense_combine_ordered(const struct fanin_dense *dense, struct rte_mbuf *into,
@@ -69,7 +70,7 @@ fanin_dense_combine_ordered(const struct fanin_dense *dense, struct rte_mbuf *in
 	dense->add(fanin_dense_payload(into), fanin_dense_payload(from), dense->state.count);
 }
 
-/* The same of the other handlers. */
+/* For other handlers: combines the second partial result into the first. */
 static inline void
 fanin_dense_combine(const struct fanin_dense *dense, struct rte_mbuf *into,
 		    const struct rte_mbuf *from)
@@ -83,8 +84,9 @@ fanin_dense_combine(const struct fanin_dense *dense, struct rte_mbuf *into,
 }
 
 /*
- * Combines a contribution as it came into a partial result. The same as to begin it first, but for
- * sums in f32 2 to 6 times as fast. Not of handlers that are in_order.
+ * Combines a contribution, as received, into a partial result. Equivalent to fanin_dense_begin and
+ * fanin_dense_combine, but 2 to 6 times as fast for sums in f32. Not for handlers that are
+ * in_order.
  */
 static inline void
 fanin_dense_add(const struct fanin_dense *dense, struct rte_mbuf *into,
@@ -94,10 +96,13 @@ fanin_dense_add(const struct fanin_dense *dense, struct rte_mbuf *into,
 		   dense->state.count);
 }
 
-/* Releases what the handler's own part of a slot holds. */
+/* Releases the packets that the handler's own part of a slot holds. */
 typedef void (*fanin_dense_reset_fn)(struct fanin_handler_ctx *ctx, struct fanin_dense *dense);
 
-/* See fanin_dense_admit: the contribution did not find its block open, or its place is taken. */
+/*
+ * The rare cases of fanin_dense_admit: the block is not open in this slot, or the child's place is
+ * taken.
+ */
 bool fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 			     uint32_t index, const struct fanin_packet *packet,
 			     enum fanin_dense_class class, bool exclusive,
@@ -105,13 +110,13 @@ bool fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *
 			     enum fanin_reason *reason);
 
 /*
- * Enters the slot for a contribution and deals with everything but a child's first contribution to
+ * Enters the slot for a contribution and handles every case except a child's first contribution to
  * the open block.
  *
- * exclusive: alone. reset: may be NULL.
- * Returns true if the contribution is to be combined: the caller is in, the child's place is
- * claimed, the packet is unchanged, and the caller leaves. Else *verdict (and on a drop *reason)
- * say what became of it.
+ * exclusive: only one worker at a time. reset: may be NULL. Returns true if the caller must combine
+ * the contribution: the caller has entered, the child's place is claimed, the packet is unchanged,
+ * and the caller leaves afterwards. Otherwise *verdict (and on a drop *reason) tell what became of
+ * the packet.
  */
 static inline bool
 fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
@@ -133,11 +138,11 @@ fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint
 }
 
 /*
- * The mbuf holds what was combined of all contributions, and the block is over for them. At the
- * root of the job's tree it becomes the result (an average is divided and f32 rounded to the
- * block's type here), is kept, and goes to all children. Elsewhere it goes to the parent, kept
- * until the parent's result comes. Takes over the caller's reference; the caller stays in. If the
- * mbuf is an empty contribution, what leaves is empty, too.
+ * Finishes a block whose contributions are all combined in the mbuf. At the root of the job's tree
+ * this makes the result (divides an average, rounds f32 to the block's type), keeps it, and sends
+ * it to all children. Elsewhere the sum goes to the parent and is kept until the parent's result
+ * comes. Takes over the caller's reference; the caller remains entered. If the mbuf is an empty
+ * contribution, the packet sent is empty, too.
  */
 void fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 			struct rte_mbuf *mbuf);
@@ -146,90 +151,91 @@ void fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense
 extern const uint8_t fanin_dense_types[];
 
 /*
- * A dense handler's `other`: the parent's RESULT of a block takes the place of what went up, and
- * goes to all children; a KNOWN, with the result of a block that a child has from a tree that
- * failed, is from then on the block's result here as well, and goes up to the root and down to all;
- * a child's QUERY is answered or passed on, and the slot stays at its block; an ANSWER to a query
- * that was passed on is sent to the child that asked.
+ * A dense handler's `other`:
  *
- * reset: releases what the handler has combined so far. While a slot waits for its parent's result
- * a child may still send one that it knows, since the parent may lack what others would have
- * brought.
+ * - RESULT of the parent replaces the sum that went up, and goes to all children.
+ * - KNOWN has the result of a block that a child knows from a tree that failed. It becomes the
+ *   block's result here, and goes up to the root and down to all.
+ * - QUERY of a child is answered or passed on; the slot stays at its block.
+ * - ANSWER to a query that was passed on goes to the child that asked.
+ *
+ * reset: releases the packets that the handler has combined so far. A child may send a KNOWN result
+ * even while the slot waits for its parent's result, because the parent may lack the contributions
+ * of others.
  */
 enum fanin_verdict fanin_dense_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 				     uint32_t index, struct fanin_packet *packet,
 				     fanin_dense_reset_fn reset, enum fanin_reason *reason);
 
-/* Sends the result of a block that is done to a child once more. The caller is in. */
+/* Repeats the result of a done block to a child. The caller has entered. */
 void fanin_dense_repeat_result(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 			       unsigned int child);
 
 /*
- * Sends what went to the parent once more. The caller is in, and the block waits for the parent's
- * result.
+ * Repeats the packet that went to the parent. The caller has entered, and the block waits for the
+ * parent's result.
  */
 void fanin_dense_repeat_upward(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense);
 
 /*
- * dense_query.c: turns a contribution that was there already into the answer that says so. state:
- * OPEN or SENT.
+ * dense_query.c: turns a duplicate contribution into the ANSWER that says so. state: OPEN or SENT.
  */
 void fanin_dense_answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 				  const struct fanin_packet *packet, enum fanin_block_state state);
 
-/* dense_query.c: a QUERY and an ANSWER. */
+/* dense_query.c: take a QUERY and an ANSWER. */
 enum fanin_verdict fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot,
 				     struct fanin_packet *packet, enum fanin_reason *reason);
 enum fanin_verdict fanin_dense_answer(struct fanin_handler_ctx *ctx, void *slot,
 				      struct fanin_packet *packet, enum fanin_reason *reason);
 
 /*
- * dense_query.c: parts of these, for handlers whose jobs have sparse blocks, too, about which there
- * is more to say: 8 bytes that tell shards.
+ * dense_query.c: parts of these, also for handlers whose jobs have sparse blocks: their queries and
+ * answers carry 8 more bytes about shards.
  *
- * Turns a packet of a child into the answer to it: header and body, which the mbuf has room for.
- * missing: children, a bitmap. shards: what follows the body; NULL: nothing.
+ * Turns a child's packet into the ANSWER to it: header and body, for which the mbuf has room.
+ * missing: bitmap of children. shards: appended to the body; NULL: nothing.
  */
 void fanin_dense_make_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 			     enum fanin_block_state state, uint64_t missing,
 			     const struct fanin_answer_body *body, const uint64_t *shards);
 
 /*
- * The states of the window's blocks from the one that a query asks for on, whose state is found
- * already.
+ * Fills in the states of the window's blocks from the queried one on. state: that of the queried
+ * block.
  */
 void fanin_dense_fill_states(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 			     enum fanin_block_state state, struct fanin_answer_body *body);
 
 /*
- * May the overdue query of a child for a block that was sent up go on to the parent? The caller is
- * in.
+ * Returns whether a child's overdue query for a block that was sent up may go on to the parent. The
+ * caller has entered.
  */
 bool fanin_dense_may_pass_up(const struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 			     unsigned int child);
 
 /*
- * The query becomes one of this switch's to its parent, which remembers who asked. shards: its
+ * Turns the query into one of this switch to its parent, which records the return path. shards: its
  * body; NULL: none.
  */
 enum fanin_verdict fanin_dense_pass_up(struct fanin_handler_ctx *ctx,
 				       const struct fanin_packet *packet, const uint64_t *shards);
 
 /*
- * Sends again what the parent says it lacks, in its answer to a query that was passed on for a
- * child. Returns the verdict on the answer.
+ * Sends again what the parent lacks, according to its ANSWER to a query that was passed on for a
+ * child. Returns the verdict on the ANSWER.
  */
 typedef enum fanin_verdict (*fanin_dense_again_fn)(struct fanin_handler_ctx *ctx, void *slot,
 						   const struct fanin_packet *packet,
 						   unsigned int child);
 
-/* Of dense blocks. */
+/* fanin_dense_again_fn of dense blocks. */
 enum fanin_verdict fanin_dense_send_again(struct fanin_handler_ctx *ctx, void *slot,
 					  const struct fanin_packet *packet, unsigned int child);
 
 /*
- * An ANSWER: goes on to the child that asked, or, if it says that the block is absent, calls
- * `again`.
+ * Passes an ANSWER on to the child that asked. If the ANSWER says that the block is absent, calls
+ * `again` instead.
  */
 enum fanin_verdict fanin_dense_answer_or(struct fanin_handler_ctx *ctx, void *slot,
 					 struct fanin_packet *packet, fanin_dense_again_fn again);
@@ -238,7 +244,7 @@ enum fanin_verdict fanin_dense_answer_or(struct fanin_handler_ctx *ctx, void *sl
 bool fanin_dense_peek(const struct fanin_job_params *job, uint32_t epoch, const void *slot,
 		      struct fanin_peek *peek);
 
-/* Gives up the kept result. */
+/* Releases the kept result. */
 void fanin_dense_release(struct fanin_handler_ctx *ctx, struct fanin_dense *dense);
 
 #endif

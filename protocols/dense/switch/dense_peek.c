@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tells what a dense handler's block waits for, to threads that are not workers and never enter a
- * slot. They read the state first and last: if both name the same block in the same phase, the slot
- * was not reused in between, and what was read is consistent. Workers store state, run, children
- * and time in this order, each with release, so that a thread that sees one of them also sees the
- * ones before.
+ * Reports what a dense handler's block waits for to threads that are not workers and never enter a
+ * slot. They read the state first and last. If both name the same block in the same phase, the slot
+ * was not reused in between, and all fields are consistent. Workers store state, run, children and
+ * time in this order, each with release, so a thread that sees one of these stores also sees the
+ * earlier ones.
  */
 #include "protocols/dense/switch/dense.h"
 
-/* A worker prepares a slot in less time than this many looks take. */
+/* A worker prepares a slot faster than a thread takes this many looks. */
 #define MOST_LOOKS 16
 
-/*
- * One look. Returns false if the slot changed meanwhile. *waits: whether *peek is of a block that
- * waits.
- */
+/* Takes one look. Returns false if the slot changed meanwhile. *waits: whether the block waits. */
 static bool
 look(const struct fanin_job_params *job, uint32_t epoch, const struct fanin_dense *dense,
      struct fanin_peek *peek, bool *waits)

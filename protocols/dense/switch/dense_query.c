@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queries about blocks of dense handlers, and the parent's answers to those that were passed on
- * (protocols/dense/README.md, "Asking"). A query never moves a slot on: the slot of the block asked
- * for is entered only to use its result, others are only looked at.
+ * Queries about blocks of dense handlers, and the parent's answers to queries that were passed on
+ * (protocols/dense/README.md, "Asking"). A query never moves a slot to another block. It enters
+ * only the slot of the queried block, to use its result; other slots are only read.
  */
 #include <string.h>
 
@@ -10,10 +10,10 @@
 
 #include "protocols/dense/switch/dense.h"
 
-/* A worker changes a slot in less time than this many looks take. */
+/* A worker changes a slot faster than a thread takes this many looks. */
 #define MOST_LOOKS 4
 
-/* One look. Returns false if the slot changed meanwhile. */
+/* Takes one look. Returns false if the slot changed meanwhile. */
 static bool
 look(const struct fanin_dense_state *state, uint32_t epoch, uint32_t block, unsigned int child,
      enum fanin_block_state *found)
@@ -47,8 +47,8 @@ dense_of(const struct fanin_job_params *job, uint32_t block)
 }
 
 /*
- * How far a block is. One whose slot is being changed counts as open, for which the child does
- * nothing.
+ * Returns a block's state. A block whose slot keeps changing counts as OPEN, about which the child
+ * does nothing.
  */
 static enum fanin_block_state
 block_state(const struct fanin_handler_ctx *ctx, uint32_t block, unsigned int child)
@@ -64,8 +64,8 @@ block_state(const struct fanin_handler_ctx *ctx, uint32_t block, unsigned int ch
 }
 
 /*
- * The ranks behind children that are missing, a bitmap, and what is known of them. Of ranks
- * elsewhere nothing is known here.
+ * Writes the set of ranks behind these missing children, and whether they have ended or are silent.
+ * About ranks elsewhere nothing is known here.
  */
 static void
 write_ranks(const struct fanin_handler_ctx *ctx, uint64_t children, uint8_t *sets)
@@ -164,10 +164,10 @@ fanin_dense_answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_d
 }
 
 /*
- * Of the children that ask for a block that was sent up, one query goes on, so that one loss
- * further up costs one repetition, and not one for each of them: the first one, and that of a child
- * that asks again. Once a block is sent, the bits of `present` are free for this: those of children
- * that have asked since it was sent last are cleared. The caller is in.
+ * Several children may ask for a block that was sent up. Only the first query is passed on, and
+ * that of a child that asks again, so a loss further up causes one repetition rather than one for
+ * each child. Once a block is sent, `present` is free to record this: it has the bits of children
+ * that have asked since the last sending cleared. The caller has entered.
  */
 bool
 fanin_dense_may_pass_up(const struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
@@ -207,7 +207,7 @@ fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet
 	case FANIN_DENSE_OLD_RUN:
 		return fanin_drop(reason, FANIN_REASON_EPOCH);
 	case FANIN_DENSE_STALE:
-		/* Nobody who keeps to the window can lack its result. */
+		/* No child that keeps to the window can lack this result. */
 		if (overdue)
 			return fanin_drop(reason, FANIN_REASON_BLOCK_STALE);
 		state = FANIN_BLOCK_DONE;
@@ -218,7 +218,7 @@ fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet
 		if ((missing >> packet->child & 1) == 0)
 			state = FANIN_BLOCK_OPEN;
 		/*
-		 * Another worker may have brought the last contribution meanwhile: then nobody is
+		 * Another worker may have added the last contribution meanwhile: then no child is
 		 * missing.
 		 */
 		if (shared && (missing == 0 || !is_open(&dense->state))) {
@@ -255,8 +255,8 @@ fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet
 }
 
 /*
- * The parent lacks what this switch has sent: it goes up once more, unless it did since the child
- * asked whose query the parent answers.
+ * The parent lacks this switch's packet: sends it again, unless it was sent after the child asked
+ * whose query the parent answers.
  */
 enum fanin_verdict
 fanin_dense_send_again(struct fanin_handler_ctx *ctx, void *slot, const struct fanin_packet *packet,
@@ -288,7 +288,7 @@ fanin_dense_answer_or(struct fanin_handler_ctx *ctx, void *slot, struct fanin_pa
 	uint64_t way;
 
 	/*
-	 * One of another job's size, which is none of the parent's. Number 0 answers a combination
+	 * Too short for a job of this size, so not from the parent. Number 0 answers a contribution
 	 * that the parent had already.
 	 */
 	if (packet->payload_len < fanin_answer_len(ctx->job->n_ranks) || hdr->number == 0 ||

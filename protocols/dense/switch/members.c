@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See members.h. A rank may hold its contribution back for long, and the switch then sends nothing
- * up: queries about who is gone go to the root, where all ranks are known.
+ * See members.h. A rank may hold back its contribution for long, and the switch then sends nothing
+ * up. So queries about gone ranks go to the root, which knows all ranks.
  */
 #include "protocols/dense/switch/members.h"
 
-/* True if nothing of the block has come here yet, or nothing of its run. */
+/* True if no contribution to the block, or of its run, has come here yet. */
 static bool
 is_ahead(const struct fanin_handler_ctx *ctx, struct single_slot *slot, uint32_t block)
 {
@@ -19,8 +19,8 @@ is_ahead(const struct fanin_handler_ctx *ctx, struct single_slot *slot, uint32_t
 }
 
 /*
- * The children that have other ranks behind them than the one that asks: all of these may be what
- * it waits for, whatever they have contributed.
+ * Returns the children that lead to other ranks than the one that asks. Any of these ranks may be
+ * missing, whatever they have contributed.
  */
 static uint64_t
 others_than(const struct fanin_job_params *job, uint16_t child)
@@ -31,8 +31,8 @@ others_than(const struct fanin_job_params *job, uint16_t child)
 }
 
 /*
- * Of a query that goes to the root each switch on the way probes its children: what it finds is
- * what the parent's PROBE asks for.
+ * For a query that goes to the root, each switch on the way probes its children. The parent's PROBE
+ * asks for the findings.
  */
 static enum fanin_verdict
 query(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fanin_packet *packet,
@@ -47,7 +47,10 @@ query(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fanin_pa
 	return fanin_dense_pass_up(ctx, packet, NULL);
 }
 
-/* The parent's, to such a query: it lacks what nobody here has sent. */
+/*
+ * The parent's ANSWER to such a query: the block is absent there, because nobody here has
+ * contributed.
+ */
 static enum fanin_verdict
 answer(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fanin_packet *packet,
        enum fanin_reason *reason)

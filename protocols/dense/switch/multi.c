@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Dense reduction with several buffers per block (Flare section 6.2). A worker takes any free
- * buffer and combines its packet into that; the worker with the last contribution adds the buffers
- * up. If all buffers are in use, the packet is retried later: no worker waits.
+ * buffer and combines its packet into it; the worker with the last contribution adds up the
+ * buffers. If all buffers are in use, the packet is retried later: no worker waits.
  */
 #include <rte_common.h>
 
@@ -17,12 +17,12 @@ enum {
 
 struct multi_slot {
 	struct fanin_dense dense;
-	uint32_t arrived; /* contributions that are in a buffer, or empty; atomic if shared, as are
-			     the buffers */
+	uint32_t arrived; /* contributions in buffers, and empty ones; atomic if shared, as are the
+			     buffers */
 	struct rte_mbuf *buffers[FANIN_MAX_BUFFERS];
 };
 
-/* For those in between, with two or four buffers (Flare section 6.4). */
+/* For medium-sized messages, with two or four buffers (Flare section 6.4). */
 static bool
 multi_suits(const struct fanin_choice *choice, uint32_t *buffers)
 {
@@ -89,8 +89,8 @@ take_buffer(struct multi_slot *slot, const struct fanin_job_params *job, struct 
 }
 
 /*
- * All contributions are in buffers and no other worker uses them: adds them up. NULL if all were
- * empty.
+ * Adds up the buffers. All contributions are in, and no other worker uses the buffers. Returns NULL
+ * if all contributions were empty.
  */
 static __rte_always_inline struct rte_mbuf *
 collect(struct fanin_handler_ctx *ctx, struct multi_slot *slot)
@@ -114,9 +114,9 @@ collect(struct fanin_handler_ctx *ctx, struct multi_slot *slot)
 }
 
 /*
- * A contribution is in its buffer, or empty: the last one finishes the block.
+ * Counts a contribution that is in its buffer, or empty. The last one finishes the block.
  *
- * verdict: so far. Returns what it is then.
+ * verdict: the packet's verdict so far. Returns the final one.
  */
 static __rte_always_inline enum fanin_verdict
 arrive(struct fanin_handler_ctx *ctx, struct multi_slot *slot, struct rte_mbuf *mbuf,
@@ -126,7 +126,8 @@ arrive(struct fanin_handler_ctx *ctx, struct multi_slot *slot, struct rte_mbuf *
 
 	ctx->stats->contributions++;
 	/*
-	 * Whoever counts last finds all buffers put back: each was put back before it was counted.
+	 * Each buffer is put back before its contribution is counted, so the worker that counts
+	 * last finds all buffers.
 	 */
 	if (__atomic_add_fetch(&slot->arrived, 1, __ATOMIC_ACQ_REL) != ctx->job->n_children)
 		return verdict;
@@ -140,7 +141,7 @@ arrive(struct fanin_handler_ctx *ctx, struct multi_slot *slot, struct rte_mbuf *
 	return verdict;
 }
 
-/* A buffer is taken and the child's place is claimed. */
+/* Combines a packet into a buffer that the worker has taken. The child's place is claimed. */
 static enum fanin_verdict
 combine(struct fanin_handler_ctx *ctx, struct multi_slot *slot, int buffer,
 	struct rte_mbuf *partial, struct rte_mbuf *mbuf)
@@ -158,7 +159,7 @@ combine(struct fanin_handler_ctx *ctx, struct multi_slot *slot, int buffer,
 	return arrive(ctx, slot, mbuf, verdict);
 }
 
-/* One that is empty needs no buffer. */
+/* Counts an empty contribution, which needs no buffer. */
 static __rte_noinline enum fanin_verdict
 arrive_empty(struct fanin_handler_ctx *ctx, struct multi_slot *slot, struct rte_mbuf *mbuf)
 {

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Dense reduction with one buffer per block (Flare section 6.1). The first packet of a block is its
- * buffer: later ones are combined into it, and it leaves as the result without a copy. Where
+ * buffer: later packets are combined into it, and it leaves as the result without a copy. If
  * several workers share a block, combining is a critical section: a worker that finds it taken
  * retries.
  */
 #include "protocols/dense/switch/single.h"
 
-/* For large messages: their blocks hardly meet in time (Flare section 6.4). */
+/*
+ * For large messages, whose contributions to a block seldom arrive at the same time (Flare section
+ * 6.4).
+ */
 static bool
 single_suits(const struct fanin_choice *choice, uint32_t *buffers)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The slot of the handler `single`, and what it does with a contribution: for itself, and for
- * sparse handlers, whose jobs have dense blocks and barriers as well. The functions of the handler
- * itself are here for handlers that reduce as it does and do more.
+ * The slot of the handler `single`, and how it takes a contribution. Sparse handlers use it for the
+ * dense blocks and barriers of their jobs. The handler's own functions are declared here for
+ * handlers that extend it.
  */
 #ifndef FANIN_PROTOCOLS_DENSE_SWITCH_SINGLE_H
 #define FANIN_PROTOCOLS_DENSE_SWITCH_SINGLE_H
@@ -15,10 +15,10 @@
 
 struct single_slot {
 	struct fanin_dense dense;
-	struct rte_mbuf *sum; /* of the open block; NULL: none yet */
+	struct rte_mbuf *sum; /* sum of the open block; NULL: none yet */
 } __rte_cache_aligned;
 
-/* As struct fanin_handler has them. */
+/* Functions of struct fanin_handler. */
 void fanin_single_slot_release(struct fanin_handler_ctx *ctx, void *memory);
 enum fanin_verdict fanin_single_contribution(struct fanin_handler_ctx *ctx, void *memory,
 					     uint32_t index, struct fanin_packet *packet,
@@ -28,7 +28,7 @@ enum fanin_verdict fanin_single_other(struct fanin_handler_ctx *ctx, void *memor
 
 static_assert(sizeof(struct single_slot) == RTE_CACHE_LINE_SIZE, "one cache line per slot");
 
-/* Gives up the sum. */
+/* Releases the sum. */
 static inline void
 single_drop_sum(struct fanin_handler_ctx *ctx, struct single_slot *slot)
 {
@@ -37,7 +37,7 @@ single_drop_sum(struct fanin_handler_ctx *ctx, struct single_slot *slot)
 	slot->sum = NULL;
 }
 
-/* One without data: only if all are, it is needed, to be the result. */
+/* Takes an empty contribution. It is needed only if all are empty, as the result. */
 static __rte_noinline enum fanin_verdict
 single_take_empty(const struct fanin_handler_ctx *ctx, struct single_slot *slot,
 		  const struct fanin_packet *packet)
@@ -49,8 +49,8 @@ single_take_empty(const struct fanin_handler_ctx *ctx, struct single_slot *slot,
 }
 
 /*
- * Combines a contribution that fanin_dense_admit has let in, alone, and leaves the slot. Returns
- * the verdict on it.
+ * Combines a contribution that fanin_dense_admit has admitted exclusively, and leaves the slot.
+ * Returns the verdict on the packet.
  */
 static inline enum fanin_verdict
 single_combine(struct fanin_handler_ctx *ctx, struct single_slot *slot, struct fanin_packet *packet)
@@ -68,7 +68,7 @@ single_combine(struct fanin_handler_ctx *ctx, struct single_slot *slot, struct f
 		fanin_dense_add(&slot->dense, slot->sum, packet->mbuf);
 		verdict = FANIN_VERDICT_FREE;
 	}
-	/* Nobody else is in: all that are present have been combined. */
+	/* No other worker is in the slot, so all present contributions have been combined. */
 	if (slot->dense.state.present == ctx->job->children) {
 		fanin_dense_finish(ctx, &slot->dense, slot->sum);
 		slot->sum = NULL;

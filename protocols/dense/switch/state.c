@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See state.h. Every look at the epoch before entering is repeated after it: meanwhile others may
- * have brought the slot into another run and to a state that looks the same, but not while somebody
- * is in.
+ * See state.h. Every check of the epoch before entering is repeated after it. In between, others
+ * may move the slot to another run and to a state that looks the same. They cannot while a worker
+ * is in the slot.
  */
 #include "protocols/dense/switch/state.h"
 
 /*
- * Enters a slot that was found at the caller's block, in the run `epoch`. Returns false if it has
- * changed since; *state is what it is now.
+ * Enters a slot that was found at the caller's block, in the run `epoch`. Returns false if the slot
+ * has changed since; *state is its current state.
  */
 static inline bool
 enter_found(struct fanin_dense_state *slot, bool shared, uint64_t *state, uint32_t epoch,
@@ -19,7 +19,7 @@ enter_found(struct fanin_dense_state *slot, bool shared, uint64_t *state, uint32
 
 	if (!fanin_dense_state_swap(slot, shared, state, *state + 1))
 		return false;
-	/* Who is in knows the run: nobody resets the slot now. */
+	/* The run is stable now: no worker resets the slot while this one is in it. */
 	if (__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == epoch) {
 		*class = phase == FANIN_PHASE_OPEN   ? FANIN_DENSE_CURRENT
 			 : phase == FANIN_PHASE_SENT ? FANIN_DENSE_SENT
@@ -51,8 +51,8 @@ fanin_dense_state_enter_any(struct fanin_dense_state *slot, const struct fanin_h
 		epoch = __atomic_load_n(&slot->epoch, __ATOMIC_ACQUIRE);
 		if (shared) {
 			/*
-			 * Of a slot that is reset meanwhile this may be the state before and the
-			 * epoch after.
+			 * If the slot is being reset, the first read may give the old state
+			 * together with the new epoch.
 			 */
 			uint64_t again = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
 
@@ -137,8 +137,8 @@ fanin_dense_state_enter_result(struct fanin_dense_state *slot, const struct fani
 	uint64_t state = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
 
 	/*
-	 * Users come and go, and a slot in SETUP comes to another phase: what else it holds
-	 * decides.
+	 * The number of users and the step into SETUP may change at any time, so only the block and
+	 * the phase decide.
 	 */
 	if (state >> 32 == block &&
 	    (state >> FANIN_STATE_PHASE_SHIFT & FANIN_STATE_PHASE_MASK) == FANIN_PHASE_SETUP)

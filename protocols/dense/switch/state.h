@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The window protocol of dense handlers: which block a slot holds, who has contributed, and when
- * the slot may go on to the next block. Handlers put a struct fanin_dense_state first in their
- * slots.
+ * The window protocol of dense handlers: which block a slot holds, which children have contributed,
+ * and when the slot may move on to the next block. Handlers put a struct fanin_dense_state first in
+ * their slots.
  *
- * A host sends block b only after it has the result of b - W, and a job has 2W slots. So whoever
- * sends block b of a slot has the result of b - W, to which every host contributed after it had
- * the result of b - 2W, the slot's block before. The slot can then be reused: nobody will ask for
- * that result again. 2W is a power of two, so that block numbers wrap around without a seam.
+ * A host sends block b only after it has the result of b - W, and a job has 2W slots. So a host
+ * that sends block b has the result of b - W. Every host contributed to b - W after it had the
+ * result of b - 2W, the previous block of the same slot. So the slot can be reused: no host asks
+ * for that result again. 2W is a power of two, so block numbers wrap around without a gap.
  *
- * A slot may be shared by the workers of a cluster (Flare section 5, S > 1). One word holds its
- * block, phase and number of users: a worker enters to use what the block holds, and only a worker
- * that finds no users moves the slot on. Nobody waits: who can't enter is told so, and its packet
- * is tried again later. With one worker per slot the same steps are plain loads and stores, of
- * whole words, since a thread that is no worker may look at them at any time: fanin_dense_peek.
+ * The workers of a cluster may share a slot (Flare section 5, S > 1). One word holds the slot's
+ * block, phase and number of users. A worker enters the slot to use what the block holds; only a
+ * worker that finds no users moves the slot on. No worker waits: if it cannot enter, its packet is
+ * retried later. If only one worker uses a slot, the same steps are plain loads and stores of whole
+ * words, because other threads may read them at any time: fanin_dense_peek.
  */
 #ifndef FANIN_PROTOCOLS_DENSE_SWITCH_STATE_H
 #define FANIN_PROTOCOLS_DENSE_SWITCH_STATE_H
@@ -26,18 +26,16 @@
 enum fanin_dense_phase {
 	FANIN_PHASE_FRESH, /* after a reset: the block before the first, finished without a result
 			    */
-	FANIN_PHASE_SETUP, /* one worker is preparing the slot: nobody may enter */
+	FANIN_PHASE_SETUP, /* a worker is preparing the slot: no other may enter */
 	FANIN_PHASE_OPEN,  /* the block takes contributions */
-	FANIN_PHASE_SENT,  /* all are in, and their combination has gone to the parent, whose result
-			      is awaited */
-	FANIN_PHASE_DONE,  /* the result is there and kept */
+	FANIN_PHASE_SENT,  /* the sum of all went to the parent; the block waits for its result */
+	FANIN_PHASE_DONE,  /* the result has come and is kept */
 };
 
 struct fanin_dense_state {
-	uint64_t word;    /* block << 32 | phase << 29 | users; changed atomically if the slot is
-			     shared */
-	uint64_t present; /* children whose contribution is in; likewise */
-	union { /* of the block's first contribution; written in SETUP only, as is the next */
+	uint64_t word;    /* block << 32 | phase << 29 | users; atomic if the slot is shared */
+	uint64_t present; /* children whose contribution is in; atomic if shared */
+	union {           /* shape of the first contribution; written in SETUP only, as `epoch` */
 		uint64_t shape; /* as fanin_wire_shape gives it */
 		struct {
 			uint8_t dtype;
@@ -46,12 +44,12 @@ struct fanin_dense_state {
 			uint16_t root;
 		};
 	};
-	uint32_t epoch; /* run that the slot is in; 0: none */
-	uint8_t wide; /* dense.h's: partial results are f32 and contributions are not, by kernels of
-			 this instruction set + 1; or 0 */
+	uint32_t epoch; /* run of the slot; 0: none */
+	uint8_t wide;   /* of dense.h: instruction set + 1 if partial results are f32 and
+			   contributions are not; else 0 */
 };
 
-/* What a contribution is to a slot, and whether its worker has entered. */
+/* How a contribution relates to a slot, and whether its worker has entered. */
 enum fanin_dense_class {
 	FANIN_DENSE_CURRENT,  /* entered: of the block that is open */
 	FANIN_DENSE_SENT,     /* entered: of the block that waits for the parent's result */
@@ -90,7 +88,7 @@ fanin_dense_state_swap(struct fanin_dense_state *slot, bool shared, uint64_t *ol
 	return true;
 }
 
-/* Adds to the state of a slot that is not shared. */
+/* Adds to the state word of a slot that is not shared. */
 static inline void
 fanin_dense_state_add(struct fanin_dense_state *slot, uint64_t step)
 {
@@ -98,7 +96,7 @@ fanin_dense_state_add(struct fanin_dense_state *slot, uint64_t step)
 			 __ATOMIC_RELEASE);
 }
 
-/* Leaves a slot that was entered; what was done in it is visible to whoever enters next. */
+/* Leaves a slot. All writes become visible to the next worker that enters. */
 static inline void
 fanin_dense_state_leave(struct fanin_dense_state *slot, bool shared)
 {
@@ -108,16 +106,16 @@ fanin_dense_state_leave(struct fanin_dense_state *slot, bool shared)
 		fanin_dense_state_add(slot, UINT64_MAX);
 }
 
-/* See fanin_dense_state_enter: any case, in window.c. */
+/* state.c: fanin_dense_state_enter for all cases. */
 enum fanin_dense_class fanin_dense_state_enter_any(struct fanin_dense_state *slot,
 						   const struct fanin_handler_ctx *ctx,
 						   uint32_t block, bool exclusive);
 
 /*
- * Classifies a contribution and enters the slot if the class says so; the caller then leaves by
+ * Classifies a contribution, and enters the slot if the class says so. The caller then leaves by
  * fanin_dense_state_leave.
  *
- * exclusive: enter only if nobody else is in.
+ * exclusive: enter only if no other worker is in.
  */
 static inline enum fanin_dense_class
 fanin_dense_state_enter(struct fanin_dense_state *slot, const struct fanin_handler_ctx *ctx,
@@ -125,17 +123,17 @@ fanin_dense_state_enter(struct fanin_dense_state *slot, const struct fanin_handl
 {
 	uint64_t state = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
 
-	/* What most contributions find: their block, open, and nobody in it. */
+	/* The usual case: the block is open, and no other worker is in the slot. */
 	if (__builtin_expect(state == fanin_state_make(block, FANIN_PHASE_OPEN, 0), 1) &&
 	    fanin_dense_state_swap(slot, ctx->job->shared, &state, state + 1)) {
-		/* Who is in knows the run: nobody resets the slot now. */
+		/* The run is stable now: no worker resets the slot while this one is in it. */
 		if (__builtin_expect(__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch,
 				     1))
 			return FANIN_DENSE_CURRENT;
 		fanin_dense_state_leave(slot, ctx->job->shared);
 		return fanin_dense_state_enter_any(slot, ctx, block, exclusive);
 	}
-	/* And what the others find: the block before is done. */
+	/* The next most common case: the previous block is done. */
 	if (__builtin_expect(state == fanin_state_make(block - 2u * ctx->job->window,
 						       FANIN_PHASE_DONE, 0),
 			     1) &&
@@ -150,16 +148,14 @@ fanin_dense_state_enter(struct fanin_dense_state *slot, const struct fanin_handl
 }
 
 /*
- * Enters the slot only if it is at this block, in CURRENT, SENT or FINISHED; it never moves the
- * slot on. Other classes: BUSY, STALE, OLD_RUN, and AHEAD if nothing of the block, or of its run,
- * has come yet.
+ * Enters the slot only if it is at this block: CURRENT, SENT or FINISHED. It never moves the slot
+ * to another block. Other classes: BUSY, STALE, OLD_RUN, and AHEAD if no contribution to the block,
+ * or of its run, has come yet.
  */
 enum fanin_dense_class fanin_dense_state_visit(struct fanin_dense_state *slot,
 					       const struct fanin_handler_ctx *ctx, uint32_t block);
 
-/*
- * Ends the SETUP of a reset: the slot accepts the block `index` first, and the caller has left.
- */
+/* Ends the SETUP of a reset and leaves: the slot accepts the block `index` first. */
 static inline void
 fanin_dense_state_reset(struct fanin_dense_state *slot, const struct fanin_handler_ctx *ctx,
 			uint32_t index)
@@ -172,8 +168,8 @@ fanin_dense_state_reset(struct fanin_dense_state *slot, const struct fanin_handl
 }
 
 /*
- * Ends the SETUP of a new block, which takes its shape from its first contribution: it is open,
- * with that child's place claimed, and the caller is in.
+ * Ends the SETUP of a new block, which takes the shape of its first contribution. The block is
+ * open, the child's place is claimed, and the caller remains entered.
  */
 static inline void
 fanin_dense_state_open(struct fanin_dense_state *slot, const struct fanin_hdr *hdr, uint16_t child)
@@ -184,7 +180,7 @@ fanin_dense_state_open(struct fanin_dense_state *slot, const struct fanin_hdr *h
 			 __ATOMIC_RELEASE);
 }
 
-/* Gives up the SETUP of a new block that can't be: the slot stays at the one before, done. */
+/* Gives up the SETUP of a new block that is refused: the slot stays at the previous block, done. */
 static inline void
 fanin_dense_state_abandon(struct fanin_dense_state *slot, const struct fanin_handler_ctx *ctx,
 			  uint32_t block)
@@ -195,22 +191,25 @@ fanin_dense_state_abandon(struct fanin_dense_state *slot, const struct fanin_han
 			 __ATOMIC_RELEASE);
 }
 
-/* What a result of the parent is to a slot. */
+/* How a result of the parent relates to a slot. */
 enum fanin_dense_state_result {
 	FANIN_RESULT_AWAITED, /* entered, alone, in SETUP: fanin_dense_state_settle ends it */
 	FANIN_RESULT_BUSY,    /* not entered: try again */
-	FANIN_RESULT_OTHER,   /* not entered: of a block that waits for none */
+	FANIN_RESULT_OTHER,   /* not entered: the block is not in the expected phase */
 };
 
-/* Enters the slot with a result for a block that is in a phase, OPEN or SENT, alone. */
+/*
+ * Enters the slot, alone, with a result for a block. phase: the phase that the block must be in,
+ * OPEN or SENT.
+ */
 enum fanin_dense_state_result fanin_dense_state_enter_result(struct fanin_dense_state *slot,
 							     const struct fanin_handler_ctx *ctx,
 							     uint32_t block,
 							     enum fanin_dense_phase phase);
 
 /*
- * Ends the SETUP of a result, and leaves. phase: SENT, DONE, or the one before if it was none for
- * this block.
+ * Ends the SETUP of a result, and leaves. phase: SENT or DONE; or the previous phase, if the result
+ * was not this block's.
  */
 static inline void
 fanin_dense_state_settle(struct fanin_dense_state *slot, uint32_t block,
@@ -219,14 +218,14 @@ fanin_dense_state_settle(struct fanin_dense_state *slot, uint32_t block,
 	__atomic_store_n(&slot->word, fanin_state_make(block, phase, 0), __ATOMIC_RELEASE);
 }
 
-/* Does a contribution have the shape of the block's first? The caller is in. */
+/* Returns whether a contribution has the shape of the block's first one. The caller has entered. */
 static inline bool
 fanin_dense_state_matches(const struct fanin_dense_state *slot, const struct fanin_hdr *hdr)
 {
 	return slot->shape == fanin_wire_shape(hdr);
 }
 
-/* Claims a child's place in the open block. Returns false if it is taken: a duplicate. */
+/* Claims a child's place in the open block. Returns false for a duplicate: the place is taken. */
 static inline bool
 fanin_dense_state_claim(struct fanin_dense_state *slot, bool shared, uint16_t child)
 {
@@ -240,14 +239,14 @@ fanin_dense_state_claim(struct fanin_dense_state *slot, bool shared, uint16_t ch
 	return (before & bit) == 0;
 }
 
-/* Gives a claimed place back: the contribution will come again. */
+/* Gives back a claimed place: the contribution will be retried. */
 static inline void
 fanin_dense_state_unclaim(struct fanin_dense_state *slot, uint16_t child)
 {
 	__atomic_fetch_and(&slot->present, ~(UINT64_C(1) << child), __ATOMIC_RELAXED);
 }
 
-/* All contributions are in: moves the open block to a later phase. The caller is in and stays. */
+/* All contributions are in: moves the open block to a later phase. The caller remains entered. */
 static inline void
 fanin_dense_state_finish(struct fanin_dense_state *slot, bool shared, enum fanin_dense_phase phase)
 {
@@ -259,7 +258,7 @@ fanin_dense_state_finish(struct fanin_dense_state *slot, bool shared, enum fanin
 		fanin_dense_state_add(slot, step);
 }
 
-/* The same from any phase to any later one. */
+/* As fanin_dense_state_finish, from any phase to any later one. */
 static inline void
 fanin_dense_state_pass(struct fanin_dense_state *slot, bool shared, enum fanin_dense_phase from,
 		       enum fanin_dense_phase to)

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dense reduction over a tree of buffers (Flare section 6.3). Each child has its own leaf, and two
- * buffers are combined, the right one into the left one, by whoever comes second: nobody waits,
- * and the order of combination depends on nothing but the ranks behind the children. That makes
- * sums of floating-point numbers the same bits every time; docs/operators.md gives the order.
+ * Dense reduction over a tree of buffers (Flare section 6.3). Each child has its own leaf. At each
+ * node the worker that comes second combines the two buffers, the right one into the left one. So
+ * no worker waits, and the order of combination depends only on the ranks behind the children.
+ * Floating-point sums therefore have the same bits every time; docs/operators.md gives the order.
  *
- * The tree is that of params.order (wire/order.h): as the order cuts the ranks in halves, but
- * without the halves that have no child. A node one of whose halves has brought no data passes the
- * other one on.
+ * The tree is that of params.order (wire/order.h): it halves the ranks as the order does, but
+ * leaves out halves without a child. If one half of a node has brought no data, the node passes on
+ * the other half.
  */
 #include <rte_branch_prediction.h>
 #include <rte_common.h>
 
 #include "protocols/dense/switch/dense.h"
 
-/* A half whose children have all contributed, but no data. No mbuf has this address. */
+/* A half whose children have all contributed, without data. No mbuf has this address. */
 #define HALF_EMPTY ((struct rte_mbuf *)1)
 
 enum {
@@ -26,14 +26,14 @@ struct tree_slot {
 	struct rte_mbuf *waiting[]; /* by inner node: the half that came first; atomic if shared */
 };
 
-/* Inner nodes begin at 1. */
+/* Inner nodes are numbered from 1. */
 static size_t
 tree_slot_size(const struct fanin_job_params *job)
 {
 	return sizeof(struct tree_slot) + job->n_children * sizeof(struct rte_mbuf *);
 }
 
-/* For small messages, whose contributions all come at once (Flare section 6.4). */
+/* For small messages, whose contributions all arrive at the same time (Flare section 6.4). */
 static bool
 tree_suits(const struct fanin_choice *choice, uint32_t *buffers)
 {
@@ -51,7 +51,7 @@ release_waiting(struct fanin_handler_ctx *ctx, struct tree_slot *slot)
 	}
 }
 
-/* After a block that is done nobody waits. */
+/* If the block is done, no half is waiting. */
 static void
 tree_reset(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
 {
@@ -75,7 +75,7 @@ tree_slot_release(struct fanin_handler_ctx *ctx, void *memory)
 	tree_reset(ctx, &slot->dense);
 }
 
-/* Leaves a half at its node; returns the other half if that is there already. */
+/* Leaves a half at its node. Returns the other half if it is already there. */
 static struct rte_mbuf *
 meet(struct rte_mbuf **waiting, struct rte_mbuf *half, bool shared)
 {
@@ -85,7 +85,7 @@ meet(struct rte_mbuf **waiting, struct rte_mbuf *half, bool shared)
 		other = __atomic_exchange_n(waiting, half, __ATOMIC_ACQ_REL);
 	else
 		other = *waiting;
-	/* The second to come is the only one left at this node: no other worker looks at it now. */
+	/* The second half to arrive is the last one: no other worker accesses this node now. */
 	if (shared && other != NULL)
 		__atomic_store_n(waiting, NULL, __ATOMIC_RELAXED);
 	else if (!shared)
@@ -94,9 +94,10 @@ meet(struct rte_mbuf **waiting, struct rte_mbuf *half, bool shared)
 }
 
 /*
- * Brings a child's half up the tree, as far as the others have come; at the root the block is done.
+ * Carries a child's half up the tree, as far as the other halves have come. At the root the block
+ * is done.
  *
- * sum: the packet's mbuf, or HALF_EMPTY if is_empty, which is constant. Returns the packet's
+ * sum: the packet's mbuf, or HALF_EMPTY if is_empty. is_empty: a constant. Returns the packet's
  * verdict.
  */
 static __rte_always_inline enum fanin_verdict

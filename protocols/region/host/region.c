@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The host protocol of the handler `region` as a table (protocol/protocol.h): the block engine with
- * the rules of regions. What is posted as a collective runs as in the window protocol.
+ * the rules of regions. Collectives run as in the window protocol.
  */
 #include "region.h"
 
@@ -38,8 +38,8 @@ rules_close(struct fanin_engine *engine)
 }
 
 /*
- * Each poll, after receiving: all that regions do of their own accord. Timers of the window
- * protocol run only while something is posted.
+ * Called in each poll, after receiving: runs everything that regions start by themselves. Timers of
+ * the window protocol run only while a request is posted.
  */
 static void
 rules_send(struct fanin_engine *engine)
@@ -56,7 +56,7 @@ rules_send(struct fanin_engine *engine)
 	fanin_engine_send_queued(engine);
 }
 
-/* The engine's questions; and while rounds go on and packets do not, who is gone. */
+/* Sends the engine's queries. While rounds go on without packets, also finds out who is gone. */
 static void
 rules_scan(struct fanin_engine *engine)
 {
@@ -75,8 +75,7 @@ rules_on_answer(struct fanin_engine *engine, uint32_t block, const struct fanin_
 }
 
 /*
- * Lanes are released once more in the new run; what was lost with the old one is missing like
- * anything else.
+ * Releases lanes again in the new run. Packets lost with the old run are fetched like any others.
  */
 static void
 rules_resume(struct fanin_engine *engine)
@@ -88,7 +87,8 @@ rules_resume(struct fanin_engine *engine)
 }
 
 /*
- * Names the ranks that are gone, and not all of their leaf, which waits for them as this one does.
+ * Fails with the ranks that are gone. The other ranks of their leaf only wait for them, as this one
+ * does, and are not named.
  */
 static bool
 rules_time_out(struct fanin_engine *engine)
@@ -174,7 +174,10 @@ struct fanin_protocol fanin_protocol_region = {
 	.on_switch = &fanin_engine_on_switch,
 	FANIN_ENGINE_FUNCTIONS,
 	.has_tags = true,
-	/* Writes of others arrive, and theirs are served, while the application computes. */
+	/*
+	 * Writes of other ranks arrive, and their FETCHes are served, while the application
+	 * computes.
+	 */
 	.has_duties = true,
 	.beside = FANIN_BESIDE_REGION,
 	.region = &ops,

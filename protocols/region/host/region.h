@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Multicast regions on hosts (Klenk et al., section IV.A; protocols/region/README.md): the block
- * engine for the blocks of fences, and beside it packets that any rank writes into the memory of
- * all others, numbered by their writer, confirmed, and fetched from it where they are lost.
+ * engine runs the blocks of fences. Beside it, any rank writes packets into the memory of all
+ * others. Writers number their packets, receivers confirm them, and fetch lost ones from the
+ * writer.
  */
 #ifndef FANIN_PROTOCOLS_REGION_HOST_REGION_H
 #define FANIN_PROTOCOLS_REGION_HOST_REGION_H
@@ -10,8 +11,8 @@
 #include "hostlib/src/protocol/protocol.h"
 
 /*
- * Packets of one writer that may be on their way, and those of all writers together to one rank,
- * with their bytes.
+ * Bounds of one writer's window in packets; and of the packets and bytes in flight from all writers
+ * to one rank.
  */
 #define FANIN_REGION_WINDOW_LEAST 8u
 #define FANIN_REGION_WINDOW_MOST 256u
@@ -19,26 +20,26 @@
 #define FANIN_REGION_IN_FLIGHT_BYTES (4u << 20)
 
 struct fanin_region_stats {
-	uint64_t fences;       /* that are done */
-	uint64_t rounds;       /* of all fences, beyond each one's first */
-	uint64_t packets_sent; /* by WRITE, each once */
-	uint64_t packets;      /* that have come and are stored */
-	uint64_t fetched;      /* of these, those that their writer has sent once more */
-	uint64_t late;         /* asked for, and then come by WRITE */
+	uint64_t fences;       /* fences that are done */
+	uint64_t rounds;       /* rounds of all fences, without the first of each */
+	uint64_t packets_sent; /* packets sent by WRITE, without REWRITEs */
+	uint64_t packets;      /* packets that were received and stored */
+	uint64_t fetched;      /* packets of these that came by REWRITE */
+	uint64_t late;         /* packets that came by WRITE after they were asked for */
 	uint64_t duplicates;
-	uint64_t old;            /* of a fence that is done */
-	uint64_t early;          /* of the next fence */
-	uint64_t out_of_range;   /* not of the region, or not of the writer's window */
-	uint64_t fetches;        /* sent to writers */
-	uint64_t fetches_served; /* packets sent once more */
-	uint64_t asks;           /* sent to ranks that have not confirmed */
-	uint64_t haves;          /* sent to writers */
+	uint64_t old;            /* packets of earlier fences */
+	uint64_t early;          /* packets of the next fence */
+	uint64_t out_of_range;   /* packets outside the region or outside the writer's window */
+	uint64_t fetches;        /* FETCHes sent to writers */
+	uint64_t fetches_served; /* packets sent by REWRITE */
+	uint64_t asks;           /* ASKs sent to ranks that have not confirmed */
+	uint64_t haves;          /* HAVEs sent to writers */
 	uint64_t slowed;         /* how often the window was halved */
 };
 
 extern struct fanin_protocol fanin_protocol_region;
 
-/* Returns the most packets of one writer that may be on their way. */
+/* Returns the largest window of one writer, in packets. */
 static inline uint32_t
 fanin_region_window(uint16_t size, uint16_t payload_bytes)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fences: the ranks tell each other how many packets each has written, and then, in rounds, whether
- * they lack any, until none does (protocols/region/README.md). Blocks of the window protocol carry
- * both; the fence's own request is behind them in the engine's list, so that whatever fails the
- * engine fails it, too.
+ * Fences: the ranks tell each other how many packets each has written. Then they tell each other,
+ * in rounds, how many packets they lack, until no rank lacks any (protocols/region/README.md).
+ * Blocks of the window protocol carry both. The fence's own request follows these blocks' request
+ * in the engine's list, so an error of the engine fails the fence, too.
  */
 #include <string.h>
 
@@ -13,8 +13,8 @@
 #define HOLD_FIRST_NS UINT64_C(20000000)
 #define HOLD_MOST_NS UINT64_C(100000000)
 /*
- * Rounds without a new packet before a timeout without one is an error: in each of them all ranks
- * have taken part.
+ * A timeout without a new packet is an error only after this many rounds without one: every rank
+ * has taken part in each of these rounds.
  */
 #define STALLED_ROUNDS 2u
 
@@ -70,7 +70,7 @@ fail(struct fanin_region_engine *region, int status)
 	region->fence.stage = FANIN_REGION_NO_FENCE;
 }
 
-/* Returns a rank whose packets this one lacks. */
+/* Returns a rank whose packets this rank lacks. */
 static uint16_t
 source_that_lacks(const struct fanin_region_engine *region)
 {
@@ -82,7 +82,7 @@ source_that_lacks(const struct fanin_region_engine *region)
 	return rank;
 }
 
-/* Waits with the next round until nothing lacks, or for a while. */
+/* Holds the next round back until no packet is missing, or for a while. */
 static void
 wait_begin(struct fanin_region_engine *region, uint64_t wait_ns)
 {
@@ -101,7 +101,7 @@ fanin_region_note_progress(struct fanin_region_engine *region)
 	fanin_live_clear(&region->live);
 }
 
-/* All ranks have told how much they have written. */
+/* Takes the counts of packets that all ranks have written. */
 static void
 counts_take(struct fanin_region_engine *region)
 {
@@ -130,7 +130,10 @@ counts_take(struct fanin_region_engine *region)
 	wait_begin(region, HOLD_FIRST_NS);
 }
 
-/* Says how many packets lack, once none does or that was held back long enough. */
+/*
+ * Posts the next round with the number of missing packets, once none is missing or the round was
+ * held back long enough.
+ */
 static void
 round_post(struct fanin_region_engine *region)
 {
@@ -153,7 +156,7 @@ round_post(struct fanin_region_engine *region)
 	fence->stage = FANIN_REGION_ROUND;
 }
 
-/* Nobody lacks anything: the next fence begins. */
+/* No rank lacks a packet: ends the fence and begins the next one. */
 static void
 fence_end(struct fanin_region_engine *region)
 {
@@ -169,8 +172,8 @@ fence_end(struct fanin_region_engine *region)
 }
 
 /*
- * Fails as ranks are gone, whatever they have told of rounds that were to come: they confirm
- * nothing, and send nothing.
+ * Fails because ranks are gone. They may have contributed to later rounds ahead of time, but
+ * confirm and send nothing.
  */
 static void
 gone_fail(struct fanin_region_engine *region, uint64_t silent_ns)
@@ -186,8 +189,9 @@ gone_fail(struct fanin_region_engine *region, uint64_t silent_ns)
 }
 
 /*
- * True if some rank lacks packets and none has moved here for a timeout, though all take part in
- * rounds: ranks are gone, or packets do not pass. Then it has failed.
+ * True if the fence has failed because some rank lacks packets and none has arrived or been
+ * confirmed here for a timeout, although all ranks take part in rounds: ranks are gone, or packets
+ * do not get through.
  */
 static bool
 has_stalled(struct fanin_region_engine *region)
@@ -216,7 +220,7 @@ has_stalled(struct fanin_region_engine *region)
 	return true;
 }
 
-/* A round is over. */
+/* Takes the result of a round. */
 static void
 round_take(struct fanin_region_engine *region)
 {

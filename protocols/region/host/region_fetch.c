@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is missing of other ranks' writes, and asking them for it (protocols/region/README.md).
- * Called by the poll loop only.
+ * Packets that are missing of other ranks' writes, and FETCHes for them
+ * (protocols/region/README.md). Called by the poll loop only.
  */
 #include <string.h>
 
 #include "region_internal.h"
 
-/* After so long without a new packet the fence's count is taken for what was sent. */
+/*
+ * After this time without a new packet, this rank fetches the remaining packets that the fence has
+ * counted.
+ */
 #define SILENCE_NS UINT64_C(10000000)
 
 void
@@ -24,7 +27,7 @@ fanin_region_sources_begin(struct fanin_region_engine *region)
 	}
 }
 
-/* Something was asked for, or comes because of that: intervals begin anew. */
+/* A question was sent or answered: the intervals start again at the shortest. */
 static void
 again_begin(struct fanin_region_engine *region, struct fanin_region_source *source)
 {
@@ -32,7 +35,7 @@ again_begin(struct fanin_region_engine *region, struct fanin_region_source *sour
 	source->again_ns = region->engine.loop.now_ns + fanin_region_answer_ns(region);
 }
 
-/* It was asked for again. */
+/* A question was repeated: the next interval is longer. */
 static void
 again_later(struct fanin_region_engine *region, struct fanin_region_source *source)
 {
@@ -62,8 +65,8 @@ fanin_region_note_packet(struct fanin_region_engine *region, uint16_t rank, uint
 }
 
 /*
- * Asks for packets that lack before a packet. again: also for those that were asked for. Returns
- * whether it has.
+ * Asks a writer for missing packets before a packet. again: also for packets that were already
+ * asked for. Returns whether a FETCH was sent.
  */
 static bool
 fetch(struct fanin_region_engine *region, uint16_t rank, uint32_t before, bool again)
@@ -78,12 +81,15 @@ fetch(struct fanin_region_engine *region, uint16_t rank, uint32_t before, bool a
 						  question.words, fanin_question_len(&question)))
 		return false;
 	region->stats.fetches++;
-	/* One that was perhaps not sent yet is not late if it comes. */
+	/*
+	 * Packets from `passed` on may not have been sent yet, so they do not count as late when
+	 * they come.
+	 */
 	(void)fanin_gaps_asked(gaps, &question, gaps->passed);
 	return true;
 }
 
-/* Asks a writer for gaps, and again for what it was asked for. Returns when to look again. */
+/* Asks a writer for gaps, and repeats questions that are due. Returns when to look again. */
 static uint64_t
 gaps_check(struct fanin_region_engine *region, uint16_t rank)
 {
@@ -109,7 +115,7 @@ gaps_check(struct fanin_region_engine *region, uint16_t rank)
 }
 
 /*
- * Once the fence has told how many packets there are: asks for those of which nothing is known.
+ * The fence has told how many packets there are: asks for the last ones, after which nothing came.
  * Returns when to look again.
  */
 static uint64_t
@@ -161,7 +167,7 @@ fanin_region_note_sent(struct fanin_region_engine *region, uint16_t rank, uint32
 			region->stats.haves++;
 		return;
 	}
-	/* The writer has waited: what is not there does not come any more. */
+	/* The writer waited before it asked, so missing packets are lost rather than late. */
 	if (gaps->check_ns == 0 || gaps->checked < gaps->passed) {
 		gaps_check(region, rank);
 		fanin_gaps_checked(gaps, region->engine.loop.now_ns, 0);

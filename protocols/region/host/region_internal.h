@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state of a region, shared by region.c (the tables), region_write.c (what this rank writes,
- * and what others have of it), region_receive.c (what comes in), region_fetch.c (what is missing)
- * and region_fence.c.
+ * The state of a region, shared by region.c (the tables), region_write.c (writes of this rank, and
+ * which ranks have them), region_receive.c (received packets), region_fetch.c (missing packets) and
+ * region_fence.c.
  */
 #ifndef FANIN_PROTOCOLS_REGION_HOST_REGION_INTERNAL_H
 #define FANIN_PROTOCOLS_REGION_HOST_REGION_INTERNAL_H
@@ -14,7 +14,7 @@
 #include "protocols/region/region.h"
 #include "hostlib/src/engine/times.h"
 
-/* Packets behind a writer's oldest missing one that are told apart: no writer is further ahead. */
+/* Packets tracked from a writer's oldest missing one on: no writer is further ahead. */
 #define FANIN_REGION_SPAN FANIN_REGION_WINDOW_MOST
 #define FANIN_REGION_WORDS (FANIN_REGION_SPAN / 64)
 static_assert(FANIN_REGION_SPAN / 8 <= FANIN_PAYLOAD_ALIGN,
@@ -22,11 +22,11 @@ static_assert(FANIN_REGION_SPAN / 8 <= FANIN_PAYLOAD_ALIGN,
 /* Packets that one FETCH asks for. */
 #define FANIN_REGION_FETCH_MOST 64u
 
-/* What this rank has of another one's packets since the last fence, whose bitmaps are rings. */
+/* Packets of another rank that are here, since the last fence. The bitmaps are rings. */
 struct fanin_region_source {
-	struct fanin_gaps gaps; /* `end`: all of them, once the fence has told */
-	uint64_t last_ns;       /* the last new packet, or when `end` was told */
-	uint64_t again_ns;      /* when to ask again for what was asked for */
+	struct fanin_gaps gaps; /* `end`: the number of packets, once the fence has told */
+	uint64_t last_ns;       /* when the last new packet came, or `end` was told */
+	uint64_t again_ns;      /* when to repeat a question */
 	uint64_t again_wait_ns;
 	uint64_t have[FANIN_REGION_WORDS];
 	uint64_t asked[FANIN_REGION_WORDS];
@@ -34,13 +34,13 @@ struct fanin_region_source {
 
 /* One write since the last fence. */
 struct fanin_region_entry {
-	uint32_t first; /* its first packet */
-	uint32_t n;     /* packets */
+	uint32_t first; /* first packet */
+	uint32_t n;     /* number of packets */
 	uint64_t offset;
 	uint64_t bytes;
 };
 
-/* Writes that some rank may still ask for, the oldest first: entries `head` to `n` - 1. */
+/* Writes that some rank may still ask for, oldest first: entries `head` to `n` - 1. */
 struct fanin_region_log {
 	struct fanin_region_entry *entries;
 	size_t head;
@@ -50,55 +50,55 @@ struct fanin_region_log {
 
 enum fanin_region_stage {
 	FANIN_REGION_NO_FENCE,
-	FANIN_REGION_COUNTS, /* the ranks tell how much they have written */
-	FANIN_REGION_WAIT,   /* this rank lacks packets, and does not say so yet */
-	FANIN_REGION_ROUND,  /* the ranks tell whether they lack any */
+	FANIN_REGION_COUNTS, /* the ranks exchange how many packets they have written */
+	FANIN_REGION_WAIT,   /* this rank lacks packets and holds the round back */
+	FANIN_REGION_ROUND,  /* the ranks exchange how many packets they lack */
 };
 
 struct fanin_region_fence {
 	enum fanin_region_stage stage;
-	struct fanin_request *request; /* the owner's */
-	struct fanin_request control;  /* the engine's, an allreduce */
+	struct fanin_request *request; /* the caller's request */
+	struct fanin_request control;  /* the request of the engine's allreduce */
 	uint64_t said[FANIN_REGION_RANKS_MAX];
 	uint64_t heard[FANIN_REGION_RANKS_MAX];
-	uint64_t hold_ns; /* when to say that packets lack */
+	uint64_t hold_ns; /* end of holding the round back */
 	uint64_t hold_wait_ns;
-	uint32_t n_rounds;       /* done */
-	uint32_t stalled_rounds; /* of them, those since which no packet has come */
-	uint64_t packet_ns; /* the last new packet, or confirmation of an own one; or the counts */
+	uint32_t n_rounds;       /* rounds that are done */
+	uint32_t stalled_rounds; /* rounds since the last packet came */
+	uint64_t packet_ns; /* when a new packet, a confirmation of an own one, or the counts came
+			       last */
 };
 
 struct fanin_region_engine {
-	struct fanin_engine engine; /* first: a pointer to it is one to this */
-	uint64_t first;             /* the region's first address, as the job has it */
+	struct fanin_engine engine; /* must be first: fanin_region_of() casts a pointer to it */
+	uint64_t first;             /* first address of the region, as in the job */
 	uint64_t bytes;
 	struct fanin_region_stats stats;
-	uint8_t *memory; /* bytes, the owner's; NULL: not attached */
-	uint32_t number; /* of the next fence */
+	uint8_t *memory; /* the region's bytes, owned by the caller; NULL: not attached */
+	uint32_t number; /* number of the next fence */
 	struct fanin_region_fence fence;
-	uint32_t next_lane;     /* first block that was not released yet */
-	struct fanin_live live; /* who is gone, while a fence waits */
+	uint32_t next_lane;     /* first block whose lane was not released yet */
+	struct fanin_live live; /* which ranks are gone, while a fence waits */
 
-	/* What this rank writes. */
+	/* Writes of this rank. */
 	struct fanin_region_log log;
-	uint32_t n_written; /* packets since the last fence */
-	uint32_t next;      /* to be sent */
-	uint32_t base;      /* all ranks have all before it, as far as they have told */
-	uint32_t window;    /* packets that may be on their way */
+	uint32_t n_written; /* packets written since the last fence */
+	uint32_t next;      /* next packet to send */
+	uint32_t base;      /* all ranks have confirmed the packets before it */
+	uint32_t window;    /* packets that may be in flight */
 	uint32_t window_most;
-	uint32_t n_good;    /* confirmed since the window last changed */
-	uint32_t slowed_at; /* `next` when it was last halved */
-	uint64_t ask_ns;    /* when to ask ranks that have not confirmed */
+	uint32_t n_good;    /* packets confirmed since the window last changed */
+	uint32_t slowed_at; /* `next` when the window was last halved */
+	uint64_t ask_ns;    /* when to send ASK to ranks that have not confirmed */
 	uint64_t ask_wait_ns;
-	bool has_more; /* the last poll did not send all that it may: others had to be read, or the
-			  transport had no room */
-	bool is_full;  /* of these, the latter */
-	uint32_t confirmed[FANIN_REGION_RANKS_MAX]; /* by rank: it has all packets before this one
-						     */
+	bool has_more; /* the last poll left packets unsent: it had to read, or had no room */
+	bool is_full;  /* it had no room */
+	uint32_t confirmed[FANIN_REGION_RANKS_MAX]; /* by rank: the rank has all packets before this
+						       one */
 
-	/* What others write. */
+	/* Writes of other ranks. */
 	struct fanin_patience reordering; /* before a gap counts as lost */
-	uint64_t wake_ns;                 /* when something is due */
+	uint64_t wake_ns;                 /* when the next action is due */
 	struct fanin_region_source sources[FANIN_REGION_RANKS_MAX];
 };
 
@@ -110,15 +110,15 @@ fanin_region_of(struct fanin_engine *engine)
 	return fanin_engine_own(engine, &fanin_region_rules);
 }
 
-/* region_write.c, region_fence.c: as struct fanin_protocol_region_ops has them. */
+/* region_write.c, region_fence.c: functions of struct fanin_protocol_region_ops. */
 int fanin_region_store(struct fanin_endpoint *endpoint, uint64_t offset, const void *data,
 		       uint64_t bytes);
 int fanin_region_post_fence(struct fanin_endpoint *endpoint, struct fanin_request *request);
 
-/* region_write.c: as struct fanin_engine_rules has it. */
+/* region_write.c: function of struct fanin_engine_rules. */
 uint64_t fanin_region_idle_most_ns(struct fanin_engine *engine);
 
-/* Something is to be done at this time. */
+/* An action is due at this time. */
 static inline void
 fanin_region_wake_by(struct fanin_region_engine *region, uint64_t time_ns)
 {
@@ -126,7 +126,7 @@ fanin_region_wake_by(struct fanin_region_engine *region, uint64_t time_ns)
 		region->wake_ns = time_ns;
 }
 
-/* Returns how long an answer may take before a question comes again, at first. */
+/* Returns how long to wait for an answer before the first repetition of a question. */
 static inline uint64_t
 fanin_region_answer_ns(const struct fanin_region_engine *region)
 {
@@ -139,58 +139,62 @@ fanin_region_answer_ns(const struct fanin_region_engine *region)
 	return rto_ns < least_ns ? least_ns : fanin_earlier(rto_ns, most_ns);
 }
 
-/* region_write.c: sends what may be sent, and asks ranks that have not confirmed for long. */
+/*
+ * region_write.c: sends packets as far as the window allows, and ASKs ranks that have not confirmed
+ * for long.
+ */
 void fanin_region_send(struct fanin_region_engine *region);
 
 /*
- * region_write.c: sends a packet of no data to a rank.
- *
- * Returns false if the transport has no room.
+ * region_write.c: sends a message (HAVE, FETCH or ASK) to a rank. Returns false if the transport
+ * has no room.
  */
 bool fanin_region_tell(struct fanin_region_engine *region, uint16_t rank,
 		       enum fanin_region_kind kind, uint32_t packet, const void *payload,
 		       uint32_t payload_len);
 
-/* region_write.c: a rank has all packets before this one. */
+/* region_write.c: takes a HAVE: a rank has all packets before this one. */
 void fanin_region_note_have(struct fanin_region_engine *region, uint16_t rank, uint32_t packet);
 
 /*
- * region_write.c: a rank asks for packets. words: bitmap of n words, from the packet `first` on,
- * before which it has all.
+ * region_write.c: answers a FETCH. The rank has all packets before `first`. words: bitmap of n
+ * words, of the packets from `first` on that it asks for.
  */
 void fanin_region_serve(struct fanin_region_engine *region, uint16_t rank, uint32_t first,
 			const uint64_t *words, uint32_t n_words);
 
-/* region_write.c: all ranks have all that was written. */
+/* region_write.c: forgets the writes of the last fence, which all ranks have. */
 void fanin_region_writes_forget(struct fanin_region_engine *region);
 
-/* region_receive.c: as struct fanin_engine_rules has it. */
+/* region_receive.c: function of struct fanin_engine_rules. */
 void fanin_region_receive(struct fanin_engine *engine, const struct fanin_frame *frame,
 			  uint32_t block);
 
-/* region_fetch.c: begins with nothing of any writer, at the first fence and after each one. */
+/*
+ * region_fetch.c: forgets the packets of all writers: called before the first fence and after each.
+ */
 void fanin_region_sources_begin(struct fanin_region_engine *region);
 
 /*
- * region_fetch.c: the writer has sent all packets before this one, and they can't come any more if
- * they are not there.
+ * region_fetch.c: takes an ASK: the writer has sent all packets before this one, so missing ones
+ * are lost.
  */
 void fanin_region_note_sent(struct fanin_region_engine *region, uint16_t rank, uint32_t packets);
 
-/* region_fetch.c: a packet is there that lacked. written: by WRITE. */
+/* region_fetch.c: a missing packet has arrived. written: by WRITE. */
 void fanin_region_note_packet(struct fanin_region_engine *region, uint16_t rank, uint32_t packet,
 			      bool written);
 
-/* region_fetch.c: asks writers for what is missing. */
+/* region_fetch.c: asks writers for missing packets. */
 void fanin_region_fetch(struct fanin_region_engine *region);
 
-/* region_fetch.c: returns how many packets this rank lacks, of those that the fence has told of. */
+/* region_fetch.c: returns how many packets this rank lacks of those that the fence has counted. */
 uint64_t fanin_region_lacks(const struct fanin_region_engine *region);
 
-/* region_fence.c: something of the fence's packets has moved: nobody is known to be gone. */
+/* region_fence.c: a packet of the fence has come or was confirmed: no rank is known to be gone. */
 void fanin_region_note_progress(struct fanin_region_engine *region);
 
-/* region_fence.c: goes on with the fence, if there is one. May fail the engine. */
+/* region_fence.c: advances the fence, if there is one. May fail the engine. */
 void fanin_region_fence_step(struct fanin_region_engine *region);
 
 #endif

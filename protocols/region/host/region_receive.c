@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets from other ranks. Bytes are stored where their header says, once, if they belong to the
- * fence that comes next (protocols/region/README.md). Called by the poll loop only.
+ * Packets from other ranks. Bytes of the current fence are stored once, at the address in their
+ * header (protocols/region/README.md). Called by the poll loop only.
  */
 #include "region_internal.h"
 
-/* True for a packet of another fence than the one that comes next; it is counted. */
+/* True for a packet that names another fence than the next one. The packet is counted. */
 static bool
 is_of_other_fence(struct fanin_region_engine *region, const struct fanin_hdr *hdr)
 {
@@ -18,7 +18,10 @@ is_of_other_fence(struct fanin_region_engine *region, const struct fanin_hdr *hd
 	return true;
 }
 
-/* True if a packet of another rank's data may be stored; else it is counted. len: of the data. */
+/*
+ * True if a packet of another rank's data may be stored; otherwise the packet is counted. len:
+ * bytes of data.
+ */
 static bool
 is_right(struct fanin_region_engine *region, const struct fanin_hdr *hdr, uint32_t len)
 {
@@ -43,8 +46,8 @@ is_right(struct fanin_region_engine *region, const struct fanin_hdr *hdr, uint32
 }
 
 /*
- * Puts a packet's data where it belongs, if it is needed. headers: a copy, which nobody changes any
- * more.
+ * Stores a packet's data at its address, if the data is missing. headers: a copy that cannot
+ * change.
  */
 static void
 data_store(struct fanin_region_engine *region, const struct fanin_headers *headers,
@@ -70,7 +73,7 @@ data_store(struct fanin_region_engine *region, const struct fanin_headers *heade
 static void
 receive_data(struct fanin_region_engine *region, const struct fanin_frame *frame)
 {
-	/* The frame's memory may be shared with the sender. */
+	/* A copy: the sender may share the frame's memory and change it. */
 	const struct fanin_headers headers = *(const struct fanin_headers *)frame->data;
 	const struct fanin_hdr *hdr = &headers.fanin;
 	const bool written = hdr->type == FANIN_TYPE_WRITE_DELIVERY;
@@ -80,7 +83,7 @@ receive_data(struct fanin_region_engine *region, const struct fanin_frame *frame
 		region->engine.stats.invalid++;
 		return;
 	}
-	/* Its own, or another host's behind the same port. */
+	/* This rank's own packet, or one to another host behind the same port. */
 	if (origin == region->engine.config.rank ||
 	    (!written && hdr->number != region->engine.config.rank))
 		return;
@@ -106,7 +109,7 @@ receive_fetch(struct fanin_region_engine *region, const struct fanin_frame *fram
 	fanin_region_serve(region, (uint16_t)headers.fanin.members, headers.fanin.block, words, n);
 }
 
-/* What ranks tell each other. */
+/* Receives HAVE, FETCH and ASK. */
 static void
 receive_unicast(struct fanin_region_engine *region, const struct fanin_frame *frame)
 {

@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What this rank writes: its log, how far packets may be sent, and what other ranks have of them
- * (protocols/region/README.md). Packets are sent, and sent once more, from the region's memory.
+ * Writes of this rank: their log, how many packets may be in flight, and which ranks have them
+ * (protocols/region/README.md). Packets are sent and repeated from the region's memory.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "region_internal.h"
 
-/* Packets that one poll sends: between them what has come is read. */
+/* Packets that one poll sends; received packets are read between polls. */
 #define SEND_BURST 32u
-/* Frames that may wait in this host before more are made. */
+/* No more packets are made while this many frames wait in this host. */
 #define WAITING_MOST 64u
-/* Nothing signals when there is room again. Less than the engine's, in which few frames leave. */
+/*
+ * Nothing signals that the transport has room again. The engine sends few frames and waits longer.
+ */
 #define NO_ROOM_NS (50 * UINT64_C(1000))
 #define ASK_MOST_NS UINT64_C(100000000)
-/* Serial arithmetic on packets since a fence needs half of the number space. */
+/* Packets since a fence are compared by serial arithmetic, which needs half of the number space. */
 #define PACKETS_MOST (UINT32_MAX / 2)
 
 /* ------------------------------------------------------------------ log */
 
-/* Makes room for one more entry. Returns false without memory. */
+/* Makes room for one more entry. Returns false if there is no memory. */
 static bool
 log_reserve(struct fanin_region_log *log)
 {
@@ -44,7 +46,7 @@ log_reserve(struct fanin_region_log *log)
 	return true;
 }
 
-/* Drops entries of which all packets are before this one. */
+/* Drops entries whose packets are all before this one. */
 static void
 log_trim(struct fanin_region_log *log, uint32_t packet)
 {
@@ -57,7 +59,7 @@ log_trim(struct fanin_region_log *log, uint32_t packet)
 	}
 }
 
-/* Returns the entry that has a packet, which is not trimmed. */
+/* Returns the entry of a packet that is still in the log. */
 static const struct fanin_region_entry *
 log_find(const struct fanin_region_log *log, uint32_t packet)
 {
@@ -77,7 +79,7 @@ log_find(const struct fanin_region_log *log, uint32_t packet)
 
 /* ------------------------------------------------------------------ packets */
 
-/* Makes the headers of a packet of data, and finds its bytes. Returns their number. */
+/* Fills in the headers of a data packet and finds its bytes. Returns the number of bytes. */
 static uint32_t
 data_make(const struct fanin_region_engine *region, enum fanin_type type, uint32_t packet,
 	  struct fanin_headers *headers, const uint8_t **data)
@@ -123,7 +125,7 @@ limit_of(const struct fanin_region_engine *region)
 	return limit < region->n_written ? limit : region->n_written;
 }
 
-/* Sends the next packet to all others. Returns false if the transport has no room. */
+/* Sends the next packet to all other ranks. Returns false if the transport has no room. */
 static bool
 next_send(struct fanin_region_engine *region)
 {
@@ -145,7 +147,7 @@ next_send(struct fanin_region_engine *region)
 
 /* ------------------------------------------------------------------ sending */
 
-/* True if this host has so much to send that more would only wait. */
+/* True if so many frames wait in this host that more would only wait. */
 static bool
 waits_here(const struct fanin_region_engine *region)
 {
@@ -156,7 +158,8 @@ waits_here(const struct fanin_region_engine *region)
 }
 
 /*
- * Asks ranks that have not confirmed all that was sent, once nothing new was heard for long enough.
+ * Sends ASK to the ranks that have not confirmed all sent packets, once nothing new was heard for
+ * long enough.
  */
 static void
 ask(struct fanin_region_engine *region)
@@ -181,7 +184,7 @@ ask(struct fanin_region_engine *region)
 	fanin_region_wake_by(region, region->ask_ns);
 }
 
-/* Something new was sent or heard: ranks are not asked for a while. */
+/* A packet was sent, or something was heard: postpones the next ASK. */
 static void
 ask_later(struct fanin_region_engine *region)
 {
@@ -226,7 +229,7 @@ fanin_region_idle_most_ns(struct fanin_engine *engine)
 
 /* ------------------------------------------------------------------ what others have */
 
-/* So many packets more are everywhere. */
+/* This many more packets are confirmed by all ranks. */
 static void
 window_grow(struct fanin_region_engine *region, uint32_t confirmed)
 {
@@ -240,8 +243,7 @@ window_grow(struct fanin_region_engine *region, uint32_t confirmed)
 }
 
 /*
- * A packet was lost. Losses of packets that were sent before the window was last halved say nothing
- * new.
+ * A packet was lost. Losses of packets sent before the last halving do not halve the window again.
  */
 static void
 window_halve(struct fanin_region_engine *region, uint32_t packet)
@@ -286,8 +288,8 @@ fanin_region_serve(struct fanin_region_engine *region, uint16_t rank, uint32_t f
 		uint32_t len;
 
 		/*
-		 * One that was not sent yet will be, and one that the rank has confirmed is an old
-		 * question.
+		 * A packet that was not sent yet will be sent anyway. If the rank has confirmed a
+		 * packet, its question is old.
 		 */
 		if ((words[i / 64] >> (i % 64) & 1) == 0 || packet >= region->next ||
 		    packet < region->confirmed[rank])

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A multicast region (Klenk et al. section IV.A; protocols/region/README.md): bytes that a member
- * writes to an address of it go to all other members, along the job's tree. The job is the region's
- * entry in this switch: its parameters are the range of addresses, its children the targets. The
- * dense reduction of `single` is for the fences of its hosts.
+ * A multicast region (Klenk et al. section IV.A; protocols/region/README.md): the switch sends
+ * bytes that a member writes to an address of the region to all other members, along the job's
+ * tree. The job is the region's entry in this switch: its parameters are the address range, its
+ * children the targets. The dense reduction of `single` serves the hosts' fences.
  */
 #include "protocols/dense/switch/members.h"
 #include "protocols/region/region.h"
@@ -31,7 +31,7 @@ static const struct fanin_parameter region_parameters[] = {
 	{ 0 },
 };
 
-/* True if all that the packet has belongs to the region. */
+/* True if all bytes of the packet belong to the region. */
 static bool
 is_in_region(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 	     enum fanin_reason *reason)
