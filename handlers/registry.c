@@ -10,7 +10,7 @@
 #include "handlers/handler.h"
 
 /* Characters of a name: JOIN_ACK has room for it and a zero. */
-#define NAME_MOST (sizeof(((struct fanin_join_ack_body *)NULL)->handler) - 1)
+#define HANDLER_NAME_MAX (sizeof(((struct fanin_join_ack_body *)NULL)->handler) - 1)
 
 static struct fanin_handler *first;
 
@@ -41,7 +41,7 @@ fanin_handler_problem(const struct fanin_handler *candidate)
 	const bool has_slots = candidate->slots_of != FANIN_SLOTS_NONE;
 
 	if (candidate->name == NULL || candidate->name[0] == '\0' ||
-	    strlen(candidate->name) > NAME_MOST)
+	    strlen(candidate->name) > HANDLER_NAME_MAX)
 		return "its name is missing or has more than 15 characters";
 	if (fanin_handler_find(candidate->name) != NULL)
 		return "the name is another handler's";
@@ -70,7 +70,7 @@ fanin_handler_register(struct fanin_handler *handler)
 {
 	const char *problem = fanin_handler_problem(handler);
 	struct fanin_handler **link = &first;
-	char owner[sizeof("handler ") + NAME_MOST];
+	char owner[sizeof("handler ") + HANDLER_NAME_MAX];
 
 	if (problem != NULL) {
 		fprintf(stderr, "handler %s: %s\n",

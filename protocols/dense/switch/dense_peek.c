@@ -9,7 +9,7 @@
 #include "protocols/dense/switch/dense.h"
 
 /* A worker prepares a slot faster than a thread takes this many looks. */
-#define MOST_LOOKS 16
+#define MAX_LOOKS 16
 
 /* Takes one look. Returns false if the slot changed meanwhile. *waits: whether the block waits. */
 static bool
@@ -45,7 +45,7 @@ fanin_dense_peek(const struct fanin_job_params *job, uint32_t epoch, const void 
 	struct fanin_peek seen;
 	bool waits;
 
-	for (unsigned int i = 0; i < MOST_LOOKS; i++) {
+	for (unsigned int i = 0; i < MAX_LOOKS; i++) {
 		if (!look(job, epoch, slot, &seen, &waits))
 			continue;
 		if (waits)

@@ -11,7 +11,7 @@
 #include "protocols/dense/switch/dense.h"
 
 /* A worker changes a slot faster than a thread takes this many looks. */
-#define MOST_LOOKS 4
+#define MAX_LOOKS 4
 
 /* Takes one look. Returns false if the slot changed meanwhile. */
 static bool
@@ -56,7 +56,7 @@ block_state(const struct fanin_handler_ctx *ctx, uint32_t block, unsigned int ch
 	const struct fanin_dense *dense = dense_of(ctx->job, block);
 	enum fanin_block_state found;
 
-	for (unsigned int i = 0; i < MOST_LOOKS; i++) {
+	for (unsigned int i = 0; i < MAX_LOOKS; i++) {
 		if (look(&dense->state, ctx->epoch, block, child, &found))
 			return found;
 	}

@@ -326,7 +326,7 @@ START_TEST(answer_tells_about_the_blocks_that_follow)
 }
 END_TEST
 
-START_TEST(nobody_is_there_of_a_block_of_which_nothing_came)
+START_TEST(all_children_are_missing_of_a_block_without_contributions)
 {
 	struct answer_words body;
 
@@ -440,7 +440,8 @@ suite_answers(void)
 	Suite *suite = suite_create("answers");
 	TCase *one = tcase_create("one slot");
 
-	tcase_add_loop_test(one, nobody_is_there_of_a_block_of_which_nothing_came, 0, N_HANDLERS);
+	tcase_add_loop_test(one, all_children_are_missing_of_a_block_without_contributions, 0,
+			    N_HANDLERS);
 	tcase_add_loop_test(one, first_state_is_that_of_the_block_asked_for, 0, N_HANDLERS);
 	tcase_add_loop_test(one, answer_that_is_passed_on_names_the_child, 0, N_HANDLERS);
 	tcase_add_loop_test(one, answer_to_another_switch_is_not_taken, 0, N_HANDLERS);

@@ -210,7 +210,7 @@ START_TEST(averages_and_sums_in_f32_are_finished_for_the_owner)
 }
 END_TEST
 
-START_TEST(who_contributes_again_gets_what_it_should_have_got)
+START_TEST(children_that_contribute_again_get_their_part_of_the_result)
 {
 	start(_i, CHILDREN, false);
 	contribute_all(INDEX, 3);
@@ -487,7 +487,7 @@ suite_owners(void)
 	tcase_add_loop_test(root, the_owner_gets_the_elements_and_all_others_the_headers, 0,
 			    N_HANDLERS);
 	tcase_add_loop_test(root, averages_and_sums_in_f32_are_finished_for_the_owner, 0, 3);
-	tcase_add_loop_test(root, who_contributes_again_gets_what_it_should_have_got, 0,
+	tcase_add_loop_test(root, children_that_contribute_again_get_their_part_of_the_result, 0,
 			    N_HANDLERS);
 	tcase_add_loop_test(root, an_overdue_query_brings_each_child_what_is_its, 0, N_HANDLERS);
 	tcase_add_loop_test(root, without_a_packet_headers_are_lost_and_asked_for, 0, N_HANDLERS);

@@ -151,7 +151,7 @@ some_done(void *user)
 	return n != 0 && n < world.trial.n_ranks;
 }
 
-START_TEST(who_is_done_contributes_again_though_its_memory_was_overwritten)
+START_TEST(done_ranks_contribute_again_though_their_memory_changed)
 {
 	struct trial trial = trial_of(_i);
 	unsigned int met = 0;
@@ -218,8 +218,8 @@ suite_owners_network(void)
 	tcase_add_loop_test(tests, owners_get_exact_results_whatever_is_lost, 0,
 			    N_SHAPES * N_HANDLERS);
 	tcase_add_loop_test(tests, a_job_may_be_taken_away_at_any_moment, 0, N_SHAPES * N_HANDLERS);
-	tcase_add_loop_test(tests, who_is_done_contributes_again_though_its_memory_was_overwritten,
-			    0, N_SHAPES * N_HANDLERS);
+	tcase_add_loop_test(tests, done_ranks_contribute_again_though_their_memory_changed, 0,
+			    N_SHAPES * N_HANDLERS);
 	/* Those whose hosts have ports of their own. */
 	tcase_add_loop_test(tests, a_link_down_carries_the_owners_part_and_headers, 0, 6);
 	suite_add_tcase(suite, tests);

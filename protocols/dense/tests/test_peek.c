@@ -180,7 +180,7 @@ begin_next_block(int signal_number)
 	torn.slot->state.word = fanin_state_make(INDEX + 2 * WINDOW, FANIN_PHASE_OPEN, 0);
 }
 
-START_TEST(what_is_read_belongs_to_one_block)
+START_TEST(a_look_reads_fields_of_one_block_only)
 {
 	const struct sigaction action = { .sa_handler = begin_next_block };
 	static struct fanin_job_params job;
@@ -224,7 +224,7 @@ suite_peek(void)
 	tcase_add_loop_test(tcase,
 			    a_block_that_was_sent_up_waits_for_the_parent_until_its_result_comes, 0,
 			    N_HANDLERS);
-	tcase_add_test(tcase, what_is_read_belongs_to_one_block);
+	tcase_add_test(tcase, a_look_reads_fields_of_one_block_only);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -11,9 +11,9 @@
 #include "pull_internal.h"
 #include "hostlib/src/engine/times.h"
 
-#define WANTED_MOST 4096u
+#define WANTED_MAX 4096u
 /* Open pulls at a time, limited so that few ASKs cover them. */
-#define PULLS_MOST FANIN_QUESTION_SPAN
+#define PULLS_MAX FANIN_QUESTION_SPAN
 
 void
 fanin_pull_headers(const struct fanin_pull *pull, enum fanin_type type, uint32_t operation,
@@ -33,9 +33,9 @@ memory_make(struct fanin_pull *pull)
 	uint32_t n_wanted = 64;
 
 	/* Twice what all owners may ask for, because questions are repeated. */
-	while (n_wanted < 2u * config->size * config->window && n_wanted < WANTED_MOST)
+	while (n_wanted < 2u * config->size * config->window && n_wanted < WANTED_MAX)
 		n_wanted *= 2;
-	pull->span = config->window < PULLS_MOST ? config->window : PULLS_MOST;
+	pull->span = config->window < PULLS_MAX ? config->window : PULLS_MAX;
 	pull->slots = calloc(pull->span, sizeof(*pull->slots));
 	pull->payloads = malloc((size_t)pull->span * config->payload_bytes);
 	pull->scratch = malloc(config->payload_bytes);

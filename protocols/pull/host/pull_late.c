@@ -6,16 +6,16 @@
 #include "pull_internal.h"
 #include "hostlib/src/engine/times.h"
 
-#define PATIENCE_MOST_NS UINT64_C(100000000)
-#define ASK_MOST_NS UINT64_C(100000000)
+#define PATIENCE_MAX_NS UINT64_C(100000000)
+#define ASK_MAX_NS UINT64_C(100000000)
 /* The initial limit of packets in flight, and the lowest one. */
 #define ALLOWED_FIRST 16u
-#define ALLOWED_LEAST 4u
+#define ALLOWED_MIN 4u
 
 uint64_t
 fanin_pull_patience(const struct fanin_pull *pull)
 {
-	return fanin_later(fanin_earlier(pull->time.rto_ns, PATIENCE_MOST_NS), pull->timeout_ns);
+	return fanin_later(fanin_earlier(pull->time.rto_ns, PATIENCE_MAX_NS), pull->timeout_ns);
 }
 
 void
@@ -24,7 +24,7 @@ fanin_pull_note_time(struct fanin_pull *pull, const struct fanin_pull_slot *slot
 	const uint64_t ns = pull->mc.engine.loop.now_ns - slot->sent_ns;
 
 	/* A rank that was away does not show how long others take, so a sample is bounded. */
-	fanin_rtt_sample(&pull->time, fanin_earlier(ns, PATIENCE_MOST_NS));
+	fanin_rtt_sample(&pull->time, fanin_earlier(ns, PATIENCE_MAX_NS));
 }
 
 /* ------------------------------------------------------------------ how many at a time */
@@ -68,7 +68,7 @@ note_lost(struct fanin_pull *pull, const struct fanin_pull_slot *slot)
 		return;
 	pull->generation++;
 	pull->n_clean = 0;
-	if (pull->allowed / 2 >= ALLOWED_LEAST)
+	if (pull->allowed / 2 >= ALLOWED_MIN)
 		pull->allowed /= 2;
 }
 
@@ -171,7 +171,7 @@ asked_note(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 		note_lost(pull, slot);
 	slot->wait_ns =
 		fanin_question_wait(slot->wait_ns,
-				    fanin_earlier(2 * fanin_pull_patience(pull), ASK_MOST_NS));
+				    fanin_earlier(2 * fanin_pull_patience(pull), ASK_MAX_NS));
 	slot->again_ns = pull->mc.engine.loop.now_ns + slot->wait_ns;
 }
 

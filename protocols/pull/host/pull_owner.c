@@ -13,7 +13,7 @@
  * ranks directly.
  */
 #define BUSY_FIRST_NS (100 * US)
-#define BUSY_MOST 8u
+#define BUSY_MAX 8u
 
 static struct fanin_extent
 extent_of(const struct fanin_pull *pull, uint32_t index)
@@ -203,7 +203,7 @@ fanin_pull_receive_busy(struct fanin_pull *pull, const struct fanin_hdr *hdr)
 	if (slot->index != index || slot->state != FANIN_PULL_ASKED || slot->wait_ns != 0)
 		return;
 	pull->stats.busy++;
-	if (++slot->n_busy == BUSY_MOST) {
+	if (++slot->n_busy == BUSY_MAX) {
 		slot->again_ns = now_ns;
 	} else {
 		slot->state = FANIN_PULL_WAITING;

@@ -744,7 +744,7 @@ expect_refused(uint16_t child, struct rte_mbuf *mbuf, enum fanin_reason reason)
 	ck_assert_int_eq(rig.reason, reason);
 }
 
-START_TEST(who_says_more_than_it_may_is_refused)
+START_TEST(packets_that_claim_more_than_they_may_are_refused)
 {
 	struct rte_mbuf *mbuf;
 
@@ -865,7 +865,7 @@ suite_pull(void)
 
 	tcase = tcase_create("who");
 	tcase_add_test(tcase, others_packets_at_the_parents_port_are_dropped);
-	tcase_add_test(tcase, who_says_more_than_it_may_is_refused);
+	tcase_add_test(tcase, packets_that_claim_more_than_they_may_are_refused);
 	tcase_add_test(tcase, a_slot_that_another_worker_is_in_is_tried_again);
 	tcase_add_test(tcase, multicast_and_unicast_pass_as_in_broadcast);
 	suite_add_tcase(suite, tcase);

@@ -451,7 +451,7 @@ loses_ranks_requests(uint16_t rank, const struct fanin_hdr *hdr)
  * One rank lacks all requests: what switches have of the others is combined, and that rank alone is
  * asked.
  */
-START_TEST(what_one_rank_has_not_heard_it_alone_is_asked_for)
+START_TEST(only_the_rank_that_lost_the_requests_is_asked_directly)
 {
 	struct fanin_pull_stats stats;
 	uint64_t others;
@@ -748,7 +748,7 @@ suite_pull_hosts(void)
 	tcase_add_test(tcase, a_late_request_is_not_answered);
 	tcase_add_test(tcase, lost_requests_are_asked_for_directly);
 	tcase_add_loop_test(tcase, packets_that_ask_are_no_longer_than_the_jobs_packets, 0, 5);
-	tcase_add_test(tcase, what_one_rank_has_not_heard_it_alone_is_asked_for);
+	tcase_add_test(tcase, only_the_rank_that_lost_the_requests_is_asked_directly);
 	tcase_add_loop_test(tcase, a_rank_that_posts_late_is_waited_for, 0, 2);
 	tcase_add_test(tcase, a_rank_without_a_core_is_waited_for);
 	tcase_add_loop_test(tcase, a_rank_that_is_gone_is_named_by_all_others, 0, 8);

@@ -10,17 +10,17 @@
 #include "push_internal.h"
 
 /* The initial and the lowest limit: this many bytes, or this many blocks if that is more. */
-#define LEAST_BYTES 65536u
-#define LEAST_BLOCKS 32u
+#define MIN_BYTES 65536u
+#define MIN_BLOCKS 32u
 /* A round is fine if home hosts ask for at most one block in this many. */
 #define FEW 8u
 
 static uint32_t
 least(const struct fanin_push *push)
 {
-	const uint32_t blocks = LEAST_BYTES / push->engine.config.payload_bytes;
+	const uint32_t blocks = MIN_BYTES / push->engine.config.payload_bytes;
 	const uint32_t span = fanin_waves_span(&push->waves);
-	const uint32_t wanted = blocks < LEAST_BLOCKS ? LEAST_BLOCKS : blocks;
+	const uint32_t wanted = blocks < MIN_BLOCKS ? MIN_BLOCKS : blocks;
 
 	return wanted < span ? wanted : span;
 }

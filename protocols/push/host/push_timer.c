@@ -12,7 +12,7 @@
  * The interval between questions about a lost block doubles up to this many round trips: the answer
  * may be lost as well, and a loss is noticed after one interval.
  */
-#define MOST_DOUBLED 4u
+#define MAX_DOUBLED 4u
 /* A rank without an answer for this many round trips is away, or questions or answers were lost. */
 #define SILENT_AFTER 4u
 /*
@@ -21,7 +21,7 @@
  */
 #define FIRST_AFTER 2u
 /* Questions to a rank that does not answer, per timeout. */
-#define LEAST_QUESTIONS 64
+#define MIN_QUESTIONS 64
 
 /* True if the block is lost: a later block is done, so all ranks have sent this one. */
 static bool
@@ -172,9 +172,9 @@ next_wait_ns(const struct fanin_push *push, const struct push_lane *lane, uint32
 
 	if ((push->unanswered & asked_ranks(push, block)) != 0)
 		most_ns = fanin_earlier(most_ns, fanin_later(least_ns, engine->config.timeout_ns /
-									       LEAST_QUESTIONS));
+									       MIN_QUESTIONS));
 	else if (is_overtaken(push, block))
-		most_ns = fanin_earlier(most_ns, MOST_DOUBLED * least_ns);
+		most_ns = fanin_earlier(most_ns, MAX_DOUBLED * least_ns);
 	return fanin_earlier(wait_ns, most_ns);
 }
 

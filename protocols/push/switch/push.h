@@ -31,8 +31,8 @@ enum push_counter {
  * The table is divided into sets. Each set is a cache of its own, which one worker at a time may
  * hold. A slot's index gives its set.
  */
-#define PUSH_SETS_MOST 16u
-#define PUSH_SET_ENTRIES_LEAST 8u
+#define PUSH_SETS_MAX 16u
+#define PUSH_SET_ENTRIES_MIN 8u
 
 /* A set of the table. Slot numbers are index + 1; 0 is none. */
 struct push_set {
@@ -53,7 +53,7 @@ struct push_set {
 
 /* A job's state. */
 struct push_state {
-	struct push_set sets[PUSH_SETS_MOST];
+	struct push_set sets[PUSH_SETS_MAX];
 	uint64_t newest[PUSH_PARENT + 1] __rte_cache_aligned; /* index: the neighbor */
 };
 
@@ -83,7 +83,7 @@ push_sets(const struct fanin_job_params *job)
 	const uint64_t entries = job->parameters[FANIN_PUSH_ENTRIES];
 	uint32_t n = 1;
 
-	while (n < PUSH_SETS_MOST && entries / (2 * n) >= PUSH_SET_ENTRIES_LEAST)
+	while (n < PUSH_SETS_MAX && entries / (2 * n) >= PUSH_SET_ENTRIES_MIN)
 		n *= 2;
 	return n;
 }

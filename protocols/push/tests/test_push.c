@@ -19,7 +19,7 @@
 #define COUNT 4 /* elements */
 #define PAYLOAD 256
 #define TIMERS 1024
-#define MOST_OUTPUTS 256
+#define MAX_OUTPUTS 256
 #define EPOCH 7
 #define PARENT_EPOCH 9
 #define TIMEOUT_US 1000
@@ -46,7 +46,7 @@ static struct {
 	enum fanin_reason reason; /* of the last packet that was dropped */
 } sw;
 
-static struct output outputs[MOST_OUTPUTS];
+static struct output outputs[MAX_OUTPUTS];
 static unsigned int n_outputs, next_output;
 
 /* ------------------------------------------------------------- the switch */
@@ -57,7 +57,7 @@ keep(const struct fanin_emission *emission)
 	const struct rte_mbuf *mbuf = emission->mbuf;
 	struct output *output = &outputs[n_outputs++];
 
-	ck_assert_uint_le(n_outputs, MOST_OUTPUTS);
+	ck_assert_uint_le(n_outputs, MAX_OUTPUTS);
 	*output = (struct output){ .kind = emission->kind, .children = emission->children };
 	memcpy(&output->headers, rte_pktmbuf_mtod(mbuf, const void *), sizeof(output->headers));
 	memcpy(output->payload, rte_pktmbuf_mtod_offset(mbuf, const void *, FANIN_PAYLOAD_OFFSET),
@@ -545,7 +545,7 @@ START_TEST(a_slot_that_goes_on_frees_the_entry_of_its_last_block)
 }
 END_TEST
 
-START_TEST(what_is_left_of_another_run_is_never_sent)
+START_TEST(sums_of_another_run_are_never_sent)
 {
 	start_leaf(2);
 	contribute(4, 0);
@@ -572,7 +572,7 @@ START_TEST(what_is_left_of_another_run_is_never_sent)
 }
 END_TEST
 
-START_TEST(who_disagrees_about_a_block_is_refused_even_after_eviction)
+START_TEST(mismatched_data_is_refused_even_after_eviction)
 {
 	struct rte_mbuf *mbuf;
 
@@ -814,7 +814,7 @@ newest_of_0(uint32_t from, bool is_query)
 /*
  * Slots keep to what all ranks but one can have sent: how far that one says it is does not matter.
  */
-START_TEST(who_is_ahead_of_all_others_by_a_window_is_refused)
+START_TEST(blocks_a_window_ahead_of_all_others_are_refused)
 {
 	const bool is_query = _i == 1;
 	const uint32_t most = 2 * WINDOW - 1;
@@ -855,7 +855,7 @@ START_TEST(who_is_ahead_of_all_others_by_a_window_is_refused)
 END_TEST
 
 /* A rank answers a home host that asks, whatever that asks for: it has not sent the block. */
-START_TEST(who_is_asked_for_a_block_far_ahead_does_not_vouch_for_it)
+START_TEST(questions_and_here_do_not_vouch_for_a_block_far_ahead)
 {
 	start_root(2, 64);
 	for (uint32_t block = 0; block < 100 * SLOTS; block++) {
@@ -872,7 +872,7 @@ END_TEST
  * All data of a block may come to its home host past the tables, or be lost on the way here and
  * made good: a slot may be many uses behind.
  */
-START_TEST(who_is_a_window_ahead_is_not_refused_whatever_the_table_has_missed)
+START_TEST(blocks_a_window_ahead_pass_though_the_table_missed_others)
 {
 	static const enum fanin_push_kind kinds[] = { FANIN_PUSH_DATA, FANIN_PUSH_REPEAT,
 						      FANIN_PUSH_RESULT };
@@ -992,8 +992,8 @@ suite_push(void)
 	tcase_add_test(tcase, large_tables_are_divided_and_hold_what_they_say);
 	tcase_add_test(tcase, duplicates_change_nothing_however_late);
 	tcase_add_test(tcase, a_slot_that_goes_on_frees_the_entry_of_its_last_block);
-	tcase_add_test(tcase, what_is_left_of_another_run_is_never_sent);
-	tcase_add_test(tcase, who_disagrees_about_a_block_is_refused_even_after_eviction);
+	tcase_add_test(tcase, sums_of_another_run_are_never_sent);
+	tcase_add_test(tcase, mismatched_data_is_refused_even_after_eviction);
 	tcase_add_test(tcase, ranks_without_data_are_counted_and_combined_with_nothing);
 	tcase_add_test(tcase, an_average_is_divided_by_whoever_makes_the_result);
 	tcase_add_test(tcase, a_block_that_its_home_host_asks_for_is_never_made_in_the_table);
@@ -1002,9 +1002,9 @@ suite_push(void)
 	tcase_add_test(tcase, a_leaf_sends_each_rank_up_once);
 	tcase_add_test(tcase, sums_of_leaves_meet_at_the_root);
 	tcase_add_test(tcase, a_leaf_passes_on_what_comes_down);
-	tcase_add_loop_test(tcase, who_is_ahead_of_all_others_by_a_window_is_refused, 0, 2);
-	tcase_add_test(tcase, who_is_asked_for_a_block_far_ahead_does_not_vouch_for_it);
-	tcase_add_test(tcase, who_is_a_window_ahead_is_not_refused_whatever_the_table_has_missed);
+	tcase_add_loop_test(tcase, blocks_a_window_ahead_of_all_others_are_refused, 0, 2);
+	tcase_add_test(tcase, questions_and_here_do_not_vouch_for_a_block_far_ahead);
+	tcase_add_test(tcase, blocks_a_window_ahead_pass_though_the_table_missed_others);
 	tcase_add_test(tcase, a_leaf_goes_by_its_parent_too);
 	tcase_add_test(tcase, each_rank_of_a_block_is_sent_once_whatever_happens);
 	tcase_set_timeout(tcase, 60);

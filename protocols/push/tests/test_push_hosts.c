@@ -210,7 +210,7 @@ loses_all_results(uint16_t rank, const struct fanin_hdr *hdr)
 	return hdr->type == FANIN_TYPE_RESULT;
 }
 
-START_TEST(who_has_lost_a_result_gets_it_from_the_home_host)
+START_TEST(ranks_that_lost_a_result_get_it_from_the_home_host)
 {
 	struct trial trial = usual_trial();
 	struct found found;
@@ -710,7 +710,7 @@ START_TEST(a_job_of_more_than_64_ranks_is_refused_by_hosts)
 END_TEST
 
 /* Some ranks have results that others lack. */
-START_TEST(what_is_left_of_a_run_completes_in_the_next_one)
+START_TEST(unfinished_blocks_of_a_run_complete_in_the_next_one)
 {
 	struct trial trial = trial_of((unsigned int)_i);
 
@@ -781,7 +781,7 @@ suite_push_hosts(void)
 	tcase_add_loop_test(exact, all_collectives_and_operators_are_exact, FANIN_I8,
 			    FANIN_F64 + 1);
 	tcase_add_loop_test(exact, float_sums_have_the_same_bits_on_all_ranks, 0, 12);
-	tcase_add_test(tcase, who_has_lost_a_result_gets_it_from_the_home_host);
+	tcase_add_test(tcase, ranks_that_lost_a_result_get_it_from_the_home_host);
 	tcase_add_test(tcase, many_blocks_lost_in_a_row_are_asked_for_together);
 	tcase_add_test(tcase,
 		       a_result_that_all_have_lost_is_made_again_by_the_home_host_and_taken_by_all);
@@ -800,7 +800,7 @@ suite_push_hosts(void)
 	tcase_add_test(tcase, a_run_ends_when_all_have_its_last_result);
 	tcase_add_test(tcase, a_job_that_accumulates_in_a_longer_type_is_refused_by_name);
 	tcase_add_test(tcase, a_job_of_more_than_64_ranks_is_refused_by_hosts);
-	tcase_add_loop_test(tcase, what_is_left_of_a_run_completes_in_the_next_one, 0, 12);
+	tcase_add_loop_test(tcase, unfinished_blocks_of_a_run_complete_in_the_next_one, 0, 12);
 	tcase_add_test(tcase, a_home_host_makes_nothing_of_sums_of_an_earlier_run);
 	suite_add_tcase(suite, exact);
 	suite_add_tcase(suite, tcase);

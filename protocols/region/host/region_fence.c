@@ -11,7 +11,7 @@
 #include "hostlib/src/engine/times.h"
 
 #define HOLD_FIRST_NS UINT64_C(20000000)
-#define HOLD_MOST_NS UINT64_C(100000000)
+#define HOLD_MAX_NS UINT64_C(100000000)
 /*
  * A timeout without a new packet is an error only after this many rounds without one: every rank
  * has taken part in each of these rounds.
@@ -89,7 +89,7 @@ wait_begin(struct fanin_region_engine *region, uint64_t wait_ns)
 	struct fanin_region_fence *fence = &region->fence;
 
 	fence->stage = FANIN_REGION_WAIT;
-	fence->hold_wait_ns = fanin_earlier(wait_ns, HOLD_MOST_NS);
+	fence->hold_wait_ns = fanin_earlier(wait_ns, HOLD_MAX_NS);
 	fence->hold_ns = region->engine.loop.now_ns + fence->hold_wait_ns;
 }
 

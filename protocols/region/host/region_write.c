@@ -11,14 +11,14 @@
 /* Packets that one poll sends; received packets are read between polls. */
 #define SEND_BURST 32u
 /* No more packets are made while this many frames wait in this host. */
-#define WAITING_MOST 64u
+#define WAITING_MAX 64u
 /*
  * Nothing signals that the transport has room again. The engine sends few frames and waits longer.
  */
 #define NO_ROOM_NS (50 * UINT64_C(1000))
-#define ASK_MOST_NS UINT64_C(100000000)
+#define ASK_MAX_NS UINT64_C(100000000)
 /* Packets since a fence are compared by serial arithmetic, which needs half of the number space. */
-#define PACKETS_MOST (UINT32_MAX / 2)
+#define WRITE_PACKETS_MAX (UINT32_MAX / 2)
 
 /* ------------------------------------------------------------------ log */
 
@@ -154,7 +154,7 @@ waits_here(const struct fanin_region_engine *region)
 	struct fanin_transport *transport = region->engine.loop.transport;
 
 	return transport->ops->tx_waiting != NULL &&
-	       transport->ops->tx_waiting(transport) >= WAITING_MOST;
+	       transport->ops->tx_waiting(transport) >= WAITING_MAX;
 }
 
 /*
@@ -178,8 +178,8 @@ ask(struct fanin_region_engine *region)
 			continue;
 		region->stats.asks++;
 	}
-	region->ask_wait_ns = 2 * region->ask_wait_ns < ASK_MOST_NS ? 2 * region->ask_wait_ns
-								    : ASK_MOST_NS;
+	region->ask_wait_ns = 2 * region->ask_wait_ns < ASK_MAX_NS ? 2 * region->ask_wait_ns
+								   : ASK_MAX_NS;
 	region->ask_ns = now_ns + region->ask_wait_ns;
 	fanin_region_wake_by(region, region->ask_ns);
 }
@@ -336,7 +336,7 @@ fanin_region_store(struct fanin_endpoint *endpoint, uint64_t offset, const void 
 		return FANIN_ERR_INVALID;
 	if (bytes == 0)
 		return FANIN_OK;
-	if (n > PACKETS_MOST - region->n_written)
+	if (n > WRITE_PACKETS_MAX - region->n_written)
 		return FANIN_ERR_INVALID;
 	if (!log_reserve(&region->log))
 		return FANIN_ERR_NO_MEMORY;

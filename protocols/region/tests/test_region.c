@@ -269,7 +269,7 @@ static const struct {
 };
 
 /* Down from a parent as well, whatever that has let through. */
-START_TEST(what_lies_outside_the_region_is_dropped_and_counted)
+START_TEST(packets_outside_the_region_are_dropped_and_counted)
 {
 	uint8_t bytes[2048] __attribute__((aligned(8)));
 	struct fanin_headers *frame = (struct fanin_headers *)bytes;
@@ -303,7 +303,7 @@ START_TEST(what_lies_outside_the_region_is_dropped_and_counted)
 }
 END_TEST
 
-START_TEST(nobody_writes_who_is_no_member_or_in_another_ones_name)
+START_TEST(only_members_write_and_only_in_their_own_name)
 {
 	uint8_t bytes[2048] __attribute__((aligned(8)));
 	struct fanin_headers *frame = (struct fanin_headers *)bytes;
@@ -399,8 +399,8 @@ suite_region(void)
 	tcase_set_timeout(tests, 300);
 	tcase_add_test(tests, each_write_comes_to_each_other_rank_once);
 	tcase_add_test(tests, a_rewrite_comes_to_the_rank_that_it_is_for_and_to_no_other);
-	tcase_add_test(tests, what_lies_outside_the_region_is_dropped_and_counted);
-	tcase_add_test(tests, nobody_writes_who_is_no_member_or_in_another_ones_name);
+	tcase_add_test(tests, packets_outside_the_region_are_dropped_and_counted);
+	tcase_add_test(tests, only_members_write_and_only_in_their_own_name);
 	tcase_add_test(tests, a_packet_longer_than_the_jobs_is_dropped);
 	tcase_add_test(tests, a_region_holds_exactly_its_bytes);
 	return suite;

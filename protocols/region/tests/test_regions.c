@@ -253,7 +253,7 @@ START_TEST(all_sizes_are_exact_when_packets_are_lost_doubled_and_reordered)
 END_TEST
 
 /* Writes, fences and pauses by chance. */
-START_TEST(whatever_ranks_write_between_fences_is_exact)
+START_TEST(random_writes_between_fences_are_exact)
 {
 	struct trial trial = trial_of(_i, 0.03);
 
@@ -396,7 +396,7 @@ START_TEST(a_duplicate_before_the_fence_is_stored_once)
 END_TEST
 
 /* What a switch would have to be forged for: a host looks, too. By _i: what is changed. */
-START_TEST(what_does_not_belong_into_the_region_is_not_stored)
+START_TEST(packets_with_forged_fields_are_not_stored)
 {
 	struct fanin_hdr *hdr = &((struct fanin_headers *)kept.bytes)->fanin;
 
@@ -589,7 +589,7 @@ START_TEST(packets_that_never_come_are_an_error_that_names_their_writer)
 }
 END_TEST
 
-START_TEST(what_does_not_fit_is_refused)
+START_TEST(calls_with_bad_arguments_are_refused)
 {
 	const struct fanin_protocol_region_ops *region;
 	struct fanin_request again = { 0 };
@@ -656,7 +656,7 @@ suite_regions(void)
 	tcase_add_loop_test(tcase, all_sizes_are_exact_and_nothing_is_fetched_without_loss, 0, 8);
 	tcase_add_loop_test(tcase, all_sizes_are_exact_when_packets_are_lost_doubled_and_reordered,
 			    0, 16);
-	tcase_add_loop_test(tcase, whatever_ranks_write_between_fences_is_exact, 0, 16);
+	tcase_add_loop_test(tcase, random_writes_between_fences_are_exact, 0, 16);
 	suite_add_tcase(suite, tcase);
 
 	tcase = tcase_create("lost");
@@ -665,7 +665,7 @@ suite_regions(void)
 	tcase_add_test(tcase, lost_questions_and_confirmations_come_again);
 	tcase_add_test(tcase, a_duplicate_from_before_a_fence_changes_nothing_after_it);
 	tcase_add_test(tcase, a_duplicate_before_the_fence_is_stored_once);
-	tcase_add_loop_test(tcase, what_does_not_belong_into_the_region_is_not_stored, 0, 5);
+	tcase_add_loop_test(tcase, packets_with_forged_fields_are_not_stored, 0, 5);
 	tcase_add_test(tcase, a_write_to_a_rank_that_is_still_in_the_fence_before_is_not_lost);
 	suite_add_tcase(suite, tcase);
 
@@ -680,7 +680,7 @@ suite_regions(void)
 	tcase_add_loop_test(tcase, a_rank_that_has_ended_is_named, 0, 2);
 	tcase_add_test(tcase, a_rank_that_has_ended_is_named_though_it_has_contributed_ahead);
 	tcase_add_test(tcase, packets_that_never_come_are_an_error_that_names_their_writer);
-	tcase_add_test(tcase, what_does_not_fit_is_refused);
+	tcase_add_test(tcase, calls_with_bad_arguments_are_refused);
 	suite_add_tcase(suite, tcase);
 
 	tcase = tcase_create("pacing");
