@@ -8,7 +8,7 @@
 
 #include "handlers/handler.h"
 
-/* Sets the length of a frame that nobody has looked at yet. */
+/* Sets the length of a frame that no other worker uses yet. */
 static inline void
 fanin_frame_set_length(struct rte_mbuf *mbuf, uint32_t payload_len)
 {
@@ -77,7 +77,7 @@ fanin_frame_hold(struct rte_mbuf *mbuf)
 	__atomic_fetch_add(&mbuf->refcnt, 1, __ATOMIC_RELAXED);
 }
 
-/* Returns the child that has a rank behind it as a bit, or 0. */
+/* Returns the child that leads to a rank, as a bit; 0 if none does. */
 uint64_t fanin_child_with(const struct fanin_job_params *job, uint64_t rank);
 
 /* The ranks behind a child. This and what follows: of jobs of 64 ranks at most. */
@@ -90,7 +90,7 @@ fanin_child_ranks(const struct fanin_job_params *job, unsigned int child)
 /* Returns the ranks behind all children. */
 uint64_t fanin_ranks_below(const struct fanin_job_params *job);
 
-/* Returns the children that have any of these ranks behind them, a bitmap. */
+/* Returns the children that lead to any of these ranks, as a bitmap. */
 uint64_t fanin_children_with(const struct fanin_job_params *job, uint64_t ranks);
 
 /* Adds what is known here of ranks that are missing, and has their children probed. */

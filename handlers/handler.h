@@ -362,7 +362,7 @@ fanin_slot_take(struct fanin_slot_tag *tag, const struct fanin_handler_ctx *ctx,
 	__atomic_store_n(&tag->job, ctx->job->id, __ATOMIC_RELAXED);
 }
 
-/* Gives a shared slot to nobody. Likewise. */
+/* Empties a shared slot. The caller has entered it. */
 static inline void
 fanin_slot_empty(struct fanin_slot_tag *tag)
 {
@@ -370,9 +370,9 @@ fanin_slot_empty(struct fanin_slot_tag *tag)
 }
 
 /*
- * Enters a shared slot for `peek`, from any thread: a worker that finds it taken retries. Returns
- * false if it holds nothing of this run, or another thread is in: then the slot changes, and
- * nothing waits in it.
+ * Enters a shared slot for `peek`, from any thread, and holds it while reading; a worker that finds
+ * it held retries. Returns false if the slot holds nothing of this run, or if another thread is in:
+ * then the slot is changing, so its block is not waiting.
  */
 static inline bool
 fanin_slot_look(struct fanin_slot_tag *tag, const struct fanin_job_params *job, uint32_t epoch)
@@ -401,7 +401,7 @@ fanin_drop(enum fanin_reason *reason, enum fanin_reason why)
 	return FANIN_VERDICT_DROP;
 }
 
-/* What a block waits for that is begun and has no result yet. */
+/* A block that has begun and has no result yet, and what it waits for. */
 struct fanin_peek {
 	uint32_t block;
 	bool sent;         /* all contributions are in, and the parent's result is awaited */

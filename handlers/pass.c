@@ -92,7 +92,10 @@ to_others(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 {
 	const struct fanin_job_params *job = ctx->job;
 
-	/* From below: this is another switch's copy, which shares the parent's port. */
+	/*
+	 * The origin is below this switch: this copy is for another switch behind the same port of
+	 * the parent.
+	 */
 	if (fanin_type_direction(packet->headers->fanin.type) == FANIN_DOWN)
 		return fanin_child_with(job, pass->origin) != 0
 			       ? FANIN_VERDICT_FREE
@@ -163,7 +166,7 @@ fanin_pass_to_rank(struct fanin_handler_ctx *ctx, const struct fanin_packet *pac
 	if (*reason != FANIN_REASON_NONE)
 		return FANIN_VERDICT_DROP;
 	child = fanin_child_with(job, rank);
-	/* Another switch's, which shares the parent's port. */
+	/* This packet is for another switch behind the same port of the parent. */
 	if (child == 0 && (is_down || !job->has_parent))
 		return FANIN_VERDICT_FREE;
 	return child != 0 ? fanin_pass_down(ctx, packet, pass->down, child)

@@ -6,7 +6,7 @@ void
 fanin_seal_tagged(struct fanin_handler_ctx *ctx, enum fanin_tag_direction direction,
 		  struct rte_mbuf *mbuf)
 {
-	/* Should libcrypto fail, the tag is none, and nobody takes the packet. */
+	/* If libcrypto fails, the tag is invalid, and receivers drop the packet. */
 	if (!fanin_tagger_seal_frame(ctx->tagger, direction,
 				     direction == FANIN_TAG_UP ? ctx->parent_instance
 							       : ctx->instance,

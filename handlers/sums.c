@@ -3,8 +3,8 @@
 #include "handlers/sums.h"
 
 /*
- * Copies: the block has one contribution with data. If a host sent a second one, the first would
- * stay as it is.
+ * For operators that copy: only one contribution of a block has data. If a host sent a second one,
+ * the first would stay as it is.
  */
 static void
 keep_first(void *acc, const void *in, size_t count)
@@ -21,7 +21,7 @@ fanin_sums_kernel(const struct fanin_job_params *job, const struct fanin_packet 
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 	fanin_kernel_fn add = keep_first;
 
-	/* Counts for an empty one, too: others bring what it leaves out. */
+	/* An empty contribution counts with the length of its elements, which others bring. */
 	if (hdr->count * fanin_dtype_size(hdr->dtype) > job->payload_bytes) {
 		*reason = FANIN_REASON_PAYLOAD;
 		return NULL;
