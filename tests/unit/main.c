@@ -202,12 +202,13 @@ main(int argc, char **argv)
 			return refuse_name(argv[i]);
 	}
 	for (size_t i = 0; i < N_SUITES; i++) {
-		if (is_wanted(i, all, argv + 1, argc - 1))
-			numbers[n++] = i;
+		if (!is_wanted(i, all, argv + 1, argc - 1))
+			continue;
+		numbers[n++] = i;
+		/* Net tests wait most of the time: they run beside the others. */
+		if (strcmp(suites[i].name, "net") == 0)
+			net_cases_start();
 	}
-	/* Net tests wait most of the time: they run beside the others. */
-	if (n > 1 && strcmp(suites[numbers[n - 1]].name, "net") == 0)
-		net_cases_start();
 #ifndef __SANITIZE_THREAD__ /* it allows no threads behind a fork of a process with threads */
 	/* Once for all tests: it takes longer than most of them. */
 	if (ring_switch_eal_start() != 0) {

@@ -13,7 +13,8 @@
  */
 void net_cases_start(void);
 
-/* Prints the times of the cases that have ended and hold, if any were started, the longest first. */
+/* Prints the times of the cases that have ended and hold, if any were started, the longest first.
+ */
 void net_cases_print_times(void);
 
 #endif
