@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the handler `canary` of switches and the host protocol of its jobs have in common: the job's
- * parameters, by their positions in struct fanin_job_params, and which rank leads a block
+ * What the handler `canary` of switches and the host protocol of its jobs share: the positions of
+ * the job's parameters in struct fanin_job_params, and the rule that names a block's leader
  * (protocols/canary/README.md).
  */
 #ifndef FANIN_PROTOCOLS_CANARY_CANARY_H
@@ -27,7 +27,7 @@ enum fanin_canary_parameter {
 #undef FANIN_CANARY_PARAMETER
 };
 
-/* The rank that leads a block, of a job of n_ranks (Canary section 3.1.4). */
+/* Returns the leader of a block in a job of n_ranks (Canary section 3.1.4). */
 static inline uint16_t
 fanin_canary_leader(uint32_t block, uint16_t n_ranks)
 {

@@ -54,8 +54,9 @@ fanin_broadcast_end(struct fanin_engine *engine)
 }
 
 /*
- * Lanes are released once more in the new run; what was lost with the old one is missing like
- * anything else. What neighbors told is of a time before they had lost it as well.
+ * The new run releases all lanes once more, and packets lost with the old run are fetched like any
+ * other missing packets. Neighbors' earlier answers are discarded, because neighbors may since have
+ * lost those packets, too.
  */
 void
 fanin_broadcast_resume(struct fanin_engine *engine)
@@ -116,7 +117,7 @@ fanin_broadcast_post_any(struct fanin_endpoint *endpoint, struct fanin_request *
 		return FANIN_ERR_INVALID;
 	if (request->stride != 0)
 		n = (n - request->start - 1) / request->stride + 1;
-	/* Those of packets that are made are numbers of 32 bits. */
+	/* Packets that a root makes have 32-bit numbers. */
 	places = fanin_request_combines(request) ? (n + 1) * engine->config.size : 0;
 	return places > UINT32_MAX ? FANIN_ERR_INVALID
 				   : fanin_broadcast_post(engine, request, (uint32_t)n);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Reliable multicast on hosts (Khalilov et al., sections III and IV;
- * protocols/broadcast/README.md): Broadcast and Allgather by packets that their roots send to all
- * others, the block engine for the blocks that keep the ranks together, and a ring of neighbors
- * from which lost packets are fetched. All other collectives run as in the window protocol.
+ * protocols/broadcast/README.md). In a Broadcast or Allgather each root sends its packets to all
+ * other ranks. The block engine runs the control blocks that keep the ranks together. Ranks fetch
+ * lost packets from their neighbors in a ring. All other collectives run as in the window protocol.
  */
 #ifndef FANIN_PROTOCOLS_BROADCAST_HOST_BROADCAST_H
 #define FANIN_PROTOCOLS_BROADCAST_HOST_BROADCAST_H
@@ -11,8 +11,8 @@
 #include "hostlib/src/engine/engine.h"
 
 /*
- * Packets between two credits are at least and at most so many, in all chains together, and in
- * between 24 for each rank.
+ * Bounds of the number of packets between two credits, in all chains together; within them there
+ * are 24 for each rank.
  */
 #define FANIN_BROADCAST_CREDIT_LEAST 64u
 #define FANIN_BROADCAST_CREDIT_MOST 192u
@@ -23,21 +23,21 @@
 	4u /* credits' worth of packets that may be on their way to a rank */
 
 struct fanin_broadcast_stats {
-	uint64_t operations;   /* that are done */
-	uint64_t packets_sent; /* by multicast, each once */
-	uint64_t packets;      /* that have come, by either way */
-	uint64_t fetched; /* of these, those that a neighbor has sent because they were asked for */
-	uint64_t late;    /* asked for, and then come by multicast */
+	uint64_t operations;   /* completed operations */
+	uint64_t packets_sent; /* packets that this rank has sent by multicast, each counted once */
+	uint64_t packets;      /* packets received, by multicast or from a neighbor */
+	uint64_t fetched;      /* of these, packets that a neighbor sent in answer to a FETCH */
+	uint64_t late;         /* packets that came by multicast after a FETCH for them */
 	uint64_t duplicates;
-	uint64_t closed;         /* of operations that are done or not posted */
-	uint64_t fetches;        /* asked of neighbors, packets with bitmaps */
-	uint64_t fetches_served; /* packets sent to neighbors that asked */
-	uint64_t marks;          /* packets with a mark of ECN */
+	uint64_t closed;         /* packets of operations that are done or not posted */
+	uint64_t fetches;        /* FETCHes sent to neighbors */
+	uint64_t fetches_served; /* packets sent in answer to neighbors' FETCHes */
+	uint64_t marks;          /* packets with an ECN mark */
 };
 
 extern struct fanin_protocol fanin_protocol_broadcast;
 
-/* Returns how many packets of a job are between two credits, of all chains together. */
+/* Returns the number of a job's packets between two credits, in all chains together. */
 static inline uint32_t
 fanin_broadcast_credit(uint16_t size, uint16_t payload_bytes)
 {
@@ -51,7 +51,7 @@ fanin_broadcast_credit(uint16_t size, uint16_t payload_bytes)
 	return credit < most ? credit : most;
 }
 
-/* Returns the most packets that may be on their way to a rank of a job. */
+/* Returns the maximum number of packets that may be on their way to a rank of a job. */
 static inline uint32_t
 fanin_broadcast_in_flight(uint16_t size, uint16_t payload_bytes)
 {

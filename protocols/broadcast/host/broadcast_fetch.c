@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is missing, and who is gone: the cutoff timer, the ring of neighbors from which packets are
+ * Missing packets and gone ranks: the cutoff timer, the ring of neighbors from which packets are
  * fetched (Khalilov et al., section III.C), and queries for ranks that have ended
  * (protocols/broadcast/README.md). Called by the poll loop only.
  */
@@ -12,14 +12,14 @@
 #include "hostlib/src/engine/times.h"
 
 #define MS UINT64_C(1000000)
-/* FETCHes without an answer until another rank is asked. */
+/* Unanswered FETCHes before another rank is asked. */
 #define UNANSWERED_MOST 3u
-/* How long neighbors may lack what is asked for until its root is asked. */
+/* Time for which neighbors may lack the requested packets before the root is asked. */
 #define LACKS_MOST_NS (200 * MS)
 
 /* ------------------------------------------------------------------ what others ask for */
 
-/* Begins the standing request of a rank. Returns false without memory. */
+/* Begins a rank's standing request. Returns false if there is no memory. */
 static bool
 standing_begin(struct fanin_broadcast_op *op, uint16_t rank)
 {
@@ -37,8 +37,8 @@ standing_begin(struct fanin_broadcast_op *op, uint16_t rank)
 }
 
 /*
- * Notes what a rank asks for and this one lacks, in place of what it has asked for before of the
- * same packets, and of what another rank has.
+ * Notes the packets that a rank asks for and this one lacks. They replace the rank's earlier
+ * request for the same packets, and the standing request of any other rank.
  */
 static void
 standing_set(struct fanin_broadcast_op *op, uint16_t rank, uint32_t first, const uint64_t *words,
@@ -46,7 +46,7 @@ standing_set(struct fanin_broadcast_op *op, uint16_t rank, uint32_t first, const
 {
 	struct fanin_broadcast_standing *standing = &op->standing;
 
-	/* Without memory the neighbor asks again. */
+	/* If there is no memory, the neighbor asks again. */
 	if ((standing->wanted == NULL || standing->rank != rank) && !standing_begin(op, rank))
 		return;
 	for (uint32_t i = 0; i < n_words * 64 && i < op->n_packets - first; i++) {
@@ -85,8 +85,8 @@ fanin_broadcast_serve(struct fanin_broadcast_engine *mc, struct fanin_broadcast_
 }
 
 /*
- * A packet that a neighbor has asked for is there: passes it on, unless the neighbor has had it by
- * multicast as well.
+ * Passes a packet that has arrived on to the neighbor that has asked for it, unless the packet came
+ * by multicast: then the neighbor has it, too.
  */
 static void
 standing_strike(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op, uint32_t packet,
@@ -139,12 +139,12 @@ fanin_broadcast_note_packet(struct fanin_broadcast_engine *mc, struct fanin_broa
 		mc->stats.fetched++;
 		fanin_patience_was_lost(&mc->alpha);
 		fanin_patience_was_lost(&mc->reordering);
-		/* What was asked for is coming. */
+		/* A requested packet has arrived: the answer is on its way. */
 		op->ask_ns = mc->engine.loop.now_ns + op->ask_wait_ns;
 	} else if (asked) {
 		mc->stats.late++;
 	}
-	/* One that its root had to make may have been sent late. */
+	/* A packet that its root had to make may have been sent late. */
 	if (multicast && asked && !fanin_request_combines(op->request)) {
 		fanin_patience_was_late(&mc->alpha);
 		fanin_patience_was_late(&mc->reordering);
@@ -153,7 +153,10 @@ fanin_broadcast_note_packet(struct fanin_broadcast_engine *mc, struct fanin_broa
 	standing_strike(mc, op, packet, multicast);
 }
 
-/* How long what ranks tell counts: a rank that is late tells nothing more, and loses nothing. */
+/*
+ * Returns how long a rank's TELL counts. A late rank sends no more TELLs, and must not be blamed
+ * for an old one.
+ */
 static uint64_t
 told_most_ns(const struct fanin_broadcast_engine *mc)
 {
@@ -180,7 +183,9 @@ fanin_broadcast_note_tell(struct fanin_broadcast_engine *mc, struct fanin_broadc
 {
 	const uint64_t now_ns = mc->engine.loop.now_ns;
 
-	/* An answer to what was answered by a packet already, or to nothing. */
+	/*
+	 * This TELL answers no open FETCH: a packet has answered it already, or nothing was asked.
+	 */
 	if (!op->is_asking || !fanin_ranks_has(&op->asked_ranks, rank))
 		return;
 	mc->engine.heard_ns = now_ns;
@@ -191,7 +196,7 @@ fanin_broadcast_note_tell(struct fanin_broadcast_engine *mc, struct fanin_broadc
 		return;
 	}
 	op->lacks_ns = 0;
-	/* What it has sent comes before its answer, or not at all. */
+	/* The packet that the neighbor says it has sent arrives before its TELL, or is lost. */
 	if (tell->packet < op->n_packets && !fanin_bit(op->have, tell->packet))
 		fanin_broadcast_note_sent(mc, op, rank, tell->packet);
 }
@@ -199,19 +204,20 @@ fanin_broadcast_note_tell(struct fanin_broadcast_engine *mc, struct fanin_broadc
 /* ------------------------------------------------------------------ asking */
 
 /*
- * What lacks, as it is looked through: packets of chains before where each is looked at, one FETCH
- * after the other.
+ * The position of a scan for missing packets. Chains are scanned in order, one FETCH after the
+ * other.
  */
 struct lacking {
 	uint16_t chain;
-	uint32_t packet; /* of it, or before it */
-	bool silence;    /* all that may have been sent is looked at, else gaps */
+	uint32_t packet; /* within the chain, or before it */
+	/* true: all packets that may have been sent are scanned; false: gaps only */
+	bool silence;
 	struct fanin_question fetch;
 };
 
 /*
- * Makes the next FETCH of what lacks: as long as the job's packets may be. Returns false if there
- * is nothing more to be asked for.
+ * Makes the next FETCH of missing packets, as long as the job's packets may be. Returns false if no
+ * more packets are missing.
  */
 static bool
 fetch_make(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op,
@@ -231,7 +237,7 @@ fetch_make(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast
 	return lacking->fetch.n != 0;
 }
 
-/* The FETCH was sent: what it asks for is lost, or late. */
+/* A FETCH was sent: the packets that it asks for are lost or late. */
 static void
 asked_note(struct fanin_broadcast_op *op, const struct fanin_question *fetch)
 {
@@ -240,14 +246,14 @@ asked_note(struct fanin_broadcast_op *op, const struct fanin_question *fetch)
 	for (uint16_t c = 0; c < op->n_chains; c++) {
 		struct fanin_broadcast_chain *chain = &op->chains[c];
 
-		/* What is made before it is sent may not be sent yet. */
+		/* A packet that its root makes may not have been sent yet: not counted as lost. */
 		op->n_lost += fanin_gaps_asked(&chain->gaps, fetch,
 					       combines ? chain->seen : chain->end);
 		(void)fanin_gaps_asked(&chain->gaps, fetch, chain->end);
 	}
 }
 
-/* Returns the rank that is asked. */
+/* Returns the rank to ask. */
 static uint16_t
 whom_to_ask(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 	    const struct fanin_question *fetch)
@@ -261,7 +267,7 @@ whom_to_ask(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 	return (uint16_t)((rank + size - op->step) % size);
 }
 
-/* Returns the time that the answer to a FETCH may take. */
+/* Returns how long the answer to a FETCH may take. */
 static uint64_t
 answer_ns(const struct fanin_broadcast_engine *mc)
 {
@@ -270,7 +276,7 @@ answer_ns(const struct fanin_broadcast_engine *mc)
 	return fanin_later(rto_ns, mc->alpha.ns);
 }
 
-/* Sends a FETCH to whom it is for. Returns false if the transport has no room. */
+/* Sends a FETCH to the rank that is to answer it. Returns false if the transport has no room. */
 static bool
 fetch_send(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 	   const struct fanin_question *fetch)
@@ -287,7 +293,7 @@ fetch_send(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 	return true;
 }
 
-/* Asks for what lacks: gaps, or after silence all that may have been sent. */
+/* Asks for missing packets: those in gaps, or after silence all that may have been sent. */
 static void
 op_ask(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op, bool silence)
 {
@@ -327,7 +333,7 @@ n_on_the_way(const struct fanin_broadcast_engine *mc, const struct fanin_broadca
 	return n;
 }
 
-/* Returns when the cutoff timer expires, which each new packet starts again. */
+/* Returns when the cutoff timer expires. Each new packet restarts the timer. */
 static uint64_t
 cutoff_ns(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op)
 {
@@ -339,7 +345,7 @@ cutoff_ns(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_
 	return op->last_ns + fanin_earlier(ns, mc->alpha.most_ns);
 }
 
-/* Looks for what an operation lacks. Returns when to look again. */
+/* Looks for missing packets of an operation. Returns when to look again. */
 static uint64_t
 op_check(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op)
 {
@@ -372,7 +378,10 @@ fanin_broadcast_on_answer(struct fanin_engine *engine, uint32_t block,
 		engine->late_answer_ns = engine->loop.now_ns;
 }
 
-/* Fails because nothing comes, and ranks are gone or a neighbor's packets do not pass. */
+/*
+ * Fails the communicator because no packets arrive, and ranks are gone or a neighbor's packets do
+ * not get through.
+ */
 static void
 fail(struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op)
 {
@@ -407,8 +416,8 @@ fanin_broadcast_time_out(struct fanin_engine *engine)
 	const struct fanin_lane *oldest = fanin_engine_lane(engine, engine->oldest);
 
 	/*
-	 * What this rank has contributed to is the engine's to explain, unless ranks are gone that
-	 * it does not know of.
+	 * If this rank has contributed, the engine explains the timeout, unless ranks are gone that
+	 * the engine does not know of.
 	 */
 	if (mc->ops == NULL || (mc->live.gone_ns == 0 && oldest->state == FANIN_LANE_SENT))
 		return false;
@@ -416,7 +425,9 @@ fanin_broadcast_time_out(struct fanin_engine *engine)
 	return true;
 }
 
-/* True if a neighbor has told for a timeout that it sends, and nothing comes of it. */
+/*
+ * True if a neighbor has claimed for a whole timeout that it sends packets, and none has arrived.
+ */
 static bool
 passes_nothing(const struct fanin_broadcast_engine *mc)
 {
@@ -427,7 +438,10 @@ passes_nothing(const struct fanin_broadcast_engine *mc)
 	       now_ns - op->told_ns <= told_most_ns(mc);
 }
 
-/* Once nothing has come for a while: asks the switches who is gone. Returns when to look again. */
+/*
+ * After a while without packets, asks the switches which ranks are gone. Returns when to look
+ * again.
+ */
 static uint64_t
 live_check(struct fanin_broadcast_engine *mc)
 {

@@ -9,21 +9,18 @@
 #include "broadcast_internal.h"
 
 /*
- * Roots of an Allgather that send at once, unless the job says how many: more share links that one
- * fills, fewer wait for each other's activation.
+ * Number of an Allgather's roots that send at once, unless the job says. More roots share links
+ * that one root fills; fewer wait for each other's activation.
  */
 #define CHAINS_USUAL 2u
 
-/* The memory of an operation behind its chains: bitmaps and values. */
+/* An operation's memory behind its chains: bitmaps and values. */
 struct memory {
 	size_t bitmap; /* words */
 	size_t values; /* likewise */
 };
 
-/*
- * Returns the first of the request's packets that is at this place of the vector's blocks or behind
- * it.
- */
+/* Returns the first of the request's packets at or after this position in the vector's blocks. */
 static uint32_t
 packet_at(const struct fanin_request *request, uint32_t n_packets, uint64_t block)
 {
@@ -124,7 +121,9 @@ chains_make(const struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *
 	op->own_ready = fanin_request_combines(op->request) ? op->own_first : op->own_end;
 }
 
-/* Returns how many control blocks an operation has whose longest chain has so many packets. */
+/*
+ * Returns the number of control blocks of an operation whose longest chain has this many packets.
+ */
 static uint32_t
 n_control_blocks(uint32_t longest, uint32_t credit)
 {
@@ -138,7 +137,9 @@ hash_mix(uint64_t hash, uint64_t part)
 	return hash ^ hash >> 29;
 }
 
-/* Ranks that disagree about an operation have different ones. */
+/*
+ * Hashes the shape of an operation. Ranks that disagree about the operation get different hashes.
+ */
 static uint64_t
 shape_hash(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op)
 {
@@ -223,7 +224,7 @@ fanin_broadcast_op_free(struct fanin_broadcast_op *op)
 	free(op);
 }
 
-/* Puts this rank's own part of an Allgather where it belongs. */
+/* Copies this rank's own part of an Allgather to its position in the vector. */
 static void
 own_part_copy(const struct fanin_request *request)
 {
@@ -291,7 +292,7 @@ fanin_broadcast_place(const struct fanin_broadcast_op *op, const struct fanin_ex
 	return request->recv + (extent->offset - request->recv_offset);
 }
 
-/* All ranks are there. */
+/* The ready block is done: all ranks have posted the operation. */
 static void
 ready_note(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op)
 {
@@ -325,7 +326,7 @@ ready_note(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op)
 	op->busy_ns = 0;
 }
 
-/* Losses and marks lower the rate, their absence raises it. */
+/* A credit is done: losses and marks lower the rate, their absence raises it. */
 static void
 credit_note(struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op, uint32_t index)
 {
@@ -337,7 +338,7 @@ credit_note(struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *
 		mc->depth++;
 }
 
-/* Learns at what rate an operation's packets have come. */
+/* Measures the rate at which an operation's packets came. */
 static void
 rate_learn(struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op)
 {
@@ -382,7 +383,7 @@ fanin_broadcast_finish(struct fanin_engine *engine, uint32_t block)
 		op = op->next;
 	if (op == NULL)
 		return;
-	/* Results may overtake each other. */
+	/* Results may come out of order. */
 	while (op->n_done < op->control.n_blocks &&
 	       fanin_engine_is_done(engine, op->control.first_block + op->n_done)) {
 		if (op->n_done == 0)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets from other ranks. Each goes where it belongs as it comes, in any order; those of closed
- * operations, duplicates and what does not fit its operation are dropped and counted (Khalilov et
- * al., section III.B). Called by the poll loop only.
+ * Packets from other ranks. Each packet is put into its position as it comes, in any order. Packets
+ * of closed operations, duplicates and packets that do not fit their operation are dropped and
+ * counted (Khalilov et al., section III.B). Called by the poll loop only.
  */
 #include "broadcast_internal.h"
 
-/* The mark of a congested queue (RFC 3168). */
+/* The ECN mark of a congested queue (RFC 3168). */
 #define ECN_MASK 3
 #define ECN_CE 3
 
@@ -42,7 +42,7 @@ receive_data(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 		mc->stats.duplicates++;
 		return;
 	}
-	/* Whoever is not the root has it only for those that ask. */
+	/* A rank that is not the root sends the packet only to ranks that have asked for it. */
 	if (!multicast && !fanin_bit(op->asked, packet)) {
 		stats_of(mc)->invalid++;
 		return;
@@ -97,7 +97,7 @@ receive_tell(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 	fanin_broadcast_note_tell(mc, op, (uint16_t)headers->fanin.members, &tell);
 }
 
-/* It is this rank's turn, if the root before it in its chain says so. */
+/* An ACTIVATE starts this rank's turn if it comes from the previous root of the chain. */
 static void
 receive_activate(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 		 const struct fanin_hdr *hdr)
@@ -113,7 +113,7 @@ receive_activate(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *o
 	op->is_active = true;
 }
 
-/* A packet for this rank alone. */
+/* A UNICAST packet. */
 static void
 receive_unicast(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 		const struct fanin_frame *frame)
@@ -155,7 +155,7 @@ fanin_broadcast_receive(struct fanin_engine *engine, const struct fanin_frame *f
 		engine->stats.invalid++;
 		return;
 	}
-	/* Its own, or another host's behind the same port. */
+	/* This rank's own packet, or one for another host behind the same port. */
 	if (hdr->members == engine->config.rank ||
 	    (!multicast && hdr->count != engine->config.rank))
 		return;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What may be sent: contributions to control blocks, in their order and each once its condition
- * holds, and a root's packets, as far as credits allow (protocols/broadcast/README.md). Called by
- * the poll loop only.
+ * Sending. A rank contributes to control blocks in order, each once its condition holds. A root
+ * sends its packets as far as credits allow (protocols/broadcast/README.md). Called by the poll
+ * loop only.
  */
 #include "broadcast_internal.h"
 
-/* Packets that one poll sends: between them what has come is read. */
+/* Number of packets that one poll sends before received packets are read. */
 #define SEND_BURST 32u
-/* The codepoint of senders whose packets may be marked (RFC 3168). */
+/* The ECN codepoint of packets that may be marked (RFC 3168). */
 #define ECT_0 2
 
-/* Makes a packet's headers, but for its type and what it is for. */
+/* Makes a packet's headers except for type and destination. */
 static void
 headers_make(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op,
 	     enum fanin_broadcast_kind kind, uint32_t packet, uint32_t payload_len,
@@ -96,13 +96,13 @@ next_activate(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 {
 	if (op->told_next || op->own_end == chain->end)
 		return;
-	/* If there is no room, the last packet tells it as well. */
+	/* If there is no room, the arrival of the last packet tells the next root as well. */
 	fanin_broadcast_send_to(mc, op, fanin_broadcast_root(mc, op, op->own_end),
 				FANIN_BROADCAST_ACTIVATE, op->own_end, NULL, 0);
 	op->told_next = true;
 }
 
-/* Sends own packets. Returns how many packets more this poll may send. */
+/* Sends own packets. Returns how many more packets this poll may send. */
 static uint32_t
 op_send(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op, uint32_t room)
 {
@@ -141,7 +141,10 @@ fanin_broadcast_idle_most_ns(struct fanin_engine *engine)
 	return mc->is_full ? FANIN_BROADCAST_NO_ROOM_NS : 0;
 }
 
-/* True if in each chain a packet at this place or behind it is there, or the chain's last one. */
+/*
+ * True if this rank has, in each chain, a packet at or after this position, or the chain's last
+ * one.
+ */
 static bool
 has_come_to(const struct fanin_broadcast_op *op, uint64_t place)
 {
@@ -165,7 +168,9 @@ may_contribute(const struct fanin_broadcast_op *op, uint32_t index)
 	return op->n_lacking == 0 && op->own_next == op->own_end;
 }
 
-/* Returns the operation that has a control block, or NULL: it is another request's. */
+/*
+ * Returns the operation that a control block belongs to, or NULL if it is another request's block.
+ */
 static struct fanin_broadcast_op *
 op_with_block(struct fanin_broadcast_engine *mc, uint32_t block)
 {
@@ -176,7 +181,7 @@ op_with_block(struct fanin_broadcast_engine *mc, uint32_t block)
 	return op;
 }
 
-/* Sets what the contribution to a control block says. It stays so when it is sent again. */
+/* Sets the values of a contribution to a control block. They stay the same in retransmissions. */
 static void
 values_set(struct fanin_broadcast_op *op, uint32_t index)
 {
@@ -216,7 +221,9 @@ fanin_broadcast_send(struct fanin_engine *engine)
 	mc->is_full = false;
 	for (struct fanin_broadcast_op *op = mc->ops; op != NULL && room > 0; op = op->next)
 		room = op_send(mc, op, room);
-	/* Behind the packets: a rank that has sent all may contribute. */
+	/*
+	 * Contributions follow the packets: a rank that has sent all of its packets may contribute.
+	 */
 	fanin_engine_queue_in_order(engine, &mc->next, may_send);
 	fanin_engine_send_queued(engine);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The order in which ranks send their parts of an Allgather: rack by rack, so that each chain stays
- * in as few racks as it can, and chains of different racks don't share a link between switches
- * (Khalilov et al., section IV; protocols/broadcast/README.md).
+ * The order in which ranks send their parts of an Allgather: rack by rack. So each chain stays in
+ * as few racks as possible, and chains of different racks share no link between switches (Khalilov
+ * et al., section IV; protocols/broadcast/README.md).
  */
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@ fanin_broadcast_order(struct fanin_broadcast_engine *mc)
 	mc->order = calloc(size, sizeof(*mc->order));
 	if (mc->order == NULL)
 		return FANIN_ERR_NO_MEMORY;
-	/* Racks come in the order of their first ranks. */
+	/* Racks are ordered by their first ranks. */
 	for (uint16_t first = 0; first < size; first++) {
 		uint16_t before = 0;
 
@@ -66,8 +66,8 @@ fanin_broadcast_turns_make(const struct fanin_broadcast_engine *mc, struct fanin
 }
 
 /*
- * Returns the turn that a packet belongs to: the last one that begins with it or before. Only such
- * a turn has packets.
+ * Returns the turn that a packet belongs to: the last turn that begins at or before the packet.
+ * Only such a turn has packets.
  */
 static const struct fanin_broadcast_turn *
 turn_of(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *op,

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's part of reliable multicast (Khalilov et al.; protocols/broadcast/README.md): packets
- * of members to all others or to one, and the dense blocks that keep members together, both of
- * members.h.
+ * The switch's part of reliable multicast (Khalilov et al.; protocols/broadcast/README.md): it
+ * forwards members' packets to all others or to one, and reduces the dense blocks that keep members
+ * together. Both are in members.h.
  */
 #include "protocols/broadcast/broadcast.h"
 #include "protocols/dense/switch/members.h"
 
 static const struct fanin_counter broadcast_counters[] = { FANIN_PASS_COUNTERS, { 0 } };
 
-/* Hosts heed them. */
+/* Read by hosts only. */
 static const struct fanin_parameter broadcast_parameters[] = {
 	[FANIN_BROADCAST_CHAINS] = { "chains",
 				     "roots of an allgather that send at once; 0: as many as suit",

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary (section 3): data of a block is combined where it meets on its way to the block's leader,
- * and its result goes back by the ports that it came in at. The same on leaves and spines;
- * protocols/canary/README.md says why it is exact and what follows from a loss.
+ * Canary (section 3): switches combine a block's data wherever it meets on the way to the block's
+ * leader. The result goes back by the ports at which data came in. Leaves and spines do the same.
+ * protocols/canary/README.md explains why sums are exact and what follows from a loss.
  */
 #include "protocols/canary/switch/canary.h"
 
 #include "handlers/frame.h"
 #include "handlers/sums.h"
 
-/* Passes a packet on to whom it is addressed. */
+/* Passes a packet on to its destination. */
 static enum fanin_verdict
 pass(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 {
@@ -23,7 +23,7 @@ is_of_host(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packe
 	return (ctx->job->links >> packet->child & 1) == 0;
 }
 
-/* The ranks whose data may come in where the packet did. */
+/* Returns the ranks whose data may come in at the packet's ingress port. */
 static uint64_t
 ranks_behind(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 {
@@ -52,11 +52,11 @@ take_reduce(struct fanin_handler_ctx *ctx, struct canary_slot *slot, uint32_t in
 
 	if (data.add == NULL)
 		return FANIN_VERDICT_DROP;
-	/* The leader keeps its own data back. */
+	/* A leader keeps its own data back, so no REDUCE to it may contain that data. */
 	if (hdr->members == 0 ||
 	    (hdr->members & ~(ranks_behind(ctx, packet) & ~leader_of(ctx, packet))) != 0)
 		return fanin_drop(reason, FANIN_REASON_RANK);
-	/* Only switches say where data collided. */
+	/* Only switches report where data collided. */
 	if (is_of_host(ctx, packet))
 		packet->headers->fanin.number = 0;
 	packet->headers->udp.checksum_be = 0;
@@ -72,7 +72,7 @@ take_reduce(struct fanin_handler_ctx *ctx, struct canary_slot *slot, uint32_t in
 	return verdict;
 }
 
-/* Makes a packet with elements the result that leaves at these ports. */
+/* Makes a packet with elements the result and emits it at these ports. */
 static enum fanin_verdict
 send_result(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, uint64_t ports)
 {
@@ -92,7 +92,7 @@ send_result(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, ui
 	return FANIN_VERDICT_HELD;
 }
 
-/* Results come from the block's leader, or from a switch, which has looked at that. */
+/* A result must come from the block's leader, or from a switch, which has checked that. */
 static bool
 is_result_believed(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 {
@@ -101,8 +101,8 @@ is_result_believed(const struct fanin_handler_ctx *ctx, const struct fanin_packe
 }
 
 /*
- * A host says of its own rank alone that it is there, asks, and goes: who speaks for a rank that is
- * gone would keep all others waiting.
+ * True if a packet of a host names that host's own rank. A rank may send HERE, questions and
+ * goodbyes only for itself: a host that spoke for a gone rank would keep all others waiting.
  */
 static bool
 is_speaker_believed(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
@@ -163,8 +163,8 @@ canary_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 			       : take_restore(ctx, packet);
 	default:
 		/*
-		 * REPEAT, ASK, ANSWER and ROLL: leaders alone send them to ranks. HERE, QUERY, CALL
-		 * and BYE: ranks do.
+		 * Leaders alone send REPEAT, ASK, ANSWER and ROLL to ranks. Ranks send HERE, QUERY,
+		 * CALL and BYE.
 		 */
 		if (!(fanin_type_direction(packet->headers->fanin.type) == FANIN_DOWN
 			      ? is_result_believed(ctx, packet)
@@ -175,7 +175,7 @@ canary_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	}
 }
 
-/* Hosts of such jobs send none. */
+/* Hosts of such jobs send no contributions. */
 static enum fanin_verdict
 canary_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 		    struct fanin_packet *packet, enum fanin_reason *reason)
@@ -187,7 +187,7 @@ canary_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 	return fanin_drop(reason, FANIN_REASON_TYPE);
 }
 
-/* Of a job's shortest timers. */
+/* Returns the job's shortest timer. */
 static uint64_t
 canary_timer_ns(const struct fanin_job_params *job)
 {

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary: how long a descriptor waits, learned from earlier blocks (the paper leaves timeouts that
- * adapt to future work). Blocks that one rank leads come by the same ports, as long as nothing is
- * congested, so a lesson is of one leader: how far a block's packets are apart, and which ranks
- * they bring. Nothing but time depends on it. Pure functions on a state that workers share.
+ * How long a descriptor waits, learned from earlier blocks (the paper leaves adaptive timeouts to
+ * future work). Blocks of one leader come by the same ports unless the network is congested. So the
+ * statistics are kept per leader: the time between a block's packets, and the ranks that they
+ * bring. They affect time only. Pure functions on a state that workers share.
  */
 #include "protocols/canary/switch/canary.h"
 
-/* As RFC 6298 smooths round trips. */
+/* Smoothing factor, as in RFC 6298. */
 #define GAP_SHARE 8
 #define DEVIATION_SHARE 4
 #define DEVIATIONS 4
-/* Timeouts of other switches that pass until all may have come to the root, of two levels. */
+/*
+ * Number of other switches' timeouts that pass before all data may have come to the root, with two
+ * levels.
+ */
 #define ROOT_WAITS 3
 
 static uint64_t
@@ -20,7 +23,7 @@ parameter_ns(const struct fanin_job_params *job, enum fanin_canary_parameter par
 	return job->parameters[parameter] * 1000;
 }
 
-/* The leader's leaf. */
+/* True if this switch is the leader's leaf. */
 static bool
 is_root(const struct fanin_job_params *job, unsigned int leader)
 {
@@ -28,8 +31,8 @@ is_root(const struct fanin_job_params *job, unsigned int leader)
 }
 
 /*
- * The bound that a parameter is at this switch: the root's own hosts come first, and it waits for
- * others' timers, too.
+ * Scales a parameter's bound for this switch. The root's own hosts come first, and the root also
+ * waits for the timers of other switches.
  */
 static uint64_t
 bound_ns(const struct fanin_job_params *job, enum fanin_canary_parameter parameter,
@@ -78,7 +81,7 @@ canary_expected(const struct fanin_job_params *job, const struct canary_state *s
 {
 	if (is_root(job, leader))
 		return fanin_ranks_all_word(job->n_ranks, 0) & ~(UINT64_C(1) << leader);
-	/* All hosts here, and whoever else has come by here before. */
+	/* All hosts here, and all other ranks whose data has passed here before. */
 	return job->ranks_here |
 	       __atomic_load_n(&state->lessons[leader].expected, __ATOMIC_RELAXED);
 }
@@ -93,7 +96,7 @@ canary_learn(const struct fanin_job_params *job, struct canary_state *state, uns
 	uint32_t difference;
 
 	__atomic_store_n(&lesson->expected, seen, __ATOMIC_RELAXED);
-	/* Of a late application rather than of the network. */
+	/* A late application, not the network, causes such a gap. */
 	if (gap_ns > most_ns(job, leader))
 		return;
 	difference = (uint32_t)gap_ns > mean ? (uint32_t)gap_ns - mean : mean - (uint32_t)gap_ns;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary: a descriptor, and what becomes of data that meets it (sections 3.1.1, 3.1.2 and 3.2.1;
+ * Canary's descriptor, and what happens to data that meets it (sections 3.1.1, 3.1.2 and 3.2.1;
  * protocols/canary/README.md, "What a switch does"). Called by the worker that has entered the
  * slot.
  */
 #include "protocols/canary/switch/canary.h"
 
-/* A rest of a wait that is not waited for, as a part of the shortest timer. */
+/* The fraction of the shortest timer below which the rest of a wait is skipped. */
 #define LITTLE_SHARE 4
 
 static void
@@ -34,7 +34,7 @@ canary_give_up(struct fanin_handler_ctx *ctx, struct canary_slot *slot)
 	fanin_slot_empty(&slot->tag);
 }
 
-/* Mixes a block's number, so that blocks of one leader take all ways in turn. */
+/* Mixes a block's number, so that blocks of one leader use all links in turn. */
 static uint32_t
 flow_of(const struct fanin_handler_ctx *ctx, uint32_t block)
 {
@@ -43,7 +43,7 @@ flow_of(const struct fanin_handler_ctx *ctx, uint32_t block)
 	return mixed ^ mixed >> 15;
 }
 
-/* Sends data on towards the block's leader, where that of other ranks may meet it. */
+/* Sends data on towards the block's leader; data of other ranks may meet it there. */
 static void
 send_on(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, uint32_t block)
 {
@@ -58,7 +58,7 @@ holds(const struct fanin_handler_ctx *ctx, const struct canary_slot *slot, uint3
 	       slot->run == run;
 }
 
-/* OPEN: the sum goes on, and the ports stay. */
+/* OPEN: sends the sum on, and keeps the ports. */
 static void
 send_sum(struct fanin_handler_ctx *ctx, struct canary_slot *slot)
 {
@@ -73,7 +73,7 @@ send_sum(struct fanin_handler_ctx *ctx, struct canary_slot *slot)
 	ctx->stats->own[CANARY_SUMS]++;
 }
 
-/* OPEN: no more can be expected. */
+/* OPEN: true if no more data can be expected. */
 static bool
 is_complete(const struct fanin_handler_ctx *ctx, const struct canary_slot *slot)
 {
@@ -104,7 +104,7 @@ note(const struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 	slot->seen |= members;
 }
 
-/* May the job have one more slot? */
+/* True if the job may have one more slot. */
 static bool
 has_share(const struct fanin_job_params *job, const struct canary_state *state)
 {
@@ -115,9 +115,9 @@ has_share(const struct fanin_job_params *job, const struct canary_state *state)
 }
 
 /*
- * May a block have this slot? One that is empty; or that has what is over: an earlier run of the
- * job, a block whose result all ranks have, as one of them has sent this block; or a descriptor
- * whose result seems to be lost.
+ * True if a block may take this slot. The slot may be empty. It may belong to an earlier run of the
+ * job, or to a block whose result all ranks have (one of them has sent this block). Or its result
+ * seems to be lost.
  */
 static bool
 is_free(const struct fanin_handler_ctx *ctx, const struct canary_slot *slot,
@@ -139,9 +139,9 @@ is_free(const struct fanin_handler_ctx *ctx, const struct canary_slot *slot,
 }
 
 /*
- * OPEN: waits for what is left of the timeout, in timers as long as they fit, or sends the sum: at
- * the end, when a part of the shortest timer is left, which is not worth another one, and where
- * there is no timer, for a block without one waits for ever.
+ * OPEN: waits for the rest of the timeout, using the longest timers that fit, or sends the sum. The
+ * sum is sent when the timeout is over, when the rest is too short for another timer, and when no
+ * timer is available, because a block without one would wait for ever.
  */
 static void
 wait_on(struct fanin_handler_ctx *ctx, struct canary_slot *slot, uint32_t index, uint32_t block)
@@ -154,7 +154,7 @@ wait_on(struct fanin_handler_ctx *ctx, struct canary_slot *slot, uint32_t index,
 		send_sum(ctx, slot);
 }
 
-/* Opens a descriptor in a slot that is free, with the packet as its sum. */
+/* Opens a descriptor in a free slot, with the packet as its sum. */
 static void
 open_slot(struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct canary_data *data)
 {
@@ -188,9 +188,9 @@ open_slot(struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct 
 }
 
 /*
- * Another block has the slot: the packet goes straight to the leader, and tells where the result is
- * to leave this switch (section 3.2.1). The first such switch only: those behind it just pass it
- * on.
+ * Another block has the slot: sends the packet straight to the leader, with the ports at which the
+ * result is to leave this switch (section 3.2.1). Only the first such switch adds them; switches
+ * after it pass the packet on.
  */
 static enum fanin_verdict
 collide(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
@@ -205,7 +205,7 @@ collide(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 	return FANIN_VERDICT_HELD;
 }
 
-/* OPEN: data of other ranks. */
+/* OPEN: combines data of other ranks with the sum. */
 static enum fanin_verdict
 merge(struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct fanin_packet *packet)
 {
@@ -213,7 +213,7 @@ merge(struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct fani
 	enum fanin_verdict verdict = FANIN_VERDICT_FREE;
 
 	if (fanin_wire_is_empty(sum) && !fanin_wire_is_empty(&packet->headers->fanin)) {
-		/* The first one with data becomes the sum. */
+		/* The first packet with data becomes the sum. */
 		fanin_release(ctx, slot->mbuf);
 		slot->mbuf = packet->mbuf;
 		slot->members |= packet->headers->fanin.members;
@@ -229,7 +229,7 @@ merge(struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct fani
 	return verdict;
 }
 
-/* OPEN: the sum's ranks, and more. */
+/* OPEN: replaces the sum by a packet that has the sum's ranks, and more. */
 static enum fanin_verdict
 replace(struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct fanin_packet *packet)
 {
@@ -260,8 +260,8 @@ take_in_open(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 	    ((hdr->members & slot->members) != 0 && (hdr->members & ~slot->members) != 0 &&
 	     (slot->members & ~hdr->members) != 0)) {
 		/*
-		 * The leader says what is wrong with a shape, and knows what to do with a set. What
-		 * goes elsewhere is for no leader.
+		 * The leader reports a wrong shape, and resolves overlapping sets. A packet to
+		 * another address is for no leader.
 		 */
 		send_on(ctx, packet->mbuf, hdr->block);
 		ctx->stats->own[CANARY_OVERLAPS]++;
@@ -275,8 +275,8 @@ take_in_open(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 }
 
 /*
- * A straggler goes on at once. One that has been seen may be on its way twice: the leader asks for
- * what is lost.
+ * SENT: sends a straggler on at once. Data of a rank that was seen may be a duplicate and is
+ * dropped; the leader asks for what is lost.
  */
 static enum fanin_verdict
 take_in_sent(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
@@ -321,7 +321,8 @@ canary_take_result(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 	canary_learn(ctx->job, slot->state, canary_leader(ctx, hdr->block), slot->seen,
 		     slot->last_ns - slot->begun_ns);
 	/*
-	 * Of workers that share a slot, the last one's round may have begun before the first one's.
+	 * Workers share the slot, and the last worker's round may have begun before the first
+	 * one's.
 	 */
 	if (ctx->now_ns > slot->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - slot->begun_ns;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Multicast along a job's tree: a packet of any member goes to every other one (pass.h). Several
- * trees of a job are several groups: a sender chooses one by the tree that it sends into.
+ * Multicast along a job's tree: a packet of any member goes to all others (pass.h). Several trees
+ * of a job are several groups; the sender chooses a group by the tree that it sends into.
  */
 #include "handlers/pass.h"
 
