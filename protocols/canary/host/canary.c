@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The host protocol of the handler `canary` as a table (protocol/protocol.h), and its rules for the
- * engine. The endpoint calls the roll from the first poll on.
+ * engine. The endpoint starts calling the roll at the first poll.
  */
 #include "canary_internal.h"
 
@@ -13,21 +13,21 @@
 #include "hostlib/src/base/absence.h"
 
 /*
- * That a block's data waits in, at most, one after the other: three levels of a fat tree, up and
- * down.
+ * Maximum number of switches in which a block's data waits, one after the other: three levels of a
+ * fat tree, up and down.
  */
 #define SWITCHES_ON_WAY 5
 
 /* ------------------------------------------------------------------ the rules */
 
 /*
- * Larger than that of any run that this process has begun, whichever clock it is: a switch may
- * still know the last one.
+ * Returns a number larger than that of any run that this process has begun, even with another
+ * clock: a switch may still know the last run.
  */
 static uint32_t
 run_number(void)
 {
-	static uint32_t last; /* 0: there was none */
+	static uint32_t last; /* 0: no run yet */
 	const uint32_t now = (uint32_t)time(NULL);
 	uint32_t before = __atomic_load_n(&last, __ATOMIC_RELAXED), number;
 
@@ -170,7 +170,7 @@ rules_waits_for(struct fanin_engine *engine, struct fanin_answer_ranks *ranks)
 {
 	const struct fanin_canary *canary = canary_of(engine);
 
-	/* Silent: those that were asked and have not answered, for however short a time. */
+	/* Silent ranks: those that were asked and have not answered, for however short a time. */
 	*ranks = (struct fanin_answer_ranks){
 		.missing = fanin_ranks_of_word(missing_of(canary)),
 		.silent = fanin_ranks_of_word(fanin_canary_silent_for(canary, 0)),
@@ -207,7 +207,7 @@ canary_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint
 	int status;
 
 	/*
-	 * A pair that no kernel combines is refused here: a block's leader could not make its
+	 * Refuses a type and operator that no kernel combines: a block's leader could not make the
 	 * result.
 	 */
 	if (engine->loop.status == FANIN_OK && fanin_request_combines(request) &&
@@ -252,8 +252,8 @@ canary_report(struct fanin_endpoint *endpoint, struct fanin_report *report)
 
 static const struct fanin_switch_ops on_switch = {
 	/*
-	 * Switches pass the job's packets on without it: nobody but the manager would say that it
-	 * has ended.
+	 * Switches forward the job's packets without knowing the job, so only the manager could
+	 * report that it has ended.
 	 */
 	.abort = fanin_engine_abort,
 	.peers_may_need_results = canary_peers_may_need_results,

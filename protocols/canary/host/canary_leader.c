@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary's leader (sections 3.1.4 and 3.3; protocols/canary/README.md, "What the leader does"):
- * merges what comes of a block by the sets of ranks in it, makes the result once, and sends it to
- * where data came from: by the ports that switches noted, by those that collisions told, and to
- * single ranks. A block's entry is taken by one 2W later: whoever sends that has all results of
- * this one's window, so that all ranks have this one's.
+ * Canary's leader (sections 3.1.4 and 3.3; protocols/canary/README.md, "What the leader does"). It
+ * merges the data of a block by the sets of ranks in it and makes the result once. It sends the
+ * result back to where data came from: to the ports that switches noted, to the ports that
+ * collisions reported, and to single ranks. A block takes over the entry of the block 2W before it.
+ * A rank that sends the later block has all results of the earlier block's window, so all ranks
+ * have the earlier block's result.
  */
 #include "canary_internal.h"
 
 #include <arpa/inet.h>
 
-/* Where a block stands to the entry that it belongs to. */
+/* A block's position relative to its entry. */
 enum place {
-	PLACE_STALE,   /* it had its result long ago */
-	PLACE_CURRENT, /* OPEN or DONE */
-	PLACE_NEXT,    /* nothing of it has come, and the entry may be taken */
-	PLACE_AHEAD,   /* nobody who keeps to the window can send it */
+	PLACE_STALE,   /* the block had its result long ago */
+	PLACE_CURRENT, /* the entry is the block's: OPEN or DONE */
+	PLACE_NEXT,    /* nothing of the block has come, and it may take the entry */
+	PLACE_AHEAD,   /* no rank that keeps to the window can send the block */
 };
 
 static struct canary_entry *
@@ -39,7 +40,7 @@ place_of(const struct fanin_canary *canary, uint32_t block)
 		       : PLACE_NEXT;
 }
 
-/* The payload is behind it. */
+/* Returns the headers; the payload follows them. */
 static struct fanin_headers *
 frame_of(const struct fanin_canary *canary, const struct canary_entry *entry)
 {
@@ -49,7 +50,7 @@ frame_of(const struct fanin_canary *canary, const struct canary_entry *entry)
 static void
 entry_open(struct fanin_canary *canary, struct canary_entry *entry, uint32_t block, uint64_t shape)
 {
-	/* All ranks have its result by now. */
+	/* By now all ranks have the earlier block's result. */
 	canary->n_unsent -= entry->unsent;
 	*entry = (struct canary_entry){
 		.block = block,
@@ -79,10 +80,10 @@ fanin_canary_ask(struct fanin_canary *canary, uint32_t block, uint64_t ranks, ui
 	}
 }
 
-/* What an ANSWER to a rank says. */
+/* The content of an ANSWER to a rank. */
 struct answer {
 	uint32_t block;
-	uint32_t number; /* of the QUERY */
+	uint32_t number; /* number of the QUERY */
 	uint16_t state;  /* enum fanin_block_state */
 	uint64_t missing;
 	uint64_t gone;
@@ -109,8 +110,8 @@ answer_send(struct fanin_canary *canary, unsigned int rank, const struct answer 
 }
 
 /*
- * Switches take an ANSWER from a block's leader only: of those that are not done, the first one
- * that this rank leads.
+ * Switches accept an ANSWER from a block's leader only. Returns the first block that this rank
+ * leads and that is not done.
  */
 static uint32_t
 first_led(const struct fanin_canary *canary)
@@ -144,7 +145,7 @@ fanin_canary_tell_all(struct fanin_canary *canary)
 		fanin_canary_tell_end(canary, (unsigned int)__builtin_ctzll(left));
 }
 
-/* The data of these ranks has different shapes. */
+/* Ends the run because data of these ranks has different shapes. */
 static void
 mismatch(struct fanin_canary *canary, uint32_t block, uint64_t some, uint64_t others)
 {
@@ -173,7 +174,7 @@ result_packet(const struct fanin_canary *canary, const struct canary_entry *entr
 				       .flow = entry->block };
 }
 
-/* number: of the QUERY that asked for it; 0: none did. */
+/* number: of the QUERY that asked for the result; 0: none did. */
 static void
 result_repeat(struct fanin_canary *canary, const struct canary_entry *entry, unsigned int rank,
 	      uint32_t number)
@@ -191,8 +192,8 @@ result_repeat(struct fanin_canary *canary, const struct canary_entry *entry, uns
 }
 
 /*
- * To the ports that switches have noted, by way of the leaves that data came from. Returns false if
- * there is no room for all of it now.
+ * Sends the result to the ports that switches have noted, by way of the leaves that data came from.
+ * Returns false if there is no room for all of it now.
  */
 static bool
 result_send(struct fanin_canary *canary, const struct canary_entry *entry)
@@ -237,8 +238,8 @@ fanin_canary_send_unsent(struct fanin_canary *canary)
 }
 
 /*
- * Sends the result to ranks that no noted port leads to, if they are few: of more the others may
- * have lost theirs, too, and ask.
+ * Sends the result to ranks that no noted port leads to, if they are few. If they are many, other
+ * ranks may have lost their results, too, and will ask.
  */
 static void
 result_send_single(struct fanin_canary *canary, struct canary_entry *entry)
@@ -255,7 +256,7 @@ result_send_single(struct fanin_canary *canary, struct canary_entry *entry)
 		answer_send(canary, (unsigned int)__builtin_ctzll(left), &done);
 }
 
-/* All ranks are in: this one's own data comes last, and from now on the result stays as it is. */
+/* All ranks are in: adds this rank's own data last. From now on the result stays the same. */
 static void
 entry_finish(struct fanin_canary *canary, struct canary_entry *entry)
 {
@@ -313,14 +314,14 @@ fanin_canary_lacks(const struct fanin_canary *canary, uint32_t block)
 
 /* ------------------------------------------------------------------ data */
 
-/* A sum of other ranks, as it came. */
+/* A sum of other ranks, as received. */
 struct data {
 	const struct fanin_hdr *hdr;
-	const uint8_t *payload; /* NULL: it brings none */
+	const uint8_t *payload; /* NULL: no data */
 	uint32_t len;
 };
 
-/* Finds the elements; false: the frame is lost, or has more than the job's packets. */
+/* Finds the elements. Returns false if the frame is lost, or is longer than the job's packets. */
 static bool
 data_read(struct fanin_canary *canary, const struct fanin_frame *frame, struct data *data)
 {
@@ -347,7 +348,7 @@ data_read(struct fanin_canary *canary, const struct fanin_frame *frame, struct d
 				data->len);
 }
 
-/* Notes how the result gets to where data came from that no switch has kept. */
+/* Notes the return path to ranks whose data no switch has kept. */
 static void
 note_way(struct canary_entry *entry, const struct fanin_hdr *hdr)
 {
@@ -371,7 +372,7 @@ note_way(struct canary_entry *entry, const struct fanin_hdr *hdr)
 	entry->restores[i].ports |= UINT64_C(1) << hdr->rank;
 }
 
-/* Some of the sum's ranks are there already: the others are asked for their own data. */
+/* Some of the sum's ranks are already there: asks the others for their own data. */
 static void
 ask_overlapping(struct fanin_canary *canary, struct canary_entry *entry, uint64_t ranks)
 {
@@ -383,7 +384,7 @@ ask_overlapping(struct fanin_canary *canary, struct canary_entry *entry, uint64_
 	fanin_canary_ask(canary, entry->block, ranks, 0);
 }
 
-/* Data for a block that is open. Returns false if it changes nothing. */
+/* Handles data for an open block. Returns false if the data changes nothing. */
 static bool
 data_take(struct fanin_canary *canary, struct canary_entry *entry, const struct data *data)
 {
@@ -403,14 +404,14 @@ data_take(struct fanin_canary *canary, struct canary_entry *entry, const struct 
 		fanin_canary_note_duplicate(canary, entry->block);
 		return false;
 	case FANIN_SUM_OVERLAP:
-	case FANIN_SUM_MISMATCH: /* has ended the run before */
+	case FANIN_SUM_MISMATCH: /* the mismatch has already ended the run */
 		ask_overlapping(canary, entry, members & ~entry->members);
 		return false;
 	}
 	return false;
 }
 
-/* Does a packet say what one of this job can? */
+/* True if the packet is one that a member of this job can send. */
 static bool
 members_fit(const struct fanin_canary *canary, const struct fanin_hdr *hdr)
 {
@@ -431,7 +432,7 @@ fanin_canary_receive_data(struct fanin_canary *canary, const struct fanin_frame 
 		canary->engine.stats.invalid++;
 		return;
 	}
-	/* Of a sum, too: the question what has become of the rank's data is answered. */
+	/* Data in a sum answers the leader's question to the rank, too. */
 	for (uint64_t left = hdr->members; left != 0; left &= left - 1)
 		canary_hear(canary, (unsigned int)__builtin_ctzll(left));
 	place = place_of(canary, hdr->block);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary: what comes in. A result counts only for the lane that has its block and waits, so
- * duplicates and late ones change nothing. Called by the poll loop only.
+ * Canary's receiving side. A result counts only for a lane that holds its block and waits for it,
+ * so duplicates and late results change nothing. Called by the poll loop only.
  */
 #include "canary_internal.h"
 
 /* ------------------------------------------------------------------ results */
 
-/* A block has a result: those before it that have none are overtaken, from the first time on. */
+/* A block has a result: notes when earlier blocks without one were first overtaken. */
 static void
 note_overtaken(struct fanin_canary *canary, uint32_t block)
 {
@@ -25,8 +25,8 @@ note_overtaken(struct fanin_canary *canary, uint32_t block)
 }
 
 /*
- * Has a block taken longer than others? Before there is a sample nothing says how much longer it
- * may take, nor do others if switches wait for long.
+ * True if a block has taken longer than others. Without a sample, or if switches wait for long,
+ * there is nothing to compare with.
  */
 static bool
 may_be_lost(const struct fanin_canary *canary, uint32_t block)
@@ -60,7 +60,7 @@ gap_note_asked(struct fanin_canary *canary, uint32_t block)
 	canary->gap_asked++;
 }
 
-/* A window has passed. */
+/* Ends a window. */
 static void
 gap_adapt(struct fanin_canary *canary)
 {
@@ -79,15 +79,15 @@ gap_adapt(struct fanin_canary *canary)
 }
 
 /*
- * Counts the later results of the same leader for blocks that lack theirs: after some of them one
- * is lost rather than late.
+ * Counts later results of the same leader for blocks that lack theirs. After enough of them a
+ * result counts as lost rather than late.
  */
 static void
 check_gaps(struct fanin_canary *canary, uint32_t block)
 {
 	const uint32_t n = canary->engine.config.size;
 
-	/* None if it was the oldest one itself. */
+	/* None, if it was the oldest block itself. */
 	if (fanin_block_before(block, canary->engine.oldest))
 		return;
 	for (uint32_t k = 1; k <= (block - canary->engine.oldest) / n; k++) {
@@ -104,10 +104,10 @@ check_gaps(struct fanin_canary *canary, uint32_t block)
 }
 
 /*
- * Learns how long blocks take, but for those whose time is unknown, or that others are known to
- * have been late for. What others had lost may have taken the time, or their windows may have been
- * full for that: a block does not count for more than a round trip and all timers on the way, or
- * losses would make all ranks wait longer and longer before they ask.
+ * Learns how long blocks take, except blocks whose time is unknown or for which others were late.
+ * Losses or full windows of other ranks may have lengthened a block's time, so it counts up to a
+ * round trip and all timers on the way. Otherwise losses would make all ranks wait longer and
+ * longer before they ask.
  */
 static void
 note_time(struct fanin_canary *canary, const struct fanin_lane *lane)
@@ -154,11 +154,11 @@ fanin_canary_finish(struct fanin_engine *engine, uint32_t block)
 				   engine->loop.now_ns + fanin_canary_usual_ns(canary));
 	}
 	check_gaps(canary, block);
-	/* Block 0 is the first one to be sent. */
+	/* Block 0 is sent first, so all ranks have begun. */
 	canary->started = true;
 }
 
-/* The answer to a QUERY of this number has come: a round trip. 0: to none. */
+/* The answer to the QUERY of this number has come: measures the round trip. 0: no QUERY. */
 static void
 note_answer(struct fanin_canary *canary, uint64_t number)
 {
@@ -184,7 +184,7 @@ receive_result(struct fanin_canary *canary, const struct fanin_frame *frame)
 		engine->stats.invalid++;
 		return;
 	}
-	/* A RESULT is its leaf's. */
+	/* A RESULT comes from its leaf. */
 	fanin_canary_hear_from(canary, leader, frame->data);
 	if (hdr->type == FANIN_TYPE_REPEAT)
 		note_answer(canary, hdr->members);
@@ -202,8 +202,8 @@ receive_result(struct fanin_canary *canary, const struct fanin_frame *frame)
 /* ------------------------------------------------------------------ what leaders say */
 
 /*
- * A leader lacks this rank's data: sends it past all descriptors, if it was sent longer ago than
- * blocks usually take, and not again since. Returns false if it was not.
+ * The leader lacks this rank's data: sends it past all descriptors. Sends only if the data was last
+ * sent longer ago than blocks usually take. Returns false if it did not send.
  */
 static bool
 data_resend(struct fanin_canary *canary, uint32_t block)
@@ -282,9 +282,7 @@ receive_answer(struct fanin_canary *canary, const struct fanin_frame *frame)
 	if (!canary_waits(canary, block))
 		return;
 	if (hdr->count == FANIN_BLOCK_DONE) {
-		/*
-		 * The result is on its way to all ranks: a round trip from now it should be here.
-		 */
+		/* The result is on its way to all ranks and should arrive within a round trip. */
 		lane->ask_ns = canary->engine.loop.now_ns + canary->engine.rtt.rto_ns;
 		lane->ask_wait_ns = 0;
 		fanin_loop_wake_by(&canary->engine.loop, lane->ask_ns);
@@ -292,15 +290,15 @@ receive_answer(struct fanin_canary *canary, const struct fanin_frame *frame)
 	}
 	canary->told_block = block;
 	canary->told = missing;
-	/* That this rank's own data is missing does not mean that others are late. */
+	/* If only this rank's own data is missing, the others are not known to be late. */
 	if ((missing & canary->others) != 0)
 		canary->engine.late_answer_ns = canary->engine.loop.now_ns;
-	/* As if the leader had asked for it: that may be lost. */
+	/* Sends the data as if the leader's ASK had arrived, because the ASK may be lost. */
 	if ((missing & ~canary->others) != 0)
 		(void)data_resend(canary, block);
 }
 
-/* A rank is there, but has not sent a block that this one leads. */
+/* Handles HERE: the rank is alive, but has not sent a block that this rank leads. */
 static void
 receive_here(struct fanin_canary *canary, const struct fanin_headers *headers)
 {
@@ -319,7 +317,7 @@ receive_here(struct fanin_canary *canary, const struct fanin_headers *headers)
 
 /* ------------------------------------------------------------------ receiving */
 
-/* A valid packet of the job, of whichever run. */
+/* Handles a valid packet of the job, of any run. */
 static bool
 admits(const struct fanin_canary *canary, const struct fanin_frame *frame)
 {
@@ -384,7 +382,7 @@ fanin_canary_receive(struct fanin_engine *engine, const struct fanin_frame *fram
 	else if (canary->begun && hdr->epoch == canary->run)
 		receive_in_run(canary, frame);
 	else if (!canary->begun && canary->engine.config.rank != 0)
-		/* Others have begun: the ROLL that said so is lost. */
+		/* Others have begun the run, so the ROLL that announced it is lost. */
 		fanin_canary_call_soon(canary);
 	else
 		canary->engine.stats.invalid++;

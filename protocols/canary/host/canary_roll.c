@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary: how a run begins and ends (protocols/canary/README.md, "Beginning and ending a run").
- * Rank 0 calls the roll; the others call until it tells the number of the run.
+ * How a run of Canary begins and ends (protocols/canary/README.md, "Beginning and ending a run").
+ * Rank 0 calls the roll. The other ranks send CALL until rank 0 tells them the run's number.
  */
 #include "canary_internal.h"
 
-/* Two for each pair of links at least. */
+/* At least two for each pair of links. */
 #define BYES 4
 
-/* Copies a body behind the headers. Returns false if the frame is lost, or shorter. */
+/* Copies a packet's body. Returns false if the frame is lost, or the body is shorter. */
 static bool
 body_read(struct fanin_canary *canary, const struct fanin_frame *frame, void *body, uint32_t len)
 {
@@ -74,7 +74,7 @@ fanin_canary_receive_call(struct fanin_canary *canary, const struct fanin_frame 
 	}
 	fanin_canary_hear_from(canary, rank, frame->data);
 	if (canary->begun) {
-		/* Another start of the rank's process is not in the run, and silent in it. */
+		/* A restarted process of the rank is not in the run, and gets no answer. */
 		if (canary->peers[rank].nonce == body.nonce)
 			roll_send(canary, rank);
 		return;
@@ -83,7 +83,7 @@ fanin_canary_receive_call(struct fanin_canary *canary, const struct fanin_frame 
 		canary->peers[rank].nonce = body.nonce;
 		canary->called &= ~(UINT64_C(1) << rank);
 	}
-	/* A late packet of a process that is gone does not know this roll's number. */
+	/* A late packet of a gone process does not have this roll's number. */
 	if (body.roll != canary->roll) {
 		roll_send(canary, rank);
 		return;
@@ -113,7 +113,7 @@ fanin_canary_call(struct fanin_canary *canary)
 		canary->call_ns = canary->engine.loop.now_ns + CANARY_CALL_LEAST_NS;
 		return;
 	}
-	/* Of two calls it is unknown which one is answered, and which one after that. */
+	/* After two CALLs it is unknown which one an answer belongs to. */
 	canary->called_ns = canary->unanswered++ == 0 ? canary->engine.loop.now_ns : 0;
 	canary->call_ns = canary->engine.loop.now_ns + canary->call_wait_ns;
 	canary->call_wait_ns *= 2;
@@ -121,7 +121,10 @@ fanin_canary_call(struct fanin_canary *canary)
 		canary->call_wait_ns = CANARY_CALL_MOST_NS;
 }
 
-/* Not for each packet of a run that goes on without this rank: once in the least interval. */
+/*
+ * At most one CALL in the shortest interval, even if a run that goes on without this rank sends
+ * many packets.
+ */
 void
 fanin_canary_call_soon(struct fanin_canary *canary)
 {
@@ -158,7 +161,7 @@ fanin_canary_receive_roll(struct fanin_canary *canary, const struct fanin_frame 
 		begin(canary, body.run);
 		return;
 	}
-	/* Another number: rank 0 has started again. */
+	/* The number has changed: rank 0 has started again. */
 	if (body.roll != canary->roll || is_first) {
 		canary->roll = body.roll;
 		fanin_canary_call(canary);

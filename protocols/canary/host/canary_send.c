@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary: blocks on their way to their leaders, in their order. Block b is sent once all results up
- * to b - W are there. Called by the poll loop only, but for the rule idle_most_ns.
+ * Sends blocks to their leaders, in order. Block b is sent once all results up to b - W have come.
+ * Called by the poll loop only, except for the rule idle_most_ns.
  */
 #include "canary_internal.h"
 
@@ -24,7 +24,7 @@ fanin_canary_send_data(struct fanin_canary *canary, uint32_t block, bool direct)
 	return true;
 }
 
-/* Block 0 is the barrier at which a run begins. */
+/* Block 0 is the barrier at the beginning of a run. */
 static bool
 may_send(const struct fanin_canary *canary)
 {
@@ -40,8 +40,7 @@ may_send(const struct fanin_canary *canary)
 }
 
 /*
- * Sends the next block, or takes it to those that this rank leads. Returns false if there is no
- * room now.
+ * Sends the next block, or enters it if this rank leads it. Returns false if there is no room now.
  */
 static bool
 send_next(struct fanin_canary *canary)
@@ -57,13 +56,13 @@ send_next(struct fanin_canary *canary)
 	if (block == engine->oldest || engine->loop.next_timer_ns == UINT64_MAX)
 		fanin_loop_wake_by(&engine->loop,
 				   engine->loop.now_ns + fanin_canary_usual_ns(canary));
-	/* From here on the request may be done, and its owner's again. */
+	/* From here on the request may complete and return to its owner. */
 	if (canary_leads(canary, block))
 		fanin_canary_lead(canary, block);
 	return true;
 }
 
-/* True if data has to wait. The transport is asked only if enough may wait. */
+/* True if data has to wait. The transport is asked only if enough packets may be waiting. */
 static bool
 must_hold(struct fanin_canary *canary)
 {
@@ -98,7 +97,7 @@ fanin_canary_idle_most_ns(struct fanin_engine *engine)
 	const bool has_requests = engine->loop.requests.first != NULL;
 
 	/*
-	 * Others wait for a result that there was no room for, also when this rank waits for
+	 * Other ranks wait for a result that there was no room for, even if this rank waits for
 	 * nothing.
 	 */
 	return canary->n_unsent != 0 || (has_requests && (canary->was_full || canary->is_held))

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary: when to ask, and when to give up. A block is overdue when it takes longer than blocks
- * usually do, counted from when it became the oldest one, or a later one had its result first:
- * blocks that merely wait for a rank that is late cause one question at a time, at intervals that
- * double. Called by the poll loop only.
+ * When Canary asks for a block, and when it gives up. A block is overdue when it takes longer than
+ * blocks usually do. The time counts from when the block became the oldest one, or a later block
+ * had its result first. So blocks that merely wait for a late rank cause one question at a time, at
+ * intervals that double. Called by the poll loop only.
  */
 #include "canary_internal.h"
 #include "hostlib/src/engine/times.h"
 
 #include <stdio.h>
 
-/* To a rank that does not answer, in a timeout. */
+/* Number of questions to a rank that does not answer, within a timeout. */
 #define LEAST_QUESTIONS 64
 
 static uint64_t
@@ -23,8 +23,8 @@ uint64_t
 fanin_canary_usual_ns(const struct fanin_canary *canary)
 {
 	/*
-	 * Blocks that all ranks of the last one have come for don't wait: of timers they teach
-	 * nothing.
+	 * A descriptor does not wait once all ranks of its last block have come, so measured times
+	 * may not include its timers.
 	 */
 	return fanin_earlier(fanin_later(canary->engine.block_time.rto_ns,
 					 canary->engine.rtt.rto_ns + canary->fixed_ns),
@@ -41,7 +41,7 @@ query_send(struct fanin_canary *canary, uint32_t block)
 	struct fanin_headers headers;
 
 	fanin_canary_begin(canary, FANIN_TYPE_QUERY, block, &headers);
-	/* 0 is no number. */
+	/* 0 is not a valid number. */
 	canary->n_queries += 1 + (canary->n_queries == UINT32_MAX);
 	headers.fanin.number = canary->n_queries;
 	headers.fanin.count = 1;
@@ -55,7 +55,7 @@ query_send(struct fanin_canary *canary, uint32_t block)
 	return true;
 }
 
-/* Has a rank that the block waits for not answered the last question? */
+/* True if a rank that the block waits for has not answered the last question. */
 static bool
 is_unanswered(const struct fanin_canary *canary, uint32_t block)
 {
@@ -71,7 +71,8 @@ is_unanswered(const struct fanin_canary *canary, uint32_t block)
 }
 
 /*
- * The interval after this question: it grows as long as answers come, and is short if one is lost.
+ * Returns the interval after this question. It grows while answers come, and is short after a lost
+ * one.
  */
 static uint64_t
 next_wait_ns(const struct fanin_canary *canary, const struct fanin_lane *lane)
@@ -105,7 +106,7 @@ fanin_canary_block_ask(struct fanin_canary *canary, uint32_t block)
 	lane->ask_ns = canary->engine.loop.now_ns + lane->ask_wait_ns;
 }
 
-/* Returns when the block's next question is due; UINT64_MAX: only after something has come. */
+/* Returns when the block's next question is due; UINT64_MAX: not before something has come. */
 static uint64_t
 block_check(struct fanin_canary *canary, uint32_t block)
 {
@@ -140,7 +141,7 @@ fanin_canary_silent_for(const struct fanin_canary *canary, uint64_t ns)
 	return silent;
 }
 
-/* Why the oldest block has no result. */
+/* Writes why the oldest block has no result. */
 static void
 explain(struct fanin_canary *canary, uint64_t silent, char *text, size_t len)
 {
@@ -182,7 +183,7 @@ time_out(struct fanin_canary *canary, uint64_t silent)
 	explain(canary, silent, detail, sizeof(detail));
 	if (silent == 0)
 		fanin_engine_missing(&canary->engine.endpoint, &missing);
-	/* Without a rank to name it is this one that leaves. */
+	/* If no rank can be named, this rank is the one that leaves. */
 	fanin_run_end_note(&canary->engine, FANIN_RUN_GONE, silent != 0 ? silent : self);
 	fanin_canary_tell_all(canary);
 	fanin_error_set(&canary->engine.loop.error, 0, "no result for %.1f s: %s",
@@ -192,8 +193,8 @@ time_out(struct fanin_canary *canary, uint64_t silent)
 }
 
 /*
- * Ends the run if a rank has not answered for a timeout, or if there was no result for so long and
- * others are not merely late.
+ * Ends the run if a rank has not answered for a timeout, or if no result has come for a timeout and
+ * the others are not merely late.
  */
 static void
 limits_check(struct fanin_canary *canary)
@@ -219,13 +220,16 @@ fanin_canary_limits(struct fanin_engine *engine)
 
 	if (!canary->begun)
 		return;
-	/* As others may start late, the time to join ends this: see fanin_canary_ready. */
+	/*
+	 * Before the run has started, the limit for joining ends it, because other ranks may start
+	 * late: see fanin_canary_ready.
+	 */
 	if (!canary->started)
 		engine->progress_ns = engine->loop.now_ns;
 	limits_check(canary);
 }
 
-/* Of a run that has not begun. */
+/* For a run that has not begun. */
 static uint64_t
 roll_check(struct fanin_canary *canary)
 {

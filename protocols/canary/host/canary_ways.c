@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Canary: packets and the ways that they take. A host may be linked to two switches, with an
- * address at each, and so may others. Whatever is sent again takes another way; where answers come
- * from is where the next packets go.
+ * Canary's packets and the links that they take. A host may be linked to two switches, with an
+ * address at each; other hosts may, too. Repetitions take another link each time. Packets to a rank
+ * go to the address from which its packets come.
  */
 #include "canary_internal.h"
 
 /*
- * The way that answers come by is taken if the other one has been silent for so long, in usual
- * times of a block.
+ * This host changes to the link by which answers come if the other link has been silent for this
+ * long, in usual times of a block.
  */
 #define SILENT_USUAL_TIMES 2
 
@@ -49,8 +49,8 @@ fanin_canary_send_to(struct fanin_canary *canary, struct fanin_headers *headers,
 		     const struct canary_packet *packet)
 {
 	/*
-	 * A leaf that is gone was the way of both, often: the second attempt takes none of what the
-	 * first one took.
+	 * Both ranks' usual packets often pass the same leaf. If it fails, the second attempt uses
+	 * neither link of the first.
 	 */
 	static const struct {
 		uint8_t way, address;
@@ -64,16 +64,13 @@ fanin_canary_send_to(struct fanin_canary *canary, struct fanin_headers *headers,
 		way ^= turns[turn].way;
 	if (peer->ips_be[1] != 0)
 		address ^= turns[turn].address;
-	/* What comes by a detour says nothing of the way to take in future. */
+	/* A detour does not show which link to use in future. */
 	if (way != canary->way)
 		headers->fanin.flags |= FANIN_FLAG_DIRECT;
 	return fanin_canary_send_by(canary, headers, way, peer->ips_be[address], packet);
 }
 
-/*
- * All others learn that packets to this rank shall take its other link, and by which address, of
- * the two that they may have.
- */
+/* Tells all other ranks to send packets to this rank's other link and its address. */
 static void
 announce_way(struct fanin_canary *canary)
 {
@@ -82,7 +79,7 @@ announce_way(struct fanin_canary *canary)
 
 		if (rank == canary->engine.config.rank)
 			continue;
-		/* Leaders of a block are told something of it. */
+		/* Each HERE names a block that its receiver leads. */
 		while (canary_leader_of(canary, block) != rank)
 			block++;
 		for (uint32_t turn = 0; turn <= 3; turn += 3) {
@@ -97,8 +94,8 @@ announce_way(struct fanin_canary *canary)
 }
 
 /*
- * Asks for all blocks, or those that a rank leads: what was sent may have gone where nothing comes
- * from any more.
+ * Asks for all blocks, or for those that a rank leads: earlier packets may have gone to a link from
+ * which nothing comes any more.
  */
 static void
 ask_again(struct fanin_canary *canary, uint64_t leaders)
@@ -152,7 +149,7 @@ fanin_canary_hear_from(struct fanin_canary *canary, unsigned int rank,
 		peer->reply = 1;
 	else
 		return;
-	/* Data has this flag for another reason. */
+	/* In data this flag has another meaning. */
 	if ((headers->fanin.flags & FANIN_FLAG_DIRECT) == 0)
 		peer->address = peer->reply;
 	if (peer->address != before && canary->started)
