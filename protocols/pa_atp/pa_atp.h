@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the handler `pa-atp` of switches and the host protocol of its jobs have in common: the job's
- * parameters, by their positions in JOIN_ACK and in struct fanin_job_params, and the congestion
- * controls that one of them chooses (protocols/pa_atp/README.md).
+ * What the handler `pa-atp` of switches and the host protocol of its jobs share: the positions of
+ * the job's parameters in JOIN_ACK and in struct fanin_job_params, and the congestion controls that
+ * one of the parameters selects (protocols/pa_atp/README.md).
  */
 #ifndef FANIN_PROTOCOLS_PA_ATP_PA_ATP_H
 #define FANIN_PROTOCOLS_PA_ATP_PA_ATP_H

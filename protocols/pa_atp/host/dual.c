@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* CWD at first, as TCP's (RFC 6928). */
+/* CWD's initial value, as TCP's (RFC 6928). */
 #define INITIAL_CWD 10
 
 #define USUAL_WEIGHT (1.0 / 8)
@@ -118,8 +118,8 @@ fanin_dual_may_send(struct fanin_dual *dual, uint32_t in_flight, uint32_t ahead)
 }
 
 /*
- * Returns base^exponent, both 0 to 1: the product of the base's roots that the exponent's binary
- * digits name.
+ * Returns base^exponent, both 0 to 1, as the product of the base's roots selected by the exponent's
+ * binary digits.
  */
 static double
 power(double base, double exponent)
@@ -142,7 +142,7 @@ fanin_dual_decrease(double alpha, double p, double p_max)
 {
 	if (alpha <= 0)
 		return 0;
-	/* p = 0: the root's digits would have to sum up to 1. */
+	/* p = 0: the exponent is 1, but power() takes only binary digits below 1. */
 	return p <= 0 ? alpha : power(alpha, 1 - p / p_max);
 }
 
@@ -150,8 +150,8 @@ double
 fanin_dual_progress(const struct fanin_dual_sample *sample, uint32_t n_ranks, double p_max)
 {
 	/*
-	 * Sums of progress are less than 2^31, so they are right modulo 2^32 although block numbers
-	 * wrap.
+	 * Sums of progress are less than 2^31, so they are correct modulo 2^32 even if block
+	 * numbers wrap around.
 	 */
 	const int32_t own = (int32_t)(sample->gacked - sample->aacked);
 	const int32_t all = (int32_t)((uint32_t)sample->sum - n_ranks * sample->aacked);
@@ -192,8 +192,8 @@ cwd_set(struct fanin_dual *dual, double cwd)
 }
 
 /*
- * What was sent before a cut met the queue that it is to shorten: its marks and losses are
- * answered.
+ * Packets sent before a cut saw the queue that the cut is meant to drain, so their marks and losses
+ * are ignored.
  */
 static void
 cut_note(struct fanin_dual *dual, uint32_t next)
@@ -216,7 +216,7 @@ cwd_on_mark(struct fanin_dual *dual, const struct fanin_dual_sample *sample)
 	dual->cuts++;
 }
 
-/* An acknowledgment by what clocks CWD. first: first block without one. */
+/* Handles an acknowledgment of the kind that clocks CWD. first: first block without one. */
 static void
 cwd_on_ack(struct fanin_dual *dual, const struct fanin_dual_sample *sample, uint32_t first)
 {

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * PA-ATP (sections III and IV, on the base of ATP): gradients are acknowledged one by one, and
- * combined where their block has an aggregator. A job's parameter server gets the sums, and
- * whatever found no aggregator; its result passes on the way back. The aggregating switch does
- * this; the switches below it pass packets on. protocols/pa_atp/README.md says what follows from a
- * loss.
+ * PA-ATP (sections III and IV, based on ATP). The aggregating switch acknowledges each gradient,
+ * and combines it if its block has an aggregator. The job's parameter server gets the sums, and all
+ * gradients that found no aggregator. The server's result passes the switch on its way back.
+ * Switches below the aggregating one only forward packets. protocols/pa_atp/README.md explains what
+ * follows from a loss.
  */
 #include "protocols/pa_atp/switch/pa_atp.h"
 
 #include "protocols/dense/switch/dense.h"
 #include "handlers/sums.h"
 
-/* A rank sends no block that is a window or more ahead of its oldest one without a result. */
+/*
+ * True unless the block is a window or more ahead of the rank's oldest block without a result; no
+ * rank sends such a block.
+ */
 static bool
 is_in_window(const struct fanin_job_params *job, const struct fanin_hdr *hdr)
 {
@@ -19,7 +22,7 @@ is_in_window(const struct fanin_job_params *job, const struct fanin_hdr *hdr)
 	       hdr->block - hdr->progress < job->window;
 }
 
-/* A gradient comes to the aggregating switch. */
+/* A gradient reaches the aggregating switch. */
 static enum fanin_verdict
 aggregate(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 	  const struct pa_atp_gradient *gradient, enum fanin_reason *reason)
@@ -45,7 +48,7 @@ aggregate(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 	return verdict;
 }
 
-/* A gradient, as a host's CONTRIBUTION or a PARTIAL. */
+/* Handles a gradient: a host's CONTRIBUTION or a PARTIAL. */
 static enum fanin_verdict
 gradient_up(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint32_t index,
 	    const struct fanin_packet *packet, uint64_t members, enum fanin_reason *reason)
@@ -77,14 +80,17 @@ pa_atp_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 {
 	const uint64_t below = fanin_child_ranks(ctx->job, packet->child);
 
-	/* Of a host: switches further down make PARTIALs of what they pass on. */
+	/*
+	 * Only a host sends a CONTRIBUTION: switches further down turn what they forward into
+	 * PARTIALs.
+	 */
 	if (!ctx->job->has_parent || (below & (below - 1)) != 0)
 		return fanin_drop(reason, FANIN_REASON_TYPE);
 	return gradient_up(ctx, slot, index, packet, below, reason);
 }
 
 /*
- * The server wants what there is of a block, or a host lacks its result. Returns false if another
+ * The server asks for all data of a block, or a host lacks its result. Returns false if another
  * worker is in the way.
  */
 static bool
@@ -105,7 +111,7 @@ take_query(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 {
 	const uint32_t block = packet->headers->fanin.block;
 
-	/* Before the run's first gradient nothing is known here; the server looks, too. */
+	/* Nothing is known here before the run's first gradient; the server checks, too. */
 	if (ctx->job->parent_is_server && pa_atp_is_run(ctx) && !pa_atp_may_ask(ctx, block))
 		return fanin_drop(reason, FANIN_REASON_BLOCK_WINDOW);
 	if (ctx->job->parent_is_server && !flush_block(ctx, slot, block))
@@ -115,8 +121,8 @@ take_query(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 }
 
 /*
- * A result passes, for all ranks or for one of them, and its block's slot is empty then. aecn: set
- * if hosts are to hold back. Returns false if another worker is in the way.
+ * Handles a passing result, for all ranks or for one, after which its block's slot is empty. aecn:
+ * set if hosts are to hold back. Returns false if another worker is in the way.
  */
 static bool
 finish(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, const struct fanin_hdr *hdr,
@@ -126,7 +132,9 @@ finish(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, const struct fan
 		return true;
 	if (!fanin_slot_enter(&slot->tag))
 		return false;
-	/* Before the slot is free: the last result has told of no later time. */
+	/*
+	 * Checked before the slot is freed: the last result reported no usage after its own time.
+	 */
 	*aecn = pa_atp_is_short(ctx);
 	if (hdr->type == FANIN_TYPE_RESULT)
 		*aecn |= pa_atp_take_pressure(ctx);
@@ -176,7 +184,9 @@ take_known(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 	if (packet->payload_len > ctx->job->payload_bytes)
 		return fanin_drop(reason, FANIN_REASON_PAYLOAD);
 	if (ctx->job->parent_is_server) {
-		/* The result passes here, and is to count. */
+		/*
+		 * KNOWN counts as a result that passes here, so the state must be that of the run.
+		 */
 		verdict = pa_atp_enter_run(ctx, reason);
 		if (verdict != FANIN_VERDICT_HELD)
 			return verdict;

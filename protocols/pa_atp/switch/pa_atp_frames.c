@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * PA-ATP: the frames that a switch makes of those that come, upwards for its parent and downwards
- * for its children. Every switch of a job's tree passes packets on in this way; which of them it
- * acts on itself is in pa_atp.c.
+ * The frames that PA-ATP's switches make: upwards for the parent, and downwards for the children.
+ * All switches of a job's tree forward packets in this way; pa_atp.c decides which packets a switch
+ * acts on itself.
  */
 #include "protocols/pa_atp/switch/pa_atp.h"
 
@@ -81,8 +81,8 @@ pa_atp_send_gack(struct fanin_handler_ctx *ctx, const struct fanin_packet *packe
 }
 
 /*
- * Makes the packet a frame of another type to these children, of which there is one at least, and
- * emits it: what its header says stays, but for what is told here. rank: of the header.
+ * Turns the packet into a frame of another type to these children, at least one, and emits it. The
+ * header keeps what the arguments don't replace. rank: of the header.
  */
 static enum fanin_verdict
 send_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, uint64_t children,
@@ -97,7 +97,7 @@ send_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, uint
 	hdr->contributions = said.contributions;
 	hdr->members = members;
 	hdr->number = said.number;
-	/* Of packets without elements this is `count` alone. */
+	/* In packets without elements this is only `count`. */
 	fanin_wire_set_shape(hdr, fanin_wire_shape(&said));
 	fanin_frame_send_down(ctx, packet->mbuf, children);
 	return FANIN_VERDICT_HELD;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * PA-ATP: an aggregator, and what becomes of a gradient that meets it (section III.A;
+ * PA-ATP's aggregator, and what happens to a gradient that meets it (section III.A;
  * protocols/pa_atp/README.md, "What the aggregating switch does"). A sum carries the set of the
- * ranks in it, so nothing is ever counted twice, whatever is doubled or comes late. Called by the
- * worker that has entered the slot.
+ * ranks in it, so duplicates and late gradients are never counted twice. Called by the worker that
+ * has entered the slot.
  */
 #include "protocols/pa_atp/switch/pa_atp.h"
 
@@ -33,8 +33,8 @@ sum_headers(const struct pa_atp_slot *slot)
 }
 
 /*
- * Makes the sum a frame to the server. Its own mark of congestion is in the flag from here on, so
- * that the way to the server can set another one.
+ * Turns the sum into a frame to the server. Its own congestion mark moves into the flag here, so
+ * that the path to the server can set another one.
  */
 static void
 make_sum(const struct fanin_handler_ctx *ctx, const struct pa_atp_slot *slot, enum fanin_type type,
@@ -56,7 +56,7 @@ make_sum(const struct fanin_handler_ctx *ctx, const struct pa_atp_slot *slot, en
 	pa_atp_make_upward(ctx, &upward, slot->mbuf);
 }
 
-/* The sum has all ranks: it goes to the server, and stays until the result passes. */
+/* The sum has all ranks: sends it to the server, and keeps it until the result passes. */
 static void
 send_sum(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot)
 {
@@ -72,7 +72,7 @@ send_sum(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot)
 static void
 send_sum_again(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot)
 {
-	/* Unmodified, as a NIC may still be reading it. */
+	/* Not modified, because a NIC may still be reading it. */
 	fanin_frame_hold(slot->mbuf);
 	slot->sent_ns = ctx->now_ns;
 	slot->is_repeated = true;
@@ -81,8 +81,8 @@ send_sum_again(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot)
 }
 
 /*
- * Data of these ranks of a block goes to the server, and what comes of it from now on follows.
- * members: may be none.
+ * Marks a block as split: data of these ranks goes to the server, and all later data of the block
+ * follows it. members: may be none.
  */
 static void
 split(struct pa_atp_block *entry, uint64_t members)
@@ -91,7 +91,7 @@ split(struct pa_atp_block *entry, uint64_t members)
 	__atomic_fetch_or(&entry->passed, members, __ATOMIC_RELAXED);
 }
 
-/* MERGING: the sum of some ranks goes to the server, and its slot is empty. */
+/* MERGING: sends the sum of some ranks to the server, and empties its slot. */
 static void
 flush(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, struct pa_atp_block *entry)
 {
@@ -117,7 +117,7 @@ pa_atp_flush_block(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint
 	const struct pa_atp_state *state = ctx->state;
 	struct pa_atp_block *entry;
 
-	/* The asker alone lacks the result, or what asks is late. */
+	/* Only the asker lacks the result, or its packet is late. */
 	if (pa_atp_is_finished(ctx->job, state, block))
 		return;
 	entry = pa_atp_open_block(ctx, block);
@@ -137,7 +137,8 @@ pa_atp_finish_slot(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint
 	if (slot->phase == PA_ATP_EMPTY || !fanin_slot_holds(&slot->tag, ctx, block))
 		return;
 	/*
-	 * Of workers that share a slot, the last one's round may have begun before the first one's.
+	 * Workers share the slot, and the last worker's round may have begun before the first
+	 * one's.
 	 */
 	if (ctx->now_ns > slot->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - slot->begun_ns;
@@ -159,8 +160,8 @@ pa_atp_expire(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint32_t 
 		(void)fanin_timer_arm(ctx, index, block);
 	} else {
 		/*
-		 * The sum or its result is lost. The ranks have their data, as they have no result,
-		 * and the server asks for it.
+		 * The sum or its result is lost. The ranks still have their data, because they have
+		 * no result, and the server asks for it.
 		 */
 		split(pa_atp_open_block(ctx, block), slot->members);
 		pa_atp_give_up(ctx, slot);
@@ -169,8 +170,8 @@ pa_atp_expire(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint32_t 
 }
 
 /*
- * May a block have this slot? One that is empty, or that has what is over: an earlier run's data,
- * or a finished block whose result did not pass here.
+ * True if a block may take this slot. The slot may be empty, or hold data of an earlier run, or a
+ * finished block whose result did not pass here.
  */
 static bool
 is_free(const struct fanin_handler_ctx *ctx, const struct pa_atp_slot *slot)
@@ -189,7 +190,7 @@ has_flag(const struct pa_atp_gradient *gradient, enum fanin_flag flag)
 	return (gradient->packet->headers->fanin.flags & flag) != 0;
 }
 
-/* Acknowledges it in its own packet, which is not needed any more. */
+/* Acknowledges the gradient in its own packet, which is not needed any more. */
 static enum fanin_verdict
 acknowledge(struct fanin_handler_ctx *ctx, const struct pa_atp_gradient *gradient)
 {
@@ -197,7 +198,7 @@ acknowledge(struct fanin_handler_ctx *ctx, const struct pa_atp_gradient *gradien
 	return FANIN_VERDICT_HELD;
 }
 
-/* The same of one that changes nothing. */
+/* Acknowledges a gradient that changes nothing. */
 static enum fanin_verdict
 acknowledge_duplicate(struct fanin_handler_ctx *ctx, const struct pa_atp_gradient *gradient)
 {
@@ -205,7 +206,7 @@ acknowledge_duplicate(struct fanin_handler_ctx *ctx, const struct pa_atp_gradien
 	return acknowledge(ctx, gradient);
 }
 
-/* Acknowledges it, and sends it on to the server unmerged. */
+/* Acknowledges the gradient, and sends it on to the server unmerged. */
 static enum fanin_verdict
 pass(struct fanin_handler_ctx *ctx, const struct pa_atp_gradient *gradient,
      struct pa_atp_block *entry)
@@ -221,7 +222,7 @@ pass(struct fanin_handler_ctx *ctx, const struct pa_atp_gradient *gradient,
 	return pa_atp_pass_up(ctx, packet, FANIN_TYPE_PARTIAL, gradient->members);
 }
 
-/* One of a block that is split. Where another block has its slot, it would have found none. */
+/* Handles a gradient of a split block. It counts as an overflow if another block has the slot. */
 static enum fanin_verdict
 follow(struct fanin_handler_ctx *ctx, const struct pa_atp_slot *slot,
        const struct pa_atp_gradient *gradient, struct pa_atp_block *entry)
@@ -292,7 +293,7 @@ merge(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 	return FANIN_VERDICT_HELD;
 }
 
-/* The slot has the gradient's block. */
+/* Handles a gradient whose block has the slot. */
 static enum fanin_verdict
 take_in_block(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 	      const struct pa_atp_gradient *gradient, struct pa_atp_block *entry,
@@ -314,8 +315,8 @@ take_in_block(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 }
 
 /*
- * DIRECT packets, and sums of several ranks, which no leaf makes: they go to the server, behind
- * what has merged.
+ * Handles DIRECT packets, and sums of several ranks, which no leaf makes. They go to the server,
+ * after the slot's own sum.
  */
 static enum fanin_verdict
 pass_directly(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,

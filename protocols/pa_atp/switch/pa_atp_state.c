@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * PA-ATP: what an aggregating switch knows of a job's run beside its slots: how far each rank is,
- * which blocks are split or finished, and how much of the aggregators is in use (section III.B,
- * "progress degree" and "AECN feedback"). Workers share it, so everything is atomic.
+ * What PA-ATP's aggregating switch knows of a job's run besides its slots: each rank's progress,
+ * which blocks are split or finished, and how many aggregators are in use (section III.B, "progress
+ * degree" and "AECN feedback"). Workers share this state, so everything is atomic.
  */
 #include "protocols/pa_atp/switch/pa_atp.h"
 
@@ -50,7 +50,7 @@ pa_atp_state_size(const struct fanin_job_params *job)
 	return sizeof(struct pa_atp_state) + 2 * job->window * sizeof(struct pa_atp_block);
 }
 
-/* Takes overflowed gradients out of what jobs have in common, and out of this job's share. */
+/* Subtracts overflowed gradients from the jobs' common count, and from this job's share. */
 static void
 forget_overflows(struct pa_atp_state *state, uint32_t n)
 {
@@ -72,7 +72,7 @@ pa_atp_state_release(const struct fanin_job_params *job, void *memory)
 void
 pa_atp_begin_run(const struct fanin_job_params *job, struct pa_atp_state *state, uint32_t first)
 {
-	/* Always the same, but slots of an earlier run may still lead here. */
+	/* The value is always the same, but slots of an earlier run may still point here. */
 	if (state->common == NULL)
 		state->common = job->slots.common;
 	forget_overflows(state, load(&state->overflowed));
@@ -83,7 +83,7 @@ pa_atp_begin_run(const struct fanin_job_params *job, struct pa_atp_state *state,
 	for (unsigned int rank = 0; rank < job->n_ranks; rank++)
 		store64(&state->sent[rank], 0);
 	for (uint32_t i = 0; i <= block_mask(job); i++) {
-		/* One before all blocks of the run: finished in any case. */
+		/* One before all blocks of the run, so finished in any case. */
 		store(&state->blocks[i].begun, first - 1);
 		store(&state->blocks[i].finished, first - 1);
 		store64(&state->blocks[i].overflowed, 0);
@@ -153,15 +153,15 @@ pa_atp_open_block(const struct fanin_handler_ctx *ctx, uint32_t block)
 }
 
 /*
- * A worker that lost its core on its way through finished blocks may come here with one whose place
- * is another one's by now.
+ * A worker that was interrupted while it finished blocks may come here with an old block, whose
+ * record another block has by now.
  */
 static void
 finish_entry(const struct fanin_handler_ctx *ctx, struct pa_atp_block *entry, uint32_t block)
 {
 	if (fanin_block_before(block, load(&entry->begun)))
 		return;
-	/* A result that a rank knew may be all that comes of it. */
+	/* A result known from an earlier run may be the only packet of its block. */
 	pa_atp_open_block(ctx, block);
 	take_off_overflows(ctx, entry);
 	if (__atomic_exchange_n(&entry->finished, block, __ATOMIC_RELAXED) != block)
@@ -175,8 +175,8 @@ pa_atp_finish_block(const struct fanin_handler_ctx *ctx, uint32_t block)
 }
 
 /*
- * A block whose result did not pass here is finished. If another worker is in its slot, the slot
- * stays: until a block of the job finds it, or its timer expires.
+ * A block whose result did not pass here is finished. If another worker has entered its slot, the
+ * slot stays in use until a block of the job finds it, or its timer expires.
  */
 static void
 give_up_block(struct fanin_handler_ctx *ctx, uint32_t block)
@@ -191,8 +191,8 @@ give_up_block(struct fanin_handler_ctx *ctx, uint32_t block)
 }
 
 /*
- * The first block at or behind this one, and before `end`, whose result no rank can have: it has
- * not passed here, and is not from an earlier run.
+ * Returns the first block at or after this one, and before `end`, whose result no rank can have: it
+ * has not passed here, and is not from an earlier run.
  */
 static uint32_t
 first_without_result(const struct fanin_job_params *job, const struct pa_atp_state *state,
@@ -256,15 +256,12 @@ pa_atp_note_gradient(const struct fanin_handler_ctx *ctx, unsigned int rank, uin
 	uint64_t now;
 
 	do {
-		/*
-		 * All ranks count on from the run's first block, also where the numbers of blocks
-		 * wrap around.
-		 */
+		/* All ranks count from the run's first block, even if block numbers wrap around. */
 		const uint64_t from = sent == 0 ? load(&state->first) : sent;
 		const int32_t ahead = (int32_t)(block + 1 - (uint32_t)from);
 
 		now = from + (uint64_t)(int64_t)ahead;
-		/* Only forwards, so that copies and packets that come late leave it as it is. */
+		/* The count only grows, so copies and late packets don't change it. */
 		if (ahead < 0 || now == sent)
 			return;
 	} while (!__atomic_compare_exchange_n(&state->sent[rank], &sent, now, false,
@@ -278,8 +275,8 @@ pa_atp_is_short(const struct fanin_handler_ctx *ctx)
 	const struct pa_atp_state *state = ctx->state;
 	const struct fanin_job_params *job = ctx->job;
 	/*
-	 * A run that ends takes its overflows back at once, and its last result those of a block:
-	 * for a moment there are less than none.
+	 * A run that ends takes its overflows back at once, while its last result takes back those
+	 * of a block. So the count may be negative for a moment.
 	 */
 	const int32_t overflowed = (int32_t)load(&state->common->overflowed);
 	const uint64_t busy = load(&state->common->used) + (uint64_t)RTE_MAX(overflowed, 0);
@@ -288,7 +285,7 @@ pa_atp_is_short(const struct fanin_handler_ctx *ctx)
 	return busy * 100 > job->parameters[FANIN_PA_ATP_ETA] * all;
 }
 
-/* More is in use than before. */
+/* Records that more is in use than before. */
 static void
 look_at_threshold(const struct fanin_handler_ctx *ctx)
 {
@@ -345,7 +342,7 @@ pa_atp_note_round_trip(const struct fanin_handler_ctx *ctx, uint64_t ns)
 	struct pa_atp_state *state = ctx->state;
 	const uint64_t smoothed = load64(&state->round_trip_ns);
 
-	/* Workers may take each other's sample for one that there was before: it is an estimate. */
+	/* Workers may overwrite each other's samples; the result is an estimate. */
 	store64(&state->round_trip_ns, smoothed == 0 ? ns : smoothed - smoothed / 8 + ns / 8);
 }
 
