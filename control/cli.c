@@ -8,7 +8,7 @@
 
 #define LINE_LEN 96
 /* Width of the column of names: the help of an option with longer names begins on the next line. */
-#define MOST_NAMES_LEN 26
+#define MAX_NAMES_LEN 26
 #define NAMES_LEN 64
 
 static bool
@@ -104,7 +104,7 @@ cli_print_options(FILE *out, const struct cli_option *options)
 	for (const struct cli_option *option = options; option->name != NULL; option++) {
 		const int len = names_of(option, aligned, names);
 
-		if (len > column && len <= MOST_NAMES_LEN)
+		if (len > column && len <= MAX_NAMES_LEN)
 			column = len;
 	}
 	for (const struct cli_option *option = options; option->name != NULL; option++) {

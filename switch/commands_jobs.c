@@ -12,7 +12,7 @@
 #include "switch/job_args.h"
 
 #define FEW_WAITING 16
-#define MOST_WAITING 1024
+#define MAX_WAITING 1024
 
 static json_t *
 json_ranks(const struct fanin_ranks *ranks)
@@ -414,7 +414,7 @@ command_jobs_waits(void *user, const json_t *args, struct control_error *error)
 
 	if (args_check_known(args, error, "id", "most") != 0 ||
 	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, NULL, error) != 0 ||
-	    args_integer(args, "most", 1, MOST_WAITING, &most, &present, error) != 0)
+	    args_integer(args, "most", 1, MAX_WAITING, &most, &present, error) != 0)
 		return NULL;
 	job = job_lookup(daemon->pipeline->jobs, (uint32_t)id);
 	if (job == NULL)

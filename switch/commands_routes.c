@@ -15,7 +15,7 @@
 #include "switch/commands.h"
 #include "wire/ranks.h"
 
-#define MOST_HOSTS_TO_FIND FANIN_WIRE_MAX_RANKS /* by one command: a job's */
+#define MAX_HOSTS_TO_FIND FANIN_WIRE_MAX_RANKS /* by one command: a job's */
 
 static const char *
 next_hop_state(const struct pipeline *pipeline, const struct next_hop *hop, mac_key mac)
@@ -171,7 +171,7 @@ command_hosts_find(void *user, const json_t *args, struct control_error *error)
 	size_t i;
 
 	if (args_check_known(args, error, "hosts") != 0 ||
-	    args_objects(args, "hosts", 1, MOST_HOSTS_TO_FIND, &hosts, NULL, error) != 0)
+	    args_objects(args, "hosts", 1, MAX_HOSTS_TO_FIND, &hosts, NULL, error) != 0)
 		return NULL;
 	list = json_array();
 	json_array_foreach(hosts, i, entry) {

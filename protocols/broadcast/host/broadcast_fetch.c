@@ -13,9 +13,9 @@
 
 #define MS UINT64_C(1000000)
 /* Unanswered FETCHes before another rank is asked. */
-#define UNANSWERED_MOST 3u
+#define MAX_UNANSWERED 3u
 /* Time for which neighbors may lack the requested packets before the root is asked. */
-#define LACKS_MOST_NS (200 * MS)
+#define MAX_LACKS_NS (200 * MS)
 
 /* ------------------------------------------------------------------ what others ask for */
 
@@ -262,7 +262,7 @@ whom_to_ask(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op,
 	const uint16_t rank = mc->engine.config.rank;
 	const uint64_t now_ns = mc->engine.loop.now_ns;
 
-	if (op->lacks_ns != 0 && now_ns - op->lacks_ns >= LACKS_MOST_NS)
+	if (op->lacks_ns != 0 && now_ns - op->lacks_ns >= MAX_LACKS_NS)
 		return fanin_broadcast_root(mc, op, fetch->first);
 	return (uint16_t)((rank + size - op->step) % size);
 }
@@ -305,7 +305,7 @@ op_ask(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op, bool si
 
 	if (!fetch_make(mc, op, &lacking))
 		return;
-	if (op->n_unanswered >= UNANSWERED_MOST) {
+	if (op->n_unanswered >= MAX_UNANSWERED) {
 		op->n_unanswered = 0;
 		op->step = op->step % (mc->engine.config.size - 1u) + 1;
 	}

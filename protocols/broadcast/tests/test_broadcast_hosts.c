@@ -219,7 +219,7 @@ loses_all_data(uint16_t rank, const struct fanin_hdr *hdr)
  * What one rank lacks is far apart: each packet needs a FETCH of its own where a bitmap of a
  * packet's length does not reach the next one.
  */
-START_TEST(what_one_bitmap_does_not_cover_is_asked_for_by_several)
+START_TEST(several_fetches_ask_for_more_than_one_bitmap_covers)
 {
 	const struct trial trial = {
 		.seed = 1, .n_ranks = 4, .n_leaves = 2, .chains = 4, .payload_bytes = 64
@@ -253,7 +253,7 @@ loses_at_neighbors(uint16_t rank, const struct fanin_hdr *hdr)
 }
 
 /* By _i: a middle packet of a message with a partial last one, or the last one. */
-START_TEST(what_neighbors_lack_goes_around_the_ring_once)
+START_TEST(packets_that_neighbors_lack_go_around_the_ring_once)
 {
 	struct fanin_broadcast_stats stats;
 
@@ -270,7 +270,7 @@ START_TEST(what_neighbors_lack_goes_around_the_ring_once)
 }
 END_TEST
 
-START_TEST(what_all_lack_comes_from_its_root)
+START_TEST(packets_that_all_lack_come_from_their_root)
 {
 	struct fanin_broadcast_stats stats;
 
@@ -400,7 +400,7 @@ lacks_packet_5_only(void *user)
 /*
  * A rank that could not ask has asked for nothing: what comes by multicast after all is not late.
  */
-START_TEST(what_could_not_be_asked_for_counts_as_neither_lost_nor_late)
+START_TEST(packets_not_asked_for_count_as_neither_lost_nor_late)
 {
 	const struct fanin_broadcast_op *op;
 
@@ -478,7 +478,7 @@ START_TEST(data_that_never_passes_ends_the_run_in_time)
 }
 END_TEST
 
-START_TEST(what_neighbors_told_in_a_lost_run_fails_nobody_in_the_next_one)
+START_TEST(answers_of_a_lost_run_fail_nobody_in_the_next_one)
 {
 	open_world(&eight);
 	told_rank = 3;
@@ -520,7 +520,7 @@ loses_deliveries(uint16_t rank, const struct fanin_hdr *hdr)
 }
 
 /* A member's packets that it was not asked for, and that are not its own. */
-START_TEST(what_was_not_asked_for_is_taken_from_its_root_only)
+START_TEST(unrequested_packets_are_taken_from_their_root_only)
 {
 	uint8_t *junk;
 
@@ -551,7 +551,7 @@ has_asked_for_60(void *user)
  * In silence a rank asks for what its root has not sent yet, and gets it from another: what is
  * missing before it is late, and no gap.
  */
-START_TEST(what_a_neighbor_sends_overtakes_nothing)
+START_TEST(packets_from_a_neighbor_overtake_nothing)
 {
 	uint8_t *elements;
 
@@ -577,7 +577,7 @@ END_TEST
  * While a root is late, a member says again and again that it has sent a packet, and sends FETCHes
  * and others that make no sense.
  */
-START_TEST(what_a_member_makes_up_fails_nobody)
+START_TEST(invalid_packets_of_a_member_fail_nobody)
 {
 	const struct fanin_broadcast_tell tell = { .has = 1, .packet = 5 };
 	struct random random = random_seed(1);
@@ -741,15 +741,15 @@ suite_broadcast_hosts(void)
 	tcase = tcase_create("lost");
 	tcase_add_test(tcase, chains_stay_in_their_racks);
 	tcase_add_loop_test(tcase, packets_that_ask_are_no_longer_than_the_jobs_packets, 0, 6);
-	tcase_add_test(tcase, what_one_bitmap_does_not_cover_is_asked_for_by_several);
-	tcase_add_loop_test(tcase, what_neighbors_lack_goes_around_the_ring_once, 0, 2);
-	tcase_add_test(tcase, what_all_lack_comes_from_its_root);
+	tcase_add_test(tcase, several_fetches_ask_for_more_than_one_bitmap_covers);
+	tcase_add_loop_test(tcase, packets_that_neighbors_lack_go_around_the_ring_once, 0, 2);
+	tcase_add_test(tcase, packets_that_all_lack_come_from_their_root);
 	tcase_add_test(tcase, a_lost_activation_costs_nothing);
 	tcase_add_test(tcase, a_mark_on_a_duplicate_is_no_loss);
-	tcase_add_test(tcase, what_could_not_be_asked_for_counts_as_neither_lost_nor_late);
-	tcase_add_test(tcase, what_was_not_asked_for_is_taken_from_its_root_only);
-	tcase_add_test(tcase, what_a_neighbor_sends_overtakes_nothing);
-	tcase_add_test(tcase, what_a_member_makes_up_fails_nobody);
+	tcase_add_test(tcase, packets_not_asked_for_count_as_neither_lost_nor_late);
+	tcase_add_test(tcase, unrequested_packets_are_taken_from_their_root_only);
+	tcase_add_test(tcase, packets_from_a_neighbor_overtake_nothing);
+	tcase_add_test(tcase, invalid_packets_of_a_member_fail_nobody);
 	tcase_add_test(tcase, a_turn_comes_from_the_root_before_only);
 	suite_add_tcase(suite, tcase);
 
@@ -758,7 +758,7 @@ suite_broadcast_hosts(void)
 	tcase_add_loop_test(tcase, a_tree_may_be_lost_at_any_moment, 0, 48);
 	tcase_add_test(tcase, a_rank_that_is_late_after_a_loss_is_waited_for);
 	tcase_add_test(tcase, data_that_never_passes_ends_the_run_in_time);
-	tcase_add_test(tcase, what_neighbors_told_in_a_lost_run_fails_nobody_in_the_next_one);
+	tcase_add_test(tcase, answers_of_a_lost_run_fail_nobody_in_the_next_one);
 	suite_add_tcase(suite, tcase);
 
 	tcase = tcase_create("late");

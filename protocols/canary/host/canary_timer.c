@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 /* Number of questions to a rank that does not answer, within a timeout. */
-#define LEAST_QUESTIONS 64
+#define MIN_QUESTIONS 64
 
 static uint64_t
 ask_most_ns(const struct fanin_canary *canary)
@@ -81,7 +81,7 @@ next_wait_ns(const struct fanin_canary *canary, const struct fanin_lane *lane)
 	const uint64_t wait_ns = lane->ask_wait_ns == 0 ? usual_ns : 2 * lane->ask_wait_ns;
 	const uint64_t most_ns =
 		is_unanswered(canary, lane->block)
-			? fanin_later(usual_ns, canary->engine.config.timeout_ns / LEAST_QUESTIONS)
+			? fanin_later(usual_ns, canary->engine.config.timeout_ns / MIN_QUESTIONS)
 			: ask_most_ns(canary);
 
 	return fanin_earlier(wait_ns, fanin_earlier(most_ns, ask_most_ns(canary)));

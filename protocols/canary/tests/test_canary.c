@@ -14,7 +14,7 @@
 
 #define RANKS 6
 #define WINDOW 8
-#define LEAST_NS 20000u
+#define MIN_NS 20000u
 #define UPLINKS (UINT64_C(1) << 4 | UINT64_C(1) << 5)
 
 /* An emission. */
@@ -155,7 +155,7 @@ START_TEST(all_hosts_of_a_leaf_leave_at_once)
 	expect_nothing();
 	reduce(1, 5, 2);
 	expect_sum(5, 3);
-	canary_rig_pass_time(&rig, 10 * LEAST_NS);
+	canary_rig_pass_time(&rig, 10 * MIN_NS);
 	expect_nothing();
 	ck_assert_uint_eq(count(CANARY_COMPLETE), 1);
 	ck_assert_uint_eq(count(CANARY_MERGED), 1);
@@ -163,10 +163,10 @@ START_TEST(all_hosts_of_a_leaf_leave_at_once)
 }
 END_TEST
 
-START_TEST(who_is_late_goes_on_as_a_straggler)
+START_TEST(late_data_goes_on_as_a_straggler)
 {
 	reduce(0, 5, 1);
-	canary_rig_pass_time(&rig, LEAST_NS - 1);
+	canary_rig_pass_time(&rig, MIN_NS - 1);
 	expect_nothing();
 	canary_rig_pass_time(&rig, 1);
 	expect_sum(5, 1);
@@ -188,7 +188,7 @@ START_TEST(the_root_waits_for_timers_of_others)
 {
 	/* Rank 0 leads block 6. */
 	reduce(1, 6, 2);
-	canary_rig_pass_time(&rig, 3 * LEAST_NS - LEAST_NS / 4 - 1);
+	canary_rig_pass_time(&rig, 3 * MIN_NS - MIN_NS / 4 - 1);
 	expect_nothing();
 	reduce(4, 6, 4 | 8);
 	reduce(5, 6, 16);
@@ -197,11 +197,11 @@ START_TEST(the_root_waits_for_timers_of_others)
 	expect_sum(6, 62);
 	/* Without the last ones it waits no longer. */
 	reduce(1, 12, 2);
-	canary_rig_pass_time(&rig, 3 * LEAST_NS);
+	canary_rig_pass_time(&rig, 3 * MIN_NS);
 	expect_sum(12, 2);
 	/* For a part of the least timeout there is no further timer. */
 	reduce(1, 18, 2);
-	canary_rig_pass_time(&rig, 3 * LEAST_NS - LEAST_NS / 4);
+	canary_rig_pass_time(&rig, 3 * MIN_NS - MIN_NS / 4);
 	expect_sum(18, 2);
 }
 END_TEST
@@ -237,13 +237,13 @@ START_TEST(a_rank_is_in_a_sum_once)
 	/* All that is there, and more. */
 	reduce(5, 5, 4 | 8 | 16);
 	expect_nothing();
-	canary_rig_pass_time(&rig, LEAST_NS);
+	canary_rig_pass_time(&rig, MIN_NS);
 	expect_sum(5, 4 | 8 | 16);
 	ck_assert_uint_eq(canary_rig_slot(&rig, 0, 5)->ports, UPLINKS);
 }
 END_TEST
 
-START_TEST(what_has_another_shape_goes_on)
+START_TEST(data_of_another_shape_goes_on)
 {
 	struct rte_mbuf *other = canary_rig_reduce(&rig, 5, 2, 0);
 
@@ -252,7 +252,7 @@ START_TEST(what_has_another_shape_goes_on)
 	ck_assert_int_eq(canary_rig_offer(&rig, 0, 1, other), FANIN_VERDICT_HELD);
 	ck_assert_uint_eq(take(FANIN_EMIT_ROUTE, FANIN_TYPE_REDUCE)->headers.fanin.op,
 			  FANIN_WIRE_MAX);
-	canary_rig_pass_time(&rig, LEAST_NS);
+	canary_rig_pass_time(&rig, MIN_NS);
 	expect_sum(5, 1);
 }
 END_TEST
@@ -318,7 +318,7 @@ START_TEST(a_descriptor_keeps_its_place)
 	reduce(0, 5, 1);
 	reduce(0, 7, 1);
 	expect_collision(7, 1, 0);
-	canary_rig_pass_time(&rig, LEAST_NS);
+	canary_rig_pass_time(&rig, MIN_NS);
 	expect_sum(5, 1);
 	/* Its ports wait for the result, unless that seems to be lost. */
 	canary_rig_pass_time(&rig, 2000000000);
@@ -414,7 +414,7 @@ START_TEST(a_result_goes_back_by_the_ports)
 			 FANIN_VERDICT_HELD);
 	expect_result(5, 1 | 1 << 4);
 	/* Also of a descriptor that was open still: its sum is not needed any more. */
-	canary_rig_pass_time(&rig, 10 * LEAST_NS);
+	canary_rig_pass_time(&rig, 10 * MIN_NS);
 	expect_nothing();
 	ck_assert_int_eq(canary_rig_offer(&rig, 0, 5, canary_rig_result(&rig, 5)),
 			 FANIN_VERDICT_FREE);
@@ -490,7 +490,7 @@ START_TEST(a_host_brings_its_own_data_only)
 }
 END_TEST
 
-START_TEST(what_goes_elsewhere_is_not_combined)
+START_TEST(data_to_another_address_is_not_combined)
 {
 	struct rte_mbuf *astray = canary_rig_reduce(&rig, 5, 1, 0);
 	struct fanin_ip *ip = &rte_pktmbuf_mtod(astray, struct fanin_headers *)->ip;
@@ -501,7 +501,7 @@ START_TEST(what_goes_elsewhere_is_not_combined)
 	ck_assert_int_eq(canary_rig_offer(&rig, 0, 0, astray), FANIN_VERDICT_HELD);
 	reduce(1, 5, 2);
 	expect_sum(5, 2);
-	canary_rig_pass_time(&rig, LEAST_NS);
+	canary_rig_pass_time(&rig, MIN_NS);
 	ck_assert_uint_eq(ntohl(take(FANIN_EMIT_ROUTE, FANIN_TYPE_REDUCE)->headers.ip.dst_be),
 			  0x0a0000fe);
 }
@@ -569,7 +569,7 @@ START_TEST(a_host_speaks_for_no_other_rank)
 }
 END_TEST
 
-START_TEST(what_is_direct_changes_nothing)
+START_TEST(direct_packets_change_nothing)
 {
 	reduce(0, 5, 1);
 	ck_assert_int_eq(canary_rig_offer(&rig, 0, 1,
@@ -591,7 +591,7 @@ START_TEST(a_spine_learns_whom_it_sees)
 	reduce(0, 5, 1);
 	reduce(1, 5, 2);
 	expect_nothing();
-	canary_rig_pass_time(&rig, LEAST_NS);
+	canary_rig_pass_time(&rig, MIN_NS);
 	expect_sum(5, 3);
 	reduce(4, 5, 4);
 	expect_sum(5, 4);
@@ -637,7 +637,7 @@ START_TEST(a_timeout_follows_how_far_packets_are_apart)
 	const struct fanin_job_params *job = &rig.switches[0].job;
 	struct canary_state *state = rig.switches[0].state;
 
-	ck_assert_uint_eq(canary_timeout_ns(job, state, 5), LEAST_NS);
+	ck_assert_uint_eq(canary_timeout_ns(job, state, 5), MIN_NS);
 	canary_learn(job, state, 5, 3, 80000);
 	/* 80 us, and four times half of that. */
 	ck_assert_uint_eq(canary_timeout_ns(job, state, 5), 240000);
@@ -654,10 +654,10 @@ START_TEST(a_timeout_follows_how_far_packets_are_apart)
 	ck_assert_uint_eq(canary_timeout_ns(job, state, 5), 1000000);
 	for (int i = 0; i < 200; i++)
 		canary_learn(job, state, 5, 3, 5);
-	ck_assert_uint_eq(canary_timeout_ns(job, state, 5), LEAST_NS);
+	ck_assert_uint_eq(canary_timeout_ns(job, state, 5), MIN_NS);
 	/* Of other leaders nothing is known. */
-	ck_assert_uint_eq(canary_timeout_ns(job, state, 4), LEAST_NS);
-	ck_assert_uint_eq(canary_timeout_ns(job, state, 0), 3 * LEAST_NS);
+	ck_assert_uint_eq(canary_timeout_ns(job, state, 4), MIN_NS);
+	ck_assert_uint_eq(canary_timeout_ns(job, state, 0), 3 * MIN_NS);
 }
 END_TEST
 
@@ -669,11 +669,11 @@ suite_canary(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, all_hosts_of_a_leaf_leave_at_once);
-	tcase_add_test(tcase, who_is_late_goes_on_as_a_straggler);
+	tcase_add_test(tcase, late_data_goes_on_as_a_straggler);
 	tcase_add_test(tcase, the_root_waits_for_timers_of_others);
 	tcase_add_test(tcase, a_timeout_may_be_fixed);
 	tcase_add_test(tcase, a_rank_is_in_a_sum_once);
-	tcase_add_test(tcase, what_has_another_shape_goes_on);
+	tcase_add_test(tcase, data_of_another_shape_goes_on);
 	tcase_add_test(tcase, empty_packets_bring_their_ranks);
 	tcase_add_test(tcase, sums_of_a_block_go_the_same_way);
 	tcase_add_test(tcase, a_descriptor_keeps_its_place);
@@ -685,10 +685,10 @@ suite_canary(void)
 	tcase_add_test(tcase, a_leader_restores_what_collided);
 	tcase_add_test(tcase, at_the_port_of_a_host_only_the_leader_is_believed);
 	tcase_add_test(tcase, a_host_brings_its_own_data_only);
-	tcase_add_test(tcase, what_goes_elsewhere_is_not_combined);
+	tcase_add_test(tcase, data_to_another_address_is_not_combined);
 	tcase_add_test(tcase, a_host_answers_for_no_other_leader);
 	tcase_add_test(tcase, a_host_speaks_for_no_other_rank);
-	tcase_add_test(tcase, what_is_direct_changes_nothing);
+	tcase_add_test(tcase, direct_packets_change_nothing);
 	tcase_add_test(tcase, a_spine_learns_whom_it_sees);
 	tcase_add_test(tcase, the_job_tells_its_timeouts_and_slots);
 	tcase_add_test(tcase, a_timeout_follows_how_far_packets_are_apart);

@@ -585,7 +585,7 @@ expect_missing(uint16_t rank, uint64_t missing)
  * Rank 3 does not wait for rank 0 any longer. Rank 2 does not hear that, and asks rank 1, which
  * leads the block.
  */
-START_TEST(who_has_not_heard_of_the_end_is_told_by_others)
+START_TEST(ranks_that_missed_the_end_learn_it_from_others)
 {
 	const struct perf_collective sum = world_sum(100000);
 	uint16_t late = 0;
@@ -769,7 +769,7 @@ suite_canary_hosts(void)
 	tcase_add_test(tcase, ranks_leave_when_all_have_all_results);
 	tcase_add_loop_test(tcase, long_timeouts_make_nobody_ask, 0, 2);
 	tcase_add_loop_test(tcase, long_round_trips_are_learned, 0, 3);
-	tcase_add_test(tcase, who_has_not_heard_of_the_end_is_told_by_others);
+	tcase_add_test(tcase, ranks_that_missed_the_end_learn_it_from_others);
 	tcase_add_test(tcase, one_rank_leaves_at_once);
 	tcase_add_loop_test(tcase, windows_may_be_smaller_than_the_job, 0, 2 * RTE_DIM(odd_trials));
 	tcase_add_test(tcase, results_come_by_repetition_alone);

@@ -70,7 +70,7 @@ expect_refused(struct job_spec spec, const char *words)
 	ck_assert_msg(strstr(error, words) != NULL, "found \"%s\", expected \"%s\"", error, words);
 }
 
-START_TEST(what_such_a_job_has_to_be_like)
+START_TEST(jobs_with_unsuitable_arguments_are_refused)
 {
 	struct job_spec spec = usual_spec();
 
@@ -264,7 +264,7 @@ slots_with(const struct job *of)
 }
 
 /* Neither packets nor timers find them, and another job has their places. */
-START_TEST(what_a_part_leaves_behind_when_it_moves_is_given_back)
+START_TEST(slots_left_behind_by_a_moved_part_are_given_back)
 {
 	struct job_spec spec = usual_spec();
 	const struct job *moved;
@@ -380,11 +380,11 @@ suite_canary_jobs(void)
 	TCase *tcase = tcase_create("pipeline");
 
 	tcase_add_checked_fixture(tcase, setup, leaf_close);
-	tcase_add_test(tcase, what_such_a_job_has_to_be_like);
+	tcase_add_test(tcase, jobs_with_unsuitable_arguments_are_refused);
 	tcase_add_test(tcase, data_meets_on_its_way_and_the_result_comes_back);
 	tcase_add_test(tcase, the_timer_sends_what_there_is);
 	tcase_add_test(tcase, each_job_keeps_to_a_part_of_the_table);
-	tcase_add_test(tcase, what_a_part_leaves_behind_when_it_moves_is_given_back);
+	tcase_add_test(tcase, slots_left_behind_by_a_moved_part_are_given_back);
 	tcase_add_test(tcase, hosts_that_join_change_nothing_for_blocks_on_their_way);
 	tcase_add_test(tcase, nobody_joins_where_the_job_has_no_hosts);
 	tcase_add_test(tcase, hosts_of_a_library_that_cannot_lead_are_told);

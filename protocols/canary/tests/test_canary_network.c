@@ -17,11 +17,11 @@
 
 #define RANKS 4
 #define BLOCKS 40
-#define MOST_EVENTS 4096
+#define MAX_EVENTS 4096
 #define HOP_NS 5000u
 #define TICK_NS 20000u /* the least timeout */
 #define OVERDUE_NS 20000000u
-#define MOST_NS 20000000000ull /* of a run */
+#define MAX_NS 20000000000ull /* of a run */
 /* Ports of a leaf: 0 and 1 hosts, 2 and 3 spines; of a spine 0 and 1 leaves. */
 #define FIRST_UPLINK 2
 
@@ -70,7 +70,7 @@ struct rank {
 static struct canary_rig rig;
 static struct options options;
 static struct random random_state;
-static struct event events[MOST_EVENTS];
+static struct event events[MAX_EVENTS];
 static unsigned int n_events;
 static struct entry entries[BLOCKS];
 static struct rank ranks[RANKS];
@@ -91,7 +91,7 @@ happens(unsigned int of_1000)
 static void
 post(struct rte_mbuf *mbuf, int target, unsigned int port)
 {
-	ck_assert_uint_lt(n_events, MOST_EVENTS);
+	ck_assert_uint_lt(n_events, MAX_EVENTS);
 	events[n_events++] = (struct event){
 		.due_ns = rig.now_ns + HOP_NS / 2 + below(HOP_NS) +
 			  (happens(options.late) ? 100 * HOP_NS : 0),
@@ -388,7 +388,7 @@ run(uint64_t seed)
 	memset(ranks, 0, sizeof(ranks));
 	build();
 	for (unsigned int restarts = options.restarts; !all_done();) {
-		ck_assert_msg(rig.now_ns < MOST_NS, "seed %llu: no end", (unsigned long long)seed);
+		ck_assert_msg(rig.now_ns < MAX_NS, "seed %llu: no end", (unsigned long long)seed);
 		for (unsigned int rank = 0; rank < RANKS; rank++) {
 			rank_sends(rank);
 			rank_asks(rank);
@@ -440,7 +440,7 @@ START_TEST(without_loss_nobody_asks)
 }
 END_TEST
 
-START_TEST(whatever_is_lost_sums_are_exact)
+START_TEST(sums_are_exact_whatever_is_lost)
 {
 	unsigned int asked = 0;
 
@@ -469,7 +469,7 @@ suite_canary_network(void)
 	TCase *tcase = tcase_create("network");
 
 	tcase_add_loop_test(tcase, without_loss_nobody_asks, 0, 16);
-	tcase_add_loop_test(tcase, whatever_is_lost_sums_are_exact, 0, 8);
+	tcase_add_loop_test(tcase, sums_are_exact_whatever_is_lost, 0, 8);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

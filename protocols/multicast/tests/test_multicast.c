@@ -212,7 +212,7 @@ START_TEST(each_packet_comes_to_each_other_rank_once_over_each_link_once)
 }
 END_TEST
 
-START_TEST(what_is_not_a_members_goes_nowhere)
+START_TEST(packets_of_non_members_go_nowhere)
 {
 	uint8_t bytes[2048] __attribute__((aligned(8)));
 	struct fanin_headers *frame = (struct fanin_headers *)bytes;
@@ -343,7 +343,7 @@ suite_multicast(void)
 	suite_add_tcase(suite, tests);
 	tcase_set_timeout(tests, 300);
 	tcase_add_test(tests, each_packet_comes_to_each_other_rank_once_over_each_link_once);
-	tcase_add_test(tests, what_is_not_a_members_goes_nowhere);
+	tcase_add_test(tests, packets_of_non_members_go_nowhere);
 	tcase_add_test(tests, with_faults_what_comes_is_right);
 	tcase_add_test(tests, a_payload_that_the_switch_has_no_packets_for_is_refused);
 	tcase_add_test(tests, a_job_ends_in_virtual_time);

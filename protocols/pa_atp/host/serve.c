@@ -20,7 +20,7 @@
 #include "protocols/pa_atp/host/server_socket.h"
 
 #define DEFAULT_JOBS 16
-#define MOST_JOBS 1024
+#define MAX_JOBS 1024
 #define DEFAULT_MEMORY (UINT64_C(256) << 20)
 #define DEFAULT_BUFFER (UINT32_C(8) << 20)
 #define DEFAULT_SLOTS 1024
@@ -295,10 +295,10 @@ check_options(const struct fanin_server_opts *options, uint32_t *ip_be, struct f
 			error, FANIN_ERR_INVALID,
 			"address: found \"%.40s\", expected an IPv4 address of this host",
 			options->address == NULL ? "" : options->address);
-	if (options->max_jobs > MOST_JOBS)
+	if (options->max_jobs > MAX_JOBS)
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "max_jobs: found %u, expected at most %u", options->max_jobs,
-				       MOST_JOBS);
+				       MAX_JOBS);
 	return FANIN_OK;
 }
 

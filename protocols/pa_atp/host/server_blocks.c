@@ -12,9 +12,9 @@
 
 #define TOS_ECN 3u
 #define TOS_CE 3u
-#define MOST_DOUBLINGS 11u /* from the least round trip to a second */
+#define MAX_DOUBLINGS 11u /* from the least round trip to a second */
 
-static_assert(FANIN_SERVER_LEAST_ROUND_TRIP_NS << MOST_DOUBLINGS >= FANIN_SERVER_MOST_FLUSH_WAIT_NS,
+static_assert(FANIN_SERVER_LEAST_ROUND_TRIP_NS << MAX_DOUBLINGS >= FANIN_SERVER_MOST_FLUSH_WAIT_NS,
 	      "waits between FLUSHes");
 
 void
@@ -259,7 +259,7 @@ server_block(struct fanin_server_core *core, struct fanin_server_job *job,
 static uint64_t
 flush_wait_ns(const struct fanin_server_job *job, uint32_t n_flushes)
 {
-	const uint32_t doublings = n_flushes < MOST_DOUBLINGS ? n_flushes : MOST_DOUBLINGS;
+	const uint32_t doublings = n_flushes < MAX_DOUBLINGS ? n_flushes : MAX_DOUBLINGS;
 	const uint64_t wait_ns = job->round_trip_ns << doublings;
 	uint64_t most_ns = FANIN_SERVER_MOST_FLUSH_WAIT_NS;
 

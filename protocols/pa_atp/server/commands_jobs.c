@@ -12,8 +12,8 @@
 #include "protocols/pa_atp/server/commands.h"
 
 #define FEW_WAITING 16
-#define MOST_WAITING 1024
-#define MOST_SLOTS (2 * FANIN_WIRE_MAX_WINDOW)
+#define MAX_WAITING 1024
+#define MAX_SLOTS (2 * FANIN_WIRE_MAX_WINDOW)
 
 static const struct server_parameter parameters[] = {
 #define SERVER_PARAMETER(enumerator, name, least, most, usual, text)                               \
@@ -376,10 +376,10 @@ read_job(const struct daemon *daemon, const json_t *args, struct job_request *re
 	}
 	if (read_member(daemon, args, &request->record.switch_ip_be, &size, error) != 0)
 		return -EINVAL;
-	if (slots > MOST_SLOTS) {
+	if (slots > MAX_SLOTS) {
 		control_fail(error, "no_room",
 			     "asked for %" PRId64 " slots, %d are available to each job", slots,
-			     MOST_SLOTS);
+			     MAX_SLOTS);
 		return -EINVAL;
 	}
 	opts->job = (uint32_t)id;
@@ -528,7 +528,7 @@ command_jobs_waits(void *user, const json_t *args, struct control_error *error)
 
 	if (args_check_known(args, error, "id", "most") != 0 ||
 	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, NULL, error) != 0 ||
-	    args_integer(args, "most", 1, MOST_WAITING, &most, &present, error) != 0)
+	    args_integer(args, "most", 1, MAX_WAITING, &most, &present, error) != 0)
 		return NULL;
 	record = record_find(daemon, (uint32_t)id);
 	if (record == NULL)

@@ -20,7 +20,7 @@
 
 #define HOUSEKEEP_MS 1000
 /* Rounds with packets before control connections are looked at. */
-#define MOST_ROUNDS 64
+#define MAX_ROUNDS 64
 
 /* Takes packets for a while. Returns how many came last, or -EIO. */
 static int
@@ -28,7 +28,7 @@ serve_packets(struct daemon *daemon)
 {
 	int n = 1;
 
-	for (unsigned int i = 0; i < MOST_ROUNDS && n > 0; i++)
+	for (unsigned int i = 0; i < MAX_ROUNDS && n > 0; i++)
 		n = fanin_serve(daemon->server);
 	if (n >= 0)
 		return n;

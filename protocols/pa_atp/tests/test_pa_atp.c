@@ -243,7 +243,7 @@ header_of(struct rte_mbuf *mbuf)
 	return &rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin;
 }
 
-START_TEST(what_can_not_be_reduced_is_dropped_by_name)
+START_TEST(irreducible_packets_are_dropped_by_name)
 {
 	struct rte_mbuf *mbuf;
 
@@ -528,7 +528,7 @@ START_TEST(copies_of_what_went_to_the_server_follow_only_if_sent_again)
 }
 END_TEST
 
-START_TEST(what_a_server_asked_for_flushes_what_has_merged)
+START_TEST(direct_gradients_flush_the_merged_sum)
 {
 	start();
 	merge_one(0, 1);
@@ -786,7 +786,7 @@ expect_out_of_window(enum fanin_type type, uint32_t block)
  * so it neither has come further, nor asks for what it can't have sent, nor knows the result of a
  * block that is not among the run's first ones.
  */
-START_TEST(what_no_rank_can_have_or_ask_for_is_refused)
+START_TEST(impossible_progress_and_queries_are_refused)
 {
 	const uint32_t oldest = _i == 0 ? 0 : 40;
 	struct rte_mbuf *mbuf;
@@ -1176,7 +1176,7 @@ suite_pa_atp(void)
 	tcase_add_test(tcase, every_data_type_and_operator_is_reduced_by_its_kernel);
 	tcase_add_test(tcase, empty_gradients_take_part_without_data);
 	tcase_add_test(tcase, copies_have_the_data_of_their_root);
-	tcase_add_test(tcase, what_can_not_be_reduced_is_dropped_by_name);
+	tcase_add_test(tcase, irreducible_packets_are_dropped_by_name);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("acknowledgements");
 	tcase_add_test(tcase, every_gradient_and_every_copy_is_acknowledged);
@@ -1190,7 +1190,7 @@ suite_pa_atp(void)
 	tcase_add_test(tcase, gradient_whose_slot_is_taken_goes_to_the_server);
 	tcase_add_test(tcase, retransmission_of_an_absent_rank_is_merged_of_a_present_one_flushes);
 	tcase_add_test(tcase, copies_of_what_went_to_the_server_follow_only_if_sent_again);
-	tcase_add_test(tcase, what_a_server_asked_for_flushes_what_has_merged);
+	tcase_add_test(tcase, direct_gradients_flush_the_merged_sum);
 	tcase_add_test(tcase, retransmission_has_a_sum_that_was_sent_sent_again);
 	tcase_add_test(tcase, server_s_flush_takes_what_there_is);
 	tcase_add_test(tcase, sum_is_sent_again_once_in_a_round_trip);
@@ -1200,7 +1200,7 @@ suite_pa_atp(void)
 	tcase_add_test(tcase, late_copy_of_a_result_changes_nothing);
 	tcase_add_test(tcase, result_of_one_asker_tells_that_the_block_is_finished);
 	tcase_add_test(tcase, progress_frees_slots_whose_results_did_not_pass);
-	tcase_add_loop_test(tcase, what_no_rank_can_have_or_ask_for_is_refused, 0, 2);
+	tcase_add_loop_test(tcase, impossible_progress_and_queries_are_refused, 0, 2);
 	tcase_add_test(tcase, block_takes_the_slot_of_a_finished_one);
 	tcase_add_test(tcase, slot_that_waits_too_long_is_flushed);
 	tcase_add_test(tcase, sum_without_a_result_is_given_up);

@@ -26,7 +26,7 @@
 	}
 #define PAYLOAD 64
 #define ELEMENTS (PAYLOAD / 4)
-#define MOST_BLOCKS 3000
+#define MAX_BLOCKS 3000
 #define MS UINT64_C(1000000)
 #define US UINT64_C(1000)
 #define SECOND (1000 * MS)
@@ -70,12 +70,12 @@ static struct {
 	uint64_t now_ns;
 	uint32_t epoch;
 	uint32_t base; /* block that the run's packets count as 0 */
-	uint32_t data[MOST_BLOCKS * ELEMENTS];
-	uint32_t result[MOST_BLOCKS * ELEMENTS];
+	uint32_t data[MAX_BLOCKS * ELEMENTS];
+	uint32_t result[MAX_BLOCKS * ELEMENTS];
 	/* A world around the host, that answers by itself; see answer_all. */
 	struct random random;
 	double loss;
-	bool have[MOST_BLOCKS]; /* the server has the host's gradient */
+	bool have[MAX_BLOCKS]; /* the server has the host's gradient */
 	uint64_t gack_ns;
 	uint64_t result_ns;
 } host;
@@ -434,7 +434,7 @@ switch_take(const struct packet *packet)
 	const struct fanin_hdr *hdr = &packet->headers.fanin;
 	const uint32_t block = hdr->block + host.base;
 
-	ck_assert_uint_lt(block, MOST_BLOCKS);
+	ck_assert_uint_lt(block, MAX_BLOCKS);
 	switch (hdr->type) {
 	case FANIN_TYPE_CONTRIBUTION:
 		give_gack(block, (uint64_t)n_ranks * (block + 1), 0);
@@ -1106,7 +1106,7 @@ END_TEST
  * lacks the other rank's, too, as if large packets did not pass: each of the two would wait for the
  * other one.
  */
-START_TEST(what_the_server_lacks_of_this_rank_is_not_late)
+START_TEST(data_that_the_server_lacks_of_this_rank_is_not_late)
 {
 	struct fanin_ranks missing;
 	uint64_t began_ns;
@@ -1142,7 +1142,7 @@ START_TEST(what_the_server_lacks_of_this_rank_is_not_late)
 END_TEST
 
 /* By _i: the switch still acknowledges what comes; nothing comes back at all. */
-START_TEST(who_is_silent_is_named)
+START_TEST(silent_peers_are_named)
 {
 	uint64_t began_ns;
 
@@ -1173,7 +1173,7 @@ START_TEST(who_is_silent_is_named)
 END_TEST
 
 /* The run is lost. The host has results 0 to 3 and 5; another rank has nothing. */
-START_TEST(what_this_rank_knows_is_told_in_a_new_run)
+START_TEST(results_that_this_rank_knows_are_told_in_a_new_run)
 {
 	host_open(PA_ATP);
 	host_post(8);
@@ -1376,7 +1376,7 @@ START_TEST(runs_that_are_lost_again_and_again_end_with_exact_sums)
 }
 END_TEST
 
-START_TEST(what_such_jobs_do_not_have_is_refused_by_name)
+START_TEST(unsupported_features_are_refused_by_name)
 {
 	struct fanin_error error = { 0 };
 	struct fanin_endpoint *engine = NULL;
@@ -1469,15 +1469,15 @@ suite_pa_atp_host(void)
 	suite_add_tcase(suite, loss);
 	tcase_add_test(ends, a_late_rank_is_waited_for);
 	tcase_add_test(ends, a_gap_counts_although_the_block_was_asked_for_before);
-	tcase_add_loop_test(ends, what_the_server_lacks_of_this_rank_is_not_late, 0, 2);
+	tcase_add_loop_test(ends, data_that_the_server_lacks_of_this_rank_is_not_late, 0, 2);
 	tcase_add_test(ends, a_rank_that_has_ended_is_named_in_time);
-	tcase_add_loop_test(ends, who_is_silent_is_named, 0, 2);
-	tcase_add_test(ends, what_this_rank_knows_is_told_in_a_new_run);
+	tcase_add_loop_test(ends, silent_peers_are_named, 0, 2);
+	tcase_add_test(ends, results_that_this_rank_knows_are_told_in_a_new_run);
 	tcase_add_loop_test(ends, results_of_blocks_that_are_not_sent_yet_count, 0, 2);
 	tcase_add_test(ends, windows_begin_anew_in_a_new_run);
 	tcase_add_loop_test(ends, runs_that_are_lost_again_and_again_end_with_exact_sums, 0,
 			    10 * TYPES);
-	tcase_add_test(ends, what_such_jobs_do_not_have_is_refused_by_name);
+	tcase_add_test(ends, unsupported_features_are_refused_by_name);
 	suite_add_tcase(suite, ends);
 	return suite;
 }

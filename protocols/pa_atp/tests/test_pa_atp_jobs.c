@@ -89,7 +89,7 @@ expect_refused(const struct job_spec *spec, const char *text)
 	ck_assert_msg(strstr(error, text) != NULL, "\"%s\" is not in: %s", text, error);
 }
 
-START_TEST(what_it_can_not_do_is_refused_by_name)
+START_TEST(unsupported_jobs_are_refused_by_name)
 {
 	struct job_spec spec;
 
@@ -645,7 +645,7 @@ suite_pa_atp_jobs(void)
 	Suite *suite = suite_create("pa_atp_jobs");
 	TCase *tcase = tcase_create("jobs");
 
-	tcase_add_test(tcase, what_it_can_not_do_is_refused_by_name);
+	tcase_add_test(tcase, unsupported_jobs_are_refused_by_name);
 	tcase_add_test(tcase, window_may_be_larger_than_the_pool);
 	tcase_add_loop_test(tcase, leaf_needs_no_server_of_its_own, 0, 2);
 	suite_add_tcase(suite, tcase);

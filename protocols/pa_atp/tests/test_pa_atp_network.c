@@ -246,7 +246,7 @@ forge(enum fanin_type type, uint32_t block, uint32_t progress)
  * By _i: what is forged, and whether there are leaves. Neither the switch nor the server ends the
  * job, and it is as fast as ever.
  */
-START_TEST(what_no_rank_can_have_sent_ends_nothing_and_costs_nothing)
+START_TEST(impossible_packets_end_nothing_and_cost_nothing)
 {
 	static const enum fanin_type types[] = { FANIN_TYPE_KNOWN, FANIN_TYPE_QUERY,
 						 FANIN_TYPE_CONTRIBUTION };
@@ -365,8 +365,7 @@ suite_pa_atp_network(void)
 	tcase_add_loop_test(tcase, all_collectives_and_operators_are_exact, FANIN_I8,
 			    FANIN_F64 + 1);
 	tcase_add_loop_test(tcase, few_aggregators_cost_time_and_nothing_else, 0, 4);
-	tcase_add_loop_test(forgers, what_no_rank_can_have_sent_ends_nothing_and_costs_nothing, 0,
-			    6);
+	tcase_add_loop_test(forgers, impossible_packets_end_nothing_and_cost_nothing, 0, 6);
 	tcase_add_loop_test(tcase, a_late_rank_is_waited_for, 0, 2);
 	tcase_add_loop_test(tcase, a_dead_server_is_named_in_time, 0, 2);
 	tcase_add_loop_test(tcase, a_server_may_be_lost_at_any_moment, 0, 60);

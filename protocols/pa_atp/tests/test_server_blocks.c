@@ -117,7 +117,7 @@ START_TEST(a_complete_sum_is_the_result)
 }
 END_TEST
 
-START_TEST(what_the_server_sends_is_valid)
+START_TEST(packets_of_the_server_are_valid)
 {
 	struct fanin_headers headers;
 	const struct fanin_flow flow = { 0 };
@@ -951,7 +951,7 @@ suite_server_blocks(void)
 
 	tcase_add_checked_fixture(sums, NULL, close_rig);
 	tcase_add_test(sums, a_complete_sum_is_the_result);
-	tcase_add_test(sums, what_the_server_sends_is_valid);
+	tcase_add_test(sums, packets_of_the_server_are_valid);
 	tcase_add_test(sums, disjoint_sums_are_merged);
 	tcase_add_test(sums, contained_sums_are_duplicates);
 	tcase_add_test(sums, a_superset_replaces_what_is_there);
