@@ -10,7 +10,7 @@
 
 #include "protocols/pa_atp/pa_atp.h"
 
-/* The codepoint of senders whose packets may be marked (RFC 3168). */
+/* The ECN codepoint of packets that may be marked (RFC 3168). */
 #define ECT_0 2
 
 /* Begins a run; its first block is the engine's oldest. */
@@ -116,7 +116,7 @@ sample_make(const struct fanin_pa_atp *pa, uint32_t block, bool ce)
 	};
 }
 
-/* Moves the first block without GACK on. */
+/* Advances the first block without GACK. */
 static void
 gacked_advance(struct fanin_pa_atp *pa)
 {
@@ -126,7 +126,7 @@ gacked_advance(struct fanin_pa_atp *pa)
 		pa->gacked++;
 }
 
-/* The switch has the lane's block. */
+/* The switch has acknowledged the lane's block. */
 static void
 lane_acknowledge(struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 {
@@ -137,8 +137,8 @@ lane_acknowledge(struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 	if (pa->dual.type->clock == FANIN_DUAL_GACK)
 		pa->in_flight--;
 	/*
-	 * Of a block that was sent twice it is unknown which copy this is; time that the caller was
-	 * away is not the network's.
+	 * If a block was sent twice, it is unknown which copy was acknowledged. Time during which
+	 * the caller was away does not measure the network.
 	 */
 	if (lane->transmissions == 1 && own->direct_ns == 0 &&
 	    lane->sent_ns >= engine->loop.resumed_ns) {
@@ -146,14 +146,15 @@ lane_acknowledge(struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 		pa->gack_doublings = 0;
 	}
 	/*
-	 * A GACK that comes so soon after the second copy is the first one's, and overtook nothing.
+	 * A GACK that comes this soon after the second copy belongs to the first one, and has
+	 * overtaken nothing.
 	 */
 	if (fanin_block_before(pa->gacked_order, lane->order) &&
 	    (lane->transmissions == 1 ||
 	     engine->loop.now_ns - lane->sent_ns >= engine->rtt.smoothed_ns / 2))
 		pa->gacked_order = lane->order;
 	gacked_advance(pa);
-	/* Of what was sent before that one, all without GACK may be due now: see pa_atp_timer.c. */
+	/* All earlier transmissions without GACK may be due now: see pa_atp_timer.c. */
 	fanin_loop_wake_by(&engine->loop,
 			   engine->loop.now_ns + (lane->transmissions != 1
 							  ? 0
@@ -168,13 +169,13 @@ receive_gack(struct fanin_pa_atp *pa, const struct fanin_hdr *hdr, uint32_t bloc
 	const bool ce = (hdr->flags & FANIN_FLAG_CE) != 0;
 	struct fanin_dual_sample sample;
 
-	/* Another host's behind the same port. */
+	/* The GACK is for another host behind the same port. */
 	if (hdr->count != engine->config.rank)
 		return;
 	pa->stats.gacks++;
 	pa->stats.marks += ce && pa->dual.type->clock == FANIN_DUAL_GACK;
 	pa->gack_ns = engine->loop.now_ns;
-	/* A second one, or later than the result. */
+	/* A duplicate, or later than the result. */
 	if (lane->block != block || lane->state != FANIN_LANE_SENT ||
 	    lane->role != FANIN_LANE_DENSE || fanin_pa_atp_lane(pa, block)->gacked)
 		return;
@@ -212,7 +213,7 @@ pa_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_
 	}
 }
 
-/* Another rank has told the result of a block that this one has not sent: it never will. */
+/* Another rank has told the result of a block that this rank has not sent, and never will. */
 static void
 finish_unsent(struct fanin_pa_atp *pa, uint32_t block)
 {
@@ -224,7 +225,7 @@ finish_unsent(struct fanin_pa_atp *pa, uint32_t block)
 	gacked_advance(pa);
 }
 
-/* What the result of a block that was sent says about the windows. */
+/* Updates the windows with the result of a block that was sent. */
 static void
 finish_sent(struct fanin_pa_atp *pa, uint32_t block)
 {
@@ -238,7 +239,7 @@ finish_sent(struct fanin_pa_atp *pa, uint32_t block)
 	if (pa->dual.type->clock == FANIN_DUAL_AACK || !own->gacked)
 		pa->in_flight--;
 	own->gacked = true;
-	/* It was not lost, only late: results may take as long. */
+	/* The result was late rather than lost, so results may take this long. */
 	if (own->asked && !own->disturbed && sent_ns >= engine->loop.resumed_ns)
 		fanin_rtt_sample(&engine->block_time, engine->loop.now_ns - sent_ns);
 	gacked_advance(pa);

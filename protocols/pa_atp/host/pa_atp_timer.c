@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Loss. A gradient without GACK goes to the switch again after a round trip; a result that later
- * ones have overtaken, or that takes too long, is asked for. A query does not send elements: the
- * server repeats the result, or asks the ranks whose gradients it lacks, and each sends its own
- * directly to it. Called by the poll loop only.
+ * Loss recovery. A gradient without GACK goes to the switch again after a round trip. A result that
+ * is overtaken or overdue is asked for. A QUERY carries no elements: the server repeats the result,
+ * or asks the ranks whose gradients it lacks, and each of these ranks sends its gradient straight
+ * to the server. Called by the poll loop only.
  */
 #include "pa_atp_internal.h"
 #include "hostlib/src/engine/times.h"
@@ -11,21 +11,21 @@
 #include <stdio.h>
 
 /*
- * Queries and gradients that may be lost within a timeout, one after the other, and their answers
- * with them.
+ * Number of queries and gradients that may be lost, with their answers, one after the other within
+ * a timeout.
  */
 #define REPEATS 50
 
 /*
- * Silence may mean that the core of a switch or a server was taken away for a moment. To send again
- * too early costs more than to wait: sums are flushed before they are complete. What others have
- * overtaken is lost sooner.
+ * Minimum wait before silence counts as loss: a switch or a server may have lost its core for a
+ * moment. Retransmitting too early costs more than waiting, because sums are flushed before they
+ * are complete. A packet that others have overtaken counts as lost sooner.
  */
 #define PATIENCE_NS (10 * 1000000ull)
 
 /*
- * Returns the longest wait before something unanswered is repeated: on a way of several links,
- * either way may lose it many times.
+ * Returns the longest wait before an unanswered packet is repeated. On a path of several links,
+ * packets may be lost many times in either direction.
  */
 static uint64_t
 repeat_most_ns(const struct fanin_engine *engine)
@@ -34,10 +34,10 @@ repeat_most_ns(const struct fanin_engine *engine)
 }
 
 /*
- * Returns how long no result may come, beyond which it counts as overdue. The round trip to the
- * switch says nothing of the one to the server, and how long blocks take has others' recovery in
- * it: all would wait for each other longer and longer without a bound. At the bound aggregators
- * have usually been flushed by their timers, so that an early query costs no merging.
+ * Returns how long a result may take before it is overdue. The round trip to the switch does not
+ * include the one to the server. The measured time of blocks includes the recovery of other ranks;
+ * without a bound, all ranks would wait for each other longer and longer. At the bound timers have
+ * usually flushed the aggregators, so an early query costs no merging.
  */
 static uint64_t
 result_wait_ns(const struct fanin_engine *engine)
@@ -49,7 +49,7 @@ result_wait_ns(const struct fanin_engine *engine)
 			   fanin_earlier(block_ns, FANIN_RTO_INITIAL_NS));
 }
 
-/* True if a later transmission has a GACK: the way to the switch and back is there. */
+/* True if a later transmission has a GACK: the path to the switch and back works. */
 static bool
 is_overtaken(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 {
@@ -57,10 +57,10 @@ is_overtaken(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 }
 
 /*
- * Returns how long a GACK may take. In a queue of one's own round trips hardly vary, but each
- * packet more makes them longer: a round trip more is always allowed for. While no block that was
- * sent once has a GACK, nothing is known of longer round trips, and the time doubles (RFC 6298,
- * section 5; Karn's algorithm).
+ * Returns how long a GACK may take. In a queue of a host's own packets round trips hardly vary, but
+ * each further packet makes them longer, so one more round trip is always allowed for. While no
+ * block that was sent once has a GACK, longer round trips are unknown, and the time doubles (RFC
+ * 6298, section 5; Karn's algorithm).
  */
 static uint64_t
 gack_wait_ns(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
@@ -78,7 +78,10 @@ gack_wait_ns(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 
 	if (smoothed_ns != 0 && wait_ns < smoothed_ns + slack_ns)
 		wait_ns = smoothed_ns + slack_ns;
-	/* What was overtaken by the latest copy of another block is more likely lost than late. */
+	/*
+	 * A block that the latest copy of another block has overtaken is more likely lost than
+	 * late.
+	 */
 	if (doublings != 0 && is_overtaken(pa, lane))
 		doublings--;
 	if (lane->transmissions > doublings + 1)
@@ -88,7 +91,7 @@ gack_wait_ns(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 	return fanin_earlier(wait_ns, most_ns);
 }
 
-/* A GACK took too long. What is found at about the same time is one reason. */
+/* A GACK is overdue. Overdue GACKs found at about the same time count as one event. */
 static void
 gack_wait_double(struct fanin_pa_atp *pa, uint64_t wait_ns)
 {
@@ -105,7 +108,7 @@ loss_note(struct fanin_pa_atp *pa, uint32_t block)
 	fanin_dual_on_loss(&pa->dual, block - pa->engine.base, pa->next - pa->engine.base);
 }
 
-/* Asks for a result that is lost, or not there. Returns when it is due again. */
+/* Asks for a result that is lost or not made yet. Returns when it is due again. */
 static uint64_t
 lane_ask(struct fanin_engine *engine, struct fanin_lane *lane)
 {
@@ -135,7 +138,7 @@ lane_ask(struct fanin_engine *engine, struct fanin_lane *lane)
 
 /*
  * Returns how many later results make a gap. Blocks of different workers of a switch overtake each
- * other by bursts.
+ * other in bursts.
  */
 static uint32_t
 gap_of(const struct fanin_engine *engine)
@@ -162,10 +165,10 @@ fanin_pa_atp_gap_check(struct fanin_pa_atp *pa)
 	for (; fanin_block_before(pa->gap_end, end); pa->gap_end++) {
 		struct fanin_lane *lane = fanin_engine_lane(engine, pa->gap_end);
 
-		/* Whatever it waited for before, its result is there, and lost. */
+		/* The block's result was made and is lost, whatever the block waited for before. */
 		if (lane->block == pa->gap_end && lane->state == FANIN_LANE_SENT) {
 			lane->ask_wait_ns = 0;
-			/* Without room for a query it is due until there is some. */
+			/* If there is no room for a query, it stays due until there is room. */
 			lane->asked = true;
 			lane->ask_ns = engine->loop.now_ns;
 			fanin_loop_wake_by(&engine->loop, lane_ask(engine, lane));
@@ -174,8 +177,8 @@ fanin_pa_atp_gap_check(struct fanin_pa_atp *pa)
 }
 
 /*
- * A gradient without GACK is sent again when that is overdue; while nothing comes back the oldest
- * one only. Returns when it is due.
+ * Retransmits gradients whose GACK is overdue; only the oldest one while nothing comes back.
+ * Returns when the gradient is due.
  */
 static uint64_t
 gack_check(struct fanin_pa_atp *pa, struct fanin_lane *lane)
@@ -200,8 +203,8 @@ gack_check(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 }
 
 /*
- * A result that was asked for is asked for again; the oldest also if none has come for too long.
- * Returns when it is due.
+ * Repeats the query for a result that was asked for. Asks for the oldest result also if no result
+ * has come for too long. Returns when it is due.
  */
 static uint64_t
 result_check(struct fanin_engine *engine, struct fanin_lane *lane)
@@ -219,9 +222,9 @@ result_check(struct fanin_engine *engine, struct fanin_lane *lane)
 }
 
 /*
- * The server has been silent for a while, although the switch had the oldest gradient: sends that
- * again now and then, so that the switch answers if it is there, and a timeout names the right one.
- * Returns when it is due.
+ * The server has been silent for a while, although the switch had the oldest gradient. Retransmits
+ * that gradient now and then, so that the switch answers if it is alive, and a timeout names the
+ * right one. Returns when it is due.
  */
 static uint64_t
 switch_probe(struct fanin_pa_atp *pa, struct fanin_lane *lane)
@@ -271,7 +274,7 @@ later_ones_arrived(const struct fanin_pa_atp *pa, uint32_t block)
 	return n == FANIN_PA_ATP_GAP;
 }
 
-/* Sends a gradient to the server, past all aggregators. */
+/* Sends a gradient straight to the server, past all aggregators. */
 static void
 direct_send(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 {
@@ -298,8 +301,8 @@ direct_send(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 }
 
 /*
- * The server lacks what this rank has sent of a block. It is sent again if it has arrived at the
- * switch, and is lost further up, or if it is lost on its way there; not while it may still be on
+ * The server lacks this rank's data of a block. The gradient is sent again if it reached the switch
+ * and was lost further up, or if it was lost on its way to the switch; not while it may still be on
  * its way.
  */
 static void
@@ -310,7 +313,7 @@ lane_answer(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 				fanin_engine_query_wait_ns(engine);
 
 	if (lane->role != FANIN_LANE_DENSE) {
-		/* What this rank has of the block is its result. */
+		/* This rank's data of the block is the block's result. */
 		if (is_overdue && fanin_engine_send(engine, lane))
 			pa->stats.asks_answered++;
 	} else if (fanin_pa_atp_lane(pa, lane->block)->gacked || is_overdue ||
@@ -330,8 +333,8 @@ fanin_pa_atp_receive_ask(struct fanin_pa_atp *pa, const struct fanin_hdr *hdr, u
 }
 
 /*
- * The server also asks for what it lacks, by a packet of its own: here this only means that the
- * wait is not for others.
+ * The server also asks for missing data by ASK. Here the missing ranks only show that the wait is
+ * not for others.
  */
 void
 fanin_pa_atp_filter_missing(struct fanin_engine *engine, struct fanin_answer_ranks *ranks)
@@ -344,14 +347,14 @@ fanin_pa_atp_filter_missing(struct fanin_engine *engine, struct fanin_answer_ran
 	if (!pa->is_lacked)
 		return;
 	/*
-	 * Nor is it known to be for others as long as this rank's is not there: if large packets do
-	 * not pass, the server lacks all, and ranks that took each other for late would wait for
-	 * ever.
+	 * While this rank's data is missing, the wait is not known to be for others, either. If
+	 * large packets do not get through, the server lacks all data, and ranks that took each
+	 * other for late would wait for ever.
 	 */
 	if (fanin_ranks_is_empty(&ranks->ended) && fanin_ranks_is_empty(&ranks->silent))
 		ranks->missing = (struct fanin_ranks){ 0 };
 	fanin_ranks_subtract(&ranks->missing, &own);
-	/* The next query is not put off. */
+	/* The next query is not delayed. */
 	engine->ask_wait_ns = fanin_earlier(engine->ask_wait_ns, repeat_most_ns(engine));
 }
 

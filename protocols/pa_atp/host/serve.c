@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The public role of a parameter server (fanin/server.h): the server of server.h around a kernel
- * UDP socket. One descriptor, an epoll set of the socket and a timer, tells when there is something
- * to do.
+ * UDP socket. One descriptor, an epoll set of the socket and a timer, becomes readable when there
+ * is work.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -41,7 +41,7 @@ static_assert(sizeof(((struct fanin_server_job_opts *)NULL)->parameters) ==
 	      "parameters");
 
 struct rx_packet {
-	struct fanin_headers headers; /* the socket gives what follows UDP's */
+	struct fanin_headers headers; /* the socket delivers what follows the UDP header */
 	struct sockaddr_in from;
 	struct iovec parts[2];
 	union {
@@ -67,10 +67,10 @@ struct fanin_server {
 	uint16_t udp_port;
 	uint32_t buffer_bytes;
 	uint32_t max_jobs;
-	uint32_t most_payload; /* that the interface's MTU carries */
-	uint32_t kernel_drops; /* as the socket counts them, modulo 2^32 */
+	uint32_t most_payload; /* the longest payload that the interface's MTU carries */
+	uint32_t kernel_drops; /* the socket's own count, modulo 2^32 */
 	uint64_t memory_bytes;
-	uint64_t armed_ns;               /* the timer; UINT64_MAX: it is not */
+	uint64_t armed_ns;               /* when the timer expires; UINT64_MAX: it is not armed */
 	struct fanin_server_stats stats; /* counters only */
 	uint8_t *rx_payloads;
 	struct rx_packet rx[RX_BATCH];
@@ -81,7 +81,7 @@ struct fanin_server {
 };
 
 /*
- * Sends what waits. A packet that the kernel does not take is lost, as it might be in the network.
+ * Sends the queued packets. A packet that the kernel does not take counts as lost in the network.
  */
 static void
 tx_flush(struct fanin_server *server)
@@ -176,7 +176,7 @@ rx_prepare(struct fanin_server *server)
 	}
 }
 
-/* What the kernel says beside a packet. Returns its TOS. */
+/* Reads the control data that the kernel delivers with a packet. Returns the packet's TOS. */
 static uint8_t
 rx_read_control(struct fanin_server *server, struct msghdr *message)
 {
@@ -220,7 +220,9 @@ rx_packet(struct fanin_server *server, unsigned int i, uint64_t now_ns)
 		fanin_server_core_note_drop(server->core, FANIN_REASON_PAYLOAD);
 		return;
 	}
-	/* The headers that the kernel took off, for checks that are the same everywhere. */
+	/*
+	 * Restores the headers that the kernel removed, so that the same checks apply everywhere.
+	 */
 	fanin_wire_encode_l4(&packet->headers, &flow, len - FANIN_HDR_LEN);
 	packet->headers.ip.tos = tos;
 	fanin_wire_set_payload_len(&packet->headers, len - FANIN_HDR_LEN);
@@ -228,7 +230,7 @@ rx_packet(struct fanin_server *server, unsigned int i, uint64_t now_ns)
 				  packet->parts[1].iov_base, now_ns);
 }
 
-/* Returns how many packets came, or an error. */
+/* Returns the number of packets received, or an error. */
 static int
 rx_batch(struct fanin_server *server)
 {
@@ -240,7 +242,7 @@ rx_batch(struct fanin_server *server)
 		server->rx_messages[i].msg_hdr.msg_controllen = sizeof(server->rx[i].control.bytes);
 	}
 	n = recvmmsg(server->socket_fd, server->rx_messages, RX_BATCH, MSG_DONTWAIT, NULL);
-	/* Without memory for a moment the kernel still has the packets. */
+	/* If memory is short for a moment, the kernel keeps the packets. */
 	if (n < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOMEM || errno == ENOBUFS))
 		return 0;
 	if (n < 0)
@@ -317,7 +319,7 @@ poll_set_open(struct fanin_server *server)
 	return FANIN_OK;
 }
 
-/* All that may fail. What is there is freed by fanin_server_close. */
+/* Does everything that may fail. fanin_server_close frees what was opened. */
 static int
 open_parts(struct fanin_server *server, const struct fanin_server_opts *options)
 {
@@ -487,7 +489,7 @@ fanin_server_fd(const fanin_server *server)
 	return server->epoll_fd;
 }
 
-/* Of the jobs that there are. */
+/* Memory of the existing jobs. */
 static uint64_t
 memory_in_use(const struct fanin_server *server)
 {
@@ -554,7 +556,7 @@ fanin_server_waits(const fanin_server *server, uint32_t job, struct fanin_server
 int
 fanin_server_drops(const fanin_server *server, unsigned int i, struct fanin_server_drop *drop)
 {
-	/* The first one of the table is "none". */
+	/* The table's first entry is "none". */
 	const unsigned int reason = i + 1;
 
 	if (i >= FANIN_REASON_COUNT - 1)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parameter server's jobs, and the checks of every packet: what is left of it goes to
+ * The parameter server's jobs, and the checks of every packet. Valid packets go on to
  * server_join.c, server_blocks.c and server_query.c. See server.h.
  */
 #include "server_internal.h"
@@ -236,7 +236,10 @@ server_reply(const struct fanin_server_core *core, const struct fanin_headers *t
 		.dst_port = core->options.udp_port,
 	};
 
-	/* A packet of version 2 has no port in its header: answers go to where it came from. */
+	/*
+	 * A packet of version 2 has no port in its header: the answer goes to the packet's source
+	 * port.
+	 */
 	if (to->fanin.version != FANIN_WIRE_VERSION)
 		emission.dst_port = __builtin_bswap16(to->udp.src_be);
 	else if (to->fanin.port != 0)
@@ -254,11 +257,14 @@ server_refuse(struct fanin_server_core *core, const struct fanin_server_job *job
 	uint64_t nonce = 0;
 
 	core->drops[reason]++;
-	/* So that the sender knows that it is its own JOIN which is refused. */
+	/*
+	 * The answer carries the JOIN's nonce, so that the sender knows that its own JOIN is
+	 * refused.
+	 */
 	if (hdr.type == FANIN_TYPE_JOIN && payload_len >= FANIN_JOIN_BODY_BEFORE)
 		memcpy(&nonce, (const uint8_t *)payload + offsetof(struct fanin_join_body, nonce),
 		       sizeof(nonce));
-	/* An answer to a stranger reveals nothing that it did not send. */
+	/* An answer to an unknown sender contains only what the sender sent. */
 	fanin_wire_encode_header(&hdr, FANIN_TYPE_REFUSED, headers->fanin.job, headers->fanin.epoch,
 				 job != NULL ? job->keys.down : headers->fanin.key);
 	hdr.rank = headers->fanin.rank;
@@ -274,7 +280,10 @@ server_refuse(struct fanin_server_core *core, const struct fanin_server_job *job
 	server_reply(core, headers, &hdr, NULL, 0);
 }
 
-/* Is the packet the job's switch's? As pipeline/admission.c checks it. */
+/*
+ * Checks that the packet is from the job's switch, as pipeline/admission.c does. Returns NONE or
+ * the reason to refuse it.
+ */
 static enum fanin_reason
 check_sender(const struct fanin_server_core *core, const struct fanin_headers *headers,
 	     struct fanin_server_job **found)
@@ -288,7 +297,7 @@ check_sender(const struct fanin_server_core *core, const struct fanin_headers *h
 		return FANIN_REASON_JOB;
 	if (hdr->key != job->keys.up)
 		return FANIN_REASON_KEY;
-	/* All ranks are behind the switch: the lowest one stands for it. */
+	/* All ranks are behind the switch; the lowest rank stands for it. */
 	if (hdr->rank != 0)
 		return FANIN_REASON_RANK;
 	if (headers->ip.src_be != job->spec.member_ip_be)
@@ -306,7 +315,7 @@ receive_block(struct fanin_server_core *core, struct fanin_server_job *job,
 		core->drops[reason]++;
 		return;
 	}
-	/* A job that is gone: its ranks learn of it at once. */
+	/* The job is gone; its ranks learn that at once. */
 	if (reason == FANIN_REASON_JOB)
 		job = NULL;
 	else if (job->epoch == 0)
@@ -319,7 +328,7 @@ receive_block(struct fanin_server_core *core, struct fanin_server_job *job,
 		server_refuse(core, job, headers, packet->payload, packet->payload_len, reason);
 }
 
-/* A JOIN of the version before. */
+/* A JOIN of the previous protocol version. */
 static void
 refuse_before(struct fanin_server_core *core, const struct fanin_headers *headers,
 	      const void *payload)
@@ -360,7 +369,7 @@ fanin_server_core_receive(struct fanin_server_core *core, const struct fanin_hea
 		receive_block(core, job, &packet, reason);
 		break;
 	case FANIN_CLASS_MEMBERSHIP:
-		/* Whoever wants to join waits for a word, whatever is wrong. */
+		/* A sender of JOIN gets an answer, whatever is wrong. */
 		if (reason != FANIN_REASON_NONE)
 			server_refuse(core, NULL, headers, payload, packet.payload_len, reason);
 		else

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocks of a parameter server's job. What comes of a block is merged by the sets of ranks in it
- * (engine/sums.h); if a sum is dropped for its overlap, the ranks that are missing are asked for
- * their own contributions. A block's result is computed once and kept until a later block takes the
- * slot, which proves that all ranks have it: a job has 2W slots, and a rank sends block b only with
- * all results up to b - W (docs/protocol.md).
+ * Blocks of a parameter server's job. The data of a block is merged by the sets of ranks in it
+ * (engine/sums.h). If a sum is dropped because it overlaps, the missing ranks are asked for their
+ * own contributions. A block's result is computed once and kept until a later block takes the slot.
+ * That block proves that all ranks have the result: a job has 2W slots, and a rank sends block b
+ * only with all results up to b - W (docs/protocol.md).
  */
 #include "server_internal.h"
 
@@ -12,7 +12,7 @@
 
 #define TOS_ECN 3u
 #define TOS_CE 3u
-#define MAX_DOUBLINGS 11u /* from the least round trip to a second */
+#define MAX_DOUBLINGS 11u /* from the shortest round trip to a second */
 
 static_assert(FANIN_SERVER_LEAST_ROUND_TRIP_NS << MAX_DOUBLINGS >= FANIN_SERVER_MOST_FLUSH_WAIT_NS,
 	      "waits between FLUSHes");
@@ -32,8 +32,8 @@ check_operation(const struct fanin_server_core *core, const struct fanin_server_
 		const struct fanin_hdr *hdr)
 {
 	/*
-	 * More than the job's packets may carry? That counts for an empty one, too: others bring
-	 * what it leaves out.
+	 * True if the elements exceed the job's packets. This counts for an empty packet, too:
+	 * other ranks send the elements that it leaves out.
 	 */
 	if (hdr->count * fanin_dtype_size(hdr->dtype) > job->spec.payload_bytes)
 		return FANIN_REASON_PAYLOAD;
@@ -55,14 +55,14 @@ static void
 wait_end(struct fanin_server_job *job, struct server_entry *entry, uint64_t now_ns)
 {
 	TAILQ_REMOVE(&job->waiting, entry, waiting);
-	/* Another block is among the oldest now: a look at them finds when it is due. */
+	/* Another block is now among the oldest; the scan finds when its FLUSH is due. */
 	if (--job->n_waiting >= FANIN_SERVER_FLUSH_BLOCKS)
 		job->due_ns = now_ns;
 	else if (job->n_waiting == 0)
 		job->due_ns = UINT64_MAX;
 }
 
-/* The block takes the slot, without any data so far. */
+/* The block takes the slot, without data so far. */
 static void
 entry_open(struct fanin_server_job *job, struct server_entry *entry, const struct fanin_hdr *hdr,
 	   uint64_t now_ns)
@@ -90,14 +90,14 @@ server_begin_result(const struct fanin_server_job *job, const struct server_entr
 	fanin_wire_set_shape(hdr, entry->sum.shape);
 }
 
-/* NULL: the packet's ranks bring no data. */
+/* Returns the payload, or NULL if the packet carries no data. */
 static const void *
 elements_of(const struct server_packet *packet)
 {
 	return fanin_wire_is_empty(&packet->headers->fanin) ? NULL : packet->payload;
 }
 
-/* The payload is the result: from now on it stays as it is. */
+/* The payload is the result and does not change from now on. */
 static void
 publish(struct fanin_server_core *core, struct fanin_server_job *job, struct server_entry *entry,
 	uint64_t now_ns)
@@ -111,9 +111,7 @@ publish(struct fanin_server_core *core, struct fanin_server_job *job, struct ser
 	server_multicast(core, job, &hdr, server_payload(job, entry), fanin_sum_len(&entry->sum));
 }
 
-/*
- * A sum of the ranks in `members`, for a block that is open. Returns false if it changes nothing.
- */
+/* Adds a sum of the ranks in `members` to an open block. Returns false if it changes nothing. */
 static bool
 combine(struct fanin_server_core *core, struct fanin_server_job *job, struct server_entry *entry,
 	const struct server_packet *packet, uint64_t members)
@@ -132,7 +130,7 @@ combine(struct fanin_server_core *core, struct fanin_server_job *job, struct ser
 		job->stats.duplicates++;
 		return false;
 	case FANIN_SUM_OVERLAP:
-	case FANIN_SUM_MISMATCH: /* was refused before */
+	case FANIN_SUM_MISMATCH: /* refused before */
 		job->stats.overlaps++;
 		server_ask(core, job, entry, entry->block, job->all & ~entry->members,
 			   packet->now_ns);
@@ -159,7 +157,7 @@ count(struct fanin_server_job *job, const struct fanin_headers *headers, uint64_
 	job->stats.direct += (hdr->flags & FANIN_FLAG_DIRECT) != 0;
 }
 
-/* Which ranks are in the packet? */
+/* Finds the ranks in the packet. */
 static enum fanin_reason
 find_members(const struct fanin_server_job *job, const struct fanin_hdr *hdr, uint64_t *members)
 {
@@ -175,7 +173,7 @@ find_members(const struct fanin_server_job *job, const struct fanin_hdr *hdr, ui
 		       : FANIN_REASON_SIZE;
 }
 
-/* A sum of some or all ranks, or a result that a rank had already. */
+/* Handles a sum of some or all ranks, or a result that a rank knew already. */
 static enum fanin_reason
 take_sum(struct fanin_server_core *core, struct fanin_server_job *job,
 	 const struct server_packet *packet)
@@ -195,14 +193,14 @@ take_sum(struct fanin_server_core *core, struct fanin_server_job *job,
 		return reason;
 	place = server_place(job, hdr->block, &entry);
 	/*
-	 * No rank that keeps to the window has sent it: to refuse it would be to refuse it to all
-	 * of them.
+	 * No rank that keeps to the window has sent this block. REFUSED would go to all ranks, so
+	 * the packet is dropped.
 	 */
 	if (place == SERVER_AHEAD) {
 		core->drops[FANIN_REASON_BLOCK_WINDOW]++;
 		return FANIN_REASON_NONE;
 	}
-	/* The network may have kept it for long; nobody waits for it. */
+	/* The packet was on its way for long; no rank waits for it. */
 	if (place == SERVER_STALE) {
 		job->stats.stale++;
 		core->drops[FANIN_REASON_BLOCK_STALE]++;
@@ -252,9 +250,9 @@ server_block(struct fanin_server_core *core, struct fanin_server_job *job,
 }
 
 /*
- * Returns the wait after a block's FLUSHes so far: two round trips, then four, and so on. From the
- * first one on the switch passes on what comes later: another one counts if that was lost only, and
- * of a rank that is late for long nothing is to be had.
+ * Returns the wait after a block's FLUSHes so far: two round trips, then four, and so on. The first
+ * FLUSH makes the switch pass on all later data, so further FLUSHes only help if the first was
+ * lost; they get nothing from a rank that is late for long.
  */
 static uint64_t
 flush_wait_ns(const struct fanin_server_job *job, uint32_t n_flushes)

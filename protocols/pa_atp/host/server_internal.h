@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What the files of the parameter server share.
- */
+/* The declarations that the files of the parameter server share. */
 #ifndef FANIN_PROTOCOLS_PA_ATP_HOST_SERVER_INTERNAL_H
 #define FANIN_PROTOCOLS_PA_ATP_HOST_SERVER_INTERNAL_H
 
@@ -12,23 +10,27 @@
 #include "wire/keys.h"
 
 enum server_phase {
-	SERVER_FREE = 0, /* of a new run: nothing has come; `block` is the one that would have been
-			    before */
-	SERVER_OPEN,     /* ranks are missing */
-	SERVER_DONE,     /* the payload is the result */
+	/*
+	 * in a new run: nothing has come; `block` is the block that the slot would have had before
+	 */
+	SERVER_FREE = 0,
+	SERVER_OPEN, /* ranks are missing */
+	SERVER_DONE, /* the payload is the result */
 };
 
 /* One of a job's 2W blocks. */
 struct server_entry {
 	uint32_t block;
 	uint8_t phase;    /* enum server_phase */
-	bool ce;          /* one of them came with the mark of congestion */
+	bool ce;          /* a part of the sum came with CE */
 	uint32_t flushes; /* sent for it */
 	struct fanin_sum sum;
-	uint64_t members; /* the sum's ranks */
+	uint64_t members; /* the ranks in the sum */
 	uint64_t begun_ns;
 	uint64_t flush_ns; /* when the next FLUSH is due */
-	/* The last ASK, of this block or, before its first data, of the next one. */
+	/*
+	 * The last ASK, for this block or, before its first data, for the next block of the slot.
+	 */
 	uint32_t asked_block;
 	bool asked;
 	uint64_t asked_ns;
@@ -37,13 +39,13 @@ struct server_entry {
 
 TAILQ_HEAD(server_waiting, server_entry);
 
-/* The aggregating switch, as pipeline/job_run.c has a member. */
+/* The aggregating switch; corresponds to a member in pipeline/job_run.c. */
 struct server_member {
 	bool joined;
 	bool challenged_twice;
 	uint64_t nonce;
-	uint64_t taken;  /* the cookie that it joined with */
-	uint64_t cookie; /* of the last challenge; 0: none */
+	uint64_t taken;  /* the cookie with which it joined */
+	uint64_t cookie; /* cookie of the last challenge; 0: none */
 	uint64_t asked_nonce;
 	uint64_t challenged_ns;
 };
@@ -51,17 +53,17 @@ struct server_member {
 struct fanin_server_job {
 	struct fanin_server_spec spec;
 	struct fanin_keys keys;
-	uint64_t all; /* the job's ranks */
+	uint64_t all; /* all ranks of the job */
 	struct fanin_sums sums;
 	uint32_t group_be;
 	struct server_member member;
 	uint32_t epoch; /* 0: no run */
 	uint32_t first_block;
 	uint64_t round_trip_ns;
-	uint64_t due_ns; /* the next FLUSH; UINT64_MAX: none */
+	uint64_t due_ns; /* when the next FLUSH is due; UINT64_MAX: none */
 	struct server_entry *entries;
 	uint8_t *payloads;
-	struct server_waiting waiting; /* the oldest first */
+	struct server_waiting waiting; /* oldest first */
 	uint32_t n_waiting;
 	struct fanin_server_job_stats stats; /* counters only */
 	TAILQ_ENTRY(fanin_server_job) entry;
@@ -79,7 +81,7 @@ struct fanin_server_core {
 	uint64_t drops[FANIN_REASON_COUNT];
 };
 
-/* A packet of a job's member, checked. */
+/* A checked packet of a job's member. */
 struct server_packet {
 	const struct fanin_headers *headers;
 	const void *payload;
@@ -87,37 +89,38 @@ struct server_packet {
 	uint64_t now_ns;
 };
 
-/* server.c: begins the header of a packet of the current run. */
+/* server.c: fills the header of a packet of the current run. */
 void server_begin(const struct fanin_server_job *job, enum fanin_type type, struct fanin_hdr *hdr);
 
-/* server.c: sends a packet to the job's switch or to its group. */
+/* server.c: sends a packet to the job's switch or to the job's group. */
 void server_send(const struct fanin_server_core *core, const struct fanin_server_job *job,
 		 const struct fanin_hdr *hdr, const void *payload, uint32_t payload_len,
 		 bool lasting);
 void server_multicast(const struct fanin_server_core *core, const struct fanin_server_job *job,
 		      const struct fanin_hdr *hdr, const void *payload, uint32_t payload_len);
 
-/* server.c: answers a packet, where its sender takes answers. */
+/* server.c: answers a packet at the address and port where its sender takes answers. */
 void server_reply(const struct fanin_server_core *core, const struct fanin_headers *to,
 		  const struct fanin_hdr *hdr, const void *payload, uint32_t payload_len);
 
 /*
- * server.c: counts the packet, and tells its sender why it is not processed. job: NULL: the sender
- * is not the job's member.
+ * server.c: counts the packet, and tells its sender why it was refused. job: NULL if the sender is
+ * not the job's member.
  */
 void server_refuse(struct fanin_server_core *core, const struct fanin_server_job *job,
 		   const struct fanin_headers *headers, const void *payload, uint32_t payload_len,
 		   enum fanin_reason reason);
 
-/* server_join.c: a JOIN or a LEAVE of the job's member. */
+/* server_join.c: handles a JOIN or a LEAVE of the job's member. */
 void server_membership(struct fanin_server_core *core, struct fanin_server_job *job,
 		       const struct server_packet *packet);
 
-/* server_blocks.c: forgets all blocks, for a new run. */
+/* server_blocks.c: resets all blocks for a new run. */
 void server_blocks_reset(struct fanin_server_job *job);
 
 /*
- * server_blocks.c: a packet about a block, of the current run. Returns why it is refused, or NONE.
+ * server_blocks.c: handles a packet about a block of the current run. Returns why it is refused, or
+ * NONE.
  */
 enum fanin_reason server_block(struct fanin_server_core *core, struct fanin_server_job *job,
 			       const struct server_packet *packet);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The aggregating switch joins and leaves, as a child does at its parent in pipeline/membership.c
- * and pipeline/job_run.c: the run begins when it has joined, which it does once all its own
- * children have, and ends when it leaves. A JOIN changes nothing unless it gives back a cookie that
- * was made for this nonce and is taken only once.
+ * How the aggregating switch joins and leaves, as a child does at its parent in
+ * pipeline/membership.c and pipeline/job_run.c. The switch joins once all its own children have.
+ * The run begins with that, and ends when the switch leaves. A JOIN changes nothing unless it
+ * returns a cookie that was made for its nonce; each cookie is accepted once.
  */
 #include "server_internal.h"
 
@@ -30,8 +30,8 @@ run_end(struct fanin_server_job *job)
 }
 
 /*
- * Is the JOIN the answer to the last challenge? If so, the time between the two is a round trip,
- * unless the challenge was sent more than once. If not, it is challenged.
+ * True if the JOIN answers the last challenge. The time between the two is then a round trip,
+ * unless the challenge was sent more than once. Otherwise the JOIN is challenged.
  */
 static bool
 is_fresh(const struct fanin_server_core *core, struct fanin_server_job *job,
@@ -69,7 +69,7 @@ join(struct fanin_server_core *core, struct fanin_server_job *job,
 {
 	struct server_member *member = &job->member;
 
-	/* A repeated JOIN of the run that has joined gets the same answer again. */
+	/* A repeated JOIN of the joined run gets the same answer again. */
 	if (member->joined && member->nonce == body->nonce)
 		return true;
 	if (!is_fresh(core, job, body, packet->now_ns))
@@ -90,7 +90,10 @@ check_join(const struct fanin_server_job *job, const struct fanin_headers *heade
 {
 	if (body->size != job->spec.n_ranks || headers->fanin.contributions != job->spec.n_ranks)
 		return FANIN_REASON_SIZE;
-	/* It may take less than the server does: results are as long as contributions. */
+	/*
+	 * The switch may take shorter payloads than the server: results are as long as
+	 * contributions.
+	 */
 	if (body->mtu < FANIN_MTU_OVERHEAD + FANIN_PAYLOAD_ALIGN)
 		return FANIN_REASON_MTU;
 	return FANIN_REASON_NONE;

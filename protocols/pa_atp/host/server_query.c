@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queries of ranks whose result is overdue, which all switches on the way have passed on: a block
- * that is done goes back to the one rank that has asked; of another one the missing ranks are asked
- * for their contributions, and the rank is told who they are.
+ * Queries of ranks whose result is overdue; all switches on the way pass them on. If the block is
+ * done, its result goes to the rank that has asked. Otherwise the missing ranks are asked for their
+ * contributions, and the asking rank is told which ranks are missing.
  */
 #include "server_internal.h"
 
@@ -27,7 +27,7 @@ server_ask(struct fanin_server_core *core, struct fanin_server_job *job, struct 
 	job->stats.asks++;
 }
 
-/* The block waits for these ranks. */
+/* Answers that the block waits for these ranks. */
 static void
 answer(struct fanin_server_core *core, struct fanin_server_job *job,
        const struct server_packet *packet, uint64_t missing)
@@ -38,7 +38,7 @@ answer(struct fanin_server_core *core, struct fanin_server_job *job,
 	struct fanin_hdr hdr;
 	uint64_t first, second;
 
-	/* This server has no means to tell the late ones from those that have ended. */
+	/* This server can't tell late ranks from ranks that have ended. */
 	fanin_answer_encode_word(missing, 0, 0, &first, &second);
 	memcpy(payload, &body, sizeof(body));
 	memcpy(payload + sizeof(body), &first, sizeof(first));
@@ -77,13 +77,16 @@ server_query(struct fanin_server_core *core, struct fanin_server_job *job,
 	switch (server_place(job, block, &entry)) {
 	case SERVER_AHEAD:
 		/*
-		 * No rank that keeps to the window asks for it: to refuse it would be to refuse it
-		 * to all of them.
+		 * No rank that keeps to the window asks for this block. REFUSED would go to all
+		 * ranks, so the packet is dropped.
 		 */
 		core->drops[FANIN_REASON_BLOCK_WINDOW]++;
 		return FANIN_REASON_NONE;
 	case SERVER_STALE:
-		/* Nobody who keeps to the window can lack its result: it was long on its way. */
+		/*
+		 * No rank that keeps to the window can lack this result: the query was on its way
+		 * for long.
+		 */
 		job->stats.stale++;
 		core->drops[FANIN_REASON_BLOCK_STALE]++;
 		return FANIN_REASON_NONE;
@@ -95,7 +98,7 @@ server_query(struct fanin_server_core *core, struct fanin_server_job *job,
 		}
 		missing = job->all & ~entry->members;
 		break;
-	case SERVER_NEXT: /* nothing of it has come: the slot stays at its block */
+	case SERVER_NEXT: /* nothing of the block has come: the slot stays at its block */
 		break;
 	}
 	job->stats.queries++;

@@ -104,7 +104,7 @@ set_option(int fd, int level, int option, int value)
 	return setsockopt(fd, level, option, &value, sizeof(value)) == 0;
 }
 
-/* Beyond the system's limit only with CAP_NET_ADMIN. */
+/* Exceeds the system's limit only with CAP_NET_ADMIN. */
 static void
 set_buffers(int fd, uint32_t *bytes)
 {
@@ -116,14 +116,14 @@ set_buffers(int fd, uint32_t *bytes)
 		set_option(fd, SOL_SOCKET, SO_RCVBUF, wanted);
 	if (!set_option(fd, SOL_SOCKET, SO_SNDBUFFORCE, wanted))
 		set_option(fd, SOL_SOCKET, SO_SNDBUF, wanted);
-	/* The kernel doubles it for its bookkeeping, and tells that. */
+	/* The kernel doubles the value for its bookkeeping, and reports the doubled value. */
 	if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &len) == 0)
 		*bytes = (uint32_t)granted / 2;
 }
 
 /*
- * The switch takes any checksum of UDP, and finds damage by the links' CRC. Marks of congestion
- * come with each packet, and the number of those that did not fit.
+ * The switch accepts any UDP checksum, and the links' CRC detects damage. Each packet comes with
+ * its ECN mark, and with the number of packets that did not fit.
  */
 static bool
 set_options(int fd, const struct server_interface *interface)

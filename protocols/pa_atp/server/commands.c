@@ -41,7 +41,7 @@ list_parameters(void)
 	return list;
 }
 
-/* In the form of a switch's, of which a manager plans with the shape. */
+/* The shape of a switch's answer, which a manager needs for planning. */
 static json_t *
 list_handlers(void)
 {
@@ -102,7 +102,7 @@ command_version(void *user, const json_t *args, struct control_error *error)
 			 (json_int_t)((clock_ns() - daemon->start_ns) / 1000000000u));
 }
 
-/* What a manager asks often. */
+/* The values that a manager asks for often. */
 static json_t *
 command_ping(void *user, const json_t *args, struct control_error *error)
 {
@@ -120,8 +120,8 @@ command_ping(void *user, const json_t *args, struct control_error *error)
 }
 
 /*
- * The interface of the server's address, as a switch's port. There are no limits of an egress queue
- * here.
+ * The interface of the server's address, in the form of a switch's port. It has no egress queue
+ * limits.
  */
 static json_t *
 describe_port(const struct fanin_server_stats *stats)
@@ -152,7 +152,7 @@ command_ports_list(void *user, const json_t *args, struct control_error *error)
 	return json_pack("{s:[o]}", "ports", describe_port(&stats));
 }
 
-/* A host routes nothing for others. */
+/* A host does not route for others. */
 static json_t *
 command_routes_list(void *user, const json_t *args, struct control_error *error)
 {

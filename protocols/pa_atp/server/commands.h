@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the control socket can be asked: the switch's commands, as far as they make sense here, with
- * the same arguments and answers, so that a manager drives both alike. Main thread only.
+ * The commands of the control socket: the switch's commands, as far as they apply, with the same
+ * arguments and answers, so that a manager drives switches and servers alike. Main thread only.
  */
 #ifndef FANIN_PROTOCOLS_PA_ATP_SERVER_COMMANDS_H
 #define FANIN_PROTOCOLS_PA_ATP_SERVER_COMMANDS_H
@@ -19,7 +19,7 @@
 #define SERVER_HANDLER "pa-atp"
 #define SERVER_OWNER_LEN 64
 
-/* What the daemon keeps of a job, beside what the library does. */
+/* What the daemon keeps of a job besides the library's state. */
 struct server_record {
 	uint32_t id;
 	uint32_t switch_ip_be;
@@ -30,13 +30,13 @@ struct server_record {
 
 TAILQ_HEAD(server_records, server_record);
 
-/* The daemon as its commands see it. */
+/* The daemon's state as its commands see it. */
 struct daemon {
 	const struct server_config *config;
 	fanin_server *server;
 	struct server_records records;
 	uint64_t start_ns;
-	struct control *control; /* that the commands come by */
+	struct control *control; /* the socket that the commands come by */
 };
 
 /* All commands; ends with a NULL name. `user` is a struct daemon. */
@@ -53,7 +53,7 @@ json_t *command_jobs_create(void *user, const json_t *args, struct control_error
 json_t *command_jobs_destroy(void *user, const json_t *args, struct control_error *error);
 json_t *command_jobs_waits(void *user, const json_t *args, struct control_error *error);
 
-/* commands_jobs.c: a parameter of the jobs' handler, by its position; NULL behind the last one. */
+/* commands_jobs.c: a parameter of the jobs' handler, by its position; NULL after the last one. */
 struct server_parameter {
 	const char *name;
 	const char *text;
@@ -63,21 +63,21 @@ struct server_parameter {
 };
 const struct server_parameter *server_parameter(size_t i);
 
-/* commands_jobs.c: forgets all records; the library's jobs stay. */
+/* commands_jobs.c: frees all records; the library's jobs stay. */
 void server_records_free(struct daemon *daemon);
 
 /* commands_jobs.c: names and texts of the jobs' counters, {"name", "description"} in an array. */
 json_t *server_list_counters(void);
 
 /*
- * commands_metrics.c: what the server's metrics are, and the values that they are taken from: the
- * answers to commands by their names, and what the server is. user: struct daemon. Returns a new
- * reference, or NULL without memory.
+ * commands_metrics.c: the server's metrics, and the source of their values: the answers to commands
+ * by name, and the server's description. user: struct daemon. Returns a new reference, or NULL
+ * without memory.
  */
 extern const struct metrics_family server_metrics[];
 json_t *server_metrics_values(void *user);
 
-/* commands.c: what the server is now. */
+/* commands.c: reads the server's current counters. */
 void server_stats(const struct daemon *daemon, struct fanin_server_stats *stats);
 
 #endif

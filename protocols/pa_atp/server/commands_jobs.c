@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The control commands that list, create and destroy jobs, and tell what their blocks wait for. */
+/* The control commands that list, create and destroy jobs, and that report what blocks wait for. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -89,7 +89,7 @@ json_ipv4(uint32_t ip_be)
 	return json_string(text);
 }
 
-/* The switch. Its MAC address is the kernel's business. */
+/* The switch. Only the kernel knows its MAC address. */
 static json_t *
 list_members(const struct daemon *daemon, const struct server_record *record,
 	     const struct fanin_server_job_stats *stats)
@@ -102,7 +102,7 @@ list_members(const struct daemon *daemon, const struct server_record *record,
 			 "ip", json_ipv4(record->switch_ip_be), "joined", stats->epoch != 0, "mac");
 }
 
-/* What all handlers count, by the names that switches have for it. */
+/* The counters of all handlers, under the names that switches use. */
 static json_t *
 describe_stats(const struct fanin_server_job_stats *stats)
 {
@@ -193,7 +193,7 @@ fail(struct control_error *error, const char *code, const char *argument, const 
 	return -EINVAL;
 }
 
-/* Arguments of a switch's jobs that a server's can't have. */
+/* Refuses arguments of a switch's jobs that a server's jobs can't have. */
 static int
 check_unsupported(const json_t *args, struct control_error *error)
 {
@@ -236,7 +236,7 @@ check_unsupported(const json_t *args, struct control_error *error)
 	return -EINVAL;
 }
 
-/* args.parameters: numbers by name. The bounds are those of the switches' handler. */
+/* args.parameters: numbers by name, within the bounds of the switches' handler. */
 static int
 read_parameters(const json_t *args, uint64_t *values, struct control_error *error)
 {
@@ -266,7 +266,7 @@ read_parameters(const json_t *args, uint64_t *values, struct control_error *erro
 	return 0;
 }
 
-/* The ranks behind the switch, which are all of the job's. size: 0: as many as there are. */
+/* Reads the ranks behind the switch, which are all of the job's. size: 0: as many as there are. */
 static int
 read_ranks(const json_t *member, int64_t *size, struct control_error *error)
 {
@@ -336,7 +336,7 @@ read_member(const struct daemon *daemon, const json_t *args, uint32_t *ip_be, in
 	return -ENOENT;
 }
 
-/* What is asked for, in the form of the library's options. */
+/* The requested job, in the form of the library's options. */
 struct job_request {
 	struct fanin_server_job_opts opts;
 	struct server_record record;
@@ -395,7 +395,7 @@ read_job(const struct daemon *daemon, const json_t *args, struct job_request *re
 	return 0;
 }
 
-/* A number for a job that has none, and a key. */
+/* Chooses a number for a job without one, and a key. */
 static int
 complete_job(const struct daemon *daemon, struct job_request *request, struct control_error *error)
 {
@@ -418,7 +418,7 @@ complete_job(const struct daemon *daemon, struct job_request *request, struct co
 	return 0;
 }
 
-/* The code of what the library says. */
+/* Returns the error code for a library status. */
 static const char *
 code_of(int status)
 {

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The server's metrics: which values of the commands' answers are one, under which name. So what
- * Prometheus sees is what faninctl shows. Main thread only.
+ * The server's metrics: which value in the commands' answers each one is, and its name. So
+ * Prometheus sees the same values as faninctl shows. Main thread only.
  */
 #include "protocols/pa_atp/server/commands.h"
 
 #define PORT .labels = { { "port", "name", 0 } }
-/* A label "job" would be Prometheus' own. */
+/* The label "job" would collide with Prometheus' own. */
 #define JOB .labels = { { "fanin_job", "id", 0 } }
 
 /*
- * Families by their type; what follows the text are other fields. Counters get the suffix _total.
+ * Families by type; the arguments after the text are further fields. Counters get the suffix
+ * _total.
  */
 #define FAMILY(kind, metric, where, text, ...)                                                     \
 	{                                                                                          \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The server's configuration: a JSON file, read once at start and constant afterwards. An error
- * names the file, the path of the key, what was found and what is expected.
+ * names the file, the key's path, the value found and the value expected.
  */
 #ifndef FANIN_PROTOCOLS_PA_ATP_SERVER_CONFIG_H
 #define FANIN_PROTOCOLS_PA_ATP_SERVER_CONFIG_H
@@ -20,7 +20,7 @@ struct server_config {
 	uint16_t udp_port;
 	struct control_tcp tcp;
 	const char *socket;
-	const char *metrics_listen; /* IP:PORT; NULL: nowhere */
+	const char *metrics_listen; /* IP:PORT; NULL: no metrics */
 	enum log_level log_level;
 	int64_t max_jobs;
 	int64_t memory_megabytes;
@@ -35,7 +35,10 @@ struct server_config {
  */
 int server_config_load(const char *path, struct server_config *config, struct control_error *error);
 
-/* Checks what depends on this machine: files and addresses to listen on. The same errors. */
+/*
+ * Checks settings that depend on this machine: files and addresses to listen on. Reports the same
+ * errors.
+ */
 int server_config_check_machine(const struct server_config *config, const char *path,
 				struct control_error *error);
 

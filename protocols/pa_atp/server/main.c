@@ -19,10 +19,10 @@
 #include "protocols/pa_atp/server/commands.h"
 
 #define HOUSEKEEP_MS 1000
-/* Rounds with packets before control connections are looked at. */
+/* Maximum number of rounds with packets before control connections are served. */
 #define MAX_ROUNDS 64
 
-/* Takes packets for a while. Returns how many came last, or -EIO. */
+/* Handles packets for a while. Returns the number of packets of the last round, or -EIO. */
 static int
 serve_packets(struct daemon *daemon)
 {
@@ -66,7 +66,7 @@ serve_until_signal(struct daemon *daemon, struct metrics_server *metrics, int si
 	return ret < 0 ? ret : 0;
 }
 
-/* Opens what people and programs ask the server by, and serves them. Returns 0 or -errno. */
+/* Opens the control and metrics sockets and serves them. Returns 0 or -errno. */
 static int
 serve(struct daemon *daemon, int signal_fd)
 {
