@@ -9,7 +9,7 @@
 #include <getopt.h>
 #include <stdio.h>
 
-/* Most options of a command, including those that all commands share. */
+/* Maximum number of options of a command, including those that all commands share. */
 #define CLI_MOST_OPTIONS 64
 
 /* A table ends with zeros. */

@@ -21,8 +21,8 @@ enum cli_kind {
 	CLI_SHARE,   /* a double from 0 to 1 */
 	CLI_PART,    /* a double above 0 and up to 1 */
 	CLI_CHOICE,  /* the index of a name, of the field's size; entries may be NULL */
-	CLI_FIND,    /* what a function finds by the text, of the field's size */
-	CLI_TAKE,    /* as a function does it */
+	CLI_FIND,    /* the value that a function finds for the text, of the field's size */
+	CLI_TAKE,    /* handled by a function */
 	CLI_HELP,
 };
 

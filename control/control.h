@@ -91,7 +91,8 @@ struct control_options {
 	const char *path; /* of the Unix socket; NULL: none */
 	struct control_tcp tcp;
 	bool answers_hello; /* the greeting answers the client's handshake; else it is sent first */
-	int packet_version; /* that it then tells, of packets of its network; 0: none */
+	/* version of Fanin's packets that the greeting tells, if answers_hello; 0: none */
+	int packet_version;
 	unsigned int max_clients; /* 0: CONTROL_MAX_CLIENTS */
 	size_t line_max;          /* 0: CONTROL_LINE_MAX */
 };
@@ -111,7 +112,7 @@ json_t *control_later(struct control_error *error);
  */
 void control_answer(struct control_client *client, json_t *id, json_t *result);
 
-/* The same with an error. */
+/* Refuses a request later, with an error. */
 void control_refuse(struct control_client *client, json_t *id, const struct control_error *error);
 
 /* Sends an unsolicited line. message: a reference that the call takes. */

@@ -38,7 +38,7 @@ struct control_service {
 	struct control_counters counters;
 	char token[SECRET_SIZE]; /* that TCP clients must give; empty: none */
 	struct guard guard;
-	/* Returns how many refusals to a source are held back; NULL: none ever are. */
+	/* Returns how many refusals to a source are held back. NULL: none are held back. */
 	unsigned int (*count_held)(const struct control_service *service,
 				   const struct guard_source *source);
 };
@@ -58,14 +58,17 @@ struct control_client {
 	bool lost;                  /* close at once */
 	int ended_by;               /* -errno that ended the connection; 0: none */
 	uint64_t deadline_ms;       /* when to close it; 0: never */
-	uint64_t refuse_ms; /* when to refuse its token, of which it hears nothing before; 0: it is
-			       not refused */
-	uint64_t since_ms;  /* when it connected */
-	uint64_t heard_ms;  /* when its last line came */
-	bool gave_token;    /* if it is refused: a wrong one, and not none */
-	int n_later;        /* requests that are not answered yet */
-	uint64_t spent_ns;  /* on its requests lately, half of it each CONTROL_SPENT_MS */
-	bool served;        /* in this round */
+	/*
+	 * when to refuse the client's token, about which it hears nothing before; 0: the token is
+	 * not refused
+	 */
+	uint64_t refuse_ms;
+	uint64_t since_ms; /* when it connected */
+	uint64_t heard_ms; /* when its last line came */
+	bool gave_token;   /* the refused client gave a wrong token rather than none */
+	int n_later;       /* requests that are not answered yet */
+	uint64_t spent_ns; /* on its requests lately, half of it each CONTROL_SPENT_MS */
+	bool served;       /* in this round */
 	struct control_buffer in;
 	struct control_buffer out;
 	size_t scanned; /* bytes of `in` known to hold no newline */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who sends wrong tokens: how many have come from each source address, and how long refusals are
- * held back. Right tokens are never held back, whatever else comes from their address. No thread
- * safety.
+ * Counts wrong tokens by source address, and delays their refusals. Right tokens are never delayed,
+ * whatever else comes from their address. No thread safety.
  */
 #ifndef FANIN_CONTROL_GUARD_H
 #define FANIN_CONTROL_GUARD_H
@@ -11,11 +10,12 @@
 #include <sys/socket.h>
 
 #define GUARD_SOURCES 256 /* addresses that are remembered */
-#define GUARD_FREE                                                                                 \
-	5 /* wrong tokens of an address that are refused at once; it gets another one each second  \
-	   */
-#define GUARD_DELAY_MS 1000u /* that the refusal of any further one is held back */
-#define GUARD_HELD 16 /* refusals to one address that are held back at a time: others get none */
+#define GUARD_FREE 5 /* wrong tokens of an address that are refused at once; one more each second  \
+		      */
+#define GUARD_DELAY_MS 1000u /* delay of the refusal of any further one */
+#define GUARD_HELD                                                                                 \
+	16 /* maximum number of delayed refusals to one address at a time; others get              \
+	      none */
 #define GUARD_TELL_MS 60000u  /* between two lines of the log about one address */
 #define GUARD_PAUSE_MS 10000u /* and about any */
 
@@ -40,8 +40,7 @@ struct guard {
 struct guard_source guard_source_of(const struct sockaddr_storage *from);
 
 /*
- * A wrong token has come. Returns how long its refusal is to be held back, in milliseconds; tells
- * the log now and then.
+ * Counts a wrong token. Returns how long to delay its refusal, in milliseconds; logs now and then.
  */
 uint32_t guard_wrong_token(struct guard *guard, const struct guard_source *source, uint64_t now_ms);
 

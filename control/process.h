@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the kernel tells of this process, and is told. Any thread. */
+/* Reads and sets the kernel's state of this process. Any thread. */
 #ifndef FANIN_CONTROL_PROCESS_H
 #define FANIN_CONTROL_PROCESS_H
 
@@ -12,8 +12,8 @@
 uint64_t process_status_bytes(const char *format);
 
 /*
- * From now on the kernel writes no core dump of this process, which would have keys in it, and lets
- * no other process of its user look into it. Programs that it executes are not concerned.
+ * From now on the kernel writes no core dump of this process, which would contain keys, and lets no
+ * other process of its user inspect it. Programs that it executes are not affected.
  */
 void process_hide_memory(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How the kernel's scheduler has treated a thread of this process. Any thread. */
+/* Scheduler statistics of a thread of this process. Any thread. */
 #ifndef FANIN_CONTROL_SCHEDSTAT_H
 #define FANIN_CONTROL_SCHEDSTAT_H
 
@@ -8,9 +8,9 @@
 
 /* Since the thread began. */
 struct schedstat {
-	uint64_t run_ns;  /* on a core; of a running thread as of its last tick */
-	uint64_t wait_ns; /* runnable, while others had the core */
-	uint64_t slices;  /* times that it got a core */
+	uint64_t run_ns;  /* time on a core; for a running thread as of its last tick */
+	uint64_t wait_ns; /* time runnable while others had the core */
+	uint64_t slices;  /* number of times that it got a core */
 };
 
 /*

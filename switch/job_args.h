@@ -11,14 +11,14 @@
 #include "pipeline/job.h"
 
 /*
- * In which type sums and averages of f16 and bf16 are accumulated; by struct fanin_job_params'
- * wide.
+ * The names of the types in which sums and averages of f16 and bf16 are accumulated, indexed by
+ * struct fanin_job_params' wide.
  */
 extern const char *const job_accumulate_names[];
 
 /*
- * Reads what is asked for. spec: zeroed; on success filled in but for a key that is not given.
- * Strings are borrowed from args. Returns 0, or a negative errno with *error filled. Main thread.
+ * Reads the requested job. spec: zeroed; filled on success, except a key that is not given. Strings
+ * are borrowed from args. Returns 0, or a negative errno with *error filled. Main thread.
  */
 int job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_spec *spec,
 		  struct control_error *error);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a host may say on a memif connection. DPDK's driver maps and follows what it is told; so
- * every message is held against the ones before and against the memory that comes with it. No state
- * of its own, any thread.
+ * Checks the messages of a host on a memif connection. DPDK's driver maps and follows whatever a
+ * host sends, so each message is checked against the earlier ones and against the memory that comes
+ * with it. No state of its own, any thread.
  */
 #ifndef FANIN_SWITCH_MEMIF_CHECK_H
 #define FANIN_SWITCH_MEMIF_CHECK_H
@@ -15,9 +15,9 @@
 #define MEMIF_CHECK_REGIONS 16
 #define MEMIF_CHECK_REASON_LEN sizeof(((struct memif_disconnect *)NULL)->reason)
 
-/* What a host has said so far; zeros at the beginning. */
+/* The content of a host's messages so far; zeros at the beginning. */
 struct memif_layout {
-	bool named; /* the interface: INIT has come */
+	bool named; /* INIT has come and named the interface */
 	bool to_server;
 	bool to_client;
 	uint16_t n_regions;
@@ -25,10 +25,9 @@ struct memif_layout {
 };
 
 /*
- * Checks the next message of a host that is not connected yet.
- *
- * fd: that came with it, or -1; stays the caller's. layout: takes in what the message says, on
- * success only. reason: MEMIF_CHECK_REASON_LEN bytes, filled on failure. Returns 0 or -EPROTO.
+ * Checks the next message of a host that is not connected yet. fd: the descriptor that came with
+ * the message, or -1; stays the caller's. layout: updated with the message, on success only.
+ * reason: MEMIF_CHECK_REASON_LEN bytes, filled on failure. Returns 0 or -EPROTO.
  */
 int memif_check(struct memif_layout *layout, const struct memif_message *message, int fd,
 		char *reason);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One host at the gate of the memif ports: its connection, and the one to the driver that stands
- * for it. The driver gives a port to the first one who names it, so it hears of a host that has
- * said all only: a port is the first one's whose handshake is complete. Internal to the gate. Main
- * thread.
+ * One host at the gate of the memif ports: its connection, and the connection to the driver on its
+ * behalf. The driver gives a port to the first host that names it. So the driver hears of a host
+ * only when the host has sent all its messages, and the first host with a complete handshake gets
+ * the port. Internal to the gate. Main thread.
  */
 #ifndef FANIN_SWITCH_MEMIF_SESSION_H
 #define FANIN_SWITCH_MEMIF_SESSION_H
@@ -19,16 +19,16 @@
 /* INIT, regions, two rings, CONNECT */
 #define MEMIF_MAX_WORDS (MEMIF_CHECK_REGIONS + 4)
 /*
- * Descriptors that hosts in their handshake may have sent in all: hosts could take all that the
- * process may have.
+ * Maximum number of descriptors that hosts in their handshakes may have sent together. Otherwise
+ * hosts could use up all descriptors of the process.
  */
 #define MEMIF_MAX_HELD 256u
 
 enum memif_state {
 	MEMIF_UNUSED,
 	MEMIF_TALKING, /* messages go both ways */
-	MEMIF_UP,      /* frames do */
-	MEMIF_CLOSING, /* the host is gone; the driver has been told and not let go yet */
+	MEMIF_UP,      /* frames go both ways */
+	MEMIF_CLOSING, /* the host is gone; the driver has been told and has not disconnected yet */
 };
 
 struct memif_session {
@@ -36,19 +36,19 @@ struct memif_session {
 	int host_fd;
 	int driver_fd;
 	uint16_t port; /* index, once the host has named it */
-	bool claimed;  /* the host has said all, and the port is its own */
-	char name[32]; /* that the host gives itself */
+	bool claimed;  /* the host has sent all messages and owns the port */
+	char name[32]; /* the host's own name */
 	struct memif_layout layout;
 	uint64_t since_ms; /* when the host connected */
 	unsigned int n_words;
-	/* What the host has said, for the driver, which hears it all at once. */
+	/* A message of the host, kept for the driver, which gets all of them at once. */
 	struct memif_word {
 		struct memif_message message;
 		int fd; /* the session's; -1: none */
 	} words[MEMIF_MAX_WORDS];
 };
 
-/* What a session needs to know of the others and of the switch. */
+/* What a session needs to know of the other sessions and of the switch. */
 struct memif_world {
 	const struct config *config;
 	struct pipeline *pipeline;
@@ -56,17 +56,17 @@ struct memif_world {
 	unsigned int n_sessions;
 };
 
-/* A message of the host has come, or its end. */
+/* Handles a message or the end of the host's connection. */
 void memif_session_host(const struct memif_world *world, struct memif_session *session);
 
-/* The same of the driver. */
+/* Handles a message or the end of the driver's connection. */
 void memif_session_driver(const struct memif_world *world, struct memif_session *session);
 
-/* Tells the host why it can't be served, and lets it go. reason: for the host and the log. */
+/* Tells the host why it can't be served, and disconnects it. reason: for the host and the log. */
 void memif_session_refuse(const struct memif_world *world, struct memif_session *session,
 			  const char *reason);
 
-/* Lets the host go. The session is unused once the driver has let go, too. */
+/* Disconnects the host. The session is unused once the driver has disconnected, too. */
 void memif_session_end(const struct memif_world *world, struct memif_session *session);
 
 #endif

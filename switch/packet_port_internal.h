@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What packet_port.c, which moves frames, and packet_port_open.c, which sets sockets up, share. */
+/* Shared by packet_port.c, which moves frames, and packet_port_open.c, which sets sockets up. */
 #ifndef FANIN_SWITCH_PACKET_PORT_INTERNAL_H
 #define FANIN_SWITCH_PACKET_PORT_INTERNAL_H
 
@@ -11,21 +11,22 @@
 #include "switch/packet_port.h"
 #include "switch/super_frame.h"
 
-/* Of a sendmmsg; frames in several mbufs take several of the iovecs. */
+/* Messages of a sendmmsg; a frame in several mbufs takes several of the iovecs. */
 #define PACKET_PORT_BURST 192
 #define PACKET_PORT_IOVECS 512
 static_assert(PACKET_PORT_BURST <= UINT8_MAX, "super_frame_group takes no more");
 
 /*
- * The kernel puts a received frame 66 bytes behind the ring frame's start and what it says of it in
- * between: 20 more make it 32 modulo 64, as in an mbuf.
+ * The kernel puts a received frame 66 bytes after the start of its ring frame, and its metadata in
+ * between. 20 more bytes make the offset 32 modulo 64, as in an mbuf.
  */
 #define PACKET_PORT_RESERVE 20u
 #define PACKET_PORT_OFFSET 96u
 
 /*
- * Super-frames of others come into large packets as long as there are some, else into chains of the
- * pool's, which of 2 KiB each take half as long again to fill, send and free.
+ * Super-frames of other traffic are received into large packets while there are some, else into
+ * chains of the pool's packets. With packets of 2 KiB, chains take half as long again to fill, send
+ * and free.
  */
 #define PACKET_PORT_LARGE 16
 
@@ -37,14 +38,14 @@ struct packet_queue {
 	uint16_t number;
 	rte_be16_t udp_port_be;
 	struct rte_mempool *pool;
-	struct rte_mempool *large;                          /* PACKET_PORT_LARGE packets; or NULL */
-	struct rte_mbuf *segments[SUPER_FRAME_SEGMENTS_IN]; /* of a super-frame, on their way to the
-							       worker */
+	struct rte_mempool *large; /* PACKET_PORT_LARGE packets; or NULL */
+	/* segments of a super-frame, on their way to the worker */
+	struct rte_mbuf *segments[SUPER_FRAME_SEGMENTS_IN];
 	uint16_t n_segments;
 	uint16_t next_segment;
 	struct iovec scatter[SUPER_FRAME_SEGMENTS_IN + 2];
 	uint64_t rx_errors;       /* worker: w, control: r */
-	uint64_t rx_lost;         /* super-frames that the socket had no room for; likewise */
+	uint64_t rx_lost;         /* super-frames for which the socket had no room; likewise */
 	uint64_t rx_super_frames; /* likewise, as are those below */
 	uint64_t rx_super_segments;
 	uint64_t rx_refused;
@@ -53,8 +54,8 @@ struct packet_queue {
 	/* Of those that send. */
 	int fd __rte_cache_aligned;
 	bool apart;         /* super-frames of Fanin's leave one by one; worker: r, control: w */
-	bool refused;       /* likewise, since the kernel has refused one */
-	bool bypasses;      /* frames go past the queue discipline; worker: rw, control: w before */
+	bool refused;       /* likewise, because the kernel has refused one */
+	bool bypasses;      /* frames skip the queue discipline; worker: rw, control: w before */
 	uint64_t tx_errors; /* worker: w, control: r */
 	uint64_t tx_super_frames;
 	uint64_t tx_super_segments;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Why frames don't get through a port that the switch itself has not closed: kinds with their
- * names, for the log, faninctl and metrics.
+ * The reasons why frames don't get through a port that the switch itself has not closed: kinds with
+ * their names, for the log, faninctl and metrics.
  */
 #ifndef FANIN_SWITCH_PORT_TROUBLE_H
 #define FANIN_SWITCH_PORT_TROUBLE_H
@@ -30,15 +30,15 @@ enum port_trouble_kind {
 	PORT_TROUBLE_COUNT,
 };
 
-/* What is known of a kind at a port. */
+/* The state of one kind of trouble at a port. */
 struct port_trouble {
 	bool now;
-	uint64_t count;                   /* how often it has begun */
-	char text[PORT_TROUBLE_TEXT_LEN]; /* the last time: what was found and what is expected;
-					     empty: never */
+	uint64_t count; /* number of times that it has begun */
+	/* what was found and expected the last time; empty: never */
+	char text[PORT_TROUBLE_TEXT_LEN];
 };
 
-/* "xdp_program" */
+/* Returns a kind's name, such as "xdp_program". */
 const char *port_trouble_name(enum port_trouble_kind kind);
 
 #endif

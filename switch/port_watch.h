@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Looks after ports while the switch runs. On one that comes up the switch announces its address: a
- * switch that took another one's place has its address, and perhaps another MAC address. What
- * others on the machine do to a port's interface is told, and mended where that is possible: a port
- * whose interface was removed is taken down, and opened anew if its driver can do that; an XDP
- * program that was taken off is attached again. The kernel is asked on a thread of its own
+ * Watches ports while the switch runs. When a port comes up, the switch announces its address
+ * there: a switch that replaced another one has that one's address, and perhaps another MAC
+ * address. If other programs change a port's interface, the watch logs that, and repairs it where
+ * possible. A port whose interface was removed is taken down, and opened again if its driver can do
+ * that. An XDP program that was detached is attached again. A separate thread asks the kernel
  * (port_query.h). Main thread.
  */
 #ifndef FANIN_SWITCH_PORT_WATCH_H
@@ -14,18 +14,18 @@
 #include "switch/port_trouble.h"
 #include "switch/ports.h"
 
-/* How often it looks. The kernel is asked again when it has answered. */
+/* Time between two checks. The kernel is asked again after it has answered. */
 #define PORT_WATCH_MS 500u
 
 struct port_watch_entry {
-	bool lost; /* what it was opened on is gone */
-	bool told; /* that it can't be opened anew, or its program not be attached */
+	bool lost; /* the interface on which the port was opened is gone */
+	bool told; /* logged: the port can't be opened again, or its program can't be attached */
 	bool up;
-	uint8_t announcements;   /* that are left */
-	uint64_t attach_ms;      /* the program is not attached again before */
-	uint64_t attach_wait_ms; /* from the next time to the one after it; 0: at once */
-	uint64_t rx_errors;      /* at the last look */
-	uint64_t rx_errors_ms;   /* when there were last more of them */
+	uint8_t announcements;   /* announcements left to send */
+	uint64_t attach_ms;      /* the program is not attached again before this time */
+	uint64_t attach_wait_ms; /* from the next attempt to the one after it; 0: at once */
+	uint64_t rx_errors;      /* at the last check */
+	uint64_t rx_errors_ms;   /* when the count last rose */
 	struct port_trouble troubles[PORT_TROUBLE_COUNT];
 };
 
@@ -36,8 +36,8 @@ struct port_watch {
 	struct port_query *query;
 	uint64_t next_ms;
 	uint64_t asked_ms; /* when the kernel was asked; 0: it has answered */
-	bool silence_told; /* that it has not for long */
-	bool looked;       /* at all ports once */
+	bool silence_told; /* logged: the kernel has not answered for long */
+	bool looked;       /* all ports have been checked once */
 	struct port_watch_entry each[CONFIG_MAX_PORTS];
 	struct port_answer answers[CONFIG_MAX_PORTS];
 };
@@ -46,15 +46,15 @@ struct port_watch {
 int port_watch_open(struct port_watch *watch, const struct config *config, struct ports *ports,
 		    struct pipeline *pipeline);
 
-/* Before the ports are stopped. */
+/* Call this before the ports are stopped. */
 void port_watch_close(struct port_watch *watch);
 
-/* A descriptor that is readable when port_watch_serve has something to do. */
+/* Returns a descriptor that is readable when port_watch_serve has work. */
 int port_watch_fd(const struct port_watch *watch);
 
 /*
- * To be called often; asks the kernel at once and then each PORT_WATCH_MS, and looks when it
- * answers.
+ * Call this often. Asks the kernel at once and then every PORT_WATCH_MS, and checks the ports when
+ * it answers.
  */
 void port_watch_serve(struct port_watch *watch);
 

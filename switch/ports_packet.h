@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ports whose device is net_af_packet: the configuration's words for the switch's own packet
- * sockets (packet_port.h).
+ * Ports whose device is net_af_packet: maps their configuration to the switch's own packet sockets
+ * (packet_port.h).
  */
 #ifndef FANIN_SWITCH_PORTS_PACKET_H
 #define FANIN_SWITCH_PORTS_PACKET_H
@@ -10,7 +10,7 @@
 #include "switch/config/config.h"
 
 /*
- * Checks the arguments of all packet ports, without opening one; DPDK need not have been started.
+ * Checks the arguments of all packet ports without opening one; DPDK need not have been started.
  * Returns 0, or -errno with error (CONFIG_ERROR_LEN bytes) filled.
  */
 int ports_check_packet(const struct config *config, char *error);
@@ -24,12 +24,10 @@ int ports_check_packet(const struct config *config, char *error);
 int ports_open_packet(const struct config *config, uint16_t index, struct rte_mempool *pool,
 		      struct pipeline_port *port, char *error);
 
-/* Do Fanin's frames leave the port in super-frames? Of any port. Main thread. */
+/* True if Fanin's frames leave the port, of any kind, in super-frames. Main thread. */
 bool ports_make_super_frames(const struct pipeline_port *port);
 
-/*
- * Says whether a packet port's interface takes super-frames of UDP; a change is told. Main thread.
- */
+/* Sets whether a packet port's interface takes super-frames of UDP; logs a change. Main thread. */
 void ports_set_super_frames(const struct config_port *config, const struct pipeline_port *port,
 			    bool interface_takes);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The packet pools of the switch's ports: one for those on AF_XDP, whose packets each fill a page,
- * and one for all others. Main thread.
+ * The packet pools of the switch's ports: one for AF_XDP ports, whose packets each fill a page, and
+ * one for all others. Main thread.
  */
 #ifndef FANIN_SWITCH_PORTS_POOL_H
 #define FANIN_SWITCH_PORTS_POOL_H
@@ -16,8 +16,8 @@
 #define PORTS_RING_SIZE 1024
 
 /*
- * The pool for a port's packets, which is made when the first port wants it; ports_stop frees it.
- * Returns NULL with error (CONFIG_ERROR_LEN bytes) filled if it does not fit.
+ * Returns the pool for a port's packets. It is made when the first port needs it; ports_stop frees
+ * it. Returns NULL with error (CONFIG_ERROR_LEN bytes) filled if the pool does not fit.
  */
 struct rte_mempool *ports_pool_for(const struct config *config, struct ports *ports,
 				   const struct config_port *port, char *error);

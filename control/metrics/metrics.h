@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a daemon tells of itself as metrics: a table says which values of a JSON object are metrics,
- * and a small web server gives them out in Prometheus' text format 0.0.4. Knows neither DPDK nor
- * what the values mean. Single-threaded: the server works only while its owner calls it.
+ * A daemon's metrics: a table selects values of a JSON object as metrics, and a small web server
+ * provides them in Prometheus' text format 0.0.4. Knows neither DPDK nor what the values mean.
+ * Single-threaded: the server works only while its owner calls it.
  */
 #ifndef FANIN_CONTROL_METRICS_METRICS_H
 #define FANIN_CONTROL_METRICS_METRICS_H
@@ -101,15 +101,14 @@ int metrics_server_open(const char *listen, const struct metrics_family *familie
 			char *error);
 
 /*
- * A descriptor that is readable when metrics_server_serve has something to do; -1 if server is
- * NULL.
+ * Returns a descriptor that is readable when metrics_server_serve has work; -1 if server is NULL.
  */
 int metrics_server_fd(const struct metrics_server *server);
 
 /*
- * Does what there is to do without waiting; to be called about once a second as well, for clients
- * that hang. Returns true if there is more, so that the caller should come back soon. server may be
- * NULL.
+ * Does all pending work without waiting. Call this about once a second, too, because of clients
+ * that hang. Returns true if there is more work, so that the caller should come back soon. server
+ * may be NULL.
  */
 bool metrics_server_serve(struct metrics_server *server);
 
