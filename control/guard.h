@@ -10,8 +10,7 @@
 #include <sys/socket.h>
 
 #define GUARD_SOURCES 256 /* addresses that are remembered */
-#define GUARD_FREE 5 /* wrong tokens of an address that are refused at once; one more each second  \
-		      */
+#define GUARD_FREE 5      /* wrong tokens of an address refused at once, and one more each second */
 #define GUARD_DELAY_MS 1000u /* delay of the refusal of any further one */
 #define GUARD_HELD                                                                                 \
 	16 /* maximum number of delayed refusals to one address at a time; others get              \
