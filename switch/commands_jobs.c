@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The control commands that list, create and destroy jobs, and tell what their blocks wait for. */
+/* The control commands that list, create and destroy jobs, and that report what blocks wait for. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,7 +115,7 @@ job_probes(const struct job *job, uint64_t *probes, uint64_t *answers)
 	}
 }
 
-/* What all handlers count, and what the pipeline does about them. */
+/* The counters of all handlers, and the pipeline's own counters of the job. */
 static json_t *
 describe_stats(const struct fanin_handler_stats *stats, uint64_t probes, uint64_t answers)
 {
@@ -131,7 +131,7 @@ describe_stats(const struct fanin_handler_stats *stats, uint64_t probes, uint64_
 	return object;
 }
 
-/* What the handler counts itself. */
+/* The handler's own counters. */
 static json_t *
 list_own_counters(const struct fanin_handler *handler, const struct fanin_handler_stats *stats)
 {
@@ -169,7 +169,7 @@ describe_values(const struct fanin_value *kind, uint64_t *values, unsigned int n
 			 "max", (json_int_t)values[n - 1]);
 }
 
-/* What the handler tells of the job. */
+/* The handler's report about the job. */
 static json_t *
 list_values(const struct job *job)
 {

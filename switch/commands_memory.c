@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What memory the switch has, and what for. Main thread only. */
+/* The switch's memory, by its uses. Main thread only. */
 #include "control/process.h"
 #include "pipeline/job.h"
 #include "switch/commands.h"

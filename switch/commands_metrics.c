@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's metrics: which values of the commands' answers are one, under which name. So what
- * Prometheus sees is what faninctl shows. Main thread only.
+ * The switch's metrics: which value in the commands' answers each one is, and its name. So
+ * Prometheus sees the same values as faninctl shows. Main thread only.
  */
 #include <rte_version.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the control commands say of ports: their state and counters, and what was dropped there that
+ * Ports in the answers to control commands: their state and counters, and frames dropped there that
  * no worker has seen. Main thread.
  */
 #include <net/if.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Workers in the answer to the control command "stats": what they did, and how the kernel has
- * treated their threads. Main thread.
+ * Workers in the answer to the control command "stats": their work, and how the kernel has
+ * scheduled their threads. Main thread.
  */
 #include <rte_cycles.h>
 

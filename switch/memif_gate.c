@@ -19,7 +19,7 @@
 #define MAX_SESSIONS 128
 /* Places for hosts that were let go here, until the driver has let go, too. */
 #define MAX_PLACES (MAX_SESSIONS + 32)
-#define HANDSHAKE_MS 5000u /* that a host has until its port is up */
+#define HANDSHAKE_MS 5000u /* time that a host has until its port is up */
 #define BACKLOG 64
 #define EVENTS 32
 #define LISTENER_EVENT UINT32_MAX

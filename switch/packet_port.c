@@ -263,7 +263,7 @@ take_segments(struct packet_queue *queue, const struct tpacket2_hdr *slot, uint3
 	return true;
 }
 
-/* One of others stays whole, in n packets in a row. */
+/* Takes a super-frame of other traffic in whole, as n packets in a row. */
 static bool
 take_chain(struct packet_queue *queue, const struct tpacket2_hdr *slot, uint32_t n)
 {
@@ -299,7 +299,9 @@ take_chain(struct packet_queue *queue, const struct tpacket2_hdr *slot, uint32_t
 	       keep_vnet(queue, &vnet, shift, frame);
 }
 
-/* What waits behind the ring for the first frame in it, and is not wanted. */
+/*
+ * Discards the rest of the ring's first frame, which waits in the socket's queue and is not wanted.
+ */
 static void
 discard(const struct packet_queue *queue, const struct tpacket2_hdr *slot)
 {
@@ -440,7 +442,7 @@ group(struct packet_queue *queue, struct rte_mbuf **mbufs, uint16_t n, bool apar
 }
 
 /*
- * From here on frames pass the queue discipline. Past it the kernel takes no super-frame apart: it
+ * From here on frames pass the queue discipline. Without it the kernel splits no super-frame: it
  * drops each one that the interface does not take as it is, with the error of a full queue.
  */
 static __rte_noinline void
@@ -501,7 +503,8 @@ static bool
 may_pass_later(int errnum)
 {
 	switch (errnum) {
-	case EAGAIN:  /* the socket's send buffer: frames that were sent are still on their way */
+	case EAGAIN:  /* the socket's send buffer is full: frames that were sent are still on
+			 their way */
 	case ENOBUFS: /* the queue discipline, the interface, or the backlog of the receiver's CPU;
 		       * the same if a veth's other end never takes this frame: pipeline/tx.c finds
 		       * out */

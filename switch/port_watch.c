@@ -12,7 +12,7 @@
 #include "switch/log.h"
 #include "switch/ports_packet.h"
 
-#define ANNOUNCEMENTS 2 /* as many as RFC 5227 has: one may be lost */
+#define ANNOUNCEMENTS 2 /* RFC 5227's number: one may be lost */
 
 /*
  * A program that is taken off again and again is attached at intervals that double between these,
@@ -104,7 +104,7 @@ note_lost(struct port_watch *watch, uint16_t index, unsigned int now)
 
 	entry->lost = true;
 	entry->told = false;
-	/* Whoever is inside of the driver leaves it, and nobody enters. */
+	/* Workers inside of the driver leave it, and none enters. */
 	pipeline_port_set_down(watch->pipeline, index, true);
 	if (now == watch->pipeline->ports[index].ifindex) {
 		snprintf(
@@ -167,7 +167,7 @@ has_interface(struct port_watch *watch, uint16_t index)
 	if (!entry->lost && !is_bound)
 		note_lost(watch, index, now);
 	if (entry->lost && is_bound) {
-		/* It had another name for a while. */
+		/* The interface had another name for a while. */
 		found_again(watch, index);
 		log_info("port \"%s\": the interface has its name again", port->name);
 	} else if (entry->lost && now != 0 && ports_can_reopen(port)) {
@@ -335,7 +335,7 @@ look_at_link(struct port_watch *watch, uint16_t index, const struct kernel_link 
 				 : "is set down (ip link)");
 }
 
-/* answer: of the kernel; NULL: it has not answered yet. */
+/* answer: the kernel's; NULL: it has not answered yet. */
 static void
 look_at(struct port_watch *watch, uint16_t index, const struct port_answer *answer)
 {
@@ -371,10 +371,7 @@ announce(struct port_watch *watch, uint16_t index)
 	const bool up = ports_link_is_up(watch->ports, &watch->config->ports[index],
 					 &watch->pipeline->ports[index], index);
 
-	/*
-	 * Of a link that is up at the start there is nothing to tell. The gate tells of memif's
-	 * hosts.
-	 */
+	/* A link that is up at the start is not logged. The gate logs memif's hosts. */
 	if ((watch->looked ? up != entry->up : !up) && !watch->config->ports[index].memif)
 		log_info("port \"%s\": the link is %s%s%s", watch->config->ports[index].name,
 			 up ? "up" : "down", !up && link->now ? ": " : "",

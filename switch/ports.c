@@ -406,7 +406,7 @@ device_stats(const struct ports *ports, uint16_t index, struct port_driver_stats
 	bool xdp = false;
 
 	rte_eth_stats_get(ports->ports[index].ethdev, &device);
-	/* Of its sockets AF_XDP's driver counts a part only. */
+	/* AF_XDP's driver counts only a part of its sockets' drops. */
 	for (size_t i = 0; i < ports->n_xdp_sockets; i++) {
 		if (ports->xdp_sockets[i].port == index) {
 			missed += kernel_xdp_drops(ports->xdp_sockets[i].fd);
@@ -464,7 +464,7 @@ ports_link_is_up(const struct ports *ports, const struct config_port *config,
 		return false;
 	if (port->ifindex == 0 || config->pci)
 		return true;
-	/* One that was made anew is another one, and the port does not have it. */
+	/* An interface that was made again is another one, and the port is not on it. */
 	if (ports_interface_index(ports, index) != port->ifindex)
 		return false;
 	memcpy(request.ifr_name, ports->interfaces[index], sizeof(request.ifr_name));

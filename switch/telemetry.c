@@ -27,12 +27,12 @@
 static const char *const left_out[] = { "busy_share", "workers", "drops" };
 
 static struct {
-	pthread_mutex_t lock; /* guards all that follows */
+	pthread_mutex_t lock; /* guards all following members */
 	pthread_cond_t answered_or_closed;
 	bool open;
 	int fd;
-	uint64_t asked;    /* requests so far */
-	uint64_t answered; /* of these, values was made after so many */
+	uint64_t asked;    /* number of requests so far */
+	uint64_t answered; /* number of requests when `values` was made */
 	json_t *values;
 } meeting = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Reliable multicast in one process and in virtual time: real engines around real switches.
- * Broadcasts and Allgathers are exact whatever is lost, doubled or reordered on any link, and where
- * nothing is lost nothing is fetched, however late a rank is.
+ * Broadcasts and Allgathers are exact even if any link loses, duplicates or reorders packets.
+ * Without loss nothing is fetched, however late a rank is.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -216,8 +216,8 @@ loses_all_data(uint16_t rank, const struct fanin_hdr *hdr)
 }
 
 /*
- * What one rank lacks is far apart: each packet needs a FETCH of its own where a bitmap of a
- * packet's length does not reach the next one.
+ * One rank lacks packets that are far apart: where the bitmap of a packet's length does not reach
+ * the next one, each needs its own FETCH.
  */
 START_TEST(several_fetches_ask_for_more_than_one_bitmap_covers)
 {
@@ -334,7 +334,7 @@ has_begun(void *user)
 	return totals().packets_sent > 100;
 }
 
-/* By _i: for how long. Ranks that are late are waited for however long it takes. */
+/* By _i: for how long. Late ranks are waited for, however long it takes. */
 START_TEST(a_root_without_a_core_is_waited_for_and_nothing_is_fetched)
 {
 	static const uint64_t away_ns[] = { 1 * SECOND, 20 * SECOND };
@@ -348,7 +348,7 @@ START_TEST(a_root_without_a_core_is_waited_for_and_nothing_is_fetched)
 	world_return(2);
 	world_run();
 	ck_assert_uint_eq(totals().fetched, 0);
-	/* What is learned of it is not the pause: 4 MiB in 200 ms and the time that they take. */
+	/* The measured rate leaves out the pause: 4 MiB in 200 ms and the time that they take. */
 	for (uint16_t rank = 0; rank < eight.n_ranks; rank++) {
 		if (rank != 2)
 			ck_assert_double_gt(multicast_of(rank)->bytes_per_ns, 0.007);
@@ -593,7 +593,7 @@ START_TEST(invalid_packets_of_a_member_fail_nobody)
 		forge(5, 3, FANIN_BROADCAST_TELL, 0, &tell, sizeof(tell));
 		forge(5, 3, FANIN_BROADCAST_FETCH, random_below(&random, 200), words,
 		      random_below(&random, sizeof(words) / 8 + 1) * 8);
-		/* Neither data that was asked for, which it may have, nor a turn. */
+		/* Neither requested data, which the member may have, nor ACTIVATE. */
 		forge(5, 3, random_below(&random, 2) == 0 ? 0 : 5 + random_below(&random, 250),
 		      random_u32(&random), words, random_below(&random, 100));
 		world_pass(10 * MS);
@@ -633,7 +633,7 @@ has_packet_0(void *user)
 	return fanin_bit(op_of(1)->have, 0);
 }
 
-/* What a network doubles says nothing about congestion that is there now. */
+/* Duplicates made by the network say nothing about present congestion. */
 START_TEST(a_mark_on_a_duplicate_is_no_loss)
 {
 	const struct trial trial = { .seed = 1, .n_ranks = 3, .n_leaves = 1 };
@@ -708,7 +708,8 @@ START_TEST(ranks_that_disagree_are_refused)
 END_TEST
 
 /*
- * They would have different numbers of control blocks, and take one's end for another one's credit.
+ * These ranks would have different numbers of control blocks, and take one rank's end for another
+ * one's credit.
  */
 START_TEST(ranks_that_count_credits_otherwise_are_refused)
 {

@@ -36,7 +36,7 @@ class Paced(Fabric):
 
 
 def job_of(fabric):
-    """What the manager says of the only job once it runs; None before."""
+    """The manager's state of the only job once it runs; None before."""
     jobs = fabric.ask_manager("jobs")["jobs"]
     return jobs[0] if jobs and jobs[0]["state"] == "network" else None
 
@@ -115,7 +115,7 @@ def the_manager_leaves_a_job_with_leaders_alone_when_a_spine_is_killed():
 
 @case(60, also_over_udp=True)
 def a_job_with_leaders_that_is_destroyed_ends_at_its_hosts():
-    """They could go on without it: switches that lack it pass its packets on."""
+    """Ranks could go on without the job: switches that lack it pass its packets on."""
     with managed_fabric(leaf_spine(hosts=4)) as fabric:
         ranks = start(fabric, "job", None, handler=HANDLER, iters=1000000, check=False,
                       bytes=64 * KIB)

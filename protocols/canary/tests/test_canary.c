@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A switch of a Canary job: descriptors and what meets them, timeouts and what they are learned
- * from, collisions, results and restoration, and who is believed (protocols/canary/README.md, "What
- * a switch does"). Ranks 0 and 1 are at ports 0 and 1, the other four behind ports 4 and 5.
+ * A switch of a Canary job: descriptors and data that meets them, learned timeouts, collisions,
+ * results and restoration, and which senders are believed (protocols/canary/README.md, "What a
+ * switch does"). Ranks 0 and 1 are at ports 0 and 1, the other four behind ports 4 and 5.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -173,7 +173,9 @@ START_TEST(late_data_goes_on_as_a_straggler)
 	reduce(1, 5, 2);
 	expect_sum(5, 2);
 	ck_assert_uint_eq(count(CANARY_STRAGGLERS), 1);
-	/* Both have been seen: what comes once more is on its way, or lost further up. */
+	/*
+	 * Both ranks have been seen: further copies are duplicates, or the sum is lost further up.
+	 */
 	reduce(0, 5, 1);
 	reduce(1, 5, 2);
 	expect_nothing();
@@ -320,7 +322,7 @@ START_TEST(a_descriptor_keeps_its_place)
 	expect_collision(7, 1, 0);
 	canary_rig_pass_time(&rig, MIN_NS);
 	expect_sum(5, 1);
-	/* Its ports wait for the result, unless that seems to be lost. */
+	/* The descriptor's ports wait for the result, unless the result seems to be lost. */
 	canary_rig_pass_time(&rig, 2000000000);
 	reduce(0, 7, 1);
 	expect_collision(7, 1, 0);
@@ -507,7 +509,7 @@ START_TEST(data_to_another_address_is_not_combined)
 }
 END_TEST
 
-/* Nor say where data collided: switches alone do. */
+/* A host may not report collisions, either: only switches do. */
 START_TEST(a_host_answers_for_no_other_leader)
 {
 	struct rte_mbuf *mbuf = canary_rig_result(&rig, 5);
@@ -597,7 +599,7 @@ START_TEST(a_spine_learns_whom_it_sees)
 	expect_sum(5, 4);
 	canary_rig_offer(&rig, 0, 5, canary_rig_result(&rig, 5));
 	expect_result(5, 3 | 1 << 4);
-	/* From now on the straggler is expected, too. */
+	/* From now on the straggler's rank is expected, too. */
 	reduce(0, 11, 1);
 	reduce(1, 11, 2);
 	expect_nothing();
@@ -645,7 +647,7 @@ START_TEST(a_timeout_follows_how_far_packets_are_apart)
 		canary_learn(job, state, 5, 3, 80000);
 	ck_assert_uint_ge(canary_timeout_ns(job, state, 5), 79000);
 	ck_assert_uint_le(canary_timeout_ns(job, state, 5), 81000);
-	/* A late application teaches nothing of the network, but who came. */
+	/* A late application teaches nothing about the network, but which ranks came. */
 	canary_learn(job, state, 5, 7, 1000001);
 	ck_assert_uint_le(canary_timeout_ns(job, state, 5), 81000);
 	ck_assert_uint_eq(canary_expected(job, state, 5), 7);
@@ -655,7 +657,7 @@ START_TEST(a_timeout_follows_how_far_packets_are_apart)
 	for (int i = 0; i < 200; i++)
 		canary_learn(job, state, 5, 3, 5);
 	ck_assert_uint_eq(canary_timeout_ns(job, state, 5), MIN_NS);
-	/* Of other leaders nothing is known. */
+	/* Nothing is known of other leaders. */
 	ck_assert_uint_eq(canary_timeout_ns(job, state, 4), MIN_NS);
 	ck_assert_uint_eq(canary_timeout_ns(job, state, 0), 3 * MIN_NS);
 }

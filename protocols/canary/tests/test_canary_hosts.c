@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Canary's hosts in one process and in virtual time: real engines around real switches, leaves and
- * spines. Sums are exact and the same bits on all ranks whatever is lost, doubled or reordered on
- * any link, however few descriptors there are; where nothing is lost, nobody asks.
+ * spines. Sums are exact and the same bits on all ranks, even if any link loses, duplicates or
+ * reorders packets, and however few descriptors there are. Without loss no rank asks.
  */
 #include <check.h>
 #include <string.h>
@@ -280,8 +280,8 @@ START_TEST(a_rank_that_is_gone_is_named_by_all_others)
 END_TEST
 
 /*
- * By _i: the rank that is late. Longer than the timeout, but it is there: the others wait, and ask
- * now and then only.
+ * By _i: the late rank. It is later than the timeout, but alive: the others wait, and only ask now
+ * and then.
  */
 START_TEST(a_late_rank_is_waited_for)
 {
@@ -435,7 +435,7 @@ START_TEST(ranks_that_disagree_are_told)
 		const struct fanin_error *error = fanin_engine_error(world_engine(rank));
 
 		ck_assert_int_eq(world.members[rank].requests[0].status, FANIN_ERR_REFUSED);
-		/* Of two that differ nobody knows who is wrong. */
+		/* Two shapes differ, and nobody knows which one is wrong. */
 		ck_assert_msg(fanin_ranks_has(&error->missing, 5) &&
 				      fanin_ranks_count(&error->missing) <= 2,
 			      "%s", error->text);
@@ -536,8 +536,8 @@ START_TEST(long_timeouts_make_nobody_ask)
 END_TEST
 
 /*
- * By _i: round trips of 12, 100 and 400 ms. What hosts ask before they know them is little, and
- * afterwards they ask nothing.
+ * By _i: round trips of 12, 100 and 400 ms. Hosts ask little before they know the round trip, and
+ * nothing afterwards.
  */
 START_TEST(long_round_trips_are_learned)
 {
@@ -728,7 +728,7 @@ START_TEST(data_is_held_back_behind_a_queue_and_results_are_not)
 	world_pass(MS / 2);
 	world_post(0, 0, sum);
 	world_pass(2 * MS);
-	/* Of 60 blocks rank 1 leads each second one, and has sent data of some 24. */
+	/* Rank 1 leads every second one of 60 blocks, and has sent data of some 24. */
 	blocks = fanin_engine_stats(world_engine(0))->blocks - blocks;
 	ck_assert_uint_ge(blocks, 30);
 	ck_assert_uint_lt(blocks, 60);

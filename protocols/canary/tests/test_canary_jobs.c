@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs whose blocks have leaders on a real pipeline: which of them can be made, and data on its way
- * from two hosts to a leader behind spines.
+ * Jobs whose blocks have leaders, on a real pipeline: which jobs a switch accepts, and data on its
+ * way from two hosts to a leader behind spines.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -263,7 +263,7 @@ slots_with(const struct job *of)
 	return n;
 }
 
-/* Neither packets nor timers find them, and another job has their places. */
+/* Neither packets nor timers find these slots, and another job has their places. */
 START_TEST(slots_left_behind_by_a_moved_part_are_given_back)
 {
 	struct job_spec spec = usual_spec();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two leaves and two spines with the handler `canary`, four ranks, and links that lose, double and
- * delay packets, in virtual time. The test plays hosts and leaders by the rules of
- * protocols/canary/README.md. Whatever a leader gets is an exact sum of the ranks that it names,
- * every rank gets each block's result, and without loss nobody has to ask for it.
+ * Two leaves and two spines with the handler `canary`, four ranks, and links that lose, duplicate
+ * and delay packets, in virtual time. The test plays hosts and leaders by the rules of
+ * protocols/canary/README.md. Each sum that a leader gets is exact for the ranks that it names,
+ * every rank gets each block's result, and without loss no rank has to ask.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -242,7 +242,7 @@ leader_takes(unsigned int rank, const struct rte_mbuf *mbuf)
 	struct entry *entry = &entries[hdr->block];
 
 	ck_assert_uint_eq(rank, fanin_canary_leader(hdr->block, RANKS));
-	/* The point of it all. */
+	/* The main claim: each sum is exact for its members. */
 	ck_assert_msg(canary_rig_is_sum(mbuf, hdr->block, members),
 		      "block %u: the elements are not the sum of the ranks %llx", hdr->block,
 		      (unsigned long long)members);

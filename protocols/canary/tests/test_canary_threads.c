@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Descriptors of Canary that several workers share, on threads of their own: with fewer slots than
- * the window, duplicates and expiring timers every sum is exact, every rank's port is noted or
- * told, and every mbuf returns. Run under ThreadSanitizer, too.
+ * Canary descriptors that several workers share, each worker on its own thread. With fewer slots
+ * than the window, duplicates and expiring timers, every sum is exact, every rank's port is noted
+ * or told, and every mbuf returns. Run under ThreadSanitizer, too.
  */
 #include <stdlib.h>
 

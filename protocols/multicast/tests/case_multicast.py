@@ -339,7 +339,7 @@ def no_ring_takes_the_place_of_multicast_without_a_spine():
 
 
 def refusals(processes):
-    """What ranks say that end with an error at their join."""
+    """Messages of ranks whose join fails."""
     errors = []
     for process in processes:
         expect(process.wait(60) != 0, f"{process.name} runs collectives on a multicast job")

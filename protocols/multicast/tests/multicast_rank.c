@@ -21,7 +21,10 @@
 #define ELEMENTS 100
 #define AGAIN_NS (10 * 1000000ull)
 
-/* Who is a round ahead has had this one's parts of all others: none is two rounds ahead. */
+/*
+ * A rank that is a round ahead has had this rank's parts of all other rounds, so no rank is two
+ * rounds ahead.
+ */
 struct round {
 	uint64_t heard; /* ranks whose parts are here */
 	uint8_t parts[RANKS][PART];
@@ -37,7 +40,7 @@ struct gather {
 	uint64_t sent_ns; /* when this rank has sent its part of that; 0: it has not */
 };
 
-/* What the protocol was told; there is one endpoint. */
+/* The configuration that the protocol got; there is one endpoint. */
 static struct fanin_peer hosts[RANKS];
 static bool knows_hosts;
 

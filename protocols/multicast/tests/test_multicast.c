@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Multicast over leaves and spines, in virtual time: packets of any host come to each other one
- * once, over each link of the tree once, and nobody but members has a say.
+ * Multicast over leaves and spines, in virtual time: packets of each host reach every other host
+ * once, and cross each link of the tree once; packets of non-members go nowhere.
  */
 #include <check.h>
 #include <errno.h>
@@ -262,13 +262,13 @@ START_TEST(packets_of_non_members_go_nowhere)
 	ck_assert_uint_eq(drops_of_leaf(1, FANIN_REASON_RANK), 100);
 	ck_assert_uint_eq(drops_of_leaf(1, FANIN_REASON_DIRECTION), 1);
 	ck_assert_uint_eq(drops_of_leaf(1, FANIN_REASON_TYPE), 1);
-	/* Who is a member is told what is wrong. */
+	/* A member is told what is wrong. */
 	ck_assert_uint_ge(world.others, 100);
 	close_world();
 }
 END_TEST
 
-/* What links lose and double is lost and doubled, and nothing else happens to it. */
+/* Links lose and duplicate packets, and nothing else happens to packets. */
 START_TEST(with_faults_what_comes_is_right)
 {
 	const struct pipeline_faults faults = { .drop = 0.05, .duplicate = 0.05, .reorder = 0.05 };
@@ -314,7 +314,7 @@ START_TEST(a_payload_that_the_switch_has_no_packets_for_is_refused)
 	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), -EINVAL);
 	spec.payload_bytes = 3840;
 	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);
-	/* What makes none may have more. */
+	/* A handler that makes no results may have more ranks. */
 	spec.handler = "single";
 	spec.payload_bytes = 0;
 	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A parameter server in the rig's network: the real one without its socket, as a host behind a
+ * A parameter server in the rig's network: the real server without its socket, as a host behind a
  * switch's port.
  */
 #ifndef FANIN_PROTOCOLS_PA_ATP_TESTS_RIG_SERVER_H

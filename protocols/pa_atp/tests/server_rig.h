@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A parameter server's core in a test's hands: the test is its aggregating switch, and looks at
- * what comes back.
+ * A parameter server's core under test: the test plays its aggregating switch, and checks the
+ * packets that come back.
  */
 #ifndef FANIN_PROTOCOLS_PA_ATP_TESTS_SERVER_RIG_H
 #define FANIN_PROTOCOLS_PA_ATP_TESTS_SERVER_RIG_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * PA-ATP on the aggregating switch: each gradient is acknowledged, sums are exact whatever is
- * doubled, reordered or late, no slot is held for ever, and the server gets what finds none. On
- * leaves: what goes up and down passes.
+ * PA-ATP on the aggregating switch: each gradient is acknowledged; sums are exact even if gradients
+ * are duplicated, reordered or late; no slot is held for ever; the server gets gradients that find
+ * no slot. On leaves: packets pass up and down.
  */
 #include <string.h>
 
@@ -481,7 +481,7 @@ START_TEST(retransmission_of_an_absent_rank_is_merged_of_a_present_one_flushes)
 	pa_atp_rig_take_sum(&rig, 3, 1);
 	ck_assert_int_eq(phase_of(1), PA_ATP_EMPTY);
 	ck_assert_uint_eq(rig.common.used, 0);
-	/* What comes now follows it. */
+	/* Later gradients of the block follow the sum. */
 	pa_atp_rig_gradient(&rig, 2, 1, 0);
 	pa_atp_rig_take_gack(&rig, 2, 1, false);
 	pa_atp_rig_take_sum(&rig, 4, 1);
@@ -573,7 +573,7 @@ START_TEST(server_s_flush_takes_what_there_is)
 	pa_atp_rig_flush(&rig, 1);
 	pa_atp_rig_flush(&rig, 2);
 	pa_atp_rig_expect_nothing(&rig);
-	/* From now on it is passed on: the server has parts of it. */
+	/* From now on gradients are passed on: the server has parts of the block. */
 	pa_atp_rig_gradient(&rig, 1, 2, 0);
 	pa_atp_rig_take_gack(&rig, 1, 2, false);
 	pa_atp_rig_take_sum(&rig, 2, 2);
@@ -782,8 +782,8 @@ expect_out_of_window(enum fanin_type type, uint32_t block)
 }
 
 /*
- * By _i: whether the run has gone on for 40 blocks. A rank has no result that has not passed here,
- * so it neither has come further, nor asks for what it can't have sent, nor knows the result of a
+ * By _i: whether the run has gone on for 40 blocks. A rank has only results that have passed here.
+ * So it can't have more progress, ask for a block that it can't have sent, or know the result of a
  * block that is not among the run's first ones.
  */
 START_TEST(impossible_progress_and_queries_are_refused)
@@ -819,7 +819,7 @@ START_TEST(impossible_progress_and_queries_are_refused)
 	}
 	if (oldest != 0)
 		expect_out_of_window(FANIN_TYPE_KNOWN, oldest);
-	/* What is true goes on as ever. */
+	/* Valid progress and queries still work. */
 	for (unsigned int rank = 0; rank < RANKS; rank++) {
 		mbuf = pa_atp_rig_make_gradient(&rig, rank, oldest + 7, oldest, 0);
 		ck_assert_int_eq(pa_atp_rig_offer(&rig, rank, mbuf), FANIN_VERDICT_HELD);
@@ -888,7 +888,7 @@ START_TEST(sum_without_a_result_is_given_up)
 	ck_assert_int_eq(phase_of(1), PA_ATP_SENT);
 	pa_atp_rig_flush(&rig, 1);
 	pa_atp_rig_take_sum(&rig, ALL, 1);
-	/* Its time begins again when it is sent again. */
+	/* The time of the sum begins again when the sum is sent again. */
 	pa_atp_rig_pass_time(&rig, 20000001);
 	pa_atp_rig_pass_time(&rig, 19999999);
 	ck_assert_int_eq(phase_of(1), PA_ATP_SENT);
@@ -1128,7 +1128,7 @@ START_TEST(slot_tells_what_its_block_waits_for)
 	ck_assert(rig.handler->peek(&rig.jobs[0], PA_ATP_RIG_EPOCH, slot, &peek));
 	ck_assert(peek.sent);
 	ck_assert_uint_eq(peek.missing, 0);
-	/* What is at the server waits there. */
+	/* A block that went to the server waits there. */
 	pa_atp_rig_query(&rig, 0, 2);
 	ck_assert(!rig.handler->peek(&rig.jobs[0], PA_ATP_RIG_EPOCH, pa_atp_rig_slot(&rig, 2),
 				     &peek));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host protocol pa-atp, packet by packet: one host, whose switch and server the test plays, and
- * whose clock it moves.
+ * The host protocol pa-atp, packet by packet: one host. The test plays its switch and server, and
+ * moves its clock.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -108,7 +108,10 @@ link_put(struct memory_link *link, const void *frame, uint32_t len)
 	ck_assert_uint_eq(hdr->epoch, host.epoch);
 	ck_assert_uint_eq(hdr->key, UP_KEY);
 	if (hdr->type == FANIN_TYPE_CONTRIBUTION || hdr->type == FANIN_TYPE_PARTIAL) {
-		/* What carries gradients may be marked; the checksum was validated with it. */
+		/*
+		 * Packets with gradients may be marked; the checksum was validated with the ECN
+		 * bits.
+		 */
 		ck_assert_uint_eq(packet->headers.ip.tos, ECT_0);
 		ck_assert_uint_eq(hdr->contributions, 1);
 		ck_assert_uint_eq(hdr->members,
@@ -888,7 +891,7 @@ START_TEST(the_last_result_is_asked_for_after_a_timeout)
 }
 END_TEST
 
-/* By _i: what the host knows of its gradient of block 10 when the server asks for it. */
+/* By _i: the state of the host's gradient of block 10 when the server asks for it. */
 START_TEST(asks_are_answered_if_the_gradient_has_arrived_or_is_lost)
 {
 	const struct packet *packet;
@@ -993,7 +996,7 @@ START_TEST(duplicates_and_strays_change_nothing)
 	ck_assert_uint_eq(stats()->duplicates, 6);
 	ck_assert_uint_eq(own_stats()->aacks, 3);
 	ck_assert_uint_eq(own_stats()->aecns, 0);
-	/* What goes up does not come down. */
+	/* Packet types that go up do not come down. */
 	coming(FANIN_TYPE_PARTIAL, 3, 0);
 	host_poll();
 	ck_assert_uint_eq(stats()->retransmits + stats()->queries, 0);
@@ -1141,7 +1144,7 @@ START_TEST(data_that_the_server_lacks_of_this_rank_is_not_late)
 }
 END_TEST
 
-/* By _i: the switch still acknowledges what comes; nothing comes back at all. */
+/* By _i: the switch still acknowledges packets; nothing comes back at all. */
 START_TEST(silent_peers_are_named)
 {
 	uint64_t began_ns;
@@ -1189,7 +1192,7 @@ START_TEST(results_that_this_rank_knows_are_told_in_a_new_run)
 	host_pass(100 * MS);
 	ck_assert_uint_eq(n_sent_all(), 0);
 	host.epoch = EPOCH + 1;
-	/* What comes from the run before is not taken. */
+	/* Packets of the previous run are not accepted. */
 	ck_assert_int_eq(fanin_engine_resume(host.engine, host.epoch, 0, 0), FANIN_OK);
 	host_poll();
 	ck_assert_uint_eq(n_sent_all(), 8);
@@ -1322,7 +1325,7 @@ run_again(uint32_t reach)
 	/* All ranks have the results before the run that was lost. */
 	if (first < host.base || first > oldest)
 		first = host.base;
-	/* What a rank has sent is less than a window ahead of any rank's results. */
+	/* A rank has sent less than a window more than any rank has results. */
 	if (reach > first + window)
 		first = reach - window;
 	ck_assert_uint_le(first, oldest);

@@ -137,7 +137,7 @@ START_TEST(window_may_be_larger_than_the_pool)
 	ck_assert_uint_eq(job->pool->mask + 1, POOL_SLOTS);
 	ck_assert(job->params.parent_is_server);
 	destroy(job);
-	/* What names none has the pool's. */
+	/* A job that names no slots has the pool's. */
 	spec.slots = 0;
 	ck_assert_msg(create(&spec, &job) == 0, "%s", error);
 	ck_assert_uint_eq(2 * job->params.window, POOL_SLOTS);
@@ -285,7 +285,7 @@ contribute(unsigned int h, uint32_t epoch, uint32_t block)
 	ck_assert_uint_eq(got->fanin.count, h);
 }
 
-/* What goes to the server is the sum of these hosts. */
+/* The server gets the sum of these hosts. */
 static void
 expect_upward(enum fanin_type type, uint64_t members, uint32_t block)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * PA-ATP on the way between hosts and server: leaves make PARTIALs of what hosts send and keep
- * nothing, sets that are not theirs are dropped, and what the server and the aggregating switch say
- * goes down to those it is for.
+ * PA-ATP between hosts and server: leaves turn hosts' packets into PARTIALs and keep nothing; sets
+ * of other leaves' ranks are dropped; packets of the server and the aggregating switch go down to
+ * their receivers.
  */
 #include <string.h>
 

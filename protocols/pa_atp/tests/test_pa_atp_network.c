@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * PA-ATP in one process and in virtual time: real engines around real switches, with and without
- * leaves, and real parameter servers. Sums are exact whatever is lost, doubled or reordered on any
- * link, and however few aggregators there are; where nothing is lost, nobody asks.
+ * leaves, and real parameter servers. Sums are exact even if any link loses, duplicates or reorders
+ * packets, and however few aggregators there are. Without loss no rank asks.
  */
 #include <check.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Aggregators of PA-ATP that several workers share, on threads of their own: with fewer slots than
- * the window, duplicates, retransmissions, questions, flushes and expiring timers every sum is
- * exact, every gradient is acknowledged, and every mbuf returns. Run under ThreadSanitizer, too.
+ * PA-ATP aggregators that several workers share, each worker on its own thread. With fewer slots
+ * than the window, duplicates, retransmissions, questions, flushes and expiring timers, every sum
+ * is exact, every gradient is acknowledged, and every mbuf returns. Run under ThreadSanitizer, too.
  */
 #include <stdlib.h>
 

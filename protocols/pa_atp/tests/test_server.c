@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A parameter server's jobs and runs: the switch joins with a cookie and leaves, strangers learn
- * nothing and change nothing, memory is bounded.
+ * A parameter server's jobs and runs: the switch joins with a cookie and leaves; unknown senders
+ * learn nothing and change nothing; memory is bounded.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +80,7 @@ START_TEST(a_round_trip_is_measured_once_and_has_a_least)
 END_TEST
 
 /*
- * What the switch sends back may be lost; then it waits until one of its children repeats its own
+ * The switch's answer may be lost; then the switch waits until one of its children repeats its own
  * JOIN.
  */
 START_TEST(a_lost_join_does_not_make_the_round_trip_long)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocks of a parameter server: which sums are combined, when a result goes out, what is asked for.
- * The last test feeds partial sums in any order, lost, repeated and merged by chance, and compares
- * every result with the reference.
+ * Blocks of a parameter server: which sums are combined, when a result goes out, and which ranks
+ * are asked. The last test feeds partial sums in any order, randomly lost, repeated and merged, and
+ * compares every result with the reference.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -223,7 +223,7 @@ START_TEST(slots_serve_block_after_block)
 	ck_assert_uint_eq(n_results(), 5 * SERVER_RIG_SLOTS);
 	ck_assert_int_eq(result(), 5 * SERVER_RIG_SLOTS - 1);
 	server_rig_clear(&rig);
-	/* Of these all ranks have the results: late copies change nothing. */
+	/* All ranks have the results of these blocks: late copies change nothing. */
 	put(FANIN_TYPE_CONTRIBUTION, 4 * SERVER_RIG_SLOTS - 1, 0, 5, 0, 0);
 	server_rig_partial(&rig, 0, 1, 5);
 	put(FANIN_TYPE_KNOWN, 3, 0, 5, 0, 0);

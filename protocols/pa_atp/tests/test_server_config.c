@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The configuration of fanin-server: the example is whole and loads, the schema knows its keys,
- * defaults are as documented. What is refused is in protocols/pa_atp/tests/case_server.py.
+ * The configuration of fanin-server: the example is complete and loads, the schema has the same
+ * keys, and defaults are as documented. protocols/pa_atp/tests/case_server.py tests what is
+ * refused.
  */
 #include <stdio.h>
 #include <stdlib.h>

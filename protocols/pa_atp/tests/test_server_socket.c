@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The public role of a parameter server over a real UDP socket on the loopback interface: a test's
- * socket at another address is the switch. What a switch looks at in a parent's frames is looked at
- * here with a packet socket.
+ * The public role of a parameter server over a real UDP socket on the loopback interface. The
+ * test's socket at another address plays the switch. A packet socket checks the fields that a
+ * switch checks in its parent's frames.
  */
 #include <arpa/inet.h>
 #include <errno.h>
