@@ -129,8 +129,8 @@ def gather(fabric, host, size, rounds):
 
 @case(120, also_over_udp=True)
 def a_call_that_is_interrupted_while_ranks_agree_on_multicast_ends_the_communicator():
-    """It has posted nothing that could be taken up again, and the others must not go on as if it
-    had agreed.
+    """The interrupted rank has posted nothing that could be resumed, and the others must not go on
+    as if it had agreed.
     """
     interrupted = -12
     with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:
@@ -176,8 +176,8 @@ def a_rank_that_is_killed_in_a_broadcast_is_named_by_the_communicator_that_was_a
 
 @case(120)
 def ranks_that_disagree_about_a_broadcast_have_no_communicator_any_more():
-    """Of its ranks some may know of the failure and others not yet: they would not agree what goes
-    by multicast.
+    """Some ranks may know of the failure and others not yet: they would not agree on what goes by
+    multicast.
     """
     with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:
         ranks = [gather(fabric, host, 4, "disagree") for host in range(4)]
