@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Admission, publication and removal of jobs (Flare section 4: memory is split statically over a
- * maximum of jobs, and what does not fit is refused). Main thread only; see job_run.c for what
- * packets change.
+ * maximum of jobs; a job that does not fit is refused). Main thread only. For what packets change
+ * see job_run.c.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -18,9 +18,10 @@
 #include "pipeline/timers.h"
 
 /*
- * A job among hosts of this machine: what the packets in its slots may take, and its fewest slots.
- * With more of them packets have left the caches when they are needed again: four hosts with 1 MiB
- * each at MTU 9000 take half as long with 64 slots as with 1024.
+ * Limits for a job whose members are all hosts of this machine: bytes of packets that its slots may
+ * hold, and its lowest number of slots. With more slots, packets have left the caches when they are
+ * needed again: four hosts with 1 MiB each at MTU 9000 take half as long with 64 slots as with
+ * 1024.
  */
 #define SHARED_BYTES (600u << 10)
 #define SHARED_SLOTS 8u
@@ -44,7 +45,7 @@ job_table_create(uint16_t max_jobs, uint32_t slots, uint32_t shared_slots)
 	table->slots_per_job = round_down_power_of_two(slots / max_jobs);
 	if (table->slots_per_job > 2 * FANIN_WIRE_MAX_WINDOW)
 		table->slots_per_job = 2 * FANIN_WIRE_MAX_WINDOW;
-	/* A restarted switch must not take up the epochs of the one before it. */
+	/* A restarted switch must not reuse the epochs of its predecessor. */
 	table->next_epoch = (uint32_t)rte_rand() | 1;
 	return table;
 }
@@ -129,7 +130,7 @@ check_parameters(const struct job_spec *spec, const struct fanin_handler *handle
 	return 0;
 }
 
-/* Of a spec that was checked; what it does not name is as usual. */
+/* Sets the values of a checked spec; parameters that it does not name get their usual values. */
 static void
 set_parameters(const struct job_spec *spec, const struct fanin_handler *handler, uint64_t *values)
 {
@@ -164,7 +165,7 @@ job_allocate(struct pipeline *pipeline, const struct job_spec *spec,
 	job->params.window = (uint16_t)(spec->slots / 2);
 	job->params.payload_bytes = (uint16_t)payload;
 	job->params.children = fanin_ranks_all_word(spec->n_members, 0);
-	job->params.has_parent = spec->has_parent; /* the size of slots may follow from it */
+	job->params.has_parent = spec->has_parent; /* the size of slots may depend on it */
 	job->params.parent_is_server = spec->has_parent && spec->parent.is_server;
 	job->params.isa = pipeline->isa;
 	job->params.shared = pipeline->workers_share_slots;
@@ -194,7 +195,7 @@ job_allocate(struct pipeline *pipeline, const struct job_spec *spec,
 	return 0;
 }
 
-/* Finds or checks the job's number. */
+/* Chooses or checks the job's id. */
 static int
 choose_id(const struct job_table *table, struct job_spec *spec, const char **code, char *error)
 {
@@ -226,7 +227,7 @@ name_of_ordered(void)
 	return handler == NULL ? "" : handler->name;
 }
 
-/* Settles handler and buffers. */
+/* Chooses handler and buffers. */
 static int
 choose_handler(const struct pipeline *pipeline, struct job_spec *spec,
 	       const struct fanin_handler **chosen, char *error)
@@ -264,14 +265,14 @@ choose_handler(const struct pipeline *pipeline, struct job_spec *spec,
 	return 0;
 }
 
-/* Slots of a job that names none, of `most` that it may have. */
+/* Returns the slots of a job that names no number; it may have up to `most`. */
 static uint32_t
 default_slots(const struct pipeline *pipeline, const struct job_spec *spec, uint32_t payload,
 	      uint32_t most)
 {
 	uint32_t enough = round_down_power_of_two(SHARED_BYTES / payload);
 
-	/* There is no link to be filled if all members are hosts on this machine. */
+	/* If all members are hosts of this machine, there is no link to fill. */
 	for (uint16_t i = 0; i < spec->n_members; i++) {
 		if (!pipeline->ports[spec->members[i].port].shared)
 			return most;
@@ -280,7 +281,10 @@ default_slots(const struct pipeline *pipeline, const struct job_spec *spec, uint
 						    : RTE_MIN(most, RTE_MAX(enough, SHARED_SLOTS));
 }
 
-/* Mbufs that a slot holds at most. spec: checked, so that the ranks of its members are known. */
+/*
+ * Returns the largest number of mbufs that a slot holds. spec: checked, so that the ranks of its
+ * members are known.
+ */
 static unsigned int
 slot_mbufs(const struct job_spec *spec, const struct fanin_handler *handler)
 {
@@ -292,7 +296,7 @@ slot_mbufs(const struct job_spec *spec, const struct fanin_handler *handler)
 				fanin_order_build(NULL, first, spec->n_members), spec->buffers);
 }
 
-/* Slots that a job of the handler may have at most. */
+/* Returns the largest number of slots that a job of the handler may have. */
 static uint32_t
 most_slots(const struct job_table *table, const struct job_spec *spec,
 	   const struct fanin_handler *handler)
@@ -303,7 +307,7 @@ most_slots(const struct job_table *table, const struct job_spec *spec,
 	case FANIN_SLOTS_SHARED:
 		/*
 		 * The window may be larger than the pool: packets without a slot go on to the
-		 * server, or the leader.
+		 * server or the leader.
 		 */
 		if ((handler->shape == FANIN_SHAPE_SERVER ||
 		     handler->shape == FANIN_SHAPE_LEADERS) &&
@@ -318,7 +322,7 @@ most_slots(const struct job_table *table, const struct job_spec *spec,
 	return RTE_MIN(table->slots_per_job, round_down_power_of_two(table->mbufs_per_job / mbufs));
 }
 
-/* What slots are taken from, for an error. */
+/* The name of the limit that slots are taken from, for an error. */
 static const char *
 name_of_limit(const struct fanin_handler *handler)
 {
@@ -327,8 +331,8 @@ name_of_limit(const struct fanin_handler *handler)
 }
 
 /*
- * Settles the number of slots: what they can hold is bounded, too, so that a job whose hosts are
- * silent never takes packets that other jobs or the ports need.
+ * Chooses the number of slots. The number of packets that they hold is bounded, too: so a job whose
+ * hosts are silent never takes packets that other jobs or the ports need.
  */
 static int
 choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
@@ -359,8 +363,8 @@ choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
 }
 
 /*
- * A handler that makes packets may make them as long as the job's: what it takes them from has to
- * have that room.
+ * A handler's own packets may be as long as the job's: the mbufs that they are made in need room
+ * for that.
  */
 static int
 check_made_packets(const struct pipeline *pipeline, const struct fanin_handler *handler,
@@ -380,7 +384,7 @@ check_made_packets(const struct pipeline *pipeline, const struct fanin_handler *
 	return -EINVAL;
 }
 
-/* Timers for parts of longer waits: without them there are only more. */
+/* Adds FIFOs for parts of longer waits. Without them a long wait only takes more timers. */
 static void
 use_longer(struct pipeline *pipeline, struct job *job, uint64_t timeout_ns)
 {
@@ -409,7 +413,7 @@ unuse_timeouts(struct pipeline *pipeline, struct job *job)
 		timers_unuse(pipeline, job->timeout);
 }
 
-/* Has the workers keep timers of the job, if its handler has any. */
+/* Gives the job timers on all workers, if its handler has any. */
 static int
 use_timeout(struct pipeline *pipeline, struct job *job, const char **code, char *error)
 {
@@ -487,7 +491,7 @@ job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job *
 		return ret;
 	}
 	table->n_jobs++;
-	/* Long before the job has a run, in which a packet without a tag could do harm. */
+	/* Set long before the job has a run: only in a run could a packet without a tag do harm. */
 	if (spec.authenticate)
 		__atomic_fetch_add(&pipeline->n_authenticated, 1, __ATOMIC_RELAXED);
 	if (handler->admission == FANIN_ADMIT_KEY)

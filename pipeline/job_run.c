@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs of a job: members join, the run becomes active when all have, and it ends when all have
+ * Runs of a job. Members join; the run becomes active when all have joined, and ends when all have
  * left. A process that died without leaving is replaced by its successor's JOIN, which carries
- * another nonce; the successor has to wait until the others have left the old run too. Each run has
- * an epoch of its own, so packets of an old run never reach a new one.
+ * another nonce; the successor has to wait until the others have left the old run, too. Each run
+ * has an epoch of its own, so packets of an old run never reach a new one.
  *
- * In a job of several switches a switch joins at its parent as soon as all its children have
- * joined, and its run is active when the parent's is. It has no timers for that: every JOIN that a
- * child repeats meanwhile makes it ask again.
+ * In a job of several switches, a switch joins at its parent as soon as all its children have
+ * joined, and its run is active when the parent's is. The switch has no timers for this: it asks
+ * again whenever a child repeats its JOIN.
  *
- * A JOIN may be late, from a process that is long gone. So one changes nothing unless it gives back
- * a cookie that the switch made for this very process and takes only once.
+ * A JOIN may be late and come from a process that ended long ago. It therefore changes nothing
+ * unless it returns a cookie, which the switch made for this process and accepts only once.
  */
 #include <string.h>
 
@@ -19,14 +19,15 @@
 #include "pipeline/job.h"
 
 /*
- * JOINs per child that a switch passes on unanswered before the parent counts as silent: some
- * seconds.
+ * JOINs per child that a switch passes on without an answer before the parent counts as silent;
+ * this takes some seconds.
  */
 #define PARENT_PATIENCE 5u
 
 /*
- * Under the lock: a member is gone. With the last one the run is over, here and, for this switch,
- * at the parent. Returns true if the parent's run *parent_epoch has to be left.
+ * Under the lock: removes a member. When the last one is removed the run is over, here and, for
+ * this switch, at the parent. Returns true if this switch has to leave the parent's run
+ * *parent_epoch.
  */
 static bool
 member_remove(struct job *job, unsigned int child, uint32_t *parent_epoch)
@@ -43,7 +44,10 @@ member_remove(struct job *job, unsigned int child, uint32_t *parent_epoch)
 	return true;
 }
 
-/* Under the lock, with all children joined: the first block that any of them has still to run. */
+/*
+ * Under the lock, with all children joined: returns the first block that any of them has still to
+ * run.
+ */
 static uint32_t
 least_progress(const struct job *job)
 {
@@ -56,7 +60,7 @@ least_progress(const struct job *job)
 	return least;
 }
 
-/* Under the lock: what was found about a child is over. */
+/* Under the lock: forgets what probes found about a child. */
 static void
 probe_forget(struct job *job, unsigned int child)
 {
@@ -72,13 +76,13 @@ job_next_epoch(struct job_table *table)
 {
 	uint32_t epoch = __atomic_fetch_add(&table->next_epoch, 1, __ATOMIC_RELAXED);
 
-	/* 0 stands for "no run": the counter steps over it when it wraps. */
+	/* 0 means "no run", so the counter skips it when it wraps. */
 	if (epoch == 0)
 		epoch = __atomic_fetch_add(&table->next_epoch, 1, __ATOMIC_RELAXED);
 	return epoch;
 }
 
-/* Under the lock: everybody is there. */
+/* Under the lock: begins a run, as all members have joined. */
 static void
 run_begin(struct job_table *table, struct job *job)
 {
@@ -91,7 +95,7 @@ run_begin(struct job_table *table, struct job *job)
 	__atomic_store_n(&job->epoch, epoch, __ATOMIC_RELEASE);
 }
 
-/* Is the JOIN the answer to this member's last challenge? If not, it is challenged. */
+/* Does the JOIN answer this member's last challenge? If not, the member is challenged. */
 static bool
 is_fresh(struct job_member *member, const struct fanin_join_body *body)
 {
@@ -109,7 +113,7 @@ member_add(struct job_table *table, struct job *job, unsigned int child,
 	struct job_member *member = &job->members[child];
 	uint32_t parent_epoch;
 
-	/* If that ends the run, the parent learns it by the nonce of the next one. */
+	/* If this ends the run, the parent learns it by the nonce of the next one. */
 	if (member->joined)
 		member_remove(job, child, &parent_epoch);
 	if (job->epoch != 0)
@@ -131,7 +135,7 @@ member_add(struct job_table *table, struct job *job, unsigned int child,
 	return FANIN_REASON_NONE;
 }
 
-/* Under the lock: the ranks of the whole job that are known to be there. */
+/* Under the lock: the ranks of the whole job that are known to have joined. */
 static void
 ranks_joined(const struct job *job, struct fanin_ranks *ranks)
 {
@@ -140,7 +144,7 @@ ranks_joined(const struct job *job, struct fanin_ranks *ranks)
 		fanin_ranks_merge(ranks, &job->params.child_ranks[__builtin_ctzll(left)]);
 }
 
-/* MTU that the job's packets need, answers about many ranks among them. */
+/* The MTU that the job's packets need, including answers about many ranks. */
 static uint32_t
 least_mtu(const struct job *job)
 {
@@ -153,10 +157,10 @@ least_mtu(const struct job *job)
 }
 
 /*
- * Under the lock: this member waits, and all others of this switch are there. What the parent said
- * against it is passed on once, so that the next JOIN tries again; and, to one that was in a run
- * before, that it says nothing at all: that member is not to take those behind other switches for
- * late.
+ * Under the lock: this member waits, and all other members of this switch have joined. The parent's
+ * refusal is passed on once, so that the next JOIN tries again. A member that was in a run before
+ * is also told if the parent does not answer at all: otherwise it would take the ranks behind other
+ * switches for late.
  */
 static enum fanin_reason
 consult_parent(struct job *job, struct job_member *member, bool *ask)
@@ -177,8 +181,8 @@ consult_parent(struct job *job, struct job_member *member, bool *ask)
 }
 
 /*
- * Under the lock: this member waits. Returns what is to be told it, and whether the parent is to be
- * asked.
+ * Under the lock: this member waits. Returns the reason to refuse it, if any, and sets *ask if the
+ * parent has to be asked.
  */
 static enum fanin_reason
 parent_is_against(struct job *job, unsigned int child, bool *ask)
@@ -186,8 +190,8 @@ parent_is_against(struct job *job, unsigned int child, bool *ask)
 	const bool all = job->joined == job->params.children;
 
 	/*
-	 * Others that were told may have gone, and this one would wait for them. The parent is
-	 * asked on: another one may come in its place.
+	 * Other members that were told may have left, and this one would wait for them. The parent
+	 * is still asked: another one may replace it.
 	 */
 	if ((job->parent.in_vain >> child & 1) != 0) {
 		*ask = all;
@@ -211,13 +215,13 @@ job_join(struct job_table *table, struct job *job, unsigned int child,
 	if (body->mtu < least_mtu(job))
 		return FANIN_REASON_MTU;
 	rte_spinlock_lock(&job->lock);
-	/* A repeated JOIN of the process that has joined gets the same answer again. */
+	/* A repeated JOIN of the process that has joined gets the same answer. */
 	if (!member->joined || member->nonce != body->nonce) {
 		challenge = !is_fresh(member, body);
 		if (!challenge)
 			reason = member_add(table, job, child, headers, body);
 	}
-	/* What only finds out about a path is no reason to ask anybody. */
+	/* A JOIN that only tests a path is no reason to ask the parent. */
 	if (!challenge && reason == FANIN_REASON_NONE && job->epoch == 0 &&
 	    body->path != FANIN_PATH_SECOND)
 		reason = parent_is_against(job, child, &ask);
@@ -274,7 +278,7 @@ job_parent_join(struct job *job, struct fanin_hdr *hdr, struct fanin_join_body *
 	rte_spinlock_unlock(&job->lock);
 }
 
-/* Under the lock: has it never answered in this version, or not for long? */
+/* Under the lock: has the parent never answered in this version, or not for long? */
 static bool
 parent_is_unknown(const struct job *job)
 {
@@ -282,7 +286,7 @@ parent_is_unknown(const struct job *job)
 	       job->parent.unanswered >= PARENT_PATIENCE * job->params.n_children;
 }
 
-/* Under the lock: it has answered in this version. */
+/* Under the lock: notes that the parent has answered in this version. */
 static void
 parent_is_known(struct job *job)
 {
@@ -342,8 +346,9 @@ job_missing(struct job *job)
 }
 
 /*
- * Can the two of them run the job together? A parent may take more than is sent to it: with slots
- * for a larger window it keeps each result even longer. Without slots windows need not fit.
+ * Can this switch and its parent run the job together? The parent may accept more than is sent to
+ * it: with slots for a larger window it keeps each result longer. Without slots, windows need not
+ * match.
  */
 static bool
 parent_agrees(const struct job *job, const struct fanin_join_ack_body *ack)
@@ -369,7 +374,7 @@ job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr 
 	if (ack->nonce == job->parent.nonce)
 		parent_is_known(job);
 	if (ack->nonce != job->parent.nonce || job->parent.epoch != 0) {
-		/* Late, or once more. */
+		/* Late, or a duplicate. */
 	} else if (ack->state == FANIN_JOIN_CHALLENGE) {
 		again = job->parent.cookie != ack->cookie;
 		job->parent.cookie = ack->cookie;
@@ -377,7 +382,10 @@ job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr 
 		job->parent.refusal = FANIN_REASON_PARENT_MISMATCH;
 	} else {
 		job->parent.joined = *joined;
-		/* Before the run, too, the parent asks whether this switch is there. */
+		/*
+		 * Set before the run, too, as the parent may ask before it whether this switch is
+		 * there.
+		 */
 		__atomic_store_n(&job->parent_instance, ack->instance, __ATOMIC_RELAXED);
 		__atomic_store_n(&job->parent_port_shift,
 				 (uint8_t)fanin_wire_port_shift(ack->port_blocks),

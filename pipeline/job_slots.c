@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which slots a job has, as its handler declares: a pool of its own, a part in one that jobs share,
- * or none. What a run has left in shared slots is released here once it is over. Main thread only.
+ * The slots of a job, as its handler declares: a pool of its own, a part of a pool that jobs share,
+ * or none. What a run leaves in shared slots is released here after the run. Main thread only.
  */
 #include <errno.h>
 #include <sched.h>
@@ -12,7 +12,7 @@
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
 
-/* What a packet of a job without slots finds. */
+/* The slot that packets of a job without slots get. */
 static uint8_t *const no_slot[1];
 
 static void
@@ -23,7 +23,7 @@ free_released(struct fanin_handler_ctx *ctx)
 	ctx->n_frees = 0;
 }
 
-/* What a slot of a handler may hold, whichever jobs share it. */
+/* Mbufs that a slot of the handler may hold, whichever jobs share it. */
 static uint32_t
 most_mbufs(const struct fanin_handler *handler)
 {
@@ -39,7 +39,7 @@ job_slots_shared(const struct job_table *table, const struct fanin_handler *hand
 	return n == 0 ? 0 : 1u << (31 - (unsigned int)__builtin_clz(n));
 }
 
-/* Pools for packets are made for one shared pool of each handler that has any. */
+/* The mbuf pools have room for one shared pool of each handler that uses shared slots. */
 static bool
 has_room(const struct job_table *table, uint32_t mbufs)
 {
@@ -75,17 +75,20 @@ find_or_create(const struct pipeline *pipeline, const struct fanin_handler *hand
 	return 0;
 }
 
-/* As many jobs as a switch can have. */
-#define MOST_PARTS 4096u
+/* The largest number of jobs that a switch can have. */
+#define MAX_PARTS 4096u
 
-/* So that blocks of one number in several jobs do not all meet (Knuth's multiplicative hash). */
+/*
+ * Spreads blocks with the same number in different jobs over the slots (Knuth's multiplicative
+ * hash).
+ */
 static uint32_t
 hash_of(const struct job *job)
 {
 	return job->params.id * UINT32_C(2654435769) >> 7;
 }
 
-/* The slots that a job's blocks are found in. */
+/* Sets the slots that a job's blocks use. */
 static void
 set_part(struct job *job)
 {
@@ -99,7 +102,7 @@ set_part(struct job *job)
 }
 
 /*
- * The other jobs of a pool, one after the other. id: 0 at first. Returns NULL after the last one.
+ * Returns the next other job that uses the same pool, or NULL after the last one. id: 0 at first.
  */
 static struct job *
 next_sharer(const struct job_table *table, const struct job *job, uint32_t *id)
@@ -113,7 +116,7 @@ next_sharer(const struct job_table *table, const struct job *job, uint32_t *id)
 	return NULL;
 }
 
-/* Divides the pool of a job into as many parts, for all that have it, but the job itself. */
+/* Divides a job's pool into n_parts for all jobs that use it, except the job itself. */
 static void
 divide(const struct job_table *table, const struct job *job, uint32_t n_parts)
 {
@@ -127,14 +130,14 @@ divide(const struct job_table *table, const struct job *job, uint32_t n_parts)
 }
 
 /*
- * The first part that no other job has. Where there are more jobs than parts, they share the last
- * one.
+ * Returns the first part that no other job has. If there are more jobs than parts, jobs share the
+ * last part.
  */
 static uint32_t
 find_part(const struct job_table *table, const struct job *job)
 {
-	const uint32_t most = RTE_MIN(job->pool->mask + 1, MOST_PARTS);
-	uint64_t taken[MOST_PARTS / 64] = { 0 };
+	const uint32_t most = RTE_MIN(job->pool->mask + 1, MAX_PARTS);
+	uint64_t taken[MAX_PARTS / 64] = { 0 };
 	const struct job *other;
 	uint32_t part = 0;
 
@@ -145,7 +148,7 @@ find_part(const struct job_table *table, const struct job *job)
 	return part;
 }
 
-/* Gives the job a part of its own, for which others' may have to become smaller. */
+/* Gives the job a part of its own; the other jobs' parts may become smaller. */
 static void
 part_take(const struct job_table *table, struct job *job)
 {
@@ -158,7 +161,7 @@ part_take(const struct job_table *table, struct job *job)
 	set_part(job);
 }
 
-/* The job's part is free: others may become larger. */
+/* Frees the job's part; the other jobs' parts may become larger. */
 static void
 part_give_back(const struct job_table *table, const struct job *job)
 {
@@ -205,8 +208,8 @@ job_slots_take(struct pipeline *pipeline, struct job *job, uint32_t n)
 }
 
 /*
- * Is the run that a slot was taken in over, or is the slot outside of its job's part by now, so
- * that neither packets nor timers find it?
+ * Has the run that took the slot ended, or is the slot now outside of its job's part, where neither
+ * packets nor timers find it?
  */
 static bool
 is_over(const struct job_table *table, const struct slot_pool *pool, uint32_t index,
@@ -220,7 +223,7 @@ is_over(const struct job_table *table, const struct slot_pool *pool, uint32_t in
 	       index - job->part * ((pool->mask + 1) / pool->n_parts) > job->params.slots.mask;
 }
 
-/* Workers are in for the length of a call, unless they have lost their core. */
+/* Waits for a slot. A worker holds it only during a call, unless the worker has lost its core. */
 static void
 enter(struct fanin_slot_tag *tag)
 {
@@ -249,7 +252,7 @@ sweep(const struct job_table *table, const struct slot_pool *pool)
 	free_released(&ctx);
 }
 
-/* What jobs without a run have entered in what slots have in common. */
+/* Removes what jobs without a run have entered in the memory that their slots have in common. */
 static void
 release_states(const struct job_table *table)
 {
@@ -271,7 +274,7 @@ job_slots_sweep(struct job_table *table)
 		sweep(table, pool);
 }
 
-/* The job's own; nobody else sees them. */
+/* Releases what a job's own slots hold; nobody else sees them. */
 static void
 release_own(struct job *job)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A switch's place in the reduction tree of a job (Flare section 4): its children, which are hosts
- * or switches, the ranks behind each, its parent, and the headers of all their packets. Main
- * thread.
+ * A switch's place in a job's reduction tree (Flare section 4): its children, which are hosts or
+ * switches, the ranks behind each, its parent, and the headers of all their packets. Main thread.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,7 +14,7 @@
 #include "pipeline/net/net.h"
 #include "pipeline/pipeline.h"
 
-/* Packets with the switch's own address as their source are never taken. */
+/* Packets with the switch's own address as their source are never accepted. */
 static int
 check_address(const struct pipeline *pipeline, const struct job_spec *spec, char *error)
 {
@@ -36,7 +35,7 @@ check_address(const struct pipeline *pipeline, const struct job_spec *spec, char
 	return -EINVAL;
 }
 
-/* The least MTU of the members' ports and the parent's. */
+/* The lowest MTU of the members' ports and the parent's. */
 static uint32_t
 ports_mtu(const struct pipeline *pipeline, const struct job_spec *spec)
 {
@@ -52,8 +51,8 @@ ports_mtu(const struct pipeline *pipeline, const struct job_spec *spec)
 }
 
 /*
- * May both be members? Ranks of one host have one address, but where hosts are known by it alone;
- * two switches never do.
+ * May both be members? Ranks of one host may share an address, except in jobs with links, which
+ * identify hosts by their address alone. Switches never share one.
  */
 static bool
 may_share(const struct job_spec *spec, uint16_t i, uint16_t k)
@@ -110,8 +109,8 @@ check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint
 }
 
 /*
- * Ranks: each behind one child at most, all of the job's at the root of a tree and below a server,
- * and not all of them below a switch.
+ * Each rank is behind at most one child. At the root of a tree and below a server, all ranks of the
+ * job are behind a child; below a switch not all of them are.
  */
 static int
 check_ranks(const struct fanin_handler *handler, struct job_spec *spec, char *error)
@@ -159,7 +158,7 @@ check_ranks(const struct fanin_handler *handler, struct job_spec *spec, char *er
 		return -EINVAL;
 	}
 	/*
-	 * Of jobs with a server the aggregating switch is the one nearest to it, wherever the ranks
+	 * In jobs with a server the switch nearest to the server aggregates, wherever the ranks
 	 * are.
 	 */
 	if (spec->has_parent && handler->shape != FANIN_SHAPE_SERVER && complete &&
@@ -174,7 +173,7 @@ check_ranks(const struct fanin_handler *handler, struct job_spec *spec, char *er
 }
 
 /*
- * What is said of ranks has to fit into one packet. For up to 64 ranks it takes no more than other
+ * A message about ranks has to fit into one packet. For up to 64 ranks it is no longer than other
  * bodies.
  */
 static int
@@ -194,9 +193,9 @@ check_bodies(const struct pipeline *pipeline, const struct job_spec *spec, char 
 }
 
 /*
- * Whether the order of ranks that a reproducible job promises comes out here; other switches see to
- * their own part. Where ranks lie otherwise, the sum of one switch would be of ranks that the order
- * never adds up by themselves.
+ * Does this switch keep the order of ranks that a reproducible job promises? Other switches check
+ * their own part. If ranks are placed otherwise, this switch's sum would combine ranks that the
+ * order never combines on their own.
  */
 static int
 check_order(const struct job_spec *spec, char *error)
@@ -224,8 +223,8 @@ check_order(const struct job_spec *spec, char *error)
 }
 
 /*
- * Partial sums cross a link in the type of their elements, so rounding only once is for jobs of one
- * switch.
+ * Partial sums cross a link in their elements' type, so only jobs of one switch can round just
+ * once.
  */
 static int
 check_wide(const struct job_spec *spec, char *error)
@@ -241,7 +240,7 @@ check_wide(const struct job_spec *spec, char *error)
 	return -EINVAL;
 }
 
-/* Jobs whose results a server makes have one at the top of their tree, and no others have. */
+/* A job whose results a server makes has a server at the top of its tree; other jobs have none. */
 static int
 check_server(const struct fanin_handler *handler, const struct job_spec *spec, char *error)
 {
@@ -277,7 +276,7 @@ check_server(const struct fanin_handler *handler, const struct job_spec *spec, c
 	return -EINVAL;
 }
 
-/* What is sent to a leader is routed: a host outside of the switch's subnet would never get it. */
+/* Packets to a leader are routed, so a host outside of the switch's subnet would never get them. */
 static int
 check_subnet(const struct pipeline *pipeline, const struct job_spec *spec, char *error)
 {
@@ -297,8 +296,8 @@ check_subnet(const struct pipeline *pipeline, const struct job_spec *spec, char 
 }
 
 /*
- * Members are hosts, each at a port of its own: what goes to one of them may leave where it came
- * in.
+ * Each member has to be a host at a port of its own, because a packet to a member may leave by the
+ * port that it came in on.
  */
 static int
 check_hosts(const struct job_spec *spec, char *error)
@@ -322,8 +321,8 @@ check_hosts(const struct job_spec *spec, char *error)
 }
 
 /*
- * Jobs whose blocks have leaders have no tree: their packets pass the ports to other switches
- * either way.
+ * Jobs whose blocks have leaders have no tree: their packets cross the links to other switches in
+ * both directions.
  */
 static int
 check_leaders(const struct pipeline *pipeline, const struct fanin_handler *handler,
@@ -363,7 +362,7 @@ check_leaders(const struct pipeline *pipeline, const struct fanin_handler *handl
 	return -EINVAL;
 }
 
-/* What the handler alone can't do. */
+/* Checks what only the handler limits. */
 static int
 check_handler(const struct fanin_handler *handler, const struct job_spec *spec, char *error)
 {
@@ -421,7 +420,7 @@ job_result_headers(const struct pipeline *pipeline, struct job *job)
 	fanin_wire_encode_l4(&job->params.result_headers, &flow, job->params.payload_bytes);
 }
 
-/* What a child's contributions look like. */
+/* Builds the template of a child's contributions. */
 static void
 job_child_template(const struct pipeline *pipeline, struct job *job, uint16_t child)
 {
@@ -440,7 +439,7 @@ job_child_template(const struct pipeline *pipeline, struct job *job, uint16_t ch
 	fanin_wire_make_template(&headers, &job->child_templates[child]);
 }
 
-/* What the parent's results look like: they go to the job's group, as ours do. */
+/* Builds the template of the parent's results, which go to the job's group, as this switch's do. */
 static void
 job_parent_template(const struct pipeline *pipeline, struct job *job)
 {
@@ -453,7 +452,7 @@ job_parent_template(const struct pipeline *pipeline, struct job *job)
 	job->parent_ethdev = pipeline->ports[job->parent_port].ethdev;
 }
 
-/* What goes to the parent looks like; its multicasts to us come from there. */
+/* Builds the headers of packets to the parent. The parent's multicasts come in on the same port. */
 static void
 job_parent_headers(const struct pipeline *pipeline, const struct job_spec *spec, struct job *job)
 {
@@ -475,7 +474,10 @@ job_parent_headers(const struct pipeline *pipeline, const struct job_spec *spec,
 	fanin_wire_encode_l4(&job->params.parent_headers, &flow, job->params.payload_bytes);
 }
 
-/* Who shares a port with whom: the network behind it hands the job's multicasts to all of them. */
+/*
+ * Finds the children that share a port: the network behind it delivers the job's multicasts to all
+ * of them.
+ */
 static void
 job_neighbors(struct job *job, uint16_t n_children)
 {
@@ -490,7 +492,7 @@ job_neighbors(struct job *job, uint16_t n_children)
 	}
 }
 
-/* Children, the ranks behind them, and what their packets look like. */
+/* Sets children, the ranks behind them, and their templates. */
 static void
 job_children(const struct pipeline *pipeline, const struct job_spec *spec, struct job *job)
 {
@@ -529,7 +531,7 @@ job_tree_build(const struct pipeline *pipeline, const struct job_spec *spec, str
 		job_parent_headers(pipeline, spec, job);
 		job_parent_template(pipeline, job);
 	}
-	/* One with bits outside of the mask fits no packet. */
+	/* A template with bits outside of the mask matches no packet. */
 	if (job->handler->admission == FANIN_ADMIT_KEY) {
 		memset(job->child_templates, 0xff, sizeof(job->child_templates));
 		memset(&job->parent_template, 0xff, sizeof(job->parent_template));

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Probing the children that others wait for: whom, when, and what is sent. A host gets three
- * frames: an echo request (RFC 792) and an ARP request (RFC 826), which its machine answers, ARP
- * also behind a firewall that lets no echo through; and a PROBE to the port that its JOIN came
- * from, which is closed if the process has ended. See probe.h.
+ * Probes the children that others wait for: which children, when, and with which frames. See
+ * probe.h.
+ *
+ * A host gets three frames. Its machine answers an echo request (RFC 792) and an ARP request (RFC
+ * 826); the latter also if a firewall drops echo requests. The third frame is a PROBE to the port
+ * that the host's JOIN came from: that port is closed if the process has ended.
  */
 #include <string.h>
 
@@ -18,10 +20,10 @@
 
 #include "pipeline/base/fastpath.h"
 
-#define ECHO_DATA 18 /* makes a frame of the shortest length that Ethernet has */
+#define ECHO_DATA 18 /* pads the frame to Ethernet's minimum length */
 #define TTL 64
 
-/* A child as it was under the lock. */
+/* A copy of a child's state, made under the lock. */
 struct target {
 	uint32_t ip_be;
 	uint32_t block;
@@ -41,7 +43,7 @@ struct echo_frame {
 
 /* ------------------------------------------------------------- what is sent */
 
-/* Room for a frame; without a free packet it is as good as lost on the way: NULL. */
+/* Returns room for a frame, or NULL if there is no free mbuf: then the probe counts as lost. */
 static void *
 make_frame(struct worker *worker, size_t len, struct rte_mbuf **mbuf)
 {
@@ -106,7 +108,7 @@ send_probe(struct worker *worker, const struct job *job, const struct target *ta
 	memcpy(flow.dst_mac, target->mac, sizeof(flow.dst_mac));
 	memcpy(flow.src_mac, pipeline->mac, sizeof(flow.src_mac));
 	fanin_wire_encode_l4(headers, &flow, 0);
-	/* A host's port may be another process's by now: that one is not told the key. */
+	/* A host's port may belong to another process by now, which must not learn the key. */
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_PROBE, params->id,
 				 __atomic_load_n(&job->epoch, __ATOMIC_RELAXED),
 				 target->is_switch ? params->keys.down : 0);
@@ -130,8 +132,8 @@ send_all(struct worker *worker, const struct job *job, const struct target *targ
 /* --------------------------------------------------------------- whom, when */
 
 /*
- * Under the lock: half a second has passed for a child that is watched. Returns true if it is to be
- * sent something.
+ * Under the lock: a probe interval has passed for a child that is watched. Returns true if probes
+ * are to be sent to it.
  */
 static bool
 tick(const struct pipeline *pipeline, struct job *job, unsigned int child)
@@ -140,7 +142,7 @@ tick(const struct pipeline *pipeline, struct job *job, unsigned int child)
 	struct job_member *member = &job->members[child];
 
 	if (!member->joined) {
-		/* It has left, or another process has come in its place. */
+		/* The child has left, or another process has replaced it. */
 		probe_set(job, ranks, ranks, NULL);
 		return false;
 	}
@@ -148,7 +150,7 @@ tick(const struct pipeline *pipeline, struct job *job, unsigned int child)
 		probe_set(job, ranks, port_is_down(pipeline, member->port) ? ranks : NULL, NULL);
 		return false;
 	}
-	/* A process that has ended stays so. */
+	/* A process that has ended does not come back. */
 	if (!probe_is_switch(pipeline, member) && fanin_ranks_meet(&job->ended, ranks))
 		return false;
 	if (member->probe.unanswered >= PROBE_PATIENCE)
@@ -170,7 +172,7 @@ set_watched(struct job_table *table, uint32_t id, bool watched)
 		__atomic_fetch_and(word, ~bit, __ATOMIC_SEQ_CST);
 }
 
-/* Half a second has passed for a job. */
+/* A probe interval has passed for a job. */
 static void
 tick_job(struct worker *worker, struct job *job)
 {
@@ -245,7 +247,7 @@ probe_due(struct worker *worker)
 	}
 	if (any_watched(table))
 		return;
-	/* Who marks a job after this look finds that nothing is due and sets the time itself. */
+	/* A worker that marks a job after this check finds UINT64_MAX and sets the time itself. */
 	__atomic_store_n(&pipeline->probes_due_ns, UINT64_MAX, __ATOMIC_SEQ_CST);
 	if (any_watched(table))
 		__atomic_store_n(&pipeline->probes_due_ns, next_ns, __ATOMIC_SEQ_CST);
@@ -261,7 +263,7 @@ probe_watch(struct worker *worker, struct job *job, uint64_t children, uint32_t 
 	for (; children != 0; children &= children - 1) {
 		struct job_probe *probe = &job->members[__builtin_ctzll(children)].probe;
 
-		/* What was left unanswered the last time says nothing of now. */
+		/* Unanswered probes of an earlier watch do not count. */
 		if (probe->until_ns <= worker->now_ns)
 			probe->unanswered = 0;
 		probe->until_ns = worker->now_ns + PROBE_WATCH_NS;

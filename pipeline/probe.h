@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Late or gone (docs/protocol.md): children that an overdue block misses are probed, so that
- * whoever waits for them knows whether they are late, have ended or are silent. What is found is in
- * job->ended and job->silent.
+ * Late or gone (docs/protocol.md): the switch probes children whose contributions an overdue block
+ * is missing. Ranks that wait for such a child then know whether it is late, has ended or is
+ * silent. The results are in job->ended and job->silent.
  *
- * Workers only. One of them, whichever looks first, sends the probes that are due; answers are
- * taken by the worker that they come to. The job's lock guards what belongs to a child. Nothing
- * here is on the way of a packet that carries data.
+ * Workers only. The first worker that finds probes due sends them; a worker handles the answers
+ * that it receives. The job's lock guards the state of a child. No packet that carries data passes
+ * this code.
  */
 #ifndef FANIN_PIPELINE_PROBE_H
 #define FANIN_PIPELINE_PROBE_H
@@ -15,9 +15,9 @@
 #include "pipeline/job.h"
 
 #define PROBE_INTERVAL_NS UINT64_C(500000000)
-/* So long after the last overdue query a child is probed that the block misses. */
+/* A child is probed for this long after the last overdue query about a block that misses it. */
 #define PROBE_WATCH_NS UINT64_C(5000000000)
-/* A child that leaves so many probes in a row unanswered is silent. */
+/* A child that leaves this many probes in a row unanswered is silent. */
 #define PROBE_PATIENCE 3
 
 /* Is there a child to probe now? */
@@ -34,7 +34,7 @@ probes_are_out(const struct pipeline *pipeline)
 	return __atomic_load_n(&pipeline->probes_due_ns, __ATOMIC_RELAXED) != UINT64_MAX;
 }
 
-/* A child in the run of a job has joined from Fanin's own port: it is a switch. */
+/* A child that has joined from Fanin's own port in the job's run is a switch. */
 static inline bool
 probe_is_switch(const struct pipeline *pipeline, const struct job_member *member)
 {
@@ -42,8 +42,8 @@ probe_is_switch(const struct pipeline *pipeline, const struct job_member *member
 }
 
 /*
- * Under the job's lock: what is known of ranks from now on. ended, silent: of which only `ranks`
- * count; NULL: none of them.
+ * Under the job's lock: replaces what is known of `ranks`. ended, silent: only their members among
+ * `ranks` count; NULL: none of them.
  */
 static inline void
 probe_set(struct job *job, const struct fanin_ranks *ranks, const struct fanin_ranks *ended,
@@ -54,32 +54,32 @@ probe_set(struct job *job, const struct fanin_ranks *ranks, const struct fanin_r
 }
 
 /*
- * probe.c: an overdue query found that a block misses children (a bitmap): they are probed for a
- * while.
+ * probe.c: starts probing children (a bitmap) for a while, because an overdue query found that a
+ * block is missing them.
  */
 void probe_watch(struct worker *worker, struct job *job, uint64_t children, uint32_t block);
 
-/* probe.c: sends the probes that are due, if no other worker is at it. */
+/* probe.c: sends the probes that are due, unless another worker is sending them. */
 void probe_due(struct worker *worker);
 
 /*
- * probe_answer.c: something came from a host on a port (index) that only a machine which is there
+ * probe_answer.c: notes that a port (index) received a frame from a host that only a live machine
  * can have sent.
  */
 void probe_heard(struct worker *worker, uint16_t port, uint32_t ip_be);
 
 /*
- * probe_answer.c: an ICMP message to the switch, whose lengths are right, that is no echo request.
- * Returns true if it answers a probe; the mbuf stays the caller's.
+ * probe_answer.c: takes an ICMP message to the switch that is no echo request and whose lengths are
+ * valid. Returns true if it answers a probe. The caller keeps the mbuf.
  */
 bool probe_take_icmp(struct worker *worker, const struct rte_mbuf *mbuf);
 
-/* probe_answer.c: a valid PROBE_ACK. */
+/* probe_answer.c: takes a valid PROBE_ACK. */
 void probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*
- * probe_answer.c: a valid PROBE of the job's parent: tells what is known of the ranks behind this
- * switch, and probes them.
+ * probe_answer.c: answers a valid PROBE of the job's parent with what is known of the ranks behind
+ * this switch, and starts probing them.
  */
 void probe_answer(struct worker *worker, struct job *job, struct rte_mbuf *mbuf);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What comes back of probes, and what this switch answers its parent's. An answer counts at the
- * child's port and from its address only, so a host can speak for itself alone. See probe.h.
+ * Takes the answers to probes, and answers the parent's probes. An answer counts only at the
+ * child's port and from its address, so a host can answer for itself alone. See probe.h.
  */
 #include <string.h>
 
@@ -16,17 +16,17 @@
 
 #include "pipeline/base/fastpath.h"
 
-/* RFC 792: the type, and its code for a UDP port that nobody listens on. */
+/* RFC 792: the type, and the code for a closed UDP port. */
 #define ICMP_UNREACHABLE 3
 #define ICMP_PORT_UNREACHABLE 3
 
-/* What an ICMP error quotes of the packet that it is about. */
+/* The part of the offending packet that an ICMP error quotes. */
 struct quote {
 	struct fanin_ip ip;
 	struct fanin_udp udp;
 } __attribute__((packed));
 
-/* Under the lock: a host that is watched was heard. */
+/* Under the lock: a frame came from a host that is watched. */
 static void
 note_child(struct job *job, unsigned int child, bool ended)
 {
@@ -36,7 +36,7 @@ note_child(struct job *job, unsigned int child, bool ended)
 	probe_set(job, ranks, ended ? ranks : &job->ended, NULL);
 }
 
-/* closed_be: the UDP port that nobody listens on; 0: the host is there. */
+/* closed_be: the UDP port that is closed; 0: the host is alive. */
 static void
 note_in_job(struct worker *worker, struct job *job, uint16_t port, uint32_t ip_be,
 	    uint16_t closed_be)
@@ -84,8 +84,8 @@ probe_heard(struct worker *worker, uint16_t port, uint32_t ip_be)
 }
 
 /*
- * The sender of an ICMP error could not take a probe: because of its port, or for another reason,
- * which shows that it is there.
+ * The sender of an ICMP error could not take a probe: either its port is closed, or the error has
+ * another reason, which shows that the host is alive.
  */
 static bool
 take_unreachable(struct worker *worker, const struct fanin_headers *headers,
@@ -98,7 +98,7 @@ take_unreachable(struct worker *worker, const struct fanin_headers *headers,
 	if (quote.ip.version_ihl != 0x45 || quote.ip.protocol != IPPROTO_UDP ||
 	    quote.ip.src_be != pipeline->ip_be || quote.ip.dst_be != headers->ip.src_be ||
 	    quote.udp.src_be != pipeline->udp_port_be || quote.udp.dst_be == pipeline->udp_port_be)
-		return false; /* what goes to Fanin's port is no probe of a host */
+		return false; /* a packet to Fanin's port is no probe of a host */
 	note(worker, port, headers->ip.src_be,
 	     icmp->icmp_code == ICMP_PORT_UNREACHABLE ? quote.udp.dst_be : 0);
 	return true;
@@ -158,7 +158,7 @@ probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 		job->worker_stats[worker->index].probe_answers++;
 	}
 	rte_spinlock_unlock(&job->lock);
-	/* Those behind the child disagree, and are gone or go: all others hear why. */
+	/* Ranks behind the child disagree, and have left or will: tell all other ranks why. */
 	if (fanin_wire_payload_len(headers) >= ack_len + sizeof(mismatch)) {
 		memcpy(&mismatch, sets + ack_len, sizeof(mismatch));
 		mismatch_take(worker, job, headers->fanin.epoch, &mismatch, true);
@@ -167,8 +167,8 @@ probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 }
 
 /*
- * Children whose contributions to a block are not here. One that has not begun misses all. Of a
- * handler that tells of none, nobody's is.
+ * Returns the children whose contributions to a block are missing; all of them if the block has not
+ * begun. Returns none if the handler has no peek.
  */
 static uint64_t
 missing_of(const struct job *job, uint32_t epoch, uint32_t block)
@@ -217,7 +217,7 @@ probe_answer(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 		job_ranks_load(&silent, &job->silent);
 	} else if (nobody_has_joined(job)) {
 		/*
-		 * The parent's run is over here: nobody behind this switch will contribute to it.
+		 * The parent's run is over here: no rank behind this switch will contribute to it.
 		 */
 		ended = fanin_ranks_all(n_ranks);
 	}

@@ -7,8 +7,8 @@
 #include "pipeline/timers.h"
 
 /*
- * What a worker's packets can arm in a round, at whose end there are no more than may stay: twice,
- * for injected faults make doubles.
+ * Timers that one round can arm before its end, when the FIFO is trimmed. Doubled because injected
+ * faults duplicate packets.
  */
 static uint32_t
 armed_in_round(const struct worker *worker)
@@ -37,14 +37,14 @@ make_fifo(const struct pipeline *pipeline, struct worker *worker, uint64_t timeo
 	return fifo;
 }
 
-/* Takes a timeout's FIFOs from the workers; they may still look at them. */
+/* Takes a timeout's FIFOs from the workers, which may still be reading them. */
 static void
 withdraw(struct pipeline *pipeline, int timeout, struct fanin_timer_fifo **fifos)
 {
 	for (uint16_t i = 0; i < pipeline->n_workers; i++) {
 		struct worker *worker = pipeline->workers[i];
 
-		/* There may be fewer, if the pipeline could not be made. */
+		/* Some workers may be missing if the pipeline could not be created. */
 		fifos[i] = worker == NULL ? NULL
 					  : __atomic_exchange_n(&worker->timers[timeout], NULL,
 								__ATOMIC_ACQ_REL);
@@ -58,7 +58,7 @@ free_fifos(const struct pipeline *pipeline, struct fanin_timer_fifo **fifos)
 		rte_free(fifos[i]);
 }
 
-/* The FIFOs of a timeout are there: those of the shorter one lead to them. */
+/* Makes the FIFOs of the shorter timeout point to those of the longer one, which exist. */
 static void
 link_longer(struct pipeline *pipeline, int shorter, int longer)
 {
@@ -70,7 +70,7 @@ link_longer(struct pipeline *pipeline, int shorter, int longer)
 	}
 }
 
-/* No FIFO leads to one that is withdrawn, from now on. */
+/* Removes all pointers to FIFOs that were withdrawn. */
 static void
 unlink_longer(struct pipeline *pipeline, struct fanin_timer_fifo *const *withdrawn)
 {
@@ -94,7 +94,7 @@ find_timeout(const struct pipeline *pipeline, uint64_t timeout_ns)
 	return -1;
 }
 
-/* Longer ones take no place of jobs' own. */
+/* Longer timeouts have entries of their own, behind those of the jobs' own timeouts. */
 static int
 find_unused(const struct pipeline *pipeline, bool is_longer)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See timers.h: the workers' part, on no packet's way. */
+/* See timers.h: the workers' part. No packet waits for it. */
 #include "pipeline/timers.h"
 
 #include "pipeline/aggregate.h"
@@ -7,11 +7,11 @@
 
 #include "pipeline/base/fastpath.h"
 
-/* The run of a job that the timers at hand were armed in. */
+/* The run in which the current timers were armed. */
 struct armed_in {
 	uint32_t id; /* 0: not looked up yet */
 	uint32_t epoch;
-	const struct job *job; /* NULL: it is over */
+	const struct job *job; /* NULL: the run is over */
 };
 
 static void __rte_noinline
@@ -26,10 +26,10 @@ look_up(struct worker *worker, const struct fanin_timer *timer, struct armed_in 
 }
 
 /*
- * Timers that are armed meanwhile have their turn in later rounds: a round ends. Those of one run
- * come one after the other, mostly: it is looked up once for all of them, as that of a burst's
- * packets is, and what they ask for is carried out together: with arming, 110 instructions for each
- * instead of 186.
+ * Timers that are armed during this call wait for a later round, so that a round ends. Consecutive
+ * timers mostly belong to one run. The run is therefore looked up once for all of them, as for a
+ * burst's packets, and their emissions are carried out together: 110 instructions per timer, arming
+ * included, instead of 186.
  */
 static void
 expire_fifo(struct worker *worker, struct fanin_timer_fifo *fifo)
@@ -52,7 +52,7 @@ expire_fifo(struct worker *worker, struct fanin_timer_fifo *fifo)
 			too_many--;
 		if (unlikely(timer->job != armed_in.id || timer->epoch != armed_in.epoch))
 			look_up(worker, timer, &armed_in);
-		/* From here on its place may be another one's. */
+		/* From here on another timer may be written to this place. */
 		fifo->head++;
 		if (likely(armed_in.job != NULL))
 			aggregate_call_expired(worker, armed_in.job, index, block);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Timers of handlers (handlers/timer.h): a FIFO for each timeout that jobs have, on each worker. A
- * round without one that has expired costs a comparison.
+ * Timers of handlers (handlers/timer.h): each worker has one FIFO per timeout that jobs use. A
+ * round in which no timer has expired costs one comparison.
  */
 #ifndef FANIN_PIPELINE_TIMERS_H
 #define FANIN_PIPELINE_TIMERS_H
@@ -9,18 +9,18 @@
 #include "pipeline/base/worker.h"
 
 /*
- * A job's timeout: makes the FIFOs for it if there are none. Main thread, before workers can see
- * the job.
+ * Adds a job to the users of a timeout; creates the timeout's FIFOs if there are none. Main thread,
+ * before workers can see the job.
  *
- * timeout_ns: 1 at least. shorter: index of that of which this is FANIN_TIMER_STEP times; -1: it is
- * the job's own. Returns its index in pipeline->timeouts; -ENOSPC: jobs have PIPELINE_TIMEOUTS
- * others; -ENOMEM.
+ * timeout_ns: at least 1. shorter: index of the timeout that this one is FANIN_TIMER_STEP times as
+ * long as; -1: this is the job's own timeout. Returns the index in pipeline->timeouts; -ENOSPC if
+ * jobs use PIPELINE_TIMEOUTS others; or -ENOMEM.
  */
 int timers_use(struct pipeline *pipeline, uint64_t timeout_ns, int shorter);
 
 /*
- * A job that had the timeout of this index has gone, and no worker can see it any more. With the
- * last one the FIFOs go as soon as no worker uses them. Main thread.
+ * Removes a job from the users of the timeout with this index; workers can no longer see the job.
+ * When the last user is removed, the FIFOs are freed as soon as no worker uses them. Main thread.
  */
 void timers_unuse(struct pipeline *pipeline, int timeout);
 
@@ -35,8 +35,8 @@ timers_are_due(const struct worker *worker)
 }
 
 /*
- * Calls the handlers of timers that have expired, and of the first ones of those that are too many.
- * Worker, between bursts.
+ * Calls the handlers of expired timers. If a FIFO holds too many timers, its oldest ones expire
+ * early. Worker, between bursts.
  */
 void timers_expire(struct worker *worker);
 
