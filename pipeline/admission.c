@@ -64,8 +64,8 @@ admission_fits_result(const struct job *job, const struct rte_mbuf *mbuf, struct
 }
 
 /*
- * The job that admits by key of a valid packet about a block; NULL: it is none, or of no such job.
- * headers: of so many bytes.
+ * Returns the job that admits by key and that a valid packet about a block names, or NULL. headers:
+ * of a frame with this many bytes.
  */
 static const struct job *
 transit_job(const struct pipeline *pipeline, const struct fanin_headers *headers, uint32_t len)
@@ -94,7 +94,7 @@ has_key(const struct job *job, const struct fanin_hdr *hdr)
 bool
 admission_is_transit(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 {
-	/* The driver may have taken a VLAN's tag out: those are others' networks. */
+	/* A VLAN tag that the driver removed means that the frame is from another network. */
 	return (mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) == 0 &&
 	       transit_job(pipeline, rte_pktmbuf_mtod(mbuf, const struct fanin_headers *),
 			   mbuf->data_len) != NULL;
@@ -121,7 +121,7 @@ admission_is_behind_tag(const struct pipeline *pipeline, const struct rte_mbuf *
 	return job != NULL && has_key(job, &headers->fanin);
 }
 
-/* What is known of a packet by its job's key. */
+/* Checks a packet by its job's key. */
 static enum fanin_reason
 by_key(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, const struct job *job)
 {
@@ -179,8 +179,8 @@ admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, co
 }
 
 /*
- * May a parent send packets of this type to all its children at once? Of blocks all that go down,
- * those of handlers from outside, too.
+ * May a parent send packets of this type to all its children at once? That holds for all packets
+ * about blocks that go down, including those of handlers from outside of the tree.
  */
 static bool
 goes_to_group(uint8_t type)
@@ -201,7 +201,7 @@ admission_is_result(const struct pipeline *pipeline, const struct rte_mbuf *mbuf
 	    !goes_to_group(headers->fanin.type))
 		return false;
 	job = job_lookup(pipeline->jobs, headers->fanin.job);
-	/* Tags are looked for in what goes to the job's own group. */
+	/* Packets to the job's own group are checked for tags. */
 	return job != NULL && job->params.has_parent && headers->ip.dst_be == job->group_be &&
 	       ingress_port(pipeline, mbuf) == job->parent_port;
 }

@@ -19,17 +19,17 @@
 static inline bool
 admission_is_of_run(const struct job *job, const struct fanin_headers *headers, uint32_t *epoch)
 {
-	/* Before the parent's: as long as there is a run here, that one is its. */
+	/* Read before the parent's epoch: while there is a run here, that one belongs to it. */
 	*epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 	return *epoch != 0 &&
 	       headers->fanin.epoch == __atomic_load_n(&job->parent_epoch, __ATOMIC_RELAXED);
 }
 
 /*
- * Is the frame a valid contribution that comes from a member of the job, and of the job's current
- * run? One that is not may be all right, but for another job.
+ * Is the frame a valid contribution from a member of the job, in the job's current run? A frame
+ * that is not may be valid for another job.
  *
- * sizes: of the last frame that fit, or FANIN_SIZES_NONE; set to this one's.
+ * sizes: of the last frame that fit, or FANIN_SIZES_NONE; set to this frame's.
  */
 static inline bool
 admission_fits(const struct job *job, const struct rte_mbuf *mbuf, struct fanin_sizes *sizes)
@@ -38,21 +38,21 @@ admission_fits(const struct job *job, const struct rte_mbuf *mbuf, struct fanin_
 	const struct fanin_hdr *hdr = &headers->fanin;
 	const unsigned int child = job_likely_child_of(job, hdr->rank);
 
-	/* The template has the child's rank. */
+	/* The template contains the child's rank. */
 	return fanin_wire_fits(headers, &job->child_templates[child]) &&
 	       fanin_wire_elements_fit(headers, mbuf->data_len, sizes) &&
 	       mbuf->port == job->child_ethdevs[child] && hdr->epoch != 0 &&
 	       hdr->epoch == __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 }
 
-/* As above, for a result from the job's parent. */
+/* The same for a result from the job's parent. */
 bool admission_fits_result(const struct job *job, const struct rte_mbuf *mbuf,
 			   struct fanin_sizes *sizes);
 
 /*
- * The job that the frame fits, as a contribution or a result, or NULL.
+ * Returns the job that the frame fits, as a contribution or a result, or NULL.
  *
- * last: job of the frame before, NULL: none. sizes: as for admission_fits.
+ * last: job of the frame before; NULL: none. sizes: as for admission_fits.
  */
 static inline struct job *
 admission_find_job(const struct pipeline *pipeline, struct job *last, const struct rte_mbuf *mbuf,
@@ -74,7 +74,7 @@ admission_find_job(const struct pipeline *pipeline, struct job *last, const stru
 	return NULL;
 }
 
-/* The job that a packet names, or NULL. mbuf: FANIN_PAYLOAD_OFFSET bytes at least. */
+/* Returns the job that a packet names, or NULL. mbuf: at least FANIN_PAYLOAD_OFFSET bytes. */
 static inline struct job *
 admission_job(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 {
@@ -83,14 +83,14 @@ admission_job(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 }
 
 /*
- * Does a valid packet come from the member of its job that it claims?
+ * Does a valid packet come from the member that it names?
  *
- * job: the one that the packet names, or NULL. Returns FANIN_REASON_NONE, or the reason.
+ * job: the one that the packet names, or NULL. Returns FANIN_REASON_NONE, or the reason to refuse.
  */
 enum fanin_reason admission_member(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 				   const struct job *job);
 
-/* As above, for a packet of a type that parents send. */
+/* The same for a packet of a type that parents send. */
 enum fanin_reason admission_parent(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 				   const struct job *job);
 
@@ -101,7 +101,10 @@ admission_is_key_only(const struct job *job)
 	return job != NULL && job->handler->admission == FANIN_ADMIT_KEY;
 }
 
-/* Is there any such job? Then packets on their way elsewhere may be for this switch, too. */
+/*
+ * Is there a job that admits by key? Then packets to other destinations may be for this switch,
+ * too.
+ */
 static inline bool
 admission_is_transit_watched(const struct pipeline *pipeline)
 {
@@ -109,39 +112,39 @@ admission_is_transit_watched(const struct pipeline *pipeline)
 }
 
 /*
- * Is the frame a valid packet about a block that says it is of such a job, wherever it goes to?
- * mbuf: FANIN_ETH_LEN bytes at least.
+ * Is the frame a valid packet about a block of a job that admits by key, by what it says, whatever
+ * its destination? mbuf: at least FANIN_ETH_LEN bytes.
  */
 bool admission_is_transit(const struct pipeline *pipeline, const struct rte_mbuf *mbuf);
 
 /*
  * Is the frame such a packet behind VLAN tags, with the job's key? Hosts may take it for an
- * untagged one, as their kernels remove tags of VLAN 0, and of others that they are not in; no
- * check of the switch would have seen it. A packet with another key is of somebody else's network.
- * mbuf: as above.
+ * untagged one, because their kernels remove tags of VLAN 0, and of VLANs that they are not in. No
+ * check of the switch would have seen the packet. A packet with another key belongs to another
+ * network. mbuf: as above.
  */
 bool admission_is_behind_tag(const struct pipeline *pipeline, const struct rte_mbuf *mbuf);
 
 /*
  * Is the frame a valid packet about a block of this job, which admits by key, with the right key
- * and at one of its ports? mbuf: FANIN_PAYLOAD_OFFSET bytes at least.
+ * and at one of its ports? mbuf: at least FANIN_PAYLOAD_OFFSET bytes.
  */
 bool admission_fits_key(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 			const struct job *job);
 
 /*
- * Does a valid packet about a block come from who may send it: by key, or by its type's direction
- * the member or the parent? As admission_member.
+ * May the sender of a valid packet about a block send it? The job's key decides, or else the member
+ * or the parent by the direction of the packet's type. Arguments as for admission_member.
  */
 enum fanin_reason admission_sender(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 				   const struct job *job);
 
-/* The same, and the packet has to be of the current run, where that counts. */
+/* The same; the packet also has to be of the current run, where runs count. */
 enum fanin_reason admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 				  const struct job *job);
 
 /*
- * Is an IPv4 frame to a group address what the parent of a job on this switch sends to all its
+ * Is an IPv4 frame to a group address one that the parent of a job on this switch sends to all its
  * children? Then it is a valid Fanin packet. mbuf: at least FANIN_L4_LEN bytes.
  */
 bool admission_is_result(const struct pipeline *pipeline, const struct rte_mbuf *mbuf);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From a member's contribution, or the parent's result, to its handler and back: the handler call,
- * and what the handler asked to be sent.
+ * Passes contributions of members and results of the parent to their handlers, and sends what the
+ * handlers ask for.
  */
 #include "pipeline/aggregate.h"
 
@@ -13,7 +13,7 @@
 #include "pipeline/base/fastpath.h"
 
 #define PREFETCH_LINES 8
-/* Of a worker's bursts with packets of a job, one in so many is followed by a sample. */
+/* One in this many of a worker's bursts with packets of a job is followed by a sample. */
 #define OCCUPANCY_PERIOD 16
 
 static void
@@ -32,7 +32,7 @@ retry_later(struct worker *worker, struct rte_mbuf *mbuf)
 							 : worker->now_ns;
 }
 
-/* A handler refuses a member's packet. */
+/* Refuses a member's packet, as its handler decided. */
 static void __rte_cold
 refuse_to(struct worker *worker, struct rte_mbuf *mbuf, struct job *job, enum fanin_reason reason)
 {
@@ -45,8 +45,8 @@ refuse_to(struct worker *worker, struct rte_mbuf *mbuf, struct job *job, enum fa
 }
 
 /*
- * Carries out a handler's verdict on a packet. member_of: the job whose member is sent a REFUSED;
- * NULL: none is sent.
+ * Carries out a handler's verdict on a packet. member_of: the job whose member gets a REFUSED;
+ * NULL: nobody gets one.
  */
 static inline void
 settle(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_verdict verdict,
@@ -70,7 +70,7 @@ settle(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_verdict verdict,
 	}
 }
 
-/* Not inline: the contributions' way is to stay short. */
+/* Not inline, to keep the path of contributions short. */
 static __rte_noinline void
 run_result(struct worker *worker, struct work *work)
 {
@@ -103,8 +103,8 @@ run_handler(struct worker *worker, const struct fanin_handler *handler, struct w
 	}
 	ctx->epoch = work->packet.headers->fanin.epoch;
 	/*
-	 * Between the look at the packet and this one the run may have ended, and another one
-	 * begun: it is looked at again.
+	 * Since the packet was checked, its run may have ended and another one begun: check it
+	 * again.
 	 */
 	if (unlikely(ctx->epoch != worker->run)) {
 		retry_later(worker, work->packet.mbuf);
@@ -115,8 +115,8 @@ run_handler(struct worker *worker, const struct fanin_handler *handler, struct w
 }
 
 /*
- * A packet that may not go to its handler: counted, and the sender told where it can do something
- * about it. job: its own, or NULL.
+ * Refuses a packet that may not go to its handler: counts it, and tells the sender if the sender
+ * can act on it. job: the packet's, or NULL.
  */
 static void __rte_cold
 refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
@@ -127,7 +127,7 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 	if (reason == FANIN_REASON_JOB &&
 	    rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->ip.dst_be ==
 		    worker->pipeline->ip_be) {
-		/* A job that was destroyed while its hosts run: they learn of it at once. */
+		/* Hosts of a job that was destroyed during their run learn of it at once. */
 		worker_refuse(worker, mbuf, NULL, reason);
 		return;
 	}
@@ -148,7 +148,7 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 
 /*
  * Prefetches the start of a packet's elements, which are needed next; the hardware prefetcher loads
- * the rest. A shorter payload wastes a few lines, which costs less than counting them.
+ * the rest. For a shorter payload this wastes a few lines, which costs less than counting them.
  */
 static inline void
 prefetch_payload(const struct fanin_packet *packet)
@@ -161,8 +161,8 @@ prefetch_payload(const struct fanin_packet *packet)
 }
 
 /*
- * Counts the job's open blocks. That takes what other workers write all the time, so it is not done
- * often.
+ * Counts the job's open blocks. This reads counters that other workers keep writing, so it is done
+ * rarely.
  */
 static void
 sample_occupancy(struct worker *worker, const struct job *job)
@@ -174,7 +174,10 @@ sample_occupancy(struct worker *worker, const struct job *job)
 
 		open += stats->blocks - stats->results;
 	}
-	/* Workers count apart: between two counters the difference may be off, even below zero. */
+	/*
+	 * Each worker counts on its own, so the difference of two counters may be off, even below
+	 * zero.
+	 */
 	if (open <= job->params.slots.mask) {
 		job->worker_stats[worker->index].occupancy[histogram_bucket((uint32_t)open)]++;
 		job->worker_stats[worker->index].occupancy_sum += open;
@@ -192,8 +195,8 @@ aggregate_restock(struct worker *worker)
 }
 
 /*
- * The next handler calls are for this job, as long as the run is the one that it is in now: the
- * parent's number for it is read between two looks at its own.
+ * Selects a job for the next handler calls, for as long as its current run lasts. The parent's
+ * epoch is read between two reads of the job's own.
  */
 static void
 select_job(struct worker *worker, const struct job *job)
@@ -202,7 +205,7 @@ select_job(struct worker *worker, const struct job *job)
 
 	worker->handler_ctx.job = &job->params;
 	worker->handler_ctx.state = job->state;
-	/* With the job, which may be gone by the next one. */
+	/* Set together with the job, which may be gone before the next one is selected. */
 	worker->handler_ctx.ended = &job->ended;
 	worker->handler_ctx.silent = &job->silent;
 	worker->handler_ctx.timers = job->timeout < 0 ? NULL : worker->timers[job->timeout];
@@ -248,8 +251,8 @@ is_from_parent(const struct fanin_hdr *hdr)
 }
 
 /*
- * Calls the handler for a packet that took the long way: of any type but CONTRIBUTION, or of a job
- * that admits by key.
+ * Calls the handler for a packet on the slow path: of any type but CONTRIBUTION, or of a job that
+ * admits by key.
  */
 static enum fanin_verdict
 run_other(struct fanin_handler_ctx *ctx, const struct job *job, struct work *work,
@@ -267,7 +270,10 @@ run_other(struct fanin_handler_ctx *ctx, const struct job *job, struct work *wor
 	return job->handler->other(ctx, work->slot, work->index, &work->packet, reason);
 }
 
-/* select_job for what takes the long way: with a run, too, where admission is by key. */
+/*
+ * The same as select_job, for packets on the slow path: jobs that admit by key are also selected
+ * without a run.
+ */
 static void
 select_any(struct worker *worker, const struct job *job)
 {
@@ -276,7 +282,7 @@ select_any(struct worker *worker, const struct job *job)
 		worker->run = job_epoch(job);
 }
 
-/* Is the sender a member, who is told why its packet is refused? job: may be NULL. */
+/* Is the sender a member, which is told why its packet is refused? job: may be NULL. */
 static bool
 is_refusable(const struct job *job, const struct fanin_hdr *hdr)
 {
@@ -292,7 +298,7 @@ is_of_run(const struct worker *worker, const struct fanin_hdr *hdr)
 	return worker->run != 0 && hdr->epoch == worker->run;
 }
 
-/* Runs the handlers on packets that take the long way, in turn, and then sends. */
+/* Runs the handlers on packets of the slow path one by one, then sends. */
 static void
 run_others(struct worker *worker, struct work *works, uint16_t n)
 {
@@ -335,8 +341,8 @@ batch_run_by_key(struct worker *worker, struct batch *batch)
 }
 
 /*
- * Queries, results that a member knew, packets from the parent that did not match the template, and
- * packets admitted by key. job: the packet's, or NULL.
+ * Runs the handler on one packet: a query, a result that a member knew, a packet from the parent
+ * that did not match the template, or one that is admitted by key. job: the packet's, or NULL.
  */
 static void
 run_single(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
@@ -375,7 +381,7 @@ aggregate_select_expired(struct worker *worker, const struct job *job, uint32_t 
 	return worker->run == epoch;
 }
 
-/* A packet that fits no job as it is. */
+/* Processes a packet that fits no job's template. */
 static void
 run_alone(struct worker *worker, struct rte_mbuf *mbuf)
 {

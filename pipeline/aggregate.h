@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Contributions, and a parent's results, on their way to their jobs' handlers: those of a burst are
- * admitted first, so that memory that they need can be fetched, and then processed one after the
- * other.
+ * Passes contributions and the parent's results to their jobs' handlers. The packets of a burst are
+ * all admitted first, so that the memory that they need can be prefetched, and then processed one
+ * by one.
  */
 #ifndef FANIN_PIPELINE_AGGREGATE_H
 #define FANIN_PIPELINE_AGGREGATE_H
@@ -13,7 +13,7 @@
 #include "pipeline/base/worker.h"
 #include "pipeline/job.h"
 
-/* A packet with all that its handler call needs. */
+/* A packet with everything that its handler call needs. */
 struct work {
 	struct fanin_packet packet;
 	struct job *job;
@@ -45,14 +45,14 @@ batch_init(struct batch *batch)
 	batch->n = 0;
 }
 
-/* The job that the frame fits, or NULL. */
+/* Returns the job that the frame fits, or NULL. */
 static inline struct job *
 batch_find_job(const struct worker *worker, struct batch *batch, const struct rte_mbuf *mbuf)
 {
 	return admission_find_job(worker->pipeline, batch->job, mbuf, &batch->sizes);
 }
 
-/* Sets all that a packet's handler call needs. headers: in the mbuf. */
+/* Sets everything that a packet's handler call needs. headers: in the mbuf. */
 static inline void
 work_set(struct work *work, struct job *job, struct rte_mbuf *mbuf, struct fanin_headers *headers,
 	 uint32_t payload_len, uint16_t child)
@@ -69,8 +69,8 @@ work_set(struct work *work, struct job *job, struct rte_mbuf *mbuf, struct fanin
 }
 
 /*
- * Adds the packet that batch_find_job found to fit just now; at most FANIN_BURST. headers: in the
- * mbuf.
+ * Adds the packet that batch_find_job has just found to fit; up to FANIN_BURST packets. headers: in
+ * the mbuf.
  */
 static inline void
 batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf,
@@ -82,13 +82,13 @@ batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf,
 }
 
 /*
- * The next calls of the worker's handlers are for timers of this job, from aggregate_call_expired.
+ * Selects a job for aggregate_call_expired: the worker's next handler calls are for its timers.
  *
- * Returns false if the run that they were armed in is over, and nothing may be called.
+ * Returns false if the run that the timers were armed in is over; then nothing may be called.
  */
 bool aggregate_select_expired(struct worker *worker, const struct job *job, uint32_t epoch);
 
-/* Fills the worker's stock of empty mbufs up, as far as there are any. */
+/* Refills the worker's stock of empty mbufs as far as the pool has any. */
 void aggregate_restock(struct worker *worker);
 
 /*
@@ -103,12 +103,10 @@ aggregate_call_expired(struct worker *worker, const struct job *job, uint32_t in
 	if (unlikely(ctx->n_stock != FANIN_STOCK && job->handler->makes_packets))
 		aggregate_restock(worker);
 	if (unlikely(!job->handler->expired(ctx, job->params.slots.by_index[index], index, block)))
-		(void)fanin_timer_arm(ctx, index, block); /* it has just made room */
+		(void)fanin_timer_arm(ctx, index, block); /* the expired timer has just made room */
 }
 
-/*
- * Packets about blocks that are for this worker, up to a burst: admits them, and runs the handlers.
- */
+/* Admits packets about blocks for this worker, up to a burst, and runs their handlers. */
 void worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
 
 #endif

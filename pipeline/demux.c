@@ -38,7 +38,7 @@ to_block(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_aggregate(worker, &mbuf, 1);
 }
 
-/* What a parent says of the job, or asks. */
+/* Handles what a parent says or asks about the job. */
 static void
 from_parent(struct worker *worker, struct rte_mbuf *mbuf, const struct fanin_hdr *hdr)
 {

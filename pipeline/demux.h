@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * By its type, which part of the pipeline takes a Fanin packet. Worker only.
- */
+/* Chooses by a Fanin packet's type the part of the pipeline that takes it. Worker only. */
 #ifndef FANIN_PIPELINE_DEMUX_H
 #define FANIN_PIPELINE_DEMUX_H
 
 #include "pipeline/base/worker.h"
 
 /*
- * A valid Fanin packet that is not a member's contribution as its job expects it, or one that was
- * held back.
+ * Takes a valid Fanin packet that is no contribution as its job expects it, or one that was held
+ * back.
  */
 void worker_fanin(struct worker *worker, struct rte_mbuf *mbuf);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What handlers ask for, carried out: one reference of a frame per child or port, whichever are
- * fewer, the rest to the parent, back, or where routes lead.
+ * Sends what handlers emit: one reference of a frame per child or per port, whichever are fewer;
+ * other emissions go to the parent, back to the sender, or along routes.
  */
 #include "pipeline/emission.h"
 
@@ -64,8 +64,8 @@ send_to_ports(struct worker *worker, const struct fanin_emission *emission)
 }
 
 /*
- * Through the fault injector, which decides before it is known where the packet goes to. One that
- * is held goes by its own flow.
+ * Sends through the fault injector, which decides before the destination's port is known. A packet
+ * that is held is later routed by its own flow.
  */
 static void
 route_faulty(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog, const uint32_t *flow)
@@ -113,7 +113,10 @@ emission_drain_ctx(struct fanin_handler_ctx *ctx)
 	emission_drain(container_of(ctx, struct worker, handler_ctx));
 }
 
-/* What few handlers ask for. Not inline: what most emissions take is to stay short. */
+/*
+ * Sends emissions of the kinds that few handlers use. Not inline, to keep the path of most
+ * emissions short.
+ */
 static void __rte_noinline
 send_elsewhere(struct worker *worker, const struct fanin_emission *emission)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * JOIN and LEAVE of members, and the answers to them.
- */
+/* Handles JOIN and LEAVE of members, and answers them. */
 #include <string.h>
 
 #include "handlers/frame.h"
@@ -14,9 +12,9 @@
 #include "pipeline/base/fastpath.h"
 
 /*
- * Is the JOIN of the level that this child is of? Its tag does not name the switch that it is for,
- * so that one of a host could be brought to a switch further up. What the same number of ranks
- * makes of the same tree is the same sum.
+ * Is the JOIN of the level that this child is on? Its tag does not name the switch that it is for,
+ * so somebody could bring a host's JOIN to a switch further up. If the same tree has the same
+ * number of ranks there, the sum is the same.
  */
 static bool
 is_of_child(const struct job *job, const struct fanin_hdr *hdr)
@@ -26,7 +24,7 @@ is_of_child(const struct job *job, const struct fanin_hdr *hdr)
 		       fanin_ranks_count(&job->params.child_ranks[job_child_of(job, hdr->rank)]);
 }
 
-/* What hosts have to know of the slots, and of the job's handler. */
+/* Fills in what hosts have to know about the slots and the job's handler. */
 static void
 describe_slots(const struct job *job, struct fanin_join_ack_body *ack)
 {
@@ -41,7 +39,9 @@ describe_slots(const struct job *job, struct fanin_join_ack_body *ack)
 	}
 }
 
-/* So that neighbors share super-frames, while a window has a port for each worker. */
+/*
+ * Chosen so that neighboring blocks share super-frames, while a window has a port for each worker.
+ */
 static uint16_t
 port_blocks(const struct pipeline *pipeline, const struct job *job)
 {
@@ -55,8 +55,8 @@ port_blocks(const struct pipeline *pipeline, const struct job *job)
 }
 
 /*
- * Did the JOIN come from where its sender says that it is? Between them addresses may be
- * translated.
+ * Did the JOIN come from the address that its sender states? Addresses may be translated on the
+ * way.
  */
 static bool
 is_from_its_address(const struct fanin_headers *headers, const struct fanin_join_body *join)
@@ -129,7 +129,7 @@ answer_leave(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 
 	if (job_leave(job, job_child_of(job, headers->fanin.rank), headers->fanin.epoch,
 		      &parent_epoch)) {
-		/* Who has left is not asked any more. */
+		/* A switch that has left is not probed any more, so the parent is told before. */
 		mismatch_tell_parent(worker, job, parent_epoch);
 		worker_leave_parent(worker, job, parent_epoch);
 	}
@@ -147,7 +147,7 @@ worker_membership(struct worker *worker, struct rte_mbuf *mbuf)
 	const enum fanin_reason reason = admission_member(worker->pipeline, mbuf, job);
 
 	worker->counters.local++;
-	/* The process that wants to join is waiting for a word, whatever is wrong with it. */
+	/* A process that wants to join waits for an answer, so it gets one whatever is wrong. */
 	if (reason != FANIN_REASON_NONE)
 		worker_refuse(worker, mbuf, NULL, reason);
 	else if (headers->fanin.type == FANIN_TYPE_JOIN)

@@ -32,7 +32,7 @@ tell_children(struct worker *worker, const struct job *job, uint32_t epoch,
 	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(worker->pipeline->pool);
 	struct fanin_headers *headers;
 
-	/* Who is not told now asks later. */
+	/* A child that is not told now asks later. */
 	if (mbuf == NULL) {
 		worker->counters.drops[FANIN_REASON_TX_FULL]++;
 		return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * This switch and its parent in the reduction tree of a job: it joins and leaves there as a host
- * would, and takes refusals from there. Nothing here waits or has a timer. Whatever is lost is
- * asked for once more when a child repeats itself.
+ * This switch as a child of its parent in a job's reduction tree: it joins and leaves as a host
+ * would, and takes the parent's refusals. Nothing here waits or has a timer: a lost packet is sent
+ * again when a child repeats itself.
  */
 #include <string.h>
 
@@ -15,8 +15,8 @@
 #include "pipeline/base/fastpath.h"
 
 /*
- * A packet for the parent or the children, without body yet. Without a free packet it is as good as
- * lost on the way: NULL.
+ * Returns a packet without a body for the parent or the children, or NULL if there is no free mbuf:
+ * then the packet counts as lost.
  */
 static struct rte_mbuf *
 make_control(struct worker *worker, const struct job *job, const struct fanin_headers *template,
@@ -97,8 +97,8 @@ worker_call_children(struct worker *worker, const struct job *job, uint64_t chil
 }
 
 /*
- * The parent refuses a block: it doesn't go together with what ranks behind other switches brought.
- * All children may know, whichever of them had asked.
+ * The parent refuses a block, which does not match what ranks behind other switches contributed.
+ * All children may know, whichever of them asked.
  */
 static void
 pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
@@ -113,15 +113,15 @@ pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 		return;
 	}
 	/*
-	 * Nobody who keeps to the window has sent such a block: whose it was is not known, and none
-	 * of the others ends by it.
+	 * No rank that keeps to the window has sent such a block: its sender is unknown, and none
+	 * of the other ranks fails because of it.
 	 */
 	if (hdr.count == FANIN_REASON_BLOCK_WINDOW) {
 		worker_drop(worker, mbuf, FANIN_REASON_BLOCK_WINDOW);
 		return;
 	}
 	if (hdr.count == FANIN_REASON_MISMATCH && fanin_mismatch_decode(&hdr, &mismatch)) {
-		/* Told to all who ask, too. */
+		/* Children that ask later are told, too. */
 		mismatch_take(worker, job, epoch, &mismatch, false);
 		worker_free(worker, mbuf);
 		return;
@@ -149,7 +149,7 @@ take_ack(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 	struct fanin_ranks joined = { 0 };
 
 	memcpy(&ack, body, sizeof(ack));
-	/* One of another size is refused by it. */
+	/* A JOIN_ACK of another size is refused for its size. */
 	if (fanin_wire_payload_len(headers) >= fanin_join_ack_len(job->params.n_ranks))
 		fanin_ranks_read(&joined, body + sizeof(ack), job->params.n_ranks);
 	if (job_parent_ack(worker->pipeline->jobs, job, &headers->fanin, &ack, &joined))
@@ -170,7 +170,7 @@ worker_from_parent(struct worker *worker, struct job *job, struct rte_mbuf *mbuf
 		worker_free(worker, mbuf);
 		break;
 	default:
-		/* Only JOIN and LEAVE go without the number of a run. */
+		/* Only JOIN and LEAVE carry no epoch of a run. */
 		if (hdr->epoch != 0) {
 			pass_on(worker, job, mbuf);
 			break;

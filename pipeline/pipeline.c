@@ -26,7 +26,8 @@
 #include "pipeline/worker.h"
 
 /*
- * What a port brings in a time in which no worker looked, a core's time slice, is within its rate.
+ * Packets that queued up at a port during this time, a core's time slice without a worker, do not
+ * exceed the rate limit.
  */
 #define KEY_BURST_NS UINT64_C(10000000)
 
@@ -63,9 +64,10 @@ driver_queue(const struct pipeline_port *port, uint16_t queue)
 }
 
 /*
- * Rx queues go round the workers: single ones port by port; several of a port alike on all ports,
- * so that what RSS puts into queue q has the same worker wherever it came in. A tx queue that
- * several workers use gets a lock. */
+ * Assigns rx queues to workers in turn. Single queues are assigned port by port. Several queues of
+ * a port are assigned alike on all ports: so RSS queue q has the same worker on every port. A tx
+ * queue that several workers use gets a lock.
+ */
 static int
 assign_queues(struct pipeline *pipeline, rte_spinlock_t *locks)
 {
@@ -105,13 +107,13 @@ assign_queues(struct pipeline *pipeline, rte_spinlock_t *locks)
 	return 0;
 }
 
-/* Which slots are a worker's, if the bits of their numbers tell. */
+/* Sets which slots belong to a worker, if the bits of their numbers tell. */
 static void
 worker_set_own(const struct pipeline *pipeline, struct worker *worker)
 {
 	const uint32_t n = pipeline->n_clusters;
 
-	/* A worker that is alone has all of them, by any policy. */
+	/* A single worker has all slots under any policy. */
 	if (pipeline->n_workers == 1 ||
 	    (pipeline->policy == PIPELINE_POLICY_RSS && (n & (n - 1)) == 0)) {
 		worker->own_mask = n - 1;
@@ -123,7 +125,8 @@ worker_set_own(const struct pipeline *pipeline, struct worker *worker)
 }
 
 /*
- * Queues to all ports, each with room for twice as many frames as there can be: they move on in it.
+ * Creates the queues to all ports, each with room for twice as many frames as it may hold, as the
+ * frames move along in it.
  */
 static int
 tx_create(struct pipeline *pipeline, struct worker *worker, int socket)
@@ -177,9 +180,9 @@ worker_create(struct pipeline *pipeline, uint16_t index)
 }
 
 /*
- * Relaxed tails, as workers may share cores: with the default ones all who put packets into a ring
- * finish in the order in which they began, and if the first is not running, each packet costs a
- * time slice.
+ * Relaxed tails, as workers may share cores. With the default ones, all threads that put packets
+ * into a ring finish in the order in which they began; if the first is not running, each packet
+ * costs a time slice.
  */
 static int
 queues_create(struct pipeline *pipeline)
@@ -244,7 +247,7 @@ copy_options(struct pipeline *pipeline, const struct pipeline_options *options)
 		pipeline->lcores[i] = options->lcores[i];
 }
 
-/* Finds the NUMA nodes that have workers. A cluster is where its first one is. */
+/* Finds the NUMA nodes that have workers. A cluster is on the node of its first worker. */
 static void
 find_nodes(struct pipeline *pipeline, const int *sockets)
 {

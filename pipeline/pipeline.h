@@ -115,20 +115,20 @@ void pipeline_port_set_link(struct pipeline *pipeline, unsigned int port, bool h
 void pipeline_port_set_down(struct pipeline *pipeline, unsigned int port, bool down);
 
 /*
- * Has a worker announce the switch's address on a port: hosts and neighbors that knew it with the
- * MAC address of another switch learn it. port: index in pipeline->ports. Main thread.
+ * Has a worker announce the switch's address on a port. Hosts and neighbors that have another
+ * switch's MAC address for it learn the new one. port: index in pipeline->ports. Main thread.
  */
 void pipeline_announce(struct pipeline *pipeline, unsigned int port);
 
-/* The port of a name: its index in pipeline->ports, or -ENOENT. */
+/* Returns the index in pipeline->ports of the port with this name, or -ENOENT. */
 int pipeline_port_find(const struct pipeline *pipeline, const char *name);
 
 /*
- * The port at which a host of the own subnet is, by what ARP has told and by where its frames come
- * from. Main thread.
+ * Finds the port of a host of the switch's own subnet, by ARP and by where its frames come from.
+ * Main thread.
  *
  * ip_be: network order. Returns its index in pipeline->ports; -EINVAL: the address is no host's of
- * the subnet; -EAGAIN: it is not known, and a worker asks all hosts for it, so that it may be known
+ * the subnet; -EAGAIN: it is unknown, and a worker asks all hosts for it, so that it may be known
  * in some milliseconds; -ENOSPC: no room for another neighbor.
  */
 int pipeline_find_host(struct pipeline *pipeline, uint32_t ip_be);
@@ -137,8 +137,8 @@ int pipeline_find_host(struct pipeline *pipeline, uint32_t ip_be);
 uint64_t pipeline_now_ns(void);
 
 /*
- * Time as the pipeline's workers have it: by its own clock, where it has one. Any thread that may
- * ask that clock.
+ * Time as the pipeline's workers see it: by the pipeline's own clock, if it has one. Any thread
+ * that may read that clock.
  */
 static inline uint64_t
 pipeline_time_ns(const struct pipeline *pipeline)

@@ -39,8 +39,8 @@ worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job
 }
 
 /*
- * What a REFUSED says of versions: that of this switch, to who has another one; or that of the
- * parent, if it is the reason.
+ * The version in a REFUSED: this switch's, for a sender that has another one; or the parent's, if
+ * that is the reason.
  */
 static uint16_t
 told_version(const struct job *job, const struct fanin_hdr *hdr, enum fanin_reason reason)
@@ -62,14 +62,14 @@ worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job,
 	uint64_t nonce = 0;
 
 	worker->counters.drops[reason]++;
-	/* So that the host knows that it is its own JOIN which is refused. */
+	/* Tells the host that its own JOIN is refused. */
 	if (is_join && mbuf->data_len >= FANIN_PAYLOAD_OFFSET + FANIN_JOIN_BODY_BEFORE)
 		memcpy(&nonce,
 		       (const uint8_t *)(headers + 1) + offsetof(struct fanin_join_body, nonce),
 		       sizeof(nonce));
 	/*
-	 * A packet of version 2 has no port in its header: its JOINs, the only ones that are
-	 * answered, say where they came from.
+	 * A packet of version 2 has no port in its header. Only its JOINs are answered, and they
+	 * contain the port that they came from.
 	 */
 	if (headers->fanin.version == FANIN_WIRE_VERSION) {
 		fanin_frame_answer_to(headers);
@@ -82,7 +82,7 @@ worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, struct job *job,
 	headers->fanin.root = 0;
 	headers->fanin.count = (uint16_t)reason;
 	headers->fanin.contributions = told_version(job, &headers->fanin, reason);
-	/* The sender of a JOIN may not know how it is seen here. */
+	/* The sender of a JOIN may not know the address that it has here. */
 	if (is_join && reason == FANIN_REASON_SOURCE)
 		headers->fanin.progress = headers->ip.src_be;
 	headers->fanin.members = nonce;

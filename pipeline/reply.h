@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Answers in the packet that asked. Worker only.
- */
+/* Answers a packet in its own mbuf. Worker only. */
 #ifndef FANIN_PIPELINE_REPLY_H
 #define FANIN_PIPELINE_REPLY_H
 

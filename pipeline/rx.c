@@ -55,7 +55,7 @@ is_fanin(const struct pipeline *pipeline, const struct fanin_headers *headers, u
 	if (unlikely((headers->ip.fragment_be &
 		      rte_cpu_to_be_16(RTE_IPV4_HDR_MF_FLAG | RTE_IPV4_HDR_OFFSET_MASK)) != 0))
 		return true;
-	/* With IP options, ports are elsewhere; validation will name them. */
+	/* With IP options, ports are at another offset; validation will name the options. */
 	if (unlikely(headers->ip.version_ihl != 0x45))
 		return true;
 	return len < FANIN_L4_LEN || headers->udp.dst_be == pipeline->udp_port_be;
@@ -75,7 +75,7 @@ to_switch(struct worker *worker, struct rte_mbuf *mbuf)
 	worker_free(worker, mbuf);
 }
 
-/* An ARP message: is it for the switch, and has found its way? */
+/* Takes an ARP message if it is for the switch. */
 static bool
 is_taken_arp(struct worker *worker, struct rte_mbuf *mbuf)
 {
@@ -89,8 +89,9 @@ is_taken_arp(struct worker *worker, struct rte_mbuf *mbuf)
 }
 
 /*
- * A packet for a job that admits by key, which may be for anybody: where its sender is, others want
- * to know. Returns false if it has none.
+ * Learns the sender of a packet for a job that admits by key. The packet may be for any
+ * destination, and others need to know where its sender is. Returns false if it has no valid
+ * source.
  */
 static bool
 note_transit(struct worker *worker, struct rte_mbuf *mbuf)
@@ -109,8 +110,8 @@ note_transit(struct worker *worker, struct rte_mbuf *mbuf)
 }
 
 /*
- * A packet to the switch that is not valid for this reason: is its sender to be told, or does it
- * tell of another version?
+ * Handles a packet to the switch that is invalid for this reason: its sender may have to be told,
+ * or it may show another version.
  */
 static __rte_noinline bool
 take_invalid(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason)
@@ -120,7 +121,7 @@ take_invalid(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason rea
 	return reason == FANIN_REASON_FLAGS && tags_refuse_unexpected(worker, mbuf);
 }
 
-/* Returns true for a valid Fanin packet; the others have found their way. */
+/* Returns true for a valid Fanin packet; all others have been handled. */
 static bool
 classify(struct worker *worker, struct rte_mbuf *mbuf)
 {
@@ -159,14 +160,16 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 			worker_drop(worker, mbuf, reason);
 		return false;
 	}
-	/* Results of a parent switch; those for others are foreign. */
+	/*
+	 * Results of a parent switch are for this switch; results for other switches are foreign.
+	 */
 	if (is_group_ipv4(headers) && mbuf->data_len >= FANIN_PAYLOAD_OFFSET &&
 	    admission_is_result(pipeline, mbuf))
 		return true;
 	if (headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_ARP) &&
 	    is_taken_arp(worker, mbuf))
 		return false;
-	/* Behind a routed port is another switch: what it sends to groups is its own network's. */
+	/* Another switch is behind a routed port: its packets to groups are for its own network. */
 	if (pipeline->ports[ingress_port(pipeline, mbuf)].routed) {
 		worker_drop(worker, mbuf, FANIN_REASON_ROUTED_PORT);
 		return false;
@@ -189,8 +192,8 @@ inject(struct worker *worker, struct rte_mbuf *mbuf, struct rte_mbuf **out)
 		return 0;
 	case FAULT_DUPLICATE:
 		/*
-		 * A copy, as a link would make it: handlers work in the packet's own memory. From
-		 * its own pool, whose packets are long enough for it: it has to stay in one piece.
+		 * A copy, as a link would make one: handlers work in the packet's own memory. Its
+		 * pool has mbufs that are long enough for the packet to stay in one piece.
 		 */
 		out[1] = rte_pktmbuf_copy(mbuf, mbuf->pool, 0, UINT32_MAX);
 		if (out[1] == NULL)
@@ -219,7 +222,7 @@ inject_and_take(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_fanin(worker, out[i]);
 }
 
-/* Is it this worker's to process by the number of its slot alone? */
+/* Does the slot's number alone tell that this worker has to process the packet? */
 static inline bool
 is_own_slot(const struct worker *worker, const struct job *job, const struct fanin_headers *headers)
 {
@@ -228,7 +231,7 @@ is_own_slot(const struct worker *worker, const struct job *job, const struct fan
 	return (index & worker->own_mask) == worker->own_slot;
 }
 
-/* What has been admitted by key so far. */
+/* Runs the handlers on the packets that have been admitted by key so far. */
 static void
 run_by_key(struct worker *worker, struct batch *batch)
 {
@@ -239,18 +242,20 @@ run_by_key(struct worker *worker, struct batch *batch)
 	batch_init(batch);
 }
 
-/* A frame that fits no job as it is. Not inline: what most packets take is to stay short. */
+/*
+ * Handles a frame that fits no job's template. Not inline, to keep the path of most packets short.
+ */
 static __rte_noinline void
 take_other(struct worker *worker, struct batch *batch, struct batch *by_key, struct rte_mbuf *mbuf)
 {
-	/* With tags and faults, all takes the long way. */
+	/* With tags and faults, all packets take the slow path. */
 	if (admission_is_transit_watched(worker->pipeline) && !worker->faults.enabled &&
 	    by_key_take(worker, by_key, mbuf))
 		return;
 	if (!classify(worker, mbuf))
 		return;
 	run_by_key(worker, by_key);
-	/* A query behind contributions asks what they have done. */
+	/* A query after contributions asks about their effect: run these first. */
 	if (batch->n != 0) {
 		worker_count_input(worker, batch->n);
 		batch_run(worker, batch);
@@ -260,8 +265,8 @@ take_other(struct worker *worker, struct batch *batch, struct batch *by_key, str
 }
 
 /*
- * tags, faults: does any job have tags, may the fault injector have its say? Constants, where there
- * is neither.
+ * tags, faults: whether any job has tags, and whether the fault injector decides on packets.
+ * Constants if there is neither.
  */
 static __rte_always_inline void
 find_contributions(struct worker *worker, struct batch *batch, struct batch *by_key,
@@ -274,7 +279,7 @@ find_contributions(struct worker *worker, struct batch *batch, struct batch *by_
 
 		if (tags && !tags_admit(worker, mbuf))
 			continue;
-		/* Most packets are contributions of members: one look tells. */
+		/* Most packets are contributions of members: one comparison is enough. */
 		job = faults ? NULL : batch_find_job(worker, batch, mbuf);
 		if (unlikely(job == NULL))
 			take_other(worker, batch, by_key, mbuf);
@@ -284,8 +289,8 @@ find_contributions(struct worker *worker, struct batch *batch, struct batch *by_
 }
 
 /*
- * The second line of headers: without a template, packets wait for it one after the other. Canary:
- * 285 instead of 315 cycles for each.
+ * Prefetches the second line of headers. Packets that match no template would wait for it one by
+ * one. Canary: 285 instead of 315 cycles per packet.
  */
 static void __rte_noinline
 prefetch_headers(struct rte_mbuf **mbufs, uint16_t n)

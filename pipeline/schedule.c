@@ -14,8 +14,8 @@
 #include "pipeline/base/fastpath.h"
 
 /*
- * The cluster with the shortest queue among those on the slot's NUMA node; of equal ones that which
- * is the block's turn, if it is there.
+ * Returns the cluster with the shortest queue among those on the slot's NUMA node. Among equal
+ * ones, the block's number decides by turns.
  */
 static unsigned int
 shortest_queue(const struct pipeline *pipeline, uint32_t block, uint32_t slot)
@@ -41,7 +41,8 @@ shortest_queue(const struct pipeline *pipeline, uint32_t block, uint32_t slot)
 }
 
 /*
- * What is noted of a slot's block: its number, the lowest bits of its run's, and its cluster + 1.
+ * The note about a slot's block: its number, the lowest bits of its run's epoch, and its cluster +
+ * 1.
  */
 #define RUN_SHIFT 8
 #define RUN_MASK UINT32_C(0xffffff)
@@ -55,9 +56,10 @@ note_of(uint32_t block, uint32_t run, unsigned int cluster)
 }
 
 /*
- * Is that a note of this block, or of one that its slot may have gone on to since? Of another run
- * it says nothing: a worker that had a packet of that run may have written it later than the run
- * ended. Nor does one of a block further ahead than there are slots: somebody forged that number.
+ * Is the note about this block, or about one that its slot may have moved on to since? A note about
+ * another run says nothing: a worker with a packet of that run may have written it after the run
+ * ended. Neither does a note about a block further ahead than there are slots: its number was
+ * forged.
  */
 static bool
 is_of_block(const struct job *job, uint64_t note, uint32_t block, uint32_t run)
@@ -81,9 +83,9 @@ is_of_run(const struct job *job, const struct fanin_hdr *hdr, uint32_t run)
 }
 
 /*
- * The cluster of a block: that of its earlier packets, else the one with the shortest queue. A late
- * packet of an older block goes where the slot's current block is; its handler knows it as stale.
- * One of a run that is over goes anywhere.
+ * Returns the cluster of a block: that of its earlier packets, otherwise the one with the shortest
+ * queue. A late packet of an older block goes to the cluster of the slot's current block, whose
+ * handler finds it stale. A packet of an ended run may go anywhere.
  */
 static unsigned int
 cluster_of_block(const struct pipeline *pipeline, struct job *job, const struct fanin_hdr *hdr)
@@ -110,15 +112,15 @@ cluster_of_block(const struct pipeline *pipeline, struct job *job, const struct 
 static unsigned int
 cluster_of(const struct pipeline *pipeline, struct job *job, const struct fanin_hdr *hdr)
 {
-	/* Of a shared slot no job has a say in who uses it. */
+	/* No single job decides which cluster uses a shared slot. */
 	if (pipeline->policy == PIPELINE_POLICY_RSS || job->pool->handler != NULL)
 		return fanin_slot_index(&job->params.slots, hdr->block) % pipeline->n_clusters;
 	return cluster_of_block(pipeline, job, hdr);
 }
 
 /*
- * True if the packet may be processed right here: it is this worker's alone, and nothing that came
- * before it is waiting.
+ * Returns true if this worker may process the packet at once: the cluster is this worker's alone,
+ * and no earlier packet is waiting.
  */
 static bool
 is_own(const struct worker *worker, unsigned int cluster)

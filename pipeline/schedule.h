@@ -9,15 +9,15 @@
 #include "pipeline/job.h"
 
 /*
- * A packet of a block of the job, to the block's cluster. Returns false if it is this worker's to
- * process, now.
+ * Hands a packet about a block of the job to the block's cluster. Returns false if this worker has
+ * to process it now.
  */
 bool worker_dispatch(struct worker *worker, struct job *job, struct rte_mbuf *mbuf);
 
-/* Packets of the worker's cluster, up to a burst. Returns how many there were. */
+/* Processes packets of the worker's cluster, up to a burst. Returns their number. */
 uint16_t worker_poll_cluster(struct worker *worker);
 
-/* Tries the packets again that found another worker in the way. */
+/* Retries the packets whose slot another worker held. */
 void worker_retry(struct worker *worker);
 
 #endif

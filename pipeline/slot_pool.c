@@ -12,7 +12,7 @@ slot_pool_node(const struct pipeline *pipeline, bool shared, uint32_t index)
 	return index % pipeline->n_nodes;
 }
 
-/* A node without memory costs speed, not the job. */
+/* If a node has no memory left, the slots get slower memory from another one. */
 static void *
 allocate_on(const struct pipeline *pipeline, unsigned int node, size_t size)
 {
@@ -22,7 +22,7 @@ allocate_on(const struct pipeline *pipeline, unsigned int node, size_t size)
 	return memory != NULL ? memory : rte_zmalloc("job_slots", size, RTE_CACHE_LINE_SIZE);
 }
 
-/* Memory of each node for as many slots as are its. */
+/* Allocates memory on each node for the slots that belong to it. */
 static bool
 allocate(const struct pipeline *pipeline, struct slot_pool *pool)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tags of packets that come in. See tags.h. */
+/* Checks the tags of packets that come in. See tags.h. */
 #include <rte_ether.h>
 
 #include "pipeline/admission.h"
@@ -10,8 +10,8 @@
 #include "pipeline/base/fastpath.h"
 
 /*
- * The job with tags that a frame is for: it goes to this switch, or to a job's group and comes from
- * the job's parent. NULL: it is none of these, and may be anything.
+ * Returns the job with tags that a frame is for: the frame goes to this switch, or comes from the
+ * job's parent and goes to the job's group. NULL: it is neither, and may be anything.
  */
 static struct job *
 find_job(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
@@ -38,7 +38,7 @@ find_job(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 		       : NULL;
 }
 
-/* Is it what members send in a run, for the handler? */
+/* Is it a type that members send to the handler during a run? */
 static bool
 is_of_run(uint8_t type)
 {
@@ -46,7 +46,10 @@ is_of_run(uint8_t type)
 	       fanin_type_direction(type) == FANIN_UP;
 }
 
-/* There is no valid tag. What is wrong with a member's key or place is the better answer. */
+/*
+ * Refuses a packet without a valid tag. If the member's key or place is wrong, too, that is the
+ * better reason.
+ */
 static void
 refuse(struct worker *worker, struct rte_mbuf *mbuf)
 {
@@ -58,14 +61,16 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf)
 					  admission_job(worker->pipeline, mbuf));
 	if (reason == FANIN_REASON_NONE)
 		reason = FANIN_REASON_TAG;
-	/* A member whose tags are those of this switch's life before does not know it yet. */
+	/*
+	 * A member with tags for an earlier start of this switch does not know of the restart yet.
+	 */
 	if (hdr->type == FANIN_TYPE_JOIN || (reason == FANIN_REASON_TAG && is_of_run(hdr->type)))
 		worker_refuse(worker, mbuf, NULL, reason);
 	else
 		worker_drop(worker, mbuf, reason);
 }
 
-/* As a packet of this version, or as one of the version before that is understood. */
+/* Valid as a packet of this version, or of the previous one if that is understood. */
 static bool
 is_valid(const struct fanin_headers *headers, uint32_t len)
 {
@@ -87,7 +92,7 @@ tags_admit(struct worker *worker, struct rte_mbuf *mbuf)
 	if (likely(job == NULL))
 		return true;
 	if ((headers->fanin.flags & FANIN_FLAG_TAGGED) == 0) {
-		/* What is not valid in any case has a better name for why. */
+		/* A packet that is invalid anyway gets a more precise reason elsewhere. */
 		if (fanin_wire_refuses_sender(&headers->fanin) ||
 		    !is_valid(headers, mbuf->data_len))
 			return true;
@@ -95,8 +100,7 @@ tags_admit(struct worker *worker, struct rte_mbuf *mbuf)
 		return false;
 	}
 	/*
-	 * From here on its lengths can be relied on; if they are wrong, that is found once more,
-	 * and named.
+	 * From here on lengths must be valid. If they are not, a later check finds and names that.
 	 */
 	if (fanin_wire_validate_l4(headers, mbuf->data_len) != FANIN_REASON_NONE)
 		return true;

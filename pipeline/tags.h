@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tags of the jobs that have them (wire/tag.h): taken off at ingress, before anything else looks at
- * a packet, and put on where a packet is complete. Between the two all packets are alike.
+ * Tags of jobs that have them (wire/tag.h). Ingress removes a packet's tag before anything else
+ * looks at the packet; egress adds one when a packet is complete. In between, packets with and
+ * without tags are alike.
  */
 #ifndef FANIN_PIPELINE_TAGS_H
 #define FANIN_PIPELINE_TAGS_H
@@ -13,7 +14,7 @@
 /* job_tags.c: makes a tagger for each worker. Returns 0, -ENOMEM or -EIO. Main thread. */
 int tags_create(struct job *job, uint16_t n_workers);
 
-/* job_tags.c: there may be none. Main thread. */
+/* job_tags.c: destroys the taggers, if there are any. Main thread. */
 void tags_free(struct job *job);
 
 /* Is there a job with tags? Then each frame has to pass tags_admit first. */
@@ -24,8 +25,8 @@ tags_in_use(const struct pipeline *pipeline)
 }
 
 /*
- * Of what is exchanged with the parent, its instance; of what is exchanged with children, this
- * switch's.
+ * The instance for tags: the parent's, for packets to and from the parent; this switch's, for
+ * packets to and from children.
  */
 static inline uint64_t
 tags_instance(const struct pipeline *pipeline, const struct job *job, bool with_parent)
@@ -35,23 +36,24 @@ tags_instance(const struct pipeline *pipeline, const struct job *job, bool with_
 }
 
 /*
- * A frame that has just come in. If it is for a job with tags, its tag is checked and taken off.
+ * Takes a frame that has just come in. If it is for a job with tags, its tag is checked and
+ * removed.
  *
- * Returns false if it ends here: the tag is missing or wrong. Counted, and whoever joins,
- * contributes or asks is refused.
+ * Returns false if the tag is missing or wrong: then the frame is counted and dropped, and a sender
+ * that joins, contributes or asks is refused.
  */
 bool tags_admit(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*
- * A frame that validation has found to have an unknown flag: it may be a host's with a tag, to a
- * job that has none or is gone. Its sender is told. Returns false if it is anything else, which
- * stays the caller's.
+ * Takes a frame that validation found to have an unknown flag: it may be a host's packet with a
+ * tag, to a job that has none or is gone. Its sender is told. Returns false if it is anything else:
+ * then the caller keeps it.
  */
 bool tags_refuse_unexpected(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*
- * seal.c: puts a tag on a complete frame, if the job has tags. The frame has room for it, and
- * nobody else looks at it yet. Should libcrypto fail, the tag is none, and nobody takes the packet.
+ * seal.c: adds a tag to a complete frame if the job has tags. The frame has room for it, and nobody
+ * else uses it yet. If libcrypto fails, the tag is invalid and no receiver accepts the packet.
  */
 void tags_seal(struct worker *worker, const struct job *job, enum fanin_tag_direction direction,
 	       struct rte_mbuf *mbuf);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets of the version before, by which others try to join, or a parent answers: each side is
+ * Packets of the previous version, by which others try to join or a parent answers: each side is
  * told that versions differ. Worker only.
  */
 #ifndef FANIN_PIPELINE_VERSION_H
@@ -9,9 +9,9 @@
 #include "pipeline/base/worker.h"
 
 /*
- * A frame to the switch that validation has found to have another version. A JOIN of the one before
- * is refused, and an answer of the parent's noted. Returns false if it is anything else, which
- * stays the caller's.
+ * Takes a frame to the switch that validation found to have another version. A JOIN of the previous
+ * version is refused, and an answer of the parent is noted. Returns false if it is anything else:
+ * then the caller keeps it.
  */
 bool version_take(struct worker *worker, struct rte_mbuf *mbuf);
 

@@ -24,7 +24,7 @@
 
 #include "pipeline/base/fastpath.h"
 
-/* With the sleep policy, how many times more empty polls than for a yield it takes to sleep. */
+/* With the sleep policy, a worker sleeps after this many times the empty polls of a yield. */
 #define SLEEP_FACTOR 128
 
 /*
@@ -38,7 +38,8 @@
 #define WAKEABLE_SLEEP_NS UINT64_C(1000000)
 
 /*
- * What the fault injector holds back, or a device has refused, is looked at again after that time.
+ * Time after which a worker looks again at what the fault injector holds back or a device has
+ * refused.
  */
 #define AGAIN_NS 10000u
 
@@ -71,7 +72,7 @@ poll_queues(struct worker *worker)
 	return total;
 }
 
-/* Lets go what the fault injector has held back long enough. */
+/* Releases what the fault injector has held back long enough. */
 static void
 poll_faults(struct worker *worker)
 {
@@ -111,7 +112,10 @@ worker_due_ns(const struct worker *worker)
 	return due_ns;
 }
 
-/* Does all work come by queues that have a descriptor? What another worker hands over does not. */
+/*
+ * Does all work come by queues that have a descriptor? Packets that another worker hands over do
+ * not.
+ */
 static bool
 is_wakeable(const struct worker *worker)
 {
@@ -145,8 +149,8 @@ wake_fds(const struct worker *worker, struct pollfd *fds)
 }
 
 /*
- * Takes the sockets' errors, as of an interface that went down: they wake the worker again and
- * again until then.
+ * Clears the sockets' errors, such as that of an interface that went down: until then they keep
+ * waking the worker.
  */
 static void
 take_errors(const struct pollfd *fds, nfds_t n)
@@ -161,7 +165,7 @@ take_errors(const struct pollfd *fds, nfds_t n)
 }
 
 /*
- * Notes how long the ports were not looked at: frames waited for so long, or were lost. Time asleep
+ * Notes how long the ports were not polled: for so long frames waited, or were lost. Time asleep
  * doesn't count.
  */
 static inline void
@@ -176,7 +180,7 @@ round_measure(struct worker *worker, uint64_t now_ns)
 		__atomic_store_n(&worker->longest_round_ns, round_ns, __ATOMIC_RELAXED);
 }
 
-/* Sleeps until a frame comes, if frames wake it, a timer is due or the time is over. */
+/* Sleeps until a frame comes, if frames wake the worker, a timer is due or the time is over. */
 static void
 sleep_a_while(struct worker *worker)
 {
@@ -184,8 +188,8 @@ sleep_a_while(struct worker *worker)
 	const uint64_t now_ns = pipeline_time_ns(pipeline);
 	const uint64_t due_ns = worker_due_ns(worker);
 	/*
-	 * If it was woken and found nothing there are no packets for a port's frames, or it is on
-	 * its way down.
+	 * If the worker was woken and found nothing, there are no mbufs for a port's frames, or the
+	 * port is going down.
 	 */
 	const bool by_frame = worker->wakeable && !worker->woken;
 	uint64_t most_ns = pipeline->idle_sleep_us * UINT64_C(1000);
@@ -213,7 +217,7 @@ sleep_a_while(struct worker *worker)
 	worker->looked_ns = pipeline_time_ns(pipeline);
 }
 
-/* What waits to be sent may leave at any time. */
+/* Frames that wait to be sent may leave at any time. */
 static void
 idle(struct worker *worker, uint32_t empty_polls)
 {

@@ -15,10 +15,10 @@
 #define MILLIBITS_PER_BYTE 8000
 
 /* Longest pause that fills a bucket, so that the sum does not overflow at any rate. */
-#define BUCKET_MOST_NS (1000 * UINT64_C(1000000000))
+#define BUCKET_MAX_NS (1000 * UINT64_C(1000000000))
 
 /* Most frames of a queue with limits of its own: an mbuf each has to be there. */
-#define EGRESS_MOST_FRAMES 32768u
+#define EGRESS_MAX_FRAMES 32768u
 
 static uint32_t
 full_frame_len(uint16_t mtu)
@@ -34,7 +34,7 @@ egress_frames(const struct pipeline_egress *options, uint16_t mtu)
 	if (options->rate_mbit == 0 && options->queue_bytes == 0)
 		return 0;
 	frames = (uint32_t)(options->queue_bytes / full_frame_len(mtu) * 2);
-	return (uint16_t)RTE_MIN(RTE_MAX(frames, EGRESS_FRAMES), EGRESS_MOST_FRAMES);
+	return (uint16_t)RTE_MIN(RTE_MAX(frames, EGRESS_FRAMES), EGRESS_MAX_FRAMES);
 }
 
 void
@@ -66,10 +66,10 @@ refill(struct egress *egress, uint64_t now_ns)
 	const int64_t most = (int64_t)egress->options.bucket_bytes * MILLIBITS_PER_BYTE;
 	uint64_t elapsed_ns;
 
-	/* Workers have rounds of their own: another one's may have begun later. */
+	/* Each worker has rounds of its own: another worker's may have begun later. */
 	if (now_ns <= egress->credit_ns)
 		return;
-	elapsed_ns = RTE_MIN(now_ns - egress->credit_ns, BUCKET_MOST_NS);
+	elapsed_ns = RTE_MIN(now_ns - egress->credit_ns, BUCKET_MAX_NS);
 	egress->credit_ns = now_ns;
 	egress->credit += (int64_t)(elapsed_ns * egress->options.rate_mbit);
 	if (egress->credit > most)
@@ -103,8 +103,8 @@ egress_give_back(struct egress *egress, struct rte_mbuf *const *mbufs, uint16_t 
 }
 
 /*
- * The first byte of a frame's IP header, whose version is where the EtherType says; NULL: it has
- * none, or not all of what marking looks at is in the first segment.
+ * Returns the first byte of a frame's IP header, whose version matches the EtherType. NULL: the
+ * frame has none, or some bytes that marking reads are not in the first segment.
  */
 static uint8_t *
 ip_header(const struct rte_mbuf *mbuf)

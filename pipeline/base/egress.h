@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What limits a port's egress queue: a rate (token bucket), bytes and frames that may wait, and
- * from where on frames that allow it are marked (ECN, RFC 3168; the step marking of DCTCP, RFC
- * 8257). The queue itself, one of each worker, is tx.c's; what the limits compare is what waits in
- * all of them.
+ * The limits of a port's egress queue: a rate (token bucket), bytes and frames that may wait, and
+ * the backlog from which on frames that allow it are marked (ECN, RFC 3168; the step marking of
+ * DCTCP, RFC 8257). The queue itself, one per worker, is in tx.c; limits apply to the sum over all
+ * workers.
  */
 #ifndef FANIN_PIPELINE_EGRESS_H
 #define FANIN_PIPELINE_EGRESS_H
@@ -15,10 +15,7 @@
 
 #include "pipeline/base/worker.h"
 
-/*
- * What a port's queue has at most where its configuration says nothing: frames, and a time at its
- * rate.
- */
+/* Default limits of a port's queue: frames, and a time at the port's rate. */
 #define EGRESS_FRAMES 256u
 #define EGRESS_BUCKET_US 4000u
 
@@ -43,8 +40,8 @@ uint16_t egress_take(struct egress *egress, uint64_t now_ns, struct rte_mbuf *co
 		     uint16_t n);
 
 /*
- * When the bucket has anything in it, as far as is known: before credit_ns it has. Likewise, or
- * where there is one worker only.
+ * Returns the time from which on the bucket is not empty, by its state at credit_ns. The lock as
+ * above, unless there is only one worker.
  */
 uint64_t egress_due_ns(const struct egress *egress);
 
@@ -53,19 +50,22 @@ void egress_give_back(struct egress *egress, struct rte_mbuf *const *mbufs, uint
 
 /*
  * Sets "congestion experienced" in a frame of IPv4 or IPv6, in a VLAN or not, if its sender allows
- * that. A frame that others use, too, is copied first, into packets of the pool: *mbuf is another
- * one then. Worker.
+ * that. A frame that others also use is first copied into mbufs of the pool: then *mbuf is set to
+ * the copy. Worker.
  *
  * Returns true if the frame is marked now and was not before; false also if there is no mbuf for
  * the copy.
  */
 bool egress_mark(struct rte_mbuf **mbuf, struct rte_mempool *pool);
 
-/* Bytes, and frames if that is not NULL, that wait for a port in all workers. Any thread. */
+/*
+ * Returns the bytes that wait for a port in all workers, and their frames in *frames unless that is
+ * NULL. Any thread.
+ */
 uint64_t egress_backlog(const struct pipeline *pipeline, uint16_t port, uint32_t *frames);
 
 /*
- * Is so much waiting for a port that a frame which may choose its way takes another one? (Canary
+ * Is a port's backlog so large that a frame which may choose its route takes another one? (Canary
  * section 3.1: the default next hop as long as it is not congested.) Any thread.
  */
 bool egress_is_congested(const struct pipeline *pipeline, uint16_t port, uint64_t backlog);

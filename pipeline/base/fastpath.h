@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Included last by every file whose functions run per packet: what must never be called there no
- * longer compiles.
+ * Included last by every file whose functions run per packet: functions that must never be called
+ * there no longer compile.
  */
 #ifndef FANIN_PIPELINE_FASTPATH_H
 #define FANIN_PIPELINE_FASTPATH_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Frames that are not yet as a link carries them: a checksum is still to be completed, or the frame
- * is a super-frame, which stands for several of the same flow (the kernel's GSO). Kernels hand them
- * to packet sockets, and take them back. The mbuf says so as DPDK has it: RTE_MBUF_F_TX_TCP_SEG or
- * _UDP_SEG with tso_segsz, RTE_MBUF_F_TX_TCP_CKSUM or _UDP_CKSUM, and the lengths of the headers.
- * The checksum field holds that of the pseudo header, with the length of the whole. Of Fanin's
- * packets those have it that go to devices which complete checksums.
+ * Frames that differ from those on a link: a checksum is incomplete, or the frame is a super-frame,
+ * which stands for several of the same flow (the kernel's GSO). Kernels hand such frames to packet
+ * sockets and accept them. The mbuf marks them as DPDK does: RTE_MBUF_F_TX_TCP_SEG or _UDP_SEG with
+ * tso_segsz, RTE_MBUF_F_TX_TCP_CKSUM or _UDP_CKSUM, and the lengths of the headers. The checksum
+ * field holds the sum of the pseudo header, with the length of the whole frame. Fanin's own packets
+ * have this if they go to devices that complete checksums.
  */
 #ifndef FANIN_PIPELINE_OFFLOAD_H
 #define FANIN_PIPELINE_OFFLOAD_H

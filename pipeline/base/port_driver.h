@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A port that the workers reach by other ways than a DPDK device: what it has to offer. Such ports
- * belong to whoever opened them; the pipeline calls bursts only, from the workers that have the
- * queue.
+ * A port that the workers reach by other means than a DPDK device: its operations. Whoever opened
+ * such a port owns it; the pipeline only calls bursts, from the workers that have the queue.
  */
 #ifndef FANIN_PIPELINE_PORT_DRIVER_H
 #define FANIN_PIPELINE_PORT_DRIVER_H
@@ -12,7 +11,7 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
-/* What a driver counts since the port was opened. */
+/* A driver's counters since the port was opened. */
 struct port_driver_stats {
 	uint64_t rx_missed;  /* frames dropped because no worker took them in time */
 	uint64_t rx_errors;  /* frames dropped because they are longer than the port takes */
@@ -40,8 +39,8 @@ struct port_driver {
 	uint16_t (*rx_burst)(void *queue, struct rte_mbuf **mbufs, uint16_t max);
 
 	/*
-	 * Frames that rx_burst might have brought beside those that it did, in all calls that left
-	 * some waiting. NULL: each call brings max frames, or all there are. Any thread.
+	 * Returns how many more frames rx_burst might have returned, summed over all calls that
+	 * left some waiting. NULL: each call returns max frames, or all there are. Any thread.
 	 */
 	uint64_t (*rx_left)(const void *queue);
 
@@ -66,7 +65,7 @@ struct port_driver {
 	void (*close)(void *port);
 };
 
-/* Numbers of such ports, where others have DPDK's port id, begin here. */
+/* The numbers of such ports, used in place of DPDK port ids, begin here. */
 #define PORT_DRIVER_FIRST RTE_MAX_ETHPORTS
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state of a pipeline: what its workers read, its ports, its tables, and when. How it is made
- * and what the daemon may ask of it is in pipeline/pipeline.h.
+ * The state of a pipeline: what its workers read, its ports and its tables, and who accesses each.
+ * pipeline/pipeline.h has its creation and what the daemon may ask of it.
  */
 #ifndef FANIN_PIPELINE_STATE_H
 #define FANIN_PIPELINE_STATE_H
@@ -29,8 +29,8 @@ struct route_table;
 struct worker;
 
 /*
- * Frames that a worker keeps because devices did not take them, of all ports without limits of
- * their own (egress.h); pools are made for that many more.
+ * Frames that a worker keeps because devices did not take them, over all ports without limits of
+ * their own (egress.h). Pools have that many more mbufs.
  */
 #define PIPELINE_TX_WAITING 512u
 
@@ -49,18 +49,19 @@ enum pipeline_idle {
 /* Limits of a port's egress queue (egress.h). 0: the default. */
 struct pipeline_egress {
 	uint32_t rate_mbit;    /* of the frames' bytes, Mbit/s; 0: as fast as the device */
-	uint32_t bucket_bytes; /* that may leave at once after a pause, above the rate */
-	uint32_t queue_bytes;  /* that may wait; what comes on top is dropped */
-	uint32_t ecn_bytes;    /* that wait when frames begin to be marked; 0: none are */
-	uint32_t detour_bytes; /* that wait when packets which may choose begin to take other ways
-				*/
+	uint32_t bucket_bytes; /* bytes that may leave at once after a pause, above the rate */
+	uint32_t queue_bytes;  /* bytes that may wait; frames beyond them are dropped */
+	uint32_t ecn_bytes;    /* waiting bytes from which on frames are marked; 0: none are */
+	uint32_t detour_bytes; /* waiting bytes from which on packets that may choose their route
+				  take another one */
 };
 
 /* A port's egress, of all workers. */
 struct egress {
 	struct pipeline_egress options;
 	uint16_t frames;     /* that may wait */
-	uint16_t own_frames; /* the same if they are no other port's room; 0: they are */
+	uint16_t own_frames; /* `frames` if the room is this port's own; 0: it is shared with other
+				ports */
 	rte_spinlock_t lock; /* of the bucket, and of the device's queue, where workers share the
 				port */
 	uint64_t credit_ns;  /* when the bucket was filled last */
@@ -94,7 +95,10 @@ enum pipeline_policy {
 	PIPELINE_POLICY_RSS,
 };
 
-/* Different timeouts of jobs (pipeline/timers.h), and further ones for parts of longer waits. */
+/*
+ * Different timeouts that jobs may have (pipeline/timers.h), and further ones for parts of longer
+ * waits.
+ */
 #define PIPELINE_TIMEOUTS 16
 #define PIPELINE_TIMERS (2 * PIPELINE_TIMEOUTS)
 

@@ -27,8 +27,8 @@
  */
 #define TX_TRIES 8
 
-/* Frames of a long queue that a device is offered at a time. */
-#define TX_OFFER_MOST 256
+/* Frames of a long queue that are offered to a device at a time. */
+#define TX_OFFER_MAX 256
 
 /*
  * A link that takes nothing for this long is stuck; frames that it would send later are useless by
@@ -46,11 +46,11 @@
 #define TX_PASS_MAX 4
 #define TX_PASS_NS 1000000u
 #define TX_PASS_NS_PER_BYTE 8000u
-#define TX_PASS_MOST_NS 100000000u
+#define TX_PASS_MAX_NS 100000000u
 
 /*
- * Gives a driver n frames, from this one on. Frames that are known to be refused no longer are as
- * soon as one of them is taken.
+ * Gives a driver n frames, from `first` on. If a length was known to be refused, that is forgotten
+ * as soon as such a frame is accepted.
  */
 static uint16_t
 driver_transmit(struct tx_buffer *buffer, uint16_t first, uint16_t n)
@@ -70,8 +70,8 @@ driver_transmit(struct tx_buffer *buffer, uint16_t first, uint16_t n)
 }
 
 /*
- * Has the device complete the checksums of Fanin's packets: kernels of hosts take only such packets
- * together. What is repeated has been here before, and may still be read by a device.
+ * Has the device complete the checksums of Fanin's packets: kernels of hosts merge only such
+ * packets. A repeated packet has passed here before, and a device may still be reading it.
  */
 static __rte_noinline void
 want_checksums(struct rte_mbuf **mbufs, uint16_t n, rte_be16_t udp_port_be)
@@ -121,15 +121,15 @@ bytes_of(struct rte_mbuf *const *mbufs, uint16_t n)
 }
 
 /*
- * Offers n frames, from this one on, to the device, as many as the rate allows and a device may
- * take, and counts their bytes: only those that may leave are looked at, however many wait. Returns
- * how many it took.
+ * Offers n frames, from `first` on, to the device, as many as the rate allows and a device accepts,
+ * and counts their bytes. It looks only at frames that may leave, however many wait. Returns how
+ * many were accepted.
  */
 static __rte_noinline uint16_t
 transmit_counted(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t n)
 {
 	struct rte_mbuf **mbufs = buffer->mbufs + first;
-	uint16_t allowed = RTE_MIN(n, (uint16_t)TX_OFFER_MOST);
+	uint16_t allowed = RTE_MIN(n, (uint16_t)TX_OFFER_MAX);
 	uint64_t bytes;
 	uint16_t sent;
 
@@ -147,8 +147,8 @@ transmit_counted(struct worker *worker, struct tx_buffer *buffer, uint16_t first
 }
 
 /*
- * Offers n frames, from this one on. Returns how many left; if it counts, of the others n_held were
- * not offered to the device.
+ * Offers n frames, from `first` on. Returns how many left. If bytes are counted, the last n_held of
+ * the others were not offered to the device.
  */
 static inline uint16_t
 offer(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t n)
@@ -164,7 +164,7 @@ offer(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t 
 	return sent;
 }
 
-/* So many frames more wait for the port. */
+/* Adds n to the frames that wait for the port. */
 static void
 count_waiting(struct worker *worker, struct tx_buffer *buffer, int32_t n)
 {
@@ -176,8 +176,8 @@ count_waiting(struct worker *worker, struct tx_buffer *buffer, int32_t n)
 }
 
 /*
- * Takes n frames, from this one on, out of the buffer and of what waits. Their mbufs have another
- * owner now.
+ * Removes n frames, from `first` on, from the buffer and from the counts of waiting frames. Their
+ * mbufs have another owner now.
  */
 static void
 remove_frames(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t n)
@@ -196,7 +196,7 @@ remove_frames(struct worker *worker, struct tx_buffer *buffer, uint16_t first, u
 	buffer->n = (uint16_t)(buffer->n - n);
 }
 
-/* Offers n frames, from this one on, again. Returns how many it took. */
+/* Offers n frames, from `first` on, again. Returns how many were accepted. */
 static uint16_t
 offer_again(struct worker *worker, uint16_t port, uint16_t first, uint16_t n)
 {
@@ -208,9 +208,7 @@ offer_again(struct worker *worker, uint16_t port, uint16_t first, uint16_t n)
 	return sent;
 }
 
-/*
- * The first frame is not passed by another for as long as its room takes, from the next round on.
- */
+/* From the next round on, no frame passes the first one for as long as its room may take. */
 static void
 refusal_wait(const struct worker *worker, struct tx_refusal *refusal)
 {
@@ -218,7 +216,7 @@ refusal_wait(const struct worker *worker, struct tx_refusal *refusal)
 	refusal->next_ns = 0;
 }
 
-/* Another frame is the first one from now on. */
+/* Begins anew, as another frame is the first one now. */
 static void
 refusal_begin(const struct worker *worker, struct tx_buffer *buffer)
 {
@@ -228,9 +226,9 @@ refusal_begin(const struct worker *worker, struct tx_buffer *buffer)
 }
 
 /*
- * Is it time for another frame to pass the first one? A round's time is that of its beginning, and
- * the core may have been taken away since: so the time that the room takes begins in a later round
- * than the wait for it.
+ * May another frame pass the first one? The time of a round is that of its beginning, and the core
+ * may have been taken away since. So the interval for room is counted from a later round than the
+ * one in which the wait began.
  */
 static bool
 may_pass(const struct worker *worker, struct tx_buffer *buffer)
@@ -242,7 +240,7 @@ may_pass(const struct worker *worker, struct tx_buffer *buffer)
 		return worker->now_ns >= refusal->next_ns;
 	if (worker->now_ns != refusal->since_ns)
 		refusal->next_ns = worker->now_ns +
-				   RTE_MIN(RTE_MAX(room_ns, TX_PASS_NS), TX_PASS_MOST_NS);
+				   RTE_MIN(RTE_MAX(room_ns, TX_PASS_NS), TX_PASS_MAX_NS);
 	return false;
 }
 
@@ -266,9 +264,9 @@ drop_refused(struct worker *worker, uint16_t port)
 }
 
 /*
- * Drops a frame for want of room: the last one. A driver that has refused the first one may take
- * none as long: then the last one that waits with that, and if all others are shorter the first one
- * itself, for which they wait.
+ * Drops a frame for want of room: usually the last one. A driver that refused the first frame may
+ * accept none of that length. Then the last waiting frame that is as long is dropped; if all others
+ * are shorter, the first one itself, for which they wait.
  */
 static void
 drop_waiting(struct worker *worker, uint16_t port, bool refused, enum fanin_reason reason)
@@ -287,8 +285,8 @@ drop_waiting(struct worker *worker, uint16_t port, bool refused, enum fanin_reas
 }
 
 /*
- * The first of the shortest frames behind the first one: others that are shorter than that may be
- * too long, too.
+ * Returns the first of the shortest frames behind the first one. A frame that is only somewhat
+ * shorter than the first one may be too long, too.
  */
 static uint16_t
 shortest_behind(const struct tx_buffer *buffer)
@@ -303,9 +301,9 @@ shortest_behind(const struct tx_buffer *buffer)
 }
 
 /*
- * The first frame has been refused: lets another one by, if it is time to, and drops the first one
- * if that was the last that it took. Returns true if the first frame is another one then, which was
- * not offered yet.
+ * Called when the first frame was refused. Lets another frame pass if it is time, and drops the
+ * first frame if it has been passed often enough. Returns true if the first frame is now another
+ * one, which was not offered yet.
  */
 static bool
 let_by(struct worker *worker, uint16_t port)
@@ -332,7 +330,8 @@ let_by(struct worker *worker, uint16_t port)
 		return true;
 	}
 	/*
-	 * The other one has used the rate up: the first one was not offered, and not refused again.
+	 * The frame that passed used up the rate: the first frame was not offered, and so not
+	 * refused again.
 	 */
 	if (buffer->counts && buffer->n_held != 0) {
 		refusal->n_passed--;
@@ -371,8 +370,8 @@ pass_refused(struct worker *worker, uint16_t port)
 }
 
 /*
- * Drops what has waited while the device took nothing for too long. What has come just now waits in
- * its place. moves: some have just left.
+ * Drops what has waited while the device accepted nothing for too long. Frames of this round wait
+ * in its place. moves: some have just left.
  */
 static void
 drop_stuck(struct worker *worker, uint16_t port, bool moves)
@@ -389,7 +388,7 @@ drop_stuck(struct worker *worker, uint16_t port, bool moves)
 		buffer->waiting_since_ns = worker->now_ns;
 }
 
-/* What of a port's queue a worker may fill. */
+/* The part of a port's queue that a worker may fill. */
 struct waiting_room {
 	uint16_t frames;
 	uint64_t bytes;
@@ -407,9 +406,9 @@ what_is_left(const struct pipeline *pipeline, uint64_t limit, uint64_t taken)
 }
 
 /*
- * Returns the bytes that ports without room of their own have left for this one in the worker: so
- * many as frames of full length would have, however long super-frames are. The packets that a pool
- * has for them are not more.
+ * Returns the bytes that ports without room of their own have left for this port in the worker: as
+ * many as full-length frames would have, however long super-frames are. The pool has no more mbufs
+ * for them.
  */
 static uint64_t
 common_bytes(const struct worker *worker, uint16_t port)
@@ -429,8 +428,8 @@ common_bytes(const struct worker *worker, uint16_t port)
 }
 
 /*
- * A port has room of its own for frames, which all workers share, or shares that of the worker with
- * others.
+ * A port either has its own room for frames, which all workers share, or uses the worker's room,
+ * which other ports share.
  */
 static struct waiting_room
 waiting_room(const struct worker *worker, uint16_t port)
@@ -460,8 +459,8 @@ waiting_room(const struct worker *worker, uint16_t port)
 }
 
 /*
- * Marks frames that have come to wait behind so many bytes that senders should slow down.
- * others_bytes: that wait in other workers.
+ * Marks frames behind a backlog of so many bytes that senders should slow down. others_bytes:
+ * waiting in other workers.
  */
 static void
 mark_congestion(struct worker *worker, uint16_t port, uint64_t others_bytes)
@@ -479,7 +478,7 @@ mark_congestion(struct worker *worker, uint16_t port, uint64_t others_bytes)
 	}
 }
 
-/* Frames move on in their room; when they are near its end, to its beginning again. */
+/* Moves the frames back to the beginning of their room when they are near its end. */
 static void
 move_to_beginning(struct tx_buffer *buffer)
 {
@@ -494,8 +493,8 @@ move_to_beginning(struct tx_buffer *buffer)
 }
 
 /*
- * What the device has not taken waits for the next round, as far as there is room. refused: it has
- * not taken all that it was offered.
+ * Keeps what the device did not accept for the next round, as far as there is room. refused: the
+ * device did not accept all that it was offered.
  */
 static __rte_noinline void
 keep_unsent(struct worker *worker, uint16_t port, uint16_t sent, bool refused)
@@ -507,7 +506,7 @@ keep_unsent(struct worker *worker, uint16_t port, uint16_t sent, bool refused)
 	struct waiting_room room;
 	uint64_t bytes;
 
-	/* The rate holds back what it has held back before: the usual case of a long queue. */
+	/* The rate holds back the same frames as before: the usual case of a long queue. */
 	if (sent == 0 && buffer->n == buffer->n_waiting && !refused && !is_down) {
 		buffer->waiting_since_ns = worker->now_ns;
 		return;

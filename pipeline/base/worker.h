@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A worker's state, and what all that it does needs. All of it
- * runs on the worker's lcore and touches only its own state, tables that are read-only or made for
- * concurrent readers, and rings.
+ * A worker's state, and the functions that all its parts need. They run on the worker's lcore and
+ * access only the worker's own state, tables that are read-only or made for concurrent readers, and
+ * rings.
  */
 #ifndef FANIN_PIPELINE_WORKER_H
 #define FANIN_PIPELINE_WORKER_H
@@ -30,25 +30,28 @@
 #define WORKER_NO_PORT UINT16_MAX
 #define WORKER_LONG_ROUND_NS UINT64_C(1000000)
 
-/* What is known of frames that a driver refuses while it takes others. */
+/* State about frames that a driver refuses while it accepts others. */
 struct tx_refusal {
-	uint64_t since_ns;  /* the round in which the first frame became it, or was passed last */
-	uint64_t next_ns;   /* it is not passed by another before; 0: that is set in the first round
-			       after since_ns */
-	uint32_t never_len; /* frames of this length and more are refused, shorter ones taken; 0:
-			       none are known */
+	uint64_t since_ns; /* round in which the first frame became the first, or was last passed by
+			      another */
+	uint64_t next_ns;  /* no frame may pass the first one earlier; 0: set in the first round
+			      after since_ns */
+	uint32_t never_len; /* frames of this length and longer are refused, shorter ones accepted;
+			       0: no such length is known */
 	uint8_t n_passed;   /* frames that have passed the first one */
-	bool longer;        /* one of these was not shorter than it */
+	bool longer;        /* one of these was not shorter than the first one */
 };
 
-/* A worker's queue to a port: frames that wait, in order, and behind them those of this round. */
+/* A worker's queue to a port: first the frames that wait, in order, then those of this round. */
 struct tx_buffer {
-	struct rte_mbuf **mbufs; /* in room: moves on as the first ones leave */
+	struct rte_mbuf **mbufs; /* within `room`: moves on as the first ones leave */
 	uint64_t bytes;
 	uint16_t n;
-	uint16_t full;      /* n at which they leave: WORKER_TX_BUFFER more than wait */
-	uint16_t n_waiting; /* of n, frames that were there in another round. Others: r (relaxed) */
-	uint16_t n_held; /* of those that were to leave last, which the port's rate has held back */
+	uint16_t full; /* value of n at which the frames are sent: WORKER_TX_BUFFER above n_waiting
+			*/
+	uint16_t n_waiting; /* frames among n that are left from earlier rounds. Others: r (relaxed)
+			     */
+	uint16_t n_held; /* frames that the port's rate held back when they were last to be sent */
 	uint16_t ethdev;
 	uint16_t queue;
 	const struct port_driver *driver; /* NULL: ethdev and queue */
@@ -57,14 +60,14 @@ struct tx_buffer {
 	struct tx_refusal refusal;        /* with a driver only */
 	rte_spinlock_t *lock;             /* NULL if the queue is this worker's alone */
 	struct egress *egress;            /* the port's */
-	uint64_t waiting_bytes;           /* of those that wait. Others: r (relaxed) */
+	uint64_t waiting_bytes;           /* of the frames that wait. Others: r (relaxed) */
 	struct rte_mbuf **room;           /* for twice as many as there can be */
 	uint16_t port;                    /* index */
 	uint16_t checksum_port_be; /* UDP port of packets whose checksums the device completes; 0:
 				      of none */
 	bool rated;                /* the port has a rate */
-	bool counts; /* bytes that leave are counted one by one: the port has a rate, or frames have
-			waited */
+	bool counts; /* count the bytes of each frame that leaves: the port has a rate, or frames
+			have waited */
 };
 
 struct rx_queue {
@@ -75,16 +78,13 @@ struct rx_queue {
 	void *handle;                     /* of the driver's queue */
 };
 
-/* A packet that found another worker in its slot. */
+/* A packet whose slot another worker held. */
 struct retry {
 	struct rte_mbuf *mbuf;
 	uint64_t since_ns;
 };
 
-/*
- * What the MAC table said of a station in a round, so that its other frames of that round need not
- * ask.
- */
+/* The MAC table's answer about a station in this round, so that its other frames need no lookup. */
 struct station {
 	mac_key key;
 	uint64_t round; /* 0: none */
@@ -97,7 +97,7 @@ struct worker {
 	unsigned int index;
 	pid_t thread; /* by the kernel's number; 0: it does not run yet. Others: r (relaxed) */
 	uint64_t looked_ns; /* when the last round began, or the sleep after it ended */
-	/* From one look at the ports to the next, sleep not counted. Others: r (relaxed). */
+	/* The longest time between two polls of the ports, without sleep. Others: r (relaxed). */
 	uint64_t longest_round_ns;
 	uint64_t now_ns; /* of the current round */
 	uint32_t now_seconds;
@@ -107,8 +107,8 @@ struct worker {
 	bool woken;    /* by one that it has not found yet */
 	unsigned int cluster;
 	/*
-	 * A slot with (index & own_mask) == own_slot is this worker's, whatever the state of
-	 * others. Where bits of the index don't tell, no slot is like that.
+	 * A slot with (index & own_mask) == own_slot belongs to this worker, whatever the state of
+	 * others. If the bits of the index don't tell, no slot matches.
 	 */
 	uint32_t own_mask;
 	uint32_t own_slot;
@@ -119,7 +119,8 @@ struct worker {
 	uint16_t n_tx_waiting;  /* of all ports that have no room of their own for frames that wait
 				 */
 	uint32_t n_tx_reserved; /* of all others */
-	struct rte_mbuf *garbage[WORKER_GARBAGE]; /* to go back to their pool together */
+	struct rte_mbuf *garbage[WORKER_GARBAGE]; /* mbufs that are returned to their pool together
+						   */
 	struct rte_mempool *garbage_pool;
 	uint16_t n_garbage;
 	struct station stations[1 << WORKER_STATION_BITS]; /* by a hash of the key */
@@ -137,7 +138,7 @@ struct worker {
 	struct counters counters;
 } __rte_cache_aligned;
 
-/* tx.c: gives the garbage back to its pool. */
+/* tx.c: returns the garbage to its pool. */
 void worker_free_garbage(struct worker *worker);
 
 /*
@@ -151,7 +152,7 @@ worker_free(struct worker *worker, struct rte_mbuf *mbuf)
 		rte_pktmbuf_free(mbuf);
 		return;
 	}
-	/* Ports may have pools of their own. */
+	/* A port may have a pool of its own. */
 	if (unlikely(worker->n_garbage == WORKER_GARBAGE || mbuf->pool != worker->garbage_pool)) {
 		worker_free_garbage(worker);
 		worker->garbage_pool = mbuf->pool;
@@ -165,7 +166,7 @@ port_is_down(const struct pipeline *pipeline, uint16_t port)
 	return __atomic_load_n(&pipeline->ports[port].down, __ATOMIC_ACQUIRE);
 }
 
-/* Why a packet ends here: counts and frees. */
+/* Drops a packet: counts the reason and frees the mbuf. */
 static inline void
 worker_drop(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason)
 {
@@ -174,7 +175,8 @@ worker_drop(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reas
 }
 
 /*
- * Before a burst's handlers run: how many packets the worker has, or could have, taken (Flare's Q).
+ * Called before a burst's handlers run: counts how many packets the worker has taken, or could have
+ * (Flare's Q).
  */
 static inline void
 worker_count_input(struct worker *worker, unsigned int packets)

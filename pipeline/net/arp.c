@@ -33,8 +33,9 @@ is_of_ipv4_on_ethernet(const struct rte_arp_hdr *arp)
 }
 
 /*
- * The sender tells its address. Hosts are those of the own subnet; on routed ports only next hops
- * are neighbors. RFC 826: a message that is for another updates what is known, and adds nothing.
+ * Learns the sender of an ARP message. Hosts are those of the own subnet; on routed ports only next
+ * hops are neighbors. RFC 826: a message to another station updates what is known, and adds
+ * nothing.
  */
 static void
 learn_sender(struct worker *worker, const struct rte_arp_hdr *arp, uint16_t ingress, bool to_switch)
@@ -61,8 +62,8 @@ learn_sender(struct worker *worker, const struct rte_arp_hdr *arp, uint16_t ingr
 	if (position < 0)
 		return;
 	/*
-	 * That a next hop asks does not tell that it gets what is sent to it: once dead, only an
-	 * answer shows that.
+	 * A request from a next hop does not show that it receives frames: once it is dead, only an
+	 * answer does.
 	 */
 	if (to_switch && arp->arp_opcode == rte_cpu_to_be_16(RTE_ARP_OP_REPLY))
 		neighbor_note_answer(neighbors, position, worker->now_ns);
@@ -87,7 +88,9 @@ worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf, uint32_t *sender_
 		return false;
 	to_switch = arp->arp_data.arp_tip == pipeline->ip_be;
 	learn_sender(worker, arp, ingress, to_switch);
-	/* What a neighbor announces of itself ends here; hosts' announcements are for all hosts. */
+	/*
+	 * A neighbor's announcement about itself ends here; hosts' announcements go to all hosts.
+	 */
 	if (!to_switch && pipeline->ports[ingress].routed && is_of_ipv4_on_ethernet(arp) &&
 	    arp->arp_data.arp_sip == arp->arp_data.arp_tip) {
 		worker->counters.local++;
@@ -117,9 +120,9 @@ worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf, uint32_t *sender_
 }
 
 /*
- * A request for an address, to all or, to see whether it is still there, to a station. One for the
- * own address is an announcement (RFC 5227): who knows the address learns the MAC address that it
- * has now.
+ * A request for an address, to all stations, or to one to see whether it still has the address. A
+ * request for the own address is an announcement (RFC 5227): stations that know the address learn
+ * its current MAC address.
  */
 static struct rte_mbuf *
 make_request(struct worker *worker, uint32_t ip_be, mac_key known)
@@ -152,7 +155,7 @@ make_request(struct worker *worker, uint32_t ip_be, mac_key known)
 	return mbuf;
 }
 
-/* How long a frame that is sent now waits for those before it, by the port's rate. */
+/* Returns how long a frame that is sent now waits for earlier ones, by the port's rate. */
 static uint64_t
 wait_ns(const struct pipeline *pipeline, uint16_t port)
 {
@@ -214,7 +217,7 @@ worker_ask_due(struct worker *worker)
 		position = neighbor_find(neighbors, keys[i]);
 		if (position < 0)
 			continue;
-		/* Of next hops the main thread asks as often as it wants to know. */
+		/* The main thread decides how often next hops are asked. */
 		if (neighbors->neighbors[position].next_hop ||
 		    neighbor_may_ask(neighbors, position, worker->now_seconds))
 			worker_ask(worker, keys[i]);

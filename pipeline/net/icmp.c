@@ -14,7 +14,7 @@
 
 #include "pipeline/base/fastpath.h"
 
-/* Of the packet's data an error carries as much as names the flow. */
+/* An error quotes as much of the packet's data as names its flow. */
 #define QUOTED_DATA 8
 #define MESSAGE_OFFSET (FANIN_ETH_LEN + FANIN_IP_LEN + sizeof(struct rte_icmp_hdr))
 #define TTL 64
@@ -26,8 +26,8 @@ is_icmp_query(uint8_t type)
 }
 
 /*
- * An error never answers another one, nor all but the first of fragments, nor what the switch
- * itself sends.
+ * An error never answers another error, a fragment other than the first, or a packet of the switch
+ * itself.
  */
 static bool
 may_be_answered(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)

@@ -13,7 +13,7 @@
 
 #include "pipeline/net/neighbor.h"
 
-/* Asks that wait for workers; what finds no room is asked for a second later. */
+/* Requests that wait for workers; those that find no room are made a second later. */
 #define ASKS 1024
 
 struct neighbor_table *
@@ -107,7 +107,7 @@ neighbor_confirm(struct neighbor_table *table, int32_t position, uint32_t ip_be,
 	struct neighbor *neighbor = &table->neighbors[position];
 
 	__atomic_store_n(&neighbor->seen_seconds, now_seconds, __ATOMIC_RELAXED);
-	/* Whoever sees the address sees that it is fresh, too. */
+	/* A thread that sees the address sees the time, too. */
 	__atomic_store_n(&neighbor->mac_and_ip, mac | (uint16_t)(ip_be >> 16), __ATOMIC_RELEASE);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The IPv4 neighbors' MAC addresses, as ARP (RFC 826) told them: hosts of the switch's own subnet,
+ * The MAC addresses of IPv4 neighbors, learned by ARP (RFC 826): hosts of the switch's own subnet,
  * wherever in the switched network they are, and next hops on routed ports. Workers look up, add
- * and confirm without locks; the main thread ages, and says whose address is to be asked for again.
- * Built on rte_hash with RCU reclamation, as mac_table.h is.
+ * and confirm without locks. The main thread ages entries and decides which addresses are asked for
+ * again. Built on rte_hash with RCU reclamation, as mac_table.h is.
  */
 #ifndef FANIN_PIPELINE_NET_NEIGHBOR_H
 #define FANIN_PIPELINE_NET_NEIGHBOR_H
@@ -18,9 +18,7 @@
 
 /* Seconds after which a host that has not been heard is asked again, once a second. */
 #define NEIGHBOR_REFRESH_HOST 30
-/*
- * Seconds without an answer to that after which it is forgotten. Next hops are probed: next_hops.h.
- */
+/* Seconds without an answer after which a host is forgotten. Next hops are probed: next_hops.h. */
 #define NEIGHBOR_PATIENCE 3
 
 /* Where a neighbor is: on the ports that are not routed, or on the routed port of an index. */
@@ -86,8 +84,8 @@ void neighbor_table_free(struct neighbor_table *table);
 int32_t neighbor_add_next_hop(struct neighbor_table *table, neighbor_key key);
 
 /*
- * The position of a neighbor, or -ENOENT. Any worker; valid until its next quiescent state, a next
- * hop's for good.
+ * Returns the position of a neighbor, or -ENOENT. Any worker; valid until its next quiescent state,
+ * for a next hop always.
  */
 int32_t neighbor_find(const struct neighbor_table *table, neighbor_key key);
 
@@ -108,7 +106,9 @@ void neighbor_note_request(struct neighbor_table *table, int32_t position, uint6
 /* Notes that a next hop has answered, in the round that began at this time. Any worker. */
 void neighbor_note_answer(struct neighbor_table *table, int32_t position, uint64_t now_ns);
 
-/* Next hop: found dead; its MAC address is not used until an answer tells it again. Main thread. */
+/*
+ * Marks a next hop as dead: its MAC address is not used until an answer confirms it. Main thread.
+ */
 void neighbor_set_dead(struct neighbor_table *table, int32_t position, bool dead);
 
 /* Is it a next hop that has been found dead? Any worker. */
@@ -119,12 +119,12 @@ neighbor_is_dead(const struct neighbor_table *table, int32_t position)
 }
 
 /*
- * Has a worker ask for a neighbor, which is in the table, or announce the own address, soon and at
- * most once a second. Main thread.
+ * Has a worker ask for a neighbor in the table, or announce the own address, soon and at most once
+ * a second. Main thread.
  */
 void neighbor_want(struct neighbor_table *table, neighbor_key key);
 
-/* True for one worker a second, which then asks for the neighbor's MAC address. */
+/* Returns true to one worker per second, which then asks for the neighbor's MAC address. */
 bool neighbor_may_ask(struct neighbor_table *table, int32_t position, uint32_t now_seconds);
 
 /*
@@ -133,7 +133,7 @@ bool neighbor_may_ask(struct neighbor_table *table, int32_t position, uint32_t n
  */
 void neighbor_housekeep(struct neighbor_table *table, uint32_t now_seconds);
 
-/* What neighbor_each tells of a neighbor. */
+/* What neighbor_each reports about a neighbor. */
 struct neighbor_info {
 	neighbor_key key;
 	mac_key mac; /* 0: unknown */

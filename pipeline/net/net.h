@@ -24,8 +24,8 @@ is_host_address(const struct pipeline *pipeline, uint32_t ip_be)
 	if (mask_be == 0 || ((ip_be ^ pipeline->ip_be) & mask_be) != 0 || ip_be == pipeline->ip_be)
 		return false;
 	/*
-	 * The network itself and broadcast, which subnets of one or two addresses have none of (RFC
-	 * 3021).
+	 * The network's own address and broadcast. Subnets of one or two addresses have neither
+	 * (RFC 3021).
 	 */
 	return pipeline->few_hosts || (host_be != 0 && host_be != ~mask_be);
 }
@@ -34,8 +34,8 @@ is_host_address(const struct pipeline *pipeline, uint32_t ip_be)
 void worker_forward(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*
- * forward.c: a frame of a station, which mac_key_is_invalid does not rule out, came in on a port
- * (index) that is not routed.
+ * forward.c: learns a station, which mac_key_is_invalid does not rule out, on a port (index) that
+ * is not routed.
  */
 void worker_learn(struct worker *worker, mac_key station, uint16_t port);
 
@@ -68,7 +68,7 @@ void worker_ask(struct worker *worker, neighbor_key neighbor);
 /* arp.c: asks a station on a port (index) whether it still has its address. */
 void worker_ask_station(struct worker *worker, uint32_t ip_be, const uint8_t mac[6], uint16_t port);
 
-/* arp.c: asks for those whose turn it is by neighbor_housekeep. */
+/* arp.c: sends the requests that neighbor_housekeep has queued. */
 void worker_ask_due(struct worker *worker);
 
 /*
@@ -86,12 +86,12 @@ bool worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf);
 void worker_route(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*
- * route.c: a valid IPv4 packet that a handler has made, or passes on, towards its destination.
+ * route.c: routes a valid IPv4 packet that a handler has made, or passes on, to its destination.
  * Nobody else has a reference.
  *
- * by_backlog: the packet asks for the next hop with the least to send. flow: by which its usual
- * next hop is chosen, on all switches alike that have as many next hops; NULL: by the packet's
- * addresses and ports, on each switch otherwise.
+ * by_backlog: the packet takes the next hop with the smallest backlog. flow: chooses its usual next
+ * hop, alike on all switches that have as many next hops; NULL: the packet's addresses and ports
+ * choose, differently on each switch.
  */
 void worker_route_fanin(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog,
 			const uint32_t *flow);

@@ -7,7 +7,7 @@
 #include "pipeline/net/next_hops.h"
 #include "pipeline/net/route_table.h"
 
-/* What a worker had done at the last look. */
+/* A worker's counters at the last check. */
 struct worker_mark {
 	uint64_t rounds;
 	uint64_t frames[PIPELINE_MAX_PORTS]; /* received, by port */
@@ -18,11 +18,11 @@ struct watched {
 	uint32_t ip_be;
 	uint16_t port;
 	int32_t position;
-	bool asked; /* a request is to be judged */
+	bool asked; /* a request was sent and has not been judged */
 	bool up;
-	uint64_t asked_ns;   /* when a worker was told to send it */
-	uint64_t requests;   /* that had left before */
-	uint64_t silent_ns;  /* without an answer, as far as it counts */
+	uint64_t asked_ns;   /* when a worker was told to send the request */
+	uint64_t requests;   /* sent before this request */
+	uint64_t silent_ns;  /* time without an answer, as far as it counts */
 	unsigned int misses; /* in a row */
 	struct next_hop_info info;
 };
@@ -113,10 +113,7 @@ rounds_of(const struct worker *worker)
 	       __atomic_load_n(&worker->counters.empty_polls, __ATOMIC_RELAXED);
 }
 
-/*
- * With those that might have come beside them, so that a burst that left some waiting counts as a
- * full one.
- */
+/* Includes frames that a burst may have left waiting, so that such a burst counts as a full one. */
 static uint64_t
 frames_of(const struct worker *worker, uint16_t port)
 {
@@ -132,8 +129,8 @@ frames_of(const struct worker *worker, uint16_t port)
 }
 
 /*
- * Frames before rounds here, and the other way round in has_emptied: so frames are those of more
- * rounds rather than of fewer.
+ * Reads frames before rounds; has_emptied reads them in the opposite order. So frames are rather
+ * those of too many rounds than of too few.
  */
 static void
 mark_workers(struct next_hops *hops)
@@ -162,8 +159,8 @@ polls(const struct worker *worker, uint16_t port)
 }
 
 /*
- * Would the worker have heard an answer that was there at this time? A full burst in each of its
- * rounds means that more may wait.
+ * Would the worker have seen an answer that had arrived by this time? If each of its rounds had a
+ * full burst, more frames may wait.
  */
 static bool
 has_emptied(const struct next_hops *hops, uint16_t w, uint16_t port, uint64_t since_ns)
@@ -177,7 +174,7 @@ has_emptied(const struct next_hops *hops, uint16_t w, uint16_t port, uint64_t si
 	       frames_of(worker, port) - mark->frames[port] < FANIN_BURST * rounds;
 }
 
-/* Can it be told by now whether the request was answered? */
+/* Is it known by now whether the request was answered? */
 static bool
 can_judge(const struct next_hops *hops, const struct watched *hop, const struct neighbor *neighbor,
 	  uint64_t now_ns)
@@ -198,7 +195,7 @@ can_judge(const struct next_hops *hops, const struct watched *hop, const struct 
 	return true;
 }
 
-/* What a worker had heard by the time that can_judge looked at it is seen. */
+/* Sees everything that a worker had received when can_judge looked at it. */
 static bool
 has_answered(const struct watched *hop, const struct neighbor *neighbor)
 {
@@ -215,7 +212,7 @@ declare_dead(struct next_hops *hops, struct watched *hop)
 	hop->info.lost++;
 }
 
-/* What a worker is to send, in place of one that got lost on the way to it. */
+/* Has a worker send a request, also in place of one that got lost on its way to the worker. */
 static void
 ask(struct next_hops *hops, struct watched *hop, const struct neighbor *neighbor, uint64_t now_ns)
 {
@@ -257,7 +254,10 @@ note_state(struct next_hops *hops, struct watched *hop, uint64_t now_ns)
 	if (up == hop->up)
 		return;
 	if (up) {
-		/* It may be known by a request of its own, after many that it did not answer. */
+		/*
+		 * The next hop may have become known by a request of its own, after many that it
+		 * did not answer.
+		 */
 		neighbor_set_dead(hops->pipeline->neighbors, hop->position, false);
 		hop->misses = 0;
 		hop->silent_ns = 0;
@@ -274,7 +274,7 @@ look_at(struct next_hops *hops, struct watched *hop, uint64_t now_ns, uint64_t p
 	const bool link = pipeline_port_has_link(hops->pipeline, hop->port);
 
 	note_state(hops, hop, now_ns);
-	/* Without a link it is not used, and nothing is to be learned of it. */
+	/* A next hop without a link is not used, and nothing can be learned about it. */
 	if (!link || (hop->asked && has_answered(hop, neighbor))) {
 		hop->asked = false;
 		hop->misses = 0;

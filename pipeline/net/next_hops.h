@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which next hops live. Each is asked by ARP again and again, by unicast to its MAC address, and
- * after some requests in a row without an answer it is dead: workers use the others until it
- * answers. The main thread has the timers and judges; workers send, and note what they hear. Time
- * in which the switch's own threads did not run counts for nothing: a request is missed only if it
- * left, and if since then each worker has emptied the port's queues in a round that began late
- * enough.
+ * Watches which next hops are alive. Each next hop is asked by ARP again and again, by unicast to
+ * its MAC address. After some requests in a row without an answer it is dead: workers use the
+ * others until it answers. The main thread has the timers and judges; workers send requests and
+ * note answers. Time in which the switch's own threads did not run does not count: a request is
+ * missed only if it left, and if each worker has since emptied the port's queues in a round that
+ * began late enough.
  */
 #ifndef FANIN_PIPELINE_NET_NEXT_HOPS_H
 #define FANIN_PIPELINE_NET_NEXT_HOPS_H
@@ -19,7 +19,7 @@
 #define NEXT_HOPS_PROBE_NS UINT64_C(50000000) /* between requests to one next hop */
 #define NEXT_HOPS_PROBE_MISSES 4u
 /*
- * A next hop is dead after so long without an answer even if no request could be judged. Time in
+ * A next hop is dead after this long without an answer, even if no request could be judged. Time in
  * which the main thread was away does not count.
  */
 #define NEXT_HOPS_SILENCE_NS UINT64_C(4000000000)

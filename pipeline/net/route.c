@@ -31,8 +31,8 @@ next_hop_mac(const struct pipeline *pipeline, const struct next_hop *hop)
 }
 
 /*
- * The next hop of a flow, or NULL if none can be used. The flows of one that can't are spread over
- * the others, and all other flows stay where they are.
+ * Returns the next hop of a flow, or NULL if none can be used. Flows of an unusable next hop are
+ * spread over the others; all other flows stay where they are.
  */
 static const struct next_hop *
 choose(const struct pipeline *pipeline, const struct route *route, uint32_t hash, mac_key *mac)
@@ -58,8 +58,8 @@ choose(const struct pipeline *pipeline, const struct route *route, uint32_t hash
 }
 
 /*
- * Instead of a next hop at whose port too much waits, the one where least does; of several with as
- * little the earlier one, and the first choice before all (Canary section 3.1).
+ * Returns the next hop with the smallest backlog if too much waits at the port of the first choice.
+ * Among equals the first choice comes first, then the earlier one (Canary section 3.1).
  */
 static const struct next_hop *
 detour(const struct pipeline *pipeline, const struct route *route, const struct next_hop *hop,
@@ -104,8 +104,8 @@ rewrite(struct worker *worker, struct rte_mbuf *mbuf, mac_key to)
 	memcpy(headers->eth.src, worker->pipeline->mac, sizeof(headers->eth.src));
 	ipv4_decrement_ttl(&headers->ip);
 	/*
-	 * The padding of a short frame may stay; what else stands behind the packet must not.
-	 * Behind super-frames nothing does.
+	 * The padding of a short frame may stay; other bytes behind the packet must go.
+	 * Super-frames have none.
 	 */
 	if ((mbuf->ol_flags & OFFLOAD_SEGMENTS) == 0 && mbuf->nb_segs == 1 &&
 	    mbuf->data_len > RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN && mbuf->data_len > len) {
@@ -136,7 +136,7 @@ send_by(struct worker *worker, struct rte_mbuf *mbuf, uint16_t port, mac_key to)
 	worker_send_foreign(worker, port, mbuf);
 }
 
-/* by_backlog: the packet may leave its flow's way. flow: as of worker_route_fanin. */
+/* by_backlog: the packet may leave its flow's usual route. flow: as for worker_route_fanin. */
 static void
 send_to_next_hop(struct worker *worker, struct rte_mbuf *mbuf, const struct route *route,
 		 bool by_backlog, const uint32_t *flow)
@@ -184,16 +184,18 @@ send_to_host(struct worker *worker, struct rte_mbuf *mbuf, uint32_t ip_be)
 		send_by(worker, mbuf, (uint16_t)port, mac);
 		return;
 	}
-	/* The station has not been seen for long: its frame goes the way of every unknown one. */
+	/*
+	 * The station has not been seen for long: its frame is flooded, as for any unknown station.
+	 */
 	rewrite(worker, mbuf, mac);
 	worker_flood(worker, mbuf, WORKER_NO_PORT, false);
 }
 
 /*
- * Does a source belong where its packet came in (RFC 3704)? Hosts of the own subnet do on the ports
- * that are not routed, and what routes lead to on the ports of its next hops, of all of them: which
- * one a flow takes is the other side's choice. Of what no route leads to, nothing is known on a
- * routed port, where another switch has let it in.
+ * Does a source address belong to the port that its packet came in on (RFC 3704)? Hosts of the own
+ * subnet belong to the ports that are not routed. The destinations of a route belong to the ports
+ * of all its next hops, as the other side chooses which one a flow takes. An address without a
+ * route may come in on any routed port, where another switch has admitted it.
  */
 static bool
 source_belongs(const struct pipeline *pipeline, uint32_t ip_be, uint16_t ingress)

@@ -67,7 +67,10 @@ has_next_hop(const struct route *route, const struct next_hop_spec *spec)
 	return false;
 }
 
-/* The way to a next hop itself: by its own port, or by each of them if several links lead there. */
+/*
+ * Adds the route to a next hop itself: by its own port, or by each of them if several links lead
+ * there.
+ */
 static int
 add_way_to_next_hop(struct route_table *table, uint32_t n_given, const struct next_hop_spec *spec,
 		    struct neighbor_table *neighbors)
