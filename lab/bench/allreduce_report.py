@@ -3,7 +3,7 @@
 
 from lab.namespaces import NOBODY
 
-from lab.bench.allreduce_rows import IN_PLACE, LEAST_BARE_SHARE, SETUPS
+from lab.bench.allreduce_rows import IN_PLACE, MIN_BARE_SHARE, SETUPS
 from lab.bench.cpu_times import BUSY_CORES
 from lab.bench.sizes import human_bytes
 from lab.bench.stamp import words
@@ -71,5 +71,5 @@ def table(result):
         lines += ["", f"* a run of this row had more than {BUSY_CORES:g} cores of other load "
                       "beside it"]
     if any(not row["bare"]["reached"] for row in rows if "bare" in row):
-        lines += ["", f"! less than {LEAST_BARE_SHARE:g} of the bare exchange"]
+        lines += ["", f"! less than {MIN_BARE_SHARE:g} of the bare exchange"]
     return "\n".join(lines)

@@ -6,16 +6,16 @@ table for people.
 import math
 import statistics
 
-MOST_RESENT_PERCENT = 2.0
-MOST_RESENT_OF_LOSS = 3.0
-LEAST_RATIO = 0.9
-LEAST_GEOMETRIC_MEAN = 1.0
+MAX_RESENT_PERCENT = 2.0
+MAX_RESENT_OF_LOSS = 3.0
+MIN_RATIO = 0.9
+MIN_GEOMETRIC_MEAN = 1.0
 BUSY_HOSTS = 16
 BUSY_LOAD = "two-loops"
-LEAST_BUSY_RATIO = 2.0
-LEAST_OF_QUIET = 0.35
+MIN_BUSY_RATIO = 2.0
+MIN_OF_QUIET = 0.35
 PING_HOSTS = 4
-MOST_PING_MS = {"quiet": 3.0, BUSY_LOAD: 20.0}
+MAX_PING_MS = {"quiet": 3.0, BUSY_LOAD: 20.0}
 
 FIGURES = ("goodput_gbps", "retransmit_percent", "packets", "frames_sent", "retransmits",
            "spurious", "queries", "slowest_seconds")
@@ -107,11 +107,11 @@ def resent_criteria(cells):
 
     rows = [criterion("payload sent again without injected loss, % of contributions' first "
                       "transmissions",
-                      f"< {MOST_RESENT_PERCENT:g}",
+                      f"< {MAX_RESENT_PERCENT:g}",
                       resent(cell for cell in cells if not cell["loss"]),
-                      lambda percent: percent < MOST_RESENT_PERCENT)]
+                      lambda percent: percent < MAX_RESENT_PERCENT)]
     for loss in sorted({cell["loss"] for cell in cells if cell["loss"]}):
-        most = MOST_RESENT_OF_LOSS * 100 * loss
+        most = MAX_RESENT_OF_LOSS * 100 * loss
         rows.append(criterion(f"payload sent again with {100 * loss:g} % loss in each direction, % "
                               "of the same", f"< {most:g}",
                               resent(cell for cell in cells if cell["loss"] == loss),
@@ -125,7 +125,7 @@ def ping_criteria(cells):
                       [(cell["name"], cell["this"]["pings_lost"]
                         if cell["this"]["pings_sent"] else None)
                                           for cell in cells], lambda lost: lost == 0)]
-    for load, most in MOST_PING_MS.items():
+    for load, most in MAX_PING_MS.items():
         found = [(cell["name"], cell["this"]["ping_median_ms"]) for cell in cells
                  if cell["hosts"] == PING_HOSTS and cell["load"] == load]
         rows.append(criterion(f"median ping during a job of {PING_HOSTS} hosts, {load}, ms",
@@ -150,17 +150,17 @@ def goodput_criteria(cells):
             of_quiet.append((cell["name"], None if mine is None else mine / other))
     names = {cell["name"] for cell in busy}
     return [criterion("goodput of each cell by the older commit's, median of pairs",
-                      f">= {LEAST_RATIO:g}", known,
-                      lambda ratio: ratio >= LEAST_RATIO, min),
-            criterion("the same, geometric mean of all cells", f">= {LEAST_GEOMETRIC_MEAN:g}",
+                      f">= {MIN_RATIO:g}", known,
+                      lambda ratio: ratio >= MIN_RATIO, min),
+            criterion("the same, geometric mean of all cells", f">= {MIN_GEOMETRIC_MEAN:g}",
                       [] if mean is None else [("all", mean)],
-                      lambda ratio: ratio >= LEAST_GEOMETRIC_MEAN),
-            criterion(f"the same, {BUSY_HOSTS} hosts, {BUSY_LOAD}", f">= {LEAST_BUSY_RATIO:g}",
+                      lambda ratio: ratio >= MIN_GEOMETRIC_MEAN),
+            criterion(f"the same, {BUSY_HOSTS} hosts, {BUSY_LOAD}", f">= {MIN_BUSY_RATIO:g}",
                       [(name, ratio) for name, ratio in known if name in names],
-                      lambda ratio: ratio >= LEAST_BUSY_RATIO, min),
+                      lambda ratio: ratio >= MIN_BUSY_RATIO, min),
             criterion(f"goodput of {BUSY_HOSTS} hosts, {BUSY_LOAD}, by that of their quiet cell",
-                      f">= {LEAST_OF_QUIET:g}",
-                      of_quiet, lambda ratio: ratio >= LEAST_OF_QUIET, min)]
+                      f">= {MIN_OF_QUIET:g}",
+                      of_quiet, lambda ratio: ratio >= MIN_OF_QUIET, min)]
 
 
 def criteria_of(cells):

@@ -18,10 +18,10 @@ from lab.namespaces import LabError, program, run, wait_until
 
 PINGS = 200
 PING_SECONDS = 2.0  # at least, for all of them
-MOST_PING_SECONDS = 8.0
+MAX_PING_SECONDS = 8.0
 WARMUP = 1
-LEAST_ITERATIONS = 3
-MOST_ITERATIONS = 5000
+MIN_ITERATIONS = 3
+MAX_ITERATIONS = 5000
 MOST_ROUNDS = 6
 RUN_SECONDS = 90
 LOOK_SECONDS = 1.0  # a job that is not done in time is looked at for so long
@@ -50,14 +50,14 @@ def ping_interval(pace):
     """Seconds between pings, so that they are spread over the least number of iterations. pace:
     seconds of one.
     """
-    return min(max(PING_SECONDS, LEAST_ITERATIONS * pace), MOST_PING_SECONDS) / PINGS
+    return min(max(PING_SECONDS, MIN_ITERATIONS * pace), MAX_PING_SECONDS) / PINGS
 
 
 def iterations_for(seconds, pace):
     """As many as take this long, and half as many more: between two rounds pings would find the
     hosts at rest.
     """
-    return min(max(LEAST_ITERATIONS, math.ceil(1.5 * seconds / pace)), MOST_ITERATIONS)
+    return min(max(MIN_ITERATIONS, math.ceil(1.5 * seconds / pace)), MAX_ITERATIONS)
 
 
 def slowest(reports):
@@ -304,7 +304,7 @@ def one_run(lab, cell, size, seed, paces, side):
         loops = start_loops(lab, cell.loops)
         pace = paces.get((cell.name, side))
         if pace is None:
-            pace = statistics.median(slowest(one_round(lab, size, LEAST_ITERATIONS, deadline)))
+            pace = statistics.median(slowest(one_round(lab, size, MIN_ITERATIONS, deadline)))
         before, frames = lab.drops(), lab.frames()
         rounds, pings = job_with_pings(lab, size, pace, deadline)
         figures = figures_of(rounds, size)

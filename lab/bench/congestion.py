@@ -53,11 +53,11 @@ DIAMETER = 4
 LEADER_NS = 0
 HISTOGRAM_BINS = 10
 # What is wanted of medians.
-LEAST_OF_STATIC = 0.95
-LEAST_GAINS = {"static-4": 1.5, "static-1": 1.8}
-LEAST_PERMUTATION_GAINS = {"static-4": 0.9, "static-1": 1.4}
-MOST_LATENCY = 2.5
-MOST_DIFFERENCE = 1.3
+MIN_OF_STATIC = 0.95
+MIN_GAINS = {"static-4": 1.5, "static-1": 1.8}
+MIN_PERMUTATION_GAINS = {"static-4": 0.9, "static-1": 1.4}
+MAX_LATENCY = 2.5
+MAX_DIFFERENCE = 1.3
 ORDER = ("canary", "static-4", "static-1")
 
 
@@ -375,9 +375,9 @@ def judge_free(rows, findings):
         best = max((found[name] for name in ("static-1", "static-4") if name in found),
                    default=None)
         if best and "canary" in found:
-            findings.add(found["canary"] >= LEAST_OF_STATIC * best,
+            findings.add(found["canary"] >= MIN_OF_STATIC * best,
                          f"free, {topology}: canary has {found['canary'] / best:.3f} of the best "
-                         f"static trees' goodput, wanted {LEAST_OF_STATIC} at least")
+                         f"static trees' goodput, wanted {MIN_OF_STATIC} at least")
 
 
 def judge_gains(part, rows, gains, findings):
@@ -391,12 +391,12 @@ def judge_gains(part, rows, gains, findings):
 
 
 def judge_spine(rows, findings):
-    judge_gains("spine", rows, LEAST_GAINS, findings)
+    judge_gains("spine", rows, MIN_GAINS, findings)
 
 
 def judge_permutation(rows, findings):
     judge_gains(f"permutation, {100 * SHARE:g} % of hosts",
-                [row for row in rows if row["share"] == SHARE], LEAST_PERMUTATION_GAINS, findings)
+                [row for row in rows if row["share"] == SHARE], MIN_PERMUTATION_GAINS, findings)
 
 
 def judge_uniform(rows, findings):
@@ -415,10 +415,10 @@ def judge_sizes(rows, findings):
         found = {variant: median_of(one, "seconds") for (variant,),
                  one in groups_of(group, "variant").items()}
         if {"canary", "static-1"} <= found.keys():
-            findings.add(found["canary"] <= MOST_LATENCY * found["static-1"],
+            findings.add(found["canary"] <= MAX_LATENCY * found["static-1"],
                          f"sizes, {topology}, {size} bytes: canary takes "
                          f"{found['canary'] / found['static-1']:.2f} times as long as static-1, "
-                         f"wanted {MOST_LATENCY} at most")
+                         f"wanted {MAX_LATENCY} at most")
 
 
 def judge_timeouts(rows, findings):
@@ -428,10 +428,10 @@ def judge_timeouts(rows, findings):
         learned = found.pop("learned", None)
         if found:
             ratio = max(found.values()) / min(found.values())
-            findings.add(ratio <= MOST_DIFFERENCE,
+            findings.add(ratio <= MAX_DIFFERENCE,
                          f"timeouts, background {background}, {100 * busy:g} % of packets: "
                          f"{ratio:.2f} between the best and the worst fixed timeout, wanted "
-                         f"{MOST_DIFFERENCE} at most; the learned one has "
+                         f"{MAX_DIFFERENCE} at most; the learned one has "
                          f"{learned / max(found.values()):.2f} of the best")
 
 

@@ -9,7 +9,7 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define TIMEOUT_NS (30 * SECOND_NS)
-#define MOST_LESSONS ((RIG_MAX_LEAVES + RIG_MAX_SPINES) * RIG_LEADERS_RANKS)
+#define MAX_LESSONS ((RIG_MAX_LEAVES + RIG_MAX_SPINES) * RIG_LEADERS_RANKS)
 
 static int
 engine_add(const struct rig_leaders *leaders, struct congestion_job *job, uint16_t rank,
@@ -120,7 +120,7 @@ uint64_t
 congestion_canary_timeout_ns(const struct rig_leaders *leaders)
 {
 	const struct rig_leaf_spine_options *options = &leaders->network->options;
-	static uint64_t timeouts[MOST_LESSONS];
+	static uint64_t timeouts[MAX_LESSONS];
 	unsigned int n = 0;
 
 	for (uint16_t leaf = 0; leaf < options->n_leaves; leaf++)

@@ -11,7 +11,7 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define TIMEOUT_NS (30 * SECOND_NS)
-#define MOST_JOIN_NS (60 * SECOND_NS)
+#define MAX_JOIN_NS (60 * SECOND_NS)
 
 static int
 tree_make(struct congestion_trees *trees, struct congestion_job *job,
@@ -28,7 +28,7 @@ tree_make(struct congestion_trees *trees, struct congestion_job *job,
 				    spine, tree, error);
 
 	if (ret == 0)
-		ret = rig_job_join(tree, MOST_JOIN_NS);
+		ret = rig_job_join(tree, MAX_JOIN_NS);
 	if (ret == -ETIMEDOUT)
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "the ranks of the tree over spine %u don't join", spine);

@@ -7,8 +7,8 @@
 #define GAIN (1.0 / 16)
 /* Later segments that are acknowledged before one counts as lost. */
 #define REORDERING 3
-#define LEAST_RTO_NS UINT64_C(10000000)
-#define MOST_RTO_NS UINT64_C(1000000000)
+#define MIN_RTO_NS UINT64_C(10000000)
+#define MAX_RTO_NS UINT64_C(1000000000)
 
 static struct dctcp_segment *
 segment_of(struct dctcp *flow, uint32_t segment)
@@ -23,7 +23,7 @@ dctcp_init(struct dctcp *flow, uint32_t n)
 				.cwnd = INITIAL_CWND,
 				.ssthresh = DCTCP_WINDOW,
 				.alpha = 1,
-				.rto_ns = MOST_RTO_NS / 10 };
+				.rto_ns = MAX_RTO_NS / 10 };
 }
 
 static void
@@ -74,8 +74,8 @@ measure(struct dctcp *flow, uint64_t rtt_ns)
 		flow->srtt_ns = (7 * flow->srtt_ns + rtt_ns) / 8;
 	}
 	flow->rto_ns = flow->srtt_ns + 4 * flow->rttvar_ns;
-	if (flow->rto_ns < LEAST_RTO_NS)
-		flow->rto_ns = LEAST_RTO_NS;
+	if (flow->rto_ns < MIN_RTO_NS)
+		flow->rto_ns = MIN_RTO_NS;
 }
 
 static void
@@ -162,5 +162,5 @@ dctcp_on_time(struct dctcp *flow, uint64_t now_ns)
 	flow->timeouts++;
 	reduce(flow, 0.5);
 	flow->cwnd = 1;
-	flow->rto_ns = flow->rto_ns * 2 < MOST_RTO_NS ? flow->rto_ns * 2 : MOST_RTO_NS;
+	flow->rto_ns = flow->rto_ns * 2 < MAX_RTO_NS ? flow->rto_ns * 2 : MAX_RTO_NS;
 }

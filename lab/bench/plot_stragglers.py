@@ -7,7 +7,7 @@ from lab.bench import stragglers
 from lab.bench import stragglers_reasons
 
 # Of a member whose ranks hardly ever lead there is nothing to show.
-LEAST_WAITING = 0.05
+MIN_WAITING = 0.05
 WORKERS = ("A1", "A2", "B1", "B2")
 TITLES = {"loads": "background by DCTCP", "loads-udp": "background by UDP",
           "without-ecn": "without marks at the ports", "memory": "memory"}
@@ -47,7 +47,7 @@ def draw_timeline(axes, row):
 def draw_reasons(axes, rows):
     """What the path of a job's straggler carries, one bar for each load and member."""
     found = [line for line in stragglers_reasons.summarise(rows) if line["question"] == "paths"
-             and line["waiting"] >= LEAST_WAITING]
+             and line["waiting"] >= MIN_WAITING]
     labels = [f"{line['label']} {line['member']}" for line in found]
     shares = {"the job's own": [line["straggler_own"] for line in found],
               "leaders of others": [line["straggler_leaders"] for line in found],

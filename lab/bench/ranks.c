@@ -19,7 +19,7 @@
 #include "hostlib/src/engine/engine.h"
 #include "protocols/dense/host/window.h"
 
-#define MOST_SPINES 8
+#define MAX_SPINES 8
 #define ROUNDS 21
 
 static struct {
@@ -220,9 +220,9 @@ main(void)
 	virtual_eal(384);
 	printf("jobs of many ranks, on %s:\n", machine_cpu());
 	measure_tree(16, 1, 1024);
-	measure_tree(64, MOST_SPINES, 4096);
-	measure_tree(248, MOST_SPINES, 1024);
-	measure_tree(248, MOST_SPINES, 4096);
+	measure_tree(64, MAX_SPINES, 4096);
+	measure_tree(248, MAX_SPINES, 1024);
+	measure_tree(248, MAX_SPINES, 4096);
 	measure_job(1);
 	measure_job(4);
 	measure_job(16);

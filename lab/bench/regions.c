@@ -13,7 +13,7 @@
 #define JOIN_NS (60 * SECOND_NS)
 /* The library's usual one: intervals of questions follow from it. */
 #define TIMEOUT_NS (5 * SECOND_NS)
-#define MOST_COUNTERS FANIN_OWN_COUNTERS_MAX
+#define MAX_COUNTERS FANIN_OWN_COUNTERS_MAX
 
 struct bench_options {
 	const char *handler;
@@ -57,7 +57,7 @@ static struct congestion_run run;
 
 static struct {
 	struct rig_job tree;
-	uint64_t counted[MOST_COUNTERS]; /* by switches before the first allreduce */
+	uint64_t counted[MAX_COUNTERS]; /* by switches before the first allreduce */
 } bench;
 
 /* ------------------------------------------------------------------ building */
@@ -281,7 +281,7 @@ main(int argc, char **argv)
 		bench_usage(&program, 2);
 	network_open();
 	job_open();
-	for (unsigned int i = 0; i < MOST_COUNTERS; i++)
+	for (unsigned int i = 0; i < MAX_COUNTERS; i++)
 		bench.counted[i] = count_of(i);
 	congestion_run_all(&run, options.allreduces, allreduce, NULL);
 	print_run();

@@ -17,9 +17,9 @@
 #include "hostlib/src/protocol/protocol.h"
 #include "protocols/broadcast/broadcast.h"
 
-#define MOST_JOIN_NS (60 * SECOND_NS)
+#define MAX_JOIN_NS (60 * SECOND_NS)
 #define LIMIT_NS (60 * SECOND_NS)
-#define MOST_REPEATS 16u
+#define MAX_REPEATS 16u
 #define EAL_MEGABYTES 768
 
 enum variant {
@@ -215,7 +215,7 @@ job_open(enum part part)
 	if (rig_job_create_on(&run.network.leaf_spine, &spec, run.network.ranks,
 			      options.network.n_ranks, (uint16_t)part, job, error) != 0)
 		virtual_die(handlers[part], error);
-	if (rig_job_join(job, MOST_JOIN_NS) != 0)
+	if (rig_job_join(job, MAX_JOIN_NS) != 0)
 		virtual_die(handlers[part], "the ranks don't join");
 	for (uint16_t r = 0; r < options.network.n_ranks; r++) {
 		struct rank *rank = &bench.ranks[r];
@@ -389,7 +389,7 @@ static const struct cli_field fields[] = {
 	{ "leaves", "N", NUMBER(network.n_leaves, 1, RIG_MAX_LEAVES) },
 	{ "bytes", "B", NUMBER(bytes, 1024, 1 << 30) },
 	{ "rate-mbit", "N", NUMBER(network.rate_mbit, 10, 400000) },
-	{ "repeats", "N", NUMBER(repeats, 1, MOST_REPEATS) },
+	{ "repeats", "N", NUMBER(repeats, 1, MAX_REPEATS) },
 	{ "seed", "N", NUMBER(network.seed, 0, UINT32_MAX) },
 	{ "chains", "N", NUMBER(chains, 1, CONGESTION_MOST_HOSTS) },
 	{ "window", "N", NUMBER(window, 1, 4096) },

@@ -25,7 +25,7 @@
 #define PACKETS 65535u
 #define EAL_MEGABYTES 512
 /* A run that takes longer has failed. */
-#define MOST_SECONDS 120u
+#define MAX_SECONDS 120u
 
 enum scenario {
 	SCENARIO_JOBS,     /* jobs on random paths beside flows */
@@ -293,7 +293,7 @@ run_jobs(void)
 		.load = options.load,
 		.rate_mbit = RATE_MBIT,
 		.n_paths = options.loaded_paths,
-		.seconds = MOST_SECONDS,
+		.seconds = MAX_SECONDS,
 	};
 	struct rig *rig = run.dumbbell.rig;
 
@@ -308,7 +308,7 @@ run_jobs(void)
 	mark_beginning();
 	for (uint16_t j = 0; j < run.n_jobs; j++)
 		straggler_job_begin(&run.jobs[j]);
-	pass(run.began_ns + (MOST_SECONDS - 2) * SECOND_NS);
+	pass(run.began_ns + (MAX_SECONDS - 2) * SECOND_NS);
 	/* Flows sum up to the load in whole seconds. */
 	rig_run(rig, run.began_ns + ((rig_now_ns(rig) - run.began_ns) / SECOND_NS + 1) * SECOND_NS,
 		NULL, NULL);
@@ -326,7 +326,7 @@ run_timeline(void)
 	straggler_job_begin(&run.jobs[0]);
 	pass(run.began_ns + TIMELINE_NS);
 	straggler_job_begin(&run.jobs[1]);
-	pass(run.began_ns + MOST_SECONDS * SECOND_NS);
+	pass(run.began_ns + MAX_SECONDS * SECOND_NS);
 }
 
 static void
@@ -352,7 +352,7 @@ run_fairness(void)
 	mark_beginning();
 	for (uint16_t j = 0; j < run.n_jobs; j++)
 		straggler_job_begin(&run.jobs[j]);
-	pass(run.began_ns + MOST_SECONDS * SECOND_NS);
+	pass(run.began_ns + MAX_SECONDS * SECOND_NS);
 }
 
 /* ------------------------------------------------------------------ what came of it */

@@ -33,10 +33,10 @@ BIN_MS = 20
 # last one.
 ORDER = ("pa-atp", "straw", "atp", "sync")
 ORDER_LOADS = (0.6, 0.8)
-LEAST_GAIN = 0.15
+MIN_GAIN = 0.15
 # Shares of its path that A's second worker has while the first one's is busy.
-TIMELINE_LEAST = {"pa-atp": 0.7}
-TIMELINE_MOST = {"sync": 0.3, "atp": 0.3}
+TIMELINE_MIN = {"pa-atp": 0.7}
+TIMELINE_MAX = {"sync": 0.3, "atp": 0.3}
 # The paper's order at the smallest memory, fastest first.
 MEMORY_ORDER = ("pa-atp", "straw+limit", "straw+progress", "straw")
 FAIR_SHARE = 0.7
@@ -280,9 +280,9 @@ def missed_loads(rows):
     for load in sorted({row["load"] for row in rows} & set(ORDER_LOADS)):
         sentences += order_missed(f"load {load:g}", medians(rows, load=load), ORDER)
     last = medians(rows, load=ORDER_LOADS[-1])
-    if last["pa-atp"] > (1 - LEAST_GAIN) * last["atp"]:
+    if last["pa-atp"] > (1 - MIN_GAIN) * last["atp"]:
         sentences.append(f"load {ORDER_LOADS[-1]}: pa-atp takes {last['pa-atp'] / last['atp']:.2f} "
-                         f"of atp's time, expected {1 - LEAST_GAIN:.2f} at most")
+                         f"of atp's time, expected {1 - MIN_GAIN:.2f} at most")
     return sentences
 
 
@@ -290,10 +290,10 @@ def missed_timeline(rows):
     sentences = []
     for row in rows:
         share, member = row["shares"][1], row["member"]
-        if share < TIMELINE_LEAST.get(member, 0) or share > TIMELINE_MOST.get(member, 2):
+        if share < TIMELINE_MIN.get(member, 0) or share > TIMELINE_MAX.get(member, 2):
             sentences.append(f"figure 8: A's second worker has {share:.2f} of its path with "
-                             f"{member}, expected {TIMELINE_LEAST.get(member, 0)} to "
-                             f"{TIMELINE_MOST.get(member, 1)}")
+                             f"{member}, expected {TIMELINE_MIN.get(member, 0)} to "
+                             f"{TIMELINE_MAX.get(member, 1)}")
     return sentences
 
 

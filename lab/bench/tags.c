@@ -17,9 +17,9 @@
 
 #define ROUNDS 15
 #define ROUND_PACKETS 2000
-#define MOST_PAYLOAD 8896
+#define MAX_PAYLOAD 8896
 
-static const uint32_t payloads[] = { 0, 1024, 3392, MOST_PAYLOAD };
+static const uint32_t payloads[] = { 0, 1024, 3392, MAX_PAYLOAD };
 #define N_PAYLOADS (sizeof(payloads) / sizeof(payloads[0]))
 
 /* Nanoseconds per packet; the least. */
@@ -29,9 +29,9 @@ struct cost {
 	double add;
 };
 
-static uint8_t frame[FANIN_PAYLOAD_OFFSET + MOST_PAYLOAD + FANIN_TAG_LEN]
+static uint8_t frame[FANIN_PAYLOAD_OFFSET + MAX_PAYLOAD + FANIN_TAG_LEN]
 	__attribute__((aligned(64)));
-static uint8_t sum[MOST_PAYLOAD] __attribute__((aligned(64)));
+static uint8_t sum[MAX_PAYLOAD] __attribute__((aligned(64)));
 
 static double
 now_ns(void)

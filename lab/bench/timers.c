@@ -25,7 +25,7 @@
 #define HUGEPAGES 128
 #define TIMEOUT_NS UINT64_C(50000)
 #define WARM_UP 50
-#define MOST_COMPARISONS 16384
+#define MAX_COMPARISONS 16384
 /*
  * As for core-bench: undisturbed calibrations lie within 3 %, others begin at 8 % above the
  * fastest.
@@ -237,8 +237,8 @@ print(const struct settings *settings, double packets, double cost, double noise
 static void
 measure(const struct settings *settings, struct rig *rig, double packets)
 {
-	static struct comparison found[MOST_COMPARISONS];
-	static double costs[MOST_COMPARISONS], noises[MOST_COMPARISONS];
+	static struct comparison found[MAX_COMPARISONS];
+	static double costs[MAX_COMPARISONS], noises[MAX_COMPARISONS];
 	uint64_t fastest = UINT64_MAX;
 	uint32_t n = 0;
 
@@ -271,7 +271,7 @@ static const struct cli_field fields[] = {
 	{ "hosts", "N", "1 to 16 (default 4)",
 	  CLI_NUMBER(struct settings, rig.hosts, 1, RIG_MAX_HOSTS) },
 	{ "comparisons", "N", "1 to 16384 (default 2000)",
-	  CLI_NUMBER(struct settings, comparisons, 1, MOST_COMPARISONS) },
+	  CLI_NUMBER(struct settings, comparisons, 1, MAX_COMPARISONS) },
 	{ "only", "KIND", "with or without: batches of that kind alone, and nothing is told",
 	  .kind = CLI_CHOICE, CLI_FIELD(struct settings, mode), CLI_NAMES(kinds),
 	  .expected = "with or without" },

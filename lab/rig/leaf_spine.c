@@ -27,24 +27,24 @@ spine_ip_be(uint16_t spine)
 	return htonl(0x0a4e0000u | (uint32_t)spine << 8 | GATEWAY);
 }
 
-/* The port of a leaf that its host of this number is at. */
+/* Returns the port of a leaf that leads to this host. */
 static uint16_t
 port_of_host(const struct rig_leaf_spine_options *options, uint32_t host)
 {
 	return (uint16_t)(host / RTE_MAX(options->hosts_per_port, 1));
 }
 
-/* The first of those that lead to spines: behind the last host's. */
+/* Returns the first port that leads to a spine, behind those of the hosts. */
 static uint16_t
 first_up_port(const struct rig_leaf_spine_options *options)
 {
 	return (uint16_t)(port_of_host(options, options->hosts_per_leaf - 1u) + 1u);
 }
 
-/* Hosts of a leaf come first: this address is none of theirs. */
+/* Hosts of a leaf are numbered from the start: none has this address. */
 #define SERVER 253u
 
-/* The port that a server is at, if there are servers: the last one. */
+/* Returns a server's port, the last one, if there are servers. */
 static uint16_t
 server_port_of_leaf(const struct rig_leaf_spine_options *options)
 {
@@ -269,7 +269,7 @@ leaf_of_rank(const struct rig_job *job, uint16_t rank)
 	return (uint16_t)(host_of(job, rank) / job->network->options.hosts_per_leaf);
 }
 
-/* Leaves come in the order of their first ranks. */
+/* Leaves are in the order of their first ranks. */
 static void
 leaves_fill(struct rig_job *job)
 {
@@ -389,7 +389,7 @@ rig_job_create_on(struct rig_leaf_spine *network, const struct job_spec *spec,
 	made.id = job->id;
 	made.key = job->secret;
 	made.n_ranks = n_ranks;
-	/* The root first, as the manager does it. */
+	/* The root comes first, as with the manager. */
 	if (job->n_leaves > 1)
 		ret = spine_job_create(job, made, spine, error);
 	for (uint16_t i = 0; i < job->n_leaves && ret == 0; i++)

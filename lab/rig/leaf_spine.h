@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Leaves with hosts and spines above, each leaf linked to each spine, and jobs on trees of them.
- * Hosts are numbered leaf by leaf, and are the ranks of jobs.
+ * Networks of leaves and spines, each leaf linked to each spine, and jobs on trees of them. Hosts
+ * are numbered leaf by leaf, and are the ranks of jobs.
  */
 #ifndef FANIN_LAB_RIG_LEAF_SPINE_H
 #define FANIN_LAB_RIG_LEAF_SPINE_H
@@ -27,10 +27,10 @@ struct rig_leaf_spine_options {
 	uint32_t slots;        /* of each switch */
 	uint32_t shared_slots; /* likewise, of each handler whose jobs share them; 0: none */
 	/*
-	 * Each switch has a parameter server at its last port, and `server` says how it is; but for
-	 * its address. Servers that are not the job's take no part.
+	 * Each switch has a parameter server at its last port. `server` has its options, without
+	 * its address. Servers that do not belong to the job take no part.
 	 */
-	const struct rig_server_ops *servers; /* NULL: none has */
+	const struct rig_server_ops *servers; /* NULL: there are none */
 	struct rig_server_options server;
 };
 
@@ -45,7 +45,7 @@ struct rig_leaf_spine {
 	uint32_t n_hosts;
 };
 
-/* A job on a tree: its hosts' leaves and a spine, or the leaf alone if it is one. */
+/* A job on a tree of its hosts' leaves and a spine, or on a single leaf. */
 struct rig_job {
 	struct rig_leaf_spine *network;
 	uint32_t id;
@@ -61,7 +61,7 @@ struct rig_job {
 	struct rig_joining *joining;                   /* of each rank, from rig_job_join on */
 };
 
-/* What a rank knows once it has joined. */
+/* What a rank knows after joining. */
 struct rig_joining {
 	struct rig_job *job;
 	uint16_t rank;
@@ -72,16 +72,16 @@ struct rig_joining {
 };
 
 /*
- * Builds it in an empty rig. error: RIG_ERROR_LEN bytes. Returns 0, or -errno with error filled;
- * what was built is the rig's.
+ * Builds the network in an empty rig. error: RIG_ERROR_LEN bytes. Returns 0, or -errno with error
+ * filled; the rig owns what was built.
  */
 int rig_leaf_spine_build(struct rig *rig, const struct rig_leaf_spine_options *options,
 			 struct rig_leaf_spine *network, char *error);
 
-/* Frees what is not the rig's. Before the rig. */
+/* Frees what the rig does not own. Call before the rig is destroyed. */
 void rig_leaf_spine_free(struct rig_leaf_spine *network);
 
-/* The leaf, and its port, that a host is behind. */
+/* Returns a host's leaf, and the port of it that leads to the host. */
 struct rig_switch *rig_leaf_of(const struct rig_leaf_spine *network, uint32_t host);
 
 /* Addresses of a host, and of leaves and spines, which come after them. */
@@ -94,8 +94,8 @@ uint16_t rig_host_port(const struct rig_leaf_spine *network, uint32_t host);
 uint16_t rig_up_port(const struct rig_leaf_spine *network, uint16_t spine);
 
 /*
- * What a host's packets begin with that go by way of its leaf; to the leaf itself unless dst_ip_be
- * is changed.
+ * Returns the headers of a host's packets by way of its leaf; their destination is the leaf itself
+ * unless dst_ip_be is changed.
  */
 struct fanin_flow rig_host_flow(const struct rig_leaf_spine *network, uint32_t host);
 
@@ -121,17 +121,18 @@ int rig_job_create(struct rig_leaf_spine *network, const struct job_spec *spec, 
 /* The server of a job that has one. */
 struct rig_server *rig_job_server(const struct rig_job *job);
 
-/* Gives it the job, again after it was restarted. Returns FANIN_OK or a negative status. */
+/*
+ * Gives the job to its server, also after that was restarted. Returns FANIN_OK or a negative
+ * status.
+ */
 int rig_job_serve(const struct rig_job *job);
 
-/*
- * Has all ranks join, as long as that takes. Returns 0, or -ETIMEDOUT if it takes longer than this.
- */
+/* Has all ranks join. Returns 0, or -ETIMEDOUT if that takes longer than most_ns. */
 int rig_job_join(struct rig_job *job, uint64_t most_ns);
 
 /*
- * Fills in what an endpoint of a rank has to know, with the transport of its host. Timeouts,
- * `recover`, `cc` and the like are left to the caller. Nobody has told where ranks are.
+ * Fills in what a rank's endpoint has to know, with the transport of its host. The caller sets
+ * timeouts, `recover`, `cc` and the like. The places of ranks stay unknown.
  */
 void rig_protocol_config(const struct rig_job *job, uint16_t rank,
 			 struct fanin_protocol_config *config);

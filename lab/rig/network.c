@@ -110,7 +110,7 @@ is_before(const struct event *a, const struct event *b)
 	return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->number < b->number;
 }
 
-/* Nothing can go on without memory. */
+/* Memory is required: there is no way to go on without it. */
 static void *
 grow(void *memory, size_t bytes)
 {
@@ -184,7 +184,7 @@ rig_host_wake(struct rig_host *host, uint64_t at_ns)
 
 /* ------------------------------------------------------------------ links */
 
-/* Of hosts that share a port each takes what is for itself, or for several. */
+/* Each host at a shared port takes only frames for itself or for several stations. */
 static bool
 is_for_host(const struct rig_host *host, const struct rte_mbuf *mbuf)
 {
@@ -193,7 +193,7 @@ is_for_host(const struct rig_host *host, const struct rte_mbuf *mbuf)
 	return (to[0] & 1) != 0 || memcmp(to, host->mac, sizeof(host->mac)) == 0;
 }
 
-/* To the hosts at a port, with a copy for each; without a packet for it one hears nothing. */
+/* Sends a copy to each host at a port; without a free packet, a host gets nothing. */
 static void
 segment_send(const struct end *end, struct rte_mbuf *mbuf, uint64_t at_ns)
 {
@@ -449,7 +449,7 @@ has_frames(const struct rig_switch *sw)
 	return false;
 }
 
-/* When the switch has something to do again although no frame comes. */
+/* Returns when the switch has something to do without a new frame. */
 static uint64_t
 switch_due_ns(const struct rig_switch *sw)
 {
@@ -550,8 +550,8 @@ host_answers_arp(struct rig_host *host, const struct rte_mbuf *mbuf)
 }
 
 /*
- * What switches send, whichever port it goes to, and what hosts send to each other, but for probes:
- * those are for the kernel of a host.
+ * Is the frame for the transport? It is if it comes from a switch, to whichever port, or from
+ * another host, but is no probe: probes are for a host's kernel.
  */
 static bool
 is_for_transport(const struct rte_mbuf *mbuf)
@@ -702,7 +702,7 @@ rig_attach(struct rig_switch *sw, uint16_t port, uint32_t ip_be, const struct ri
 	sw->ends[port].peer = &host->end;
 	host->next = rig->hosts;
 	rig->hosts = host;
-	/* As a machine does that gets an address (RFC 5227). */
+	/* A machine announces an address that it gets (RFC 5227). */
 	arp_send(host, FANIN_ARP_REQUEST_BE, all, ip_be);
 	return host;
 }
@@ -903,7 +903,7 @@ take_place(struct rig *rig, const struct event *event)
 		arrive(rig, event->end, event->mbuf);
 		break;
 	case EVENT_SWITCH:
-		/* An earlier round may have taken its place. */
+		/* An earlier round may have replaced this one. */
 		if (event->sw->due_ns != event->at_ns)
 			break;
 		event->sw->due_ns = UINT64_MAX;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the rig's networks need of a host that makes the results of jobs behind a switch's port. The
- * protocol that has such servers brings them.
+ * The operations that the rig's networks need from a host that makes the results of jobs behind a
+ * switch's port. The protocol with such servers provides them.
  */
 #ifndef FANIN_LAB_RIG_SERVER_H
 #define FANIN_LAB_RIG_SERVER_H
@@ -31,11 +31,11 @@ struct rig_service {
 };
 
 struct rig_server_ops {
-	/* A server behind a switch's port, without jobs. Returns NULL without memory. */
+	/* Attaches a server without jobs to a switch's port. Returns NULL without memory. */
 	struct rig_server *(*attach)(struct rig_switch *sw, uint16_t port,
 				     const struct rig_server_options *options);
 
-	/* Before the rig is destroyed. server: may be NULL. */
+	/* Called before the rig is destroyed. server: may be NULL. */
 	void (*free)(struct rig_server *server);
 
 	uint32_t (*ip_be)(const struct rig_server *server);
@@ -45,8 +45,8 @@ struct rig_server_ops {
 	int (*serve)(struct rig_server *server, const struct rig_service *service);
 
 	/*
-	 * It is dead from now on: whatever comes is lost. Or, without any of its jobs and with
-	 * another instance, there again.
+	 * Kills the server: all frames to it are lost. Or restarts it without any jobs and with
+	 * another instance.
 	 */
 	void (*kill)(struct rig_server *server);
 	void (*restart)(struct rig_server *server);

@@ -24,7 +24,7 @@
 #define CHUNK_BYTES (4ull * FANIN_RING_CHUNK)
 
 /* A vector of so many values is refused, so that no length overflows. */
-#define MOST_VALUES (UINT64_MAX / 32)
+#define MAX_VALUES (UINT64_MAX / 32)
 
 static const struct fanin_vector *
 sparse_of(const struct fanin_ring *ring)
@@ -221,7 +221,7 @@ head_problem(const struct fanin_ring *ring, const struct fanin_ring_vector *head
 		return head->form == FANIN_VECTOR_NOTHING ? NULL : "it has more than one length";
 	if (head->form == FANIN_VECTOR_NOTHING || head->form > FANIN_VECTOR_FULL)
 		return "its form is unknown";
-	if (head->nnz > head->n_most || head->nnz > MOST_VALUES ||
+	if (head->nnz > head->n_most || head->nnz > MAX_VALUES ||
 	    head->n_most > SIZE_MAX / 2 / request->element_bytes)
 		return "it has too many values";
 	if (head->form !=

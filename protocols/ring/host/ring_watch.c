@@ -17,15 +17,15 @@
 #include "hostlib/src/base/absence.h"
 
 #define PATIENCE 3 /* attempts in a row without an answer */
-#define MOST_INTERVAL_NS (500 * 1000000ull)
-#define MOST_TRIES 20 /* to find out whether attempts are refused, before anybody has to wait */
+#define MAX_INTERVAL_NS (500 * 1000000ull)
+#define MAX_TRIES 20 /* to find out whether attempts are refused, before anybody has to wait */
 
 static uint64_t
 interval_ns(const struct fanin_ring *ring)
 {
 	uint64_t interval_ns = ring->config.timeout_ns / 8;
 
-	return interval_ns < MOST_INTERVAL_NS ? interval_ns : MOST_INTERVAL_NS;
+	return interval_ns < MAX_INTERVAL_NS ? interval_ns : MAX_INTERVAL_NS;
 }
 
 static void
@@ -126,7 +126,7 @@ fanin_ring_watch_idle(struct fanin_ring *ring, struct fanin_ring_watch *watch)
 	watch->unanswered = 0;
 	watch->answered_ns = ring->now_ns;
 	watch->heard_ns = ring->now_ns;
-	if (watch->refuses || watch->tries == MOST_TRIES || ring->now_ns < watch->due_ns)
+	if (watch->refuses || watch->tries == MAX_TRIES || ring->now_ns < watch->due_ns)
 		return;
 	watch->due_ns = ring->now_ns + interval_ns(ring);
 	watch->tries++;

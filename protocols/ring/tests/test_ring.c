@@ -331,7 +331,7 @@ START_TEST(every_collective_is_exact_in_odd_sizes)
 }
 END_TEST
 
-START_TEST(what_poll_waits_for_wakes_a_sleeping_rank)
+START_TEST(polled_descriptors_wake_a_sleeping_rank)
 {
 	struct pollfd fds[FANIN_TRANSPORT_MAX_FDS];
 	struct collective collective;
@@ -370,7 +370,7 @@ suite_ring(void)
 	tcase_add_loop_test(results, every_collective_is_exact_in_odd_sizes, 0, N_RANK_COUNTS);
 	tcase_add_test(results, requests_are_worked_on_in_the_order_of_posting);
 	tcase_add_test(results, an_empty_collective_waits_for_every_rank);
-	tcase_add_test(results, what_poll_waits_for_wakes_a_sleeping_rank);
+	tcase_add_test(results, polled_descriptors_wake_a_sleeping_rank);
 	suite_add_tcase(suite, results);
 	return suite;
 }

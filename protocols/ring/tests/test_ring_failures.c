@@ -271,7 +271,7 @@ END_TEST
  * A caller that is busy elsewhere, or has no core, more often than not. _i / 3: has it waited for
  * long before the machine dies?
  */
-START_TEST(who_looks_seldom_is_told_of_a_machine_that_does_not_answer)
+START_TEST(a_rank_that_polls_rarely_learns_of_a_silent_machine)
 {
 	static const uint64_t away_ms[] = { 110, 400, 3000 };
 	const uint64_t away_ns = away_ms[_i % 3] * 1000000;
@@ -329,7 +329,7 @@ expect_only_late(const struct collective *collective, const struct rig *rig, uin
 }
 
 /* Rank 0, and _i / 3: all others, too, are stopped for a while, in which rank 2 is late. */
-START_TEST(who_was_stopped_blames_nobody_when_it_comes_back)
+START_TEST(a_stopped_rank_blames_nobody_when_it_resumes)
 {
 	static const uint64_t away_ms[] = { 1000, 5000, 30000 };
 	struct collective collective;
@@ -362,7 +362,7 @@ START_TEST(who_was_stopped_blames_nobody_when_it_comes_back)
 END_TEST
 
 /* It hears of the post before the rank behind it has handed on any data. */
-START_TEST(who_was_stopped_while_a_late_rank_posted_blames_nobody)
+START_TEST(a_rank_stopped_while_a_late_rank_posted_blames_nobody)
 {
 	struct collective collective;
 	struct rig rig;
@@ -458,7 +458,7 @@ leave_unread(struct rig *rig, uint16_t rank)
 	return fanin_now_ns(NULL) - started_ns;
 }
 
-START_TEST(who_leaves_waits_for_a_late_rank_to_take_its_notice_but_not_for_a_dead_machine)
+START_TEST(leaving_waits_for_a_late_rank_but_not_for_a_dead_host)
 {
 	uint64_t leave_ns[2];
 	struct hole hole;
@@ -491,7 +491,7 @@ START_TEST(who_leaves_waits_for_a_late_rank_to_take_its_notice_but_not_for_a_dea
 }
 END_TEST
 
-START_TEST(who_finds_a_dead_machine_first_stays_until_the_next_rank_has_heard_of_it)
+START_TEST(finder_of_a_dead_machine_stays_until_the_next_rank_knows)
 {
 	uint64_t leave_ns[2];
 	struct hole hole;
@@ -573,7 +573,7 @@ START_TEST(waiting_long_costs_few_calls)
 }
 END_TEST
 
-START_TEST(whoever_leaves_after_the_last_collective_harms_nobody)
+START_TEST(leaving_after_the_last_collective_harms_nobody)
 {
 	struct collective collective;
 	struct rig rig;
@@ -785,7 +785,7 @@ START_TEST(many_silent_strangers_do_not_keep_a_neighbour_out)
 }
 END_TEST
 
-START_TEST(who_is_not_there_is_named_while_the_ring_is_wired)
+START_TEST(missing_ranks_are_named_while_the_ring_is_wired)
 {
 	struct fanin_error problem;
 	struct rig rig;
@@ -823,20 +823,16 @@ suite_ring_failures(void)
 	tcase_add_test(failures, a_machine_that_does_not_answer_is_named_by_all);
 	tcase_add_test(failures,
 		       the_rank_before_a_machine_that_does_not_answer_is_the_first_to_say_so);
-	tcase_add_loop_test(failures, who_looks_seldom_is_told_of_a_machine_that_does_not_answer, 0,
-			    6);
-	tcase_add_loop_test(failures, who_was_stopped_blames_nobody_when_it_comes_back, 0, 6);
-	tcase_add_test(failures, who_was_stopped_while_a_late_rank_posted_blames_nobody);
+	tcase_add_loop_test(failures, a_rank_that_polls_rarely_learns_of_a_silent_machine, 0, 6);
+	tcase_add_loop_test(failures, a_stopped_rank_blames_nobody_when_it_resumes, 0, 6);
+	tcase_add_test(failures, a_rank_stopped_while_a_late_rank_posted_blames_nobody);
 	tcase_add_test(failures,
 		       an_answer_that_came_during_an_absence_is_read_before_anybody_is_blamed);
-	tcase_add_test(
-		failures,
-		who_leaves_waits_for_a_late_rank_to_take_its_notice_but_not_for_a_dead_machine);
-	tcase_add_test(failures,
-		       who_finds_a_dead_machine_first_stays_until_the_next_rank_has_heard_of_it);
+	tcase_add_test(failures, leaving_waits_for_a_late_rank_but_not_for_a_dead_host);
+	tcase_add_test(failures, finder_of_a_dead_machine_stays_until_the_next_rank_knows);
 	tcase_add_test(failures, a_firewall_before_a_late_rank_does_not_make_it_dead);
 	tcase_add_test(failures, waiting_long_costs_few_calls);
-	tcase_add_test(failures, whoever_leaves_after_the_last_collective_harms_nobody);
+	tcase_add_test(failures, leaving_after_the_last_collective_harms_nobody);
 	tcase_add_test(failures, a_rank_that_has_left_is_named_by_who_still_wants_it);
 	tcase_add_test(failures, leaving_in_the_middle_is_told_to_all);
 	tcase_add_test(failures, different_collectives_are_told_apart);
@@ -846,7 +842,7 @@ suite_ring_failures(void)
 	tcase_add_test(wiring, strangers_are_closed_and_counted);
 	tcase_add_test(wiring, another_key_does_not_get_in);
 	tcase_add_test(wiring, many_silent_strangers_do_not_keep_a_neighbour_out);
-	tcase_add_test(wiring, who_is_not_there_is_named_while_the_ring_is_wired);
+	tcase_add_test(wiring, missing_ranks_are_named_while_the_ring_is_wired);
 	suite_add_tcase(suite, wiring);
 	return suite;
 }

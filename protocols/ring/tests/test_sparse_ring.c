@@ -678,7 +678,7 @@ START_TEST(different_collectives_are_told_apart)
 }
 END_TEST
 
-START_TEST(what_poll_waits_for_wakes_a_sleeping_rank)
+START_TEST(polled_descriptors_wake_a_sleeping_rank)
 {
 	struct pollfd fds[FANIN_TRANSPORT_MAX_FDS];
 	struct sparse_vectors_options options;
@@ -860,7 +860,7 @@ START_TEST(a_killed_rank_is_named_by_all_at_once)
 END_TEST
 
 /* In its last round: there may be ranks that have all that they need. */
-START_TEST(who_has_its_result_needs_no_killed_rank)
+START_TEST(a_rank_with_its_result_needs_no_killed_rank)
 {
 	const uint16_t dead = (uint16_t)_i;
 	unsigned int n_failed = 0;
@@ -980,7 +980,7 @@ END_TEST
  * A rank that is done computes, and passes on no notices: a partner that still waits knows for whom
  * all the same.
  */
-START_TEST(who_is_done_is_not_taken_for_who_is_late)
+START_TEST(a_rank_that_is_done_is_not_taken_for_late)
 {
 	struct sparse_vectors_options options;
 	struct sparse_vectors *vectors;
@@ -1221,7 +1221,7 @@ START_TEST(a_partner_hears_of_a_failure_on_its_link)
 }
 END_TEST
 
-START_TEST(who_was_stopped_blames_nobody_when_it_comes_back)
+START_TEST(a_stopped_rank_blames_nobody_when_it_resumes)
 {
 	struct large large;
 	struct rig rig;
@@ -1250,7 +1250,7 @@ START_TEST(who_was_stopped_blames_nobody_when_it_comes_back)
 }
 END_TEST
 
-START_TEST(whoever_leaves_after_the_last_collective_harms_nobody)
+START_TEST(leaving_after_the_last_collective_harms_nobody)
 {
 	const uint16_t n_ranks = (uint16_t)(2 + _i);
 	struct sparse_vectors_options options;
@@ -1631,24 +1631,24 @@ suite_sparse_ring(void)
 	tcase_add_loop_test(requests, another_length_fails_the_request_only, 0, N(rank_counts));
 	tcase_add_test(requests, too_little_room_fails_the_request_of_that_rank_only);
 	tcase_add_test(requests, different_collectives_are_told_apart);
-	tcase_add_test(requests, what_poll_waits_for_wakes_a_sleeping_rank);
+	tcase_add_test(requests, polled_descriptors_wake_a_sleeping_rank);
 	tcase_add_test(requests, the_public_call_needs_no_agreement_and_is_reported);
 	tcase_add_test(requests, whether_ranks_agree_does_not_depend_on_when_they_post);
 	suite_add_tcase(suite, requests);
 	tcase_set_timeout(failures, 300);
 	tcase_add_loop_test(failures, a_killed_rank_is_named_by_all_at_once, 0, N_ROLES);
-	tcase_add_loop_test(failures, who_has_its_result_needs_no_killed_rank, 0, 5);
+	tcase_add_loop_test(failures, a_rank_with_its_result_needs_no_killed_rank, 0, 5);
 	tcase_add_loop_test(failures, a_rank_that_hangs_is_waited_for, 0, N_ROLES);
 	tcase_add_loop_test(failures, a_rank_that_has_not_posted_is_waited_for, 0, N_ROLES);
-	tcase_add_test(failures, who_is_done_is_not_taken_for_who_is_late);
+	tcase_add_test(failures, a_rank_that_is_done_is_not_taken_for_late);
 	tcase_add_loop_test(failures, a_rank_that_hangs_in_the_collective_before_is_waited_for, 0,
 			    3);
 	tcase_add_test(failures, rounds_of_others_may_take_longer_than_the_timeout);
 	tcase_add_test(failures, the_wait_for_a_late_rank_may_have_a_limit);
 	tcase_add_loop_test(failures, a_machine_that_does_not_answer_is_named, 0, 2);
 	tcase_add_test(failures, a_partner_hears_of_a_failure_on_its_link);
-	tcase_add_test(failures, who_was_stopped_blames_nobody_when_it_comes_back);
-	tcase_add_loop_test(failures, whoever_leaves_after_the_last_collective_harms_nobody, 0, 7);
+	tcase_add_test(failures, a_stopped_rank_blames_nobody_when_it_resumes);
+	tcase_add_loop_test(failures, leaving_after_the_last_collective_harms_nobody, 0, 7);
 	tcase_add_test(failures, a_rank_that_has_left_is_named_by_who_still_wants_it);
 	tcase_add_test(failures, leaving_in_the_middle_is_told_to_all);
 	tcase_add_loop_test(failures, a_vector_that_is_none_is_refused, 0, N(wrong));

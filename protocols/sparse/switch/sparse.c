@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See sparse.h: how a slot's memory is divided, and what becomes of a shard that comes. */
+/* See sparse.h: the layout of a slot's memory, and the processing of incoming shards. */
 #include "protocols/sparse/switch/sparse.h"
 
 #include <string.h>
@@ -129,8 +129,8 @@ fanin_sparse_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t 
 }
 
 /*
- * Can the job reduce this, and is the shard as it should be? What the header alone can tell was
- * validated before.
+ * Can the job reduce this, and is the shard valid? Validation has checked what the header alone
+ * tells.
  */
 static enum fanin_reason
 check(const struct fanin_job_params *job, const struct fanin_packet *packet)
@@ -149,7 +149,7 @@ check(const struct fanin_job_params *job, const struct fanin_packet *packet)
 	return FANIN_REASON_NONE;
 }
 
-/* Says where the parts of a new slot are; they stay there. */
+/* Sets where the parts of a new slot are; they stay there. */
 static void
 divide(const struct fanin_job_params *job, struct fanin_sparse *slot, enum fanin_sparse_mode mode)
 {
@@ -180,8 +180,8 @@ begin_table(const struct fanin_job_params *job, struct fanin_sparse *slot)
 }
 
 /*
- * In SETUP: the slot is the block's, whose first shard this is, of a child or of the result. Who is
- * present is still to be said.
+ * In SETUP: begins a block with its first shard, of a child or of the result. The caller still has
+ * to note the sender.
  */
 static void
 begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const struct fanin_hdr *hdr,
@@ -192,7 +192,7 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 	const struct fanin_shard shard = fanin_shard_decode(hdr->members);
 	const uint32_t span = shard.span;
 
-	/* The layout is that of the handler's mode, also if this block has another one. */
+	/* The layout is that of the handler's mode, even if this block has another mode. */
 	if (slot->array.values == NULL)
 		divide(job, slot, mode);
 	/* An array spills nothing. */
@@ -202,8 +202,8 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 	fanin_dense_release(ctx, dense);
 	release_sparse(ctx, slot);
 	/*
-	 * The next dense block has to find its kernel anew: data type and operator in the window
-	 * are this one's now.
+	 * The next dense block has to look up its kernel again: the window's data type and operator
+	 * are now this block's.
 	 */
 	dense->add = NULL;
 	dense->state.wide = 0;
@@ -236,7 +236,7 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 }
 
 /*
- * The parent, or at the root a child that knows it, has sent all of the result. from: the block's
+ * The parent, or at the root a child that knows the result, has sent all of it. from: the block's
  * phase.
  */
 static void
@@ -268,16 +268,13 @@ finish(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 		return;
 	}
 	ctx->stats->results++;
-	/*
-	 * Of workers that share a block, the last one's round may have begun before the first
-	 * one's.
-	 */
+	/* If workers share a block, the last one's round may have begun before the first one's. */
 	if (ctx->now_ns > dense->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - dense->begun_ns;
 	fanin_dense_state_finish(&dense->state, job->shared, FANIN_PHASE_DONE);
 }
 
-/* Children that know the result have brought all of it. */
+/* Children that know the result have sent all of it. */
 static void
 finish_known(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 {
@@ -294,8 +291,8 @@ finish_known(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 }
 
 /*
- * The shard was there already. One that is said to be sent again is answered: it was not needed.
- * The caller leaves.
+ * Handles a duplicate shard. One that is marked as a retransmission is answered: it was not needed.
+ * The caller leaves the slot.
  */
 static enum fanin_verdict
 duplicate(struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot,
@@ -308,7 +305,10 @@ duplicate(struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot,
 	return FANIN_VERDICT_HELD;
 }
 
-/* A child's shard of the open block, of its shape. The caller is in, and leaves. */
+/*
+ * Adds a child's shard to the open block, whose shape it has. The caller is in the slot, and leaves
+ * it.
+ */
 static enum fanin_verdict
 add_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 	  const struct fanin_packet *packet, enum fanin_reason *reason, bool checked)
@@ -359,7 +359,7 @@ add_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 	return verdict;
 }
 
-/* The class of a shard's block, once a slot of an earlier run is out of the way. */
+/* Returns the class of a shard's block, after clearing a slot of an earlier run. */
 static enum fanin_dense_class
 enter(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t index, uint32_t block)
 {
@@ -455,7 +455,8 @@ fanin_sparse_pass_down(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 }
 
 /*
- * A shard of the result, of this block, which is open or was sent up. The caller is in, and leaves.
+ * Takes a shard of the result of this block, which is open or was sent up. The caller is in the
+ * slot, and leaves it.
  */
 static enum fanin_verdict
 add_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
@@ -469,8 +470,8 @@ add_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 		return FANIN_VERDICT_FREE;
 	}
 	/*
-	 * Results take the place of mbufs that were kept for shards of this switch, and of shards
-	 * that it has sent up as known.
+	 * Results replace mbufs that were kept for this switch's shards, and shards that it sent up
+	 * as known.
 	 */
 	if ((slot->known.in >> shard.number & 1) != 0)
 		fanin_release(ctx, slot->kept[shard.number]);
@@ -485,7 +486,7 @@ add_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 		result_is_complete(ctx, slot, FANIN_PHASE_SENT);
 	} else if (slot->is_whole) {
 		/*
-		 * Without this switch's own shards there is all of a result only if a member
+		 * A complete result without this switch's own shards exists only if a member
 		 * elsewhere knows it.
 		 */
 		ctx->stats->known++;
@@ -495,8 +496,8 @@ add_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 }
 
 /*
- * Spills may come before anything of a child has: the parent has a contribution of another one,
- * whose hosts have the results that allow this slot to go on just as well.
+ * Spills may come before anything from a child: the parent then has a contribution of another
+ * child, whose hosts have the results that also allow this slot to go on.
  */
 static enum fanin_verdict
 take_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t index,
@@ -559,7 +560,7 @@ fanin_sparse_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	case FANIN_TYPE_SPARSE_KNOWN:
 		return take_shard(ctx, slot, index, packet, mode, reason);
 	case FANIN_TYPE_SPARSE_RESULT:
-		/* Nobody has one for the root. */
+		/* The root has no parent to send one. */
 		if (!ctx->job->has_parent)
 			return FANIN_VERDICT_FREE;
 		return take_result(ctx, slot, index, packet, mode, reason);

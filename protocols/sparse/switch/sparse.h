@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Common part of the handlers of sparse blocks (Flare section 7; protocols/sparse/README.md). They
- * differ in where values are combined: in an array with an element for each index, or in a hash
- * table, which becomes an array by itself if too much does not fit.
+ * Common part of the handlers of sparse blocks (Flare section 7; protocols/sparse/README.md).
+ * Handlers differ in where values are combined: in an array with an element for each index, or in a
+ * hash table, which turns into an array if too much does not fit.
  *
- * A sparse job has dense blocks and barriers, too. Its slots begin with what the handler `single`
- * needs, which those are left to; the shape in the window tells which kind of block a slot holds.
- * Called by a worker that is in the slot alone, unless something else is said.
+ * A sparse job also has dense blocks and barriers. Its slots begin with the state of the handler
+ * `single`, which handles these; the shape in the window tells which kind of block a slot holds.
+ * Functions are called by a worker that is in the slot alone, unless stated otherwise.
  */
 #ifndef FANIN_PROTOCOLS_SPARSE_SWITCH_SPARSE_H
 #define FANIN_PROTOCOLS_SPARSE_SWITCH_SPARSE_H
@@ -18,14 +18,14 @@
 /* Spills of a block: shards that leave early. With one more the table becomes an array. */
 #define FANIN_SPILLS_MAX 4
 /*
- * Elements of a table that fill so many shards make it an array, too: spills and what is left have
- * to fit into FANIN_SHARDS_MAX.
+ * A table whose elements fill this many shards becomes an array, too: spills and the rest have to
+ * fit into FANIN_SHARDS_MAX.
  */
 #define FANIN_TABLE_SHARDS_MAX 50
 
 /*
- * Mbufs that a slot holds at most: the parent's results and empty ones together, and one of a dense
- * block.
+ * The most mbufs that a slot holds: the parent's results and empty ones together, and one of a
+ * dense block.
  */
 #define FANIN_SPARSE_MBUFS (FANIN_SHARDS_MAX + 1)
 
@@ -41,7 +41,7 @@ enum fanin_sparse_counter {
 
 extern const struct fanin_counter fanin_sparse_counters[];
 
-/* Shards of one sender that are there. */
+/* The shards of one sender that have come. */
 struct fanin_shards_in {
 	uint64_t in;   /* bitmap by number */
 	uint8_t total; /* 0: the last one has not come */
@@ -68,22 +68,22 @@ struct fanin_sparse {
 	uint8_t element_bytes;
 	uint8_t index_bytes;
 	uint8_t mode;     /* enum fanin_sparse_mode */
-	uint8_t n_shards; /* own ones that have been sent so far, all of them once the block is sent
-			     up or done */
-	uint8_t n_spills; /* of these the first ones, which are in spill memory */
-	uint8_t form;     /* finished: of the shards behind the spills, enum fanin_shard_form */
+	uint8_t n_shards; /* own shards sent so far; all of them once the block is sent up or done
+			   */
+	uint8_t n_spills; /* the first ones among these, which are in spill memory */
+	uint8_t form; /* finished: form of the shards behind the spills, enum fanin_shard_form */
 	uint8_t n_empty;
-	uint8_t most_number; /* the highest number of a shard in */
-	bool is_whole;       /* nothing leaves before all children are in */
-	bool is_known; /* a child has the result from an earlier run: what is sent are the packets
-			  that it comes in */
+	uint8_t most_number; /* the highest number of a shard that has come */
+	bool is_whole;       /* nothing is sent before all children are in */
+	bool is_known; /* a child has the result from an earlier run: its packets are sent on as
+			  they are */
 	uint32_t n_spilled;  /* values in the spill that is being filled */
-	uint32_t last_spill; /* finished: values of the last spill, which is what was left; 0: it is
-				full as the others */
+	uint32_t last_spill; /* finished: values of the last spill, which holds the rest; 0: it is
+				full like the others */
 	uint32_t n_values;   /* finished: values in the array or table */
 	uint32_t n_lanes;    /* of the table */
 	uint32_t n_taken;    /* lanes that are taken */
-	uint32_t table_most; /* more make it an array */
+	uint32_t table_most; /* with more values it becomes an array */
 	const struct fanin_kernel_sparse_combine *combine;
 	const struct fanin_kernel_sparse_take *take;
 	struct fanin_sparse_array array; /* by index */
@@ -101,7 +101,7 @@ struct fanin_sparse {
 	struct fanin_shards_in child[FANIN_WIRE_MAX_CHILDREN];
 };
 
-/* Is the slot's block, which the caller has found to be the one in question, a sparse one? */
+/* Is the slot's block sparse? The caller has found that it is the block in question. */
 static inline bool
 fanin_sparse_is(const struct fanin_sparse *slot)
 {
@@ -122,7 +122,7 @@ fanin_shards_complete(const struct fanin_shards_in *shards)
 	return shards->total != 0 && shards->in == fanin_sparse_first(shards->total);
 }
 
-/* May a sender have this shard beside those that are in? */
+/* Can a sender have this shard beside those that have come? */
 static inline bool
 fanin_shards_fit(const struct fanin_shards_in *shards, const struct fanin_shard *shard)
 {
@@ -145,9 +145,9 @@ fanin_shards_add(struct fanin_shards_in *shards, const struct fanin_shard *shard
 size_t fanin_sparse_slot_size(const struct fanin_job_params *job, enum fanin_sparse_mode mode);
 
 /*
- * Lanes of a hash table for elements of a size: so many that packets of all children, full of
- * different indices, take up 0.65 of it at most. Not more than what can leave as shards, which is
- * less in jobs of many children: there tables become arrays.
+ * Returns the lanes of a hash table for elements of a size: enough for packets of all children,
+ * full of different indices, to take up at most 0.65 of it. They are limited to what can leave as
+ * shards, which is less in jobs of many children: there tables become arrays.
  */
 uint32_t fanin_sparse_table_lanes(const struct fanin_job_params *job, uint32_t element_bytes);
 
@@ -159,18 +159,18 @@ enum fanin_verdict fanin_sparse_contribution(struct fanin_handler_ctx *ctx, void
 					     uint32_t index, struct fanin_packet *packet,
 					     enum fanin_reason *reason);
 
-/* Its `other`. mode: in which a sparse block begins. */
+/* A sparse handler's `other`. mode: in which a sparse block begins. */
 enum fanin_verdict fanin_sparse_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 				      struct fanin_packet *packet, enum fanin_sparse_mode mode,
 				      enum fanin_reason *reason);
 
-/* Makes a shard that has come one of this switch's, of another type. Its mbuf is kept by number. */
+/* Turns a received shard into one of this switch's, of another type. Its mbuf is kept by number. */
 void fanin_sparse_keep(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 		       enum fanin_type type, const struct fanin_packet *packet);
 
 /*
- * A shard of a result, of the parent's or one that is known, becomes one of this switch's: kept,
- * and sent to all children.
+ * Turns a shard of a result, the parent's or a known one, into one of this switch's: keeps it, and
+ * sends it to all children.
  */
 void fanin_sparse_pass_down(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 			    const struct fanin_packet *packet);
@@ -184,47 +184,50 @@ void fanin_sparse_release(struct fanin_handler_ctx *ctx, void *memory);
 void fanin_sparse_merge(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 			const struct fanin_packet *packet);
 
-/* All values are in the table: finds out which lanes have one. */
+/* Finds the lanes that have a value, once all values are in the table. */
 void fanin_sparse_table_settle(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot);
 
 /* sparse_shards.c */
 
 /*
- * All children's shards are in: sends this switch's own shards, to the parent, or at the root to
+ * Sends this switch's own shards, as all children's shards are in: to the parent, or at the root to
  * the children.
  */
 void fanin_sparse_finish(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot);
 
-/* The spill that is being filled is full, and there may be one more: sends it. */
+/* Sends the spill that is being filled, which is full, if there may be one more. */
 void fanin_sparse_spill(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot);
 
 /*
- * Sends own shards once more.
+ * Sends own shards again.
  *
- * numbers: bitmap; of these those that have been sent. children: 0: to the parent.
+ * numbers: bitmap; only those that have been sent count. children: 0: to the parent.
  */
 void fanin_sparse_send_again(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 			     uint64_t numbers, uint64_t children);
 
 /*
- * Keeps an mbuf that nobody needs any more for a shard that is made here. Returns false if there
- * are enough.
+ * Keeps an mbuf that nobody else needs for a shard that is made here. Returns false if there are
+ * enough.
  */
 bool fanin_sparse_keep_empty(struct fanin_sparse *slot, struct rte_mbuf *mbuf);
 
-/* Gives up the mbufs that were kept like that. */
+/* Frees the mbufs that were kept for own shards. */
 void fanin_sparse_drop_empty(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot);
 
 /* sparse_known.c: results that children know from an earlier run */
 
-/* Those shards of it that this switch has taken. */
+/* The shards of the known result that this switch has taken. */
 static inline struct fanin_shards_in *
 fanin_sparse_known(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 {
 	return ctx->job->has_parent ? &slot->known : &slot->results;
 }
 
-/* May the open block's result be known, and have this shard? Not if shards of its own have left. */
+/*
+ * May the open block's result be known, and have this shard? It may not once own shards have been
+ * sent.
+ */
 bool fanin_sparse_may_be_known(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 			       const struct fanin_shard *shard);
 
@@ -235,7 +238,7 @@ bool fanin_sparse_may_be_known(const struct fanin_handler_ctx *ctx, struct fanin
 enum fanin_verdict fanin_sparse_take_known(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 					   const struct fanin_packet *packet);
 
-/* Sends those shards that have gone up once more. numbers: bitmap. */
+/* Sends known shards that went up again. numbers: bitmap. */
 void fanin_sparse_send_known_again(struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot,
 				   uint64_t numbers);
 
@@ -254,8 +257,8 @@ enum fanin_verdict fanin_sparse_answer(struct fanin_handler_ctx *ctx, struct fan
 				       struct fanin_packet *packet, enum fanin_reason *reason);
 
 /*
- * Turns a shard that was there already into the answer that says so. state: of the block, as seen
- * from the child.
+ * Turns a duplicate shard into the answer that says so. state: of the block, as seen from the
+ * child.
  */
 void fanin_sparse_answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot,
 				   const struct fanin_packet *packet, enum fanin_block_state state);

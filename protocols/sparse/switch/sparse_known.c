@@ -18,7 +18,7 @@ fanin_sparse_may_be_known(const struct fanin_handler_ctx *ctx, struct fanin_spar
 	return slot->n_shards == 0;
 }
 
-/* The parent gets it, with this switch as its sender. */
+/* Sends the shard to the parent, with this switch as its sender. */
 static void
 pass_up(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const struct fanin_packet *packet)
 {
@@ -37,7 +37,7 @@ fanin_sparse_take_known(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot
 	const uint64_t bit = UINT64_C(1) << shard.number;
 
 	if (!slot->is_known) {
-		/* The contributions combined so far are not needed any more. */
+		/* The contributions combined so far are no longer needed. */
 		slot->is_known = true;
 		fanin_sparse_drop_empty(ctx, slot);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Queries about sparse blocks, and the parent's answers to those that were passed on
- * (protocols/sparse/README.md, "Asking about sparse blocks"). What is said of dense ones is
- * dense_query.c's. A query never moves a slot on.
+ * (protocols/sparse/README.md, "Asking about sparse blocks"). dense_query.c handles those about
+ * dense blocks. A query never moves a slot on.
  */
 #include <string.h>
 
@@ -18,8 +18,8 @@ fanin_sparse_visit(struct fanin_sparse *slot, const struct fanin_handler_ctx *ct
 	    class != FANIN_DENSE_FINISHED)
 		return class;
 	/*
-	 * Nobody enters alone where this one is in; who was in before has not left yet if it is
-	 * counted, too.
+	 * While this worker is in, no other can enter alone. A worker that was in before is still
+	 * there if it is counted, too.
 	 */
 	if ((__atomic_load_n(&state->word, __ATOMIC_ACQUIRE) & FANIN_STATE_USERS) == 1)
 		return class;
@@ -82,7 +82,7 @@ struct finding {
 	bool pass_up;
 };
 
-/* Of a slot that is at the block. The caller is in, and leaves. */
+/* Looks at a slot that is at the block. The caller is in the slot, and leaves it. */
 static struct finding
 look(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const struct fanin_packet *packet,
      enum fanin_dense_class class)
@@ -152,8 +152,8 @@ fanin_sparse_query(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 }
 
 /*
- * The parent lacks shards that went up: these go once more, unless they did since the child asked
- * whose query the parent answers.
+ * Sends shards that went up and that the parent lacks again, unless they were sent again since the
+ * child asked whose query the parent answers.
  */
 static enum fanin_verdict
 send_again(struct fanin_handler_ctx *ctx, void *memory, const struct fanin_packet *packet,

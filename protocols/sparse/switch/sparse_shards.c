@@ -38,7 +38,7 @@ empty_mbuf(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 	return mbuf;
 }
 
-/* What the shards behind the spills are cut from. */
+/* Returns the array or table from which the shards behind the spills are cut. */
 static const struct fanin_sparse_array *
 array_of(const struct fanin_sparse *slot)
 {
@@ -132,8 +132,8 @@ cut(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 	for (uint32_t i = 0; i < n_words; i++)
 		slot->n_values += (uint32_t)__builtin_popcountll(occupied[i]);
 	/*
-	 * A list of so many values as there are in a full block would take more shards than there
-	 * may be; it would not be the shorter form either.
+	 * A list with as many values as a full block has would take more shards than allowed, and
+	 * would not be the shorter form.
 	 */
 	if (slot->mode == FANIN_SPARSE_ARRAY &&
 	    slot->n_values * slot->index_bytes > n_words * sizeof(uint64_t)) {
@@ -203,8 +203,8 @@ write_bitmap(const struct fanin_handler_ctx *ctx, const struct fanin_sparse *slo
 }
 
 /*
- * Makes a shard and sends it: to these children, or to the parent if there are none. What is sent
- * is the handler's no more. Without a packet it is left out, as if it had been lost.
+ * Makes a shard and sends it to these children, or to the parent if there are none. The handler no
+ * longer owns what is sent. Without a free mbuf the shard is left out, as if it had been lost.
  */
 static void
 emit(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t number, uint64_t children)
@@ -253,7 +253,7 @@ emit(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t number, 
 	}
 }
 
-/* To all who are to have it, for the first time. */
+/* Sends a shard to all its receivers for the first time. */
 static void
 send_first(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t number)
 {
@@ -276,7 +276,7 @@ fanin_sparse_finish(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 {
 	uint32_t number = slot->n_shards;
 
-	/* What was spilled last leaves as the others did, if it is less. */
+	/* The last spill leaves like the others, even if it is not full. */
 	slot->last_spill = slot->n_spilled;
 	if (slot->n_spilled != 0) {
 		slot->n_spills++;

@@ -9,7 +9,7 @@
 #include "protocols/sparse/switch/sparse.h"
 
 /*
- * Values whose indices are taken out of a bitmap, or out of a table, at a time: these stay in the
+ * Values that are taken out of a bitmap, or out of a table, at a time: few enough to stay in the
  * first cache.
  */
 #define CHUNK 1024u
@@ -32,7 +32,7 @@ scatter(const struct fanin_sparse *slot, const struct fanin_sparse_array *array,
 	list(array->values, array->occupied, pieces->values, pieces->indices, pieces->count);
 }
 
-/* The rest of them behind the first n. */
+/* Returns the pieces behind the first n. */
 static struct pieces
 behind(const struct fanin_sparse *slot, const struct pieces *pieces, uint32_t n)
 {
@@ -60,7 +60,10 @@ fanin_sparse_table_settle(const struct fanin_handler_ctx *ctx, struct fanin_spar
 									 slot->tags, slot->n_lanes);
 }
 
-/* From now on the block's values are in the array, but for those that have left. */
+/*
+ * Moves the block's values, except those that have been sent, to the array for the rest of the
+ * block.
+ */
 static void
 change_over(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 {
@@ -97,8 +100,8 @@ change_over(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 }
 
 /*
- * A value whose bucket is full. The last one that there is room for sends the spill, or makes the
- * table an array.
+ * Spills a value whose bucket is full. When the spill is full it is sent, or the table becomes an
+ * array.
  */
 static void
 spill_value(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const uint8_t *value,
@@ -160,7 +163,7 @@ merge_bitmap(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const uin
 	while (i < n_words && slot->mode == FANIN_SPARSE_TABLE) {
 		uint32_t n = 0;
 
-		/* So many words as have room if each bit of them is set. */
+		/* As many words as have room even if each of their bits is set. */
 		for (uint32_t more; i < n_words && n <= CHUNK - 64; i += more) {
 			more = RTE_MIN(n_words - i, (CHUNK - n) / 64);
 			n += (uint32_t)(is_short ? table->indices16 : table->indices32)(

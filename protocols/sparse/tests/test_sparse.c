@@ -246,7 +246,7 @@ value_of(uint16_t h, uint32_t wanted)
 	return 0;
 }
 
-START_TEST(what_one_rank_alone_brings_keeps_its_bits)
+START_TEST(values_of_one_rank_alone_keep_their_bits)
 {
 	/* -0.0, a NaN that signals, one with a payload, the least denormal number */
 	static const uint32_t bits[] = { 0x80000000, 0x7f800001, 0xffc12345, 1 };
@@ -319,7 +319,7 @@ bring_buckets(uint16_t n_hosts, uint32_t n_buckets)
 }
 
 /* On one switch, and below another one. */
-START_TEST(what_finds_its_bucket_full_leaves_early)
+START_TEST(values_that_find_their_bucket_full_leave_early)
 {
 	sparse_rig_start(&rig, "sparse-hash", 2, (uint16_t)_i, PAYLOAD);
 	bring_buckets(2, 1);
@@ -421,7 +421,7 @@ suite_sparse(void)
 	tcase_set_timeout(exact, 120);
 	tcase_add_loop_test(exact, every_operator_is_exact_on_every_data_type, 0, N_NETWORKS);
 	tcase_add_loop_test(exact, every_density_is_exact, 0, N_NETWORKS);
-	tcase_add_loop_test(exact, what_one_rank_alone_brings_keeps_its_bits, 0, N_NETWORKS);
+	tcase_add_loop_test(exact, values_of_one_rank_alone_keep_their_bits, 0, N_NETWORKS);
 	tcase_add_loop_test(exact, sums_that_cancel_stay_in_the_result, 0, N_NETWORKS);
 	tcase_add_loop_test(exact, zeros_are_values_to_every_operator, 0, N_NETWORKS);
 	tcase_add_loop_test(exact, spans_of_more_than_16_bits_are_exact, 0, N_NETWORKS);
@@ -432,7 +432,7 @@ suite_sparse(void)
 	tcase_add_loop_test(blocks, a_block_of_nothing_has_one_shard, 0, N_NETWORKS);
 	tcase_add_loop_test(blocks, full_blocks_take_as_many_shards_as_there_may_be, 0, N_NETWORKS);
 	tcase_add_loop_test(blocks, one_host_may_have_64_shards, 0, N_NETWORKS);
-	tcase_add_loop_test(blocks, what_finds_its_bucket_full_leaves_early, 0, 2);
+	tcase_add_loop_test(blocks, values_that_find_their_bucket_full_leave_early, 0, 2);
 	tcase_add_loop_test(blocks, a_table_that_spills_too_much_becomes_an_array, 0, 2);
 	tcase_add_loop_test(blocks, a_table_that_is_full_becomes_an_array, 0, 2);
 	tcase_add_test(blocks, tables_of_full_packets_hardly_spill);

@@ -74,7 +74,7 @@ trial_choose(uint32_t seed)
 	return trial;
 }
 
-START_TEST(whatever_is_reduced_is_exact)
+START_TEST(chance_reductions_are_exact)
 {
 	ring_switch_eal();
 	for (uint32_t i = (uint32_t)_i * PART; i < n_cases && i < ((uint32_t)_i + 1) * PART; i++) {
@@ -139,7 +139,7 @@ suite_sparse_chance(void)
 		n_cases = MOST_PARTS * PART;
 	tcase_set_timeout(tcase, 300);
 	tcase_add_unchecked_fixture(tcase, seeds_begin, seeds_end);
-	tcase_add_loop_test(tcase, whatever_is_reduced_is_exact, 0,
+	tcase_add_loop_test(tcase, chance_reductions_are_exact, 0,
 			    (int)((n_cases + PART - 1) / PART));
 	suite_add_tcase(suite, tcase);
 	return suite;

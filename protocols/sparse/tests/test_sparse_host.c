@@ -284,7 +284,7 @@ options_of(uint64_t n, double density)
  * Ranks post at different times: sparse, dense, sparse, sparse, dense. All results are right, so
  * block numbers are those of the others.
  */
-START_TEST(what_is_posted_waits_for_the_agreement)
+START_TEST(posted_requests_wait_for_the_agreement)
 {
 	struct sparse_vectors *vectors[3];
 	fanin_request *sparse[3][SPARSE_WORLD_RANKS], *dense[2][SPARSE_WORLD_RANKS];
@@ -396,7 +396,7 @@ START_TEST(ranks_with_another_n_fail_and_go_on)
 }
 END_TEST
 
-START_TEST(what_waits_fails_with_the_communicator)
+START_TEST(waiting_requests_fail_with_the_communicator)
 {
 	const struct fanin_error error = { .text = "gone" };
 	struct sparse_vectors_options options;
@@ -516,7 +516,7 @@ START_TEST(arguments_are_checked)
 }
 END_TEST
 
-START_TEST(what_is_not_defined_is_refused_by_name)
+START_TEST(undefined_operations_are_refused_by_name)
 {
 	struct fanin_protocol without = fanin_protocol_ring;
 	struct fanin_sparse_result result = { .sz = sizeof(result) };
@@ -678,13 +678,13 @@ suite_sparse_host(void)
 	tcase_add_test(cutting, packets_that_are_too_short_are_refused);
 	suite_add_tcase(suite, cutting);
 	tcase_set_timeout(calls, 60);
-	tcase_add_loop_test(calls, what_is_posted_waits_for_the_agreement, 0, 2);
+	tcase_add_loop_test(calls, posted_requests_wait_for_the_agreement, 0, 2);
 	tcase_add_test(calls, a_density_needs_no_agreement);
 	tcase_add_test(calls, ranks_with_another_n_fail_and_go_on);
-	tcase_add_test(calls, what_waits_fails_with_the_communicator);
+	tcase_add_test(calls, waiting_requests_fail_with_the_communicator);
 	tcase_add_test(calls, no_room_is_told_with_what_is_needed);
 	tcase_add_test(calls, arguments_are_checked);
-	tcase_add_test(calls, what_is_not_defined_is_refused_by_name);
+	tcase_add_test(calls, undefined_operations_are_refused_by_name);
 	tcase_add_test(calls, a_rank_alone_gets_what_it_brings);
 	tcase_add_test(calls, duplicates_are_combined_before_they_are_sent);
 	tcase_add_test(calls, a_rank_without_indices_takes_no_value);

@@ -216,7 +216,7 @@ END_TEST
  * Of everything that one host may send wrong nothing is in the others' result, nor does it keep
  * that from coming.
  */
-START_TEST(what_one_host_does_wrong_changes_no_result)
+START_TEST(faults_of_one_host_change_no_result)
 {
 	const uint64_t value = 1000;
 	const uint32_t foreign = 2 * 1000 + 5; /* of another block */
@@ -707,7 +707,7 @@ suite_sparse_shards(void)
 	tcase_add_loop_test(tcase, a_shard_that_is_not_as_it_should_be_has_no_effect, 0,
 			    N_HANDLERS);
 	tcase_add_loop_test(tcase, indices_of_a_list_may_have_any_order, 0, N_HANDLERS);
-	tcase_add_loop_test(tcase, what_one_host_does_wrong_changes_no_result, 0, N_HANDLERS);
+	tcase_add_loop_test(tcase, faults_of_one_host_change_no_result, 0, N_HANDLERS);
 	tcase_add_loop_test(tcase, sums_of_halves_in_f32_are_refused, 0, N_HANDLERS);
 	tcase_add_loop_test(tcase, numbers_beyond_the_last_one_are_out_of_the_window, 0,
 			    N_HANDLERS);

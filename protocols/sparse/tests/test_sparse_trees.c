@@ -17,7 +17,7 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define N_RANKS 4
-#define MOST_TREES 3
+#define MAX_TREES 3
 #define SLOTS 32 /* of a job, each of which keeps a result of that many packets */
 
 struct tree {
@@ -29,7 +29,7 @@ struct tree {
 static struct {
 	struct rig *rig;
 	uint16_t n_trees;
-	struct tree trees[MOST_TREES];
+	struct tree trees[MAX_TREES];
 	struct fanin_split splits[N_RANKS];
 	struct sparse_vectors *vectors;
 } world;
