@@ -17,7 +17,7 @@
 
 #define LEAVE_NS (1000 * 1000000ull)
 
-/* The ranks that this one has connections with. */
+/* Plans the connections of this rank. */
 static void
 peers_plan(struct fanin_ring *ring, const struct sockaddr_in *peers)
 {
@@ -82,7 +82,7 @@ fanin_ring_destroy(struct fanin_endpoint *endpoint)
 	fd_close(ring->listener);
 	fd_close(ring->prev);
 	fd_close(ring->next.fd);
-	/* A ring of one rank has neither. */
+	/* A ring of one rank has no neighbours. */
 	if (ring->config.size > 1) {
 		fd_close(ring->prev_watch.fd);
 		fd_close(ring->next_watch.fd);
@@ -162,7 +162,10 @@ void
 fanin_ring_fail(struct fanin_ring *ring, int status)
 {
 	ring->status = status;
-	/* Before the requests are dropped: tells the others which ranks this one waited for. */
+	/*
+	 * Before the requests are dropped, the other ranks are told which ranks this one waited
+	 * for.
+	 */
 	fanin_ring_notice_now(ring, FANIN_RING_FAILED);
 	fanin_ring_links_tell(ring, FANIN_RING_FAILED);
 	fanin_request_list_fail(&ring->requests, status);
@@ -197,13 +200,16 @@ request_finish(struct fanin_ring *ring)
 	ring->stats.bytes_reduced += bytes;
 	request->done_bytes = request->total_bytes;
 	fanin_request_list_finish(&ring->requests, request);
-	/* Its own failure, such as too little room for its result: the ring goes on. */
+	/*
+	 * A failure of this request alone, such as too little room for its result: the ring goes
+	 * on.
+	 */
 	request->status = status;
 }
 
 /* ------------------------------------------------------------------ poll */
 
-/* An absence of the caller does not count as the others' silence (base/absence.h). */
+/* An absence of the caller does not count as silence of the other ranks (base/absence.h). */
 static void
 absence_forgive(struct fanin_ring *ring)
 {
@@ -315,9 +321,9 @@ fanin_ring_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds)
 				  ring->rx_header.done == ring->rx_header.len;
 	const bool is_doubling = fanin_ring_is_doubling(ring);
 	/*
-	 * What comes next belongs to another collective or is the end; it is read once this one's
-	 * last data has been sent. With a sparse one the header is read before: no data is in
-	 * between, and it shows when the previous rank ends.
+	 * The next message belongs to another collective or is the end. It is read once this
+	 * collective's last data has been sent. In a sparse collective the header is read earlier:
+	 * no data comes before it, and it shows when the previous rank ends.
 	 */
 	const bool has_all = ring->requests.first != NULL && ring->work.rx_matched &&
 			     ring->work.rx_step == ring->work.rx_steps && !is_doubling;
@@ -337,7 +343,7 @@ fanin_ring_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds)
 			.fd = ring->next.fd,
 			.events = (short)(POLLIN | (ring->tx_blocked ? POLLOUT : 0)),
 		};
-	/* Other links are looked at from time to time. */
+	/* Other links are checked from time to time. */
 	if (link != NULL && fanin_ring_doubling_events(ring) != 0)
 		fds[n++] = (struct pollfd){
 			.fd = link->call.fd,
@@ -349,8 +355,8 @@ fanin_ring_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds)
 /* -------------------------------------------------------------- leaving */
 
 /*
- * True if all sent data is delivered, or can't be any more because the other end is closed: the
- * count of unsent bytes then stays constant.
+ * Returns true if all sent data has been delivered, or never can be because the other end is
+ * closed: then the count of unsent bytes stays constant.
  */
 static bool
 is_delivered(int fd)
@@ -363,7 +369,7 @@ is_delivered(int fd)
 	return ioctl(fd, SIOCOUTQ, &unsent) < 0 || unsent == 0;
 }
 
-/* The same of all that was sent to partners. */
+/* The same for data sent to partners. */
 static bool
 links_are_delivered(struct fanin_ring *ring)
 {
@@ -376,7 +382,10 @@ links_are_delivered(struct fanin_ring *ring)
 	return true;
 }
 
-/* True if the previous rank's machine can still acknowledge data. TCP would try for minutes. */
+/*
+ * Returns true if the previous rank's machine can still acknowledge data. TCP would keep trying for
+ * minutes.
+ */
 static bool
 prev_answers(const struct fanin_ring *ring)
 {
@@ -388,8 +397,8 @@ prev_answers(const struct fanin_ring *ring)
 }
 
 /*
- * True if the next rank would take the end of this connection for a death. It hears of a failure
- * from the rank after it, which may have noticed it later than this one.
+ * Returns true if the next rank would take the end of this connection for a death. It learns of a
+ * failure from the rank after it, which may have noticed the failure later than this rank.
  */
 static bool
 next_would_blame(const struct fanin_ring *ring)

@@ -52,17 +52,17 @@ struct fanin_ring_stats {
 };
 
 /*
- * Opens the socket to which the previous rank will connect.
+ * Opens the socket to which the previous rank connects.
  *
- * ip_be: the address that it shall connect to. address: receives it with the port. Returns the
+ * ip_be: the address for its connection. address: receives it with the port. Returns the
  * descriptor, or a negative status.
  */
 int fanin_ring_listen(uint32_t ip_be, struct sockaddr_in *address, struct fanin_error *error);
 
 /*
- * As struct fanin_protocol has them. Of the configuration `keys.ring`, `timeout_ns`,
- * `wait_limit_ns`, `rank`, `size`, `wide`, the clock, `log` and what is said to be among the ranks
- * are used. Requests have predefined operators.
+ * Opens the ring as an endpoint, with the arguments of struct fanin_protocol. It uses the
+ * configuration's `keys.ring`, `timeout_ns`, `wait_limit_ns`, `rank`, `size`, `wide`, the clock,
+ * `log` and what is said to be among the ranks. Requests have predefined operators.
  */
 int fanin_ring_open(const struct fanin_protocol *protocol,
 		    const struct fanin_protocol_config *config, struct fanin_endpoint **endpoint,
@@ -75,25 +75,26 @@ unsigned int fanin_ring_poll_fds(struct fanin_endpoint *endpoint, struct pollfd 
 const struct fanin_error *fanin_ring_error(struct fanin_endpoint *endpoint);
 
 /*
- * Closes all connections without a goodbye: the others take it for a death. endpoint may be NULL.
+ * Closes all connections without a goodbye, which the other ranks take for a death. endpoint may be
+ * NULL.
  */
 void fanin_ring_destroy(struct fanin_endpoint *endpoint);
 
 /*
- * Says goodbye to both neighbours and waits, for a second at most, until the kernel has delivered
- * all that was sent.
+ * Says goodbye to both neighbours and waits, for at most one second, until the kernel has delivered
+ * all sent data.
  */
 void fanin_ring_leave(struct fanin_endpoint *endpoint);
 
 /*
  * Returns a bitmap of the ranks that are gone, silent or have not posted the oldest collective, as
- * far as known; 0 if none is.
+ * far as known; 0 if there are none.
  */
 uint64_t fanin_ring_missing(struct fanin_endpoint *endpoint);
 
 /*
- * Returns a bitmap of the ranks that are being waited for now; 0 if none is, or once the ring has
- * failed.
+ * Returns a bitmap of the ranks that this rank waits for now; 0 if there are none, or once the ring
+ * has failed.
  */
 uint64_t fanin_ring_late(struct fanin_endpoint *endpoint);
 

@@ -132,7 +132,7 @@ tx_begin(struct fanin_ring *ring, struct fanin_ring_link *link)
 	struct fanin_ring_doubling *work = &ring->doubling;
 	struct fanin_ring_vector head;
 
-	/* Another length may be known from the partner already. */
+	/* The partner may already have told another length. */
 	if (has_other_n(work))
 		fanin_vector_union_free(&work->own);
 	head = (struct fanin_ring_vector){
@@ -245,7 +245,7 @@ ignored_len(const struct fanin_ring *ring, const struct fanin_ring_vector *head)
 	return parts_len(&all);
 }
 
-/* The partner's vector comes: makes room for it. */
+/* Makes room for the partner's vector, which is coming. */
 static void
 rx_begin(struct fanin_ring *ring, struct fanin_ring_link *link)
 {
@@ -339,7 +339,7 @@ rx_done(const struct fanin_ring *ring)
 
 /* ---------------------------------------------------------------- rounds */
 
-/* Both vectors of a round are where they have to be: combines them. The ring may have failed. */
+/* Combines both vectors of a round, which are in place. The ring may have failed. */
 static void
 stage_finish(struct fanin_ring *ring)
 {
@@ -458,7 +458,7 @@ fanin_ring_doubling_missing(const struct fanin_ring *ring)
 	if (link == NULL)
 		return 0;
 	partner = UINT64_C(1) << link->call.rank;
-	/* Nothing of it has come for long: its process is not in the library. */
+	/* Nothing has come from the partner for long: its process is not in the library. */
 	if (ring->now_ns - work->moved_ns >= limit_ns && ring->now_ns - link->heard_ns >= limit_ns)
 		return partner;
 	if (work->rx_begun || link->heard.type != FANIN_RING_STATUS ||

@@ -34,13 +34,13 @@
 #define FANIN_RING_GUESTS 8u
 
 /*
- * Most partners of recursive doubling: the rounds of 64 ranks, or those of fewer and the rank whose
- * vector is folded in.
+ * The most partners of recursive doubling: those of the rounds of 64 ranks, or those of fewer ranks
+ * and the rank whose vector is folded in.
  */
 #define FANIN_RING_LINKS 6u
 #define FANIN_RING_STAGES 8u
 
-/* First message in each direction of a connection. Little-endian, as all that follow. */
+/* The first message in each direction of a connection. Little-endian, as are all others. */
 struct fanin_ring_hello {
 	uint64_t magic;
 	uint64_t key;
@@ -80,7 +80,7 @@ struct fanin_ring_header {
 };
 static_assert(sizeof(struct fanin_ring_header) == 24, "the ring's header");
 
-/* What is known of a neighbour's machine while its process is waited for (ring_watch.c). */
+/* What is known about a neighbour's machine while its process is waited for (ring_watch.c). */
 struct fanin_ring_watch {
 	struct sockaddr_in address; /* where the rank listened; port 0: unknown */
 	int fd;                     /* of a test connection to it; -1: none */
@@ -89,7 +89,7 @@ struct fanin_ring_watch {
 	unsigned int tries;      /* attempts made before anybody had to wait */
 	bool refuses; /* an attempt was refused once: the next one will be, too, if the machine is
 			 there */
-	uint32_t segments;    /* received on the ring's own connection, when it was looked at */
+	uint32_t segments;    /* received on the ring's own connection at the last check */
 	uint64_t answered_ns; /* when the machine last sent anything */
 	uint64_t heard_ns;    /* when it last sent anything, or had nothing to acknowledge */
 };
@@ -113,17 +113,20 @@ struct fanin_ring_notice {
 	uint64_t silent;    /* STATUS: ranks that do not answer */
 	uint64_t blamed;    /* FAILED */
 	uint32_t blame;     /* FAILED: enum fanin_ring_blame */
-	uint32_t waited_ms; /* FAILED: how long nothing had been received; STATUS on a link: how
-			       long nothing has moved */
+	uint32_t waited_ms; /* FAILED: how long nothing was received; STATUS on a link: how long
+			       nothing has moved */
 };
 static_assert(sizeof(struct fanin_ring_notice) == 40, "the ring's notice");
 
-/* On a link, before a sparse vector. All messages on links are as long: notices are the others. */
+/*
+ * On a link, before a sparse vector. All messages on links have this length: the others are
+ * notices.
+ */
 struct fanin_ring_vector {
 	uint32_t type;
 	uint32_t seq;
-	uint64_t n_least; /* of the ranks whose vectors are in this one: if they differ, there is
-			     none */
+	uint64_t n_least; /* of the ranks whose vectors are in this one; if they differ, no vector
+			     follows */
 	uint64_t n_most;
 	uint64_t nnz;
 	uint8_t form; /* enum fanin_vector_form */
@@ -164,12 +167,12 @@ struct fanin_ring_call {
 struct fanin_ring_link {
 	struct fanin_ring_call call; /* open once wired, also if the partner has made it */
 	struct fanin_ring_piece tx;  /* a message that is being sent */
-	struct fanin_ring_piece rx;  /* one that is being received; complete: the head of a vector,
-					which waits until this rank is there */
+	struct fanin_ring_piece rx;  /* a message that is being received; once complete: the head of
+					a vector, which waits until this rank needs it */
 	bool tx_blocked;             /* accepts no more data now */
 	bool has_sent;               /* sent_seq is a sparse collective */
-	uint32_t sent_seq;           /* the last one whose vector this rank has begun to send */
-	bool left;                   /* the partner said goodbye */
+	uint32_t sent_seq; /* the last collective whose vector this rank has begun to send */
+	bool left;         /* the partner said goodbye */
 	bool ended;
 	uint64_t ended_ns;              /* when that was seen */
 	struct fanin_ring_notice heard; /* the partner's last notice */
@@ -353,7 +356,7 @@ fanin_ring_segment_of(const struct fanin_ring *ring, uint32_t rank, uint32_t ste
 	return (rank + ring->work.first + 2u * size - step) % size % ring->work.n_segments;
 }
 
-/* Returns after how long without progress the others are told which ranks are waited for. */
+/* Returns the time without progress after which other ranks are told which ranks are waited for. */
 static inline uint64_t
 fanin_ring_notice_ns(const struct fanin_ring *ring)
 {
@@ -363,8 +366,8 @@ fanin_ring_notice_ns(const struct fanin_ring *ring)
 }
 
 /*
- * Returns how often they are told. A rank that has been late for long is known, and may be late for
- * much longer.
+ * Returns the interval of these notices. A rank that has been late for long is known, and may be
+ * late for much longer.
  */
 static inline uint64_t
 fanin_ring_notice_interval_ns(const struct fanin_ring *ring, uint64_t now_ns)
@@ -395,7 +398,7 @@ bool fanin_ring_wired(const struct fanin_ring *ring);
 /* ring_wiring.c: makes one step of connecting the ranks. */
 void fanin_ring_wire(struct fanin_ring *ring);
 
-/* Fills in the descriptors for poll() until then. */
+/* Fills in the descriptors for poll() until the ring is wired. */
 unsigned int fanin_ring_wiring_fds(const struct fanin_ring *ring, struct pollfd *fds);
 
 /* ring_links.c: plans links and stages. peers: where each rank listens. */
@@ -410,7 +413,7 @@ unsigned int fanin_ring_link_receive(struct fanin_ring *ring, struct fanin_ring_
 /* Sends the rest of a message. Returns true if there is none left. */
 bool fanin_ring_link_flush(struct fanin_ring *ring, struct fanin_ring_link *link);
 
-/* The connection is not there any more. */
+/* Notes that the link's connection has ended. */
 void fanin_ring_link_end(struct fanin_ring *ring, struct fanin_ring_link *link);
 
 /* True if a link holds the head of a vector. */
@@ -428,21 +431,21 @@ fanin_ring_link_has_posted(const struct fanin_ring_link *link)
 }
 
 /*
- * Looks at all links from time to time: receives notices, and tells partners that wait, or may
- * soon, how this rank is doing.
+ * Checks all links from time to time: receives notices, and tells partners that wait, or may soon,
+ * how this rank is doing.
  */
 void fanin_ring_links_poll(struct fanin_ring *ring);
 
 /*
- * Tells all partners that this rank leaves or has failed. A link on which that is impossible, as a
- * vector is being sent, is closed for sending if the ring has failed.
+ * Tells all partners that this rank leaves or has failed. If the ring has failed, a link on which a
+ * vector is being sent is closed for sending instead.
  */
 void fanin_ring_links_tell(struct fanin_ring *ring, enum fanin_ring_type type);
 
 /* Sends what is left of such messages. Returns true if nothing is. */
 bool fanin_ring_links_flush(struct fanin_ring *ring);
 
-/* The caller was away; by_ns of that do not count as silence. */
+/* Does not count by_ns of the caller's absence as silence. */
 void fanin_ring_links_away(struct fanin_ring *ring, uint64_t by_ns);
 
 /* ring_doubling.c: true if the collective in progress is a sparse one. */
@@ -467,7 +470,7 @@ void fanin_ring_doubling_begin(struct fanin_ring *ring);
 /* Sends and receives. Returns how often. The ring may have failed. */
 unsigned int fanin_ring_doubling_work(struct fanin_ring *ring);
 
-/* All rounds are done: the caller gets the result. Returns the request's status. */
+/* Hands the result to the caller, as all rounds are done. Returns the request's status. */
 int fanin_ring_doubling_finish(struct fanin_ring *ring);
 
 /* Frees what it holds. */
@@ -496,24 +499,27 @@ bool fanin_ring_work_done(const struct fanin_ring *ring);
 void fanin_ring_watch_init(struct fanin_ring_watch *watch, const struct sockaddr_in *address);
 
 /*
- * The caller was away; by_ns of that do not count as silence. An attempt goes on: its answer may be
- * in the socket.
+ * Does not count by_ns of the caller's absence as silence. An attempt goes on: its answer may be in
+ * the socket.
  */
 void fanin_ring_watch_away(const struct fanin_ring *ring, struct fanin_ring_watch *watch,
 			   uint64_t by_ns);
 
 /*
- * To be called while nobody waits for the neighbour. Finds out whether its machine refuses
- * connections.
+ * Finds out whether the neighbour's machine refuses connections. Called while nobody waits for the
+ * neighbour.
  */
 void fanin_ring_watch_idle(struct fanin_ring *ring, struct fanin_ring_watch *watch);
 
-/* To be called while the neighbour is waited for. fd: the ring's connection with it. */
+/*
+ * Checks the neighbour's machine. Called while the neighbour is waited for. fd: the ring's
+ * connection with it.
+ */
 void fanin_ring_watch_check(struct fanin_ring *ring, struct fanin_ring_watch *watch, int fd);
 
 /*
- * True if the neighbour's machine has not answered although it had to, and this long after it was
- * sure.
+ * Returns true if the neighbour's machine has not answered although it had to, and this long after
+ * that became certain.
  */
 bool fanin_ring_watch_is_silent(const struct fanin_ring *ring, const struct fanin_ring_watch *watch,
 				uint64_t grace_ns);

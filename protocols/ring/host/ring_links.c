@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Links: connections with the partners of recursive doubling, and the notices on them. A partner
- * may wait for a rank that waits for another one, and so on. So each rank tells those whom it has
- * not sent its vector yet whom it waits for itself, and how long ago anything has moved.
+ * may wait for a rank that waits for another one, and so on. So each rank tells the partners that
+ * have not been sent its vector which rank it waits for itself, and for how long nothing has moved.
  */
 #include "ring_internal.h"
 
@@ -15,8 +15,8 @@
 /* --------------------------------------------------------------------- plan */
 
 /*
- * The ranks as recursive doubling has them: as many as the largest power of two that is not more.
- * Of the rest each is folded in.
+ * The ranks' places in recursive doubling: as many as the largest power of two up to the number of
+ * ranks. Each remaining rank is folded in.
  */
 struct shape {
 	uint16_t places;
@@ -35,8 +35,8 @@ shape_of(uint16_t size)
 }
 
 /*
- * The rank at a place. Of the first 2 * folded ranks the even ones have one, so that the ranks
- * behind places are in order.
+ * Returns the rank at a place. Of the first 2 * folded ranks only the even ones have a place, so
+ * that the ranks behind places are in order.
  */
 static uint16_t
 rank_at(const struct shape *shape, uint16_t place)
@@ -119,7 +119,7 @@ fanin_ring_link_flush(struct fanin_ring *ring, struct fanin_ring_link *link)
 	return ret == 1;
 }
 
-/* The partner of the round in progress has seen something move. */
+/* Notes that the partner of the current round has seen progress. */
 static void
 progress_hear(struct fanin_ring *ring, const struct fanin_ring_link *link)
 {
@@ -193,7 +193,7 @@ has_begun(const struct fanin_ring *ring, const struct fanin_ring_link *link)
 	return link->has_sent && link->sent_seq == ring->seq;
 }
 
-/* True if a vector is under way to the partner: no message can be sent. */
+/* Returns true if a vector is being sent to the partner: then no message can be sent. */
 static bool
 is_sending_to(const struct fanin_ring *ring, const struct fanin_ring_link *link)
 {
@@ -203,7 +203,7 @@ is_sending_to(const struct fanin_ring *ring, const struct fanin_ring_link *link)
 	       (link->tx.len != 0 || work->tx_bytes < work->tx_len);
 }
 
-/* True if a vector's bytes come from the partner: they are no messages. */
+/* Returns true if bytes of a vector are coming from the partner: they are no messages. */
 static bool
 is_receiving_from(const struct fanin_ring *ring, const struct fanin_ring_link *link)
 {
@@ -213,7 +213,7 @@ is_receiving_from(const struct fanin_ring *ring, const struct fanin_ring_link *l
 	       work->rx_bytes < work->rx_len;
 }
 
-/* True if the partner waits for this rank, as far as it has said. */
+/* Returns true if the partner waits for this rank, by its last notice. */
 static bool
 is_asked(const struct fanin_ring *ring, const struct fanin_ring_link *link)
 {

@@ -32,9 +32,9 @@ silent_ranks(const struct fanin_ring *ring)
 		return 0;
 	if (fanin_ring_is_doubling(ring)) {
 		/*
-		 * It waits for a partner, not for its neighbour. But the partner may be in the
-		 * collective before, which is not sparse, and wait for ranks behind the neighbour:
-		 * nobody else tells it.
+		 * This rank waits for a partner, not for its neighbour. But the partner may still
+		 * be in the previous collective, which is not sparse, and wait for ranks behind the
+		 * neighbour. Nobody else tells the partner.
 		 */
 		silent = fanin_ring_doubling_missing(ring);
 		if (silent != 0 || ring->now_ns - ring->doubling.moved_ns < limit_ns)
@@ -199,8 +199,8 @@ static void
 check_gone(struct fanin_ring *ring)
 {
 	/*
-	 * The rank before a dead one tells all others. It gets some time to be heard before the one
-	 * after it guesses.
+	 * The rank before a dead one tells all others. The rank after it waits a while for that
+	 * before it draws its own conclusion.
 	 */
 	const uint64_t grace_ns = ring->config.timeout_ns / 8 < 200 * 1000000ull
 					  ? ring->config.timeout_ns / 8
@@ -247,9 +247,10 @@ links_watch(struct fanin_ring *ring)
 }
 
 /*
- * A machine that does not answer. The rank after it leaves the report to the rank before it for a
- * while, as above, and so does a partner. That time begins when its own timeout ends, or, if it has
- * waited for longer (for a rank that was late before), when the silence has lasted long enough.
+ * Looks for a machine that does not answer. The rank after it leaves the report to the rank before
+ * it for a while, as above; so does a partner. That time begins when the rank's own timeout ends,
+ * or, if it has waited longer (for a rank that was late before), when the silence has lasted long
+ * enough.
  */
 static void
 check_silent(struct fanin_ring *ring, uint64_t waited_ns)

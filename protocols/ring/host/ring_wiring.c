@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connects the ranks: each one to the next, and the lower of two partners of recursive doubling to
- * the other. Both ends say hello with the job's key. A connection that starts with anything else is
- * closed and counted, as is one whose hello does not come in time. All are made before the first
- * collective: from then on nobody listens, by which a live machine is known (ring_watch.c).
+ * Connects the ranks: each rank to the next, and the lower of two partners of recursive doubling to
+ * the other. Both ends say hello with the job's key. A connection that starts with anything else,
+ * or whose hello is late, is closed and counted. All connections are made before the first
+ * collective. After that no rank listens, which shows that a machine is alive (ring_watch.c).
  */
 #include "ring_internal.h"
 
@@ -54,7 +54,7 @@ link_missing(const struct fanin_ring *ring)
 bool
 fanin_ring_wired(const struct fanin_ring *ring)
 {
-	/* Nothing is closed later: once nobody can call any more, all are there. */
+	/* No connection is closed later: when no rank can call any more, all connections exist. */
 	return ring->listener < 0 || ring->config.size == 1 ||
 	       (ring->prev >= 0 && ring->next.state == FANIN_RING_CALL_OPEN &&
 		link_missing(ring) == NULL);
@@ -220,8 +220,8 @@ guest_hear(struct fanin_ring *ring, struct fanin_ring_guest *guest)
 
 	if (ret < 0 && guest->hello.done == 0) {
 		/*
-		 * Only a probe whether this machine is alive, by a neighbour whose ring is complete
-		 * already.
+		 * The connection only checks whether this machine is alive; the neighbour that made
+		 * it has a complete ring.
 		 */
 		close(guest->fd);
 		guest->fd = -1;
@@ -336,7 +336,7 @@ expects_calls(const struct fanin_ring *ring)
 	return ring->prev < 0;
 }
 
-/* All ranks are connected: others that call are not let in any more. */
+/* Stops listening, as all ranks are connected. */
 static void
 listener_close(struct fanin_ring *ring)
 {
@@ -346,7 +346,9 @@ listener_close(struct fanin_ring *ring)
 	}
 	close(ring->listener);
 	ring->listener = -1;
-	/* The other ranks may still accept connections: what that shows is of no use. */
+	/*
+	 * Other ranks may still accept connections, so the result of an attempt would say nothing.
+	 */
 	ring->prev_watch.due_ns = ring->now_ns + RETRY_NS;
 	ring->next_watch.due_ns = ring->now_ns + RETRY_NS;
 	for (unsigned int i = 0; i < ring->n_links; i++)

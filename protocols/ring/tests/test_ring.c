@@ -23,7 +23,7 @@ element_get(const uint8_t *elements, uint64_t index, size_t size)
 	return bits;
 }
 
-/* The segment that an element lies in. */
+/* Returns the segment that contains an element. */
 static uint16_t
 segment_of(uint64_t index, uint64_t count, uint16_t n_ranks)
 {
@@ -35,7 +35,7 @@ segment_of(uint64_t index, uint64_t count, uint16_t n_ranks)
 	return (uint16_t)(rest + (index - rest * long_len) / (long_len - 1));
 }
 
-/* What the ring has to make of an element: from the rank of its segment on, from left to right. */
+/* Returns the expected element: combined from the rank of its segment on, from left to right. */
 static uint64_t
 element_expect(const struct collective *collective, uint8_t *const *sent, uint64_t index,
 	       uint16_t n_ranks)
@@ -180,7 +180,7 @@ START_TEST(requests_are_worked_on_in_the_order_of_posting)
 			for (uint64_t j = 0; j < i * 1000ull; j++)
 				((uint32_t *)collectives[i].send[rank])[j] = i + rank;
 		}
-		/* One rank is ahead by all of them. */
+		/* One rank posts all of them first. */
 		collective_post(&collectives[i], &rig, 0);
 		rig_step(&rig);
 	}
@@ -225,14 +225,14 @@ START_TEST(an_empty_collective_waits_for_every_rank)
 }
 END_TEST
 
-/* Element i of what rank r brings to a vector. */
+/* Returns element i of rank r's part of a vector. */
 static uint32_t
 brought(uint16_t rank, uint64_t i)
 {
 	return (uint32_t)((rank + 1u) * 1000003u + i * 7u);
 }
 
-/* What element i of the whole vector becomes, n the elements of a part. */
+/* Returns the expected element i of the whole vector; n is the number of elements of a part. */
 static uint32_t
 becomes(const struct rig *rig, enum fanin_collective collective, uint16_t root, uint64_t i,
 	uint64_t n)
@@ -249,8 +249,8 @@ becomes(const struct rig *rig, enum fanin_collective collective, uint16_t root, 
 }
 
 /*
- * Every rank has the whole vector in memory, of which it brings and keeps what the request's layout
- * says.
+ * Every rank has the whole vector in memory; the request's layout says which part of it the rank
+ * contributes and keeps.
  */
 static void
 collective_expect(struct rig *rig, enum fanin_collective kind, uint16_t root, uint64_t n,

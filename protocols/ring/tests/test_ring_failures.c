@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Failures in a ring: a rank that dies, leaves or has a silent machine is named by all others in
- * time, a rank that is late is waited for, and strangers get nowhere.
+ * Failures in a ring. A rank that dies, leaves or has a silent machine is named by all others in
+ * time. A late rank is waited for. Strangers are not admitted.
  */
 #include <stdio.h>
 #include <sys/socket.h>
@@ -17,7 +17,7 @@
 
 #define LARGE 2000000
 
-/* Everyone but that rank fails and names it, with these words. */
+/* Expects all ranks but that one to fail and to name it, with these words. */
 static void
 expect_blamed(const struct rig *rig, const struct collective *collective, uint16_t blamed,
 	      const char *words)
@@ -61,7 +61,10 @@ START_TEST(a_killed_rank_is_named_by_all_at_once)
 }
 END_TEST
 
-/* Steps for so long; all that are polled still wait at the end, and the others know for whom. */
+/*
+ * Steps for this long. At the end all ranks that are polled still wait, and the others know for
+ * whom.
+ */
 static void
 expect_waiting(const struct collective *collective, struct rig *rig, uint16_t late, uint64_t for_ns)
 {
@@ -228,7 +231,7 @@ START_TEST(a_machine_that_does_not_answer_is_named_by_all)
 END_TEST
 
 /*
- * Also if the rank has been late for long, and the one behind it is the first to find its machine
+ * Also if the rank has been late for long, and the rank behind it is the first to find its machine
  * silent.
  */
 START_TEST(the_rank_before_a_machine_that_does_not_answer_is_the_first_to_say_so)
@@ -298,8 +301,8 @@ START_TEST(a_rank_that_polls_rarely_learns_of_a_silent_machine)
 	fanin_ring_of(rig.rings[0])->next_watch.address = hole.address;
 	for (looks = 0; collective.requests[0].status == FANIN_IN_PROGRESS; looks++) {
 		/*
-		 * The clock is played, but the kernel's is not: each answer that it gives for the
-		 * paused rank begins a silence anew.
+		 * The test's clock is simulated, the kernel's is real: each answer that the kernel
+		 * gives for the paused rank starts a new silence.
 		 */
 		if (fanin_ring_of(rig.rings[0])->next_watch.segments != segments)
 			answered = looks;
@@ -361,7 +364,7 @@ START_TEST(a_stopped_rank_blames_nobody_when_it_resumes)
 }
 END_TEST
 
-/* It hears of the post before the rank behind it has handed on any data. */
+/* The rank learns of the post before the rank behind it has passed on any data. */
 START_TEST(a_rank_stopped_while_a_late_rank_posted_blames_nobody)
 {
 	struct collective collective;
@@ -407,7 +410,7 @@ START_TEST(an_answer_that_came_during_an_absence_is_read_before_anybody_is_blame
 	hole_make(&hole);
 	rig_create(&rig, 4, false);
 	watch = &fanin_ring_of(rig.rings[0])->next_watch;
-	/* So little that all of it is sent: nothing moves on the connection. */
+	/* Little enough for all of it to be sent: nothing moves on the connection. */
 	collective_make(&collective, &rig, 1000, FANIN_WIRE_F32, FANIN_WIRE_SUM, false);
 	for (uint16_t i = 0; i < 4; i++) {
 		if (i != 1)

@@ -55,10 +55,7 @@ post_all(struct sparse_vectors *vectors, const struct rig *rig)
 		post(vectors, rig, rank);
 }
 
-/*
- * Steps until no rank that is polled has it in progress; returns how long that took on the rig's
- * clock.
- */
+/* Steps until no rank that is polled has it in progress; returns the time by the rig's clock. */
 static uint64_t
 run(const struct sparse_vectors *vectors, struct rig *rig)
 {
@@ -199,8 +196,8 @@ ranges_combine(const struct sparse_vectors *vectors, bool *lower_has, uint64_t *
 }
 
 /*
- * What has to come of an index: pairs of ranks that are too many first, then ranges of twice as
- * many places each time.
+ * Returns the expected result at an index: first the pairs of surplus ranks are combined, then
+ * ranges of twice as many places each time.
  */
 static void
 order_expect(struct sparse_vectors *vectors, uint64_t index)
@@ -234,7 +231,7 @@ order_expect(struct sparse_vectors *vectors, uint64_t index)
 	vectors->expected[index] = bits[0];
 }
 
-/* Values of which the order shows: sums are rounded, NaNs have payloads, zeros a sign. */
+/* Values whose result shows the order: sums are rounded, NaNs have payloads, zeros a sign. */
 START_TEST(values_are_combined_in_the_order_of_ranks)
 {
 	static const uint8_t dtypes[] = { FANIN_WIRE_F16, FANIN_WIRE_BF16, FANIN_WIRE_F32,
@@ -739,7 +736,7 @@ expect_blamed(const struct rig *rig, const struct sparse_vectors *vectors, uint1
 	}
 }
 
-/* Little fits into the sockets of links, so that vectors take many steps. */
+/* Limits the sockets of links to a little data, so that vectors take many steps. */
 static void
 links_narrow(const struct rig *rig)
 {
@@ -895,7 +892,7 @@ START_TEST(a_rank_with_its_result_needs_no_killed_rank)
 }
 END_TEST
 
-/* True if all that are polled know that they wait for that rank. */
+/* Returns true if all ranks that are polled know that they wait for that rank. */
 static bool
 all_know(const struct rig *rig, uint16_t late)
 {
@@ -977,8 +974,8 @@ START_TEST(a_rank_that_has_not_posted_is_waited_for)
 END_TEST
 
 /*
- * A rank that is done computes, and passes on no notices: a partner that still waits knows for whom
- * all the same.
+ * A rank that is done computes, and passes on no notices. A partner that still waits nevertheless
+ * knows for whom.
  */
 START_TEST(a_rank_that_is_done_is_not_taken_for_late)
 {
@@ -1018,8 +1015,8 @@ steps_do(struct rig *rig, int n)
 }
 
 /*
- * A rank hangs after `_i` polls of a collective before, which is not sparse. Those that are done
- * with it wait for a partner that may not be: nobody takes a rank for late but the one that hangs.
+ * A rank hangs after `_i` polls of a preceding dense collective. Ranks that are done with it wait
+ * for a partner that may not be: only the rank that hangs is taken for late.
  */
 START_TEST(a_rank_that_hangs_in_the_collective_before_is_waited_for)
 {
@@ -1192,8 +1189,8 @@ START_TEST(a_machine_that_does_not_answer_is_named)
 END_TEST
 
 /*
- * A rank fails by itself, and its application goes on with something else; the ring does not pass
- * that on, as the rank before it computes.
+ * A rank fails by itself, and its application goes on with something else. The ring does not pass
+ * the failure on, as the rank before it computes.
  */
 START_TEST(a_partner_hears_of_a_failure_on_its_link)
 {
@@ -1281,7 +1278,7 @@ START_TEST(leaving_after_the_last_collective_harms_nobody)
 }
 END_TEST
 
-/* Ranks next to it have not posted: a partner is who finds out. */
+/* Its neighbours have not posted: a partner notices. */
 START_TEST(a_rank_that_has_left_is_named_by_who_still_wants_it)
 {
 	struct sparse_vectors_options options;
@@ -1441,7 +1438,7 @@ START_TEST(a_partner_that_is_not_reached_is_named)
 }
 END_TEST
 
-/* Who is no partner of rank 5 of 8, has no right to call it, or calls a second time. */
+/* A caller that is no partner of rank 5 of 8, may not call it, or calls a second time. */
 START_TEST(only_lower_partners_may_call_and_each_once)
 {
 	static const uint16_t from[] = { 3, 0, 7, 64, UINT16_MAX, 4, 1, 4 };
