@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A laboratory in which the hosts are stations of a Linux bridge, and fanin-switch is one more: all
-of them are behind its only port, which it sends each result to once. See lab.py.
+"""A laboratory in which the hosts and fanin-switch are stations of one Linux bridge. All hosts are
+behind the switch's only port, to which it sends each result once. See namespaces.py.
 """
 
 from pathlib import Path

@@ -67,10 +67,9 @@ class Topology:
 
 
 def deal(hosts, leaves, in_order=False):
-    """
-    How many hosts each leaf gets, in runs: as many as the others, about. in_order: so many that a
-    reproducible sum has the order of ranks, which halves a power of two of them again and again;
-    the last leaves may get fewer, or none.
+    """The number of hosts of each leaf, in runs: about the same for all. in_order: numbers with
+    which a reproducible sum keeps the order of ranks, which halves a power of two of them again and
+    again; the last leaves may get fewer, or none.
     """
     if not in_order:
         return [hosts // leaves + (i < hosts % leaves) for i in range(leaves)]
@@ -361,7 +360,7 @@ class Fabric(Lab):
         return links[0] if len(links) == 1 else {"links": links}
 
     def manager_topology(self):
-        """What the manager is told of the network."""
+        """The topology as it goes to the manager."""
         return {"switches": [{"name": switch, "control": str(self.socket_of(switch))}
                              for switch in self.topology.switches],
                 "links": [{"a": f"{a}:to-{b}", "b": f"{b}:to-{a}"} for a, b in self.topology.links],
@@ -418,7 +417,7 @@ class Fabric(Lab):
                         *map(str, arguments)]).stdout
 
     def ask_manager(self, *command):
-        """What faninctl prints, as JSON."""
+        """The output of faninctl, as JSON."""
         return json.loads(self.ctl_manager("-j", *command))
 
     def spawn_named(self, host, job, rank, size, **options):

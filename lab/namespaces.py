@@ -225,14 +225,12 @@ def as_user(user, arguments, closed=True):
 
 
 def user_of(options):
-    """The user as whom fanin-perf runs with these options; None: as this process."""
+    """The user that runs fanin-perf with these options; None: this process's."""
     return NOBODY if options.get("transport") in WITHOUT_RIGHTS else None
 
 
 def ports_text(transport):
-    """What the switch's ports are, and who the hosts are if they are somebody else than this
-    process.
-    """
+    """The kind of the switch's ports, and the hosts' user if it is not this process's."""
     ports = {"auto": "ports as the switch chooses",
              "udp": "af_packet ports"}.get(transport, f"{transport} ports")
     return f"{ports}, hosts without rights (user {NOBODY})" if transport in WITHOUT_RIGHTS else ports
@@ -345,7 +343,7 @@ class Process:
 
 
 def dead_leftovers(names):
-    """Those of the names fanin-PID-* whose process no longer exists."""
+    """The names fanin-PID-* whose process no longer exists."""
     for name in names:
         match = re.fullmatch(r"fanin-(\d+)-.+", name)
         if match and not Path("/proc", match.group(1)).exists():
@@ -583,7 +581,7 @@ class Lab:
         return config
 
     def switch_processes(self):
-        """Those that have something to remove when they end."""
+        """The switch's processes that have something to remove when they end."""
         return [self.switch]
 
     def start_switch(self, timeout=60):
@@ -681,8 +679,8 @@ class Lab:
 
     @staticmethod
     def perf_report(process):
-        """What a fanin-perf that has ended printed; an error object of the same shape if it printed
-        nothing.
+        """The output of a fanin-perf that has ended; an error object of the same shape if it
+        printed nothing.
         """
         try:
             return json.loads(process.stdout())

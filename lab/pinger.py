@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pings between hosts of a laboratory, of which every answer counts: ping(8) waits two round trips
-for its last ones, which is too short for a process that does not get a core in time, and tells of
-losses that there were not.
+"""Pings between hosts of a laboratory; every answer counts. ping(8) waits two round trips for its
+last answers. That is too short for a process that does not get a core in time, so ping reports
+losses that never happened.
 """
 
 import os

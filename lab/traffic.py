@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the links of a network carry, as the kernel counts the bytes of the interfaces at their
-ends, headers included.
+"""Traffic on the links of a network, by the kernel's byte counters of the interfaces at their ends,
+headers included.
 """
 
 from pathlib import Path
@@ -19,8 +19,7 @@ def link_bytes(namespace, interface):
 
 
 class Traffic:
-    """Of the links between the switches and of those to the hosts, from the time when this is made.
-    """
+    """Traffic on the links between switches and on those to hosts, since this was made."""
 
     def __init__(self, fabric):
         interfaces = {}
@@ -46,5 +45,5 @@ class Traffic:
 
 
 def most(links):
-    """The most that any of some links carries either way."""
+    """The largest traffic of any of these links in either direction."""
     return max((part for both in links.values() for part in both), default=0)

@@ -65,8 +65,8 @@ def part_of(collective, hosts, options, sizes):
 
 
 def parts_of(options):
-    """What is measured: the hosts and collectives that are asked for, each with each; if none are,
-    of all some, with --quick allreduces of four hosts.
+    """The parts to be measured: all combinations of the hosts and collectives that are asked for;
+    without any, a selection; with --quick, allreduces of four hosts.
     """
     if options.hosts or options.collective or options.quick:
         sizes = options.bytes or (FEW_SIZES if options.quick else SIZES)

@@ -51,7 +51,7 @@ TCP_PEERS, IN_PLACE_PEERS, SHM_PEERS = ("openmpi-tcp", "gloo-tcp"), (IN_PLACE,),
 
 
 class Part(NamedTuple):
-    """What rows are of: a collective of so many hosts, with these set-ups and sizes."""
+    """A group of rows: a collective of a number of hosts, with these set-ups and sizes."""
 
     collective: str
     hosts: int
@@ -60,7 +60,7 @@ class Part(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What came of one program at one size."""
+    """The results of one program at one size."""
 
     seconds: float  # of a collective
     # of all processes and ksoftirqd; None: not known, or a barrier's
@@ -108,7 +108,7 @@ def goal_of(row):
 
 
 def busy_runs(runs):
-    """How many of these runs had too much beside them."""
+    """The number of these runs with too much other load."""
     return sum((run.other_cores or 0) > BUSY_CORES for run in runs)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who takes part in ./dev bench allreduce and latency: each function has one program do one task,
-and returns the seconds of each collective.
+"""The sides of ./dev bench allreduce and latency: each function has one program do one task, and
+returns the seconds of each collective.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ class Task(NamedTuple):
     mark: Path | None = None  # socket of cpu_times.Marks
 
     def words(self, *own):
-        """As programs of bench/peers take it. own: arguments that only one of them has."""
+        """The command line of a program of bench/peers. own: arguments that only one of them has."""
         return [self.bytes, self.iters, WARMUP, *own, *(["in-place"] if self.in_place else []),
                 *([f"mark={self.mark}"] if self.mark else [])]
 
@@ -47,7 +47,7 @@ def fanin(lab, task, **options):
 
 
 def payload_of(lab):
-    """Of a packet of a job."""
+    """The payload of a packet of a job."""
     job = lab.create_job()
     lab.ctl("jobs", "destroy", job["id"])
     return job["payload_bytes"]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What ./dev bench busy makes of its runs: medians of each cell, ratios of pairs, the criteria, a
-table for people.
+"""The report of ./dev bench busy: medians of each cell, ratios of pairs, the criteria, a table for
+people.
 """
 
 import math
@@ -25,7 +25,7 @@ PING_FIGURES = ("median_ms", "p99_ms", "max_ms")
 # ---- medians and ratios
 
 def median_of(values):
-    """The median of those that are there; None if there are none."""
+    """The median of the values that exist; None if there are none."""
     there = [value for value in values if value is not None]
     return statistics.median(there) if there else None
 
@@ -44,8 +44,8 @@ def side_of(runs, side):
 
 
 def ratio_of(this, against):
-    """Of two runs' goodput. A failed run has none: 0 if it is this tree's, infinite if it is the
-    other's alone.
+    """The ratio of two runs' goodput. A failed run has none: 0 if it is this tree's, infinite if
+    only the other one failed.
     """
     if not this["ok"]:
         return 0.0
@@ -79,7 +79,8 @@ def summary_of(runs, compared):
 
 
 def geometric_mean(ratios):
-    """Of the medians that are known; None if there are none. ratios: each {"median", ...} or None.
+    """The geometric mean of the known medians; None if there are none. ratios: each {"median", ...}
+    or None.
     """
     medians = [ratio["median"] for ratio in ratios if ratio is not None
                and ratio["median"] is not None]

@@ -54,8 +54,8 @@ def ping_interval(pace):
 
 
 def iterations_for(seconds, pace):
-    """As many as take this long, and half as many more: between two rounds pings would find the
-    hosts at rest.
+    """The number of iterations that take this long, and half as many more: between two rounds pings
+    would find the hosts at rest.
     """
     return min(max(MIN_ITERATIONS, math.ceil(1.5 * seconds / pace)), MAX_ITERATIONS)
 
@@ -72,7 +72,7 @@ def total(reports, counter):
 
 
 def pings_of(text):
-    """What came of PINGS requests, from ping's output."""
+    """The results of PINGS requests, from ping's output."""
     times = {}
     for number, milliseconds in REPLY.findall(text):
         times.setdefault(int(number), float(milliseconds))  # the first reply, if there are several
@@ -146,7 +146,9 @@ def state_of(process):
 
 
 def whom_it_waits_for(lab, job):
-    """The ranks that a job's oldest block waits for, or that have not joined, and that in words."""
+    """The ranks that a job's oldest block waits for, or that have not joined, and a text about
+    them.
+    """
     try:
         told = lab.control.ask("jobs.waits", id=job["id"], most=1)
     except LabError:
@@ -161,8 +163,8 @@ def whom_it_waits_for(lab, job):
 
 
 def standing(lab, job, ranks):
-    """What there is to say about a job that is not done in time: whether it goes on, however
-    slowly, and who keeps it waiting.
+    """The state of a job that is not done in time: whether it makes progress, however slowly, and
+    which ranks keep it waiting.
     """
     results, before = results_of(lab, job), [state_of(rank) for rank in ranks]
     time.sleep(LOOK_SECONDS)
@@ -177,8 +179,8 @@ def standing(lab, job, ranks):
 
 
 def ended_badly(ranks):
-    """Which ranks have ended without success while others run, and their last words; empty if none
-    has.
+    """The ranks that have ended without success while others run, with their last lines; empty if
+    there are none.
     """
     if not any(rank.running() for rank in ranks):
         return ""
@@ -204,7 +206,7 @@ def knows_udp(build):
 
 
 def hosts_transport(lab):
-    """Of a build without UDP sockets hosts are on packet sockets, at the same MTU."""
+    """The hosts' transport: in a build without UDP sockets, packet sockets at the same MTU."""
     return "af_packet" if lab.transport == "udp" and not knows_udp(lab.build) else lab.transport
 
 

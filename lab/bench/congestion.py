@@ -145,8 +145,8 @@ def permutation(arguments):
 
 
 def allreduces_of(size):
-    """How many are measured one after the other. Switches learn from the first block of each
-    leader.
+    """The number of allreduces that are measured in sequence. Switches learn from the first block
+    of each leader.
     """
     return 40 if size <= 16 * KIB else 8 if size < MIB else 1
 
@@ -275,19 +275,19 @@ def show_table(rows):
 
 
 def modelled_ns(timeout_ns):
-    """How long a descriptor is held by section 3.2.2: 2d(l + t) + r."""
+    """The time for which a descriptor is held, by section 3.2.2: 2d(l + t) + r."""
     hop_ns = LINK_DELAY_NS + FRAME_BYTES * 8000 / LINK_MBIT
     return 2 * DIAMETER * (hop_ns + timeout_ns) + LEADER_NS
 
 
 def modelled_descriptors(timeout_ns):
-    """How many a switch has by the same: b(2d(l + t) + r), in packets."""
+    """The number of a switch's descriptors, by the same: b(2d(l + t) + r), in packets."""
     return modelled_ns(timeout_ns) * LINK_MBIT / (FRAME_BYTES * 8000)
 
 
 def descriptors_of(row):
-    """What switches have counted, on average and at most, and what the model says of the timeout
-    that they have learned.
+    """The switches' counts, average and maximum, and the model's prediction for the timeout that
+    they have learned.
     """
     leaves = [one for one in row["descriptors_used"] if one["tier"] == "leaf"]
     spines = [one for one in row["descriptors_used"] if one["tier"] == "spine"]

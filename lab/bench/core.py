@@ -23,7 +23,7 @@ HELP = f"""\
 
 
 def name_of(row):
-    """What tells a row of core-bench from others. Older ones lack some fields."""
+    """The fields that identify a row of core-bench. Older ones lack some of them."""
     jobs, workers = row.get("jobs", 1), row.get("workers", 1)
     return (f"{row['handler']} {row['dtype']} {row['op']}, {row['payload']} bytes, {row['hosts']} "
             f"hosts{' and a parent' if row.get('parent') else ''}, {jobs} job{'s' * (jobs != 1)}, "

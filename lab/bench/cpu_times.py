@@ -34,7 +34,7 @@ class Load(NamedTuple):
 
 
 def load_between(begin, end, cores):
-    """What ran between two moments."""
+    """The load between two moments."""
     seconds, own = end.seconds - begin.seconds, end.own - begin.own
     return Load(own, max(0.0, cores - (end.free - begin.free + own) / seconds))
 
@@ -46,8 +46,8 @@ def process_seconds(pid):
 
 
 def own_seconds(namespaces):
-    """The same of all processes in these network namespaces, given by their inodes, and of
-    ksoftirqd. Those that end meanwhile have none.
+    """The CPU seconds of all processes in these network namespaces, given by their inodes, and of
+    ksoftirqd. A process that ends meanwhile has none.
     """
     total = 0.0
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -98,16 +98,16 @@ class Marks:
                 self.moments.append(self.take())
 
     def take(self):
-        """What is looked at while all ranks wait. In the thread that listens."""
+        """Takes the times while all ranks wait. Runs in the listening thread."""
         return Moment(time.monotonic(), own_seconds(self.namespaces), free_seconds())
 
     def ends(self):
-        """What was taken at both marks of the loop that has ended."""
+        """The times taken at both marks of the loop that has ended."""
         moments, self.moments = self.moments, []
         if len(moments) != 2:
             raise LabError(f"found {len(moments)} marks of a measured loop, expected 2")
         return moments
 
     def load(self):
-        """What ran in the loop that has ended."""
+        """The load during the loop that has ended."""
         return load_between(*self.ends(), os.cpu_count())

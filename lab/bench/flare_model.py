@@ -63,7 +63,7 @@ def histogram_sum(entries, key):
 
 
 def snapshot(lab):
-    """What all workers together have counted so far."""
+    """The counts of all workers together so far."""
     workers = lab.control.ask("stats")["workers"]
     return {"busy_us": sum(worker["busy_us"] for worker in workers),
             "retries": sum(worker["retries"] for worker in workers),

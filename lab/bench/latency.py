@@ -77,7 +77,7 @@ def cells_of(options):
 
 @contextlib.contextmanager
 def halted(lab):
-    """The switch is stopped: it may poll, on a core that the others can use."""
+    """Stops the switch meanwhile: it may poll, on a core that the others can use."""
     lab.switch.popen.send_signal(signal.SIGSTOP)
     try:
         yield

@@ -25,7 +25,7 @@ GROUPS = {"fanin-perf": "hosts", "exchange-host": "hosts", "fanin-switch": "midd
 
 
 class Thread(NamedTuple):
-    """What the kernel has counted of a thread, or of several together, since they began."""
+    """The kernel's counters of a thread, or of several together, since they began."""
 
     cpu_ns: int = 0
     wait_ns: int = 0  # runnable, and another one had the core
@@ -116,7 +116,7 @@ class CallMarks(Marks):
 
 
 def counted(counter):
-    """What a perf stat has counted until now; None if it could not."""
+    """The counts of a perf stat until now; None if it could not count."""
     counter.send_signal(signal.SIGINT)
     words = counter.communicate(timeout=10)[1]
     fields = [line.split(",") for line in words.splitlines() if "raw_syscalls" in line]

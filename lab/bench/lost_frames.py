@@ -65,7 +65,7 @@ def look(lab, tries=20):
 
 
 def balance(moved):
-    """What is known of the frames of all links together, and the frames that no counter has."""
+    """The counts of frames of all links together, and the frames that no counter has."""
     def of(*names):
         return sum(moved.get(name, 0) for name in names)
     socket = of("switch.rx_missed")

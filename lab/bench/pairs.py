@@ -95,7 +95,7 @@ def compare(bench, against, pairs, programs, run, say):
 
 
 def table(result, unit):
-    """The same for people. unit: of the figures."""
+    """The result as a table for people. unit: of the figures."""
     this = f"this tree ({result['commit'][:10]}{' with changes' if result['changed'] else ''})"
     width = max(len(case["name"]) for case in result["cases"])
     lines = [f"{unit} of {this} / {result['against'][:10]}, medians of {result['pairs']} pairs; "

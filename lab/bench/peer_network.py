@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What Fanin is compared with on the hosts of a laboratory: their links to a Linux bridge, and
+"""The network of Fanin's peers on the hosts of a laboratory: their links to a Linux bridge, and
 mpirun over these.
 """
 
@@ -82,7 +82,7 @@ def openmpi(lab, middle, arguments, *task):
 
 
 def tcp_arguments(lab):
-    """Of mpirun: one rank on each host, which reach each other over the peers' links."""
+    """The arguments of mpirun: one rank on each host; ranks reach each other over the peers' links."""
     network = f"{PEER_NETWORK}.0/24"
     return ["-H", ",".join(f"p{host}" for host in range(lab.hosts)), "--mca", "plm_rsh_agent",
             lab.directory / "agent", "--mca",

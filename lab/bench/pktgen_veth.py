@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""fanin-pktgen against fanin-switch on veth pairs in network namespaces. What this does not know
-goes to fanin-pktgen.
+"""fanin-pktgen against fanin-switch on veth pairs in network namespaces. Unknown arguments go to
+fanin-pktgen.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What came of a measured loop's ranks: fanin-perf's, or those of a program of bench/peers. All
-time each collective by itself and check the first and last one.
+"""The results of a measured loop's ranks: fanin-perf's, or those of a program of bench/peers. Each
+rank times every collective by itself and checks the first and the last one.
 """
 
 import json

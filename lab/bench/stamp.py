@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""When and of what tree a measurement is: what a table's reader wants to know before the figures.
-"""
+"""The time and the tree of a measurement, which a table's reader needs before the figures."""
 
 import os
 import time
@@ -18,9 +17,7 @@ def stamp_now():
 
 
 def of_row(stamp):
-    """What each row of a table says of that, so that it can be told apart from older rows beside
-    it.
-    """
+    """The stamp of each row of a table, which tells it from older rows beside it."""
     return {name: stamp[name] for name in ("commit", "date", "load")}
 
 

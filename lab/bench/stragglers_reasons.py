@@ -72,7 +72,7 @@ def ranks_of(found):
 
 
 def measure_stragglers(found, bins):
-    """What the stragglers' paths carry. Only bins count in which a job has a rank that leads;
+    """The traffic on the stragglers' paths. Only bins in which a job has a leading rank count;
     without such a bin there are no values.
     """
     paths = [rank["path"] for job in found["jobs"] for rank in job["ranks"]]
