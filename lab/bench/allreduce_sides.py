@@ -28,7 +28,7 @@ class Task(NamedTuple):
     mark: Path | None = None  # socket of cpu_times.Marks
 
     def words(self, *own):
-        """The command line of a program of bench/peers. own: arguments that only one of them has."""
+        """The command line of a program of bench/peers. own: arguments of only one program."""
         return [self.bytes, self.iters, WARMUP, *own, *(["in-place"] if self.in_place else []),
                 *([f"mark={self.mark}"] if self.mark else [])]
 

@@ -82,7 +82,7 @@ def openmpi(lab, middle, arguments, *task):
 
 
 def tcp_arguments(lab):
-    """The arguments of mpirun: one rank on each host; ranks reach each other over the peers' links."""
+    """The arguments of mpirun: one rank per host; ranks use the peers' links."""
     network = f"{PEER_NETWORK}.0/24"
     return ["-H", ",".join(f"p{host}" for host in range(lab.hosts)), "--mca", "plm_rsh_agent",
             lab.directory / "agent", "--mca",

@@ -41,7 +41,7 @@ def run_one(program, options):
 
 
 def run_all(label, runs, processes, run):
-    """Returns the results of run(options) for all runs, in their order. label: of lines on stderr."""
+    """Returns what run(options) returns for each run, in order. label: of lines on stderr."""
     found = []
     with concurrent.futures.ThreadPoolExecutor(processes) as pool:
         futures = [pool.submit(run, options) for options in runs]
