@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs whose blocks have leaders (Canary sections 3 and 4). Their packets take whatever path the
- * switches' routes give them, so the job is on every switch that may be on one. A switch or a link
- * that fails loses packets, which hosts notice and repeat: nothing moves, and no job ends. A switch
- * that lacks the job routes its packets like any others, and gets it when it can. Main thread.
+ * Jobs whose blocks have leaders (Canary sections 3 and 4). Packets take any path that the
+ * switches' routes choose, so the job runs on every switch that may be on a path. A switch or link
+ * that fails loses packets, which hosts detect and retransmit: the job neither moves nor ends. A
+ * switch that lacks the job routes its packets like any others, and gets the job as soon as it can.
+ * Main thread only.
  */
 #include "manager/leaders.h"
 
@@ -33,7 +34,7 @@ check(const struct manager *manager, const struct group *group, struct control_e
 	return -EINVAL;
 }
 
-/* The topology's end of a link at a switch, if the link leads to another one; else NULL. */
+/* Returns a link's end at a switch, or NULL if the link does not lead to another switch. */
 static const struct topology_end *
 end_at(const struct topology_link *link, uint16_t switch_index)
 {
@@ -46,7 +47,7 @@ end_at(const struct topology_link *link, uint16_t switch_index)
 	return NULL;
 }
 
-/* Marks all switches that links connect with one, in whatever state these are. */
+/* Marks all switches that links connect with `from`, whatever the links' state. */
 static void
 mark_connected(const struct topology *topology, uint16_t from, bool *connected)
 {
@@ -79,7 +80,8 @@ ranks_at(const struct tree *tree, uint16_t switch_index)
 }
 
 /*
- * Where all ranks are at one switch no other one sees a packet, unless hosts have links to others.
+ * True if all ranks are at one switch and no host has a link to another one: no other switch sees
+ * the job's packets.
  */
 static bool
 needs_one_switch(const struct manager *manager, const struct group *group, const struct tree *tree)
@@ -97,9 +99,9 @@ needs_one_switch(const struct manager *manager, const struct group *group, const
 }
 
 /*
- * All switches that links of the topology connect with its hosts, whatever their state. Those that
- * are lost get the job when they come, those that are full when they have room. Only the switches
- * of hosts must have it now.
+ * Makes a node of every switch that the topology's links connect with the job's hosts, whatever the
+ * switches' state. Lost switches get the job when they come back, full ones when they have room.
+ * Only switches with hosts of the job must have it now.
  */
 static struct group_node *
 make_nodes(const struct manager *manager, const struct group *group, const struct tree *tree,
@@ -123,8 +125,8 @@ make_nodes(const struct manager *manager, const struct group *group, const struc
 
 		node->local = ranks_at(tree, i);
 		/*
-		 * A switch that will never have the job is none of its switches, unless it has
-		 * hosts: then the job is refused.
+		 * Skip a switch whose handlers exclude the job for good, unless the job has hosts
+		 * there: then the job is refused.
 		 */
 		if (!connected[i] ||
 		    (peer->state == PEER_UP && fanin_ranks_is_empty(&node->local) &&
@@ -155,8 +157,8 @@ leaders_port(const struct manager *manager, const struct group *group,
 	char fault[CONTROL_MESSAGE_LEN];
 
 	/*
-	 * A link that is down may come up. Whether the switch behind it has the job does not
-	 * matter: it passes packets on either way.
+	 * Links that are down count too, since they may come up. The switch behind the link need
+	 * not have the job: it passes packets on either way.
 	 */
 	if (group->n_nodes == 1 || end == NULL || fault_of_link(manager, found, fault))
 		return NULL;
@@ -178,7 +180,9 @@ leaders_list_ports(const struct manager *manager, const struct group *group,
 	return list;
 }
 
-/* The hosts that have another link here than the one that they were told to use first. */
+/*
+ * Adds the hosts whose second link, not the one that they were told to use first, is at this node.
+ */
 static void
 add_second_links(const struct manager *manager, const struct group *group,
 		 const struct group_node *node, json_t *list)
@@ -193,8 +197,8 @@ add_second_links(const struct manager *manager, const struct group *group,
 }
 
 /*
- * The second links of hosts, and in place of a tree the ports of a switch to others; one without
- * any, or without hosts, refuses the empty list.
+ * Adds the hosts' second links and, in place of a tree, the switch's ports to other switches. Empty
+ * lists are left out: a switch refuses them.
  */
 static void
 add_args(const struct manager *manager, const struct group *group, const struct group_node *node,
@@ -210,7 +214,7 @@ add_args(const struct manager *manager, const struct group *group, const struct 
 		json_object_del(args, "members");
 }
 
-/* What hosts that join no switch would hear of their first one. */
+/* Notes what a host would learn by joining its first switch: these hosts join no switch. */
 static void
 note_created(struct group *group, const struct peer *peer, const json_t *result)
 {
@@ -226,7 +230,7 @@ note_created(struct group *group, const struct peer *peer, const json_t *result)
 							     json_object_get(result, "parameters"));
 }
 
-/* What a switch would tell a host that joins it. */
+/* Adds what a switch would tell a host that joins it. */
 static void
 add_answer(const struct group *group, json_t *result)
 {
@@ -238,7 +242,10 @@ add_answer(const struct group *group, json_t *result)
 	json_object_update_new(result, slots);
 }
 
-/* It has none of the job's hosts, and packets pass it all the same. */
+/*
+ * The job can begin without a switch that has none of its hosts: packets pass through the switch
+ * all the same.
+ */
 static bool
 can_spare(const struct group *group, struct group_node *node, const char *code)
 {
@@ -246,7 +253,7 @@ can_spare(const struct group *group, struct group_node *node, const char *code)
 
 	if (!fanin_ranks_is_empty(&node->local) || (!lost && strcmp(code, "no_room") != 0))
 		return false;
-	/* One that is lost may have made it. */
+	/* A lost switch may have created the job. */
 	node->state = lost ? NODE_MISSING : NODE_REFUSED;
 	log_info("job \"%s\" begins without switch %s, which %s", group->name, node->switch_name,
 		 lost ? "is lost" : "has no room");
@@ -272,8 +279,8 @@ find_node(const struct manager *manager, uint32_t job, uint16_t switch_index, st
 }
 
 /*
- * A switch has made the job of a group that runs, or not. The job may have ended meanwhile: then it
- * is removed there, too.
+ * Handles a switch's answer to jobs.create for a group that runs. If the group has ended in the
+ * meantime, the job is removed from that switch, too.
  */
 static void
 created(void *user, uint32_t job, struct peer *peer, const json_t *result, const char *code,
@@ -294,7 +301,7 @@ created(void *user, uint32_t job, struct peer *peer, const json_t *result, const
 		return;
 	}
 	node->state = strcmp(code, "lost") == 0 ? NODE_MISSING : NODE_REFUSED;
-	/* It is tried again whenever something changes. */
+	/* The request is repeated whenever something changes. */
 	if (node->state == NODE_REFUSED && strstr(group->reason, message) == NULL) {
 		snprintf(group->reason, sizeof(group->reason), "switch %s: %.400s",
 			 node->switch_name, message);
@@ -303,7 +310,7 @@ created(void *user, uint32_t job, struct peer *peer, const json_t *result, const
 	}
 }
 
-/* Can a switch be asked for the job of a group, which it lacks? */
+/* True if a switch lacks a group's job and can be asked to create it. */
 static bool
 may_ask(const struct manager *manager, const struct group *group, const struct group_node *node)
 {
@@ -318,7 +325,7 @@ may_ask(const struct manager *manager, const struct group *group, const struct g
 	       removal_find(manager, node->switch_name, group->id) == NULL;
 }
 
-/* Asks the switches of a group that runs to create its job, where it is missing and they can. */
+/* Asks the switches that lack the job of a running group to create it, where they can. */
 static void
 mend(struct manager *manager, struct group *group, const char *why)
 {
@@ -337,7 +344,7 @@ mend(struct manager *manager, struct group *group, const char *why)
 	}
 	if (!asked)
 		return;
-	/* What is about to be asked for is in the database first. */
+	/* Record in the database what the switches are about to be asked for, before asking. */
 	if (store_put_group(manager->store, group) != 0) {
 		log_error("database: %s", store_error(manager->store));
 		for (uint16_t i = 0; i < group->n_nodes; i++)

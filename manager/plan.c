@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where a group's job goes: the tree, from what the switches say at this moment, and the parameters
- * that all of its switches must have alike (Flare section 4; Canary section 2). Main thread.
+ * Plans where a group's job runs: a tree, from the current state of the switches, and the
+ * parameters that must be the same on all of its switches (Flare section 4; Canary section 2). Main
+ * thread only.
  */
 #include "manager/plan.h"
 
@@ -22,15 +23,16 @@
 #include "wire/order.h"
 #include "wire/wire.h"
 
-/* The graph of a moment; large, so it is made on the heap. */
+/* The network's graph at one moment. It is large and therefore allocated on the heap. */
 struct plan {
 	struct tree_switch switches[TREE_MAX_NODES];
 	struct tree_link links[TREE_MAX_BRANCHES];
 	struct tree_graph graph;
 	struct tree_place places[GROUP_MAX_RANKS];
-	const struct topology_host *hosts[GROUP_MAX_RANKS]; /* the links that the ranks have joined
-							       with */
-	uint32_t addresses[GROUP_MAX_RANKS][TREE_MAX_CHOICES]; /* of the hosts, at their places */
+	const struct topology_host *hosts[GROUP_MAX_RANKS];    /* by rank: the link with which it
+								  joined */
+	uint32_t addresses[GROUP_MAX_RANKS][TREE_MAX_CHOICES]; /* of the ranks' hosts, one per
+								  usable link */
 	struct tree tree;
 };
 
@@ -65,7 +67,7 @@ static void
 draw_graph(const struct manager *manager, struct group *group, struct plan *plan)
 {
 	const struct topology *topology = &manager->config->topology;
-	/* Servers are of no use to other jobs. */
+	/* Only jobs whose shape has a server can use servers. */
 	const uint16_t n_servers = group_shape_of(group)->has_server ? topology->n_servers : 0;
 	const uint16_t n_switches = (uint16_t)(topology->n_switches + n_servers);
 	const uint16_t n_links = (uint16_t)(topology->n_links + n_servers);
@@ -96,7 +98,8 @@ draw_graph(const struct manager *manager, struct group *group, struct plan *plan
 }
 
 /*
- * Ranks of one host have one address, or they would use the same link by two names sooner or later.
+ * Ranks on one host must have the same address; otherwise they would sooner or later use the same
+ * link under two addresses.
  */
 static int
 check_hosts_differ(const struct group *group, const struct plan *plan, uint16_t rank,
@@ -124,8 +127,8 @@ check_hosts_differ(const struct group *group, const struct plan *plan, uint16_t 
 }
 
 /*
- * Can a link of a host be used? Of a host's only link that is down nothing better is to be had, and
- * with memif it comes up with the process that joins the job.
+ * True if a link of a host can be used. A host's only link is used even if it is down: there is no
+ * alternative, and a memif link comes up only with the process that joins the job.
  */
 static bool
 link_is_usable(const struct manager *manager, const struct plan *plan,
@@ -140,7 +143,7 @@ link_is_usable(const struct manager *manager, const struct plan *plan,
 	       (only || !peer_port_is_down(&manager->peers[link->at.switch_index], link->at.port));
 }
 
-/* Why a link can't be used. Returns the error's code. */
+/* Writes why a link can't be used. Returns the error's code. */
 static const char *
 describe_link(const struct manager *manager, const struct group *group, const struct plan *plan,
 	      const struct topology_host *link, uint16_t rank, char *text, size_t text_len)
@@ -169,7 +172,7 @@ describe_link(const struct manager *manager, const struct group *group, const st
 	return "no_path";
 }
 
-/* None of a rank's links can be used. first: of its host. */
+/* Fails because none of a rank's links can be used. first: the first link of its host. */
 static int
 fail_links(const struct manager *manager, const struct group *group, const struct plan *plan,
 	   uint16_t rank, const struct topology_host *first, struct control_error *error)
@@ -195,8 +198,8 @@ fail_links(const struct manager *manager, const struct group *group, const struc
 }
 
 /*
- * Gives a rank those of its host's links to choose from that can be used. first: the one that
- * stands first in the topology.
+ * Lists the usable links of a rank's host as the rank's choices. first: the host's first link in
+ * the topology.
  */
 static int
 list_places(const struct manager *manager, const struct group *group, uint16_t rank,
@@ -240,8 +243,8 @@ find_places(const struct manager *manager, const struct group *group, struct pla
 }
 
 /*
- * Why a server can't be used. Returns the error's code; NULL: it can, as far as it is its own
- * concern.
+ * Writes why a server can't be used. Returns the error's code, or NULL if neither the server nor
+ * its link prevents it.
  */
 static const char *
 describe_server(const struct manager *manager, const struct group *group, const struct plan *plan,
@@ -284,8 +287,8 @@ describe_server(const struct manager *manager, const struct group *group, const 
 }
 
 /*
- * Writes why servers can't be used, ": " before the first, "; " between them. Returns the code of
- * an error that says so.
+ * Writes why servers can't be used, ": " before the first, "; " between them. Returns the code for
+ * such an error.
  */
 static const char *
 describe_servers(const struct manager *manager, const struct group *group, const struct plan *plan,
@@ -309,7 +312,7 @@ describe_servers(const struct manager *manager, const struct group *group, const
 	return code;
 }
 
-/* No tree has a server as its root that reaches all ranks, whose switches can be used. */
+/* Fails because no usable server reaches all ranks, although their switches can be used. */
 static int
 fail_server(const struct manager *manager, const struct group *group, const struct plan *plan,
 	    int ret, struct control_error *error)
@@ -331,7 +334,7 @@ fail_server(const struct manager *manager, const struct group *group, const stru
 	return ret;
 }
 
-/* The ranks' switches can be used, but they are not connected. */
+/* Fails because the ranks' switches can be used but are not connected. */
 static int
 fail_tree(const struct manager *manager, const struct group *group, const struct plan *plan,
 	  int ret, struct control_error *error)
@@ -366,16 +369,16 @@ name_of_node(const void *user, unsigned int index)
 }
 
 /*
- * Trees reach all ranks, but a switch of each would have to sum up ranks that their order never
- * sums up by themselves.
+ * Fails because each tree that reaches all ranks has a switch that would have to sum up ranks that
+ * the order of ranks never sums up by themselves.
  */
 static int
 fail_order(const struct manager *manager, const struct group *group, struct plan *plan,
 	   struct control_error *error)
 {
 	/*
-	 * A job that has no room for its tree at this moment may get that back, and a switch that
-	 * has refused it may take it later.
+	 * The job may find room for another tree later, and a switch that refused the job may
+	 * accept it later.
 	 */
 	const char *code = group->out_of_room            ? "no_room"
 			   : group->failure.code != NULL ? "no_path"
@@ -402,8 +405,8 @@ is_new(const struct group *group)
 }
 
 /*
- * A further tree has to bring at least one link that the job's others do not have, or a server of
- * its own. Once it is there, it may move anywhere.
+ * A further tree must add at least one link that the job's other trees lack, or a server of its
+ * own. Once it has been made, it may move anywhere.
  */
 static int
 check_is_further(const struct manager *manager, const struct group *group, const struct plan *plan,
@@ -455,7 +458,7 @@ write_nodes(const struct manager *manager, const struct plan *plan, struct group
 	return 0;
 }
 
-/* Lowers *mtu to that of a port. */
+/* Lowers *mtu to the port's MTU if that is smaller. */
 static int
 lower_mtu(const struct manager *manager, uint16_t switch_index, const char *port, uint32_t *mtu,
 	  struct control_error *error)
@@ -474,7 +477,7 @@ lower_mtu(const struct manager *manager, uint16_t switch_index, const char *port
 }
 
 /*
- * Packets have to fit the host's other links as well, as far as these are known: the job may move
+ * Packets must also fit the host's other links, as far as their MTUs are known: the job may move
  * there.
  */
 static void
@@ -487,7 +490,7 @@ lower_mtu_by_others(const struct manager *manager, const struct topology_host *h
 		lower_mtu(manager, link->at.switch_index, link->at.port, mtu, &ignored);
 }
 
-/* Packets have to fit all links that they may take, as far as these are known. */
+/* Packets must fit all links that they may take, as far as the MTUs are known. */
 static void
 lower_mtu_by_links(const struct manager *manager, const struct group *group, uint32_t *mtu)
 {
@@ -553,15 +556,15 @@ plan_check_shape(const struct manager *manager, struct group *group, struct cont
 {
 	struct control_error ignored;
 
-	/* A shape that is not known is refused once the job has a tree, or has none. */
+	/* An unknown shape is refused later, once the job has a tree or finding one has failed. */
 	if (is_new(group) || group->state == GROUP_GATHERING)
 		(void)handlers_find_shape(manager, group, &ignored);
 	return group_shape_of(group)->check(manager, group, error);
 }
 
 /*
- * Whether a tree with a server as its root, or without, or no tree at all, is what the switches say
- * that the handler has.
+ * Checks that the switches report the kind of shape that was planned: a tree with a server as its
+ * root, a tree without a server, or no tree.
  */
 static int
 check_settled(const struct group *group, enum group_shape planned, struct control_error *error)
@@ -576,7 +579,7 @@ check_settled(const struct group *group, enum group_shape planned, struct contro
 	return -EINVAL;
 }
 
-/* Finds the places of all ranks, and a tree over them. */
+/* Finds the places of all ranks and a tree over them. */
 static int
 find_tree(const struct manager *manager, struct group *group, struct plan *plan,
 	  struct control_error *error)
@@ -585,7 +588,7 @@ find_tree(const struct manager *manager, struct group *group, struct plan *plan,
 
 	if (ret != 0)
 		return ret;
-	/* Without servers in the graph a switch would be the root. */
+	/* If the graph had no servers, tree_build would make a switch the root. */
 	if (group_shape_of(group)->has_server && plan->graph.n_servers == 0)
 		ret = -EHOSTUNREACH;
 	else
@@ -600,8 +603,8 @@ find_tree(const struct manager *manager, struct group *group, struct plan *plan,
 }
 
 /*
- * The same for a group with ranks that nobody has asked for: they follow from the first tree that
- * is found.
+ * Assigns the ranks that nobody has asked for, following the first tree that is found, and clears
+ * the places for the next search.
  */
 static int
 deal_ranks(const struct manager *manager, struct group *group, struct plan *plan,
@@ -620,8 +623,8 @@ deal_ranks(const struct manager *manager, struct group *group, struct plan *plan
 }
 
 /*
- * Partial sums cross a link in the type of their elements, so rounding only once is for jobs of one
- * switch.
+ * Partial sums cross a link in the type of their elements. So only jobs on one switch can round
+ * just once.
  */
 static int
 check_wide(const struct manager *manager, const struct group *group, const struct tree *tree,
@@ -680,8 +683,8 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 	}
 	free(plan);
 	/*
-	 * Without a tree, too, it has to be known whether hosts can do by themselves what the
-	 * switches would.
+	 * Without a tree, too, the shape is needed: it tells whether hosts can replace the
+	 * switches.
 	 */
 	if (ret != 0)
 		return handlers_find_shape(manager, group, error) == 0 ? ret : -EINVAL;
@@ -753,10 +756,15 @@ plan_create_args(const struct manager *manager, const struct group *group, uint1
 				 group->reproducible, "accumulate", group->wide ? "f32" : "native",
 				 "members", list_children(manager, group, index));
 
-	/* A switch that has no tags refuses the argument, and has to get other jobs without it. */
+	/*
+	 * A switch that does not support tags refuses this argument, so jobs without tags omit it.
+	 */
 	if (group->authenticate)
 		json_object_set_new(args, "authenticate", json_true());
-	/* Likewise. The names are the handler's, which the switch knows. */
+	/*
+	 * Omitted if empty, for the same reason. The handler defines the names, and the switch
+	 * knows them.
+	 */
 	if (group->parameters_asked != NULL)
 		json_object_set(args, "parameters", group->parameters_asked);
 	if (group_shape_of(group)->add_args != NULL)
@@ -764,8 +772,8 @@ plan_create_args(const struct manager *manager, const struct group *group, uint1
 	if (group->n_nodes > 1)
 		json_object_set_new(args, "size", json_integer(group->size));
 	/*
-	 * A switch alone knows best how many are enough for its ports; several have to agree, and a
-	 * job that moves keeps its own.
+	 * A single switch chooses the number of slots for its ports by itself. Several switches
+	 * must agree on one, and a job that moves keeps its number.
 	 */
 	if (group_shape_of(group)->has_slots &&
 	    (group->n_nodes > 1 || group->moving || !group_shape_of(group)->has_tree))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a group's job goes. Main thread. */
+/* Plans where a group's job runs: its tree, payload and slots. Main thread only. */
 #ifndef FANIN_MANAGER_PLAN_H
 #define FANIN_MANAGER_PLAN_H
 
@@ -14,27 +14,28 @@ struct group;
 struct topology_host;
 
 /*
- * The code of a job whose trees that reach all ranks have none that keeps their order, which it
+ * Error code: trees reach all ranks, but none of them keeps the order of ranks that the job
  * promises.
  */
 #define PLAN_ORDER "order"
 
 /*
- * Finds a tree for a group whose ranks are settled: its nodes, payload and slots. Returns 0; or
- * -errno with *error filled: code "no_path", "no_room", PLAN_ORDER, or "invalid" for what no switch
- * can change. Of a group that is being made ranks that nobody has asked for may change.
+ * Finds a tree for a group whose ranks are settled: its nodes, payload and slots. While the group
+ * is being made, ranks that nobody has asked for may change.
+ * Returns 0; or -errno with *error filled: code "no_path", "no_room", PLAN_ORDER, or "invalid" for
+ * problems that no switch can change.
  */
 int plan_group(struct manager *manager, struct group *group, struct control_error *error);
 
 /*
- * Finds the shape of a group's handler, as far as the switches have told, unless the group has it
- * already, and whether the group asks for what jobs of that shape have not. Returns 0; or -EINVAL
- * with *error.
+ * Finds the shape of a group's handler, as far as the switches have reported it, unless the group
+ * already has one. Checks that jobs of that shape support what the group asks for. Returns 0; or
+ * -EINVAL with *error.
  */
 int plan_check_shape(const struct manager *manager, struct group *group,
 		     struct control_error *error);
 
-/* The arguments of jobs.create for one node; a new reference. */
+/* Returns the arguments of jobs.create for one node, a new reference. */
 json_t *plan_create_args(const struct manager *manager, const struct group *group, uint16_t node);
 
 /* Adds a host's link to the members that the arguments of jobs.create list. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who waits for whom: asks all switches of a job's tree and answers when the last of them has
- * answered, or is lost. What the question is about is copied, since jobs may go or change their
- * trees meanwhile. Main thread.
+ * Reports which ranks blocks wait for. Asks all switches of a job's tree, and answers the client
+ * once the last switch has answered or is lost. The question keeps a copy of the groups that it is
+ * about, since jobs may end or change their trees meanwhile. Main thread only.
  */
 #include "manager/waits.h"
 
@@ -13,11 +13,11 @@
 #include "manager/manager.h"
 #include "manager/waits_tree.h"
 
-#define MOST_QUESTIONS 16 /* at a time */
-#define MOST_BLOCKS 1024  /* of one switch: it tells no more */
-#define NODE_BITS 16      /* of what a switch's answer is told by */
+#define MAX_QUESTIONS 16 /* open at the same time */
+#define MAX_BLOCKS 1024  /* that one switch reports at most */
+#define NODE_BITS 16     /* for the node's index in the number that identifies an answer */
 
-/* A tree of a job, or a job without one. */
+/* One tree of a job, or a job without a tree. */
 struct waits_job {
 	char name[GROUP_NAME_LEN];
 	enum group_state state;
@@ -25,15 +25,14 @@ struct waits_job {
 	uint16_t n_trees;
 	uint16_t size;
 	uint16_t n_members;
-	struct waits_node *nodes; /* of a job in the network */
+	struct waits_node *nodes; /* NULL unless the job runs in the network with a tree */
 	uint16_t n_nodes;
 };
 
 struct waits {
 	TAILQ_ENTRY(waits) entry;
 	struct control_client *client;
-	uint64_t client_number; /* by which it is known whether the client still is the one that
-				   asked */
+	uint64_t client_number; /* tells whether `client` still is the client that asked */
 	json_t *id;
 	struct waits_job *jobs;
 	uint16_t n_jobs;
@@ -61,7 +60,7 @@ waits_end(struct manager *manager)
 		forget(manager, TAILQ_FIRST(&manager->waits));
 }
 
-/* All switches have answered: a new reference to what the client is told. */
+/* Returns the answer for the client, a new reference. All switches have answered. */
 static json_t *
 describe(const struct waits *waits)
 {
@@ -101,7 +100,7 @@ switch_answered(void *user, uint32_t which, struct peer *peer, const json_t *res
 	forget(manager, waits);
 }
 
-/* Copies what is needed of a group. Returns false without memory. */
+/* Copies what is needed of a group. Returns false if memory runs out. */
 static bool
 copy_group(struct waits_job *job, const struct group *group)
 {
@@ -111,7 +110,7 @@ copy_group(struct waits_job *job, const struct group *group)
 				   .size = group->size,
 				   .n_members = group->n_members };
 	memcpy(job->name, group->name, sizeof(job->name));
-	/* Without a tree there is nothing to follow: which ranks a block lacks its leader knows. */
+	/* Without a tree there is nothing to trace: a block's leader knows the missing ranks. */
 	if (group->state != GROUP_NETWORK || !group_shape_of(group)->has_tree)
 		return true;
 	job->nodes = calloc(group->n_nodes + 1u, sizeof(*job->nodes));
@@ -130,7 +129,7 @@ copy_group(struct waits_job *job, const struct group *group)
 	return true;
 }
 
-/* Asks the switches of one group, which was copied. */
+/* Asks the switches of one group, which copy_group has copied. */
 static void
 ask_switches(struct manager *manager, struct waits *waits, uint16_t index,
 	     const struct group *group)
@@ -144,7 +143,7 @@ ask_switches(struct manager *manager, struct waits *waits, uint16_t index,
 		if (at != TOPOLOGY_NO_SWITCH &&
 		    peer_ask(&manager->peers[at], "jobs.waits",
 			     json_pack("{s:I, s:i}", "id", (json_int_t)group->id, "most",
-				       MOST_BLOCKS),
+				       MAX_BLOCKS),
 			     switch_answered, waits, (uint32_t)index << NODE_BITS | i) == 0)
 			waits->n_unanswered++;
 		else
@@ -153,8 +152,8 @@ ask_switches(struct manager *manager, struct waits *waits, uint16_t index,
 }
 
 /*
- * The groups that are asked for: the trees of one job, or all if group is NULL. Returns false
- * without memory.
+ * Copies the groups that the question is about: the trees of one job, or all if group is NULL.
+ * Returns false if memory runs out.
  */
 static bool
 copy_groups(const struct manager *manager, struct waits *waits, const struct group *group)
@@ -183,7 +182,7 @@ has_room(const struct manager *manager)
 
 	TAILQ_FOREACH(waits, &manager->waits, entry)
 		n++;
-	return n < MOST_QUESTIONS;
+	return n < MAX_QUESTIONS;
 }
 
 json_t *
@@ -209,7 +208,7 @@ command_waits(void *user, struct control_client *client, json_t *id, const json_
 	if (!has_room(manager))
 		return control_fail(error, "no_room",
 				    "%d such questions wait for switches: ask again later",
-				    MOST_QUESTIONS);
+				    MAX_QUESTIONS);
 	waits = calloc(1, sizeof(*waits));
 	if (waits == NULL)
 		return control_fail(error, "internal", "out of memory");
@@ -223,7 +222,7 @@ command_waits(void *user, struct control_client *client, json_t *id, const json_
 			ask_switches(manager, waits, index++, each);
 	}
 	if (waits->n_unanswered > 0) {
-		/* They answer later, never from within peer_ask. */
+		/* Switches answer later, never from within peer_ask. */
 		waits->client = client;
 		waits->client_number = control_client_number(client);
 		waits->id = json_incref(id);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who waits for whom, asked at the switches. Main thread. */
+/* Reports which ranks blocks wait for, as the switches tell. Main thread only. */
 #ifndef FANIN_MANAGER_WAITS_H
 #define FANIN_MANAGER_WAITS_H
 
@@ -11,12 +11,12 @@ struct manager;
 
 /*
  * Asks all switches of a job's tree, or of all jobs' trees, which blocks wait there, and answers
- * for whom.
+ * which ranks they wait for.
  */
 json_t *command_waits(void *user, struct control_client *client, json_t *id, const json_t *args,
 		      struct control_error *error);
 
-/* Forgets the questions that are not answered; the peers must have ended. */
+/* Drops all unanswered questions. The peers must have ended. */
 void waits_end(struct manager *manager);
 
 #endif

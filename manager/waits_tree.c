@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See waits_tree.h. A block is followed from the root down: a switch that misses a child switch
- * waits for what that one waits for. A switch that has nothing of a block has not begun it, if
- * those below it have not sent it up, so it waits for all its children. Below a parameter server it
- * may have passed on what it had: a server that has some of the block knows which ranks are
- * missing.
+ * See waits_tree.h. A block is traced from the root down: if a switch misses a child switch, it
+ * waits for whatever that child waits for. If a switch knows nothing of a block and none of its
+ * children has sent the block up, the switch has not begun the block and waits for all its
+ * children. Below a parameter server a switch may also have passed on what it had: if the server
+ * has part of the block, the server knows which ranks are missing.
  */
 #include "manager/waits_tree.h"
 
@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_SHOWN 16
+#define MAX_SHOWN 16
 
-/* Of all switches of a tree. */
+/* All switches of a tree. */
 struct waits_tree {
 	const struct waits_node *nodes;
 	uint16_t n_nodes;
@@ -30,7 +30,7 @@ by_number(const void *a, const void *b)
 	return first < second ? -1 : first > second;
 }
 
-/* The longest first. */
+/* Sorts the longest waiting block first. */
 static int
 by_time(const void *a, const void *b)
 {
@@ -41,7 +41,7 @@ by_time(const void *a, const void *b)
 	return by_number(a, b);
 }
 
-/* The set of the ranks in a list; others are left out. */
+/* Returns the valid ranks in a list as a set. Ignores all other entries. */
 static struct fanin_ranks
 ranks_of(const json_t *list)
 {
@@ -68,7 +68,7 @@ json_ranks(const struct fanin_ranks *ranks)
 	return list;
 }
 
-/* Those that are in both. */
+/* Returns the ranks that are in both sets, as a list. */
 static json_t *
 json_both(const struct fanin_ranks *a, const struct fanin_ranks *b)
 {
@@ -144,7 +144,7 @@ add_cause(json_t *causes, const struct waits_node *node, const struct fanin_rank
 					json_ranks(ranks), "why", why));
 }
 
-/* A node that waits for its parent's result: with the parent's name, if that is a server. */
+/* Adds a node that waits for its parent's result, with the parent's name if that is a server. */
 static void
 add_sent(json_t *causes, const struct waits_tree *tree, const struct waits_node *node)
 {
@@ -154,7 +154,7 @@ add_sent(json_t *causes, const struct waits_tree *tree, const struct waits_node 
 				    json_string(tree->nodes[node->parent].switch_name));
 }
 
-/* Hosts at a node: with what its probes have found. */
+/* Adds missing hosts at a node, with the findings of its probes. */
 static void
 add_missing(json_t *causes, const struct waits_node *node, const struct fanin_ranks *ranks)
 {
@@ -179,7 +179,7 @@ child_has_sent(const struct waits_tree *tree, uint16_t index, uint32_t block)
 	return false;
 }
 
-/* What a block waits for at and below a node. lacking: the ranks that it may wait for. */
+/* Adds what a block waits for at and below a node. lacking: the ranks that it may wait for. */
 static void
 explain(const struct waits_tree *tree, uint16_t index, uint32_t block,
 	const struct fanin_ranks *lacking, json_t *causes) /* NOLINT(misc-no-recursion) */
@@ -203,7 +203,8 @@ explain(const struct waits_tree *tree, uint16_t index, uint32_t block,
 	else
 		on_its_way = child_has_sent(tree, index, block);
 	/*
-	 * Here it may be done: then only what is between here and the children is left to explain.
+	 * If a child has sent the block up, this node may have finished it. Then only the way
+	 * between the children and this node remains to be explained.
 	 */
 	here = missing;
 	fanin_ranks_keep(&here, &node->local);
@@ -222,7 +223,10 @@ explain(const struct waits_tree *tree, uint16_t index, uint32_t block,
 	}
 }
 
-/* All blocks that wait somewhere, each once with the longest time. The caller frees them. */
+/*
+ * Returns all blocks that wait at some switch, each once with its longest time, to be freed by the
+ * caller.
+ */
 static struct waits_block *
 gather(const struct waits_tree *tree, size_t *n)
 {
@@ -273,7 +277,7 @@ waits_tree_describe(const struct waits_node *nodes, uint16_t n_nodes, json_t *ob
 							node->error));
 	}
 	all = gather(&tree, &n);
-	for (size_t i = 0; i < n && i < MOST_SHOWN; i++) {
+	for (size_t i = 0; i < n && i < MAX_SHOWN; i++) {
 		json_t *causes = json_array();
 
 		explain(&tree, 0, all[i].block, &nodes[0].ranks, causes);

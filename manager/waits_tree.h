@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From what the switches of a job's tree say of their own blocks to which ranks a block waits for.
- * Knows no connections. Main thread only.
+ * Finds which ranks a block waits for, from what each switch of a job's tree reports about its own
+ * blocks. Knows no connections. Main thread only.
  */
 #ifndef FANIN_MANAGER_WAITS_TREE_H
 #define FANIN_MANAGER_WAITS_TREE_H
@@ -15,41 +15,41 @@
 #include "manager/topology.h"
 #include "manager/tree.h"
 
-/* A block without a result at one switch. */
+/* A block that has no result yet at one switch. */
 struct waits_block {
 	uint32_t block;
-	bool sent;                  /* the parent's result is awaited */
-	struct fanin_ranks missing; /* else: the ranks of children that have not contributed, of a
-				       switch the lowest behind it */
-	uint64_t since_ms;          /* how long */
+	bool sent;                  /* sent to the parent, whose result is awaited */
+	struct fanin_ranks missing; /* if not sent: children that have not contributed, a child
+				       switch by the lowest rank behind it */
+	uint64_t since_ms;          /* how long the block has waited */
 };
 
-/* One switch of the tree, or the server at its root, as it was when the question came. */
+/* One switch of the tree, or the server at its root, as of when the question came. */
 struct waits_node {
 	char switch_name[TOPOLOGY_NAME_LEN];
-	bool is_server;  /* what it misses is known by rank, and what is below it may have passed a
-			    block on */
-	uint16_t parent; /* index of its node, which is lower; TREE_NO_PARENT: the root */
+	bool is_server;  /* reports each missing rank; switches below it may have passed a block on
+			    without keeping it */
+	uint16_t parent; /* index of the parent's node, lower than this one's; TREE_NO_PARENT: the
+			    root */
 	struct fanin_ranks local; /* the ranks at it */
-	struct fanin_ranks ranks; /* and all behind it */
-	bool answered;            /* else `error` says why not */
+	struct fanin_ranks ranks; /* the ranks at it and behind it */
+	bool answered;            /* false: `error` says why */
 	char error[CONTROL_MESSAGE_LEN];
-	struct fanin_ranks not_joined; /* ranks at it; of a job that does not run */
-	struct fanin_ranks ended; /* ranks behind it whose processes have ended, as its probes found
-				   */
-	struct fanin_ranks silent;  /* likewise: that don't answer */
-	struct waits_block *blocks; /* by number, once waits_node_take was called */
+	struct fanin_ranks not_joined; /* ranks at it that have not joined, if the job is waiting
+					  for ranks */
+	struct fanin_ranks ended;   /* ranks behind it whose processes have ended, according to its
+				       probes */
+	struct fanin_ranks silent;  /* ranks behind it that do not answer its probes */
+	struct waits_block *blocks; /* sorted by number; set by waits_node_take */
 	size_t n_blocks;
 };
 
-/*
- * Reads what a switch answered to jobs.waits. Returns 0; or -EINVAL or -ENOMEM with `error` filled.
- */
+/* Reads a switch's answer to jobs.waits. Returns 0; or -EINVAL or -ENOMEM with `error` filled. */
 int waits_node_take(struct waits_node *node, const json_t *answer);
 
 /*
- * Who waits for whom in a tree. Sets "blocks", those that wait longest, "waiting", how many there
- * are in all, "not_joined" and "unreached" in an object.
+ * Describes in an object what the blocks of a tree wait for. Sets "blocks", the blocks that have
+ * waited longest, "waiting", the number of all blocks that wait, "not_joined" and "unreached".
  */
 void waits_tree_describe(const struct waits_node *nodes, uint16_t n_nodes, json_t *object);
 
