@@ -11,8 +11,8 @@
 #define OVERWRITTEN 0x55
 #define UNTOUCHED 0xff
 #define DELAY_NS 2000
-#define MOST_NS (600 * SECOND)
-#define MOST_SLEEP_NS (50 * MS) /* of a call that waits */
+#define MAX_RUN_NS (600 * SECOND)
+#define MAX_SLEEP_NS (50 * MS) /* of a call that waits */
 
 struct world world;
 
@@ -259,7 +259,7 @@ member_poll(struct rig_host *host, void *user)
 	}
 	idle_ns = world.protocol->idle_ns(member->engine);
 	if (idle_ns != UINT64_MAX)
-		rig_host_wake(host, world_now() + RTE_MIN(RTE_MAX(idle_ns, 1u), MOST_SLEEP_NS));
+		rig_host_wake(host, world_now() + RTE_MIN(RTE_MAX(idle_ns, 1u), MAX_SLEEP_NS));
 }
 
 /* ------------------------------------------------------------------ world */
@@ -370,7 +370,7 @@ job_make(uint16_t number)
 					world.spine, &world.jobs[number], error);
 	ck_assert_msg(ret == 0, "%s", error);
 	if (!world.protocol->has_leaders)
-		ck_assert_int_eq(rig_job_join(&world.jobs[number], MOST_NS), 0);
+		ck_assert_int_eq(rig_job_join(&world.jobs[number], MAX_RUN_NS), 0);
 	for (uint16_t rank = 0; rank < trial->n_ranks; rank++) {
 		struct member *member = &world.members[number * trial->n_ranks + rank];
 
@@ -768,7 +768,7 @@ world_run(void)
 {
 	const uint64_t begin_ns = world_now();
 
-	world_wait(MOST_NS, world_done, NULL);
+	world_wait(MAX_RUN_NS, world_done, NULL);
 	for (uint16_t i = 0; i < world.n_members; i++) {
 		for (uint32_t r = 0; r < world.n_requests; r++)
 			ck_assert_msg(world.members[i].taken[r],

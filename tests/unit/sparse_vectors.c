@@ -7,7 +7,7 @@
 
 #include "lab/reference/kernel_reference.h"
 
-#define MOST_RUN 200
+#define MAX_RUN 200
 
 /*
  * Bits of a small number, so that sums of floats are exact in any order; sometimes -0.0. Of bitwise
@@ -52,7 +52,7 @@ mark(const struct sparse_vectors_options *options, uint16_t rank, struct random 
 	while (left > 0) {
 		uint64_t at = random_below(random, (uint32_t)n);
 		uint64_t run = options->pattern == SPARSE_CLUSTERED
-				       ? 1 + random_below(random, MOST_RUN)
+				       ? 1 + random_below(random, MAX_RUN)
 				       : 1;
 
 		/* Residues are the ranks' own. */

@@ -94,7 +94,7 @@ START_TEST(fields_stay_where_they_are)
 }
 END_TEST
 
-START_TEST(what_was_padding_is_no_field)
+START_TEST(former_padding_holds_no_field)
 {
 	/*
 	 * The first reserved byte lies behind the last field of the older header, and all up to its
@@ -113,7 +113,7 @@ START_TEST(what_was_padding_is_no_field)
 }
 END_TEST
 
-START_TEST(what_a_newer_caller_sets_is_not_ignored)
+START_TEST(unknown_fields_of_newer_callers_are_refused)
 {
 	struct {
 		struct fanin_join_opts known;
@@ -235,8 +235,8 @@ suite_abi(void)
 	tcase_add_checked_fixture(tcase, context_make, context_free);
 	tcase_add_test(tcase, older_callers_may_leave_padding_undefined);
 	tcase_add_test(tcase, fields_stay_where_they_are);
-	tcase_add_test(tcase, what_was_padding_is_no_field);
-	tcase_add_test(tcase, what_a_newer_caller_sets_is_not_ignored);
+	tcase_add_test(tcase, former_padding_holds_no_field);
+	tcase_add_test(tcase, unknown_fields_of_newer_callers_are_refused);
 	tcase_add_test(tcase, a_report_is_as_long_as_its_reader_knows);
 	tcase_add_test(tcase, every_field_of_a_report_is_printed_and_described);
 	suite_add_tcase(suite, tcase);

@@ -281,7 +281,7 @@ END_TEST
  * A communicator that moves to another link has another interface and transport, whenever the
  * thread does that.
  */
-START_TEST(what_a_report_has_told_stays_as_it_was)
+START_TEST(reported_strings_stay_until_the_next_report)
 {
 	struct fanin_report report = { .sz = sizeof(report) };
 
@@ -434,7 +434,7 @@ suite_background(void)
 	suite_add_tcase(suite, computing);
 	tcase_set_timeout(calls, 300);
 	tcase_add_test(calls, calls_and_the_thread_do_not_disturb_each_other);
-	tcase_add_test(calls, what_a_report_has_told_stays_as_it_was);
+	tcase_add_test(calls, reported_strings_stay_until_the_next_report);
 	tcase_add_test(calls, a_failure_that_the_thread_finds_is_told_by_the_next_call);
 	suite_add_tcase(suite, calls);
 	tcase_add_test(thread, with_nothing_to_do_the_thread_sleeps);

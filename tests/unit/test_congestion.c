@@ -18,7 +18,7 @@
 #define RATE_MBIT 1000u
 #define RANKS 8
 #define BYTES (UINT64_C(256) << 10)
-#define MOST_BYTES (UINT64_C(4) << 20)
+#define MAX_VECTOR_BYTES (UINT64_C(4) << 20)
 #define WINDOW 64
 
 static struct {
@@ -387,7 +387,9 @@ open_job(uint16_t n_trees, uint16_t window)
 		fanin_protocol_of(n_trees == 0 ? "canary" : "single", reason, sizeof(reason));
 	int ret;
 
-	ck_assert_int_eq(congestion_job_init(&world.job, &world.network, protocol, MOST_BYTES), 0);
+	ck_assert_int_eq(congestion_job_init(&world.job, &world.network, protocol,
+					     MAX_VECTOR_BYTES),
+			 0);
 	if (n_trees == 0)
 		ret = congestion_canary_open(&world.leaders, &world.job, &canary, error);
 	else
@@ -477,7 +479,7 @@ START_TEST(hardly_anything_is_asked_for_in_vain)
 	open_job(0, 128);
 	injection_over_spine(&world.injection, &world.network.leaf_spine, &options,
 			     world.network.others, world.network.n_others, 1);
-	congestion_job_begin(&world.job, MOST_BYTES);
+	congestion_job_begin(&world.job, MAX_VECTOR_BYTES);
 	ck_assert(rig_run(world.network.rig, rig_now_ns(world.network.rig) + 10 * SECOND_NS,
 			  job_is_done, NULL));
 	ck_assert(!world.job.wrong);

@@ -241,7 +241,7 @@ START_TEST(an_operator_whose_order_matters_is_refused_by_other_handlers)
 }
 END_TEST
 
-START_TEST(what_is_not_registered_is_refused)
+START_TEST(unregistered_operators_are_refused)
 {
 	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
 	     handler = handler->next) {
@@ -377,7 +377,7 @@ suite_custom(void)
 	tcase_add_test(handler, an_operator_whose_order_matters_runs_in_the_order_of_the_ranks);
 	tcase_add_test(handler, an_operator_whose_order_matters_is_right_over_switches_or_refused);
 	tcase_add_test(handler, an_operator_whose_order_matters_is_refused_by_other_handlers);
-	tcase_add_test(handler, what_is_not_registered_is_refused);
+	tcase_add_test(handler, unregistered_operators_are_refused);
 	suite_add_tcase(suite, handler);
 
 	tcase_add_test(registry, every_identity_changes_nothing);

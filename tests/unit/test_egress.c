@@ -190,7 +190,7 @@ START_TEST(no_rate_is_rounded)
 }
 END_TEST
 
-START_TEST(what_the_queue_has_no_room_for_is_dropped_and_counted)
+START_TEST(packets_beyond_the_queue_are_dropped_and_counted)
 {
 	const struct pipeline_egress limits = { .rate_mbit = 200,
 						.bucket_bytes = BUCKET,
@@ -599,7 +599,7 @@ suite_egress(void)
 	tcase_add_checked_fixture(tests, NULL, teardown);
 	tcase_add_test(tests, a_port_sends_at_its_rate_and_a_bucket_at_once);
 	tcase_add_loop_test(sums, no_rate_is_rounded, 0, 5);
-	tcase_add_test(tests, what_the_queue_has_no_room_for_is_dropped_and_counted);
+	tcase_add_test(tests, packets_beyond_the_queue_are_dropped_and_counted);
 	tcase_add_test(tests, small_frames_are_bounded_in_number);
 	tcase_add_test(tests, a_long_queue_leaves_others_their_room);
 	tcase_add_test(tests, super_frames_that_wait_are_bounded_over_all_ports);

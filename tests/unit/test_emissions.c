@@ -335,7 +335,7 @@ START_TEST(a_handler_takes_packets_from_a_stock)
 }
 END_TEST
 
-START_TEST(who_makes_no_packets_has_no_stock)
+START_TEST(handlers_that_make_no_packets_have_no_stock)
 {
 	uint8_t frame[4096];
 
@@ -397,7 +397,7 @@ suite_emissions(void)
 	tcase_add_test(tcase, a_packet_goes_in_no_circle);
 	tcase_add_test(tcase, faults_meet_routed_packets_too);
 	tcase_add_test(tcase, a_handler_takes_packets_from_a_stock);
-	tcase_add_test(tcase, who_makes_no_packets_has_no_stock);
+	tcase_add_test(tcase, handlers_that_make_no_packets_have_no_stock);
 	tcase_add_test(tcase, no_error_answers_what_the_switch_has_made);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -371,7 +371,7 @@ START_TEST(a_result_that_is_lost_is_asked_for_soon_whatever_others_were_told)
 }
 END_TEST
 
-START_TEST(what_is_lost_again_while_others_pass_is_not_waited_for_twice_as_long)
+START_TEST(repeated_losses_do_not_back_off_while_others_pass)
 {
 	struct world *world = world_create(8);
 	uint64_t start_ns = world->now_ns;
@@ -548,7 +548,7 @@ world_without_last(struct collective *collective)
 	return world;
 }
 
-START_TEST(who_is_late_is_waited_for)
+START_TEST(late_ranks_are_waited_for)
 {
 	struct collective collective;
 	struct world *world = world_without_last(&collective);
@@ -595,7 +595,7 @@ START_TEST(answers_from_far_away_are_waited_for_during_long_waits)
 }
 END_TEST
 
-START_TEST(who_is_late_and_then_gone_is_named_in_time)
+START_TEST(a_late_rank_that_goes_is_named_in_time)
 {
 	struct collective collective;
 	struct world *world = world_without_last(&collective);
@@ -617,7 +617,7 @@ END_TEST
  * _i / 2: how late in the timeout the switch finds it. _i % 2: 0 it has ended, 1 it does not
  * answer, which counts after a second.
  */
-START_TEST(who_is_found_gone_late_in_the_timeout_is_named_within_it)
+START_TEST(a_rank_found_gone_late_is_named_within_the_timeout)
 {
 	const double found_s = (_i % 2 == 0 ? 2.9 : 1.9) + 0.1 * (_i / 2);
 	struct collective collective;
@@ -648,7 +648,7 @@ END_TEST
  * _i: what was measured before, in tens of milliseconds. On a busy machine a round trip takes long,
  * and varies.
  */
-START_TEST(who_is_gone_is_named_in_time_however_long_round_trips_were)
+START_TEST(a_gone_rank_is_named_in_time_after_long_round_trips)
 {
 	struct collective collective;
 	struct world *world = world_without_last(&collective);
@@ -738,7 +738,7 @@ time_with_losses(struct world *world, const struct collective *collective, unsig
 	return ms;
 }
 
-START_TEST(what_is_lost_again_after_a_long_wait_is_asked_for_soon)
+START_TEST(a_loss_after_a_long_wait_is_asked_for_soon)
 {
 	struct collective collective;
 	struct world *world = world_create(4);
@@ -830,7 +830,7 @@ START_TEST(waits_for_late_ranks_survive_losses)
 END_TEST
 
 /* A caller that computes between two tests of a request. */
-START_TEST(what_is_lost_is_repaired_however_seldom_the_caller_looks)
+START_TEST(losses_are_repaired_however_seldom_the_caller_looks)
 {
 	struct world *world = world_create(1);
 	struct collective collective;
@@ -852,7 +852,7 @@ END_TEST
  * _i % 3: 0 the switch says nothing, 1 a rank has ended, 2 it does not answer. _i / 3: how seldom
  * the caller looks.
  */
-START_TEST(who_looks_seldom_is_told_in_so_many_looks)
+START_TEST(a_caller_that_looks_seldom_learns_in_so_many_looks)
 {
 	static const uint64_t away_ms[] = { 110, 400, 3000 };
 	const uint64_t away_ns = away_ms[_i / 3] * 1000000;
@@ -885,7 +885,7 @@ START_TEST(who_looks_seldom_is_told_in_so_many_looks)
 }
 END_TEST
 
-START_TEST(who_looks_seldom_waits_for_late_ranks)
+START_TEST(a_caller_that_looks_seldom_waits_for_late_ranks)
 {
 	struct world *world = world_create(2);
 	struct collective collective;
@@ -1294,8 +1294,7 @@ suite_engine(void)
 	tcase_add_test(sending, results_that_are_late_bring_queries_and_no_payload);
 	tcase_add_test(sending, timeouts_do_not_grow_with_the_peers_timeouts);
 	tcase_add_test(sending, a_result_that_is_lost_is_asked_for_soon_whatever_others_were_told);
-	tcase_add_test(sending,
-		       what_is_lost_again_while_others_pass_is_not_waited_for_twice_as_long);
+	tcase_add_test(sending, repeated_losses_do_not_back_off_while_others_pass);
 	tcase_add_loop_test(sending, random_loss_is_repaired_as_fast_as_without_back_off, 0, 2);
 	tcase_add_loop_test(sending,
 			    contributions_that_are_always_lost_are_sent_less_and_less_often, 0, 8);
@@ -1303,23 +1302,21 @@ suite_engine(void)
 
 	tcase_add_loop_test(errors, a_timeout_names_the_missing_rank, 0, 2);
 	tcase_add_loop_test(errors, a_timeout_says_of_late_ranks_only_that_they_are_missing, 0, 2);
-	tcase_add_test(errors, who_is_late_is_waited_for);
+	tcase_add_test(errors, late_ranks_are_waited_for);
 	tcase_add_test(errors, answers_from_far_away_are_waited_for_during_long_waits);
-	tcase_add_test(errors, who_is_late_and_then_gone_is_named_in_time);
-	tcase_add_loop_test(errors, who_is_found_gone_late_in_the_timeout_is_named_within_it, 0,
-			    32);
-	tcase_add_loop_test(errors, who_is_gone_is_named_in_time_however_long_round_trips_were, 0,
-			    100);
+	tcase_add_test(errors, a_late_rank_that_goes_is_named_in_time);
+	tcase_add_loop_test(errors, a_rank_found_gone_late_is_named_within_the_timeout, 0, 32);
+	tcase_add_loop_test(errors, a_gone_rank_is_named_in_time_after_long_round_trips, 0, 100);
 	tcase_add_test(errors, a_switch_that_goes_while_somebody_is_late_is_named_in_time);
 	tcase_add_test(errors, results_that_are_lost_after_a_long_wait_are_asked_for);
-	tcase_add_test(errors, what_is_lost_again_after_a_long_wait_is_asked_for_soon);
+	tcase_add_test(errors, a_loss_after_a_long_wait_is_asked_for_soon);
 	tcase_add_test(errors, contributions_that_never_arrive_cost_few_queries);
 	tcase_add_test(errors, a_run_that_is_lost_after_a_long_wait_has_its_time);
 	tcase_add_test(errors, a_link_that_is_away_for_a_moment_ends_no_long_wait);
 	tcase_add_loop_test(errors, waits_for_late_ranks_survive_losses, 0, 5);
-	tcase_add_test(errors, what_is_lost_is_repaired_however_seldom_the_caller_looks);
-	tcase_add_loop_test(errors, who_looks_seldom_is_told_in_so_many_looks, 0, 9);
-	tcase_add_loop_test(errors, who_looks_seldom_waits_for_late_ranks, 0, 2);
+	tcase_add_test(errors, losses_are_repaired_however_seldom_the_caller_looks);
+	tcase_add_loop_test(errors, a_caller_that_looks_seldom_learns_in_so_many_looks, 0, 9);
+	tcase_add_loop_test(errors, a_caller_that_looks_seldom_waits_for_late_ranks, 0, 2);
 	tcase_add_test(errors, a_limit_to_waiting_holds);
 	tcase_add_test(errors, contributions_that_never_arrive_are_told_apart_from_a_silent_switch);
 	tcase_add_test(errors, a_rank_whose_packets_never_arrive_is_not_told_that_it_is_late);

@@ -157,7 +157,7 @@ START_TEST(forged_results_change_nothing)
 END_TEST
 
 /* Without any of the above it is taken: the test of forgeries forges nothing but what it says. */
-START_TEST(what_the_switch_has_sealed_is_taken)
+START_TEST(packets_sealed_by_the_switch_are_accepted)
 {
 	static const uint32_t elements[ELEMENTS] = { 4711, 1 };
 	struct world *world = tagged_world(2, false);
@@ -359,7 +359,7 @@ START_TEST(a_switch_that_answers_has_refused_nothing)
 END_TEST
 
 /* The next collective finds out whether it was true. */
-START_TEST(who_has_nothing_to_send_is_refused_nothing)
+START_TEST(a_rank_with_nothing_to_send_is_refused_nothing)
 {
 	const struct fanin_hdr sent = { .epoch = EPOCH };
 	struct world *world = tagged_world(1, _i != 0);
@@ -490,7 +490,7 @@ later_show(struct world *world, const struct fanin_headers *shown, const struct 
 	ck_assert(!later.pending);
 }
 
-START_TEST(what_counts_is_the_frame_that_was_opened)
+START_TEST(only_the_opened_frame_counts)
 {
 	static const uint32_t elements[ELEMENTS] = { 4711 };
 	struct world *world = tagged_world(2, false);
@@ -535,16 +535,16 @@ suite_engine_tags(void)
 	tcase_add_loop_test(exact, every_rank_gets_the_sum_of_all, 0, 5 * N_SIZES);
 	suite_add_tcase(suite, exact);
 	tcase_add_loop_test(forged, forged_results_change_nothing, 0, FORGERIES);
-	tcase_add_test(forged, what_the_switch_has_sealed_is_taken);
+	tcase_add_test(forged, packets_sealed_by_the_switch_are_accepted);
 	tcase_add_test(forged, results_of_an_earlier_life_change_nothing);
 	tcase_add_test(forged, refusals_and_answers_without_a_tag_change_nothing);
 	tcase_add_loop_test(forged, a_refusal_while_a_rank_is_idle_ends_nothing, 0, 2);
 	tcase_add_loop_test(forged, a_switch_that_answers_has_refused_nothing, 0, 2);
 	tcase_add_loop_test(forged, refusals_of_unknown_senders_need_no_tag, 0, 4);
-	tcase_add_loop_test(forged, who_has_nothing_to_send_is_refused_nothing, 0, 2);
+	tcase_add_loop_test(forged, a_rank_with_nothing_to_send_is_refused_nothing, 0, 2);
 	tcase_add_loop_test(forged, a_doubt_ends_with_its_run, 0, 2);
 	tcase_add_test(forged, tagged_packets_are_invalid_in_a_job_without_tags);
-	tcase_add_test(forged, what_counts_is_the_frame_that_was_opened);
+	tcase_add_test(forged, only_the_opened_frame_counts);
 	suite_add_tcase(suite, forged);
 	return suite;
 }

@@ -137,7 +137,7 @@ run(struct random *random, uint32_t lost)
 /* ------------------------------------------------------------------ missing packets */
 
 /* By _i a seed. */
-START_TEST(what_was_merely_reordered_within_the_interval_is_never_asked_for)
+START_TEST(packets_reordered_within_the_interval_are_never_asked_for)
 {
 	struct random random = random_seed((uint64_t)_i);
 
@@ -149,7 +149,7 @@ START_TEST(what_was_merely_reordered_within_the_interval_is_never_asked_for)
 }
 END_TEST
 
-START_TEST(what_is_lost_is_asked_for_until_it_comes_and_nothing_else_is)
+START_TEST(only_lost_packets_are_asked_for_until_they_come)
 {
 	struct random random = random_seed((uint64_t)_i);
 	const uint32_t lost = 100 * (uint32_t)(_i % 10);
@@ -237,7 +237,7 @@ START_TEST(a_check_asks_for_what_was_overtaken_before_the_one_before)
 }
 END_TEST
 
-START_TEST(what_was_asked_for_is_only_in_questions_that_come_again)
+START_TEST(only_repeated_questions_have_what_was_asked_for)
 {
 	struct fanin_question question = question_of(FANIN_QUESTION_ANYWHERE, 64, 64);
 
@@ -362,15 +362,13 @@ suite_gaps(void)
 	TCase *missing = tcase_create("missing");
 	TCase *questions = tcase_create("questions");
 
-	tcase_add_loop_test(missing,
-			    what_was_merely_reordered_within_the_interval_is_never_asked_for, 0,
+	tcase_add_loop_test(missing, packets_reordered_within_the_interval_are_never_asked_for, 0,
 			    50);
-	tcase_add_loop_test(missing, what_is_lost_is_asked_for_until_it_comes_and_nothing_else_is,
-			    0, 100);
+	tcase_add_loop_test(missing, only_lost_packets_are_asked_for_until_they_come, 0, 100);
 	tcase_add_loop_test(missing, a_ring_has_all_that_its_sender_may_have_sent, 0, 20);
 	tcase_add_test(missing, a_ring_has_no_room_for_what_is_further_ahead);
 	tcase_add_test(missing, a_check_asks_for_what_was_overtaken_before_the_one_before);
-	tcase_add_test(missing, what_was_asked_for_is_only_in_questions_that_come_again);
+	tcase_add_test(missing, only_repeated_questions_have_what_was_asked_for);
 	tcase_add_test(missing, senders_share_bitmaps_and_questions);
 	suite_add_tcase(suite, missing);
 	tcase_add_test(questions, a_question_covers_its_span_and_the_next_one_goes_on_behind_it);

@@ -592,7 +592,7 @@ START_TEST(query_sees_the_contributions_before_it_in_a_burst)
 }
 END_TEST
 
-START_TEST(what_does_not_fit_is_refused_with_the_amounts)
+START_TEST(jobs_that_do_not_fit_are_refused_with_the_amounts)
 {
 	struct job_spec spec = { .key = 1, .handler = "single", .slots = 64, .n_members = 1 };
 	char error[PIPELINE_ERROR_LEN];
@@ -970,7 +970,7 @@ mismatch_reader_run(void *user)
 }
 
 /* Run 2's is half written when somebody asks for that of run 1, which was at a later block. */
-START_TEST(what_did_not_fit_is_told_whole_and_in_its_own_run_only)
+START_TEST(a_mismatch_is_told_whole_and_in_its_own_run_only)
 {
 	const struct fanin_mismatch first = { .found = 1, .expected = 2, .block = 100, .rank = 1 };
 	struct job *job = ring_switch_job(&sw, 2, 0);
@@ -1034,14 +1034,14 @@ suite_jobs(void)
 	tcase_add_test(one, query_is_refused_where_a_contribution_is);
 	tcase_add_test(one, lost_result_is_repeated_to_the_one_who_asks);
 	tcase_add_test(one, query_sees_the_contributions_before_it_in_a_burst);
-	tcase_add_test(one, what_does_not_fit_is_refused_with_the_amounts);
+	tcase_add_test(one, jobs_that_do_not_fit_are_refused_with_the_amounts);
 	tcase_add_loop_test(one, a_reproducible_job_whose_order_would_not_come_out_is_refused, 0,
 			    (int)(sizeof(orders) / sizeof(orders[0])));
 	tcase_add_test(one, the_switch_is_no_member_of_its_jobs_and_not_its_own_parent);
 	tcase_add_test(one, a_job_within_the_machine_gets_fewer_slots_for_larger_packets);
 	tcase_add_test(one, destroyed_job_tells_its_hosts);
 	tcase_add_test(one, packets_that_wait_for_a_handler_are_counted);
-	tcase_add_test(one, what_did_not_fit_is_told_whole_and_in_its_own_run_only);
+	tcase_add_test(one, a_mismatch_is_told_whole_and_in_its_own_run_only);
 	suite_add_tcase(suite, one);
 
 	tcase_add_checked_fixture(two, setup_two_workers, teardown);

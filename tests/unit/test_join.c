@@ -537,7 +537,7 @@ minute_pass(void)
 	member.unchanged_since_ns -= 60 * SECOND;
 }
 
-START_TEST(who_waits_for_long_to_join_again_asks_less_often)
+START_TEST(a_host_that_rejoins_for_long_asks_less_often)
 {
 	net.lies = 100;
 	member.config.timeout_ns = 5 * SECOND;
@@ -701,7 +701,7 @@ add_many_ack(const struct fanin_ranks *joined, size_t len)
 	fanin_ranks_write(&ack->body.join_ack + 1, joined, MANY);
 }
 
-START_TEST(who_is_missing_of_many_ranks_is_named)
+START_TEST(missing_ranks_of_many_are_named)
 {
 	struct fanin_ranks joined = fanin_ranks_all(MANY);
 	uint16_t ranks[3];
@@ -871,8 +871,8 @@ suite_join(void)
 	tcase_add_loop_test(answers, a_rank_hears_that_its_job_reduces_nothing, 0, 2);
 	tcase_add_test(answers, a_rank_joins_no_job_with_flags_that_it_does_not_know);
 	tcase_add_test(answers, answers_with_tags_are_none_in_a_job_without);
-	tcase_add_test(answers, who_waits_for_long_to_join_again_asks_less_often);
-	tcase_add_test(answers, who_is_missing_of_many_ranks_is_named);
+	tcase_add_test(answers, a_host_that_rejoins_for_long_asks_less_often);
+	tcase_add_test(answers, missing_ranks_of_many_are_named);
 	tcase_add_test(answers, an_answer_without_the_set_of_ranks_is_refused);
 	tcase_add_test(answers, an_older_switch_is_named_with_both_versions);
 	tcase_add_test(answers, a_slow_switch_is_not_taken_for_an_older_one);

@@ -424,7 +424,7 @@ START_TEST(no_host_joins_in_place_of_a_switch_with_other_ranks)
 }
 END_TEST
 
-START_TEST(who_joins_again_hears_that_the_parent_is_silent)
+START_TEST(a_rejoining_host_hears_that_the_parent_is_silent)
 {
 	const struct fanin_join_body *join = (const struct fanin_join_body *)(got + 1);
 	uint8_t frame[4096];
@@ -526,7 +526,7 @@ children_are_silent(void)
 		ck_assert_uint_eq(ring_switch_take(&sw, child, buffer), 0);
 }
 
-START_TEST(what_is_lost_is_repeated_where_it_was_lost)
+START_TEST(lost_packets_are_repeated_where_they_were_lost)
 {
 	static const struct answer_words nothing = { 0 };
 	struct fanin_handler_stats stats;
@@ -1026,7 +1026,7 @@ START_TEST(sets_of_ranks_are_as_long_as_the_job_needs)
 }
 END_TEST
 
-START_TEST(what_another_switch_says_of_its_ranks_is_passed_on)
+START_TEST(another_switchs_report_of_its_ranks_is_passed_on)
 {
 	const size_t set_len = fanin_ranks_bytes(MANY);
 	const struct fanin_ranks *below = &job->params.child_ranks[2];
@@ -1191,9 +1191,9 @@ suite_levels(void)
 	tcase_add_loop_test(one, run_goes_on_where_the_slowest_rank_is, 0, N_VARIANTS);
 	tcase_add_loop_test(one, children_hear_what_the_parent_has_against_it, 0, N_VARIANTS);
 	tcase_add_test(one, no_host_joins_in_place_of_a_switch_with_other_ranks);
-	tcase_add_loop_test(one, who_joins_again_hears_that_the_parent_is_silent, 0, N_VARIANTS);
+	tcase_add_loop_test(one, a_rejoining_host_hears_that_the_parent_is_silent, 0, N_VARIANTS);
 	tcase_add_loop_test(one, sums_go_up_and_results_come_down, 0, N_VARIANTS);
-	tcase_add_loop_test(one, what_is_lost_is_repeated_where_it_was_lost, 0, N_VARIANTS);
+	tcase_add_loop_test(one, lost_packets_are_repeated_where_they_were_lost, 0, N_VARIANTS);
 	tcase_add_loop_test(one, parent_s_answer_reaches_the_child_that_asked, 0, N_VARIANTS);
 	tcase_add_loop_test(one, refusal_by_the_parent_reaches_all_children, 0, N_VARIANTS);
 	tcase_add_loop_test(one, result_that_a_child_knows_is_everybody_s, 0, N_VARIANTS);
@@ -1206,7 +1206,7 @@ suite_levels(void)
 	tcase_add_checked_fixture(many, many_open, many_close);
 	tcase_add_test(many, a_host_whose_link_takes_no_answers_about_all_ranks_is_refused);
 	tcase_add_test(many, sets_of_ranks_are_as_long_as_the_job_needs);
-	tcase_add_test(many, what_another_switch_says_of_its_ranks_is_passed_on);
+	tcase_add_test(many, another_switchs_report_of_its_ranks_is_passed_on);
 	tcase_add_test(many, a_link_that_is_too_small_for_so_many_ranks_is_refused);
 	suite_add_tcase(suite, many);
 	return suite;

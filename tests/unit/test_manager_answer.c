@@ -98,7 +98,7 @@ static const struct {
 	  "expected none, as its blocks have leaders" },
 };
 
-START_TEST(what_is_wrong_is_named)
+START_TEST(faulty_answers_are_named)
 {
 	ck_assert_int_eq(read_with(wrong[_i].key, wrong[_i].json), FANIN_ERR_MANAGER);
 	ck_assert_msg(strstr(error.text, wrong[_i].words) != NULL, "found '%s', expected '%s'",
@@ -174,7 +174,7 @@ suite_manager_answer(void)
 	TCase *tcase = tcase_create("leaders");
 
 	tcase_add_test(tcase, an_answer_has_what_a_switch_would_tell);
-	tcase_add_loop_test(tcase, what_is_wrong_is_named, 0, sizeof(wrong) / sizeof(wrong[0]));
+	tcase_add_loop_test(tcase, faulty_answers_are_named, 0, sizeof(wrong) / sizeof(wrong[0]));
 	tcase_add_test(tcase, other_jobs_need_none_of_it);
 	tcase_add_loop_test(tcase, events_are_told_in_words, 0, 8);
 	suite_add_tcase(suite, tcase);

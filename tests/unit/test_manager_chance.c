@@ -193,7 +193,7 @@ happen_to_host(struct random *random)
 }
 
 /* _i: odd, if a job that loses a host is to be destroyed. */
-START_TEST(whatever_hosts_do_while_switches_fail_leaves_a_whole_job_or_none)
+START_TEST(jobs_are_whole_or_gone_after_hosts_act_and_switches_fail)
 {
 	struct random random = random_seed((uint64_t)_i + 1000000);
 	struct group *group;
@@ -248,9 +248,8 @@ suite_manager_chance(void)
 		tcase_add_checked_fixture(tcase, worlds[i].begin, manager_rig_end);
 		tcase_add_loop_test(tcase, after_anything_a_job_has_all_its_trees_or_is_gone, 0,
 				    repetitions());
-		tcase_add_loop_test(
-			tcase, whatever_hosts_do_while_switches_fail_leaves_a_whole_job_or_none, 0,
-			repetitions());
+		tcase_add_loop_test(tcase, jobs_are_whole_or_gone_after_hosts_act_and_switches_fail,
+				    0, repetitions());
 		suite_add_tcase(suite, tcase);
 	}
 	return suite;

@@ -186,7 +186,7 @@ START_TEST(a_port_to_another_switch_is_no_place_of_a_host)
 }
 END_TEST
 
-START_TEST(who_is_nowhere_is_told_where_was_looked)
+START_TEST(a_host_that_is_nowhere_learns_where_was_looked)
 {
 	static const char silent[] =
 		"rank 0: no host of the topology has the address 10.0.0.1, and no switch has found it; no answer to ARP at leaf0; "
@@ -380,7 +380,7 @@ START_TEST(hosts_are_looked_for_unless_there_is_a_list_of_them)
 }
 END_TEST
 
-START_TEST(whom_the_topology_lists_is_not_looked_for)
+START_TEST(listed_hosts_are_not_looked_for)
 {
 	manager_rig.config.topology.discover_hosts = true;
 	/* The listed host has another link, at leaf2: hosts that are found have one. */
@@ -424,7 +424,7 @@ suite_manager_discovery(void)
 	tcase_add_test(tcase, a_host_that_answers_late_is_asked_for_again_where_it_may_be);
 	tcase_add_test(tcase, a_switch_that_comes_while_hosts_are_looked_for_is_asked_as_well);
 	tcase_add_test(tcase, a_port_to_another_switch_is_no_place_of_a_host);
-	tcase_add_test(tcase, who_is_nowhere_is_told_where_was_looked);
+	tcase_add_test(tcase, a_host_that_is_nowhere_learns_where_was_looked);
 	tcase_add_test(tcase, a_switch_that_cannot_look_for_hosts_is_named_and_others_are_asked);
 	tcase_add_test(tcase, a_host_that_leaves_while_others_are_looked_for_may_come_back);
 	tcase_add_test(tcase, a_rank_that_nobody_has_asked_for_is_free_when_a_host_leaves);
@@ -435,7 +435,7 @@ suite_manager_discovery(void)
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("listed");
 	tcase_add_checked_fixture(tcase, manager_rig_begin, manager_rig_end);
-	tcase_add_test(tcase, whom_the_topology_lists_is_not_looked_for);
+	tcase_add_test(tcase, listed_hosts_are_not_looked_for);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -42,7 +42,7 @@ END_TEST
  * The handlers of the rig's switches are "usual" and "ordered", of whose slots each pair of
  * children takes a packet.
  */
-START_TEST(who_leaves_the_handler_open_gets_what_the_switches_take)
+START_TEST(a_job_without_a_handler_gets_the_switches_choice)
 {
 	struct group *group = join(1);
 
@@ -494,7 +494,7 @@ START_TEST(others_hear_of_a_host_that_nothing_is_heard_of)
 }
 END_TEST
 
-START_TEST(what_hosts_do_in_one_turn_is_told_in_one_event)
+START_TEST(changes_in_one_turn_are_told_in_one_event)
 {
 	struct group *group = join_and_serve(1);
 
@@ -666,7 +666,7 @@ enum happening {
 };
 
 /* _i: after how many answers of switches, and what. */
-START_TEST(whatever_happens_while_trees_are_made_leaves_nothing_or_all)
+START_TEST(faults_while_trees_are_made_leave_nothing_or_all)
 {
 	const enum happening happening = (enum happening)(_i % N_HAPPENINGS);
 	struct group *group = join(3);
@@ -702,7 +702,7 @@ suite_manager_jobs(void)
 
 	tcase_add_checked_fixture(tcase, manager_rig_begin, manager_rig_end);
 	tcase_add_test(tcase, a_switch_that_has_answered_is_asked_again_after_a_heartbeat);
-	tcase_add_test(tcase, who_leaves_the_handler_open_gets_what_the_switches_take);
+	tcase_add_test(tcase, a_job_without_a_handler_gets_the_switches_choice);
 	tcase_add_test(tcase, a_reproducible_job_gets_the_handler_that_keeps_an_order);
 	tcase_add_test(
 		tcase,
@@ -721,7 +721,7 @@ suite_manager_jobs(void)
 	tcase_add_test(tcase, others_hear_of_a_host_that_is_lost_while_their_job_is_made);
 	tcase_add_test(tcase, others_hear_of_a_host_whose_links_are_all_down);
 	tcase_add_test(tcase, others_hear_of_a_host_that_nothing_is_heard_of);
-	tcase_add_test(tcase, what_hosts_do_in_one_turn_is_told_in_one_event);
+	tcase_add_test(tcase, changes_in_one_turn_are_told_in_one_event);
 	tcase_add_test(tcase, others_hear_of_a_lost_host_that_comes_back);
 	tcase_add_test(tcase,
 		       a_job_that_loses_a_host_while_it_is_made_is_destroyed_if_that_is_configured);
@@ -734,7 +734,7 @@ suite_manager_jobs(void)
 			    a_job_whose_manager_is_killed_while_a_tree_moves_has_all_its_trees, 0,
 			    3);
 	tcase_add_test(tcase, a_job_that_the_disk_has_no_room_for_goes_on_when_it_has);
-	tcase_add_loop_test(tcase, whatever_happens_while_trees_are_made_leaves_nothing_or_all, 0,
+	tcase_add_loop_test(tcase, faults_while_trees_are_made_leave_nothing_or_all, 0,
 			    10 * N_HAPPENINGS);
 	tcase_add_test(tcase, a_job_that_ended_while_the_disk_was_full_does_not_come_back);
 	tcase_add_test(tcase, a_host_that_comes_back_is_told_whether_the_tree_is_there);
@@ -748,7 +748,7 @@ suite_manager_jobs(void)
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("unlisted");
 	tcase_add_checked_fixture(tcase, manager_rig_begin_unlisted, manager_rig_end);
-	tcase_add_loop_test(tcase, whatever_happens_while_trees_are_made_leaves_nothing_or_all, 0,
+	tcase_add_loop_test(tcase, faults_while_trees_are_made_leave_nothing_or_all, 0,
 			    10 * N_HAPPENINGS);
 	suite_add_tcase(suite, tcase);
 	return suite;

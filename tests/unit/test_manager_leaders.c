@@ -287,7 +287,7 @@ START_TEST(the_last_host_that_leaves_ends_it)
 }
 END_TEST
 
-START_TEST(what_such_jobs_cannot_have_is_refused_at_once)
+START_TEST(unsupported_options_are_refused_at_once)
 {
 	static const struct {
 		const char *key;
@@ -361,7 +361,7 @@ suite_manager_leaders(void)
 	tcase_add_test(tcase, a_switch_that_is_lost_while_it_is_asked_holds_nobody_up);
 	tcase_add_test(tcase, the_job_goes_on_when_the_manager_is_killed);
 	tcase_add_test(tcase, the_last_host_that_leaves_ends_it);
-	tcase_add_test(tcase, what_such_jobs_cannot_have_is_refused_at_once);
+	tcase_add_test(tcase, unsupported_options_are_refused_at_once);
 	tcase_add_test(tcase, lists_show_its_switches_and_their_links);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -304,7 +304,7 @@ name_of(const void *user, unsigned int index)
 	return names[index];
 }
 
-START_TEST(what_is_no_unit_is_named_with_its_switch)
+START_TEST(ranks_that_form_no_unit_are_named_with_their_switch)
 {
 	static const char *const names[] = {
 		"leaf0", "leaf1", "leaf2", "leaf3", "spine0", "spine1"
@@ -341,7 +341,7 @@ suite_manager_order(void)
 	tcase_add_test(tcase, ranks_that_nobody_asks_for_are_dealt_leaf_by_leaf);
 	tcase_add_test(tcase, ranks_over_three_levels_are_dealt_switch_by_switch);
 	tcase_add_test(tcase, ranks_that_were_asked_for_stay);
-	tcase_add_test(tcase, what_is_no_unit_is_named_with_its_switch);
+	tcase_add_test(tcase, ranks_that_form_no_unit_are_named_with_their_switch);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

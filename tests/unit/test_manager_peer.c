@@ -152,7 +152,7 @@ static const struct {
 	{ "m0", TOKEN, false, "wrong version number" },
 };
 
-START_TEST(what_is_wrong_between_manager_and_switch_is_named)
+START_TEST(faults_between_manager_and_switch_are_named)
 {
 	const struct control_tcp tcp = { .listen = "127.0.0.1:0",
 					 .token_file = tcp_rig.token_file,
@@ -191,7 +191,7 @@ suite_manager_peer(void)
 	tcase_add_checked_fixture(tcase, tcp_rig_begin, tcp_rig_end);
 	tcase_set_timeout(tcase, 300);
 	tcase_add_test(tcase, a_manager_asks_a_switch_under_tls);
-	tcase_add_loop_test(tcase, what_is_wrong_between_manager_and_switch_is_named, 0,
+	tcase_add_loop_test(tcase, faults_between_manager_and_switch_are_named, 0,
 			    (int)(sizeof(wrong_peers) / sizeof(wrong_peers[0])));
 	suite_add_tcase(suite, tcase);
 	return suite;

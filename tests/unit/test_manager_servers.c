@@ -512,7 +512,7 @@ START_TEST(full_servers_are_named)
 END_TEST
 
 /* What can't be had is refused when the first host asks. */
-START_TEST(what_has_no_server_is_refused_early_and_by_name)
+START_TEST(options_that_servers_lack_are_refused_early_and_by_name)
 {
 	static const struct {
 		const char *args;
@@ -559,7 +559,7 @@ START_TEST(without_a_server_in_the_topology_there_is_no_job)
 END_TEST
 
 /* _i: a switch in the place of a server, or a server in that of a switch. */
-START_TEST(what_is_of_another_kind_than_the_topology_says_is_not_used)
+START_TEST(peers_of_another_kind_than_listed_are_not_used)
 {
 	const uint16_t index = _i == 0 ? SERVER0 : SPINE0;
 	struct peer *peer = &manager_rig.manager->peers[index];
@@ -575,7 +575,7 @@ START_TEST(what_is_of_another_kind_than_the_topology_says_is_not_used)
 END_TEST
 
 /* _i: a server, or a switch. */
-START_TEST(what_has_packets_of_another_version_is_not_used)
+START_TEST(peers_with_another_packet_version_are_not_used)
 {
 	const uint16_t index = _i == 0 ? SERVER0 : SPINE0;
 	struct peer *peer = &manager_rig.manager->peers[index];
@@ -653,10 +653,9 @@ suite_manager_servers(void)
 	tcase_add_test(tcase, a_job_that_ends_while_a_tree_moves_ends_with_the_last_answer);
 	tcase_add_test(tcase, full_servers_are_left_out);
 	tcase_add_test(tcase, full_servers_are_named);
-	tcase_add_test(tcase, what_has_no_server_is_refused_early_and_by_name);
-	tcase_add_loop_test(tcase, what_is_of_another_kind_than_the_topology_says_is_not_used, 0,
-			    2);
-	tcase_add_loop_test(tcase, what_has_packets_of_another_version_is_not_used, 0, 2);
+	tcase_add_test(tcase, options_that_servers_lack_are_refused_early_and_by_name);
+	tcase_add_loop_test(tcase, peers_of_another_kind_than_listed_are_not_used, 0, 2);
+	tcase_add_loop_test(tcase, peers_with_another_packet_version_are_not_used, 0, 2);
 	tcase_add_test(tcase, a_host_of_another_version_is_told_both);
 	tcase_add_test(tcase, switches_of_another_build_than_the_servers_are_named);
 	suite_add_tcase(suite, tcase);

@@ -524,7 +524,7 @@ set_disk_full(bool full)
 	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, full ? &none : &before), 0);
 }
 
-START_TEST(what_could_not_be_written_is_told_and_written_later)
+START_TEST(failed_writes_are_told_and_written_later)
 {
 	struct group *old = make_group("old", 17);
 	struct group *new = make_group("new", 18);
@@ -924,7 +924,7 @@ suite_manager_store(void)
 	tcase_add_test(tcase, no_document_that_is_damaged_becomes_a_group);
 	tcase_add_test(tcase, a_dropped_group_leaves_a_removal_for_each_switch_that_may_have_it);
 	tcase_add_test(tcase, nobody_else_can_read_any_file_of_the_database);
-	tcase_add_test(tcase, what_could_not_be_written_is_told_and_written_later);
+	tcase_add_test(tcase, failed_writes_are_told_and_written_later);
 	tcase_add_test(tcase, a_second_manager_and_a_file_of_another_kind_are_refused);
 	tcase_add_loop_test(tcase, a_process_that_is_killed_leaves_each_job_there_or_to_be_removed,
 			    0, 3);

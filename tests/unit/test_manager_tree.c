@@ -331,7 +331,7 @@ START_TEST(the_root_of_a_line_is_its_middle)
 }
 END_TEST
 
-START_TEST(what_is_not_connected_has_no_tree)
+START_TEST(unconnected_hosts_have_no_tree)
 {
 	start(4);
 	connect_switches(0, 1);
@@ -806,7 +806,7 @@ suite_manager_tree(void)
 	tcase_add_test(tcase, switches_and_links_that_are_not_usable_are_avoided);
 	tcase_add_test(tcase, a_pod_keeps_to_itself_and_two_pods_meet_at_a_core);
 	tcase_add_test(tcase, the_root_of_a_line_is_its_middle);
-	tcase_add_test(tcase, what_is_not_connected_has_no_tree);
+	tcase_add_test(tcase, unconnected_hosts_have_no_tree);
 	tcase_add_test(tcase, numbers_out_of_range_are_refused);
 	tcase_add_test(tcase, hosts_with_two_leaves_use_the_same_one);
 	tcase_add_test(tcase, a_host_with_a_choice_follows_those_without);

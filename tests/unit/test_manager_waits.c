@@ -109,7 +109,7 @@ START_TEST(a_missing_rank_is_found_below_two_switches)
 }
 END_TEST
 
-START_TEST(what_probes_have_found_of_missing_ranks_is_told)
+START_TEST(probe_findings_about_missing_ranks_are_told)
 {
 	json_t *answer = json_pack("{s:s, s:[{s:i, s:i, s:s, s:[i,i]}], s:[], s:[i,i], s:[i]}",
 				   "state", "active", "blocks", "block", 7, "since_ms", 40, "for",
@@ -146,7 +146,7 @@ START_TEST(a_switch_that_has_nothing_of_a_block_waits_for_all_its_ranks)
 }
 END_TEST
 
-START_TEST(what_was_sent_up_is_on_its_way)
+START_TEST(a_block_sent_up_is_on_its_way)
 {
 	/* To the root, or the result from there: nobody is missing. */
 	say(0, "[]");
@@ -321,9 +321,9 @@ suite_manager_waits(void)
 
 	tcase_add_checked_fixture(tcase, make_tree, free_tree);
 	tcase_add_test(tcase, a_missing_rank_is_found_below_two_switches);
-	tcase_add_test(tcase, what_probes_have_found_of_missing_ranks_is_told);
+	tcase_add_test(tcase, probe_findings_about_missing_ranks_are_told);
 	tcase_add_test(tcase, a_switch_that_has_nothing_of_a_block_waits_for_all_its_ranks);
-	tcase_add_test(tcase, what_was_sent_up_is_on_its_way);
+	tcase_add_test(tcase, a_block_sent_up_is_on_its_way);
 	tcase_add_test(tcase, a_switch_that_does_not_answer_is_the_cause);
 	tcase_add_test(tcase, a_server_knows_which_ranks_it_misses);
 	tcase_add_test(tcase, a_block_that_no_server_has_begun_waits_below_it);

@@ -131,7 +131,7 @@ START_TEST(an_address_that_never_answered_leaves_the_table)
 }
 END_TEST
 
-START_TEST(what_is_known_of_one_address_is_never_told_of_another)
+START_TEST(one_address_never_gets_anothers_data)
 {
 	struct neighbor_table *neighbors = leaf.pipeline->neighbors;
 	const uint8_t bytes[6] = { 2, 0, 0, 0, 0, 1 };
@@ -180,7 +180,7 @@ START_TEST(a_full_table_of_neighbors_drops_and_recovers)
 }
 END_TEST
 
-START_TEST(what_arp_claims_is_believed_of_neighbors_only)
+START_TEST(arp_claims_are_believed_of_neighbors_only)
 {
 	uint8_t mac[6], other[6], frame[4096];
 	size_t len;
@@ -322,9 +322,9 @@ suite_neighbors(void)
 	tcase_add_test(tcase,
 		       hosts_are_asked_again_by_unicast_and_forgotten_when_they_do_not_answer);
 	tcase_add_test(tcase, an_address_that_never_answered_leaves_the_table);
-	tcase_add_test(tcase, what_is_known_of_one_address_is_never_told_of_another);
+	tcase_add_test(tcase, one_address_never_gets_anothers_data);
 	tcase_add_test(tcase, a_full_table_of_neighbors_drops_and_recovers);
-	tcase_add_test(tcase, what_arp_claims_is_believed_of_neighbors_only);
+	tcase_add_test(tcase, arp_claims_are_believed_of_neighbors_only);
 	tcase_add_test(tcase, the_switch_announces_its_address_on_the_port_that_is_named);
 	tcase_add_test(tcase, a_neighbor_that_announces_another_mac_address_is_followed);
 	tcase_add_test(tcase, the_port_of_a_host_is_found_and_asked_for_if_need_be);

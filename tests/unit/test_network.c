@@ -16,7 +16,7 @@
 #include "tests/unit/suites.h"
 
 #define SECOND_NS UINT64_C(1000000000)
-#define MOST_RANKS FANIN_WIRE_MAX_RANKS
+#define MAX_NETWORK_RANKS FANIN_WIRE_MAX_RANKS
 #define MANY 1024 /* packets in flight take the more memory */
 
 struct member {
@@ -30,7 +30,7 @@ static struct {
 	struct rig *rig;
 	struct rig_leaf_spine network;
 	struct rig_job job;
-	struct member members[MOST_RANKS];
+	struct member members[MAX_NETWORK_RANKS];
 } world;
 
 static uint64_t wait_limit_ns;              /* of hosts, from the next open_world on; 0: none */
@@ -353,7 +353,7 @@ END_TEST
  * a window. The round trip to the leaf says nothing of them: each link still carries each packet
  * about once, and the vector takes as long as its bytes take.
  */
-START_TEST(what_waits_above_the_leaf_is_not_asked_for)
+START_TEST(packets_queued_above_the_leaf_are_not_asked_for)
 {
 	static const uint32_t rates_mbit[] = { 1000, 400, 100 };
 	const uint32_t count = 352 * 2000;
@@ -627,7 +627,7 @@ suite_network(void)
 	tcase_add_test(tests, the_same_seed_is_the_same_run_whatever_is_lost);
 	tcase_add_test(tests, sixteen_leaves_are_exact);
 	tcase_add_test(tests, a_slow_link_delays_and_loses_nothing);
-	tcase_add_loop_test(tests, what_waits_above_the_leaf_is_not_asked_for, 0, 3);
+	tcase_add_loop_test(tests, packets_queued_above_the_leaf_are_not_asked_for, 0, 3);
 	tcase_add_test(tests, windows_shrink_to_what_queues_above_the_leaf_hold);
 	tcase_add_test(tests, sums_of_a_thousand_ranks_are_exact);
 	tcase_add_test(tests, sums_of_a_thousand_ranks_are_exact_whatever_is_lost);

@@ -174,7 +174,7 @@ START_TEST(an_answer_in_between_begins_the_count_anew)
 }
 END_TEST
 
-START_TEST(what_a_worker_that_did_not_run_could_not_hear_is_no_miss)
+START_TEST(a_reply_to_a_stopped_worker_is_no_miss)
 {
 	/* It never runs: nothing leaves, and requests don't pile up. */
 	for (unsigned int i = 0; i < 60; i++) {
@@ -312,7 +312,7 @@ START_TEST(a_dead_next_hop_that_asks_itself_stays_dead)
 }
 END_TEST
 
-START_TEST(what_a_next_hop_missed_before_it_was_known_does_not_count)
+START_TEST(misses_before_a_next_hop_was_known_do_not_count)
 {
 	uint8_t mac[6];
 
@@ -376,7 +376,7 @@ suite_next_hops(void)
 	tcase_add_test(tcase, a_next_hop_is_asked_each_interval_at_its_own_address);
 	tcase_add_test(tcase, four_misses_in_a_row_kill_and_one_answer_revives_at_once);
 	tcase_add_test(tcase, an_answer_in_between_begins_the_count_anew);
-	tcase_add_test(tcase, what_a_worker_that_did_not_run_could_not_hear_is_no_miss);
+	tcase_add_test(tcase, a_reply_to_a_stopped_worker_is_no_miss);
 	tcase_add_test(tcase, time_in_which_the_main_thread_was_away_is_no_miss);
 	tcase_add_test(tcase, a_next_hop_that_cannot_be_judged_is_dead_after_four_seconds);
 	tcase_add_test(tcase, an_answer_that_waits_behind_full_bursts_is_no_miss);
@@ -386,7 +386,7 @@ suite_next_hops(void)
 	suite_add_tcase(suite, tcase);
 	tcase_add_checked_fixture(other, NULL, leaf_close);
 	tcase_set_timeout(other, 60);
-	tcase_add_test(other, what_a_next_hop_missed_before_it_was_known_does_not_count);
+	tcase_add_test(other, misses_before_a_next_hop_was_known_do_not_count);
 	tcase_add_test(other, a_request_behind_a_full_queue_is_judged_when_it_has_left);
 	suite_add_tcase(suite, other);
 	return suite;

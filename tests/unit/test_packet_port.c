@@ -175,7 +175,7 @@ START_TEST(a_frame_in_segments_leaves_as_one)
 }
 END_TEST
 
-START_TEST(what_a_full_ring_does_not_take_is_counted_by_the_kernel)
+START_TEST(the_kernel_counts_frames_that_a_full_ring_drops)
 {
 	send_frames(0, RING + 30, 100);
 	for (unsigned int i = 0; i < 100000 && stats().rx_missed < 20; i++)
@@ -298,7 +298,7 @@ START_TEST(several_queues_get_each_frame_once)
 }
 END_TEST
 
-START_TEST(what_is_wrong_with_a_port_is_told)
+START_TEST(port_faults_are_told)
 {
 	struct packet_port_options options = {
 		.interface = "nowhere", .number = NUMBER, .mtu = MTU, .n_queues = 1, .pool = pool
@@ -924,7 +924,7 @@ suite_packet_port(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, frames_arrive_whole_in_order_and_aligned);
 	tcase_add_test(tcase, a_frame_in_segments_leaves_as_one);
-	tcase_add_test(tcase, what_a_full_ring_does_not_take_is_counted_by_the_kernel);
+	tcase_add_test(tcase, the_kernel_counts_frames_that_a_full_ring_drops);
 	tcase_add_test(tcase, without_packets_frames_wait_in_the_ring);
 	tcase_add_test(tcase, frames_longer_than_the_port_takes_are_counted);
 	tcase_add_test(tcase, frames_that_the_interface_never_takes_do_not_hold_up_others);
@@ -944,7 +944,7 @@ suite_packet_port(void)
 	tcase_add_test(tcase, checksums_may_be_left_to_the_next_link);
 	tcase_add_test(tcase, super_frames_wait_for_packets_and_are_counted_if_there_is_no_room);
 	tcase_add_test(tcase, several_queues_get_each_frame_once);
-	tcase_add_test(tcase, what_is_wrong_with_a_port_is_told);
+	tcase_add_test(tcase, port_faults_are_told);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -14,7 +14,7 @@
 #include "wire/wire.h"
 
 #define N_CODES 256
-#define PAYLOAD_MOST 256
+#define MAX_PAYLOAD_BYTES 256
 #define COUNT 16
 #define FREE 200
 
@@ -30,7 +30,7 @@ static const struct fanin_packet_type block_type = {
 
 struct frame {
 	struct fanin_headers headers;
-	uint8_t payload[PAYLOAD_MOST];
+	uint8_t payload[MAX_PAYLOAD_BYTES];
 	size_t len;
 };
 

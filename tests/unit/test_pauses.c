@@ -11,8 +11,8 @@
 #include "tests/unit/suites.h"
 
 #define COLLECTIVES 6
-#define MOST_BLOCKS (8 * WINDOW)
-#define MOST_STEPS 1000000
+#define MAX_PAUSE_BLOCKS (8 * WINDOW)
+#define MAX_STEPS 1000000
 #define US 1000ull
 #define MS 1000000ull
 
@@ -89,7 +89,7 @@ longest_standstill(struct world *world, uint64_t step_ns, uint64_t pause_ns)
 	     step++) {
 		bool all_run = true;
 
-		ck_assert_uint_lt(step, MOST_STEPS);
+		ck_assert_uint_lt(step, MAX_STEPS);
 		world->now_ns += 1 + random_below(&world->random, (uint32_t)(2 * step_ns));
 		for (uint16_t rank = 0; rank < world->n_ranks; rank++) {
 			if (world->now_ns < processes[rank].back_ns)
@@ -123,9 +123,9 @@ START_TEST(collectives_go_on_as_soon_as_all_hosts_run_again)
 	/* Each is begun together, as by a barrier, of which every second one is one. */
 	for (unsigned int c = 0; c < COLLECTIVES; c++)
 		collective_prepare(&collectives[c],
-				   c % 2 == 0
-					   ? 0
-					   : random_below(&world->random, MOST_BLOCKS) * ELEMENTS,
+				   c % 2 == 0 ? 0
+					      : random_below(&world->random, MAX_PAUSE_BLOCKS) *
+							ELEMENTS,
 				   c * 1000);
 	/* The next query may be a second away, and be lost itself. */
 	ck_assert_uint_le(longest_standstill(world, machines[machine].step_ns,

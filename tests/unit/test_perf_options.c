@@ -12,7 +12,7 @@
 #include "tools/perf.h"
 #include "tools/perf_values.h"
 
-#define MOST_ARGUMENTS 24
+#define MAX_ARGUMENTS 24
 
 static struct options options;
 
@@ -21,13 +21,13 @@ static void
 parse(const char *text)
 {
 	static char copy[512];
-	char *argv[MOST_ARGUMENTS + 1] = { (char *)"fanin-perf" };
+	char *argv[MAX_ARGUMENTS + 1] = { (char *)"fanin-perf" };
 	int argc = 1;
 
 	ck_assert_uint_lt(strlen(text), sizeof(copy));
 	memcpy(copy, text, strlen(text) + 1);
 	for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
-		ck_assert_int_lt(argc, MOST_ARGUMENTS);
+		ck_assert_int_lt(argc, MAX_ARGUMENTS);
 		argv[argc++] = word;
 	}
 	optind = 0; /* getopt begins anew */
@@ -214,7 +214,7 @@ static const char *const wrong[] = {
 
 #define N_WRONG (int)(sizeof(wrong) / sizeof(wrong[0]))
 
-START_TEST(what_is_wrong_ends_with_status_2)
+START_TEST(wrong_options_end_with_status_2)
 {
 	/* What it says is for the people who typed it. */
 	ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr));
@@ -235,7 +235,7 @@ suite_perf_options(void)
 	tcase_add_test(tcase, a_file_says_length_and_density);
 	tcase_add_loop_test(tcase, a_file_that_does_not_fit_ends_with_status_2, 0,
 			    N_WRONG_WITH_A_FILE);
-	tcase_add_loop_exit_test(tcase, what_is_wrong_ends_with_status_2, 2, 0, N_WRONG);
+	tcase_add_loop_exit_test(tcase, wrong_options_end_with_status_2, 2, 0, N_WRONG);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -15,10 +15,10 @@
 #include "tests/unit/suites.h"
 
 #define N 1000
-#define MOST_RANKS 6
+#define MAX_PLACED_RANKS 6
 #define N_RANDOM 300
 #define N_MUTATED 3000
-#define MOST_TEXT (MOST_RANKS * N * 5)
+#define MAX_TEXT (MAX_PLACED_RANKS * N * 5)
 
 static struct perf_places places;
 static char error[PERF_PLACES_ERROR_LEN];
@@ -137,7 +137,7 @@ static const struct {
 
 #define N_WRONG (int)(sizeof(wrong) / sizeof(wrong[0]))
 
-START_TEST(what_is_wrong_is_told_with_file_and_line)
+START_TEST(errors_are_told_with_file_and_line)
 {
 	ck_assert_int_eq(load(wrong[_i].text, 2), -EINVAL);
 	ck_assert_mem_eq(error, path, strlen(path));
@@ -164,7 +164,7 @@ END_TEST
 
 /* Vectors of all ranks by chance, and as a file has them. Returns the length of the text. */
 static size_t
-text_random(struct random *random, uint16_t n_ranks, bool has[MOST_RANKS][N], char *text)
+text_random(struct random *random, uint16_t n_ranks, bool has[MAX_PLACED_RANKS][N], char *text)
 {
 	size_t len = 0;
 
@@ -185,14 +185,14 @@ text_random(struct random *random, uint16_t n_ranks, bool has[MOST_RANKS][N], ch
 	return len;
 }
 
-START_TEST(what_was_written_is_read)
+START_TEST(written_indices_are_read_back)
 {
 	struct random random = random_seed(71);
-	static bool has[MOST_RANKS][N];
-	static char text[MOST_TEXT];
+	static bool has[MAX_PLACED_RANKS][N];
+	static char text[MAX_TEXT];
 
 	for (int i = 0; i < N_RANDOM; i++) {
-		const uint16_t n_ranks = (uint16_t)(1 + random_below(&random, MOST_RANKS));
+		const uint16_t n_ranks = (uint16_t)(1 + random_below(&random, MAX_PLACED_RANKS));
 		const size_t len = text_random(&random, n_ranks, has, text);
 
 		ck_assert_msg(load_bytes(text, len, n_ranks, N, true) == 0, "%s", error);
@@ -221,8 +221,8 @@ START_TEST(any_file_is_read_or_refused)
 {
 	static const char bytes[] = "0123456789 \t\r\n#n-x:\0\xff";
 	struct random random = random_seed(72);
-	static bool has[MOST_RANKS][N];
-	static char text[MOST_TEXT];
+	static bool has[MAX_PLACED_RANKS][N];
+	static char text[MAX_TEXT];
 	unsigned int n_read = 0;
 
 	for (int i = 0; i < N_MUTATED; i++) {
@@ -265,18 +265,21 @@ END_TEST
 START_TEST(vectors_and_their_sum_have_values_where_the_file_says)
 {
 	const struct perf_sparse sparse = {
-		.data = { .dtype = FANIN_U32, .op = FANIN_SUM, .seed = 3, .size = MOST_RANKS },
+		.data = { .dtype = FANIN_U32,
+			  .op = FANIN_SUM,
+			  .seed = 3,
+			  .size = MAX_PLACED_RANKS },
 		.places = &places,
 	};
 	struct random random = random_seed(73);
-	static bool has[MOST_RANKS][N];
-	static char text[MOST_TEXT];
+	static bool has[MAX_PLACED_RANKS][N];
+	static char text[MAX_TEXT];
 	static uint64_t indices[N];
 	static uint32_t values[N], sums[N], found[N];
-	const size_t len = text_random(&random, MOST_RANKS, has, text);
+	const size_t len = text_random(&random, MAX_PLACED_RANKS, has, text);
 
-	ck_assert_int_eq(load_bytes(text, len, MOST_RANKS, N, false), 0);
-	for (uint16_t rank = 0; rank < MOST_RANKS; rank++) {
+	ck_assert_int_eq(load_bytes(text, len, MAX_PLACED_RANKS, N, false), 0);
+	for (uint16_t rank = 0; rank < MAX_PLACED_RANKS; rank++) {
 		const uint64_t count = perf_sparse_fill(&sparse, rank, 7, N, 8, indices, values);
 		uint64_t at = 0;
 
@@ -309,10 +312,10 @@ suite_perf_places(void)
 	tcase_add_test(tcase, each_rank_has_its_line);
 	tcase_add_test(tcase, the_length_is_the_callers_unless_the_file_has_one);
 	tcase_add_test(tcase, lines_beyond_the_last_rank_are_not_read);
-	tcase_add_loop_test(tcase, what_is_wrong_is_told_with_file_and_line, 0, N_WRONG);
+	tcase_add_loop_test(tcase, errors_are_told_with_file_and_line, 0, N_WRONG);
 	tcase_add_test(tcase, a_file_that_cannot_be_read_is_told);
 	tcase_add_test(tcase, bytes_of_zero_are_no_end_of_a_line);
-	tcase_add_test(tcase, what_was_written_is_read);
+	tcase_add_test(tcase, written_indices_are_read_back);
 	tcase_add_test(tcase, any_file_is_read_or_refused);
 	tcase_add_test(tcase, vectors_and_their_sum_have_values_where_the_file_says);
 	suite_add_tcase(suite, tcase);

@@ -130,7 +130,7 @@ START_TEST(losses_are_told_with_where_they_happen)
 }
 END_TEST
 
-START_TEST(what_the_time_went_into_is_told_from_its_bound_on)
+START_TEST(verdicts_are_told_from_their_bounds_on)
 {
 	profile.caller_run_queue_seconds = 1.99;
 	profile.caller_cpu_seconds = 3.02;
@@ -239,7 +239,7 @@ suite_perf_profile(void)
 	tcase_add_test(tcase, packets_that_leave_one_by_one_are_told_with_their_reason);
 	tcase_add_test(tcase, packets_that_come_in_one_by_one_are_told);
 	tcase_add_test(tcase, losses_are_told_with_where_they_happen);
-	tcase_add_test(tcase, what_the_time_went_into_is_told_from_its_bound_on);
+	tcase_add_test(tcase, verdicts_are_told_from_their_bounds_on);
 	tcase_add_test(tcase, all_that_can_be_said_at_once_has_room);
 	tcase_add_test(tcase, shares_are_all_of_the_time);
 	tcase_add_test(tcase, the_kernel_says_how_long_a_thread_ran);

@@ -542,7 +542,7 @@ START_TEST(a_station_that_moves_within_a_round_is_found_where_it_spoke_last)
 }
 END_TEST
 
-START_TEST(what_one_round_has_learned_is_asked_anew_in_the_next)
+START_TEST(each_round_looks_up_learned_stations_anew)
 {
 	uint8_t frame[FRAME_LEN];
 
@@ -817,7 +817,7 @@ suite_pipeline(void)
 	tcase_add_loop_test(tcase, frames_that_a_driver_takes_later_are_not_lost, 2000, 2001);
 	tcase_add_test(tcase, known_destination_gets_the_frame_alone);
 	tcase_add_test(tcase, a_station_that_moves_within_a_round_is_found_where_it_spoke_last);
-	tcase_add_test(tcase, what_one_round_has_learned_is_asked_anew_in_the_next);
+	tcase_add_test(tcase, each_round_looks_up_learned_stations_anew);
 	tcase_add_test(tcase, destination_on_the_same_port_is_dropped);
 	tcase_add_test(tcase, vlans_are_transparent_and_learned_apart);
 	tcase_add_test(tcase, stripped_vlan_tag_goes_back_into_the_frame);

@@ -285,7 +285,7 @@ START_TEST(one_lost_result_is_one_loss)
 }
 END_TEST
 
-START_TEST(what_waits_for_an_absent_generator_is_not_lost)
+START_TEST(packets_that_await_an_absent_generator_are_kept)
 {
 	make_hosts(ring_switch_job(&sw, 2, 16), 2);
 	join();
@@ -506,7 +506,7 @@ suite_pktgen(void)
 	tcase_add_loop_test(tcase, hosts_join_sum_and_leave, 1, MAX_HOSTS + 1);
 	tcase_add_test(tcase, a_run_goes_on_where_the_last_one_ended);
 	tcase_add_test(tcase, one_lost_result_is_one_loss);
-	tcase_add_test(tcase, what_waits_for_an_absent_generator_is_not_lost);
+	tcase_add_test(tcase, packets_that_await_an_absent_generator_are_kept);
 	tcase_add_loop_test(tcase, a_result_that_is_not_right_is_wrong, 0, (int)RTE_DIM(tampers));
 	tcase_add_test(tcase, a_silent_switch_is_given_up);
 	tcase_add_test(tcase, a_wrong_key_is_told);

@@ -447,7 +447,7 @@ START_TEST(a_protocol_on_switches_may_leave_out_what_it_does_not_do)
 }
 END_TEST
 
-START_TEST(what_a_protocol_does_not_open_is_told)
+START_TEST(a_protocols_failure_to_open_is_told)
 {
 	const struct fanin_join_opts options = { 0 };
 	struct fanin_protocol_config config = { 0 };
@@ -546,7 +546,7 @@ suite_protocols(void)
 	tcase_add_test(use, collectives_run_on_a_protocol_from_outside_the_tree);
 	tcase_add_test(use, a_collective_that_a_protocol_lacks_is_refused_by_name);
 	tcase_add_test(use, a_protocol_on_switches_may_leave_out_what_it_does_not_do);
-	tcase_add_test(use, what_a_protocol_does_not_open_is_told);
+	tcase_add_test(use, a_protocols_failure_to_open_is_told);
 	tcase_add_test(use, a_protocol_has_the_clock_that_it_is_given);
 	suite_add_tcase(suite, use);
 	return suite;

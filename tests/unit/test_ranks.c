@@ -173,7 +173,7 @@ START_TEST(sets_on_the_wire_have_the_words_that_the_job_needs)
 }
 END_TEST
 
-START_TEST(what_is_no_rank_of_the_job_is_not_read)
+START_TEST(bits_beyond_the_jobs_ranks_are_not_read)
 {
 	const unsigned int n = sizes[_i];
 	const struct fanin_ranks all = fanin_ranks_all(n);
@@ -198,6 +198,6 @@ suite_ranks(void)
 	tcase_add_loop_test(tests, one_and_all_are_those_ranks, 0, N_SIZES);
 	tcase_add_loop_test(tests, sets_are_combined_as_sets, 0, N_SIZES);
 	tcase_add_loop_test(tests, sets_on_the_wire_have_the_words_that_the_job_needs, 0, N_SIZES);
-	tcase_add_loop_test(tests, what_is_no_rank_of_the_job_is_not_read, 0, N_SIZES);
+	tcase_add_loop_test(tests, bits_beyond_the_jobs_ranks_are_not_read, 0, N_SIZES);
 	return suite;
 }

@@ -381,7 +381,7 @@ pass_rejoining(struct world *world, const struct fanin_rejoin *rejoin, double se
 	}
 }
 
-START_TEST(who_is_late_for_a_new_run_is_waited_for)
+START_TEST(ranks_late_for_a_new_run_are_waited_for)
 {
 	const struct fanin_rejoin late = { .missing = { { 1 << 1 } }, .late = { { 1 << 1 } } };
 	struct collective collective;
@@ -405,7 +405,7 @@ START_TEST(who_is_late_for_a_new_run_is_waited_for)
 END_TEST
 
 /* By _i: gone from the start; after a long wait. */
-START_TEST(who_is_gone_before_a_new_run_is_named_in_time)
+START_TEST(a_rank_gone_before_a_new_run_is_named_in_time)
 {
 	const struct fanin_rejoin late = { .missing = { { 1 << 1 } }, .late = { { 1 << 1 } } };
 	const struct fanin_rejoin gone = { .missing = { { 1 << 1 } }, .gone = { { 1 << 1 } } };
@@ -477,8 +477,8 @@ suite_recovery(void)
 	tcase_add_test(tcase, doubted_runs_are_joined_again);
 	tcase_add_test(tcase, rank_that_began_anew_is_an_error_of_the_others);
 	tcase_add_test(tcase, run_that_nobody_takes_up_again_is_given_up_in_time);
-	tcase_add_test(tcase, who_is_late_for_a_new_run_is_waited_for);
-	tcase_add_loop_test(tcase, who_is_gone_before_a_new_run_is_named_in_time, 0, 2);
+	tcase_add_test(tcase, ranks_late_for_a_new_run_are_waited_for);
+	tcase_add_loop_test(tcase, a_rank_gone_before_a_new_run_is_named_in_time, 0, 2);
 	tcase_add_loop_test(tcase, a_new_run_is_not_waited_for_without_a_reason, 0, 4);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -137,7 +137,7 @@ static const struct {
 	  "rooms: docs/architecture.md:4: found attic, expected a room of the first column\n" },
 };
 
-START_TEST(what_the_table_forbids_is_told_with_file_and_line)
+START_TEST(forbidden_includes_are_told_with_file_and_line)
 {
 	tree_make();
 	file_write(wrong[_i].path, wrong[_i].text);
@@ -177,7 +177,7 @@ suite_rooms(void)
 	TCase *tcase = tcase_create("includes");
 
 	tcase_add_test(tcase, a_tree_that_keeps_to_its_table_is_clean);
-	tcase_add_loop_test(tcase, what_the_table_forbids_is_told_with_file_and_line, 0,
+	tcase_add_loop_test(tcase, forbidden_includes_are_told_with_file_and_line, 0,
 			    (int)(sizeof(wrong) / sizeof(wrong[0])));
 	tcase_add_test(tcase, this_tree_keeps_to_its_table);
 	tcase_add_test(tcase, names_of_protocols_stay_in_their_folders);

@@ -391,7 +391,7 @@ START_TEST(nothing_is_flooded_to_or_from_routed_ports)
 }
 END_TEST
 
-START_TEST(who_talks_to_the_gateway_only_is_learned_as_a_station)
+START_TEST(hosts_that_only_use_the_gateway_are_learned_as_stations)
 {
 	uint8_t frame[4096], mac[6];
 
@@ -482,7 +482,7 @@ suite_routing(void)
 	tcase_add_test(tcase, options_are_carried_along_and_what_stands_behind_the_packet_is_not);
 	tcase_add_test(tcase, the_checksum_stays_right_for_every_header);
 	tcase_add_test(tcase, nothing_is_flooded_to_or_from_routed_ports);
-	tcase_add_test(tcase, who_talks_to_the_gateway_only_is_learned_as_a_station);
+	tcase_add_test(tcase, hosts_that_only_use_the_gateway_are_learned_as_stations);
 	tcase_add_test(tcase, a_neighbor_that_is_no_known_station_is_flooded_to);
 	tcase_add_test(tcase, mutated_frames_do_no_harm);
 	suite_add_tcase(suite, tcase);

@@ -125,7 +125,7 @@ END_TEST
  * Without a header of Fanin's they are no frames; those beyond the most of a super-frame are left
  * out as well.
  */
-START_TEST(what_is_no_frame_is_left_out)
+START_TEST(segments_that_are_no_frames_are_left_out)
 {
 	fill(UINT16_MAX);
 	ck_assert_uint_eq(begin(10 * 500 + FANIN_HDR_LEN - 1, 500), 10);
@@ -224,7 +224,7 @@ suite_segments(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, segments_are_frames);
 	tcase_add_test(tcase, frames_are_handed_out_in_parts_and_stay);
-	tcase_add_test(tcase, what_is_no_frame_is_left_out);
+	tcase_add_test(tcase, segments_that_are_no_frames_are_left_out);
 	tcase_add_test(tcase, no_more_than_the_frame_is_copied);
 	tcase_add_test(tcase, each_segment_is_judged_by_its_own_header);
 	suite_add_tcase(suite, tcase);

@@ -287,7 +287,7 @@ START_TEST(a_slot_that_another_job_has_is_seen_as_such)
 }
 END_TEST
 
-START_TEST(what_a_destroyed_job_held_is_given_back_and_nothing_else)
+START_TEST(a_destroyed_jobs_packets_alone_are_given_back)
 {
 	struct job *a = ring_switch_job_of(&sw, "sharing", 2, 0);
 	struct job *b = ring_switch_job_of(&sw, "sharing", 2, 0);
@@ -313,7 +313,7 @@ START_TEST(what_a_destroyed_job_held_is_given_back_and_nothing_else)
 }
 END_TEST
 
-START_TEST(what_a_run_left_is_given_back_when_there_is_another_one)
+START_TEST(an_old_runs_packets_are_given_back_in_the_next_run)
 {
 	struct job *a = ring_switch_job_of(&sw, "sharing", 2, 0);
 	struct job *b = ring_switch_job_of(&sw, "sharing", 2, 0);
@@ -341,7 +341,7 @@ START_TEST(what_a_run_left_is_given_back_when_there_is_another_one)
 }
 END_TEST
 
-START_TEST(who_finds_another_in_a_shared_slot_comes_again)
+START_TEST(a_worker_that_finds_a_shared_slot_held_retries)
 {
 	struct job *job = ring_switch_job_of(&sw, "sharing", 2, 0);
 	const uint32_t epoch = host_join_all(&sw, job, 2, 1);
@@ -600,9 +600,9 @@ suite_slots(void)
 	tcase_add_test(one, jobs_of_a_handler_share_its_slots);
 	tcase_add_test(one, a_job_with_slots_of_its_own_shares_them_with_nobody);
 	tcase_add_test(one, a_slot_that_another_job_has_is_seen_as_such);
-	tcase_add_test(one, what_a_destroyed_job_held_is_given_back_and_nothing_else);
-	tcase_add_test(one, what_a_run_left_is_given_back_when_there_is_another_one);
-	tcase_add_test(one, who_finds_another_in_a_shared_slot_comes_again);
+	tcase_add_test(one, a_destroyed_jobs_packets_alone_are_given_back);
+	tcase_add_test(one, an_old_runs_packets_are_given_back_in_the_next_run);
+	tcase_add_test(one, a_worker_that_finds_a_shared_slot_held_retries);
 	tcase_add_test(one, too_many_that_come_again_are_dropped_by_their_own_name);
 	tcase_add_test(one, a_slot_that_is_in_use_is_not_swept_before_it_is_left);
 	tcase_add_test(one, shared_slots_are_no_more_than_packets_were_reserved_for);

@@ -134,7 +134,7 @@ START_TEST(each_part_is_merged_or_replaces_or_is_dropped_by_the_sets_alone)
 END_TEST
 
 /* Parts of any sets at random, until single ranks complete the sum; by _i a seed. */
-START_TEST(whatever_comes_each_rank_is_in_the_sum_once_and_single_ranks_complete_it)
+START_TEST(each_rank_is_summed_once_and_single_ranks_complete_it)
 {
 	const struct fanin_hdr hdr = header(FANIN_WIRE_SUM);
 	const unsigned int all = (1 << PLAYERS) - 1;
@@ -264,9 +264,7 @@ suite_sums(void)
 	tcase_add_checked_fixture(tcase, set_up, NULL);
 	tcase_add_loop_test(tcase, each_part_is_merged_or_replaces_or_is_dropped_by_the_sets_alone,
 			    0, 4);
-	tcase_add_loop_test(
-		tcase, whatever_comes_each_rank_is_in_the_sum_once_and_single_ranks_complete_it, 0,
-		100);
+	tcase_add_loop_test(tcase, each_rank_is_summed_once_and_single_ranks_complete_it, 0, 100);
 	tcase_add_test(tcase, a_part_of_another_shape_changes_nothing);
 	tcase_add_test(tcase, of_a_copy_the_data_of_one_rank_stays);
 	tcase_add_test(tcase, an_average_is_divided_once_by_all_ranks);

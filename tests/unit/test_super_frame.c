@@ -144,7 +144,7 @@ START_TEST(results_without_their_elements_leave_together)
 }
 END_TEST
 
-START_TEST(what_differs_in_a_header_leaves_apart)
+START_TEST(packets_with_different_headers_leave_apart)
 {
 	struct fanin_headers *headers;
 
@@ -498,7 +498,7 @@ END_TEST
  * What a header before the frame can't hold: tunnels, whose inner headers it means; protocols
  * without segments; lengths that don't fit; more segments than anybody sends.
  */
-START_TEST(what_the_header_cannot_hold_is_refused)
+START_TEST(frames_beyond_the_headers_limits_are_refused)
 {
 	const struct foreign foreign = {
 		.tcp = true, .segment = 1000, .payload = 5000, .room = 2048
@@ -544,7 +544,7 @@ suite_super_frame(void)
 	tcase_add_test(joining, frames_of_a_flow_leave_together_and_in_order);
 	tcase_add_test(joining, a_shorter_frame_is_the_last_and_a_longer_one_begins_anew);
 	tcase_add_test(joining, results_without_their_elements_leave_together);
-	tcase_add_test(joining, what_differs_in_a_header_leaves_apart);
+	tcase_add_test(joining, packets_with_different_headers_leave_apart);
 	tcase_add_test(joining, only_fanins_packets_without_a_checksum_are_joined);
 	tcase_add_test(joining, no_super_frame_is_longer_than_interfaces_take);
 	tcase_add_test(joining, the_segments_of_a_group_are_its_frames);
@@ -552,7 +552,7 @@ suite_super_frame(void)
 	tcase_add_checked_fixture(others, setup, teardown);
 	tcase_add_loop_test(others, links_get_segments_as_the_kernel_makes_them, 0, 32);
 	tcase_add_loop_test(others, a_checksum_is_completed, 0, 8);
-	tcase_add_test(others, what_the_header_cannot_hold_is_refused);
+	tcase_add_test(others, frames_beyond_the_headers_limits_are_refused);
 	suite_add_tcase(suite, others);
 	return suite;
 }

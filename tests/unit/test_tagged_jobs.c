@@ -179,7 +179,7 @@ make_join(uint32_t id, uint8_t *frame)
  * The nonce shows whose JOIN it is; the switch's own key is not told to somebody who can't prove
  * that he has it.
  */
-START_TEST(who_joins_without_a_valid_tag_is_told)
+START_TEST(hosts_that_join_without_a_valid_tag_are_told)
 {
 	uint8_t frame[4096];
 	size_t len = make_join(job->params.id, frame);
@@ -321,7 +321,7 @@ suite_tagged_jobs(void)
 	tcase_add_loop_test(tags, forged_contributions_change_no_sum, 0, FORGERIES);
 	tcase_add_test(tags, a_packet_delivered_again_is_a_duplicate);
 	tcase_add_test(tags, frames_keep_their_padding_and_lose_their_tag);
-	tcase_add_test(tags, who_joins_without_a_valid_tag_is_told);
+	tcase_add_test(tags, hosts_that_join_without_a_valid_tag_are_told);
 	tcase_add_test(tags, a_join_without_a_body_is_told_nothing);
 	tcase_add_test(tags, a_job_without_tags_refuses_them);
 	tcase_add_test(tags, a_job_that_is_not_there_is_unknown);

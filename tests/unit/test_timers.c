@@ -241,7 +241,7 @@ START_TEST(jobs_with_different_timeouts_do_not_wait_for_each_other)
 }
 END_TEST
 
-START_TEST(who_is_in_the_way_is_waited_for_another_timeout)
+START_TEST(a_busy_slot_is_given_another_timeout)
 {
 	struct job *job;
 	const uint32_t epoch = run_job(&job, TIMEOUT_NS, 1);
@@ -512,7 +512,7 @@ suite_timers(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, timers_expire_in_the_first_round_that_reaches_them);
 	tcase_add_test(tcase, jobs_with_different_timeouts_do_not_wait_for_each_other);
-	tcase_add_test(tcase, who_is_in_the_way_is_waited_for_another_timeout);
+	tcase_add_test(tcase, a_busy_slot_is_given_another_timeout);
 	tcase_add_test(tcase, timers_that_are_too_many_expire_in_order_before_their_time);
 	tcase_add_test(tcase,
 		       timers_that_are_armed_anew_while_there_are_too_many_end_no_round_late);

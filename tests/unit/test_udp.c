@@ -348,7 +348,7 @@ START_TEST(where_none_pass_packets_leave_one_by_one)
 }
 END_TEST
 
-START_TEST(what_repairs_losses_leaves_alone)
+START_TEST(retransmissions_leave_alone)
 {
 	send_block(0, PAYLOAD);
 	fanin_transport_alone(transport, true, false);
@@ -527,7 +527,7 @@ START_TEST(a_group_that_nothing_comes_from_is_told)
 END_TEST
 
 /* Of another port of the same address; the kernel looks at both. */
-START_TEST(what_strangers_send_is_not_received)
+START_TEST(strangers_packets_are_not_received)
 {
 	const struct ip_mreqn out = { .imr_ifindex = (int)if_nametoindex("lo") };
 
@@ -573,7 +573,7 @@ START_TEST(runts_are_passed_over)
 }
 END_TEST
 
-START_TEST(what_does_not_fit_is_counted)
+START_TEST(packets_beyond_the_socket_buffer_are_counted)
 {
 	const uint64_t before = transport->ops->ring_drops(transport);
 
@@ -653,7 +653,7 @@ suite_udp(void)
 	tcase_add_test(sending, headers_and_what_is_copied_may_change_before_the_flush);
 	tcase_add_test(sending, each_call_and_copy_is_counted_when_sending);
 	tcase_add_test(sending, where_none_pass_packets_leave_one_by_one);
-	tcase_add_test(sending, what_repairs_losses_leaves_alone);
+	tcase_add_test(sending, retransmissions_leave_alone);
 	tcase_add_test(sending, super_frames_end_where_what_is_in_them_is_lost);
 	suite_add_tcase(suite, sending);
 	tcase_add_checked_fixture(receiving, transport_make, transport_end);
@@ -662,10 +662,10 @@ suite_udp(void)
 	tcase_add_test(receiving, packets_that_are_single_are_received_too);
 	tcase_add_test(receiving, the_groups_packets_are_received);
 	tcase_add_test(receiving, a_group_that_nothing_comes_from_is_told);
-	tcase_add_test(receiving, what_strangers_send_is_not_received);
+	tcase_add_test(receiving, strangers_packets_are_not_received);
 	tcase_add_test(receiving, sockets_are_bound_to_the_interface);
 	tcase_add_test(receiving, runts_are_passed_over);
-	tcase_add_test(receiving, what_does_not_fit_is_counted);
+	tcase_add_test(receiving, packets_beyond_the_socket_buffer_are_counted);
 	tcase_add_test(receiving, a_smaller_buffer_has_room_for_fewer_packets);
 	tcase_add_test(receiving, the_environment_says_how_large_buffers_are);
 	suite_add_tcase(suite, receiving);

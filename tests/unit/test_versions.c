@@ -212,7 +212,7 @@ START_TEST(an_older_stranger_is_told_what_is_wrong_with_it)
 }
 END_TEST
 
-START_TEST(whatever_else_has_another_version_is_dropped)
+START_TEST(all_other_packets_of_another_version_are_dropped)
 {
 	uint8_t frame[4096] __attribute__((aligned(8)));
 	struct fanin_headers *headers = (struct fanin_headers *)frame;
@@ -351,7 +351,7 @@ expect_refused(unsigned int h, uint16_t version)
 }
 
 /* _i & 1: with tags. _i / 2: what the parent answers with */
-START_TEST(who_joins_below_an_older_parent_is_told)
+START_TEST(hosts_that_join_below_an_older_parent_are_told)
 {
 	static const struct {
 		enum fanin_type type;
@@ -607,7 +607,7 @@ START_TEST(blocks_that_share_a_port_fit_a_super_frame_and_leave_a_port_for_each_
 }
 END_TEST
 
-START_TEST(what_goes_up_has_the_ports_that_the_parent_has_told)
+START_TEST(packets_to_the_parent_use_the_ports_it_told)
 {
 	static const uint16_t told[] = { 0, 1, 8, 24 };
 	static const unsigned int shifts[] = { 0, 0, 3, 4 };
@@ -691,8 +691,8 @@ suite_versions(void)
 	tcase_add_loop_test(older, an_older_host_is_told_both_versions, 0, 2);
 	tcase_add_test(older, a_host_that_asks_for_an_older_switch_is_none);
 	tcase_add_loop_test(older, an_older_stranger_is_told_what_is_wrong_with_it, 0, 2);
-	tcase_add_test(older, whatever_else_has_another_version_is_dropped);
-	tcase_add_loop_test(older, who_joins_below_an_older_parent_is_told, 0, 6);
+	tcase_add_test(older, all_other_packets_of_another_version_are_dropped);
+	tcase_add_loop_test(older, hosts_that_join_below_an_older_parent_are_told, 0, 6);
 	tcase_add_loop_test(older, a_parent_that_has_answered_is_not_taken_for_an_older_one, 0, 2);
 	suite_add_tcase(suite, older);
 	tcase_add_test(fields, answers_go_to_the_port_of_what_they_answer);
@@ -705,7 +705,7 @@ suite_versions(void)
 	tcase_add_loop_test(
 		fields, blocks_that_share_a_port_fit_a_super_frame_and_leave_a_port_for_each_worker,
 		0, 5);
-	tcase_add_test(fields, what_goes_up_has_the_ports_that_the_parent_has_told);
+	tcase_add_test(fields, packets_to_the_parent_use_the_ports_it_told);
 	tcase_add_test(fields, a_device_is_asked_for_the_checksums_of_fanins_packets);
 	suite_add_tcase(suite, fields);
 	return suite;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Turns of a worker without a block that finishes: far more than a run without a fault has. */
-#define MOST_IDLE 2000000u
+#define MAX_IDLE 2000000u
 
 struct thread_world thread_world;
 
@@ -269,7 +269,7 @@ work(void *arg)
 	struct thread_worker *worker = arg;
 	uint32_t idle = 0;
 
-	while (worker->oldest < BLOCKS && idle < MOST_IDLE) {
+	while (worker->oldest < BLOCKS && idle < MAX_IDLE) {
 		idle = turn(worker) ? 0 : idle + 1;
 		if (idle != 0)
 			sched_yield();
