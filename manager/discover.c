@@ -20,7 +20,7 @@
 #define SEARCH_MS                                                                                  \
 	2500 /* twice as long as a host has to answer ARP, which is asked for once a second */
 #define AGAIN_MS 50
-#define MOST_NAMES 6 /* of switches, in an error */
+#define MAX_NAMES 6 /* of switches, in an error */
 
 /* What a switch has said last. */
 struct view {
@@ -155,16 +155,15 @@ write_opinion(const struct manager *manager, const struct search *search, uint16
 	size_t used = 0;
 
 	for (uint16_t i = 0; i < topology->n_switches; i++) {
-		if (opinion_of(&search->views[i], rank) != opinion || n++ >= MOST_NAMES ||
+		if (opinion_of(&search->views[i], rank) != opinion || n++ >= MAX_NAMES ||
 		    used >= size)
 			continue;
 		used += (size_t)snprintf(text + used, size - used, "%s%s %s", n == 1 ? "; " : ",",
 					 n == 1 ? opinion_words[opinion] : "",
 					 topology->switches[i].name);
 	}
-	if (n > MOST_NAMES && used < size)
-		used += (size_t)snprintf(text + used, size - used, " and %u others",
-					 n - MOST_NAMES);
+	if (n > MAX_NAMES && used < size)
+		used += (size_t)snprintf(text + used, size - used, " and %u others", n - MAX_NAMES);
 	return used < size ? used : size - 1;
 }
 

@@ -16,7 +16,7 @@
 #include "control/log.h"
 #include "manager/manager.h"
 
-#define MOST_TOLD 4 /* in one error */
+#define MAX_TOLD 4 /* in one error */
 
 bool
 fault_of_end(const struct manager *manager, const struct topology_end *end, char *text)
@@ -191,7 +191,7 @@ append(char *text, size_t size, unsigned int *n, const char *what)
 {
 	const size_t used = strlen(text);
 
-	if ((*n)++ < MOST_TOLD && used + 1 < size)
+	if ((*n)++ < MAX_TOLD && used + 1 < size)
 		snprintf(text + used, size - used, "%s %s", used == 0 ? ":" : ";", what);
 }
 
@@ -217,7 +217,7 @@ faults_describe(const struct manager *manager, char *text, size_t size)
 			 peer->error);
 		append(text, size, &n, line);
 	}
-	if (n > MOST_TOLD && strlen(text) + 1 < size)
+	if (n > MAX_TOLD && strlen(text) + 1 < size)
 		snprintf(text + strlen(text), size - strlen(text), "; and %u more, see `topology`",
-			 n - MOST_TOLD);
+			 n - MAX_TOLD);
 }

@@ -23,7 +23,7 @@
 #include "manager/trees.h"
 #include "wire/wire.h"
 
-#define MOST_ATTEMPTS 8
+#define MAX_ATTEMPTS 8
 
 /* ---- removals */
 
@@ -495,9 +495,9 @@ install_group(struct manager *manager, struct group *group)
 			    : plan_group(manager, group, &error);
 	if (ret == 0 && !group->moving)
 		ret = choose_identity(manager, group, &error);
-	if (ret == 0 && group->attempts > MOST_ATTEMPTS) {
+	if (ret == 0 && group->attempts > MAX_ATTEMPTS) {
 		control_fail(&error, "no_path", "%d attempts failed, the last one: %.400s",
-			     MOST_ATTEMPTS, group->failure.message);
+			     MAX_ATTEMPTS, group->failure.message);
 		ret = -EHOSTUNREACH;
 	}
 	if (ret == 0)

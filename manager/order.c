@@ -9,7 +9,7 @@
 #include "manager/group.h"
 #include "wire/order.h"
 
-#define MOST_NAMED 3 /* switches, in an error */
+#define MAX_NAMED 3 /* switches, in an error */
 
 /* What a switch has below it: a switch of the tree, or its own hosts, which are together here. */
 struct branch {
@@ -257,7 +257,7 @@ order_describe(const struct tree *tree, unsigned int n_ranks,
 	size_t used = 0;
 
 	text[0] = '\0';
-	for (uint16_t i = 0; i < tree->n_nodes && n < MOST_NAMED && used < size; i++) {
+	for (uint16_t i = 0; i < tree->n_nodes && n < MAX_NAMED && used < size; i++) {
 		char ranks[64];
 
 		if (!is_lowest_problem(tree, i, n_ranks))

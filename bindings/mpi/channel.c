@@ -23,7 +23,7 @@
  * MPI's data all the time: twice as many if that happens again.
  */
 #define DRIVEN_WAITS 8
-#define MOST_DRIVEN_WAITS 1024
+#define MAX_DRIVEN_WAITS 1024
 /* MPI's progress is asked for in each of so many looks. */
 #define LOOKS_PER_PROGRESS 4
 
@@ -177,7 +177,7 @@ channel_wait(struct channel *channel, fanin_request **req)
 		if (status != FANIN_IN_PROGRESS)
 			return status;
 		channel->driven_waits = channel->next_driven_waits;
-		if (channel->next_driven_waits < MOST_DRIVEN_WAITS)
+		if (channel->next_driven_waits < MAX_DRIVEN_WAITS)
 			channel->next_driven_waits *= 2;
 	}
 	channel->driven_waits--;

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_REASONS 32
+#define MAX_REASONS 32
 #define TEXT_BYTES 1024
 #define TAG 0
 /* Hexadecimal digits of a job's name. */
@@ -33,7 +33,7 @@ struct message {
 };
 
 /* Under the lock, but for what is being sent. */
-static struct message messages[MOST_REASONS];
+static struct message messages[MAX_REASONS];
 static unsigned int n_messages;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int world_rank;
@@ -82,7 +82,7 @@ message_of(uint64_t key, const char *text)
 
 	while (message < messages + n_messages && message->told.key != key)
 		message++;
-	if (message == messages + MOST_REASONS)
+	if (message == messages + MAX_REASONS)
 		return NULL;
 	if (message == messages + n_messages) {
 		*message = (struct message){ .told.key = key };
@@ -174,17 +174,17 @@ messages_look(void)
 static void
 counts_add(void)
 {
-	uint64_t keys[MOST_REASONS] = { 0 }, counts[MOST_REASONS] = { 0 };
+	uint64_t keys[MAX_REASONS] = { 0 }, counts[MAX_REASONS] = { 0 };
 
 	for (unsigned int i = 0; i < n_messages; i++)
 		keys[i] = messages[i].told.key;
-	PMPI_Bcast(keys, MOST_REASONS, MPI_UINT64_T, 0, preload_comm);
-	for (unsigned int i = 0; i < MOST_REASONS; i++)
+	PMPI_Bcast(keys, MAX_REASONS, MPI_UINT64_T, 0, preload_comm);
+	for (unsigned int i = 0; i < MAX_REASONS; i++)
 		for (unsigned int k = 0; k < n_messages; k++)
 			if (messages[k].told.key == keys[i])
 				counts[i] = messages[k].count;
 	/* Not MPI_Reduce, which MPICH has wrong for some placements of ranks. */
-	if (PMPI_Allreduce(MPI_IN_PLACE, counts, MOST_REASONS, MPI_UINT64_T, MPI_SUM,
+	if (PMPI_Allreduce(MPI_IN_PLACE, counts, MAX_REASONS, MPI_UINT64_T, MPI_SUM,
 			   preload_comm) != MPI_SUCCESS)
 		return;
 	for (unsigned int i = 0; i < n_messages && world_rank == 0; i++)

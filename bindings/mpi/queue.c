@@ -20,7 +20,7 @@
 #define IDLE_NS 100000000
 #define NS_PER_SECOND 1000000000
 /* As many collectives are under way in the network. */
-#define MOST_POSTED 16
+#define MAX_POSTED 16
 
 /* A nonblocking call. Its request and its queue hold it. */
 struct entry {
@@ -54,7 +54,7 @@ struct queue {
 	bool held;       /* a blocking call uses the channel */
 	uint32_t n_open; /* entries that are not complete; atomic */
 	/* Only the queue's thread uses these: entries that are posted, oldest first. */
-	struct entry *posted[MOST_POSTED];
+	struct entry *posted[MAX_POSTED];
 	unsigned int n_posted;
 };
 
@@ -189,8 +189,7 @@ queue_next(struct queue *queue)
 	entry = queue->first;
 	if (state_phase(state) == PHASE_FAILED ||
 	    (entry != NULL && queue->n_posted != 0 &&
-	     (queue->n_posted == MOST_POSTED ||
-	      queue->posted[queue->n_posted - 1]->posted == NULL ||
+	     (queue->n_posted == MAX_POSTED || queue->posted[queue->n_posted - 1]->posted == NULL ||
 	      !collective_can_post(state, &entry->call, &entry->operation))))
 		entry = NULL;
 	if (entry != NULL) {

@@ -23,16 +23,16 @@
 #define COUNT 127
 /* Each place sees all pairs, when vectors begin at each of the first N_PAIRS elements. */
 #define N_ELEMENTS (COUNT + N_PAIRS)
-#define MOST_BYTES 16
+#define MAX_SELF_TEST_BYTES 16
 
 bool findings_some_wrong;
 
 /* A pair of vectors, what the network makes of them, and what MPI does. */
 struct trial {
-	uint8_t in[N_ELEMENTS * MOST_BYTES];
-	uint8_t acc[N_ELEMENTS * MOST_BYTES];
-	uint8_t expected[N_ELEMENTS * MOST_BYTES];
-	uint8_t found[COUNT * MOST_BYTES];
+	uint8_t in[N_ELEMENTS * MAX_SELF_TEST_BYTES];
+	uint8_t acc[N_ELEMENTS * MAX_SELF_TEST_BYTES];
+	uint8_t expected[N_ELEMENTS * MAX_SELF_TEST_BYTES];
+	uint8_t found[COUNT * MAX_SELF_TEST_BYTES];
 };
 
 static void
@@ -76,7 +76,7 @@ trial_fill(struct trial *trial, const struct type_view *type)
 static bool
 is_same(const struct type_view *type, const uint8_t *found, const uint8_t *expected, size_t n)
 {
-	static const uint8_t zero[MOST_BYTES];
+	static const uint8_t zero[MAX_SELF_TEST_BYTES];
 
 	if (memcmp(found, expected, n * type->bytes) == 0)
 		return true;

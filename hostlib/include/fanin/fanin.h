@@ -175,10 +175,10 @@ struct fanin_init_opts {
 
 /* For fanin_join_opts. */
 enum fanin_multicast_use {
-	FANIN_MULTICAST_AUTO = 0,   /* where it is faster, if the network has it: see
+	FANIN_MULTICAST_AUTO = 0,   /* where multicast is faster, if the network supports it: see
 				       docs/collectives.md */
-	FANIN_MULTICAST_ALWAYS = 1, /* for all that have data; joining fails if the network has it
-				       not */
+	FANIN_MULTICAST_ALWAYS = 1, /* for all that have data; joining fails if the network lacks
+				       multicast */
 	FANIN_MULTICAST_NEVER = 2,
 };
 
@@ -270,11 +270,10 @@ struct fanin_join_opts {
 	bool authenticate;
 	uint8_t reserved[7]; /* 0; never a field */
 	/*
-	 * enum fanin_multicast_use: whether broadcasts and allgathers may go by multicast, for
-	 * which the ranks join another job beside this one, with the handler "broadcast" and the
-	 * name job_name.multicast: now if it is ALWAYS, else in the first blocking fanin_broadcast
-	 * or fanin_allgather that is better off with it. All ranks give the same; only with
-	 * job_name.
+	 * enum fanin_multicast_use: whether broadcasts and allgathers may use multicast. For this
+	 * the ranks join another job beside this one, with the handler "broadcast" and the name
+	 * job_name.multicast: now if it is ALWAYS, else in the first blocking fanin_broadcast or
+	 * fanin_allgather that benefits. All ranks give the same value; only with job_name.
 	 */
 	uint32_t multicast;
 	/*
@@ -473,15 +472,15 @@ FANIN_API int fanin_allreduce(const void *send, void *recv, size_t count, enum f
 #define FANIN_MAYBE_SPARSE 1u /* most elements may be 0 */
 
 /*
- * Posts an allreduce with hints, which change how it is done and how long it takes, but not what
- * comes of it. All ranks give the same ones.
+ * Posts an allreduce with hints. Hints change how the allreduce is carried out and how long it
+ * takes, but not its result. All ranks give the same hints.
  *
  * hints: 0 or FANIN_MAYBE_SPARSE. With the latter each rank counts the elements that are not 0, and
  * the ranks agree on the largest number by a small allreduce, for which everything that is posted
- * later waits. Sparse vectors are sent then where that is shorter, also for the result
- * (docs/collectives.md). A sum of zeros only is +0.0 there, whatever their signs are. Ignored if
- * the operator is not sum, and in jobs that carry no sparse vectors; the report tells about how
- * many allreduces with the hint the ranks have agreed, and how many ran as sparse ones.
+ * later waits. They then send sparse vectors if that is shorter, counting the result as well
+ * (docs/collectives.md). A sum of only zeros is then +0.0, whatever their signs are. The hint is
+ * ignored if the operator is not sum, and in jobs that carry no sparse vectors. The report counts
+ * the hinted allreduces about which the ranks have agreed, and those that ran as sparse ones.
  */
 FANIN_API int fanin_iallreduce_hinted(const void *send, void *recv, size_t count,
 				      enum fanin_dtype dtype, enum fanin_op op, unsigned int hints,
@@ -530,57 +529,57 @@ FANIN_API int fanin_iallgather(const void *send, void *recv, size_t send_count,
 FANIN_API int fanin_allgather(const void *send, void *recv, size_t send_count,
 			      enum fanin_dtype dtype, fanin_comm *comm);
 
-/*
- * How a sparse allreduce is done. NULL, or zero: the default.
- */
+/* Options of a sparse allreduce. NULL, or a field of 0: the default. */
 struct fanin_sparse_opts {
 	size_t sz;
 	/*
-	 * The largest part of the vector that a rank brings values for, 0 to 1, which decides how
-	 * many indices a block has. All ranks give the same. It need not be exact: a wrong one
-	 * costs packets. Default: the ranks find it by a small allreduce before, and what is posted
-	 * later waits for that. Not used without a switch.
+	 * The largest density of any single rank's vector, 0 to 1: the part of its indices that
+	 * have values. It determines how many indices a block covers. All ranks give the same
+	 * number. It need not be exact: a wrong one costs packets. Default: the ranks find it by a
+	 * small allreduce beforehand, for which all requests posted later wait. Not used without a
+	 * switch.
 	 */
 	double density;
 	uint8_t index_bytes; /* of each index, sent and received: 4 (uint32_t, default) or 8
 				(uint64_t) */
-	bool coalesce; /* what is sent may have an index several times in a row, whose values are
-			  combined by the operator */
+	bool coalesce;       /* sent vectors may repeat an index in a row; the operator combines its
+				values */
 	uint8_t reserved[6]; /* 0; never a field */
 };
 
 /*
  * Where the result of a sparse allreduce goes: to `dense`, or if that is NULL to `indices` and
- * `values`, or if these are NULL as well to arrays that the library allocates. The caller's, until
- * the request is done the library's; the arrays likewise.
+ * `values`, or if these are NULL as well to arrays that the library allocates. The struct belongs
+ * to the caller, but to the library until the request is done; so do the arrays.
  */
 struct fanin_sparse_result {
 	size_t sz;
-	void *dense;       /* n elements; those at which no rank has a value become zeros */
+	void *dense;       /* n elements; an element becomes zero if no rank has a value there */
 	void *indices;     /* ascending, of the options' index_bytes */
 	void *values;      /* of dtype */
 	uint64_t capacity; /* of indices and values; not used if they are NULL */
-	uint64_t count; /* set: at how many indices a rank has a value; after FANIN_ERR_CAPACITY the
-			   capacity that is needed */
-	bool allocated; /* set, if indices and values are to be freed by fanin_sparse_result_free */
+	uint64_t count;    /* set: the number of indices at which any rank has a value; after
+			      FANIN_ERR_CAPACITY, the capacity needed */
+	bool allocated;    /* set if the caller must free indices and values with
+			      fanin_sparse_result_free */
 	uint8_t reserved[7];
 };
 
 /*
  * Posts an allreduce of sparse vectors (docs/collectives.md): recv[i] = send[i] op ... of the ranks
- * that have a value at i. An index at which no rank has one is not in the result.
+ * that have a value at i. The result omits indices at which no rank has a value.
  *
- * n: length of the vector, the same at all ranks. nnz: values that this rank brings, any number.
- * indices: nnz of them, ascending, each once, below n. values: nnz elements. result: see there; a
- * sparse one may be received in place, where indices and values of the result are those that are
- * sent; a dense one overlaps nothing. opts: may be NULL; copied.
+ * n: length of the vector, the same at all ranks. nnz: number of values of this rank, any number.
+ * indices: nnz of them, ascending, each once, below n. values: nnz elements. result: see there. A
+ * sparse result may be received in place, if its indices and values are the arrays sent; a dense
+ * result must not overlap anything. opts: may be NULL; copied.
  *
- * Without a switch the ranks exchange them by recursive doubling, and need no density.
+ * Without a switch the ranks exchange the vectors by recursive doubling and need no density.
  *
  * Averages and custom operators, and sums of f16 and bf16 in jobs that accumulate in f32, are
- * FANIN_ERR_UNSUPPORTED, as are jobs of several ranks whose handler knows no sparse blocks. When it
- * is done, fanin_wait may return FANIN_ERR_CAPACITY if the result has no room; the ranks that have
- * some got it.
+ * FANIN_ERR_UNSUPPORTED, as are jobs of several ranks whose handler knows no sparse blocks.
+ * fanin_wait returns FANIN_ERR_CAPACITY if the result does not fit; ranks with enough room still
+ * get it.
  */
 FANIN_API int fanin_iallreduce_sparse(uint64_t n, uint64_t nnz, const void *indices,
 				      const void *values, struct fanin_sparse_result *result,
@@ -593,20 +592,20 @@ FANIN_API int fanin_allreduce_sparse(uint64_t n, uint64_t nnz, const void *indic
 				     const struct fanin_sparse_opts *opts, fanin_comm *comm);
 
 /*
- * Frees arrays that the library has allocated for a result; others stay. result may be NULL.
- * Thread-safe for different results.
+ * Frees arrays that the library has allocated for a result. Leaves the caller's own arrays alone.
+ * result may be NULL. Thread-safe for different results.
  */
 FANIN_API void fanin_sparse_result_free(struct fanin_sparse_result *result);
 
-/* Which elements of a dense vector fanin_compact takes. */
+/* Selects the elements of a dense vector that fanin_compact takes. */
 struct fanin_compact_opts {
 	size_t sz;
-	double threshold; /* those whose magnitude is larger; default 0: those that are not 0. Any
-			     NaN is taken */
-	uint64_t bucket;  /* with top: elements of each bucket, the last of which may be shorter;
-			     default: all are one */
-	uint64_t top; /* of each bucket only so many with the largest magnitudes, of equal ones the
-			 first; 0 (default): all */
+	double threshold; /* takes elements of larger magnitude; default 0: all elements that are
+			     not 0. NaNs are always taken */
+	uint64_t bucket;  /* with top: number of elements per bucket, the last may be shorter;
+			     default: one bucket for all */
+	uint64_t top; /* takes at most this many elements per bucket, the largest magnitudes, the
+			 first of equal ones; 0 (default): all */
 	uint8_t index_bytes; /* of each index: 4 (default) or 8 */
 	uint8_t reserved[7]; /* 0; never a field */
 };
@@ -614,10 +613,11 @@ struct fanin_compact_opts {
 /*
  * Makes a sparse vector of a dense one.
  *
- * dense: n elements of dtype. opts: may be NULL. indices, values: room for `capacity` of them;
- * receive the indices, ascending, and their elements, bit by bit. NULL if capacity is 0. count:
- * receives how many there are. Returns FANIN_OK, FANIN_ERR_CAPACITY if there is no room, with
- * *count the capacity that is needed, FANIN_ERR_INVALID, or FANIN_ERR_NO_MEMORY. Thread-safe.
+ * dense: n elements of dtype. opts: may be NULL. indices, values: room for `capacity` of them; they
+ * receive the indices, ascending, and their elements, bit by bit. May be NULL if capacity is 0.
+ * count: receives the number of elements taken. Returns FANIN_OK, FANIN_ERR_CAPACITY if there is no
+ * room, with *count the capacity that is needed, FANIN_ERR_INVALID, or FANIN_ERR_NO_MEMORY.
+ * Thread-safe.
  */
 FANIN_API int fanin_compact(const void *dense, uint64_t n, enum fanin_dtype dtype,
 			    const struct fanin_compact_opts *opts, void *indices, void *values,
@@ -629,23 +629,24 @@ FANIN_API int fanin_barrier(fanin_comm *comm);
 
 /*
  * Multicast regions (docs/regions.md): a buffer of the same length at every rank, under one range
- * of network addresses. What any rank writes to a place of it arrives at the same place of all
- * ranks' buffers. Only with job_name and a tree of switches, for up to 64 ranks, and with the
- * transports af_packet and udp.
+ * of network addresses. A write by any rank arrives at the same offset in all ranks' buffers.
+ * Regions require job_name, a tree of switches, at most 64 ranks, and the transport af_packet or
+ * udp.
  */
 
-/* Room for options of a region: there are none yet. */
+/* Options of a region: none yet. */
 struct fanin_region_opts {
 	size_t sz;
 };
 
 /*
- * Makes a region, whose job NAME.regionK, K from 0 on, is beside the communicator's. Blocking, and
- * collective: all ranks call it at the same place among the communicator's collectives.
+ * Makes a region. Its packets use a job NAME.regionK of their own, K from 0 on, beside the
+ * communicator's job. Blocking and collective: all ranks call it at the same place among the
+ * communicator's collectives.
  *
- * base: this rank's buffer, of `bytes` bytes, 1 at least, the same number at all ranks. It is in
- * use until fanin_region_free: others' writes arrive in it at any time. What it holds at first is
- * the ranks' own. opts: may be NULL. region: set on success only.
+ * base: this rank's buffer, of `bytes` bytes, 1 at least, the same number at all ranks. The buffer
+ * is in use until fanin_region_free: other ranks' writes may arrive at any time. Each rank chooses
+ * its initial content. opts: may be NULL. region: set on success only.
  * Returns FANIN_OK, FANIN_ERR_INVALID also if the lengths differ, FANIN_ERR_UNSUPPORTED if the
  * network has no regions, FANIN_ERR_NO_MEMORY at all ranks if one has none, or the communicator's
  * error; fanin_ctx_error says more.
@@ -654,8 +655,8 @@ FANIN_API int fanin_region_create(fanin_comm *comm, void *base, size_t bytes,
 				  const struct fanin_region_opts *opts, fanin_region **region);
 
 /*
- * Leaves the region: its buffer is the caller's again. All ranks call it; a rank waits for the
- * others, as in fanin_leave, which frees all regions that are left.
+ * Leaves the region and returns its buffer to the caller. All ranks call it; a rank waits for the
+ * others, as in fanin_leave. fanin_leave frees all remaining regions.
  *
  * region: may be NULL; freed in any case. Returns FANIN_OK, or FANIN_ERR_TIMEOUT if the switch did
  * not confirm.
@@ -663,44 +664,45 @@ FANIN_API int fanin_region_create(fanin_comm *comm, void *base, size_t bytes,
 FANIN_API int fanin_region_free(fanin_region *region);
 
 /*
- * Returns the network address of the region's first byte, the same at all ranks: it is in the
- * packets, and in the switches' tables.
+ * Returns the network address of the region's first byte, which is the same at all ranks. Packets
+ * and the switches' tables carry this address.
  */
 FANIN_API uint64_t fanin_region_network_address(const fanin_region *region);
 
 /*
- * Writes bytes into the region: into this rank's own buffer at once, and into all others' by the
- * end of the next fence, in any order. One-sided: other ranks take no part in it. Any rank may
- * write any number of bytes at any time. It does not wait for them to arrive; how much is on its
- * way is bounded.
+ * Writes bytes into the region: into this rank's own buffer at once, and into all other ranks'
+ * buffers by the end of the next fence, in any order. One-sided: other ranks make no call. Any rank
+ * may write any number of bytes at any time. The call does not wait for the bytes to arrive, but
+ * the amount in flight is bounded.
  *
- * Until the next fence the written bytes of this rank's buffer stay as they are: nobody writes them
- * again, neither here nor at any other rank, and the application does not change them. data: may be
- * the place in the buffer itself; free again after the call.
+ * Until the next fence neither the application nor any other rank may modify the written bytes.
+ * data: may point to the destination in the buffer itself; any other memory is free for reuse after
+ * the call.
  * Returns FANIN_OK, FANIN_ERR_INVALID, FANIN_ERR_NO_MEMORY, or the region's earlier error.
  */
 FANIN_API int fanin_region_write(fanin_region *region, size_t offset, const void *data,
 				 size_t bytes);
 
 /*
- * Ends the writes: when it returns, all that any rank has written before its fence is in this
- * rank's buffer. Blocking, and collective: all ranks call it as often, for each region separately.
- * What others write after their fence may arrive here before it returns.
+ * Ends the writes: when it returns, this rank's buffer holds all that any rank wrote before its own
+ * fence. Blocking and collective: all ranks call it the same number of times for each region.
+ * Writes of other ranks after their fence may arrive here before this call returns.
  *
  * Returns FANIN_OK, FANIN_ERR_TIMEOUT if ranks are gone (fanin_ctx_missing_ranks), or the region's
- * earlier error: a region that has failed stays so, and its communicator does not. Interrupted, it
- * fails.
+ * earlier error. A region that has failed stays failed; its communicator remains usable. An
+ * interrupted fence fails the region.
  */
 FANIN_API int fanin_region_fence(fanin_region *region);
 
 /*
- * An allreduce in place of a range of all ranks' regions: afterwards all hold the same. Blocking,
- * and collective on the region's communicator. The bytes are not written by anybody meanwhile, nor
- * since the last fence. push: the ranks send, and switches combine what meets. pull: ranks ask for
- * parts of the result, which switches collect (Klenk et al., section IV). Each is a job NAME.push
- * or NAME.pull beside the communicator's, joined with the first call.
+ * Run an allreduce in place over a range of the region: afterwards all ranks hold the same
+ * elements. Blocking and collective on the region's communicator. No rank may have written these
+ * bytes since the last fence, nor write them during the call. push: ranks send, and switches
+ * combine contributions that meet. pull: ranks request parts of the result, and switches combine
+ * the answers (Klenk et al., section IV). The calls use a job NAME.push or NAME.pull beside the
+ * communicator's, which the ranks join in the first call.
  *
- * offset: in bytes, aligned to nothing. Returns what fanin_allreduce does, or FANIN_ERR_UNSUPPORTED
+ * offset: in bytes; needs no alignment. Returns what fanin_allreduce does, or FANIN_ERR_UNSUPPORTED
  * if the network has no such handler.
  */
 FANIN_API int fanin_region_push(fanin_region *region, size_t offset, size_t count,

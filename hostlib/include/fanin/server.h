@@ -90,7 +90,7 @@ struct fanin_server_job_opts {
 	X(block_ns,                                                                                \
 	  "Time of finished blocks from their first to their last contribution, nanoseconds.")
 
-/* What a job is and has done. Only read; sz is set by the caller. */
+/* A job's properties and counters. The caller sets sz and only reads the other fields. */
 struct fanin_server_job_stats {
 	size_t sz;
 	uint32_t job;
@@ -133,7 +133,7 @@ struct fanin_server_stats {
 	uint64_t rounds;     /* calls of fanin_serve */
 };
 
-/* A block that waits. */
+/* A block that waits for contributions. */
 struct fanin_server_wait {
 	uint32_t block;
 	uint32_t flushes; /* requests to the switch so far */
@@ -162,7 +162,7 @@ FANIN_API int fanin_server_open(const struct fanin_server_opts *opts, fanin_serv
 /* Removes all jobs and frees the server, which may be NULL. */
 FANIN_API void fanin_server_close(fanin_server *server);
 
-/* What was wrong with the last call that failed. Valid until the next one. */
+/* Returns why the last failed call failed. The text is valid until the next call. */
 FANIN_API const char *fanin_server_error(const fanin_server *server);
 
 /*

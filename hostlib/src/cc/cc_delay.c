@@ -29,7 +29,7 @@
 
 /* Half the window is sufficient as long as all halvings together keep this much of W's goodput. */
 #define GOODPUT_ONE 1024
-#define GOODPUT_LEAST (GOODPUT_ONE * 93 / 100)
+#define MIN_GOODPUT (GOODPUT_ONE * 93 / 100)
 
 /*
  * With a delay of a + b w, doubling the window gains 1/10 of goodput if the delay grows to less
@@ -40,7 +40,7 @@
 
 /* A mean covers this many windows of blocks, and at least this many blocks. */
 #define ROUNDS 2
-#define LEAST_SAMPLES 64
+#define MIN_SAMPLES 64
 
 /* Comparisons in a row that half the window has to pass. */
 #define TURNS 3
@@ -164,7 +164,7 @@ trial_judge(struct fanin_cc *cc, uint64_t half_ns)
 		window_set(cc, steady);
 		return;
 	}
-	if (shrinks && goodput_of_half(delay) >= GOODPUT_LEAST) {
+	if (shrinks && goodput_of_half(delay) >= MIN_GOODPUT) {
 		goodput_set(cc, goodput_of_half(delay));
 		trial_end(cc, steady / 2, delay->half_ns / delay->turn,
 			  delay->searching > 0 ? 0 : -1);
@@ -281,8 +281,8 @@ static void
 delay_on_delay(struct fanin_cc *cc, const struct fanin_cc_sample *sample)
 {
 	struct fanin_cc_delay *delay = &cc->delay;
-	const uint32_t enough = ROUNDS * cc->window > LEAST_SAMPLES ? ROUNDS * cc->window
-								    : LEAST_SAMPLES;
+	const uint32_t enough = ROUNDS * cc->window > MIN_SAMPLES ? ROUNDS * cc->window
+								  : MIN_SAMPLES;
 	uint64_t most_ns = CLIP * delay->steady_ns;
 
 	round_note(cc, sample);

@@ -14,7 +14,7 @@
  * library: shorter ones are done sooner by blocks, without barriers before and after
  * (docs/performance.md, "Multicast").
  */
-#define LEAST_PACKETS 16u
+#define MIN_MULTICAST_PACKETS 16u
 
 static bool
 reduces_nothing(struct fanin_comm *comm)
@@ -26,7 +26,7 @@ reduces_nothing(struct fanin_comm *comm)
 static uint64_t
 least_bytes(struct fanin_comm *comm)
 {
-	return (uint64_t)LEAST_PACKETS * comm->ops->part(comm, 0)->payload_bytes;
+	return (uint64_t)MIN_MULTICAST_PACKETS * comm->ops->part(comm, 0)->payload_bytes;
 }
 
 /* Returns why no rank can join another job, which all know, or NULL. */

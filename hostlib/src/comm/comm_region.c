@@ -18,7 +18,7 @@
 #define FIRST_ADDRESS UINT64_C(0x10000)
 #define ADDRESS_STEP UINT64_C(0x10000)
 /* So that no region, however many there were, ends beyond what a parameter may say. */
-#define BYTES_MOST (UINT64_C(1) << 48)
+#define MAX_REGION_BYTES (UINT64_C(1) << 48)
 
 /* What ranks have to give alike. */
 struct likeness {
@@ -146,10 +146,10 @@ fanin_comm_region_create(struct fanin_comm *comm, void *memory, uint64_t bytes,
 	/* A rank without memory tells the others, which would wait for it. */
 	made = calloc(1, sizeof(*made));
 	status = likeness_check(comm, bytes, made != NULL, error);
-	if (status == FANIN_OK && (bytes == 0 || bytes > BYTES_MOST))
+	if (status == FANIN_OK && (bytes == 0 || bytes > MAX_REGION_BYTES))
 		status = fanin_error_set(error, FANIN_ERR_INVALID,
 					 "bytes is %" PRIu64 ", expected 1 to %" PRIu64, bytes,
-					 BYTES_MOST);
+					 MAX_REGION_BYTES);
 	if (status != FANIN_OK) {
 		free(made);
 		return status;

@@ -67,8 +67,8 @@ background_from_environment(bool *background)
 }
 
 /* Range of FANIN_RECEIVE_BUFFER, bytes. */
-#define RECEIVE_BUFFER_LEAST 4096u
-#define RECEIVE_BUFFER_MOST (1u << 30)
+#define MIN_RECEIVE_BUFFER 4096u
+#define MAX_RECEIVE_BUFFER (1u << 30)
 
 /* Reads FANIN_RECEIVE_BUFFER. Returns false if its value is invalid. */
 static bool
@@ -82,8 +82,8 @@ buffer_from_environment(uint32_t *bytes)
 	if (value == NULL || value[0] == '\0')
 		return true;
 	found = strtoul(value, &end, 10);
-	if (value[0] < '0' || value[0] > '9' || *end != '\0' || found < RECEIVE_BUFFER_LEAST ||
-	    found > RECEIVE_BUFFER_MOST)
+	if (value[0] < '0' || value[0] > '9' || *end != '\0' || found < MIN_RECEIVE_BUFFER ||
+	    found > MAX_RECEIVE_BUFFER)
 		return false;
 	*bytes = (uint32_t)found;
 	return true;

@@ -23,7 +23,7 @@
  * Payloads up to this length are copied: cheaper than one more part of a message, and their memory
  * may be the caller's stack.
  */
-#define COPY_MOST 256u
+#define MAX_COPY_BYTES 256u
 
 /* -------------------------------------------------------------- sending */
 
@@ -94,7 +94,7 @@ static void
 batch_add(struct fanin_udp_batch *batch, const struct fanin_headers *headers, const void *payload,
 	  uint32_t payload_len, bool copy)
 {
-	const uint32_t copied = copy || payload_len <= COPY_MOST ? payload_len : 0;
+	const uint32_t copied = copy || payload_len <= MAX_COPY_BYTES ? payload_len : 0;
 	uint8_t *at = batch->copies + batch->used;
 
 	memcpy(at, &headers->fanin, FANIN_HDR_LEN);
@@ -281,7 +281,7 @@ take(struct fanin_sockets *udp, const struct fanin_headers *headers, const void 
 	if (batch->n_packets == 0)
 		batch_begin(batch, fd, headers, size);
 	batch_add(batch, headers, payload, payload_len, copy);
-	if (copy || payload_len <= COPY_MOST)
+	if (copy || payload_len <= MAX_COPY_BYTES)
 		udp->transport.counts.copied_out += payload_len;
 	return true;
 }

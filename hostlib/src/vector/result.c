@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 /* Serial arithmetic on block numbers needs them all to lie within half of the number space. */
-#define MOST_BLOCKS (UINT32_MAX / 2)
+#define MAX_RESULT_BLOCKS (UINT32_MAX / 2)
 
 struct fanin_vector_part {
 	uint32_t count;
@@ -30,7 +30,7 @@ fanin_vector_layout(struct fanin_vector *sparse, uint32_t payload_bytes)
 			payload_bytes, fanin_dtype_name(sparse->dtype),
 			fanin_shard_bitmap_len(sparse->element_bytes, 64, 1));
 	n_blocks = sparse->n == 0 ? 1 : (sparse->n - 1) / span + 1;
-	if (n_blocks > MOST_BLOCKS)
+	if (n_blocks > MAX_RESULT_BLOCKS)
 		return fanin_error_set(&sparse->error, FANIN_ERR_INVALID,
 				       "%llu indices of %u per block exceed 2^31 blocks",
 				       (unsigned long long)sparse->n, span);
