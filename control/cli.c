@@ -25,7 +25,7 @@ cli_add(struct cli *cli, size_t *n, const struct cli_option *option)
 							 : required_argument;
 	size_t len = strlen(cli->letters);
 
-	assert(*n < CLI_MOST_OPTIONS);
+	assert(*n < CLI_MAX_OPTIONS);
 	cli->long_options[(*n)++] = (struct option){ option->name, has_arg, NULL, option->code };
 	if (!has_letter(option))
 		return;

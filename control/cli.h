@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 /* Maximum number of options of a command, including those that all commands share. */
-#define CLI_MOST_OPTIONS 64
+#define CLI_MAX_OPTIONS 64
 
 /* A table ends with zeros. */
 struct cli_option {
@@ -25,14 +25,14 @@ struct cli_option {
 
 /* Arguments of getopt_long(), made from a table. */
 struct cli {
-	struct option long_options[CLI_MOST_OPTIONS + 1];
-	char letters[3 * CLI_MOST_OPTIONS + 2];
+	struct option long_options[CLI_MAX_OPTIONS + 1];
+	char letters[3 * CLI_MAX_OPTIONS + 2];
 };
 
 /*
  * Prepares getopt_long(argc, argv, cli->letters, cli->long_options, ...).
  *
- * options, others: CLI_MOST_OPTIONS at most in both tables together; others may be NULL. If both
+ * options, others: CLI_MAX_OPTIONS at most in both tables together; others may be NULL. If both
  * have an option of the same name, the one in `options` is used. stop: the first operand ends the
  * options.
  */

@@ -134,12 +134,12 @@ take(const struct cli_program *program, const struct cli_field *row, void *field
 
 /* Makes the table of cli.h. */
 static void
-options_of(const struct cli_field *fields, struct cli_option options[CLI_MOST_OPTIONS + 1])
+options_of(const struct cli_field *fields, struct cli_option options[CLI_MAX_OPTIONS + 1])
 {
 	int n = 0;
 
 	for (; fields[n].name != NULL; n++) {
-		assert(n < CLI_MOST_OPTIONS);
+		assert(n < CLI_MAX_OPTIONS);
 		options[n] = (struct cli_option){ fields[n].name, fields[n].argument,
 						  FIRST_CODE + n, fields[n].help };
 	}
@@ -150,7 +150,7 @@ int
 cli_fields_parse(const struct cli_program *program, void *fields, int argc, char **argv,
 		 struct cli_given *given)
 {
-	struct cli_option options[CLI_MOST_OPTIONS + 1];
+	struct cli_option options[CLI_MAX_OPTIONS + 1];
 	struct cli cli;
 	int code;
 
@@ -179,7 +179,7 @@ cli_given(const struct cli_given *given, const char *name)
 void
 cli_usage(const struct cli_program *program, int status)
 {
-	struct cli_option options[CLI_MOST_OPTIONS + 1];
+	struct cli_option options[CLI_MAX_OPTIONS + 1];
 
 	if (status == 0) {
 		options_of(program->fields, options);

@@ -59,7 +59,7 @@ struct cli_field {
 #define CLI_NAMES(array) .names = (array), .n_names = sizeof(array) / sizeof((array)[0])
 
 struct cli_program {
-	const struct cli_field *fields; /* CLI_MOST_OPTIONS at most */
+	const struct cli_field *fields; /* CLI_MAX_OPTIONS at most */
 	const char *about;              /* for usage(): the help's beginning */
 	int column;                     /* likewise: of the text about an option */
 	int base;                       /* of numbers; 0: as C writes them */
@@ -73,7 +73,7 @@ struct cli_program {
 /* Which options were given. */
 struct cli_given {
 	const struct cli_field *fields;
-	bool is[CLI_MOST_OPTIONS];
+	bool is[CLI_MAX_OPTIONS];
 };
 
 /*

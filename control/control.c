@@ -29,7 +29,7 @@
 #define UNREAD_MS 500        /* the same of one that does not read what it has asked for */
 #define ACCEPTS_PER_ROUND 32 /* a flood of connections delays nobody */
 #define ACCEPT_PAUSE_MS 100  /* without free file descriptors it can only wait */
-#define HELLO_LEAST_MS 40    /* that a handshake gets, however many others wait for its place */
+#define HELLO_MIN_MS 40      /* that a handshake gets, however many others wait for its place */
 /* A TCP client whose machine is gone is noticed within this many seconds. */
 #define KEEPALIVE_IDLE_S 2
 #define KEEPALIVE_PROBES 3
@@ -273,7 +273,7 @@ must_wait(struct control *control, const struct room *room, unsigned int listene
 
 	if (room->oldest == NULL)
 		return false;
-	until_ms = room->oldest->since_ms + HELLO_LEAST_MS;
+	until_ms = room->oldest->since_ms + HELLO_MIN_MS;
 	if (clock_ms() >= until_ms)
 		return false;
 	control->accept_after_ms[listener] = until_ms;
@@ -345,7 +345,7 @@ find_idlest(struct control *control, const uid_t *uid)
 {
 	const uint64_t now = clock_ms();
 	struct control_client *idlest = NULL;
-	uint64_t least_ms = UINT64_MAX;
+	uint64_t min_ms = UINT64_MAX;
 
 	for (unsigned int i = 0; i < control->service.options.max_clients; i++) {
 		struct control_client *client = &control->clients[i];
@@ -356,9 +356,9 @@ find_idlest(struct control *control, const uid_t *uid)
 		    (uid != NULL && client->uid != *uid))
 			continue;
 		since_ms = idle_since(client, now);
-		if (since_ms >= least_ms)
+		if (since_ms >= min_ms)
 			continue;
-		least_ms = since_ms;
+		min_ms = since_ms;
 		idlest = client;
 	}
 	return idlest;
@@ -454,8 +454,8 @@ end_long_line(struct control_client *client, uint64_t now)
 static int
 run_lines(struct control_client *client, uint64_t now)
 {
-	const uint64_t most_ns = client->spent_ns < GREEDY_NS ? GREEDY_NS
-							      : client->spent_ns + TURN_NS;
+	const uint64_t max_ns = client->spent_ns < GREEDY_NS ? GREEDY_NS
+							     : client->spent_ns + TURN_NS;
 	const char *line;
 	size_t len;
 	int ret;
@@ -472,7 +472,7 @@ run_lines(struct control_client *client, uint64_t now)
 		if (ret != 0)
 			return ret;
 		client->spent_ns += clock_ns() - start_ns;
-		if (client->spent_ns >= most_ns)
+		if (client->spent_ns >= max_ns)
 			return 0;
 	}
 	return 0;

@@ -10,7 +10,7 @@
 #include "control/log.h"
 
 #define LEVEL_EACH_MS 1000u
-#define LEVEL_MOST_MS (60 * LEVEL_EACH_MS) /* an attack is forgotten a minute after its end */
+#define LEVEL_MAX_MS (60 * LEVEL_EACH_MS) /* an attack is forgotten a minute after its end */
 
 struct guard_source
 guard_source_of(const struct sockaddr_storage *from)
@@ -85,8 +85,8 @@ guard_wrong_token(struct guard *guard, const struct guard_source *source, uint64
 
 	entry->level = entry->level > passed_ms ? entry->level - passed_ms : 0;
 	entry->level += LEVEL_EACH_MS;
-	if (entry->level > LEVEL_MOST_MS)
-		entry->level = LEVEL_MOST_MS;
+	if (entry->level > LEVEL_MAX_MS)
+		entry->level = LEVEL_MAX_MS;
 	entry->last_ms = now_ms;
 	if (entry->level <= GUARD_FREE * LEVEL_EACH_MS)
 		return 0;

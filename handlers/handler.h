@@ -448,7 +448,7 @@ struct fanin_handler {
 	bool makes_headers_only; /* ... and none of them has a payload: the job's payload may be
 				    longer than there is room for in these */
 	bool is_native;          /* never accumulates in a longer type: jobs that do are refused */
-	uint16_t ranks_most;     /* of a job; 0: FANIN_WIRE_MAX_RANKS */
+	uint16_t ranks_max;      /* of a job; 0: FANIN_WIRE_MAX_RANKS */
 	enum fanin_shape shape;
 	enum fanin_admission admission;
 	enum fanin_slots_of slots_of;

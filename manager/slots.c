@@ -100,7 +100,7 @@ list_links(const struct topology *topology, struct spread *spread)
 
 /* The most that may be below any switch once the job has moved. Returns false without memory. */
 static bool
-most_moved(const struct manager *manager, const struct group *group, struct spread_below *most)
+max_moved(const struct manager *manager, const struct group *group, struct spread_below *most)
 {
 	const struct topology *topology = &manager->config->topology;
 	struct spread *spread = malloc(sizeof(*spread));
@@ -110,7 +110,7 @@ most_moved(const struct manager *manager, const struct group *group, struct spre
 	spread_begin(spread, topology->n_switches, group->size, group_keeps_order(group));
 	list_places(manager, group, spread);
 	list_links(topology, spread);
-	*most = spread_most(spread);
+	*most = spread_max(spread);
 	free(spread);
 	return true;
 }
@@ -120,8 +120,8 @@ most_moved(const struct manager *manager, const struct group *group, struct spre
  * below a switch later.
  */
 static uint32_t
-most_slots(const struct peer *peer, const struct group *group, const struct spread_below *below,
-	   const struct spread_below *moved)
+max_slots(const struct peer *peer, const struct group *group, const struct spread_below *below,
+	  const struct spread_below *moved)
 {
 	const uint32_t n_children = below->n_children > moved->n_children ? below->n_children
 									  : moved->n_children;
@@ -147,7 +147,7 @@ slots_choose(const struct manager *manager, struct group *group, struct control_
 		group->slots = 0;
 		return 0;
 	}
-	if (group->shape == GROUP_TREE && !most_moved(manager, group, &moved)) {
+	if (group->shape == GROUP_TREE && !max_moved(manager, group, &moved)) {
 		control_fail(error, "internal", "out of memory");
 		return -ENOMEM;
 	}
@@ -158,7 +158,7 @@ slots_choose(const struct manager *manager, struct group *group, struct control_
 
 		if (!group_shape_of(group)->has_tree && peer->state != PEER_UP)
 			continue; /* the window may be larger than what it has */
-		most = most_slots(peer, group, &below, &moved);
+		most = max_slots(peer, group, &below, &moved);
 		slots = most < slots ? most : slots;
 	}
 	if (slots < 2) {

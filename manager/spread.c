@@ -126,7 +126,7 @@ most_at(const struct spread *spread, const uint16_t *lowest, uint16_t at)
 }
 
 struct spread_below
-spread_most(const struct spread *spread)
+spread_max(const struct spread *spread)
 {
 	struct spread_below most = { .n_pairs = 1 };
 	uint16_t lowest[TREE_MAX_SWITCHES];

@@ -43,6 +43,6 @@ void spread_add_place(struct spread *spread, uint16_t rank, uint16_t at);
 void spread_add_link(struct spread *spread, uint16_t a, uint16_t b);
 
 /* The most children of a switch, and the most sums that wait at one. */
-struct spread_below spread_most(const struct spread *spread);
+struct spread_below spread_max(const struct spread *spread);
 
 #endif

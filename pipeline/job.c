@@ -298,8 +298,8 @@ slot_mbufs(const struct job_spec *spec, const struct fanin_handler *handler)
 
 /* Returns the largest number of slots that a job of the handler may have. */
 static uint32_t
-most_slots(const struct job_table *table, const struct job_spec *spec,
-	   const struct fanin_handler *handler)
+max_slots(const struct job_table *table, const struct job_spec *spec,
+	  const struct fanin_handler *handler)
 {
 	const unsigned int mbufs = slot_mbufs(spec, handler);
 
@@ -338,7 +338,7 @@ static int
 choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
 	     const struct fanin_handler *handler, uint32_t payload, const char **code, char *error)
 {
-	const uint32_t most = most_slots(pipeline->jobs, spec, handler);
+	const uint32_t most = max_slots(pipeline->jobs, spec, handler);
 	const uint32_t usual = handler->slots_of == FANIN_SLOTS_SHARED
 				       ? RTE_MIN(most, job_slots_shared(pipeline->jobs, handler))
 				       : most;
@@ -439,7 +439,7 @@ use_timeout(struct pipeline *pipeline, struct job *job, const char **code, char 
 	else
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "no memory for %u timers of each worker: raise memory.megabytes",
-			 pipeline->timers_most);
+			 pipeline->timers_max);
 	return timeout;
 }
 

@@ -49,7 +49,7 @@ member_remove(struct job *job, unsigned int child, uint32_t *parent_epoch)
  * run.
  */
 static uint32_t
-least_progress(const struct job *job)
+min_progress(const struct job *job)
 {
 	uint32_t least = job->members[0].progress;
 
@@ -90,7 +90,7 @@ run_begin(struct job_table *table, struct job *job)
 
 	for (uint16_t i = 0; i < job->params.n_children; i++)
 		probe_forget(job, i);
-	job->first_block = job->params.has_parent ? job->parent.progress : least_progress(job);
+	job->first_block = job->params.has_parent ? job->parent.progress : min_progress(job);
 	__atomic_store_n(&job->parent_epoch, job->parent.epoch, __ATOMIC_RELEASE);
 	__atomic_store_n(&job->epoch, epoch, __ATOMIC_RELEASE);
 }
@@ -146,11 +146,11 @@ ranks_joined(const struct job *job, struct fanin_ranks *ranks)
 
 /* The MTU that the job's packets need, including answers about many ranks. */
 static uint32_t
-least_mtu(const struct job *job)
+min_mtu(const struct job *job)
 {
 	const uint32_t answer_len = fanin_ranks_words(job->params.n_ranks) == 1
 					    ? 0
-					    : fanin_answer_len_most(job->params.n_ranks);
+					    : fanin_answer_len_max(job->params.n_ranks);
 
 	return RTE_MAX(job->params.payload_bytes, answer_len) + (uint32_t)FANIN_MTU_OVERHEAD +
 	       (job->taggers != NULL ? FANIN_TAG_LEN : 0);
@@ -212,7 +212,7 @@ job_join(struct job_table *table, struct job *job, unsigned int child,
 
 	if (body->size != job->params.n_ranks)
 		return FANIN_REASON_SIZE;
-	if (body->mtu < least_mtu(job))
+	if (body->mtu < min_mtu(job))
 		return FANIN_REASON_MTU;
 	rte_spinlock_lock(&job->lock);
 	/* A repeated JOIN of the process that has joined gets the same answer. */
@@ -268,12 +268,12 @@ job_parent_join(struct job *job, struct fanin_hdr *hdr, struct fanin_join_body *
 	*body = (struct fanin_join_body){
 		.nonce = job->parent.nonce,
 		.size = job->params.n_ranks,
-		.mtu = least_mtu(job),
+		.mtu = min_mtu(job),
 		.cookie = job->parent.cookie,
 		.address_be = job->params.parent_headers.ip.src_be,
 	};
 	hdr->flags = again ? FANIN_FLAG_RETRANSMIT : 0;
-	hdr->progress = least_progress(job);
+	hdr->progress = min_progress(job);
 	hdr->contributions = job->params.n_below;
 	rte_spinlock_unlock(&job->lock);
 }

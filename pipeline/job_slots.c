@@ -25,7 +25,7 @@ free_released(struct fanin_handler_ctx *ctx)
 
 /* Mbufs that a slot of the handler may hold, whichever jobs share it. */
 static uint32_t
-most_mbufs(const struct fanin_handler *handler)
+max_mbufs(const struct fanin_handler *handler)
 {
 	return fanin_slot_mbufs(handler, FANIN_WIRE_MAX_CHILDREN, FANIN_WIRE_MAX_CHILDREN - 1,
 				FANIN_MAX_BUFFERS);
@@ -34,7 +34,7 @@ most_mbufs(const struct fanin_handler *handler)
 uint32_t
 job_slots_shared(const struct job_table *table, const struct fanin_handler *handler)
 {
-	const uint32_t n = table->shared_mbufs / most_mbufs(handler);
+	const uint32_t n = table->shared_mbufs / max_mbufs(handler);
 
 	return n == 0 ? 0 : 1u << (31 - (unsigned int)__builtin_clz(n));
 }
@@ -62,12 +62,12 @@ find_or_create(const struct pipeline *pipeline, const struct fanin_handler *hand
 				pool->slot_size != RTE_ALIGN_CEIL(slot_size, RTE_CACHE_LINE_SIZE)))
 		pool = pool->next;
 	if (pool == NULL) {
-		if (!has_room(table, n * most_mbufs(handler)))
+		if (!has_room(table, n * max_mbufs(handler)))
 			return -ENOSPC;
 		pool = slot_pool_create(pipeline, handler, slot_size, n);
 		if (pool == NULL)
 			return -ENOMEM;
-		pool->mbufs = n * most_mbufs(handler);
+		pool->mbufs = n * max_mbufs(handler);
 		pool->next = table->shared_pools;
 		table->shared_pools = pool;
 	}

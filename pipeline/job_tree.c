@@ -180,7 +180,7 @@ static int
 check_bodies(const struct pipeline *pipeline, const struct job_spec *spec, char *error)
 {
 	const uint32_t mtu = ports_mtu(pipeline, spec);
-	const uint32_t needed = FANIN_MTU_OVERHEAD + fanin_answer_len_most(spec->n_ranks) +
+	const uint32_t needed = FANIN_MTU_OVERHEAD + fanin_answer_len_max(spec->n_ranks) +
 				(spec->authenticate ? FANIN_TAG_LEN : 0);
 
 	if (fanin_ranks_words(spec->n_ranks) == 1 || needed <= mtu)
@@ -366,10 +366,10 @@ check_leaders(const struct pipeline *pipeline, const struct fanin_handler *handl
 static int
 check_handler(const struct fanin_handler *handler, const struct job_spec *spec, char *error)
 {
-	if (handler->ranks_most != 0 && spec->n_ranks > handler->ranks_most)
+	if (handler->ranks_max != 0 && spec->n_ranks > handler->ranks_max)
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "found size %u for a job of \"%s\", expected at most %u ranks",
-			 spec->n_ranks, handler->name, handler->ranks_most);
+			 spec->n_ranks, handler->name, handler->ranks_max);
 	else if (handler->is_native && spec->wide)
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "found accumulate \"f32\" for a job of \"%s\", expected \"native\"",

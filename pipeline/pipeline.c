@@ -233,8 +233,7 @@ copy_options(struct pipeline *pipeline, const struct pipeline_options *options)
 						 FANIN_BURST * pipeline->key_interval_ns);
 	}
 	pipeline->probes_due_ns = UINT64_MAX;
-	pipeline->timers_most = options->slots +
-				options->shared_slots * fanin_handlers_that_share();
+	pipeline->timers_max = options->slots + options->shared_slots * fanin_handlers_that_share();
 	pipeline->workers_share_slots = options->n_workers > 1 &&
 					options->policy == PIPELINE_POLICY_DISPATCH;
 	memset(pipeline->port_of_ethdev, 0xff, sizeof(pipeline->port_of_ethdev));

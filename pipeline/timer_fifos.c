@@ -22,7 +22,7 @@ armed_in_round(const struct worker *worker)
 static struct fanin_timer_fifo *
 make_fifo(const struct pipeline *pipeline, struct worker *worker, uint64_t timeout_ns)
 {
-	const uint32_t room = rte_align32pow2(pipeline->timers_most + armed_in_round(worker));
+	const uint32_t room = rte_align32pow2(pipeline->timers_max + armed_in_round(worker));
 	struct fanin_timer_fifo *fifo =
 		rte_zmalloc_socket("timers", sizeof(*fifo) + room * sizeof(fifo->timers[0]),
 				   RTE_CACHE_LINE_SIZE,
@@ -32,7 +32,7 @@ make_fifo(const struct pipeline *pipeline, struct worker *worker, uint64_t timeo
 		return NULL;
 	fifo->timeout_ns = timeout_ns;
 	fifo->earliest_ns = &worker->timers_due_ns;
-	fifo->most = pipeline->timers_most;
+	fifo->most = pipeline->timers_max;
 	fifo->mask = room - 1;
 	return fifo;
 }

@@ -192,15 +192,15 @@ sleep_a_while(struct worker *worker)
 	 * port is going down.
 	 */
 	const bool by_frame = worker->wakeable && !worker->woken;
-	uint64_t most_ns = pipeline->idle_sleep_us * UINT64_C(1000);
+	uint64_t max_ns = pipeline->idle_sleep_us * UINT64_C(1000);
 	struct pollfd fds[RTE_DIM(worker->rx_queues)];
 	struct timespec sleep = { 0 };
 	nfds_t n_fds;
 
 	if (by_frame)
-		most_ns = RTE_MAX(most_ns, WAKEABLE_SLEEP_NS);
+		max_ns = RTE_MAX(max_ns, WAKEABLE_SLEEP_NS);
 	if (due_ns > now_ns)
-		sleep.tv_nsec = (long)RTE_MIN(due_ns - now_ns, most_ns);
+		sleep.tv_nsec = (long)RTE_MIN(due_ns - now_ns, max_ns);
 	round_measure(worker, now_ns);
 	worker->woken = false;
 	worker->counters.sleeps++;

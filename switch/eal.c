@@ -30,7 +30,7 @@
 #define NORMAL_PAGES "FANIN_SWITCH_NORMAL_PAGES"
 
 #define LOCK_PAUSE_MS 5u
-#define LOCK_MOST_MS 20000u
+#define LOCK_MAX_MS 20000u
 
 struct eal_args {
 	char *argv[EAL_MAX_ARGS + 1];
@@ -75,10 +75,10 @@ lock_starts(void)
 	     ms += LOCK_PAUSE_MS) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
 			break;
-		if (ms >= LOCK_MOST_MS) {
+		if (ms >= LOCK_MAX_MS) {
 			log_warning(
 				"another fanin-switch has been starting or ending for %u s: not waiting for it any longer",
-				LOCK_MOST_MS / 1000);
+				LOCK_MAX_MS / 1000);
 			break;
 		}
 		nanosleep(&pause, NULL);

@@ -92,9 +92,9 @@ look_at_links(const struct hop_watch *watch)
 }
 
 int
-hop_watch_serve(struct hop_watch *watch, int most_ms)
+hop_watch_serve(struct hop_watch *watch, int max_ms)
 {
-	const uint64_t most_ns = (uint64_t)most_ms * 1000000;
+	const uint64_t max_ns = (uint64_t)max_ms * 1000000;
 	uint64_t now_ns = pipeline_time_ns(watch->pipeline);
 
 	if (now_ns >= watch->due_ns) {
@@ -105,7 +105,7 @@ hop_watch_serve(struct hop_watch *watch, int most_ms)
 	}
 	if (watch->due_ns <= now_ns)
 		return 0;
-	if (watch->due_ns - now_ns >= most_ns)
-		return most_ms;
+	if (watch->due_ns - now_ns >= max_ns)
+		return max_ms;
 	return (int)((watch->due_ns - now_ns + 999999) / 1000000);
 }

@@ -19,8 +19,8 @@ void hop_watch_free(struct hop_watch *watch);
 
 /*
  * Call this when it is due, or sooner. Returns in how many milliseconds it is due again, at most
- * most_ms.
+ * max_ms.
  */
-int hop_watch_serve(struct hop_watch *watch, int most_ms);
+int hop_watch_serve(struct hop_watch *watch, int max_ms);
 
 #endif

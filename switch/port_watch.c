@@ -18,8 +18,8 @@
  * A program that is taken off again and again is attached at intervals that double between these,
  * until it has stayed for the longest.
  */
-#define ATTACH_LEAST_MS 1000u
-#define ATTACH_MOST_MS 16000u
+#define ATTACH_MIN_MS 1000u
+#define ATTACH_MAX_MS 16000u
 
 /* That the kernel has told nothing for so long is told. */
 #define SILENCE_MS 5000u
@@ -185,10 +185,10 @@ note_attach(struct port_watch *watch, uint16_t index, const struct port_answer *
 	const char *name = watch->config->ports[index].name;
 	struct port_watch_entry *entry = &watch->each[index];
 
-	entry->attach_wait_ms = entry->attach_wait_ms == 0 ? ATTACH_LEAST_MS
+	entry->attach_wait_ms = entry->attach_wait_ms == 0 ? ATTACH_MIN_MS
 							   : 2 * entry->attach_wait_ms;
-	if (entry->attach_wait_ms > ATTACH_MOST_MS)
-		entry->attach_wait_ms = ATTACH_MOST_MS;
+	if (entry->attach_wait_ms > ATTACH_MAX_MS)
+		entry->attach_wait_ms = ATTACH_MAX_MS;
 	entry->attach_ms = clock_ms() + entry->attach_wait_ms;
 	if (answer->attach_ret != 0) {
 		if (begins(entry, PORT_TROUBLE_PROGRAM, "%s: %s", answer->found, answer->why_not))
@@ -215,7 +215,7 @@ look_at_program(struct port_watch *watch, uint16_t index, const struct port_answ
 			log_info(
 				"port \"%s\": its XDP program is at the interface again, the link is up",
 				name);
-		if (clock_ms() >= entry->attach_ms + ATTACH_MOST_MS)
+		if (clock_ms() >= entry->attach_ms + ATTACH_MAX_MS)
 			entry->attach_wait_ms = 0;
 		return;
 	}

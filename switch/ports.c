@@ -104,7 +104,7 @@ queue_count(const struct config *config, const struct config_port *port,
 
 /* By both of the limits that devices tell: of packets, and of frames. */
 static uint16_t
-device_most_mtu(const struct rte_eth_dev_info *info)
+device_max_mtu(const struct rte_eth_dev_info *info)
 {
 	const uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
 
@@ -137,7 +137,7 @@ device_set_mtu(const struct config_port *port, uint16_t index, uint16_t ethdev,
 	if (ret == 0 && found >= port->mtu)
 		return 0;
 	if (ret != 0)
-		found = device_most_mtu(info);
+		found = device_max_mtu(info);
 	snprintf(
 		error, CONFIG_ERROR_LEN,
 		"ports[%u].mtu: found %u for port \"%s\", expected at most %u, which its device \"%s\" takes%s%s",

@@ -12,7 +12,7 @@
 #include "tools/ctl_table.h"
 
 /* More ranks than this are not a person's typing error; the switch allows fewer. */
-#define MOST_RANKS 4095
+#define MAX_RANKS 4095
 
 enum create_option {
 	OPTION_ID = 256, /* above all letters */
@@ -285,7 +285,7 @@ set_ranks(json_t *member, const char *text)
 	first = last = strtoul(text, &end, 10);
 	if (*end == '-' && end[1] >= '0' && end[1] <= '9')
 		last = strtoul(end + 1, &end, 10);
-	if (*end != '\0' || last < first || last > MOST_RANKS)
+	if (*end != '\0' || last < first || last > MAX_RANKS)
 		return false;
 	if (first == last) {
 		json_object_set_new(member, "rank", json_integer((json_int_t)first));

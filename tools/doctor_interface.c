@@ -16,7 +16,7 @@
 #include "control/interface/interface.h"
 #include "tools/doctor.h"
 
-#define LEAST_MTU 576 /* of a port */
+#define MIN_MTU 576 /* of a port */
 #define USUAL_MTU 1500
 
 static bool
@@ -112,7 +112,7 @@ DOCTOR_LOOK(doctor_mtu)
 	(void)check;
 	request(interface, SIOCGIFMTU, &ifr);
 	snprintf(found, DOCTOR_FOUND_LEN, "%d bytes", ifr.ifr_mtu);
-	if (ifr.ifr_mtu < LEAST_MTU)
+	if (ifr.ifr_mtu < MIN_MTU)
 		return DOCTOR_PROBLEM;
 	return ifr.ifr_mtu < USUAL_MTU ? DOCTOR_WARNING : DOCTOR_OK;
 }

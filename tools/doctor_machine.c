@@ -15,7 +15,7 @@
 #define WHOLE_MAJOR 6
 #define WHOLE_MINOR 2
 #define GOOD_BACKLOG 10000
-#define LEAST_HUGEPAGE_MIB 512 /* memory.megabytes' default */
+#define MIN_HUGEPAGE_MIB 512 /* memory.megabytes' default */
 #define CPU_DIRECTORY "sys/devices/system/cpu"
 #define NODE_DIRECTORY "sys/devices/system/node"
 
@@ -139,7 +139,7 @@ DOCTOR_LOOK(doctor_hugepages)
 		if (sscanf(entry->d_name, "node%u", &number) != 1)
 			continue;
 		mib = add_node(doctor, entry->d_name, found);
-		enough = enough || mib >= LEAST_HUGEPAGE_MIB;
+		enough = enough || mib >= MIN_HUGEPAGE_MIB;
 		everywhere = everywhere && mib > 0;
 	}
 	if (nodes != NULL)

@@ -88,7 +88,7 @@ struct profile_shares {
 };
 
 #define PROFILE_VERDICT_LEN 384
-#define PROFILE_MOST_VERDICTS 8
+#define PROFILE_MAX_VERDICTS 8
 
 struct profile_verdict {
 	const char *name;
@@ -104,7 +104,7 @@ struct profile_shares profile_shares(const struct profile *profile);
 /*
  * Says in words what a profile shows, by the rules in fanin-perf(1).
  *
- * report: of the communicator. verdicts: PROFILE_MOST_VERDICTS, of which the first ones are set.
+ * report: of the communicator. verdicts: PROFILE_MAX_VERDICTS, of which the first ones are set.
  * Returns how many, at least one.
  */
 size_t profile_judge(const struct profile *profile, const struct fanin_report *report,

@@ -56,7 +56,7 @@ void
 profile_json(const struct profile *profile, const struct fanin_report *report)
 {
 	const struct profile_shares shares = profile_shares(profile);
-	struct profile_verdict verdicts[PROFILE_MOST_VERDICTS];
+	struct profile_verdict verdicts[PROFILE_MAX_VERDICTS];
 	const size_t n = profile_judge(profile, report, verdicts);
 
 	printf("\"profile\": {\"collectives\": %" PRIu64 ", \"mib\": %.9g, \"seconds\": %.9f, "
@@ -89,7 +89,7 @@ void
 profile_print(const struct profile *profile, const struct fanin_report *report)
 {
 	const struct profile_shares shares = profile_shares(profile);
-	struct profile_verdict verdicts[PROFILE_MOST_VERDICTS];
+	struct profile_verdict verdicts[PROFILE_MAX_VERDICTS];
 	const size_t n = profile_judge(profile, report, verdicts);
 
 	printf("\n%" PRIu64 " collectives of %.2f MiB in %.3f s: computing %.0f %%, ",

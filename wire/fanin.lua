@@ -8,7 +8,7 @@ local DEFAULT_PORT = 21930
 local VERSION, VERSION_BEFORE = 3, 2
 local MOST_ELEMENTS_SHOWN = 16
 local MOST_JOB = 65535
-local MOST_RANKS = 4096
+local MAX_RANKS = 4096
 local F16, BF16 = 9, 10
 local JOB_FLAGS_ALL = 0x000f
 -- Behind the payload of a packet with the flag TAGGED: a nonce and a code.
@@ -293,8 +293,8 @@ end
 local function ranks_text(among)
 	local parts = {}
 	local first
-	for rank = 0, MOST_RANKS do
-		local is_in = rank < MOST_RANKS and among(rank)
+	for rank = 0, MAX_RANKS do
+		local is_in = rank < MAX_RANKS and among(rank)
 		if is_in and first == nil then
 			first = rank
 		elseif not is_in and first ~= nil then
@@ -330,7 +330,7 @@ local function size_of_job(buffer, pinfo)
 		end
 		size_at[pinfo.number] = sizes[job]
 	end
-	return math.min(size_at[pinfo.number] or MOST_RANKS, MOST_RANKS)
+	return math.min(size_at[pinfo.number] or MAX_RANKS, MAX_RANKS)
 end
 
 -- Data type and operator, which only packets with elements have.

@@ -98,7 +98,7 @@ fanin_shard_list_len(uint32_t span, uint32_t element_bytes, uint32_t count)
 
 /* Values that a list of at most so many bytes has room for. */
 static inline uint32_t
-fanin_shard_list_most(uint32_t span, uint32_t element_bytes, uint32_t payload_bytes)
+fanin_shard_list_max(uint32_t span, uint32_t element_bytes, uint32_t payload_bytes)
 {
 	return payload_bytes / (element_bytes + fanin_shard_index_bytes(span));
 }
@@ -125,7 +125,7 @@ fanin_shard_bitmap_full(uint32_t element_bytes, uint32_t payload_bytes)
  * FANIN_SHARDS_FULL shards. 0 if the payload has no room for 64 values and their bits.
  */
 static inline uint32_t
-fanin_shard_span_most(uint32_t element_bytes, uint32_t payload_bytes)
+fanin_shard_span_max(uint32_t element_bytes, uint32_t payload_bytes)
 {
 	return FANIN_SHARDS_FULL * fanin_shard_bitmap_full(element_bytes, payload_bytes);
 }

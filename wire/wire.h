@@ -305,7 +305,7 @@ fanin_answer_len(unsigned int n_ranks)
 
 /* The longest: in jobs whose handler takes sparse blocks a bitmap of shards follows the sets. */
 static inline uint32_t
-fanin_answer_len_most(unsigned int n_ranks)
+fanin_answer_len_max(unsigned int n_ranks)
 {
 	return fanin_answer_len(n_ranks) + (uint32_t)sizeof(uint64_t);
 }

@@ -17,8 +17,8 @@
 #include "handlers/kernels/loop.h"
 
 #define F16_DENORMAL_UNIT 0x1p-24f
-#define F16_LEAST_NORMAL 0x1p-14f
-#define F16_LEAST_TOO_LARGE 0x1p16f
+#define F16_MIN_NORMAL 0x1p-14f
+#define F16_MIN_TOO_LARGE 0x1p16f
 #define F16_REBIAS ((127 - 15) << 23)
 
 /*
@@ -51,9 +51,9 @@ f16_narrow(float value)
 	int32_t magnitude = (int32_t)(f32_bits(value) & 0x7fffffff);
 	int32_t denormal = (int32_t)(f32_bits(__builtin_fabsf(value) + 0.5f) - f32_bits(0.5f));
 	int32_t normal = (magnitude - F16_REBIAS + 0x0fff + (magnitude >> 13 & 1)) >> 13;
-	int32_t result = magnitude < (int32_t)f32_bits(F16_LEAST_NORMAL) ? denormal : normal;
+	int32_t result = magnitude < (int32_t)f32_bits(F16_MIN_NORMAL) ? denormal : normal;
 
-	result = magnitude >= (int32_t)f32_bits(F16_LEAST_TOO_LARGE) ? 0x7c00 : result;
+	result = magnitude >= (int32_t)f32_bits(F16_MIN_TOO_LARGE) ? 0x7c00 : result;
 	result = magnitude > 0x7f800000 ? 0x7e00 | (magnitude >> 13 & 0x03ff) : result;
 	return (uint16_t)(sign | (uint32_t)result);
 }

@@ -22,7 +22,7 @@ MAX_PING_SECONDS = 8.0
 WARMUP = 1
 MIN_ITERATIONS = 3
 MAX_ITERATIONS = 5000
-MOST_ROUNDS = 6
+MAX_ROUNDS = 6
 RUN_SECONDS = 90
 LOOK_SECONDS = 1.0  # a job that is not done in time is looked at for so long
 REPLY = re.compile(r"icmp_seq=(\d+) .*time=([\d.]+) ms")
@@ -288,7 +288,7 @@ def job_with_pings(lab, size, pace, deadline):
     pings.first()
     rounds = [one_round(lab, size, iterations_for(PINGS * pings.interval, pace), deadline,
                         pings.start)]
-    while pings.running() and len(rounds) < MOST_ROUNDS:
+    while pings.running() and len(rounds) < MAX_ROUNDS:
         pace = statistics.median(slowest(rounds[-1]))
         rounds.append(one_round(lab, size, iterations_for(pings.seconds_left() + 0.2, pace),
                                 deadline))

@@ -11,12 +11,12 @@
 
 int
 congestion_job_init(struct congestion_job *job, struct congestion_network *network,
-		    const struct fanin_protocol *protocol, uint64_t most_bytes)
+		    const struct fanin_protocol *protocol, uint64_t max_bytes)
 {
 	*job = (struct congestion_job){ .network = network,
 					.protocol = protocol,
 					.n_ranks = network->options.n_ranks,
-					.most = most_bytes / sizeof(int32_t) };
+					.most = max_bytes / sizeof(int32_t) };
 	for (uint16_t r = 0; r < job->n_ranks; r++) {
 		struct congestion_rank *rank = &job->ranks[r];
 

@@ -28,7 +28,7 @@ struct congestion_rank {
 struct congestion_job {
 	struct congestion_network *network;
 	const struct fanin_protocol *protocol;
-	struct congestion_rank ranks[CONGESTION_MOST_HOSTS];
+	struct congestion_rank ranks[CONGESTION_MAX_HOSTS];
 	uint16_t n_ranks;
 	uint16_t n_busy;
 	uint64_t count;  /* elements of the present allreduce */
@@ -42,7 +42,7 @@ struct congestion_job {
  * -ENOMEM; congestion_job_close frees what there is.
  */
 int congestion_job_init(struct congestion_job *job, struct congestion_network *network,
-			const struct fanin_protocol *protocol, uint64_t most_bytes);
+			const struct fanin_protocol *protocol, uint64_t max_bytes);
 
 /* Adds an engine to a rank, which is the job's from now on. transport: of its shared host. */
 void congestion_job_add(struct congestion_job *job, uint16_t rank, struct fanin_endpoint *engine,

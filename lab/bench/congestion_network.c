@@ -73,10 +73,10 @@ problem(const struct congestion_options *options, char *error)
 	const uint32_t n_hosts = (uint32_t)options->n_leaves * options->hosts_per_leaf;
 	const uint32_t n_links = 2 * (n_hosts + (uint32_t)options->n_leaves * options->n_spines);
 
-	if (n_hosts > CONGESTION_MOST_HOSTS || n_links > CONGESTION_MOST_LINKS) {
+	if (n_hosts > CONGESTION_MAX_HOSTS || n_links > CONGESTION_MAX_LINKS) {
 		snprintf(error, RIG_ERROR_LEN,
 			 "found %u hosts and %u links, expected %u and %u at most", n_hosts,
-			 n_links, CONGESTION_MOST_HOSTS, CONGESTION_MOST_LINKS);
+			 n_links, CONGESTION_MAX_HOSTS, CONGESTION_MAX_LINKS);
 		return -EINVAL;
 	}
 	if (options->n_ranks > n_hosts ||

@@ -9,9 +9,9 @@
 
 #include "lab/rig/leaf_spine.h"
 
-#define CONGESTION_MOST_HOSTS 64
+#define CONGESTION_MAX_HOSTS 64
 /* Directions of links: a leaf's host has two, a leaf and a spine have two. */
-#define CONGESTION_MOST_LINKS 512
+#define CONGESTION_MAX_LINKS 512
 
 struct congestion_options {
 	uint64_t seed; /* of the placement */
@@ -53,7 +53,7 @@ struct congestion_link {
 };
 
 struct congestion_links {
-	struct congestion_link links[CONGESTION_MOST_LINKS];
+	struct congestion_link links[CONGESTION_MAX_LINKS];
 	uint16_t n;
 };
 
@@ -61,8 +61,8 @@ struct congestion_network {
 	struct congestion_options options;
 	struct rig *rig;
 	struct rig_leaf_spine leaf_spine;
-	uint32_t ranks[CONGESTION_MOST_HOSTS];  /* hosts of the job, in ascending order */
-	uint32_t others[CONGESTION_MOST_HOSTS]; /* the other hosts, likewise */
+	uint32_t ranks[CONGESTION_MAX_HOSTS];  /* hosts of the job, in ascending order */
+	uint32_t others[CONGESTION_MAX_HOSTS]; /* the other hosts, likewise */
 	uint16_t n_others;
 };
 

@@ -10,7 +10,7 @@
 #include "lab/bench/ring_player.h"
 #include "lab/bench/virtual.h"
 
-#define CONGESTION_MOST_RUNS 64
+#define CONGESTION_MAX_RUNS 64
 /* Of DPDK's memory, and packets in it. */
 #define CONGESTION_MEGABYTES 700
 #define CONGESTION_PACKETS 131071u
@@ -22,7 +22,7 @@ struct congestion_run {
 	struct congestion_links after;
 	uint64_t began_ns; /* the first allreduce */
 	uint64_t ended_ns;
-	uint64_t took_ns[CONGESTION_MOST_RUNS];
+	uint64_t took_ns[CONGESTION_MAX_RUNS];
 	uint32_t n_done;
 };
 

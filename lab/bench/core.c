@@ -128,7 +128,7 @@ take_core(struct tour *tour)
 		take(tour);
 	}
 	*rig = start;
-	for (rig->n_workers = 1; rig->n_workers <= tour->settings.most_workers; rig->n_workers++)
+	for (rig->n_workers = 1; rig->n_workers <= tour->settings.max_workers; rig->n_workers++)
 		take(tour);
 }
 
@@ -255,10 +255,10 @@ main(int argc, char **argv)
 	parse(argc, argv, settings);
 	if (settings->seconds == SECONDS_DEFAULT)
 		settings->seconds = settings->scale || settings->all ? TABLE_SECONDS : SECONDS;
-	settings->most_workers = settings->rig.n_workers;
+	settings->max_workers = settings->rig.n_workers;
 	if (settings->all && !settings->scale && sysconf(_SC_NPROCESSORS_ONLN) > 1)
-		settings->most_workers = 2;
-	rig_eal(settings->huge, settings->most_workers);
+		settings->max_workers = 2;
+	rig_eal(settings->huge, settings->max_workers);
 	if (settings->json)
 		printf("{\"machine\": {\"cpu\": \"%s\", \"isa\": \"%s\", \"hugepages\": %s}, "
 		       "\"results\": [",

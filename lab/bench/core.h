@@ -15,7 +15,7 @@ struct settings {
 	uint64_t fastest; /* calibration so far */
 	bool all;         /* every combination of the table */
 	bool scale;
-	uint16_t most_workers; /* that the EAL was started for */
+	uint16_t max_workers; /* that the EAL was started for */
 	bool json;
 	bool huge;
 };

@@ -198,7 +198,7 @@ void
 injection_permutation(struct injection *injection, const struct rig_leaf_spine *network,
 		      const struct injection_options *options, const uint32_t *hosts, uint16_t n)
 {
-	uint16_t to[INJECTION_MOST_HOSTS];
+	uint16_t to[INJECTION_MAX_HOSTS];
 
 	init(injection, network, options);
 	injection->random = random_seed((options->seed + 1) * PERMUTATION_SEED);

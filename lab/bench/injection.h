@@ -9,7 +9,7 @@
 #include "lab/reference/random.h"
 #include "lab/rig/leaf_spine.h"
 
-#define INJECTION_MOST_HOSTS 64
+#define INJECTION_MAX_HOSTS 64
 
 struct injection_options {
 	uint64_t seed;
@@ -35,10 +35,10 @@ struct injection {
 	struct injection_options options;
 	const struct rig_leaf_spine *network;
 	struct random random;
-	struct injection_source sources[INJECTION_MOST_HOSTS];
+	struct injection_source sources[INJECTION_MAX_HOSTS];
 	uint16_t n;
-	uint64_t sent;                         /* bytes of frames */
-	uint16_t spines[INJECTION_MOST_HOSTS]; /* of a permutation: the one that leads to a host, by
+	uint64_t sent;                        /* bytes of frames */
+	uint16_t spines[INJECTION_MAX_HOSTS]; /* of a permutation: the one that leads to a host, by
 						  its number */
 };
 

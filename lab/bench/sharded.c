@@ -82,7 +82,7 @@ static struct congestion_run run; /* without its job */
 
 static struct {
 	struct rig_job jobs[PARTS];
-	struct rank ranks[CONGESTION_MOST_HOSTS];
+	struct rank ranks[CONGESTION_MAX_HOSTS];
 	struct ring_player *ring;
 	uint64_t part_ns[PARTS]; /* of the last one: when its last rank had all */
 	uint32_t n_busy;
@@ -132,7 +132,7 @@ request_end(struct rank *rank, enum part part)
 static uint64_t
 engines_poll(struct rank *rank)
 {
-	uint64_t least_ns = SECOND_NS;
+	uint64_t min_ns = SECOND_NS;
 	unsigned int n;
 
 	do {
@@ -150,9 +150,9 @@ engines_poll(struct rank *rank)
 	} while (n != 0);
 	for (int p = 0; p < PARTS; p++) {
 		if (rank->engines[p] != NULL)
-			least_ns = RTE_MIN(least_ns, rank->protocols[p]->idle_ns(rank->engines[p]));
+			min_ns = RTE_MIN(min_ns, rank->protocols[p]->idle_ns(rank->engines[p]));
 	}
-	return RTE_MAX(least_ns, 1u);
+	return RTE_MAX(min_ns, 1u);
 }
 
 static void
@@ -385,13 +385,13 @@ bench_close(void)
 static const struct cli_field fields[] = {
 	{ "variant", "NAME", .kind = CLI_CHOICE, CLI_FIELD(struct bench_options, variant),
 	  CLI_NAMES(variants), .expected = "reduce_scatter, allgather, pair or ring" },
-	{ "ranks", "N", NUMBER(network.n_ranks, 2, CONGESTION_MOST_HOSTS) },
+	{ "ranks", "N", NUMBER(network.n_ranks, 2, CONGESTION_MAX_HOSTS) },
 	{ "leaves", "N", NUMBER(network.n_leaves, 1, RIG_MAX_LEAVES) },
 	{ "bytes", "B", NUMBER(bytes, 1024, 1 << 30) },
 	{ "rate-mbit", "N", NUMBER(network.rate_mbit, 10, 400000) },
 	{ "repeats", "N", NUMBER(repeats, 1, MAX_REPEATS) },
 	{ "seed", "N", NUMBER(network.seed, 0, UINT32_MAX) },
-	{ "chains", "N", NUMBER(chains, 1, CONGESTION_MOST_HOSTS) },
+	{ "chains", "N", NUMBER(chains, 1, CONGESTION_MAX_HOSTS) },
 	{ "window", "N", NUMBER(window, 1, 4096) },
 	{ "queue-us", "N", NUMBER(queue_ns, 0, 1000000), .unit = 1000 },
 	{ "ecn-bytes", "N", NUMBER(network.ecn_bytes, 0, 1 << 30) },

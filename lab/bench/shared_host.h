@@ -11,7 +11,7 @@
 #include "lab/reference/random.h"
 #include "lab/rig/network.h"
 
-#define SHARED_HOST_MOST 8
+#define SHARED_HOST_MAX 8
 #define SHARED_HOST_BURST 32
 
 struct shared_host;
@@ -34,14 +34,14 @@ struct shared_host {
 	uint64_t away_ns;
 	uint64_t away_since_ns; /* of the last absence, or the next one */
 	uint64_t queue_ns; /* most that may wait for its link; then engines have no room. 0: any */
-	struct shared_host_lane lanes[SHARED_HOST_MOST];
+	struct shared_host_lane lanes[SHARED_HOST_MAX];
 	unsigned int n_lanes;
 };
 
 /* A host that is never busy and has no lanes. */
 void shared_host_init(struct shared_host *shared, struct rig_host *host);
 
-/* Adds a transport, the shared host's, for the engine of a job. At most SHARED_HOST_MOST. */
+/* Adds a transport, the shared host's, for the engine of a job. At most SHARED_HOST_MAX. */
 struct fanin_transport *shared_host_add(struct shared_host *shared, uint32_t job);
 
 /*

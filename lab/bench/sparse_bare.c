@@ -173,7 +173,7 @@ struct list {
 static void
 begin_list(struct bare *bare, struct bare_block *block, struct list *list)
 {
-	const uint32_t most = fanin_shard_list_most(bare->span, sizeof(float), bare->payload_bytes);
+	const uint32_t most = fanin_shard_list_max(bare->span, sizeof(float), bare->payload_bytes);
 
 	list->room = list->left < most ? list->left : most;
 	list->left -= list->room;

@@ -24,7 +24,7 @@
 #define ENOUGH 10
 /* Contributions' values of a batch, about, from which the number of blocks follows. */
 #define BATCH_VALUES 60000
-#define LEAST_BLOCKS 8
+#define MIN_BLOCKS 8
 
 static const double densities[] = { 0.2, 0.1, 0.01, 0.002 };
 static const uint32_t mtus[] = { 1500, 9000 };
@@ -83,7 +83,7 @@ static void
 evaluate(struct settings *settings, struct sparse_bench *bench, enum sparse_kind kind,
 	 unsigned int n, struct row *row)
 {
-	static uint64_t pipeline[SPARSE_MOST_BATCHES], bare[SPARSE_MOST_BATCHES];
+	static uint64_t pipeline[SPARSE_MAX_BATCHES], bare[SPARSE_MAX_BATCHES];
 	struct batch *batches = bench->lanes[kind].batches;
 	const unsigned int undisturbed = batches_undisturbed(batches, n, &settings->fastest);
 	unsigned int used;
@@ -230,7 +230,7 @@ take_batches(struct settings *settings, struct sparse_bench *bench)
 		for (int kind = 0; n >= wanted && kind < SPARSE_KINDS; kind++)
 			least = RTE_MIN(least, batches_undisturbed(bench->lanes[kind].batches, n,
 								   &settings->fastest));
-		if (n >= wanted && (n == SPARSE_MOST_BATCHES || least >= batches_enough(wanted) ||
+		if (n >= wanted && (n == SPARSE_MAX_BATCHES || least >= batches_enough(wanted) ||
 				    rte_rdtsc() >= end))
 			return n;
 		for (int kind = 0; kind < SPARSE_KINDS; kind++)
@@ -243,7 +243,7 @@ static uint32_t
 blocks_for(const struct sparse_options *options)
 {
 	const uint32_t values = fanin_payload_for_mtu(options->mtu, false) / 6 * options->hosts;
-	uint32_t blocks = LEAST_BLOCKS;
+	uint32_t blocks = MIN_BLOCKS;
 
 	while (blocks < 256 && blocks * values < BATCH_VALUES)
 		blocks *= 2;
@@ -288,7 +288,7 @@ static const struct cli_field fields[] = {
 	  "in flight, a power of two from 2 to 256 (default: as many as make a batch of some 60000 values)",
 	  NUMBER(blocks, 2, 256) },
 	{ "batches", "N", "2 to 4096, of which medians are taken (default 100)",
-	  NUMBER(batches, 2, SPARSE_MOST_BATCHES) },
+	  NUMBER(batches, 2, SPARSE_MAX_BATCHES) },
 	{ "seconds", "N", "0 to 3600: go on so long for enough undisturbed batches (default 5)",
 	  NUMBER(seconds, 0, 3600) },
 	{ "isa", "NAME", BENCH_ISA(struct settings, options.isa) },

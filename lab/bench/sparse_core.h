@@ -19,7 +19,7 @@ enum sparse_kind {
 	SPARSE_KINDS
 };
 
-#define SPARSE_MOST_BATCHES 4096
+#define SPARSE_MAX_BATCHES 4096
 
 struct sparse_options {
 	double density; /* 0 to 1 */
@@ -37,7 +37,7 @@ struct sparse_lane {
 	struct job *job;
 	uint32_t next_block; /* the first one of the next batch */
 	struct bare bare;    /* of sparse kinds */
-	struct batch batches[SPARSE_MOST_BATCHES];
+	struct batch batches[SPARSE_MAX_BATCHES];
 
 	/* Over all batches. */
 	uint64_t n_blocks;

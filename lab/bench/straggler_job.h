@@ -9,7 +9,7 @@
 #include "lab/bench/dumbbell.h"
 #include "hostlib/src/protocol/protocol.h"
 
-#define STRAGGLER_MOST_RANKS 16
+#define STRAGGLER_MAX_RANKS 16
 
 struct straggler_job_options {
 	uint32_t id;
@@ -49,7 +49,7 @@ struct straggler_job {
 	struct dumbbell *dumbbell;
 	const struct fanin_protocol *protocol;
 	struct job *job; /* of the far switch */
-	struct straggler_rank ranks[STRAGGLER_MOST_RANKS];
+	struct straggler_rank ranks[STRAGGLER_MAX_RANKS];
 	uint32_t count;     /* elements of an iteration */
 	uint64_t begin_ns;  /* of the first iteration */
 	uint64_t *end_ns;   /* of each iteration: when the last rank has it */

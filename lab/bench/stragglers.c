@@ -567,7 +567,7 @@ static const struct cli_field fields[] = {
 	{ "aggregators", "N", NUMBER(aggregators, 1, 1 << 20) },
 	{ "window", "BLOCKS", NUMBER(window, 1, FANIN_WIRE_MAX_WINDOW) },
 	{ "jobs", "N", NUMBER(n_jobs, 1, MAX_JOBS) },
-	{ "ranks", "N", NUMBER(n_ranks, 1, STRAGGLER_MOST_RANKS) },
+	{ "ranks", "N", NUMBER(n_ranks, 1, STRAGGLER_MAX_RANKS) },
 	{ "paths", "N", NUMBER(n_paths, 1, DUMBBELL_MAX_PATHS) },
 	{ "loaded-paths", "N", NUMBER(loaded_paths, 1, DUMBBELL_MAX_PATHS) },
 	{ "iterations", "N", NUMBER(iterations, 1, 10000) },

@@ -43,7 +43,7 @@ now_ns(void)
 }
 
 static void
-least_set(double *least, double begun_ns)
+min_set(double *least, double begun_ns)
 {
 	const double ns = (now_ns() - begun_ns) / ROUND_PACKETS;
 
@@ -67,18 +67,18 @@ round_run(struct fanin_tagger *tagger, uint32_t payload_len, struct cost *cost)
 		headers->fanin.flags = 0;
 		ok = ok && fanin_tagger_seal_frame(tagger, FANIN_TAG_UP, 1, headers);
 	}
-	least_set(&cost->seal, begun_ns);
+	min_set(&cost->seal, begun_ns);
 	sealed = *headers;
 	begun_ns = now_ns();
 	for (int i = 0; i < ROUND_PACKETS; i++) {
 		*headers = sealed;
 		ok = ok && fanin_tagger_open_frame(tagger, FANIN_TAG_UP, 1, headers);
 	}
-	least_set(&cost->open, begun_ns);
+	min_set(&cost->open, begun_ns);
 	begun_ns = now_ns();
 	for (int i = 0; i < ROUND_PACKETS; i++)
 		add(sum, headers + 1, payload_len / 4);
-	least_set(&cost->add, begun_ns);
+	min_set(&cost->add, begun_ns);
 	return ok;
 }
 

@@ -26,7 +26,7 @@ from lab.bench.stamp import stamp_now, words
 
 SIZES = (KIB, 64 * KIB, MIB, 16 * MIB)
 TRANSPORTS = ("udp", "af_packet", "af_xdp")
-MOST_XDP_MTU = 3474
+MAX_XDP_MTU = 3474
 
 
 class Network(NamedTuple):
@@ -40,12 +40,12 @@ class Network(NamedTuple):
     def ways(self):
         """The transports that hosts have here."""
         return [transport for transport in TRANSPORTS if transport != "af_xdp"
-                or self.mtu <= MOST_XDP_MTU]
+                or self.mtu <= MAX_XDP_MTU]
 
 
-NETWORKS = (Network("af_packet", 1500), Network("af_packet", MOST_XDP_MTU),
+NETWORKS = (Network("af_packet", 1500), Network("af_packet", MAX_XDP_MTU),
             Network("af_packet", 9000), Network("af_packet", 61184),
-            Network("af_xdp", 1500), Network("af_xdp", MOST_XDP_MTU),
+            Network("af_xdp", 1500), Network("af_xdp", MAX_XDP_MTU),
             Network("af_packet", 1500, BridgedLab), Network("af_packet", 9000, BridgedLab))
 
 

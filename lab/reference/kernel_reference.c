@@ -256,7 +256,7 @@ random_float(struct random *random, const struct float_format *format)
 	uint64_t sign = (uint64_t)random_below(random, 2)
 			<< (format->exponent_bits + format->mantissa_bits);
 	uint64_t infinity = infinity_of(format);
-	uint64_t least_normal = UINT64_C(1) << format->mantissa_bits;
+	uint64_t min_normal = UINT64_C(1) << format->mantissa_bits;
 	uint64_t one = (uint64_t)bias(format) << format->mantissa_bits;
 	uint64_t random_bits = (uint64_t)random_u32(random) << 32 | random_u32(random);
 
@@ -266,9 +266,9 @@ random_float(struct random *random, const struct float_format *format)
 	case 1:
 		return sign | 1;
 	case 2:
-		return sign | (least_normal - 1);
+		return sign | (min_normal - 1);
 	case 3:
-		return sign | least_normal;
+		return sign | min_normal;
 	case 4:
 		return sign | one;
 	case 5:
@@ -280,10 +280,10 @@ random_float(struct random *random, const struct float_format *format)
 	case 8: /* a signalling NaN */
 		return sign | infinity | 1 | (random_bits & ones(format->mantissa_bits - 1));
 	case 9: /* a denormal number */
-		return sign | (random_bits & (least_normal - 1));
+		return sign | (random_bits & (min_normal - 1));
 	default: /* near one, where sums and products of two have much to round */
 		return sign |
-		       (one + (random_bits & ones(format->mantissa_bits + 2)) - 2 * least_normal);
+		       (one + (random_bits & ones(format->mantissa_bits + 2)) - 2 * min_normal);
 	}
 }
 

@@ -14,7 +14,7 @@
  */
 struct format {
 	unsigned int mantissa_bits; /* that are stored */
-	int least_exponent;
+	int min_exponent;
 	unsigned int exponents_log2;
 };
 
@@ -86,7 +86,7 @@ perf_random_values(const struct perf_data *data, uint16_t rank, uint64_t iterati
 	const uint64_t mantissa = ((UINT64_C(1) << format->mantissa_bits) - 1)
 				  << (DOUBLE_MANTISSA - format->mantissa_bits);
 	const uint64_t exponents = (UINT64_C(1) << format->exponents_log2) - 1;
-	const uint64_t least = (uint64_t)(DOUBLE_BIAS + format->least_exponent);
+	const uint64_t least = (uint64_t)(DOUBLE_BIAS + format->min_exponent);
 	const uint64_t stream = (uint64_t)perf_data_random(data, rank, iteration, 0) << 32 |
 				perf_data_random(data, rank, iteration, 1);
 

@@ -502,10 +502,10 @@ all_are_active(void *user)
 }
 
 int
-rig_job_join(struct rig_job *job, uint64_t most_ns)
+rig_job_join(struct rig_job *job, uint64_t max_ns)
 {
 	struct rig *rig = job->network->rig;
-	const uint64_t end_ns = rig_now_ns(rig) + most_ns;
+	const uint64_t end_ns = rig_now_ns(rig) + max_ns;
 
 	job->joining = calloc(job->n_ranks, sizeof(job->joining[0]));
 	if (job->joining == NULL)

@@ -127,8 +127,8 @@ struct rig_server *rig_job_server(const struct rig_job *job);
  */
 int rig_job_serve(const struct rig_job *job);
 
-/* Has all ranks join. Returns 0, or -ETIMEDOUT if that takes longer than most_ns. */
-int rig_job_join(struct rig_job *job, uint64_t most_ns);
+/* Has all ranks join. Returns 0, or -ETIMEDOUT if that takes longer than max_ns. */
+int rig_job_join(struct rig_job *job, uint64_t max_ns);
 
 /*
  * Fills in what a rank's endpoint has to know, with the transport of its host. The caller sets

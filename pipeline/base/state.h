@@ -170,7 +170,7 @@ struct pipeline {
 	struct pipeline_timeout timeouts[PIPELINE_TIMERS]; /* of jobs' timers. Main thread */
 	uint32_t timeouts_end;  /* behind the last one that was ever used. Main: w, workers: r;
 				   relaxed atomic */
-	uint32_t timers_most;   /* timers of a FIFO that need not expire early */
+	uint32_t timers_max;    /* timers of a FIFO that need not expire early */
 	uint64_t probes_due_ns; /* when children are to be probed (probe.h); UINT64_MAX: none is.
 				   Workers: rw, atomic */
 	bool running;

@@ -40,14 +40,14 @@ enum fanin_pull_parameter {
 #define FANIN_PULL_HOPS 0xffu
 #define FANIN_PULL_PATIENCE_SHIFT 8
 /* Switches wait no longer than this, whatever the PULL says. */
-#define FANIN_PULL_PATIENCE_MOST_NS UINT64_C(1000000000)
+#define FANIN_PULL_PATIENCE_MAX_NS UINT64_C(1000000000)
 
 /* Returns the `number` of a PULL that has passed no switch. */
 static inline uint32_t
 fanin_pull_number(uint64_t patience_ns)
 {
-	if (patience_ns > FANIN_PULL_PATIENCE_MOST_NS)
-		patience_ns = FANIN_PULL_PATIENCE_MOST_NS;
+	if (patience_ns > FANIN_PULL_PATIENCE_MAX_NS)
+		patience_ns = FANIN_PULL_PATIENCE_MAX_NS;
 	return (uint32_t)(patience_ns / 1000) << FANIN_PULL_PATIENCE_SHIFT;
 }
 
@@ -56,8 +56,7 @@ fanin_pull_patience_ns(uint32_t number)
 {
 	const uint64_t patience_ns = (number >> FANIN_PULL_PATIENCE_SHIFT) * UINT64_C(1000);
 
-	return patience_ns < FANIN_PULL_PATIENCE_MOST_NS ? patience_ns
-							 : FANIN_PULL_PATIENCE_MOST_NS;
+	return patience_ns < FANIN_PULL_PATIENCE_MAX_NS ? patience_ns : FANIN_PULL_PATIENCE_MAX_NS;
 }
 
 /*

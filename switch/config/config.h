@@ -29,7 +29,7 @@
 #define CONFIG_QUEUE_FRAMES                                                                        \
 	256 /* of full length, that may queue for a port without queue_bytes                       \
 	     */
-#define CONFIG_MOST_QUEUE (1 << 28) /* bytes of a port's queue, and of its bucket */
+#define CONFIG_MAX_QUEUE (1 << 28) /* bytes of a port's queue, and of its bucket */
 
 enum config_hugepages {
 	CONFIG_HUGEPAGES_AUTO,

@@ -242,13 +242,13 @@ static const struct config_key port_keys[] = {
 	{ "rate_mbit", CONFIG_TYPE_INTEGER, FIELD(config_port, rate_mbit), RANGE(1, 400000),
 	  .derived = true },
 	{ "bucket_bytes", CONFIG_TYPE_INTEGER, FIELD(config_port, bucket_bytes),
-	  RANGE(1, CONFIG_MOST_QUEUE), .derived = true },
+	  RANGE(1, CONFIG_MAX_QUEUE), .derived = true },
 	{ "queue_bytes", CONFIG_TYPE_INTEGER, FIELD(config_port, queue_bytes),
-	  RANGE(1, CONFIG_MOST_QUEUE), .derived = true },
+	  RANGE(1, CONFIG_MAX_QUEUE), .derived = true },
 	{ "ecn_bytes", CONFIG_TYPE_INTEGER, FIELD(config_port, ecn_bytes),
-	  RANGE(1, CONFIG_MOST_QUEUE), .derived = true },
+	  RANGE(1, CONFIG_MAX_QUEUE), .derived = true },
 	{ "detour_bytes", CONFIG_TYPE_INTEGER, FIELD(config_port, detour_bytes),
-	  RANGE(1, CONFIG_MOST_QUEUE), .derived = true },
+	  RANGE(1, CONFIG_MAX_QUEUE), .derived = true },
 	TABLE_END,
 };
 

@@ -18,8 +18,8 @@
 #include "control/log.h"
 #include "manager/manager.h"
 
-#define MOST_ROUNDS 1000
-#define MOST_BYTES 100000 /* what the socket takes at once */
+#define MAX_ROUNDS 1000
+#define MAX_BYTES 100000 /* what the socket takes at once */
 
 #define REQUIRE(condition)                                                                         \
 	do {                                                                                       \
@@ -111,7 +111,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (manager == NULL)
 		start();
-	if (size > MOST_BYTES)
+	if (size > MAX_BYTES)
 		return 0;
 	memcpy(address.sun_path, path, strlen(path));
 	fd = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -119,7 +119,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	REQUIRE(send(fd, hello, strlen(hello), 0) == (ssize_t)strlen(hello));
 	REQUIRE(size == 0 || send(fd, data, size, MSG_DONTWAIT) == (ssize_t)size);
 	shutdown(fd, SHUT_WR);
-	while (got != 0 && rounds++ < MOST_ROUNDS) {
+	while (got != 0 && rounds++ < MAX_ROUNDS) {
 		REQUIRE(control_serve(manager->control, -1, 0) == 0);
 		got = recv(fd, answer + kept, sizeof(answer) - kept, MSG_DONTWAIT);
 		if (got > 0)

@@ -179,15 +179,15 @@ static bool nan_is_canonical;
  * others.
  */
 static long double
-exact(enum op op, unsigned int value, int of_rank, size_t i, bool strange, int least_exponent,
-      int most_exponent, long double most)
+exact(enum op op, unsigned int value, int of_rank, size_t i, bool strange, int min_exponent,
+      int max_exponent, long double most)
 {
 	/* Of sums: small multiples of one power of two in each place. */
-	const int exponents[] = { least_exponent, least_exponent + 20, 0, most_exponent - 12 };
+	const int exponents[] = { min_exponent, min_exponent + 20, 0, max_exponent - 12 };
 	const long double ends[N_VALUES] = { most,
 					     -most,
-					     ldexpl(1, least_exponent),
-					     -ldexpl(1, least_exponent),
+					     ldexpl(1, min_exponent),
+					     -ldexpl(1, min_exponent),
 					     strange ? -0.0L : 1,
 					     strange ? 0.0L : -1,
 					     strange ? NAN : 2,
@@ -202,12 +202,12 @@ exact(enum op op, unsigned int value, int of_rank, size_t i, bool strange, int l
 	return ends[value];
 }
 
-#define FLOAT(name, c_type, least_exponent, most_exponent, most, canonical)                        \
+#define FLOAT(name, c_type, min_exponent, max_exponent, most, canonical)                           \
 	static void put_##name(void *at, enum op op, unsigned int value, int of_rank, size_t i,    \
 			       bool strange)                                                       \
 	{                                                                                          \
-		const c_type made = (c_type)exact(op, value, of_rank, i, strange, least_exponent,  \
-						  most_exponent, most);                            \
+		const c_type made = (c_type)exact(op, value, of_rank, i, strange, min_exponent,    \
+						  max_exponent, most);                             \
 		memcpy(at, &made, sizeof(made));                                                   \
 	}                                                                                          \
 	static void combine_##name(enum op op, void *acc, const void *with)                        \

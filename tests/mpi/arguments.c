@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define COUNT 500
-#define MOST_RANKS 8
+#define MAX_RANKS 8
 /* The rank that makes refused calls alone, too. */
 #define ROOT 1
 
@@ -57,7 +57,7 @@ struct call {
 	bool skipped; /* this rank does not make the call */
 };
 
-static int numbers[MOST_RANKS * COUNT], results[MOST_RANKS * COUNT];
+static int numbers[MAX_RANKS * COUNT], results[MAX_RANKS * COUNT];
 static MPI_Comm own, copy, inter;
 static MPI_Datatype uncommitted, empty;
 static MPI_Op users, freed_op = MPI_OP_NULL;
@@ -248,7 +248,7 @@ sum_right(MPI_Comm comm)
 static void
 print_line(const char *name, enum kind kind, enum form form, int class)
 {
-	int mine[3] = { class, n_of_copy, n_of_world }, all[3 * MOST_RANKS];
+	int mine[3] = { class, n_of_copy, n_of_world }, all[3 * MAX_RANKS];
 
 	MPI_Gather(mine, 3, MPI_INT, all, 3, MPI_INT, 0, own);
 	if (rank != 0)

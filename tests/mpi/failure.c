@@ -14,14 +14,14 @@
 #define COUNT 20000
 /* A minute */
 #define LOOK_US 10000
-#define MOST_LOOKS 6000
+#define MAX_LOOKS 6000
 
 /* Calls nothing of MPI. */
 static void
 wait_for_file(const char *path)
 {
 	for (int looks = 0; access(path, F_OK) != 0; looks++) {
-		if (looks == MOST_LOOKS)
+		if (looks == MAX_LOOKS)
 			MPI_Abort(MPI_COMM_WORLD, 5);
 		usleep(LOOK_US);
 	}

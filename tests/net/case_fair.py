@@ -18,7 +18,7 @@ MTU = 1500
 SECONDS = 6
 FLOWS = 3  # of two workers, and one of TCP
 SENDER, RECEIVER = 2, 3
-LEAST_SHARE = 0.7
+MIN_SHARE = 0.7
 TRIES = 3
 
 
@@ -102,11 +102,11 @@ def share_link(fabric):
                  f"{marks} marks; no core for {waited:.2f} of the time")
         print(words)
         expect(marks > 0, f"nothing was marked: {words}")
-        if share >= LEAST_SHARE and min(flows) > 0 and used > 0.8 * RATE_MBIT:
+        if share >= MIN_SHARE and min(flows) > 0 and used > 0.8 * RATE_MBIT:
             break
         # A sender or a switch that is away for milliseconds leaves the link to the others.
         expect(waited > 0.05 and left > 0,
-               f"{words}; expected {LEAST_SHARE} at least, and a link in use")
+               f"{words}; expected {MIN_SHARE} at least, and a link in use")
     for rank in ranks:
         rank.popen.kill()
         rank.wait(60)

@@ -24,10 +24,10 @@ from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exac
                      wait_for_results, wait_until)
 
 LATE_SECONDS = float(os.environ.get("FANIN_LATE_SECONDS", "12"))
-MOST_SECONDS = int(240 + 4 * LATE_SECONDS)
+MAX_SECONDS = int(240 + 4 * LATE_SECONDS)
 TIMEOUT_SECONDS = 5
 TIMER_SECONDS = 0.5  # that pass until a timeout is seen, and told to the others
-MOST_FRAMES = 100  # that a rank may need more because another one was late
+MAX_FRAMES = 100  # that a rank may need more because another one was late
 RETRANSMIT = 1
 ENDLESS = {"bytes": MIB, "iters": 1000000, "check": False}
 
@@ -207,12 +207,12 @@ def expect_waited(lab, jobs, where):
     repeated = max(frames["punctual"]) - min(frames["punctual"])
     for name, found in frames.items():
         more = [a - b for a, b in zip(found, frames["punctual"])]
-        expect(max(more) < MOST_FRAMES + repeated,
+        expect(max(more) < MAX_FRAMES + repeated,
                f"{where}, {name}: a late rank cost the ranks {more} packets, expected fewer than "
-               f"{MOST_FRAMES} and {repeated} each")
+               f"{MAX_FRAMES} and {repeated} each")
 
 
-@case(MOST_SECONDS, also_over_udp=True)
+@case(MAX_SECONDS, also_over_udp=True)
 def late_ranks_are_waited_for():
     with running_lab(4, "af_packet", config={"limits": {"max_jobs": 8}}) as lab:
         created = {name: lab.create_job() for name in WAYS}
@@ -225,7 +225,7 @@ def late_ranks_are_waited_for():
         expect_waited(lab, jobs, "one switch")
 
 
-@case(MOST_SECONDS)
+@case(MAX_SECONDS)
 def late_ranks_are_waited_for_on_a_tree_of_the_manager():
     with Fabric(leaf_spine(2, 1, 4), config={"limits": {"max_jobs": 8}}) as fabric:
         fabric.start()
@@ -266,7 +266,7 @@ def lose_the_spine(fabric, disturb):
     wait_within(lambda: root_of(fabric, "train") != spine, 9, "the job to move")
 
 
-@case(MOST_SECONDS, thorough=True)
+@case(MAX_SECONDS, thorough=True)
 def late_ranks_are_waited_for_while_the_job_moves():
     with Fabric(leaf_spine(2, 2, 4)) as fabric:
         fabric.start()
@@ -285,7 +285,7 @@ def late_ranks_are_waited_for_while_the_job_moves():
         # A JOIN and its answer each second, later every other second, and what the kernels ask each
         # other.
         more = frames() - before
-        most = min(30 + 3 * LATE_SECONDS, MOST_FRAMES)
+        most = min(30 + 3 * LATE_SECONDS, MAX_FRAMES)
         expect(more < most, f"rank 0 sent and received {more} packets in {LATE_SECONDS:.0f} s, "
                             f"expected fewer than {most:g}")
         expect(all(rank.running() for rank in ranks),
@@ -297,7 +297,7 @@ def late_ranks_are_waited_for_while_the_job_moves():
                f"a rank was never moved: {reports}")
 
 
-@case(MOST_SECONDS)
+@case(MAX_SECONDS)
 def the_wait_for_late_ranks_may_have_a_limit():
     with running_lab(3, "af_packet") as lab:
         job = lab.create_job()
@@ -402,7 +402,7 @@ def ring_of(lab, manager, **options):
             for rank in range(4)]
 
 
-@case(MOST_SECONDS, thorough=True)
+@case(MAX_SECONDS, thorough=True)
 def late_ranks_are_waited_for_in_a_ring():
     with running_lab(4) as lab, FakeManager(lab, ring="test") as manager:
         # With more than what the kernels' buffers hold: the late rank's window is closed.

@@ -7,7 +7,7 @@ from tests.net.support import KIB, MIB, Lab, case, expect, expect_equal, wait_un
 from tests.net.manager_lab import FOUR, Refused, close_all, played, played_manager
 
 WAITING_JOBS = 300
-KEPT_MOST = MIB
+KEPT_MAX = MIB
 
 
 def memory_of(process, field):
@@ -42,7 +42,7 @@ def a_waiting_job_takes_memory_by_its_ranks_and_gives_it_back():
         for client in clients:
             client.close()
         manager.wait_idle()
-        wait_until(lambda: memory_of(manager.process, "VmRSS") - before["VmRSS"] < KEPT_MOST, 60,
+        wait_until(lambda: memory_of(manager.process, "VmRSS") - before["VmRSS"] < KEPT_MAX, 60,
                    f"the memory of {WAITING_JOBS} jobs that have gone to be given back, all but 1 "
                    "MiB")
         manager.stop()

@@ -624,7 +624,7 @@ def writes_to_a_region_are_dissected_with_their_address():
                      "addresses and members")
 
 
-def least_of(row):
+def min_of(row):
     """A packet's payload and shape that are no more than its type asks for."""
     if row.payload == "elements":
         return {"payload": FLOATS, "dtype": "f32", "op": "sum", "count": 16}
@@ -636,7 +636,7 @@ def least_of(row):
 
 @case()
 def the_dissector_knows_every_type_of_packet():
-    frames = [by_hand(row.code, number=int(row.number == "nonzero"), **least_of(row))
+    frames = [by_hand(row.code, number=int(row.number == "nonzero"), **min_of(row))
               for row in TYPES]
     frames += [by_hand(200, FLOATS, number=1), by_hand(99)]
     with tempfile.TemporaryDirectory() as directory:
@@ -646,11 +646,11 @@ def the_dissector_knows_every_type_of_packet():
         expect_equal(faults_of(place, frames), [set()] * len(TYPES) + [{"type"}] * 2,
                      "faults of a packet of each type")
         # One byte less than the body has.
-        shorter = [by_hand(row.code, least_of(row)["payload"][:-1]) for row in TYPES
+        shorter = [by_hand(row.code, min_of(row)["payload"][:-1]) for row in TYPES
                    if row.payload == "body"]
         expect_equal(faults_of(place, shorter), [{"length"}] * len(shorter),
                      "faults of bodies that are too short")
-        numbered = [by_hand(row.code, number=1, **least_of(row)) for row in TYPES]
+        numbered = [by_hand(row.code, number=1, **min_of(row)) for row in TYPES]
         expected = [{"reserved"} if row.number == "zero" else set() for row in TYPES]
         expect_equal(faults_of(place, numbered), expected, "faults of packets with a number")
     expect_equal([row[:2] for row in rows],

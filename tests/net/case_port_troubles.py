@@ -19,7 +19,7 @@ METRICS = {"metrics": {"listen": LISTEN}}
 EXPERIMENT = 0x88b5
 # From what is done to the interface to the line in the log, without the time in which a thread of
 # the switch had no core.
-MOST_SECONDS = 2
+MAX_SECONDS = 2
 PROGRAM = BUILD_DIR / "hostlib" / "xdp_filter.bpf.o"
 SLOW_KERNEL = BUILD_DIR / "tests" / "slow-kernel.so"
 SLOW_SECONDS = 6
@@ -55,7 +55,7 @@ def expect_named(lab, host, name, words, act, *, lasts=True):
     seconds = time.monotonic() - start
     longest = max(total - waited.get(thread, 0) for thread,
                   total in threads_without_core(lab.switch.pid).items())
-    expect(seconds - longest < MOST_SECONDS,
+    expect(seconds - longest < MAX_SECONDS,
            f"it took {seconds:.1f} s until '{words}' was told, {longest:.1f} s without a core")
     line = lines_with(lab, words)[-1]
     expect(f'port "{lab.port_of(host)}"' in line, f"the line names no port: {line}")

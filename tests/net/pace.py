@@ -15,7 +15,7 @@ from tests.net.support import expect, program, wait_until
 # waited for.
 STARTS = 20
 # And what that takes on a machine at rest, where starts are too short to tell.
-LEAST_SECONDS = 1.0
+MIN_SECONDS = 1.0
 INTERVAL_SECONDS = 0.1
 # What a sleep or a start of a program takes longer than this has stood still: timers count little
 # of that.
@@ -105,7 +105,7 @@ class Pace:
     def grace(self):
         """Seconds by which something may be late on this machine, known once the block has ended.
         """
-        return max(LEAST_SECONDS, STARTS * self.longest, self.waited, self.still)
+        return max(MIN_SECONDS, STARTS * self.longest, self.waited, self.still)
 
     def expect_within(self, seconds, most, what):
         """What has taken `seconds` was to take less than `most`, and what this machine adds to

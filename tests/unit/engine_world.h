@@ -24,9 +24,9 @@
 #define WINDOW 64
 #endif
 #define PAYLOAD 64
-#define MOST_PAYLOAD 128 /* an answer's body */
+#define MAX_PAYLOAD 128 /* an answer's body */
 #define ELEMENTS (PAYLOAD / 4)
-#define FRAME_LEN (FANIN_PAYLOAD_OFFSET + MOST_PAYLOAD + FANIN_TAG_LEN)
+#define FRAME_LEN (FANIN_PAYLOAD_OFFSET + MAX_PAYLOAD + FANIN_TAG_LEN)
 #ifndef QUEUE_LEN
 #define QUEUE_LEN 1024
 #endif

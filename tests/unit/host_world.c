@@ -564,9 +564,9 @@ world_pass(uint64_t ns)
 }
 
 bool
-world_wait(uint64_t most_ns, bool (*condition)(void *user), void *user)
+world_wait(uint64_t max_ns, bool (*condition)(void *user), void *user)
 {
-	return rig_run(world.rig, world_now() + most_ns, condition, user);
+	return rig_run(world.rig, world_now() + max_ns, condition, user);
 }
 
 struct fanin_endpoint *

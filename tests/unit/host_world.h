@@ -132,7 +132,7 @@ uint64_t world_now(void);
 void world_pass(uint64_t ns);
 
 /* Until a condition holds. Returns false if that takes longer. */
-bool world_wait(uint64_t most_ns, bool (*condition)(void *user), void *user);
+bool world_wait(uint64_t max_ns, bool (*condition)(void *user), void *user);
 
 /* ------------------------------------------------------------------ members */
 

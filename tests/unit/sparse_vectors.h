@@ -10,7 +10,7 @@
 #include "hostlib/src/vector/vector.h"
 #include "lab/reference/random.h"
 
-#define SPARSE_MOST_RANKS 64
+#define SPARSE_MAX_RANKS 64
 
 enum sparse_pattern {
 	SPARSE_UNIFORM,   /* any index, with the same probability */
@@ -43,11 +43,11 @@ struct sparse_vectors {
 	struct sparse_vectors_options options;
 	uint32_t element_bytes;
 	uint64_t most; /* values of any rank */
-	uint64_t nnz[SPARSE_MOST_RANKS];
-	uint8_t *indices[SPARSE_MOST_RANKS];
-	uint8_t *values[SPARSE_MOST_RANKS];
-	struct fanin_sparse_result results[SPARSE_MOST_RANKS];
-	struct fanin_request requests[SPARSE_MOST_RANKS]; /* with their sparse part */
+	uint64_t nnz[SPARSE_MAX_RANKS];
+	uint8_t *indices[SPARSE_MAX_RANKS];
+	uint8_t *values[SPARSE_MAX_RANKS];
+	struct fanin_sparse_result results[SPARSE_MAX_RANKS];
+	struct fanin_request requests[SPARSE_MAX_RANKS]; /* with their sparse part */
 	bool *expected_is_there;
 	uint64_t *expected; /* bits of elements */
 	uint64_t n_expected;

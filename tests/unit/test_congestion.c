@@ -272,7 +272,7 @@ END_TEST
 
 START_TEST(the_spine_to_a_destination_depends_on_no_source)
 {
-	uint16_t spines[INJECTION_MOST_HOSTS];
+	uint16_t spines[INJECTION_MAX_HOSTS];
 	unsigned int n_used = 0;
 
 	open_network(1, false);

@@ -1091,13 +1091,13 @@ START_TEST(a_failed_engine_waits_for_nothing)
 }
 END_TEST
 
-static uint64_t most_ns;
+static uint64_t max_ns;
 
 static uint64_t
-idle_most_ns(struct fanin_engine *engine)
+idle_max_ns(struct fanin_engine *engine)
 {
 	(void)engine;
-	return most_ns;
+	return max_ns;
 }
 
 /* One that waits for room, or has timers of its own, wakes the caller earlier; never later. */
@@ -1108,19 +1108,19 @@ START_TEST(protocols_bound_how_long_the_caller_sleeps)
 	struct fanin_engine_rules rules = *engine->rules;
 	struct collective collective;
 
-	rules.idle_most_ns = idle_most_ns;
+	rules.idle_max_ns = idle_max_ns;
 	engine->rules = &rules;
-	most_ns = 100000;
-	ck_assert_uint_eq(fanin_engine_idle_ns(world->engines[0]), most_ns);
+	max_ns = 100000;
+	ck_assert_uint_eq(fanin_engine_idle_ns(world->engines[0]), max_ns);
 	world->silent = true;
 	collective_prepare(&collective, 10, 0);
 	collective_post(&collective, world, 0, false);
 	world_step(world);
 	engine->loop.next_timer_ns = world->now_ns + 30000;
 	ck_assert_uint_eq(fanin_engine_idle_ns(world->engines[0]), 30000);
-	most_ns = 20000;
+	max_ns = 20000;
 	ck_assert_uint_eq(fanin_engine_idle_ns(world->engines[0]), 20000);
-	most_ns = 0;
+	max_ns = 0;
 	ck_assert_uint_eq(fanin_engine_idle_ns(world->engines[0]), 0);
 	collective_free(&collective, world);
 	world_destroy(world);

@@ -341,7 +341,7 @@ END_TEST
 
 START_TEST(patience_doubles_by_what_was_late_and_shrinks_by_what_was_lost_within_bounds)
 {
-	struct fanin_patience patience = { .ns = 80, .least_ns = 60, .most_ns = 200 };
+	struct fanin_patience patience = { .ns = 80, .min_ns = 60, .max_ns = 200 };
 
 	fanin_patience_was_late(&patience);
 	ck_assert_uint_eq(patience.ns, 160);

@@ -954,7 +954,7 @@ set_in_frame(size_t offset)
 
 START_TEST(a_host_whose_link_takes_no_answers_about_all_ranks_is_refused)
 {
-	const uint32_t needed = (uint32_t)FANIN_MTU_OVERHEAD + fanin_answer_len_most(MANY);
+	const uint32_t needed = (uint32_t)FANIN_MTU_OVERHEAD + fanin_answer_len_max(MANY);
 	struct fanin_join_body join = { .nonce = 5, .size = MANY, .mtu = needed - 1 };
 	size_t len;
 

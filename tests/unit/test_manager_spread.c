@@ -76,7 +76,7 @@ most(uint16_t n_ranks)
 	}
 	for (uint16_t i = 0; i < graph.n_links; i++)
 		spread_add_link(&spread, links[i].a, links[i].b);
-	return spread_most(&spread);
+	return spread_max(&spread);
 }
 
 /* Some links and switches fail, and other jobs come and go. */

@@ -55,7 +55,7 @@ make_frame(uint8_t code, struct frame *frame)
 
 /* The least that a type's declaration asks for. */
 static void
-make_least(const struct fanin_packet_type *type, struct frame *frame)
+make_min(const struct fanin_packet_type *type, struct frame *frame)
 {
 	struct fanin_hdr *hdr = &frame->headers.fanin;
 
@@ -102,16 +102,16 @@ expect_elements(const struct fanin_packet_type *type)
 	struct frame frame;
 	struct fanin_hdr *hdr = &frame.headers.fanin;
 
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->dtype = FANIN_WIRE_DTYPE_NONE;
 	expect(&frame, FANIN_REASON_DTYPE);
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->op = FANIN_WIRE_OP_NONE;
 	expect(&frame, FANIN_REASON_OP);
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->count++;
 	expect(&frame, FANIN_REASON_ELEMENTS);
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->flags = FANIN_FLAG_EMPTY;
 	expect(&frame, FANIN_REASON_ELEMENTS);
 	set_payload_len(&frame, 0);
@@ -135,37 +135,37 @@ expect_shard(const struct fanin_packet_type *type)
 	struct frame frame;
 	struct fanin_hdr *hdr = &frame.headers.fanin;
 
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->dtype = FANIN_WIRE_DTYPE_NONE;
 	expect(&frame, FANIN_REASON_DTYPE);
 	hdr->dtype = FANIN_WIRE_DTYPE_COUNT;
 	expect(&frame, FANIN_REASON_DTYPE);
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->op = FANIN_WIRE_OP_NONE;
 	expect(&frame, FANIN_REASON_OP);
 	hdr->op = FANIN_WIRE_COPY;
 	expect(&frame, FANIN_REASON_OP);
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->count++;
 	expect(&frame, FANIN_REASON_ELEMENTS);
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->flags = FANIN_FLAG_EMPTY;
 	expect(&frame, FANIN_REASON_FLAGS);
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		make_least(type, &frame);
+		make_min(type, &frame);
 		hdr->members = fanin_shard_encode(&wrong[i]);
 		expect(&frame, FANIN_REASON_ELEMENTS);
 	}
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->members |= UINT64_C(1) << 56;
 	expect(&frame, FANIN_REASON_NONE);
 	for (unsigned int bit = 57; bit < 64; bit++) {
-		make_least(type, &frame);
+		make_min(type, &frame);
 		hdr->members |= UINT64_C(1) << bit;
 		expect(&frame, FANIN_REASON_ELEMENTS);
 	}
 
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->members = fanin_shard_encode(
 		&(struct fanin_shard){ .span = 1000, .number = 63, .total = 64 });
 	expect(&frame, FANIN_REASON_NONE);
@@ -173,7 +173,7 @@ expect_shard(const struct fanin_packet_type *type)
 	set_payload_len(&frame, 0);
 	expect(&frame, FANIN_REASON_NONE);
 	/* A list may have an index twice. */
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->members = fanin_shard_encode(&(struct fanin_shard){ .span = 1 });
 	expect(&frame, FANIN_REASON_NONE);
 	/* A bitmap can't have more values than indices; its length is right. */
@@ -182,7 +182,7 @@ expect_shard(const struct fanin_packet_type *type)
 	set_payload_len(&frame, COUNT * sizeof(float) + 8 + 4);
 	expect(&frame, FANIN_REASON_ELEMENTS);
 	/* A bitmap of one word, and one that ends within a word. */
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->members = fanin_shard_encode(
 		&(struct fanin_shard){ .span = 1000, .form = FANIN_SHARD_BITMAP });
 	set_payload_len(&frame, COUNT * sizeof(float) + 8 + 4);
@@ -197,21 +197,21 @@ expect_no_elements(const struct fanin_packet_type *type)
 	struct frame frame;
 	struct fanin_hdr *hdr = &frame.headers.fanin;
 
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->dtype = FANIN_WIRE_F32;
 	expect(&frame, FANIN_REASON_DTYPE);
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->op = FANIN_WIRE_SUM;
 	expect(&frame, FANIN_REASON_OP);
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->flags = FANIN_FLAG_EMPTY;
 	expect(&frame, FANIN_REASON_FLAGS);
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->count = 0;
 	expect_field(&frame, type->count, true, FANIN_REASON_ELEMENTS);
 	hdr->count = UINT16_MAX;
 	expect_field(&frame, type->count, false, FANIN_REASON_ELEMENTS);
-	make_least(type, &frame);
+	make_min(type, &frame);
 	set_payload_len(&frame, type->body_len + 1u);
 	expect(&frame,
 	       type->payload != FANIN_PAYLOAD_NOTHING ? FANIN_REASON_NONE : FANIN_REASON_BODY);
@@ -228,13 +228,13 @@ expect_as_declared(const struct fanin_packet_type *type)
 	struct frame frame;
 	struct fanin_hdr *hdr = &frame.headers.fanin;
 
-	make_least(type, &frame);
+	make_min(type, &frame);
 	expect(&frame, FANIN_REASON_NONE);
 	hdr->number = 0;
 	expect_field(&frame, type->number, true, FANIN_REASON_ELEMENTS);
 	hdr->number = UINT32_MAX;
 	expect_field(&frame, type->number, false, FANIN_REASON_RESERVED);
-	make_least(type, &frame);
+	make_min(type, &frame);
 	hdr->extension = 1;
 	expect(&frame, FANIN_REASON_EXTENSION);
 	if (type->payload == FANIN_PAYLOAD_ELEMENTS)
@@ -386,7 +386,7 @@ START_TEST(a_registered_type_is_valid_as_it_is_declared_and_not_otherwise)
 	type.body_len = 40;
 	type.count = FANIN_FIELD_ANY;
 	type.number = FANIN_FIELD_NONZERO;
-	make_least(&type, &frame);
+	make_min(&type, &frame);
 	expect(&frame, FANIN_REASON_TYPE);
 	ck_assert_int_eq(fanin_wire_register_type(&type), 0);
 	expect_as_declared(&type);
@@ -583,8 +583,8 @@ END_TEST
 START_TEST(a_payload_without_room_has_no_spans)
 {
 	for (uint32_t len = 0; len < 64 * sizeof(float) + 8 + 4; len++)
-		ck_assert_uint_eq(fanin_shard_span_most(sizeof(float), len), 0);
-	ck_assert_uint_eq(fanin_shard_span_most(sizeof(float), 64 * sizeof(float) + 8 + 4),
+		ck_assert_uint_eq(fanin_shard_span_max(sizeof(float), len), 0);
+	ck_assert_uint_eq(fanin_shard_span_max(sizeof(float), 64 * sizeof(float) + 8 + 4),
 			  64 * FANIN_SHARDS_FULL);
 }
 END_TEST

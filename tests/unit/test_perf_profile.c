@@ -14,7 +14,7 @@
 
 static struct profile profile;
 static struct fanin_report report;
-static struct profile_verdict verdicts[PROFILE_MOST_VERDICTS];
+static struct profile_verdict verdicts[PROFILE_MAX_VERDICTS];
 static size_t n_verdicts;
 
 /* A rank on udp about which there is nothing to say: in 10 s it computed 4 s and slept 4.5 s. */
@@ -47,7 +47,7 @@ verdict(const char *name)
 {
 	n_verdicts = profile_judge(&profile, &report, verdicts);
 	ck_assert_uint_ge(n_verdicts, 1);
-	ck_assert_uint_le(n_verdicts, PROFILE_MOST_VERDICTS);
+	ck_assert_uint_le(n_verdicts, PROFILE_MAX_VERDICTS);
 	for (size_t i = 0; i < n_verdicts; i++) {
 		if (strcmp(verdicts[i].name, name) == 0)
 			return verdicts[i].text;

@@ -28,7 +28,7 @@ static uint64_t now_ns;
 /* What the test does to a result before a host sees it; NULL: nothing. Returns false to lose it. */
 static bool (*tamper)(uint16_t host, struct fanin_headers *headers);
 /* Most contributions that a host had in flight. */
-static uint16_t most_in_flight;
+static uint16_t max_in_flight;
 
 static void
 open_with(const struct pipeline_faults *faults)
@@ -38,7 +38,7 @@ open_with(const struct pipeline_faults *faults)
 	memset(&stats, 0, sizeof(stats));
 	now_ns = 1;
 	tamper = NULL;
-	most_in_flight = 0;
+	max_in_flight = 0;
 }
 
 static void
@@ -134,7 +134,7 @@ step(void)
 			len = pktgen_member_contribution(&members[h], now_ns, frame);
 		if (len != 0)
 			ring_switch_put(&sw, h, frame, len);
-		most_in_flight = RTE_MAX(most_in_flight, members[h].in_flight);
+		max_in_flight = RTE_MAX(max_in_flight, members[h].in_flight);
 	}
 }
 
@@ -212,7 +212,7 @@ START_TEST(hosts_join_sum_and_leave)
 	ck_assert_uint_eq(stats.results, 1000u * n);
 	ck_assert_uint_eq(stats.wrong + stats.lost + stats.retransmits + stats.duplicates, 0);
 	ck_assert_uint_eq(stats.own.n, 1000u * n);
-	ck_assert_uint_le(most_in_flight, 8);
+	ck_assert_uint_le(max_in_flight, 8);
 	expect_nothing_refused();
 	leave();
 	ck_assert_uint_eq(made->joined, 0);
@@ -230,7 +230,7 @@ START_TEST(a_run_goes_on_where_the_last_one_ended)
 		ck_assert_uint_eq(stats.results, 3 * limit);
 		ck_assert_uint_eq(job.next_block, limit);
 	}
-	ck_assert_uint_le(most_in_flight, 2);
+	ck_assert_uint_le(max_in_flight, 2);
 	ck_assert_uint_eq(stats.wrong + stats.retransmits, 0);
 	expect_nothing_refused();
 	leave();

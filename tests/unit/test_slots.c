@@ -501,7 +501,7 @@ START_TEST(the_size_of_shared_pools_is_an_option)
 		sharers += handler->slots_of == FANIN_SLOTS_SHARED;
 	ck_assert_uint_ge(sharers, 2);
 	/* As many timers as there are slots. */
-	ck_assert_uint_eq(pipeline->timers_most, 64 + 128 * sharers);
+	ck_assert_uint_eq(pipeline->timers_max, 64 + 128 * sharers);
 	pipeline_free(pipeline);
 	ck_assert_uint_eq(job_slots_shared(sw.pipeline->jobs, &sharing), SHARED_SLOTS);
 }

@@ -265,7 +265,7 @@ START_TEST(timers_that_are_too_many_expire_in_order_before_their_time)
 	const uint32_t epoch = run_job(&job, TIMEOUT_NS, 2);
 	const struct counters *counters = &sw.pipeline->workers[0]->counters;
 
-	ck_assert_uint_eq(sw.pipeline->timers_most, SLOTS);
+	ck_assert_uint_eq(sw.pipeline->timers_max, SLOTS);
 	for (uint32_t block = 0; block < SLOTS; block++)
 		host_contribute(&sw, job, 0, epoch, block % 32, false);
 	/* Of twice as many as there is room for, the first half. */

@@ -19,9 +19,9 @@
  * the caller.
  */
 #define RETRY_FIRST_NS (2 * UINT64_C(1000000))
-#define RETRY_MOST_NS (50 * UINT64_C(1000000))
+#define RETRY_MAX_NS (50 * UINT64_C(1000000))
 #define NO_ROOM_NS (100 * UINT64_C(1000))
-#define MOST_BLOCKS (UINT64_C(1) << 31)
+#define MAX_BLOCKS (UINT64_C(1) << 31)
 
 struct acked_engine {
 	struct fanin_endpoint endpoint; /* first, so that a pointer to it is one to the engine */
@@ -127,8 +127,8 @@ engine_contribute(struct acked_engine *engine)
 	} else {
 		engine->retransmits++;
 		engine->wait_ns *= 2;
-		if (engine->wait_ns > RETRY_MOST_NS)
-			engine->wait_ns = RETRY_MOST_NS;
+		if (engine->wait_ns > RETRY_MAX_NS)
+			engine->wait_ns = RETRY_MAX_NS;
 		engine->retry_ns = engine->loop.now_ns + engine->wait_ns;
 	}
 	fanin_loop_wake_by(&engine->loop, engine->retry_ns);
@@ -371,7 +371,7 @@ engine_post(struct fanin_endpoint *endpoint, struct fanin_request *request, uint
 		return engine->loop.status;
 	fanin_request_layout(request, config->rank, config->size, count);
 	n_blocks = fanin_request_cut(request, config->payload_bytes, config->wide);
-	if (n_blocks > MOST_BLOCKS - (engine->end - engine->block))
+	if (n_blocks > MAX_BLOCKS - (engine->end - engine->block))
 		return FANIN_ERR_INVALID;
 	if (engine->loop.requests.first == NULL) {
 		engine->progress_ns = fanin_loop_clock_ns(&engine->loop);

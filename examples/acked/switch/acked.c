@@ -14,7 +14,7 @@
  * A child that has not acknowledged after this many repetitions may be gone. If it is not, it asks
  * by repeating its contribution.
  */
-#define MOST_REPEATS 20
+#define MAX_REPEATS 20
 
 enum acked_phase {
 	ACKED_DONE, /* the result has been sent to all children; at first, of the block before the
@@ -410,7 +410,7 @@ acked_expired(struct fanin_handler_ctx *ctx, void *memory, uint32_t index, uint3
 	if (!fanin_slot_enter(&slot->tag))
 		return false;
 	if (fanin_slot_holds(&slot->tag, ctx, block) && slot->phase == ACKED_DONE &&
-	    slot->unacknowledged != 0 && slot->repeats < MOST_REPEATS) {
+	    slot->unacknowledged != 0 && slot->repeats < MAX_REPEATS) {
 		const unsigned int n = (unsigned int)__builtin_popcountll(slot->unacknowledged);
 
 		slot->repeats++;

@@ -21,7 +21,7 @@
 #include "../host/acked.c"   // NOLINT(bugprone-suspicious-include)
 
 #define SECOND_NS UINT64_C(1000000000)
-#define MOST_RANKS 8
+#define MAX_RANKS 8
 
 /* The build's protocol, or the one in this file. */
 static const struct fanin_protocol *protocol;
@@ -63,7 +63,7 @@ static struct {
 	struct rig *rig;
 	struct rig_leaf_spine network;
 	struct rig_job job;
-	struct member members[MOST_RANKS];
+	struct member members[MAX_RANKS];
 } world;
 
 /* Two leaves, whose ranks meet in a spine if there are more than four. */
@@ -494,7 +494,7 @@ START_TEST(who_is_silent_is_not_sent_results_for_ever)
 	make_block(0);
 	send_ack(0, 0);
 	send_ack(1, 0);
-	for (unsigned int i = 0; i < MOST_REPEATS; i++) {
+	for (unsigned int i = 0; i < MAX_REPEATS; i++) {
 		round_after(REPEAT_NS);
 		expect_results(4, 0);
 	}

@@ -10,7 +10,7 @@
 #include "hostlib/src/vector/vector.h"
 
 /* Indices of 4 bytes reach as far. */
-#define MOST_OF_SHORT (UINT64_C(1) << 32)
+#define MAX_OF_SHORT (UINT64_C(1) << 32)
 
 static int
 operator_check(const struct fanin_comm *comm, enum fanin_dtype dtype, enum fanin_op op,
@@ -118,7 +118,7 @@ options_check(struct fanin_sparse_opts *options, const struct fanin_sparse_opts 
 static int
 vector_check(const struct fanin_vector *sparse, struct fanin_error *error)
 {
-	if (sparse->index_bytes == 4 && sparse->n > MOST_OF_SHORT)
+	if (sparse->index_bytes == 4 && sparse->n > MAX_OF_SHORT)
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "n is %llu, expected at most 2^32 with indices of 4 bytes",
 				       (unsigned long long)sparse->n);
@@ -303,7 +303,7 @@ fanin_compact(const void *dense, uint64_t n, enum fanin_dtype dtype,
 	if (options.index_bytes == 0)
 		options.index_bytes = 4;
 	if ((options.index_bytes != 4 && options.index_bytes != 8) || !(options.threshold >= 0) ||
-	    (options.index_bytes == 4 && n > MOST_OF_SHORT))
+	    (options.index_bytes == 4 && n > MAX_OF_SHORT))
 		return FANIN_ERR_INVALID;
 	return fanin_vector_compact(dense, n, (unsigned int)dtype, &options, indices, values,
 				    capacity, count);

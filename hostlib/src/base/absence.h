@@ -15,11 +15,11 @@
 #define FANIN_ABSENCE_NS (100 * UINT64_C(1000000))
 
 /*
- * An absence counts as silence with this fraction of its length, and with one LEAST_LOOKS-th of the
+ * An absence counts as silence with this fraction of its length, and with one MIN_LOOKS-th of the
  * timeout at most: a caller that fails with a timeout has polled at least that often.
  */
 #define FANIN_ABSENCE_SHARE 4
-#define FANIN_ABSENCE_LEAST_LOOKS 20
+#define FANIN_ABSENCE_MIN_LOOKS 20
 
 /*
  * Returns by how much past timestamps move towards now because of an absence.
@@ -29,12 +29,12 @@
 static inline uint64_t
 fanin_absence_forgiven_ns(uint64_t away_ns, uint64_t timeout_ns)
 {
-	const uint64_t most_ns = timeout_ns / FANIN_ABSENCE_LEAST_LOOKS;
+	const uint64_t max_ns = timeout_ns / FANIN_ABSENCE_MIN_LOOKS;
 	const uint64_t counts_ns = away_ns / FANIN_ABSENCE_SHARE;
 
 	if (away_ns < FANIN_ABSENCE_NS)
 		return 0;
-	return away_ns - (counts_ns < most_ns ? counts_ns : most_ns);
+	return away_ns - (counts_ns < max_ns ? counts_ns : max_ns);
 }
 
 /* Moves a past timestamp towards now, at most up to now. */

@@ -52,7 +52,7 @@ struct fanin_cc_delay {
 			  done */
 	uint32_t done; /* blocks of this round, which has a window of them */
 	uint32_t lost; /* losses in it */
-	uint32_t least_lost; /* fewest losses of a round, of each 1024 blocks */
+	uint32_t min_lost; /* fewest losses of a round, of each 1024 blocks */
 	uint32_t overflow; /* losses of the round that halved the window, until the next one; 0: it
 			      did not */
 	int8_t searching;  /* the next trial begins at once; -1: for smaller windows, 1: for larger

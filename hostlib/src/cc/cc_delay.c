@@ -98,7 +98,7 @@ delay_init(struct fanin_cc *cc)
 		.searching = -1,
 		.starting = cc->window < cc->limit,
 		.settled = true,
-		.least_lost = UINT32_MAX,
+		.min_lost = UINT32_MAX,
 	};
 }
 
@@ -242,13 +242,13 @@ round_judge(struct fanin_cc *cc)
 	const uint32_t lost = (uint32_t)((uint64_t)delay->lost * 1024 / cc->window);
 	const bool in_vain = cc->window > SMALLEST && delay->overflow != 0 &&
 			     lost >= delay->overflow / 4 * 3;
-	const bool overflows = lost >= OVERFLOW && lost / 2 >= delay->least_lost;
+	const bool overflows = lost >= OVERFLOW && lost / 2 >= delay->min_lost;
 
 	delay->done = 0;
 	delay->lost = 0;
 	delay->overflow = 0;
-	if (in_vain || lost < delay->least_lost)
-		delay->least_lost = lost;
+	if (in_vain || lost < delay->min_lost)
+		delay->min_lost = lost;
 	if (!in_vain && overflows && cc->window > SMALLEST) {
 		delay->starting = false;
 		delay->doublings = 0;
@@ -283,7 +283,7 @@ delay_on_delay(struct fanin_cc *cc, const struct fanin_cc_sample *sample)
 	struct fanin_cc_delay *delay = &cc->delay;
 	const uint32_t enough = ROUNDS * cc->window > MIN_SAMPLES ? ROUNDS * cc->window
 								  : MIN_SAMPLES;
-	uint64_t most_ns = CLIP * delay->steady_ns;
+	uint64_t max_ns = CLIP * delay->steady_ns;
 
 	round_note(cc, sample);
 	if (delay->starting || sample->generation != cc->generation || cc->limit < 2 * SMALLEST)
@@ -292,7 +292,7 @@ delay_on_delay(struct fanin_cc *cc, const struct fanin_cc_sample *sample)
 		delay->skip--;
 		return;
 	}
-	delay->sum_ns += most_ns != 0 && sample->delay_ns > most_ns ? most_ns : sample->delay_ns;
+	delay->sum_ns += max_ns != 0 && sample->delay_ns > max_ns ? max_ns : sample->delay_ns;
 	if (++delay->n < enough)
 		return;
 	if (delay->trying)

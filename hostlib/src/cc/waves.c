@@ -34,7 +34,7 @@ fanin_waves_open(struct fanin_waves *waves, const struct fanin_waves_config *con
 		n_waves = WAVES_USUAL;
 	if (n_waves == 0)
 		n_waves = capacity / wave_blocks;
-	n_waves = at_most(at_least_one(n_waves), FANIN_WAVES_MOST);
+	n_waves = at_most(at_least_one(n_waves), FANIN_WAVES_MAX);
 	if (wave_blocks == 0) {
 		n_waves = at_most(n_waves, capacity);
 		wave_blocks = capacity / n_waves;

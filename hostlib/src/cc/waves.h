@@ -16,7 +16,7 @@
  * Outstanding: as many as the largest window has blocks. Waves of one block, as many as the window
  * has, are no waves.
  */
-#define FANIN_WAVES_MOST 4096u
+#define FANIN_WAVES_MAX 4096u
 
 /* 0 takes the default. */
 struct fanin_waves_config {
@@ -24,7 +24,7 @@ struct fanin_waves_config {
 	uint32_t limit;    /* most blocks in flight for other reasons, such as the window, 4096 at
 			      most; required */
 	uint32_t wave_blocks; /* blocks of a wave; default: so that the waves fill the capacity */
-	uint32_t n_waves; /* outstanding waves, FANIN_WAVES_MOST at most; default: 16, or as many as
+	uint32_t n_waves; /* outstanding waves, FANIN_WAVES_MAX at most; default: 16, or as many as
 			     fit */
 };
 
@@ -32,8 +32,8 @@ struct fanin_waves {
 	uint32_t first; /* block that the oldest outstanding wave begins with */
 	uint32_t wave_blocks;
 	uint32_t n_waves;
-	uint32_t oldest;                     /* index of the oldest wave in `complete` */
-	uint16_t complete[FANIN_WAVES_MOST]; /* complete blocks of each outstanding wave */
+	uint32_t oldest;                    /* index of the oldest wave in `complete` */
+	uint16_t complete[FANIN_WAVES_MAX]; /* complete blocks of each outstanding wave */
 };
 
 /*

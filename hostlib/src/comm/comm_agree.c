@@ -11,7 +11,7 @@
 
 /* The elements of an agreement's data, of which the largest are found. */
 enum {
-	MOST_VALUES,
+	MAX_VALUES,
 	N,
 	NOT_N, /* so that the least n is found, too */
 	N_AGREED
@@ -30,7 +30,7 @@ agreement_post(struct fanin_comm *comm, const struct fanin_vector *sparse)
 {
 	struct fanin_agreement *agreement = &comm->agreement;
 
-	agreement->data[MOST_VALUES] = sparse->nnz;
+	agreement->data[MAX_VALUES] = sparse->nnz;
 	agreement->data[N] = sparse->n;
 	agreement->data[NOT_N] = ~sparse->n;
 	agreement->request = (struct fanin_request){
@@ -113,7 +113,7 @@ agreement_take(struct fanin_comm *comm, struct fanin_request *request)
 			"n is %llu here, and %llu to %llu at all ranks, expected the same at all",
 			(unsigned long long)sparse->n, (unsigned long long)~data[NOT_N],
 			(unsigned long long)data[N]);
-	sparse->most = data[MOST_VALUES];
+	sparse->most = data[MAX_VALUES];
 	sparse->is_known = true;
 	if (sparse->is_hinted)
 		hint_settle(comm, request);

@@ -57,8 +57,8 @@ failed(const struct fanin_comm *comm, int status, struct fanin_error *error)
 }
 
 int
-fanin_comm_least_of_all(struct fanin_comm *comm, const char *what, enum fanin_dtype dtype,
-			void *values, uint64_t n, struct fanin_error *error)
+fanin_comm_min_of_all(struct fanin_comm *comm, const char *what, enum fanin_dtype dtype,
+		      void *values, uint64_t n, struct fanin_error *error)
 {
 	struct fanin_request request = {
 		.comm = comm,
@@ -135,7 +135,7 @@ fanin_comm_beside_join(const struct fanin_join_opts *options, const struct fanin
 	struct fanin_error found = { 0 };
 	struct fanin_comm *beside = NULL;
 	uint8_t there;
-	int status = fanin_comm_least_of_all(comm, job->what, FANIN_U8, &can, 1, error);
+	int status = fanin_comm_min_of_all(comm, job->what, FANIN_U8, &can, 1, error);
 
 	if (status != FANIN_OK)
 		return status;
@@ -155,7 +155,7 @@ fanin_comm_beside_join(const struct fanin_join_opts *options, const struct fanin
 	 * All use it, or none: a rank that does not hear the result has no communicator any more.
 	 */
 	there = status == FANIN_OK;
-	status = fanin_comm_least_of_all(comm, job->what, FANIN_U8, &there, 1, error);
+	status = fanin_comm_min_of_all(comm, job->what, FANIN_U8, &there, 1, error);
 	if (status == FANIN_OK && there) {
 		fanin_ctx_lock(comm->ctx);
 		beside->owner = comm;

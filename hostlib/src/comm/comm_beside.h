@@ -51,8 +51,8 @@ int fanin_comm_beside_leave(struct fanin_comm *comm, struct fanin_error *error);
  * Returns FANIN_OK or a negative status. If it is interrupted, the communicator has failed: nothing
  * refers to the values any more, and no rank goes on as if all had agreed.
  */
-int fanin_comm_least_of_all(struct fanin_comm *comm, const char *what, enum fanin_dtype dtype,
-			    void *values, uint64_t n, struct fanin_error *error);
+int fanin_comm_min_of_all(struct fanin_comm *comm, const char *what, enum fanin_dtype dtype,
+			  void *values, uint64_t n, struct fanin_error *error);
 
 /*
  * Keeps what a communicator was joined with. Returns FANIN_OK, or FANIN_ERR_NO_MEMORY with its

@@ -52,12 +52,12 @@ int fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *opt
 /*
  * Joins a job on a switch.
  *
- * options: checked here. peers: the manager's list for the tree, NULL: there is none. most_payload:
+ * options: checked here. peers: the manager's list for the tree, NULL: there is none. max_payload:
  * upper bound of a packet's payload in bytes, even if the switch allows more; 0: as the switch
  * allows. deadline_ns: for all ranks to have joined.
  */
 int fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
-			   const struct fanin_peer *peers, uint16_t most_payload,
+			   const struct fanin_peer *peers, uint16_t max_payload,
 			   uint64_t deadline_ns, struct fanin_error *error);
 
 /*

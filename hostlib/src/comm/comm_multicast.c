@@ -24,7 +24,7 @@ reduces_nothing(struct fanin_comm *comm)
 
 /* Returns from how many bytes on a vector is better off by multicast. The same at all ranks. */
 static uint64_t
-least_bytes(struct fanin_comm *comm)
+min_bytes(struct fanin_comm *comm)
 {
 	return (uint64_t)MIN_MULTICAST_PACKETS * comm->ops->part(comm, 0)->payload_bytes;
 }
@@ -96,7 +96,7 @@ join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		   options->multicast == FANIN_MULTICAST_ALWAYS
 			   ? "all broadcasts and allgathers: the options say always"
 			   : "broadcasts and allgathers of %llu bytes or more",
-		   (unsigned long long)least_bytes(comm));
+		   (unsigned long long)min_bytes(comm));
 	return FANIN_OK;
 }
 
@@ -118,7 +118,7 @@ fanin_comm_multicast_begin(struct fanin_comm *comm, const struct fanin_join_opts
 	reason_set(
 		comm,
 		"none yet: the first blocking broadcast or allgather of %llu bytes or more asks for it",
-		(unsigned long long)least_bytes(comm));
+		(unsigned long long)min_bytes(comm));
 	comm->multicast.is_open = true;
 	return FANIN_OK;
 }
@@ -128,7 +128,7 @@ static bool
 suits(struct fanin_comm *comm, const struct fanin_request *request)
 {
 	return !fanin_request_combines(request) && (comm->multicast.use == FANIN_MULTICAST_ALWAYS ||
-						    request->total_bytes >= least_bytes(comm));
+						    request->total_bytes >= min_bytes(comm));
 }
 
 int

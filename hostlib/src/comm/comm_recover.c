@@ -11,7 +11,7 @@
 
 /* A refusal counts for this long: a switch whose parent is silent refuses every second JOIN. */
 #define REFUSED_NS (3000 * 1000000ull)
-static_assert(REFUSED_NS > 2 * FANIN_REJOIN_REPEAT_MOST_NS, "from one refusal to the next");
+static_assert(REFUSED_NS > 2 * FANIN_REJOIN_REPEAT_MAX_NS, "from one refusal to the next");
 /* A rank whose connection to the manager is away for this long is gone. */
 #define AWAY_NS (1000 * 1000000ull)
 

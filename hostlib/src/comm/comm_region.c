@@ -39,7 +39,7 @@ likeness_check(struct fanin_comm *comm, uint64_t bytes, bool has_memory, struct 
 		.not_bytes = ~bytes,
 		.no_memory = has_memory ? UINT64_MAX : comm->member.config.rank,
 	};
-	int status = fanin_comm_least_of_all(comm, "a region", FANIN_U64, &least, 3, error);
+	int status = fanin_comm_min_of_all(comm, "a region", FANIN_U64, &least, 3, error);
 
 	if (status != FANIN_OK)
 		return status;
@@ -76,7 +76,7 @@ region_attach(struct fanin_region *region, struct fanin_error *error)
 							  region->address, region->bytes, &found);
 	fanin_ctx_unlock(comm->ctx);
 	there = status == FANIN_OK;
-	status = fanin_comm_least_of_all(region->owner, "a region", FANIN_U8, &there, 1, error);
+	status = fanin_comm_min_of_all(region->owner, "a region", FANIN_U8, &there, 1, error);
 	if (status != FANIN_OK || there)
 		return status;
 	return fanin_error_set(error, FANIN_ERR_REFUSED, "%s",

@@ -51,9 +51,9 @@ options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fa
  * elements.
  */
 static uint32_t
-frame_len_most(const struct fanin_comm *comm)
+frame_len_max(const struct fanin_comm *comm)
 {
-	const uint32_t answer_len = fanin_answer_len_most(comm->member.config.size);
+	const uint32_t answer_len = fanin_answer_len_max(comm->member.config.size);
 
 	return FANIN_PAYLOAD_OFFSET +
 	       (comm->payload_bytes > answer_len ? comm->payload_bytes : answer_len) +
@@ -62,7 +62,7 @@ frame_len_most(const struct fanin_comm *comm)
 
 /* Returns how many frames may be on their way to this rank. */
 static uint16_t
-in_flight_most(const struct fanin_comm *comm)
+in_flight_max(const struct fanin_comm *comm)
 {
 	uint32_t most = comm->window, found;
 
@@ -95,8 +95,8 @@ fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *ro
 		.data_fd = channel->data_fd,
 		/* An AF_XDP program serves one job per interface. */
 		.shares_interface = comm->trees.n > 1,
-		.window = in_flight_most(comm),
-		.frame_len = frame_len_most(comm),
+		.window = in_flight_max(comm),
+		.frame_len = frame_len_max(comm),
 		.receive_buffer = comm->ctx->receive_buffer,
 		.log = &comm->ctx->log,
 	};
@@ -131,7 +131,7 @@ window_bound(struct fanin_comm *comm)
 static int
 transport_open(struct fanin_comm *comm, struct fanin_error *error)
 {
-	const uint32_t frame_len = frame_len_most(comm);
+	const uint32_t frame_len = frame_len_max(comm);
 	int status;
 
 	if (comm->transport == NULL) {
@@ -145,7 +145,7 @@ transport_open(struct fanin_comm *comm, struct fanin_error *error)
 		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
 				       "the job's packets have %u bytes, memif's buffers hold %u",
 				       frame_len, FANIN_ETH_LEN + comm->route.mtu);
-	fanin_memif_expect(comm->transport, in_flight_most(comm));
+	fanin_memif_expect(comm->transport, in_flight_max(comm));
 	return FANIN_OK;
 }
 
@@ -248,7 +248,7 @@ fanin_comm_path(struct fanin_comm *comm)
 }
 
 static int
-member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint16_t most_payload,
+member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint16_t max_payload,
 	    uint32_t switch_ip_be, uint64_t deadline_ns, struct fanin_error *error)
 {
 	const struct fanin_member_config member_config = {
@@ -289,7 +289,7 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 	if (status != FANIN_OK)
 		return status;
 
-	comm->payload_bytes = payload_choose(comm, most_payload);
+	comm->payload_bytes = payload_choose(comm, max_payload);
 	comm->window = window_choose(comm, options);
 	status = transport_open(comm, error);
 	if (status == FANIN_OK)
@@ -379,7 +379,7 @@ way_give_up(struct fanin_comm *comm, struct fanin_join_opts *options, char *inte
 
 int
 fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
-		       const struct fanin_peer *peers, uint16_t most_payload, uint64_t deadline_ns,
+		       const struct fanin_peer *peers, uint16_t max_payload, uint64_t deadline_ns,
 		       struct fanin_error *error)
 {
 	char interface[IF_NAMESIZE];
@@ -390,10 +390,10 @@ fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 	comm->recovery.bound = options->interface != NULL;
 	status = options_check(options, &switch_ip_be, error);
 	if (status == FANIN_OK)
-		status = member_join(comm, options, most_payload, switch_ip_be, deadline_ns, error);
+		status = member_join(comm, options, max_payload, switch_ip_be, deadline_ns, error);
 	while (status == FANIN_ERR_INTERRUPTED && fanin_comm_is_elsewhere(comm)) {
 		switch_ip_be = way_give_up(comm, options, interface);
-		status = member_join(comm, options, most_payload, switch_ip_be, deadline_ns, error);
+		status = member_join(comm, options, max_payload, switch_ip_be, deadline_ns, error);
 	}
 	/* The buffer of the interface's name ends here. */
 	if (options->interface == interface)

@@ -179,15 +179,15 @@ trees_poll(struct fanin_comm *comm)
 static uint64_t
 trees_idle_ns(const struct fanin_comm *comm)
 {
-	uint64_t least_ns = UINT64_MAX;
+	uint64_t min_ns = UINT64_MAX;
 
 	for (uint16_t i = 0; i < comm->trees.n; i++) {
 		uint64_t idle_ns = comm->protocol->idle_ns(comm->trees.all->members[i].endpoint);
 
-		if (idle_ns < least_ns)
-			least_ns = idle_ns;
+		if (idle_ns < min_ns)
+			min_ns = idle_ns;
 	}
-	return least_ns;
+	return min_ns;
 }
 
 static unsigned int
@@ -223,7 +223,7 @@ trees_missing(const struct fanin_comm *comm, struct fanin_ranks *ranks)
 }
 
 #define ADD_SUM(field) report->field += part.field;
-#define ADD_MAX(field) report->field = part.field > report->field ? part.field : report->field;
+#define ADD_MOST(field) report->field = part.field > report->field ? part.field : report->field;
 #define ADD_ANY(field) report->field |= part.field;
 #define ADD_SAME(field) report->field = part.field != 0 ? part.field : report->field;
 #define ADD_OWN(field)

@@ -491,9 +491,9 @@ fanin_engine_idle_ns(struct fanin_endpoint *endpoint)
 	/* Resuming a run waits for answers, and nothing is sent meanwhile. */
 	if (engine->run_lost)
 		return LOST_RUN_IDLE_NS;
-	if (engine->rules->idle_most_ns == NULL)
+	if (engine->rules->idle_max_ns == NULL)
 		return posted_idle_ns(engine);
-	return fanin_earlier(posted_idle_ns(engine), engine->rules->idle_most_ns(engine));
+	return fanin_earlier(posted_idle_ns(engine), engine->rules->idle_max_ns(engine));
 }
 
 const struct fanin_error *

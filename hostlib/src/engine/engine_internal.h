@@ -26,7 +26,7 @@
 #define FANIN_ENGINE_QUERIES 512
 
 /* Fewest contributions between two probes, the queries that are sent behind contributions. */
-#define FANIN_ENGINE_PROBE_LEAST 4
+#define FANIN_ENGINE_PROBE_MIN 4
 
 /*
  * Transmissions that must lie between a lost block's and the query whose answer lacks it (RFC 9002,
@@ -215,7 +215,7 @@ struct fanin_engine_rules {
 	 * is room, which nothing signals, or until a timer of its own. 0: there is more to do now;
 	 * UINT64_MAX: nothing but the engine's timers. Not from the poll loop. NULL: always that.
 	 */
-	uint64_t (*idle_most_ns)(struct fanin_engine *engine);
+	uint64_t (*idle_max_ns)(struct fanin_engine *engine);
 
 	/*
 	 * A frame has come: handles it, whoever has sent it. NULL: it is one of the switch, which
@@ -381,11 +381,11 @@ fanin_engine_is_done(const struct fanin_engine *engine, uint32_t block)
 
 /* Returns the longest time to wait for an answer: several may be lost before the timeout. */
 static inline uint64_t
-fanin_engine_retry_most_ns(const struct fanin_engine *engine)
+fanin_engine_retry_max_ns(const struct fanin_engine *engine)
 {
-	const uint64_t most_ns = 1000 * 1000000ull;
+	const uint64_t max_ns = 1000 * 1000000ull;
 
-	return engine->config.timeout_ns / 5 < most_ns ? engine->config.timeout_ns / 5 : most_ns;
+	return engine->config.timeout_ns / 5 < max_ns ? engine->config.timeout_ns / 5 : max_ns;
 }
 
 /*
@@ -395,9 +395,9 @@ fanin_engine_retry_most_ns(const struct fanin_engine *engine)
 static inline uint64_t
 fanin_engine_query_wait_ns(const struct fanin_engine *engine)
 {
-	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
+	const uint64_t max_ns = fanin_engine_retry_max_ns(engine);
 
-	return fanin_earlier(engine->rtt.rto_ns, most_ns);
+	return fanin_earlier(engine->rtt.rto_ns, max_ns);
 }
 
 /*
@@ -406,7 +406,7 @@ fanin_engine_query_wait_ns(const struct fanin_engine *engine)
  * header.
  */
 static inline uint64_t
-fanin_engine_ask_most_ns(const struct fanin_engine *engine)
+fanin_engine_ask_max_ns(const struct fanin_engine *engine)
 {
 	return engine->config.timeout_ns / 10;
 }
@@ -420,14 +420,14 @@ fanin_engine_ask_most_ns(const struct fanin_engine *engine)
 static inline uint64_t
 fanin_engine_above_wait_ns(const struct fanin_engine *engine)
 {
-	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
+	const uint64_t max_ns = fanin_engine_retry_max_ns(engine);
 	const uint64_t query_wait_ns = fanin_engine_query_wait_ns(engine);
 	const uint64_t block_ns = engine->block_time.smoothed_ns == 0 ? 0
 								      : engine->block_time.rto_ns;
 
 	if (block_ns < query_wait_ns)
 		return query_wait_ns;
-	return fanin_earlier(block_ns, most_ns);
+	return fanin_earlier(block_ns, max_ns);
 }
 
 /*
@@ -480,11 +480,11 @@ void fanin_engine_start(struct fanin_engine *engine, struct fanin_request *reque
 void fanin_engine_advance(struct fanin_engine *engine, struct fanin_lane *lane);
 
 /*
- * rx.c: copies a payload of 64-bit words, n_most at most. Returns how many; 0: it is none, or the
+ * rx.c: copies a payload of 64-bit words, n_max at most. Returns how many; 0: it is none, or the
  * frame is lost.
  */
 uint32_t fanin_engine_copy_words(const struct fanin_engine *engine, const struct fanin_frame *frame,
-				 uint64_t *words, uint32_t n_most);
+				 uint64_t *words, uint32_t n_max);
 
 /* rx.c: the lane's block has its result. */
 void fanin_engine_lane_finish(struct fanin_engine *engine, struct fanin_lane *lane);

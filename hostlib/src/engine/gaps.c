@@ -6,7 +6,7 @@
 
 #include "times.h"
 
-#define WAIT_MOST_NS UINT64_C(100000000)
+#define WAIT_MAX_NS UINT64_C(100000000)
 
 void
 fanin_question_clear(struct fanin_question *question)
@@ -38,7 +38,7 @@ fanin_question_add(struct fanin_question *question, uint32_t packet)
 uint64_t
 fanin_question_wait(uint64_t wait_ns, uint64_t answer_ns)
 {
-	return wait_ns == 0 ? answer_ns : fanin_doubled(wait_ns, WAIT_MOST_NS);
+	return wait_ns == 0 ? answer_ns : fanin_doubled(wait_ns, WAIT_MAX_NS);
 }
 
 bool
@@ -92,11 +92,11 @@ fanin_gaps_asked(struct fanin_gaps *gaps, const struct fanin_question *question,
 void
 fanin_patience_was_late(struct fanin_patience *patience)
 {
-	patience->ns = fanin_doubled(patience->ns, patience->most_ns);
+	patience->ns = fanin_doubled(patience->ns, patience->max_ns);
 }
 
 void
 fanin_patience_was_lost(struct fanin_patience *patience)
 {
-	patience->ns = fanin_later(patience->ns - patience->ns / 8, patience->least_ns);
+	patience->ns = fanin_later(patience->ns - patience->ns / 8, patience->min_ns);
 }

@@ -174,13 +174,13 @@ fanin_gaps_checked(struct fanin_gaps *gaps, uint64_t now_ns, uint64_t reorder_ns
 /* How long a packet may be missing before it counts as lost. */
 struct fanin_patience {
 	uint64_t ns;
-	uint64_t least_ns;
-	uint64_t most_ns;
+	uint64_t min_ns;
+	uint64_t max_ns;
 };
 
 /* That of packets that overtake each other, at first. */
 #define FANIN_PATIENCE_REORDERING                                                                  \
-	((struct fanin_patience){ .ns = 2000000, .least_ns = 1000000, .most_ns = 50000000 })
+	((struct fanin_patience){ .ns = 2000000, .min_ns = 1000000, .max_ns = 50000000 })
 
 /* A packet that was asked for has come as it was sent: it was late. */
 void fanin_patience_was_late(struct fanin_patience *patience);

@@ -11,7 +11,7 @@
 
 /*
  * Contributions between two probes, unless something was lost recently: then
- * FANIN_ENGINE_PROBE_LEAST.
+ * FANIN_ENGINE_PROBE_MIN.
  */
 #define PROBE_MIN 16
 #define LOSSY_NS (1000 * 1000000ull)
@@ -83,7 +83,7 @@ fanin_engine_probe(struct fanin_engine *engine)
 	const uint32_t sent = engine->order - engine->probe_order;
 	const bool lossy = engine->lossy_ns != 0 &&
 			   engine->loop.now_ns - engine->lossy_ns < LOSSY_NS;
-	const uint32_t least = lossy ? FANIN_ENGINE_PROBE_LEAST : PROBE_MIN;
+	const uint32_t least = lossy ? FANIN_ENGINE_PROBE_MIN : PROBE_MIN;
 	const uint32_t round = lossy ? engine->cc.window / 4 : engine->cc.window;
 
 	if (sent < least || sent < round || engine->queue_head != engine->queue_tail ||
@@ -139,14 +139,14 @@ loss_note(struct fanin_engine *engine)
 static uint64_t
 resend_due_ns(const struct fanin_engine *engine, const struct fanin_lane *lane)
 {
-	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
+	const uint64_t max_ns = fanin_engine_retry_max_ns(engine);
 	uint64_t wait_ns = fanin_engine_query_wait_ns(engine);
 
 	if (lane->transmissions < RESEND_AT_ONCE_MAX)
 		return lane->sent_ns;
-	for (unsigned int n = RESEND_AT_ONCE_MAX; n < lane->transmissions && wait_ns < most_ns; n++)
+	for (unsigned int n = RESEND_AT_ONCE_MAX; n < lane->transmissions && wait_ns < max_ns; n++)
 		wait_ns *= 2;
-	return lane->sent_ns + fanin_earlier(wait_ns, most_ns);
+	return lane->sent_ns + fanin_earlier(wait_ns, max_ns);
 }
 
 /*
@@ -271,18 +271,18 @@ next_ask_wait_ns(const struct fanin_engine *engine, bool ended, bool silent)
 	const uint64_t fifth_ns = engine->config.timeout_ns / 5;
 	const uint64_t waited_ns = engine->loop.now_ns - engine->progress_ns;
 	const uint64_t query_wait_ns = fanin_engine_query_wait_ns(engine);
-	uint64_t most_ns = fanin_engine_ask_most_ns(engine);
+	uint64_t max_ns = fanin_engine_ask_max_ns(engine);
 
 	if (silent)
-		return fanin_earlier(query_wait_ns, most_ns);
+		return fanin_earlier(query_wait_ns, max_ns);
 	if (ended || waited_ns >= 6 * fifth_ns)
 		return engine->ask_wait_ns;
-	if (waited_ns < fifth_ns && fifth_ns - waited_ns > most_ns)
-		most_ns = fifth_ns - waited_ns;
+	if (waited_ns < fifth_ns && fifth_ns - waited_ns > max_ns)
+		max_ns = fifth_ns - waited_ns;
 	else if (waited_ns >= fifth_ns && waited_ns < 2 * fifth_ns &&
-		 2 * fifth_ns - waited_ns > most_ns)
-		most_ns = 2 * fifth_ns - waited_ns;
-	return fanin_earlier(engine->ask_wait_ns, most_ns);
+		 2 * fifth_ns - waited_ns > max_ns)
+		max_ns = 2 * fifth_ns - waited_ns;
+	return fanin_earlier(engine->ask_wait_ns, max_ns);
 }
 
 /*
@@ -323,7 +323,7 @@ fanin_engine_note_answer(struct fanin_engine *engine, enum fanin_block_state sta
 	 * The timers may be set to when an unanswered query was due again, which is late after long
 	 * round trips.
 	 */
-	if (engine->loop.now_ns - engine->progress_ns >= fanin_engine_ask_most_ns(engine))
+	if (engine->loop.now_ns - engine->progress_ns >= fanin_engine_ask_max_ns(engine))
 		fanin_loop_wake_by(&engine->loop, engine->ask_ns);
 	if (state == FANIN_BLOCK_OPEN && !fanin_ranks_is_empty(&engine->told.ranks.missing) &&
 	    !ended && !silent)

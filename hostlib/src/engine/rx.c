@@ -512,12 +512,12 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 
 uint32_t
 fanin_engine_copy_words(const struct fanin_engine *engine, const struct fanin_frame *frame,
-			uint64_t *words, uint32_t n_most)
+			uint64_t *words, uint32_t n_max)
 {
 	const uint32_t len = fanin_wire_payload_len(frame->data);
 	const uint32_t n = len / (uint32_t)sizeof(*words);
 
-	if (len % sizeof(*words) != 0 || n > n_most ||
+	if (len % sizeof(*words) != 0 || n > n_max ||
 	    !fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET, words, len))
 		return 0;
 	return n;

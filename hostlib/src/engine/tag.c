@@ -101,7 +101,7 @@ fanin_engine_refusal_check(struct fanin_engine *engine)
 		return;
 	}
 	if (engine->suspected_ns != 0 && engine->loop.timers_ns > engine->suspected_ns &&
-	    engine->loop.timers_ns - engine->suspected_ns >= fanin_engine_retry_most_ns(engine)) {
+	    engine->loop.timers_ns - engine->suspected_ns >= fanin_engine_retry_max_ns(engine)) {
 		engine->suspected = FANIN_REASON_NONE;
 		fanin_engine_refused(engine, reason, engine->oldest);
 		return;
@@ -115,7 +115,7 @@ fanin_engine_refusal_check(struct fanin_engine *engine)
 		if (engine->suspected_ns == 0)
 			engine->suspected_ns = engine->loop.now_ns;
 		engine->suspected_ask_ns = engine->loop.now_ns +
-					   fanin_engine_retry_most_ns(engine) / 8;
+					   fanin_engine_retry_max_ns(engine) / 8;
 	}
 	fanin_loop_wake_by(&engine->loop, engine->suspected_ask_ns);
 }

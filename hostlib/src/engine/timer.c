@@ -17,17 +17,17 @@
  * Interval of queries while ranks are late and their switch answers: each query makes it watch them
  * for 5 s.
  */
-#define ASK_MOST_NS (2000 * 1000000ull)
+#define ASK_MAX_NS (2000 * 1000000ull)
 
 uint64_t
 fanin_engine_back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns)
 {
-	const uint64_t most_ns = 2 * fanin_engine_retry_most_ns(engine);
+	const uint64_t max_ns = 2 * fanin_engine_retry_max_ns(engine);
 
 	wait_ns = wait_ns == 0 ? fanin_engine_query_wait_ns(engine) : 2 * wait_ns;
-	if (wait_ns > ASK_MOST_NS)
-		wait_ns = ASK_MOST_NS;
-	return fanin_earlier(wait_ns, most_ns);
+	if (wait_ns > ASK_MAX_NS)
+		wait_ns = ASK_MAX_NS;
+	return fanin_earlier(wait_ns, max_ns);
 }
 
 /*
@@ -60,8 +60,8 @@ fanin_engine_ask_oldest(struct fanin_engine *engine, struct fanin_lane *lane, bo
 		engine->retry_ns = engine->ask_wait_ns / 32;
 	if (engine->retry_ns < wait_ns)
 		engine->retry_ns = wait_ns;
-	if (engine->retry_ns > fanin_engine_retry_most_ns(engine))
-		engine->retry_ns = fanin_engine_retry_most_ns(engine);
+	if (engine->retry_ns > fanin_engine_retry_max_ns(engine))
+		engine->retry_ns = fanin_engine_retry_max_ns(engine);
 	engine->ask_ns = engine->loop.now_ns + engine->retry_ns;
 	return engine->ask_ns;
 }
@@ -75,7 +75,7 @@ static uint64_t
 oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	const bool sent_up = lane->told == FANIN_BLOCK_SENT;
-	const uint64_t most_ns = fanin_engine_ask_most_ns(engine);
+	const uint64_t max_ns = fanin_engine_ask_max_ns(engine);
 	/*
 	 * Of blocks without data: how long they take says nothing of their round trips, and a
 	 * question too many costs no more than they do.
@@ -84,7 +84,7 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 	const uint64_t wait_ns = waits     ? 2 * fanin_engine_query_wait_ns(engine)
 				 : sent_up ? fanin_engine_above_wait_ns(engine)
 					   : fanin_engine_query_wait_ns(engine);
-	uint64_t due_ns = lane->sent_ns + fanin_earlier(wait_ns, most_ns);
+	uint64_t due_ns = lane->sent_ns + fanin_earlier(wait_ns, max_ns);
 	const bool overdue = engine->ask_wait_ns != 0 || lane->told >= FANIN_BLOCK_SENT;
 
 	if (due_ns < engine->ask_ns)
@@ -399,9 +399,8 @@ waits_for_gone(const struct fanin_engine *engine)
 		return fanin_ranks_meet(&engine->rejoin.gone, &engine->rejoin.missing);
 	/* A link may be away for a moment. */
 	return told->block == engine->oldest &&
-	       (told->ended ||
-		(told->silent_ns != 0 &&
-		 told->time_ns - told->silent_ns >= fanin_engine_retry_most_ns(engine)));
+	       (told->ended || (told->silent_ns != 0 && told->time_ns - told->silent_ns >=
+								fanin_engine_retry_max_ns(engine)));
 }
 
 /*

@@ -19,9 +19,9 @@ fanin_later(uint64_t a_ns, uint64_t b_ns)
 
 /* Returns the interval after one of `ns`: twice as long, with a bound. */
 static inline uint64_t
-fanin_doubled(uint64_t ns, uint64_t most_ns)
+fanin_doubled(uint64_t ns, uint64_t max_ns)
 {
-	return fanin_earlier(2 * ns, most_ns);
+	return fanin_earlier(2 * ns, max_ns);
 }
 
 #endif

@@ -351,7 +351,7 @@ fanin_member_try_path(struct fanin_member *member)
 	struct fanin_error ignored;
 
 	while (member->config.wants_path && !member->super_frames && member->pair_errnum == 0 &&
-	       member->pairs < FANIN_JOIN_PAIRS_MOST && member->channel.ops->send_pair != NULL) {
+	       member->pairs < FANIN_JOIN_PAIRS_MAX && member->channel.ops->send_pair != NULL) {
 		fanin_member_send_pair(member);
 		fanin_member_wait(member, fanin_now_ns(NULL) + PAIR_WAIT_NS);
 		if (join_receive(member, &ignored) != FANIN_OK)
@@ -400,7 +400,7 @@ fanin_member_move(struct fanin_member *member, const struct fanin_route *route, 
 
 /*
  * Lengthens the interval between JOINs while their answers do not change: to an eighth of the time
- * for which they have not, up to FANIN_REJOIN_CALM_MOST_NS and half the timeout, so that one JOIN
+ * for which they have not, up to FANIN_REJOIN_CALM_MAX_NS and half the timeout, so that one JOIN
  * or its answer may be lost.
  */
 static void
@@ -416,9 +416,9 @@ repeat_postpone(struct fanin_member *member)
 	interval_ns = (member->told_ns - member->unchanged_since_ns) / 8;
 	if (interval_ns > half_ns)
 		interval_ns = half_ns;
-	if (interval_ns > FANIN_REJOIN_CALM_MOST_NS)
-		interval_ns = FANIN_REJOIN_CALM_MOST_NS;
-	if (interval_ns > FANIN_REJOIN_REPEAT_MOST_NS &&
+	if (interval_ns > FANIN_REJOIN_CALM_MAX_NS)
+		interval_ns = FANIN_REJOIN_CALM_MAX_NS;
+	if (interval_ns > FANIN_REJOIN_REPEAT_MAX_NS &&
 	    member->next_send_ns < member->sent_ns + interval_ns)
 		member->next_send_ns = member->sent_ns + interval_ns;
 }
@@ -436,9 +436,9 @@ fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error)
 	if (join_send(member) && member->acknowledged) {
 		/* It waits for others, perhaps for long. */
 		member->next_send_ns += member->repeat_ns - JOIN_REPEAT_NS;
-		member->repeat_ns = 2 * member->repeat_ns < FANIN_REJOIN_REPEAT_MOST_NS
+		member->repeat_ns = 2 * member->repeat_ns < FANIN_REJOIN_REPEAT_MAX_NS
 					    ? 2 * member->repeat_ns
-					    : FANIN_REJOIN_REPEAT_MOST_NS;
+					    : FANIN_REJOIN_REPEAT_MAX_NS;
 	}
 	return FANIN_IN_PROGRESS;
 }

@@ -21,8 +21,8 @@
  * answered and the answers don't change, the interval is an eighth of the time for which that has
  * been so, up to the second limit and half the timeout.
  */
-#define FANIN_REJOIN_REPEAT_MOST_NS (1000 * 1000000ull)
-#define FANIN_REJOIN_CALM_MOST_NS (2000 * 1000000ull)
+#define FANIN_REJOIN_REPEAT_MAX_NS (1000 * 1000000ull)
+#define FANIN_REJOIN_CALM_MAX_NS (2000 * 1000000ull)
 
 struct fanin_member_config {
 	uint64_t key; /* the job's secret */

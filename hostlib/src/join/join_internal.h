@@ -9,7 +9,7 @@
 #include "join.h"
 
 /* Super-frames that are sent to find out whether they pass. */
-#define FANIN_JOIN_PAIRS_MOST 4u
+#define FANIN_JOIN_PAIRS_MAX 4u
 
 /*
  * Sends a control packet, of this version or the one before. Returns 0 or the errno last reported

@@ -75,7 +75,7 @@ fanin_member_send_pair(struct fanin_member *member)
 	size_t body_len;
 
 	if (!member->config.wants_path || member->super_frames || member->pair_errnum != 0 ||
-	    member->pairs == FANIN_JOIN_PAIRS_MOST || member->channel.ops->send_pair == NULL)
+	    member->pairs == FANIN_JOIN_PAIRS_MAX || member->channel.ops->send_pair == NULL)
 		return;
 	if (!control_make(member, FANIN_TYPE_JOIN, FANIN_PATH_FIRST, FANIN_WIRE_VERSION, &pair[0],
 			  &body_len) ||

@@ -9,14 +9,14 @@
 void
 fanin_loop_init(struct fanin_loop *loop, const struct fanin_loop_ops *ops,
 		struct fanin_transport *transport, const struct fanin_clock *clock,
-		uint64_t timeout_ns, uint32_t most_unchecked)
+		uint64_t timeout_ns, uint32_t max_unchecked)
 {
 	*loop = (struct fanin_loop){
 		.ops = ops,
 		.transport = transport,
 		.clock = *clock,
 		.timeout_ns = timeout_ns,
-		.most_unchecked = most_unchecked,
+		.max_unchecked = max_unchecked,
 	};
 	fanin_request_list_init(&loop->requests);
 	loop->last_poll_ns = fanin_loop_clock_ns(loop);
@@ -72,7 +72,7 @@ fanin_loop_poll(struct fanin_loop *loop)
 	 * used.
 	 */
 	loop->unchecked_frames += n;
-	if (n == 0 || loop->unchecked_frames >= loop->most_unchecked) {
+	if (n == 0 || loop->unchecked_frames >= loop->max_unchecked) {
 		loop->unchecked_frames = 0;
 		loop->ops->timers(loop);
 	}

@@ -46,7 +46,7 @@ struct fanin_loop {
 	struct fanin_transport *transport; /* the owner's */
 	struct fanin_clock clock;
 	uint64_t timeout_ns;
-	uint32_t most_unchecked;            /* most frames between two checks of the timers */
+	uint32_t max_unchecked;             /* most frames between two checks of the timers */
 	uint32_t unchecked_frames;          /* frames received since the timers were last checked */
 	struct fanin_request_list requests; /* ordered by block number */
 	uint64_t now_ns;                    /* of this poll */
@@ -65,11 +65,11 @@ struct fanin_loop {
  * Initialises a loop. Fields that are not named here are zero.
  *
  * clock: copied. timeout_ns: of requests; bounds the part of an absence that counts.
- * most_unchecked: frames, 1 at least.
+ * max_unchecked: frames, 1 at least.
  */
 void fanin_loop_init(struct fanin_loop *loop, const struct fanin_loop_ops *ops,
 		     struct fanin_transport *transport, const struct fanin_clock *clock,
-		     uint64_t timeout_ns, uint32_t most_unchecked);
+		     uint64_t timeout_ns, uint32_t max_unchecked);
 
 /*
  * Receives, sends and checks the timers once, without blocking.

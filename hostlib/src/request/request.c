@@ -47,12 +47,12 @@ fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t size
 uint64_t
 fanin_request_cut(struct fanin_request *request, uint16_t payload_bytes, bool wide)
 {
-	uint32_t most_bytes = payload_bytes;
+	uint32_t max_bytes = payload_bytes;
 	uint64_t part_blocks;
 
 	if (fanin_request_combines(request))
-		most_bytes = fanin_payload_limit(payload_bytes, wide, request->dtype, request->op);
-	request->block_bytes = most_bytes / request->element_bytes * request->element_bytes;
+		max_bytes = fanin_payload_limit(payload_bytes, wide, request->dtype, request->op);
+	request->block_bytes = max_bytes / request->element_bytes * request->element_bytes;
 	/* A collective without elements still is one block: it synchronises. */
 	if (request->total_bytes == 0) {
 		request->part_blocks = 1;

@@ -298,7 +298,7 @@ udp_tx_alone(struct fanin_transport *transport, bool alone, bool lost_twice)
 	if (!lost_twice || !udp->super_frames)
 		return;
 	udp->doubt += FANIN_UDP_DOUBT_STEP;
-	if (udp->doubt >= FANIN_UDP_DOUBT_MOST)
+	if (udp->doubt >= FANIN_UDP_DOUBT_MAX)
 		super_frames_give_up(udp, "what is lost in super-frames passes by itself");
 }
 

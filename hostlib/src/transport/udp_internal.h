@@ -20,7 +20,7 @@
  * it by 1; at so much none are sent any more.
  */
 #define FANIN_UDP_DOUBT_STEP 64u
-#define FANIN_UDP_DOUBT_MOST (16 * FANIN_UDP_DOUBT_STEP)
+#define FANIN_UDP_DOUBT_MAX (16 * FANIN_UDP_DOUBT_STEP)
 
 /* Packets that are alike, and have not left yet. */
 struct fanin_udp_batch {

@@ -75,7 +75,7 @@ span_of_bitmap(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t paylo
 uint32_t
 fanin_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t payload_bytes)
 {
-	const uint32_t limit = fanin_shard_span_most(element_bytes, payload_bytes);
+	const uint32_t limit = fanin_shard_span_max(element_bytes, payload_bytes);
 	const uint64_t all = n > limit ? limit : n;
 	uint64_t span = limit;
 	uint64_t with_short, of_bitmap;
@@ -183,7 +183,7 @@ fanin_vector_cut(const struct fanin_vector *sparse, uint32_t block, uint32_t pay
 	cut->span = fanin_vector_block_span(sparse, block);
 	cut->first = lower_bound(sparse, begin);
 	cut->count = (uint32_t)(lower_bound(sparse, begin + cut->span) - cut->first);
-	per_shard = fanin_shard_list_most(cut->span, sparse->element_bytes, payload_bytes);
+	per_shard = fanin_shard_list_max(cut->span, sparse->element_bytes, payload_bytes);
 	n_shards = cut->count == 0 ? 1 : (cut->count + per_shard - 1) / per_shard;
 	if (cut->count != 0 &&
 	    cut_bitmap(sparse, begin, payload_bytes, cut) <

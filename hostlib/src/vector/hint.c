@@ -86,7 +86,7 @@ fanin_vector_pays(const struct fanin_vector *sparse, uint64_t most, uint16_t n_r
 
 /* Returns the smallest number of values that does not pay. */
 static uint64_t
-least_too_many(const struct fanin_vector *sparse, uint16_t n_ranks, bool on_switch)
+min_too_many(const struct fanin_vector *sparse, uint16_t n_ranks, bool on_switch)
 {
 	uint64_t low = 0;
 	uint64_t high = sparse->n;
@@ -106,7 +106,7 @@ void
 fanin_vector_of_dense(struct fanin_vector *sparse, const void *dense, uint16_t n_ranks,
 		      bool on_switch)
 {
-	const uint64_t room = least_too_many(sparse, n_ranks, on_switch);
+	const uint64_t room = min_too_many(sparse, n_ranks, on_switch);
 	struct fanin_compact_opts options = { .sz = sizeof(options) };
 	uint8_t *values;
 	uint8_t *indices;

@@ -24,9 +24,8 @@ fanin_broadcast_begin(struct fanin_broadcast_engine *mc, uint32_t chains)
 	mc->ops_tail = &mc->ops;
 	mc->next = engine->oldest;
 	mc->credit = fanin_broadcast_credit(engine->config.size, engine->config.payload_bytes);
-	mc->depth = (FANIN_BROADCAST_DEPTH_MOST + 1) / 2;
-	mc->alpha =
-		(struct fanin_patience){ .ns = 5 * MS, .least_ns = 2 * MS, .most_ns = 200 * MS };
+	mc->depth = (FANIN_BROADCAST_DEPTH_MAX + 1) / 2;
+	mc->alpha = (struct fanin_patience){ .ns = 5 * MS, .min_ns = 2 * MS, .max_ns = 200 * MS };
 	mc->reordering = FANIN_PATIENCE_REORDERING;
 	return fanin_broadcast_order(mc);
 }
@@ -89,7 +88,7 @@ static const struct fanin_engine_rules rules = {
 	.scan = fanin_broadcast_scan,
 	.time_out = fanin_broadcast_time_out,
 	.resume = fanin_broadcast_resume,
-	.idle_most_ns = fanin_broadcast_idle_most_ns,
+	.idle_max_ns = fanin_broadcast_idle_max_ns,
 };
 
 /* ------------------------------------------------------------------ the protocol */

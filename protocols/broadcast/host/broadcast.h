@@ -14,12 +14,12 @@
  * Bounds of the number of packets between two credits, in all chains together; within them there
  * are 24 for each rank.
  */
-#define FANIN_BROADCAST_CREDIT_LEAST 64u
-#define FANIN_BROADCAST_CREDIT_MOST 192u
+#define FANIN_BROADCAST_CREDIT_MIN 64u
+#define FANIN_BROADCAST_CREDIT_MAX 192u
 #define FANIN_BROADCAST_CREDIT_BYTES                                                               \
 	(2u << 20) /* at most, of packets that are longer than usual                               \
 		    */
-#define FANIN_BROADCAST_DEPTH_MOST                                                                 \
+#define FANIN_BROADCAST_DEPTH_MAX                                                                  \
 	4u /* credits' worth of packets that may be on their way to a rank */
 
 struct fanin_broadcast_stats {
@@ -44,10 +44,10 @@ fanin_broadcast_credit(uint16_t size, uint16_t payload_bytes)
 	const uint32_t most = FANIN_BROADCAST_CREDIT_BYTES / payload_bytes;
 	uint32_t credit = 24u * size;
 
-	if (credit < FANIN_BROADCAST_CREDIT_LEAST)
-		credit = FANIN_BROADCAST_CREDIT_LEAST;
-	if (credit > FANIN_BROADCAST_CREDIT_MOST)
-		credit = FANIN_BROADCAST_CREDIT_MOST;
+	if (credit < FANIN_BROADCAST_CREDIT_MIN)
+		credit = FANIN_BROADCAST_CREDIT_MIN;
+	if (credit > FANIN_BROADCAST_CREDIT_MAX)
+		credit = FANIN_BROADCAST_CREDIT_MAX;
 	return credit < most ? credit : most;
 }
 
@@ -55,7 +55,7 @@ fanin_broadcast_credit(uint16_t size, uint16_t payload_bytes)
 static inline uint32_t
 fanin_broadcast_in_flight(uint16_t size, uint16_t payload_bytes)
 {
-	return fanin_broadcast_credit(size, payload_bytes) * FANIN_BROADCAST_DEPTH_MOST;
+	return fanin_broadcast_credit(size, payload_bytes) * FANIN_BROADCAST_DEPTH_MAX;
 }
 
 const struct fanin_broadcast_stats *fanin_broadcast_stats(struct fanin_endpoint *endpoint);

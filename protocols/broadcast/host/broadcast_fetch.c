@@ -73,7 +73,7 @@ fanin_broadcast_serve(struct fanin_broadcast_engine *mc, struct fanin_broadcast_
 			continue;
 		if (!fanin_broadcast_may_give(op, first + i)) {
 			tell.lacks++;
-		} else if (tell.has < FANIN_BROADCAST_FETCH_MOST) {
+		} else if (tell.has < FANIN_BROADCAST_FETCH_MAX) {
 			tell.has++;
 			room = room && fanin_broadcast_give(mc, op, rank, first + i);
 			if (room)
@@ -110,7 +110,7 @@ fanin_broadcast_note_progress(struct fanin_broadcast_engine *mc, struct fanin_br
 	const uint64_t now_ns = mc->engine.loop.now_ns;
 	const uint64_t pause_ns = now_ns - op->last_ns;
 
-	op->busy_ns += fanin_earlier(pause_ns, mc->alpha.most_ns);
+	op->busy_ns += fanin_earlier(pause_ns, mc->alpha.max_ns);
 	op->last_ns = now_ns;
 	op->n_unanswered = 0;
 	op->lacks_ns = 0;
@@ -158,7 +158,7 @@ fanin_broadcast_note_packet(struct fanin_broadcast_engine *mc, struct fanin_broa
  * for an old one.
  */
 static uint64_t
-told_most_ns(const struct fanin_broadcast_engine *mc)
+told_max_ns(const struct fanin_broadcast_engine *mc)
 {
 	return mc->engine.config.timeout_ns / 2;
 }
@@ -169,7 +169,7 @@ fanin_broadcast_note_sent(struct fanin_broadcast_engine *mc, struct fanin_broadc
 {
 	const uint64_t now_ns = mc->engine.loop.now_ns;
 
-	if (op->has_ns == 0 || now_ns - op->told_ns > told_most_ns(mc)) {
+	if (op->has_ns == 0 || now_ns - op->told_ns > told_max_ns(mc)) {
 		op->has_ns = now_ns;
 		op->has_packet = packet;
 		op->has_rank = rank;
@@ -300,7 +300,7 @@ op_ask(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op, bool si
 	struct lacking lacking = {
 		.silence = silence,
 		.fetch = { .span = fanin_broadcast_fetch_span(&mc->engine),
-			   .left = FANIN_BROADCAST_FETCH_MOST },
+			   .left = FANIN_BROADCAST_FETCH_MAX },
 	};
 
 	if (!fetch_make(mc, op, &lacking))
@@ -342,7 +342,7 @@ cutoff_ns(const struct fanin_broadcast_engine *mc, const struct fanin_broadcast_
 
 	if (mc->bytes_per_ns > 0)
 		ns += (uint64_t)(bytes / mc->bytes_per_ns);
-	return op->last_ns + fanin_earlier(ns, mc->alpha.most_ns);
+	return op->last_ns + fanin_earlier(ns, mc->alpha.max_ns);
 }
 
 /* Looks for missing packets of an operation. Returns when to look again. */
@@ -435,7 +435,7 @@ passes_nothing(const struct fanin_broadcast_engine *mc)
 	const uint64_t now_ns = mc->engine.loop.timers_ns;
 
 	return op->has_ns != 0 && now_ns >= op->has_ns + mc->engine.config.timeout_ns &&
-	       now_ns - op->told_ns <= told_most_ns(mc);
+	       now_ns - op->told_ns <= told_max_ns(mc);
 }
 
 /*

@@ -46,7 +46,7 @@ struct fanin_broadcast_tell {
 
 #define FANIN_BROADCAST_VALUES 2u /* of a control block, 64 bits each */
 /* Maximum number of packets that are requested at a time. */
-#define FANIN_BROADCAST_FETCH_MOST 64u
+#define FANIN_BROADCAST_FETCH_MAX 64u
 
 /* Packets first to end - 1, which their roots send one after the other. */
 struct fanin_broadcast_chain {
@@ -281,7 +281,7 @@ void fanin_broadcast_finish(struct fanin_engine *engine, uint32_t block);
 
 /* broadcast_send.c: see struct fanin_engine_rules. */
 void fanin_broadcast_send(struct fanin_engine *engine);
-uint64_t fanin_broadcast_idle_most_ns(struct fanin_engine *engine);
+uint64_t fanin_broadcast_idle_max_ns(struct fanin_engine *engine);
 
 /*
  * broadcast_send.c: sends a packet of an operation to a rank.

@@ -334,7 +334,7 @@ credit_note(struct fanin_broadcast_engine *mc, const struct fanin_broadcast_op *
 
 	if (worst > mc->credit / 32)
 		mc->depth = mc->depth > 1 ? mc->depth / 2 : 1;
-	else if (mc->depth < FANIN_BROADCAST_DEPTH_MOST)
+	else if (mc->depth < FANIN_BROADCAST_DEPTH_MAX)
 		mc->depth++;
 }
 

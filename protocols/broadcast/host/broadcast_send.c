@@ -132,7 +132,7 @@ op_send(struct fanin_broadcast_engine *mc, struct fanin_broadcast_op *op, uint32
 }
 
 uint64_t
-fanin_broadcast_idle_most_ns(struct fanin_engine *engine)
+fanin_broadcast_idle_max_ns(struct fanin_engine *engine)
 {
 	const struct fanin_broadcast_engine *mc = fanin_broadcast_of(engine);
 

@@ -191,7 +191,7 @@ const struct fanin_engine_rules fanin_canary_rules = {
 	.scan = fanin_canary_scan,
 	.away = rules_away,
 	.waits_for = rules_waits_for,
-	.idle_most_ns = fanin_canary_idle_most_ns,
+	.idle_max_ns = fanin_canary_idle_max_ns,
 	.answer = fanin_canary_answer,
 	.say_bye = fanin_canary_say_bye,
 };

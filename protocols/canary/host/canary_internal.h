@@ -30,7 +30,7 @@
  * many needless questions doubles the gap; several windows without halve it (RFC 8985, section
  * 6.2).
  */
-#define CANARY_GAP_MOST 64
+#define CANARY_GAP_MAX 64
 #define CANARY_GAP_WINDOWS 4u
 /*
  * A window has too many needless questions if they exceed one in this many. Links that duplicate
@@ -44,8 +44,8 @@
  * not.
  */
 #define CANARY_QUESTIONS 64
-#define CANARY_CALL_LEAST_NS (5 * UINT64_C(1000000))
-#define CANARY_CALL_MOST_NS (100 * UINT64_C(1000000))
+#define CANARY_CALL_MIN_NS (5 * UINT64_C(1000000))
+#define CANARY_CALL_MAX_NS (100 * UINT64_C(1000000))
 /*
  * Data is held back while this many packets wait to leave this host. Otherwise a leader's results
  * would wait behind its own data, while all other ranks wait for them.
@@ -304,9 +304,9 @@ void fanin_canary_hear_from(struct fanin_canary *canary, unsigned int rank,
  */
 bool fanin_canary_send_data(struct fanin_canary *canary, uint32_t block, bool direct);
 
-/* canary_send.c: the engine's rules `send` and `idle_most_ns`. */
+/* canary_send.c: the engine's rules `send` and `idle_max_ns`. */
 void fanin_canary_send(struct fanin_engine *engine);
-uint64_t fanin_canary_idle_most_ns(struct fanin_engine *engine);
+uint64_t fanin_canary_idle_max_ns(struct fanin_engine *engine);
 
 /* canary_receive.c: the engine's rules `take_frame`, `learn`, `finish` and `answer`. */
 void fanin_canary_receive(struct fanin_engine *engine, const struct fanin_frame *frame);

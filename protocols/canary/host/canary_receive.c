@@ -67,7 +67,7 @@ gap_adapt(struct fanin_canary *canary)
 	if (canary->engine.oldest - canary->gap_block < canary->engine.config.window)
 		return;
 	if (canary->gap_vain * CANARY_GAP_VAIN > canary->gap_asked) {
-		canary->gap = 2 * canary->gap < CANARY_GAP_MOST ? 2 * canary->gap : CANARY_GAP_MOST;
+		canary->gap = 2 * canary->gap < CANARY_GAP_MAX ? 2 * canary->gap : CANARY_GAP_MAX;
 		canary->gap_windows = 0;
 	} else if (++canary->gap_windows == CANARY_GAP_WINDOWS) {
 		canary->gap = canary->gap / 2 > CANARY_GAP ? canary->gap / 2 : CANARY_GAP;
@@ -112,7 +112,7 @@ check_gaps(struct fanin_canary *canary, uint32_t block)
 static void
 note_time(struct fanin_canary *canary, const struct fanin_lane *lane)
 {
-	const uint64_t most_ns = canary->engine.rtt.rto_ns + canary->timers_ns;
+	const uint64_t max_ns = canary->engine.rtt.rto_ns + canary->timers_ns;
 	struct fanin_cc_sample sample = {
 		.now_ns = canary->engine.loop.now_ns,
 		.delay_ns = canary->engine.loop.now_ns - lane->sent_ns,
@@ -124,8 +124,8 @@ note_time(struct fanin_canary *canary, const struct fanin_lane *lane)
 	    lane->sent_ns < canary->engine.loop.resumed_ns ||
 	    lane->sent_ns <= canary->engine.late_answer_ns || canary_leads(canary, lane->block))
 		return;
-	if (sample.delay_ns > most_ns)
-		sample.delay_ns = most_ns;
+	if (sample.delay_ns > max_ns)
+		sample.delay_ns = max_ns;
 	fanin_rtt_sample(&canary->engine.block_time, sample.delay_ns);
 	if (!lane->asked)
 		canary->engine.cc.type->on_delay(&canary->engine.cc, &sample);

@@ -110,15 +110,15 @@ fanin_canary_call(struct fanin_canary *canary)
 	headers.fanin.epoch = 0;
 	headers.fanin.progress = 0;
 	if (!fanin_canary_send_to(canary, &headers, 0, &packet)) {
-		canary->call_ns = canary->engine.loop.now_ns + CANARY_CALL_LEAST_NS;
+		canary->call_ns = canary->engine.loop.now_ns + CANARY_CALL_MIN_NS;
 		return;
 	}
 	/* After two CALLs it is unknown which one an answer belongs to. */
 	canary->called_ns = canary->unanswered++ == 0 ? canary->engine.loop.now_ns : 0;
 	canary->call_ns = canary->engine.loop.now_ns + canary->call_wait_ns;
 	canary->call_wait_ns *= 2;
-	if (canary->call_wait_ns > CANARY_CALL_MOST_NS)
-		canary->call_wait_ns = CANARY_CALL_MOST_NS;
+	if (canary->call_wait_ns > CANARY_CALL_MAX_NS)
+		canary->call_wait_ns = CANARY_CALL_MAX_NS;
 }
 
 /*
@@ -128,7 +128,7 @@ fanin_canary_call(struct fanin_canary *canary)
 void
 fanin_canary_call_soon(struct fanin_canary *canary)
 {
-	const uint64_t soon_ns = canary->engine.loop.now_ns + CANARY_CALL_LEAST_NS;
+	const uint64_t soon_ns = canary->engine.loop.now_ns + CANARY_CALL_MIN_NS;
 
 	if (canary->call_ns <= soon_ns)
 		return;
@@ -172,7 +172,7 @@ fanin_canary_receive_roll(struct fanin_canary *canary, const struct fanin_frame 
 void
 fanin_canary_roll_begin(struct fanin_canary *canary)
 {
-	canary->call_wait_ns = CANARY_CALL_LEAST_NS;
+	canary->call_wait_ns = CANARY_CALL_MIN_NS;
 	canary->called = UINT64_C(1) << canary->engine.config.rank;
 	if (canary->engine.config.rank != 0)
 		return;

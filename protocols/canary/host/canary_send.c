@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sends blocks to their leaders, in order. Block b is sent once all results up to b - W have come.
- * Called by the poll loop only, except for the rule idle_most_ns.
+ * Called by the poll loop only, except for the rule idle_max_ns.
  */
 #include "canary_internal.h"
 
@@ -91,7 +91,7 @@ fanin_canary_send(struct fanin_engine *engine)
 }
 
 uint64_t
-fanin_canary_idle_most_ns(struct fanin_engine *engine)
+fanin_canary_idle_max_ns(struct fanin_engine *engine)
 {
 	const struct fanin_canary *canary = canary_of(engine);
 	const bool has_requests = engine->loop.requests.first != NULL;

@@ -14,7 +14,7 @@
 #define MIN_QUESTIONS 64
 
 static uint64_t
-ask_most_ns(const struct fanin_canary *canary)
+ask_max_ns(const struct fanin_canary *canary)
 {
 	return canary->engine.config.timeout_ns / 10;
 }
@@ -28,7 +28,7 @@ fanin_canary_usual_ns(const struct fanin_canary *canary)
 	 */
 	return fanin_earlier(fanin_later(canary->engine.block_time.rto_ns,
 					 canary->engine.rtt.rto_ns + canary->fixed_ns),
-			     ask_most_ns(canary));
+			     ask_max_ns(canary));
 }
 
 static bool
@@ -79,12 +79,12 @@ next_wait_ns(const struct fanin_canary *canary, const struct fanin_lane *lane)
 {
 	const uint64_t usual_ns = fanin_canary_usual_ns(canary);
 	const uint64_t wait_ns = lane->ask_wait_ns == 0 ? usual_ns : 2 * lane->ask_wait_ns;
-	const uint64_t most_ns =
+	const uint64_t max_ns =
 		is_unanswered(canary, lane->block)
 			? fanin_later(usual_ns, canary->engine.config.timeout_ns / MIN_QUESTIONS)
-			: ask_most_ns(canary);
+			: ask_max_ns(canary);
 
-	return fanin_earlier(wait_ns, fanin_earlier(most_ns, ask_most_ns(canary)));
+	return fanin_earlier(wait_ns, fanin_earlier(max_ns, ask_max_ns(canary)));
 }
 
 void

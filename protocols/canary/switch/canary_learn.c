@@ -42,7 +42,7 @@ bound_ns(const struct fanin_job_params *job, enum fanin_canary_parameter paramet
 }
 
 static uint64_t
-most_ns(const struct fanin_job_params *job, unsigned int leader)
+max_ns(const struct fanin_job_params *job, unsigned int leader)
 {
 	const uint64_t least = bound_ns(job, FANIN_CANARY_LEAST, leader);
 	const uint64_t most = bound_ns(job, FANIN_CANARY_MOST, leader);
@@ -55,7 +55,7 @@ canary_longest_ns(const struct fanin_job_params *job, unsigned int leader)
 {
 	if (job->parameters[FANIN_CANARY_TIMEOUT] != 0)
 		return bound_ns(job, FANIN_CANARY_TIMEOUT, leader);
-	return most_ns(job, leader);
+	return max_ns(job, leader);
 }
 
 uint64_t
@@ -72,7 +72,7 @@ canary_timeout_ns(const struct fanin_job_params *job, const struct canary_state 
 		return bound_ns(job, FANIN_CANARY_TIMEOUT, leader);
 	if (timeout_ns < least)
 		timeout_ns = least;
-	return timeout_ns < most_ns(job, leader) ? timeout_ns : most_ns(job, leader);
+	return timeout_ns < max_ns(job, leader) ? timeout_ns : max_ns(job, leader);
 }
 
 uint64_t
@@ -97,7 +97,7 @@ canary_learn(const struct fanin_job_params *job, struct canary_state *state, uns
 
 	__atomic_store_n(&lesson->expected, seen, __ATOMIC_RELAXED);
 	/* A late application, not the network, causes such a gap. */
-	if (gap_ns > most_ns(job, leader))
+	if (gap_ns > max_ns(job, leader))
 		return;
 	difference = (uint32_t)gap_ns > mean ? (uint32_t)gap_ns - mean : mean - (uint32_t)gap_ns;
 	if (mean == 0) {

@@ -31,7 +31,7 @@ window_send(struct fanin_engine *engine)
 {
 	fanin_engine_send_queued(engine);
 	/* Checked first because most polls send nothing. */
-	if (engine->order - engine->probe_order >= FANIN_ENGINE_PROBE_LEAST)
+	if (engine->order - engine->probe_order >= FANIN_ENGINE_PROBE_MIN)
 		fanin_engine_probe(engine);
 }
 

@@ -16,7 +16,7 @@
  */
 #define FANIN_PA_ATP_GAP 3
 /* Maximum number of doublings of the time that a GACK may take. */
-#define FANIN_PA_ATP_MOST_DOUBLINGS 8
+#define FANIN_PA_ATP_MAX_DOUBLINGS 8
 
 /* A lane's block, as last sent. */
 struct fanin_pa_atp_lane {

@@ -28,7 +28,7 @@
  * packets may be lost many times in either direction.
  */
 static uint64_t
-repeat_most_ns(const struct fanin_engine *engine)
+repeat_max_ns(const struct fanin_engine *engine)
 {
 	return engine->config.timeout_ns / REPEATS;
 }
@@ -66,14 +66,14 @@ static uint64_t
 gack_wait_ns(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 {
 	const struct fanin_engine *engine = &pa->engine;
-	const uint64_t least_ns = is_overtaken(pa, lane)
-					  ? fanin_engine_query_wait_ns(engine)
-					  : fanin_later(fanin_engine_query_wait_ns(engine),
-							PATIENCE_NS);
-	const uint64_t most_ns = fanin_later(repeat_most_ns(engine), least_ns);
+	const uint64_t min_ns = is_overtaken(pa, lane)
+					? fanin_engine_query_wait_ns(engine)
+					: fanin_later(fanin_engine_query_wait_ns(engine),
+						      PATIENCE_NS);
+	const uint64_t max_ns = fanin_later(repeat_max_ns(engine), min_ns);
 	const uint64_t smoothed_ns = engine->rtt.smoothed_ns;
 	const uint64_t slack_ns = fanin_later(smoothed_ns, FANIN_RTO_MIN_NS);
-	uint64_t wait_ns = least_ns;
+	uint64_t wait_ns = min_ns;
 	unsigned int doublings = pa->gack_doublings;
 
 	if (smoothed_ns != 0 && wait_ns < smoothed_ns + slack_ns)
@@ -86,9 +86,9 @@ gack_wait_ns(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 		doublings--;
 	if (lane->transmissions > doublings + 1)
 		doublings = lane->transmissions - 1u;
-	for (; doublings != 0 && wait_ns < most_ns; doublings--)
+	for (; doublings != 0 && wait_ns < max_ns; doublings--)
 		wait_ns *= 2;
-	return fanin_earlier(wait_ns, most_ns);
+	return fanin_earlier(wait_ns, max_ns);
 }
 
 /* A GACK is overdue. Overdue GACKs found at about the same time count as one event. */
@@ -98,7 +98,7 @@ gack_wait_double(struct fanin_pa_atp *pa, uint64_t wait_ns)
 	if (pa->engine.loop.now_ns < pa->doubled_ns + wait_ns)
 		return;
 	pa->doubled_ns = pa->engine.loop.now_ns;
-	if (pa->gack_doublings < FANIN_PA_ATP_MOST_DOUBLINGS)
+	if (pa->gack_doublings < FANIN_PA_ATP_MAX_DOUBLINGS)
 		pa->gack_doublings++;
 }
 
@@ -114,7 +114,7 @@ lane_ask(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	const uint64_t now_ns = engine->loop.now_ns;
 	const uint64_t wait_ns = result_wait_ns(engine);
-	const uint64_t most_ns = fanin_later(repeat_most_ns(engine), wait_ns);
+	const uint64_t max_ns = fanin_later(repeat_max_ns(engine), wait_ns);
 
 	if (lane->block == engine->oldest) {
 		const uint32_t n_queries = engine->n_queries;
@@ -122,13 +122,13 @@ lane_ask(struct fanin_engine *engine, struct fanin_lane *lane)
 
 		if (engine->n_queries == n_queries)
 			return due_ns;
-		engine->ask_ns = fanin_earlier(engine->ask_ns, now_ns + most_ns);
+		engine->ask_ns = fanin_earlier(engine->ask_ns, now_ns + max_ns);
 		lane->ask_ns = engine->ask_ns;
 	} else {
 		if (fanin_engine_query(engine, lane->block, false, true) == 0)
 			return now_ns + FANIN_RTO_MIN_NS / 2;
 		lane->ask_wait_ns = fanin_engine_back_off_ns(engine, lane->ask_wait_ns);
-		lane->ask_wait_ns = fanin_earlier(fanin_later(lane->ask_wait_ns, wait_ns), most_ns);
+		lane->ask_wait_ns = fanin_earlier(fanin_later(lane->ask_wait_ns, wait_ns), max_ns);
 		lane->ask_ns = now_ns + lane->ask_wait_ns;
 	}
 	lane->asked = true;
@@ -355,7 +355,7 @@ fanin_pa_atp_filter_missing(struct fanin_engine *engine, struct fanin_answer_ran
 		ranks->missing = (struct fanin_ranks){ 0 };
 	fanin_ranks_subtract(&ranks->missing, &own);
 	/* The next query is not delayed. */
-	engine->ask_wait_ns = fanin_earlier(engine->ask_wait_ns, repeat_most_ns(engine));
+	engine->ask_wait_ns = fanin_earlier(engine->ask_wait_ns, repeat_max_ns(engine));
 }
 
 bool

@@ -67,7 +67,7 @@ struct fanin_server {
 	uint16_t udp_port;
 	uint32_t buffer_bytes;
 	uint32_t max_jobs;
-	uint32_t most_payload; /* the longest payload that the interface's MTU carries */
+	uint32_t max_payload;  /* the longest payload that the interface's MTU carries */
 	uint32_t kernel_drops; /* the socket's own count, modulo 2^32 */
 	uint64_t memory_bytes;
 	uint64_t armed_ns;               /* when the timer expires; UINT64_MAX: it is not armed */
@@ -163,7 +163,7 @@ rx_prepare(struct fanin_server *server)
 
 		packet->parts[0] = (struct iovec){ &packet->headers.fanin, FANIN_HDR_LEN };
 		packet->parts[1] = (struct iovec){
-			server->rx_payloads + (size_t)i * server->most_payload, server->most_payload
+			server->rx_payloads + (size_t)i * server->max_payload, server->max_payload
 		};
 		server->rx_messages[i].msg_hdr = (struct msghdr){
 			.msg_name = &packet->from,
@@ -340,8 +340,8 @@ open_parts(struct fanin_server *server, const struct fanin_server_opts *options)
 		status = server_interface_find(ip_be, &server->interface, &server->error);
 	if (status != FANIN_OK)
 		return status;
-	server->most_payload = fanin_payload_for_mtu(server->interface.mtu, false);
-	if (server->most_payload == 0)
+	server->max_payload = fanin_payload_for_mtu(server->interface.mtu, false);
+	if (server->max_payload == 0)
 		return fanin_error_set(&server->error, FANIN_ERR_INVALID,
 				       "interface %s has an MTU of %u, expected at least %lu",
 				       server->interface.name, server->interface.mtu,
@@ -355,7 +355,7 @@ open_parts(struct fanin_server *server, const struct fanin_server_opts *options)
 	if (status != FANIN_OK)
 		return status;
 	server->rx_payloads = aligned_alloc(FANIN_PAYLOAD_ALIGN,
-					    (size_t)RX_BATCH * server->most_payload);
+					    (size_t)RX_BATCH * server->max_payload);
 	if (server->rx_payloads == NULL ||
 	    fanin_server_core_create(&core, &server->core) != FANIN_OK)
 		return fanin_error_set(&server->error, FANIN_ERR_NO_MEMORY,
@@ -442,7 +442,7 @@ fanin_server_add_job(fanin_server *server, const struct fanin_server_job_opts *o
 		.key = options.key,
 		.n_ranks = options.size,
 		.payload_bytes = options.payload_bytes != 0 ? options.payload_bytes
-							    : (uint16_t)server->most_payload,
+							    : (uint16_t)server->max_payload,
 		.slots = options.slots,
 	};
 	memcpy(spec.parameters, options.parameters, sizeof(spec.parameters));
@@ -457,14 +457,14 @@ fanin_server_add_job(fanin_server *server, const struct fanin_server_job_opts *o
 	if (spec.member_ip_be == server->interface.ip_be)
 		return fanin_error_set(&server->error, FANIN_ERR_INVALID,
 				       "switch_address: found this server's own address");
-	if (spec.payload_bytes > server->most_payload)
+	if (spec.payload_bytes > server->max_payload)
 		return fanin_error_set(
 			&server->error, FANIN_ERR_INVALID,
 			"payload_bytes: found %u, expected a multiple of %u up to %u (the MTU of %s is %u)",
-			spec.payload_bytes, FANIN_PAYLOAD_ALIGN, server->most_payload,
+			spec.payload_bytes, FANIN_PAYLOAD_ALIGN, server->max_payload,
 			server->interface.name, server->interface.mtu);
 	if (spec.slots == 0) {
-		spec.slots = fanin_server_most_slots(server->core, spec.payload_bytes);
+		spec.slots = fanin_server_max_slots(server->core, spec.payload_bytes);
 		if (spec.slots > DEFAULT_SLOTS)
 			spec.slots = DEFAULT_SLOTS;
 		/* The check says what two take. */
@@ -518,7 +518,7 @@ fanin_server_stats(const fanin_server *server, struct fanin_server_stats *stats)
 	full.receive_buffer_bytes = server->buffer_bytes;
 	full.jobs = fanin_server_core_n_jobs(server->core);
 	full.max_jobs = server->max_jobs;
-	full.slots_per_job = fanin_server_most_slots(server->core, server->most_payload);
+	full.slots_per_job = fanin_server_max_slots(server->core, server->max_payload);
 	full.memory_bytes = memory_in_use(server);
 	full.memory_limit_bytes = server->memory_bytes;
 	full.job_memory_bytes = fanin_server_job_share(server->core);

@@ -66,10 +66,10 @@ fanin_server_job_share(const struct fanin_server_core *core)
 }
 
 uint32_t
-fanin_server_most_slots(const struct fanin_server_core *core, uint32_t payload_bytes)
+fanin_server_max_slots(const struct fanin_server_core *core, uint32_t payload_bytes)
 {
 	const uint64_t share = fanin_server_job_share(core);
-	uint32_t slots = FANIN_SERVER_MOST_SLOTS;
+	uint32_t slots = FANIN_SERVER_MAX_SLOTS;
 
 	while (slots >= 2 && fanin_server_job_bytes(slots, payload_bytes) > share)
 		slots /= 2;
@@ -95,11 +95,11 @@ check_spec(const struct fanin_server_core *core, const struct fanin_server_spec 
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
 				       "found %u ranks, expected at most %u in a job with a server",
 				       spec->n_ranks, FANIN_SERVER_RANKS_MAX);
-	if (spec->slots < 2 || spec->slots > FANIN_SERVER_MOST_SLOTS ||
+	if (spec->slots < 2 || spec->slots > FANIN_SERVER_MAX_SLOTS ||
 	    (spec->slots & (spec->slots - 1)) != 0)
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "found %u slots, expected a power of two from 2 to %u",
-				       spec->slots, FANIN_SERVER_MOST_SLOTS);
+				       spec->slots, FANIN_SERVER_MAX_SLOTS);
 	if (spec->payload_bytes == 0 || spec->payload_bytes % FANIN_PAYLOAD_ALIGN != 0)
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "found payload_bytes %u, expected a multiple of %u",
@@ -114,7 +114,7 @@ check_spec(const struct fanin_server_core *core, const struct fanin_server_spec 
 			spec->slots, spec->payload_bytes, (unsigned long)bytes,
 			(unsigned long)fanin_server_job_share(core),
 			(unsigned long)core->options.memory_bytes, core->options.max_jobs,
-			fanin_server_most_slots(core, spec->payload_bytes));
+			fanin_server_max_slots(core, spec->payload_bytes));
 	return FANIN_OK;
 }
 

@@ -19,18 +19,18 @@
 #include "hostlib/src/base/error.h"
 #include "wire/wire.h"
 
-#define FANIN_SERVER_MOST_SLOTS (2u * FANIN_WIRE_MAX_WINDOW)
+#define FANIN_SERVER_MAX_SLOTS (2u * FANIN_WIRE_MAX_WINDOW)
 #define FANIN_SERVER_FLUSH_BLOCKS                                                                  \
 	64u /* the oldest blocks without a result, for which FLUSHes are sent */
 /* Maximum time between the FLUSHes for one block, unless two round trips are longer. */
-#define FANIN_SERVER_MOST_FLUSH_WAIT_NS UINT64_C(1000000000)
+#define FANIN_SERVER_MAX_FLUSH_WAIT_NS UINT64_C(1000000000)
 /*
  * The round trip before the first measurement, and the bounds of a measured one: after a loss, the
  * time measured is a host's retry timer.
  */
 #define FANIN_SERVER_ROUND_TRIP_NS UINT64_C(1000000)
-#define FANIN_SERVER_LEAST_ROUND_TRIP_NS UINT64_C(500000)
-#define FANIN_SERVER_MOST_ROUND_TRIP_NS UINT64_C(50000000)
+#define FANIN_SERVER_MIN_ROUND_TRIP_NS UINT64_C(500000)
+#define FANIN_SERVER_MAX_ROUND_TRIP_NS UINT64_C(50000000)
 /* Maximum length of a payload that is not a block's. */
 #define FANIN_SERVER_BODY_MAX 256u
 
@@ -100,7 +100,7 @@ uint64_t fanin_server_job_share(const struct fanin_server_core *core);
  * Returns the maximum number of slots that fit into a job's share with this payload: a power of
  * two, or 0 if not even two fit.
  */
-uint32_t fanin_server_most_slots(const struct fanin_server_core *core, uint32_t payload_bytes);
+uint32_t fanin_server_max_slots(const struct fanin_server_core *core, uint32_t payload_bytes);
 
 /*
  * Adds a job. Returns FANIN_OK, FANIN_ERR_INVALID (a field is out of its range, or the number is

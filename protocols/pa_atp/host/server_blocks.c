@@ -14,7 +14,7 @@
 #define TOS_CE 3u
 #define MAX_DOUBLINGS 11u /* from the shortest round trip to a second */
 
-static_assert(FANIN_SERVER_LEAST_ROUND_TRIP_NS << MAX_DOUBLINGS >= FANIN_SERVER_MOST_FLUSH_WAIT_NS,
+static_assert(FANIN_SERVER_MIN_ROUND_TRIP_NS << MAX_DOUBLINGS >= FANIN_SERVER_MAX_FLUSH_WAIT_NS,
 	      "waits between FLUSHes");
 
 void
@@ -259,11 +259,11 @@ flush_wait_ns(const struct fanin_server_job *job, uint32_t n_flushes)
 {
 	const uint32_t doublings = n_flushes < MAX_DOUBLINGS ? n_flushes : MAX_DOUBLINGS;
 	const uint64_t wait_ns = job->round_trip_ns << doublings;
-	uint64_t most_ns = FANIN_SERVER_MOST_FLUSH_WAIT_NS;
+	uint64_t max_ns = FANIN_SERVER_MAX_FLUSH_WAIT_NS;
 
-	if (most_ns < 2 * job->round_trip_ns)
-		most_ns = 2 * job->round_trip_ns;
-	return wait_ns < most_ns ? wait_ns : most_ns;
+	if (max_ns < 2 * job->round_trip_ns)
+		max_ns = 2 * job->round_trip_ns;
+	return wait_ns < max_ns ? wait_ns : max_ns;
 }
 
 void

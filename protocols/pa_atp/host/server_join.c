@@ -53,10 +53,10 @@ is_fresh(const struct fanin_server_core *core, struct fanin_server_job *job,
 	}
 	if (core->options.round_trip_ns == 0 && !member->challenged_twice) {
 		round_trip_ns = now_ns - member->challenged_ns;
-		if (round_trip_ns < FANIN_SERVER_LEAST_ROUND_TRIP_NS)
-			round_trip_ns = FANIN_SERVER_LEAST_ROUND_TRIP_NS;
-		if (round_trip_ns > FANIN_SERVER_MOST_ROUND_TRIP_NS)
-			round_trip_ns = FANIN_SERVER_MOST_ROUND_TRIP_NS;
+		if (round_trip_ns < FANIN_SERVER_MIN_ROUND_TRIP_NS)
+			round_trip_ns = FANIN_SERVER_MIN_ROUND_TRIP_NS;
+		if (round_trip_ns > FANIN_SERVER_MAX_ROUND_TRIP_NS)
+			round_trip_ns = FANIN_SERVER_MAX_ROUND_TRIP_NS;
 		job->round_trip_ns = round_trip_ns;
 	}
 	return true;

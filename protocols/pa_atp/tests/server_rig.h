@@ -16,12 +16,12 @@
 #define SERVER_RIG_PAYLOAD 256u
 #define SERVER_RIG_SLOTS 16u
 #define SERVER_RIG_SENT 4096u
-#define SERVER_RIG_MOST 1024u
+#define SERVER_RIG_MAX 1024u
 #define SERVER_RIG_ROUND_TRIP UINT64_C(1000000)
 
 struct server_rig_sent {
 	struct fanin_hdr hdr;
-	uint8_t payload[SERVER_RIG_MOST] __attribute__((aligned(8)));
+	uint8_t payload[SERVER_RIG_MAX] __attribute__((aligned(8)));
 	uint32_t payload_len;
 	uint32_t dst_ip_be;
 	uint16_t dst_port;

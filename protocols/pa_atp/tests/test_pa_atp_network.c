@@ -200,7 +200,7 @@ START_TEST(few_aggregators_cost_time_and_nothing_else)
 			       .congestion = _i < 2 ? STRAW : PA_ATP,
 			       .shared_slots = MANY_SLOTS,
 			       .window = 128 };
-	const uint64_t least_ns = sum_of_late_rank(&trial);
+	const uint64_t min_ns = sum_of_late_rank(&trial);
 	uint64_t elapsed_ns;
 
 	ck_assert_uint_eq(handler_counter(PA_ATP_OVERFLOWS), 0);
@@ -214,7 +214,7 @@ START_TEST(few_aggregators_cost_time_and_nothing_else)
 		ck_assert_uint_gt(handler_counter(PA_ATP_OVERFLOWS), 0);
 	ck_assert_uint_eq(totals().engine.retransmits, 0);
 	world_close();
-	ck_assert_uint_le(elapsed_ns, least_ns + 3 * ROUND_TRIP_NS);
+	ck_assert_uint_le(elapsed_ns, min_ns + 3 * ROUND_TRIP_NS);
 }
 END_TEST
 

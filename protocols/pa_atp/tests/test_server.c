@@ -75,7 +75,7 @@ START_TEST(a_round_trip_is_measured_once_and_has_a_least)
 	ck_assert_uint_eq(server_rig_stats(&rig).round_trip_us, 1000); /* as before any */
 	server_rig_begin(&rig, 43);
 	ck_assert_uint_eq(server_rig_stats(&rig).round_trip_us,
-			  FANIN_SERVER_LEAST_ROUND_TRIP_NS / 1000);
+			  FANIN_SERVER_MIN_ROUND_TRIP_NS / 1000);
 }
 END_TEST
 
@@ -94,11 +94,11 @@ START_TEST(a_lost_join_does_not_make_the_round_trip_long)
 	ack = server_rig_join(&rig, 42, ack.cookie, 0);
 	ck_assert_uint_eq(ack.state, FANIN_JOIN_ACTIVE);
 	ck_assert_uint_eq(server_rig_stats(&rig).round_trip_us,
-			  FANIN_SERVER_MOST_ROUND_TRIP_NS / 1000);
+			  FANIN_SERVER_MAX_ROUND_TRIP_NS / 1000);
 	rig.epoch = rig.sent[0].hdr.epoch;
 	server_rig_partial(&rig, 0, 1, 1);
 	ck_assert_uint_eq(fanin_server_core_due(rig.core),
-			  rig.now_ns + FANIN_SERVER_MOST_ROUND_TRIP_NS);
+			  rig.now_ns + FANIN_SERVER_MAX_ROUND_TRIP_NS);
 }
 END_TEST
 
@@ -596,7 +596,7 @@ START_TEST(jobs_without_room_are_refused_with_the_amounts)
 	char text[64];
 
 	server_rig_open(&rig, 4 * bytes, 0);
-	ck_assert_uint_eq(fanin_server_most_slots(rig.core, 1024), 64);
+	ck_assert_uint_eq(fanin_server_max_slots(rig.core, 1024), 64);
 	ck_assert_int_eq(add(1, 2, 128, 1024, &error), FANIN_ERR_CAPACITY);
 	ck_assert_ptr_nonnull(strstr(error.text, "asked for 128 slots of 1024 bytes"));
 	snprintf(text, sizeof(text), "%lu are available to each job", (unsigned long)bytes);

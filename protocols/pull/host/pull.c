@@ -200,11 +200,10 @@ rules_resume(struct fanin_engine *engine)
 static uint64_t
 rules_idle_most_ns(struct fanin_engine *engine)
 {
-	const uint64_t most_ns = fanin_broadcast_idle_most_ns(engine);
+	const uint64_t max_ns = fanin_broadcast_idle_max_ns(engine);
 
-	return fanin_pull_of(engine)->is_blocked
-		       ? fanin_earlier(most_ns, FANIN_BROADCAST_NO_ROOM_NS)
-		       : most_ns;
+	return fanin_pull_of(engine)->is_blocked ? fanin_earlier(max_ns, FANIN_BROADCAST_NO_ROOM_NS)
+						 : max_ns;
 }
 
 const struct fanin_engine_rules fanin_pull_rules = {
@@ -224,7 +223,7 @@ const struct fanin_engine_rules fanin_pull_rules = {
 	.scan = rules_scan,
 	.time_out = fanin_broadcast_time_out,
 	.resume = rules_resume,
-	.idle_most_ns = rules_idle_most_ns,
+	.idle_max_ns = rules_idle_most_ns,
 };
 
 /* ------------------------------------------------------------------ the protocol */

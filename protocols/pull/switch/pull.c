@@ -156,7 +156,7 @@ static struct fanin_handler pull = {
 	.description =
 		"pull reduction: owners of packets ask all ranks, whose answers are combined",
 	.makes_packets = true,
-	.ranks_most = FANIN_PULL_RANKS_MAX,
+	.ranks_max = FANIN_PULL_RANKS_MAX,
 	.slot_mbufs = { .fixed = 2 },
 	.counters = pull_counters,
 	.parameters = pull_parameters,

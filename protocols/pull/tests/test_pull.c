@@ -524,8 +524,8 @@ END_TEST
 START_TEST(a_sum_waits_as_long_as_its_owner_expects_answers_to_take)
 {
 	const uint64_t timeout_ns = 2000000;
-	const uint64_t said_ns = _i == 0 ? 7 * timeout_ns : 16 * FANIN_PULL_PATIENCE_MOST_NS;
-	const uint64_t waits_ns = _i == 0 ? said_ns : FANIN_PULL_PATIENCE_MOST_NS;
+	const uint64_t said_ns = _i == 0 ? 7 * timeout_ns : 16 * FANIN_PULL_PATIENCE_MAX_NS;
+	const uint64_t waits_ns = _i == 0 ? said_ns : FANIN_PULL_PATIENCE_MAX_NS;
 	struct rte_mbuf *mbuf;
 
 	start(ALONE);

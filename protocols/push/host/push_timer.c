@@ -166,16 +166,16 @@ static uint64_t
 next_wait_ns(const struct fanin_push *push, const struct push_lane *lane, uint32_t block)
 {
 	const struct fanin_engine *engine = &push->engine;
-	const uint64_t least_ns = fanin_engine_query_wait_ns(engine);
-	const uint64_t wait_ns = lane->ask_wait_ns == 0 ? least_ns : 2 * lane->ask_wait_ns;
-	uint64_t most_ns = fanin_engine_ask_most_ns(engine);
+	const uint64_t min_ns = fanin_engine_query_wait_ns(engine);
+	const uint64_t wait_ns = lane->ask_wait_ns == 0 ? min_ns : 2 * lane->ask_wait_ns;
+	uint64_t max_ns = fanin_engine_ask_max_ns(engine);
 
 	if ((push->unanswered & asked_ranks(push, block)) != 0)
-		most_ns = fanin_earlier(most_ns, fanin_later(least_ns, engine->config.timeout_ns /
-									       MIN_QUESTIONS));
+		max_ns = fanin_earlier(max_ns, fanin_later(min_ns, engine->config.timeout_ns /
+									   MIN_QUESTIONS));
 	else if (is_overtaken(push, block))
-		most_ns = fanin_earlier(most_ns, MAX_DOUBLED * least_ns);
-	return fanin_earlier(wait_ns, most_ns);
+		max_ns = fanin_earlier(max_ns, MAX_DOUBLED * min_ns);
+	return fanin_earlier(wait_ns, max_ns);
 }
 
 static void

@@ -443,8 +443,8 @@ static const struct fanin_counter push_counters[] = {
 
 /* Hosts read `waves` and `wave_blocks`; the switch does not. */
 static const struct fanin_parameter push_parameters[] = {
-#define PUSH_PARAMETER(enumerator, name_, least_, most_, usual_, text_)                            \
-	{ .name = #name_, .text = (text_), .least = (least_), .most = (most_), .usual = (usual_) },
+#define PUSH_PARAMETER(enumerator, name_, min_, max_, usual_, text_)                               \
+	{ .name = #name_, .text = (text_), .least = (min_), .most = (max_), .usual = (usual_) },
 	FANIN_PUSH_PARAMETERS(PUSH_PARAMETER)
 #undef PUSH_PARAMETER
 		{ 0 },
@@ -462,7 +462,7 @@ static struct fanin_handler push = {
 	.name = "push",
 	.description = "dense reduction in a small table, completed by home hosts",
 	.makes_packets = true,
-	.ranks_most = FANIN_SERVER_RANKS_MAX,
+	.ranks_max = FANIN_SERVER_RANKS_MAX,
 	.is_native = true,
 	.slot_mbufs = { .fixed = 1 },
 	.counters = push_counters,

@@ -20,11 +20,9 @@ rules_open(struct fanin_engine *engine, struct fanin_error *error)
 	region->first = engine->config.parameters[FANIN_REGION_BASE];
 	region->bytes = engine->config.parameters[FANIN_REGION_BYTES];
 	region->next_lane = engine->oldest;
-	region->window_most = fanin_region_window(engine->config.size,
-						  engine->config.payload_bytes);
-	region->window = region->window_most > 4 * FANIN_REGION_WINDOW_LEAST
-				 ? region->window_most / 4
-				 : FANIN_REGION_WINDOW_LEAST;
+	region->window_max = fanin_region_window(engine->config.size, engine->config.payload_bytes);
+	region->window = region->window_max > 4 * FANIN_REGION_WINDOW_MIN ? region->window_max / 4
+									  : FANIN_REGION_WINDOW_MIN;
 	region->reordering = FANIN_PATIENCE_REORDERING;
 	region->wake_ns = UINT64_MAX;
 	fanin_region_sources_begin(region);
@@ -125,7 +123,7 @@ const struct fanin_engine_rules fanin_region_rules = {
 	.scan = rules_scan,
 	.resume = rules_resume,
 	.time_out = rules_time_out,
-	.idle_most_ns = fanin_region_idle_most_ns,
+	.idle_max_ns = fanin_region_idle_max_ns,
 };
 
 /* ------------------------------------------------------------------ the protocol */

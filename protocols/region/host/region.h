@@ -14,8 +14,8 @@
  * Bounds of one writer's window in packets; and of the packets and bytes in flight from all writers
  * to one rank.
  */
-#define FANIN_REGION_WINDOW_LEAST 8u
-#define FANIN_REGION_WINDOW_MOST 256u
+#define FANIN_REGION_WINDOW_MIN 8u
+#define FANIN_REGION_WINDOW_MAX 256u
 #define FANIN_REGION_IN_FLIGHT 1024u
 #define FANIN_REGION_IN_FLIGHT_BYTES (4u << 20)
 
@@ -47,9 +47,9 @@ fanin_region_window(uint16_t size, uint16_t payload_bytes)
 	const uint32_t all = by_bytes < FANIN_REGION_IN_FLIGHT ? by_bytes : FANIN_REGION_IN_FLIGHT;
 	const uint32_t each = all / (size > 1 ? size - 1u : 1u);
 
-	if (each < FANIN_REGION_WINDOW_LEAST)
-		return FANIN_REGION_WINDOW_LEAST;
-	return each < FANIN_REGION_WINDOW_MOST ? each : FANIN_REGION_WINDOW_MOST;
+	if (each < FANIN_REGION_WINDOW_MIN)
+		return FANIN_REGION_WINDOW_MIN;
+	return each < FANIN_REGION_WINDOW_MAX ? each : FANIN_REGION_WINDOW_MAX;
 }
 
 const struct fanin_region_stats *fanin_region_stats(struct fanin_endpoint *endpoint);

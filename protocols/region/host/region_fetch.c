@@ -74,7 +74,7 @@ fetch(struct fanin_region_engine *region, uint16_t rank, uint32_t before, bool a
 	struct fanin_gaps *gaps = &region->sources[rank].gaps;
 	struct fanin_question question = { .first = gaps->whole,
 					   .span = FANIN_REGION_SPAN,
-					   .left = FANIN_REGION_FETCH_MOST };
+					   .left = FANIN_REGION_FETCH_MAX };
 
 	(void)fanin_gaps_ask(gaps, gaps->whole, before, again, &question);
 	if (question.n == 0 || !fanin_region_tell(region, rank, FANIN_REGION_FETCH, question.first,

@@ -15,12 +15,12 @@
 #include "hostlib/src/engine/times.h"
 
 /* Packets tracked from a writer's oldest missing one on: no writer is further ahead. */
-#define FANIN_REGION_SPAN FANIN_REGION_WINDOW_MOST
+#define FANIN_REGION_SPAN FANIN_REGION_WINDOW_MAX
 #define FANIN_REGION_WORDS (FANIN_REGION_SPAN / 64)
 static_assert(FANIN_REGION_SPAN / 8 <= FANIN_PAYLOAD_ALIGN,
 	      "a FETCH fits into the shortest packets of a job");
 /* Packets that one FETCH asks for. */
-#define FANIN_REGION_FETCH_MOST 64u
+#define FANIN_REGION_FETCH_MAX 64u
 
 /* Packets of another rank that are here, since the last fence. The bitmaps are rings. */
 struct fanin_region_source {
@@ -86,7 +86,7 @@ struct fanin_region_engine {
 	uint32_t next;      /* next packet to send */
 	uint32_t base;      /* all ranks have confirmed the packets before it */
 	uint32_t window;    /* packets that may be in flight */
-	uint32_t window_most;
+	uint32_t window_max;
 	uint32_t n_good;    /* packets confirmed since the window last changed */
 	uint32_t slowed_at; /* `next` when the window was last halved */
 	uint64_t ask_ns;    /* when to send ASK to ranks that have not confirmed */
@@ -116,7 +116,7 @@ int fanin_region_store(struct fanin_endpoint *endpoint, uint64_t offset, const v
 int fanin_region_post_fence(struct fanin_endpoint *endpoint, struct fanin_request *request);
 
 /* region_write.c: function of struct fanin_engine_rules. */
-uint64_t fanin_region_idle_most_ns(struct fanin_engine *engine);
+uint64_t fanin_region_idle_max_ns(struct fanin_engine *engine);
 
 /* An action is due at this time. */
 static inline void
@@ -130,13 +130,13 @@ fanin_region_wake_by(struct fanin_region_engine *region, uint64_t time_ns)
 static inline uint64_t
 fanin_region_answer_ns(const struct fanin_region_engine *region)
 {
-	const uint64_t least_ns = UINT64_C(4000000);
-	const uint64_t most_ns = UINT64_C(50000000);
+	const uint64_t min_ns = UINT64_C(4000000);
+	const uint64_t max_ns = UINT64_C(50000000);
 	const uint64_t rto_ns = region->engine.rtt.rto_ns;
 
 	if (region->engine.rtt.smoothed_ns == 0)
 		return UINT64_C(10000000);
-	return rto_ns < least_ns ? least_ns : fanin_earlier(rto_ns, most_ns);
+	return rto_ns < min_ns ? min_ns : fanin_earlier(rto_ns, max_ns);
 }
 
 /*

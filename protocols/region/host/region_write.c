@@ -215,7 +215,7 @@ fanin_region_send(struct fanin_region_engine *region)
 }
 
 uint64_t
-fanin_region_idle_most_ns(struct fanin_engine *engine)
+fanin_region_idle_max_ns(struct fanin_engine *engine)
 {
 	const struct fanin_region_engine *region = fanin_region_of(engine);
 	const uint64_t now_ns = fanin_loop_clock_ns(&engine->loop);
@@ -238,8 +238,8 @@ window_grow(struct fanin_region_engine *region, uint32_t confirmed)
 		return;
 	region->n_good = 0;
 	region->window += region->window / 8;
-	if (region->window > region->window_most)
-		region->window = region->window_most;
+	if (region->window > region->window_max)
+		region->window = region->window_max;
 }
 
 /*
@@ -252,8 +252,8 @@ window_halve(struct fanin_region_engine *region, uint32_t packet)
 		return;
 	region->slowed_at = region->next;
 	region->n_good = 0;
-	region->window = region->window > 2 * FANIN_REGION_WINDOW_LEAST ? region->window / 2
-									: FANIN_REGION_WINDOW_LEAST;
+	region->window = region->window > 2 * FANIN_REGION_WINDOW_MIN ? region->window / 2
+								      : FANIN_REGION_WINDOW_MIN;
 	region->stats.slowed++;
 }
 

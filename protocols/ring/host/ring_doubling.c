@@ -48,7 +48,7 @@ link_of(struct fanin_ring *ring)
 static bool
 has_other_n(const struct fanin_ring_doubling *work)
 {
-	return work->n_least != work->n_most;
+	return work->n_min != work->n_max;
 }
 
 static uint64_t
@@ -109,7 +109,7 @@ fanin_ring_doubling_begin(struct fanin_ring *ring)
 	struct fanin_ring_doubling *work = &ring->doubling;
 	const struct fanin_vector *sparse = sparse_of(ring);
 
-	*work = (struct fanin_ring_doubling){ .n_least = sparse->n, .n_most = sparse->n };
+	*work = (struct fanin_ring_doubling){ .n_min = sparse->n, .n_max = sparse->n };
 	if (fanin_vector_union_begin(&work->own, sparse) != FANIN_OK) {
 		memory_lacks(ring);
 		return;
@@ -138,8 +138,8 @@ tx_begin(struct fanin_ring *ring, struct fanin_ring_link *link)
 	head = (struct fanin_ring_vector){
 		.type = FANIN_RING_VECTOR,
 		.seq = ring->seq,
-		.n_least = work->n_least,
-		.n_most = work->n_most,
+		.n_min = work->n_min,
+		.n_max = work->n_max,
 		.nnz = work->own.nnz,
 		.form = work->own.form,
 		.dtype = ring->work.request->dtype,
@@ -217,15 +217,15 @@ head_problem(const struct fanin_ring *ring, const struct fanin_ring_vector *head
 		return "it is of another collective";
 	if (head->dtype != request->dtype || head->op != request->op)
 		return "its data type or operator is another one";
-	if (head->n_least != head->n_most)
+	if (head->n_min != head->n_max)
 		return head->form == FANIN_VECTOR_NOTHING ? NULL : "it has more than one length";
 	if (head->form == FANIN_VECTOR_NOTHING || head->form > FANIN_VECTOR_FULL)
 		return "its form is unknown";
-	if (head->nnz > head->n_most || head->nnz > MAX_VALUES ||
-	    head->n_most > SIZE_MAX / 2 / request->element_bytes)
+	if (head->nnz > head->n_max || head->nnz > MAX_VALUES ||
+	    head->n_max > SIZE_MAX / 2 / request->element_bytes)
 		return "it has too many values";
 	if (head->form !=
-	    (uint8_t)fanin_vector_union_form(head->n_most, head->nnz, request->element_bytes))
+	    (uint8_t)fanin_vector_union_form(head->n_max, head->nnz, request->element_bytes))
 		return "its form is not the shortest one";
 	return NULL;
 }
@@ -235,10 +235,10 @@ static uint64_t
 ignored_len(const struct fanin_ring *ring, const struct fanin_ring_vector *head)
 {
 	const struct fanin_vector_union all = {
-		.n = head->n_most,
+		.n = head->n_max,
 		.nnz = head->nnz,
 		.form = head->form,
-		.index_bytes = fanin_vector_union_index_bytes(head->n_most),
+		.index_bytes = fanin_vector_union_index_bytes(head->n_max),
 		.element_bytes = ring->work.request->element_bytes,
 	};
 
@@ -266,15 +266,15 @@ rx_begin(struct fanin_ring *ring, struct fanin_ring_link *link)
 		return;
 	}
 	work->rx_begun = true;
-	work->rx_ignored = has_other_n(work) || head.n_least != work->n_least ||
-			   head.n_most != work->n_most;
-	if (head.n_least < work->n_least)
-		work->n_least = head.n_least;
-	if (head.n_most > work->n_most)
-		work->n_most = head.n_most;
+	work->rx_ignored = has_other_n(work) || head.n_min != work->n_min ||
+			   head.n_max != work->n_max;
+	if (head.n_min < work->n_min)
+		work->n_min = head.n_min;
+	if (head.n_max > work->n_max)
+		work->n_max = head.n_max;
 	if (work->rx_ignored) {
 		work->rx_len = ignored_len(ring, &head);
-	} else if (fanin_vector_union_room(&work->in, head.n_most, head.nnz,
+	} else if (fanin_vector_union_room(&work->in, head.n_max, head.nnz,
 					   (enum fanin_vector_form)head.form,
 					   ring->work.request->element_bytes) != FANIN_OK) {
 		memory_lacks(ring);
@@ -424,8 +424,8 @@ fanin_ring_doubling_finish(struct fanin_ring *ring)
 		return fanin_error_set(
 			&sparse->error, FANIN_ERR_INVALID,
 			"n is %llu here, and %llu to %llu at all ranks, expected the same at all",
-			(unsigned long long)sparse->n, (unsigned long long)work->n_least,
-			(unsigned long long)work->n_most);
+			(unsigned long long)sparse->n, (unsigned long long)work->n_min,
+			(unsigned long long)work->n_max);
 	ring->stats.sparse_collectives++;
 	ring->stats.sparse_elements += sparse->n;
 	ring->stats.sparse_values_sent += sparse->nnz;

@@ -125,9 +125,9 @@ static_assert(sizeof(struct fanin_ring_notice) == 40, "the ring's notice");
 struct fanin_ring_vector {
 	uint32_t type;
 	uint32_t seq;
-	uint64_t n_least; /* of the ranks whose vectors are in this one; if they differ, no vector
+	uint64_t n_min; /* of the ranks whose vectors are in this one; if they differ, no vector
 			     follows */
-	uint64_t n_most;
+	uint64_t n_max;
 	uint64_t nnz;
 	uint8_t form; /* enum fanin_vector_form */
 	uint8_t dtype;
@@ -193,8 +193,8 @@ struct fanin_ring_stage {
 struct fanin_ring_doubling {
 	struct fanin_vector_union own; /* of this rank and those that it has heard of */
 	struct fanin_vector_union in;  /* what is received */
-	uint64_t n_least;              /* of the same ranks */
-	uint64_t n_most;
+	uint64_t n_min;                /* of the same ranks */
+	uint64_t n_max;
 	uint32_t stage;    /* the ring's n_stages: done */
 	uint64_t moved_ns; /* when it began, or anything was sent or received in it */
 	bool tx_begun;     /* the head is under way */

@@ -203,8 +203,8 @@ static void
 order_expect(struct sparse_vectors *vectors, uint64_t index)
 {
 	const uint16_t n_ranks = vectors->options.n_ranks;
-	uint64_t bits[SPARSE_MOST_RANKS] = { 0 };
-	bool has[SPARSE_MOST_RANKS];
+	uint64_t bits[SPARSE_MAX_RANKS] = { 0 };
+	bool has[SPARSE_MAX_RANKS];
 	uint16_t n_places = 1;
 	uint16_t n_pairs;
 
@@ -1333,32 +1333,32 @@ static const struct {
 	uint32_t indices[3];
 	const char *words;
 } wrong[] = {
-	{ { .n_least = 100, .n_most = 100, .nnz = 3, .form = FANIN_VECTOR_INDICES },
+	{ { .n_min = 100, .n_max = 100, .nnz = 3, .form = FANIN_VECTOR_INDICES },
 	  { 1, 2, 2 },
 	  "its indices do not ascend" },
-	{ { .n_least = 100, .n_most = 100, .nnz = 3, .form = FANIN_VECTOR_INDICES },
+	{ { .n_min = 100, .n_max = 100, .nnz = 3, .form = FANIN_VECTOR_INDICES },
 	  { 1, 2, 100 },
 	  "its indices do not ascend" },
-	{ { .n_least = 100, .n_most = 100, .nnz = 101, .form = FANIN_VECTOR_INDICES },
+	{ { .n_min = 100, .n_max = 100, .nnz = 101, .form = FANIN_VECTOR_INDICES },
 	  { 0 },
 	  "it has too many values" },
-	{ { .n_least = 100, .n_most = 100, .nnz = 3, .form = FANIN_VECTOR_BITS },
+	{ { .n_min = 100, .n_max = 100, .nnz = 3, .form = FANIN_VECTOR_BITS },
 	  { 0 },
 	  "its form is not the shortest one" },
-	{ { .n_least = 100, .n_most = 100, .nnz = 3, .form = 7 }, { 0 }, "its form is unknown" },
-	{ { .n_least = 100, .n_most = 101, .nnz = 3, .form = FANIN_VECTOR_INDICES },
+	{ { .n_min = 100, .n_max = 100, .nnz = 3, .form = 7 }, { 0 }, "its form is unknown" },
+	{ { .n_min = 100, .n_max = 101, .nnz = 3, .form = FANIN_VECTOR_INDICES },
 	  { 0 },
 	  "it has more than one length" },
-	{ { .n_least = UINT64_MAX,
-	    .n_most = UINT64_MAX,
+	{ { .n_min = UINT64_MAX,
+	    .n_max = UINT64_MAX,
 	    .nnz = UINT64_MAX,
 	    .form = FANIN_VECTOR_FULL },
 	  { 0 },
 	  "it has too many values" },
-	{ { .n_least = 100, .n_most = 100, .nnz = 3, .form = FANIN_VECTOR_INDICES, .seq = 1 },
+	{ { .n_min = 100, .n_max = 100, .nnz = 3, .form = FANIN_VECTOR_INDICES, .seq = 1 },
 	  { 0 },
 	  "it is of another collective" },
-	{ { .n_least = 100, .n_most = 100, .nnz = 3, .form = FANIN_VECTOR_INDICES, .type = 9 },
+	{ { .n_min = 100, .n_max = 100, .nnz = 3, .form = FANIN_VECTOR_INDICES, .type = 9 },
 	  { 0 },
 	  "sent a message of type 14 on its link" },
 };

@@ -33,7 +33,7 @@ static const uint8_t sizes[] = { 1, 2, 4, 8 };
 uint32_t
 fanin_sparse_table_lanes(const struct fanin_job_params *job, uint32_t element_bytes)
 {
-	const uint32_t most = fanin_shard_list_most(1, element_bytes, job->payload_bytes);
+	const uint32_t most = fanin_shard_list_max(1, element_bytes, job->payload_bytes);
 	const uint64_t wanted = (uint64_t)job->n_children * most * 20 / 13;
 	const uint64_t limit = (uint64_t)FANIN_TABLE_SHARDS_MAX * most * 4 / 3;
 
@@ -52,7 +52,7 @@ lay_out(const struct fanin_job_params *job, enum fanin_sparse_mode mode, struct 
 	size_t occupied = 0, values = 0, tags = 0, table_occupied = 0, table_values = 0;
 
 	for (size_t i = 0; i < RTE_DIM(sizes); i++) {
-		const size_t span = fanin_shard_span_most(sizes[i], job->payload_bytes);
+		const size_t span = fanin_shard_span_max(sizes[i], job->payload_bytes);
 		const size_t lanes = fanin_sparse_table_lanes(job, sizes[i]);
 
 		occupied = RTE_MAX(occupied, bitmap_bytes(span));
@@ -143,7 +143,7 @@ check(const struct fanin_job_params *job, const struct fanin_packet *packet)
 	if (job->in_order || (job->wide && fanin_operation_widens(hdr->dtype, hdr->op)) ||
 	    fanin_kernel_sparse(job->isa, hdr->dtype, hdr->op) == NULL)
 		return FANIN_REASON_OPERATION;
-	if (shard.span > fanin_shard_span_most(fanin_dtype_size(hdr->dtype), job->payload_bytes) ||
+	if (shard.span > fanin_shard_span_max(fanin_dtype_size(hdr->dtype), job->payload_bytes) ||
 	    !fanin_shard_check_inline(hdr, packet->payload, packet->payload_len))
 		return FANIN_REASON_ELEMENTS;
 	return FANIN_REASON_NONE;
@@ -175,7 +175,7 @@ begin_table(const struct fanin_job_params *job, struct fanin_sparse *slot)
 
 	slot->n_lanes = lanes;
 	slot->n_taken = 0;
-	slot->table_most = RTE_MIN(lanes / 4 * 3, FANIN_TABLE_SHARDS_MAX * slot->list_most);
+	slot->table_max = RTE_MIN(lanes / 4 * 3, FANIN_TABLE_SHARDS_MAX * slot->list_max);
 	memset(slot->tags, 0, (size_t)lanes * slot->index_bytes);
 }
 
@@ -213,7 +213,7 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 	slot->span = span;
 	slot->element_bytes = (uint8_t)fanin_dtype_size(hdr->dtype);
 	slot->index_bytes = (uint8_t)fanin_shard_index_bytes(span);
-	slot->list_most = fanin_shard_list_most(span, slot->element_bytes, job->payload_bytes);
+	slot->list_max = fanin_shard_list_max(span, slot->element_bytes, job->payload_bytes);
 	slot->combine = fanin_kernel_sparse(job->isa, hdr->dtype, hdr->op);
 	slot->take = fanin_kernel_sparse_take(job->isa, hdr->dtype);
 	slot->mode = (uint8_t)mode;
@@ -223,7 +223,7 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 	slot->n_spills = 0;
 	slot->last_spill = 0;
 	slot->n_spilled = 0;
-	slot->most_number = 0;
+	slot->max_number = 0;
 	memset(slot->child, 0, job->n_children * sizeof(slot->child[0]));
 	memset(slot->array.occupied, 0, (span + 63) / 64 * sizeof(uint64_t));
 	if (mode == FANIN_SPARSE_TABLE)
@@ -340,7 +340,7 @@ add_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 		verdict = FANIN_VERDICT_FREE;
 	} else {
 		fanin_sparse_merge(ctx, slot, packet);
-		slot->most_number = RTE_MAX(slot->most_number, shard.number);
+		slot->max_number = RTE_MAX(slot->max_number, shard.number);
 		verdict = fanin_sparse_keep_empty(slot, packet->mbuf) ? FANIN_VERDICT_HELD
 								      : FANIN_VERDICT_FREE;
 	}

@@ -64,7 +64,7 @@ struct fanin_sparse {
 
 	/* State of the sparse block. */
 	uint32_t span;
-	uint32_t list_most; /* values of a full shard in the form list */
+	uint32_t list_max; /* values of a full shard in the form list */
 	uint8_t element_bytes;
 	uint8_t index_bytes;
 	uint8_t mode;     /* enum fanin_sparse_mode */
@@ -73,8 +73,8 @@ struct fanin_sparse {
 	uint8_t n_spills; /* the first ones among these, which are in spill memory */
 	uint8_t form; /* finished: form of the shards behind the spills, enum fanin_shard_form */
 	uint8_t n_empty;
-	uint8_t most_number; /* the highest number of a shard that has come */
-	bool is_whole;       /* nothing is sent before all children are in */
+	uint8_t max_number; /* the highest number of a shard that has come */
+	bool is_whole;      /* nothing is sent before all children are in */
 	bool is_known; /* a child has the result from an earlier run: its packets are sent on as
 			  they are */
 	uint32_t n_spilled;  /* values in the spill that is being filled */
@@ -83,7 +83,7 @@ struct fanin_sparse {
 	uint32_t n_values;   /* finished: values in the array or table */
 	uint32_t n_lanes;    /* of the table */
 	uint32_t n_taken;    /* lanes that are taken */
-	uint32_t table_most; /* with more values it becomes an array */
+	uint32_t table_max;  /* with more values it becomes an array */
 	const struct fanin_kernel_sparse_combine *combine;
 	const struct fanin_kernel_sparse_take *take;
 	struct fanin_sparse_array array; /* by index */

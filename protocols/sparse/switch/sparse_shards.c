@@ -13,7 +13,7 @@ fanin_sparse_keep_empty(struct fanin_sparse *slot, struct rte_mbuf *mbuf)
 {
 	const unsigned int n_results = (unsigned int)__builtin_popcountll(slot->results.in);
 	const unsigned int enough = RTE_MIN(FANIN_SHARDS_MAX - n_results,
-					    2 * (slot->most_number + 1u));
+					    2 * (slot->max_number + 1u));
 
 	if (slot->n_empty >= enough)
 		return false;
@@ -105,7 +105,7 @@ cut_into_lists(struct fanin_sparse *slot)
 	for (uint32_t i = 0; i < n_words; i++) {
 		const uint32_t bits = (uint32_t)__builtin_popcountll(occupied[i]);
 
-		for (; next < before + bits; next += slot->list_most) {
+		for (; next < before + bits; next += slot->list_max) {
 			uint64_t left = occupied[i];
 
 			for (uint32_t skip = next - before; skip != 0; skip--)
@@ -152,9 +152,9 @@ write_spill(const struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot
 {
 	const uint8_t *spill = slot->spills +
 			       number * (size_t)RTE_CACHE_LINE_ROUNDUP(ctx->job->payload_bytes);
-	const uint32_t values_len = slot->list_most * slot->element_bytes;
+	const uint32_t values_len = slot->list_max * slot->element_bytes;
 
-	*count = (uint16_t)slot->list_most;
+	*count = (uint16_t)slot->list_max;
 	if (slot->last_spill != 0 && number + 1 == slot->n_spills)
 		*count = (uint16_t)slot->last_spill;
 	memcpy(payload, spill, (size_t)*count * slot->element_bytes);
@@ -167,7 +167,7 @@ static uint32_t
 write_list(const struct fanin_sparse *slot, uint32_t part, uint8_t *payload, uint16_t *count)
 {
 	const struct fanin_sparse_array *array = array_of(slot);
-	const uint32_t n = RTE_MIN(slot->n_values - part * slot->list_most, slot->list_most);
+	const uint32_t n = RTE_MIN(slot->n_values - part * slot->list_max, slot->list_max);
 	uint8_t *indices = payload + (size_t)n * slot->element_bytes;
 	const bool is_short = slot->index_bytes == 2;
 

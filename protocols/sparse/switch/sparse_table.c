@@ -71,7 +71,7 @@ change_over(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 	const uint8_t *spill = filling_spill(ctx, slot);
 	const struct pieces spilled = {
 		.values = spill,
-		.indices = spill + (size_t)slot->list_most * slot->element_bytes,
+		.indices = spill + (size_t)slot->list_max * slot->element_bytes,
 		.count = slot->n_spilled,
 		.index_bytes = slot->index_bytes,
 	};
@@ -108,11 +108,11 @@ spill_value(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const uint
 	    uint32_t index)
 {
 	uint8_t *values = filling_spill(ctx, slot);
-	uint8_t *indices = values + (size_t)slot->list_most * slot->element_bytes;
+	uint8_t *indices = values + (size_t)slot->list_max * slot->element_bytes;
 
 	memcpy(values + (size_t)slot->n_spilled * slot->element_bytes, value, slot->element_bytes);
 	memcpy(indices + (size_t)slot->n_spilled * slot->index_bytes, &index, slot->index_bytes);
-	if (++slot->n_spilled != slot->list_most)
+	if (++slot->n_spilled != slot->list_max)
 		return;
 	if (slot->n_spills == FANIN_SPILLS_MAX)
 		change_over(ctx, slot);
@@ -205,6 +205,6 @@ fanin_sparse_merge(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 			     fanin_shard_words(slot->element_bytes, hdr->count,
 					       packet->payload_len),
 			     fanin_shard_first(values, packet->payload_len), hdr->count);
-	if (slot->mode == FANIN_SPARSE_TABLE && slot->n_taken > slot->table_most)
+	if (slot->mode == FANIN_SPARSE_TABLE && slot->n_taken > slot->table_max)
 		change_over(ctx, slot);
 }

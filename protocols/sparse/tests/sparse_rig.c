@@ -8,7 +8,7 @@
 
 #include "lab/reference/kernel_reference.h"
 
-#define MOST_ROUNDS 2000
+#define MAX_ROUNDS 2000
 #define EPOCH 10
 
 static void
@@ -228,7 +228,7 @@ next_values(const struct sparse_rig *rig, const struct sparse_vector *brings, ui
 	const uint32_t size = fanin_dtype_size(rig->dtype);
 	const uint32_t payload = rig->nodes[0].job.payload_bytes;
 	uint32_t most = rig->bitmaps ? FAKE_PAYLOAD_MAX
-				     : fanin_shard_list_most(rig->span, size, payload);
+				     : fanin_shard_list_max(rig->span, size, payload);
 	uint16_t count = 0;
 
 	if (rig->per_shard != 0)
@@ -588,7 +588,7 @@ sparse_rig_run(struct sparse_rig *rig, uint32_t n_blocks)
 			      (n_blocks < 2 || sparse_rig_has(rig, h, n_blocks - 2));
 		if (all)
 			break;
-		ck_assert_uint_lt(rounds++, MOST_ROUNDS);
+		ck_assert_uint_lt(rounds++, MAX_ROUNDS);
 		sparse_rig_ask(rig);
 	}
 	for (uint32_t block = 0; block < n_blocks; block++)

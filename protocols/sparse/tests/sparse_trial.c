@@ -17,7 +17,7 @@ static struct {
 	struct rig *rig;
 	struct rig_leaf_spine network;
 	struct rig_job job;
-	struct fanin_endpoint *engines[SPARSE_MOST_RANKS];
+	struct fanin_endpoint *engines[SPARSE_MAX_RANKS];
 	struct sparse_vectors *vectors;
 	uint32_t span; /* of the vectors' blocks */
 } world;

@@ -108,8 +108,7 @@ static void
 slot_finish(struct sparse_slot *slot)
 {
 	const uint32_t element_bytes = fanin_dtype_size(slot->dtype);
-	const uint32_t most = fanin_shard_list_most(slot->span, element_bytes,
-						    SPARSE_WORLD_PAYLOAD);
+	const uint32_t most = fanin_shard_list_max(slot->span, element_bytes, SPARSE_WORLD_PAYLOAD);
 	uint8_t values[SPARSE_WORLD_PAYLOAD];
 	uint32_t indices[SPARSE_WORLD_PAYLOAD];
 	uint32_t count = 0;
@@ -165,7 +164,7 @@ slot_add(struct sparse_slot *slot, const struct fanin_hdr *hdr, const uint8_t *p
 	shard_read(hdr, payload, payload_len, indices);
 	for (uint32_t at = 0, n; sparse_world.spills && at < hdr->count; at += n) {
 		/* A list takes more bytes than a bitmap. */
-		n = fanin_shard_list_most(slot->span, element_bytes, SPARSE_WORLD_PAYLOAD);
+		n = fanin_shard_list_max(slot->span, element_bytes, SPARSE_WORLD_PAYLOAD);
 		n = hdr->count - at < n ? hdr->count - at : n;
 		out_send(slot, payload + at * element_bytes, &indices[at], n, false);
 	}

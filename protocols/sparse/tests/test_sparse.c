@@ -64,7 +64,7 @@ START_TEST(every_density_is_exact)
 	for (size_t d = 0; d < RTE_DIM(densities); d++) {
 		for (size_t s = 0; s < RTE_DIM(spans); s++) {
 			start(_i, 4);
-			rig.span = RTE_MIN(spans[s], fanin_shard_span_most(4, PAYLOAD));
+			rig.span = RTE_MIN(spans[s], fanin_shard_span_max(4, PAYLOAD));
 			rig.bitmaps = densities[d] > 200;
 			for (uint32_t block = 0; block < 6; block++)
 				sparse_rig_fill(&rig, block, densities[d]);
@@ -113,7 +113,7 @@ END_TEST
 
 START_TEST(elements_that_fill_their_packets_exactly_are_all)
 {
-	const uint32_t most = fanin_shard_list_most(1000, 4, PAYLOAD);
+	const uint32_t most = fanin_shard_list_max(1000, 4, PAYLOAD);
 
 	for (uint32_t packets = 1; packets <= 3; packets++) {
 		start(_i, 4);
@@ -206,7 +206,7 @@ START_TEST(spans_of_more_than_16_bits_are_exact)
 	for (size_t d = 0; d < RTE_DIM(densities); d++) {
 		start_of(_i, 2, (uint16_t)payload);
 		rig.dtype = FANIN_WIRE_U8;
-		rig.span = fanin_shard_span_most(1, payload);
+		rig.span = fanin_shard_span_max(1, payload);
 		ck_assert_uint_gt(rig.span, FANIN_SHARD_SHORT_SPAN);
 		rig.bitmaps = densities[d] >= 100;
 		sparse_rig_fill(&rig, 0, densities[d]);
@@ -275,7 +275,7 @@ START_TEST(full_blocks_take_as_many_shards_as_there_may_be)
 		start_of(_i, 2, 576);
 		rig.dtype = dtypes[d];
 		rig.bitmaps = true;
-		rig.span = fanin_shard_span_most(fanin_dtype_size(dtypes[d]), 576);
+		rig.span = fanin_shard_span_max(fanin_dtype_size(dtypes[d]), 576);
 		sparse_rig_fill(&rig, 0, 1000);
 		sparse_rig_run(&rig, 1);
 		ck_assert_uint_ge(rig.hosts[0].received[0].shards.total, FANIN_SHARDS_FULL);
@@ -308,7 +308,7 @@ END_TEST
 static void
 bring_buckets(uint16_t n_hosts, uint32_t n_buckets)
 {
-	rig.span = fanin_shard_span_most(4, PAYLOAD);
+	rig.span = fanin_shard_span_max(4, PAYLOAD);
 	for (uint32_t i = 0; i < rig.span; i++) {
 		const uint64_t hash = i * UINT32_C(2654435769);
 
@@ -379,14 +379,14 @@ END_TEST
 
 START_TEST(tables_of_full_packets_hardly_spill)
 {
-	const uint32_t most = fanin_shard_list_most(40000, 4, 1024);
+	const uint32_t most = fanin_shard_list_max(40000, 4, 1024);
 	uint64_t in = 0, out = 0;
 
 	/* All children bring a packet of different indices: the most that a table is made for. */
 	for (unsigned int seed = 1; seed <= 20; seed++) {
 		sparse_rig_start(&rig, "sparse-hash", 8, 0, 1024);
 		rig.random = random_seed(seed);
-		rig.span = fanin_shard_span_most(4, 1024);
+		rig.span = fanin_shard_span_max(4, 1024);
 		for (uint16_t h = 0; h < 8; h++) {
 			for (uint32_t i = 0; i < most; i++)
 				sparse_rig_bring(&rig, h, 0, random_below(&rig.random, rig.span),

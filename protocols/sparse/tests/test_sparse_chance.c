@@ -18,7 +18,7 @@
 #define FIRST_SEED 1000000u
 #define N_CASES 2000u
 #define PART 50u /* cases of a test */
-#define MOST_PARTS 4096
+#define MAX_PARTS 4096
 
 /*
  * Of each test the seed that it is at, 0 if it has ended well. Tests are processes of their own:
@@ -90,7 +90,7 @@ END_TEST
 static void
 seeds_begin(void)
 {
-	at_seed = mmap(NULL, MOST_PARTS * sizeof(*at_seed), PROT_READ | PROT_WRITE,
+	at_seed = mmap(NULL, MAX_PARTS * sizeof(*at_seed), PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(at_seed, MAP_FAILED);
 }
@@ -99,7 +99,7 @@ seeds_begin(void)
 static void
 seeds_end(void)
 {
-	for (uint32_t part = 0; part < MOST_PARTS; part++) {
+	for (uint32_t part = 0; part < MAX_PARTS; part++) {
 		const uint32_t seed = at_seed[part];
 		const struct sparse_trial trial = trial_choose(seed);
 
@@ -115,7 +115,7 @@ seeds_end(void)
 				trial.tree ? ", leaves and a spine" : "",
 				trial.faults != 0 ? ", faults" : "");
 	}
-	munmap(at_seed, MOST_PARTS * sizeof(*at_seed));
+	munmap(at_seed, MAX_PARTS * sizeof(*at_seed));
 }
 
 static uint32_t
@@ -135,8 +135,8 @@ suite_sparse_chance(void)
 	first_seed = number_of("FANIN_SPARSE_SEED", FIRST_SEED);
 	n_cases = number_of("FANIN_SPARSE_CASES",
 			    getenv("FANIN_SPARSE_SEED") == NULL ? N_CASES : 1);
-	if (n_cases > MOST_PARTS * PART)
-		n_cases = MOST_PARTS * PART;
+	if (n_cases > MAX_PARTS * PART)
+		n_cases = MAX_PARTS * PART;
 	tcase_set_timeout(tcase, 300);
 	tcase_add_unchecked_fixture(tcase, seeds_begin, seeds_end);
 	tcase_add_loop_test(tcase, chance_reductions_are_exact, 0,

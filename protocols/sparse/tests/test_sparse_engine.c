@@ -215,7 +215,7 @@ START_TEST(only_lost_shards_are_sent_again)
 
 	sparse_world_open(2);
 	/* One block of as many indices as may be, whose shards are many. */
-	options = options_of(fanin_shard_span_most(4, SPARSE_WORLD_PAYLOAD), 0.3);
+	options = options_of(fanin_shard_span_max(4, SPARSE_WORLD_PAYLOAD), 0.3);
 	options.hint = 1e-9;
 	allreduce(&options);
 	ck_assert_uint_eq(fanin_engine_stats(sparse_world.engines[0])->sparse_blocks, 1);
@@ -245,7 +245,7 @@ START_TEST(of_each_block_what_is_lost_is_sent_again)
 	struct sparse_vectors_options options;
 
 	sparse_world_open(2);
-	options = options_of(12 * fanin_shard_span_most(4, SPARSE_WORLD_PAYLOAD), 0.3);
+	options = options_of(12 * fanin_shard_span_max(4, SPARSE_WORLD_PAYLOAD), 0.3);
 	options.hint = 1e-9;
 	sparse_world.lost = 3;
 	allreduce(&options);

@@ -15,7 +15,7 @@
 #include "tests/unit/sparse_vectors.h"
 #include "tests/unit/suites.h"
 
-#define MOST_PAYLOAD 8192
+#define MAX_PAYLOAD 8192
 
 /* ---------------------------------------------------------------- cutting */
 
@@ -42,7 +42,7 @@ block_expect(const struct fanin_vector *sparse, uint32_t block, uint32_t payload
 	     uint64_t *bytes)
 {
 	const uint64_t begin = (uint64_t)block * sparse->span;
-	uint8_t payload[MOST_PAYLOAD], again[MOST_PAYLOAD];
+	uint8_t payload[MAX_PAYLOAD], again[MAX_PAYLOAD];
 	struct fanin_vector_cut cut;
 	uint64_t position;
 
@@ -165,7 +165,7 @@ shards_of(uint32_t span, uint32_t count, uint32_t step, uint32_t payload_bytes)
 
 START_TEST(packets_may_be_exactly_full)
 {
-	const uint32_t most = fanin_shard_list_most(17920, 4, 1408);
+	const uint32_t most = fanin_shard_list_max(17920, 4, 1408);
 
 	/* So far apart that a bitmap would be longer. */
 	ck_assert_uint_eq(shards_of(17920, most - 1, 70, 1408), 1);
@@ -186,7 +186,7 @@ END_TEST
 START_TEST(a_full_block_has_56_shards)
 {
 	for (size_t i = 0; i < N(payloads); i++) {
-		const uint32_t most = fanin_shard_span_most(4, payloads[i]);
+		const uint32_t most = fanin_shard_span_max(4, payloads[i]);
 
 		ck_assert_uint_eq(shards_of(most, most, 1, payloads[i]), FANIN_SHARDS_FULL);
 		ck_assert_uint_le(shards_of(most, most / 2, 2, payloads[i]), FANIN_SHARDS_FULL);
@@ -200,7 +200,7 @@ START_TEST(a_span_fills_a_packet_on_average)
 	for (size_t i = 0; i < N(payloads) * N(dtypes); i++) {
 		const uint32_t payload = payloads[i % N(payloads)];
 		const uint32_t bytes = fanin_dtype_size(dtypes[i / N(payloads)]);
-		const uint32_t limit = fanin_shard_span_most(bytes, payload);
+		const uint32_t limit = fanin_shard_span_max(bytes, payload);
 		const uint64_t n = 1000000000;
 		uint32_t before = limit;
 

@@ -213,7 +213,7 @@ static size_t
 fill_bucket(bool whole)
 {
 	struct fanin_shard shard = { .span = rig.span, .whole = whole };
-	const uint16_t most = (uint16_t)fanin_shard_list_most(shard.span, 4, PAYLOAD);
+	const uint16_t most = (uint16_t)fanin_shard_list_max(shard.span, 4, PAYLOAD);
 	uint64_t values[PAYLOAD] = { 0 };
 	uint32_t indices[PAYLOAD];
 	uint16_t n = 0;
@@ -239,7 +239,7 @@ START_TEST(a_block_that_is_whole_is_not_spilled)
 		size_t n_sent;
 
 		start(1, 2, 0);
-		rig.span = fanin_shard_span_most(4, PAYLOAD);
+		rig.span = fanin_shard_span_max(4, PAYLOAD);
 		n_sent = fill_bucket(whole != 0);
 		if (whole != 0)
 			ck_assert_uint_eq(n_sent, 0);

@@ -169,7 +169,7 @@ has_as_many_per_block(uint16_t rank, uint64_t index)
 
 START_TEST(blocks_whose_values_exactly_fill_their_packets_are_complete)
 {
-	const uint32_t most = fanin_shard_list_most(N_INDICES, 4, PAYLOAD);
+	const uint32_t most = fanin_shard_list_max(N_INDICES, 4, PAYLOAD);
 	const double hint = 0.01;
 	struct sparse_trial trial = trial_of(_i);
 	struct sparse_trial_counts counts;
@@ -323,7 +323,7 @@ START_TEST(blocks_of_the_largest_span_may_be_full)
 	struct sparse_trial_counts counts;
 
 	ring_switch_eal();
-	span = fanin_shard_span_most(4, PAYLOAD);
+	span = fanin_shard_span_max(4, PAYLOAD);
 	trial.vectors.n = 2 * (uint64_t)span;
 	trial.vectors.density = 1;
 	trial.vectors.hint = 1e-9;

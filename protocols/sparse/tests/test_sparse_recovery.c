@@ -48,13 +48,13 @@ static struct {
 	struct rig_job job;
 	uint16_t spine;
 	uint32_t first_block;
-	struct fanin_endpoint *engines[SPARSE_MOST_RANKS];
+	struct fanin_endpoint *engines[SPARSE_MAX_RANKS];
 	struct sparse_vectors *vectors[N_REQUESTS];
-	struct taken taken[N_REQUESTS][SPARSE_MOST_RANKS];
+	struct taken taken[N_REQUESTS][SPARSE_MAX_RANKS];
 	/* A dense one in the middle of them, in place. */
-	struct fanin_request dense[SPARSE_MOST_RANKS];
-	uint32_t *elements[SPARSE_MOST_RANKS];
-	bool dense_taken[SPARSE_MOST_RANKS];
+	struct fanin_request dense[SPARSE_MAX_RANKS];
+	uint32_t *elements[SPARSE_MAX_RANKS];
+	bool dense_taken[SPARSE_MAX_RANKS];
 	struct random random;
 	unsigned int n_lost;
 	uint64_t known; /* blocks, at all switches that are no more */

@@ -133,7 +133,7 @@ START_TEST(a_shard_that_is_not_as_it_should_be_has_no_effect)
 	const uint64_t values[2] = { 1, 2 };
 	const uint32_t inside[2] = { 3, 70 };
 	const uint32_t outside[2] = { 3, 1000 };
-	const uint32_t span_most = fanin_shard_span_most(4, PAYLOAD);
+	const uint32_t span_max = fanin_shard_span_max(4, PAYLOAD);
 	struct sparse_frame *frame;
 
 	start(_i, 2, 0);
@@ -154,7 +154,7 @@ START_TEST(a_shard_that_is_not_as_it_should_be_has_no_effect)
 
 		/* Of a shape of its own: it can't be a block of this job, nor match one. */
 		if (open == 0) {
-			shard = (struct fanin_shard){ .span = span_most + 1, .number = 1 };
+			shard = (struct fanin_shard){ .span = span_max + 1, .number = 1 };
 			frame = sparse_rig_shard(&rig, 1, 0, &shard, values, inside, 2);
 			drops(frame, FANIN_REASON_ELEMENTS);
 			shard.span = rig.span;

@@ -60,7 +60,7 @@ struct tcp_congestion_ops {
 #define TCP_CONG_NEEDS_ECN 0x2
 #define TCP_ECN_DEMAND_CWR 4 /* acknowledgements have ECE until a CWR comes */
 #define ICSK_ACK_TIMER 2     /* an acknowledgement is delayed */
-#define LEAST_WINDOW 2       /* segments */
+#define MIN_WINDOW 2         /* segments */
 #define ONE 1024u            /* a share of all, alpha's 1.0 */
 #define GAIN_SHIFT 4         /* g = 1/16 */
 
@@ -112,7 +112,7 @@ BPF_PROG(dctcp_ssthresh, struct sock *sk)
 	__u32 window = tp->snd_cwnd;
 
 	window -= window * state_of(tp)->alpha / (2 * ONE);
-	return window > LEAST_WINDOW ? window : LEAST_WINDOW;
+	return window > MIN_WINDOW ? window : MIN_WINDOW;
 }
 
 /* Once in a window of data: alpha moves by g towards the share that was marked. */
