@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives of MPI programs when the network fails (docs/mpi.md): RANKS ranks make the same CALLS calls, each at its own pace, on one communicator or two. README.md says which step stands for which rule;
- * run.sh gives the sizes, and sees to it that every MUTANT_ is caught.
+ * Collectives of MPI programs when the network fails (docs/mpi.md): RANKS ranks make the same CALLS
+ * calls, each at its own pace, on one communicator or two. README.md says which step stands for
+ * which rule; run.sh gives the sizes, and sees to it that every MUTANT_ is caught.
  *
- * Bits for each call say what it is. NONBLOCKING: it is queued, and up to DEPTH queued ones of a communicator are posted at a time; the others wait for the queue first and return when they are done. SECOND:
- * of the second communicator. SMALL: behind it the program makes a blocking collective that is never for the network, on the first communicator itself. FREES: behind it the program frees the second
- * communicator. A rank may wait for all its requests at any time, or not. At the end all finalize.
+ * Bits for each call say what it is. NONBLOCKING: it is queued, and up to DEPTH queued ones of a
+ * communicator are posted at a time; the others wait for the queue first and return when they are
+ * done. SECOND: of the second communicator. SMALL: behind it the program makes a blocking
+ * collective that is never for the network, on the first communicator itself. FREES: behind it the
+ * program frees the second communicator. A rank may wait for all its requests at any time, or not.
+ * At the end all finalize.
  *
- * The network is done with a call once all ranks have posted it, and tells each rank so at any time. At any moment it may fail, for one communicator or both: from then on, or once a rank has left the job, ranks
- * that wait for a result may get an error instead, each at its own time, or never if the result comes first. REFUSALS posts fail at one rank only.
+ * The network is done with a call once all ranks have posted it, and tells each rank so at any
+ * time. At any moment it may fail, for one communicator or both: from then on, or once a rank has
+ * left the job, ranks that wait for a result may get an error instead, each at its own time, or
+ * never if the result comes first. REFUSALS posts fail at one rank only.
  */
 #define END 250
 #define AGREEMENT 251 /* what the ranks do on the shadow communicator, beside calls */
@@ -62,7 +68,8 @@ byte n_shadow[MEMBERS];
 bit broken[COMMS], stays_whole; /* the network */
 byte refusals = REFUSALS;
 byte r, x, c, i;
-bit same_on_shadow = 1, same_on_comm = 1, sum_is_exact = 1, one_way = 1, errors_are_few = 1, everybody_ends = 1;
+bit same_on_shadow = 1, same_on_comm = 1, sum_is_exact = 1, one_way = 1,
+	errors_are_few = 1, everybody_ends = 1;
 
 #ifdef MUTANT_DIRECT
 byte on_comm[2 * CALLS]; /* and how many each rank has begun is n_small */
@@ -80,7 +87,8 @@ bit in_barrier[MEMBERS];
 #define has_left(y) left[y]
 #define has_contributed(y) contributed[y]
 
-/* ---- communicators: what a rank does as its n-th collective must be what the others do as theirs */
+/* ---- communicators: what a rank does as its n-th collective must be what the others
+ * do as theirs */
 
 inline enter_shadow(what)
 {
@@ -93,7 +101,9 @@ inline enter_shadow(what)
 	n_shadow[x]++
 }
 
-#define all_in_shadow(y) (n_shadow[first_of(y)] >= n_shadow[y] && n_shadow[second_of(y)] >= n_shadow[y] && n_shadow[last_of(y)] >= n_shadow[y])
+#define all_in_shadow(y) \
+	(n_shadow[first_of(y)] >= n_shadow[y] && n_shadow[second_of(y)] >= n_shadow[y] && \
+	n_shadow[last_of(y)] >= n_shadow[y])
 
 /* ... on the first communicator itself. */
 inline enter_comm(what)
@@ -106,11 +116,13 @@ inline enter_comm(what)
 	n_small[r]++
 }
 
-#define all_in_small(y) (n_small[0] >= n_small[y] && n_small[1] >= n_small[y] && n_small[RANKS - 1] >= n_small[y])
+#define all_in_small(y) (n_small[0] >= n_small[y] && n_small[1] >= n_small[y] && \
+	n_small[RANKS - 1] >= n_small[y])
 
 /* ---- the agreement */
 
-/* The rank tells the others once, without waiting, which call is the first that it has not begun in the network. */
+/* The rank tells the others once, without waiting, which call is the first that it has not begun
+ * in the network. */
 inline contribute(first)
 {
 	enter_shadow(AGREEMENT);
@@ -120,7 +132,8 @@ inline contribute(first)
 #endif
 	if
 #ifdef MUTANT_MINIMUM
-	:: n_shadow[first_of(x)] + n_shadow[second_of(x)] + n_shadow[last_of(x)] == 1 || first < meet[x / RANKS] ->
+	:: n_shadow[first_of(x)] + n_shadow[second_of(x)] + n_shadow[last_of(x)] == 1 ||
+		first < meet[x / RANKS] ->
 		meet[x / RANKS] = first
 #else
 	:: first > meet[x / RANKS] -> meet[x / RANKS] = first
@@ -176,7 +189,9 @@ inline fail()
 #define can_post(y) (!left[y] && is_due(y) && begun[y] - done[y] < DEPTH)
 #define can_be_refused(y) (refusals > 0 && can_post(y))
 #define lacks_result(y, call) (!left[y] && (call) < begun[y] && !(arrived[y] >> (call) & 1))
-#define all_have_posted(y, nth) (n_posted[first_of(y)] > (nth) && n_posted[second_of(y)] > (nth) && n_posted[last_of(y)] > (nth))
+#define all_have_posted(y, nth) \
+	(n_posted[first_of(y)] > (nth) && n_posted[second_of(y)] > (nth) && \
+	n_posted[last_of(y)] > (nth))
 #if defined(MUTANT_EARLY_ROOT)
 #define can_arrive(y, call) (lacks_result(y, call) && ((y) == 0 || all_have_posted(y, call)))
 #elif defined(MUTANT_POSTS_ON)
@@ -220,7 +235,8 @@ inline refuse()
 inline arrive(call)
 {
 #ifdef MUTANT_POSTS_ON
-	sum_is_exact = skipped[first_of(x)] == skipped[x] && skipped[second_of(x)] == skipped[x] && skipped[last_of(x)] == skipped[x];
+	sum_is_exact = skipped[first_of(x)] == skipped[x] && skipped[second_of(x)] == skipped[x] &&
+		skipped[last_of(x)] == skipped[x];
 	assert(sum_is_exact);
 #endif
 	arrived[x] = arrived[x] | 1 << call;
@@ -266,7 +282,8 @@ inline end_shadow()
 #define moves(rank) (!waits[rank] && !in_small[rank])
 #define at_call(rank) (place[rank] < FINALIZE && !(place[rank] & 1))
 #define behind_call(rank) (place[rank] < FINALIZE && place[rank] & 1)
-#define can_make(rank) (moves(rank) && at_call(rank) && !called[rank] && (is_nonblocking(call_of(rank)) || is_drained(callee_of(rank))))
+#define can_make(rank) (moves(rank) && at_call(rank) && !called[rank] && \
+	(is_nonblocking(call_of(rank)) || is_drained(callee_of(rank))))
 #define can_return(rank) (called[rank] && is_drained(callee_of(rank)))
 #define can_enter_small(rank) (moves(rank) && behind_call(rank) && has_small(call_of(rank)))
 #define can_leave_small(rank) (in_small[rank] && all_in_small(rank))
@@ -316,20 +333,25 @@ inline leave_small()
 }
 
 /* MPI_Comm_free of the second communicator behind a call, MPI_Finalize of all that are left. */
-#define is_freed(rank, comm) (behind_call(rank) && has_free(call_of(rank)) && (comm) == 1 && is_drained(member(rank, 1)))
+#define is_freed(rank, comm) (behind_call(rank) && has_free(call_of(rank)) && (comm) == 1 && \
+	is_drained(member(rank, 1)))
 #define is_finalized(rank) (place[rank] == FINALIZE && are_drained(rank))
 #if defined(MUTANT_LEAVES_ALONE)
 #define can_begin_end(rank, comm) false
-#define has_ended(rank, comm) (!left[member(rank, comm)] || by_all(has_contributed, member(rank, comm)))
+#define has_ended(rank, comm) (!left[member(rank, comm)] || \
+	by_all(has_contributed, member(rank, comm)))
 #elif defined(MUTANT_BARRIER_AT_END)
-#define can_begin_end(rank, comm) (moves(rank) && !in_barrier[member(rank, comm)] && (is_freed(rank, comm) || is_finalized(rank)))
+#define can_begin_end(rank, comm) (moves(rank) && !in_barrier[member(rank, comm)] && \
+	(is_freed(rank, comm) || is_finalized(rank)))
 #define has_ended(rank, comm) (in_barrier[member(rank, comm)] && all_in_shadow(member(rank, comm)))
 #elif defined(MUTANT_ONE_BY_ONE)
-#define can_begin_end(rank, comm) (moves(rank) && !contributed[member(rank, comm)] && (is_freed(rank, comm) || \
-	is_finalized(rank) && ((comm) == ((rank) & 1) || has_ended(rank, (rank) & 1))))
+#define can_begin_end(rank, comm) (moves(rank) && !contributed[member(rank, comm)] && \
+	(is_freed(rank, comm) || \
+	 is_finalized(rank) && ((comm) == ((rank) & 1) || has_ended(rank, (rank) & 1))))
 #define has_ended(rank, comm) by_all(has_contributed, member(rank, comm))
 #else
-#define can_begin_end(rank, comm) (moves(rank) && !contributed[member(rank, comm)] && (is_freed(rank, comm) || is_finalized(rank)))
+#define can_begin_end(rank, comm) (moves(rank) && !contributed[member(rank, comm)] && \
+	(is_freed(rank, comm) || is_finalized(rank)))
 #define has_ended(rank, comm) by_all(has_contributed, member(rank, comm))
 #endif
 #define can_end_free(rank) (moves(rank) && is_freed(rank, 1) && has_ended(rank, 1))
@@ -348,14 +370,17 @@ inline begin_end()
 #endif
 }
 
-/* Who succeeds in the network does so in a call that nobody makes on the shadow communicator, where in the end all or none have. */
+/* Who succeeds in the network does so in a call that nobody makes on the shadow communicator, where
+ * in the end all or none have. */
 inline check_ways(first, second, last)
 {
-	one_way = !((by_network[first] | by_network[second] | by_network[last]) & (by_shadow[first] | by_shadow[second] | by_shadow[last]));
+	one_way = !((by_network[first] | by_network[second] | by_network[last]) &
+		(by_shadow[first] | by_shadow[second] | by_shadow[last]));
 	assert(one_way);
 	if
 	:: done[first] == made[first] && done[second] == made[first] && done[last] == made[first] ->
-		one_way = by_shadow[first] == by_shadow[second] && by_shadow[second] == by_shadow[last]
+		one_way = by_shadow[first] == by_shadow[second] &&
+			by_shadow[second] == by_shadow[last]
 	:: else
 	fi;
 	assert(one_way)
@@ -383,12 +408,16 @@ inline step_end()
 #define MEMBER_STEPS(rank, comm) \
 	:: d_step { can_post(member(rank, comm)); x = member(rank, comm); post(); step_end() } \
 	:: d_step { can_be_refused(member(rank, comm)); x = member(rank, comm); refuse(); step_end() } \
-	:: d_step { can_arrive(member(rank, comm), done[member(rank, comm)]); x = member(rank, comm); arrive(done[x]); step_end() } \
-	:: d_step { DEPTH > 1 && can_arrive(member(rank, comm), done[member(rank, comm)] + 1); x = member(rank, comm); arrive((done[x] + 1)); step_end() } \
+	:: d_step { can_arrive(member(rank, comm), done[member(rank, comm)]); \
+		x = member(rank, comm); arrive(done[x]); step_end() } \
+	:: d_step { DEPTH > 1 && can_arrive(member(rank, comm), done[member(rank, comm)] + 1); \
+		x = member(rank, comm); arrive((done[x] + 1)); step_end() } \
 	:: d_step { can_fail(member(rank, comm)); x = member(rank, comm); fail(); step_end() } \
-	:: d_step { can_contribute(member(rank, comm)); x = member(rank, comm); contribute(begun[x]); step_end() } \
+	:: d_step { can_contribute(member(rank, comm)); \
+		x = member(rank, comm); contribute(begun[x]); step_end() } \
 	:: d_step { can_take_turn(member(rank, comm)); x = member(rank, comm); take_turn(); step_end() } \
-	:: d_step { can_end_shadow(member(rank, comm)); x = member(rank, comm); end_shadow(); step_end() } \
+	:: d_step { can_end_shadow(member(rank, comm)); \
+		x = member(rank, comm); end_shadow(); step_end() } \
 	:: d_step { can_begin_end(rank, comm); x = member(rank, comm); begin_end(); step_end() }
 
 active proctype ranks()

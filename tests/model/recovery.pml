@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What happens when a switch loses a run and hosts take it up again in another one. README.md says which step stands for
- * which function of the code; run.sh gives the sizes, and sees to it that every MUTANT_ is caught.
+ * What happens when a switch loses a run and hosts take it up again in another one. README.md says
+ * which step stands for which function of the code; run.sh gives the sizes, and sees to it that
+ * every MUTANT_ is caught.
  *
- * HOSTS hosts with BLOCKS blocks and a window of W at one switch, which loses its run at most LOSSES times, at any moment, also
- * before the next one has begun. The network is the unbounded one of window.pml: what was sent once can be delivered at any
- * time, any number of times, or never, as long as somebody is in its run. After any such history all that is in flight vanishes
- * and the network is perfect from then on; the hosts' timers and JOINs must do the rest.
+ * HOSTS hosts with BLOCKS blocks and a window of W at one switch, which loses its run at most
+ * LOSSES times, at any moment, also before the next one has begun. The network is the unbounded one
+ * of window.pml: what was sent once can be delivered at any time, any number of times, or never, as
+ * long as somebody is in its run. After any such history all that is in flight vanishes and the
+ * network is perfect from then on; the hosts' timers and JOINs must do the rest.
  *
- * Blocks are counted from 0 through all runs. Packets and slots have the run's numbers, from 0 at its first block.
+ * Blocks are counted from 0 through all runs. Packets and slots have the run's numbers, from 0 at
+ * its first block.
  *
- * With OWNERS each block has an owner, who alone gets the result; what others get is empty. Hosts take turns. Results that are in flight
- * come as either, since hosts may share a port.
+ * With OWNERS each block has an owner, who alone gets the result; what others get is empty. Hosts
+ * take turns. Results that are in flight come as either, since hosts may share a port.
  */
 #define SLOTS (2 * W)
 #define RUNS (LOSSES + 1)
@@ -72,7 +75,8 @@ hidden short inbox[HOSTS];
 hidden byte moved;
 
 /* The properties, so that the verifier tells which one fails. */
-hidden byte sum_is_exact, same_everywhere, skew_is_below_window, result_is_kept, slot_is_free, never_refused,
+hidden byte sum_is_exact, same_everywhere, skew_is_below_window, result_is_kept,
+	slot_is_free, never_refused,
 	everybody_finishes;
 
 #define lane_of(host, block) (host * W + ((block) & (W - 1)))
@@ -106,13 +110,14 @@ inline publish()
 }
 
 /*
- * Of a block that is finished the host has overwritten the buffer; if the block is another host's, not before the one that follows in the lane
- * is finished, too.
+ * Of a block that is finished the host has overwritten the buffer; if the block is another host's,
+ * not before the one that follows in the lane is finished, too.
  */
 #if defined(MUTANT_CONTRIBUTES_UNCHANGED)
 #define is_changed(block) false
 #elif defined(OWNERS) && !defined(MUTANT_GIVEN_UP_EARLY)
-#define is_changed(block) (needs_result(h, block) -> has(h, block) : lane[lane_of(h, block)] > (block) + W)
+#define is_changed(block) \
+	(needs_result(h, block) -> has(h, block) : lane[lane_of(h, block)] > (block) + W)
 #else
 #define is_changed(block) has(h, block)
 #endif
@@ -120,7 +125,8 @@ inline publish()
 /* The slot's sum takes this host's data. */
 inline merge()
 {
-	slot[i].spoiled = slot[i].spoiled || slot[i].sum >> h & 1 || base[h] != first || is_changed(base[h] + n);
+	slot[i].spoiled = slot[i].spoiled || slot[i].sum >> h & 1 || base[h] != first ||
+		is_changed(base[h] + n);
 	slot[i].sum = slot[i].sum | 1 << h;
 	slot[i].present = slot[i].present | 1 << h;
 	if
@@ -128,7 +134,8 @@ inline merge()
 		printf("switch: block %d is done\n", first + n);
 		computed[current] = computed[current] | 1 << n;
 		if
-		:: slot[i].spoiled || slot[i].sum != ALL_HOSTS -> wrong[current] = wrong[current] | 1 << n
+		:: slot[i].spoiled || slot[i].sum != ALL_HOSTS ->
+			wrong[current] = wrong[current] | 1 << n
 		:: else
 		fi;
 		publish()
@@ -143,7 +150,8 @@ inline take_known()
 	slot[i].sum = 0;
 	slot[i].spoiled = false;
 	if
-	:: base[h] != first || !needs_result(h, base[h] + n) -> wrong[current] = wrong[current] | 1 << n
+	:: base[h] != first || !needs_result(h, base[h] + n) ->
+		wrong[current] = wrong[current] | 1 << n
 	:: else
 	fi;
 	publish()
@@ -281,12 +289,16 @@ inline send(which)
 	:: lost(which / W) || lane[which] >= BLOCKS
 #if !defined(MUTANT_CONTRIBUTES_CHANGED) && !defined(MUTANT_CONTRIBUTES_UNCHANGED)
 #ifdef MUTANT_SENDS_NOTHING
-	:: !lost(which / W) && lane[which] < BLOCKS && known[which] && !needs_result(which / W, lane[which])
+	:: !lost(which / W) && lane[which] < BLOCKS && known[which] &&
+		!needs_result(which / W, lane[which])
 #endif
-	:: !lost(which / W) && lane[which] < BLOCKS && known[which] && tells(which / W, lane[which]) ->
+	:: !lost(which / W) && lane[which] < BLOCKS && known[which] &&
+		tells(which / W, lane[which]) ->
 		told[which / W] = told[which / W] | 1 << (lane[which] - base[which / W])
 #endif
-	:: else -> contributed[which / W] = contributed[which / W] | 1 << (lane[which] - base[which / W])
+	:: else ->
+		contributed[which / W] = contributed[which / W] |
+			1 << (lane[which] - base[which / W])
 	fi
 }
 
@@ -595,8 +607,10 @@ inline recover()
 
 #define pick_block(set) \
 	if \
-	:: set >> 0 & 1 -> n = 0 :: set >> 1 & 1 -> n = 1 :: set >> 2 & 1 -> n = 2 :: set >> 3 & 1 -> n = 3 \
-	:: set >> 4 & 1 -> n = 4 :: set >> 5 & 1 -> n = 5 :: set >> 6 & 1 -> n = 6 :: set >> 7 & 1 -> n = 7 \
+	:: set >> 0 & 1 -> n = 0 :: set >> 1 & 1 -> n = 1 \
+	:: set >> 2 & 1 -> n = 2 :: set >> 3 & 1 -> n = 3 \
+	:: set >> 4 & 1 -> n = 4 :: set >> 5 & 1 -> n = 5 \
+	:: set >> 6 & 1 -> n = 6 :: set >> 7 & 1 -> n = 7 \
 	fi
 
 /* A host of which something can be said; can't be executed if there is none. */
@@ -628,7 +642,8 @@ active proctype network()
 {
 	d_step { start(); step_end() }
 	do
-	:: atomic { pick_host(has_contributed); pick_block(contributed[h]); d_step { receive_contribution(); step_end() } }
+	:: atomic { pick_host(has_contributed); pick_block(contributed[h]);
+		d_step { receive_contribution(); step_end() } }
 	:: atomic { pick_host(has_told); pick_block(told[h]); d_step { receive_known(); step_end() } }
 #ifdef MUTANT_ANY_RUN
 	:: atomic {

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Joining where programs have different versions (docs/protocol.md, "Versions"): HOSTS hosts, a switch and its parent. HOST_OLD, a bit for each host, SWITCH_OLD and PARENT_OLD say who has the version before.
- * README.md says which step stands for which rule; run.sh gives the sizes, and sees to it that every MUTANT_ is caught.
+ * Joining where programs have different versions (docs/protocol.md, "Versions"): HOSTS hosts, a
+ * switch and its parent. HOST_OLD, a bit for each host, SWITCH_OLD and PARENT_OLD say who has the
+ * version before. README.md says which step stands for which rule; run.sh gives the sizes, and sees
+ * to it that every MUTANT_ is caught.
  *
- * A packet that was sent is on its way until it is delivered, in any order. At most LOSSES vanish, DUPLICATES are delivered and stay, and hosts repeat themselves PREMATURE times while something is on its way. From some
- * moment on nothing is lost any more: each host then knows within BOUND repetitions whether it takes part in the run, or why not.
+ * A packet that was sent is on its way until it is delivered, in any order. At most LOSSES vanish,
+ * DUPLICATES are delivered and stay, and hosts repeat themselves PREMATURE times while something is
+ * on its way. From some moment on nothing is lost any more: each host then knows within BOUND
+ * repetitions whether it takes part in the run, or why not.
  */
 #define BOUND 10
 
@@ -14,7 +18,8 @@
 #define J3 2
 #define J3C 3
 #define UP 4
-/* Packets down, of version 2 or 3: CHALLENGE, waiting, active; REFUSED, with the version that its `contributions` names. */
+/* Packets down, of version 2 or 3: CHALLENGE, waiting, active; REFUSED, with the version that
+ * its `contributions` names. */
 #define C2 0
 #define W2 1
 #define A2 2
@@ -66,7 +71,9 @@ bit never_mixed = 1, right_refusal = 1, both_versions = 1, nobody_waits = 1;
 #if HOSTS == 2
 #define all_joined (joined[0] && joined[1])
 #define stays_away(x, y) (state[x] == JOINING && state[y] == TOLD && is_old(x) != is_old(y))
-#define all_know ((state[0] != JOINING && state[1] != JOINING) || (perfect && (stays_away(0, 1) || stays_away(1, 0))))
+#define all_know \
+	((state[0] != JOINING && state[1] != JOINING) || \
+	(perfect && (stays_away(0, 1) || stays_away(1, 0))))
 #define tell_all in_vain[0] = joined[0]; in_vain[1] = joined[1]
 #else
 #define all_joined joined[0]
@@ -143,7 +150,8 @@ inline hear()
 	:: state[h] == JOINING && is_old(h) && kind == W2 -> unanswered[h] = 0
 	:: state[h] == JOINING && is_old(h) && kind == A2 -> joins()
 	:: state[h] == JOINING && is_old(h) && (kind == R2 || kind == R2_3) ->
-		/* A switch of the version before passes on what a newer parent has said, without its version. */
+		/* A switch of the version before passes on what a newer parent has said,
+		 * without its version. */
 		is_told(!SWITCH_OLD || !PARENT_OLD, kind == R2_3 || SWITCH_OLD)
 	:: state[h] == JOINING && is_old(h) && kind >= C3
 	:: state[h] == JOINING && !is_old(h) && kind == C3 ->
@@ -215,7 +223,8 @@ inline ask_parent()
 	asked = 1
 }
 
-/* Host h has joined, and is told how things are. A switch of the version before tells once what its parent has said, and to who asks next. */
+/* Host h has joined, and is told how things are. A switch of the version before tells once what its
+ * parent has said, and to who asks next. */
 inline answer_member()
 {
 	if

@@ -6,8 +6,10 @@
  * as a rank has left an operation. README.md says which step stands for which rule; run.sh gives
  * the sizes, and sees to it that every MUTANT_ is caught.
  *
- * What is in flight is a bit for each receiver, operation and packet, so that anything may overtake anything. LOSSES of them vanish, DUPLICATES are delivered and stay,
- * and PREMATURE times a rank asks while something may still come. When nothing moves any more, the timers fire: who lacks something asks.
+ * What is in flight is a bit for each receiver, operation and packet, so that anything may
+ * overtake anything. LOSSES of them vanish, DUPLICATES are delivered and stay, and PREMATURE
+ * times a rank asks while something may still come. When nothing moves any more, the timers fire:
+ * who lacks something asks.
  */
 #define PLACES (RANKS * OPERATIONS * PACKETS)
 #define AT(r, o, p) (((r) * OPERATIONS + (o)) * PACKETS + (p))
@@ -25,7 +27,8 @@ bit by_neighbor[PLACES]; /* DATA from its left neighbor */
 byte content[PLACES];    /* of that */
 bit asks[PLACES];        /* FETCH, to the rank from its right neighbor */
 bit has[RANKS * PACKETS];
-bit standing[RANKS * PACKETS]; /* packets that the right neighbor has asked for, and that the rank lacks */
+/* Packets that the right neighbor has asked for, and that the rank lacks. */
+bit standing[RANKS * PACKETS];
 byte buffer[RANKS * PACKETS];
 bit posted[RANKS];
 bit contributed[RANKS]; /* to the end of its operation */
@@ -127,7 +130,8 @@ inline ask()
 	i = 0
 }
 
-/* The rank posts its next operation: a root with its data, all others with a buffer that holds something else. */
+/* The rank posts its next operation: a root with its data, all others with a buffer that
+ * holds something else. */
 inline post()
 {
 	posted[r] = 1;
@@ -167,7 +171,8 @@ inline leave()
 	check_all();
 	i = 0;
 	do
-	:: i < PACKETS -> buffer[OWN(r, i)] = OVERWRITTEN; has[OWN(r, i)] = 0; standing[OWN(r, i)] = 0; i++
+	:: i < PACKETS -> buffer[OWN(r, i)] = OVERWRITTEN; has[OWN(r, i)] = 0;
+		standing[OWN(r, i)] = 0; i++
 	:: else -> break
 	od;
 	i = 0;
@@ -222,11 +227,13 @@ inline fire_timers()
 active proctype network()
 {
 	do
-	:: d_step { operation[0] == OPERATIONS && operation[1] == OPERATIONS && operation[RANKS - 2] == OPERATIONS &&
-		operation[RANKS - 1] == OPERATIONS } -> break
+	:: d_step { operation[0] == OPERATIONS && operation[1] == OPERATIONS &&
+		operation[RANKS - 2] == OPERATIONS && operation[RANKS - 1] == OPERATIONS } -> break
 	:: atomic {
-		flying == 0 && !MAY_SEND && !MAY_STEP(0) && !MAY_STEP(1) && !MAY_STEP(RANKS - 2) && !MAY_STEP(RANKS - 1) &&
-		!(operation[0] == OPERATIONS && operation[1] == OPERATIONS && operation[RANKS - 2] == OPERATIONS &&
+		flying == 0 && !MAY_SEND && !MAY_STEP(0) && !MAY_STEP(1) &&
+		!MAY_STEP(RANKS - 2) && !MAY_STEP(RANKS - 1) &&
+		!(operation[0] == OPERATIONS && operation[1] == OPERATIONS &&
+		  operation[RANKS - 2] == OPERATIONS &&
 		operation[RANKS - 1] == OPERATIONS) -> fire_timers()
 	   }
 	:: atomic {

@@ -5,11 +5,14 @@
  * README.md says which step stands for which rule; run.sh gives the sizes, and sees to it that
  * every MUTANT_ is caught.
  *
- * There are two networks, as in window.pml. UNBOUNDED: what was sent once can be delivered at any time, any number of times, or never, and not only
- * to the next switch: to any. Switches lose what they have at any time, so SWITCHES of them stand for networks of any shape. From every state, everything
- * in flight is then lost, and queries and asks must do the rest.
- * Otherwise the packets in flight are in a bag, of which LOSSES vanish and DUPLICATES are delivered and stay; FORGETS times a switch loses what it has, COLLISIONS
- * times it finds a free place taken, and PREMATURE packets are sent by ranks' timers that fire early. When nothing moves any more, all those timers fire.
+ * There are two networks, as in window.pml. UNBOUNDED: what was sent once can be delivered at any
+ * time, any number of times, or never, and not only to the next switch: to any. Switches lose what
+ * they have at any time, so SWITCHES of them stand for networks of any shape. From every state,
+ * everything in flight is then lost, and queries and asks must do the rest.
+ * Otherwise the packets in flight are in a bag, of which LOSSES vanish and DUPLICATES are delivered
+ * and stay; FORGETS times a switch loses what it has, COLLISIONS times it finds a free place taken,
+ * and PREMATURE packets are sent by ranks' timers that fire early. When nothing moves any more, all
+ * those timers fire.
  * QUIET: nothing is lost, and no rank asks for a result. Leaders send REPEAT unasked only there.
  */
 #ifdef MUTANT_HALF_ENTRIES
@@ -25,7 +28,8 @@
 #define NONE 15
 #define ALL_RANKS ((1 << HOSTS) - 1)
 
-/* Nodes: hosts are 0 to 3, switches 4 to 7: the leaves of ranks 0 and 3, and of 1 and 2, and two spines. Tables have switches' numbers less 4. */
+/* Nodes: hosts are 0 to 3, switches 4 to 7: the leaves of ranks 0 and 3, and of 1 and 2, and two
+ * spines. Tables have switches' numbers less 4. */
 #define SPINE 6
 #define SPINE_2 7
 #define leaf_of(host) (4 + ((host) == 1 || (host) == 2))
@@ -40,8 +44,10 @@
 typedef Descriptor {
 	unsigned state : 2;
 	unsigned block : 3;
-	unsigned set : 4;     /* of an open one what is in its sum; of a sent one what has been seen */
-	unsigned spoiled : 1; /* data of a rank is in it twice, or not in it but in the set, or not this rank's */
+	/* Of an open one what is in its sum; of a sent one what has been seen. */
+	unsigned set : 4;
+	/* Data of a rank is in it twice, or not in it but in the set, or not this rank's. */
+	unsigned spoiled : 1;
 #ifndef UNBOUNDED
 	byte ports; /* the nodes behind them */
 #endif
@@ -75,7 +81,8 @@ short flight[BLOCKS];
 byte spoiled_flight; /* blocks */
 bool recovering, generous;
 #else
-/* The bag: its packets in ascending order, so that each has one representation. A packet has room for the numbers of 4 blocks. */
+/* The bag: its packets in ascending order, so that each has one representation. A packet has room
+ * for the numbers of 4 blocks. */
 #if BLOCKS > 4
 #error "the bag has at most 4 blocks"
 #endif
@@ -108,7 +115,8 @@ hidden byte spoilt, data, past, where, moved;
 hidden int q, z;
 
 /* The properties, so that the verifier tells which one fails. */
-hidden byte sum_is_exact, one_result, entry_is_free, data_is_own, timers_help, needs_no_query, descriptors_end, bag_suffices;
+hidden byte sum_is_exact, one_result, entry_is_free, data_is_own, timers_help,
+	needs_no_query, descriptors_end, bag_suffices;
 
 #define is_in(bitmap, member) ((bitmap) >> (member) & 1)
 #define contains(set, part) (((set) & (part)) == (part))
@@ -172,7 +180,8 @@ inline take(index)
 }
 #endif
 
-/* ---- switches. n is the switch, v the block, s and spoilt what comes, f the node that it comes from. */
+/* ---- switches. n is the switch, v the block, s and spoilt what comes, f the node that
+ * it comes from. */
 
 inline free_descriptor(index)
 {
@@ -203,11 +212,13 @@ inline send_on()
 #endif
 }
 
-/* Combines s with the descriptor's sum, or takes its place, and says that the ranks `claimed` are in. */
+/* Combines s with the descriptor's sum, or takes its place, and says that the ranks
+ * `claimed` are in. */
 inline combine(claimed)
 {
 	descriptor[n].spoiled =
-		descriptor[n].spoiled || spoilt || (descriptor[n].set & s) != 0 || (descriptor[n].set | s) != (claimed);
+		descriptor[n].spoiled || spoilt || (descriptor[n].set & s) != 0 ||
+		(descriptor[n].set | s) != (claimed);
 	descriptor[n].set = claimed
 }
 
@@ -290,7 +301,8 @@ inline switch_receive()
 		:: else ->
 #ifndef UNBOUNDED
 			if
-			:: descriptor[n].state == EMPTY || descriptor[n].block + 2 * W <= v -> collisions--
+			:: descriptor[n].state == EMPTY || descriptor[n].block + 2 * W <= v ->
+				collisions--
 			:: else
 			fi;
 #endif
@@ -440,8 +452,9 @@ inline note_way()
 #define note_way() skip
 #endif
 
-/* Data of block v of the ranks in s, spoilt or not; `past` all descriptors, with the port f of the switch `where` if that is not 0. The leader's own data
- * is in the entry's set, but not in what s is compared with. */
+/* Data of block v of the ranks in s, spoilt or not; `past` all descriptors, with the port f of the
+ * switch `where` if that is not 0. The leader's own data is in the entry's set, but not in what s
+ * is compared with. */
 #define others(set) ((set) & ~(1 << leader(v)))
 inline leader_receive()
 {
@@ -464,7 +477,8 @@ inline leader_receive()
 			entry[e].spoiled = 1
 #else
 		:: contains(entry[e].set, s) -> skip
-		:: (entry[e].set & s) != 0 && !contains(entry[e].set, s) && contains(s, others(entry[e].set)) ->
+		:: (entry[e].set & s) != 0 && !contains(entry[e].set, s) &&
+			contains(s, others(entry[e].set)) ->
 #ifdef MUTANT_OWN_REPLACED
 			entry[e].spoiled = spoilt || is_in(entry[e].set, leader(v));
 #else
@@ -472,7 +486,8 @@ inline leader_receive()
 #endif
 			entry[e].set = entry[e].set | s;
 			note_way()
-		:: (entry[e].set & s) != 0 && !contains(entry[e].set, s) && !contains(s, others(entry[e].set)) ->
+		:: (entry[e].set & s) != 0 && !contains(entry[e].set, s) &&
+			!contains(s, others(entry[e].set)) ->
 #ifndef UNBOUNDED
 			for (g : 0 .. HOSTS - 1) {
 				if
@@ -598,7 +613,8 @@ inline other_run()
 	n = j;
 	v = b;
 	if
-	:: descriptor[n].state == OPEN && descriptor[n].block == v && (descriptor[n].set & h) == 0 ->
+	:: descriptor[n].state == OPEN && descriptor[n].block == v &&
+		(descriptor[n].set & h) == 0 ->
 		s = h;
 		spoilt = true;
 		combine(descriptor[n].set | s)
@@ -644,7 +660,8 @@ inline recover()
 			x = k % HOSTS;
 			e = entry_of(v);
 			if
-			:: sent[leader(v)] > v && !has_gone(leader(v)) && entry[e].block == v && entry[e].made == 0 &&
+			:: sent[leader(v)] > v && !has_gone(leader(v)) &&
+				entry[e].block == v && entry[e].made == 0 &&
 				!is_in(entry[e].set, x) && answers_ask ->
 				s = 1 << x;
 				spoilt = false;
@@ -718,7 +735,8 @@ inline deliver()
 	:: k == QUERY && !has_gone(leader(v)) ->
 		e = entry_of(v);
 		if
-		:: entry[e].block == v && entry[e].made != 0 -> send(packet(REPEAT, v, f, 0, entry[e].made, 0))
+		:: entry[e].block == v && entry[e].made != 0 ->
+			send(packet(REPEAT, v, f, 0, entry[e].made, 0))
 		:: else
 		fi
 	:: k == ASK ->
@@ -744,7 +762,8 @@ inline ask()
 {
 	e = entry_of(v);
 	if
-	:: v < sent[leader(v)] && entry[e].block == v && entry[e].made == 0 && !is_in(entry[e].set, x) ->
+	:: v < sent[leader(v)] && entry[e].block == v && entry[e].made == 0 &&
+		!is_in(entry[e].set, x) ->
 		send(packet(ASK, v, x, 0, 0, 0))
 	:: else
 	fi
@@ -819,7 +838,8 @@ init
 	do
 	:: atomic {
 		if
-		:: event = DELIVER; pick(j, SWITCHES); pick(b, BLOCKS); pick(h, ALL_RANKS); h++; pick(c, 2)
+		:: event = DELIVER; pick(j, SWITCHES); pick(b, BLOCKS);
+			pick(h, ALL_RANKS); h++; pick(c, 2)
 		:: event = TIMER; pick(j, SWITCHES)
 		:: event = FORGET; pick(j, SWITCHES)
 		:: event = ARRIVE; pick(b, BLOCKS); pick(h, ALL_RANKS); h++
@@ -906,7 +926,8 @@ init
 		:: premature > 0 -> event = QUERY_EARLY; pick(h, HOSTS)
 #endif
 		:: count == 0 && descriptor[0].state != OPEN && descriptor[1].state != OPEN &&
-			descriptor[2].state != OPEN && descriptor[3].state != OPEN -> event = SILENCE
+			descriptor[2].state != OPEN && descriptor[3].state != OPEN ->
+				event = SILENCE
 		fi;
 		d_step {
 			data = false;

@@ -1,25 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The window protocol and queries between hosts and one switch (LEVELS 1), a root switch with two leaf switches (LEVELS 2), or
- * a chain of three switches (LEVELS 3). README.md says which step stands for which function of the code; run.sh gives the
- * sizes, and sees to it that every MUTANT_ is caught.
+ * The window protocol and queries between hosts and one switch (LEVELS 1), a root switch with
+ * two leaf switches (LEVELS 2), or a chain of three switches (LEVELS 3). README.md says which
+ * step stands for which function of the code; run.sh gives the sizes, and sees to it that
+ * every MUTANT_ is caught.
  *
- * A block is counted from BASE without end; what travels is number(block), which wraps around in the middle of a run. Only
- * the properties and the sums know the count, the protocol decides by numbers alone.
+ * A block is counted from BASE without end; what travels is number(block), which wraps around
+ * in the middle of a run. Only the properties and the sums know the count, the protocol
+ * decides by numbers alone.
  *
  * The network is one of two:
- * UNBOUNDED  What was sent once can be delivered at any time, any number of times, or never. After any such history all that
- *            is in flight may vanish and the network be perfect from then on; the hosts' queries must do the rest.
- * else       A link is a bag. LOSSES packets vanish, DUPLICATES are delivered and stay, PREMATURE queries are sent while their
- *            block is still on its way, in any combination; timers fire when no packet is left. With WINDOWS a host sends
- *            what it may send at any time or never, but for its oldest block.
+ * UNBOUNDED  What was sent once can be delivered at any time, any number of times, or never. After
+ *            any such history all that is in flight may vanish and the network be perfect from
+ *            then on; the hosts' queries must do the rest.
+ * else       A link is a bag. LOSSES packets vanish, DUPLICATES are delivered and stay, PREMATURE
+ *            queries are sent while their block is still on its way, in any combination; timers
+ *            fire when no packet is left. With WINDOWS a host sends what it may send at any time
+ *            or never, but for its oldest block.
  *
- * All queries say that their block is overdue, and of answers only `absent` makes anyone do anything: others aren't sent.
+ * All queries say that their block is overdue, and of answers only `absent` makes anyone do
+ * anything: others aren't sent.
  */
 #define BASE (2 * W)
 #define END (BASE + BLOCKS)
 
-/* Of two numbers less than half of them apart it can be told which is later: more than any packet lives. */
+/* Of two numbers less than half of them apart it can be told which is later: more than
+ * any packet lives. */
 #ifdef MUTANT_FEW_NUMBERS
 #define NUMBERS (8 * W)
 #else
@@ -47,8 +53,9 @@
 #endif
 
 /*
- * A link has the name of the child at its lower end: the hosts, then switches 1 and 2. With two levels these are leaves, the
- * first with the hosts below LEFT. With three, host 0 is at switch 2, which is at switch 1 with host 2, if there is one.
+ * A link has the name of the child at its lower end: the hosts, then switches 1 and 2. With two
+ * levels these are leaves, the first with the hosts below LEFT. With three, host 0 is at switch 2,
+ * which is at switch 1 with host 2, if there is one.
  */
 #define ROOT 0
 #define LEFT ((HOSTS + 1) / 2)
@@ -66,7 +73,8 @@
 #define first_of_not(set) ((set + 1) & ~set)
 #define ALL_HOSTS ((1 << HOSTS) - 1)
 
-/* With the unbounded network there are queries, and smaller windows, in recovery only, which is one step. */
+/* With the unbounded network there are queries, and smaller windows, in recovery only, which
+ * is one step. */
 #ifdef UNBOUNDED
 #define QUERIES hidden
 #else
@@ -93,15 +101,18 @@ Slot slot[SWITCHES * SLOTS];
 short sent[LINKS];
 short resent[LINKS];
 short result[LINKS];
-/* Queries, and answers that the block is absent. Blocks of lanes that their hosts have not sent yet. */
+/* Queries, and answers that the block is absent. Blocks of lanes that their hosts have
+ * not sent yet. */
 QUERIES short query[LINKS];
 QUERIES short absent[LINKS];
 QUERIES short unsent[LINKS];
-/* Those whose data is wrong. Once there is one on a link, all of this block and link count as wrong. */
+/* Those whose data is wrong. Once there is one on a link, all of this block and link
+ * count as wrong. */
 short spoiled_up[LINKS];
 short spoiled_result[LINKS];
 
-/* The packet that this step is about: its link, block (counted from 0), flag, and whether it is a duplicate. */
+/* The packet that this step is about: its link, block (counted from 0), flag, and whether it
+ * is a duplicate. */
 byte link;
 byte at;
 bool retransmit;
@@ -130,7 +141,8 @@ hidden byte children[SWITCHES]; /* links */
 hidden byte s, i, b, h, l, c, oldest;
 
 /* The properties, so that the verifier tells which one fails. */
-hidden byte sum_is_exact, result_is_in_order, slot_is_free, never_refused, timers_help, slots_are_finished;
+hidden byte sum_is_exact, result_is_in_order, slot_is_free, never_refused,
+	timers_help, slots_are_finished;
 
 /* ---- what a switch sends */
 
@@ -179,7 +191,8 @@ inline pass_up(repeat)
 
 inline merge(spoilt)
 {
-	slot[i].spoiled = slot[i].spoiled || spoilt || slot[i].block != b || slot[i].sum & hosts_below[link];
+	slot[i].spoiled = slot[i].spoiled || spoilt || slot[i].block != b ||
+		slot[i].sum & hosts_below[link];
 	slot[i].sum = slot[i].sum | hosts_below[link];
 	slot[i].present = slot[i].present | 1 << link;
 	if
@@ -442,7 +455,8 @@ inline host_receive_absent()
 /* A lane's block is in flight, or was. */
 #define was_sent(host, l) (lane[l] < END && (unsent[host] & bit_of(lane[l])) == 0)
 
-/* Silence: every host asks for its oldest block, and that must bring a result to one of them at least. */
+/* Silence: every host asks for its oldest block, and that must bring a result to one of
+ * them at least. */
 inline timers_fire()
 {
 	timers_help = !rested;
@@ -628,8 +642,9 @@ inline deliver_absent()
 #ifdef UNBOUNDED
 
 /*
- * In flight are all packets that were sent so far, each also as a retransmission, and queries for them: a timer may fire at any
- * time. So are answers to switches that their block was absent: it was, before it arrived.
+ * In flight are all packets that were sent so far, each also as a retransmission, and queries for
+ * them: a timer may fire at any time. So are answers to switches that their block was absent: it
+ * was, before it arrived.
  */
 inline lose_everything()
 {
@@ -713,7 +728,8 @@ inline may_stay()
 	fi
 }
 
-#define lose(set) d_step { printf("a packet is lost\n"); take(set); losses--; rested = false; step_end() }
+#define lose(set) d_step { \
+	printf("a packet is lost\n"); take(set); losses--; rested = false; step_end() }
 
 #define working(host, n) was_sent(host, host * LANES + n)
 

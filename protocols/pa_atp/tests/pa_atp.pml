@@ -5,13 +5,16 @@
  * stands for which function of the code; run.sh gives the sizes, and sees to it that every MUTANT_
  * is caught.
  *
- * The network is the unbounded one of window.pml: what was sent once can be delivered at any time, any number of times, or never, as long as its run
- * lasts. Packets without data are not there: what they cause may happen at any time. A QUERY, a FLUSH, a contribution with RETRANSMIT and the end of
- * an aggregator's time flush it, and split the block, also if no aggregator has it; an ASK makes a host send its data again. A sum that was sent is
- * given up at any time.
- * After any such history all that is in flight vanishes and the network is perfect from then on; the hosts' queries must do the rest.
+ * The network is the unbounded one of window.pml: what was sent once can be delivered at any time,
+ * any number of times, or never, as long as its run lasts. Packets without data are not there: what
+ * they cause may happen at any time. A QUERY, a FLUSH, a contribution with RETRANSMIT and the end
+ * of an aggregator's time flush it, and split the block, also if no aggregator has it; an ASK makes
+ * a host send its data again. A sum that was sent is given up at any time.
+ * After any such history all that is in flight vanishes and the network is perfect from then on;
+ * the hosts' queries must do the rest.
  *
- * The run is lost at most LOSSES times, with all that the switch and the server have. How hosts agree on the next one is in recovery.pml.
+ * The run is lost at most LOSSES times, with all that the switch and the server have. How hosts
+ * agree on the next one is in recovery.pml.
  */
 #ifdef MUTANT_HALF_ENTRIES
 #define ENTRIES W
@@ -54,7 +57,8 @@ typedef Entry {
 };
 Entry entry[ENTRIES];
 
-/* In flight: hosts' contributions by block, PARTIALs to the server by block and set, KNOWN, RESULT. */
+/* In flight: hosts' contributions by block, PARTIALs to the server by block and set,
+ * KNOWN, RESULT. */
 short contributed[HOSTS];
 byte part[BLOCKS];
 short spoiled_part;
@@ -107,7 +111,8 @@ inline host_accepts(host, block)
 	done[host] = done[host] | 1 << block
 }
 
-/* The block v is done. With a perfect network everybody gets its result, and it frees the aggregator. */
+/* The block v is done. With a perfect network everybody gets its result, and it frees
+ * the aggregator. */
 inline publish()
 {
 	entry[e].finished = true;
@@ -119,7 +124,8 @@ inline publish()
 			host_accepts(g, v)
 		}
 		if
-		:: aggregator[v % AGGREGATORS].block == v && aggregator[v % AGGREGATORS].state != OTHERS ->
+		:: aggregator[v % AGGREGATORS].block == v &&
+			aggregator[v % AGGREGATORS].state != OTHERS ->
 			free_aggregator(v % AGGREGATORS)
 		:: else
 		fi
@@ -127,7 +133,8 @@ inline publish()
 	fi
 }
 
-/* Opens the entry of block v, if it is not at that or a later one. Leaves the entry's index in e. */
+/* Opens the entry of block v, if it is not at that or a later one. Leaves the entry's
+ * index in e. */
 inline open_entry()
 {
 	e = v % ENTRIES;
@@ -171,7 +178,8 @@ inline server_receive()
 		:: !contains(entry[e].set, s) && contains(s, entry[e].set) && entry[e].set != 0 ->
 			entry[e].set = s;
 			entry[e].spoiled = is_in(spoiled_part, v)
-		:: (entry[e].set & s) != 0 && !contains(entry[e].set, s) && !contains(s, entry[e].set) -> skip
+		:: (entry[e].set & s) != 0 && !contains(entry[e].set, s) &&
+			!contains(s, entry[e].set) -> skip
 #endif
 #endif
 		:: (entry[e].set & s) == 0 ->
@@ -239,7 +247,8 @@ inline switch_receive()
 	if
 	:: v < progress -> skip
 	:: v >= progress && is_in(split, v) -> send_up(changed)
-	:: v >= progress && !is_in(split, v) && aggregator[i].state == MERGING && aggregator[i].block == v ->
+	:: v >= progress && !is_in(split, v) && aggregator[i].state == MERGING &&
+		aggregator[i].block == v ->
 		if
 #ifdef MUTANT_SWITCH_COUNTS
 		:: is_in(aggregator[i].set, x) -> aggregator[i].spoiled = true
@@ -258,14 +267,16 @@ inline switch_receive()
 			:: else
 			fi
 		fi
-	:: v >= progress && !is_in(split, v) && aggregator[i].state == SENT && aggregator[i].block == v -> skip
+	:: v >= progress && !is_in(split, v) && aggregator[i].state == SENT &&
+		aggregator[i].block == v -> skip
 	:: v >= progress && !is_in(split, v) && aggregator[i].state == EMPTY ->
 		aggregator[i].state = MERGING;
 		aggregator[i].block = v;
 		aggregator[i].set = s;
 		aggregator[i].spoiled = changed
-	:: v >= progress && !is_in(split, v) && (aggregator[i].state == OTHERS ||
-						 (aggregator[i].state != EMPTY && aggregator[i].block != v)) ->
+	:: v >= progress && !is_in(split, v) &&
+		(aggregator[i].state == OTHERS ||
+		 (aggregator[i].state != EMPTY && aggregator[i].block != v)) ->
 		split = split | 1 << v;
 		send_up(changed)
 	fi
@@ -346,10 +357,12 @@ inline query()
 #ifndef MUTANT_NO_ASK
 		do
 		:: x < HOSTS ->
-			/* With each answer the block may be done, and with it the others' need to answer. */
+			/* With each answer the block may be done, and with it the others'
+			 * need to answer. */
 			e = v % ENTRIES;
 			if
-			:: entry[e].block == v && (entry[e].finished || is_in(entry[e].set, x)) -> skip
+			:: entry[e].block == v &&
+				(entry[e].finished || is_in(entry[e].set, x)) -> skip
 			:: else -> host_asked()
 			fi;
 			x++
@@ -377,7 +390,8 @@ inline forget_flight()
 	published = 0
 }
 
-/* All goes on from the oldest block that a host has no result of, at another switch and another server. */
+/* All goes on from the oldest block that a host has no result of, at another switch
+ * and another server. */
 inline lose_run()
 {
 	epoch++;

@@ -6,10 +6,13 @@
  * says which step stands for which rule; run.sh gives the sizes, and sees to it that every MUTANT_
  * is caught.
  *
- * The network is the unbounded one of window.pml: what was sent once can be delivered at any time, any number of times, or never; and to any switch, or to the owner, as if entries had been bypassed.
- * An entry is made or not for each PULL that comes, replaces another one or not, and expires at any time. ASK may come to a rank whenever PULL may.
- * From every state everything in flight then vanishes and the network is perfect from then on: owners ask for what they lack. Results reach all ranks by reliable multicast, which
- * broadcast.pml is about: at any time once they are made. Ready and end are barriers of the window protocol.
+ * The network is the unbounded one of window.pml: what was sent once can be delivered at any time,
+ * any number of times, or never; and to any switch, or to the owner, as if entries had been
+ * bypassed. An entry is made or not for each PULL that comes, replaces another one or not, and
+ * expires at any time. ASK may come to a rank whenever PULL may.
+ * From every state everything in flight then vanishes and the network is perfect from then on:
+ * owners ask for what they lack. Results reach all ranks by reliable multicast, which broadcast.pml
+ * is about: at any time once they are made. Ready and end are barriers of the window protocol.
  */
 #define AT(o, p) ((o) * PACKETS + (p))
 #define OWN(r, p) ((r) * PACKETS + (p))
@@ -17,7 +20,8 @@
 #define SWITCHES 2
 #define FREE 7
 
-/* The ranks whose answers pass the switch on their way to the owner: all but those on the owner's side of it. */
+/* The ranks whose answers pass the switch on their way to the owner: all but those on the owner's
+ * side of it. */
 #if RANKS == 3
 #define expected(at, p) ((at) == 0 -> ((p) == 0 -> 6 : 1) : ((p) == 0 -> 6 : 5))
 #else
@@ -102,10 +106,12 @@ inline owner_receive()
 			sum[p] = sum[p] | s;
 			spoiled_sum[p] = 1
 #else
-		/* As the set with more ranks is the better one. Of three others, two are more than one. */
+		/* As the set with more ranks is the better one. Of three others, two are
+		 * more than one. */
 		:: (sum[p] & s) != 0 && !contains(sum[p], s) &&
 			(is_in(s, 0) + is_in(s, 1) + is_in(s, 2) + is_in(s, 3) >
-			 is_in(sum[p], 0) + is_in(sum[p], 1) + is_in(sum[p], 2) + is_in(sum[p], 3)) ->
+			 is_in(sum[p], 0) + is_in(sum[p], 1) + is_in(sum[p], 2) +
+			 is_in(sum[p], 3)) ->
 			sum[p] = s;
 			spoiled_sum[p] = spoilt
 #endif
@@ -154,7 +160,8 @@ inline go_on(at)
 #ifdef MUTANT_EXPIRED_OF_ANY_RUN
 		/* As if each operation were the first one of its run. */
 		if
-		:: operation[entry[at].packet] < OPERATIONS && operation[entry[at].packet] != entry[at].op ->
+		:: operation[entry[at].packet] < OPERATIONS &&
+			operation[entry[at].packet] != entry[at].op ->
 			spoilt = 1;
 			put(operation[entry[at].packet], entry[at].packet)
 		:: else -> put(entry[at].op, entry[at].packet)
@@ -182,11 +189,13 @@ inline pull_at_switch()
 	fi
 }
 
-/* Data of the ranks s comes to the switch n. Without an entry for it, it goes on as it is, and stays in flight. */
+/* Data of the ranks s comes to the switch n. Without an entry for it, it goes on as it is, and
+ * stays in flight. */
 inline switch_receive()
 {
 	if
-	:: entry[n].op != FREE && is_of(entry[n].op, o) && entry[n].packet == p && contains(expected(n, p), s) ->
+	:: entry[n].op != FREE && is_of(entry[n].op, o) && entry[n].packet == p &&
+		contains(expected(n, p), s) ->
 		if
 		:: entry[n].op != o -> spoilt = 1
 		:: else
@@ -263,7 +272,8 @@ inline leave()
 #define HAS_ALL(x) (has[OWN(x, 0)] && has[OWN(x, PACKETS - 1)])
 #endif
 #define MAY_POST(x) (operation[x] < OPERATIONS && !posted[x])
-#define MAY_CONTRIBUTE(x) (posted[x] && HAS_ALL(x) && n_posted[operation[x]] == RANKS && !contributed[x])
+#define MAY_CONTRIBUTE(x) (posted[x] && HAS_ALL(x) && n_posted[operation[x]] == RANKS && \
+	!contributed[x])
 #ifdef MUTANT_UNFAITHFUL
 #define MAY_LEAVE(x) (posted[x] && contributed[x])
 #else
@@ -272,7 +282,8 @@ inline leave()
 #ifdef MUTANT_HASTY
 #define MAY_PULL(x) ((x) < PACKETS && posted[x] && !pulled[AT(operation[x], x)])
 #else
-#define MAY_PULL(x) ((x) < PACKETS && posted[x] && n_posted[operation[x]] == RANKS && !pulled[AT(operation[x], x)])
+#define MAY_PULL(x) ((x) < PACKETS && posted[x] && n_posted[operation[x]] == RANKS && \
+	!pulled[AT(operation[x], x)])
 #endif
 #ifdef SCATTER
 #define MAY_TAKE(x) false
@@ -325,7 +336,8 @@ inline recover()
 			r = j / PACKETS;
 			o = operation[p];
 			if
-			:: o < OPERATIONS && posted[p] && pulled[AT(o, p)] && !has[OWN(p, p)] && !is_in(sum[p], r) && answers_to(r) ->
+			:: o < OPERATIONS && posted[p] && pulled[AT(o, p)] && !has[OWN(p, p)] &&
+				!is_in(sum[p], r) && answers_to(r) ->
 				moved = 1;
 				answer()
 			:: else

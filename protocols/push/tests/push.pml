@@ -5,14 +5,18 @@
  * table of one entry. README.md says which step stands for which rule; run.sh gives the sizes, and
  * sees to it that every MUTANT_ is caught.
  *
- * The network is the unbounded one of window.pml: what was sent once can be delivered at any time, any number of times, or never, as long as its run lasts. Packets without data are
- * not there: what they cause may happen at any time. So an entry may be evicted, QUERY may mark a block, and ASK may come to a rank, after any step.
- * From every state all that is in flight then vanishes and the network is perfect from then on, or loses all but QUERY, ASK, DATA and REPEAT.
+ * The network is the unbounded one of window.pml: what was sent once can be delivered at any time,
+ * any number of times, or never, as long as its run lasts. Packets without data are not there: what
+ * they cause may happen at any time. So an entry may be evicted, QUERY may mark a block, and ASK
+ * may come to a rank, after any step.
+ * From every state all that is in flight then vanishes and the network is perfect from then on, or
+ * loses all but QUERY, ASK, DATA and REPEAT.
  *
  * With BOUND, which has no leaf, the root notes how far each rank is, and no packet that a rank may
  * send is too new, or old for nothing (protocols/push/README.md, "How new a block may be").
  *
- * The last block ends the run: a rank goes as soon as it has its result. The run is lost at most LOSSES times, with all that switches have.
+ * The last block ends the run: a rank goes as soon as it has its result. The run is lost at most
+ * LOSSES times, with all that switches have.
  */
 #ifdef MUTANT_HALF_SLOTS
 #define SLOTS W
@@ -68,7 +72,8 @@ byte has[HOSTS];       /* blocks whose result the rank has */
 /* Home hosts. Their own data is apart. */
 Place entry[HOMES * SLOTS];
 
-/* In flight, by block and set: sums of the leaf, sums of the root. Their block or their data is not what they say: a bit for each block. */
+/* In flight, by block and set: sums of the leaf, sums of the root. Their block or their data is not
+ * what they say: a bit for each block. */
 short up[BLOCKS];
 short down[BLOCKS];
 byte spoiled_up, spoiled_down;
@@ -256,7 +261,8 @@ inline make_result()
 {
 	e = entry_of(hv);
 	if
-	:: entry[e].block == hv && !is_in(has[home(hv)], hv) && own_is_there && (entry[e].set | 1 << home(hv)) == ALL_RANKS ->
+	:: entry[e].block == hv && !is_in(has[home(hv)], hv) && own_is_there &&
+		(entry[e].set | 1 << home(hv)) == ALL_RANKS ->
 		sum_is_exact = !entry[e].spoiled;
 		assert(sum_is_exact);
 		take(home(hv), hv, 2 * epoch + 2);
@@ -400,7 +406,8 @@ inline advance(at, number)
 	fi
 }
 
-/* Data of `ranks` is combined with the entry of the block `number`, which is there, or the place is free. */
+/* Data of `ranks` is combined with the entry of the block `number`, which is there, or the
+ * place is free. */
 inline combine(at, number, ranks, bad)
 {
 	if
@@ -416,7 +423,8 @@ inline combine(at, number, ranks, bad)
 
 inline complete()
 {
-	sum_is_exact = place[ROOT].block == v && place[ROOT].set == ALL_RANKS && !place[ROOT].spoiled;
+	sum_is_exact = place[ROOT].block == v && place[ROOT].set == ALL_RANKS &&
+		!place[ROOT].spoiled;
 	assert(sum_is_exact);
 	table_bits[v] = 2 * epoch + 1;
 	by_table = by_table | 1 << v;
@@ -568,10 +576,12 @@ inline evict()
 #ifdef MUTANT_ENDS_EARLY
 #define may_send(rank) (sent[rank] < BLOCKS && sent[rank] < w + MAY_BE_AHEAD)
 #else
-#define may_send(rank) (sent[rank] < BLOCKS && sent[rank] < w + MAY_BE_AHEAD && (sent[rank] < BLOCKS - 1 || w >= BLOCKS - 1))
+#define may_send(rank) (sent[rank] < BLOCKS && sent[rank] < w + MAY_BE_AHEAD && \
+	(sent[rank] < BLOCKS - 1 || w >= BLOCKS - 1))
 #endif
 
-/* Rank x sends its next block, b, if it has no result of it from an earlier run. Then the home host may be ready. */
+/* Rank x sends its next block, b, if it has no result of it from an earlier run. Then the home host
+ * may be ready. */
 inline send()
 {
 	b = sent[x];
@@ -654,7 +664,8 @@ inline lose_run()
 	k = 0; w = 0
 }
 
-/* Rank k asks for its oldest block w; if that is its own it asks for itself. What follows is not lost. */
+/* Rank k asks for its oldest block w; if that is its own it asks for itself. What follows
+ * is not lost. */
 inline overdue()
 {
 	hv = w;
@@ -676,7 +687,8 @@ inline overdue()
 			hv = w;
 			e = entry_of(hv);
 			if
-			:: x != home(hv) && sent[x] > hv && !has_gone(x) && !is_in(has[home(hv)], hv) &&
+			:: x != home(hv) && sent[x] > hv && !has_gone(x) &&
+				!is_in(has[home(hv)], hv) &&
 				!(entry[e].block == hv && is_in(entry[e].set, x)) -> asked()
 			:: else
 			fi;
@@ -744,7 +756,8 @@ inline recover()
 			y = 0;
 			for (k : 0 .. HOSTS - 1) {
 				find_oldest(k);
-				y = y + (w == BLOCKS || (w == BLOCKS - 1 && !moved && somebody_has_gone))
+				y = y + (w == BLOCKS ||
+					(w == BLOCKS - 1 && !moved && somebody_has_gone))
 			}
 			timers_help = moved || y == HOSTS;
 			assert(timers_help)
@@ -792,7 +805,8 @@ inline pick(variable, end)
 #if HOSTS == 2
 #define is_sent(block) (sent[0] > (block) || sent[1] > (block))
 #else
-#define is_sent(block) (sent[0] > (block) || sent[1] > (block) || sent[2] > (block) || sent[HOSTS - 1] > (block))
+#define is_sent(block) (sent[0] > (block) || sent[1] > (block) || sent[2] > (block) || \
+	sent[HOSTS - 1] > (block))
 #endif
 
 init
@@ -850,7 +864,8 @@ init
 		:: event == DATA && is_in(committed[h], b) ->
 			d_step { note_data(h, b); hv = b; hs = 1 << h; hspoilt = false; home_receive() }
 		:: event == RESULT && is_in(by_table, b) -> d_step { take_of_table(h, b) }
-		:: event == HOME_RESULT && is_in(has[home(b)], b) -> d_step { note_result(home(b), b); take(h, b, bits[b]) }
+		:: event == HOME_RESULT && is_in(has[home(b)], b) ->
+			d_step { note_result(home(b), b); take(h, b, bits[b]) }
 		:: event == LOSE_RUN -> d_step { lose_run() }
 		:: else
 		fi;

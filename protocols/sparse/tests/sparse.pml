@@ -4,15 +4,18 @@
  * switch with two leaf switches (LEVELS 2). README.md says which rule stands where; run.sh gives
  * the sizes, and sees to it that every MUTANT_ is caught.
  *
- * For a block a host brings one shard or SHARDS, as host and block say. A switch sends as many as it likes, from one to SHARDS: it
- * may spill what a shard brings it, and what is left in the end, or nothing, goes into its last one.
+ * For a block a host brings one shard or SHARDS, as host and block say. A switch sends as many as
+ * it likes, from one to SHARDS: it may spill what a shard brings it, and what is left in the end,
+ * or nothing, goes into its last one.
  *
- * The network is the unbounded one of window.pml: what was sent once can be delivered at any time, any number of times, or
- * never. After any such history all that is in flight may vanish and the network be perfect from then on; the hosts' queries
- * must do the rest. Block numbers don't wrap around here.
+ * The network is the unbounded one of window.pml: what was sent once can be delivered at any
+ * time, any number of times, or never. After any such history all that is in flight may vanish
+ * and the network be perfect from then on; the hosts' queries must do the rest. Block numbers
+ * don't wrap around here.
  *
- * With LOSSES the switches lose the run so often at most, at any moment, and it is taken up again at once: what is left of the old run
- * then reaches nobody. Here blocks have their numbers from one run to the next.
+ * With LOSSES the switches lose the run so often at most, at any moment, and it is taken up again
+ * at once: what is left of the old run then reaches nobody. Here blocks have their numbers from one
+ * run to the next.
  */
 #ifndef LOSSES
 #define LOSSES 0
@@ -26,7 +29,8 @@
 #define SLOTS (2 * W)
 #endif
 
-/* Links, by the child at the lower end: the hosts, then the leaf switches 1, with the hosts below LEFT, and 2. */
+/* Links, by the child at the lower end: the hosts, then the leaf switches 1, with the hosts below
+ * LEFT, and 2. */
 #define ROOT 0
 #define LEFT ((HOSTS + 1) / 2)
 #define uplink(s) (HOSTS + s - 1)
@@ -58,7 +62,8 @@
 #define SPOILED 64 /* any of it twice, or of a buffer that was overwritten */
 #define WAS_SENT 128
 
-/* Hosts: each lane's block in work, END or more when there is none left, and what has come of its result. */
+/* Hosts: each lane's block in work, END or more when there is none left, and what has come
+ * of its result. */
 byte lane[HOSTS * W];
 byte got[HOSTS * W];       /* shards of the result, a bitmap */
 byte got_total[HOSTS * W]; /* as the last one says, else 0 */
@@ -73,17 +78,21 @@ byte first = BASE; /* the run's first block */
 short known[HOSTS];     /* blocks in work whose results were there when the run began */
 short computed[LOSSES + 1]; /* by each run: of these blocks somebody has the result */
 #if defined(MUTANT_CONTRIBUTES_CHANGED) || defined(MUTANT_CONTRIBUTES_UNCHANGED)
-short changed[HOSTS];   /* blocks that are contributed to again, from a buffer that was overwritten */
+/* Blocks that are contributed to again, from a buffer that was overwritten. */
+short changed[HOSTS];
 #endif
 #define is_known(host, block) (known[host] >> ((block) - BASE) & 1)
-#define known_somewhere(block) (is_known(0, block) || is_known(1, block) || is_known(HOSTS - 1, block))
+#define known_somewhere(block) (is_known(0, block) || is_known(1, block) || \
+	is_known(HOSTS - 1, block))
 #define is_whole(block) (losses > 0 && (block) < first + W)
-/* A result that is known is cut into shards as a host's contribution is: here the shard has the shards of this number of all hosts. */
+/* A result that is known is cut into shards as a host's contribution is: here the shard has the
+ * shards of this number of all hosts. */
 #define known_shards(block) SHARDS
 #if HOSTS == 2
 #define known_data(block, number) ((data_of(0, number) | data_of(1, number)) & all_data(block))
 #else
-#define known_data(block, number) ((data_of(0, number) | data_of(1, number) | data_of(2, number)) & all_data(block))
+#define known_data(block, number) \
+	((data_of(0, number) | data_of(1, number) | data_of(2, number)) & all_data(block))
 #endif
 #else
 #define is_known(host, block) false
@@ -107,7 +116,8 @@ typedef Slot {
 	byte passed_total;
 #if LOSSES
 	bool is_told; /* a child knows the result */
-	byte told;    /* shards of it that are in, and kept: a bitmap. At the root they are in passed */
+	/* Shards of it that are in, and kept: a bitmap. At the root they are in passed. */
+	byte told;
 	byte told_total;
 #endif
 };
@@ -119,24 +129,29 @@ int result[LINKS];
 #if LOSSES
 int told[LINKS];
 #endif
-/* What is in the shards that a switch has sent, and which are the last ones. A host's are always the same. */
+/* What is in the shards that a switch has sent, and which are the last ones. A host's are
+ * always the same. */
 byte content[SWITCHES * BLOCKS * SHARDS];
 int last[SWITCHES];
 
-/* The packet that this step is about: its link and place; and whether the switch that gets it spills. */
+/* The packet that this step is about: its link and place; and whether the switch that
+ * gets it spills. */
 byte link;
 byte at;
 bool spill;
 
-/* In recovery, which is one step: blocks asked for, blocks that are absent, what the sender of either has, and how it goes. */
+/* In recovery, which is one step: blocks asked for, blocks that are absent, what the sender of
+ * either has, and how it goes. */
 hidden short query[LINKS];
 hidden short absent[LINKS];
 hidden byte query_has[LINKS * BLOCKS];
 hidden byte absent_has[LINKS * BLOCKS];
 hidden byte way[LINKS * BLOCKS];       /* the child whose query was passed on */
-hidden byte asked[SWITCHES * SLOTS];   /* children that have asked since the block went up last; before recovery anybody may have */
+/* Children that have asked since the block went up last; before recovery anybody may have. */
+hidden byte asked[SWITCHES * SLOTS];
 hidden byte recovering;
-hidden byte spilling; /* switches spill whatever they can, and drop result shards that come before all children are in */
+/* Switches spill whatever they can, and drop result shards that come before all children are in. */
+hidden byte spilling;
 hidden byte rested;   /* the timers have fired, and no shard was taken since */
 
 /* Constant from the start on ... */
@@ -149,7 +164,8 @@ hidden byte s, i, b, k, h, l, c, n, x, data, oldest, has, complete;
 hidden byte is_last;
 
 /* The properties, so that the verifier tells which one fails. */
-hidden byte sum_is_exact, result_is_in_order, slot_is_free, never_refused, same_content, timers_help, slots_are_finished;
+hidden byte sum_is_exact, result_is_in_order, slot_is_free, never_refused,
+	same_content, timers_help, slots_are_finished;
 #if LOSSES
 hidden byte same_everywhere, result_is_kept;
 hidden byte from, to;
@@ -181,7 +197,8 @@ inline send_shard(number)
 /* A shard of its own, for the first time, unless a mutant gives the number twice. */
 inline make_shard(number, what, is_the_last)
 {
-	printf("switch %d: block %d shard %d has %d, last: %d\n", s, slot[i].block, number, what, is_the_last);
+	printf("switch %d: block %d shard %d has %d, last: %d\n", s,
+		slot[i].block, number, what, is_the_last);
 	x = s * BLOCKS * SHARDS + place(slot[i].block, number);
 #ifndef WITHOUT_CONTENT_CHECK
 	same_content = content[x] == 0 || content[x] == (what | WAS_SENT);
@@ -237,7 +254,8 @@ inline check_slot_is_free()
 #ifndef WITHOUT_SLOT_CHECK
 	for (h : 0 .. HOSTS - 1) {
 #if LOSSES
-		slot_is_free = slot[i].block < first || lane[h * W + (slot[i].block & (W - 1))] > slot[i].block ||
+		slot_is_free = slot[i].block < first ||
+			lane[h * W + (slot[i].block & (W - 1))] > slot[i].block ||
 			(hosts_below[s] >> h & 1) == 0;
 #else
 		slot_is_free = slot[i].block < BASE || finished[h] & bit_of(slot[i].block) ||
@@ -280,13 +298,16 @@ inline begin_block()
 
 /* Are all shards of a link in? */
 #if defined(MUTANT_DUPLICATES_COUNTED)
-#define is_in(which) (field(slot[i].total, which) != 0 && field(slot[i].come, which) >= field(slot[i].total, which))
+#define is_in(which) (field(slot[i].total, which) != 0 && \
+	field(slot[i].come, which) >= field(slot[i].total, which))
 #elif defined(MUTANT_COUNTS)
-#define is_in(which) (field(slot[i].total, which) != 0 && field(slot[i].in, which) >= field(slot[i].total, which))
+#define is_in(which) (field(slot[i].total, which) != 0 && \
+	field(slot[i].in, which) >= field(slot[i].total, which))
 #elif defined(MUTANT_LAST_ENDS)
 #define is_in(which) (field(slot[i].total, which) != 0)
 #else
-#define is_in(which) (field(slot[i].total, which) != 0 && field(slot[i].in, which) == numbers(field(slot[i].total, which)))
+#define is_in(which) (field(slot[i].total, which) != 0 && \
+	field(slot[i].in, which) == numbers(field(slot[i].total, which)))
 #endif
 
 #define is_there(which, number) (slot[i].in >> ((which) * SHARDS + number) & 1)
@@ -296,14 +317,17 @@ inline merge()
 	rested = false;
 #ifdef MUTANT_COUNTS
 	if
-	:: field(slot[i].in, link) < numbers(SHARDS) -> slot[i].in = slot[i].in + (1 << (link * SHARDS))
+	:: field(slot[i].in, link) < numbers(SHARDS) ->
+		slot[i].in = slot[i].in + (1 << (link * SHARDS))
 	:: else
 	fi;
 #else
 	slot[i].in = slot[i].in | 1 << (link * SHARDS + k);
 #endif
 	if
-	:: is_last -> slot[i].total = slot[i].total & ~(numbers(SHARDS) << (link * SHARDS)) | (k + 1) << (link * SHARDS)
+	:: is_last ->
+		slot[i].total = slot[i].total & ~(numbers(SHARDS) << (link * SHARDS)) |
+		(k + 1) << (link * SHARDS)
 	:: else
 	fi;
 	if
@@ -342,13 +366,15 @@ inline shard_of_current()
 	:: slot[i].state == OPEN ->
 #ifdef MUTANT_DUPLICATES_COUNTED
 		if
-		:: field(slot[i].come, link) < numbers(SHARDS) -> slot[i].come = slot[i].come + (1 << (link * SHARDS))
+		:: field(slot[i].come, link) < numbers(SHARDS) ->
+			slot[i].come = slot[i].come + (1 << (link * SHARDS))
 		:: else
 		fi;
 #endif
 		if
 #ifndef MUTANT_COUNTS
-		:: is_there(link, k) -> skip /* a duplicate with RETRANSMIT is answered by an ANSWER */
+		/* a duplicate with RETRANSMIT is answered by an ANSWER */
+		:: is_there(link, k) -> skip
 #endif
 		:: else -> merge()
 		fi;
@@ -451,7 +477,8 @@ inline told_of_current()
 		slot[i].in = slot[i].in | 1 << (link * SHARDS + k);
 		if
 		:: k + 1 == known_shards(b) ->
-			slot[i].total = slot[i].total & ~(numbers(SHARDS) << (link * SHARDS)) | (k + 1) << (link * SHARDS)
+			slot[i].total = slot[i].total & ~(numbers(SHARDS) << (link * SHARDS)) |
+				(k + 1) << (link * SHARDS)
 		:: else
 		fi;
 		if
@@ -479,7 +506,8 @@ inline switch_receive_told()
 		is_last = k + 1 == known_shards(b);
 		shard_of_current()
 #elif defined(MUTANT_TOLD_IGNORED)
-	:: b == slot[i].block && slot[i].state == OPEN && (slot[i].in == 0 || slot[i].is_told) -> told_of_current()
+	:: b == slot[i].block && slot[i].state == OPEN &&
+		(slot[i].in == 0 || slot[i].is_told) -> told_of_current()
 #else
 	:: b == slot[i].block && slot[i].state == OPEN -> told_of_current()
 #endif
@@ -510,9 +538,11 @@ inline leaf_take_shard()
 	:: slot[i].state == SENT_UP ->
 #else
 #ifdef MUTANT_LEAF_WAITS
-	:: slot[i].state == SENT_UP && slot[i].passed_total != 0 && slot[i].passed == numbers(slot[i].passed_total) ->
+	:: slot[i].state == SENT_UP && slot[i].passed_total != 0 &&
+		slot[i].passed == numbers(slot[i].passed_total) ->
 #else
-	:: (slot[i].state == SENT_UP || is_whole(b)) && slot[i].passed_total != 0 && slot[i].passed == numbers(slot[i].passed_total) ->
+	:: (slot[i].state == SENT_UP || is_whole(b)) && slot[i].passed_total != 0 &&
+		slot[i].passed == numbers(slot[i].passed_total) ->
 #endif
 #endif
 		printf("leaf %d: block %d is done\n", s, b);
@@ -559,7 +589,9 @@ inline pass_query()
 	if
 	:: asked[i] == 0 -> ask(uplink(s), slot[i].passed); way[uplink(s) * BLOCKS + at] = link
 #ifndef MUTANT_PASSES_ONE
-	:: asked[i] >> link & 1 -> ask(uplink(s), slot[i].passed); way[uplink(s) * BLOCKS + at] = link
+	:: asked[i] >> link & 1 ->
+		ask(uplink(s), slot[i].passed);
+		way[uplink(s) * BLOCKS + at] = link
 #endif
 	:: else
 	fi;
@@ -629,7 +661,8 @@ inline switch_receive_absent()
 		:: slot[i].is_told -> skip
 #else
 		:: slot[i].is_told ->
-			told[link] = told[link] | (slot[i].told & ~slot[i].passed & ~has) << place(b, 0)
+			told[link] = told[link] |
+				(slot[i].told & ~slot[i].passed & ~has) << place(b, 0)
 #endif
 		:: else ->
 			for (n : 0 .. SHARDS - 1) {
@@ -663,7 +696,8 @@ inline switch_receive_absent()
 inline host_send(host, block)
 {
 	if
-	:: is_known(host, block) -> told[host] = told[host] | numbers(known_shards(block)) << place(block, 0)
+	:: is_known(host, block) ->
+		told[host] = told[host] | numbers(known_shards(block)) << place(block, 0)
 	:: else -> sent[host] = sent[host] | numbers(shards_of(host, block)) << place(block, 0)
 	fi
 }
@@ -679,7 +713,8 @@ inline host_send_next()
 {
 	for (x : link * W .. link * W + W - 1) {
 		if
-		:: lane[x] >= from + W && lane[x] < to + W && lane[x] < END -> host_send(link, lane[x])
+		:: lane[x] >= from + W && lane[x] < to + W && lane[x] < END ->
+			host_send(link, lane[x])
 		:: else
 		fi
 	}
@@ -691,7 +726,8 @@ inline host_send(host, block)
 }
 #endif
 
-/* All hosts have the result. What is left of the block can change nothing, and is made the same in all states. */
+/* All hosts have the result. What is left of the block can change nothing, and is made the same
+ * in all states. */
 inline forget_block()
 {
 	for (n : 0 .. LINKS - 1) {
@@ -755,9 +791,12 @@ inline host_has_result()
 	assert(sum_is_exact);
 #if LOSSES
 	check_run();
-	result_is_in_order = is_known(link, b) || (finished[link] & bit_of(b)) == 0 && (b - BASE < W || finished[link] & bit_of(b - W));
+	result_is_in_order = is_known(link, b) ||
+		(finished[link] & bit_of(b)) == 0 &&
+		(b - BASE < W || finished[link] & bit_of(b - W));
 #else
-	result_is_in_order = (finished[link] & bit_of(b)) == 0 && (b - BASE < W || finished[link] & bit_of(b - W));
+	result_is_in_order = (finished[link] & bit_of(b)) == 0 &&
+		(b - BASE < W || finished[link] & bit_of(b - W));
 #endif
 	assert(result_is_in_order);
 	finished[link] = finished[link] | bit_of(b);
@@ -847,7 +886,9 @@ inline host_receive_absent()
 #else
 			skip
 #endif
-		:: else -> sent[link] = sent[link] | (numbers(shards_of(link, b)) & ~has) << place(b, 0)
+		:: else ->
+			sent[link] = sent[link] |
+				(numbers(shards_of(link, b)) & ~has) << place(b, 0)
 		fi
 #else
 		sent[link] = sent[link] | (numbers(shards_of(link, b)) & ~has) << place(b, 0)
@@ -857,7 +898,8 @@ inline host_receive_absent()
 	fi
 }
 
-/* Silence: every host asks for its oldest block, and that must bring a shard to somebody who lacks it. */
+/* Silence: every host asks for its oldest block, and that must bring a shard to somebody
+ * who lacks it. */
 inline timers_fire()
 {
 	timers_help = !rested;
@@ -1059,7 +1101,8 @@ inline check_slots_are_finished()
 #else
 #define TOLD false
 #endif
-#define QUIET (!(in_flight(sent) || in_flight(result) || in_flight(query) || in_flight(absent) || TOLD))
+#define QUIET (!(in_flight(sent) || in_flight(result) || in_flight(query) || \
+	in_flight(absent) || TOLD))
 
 /* Nothing of a step is left to tell states apart. */
 inline step_end()
@@ -1098,8 +1141,9 @@ inline deliver_absent()
 #define taken(set) set[link] = set[link] & ~(1 << at)
 
 /*
- * In flight are all packets that were sent so far, and answers to switches that their block was absent: it was, before it arrived.
- * Other queries and answers bring nothing that is not in flight already.
+ * In flight are all packets that were sent so far, and answers to switches that their block
+ * was absent: it was, before it arrived. Other queries and answers bring nothing that is
+ * not in flight already.
  */
 inline lose_everything()
 {
@@ -1146,7 +1190,8 @@ active proctype network()
 		pick(sent);
 		if
 		:: true
-		:: slot[parent[link] * SLOTS + ((at / SHARDS) & (SLOTS - 1))].n_sent < SHARDS - 1 -> spill = true
+		:: slot[parent[link] * SLOTS + ((at / SHARDS) & (SLOTS - 1))].n_sent < SHARDS - 1 ->
+			spill = true
 		fi;
 		d_step { deliver_shard() }
 	}
