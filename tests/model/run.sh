@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP (pa_atp.pml), of Canary (canary.pml), of Push (push.pml), of Pull (pull.pml), of reliable multicast (broadcast.pml), of MPI programs
-# whose network fails (mpi_agree.pml), of runs that are taken up again (recovery.pml) and of joining where versions differ (version.pml): searches each configuration to the end, then sees that each mutant is caught by the property that should catch it, as many at a time as there
-# are CPUs. Prints a line for each; fails if a property is violated, a search was cut short, or a mutant survives. No
-# arguments; needs spin and gcc, writes to a temporary directory only.
+# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP
+# (pa_atp.pml), of Canary (canary.pml), of Push (push.pml), of Pull (pull.pml), of reliable
+# multicast (broadcast.pml), of MPI programs whose network fails (mpi_agree.pml), of runs that are
+# taken up again (recovery.pml) and of joining where versions differ (version.pml): searches each
+# configuration to the end, then sees that each mutant is caught by the property that should catch
+# it, as many at a time as there are CPUs. Prints a line for each; fails if a property is violated,
+# a search was cut short, or a mutant survives. No arguments; needs spin and gcc, writes to a
+# temporary directory only.
 set -euo pipefail
 
 models=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -20,12 +24,14 @@ for tool in spin gcc; do
 	}
 done
 
-# Limits of one search; seconds are those of a CPU, so that a busy machine fails nothing. Coming near them is a failure, not a pass.
+# Limits of one search; seconds are those of a CPU, so that a busy machine fails nothing. Coming
+# near them is a failure, not a pass.
 MEGABYTES=1500
 DEPTH=5000
 SECONDS_EACH=150
 
-# usage: spread FUNCTION ARGUMENTS...: runs it beside others, in a directory of its own; what it prints comes at the end.
+# usage: spread FUNCTION ARGUMENTS...: runs it beside others, in a directory of its own; what it
+# prints comes at the end.
 cpus=$(nproc)
 searches=0
 spread() {
@@ -46,15 +52,17 @@ sizes() { echo "-DLEVELS=$1 -DW=$2 -DHOSTS=$3 -DBLOCKS=$4"; }
 # usage: budget LOSSES DUPLICATES PREMATURE
 budget() { echo "-DLOSSES=$1 -DDUPLICATES=$2 -DPREMATURE=$3"; }
 
-# usage: search OPTIMISATION OPTIONS...; each argument may be several options. Leaves what the verifier said in ./log and sets
-# options, states, depth and elapsed. One process has nothing that partial order reduction could reduce.
+# usage: search OPTIMISATION OPTIONS...; each argument may be several options. Leaves what the
+# verifier said in ./log and sets options, states, depth and elapsed. One process has nothing that
+# partial order reduction could reduce.
 search() {
 	local optimisation=$1 start=$EPOCHREALTIME end
 	shift
 	read -r -a options <<<"$*"
 	rm -f pan* ./*.trail
 	if ! spin -a "${options[@]}" "$model" >log 2>&1 ||
-		! gcc "$optimisation" -w -DSAFETY -DNOREDUCE -DVECTORSZ=256 -DMEMLIM=$MEGABYTES -o pan pan.c >>log 2>&1; then
+		! gcc "$optimisation" -w -DSAFETY -DNOREDUCE -DVECTORSZ=256 -DMEMLIM=$MEGABYTES \
+			-o pan pan.c >>log 2>&1; then
 		echo "not built" >>log
 	else
 		(ulimit -t $SECONDS_EACH && exec ./pan -m$DEPTH -w22) >>log 2>&1 || echo "pan ended with status $?" >>log
@@ -75,7 +83,8 @@ complaint() {
 	found=$(sed -n 's/^pan:1: \(.*\)/\1/p' log | head -n 1)
 	if [[ -n $found ]]; then
 		echo "$found"
-	elif grep -q -e 'max search depth too small' -e 'Search not completed' -e 'out of memory' log ||
+	elif grep -q -e 'max search depth too small' -e 'Search not completed' \
+		-e 'out of memory' log ||
 		! grep -q 'errors: 0' log; then
 		echo "not searched to the end"
 	fi
@@ -100,7 +109,8 @@ check_holds() {
 	fi
 }
 
-# usage: check_caught PROPERTY MUTANT OPTIONS...; the options may name another mutant, and checks that are left out.
+# usage: check_caught PROPERTY MUTANT OPTIONS...; the options may name another mutant, and checks
+# that are left out.
 check_caught() {
 	local property=$1 mutant=${2,,} found
 	search -O0 "-DMUTANT_$2" "${@:3}"
@@ -129,7 +139,8 @@ check_caught() {
 
 printf '%-38s %9s %6s %7s  %s\n' configuration states depth seconds verdict
 
-# Runs that are lost at any moment. W=2 with 3 hosts is the largest; its blocks reuse a slot in the first run.
+# Runs that are lost at any moment. W=2 with 3 hosts is the largest; its blocks reuse a slot
+# in the first run.
 model=$models/recovery.pml
 
 # usage: lossy W HOSTS BLOCKS LOSSES
@@ -195,7 +206,8 @@ caught timers_help KNOWN_IGNORED "$two"
 caught sum_is_exact OWN_DATA "$two"
 caught same_everywhere COMPUTED_AGAIN "$two"
 
-# Descriptors in tables of one place, two spines, and leaders. Quiet: nothing is lost, and no rank asks.
+# Descriptors in tables of one place, two spines, and leaders. Quiet: nothing is lost,
+# and no rank asks.
 model=$protocols/canary/tests/canary.pml
 
 # usage: led W HOSTS BLOCKS LEADERS
@@ -341,7 +353,8 @@ caught gives_what_it_sent GIVES_UNSENT "$one"
 
 model=$models/mpi_agree.pml
 
-# usage: called RANKS CALLS NONBLOCKING SMALL REFUSALS [SECOND FREES]; bits for each call, see the model
+# usage: called RANKS CALLS NONBLOCKING SMALL REFUSALS [SECOND FREES]; bits for each
+# call, see the model
 called() { echo "-DRANKS=$1 -DCALLS=$2 -DNONBLOCKING=$3 -DSMALL=$4 -DREFUSALS=$5 -DSECOND=${6:-0} -DFREES=${7:-0} -DDEPTH=2"; }
 
 holds "mpi 3 ranks, 5 calls, 4 nonblocking" -O1 "$(called 3 5 $((2#01111)) $((2#00100)) 0)"
@@ -371,8 +384,9 @@ caught everybody_ends EARLY_ROOT "$one"
 caught everybody_ends POSTS_ON "$refused"
 caught sum_is_exact POSTS_ON -DWITHOUT_END_CHECK "$refused"
 
-# Joining where hosts, switch and parent have versions of their own. Two hosts below a switch of the version before and a newer parent are left out: the first one is told, and what the second one hears is that of the
-# release before.
+# Joining where hosts, switch and parent have versions of their own. Two hosts below a switch of the
+# version before and a newer parent are left out: the first one is told, and what the second one
+# hears is that of the release before.
 model=$models/version.pml
 
 # usage: versions HOSTS HOST_OLD SWITCH_OLD PARENT_OLD LOSSES DUPLICATES PREMATURE
@@ -381,7 +395,8 @@ versions() { echo "-DHOSTS=$1 -DHOST_OLD=$2 -DSWITCH_OLD=$3 -DPARENT_OLD=$4 -DLO
 for old in "0 0 0" "0 0 1" "0 1 0" "0 1 1" "1 0 0" "1 0 1" "1 1 0" "1 1 1"; do
 	holds "version 1 host  old: $old" -O0 "$(versions 1 $old 2 1 1)"
 done
-for old in "0 0 0" "0 0 1" "0 1 0" "0 1 1" "1 0 0" "1 0 1" "1 1 0" "1 1 1" "3 0 0" "3 0 1" "3 1 1"; do
+for old in "0 0 0" "0 0 1" "0 1 0" "0 1 1" "1 0 0" "1 0 1" "1 1 0" "1 1 1" \
+	"3 0 0" "3 0 1" "3 1 1"; do
 	holds "version 2 hosts old: $old" -O0 "$(versions 2 $old 2 1 0)"
 done
 
@@ -397,7 +412,8 @@ caught never_mixed ASKS_WITH_COOKIE "$(versions 1 0 1 1 1 1 1)"
 
 model=$protocols/sparse/tests/sparse.pml
 
-# Blocks of several shards, with spills. Every slot is used three times or more, but with W=2 and in the largest one.
+# Blocks of several shards, with spills. Every slot is used three times or more, but with W=2 and in
+# the largest one.
 holds "sparse 2 levels W=1 3 hosts" -O1 "$(sizes 2 1 3 3)"
 holds "sparse 2 levels W=1 2 hosts" -O1 "$(sizes 2 1 2 6)"
 holds "sparse 1 level  W=2 2 hosts" -O1 "$(sizes 1 2 2 7)"
@@ -457,8 +473,8 @@ caught slots_are_finished LEAF_WAITS "$two"
 
 model=$protocols/dense/tests/window.pml
 
-# Any loss, duplication and reordering, then a network without. Every slot is used three times or more, but with W=4.
-# Where there is little to search, -O0 saves more than it costs.
+# Any loss, duplication and reordering, then a network without. Every slot is used three times or
+# more, but with W=4. Where there is little to search, -O0 saves more than it costs.
 for hosts in 2 3; do
 	holds "1 level  W=1 $hosts hosts unbounded" -O0 -DUNBOUNDED "$(sizes 1 1 $hosts 6)"
 	holds "1 level  W=2 $hosts hosts unbounded" -O0 -DUNBOUNDED "$(sizes 1 2 $hosts 12)"
@@ -487,7 +503,8 @@ holds "1 level  W<=2 2 hosts budget 1 1 0" -O1 -DWINDOWS "$(budget 1 1 0)" "$(si
 holds "1 level  W<=2 3 hosts budget 1 0 0" -O1 -DWINDOWS "$(budget 1 0 0)" "$(sizes 1 2 3 6)"
 holds "2 levels W<=2 2 hosts budget 1 0 0" -O0 -DWINDOWS "$(budget 1 0 0)" "$(sizes 2 2 2 6)"
 
-# "effect": the checks of slots and order are left out, to see what their violation does to the hosts.
+# "effect": the checks of slots and order are left out, to see what their violation
+# does to the hosts.
 one="-DUNBOUNDED $(sizes 1 1 2 6)"
 two="-DUNBOUNDED $(sizes 2 1 2 6)"
 wide="-DUNBOUNDED $(sizes 1 2 2 6)"
