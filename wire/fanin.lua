@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: BSD-3-Clause
--- Wireshark dissector for Fanin packets: every field of the header, the join bodies and the elements. Load it with
--- `tshark -X lua_script:wire/fanin.lua`. The tables below follow wire/types.h and wire/reasons.h;
--- that of the packet types is made from wire/packets.h.
+-- Wireshark dissector for Fanin packets: every field of the header, the join bodies and the
+-- elements. Load it with `tshark -X lua_script:wire/fanin.lua`. The tables below follow
+-- wire/types.h and wire/reasons.h; that of the packet types is made from wire/packets.h.
 
 local HEADER_LEN = 54
 local DEFAULT_PORT = 21930
@@ -77,19 +77,21 @@ local function code_of(name)
 end
 local WRITE, REWRITE_DELIVERY = code_of("WRITE"), code_of("REWRITE_DELIVERY")
 local CONTRIBUTION, ANSWER, REFUSED = code_of("CONTRIBUTION"), code_of("ANSWER"), code_of("REFUSED")
-local JOIN, JOIN_ACK, QUERY, PROBE_ACK = code_of("JOIN"), code_of("JOIN_ACK"), code_of("QUERY"), code_of("PROBE_ACK")
+local JOIN, JOIN_ACK, QUERY, PROBE_ACK =
+	code_of("JOIN"), code_of("JOIN_ACK"), code_of("QUERY"), code_of("PROBE_ACK")
 local REPEAT = code_of("REPEAT")
 
 local dtype_names = {
-	[0] = "none", [1] = "i8", [2] = "i16", [3] = "i32", [4] = "i64", [5] = "u8", [6] = "u16", [7] = "u32",
-	[8] = "u64", [9] = "f16", [10] = "bf16", [11] = "f32", [12] = "f64",
+	[0] = "none", [1] = "i8", [2] = "i16", [3] = "i32", [4] = "i64", [5] = "u8",
+	[6] = "u16", [7] = "u32", [8] = "u64", [9] = "f16", [10] = "bf16", [11] = "f32", [12] = "f64",
 }
 local dtype_sizes = {
-	[1] = 1, [2] = 2, [3] = 4, [4] = 8, [5] = 1, [6] = 2, [7] = 4, [8] = 8, [9] = 2, [10] = 2, [11] = 4, [12] = 8,
+	[1] = 1, [2] = 2, [3] = 4, [4] = 8, [5] = 1, [6] = 2, [7] = 4, [8] = 8,
+	[9] = 2, [10] = 2, [11] = 4, [12] = 8,
 }
 local op_names = {
-	[0] = "none", [1] = "sum", [2] = "prod", [3] = "min", [4] = "max", [5] = "land", [6] = "lor", [7] = "lxor",
-	[8] = "band", [9] = "bor", [10] = "bxor", [11] = "avg",
+	[0] = "none", [1] = "sum", [2] = "prod", [3] = "min", [4] = "max", [5] = "land",
+	[6] = "lor", [7] = "lxor", [8] = "band", [9] = "bor", [10] = "bxor", [11] = "avg",
 }
 -- Custom operators and their data types, whose codes tell the size.
 for size = 1, 64 do
@@ -104,7 +106,9 @@ local COPY = 64
 op_names[COPY] = "copy"
 -- A root with this bit is the rank that alone gets the result, see wire/wire.h.
 local OWNER = 0x8000
-local may_have_owner = { [CONTRIBUTION] = true, [code_of("RESULT")] = true, [code_of("KNOWN")] = true }
+local may_have_owner = {
+	[CONTRIBUTION] = true, [code_of("RESULT")] = true, [code_of("KNOWN")] = true,
+}
 local reason_names = {
 	[0] = "none", "frame_truncated", "ip_header_invalid", "ip_options", "ip_checksum", "ip_fragment", "udp_length",
 	"header_truncated", "version_unsupported", "type_unknown", "flags_unknown", "reserved_nonzero",
@@ -153,7 +157,8 @@ local f = {
 	dtype = ProtoField.uint8("fanin.dtype", "Data type", base.DEC, dtype_names),
 	op = ProtoField.uint8("fanin.op", "Operator", base.DEC, op_names),
 	count = ProtoField.uint16("fanin.count", "Elements"),
-	block_state = ProtoField.uint16("fanin.block_state", "Block's state", base.DEC, block_state_names),
+	block_state = ProtoField.uint16("fanin.block_state", "Block's state", base.DEC,
+		block_state_names),
 	blocks_asked = ProtoField.uint16("fanin.blocks_asked", "Blocks asked about"),
 	reason = ProtoField.uint16("fanin.reason", "Reason", base.DEC, reason_names),
 	root = ProtoField.uint16("fanin.root", "Root"),
@@ -188,11 +193,16 @@ local f = {
 	group = ProtoField.ipv4("fanin.join.group", "Result group"),
 	handler = ProtoField.string("fanin.join.handler", "Handler"),
 	job_flags = ProtoField.uint32("fanin.join.flags", "Flags", base.HEX),
-	spread = ProtoField.bool("fanin.join.flags.spread", "Blocks are spread over several workers", 32, nil, 0x00000002),
-	wide = ProtoField.bool("fanin.join.flags.wide", "f16 and bf16 are accumulated in f32", 32, nil, 0x00000001),
-	unknown_job_flags = ProtoField.uint32("fanin.join.flags.unknown", "Undefined flags", base.HEX, nil, 0xfffffff0),
-	job_tagged = ProtoField.bool("fanin.join.flags.tagged", "Packets are tagged", 32, nil, 0x00000004),
-	job_multicast = ProtoField.bool("fanin.join.flags.multicast", "Packets of each member go to all others", 32, nil, 0x00000008),
+	spread = ProtoField.bool("fanin.join.flags.spread",
+		"Blocks are spread over several workers", 32, nil, 0x00000002),
+	wide = ProtoField.bool("fanin.join.flags.wide", "f16 and bf16 are accumulated in f32",
+		32, nil, 0x00000001),
+	unknown_job_flags = ProtoField.uint32("fanin.join.flags.unknown", "Undefined flags",
+		base.HEX, nil, 0xfffffff0),
+	job_tagged = ProtoField.bool("fanin.join.flags.tagged", "Packets are tagged",
+		32, nil, 0x00000004),
+	job_multicast = ProtoField.bool("fanin.join.flags.multicast",
+		"Packets of each member go to all others", 32, nil, 0x00000008),
 	instance = ProtoField.uint64("fanin.join.instance", "Switch's instance", base.HEX),
 	slots = ProtoField.uint32("fanin.join.slots", "Slots for the job and those that share them"),
 	sharing = ProtoField.uint32("fanin.join.sharing", "Jobs that share the slots"),
@@ -213,7 +223,8 @@ local f = {
 	shard = ProtoField.uint8("fanin.shard.number", "Shard"),
 	shards_total = ProtoField.uint8("fanin.shard.total", "Shards in all"),
 	form = ProtoField.uint8("fanin.shard.form", "Form", base.DEC, form_names),
-	whole = ProtoField.bool("fanin.shard.whole", "Whole: no switch spills the block", 8, nil, 0x01),
+	whole = ProtoField.bool("fanin.shard.whole", "Whole: no switch spills the block",
+		8, nil, 0x01),
 	index = ProtoField.uint32("fanin.shard.index", "Index"),
 	first = ProtoField.uint32("fanin.shard.first", "Index of the first bit"),
 	bitmap = ProtoField.bytes("fanin.shard.bitmap", "Bitmap"),
@@ -222,41 +233,50 @@ local f = {
 fanin.fields = f
 
 local e = {
-	truncated = ProtoExpert.new("fanin.truncated", "Fewer bytes than a Fanin header", expert.group.MALFORMED,
-		expert.severity.ERROR),
-	version = ProtoExpert.new("fanin.bad_version", "Unknown protocol version", expert.group.PROTOCOL,
-		expert.severity.WARN),
-	type = ProtoExpert.new("fanin.bad_type", "Unknown packet type", expert.group.PROTOCOL, expert.severity.WARN),
-	flags = ProtoExpert.new("fanin.bad_flags", "Undefined flag", expert.group.PROTOCOL, expert.severity.WARN),
-	reserved = ProtoExpert.new("fanin.bad_reserved", "Reserved field is not zero", expert.group.PROTOCOL,
-		expert.severity.WARN),
-	length = ProtoExpert.new("fanin.bad_length", "Payload length does not match the header", expert.group.MALFORMED,
-		expert.severity.ERROR),
-	refused = ProtoExpert.new("fanin.refused", "The switch refused a packet", expert.group.RESPONSE_CODE,
-		expert.severity.NOTE),
-	no_tag = ProtoExpert.new("fanin.bad_tag", "Too short for the tag that its flags tell of", expert.group.MALFORMED,
-		expert.severity.ERROR),
-	snapped = ProtoExpert.new("fanin.snapped", "The capture has only a part of the packet", expert.group.UNDECODED,
-		expert.severity.NOTE),
-	job = ProtoExpert.new("fanin.bad_job", "Job number is not 1 to 65535", expert.group.PROTOCOL, expert.severity.WARN),
-	rank = ProtoExpert.new("fanin.bad_rank", "Rank is beyond the size of the job", expert.group.PROTOCOL,
-		expert.severity.WARN),
-	dtype = ProtoExpert.new("fanin.bad_dtype", "Unknown data type", expert.group.PROTOCOL, expert.severity.WARN),
-	op = ProtoExpert.new("fanin.bad_op", "Unknown operator", expert.group.PROTOCOL, expert.severity.WARN),
-	extension = ProtoExpert.new("fanin.bad_extension", "Unknown extension", expert.group.PROTOCOL,
-		expert.severity.WARN),
-	state = ProtoExpert.new("fanin.bad_state", "Unknown state", expert.group.PROTOCOL, expert.severity.WARN),
-	job_flags = ProtoExpert.new("fanin.bad_job_flags", "Undefined flag of the job", expert.group.PROTOCOL,
-		expert.severity.WARN),
-	handler = ProtoExpert.new("fanin.bad_handler", "The handler's name does not end", expert.group.PROTOCOL,
-		expert.severity.WARN),
-	again = ProtoExpert.new("fanin.again", "Sent before", expert.group.SEQUENCE, expert.severity.NOTE),
+	truncated = ProtoExpert.new("fanin.truncated", "Fewer bytes than a Fanin header",
+		expert.group.MALFORMED, expert.severity.ERROR),
+	version = ProtoExpert.new("fanin.bad_version", "Unknown protocol version",
+		expert.group.PROTOCOL, expert.severity.WARN),
+	type = ProtoExpert.new("fanin.bad_type", "Unknown packet type",
+		expert.group.PROTOCOL, expert.severity.WARN),
+	flags = ProtoExpert.new("fanin.bad_flags", "Undefined flag",
+		expert.group.PROTOCOL, expert.severity.WARN),
+	reserved = ProtoExpert.new("fanin.bad_reserved", "Reserved field is not zero",
+		expert.group.PROTOCOL, expert.severity.WARN),
+	length = ProtoExpert.new("fanin.bad_length", "Payload length does not match the header",
+		expert.group.MALFORMED, expert.severity.ERROR),
+	refused = ProtoExpert.new("fanin.refused", "The switch refused a packet",
+		expert.group.RESPONSE_CODE, expert.severity.NOTE),
+	no_tag = ProtoExpert.new("fanin.bad_tag", "Too short for the tag that its flags tell of",
+		expert.group.MALFORMED, expert.severity.ERROR),
+	snapped = ProtoExpert.new("fanin.snapped", "The capture has only a part of the packet",
+		expert.group.UNDECODED, expert.severity.NOTE),
+	job = ProtoExpert.new("fanin.bad_job", "Job number is not 1 to 65535",
+		expert.group.PROTOCOL, expert.severity.WARN),
+	rank = ProtoExpert.new("fanin.bad_rank", "Rank is beyond the size of the job",
+		expert.group.PROTOCOL, expert.severity.WARN),
+	dtype = ProtoExpert.new("fanin.bad_dtype", "Unknown data type",
+		expert.group.PROTOCOL, expert.severity.WARN),
+	op = ProtoExpert.new("fanin.bad_op", "Unknown operator",
+		expert.group.PROTOCOL, expert.severity.WARN),
+	extension = ProtoExpert.new("fanin.bad_extension", "Unknown extension",
+		expert.group.PROTOCOL, expert.severity.WARN),
+	state = ProtoExpert.new("fanin.bad_state", "Unknown state",
+		expert.group.PROTOCOL, expert.severity.WARN),
+	job_flags = ProtoExpert.new("fanin.bad_job_flags", "Undefined flag of the job",
+		expert.group.PROTOCOL, expert.severity.WARN),
+	handler = ProtoExpert.new("fanin.bad_handler", "The handler's name does not end",
+		expert.group.PROTOCOL, expert.severity.WARN),
+	again = ProtoExpert.new("fanin.again", "Sent before",
+		expert.group.SEQUENCE, expert.severity.NOTE),
 }
-fanin.experts = { e.truncated, e.version, e.type, e.flags, e.reserved, e.length, e.refused, e.no_tag, e.again, e.snapped,
-	e.job, e.rank, e.dtype, e.op, e.extension, e.state, e.job_flags, e.handler }
+fanin.experts = {
+	e.truncated, e.version, e.type, e.flags, e.reserved, e.length, e.refused, e.no_tag, e.again,
+	e.snapped, e.job, e.rank, e.dtype, e.op, e.extension, e.state, e.job_flags, e.handler,
+}
 
--- Ranks of each job as the last JOIN_ACK told, and by frame what was known when it was seen first: frames may be dissected
--- again in any order.
+-- Ranks of each job as the last JOIN_ACK told, and by frame what was known when it was seen first:
+-- frames may be dissected again in any order.
 local sizes = {}
 local size_at = {}
 
@@ -277,7 +297,8 @@ local function needs_operation(packet_type)
 	return has_elements(packet_type) or has_shard(packet_type)
 end
 
--- Sets of ranks, each as a list of booleans by rank. What a packet has of a set is a range of its bytes, or nil.
+-- Sets of ranks, each as a list of booleans by rank. What a packet has of a set is a range of its
+-- bytes, or nil.
 local function set_of(range)
 	local set = {}
 	for i = 0, range == nil and -1 or range:len() - 1 do
@@ -351,7 +372,8 @@ end
 local function is_of_version_before(buffer)
 	local packet_type = buffer(1, 1):uint()
 
-	return buffer(0, 1):uint() == VERSION_BEFORE and (packet_type == JOIN or packet_type == JOIN_ACK or packet_type == REFUSED)
+	return buffer(0, 1):uint() == VERSION_BEFORE and
+		(packet_type == JOIN or packet_type == JOIN_ACK or packet_type == REFUSED)
 end
 
 local function add_header(tree, buffer, pinfo)
@@ -393,7 +415,8 @@ local function add_header(tree, buffer, pinfo)
 		rank:add_proto_expert_info(e.rank)
 	end
 	local reason = packet_type == REFUSED and reason_names[buffer(22, 2):le_uint()]
-	if reason == "version_unsupported" or (reason and buffer(0, 1):uint() == VERSION_BEFORE) then
+	if reason == "version_unsupported" or
+		(reason and buffer(0, 1):uint() == VERSION_BEFORE) then
 		tree:add_le(f.told_version, buffer(14, 2))
 	else
 		tree:add_le(f.contributions, buffer(14, 2))
@@ -453,7 +476,8 @@ local function add_header(tree, buffer, pinfo)
 		tree:add_le(f.members, buffer(40, 8))
 	end
 	local number = tree:add_le(f.number, buffer(48, 4))
-	if buffer(48, 4):le_uint() ~= 0 and types[packet_type] ~= nil and not types[packet_type].has_number then
+	if buffer(48, 4):le_uint() ~= 0 and types[packet_type] ~= nil and
+		not types[packet_type].has_number then
 		number:add_proto_expert_info(e.reserved)
 	end
 	local port = tree:add_le(f.port, buffer(52, 2))
@@ -492,7 +516,8 @@ local function add_element(tree, dtype, range)
 	elseif dtype <= 4 then
 		tree:add(f.int, range, range:len() == 8 and range:le_int64() or Int64(range:le_int()))
 	else
-		tree:add(f.uint, range, range:len() == 8 and range:le_uint64() or UInt64(range:le_uint()))
+		tree:add(f.uint, range,
+			range:len() == 8 and range:le_uint64() or UInt64(range:le_uint()))
 	end
 end
 
@@ -533,7 +558,8 @@ local function add_elements(tree, buffer, len, dtype, count)
 	end
 end
 
--- Values with their indices. buffer: what was captured. len: of the packet, with its header. Of a capture that has not all of it only the values are shown.
+-- Values with their indices. buffer: what was captured. len: of the packet, with its header. Of a
+-- capture that has not all of it only the values are shown.
 local function add_shard(tree, buffer, len, dtype, count)
 	local size = dtype_sizes[dtype]
 	local payload_len = len - HEADER_LEN
@@ -549,7 +575,9 @@ local function add_shard(tree, buffer, len, dtype, count)
 		return
 	end
 	local bitmap_len = payload_len - count * size - 4
-	if (form == 0 and payload_len ~= count * (size + width)) or (form == 1 and (bitmap_len < 8 or bitmap_len % 8 ~= 0)) or form > 1 then
+	if (form == 0 and payload_len ~= count * (size + width)) or
+		(form == 1 and (bitmap_len < 8 or bitmap_len % 8 ~= 0)) or
+		form > 1 then
 		item:add_proto_expert_info(e.length)
 		return
 	end
@@ -568,7 +596,8 @@ local function add_shard(tree, buffer, len, dtype, count)
 			repeat
 				bit_at = bit_at + 1
 				place = HEADER_LEN + count * size + math.floor(bit_at / 8)
-			until bit_at >= 8 * bitmap_len or bit.band(buffer(place, 1):uint(), bit.lshift(1, bit_at % 8)) ~= 0
+			until bit_at >= 8 * bitmap_len or
+				bit.band(buffer(place, 1):uint(), bit.lshift(1, bit_at % 8)) ~= 0
 			if bit_at >= 8 * bitmap_len then
 				item:add_proto_expert_info(e.length)
 				return
@@ -585,7 +614,8 @@ local function add_shard(tree, buffer, len, dtype, count)
 	end
 end
 
--- The sets of ranks behind a body's fixed part: each as long as the job needs it, or as what there is.
+-- The sets of ranks behind a body's fixed part: each as long as the job needs it, or
+-- as what there is.
 local function sets_behind(rest, n, n_ranks)
 	local len = rest == nil and 0 or math.floor(rest:len() / (8 * n)) * 8
 	if n_ranks ~= nil then
@@ -650,8 +680,9 @@ local function add_join_ack(tree, body, sets)
 		tree:add(f.body_reserved, body(131, 5))
 	end
 	add_ranks(tree, f.joined, sets[1])
-	return string.format(" %s size %d window %d payload %d %s%s%s%s", state_names[body(8, 2):le_uint()] or "state?",
-		body(10, 2):le_uint(), body(12, 2):le_uint(), body(14, 2):le_uint(), handler,
+	return string.format(" %s size %d window %d payload %d %s%s%s%s",
+		state_names[body(8, 2):le_uint()] or "state?", body(10, 2):le_uint(),
+		body(12, 2):le_uint(), body(14, 2):le_uint(), handler,
 		bit.band(body(44, 4):le_uint(), 1) ~= 0 and " f32" or "",
 		bit.band(body(44, 4):le_uint(), 4) ~= 0 and " tagged" or "",
 		bit.band(body(44, 4):le_uint(), 8) ~= 0 and " multicast" or "")
@@ -667,7 +698,8 @@ local function states_text(body, n)
 	end
 	for state = 3, 0, -1 do
 		if counts[state] ~= 0 then
-			parts[#parts + 1] = string.format("%d %s", counts[state], block_state_names[state])
+			parts[#parts + 1] = string.format("%d %s", counts[state],
+				block_state_names[state])
 		end
 	end
 	return table.concat(parts, " ")
@@ -691,18 +723,23 @@ local function add_answer(tree, body, sets)
 end
 
 local function add_probe_ack(tree, _, sets)
-	return string.format(" ended %s, silent %s", add_ranks(tree, f.ended, sets[1]), add_ranks(tree, f.silent, sets[2]))
+	return string.format(" ended %s, silent %s",
+		add_ranks(tree, f.ended, sets[1]),
+		add_ranks(tree, f.silent, sets[2]))
 end
 
--- fixed: bytes before the sets, of which there are n_sets; before: of them those of the version before.
+-- fixed: bytes before the sets, of which there are n_sets; before: of them those of
+-- the version before.
 local bodies = {
 	[JOIN] = { add = add_join, title = "Join", fixed = 32, before = 24, n_sets = 0 },
-	[JOIN_ACK] = { add = add_join_ack, title = "Join answer", fixed = 136, before = 128, n_sets = 1 },
+	[JOIN_ACK] = { add = add_join_ack, title = "Join answer",
+		fixed = 136, before = 128, n_sets = 1 },
 	[ANSWER] = { add = add_answer, title = "Answer", fixed = 72, n_sets = 2 },
 	[PROBE_ACK] = { add = add_probe_ack, title = "Probe answer", fixed = 0, n_sets = 2 },
 }
 
--- As add_elements. A body may be longer than this version knows it. Of a type that is unknown the payload is bytes.
+-- As add_elements. A body may be longer than this version knows it. Of a type that is unknown the
+-- payload is bytes.
 local function add_body(tree, buffer, len, packet_type, n_ranks)
 	local declared = types[packet_type]
 	local least_len = declared ~= nil and declared.body_len or 0
@@ -725,7 +762,8 @@ local function add_body(tree, buffer, len, packet_type, n_ranks)
 	end
 	if expected == nil or captured_len < least_len then
 		local item = captured_len > 0 and tree:add(f.payload, buffer(HEADER_LEN)) or tree
-		if declared ~= nil and least_len == 0 and body_len > 0 and not declared.has_data then
+		if declared ~= nil and least_len == 0 and body_len > 0 and
+			not declared.has_data then
 			item:add_proto_expert_info(e.length)
 		end
 		return ""
@@ -769,15 +807,18 @@ local function summary(buffer)
 		end
 	elseif has_shard(packet_type) then
 		local total = buffer(45, 1):uint()
-		text = text .. string.format(" block %d rank %d %s %s x%d of %d, shard %d%s", buffer(16, 4):le_uint(), buffer(12, 2):le_uint(),
-			dtype_names[buffer(20, 1):uint()] or "dtype?", op_text(buffer), buffer(22, 2):le_uint(), buffer(40, 4):le_uint(),
-			buffer(44, 1):uint(), total ~= 0 and string.format(" of %d", total) or "")
+		text = text .. string.format(" block %d rank %d %s %s x%d of %d, shard %d%s",
+			buffer(16, 4):le_uint(), buffer(12, 2):le_uint(),
+			dtype_names[buffer(20, 1):uint()] or "dtype?", op_text(buffer),
+			buffer(22, 2):le_uint(), buffer(40, 4):le_uint(), buffer(44, 1):uint(),
+			total ~= 0 and string.format(" of %d", total) or "")
 	elseif packet_type == ANSWER then
-		text = text .. string.format(" number %d block %d %s", buffer(48, 4):le_uint(), buffer(16, 4):le_uint(),
+		text = text .. string.format(" number %d block %d %s",
+			buffer(48, 4):le_uint(), buffer(16, 4):le_uint(),
 			block_state_names[buffer(22, 2):le_uint()] or "state?")
 	elseif packet_type == QUERY then
-		text = text .. string.format(" number %d block %d rank %d", buffer(48, 4):le_uint(), buffer(16, 4):le_uint(),
-			buffer(12, 2):le_uint())
+		text = text .. string.format(" number %d block %d rank %d",
+			buffer(48, 4):le_uint(), buffer(16, 4):le_uint(), buffer(12, 2):le_uint())
 		if bit.band(buffer(2, 2):le_uint(), 0x0001) ~= 0 then
 			return text .. " (overdue)"
 		end
@@ -796,7 +837,8 @@ local function summary(buffer)
 	return text
 end
 
--- Adds the tag, and returns what is before it, which is as a packet without one: what was captured, and its length.
+-- Adds the tag, and returns what is before it, which is as a packet without one: what was captured,
+-- and its length.
 local function add_tag(tree, buffer, len)
 	if bit.band(buffer(2, 2):le_uint(), TAGGED) == 0 then
 		return buffer, len
@@ -857,17 +899,20 @@ function fanin.dissector(tvb, pinfo, root)
 	add_header(tree, buffer, pinfo)
 	local untagged, untagged_len = add_tag(tree, buffer, len)
 	if has_elements(packet_type) then
-		add_elements(tree, untagged, untagged_len, buffer(20, 1):uint(), buffer(22, 2):le_uint())
+		add_elements(tree, untagged, untagged_len,
+			buffer(20, 1):uint(), buffer(22, 2):le_uint())
 	elseif has_shard(packet_type) then
 		add_shard(tree, untagged, untagged_len, buffer(20, 1):uint(), buffer(22, 2):le_uint())
 	else
-		text = text .. add_body(tree, untagged, untagged_len, packet_type, size_at[pinfo.number])
+		text = text .. add_body(tree, untagged, untagged_len, packet_type,
+			size_at[pinfo.number])
 	end
 	pinfo.cols.info = text
 	return buffer:len()
 end
 
--- Types that handlers outside of this tree have registered: all that is known of them is what the preference says.
+-- Types that handlers outside of this tree have registered: all that is known of them is
+-- what the preference says.
 local FREE_FIRST, FREE_LAST = 192, 255
 local function declare_types(list)
 	for code = FREE_FIRST, FREE_LAST do
@@ -876,9 +921,12 @@ local function declare_types(list)
 	for entry in list:gmatch("[^,]+") do
 		local digits, name, direction, payload = entry:match("^%s*(%d+)%s+([%u%d_]+)%s+(%l+)%s*(%l*)%s*$")
 		local code = tonumber(digits)
-		if code ~= nil and code >= FREE_FIRST and code <= FREE_LAST and (direction == "up" or direction == "down") then
-			types[code] = { name = name, direction = direction, has_elements = payload == "elements", has_data = true,
-				has_number = true }
+		if code ~= nil and code >= FREE_FIRST and code <= FREE_LAST and
+			(direction == "up" or direction == "down") then
+			types[code] = {
+				name = name, direction = direction, has_elements = payload == "elements",
+				has_data = true, has_number = true,
+			}
 		end
 	end
 	for code = FREE_FIRST, FREE_LAST do
