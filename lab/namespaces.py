@@ -233,7 +233,9 @@ def ports_text(transport):
     """The kind of the switch's ports, and the hosts' user if it is not this process's."""
     ports = {"auto": "ports as the switch chooses",
              "udp": "af_packet ports"}.get(transport, f"{transport} ports")
-    return f"{ports}, hosts without rights (user {NOBODY})" if transport in WITHOUT_RIGHTS else ports
+    if transport in WITHOUT_RIGHTS:
+        return f"{ports}, hosts without rights (user {NOBODY})"
+    return ports
 
 
 def long_options(options):
@@ -319,7 +321,8 @@ class Process:
         try:
             return self.popen.wait(timeout)
         except subprocess.TimeoutExpired as error:
-            raise LabError(f"{self.name} (pid {self.pid}) is still running after {timeout:g} s") from error
+            raise LabError(f"{self.name} (pid {self.pid}) is still running after "
+                           f"{timeout:g} s") from error
 
     def stop(self, signum=signal.SIGTERM, timeout=5):
         """Ends it, in the end by force. May be called again."""

@@ -192,7 +192,8 @@ def seconds_of(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench bridge", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(prog="./dev bench bridge",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--pairs", type=pairs.pair_count, default=pairs.PAIRS, metavar="N",
                         help="of runs, of switch and bridge or of both builds, 1 to 100 (default "
                              "%(default)s)")

@@ -178,7 +178,8 @@ def measure(options):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(prog="./dev bench busy", description=__doc__.split("\n\n", maxsplit=1)[0],
+    parser = argparse.ArgumentParser(prog="./dev bench busy",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0],
                                      allow_abbrev=False)
     parser.add_argument("--quick", action="store_true",
                         help="4 and 16 hosts, three loads, one pair")

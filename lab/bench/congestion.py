@@ -461,7 +461,8 @@ def rows_of(arguments):
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="congestion.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(prog="congestion.py",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--part", choices=PARTS, action="append",
                         help="this part only; may be given several times")

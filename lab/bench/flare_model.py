@@ -267,7 +267,8 @@ def print_result(result, markdown):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench model", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(prog="./dev bench model",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--rounds", type=int, default=3, choices=range(1, 21), metavar="N")
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true",

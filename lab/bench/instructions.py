@@ -145,7 +145,8 @@ def compare(case, found, budget):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="instructions.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(prog="instructions.py",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--update", action="store_true",
                         help="write what is counted as the new budget")
     parser.add_argument("--json", action="store_true",

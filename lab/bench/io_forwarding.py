@@ -288,7 +288,8 @@ def frame_size(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench io", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(prog="./dev bench io",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--rounds", type=int, default=10, choices=range(1, 101), metavar="N",
                         help="turns that each of the three has (default %(default)s)")
     parser.add_argument("--frame", type=frame_size, default=DEFAULT_FRAME, metavar="BYTES",

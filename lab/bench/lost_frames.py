@@ -144,7 +144,8 @@ def run_lab(options, transport):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="lost_frames.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(prog="lost_frames.py",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--hosts", type=int, default=16)
     parser.add_argument("--transport", action="append", choices=("af_packet", "af_xdp"),
                         help="of the switch's ports and of the hosts; may be repeated")

@@ -74,8 +74,8 @@ class Hosts:
         carried = sum(port["tx_bytes"]
                       for port in fabric.port_counters("switch0").values()) - before
         fabric.uninstall(JOB, parents)
-        least = (fabric.hosts - 1) * size // (1
-                                              if collective == "broadcast" else fabric.hosts) * options["iters"]
+        parts = 1 if collective == "broadcast" else fabric.hosts
+        least = (fabric.hosts - 1) * size // parts * options["iters"]
         if carried < least:
             raise LabError(f"{handler}: the switch has sent {carried} bytes, expected {least} or "
                            "more: the data went another way")

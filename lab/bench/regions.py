@@ -276,7 +276,8 @@ def draw(results, directory):
 # ------------------------------------------------------------------ command line
 
 def parse():
-    parser = argparse.ArgumentParser(prog="regions.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(prog="regions.py",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quick", action="store_true",
                         help="fewer tables, waves and sizes, one topology, one seed")

@@ -91,7 +91,8 @@ PARTS = [Core, Network]
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="sparse.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(prog="sparse.py",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     parser.add_argument("--pattern", nargs="+", default=[], metavar="FILE",

@@ -207,7 +207,7 @@ PARTS = {"timeline": timeline, "loads": loads, "loads-udp": loads_udp, "without-
          "reasons": reasons}
 
 
-# ------------------------------------------------------------------ what is shown, and what is expected
+# -------------------------------------------------------------- what is shown, and what is expected
 
 def show_timeline(rows):
     print("figure 8: A's workers and their shares of their paths while the first one's has 80 "
@@ -226,7 +226,10 @@ def show_summary(title, key, rows):
           f"{'arrived':>8} {'marks':>6} {'overflows':>10} {'queries':>8} {'retrans':>8} "
           f"{'dropped':>8} {'AECN':>6}")
     for (value, member), one in summarise(rows, key, "member").items():
-        seconds = f"{one['seconds']:7.3f} {one['quartiles'][0]:7.3f} {one['quartiles'][1]:7.3f}" if one["ended"] else f"{'-':>23}"
+        seconds = f"{'-':>23}"
+        if one["ended"]:
+            seconds = (f"{one['seconds']:7.3f} {one['quartiles'][0]:7.3f} "
+                       f"{one['quartiles'][1]:7.3f}")
         print(f"  {value:11g} {member:15} {seconds} {one['ended']:2}/{one['runs']:<2} "
               f"{one['offered_load']:6.2f} {one['delivered_load']:8.2f} {one['marks']:6.2f} "
               f"{one['overflows']:10.0f} {one['queries']:8.0f} {one['retransmits']:8.0f} "
@@ -323,7 +326,8 @@ def missed(part, rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="stragglers.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(prog="stragglers.py",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quick", action="store_true", help="3 seeds and fewer loads")
     parser.add_argument("--part", choices=PARTS, action="append",

@@ -83,7 +83,8 @@ def measure(payload, starts):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="timers.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(prog="timers.py",
+                                     description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--starts", type=int, default=24, metavar="N",
                         help="of the program for each row, default: %(default)s")

@@ -530,7 +530,9 @@ def percent(part):
 
 def print_sparse(sparse):
     def less(count):
-        return f"{count / 1e6:.1f} MB, {sparse['dense_bytes'] / count:.1f} times less" if count else "no bytes"
+        if not count:
+            return "no bytes"
+        return f"{count / 1e6:.1f} MB, {sparse['dense_bytes'] / count:.1f} times less"
     print(f"  sparse: values at {percent(sparse['density_in'])} of the indices of each host, at "
           f"{percent(sparse['density_out'])} of the result's")
     received = "" if sparse[

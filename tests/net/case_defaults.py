@@ -46,7 +46,8 @@ def a_veth_gets_packet_sockets_and_its_hosts_udp():
             expect_equal((port["driver"], port["device"], port["why"]),
                          ("af_packet", f"net_af_packet,iface={interface}",
                           f"{interface}'s driver veth has no zero-copy AF_XDP"), "what a port is")
-        expect('port "h0": packet sockets: sw-h0\'s driver veth has no zero-copy AF_XDP' in lab.switch.stderr(), "the log does not say why")
+        expect('port "h0": packet sockets: sw-h0\'s driver veth has no zero-copy AF_XDP'
+               in lab.switch.stderr(), "the log does not say why")
         for user_transport in ("auto", None):
             expect_way(join(lab, user_transport), "udp",
                        f"{HOST_INTERFACE}'s driver veth has no zero-copy AF_XDP")

@@ -216,7 +216,8 @@ def a_hosts_xdp_program_is_not_taken_off_by_ip_and_named_if_its_link_is_detached
         wait_for_results(lab, job, job_entry(lab, job)["stats"]["results"] + 100)
         detach_xdp(ranks[1])
         error = reports_of(lab, ranks, 60)[1].get("error") or {}
-        expect("nothing is received: the XDP program is not at the interface any more" in error.get("message", ""),
+        expect("nothing is received: the XDP program is not at the interface any more"
+               in error.get("message", ""),
                f"the error of the host that has no program any more: {error}")
 
 

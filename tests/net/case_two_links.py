@@ -72,7 +72,8 @@ def jobs_use_the_better_link_of_each_host():
             manager.join("same", [FIRST[0], SECOND[0]])
             expect(False, "two ranks are on one host")
         except Refused as error:
-            expect("ranks 0 and 1 are on the same host, at 10.77.0.1 and 10.77.1.1" in error.message, str(error))
+            expect("ranks 0 and 1 are on the same host, at 10.77.0.1 and 10.77.1.1"
+                   in error.message, str(error))
 
         # A port of one host goes down: the job moves as a whole, for one leaf is better than two.
         switches["leaf0"].down = ["h0"]

@@ -74,7 +74,9 @@ mount -t sysfs sysfs /root/sys
 for directory in dev/shm tmp run; do mount -t tmpfs -o mode=1777 tmpfs /root/$directory; done
 # Where one of these hides them.
 for directory in {directories}; do
-	[ -e /root$directory ] || {{ mkdir -p /root$directory; mount --bind /lower$directory /root$directory; }}
+	[ -e /root$directory ] && continue
+	mkdir -p /root$directory
+	mount --bind /lower$directory /root$directory
 done
 mkdir -p /root/usr/lib/modules/{version}
 mount --bind /root{kernel}/lib/modules/{version} /root/usr/lib/modules/{version}

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Callable
 
 from tests.net import over_udp
-from lab.namespaces import (PATIENCE, Control, Lab, LabError, ip_in, program, run, wait_until)  # noqa: F401
+from lab.namespaces import (  # noqa: F401
+    PATIENCE, Control, Lab, LabError, ip_in, program, run, wait_until)
 
 CASES = {}
 MIB = 1 << 20

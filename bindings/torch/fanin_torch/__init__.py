@@ -105,7 +105,8 @@ def _create(backend_options, pg_options):
     if not isinstance(options, Options):
         raise TypeError(f"pg_options: found {type(options).__name__}, expected fanin_torch.Options")
     options = options.resolved()
-    store, rank, size = backend_options.store, backend_options.group_rank, backend_options.group_size
+    store = backend_options.store
+    rank, size = backend_options.group_rank, backend_options.group_size
     timeout = backend_options.timeout
     timeout = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
     gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout=timeout)

@@ -97,7 +97,8 @@ def choose(group, agreement, options, timeout):
     join.job_name = agreed["job"]
     join.manager, join.interface, join.handler = options.manager, options.interface, options.handler
     join.join_timeout, join.timeout = timedelta(seconds=options.join_timeout), timeout
-    join.accumulate_f32, join.authenticate, join.reproducible = options.accumulate_f32, options.authenticate, options.reproducible
+    join.accumulate_f32, join.authenticate = options.accumulate_f32, options.authenticate
+    join.reproducible = options.reproducible
     status = group.join(join, agreed["hosts"])
     if agreement.rank == 0:
         agreement.tell("verdict", verdict(group, agreement, status))

@@ -164,7 +164,8 @@ def run_on_a_fabric(build):
             return [fabric.perf_report(rank) for rank in ranks]
         expect_acked(run_job("sum"), "by name")
         for rank, report in enumerate(run_job("split", trees=2)):
-            expect("has 2 trees, but the protocol acked of its handler acked runs on one" in report["error"]["message"],
+            expect("has 2 trees, but the protocol acked of its handler acked runs on one"
+                   in report["error"]["message"],
                    f"several trees: rank {rank} says {report['error']}")
 
 

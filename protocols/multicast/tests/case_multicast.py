@@ -38,7 +38,8 @@ class Member:
     """A host of the job with a raw socket, joined by hand."""
 
     def __init__(self, fabric, host, rank, size, job=JOB, key=KEY):
-        self.fabric, self.host, self.rank, self.size, self.job, self.key = fabric, host, rank, size, job, key
+        self.fabric, self.host, self.rank, self.size = fabric, host, rank, size
+        self.job, self.key = job, key
         self.switch = fabric.topology.switch_of[host]
         self.port = RawPort(fabric.host_namespace(host))
         self.epoch, self.cookie, self.heard = 0, 0, {}
@@ -330,7 +331,8 @@ def no_ring_takes_the_place_of_multicast_without_a_spine():
                 expect(False, "a host has a multicast job without a spine")
             except Refused as error:
                 expect_equal(error.code, "no_path", "code of the refusal")
-                expect('no ring of its hosts does what the handler "multicast" does' in error.message, error.message)
+                expect('no ring of its hosts does what the handler "multicast" does'
+                       in error.message, error.message)
         results = [client.finish(number, "join") for client,
                    number in zip(clients, ask_for(fabric, clients, **options))]
         expect_equal([result["mode"] for result in results], ["ring", "ring"],

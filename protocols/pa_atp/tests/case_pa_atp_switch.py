@@ -217,7 +217,8 @@ def who_is_behind_is_told_and_what_the_server_gets():
                 fields, payload = players.wait(host, RESULT)
                 expect_equal((fields["block"], fields["epoch"], payload[:len(result)]),
                              (5, players.epoch, result), "the result")
-            expect(f"job {job['id']}: 1 of 4 slots in use, 0 overflowed; rank 1 is 4 blocks behind" in lab.ctl("jobs").stdout.splitlines(),
+            expect(f"job {job['id']}: 1 of 4 slots in use, 0 overflowed; rank 1 is 4 blocks behind"
+                   in lab.ctl("jobs").stdout.splitlines(),
                    f"after the result: {lab.ctl('jobs').stdout}")
             counters = {counter["name"]: counter["count"]
                         for counter in job_entry(lab, job)["counters"]}
