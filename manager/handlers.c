@@ -74,11 +74,10 @@ fail_unordered(const struct peer *peer, const struct group *group, struct contro
 {
 	const char *name = usual(peer, true);
 
-	control_fail(
-		error, "invalid",
-		"found the handler \"%s\" for a reproducible job, expected \"%s\" or \"" HANDLERS_AUTO
-		"\"",
-		group->handler, name == NULL ? "" : name);
+	control_fail(error, "invalid",
+		     "found the handler \"%s\" for a reproducible job, "
+		     "expected \"%s\" or \"" HANDLERS_AUTO "\"",
+		     group->handler, name == NULL ? "" : name);
 	return -EINVAL;
 }
 

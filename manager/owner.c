@@ -76,7 +76,8 @@ tell(const struct manager *manager, struct peer *peer, const json_t *namesakes)
 		return;
 	peer->namesakes_told_ms = now_ms;
 	log_error(
-		"%s %s has %zu jobs of another manager with the name \"%s\", such as %" JSON_INTEGER_FORMAT
+		"%s %s has %zu jobs of another manager with the name \"%s\", "
+		"such as %" JSON_INTEGER_FORMAT
 		" of %s; this one is %s: give each manager a name of its own. These jobs stay until `faninctl jobs destroy ID` at the %s",
 		topology_kind(peer->about), peer->about->name, json_array_size(namesakes),
 		manager->config->name, json_integer_value(json_object_get(first, "id")),

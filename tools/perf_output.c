@@ -116,10 +116,11 @@ json_sparse(const struct run *run)
 					    ? run->options->pattern_file
 					    : perf_pattern_name(run->options->pattern));
 	perf_json_string("algorithm", report->sparse_algorithm);
-	printf("\"density\": %.9g, \"density_in\": %.9g, \"density_out\": %.9g, \"blocks\": %" PRIu64
-	       ", \"shards_sent\": %" PRIu64 ", \"shards_received\": %" PRIu64
-	       ", \"bytes_sent\": %" PRIu64 ", \"dense_bytes\": %" PRIu64
-	       ", \"maybe_sparse\": %" PRIu64 ", \"maybe_sparse_taken\": %" PRIu64 "}, ",
+	printf("\"density\": %.9g, \"density_in\": %.9g, \"density_out\": %.9g, "
+	       "\"blocks\": %" PRIu64 ", \"shards_sent\": %" PRIu64
+	       ", \"shards_received\": %" PRIu64 ", \"bytes_sent\": %" PRIu64
+	       ", \"dense_bytes\": %" PRIu64 ", \"maybe_sparse\": %" PRIu64
+	       ", \"maybe_sparse_taken\": %" PRIu64 "}, ",
 	       run->options->density, (double)report->sparse_values_sent / elements,
 	       (double)report->sparse_values_received / elements, report->sparse_blocks,
 	       report->shards_sent, report->shards_received, report->shard_bytes_sent,

@@ -308,12 +308,11 @@ print_link(const struct congestion_link *before, const struct congestion_link *a
 	const double most = (double)(run.ended_ns - run.began_ns) * options.network.rate_mbit /
 			    8000;
 
-	json_add(
-		"{\"tier\": \"%s\", \"leaf\": %u, \"other\": %u, \"used\": %.4f, \"dropped\": %" PRIu64
-		", \"marked\": %" PRIu64 "}",
-		congestion_tiers[after->tier], after->leaf, after->other,
-		(double)(after->bytes - before->bytes) / most, after->dropped - before->dropped,
-		after->marked - before->marked);
+	json_add("{\"tier\": \"%s\", \"leaf\": %u, \"other\": %u, \"used\": %.4f, "
+		 "\"dropped\": %" PRIu64 ", \"marked\": %" PRIu64 "}",
+		 congestion_tiers[after->tier], after->leaf, after->other,
+		 (double)(after->bytes - before->bytes) / most, after->dropped - before->dropped,
+		 after->marked - before->marked);
 }
 
 static void

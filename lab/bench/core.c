@@ -240,9 +240,17 @@ main(int argc, char **argv)
 {
 	struct tour tour = {
 		.settings = {
-			.rig = { .handler = "single", .dtype = FANIN_WIRE_F32, .op = FANIN_WIRE_SUM,
-				 .payload = 1024, .hosts = 4, .jobs = 1, .n_workers = 1, .mbufs = 2048,
-				 .isa = fanin_isa_detect() },
+			.rig = {
+				.handler = "single",
+				.dtype = FANIN_WIRE_F32,
+				.op = FANIN_WIRE_SUM,
+				.payload = 1024,
+				.hosts = 4,
+				.jobs = 1,
+				.n_workers = 1,
+				.mbufs = 2048,
+				.isa = fanin_isa_detect(),
+			},
 			.batches = 200,
 			.seconds = SECONDS_DEFAULT,
 			.fastest = UINT64_MAX,

@@ -51,7 +51,8 @@
 	X(bytes_copied_in, SUM) X(sleeps, OWN) X(yields, OWN)
 
 #define FANIN_REPORT_FIELDS(X) \
-	FANIN_REPORT_ENGINE(X) FANIN_REPORT_PA_ATP(X) FANIN_REPORT_MULTICAST(X) FANIN_REPORT_OTHERS(X)
+	FANIN_REPORT_ENGINE(X) FANIN_REPORT_PA_ATP(X) FANIN_REPORT_MULTICAST(X) \
+	FANIN_REPORT_OTHERS(X)
 /* clang-format on */
 
 /* Each field is listed: their bytes, and those of padding, are all of the struct's. */

@@ -69,7 +69,8 @@ struct fanin_request {
 	uint32_t done_blocks;
 	uint8_t element_bytes;
 	uint16_t n_owners;           /* ranks that own blocks, which fanin_request_cut finds: of a
-					REDUCE_SCATTER all, of a REDUCE the root; 0: blocks have none */
+					REDUCE_SCATTER all, of a REDUCE the root; 0: blocks have
+					none */
 	struct fanin_vector *sparse; /* owner's: what is brought and kept instead of send and recv;
 					NULL: it is dense */
 	uint64_t held_count; /* owner's, while it holds the request back: count to post it with */
