@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """No line of the sources is wider than 100 columns, unless a string reaches over the edge.
 
-usage: python3 tests/widths.py [FILE...]; without names: all files that git has
+usage: python3 tests/widths.py [FILE...]; without names: all files that git
+knows or would add
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -26,11 +28,26 @@ def is_too_wide(line):
                                   for match in STRING.finditer(line))
 
 
+def tree_files():
+    """The sources that git knows or would add; all of them where there is no git."""
+    if (SOURCE_DIR / ".git").exists():
+        listed = subprocess.run(["git", "-c", f"safe.directory={SOURCE_DIR}", "ls-files", "-co",
+                                 "--exclude-standard"], cwd=SOURCE_DIR, capture_output=True,
+                                text=True, check=True).stdout.splitlines()
+    else:
+        listed = []
+        for directory, below, names in os.walk(SOURCE_DIR):
+            below[:] = [name for name in below
+                        if not (Path(directory) / name / "build.ninja").exists()]
+            listed += [os.path.relpath(Path(directory) / name, SOURCE_DIR) for name in names]
+    return sorted(name for name in set(listed)
+                  if (name.endswith(SUFFIXES) or name in SCRIPTS)
+                  and (SOURCE_DIR / name).is_file())
+
+
 def main(names):
     if not names:
-        listed = subprocess.run(["git", "-C", SOURCE_DIR, "ls-files"], capture_output=True,
-                                text=True, check=True).stdout.split("\n")
-        names = [name for name in listed if name.endswith(SUFFIXES) or name in SCRIPTS]
+        names = tree_files()
     wide = 0
     for name in names:
         lines = (SOURCE_DIR / name).read_text(encoding="utf-8").split("\n")
