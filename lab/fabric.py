@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 
 from lab.bridged import make_bridge
 from lab.namespaces import (HOST_INTERFACE, UDP_PORT, Control, Lab, LabError, inside, ip_in,
-                            long_options, program, run, user_of,
-                 wait_until)
+                            long_options, program, run, user_of, wait_until)
 
 START_SECONDS = 60
 MANAGER_IP = "10.79.0.254"

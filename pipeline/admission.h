@@ -83,7 +83,7 @@ admission_job(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 }
 
 /*
- * Does a valid packet come from the member that it names?
+ * Checks that a valid packet comes from the member that it names.
  *
  * job: the one that the packet names, or NULL. Returns FANIN_REASON_NONE, or the reason to refuse.
  */
@@ -94,7 +94,7 @@ enum fanin_reason admission_member(const struct pipeline *pipeline, const struct
 enum fanin_reason admission_parent(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 				   const struct job *job);
 
-/* Does the job admit by key? job: may be NULL. */
+/* Returns whether the job admits packets by their key alone. job: may be NULL. */
 static inline bool
 admission_is_key_only(const struct job *job)
 {
@@ -102,8 +102,8 @@ admission_is_key_only(const struct job *job)
 }
 
 /*
- * Is there a job that admits by key? Then packets to other destinations may be for this switch,
- * too.
+ * Returns whether some job admits packets by their key alone. If so, packets to other destinations
+ * may be for this switch, too.
  */
 static inline bool
 admission_is_transit_watched(const struct pipeline *pipeline)

@@ -95,7 +95,7 @@ run_begin(struct job_table *table, struct job *job)
 	__atomic_store_n(&job->epoch, epoch, __ATOMIC_RELEASE);
 }
 
-/* Does the JOIN answer this member's last challenge? If not, the member is challenged. */
+/* Returns whether the JOIN answers the member's last challenge. If not, makes a new challenge. */
 static bool
 is_fresh(struct job_member *member, const struct fanin_join_body *body)
 {

@@ -193,7 +193,7 @@ check_bodies(const struct pipeline *pipeline, const struct job_spec *spec, char 
 }
 
 /*
- * Does this switch keep the order of ranks that a reproducible job promises? Other switches check
+ * Checks that this switch keeps the order of ranks that a reproducible job promises. Others check
  * their own part. If ranks are placed otherwise, this switch's sum would combine ranks that the
  * order never combines on their own.
  */

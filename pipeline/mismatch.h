@@ -33,7 +33,10 @@ void mismatch_take(struct worker *worker, struct job *job, uint32_t epoch,
  */
 void mismatch_tell_parent(struct worker *worker, struct job *job, uint32_t parent_epoch);
 
-/* Is there a mismatch in the run of this epoch? The run may be over when the caller looks again. */
+/*
+ * Returns whether the run of this epoch has a mismatch. The run may be over when the caller looks
+ * again.
+ */
 static inline bool
 mismatch_is_of(const struct job *job, uint32_t epoch)
 {

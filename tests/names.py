@@ -14,8 +14,9 @@ found, 2 wrong usage.
 """
 import os
 import re
-import subprocess
 import sys
+
+from sources import root_of, tree_files
 
 SUFFIXES = ('.c', '.h', '.cc', '.hh')
 PUBLIC = 'hostlib/include/'
@@ -30,23 +31,6 @@ EXEMPT = {
 }
 # protocols/pull stands on protocols/broadcast.
 STANDS_ON = {'pull': 'broadcast'}
-
-
-def tree_files(root):
-    """The C files that git knows or would add; all of them where there is no git."""
-    if os.path.exists(os.path.join(root, '.git')):
-        listed = subprocess.run(['git', '-c', f'safe.directory={os.path.abspath(root)}', 'ls-files',
-                                 '-co', '--exclude-standard'],
-                                cwd=root, check=True, capture_output=True, text=True).stdout
-        found = set(listed.splitlines())
-    else:
-        found = set()
-        for directory, below, names in os.walk(root):
-            below[:] = [name for name in below
-                        if not os.path.exists(os.path.join(directory, name, 'build.ninja'))]
-            found.update(os.path.relpath(os.path.join(directory, name), root) for name in names)
-    return sorted(path for path in found
-                  if path.endswith(SUFFIXES) and os.path.isfile(os.path.join(root, path)))
 
 
 def read(root, path):
@@ -73,7 +57,8 @@ def patterns_of(name):
 
 def problems(root):
     """Yields what is wrong."""
-    texts = {path: read(root, path) for path in tree_files(root)}
+    texts = {path: read(root, path) for path in sorted(tree_files(root))
+             if path.endswith(SUFFIXES)}
     public = {word for path, text in texts.items() if path.startswith(PUBLIC)
               for word in re.findall(r'\b(?:fanin|FANIN)_\w+', text)}
     for name in protocols_of(root):
@@ -97,11 +82,7 @@ def problems(root):
 
 def main(arguments):
     """Returns the exit status."""
-    if len(arguments) > 1:
-        print('usage: names.py [ROOT]', file=sys.stderr)
-        return 2
-    root = arguments[
-        0] if arguments else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    root = root_of(arguments, 'names.py')
     found = list(problems(root))
     for problem in found:
         print(problem)

@@ -16,8 +16,9 @@ forbidden, 2 the table can't be read.
 """
 import os
 import re
-import subprocess
 import sys
+
+from sources import root_of, tree_files
 
 TABLE = 'docs/architecture.md'
 HEADING = '## Rooms'
@@ -93,23 +94,6 @@ def expand(allowed, directories):
     return {name: set(found) if others is None else others for name, others in found.items()}
 
 
-def tree_files(root):
-    """The tree's own files: what git knows or would add; all of them where there is no git."""
-    if os.path.exists(os.path.join(root, '.git')):
-        listed = subprocess.run(['git', '-c', f'safe.directory={os.path.abspath(root)}', 'ls-files',
-                                 '-co', '--exclude-standard'],
-                                cwd=root, check=True, capture_output=True,
-                                text=True).stdout.splitlines()
-        return {path for path in listed if os.path.isfile(os.path.join(root, path))}
-    files = set()
-    for directory, below, names in os.walk(root):
-        # Build directories have headers that they made.
-        below[:] = [name for name in below
-                    if not os.path.exists(os.path.join(directory, name, 'build.ninja'))]
-        files.update(os.path.relpath(os.path.join(directory, name), root) for name in names)
-    return files
-
-
 def above(path):
     """The directories that a file is in."""
     while (path := os.path.dirname(path)) != '':
@@ -179,11 +163,7 @@ def check_file(root, path, files, allowed):
 
 def main(arguments):
     """Returns the exit status."""
-    if len(arguments) > 1:
-        print('usage: rooms.py [ROOT]', file=sys.stderr)
-        return 2
-    root = arguments[
-        0] if arguments else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    root = root_of(arguments, 'rooms.py')
     try:
         with open(os.path.join(root, TABLE), encoding='utf-8') as file:
             allowed = read_table(file.read())

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""No line of the sources is wider than 100 columns, unless a string reaches over the edge.
+"""Checks that no line of the sources is wider than 100 columns, unless a string reaches over the
+edge.
 
-usage: python3 tests/widths.py [FILE...]; without names: all files that git
-knows or would add
+usage: widths.py [ROOT]
+
+ROOT: the tree, by default the one that this file is in. Prints each line that is too wide as
+FILE:LINE: found ... Exit status: 0 all right, 1 something was found, 2 wrong usage.
 """
 
 import os
 import re
-import subprocess
 import sys
-from pathlib import Path
 
-SOURCE_DIR = Path(__file__).resolve().parent.parent
+from sources import root_of, tree_files
+
 WIDTH = 100
 TAB = 8
 SUFFIXES = (".c", ".h", ".cc", ".py", ".sh", ".build", ".lua", ".pml")
@@ -28,36 +30,27 @@ def is_too_wide(line):
                                   for match in STRING.finditer(line))
 
 
-def tree_files():
-    """The sources that git knows or would add; all of them where there is no git."""
-    if (SOURCE_DIR / ".git").exists():
-        listed = subprocess.run(["git", "-c", f"safe.directory={SOURCE_DIR}", "ls-files", "-co",
-                                 "--exclude-standard"], cwd=SOURCE_DIR, capture_output=True,
-                                text=True, check=True).stdout.splitlines()
-    else:
-        listed = []
-        for directory, below, names in os.walk(SOURCE_DIR):
-            below[:] = [name for name in below
-                        if not (Path(directory) / name / "build.ninja").exists()]
-            listed += [os.path.relpath(Path(directory) / name, SOURCE_DIR) for name in names]
-    return sorted(name for name in set(listed)
-                  if (name.endswith(SUFFIXES) or name in SCRIPTS)
-                  and (SOURCE_DIR / name).is_file())
+def problems(root, paths):
+    for path in paths:
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if is_too_wide(line.rstrip("\n")):
+                    width = len(line.rstrip("\n").expandtabs(TAB))
+                    yield f"{path}:{number}: found {width} columns, expected at most {WIDTH}"
 
 
-def main(names):
-    if not names:
-        names = tree_files()
-    wide = 0
-    for name in names:
-        lines = (SOURCE_DIR / name).read_text(encoding="utf-8").split("\n")
-        for number, line in enumerate(lines, 1):
-            if is_too_wide(line):
-                print(f"{name}:{number}: found {len(line.expandtabs(TAB))} columns, expected at "
-                      f"most {WIDTH}")
-                wide += 1
-    print(f"widths: {len(names)} files, " + (f"{wide} lines too wide" if wide else "clean"))
-    return 1 if wide else 0
+def main(arguments):
+    """Returns the exit status."""
+    root = root_of(arguments, "widths.py")
+    paths = sorted(path for path in tree_files(root)
+                   if path.endswith(SUFFIXES) or path in SCRIPTS)
+    found = list(problems(root, paths))
+    for problem in found:
+        print(problem)
+    if found:
+        return 1
+    print(f"widths: {len(paths)} files, clean")
+    return 0
 
 
 if __name__ == "__main__":

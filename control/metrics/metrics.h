@@ -106,9 +106,9 @@ int metrics_server_open(const char *listen, const struct metrics_family *familie
 int metrics_server_fd(const struct metrics_server *server);
 
 /*
- * Does all pending work without waiting. Call this about once a second, too, because of clients
- * that hang. Returns true if there is more work, so that the caller should come back soon. server
- * may be NULL.
+ * Does all pending work without waiting. Call this at least about once a second: it also closes
+ * clients that hang. Returns true if there is more work, so that the caller should come back soon.
+ * server may be NULL.
  */
 bool metrics_server_serve(struct metrics_server *server);
 

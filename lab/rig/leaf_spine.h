@@ -61,7 +61,7 @@ struct rig_job {
 	struct rig_joining *joining;                   /* of each rank, from rig_job_join on */
 };
 
-/* What a rank knows after joining. */
+/* A rank that joins: its place, and the JOIN_ACK once it is active. */
 struct rig_joining {
 	struct rig_job *job;
 	uint16_t rank;

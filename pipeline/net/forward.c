@@ -181,7 +181,7 @@ worker_forward(struct worker *worker, struct rte_mbuf *mbuf)
 	learn(worker, source, ingress);
 	egress = (eth->dst[0] & 1) != 0 ? -ENOENT : look_up(worker, destination);
 	if (unlikely(egress < 0 && memcmp(eth->dst, pipeline->mac, sizeof(eth->dst)) == 0)) {
-		/* Such as IPv6: the frame is for no other station. */
+		/* The frame is for this switch only and not IPv4, such as IPv6. */
 		worker_drop(worker, mbuf, FANIN_REASON_LOCAL);
 	} else if (egress < 0) {
 		worker_flood(worker, mbuf, ingress, tagged);

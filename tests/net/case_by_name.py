@@ -10,8 +10,7 @@ from tests.net.fake_manager import PORT, FakeManager, certificate, server_contex
 from lab.namespaces import inside
 from tests.net.pace import Pace
 from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, program,
-                               reports_of, run, running_lab,
-                     wait_until)
+                               reports_of, run, running_lab, wait_until)
 
 
 def spawn_by_name(lab, host, name="job", environment=None, **options):

@@ -11,8 +11,8 @@ import socket
 import time
 
 from tests.net.support import (KIB, MIB, Control, Lab, LabError, case, expect, expect_equal,
-                               expect_exact, job_entry, program, reports_of,
-                     run, run_exact_job, running_lab, start_ranks, wait_for_results, wait_until)
+                               expect_exact, job_entry, program, reports_of, run, run_exact_job,
+                               running_lab, start_ranks, wait_for_results, wait_until)
 from lab.namespaces import inside
 
 

@@ -10,8 +10,8 @@ import time
 
 from tests.net.frames import HEADER_LEN, RESULT, RawPort, header, packet
 from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry,
-                               reports_of, run_exact_job,
-                     running_lab, start_ranks, wait_for_results, wait_until)
+                               reports_of, run_exact_job, running_lab, start_ranks,
+                               wait_for_results, wait_until)
 from lab.namespaces import SWITCH_IP, SWITCH_MAC, Lab
 from tests.net.pace import Pace
 

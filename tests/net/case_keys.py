@@ -9,8 +9,7 @@ import subprocess
 from pathlib import Path
 
 from tests.net.support import (KIB, case, expect, expect_equal, expect_exact, job_entry, program,
-                               reports_of, running_lab,
-                     wait_for_results, wait_until)
+                               reports_of, running_lab, wait_for_results, wait_until)
 from lab.namespaces import SWITCH_IP, WireLab
 
 from lab.bench.gathered import Gathered

@@ -20,8 +20,8 @@ from tests.net.frames import QUERY, RawPort, header, job_key, packet
 from lab.namespaces import HOST_INTERFACE, ip_in
 from tests.net.pace import Pace, threads_without_core, wait_within
 from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry,
-                               program, reports_of, running_lab, start_ranks,
-                     wait_for_results, wait_until)
+                               program, reports_of, running_lab, start_ranks, wait_for_results,
+                               wait_until)
 
 LATE_SECONDS = float(os.environ.get("FANIN_LATE_SECONDS", "12"))
 MAX_SECONDS = int(240 + 4 * LATE_SECONDS)

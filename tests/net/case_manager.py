@@ -14,8 +14,7 @@ from tests.net.support import (KIB, Lab, case, expect, expect_equal, expect_exac
 from lab.fabric import Fabric, leaf_spine as real_leaf_spine
 from lab.namespaces import SOURCE_DIR, Control, LabError, inside
 from tests.net.manager_lab import (FOUR, MANAGER_PORT, SWITCH_PORT, TOKEN, Manager, Refused,
-                                   close_all, control_over_tcp, played,
-                         played_manager, write_token)
+                                   close_all, control_over_tcp, played, played_manager, write_token)
 
 
 class TwoSwitches(Lab):

@@ -14,8 +14,8 @@ import threading
 import time
 
 from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry,
-                               program, reports_of, run, run_exact_job,
-                     running_lab, start_ranks, wait_for_results, wait_until)
+                               program, reports_of, run, run_exact_job, running_lab, start_ranks,
+                               wait_for_results, wait_until)
 from tests.net.manager_lab import TOKEN, Manager
 from tests.net.pace import Pace, wait_within
 

@@ -16,9 +16,8 @@ from tests.net.case_switching import ping
 from tests.net.frames import BROADCAST, JOIN, KNOWN, RawPort, ethernet, send_super_frame
 from tests.net.prometheus import request, scrape
 from tests.net.support import (KIB, MIB, Lab, LabError, case, expect, expect_equal, expect_exact,
-                               job_entry, program,
-                     reports_of, run_exact_job, running_lab, start_ranks, wait_for_results,
-                               wait_until)
+                               job_entry, program, reports_of, run_exact_job, running_lab,
+                               start_ranks, wait_for_results, wait_until)
 from lab.fabric import Fabric, leaf_spine
 from lab.namespaces import HOST_INTERFACE, ip_in
 

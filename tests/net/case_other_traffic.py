@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tests.net.case_packet_ports import port_of
 from tests.net.case_super_frames import (DATA, MESSAGE, PORT, SEGMENT, SOL_UDP, TIMEOUT,
                                          UDP_SEGMENT, Mixed, family_of, open_receiver, open_socket,
-                               send_by_tcp, super_frames)
+                                         send_by_tcp, super_frames)
 from tests.net.frames import RawPort, write_pcap
 from tests.net.support import MIB, Lab, case, expect, expect_equal, run, running_lab, wait_until
 from lab.namespaces import BUILD_DIR, HOST_INTERFACE, inside, ip_in

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.net.frames import ETH_P_ALL, SOL_PACKET, RawPort, ethernet
 from tests.net.support import (MIB, Lab, case, expect, expect_equal, expect_exact, program,
                                reports_of, run, run_exact_job, running_lab, start_ranks,
-                     wait_for_results, wait_until)
+                               wait_for_results, wait_until)
 from lab.namespaces import HOST_INTERFACE, SWITCH_IP, Control, inside, ip_in
 from tests.net.pace import threads_without_core
 from lab.pinger import SO_RCVBUFFORCE, ping_all

@@ -15,11 +15,11 @@ from types import SimpleNamespace
 
 from tests.net.frames import (ANSWER, CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, MULTICAST,
                               PROBE, PROBE_ACK, QUERY, REFUSED, RESULT, REWRITE_DELIVERY, SPARSE,
-                              SPARSE_KNOWN, SPARSE_RESULT, TYPES, WRITE, RawPort,
-                    header, job_key, packet, write_pcap)
+                              SPARSE_KNOWN, SPARSE_RESULT, TYPES, WRITE, RawPort, header, job_key,
+                              packet, write_pcap)
 from tests.net.support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry,
-                               reports_of, run, running_lab,
-                     start_ranks, wait_for_results, wait_until)
+                               reports_of, run, running_lab, start_ranks, wait_for_results,
+                               wait_until)
 from lab.namespaces import SOURCE_DIR, UDP_PORT, WireLab
 
 FLOATS = struct.pack("<16f", *range(16))

@@ -13,8 +13,8 @@ import time
 
 from tests.net.frames import BROADCAST, RawPort, mac_bytes
 from tests.net.support import (MIB, case, expect, expect_equal, expect_exact, ip_in, job_entry,
-                               reports_of, run_exact_job, running_lab,
-                     start_ranks, wait_for_results, wait_until)
+                               reports_of, run_exact_job, running_lab, start_ranks,
+                               wait_for_results, wait_until)
 from lab.namespaces import HOST_INTERFACE, SWITCH_IP
 
 

@@ -10,8 +10,7 @@ import time
 
 from tests.net.case_levels import KEY, running_fabric, start as start_tree
 from tests.net.frames import (BROADCAST, CONTRIBUTION, JOIN, KNOWN, ANSWER, REFUSED, RESULT,
-                              VERSION, RawPort, ethernet, header, job_key,
-                    mac_bytes, packet)
+                              VERSION, RawPort, ethernet, header, job_key, mac_bytes, packet)
 from tests.net.support import (KIB, case, expect, expect_equal, expect_exact, job_entry, reports_of,
                                running_lab, start_ranks, wait_until)
 from lab.fabric import leaf_spine

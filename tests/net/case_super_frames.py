@@ -16,8 +16,7 @@ from tests.net.case_switching import enable_ipv6
 from tests.net.frames import (GSO_UDP_L4, RawPort, checksum, ethernet, send_super_frame,
                               sums_are_right)
 from tests.net.support import (MIB, Lab, case, expect, expect_equal, kernel_takes_super_frames, run,
-                               run_exact_job, running_lab,
-                     wait_until)
+                               run_exact_job, running_lab, wait_until)
 from lab.fabric import Fabric, leaf_spine
 from lab.namespaces import HOST_INTERFACE, inside, ip_in
 from lab.pinger import SO_RCVBUFFORCE

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tests.net.frames import BROADCAST, RawPort, ethernet
 from tests.net.support import (KIB, case, expect, expect_equal, expect_exact, reports_of, run,
-                               running_lab, start_ranks, wait_for_results,
-                     wait_until)
+                               running_lab, start_ranks, wait_for_results, wait_until)
 from lab.namespaces import HOST_INTERFACE, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside
 
 LOCAL_EXPERIMENT = 0x88b5  # IEEE 802's EtherType for experiments

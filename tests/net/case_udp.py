@@ -10,8 +10,8 @@ import time
 from lab.namespaces import HOST_INTERFACE, NOBODY, SWITCH_IP
 from tests.net import over_udp
 from tests.net.support import (KIB, MIB, CaseFailed, case, expect, expect_equal, expect_exact,
-                               expect_unless_repeated, kernel_takes_super_frames,
-                     program, reports_of, run, run_exact_job, run_over_udp, running_lab,
+                               expect_unless_repeated, kernel_takes_super_frames, program,
+                               reports_of, run, run_exact_job, run_over_udp, running_lab,
                                start_ranks, wait_for_results, wait_until)
 
 FAULTS = {"drop": 0.05, "duplicate": 0.02, "reorder": 0.02, "seed": 3}

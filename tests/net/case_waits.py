@@ -7,8 +7,7 @@ import re
 import signal
 
 from tests.net.support import (KIB, MIB, Lab, LabError, case, expect, expect_equal, expect_exact,
-                               reports_of, running_lab, start_ranks,
-                     wait_for_results, wait_until)
+                               reports_of, running_lab, start_ranks, wait_for_results, wait_until)
 from lab.fabric import Fabric, leaf_spine
 from tests.net.manager_lab import FOUR, Refused, close_all, played, played_manager
 

@@ -30,8 +30,7 @@ import time
 from pathlib import Path
 
 from lab.namespaces import (BUILD_DIR, PATIENCE, SOURCE_DIR, Interrupted, LabError, die_with_parent,
-                            remove_leftovers,
-                 report_interruption, run)
+                            remove_leftovers, report_interruption, run)
 
 DIRECTORY = SOURCE_DIR / "build" / "guest"  # the kernel, and consoles of guests that failed
 PACKAGE = "linux-image-amd64"

@@ -72,7 +72,6 @@ is_known(const char *name)
 	return false;
 }
 
-/* One suite has its own runner, so that its time and its failures are told when it ends. */
 struct total {
 	int checks, failures, errors;
 };
@@ -86,7 +85,10 @@ now(void)
 	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Returns the suite's runner if one of its tests has failed, NULL otherwise. */
+/*
+ * Runs a suite with a runner of its own, so that its time and failures are told when it ends.
+ * Returns the runner if a test has failed, NULL otherwise.
+ */
 static SRunner *
 run_suite(size_t number, struct total *total)
 {
@@ -111,9 +113,14 @@ run_suite(size_t number, struct total *total)
 	return NULL;
 }
 
-/* Runs these suites one after the other; seconds: N_SUITES, of each. */
+struct run {
+	size_t suite;
+	double seconds;
+};
+
+/* Runs the suites one after the other and notes how long each takes. */
 static void
-run_suites(const size_t *numbers, size_t n, double *seconds, struct total *total)
+run_suites(struct run *runs, size_t n, struct total *total)
 {
 	SRunner *failed[N_SUITES] = { NULL };
 
@@ -121,10 +128,10 @@ run_suites(const size_t *numbers, size_t n, double *seconds, struct total *total
 		const int checks = total->checks;
 		const double begin = now();
 
-		failed[i] = run_suite(numbers[i], total);
-		seconds[numbers[i]] = now() - begin;
+		failed[i] = run_suite(runs[i].suite, total);
+		runs[i].seconds = now() - begin;
 		fprintf(stderr, "[%zu/%zu] %s: %d checks, %.1f s%s\n", i + 1, n,
-			suites[numbers[i]].name, total->checks - checks, seconds[numbers[i]],
+			suites[runs[i].suite].name, total->checks - checks, runs[i].seconds,
 			failed[i] == NULL ? "" : ", FAILED");
 		if (failed[i] != NULL)
 			srunner_print(failed[i], CK_NORMAL);
@@ -134,28 +141,27 @@ run_suites(const size_t *numbers, size_t n, double *seconds, struct total *total
 	for (size_t i = 0; i < n; i++) {
 		if (failed[i] == NULL)
 			continue;
-		printf("%s: ", suites[numbers[i]].name);
+		printf("%s: ", suites[runs[i].suite].name);
 		srunner_print(failed[i], CK_NORMAL);
 		srunner_free(failed[i]);
 	}
 }
 
-static void
-print_times(const size_t *numbers, size_t n, const double *seconds)
+static int
+compare_seconds(const void *a, const void *b)
 {
-	bool is_printed[N_SUITES] = { false };
+	const struct run *first = a, *second = b;
 
-	for (size_t i = 0; i < n; i++) {
-		size_t longest = N_SUITES;
+	return (first->seconds < second->seconds) - (first->seconds > second->seconds);
+}
 
-		for (size_t j = 0; j < n; j++) {
-			if (!is_printed[numbers[j]] &&
-			    (longest == N_SUITES || seconds[numbers[j]] > seconds[longest]))
-				longest = numbers[j];
-		}
-		is_printed[longest] = true;
-		printf("%8.1f s  %s\n", seconds[longest], suites[longest].name);
-	}
+/* Sorts the runs, the longest first. */
+static void
+print_times(struct run *runs, size_t n)
+{
+	qsort(runs, n, sizeof(*runs), compare_seconds);
+	for (size_t i = 0; i < n; i++)
+		printf("%8.1f s  %s\n", runs[i].seconds, suites[runs[i].suite].name);
 }
 
 static int
@@ -181,8 +187,8 @@ refuse_name(const char *name)
 int
 main(int argc, char **argv)
 {
-	size_t numbers[N_SUITES], n = 0;
-	double seconds[N_SUITES];
+	struct run runs[N_SUITES];
+	size_t n = 0;
 	struct total total = { 0 };
 	bool times, all;
 
@@ -204,7 +210,7 @@ main(int argc, char **argv)
 	for (size_t i = 0; i < N_SUITES; i++) {
 		if (!is_wanted(i, all, argv + 1, argc - 1))
 			continue;
-		numbers[n++] = i;
+		runs[n++].suite = i;
 		/* Net tests wait most of the time: they run beside the others. */
 		if (strcmp(suites[i].name, "net") == 0)
 			net_cases_start();
@@ -216,10 +222,10 @@ main(int argc, char **argv)
 		return 2;
 	}
 #endif
-	run_suites(numbers, n, seconds, &total);
+	run_suites(runs, n, &total);
 	if (times) {
 		net_cases_print_times();
-		print_times(numbers, n, seconds);
+		print_times(runs, n);
 	}
 	printf("%d%%: Checks: %d, Failures: %d, Errors: %d\n",
 	       total.checks == 0

@@ -16,6 +16,8 @@
 #define PYTHON "/usr/bin/python3"
 #define SCRIPT FANIN_SOURCE_DIR "/tests/rooms.py"
 #define NAMES FANIN_SOURCE_DIR "/tests/names.py"
+#define WIDTHS FANIN_SOURCE_DIR "/tests/widths.py"
+#define EDGE 100 /* columns that a line may have */
 
 #define TABLE                                                                                      \
 	"# A tree\n\n## Rooms\n\n"                                                                 \
@@ -170,6 +172,36 @@ START_TEST(names_of_protocols_stay_in_their_folders)
 }
 END_TEST
 
+/* Writes a line of so many columns before `end`. */
+static void
+line_write(const char *path, int columns, const char *end)
+{
+	char line[4 * EDGE];
+
+	snprintf(line, sizeof(line), "%*s%s\n", columns, "x", end);
+	file_write(path, line);
+}
+
+START_TEST(lines_that_are_too_wide_are_told_with_file_and_line)
+{
+	tree_make();
+	line_write("low/wide.c", EDGE, "");
+	ck_assert_msg(check(WIDTHS, root) == 0, "%s", output);
+	line_write("low/wide.c", EDGE - 1, " \\");
+	ck_assert_msg(check(WIDTHS, root) == 0, "%s", output);
+	line_write("low/wide.c", EDGE - 8, "\"a string over the edge\");");
+	ck_assert_msg(check(WIDTHS, root) == 0, "%s", output);
+	line_write("low/wide.c", EDGE + 1, "");
+	ck_assert_int_eq(check(WIDTHS, root), 1);
+	ck_assert_msg(strstr(output, "low/wide.c:1: found 101 columns, expected at most 100") !=
+			      NULL,
+		      "%s", output);
+	tree_remove();
+	if (check(WIDTHS, FANIN_SOURCE_DIR) != 0)
+		ck_abort_msg("%s", output);
+}
+END_TEST
+
 Suite *
 suite_rooms(void)
 {
@@ -181,6 +213,7 @@ suite_rooms(void)
 			    (int)(sizeof(wrong) / sizeof(wrong[0])));
 	tcase_add_test(tcase, this_tree_keeps_to_its_table);
 	tcase_add_test(tcase, names_of_protocols_stay_in_their_folders);
+	tcase_add_test(tcase, lines_that_are_too_wide_are_told_with_file_and_line);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

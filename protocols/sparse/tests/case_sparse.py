@@ -20,7 +20,7 @@ from lab.namespaces import SOURCE_DIR, UDP_PORT
 from tests.net.pace import Pace
 from tests.net.support import (KIB, MIB, CaseFailed, LabError, case, expect, expect_equal,
                                expect_exact, job_entry, reports_of, run, run_exact_job, running_lab,
-                     start_ranks, wait_until)
+                               start_ranks, wait_until)
 
 HANDLERS = ("sparse-array", "sparse-hash", "sparse")
 PATTERNS = ("uniform", "clustered", "same", "disjoint")
