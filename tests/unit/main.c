@@ -118,12 +118,13 @@ struct run {
 	double seconds;
 };
 
-/* Runs the suites one after the other and notes how long each takes. */
+/*
+ * Runs the suites one after the other and notes how long each takes. failed has the runner of each
+ * suite in which a test has failed, NULL for the others: the caller frees it.
+ */
 static void
-run_suites(struct run *runs, size_t n, struct total *total)
+run_suites(struct run *runs, size_t n, SRunner **failed, struct total *total)
 {
-	SRunner *failed[N_SUITES] = { NULL };
-
 	for (size_t i = 0; i < n; i++) {
 		const int checks = total->checks;
 		const double begin = now();
@@ -136,14 +137,6 @@ run_suites(struct run *runs, size_t n, struct total *total)
 		if (failed[i] != NULL)
 			srunner_print(failed[i], CK_NORMAL);
 		fflush(stdout);
-	}
-	/* Once more at the end, where people look. */
-	for (size_t i = 0; i < n; i++) {
-		if (failed[i] == NULL)
-			continue;
-		printf("%s: ", suites[runs[i].suite].name);
-		srunner_print(failed[i], CK_NORMAL);
-		srunner_free(failed[i]);
 	}
 }
 
@@ -162,6 +155,24 @@ print_times(struct run *runs, size_t n)
 	qsort(runs, n, sizeof(*runs), compare_seconds);
 	for (size_t i = 0; i < n; i++)
 		printf("%8.1f s  %s\n", runs[i].seconds, suites[runs[i].suite].name);
+}
+
+/*
+ * Prints the failures once more, and how many checks there were: at the end, where people look and
+ * where logs are cut off last.
+ */
+static void
+print_summary(SRunner *const *failed, size_t n, const struct total *total)
+{
+	const int passed = total->checks - total->failures - total->errors;
+
+	for (size_t i = 0; i < n; i++) {
+		if (failed[i] != NULL)
+			srunner_print(failed[i], CK_NORMAL);
+	}
+	printf("%d%%: Checks: %d, Failures: %d, Errors: %d\n",
+	       total->checks == 0 ? 0 : 100 * passed / total->checks, total->checks,
+	       total->failures, total->errors);
 }
 
 static int
@@ -188,6 +199,7 @@ int
 main(int argc, char **argv)
 {
 	struct run runs[N_SUITES];
+	SRunner *failed[N_SUITES] = { NULL };
 	size_t n = 0;
 	struct total total = { 0 };
 	bool times, all;
@@ -222,15 +234,15 @@ main(int argc, char **argv)
 		return 2;
 	}
 #endif
-	run_suites(runs, n, &total);
+	run_suites(runs, n, failed, &total);
 	if (times) {
 		net_cases_print_times();
 		print_times(runs, n);
 	}
-	printf("%d%%: Checks: %d, Failures: %d, Errors: %d\n",
-	       total.checks == 0
-		       ? 0
-		       : 100 * (total.checks - total.failures - total.errors) / total.checks,
-	       total.checks, total.failures, total.errors);
+	print_summary(failed, n, &total);
+	for (size_t i = 0; i < n; i++) {
+		if (failed[i] != NULL)
+			srunner_free(failed[i]);
+	}
 	return total.failures + total.errors == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
