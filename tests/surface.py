@@ -6,6 +6,7 @@ configurations. For changes that are to change none of it.
 """
 
 import argparse
+import ast
 import collections
 import difflib
 import io
@@ -16,18 +17,15 @@ import tarfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# With the folders of older commits.
-PROGRAMS = ("bindings", "config", "control", "demo", "handlers", "hostlib", "interface", "lab/demo",
-            "manager", "metrics", "mpi", "pipeline", "protocols", "server",
-            "switch", "tools", "torch", "wire")
+# Texts that a file of another room had before are the same: only tests are no part of it.
+TESTS = re.compile(r"(.*/)?tests/.*|examples/.*")
 LITERALS = (".c", ".cc", ".h", ".py")
-DECLARATIONS = ("hostlib/include/", "torch/include/", "wire/")
+# What others build against, wherever older commits have it.
+DECLARATIONS = re.compile(r"(hostlib/include/.*|.*torch/include/.*|wire/[^/]*|protocols/(\w+)/\2)\.h")
 VERBATIM = ("docs/man/", "packaging/", "configs/")
-# A comment, a character, or a string of C; Python's have the same shape, but for the comment.
+# A comment, a character, or a string of C.
 C_TOKEN = re.compile(
     r"/\*.*?\*/|//[^\n]*|'(?:\\.|[^'\\\n])+'|\"((?:\\.|[^\"\\\n])*)\"|#\s*include[^\n]*|[^\s\"'/]+|\s+|.", re.S)
-PYTHON_STRING = re.compile(
-    r"#[^\n]*|\"\"\".*?\"\"\"|\"((?:\\.|[^\"\\\n])*)\"|'((?:\\.|[^'\\\n])*)'", re.S)
 
 
 def files_of_commit(commit):
@@ -61,30 +59,51 @@ def c_strings(text):
         yield whole
 
 
+def python_strings(text):
+    """Strings of Python code, those with expressions in them as they stand there, but no docstrings;
+    neighbors are one.
+    """
+    tree = ast.parse(text)
+    parts = {id(part) for node in ast.walk(tree)
+             if isinstance(node, ast.JoinedStr) for part in ast.walk(node) if part is not node}
+    parts |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if id(node) in parts:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            yield ast.unparse(node)[2:-1]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value.replace("\n", "\\n")
+
+
 def strings(path, text):
     """Strings that the program of this file may print or understand, and others; not those of
     assertions of the compiler.
     """
     if path.endswith(".py"):
-        return [found.group(1) or found.group(2) or "" for found in PYTHON_STRING.finditer(text)]
+        return list(python_strings(text))
     return list(c_strings(re.sub(r"static_assert\([^;]*;", "", text)))
 
 
-def without_comments(text):
-    """The lines of C code without comments and blanks."""
-    bare = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
-    return [line for line in (" ".join(line.split()) for line in bare.splitlines()) if line]
+def declarations(text):
+    """The declarations of C code, a line each however they are wrapped, without comments."""
+    bare = re.sub(r"/\*.*?\*/|//[^\n]*|\\\n", " ", text, flags=re.S)
+    bare = re.sub(r"^\s*(#.*)$", "\x00\\1\x00", bare, flags=re.M)
+    pieces = (re.sub(r"\s+", " ", re.sub(r"([(\[]) | ([,)\]])", r"\1\2", " ".join(piece.split())))
+              for piece in re.split("\x00|(?<=[;{}])", bare))
+    return [piece for piece in pieces if piece]
 
 
 def surface(files):
     """{section: lines} of what users see."""
     found = collections.defaultdict(list)
     for path, text in sorted(files.items()):
-        if path.startswith(DECLARATIONS) and path.endswith(".h"):
-            found[path] = without_comments(text)
-        if path.startswith(VERBATIM) and not path.endswith("meson.build"):
-            found[path] = text.splitlines()
-        if path.endswith(LITERALS) and path.split("/")[0] in PROGRAMS:
+        name = path.rpartition("/")[2]  # a file that only moves is the same
+        if DECLARATIONS.fullmatch(path):
+            found[name] += declarations(text)
+        if path.startswith(VERBATIM) and name != "meson.build":
+            found[name] += text.splitlines()
+        if path.endswith(LITERALS) and not TESTS.fullmatch(path):
             found["names and texts in the code"] += [literal for literal in strings(path, text)
                                                      if not literal.endswith((".h", ".c"))]
     found["names and texts in the code"] = sorted(set(found["names and texts in the code"]))
