@@ -16,7 +16,6 @@ same MTU and at its best. Allreduces of four hosts have all set-ups; those of 8 
 the other collectives, this first one. docs/performance.md explains more.
 """
 
-import argparse
 import contextlib
 import os
 import platform
@@ -32,10 +31,12 @@ from lab.bench.allreduce_rows import (ALLREDUCE, BARRIER, COLLECTIVES, HOSTS, SE
 from lab.bench.allreduce_sides import PEERS, Task, bare_exchange, bare_lab, fanin, payload_of
 from lab.bench.cpu_times import Marks
 from lab.bench.io_forwarding import say
+from lab.bench.options import (add_bytes, add_hosts, add_repeated, add_rounds, bench_parser,
+                               parse_rounds)
 from lab.bench.outcome import outcome
 from lab.bench.peer_network import mpi_files, peer_links, set_peer_mtu, version_of
 from lab.bench.runs import figure
-from lab.bench.sizes import KIB, MIB, byte_count, human_bytes
+from lab.bench.sizes import KIB, MIB, human_bytes
 from lab.bench.stamp import of_row, stamp_now
 
 SIZES = (KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
@@ -173,28 +174,16 @@ def measure(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench allreduce",
-                                     description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--quick", action="store_true",
-                        help="four sizes, one round, fewer collectives in each, and allreduces of "
-                             "four hosts unless said otherwise")
-    parser.add_argument("--rounds", type=int, choices=range(1, 21), metavar="N",
-                        help="default: 3, with --quick 1")
-    parser.add_argument("--bytes", type=byte_count, action="append", metavar="B",
-                        help="this size; may be repeated")
-    parser.add_argument("--hosts", type=int, choices=range(2, 17), nargs="+", metavar="N",
-                        help="2 to 16 (default: 4, and without --quick some of 8 and 16)")
-    parser.add_argument("--collective", choices=COLLECTIVES, action="append",
-                        help="this one; may be repeated (default: allreduce, and without --quick "
-                             "some of the others on 4 hosts)")
-    parser.add_argument("--transport",
-                        choices=sorted({setup.transport for setup in SETUPS.values()}),
-                        action="append",
-                        help="this one; may be repeated")
-    parser.add_argument("--json", action="store_true",
-                        help="print one JSON object and nothing else")
-    options = parser.parse_args()
-    options.rounds = options.rounds or (1 if options.quick else 3)
+    parser = bench_parser("allreduce", __doc__)
+    add_rounds(parser, "four sizes, one round, fewer collectives in each, and allreduces of four "
+                       "hosts unless said otherwise")
+    add_bytes(parser, "this size")
+    add_hosts(parser, "4, and without --quick some of 8 and 16")
+    add_repeated(parser, "--collective", "this one (default: allreduce, and without --quick some "
+                                         "of the others on 4 hosts)", choices=COLLECTIVES)
+    add_repeated(parser, "--transport", "this one",
+                 choices=sorted({setup.transport for setup in SETUPS.values()}))
+    options = parse_rounds(parser)
     return outcome("allreduce", options, lambda: measure(options),
                    lambda result: print(table(result)))
 

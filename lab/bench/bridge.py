@@ -19,6 +19,7 @@ from typing import NamedTuple
 from lab.bench import pairs
 from lab.bench.cpu_times import Moment, free_seconds, load_between, own_seconds
 from lab.bench.io_forwarding import machine, say
+from lab.bench.options import bench_parser
 from lab.bench.outcome import outcome
 from lab.namespaces import (BUILD_DIR, HOST_INTERFACE, NETNS_DIR, Lab, LabError, WireLab, inside,
                             ip_in, run, wait_until)
@@ -192,15 +193,12 @@ def seconds_of(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench bridge",
-                                     description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = bench_parser("bridge", __doc__)
     parser.add_argument("--pairs", type=pairs.pair_count, default=pairs.PAIRS, metavar="N",
                         help="of runs, of switch and bridge or of both builds, 1 to 100 (default "
                              "%(default)s)")
     parser.add_argument("--seconds", type=seconds_of, default=SECONDS, metavar="S",
                         help="of each run, 1 to 60 (default %(default)s)")
-    parser.add_argument("--json", action="store_true",
-                        help="print one JSON object and nothing else")
     parser.add_argument("--against", metavar="COMMIT",
                         help="the switch alone, in pairs of runs with an older commit, which is "
                              "built for it")

@@ -7,7 +7,6 @@ load: nothing, busy loops, injected loss. Every pair has a run of this tree's bu
 older commit's, in turns. docs/performance.md explains more.
 """
 
-import argparse
 import fnmatch
 import json
 import os
@@ -21,6 +20,7 @@ from lab.bench.busy_report import criteria_of, geometric_mean, summary_of, table
 from lab.bench.busy_run import RunFailed, one_run
 from lab.bench.io_forwarding import machine, say
 from lab.bench.older_build import build_of, commit_of, git
+from lab.bench.options import bench_parser
 from lab.bench.pairs import AGAINST, PAIRS, THIS, catch_signals, pair_count, turns
 from lab.bench.sizes import byte_count
 
@@ -178,9 +178,7 @@ def measure(options):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(prog="./dev bench busy",
-                                     description=__doc__.split("\n\n", maxsplit=1)[0],
-                                     allow_abbrev=False)
+    parser = bench_parser("busy", __doc__)
     parser.add_argument("--quick", action="store_true",
                         help="4 and 16 hosts, three loads, one pair")
     parser.add_argument("--pairs", type=pair_count, metavar="N",
@@ -197,8 +195,6 @@ def parse_arguments():
                         help="print the cells' names and nothing else")
     parser.add_argument("--check", action="store_true",
                         help="exit status 1 if a criterion is missed")
-    parser.add_argument("--json", action="store_true",
-                        help="print one JSON object and nothing else")
     options = parser.parse_args()
     options.pairs = options.pairs or (1 if options.quick else PAIRS)
     if not cells_wanted(options.cells, options.quick):

@@ -8,15 +8,14 @@ same seed all variants have the same placement of ranks, and the same background
 have medians over placements, and quartiles.
 """
 
-import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 from lab.bench import virtual_time
+from lab.bench.options import add_part, add_processes, add_repeated, bench_parser
 from lab.bench.virtual_time import RunError, quartiles
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -461,19 +460,15 @@ def rows_of(arguments):
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="congestion.py",
-                                     description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--part", choices=PARTS, action="append",
-                        help="this part only; may be given several times")
-    parser.add_argument("--variant", choices=VARIANTS, action="append", help="likewise")
-    parser.add_argument("--topology", choices=TOPOLOGIES, action="append",
-                        help="likewise; timeouts and table have the small one only")
+    parser = bench_parser("congestion", __doc__)
+    add_part(parser, PARTS)
+    add_repeated(parser, "--variant", "this variant only", choices=VARIANTS)
+    add_repeated(parser, "--topology", "this topology only, timeouts and table have the small one",
+                 choices=TOPOLOGIES)
     parser.add_argument("--placements", type=int, default=PLACEMENTS, metavar="N",
                         help=f"random ones, default: %(default)s; {FEWER_PLACEMENTS} at most in "
                              "sizes, timeouts and table")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N",
-                        help="runs at a time, default: %(default)s; time in them is virtual")
+    add_processes(parser)
     parser.add_argument("--from", dest="rows_from", type=Path, action="append", metavar="FILE",
                         help="rows that --json printed, in place of runs; may be given several "
                              "times")

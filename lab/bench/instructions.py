@@ -145,7 +145,7 @@ def compare(case, found, budget):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="instructions.py",
+    parser = argparse.ArgumentParser(prog="./dev bench instructions",
                                      description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--update", action="store_true",
                         help="write what is counted as the new budget")

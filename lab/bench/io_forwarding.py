@@ -28,6 +28,7 @@ from lab.bench import pairs
 from lab.bench import testpmd
 from lab.bench.gathered import Gathered
 from lab.namespaces import BUILD_DIR, LabError, WireLab, wait_until
+from lab.bench.options import bench_parser
 from lab.bench.outcome import outcome
 
 HOSTS = 4
@@ -288,8 +289,7 @@ def frame_size(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench io",
-                                     description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = bench_parser("io", __doc__)
     parser.add_argument("--rounds", type=int, default=10, choices=range(1, 101), metavar="N",
                         help="turns that each of the three has (default %(default)s)")
     parser.add_argument("--frame", type=frame_size, default=DEFAULT_FRAME, metavar="BYTES",
@@ -297,8 +297,6 @@ def main():
                              "payload of 1 KiB)")
     parser.add_argument("--vdev", action="append", choices=tuple(MTU),
                         help="only this one; may be given again")
-    parser.add_argument("--json", action="store_true",
-                        help="print one JSON object and nothing else")
     pairs.add_options(parser)
     options = parser.parse_args()
     pairs.check_options(parser, options)

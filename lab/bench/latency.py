@@ -9,7 +9,6 @@ these over its runs. Then comes where the time of a small allreduce goes, and ho
 allreduce after silence takes. docs/performance.md explains more.
 """
 
-import argparse
 import contextlib
 import signal
 import statistics
@@ -23,10 +22,12 @@ from lab.bench import latency_where
 from lab.bench.allreduce_rows import ALLREDUCE, BARRIER
 from lab.bench.allreduce_sides import Task, bare_exchange, bare_lab, fanin, openmpi_tcp, payload_of
 from lab.bench.io_forwarding import say
+from lab.bench.options import (add_bytes, add_hosts, add_part, add_repeated, add_rounds,
+                               bench_parser, parse_rounds)
 from lab.bench.outcome import outcome
 from lab.bench.peer_network import mpi_files, peer_links, version_of
 from lab.bench.runs import figure
-from lab.bench.sizes import KIB, byte_count, human_bytes
+from lab.bench.sizes import KIB, human_bytes
 from lab.bench.stamp import of_row, stamp_now, words
 
 HOSTS = (2, 4, 8, 16)
@@ -232,28 +233,17 @@ def table(result):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench latency",
-                                     description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--quick", action="store_true",
-                        help="4 hosts, 8 bytes, 1 KiB and barriers, one round")
-    parser.add_argument("--rounds", type=int, choices=range(1, 21), metavar="N",
-                        help="default: 3, with --quick 1")
-    parser.add_argument("--part", choices=PARTS, action="append",
-                        help="this one; may be repeated (default: all)")
-    parser.add_argument("--hosts", type=int, choices=range(2, 17), nargs="+", metavar="N",
-                        help="of the latency; default: 2, 4, 8 and 16")
-    parser.add_argument("--bytes", type=byte_count, action="append", metavar="B",
-                        help="this size, beside the barrier; may be repeated")
-    parser.add_argument("--transport", choices=sorted({transport for transport, _ in SETUPS}),
-                        action="append", help="this one; may be repeated")
-    parser.add_argument("--pause-ms", type=int, choices=range(1, 10001), metavar="N",
-                        action="append",
-                        help="this silence before an allreduce; may be repeated (default: 10, 100 "
-                             "and 1000)")
-    parser.add_argument("--json", action="store_true",
-                        help="print one JSON object and nothing else")
-    options = parser.parse_args()
-    options.rounds = options.rounds or (1 if options.quick else 3)
+    parser = bench_parser("latency", __doc__)
+    add_rounds(parser, "4 hosts, 8 bytes, 1 KiB and barriers, one round")
+    add_part(parser, PARTS)
+    add_hosts(parser, "in the part latency 2, 4, 8 and 16")
+    add_bytes(parser, "this size, beside the barrier")
+    add_repeated(parser, "--transport", "this one",
+                 choices=sorted({transport for transport, _ in SETUPS}))
+    add_repeated(parser, "--pause-ms", "this silence before an allreduce, 1 to 10000 (default: 10, "
+                                       "100 and 1000)", type=int, choices=range(1, 10001),
+                 metavar="N")
+    options = parse_rounds(parser)
     return outcome("latency", options, lambda: measure(options),
                    lambda result: print(table(result)))
 

@@ -10,7 +10,6 @@ and a row's the median of its runs. goodput is the vector's bytes, of an allgath
 ranks, over that time.
 """
 
-import argparse
 import signal
 import statistics
 import sys
@@ -19,10 +18,12 @@ from lab.fabric import Fabric, leaf_spine, single
 from lab.namespaces import LabError
 
 from lab.bench.io_forwarding import machine, say
+from lab.bench.options import (add_bytes, add_hosts, add_repeated, add_rounds, bench_parser,
+                               parse_rounds)
 from lab.bench.outcome import outcome
 from lab.bench.peer_network import mpi_files, openmpi, peer_links, tcp_arguments, version_of
 from lab.bench.runs import figure, perf_run
-from lab.bench.sizes import KIB, MIB, byte_count, human_bytes
+from lab.bench.sizes import KIB, MIB, human_bytes
 
 HOSTS = (4, 8)
 SIZES = (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
@@ -217,22 +218,13 @@ def table(result):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench multicast",
-                                     description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--quick", action="store_true",
-                        help="three sizes, one round, fewer collectives in each")
-    parser.add_argument("--rounds", type=int, choices=range(1, 21), metavar="N",
-                        help="default: 3, with --quick 1")
-    parser.add_argument("--hosts", type=int, choices=range(2, 17), action="append", metavar="N",
-                        help="this number; may be repeated (default: 4 and 8)")
-    parser.add_argument("--mtu", type=int, action="append", metavar="BYTES",
-                        help="of the switch's links; may be repeated (default: 9000 and 61184)")
-    parser.add_argument("--bytes", type=byte_count, action="append", metavar="B",
-                        help="this size; may be repeated")
-    parser.add_argument("--json", action="store_true",
-                        help="print one JSON object and nothing else")
-    options = parser.parse_args()
-    options.rounds = options.rounds or (1 if options.quick else 3)
+    parser = bench_parser("multicast", __doc__)
+    add_rounds(parser, "three sizes, one round, fewer collectives in each")
+    add_hosts(parser, "4 and 8")
+    add_repeated(parser, "--mtu", "of the switch's links (default: 9000 and 61184)", type=int,
+                 metavar="BYTES")
+    add_bytes(parser, "this size")
+    options = parse_rounds(parser)
     return outcome("multicast", options, lambda: measure(options),
                    lambda result: print(table(result)))
 

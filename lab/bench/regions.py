@@ -7,15 +7,14 @@ regions-bench runs a network of real switches, queues and engines. Each row is a
 vector's size divided by the time of an allreduce.
 """
 
-import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 from lab.bench import virtual_time
+from lab.bench.options import add_part, add_processes, bench_parser
 from lab.bench.virtual_time import RunError
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -276,17 +275,13 @@ def draw(results, directory):
 # ------------------------------------------------------------------ command line
 
 def parse():
-    parser = argparse.ArgumentParser(prog="regions.py",
-                                     description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser = bench_parser("regions", __doc__)
     parser.add_argument("--quick", action="store_true",
                         help="fewer tables, waves and sizes, one topology, one seed")
-    parser.add_argument("--part", choices=PARTS, action="append",
-                        help="this part only; may be given several times")
+    add_part(parser, PARTS)
     parser.add_argument("--seeds", type=int, metavar="N",
                         help=f"runs of each cell, default: {SEEDS}")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N",
-                        help="runs at a time, default: %(default)s; time in them is virtual")
+    add_processes(parser)
     parser.add_argument("--plots", type=Path, metavar="DIR", help="draw figures there, too")
     arguments = parser.parse_args()
     quick = QUICK if arguments.quick else {}

@@ -8,13 +8,12 @@ several leaves the trees of the two jobs have a spine each. A collective's time 
 rank; a row has medians over several, one after the other, in one run.
 """
 
-import argparse
 import json
-import os
 import statistics
 import sys
 
 from lab.bench import virtual_time
+from lab.bench.options import add_bytes, add_processes, add_repeated, bench_parser
 from lab.bench.virtual_time import RunError
 
 MIB = 1 << 20
@@ -86,17 +85,12 @@ def table(result):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench sharded",
-                                     description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = bench_parser("sharded", __doc__)
     parser.add_argument("--quick", action="store_true", help="one size")
-    parser.add_argument("--ranks", type=int, choices=(8, 12, 16, 24, 32), action="append",
-                        metavar="N", help="8, 12, 16, 24 or 32; may be repeated (default: 8 and 16)")
-    parser.add_argument("--bytes", type=int, action="append", metavar="B",
-                        help="of each of the two vectors; may be repeated")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N",
-                        help="runs at a time (default: one for each CPU)")
-    parser.add_argument("--json", action="store_true",
-                        help="print one JSON object and nothing else")
+    add_repeated(parser, "--ranks", "8, 12, 16, 24 or 32 (default: 8 and 16)", type=int,
+                 choices=(8, 12, 16, 24, 32), metavar="N")
+    add_bytes(parser, "of each of the two vectors")
+    add_processes(parser)
     options = parser.parse_args()
     try:
         result = measure(options)

@@ -13,12 +13,12 @@ A part measures rows, each a dict that goes into the JSON as it is, says which g
 prints them as a table.
 """
 
-import argparse
 import json
 import subprocess
 import sys
 
 from lab.bench.instructions import BUILD_DIR
+from lab.bench.options import bench_parser
 from lab.bench.sparse_network import Network
 
 # At 10 %: values of contributions per second, and what that is of the bare loop's. Of the medians;
@@ -91,9 +91,7 @@ PARTS = [Core, Network]
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="sparse.py",
-                                     description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser = bench_parser("sparse", __doc__)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     parser.add_argument("--pattern", nargs="+", default=[], metavar="FILE",
                         help="the part network also sums vectors with the indices of these files "

@@ -8,15 +8,14 @@ row is a run; all members of the family see the same background traffic for the 
 have medians over seeds, and the spread (quartiles).
 """
 
-import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 
 from lab.bench import stragglers_reasons
 from lab.bench import virtual_time
+from lab.bench.options import add_part, add_processes, bench_parser
 from lab.bench.virtual_time import RunError, quartiles
 
 MEMBERS = ("sync", "atp", "straw", "straw+progress", "straw+limit", "pa-atp")
@@ -326,14 +325,10 @@ def missed(part, rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="stragglers.py",
-                                     description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser = bench_parser("stragglers", __doc__)
     parser.add_argument("--quick", action="store_true", help="3 seeds and fewer loads")
-    parser.add_argument("--part", choices=PARTS, action="append",
-                        help="this part only; may be given several times")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N",
-                        help="runs at a time, default: %(default)s; time in them is virtual")
+    add_part(parser, PARTS)
+    add_processes(parser)
     arguments = parser.parse_args()
     results, sentences = [], []
     try:

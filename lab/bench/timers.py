@@ -9,7 +9,6 @@ these counts. Callgrind counts the instructions of the workers' loop for both: t
 same however busy the machine is. It knows no AVX-512, so kernels are those of AVX2 there.
 """
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -18,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 from lab.bench.instructions import BUILD_DIR, self_costs
+from lab.bench.options import bench_parser
 
 LIMIT = 0.02
 PER_SECOND = 1000000
@@ -83,9 +83,7 @@ def measure(payload, starts):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="timers.py",
-                                     description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser = bench_parser("timers", __doc__)
     parser.add_argument("--starts", type=int, default=24, metavar="N",
                         help="of the program for each row, default: %(default)s")
     arguments = parser.parse_args()

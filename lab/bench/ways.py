@@ -8,7 +8,6 @@ Ways take turns in each round. An allreduce's time is that of its slowest rank; 
 the median of these, and a cell's the median of its runs.
 """
 
-import argparse
 import statistics
 import sys
 from typing import NamedTuple
@@ -19,9 +18,10 @@ from lab.namespaces import Lab, LabError
 from lab.bench.allreduce_rows import ALLREDUCE
 from lab.bench.allreduce_sides import Task, fanin
 from lab.bench.io_forwarding import say
+from lab.bench.options import add_bytes, add_repeated, bench_parser
 from lab.bench.outcome import outcome
 from lab.bench.runs import figure
-from lab.bench.sizes import KIB, MIB, byte_count, human_bytes
+from lab.bench.sizes import KIB, MIB, human_bytes
 from lab.bench.stamp import stamp_now, words
 
 SIZES = (KIB, 64 * KIB, MIB, 16 * MIB)
@@ -106,16 +106,11 @@ def table(result):
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="./dev bench ways",
-                                     description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = bench_parser("ways", __doc__)
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="(default: 3)")
     parser.add_argument("--hosts", type=int, default=4, metavar="N", help="(default: 4)")
-    parser.add_argument("--bytes", type=byte_count, action="append", metavar="B",
-                        help="of a vector; repeatable (default: 1 KiB, 64 KiB, 1 MiB, 16 MiB)")
-    parser.add_argument("--mtu", type=int, action="append", metavar="BYTES",
-                        help="only networks with this MTU; repeatable")
-    parser.add_argument("--json", action="store_true",
-                        help="print one JSON object instead of the table")
+    add_bytes(parser, "of a vector (default: 1 KiB, 64 KiB, 1 MiB, 16 MiB)")
+    add_repeated(parser, "--mtu", "only networks with this MTU", type=int, metavar="BYTES")
     options = parser.parse_args()
     if options.rounds < 1 or options.hosts < 2:
         parser.error("expected --rounds of at least 1 and --hosts of at least 2")
