@@ -36,7 +36,7 @@ command_version(void *user, const json_t *args, struct control_error *error)
 			 manager->config->topology.hash);
 }
 
-/* A switch or a server. */
+/* Describes a switch or a server. */
 static json_t *
 describe_switch(const struct manager *manager, const struct peer *peer)
 {
@@ -64,7 +64,7 @@ describe_switch(const struct manager *manager, const struct peer *peer)
 			 up ? peer->ports_down : NULL, "error", error);
 }
 
-/* "leaf0:u0" as a new reference; of a server that has not been heard without a port */
+/* Returns "leaf0:u0", or only the name of a server whose port is not known yet; a new reference. */
 static json_t *
 describe_end(const struct manager *manager, const struct topology_end *end)
 {
@@ -102,7 +102,7 @@ describe_link(const struct manager *manager, const struct topology_link *link)
 			 describe_end(manager, &link->ends[1]), "state", state, "error", fault);
 }
 
-/* A server as a switch is described, with the place of its link. */
+/* Describes a server like a switch, and adds the end of its link. */
 static json_t *
 describe_server(const struct manager *manager, uint16_t index)
 {
@@ -114,7 +114,7 @@ describe_server(const struct manager *manager, uint16_t index)
 	return server;
 }
 
-/* A host at a link of the topology, or at one that a switch has found. */
+/* Describes a host at a link that the topology lists or that a switch has found. */
 static json_t *
 describe_host(const struct manager *manager, const struct topology_host *host, bool discovered)
 {
@@ -128,7 +128,7 @@ describe_host(const struct manager *manager, const struct topology_host *host, b
 			 "error", fault);
 }
 
-/* Those of the jobs that there are, each once, whatever number of jobs it has. */
+/* Lists the discovered hosts of all jobs, each host once. */
 static void
 list_discovered(const struct manager *manager, json_t *list)
 {
@@ -191,7 +191,7 @@ list_switches(const struct group *group)
 	return list;
 }
 
-/* One job, whatever number of trees it has: with the numbers that these have on the switches. */
+/* Describes a job with all its trees. "numbers": the trees' job numbers on the switches. */
 static json_t *
 describe_job(const struct manager *manager, const struct group *leader)
 {
@@ -204,7 +204,7 @@ describe_job(const struct manager *manager, const struct group *leader)
 			continue;
 		if (group->id != 0)
 			json_array_append_new(numbers, json_integer((json_int_t)group->id));
-		/* One of its trees moves: collectives wait for that. */
+		/* While one of the job's trees moves, collectives wait. */
 		if (group->state == GROUP_INSTALLING)
 			json_object_set_new(document, "state",
 					    json_string(group_state_name(group->state)));
@@ -241,7 +241,7 @@ set_links(const struct manager *manager, const struct group *group, json_t *node
 				    leaders_list_ports(manager, group, &group->nodes[i]));
 }
 
-/* The trees of one job after the other. */
+/* Lists all trees, job by job. */
 static json_t *
 list_trees(const struct manager *manager)
 {

@@ -21,20 +21,20 @@ struct manager_config {
 	const char *name; /* marks its jobs on the switches */
 	struct control_tcp tcp;
 	const char *socket;         /* a Unix socket; NULL: none */
-	const char *metrics_listen; /* IP:PORT; NULL: nowhere */
+	const char *metrics_listen; /* IP:PORT; NULL: none */
 	char database[PATH_MAX];
 	enum log_level log_level;
 	int64_t heartbeat_ms;      /* between questions to a switch */
-	int64_t dead_after_ms;     /* a switch without an answer is dead */
+	int64_t dead_after_ms;     /* a switch that has not answered for so long is dead */
 	int64_t reconcile_ms;      /* between comparisons of the jobs on a switch */
 	int64_t grace_ms;          /* for hosts to come back after the manager's restart */
-	bool destroy_on_host_loss; /* a job whose host is lost is destroyed; else it ends when the
-				      last one is gone */
+	bool destroy_on_host_loss; /* true: losing a host destroys its job; false: a job ends with
+				      its last host */
 	int64_t max_connections;
 	int64_t max_jobs;
-	int64_t trees; /* of a job whose hosts leave it to the manager */
+	int64_t trees; /* number of trees of a job whose hosts ask for no number */
 	struct topology topology;
-	json_t *root; /* owns the texts */
+	json_t *root; /* owns the strings */
 };
 
 /*

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where hosts are that the topology does not list: the switches are asked (hosts.find) before a job
- * is planned. A switch that does not know an address of its subnet asks its hosts by ARP, and is
- * asked again a little later. What is found belongs to the job's member, in the database, too: each
- * job finds its hosts anew, as they may have moved to another port. Main thread.
+ * Finds hosts that the topology does not list: asks the switches (hosts.find) before a job is
+ * planned. A switch that does not know an address of its subnet sends ARP requests to its hosts,
+ * and is asked again a little later. The place that is found belongs to the job's member, also in
+ * the database. Each job looks for its hosts anew, since they may have moved to another port. Main
+ * thread.
  */
 #include "manager/discover.h"
 
@@ -17,25 +18,25 @@
 #include "manager/install.h"
 #include "manager/manager.h"
 
-#define SEARCH_MS                                                                                  \
-	2500 /* twice as long as a host has to answer ARP, which is asked for once a second */
+/* Twice as long as a host has to answer ARP, which is asked for once a second. */
+#define SEARCH_MS 2500
 #define AGAIN_MS 50
-#define MAX_NAMES 6 /* of switches, in an error */
+#define MAX_NAMES 6 /* switches, in an error */
 
-/* What a switch has said last. */
+/* A switch's last answer. */
 struct view {
-	bool unanswered; /* it has been asked and has not answered */
+	bool unanswered; /* it has not answered the last request */
 	bool answered;
 	bool refused;              /* it cannot find hosts */
-	struct fanin_ranks looks;  /* the ranks whose addresses its hosts are asked for */
-	struct fanin_ranks behind; /* those that it sees behind a link to another switch */
+	struct fanin_ranks looks;  /* the ranks whose addresses it asks its hosts for */
+	struct fanin_ranks behind; /* the ranks that it sees behind a link to another switch */
 };
 
-/* For the hosts of one group, which is GATHERING and has all its members. */
+/* A search for the hosts of one group, which is GATHERING and has all its members. */
 struct search {
 	TAILQ_ENTRY(search) entry;
 	struct group *group;
-	uint32_t number;            /* by which late answers are told from those of this search */
+	uint32_t number;            /* distinguishes this search's answers from late ones */
 	struct fanin_ranks missing; /* the ranks that are not found yet */
 	uint64_t again_ms;
 	uint64_t end_ms;
@@ -61,7 +62,7 @@ discover_end(struct manager *manager, const struct group *group)
 	}
 }
 
-/* What a switch is asked. A new reference. */
+/* Returns the arguments of hosts.find, a new reference. */
 static json_t *
 list_addresses(const struct group *group, const struct fanin_ranks *ranks)
 {
@@ -78,7 +79,7 @@ list_addresses(const struct group *group, const struct fanin_ranks *ranks)
 	return json_pack("{s:o}", "hosts", list);
 }
 
-/* Takes over what a switch says of one address. */
+/* Handles a switch's answer about one address. */
 static void
 take_place(const struct manager *manager, struct search *search, const struct peer *peer,
 	   const json_t *entry)
@@ -101,8 +102,7 @@ take_place(const struct manager *manager, struct search *search, const struct pe
 				fanin_ranks_add(&view->looks, i);
 		} else if (topology_link_find(&manager->config->topology, peer->index, port) !=
 			   TOPOLOGY_NO_LINK) {
-			fanin_ranks_add(&view->behind, i); /* a frame of it has come from another
-							      switch */
+			fanin_ranks_add(&view->behind, i); /* its frames come from another switch */
 		} else {
 			member->found = (struct topology_host){ .ip_be = ip_be,
 								.at.switch_index = peer->index };
@@ -143,8 +143,8 @@ opinion_of(const struct view *view, uint16_t rank)
 }
 
 /*
- * "; WORDS leaf0, leaf1 and 7 others", or nothing if no switch has this to say of a rank. Returns
- * how much was written.
+ * Writes "; WORDS leaf0, leaf1 and 7 others", or nothing if no switch has this opinion about the
+ * rank. Returns the number of characters written.
  */
 static size_t
 write_opinion(const struct manager *manager, const struct search *search, uint16_t rank,
@@ -167,7 +167,10 @@ write_opinion(const struct manager *manager, const struct search *search, uint16
 	return used < size ? used : size - 1;
 }
 
-/* A rank's host is on no switch: the group does without the network, or its members are told. */
+/*
+ * Ends a search that has not found a rank's host: the group runs as a ring, or its joins are
+ * refused.
+ */
 static void
 fail(struct manager *manager, struct search *search, uint16_t rank)
 {
@@ -190,8 +193,8 @@ fail(struct manager *manager, struct search *search, uint16_t rank)
 }
 
 /*
- * Of the ranks that are missing, those that will not be found: no switch looks for them, and all
- * have been heard.
+ * Returns the missing ranks that will not be found: all switches have answered, and none looks for
+ * them.
  */
 static struct fanin_ranks
 ranks_without_hope(const struct manager *manager, const struct search *search)
@@ -207,7 +210,7 @@ ranks_without_hope(const struct manager *manager, const struct search *search)
 	return ranks;
 }
 
-/* Ends the search if there is a reason to. */
+/* Ends the search if all hosts are found, or if one will not be found. */
 static void
 settle(struct manager *manager, struct search *search, uint64_t now_ms)
 {
@@ -250,7 +253,9 @@ switch_answered(void *user, uint32_t number, struct peer *peer, const json_t *re
 	settle(manager, search, clock_ms());
 }
 
-/* Asks all switches that have not said where else to look. */
+/*
+ * Asks the switches for the missing ranks; one that has answered, only for those that it looks for.
+ */
 static void
 ask_switches(struct manager *manager, struct search *search)
 {
@@ -291,7 +296,7 @@ discover_tick(struct manager *manager, uint64_t now_ms)
 	return wake_ms;
 }
 
-/* The ranks whose addresses the topology does not list. */
+/* Returns the ranks whose addresses the topology does not list. */
 static struct fanin_ranks
 find_unlisted(const struct manager *manager, struct group *group)
 {
@@ -300,7 +305,7 @@ find_unlisted(const struct manager *manager, struct group *group)
 	for (uint16_t i = 0; i < group->size; i++) {
 		struct group_member *member = &group->members[i];
 
-		member->found.ip_be = 0; /* of a search that somebody's leaving has ended */
+		member->found.ip_be = 0; /* from a search that ended when a member left */
 		if (topology_host_find(&manager->config->topology, member->ip_be) == NULL)
 			fanin_ranks_add(&ranks, i);
 	}
@@ -314,7 +319,7 @@ discover_and_install(struct manager *manager, struct group *group)
 	const struct fanin_ranks unlisted = find_unlisted(manager, group);
 	struct search *search;
 
-	/* What is neither listed nor looked for has no place: the plan says so. */
+	/* Without discovery, the plan reports hosts that are not listed. */
 	if (fanin_ranks_is_empty(&unlisted) || !manager->config->topology.discover_hosts) {
 		install_group(manager, group);
 		return;
@@ -334,6 +339,6 @@ discover_and_install(struct manager *manager, struct group *group)
 	search->again_ms = now + AGAIN_MS;
 	search->end_ms = now + SEARCH_MS;
 	TAILQ_INSERT_TAIL(&manager->searches, search, entry);
-	/* They answer later, never from within peer_ask. */
+	/* The switches answer later, never from within peer_ask. */
 	ask_switches(manager, search);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where hosts are that the topology does not list. Main thread. */
+/* Finds hosts that the topology does not list. Main thread. */
 #ifndef FANIN_MANAGER_DISCOVER_H
 #define FANIN_MANAGER_DISCOVER_H
 
@@ -9,21 +9,22 @@ struct manager;
 struct group;
 
 /*
- * All ranks of a group have come, and are in order: installs it as soon as it is known where its
- * hosts are, at once if all are listed. Those that are not are asked for at the switches, if the
- * topology allows it; what none finds in time can't be installed. The group is GATHERING until
- * then.
+ * Installs a group whose ranks have all joined and are in order, as soon as the places of its hosts
+ * are known: at once if the topology lists them all. Otherwise asks the switches for the others, if
+ * the topology allows that; a group with a host that is not found in time can't be installed. The
+ * group is GATHERING until then.
  */
 void discover_and_install(struct manager *manager, struct group *group);
 
 /*
- * Ends the search for a group's hosts, if there is one: it is not complete any more, or is freed.
+ * Ends the search for a group's hosts, if there is one: the group is no longer complete, or is
+ * about to be freed.
  */
 void discover_end(struct manager *manager, const struct group *group);
 
 /*
- * Asks again where it is time to, and ends searches. Returns when to be called next, in
- * milliseconds of clock_ms.
+ * Repeats requests that are due, and ends searches. Returns when to be called next, in milliseconds
+ * of clock_ms.
  */
 uint64_t discover_tick(struct manager *manager, uint64_t now_ms);
 

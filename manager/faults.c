@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the topology says what the network does not: links at ports that there are not, and links
- * that lead to another switch. A switch knows where a routed port leads by the MAC address that
- * answers at its next hops. Such a link carries no job, and is named in the log, in `topology`, and
- * to hosts that cannot have a tree. Main thread.
+ * Finds differences between the topology and the network: ports that do not exist, and links that
+ * lead to another switch. A switch knows where a routed port leads by the MAC address that answers
+ * at its next hops. A faulty link carries no job, and is named in the log, in `topology`, and to
+ * hosts that cannot have a tree. Main thread.
  */
 #include "manager/faults.h"
 
@@ -16,14 +16,16 @@
 #include "control/log.h"
 #include "manager/manager.h"
 
-#define MAX_TOLD 4 /* in one error */
+#define MAX_TOLD 4 /* faults in one error */
 
 bool
 fault_of_end(const struct manager *manager, const struct topology_end *end, char *text)
 {
 	const struct peer *peer = &manager->peers[end->switch_index];
 
-	/* What it had when it was heard last. A server's port is the one that it has. */
+	/*
+	 * The ports are those of the switch's last answer. A server's end of a link names no port.
+	 */
 	if (end->port[0] == '\0' || peer->ports == NULL ||
 	    json_object_get(peer->ports, end->port) != NULL)
 		return false;
@@ -46,8 +48,8 @@ find_station(const struct manager *manager, const char *mac)
 }
 
 /*
- * The switch that a port leads to instead of the expected one. NULL: to that one, or it is not
- * known where; a port may lead to several.
+ * Returns the switch that a port leads to instead of the expected one. NULL: the port leads to the
+ * expected one, perhaps among others, or it is not known where it leads.
  */
 static const struct peer *
 find_other(const struct manager *manager, const struct topology_end *end,
@@ -106,7 +108,7 @@ fault_of_link(const struct manager *manager, const struct topology_link *link, c
 	return false;
 }
 
-/* "link leaf0:u0 - spine0:p0", "link leaf0:p0 - s0" of a server */
+/* Writes "link leaf0:u0 - spine0:p0", or "link leaf0:p0 - s0" for a server's. */
 static void
 name_link(const struct manager *manager, const struct topology_link *link, char *name, size_t size)
 {
@@ -118,8 +120,8 @@ name_link(const struct manager *manager, const struct topology_link *link, char 
 }
 
 /*
- * Tells of a fault unless the log has it. told: what the log has, NULL for none; owned by the
- * manager. Returns true if it is new.
+ * Logs a fault, or that it has gone, unless the log has that already. told: the fault that the log
+ * has, or NULL; owned by the manager. Returns true if it is new.
  */
 static bool
 note(char **told, const char *name, const char *fault)
@@ -185,7 +187,10 @@ faults_note(struct manager *manager)
 	return changed;
 }
 
-/* Appends "; TEXT", the first time ": TEXT", while there is room and not too much has been said. */
+/*
+ * Appends "; TEXT", or ": TEXT" the first time, to a text with room for it and fewer than MAX_TOLD
+ * faults.
+ */
 static void
 append(char *text, size_t size, unsigned int *n, const char *what)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where the topology says what the network does not. Main thread. */
+/* Finds differences between the topology and the network. Main thread. */
 #ifndef FANIN_MANAGER_FAULTS_H
 #define FANIN_MANAGER_FAULTS_H
 
@@ -10,28 +10,28 @@ struct manager;
 struct topology_link;
 struct topology_end;
 
-/* Allocates the memory of faults that are in the log already. Returns 0, or -ENOMEM. */
+/* Allocates the list of faults that the log has. Returns 0, or -ENOMEM. */
 int faults_begin(struct manager *manager);
 
-/* Frees it. */
+/* Frees the list. */
 void faults_end(struct manager *manager);
 
 /*
- * Is a link of the topology, or one end of it or of a host's link, not as the switches say, as far
- * as these have been heard? text: CONTROL_MESSAGE_LEN bytes; filled if so.
+ * Returns true if a link of the topology, or one end of such a link or of a host's, differs from
+ * what the switches have last reported. text: CONTROL_MESSAGE_LEN bytes; filled then.
  */
 bool fault_of_link(const struct manager *manager, const struct topology_link *link, char *text);
 bool fault_of_end(const struct manager *manager, const struct topology_end *end, char *text);
 
 /*
- * A switch has told its ports or next hops: logs what has changed, each fault once. Returns true if
- * something has.
+ * Logs what has changed after a switch has reported its ports or next hops, each fault once.
+ * Returns true if something has changed.
  */
 bool faults_note(struct manager *manager);
 
 /*
- * ": FAULT; FAULT": links that are not as the topology says, and switches that are not reached; or
- * nothing.
+ * Writes ": FAULT; FAULT": links that differ from the topology, and switches that are not reached.
+ * Writes "" if there are none.
  */
 void faults_describe(const struct manager *manager, char *text, size_t size);
 

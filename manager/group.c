@@ -132,7 +132,7 @@ group_node_of(const struct group *group, uint16_t rank)
 	return node;
 }
 
-/* ip_be: 0: there is none. */
+/* ip_be 0: the rank has no address. */
 static const struct topology_host *
 find_link(const struct group *group, const struct topology *topology, uint16_t rank, uint32_t ip_be)
 {
@@ -244,7 +244,7 @@ members_document(const struct group *group)
 	return list;
 }
 
-/* Hexadecimal digits, as many as the job's ranks need: those of the highest ranks first. */
+/* Hexadecimal digits, as many as the job's ranks need, highest ranks first. */
 static json_t *
 ranks_document(const struct group *group, const struct fanin_ranks *ranks)
 {
@@ -326,7 +326,7 @@ hex(const json_t *object, const char *key)
 	return text == NULL ? 0 : strtoull(text, NULL, 16);
 }
 
-/* What ranks_document has written; none if it is something else. */
+/* Reads what ranks_document has written; no ranks if it is something else. */
 static void
 read_ranks(const struct group *group, const json_t *object, const char *key,
 	   struct fanin_ranks *ranks)
@@ -347,7 +347,7 @@ read_ranks(const struct group *group, const json_t *object, const char *key,
 	fanin_ranks_keep(ranks, &all);
 }
 
-/* Where a switch had found a member, if the topology still has that switch. */
+/* Reads where a switch had found a member, if the topology still has that switch. */
 static void
 read_found(struct group_member *member, const json_t *entry, const struct topology *topology)
 {
@@ -395,8 +395,8 @@ read_members(struct group *group, const json_t *list, const struct topology *top
 }
 
 /*
- * What is known of a switch after a restart: that it has the job, until it says otherwise. One that
- * was never asked, or has refused, has not.
+ * The state of a switch's node after a restart: INSTALLED until the switch contradicts. In a job
+ * without a tree, a switch that was never asked or has refused does not have the job.
  */
 static enum node_state
 read_state(const struct group *group, const json_t *entry)
@@ -450,7 +450,7 @@ read_nodes(struct group *group, const json_t *list, const struct topology *topol
 	return true;
 }
 
-/* True if it has the numbers that a job has; one that was being made may have none yet. */
+/* True if the group has the numbers of a job; one that was being installed may have none yet. */
 static bool
 has_numbers(const struct group *group, const json_t *document)
 {
@@ -471,7 +471,7 @@ has_numbers(const struct group *group, const json_t *document)
 	       (group->key != 0 && (group->id != 0 || group->state == GROUP_RING));
 }
 
-/* True if every rank is at one of the switches. */
+/* True if every rank is at one of the group's switches. */
 static bool
 places_all_ranks(const struct group *group)
 {
@@ -483,7 +483,7 @@ places_all_ranks(const struct group *group)
 	return fanin_ranks_equal(&ranks, &all);
 }
 
-/* A ring has none, which no job with tags is, and a job that moves may have none for a while. */
+/* A ring has no tree, but no job with tags is a ring. A moving job may have no tree for a while. */
 static bool
 may_lack_a_tree(const struct group *group)
 {
@@ -492,7 +492,7 @@ may_lack_a_tree(const struct group *group)
 	       (group->state == GROUP_NETWORK && group->n_nodes == 0);
 }
 
-/* All nodes have to be made anew, whether they are there or not. */
+/* Marks all nodes as uncertain, so that they are made anew. */
 static void
 doubt_nodes(struct group *group)
 {
@@ -519,11 +519,11 @@ group_from_document(const json_t *document, const struct topology *topology)
 	group->state = strcmp(state, "network") == 0 ? GROUP_NETWORK
 		       : strcmp(state, "ring") == 0  ? GROUP_RING
 						     : GROUP_INSTALLING;
-	/* One that moved still runs; what its next tree has on the switches is not known. */
+	/* A moving job still runs; what its next tree has on the switches is not known. */
 	if (json_is_true(json_object_get(document, "moving")))
 		group->state = GROUP_NETWORK;
 	group->tree = (uint16_t)integer(document, "tree");
-	/* Of a database from before there were several: one. */
+	/* Older databases do not have the number: one tree. */
 	group->n_trees = (uint16_t)integer(document, "trees");
 	if (group->n_trees == 0 && group->state == GROUP_NETWORK)
 		group->n_trees = 1;
@@ -544,8 +544,8 @@ group_from_document(const json_t *document, const struct topology *topology)
 	group->window = (uint32_t)integer(document, "window");
 	copy(group->handler, sizeof(group->handler), document, "handler");
 	/*
-	 * Of a database from before there were several: a tree. What it is now, switches tell
-	 * before it moves.
+	 * Older databases do not have the shape: a tree. Switches report the shape before the job
+	 * moves.
 	 */
 	if (shape != NULL)
 		(void)shape_find(shape, &group->shape);
@@ -560,7 +560,7 @@ group_from_document(const json_t *document, const struct topology *topology)
 	    (may_lack_a_tree(group) || places_all_ranks(group))) {
 		if (json_is_true(json_object_get(document, "moving")))
 			doubt_nodes(group);
-		/* Somebody was told that it ends: it does, as what was not finished. */
+		/* The end of the job has been announced: it is removed like an unfinished one. */
 		if (json_is_true(json_object_get(document, "doomed")))
 			group->state = GROUP_INSTALLING;
 		return group;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job as the manager knows it, called a group here: its ranks, its tree, and how far it has come.
- * It can be written down as a JSON document, and made again from that. Main thread only.
+ * A job as the manager knows it, called a group here: its ranks, its tree and its state. A group
+ * can be saved as a JSON document and restored from it. Main thread only.
  *
  * A job of several trees is several groups, each with a number and a key of its own on the
- * switches. The first one leads: only its members have connections, and its state is the job's; the
- * others have copies of what trees are planned by.
+ * switches. The first one is the leader: only its members have connections, and its state is the
+ * job's. The others have copies of what planning needs.
  */
 #ifndef FANIN_MANAGER_GROUP_H
 #define FANIN_MANAGER_GROUP_H
@@ -25,57 +25,55 @@
 #define GROUP_KEY_LEN (GROUP_NAME_LEN + 8)
 #define GROUP_MAX_TREES 8
 #define GROUP_MAX_RANKS TREE_MAX_RANKS
-#define GROUP_RING_RANKS 64 /* of a ring at most */
+#define GROUP_RING_RANKS 64 /* at most, in a ring */
 #define GROUP_ENDPOINT_LEN 64
 #define GROUP_HANDLER_LEN 32
 #define GROUP_NO_RANK (-1)
 
 enum group_state {
-	GROUP_GATHERING,  /* not all ranks have come */
+	GROUP_GATHERING,  /* not all ranks have joined */
 	GROUP_INSTALLING, /* switches are being asked */
 	GROUP_NETWORK,    /* runs in the network */
-	GROUP_RING,       /* its hosts do it among themselves */
+	GROUP_RING,       /* runs among its hosts, without the network */
 };
 
 enum member_state {
 	MEMBER_WAITING, /* for the answer to its join */
 	MEMBER_LIVE,
-	MEMBER_ABSENT, /* the manager has restarted, or nothing is heard of it: it may come back */
+	MEMBER_ABSENT, /* silent, or not yet back after the manager's restart: it may come back */
 	MEMBER_GONE,
 };
 
 struct group_member {
 	enum member_state state;
-	int rank; /* asked for; GROUP_NO_RANK: any. From INSTALLING on its place in the array */
-	uint32_t ip_be;                    /* that it joined with: one of its host's */
-	char endpoint[GROUP_ENDPOINT_LEN]; /* of the ring */
+	int rank; /* as asked for, GROUP_NO_RANK: any; from INSTALLING on, its index in the array */
+	uint32_t ip_be;                    /* the address that it joined with, one of its host's */
+	char endpoint[GROUP_ENDPOINT_LEN]; /* for the ring */
 	uint32_t mtu;                      /* 0: as its switch's port */
-	bool fallback;                     /* a ring is right, too */
-	bool any_rank; /* it has asked for none: its rank is the manager's choice until the switches
+	bool fallback;                     /* it accepts a ring, too */
+	bool any_rank; /* it asked for no rank: the manager may change its rank until the switches
 			  are asked */
 	/*
-	 * Its link, of a host that the topology does not list but a switch has found; ip_be 0:
+	 * The link at which a switch has found its host, which the topology does not list; ip_be 0:
 	 * there is none.
 	 */
 	struct topology_host found;
-	char found_at[TOPOLOGY_NAME_LEN]; /* that switch's name: another topology may number it
-					     otherwise */
+	char found_at[TOPOLOGY_NAME_LEN]; /* that switch's name, since its index changes with the
+					     topology */
 	struct control_client *client;    /* NULL: none */
 	json_t *request_id;               /* of the join; owned; NULL: none */
-	bool unheard; /* ABSENT: nothing is heard of its host, while the manager runs */
+	bool unheard; /* ABSENT because its host is silent, not because the manager has restarted */
 };
 
 enum node_state {
 	NODE_PLANNED,
-	NODE_ASKED, /* whether the job is there is not known */
+	NODE_ASKED, /* the switch may or may not have the job */
 	NODE_INSTALLED,
 	NODE_REFUSED,
-	NODE_MISSING, /* was installed, but the switch does not have it any more */
+	NODE_MISSING, /* the switch has lost the job, or was lost before it answered */
 };
 
-/*
- * One switch of the tree, or the server at its root; of a job without a tree, one of its switches.
- */
+/* A switch of the tree, or the server at its root; in a job without a tree, one of its switches. */
 struct group_node {
 	enum node_state state;
 	char switch_name[TOPOLOGY_NAME_LEN];
@@ -93,70 +91,69 @@ struct group_node {
 struct group {
 	TAILQ_ENTRY(group) entry;
 	char name[GROUP_NAME_LEN];
-	struct group *leader; /* of a further tree; NULL: this is the first one */
-	uint16_t tree;        /* which one it is, from 0 */
+	struct group *leader; /* of a further tree; NULL: this group is the leader */
+	uint16_t tree;        /* number of this tree, from 0 */
 	uint16_t trees_asked;
-	uint16_t n_trees; /* of the first one: how many the job has */
+	uint16_t n_trees; /* leader only: number of trees that the job has */
 	enum group_state state;
 	uint32_t id; /* on the switches; 0: none */
 	uint64_t key;
 	uint16_t size;
-	uint16_t n_members; /* that have come */
+	uint16_t n_members; /* that have joined */
 	uint32_t generation;
-	uint64_t grace_ends_ms;    /* of ABSENT members */
-	struct fanin_ranks silent; /* of the first one: ranks that the others have been told are
-				      silent */
+	uint64_t grace_ends_ms;    /* when ABSENT members are given up; 0: none are waited for */
+	struct fanin_ranks silent; /* leader only: the ranks last reported as silent */
 	/* As asked for by the first member; the others must ask for the same. */
 	char handler[GROUP_HANDLER_LEN];
-	enum group_shape shape; /* of the handler; GROUP_TREE as long as no switch has told */
+	enum group_shape shape; /* of the handler; GROUP_TREE until a switch has reported it */
 	bool reproducible;
-	bool wide;              /* accumulate in f32 */
-	bool authenticate;      /* packets have tags: it is never a ring, whose packets have none */
-	uint32_t payload_asked; /* bytes; 0: what fits */
-	json_t *parameters_asked; /* the handler's, numbers by name, which the switches check;
-				     owned; NULL: none */
+	bool wide;                /* accumulate in f32 */
+	bool authenticate;        /* packets have tags; never a ring, whose packets have none */
+	uint32_t payload_asked;   /* bytes; 0: as many as fit */
+	json_t *parameters_asked; /* the handler's parameters, numbers by name, which switches
+				     check; owned; NULL: none */
 	/* As installed. */
 	uint32_t payload_bytes;
 	uint32_t slots; /* 0: its shape has none */
 	uint32_t window;
 	/*
-	 * Of a job without a tree, as its hosts' switches say; not kept in the database, since they
-	 * are for the answers to joins alone.
+	 * Reported by the hosts' switches for a job without a tree. Not kept in the database: only
+	 * answers to joins need them.
 	 */
-	uint32_t pool_slots;              /* the least of these switches' pools; 0: not told */
-	uint32_t sharing;                 /* most jobs in one of them */
-	json_t *parameters;               /* values in the handler's order; NULL: not told */
+	uint32_t pool_slots;              /* of the smallest pool; 0: not reported */
+	uint32_t sharing;                 /* most jobs that share a pool */
+	json_t *parameters;               /* values in the handler's order; NULL: not reported */
 	char reason[CONTROL_MESSAGE_LEN]; /* why it is a RING, or stranded */
-	bool stranded; /* its tree has lost something, and there is no other one */
-	char ending[CONTROL_MESSAGE_LEN]; /* why its job ends at the end of the turn; "": it does
-					     not for this one's sake */
-	char trees_reason[CONTROL_MESSAGE_LEN]; /* of the first one: why there are fewer trees; "":
-						   there are not */
+	bool stranded;                    /* its tree is broken, and there is no other tree */
+	char ending[CONTROL_MESSAGE_LEN]; /* why this tree ends the job at the end of the turn; "":
+					     it does not */
+	char trees_reason[CONTROL_MESSAGE_LEN]; /* leader only: why the job has fewer trees than it
+						   asked for; "": it has not */
 	struct group_node *nodes;
 	uint16_t n_nodes;
-	json_t *peers; /* host.c: all ranks as each one is told of them; NULL: not listed since the
-			  tree was planned */
-	uint32_t *addresses; /* by rank: its host's, at the link that the tree uses; 0: not planned
-			      */
-	struct group_member *members; /* size of them, as of addresses: most jobs have few ranks */
+	json_t *peers; /* host.c: the list of ranks for the members; NULL: not made since the tree
+			  was planned */
+	uint32_t *addresses; /* by rank: the host's address at the link that the tree uses; 0: not
+				planned */
+	struct group_member *members; /* `size` of them, like addresses: most jobs have few ranks */
 
-	/* The installation that runs. */
+	/* The running installation. */
 	uint16_t n_unanswered;
 	unsigned int attempts;
-	struct control_error failure; /* the first; code NULL: none */
-	bool doomed;      /* of the first one: to be removed as soon as all is answered */
-	const char *doom; /* why, for its members; NULL: there were none */
-	bool moving;      /* its members run already: number and key stay */
+	struct control_error failure; /* the one to report; code NULL: none */
+	bool doomed;      /* leader only: the job is removed once all switches have answered */
+	const char *doom; /* why, for its members; NULL: it has none */
+	bool moving;      /* the job runs already and keeps its number and key */
 	bool excluded[TREE_MAX_NODES];
-	bool out_of_room; /* one of the excluded switches was */
+	bool out_of_room; /* an excluded switch had no room */
 };
 
 TAILQ_HEAD(groups, group);
 
-/* Makes an empty group. Returns NULL without memory. */
+/* Creates an empty group. Returns NULL without memory. */
 struct group *group_create(const char *name, uint16_t size);
 
-/* Makes a further tree of a job, which has n_trees already. Returns NULL without memory. */
+/* Creates the next tree of a job, which has n_trees already. Returns NULL without memory. */
 struct group *group_create_tree(struct group *leader);
 
 static inline struct group *
@@ -165,44 +162,46 @@ group_leader(struct group *group)
 	return group->leader == NULL ? group : group->leader;
 }
 
-/* True if the members of a job have begun: it runs, or moves while they wait. */
+/* True if a job's members have been answered: it runs, or moves while they wait. */
 static inline bool
 group_has_begun(const struct group *group)
 {
 	return group->state >= GROUP_NETWORK || group->moving;
 }
 
-/* As group_leader, of one that is only looked at. */
+/* Like group_leader, for a const group. */
 static inline const struct group *
 group_job(const struct group *group)
 {
 	return group->leader == NULL ? group : group->leader;
 }
 
-/* The first tree of the next job; NULL at the end. None of this job's trees comes between. */
+/* The first tree of the next job, skipping this job's further trees; NULL at the end. */
 struct group *group_next_job(const struct group *group);
 
-/* Drops the list of peers. To be called when nodes or addresses change. */
+/* Drops the list of peers. Call it when nodes or addresses change. */
 void group_forget_peers(struct group *group);
 
-/* Frees it and what it has; its members' clients must not be used as members any more. */
+/*
+ * Frees a group with all that it owns; its members' clients must not be used as members any more.
+ */
 void group_free(struct group *group);
 
-/* The first tree of the job of a name; NULL if there is none. */
+/* The first tree of the job with a name; NULL if there is none. */
 struct group *group_find(const struct groups *groups, const char *name);
 
-/* The member that is at a connection; NULL if none is. */
+/* The member with a connection; NULL if there is none. */
 struct group_member *group_member_of(struct group *group, const struct control_client *client);
 
-/* True if a member is there or may come back. */
+/* True if a member is connected or may come back. */
 bool group_has_members(const struct group *group);
 
-/* The node that a rank is at, of a group that has a tree. */
+/* The node that a rank's host is at, in a group that has a tree. */
 const struct group_node *group_node_of(const struct group *group, uint16_t rank);
 
 /*
- * Of a job without a tree: another link of a rank's host, to another one of the job's switches;
- * NULL: it has none. Packets take both, so both are known to all from the start.
+ * In a job without a tree: a second link of a rank's host, to another of the job's switches; NULL:
+ * none. Packets take both links, so all members know both from the start.
  */
 const struct topology_host *group_second_link_of(const struct group *group,
 						 const struct topology *topology, uint16_t rank);
@@ -215,20 +214,20 @@ const struct topology_host *group_host_of(const struct group *group,
 					  const struct topology *topology, uint16_t rank);
 
 /*
- * The link that the tree uses of a rank's host. NULL if there is no tree, or the topology has the
- * link no more.
+ * The link of a rank's host that the tree uses. NULL if there is no tree, or the topology no longer
+ * has the link.
  */
 const struct topology_host *group_link_of(const struct group *group,
 					  const struct topology *topology, uint16_t rank);
 
-/* What depends on the shape of its handler. */
+/* The table of the group's shape. */
 static inline const struct shape *
 group_shape_of(const struct group *group)
 {
 	return shape_of(group->shape);
 }
 
-/* True if all of its trees have to combine the ranks in their order. */
+/* True if all trees of the group have to combine the ranks in their order. */
 static inline bool
 group_keeps_order(const struct group *group)
 {
@@ -239,31 +238,31 @@ const char *group_state_name(enum group_state state);
 const char *member_state_name(enum member_state state);
 
 /*
- * Writes a group down, all that is needed to go on after a restart. secret: with its key.
- * Returns a new reference, NULL without memory.
+ * Returns a document with all that a restart needs of a group: a new reference, or NULL without
+ * memory. secret: with its key.
  */
 json_t *group_document(const struct group *group, bool secret);
 
 /*
- * Makes a group from what group_document wrote; its members are ABSENT, or GONE if they were then.
- * Returns NULL if it is not such a document.
+ * Restores a group from what group_document returned; its members are ABSENT, or GONE if they were
+ * then. Returns NULL if the document is not of this kind.
  */
 struct group *group_from_document(const json_t *document, const struct topology *topology);
 
 /*
- * What a document that makes no group still tells of a job's switches: a group with its number and
- * nodes that have nothing but their switches' names, and may have none. document: may be NULL.
- * Returns NULL without memory.
+ * Reads what a document that group_from_document refuses still says about a job's switches. The
+ * group has its number, and nodes with nothing but their switches' names; it may have no nodes.
+ * document: may be NULL. Returns NULL without memory.
  */
 struct group *group_salvage(const json_t *document);
 
 /*
- * What a group is kept under: the job's name, of further trees with "#" and their number. text:
- * GROUP_KEY_LEN bytes; returned.
+ * The key of a group in the database: the job's name, followed by "#" and the tree's number for
+ * further trees. text: GROUP_KEY_LEN bytes; returned.
  */
 const char *group_key_text(const struct group *group, char *text);
 
-/* "0x" and 16 digits. text: 19 bytes; returned. */
+/* Writes "0x" and 16 digits. text: 19 bytes; returned. */
 const char *group_hex(uint64_t value, char *text);
 
 #endif

@@ -6,13 +6,13 @@
 
 #include "manager/handlers.h"
 
-/* Value that a switch gives as the order of a handler whose sums wire/order.h defines. */
+/* The order that a switch reports for a handler whose sums follow wire/order.h. */
 #define ORDER_OF_RANKS "ranks"
 
-/* Per block, of a job that does not say how many. */
+/* Buffers per block, in a job that does not say how many. */
 #define BUFFERS 2
 
-/* What a switch says of a handler, or NULL. */
+/* A switch's description of a handler, or NULL. */
 static const json_t *
 find(const struct peer *peer, const char *name)
 {
@@ -29,9 +29,9 @@ find(const struct peer *peer, const char *name)
 }
 
 /*
- * The first handler of a switch that it takes for a job which names none, or NULL. One that is in
- * order may be so in another order than that of ranks, on a switch of an older version:
- * handlers_settle names the switch.
+ * The first handler that a switch uses for a job which names none, or NULL. On a switch of an older
+ * version, a handler that is in order may follow another order than that of ranks: handlers_settle
+ * names the switch.
  */
 static const char *
 usual(const struct peer *peer, bool reproducible)
@@ -82,8 +82,8 @@ fail_unordered(const struct peer *peer, const struct group *group, struct contro
 }
 
 /*
- * Checks that a handler of a switch combines in the order of ranks. Older versions combine in the
- * order of children, and tell none.
+ * Checks that a switch's handler combines in the order of ranks. Older versions combine in the
+ * order of children, and report no order.
  */
 static int
 check_order(const struct peer *peer, const struct group *group, const json_t *handler,
@@ -109,7 +109,7 @@ check_order(const struct peer *peer, const struct group *group, const json_t *ha
 	return -EINVAL;
 }
 
-/* The shape that a switch tells of a handler. Those that tell none have reduction trees only. */
+/* Reads the shape of a switch's handler. Switches that report none have reduction trees only. */
 static int
 read_shape(const struct peer *peer, const json_t *handler, enum group_shape *shape,
 	   struct control_error *error)
@@ -186,8 +186,8 @@ handlers_check_hosts(const struct group *group, const char *has, struct control_
 }
 
 /*
- * A node without hosts of the job may be at a switch that is not reached: it is asked when it
- * comes.
+ * True unless the node has no hosts of the job and its switch is not reached: that switch is asked
+ * when it comes back.
  */
 static bool
 is_heard(const struct peer *peer, const struct group_node *node)
@@ -195,7 +195,7 @@ is_heard(const struct peer *peer, const struct group_node *node)
 	return peer->state == PEER_UP || !fanin_ranks_is_empty(&node->local);
 }
 
-/* All switches of a job do the same with its packets. */
+/* Sets the shape of a job, which must be the same on all its switches. */
 static int
 settle_shape(const struct manager *manager, struct group *group, struct control_error *error)
 {

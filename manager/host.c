@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What hosts ask: to join a group, to come back to it after the manager's restart, to leave. A
+ * The commands of hosts: join a group, come back to it after the manager's restart, leave it. A
  * host's connection is its membership, one at a time. Main thread.
  */
 #include "manager/host.h"
@@ -35,9 +35,9 @@ struct join {
 	uint32_t ip_be;
 	const char *endpoint;
 	const char *handler;
-	json_t *parameters; /* of the arguments; NULL: none */
+	json_t *parameters; /* part of the arguments; NULL: none */
 	const char *accumulate;
-	const char *beside_key; /* of the job that it is beside; NULL: not given */
+	const char *beside_key; /* key of the job that this one is made beside; NULL: not given */
 	bool reproducible;
 	bool authenticate;
 	bool fallback;
@@ -46,7 +46,7 @@ struct join {
 void
 host_notify(const struct group *group, const struct group_member *except, json_t *event)
 {
-	/* Those of the job, whichever of its trees is meant. */
+	/* Any tree stands for its job: only the first one's members have connections. */
 	group = group_job(group);
 	for (uint16_t i = 0; i < group->n_members; i++) {
 		const struct group_member *member = &group->members[i];
@@ -67,7 +67,7 @@ list_endpoints(const struct group *group)
 	return list;
 }
 
-/* The ranks of a tree with the address of each one's host, and of the switch that it is at. */
+/* Lists the ranks of a tree with the addresses of each one's host and of its switch. */
 static json_t *
 list_peers(const struct manager *manager, const struct group *group)
 {
@@ -95,8 +95,8 @@ list_peers(const struct manager *manager, const struct group *group)
 }
 
 /*
- * Where a rank sends in one tree, and what by, or why it can't. One that could not be made anew is
- * nowhere until it has moved.
+ * Describes where a rank sends in one tree, and with which number and key, or why it can't. A group
+ * without nodes has no place until it has moved.
  */
 static json_t *
 describe_tree(const struct manager *manager, struct group *group, uint16_t rank)
@@ -118,7 +118,7 @@ describe_tree(const struct manager *manager, struct group *group, uint16_t rank)
 	if (group_shape_of(group)->has_server)
 		json_object_set_new(tree, "server", json_string(group->nodes[0].switch_name));
 	if (group_shape_of(group)->tells_peers) {
-		/* The same for each of them. */
+		/* The list is the same for all ranks. */
 		if (group->peers == NULL)
 			group->peers = list_peers(manager, group);
 		json_object_set(tree, "peers", group->peers);
@@ -150,7 +150,7 @@ list_ranks(const struct fanin_ranks *ranks)
 	return list;
 }
 
-/* Is no link of a member's host up, as the switches say that can be asked? */
+/* True if all links of a member's host are down. Switches that can't be asked count as up. */
 static bool
 is_unplugged(const struct manager *manager, const struct group *group, uint16_t rank)
 {
@@ -167,10 +167,7 @@ is_unplugged(const struct manager *manager, const struct group *group, uint16_t 
 	return true;
 }
 
-/*
- * Members that are there, as far as is known, and of whom nothing is heard, or whom no switch
- * reaches.
- */
+/* Returns the members that have not left, but are silent or reached by no switch. */
 static struct fanin_ranks
 silent_ranks(const struct manager *manager, const struct group *group)
 {
@@ -214,7 +211,7 @@ host_tell_changes(struct manager *manager)
 		host_tell_silent(manager);
 }
 
-/* Adds whom of the others a member need not wait for, of which it may have missed the events. */
+/* Adds the members that are gone or silent: this member may have missed the events about them. */
 static void
 describe_others(const struct manager *manager, const struct group *group, uint16_t rank,
 		json_t *result)
@@ -222,7 +219,7 @@ describe_others(const struct manager *manager, const struct group *group, uint16
 	struct fanin_ranks silent = group->silent;
 	struct fanin_ranks gone = { 0 };
 
-	/* The others hear at the end of the turn that this one is back. */
+	/* The others learn at the end of the turn that this member is back. */
 	if (!group->members[rank].unheard && !is_unplugged(manager, group, rank))
 		fanin_ranks_remove(&silent, rank);
 
@@ -265,7 +262,7 @@ host_result(const struct manager *manager, struct group *group, uint16_t rank)
 	return result;
 }
 
-/* args.parameters: numbers by name. Which there are, switches say. */
+/* Reads args.parameters: numbers by name. Switches check the names. */
 static int
 read_parameters(const json_t *args, struct join *join, struct control_error *error)
 {
@@ -375,7 +372,7 @@ begin_group(struct manager *manager, const struct join *join, struct control_err
 	return group;
 }
 
-/* Whether the handler's parameters are those that the others asked for. */
+/* Checks that a join asks for the same handler's parameters as the other members. */
 static bool
 check_parameters(const struct group *group, const struct join *join, struct control_error *error)
 {
@@ -395,7 +392,7 @@ check_parameters(const struct group *group, const struct join *join, struct cont
 	return false;
 }
 
-/* Whether a join fits what the group's first member asked for. */
+/* Checks that a join fits what the group's first member asked for. */
 static bool
 check_fit(const struct manager *manager, const struct group *group, const struct join *join,
 	  struct control_error *error)
@@ -451,8 +448,8 @@ check_fit(const struct manager *manager, const struct group *group, const struct
 }
 
 /*
- * Returns how long the name of the job is that one of this name is beside, as its hosts make it; 0:
- * it is a job of its own.
+ * Returns the length of the name of the job that a job with this name is made beside, as libraries
+ * name such jobs; 0: it is a job of its own.
  */
 static size_t
 beside_len(const char *name)
@@ -476,7 +473,7 @@ beside_len(const char *name)
 	return 0;
 }
 
-/* Whether a job may have its name: that of one beside another only members of that one may give. */
+/* Checks that a job may have its name: only members of a job may create the jobs beside it. */
 static bool
 check_name(const struct manager *manager, const struct join *join, struct control_error *error)
 {
@@ -526,7 +523,7 @@ is_member_already(const struct control_client *client, struct control_error *err
 	return true;
 }
 
-/* Its packets would be of no use to the switches, nor to hosts that none is between. */
+/* Checks the version of a host's packets, which switches and other hosts must understand. */
 static bool
 check_version(const struct control_client *client, struct control_error *error)
 {
@@ -639,7 +636,7 @@ host_heartbeat(void *user, struct control_client *client, json_t *id, const json
 	return args_check_known(args, error) != 0 ? NULL : json_object();
 }
 
-/* A member is no more. */
+/* Ends a membership; the job ends with its last member. */
 static void
 end_membership(struct manager *manager, struct group *group, struct group_member *member)
 {
@@ -651,7 +648,7 @@ end_membership(struct manager *manager, struct group *group, struct group_member
 	member->request_id = NULL;
 	member->state = MEMBER_GONE;
 	if (group->state == GROUP_GATHERING) {
-		/* The others close up; its rank is free again. */
+		/* The others move up in the array; its rank is free again. */
 		discover_end(manager, group);
 		memmove(member, member + 1, (size_t)(--group->n_members - at) * sizeof(*member));
 		group->members[group->n_members] = (struct group_member){ 0 };
@@ -661,7 +658,7 @@ end_membership(struct manager *manager, struct group *group, struct group_member
 		return;
 	}
 	if (group_has_members(group)) {
-		/* One that has left is not lost, also if the manager is started again. */
+		/* Saves that this member has left: after a restart it must not count as lost. */
 		if (manager->config->destroy_on_host_loss && group_has_begun(group) &&
 		    store_put_group(manager->store, group) != 0)
 			log_error("database: %s", store_error(manager->store));
@@ -693,7 +690,7 @@ host_leave(void *user, struct control_client *client, json_t *id, const json_t *
 	return json_object();
 }
 
-/* A host that was no member any more of a job which goes on. */
+/* Reports a lost member of a job that continues. */
 static void
 tell_lost(const struct group *group, const struct group_member *member)
 {
@@ -703,7 +700,7 @@ tell_lost(const struct group *group, const struct group_member *member)
 			      member->rank));
 }
 
-/* One host is lost, and the others are not to go on without it. */
+/* Destroys a job that must not continue after the loss of a host. */
 static void
 destroy_group(struct manager *manager, struct group *group)
 {
@@ -735,10 +732,7 @@ host_closed(void *user, struct control_client *client, void *data)
 	const bool started = group_has_begun(group);
 
 	if (started && control_client_is_silent(client)) {
-		/*
-		 * It is the network between the two that has failed, perhaps: its process may live
-		 * and come back.
-		 */
+		/* Perhaps only the network has failed: the process may live and come back. */
 		log_warning("job \"%s\": nothing is heard of rank %d any more", group->name,
 			    member->rank);
 		member->state = MEMBER_ABSENT;
@@ -768,7 +762,7 @@ host_end_grace(struct manager *manager, uint64_t now_ms)
 	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = next) {
 		unsigned int absent = 0;
 
-		next = group_next_job(group); /* its further trees go with it */
+		next = group_next_job(group); /* the job's further trees are freed with it */
 		if (group->grace_ends_ms == 0 || now_ms < group->grace_ends_ms)
 			continue;
 		group->grace_ends_ms = 0;

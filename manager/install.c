@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs onto switches, all or none, and off again. What is about to be asked for is in the database
- * first, so that after a crash at any moment what is left over can be found; what must go is kept
- * there until the switch says that it is gone. Main thread.
+ * Installs jobs on switches, all or none, and removes them. The database records a request before
+ * it is sent, so that nothing is left over after a crash at any moment, and keeps a removal until
+ * the switch has confirmed it. Main thread.
  */
 #include "manager/install.h"
 
@@ -48,7 +48,7 @@ removal_add(struct manager *manager, const char *switch_name, uint32_t job)
 		return;
 	removal = calloc(1, sizeof(*removal));
 	if (removal == NULL)
-		return; /* the database has it, for the next start */
+		return; /* the database keeps it for the next start */
 	memccpy(removal->switch_name, switch_name, '\0', sizeof(removal->switch_name) - 1);
 	removal->job = job;
 	TAILQ_INSERT_TAIL(&manager->removals, removal, entry);
@@ -90,7 +90,7 @@ removal_answered(void *user, uint32_t job, struct peer *peer, const json_t *resu
 	owner_forget(peer, job);
 	if (result == NULL || peer->jobs == 0)
 		return;
-	/* The place of a job that goes on is for that to have again. */
+	/* A job that continues will use its place again. */
 	if (has_group(manager, job))
 		peer->jobs--;
 	else
@@ -107,7 +107,8 @@ removals_go_on(struct manager *manager)
 						   removal->switch_name);
 
 		/*
-		 * Before its jobs are known, it is not known either by which mark the job is ours.
+		 * Until the switch has listed its jobs, the mark that this job carries there is not
+		 * known.
 		 */
 		if (removal->asked || at == TOPOLOGY_NO_SWITCH ||
 		    manager->peers[at].state != PEER_UP)
@@ -145,8 +146,8 @@ free_nodes(struct group *group)
 }
 
 /*
- * Takes back what may be on switches: from the database's group to its removals in one step. A
- * group that moves stays, without a tree: its hosts are at work on it.
+ * Moves a group from the database's groups to its removals, in one transaction. A moving group
+ * stays, without a tree, since its hosts are at work on it.
  */
 void
 install_withdraw(struct manager *manager, struct group *group)
@@ -177,7 +178,7 @@ remove_group(struct manager *manager, struct group *group, const char *reason)
 	struct group *leader = group_leader(group);
 
 	if (trees_are_asked(manager, leader)) {
-		leader->doomed = true; /* the last answer ends it */
+		leader->doomed = true; /* the last answer ends the job */
 		leader->doom = reason;
 		if (store_put_group(manager->store, leader) != 0)
 			log_error("database: job \"%s\" is not dropped: %s", leader->name,
@@ -185,8 +186,8 @@ remove_group(struct manager *manager, struct group *group, const char *reason)
 		return;
 	}
 	/*
-	 * The first one at first: trees without it are nobody's, should the manager be killed
-	 * meanwhile.
+	 * The first tree goes first: if the manager is killed in between, trees without it belong
+	 * to no job and are removed.
 	 */
 	if (leader->state != GROUP_GATHERING)
 		install_withdraw(manager, leader);
@@ -211,8 +212,8 @@ id_is_taken(const struct manager *manager, uint32_t id)
 }
 
 /*
- * A number that no switch has, as far as is known; they take turns, so that a late packet finds no
- * job. 0: none is left.
+ * Chooses a number that no switch is known to have. Numbers are used in turn, so that a late packet
+ * finds no job. 0: none is left.
  */
 static uint32_t
 choose_id(struct manager *manager)
@@ -222,7 +223,9 @@ choose_id(struct manager *manager)
 		if (!id_is_taken(manager, manager->last_id))
 			return manager->last_id;
 	}
-	/* What others had may be gone meanwhile: a switch that still has it says so. */
+	/*
+	 * Other managers' jobs may be gone by now: a switch that still has one refuses its number.
+	 */
 	memset(manager->foreign_ids, 0, sizeof(manager->foreign_ids));
 	return 0;
 }
@@ -246,7 +249,7 @@ choose_identity(struct manager *manager, struct group *group, struct control_err
 
 /* ---- installing */
 
-/* Answers the members whose join waits; those that have gone meanwhile are gone. */
+/* Answers the members whose joins wait. Members that have gone in the meantime are skipped. */
 static void
 answer_members(const struct manager *manager, struct group *group)
 {
@@ -263,8 +266,8 @@ answer_members(const struct manager *manager, struct group *group)
 }
 
 /*
- * error: why there is no tree. Also says, if that is all that keeps the hosts from a ring, what it
- * would not do.
+ * True if the group can run as a ring. error: why there is no tree; if the hosts accept a ring, but
+ * it could not do what the job asks for, that is added.
  */
 static bool
 may_be_ring(const struct group *group, struct control_error *error)
@@ -303,7 +306,7 @@ may_be_ring(const struct group *group, struct control_error *error)
 	return !group->authenticate && !group->reproducible;
 }
 
-/* No tree can be had: its hosts do it themselves, or are told why not. */
+/* The group runs as a ring, or its joins are refused. */
 void
 install_failed(struct manager *manager, struct group *group, const struct control_error *error)
 {
@@ -363,8 +366,8 @@ install_note_network(struct manager *manager, struct group *group)
 	group->reason[0] = '\0';
 	if (store_put_group(manager->store, group) != 0) {
 		/*
-		 * In the database it is still being installed: after a crash it would be taken
-		 * back. So it is now.
+		 * The database still has it as being installed, so that it would be removed after a
+		 * crash. It is removed now.
 		 */
 		control_fail(&group->failure, "internal", "database: %s",
 			     store_error(manager->store));
@@ -390,7 +393,7 @@ install_finished(struct manager *manager, struct group *group)
 	answer_members(manager, group);
 }
 
-/* All switches have it. */
+/* All switches have created the job. */
 static void
 install_succeeded(struct manager *manager, struct group *group)
 {
@@ -447,13 +450,14 @@ note_failure(struct manager *manager, struct group *group, struct group_node *no
 	if (strcmp(kept, "exists") == 0)
 		manager->foreign_ids[group->id / 8] |= (uint8_t)(1u << group->id % 8);
 	/*
-	 * The number of a job that moves is its hosts' as well: it goes where nobody else has that.
+	 * A moving job keeps its number, which its hosts know: it avoids switches where another job
+	 * has it.
 	 */
 	if (strcmp(kept, "exists") != 0 || group->moving)
 		group->excluded[node->switch_index] = true;
 	if (strcmp(kept, "no_room") == 0)
 		group->out_of_room = true;
-	/* A switch with hosts has no replacement: its reason is the one to tell. */
+	/* A switch with hosts has no replacement: report its reason. */
 	if (group->failure.code == NULL || !fanin_ranks_is_empty(&node->local))
 		control_fail(&group->failure, kept, "%s %s: %.400s",
 			     topology_kind(manager->peers[node->switch_index].about),
@@ -465,7 +469,7 @@ create_answered(void *user, uint32_t index, struct peer *peer, const json_t *res
 		const char *code, const char *message)
 {
 	struct manager *manager = peer->events->user;
-	struct group *group = user; /* lives until all its nodes have answered */
+	struct group *group = user; /* valid until all its nodes have answered */
 	const struct shape *shape = group_shape_of(group);
 	struct group_node *node = &group->nodes[index];
 
@@ -511,7 +515,10 @@ install_group(struct manager *manager, struct group *group)
 	install_failed(manager, group, &error);
 }
 
-/* Jobs without a tree can begin before all of their switches are there. */
+/*
+ * True if a node's switch is to be asked now. Jobs without a tree can begin before all of their
+ * switches are reached.
+ */
 static bool
 is_asked(const struct manager *manager, const struct group *group, const struct group_node *node)
 {
@@ -528,11 +535,11 @@ install_nodes(struct manager *manager, struct group *group, struct control_error
 	}
 	if (store_put_group(manager->store, group) != 0) {
 		control_fail(error, "internal", "database: %s", store_error(manager->store));
-		free_nodes(group); /* nobody was asked */
+		free_nodes(group); /* no switch was asked */
 		return -EIO;
 	}
 	group->failure.code = NULL;
-	assert(group->nodes != NULL); /* the plan has made them */
+	assert(group->nodes != NULL); /* made by the plan */
 	group->n_unanswered = 0;
 	for (uint16_t i = 0; i < group->n_nodes; i++)
 		group->n_unanswered += group->nodes[i].state == NODE_ASKED;
@@ -548,7 +555,7 @@ install_nodes(struct manager *manager, struct group *group, struct control_error
 		node->state = NODE_REFUSED;
 		group->n_unanswered--;
 	}
-	/* All others answer later, never from within peer_ask. */
+	/* Switches answer later, never from within peer_ask. */
 	if (group->n_unanswered == 0)
 		install_answered_by_all(manager, group);
 	return 0;

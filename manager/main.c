@@ -28,7 +28,7 @@ run(const struct manager_config *config)
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
-	signal(SIGPIPE, SIG_IGN); /* TLS writes without asking for an error instead */
+	signal(SIGPIPE, SIG_IGN); /* TLS writes without MSG_NOSIGNAL */
 	signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
 	if (signal_fd < 0) {
 		log_error("signalfd: %s", strerror(errno));

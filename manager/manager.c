@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager's life: opens what it needs, takes up what the database has, and turns its poll loop.
- * See manager.h.
+ * The manager's lifetime: opens what it needs, resumes the jobs in the database, and runs its poll
+ * loop. See manager.h.
  */
 #include "manager/manager.h"
 
@@ -32,10 +32,9 @@ static_assert(CONTROL_MESSAGE_LEN >= METRICS_ERROR_LEN, "buffers");
 
 #define LINE_MAX_BYTES 65536 /* of a request */
 #define EVENTS_PER_ROUND 64
-#define OTHER_FILES                                                                                \
-	64 /* open besides connections of clients and switches: database, metrics' clients, log */
-#define METRICS_MS 1000 /* at most between looks at clients of the metrics that hang */
-#define TRIM_MS 1000    /* between two looks for memory that can be given back */
+#define OTHER_FILES 64  /* open besides connections to clients and switches */
+#define METRICS_MS 1000 /* at most, between checks for metrics clients that hang */
+#define TRIM_MS 1000    /* between the end of a job and giving memory back */
 #define TOPOLOGY_NOTE "topology"
 #define NAME_NOTE "name"
 
@@ -87,15 +86,15 @@ manager_forget_group(struct manager *manager, struct group *group, const char *r
 		manager->trim_ms = clock_ms() + TRIM_MS;
 }
 
-/* What is read from the database. */
+/* Context of reading the database. */
 struct taken {
 	struct manager *manager;
-	json_t *damaged; /* entries by their names */
+	json_t *damaged; /* entries by name */
 };
 
 /*
- * A group of the database. One whose installation was not finished is taken back: nobody waits for
- * it any more.
+ * Resumes a group of the database. end_unfinished removes those whose installation was not
+ * finished: no host waits for them any more.
  */
 static void
 take_group_up(void *user, const char *name, const json_t *document)
@@ -134,9 +133,9 @@ take_removal_up(void *user, const char *switch_name, uint32_t job)
 }
 
 /*
- * An entry that makes no group is told once, and goes: its job is removed from the switches that it
- * names. On others the job is found by the manager's mark. One whose number is a whole job's tells
- * nothing of where it is.
+ * Reports and deletes a damaged entry: its job is removed from the switches that it names. On other
+ * switches the job is found by the manager's mark. If an undamaged job has the same number, the
+ * entry does not tell where its own job is.
  */
 static void
 drop_damaged(struct manager *manager, const char *name, const json_t *document)
@@ -145,7 +144,7 @@ drop_damaged(struct manager *manager, const char *name, const json_t *document)
 	const struct group *group;
 
 	if (left == NULL)
-		return; /* the next start tells */
+		return; /* the next start reports it */
 	TAILQ_FOREACH(group, &manager->groups, entry) {
 		if (group->id == left->id)
 			left->n_nodes = 0;
@@ -167,7 +166,7 @@ end_unfinished(struct manager *manager)
 	struct group *group, *next;
 
 	trees_take_up(manager);
-	/* The first group is that of a first tree: they come in the order of their keys. */
+	/* The first group is a first tree: groups are in the order of their keys. */
 	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = next) {
 		next = group_next_job(group);
 		if (!trees_are_whole(manager, group))
@@ -176,8 +175,8 @@ end_unfinished(struct manager *manager)
 }
 
 /*
- * The mark of our jobs on the switches must not change while there are any; another topology is
- * worth a word.
+ * Checks the manager's name, which marks its jobs on the switches and must not change while there
+ * are any. Warns of a changed topology.
  */
 static int
 check_notes(struct manager *manager, char *error)
@@ -212,7 +211,10 @@ failed:
 	return -EIO;
 }
 
-/* Of a group that was about to move: what is to be removed for it has to be made anew. */
+/*
+ * Marks nodes of groups that were about to move as missing: a job that is to be removed has to be
+ * made anew.
+ */
 static void
 miss_what_goes(struct manager *manager)
 {
@@ -241,7 +243,7 @@ take_up(struct manager *manager, char *error)
 		ret = -EIO;
 	}
 	if (ret == 0) {
-		/* Not while it is read. */
+		/* Entries can't be deleted while the table is read. */
 		json_object_foreach(taken.damaged, name, document)
 			drop_damaged(manager, name, document);
 	}
@@ -300,8 +302,8 @@ open_metrics(struct manager *manager, char *error)
 }
 
 /*
- * As many connections as are configured, but none that would take the descriptors of the switches
- * or the database.
+ * Returns the number of connections to serve: as configured, but so that files for the switches and
+ * the database remain.
  */
 static unsigned int
 connections_allowed(const struct manager_config *config)
@@ -312,7 +314,7 @@ connections_allowed(const struct manager_config *config)
 
 	if (files >= wanted + others)
 		return wanted;
-	/* Some have to be served, whatever becomes of the rest. */
+	/* At least 4 are served, whatever else fails. */
 	const unsigned int left = files < others + 4 ? 4 : files - others;
 
 	log_warning(
@@ -376,8 +378,8 @@ manager_open(const struct manager_config *config, struct manager **manager, char
 }
 
 /*
- * Gives the memory of jobs that have gone back to the machine, of many at a time. Returns when
- * there is something to give back.
+ * Gives the memory of removed jobs back to the system, for many jobs at a time. Returns when to be
+ * called next.
  */
 static uint64_t
 trim_tick(struct manager *manager, uint64_t now_ms)
@@ -392,7 +394,7 @@ trim_tick(struct manager *manager, uint64_t now_ms)
 	return manager->trim_ms;
 }
 
-/* Everything that is due. Returns when the next thing is. */
+/* Does everything that is due. Returns when the next thing is. */
 static uint64_t
 go_on(struct manager *manager)
 {
@@ -406,7 +408,7 @@ go_on(struct manager *manager)
 		uint64_t due_ms;
 
 		/*
-		 * What has come may make the next ping due; what that asks for has to go out, and
+		 * Answers that have come may make the next ping due; its request has to go out, and
 		 * may be answered at once.
 		 */
 		peer_serve(peer, now);
@@ -466,7 +468,7 @@ manager_serve(struct manager *manager, int wake_fd)
 			return ret;
 		more = metrics_server_serve(manager->metrics);
 		/*
-		 * A peer's events are found by serving all of them; only the caller's descriptor is
+		 * All peers are served, with or without events; only the caller's descriptor is
 		 * looked for.
 		 */
 		n = epoll_wait(manager->epoll_fd, events, EVENTS_PER_ROUND, 0);
@@ -485,7 +487,7 @@ manager_close(struct manager *manager)
 
 	if (manager == NULL)
 		return;
-	/* Groups first: the end of a connection is then no host's loss. */
+	/* Groups go first, so that the end of a connection does not count as a lost host. */
 	while ((group = TAILQ_FIRST(&manager->groups)) != NULL) {
 		manager_forget_group(manager, group, NULL);
 	}

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager: the state that its parts share, and its life. One thread does everything, from one
- * poll loop: nothing here blocks but the database's commits.
+ * The manager: the state that its parts share, and its lifetime. One thread does everything in one
+ * poll loop: nothing blocks but commits to the database.
  *
- * Each part has a header for what others ask of it: discover.c finds hosts, faults.c what is not as
- * the topology says, plan.c trees, install.c puts jobs onto switches and takes them off, trees.c
- * makes several trees one job, move.c takes a job to another tree, reconcile.c follows the
- * switches, host.c serves hosts, commands.c and waits.c people.
+ * Each part has a header: discover.c finds hosts, faults.c differences from the topology, plan.c
+ * trees; install.c installs jobs on switches and removes them, trees.c makes several trees one job,
+ * move.c moves a job to another tree, reconcile.c follows the switches, host.c serves hosts,
+ * commands.c and waits.c serve people.
  */
 #ifndef FANIN_MANAGER_MANAGER_H
 #define FANIN_MANAGER_MANAGER_H
@@ -16,7 +16,7 @@
 #include "manager/peer.h"
 #include "manager/store.h"
 
-/* What has happened, by kind. */
+/* Counters of events. */
 #define MANAGER_COUNTERS(X)                                                                        \
 	X(joins, "joins that were accepted")                                                       \
 	X(joins_refused, "joins that were refused at once")                                        \
@@ -49,48 +49,47 @@ struct removal {
 	TAILQ_ENTRY(removal) entry;
 	char switch_name[TOPOLOGY_NAME_LEN];
 	uint32_t job;
-	bool asked; /* the switch has been told and has not answered */
+	bool asked; /* the switch has been asked and has not answered */
 };
 
 struct metrics_server;
-struct waits;  /* waits.c: a question who waits for whom */
-struct search; /* discover.c: for the hosts of a job */
+struct waits;  /* waits.c: a running `waits` command */
+struct search; /* discover.c: a search for the hosts of a job */
 
 #define OWNER_SEPARATOR '#' /* no character of a name */
 #define OWNER_LEN (MANAGER_NAME_LEN + STORE_ID_LEN)
 
 struct manager {
 	const struct manager_config *config;
-	char owner[OWNER_LEN]; /* what its jobs on the switches carry: its name and its database's
-				  id */
+	char owner[OWNER_LEN]; /* mark of its jobs on switches: its name and its database's id */
 	struct store *store;
 	struct control *control;
 	struct metrics_server *metrics; /* NULL: none */
 	struct peer *peers; /* one for each switch of the topology, then for each server */
 	struct peer_events events;
-	int epoll_fd; /* the peers' connections, and the metrics' server */
+	int epoll_fd; /* of the peers' connections and the metrics server */
 	struct groups groups;
 	uint16_t n_jobs;
 	TAILQ_HEAD(removals, removal) removals;
-	uint32_t last_id;               /* that a job was given */
-	uint8_t foreign_ids[65536 / 8]; /* bitmap: others' jobs on some switch */
+	uint32_t last_id;               /* number that a job was given */
+	uint8_t foreign_ids[65536 / 8]; /* bitmap: numbers of other managers' jobs on any switch */
 	uint64_t start_ms;
-	uint64_t moves_from_ms; /* no job moves before */
-	uint64_t trim_ms; /* when the memory of jobs that have gone is given back; 0: none have */
+	uint64_t moves_from_ms; /* no job moves before this time */
+	uint64_t trim_ms;       /* when to return the memory of jobs that have gone; 0: none have */
 	bool moves_begun;
 	struct manager_counters counters;
-	TAILQ_HEAD(all_waits, waits) waits; /* that are not answered yet */
+	TAILQ_HEAD(all_waits, waits) waits; /* not answered yet */
 	TAILQ_HEAD(searches, search) searches;
 	uint32_t last_search; /* number */
 	bool silent_changed;  /* host.c: a host fell silent or came back, and its job has not been
-				 told */
-	char **told_faults;   /* faults.c: what the log has of each link of the topology, its hosts'
-				 links last */
+				 notified */
+	char **told_faults;   /* faults.c: the fault that the log has of each link of the topology;
+				 hosts' links last */
 };
 
 /*
- * Opens the database, takes up what it has, and listens. config: borrowed until manager_close.
- * error: CONTROL_MESSAGE_LEN bytes. Returns 0 and sets *manager, or -errno.
+ * Opens the database, resumes its jobs, and listens. config: borrowed until manager_close. error:
+ * CONTROL_MESSAGE_LEN bytes. Returns 0 and sets *manager, or -errno.
  */
 int manager_open(const struct manager_config *config, struct manager **manager, char *error);
 
@@ -103,8 +102,8 @@ int manager_serve(struct manager *manager, int wake_fd);
 void manager_close(struct manager *manager);
 
 /*
- * Takes a group out, with the further trees of a job, and frees it; its members are told of the
- * reason unless that is NULL.
+ * Removes a group, with the further trees of a job, and frees it. reason: for its members; NULL:
+ * they are not notified.
  */
 void manager_forget_group(struct manager *manager, struct group *group, const char *reason);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager's metrics: which values of the commands' answers are one, under which name. So what
- * Prometheus sees is what faninctl shows. Main thread only.
+ * The manager's metrics: the values in commands' answers that are metrics, and their names.
+ * Prometheus so sees what faninctl shows. Main thread only.
  */
 #include "manager/metrics.h"
 
@@ -12,9 +12,7 @@
 #define SWITCH .labels = { { "switch", "name", 0 } }
 #define SERVER .labels = { { "server", "name", 0 } }
 
-/*
- * Families by their type; what follows the text are other fields. Counters get the suffix _total.
- */
+/* Families by type. More fields may follow the text. Counters get the suffix _total. */
 #define FAMILY(kind, metric, where, text, ...)                                                     \
 	{                                                                                          \
 		.name = "fanin_manager_" metric, .type = (kind), .help = (text), .path = (where),  \
@@ -75,8 +73,8 @@ count(json_t *counts, const char *name, json_int_t more)
 }
 
 /*
- * Of {"a": 1, "b": 2}, which it takes, a list: [{"name": "a", "count": 1}, {"name": "b", "count":
- * 2}]
+ * Turns {"a": 1, "b": 2}, a reference that it takes, into [{"name": "a", "count": 1}, {"name": "b",
+ * "count": 2}].
  */
 static json_t *
 listed(json_t *counts)

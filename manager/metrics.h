@@ -8,9 +8,8 @@
 #include "control/metrics/metrics.h"
 
 /*
- * What the manager's metrics are, and the values that they are taken from: the answers to people's
- * commands, and what is counted by kind or state. user: struct manager. Returns a new reference, or
- * NULL without memory.
+ * The manager's metrics, and the values for them: the answers to people's commands, and counts by
+ * kind or state. user: struct manager. Returns a new reference, or NULL without memory.
  */
 extern const struct metrics_family manager_metrics[];
 json_t *manager_metrics_values(void *user);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs whose tree has lost a switch, a server or a link move to another tree, under the same number
- * and key, while their hosts wait: what is left of the old tree goes, then the new one is made.
- * Hosts notice by themselves that their run is over and begin another one where they were
- * (docs/protocol.md, "Going on with another tree"). Without another tree a job stays as it is, for
- * what is lost may come back; it is tried again when a switch or a link does. But a job whose
- * parameter server is lost, or the switch that the server is at, ends: the server alone has the
- * results that some of its hosts wait for. So does a reproducible job all of whose other trees
- * would combine its ranks in another order. Main thread.
+ * Moves a job whose tree has lost a switch, a server or a link to another tree, under the same
+ * number and key, while its hosts wait: the old tree's rest is removed, then the new tree is made.
+ * Hosts notice by themselves that their run is over, and begin another one where they were
+ * (docs/protocol.md, "Going on with another tree"). Without another tree a job stays as it is,
+ * since what is lost may come back; it is tried again when a switch or a link comes back. Two kinds
+ * of jobs end instead: a job whose parameter server, or the switch of that server, is lost, because
+ * the server alone has the results that some of its hosts wait for; and a reproducible job all of
+ * whose other trees would combine its ranks in another order. Main thread.
  */
 #include "manager/move.h"
 
@@ -32,7 +32,7 @@ move_plan(struct manager *manager, struct group *group, struct control_error *er
 	const uint32_t asked = group->payload_asked;
 	int ret;
 
-	/* Packets are cut, and so many of them are in flight. */
+	/* The packets' length and the number of packets in flight must not change. */
 	group->payload_asked = group->payload_bytes;
 	ret = plan_group(manager, group, error);
 	group->payload_asked = asked;
@@ -56,7 +56,7 @@ tell(const struct group *group, const char *event, const char *reason)
 }
 
 /*
- * Each member is told where its way begins now: a host of a dead switch hears it from nobody else.
+ * Tells each member where to send from now on: a host of a dead switch learns it from nobody else.
  */
 static void
 tell_moved(const struct group *group)
@@ -80,8 +80,8 @@ tell_moved(const struct group *group)
 }
 
 /*
- * What a group has lost at the upper end of its tree: its server, or the switch that this is at.
- * NULL: neither, or the group has no server.
+ * Returns the group's server, or the switch of that server, if it is lost. NULL: both are there, or
+ * the group has no server.
  */
 static const struct group_node *
 find_lost(const struct manager *manager, const struct group *group)
@@ -96,14 +96,14 @@ find_lost(const struct manager *manager, const struct group *group)
 	return NULL;
 }
 
-/* Notes that a group's job ends if that is so. error: why the group has no other tree. */
+/* Sets the reason why a group's job ends, if it does. error: why the group has no other tree. */
 static void
 note_end(const struct manager *manager, struct group *group, const struct control_error *error)
 {
 	const struct group_node *lost = find_lost(manager, group);
 
 	if (group_job(group)->doomed)
-		return; /* it ends already, perhaps for this reason */
+		return; /* the job ends already, perhaps for this reason */
 	group->ending[0] = '\0';
 	if (lost != NULL)
 		snprintf(group->ending, sizeof(group->ending),
@@ -119,7 +119,7 @@ note_end(const struct manager *manager, struct group *group, const struct contro
 		snprintf(group->ending, sizeof(group->ending), "%s", error->message);
 }
 
-/* The first group whose job ends. NULL: there is none, or its switches have not answered yet. */
+/* The first group that ends its job. NULL: none, or their jobs are doomed already. */
 static struct group *
 find_ending(const struct manager *manager)
 {
@@ -154,7 +154,7 @@ move_failed(struct manager *manager, struct group *group, const struct control_e
 	group->moving = false;
 	manager->counters.moves_failed++;
 	if (!torn_down && group->stranded && strcmp(group->reason, error->message) == 0)
-		return; /* as before */
+		return; /* already reported */
 	group->stranded = true;
 	memcpy(group->reason, error->message, sizeof(group->reason));
 	if (store_put_group(manager->store, group) != 0)
@@ -177,7 +177,7 @@ move_group(struct manager *manager, struct group *group, const char *why)
 	nodes = calloc(n_nodes + 1u, sizeof(*nodes));
 	addresses = calloc(group->size, sizeof(*addresses));
 	if (nodes == NULL || addresses == NULL)
-		goto free_copies; /* it is tried again */
+		goto free_copies; /* the move is tried again later */
 	if (n_nodes > 0)
 		memcpy(nodes, group->nodes, n_nodes * sizeof(*nodes));
 	memcpy(addresses, group->addresses, group->size * sizeof(*addresses));
@@ -198,10 +198,7 @@ move_group(struct manager *manager, struct group *group, const char *why)
 	log_info("job \"%s\" moves to another tree, root %s: %s", group->name,
 		 group->nodes[0].switch_name, why);
 	group->ending[0] = '\0';
-	/*
-	 * The old tree's nodes have to go before the new one's come, on the switches that are in
-	 * both.
-	 */
+	/* On switches that are in both trees, the old node has to go before the new one comes. */
 	removals_note(manager, group, nodes, n_nodes);
 	group->generation++;
 	group->moving = true;
@@ -216,8 +213,8 @@ free_copies:
 }
 
 /*
- * Is the link down that a rank's host uses, while it has another one that is not? Without that
- * there is nothing to move to.
+ * True if the link that a rank's host uses is down, and another one is up, to which the job can
+ * move.
  */
 static bool
 has_better_link(const struct manager *manager, const struct group *group, uint16_t rank)
@@ -238,7 +235,7 @@ has_better_link(const struct manager *manager, const struct group *group, uint16
 	return false;
 }
 
-/* Is something wrong with the group's tree, as far as is known? */
+/* True if the group's tree is known to be broken. */
 static bool
 is_broken(const struct manager *manager, const struct group *group)
 {
@@ -272,7 +269,7 @@ is_broken(const struct manager *manager, const struct group *group)
 	return false;
 }
 
-/* What the tree had lost has come back before there was another one. */
+/* Ends the state "stranded": what the tree had lost has come back. */
 static void
 restore(const struct manager *manager, struct group *group)
 {
@@ -315,7 +312,10 @@ moves_go_on(struct manager *manager, const char *why)
 {
 	struct group *group, *next;
 
-	/* After a start the switches come one by one: what has not come yet is not lost. */
+	/*
+	 * After a start the switches connect one by one: a switch that has not connected yet is not
+	 * lost.
+	 */
 	if (clock_ms() < manager->moves_from_ms)
 		return;
 	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = next) {

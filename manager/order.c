@@ -9,27 +9,30 @@
 #include "manager/group.h"
 #include "wire/order.h"
 
-#define MAX_NAMED 3 /* switches, in an error */
+#define MAX_NAMED 3 /* switches named in an error */
 
-/* What a switch has below it: a switch of the tree, or its own hosts, which are together here. */
+/*
+ * A child of a switch: a switch of the tree, or the switch's own hosts, which count as one branch
+ * here.
+ */
 struct branch {
-	uint16_t node;    /* of the tree; that of the switch itself: its hosts */
+	uint16_t node;    /* of the tree; the switch's own node stands for its hosts */
 	uint16_t n;       /* ranks */
-	uint32_t address; /* the lowest of its hosts' */
+	uint32_t address; /* the lowest address of its hosts */
 };
 
-/* What becomes of the ranks while they are dealt. */
+/* The state of dealing ranks. */
 struct deal {
 	const struct group *group;
 	const struct tree *tree;
-	uint16_t *places;        /* of each rank until now: its place among all */
+	uint16_t *places;        /* of each old rank: its place among all */
 	struct branch *branches; /* of one switch */
-	uint16_t *starts;        /* of each node: the first place of those behind it */
+	uint16_t *starts;        /* of each node: the first place of the ranks behind it */
 };
 
 /* ------------------------------------------------------------------------ members */
 
-/* Each exchange puts one member at its place. */
+/* Sorts the members by rank. Each exchange puts one member in its place. */
 static void
 sort_members(struct group *group)
 {
@@ -115,8 +118,8 @@ lowest_address(const struct group *group, const struct fanin_ranks *ranks)
 }
 
 /*
- * 0: so many in a row may begin at a multiple of their number; 1: hosts that need not be one row;
- * 2: a row that can only be the last.
+ * Returns the class of a branch: 0: a power of two of ranks, which may begin at any multiple of
+ * that number; 1: hosts, which need not be in one row; 2: a row that can only be the last.
  */
 static int
 class_of(const struct branch *branch, uint16_t node)
@@ -135,7 +138,8 @@ goes_before(const struct branch *a, const struct branch *b, uint16_t node)
 }
 
 /*
- * Inserts a branch of a node's switch among the n that there are. Returns how many there are then.
+ * Inserts a branch of a node's switch among the n existing ones. Returns the new number of
+ * branches.
  */
 static uint16_t
 add_branch(struct deal *deal, uint16_t node, uint16_t n, uint16_t branch_node,
@@ -154,7 +158,7 @@ add_branch(struct deal *deal, uint16_t node, uint16_t n, uint16_t branch_node,
 	return (uint16_t)(n + 1);
 }
 
-/* Deals the places behind a node to its switch's hosts and the nodes below it. */
+/* Deals the places behind a node to its switch's hosts and to the nodes below it. */
 static void
 deal_node(struct deal *deal, uint16_t node)
 {
@@ -180,10 +184,7 @@ deal_node(struct deal *deal, uint16_t node)
 	}
 }
 
-/*
- * Gives the ranks that are free to the members that have asked for none, in the order of their
- * places.
- */
+/* Gives the free ranks to the members that asked for none, in the order of their places. */
 static void
 take_places(struct group *group, const uint16_t *places, uint16_t *at_place)
 {
@@ -219,7 +220,7 @@ order_deal(struct group *group, const struct tree *tree)
 	};
 	uint16_t *at_place = calloc(group->size, sizeof(*at_place));
 
-	/* Without memory they stay as they were, and what follows may be refused. */
+	/* Without memory the ranks stay as they were, and the plan may be refused. */
 	if (deal.places != NULL && deal.branches != NULL && deal.starts != NULL &&
 	    at_place != NULL) {
 		for (uint16_t i = 0; i < tree->n_nodes; i++)
@@ -234,7 +235,7 @@ order_deal(struct group *group, const struct tree *tree)
 
 /* -------------------------------------------------------------------------- errors */
 
-/* Are the ranks behind a node no unit, while all those behind the nodes below it are? */
+/* True if the ranks behind a node are no unit, but the ranks behind each node below it are. */
 static bool
 is_lowest_problem(const struct tree *tree, uint16_t node, unsigned int n_ranks)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which host gets which rank, where hosts leave that to the manager, so that the order of ranks
- * (wire/order.h) comes out over the switches; and why it does not where it can't. Main thread.
+ * Chooses the ranks of hosts that leave them to the manager, such that the switches can keep the
+ * order of ranks (wire/order.h); describes why if they can't. Main thread.
  */
 #ifndef FANIN_MANAGER_ORDER_H
 #define FANIN_MANAGER_ORDER_H
@@ -13,31 +13,31 @@ struct group;
 struct tree;
 
 /*
- * Gives each member without a rank one of those that are left, in the order of their hosts'
- * addresses, and puts the members in the order of ranks: all have come, and where they are is not
- * known yet.
+ * Gives each member without a rank one of the free ranks, in the order of their hosts' addresses,
+ * and sorts the members by rank. All members have joined, and their places are not known yet.
  */
 void order_settle(struct group *group);
 
-/* The members that have asked for no rank have none again: not all are there any more. */
+/* Takes the ranks back from the members that asked for none: not all members are there any more. */
 void order_unsettle(struct group *group);
 
-/* True if a rank of the group is the manager's choice. */
+/* True if the manager has chosen a rank of the group. */
 bool order_has_choice(const struct group *group);
 
 /*
- * Deals the ranks that nobody has asked for anew: switch by switch of a tree, with which they were
- * settled until now. Of those below one switch come first those with 2, 4, 8 ... ranks, the most
- * first, so that each begins at a multiple of its number; of as many, the one with the lowest
- * address. The same hosts at the same switches get the same ranks, whoever came first.
+ * Deals the ranks that no member has asked for anew, switch by switch of a tree that was built with
+ * the old ranks. Below one switch, branches with 2, 4, 8 ... ranks come first, largest first, so
+ * that each begins at a multiple of its number; branches of one size are in the order of their
+ * lowest addresses. The same hosts at the same switches get the same ranks, in whatever order they
+ * join.
  *
- * Nobody may have been told of the ranks. The members are in the order of ranks again.
+ * No member may have been told its rank. The members are sorted by rank again.
  */
 void order_deal(struct group *group, const struct tree *tree);
 
 /*
  * Writes which ranks of a tree are no unit, and at which switches: "ranks 0-2 at leaf0 and 3-5 at
- * leaf1". names: of all switches.
+ * leaf1". name_of: returns a switch's name.
  */
 void order_describe(const struct tree *tree, unsigned int n_ranks,
 		    const char *(*name_of)(const void *user, unsigned int index), const void *user,

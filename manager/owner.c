@@ -8,8 +8,8 @@
 #include "control/log.h"
 #include "manager/manager.h"
 
-#define TELL_AGAIN_MS                                                                              \
-	60000u /* between two lines about the namesakes on a switch: their jobs may come and go */
+/* Between two lines about the namesakes of a switch, whose jobs may come and go. */
+#define TELL_AGAIN_MS 60000u
 
 static const char *
 mark_of(const json_t *job)
@@ -19,7 +19,7 @@ mark_of(const json_t *job)
 	return owner == NULL ? "" : owner;
 }
 
-/* True if a job carries this manager's name alone. */
+/* True if a job carries this manager's name without an id. */
 static bool
 is_unnumbered(const struct manager *manager, const json_t *job)
 {
@@ -64,7 +64,9 @@ owner_forget(struct peer *peer, uint32_t job)
 	}
 }
 
-/* namesakes: as there are now; peer->namesakes are those of before. */
+/*
+ * Logs namesakes' jobs that have changed. namesakes: the new list; peer->namesakes is the old one.
+ */
 static void
 tell(const struct manager *manager, struct peer *peer, const json_t *namesakes)
 {

@@ -56,10 +56,7 @@ peer_begin(struct peer *peer, const struct topology_switch *about, uint16_t inde
 static void
 close_connection(struct peer *peer)
 {
-	/*
-	 * A reset, so that nothing of the old connection comes after what is asked over the next
-	 * one.
-	 */
+	/* A reset: nothing of the old connection may arrive after requests over the next one. */
 	const struct linger reset = { .l_onoff = 1 };
 
 	if (peer->connecting_fd >= 0)
@@ -72,8 +69,8 @@ close_connection(struct peer *peer)
 }
 
 /*
- * It is tried again twice a second: a reason is told once, and reasons that take turns not more
- * often than that.
+ * Logs why a switch is not reached. Attempts come twice a second: each reason is logged once, and
+ * alternating reasons at most every COMPLAIN_MS.
  */
 static void
 complain(struct peer *peer, uint64_t now_ms)
@@ -114,7 +111,7 @@ peer_lose(struct peer *peer, const char *why)
 		complain(peer, now);
 }
 
-/* Enters what the connection waits for; 0: nothing but its end. */
+/* Sets the events that the connection waits for; 0: only its end. */
 static void
 watch(const struct peer *peer, int fd, int operation, uint32_t events)
 {
@@ -137,7 +134,7 @@ start_line(struct peer *peer, uint64_t now_ms)
 	peer->state = PEER_GREETING;
 }
 
-/* It cannot be connected to, for a reason of the system's. */
+/* Ends an attempt that failed with a system error. */
 static void
 lose_attempt(struct peer *peer, int code)
 {
@@ -197,7 +194,7 @@ finish_connecting(struct peer *peer, uint64_t now_ms)
 		start_line(peer, now_ms);
 }
 
-/* The switch's first line. */
+/* Handles the switch's first line. */
 static void
 greet(struct peer *peer, const json_t *greeting)
 {
@@ -246,7 +243,10 @@ take_answer(struct peer *peer, const json_t *answer)
 	json_int_t id = json_integer_value(json_object_get(answer, "id"));
 
 	if (request == NULL || id != request->id) {
-		/* Wrong token, too many clients: what ends the connection answers no request. */
+		/*
+		 * An error that ends the connection answers no request, such as a wrong token or
+		 * too many clients.
+		 */
 		peer_lose(peer, message == NULL ? "an answer to nothing that was asked" : message);
 		return;
 	}
@@ -282,7 +282,10 @@ take_lines(struct peer *peer)
 	}
 }
 
-/* One that has said nothing over TCP waits for a handshake, or has hung up on what is none. */
+/*
+ * True if the switch may expect TLS: over TCP without TLS, it has said nothing yet. It may wait for
+ * a handshake, or have hung up since it got none.
+ */
 static bool
 may_expect_tls(const struct peer *peer)
 {
@@ -302,7 +305,7 @@ fail_line(struct peer *peer, int code)
 	peer_lose(peer, why);
 }
 
-/* Ends the connection. why: of the switch; tls: with a hint if it may expect that. */
+/* Ends the connection. why: what the switch does. tls: add a hint if the switch may expect TLS. */
 static void
 lose_line(struct peer *peer, const char *why, bool tls)
 {
@@ -314,7 +317,10 @@ lose_line(struct peer *peer, const char *why, bool tls)
 	peer_lose(peer, text);
 }
 
-/* Sends, receives, and looks whether the switch is dead: only after what has come from it. */
+/*
+ * Sends, receives, and then checks whether the switch is dead, after all that it has sent is
+ * handled.
+ */
 static void
 serve_line(struct peer *peer, uint64_t now_ms)
 {
@@ -324,7 +330,7 @@ serve_line(struct peer *peer, uint64_t now_ms)
 
 	if (control_client_has_output(&peer->line))
 		ret = control_client_flush(&peer->line, now_ms);
-	/* If the switch takes nothing any more, the last that it has sent says why. */
+	/* If the switch reads no more, its last line says why. */
 	received = control_client_receive(&peer->line);
 	take_lines(peer);
 	control_client_rest(&peer->line);
@@ -398,9 +404,7 @@ peer_ask(struct peer *peer, const char *command, json_t *args, peer_answer answe
 	request->user = user;
 	request->which = which;
 	TAILQ_INSERT_TAIL(&peer->requests, request, entry);
-	/*
-	 * A connection that is lost is found so by peer_serve, and then this request is answered.
-	 */
+	/* If the connection is lost, peer_serve finds that, and answers this request then. */
 	control_client_send(&peer->line, line, request->asked_ms);
 	json_decref(line);
 	watch(peer, peer->line.stream.fd, EPOLL_CTL_MOD,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager's connection to one switch, or to a parameter server, which answers alike: a client
- * of the switch's control protocol that connects again and again, asks, and tells when the switch
- * comes and goes. Non-blocking; main thread only.
+ * The manager's connection to one switch, or to a parameter server, which has the same protocol: a
+ * client of the switch's control protocol that reconnects, sends requests, and reports when the
+ * switch comes and goes. Non-blocking; main thread only.
  */
 #ifndef FANIN_MANAGER_PEER_H
 #define FANIN_MANAGER_PEER_H
@@ -22,28 +22,28 @@ enum peer_state {
 	PEER_DOWN,       /* waits for the next attempt */
 	PEER_CONNECTING, /* the connection is being made */
 	PEER_GREETING,   /* waits for the switch's greeting */
-	PEER_LEARNING,   /* may be asked; what it is and has is not known yet */
+	PEER_LEARNING,   /* may be asked; its properties and jobs are not known yet */
 	PEER_UP,
 };
 
 struct peer;
 
 /*
- * The answer to a request.
+ * Receives the answer to a request.
  *
- * user, which: as given to peer_ask. result: borrowed; NULL if the switch refused, with its error's
- * code and message; or if the connection was lost, with the code "lost": whether it did what it was
- * asked is not known then.
+ * user, which: as given to peer_ask. result: borrowed; or NULL if the switch refused, with its
+ * error's code and message, or if the connection was lost, with the code "lost". After a loss it is
+ * not known whether the request was carried out.
  */
 typedef void (*peer_answer)(void *user, uint32_t which, struct peer *peer, const json_t *result,
 			    const char *code, const char *message);
 
-/* What a peer tells its owner. */
+/* Callbacks to the owner of a peer. */
 struct peer_events {
 	void *user;
-	void (*ready)(void *user, struct peer *peer); /* LEARNING: it may be asked from now on */
-	void (*lost)(void *user, struct peer *peer);  /* it was ready and is DOWN now; requests have
-							 been answered */
+	void (*ready)(void *user, struct peer *peer); /* it is LEARNING: it may be asked now */
+	void (*lost)(void *user, struct peer *peer);  /* it was ready and is DOWN now; all requests
+							 have been answered */
 };
 
 struct peer_request {
@@ -60,41 +60,41 @@ struct peer {
 	const struct peer_events *events;
 	uint16_t index; /* in the topology */
 	enum peer_state state;
-	uint64_t since_ms; /* that it is in this state, or any before LEARNING */
-	uint64_t retry_ms; /* DOWN: when to connect */
+	uint64_t since_ms; /* since when it is in this state; states before LEARNING count as one */
+	uint64_t retry_ms; /* DOWN: when to connect next */
 	uint64_t dead_after_ms;
 	uint64_t retry_after_ms;
-	int epoll_fd;           /* that its connection is entered in */
+	int epoll_fd;           /* watches its connection */
 	struct address address; /* ss_family AF_UNIX: about->control is a path */
 	struct tls *tls;
 	char token[SECRET_SIZE];
-	struct control_service service; /* of the line, which wants one */
+	struct control_service service; /* required by the line */
 	struct control_client line;
 	int connecting_fd; /* CONNECTING; else -1 */
 	json_int_t last_id;
 	TAILQ_HEAD(peer_requests, peer_request) requests; /* in the order of their answers */
-	char error[CONTROL_MESSAGE_LEN];                  /* why it is down; empty: it is not */
-	char told[CONTROL_MESSAGE_LEN]; /* the error that the log has, since the switch was up */
-	uint64_t told_ms; /* when it was told that the switch is not reached; 0: never */
+	char error[CONTROL_MESSAGE_LEN];                  /* why it is down; "": it is not */
+	char told[CONTROL_MESSAGE_LEN]; /* the last error that was logged since the switch was up */
+	uint64_t told_ms;               /* when that was logged; 0: never */
 
-	/* What it said of itself; the owner's. */
+	/* What the switch reported. Written by the owner of the peer. */
 	char ip[16];
 	char mac[18];
 	uint16_t udp_port;
 	uint32_t jobs;
 	uint32_t max_jobs;
 	uint32_t slots_per_job;
-	uint32_t mbufs_per_job; /* that the slots of a job may hold together */
+	uint32_t mbufs_per_job; /* the most that the slots of a job may hold together */
 	json_t *handlers;       /* each with name, default, in_order, order, slot_mbufs */
 	json_t *ports;          /* name: MTU */
 	json_t *ports_down;     /* names */
 	json_t *unnumbered; /* owner.c: numbers of jobs that carry the manager's name without its id
 			     */
-	json_t *namesakes;  /* likewise: jobs that carry it with another id */
-	uint64_t namesakes_told_ms; /* when the log was told of them; 0: never */
-	json_t *next_hops;          /* those of its routes, each with port and MAC address */
-	uint64_t routes_ms;         /* when to ask for them next */
-	uint64_t ping_ms;           /* when to ask next */
+	json_t *namesakes;  /* owner.c: jobs that carry the name with another id */
+	uint64_t namesakes_told_ms; /* when they were last logged; 0: never */
+	json_t *next_hops;          /* of its routes, each with port and MAC address */
+	uint64_t routes_ms;         /* when to ask for the next hops again */
+	uint64_t ping_ms;           /* when to ping next */
 	bool pinging;
 	uint64_t reconcile_ms; /* when to compare its jobs next */
 };
@@ -108,21 +108,22 @@ int peer_begin(struct peer *peer, const struct topology_switch *about, uint16_t 
 	       const struct peer_events *events, int epoll_fd, char *error);
 
 /*
- * Goes on: connects, receives, sends, gives up. To be called when the connection has events and
- * when the time that it returned has come. Returns when that is, in milliseconds of clock_ms.
+ * Connects, receives, sends, and detects a dead switch. Call it when the connection has events, and
+ * at the returned time, in milliseconds of clock_ms.
  */
 uint64_t peer_serve(struct peer *peer, uint64_t now_ms);
 
 /*
- * Asks the switch. args: a reference that the call takes; NULL: none. answer: called exactly once,
- * later, unless peer_end comes first. Returns 0; or -ENOTCONN or -ENOMEM, and nobody is called.
+ * Sends a request to the switch. args: a reference that the call takes; NULL: none. answer: called
+ * exactly once, later, unless peer_end comes first. Returns 0; or -ENOTCONN or -ENOMEM, and answer
+ * is not called.
  */
 int peer_ask(struct peer *peer, const char *command, json_t *args, peer_answer answer, void *user,
 	     uint32_t which);
 
 /*
- * Returns the version of a host's or switch's packets. told: what it says, 0: nothing, as those did
- * whose packets had version 2.
+ * Returns the version of a host's or switch's packets. told: the version that it reported; 0: none,
+ * which means version 2.
  */
 static inline int64_t
 peer_packet_version(int64_t told)
@@ -131,12 +132,12 @@ peer_packet_version(int64_t told)
 }
 
 /*
- * Ends the connection, with all requests lost; the next attempt follows after a while. why: for
- * people.
+ * Ends the connection and answers all requests as lost; the next attempt follows after a while.
+ * why: for people.
  */
 void peer_lose(struct peer *peer, const char *why);
 
-/* Closes the connection and frees what the peer has; nobody is told. */
+/* Closes the connection and frees what the peer has; requests are not answered. */
 void peer_end(struct peer *peer);
 
 #endif

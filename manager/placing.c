@@ -9,18 +9,18 @@
 #define NOWHERE UINT16_MAX
 
 /*
- * Each change takes a link from a rank, or makes the row of a switch longer, which is at least
- * doubled in width by that.
+ * Each change takes a link from a rank, or extends the row of a switch, which at least doubles the
+ * row's width.
  */
 #define MAX_CHANGES (TREE_MAX_RANKS * (TREE_MAX_CHOICES - 1) + TREE_MAX_NODES * 14)
 
-/* The ranks that have to be behind a switch. */
+/* A row: the ranks that have to be behind a switch. */
 struct row {
 	uint16_t first;
 	uint16_t n; /* 0: none are known */
 };
 
-/* What a rank or a row was before a change. */
+/* The state of a rank or a row before a change. */
 struct change {
 	bool is_row;
 	uint8_t left;
@@ -29,11 +29,11 @@ struct change {
 	struct row row;
 };
 
-/* A link that was chosen while there were others. */
+/* A link that was chosen among several. */
 struct decision {
 	uint16_t rank;
 	uint8_t choice;
-	uint16_t n_changes; /* before it */
+	uint16_t n_changes; /* before this decision */
 };
 
 struct placing {
@@ -41,19 +41,19 @@ struct placing {
 	const struct placing_tree *tree;
 	uint16_t n_ranks;
 	uint32_t steps_each; /* of a search */
-	uint32_t steps;      /* that are left */
+	uint32_t steps;      /* left in this search */
 
-	/* A switch is below another one if its number is in the other one's range. */
+	/* Switch a is below switch b if enter[a] is in [enter[b], end[b]). */
 	uint16_t enter[TREE_MAX_NODES];
 	uint16_t end[TREE_MAX_NODES];
 
 	uint8_t left[TREE_MAX_RANKS];    /* of each rank: the bits of the links that may still be
 					    chosen */
-	uint16_t behind[TREE_MAX_RANKS]; /* the lowest switch that all of these are below, as far as
-					    it has been looked for */
+	uint16_t behind[TREE_MAX_RANKS]; /* of each rank: the lowest switch that all these links are
+					    below, as far as it has been searched for */
 	struct row rows[TREE_MAX_NODES]; /* of each switch */
 
-	uint16_t waiting[TREE_MAX_RANKS]; /* ranks that have lost a link */
+	uint16_t waiting[TREE_MAX_RANKS]; /* ranks that have lost a link since the last look */
 	bool waits[TREE_MAX_RANKS];
 	uint16_t n_waiting;
 
@@ -84,7 +84,7 @@ placing_free(struct placing *placing)
 	free(placing);
 }
 
-/* Numbers the switches, those below one after it in a row. */
+/* Numbers the switches such that those below a switch follow it in a row. */
 static void
 number_switches(struct placing *placing)
 {
@@ -123,7 +123,7 @@ is_below(const struct placing *placing, uint16_t at, uint16_t above)
 	       placing->enter[at] < placing->end[above];
 }
 
-/* Returns false if there are no steps left. */
+/* Counts a step. Returns false if there are no steps left. */
 static bool
 count_step(struct placing *placing)
 {
@@ -144,7 +144,10 @@ is_again(const struct tree_place *place, uint8_t link)
 	return false;
 }
 
-/* The bits of a rank's links to switches that are below one, of several to one switch the first. */
+/*
+ * Returns the bits of a rank's links to switches below `above`; of several links to one switch,
+ * only the first.
+ */
 static uint8_t
 choices_below(const struct placing *placing, uint16_t rank, uint16_t above)
 {
@@ -168,7 +171,7 @@ wait_for_look(struct placing *placing, uint16_t rank)
 	placing->waiting[placing->n_waiting++] = rank;
 }
 
-/* Leaves a rank those of its links that are among some. Returns false if there are none. */
+/* Restricts a rank's links to some. Returns false if none is left. */
 static bool
 narrow(struct placing *placing, uint16_t rank, uint8_t bits)
 {
@@ -186,7 +189,7 @@ narrow(struct placing *placing, uint16_t rank, uint8_t bits)
 	return true;
 }
 
-/* The smallest unit that has a row and a rank in it. */
+/* Returns the smallest unit that contains a row and a rank. */
 static struct row
 extend(const struct placing *placing, const struct row *row, uint16_t rank)
 {
@@ -205,7 +208,7 @@ extend(const struct placing *placing, const struct row *row, uint16_t rank)
 }
 
 /*
- * Takes a rank into the row of a switch, and with it those between. Returns false if one of them
+ * Extends the row of a switch to a rank, and to the ranks in between. Returns false if one of them
  * can't be there.
  */
 static bool
@@ -229,7 +232,7 @@ cover(struct placing *placing, uint16_t at, uint16_t rank)
 	return true;
 }
 
-/* The lowest switch that all links of a rank are below. */
+/* Returns the lowest switch that all remaining links of a rank are below. */
 static uint16_t
 find_behind(const struct placing *placing, uint16_t rank)
 {
@@ -248,8 +251,8 @@ find_behind(const struct placing *placing, uint16_t rank)
 }
 
 /*
- * Draws all conclusions from what ranks have lost. Returns false if they contradict each other, or
- * there are no steps left.
+ * Propagates the loss of ranks' links. Returns false at a contradiction, or if there are no steps
+ * left.
  */
 static bool
 conclude(struct placing *placing)
@@ -287,8 +290,8 @@ undo(struct placing *placing, uint16_t n_changes)
 }
 
 /*
- * True if the first of two switches of a rank is to be tried first. beside: the one of the rank
- * before; NOWHERE: there is none.
+ * True if switch a is to be tried before b. beside: the switch of the rank before; NOWHERE: there
+ * is none.
  */
 static bool
 is_better(const struct placing *placing, uint16_t beside, uint16_t a, uint16_t b)
@@ -313,8 +316,8 @@ first_choice(uint8_t bits)
 }
 
 /*
- * Gives a rank that has several links left one of them. All ranks below it have one. Returns false
- * if that is wrong.
+ * Gives a rank with several links left one of them. All lower ranks have one. Returns false if that
+ * is wrong.
  */
 static bool
 decide(struct placing *placing, uint16_t rank)
@@ -337,8 +340,8 @@ decide(struct placing *placing, uint16_t rank)
 }
 
 /*
- * Takes the last choice back, as it was wrong, and those before it that had to be wrong then.
- * Returns the rank to go on with; n_ranks: none.
+ * Takes back the last choice, which was wrong, and those before it that must be wrong then. Returns
+ * the rank to continue with; n_ranks: none.
  */
 static uint16_t
 take_back(struct placing *placing)

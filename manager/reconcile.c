@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Follows the switches and servers: what each one is and has when it comes, whether it lives, which
- * of its ports are down, and whether its jobs are those that the manager knows. Main thread.
+ * Follows the switches and servers: their properties and jobs when they connect, whether they are
+ * alive, which of their ports are down, and whether their jobs are those that the manager knows.
+ * Main thread.
  */
 #include "manager/reconcile.h"
 
@@ -19,9 +20,9 @@
 #include "manager/owner.h"
 #include "wire/wire.h"
 
-#define ROUTES_MS 1000 /* between looks for next hops that are not known yet */
+#define ROUTES_MS 1000 /* between requests for next hops that are not known yet */
 
-/* True if a port of a node leads to other switches, in a job without a tree. */
+/* True if a port of a node leads to another switch, in a job without a tree. */
 static bool
 has_link_at(const struct manager *manager, const struct group *group, const struct group_node *node,
 	    const char *port)
@@ -63,10 +64,7 @@ group_uses(const struct manager *manager, const struct group *group, uint16_t sw
 	return false;
 }
 
-/*
- * True if the group has a place at a switch, as far as is known, and nobody has asked yet that it
- * goes.
- */
+/* True if the group is known to have a place at a switch, and its removal is not pending. */
 static bool
 has_place(const struct manager *manager, const struct group *group, const struct peer *peer)
 {
@@ -146,7 +144,8 @@ job_uses(const struct manager *manager, const struct group *leader, const struct
 }
 
 /*
- * How many jobs a failure concerns; tells their members. port: NULL if the whole switch is meant.
+ * Reports a failure to the members of all jobs that it concerns. Returns the number of these jobs.
+ * port: NULL for the whole switch.
  */
 static unsigned int
 tell_users(struct manager *manager, const struct peer *peer, const char *port, const char *event)
@@ -177,7 +176,7 @@ reconcile_lost(void *user, struct peer *peer)
 		manager->counters.servers_lost++;
 	else
 		manager->counters.switches_lost++;
-	/* It is tried again twice a second. */
+	/* Attempts to connect come twice a second: log each reason once. */
 	if (strcmp(peer->told, peer->error) != 0)
 		log_warning("%s %s is lost, %u jobs use it: %s", topology_kind(peer->about),
 			    peer->about->name, users, peer->error);
@@ -195,8 +194,8 @@ text_of(char *to, size_t size, const json_t *object, const char *key)
 }
 
 /*
- * Is it a server where the topology says that there is a switch, or the other way round? Switches
- * tell no kind.
+ * True if the topology lists a server as a switch, or a switch as a server. Switches report no
+ * kind.
  */
 static bool
 is_other_kind(const struct peer *peer, const json_t *version)
@@ -242,7 +241,7 @@ version_answered(void *user, uint32_t which, struct peer *peer, const json_t *re
 	peer->handlers = json_deep_copy(json_object_get(result, "handlers"));
 }
 
-/* What is not as the topology says any more, or is at last, changes trees. */
+/* Moves jobs if differences from the topology have come or gone. */
 static void
 check_faults(struct manager *manager)
 {
@@ -297,7 +296,7 @@ routes_answered(void *user, uint32_t which, struct peer *peer, const json_t *res
 	check_faults(user);
 }
 
-/* Does it know the MAC addresses of all its next hops? */
+/* True if a switch knows the MAC addresses of all its next hops. */
 static bool
 knows_next_hops(const struct peer *peer)
 {
@@ -311,7 +310,7 @@ knows_next_hops(const struct peer *peer)
 	return true;
 }
 
-/* The node of a group with this number at this switch; NULL if there is none. */
+/* Finds the node, at this switch, of a group with this number; NULL if there is none. */
 static struct group_node *
 find_node(const struct manager *manager, const struct peer *peer, uint32_t job,
 	  struct group **found)
@@ -331,7 +330,7 @@ find_node(const struct manager *manager, const struct peer *peer, uint32_t job,
 	return NULL;
 }
 
-/* A job that the switch has and the manager does not know goes, if it is the manager's. */
+/* Notes another manager's job; removes a job of this manager that this manager does not know. */
 static void
 compare_job(struct manager *manager, struct peer *peer, const json_t *entry)
 {
@@ -368,8 +367,8 @@ list_has(const json_t *jobs, const struct manager *manager, uint32_t id)
 }
 
 /*
- * True if a switch has a job of a group that it was not known to have: it was lost before it could
- * say so.
+ * True if a node was not known to have a job that its switch reports: the switch was lost before it
+ * could answer.
  */
 static bool
 has_after_all(const struct group *group, const struct group_node *node)
@@ -378,7 +377,7 @@ has_after_all(const struct group *group, const struct group_node *node)
 	       node->state != NODE_INSTALLED && node->state != NODE_ASKED;
 }
 
-/* A job that the manager knows and the switch has lost is reported. */
+/* Reports jobs that the switch has lost. */
 static void
 find_missing(struct manager *manager, const struct peer *peer, const json_t *jobs)
 {
@@ -430,7 +429,7 @@ jobs_answered(void *user, uint32_t which, struct peer *peer, const json_t *resul
 	owner_note_jobs(manager, peer, jobs);
 	peer->mbufs_per_job =
 		(uint32_t)json_integer_value(json_object_get(limits, "mbufs_per_job"));
-	if (peer->mbufs_per_job == 0) /* of an older version */
+	if (peer->mbufs_per_job == 0) /* an older version */
 		peer->mbufs_per_job = peer->slots_per_job;
 	json_array_foreach(jobs, i, entry)
 		compare_job(manager, peer, entry);
@@ -462,14 +461,14 @@ reconcile_ready(void *user, struct peer *peer)
 	peer->reconcile_ms = now + (uint64_t)manager->config->reconcile_ms;
 	peer->routes_ms = now + ROUTES_MS;
 	peer->ip[0] = '\0';
-	/* The answers come in this order, and before that of any request that follows. */
+	/* The answers come in this order, before that of any later request. */
 	peer_ask(peer, "version", NULL, version_answered, manager, 0);
 	peer_ask(peer, "ports.list", NULL, ports_answered, manager, 0);
 	peer_ask(peer, "routes.list", NULL, routes_answered, manager, 0);
 	peer_ask(peer, "jobs.list", NULL, jobs_answered, manager, 0);
 }
 
-/* Takes the new list of ports that are down over, and reports what has changed. */
+/* Replaces the list of ports that are down, and reports changes. */
 static void
 compare_ports(struct manager *manager, struct peer *peer, json_t *down)
 {
@@ -526,7 +525,9 @@ reconcile_tick(struct manager *manager, struct peer *peer, uint64_t now_ms)
 		peer->reconcile_ms = now_ms + (uint64_t)manager->config->reconcile_ms;
 		peer_ask(peer, "jobs.list", NULL, jobs_answered, manager, 0);
 	}
-	/* Next hops are learned a little after a start; where a port leads may change later. */
+	/*
+	 * A switch learns next hops a little after its start, and links may be reconnected later.
+	 */
 	if (now_ms >= peer->routes_ms) {
 		const uint64_t pause_ms = (uint64_t)manager->config->reconcile_ms;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The shapes of jobs, and those that have a tree: see shape.h. The one without is in leaders.c.
- * Main thread.
+ * The shapes of jobs that have a tree: see shape.h. The one without a tree is in leaders.c. Main
+ * thread.
  */
 #include "manager/shape.h"
 
@@ -15,7 +15,7 @@
 #include "manager/move.h"
 #include "manager/reconcile.h"
 
-/* The nodes of a reduction tree. */
+/* Makes the nodes of a tree. */
 static struct group_node *
 make_nodes(const struct manager *manager, const struct group *group, const struct tree *tree,
 	   uint16_t *n_nodes)

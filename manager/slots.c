@@ -20,7 +20,7 @@ count_children(const struct group *group, uint16_t node)
 	return n;
 }
 
-/* The children of a node, of which there are no more than a switch may have. */
+/* Counts the children of a node, which are no more than a switch may have. */
 static struct spread_below
 list_children(const struct group *group, uint16_t node)
 {
@@ -98,7 +98,9 @@ list_links(const struct topology *topology, struct spread *spread)
 	}
 }
 
-/* The most that may be below any switch once the job has moved. Returns false without memory. */
+/*
+ * Sets the most that may be below any switch once the job has moved. Returns false without memory.
+ */
 static bool
 max_moved(const struct manager *manager, const struct group *group, struct spread_below *most)
 {
@@ -116,8 +118,8 @@ max_moved(const struct manager *manager, const struct group *group, struct sprea
 }
 
 /*
- * The most that a switch gives: a slot of some handlers holds several packets. moved: what may be
- * below a switch later.
+ * Returns the most slots that a switch gives to a job: slots of some handlers hold several packets.
+ * moved: the most that may be below a switch later.
  */
 static uint32_t
 max_slots(const struct peer *peer, const struct group *group, const struct spread_below *below,
@@ -128,9 +130,7 @@ max_slots(const struct peer *peer, const struct group *group, const struct sprea
 	const uint32_t n_pairs = below->n_pairs > moved->n_pairs ? below->n_pairs : moved->n_pairs;
 	uint32_t packets = handlers_slot_mbufs(peer, group->handler, n_children, n_pairs);
 
-	/*
-	 * A switch that is lost and comes back as another build may have no such handler any more.
-	 */
+	/* A switch that restarts with another build may lack the handler: count one packet. */
 	packets = peer->mbufs_per_job / (packets == 0 ? 1 : packets);
 	return packets < peer->slots_per_job ? packets : peer->slots_per_job;
 }
@@ -157,7 +157,7 @@ slots_choose(const struct manager *manager, struct group *group, struct control_
 		uint32_t most;
 
 		if (!group_shape_of(group)->has_tree && peer->state != PEER_UP)
-			continue; /* the window may be larger than what it has */
+			continue; /* the window may be larger than this switch's slots */
 		most = max_slots(peer, group, &below, &moved);
 		slots = most < slots ? most : slots;
 	}

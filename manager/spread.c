@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See spread.h. Each host with a link to a switch may be its child, and each switch beside it that
- * leads to other hosts. How many sums wait for others depends on the lowest ranks of the children:
+ * See spread.h. The children of a switch may be each host with a link to it, and each linked switch
+ * that leads to other hosts. The number of sums that wait for others depends on the lowest ranks of
+ * the children:
  *
- * - With some of these children only, no more wait, and with each child more no more than one more.
- * - The lowest rank of a child that is no host of this switch is that of a host with a choice of
- * switches, or the lowest of those which can be at one other switch only: all of these are behind
- * the same child.
+ * - A subset of the children has no more waiting sums; each additional child adds at most one.
+ * - The lowest rank of a child that is not a host of this switch is either that of a host with a
+ * choice of switches, or the lowest of the ranks that can be at one other switch only: all of these
+ * are behind the same child.
  */
 #include "manager/spread.h"
 
@@ -14,7 +15,7 @@
 
 #include "wire/order.h"
 
-/* Some ranks in a row: those that there is room for below a switch, and how many there are. */
+/* Some ranks in ascending order: as many as a switch may have children, and how many there are. */
 struct some {
 	uint16_t ranks[FANIN_WIRE_MAX_CHILDREN];
 	uint16_t last;
@@ -66,7 +67,7 @@ add_rank(struct some *some, uint16_t rank)
 	some->n++;
 }
 
-/* The sums that wait at most at a switch with a child for each of some ranks. */
+/* Returns the most sums that wait at a switch with a child for each of some ranks. */
 static uint32_t
 count_pairs(const struct some *some)
 {
@@ -77,9 +78,9 @@ count_pairs(const struct some *some)
 }
 
 /*
- * The switches that may be children of one. A lone one without hosts is the better root of the same
- * tree, as it is nearer to all hosts but those here: so it is no child, unless the ranks here are
- * no unit, or the tree has other links of hosts with another root.
+ * Returns how many switches may be children of one. A single child without hosts is the better root
+ * of the same tree, since it is nearer to all hosts but those here: so it is no child, unless the
+ * ranks here are no unit, or the tree has other links of hosts with another root.
  */
 static uint32_t
 count_switches(const struct spread *spread, uint16_t at, const struct some *here)
@@ -95,7 +96,7 @@ count_switches(const struct spread *spread, uint16_t at, const struct some *here
 	return n;
 }
 
-/* lowest: of each switch, the lowest rank that can be there only. */
+/* lowest: of each switch, the lowest rank that can be at that switch only. */
 static struct spread_below
 most_at(const struct spread *spread, const uint16_t *lowest, uint16_t at)
 {
@@ -118,7 +119,7 @@ most_at(const struct spread *spread, const uint16_t *lowest, uint16_t at)
 	n_switches = count_switches(spread, at, &here);
 	below.n_children = least(least(here.n + n_switches, all.n), FANIN_WIRE_MAX_CHILDREN);
 	below.n_pairs = least(count_pairs(&here) + n_switches, count_pairs(&all));
-	/* As many as if all ranks were here. */
+	/* No more wait than if all ranks were here. */
 	below.n_pairs = least(below.n_pairs, (spread->n_ranks + 1u) / 2);
 	if (below.n_pairs >= below.n_children)
 		below.n_pairs = below.n_children == 0 ? 0 : below.n_children - 1;

@@ -21,7 +21,7 @@
 #define RETRY_MS 1000u
 #define ID_NOTE "id"
 
-/* A statement with one or two texts, or a text and a number. */
+/* An SQL statement with one or two texts, or a text and a number. */
 struct change {
 	TAILQ_ENTRY(change) entry;
 	const char *sql;
@@ -33,8 +33,7 @@ struct change {
 struct store {
 	sqlite3 *database;
 	/*
-	 * What has happened and is not on the disk, in its order: whatever is written comes after
-	 * it.
+	 * Changes that are not on the disk yet, in their order. They are written before any other.
 	 */
 	TAILQ_HEAD(changes, change) pending;
 	uint64_t retry_ms;
@@ -42,8 +41,8 @@ struct store {
 };
 
 /*
- * FULL: a commit that a power loss takes back would leave a job on a switch that nobody knows, or
- * bring one back that is gone. It costs one fsync for each change of a job, which is rare. The
+ * FULL: if a power loss took a commit back, a job would stay on a switch without an entry, or a
+ * removed one would come back. FULL costs one fsync for each change of a job, which is rare. The
  * exclusive lock keeps a second manager away.
  */
 static const char schema[] =
@@ -58,8 +57,7 @@ static const char schema[] =
 	"COMMIT;";
 
 /*
- * The keys of jobs are in these files: a mode that lets others read them, from whoever made them,
- * is taken away.
+ * Removes other users' access to the files, which contain the keys of jobs, whoever created them.
  */
 static int
 close_to_others(const char *path)
@@ -97,8 +95,9 @@ open_fail(struct store *store, const char *path, char *error)
 }
 
 /*
- * SQLite makes the database with the process's umask, and its log with the database's mode. The
- * umask belongs to all threads: it is changed here only, at the start, when the manager has one.
+ * SQLite creates the database with the process's umask, and its log with the database's mode. The
+ * umask belongs to all threads: it is changed only here, at the start, when the manager has one
+ * thread.
  */
 static int
 open_database(struct store *store, const char *path)
@@ -130,7 +129,7 @@ store_open(const char *path, struct store **store, char *error)
 	slash = strrchr(parent, '/');
 	if (slash != NULL && slash != parent) {
 		*slash = '\0';
-		mkdir(parent, 0750); /* if it cannot be made, opening tells */
+		mkdir(parent, 0750); /* if this fails, opening reports it */
 	}
 	ret = close_to_others(path);
 	if (ret != 0) {
@@ -155,7 +154,7 @@ store_error(const struct store *store)
 	return store->error;
 }
 
-/* To be called before anything else is asked of the database, which would tell of that then. */
+/* Saves the database's error. Call it before any other request, which would replace the error. */
 static int
 note_error(struct store *store)
 {
@@ -203,7 +202,7 @@ drop_pending(struct store *store)
 	}
 }
 
-/* Writes what is pending and then `last`, which may be NULL, in one transaction. */
+/* Writes pending changes and then `last`, which may be NULL, in one transaction. */
 static int
 commit(struct store *store, const struct change *last)
 {
@@ -233,7 +232,7 @@ commit(struct store *store, const struct change *last)
 	return 0;
 }
 
-/* True if the last thing that is pending of these is the same. */
+/* True if the last pending change with the same arguments is the same statement. */
 static bool
 is_pending(const struct store *store, const struct change *wanted)
 {
@@ -247,7 +246,7 @@ is_pending(const struct store *store, const struct change *wanted)
 	return false;
 }
 
-/* Notes a change that must not be forgotten, for the next commit. */
+/* Queues a change that must not be lost, for the next commit. */
 static int
 add_pending(struct store *store, const char *sql, const char *first, int64_t number)
 {
@@ -274,7 +273,7 @@ no_memory:
 	return -EIO;
 }
 
-/* What fails is tried again, by store_retry or with the next change. */
+/* Writes pending changes. If that fails, store_retry or the next change retries. */
 static int
 commit_pending(struct store *store)
 {

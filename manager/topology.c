@@ -16,7 +16,7 @@
 #include "control/text.h"
 #include "manager/tree.h"
 
-#define PATH_LEN 64 /* of a place in the file */
+#define PATH_LEN 64 /* path of a key in the file */
 
 uint16_t
 topology_switch_find(const struct topology *topology, const char *name)
@@ -67,7 +67,7 @@ fail(struct control_error *error, const char *where, const char *message, const 
 	return -EINVAL;
 }
 
-/* How to reach the control connection of a switch or server. */
+/* Reads how to reach the control port of a switch or server. */
 static int
 read_control(const struct topology *topology, const json_t *entry, const char *where,
 	     struct topology_switch *read, struct control_error *error)
@@ -108,7 +108,7 @@ read_switch(const struct topology *topology, const json_t *entry, const char *wh
 	return read_control(topology, entry, where, read, error);
 }
 
-/* "SWITCH:PORT" */
+/* Reads "SWITCH:PORT". */
 static int
 read_end(const struct topology *topology, const json_t *entry, const char *where, const char *key,
 	 struct topology_end *end, struct control_error *error)
@@ -132,7 +132,7 @@ read_end(const struct topology *topology, const json_t *entry, const char *where
 	return 0;
 }
 
-/* A port has one thing at its other end: a link, a server or hosts. */
+/* Checks that no link or server has the port. A port leads to one link, one server, or hosts. */
 static int
 check_port(const struct topology *topology, const struct topology_end *end, const char *where,
 	   struct control_error *error)
@@ -162,9 +162,7 @@ read_link(struct topology *topology, const json_t *entry, const char *where,
 	return 0;
 }
 
-/*
- * A server, behind the switches and the servers that are there, and its link. Hosts have been read.
- */
+/* Adds a server after the switches and servers so far, and its link. Hosts have been read. */
 static int
 read_server(struct topology *topology, const json_t *entry, const char *where,
 	    struct control_error *error)
@@ -199,7 +197,7 @@ read_server(struct topology *topology, const json_t *entry, const char *where,
 	return 0;
 }
 
-/* A link of the host of this number, behind those that are there. */
+/* Adds a link of the host with this number after the links so far. */
 static int
 read_host_link(struct topology *topology, const json_t *entry, const char *where, uint16_t number,
 	       struct control_error *error)
@@ -235,7 +233,7 @@ read_host_link(struct topology *topology, const json_t *entry, const char *where
 	return 0;
 }
 
-/* A host: one link, or a list of them. */
+/* Reads a host: one link, or a list of links. */
 static int
 read_host(struct topology *topology, const json_t *entry, const char *where, uint16_t number,
 	  struct control_error *error)
@@ -259,10 +257,7 @@ read_host(struct topology *topology, const json_t *entry, const char *where, uin
 	return 0;
 }
 
-/*
- * Puts the hosts' links in the order of their addresses, and connects those of one host in that of
- * the file.
- */
+/* Sorts the hosts' links by address, and chains those of each host in the order of the file. */
 static int
 sort_hosts(struct topology *topology)
 {
@@ -275,7 +270,7 @@ sort_hosts(struct topology *topology)
 	for (uint16_t i = 0; i < topology->n_hosts; i++)
 		addresses[i] = topology->hosts[i].ip_be;
 	qsort(topology->hosts, topology->n_hosts, sizeof(*topology->hosts), compare_hosts);
-	/* From behind: what is first is met last. first_of: by number. */
+	/* Goes backwards, so that a host's first link is met last. first_of: by number. */
 	for (uint16_t i = topology->n_hosts; i-- > 0;) {
 		struct topology_host *host =
 			(struct topology_host *)topology_host_find(topology, addresses[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See tree.h. Every usable switch is tried as the root: distances from it by breadth-first search,
+ * See tree.h. Tries every usable switch as the root: distances from it by breadth-first search,
  * then parents from the farthest switches inwards. The links of each switch are listed once for all
  * roots. If no root has a tree in the order of ranks, all are tried again with other links of
  * hosts.
@@ -16,25 +16,25 @@
 
 #define FAR UINT16_MAX
 
-/* One switch's end of a link that can be used, to a switch that can. */
+/* One end of a usable link between usable switches. */
 struct branch {
 	uint16_t link;
 	uint16_t to; /* the switch at its other end */
 };
 
-/* All of them: those of a switch stand together, in the order of the links. */
+/* All branches, grouped by switch, in the order of the links. */
 struct branches {
-	uint16_t first[TREE_MAX_NODES + 1]; /* of each switch; the next one's is its end */
+	uint16_t first[TREE_MAX_NODES + 1]; /* of each switch; the next switch's entry is its end */
 	struct branch all[2 * TREE_MAX_BRANCHES];
 };
 
-/* One root's tree while it is made. */
+/* The tree of one root while it is made. */
 struct attempt {
 	uint16_t root;
 	uint16_t depth;
 	uint16_t n_switches;
 	uint16_t shared; /* links */
-	uint64_t jobs;   /* of all its switches */
+	uint64_t jobs;   /* sum over its switches */
 	uint16_t distances[TREE_MAX_NODES];
 	bool included[TREE_MAX_NODES];
 	uint16_t parents[TREE_MAX_NODES]; /* switches */
@@ -136,7 +136,7 @@ measure(const struct tree_graph *graph, const struct branches *branches, uint16_
 	}
 }
 
-/* True if the first of two ways to a possible parent is to be preferred. */
+/* True if branch a leads to a better parent than b. */
 static bool
 is_better_parent(const struct tree_graph *graph, const struct attempt *attempt,
 		 const struct branch *a, const struct branch *b)
@@ -153,7 +153,7 @@ is_better_parent(const struct tree_graph *graph, const struct attempt *attempt,
 	return first->jobs < second->jobs;
 }
 
-/* Every included switch but the root has one at a smaller distance. */
+/* Every included switch but the root has a neighbor at a smaller distance. */
 static void
 choose_parent(const struct tree_graph *graph, const struct branches *branches,
 	      struct attempt *attempt, uint16_t at)
@@ -176,8 +176,8 @@ choose_parent(const struct tree_graph *graph, const struct branches *branches,
 }
 
 /*
- * The least distance of a place's switches; FAR if none is reached. Those that are not usable are
- * not.
+ * Returns the least distance of a place's switches; FAR if none is reached. Unusable ones are not
+ * reached.
  */
 static uint16_t
 distance_of(const struct attempt *attempt, const struct tree_place *place)
@@ -191,7 +191,7 @@ distance_of(const struct attempt *attempt, const struct tree_place *place)
 	return least;
 }
 
-/* For each switch the ranks that may use it. */
+/* Counts, for each switch, the ranks with a choice that may use it. */
 static void
 count_takers(const struct tree_place *places, uint16_t n_ranks, uint16_t *takers)
 {
@@ -202,7 +202,7 @@ count_takers(const struct tree_place *places, uint16_t n_ranks, uint16_t *takers
 	}
 }
 
-/* True if the first of two switches of a place is to be preferred. */
+/* True if switch a is better for a place than b. */
 static bool
 is_better_place(const struct tree_graph *graph, const struct attempt *attempt,
 		const uint16_t *takers, uint16_t a, uint16_t b)
@@ -216,7 +216,7 @@ is_better_place(const struct tree_graph *graph, const struct attempt *attempt,
 	return graph->switches[a].jobs < graph->switches[b].jobs;
 }
 
-/* Chooses among each place's switches, those within the depth; where there is no choice first. */
+/* Chooses one of each place's switches within the depth. Places without a choice come first. */
 static void
 choose_places(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks,
 	      struct attempt *attempt)
@@ -246,8 +246,8 @@ choose_places(const struct tree_graph *graph, const struct tree_place *places, u
 }
 
 /*
- * Begins with the tree of one root. most: links to its farthest rank. Returns false if it does not
- * reach all ranks with these.
+ * Begins the tree of one root. most: links to its farthest rank. Returns false if the root does not
+ * reach all ranks within these.
  */
 static bool
 begin_root(const struct tree_graph *graph, const struct branches *branches,
@@ -269,7 +269,7 @@ begin_root(const struct tree_graph *graph, const struct branches *branches,
 	return true;
 }
 
-/* Includes parents of all switches that are included, no farther away than the depth. */
+/* Includes parents of all included switches, none of which is farther away than the depth. */
 static void
 choose_parents(const struct tree_graph *graph, const struct branches *branches,
 	       struct attempt *attempt)
@@ -296,7 +296,7 @@ count_load(const struct tree_graph *graph, struct attempt *attempt)
 	}
 }
 
-/* Makes the tree of one root, likewise. */
+/* Makes the tree of one root. Arguments and result as for begin_root. */
 static bool
 try_root(const struct tree_graph *graph, const struct branches *branches,
 	 const struct tree_place *places, uint16_t n_ranks, uint16_t root, uint16_t most,
@@ -310,7 +310,7 @@ try_root(const struct tree_graph *graph, const struct branches *branches,
 	return true;
 }
 
-/* Includes all switches that a rank may be at, as far as they are reached. */
+/* Includes all reached switches that a rank may be at. */
 static void
 include_choices(const struct tree_place *places, uint16_t n_ranks, struct attempt *attempt)
 {
@@ -327,7 +327,7 @@ include_choices(const struct tree_place *places, uint16_t n_ranks, struct attemp
 	}
 }
 
-/* Includes those only that have ranks behind them. */
+/* Includes only switches with ranks behind them. */
 static void
 include_chosen(const struct tree_place *places, uint16_t n_ranks, struct attempt *attempt)
 {
@@ -345,8 +345,8 @@ include_chosen(const struct tree_place *places, uint16_t n_ranks, struct attempt
 }
 
 /*
- * The same with links of hosts chosen for the order of ranks, which may be such that the tree is
- * deeper. Returns false if none has the order, too.
+ * Like try_root, but chooses hosts' links for the order of ranks, which may make the tree deeper.
+ * Also returns false if no choice keeps the order.
  */
 static bool
 try_root_in_order(const struct tree_graph *graph, const struct branches *branches,
@@ -375,14 +375,14 @@ try_root_in_order(const struct tree_graph *graph, const struct branches *branche
 	return true;
 }
 
-/* The ranks behind a switch, which a job that keeps their order wants in a row. */
+/* The ranks behind a switch. A job that keeps their order needs them in a row. */
 struct row {
 	uint16_t first;
 	uint16_t last;
 	uint16_t n;
 };
 
-/* Are the ranks behind each switch a unit? Those without any are not in the tree. */
+/* True if the ranks behind each switch are a unit. Switches without ranks are not in the tree. */
 static bool
 is_in_order(const struct tree_graph *graph, const struct attempt *attempt,
 	    const struct tree_place *places, uint16_t n_ranks)
@@ -430,7 +430,7 @@ is_better_root(const struct tree_graph *graph, const struct attempt *a, const st
 	return jobs_a != jobs_b ? jobs_a < jobs_b : a->jobs < b->jobs;
 }
 
-/* Writes the tree down, parents before children. */
+/* Fills the result, parents before children. */
 static void
 finish(const struct tree_graph *graph, const struct attempt *attempt,
        const struct tree_place *places, uint16_t n_ranks, struct tree *tree)
@@ -467,7 +467,7 @@ finish(const struct tree_graph *graph, const struct attempt *attempt,
 	}
 }
 
-/* Trees of one job while the best is looked for. */
+/* The search for the best tree of a job. */
 struct search {
 	struct branches branches;
 	struct attempt attempts[2];
@@ -476,8 +476,7 @@ struct search {
 };
 
 /*
- * Tries all roots. placing: chooses the links of hosts for the order of ranks; NULL: as other jobs
- * do.
+ * Tries all roots. placing: chooses hosts' links for the order of ranks; NULL: choose_places does.
  */
 static void
 try_roots(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks,
@@ -489,7 +488,7 @@ try_roots(const struct tree_graph *graph, const struct tree_place *places, uint1
 	if (graph->n_servers > 0)
 		root = (uint16_t)(graph->n_switches - graph->n_servers);
 	for (; root < graph->n_switches; root++) {
-		/* Of servers the nearest need not be the best. */
+		/* The nearest server need not be the best. */
 		uint16_t most = search->best == NULL || graph->n_servers > 0 ? FAR - 1
 									     : search->best->depth;
 

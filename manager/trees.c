@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Several trees of one job, which its hosts use in turn (PANAMA's static trees). They are made one
- * after the other, so that each avoids the links of those before it; a job runs on those that it
- * gets. Until all are made, the job is being installed, in the database, too: if the manager is
- * killed, all are taken back. Later each tree moves by itself. Main thread.
+ * after the other, so that each avoids the links of those before it; a job runs on as many as it
+ * gets. Until all are made, the database has the job as being installed: if the manager is killed,
+ * all are removed. Later each tree moves by itself. Main thread.
  */
 #include "manager/trees.h"
 
@@ -15,7 +15,7 @@
 #include "manager/manager.h"
 #include "manager/move.h"
 
-/* The next further tree of a job, after `from`; NULL: that was the last. */
+/* The next further tree of a job, after `from`; NULL: `from` was the last. */
 static struct group *
 next_tree(const struct group *leader, struct group *from)
 {
@@ -70,8 +70,8 @@ wants_more(const struct group *leader)
 }
 
 /*
- * Hosts cut a job's packets alike for all of its trees: as short as the one with the least MTU
- * wants them. To that length each of them has to keep when it moves.
+ * Sets the payload of all trees to the least of theirs, since hosts use one packet length for all
+ * of a job's trees. A tree keeps that length when it moves.
  */
 static void
 agree_on_payload(const struct manager *manager, struct group *leader)
@@ -88,7 +88,7 @@ agree_on_payload(const struct manager *manager, struct group *leader)
 		group->payload_bytes = least;
 }
 
-/* What had answered already may have been lost while others were asked. */
+/* Checks all trees: switches that answered early may have been lost while others were asked. */
 static void
 look_after_all(struct manager *manager, struct group *leader)
 {
@@ -100,7 +100,7 @@ look_after_all(struct manager *manager, struct group *leader)
 		move_if_broken(manager, group, why);
 }
 
-/* All trees run, or none. */
+/* Saves all trees as running, or removes them all. */
 static void
 finish(struct manager *manager, struct group *leader)
 {
@@ -114,7 +114,7 @@ finish(struct manager *manager, struct group *leader)
 			goto failed;
 		}
 	}
-	/* The last one: with it in the database, the job is there. */
+	/* The leader is last: once it is in the database, the job exists. */
 	if (install_note_network(manager, leader)) {
 		if (leader->n_trees < leader->trees_asked)
 			log_warning("job \"%s\" has %u of the %u trees that it asked for: %s",
@@ -176,7 +176,7 @@ trees_take_up(struct manager *manager)
 		group->leader = group_find(&manager->groups, group->name);
 		if (group->leader != NULL)
 			continue;
-		/* The manager was killed while it took its job off the switches. */
+		/* The manager was killed while it removed the job from the switches. */
 		install_withdraw(manager, group);
 		manager_forget_group(manager, group, NULL);
 	}
