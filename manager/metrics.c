@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The manager's metrics: the values in commands' answers that are metrics, and their names.
- * Prometheus so sees what faninctl shows. Main thread only.
+ * Prometheus therefore sees what faninctl shows. Main thread only.
  */
 #include "manager/metrics.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See commands.h. Those that concern jobs are in commands_jobs.c. */
+/* See commands.h. The commands about jobs are in commands_jobs.c. */
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -90,7 +90,7 @@ list_parameters(const struct fanin_handler *handler)
 	return list;
 }
 
-/* The types of packets that a handler has of its own. */
+/* Lists the packet types that a handler defines. */
 static json_t *
 list_packets(const struct fanin_handler *handler)
 {
@@ -106,9 +106,9 @@ list_packets(const struct fanin_handler *handler)
 }
 
 /*
- * default: what "auto" takes without a message size; that, the order and the buffers of a slot are
- * what a manager plans with. order: "ranks" is that of wire/order.h. Older switches tell in_order
- * alone, and combine in the order of children.
+ * Lists the handlers. "default": the one that "auto" selects without a message size. Managers plan
+ * with that, the order and the buffers of a slot. order: "ranks" is that of wire/order.h. Older
+ * switches report in_order alone, and combine in the order of children.
  */
 static json_t *
 list_handlers(void)
@@ -190,7 +190,8 @@ command_version(void *user, const json_t *args, struct control_error *error)
 }
 
 /*
- * What a manager asks often: cheap, and enough to see that the switch lives and which links do not.
+ * A cheap command that managers send often: shows that the switch is alive, and which links are
+ * down.
  */
 static json_t *
 command_ping(void *user, const json_t *args, struct control_error *error)

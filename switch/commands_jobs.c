@@ -25,7 +25,7 @@ json_ranks(const struct fanin_ranks *ranks)
 	return list;
 }
 
-/* Of a set that workers change meanwhile. */
+/* The set may be changed by workers at the same time. */
 static json_t *
 json_ranks_found(const struct fanin_ranks *ranks)
 {
@@ -35,7 +35,7 @@ json_ranks_found(const struct fanin_ranks *ranks)
 	return json_ranks(&found);
 }
 
-/* null at the root. */
+/* Returns null at the root. */
 static json_t *
 describe_parent(const struct pipeline *pipeline, struct job *job)
 {
@@ -74,7 +74,7 @@ list_members(const struct pipeline *pipeline, struct job *job)
 	return list;
 }
 
-/* Names of the ports that lead to other switches. */
+/* Lists the names of the ports that lead to other switches. */
 static json_t *
 list_links(const struct pipeline *pipeline, const struct job *job)
 {
@@ -87,7 +87,8 @@ list_links(const struct pipeline *pipeline, const struct job *job)
 }
 
 /*
- * Histogram of open blocks after bursts, over all workers. total: of all that it counts, added up.
+ * Returns a histogram of open blocks after bursts, over all workers. total: set to the sum of its
+ * values.
  */
 static json_t *
 job_occupancy(const struct job *job, uint64_t *total)
@@ -103,7 +104,7 @@ job_occupancy(const struct job *job, uint64_t *total)
 	return json_histogram(sum);
 }
 
-/* Probes of children that others wait for, and what came of them. */
+/* Counts the probes of children that others wait for, and the answers. */
 static void
 job_probes(const struct job *job, uint64_t *probes, uint64_t *answers)
 {
@@ -153,7 +154,7 @@ compare_values(const void *first, const void *second)
 }
 
 /*
- * One kind of values: each of them, in order, and how they are distributed. values: sorted
+ * Describes one kind of values: each value in its order, and their distribution. values: sorted
  * afterwards.
  */
 static json_t *
@@ -198,7 +199,7 @@ describe_parameters(const struct job *job)
 	return object;
 }
 
-/* How far the job's ranks are; null where the handler does not know. */
+/* Describes how far the job's ranks are; null if the handler does not know. */
 static json_t *
 describe_progress(const struct job *job)
 {
@@ -336,12 +337,12 @@ command_jobs_destroy(void *user, const json_t *args, struct control_error *error
 	return json_object();
 }
 
-/* The blocks that have waited longest. */
+/* The blocks that have waited the longest. */
 struct waiting {
-	struct fanin_peek *blocks; /* the longest first */
+	struct fanin_peek *blocks; /* longest wait first */
 	size_t n;
 	size_t most;
-	size_t found; /* in all */
+	size_t found; /* number of waiting blocks in all */
 };
 
 static bool
@@ -367,7 +368,7 @@ waiting_add(struct waiting *waiting, const struct fanin_peek *peek)
 	waiting->blocks[at] = *peek;
 }
 
-/* The ranks by which packets of children name them. */
+/* Lists the ranks that children name in their packets. */
 static json_t *
 json_children(const struct job *job, uint64_t children)
 {
@@ -387,7 +388,7 @@ list_waiting(const struct job *job, const struct waiting *waiting)
 
 	for (size_t i = 0; i < waiting->n; i++) {
 		const struct fanin_peek *peek = &waiting->blocks[i];
-		/* A worker's round may have begun after this one. */
+		/* Workers' clocks may be a little ahead. */
 		uint64_t since_ns = now_ns > peek->begun_ns ? now_ns - peek->begun_ns : 0;
 
 		json_array_append_new(list, json_pack("{s:I,s:I,s:s,s:o}", "block",

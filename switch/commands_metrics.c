@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's metrics: which value in the commands' answers each one is, and its name. So
- * Prometheus sees the same values as faninctl shows. Main thread only.
+ * The switch's metrics: the values in commands' answers that are metrics, and their names.
+ * Prometheus therefore sees the same values as faninctl shows. Main thread only.
  */
 #include <rte_version.h>
 
@@ -12,18 +12,14 @@
 #define PORT .labels = { { "port", "name", 0 } }
 #define TROUBLE .labels = { { "port", "name", 0 }, { "trouble", "name", 1 } }
 #define WORKER .labels = { { "worker", "lcore", 0 } }
-/*
- * A label "job" would be Prometheus' own, which says which of its configurations a sample is from.
- */
+/* Prometheus uses the label "job" itself, for the configuration that a sample is from. */
 #define JOB .labels = { { "fanin_job", "id", 0 } }
 #define VALUE .labels = { { "fanin_job", "id", 0 }, { "value", "name", 1 } }
 #define NEXT_HOP .labels = { { "port", "port", 0 }, { "ip", "ip", 0 } }
 #define NANOSECONDS .scale = 1e-9
 #define MICROSECONDS .scale = 1e-6
 
-/*
- * Families by their type; what follows the text are other fields. Counters get the suffix _total.
- */
+/* Families by type. More fields may follow the text. Counters get the suffix _total. */
 #define FAMILY(kind, metric, where, text, ...)                                                     \
 	{                                                                                          \
 		.name = "fanin_" metric, .type = (kind), .help = (text), .path = (where),          \
@@ -33,12 +29,12 @@
 #define GAUGE(...) FAMILY(METRICS_GAUGE, __VA_ARGS__)
 #define HISTOGRAM(...) FAMILY(METRICS_HISTOGRAM, __VA_ARGS__)
 
-/* Of control connections, by what came of them. */
+/* Counters of control connections, by outcome. */
 #define CONTROL_METRIC(name, text)                                                                 \
 	COUNTER("control_" #name, "stats.control." #name,                                          \
 		"Control connections and lines: " text "."),
 
-/* Of each job, what all handlers count. */
+/* Counters that all handlers have, for each job. */
 #define JOB_COUNTER(field, text) COUNTER("job_" #field, "jobs.jobs[].stats." #field, text, JOB),
 
 const struct metrics_family switch_metrics[] = {

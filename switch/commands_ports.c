@@ -30,7 +30,7 @@ describe_egress(const struct daemon *daemon, uint16_t index, const struct port_c
 			 "ecn_marked", (json_int_t)counters->ecn_marked);
 }
 
-/* All kinds, so that the metrics have zeroes before anything happens. */
+/* Lists all kinds, so that the metrics have zeroes before anything happens. */
 static json_t *
 describe_troubles(const struct daemon *daemon, uint16_t index)
 {
@@ -59,7 +59,7 @@ describe_super_frames(const struct daemon *daemon, uint16_t index,
 			 (json_int_t)stats->tx_super_segments);
 }
 
-/* interfaces: kernel_interfaces_read's. */
+/* interfaces: the result of kernel_interfaces_read. */
 static json_t *
 describe_port(const struct daemon *daemon, uint16_t index, const struct port_counters *counters,
 	      const char *interfaces)
@@ -117,7 +117,7 @@ command_ports_list(void *user, const json_t *args, struct control_error *error)
 						  : json_pack("{s:o}", "ports", list_ports(user));
 }
 
-/* Where frames are lost that no worker has seen, or that it believes to have sent. */
+/* Places where frames are lost before a worker has seen them or after a worker has sent them. */
 static const struct place {
 	const char *counter; /* as in a port's object */
 	const char *text;

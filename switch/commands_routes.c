@@ -15,7 +15,7 @@
 #include "switch/commands.h"
 #include "wire/ranks.h"
 
-#define MAX_HOSTS_TO_FIND FANIN_WIRE_MAX_RANKS /* by one command: a job's */
+#define MAX_HOSTS_TO_FIND FANIN_WIRE_MAX_RANKS /* in one command: the hosts of a job */
 
 static const char *
 next_hop_state(const struct pipeline *pipeline, const struct next_hop *hop, mac_key mac)
@@ -111,7 +111,7 @@ struct neighbor_visit {
 };
 
 /*
- * The name of the port that a neighbor is behind; null if no frame of its station has come for
+ * Returns the name of the port that a neighbor is behind; null if its station has sent no frame for
  * long.
  */
 static json_t *
@@ -158,8 +158,8 @@ command_neighbors_list(void *user, const json_t *args, struct control_error *err
 }
 
 /*
- * Finds hosts by their addresses. For an unknown one a worker sends an ARP request, and the client
- * asks again a little later: nothing waits here.
+ * Finds hosts by their addresses. For an unknown address, a worker sends an ARP request, and the
+ * client asks again a little later: nothing waits here.
  */
 json_t *
 command_hosts_find(void *user, const json_t *args, struct control_error *error)

@@ -31,7 +31,7 @@ counters_json(const struct counters *counters, double uptime)
 		"timers_early", (json_int_t)counters->timers_early);
 }
 
-/* Adds what the kernel says of a worker's thread; nothing if it does not count. */
+/* Adds the kernel's times of a worker's thread, if the kernel counts them. */
 static void
 add_thread(json_t *entry, pid_t thread)
 {

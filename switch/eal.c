@@ -26,7 +26,7 @@
 
 #define HUGEPAGES "/sys/kernel/mm/hugepages/hugepages"
 
-/* Set for itself by a switch that starts again with normal pages. */
+/* Environment variable of a switch that starts itself again with normal pages. */
 #define NORMAL_PAGES "FANIN_SWITCH_NORMAL_PAGES"
 
 #define LOCK_PAUSE_MS 5u
@@ -54,10 +54,11 @@ add(struct eal_args *args, const char *format, ...)
 }
 
 /*
- * Switches of this machine start one after the other, and none while another removes its directory,
- * which may have the same name: the EAL fails if hugepages that were free, or a directory that it
- * made, are gone in the next moment. The lock is on the directory in which the EAL makes its own;
- * one that is held too long is passed by. Returns what unlock_starts takes.
+ * Waits for the lock that makes switches of this machine start one after the other, and not while
+ * another one removes its directory, which may have the same name: the EAL fails if free hugepages,
+ * or a directory that it has just made, disappear in the next moment. The lock is on the directory
+ * in which the EAL makes its own. A lock that is held too long is ignored. Returns the argument of
+ * unlock_starts.
  */
 static int
 lock_starts(void)
@@ -108,7 +109,9 @@ read_number(const char *path)
 	return number;
 }
 
-/* 2 MiB and 1 GiB pages that are free and that no process has reserved, in MiB. */
+/*
+ * Returns the size of 2 MiB and 1 GiB pages that are free and that no process has reserved, in MiB.
+ */
 static uint64_t
 free_hugepage_megabytes(void)
 {
@@ -239,7 +242,7 @@ add_devices(struct eal_args *args, const struct config *config)
 }
 
 /*
- * DPDK's directory for the telemetry's socket, which DPDK removes when the process exits; empty:
+ * DPDK's directory for the telemetry socket, which DPDK removes when the process exits; empty:
  * none.
  */
 static char runtime_directory[PATH_MAX];
@@ -252,14 +255,14 @@ remove_runtime_directory(void)
 	if (runtime_directory[0] == '\0')
 		return;
 	lock = lock_starts();
-	/* It stays while another switch of this name has its socket there. */
+	/* The directory stays while another switch of this name has its socket there. */
 	rmdir(runtime_directory);
 	unlock_starts(lock);
 }
 
 /*
- * Another program has taken hugepages that were free just before. The EAL starts once in a process,
- * so this program is loaded again, which then takes normal pages. Returns if that can't be done.
+ * Loads this program again, with normal pages, after another program has taken hugepages that were
+ * free just before: the EAL starts only once in a process. Returns if that fails.
  */
 static void
 start_again(char *const argv[])
@@ -272,7 +275,7 @@ start_again(char *const argv[])
 	execv("/proc/self/exe", argv);
 }
 
-/* Call it with the lock of lock_starts. hugepages: receives whether it took them. */
+/* Call it with the lock of lock_starts. hugepages: set to true if hugepages are used. */
 static int
 start(const struct config *config, bool *hugepages, char *error)
 {
@@ -283,14 +286,14 @@ start(const struct config *config, bool *hugepages, char *error)
 		return ret;
 	add(&args, "fanin-switch");
 	/*
-	 * Where the telemetry's socket is; several switches of a name get a number behind the
-	 * socket's.
+	 * The directory of the telemetry socket. Several switches of one name get a number appended
+	 * to the socket's name.
 	 */
 	add(&args, "--file-prefix=fanin-%s", config->name);
 	add(&args, "--log-level=%s", config->log_level == LOG_LEVEL_DEBUG ? "debug" : "error");
 	/*
-	 * Neither shares memory with other processes nor leaves files behind; the EAL has two ways
-	 * to say so.
+	 * Shares no memory with other processes and leaves no files behind. The EAL has two options
+	 * for that.
 	 */
 	if (*hugepages) {
 		add(&args, "--in-memory");
@@ -304,7 +307,7 @@ start(const struct config *config, bool *hugepages, char *error)
 	add_devices(&args, config);
 	/* Functions are called in reverse order: DPDK's before this one. */
 	atexit(remove_runtime_directory);
-	/* EAL permutes the array that it is given. */
+	/* The EAL permutes the array that it is given. */
 	char *argv[EAL_MAX_ARGS + 1];
 
 	memcpy(argv, args.argv, sizeof(argv));

@@ -14,8 +14,8 @@
 #define TELL_MS 1000u
 
 struct told {
-	uint64_t changes; /* by then */
-	uint64_t at_ms;   /* 0: nothing yet */
+	uint64_t changes; /* changes that were logged */
+	uint64_t at_ms;   /* 0: nothing logged yet */
 };
 
 struct hop_watch {
@@ -47,8 +47,8 @@ hop_watch_free(struct hop_watch *watch)
 }
 
 /*
- * Tells what a next hop is now, if that is another thing than was told; of several changes in a
- * short time the last one.
+ * Logs a next hop's state if it has changed since the last line about it. Of several changes in a
+ * short time, the last one is logged.
  */
 static void
 tell(void *user, const struct next_hop_info *info)

@@ -12,7 +12,7 @@
 
 const char *const job_accumulate_names[] = { "native", "f32" };
 
-/* A port by its name; -ENOENT with *error filled if there is none. */
+/* Finds a port by its name. Returns -ENOENT with *error filled if there is none. */
 static int
 find_port(const struct pipeline *pipeline, const char *where, const char *name,
 	  struct control_error *error)
@@ -27,7 +27,10 @@ find_port(const struct pipeline *pipeline, const char *where, const char *name,
 	return port;
 }
 
-/* entry.ranks: those behind a switch. Absent: entry.rank, or the member's index, is a host's. */
+/*
+ * Reads entry.ranks: the ranks behind a switch. Without it, entry.rank or the member's index is the
+ * rank of a host.
+ */
 static int
 read_ranks(const char *where, const json_t *entry, size_t index, uint16_t n_ranks,
 	   struct fanin_ranks *ranks, struct control_error *error)
@@ -103,8 +106,8 @@ read_member(const struct pipeline *pipeline, const json_t *entry, size_t index,
 }
 
 /*
- * Children are combined in the order of the lowest ranks behind them, in whatever order they are
- * named.
+ * Sorts the members by their lowest ranks: children are combined in that order, however they are
+ * listed.
  */
 static void
 sort_members(struct job_spec *spec)
@@ -127,7 +130,7 @@ read_members(const struct pipeline *pipeline, const json_t *args, struct job_spe
 	const json_t *entry;
 	size_t index;
 
-	/* A switch between others has none. */
+	/* A switch between others has no members. */
 	if (spec->links != 0 && json_object_get(args, "members") == NULL)
 		return 0;
 	if (args_objects(args, "members", 1, FANIN_WIRE_MAX_CHILDREN, &members, NULL, error) != 0)
@@ -145,7 +148,7 @@ read_members(const struct pipeline *pipeline, const json_t *args, struct job_spe
 	return 0;
 }
 
-/* args.links: names of the ports that lead to other switches, of jobs that have no tree. */
+/* Reads args.links: names of the ports that lead to other switches, for jobs that have no tree. */
 static int
 read_links(const struct pipeline *pipeline, const json_t *args, uint64_t *links,
 	   struct control_error *error)
@@ -173,7 +176,9 @@ read_links(const struct pipeline *pipeline, const json_t *args, uint64_t *links,
 	return -EINVAL;
 }
 
-/* As many ranks as members are here only where there are no other switches. */
+/*
+ * Checks that the number of ranks is given for a job with links: other switches have members, too.
+ */
 static int
 check_size(const struct job_spec *spec, struct control_error *error)
 {
@@ -185,7 +190,9 @@ check_size(const struct job_spec *spec, struct control_error *error)
 	return -EINVAL;
 }
 
-/* args.parent: the switch or the server that this switch's sums go to; absent at the root. */
+/*
+ * Reads args.parent: the switch or server that this switch sends its sums to; absent at the root.
+ */
 static int
 read_parent(const struct pipeline *pipeline, const json_t *args, struct job_spec *spec,
 	    struct control_error *error)
@@ -246,7 +253,7 @@ read_accumulate(const json_t *args, bool *wide, struct control_error *error)
 	return -EINVAL;
 }
 
-/* args.parameters: numbers by name, for the handler. Which there are, the handler says. */
+/* Reads args.parameters: numbers by name. The handler checks the names. */
 static int
 read_parameters(const json_t *args, struct job_spec *spec, struct control_error *error)
 {

@@ -34,7 +34,7 @@ kernel_interfaces_read(void)
 	return text;
 }
 
-/* Where an interface's counters begin: behind its name and a colon. */
+/* Returns the text after an interface's name and colon, where its counters begin. */
 static const char *
 find_interface(const char *interfaces, const char *interface)
 {
@@ -59,7 +59,9 @@ kernel_interface_drops(const char *interfaces, const char *interface)
 	const char *at = find_interface(interfaces, interface);
 	uint64_t rx, tx;
 
-	/* Bytes, packets, errors and drops; four more; the same of what is sent. */
+	/*
+	 * Received bytes, packets, errors and drops; four more counters; then the same for sending.
+	 */
 	if (at != NULL && sscanf(at,
 				 "%*u %*u %*u %" SCNu64 " %*u %*u %*u %*u "
 				 "%*u %*u %*u %" SCNu64,
@@ -78,7 +80,7 @@ kernel_backlog_drops(void)
 
 	if (file == NULL)
 		return 0;
-	/* A line for each CPU: packets, drops, and what else there is. */
+	/* One line for each CPU: packets, drops, and more. */
 	while (fgets(line, sizeof(line), file) != NULL) {
 		if (sscanf(line, "%*x %" SCNx64, &drops) == 1)
 			sum += drops;
@@ -114,7 +116,7 @@ kernel_xdp_is_lost(int fd)
 	int error = 0;
 	socklen_t len = sizeof(error);
 
-	/* Asking sets it back. */
+	/* Reading the error clears it. */
 	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 && error == ENETDOWN;
 }
 

@@ -30,7 +30,7 @@ number_of(struct rtattr *attribute)
 	return number;
 }
 
-/* Where a program can be in the driver and another one before it, it is that of the driver. */
+/* Returns the id of the interface's program: the one in IFLA_XDP_PROG_ID, or else the driver's. */
 static uint32_t
 program_of(struct rtattr *xdp)
 {

@@ -34,8 +34,8 @@
 #define HOUSEKEEP_MS 1000
 static_assert(PORT_WATCH_MS <= HOUSEKEEP_MS, "the loop waits for the more frequent one");
 /*
- * At a time. Half of them may be without a handshake: enough for all who connect in 40 ms, but a
- * flood.
+ * Maximum number of connections at a time. Half of them may be without a handshake: enough for all
+ * that connect within 40 ms, except a flood.
  */
 #define CONTROL_CLIENTS 256
 
@@ -46,7 +46,7 @@ static_assert(CONFIG_MAX_NEXT_HOPS == ROUTE_MAX_NEXT_HOPS, "next hops");
 static_assert(CONFIG_NAME_LEN == PIPELINE_NAME_LEN && CONFIG_ERROR_LEN == PIPELINE_ERROR_LEN,
 	      "buffers");
 
-/* The routes as the pipeline takes them; the caller frees them. NULL without memory. */
+/* Returns the routes for the pipeline, which the caller frees; NULL without memory. */
 static struct route_spec *
 route_specs(const struct config *config)
 {
@@ -202,7 +202,7 @@ serve_until_signal(struct daemon *daemon, struct control *control, struct memif_
 	return ret < 0 ? ret : 0;
 }
 
-/* Opens what people and programs ask the switch by, and serves them. Returns 0 or -errno. */
+/* Opens the control socket and the metrics server, and serves them. Returns 0 or -errno. */
 static int
 serve(struct daemon *daemon, struct memif_gate *gate, int signal_fd)
 {
@@ -265,7 +265,7 @@ run(const struct config *config, const char *source, char *const argv[], int sig
 
 	if (ret != 0)
 		goto report;
-	/* DPDK's drivers make files: a memif socket that is the gate's alone. */
+	/* DPDK's drivers create files, such as a memif socket that only the gate may use. */
 	mask = umask(0077);
 	ret = eal_start(config, argv, error);
 	umask(mask);
@@ -342,7 +342,7 @@ main(int argc, char **argv)
 		config.log_level = (enum log_level)options.log_level;
 	log_init("fanin-switch", config.log_level);
 	log_libraries();
-	/* Before any thread starts, so that all of them have it blocked. */
+	/* Before any thread starts, so that all threads have the signals blocked. */
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);

@@ -34,7 +34,10 @@ check_init(struct memif_layout *layout, const struct memif_init *init, char *rea
 	return 0;
 }
 
-/* The memory must be there, and stay: touching what was cut off would kill the switch. */
+/*
+ * Checks that the memory exists and can't shrink: accessing memory that was cut off would kill the
+ * switch.
+ */
 static int
 check_region(struct memif_layout *layout, const struct memif_add_region *region, int fd,
 	     char *reason)

@@ -17,15 +17,16 @@
 #include "switch/memif_session.h"
 
 #define MAX_SESSIONS 128
-/* Places for hosts that were let go here, until the driver has let go, too. */
+/* Includes places for hosts that the gate has disconnected, until the driver has, too. */
 #define MAX_PLACES (MAX_SESSIONS + 32)
-#define HANDSHAKE_MS 5000u /* time that a host has until its port is up */
+#define HANDSHAKE_MS 5000u /* time within which a host's port must be up */
 #define BACKLOG 64
 #define EVENTS 32
 #define LISTENER_EVENT UINT32_MAX
 
 /*
- * How long the driver may take to accept a connection, and to let go of all when the switch stops.
+ * The longest that the driver may take to accept a connection, and to disconnect all hosts when the
+ * switch stops.
  */
 #define ACCEPT_SECONDS 1
 #define STOP_MS 2000
@@ -52,7 +53,7 @@ memif_driver_socket(const struct config *config, char *path)
 	snprintf(path, CONFIG_PATH_LEN, "%s.dpdk", config->memif_socket);
 }
 
-/* number: of the session; from_driver: which of its two connections. */
+/* number: of the session. from_driver: selects one of its two connections. */
 static int
 watch(const struct memif_gate *gate, int fd, uint32_t number, bool from_driver)
 {
@@ -82,7 +83,7 @@ memif_gate_open(const struct config *config, struct memif_gate **gate, char *err
 			    BACKLOG, error);
 	if (ret != 0)
 		goto free_gate;
-	/* Nobody else has the gate's path, so nobody has the driver's either. */
+	/* No other process has the gate's path, so none has the driver's. */
 	unlink(opened->driver_path);
 	opened->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	ret = opened->epoll_fd < 0 ? -errno
@@ -130,7 +131,7 @@ connect_driver(const struct memif_gate *gate)
 	return ret;
 }
 
-/* Lets those go that say nothing, or not all that is to be said: they would keep a place. */
+/* Refuses hosts whose handshake is overdue: they would keep a place. */
 static void
 end_overdue(struct memif_gate *gate, struct pipeline *pipeline)
 {
@@ -146,7 +147,7 @@ end_overdue(struct memif_gate *gate, struct pipeline *pipeline)
 	}
 }
 
-/* If all places are taken, the one whose handshake is the longest in coming gives way. */
+/* If all places are taken, refuses the host whose handshake takes the longest. */
 static void
 make_room(struct memif_gate *gate, struct pipeline *pipeline)
 {
@@ -206,7 +207,7 @@ accept_host(struct memif_gate *gate, struct pipeline *pipeline)
 	session->state = MEMIF_UNUSED;
 }
 
-/* Returns how many events there were. */
+/* Returns the number of events. */
 static int
 serve_events(struct memif_gate *gate, struct pipeline *pipeline, int timeout_ms)
 {

@@ -11,7 +11,7 @@
 #include "switch/log.h"
 #include "control/text.h"
 
-/* One descriptor is expected; more are taken, to be closed. */
+/* One descriptor is expected; more are received and closed. */
 union control_buffer {
 	struct cmsghdr header;
 	uint8_t bytes[CMSG_SPACE(8 * sizeof(int))];
@@ -43,7 +43,7 @@ take_fd(struct msghdr *header)
 	return kept;
 }
 
-/* Returns 1 with a message, 0 if there is none now, -errno if there will be none any more. */
+/* Returns 1 with a message, 0 if there is none now, or -errno if there will be none. */
 static int
 receive(int fd, struct memif_message *message, int *passed)
 {
@@ -117,8 +117,8 @@ memif_session_end(const struct memif_world *world, struct memif_session *session
 	session->state = MEMIF_CLOSING;
 	forget_words(session);
 	/*
-	 * The driver reads the end and takes the port apart; the end of its own half tells that
-	 * this is done.
+	 * The driver reads the end of the connection and removes the port; the end of the driver's
+	 * own half reports that it is done.
 	 */
 	shutdown(session->driver_fd, SHUT_WR);
 }
@@ -135,7 +135,7 @@ memif_session_refuse(const struct memif_world *world, struct memif_session *sess
 	memif_session_end(world, session);
 }
 
-/* Is the port nobody's? Returns 0, or -EBUSY with the reason filled. */
+/* Checks that no other host has the port. Returns 0, or -EBUSY with the reason filled. */
 static int
 port_is_free(const struct memif_world *world, uint16_t port, char *reason)
 {
@@ -164,7 +164,7 @@ name_port(const struct memif_world *world, struct memif_session *session,
 		session->port = i;
 		snprintf(session->name, sizeof(session->name), "%.31s", init->name);
 		text_make_printable(session->name);
-		/* It need not say more. */
+		/* If the port is taken, the host is refused at once. */
 		return port_is_free(world, i, reason);
 	}
 	snprintf(reason, MEMIF_CHECK_REASON_LEN, "no port has the memif id %u", init->id);
@@ -182,8 +182,8 @@ fds_of(const struct memif_session *session)
 }
 
 /*
- * Makes room for one more descriptor: of the others the one whose handshake is the longest in
- * coming gives way.
+ * Makes room for one more descriptor: of the other hosts, refuses the one whose handshake takes the
+ * longest.
  */
 static void
 make_room_for_fd(const struct memif_world *world, const struct memif_session *session)
@@ -204,7 +204,7 @@ make_room_for_fd(const struct memif_world *world, const struct memif_session *se
 		memif_session_refuse(world, oldest, "too many hosts connect at a time");
 }
 
-/* Has the driver hear all that the host has said. Returns 0 or -errno. */
+/* Sends all of the host's messages to the driver. Returns 0 or -errno. */
 static int
 tell_driver(struct memif_session *session)
 {
@@ -216,7 +216,7 @@ tell_driver(struct memif_session *session)
 	return ret;
 }
 
-/* Keeps what a host has said, which was checked, and answers. passed: becomes the session's. */
+/* Keeps a host's message, which was checked, and answers it. passed: becomes the session's. */
 static void
 hear(const struct memif_world *world, struct memif_session *session,
      const struct memif_message *message, int passed)
@@ -235,7 +235,7 @@ hear(const struct memif_world *world, struct memif_session *session,
 	}
 }
 
-/* Checks what a host says. Returns 0, or -errno with the reason filled. */
+/* Checks a host's message. Returns 0, or -errno with the reason filled. */
 static int
 check(const struct memif_world *world, struct memif_session *session,
       const struct memif_message *message, int passed, char *reason)
@@ -268,7 +268,7 @@ memif_session_host(const struct memif_world *world, struct memif_session *sessio
 		memif_session_refuse(world, session, "a message is not 128 bytes long");
 		return;
 	}
-	/* Once it is up there is nothing left to say but that it is over. */
+	/* Once the port is up, any message ends the session. */
 	if (ret < 0 || session->state == MEMIF_UP || message.type == MEMIF_TYPE_DISCONNECT) {
 		memif_session_end(world, session);
 		goto close_passed;
@@ -303,7 +303,7 @@ memif_session_driver(const struct memif_world *world, struct memif_session *sess
 	}
 	if (passed >= 0)
 		close(passed);
-	/* The host has had its answers when it spoke. */
+	/* The gate has already answered each of the host's messages. */
 	if (session->state == MEMIF_CLOSING || message.type == MEMIF_TYPE_ACK)
 		return;
 	/* A port has one queue in each direction. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See packet_port.h: how frames move. They come in through a ring that the kernel fills
- * (TPACKET_V2) and are copied out of it; where no worker comes in time and the ring is full, the
- * kernel counts what it drops. A super-frame that is longer than the ring's frames has its
- * beginning in the ring, in its place, and waits as a whole in the socket's queue
- * (PACKET_COPY_THRESH): it is read from there once, to where its segments belong. Frames leave by
- * sendmmsg, which says exactly which frame the kernel refused: one that found the backlog, the
- * queue discipline or the interface's queue full stays the caller's.
+ * See packet_port.h: how frames move. Frames come in through a ring that the kernel fills
+ * (TPACKET_V2), and are copied out of it. If no worker comes in time and the ring is full, the
+ * kernel counts the frames that it drops. The ring has only the beginning of a super-frame that is
+ * longer than the ring's frames; the whole waits in the socket's queue (PACKET_COPY_THRESH), and is
+ * read from there once, directly to where its segments belong. Frames leave by sendmmsg, which
+ * tells exactly which frame the kernel refused: a frame that found the backlog, the queue
+ * discipline or the interface's queue full stays the caller's.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 #include "pipeline/base/offload.h"
 #include "switch/packet_port_internal.h"
 
-/* A tag that the kernel has taken off a frame goes back to where it was. */
+/* Puts back a tag that the kernel has removed from a frame. */
 static void
 put_tag(uint8_t *frame, const struct tpacket2_hdr *slot)
 {
@@ -33,7 +33,7 @@ put_tag(uint8_t *frame, const struct tpacket2_hdr *slot)
 	memcpy(frame + 2 * RTE_ETHER_ADDR_LEN, tag, sizeof(tag));
 }
 
-/* Returns how many bytes the frame has with its tag. */
+/* Copies a frame and inserts its tag. Returns its length with the tag, bytes. */
 static uint32_t
 copy_tagged(uint8_t *to, const uint8_t *from, const struct tpacket2_hdr *slot)
 {
@@ -44,7 +44,7 @@ copy_tagged(uint8_t *to, const uint8_t *from, const struct tpacket2_hdr *slot)
 	return slot->tp_snaplen + RTE_VLAN_HLEN;
 }
 
-/* The header in which the kernel describes a frame: it lies before the frame. */
+/* Returns the header in which the kernel describes a frame: it lies before the frame. */
 static inline const struct virtio_net_hdr *
 slot_vnet(const struct tpacket2_hdr *slot)
 {
@@ -59,8 +59,8 @@ slot_is_tagged(const struct tpacket2_hdr *slot)
 }
 
 /*
- * Keeps for others what the kernel says of a frame that is not Fanin's. Returns false, and counts
- * it, if that can't be.
+ * Keeps the kernel's description of a frame that is not Fanin's. Returns false, and counts the
+ * frame, if that is impossible.
  */
 static bool
 keep_vnet(struct packet_queue *queue, const struct virtio_net_hdr *vnet, uint32_t shift,
@@ -73,8 +73,8 @@ keep_vnet(struct packet_queue *queue, const struct virtio_net_hdr *vnet, uint32_
 }
 
 /*
- * A checksum is still to be completed: Fanin's packets need none, others keep the note of it.
- * Returns false if it can't be kept.
+ * Handles a frame whose checksum is still to be completed: Fanin's packets need none, others keep a
+ * note of it. Returns false if the note can't be kept.
  */
 static __rte_noinline bool
 take_checksum(struct packet_queue *queue, const struct tpacket2_hdr *slot, bool tagged,
@@ -89,7 +89,9 @@ take_checksum(struct packet_queue *queue, const struct tpacket2_hdr *slot, bool 
 	return keep_vnet(queue, slot_vnet(slot), tagged ? RTE_VLAN_HLEN : 0, mbuf);
 }
 
-/* Copies a frame into an mbuf. Returns false, and counts it, if the port does not take it. */
+/*
+ * Copies a frame into an mbuf. Returns false, and counts the frame, if the port does not take it.
+ */
 static inline bool
 take_frame(struct packet_queue *queue, const struct tpacket2_hdr *slot, struct rte_mbuf *mbuf)
 {
@@ -129,7 +131,7 @@ slot_give_back(struct packet_queue *queue, struct tpacket2_hdr *slot)
 		queue->head = 0;
 }
 
-/* Is it one frame, and all of it in the ring? */
+/* True if the slot has a single frame, and all of it. */
 static inline bool
 slot_is_plain(const struct tpacket2_hdr *slot)
 {
@@ -137,7 +139,7 @@ slot_is_plain(const struct tpacket2_hdr *slot)
 	       slot_vnet(slot)->gso_type == VIRTIO_NET_HDR_GSO_NONE;
 }
 
-/* How many plain frames come next, up to max, which is at most what the ring has. */
+/* Counts the plain frames that come next, up to max, which is at most the ring's size. */
 static inline uint16_t
 count_plain(const struct packet_queue *queue, uint16_t max)
 {
@@ -153,7 +155,7 @@ count_plain(const struct packet_queue *queue, uint16_t max)
 	return n;
 }
 
-/* Takes at most max plain frames. Without packets they wait in the ring. */
+/* Takes at most max plain frames. If there are no free packets, the frames wait in the ring. */
 static uint16_t
 take_plain(struct packet_queue *queue, struct rte_mbuf **mbufs, uint16_t max)
 {
@@ -177,7 +179,7 @@ take_plain(struct packet_queue *queue, struct rte_mbuf **mbufs, uint16_t max)
 	return n;
 }
 
-/* Room of an mbuf of a pool, bytes. */
+/* Returns the room of an mbuf of a pool, bytes. */
 static inline uint32_t
 mbuf_room(struct rte_mempool *pool)
 {
@@ -185,8 +187,8 @@ mbuf_room(struct rte_mempool *pool)
 }
 
 /*
- * How many packets a super-frame takes: of Fanin's one for each segment. 0: it is longer than the
- * port takes.
+ * Returns how many packets a super-frame takes; one of Fanin's takes one for each segment. 0: it is
+ * longer than the port takes.
  */
 static uint32_t
 mbufs_for(const struct packet_queue *queue, const struct tpacket2_hdr *slot, bool fanin)
@@ -207,8 +209,8 @@ mbufs_for(const struct packet_queue *queue, const struct tpacket2_hdr *slot, boo
 }
 
 /*
- * Brings a super-frame to where queue->scatter has room for it, n parts: from the ring, or from
- * behind it if it is longer than the ring's frames. Returns false, and counts it, if there is
+ * Copies a super-frame to the n parts of queue->scatter: from the ring, or from the socket's queue
+ * if it is longer than the ring's frames. Returns false, and counts the frame, if the queue has
  * another one than the ring says.
  */
 static bool
@@ -231,7 +233,10 @@ gather(struct packet_queue *queue, const struct tpacket2_hdr *slot, uint32_t n)
 	return true;
 }
 
-/* Each segment of one of Fanin's becomes a frame, with headers made of those of the whole. */
+/*
+ * Makes a frame of each segment of a super-frame of Fanin's, with headers derived from those of the
+ * whole.
+ */
 static bool
 take_segments(struct packet_queue *queue, const struct tpacket2_hdr *slot, uint32_t n)
 {
@@ -263,7 +268,7 @@ take_segments(struct packet_queue *queue, const struct tpacket2_hdr *slot, uint3
 	return true;
 }
 
-/* Takes a super-frame of other traffic in whole, as n packets in a row. */
+/* Takes a super-frame of other traffic as a whole, in a chain of n packets. */
 static bool
 take_chain(struct packet_queue *queue, const struct tpacket2_hdr *slot, uint32_t n)
 {
@@ -300,7 +305,8 @@ take_chain(struct packet_queue *queue, const struct tpacket2_hdr *slot, uint32_t
 }
 
 /*
- * Discards the rest of the ring's first frame, which waits in the socket's queue and is not wanted.
+ * Discards the whole of the ring's first frame, which waits in the socket's queue and is not
+ * wanted.
  */
 static void
 discard(const struct packet_queue *queue, const struct tpacket2_hdr *slot)
@@ -310,9 +316,10 @@ discard(const struct packet_queue *queue, const struct tpacket2_hdr *slot)
 }
 
 /*
- * Gets packets for a super-frame, *n of them: one of others gets a large one. It gets a chain only
- * as the first one of a burst: what is in the burst is free soon, and the cache has it until then.
- * room: frames that the burst still takes, max of all that it does.
+ * Allocates *n packets for a super-frame. One of other traffic gets a large packet, and *n becomes
+ * 1. If no large packet is free, it gets a chain only as the first of a burst; otherwise the burst
+ * ends, since its large packets will be free soon and are still in the CPU's cache. room: frames
+ * that the burst still takes. max: frames that it takes in all.
  */
 static bool
 alloc_segments(struct packet_queue *queue, const struct tpacket2_hdr *slot, bool fanin,
@@ -334,10 +341,9 @@ alloc_segments(struct packet_queue *queue, const struct tpacket2_hdr *slot, bool
 }
 
 /*
- * Takes the next frame in the ring if it is a super-frame, or longer than the ring's frames: what
- * becomes of it are the queue's segments. Returns false if there is none, it would be cut for room
- * in the burst, or there are no packets for it: then it waits. room: frames that the burst still
- * takes, max of all that it does.
+ * Takes the next frame in the ring if it is a super-frame, or longer than the ring's frames, into
+ * the queue's segments. Returns false if there is none; or if it has to wait, because the burst has
+ * no room for all of it or there are no packets. room, max: as for alloc_segments.
  */
 static __rte_noinline bool
 take_super_frame(struct packet_queue *queue, uint16_t room, uint16_t max)
@@ -350,7 +356,7 @@ take_super_frame(struct packet_queue *queue, uint16_t room, uint16_t max)
 	if ((__atomic_load_n(&slot->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) == 0 ||
 	    slot_is_plain(slot))
 		return false;
-	/* Only now: before, the kernel may not have said yet where they are. */
+	/* Not before the check above: until then, the kernel may not have set the offset. */
 	headers = (const void *)((const uint8_t *)slot + slot->tp_mac);
 	fanin = slot_vnet(slot)->gso_type == VIRTIO_NET_HDR_GSO_UDP_L4 && !slot_is_tagged(slot) &&
 		super_frame_is_fanin(headers, slot->tp_snaplen, queue->udp_port_be);
@@ -383,7 +389,7 @@ take_super_frame(struct packet_queue *queue, uint16_t room, uint16_t max)
 	return true;
 }
 
-/* Hands out at most max frames of a super-frame that was taken. */
+/* Hands out at most max frames of the super-frame that was taken. */
 static uint16_t
 give_segments(struct packet_queue *queue, struct rte_mbuf **mbufs, uint16_t max)
 {
@@ -430,7 +436,7 @@ packet_wake_fd(const void *handle)
 	return ((const struct packet_queue *)handle)->fd;
 }
 
-/* The frames of a burst, each by itself or as one with others. */
+/* Groups the frames of a burst: each one by itself, or several as one super-frame. */
 static uint16_t
 group(struct packet_queue *queue, struct rte_mbuf **mbufs, uint16_t n, bool apart)
 {
@@ -442,8 +448,8 @@ group(struct packet_queue *queue, struct rte_mbuf **mbufs, uint16_t n, bool apar
 }
 
 /*
- * From here on frames pass the queue discipline. Without it the kernel splits no super-frame: it
- * drops each one that the interface does not take as it is, with the error of a full queue.
+ * Stops skipping the queue discipline. Without it, the kernel splits no super-frame: it drops each
+ * one that the interface does not take as it is, with the error of a full queue.
  */
 static __rte_noinline void
 stop_bypassing(struct packet_queue *queue)
@@ -455,8 +461,8 @@ stop_bypassing(struct packet_queue *queue)
 }
 
 /*
- * Describes frames, at most a burst, to the kernel. mbufs: reordered. Returns how many messages
- * they are: of queue->groups the first ones.
+ * Describes frames, at most a burst, to the kernel. mbufs: reordered. Returns the number of
+ * messages, which stand for the first groups of queue->groups.
  */
 static uint16_t
 describe(struct packet_queue *queue, struct rte_mbuf **mbufs, uint16_t n, bool apart)
@@ -498,7 +504,7 @@ describe(struct packet_queue *queue, struct rte_mbuf **mbufs, uint16_t n, bool a
 	return i;
 }
 
-/* Is it worth while to offer a frame again that was refused so? */
+/* True if a frame that was refused with this error may be accepted later. */
 static bool
 may_pass_later(int errnum)
 {
@@ -556,13 +562,16 @@ packet_tx_burst(void *handle, struct rte_mbuf **mbufs, uint16_t n)
 		}
 		if (offered != 0 && may_pass_later(errno))
 			break;
-		/* Frames that don't leave as one may do so each by itself. */
+		/* The kernel refuses the frames as one, but may take each by itself. */
 		if (offered != 0 && queue->groups[0].n > 1) {
 			queue->refused = errno == EINVAL || errno == EOPNOTSUPP;
 			apart = true;
 			continue;
 		}
-		/* In too many mbufs, longer than the interface's MTU, or shorter than a header. */
+		/*
+		 * The frame is in too many mbufs, longer than the interface's MTU, or shorter than
+		 * a header.
+		 */
 		queue->tx_errors++;
 		done++;
 	}
@@ -584,7 +593,7 @@ packet_queue_count_missed(struct packet_queue *queue)
 	struct tpacket_stats stats = { 0 };
 	socklen_t len = sizeof(stats);
 
-	/* Asking sets the kernel's counters back. */
+	/* Reading the kernel's counters resets them. */
 	if (getsockopt(queue->fd, SOL_PACKET, PACKET_STATISTICS, &stats, &len) == 0)
 		queue->rx_missed += stats.tp_drops;
 }

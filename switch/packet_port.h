@@ -31,8 +31,8 @@ struct packet_port_options {
 	/* number of frames in the receive ring; 0: chosen by the frames' size */
 	uint32_t n_frames;
 	/*
-	 * Frames skip the interface's queue discipline and go to its driver; each queue's frames do
-	 * so until its first super-frame of other traffic.
+	 * Frames skip the interface's queue discipline and go to its driver. A queue stops that at
+	 * its first super-frame of other traffic.
 	 */
 	bool qdisc_bypass;
 	struct rte_mempool *pool;

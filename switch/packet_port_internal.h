@@ -11,7 +11,7 @@
 #include "switch/packet_port.h"
 #include "switch/super_frame.h"
 
-/* Messages of a sendmmsg; a frame in several mbufs takes several of the iovecs. */
+/* Messages of one sendmmsg. A frame in several mbufs takes several of the iovecs. */
 #define PACKET_PORT_BURST 192
 #define PACKET_PORT_IOVECS 512
 static_assert(PACKET_PORT_BURST <= UINT8_MAX, "super_frame_group takes no more");
@@ -24,14 +24,14 @@ static_assert(PACKET_PORT_BURST <= UINT8_MAX, "super_frame_group takes no more")
 #define PACKET_PORT_OFFSET 96u
 
 /*
- * Super-frames of other traffic are received into large packets while there are some, else into
+ * Super-frames of other traffic are received into large packets while some are free, otherwise into
  * chains of the pool's packets. With packets of 2 KiB, chains take half as long again to fill, send
  * and free.
  */
 #define PACKET_PORT_LARGE 16
 
 struct packet_queue {
-	/* Of the worker that receives. */
+	/* Used by the worker that receives. */
 	uint8_t **frames __rte_cache_aligned; /* of the ring */
 	uint32_t n_frames;
 	uint32_t head; /* next frame to be filled by the kernel */
@@ -44,18 +44,19 @@ struct packet_queue {
 	uint16_t n_segments;
 	uint16_t next_segment;
 	struct iovec scatter[SUPER_FRAME_SEGMENTS_IN + 2];
-	uint64_t rx_errors;       /* worker: w, control: r */
-	uint64_t rx_lost;         /* super-frames for which the socket had no room; likewise */
-	uint64_t rx_super_frames; /* likewise, as are those below */
+	uint64_t rx_errors; /* worker: w, control: r */
+	uint64_t rx_lost; /* super-frames for which the socket had no room; worker: w, control: r */
+	uint64_t rx_super_frames; /* this and the following: worker: w, control: r */
 	uint64_t rx_super_segments;
 	uint64_t rx_refused;
 	uint64_t rx_left; /* see port_driver.h */
 
-	/* Of those that send. */
+	/* Used by the workers that send. */
 	int fd __rte_cache_aligned;
-	bool apart;         /* super-frames of Fanin's leave one by one; worker: r, control: w */
-	bool refused;       /* likewise, because the kernel has refused one */
-	bool bypasses;      /* frames skip the queue discipline; worker: rw, control: w before */
+	bool apart;   /* Fanin's super-frames leave as single frames; worker: r, control: w */
+	bool refused; /* the same, because the kernel has refused one */
+	/* Frames skip the queue discipline. worker: rw, control: w before the worker starts */
+	bool bypasses;
 	uint64_t tx_errors; /* worker: w, control: r */
 	uint64_t tx_super_frames;
 	uint64_t tx_super_segments;
@@ -75,7 +76,7 @@ struct packet_port {
 	char interface[IFNAMSIZ];
 	struct rte_ether_addr mac;
 	enum super_frame_kernel kernel;
-	bool whole; /* super-frames of Fanin's leave as such */
+	bool whole; /* Fanin's super-frames leave as such */
 	struct packet_queue queues[];
 };
 

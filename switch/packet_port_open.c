@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See packet_port.h: how sockets are set up. Each queue is a socket with a ring. Several of a port
- * are a fanout group, in which the kernel spreads frames by a hash of addresses and ports; all
- * fragments of a packet have the same, so nothing is reassembled.
+ * See packet_port.h: how sockets are set up. Each queue is a socket with a ring. The sockets of a
+ * port with several queues are a fanout group, in which the kernel spreads frames by a hash of
+ * addresses and ports; all fragments of a packet have the same hash, so nothing is reassembled.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,25 +20,25 @@
 
 #include "switch/packet_port_internal.h"
 
-/* Blocks of a ring; a longer frame gets a block of its own. */
+/* Size of a ring's blocks; a longer frame gets a block of its own. */
 #define BLOCK_BYTES (64u * 1024)
 
 /*
- * A ring takes what comes in while its worker does not run: some ten milliseconds on a machine
- * whose processes share cores. It is gone through from end to end, so that more than the cache
- * holds costs a little.
+ * A ring must hold the frames that come in while its worker does not run: some ten milliseconds on
+ * a machine whose processes share cores. The worker goes through the whole ring, so a ring that
+ * exceeds the cache costs a little.
  */
 #define RING_BYTES (8u << 20)
 #define RING_MIN_FRAMES 128u
 #define RING_MAX_FRAMES 4096u
 
-/* Two VLAN tags. */
+/* The Ethernet header and two VLAN tags. */
 #define FRAME_EXTRA (ETH_HLEN + 8u)
 
-/* Frames count against it until the receiver's kernel has taken them. */
+/* Frames count against the send buffer until the receiver's kernel has taken them. */
 #define SEND_BUFFER_BYTES (4 << 20)
 
-/* What waits of super-frames, with what the kernel takes for each. */
+/* The receive buffer holds waiting super-frames, with the kernel's overhead for each. */
 #define RECEIVE_BUFFER_BYTES (8 << 20)
 
 static_assert(TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN + PACKET_PORT_RESERVE +
@@ -59,7 +59,7 @@ static int __attribute__((format(printf, 2, 3))) fail(char *error, const char *f
 	return errnum == 0 ? -EIO : -errnum;
 }
 
-/* How the ring of a queue is laid out. */
+/* Computes the layout of a queue's ring. */
 static void
 ring_describe(const struct packet_port_options *options, struct tpacket_req *request)
 {
@@ -109,7 +109,7 @@ ring_open(struct packet_queue *queue, const struct packet_port_options *options,
 	return 0;
 }
 
-/* Options of a socket; it takes no frame as long as it is not bound. */
+/* Sets the options of a socket, which receives no frame until it is bound. */
 static int
 socket_configure(const struct packet_queue *queue, const struct packet_port_options *options,
 		 char *error)
@@ -123,7 +123,8 @@ socket_configure(const struct packet_queue *queue, const struct packet_port_opti
 		{ PACKET_RESERVE, PACKET_PORT_RESERVE, "PACKET_RESERVE" },
 		{ PACKET_VNET_HDR, 1, "PACKET_VNET_HDR" },
 		/*
-		 * Of a frame that is longer than the ring's, all of it waits behind the ring, too.
+		 * The whole of a frame that is longer than the ring's waits in the socket's queue,
+		 * too.
 		 */
 		{ PACKET_COPY_THRESH, 1, "PACKET_COPY_THRESH" },
 		{ PACKET_IGNORE_OUTGOING, 1, "PACKET_IGNORE_OUTGOING" },
@@ -144,8 +145,8 @@ socket_configure(const struct packet_queue *queue, const struct packet_port_opti
 			return fail(error, "no %s", settings[i].name);
 	}
 	/*
-	 * Without CAP_NET_ADMIN the usual limits stay: frames are offered again more often, and
-	 * fewer super-frames wait.
+	 * Without CAP_NET_ADMIN the usual limits stay: frames are refused and retried more often,
+	 * and fewer super-frames wait.
 	 */
 	for (size_t i = 0; i < RTE_DIM(buffers); i++) {
 		if (setsockopt(queue->fd, SOL_SOCKET, buffers[i].forced, &buffers[i].bytes,
@@ -157,8 +158,8 @@ socket_configure(const struct packet_queue *queue, const struct packet_port_opti
 }
 
 /*
- * Binds a socket; several of them take frames only when all are in the group, so that none comes
- * twice.
+ * Binds a socket. Several sockets of a port receive frames only once all are in the group, so that
+ * no frame comes twice.
  */
 static int
 queue_bind(const struct packet_queue *queue, int ifindex, bool several, char *error)
@@ -185,8 +186,8 @@ queue_bind(const struct packet_queue *queue, int ifindex, bool several, char *er
 }
 
 /*
- * Makes one group of all sockets. Groups have numbers in a network namespace: the kernel finds a
- * free one.
+ * Joins all sockets in one group. Groups are numbered in each network namespace: the kernel chooses
+ * a free number.
  */
 static int
 queues_join(struct packet_port *port, char *error)
@@ -235,7 +236,7 @@ queue_open(struct packet_port *port, uint16_t index, char *error)
 	int ifindex = 0;
 	int ret;
 
-	/* Protocol 0: nothing of other interfaces comes in before the socket is bound. */
+	/* Protocol 0: the socket receives nothing of other interfaces before it is bound. */
 	queue->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
 	queue->bypasses = port->options.qdisc_bypass;
 	if (queue->fd < 0)
@@ -339,8 +340,9 @@ large_free(struct rte_mempool_memhdr *chunk, void *memory)
 }
 
 /*
- * Makes the large packets of a queue. Their memory is not DPDK's: what no frame has come into the
- * machine still has. Returns NULL without enough of it: super-frames come into chains then.
+ * Allocates the large packets of a queue, not from DPDK's memory: pages that no frame has used stay
+ * free for the machine. Returns NULL if there is not enough memory: super-frames are then received
+ * into chains.
  */
 static struct rte_mempool *
 large_open(const struct packet_queue *queue)
@@ -368,7 +370,7 @@ large_open(const struct packet_queue *queue)
 	memory = aligned_alloc(RTE_MEMPOOL_ALIGN, RTE_ALIGN_CEIL(bytes, (size_t)RTE_MEMPOOL_ALIGN));
 	if (memory == NULL ||
 	    rte_mempool_populate_iova(pool, memory, RTE_BAD_IOVA, bytes, large_free, memory) <= 0) {
-		/* The pool has no chunk that it would free. */
+		/* The pool has no chunk yet, so it does not free the memory. */
 		free(memory);
 		rte_mempool_free(pool);
 		return NULL;

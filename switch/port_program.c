@@ -15,7 +15,10 @@
 
 #define MAX_MAPS 16
 
-/* The id of what is attached to an interface; 0: nothing, or the kernel does not say. */
+/*
+ * Returns the id of the program that is attached to an interface; 0: none, or the kernel does not
+ * say.
+ */
 static uint32_t
 attached_id(unsigned int ifindex, bool *generic)
 {
@@ -59,8 +62,8 @@ sockets_of(int program_fd, int *map_fd)
 }
 
 /*
- * The next program of a dispatcher, or the one program that there is without one; NULL: there is
- * none left.
+ * Returns the next program of a dispatcher, or the only program if there is no dispatcher; NULL: no
+ * more.
  */
 static struct xdp_program *
 next_program(const struct xdp_multiprog *all, const struct xdp_program *before)
@@ -106,8 +109,8 @@ port_program_find(unsigned int ifindex, struct port_program *program, char *text
 }
 
 /*
- * Does a dispatcher at the interface call the program? Others add theirs by making another
- * dispatcher.
+ * True if a dispatcher at the interface calls the program. Other users add their programs by making
+ * another dispatcher.
  */
 static bool
 is_called(const struct port_program *program, unsigned int ifindex)
@@ -162,7 +165,10 @@ port_program_look(struct port_program *program, unsigned int ifindex, uint32_t i
 	return PORT_PROGRAM_FOREIGN;
 }
 
-/* A program that gives each frame to the socket of its queue, or to the kernel if there is none. */
+/*
+ * Loads a program that passes each frame to the socket of its queue, or to the kernel if there is
+ * none.
+ */
 static int
 program_load(int map_fd)
 {
@@ -178,7 +184,7 @@ program_load(int map_fd)
 		  .src_reg = BPF_PSEUDO_MAP_FD,
 		  .imm = map_fd },
 		{ .code = 0 },
-		/* r3 = what to do without a socket */
+		/* r3 = action without a socket */
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_3, .imm = XDP_PASS },
 		{ .code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_redirect_map },
 		{ .code = BPF_JMP | BPF_EXIT },
@@ -204,7 +210,10 @@ port_program_attach(struct port_program *program, unsigned int ifindex, char *te
 		return fd;
 	}
 	program->own_fd = fd;
-	/* A link whose program was taken off by its name stays, and does nothing more. */
+	/*
+	 * A link whose program was detached by the interface's name still exists, but has no
+	 * effect.
+	 */
 	if (program->link_fd >= 0)
 		close(program->link_fd);
 	program->link_fd = -1;

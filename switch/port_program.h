@@ -22,7 +22,7 @@ struct port_program {
 	 */
 	int own_fd;
 	int map_fd;   /* its sockets by queue */
-	int link_fd;  /* of the program that was attached again; -1: none */
+	int link_fd;  /* BPF link of the program that was attached again; -1: none */
 	bool generic; /* attached outside of the interface's driver */
 };
 
@@ -32,7 +32,7 @@ struct port_program {
 enum port_program_state {
 	PORT_PROGRAM_ATTACHED,
 	PORT_PROGRAM_OFF,    /* none */
-	PORT_PROGRAM_FOREIGN /* another one */
+	PORT_PROGRAM_FOREIGN /* another program */
 };
 
 /*

@@ -25,7 +25,7 @@ struct port_query {
 	pthread_mutex_t lock;
 	pthread_cond_t asked;
 	enum query_state state; /* under lock */
-	/* The thread's while the state is ASKED, else the main thread's. */
+	/* Owned by the thread while the state is ASKED, otherwise by the main thread. */
 	struct port_question questions[CONFIG_MAX_PORTS];
 	struct port_answer answers[CONFIG_MAX_PORTS];
 };
@@ -46,7 +46,10 @@ ask_about_af_xdp(struct ports *ports, uint16_t index, const struct port_question
 		answer->attach_ret = port_program_attach(program, question->ifindex,
 							 answer->why_not);
 	}
-	/* DPDK's driver asks for promiscuous mode as `ip link` does, which takes it off as well. */
+	/*
+	 * DPDK's driver sets promiscuous mode in the way of `ip link`, so `ip link` can turn it
+	 * off.
+	 */
 	if (answer->link.promiscuity == 0 && ports->promiscuous[index]) {
 		ports_set_promiscuous(ports, index);
 		answer->promiscuous_set = true;
@@ -89,7 +92,7 @@ query_run(void *user)
 		pthread_mutex_lock(&query->lock);
 		if (query->state == QUERY_ASKED)
 			query->state = QUERY_ANSWERED;
-		/* Can't fail: the counter is far from its end. */
+		/* This can't fail: the counter is far from its maximum. */
 		if (write(query->event_fd, &one, sizeof(one)) < 0)
 			break;
 	}

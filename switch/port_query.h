@@ -26,8 +26,8 @@ struct port_answer {
 	int ret;
 	struct kernel_link link;
 	/* Of AF_XDP ports. */
-	unsigned int queues; /* that the interface has; 0: unknown */
-	bool has_program;    /* known; otherwise the members about the program are not set */
+	unsigned int queues; /* receive queues of the interface; 0: unknown */
+	bool has_program;    /* the program is known; otherwise the members about it are not set */
 	enum port_program_state program;
 	char found[PORT_PROGRAM_TEXT_LEN]; /* the program in its place */
 	bool attach_tried;

@@ -12,19 +12,19 @@
 #include "switch/log.h"
 #include "switch/ports_packet.h"
 
-#define ANNOUNCEMENTS 2 /* RFC 5227's number: one may be lost */
+#define ANNOUNCEMENTS 2 /* as in RFC 5227: one may be lost */
 
 /*
- * A program that is taken off again and again is attached at intervals that double between these,
- * until it has stayed for the longest.
+ * A program that is detached again and again is attached at intervals that double between these,
+ * until it has stayed for the longest interval.
  */
 #define ATTACH_MIN_MS 1000u
 #define ATTACH_MAX_MS 16000u
 
-/* That the kernel has told nothing for so long is told. */
+/* Time after which a kernel that does not answer is logged. */
 #define SILENCE_MS 5000u
 
-/* Frames that are too long for a port are no trouble any more after so long without one. */
+/* Time without a frame that is too long, after which this trouble is over. */
 #define FRAMES_QUIET_MS 5000u
 
 const char *
@@ -40,8 +40,7 @@ port_trouble_name(enum port_trouble_kind kind)
 }
 
 /*
- * Notes a trouble. Returns true if it is new, or has other words than before: then it is to be
- * told.
+ * Notes a trouble. Returns true if it is new or its text has changed, so that it has to be logged.
  */
 static bool __attribute__((format(printf, 3, 4)))
 begins(struct port_watch_entry *entry, enum port_trouble_kind kind, const char *format, ...)
@@ -61,7 +60,7 @@ begins(struct port_watch_entry *entry, enum port_trouble_kind kind, const char *
 	return true;
 }
 
-/* Returns true if there was one, which is over now. */
+/* Ends a trouble. Returns true if there was one. */
 static bool
 ends(struct port_watch_entry *entry, enum port_trouble_kind kind)
 {
@@ -74,8 +73,8 @@ ends(struct port_watch_entry *entry, enum port_trouble_kind kind)
 /* ------------------------------------------------- the interface and its socket */
 
 /*
- * Says what became of the interface that a port was opened on. now: number of the one that has its
- * name; 0: there is none.
+ * Describes what became of the interface that a port was opened on. now: number of the interface
+ * that has the name now; 0: there is none.
  */
 static void
 fate_format(const char *interface, unsigned int opened, unsigned int now, char *text, size_t len)
@@ -104,7 +103,7 @@ note_lost(struct port_watch *watch, uint16_t index, unsigned int now)
 
 	entry->lost = true;
 	entry->told = false;
-	/* Workers inside of the driver leave it, and none enters. */
+	/* Workers leave the driver, and no worker enters it again. */
 	pipeline_port_set_down(watch->pipeline, index, true);
 	if (now == watch->pipeline->ports[index].ifindex) {
 		snprintf(
@@ -143,7 +142,7 @@ reopen(struct port_watch *watch, uint16_t index)
 	char error[CONFIG_ERROR_LEN] = "";
 
 	if (ports_reopen(watch->config, watch->ports, index, error) != 0) {
-		/* Tried again at each look, and told once. */
+		/* The attempt is repeated at each check, and logged once. */
 		if (!watch->each[index].told)
 			log_error("port \"%s\": cannot be opened anew yet: %s", port->name, error);
 		watch->each[index].told = true;
@@ -178,7 +177,7 @@ has_interface(struct port_watch *watch, uint16_t index)
 
 /* ------------------------------------------------------------ the XDP program */
 
-/* The attempt has just been made. */
+/* Handles the result of an attempt to attach the program. */
 static void
 note_attach(struct port_watch *watch, uint16_t index, const struct port_answer *answer)
 {
@@ -219,7 +218,9 @@ look_at_program(struct port_watch *watch, uint16_t index, const struct port_answ
 			entry->attach_wait_ms = 0;
 		return;
 	}
-	/* Not again if the text only says more: that the kernel refuses it. */
+	/*
+	 * Not logged again if the text has only been extended: that the kernel refuses the program.
+	 */
 	if (!entry->troubles[PORT_TROUBLE_PROGRAM].now ||
 	    strncmp(entry->troubles[PORT_TROUBLE_PROGRAM].text, answer->found,
 		    strlen(answer->found)) != 0) {
@@ -236,7 +237,7 @@ look_at_program(struct port_watch *watch, uint16_t index, const struct port_answ
 
 /* ------------------------------------------------------ what else can be wrong */
 
-/* Has a trouble told when it begins, and when it is over. */
+/* Logs a trouble when it begins and when it ends. */
 static void __attribute__((format(printf, 5, 6)))
 set(struct port_watch *watch, uint16_t index, enum port_trouble_kind kind, bool is_there,
     const char *format, ...)
@@ -325,7 +326,7 @@ look_at_link(struct port_watch *watch, uint16_t index, const struct kernel_link 
 {
 	const bool is_set_up = (link->flags & IFF_UP) != 0;
 
-	/* The log has it from announce(). */
+	/* announce() logs the link. */
 	if (kernel_link_is_up(link))
 		ends(&watch->each[index], PORT_TROUBLE_LINK);
 	else
@@ -335,7 +336,7 @@ look_at_link(struct port_watch *watch, uint16_t index, const struct kernel_link 
 				 : "is set down (ip link)");
 }
 
-/* answer: the kernel's; NULL: it has not answered yet. */
+/* answer: of the kernel; NULL: none yet. */
 static void
 look_at(struct port_watch *watch, uint16_t index, const struct port_answer *answer)
 {
@@ -344,7 +345,7 @@ look_at(struct port_watch *watch, uint16_t index, const struct port_answer *answ
 	look_at_frames(watch, index);
 	if (ifindex == 0 || !has_interface(watch, index))
 		return;
-	/* The port may have been opened anew meanwhile. */
+	/* The port may have been opened again since the question. */
 	if (answer == NULL || answer->ifindex != watch->pipeline->ports[index].ifindex ||
 	    answer->ret != 0)
 		return;

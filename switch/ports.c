@@ -82,8 +82,8 @@ note_xdp_sockets(struct ports *ports, uint16_t index)
 }
 
 /*
- * AF_XDP's driver has as many queues as its arguments say; of others, one for each worker is
- * enough.
+ * Returns the number of queues of a device. The AF_XDP driver has as many as its arguments say; for
+ * other devices, one for each worker is enough.
  */
 static uint16_t
 queue_count(const struct config *config, const struct config_port *port,
@@ -94,15 +94,15 @@ queue_count(const struct config *config, const struct config_port *port,
 	if (config_port_is_af_xdp(port))
 		return most;
 	/*
-	 * The driver believes that a connected host serves as many as are set up here; a host
-	 * brings one.
+	 * The driver assumes that a connected host serves as many queues as are set up here; a host
+	 * has one.
 	 */
 	if (port->memif)
 		return 1;
 	return RTE_MIN(most, config->n_workers);
 }
 
-/* By both of the limits that devices tell: of packets, and of frames. */
+/* Returns the smaller of the two limits that devices report: of packets, and of frames. */
 static uint16_t
 device_max_mtu(const struct rte_eth_dev_info *info)
 {
@@ -114,8 +114,8 @@ device_max_mtu(const struct rte_eth_dev_info *info)
 }
 
 /*
- * Gives a device its MTU, and looks whether it took it. Those on an interface that was there before
- * have its MTU, which config_check_mtu compares. Returns 0, or -errno with error filled.
+ * Sets a device's MTU, and checks that the device took it. A device on an existing interface has
+ * the interface's MTU, which config_check_mtu compares. Returns 0, or -errno with error filled.
  */
 static int
 device_set_mtu(const struct config_port *port, uint16_t index, uint16_t ethdev,
@@ -124,12 +124,12 @@ device_set_mtu(const struct config_port *port, uint16_t index, uint16_t ethdev,
 	uint16_t found = 0;
 	int ret = 0;
 
-	/* A host at a memif port brings the buffers, as long as the gate asks for. */
+	/* A host at a memif port provides the buffers, as long as the gate requires. */
 	if (config_port_attaches(port) || port->memif)
 		return 0;
 	if (!port->pci)
 		ret = rte_eth_dev_set_mtu(ethdev, port->mtu);
-	/* Devices without a limit of their own can't be told one. */
+	/* Devices without a limit do not support setting one. */
 	if (ret == -ENOTSUP && info->max_rx_pktlen >= port->mtu + (uint32_t)RTE_ETHER_HDR_LEN)
 		return 0;
 	if (ret == 0)
@@ -146,10 +146,7 @@ device_set_mtu(const struct config_port *port, uint16_t index, uint16_t ethdev,
 	return ret == 0 ? -EINVAL : ret;
 }
 
-/*
- * Remembers the kernel's part of a port whose device has just started: interface, sockets and XDP
- * program.
- */
+/* Notes the interface, the sockets and the XDP program of a port whose device has just started. */
 static void
 note_interface(const struct config *config, struct ports *ports, uint16_t index,
 	       const struct rte_eth_dev_info *info)
@@ -193,7 +190,7 @@ device_start(const struct config *config, struct ports *ports, uint16_t index, c
 	if (ret != 0)
 		goto fail;
 	out->n_queues = queue_count(config, port, &info);
-	/* vdevs get theirs below. */
+	/* device_set_mtu sets the MTU of vdevs. */
 	if (port->pci)
 		conf.rxmode.mtu = port->mtu;
 	if (out->n_queues > 1 && port->pci) {
@@ -227,8 +224,8 @@ device_start(const struct config *config, struct ports *ports, uint16_t index, c
 
 fail:
 	/*
-	 * What the kernel refuses is the MTU of the other end, which may be in a namespace that is
-	 * not seen from here.
+	 * EINVAL means that the kernel refuses the MTU of the other end, which may be in a
+	 * namespace that is not visible here.
 	 */
 	snprintf(error, CONFIG_ERROR_LEN,
 		 "ports[%u]: device \"%s\" of port \"%s\" does not start: %s%s", index,
@@ -263,7 +260,7 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 	out->egress = ports_egress(port);
 	out->shared = port->memif;
 	out->down = port->memif; /* until a host connects */
-	/* Before the memory: a wrong MTU asks for too much of it. */
+	/* Checked before memory is allocated: a wrong MTU needs too much of it. */
 	ret = config_check_mtu(port, index, NULL, error);
 	if (ret != 0)
 		return ret;
@@ -278,8 +275,8 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 }
 
 /*
- * One packet may leave by several ports: either all devices complete its checksum, or none does.
- * Ports with drivers of our own take both.
+ * A packet may leave by several ports: either all devices complete its checksum, or none does. The
+ * switch's own drivers take both.
  */
 static void
 agree_on_checksums(struct ports *ports)
@@ -321,7 +318,10 @@ ports_stop(struct ports *ports)
 			port->driver->close(port->handle);
 			continue;
 		}
-		/* Before its driver: no frame goes to a socket that is being closed. */
+		/*
+		 * Released before the driver is closed, so that no frame goes to a socket that is
+		 * being closed.
+		 */
 		port_program_release(&ports->programs[i]);
 		rte_eth_dev_stop(port->ethdev);
 		rte_eth_dev_close(port->ethdev);
@@ -363,14 +363,13 @@ ports_socket_is_bound(struct ports *ports, uint16_t index)
 void
 ports_set_promiscuous(const struct ports *ports, uint16_t index)
 {
-	/* DPDK does not ask the driver for what it believes to have. */
+	/* DPDK ignores a request for a mode that it has set already. */
 	rte_eth_promiscuous_disable(ports->ports[index].ethdev);
 	rte_eth_promiscuous_enable(ports->ports[index].ethdev);
 }
 
 /*
- * AF_XDP's driver would keep the packets that are in the old socket's rings, some thousands of the
- * pool.
+ * The AF_XDP driver would keep the packets in the old socket's rings, some thousands of the pool.
  */
 bool
 ports_can_reopen(const struct config_port *config)
@@ -406,7 +405,7 @@ device_stats(const struct ports *ports, uint16_t index, struct port_driver_stats
 	bool xdp = false;
 
 	rte_eth_stats_get(ports->ports[index].ethdev, &device);
-	/* AF_XDP's driver counts only a part of its sockets' drops. */
+	/* The AF_XDP driver counts only a part of its sockets' drops. */
 	for (size_t i = 0; i < ports->n_xdp_sockets; i++) {
 		if (ports->xdp_sockets[i].port == index) {
 			missed += kernel_xdp_drops(ports->xdp_sockets[i].fd);
@@ -464,7 +463,7 @@ ports_link_is_up(const struct ports *ports, const struct config_port *config,
 		return false;
 	if (port->ifindex == 0 || config->pci)
 		return true;
-	/* An interface that was made again is another one, and the port is not on it. */
+	/* An interface that was created again is another one, and the port is not on it. */
 	if (ports_interface_index(ports, index) != port->ifindex)
 		return false;
 	memcpy(request.ifr_name, ports->interfaces[index], sizeof(request.ifr_name));

@@ -14,13 +14,13 @@
 
 #define MAX_FRAMES (1u << 20)
 
-/* Those of DPDK's driver, so that configurations made for it stay right. */
+/* The same as of DPDK's driver, so that its configurations stay valid. */
 static const char *const argument_names[] = { "iface",   "qpairs",       "framesz", "framecnt",
 					      "blocksz", "qdisc_bypass", NULL };
 
 /*
- * Reads a number from low to high; the value stays as it is if there is no such argument. Returns
- * false if it is wrong.
+ * Reads a number from low to high; without such an argument, *value is unchanged. Returns false if
+ * the number is wrong.
  */
 static bool
 read_number(const struct rte_kvargs *arguments, const char *name, uint32_t low, uint32_t high,
@@ -82,8 +82,8 @@ read_arguments(const struct rte_kvargs *arguments, struct packet_port_options *o
 }
 
 /*
- * Reads a port's arguments into the options. Returns what the caller frees with rte_kvargs_free, as
- * options point into it, or NULL with *ret and why (PACKET_PORT_ERROR_LEN bytes) set.
+ * Reads a port's arguments into the options. Returns the arguments, which the options point into,
+ * to be freed with rte_kvargs_free; or NULL with *ret and why (PACKET_PORT_ERROR_LEN bytes) set.
  */
 static struct rte_kvargs *
 parse_arguments(const struct config_port *config, struct packet_port_options *options, int *ret,
@@ -137,7 +137,7 @@ ports_check_packet(const struct config *config, char *error)
 	return 0;
 }
 
-/* Says what becomes of frames that could leave as one, which the interface has a say in. */
+/* Logs whether frames can leave as super-frames, which depends on the interface. */
 static void
 tell_super_frames(const struct config_port *config, const struct pipeline_port *port)
 {

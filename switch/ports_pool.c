@@ -17,8 +17,8 @@
 #include "wire/wire.h"
 
 /*
- * A UMEM chunk is a page; what stands in it before the frame is taken off (the last is XDP's own
- * headroom).
+ * A UMEM chunk is a page. The frame's room is what is left after the object header, the mbuf, its
+ * private area and the headrooms, the last of which is XDP's own.
  */
 #define AF_XDP_CHUNK 4096
 #define AF_XDP_OBJECT_HEADER RTE_ALIGN_CEIL(sizeof(struct rte_mempool_objhdr), RTE_MEMPOOL_ALIGN)
@@ -38,8 +38,8 @@ static_assert((PIPELINE_MBUF_PRIV_SIZE + FANIN_PAYLOAD_OFFSET) % FANIN_PAYLOAD_A
 	      "payload alignment");
 
 /*
- * Data room that all non-AF_XDP ports need. Drivers that copy whole frames of a ring need room for
- * those.
+ * Returns the data room that all non-AF_XDP ports need. Drivers that copy whole frames of a ring
+ * need room for these frames.
  */
 static uint32_t
 other_data_room(const struct config *config)
@@ -64,8 +64,8 @@ other_data_room(const struct config *config)
 }
 
 /*
- * As rte_pktmbuf_pool_create, but without the padding that spreads packets over memory channels:
- * with it, AF_XDP's would no longer fit into a page.
+ * Like rte_pktmbuf_pool_create, but without the padding that spreads packets over memory channels:
+ * AF_XDP packets would no longer fit into a page.
  */
 static struct rte_mempool *
 pool_allocate(const char *name, uint32_t n, uint32_t cache, uint32_t room)
@@ -95,8 +95,9 @@ fail:
 }
 
 /*
- * Packets that a queue of a port can hold at once. AF_XDP keeps some in its fill ring (twice the
- * ring size) and its receive ring; a packet socket takes some ahead; memif copies and keeps none.
+ * Returns the packets that a queue of a port can hold at once. AF_XDP keeps packets in its fill
+ * ring (twice the ring size) and its receive ring; a packet socket allocates some in advance; memif
+ * copies and keeps none.
  */
 static uint32_t
 mbufs_per_queue(const struct config_port *port)
@@ -108,7 +109,10 @@ mbufs_per_queue(const struct config_port *port)
 	return 2 * PORTS_RING_SIZE;
 }
 
-/* Returns the receive queues of an AF_XDP port, each of which keeps packets; of others 1. */
+/*
+ * Returns the number of receive queues of an AF_XDP port, each of which keeps packets; 1 for other
+ * ports.
+ */
 static uint32_t
 queues_of(const struct config_port *port)
 {
@@ -119,14 +123,17 @@ queues_of(const struct config_port *port)
 	return n < 1 ? 1 : (uint32_t)n;
 }
 
-/* Packets that slots may hold: those of jobs' own, and those that jobs of a handler share. */
+/*
+ * Returns the packets that slots may hold: slots of single jobs, and slots that the jobs of a
+ * handler share.
+ */
 static uint32_t
 mbufs_in_slots(const struct config *config)
 {
 	return config->slots + config->shared_slots * fanin_handlers_that_share();
 }
 
-/* Packets that a pool needs so that it never runs dry. */
+/* Returns the packets that a pool needs to never run dry. */
 static uint32_t
 mbufs_needed(const struct config *config, int which)
 {
@@ -138,8 +145,8 @@ mbufs_needed(const struct config *config, int which)
 		const struct pipeline_egress egress = ports_egress(&config->ports[i]);
 
 		/*
-		 * Frames of any pool may wait for any port; of several workers each has its share,
-		 * whatever waits in others.
+		 * Frames of any pool may wait for any port. With several workers, each has its own
+		 * share, whatever waits at others.
 		 */
 		n += egress_frames(&egress, config->ports[i].mtu) * (config->n_workers > 1 ? 2 : 1);
 		if (which == (config_port_is_af_xdp(&config->ports[i]) ? POOL_AF_XDP : POOL_OTHER))

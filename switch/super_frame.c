@@ -14,8 +14,8 @@
 #define VLAN_TAGS_MAX 2
 
 /*
- * Where a frame's IP header begins, past its tags; sets *type_be to what follows. Returns 0 if the
- * first mbuf does not reach that far.
+ * Returns the offset of a frame's IP header, after its tags; sets *type_be to the header's type.
+ * Returns 0 if the first mbuf does not reach that far.
  */
 static uint32_t
 find_ip(const struct rte_mbuf *mbuf, rte_be16_t *type_be)
@@ -36,7 +36,8 @@ find_ip(const struct rte_mbuf *mbuf, rte_be16_t *type_be)
 }
 
 /*
- * Is the super-frame's transport header the one right behind its IP header, and of that protocol?
+ * True if the super-frame's transport header directly follows its IP header, and is of that
+ * protocol.
  */
 static bool
 is_plain_ip(const struct rte_mbuf *mbuf, rte_be16_t type_be, uint32_t l2, uint32_t l4,
@@ -53,7 +54,9 @@ is_plain_ip(const struct rte_mbuf *mbuf, rte_be16_t type_be, uint32_t l2, uint32
 	if (type_be != rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV6) || l4 < l2 + sizeof(*v6) ||
 	    ip[0] >> 4 != 6)
 		return false;
-	/* Behind extension headers, which every segment repeats, nobody looks for a tunnel's. */
+	/*
+	 * Extension headers are repeated in every segment; tunnels after them are not searched for.
+	 */
 	return l4 == l2 + sizeof(*v6)
 		       ? v6->proto == protocol
 		       : v6->proto != IPPROTO_IPV6 && v6->proto != IPPROTO_IPIP &&
@@ -171,20 +174,21 @@ super_frame_segment_headers(const struct fanin_headers *whole, uint32_t index, u
 	segment->udp.checksum_be = 0;
 }
 
-/* A bitmap; of types from 64 on those that end alike leave alone, too. */
+/* A bitmap of types modulo 64. Types from 64 on with the same remainder leave alone, too. */
 #define TYPES_ALONE                                                                                \
 	(UINT64_C(1) << FANIN_TYPE_REFUSED | UINT64_C(1) << FANIN_TYPE_JOIN_ACK |                  \
 	 UINT64_C(1) << FANIN_TYPE_LEAVE_ACK)
 
 /*
- * May the frame be a part of a super-frame? Answers to JOIN and LEAVE, and refusals, may not: they
- * come through where super-frames don't. One with a checksum keeps it, right or wrong.
+ * True if the frame may be a part of a super-frame. Answers to JOIN and LEAVE, and refusals, may
+ * not, so that they arrive even where super-frames do not. A frame with a checksum keeps it, right
+ * or wrong.
  */
 static inline bool
 is_joinable(const struct rte_mbuf *mbuf, rte_be16_t udp_port_be)
 {
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
-	/* The same packet goes to devices that complete its checksum. */
+	/* Such a packet also goes to devices, which complete its checksum. */
 	const uint64_t for_devices = RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_UDP_CKSUM;
 
 	return mbuf->nb_segs == 1 && mbuf->pkt_len >= FANIN_PAYLOAD_OFFSET &&
@@ -195,10 +199,10 @@ is_joinable(const struct rte_mbuf *mbuf, rte_be16_t udp_port_be)
 }
 
 /*
- * Do both have the same addresses, ports, time to live, class of traffic and congestion mark, and
- * belong to the same job? Sockets of hosts tell jobs by the first packet. Packets whose elements
- * are left out are a flow of their own: between those that have them, as in a reduce_scatter, each
- * would end a super-frame.
+ * True if two frames have the same addresses, ports, time to live, traffic class and congestion
+ * mark, and belong to the same job: hosts' sockets identify the job by the first packet. Packets
+ * without elements are a flow of their own: between packets with elements, as in a reduce_scatter,
+ * each would end a super-frame.
  */
 static inline bool
 is_same_flow(const struct rte_mbuf *a, const struct rte_mbuf *b)
@@ -227,7 +231,7 @@ has_room(const struct super_frame_group *group, const struct rte_mbuf *first, ui
 	       group->len + len - FANIN_L4_LEN <= SUPER_FRAME_LEN_OUT;
 }
 
-/* The frames in the order of their groups. */
+/* Sorts the frames by their groups. */
 static void
 reorder(struct rte_mbuf **mbufs, uint16_t n, const uint8_t *group_of,
 	struct super_frame_group *groups, uint16_t n_groups)
@@ -260,7 +264,7 @@ super_frame_group(struct rte_mbuf **mbufs, uint16_t n, rte_be16_t udp_port_be,
 		uint16_t k = n_open;
 
 		if (is_joinable(mbufs[i], udp_port_be)) {
-			/* The flow of the frame before is the likeliest. */
+			/* The flow of the previous frame is the likeliest. */
 			while (k != 0 && !is_same_flow(mbufs[groups[open[k - 1]].first], mbufs[i]))
 				k--;
 			if (k == 0)

@@ -20,10 +20,10 @@
 
 #include "switch/super_frame.h"
 
-/* Of the payload of each segment that is sent to find out, bytes. */
+/* Payload of each segment of the test frame, bytes. */
 #define PROBE_BYTES 8
 
-/* Linux 6.2 is the first one. */
+/* True for Linux 6.2 and later. */
 static bool
 is_new_enough(void)
 {
@@ -35,8 +35,8 @@ is_new_enough(void)
 }
 
 /*
- * Sends two segments as one to an address that the loopback interface does not have: nobody
- * receives them. Returns 0 or errno.
+ * Sends two segments as one to a MAC address that the loopback interface does not have, so that no
+ * program receives them. Returns 0 or errno.
  */
 static int
 send_probe(int fd)
@@ -88,7 +88,7 @@ super_frame_kernel_probe(void)
 		return SUPER_FRAME_KERNEL_TAKES;
 	if (errnum == EINVAL || errnum == EOPNOTSUPP)
 		return SUPER_FRAME_KERNEL_REFUSES;
-	/* Such as ENETDOWN. */
+	/* Other errors, such as ENETDOWN, tell nothing about the kernel. */
 	return is_new_enough() ? SUPER_FRAME_KERNEL_TAKES : SUPER_FRAME_KERNEL_OLD;
 }
 
@@ -101,7 +101,7 @@ ethtool(const char *interface, int fd, void *command)
 	return ioctl(fd, SIOCETHTOOL, &request) == 0;
 }
 
-/* The number of the feature "tx-udp-segmentation" in this kernel's list, or -1. */
+/* Returns the number of the feature "tx-udp-segmentation" in this kernel's list, or -1. */
 static int
 find_feature(const char *interface, int fd)
 {
@@ -153,7 +153,7 @@ has_feature(const char *interface, int fd, int feature)
 bool
 super_frame_interface_takes(const char *interface)
 {
-	/* The same for all interfaces: looked up once. */
+	/* The number is the same for all interfaces, so it is looked up once. */
 	static int known = -1;
 	const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int feature = __atomic_load_n(&known, __ATOMIC_RELAXED);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See telemetry.h. DPDK gives its callbacks no argument of ours, so the meeting place is static. */
+/*
+ * See telemetry.h. DPDK passes no argument of ours to its callbacks, so the meeting place is
+ * static.
+ */
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -21,8 +24,8 @@
 #define ANSWER_SECONDS 2
 
 /*
- * Members of the control commands' answers that are left out: telemetry has whole numbers only, and
- * busy_us says the same; the others have commands of their own.
+ * Members of the control commands' answers that are left out: telemetry has only integers, and
+ * busy_us has the same information as busy_share; the others have commands of their own.
  */
 static const char *const left_out[] = { "busy_share", "workers", "drops" };
 
@@ -38,7 +41,7 @@ static struct {
 
 /*
  * Waits until the main thread has made values after this call. The lock is held. Returns false if
- * it does not.
+ * that takes too long or telemetry is closed.
  */
 static bool
 ask_main_thread(void)
@@ -71,7 +74,7 @@ is_left_out(const char *key)
 }
 
 /*
- * Fills a dict with an object's members. Ranges like "2-3" are no names for telemetry, "2_3" are.
+ * Fills a dict with an object's members. Telemetry does not allow names like "2-3": "2_3" is used.
  */
 static int
 add_members(struct rte_tel_data *dict, const json_t *object) /* NOLINT(misc-no-recursion) */
@@ -94,7 +97,7 @@ add_members(struct rte_tel_data *dict, const json_t *object) /* NOLINT(misc-no-r
 	return ret;
 }
 
-/* Takes the container over. */
+/* Adds a container, which the dict then owns; frees it on failure. */
 static int
 add_container(struct rte_tel_data *dict, const char *name, struct rte_tel_data *container, int ret)
 {
@@ -118,7 +121,7 @@ add_object(struct rte_tel_data *dict, const char *name,
 	return add_container(dict, name, container, add_members(container, object));
 }
 
-/* An array of integers stays one; one of objects becomes an object of them by their numbers. */
+/* Adds an array of integers as such, and an array of objects as a dict by their indexes. */
 static int
 add_array(struct rte_tel_data *dict, const char *name,
 	  const json_t *array) /* NOLINT(misc-no-recursion)
@@ -174,7 +177,7 @@ add_value(struct rte_tel_data *dict, const char *key,
 	return 0;
 }
 
-/* What a list's entries are called. */
+/* Writes the name of a list's entry. */
 static void
 name_of(const json_t *entry, const char *key, char *name, size_t size)
 {
@@ -186,7 +189,7 @@ name_of(const json_t *entry, const char *key, char *name, size_t size)
 		snprintf(name, size, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
 }
 
-/* Without a parameter the names of a list's entries, with one the entry of that name. */
+/* Answers with the names of a list's entries; with a parameter, with the entry of that name. */
 static int
 give_list(const json_t *list, const char *key, const char *parameter, struct rte_tel_data *data)
 {
@@ -227,7 +230,7 @@ give_drops(const json_t *drops, struct rte_tel_data *data)
 	return ret;
 }
 
-/* In a thread of telemetry. */
+/* Runs in a telemetry thread. */
 static int
 handle_command(const char *command, const char *parameter, struct rte_tel_data *data)
 {

@@ -26,10 +26,9 @@
 #define CONFIG_MAX_ROUTES 256
 #define CONFIG_MAX_NEXT_HOPS 16
 #define CONFIG_MAX_MTU 61184 /* DPDK keeps a buffer's length, all included, in 16 bits */
-#define CONFIG_QUEUE_FRAMES                                                                        \
-	256 /* of full length, that may queue for a port without queue_bytes                       \
-	     */
-#define CONFIG_MAX_QUEUE (1 << 28) /* bytes of a port's queue, and of its bucket */
+/* Frames of full length that may queue for a port without queue_bytes. */
+#define CONFIG_QUEUE_FRAMES 256
+#define CONFIG_MAX_QUEUE (1 << 28) /* maximum bytes of a port's queue, and of its bucket */
 
 enum config_hugepages {
 	CONFIG_HUGEPAGES_AUTO,
@@ -52,9 +51,9 @@ struct config_port {
 	char name[CONFIG_NAME_LEN];
 	char device[CONFIG_DEVICE_LEN]; /* vdev devargs, or a PCI address */
 	bool pci;
-	bool memif;                  /* the vdev net_memif, as server */
-	bool by_rule;                /* the file names an interface, and the driver was chosen */
-	char why[INTERFACE_WHY_LEN]; /* why that one, if by_rule */
+	bool memif;   /* the vdev net_memif, as server */
+	bool by_rule; /* the file names an interface, and the switch chose the driver */
+	char why[INTERFACE_WHY_LEN]; /* reason for the choice, if by_rule */
 	uint16_t memif_id;           /* the number with which a host connects to this port */
 	uint16_t mtu;                /* bytes, 576 to CONFIG_MAX_MTU */
 	bool routed;                 /* leads to another switch */
@@ -94,7 +93,7 @@ struct config {
 	uint8_t mac[6];
 	uint16_t udp_port; /* host order */
 	char control_socket[CONFIG_PATH_LEN];
-	char metrics_listen[CONFIG_ENDPOINT_LEN]; /* "IP:PORT"; empty: nowhere */
+	char metrics_listen[CONFIG_ENDPOINT_LEN]; /* "IP:PORT"; empty: none */
 	char control_listen[CONFIG_NAME_LEN * 2]; /* ADDRESS:PORT; empty: no control over TCP */
 	char control_token_file[CONFIG_DEVICE_LEN];
 	char tls_certificate[CONFIG_DEVICE_LEN]; /* empty: no TLS, and the next two are empty, too
@@ -110,20 +109,20 @@ struct config {
 	uint16_t n_workers;
 	enum config_policy policy;
 	uint16_t cluster_size; /* S: workers that share a block */
-	uint64_t tree_up_to;   /* message sizes, bytes: which handler "auto" takes */
+	uint64_t tree_up_to; /* maximum message sizes for the handlers that "auto" chooses, bytes */
 	uint64_t multi2_up_to;
 	uint64_t multi4_up_to;
 	enum config_idle idle_policy;
 	uint32_t idle_empty_polls;
 	uint32_t idle_sleep_us;
 	uint16_t max_jobs;
-	uint32_t slots;        /* in all jobs together */
+	uint32_t slots;        /* of all jobs together */
 	uint32_t shared_slots; /* of all jobs of a handler together */
 	uint32_t key_rate;     /* packets per second and port that each worker admits by key */
 	uint32_t mac_entries;
 	uint32_t mac_age_seconds;
 	uint32_t probe_ms;     /* between probes of a next hop */
-	uint32_t probe_misses; /* in a row after which it is dead */
+	uint32_t probe_misses; /* missed probes in a row after which a next hop is dead */
 	char memif_socket[CONFIG_PATH_LEN - CONFIG_MEMIF_SUFFIX_LEN];
 	struct config_port ports[CONFIG_MAX_PORTS];
 	uint16_t n_ports;
@@ -144,22 +143,21 @@ struct config {
  */
 int config_load(const char *path, struct config *config, char *error);
 
-/* The same from text; errors name `source` instead of a file's path. */
+/* Reads a configuration from text; errors name `source` instead of a file's path. */
 int config_parse(const char *text, size_t len, const char *source, struct config *config,
 		 char *error);
 
 /*
- * Checks against this machine what config_parse can't: the workers' CPUs; that each port's driver,
- * and the network interface of a vdev's iface= argument, exist, and that the MTU fits them; token
- * file, TLS files and the addresses to listen on. Works beside a running switch. Same error
- * contract; -ENODEV for a missing interface, device or driver, -EINVAL for the others.
+ * Checks a configuration against this machine: the workers' CPUs; that each port's driver, and the
+ * network interface of a vdev's iface= argument, exist, and that the MTU fits them; token file, TLS
+ * files and the addresses to listen on. May be called while a switch runs. Same error contract;
+ * -ENODEV for a missing interface, device or driver, -EINVAL for the others.
  */
 int config_check_machine(const struct config *config, const char *source, char *error);
 
 /*
- * The part of these checks that may change while the switch runs: a port's MTU against its driver
- * and its interface. index: in config->ports. Same error contract; source: NULL: the error begins
- * with the key's path.
+ * Checks a port's MTU against its driver and its interface, which may change while the switch runs.
+ * index: in config->ports. Same error contract; source NULL: the error begins with the key's path.
  */
 int config_check_mtu(const struct config_port *port, unsigned int index, const char *source,
 		     char *error);
@@ -181,10 +179,7 @@ const char *config_port_key(const struct config_port *port);
 /* True if there is a memif port. */
 bool config_has_memif(const struct config *config);
 
-/*
- * True if the port's device attaches to an interface that is there before. A tap device makes its
- * own.
- */
+/* True if the port's device attaches to an existing interface. A tap device makes its own. */
 bool config_port_attaches(const struct config_port *port);
 
 /* True if the port's device is net_af_xdp. */

@@ -56,8 +56,8 @@ config_has_memif(const struct config *config)
 }
 
 /*
- * Two vdevs are the same device if they attach to the same interface, or have the same number and
- * driver.
+ * Checks two vdevs, which are the same device if they attach to the same interface, or have the
+ * same driver and number.
  */
 static int
 check_vdev_pair(const struct config_reader *reader, const struct config *config, unsigned int first,
@@ -121,7 +121,10 @@ check_port_pair(const struct config_reader *reader, const struct config *config,
 	return 0;
 }
 
-/* Returns the bytes of a frame of the port's MTU: a queue without room for one never sends it. */
+/*
+ * Returns the length of a frame with the port's MTU, bytes: a queue without room for one never
+ * sends it.
+ */
 static uint32_t
 frame_bytes(const struct config_port *port)
 {

@@ -51,15 +51,15 @@ static const char *const policies[] = {
 static const char memif_driver[] = "net_memif";
 
 /*
- * Makes a device of the interface that the file names; one that does not exist is told later, with
- * the rest of the machine.
+ * Chooses the device for the interface that the file names. A missing interface is reported later,
+ * with the other checks of the machine.
  */
 static void
 choose_driver(struct config_port *port)
 {
 	char interface[IF_NAMESIZE];
 
-	memcpy(interface, port->device, sizeof(interface)); /* which is shorter: is_interface */
+	memcpy(interface, port->device, sizeof(interface)); /* names are shorter: is_interface */
 	interface[sizeof(interface) - 1] = '\0';
 	if (interface_wants_xdp(interface, port->mtu, port->why)) {
 		const unsigned int queues = interface_receive_queues(interface);
@@ -238,7 +238,7 @@ static const struct config_key port_keys[] = {
 	{ "mtu", CONFIG_TYPE_INTEGER, FIELD(config_port, mtu), RANGE(576, CONFIG_MAX_MTU),
 	  .fallback = 1500 },
 	{ "routed", CONFIG_TYPE_BOOLEAN, FIELD(config_port, routed) },
-	/* 0: none, or as pipeline/egress.h has it. */
+	/* 0: none, or the default of pipeline/egress.h. */
 	{ "rate_mbit", CONFIG_TYPE_INTEGER, FIELD(config_port, rate_mbit), RANGE(1, 400000),
 	  .derived = true },
 	{ "bucket_bytes", CONFIG_TYPE_INTEGER, FIELD(config_port, bucket_bytes),

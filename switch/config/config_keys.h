@@ -49,7 +49,7 @@ struct config_key {
 	size_t offset; /* of the field in the struct of this table */
 	size_t size;   /* of the field in bytes */
 
-	int64_t minimum; /* of an INTEGER; of the number of entries of an ARRAY */
+	int64_t minimum; /* of an INTEGER, or of the number of entries of an ARRAY */
 	int64_t maximum;
 	int64_t fallback; /* default of an INTEGER, BOOLEAN or CHOICE */
 	bool derived; /* the default depends on something else; fallback only marks the absence */
@@ -71,7 +71,7 @@ struct config_key {
 /* All keys of the file. */
 extern const struct config_key config_keys[];
 
-/* Marks a worker without a CPU of its own. */
+/* Marks a worker without a configured CPU. */
 #define CONFIG_CPU_OF_LCORE UINT16_MAX
 
 /*
@@ -103,8 +103,8 @@ const char *config_value_expected(const struct config_key *key, char *buffer);
 int config_check_together(const struct config_reader *reader, const struct config *config);
 
 /*
- * Finds the port of each next hop by its name, and checks the routes and the own subnet. After
- * config_check_together. Returns 0, or -EINVAL with the reader's error filled.
+ * Finds the port of each next hop by its name, and checks the routes and the switch's own subnet.
+ * Call it after config_check_together. Returns 0, or -EINVAL with the reader's error filled.
  */
 int config_finish_routes(const struct config_reader *reader, struct config *config);
 

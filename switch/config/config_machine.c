@@ -17,7 +17,7 @@
 #include "switch/config/config.h"
 #include "switch/config/config_keys.h"
 
-/* "0-1,4": the CPUs of a set, as taskset and the kernel write them. */
+/* Writes the CPUs of a set, such as "0-1,4", as taskset and the kernel do. */
 static void
 print_cpus(const cpu_set_t *cpus, char *buffer, size_t size)
 {
@@ -157,8 +157,8 @@ config_check_mtu(const struct config_port *port, unsigned int index, const char 
 }
 
 /*
- * Two names of one interface, as it may have others: what they are called is no matter of the
- * configuration alone.
+ * Checks that no two ports attach to one interface by different names, which only the machine
+ * knows.
  */
 static int
 check_shared(const struct config_reader *reader, const struct config *config, unsigned int second)

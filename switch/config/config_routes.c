@@ -17,8 +17,8 @@ mask_be(unsigned int prefix_len)
 }
 
 /*
- * The own address must be a host address of its subnet; in subnets of one or two addresses, all are
- * (RFC 3021).
+ * Checks that the switch's own address is a host address of its subnet; in subnets of one or two
+ * addresses, all are (RFC 3021).
  */
 static int
 check_address(const struct config_reader *reader, const struct config *config)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One value of the configuration: checks it against its key's type and range, stores it in its
- * field, and tells what is expected. Called by the configuration's parser only.
+ * Checks one value of the configuration against its key's type and range, stores it in its field,
+ * and describes the expected values. Called by the configuration's parser only.
  */
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -149,7 +149,7 @@ is_path(const char *text)
 	return true;
 }
 
-/* True for what the kernel takes as a name, and can stand among a device's arguments. */
+/* True for a name that the kernel accepts, and that can be among a device's arguments. */
 static bool
 is_interface(const char *text)
 {
