@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The arguments of a control command: each helper checks one of them and tells, in the command's
- * error, what was found and what is expected. For the command functions of a control table
+ * The arguments of a control command: each helper checks one of them, and describes in the
+ * command's error what was found and what is expected. For the command functions of a control table
  * (control/control.h); no state.
  *
- * They all return 0, or -EINVAL with *error filled. An argument that is absent leaves *value as it
- * is and sets *present to false; present may be NULL, and then the argument is required. The _at
- * variants read from an object inside of the arguments; `where` is its path for messages, like
+ * All helpers return 0, or -EINVAL with *error filled. An absent argument leaves *value unchanged
+ * and sets *present to false; without present (NULL), the argument is required. The _at variants
+ * read from an object inside of the arguments; `where` is the object's path for messages, like
  * "args.members[0]", and empty at the top of a file.
  */
 #ifndef FANIN_CONTROL_ARGS_H
@@ -54,7 +54,9 @@ int args_ipv4_at(const char *where, const json_t *object, const char *key, uint3
 int args_objects_at(const char *where, const json_t *object, const char *key, size_t min,
 		    size_t max, const json_t **value, bool *present, struct control_error *error);
 
-/* args_check_known(args, error, "id", "members"): the names that the command takes, if any. */
+/*
+ * args_check_known(args, error, "id", "members"): checks against the names that the command takes.
+ */
 #define args_check_known(args, error, ...)                                                         \
 	args_check_known_at("args", (args),                                                        \
 			    (const char *const[]){ __VA_ARGS__ __VA_OPT__(, ) NULL }, (error))

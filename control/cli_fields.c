@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Options have no letters: their codes follow. */
+/* First code of options, which have no letters. */
 #define FIRST_CODE 256
 
 bool
@@ -67,7 +67,7 @@ take_real(const struct cli_program *program, const struct cli_field *row, void *
 	errno = 0;
 	value = strtod(text, &end);
 	snprintf(bounds, sizeof(bounds), "a number from %g to %g", row->low, high);
-	/* Not a number is neither. */
+	/* NaN fails both comparisons. */
 	if (errno != 0 || end == text || *end != '\0' || !(value >= row->low && value <= high) ||
 	    (row->kind == CLI_PART && value == 0))
 		program->refuse(row->name, text, row->expected != NULL ? row->expected : bounds);

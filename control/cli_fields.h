@@ -14,9 +14,9 @@
 
 enum cli_kind {
 	CLI_SET,     /* a bool, without an argument: true */
-	CLI_CLEAR,   /* likewise: false */
+	CLI_CLEAR,   /* a bool, without an argument: false */
 	CLI_TEXT,    /* a const char *, which is in argv */
-	CLI_INTEGER, /* an unsigned one, of the field's size */
+	CLI_INTEGER, /* an unsigned integer of the field's size */
 	CLI_REAL,    /* a double from low to high */
 	CLI_SHARE,   /* a double from 0 to 1 */
 	CLI_PART,    /* a double above 0 and up to 1 */
@@ -29,26 +29,29 @@ enum cli_kind {
 /* A row; a table ends with zeros. */
 struct cli_field {
 	const char *name;     /* after -- */
-	const char *argument; /* its name in the help; NULL: the option takes none */
-	const char *help;     /* where the program prints it from the table */
+	const char *argument; /* the argument's name in the help; NULL: the option takes none */
+	const char *help;     /* if the program prints its help from the table */
 	enum cli_kind kind;
 	size_t offset; /* of the field */
 	size_t size;
-	uint64_t least; /* of integers, as next two */
+	uint64_t least; /* this and the next two: of integers */
 	uint64_t most;
-	uint64_t unit; /* that the field has of one; 0: 1 */
-	double low;    /* of CLI_REAL, as next two */
+	uint64_t unit; /* factor of what is stored; 0: 1 */
+	double low;    /* this and the next two: of CLI_REAL */
 	double high;
 	double divisor;           /* of what is stored; 0: 1 */
 	const char *const *names; /* of choices */
 	size_t n_names;
 	int (*find)(const char *text);              /* negative: there is none */
 	void (*take)(void *fields, char *argument); /* argument: in argv, NULL if there is none */
-	/* In the words about a wrong argument. NULL: bounds, and for a choice wrong usage. */
+	/*
+	 * What the error about a wrong argument expects. NULL: the bounds; for a choice, wrong
+	 * usage.
+	 */
 	const char *expected;
 };
 
-/* Members of a row for a field, and for kinds of fields. */
+/* Members of a row for a field, and for the kinds of fields. */
 #define CLI_FIELD(type, member)                                                                    \
 	.offset = offsetof(type, member), .size = sizeof(((type *)NULL)->member)
 #define CLI_FLAG(type, member) .kind = CLI_SET, CLI_FIELD(type, member)
@@ -60,13 +63,16 @@ struct cli_field {
 
 struct cli_program {
 	const struct cli_field *fields; /* CLI_MAX_OPTIONS at most */
-	const char *about;              /* for usage(): the help's beginning */
-	int column;                     /* likewise: of the text about an option */
-	int base;                       /* of numbers; 0: as C writes them */
-	const char *number;             /* what begins the words about a number's bounds */
-	/* Ends the program. status: 0 for --help, else 2. getopt_long() has said what is wrong. */
+	const char *about;              /* for usage(): beginning of the help */
+	int column;                     /* for usage(): column of the options' texts */
+	int base;                       /* of numbers; 0: as in C */
+	const char *number;             /* prefix of the bounds in errors about numbers */
+	/*
+	 * Ends the program. status: 0 for --help, else 2, after getopt_long() has printed the
+	 * error.
+	 */
 	void (*usage)(const struct cli_program *program, int status);
-	/* Ends the program with words about a wrong argument. name: of the option. */
+	/* Ends the program with an error about a wrong argument. name: of the option. */
 	void (*refuse)(const char *name, const char *found, const char *expected);
 };
 
@@ -86,12 +92,15 @@ int cli_fields_parse(const struct cli_program *program, void *fields, int argc, 
 /* True if the option of this name, which must be in the table, was given. */
 bool cli_given(const struct cli_given *given, const char *name);
 
-/* Reads a number from least to most. Returns false if it is none. base: as above. */
+/*
+ * Reads a number from least to most. Returns false if the text is no such number. base: as in
+ * cli_program.
+ */
 bool cli_number(const char *text, int base, uint64_t least, uint64_t most, uint64_t *value);
 
 /*
- * For cli_program.usage: prints program->about and the options as cli_print_options does, or where
- * they are listed.
+ * For cli_program.usage: prints program->about and the options like cli_print_options, or how to
+ * list them.
  */
 void __attribute__((noreturn)) cli_usage(const struct cli_program *program, int status);
 

@@ -28,7 +28,7 @@
 /* A little above the server's own limit, so that its answers always fit. */
 #define LONGEST_ANSWER ((size_t)80 << 20)
 #define READ_CHUNK 65536
-#define QUEUE_SECONDS 5 /* that a Unix socket's queue may be full */
+#define QUEUE_SECONDS 5 /* longest wait for room in a Unix socket's queue */
 
 struct client {
 	struct stream stream; /* fd -1: not connected */
@@ -113,7 +113,7 @@ send_line(struct client *client, const json_t *message, uint64_t end_ms, char *e
 		if (got >= 0)
 			sent += (size_t)got;
 		else if (got == -EPIPE || got == -ECONNRESET)
-			break; /* its last message may tell why */
+			break; /* the server's last message may tell why */
 		else if (got == -EAGAIN)
 			ret = wait_ready(client, client->stream.send_events, end_ms, error);
 		else
@@ -210,7 +210,7 @@ connect_unix(struct client *client, int fd, char *error)
 			    "cannot connect to %s: expected a path of at most %zu bytes",
 			    client->at, sizeof(address.sun_path) - 1);
 	memcpy(address.sun_path, client->at, strlen(client->at) + 1);
-	/* Many may be connecting: then it waits for room in the queue, but not without end. */
+	/* If many are connecting, connect waits for room in the queue, but not without end. */
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	flags = fcntl(fd, F_GETFL);
 	fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
@@ -238,7 +238,7 @@ connect_unix(struct client *client, int fd, char *error)
 	return fail(error, -code, "cannot connect to %s: %s", client->at, strerror(code));
 }
 
-/* The stream owns the connection already, so that waiting for it is limited. */
+/* Connects the stream's socket, so that the wait is limited. */
 static int
 connect_tcp(struct client *client, const struct address *address, char *error)
 {
@@ -278,7 +278,7 @@ connect_to(struct client *client, const struct client_options *options, char *er
 	client->plain_tcp = !path && options->ca == NULL;
 	if (options->ca != NULL && !path && tls_client_create(&files, &client->tls, message) != 0)
 		return fail(error, -EINVAL, "%s", message);
-	/* Non-blocking before connect already: over TCP it might wait for minutes. */
+	/* Non-blocking even before connect, which could wait for minutes over TCP. */
 	fd = socket(address.socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return fail(error, -errno, "cannot make a socket: %s", strerror(errno));

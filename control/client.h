@@ -22,8 +22,8 @@ struct client;
 struct client_options {
 	const char *at; /* path of a Unix socket, or HOST:PORT without '/'; the port is optional for
 			   a manager */
-	bool manager; /* a manager, which waits for the handshake; else a switch, which greets first
-		       */
+	bool manager;   /* true: a manager, which waits for the handshake; false: a switch, which
+			   greets first */
 	const char *token_file;  /* for TCP; NULL: the token is in FANIN_TOKEN, or there is none */
 	const char *ca;          /* TLS with a server certificate of this CA; NULL: no TLS */
 	const char *certificate; /* own certificate, with key, if the server requires one; NULL:

@@ -21,20 +21,20 @@
 #include "control/listener.h"
 #include "control/tls.h"
 
-#define LINES_PER_ROUND 64   /* of one client before the others get their turn */
-#define GREEDY_NS 1000000u   /* spent lately on a client that has to stand back */
-#define TURN_NS 2000000u     /* for one of these before the next one */
-#define ROUND_NS 20000000u   /* for all of these in a round: the others are waiting */
-#define IDLE_MS 2000         /* without a request, after which a client may have to make room */
-#define UNREAD_MS 500        /* the same of one that does not read what it has asked for */
-#define ACCEPTS_PER_ROUND 32 /* a flood of connections delays nobody */
-#define ACCEPT_PAUSE_MS 100  /* without free file descriptors it can only wait */
-#define HELLO_MIN_MS 40      /* that a handshake gets, however many others wait for its place */
-/* A TCP client whose machine is gone is noticed within this many seconds. */
+#define LINES_PER_ROUND 64   /* of one client in a round */
+#define GREEDY_NS 1000000u   /* recent time that makes a client greedy */
+#define TURN_NS 2000000u     /* turn of a greedy client */
+#define ROUND_NS 20000000u   /* for all greedy clients in a round: the others wait */
+#define IDLE_MS 2000         /* time without a request after which a client may have to make room */
+#define UNREAD_MS 500        /* the same for a client that does not read its answers */
+#define ACCEPTS_PER_ROUND 32 /* so that a flood of connections delays no client */
+#define ACCEPT_PAUSE_MS 100  /* after running out of file descriptors */
+#define HELLO_MIN_MS 40 /* least time for a handshake, however many others wait for its place */
+/* Within this many seconds, a TCP client whose machine is gone is detected. */
 #define KEEPALIVE_IDLE_S 2
 #define KEEPALIVE_PROBES 3
 
-/* Everything that opens a listener writes to the same buffer. */
+/* All functions that open a listener write to the same buffer. */
 static_assert(CONTROL_MESSAGE_LEN >= LISTENER_ERROR_LEN, "buffers");
 static_assert(CONTROL_MESSAGE_LEN >= SECRET_ERROR_LEN, "buffers");
 static_assert(CONTROL_MESSAGE_LEN >= TLS_ERROR_LEN, "buffers");
@@ -49,12 +49,12 @@ enum {
 struct control {
 	struct control_service service;
 	struct listener listeners[N_LISTENERS]; /* fd -1: unused */
-	struct tls *tls;                        /* of the TCP listener; NULL: plain */
+	struct tls *tls;                        /* TLS of the TCP listener; NULL: plain */
 	uint64_t accept_after_ms[N_LISTENERS];
-	uint64_t halved_ms;             /* when what clients have spent was halved last */
+	uint64_t halved_ms;             /* when the clients' spent_ns were last halved */
 	unsigned int first;             /* greedy client that is served first */
 	struct control_client *clients; /* max_clients of them */
-	struct pollfd *fds;             /* one for each client, each listener and the wake_fd */
+	struct pollfd *fds;             /* one for each client, each listener and wake_fd */
 };
 
 static unsigned int
@@ -166,8 +166,8 @@ struct guest {
 };
 
 /*
- * Sends a new connection the error that there is no room for it, without waiting for it to be read.
- * whose: "" or of which user the n clients are.
+ * Sends a new connection the error that there is no room for it, without waiting until it is read.
+ * whose: "" or which user's the n clients are.
  */
 static void
 refuse_client(struct control *control, int fd, struct tls *tls, unsigned int n, const char *whose)
@@ -231,7 +231,7 @@ welcome_client(struct control *control, struct control_client *client, const str
 }
 
 /*
- * Where a new client can go: a free place or NULL, and the oldest client of its listener without a
+ * Places for a new client: a free place or NULL, and the oldest client of its listener without a
  * handshake, which it may replace, or NULL.
  */
 struct room {
@@ -263,8 +263,9 @@ look_for_room(struct control *control, bool tcp)
 }
 
 /*
- * True if the clients that a new one could replace have only just connected: without a moment to
- * speak, nobody would get in while connections pour in. The new ones wait in the kernel's queue.
+ * True if all clients that a new one could replace have only just connected: they need a moment for
+ * the handshake, or no client would get in while connections pour in. New connections wait in the
+ * kernel's queue.
  */
 static bool
 must_wait(struct control *control, const struct room *room, unsigned int listener)
@@ -287,8 +288,8 @@ is_privileged(uid_t uid)
 }
 
 /*
- * Returns how many Unix clients a user has, if that is all that it may have: half of all, and with
- * all other users three quarters. Else 0.
+ * Returns the number of a user's Unix clients if the user may have no more: half of all places, or
+ * three quarters together with all other users. Otherwise returns 0.
  */
 static unsigned int
 share_used(const struct control *control, uid_t uid)
@@ -308,8 +309,8 @@ share_used(const struct control *control, uid_t uid)
 }
 
 /*
- * Returns how many Unix clients there are, if that is all that there may be: of eight places one is
- * for TCP, where the manager is. Else 0.
+ * Returns the number of Unix clients if there may be no more: one place of eight is for TCP, which
+ * the manager uses. Otherwise returns 0.
  */
 static unsigned int
 unix_used(const struct control *control)
@@ -323,8 +324,8 @@ unix_used(const struct control *control)
 }
 
 /*
- * Returns since when a client does nothing, if that is long enough to make room for another one;
- * else UINT64_MAX.
+ * Returns since when a client has been idle, if that is long enough to make room for another one,
+ * otherwise UINT64_MAX.
  */
 static uint64_t
 idle_since(const struct control_client *client, uint64_t now)
@@ -337,8 +338,8 @@ idle_since(const struct control_client *client, uint64_t now)
 }
 
 /*
- * The Unix client that has done nothing for the longest time, and long enough to make room; NULL:
- * there is none. uid: NULL: any.
+ * Returns the Unix client that has been idle the longest, and long enough to make room; NULL: none.
+ * uid: NULL: any user's.
  */
 static struct control_client *
 find_idlest(struct control *control, const uid_t *uid)
@@ -544,7 +545,7 @@ is_greedy(const struct control_client *client)
 }
 
 /*
- * Serves Unix clients, and greedy ones of both kinds, in turns, as far as the round has time for
+ * Serves Unix clients, or greedy clients of both kinds, in turns, as long as the round has time for
  * them.
  */
 static void
@@ -569,8 +570,9 @@ serve_in_turns(struct control *control, bool greedy, uint64_t start_ns, uint64_t
 }
 
 /*
- * Those over TCP first, where the manager and its hosts are, then the others whose requests take
- * little time, then those whose requests take long: whoever keeps the daemon busy waits for itself.
+ * Serves TCP clients first, such as the manager and its hosts, then the other clients whose
+ * requests take little time, then the greedy ones: a client that keeps the daemon busy delays
+ * itself.
  */
 static void
 serve_clients(struct control *control, uint64_t now)
@@ -608,7 +610,10 @@ serve_round(struct control *control, int wake_fd, uint64_t wake_ms)
 	for (unsigned int i = 0; i < n_clients; i++) {
 		struct control_client *client = &control->clients[i];
 
-		/* Whatever becomes of one that is to be refused, it keeps its place until then. */
+		/*
+		 * A client whose refusal is delayed keeps its place until then, whatever happens to
+		 * its connection.
+		 */
 		control->fds[i] = (struct pollfd){ .fd = client->refuse_ms != 0 && !client->lost
 								 ? -1
 								 : client->stream.fd };

@@ -15,7 +15,7 @@
 
 #define CONTROL_PROTOCOL 1
 #define CONTROL_MESSAGE_LEN 512
-#define CONTROL_MAX_CLIENTS 32             /* unless the daemon says otherwise */
+#define CONTROL_MAX_CLIENTS 32             /* unless the daemon sets another number */
 #define CONTROL_LINE_MAX ((size_t)1 << 20) /* bytes of a request without its newline, likewise */
 
 struct control;
@@ -84,14 +84,15 @@ struct control_options {
 	const struct control_command *commands; /* ends with a NULL name */
 	void *user;                             /* passed to the commands */
 	/*
-	 * A client with data (control_client_set_data) is gone and must not be used any more. May
-	 * be NULL.
+	 * Called when a client with data (control_client_set_data) is gone. The client must not be
+	 * used any more. May be NULL.
 	 */
 	void (*closed)(void *user, struct control_client *client, void *data);
 	const char *path; /* of the Unix socket; NULL: none */
 	struct control_tcp tcp;
-	bool answers_hello; /* the greeting answers the client's handshake; else it is sent first */
-	/* version of Fanin's packets that the greeting tells, if answers_hello; 0: none */
+	bool answers_hello; /* true: the greeting answers the client's handshake; false: it is sent
+			       first */
+	/* version of Fanin's packets in the greeting, if answers_hello; 0: none */
 	int packet_version;
 	unsigned int max_clients; /* 0: CONTROL_MAX_CLIENTS */
 	size_t line_max;          /* 0: CONTROL_LINE_MAX */
@@ -103,12 +104,15 @@ struct control_options {
 json_t *control_fail(struct control_error *error, const char *code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* The result of a command that control_answer or control_refuse will answer later. Always NULL. */
+/*
+ * Marks the result of a command that control_answer or control_refuse will answer later. Always
+ * NULL.
+ */
 json_t *control_later(struct control_error *error);
 
 /*
- * Answers a request later. id: of the request, borrowed. result: a reference that the call takes.
- * If the connection is lost meanwhile, it is closed in the next round of control_serve.
+ * Answers a request later. id: of the request, borrowed. result: a reference that the call takes. A
+ * connection that has been lost is closed in the next round of control_serve.
  */
 void control_answer(struct control_client *client, json_t *id, json_t *result);
 
@@ -123,34 +127,32 @@ void *control_client_data(const struct control_client *client);
 void control_client_set_data(struct control_client *client, void *data);
 
 /*
- * Returns the number of a client's connection: above 0, and never reused by this daemon. For those
- * who answer later without having data: a client stays at its address until control_close, and has
+ * Returns the number of a client's connection: above 0, and never reused by this daemon. For late
+ * answers to clients without data: a client stays at its address until control_close, and has
  * another number, or none, once the connection is gone.
  */
 uint64_t control_client_number(const struct control_client *client);
 
-/*
- * Returns the version of Fanin's packets that a client has told in its handshake; 0: it told none.
- */
+/* Returns the version of Fanin's packets from a client's handshake; 0: none was given. */
 int64_t control_client_packet_version(const struct control_client *client);
 
 /*
- * In `closed`: true if the connection timed out, false if the other side has closed it. After a
- * timeout its machine or the network is gone, and its process may still live.
+ * Within `closed`: true if the connection timed out, false if the other side closed it. After a
+ * timeout, the client's machine or the network may be gone while its process lives.
  */
 bool control_client_is_silent(const struct control_client *client);
 
 /*
- * Checks the options of a TCP listener as far as that needs no file: the address; that an address
- * which other machines can reach has a token; that certificate and key come together. error:
+ * Checks the options of a TCP listener without reading files: the address is valid; an address that
+ * other machines can reach has a token; certificate and key come together. error:
  * CONTROL_MESSAGE_LEN bytes. Returns 0 or -EINVAL.
  */
 int control_tcp_check(const struct control_tcp *tcp, char *error);
 
 /*
  * Checks the rest on this machine: the token file and the TLS files exist and are valid, and the
- * address is one of this machine's. A daemon that already listens there is no error. To be called
- * after control_tcp_check; the same errors, or -errno.
+ * address is one of this machine's. A daemon that already listens there is no error. Call it after
+ * control_tcp_check; the same errors, or -errno.
  */
 int control_tcp_check_machine(const struct control_tcp *tcp, char *error);
 
@@ -168,12 +170,12 @@ uint16_t control_tcp_port(const struct control *control);
 
 /*
  * Serves clients until wake_fd becomes readable or timeout_ms have passed. Clients never block the
- * caller: one with a line longer than allowed, one too many, or one that does not read its answers
- * is closed. Of the clients of each listener that have not shaken hands only half as many as
- * allowed in all may be there: the oldest makes room for a new one. If there is no room, the Unix
- * client does that has asked for nothing for the longest time. Users but root and the daemon's own
- * have half of all places each, and three quarters together. Clients whose requests take long take
- * turns, behind those whose do not.
+ * caller: a client is closed if it sends a line longer than allowed, is one too many, or does not
+ * read its answers. Of each listener, at most half of the allowed clients may be without a
+ * handshake: the oldest of these makes room for a new one. If there is no room otherwise, the Unix
+ * client that has requested nothing for the longest time makes room. Each user but root and the
+ * daemon's own has at most half of all places, and all these users together three quarters. Clients
+ * whose requests take long take turns, after the others.
  *
  * Returns 1 if wake_fd is readable, 0 after the timeout, -errno on failure.
  */

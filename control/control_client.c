@@ -39,8 +39,8 @@ buffer_reserve(struct control_buffer *buffer, size_t more)
 }
 
 /*
- * Frees the memory of a buffer that is empty: most connections have nothing to say most of the
- * time, and there are many.
+ * Frees the memory of an empty buffer: there are many connections, and most are idle most of the
+ * time.
  */
 static void
 buffer_rest(struct control_buffer *buffer)
@@ -113,7 +113,7 @@ int
 control_client_receive(struct control_client *client)
 {
 	struct control_buffer *in = &client->in;
-	/* Before its handshake a TCP client gets no more memory than that needs. */
+	/* Before its handshake, a TCP client gets only the memory that the handshake needs. */
 	const size_t chunk = client->tcp && !client->greeted ? CONTROL_HELLO_MAX : READ_CHUNK;
 	ssize_t got;
 
@@ -186,7 +186,7 @@ control_client_send(struct control_client *client, const json_t *message, uint64
 	size_t len = text == NULL ? 0 : strlen(text);
 	int ret = -ENOMEM;
 
-	/* Nobody is sent answers and events without end that are not read. */
+	/* A client that does not read gets no more answers and events. */
 	if (out->end - out->start > CONTROL_ANSWER_MAX) {
 		ret = -ENOBUFS;
 	} else if (text != NULL && buffer_reserve(out, len + 1) == 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One line of the control protocol: the handshake or a request, checked, run and answered. Called
- * by control/control.c on the main thread.
+ * Handles one line of the control protocol: checks, runs and answers the handshake or a request.
+ * Called by control/control.c on the main thread.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -126,7 +126,7 @@ greet(struct control_client *client, uint64_t now_ms)
 	return ret;
 }
 
-/* The last thing that a client is told. */
+/* Sends a last error, after which the connection is closed. */
 static int
 end_with(struct control_client *client, const struct control_error *error, uint64_t now_ms)
 {
@@ -152,7 +152,10 @@ control_refuse_token(struct control_client *client, uint64_t now_ms)
 	return end_with(client, &error, now_ms);
 }
 
-/* A token is wrong: says so, at once or later. One too many from its address hears nothing more. */
+/*
+ * Handles a wrong token: refuses it at once or later. If too many refusals to its address are
+ * waiting, the connection ends without an answer.
+ */
 static int
 note_wrong_token(struct control_client *client, uint64_t now_ms)
 {
@@ -173,7 +176,7 @@ note_wrong_token(struct control_client *client, uint64_t now_ms)
 }
 
 /*
- * Handles the first line. Without a common protocol version the connection ends, as nothing that
+ * Handles the first line. Without a common protocol version the connection ends, since nothing that
  * follows could be understood.
  */
 static int
@@ -222,8 +225,8 @@ find_command(const struct control_command *commands, const char *name, struct co
 }
 
 /*
- * Runs a request. id: set to the request's, borrowed, if it has one. Returns a new reference to the
- * result, or NULL with *error filled.
+ * Runs a request. id: set to the request's id, borrowed, if it has one. Returns a new reference to
+ * the result, or NULL with *error filled.
  */
 static json_t *
 run_request(struct control_client *client, const json_t *request, json_t **id, json_t *empty,
@@ -334,7 +337,7 @@ send_unsolicited(struct control_client *client, json_t *message)
 {
 	int ret = control_client_send(client, message, clock_ms());
 
-	/* An error of the socket is stored once. */
+	/* Keep the first error of the socket. */
 	if (ret != 0 && !client->lost) {
 		client->lost = true;
 		client->ended_by = ret;

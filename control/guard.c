@@ -45,7 +45,7 @@ source_text(const struct guard_source *source, char *text)
 	return inet_ntop(AF_INET6, &six, text, INET6_ADDRSTRLEN);
 }
 
-/* The entry of a source, or the one that was heard of the longest ago in its place. */
+/* Returns the entry of a source. A new source replaces the entry with the oldest last token. */
 static struct guard_entry *
 find(struct guard *guard, const struct guard_source *source)
 {

@@ -10,15 +10,16 @@
 #include <sys/socket.h>
 
 #define GUARD_SOURCES 256 /* addresses that are remembered */
-#define GUARD_FREE 5      /* wrong tokens of an address refused at once, and one more each second */
-#define GUARD_DELAY_MS 1000u /* delay of the refusal of any further one */
-#define GUARD_HELD                                                                                 \
-	16 /* maximum number of delayed refusals to one address at a time; others get              \
-	      none */
-#define GUARD_TELL_MS 60000u  /* between two lines of the log about one address */
-#define GUARD_PAUSE_MS 10000u /* and about any */
+/* Wrong tokens of an address that are refused at once, besides one each second. */
+#define GUARD_FREE 5
+#define GUARD_DELAY_MS 1000u /* delay of further refusals */
+/* Maximum number of delayed refusals to one address at a time; others get none. */
+#define GUARD_HELD 16
+#define GUARD_TELL_MS 60000u  /* between two log lines about one address */
+#define GUARD_PAUSE_MS 10000u /* between two log lines about any addresses */
 
-/* An IPv4 address, or the network of an IPv6 one: a host has all addresses of that. */
+/* An IPv4 address, or the network of an IPv6 address, all addresses of which one host may
+   have. */
 struct guard_source {
 	uint8_t bytes[8];
 };
@@ -26,8 +27,8 @@ struct guard_source {
 struct guard_entry {
 	struct guard_source source;
 	uint64_t last_ms; /* of the last wrong token; 0: unused */
-	uint64_t told_ms; /* when the log was told; 0: never */
-	uint64_t level;   /* milliseconds until nothing is left of the wrong tokens */
+	uint64_t told_ms; /* when it was last logged; 0: never */
+	uint64_t level;   /* rises with each wrong token; milliseconds until it is 0 again */
 };
 
 struct guard {
@@ -39,7 +40,7 @@ struct guard {
 struct guard_source guard_source_of(const struct sockaddr_storage *from);
 
 /*
- * Counts a wrong token. Returns how long to delay its refusal, in milliseconds; logs now and then.
+ * Counts a wrong token, and logs from time to time. Returns the delay of its refusal, milliseconds.
  */
 uint32_t guard_wrong_token(struct guard *guard, const struct guard_source *source, uint64_t now_ms);
 

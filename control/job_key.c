@@ -23,7 +23,7 @@ job_key_parse(const char *text, uint64_t *key)
 	return 0;
 }
 
-/* name: what the error calls the file. */
+/* name: of the file, for the error. */
 static int
 read_key(FILE *file, const char *name, uint64_t *key, char *error)
 {
@@ -86,7 +86,7 @@ job_key_from_environment(uint64_t *key, char *error)
 void
 job_key_hide(char *argument)
 {
-	/* Not memset, which a compiler may leave out where nothing here reads it again. */
+	/* A compiler may remove a memset, since nothing here reads the text again. */
 	for (volatile char *at = argument; *at != '\0'; at++)
 		*at = 'x';
 }

@@ -23,8 +23,8 @@ int job_key_parse(const char *text, uint64_t *key);
 int job_key_load(const char *path, uint64_t *key, char *error);
 
 /*
- * Reads it from the environment. Returns 1 and sets *key, 0 if there is none, or -EINVAL with the
- * error filled, JOB_KEY_ERROR_LEN bytes.
+ * Reads a key from the environment. Returns 1 and sets *key, 0 if there is none, or -EINVAL with
+ * the error filled, JOB_KEY_ERROR_LEN bytes.
  */
 int job_key_from_environment(uint64_t *key, char *error);
 

@@ -96,8 +96,8 @@ bind_and_listen(const struct complaint *complaint, struct listener *listener, in
 	int ret;
 
 	/*
-	 * The mode before bind is an upper bound: nobody else can connect until chmod has set it
-	 * exactly.
+	 * The mode before bind is an upper bound: until chmod sets it exactly, no other user can
+	 * connect.
 	 */
 	fchmod(listener->fd, 0660);
 	if (bind(listener->fd, (const struct sockaddr *)&listener->address,

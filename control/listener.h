@@ -15,8 +15,8 @@
 
 struct listener {
 	int fd;
-	struct sockaddr_un address; /* without a path: TCP */
-	dev_t device; /* of the socket file, so that no other process's file is removed */
+	struct sockaddr_un address; /* has no path for TCP */
+	dev_t device; /* of the socket file, so that only this process's file is removed */
 	ino_t inode;
 };
 
@@ -38,13 +38,13 @@ int listener_open_tcp(struct listener *listener, const char *what, const char *t
 		      const struct address *address, int backlog, char *error);
 
 /*
- * Checks that a TCP address is one of this machine that may be listened on. Whether its port is
- * free is not looked at: the daemon may be running. The same errors.
+ * Checks that a TCP address is one of this machine's and may be listened on. Does not check that
+ * the port is free, since the daemon may be running. The same errors.
  */
 int listener_check_tcp(const char *what, const char *text, const struct address *address,
 		       char *error);
 
-/* Closes it and removes its file, if it has one. */
+/* Closes the listener and removes its file, if it has one. */
 void listener_close(struct listener *listener);
 
 #endif

@@ -15,7 +15,7 @@ enum log_level {
 	LOG_LEVEL_DEBUG,
 };
 
-/* program: precedes each line; borrowed for ever. */
+/* program: precedes each line; borrowed forever. */
 void log_init(const char *program, enum log_level level);
 
 /* Returns the level of a name, "error" to "debug"; -1 if there is none. */

@@ -7,9 +7,9 @@
 #define FANIN_CONTROL_NOTIFY_H
 
 /*
- * Sends a line like "READY=1" to the socket that NOTIFY_SOCKET names. Does nothing if that is not
- * set.
- * Returns 0, or -errno if it could not be sent.
+ * Sends a line like "READY=1" to the socket that NOTIFY_SOCKET names. Does nothing if the variable
+ * is not set.
+ * Returns 0, or -errno if the line could not be sent.
  */
 int notify_service(const char *state);
 

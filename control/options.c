@@ -89,7 +89,7 @@ daemon_options_parse(int argc, char **argv, const char *program, const char *abo
 		return usage_error(program, "unexpected argument \"%s\"", argv[optind]);
 	if (options->config_path == NULL)
 		return usage_error(program, "%s", "--config FILE is required");
-	/* Before anything secret is read. */
+	/* Before any secret is read. */
 	if (!core_dumps)
 		process_hide_memory();
 	return -1;

@@ -18,11 +18,11 @@ struct options {
 };
 
 /*
- * Parses the command line; prints errors and the help. Unless it asks for core dumps there will be
- * none from here on.
+ * Parses the command line; prints errors and the help. Disables core dumps unless the command line
+ * asks for them.
  *
- * program: its name. about: what it does, one line. config_page: the man page of its configuration.
- * closing: the last line of the help. Returns -1 to continue, else the exit code.
+ * program: the program's name. about: what it does, one line. config_page: the man page of its
+ * configuration. closing: the last line of the help. Returns -1 to continue, else the exit code.
  */
 int daemon_options_parse(int argc, char **argv, const char *program, const char *about,
 			 const char *config_page, const char *closing, struct options *options);

@@ -24,6 +24,6 @@ process_status_bytes(const char *format)
 void
 process_hide_memory(void)
 {
-	/* Fails for values that the kernel does not know only. */
+	/* Fails only for values that the kernel does not know. */
 	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }

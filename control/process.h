@@ -6,14 +6,14 @@
 #include <stdint.h>
 
 /*
- * Returns a line of /proc/self/status in bytes; 0 if there is none. format: of the line, which ends
- * in kB: "VmRSS: %lu kB".
+ * Returns the value of a line of /proc/self/status in bytes; 0 if there is no such line. format: of
+ * the line, which ends in kB: "VmRSS: %lu kB".
  */
 uint64_t process_status_bytes(const char *format);
 
 /*
- * From now on the kernel writes no core dump of this process, which would contain keys, and lets no
- * other process of its user inspect it. Programs that it executes are not affected.
+ * Stops the kernel from writing core dumps of this process, which would contain keys, and other
+ * processes of its user from inspecting it. Programs that it executes are not affected.
  */
 void process_hide_memory(void);
 

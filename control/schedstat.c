@@ -21,7 +21,7 @@ schedstat_read(pid_t thread, struct schedstat *stat)
 	n = fscanf(file, "%" SCNu64 " %" SCNu64 " %" SCNu64, &found.run_ns, &found.wait_ns,
 		   &found.slices);
 	fclose(file);
-	/* A kernel that does not count says 0 0 0; a thread that reads this has had a core. */
+	/* A kernel that does not count reports 0 0 0; a thread that has run has had a slice. */
 	if (n != 3 || found.slices == 0)
 		return -ENODATA;
 	*stat = found;

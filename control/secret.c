@@ -70,7 +70,7 @@ secret_equal(const char *a, const char *b)
 
 	memcpy(padded_a, a, len_a > SECRET_MAX ? SECRET_MAX : len_a);
 	memcpy(padded_b, b, len_b > SECRET_MAX ? SECRET_MAX : len_b);
-	/* Padded texts of equal length are compared completely in any case. */
+	/* The padded texts have equal lengths and are always compared completely. */
 	return (CRYPTO_memcmp(padded_a, padded_b, sizeof(padded_a)) != 0) + (len_a != len_b) +
 		       (len_a > SECRET_MAX) ==
 	       0;

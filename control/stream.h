@@ -25,26 +25,28 @@ struct stream {
  */
 int stream_accept(struct stream *stream, int fd, struct tls *tls);
 
-/* The same as the side that connected. host: name that the other side's certificate must be for. */
+/*
+ * The same for the side that connected. host: the name that the other side's certificate must have.
+ */
 int stream_connect(struct stream *stream, int fd, struct tls *tls, const char *host);
 
 /*
- * Receives available data, at most size bytes. Returns how many; 0 at the end; -EAGAIN if there is
- * none and receive_events must be waited for; else -errno: the connection is lost, -EPROTO if TLS
+ * Receives available data, at most size bytes. Returns the number of bytes; 0 at the end; -EAGAIN
+ * if there is none: wait for receive_events; other -errno if the connection is lost, -EPROTO if TLS
  * failed.
  */
 ssize_t stream_receive(struct stream *stream, void *data, size_t size);
 
 /*
- * Sends as much as possible. Returns how many bytes, -EAGAIN if send_events must be waited for, or
+ * Sends as much as possible. Returns the number of bytes, -EAGAIN to wait for send_events, or
  * -errno.
  */
 ssize_t stream_send(struct stream *stream, const void *data, size_t size);
 
-/* True if there is data to receive that poll does not know of. */
+/* True if there is buffered data to receive, which poll does not see. */
 bool stream_has_pending(const struct stream *stream);
 
-/* Returns why TLS failed after -EPROTO, one line; a static buffer. */
+/* Returns the reason of -EPROTO, one line, in a static buffer. */
 const char *stream_tls_error(const struct stream *stream);
 
 /* Closes the connection. */

@@ -19,8 +19,8 @@
 #define TEXT_NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 /*
- * The known word closest to a misspelt one. Start with {.word = ...}; offer candidates; then best
- * is it or NULL.
+ * Finds the known word closest to a misspelt one. Start with {.word = ...} and offer candidates;
+ * `best` is then the closest, or NULL.
  */
 struct text_guess {
 	const char *word;
@@ -29,28 +29,28 @@ struct text_guess {
 };
 
 /*
- * Offers one candidate: it becomes the best if it is close to the word and closer than the best so
- * far.
+ * Offers one candidate, which becomes the best if it is close to the word and closer than the best
+ * so far.
  */
 void text_guess_offer(struct text_guess *guess, const char *candidate);
 
 /*
- * Writes a value as a message shows it: 70000, "many", true, an object. Long strings are cut; all
- * is printable ASCII.
+ * Writes a value for a message: 70000, "many", true, an object. Long strings are cut; all is
+ * printable ASCII.
  *
  * buffer: TEXT_VALUE_LEN bytes. Returns buffer.
  */
 const char *text_describe(const json_t *value, char *buffer);
 
 /*
- * Writes a key as part of a path: as it is if it looks like a name, else quoted and cut like a
+ * Writes a key as part of a path: unchanged if it looks like a name, else quoted and cut like a
  * string value.
  *
  * buffer: TEXT_VALUE_LEN bytes. Returns buffer.
  */
 const char *text_key(const char *key, char *buffer);
 
-/* Replaces what would break a one-line message or a terminal by '?'. */
+/* Replaces characters that would break a one-line message or a terminal by '?'. */
 void text_make_printable(char *text);
 
 /*

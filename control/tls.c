@@ -39,7 +39,10 @@ fail(const char *what, const char *path, char *error)
 	return -EINVAL;
 }
 
-/* As of any file with a secret; one that cannot be looked at, OpenSSL tells why. */
+/*
+ * Checks the mode of a key's file, like that of any file with a secret. If the file can't be
+ * examined, OpenSSL reports why.
+ */
 static int
 check_key_mode(const char *path, char *error)
 {
@@ -85,8 +88,8 @@ create(const SSL_METHOD *method, const struct tls_files *files, int verify, stru
 	}
 	SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
 	/*
-	 * Lines carry their own end, and a truncated answer is no answer, so an end without
-	 * close_notify is accepted.
+	 * An end without close_notify is accepted: lines have their own end, and a truncated answer
+	 * is never used.
 	 */
 	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
 	/* An idle connection needs no buffers: this frees most of its 34 KiB. */
@@ -181,7 +184,7 @@ stream_connect(struct stream *stream, int fd, struct tls *tls, const char *host)
 	return -ENOMEM;
 }
 
-/* Interprets a failed OpenSSL call. events: what to wait for before it is repeated. */
+/* Interprets a failed OpenSSL call. events: set to the events to wait for before it is repeated. */
 static ssize_t
 tls_result(struct stream *stream, int result, short *events)
 {

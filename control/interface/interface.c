@@ -12,7 +12,7 @@
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 
-/* Drivers with native XDP. zero_copy: those that have it for AF_XDP in Linux 6.1, too. */
+/* Drivers with native XDP. zero_copy: drivers that also have it for AF_XDP in Linux 6.1. */
 static const struct {
 	const char *name;
 	bool zero_copy;
@@ -52,7 +52,7 @@ interface_driver(const char *interface, char *driver)
 		 interface_ethtool(interface, &info) ? info.driver : "unknown");
 }
 
-/* Reads the queues in use: none if the driver doesn't say. */
+/* Reads the queues in use; none if the driver doesn't say. */
 static void
 read_channels(const char *interface, struct ethtool_channels *channels)
 {

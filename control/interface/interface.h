@@ -16,12 +16,12 @@
 /* The longest packet that AF_XDP takes: one page, less the headroom and the Ethernet header. */
 #define INTERFACE_XDP_MAX_MTU 3474
 /*
- * AF_XDP has a socket for each receive queue, with memory of its own; more than these are not
- * opened by rule.
+ * AF_XDP has a socket with its own memory for each receive queue; the rule opens no more than
+ * these.
  */
 #define INTERFACE_XDP_MAX_QUEUES 4
 
-/* Carries out a command of <linux/ethtool.h>. Returns false if the driver doesn't know it. */
+/* Runs a command of <linux/ethtool.h>. Returns false if the driver doesn't know it. */
 bool interface_ethtool(const char *interface, void *command);
 
 /*
@@ -40,16 +40,16 @@ bool interface_driver_has_xdp(const char *driver);
 bool interface_driver_has_zero_copy(const char *driver);
 
 /*
- * The rule: AF_XDP where the driver has zero-copy, a packet fits and the queues are few; else the
- * kernel's own ways, whose super-frames AF_XDP doesn't know: packet sockets at the switch, UDP
- * sockets at hosts. mtu: bytes. queues: for receiving; combined: those that also send, which are
- * all that DPDK's driver serves. why: filled in with the reason, INTERFACE_WHY_LEN bytes. Returns
- * true for AF_XDP. Asks nobody.
+ * The rule: AF_XDP if the driver has zero-copy, a packet fits and the queues are few; otherwise the
+ * kernel's own sockets, whose super-frames AF_XDP doesn't have: packet sockets at the switch, UDP
+ * sockets at hosts. mtu: bytes. queues: for receiving. combined: those that also send, which are
+ * all that DPDK's driver serves. why: filled with the reason, INTERFACE_WHY_LEN bytes. Returns true
+ * for AF_XDP. Makes no requests.
  */
 bool interface_rule(const char *interface, const char *driver, unsigned int queues,
 		    unsigned int combined, uint32_t mtu, char *why);
 
-/* The same for an interface of this machine. */
+/* Applies the rule to an interface of this machine. */
 bool interface_wants_xdp(const char *interface, uint32_t mtu, char *why);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading the address that a metrics server listens on. No state; any thread. */
+/* Reads the address that a metrics server listens on. No state; any thread. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ metrics_address(const char *text, struct address *address)
 	char error[ADDRESS_ERROR_LEN];
 	struct address parsed;
 
-	/* A port that the kernel picks would be one that nobody knows to ask. */
+	/* Port 0 is refused: no client would know the port that the kernel chooses. */
 	if (address_parse(text, 0, false, &parsed, error) != 0 || address_port(&parsed) == 0)
 		return -EINVAL;
 	*address = parsed;

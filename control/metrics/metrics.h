@@ -30,8 +30,8 @@ struct metrics_label {
 	const char *name; /* NULL: none */
 	const char *key;  /* of its value in an object of the path */
 	/*
-	 * Which object: 0 the outermost array's entry, 1 that of the array inside; after these the
-	 * value, if it is an object.
+	 * Index of the object: 0 is the entry of the outermost array, 1 that of the array inside,
+	 * and so on; the last is the value, if it is an object.
 	 */
 	unsigned int depth;
 };
@@ -42,15 +42,15 @@ struct metrics_family {
 	enum metrics_type type;
 	const char *help; /* one line */
 	/*
-	 * Where the value stands: keys joined by dots, "[]" behind those of arrays, each of whose
-	 * entries gives a sample: "jobs[].members[].joined". A number is taken as it is, a boolean
-	 * as 0 or 1, an object that is no histogram as 1, for its labels. What is not there gives
-	 * no sample.
+	 * Path of the value: keys joined by dots, with "[]" after those of arrays, each entry of
+	 * which gives a sample: "jobs[].members[].joined". A number is taken unchanged, a boolean
+	 * as 0 or 1, an object that is no histogram as 1, for its labels. A missing value gives no
+	 * sample.
 	 */
 	const char *path;
 	struct metrics_label labels[METRICS_MAX_LABELS];
-	double scale; /* multiplies numbers, to have them in base units; 0: taken as they are */
-	const char *equals; /* a string is 1 if it is this, else 0 */
+	double scale; /* multiplies numbers, to convert them to base units; 0: no conversion */
+	const char *equals; /* a string counts as 1 if it equals this, else 0 */
 	const char *sum; /* HISTOGRAM, required: key of the sum of all values, beside the histogram
 			  */
 };
@@ -68,18 +68,18 @@ char *metrics_render(const struct metrics_family *families, const json_t *values
 int metrics_address(const char *text, struct address *address);
 
 /*
- * Reads "metrics", an object with the address to listen at, of a daemon's configuration.
+ * Reads "metrics", an object with the address to listen on, from a daemon's configuration.
  *
- * port: of the example in messages. listen: set to the address, the configuration's, if it is
- * there. Returns 0, or -EINVAL with *error filled.
+ * port: the port in the messages' example. listen: set to the address, which belongs to the
+ * configuration, if it is there. Returns 0, or -EINVAL with *error filled.
  */
 int metrics_listen_read(const json_t *root, const char *port, const char **listen,
 			struct control_error *error);
 
 /*
- * Checks that metrics_server_open could listen on an address of this machine, whether or not a
- * server does already. listen: as of that; error: METRICS_ERROR_LEN bytes. Returns 0, or -errno
- * with the error filled.
+ * Checks that metrics_server_open could listen on an address of this machine; a server that already
+ * listens there is no error. listen: as for metrics_server_open. error: METRICS_ERROR_LEN bytes.
+ * Returns 0, or -errno with the error filled.
  */
 int metrics_check_machine(const char *listen, char *error);
 
@@ -87,13 +87,12 @@ struct metrics_server;
 
 /*
  * Listens and answers GET /metrics; other paths get 404, other methods 405. At most 16 connections
- * at a time: a further one takes the place of the one whose request is the longest in coming. A
- * connection is closed if it has not sent a whole request within 5 s, or not taken the answer
- * within 10 s.
+ * at a time: a further one replaces the one whose request takes the longest. A connection is closed
+ * if it has not sent a whole request within 5 s, or not received the answer within 10 s.
  *
- * listen: as metrics_address takes it; NULL or "" opens nothing and sets *server to NULL. families:
- * borrowed, as is user. values: called within metrics_server_serve for each answer; returns a new
- * reference, or NULL: then the answer is 500. error: METRICS_ERROR_LEN bytes. Returns 0 and sets
+ * listen: as for metrics_address; NULL or "" opens nothing and sets *server to NULL. families,
+ * user: borrowed. values: called within metrics_server_serve for each answer; returns a new
+ * reference, or NULL for the answer 500. error: METRICS_ERROR_LEN bytes. Returns 0 and sets
  * *server, or -errno with the error filled.
  */
 int metrics_server_open(const char *listen, const struct metrics_family *families,

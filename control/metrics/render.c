@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Metrics as text, after "Exposition formats" of Prometheus' documentation, format 0.0.4. No state;
+ * Writes metrics as text: Prometheus' documentation, "Exposition formats", format 0.0.4. No state;
  * any thread that may read the values.
  */
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 /* The switch's histograms: 0, 1, 2-3, 4-7, ..., 2048-4095, and more. */
 #define BUCKETS 14
 
-/* Where the walk along a family's path is. */
+/* The state of the walk along a family's path. */
 struct walk {
 	const struct metrics_family *family;
 	FILE *out;
@@ -52,7 +52,7 @@ print_label_value(FILE *out, const json_t *value)
 		fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
 }
 
-/* The name with its suffix and all labels; le: of a histogram's bucket, or NULL. */
+/* Prints the name with its suffix and all labels. le: of a histogram's bucket, or NULL. */
 static void
 print_name(const struct walk *walk, const char *suffix, const char *le)
 {
@@ -88,7 +88,7 @@ print_number(const struct walk *walk, const json_t *value)
 		fprintf(walk->out, "%.15g\n", json_number_value(value) * (scale == 0 ? 1 : scale));
 }
 
-/* Bucket of a range like "0", "2-3" or "4096-". */
+/* Returns the bucket of a range like "0", "2-3" or "4096-". */
 static unsigned int
 bucket_of(const char *range)
 {
@@ -149,7 +149,7 @@ print_sample(struct walk *walk, const json_t *value, const json_t *parent)
 		walk->n_objects--;
 }
 
-/* Goes on along the path from an object of the values. */
+/* Follows the rest of the path from an object of the values. */
 static void
 follow(struct walk *walk, const json_t *object, const char *path) /* NOLINT(misc-no-recursion) */
 {

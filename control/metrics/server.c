@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The web server that Prometheus asks: libmicrohttpd without threads of its own, so that all runs
- * inside of metrics_server_serve on its owner's thread.
+ * The web server for Prometheus: libmicrohttpd without threads of its own, so that all runs inside
+ * of metrics_server_serve on its owner's thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,18 +15,18 @@
 #include "control/metrics/metrics.h"
 
 #define MAX_CONNECTIONS 16u
-/* Places for connections that were ended here, until libmicrohttpd has noticed. */
+/* Includes places for connections that the server has ended, until libmicrohttpd has noticed. */
 #define MAX_PLACES (2 * MAX_CONNECTIONS)
-#define REQUEST_MS 5000u                 /* for a whole request, and between two */
-#define ANSWER_MS 10000u                 /* for an answer to be taken */
+#define REQUEST_MS 5000u                 /* for a whole request, and between two requests */
+#define ANSWER_MS 10000u                 /* for receiving an answer */
 #define REQUEST_BYTES ((size_t)16 << 10) /* headers of a request and of its answer */
-#define ROUNDS 8                         /* before the caller's other work has its turn */
+#define ROUNDS 8                         /* in one call, before the caller's other work */
 
 struct place {
 	int fd;            /* -1: unused */
 	bool ended;        /* shut down; libmicrohttpd closes it */
-	bool answering;    /* a request was whole */
-	uint64_t since_ms; /* when the connection, its last request or its answer began */
+	bool answering;    /* a whole request has been received */
+	uint64_t since_ms; /* when the connection was made, or its last request or answer began */
 };
 
 struct metrics_server {
@@ -39,8 +39,8 @@ struct metrics_server {
 };
 
 /*
- * libmicrohttpd's own timeout begins anew with each byte. A client must not hold a place by sending
- * one now and then.
+ * Ends a connection. libmicrohttpd's own timeout restarts with each byte, so a client could hold a
+ * place by sending a byte now and then.
  */
 static void
 end_place(struct place *place)
@@ -64,8 +64,8 @@ end_overdue(struct metrics_server *server)
 }
 
 /*
- * If all connections are taken, ends the one whose request is the longest in coming; of an answer
- * only if all are.
+ * If all connections are taken, ends the one whose request takes the longest; one with an answer
+ * only if all have answers.
  */
 static void
 make_room(struct metrics_server *server)
@@ -87,7 +87,7 @@ make_room(struct metrics_server *server)
 		end_place(oldest);
 }
 
-/* libmicrohttpd has accepted or closed a connection. context: its place. */
+/* Notes that libmicrohttpd has accepted or closed a connection. context: its place. */
 static void
 note_connection(void *user, struct MHD_Connection *connection, void **context,
 		enum MHD_ConnectionNotificationCode code)
@@ -203,8 +203,8 @@ handle_request(void *user, struct MHD_Connection *connection, const char *url, c
 		return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
 			      "found another method, expected GET\n");
 	/*
-	 * An answer to the first call, when all headers are there but not yet the end, would close
-	 * the connection.
+	 * The first call comes after the headers, before the end of the request: an answer to it
+	 * would close the connection.
 	 */
 	if (*state == NULL) {
 		*state = user;
@@ -314,7 +314,7 @@ metrics_server_serve(struct metrics_server *server)
 	end_overdue(server);
 	for (unsigned int i = 0; i < ROUNDS; i++) {
 		MHD_run(server->daemon);
-		/* The run after the one that closed a connection looks for waiting ones again. */
+		/* A run that closes a connection leaves waiting ones to the next run. */
 		if (i == 0)
 			continue;
 		if (MHD_get_timeout(server->daemon, &wait_ms) != MHD_YES || wait_ms > 0)
