@@ -18,8 +18,7 @@
 #define GUARD_TELL_MS 60000u  /* between two log lines about one address */
 #define GUARD_PAUSE_MS 10000u /* between two log lines about any addresses */
 
-/* An IPv4 address, or the network of an IPv6 address, all addresses of which one host may
-   have. */
+/* An IPv4 address, or the network of an IPv6 address, of which one host may have all addresses. */
 struct guard_source {
 	uint8_t bytes[8];
 };

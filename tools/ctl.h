@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What faninctl's commands share: their tables, the options that all of them take, and access to
- * the switch or manager.
+ * Shared by faninctl's commands: their tables, the options that all of them take, and access to the
+ * switch or manager.
  */
 #ifndef FANIN_TOOLS_CTL_H
 #define FANIN_TOOLS_CTL_H
@@ -29,7 +29,7 @@ struct ctl {
 struct ctl_command {
 	const char *name;
 	const char *verb;  /* second word; NULL if there is none */
-	const char *usage; /* what follows the name */
+	const char *usage; /* words after the name */
 	const char *summary;
 	const struct cli_option *options; /* NULL if it has none of its own */
 	/* argc, argv: from the last word of the name on. Returns an exit code. */
@@ -37,9 +37,8 @@ struct ctl_command {
 };
 
 /*
- * Reads the command's next option, as getopt_long does; those that every command takes are handled
- * here. Returns the option's val, -1 after the last one, '?' for a wrong one, which has been
- * reported.
+ * Reads the command's next option, like getopt_long; handles the options that every command takes.
+ * Returns the option's val, -1 after the last one, '?' for a wrong one, which has been reported.
  */
 int ctl_next_option(struct ctl *ctl, int argc, char **argv);
 
@@ -49,7 +48,7 @@ int ctl_usage_error(const struct ctl *ctl, const char *format, ...)
 
 /*
  * Reads all options of a command that has none of its own, and checks that min to max operands are
- * left; they start at argv[optind]. Returns CTL_OK or CTL_USAGE.
+ * left, starting at argv[optind]. Returns CTL_OK or CTL_USAGE.
  */
 int ctl_operands(struct ctl *ctl, int argc, char **argv, int min, int max);
 
@@ -74,9 +73,9 @@ int ctl_show(struct ctl *ctl, int argc, char **argv, const char *command,
 	     void (*print)(const struct ctl *, const json_t *));
 
 /*
- * Prints a line that tells which ranks of a job are behind, and what it has of the slots. entry: of
- * jobs.list, or the answer to jobs.waits. Returns false, having printed nothing, if it does not
- * say.
+ * Prints a line about the ranks of a job that are behind, and the job's use of slots. entry: of
+ * jobs.list, or the answer to jobs.waits. Returns false, with nothing printed, if the entry does
+ * not say.
  */
 bool ctl_print_progress(const json_t *entry);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * faninctl doctor: checks whether this machine is fit for a switch or a host, and says what to do
- * if not. Needs no switch. The checks are the tables below, implemented in tools/doctor_*.c.
+ * faninctl doctor: checks whether this machine is fit for a switch or a host, and suggests what to
+ * do if not. Needs no switch. The checks are the tables below, implemented in tools/doctor_*.c.
  */
 #include <net/if.h>
 #include <stdlib.h>
@@ -133,7 +133,7 @@ static const char *const state_names[] = {
 	[DOCTOR_PROBLEM] = "problem",
 };
 
-/* Writes the table's text with DEV replaced by the interface's name. */
+/* Writes the check's action with DEV replaced by the interface's name. */
 static void
 write_action(const struct doctor_check *check, const char *interface, char *action)
 {
@@ -171,7 +171,7 @@ examine(const struct doctor *doctor, const struct doctor_check *check, const cha
 }
 
 /*
- * A named interface is meant for Fanin; whether others are is unknown, so nothing about them can be
+ * Checks an interface. A named one is meant for Fanin; others may not be, so nothing about them is
  * a problem.
  */
 static void
@@ -185,7 +185,7 @@ examine_interface(const struct doctor *doctor, const char *interface, bool named
 		state = examine(doctor, check, interface, named ? DOCTOR_PROBLEM : DOCTOR_WARNING,
 				findings);
 
-		/* There is nothing to add about an interface that does not exist. */
+		/* Nothing else is known about an interface that does not exist. */
 		if (check->look == doctor_exists && state != DOCTOR_OK)
 			return;
 	}
@@ -256,7 +256,7 @@ examine_machine(const struct doctor *doctor, int n_interfaces, char **interfaces
 	return findings;
 }
 
-/* A word of an option, and what it stands for. */
+/* A word of an option and its value. */
 struct choice {
 	const char *word;
 	int value;

@@ -180,7 +180,9 @@ print_members(const json_t *jobs)
 	ctl_table_print(&table, "");
 }
 
-/* Prints what the handler tells of a job: a line each. An older switch tells nothing. */
+/*
+ * Prints the values that the handler reports about a job, one per line. Older switches report none.
+ */
 static void
 print_values(const json_t *job)
 {
@@ -329,7 +331,7 @@ add_member(const struct ctl *ctl, json_t *args, const char *text)
 	return CTL_OK;
 }
 
-/* "PORT,IP,MAC" of a switch, or of a server. */
+/* Reads "PORT,IP,MAC" of a switch or server. */
 static int
 set_parent(const struct ctl *ctl, json_t *args, const char *option, const char *text,
 	   bool is_server)
@@ -378,7 +380,7 @@ add_string(const struct ctl *ctl, json_t *args, const char *option, const char *
 	return CTL_OK;
 }
 
-/* text: in argv; it is overwritten. */
+/* text: in argv; overwritten. */
 static int
 add_key(const struct ctl *ctl, json_t *args, char *text)
 {
@@ -409,7 +411,7 @@ add_key_of_file(const struct ctl *ctl, json_t *args, const char *path)
 	return add_string(ctl, args, "--key-file", "key", text);
 }
 
-/* Parses NAME=VALUE; the handler knows the names. text: is overwritten. */
+/* Parses NAME=VALUE; the handler checks the names. text: overwritten. */
 static int
 add_parameter(const struct ctl *ctl, json_t *args, char *text)
 {
@@ -449,7 +451,7 @@ add_link(const struct ctl *ctl, json_t *args, const char *text)
 	return CTL_OK;
 }
 
-/* The switch checks ranges and names; here only the form is checked. */
+/* Checks only the form of an option; the switch checks ranges and names. */
 static int
 add_option(const struct ctl *ctl, json_t *args, int option, char *text)
 {

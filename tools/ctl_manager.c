@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * faninctl --manager: shows what a manager knows of switches, jobs and trees, and destroys jobs.
- */
+/* faninctl --manager: shows the switches, jobs and trees of a manager, and destroys jobs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +9,7 @@
 #include "tools/ctl_table.h"
 
 #define NUMBERS_LEN 64
-#define NAMES_LEN 256 /* ports of a switch, as they fit in a line */
+#define NAMES_LEN 256 /* names of a switch's ports that fit in a line */
 
 /* Runs a command without arguments that shows the answer to one request. */
 static int
@@ -52,7 +50,7 @@ manager_version(struct ctl *ctl, int argc, char **argv)
 	return show(ctl, argc, argv, "version", print_version);
 }
 
-/* title: of what they are. */
+/* title: of the first column. */
 static void
 print_switches(const json_t *switches, const char *title)
 {
@@ -211,7 +209,7 @@ manager_jobs(struct ctl *ctl, int argc, char **argv)
 	return show(ctl, argc, argv, "jobs", print_jobs);
 }
 
-/* Counts the bits that are set in a number of any length, as hexadecimal digits after "0x". */
+/* Counts the set bits of a number of any length, given as hexadecimal digits after "0x". */
 static int
 count_bits(const char *digits)
 {
@@ -226,8 +224,8 @@ count_bits(const char *digits)
 }
 
 /*
- * Writes "u0,u1"; "-" if there are none. text: NAMES_LEN bytes, at whose end the rest is left out.
- * Returns text.
+ * Writes "u0,u1", or "-" for an empty list. text: NAMES_LEN bytes; names that do not fit are left
+ * out. Returns text.
  */
 static const char *
 list_names(const json_t *list, char *text)

@@ -7,7 +7,7 @@
 #include "tools/ctl.h"
 #include "tools/ctl_table.h"
 
-/* Returns "-" for null: what the switch doesn't know. */
+/* Returns a text, or "-" for null: the switch doesn't know it. */
 static const char *
 text_or_dash(const json_t *object, const char *key)
 {
@@ -17,7 +17,8 @@ text_or_dash(const json_t *object, const char *key)
 }
 
 /*
- * How often the next hop was lost, and since when it is what it is; an older switch does not tell.
+ * Prints how often the next hop was lost, and how long it has been in its state; older switches do
+ * not report this.
  */
 static void
 print_watched(struct ctl_table *table, const json_t *next_hops, const json_t *hop)

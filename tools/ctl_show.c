@@ -36,7 +36,7 @@ ctl_show(struct ctl *ctl, int argc, char **argv, const char *command,
 	return CTL_OK;
 }
 
-/* The switch lists "TYPE OPERATOR" in the order of types; this prints a line for each type. */
+/* Prints a line for each type. The switch lists "TYPE OPERATOR" in the order of types. */
 static void
 print_operations(const json_t *operations)
 {
@@ -69,7 +69,7 @@ print_version(const struct ctl *ctl, const json_t *result)
 	char uptime[CTL_NUMBER_LEN];
 	size_t i, k;
 
-	/* A parameter server says what it is; it has no DPDK, but an instance. */
+	/* A parameter server reports its kind; it has an instance instead of DPDK. */
 	printf("%-10s  %s\n",
 	       json_object_get(result, "kind") != NULL ? ctl_string(result, "kind") : "switch",
 	       ctl_string(client_greeting(ctl->client), "name"));
@@ -106,7 +106,7 @@ ctl_version(struct ctl *ctl, int argc, char **argv)
 	return ctl_show(ctl, argc, argv, "version", print_version);
 }
 
-/* What is wrong at a port, and what was: one line each. */
+/* Prints a port's present and past troubles, one line each. */
 static void
 print_troubles(const json_t *port)
 {

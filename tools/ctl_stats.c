@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * faninctl stats: the counters of the workers, of switching and of the ports, once or again and
- * again with rates. A rate is the difference of two answers over the time between them.
+ * faninctl stats: the counters of the workers, of switching and of the ports, once, or repeatedly
+ * with rates. A rate is the difference of two answers over the time between them.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -27,9 +27,9 @@ const struct cli_option ctl_stats_options[] = {
 
 /* One reading of the switch's counters. */
 struct sample {
-	double at_s; /* monotonic */
+	double at_s; /* monotonic clock */
 	json_t *stats;
-	json_t *ports; /* NULL with --json: the answer to stats is printed as it is */
+	json_t *ports; /* NULL with --json, which prints the answer to stats unchanged */
 };
 
 static volatile sig_atomic_t stopped;
@@ -70,8 +70,7 @@ sample_take(struct ctl *ctl, struct sample *sample)
 }
 
 /*
- * Returns the entry of an array with the same `key` as item: the counter's owner in the earlier
- * sample.
+ * Returns the entry of an array with the same `key` as item: its counterpart in the earlier sample.
  */
 static const json_t *
 find_same(const json_t *array, const json_t *item, const char *key)
@@ -88,7 +87,7 @@ find_same(const json_t *array, const json_t *item, const char *key)
 
 /*
  * Returns the rate per second; negative if there is no earlier value, or the counter was reset
- * since.
+ * since then.
  */
 static double
 rate(const json_t *before, const json_t *now, const char *key, double seconds)
@@ -114,7 +113,7 @@ waiting_cell(struct ctl_table *table, const json_t *worker)
 		ctl_table_cell(table, "-");
 }
 
-/* Prints a quotient with one digit behind the point. */
+/* Prints a quotient with one decimal. */
 static void
 quotient_cell(struct ctl_table *table, double dividend, double divisor)
 {
@@ -125,8 +124,8 @@ quotient_cell(struct ctl_table *table, double dividend, double divisor)
 }
 
 /*
- * Prints the part of the time that a counter of microseconds has grown in, since the earlier
- * sample, if there is one, or the start.
+ * Prints the growth of a counter of microseconds as a part of the time, since the earlier sample if
+ * there is one, else since the start.
  */
 static void
 share_cell(struct ctl_table *table, const json_t *before, const json_t *now, const char *key,
@@ -140,7 +139,9 @@ share_cell(struct ctl_table *table, const json_t *before, const json_t *now, con
 		ctl_table_cell(table, "-");
 }
 
-/* How the workers' threads spend their time, and how long frames may have had to wait for them. */
+/*
+ * Prints how the workers' threads spend their time, and how long frames may have waited for them.
+ */
 static void
 print_threads(const struct sample *before, const struct sample *now, bool rates)
 {
@@ -277,7 +278,7 @@ print_counters(const json_t *before, const json_t *now, double seconds, bool rat
 	}
 }
 
-/* What a switch says of its memory and workers. */
+/* Prints a switch's memory and workers. */
 static void
 print_switch(const struct sample *before, const struct sample *now, bool rates)
 {
@@ -299,7 +300,7 @@ print_switch(const struct sample *before, const struct sample *now, bool rates)
 	putchar('\n');
 }
 
-/* What a parameter server says, which has no workers. */
+/* Prints the counters of a parameter server, which has no workers. */
 static void
 print_server(const struct sample *now)
 {
@@ -336,8 +337,8 @@ print_sample(const struct sample *before, const struct sample *now)
 }
 
 /*
- * Sleeps until the interval has passed or a signal came; signals are unblocked only here, so that
- * none is lost.
+ * Sleeps until the interval has passed or a signal has come. Signals are unblocked only here, so
+ * that none is lost.
  */
 static void
 pause_for(int64_t seconds, const sigset_t *signals)
@@ -388,7 +389,7 @@ watch(struct ctl *ctl, int64_t interval_s, int64_t count)
 }
 
 /*
- * Parses the number of "--watch=2" or "--watch 2": for getopt, the 2 of the latter is an operand.
+ * Parses the number of "--watch=2" or "--watch 2"; getopt takes the 2 of the latter for an operand.
  */
 static int
 watch_interval(struct ctl *ctl, int argc, char **argv, int64_t *interval_s)

@@ -93,7 +93,7 @@ ctl_table_print(struct ctl_table *table, const char *indent)
 	free(widths);
 }
 
-/* Writes about three digits with a decimal prefix. */
+/* Writes a number of about three digits with a decimal prefix. */
 static const char *
 with_prefix(double value, const char *unit, char *buffer)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What people read: aligned tables, and numbers with units. Prints to standard output; for
+ * Output for people: aligned tables, and numbers with units. Prints to standard output; for
  * faninctl's commands.
  */
 #ifndef FANIN_TOOLS_CTL_TABLE_H
@@ -22,17 +22,17 @@ struct ctl_table {
 /* Starts a table. headers must outlive the table. */
 void ctl_table_start(struct ctl_table *table, const char *const *headers);
 
-/* Adds the next cell, from left to right; the first one of a row after the last. */
+/* Adds the next cell, from left to right; after the last cell of a row, the first of the next. */
 void ctl_table_cell(struct ctl_table *table, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Prints headers and rows, each behind the indent, and frees the cells. */
+/* Prints headers and rows, each after the indent, and frees the cells. */
 void ctl_table_print(struct ctl_table *table, const char *indent);
 
 /*
- * Numbers for people. buffer: CTL_NUMBER_LEN bytes; returned.
- * "1.5 GB"; "2.4 M/s" and "-" for a negative rate, which is none yet; "8.1 Gbit/s" from bytes; "1 h
- * 05 min".
+ * Write numbers for people. buffer: CTL_NUMBER_LEN bytes; returned.
+ * "1.5 GB"; "2.4 M/s", or "-" for a negative rate, which is not known yet; "8.1 Gbit/s" from bytes;
+ * "1 h 05 min".
  */
 const char *ctl_bytes(double bytes, char *buffer);
 const char *ctl_rate(double per_second, char *buffer);

@@ -11,7 +11,7 @@
 #include "tools/ctl.h"
 #include "tools/ctl_table.h"
 
-/* "rank 3", "ranks 0, 4-7". */
+/* Prints "rank 3", or "ranks 0, 4-7". */
 static void
 print_ranks(const json_t *ranks)
 {
@@ -60,10 +60,9 @@ is_listed(const json_t *ranks, const json_t *rank)
 }
 
 /*
- * Prints the state of ranks that are missing: "late", "ended", "silent", or "rank 2 late, rank 3
- * ended".
+ * Prints the state of missing ranks: "late", "ended", "silent", or "rank 2 late, rank 3 ended".
  *
- * told: has "ended" and "silent".
+ * told: an object with the lists "ended" and "silent".
  */
 static void
 print_presence(const json_t *ranks, const json_t *told)
@@ -95,10 +94,7 @@ print_presence(const json_t *ranks, const json_t *told)
 	}
 }
 
-/*
- * Prints "rank 3 (port h3, 10.77.0.4)"; told: as for print_presence, or NULL to leave the state
- * out.
- */
+/* Prints "rank 3 (port h3, 10.77.0.4)". told: as for print_presence; NULL leaves the state out. */
 static void
 print_member(const json_t *member, const json_t *told)
 {
@@ -199,8 +195,8 @@ print_job_waits(const json_t *result)
 			printf("the parent's result (port %s, %s)", ctl_string(parent, "port"),
 			       ctl_string(parent, "ip"));
 		else if (strcmp(ctl_string(block, "for"), "ranks") == 0)
-			print_ranks(json_object_get(block, "missing")); /* a server knows ranks, not
-									   members */
+			print_ranks(json_object_get(block, "missing")); /* a server reports ranks,
+									   not members */
 		else
 			print_missing(json_object_get(block, "missing"), result);
 		print_since(block);
@@ -240,7 +236,7 @@ ctl_jobs_waits(struct ctl *ctl, int argc, char **argv)
 	return show(ctl, "jobs.waits", json_pack("{s:I}", "id", (json_int_t)id), print_job_waits);
 }
 
-/* Prints what a block of a tree waits for at one of its switches. */
+/* Prints what a block waits for at one switch of its tree. */
 static void
 print_cause(const json_t *cause)
 {
@@ -259,7 +255,7 @@ print_cause(const json_t *cause)
 	}
 	print_ranks(json_object_get(cause, "ranks"));
 	printf(" behind %s", ctl_string(cause, "switch"));
-	/* Nothing is known of ranks that have not joined. */
+	/* The state of ranks that have not joined is not known. */
 	if (json_object_get(cause, "ended") == NULL)
 		return;
 	printf(" (");
@@ -279,7 +275,7 @@ print_causes(const json_t *causes)
 	}
 }
 
-/* "train", or "train, tree 2 of 4" */
+/* Writes "train", or "train, tree 2 of 4". */
 static void
 tree_name(const json_t *job, char *text, size_t len)
 {
@@ -291,8 +287,8 @@ tree_name(const json_t *job, char *text, size_t len)
 }
 
 /*
- * Prints a job that does not run in the network, or not yet, so that no block can wait. Returns
- * false for other jobs.
+ * Prints why a job does not run in the network (yet), so that no block can wait. Returns false for
+ * other jobs.
  */
 static bool
 print_without_run(const json_t *job)

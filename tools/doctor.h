@@ -16,19 +16,19 @@
 
 enum doctor_state {
 	DOCTOR_OK,
-	DOCTOR_NOTE,    /* it can't be seen from here */
+	DOCTOR_NOTE,    /* unknown: it can't be seen from here */
 	DOCTOR_WARNING, /* it works, but more slowly or not in every case */
 	DOCTOR_PROBLEM, /* it will not work */
 };
 
-/* Of a port of the switch. */
+/* The driver of a switch's port. */
 enum doctor_driver {
 	DOCTOR_DRIVER_UNKNOWN,
 	DOCTOR_DRIVER_AF_PACKET,
 	DOCTOR_DRIVER_AF_XDP,
 };
 
-/* Whom a check is for: bits. */
+/* Bits of the machines that a check is for. */
 enum doctor_role {
 	DOCTOR_SWITCH = 1,
 	DOCTOR_HOST_UDP = 2, /* a host, by its transport */
@@ -43,38 +43,39 @@ enum doctor_role {
 struct doctor {
 	const char *root; /* prefix of all file paths; "" for this machine */
 	uint16_t udp_port;
-	enum doctor_driver driver; /* of the ports that the interfaces are, or lead to */
+	enum doctor_driver driver; /* of the switch's ports: the interfaces are these ports, or lead
+				      to them */
 	enum doctor_role roles;    /* of this machine */
 };
 
 struct doctor_check {
 	const char *name;
 	const char *expected;
-	const char *action; /* what to do: a command, in which DEV stands for the interface */
+	const char *action; /* suggestion: a command, in which DEV stands for the interface */
 	/*
-	 * found: DOCTOR_FOUND_LEN bytes, in which the function writes what it found. interface:
-	 * NULL for checks of the machine.
+	 * Checks, and writes the finding to found, DOCTOR_FOUND_LEN bytes. interface: NULL for
+	 * checks of the machine.
 	 */
 	enum doctor_state (*look)(const struct doctor *doctor, const struct doctor_check *check,
 				  const char *interface, char *found);
 	int argument; /* for the function */
 	enum doctor_role roles;
-	enum doctor_state worst; /* for functions shared by several checks: the state if the
-				    expected is absent */
+	enum doctor_state worst; /* state if the expected is absent, for functions shared by several
+				    checks */
 };
 
-/* Opens a file below the root. path: without the slash in front. Returns NULL if that fails. */
+/* Opens a file below the root. path: without a leading slash. Returns NULL on failure. */
 FILE *doctor_open(const struct doctor *doctor, const char *path);
 
 /*
- * Reads the first line of a file, without its newline. Returns false, and an empty line, if there
- * is none.
+ * Reads the first line of a file, without its newline. If there is none, returns false and an empty
+ * line.
  */
 bool doctor_read(const struct doctor *doctor, const char *path, char *line, size_t size);
 
 DIR *doctor_open_directory(const struct doctor *doctor, const char *path);
 
-/* Has the caller a capability, by its number? */
+/* True if the caller has a capability, given by its number. */
 bool doctor_has_capability(const struct doctor *doctor, int capability);
 
 #define DOCTOR_LOOK(name)                                                                          \
@@ -93,8 +94,8 @@ DOCTOR_LOOK(doctor_governor);
 DOCTOR_LOOK(doctor_smt);
 DOCTOR_LOOK(doctor_backlog);
 
-/* doctor_process.c: what the caller may do, and what it would find */
-DOCTOR_LOOK(doctor_capability); /* argument: its number */
+/* doctor_process.c: rights of the caller, and its environment */
+DOCTOR_LOOK(doctor_capability); /* argument: number of the capability */
 DOCTOR_LOOK(doctor_memlock);
 DOCTOR_LOOK(doctor_bpffs);
 DOCTOR_LOOK(doctor_udp_port);
@@ -103,13 +104,13 @@ DOCTOR_LOOK(doctor_drivers);
 DOCTOR_LOOK(doctor_libbpf);
 DOCTOR_LOOK(doctor_libxdp);
 
-/* doctor_host.c, doctor_firewall.c: what lets results come to a host */
+/* doctor_host.c, doctor_firewall.c: conditions for results to reach a host */
 DOCTOR_LOOK(doctor_rmem_max);
 DOCTOR_LOOK(doctor_igmp_snooping);
 DOCTOR_LOOK(doctor_rp_filter);
 DOCTOR_LOOK(doctor_membership);
 DOCTOR_LOOK(doctor_firewall);
-DOCTOR_LOOK(doctor_profile); /* and where to look if it is slow */
+DOCTOR_LOOK(doctor_profile); /* support for fanin-perf --profile */
 
 /* doctor_interface.c */
 DOCTOR_LOOK(doctor_exists);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * faninctl doctor: what a firewall of this machine does to a job's results, UDP packets to a
- * multicast group. The rules are those that nft and iptables-save print; the latter's are turned
- * into the former's. Each rule is applied to a packet of which not everything is known.
+ * faninctl doctor: what a firewall of this machine does to a job's results, which are UDP packets
+ * to a multicast group. The rules come from nft and iptables-save; the latter's are converted to
+ * the former's. Each rule is applied to a packet that is only partly known.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,7 +26,7 @@
 
 extern char **environ;
 
-/* Does a rule apply to the packet? */
+/* Whether a rule applies to the packet. */
 enum match {
 	MATCH_NO,
 	MATCH_MAYBE,
@@ -40,8 +40,7 @@ enum outcome {
 };
 
 struct firewall {
-	const json_t *objects; /* tables, chains and rules as `nft -j list ruleset` has them, in
-				  order */
+	const json_t *objects; /* tables, chains and rules of `nft -j list ruleset`, in order */
 	uint16_t udp_port;
 };
 
@@ -65,7 +64,7 @@ is_one_of(const char *word, const char *const *words)
 
 /* ---------------------------------------------------------------- values */
 
-/* What of a range first to last, of whatever, is from low to high. */
+/* Returns whether numbers from low to high are in the range first to last: all, some or none. */
 static enum match
 cover(uint32_t low, uint32_t high, uint32_t first, uint32_t last)
 {
@@ -75,7 +74,8 @@ cover(uint32_t low, uint32_t high, uint32_t first, uint32_t last)
 }
 
 /*
- * Reads a port, or an address, as a number. Returns false for what is none, as the name of a set.
+ * Reads a port or an address as a number. Returns false for other values, such as the name of a
+ * set.
  */
 static bool
 number_of(const json_t *value, uint32_t *number)
@@ -129,7 +129,7 @@ match_numbers(const json_t *right, uint32_t low, uint32_t high)
 	return number_of(right, &first) ? cover(low, high, first, first) : MATCH_MAYBE;
 }
 
-/* Compares words that the packet has with a word or a set of them. */
+/* Compares the packet's words with a word or a set of words. */
 static enum match
 match_words(const json_t *right, const char *const *own)
 {
@@ -154,8 +154,8 @@ match_words(const json_t *right, const char *const *own)
 /* ----------------------------------------------------------------- rules */
 
 /*
- * Has the packet headers of that protocol? nft does not say that a rule on others' fields is for
- * their packets alone.
+ * True if the packet has headers of that protocol. A rule on other protocols' fields applies only
+ * to their packets; nft does not list this as a condition.
  */
 static bool
 is_ours(const char *protocol)
@@ -184,7 +184,7 @@ match_payload(const struct firewall *firewall, const json_t *payload, const json
 	return MATCH_MAYBE;
 }
 
-/* Is it lo, or a set of that alone? */
+/* True if a value is lo, or a set of lo alone. */
 static bool
 is_loopback(const json_t *right)
 {
@@ -217,8 +217,8 @@ match_meta(const char *key, const json_t *right)
 }
 
 /*
- * Of one comparison. Nobody here has sent anything to the group: to connection tracking each of its
- * packets is new, and for no other address.
+ * Evaluates one comparison. No process here sends to the group: to connection tracking, each of its
+ * packets is new, and its address is not translated.
  */
 static enum match
 match_one(const struct firewall *firewall, const json_t *compared)
@@ -253,7 +253,10 @@ match_one(const struct firewall *firewall, const json_t *compared)
 static enum outcome walk(const struct firewall *firewall, const json_t *chain, const char *name,
 			 unsigned int depth);
 
-/* What a rule does to the packet. leaves: whether the rest of its chain is left out. */
+/*
+ * Applies a rule to the packet. leaves: set to whether the packet leaves the rest of the rule's
+ * chain.
+ */
 static enum outcome
 apply(const struct firewall *firewall, const json_t *rule, unsigned int depth, enum match *leaves)
 {
@@ -287,8 +290,8 @@ apply(const struct firewall *firewall, const json_t *rule, unsigned int depth, e
 				return outcome == DROPPED && all != MATCH_YES ? GOES_ON : outcome;
 			}
 			/*
-			 * Of a map of verdicts only one by states is sure to have none for new
-			 * packets.
+			 * Only a verdict map by connection states is sure to have no verdict for
+			 * new packets.
 			 */
 			if (strcmp(key, "vmap") == 0 &&
 			    json_object_get(json_object_get(value, "key"), "ct") == NULL)
@@ -304,7 +307,7 @@ apply(const struct firewall *firewall, const json_t *rule, unsigned int depth, e
 	return GOES_ON;
 }
 
-/* What the rules of a chain do to the packet. chain: it, or a rule of the same table. */
+/* Applies the rules of a chain to the packet. chain: this chain, or a rule of the same table. */
 static enum outcome
 walk(const struct firewall *firewall, const json_t *chain, const char *name, unsigned int depth)
 {
@@ -324,7 +327,7 @@ walk(const struct firewall *firewall, const json_t *chain, const char *name, uns
 		    strcmp(string_of(rule, "family"), string_of(chain, "family")) != 0)
 			continue;
 		outcome = apply(firewall, rule, depth, &leaves);
-		/* What a packet that may have left the chain comes to is not sure. */
+		/* A packet that may have left the chain earlier is not certainly dropped. */
 		if (outcome == DROPPED && left != MATCH_NO)
 			return GOES_ON;
 		if (outcome != GOES_ON || leaves == MATCH_YES)
@@ -335,7 +338,10 @@ walk(const struct firewall *firewall, const json_t *chain, const char *name, uns
 	return GOES_ON;
 }
 
-/* Looks for a chain at a hook on the packet's way that drops it. Returns false if there is none. */
+/*
+ * Finds a chain, at a hook that the packet passes, that drops the packet. Returns false if there is
+ * none.
+ */
 static bool
 finds_drop(const struct firewall *firewall, char *found)
 {
@@ -365,7 +371,7 @@ finds_drop(const struct firewall *firewall, char *found)
 
 /* ------------------------------------------------- what iptables-save says */
 
-/* "5000:6000" as a range, "5000" as a number. */
+/* Converts "5000:6000" to a range, and "5000" to a number. */
 static json_t *
 port_json(const char *word)
 {
@@ -377,7 +383,7 @@ port_json(const char *word)
 			   : json_integer((json_int_t)first);
 }
 
-/* "239.0.0.0/8" as a prefix; an address without a length is one of 32 bits. */
+/* Converts "239.0.0.0/8" to a prefix; an address without a length has 32 bits. */
 static json_t *
 prefix_json(const char *word)
 {
@@ -389,7 +395,7 @@ prefix_json(const char *word)
 			 slash == NULL ? 32 : (int)strtoul(slash + 1, NULL, 10));
 }
 
-/* "NEW,ESTABLISHED" as a list in small letters, or of ports. */
+/* Converts "NEW,ESTABLISHED" to a list in lower case, or a list of ports. */
 static json_t *
 list_json(char *words, bool ports)
 {
@@ -405,7 +411,7 @@ list_json(char *words, bool ports)
 	return list;
 }
 
-/* Turns an option of iptables into one expression. NULL: it says nothing about packets. */
+/* Converts an option of iptables to one expression. NULL: the option is no condition. */
 static json_t *
 expression_json(const char *option, char *value, bool negated)
 {
@@ -460,7 +466,7 @@ verdict_json(const char *option, const char *target)
 	return json_pack("{s:{s:s}}", option[1] == 'g' ? "goto" : "jump", "target", target);
 }
 
-/* Turns "-A CHAIN OPTION VALUE ... -j TARGET" into a rule. words: n of them. */
+/* Converts "-A CHAIN OPTION VALUE ... -j TARGET" to a rule. words: n of them. */
 static json_t *
 rule_json(const char *table, char **words, size_t n)
 {
@@ -469,7 +475,7 @@ rule_json(const char *table, char **words, size_t n)
 
 	for (size_t i = 2; i < n; i++) {
 		const char *option = words[i];
-		/* An option without a value is followed by another one, or a "!". */
+		/* An option without a value is followed by another option, or by "!". */
 		bool has_value = i + 1 < n && words[i + 1][0] != '-' && words[i + 1][0] != '!';
 		char none[1] = "";
 		char *value = has_value ? words[++i] : none;
@@ -490,7 +496,7 @@ rule_json(const char *table, char **words, size_t n)
 			 "chain", n > 1 ? words[1] : "", "expr", expressions);
 }
 
-/* Turns ":INPUT DROP [0:0]" into a chain, with its hook if it is on the packet's way. */
+/* Converts ":INPUT DROP [0:0]" to a chain, with its hook if the packet passes it. */
 static json_t *
 chain_json(const char *table, const char *name, const char *policy)
 {
@@ -503,7 +509,7 @@ chain_json(const char *table, const char *name, const char *policy)
 			 strcmp(policy, "DROP") == 0 ? "drop" : "accept");
 }
 
-/* Splits a line at its blanks; what is within quotes is one word. */
+/* Splits a line at its blanks; a quoted part is one word. */
 static size_t
 split(char *line, char **words)
 {
@@ -561,7 +567,7 @@ read_nft(FILE *file)
 
 /* -------------------------------------------------------------- programs */
 
-/* Starts a program of the system. file: of what it prints. Returns its process, or -1. */
+/* Starts a program of the system. file: set to read its output. Returns its process, or -1. */
 static pid_t
 start(const char *path, char *const *arguments, FILE **file)
 {
@@ -584,7 +590,7 @@ start(const char *path, char *const *arguments, FILE **file)
 	return child;
 }
 
-/* What a program says of the firewall. Returns NULL if it is not there, or fails. */
+/* Returns the firewall's rules from a program's output; NULL if the program is missing or fails. */
 static json_t *
 rules_of(const struct doctor *doctor, char *const *arguments, json_t *(*read)(FILE *file))
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* faninctl doctor: what lets results come to a host's sockets, or keeps them away. */
+/* faninctl doctor: conditions for results to reach a host's sockets. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +13,10 @@
 
 #include "tools/doctor.h"
 
-/* Twice that is a window of 1024 packets of MTU 1500, or 128 super-frames. */
+/*
+ * The kernel doubles this size: enough for a window of 1024 packets of MTU 1500, or for 128
+ * super-frames.
+ */
 #define GOOD_RMEM_MAX (4 * 1024 * 1024)
 
 DOCTOR_LOOK(doctor_rmem_max)
@@ -34,8 +37,8 @@ DOCTOR_LOOK(doctor_rmem_max)
 }
 
 /*
- * As long as a bridge of Linux hears nobody ask for members it floods groups. Whether somebody
- * does, and whether its own answers come, is not to be seen.
+ * A Linux bridge floods groups until it hears a querier. This machine can't see whether there is a
+ * querier, and whether its queries are answered.
  */
 DOCTOR_LOOK(doctor_igmp_snooping)
 {
@@ -72,7 +75,9 @@ DOCTOR_LOOK(doctor_igmp_snooping)
 	return DOCTOR_OK;
 }
 
-/* The kernel takes the higher one of an interface's own and that of all: 1 is strict, 2 loose. */
+/*
+ * The kernel uses the higher value of the interface's own and that of "all": 1 is strict, 2 loose.
+ */
 DOCTOR_LOOK(doctor_rp_filter)
 {
 	const char *const names[] = { "all", interface };
@@ -95,7 +100,7 @@ DOCTOR_LOOK(doctor_rp_filter)
 	return value == 1 ? DOCTOR_WARNING : DOCTOR_OK;
 }
 
-/* By the group of all hosts, which nothing is sent for. */
+/* Tries to join the group of all hosts, to which nothing is sent. */
 DOCTOR_LOOK(doctor_membership)
 {
 	const struct ip_mreqn all_hosts = {
@@ -121,7 +126,7 @@ DOCTOR_LOOK(doctor_profile)
 
 	(void)check;
 	(void)interface;
-	/* A kernel that does not count says 0 0 0. */
+	/* A kernel that does not count reports 0 0 0. */
 	if (doctor_read(doctor, "proc/self/schedstat", line, sizeof(line)) &&
 	    strncmp(line, "0 0 0", strlen("0 0 0")) != 0) {
 		snprintf(found, DOCTOR_FOUND_LEN,

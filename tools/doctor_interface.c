@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * faninctl doctor: a network interface as the kernel describes it; each look is a few ioctls on a
- * socket of its own.
+ * faninctl doctor: checks a network interface as the kernel describes it; each check makes a few
+ * ioctls on its own socket.
  */
 #include <net/if.h>
 #include <string.h>
@@ -51,7 +51,7 @@ is_veth(const char *interface)
 	return strcmp(driver, "veth") == 0;
 }
 
-/* Receive queues; 1 if the driver does not say. */
+/* Returns the number of receive queues; 1 if the driver does not say. */
 static unsigned int
 count_queues(const char *interface)
 {
@@ -93,7 +93,7 @@ DOCTOR_LOOK(doctor_link)
 	(void)check;
 	up = request(interface, SIOCGIFFLAGS, &ifr) && (ifr.ifr_flags & IFF_UP) != 0;
 	/*
-	 * The flag IFF_RUNNING follows the carrier late; devices without a carrier have only that.
+	 * IFF_RUNNING follows the carrier late, but devices without a carrier have only this flag.
 	 */
 	if (!interface_ethtool(interface, &carrier))
 		carrier.data = (ifr.ifr_flags & IFF_RUNNING) != 0;
@@ -118,8 +118,8 @@ DOCTOR_LOOK(doctor_mtu)
 }
 
 /*
- * Returns the driver of the switch's port that an interface is, or leads to: the one that is named,
- * or that of the rule.
+ * Returns the driver of the switch's port that an interface is, or leads to: the one that was
+ * named, or else the one by the rule.
  */
 static enum doctor_driver
 port_driver(const struct doctor *doctor, const char *interface, char *why)
@@ -135,8 +135,8 @@ port_driver(const struct doctor *doctor, const char *interface, char *why)
 }
 
 /*
- * Returns true if this machine itself has AF_XDP on an interface: a host by its transport, a switch
- * by its port's driver.
+ * True if this machine itself uses AF_XDP on an interface: a host by its transport, a switch by its
+ * port's driver.
  */
 static bool
 has_xdp(const struct doctor *doctor, const char *interface, char *why)
@@ -166,7 +166,7 @@ DOCTOR_LOOK(doctor_driver)
 	return xdp && !interface_driver_has_xdp(driver) ? DOCTOR_WARNING : DOCTOR_OK;
 }
 
-/* True for a part of a bridge or the like, which forwards frames made by others. */
+/* True if the interface is a port of a bridge or the like, which forwards others' frames. */
 static bool
 has_master(const char *interface)
 {
@@ -205,9 +205,9 @@ has_master(const char *interface)
 }
 
 /*
- * True if an interface is a veth that the kernel sends by. Only veth passes frames on as they are,
- * without the checksums, segmentation and tags that a wire would need. The switch's own end has no
- * address and sends complete frames.
+ * True if the kernel sends by a veth. Only veth passes frames on unfinished, without the checksums,
+ * segmentation and tags that a wire would need. The switch's own end has no address and sends
+ * complete frames.
  */
 static bool
 kernel_sends_by(const char *interface)
@@ -218,8 +218,8 @@ kernel_sends_by(const char *interface)
 }
 
 /*
- * Ports on packet sockets know what is left to be done on a frame, and AF_XDP ports don't: to the
- * former offloads bring super-frames, to the latter wrong checksums.
+ * Ports on packet sockets know what is left to be done on a frame; AF_XDP ports do not. So offloads
+ * give super-frames to the former, and wrong checksums to the latter.
  */
 DOCTOR_LOOK(doctor_tx_offloads)
 {
@@ -283,7 +283,7 @@ DOCTOR_LOOK(doctor_queues)
 	const bool packet = !has_xdp(doctor, interface, why);
 
 	(void)check;
-	/* By the rule all of them are served. */
+	/* The rule chooses AF_XDP only if it serves all queues. */
 	snprintf(found, DOCTOR_FOUND_LEN, "%u%s", n,
 		 packet           ? ", all of them seen by packet sockets"
 		 : why[0] != '\0' ? ", each with an AF_XDP socket by default"

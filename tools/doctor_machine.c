@@ -10,12 +10,12 @@
 
 #define OLDEST_MAJOR 5
 #define OLDEST_MINOR 11    /* AF_XDP with XDP links */
-#define OLDEST_MINOR_UDP 7 /* sockets are bound to an interface without rights */
-/* Packet sockets take super-frames of UDP. */
+#define OLDEST_MINOR_UDP 7 /* sockets can be bound to an interface without rights */
+/* First version whose packet sockets take super-frames of UDP. */
 #define WHOLE_MAJOR 6
 #define WHOLE_MINOR 2
 #define GOOD_BACKLOG 10000
-#define MIN_HUGEPAGE_MIB 512 /* memory.megabytes' default */
+#define MIN_HUGEPAGE_MIB 512 /* default of memory.megabytes */
 #define CPU_DIRECTORY "sys/devices/system/cpu"
 #define NODE_DIRECTORY "sys/devices/system/node"
 
@@ -92,7 +92,7 @@ read_number(const struct doctor *doctor, const char *directory, const char *name
 	return strtoul(line, NULL, 10);
 }
 
-/* Adds a NUMA node's hugepages to the finding. Returns its free ones in MiB. */
+/* Adds a NUMA node's hugepages to the finding. Returns the size of its free ones in MiB. */
 static unsigned long
 add_node(const struct doctor *doctor, const char *node, char *found)
 {
@@ -278,8 +278,8 @@ DOCTOR_LOOK(doctor_governor)
 }
 
 /*
- * Each CPU queues frames that cross from one namespace to another until it comes to them. Drops are
- * those of all CPUs since the machine started.
+ * Each CPU queues frames that cross from one namespace to another until it processes them. The
+ * drops are those of all CPUs since the machine started.
  */
 DOCTOR_LOOK(doctor_backlog)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * faninctl doctor: what the caller may do, the libraries that the switch would load, and what its
- * packets would meet.
+ * faninctl doctor: the caller's rights, the libraries that the switch would load, and its
+ * environment.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -12,15 +12,12 @@
 
 #include "tools/doctor.h"
 
-/*
- * DPDK's version follows from the directory of its drivers:
- * /usr/lib/x86_64-linux-gnu/dpdk/pmds-23.0
- */
+/* The directory of DPDK's drivers contains its version: /usr/lib/x86_64-linux-gnu/dpdk/pmds-23.0 */
 #define PMD_PREFIX "/dpdk/pmds-"
 
 /*
- * DPDK's library allocates memory while it is loaded that it does not free: it stays until the
- * process ends.
+ * DPDK's library allocates memory when it is loaded and does not free it: the library stays loaded
+ * until the process ends.
  */
 #define OPEN_FLAGS (RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE)
 
@@ -111,7 +108,7 @@ DOCTOR_LOOK(doctor_bpffs)
 		fclose(file);
 	snprintf(found, DOCTOR_FOUND_LEN, mounted ? "mounted" : "not mounted");
 	/*
-	 * Without it libxdp attaches a program directly instead of through its dispatcher, and
+	 * Without bpffs, libxdp attaches a program directly instead of through its dispatcher, and
 	 * everything works.
 	 */
 	return mounted ? DOCTOR_OK : DOCTOR_WARNING;
@@ -146,8 +143,8 @@ DOCTOR_LOOK(doctor_udp_port)
 }
 
 /*
- * Below another root libraries are searched where DPDK's are, on this machine where the loader
- * finds them.
+ * Opens a library. Below another root it is in DPDK's directory; on this machine the loader finds
+ * it.
  */
 static void *
 open_library(const struct doctor *doctor, const char *name)
@@ -164,8 +161,8 @@ open_library(const struct doctor *doctor, const char *name)
 }
 
 /*
- * Calls a library's version function, which takes no arguments; NULL: only checks that the library
- * exists.
+ * Loads a library and calls its version function, which takes no arguments. function NULL: only
+ * checks that the library exists.
  */
 static enum doctor_state
 look_at_library(const struct doctor *doctor, const char *name, const char *function, char *found)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-perf: runs collectives as one rank of a job, measures them and can check every element
+ * fanin-perf: runs collectives as one rank of a job, measures them, and can check every element
  * against a result that it computes itself (lab/reference/perf_data.c), without the switch. Uses
- * the public library only. Exit status: 0 all right, 1 a wrong element or a failed run, 2 wrong
+ * the public library only. Exit status: 0 success, 1 a wrong element or a failed run, 2 wrong
  * usage, 130 and 143 after SIGINT and SIGTERM.
  */
 #include <inttypes.h>
@@ -71,7 +71,7 @@ sparse_of(const struct run *run)
 	};
 }
 
-/* What this rank has to have received: elements from `first` on, n of them. */
+/* Computes what this rank must have received: n elements from `first` on. */
 static void
 result_expect(const void *user, uint64_t first, uint64_t n, void *elements)
 {
@@ -108,7 +108,7 @@ result_check(const struct run *run)
 	return mismatches;
 }
 
-/* FNV-1a, 64 bits, over all results in a row: equal digests mean equal bits. */
+/* FNV-1a, 64 bits, over all results in sequence: equal digests mean equal bits. */
 #define DIGEST_START UINT64_C(0xcbf29ce484222325)
 #define DIGEST_PRIME UINT64_C(0x100000001b3)
 
@@ -121,9 +121,8 @@ digest_add(uint64_t digest, const uint8_t *bytes, uint64_t len)
 }
 
 /*
- * The reference of random data is the sum in the order of ranks: only jobs that keep to it can be
- * checked against it. Those of one switch do with the handler tree, those of several if they were
- * asked to.
+ * Checks that the job combines in the order of ranks, as the reference for random data does. A job
+ * of one switch does with the handler tree; a job of several, if it is reproducible.
  */
 static int
 order_check(struct run *run)
@@ -179,7 +178,7 @@ on_wait(void *arg)
 
 /* ------------------------------------------------------------------- run */
 
-/* A dense vector of this rank's values at its indices, and zeros. */
+/* Makes a dense vector of this rank's values at its indices, and zeros. */
 static void
 zeros_fill(struct run *run)
 {
@@ -200,7 +199,7 @@ zeros_fill(struct run *run)
 }
 
 /*
- * Writes new data to the send buffer and marks the receive buffer, so that it shows whether it was
+ * Writes new data to the send buffer, and marks the receive buffer to detect elements that are not
  * written.
  */
 static void
@@ -228,7 +227,7 @@ vectors_fill(struct run *run)
 		       run->send + sends.first * size);
 }
 
-/* Does nothing, or computes, for as long as the options say. Signals end it. */
+/* Sleeps, or computes, for as long as the options say. Signals end it. */
 static void
 pause_for(const struct run *run)
 {
@@ -249,7 +248,7 @@ pauses_now(const struct run *run, bool busy)
 }
 
 /*
- * Every rank is silent before a measured collective, as between the steps of a program that
+ * Makes every rank silent before a measured collective, as between the steps of a program that
  * computes. Signals end it.
  */
 static void
@@ -327,8 +326,8 @@ is_checked(const struct run *run)
 }
 
 /*
- * Where the measured collectives begin, and before the last one, whose data may be new, all wait
- * for who takes the times of processes.
+ * Lets an observer take the times of processes, while all ranks wait: before the first measured
+ * collective, and before the last one, whose data may be new.
  */
 static int
 mark(struct run *run)
@@ -361,11 +360,11 @@ iterate(struct run *run)
 		return status;
 	if (pauses_now(run, false))
 		pause_for(run);
-	/* In place, each iteration overwrites what was sent. */
+	/* In place, each iteration overwrites the data that were sent. */
 	if (!options->check_ends || is_checked(run))
 		vectors_fill(run);
 
-	/* A barrier first: the time must not include the others' preparation of data. */
+	/* The barrier keeps the other ranks' preparation of data out of the time. */
 	status = fanin_barrier(run->comm);
 	if (status != FANIN_OK)
 		return status;
@@ -396,7 +395,7 @@ iterate(struct run *run)
 	return got_signal == 0 ? FANIN_OK : FANIN_ERR_INTERRUPTED;
 }
 
-/* Everything between fanin_init and fanin_leave. */
+/* Does everything between fanin_init and fanin_leave. */
 static int
 run_all(struct run *run)
 {
@@ -426,7 +425,7 @@ run_all(struct run *run)
 			    perf_data_widens(options->dtype, options->op);
 		run->collective = collective_of(run);
 		status = order_check(run);
-		/* What is measured is posted without blocking, and asks for no multicast. */
+		/* Measured collectives are posted without blocking, and do not try multicast. */
 		if (status == FANIN_OK && options->finds_multicast) {
 			vectors_fill(run);
 			status = perf_collective_call(&run->collective, run->send, run->recv,
@@ -450,7 +449,7 @@ run_all(struct run *run)
 	return status;
 }
 
-/* The library takes one of these, and does not say which of them is wrong. */
+/* Reports that fanin_init refused one of these settings, without saying which. */
 static void __attribute__((noreturn)) init_error(const char *transport)
 {
 	const char *buffer = getenv("FANIN_RECEIVE_BUFFER");

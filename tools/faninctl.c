@@ -185,7 +185,7 @@ ctl_next_option(struct ctl *ctl, int argc, char **argv)
 	struct cli cli;
 	int option;
 
-	/* The command's own options take precedence: --key may be another one there. */
+	/* The command's own options take precedence: --key may have another meaning there. */
 	cli_prepare(&cli, ctl->command->options == NULL ? &none : ctl->command->options,
 		    common_options, 0);
 	do {
@@ -354,8 +354,7 @@ run(struct ctl *ctl, int argc, char **argv)
 	if (ctl->command == NULL)
 		return unknown_command(ctl, argv[0]);
 	/*
-	 * getopt uses its first word as the program's name in messages, and starts afresh with
-	 * optind 0.
+	 * getopt uses the first word as the program's name in messages, and restarts with optind 0.
 	 */
 	argv[words - 1] = program_invocation_short_name;
 	optind = 0;

@@ -20,7 +20,7 @@ static const char usage_text[] =
 	"was created on the switch, or is found by its name at the network manager.\n"
 	"\n";
 
-/* "SOCKET:ID" */
+/* Parses "SOCKET:ID". */
 static void
 memif_take(void *all, char *text)
 {
@@ -80,7 +80,7 @@ static void __attribute__((noreturn)) version_print(void *all, char *text)
 	exit(0);
 }
 
-/* Returns true if the environment has a key. */
+/* Reads the key from the environment. Returns false if there is none. */
 static bool
 key_from_environment(struct options *options)
 {
@@ -257,7 +257,7 @@ on_print(int level, const char *line, void *arg)
 {
 	const struct options *options = arg;
 
-	/* Warnings always; with --verbose also everything but libbpf's details. */
+	/* Prints warnings always, and with --verbose all but libbpf's details. */
 	if (level <= (options->verbose ? 2 : 1))
 		fprintf(stderr, "fanin-perf: %s\n", line);
 }
@@ -276,7 +276,7 @@ collective_check(struct options *options, bool bytes_given)
 		usage_error("--bytes is %" PRIu64 ", but a barrier has no data", options->bytes);
 	if (options->collective == PERF_BARRIER)
 		options->bytes = 0;
-	/* As much as fits in the usual size: elements may have 12 bytes. */
+	/* The default size is rounded down to whole elements, which may have 12 bytes. */
 	if (!bytes_given)
 		options->bytes -= options->bytes % size;
 	if (options->bytes % size != 0)
@@ -285,7 +285,7 @@ collective_check(struct options *options, bool bytes_given)
 	if (!perf_collective_has_parts(options->collective) ||
 	    options->bytes % (size * options->join.size) == 0)
 		return;
-	/* The default is rounded for any number of ranks. */
+	/* The default size is also rounded down for any number of ranks. */
 	if (bytes_given)
 		usage_error("--bytes is %" PRIu64
 			    ", not a multiple of the %zu bytes that %u ranks have "
@@ -295,7 +295,7 @@ collective_check(struct options *options, bool bytes_given)
 	options->bytes -= options->bytes % (size * options->join.size);
 }
 
-/* What sparse vectors want of the other options. */
+/* Checks the other options against --sparse and --maybe-sparse. */
 static void
 sparse_check(const struct options *options, const struct cli_given *given)
 {
@@ -324,8 +324,8 @@ sparse_check(const struct options *options, const struct cli_given *given)
 }
 
 /*
- * Reads where values are, if a file says so. The vector's length and the density are the file's
- * unless they are given.
+ * Reads the file of --pattern, if one is given. It sets the vector's length and the density unless
+ * they are given.
  */
 static void
 pattern_load(struct options *options, const struct cli_given *given)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What fanin-perf prints. See perf.h. */
+/* The output of fanin-perf. See perf.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +41,7 @@ status_code(int status)
 	}
 }
 
-/* Returns the rank as joined; before that as asked for. */
+/* Returns the rank after the join; before that, the requested one. */
 static uint16_t
 rank_of(const struct run *run)
 {
@@ -85,7 +85,7 @@ goodput_gbps(const struct run *run)
 		       : 0;
 }
 
-/* One number for each measured collective; nothing without --times. */
+/* Prints one number for each measured collective; nothing without --times. */
 static void
 json_seconds(const char *name, const double *seconds, uint64_t n)
 {
@@ -98,8 +98,8 @@ json_seconds(const char *name, const double *seconds, uint64_t n)
 }
 
 /*
- * Of sparse allreduces what they brought, what came of it, and the bytes that it took and would
- * have taken.
+ * Prints the figures of sparse allreduces: densities before and after, packets, and bytes compared
+ * with dense ones.
  */
 static void
 json_sparse(const struct run *run)
@@ -127,7 +127,7 @@ json_sparse(const struct run *run)
 	       report->sparse_dense_bytes, report->maybe_sparse, report->maybe_sparse_taken);
 }
 
-/* Of a job with a parameter server: its congestion control, at the end, and what it was told. */
+/* Prints the congestion control of a job with a parameter server, as it is at the end. */
 static void
 json_congestion(const struct fanin_report *report)
 {
@@ -146,7 +146,7 @@ json_congestion(const struct fanin_report *report)
 	       report->asks_answered);
 }
 
-/* Prints the elements of a list whose bits are set. */
+/* Prints the positions of the bits that are set, as elements of a list. */
 static void
 json_bits(uint64_t ranks)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The readings of fanin-perf --profile. Clocks are read next to the collective, files farther away;
- * the library's counters farthest, as only its own calls change them. See perf_profile.h.
+ * The readings of fanin-perf --profile. Clocks are read closest to the collective, then files, and
+ * last the library's counters, which only its own calls change. See perf_profile.h.
  */
 #include "tools/perf_profile.h"
 
@@ -20,8 +20,8 @@ clock_ns(clockid_t clock)
 }
 
 /*
- * The CPU time of these clocks is that of schedstat, but up to now: what schedstat says of a
- * running thread is up to one tick old, which is longer than most collectives.
+ * Reads CPU times by clocks, which are current: schedstat's value for a running thread is up to one
+ * tick old, which is longer than most collectives.
  */
 static void
 clocks_read(struct profile_moment *moment)
@@ -32,8 +32,8 @@ clocks_read(struct profile_moment *moment)
 }
 
 /*
- * Of all threads that there are now; fanin-perf's don't end between two readings. Returns false if
- * the kernel does not count.
+ * Sums up all threads that exist now; none of fanin-perf's ends between two readings. Returns false
+ * if the kernel does not count.
  */
 static bool
 threads_read(struct profile_moment *moment)
@@ -134,7 +134,7 @@ profile_shares(const struct profile *profile)
 		return shares;
 	shares.computing = profile->caller_cpu_seconds / profile->seconds;
 	shares.run_queue = profile->caller_run_queue_seconds / profile->seconds;
-	/* The readings are a little apart. */
+	/* The readings are not taken at exactly the same time. */
 	if (shares.computing > 1)
 		shares.computing = 1;
 	if (shares.run_queue > 1 - shares.computing)

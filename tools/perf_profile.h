@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-perf --profile: where the time of the measured collectives went, and the work that was done
- * in them. A profile is added up from readings before and after each (perf_profile.c), judged by
- * rules (perf_verdict.c) and printed (perf_profile_print.c). One thread.
+ * fanin-perf --profile: shows where the time of the measured collectives went, and the work that
+ * was done in them. A profile sums up readings before and after each collective (perf_profile.c),
+ * is judged by rules (perf_verdict.c) and printed (perf_profile_print.c). One thread.
  */
 #ifndef FANIN_TOOLS_PERF_PROFILE_H
 #define FANIN_TOOLS_PERF_PROFILE_H
@@ -71,13 +71,13 @@ struct profile_moment {
 
 struct profile {
 	uint64_t collectives;
-	double mib; /* of their vectors together; 0: they have none */
+	double mib; /* of all vectors; 0: there are none */
 	double seconds;
 	double caller_cpu_seconds;
 	double caller_run_queue_seconds;
-	bool knows_run_queue; /* the kernel counts that */
+	bool knows_run_queue; /* the kernel counts waits for a core */
 	struct profile_values values;
-	struct profile_moment begun; /* the current collective */
+	struct profile_moment begun; /* start of the current collective */
 };
 
 /* How a rank's time was spent; the sum is 1. */
@@ -95,22 +95,26 @@ struct profile_verdict {
 	char text[PROFILE_VERDICT_LEN];
 };
 
-/* Right before a collective is posted, and right after it is done. bytes: of its vector. */
+/*
+ * Call them right before a collective is posted and right after it is done. bytes: of its vector.
+ */
 void profile_begin(struct profile *profile, const fanin_comm *comm);
 void profile_end(struct profile *profile, const fanin_comm *comm, uint64_t bytes);
 
 struct profile_shares profile_shares(const struct profile *profile);
 
 /*
- * Says in words what a profile shows, by the rules in fanin-perf(1).
+ * Judges a profile by the rules in fanin-perf(1), in words.
  *
- * report: of the communicator. verdicts: PROFILE_MAX_VERDICTS, of which the first ones are set.
- * Returns how many, at least one.
+ * report: of the communicator. verdicts: PROFILE_MAX_VERDICTS of them, the first of which are set.
+ * Returns the number of verdicts, at least one.
  */
 size_t profile_judge(const struct profile *profile, const struct fanin_report *report,
 		     struct profile_verdict *verdicts);
 
-/* Print the profile: as a member of an object, with a comma behind it, or as a table for people. */
+/*
+ * Print the profile: as a member of a JSON object, followed by a comma, or as a table for people.
+ */
 void profile_json(const struct profile *profile, const struct fanin_report *report);
 void profile_print(const struct profile *profile, const struct fanin_report *report);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Prints what fanin-perf --profile has found. See perf_profile.h. */
+/* Prints the result of fanin-perf --profile. See perf_profile.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,7 +37,7 @@ is_seconds(const struct row *row)
 	return len > strlen(suffix) && strcmp(row->name + len - strlen(suffix), suffix) == 0;
 }
 
-/* All values, each for so much. */
+/* Prints all values, each divided by divisor; null if that is 0. */
 static void
 json_values(const struct profile *profile, const char *name, double divisor)
 {
@@ -78,7 +78,7 @@ profile_json(const struct profile *profile, const struct fanin_report *report)
 	printf("]}, ");
 }
 
-/* People read times as milliseconds. */
+/* Prints times as milliseconds. */
 static void
 number_print(const struct row *row, double value)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-perf's trace of the windows of jobs with a parameter server, by reports that are polled.
- * See perf.h.
+ * fanin-perf's trace of the windows of jobs with a parameter server, made by polling reports. See
+ * perf.h.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 
 #include "tools/perf.h"
 
-/* Of the monotonic clock, so that the traces of all processes of a machine fit together. */
+/* Reads the monotonic clock, by which the traces of all processes of a machine fit together. */
 static double
 now_seconds(void)
 {
@@ -45,7 +45,7 @@ trace_open(struct run *run)
 	return FANIN_OK;
 }
 
-/* One line. Goodput is that since the line before. */
+/* Writes one line. Goodput is measured since the line before. */
 static void
 sample_write(struct run *run, double now)
 {
@@ -85,7 +85,7 @@ trace_wait(struct run *run, bool (*should_stop)(void *arg))
 		}
 		status = fanin_test(run->request);
 	}
-	/* It is done: this frees it. */
+	/* Frees the finished request. */
 	return fanin_wait(&run->request);
 }
 

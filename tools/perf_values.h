@@ -15,7 +15,7 @@
 #include "lab/reference/perf_sparse.h"
 
 /*
- * Parses a number, decimal or in C's other notations, from least to most. name: of the option,
+ * Parses a number from least to most, decimal or in C's other notations. name: of the option,
  * without dashes.
  */
 uint64_t parse_number(const char *name, const char *text, uint64_t least, uint64_t most);
@@ -23,12 +23,12 @@ uint64_t parse_number(const char *name, const char *text, uint64_t least, uint64
 /* Parses the bytes of --bytes, as in "4096", "64KiB" or "1GB". */
 uint64_t parse_bytes(const char *text);
 
-/* --pattern: a name. True if it is one. */
+/* Parses the name of a --pattern. Returns false if it is no such name. */
 bool parse_pattern(const char *text, enum perf_pattern *pattern);
 
 /*
- * Reads the file of --pattern for n_ranks. n: length of the vector. n_is_given: by --bytes, so that
- * the file's has to be the same. A file that is not there is a wrong name, too.
+ * Reads the file of --pattern for n_ranks. n: length of the vector. n_is_given: --bytes sets n,
+ * which must match the file's. A missing file is reported as a wrong name.
  */
 void load_pattern(struct perf_places *places, const char *path, uint16_t n_ranks, uint64_t n,
 		  bool n_is_given);
@@ -36,7 +36,7 @@ void load_pattern(struct perf_places *places, const char *path, uint16_t n_ranks
 enum perf_collective_kind parse_collective(const char *text);
 
 /*
- * Parse predefined names; custom operators and their types are found by both names together
+ * Parse predefined names. Custom operators and their types are found by both names together
  * (perf_custom.h).
  */
 enum fanin_dtype parse_dtype(const char *text);

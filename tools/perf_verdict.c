@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The rules by which fanin-perf --profile says in words what it shows; fanin-perf(1) states them.
- * See perf_profile.h.
+ * The rules of fanin-perf --profile for its verdicts; fanin-perf(1) documents them. See
+ * perf_profile.h.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,17 +9,17 @@
 
 #include "tools/perf_profile.h"
 
-/* From these parts of the time on. */
+/* Least shares of the time for a verdict. */
 #define MUCH_RUN_QUEUE 0.2
 #define MUCH_ASLEEP 0.5
 #define MUCH_COMPUTING 0.7
 
-/* Of fewer packets nothing is said. */
+/* Least number of packets for a verdict about super-frames. */
 #define MANY_PACKETS 64
-/* From this part of the packets on. */
+/* Least share of the packets for a verdict. */
 #define MUCH_SENT_AGAIN 0.01
 #define MOST 0.5
-/* Of two packets with more payload each no super-frame is made. */
+/* Payload above which not even two packets fit into a super-frame. */
 #define LONG_PAYLOAD 32000
 
 struct judgement {
@@ -42,7 +42,7 @@ say(struct judgement *judgement, const char *name, const char *format, ...)
 	va_end(arguments);
 }
 
-/* Could there have been super-frames of so many packets, and weren't most of them in some? */
+/* True if super-frames were possible, but most packets were in none. */
 static bool
 lacks_super_frames(const struct judgement *judgement, double packets, double in_super_frames)
 {

@@ -2,7 +2,7 @@
 /* See histogram.h. */
 #include "tools/measure/histogram.h"
 
-/* The first time that is above the bucket. */
+/* Returns the least time above the bucket. */
 static uint64_t
 bucket_end(unsigned int index)
 {

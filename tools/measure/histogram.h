@@ -38,8 +38,7 @@ histogram_add(struct histogram *histogram, uint64_t ns)
 }
 
 /*
- * The largest time of the bucket that holds the percentile, or the largest time of all if that is
- * less.
+ * Returns the largest time of the percentile's bucket, or the largest time of all if that is less.
  *
  * percent: 0 to 100. Returns nanoseconds; 0 if nothing was added.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Names in options of benchmarks of kernels and handlers, see options.h. */
+/* Names in the options of benchmarks of kernels and handlers, see options.h. */
 #include <string.h>
 
 #include "tools/measure/options.h"

@@ -24,7 +24,7 @@ machine_cpu(void)
 	return name + strspn(name, ": ");
 }
 
-/* A number that the kernel tells of hugepages of 2 MiB; 0 if it tells none. */
+/* Reads one of the kernel's counters of 2 MiB hugepages; 0 if there is none. */
 static unsigned long
 hugepages_read(const char *name)
 {
@@ -42,7 +42,7 @@ hugepages_read(const char *name)
 	return pages;
 }
 
-/* Free ones that are promised to a process count as taken. */
+/* Free pages that are reserved for a process count as taken. */
 unsigned long
 machine_free_hugepages(void)
 {

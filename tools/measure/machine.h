@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a benchmark says of the machine that it ran on. */
+/* Properties of the machine, for the output of benchmarks. */
 #ifndef FANIN_TOOLS_MEASURE_MACHINE_H
 #define FANIN_TOOLS_MEASURE_MACHINE_H
 
-/* The CPU's name as the kernel knows it. Static memory; one thread. */
+/* Returns the kernel's name of the CPU. Static memory; one thread. */
 const char *machine_cpu(void);
 
-/* Free hugepages of 2 MiB. */
+/* Returns the number of free hugepages of 2 MiB. */
 unsigned long machine_free_hugepages(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * fanin-pktgen: plays the hosts of jobs against a fanin-switch, on any DPDK device. Exit status: 0
- * all right, 1 wrong results or a failure, 2 wrong usage, 130 or 143 after SIGINT or SIGTERM.
+ * success, 1 wrong results or a failure, 2 wrong usage, 130 or 143 after SIGINT or SIGTERM.
  */
 #include <errno.h>
 #include <signal.h>
@@ -11,8 +11,8 @@
 #include "tools/pktgen/pktgen.h"
 
 /*
- * The search's goals: of what was asked for, so much has to be sent; and how close to the true rate
- * it ends.
+ * Goals of the search: the share of the requested rate that has to be sent, and how close to the
+ * true rate it ends.
  */
 #define RATE_HELD 0.995
 #define SEARCH_RESOLUTION 0.01
@@ -145,7 +145,7 @@ main(int argc, char **argv)
 		ret = ret != 0 ? ret : closed;
 	}
 	pktgen_ports_close(&gen);
-	/* A membership is held until a signal comes: that is no interruption. */
+	/* With --join-only, the signal that ends the run is no interruption. */
 	if (pktgen_signal != 0 && !(options.join_only && ret == 0)) {
 		fprintf(stderr, "fanin-pktgen: interrupted\n");
 		return 128 + pktgen_signal;

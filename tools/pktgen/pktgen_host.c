@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A member's way into the job and out of it: ARP, JOIN, LEAVE and their answers. See pktgen_host.h.
- */
+/* A member's entry into the job and exit: ARP, JOIN, LEAVE and their answers. See pktgen_host.h. */
 #include <arpa/inet.h>
 #include <string.h>
 
@@ -120,7 +118,9 @@ job_fail_tagged(struct pktgen_job *job)
 		job->id);
 }
 
-/* What the switch says of the job has to make sense, and to be the same for all members. */
+/*
+ * Takes the job's properties from the switch. They have to be valid, and the same for all members.
+ */
 static void
 job_take(struct pktgen_job *job, const struct fanin_hdr *hdr, const struct fanin_join_ack_body *ack)
 {
@@ -200,7 +200,7 @@ receive_refused(struct pktgen_member *member, const struct fanin_hdr *hdr)
 	const unsigned int reason = hdr->count;
 
 	if (member->state == PKTGEN_LEAVE) {
-		/* It does not know the member: nothing is left to leave. */
+		/* The switch does not know the member: nothing is left to leave. */
 		member->state = PKTGEN_LEFT;
 	} else if (member->state == PKTGEN_JOIN && reason == FANIN_REASON_MEMBER_BUSY) {
 		member->refusal = reason;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The generator's jobs and hosts: made over the switch's control socket, or given. See pktgen.h. */
+/*
+ * The generator's jobs and hosts: created over the switch's control socket, or given. See pktgen.h.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -30,7 +32,7 @@ hosts_init(struct pktgen *gen)
 	}
 }
 
-/* Asks the switch; what it refuses is the generator's error. */
+/* Runs a command on the switch. A refusal becomes the generator's error. */
 static int
 ask(struct pktgen *gen, const char *command, json_t *args, json_t **result)
 {
@@ -41,8 +43,8 @@ ask(struct pktgen *gen, const char *command, json_t *args, json_t **result)
 }
 
 /*
- * The job's members as the control protocol has them: host h is on the switch port that its own
- * port leads to.
+ * Lists the job's members for the control protocol: host h is at the switch port that its own port
+ * leads to.
  */
 static json_t *
 members_of(struct pktgen *gen, const json_t *ports)

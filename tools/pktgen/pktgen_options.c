@@ -55,7 +55,7 @@ address_take(void *all, char *text)
 	((struct pktgen_options *)all)->first_ip_be = parse_address("address", text);
 }
 
-/* text: in argv; its key is overwritten. */
+/* text: in argv; the key in it is overwritten. */
 static void
 job_take(void *all, char *text)
 {
@@ -98,7 +98,7 @@ key_load(void *all, char *path)
 	options->jobs[options->n_jobs - 1].has_key = true;
 }
 
-/* Of jobs that exist and whose key was not said. */
+/* Reads the keys of existing jobs that have none on the command line. */
 static void
 keys_from_environment(struct pktgen_options *options)
 {
@@ -119,7 +119,7 @@ keys_from_environment(struct pktgen_options *options)
 	}
 }
 
-/* Appends one of a list of names. */
+/* Appends a name to a list. */
 static void
 name_add(const char *option, const char **names, uint16_t *n, const char *name)
 {
@@ -239,7 +239,7 @@ static const struct cli_field fields[] = {
 	{ 0 },
 };
 
-/* What single options can't tell. */
+/* Checks options that depend on each other. */
 static void
 options_check(struct pktgen_options *options, const struct cli_given *given)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job's contributions as capture files, one for each host, for generators that replay such: the
- * same frames that this one would send. See pktgen.h. The files are of the classic pcap format with
- * microseconds.
+ * Writes a job's contributions to capture files, one for each host, for generators that replay such
+ * files: the same frames that this one would send. See pktgen.h. The files are of the classic pcap
+ * format with microseconds.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ write_host(struct pktgen_member *member, FILE *file, uint8_t *frame, uint64_t bl
 	if (fwrite(&header, sizeof(header), 1, file) != 1)
 		return false;
 	for (uint64_t block = 0; block < blocks; block++) {
-		/* A microsecond apart: the time only tells the order. */
+		/* Frames are a microsecond apart: times only give the order. */
 		const struct pcap_frame packet = { (uint32_t)(block / MICROSECONDS),
 						   (uint32_t)(block % MICROSECONDS), len, len };
 

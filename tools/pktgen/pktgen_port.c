@@ -17,11 +17,17 @@
 #include "tools/pktgen/pktgen.h"
 
 #define RING_SIZE 512
-/* What a port can hold: AF_XDP twice its ring to be filled, and the rest. */
+/*
+ * Packets that a port can hold: AF_XDP keeps twice its ring in the fill ring, and the rest in
+ * others.
+ */
 #define MBUFS_PER_PORT (4 * RING_SIZE)
 #define MBUFS_SPARE 2047
 #define POOL_CACHE 256
-/* Above the MTU: the Ethernet header, and XDP's headroom or a packet socket's own header. */
+/*
+ * Bytes in addition to the MTU: the Ethernet header, and XDP's headroom or a packet socket's own
+ * header.
+ */
 #define FRAME_OVERHEAD (256 + RTE_ETHER_HDR_LEN)
 #define MAX_ARGS 256
 #define ARG_LEN 512
@@ -52,7 +58,7 @@ is_pci(const char *device)
 	return sscanf(device, "%x:%x:%x.%x", &domain, &bus, &slot, &function) == 4;
 }
 
-/* DPDK wants a name of its own for each vdev: one without a number gets the port's. */
+/* Writes the vdev's name, which must be unique in DPDK: a name without a number gets the port's. */
 static void
 device_name(const char *device, uint16_t port, char *name, size_t len)
 {
@@ -65,7 +71,10 @@ device_name(const char *device, uint16_t port, char *name, size_t len)
 		snprintf(name, len, "%.*s_%u", (int)driver_len, device, port);
 }
 
-/* The size of AF_PACKET's ring frames, which have to hold the port's; 0 for other devices. */
+/*
+ * Returns the size of AF_PACKET's ring frames, which have to hold the port's frames; 0 for other
+ * devices.
+ */
 static uint32_t
 packet_frame(const char *device, uint32_t mtu)
 {
@@ -102,7 +111,7 @@ add_device(struct eal_args *args, const struct pktgen_options *options, uint16_t
 		add(args, "%s%s", name, device + strcspn(device, ","));
 }
 
-/* Bytes of a packet buffer behind its headroom. */
+/* Returns the bytes of a packet buffer after its headroom. */
 static uint32_t
 data_room(const struct pktgen_options *options)
 {
@@ -121,7 +130,7 @@ mbufs(const struct pktgen_options *options)
 }
 
 /*
- * Others have taken the hugepages since they were counted: runs this program once more, without.
+ * Runs this program again without hugepages, which others have taken since they were counted.
  * Returns if that is not possible.
  */
 static void
@@ -219,7 +228,7 @@ port_open(struct pktgen *gen, uint16_t index)
 		return pktgen_fail(gen, -ENODEV,
 				   "--port: device \"%s\" was not found or did not open",
 				   options->ports[index]);
-	/* vdevs on kernel interfaces have their MTU from there. */
+	/* vdevs on kernel interfaces have the interface's MTU. */
 	if (is_pci(options->ports[index]))
 		conf.rxmode.mtu = options->mtu;
 	ret = rte_eth_dev_configure(port->ethdev, 1, 1, &conf);
@@ -237,7 +246,7 @@ port_open(struct pktgen *gen, uint16_t index)
 				   options->ports[index], rte_strerror(-ret));
 	port->open = true;
 	/*
-	 * Hosts have addresses of their own; a device that can't is one that delivers everything
+	 * Hosts have their own addresses. A device without promiscuous mode delivers everything
 	 * anyway.
 	 */
 	rte_eth_promiscuous_enable(port->ethdev);
@@ -251,7 +260,7 @@ pktgen_ports_open(struct pktgen *gen)
 	const uint32_t room = data_room(options) + RTE_PKTMBUF_HEADROOM;
 	int ret;
 
-	/* They log every failed attempt before they succeed. */
+	/* These libraries log every failed attempt before they succeed. */
 	libbpf_set_print(NULL);
 	libxdp_set_print(NULL);
 	ret = eal_open(gen);

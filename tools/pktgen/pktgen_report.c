@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the generator prints: a table for people, or one JSON object. See pktgen.h. */
+/* The output of the generator: a table for people, or one JSON object. See pktgen.h. */
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ per_second(const struct pktgen_trial *trial)
 	return trial->seconds > 0 ? (double)trial->contributions / trial->seconds : 0;
 }
 
-/* Share of the awaited results that did not come in time. */
+/* Returns the share of the results that did not come in time. */
 static double
 loss(const struct pktgen_stats *stats)
 {

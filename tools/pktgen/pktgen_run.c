@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The generator's loop: take what came in, let every member send what is due, hand it to the
- * drivers; give the core away when there was nothing to do, as the switch's workers do. See
- * pktgen.h.
+ * The generator's loop: processes received frames, lets every member send what is due, passes
+ * frames to the drivers, and yields the core when there was nothing to do, like the switch's
+ * workers. See pktgen.h.
  */
 #include <errno.h>
 #include <math.h>
@@ -21,7 +21,7 @@
 #define JOIN_TIMEOUT_NS (10 * UINT64_C(1000000000))
 #define LEAVE_TIMEOUT_NS UINT64_C(1000000000)
 #define IDLE_EMPTY_ROUNDS 64
-/* Contributions of one member in a row. */
+/* Maximum number of contributions of one member in a row. */
 #define MEMBER_BURST 8
 
 volatile int pktgen_signal;
@@ -55,7 +55,10 @@ n_members(const struct pktgen *gen)
 
 /* ------------------------------------------------------------------ receiving */
 
-/* Results go to a group, once at each port: all hosts there that wait for the block take it. */
+/*
+ * Handles a result, which comes to a group once at each port: all hosts there that wait for the
+ * block take it.
+ */
 static void
 take_result(struct pktgen *gen, uint16_t port, struct pktgen_member *members,
 	    const struct fanin_headers *headers)
@@ -140,7 +143,7 @@ receive(struct pktgen *gen)
 
 /* -------------------------------------------------------------------- sending */
 
-/* The time from one contribution of a member to its next. */
+/* Returns the time from one contribution of a member to its next. */
 static double
 gap(struct pktgen *gen)
 {
@@ -149,7 +152,7 @@ gap(struct pktgen *gen)
 	return -log(1 - erand48(gen->random)) * gen->gap_ns;
 }
 
-/* Room for one more frame at the member's port, or NULL. */
+/* Returns a packet for one more frame at the member's port; NULL if there is no room. */
 static struct rte_mbuf *
 reserve(struct pktgen *gen, struct pktgen_port *port)
 {
@@ -203,7 +206,10 @@ member_send(struct pktgen *gen, size_t index)
 	return n;
 }
 
-/* One round. Returns what a job has failed with, or 0. */
+/*
+ * Runs one round. Returns 0, -EIO with gen->error filled if a job has failed, or -EINTR after a
+ * signal.
+ */
 static int
 round_run(struct pktgen *gen)
 {
@@ -240,7 +246,7 @@ all_in(const struct pktgen *gen, enum pktgen_state state)
 	return true;
 }
 
-/* What is known about why it takes too long: of the first member that is not through. */
+/* Reports why joining takes too long, for the first member that has not joined. */
 static int
 join_time_out(struct pktgen *gen)
 {
@@ -342,7 +348,7 @@ pktgen_trial(struct pktgen *gen, double rate, struct pktgen_trial *trial)
 		ret = round_run(gen);
 	trial->seconds = (double)(gen->now_ns - start_ns) / 1e9;
 	trial->contributions = gen->stats.contributions;
-	/* What one host has sent, all have to send. */
+	/* All hosts have to send the blocks that any host has sent. */
 	gen->gap_ns = 0;
 	for (uint16_t j = 0; j < gen->n_jobs && options->blocks == 0; j++)
 		pktgen_job_limit(&gen->jobs[j], gen->jobs[j].next_block, gen->now_ns);
@@ -389,7 +395,7 @@ pktgen_leave(struct pktgen *gen)
 	}
 	gen->gap_ns = 0;
 	while (joined && !all_in(gen, PKTGEN_LEFT)) {
-		/* Neither a signal nor what has failed before keeps anybody from leaving. */
+		/* Neither a signal nor an earlier failure keeps members from leaving. */
 		round_run(gen);
 		if (gen->now_ns > deadline_ns)
 			return pktgen_fail(gen, -ETIMEDOUT,

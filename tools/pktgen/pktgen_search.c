@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The search of RFC 2544, section 26.1: the highest rate at which nothing is lost. See pktgen.h. */
+/* The search of RFC 2544, section 26.1, for the highest rate without loss. See pktgen.h. */
 #include "tools/pktgen/pktgen.h"
 
 int

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A member's contributions and results by the window protocol. A lane for each block of the window:
- * it sends block b, waits for the result, goes on with block b + W. Lanes that may send stand in a
- * queue, in the order that they came free, at first rotated by rank (Flare section 5). See
- * pktgen_host.h.
+ * A member's contributions and results by the window protocol. There is one lane for each block of
+ * the window: it sends block b, waits for the result, and continues with block b + W. Lanes that
+ * may send are in a queue, in the order in which they became free, at first rotated by rank (Flare
+ * section 5). See pktgen_host.h.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #include "tools/pktgen/pktgen_internal.h"
 
-/* Late results are looked for so many times within the timeout. */
+/* Number of checks for late results within the timeout. */
 #define SCANS_PER_TIMEOUT 8
 
 void
@@ -159,7 +159,7 @@ pktgen_member_scan(struct pktgen_member *member, uint64_t now_ns)
 		const struct pktgen_block *block =
 			&job->blocks[lane->block & (2u * job->window - 1)];
 
-		/* A result can be late from the last host's contribution on. */
+		/* A result can be late only after the last host's contribution. */
 		if (!lane->sent || block->n_sent < job->size ||
 		    now_ns - lane->last_ns < job->timeout_ns ||
 		    now_ns - block->last_ns < job->timeout_ns)
@@ -185,7 +185,7 @@ pktgen_member_ready(struct pktgen_member *member)
 {
 	if (member->state != PKTGEN_RUN || member->lanes == NULL)
 		return false;
-	/* Lanes behind the limit leave the queue until it is raised. */
+	/* Lanes at or above the limit leave the queue until it is raised. */
 	while (member->queue_len != 0 && !queue_first(member)->sent &&
 	       queue_first(member)->block >= member->job->limit)
 		queue_pop(member);
