@@ -12,7 +12,7 @@
 
 #include "control/text.h"
 
-/* Where and how an open reports its failure. */
+/* The parts of an open's error message, and its destination. */
 struct complaint {
 	const char *what;
 	const char *path;

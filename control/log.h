@@ -23,7 +23,7 @@ int log_level_find(const char *name);
 
 void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same with a prefix before the message; a newline at the end is cut off. */
+/* Logs a line with a prefix before the message; a newline at the end is removed. */
 void log_line_va(enum log_level level, const char *prefix, const char *format, va_list args)
 	__attribute__((format(printf, 3, 0)));
 

@@ -120,8 +120,8 @@ name_link(const struct manager *manager, const struct topology_link *link, char 
 }
 
 /*
- * Logs a fault, or that it has gone, unless the log has that already. told: the fault that the log
- * has, or NULL; owned by the manager. Returns true if it is new.
+ * Logs that a fault has come or gone, unless the log has that already. told: the fault that the log
+ * has, or NULL; owned by the manager. Returns true if it has logged.
  */
 static bool
 note(char **told, const char *name, const char *fault)

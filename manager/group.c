@@ -326,7 +326,7 @@ hex(const json_t *object, const char *key)
 	return text == NULL ? 0 : strtoull(text, NULL, 16);
 }
 
-/* Reads what ranks_document has written; no ranks if it is something else. */
+/* Reads the output of ranks_document; anything else sets no ranks. */
 static void
 read_ranks(const struct group *group, const json_t *object, const char *key,
 	   struct fanin_ranks *ranks)
@@ -492,7 +492,7 @@ may_lack_a_tree(const struct group *group)
 	       (group->state == GROUP_NETWORK && group->n_nodes == 0);
 }
 
-/* Marks all nodes as uncertain, so that they are made anew. */
+/* Marks all nodes as uncertain, so that they are created again. */
 static void
 doubt_nodes(struct group *group)
 {

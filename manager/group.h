@@ -103,7 +103,7 @@ struct group {
 	uint32_t generation;
 	uint64_t grace_ends_ms;    /* when ABSENT members are given up; 0: none are waited for */
 	struct fanin_ranks silent; /* leader only: the ranks last reported as silent */
-	/* As asked for by the first member; the others must ask for the same. */
+	/* As requested by the first member; the others must request the same. */
 	char handler[GROUP_HANDLER_LEN];
 	enum group_shape shape; /* of the handler; GROUP_TREE until a switch has reported it */
 	bool reproducible;

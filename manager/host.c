@@ -24,7 +24,7 @@
 #include "manager/reconcile.h"
 #include "wire/wire.h"
 
-/* What a join asks for. */
+/* The arguments of a join. */
 struct join {
 	const char *name;
 	int64_t size;
@@ -648,7 +648,7 @@ end_membership(struct manager *manager, struct group *group, struct group_member
 	member->request_id = NULL;
 	member->state = MEMBER_GONE;
 	if (group->state == GROUP_GATHERING) {
-		/* The others move up in the array; its rank is free again. */
+		/* Later members move up in the array; this member's rank is free again. */
 		discover_end(manager, group);
 		memmove(member, member + 1, (size_t)(--group->n_members - at) * sizeof(*member));
 		group->members[group->n_members] = (struct group_member){ 0 };

@@ -366,8 +366,8 @@ install_note_network(struct manager *manager, struct group *group)
 	group->reason[0] = '\0';
 	if (store_put_group(manager->store, group) != 0) {
 		/*
-		 * The database still has it as being installed, so that it would be removed after a
-		 * crash. It is removed now.
+		 * The database still lists the job as being installed, and it would be removed
+		 * after a crash. So it is removed now.
 		 */
 		control_fail(&group->failure, "internal", "database: %s",
 			     store_error(manager->store));
@@ -516,8 +516,8 @@ install_group(struct manager *manager, struct group *group)
 }
 
 /*
- * True if a node's switch is to be asked now. Jobs without a tree can begin before all of their
- * switches are reached.
+ * True if a node's switch is asked now. A job without a tree can begin before all of its switches
+ * are reached.
  */
 static bool
 is_asked(const struct manager *manager, const struct group *group, const struct group_node *node)

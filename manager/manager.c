@@ -212,8 +212,8 @@ failed:
 }
 
 /*
- * Marks nodes of groups that were about to move as missing: a job that is to be removed has to be
- * made anew.
+ * Marks nodes with a pending removal as missing: their groups were about to move, and their jobs
+ * have to be created again.
  */
 static void
 miss_what_goes(struct manager *manager)
@@ -314,7 +314,7 @@ connections_allowed(const struct manager_config *config)
 
 	if (files >= wanted + others)
 		return wanted;
-	/* At least 4 are served, whatever else fails. */
+	/* At least 4 connections are served in any case. */
 	const unsigned int left = files < others + 4 ? 4 : files - others;
 
 	log_warning(
@@ -394,7 +394,7 @@ trim_tick(struct manager *manager, uint64_t now_ms)
 	return manager->trim_ms;
 }
 
-/* Does everything that is due. Returns when the next thing is. */
+/* Does all work that is due. Returns when the next work is due. */
 static uint64_t
 go_on(struct manager *manager)
 {

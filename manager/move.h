@@ -26,7 +26,7 @@ int move_plan(struct manager *manager, struct group *group, struct control_error
 
 /*
  * Ends the jobs that can't continue without the server or switch that they have lost. Call it at
- * the end of a turn, when nobody looks at groups any more.
+ * the end of a turn, when no code uses groups any more.
  */
 void moves_end_jobs(struct manager *manager);
 

@@ -283,8 +283,8 @@ take_lines(struct peer *peer)
 }
 
 /*
- * True if the switch may expect TLS: over TCP without TLS, it has said nothing yet. It may wait for
- * a handshake, or have hung up since it got none.
+ * True if the switch may expect TLS: over TCP without TLS, it has sent nothing yet. It may be
+ * waiting for a TLS handshake, or have closed the connection because none came.
  */
 static bool
 may_expect_tls(const struct peer *peer)

@@ -77,7 +77,7 @@ struct peer {
 	char told[CONTROL_MESSAGE_LEN]; /* the last error that was logged since the switch was up */
 	uint64_t told_ms;               /* when that was logged; 0: never */
 
-	/* What the switch reported. Written by the owner of the peer. */
+	/* Reported by the switch; written by the peer's owner. */
 	char ip[16];
 	char mac[18];
 	uint16_t udp_port;

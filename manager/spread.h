@@ -11,7 +11,7 @@
 
 #include "manager/tree.h"
 
-/* Where the ranks of a job may be, and which switches may be beside each other in its tree. */
+/* The switches that a job's ranks may be at, and the switches that may be neighbors in its tree. */
 struct spread {
 	uint16_t n_switches;
 	uint16_t n_ranks;

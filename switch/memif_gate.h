@@ -32,8 +32,8 @@ int memif_gate_open(const struct config *config, struct memif_gate **gate, char 
 int memif_gate_fd(const struct memif_gate *gate);
 
 /*
- * Does all pending work and waits for nobody but workers. Call this about once a second, too,
- * because of hosts that connect and send nothing. gate may be NULL.
+ * Does all pending work, and waits only for workers. Call this about once a second, too, because of
+ * hosts that connect and send nothing. gate may be NULL.
  */
 void memif_gate_serve(struct memif_gate *gate, struct pipeline *pipeline);
 

@@ -28,7 +28,8 @@ enum memif_state {
 	MEMIF_UNUSED,
 	MEMIF_TALKING, /* messages go both ways */
 	MEMIF_UP,      /* frames go both ways */
-	MEMIF_CLOSING, /* the host is gone; the driver has been told and has not disconnected yet */
+	MEMIF_CLOSING, /* the host is gone; the driver has been notified and has not disconnected
+			  yet */
 };
 
 struct memif_session {
@@ -48,7 +49,7 @@ struct memif_session {
 	} words[MEMIF_MAX_WORDS];
 };
 
-/* What a session needs to know of the other sessions and of the switch. */
+/* The switch and all sessions, which a session depends on. */
 struct memif_world {
 	const struct config *config;
 	struct pipeline *pipeline;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The XDP program that passes frames to an AF_XDP port's sockets. DPDK's driver attaches it in a
- * way that lets anybody detach it (`ip link set DEV xdp off`); after that, all frames bypass the
- * switch. One thread at a time: all functions wait for the kernel's lock on interfaces.
+ * way that lets any program detach it (`ip link set DEV xdp off`); after that, all frames bypass
+ * the switch. One thread at a time: all functions wait for the kernel's lock on interfaces.
  */
 #ifndef FANIN_SWITCH_PORT_PROGRAM_H
 #define FANIN_SWITCH_PORT_PROGRAM_H

@@ -25,7 +25,7 @@ struct port_answer {
 	/* result of kernel_link_read; the following members are set if it is 0 */
 	int ret;
 	struct kernel_link link;
-	/* Of AF_XDP ports. */
+	/* Set for AF_XDP ports only. */
 	unsigned int queues; /* receive queues of the interface; 0: unknown */
 	bool has_program;    /* the program is known; otherwise the members about it are not set */
 	enum port_program_state program;
@@ -34,7 +34,7 @@ struct port_answer {
 	int attach_ret; /* 0: the program is attached again */
 	char why_not[PORT_PROGRAM_TEXT_LEN];
 	bool promiscuous_set; /* promiscuous mode was off and has been set */
-	/* Of packet ports. */
+	/* Set for packet ports only. */
 	bool takes_super_frames;
 };
 

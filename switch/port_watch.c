@@ -235,7 +235,7 @@ look_at_program(struct port_watch *watch, uint16_t index, const struct port_answ
 		note_attach(watch, index, answer);
 }
 
-/* ------------------------------------------------------ what else can be wrong */
+/* ------------------------------------------------------------ other troubles */
 
 /* Logs a trouble when it begins and when it ends. */
 static void __attribute__((format(printf, 5, 6)))

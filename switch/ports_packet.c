@@ -14,7 +14,7 @@
 
 #define MAX_FRAMES (1u << 20)
 
-/* The same as of DPDK's driver, so that its configurations stay valid. */
+/* The argument names of DPDK's driver, so that configurations for it stay valid. */
 static const char *const argument_names[] = { "iface",   "qpairs",       "framesz", "framecnt",
 					      "blocksz", "qdisc_bypass", NULL };
 

@@ -145,8 +145,8 @@ mbufs_needed(const struct config *config, int which)
 		const struct pipeline_egress egress = ports_egress(&config->ports[i]);
 
 		/*
-		 * Frames of any pool may wait for any port. With several workers, each has its own
-		 * share, whatever waits at others.
+		 * Frames of any pool may wait for any port. With several workers, each has a share
+		 * of its own.
 		 */
 		n += egress_frames(&egress, config->ports[i].mtu) * (config->n_workers > 1 ? 2 : 1);
 		if (which == (config_port_is_af_xdp(&config->ports[i]) ? POOL_AF_XDP : POOL_OTHER))

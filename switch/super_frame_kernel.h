@@ -11,7 +11,7 @@
 enum super_frame_kernel {
 	SUPER_FRAME_KERNEL_TAKES,
 	SUPER_FRAME_KERNEL_REFUSES, /* before Linux 6.2; the kernel drops received ones as well */
-	SUPER_FRAME_KERNEL_OLD,     /* likewise, by the kernel's release: a test was impossible */
+	SUPER_FRAME_KERNEL_OLD,     /* the same, by the kernel's release: a test was impossible */
 };
 
 /*

@@ -17,7 +17,7 @@ int telemetry_open(void);
 /* Answers waiting requests. Main thread; daemon: as commands get it. */
 void telemetry_serve(void *daemon);
 
-/* Stops answering: waiting requests are told so. Main thread, while the pipeline still exists. */
+/* Stops answering; waiting requests fail. Main thread, while the pipeline still exists. */
 void telemetry_close(void);
 
 #endif

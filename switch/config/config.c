@@ -171,7 +171,10 @@ read_object(const struct config_reader *reader, const struct config_key *keys, c
 	return 0;
 }
 
-/* One worker on the last CPU that this process may use: the first CPUs serve most interrupts. */
+/*
+ * Configures one worker on the last CPU that this process may use: the first CPUs serve most
+ * interrupts.
+ */
 static void
 default_workers(struct config *config)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of the configuration's keys, which the parser walks and the tests hold against the JSON
- * schema. Internal to the configuration: everyone else uses switch/config/config.h.
+ * The table of the configuration's keys, which the parser walks and the tests compare with the JSON
+ * schema. Internal to the configuration: other code uses switch/config/config.h.
  */
 #ifndef FANIN_SWITCH_CONFIG_CONFIG_KEYS_H
 #define FANIN_SWITCH_CONFIG_CONFIG_KEYS_H

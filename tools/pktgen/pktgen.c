@@ -59,7 +59,7 @@ search_try(void *argument, double rate)
 	return trial.stats.wrong != 0 ? -EBADMSG : ret;
 }
 
-/* From what the window lets through downwards. */
+/* Searches downwards from the rate that the window allows. */
 static int
 search_run(struct search *search)
 {
