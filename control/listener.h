@@ -21,7 +21,7 @@ struct listener {
 };
 
 /*
- * Binds and listens without blocking, mode 0660; makes the last directory of the path. A socket
+ * Binds and listens without blocking, mode 0660; creates the last directory of the path. A socket
  * file that no process listens on is replaced; one that is in use is an error.
  *
  * what: precedes the path in errors. type: SOCK_STREAM or SOCK_SEQPACKET. error: LISTENER_ERROR_LEN

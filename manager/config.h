@@ -24,7 +24,7 @@ struct manager_config {
 	const char *metrics_listen; /* IP:PORT; NULL: none */
 	char database[PATH_MAX];
 	enum log_level log_level;
-	int64_t heartbeat_ms;      /* between questions to a switch */
+	int64_t heartbeat_ms;      /* between pings of a switch */
 	int64_t dead_after_ms;     /* a switch that has not answered for so long is dead */
 	int64_t reconcile_ms;      /* between comparisons of the jobs on a switch */
 	int64_t grace_ms;          /* for hosts to come back after the manager's restart */

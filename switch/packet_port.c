@@ -509,11 +509,14 @@ static bool
 may_pass_later(int errnum)
 {
 	switch (errnum) {
-	case EAGAIN:  /* the socket's send buffer is full: frames that were sent are still on
-			 their way */
-	case ENOBUFS: /* the queue discipline, the interface, or the backlog of the receiver's CPU;
-		       * the same if a veth's other end never takes this frame: pipeline/tx.c finds
-		       * out */
+	case EAGAIN: /* the socket's send buffer is full: frames that were sent are still on
+			their way */
+	/*
+	 * The queue discipline, the interface or the backlog of the receiver's CPU is full. The
+	 * error is the same if a veth's other end never takes this frame: pipeline/base/tx.c
+	 * detects that.
+	 */
+	case ENOBUFS:
 	case ENOMEM:
 	case EINTR:
 	case ENETDOWN: /* the interface is down, or gone */

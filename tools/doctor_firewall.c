@@ -369,7 +369,7 @@ finds_drop(const struct firewall *firewall, char *found)
 	return false;
 }
 
-/* ------------------------------------------------- what iptables-save says */
+/* ------------------------------------------------- output of iptables-save */
 
 /* Converts "5000:6000" to a range, and "5000" to a number. */
 static json_t *

@@ -152,7 +152,7 @@ static const struct config_key memory_keys[] = {
 };
 
 static const struct config_key mempool_keys[] = {
-	/* 0: as many as ports and slots need, see switch/ports.c. */
+	/* 0: as many as ports and slots need, see switch/ports_pool.c. */
 	{ "mbufs", CONFIG_TYPE_INTEGER, FIELD(config, mbufs), RANGE(512, 4194303), .fallback = 0,
 	  .derived = true },
 	{ "cache", CONFIG_TYPE_INTEGER, FIELD(config, mbuf_cache), RANGE(0, 512), .fallback = 256 },
@@ -238,7 +238,7 @@ static const struct config_key port_keys[] = {
 	{ "mtu", CONFIG_TYPE_INTEGER, FIELD(config_port, mtu), RANGE(576, CONFIG_MAX_MTU),
 	  .fallback = 1500 },
 	{ "routed", CONFIG_TYPE_BOOLEAN, FIELD(config_port, routed) },
-	/* 0: none, or the default of pipeline/egress.h. */
+	/* 0: none, or the default of pipeline/base/egress.h. */
 	{ "rate_mbit", CONFIG_TYPE_INTEGER, FIELD(config_port, rate_mbit), RANGE(1, 400000),
 	  .derived = true },
 	{ "bucket_bytes", CONFIG_TYPE_INTEGER, FIELD(config_port, bucket_bytes),

@@ -5,8 +5,8 @@ the operator's.
 
     check_results.py --prefix /tmp/job /tmp/result-h0.pcap /tmp/result-h1.pcap
 
-PREFIX-hN.pcap are the captures that fanin-pktgen --pcap wrote, the others are what came back to
-host 0, host 1 and so on. The contributions name the data type; the operator has to be sum. Exits
+PREFIX-hN.pcap are the captures that fanin-pktgen --pcap wrote; the other files contain what host 0,
+host 1 and so on received. The contributions name the data type; the operator has to be sum. Exits
 with 1 if a result is missing or wrong.
 """
 
@@ -22,7 +22,7 @@ FORMATS = {1: "b", 2: "h", 3: "i", 4: "q", 5: "B", 6: "H", 7: "I", 8: "Q", 9: "e
 
 
 class Bad(Exception):
-    """What is wrong with a file, in one line."""
+    """An error in a file, described in one line."""
 
 
 def frames(path):
@@ -43,7 +43,7 @@ def frames(path):
 
 
 def fields(frame):
-    """(job, epoch), block, (dtype, op, count) of a frame's Fanin header."""
+    """Returns (job, epoch), block, (dtype, op, count) of a frame's Fanin header."""
     job, epoch, _, _, block, dtype, op, count = struct.unpack_from("<IIHHIBBH", frame, FANIN + 4)
     return (job, epoch), block, (dtype, op, count)
 
@@ -55,7 +55,7 @@ def is_fanin(frame, kind):
 
 
 class Expected:
-    """The results that a job's captures make."""
+    """The results expected from a job's captures."""
 
     def __init__(self, prefix):
         self.contributions = []  # of each host: payload by block
@@ -82,12 +82,12 @@ class Expected:
             if (self.run or run, self.what or what) != (run, what):
                 raise Bad(f"{path}: block {block} is of another run or data type than the first one")
             self.run, self.what = run, what
-            # There are few different payloads: each is kept once.
+            # Payloads repeat: each is kept once.
             host[block] = self.payloads.setdefault(frame[HEADERS:], frame[HEADERS:])
         return host
 
     def result(self, block):
-        """The payload that the block's result must have."""
+        """Returns the payload that the block's result must have."""
         parts = tuple(host[block] for host in self.contributions)
         key = tuple(map(id, parts))
         if key not in self.sums:
@@ -105,7 +105,7 @@ class Expected:
 
 
 def check_host(expected, path):
-    """Prints what came to a host. Returns whether that is each result, and right."""
+    """Prints a summary of a host's results. Returns True if all are there and right."""
     seen, wrong, repeated, times = set(), set(), 0, []
     for seconds, frame in frames(path):
         if not is_fanin(frame, RESULT) or fields(frame)[0] != expected.run:

@@ -2,9 +2,9 @@
 """TRex (stateless): a job's contributions without end. Host N on port N, from the first frame of
 PREFIX-hN.pcap.
 
-The frame stays as it is but for two fields: the block counts up, so that the switch takes every
-packet, and with it the UDP source port, so that receive-side scaling spreads blocks. The UDP
-checksum is zero and nothing has to be fixed.
+Only two fields of the frame change: the block counts up, so that the switch takes every packet, and
+with it the UDP source port, so that receive-side scaling spreads blocks. The UDP checksum is zero
+and needs no update.
 
     start -f trex_job.py -m 100kpps -p 0 1 2 3 -t --prefix /tmp/job
 """
