@@ -17,10 +17,8 @@ struct cli_option {
 	const char *name;     /* after -- */
 	const char *argument; /* the argument's name in the help; in brackets if optional; NULL: the
 				 option takes none */
-	int code; /* what getopt_long() returns, not 0 nor '?'; below 128 also the option's letter
-		   */
-	const char *help; /* may have several lines; long lines are wrapped where they are printed
-			   */
+	int code; /* result of getopt_long(), not 0 or '?'; below 128 also the option's letter */
+	const char *help; /* may have several lines; long lines are wrapped when printed */
 };
 
 /* Arguments of getopt_long(), made from a table. */

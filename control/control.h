@@ -25,8 +25,7 @@ struct control_client;
 struct control_error {
 	const char *code; /* static: "invalid", "not_found", "exists", "no_room", "unsupported",
 			     "internal" */
-	char message[CONTROL_MESSAGE_LEN]; /* one sentence with what was found and what is expected
-					    */
+	char message[CONTROL_MESSAGE_LEN]; /* one sentence: what was found and what is expected */
 };
 
 struct control_command {

@@ -88,9 +88,10 @@ struct peer {
 	json_t *handlers;       /* each with name, default, in_order, order, slot_mbufs */
 	json_t *ports;          /* name: MTU */
 	json_t *ports_down;     /* names */
-	json_t *unnumbered; /* owner.c: numbers of jobs that carry the manager's name without its id
-			     */
-	json_t *namesakes;  /* owner.c: jobs that carry the name with another id */
+	/* owner.c: numbers of jobs that carry the manager's name without an id */
+	json_t *unnumbered;
+	/* owner.c: jobs that carry the manager's name with another id */
+	json_t *namesakes;
 	uint64_t namesakes_told_ms; /* when they were last logged; 0: never */
 	json_t *next_hops;          /* of its routes, each with port and MAC address */
 	uint64_t routes_ms;         /* when to ask for the next hops again */

@@ -53,8 +53,7 @@ struct tree_place {
 
 struct tree_node {
 	uint16_t switch_index;
-	uint16_t parent; /* index of its node, lower than the node's own; TREE_NO_PARENT: the root
-			  */
+	uint16_t parent; /* index of its node, below the node's own; TREE_NO_PARENT: root */
 	uint16_t link;   /* to the parent */
 	struct fanin_ranks local; /* the ranks whose hosts are at this switch */
 	struct fanin_ranks ranks; /* local ranks and all ranks behind its children */

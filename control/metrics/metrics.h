@@ -51,8 +51,7 @@ struct metrics_family {
 	struct metrics_label labels[METRICS_MAX_LABELS];
 	double scale; /* multiplies numbers, to convert them to base units; 0: no conversion */
 	const char *equals; /* a string counts as 1 if it equals this, else 0 */
-	const char *sum; /* HISTOGRAM, required: key of the sum of all values, beside the histogram
-			  */
+	const char *sum;    /* HISTOGRAM, required: key of the sum of all values, next to it */
 };
 
 /*

@@ -96,8 +96,8 @@ struct config {
 	char metrics_listen[CONFIG_ENDPOINT_LEN]; /* "IP:PORT"; empty: none */
 	char control_listen[CONFIG_NAME_LEN * 2]; /* ADDRESS:PORT; empty: no control over TCP */
 	char control_token_file[CONFIG_DEVICE_LEN];
-	char tls_certificate[CONFIG_DEVICE_LEN]; /* empty: no TLS, and the next two are empty, too
-						  */
+	/* Empty: no TLS; then the next two are empty, too. */
+	char tls_certificate[CONFIG_DEVICE_LEN];
 	char tls_key[CONFIG_DEVICE_LEN];
 	char tls_ca[CONFIG_DEVICE_LEN];
 	enum log_level log_level;
