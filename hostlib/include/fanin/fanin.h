@@ -3,14 +3,14 @@
  * Fanin's host library: collectives in the network.
  *
  * The order of calls is fanin_init, fanin_join, then any number of collectives with fanin_test or
- * fanin_wait, fanin_leave, fanin_finalize. Those with an i, like fanin_iallreduce, post a
- * collective and return at once; those without, like fanin_allreduce, wait for it, too. Any number
- * of requests may be outstanding.
+ * fanin_wait, fanin_leave, fanin_finalize. Calls with an i, like fanin_iallreduce, post a
+ * collective and return at once; calls without it, like fanin_allreduce, also wait for it. Any
+ * number of requests may be outstanding.
  *
  * Every member of a job posts the same collectives in the same order, with the same counts, data
- * type, operator and root. They are matched in that order, for each communicator separately.
- * Members that disagree get FANIN_ERR_REFUSED. If some have posted more than others, the others are
- * waited for as long as they are there; once they have left, FANIN_ERR_TIMEOUT names them.
+ * type, operator and root. Collectives are matched in that order, for each communicator separately.
+ * Members that disagree get FANIN_ERR_REFUSED. Members that have posted more collectives than
+ * others wait for the others; once these have left, FANIN_ERR_TIMEOUT names them.
  * Requests may be waited for in any order. A context may have several communicators: fanin_test,
  * fanin_wait and fanin_progress move the data of all of them, so that members may wait for requests
  * of different communicators in different orders.
@@ -25,12 +25,12 @@
  * Data moves during fanin_test, fanin_wait, fanin_progress and the blocking collectives. A context
  * may also have a progress thread, which moves data at all other times: if background_progress asks
  * for it, or if a job's protocol must answer other ranks while the application computes. The thread
- * exists while the context has a communicator, sleeps until a frame comes or a timer is due, and
+ * exists while the context has a communicator, sleeps until a frame arrives or a timer is due, and
  * blocks all signals except those of its own faults. The rules above hold unchanged: the library
  * serialises its thread and calls on the context. The buffers of a request are in use until a call
- * has returned that the request is done or has failed. The print callback may be called by the
- * progress thread, but never by two threads at once; the interrupt callback is called only by the
- * thread that waits.
+ * has returned that the request is done or has failed. The progress thread may call the print
+ * callback, but two threads never call it at once; only the thread that waits calls the interrupt
+ * callback.
  */
 #ifndef FANIN_FANIN_H
 #define FANIN_FANIN_H
@@ -54,10 +54,11 @@ enum fanin_status {
 	FANIN_ERR_TRANSPORT = -3,    /* no transport could be opened, or it failed */
 	FANIN_ERR_NO_ROUTE = -4,     /* the switch's address can't be reached from this host */
 	FANIN_ERR_JOIN_REFUSED = -5, /* the switch refused to let this rank in */
-	FANIN_ERR_JOIN_TIMEOUT = -6, /* the switch doesn't answer, or other ranks did not join in
+	FANIN_ERR_JOIN_TIMEOUT = -6, /* the switch does not answer, or other ranks did not join in
 					time */
 	/*
-	 * no kernel for this operator on this data type, or the job's handler lacks this collective
+	 * there is no kernel for this operator on this data type, or the job's handler lacks this
+	 * collective
 	 */
 	FANIN_ERR_UNSUPPORTED = -7,
 	FANIN_ERR_TIMEOUT = -8, /* ranks are gone, or the switch is silent: see fanin_comm_error */
@@ -68,7 +69,7 @@ enum fanin_status {
 	FANIN_ERR_INTERRUPTED = -12, /* the interrupt callback ended the wait */
 	FANIN_ERR_MANAGER = -13,  /* the network manager can't be reached, or sent something invalid
 				   */
-	FANIN_ERR_CAPACITY = -14, /* a result has more values than there is room for */
+	FANIN_ERR_CAPACITY = -14, /* a result has more values than the caller has room for */
 };
 
 enum fanin_dtype {
@@ -88,16 +89,16 @@ enum fanin_dtype {
 };
 
 /*
- * The data type of a custom operator (docs/custom-operators.md) whose elements have this many
- * bytes, 1 to 64.
+ * The data type of a custom operator (docs/custom-operators.md) with elements of `bytes` bytes, 1
+ * to 64.
  */
 #define FANIN_OPAQUE(bytes) ((enum fanin_dtype)(FANIN_OPAQUE_BASE + (bytes)))
 
 /*
- * As in MPI. The logical and bitwise operators are defined on integers only, and the logical ones
- * give 0 or 1. Integer sums and products wrap. FANIN_AVG is the sum divided by the number of ranks,
- * truncated toward zero on integers. f16 and bf16 are rounded to nearest even after every
- * combination, or once if the job accumulates in f32. See docs/operators.md.
+ * Operators, as in MPI. The logical and bitwise operators are defined on integers only, and the
+ * logical ones give 0 or 1. Integer sums and products wrap. FANIN_AVG is the sum divided by the
+ * number of ranks, truncated toward zero on integers. f16 and bf16 are rounded to nearest even
+ * after every combination, or once if the job accumulates in f32. See docs/operators.md.
  */
 enum fanin_op {
 	FANIN_SUM = 1,
@@ -116,8 +117,8 @@ enum fanin_op {
 };
 
 /*
- * A custom operator, by the code under which the switch has registered it, 128 to 255. A switch
- * that doesn't have it, or has it for another data type, refuses: FANIN_ERR_REFUSED.
+ * The custom operator that the switch has registered under this code, 128 to 255. A switch that
+ * lacks the operator, or has it for another data type, refuses: FANIN_ERR_REFUSED.
  */
 #define FANIN_CUSTOM(code) ((enum fanin_op)(code))
 
@@ -131,29 +132,30 @@ typedef struct fanin_region fanin_region;
 
 /*
  * Receives one line of diagnostics, without a newline. level: 0 error, 1 warning, 2 info, 3 debug.
- * It must not call this library, nor wait for anything that a caller of the context may hold: the
- * progress thread may call it, too.
+ * line: valid during the call. arg: print_arg of the context. The callback must not call this
+ * library, nor wait for a lock that a caller of the context may hold: the progress thread may call
+ * it, too.
  */
 typedef void (*fanin_print_fn)(int level, const char *line, void *arg);
 
 /*
- * Called about ten times a second, and after signals, while fanin_join or fanin_wait waits. It may
- * look at the request's progress, but must not call anything else of the context. Returning true
- * ends the call with FANIN_ERR_INTERRUPTED.
+ * Called about ten times a second, and after signals, while fanin_join or fanin_wait waits. arg:
+ * interrupt_arg of the context. The callback may call fanin_request_progress, but no other function
+ * on the context. Returning true ends the call with FANIN_ERR_INTERRUPTED.
  */
 typedef bool (*fanin_interrupt_fn)(void *arg);
 
 /*
  * For all structs with sz: set sz to sizeof(struct) and zero the rest; a field that is zero takes
- * its default. sz tells which version of this header the caller was compiled with: the library
- * reads the fields of that version and uses the defaults of later ones. A caller that sets a field
- * which its library does not know gets FANIN_ERR_INVALID.
+ * its default. sz identifies the version of this header that the caller was compiled with: the
+ * library reads the fields of that version and uses the defaults of later ones. A caller that sets
+ * a field that its library does not know gets FANIN_ERR_INVALID.
  *
- * How these structs grow, so that callers compiled with any older header keep working:
+ * Rules for changing these structs, so that callers compiled with any older header keep working:
  * - A field is added behind the last one, reserved bytes included, never between, so that sz grows.
  *   Fields within an older sz keep offset, size and meaning for ever.
  * - Neither padding nor reserved bytes become a field: they are undefined in callers that were
- *   compiled before.
+ *   compiled with older headers.
  * - A struct ends without padding: `reserved` fills it up to a multiple of 8. Bytes that a library
  *   does not know are then zero unless the caller set them.
  */
@@ -162,12 +164,12 @@ struct fanin_init_opts {
 	const char *transport; /* "auto" (default), "af_xdp", "af_packet", "udp" or "memif" */
 	fanin_print_fn print;  /* default: silent */
 	void *print_arg;
-	fanin_interrupt_fn interrupt; /* default: only results and timeouts end waits */
+	fanin_interrupt_fn interrupt; /* default: only results and timeouts end a wait */
 	void *interrupt_arg;
 	/*
-	 * Requests make progress, and other ranks get their answers, while the application does not
-	 * call the library, by a thread of the library (see Threading). Default: if
-	 * FANIN_BACKGROUND_PROGRESS in the environment is "1", or where a job's protocol needs it.
+	 * A thread of the library (see Threading) makes progress on requests and answers other
+	 * ranks while the application does not call the library. Default: only if
+	 * FANIN_BACKGROUND_PROGRESS in the environment is "1", or if a job's protocol needs it.
 	 */
 	bool background_progress;
 	uint8_t reserved[7]; /* 0; never a field */
@@ -175,42 +177,43 @@ struct fanin_init_opts {
 
 /* For fanin_join_opts. */
 enum fanin_multicast_use {
-	FANIN_MULTICAST_AUTO = 0,   /* where multicast is faster, if the network supports it: see
+	FANIN_MULTICAST_AUTO = 0,   /* if multicast is faster and the network supports it: see
 				       docs/collectives.md */
-	FANIN_MULTICAST_ALWAYS = 1, /* for all that have data; joining fails if the network lacks
-				       multicast */
+	FANIN_MULTICAST_ALWAYS = 1, /* for all broadcasts and allgathers with data; joining fails if
+				       the network lacks multicast */
 	FANIN_MULTICAST_NEVER = 2,
 };
 
 /*
- * A job is found in one of two ways: through the network manager, if job_name is given, or by
- * switch_address, job and key as printed when the job was created on the switch.
+ * A job is found in one of two ways: through the network manager, if job_name is given; or by
+ * switch_address, job and key, as printed when the job was created on the switch.
  */
 struct fanin_join_opts {
 	size_t sz;
 	const char *switch_address; /* IPv4 address of the switch, dotted; required without job_name
 				     */
-	const char *interface; /* network interface; default: that of the route to the switch */
-	uint64_t key;          /* the job's key, as given when it was created */
-	uint32_t job;          /* the job's number; required without job_name */
-	uint16_t rank;         /* 0 to size - 1; with job_name see fixed_rank */
-	uint16_t size;         /* ranks in the job; required */
-	uint16_t udp_port;     /* default 21930 */
-	uint16_t window; /* most blocks in flight; the job's window is the limit and usually the
-			    default */
-	uint32_t join_timeout_ms; /* until all ranks have joined; default 30000 */
+	const char *interface;      /* network interface; default: the interface of the route to the
+				       switch */
+	uint64_t key;               /* the job's key, as given when it was created */
+	uint32_t job;               /* the job's number; required without job_name */
+	uint16_t rank;              /* 0 to size - 1; with job_name see fixed_rank */
+	uint16_t size;              /* ranks in the job; required */
+	uint16_t udp_port;          /* default 21930 */
+	uint16_t window; /* maximum number of blocks in flight; the job's window is the limit and
+			    usually the default */
+	uint32_t join_timeout_ms; /* time until all ranks must have joined; default 30000 */
 	/*
 	 * Longest time without a result before a collective fails with FANIN_ERR_TIMEOUT, default
 	 * 5000. It fails only if the switch does not answer, or if a missing rank is gone: its
-	 * process has ended or its host does not answer. Ranks that are merely late (loading data,
-	 * writing a checkpoint, stopped) are waited for; see wait_limit_ms. With the handlers push
+	 * process has ended or its host does not answer. It waits for ranks that are merely late
+	 * (loading data, writing a checkpoint, stopped); see wait_limit_ms. With the handlers push
 	 * and canary, whose ranks answer each other, a stopped process counts as gone. If more than
 	 * 0.1 s passes between two calls that make progress, a quarter of that time counts, and at
 	 * most a twentieth of the timeout.
 	 */
 	uint32_t timeout_ms;
-	bool no_stagger; /* send blocks in order instead of in turns rotated by rank (Flare section
-			    5) */
+	bool no_stagger; /* send blocks in order instead of in an order rotated by rank (Flare
+			    section 5) */
 	/*
 	 * Shared memory with a switch on this machine, if memif_socket is given: the path of the
 	 * switch's memif socket, the number of the switch's port there, and this host's IPv4
@@ -221,39 +224,41 @@ struct fanin_join_opts {
 	uint32_t memif_id;
 	/*
 	 * Resume the collectives if the switch loses the run, because it was restarted or the job
-	 * was made anew over other switches. Every rank has to ask for this. Not with memif. Always
-	 * on with job_name.
+	 * was made anew over other switches. All ranks must set this. Not with memif. Always on
+	 * with job_name.
 	 */
 	bool recover;
 	/*
 	 * Name of the job at the network manager, 1 to 63 letters, digits, '.', '_' and '-'. The
 	 * manager makes the job when all ranks have asked for it. Not with switch_address, job and
 	 * key. `address` is then this host's address as the other ranks and the switch know it;
-	 * default: that of `interface`, or of the route to the manager.
+	 * default: the address of `interface`, or of the route to the manager.
 	 */
 	const char *job_name;
-	const char *manager; /* the manager's ADDRESS[:PORT]; default: FANIN_MANAGER, else that in
-				/etc/fanin/fanin.conf */
-	const char *token;   /* the manager's token; default: FANIN_TOKEN, else as the file says */
-	const char *handler; /* the job's handler; default "auto". "ring": the hosts reduce in a
-				ring, whatever the switches have */
-	bool fixed_rank; /* `rank` is this host's rank; default: by the switches that hosts are at,
-			    then by addresses */
+	const char *manager; /* the manager's ADDRESS[:PORT]; default: FANIN_MANAGER, else the
+				address in /etc/fanin/fanin.conf */
+	const char *token; /* the manager's token; default: FANIN_TOKEN, else the token in that file
+			    */
+	const char *handler; /* the job's handler; default "auto". "ring": the hosts always reduce
+				in a ring */
+	bool fixed_rank;     /* `rank` is this host's rank; default: the manager assigns ranks by
+				switch, then by address */
 	bool reproducible; /* sums in the order of ranks (docs/operators.md): the same bits in every
-			      run, on any switches, and after moves. Else the join is refused */
-	bool accumulate_f32; /* accumulate sums and averages of f16 and bf16 in f32; all hosts have
-				to be at one switch */
+			      run, on any switches, and after moves. If that is impossible, the join
+			      is refused */
+	bool accumulate_f32; /* accumulate sums and averages of f16 and bf16 in f32; all hosts must
+				be at one switch */
 	/*
 	 * Fail if there is no reduction tree for the job. Default: its hosts then reduce in a ring
-	 * over TCP, which the report shows and a warning tells. If one rank sets this, all fail.
+	 * over TCP; a warning and the report say so. If one rank sets this, all fail.
 	 */
 	bool no_fallback;
 	/*
-	 * How many reduction trees the job asks for, at most FANIN_MAX_TREES; default: as many as
-	 * the manager is configured to give, usually 1. The blocks of each collective take turns on
-	 * them, so that a network with several spines carries a part on each. If there are fewer
-	 * the job runs on those, and the report says so. All ranks ask for the same number. Not
-	 * with AF_XDP and memif.
+	 * Number of reduction trees that the job asks for, at most FANIN_MAX_TREES; default: the
+	 * manager's configured number, usually 1. The blocks of each collective take turns on the
+	 * trees, so that a network with several spines carries a part on each. If there are fewer
+	 * trees, the job runs on these, and the report says so. All ranks ask for the same number.
+	 * Not with AF_XDP and memif.
 	 */
 	uint16_t trees;
 	/*
@@ -264,49 +269,50 @@ struct fanin_join_opts {
 	/*
 	 * Every packet between this host and the switch carries a message authentication code, so
 	 * that nobody without the job's key can change the results. The job must have been created
-	 * so; the manager does that if the ranks ask for it, and all must ask for the same. A ring
-	 * has no such codes: the job then fails where there is no reduction tree.
+	 * with authentication; the manager does so if the ranks ask for it, and all must ask for
+	 * the same. A ring has no such codes: a job that has no reduction tree then fails.
 	 */
 	bool authenticate;
 	uint8_t reserved[7]; /* 0; never a field */
 	/*
-	 * enum fanin_multicast_use: whether broadcasts and allgathers may use multicast. For this
-	 * the ranks join another job beside this one, with the handler "broadcast" and the name
-	 * job_name.multicast: now if it is ALWAYS, else in the first blocking fanin_broadcast or
-	 * fanin_allgather that benefits. All ranks give the same value; only with job_name.
+	 * enum fanin_multicast_use: when broadcasts and allgathers use multicast. For this the
+	 * ranks join a second job beside this one, with the handler "broadcast" and the name
+	 * job_name.multicast: in fanin_join with ALWAYS, otherwise in the first blocking
+	 * fanin_broadcast or fanin_allgather that benefits. All ranks give the same value; only
+	 * with job_name.
 	 */
 	uint32_t multicast;
 	/*
-	 * How many trees that other job asks for, at most FANIN_MAX_TREES: the packets of a
-	 * collective take turns on them (subgroups, Khalilov et al. section IV.C). Default: as many
-	 * as `trees`.
+	 * Number of trees that this second job asks for, at most FANIN_MAX_TREES: the packets of a
+	 * collective take turns on them (subgroups, Khalilov et al. section IV.C). Default:
+	 * `trees`.
 	 */
 	uint32_t subgroups;
 };
 
 /*
- * Where and how a communicator's collectives run. The strings belong to the library, live as long
- * as the communicator, and are as its last report left them.
+ * Report about where and how a communicator's collectives run. The strings belong to the library
+ * and live as long as the communicator; the next report may change them.
  */
 struct fanin_report {
 	size_t sz;
 	const char *transport;        /* "af_xdp", "af_packet", "udp", "memif" or "tcp ring" */
 	const char *transport_reason; /* why this transport */
-	const char *handler;          /* the switch's handler, "single"; "ring" without a switch */
-	const char *interface;        /* with memif, "memif" and the port's number */
-	bool in_network;              /* the collectives ran in the switch */
-	uint16_t window;              /* blocks in flight, in all trees together */
-	uint16_t payload_bytes;       /* per packet */
-	uint64_t blocks;              /* results received, duplicates not counted */
-	uint64_t bytes_reduced;       /* of this rank's contributions */
+	const char *handler;   /* the switch's handler, such as "single"; "ring" without a switch */
+	const char *interface; /* with memif, "memif" and the port's number */
+	bool in_network;       /* the collectives ran in the switch */
+	uint16_t window;       /* blocks in flight, in all trees together */
+	uint16_t payload_bytes; /* per packet */
+	uint64_t blocks;        /* results received, without duplicates */
+	uint64_t bytes_reduced; /* bytes of this rank's contributions */
 	uint64_t frames_sent;
 	uint64_t frames_received;
 	uint64_t retransmits;
 	uint64_t duplicates; /* results that had already been received */
 	uint64_t invalid;    /* frames that failed validation */
 	/*
-	 * Sums and averages of f16 and bf16 are accumulated in f32 and rounded once. Packets hold
-	 * half as many of them.
+	 * Sums and averages of f16 and bf16 are accumulated in f32 and rounded once. Packets then
+	 * hold half as many of these elements.
 	 */
 	bool accumulates_f32;
 	uint64_t spurious;   /* retransmits that a second result showed to be unnecessary */
@@ -318,49 +324,51 @@ struct fanin_report {
 	const char *mode_reason;     /* why this mode */
 	const char *manager;         /* its address; "" if the job was found without one */
 	const char *job_name;        /* the job's name at the manager; "" likewise */
-	const char *manager_problem; /* "" or why the manager can't be reached; collectives continue
-					meanwhile */
-	uint32_t manager_reconnects; /* how often the connection to the manager was lost and
+	const char *manager_problem; /* why the manager can't be reached, while collectives
+					continue; or "" */
+	uint32_t manager_reconnects; /* times that the connection to the manager was lost and
 					restored */
 	uint16_t trees;              /* trees that the collectives run over; 0: in a ring */
 	uint16_t trees_asked;
-	const char *trees_reason; /* "" or why there are fewer */
-	uint64_t queries;   /* queries sent to the switch about the state of blocks; counted in
-			       frames_sent, too */
-	uint64_t late;      /* bitmap of the ranks below 64 that are being waited for now, as far as
-			       known; see n_late */
+	const char *trees_reason; /* why there are fewer trees; or "" */
+	uint64_t queries; /* queries sent to the switch about the state of blocks; counted in
+			     frames_sent, too */
+	uint64_t late;    /* bitmap of the ranks below 64 for which collectives wait now, as far as
+			     known; see n_late */
 	bool authenticated; /* packets carry message authentication codes */
 	uint8_t reserved[7];
-	const char *protocol;        /* the hosts' protocol: "window" or "ring" */
+	const char *protocol; /* the host protocol: "window", "sparse window", "pa-atp", "canary",
+				 "push", "pull", "multicast", or "ring" without a switch */
 	const char *protocol_reason; /* why this protocol */
-	uint64_t n_late; /* number of ranks being waited for now, of any rank; with several trees,
+	uint64_t n_late; /* number of all ranks for which collectives wait now; with several trees,
 			    in the tree that waits for most */
-	uint64_t sparse_blocks;      /* of `blocks`, those of sparse allreduces */
+	uint64_t sparse_blocks;      /* blocks of sparse allreduces; part of `blocks` */
 	uint64_t sparse_elements;    /* indices of these blocks */
-	uint64_t sparse_values_sent; /* at how many of them this rank brought a value: the density
-					in */
-	uint64_t sparse_values_received; /* and at how many the result has one: the density out */
-	uint64_t shards_sent;            /* packets that they took, each time they were sent */
-	uint64_t shards_received;        /* each once */
-	uint64_t shard_bytes_sent;       /* payload of these */
-	uint64_t sparse_dense_bytes;     /* payload that dense blocks would have taken */
+	uint64_t sparse_values_sent; /* indices of these at which this rank had a value: the input
+					density */
+	uint64_t sparse_values_received; /* indices at which the result has a value: the output
+					    density */
+	uint64_t shards_sent;        /* packets of these blocks, counted each time they were sent */
+	uint64_t shards_received;    /* packets of results, each counted once */
+	uint64_t shard_bytes_sent;   /* payload of shards_sent */
+	uint64_t sparse_dense_bytes; /* payload that dense blocks would have taken */
 	/*
-	 * Without a switch sparse allreduces have vectors in place of packets, and a ring's
-	 * allreduce in place of dense blocks: sparse_blocks are collectives, shards the vectors of
-	 * all rounds, shard_bytes_sent their bytes, sparse_dense_bytes what the ring would have
-	 * sent.
+	 * Without a switch the fields above count differently: sparse_blocks are collectives,
+	 * shards the vectors of all rounds, shard_bytes_sent their bytes, and sparse_dense_bytes
+	 * the bytes that the ring's allreduce would have sent.
 	 */
 	const char *sparse_algorithm; /* "in-network", "recursive-doubling" without a switch, or ""
-					 if there are none */
-	uint64_t tcp_bytes_sent;      /* data between hosts, of all collectives without a switch */
+					 without sparse allreduces */
+	uint64_t tcp_bytes_sent; /* data sent to other hosts, for all collectives without a switch
+				  */
 	uint64_t tcp_bytes_received;
 	uint64_t maybe_sparse; /* allreduces with the hint FANIN_MAYBE_SPARSE about which the ranks
-				  have agreed */
-	uint64_t maybe_sparse_taken; /* and how many of them were */
+				  agreed */
+	uint64_t maybe_sparse_taken; /* those of them that ran as sparse allreduces */
 	/*
-	 * Of jobs with a parameter server (PA-ATP), else 0. With several trees windows and counters
-	 * are those of all together, levels and progress the highest. Callers that poll the report
-	 * see them change.
+	 * The following fields are for jobs with a parameter server (PA-ATP), otherwise 0. With
+	 * several trees, windows and counters are sums over the trees; levels and progress are the
+	 * highest of any tree. Callers that poll the report see them change.
 	 */
 	const char *congestion; /* congestion control: "pa-atp", "atp", ...; "" in other jobs */
 	double cwd;             /* congestion window, blocks */
@@ -370,48 +378,47 @@ struct fanin_report {
 	double progress_degree; /* progress as a multiple of the ranks' average; 1 if that is 0 */
 	uint64_t in_flight;     /* blocks that the congestion window counts now */
 	uint64_t gacks;         /* acknowledgments of this rank's gradients by the switch */
-	uint64_t aacks;         /* results, each once */
-	uint64_t marks;         /* acknowledgments that told of congestion on the path (ECN) */
-	uint64_t aecns;         /* results that told of aggregators running short */
+	uint64_t aacks;         /* results, each counted once */
+	uint64_t marks;         /* acknowledgments that reported congestion on the path (ECN) */
+	uint64_t aecns;         /* results that reported a shortage of aggregators */
 	uint64_t asks_answered; /* gradients sent once more because the server asked for them */
 	/*
-	 * Of jobs whose blocks have leaders or home hosts: what this rank did as one. Otherwise 0.
+	 * Work of this rank as a leader or home host, in jobs whose blocks have one. Otherwise 0.
 	 */
-	uint64_t led_blocks; /* blocks whose result it made */
-	uint64_t led_direct; /* packets with data that no switch had combined: no descriptor was
-				free, or it was asked for */
+	uint64_t led_blocks; /* blocks whose result this rank made */
+	uint64_t led_direct; /* packets with data that no switch had combined, because no descriptor
+				was free or the leader asked for it */
 	uint64_t asks;       /* questions to ranks whose data was missing */
 	uint64_t restores;   /* results to switches that had no descriptor */
 	uint64_t repeats;    /* results to single ranks */
-	/* Broadcasts and allgathers by multicast. Counters are 0 where there is none. */
-	const char *multicast_reason;  /* why some go by multicast, or why none does */
-	uint64_t multicast_operations; /* that are done */
-	uint64_t multicast_packets;    /* received, each once */
-	uint64_t multicast_fetched; /* of these, those that another rank has sent because they were
-				       lost */
-	uint64_t multicast_late;    /* asked for, and come by multicast all the same */
+	/* Broadcasts and allgathers by multicast. Counters are 0 without multicast. */
+	const char *multicast_reason;  /* why some collectives use multicast, or why none does */
+	uint64_t multicast_operations; /* broadcasts and allgathers by multicast that are done */
+	uint64_t multicast_packets;    /* packets received, each counted once */
+	uint64_t multicast_fetched; /* those of them that another rank sent because they were lost
+				     */
+	uint64_t multicast_late;    /* packets that were asked for, but arrived by multicast */
 	/*
-	 * Super-frames, which the kernel took or handed over as one packet for several, and the
-	 * packets in them; 0 with transports that have none. `transport_reason` tells why packets
-	 * leave one by one if super-frames are not sent, or not any more.
+	 * Super-frames, several packets that the kernel took or delivered as one, and the packets
+	 * in them; 0 with transports without super-frames. If super-frames are not sent, or no
+	 * longer sent, `transport_reason` says why.
 	 */
 	uint64_t super_frames_sent;
 	uint64_t super_frame_packets_sent;
 	uint64_t super_frames_received;
 	uint64_t super_frame_packets_received;
 	/*
-	 * Work that the library did to move the packets, those of barriers and of leaving too.
-	 * Copies are those that it made itself: the kernel's own, of what is sent and received,
-	 * are not counted.
+	 * Work of the library to move packets, including those of barriers and of leaving. Only the
+	 * library's own copies are counted, not the kernel's copies of sent and received data.
 	 */
-	uint64_t send_calls;       /* system calls that sent */
-	uint64_t receive_calls;    /* that received, or found nothing */
-	uint64_t other_calls;      /* that asked how much waits to be sent, and the like */
-	uint64_t bytes_copied_out; /* of payload, into packets */
-	uint64_t bytes_copied_in;  /* out of packets, as results into the vector */
-	/* Of all communicators of the context, those of its progress thread among them. */
-	uint64_t sleeps; /* how often it waited in the kernel for a frame or a timer */
-	uint64_t yields; /* and gave its core to others for a moment before that */
+	uint64_t send_calls;    /* system calls that sent */
+	uint64_t receive_calls; /* system calls that received, or found nothing */
+	uint64_t other_calls;   /* other system calls, such as asking how much waits to be sent */
+	uint64_t bytes_copied_out; /* payload copied into packets */
+	uint64_t bytes_copied_in;  /* results copied from packets into the vector */
+	/* Counts over all communicators of the context, including its progress thread's. */
+	uint64_t sleeps; /* waits in the kernel for a frame or a timer */
+	uint64_t yields; /* times that the core was yielded for a moment before such a wait */
 };
 
 /*
@@ -419,8 +426,9 @@ struct fanin_report {
  *
  * opts: NULL for the defaults; only read during the call. ctx: set on success only; free with
  * fanin_finalize.
- * Returns FANIN_OK, FANIN_ERR_NO_MEMORY or FANIN_ERR_INVALID, also if FANIN_BACKGROUND_PROGRESS is
- * neither "1" nor "0", or FANIN_RECEIVE_BUFFER no number of bytes. Thread-safe.
+ * Returns FANIN_OK, FANIN_ERR_NO_MEMORY or FANIN_ERR_INVALID; the latter also if the environment
+ * variable FANIN_BACKGROUND_PROGRESS is neither "1" nor "0", or FANIN_RECEIVE_BUFFER is not a
+ * number of bytes. Thread-safe.
  */
 FANIN_API int fanin_init(const struct fanin_init_opts *opts, fanin_ctx **ctx);
 
@@ -428,8 +436,8 @@ FANIN_API int fanin_init(const struct fanin_init_opts *opts, fanin_ctx **ctx);
  * Joins a job and waits until every rank has joined. Chooses the transport.
  *
  * opts: only read during the call. comm: set on success only; free with fanin_leave.
- * Returns FANIN_OK or an error; fanin_ctx_error then tells what was wrong, and
- * fanin_ctx_missing_ranks which ranks are missing.
+ * Returns FANIN_OK or an error. After an error fanin_ctx_error describes it, and
+ * fanin_ctx_missing_ranks lists missing ranks.
  */
 FANIN_API int fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm);
 
@@ -443,20 +451,21 @@ FANIN_API int fanin_join_job(fanin_ctx *ctx, const char *job_name, uint16_t size
 /*
  * Common to all collectives below.
  *
- * Buffers have elements of dtype, any alignment. They stay the caller's. They must live until the
- * request is done, and data to be sent must stay unchanged. Counts may be 0: the collective then
- * only synchronises, and buffers may be NULL, as may buffers that a rank does not need. A
- * collective that both sends and receives may be done in place: each element is received where it
- * was sent from. That is the meaning of MPI_IN_PLACE except for reduce_scatter, see there. Buffers
- * must not overlap in any other way.
+ * Buffers have elements of dtype, with any alignment. The caller owns them. They must live until
+ * the request is done, and data to be sent must stay unchanged until then. Counts are numbers of
+ * elements and may be 0: the collective then only synchronises, and buffers may be NULL. Buffers
+ * that a rank does not need may be NULL, too. A collective that both sends and receives may be done
+ * in place: each element is received where it was sent from. This is the meaning of MPI_IN_PLACE
+ * except for reduce_scatter, see there. Buffers must not overlap in any other way.
  *
- * All ranks use the blocking call for a collective, or all the other one.
+ * For each collective either all ranks use the blocking call, or all ranks use the non-blocking
+ * one.
  *
  * req: set on success only; fanin_wait frees it. Returns FANIN_OK, FANIN_ERR_INVALID,
  * FANIN_ERR_UNSUPPORTED, FANIN_ERR_NO_MEMORY, or the communicator's earlier error. The blocking
  * calls also return what fanin_wait returns; if one is interrupted, the buffers stay in use until
- * fanin_leave. A broadcast or allgather that is interrupted while the ranks still join a job for
- * multicast posts nothing, and ends the communicator: see fanin_join_opts.multicast.
+ * fanin_leave. A broadcast or allgather that is interrupted while the ranks still join the second
+ * job for multicast posts nothing, and ends the communicator: see fanin_join_opts.multicast.
  */
 
 /*
@@ -475,12 +484,12 @@ FANIN_API int fanin_allreduce(const void *send, void *recv, size_t count, enum f
  * Posts an allreduce with hints. Hints change how the allreduce is carried out and how long it
  * takes, but not its result. All ranks give the same hints.
  *
- * hints: 0 or FANIN_MAYBE_SPARSE. With the latter each rank counts the elements that are not 0, and
- * the ranks agree on the largest number by a small allreduce, for which everything that is posted
- * later waits. They then send sparse vectors if that is shorter, counting the result as well
+ * hints: 0 or FANIN_MAYBE_SPARSE. With FANIN_MAYBE_SPARSE each rank counts the elements that are
+ * not 0, and the ranks agree on the largest number by a small allreduce, for which all requests
+ * posted later wait. They then send sparse vectors if that is shorter, counting the result as well
  * (docs/collectives.md). A sum of only zeros is then +0.0, whatever their signs are. The hint is
- * ignored if the operator is not sum, and in jobs that carry no sparse vectors. The report counts
- * the hinted allreduces about which the ranks have agreed, and those that ran as sparse ones.
+ * ignored if the operator is not sum, and in jobs without sparse vectors. The report counts the
+ * hinted allreduces about which the ranks agreed, and those that ran as sparse ones.
  */
 FANIN_API int fanin_iallreduce_hinted(const void *send, void *recv, size_t count,
 				      enum fanin_dtype dtype, enum fanin_op op, unsigned int hints,
@@ -501,8 +510,9 @@ FANIN_API int fanin_reduce(const void *send, void *recv, size_t count, enum fani
 /*
  * Posts a reduce_scatter in equal blocks (MPI_Reduce_scatter_block): rank r gets the recv_count
  * elements from r * recv_count on of the reduction of size * recv_count elements. send: size *
- * recv_count elements. recv: recv_count. In place: recv points to this rank's elements within send,
- * r * recv_count elements from its start (with MPI_IN_PLACE the result would be at its start).
+ * recv_count elements. recv: recv_count elements. In place: recv points to this rank's elements
+ * within send, r * recv_count elements from its start (with MPI_IN_PLACE the result would be at its
+ * start).
  */
 FANIN_API int fanin_ireduce_scatter(const void *send, void *recv, size_t recv_count,
 				    enum fanin_dtype dtype, enum fanin_op op, fanin_comm *comm,
@@ -521,8 +531,8 @@ FANIN_API int fanin_broadcast(void *buffer, size_t count, enum fanin_dtype dtype
 
 /*
  * Posts an allgather: rank r's data is copied to elements r * send_count on of every rank's recv,
- * bit by bit. send: send_count elements. recv: size * send_count. In place: send points to this
- * rank's elements within recv.
+ * bit by bit. send: send_count elements. recv: size * send_count elements. In place: send points to
+ * this rank's elements within recv.
  */
 FANIN_API int fanin_iallgather(const void *send, void *recv, size_t send_count,
 			       enum fanin_dtype dtype, fanin_comm *comm, fanin_request **req);
@@ -534,13 +544,13 @@ struct fanin_sparse_opts {
 	size_t sz;
 	/*
 	 * The largest density of any single rank's vector, 0 to 1: the part of its indices that
-	 * have values. It determines how many indices a block covers. All ranks give the same
-	 * number. It need not be exact: a wrong one costs packets. Default: the ranks find it by a
-	 * small allreduce beforehand, for which all requests posted later wait. Not used without a
-	 * switch.
+	 * have values. It determines the number of indices in a block. All ranks give the same
+	 * number. It need not be exact: a wrong density only costs packets. Default: the ranks find
+	 * it by a small allreduce beforehand, for which all requests posted later wait. Not used
+	 * without a switch.
 	 */
 	double density;
-	uint8_t index_bytes; /* of each index, sent and received: 4 (uint32_t, default) or 8
+	uint8_t index_bytes; /* bytes of each index, sent and received: 4 (uint32_t, default) or 8
 				(uint64_t) */
 	bool coalesce;       /* sent vectors may repeat an index in a row; the operator combines its
 				values */
@@ -548,16 +558,17 @@ struct fanin_sparse_opts {
 };
 
 /*
- * Where the result of a sparse allreduce goes: to `dense`, or if that is NULL to `indices` and
- * `values`, or if these are NULL as well to arrays that the library allocates. The struct belongs
- * to the caller, but to the library until the request is done; so do the arrays.
+ * Destination of the result of a sparse allreduce: `dense`, or if that is NULL `indices` and
+ * `values`, or if these are NULL as well arrays that the library allocates. The caller owns the
+ * struct and its arrays, but must not touch them until the request is done.
  */
 struct fanin_sparse_result {
 	size_t sz;
 	void *dense;       /* n elements; an element becomes zero if no rank has a value there */
 	void *indices;     /* ascending, of the options' index_bytes */
 	void *values;      /* of dtype */
-	uint64_t capacity; /* of indices and values; not used if they are NULL */
+	uint64_t capacity; /* capacity of indices and of values, elements; not used if they are NULL
+			    */
 	uint64_t count;    /* set: the number of indices at which any rank has a value; after
 			      FANIN_ERR_CAPACITY, the capacity needed */
 	bool allocated;    /* set if the caller must free indices and values with
@@ -570,16 +581,17 @@ struct fanin_sparse_result {
  * that have a value at i. The result omits indices at which no rank has a value.
  *
  * n: length of the vector, the same at all ranks. nnz: number of values of this rank, any number.
- * indices: nnz of them, ascending, each once, below n. values: nnz elements. result: see there. A
- * sparse result may be received in place, if its indices and values are the arrays sent; a dense
- * result must not overlap anything. opts: may be NULL; copied.
+ * indices: nnz indices, ascending, each once unless opts->coalesce, below n. values: nnz elements.
+ * result: see struct fanin_sparse_result. A sparse result may be received in place, if its indices
+ * and values are the arrays sent; a dense result must not overlap anything. opts: may be NULL;
+ * copied.
  *
  * Without a switch the ranks exchange the vectors by recursive doubling and need no density.
  *
- * Averages and custom operators, and sums of f16 and bf16 in jobs that accumulate in f32, are
- * FANIN_ERR_UNSUPPORTED, as are jobs of several ranks whose handler knows no sparse blocks.
- * fanin_wait returns FANIN_ERR_CAPACITY if the result does not fit; ranks with enough room still
- * get it.
+ * Returns what the other collectives do. FANIN_ERR_UNSUPPORTED: averages and custom operators, sums
+ * of f16 and bf16 in jobs that accumulate in f32, and jobs of several ranks whose handler has no
+ * sparse blocks. fanin_wait returns FANIN_ERR_CAPACITY if the result does not fit; ranks with
+ * enough room still get it.
  */
 FANIN_API int fanin_iallreduce_sparse(uint64_t n, uint64_t nnz, const void *indices,
 				      const void *values, struct fanin_sparse_result *result,
@@ -600,24 +612,24 @@ FANIN_API void fanin_sparse_result_free(struct fanin_sparse_result *result);
 /* Selects the elements of a dense vector that fanin_compact takes. */
 struct fanin_compact_opts {
 	size_t sz;
-	double threshold; /* takes elements of larger magnitude; default 0: all elements that are
-			     not 0. NaNs are always taken */
-	uint64_t bucket;  /* with top: number of elements per bucket, the last may be shorter;
-			     default: one bucket for all */
-	uint64_t top; /* takes at most this many elements per bucket, the largest magnitudes, the
-			 first of equal ones; 0 (default): all */
-	uint8_t index_bytes; /* of each index: 4 (default) or 8 */
+	double threshold; /* takes elements of larger magnitude, and all NaNs; default 0: all
+			     elements that are not 0 */
+	uint64_t bucket; /* with top: number of elements per bucket, the last bucket may be shorter;
+			    default: one bucket for all elements */
+	uint64_t top;    /* takes at most this many elements per bucket, the largest magnitudes, the
+			    first of equal ones; 0 (default): all */
+	uint8_t index_bytes; /* bytes of each index: 4 (default) or 8 */
 	uint8_t reserved[7]; /* 0; never a field */
 };
 
 /*
  * Makes a sparse vector of a dense one.
  *
- * dense: n elements of dtype. opts: may be NULL. indices, values: room for `capacity` of them; they
- * receive the indices, ascending, and their elements, bit by bit. May be NULL if capacity is 0.
- * count: receives the number of elements taken. Returns FANIN_OK, FANIN_ERR_CAPACITY if there is no
- * room, with *count the capacity that is needed, FANIN_ERR_INVALID, or FANIN_ERR_NO_MEMORY.
- * Thread-safe.
+ * dense: n elements of dtype. opts: may be NULL. indices, values: room for `capacity` elements
+ * each; they receive the indices, ascending, and their elements, bit by bit. May be NULL if
+ * capacity is 0. count: receives the number of elements taken. Returns FANIN_OK, FANIN_ERR_CAPACITY
+ * if there is no room, with *count the capacity that is needed, FANIN_ERR_INVALID, or
+ * FANIN_ERR_NO_MEMORY. Thread-safe.
  */
 FANIN_API int fanin_compact(const void *dense, uint64_t n, enum fanin_dtype dtype,
 			    const struct fanin_compact_opts *opts, void *indices, void *values,
@@ -640,16 +652,16 @@ struct fanin_region_opts {
 };
 
 /*
- * Makes a region. Its packets use a job NAME.regionK of their own, K from 0 on, beside the
+ * Makes a region. The region has a job of its own, NAME.regionK with K from 0 on, beside the
  * communicator's job. Blocking and collective: all ranks call it at the same place among the
  * communicator's collectives.
  *
  * base: this rank's buffer, of `bytes` bytes, 1 at least, the same number at all ranks. The buffer
  * is in use until fanin_region_free: other ranks' writes may arrive at any time. Each rank chooses
  * its initial content. opts: may be NULL. region: set on success only.
- * Returns FANIN_OK, FANIN_ERR_INVALID also if the lengths differ, FANIN_ERR_UNSUPPORTED if the
- * network has no regions, FANIN_ERR_NO_MEMORY at all ranks if one has none, or the communicator's
- * error; fanin_ctx_error says more.
+ * Returns FANIN_OK, FANIN_ERR_INVALID (also if the lengths differ), FANIN_ERR_UNSUPPORTED if the
+ * network has no regions, FANIN_ERR_NO_MEMORY at all ranks if one rank is out of memory, or the
+ * communicator's error; fanin_ctx_error describes it.
  */
 FANIN_API int fanin_region_create(fanin_comm *comm, void *base, size_t bytes,
 				  const struct fanin_region_opts *opts, fanin_region **region);
@@ -659,7 +671,7 @@ FANIN_API int fanin_region_create(fanin_comm *comm, void *base, size_t bytes,
  * others, as in fanin_leave. fanin_leave frees all remaining regions.
  *
  * region: may be NULL; freed in any case. Returns FANIN_OK, or FANIN_ERR_TIMEOUT if the switch did
- * not confirm.
+ * not confirm the leave.
  */
 FANIN_API int fanin_region_free(fanin_region *region);
 
@@ -676,17 +688,17 @@ FANIN_API uint64_t fanin_region_network_address(const fanin_region *region);
  * the amount in flight is bounded.
  *
  * Until the next fence neither the application nor any other rank may modify the written bytes.
- * data: may point to the destination in the buffer itself; any other memory is free for reuse after
- * the call.
+ * offset: bytes from the region's start. data: `bytes` bytes; may point to the destination in the
+ * buffer itself; any other memory is free for reuse after the call.
  * Returns FANIN_OK, FANIN_ERR_INVALID, FANIN_ERR_NO_MEMORY, or the region's earlier error.
  */
 FANIN_API int fanin_region_write(fanin_region *region, size_t offset, const void *data,
 				 size_t bytes);
 
 /*
- * Ends the writes: when it returns, this rank's buffer holds all that any rank wrote before its own
- * fence. Blocking and collective: all ranks call it the same number of times for each region.
- * Writes of other ranks after their fence may arrive here before this call returns.
+ * Ends the writes: when the call returns, this rank's buffer holds all bytes that any rank wrote
+ * before its own fence. Blocking and collective: all ranks call it the same number of times for
+ * each region. Writes of other ranks after their fence may arrive here before this call returns.
  *
  * Returns FANIN_OK, FANIN_ERR_TIMEOUT if ranks are gone (fanin_ctx_missing_ranks), or the region's
  * earlier error. A region that has failed stays failed; its communicator remains usable. An
@@ -697,13 +709,13 @@ FANIN_API int fanin_region_fence(fanin_region *region);
 /*
  * Run an allreduce in place over a range of the region: afterwards all ranks hold the same
  * elements. Blocking and collective on the region's communicator. No rank may have written these
- * bytes since the last fence, nor write them during the call. push: ranks send, and switches
- * combine contributions that meet. pull: ranks request parts of the result, and switches combine
+ * bytes since the last fence, nor write them during the call. push: ranks send contributions, and
+ * switches combine those that meet. pull: ranks request parts of the result, and switches combine
  * the answers (Klenk et al., section IV). The calls use a job NAME.push or NAME.pull beside the
  * communicator's, which the ranks join in the first call.
  *
- * offset: in bytes; needs no alignment. Returns what fanin_allreduce does, or FANIN_ERR_UNSUPPORTED
- * if the network has no such handler.
+ * offset: bytes from the region's start; needs no alignment. count: elements. Returns what
+ * fanin_allreduce does, or FANIN_ERR_UNSUPPORTED if the network has no such handler.
  */
 FANIN_API int fanin_region_push(fanin_region *region, size_t offset, size_t count,
 				enum fanin_dtype dtype, enum fanin_op op);
@@ -711,24 +723,24 @@ FANIN_API int fanin_region_pull(fanin_region *region, size_t offset, size_t coun
 				enum fanin_dtype dtype, enum fanin_op op);
 
 /*
- * Makes progress once, without blocking, and tells whether the request is done. The request stays
- * the caller's. Returns FANIN_OK if done, FANIN_IN_PROGRESS, or an error; fanin_ctx_error says
- * more.
+ * Makes progress once, without blocking, and returns the request's status. Does not free the
+ * request. Returns FANIN_OK if it is done, FANIN_IN_PROGRESS, or an error; fanin_ctx_error
+ * describes it.
  */
 FANIN_API int fanin_test(fanin_request *req);
 
 /*
  * Waits until the request is done or has failed, and frees it; *req becomes NULL. All communicators
- * of the context make progress meanwhile. Returns FANIN_OK or an error. Ranks that are late are
- * waited for, without a limit unless wait_limit_ms sets one; if a rank is gone, the call fails
- * within the communicator's timeout after the last progress. After FANIN_ERR_INTERRUPTED the
- * request continues and *req is unchanged.
+ * of the context make progress meanwhile. Returns FANIN_OK or an error. The call waits for late
+ * ranks, without a limit unless wait_limit_ms sets one; if a rank is gone, it fails within the
+ * communicator's timeout after the last progress. After FANIN_ERR_INTERRUPTED the request continues
+ * and *req is unchanged.
  */
 FANIN_API int fanin_wait(fanin_request **req);
 
 /*
- * Returns how many bytes of a request are done. total_bytes: receives the total; may be NULL. Both
- * count the whole vector, even if this rank gets only a part of it. For progress bars.
+ * Returns the number of bytes of a request that are done, for progress bars. total_bytes: receives
+ * the total; may be NULL. Both count the whole vector, even if this rank gets only a part of it.
  */
 FANIN_API uint64_t fanin_request_progress(const fanin_request *req, uint64_t *total_bytes);
 
@@ -739,23 +751,23 @@ FANIN_API uint64_t fanin_request_progress(const fanin_request *req, uint64_t *to
 FANIN_API int fanin_progress(fanin_ctx *ctx);
 
 /*
- * Leaves the job: tells switch and manager, closes the transport, frees the communicator and its
- * remaining requests.
+ * Leaves the job: notifies the switch and the manager, closes the transport, frees the communicator
+ * and its remaining requests.
  *
- * Where a lost run can be resumed (`recover`, and jobs of a manager except over memif) the ranks
- * leave together, as from a barrier, because another rank may need this one's results if a switch
- * fails. A rank waits for the others until its timeout at most, and not at all if it has failed or
+ * If a lost run can be resumed (`recover`, and jobs of a manager except over memif), the ranks
+ * leave together, as from a barrier, because another rank may need this rank's results if a switch
+ * fails. A rank waits for the others for its timeout at most, and not at all if it has failed or
  * has requests in progress.
  *
  * comm: may be NULL; freed in any case. Returns FANIN_OK, or FANIN_ERR_TIMEOUT if the switch did
- * not confirm.
+ * not confirm the leave.
  */
 FANIN_API int fanin_leave(fanin_comm *comm);
 
 /*
- * Leaves the job as fanin_leave does, but at once: for a rank that can't go on though its
- * communicator could, as when its part of a collective has failed elsewhere. Collectives that it
- * has not posted fail at the other ranks.
+ * Leaves the job as fanin_leave does, but at once. Use it if a rank can't continue although its
+ * communicator could, for example if its part of a collective has failed elsewhere. Collectives
+ * that it has not posted fail at the other ranks.
  *
  * comm: may be NULL; freed in any case. Returns what fanin_leave does.
  */
@@ -768,8 +780,8 @@ FANIN_API void fanin_finalize(fanin_ctx *ctx);
 FANIN_API const char *fanin_strerror(int status);
 
 /*
- * Returns what the last failed call on this context found and expected; "" if none failed. Valid
- * until the next call.
+ * Describes the error of the last failed call on this context: the value found and the value
+ * expected. "" if no call has failed. Valid until the next call on the context.
  */
 FANIN_API const char *fanin_ctx_error(const fanin_ctx *ctx);
 
@@ -777,8 +789,8 @@ FANIN_API const char *fanin_ctx_error(const fanin_ctx *ctx);
  * Lists the ranks that were missing in the last failed call on this context, such as those that did
  * not join, in ascending order.
  *
- * ranks: room for n of them; further ones are left out. May be NULL if n is 0. Returns how many are
- * missing, which may be more than n.
+ * ranks: room for n ranks; further ranks are left out. May be NULL if n is 0. Returns the number of
+ * missing ranks, which may be larger than n.
  */
 FANIN_API size_t fanin_ctx_missing_ranks(const fanin_ctx *ctx, uint16_t *ranks, size_t n);
 
@@ -786,14 +798,16 @@ FANIN_API size_t fanin_ctx_missing_ranks(const fanin_ctx *ctx, uint16_t *ranks, 
 FANIN_API uint64_t fanin_ctx_missing(const fanin_ctx *ctx);
 
 /*
- * Returns why a communicator has failed, or a job beside it for its collectives: which ranks are
- * missing, or what was refused. "" if none has. Valid until the next call on the context.
+ * Returns the reason for which a communicator, or a job beside it for its collectives, has failed:
+ * the missing ranks, or the refused packet. "" if none has failed. Valid until the next call on the
+ * context.
  */
 FANIN_API const char *fanin_comm_error(const fanin_comm *comm);
 
 /*
- * Lists the ranks that the oldest unfinished block waits for, late or gone, as the switch last
- * said; none if that is unknown. Arguments and result are as for fanin_ctx_missing_ranks.
+ * Lists the ranks, late or gone, for which the oldest unfinished block waits, according to the
+ * switch's last answer; none if that is unknown. Arguments and result are as for
+ * fanin_ctx_missing_ranks.
  */
 FANIN_API size_t fanin_comm_missing_ranks(const fanin_comm *comm, uint16_t *ranks, size_t n);
 
@@ -801,19 +815,20 @@ FANIN_API size_t fanin_comm_missing_ranks(const fanin_comm *comm, uint16_t *rank
 FANIN_API uint64_t fanin_comm_missing(const fanin_comm *comm);
 
 /*
- * Fills in the fields of the report that report->sz covers. Returns FANIN_OK or FANIN_ERR_INVALID.
+ * Fills in the fields of the report that report->sz covers. report: set sz first. Returns FANIN_OK
+ * or FANIN_ERR_INVALID.
  */
 FANIN_API int fanin_comm_report(const fanin_comm *comm, struct fanin_report *report);
 
 /*
- * Returns true if the operator is defined on the data type and this version reduces it; false for
- * custom operators, which only the switch knows. Thread-safe.
+ * Returns true if this version reduces the data type with the operator; false for custom operators,
+ * which only the switch knows. Thread-safe.
  */
 FANIN_API bool fanin_supports(enum fanin_dtype dtype, enum fanin_op op);
 
 /*
- * Return "f32", "sum", ...; "opaque" and "custom"; "unknown" for other values. Static strings,
- * thread-safe.
+ * Return the name of a data type or operator: "f32", "sum", ...; "opaque" and "custom" for custom
+ * operators; "unknown" for other values. Static strings. Thread-safe.
  */
 FANIN_API const char *fanin_dtype_name_of(enum fanin_dtype dtype);
 FANIN_API const char *fanin_op_name_of(enum fanin_op op);
@@ -822,15 +837,14 @@ FANIN_API const char *fanin_op_name_of(enum fanin_op op);
 FANIN_API size_t fanin_dtype_size_of(enum fanin_dtype dtype);
 
 /*
- * Finds a setting of what is built on this library, as the libraries for MPI and PyTorch are: the
- * environment variable of this name, unless it is absent or empty, or else the line "name = value"
- * of fanin.conf(5).
+ * Finds a setting of software built on this library, such as the libraries for MPI and PyTorch: the
+ * environment variable of this name, or if it is absent or empty the line "name = value" of
+ * fanin.conf(5).
  *
- * name: "FANIN_" and capital letters, digits and "_". value, size: where the text goes, and the
- * bytes there are; "" if neither has it. Returns FANIN_OK, or FANIN_ERR_INVALID if the file can't
- * be read or has a line that is not valid, or the value is too long: the text then tells what was
- * found and expected. Reads the file each time; looks at the environment as secure_getenv does.
- * Thread-safe as getenv is.
+ * name: "FANIN_" and capital letters, digits and "_". value: receives the text, in `size` bytes; ""
+ * if there is no setting. Returns FANIN_OK, or FANIN_ERR_INVALID if the file can't be read or has
+ * an invalid line, or the value is too long: `value` then says what was found and expected. Reads
+ * the file each time; looks at the environment as secure_getenv does. Thread-safe as getenv is.
  */
 FANIN_API int fanin_setting(const char *name, char *value, size_t size);
 
