@@ -126,7 +126,7 @@ fanin_answer_pass(struct fanin_handler_ctx *ctx, const struct fanin_packet *pack
 	unsigned int child;
 	uint64_t way;
 
-	/* Too short for a job of this size, so not from the parent. */
+	/* The payload is too short for a job of this size, so the packet is not from the parent. */
 	if (packet->payload_len < fanin_answer_len(n_ranks) ||
 	    !fanin_answer_asker(ctx->job, &packet->headers->fanin, &way, &child))
 		return FANIN_VERDICT_FREE;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Frames that a switch makes of sums and of packets that it passes on, to its parent and to its
- * children; and which children they are for.
+ * Frames that a switch makes from sums, or from packets that it passes on, for its parent and its
+ * children; and the choice of children.
  */
 #ifndef FANIN_HANDLERS_FRAME_H
 #define FANIN_HANDLERS_FRAME_H
 
 #include "handlers/handler.h"
 
-/* Sets the length of a frame that no other worker uses yet. */
+/* Sets the length of a frame that no other worker uses yet. payload_len: bytes. */
 static inline void
 fanin_frame_set_length(struct rte_mbuf *mbuf, uint32_t payload_len)
 {
@@ -18,8 +18,8 @@ fanin_frame_set_length(struct rte_mbuf *mbuf, uint32_t payload_len)
 }
 
 /*
- * A packet that is to be turned around goes to the UDP port where its sender takes answers. To be
- * called before its Fanin header is written anew.
+ * Sets the UDP port of a packet that is returned to its sender to the port at which the sender
+ * takes answers. Call it before the Fanin header is overwritten.
  */
 static inline void
 fanin_frame_answer_to(struct fanin_headers *headers)
@@ -27,7 +27,7 @@ fanin_frame_answer_to(struct fanin_headers *headers)
 	headers->udp.src_be = __builtin_bswap16(headers->fanin.port);
 }
 
-/* As fanin_frame_make, where the type's direction is known beforehand. */
+/* As fanin_frame_make, for callers that know the type's direction. */
 static inline struct fanin_hdr *
 fanin_frame_make_to(const struct fanin_handler_ctx *ctx, bool down, enum fanin_type type,
 		    uint32_t block, uint32_t payload_len, struct rte_mbuf *mbuf)
@@ -51,25 +51,29 @@ fanin_frame_make_to(const struct fanin_handler_ctx *ctx, bool down, enum fanin_t
 }
 
 /*
- * Puts headers before a payload: of a frame to the children or to the parent, as the type goes.
- * Nothing of the headers before is left.
+ * Writes all headers before a payload, for a frame to the children or to the parent according to
+ * the type's direction. No previous header field is kept.
  *
- * Returns the Fanin header, whose other fields are 0 but for the rank towards a parent. The tag is
- * put on when the frame is sent.
+ * payload_len: bytes. Returns the Fanin header, in which the caller fills in the other fields: they
+ * are 0, except for the rank towards a parent. The tag is added when the frame is sent.
  */
 struct fanin_hdr *fanin_frame_make(const struct fanin_handler_ctx *ctx, enum fanin_type type,
 				   uint32_t block, uint32_t payload_len, struct rte_mbuf *mbuf);
 
-/* Sets IPv4's field `tos`, which has the marks of ECN, in a frame that was made. */
+/* Sets the IPv4 field `tos`, which has the ECN marks, in a frame that was made. */
 void fanin_frame_mark(struct rte_mbuf *mbuf, uint8_t tos);
 
-/* Puts the tag on a frame and emits it. Takes the only reference. children: one at least. */
+/*
+ * Put the tag on a frame and emit it. Take the only reference. children: bitmap, one child at
+ * least.
+ */
 void fanin_frame_send_down(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, uint64_t children);
 void fanin_frame_send_up(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf);
 
 /*
- * Adds a reference to an mbuf. rte_mbuf_refcnt_update would not do: it takes a short cut if there
- * is one reference only, but all workers that are in a slot may add to the one that the slot has.
+ * Adds a reference to an mbuf. rte_mbuf_refcnt_update is not safe here: it is not atomic if there
+ * is only one reference, but all workers in a slot may add to the slot's reference at the same
+ * time.
  */
 static inline void
 fanin_frame_hold(struct rte_mbuf *mbuf)
@@ -80,7 +84,9 @@ fanin_frame_hold(struct rte_mbuf *mbuf)
 /* Returns the child that leads to a rank, as a bit; 0 if none does. */
 uint64_t fanin_child_with(const struct fanin_job_params *job, uint64_t rank);
 
-/* The ranks behind a child. This and what follows: of jobs of 64 ranks at most. */
+/*
+ * Returns the ranks behind a child. This function and those below are for jobs of at most 64 ranks.
+ */
 static inline uint64_t
 fanin_child_ranks(const struct fanin_job_params *job, unsigned int child)
 {
@@ -93,29 +99,33 @@ uint64_t fanin_ranks_below(const struct fanin_job_params *job);
 /* Returns the children that lead to any of these ranks, as a bitmap. */
 uint64_t fanin_children_with(const struct fanin_job_params *job, uint64_t ranks);
 
-/* Adds what is known here of ranks that are missing, and has their children probed. */
+/*
+ * Marks missing ranks that this switch knows as ended or silent, and has the children that lead to
+ * missing ranks probed.
+ */
 void fanin_answer_tell_presence(struct fanin_handler_ctx *ctx, struct fanin_answer_ranks *ranks);
 
 /*
- * Finds the child that asked for what the parent sends, and what is left of the way to the asker.
+ * Finds the child that asked for an answer of the parent, and the rest of the path to the asker.
  *
- * Returns false if the packet is not for this switch: another rank is that of a switch at the same
- * port of the parent, since answers that are passed on go to the group's address.
+ * way: set to the rest of the path. child: set to the child's index. Returns false if the packet is
+ * for another switch at the same port of the parent, which another rank names: answers that are
+ * passed on go to the group's address.
  */
 bool fanin_answer_asker(const struct fanin_job_params *job, const struct fanin_hdr *hdr,
 			uint64_t *way, unsigned int *child);
 
 /*
- * Passes the parent's ANSWER on to the child that asked: one level further, without states of other
- * blocks. It has fanin_answer_len bytes at least.
+ * Passes the parent's ANSWER on to the child that asked, one level further and without states of
+ * other blocks. The payload must have fanin_answer_len bytes at least.
  */
 enum fanin_verdict fanin_answer_down(struct fanin_handler_ctx *ctx,
 				     const struct fanin_packet *packet, uint64_t way,
 				     unsigned int child);
 
 /*
- * Passes an ANSWER of the parent on to the child that asked, with what is known here of the ranks
- * that are missing. Returns the verdict on it.
+ * Passes an ANSWER of the parent on to the child that asked, after fanin_answer_tell_presence.
+ * Returns the verdict on the packet.
  */
 enum fanin_verdict fanin_answer_pass(struct fanin_handler_ctx *ctx,
 				     const struct fanin_packet *packet);

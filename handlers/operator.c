@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The custom operators of this build, by code. They add themselves before main; from then on the
- * table is constant and any thread may read it.
+ * The custom operators of this build, by code. Operators register themselves before main; from then
+ * on the table is constant and any thread may read it.
  */
 #include "handlers/operator.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Custom operators (Flare's F1): what a user compiles into the switch to reduce data of their own.
- * Each is a file in handlers/operators/ that ends with FANIN_OPERATOR_REGISTER;
- * docs/custom-operators.md goes through one. All dense handlers run them; a block's operator is
- * looked up when it begins.
+ * Custom operators (Flare's F1): code that a user compiles into the switch to reduce data types of
+ * their own. Each is a file in handlers/operators/ that ends with FANIN_OPERATOR_REGISTER;
+ * docs/custom-operators.md explains one. All dense handlers run them; a block's operator is looked
+ * up when the block begins.
  */
 #ifndef FANIN_HANDLERS_OPERATOR_H
 #define FANIN_HANDLERS_OPERATOR_H
@@ -15,21 +15,22 @@
 #include "wire/types.h"
 
 struct fanin_operator {
-	const char *name;       /* as in faninctl, without blanks */
-	const char *dtype_name; /* likewise; a built-in type's own */
+	const char *name;       /* shown by faninctl; without blanks */
+	const char *dtype_name; /* likewise; for a built-in type its own name */
 
 	uint8_t dtype; /* FANIN_WIRE_OPAQUE + size of an element, or a built-in type's code */
-	uint8_t op;    /* FANIN_WIRE_CUSTOM to FANIN_WIRE_CUSTOM_LAST, no other operator's */
+	uint8_t op;    /* FANIN_WIRE_CUSTOM to FANIN_WIRE_CUSTOM_LAST; unique */
 
 	/*
-	 * Whether the order of operands matters, as in a product of matrices. Such an operator runs
-	 * only where a handler combines in the order of the ranks. All must be associative.
+	 * True if the order of operands matters, as in a product of matrices. Such an operator runs
+	 * only with handlers that combine in the order of the ranks. All operators must be
+	 * associative.
 	 */
 	bool ordered;
 
 	/*
-	 * One element that, combined with any x from either side, gives x: what an absent element
-	 * stands for.
+	 * The identity element: combined with any x from either side, it gives x. It stands for an
+	 * absent element.
 	 */
 	const void *identity;
 
@@ -40,20 +41,20 @@ struct fanin_operator {
 };
 
 /*
- * Why an operator can't be registered, such as a code that is taken; a static string, or NULL if it
- * can. Thread-safe after start-up.
+ * Returns the reason why an operator can't be registered, such as a code that is taken, as a static
+ * string; or NULL if it can. Thread-safe after start-up.
  */
 const char *fanin_operator_problem(const struct fanin_operator *candidate);
 
 /*
  * Adds an operator to the registry. Called by FANIN_OPERATOR_REGISTER before main, single-threaded.
- * If there is a problem it ends the process, saying what it is.
+ * If there is a problem, prints it and ends the process.
  */
 void fanin_operator_register(const struct fanin_operator *registered);
 
 /*
- * The operator of a code, or NULL; packets that name it must have its dtype too. Thread-safe after
- * start-up.
+ * Returns the operator with a code, or NULL. Packets that name it must have its dtype, too.
+ * Thread-safe after start-up.
  */
 const struct fanin_operator *fanin_operator_find(unsigned int op);
 

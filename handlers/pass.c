@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets of members to other members along a job's tree: see pass.h. A switch sends what comes
- * from a child to all its other children and to its parent, and what comes from the parent to all
- * children: so each link carries it once, and each member has it once, as long as links neither
- * lose nor double. Nothing is kept, nothing repeated: that is for hosts (Khalilov et al. section
- * III).
+ * Packets from members to other members along a job's tree: see pass.h. A switch sends a packet
+ * from a child to all its other children and to its parent, and a packet from the parent to all
+ * children. So each link carries the packet once, and each member gets it once, as long as links
+ * neither lose nor duplicate packets. Switches keep and repeat nothing; hosts do (Khalilov et al.
+ * section III).
  */
 #include "handlers/pass.h"
 
 #include <string.h>
 
 /*
- * Makes a frame to this switch's children, or to its parent, of one that has come: headers are new,
- * but for the marks of ECN and what its sender says about it.
+ * Makes a frame for this switch's children, or for its parent, from a received one. All headers are
+ * new, except for the ECN marks and the sender's fields.
  */
 static void
 make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
@@ -59,7 +59,7 @@ fanin_pass_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet
 	return FANIN_VERDICT_HELD;
 }
 
-/* True if the origin that the packet names is a rank behind the child that sent it. */
+/* Returns true if the origin that the packet names is a rank behind the child that sent it. */
 static bool
 names_its_origin(const struct fanin_job_params *job, const struct fanin_packet *packet,
 		 uint64_t origin)
@@ -67,7 +67,7 @@ names_its_origin(const struct fanin_job_params *job, const struct fanin_packet *
 	return fanin_ranks_has(&job->child_ranks[packet->child], origin);
 }
 
-/* As fanin_pass_problem, of a packet from this rank. */
+/* As fanin_pass_problem, for a packet from the rank `origin`. */
 static enum fanin_reason
 problem_of(const struct fanin_job_params *job, const struct fanin_packet *packet, uint64_t origin)
 {
@@ -85,7 +85,7 @@ fanin_pass_problem(const struct fanin_job_params *job, const struct fanin_packet
 	return problem_of(job, packet, packet->headers->fanin.members);
 }
 
-/* Sends a packet without a problem to all ranks but those behind where it comes from. */
+/* Sends a packet without a problem to all ranks except those behind the link that it came from. */
 static enum fanin_verdict
 to_others(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 	  const struct fanin_pass *pass)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets of members to other members along a job's tree, for handlers whose jobs have such: to all
- * others, or to one (protocols/multicast/README.md, protocols/broadcast/README.md). Such a handler
- * has `makes_packets`, and its own counters begin with FANIN_PASS_COUNTERS.
+ * Packets from members to other members along a job's tree, to all others or to one
+ * (protocols/multicast/README.md, protocols/broadcast/README.md). A handler that uses these
+ * functions sets `makes_packets`, and its own counters begin with FANIN_PASS_COUNTERS.
  */
 #ifndef FANIN_HANDLERS_PASS_H
 #define FANIN_HANDLERS_PASS_H
@@ -13,7 +13,7 @@ enum {
 	FANIN_PASS_DOWN,
 	FANIN_PASS_UP,
 	FANIN_PASS_NO_PACKET,
-	FANIN_PASS_END, /* the first counter of the handler itself */
+	FANIN_PASS_END, /* index of the handler's first further counter */
 };
 
 #define FANIN_PASS_COUNTERS                                                                        \
@@ -23,34 +23,34 @@ enum {
 				   "packets not sent to the parent for want of a buffer" }
 
 /*
- * The reason to drop a packet of the job: it is too long, or names another rank in `members` than
- * one behind its child. NONE: there is none.
+ * Returns the reason to drop a packet of the job: it is too long, or `members` names a rank that is
+ * not behind its child. FANIN_REASON_NONE: the packet has no problem.
  */
 enum fanin_reason fanin_pass_problem(const struct fanin_job_params *job,
 				     const struct fanin_packet *packet);
 
-/* Sends the packet itself to these children, as one of this type. Returns the verdict on it. */
+/* Sends the packet itself to these children, with this type. Returns the verdict on it. */
 enum fanin_verdict fanin_pass_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 				   enum fanin_type type, uint64_t children);
 
 /*
- * A packet without a problem, from the rank in `members`: goes to all other children as one of type
- * `down`, and from a child to the parent as one of type `up`. One from the parent that a rank below
- * has sent is dropped: it was delivered here already.
+ * Sends a packet without a problem, from the rank in `members`, to all other children with the type
+ * `down`, and a packet from a child to the parent with the type `up`. A packet from the parent that
+ * originates at a rank below is dropped: it was delivered here already.
  */
 enum fanin_verdict fanin_pass_to_others(struct fanin_handler_ctx *ctx,
 					const struct fanin_packet *packet, enum fanin_type up,
 					enum fanin_type down);
 
-/* The origin and the types of a packet, which different types have in different fields. */
+/* The origin and the types of a packet; the field with the origin depends on the type. */
 struct fanin_pass {
-	uint64_t origin;      /* the rank that it is from */
+	uint64_t origin;      /* the rank that sent it */
 	enum fanin_type up;   /* its type on the way to a parent */
-	enum fanin_type down; /* and on the way to children */
+	enum fanin_type down; /* its type on the way to children */
 };
 
 /*
- * A packet for all other ranks: goes to all other children, and from a child to the parent.
+ * Passes on a packet for all other ranks: to all other children, and from a child to the parent.
  *
  * reason: set on FANIN_VERDICT_DROP, which is the return value for a packet that is too long or
  * names an origin that is not behind its child.
@@ -60,8 +60,8 @@ enum fanin_verdict fanin_pass_to_all(struct fanin_handler_ctx *ctx,
 				     const struct fanin_pass *pass, enum fanin_reason *reason);
 
 /*
- * A packet for one rank: goes to the child that has it behind it, else to the parent. The rest as
- * above.
+ * Passes on a packet for one rank: to the child that leads to the rank, otherwise to the parent.
+ * reason and return value are as for fanin_pass_to_all.
  */
 enum fanin_verdict fanin_pass_to_rank(struct fanin_handler_ctx *ctx,
 				      const struct fanin_packet *packet,
@@ -69,7 +69,7 @@ enum fanin_verdict fanin_pass_to_rank(struct fanin_handler_ctx *ctx,
 				      enum fanin_reason *reason);
 
 /*
- * A MULTICAST or DELIVERY: goes to all other children, and from a child to the parent.
+ * Passes on a MULTICAST or DELIVERY: to all other children, and from a child to the parent.
  *
  * reason: set on FANIN_VERDICT_DROP, which is the return value for a packet that is too long or
  * names a rank that is not behind its child.
@@ -79,8 +79,8 @@ enum fanin_verdict fanin_pass_multicast(struct fanin_handler_ctx *ctx,
 					enum fanin_reason *reason);
 
 /*
- * A UNICAST or UNICAST_DELIVERY: goes to the child that has the rank in `count` behind it, else to
- * the parent. The rest as above.
+ * Passes on a UNICAST or UNICAST_DELIVERY: to the child that leads to the rank in `count`,
+ * otherwise to the parent. reason and return value are as for fanin_pass_to_all.
  */
 enum fanin_verdict fanin_pass_unicast(struct fanin_handler_ctx *ctx,
 				      const struct fanin_packet *packet, enum fanin_reason *reason);

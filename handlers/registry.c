@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The list of handlers in this build, in the order of their names. Handlers add themselves before
- * main; from then on it is constant and any thread may read it.
+ * The list of handlers in this build, in the order of their names. Handlers register themselves
+ * before main; from then on the list is constant and any thread may read it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "handlers/handler.h"
 
-/* Characters of a name: JOIN_ACK has room for it and a zero. */
+/* Maximum characters of a name: JOIN_ACK has room for the name and a zero. */
 #define HANDLER_NAME_MAX (sizeof(((struct fanin_join_ack_body *)NULL)->handler) - 1)
 
 static struct fanin_handler *first;

@@ -3,8 +3,8 @@
 #include "handlers/sums.h"
 
 /*
- * For operators that copy: only one contribution of a block has data. If a host sent a second one,
- * the first would stay as it is.
+ * Kernel of operators that copy: only one contribution of a block has data. If a host sent a second
+ * one, the first would stay unchanged.
  */
 static void
 keep_first(void *acc, const void *in, size_t count)
@@ -21,7 +21,7 @@ fanin_sums_kernel(const struct fanin_job_params *job, const struct fanin_packet 
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 	fanin_kernel_fn add = keep_first;
 
-	/* An empty contribution counts with the length of its elements, which others bring. */
+	/* An EMPTY contribution counts with the length of its elements, which other ranks send. */
 	if (hdr->count * fanin_dtype_size(hdr->dtype) > job->payload_bytes) {
 		*reason = FANIN_REASON_PAYLOAD;
 		return NULL;
@@ -29,8 +29,8 @@ fanin_sums_kernel(const struct fanin_job_params *job, const struct fanin_packet 
 	if (!fanin_op_is_copy(hdr->op))
 		add = fanin_kernel(job->isa, hdr->dtype, hdr->op);
 	/*
-	 * Sums in a longer type are refused when a job is made. Results of these handlers go to all
-	 * ranks.
+	 * Jobs that accumulate in a longer type are refused when they are made. Results of these
+	 * handlers go to all ranks, so blocks have no owner.
 	 */
 	if (add == NULL || (job->wide && fanin_operation_widens(hdr->dtype, hdr->op)) ||
 	    fanin_root_is_owner(hdr->root)) {

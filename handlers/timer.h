@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Timers of handlers. All jobs with the same timeout share a FIFO on each worker: the timeout is
- * constant, so the FIFO is sorted by when its timers expire. To arm one is to append to it. Nothing
- * is ever cancelled: a timer is a value that says what it was armed for, and whoever gets it back
- * looks whether that is still so.
+ * constant, so the FIFO is sorted by expiry. Arming a timer appends it to the FIFO. Timers are
+ * never cancelled: a timer names the block that it was armed for, and on expiry the handler checks
+ * if the slot still holds that block.
  *
  * One thread at a time: a worker's FIFOs are its own.
  */
@@ -13,7 +13,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A job whose waits differ has FIFOs that are each so many times as long as the one before. */
+/*
+ * A job with different waits has several FIFOs; each one's timeout is this many times the previous
+ * one's.
+ */
 #define FANIN_TIMER_STEP 4u
 
 struct fanin_timer {
@@ -27,16 +30,16 @@ struct fanin_timer {
 struct fanin_timer_fifo {
 	uint64_t timeout_ns;
 	/*
-	 * That of FANIN_TIMER_STEP times the timeout; NULL: there is none. Control: w (release),
-	 * worker: r (acquire).
+	 * The FIFO with FANIN_TIMER_STEP times the timeout; NULL: there is none. Control: w
+	 * (release), worker: r (acquire).
 	 */
 	struct fanin_timer_fifo *longer;
-	uint64_t *earliest_ns; /* of all FIFOs of the worker: when the first timer expires;
-				  UINT64_MAX: there is none */
-	uint32_t head; /* serial numbers of the first timer and of the one behind the last */
+	uint64_t *earliest_ns; /* earliest expiry in all FIFOs of the worker; UINT64_MAX: there is
+				  no timer */
+	uint32_t head; /* serial number of the first timer; tail: the one after the last timer's */
 	uint32_t tail;
-	uint32_t most; /* timers that may stay; of those beyond, the first ones expire early */
-	uint32_t mask; /* of serial numbers: the index in timers */
+	uint32_t most; /* timers that may stay; if there are more, the first ones expire early */
+	uint32_t mask; /* serial number & mask: the index in timers */
 	struct fanin_timer timers[];
 };
 
@@ -46,21 +49,21 @@ fanin_timer_fifo_is_empty(const struct fanin_timer_fifo *fifo)
 	return fifo->head == fifo->tail;
 }
 
-/* How many timers there are. */
+/* Returns the number of timers. */
 static inline uint32_t
 fanin_timer_fifo_count(const struct fanin_timer_fifo *fifo)
 {
 	return fifo->tail - fifo->head;
 }
 
-/* The first timer; there is one. */
+/* Returns the first timer. The FIFO must not be empty. */
 static inline const struct fanin_timer *
 fanin_timer_fifo_first(const struct fanin_timer_fifo *fifo)
 {
 	return &fifo->timers[fifo->head & fifo->mask];
 }
 
-/* The FIFO with the longest timeout up to this one; at least the one that is given. */
+/* Returns the FIFO with the longest timeout up to timeout_ns; at least the given FIFO. */
 static inline struct fanin_timer_fifo *
 fanin_timer_fifo_within(struct fanin_timer_fifo *fifo, uint64_t timeout_ns)
 {
@@ -72,17 +75,17 @@ fanin_timer_fifo_within(struct fanin_timer_fifo *fifo, uint64_t timeout_ns)
 }
 
 /*
- * Makes room for a timer, which the caller fills in at once and which expires not before those that
- * are there. Beyond `most` the FIFO is due at once.
+ * Appends a timer, which the caller fills in at once and which must not expire before the timers in
+ * the FIFO. With more than `most` timers the FIFO is due at once.
  *
- * due_ns: of the timer. Returns NULL if there is no room for it at all.
+ * due_ns: the timer's expiry. Returns NULL if the FIFO is full.
  */
 static inline struct fanin_timer *
 fanin_timer_fifo_append(struct fanin_timer_fifo *fifo, uint64_t due_ns)
 {
 	const uint32_t count = fanin_timer_fifo_count(fifo);
 
-	/* `most` is below the mask, so that one comparison is enough mostly. */
+	/* `most` is less than the mask, so one comparison usually suffices. */
 	if (__builtin_expect(count >= fifo->most, 0)) {
 		if (count > fifo->mask)
 			return NULL;
