@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Kernels of bf16, which is the upper half of f32: computed in f32 and rounded to nearest even
- * after every combination. AVX512-BF16 is of no use here: its conversion takes denormal numbers for
+ * after every combination. AVX512-BF16 is unsuitable: its conversion flushes denormal numbers to
  * zero. Internal to handlers/kernels.
  */
 #ifndef FANIN_HANDLERS_KERNELS_BF16_H
@@ -12,9 +12,9 @@
 #include "handlers/kernels/loop.h"
 
 /*
- * Two elements are taken from one 32-bit word, so that nothing has to cross lanes: 8.4 instead
- * of 6.3 * 10^9 elements per second with AVX-512, 9.2 instead of 5.4 with AVX2 (sums in the L2
- * cache, in one run).
+ * A 32-bit word with two elements, so that no data crosses lanes: 8.4 instead of 6.3 * 10^9
+ * elements per second with AVX-512, 9.2 instead of 5.4 with AVX2 (sums in the L2 cache, in one
+ * run).
  */
 typedef uint32_t any_pair ANY_ADDRESS;
 
@@ -31,9 +31,9 @@ bf16_high(uint32_t pair)
 }
 
 /*
- * Adds what makes truncation to the upper half round to nearest even. The NaNs here come from
- * numbers whose lower half is zero, or from the CPU, whose own NaN has a lower half of zero too:
- * nothing is carried into the upper half then.
+ * Adds a value such that truncation to the upper half rounds to nearest even. NaNs here come from
+ * numbers whose lower half is zero, or from the CPU, whose own NaN also has a lower half of zero;
+ * so nothing is carried into the upper half.
  */
 static inline uint32_t
 bf16_round(float value)
@@ -49,7 +49,7 @@ bf16_pair(float low, float high)
 	return bf16_round(low) >> 16 | (bf16_round(high) & 0xffff0000);
 }
 
-/* Any NaN, too: it stays one, quiet. */
+/* Rounds a value, which may be any NaN: a NaN stays a NaN and becomes quiet. */
 static inline uint16_t
 bf16_from_f32(float value)
 {

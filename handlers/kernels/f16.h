@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kernels of f16. They are computed in f32 and rounded to nearest even after every combination, by
- * instructions where there are any. AVX512-FP16 computes in f16 itself; the results are the same,
- * because f32 has more than twice the digits and two more: to round a sum, a product or a quotient
- * twice is then to round it once. Internal to handlers/kernels.
+ * Kernels of f16. Elements are combined in f32 and rounded to nearest even after every combination,
+ * by CPU instructions if these exist. AVX512-FP16 computes in f16 itself. The results are the same,
+ * because f32 has at least two more digits than twice those of f16: rounding a sum, a product or a
+ * quotient twice then equals rounding it once. Internal to handlers/kernels.
  */
 #ifndef FANIN_HANDLERS_KERNELS_F16_H
 #define FANIN_HANDLERS_KERNELS_F16_H
@@ -22,8 +22,8 @@
 #define F16_REBIAS ((127 - 15) << 23)
 
 /*
- * As the CPUs' instruction does it: a NaN becomes quiet and keeps its payload. The biases of the
- * two exponents differ by half of what the exponents of infinity do.
+ * Converts like the CPUs' instruction: a NaN becomes quiet and keeps its payload. The difference of
+ * the two exponent biases is half the difference of the exponents of infinity.
  */
 static inline float
 f16_widen(uint16_t bits)
@@ -40,9 +40,9 @@ f16_widen(uint16_t bits)
 }
 
 /*
- * A number in the range of f16's denormal ones is rounded by the addition of 0.5, whose last bit is
- * worth one of their units. Others are rounded as in bf16; what is too large for f16 has then
- * become infinity, or more.
+ * A number in the range of f16's denormal numbers is rounded by adding 0.5, whose last bit is worth
+ * one of their units. Other numbers are rounded as in bf16; a number too large for f16 then has the
+ * bits of infinity or more.
  */
 static inline uint16_t
 f16_narrow(float value)
@@ -59,9 +59,9 @@ f16_narrow(float value)
 }
 
 /*
- * F16_LANES elements as a vector of f32 and back: GCC doesn't use the instructions for this by
- * itself. In 10^9 elements per second of sums in the L2 cache of a Xeon at 3.6 GHz: 11.8 with
- * F16C, 14.6 with AVX-512's form of it, 24.9 with AVX512-FP16 below, 0.3 with integers; f32
+ * Conversion of F16_LANES elements to a vector of f32 and back: GCC does not use the instructions
+ * for this by itself. Sums in the L2 cache of a Xeon at 3.6 GHz, 10^9 elements per second: 11.8
+ * with F16C, 14.6 with AVX-512's form of it, 24.9 with AVX512-FP16 below, 0.3 with integers; f32
  * has 12.5.
  */
 #if defined(__AVX512F__)
@@ -115,7 +115,9 @@ f16_store(any_half *to, f16_lanes lanes)
 
 typedef f16_lanes any_f16_lanes ANY_ADDRESS;
 
-/* Runs the statement for vectors of F16_LANES at i, then the other for single elements. */
+/*
+ * Runs vector_statement for vectors of F16_LANES at i, then element_statement for single elements.
+ */
 #define F16_LOOP(vector_statement, element_statement)                                              \
 	do {                                                                                       \
 		size_t n_whole = count / F16_LANES * F16_LANES;                                    \

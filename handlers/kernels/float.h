@@ -27,8 +27,8 @@
 
 /*
  * IEEE 754-2019 minimum and maximum. Each comparison is the CPU's own minimum instruction, which
- * returns its second operand for equal ones. Equal numbers have the same bits, but for the two
- * zeros: "or" makes -0 of those, which is the minimum, "and" +0, the maximum.
+ * returns its second operand if both are equal. Equal numbers have the same bits, except for the
+ * two zeros: for these, "or" gives -0, the minimum, and "and" gives +0, the maximum.
  */
 #define FLOAT_COMBINE_KERNELS(name, type, bits_type, canonical_nan)                                \
 	BIT_CASTS(name, type, bits_type)                                                           \

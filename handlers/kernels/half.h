@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What f16 and bf16 have in common. Minimum and maximum are found on their bits as integers: no
- * conversion, twice the elements per vector. Internal to handlers/kernels.
+ * Common part of f16 and bf16. Minimum and maximum compare their bits as integers: no conversion,
+ * twice the elements per vector. Internal to handlers/kernels.
  */
 #ifndef FANIN_HANDLERS_KERNELS_HALF_H
 #define FANIN_HANDLERS_KERNELS_HALF_H
@@ -15,8 +15,8 @@ typedef uint16_t any_half ANY_ADDRESS;
 typedef float any_single ANY_ADDRESS;
 
 /*
- * The order of the numbers as int16_t: with the bits behind the sign turned around, negative
- * numbers count down, and -0 becomes -1. Doing it twice gives the number back.
+ * Maps the numbers to int16_t in their order: with the bits behind the sign inverted, negative
+ * numbers count down, and -0 becomes -1. Applying the function twice gives the number back.
  */
 static inline int16_t
 half_order(int16_t bits)
@@ -24,7 +24,7 @@ half_order(int16_t bits)
 	return (int16_t)(bits ^ (bits >> 15 & 0x7fff));
 }
 
-/* The order of the lesser or the greater one. */
+/* Return the order of the lesser or the greater number. */
 static inline int16_t
 half_lesser(int16_t x, int16_t y)
 {
@@ -43,7 +43,10 @@ half_magnitude(int16_t bits)
 	return (int16_t)(bits & 0x7fff);
 }
 
-/* What is greater than infinity is no number. */
+/*
+ * Returns canonical_nan if x or y is a NaN: its magnitude is above infinity's. Otherwise returns
+ * the number of this order.
+ */
 static inline int16_t
 half_or_nan(int16_t x, int16_t y, int16_t order, int16_t infinity, int16_t canonical_nan)
 {
@@ -56,10 +59,10 @@ half_or_nan(int16_t x, int16_t y, int16_t order, int16_t infinity, int16_t canon
 #define WIDE_CHUNK 128
 
 /*
- * wide_NAME_widen and wide_NAME_narrow, which work in place: from convert_NAME_widen and _narrow,
- * loops over vectors that don't overlap, by way of a chunk that doesn't. Elements grow from the
- * last one on and shrink from the first one on, so that what is written lies over what was read
- * already.
+ * Defines wide_NAME_widen and wide_NAME_narrow, which work in place, from convert_NAME_widen and
+ * _narrow, loops over vectors that must not overlap: each chunk is copied aside. Widening begins
+ * with the last element and narrowing with the first one, so that only elements that were already
+ * read are overwritten.
  */
 #define WIDE_IN_PLACE(name)                                                                        \
 	static void wide_##name##_widen(void *acc, const void *in, size_t count)                   \

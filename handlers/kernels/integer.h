@@ -8,14 +8,14 @@
 #include "handlers/kernels/loop.h"
 
 /*
- * wide: an unsigned type of at least 32 bits, in which to compute: signed overflow is undefined,
- * and so is that of two uint16_t, which multiply as int.
+ * wide: the unsigned type for computation, of at least 32 bits: signed overflow is undefined, also
+ * in a product of two uint16_t, which multiply as int.
  *
- * quotient: a type that holds every element, in which to divide for averages. CPUs divide vectors
- * of floating-point numbers only. The rounded quotient of such, truncated, is the integer one: a
- * true quotient that is not an integer is at least 1/n below the next, which is more than half the
- * distance of two floating-point numbers there, as long as the elements are below 2^24 in f32, 2^53
- * in f64.
+ * quotient: the type for the division of averages, which holds every element. CPUs divide vectors
+ * of floating-point numbers only. The rounded floating-point quotient, truncated, is the integer
+ * quotient: a true quotient that is not an integer is at least 1/n below the next integer. This is
+ * more than half the distance of two floating-point numbers there, as long as the elements are
+ * below 2^24 in f32, 2^53 in f64.
  */
 #define INTEGER_KERNELS(name, type, wide, quotient)                                                \
 	COMBINE_LOOP(name##_sum, type, (wide)x + (wide)y)                                          \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All kernels of one instruction set. This file is compiled once for each, with FANIN_KERNEL_TABLE
- * naming the table that it then defines. Only select.c refers to the tables.
+ * All kernels of one instruction set. This file is compiled once for each instruction set, and then
+ * defines the table that FANIN_KERNEL_TABLE names. Only select.c refers to the tables.
  *
- * The table is made of the lists in wire/types.h: for each operator OP that is defined on a type T,
- * kernel_T_COMBINE has to exist, and finish_T_avg for each type.
+ * The table is made from the lists in wire/types.h: for each operator OP that is defined on a type
+ * T, kernel_T_COMBINE must exist, and finish_T_avg for each type.
  */
 #include "handlers/kernels/bf16.h"
 #include "handlers/kernels/f16.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What all element types' kernels are made of. A loop stands for the vectoriser: what it does to an
- * element must be free of branches. Say `objdump -d` and look for vector registers after adding
- * one. Internal to handlers/kernels.
+ * Building blocks of the kernels of all element types. Loops are written for the vectoriser: the
+ * operation on an element must be free of branches. After adding a loop, check with `objdump -d`
+ * that it uses vector registers. Internal to handlers/kernels.
  */
 #ifndef FANIN_HANDLERS_KERNELS_LOOP_H
 #define FANIN_HANDLERS_KERNELS_LOOP_H
@@ -10,12 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Elements at any address: payloads in foreign buffers need not be aligned. */
+/* For elements at any address: payloads in the buffers of others need not be aligned. */
 #define ANY_ADDRESS __attribute__((aligned(1), may_alias))
 
 /*
- * kernel_NAME: acc[i] = x op y, where the expression names the elements x and y. It is a function
- * first, because GCC finds minima and the like only as long as a condition stands alone.
+ * Defines kernel_NAME: acc[i] = expression, which names the elements x and y. The expression is in
+ * a function of its own, because GCC recognises minima and the like only if a condition stands
+ * alone.
  */
 #define COMBINE_LOOP(name, type, expression)                                                       \
 	static inline type combine_##name(type x, type y)                                          \
@@ -33,8 +34,8 @@
 	}
 
 /*
- * finish_NAME: acc[i] = quotient, where the expression names the element x and n, the contributions
- * as n_type.
+ * Defines finish_NAME: acc[i] = expression, which names the element x, and the number of
+ * contributions n as n_type.
  */
 #define FINISH_LOOP(name, type, n_type, expression)                                                \
 	static void finish_##name(void *acc, uint32_t contributions, size_t count)                 \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chooses kernels at run time by what the CPU can do. Any thread may call these functions; handlers
+ * Chooses kernels at run time by the CPU's features. Any thread may call these functions; handlers
  * look a kernel up once per block.
  */
 #include "handlers/kernels/table.h"
@@ -36,8 +36,8 @@ static const struct fanin_kernel_sparse_tables *const sparse_tables[FANIN_ISA_CO
 #define CPUID_7_EDX_AVX512FP16 (1u << 23)
 
 /*
- * Two features that the compiler's builtin can't be asked for everywhere. What it says of AVX2 and
- * AVX-512 covers the registers that they use.
+ * Return true if the CPU has a feature that not every compiler's builtin knows. The builtin's
+ * answers about AVX2 and AVX-512 cover the registers that these features use.
  */
 static bool
 cpu_has_f16c(void)
@@ -93,10 +93,7 @@ fanin_isa_name(enum fanin_isa isa)
 	return "unknown";
 }
 
-/*
- * Returns NULL for an instruction set that this build has no kernels for, or for codes out of
- * range.
- */
+/* Returns NULL for an instruction set without kernels in this build, or for codes out of range. */
 static const struct fanin_kernel_table *
 table_of(enum fanin_isa isa, unsigned int dtype, unsigned int op)
 {

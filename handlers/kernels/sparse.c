@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All loops of sparse.h in one instruction set. This file is compiled once for each, with
- * FANIN_KERNEL_SPARSE_TABLES naming the tables that it then defines. Which operator does what to an
- * element is said where the dense kernels are.
+ * All loops of sparse.h in one instruction set. This file is compiled once for each instruction
+ * set, and then defines the tables that FANIN_KERNEL_SPARSE_TABLES names. The dense kernels define
+ * the operators' effect on an element.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -22,7 +22,7 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* The dense kernels of these do several elements at a time: what they do to one. */
+/* Sums and products of one element: the dense kernels of these types combine several at a time. */
 ALWAYS_INLINE uint16_t
 combine_bf16_sum(uint16_t x, uint16_t y)
 {
@@ -73,15 +73,15 @@ typedef uint64_t any_64 ANY_ADDRESS;
 
 #ifdef __AVX512F__
 /*
- * Vectors of a size of elements: some lanes of one are taken from memory one after the other, and
- * put there likewise.
+ * Vectors of elements of one size. The masked lanes of a vector are read from consecutive elements
+ * in memory, and written there likewise.
  */
 #define LANES_32 16
 #define LANES_64 8
 
 #define SPARSE_LANES(size, mask_type)                                                              \
-	/* A whole vector is read. The compiler is kept from making one instruction of it, which   \
-	 * takes longer. */                                                                        \
+	/* Reads a whole vector. The asm keeps the compiler from making one instruction of both    \
+	 * steps, which would be slower. */                                                        \
 	ALWAYS_INLINE __m512i expand_##size(uint64_t mask, const void *from)                       \
 	{                                                                                          \
 		__m512i lanes = _mm512_loadu_si512(from);                                          \
@@ -89,7 +89,7 @@ typedef uint64_t any_64 ANY_ADDRESS;
 		__asm__("" : "+v"(lanes));                                                         \
 		return _mm512_maskz_expand_epi##size((mask_type)mask, lanes);                      \
 	}                                                                                          \
-	/* Nothing is read but what is expanded. */                                                \
+	/* Reads only the elements that are expanded. */                                           \
 	ALWAYS_INLINE __m512i expand_last_##size(uint64_t mask, const void *from)                  \
 	{                                                                                          \
 		return _mm512_maskz_expandloadu_epi##size((mask_type)mask, from);                  \
@@ -108,9 +108,9 @@ SPARSE_LANES(64, __mmask8)
 #endif
 
 /*
- * The first lane of a bucket that holds the tag or nothing; FANIN_BUCKET_LANES if there is none.
- * Lanes are taken in their order and never given back, so that it is the tag's own, or the first
- * empty one if it has none.
+ * Returns the first lane of a bucket that holds the tag or is empty; FANIN_BUCKET_LANES if there is
+ * none. Lanes are taken in order and never given back, so this is the tag's own lane, or if the tag
+ * has none the first empty lane.
  */
 ALWAYS_INLINE uint32_t
 bucket_lane_16(const uint16_t *bucket, uint16_t tag)
@@ -158,8 +158,8 @@ bucket_lane_32(const uint32_t *bucket, uint32_t tag)
 }
 
 /*
- * Values ahead for which the memory is fetched: an array is as large as its block, a table twice
- * that, and seldom in a cache near by.
+ * Prefetch distance in values: an array is as large as its block, a table twice as large, and
+ * seldom in a nearby cache.
  */
 #define FETCH_AHEAD 24
 
@@ -181,8 +181,8 @@ bucket_lane_32(const uint32_t *bucket, uint32_t tag)
 	}
 
 /*
- * The first lane of an index's bucket: Knuth's multiplicative hash, whose upper bits are those that
- * all others have a part in, scaled to the number of buckets.
+ * Returns the first lane of an index's bucket: Knuth's multiplicative hash, scaled to the number of
+ * buckets. The scaling uses the upper bits, which depend on all bits of the index.
  */
 ALWAYS_INLINE uint32_t
 bucket_of(uint32_t index, uint32_t n_buckets)
@@ -192,7 +192,8 @@ bucket_of(uint32_t index, uint32_t n_buckets)
 }
 
 /*
- * Indices whose buckets are found together, and fetched while the values before them are combined.
+ * Number of indices whose buckets are computed together, and prefetched while the values before
+ * them are combined.
  */
 #define TOGETHER 32
 
@@ -220,9 +221,9 @@ bucket_of(uint32_t index, uint32_t n_buckets)
 SPARSE_BUCKETS(16)
 SPARSE_BUCKETS(32)
 
-/* Into a hash table: one value after the other, until there is no lane for one. */
+/* Defines the loop into a hash table: one value after the other, until a value finds no lane. */
 #define SPARSE_TABLE(name, bits, width)                                                            \
-	/* Returns false if the bucket is full of others. The last index of 2 bytes has no tag,    \
+	/* Returns false if the bucket is full of other indices. The last 2-byte index has no tag  \
 	 * and never a lane. */                                                                    \
 	ALWAYS_INLINE bool table_put##width##_##name(any_##bits *values, uint##width##_t *tags,    \
 						     uint32_t first, uint##bits##_t in,            \
@@ -274,9 +275,10 @@ SPARSE_BUCKETS(32)
 	}
 
 /*
- * combine_NAME into an array, of elements of so many bits. Whether there is a value already is not
- * to be guessed: it has to be selected without a branch. 1.3 ns for each of 10 % of the indices, of
- * which a third has a value already, where a sum into an array that is all there takes 0.5 ns.
+ * Applies combine_NAME to an element of an array, of `bits` bits. A branch on an existing value
+ * would be unpredictable, so the result is selected without one. With 10 % of the indices, a third
+ * of which have a value already, an index takes 1.3 ns; a sum into an array with all values takes
+ * 0.5 ns.
  */
 #define SPARSE_PUT(name, bits)                                                                     \
 	/* there: 0 or 1 */                                                                        \
@@ -306,7 +308,7 @@ SPARSE_BUCKETS(32)
 	SPARSE_SCATTER(name, bits, 16)                                                             \
 	SPARSE_SCATTER(name, bits, 32)
 
-/* The values of a word, one after the other. Returns what is behind them. */
+/* Puts the values of a word, one after the other, and advances `from` past them. */
 #define PUT_BITS(name, values, occupied, from, word, first)                                        \
 	do {                                                                                       \
 		for (uint64_t left_bits = (word); left_bits != 0; left_bits &= left_bits - 1)      \
@@ -329,8 +331,8 @@ SPARSE_BUCKETS(32)
 
 #ifdef __AVX512F__
 /*
- * Bitmaps come where there are many values: all lanes of a vector are computed, and those that are
- * to change are selected.
+ * Bitmaps are used for many values: all lanes of a vector are computed, and the lanes that change
+ * are selected.
  */
 #define SPARSE_BITMAP_32(name, bits)                                                               \
 	ALWAYS_INLINE void put_lanes_##name(any_##bits *to, uint64_t there, uint64_t mask,         \
@@ -346,8 +348,8 @@ SPARSE_BUCKETS(32)
 		_mm512_storeu_si512(to, select_##bits(select_##bits(old, mask, new), mask &there,  \
 						      _mm512_load_si512(both)));                   \
 	}                                                                                          \
-	/* The values of a word. last: nothing may be read behind them. Returns what is behind     \
-	 * them. */                                                                                \
+	/* Puts the values of a word. last: nothing may be read behind them. Returns the address   \
+	 * behind them. */                                                                         \
 	ALWAYS_INLINE const any_##bits *put_word_##name(any_##bits *to, uint64_t there,            \
 							uint64_t word, const any_##bits *from,     \
 							const bool last)                           \
@@ -428,8 +430,8 @@ SPARSE_FLOAT(f32, 32)
 SPARSE_FLOAT(f64, 64)
 
 /*
- * Takes `count` values from the bit `from` on, which statements write: `place` is where a value
- * lies, n how many were before it. Returns the place behind the last one.
+ * Takes `count` values from the bit `from` on; `statements` write each one: `place` is its index, n
+ * the number of values before it. Returns the index after the last one.
  */
 #define TAKE_LOOP(statements)                                                                      \
 	uint32_t word_at = from / 64;                                                              \
@@ -447,7 +449,9 @@ SPARSE_FLOAT(f64, 64)
 	}                                                                                          \
 	return place + 1;
 
-/* Vector part of TAKE_LOOP, as long as a whole vector can be written: advances n and from. */
+/*
+ * Vector part of TAKE_LOOP: runs as long as a whole vector can be written, and advances n and from.
+ */
 #define NO_TAKE_LANES(size, width, source)
 
 #ifdef __AVX512F__
@@ -470,10 +474,10 @@ SPARSE_FLOAT(f64, 64)
 #define INDEX_PLACE(place) (place)
 #define INDEX_TAG(place) (tags[place] - 1)
 
-/* Words with so few values are not worth vectors. */
+/* Up to this many values per word, single elements are faster than vectors. */
 #define FEW_VALUES 5
 
-/* A vector of indices has 16 lanes, whatever the values are: so many have to be left. */
+/* A vector of indices has 16 lanes for values of any size: so at least 16 values must be left. */
 #define TAKE_LANES(size, width, source)                                                            \
 	const uint64_t all_lanes = UINT64_MAX >> (64 - LANES_##size);                              \
                                                                                                    \
@@ -504,7 +508,7 @@ SPARSE_FLOAT(f64, 64)
 					INDEX_LANES_##source##_##width(at + g, LANES_##size)));    \
 			n += (size_t)__builtin_popcountll(mask);                                   \
 		}                                                                                  \
-		/* Of the word that was broken off the bits behind are left. */                    \
+		/* If the loop has left a word early, its remaining bits are still to be taken. */ \
 		from = from > at + g ? from : at + g;                                              \
 	}
 #define TAKE_LANES_32 TAKE_LANES
@@ -630,7 +634,7 @@ SPARSE_TAKE(64)
 		return (size_t)(to - (uint##width##_t *)indices);                                  \
 	}
 
-/* Of 16 lanes, as bits. */
+/* Return the taken ones of 16 lanes, as bits. */
 ALWAYS_INLINE uint32_t
 taken_lanes_16(const uint16_t *tags)
 {

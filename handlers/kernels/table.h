@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One instruction set's kernels, as kernels.c and sparse.c make them and select.c looks them up.
- * Internal to handlers/kernels.
+ * Tables of one instruction set's kernels: kernels.c and sparse.c define them, select.c looks them
+ * up. Internal to handlers/kernels.
  */
 #ifndef FANIN_HANDLERS_KERNELS_TABLE_H
 #define FANIN_HANDLERS_KERNELS_TABLE_H
@@ -10,14 +10,16 @@
 #include "handlers/kernels/sparse.h"
 #include "wire/types.h"
 
-/* By wire codes; NULL where there is nothing. */
+/* Indexed by wire codes; NULL: no such kernel. */
 struct fanin_kernel_table {
 	fanin_kernel_fn combine[FANIN_WIRE_DTYPE_COUNT][FANIN_WIRE_OP_COUNT];
 	fanin_finish_fn finish[FANIN_WIRE_DTYPE_COUNT][FANIN_WIRE_OP_COUNT];
 	const struct fanin_wide_kernels *wide[FANIN_WIRE_DTYPE_COUNT];
 };
 
-/* The same of sparse.c. `take` is by the binary logarithm of an element's size in bytes. */
+/*
+ * The tables of sparse.c. `take` is indexed by the binary logarithm of an element's size in bytes.
+ */
 struct fanin_kernel_sparse_tables {
 	const struct fanin_kernel_sparse_combine
 		*combine[FANIN_WIRE_DTYPE_COUNT][FANIN_WIRE_OP_COUNT];

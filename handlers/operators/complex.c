@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The product of complex numbers, each of two f32: real, imaginary. The worked example of a custom
- * operator, see docs/custom-operators.md. Every part is rounded as the formula stands; infinities
- * get no treatment of their own, as with -fcx-limited-range.
+ * The product of complex numbers, each of two f32: real, imaginary. An example of a custom
+ * operator, see docs/custom-operators.md. Every operation of the formula is rounded; infinities get
+ * no special treatment, as with -fcx-limited-range.
  */
 #include "handlers/operator.h"
 
-/* Packed, as it stands in payloads, which may be at any address. */
+/* Packed, as in payloads, which may be at any address. */
 struct complex_f32 {
 	float re;
 	float im;
