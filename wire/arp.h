@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ARP (RFC 826) of Ethernet and IPv4, for those who have no kernel or DPDK that does it.
+ * ARP (RFC 826) for Ethernet and IPv4, for programs without a kernel or DPDK that does it.
  * Thread-safe.
  */
 #ifndef FANIN_WIRE_ARP_H
@@ -34,10 +34,10 @@ struct fanin_arp {
 static_assert(sizeof(struct fanin_arp) == FANIN_ETH_LEN + 28, "ARP");
 
 /*
- * Fills in a message, but for eth.dst and target_mac, which are zero.
+ * Fills in a message, except for eth.dst and target_mac, which are zero.
  *
  * operation_be: FANIN_ARP_REQUEST_BE or FANIN_ARP_REPLY_BE. mac, ip_be: the sender's. target_ip_be:
- * whom it is about, or answers.
+ * the address that is asked for, or that gets the reply.
  */
 static inline void
 fanin_arp_encode(struct fanin_arp *arp, uint16_t operation_be, const uint8_t mac[6], uint32_t ip_be,
@@ -60,7 +60,7 @@ fanin_arp_encode(struct fanin_arp *arp, uint16_t operation_be, const uint8_t mac
 /*
  * Reads a frame, which need not be aligned.
  *
- * len: bytes of it. arp: set only if it is ARP of this kind. Returns whether it is.
+ * len: bytes of the frame. arp: set on success only. Returns true if the frame is ARP.
  */
 static inline bool
 fanin_arp_decode(const void *frame, size_t len, struct fanin_arp *arp)

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: BSD-3-Clause
 -- Wireshark dissector for Fanin packets: every field of the header, the join bodies and the
 -- elements. Load it with `tshark -X lua_script:wire/fanin.lua`. The tables below follow
--- wire/types.h and wire/reasons.h; that of the packet types is made from wire/packets.h.
+-- wire/types.h and wire/reasons.h; the table of packet types is made from wire/packets.h.
 
 local HEADER_LEN = 54
 local DEFAULT_PORT = 21930
@@ -11,7 +11,7 @@ local MOST_JOB = 65535
 local MAX_RANKS = 4096
 local F16, BF16 = 9, 10
 local JOB_FLAGS_ALL = 0x000f
--- Behind the payload of a packet with the flag TAGGED: a nonce and a code.
+-- A nonce and a code follow the payload of a packet with the flag TAGGED.
 local TAGGED = 0x0008
 local TAG_NONCE_LEN = 16
 local TAG_LEN = 32
@@ -59,7 +59,7 @@ local types = {
 	[42] = { name = "REWRITE_DELIVERY", direction = "down", has_data = true, has_number = true },
 }
 -- end packet types: written by wire/packets.py from wire/packets.h
--- What people read for each code, and the codes that more is known of below.
+-- The names shown for each code, and codes that the code below uses.
 local type_names = {}
 local function name_type(code)
 	type_names[code] = types[code] ~= nil and types[code].name or string.format("type %d (not of this version)", code)
@@ -93,7 +93,7 @@ local op_names = {
 	[0] = "none", [1] = "sum", [2] = "prod", [3] = "min", [4] = "max", [5] = "land",
 	[6] = "lor", [7] = "lxor", [8] = "band", [9] = "bor", [10] = "bxor", [11] = "avg",
 }
--- Custom operators and their data types, whose codes tell the size.
+-- Custom operators and their data types, whose codes contain the size.
 for size = 1, 64 do
 	dtype_names[128 + size] = string.format("opaque (%d bytes)", size)
 	dtype_sizes[128 + size] = size
@@ -101,10 +101,10 @@ end
 for code = 128, 255 do
 	op_names[code] = string.format("custom %d", code)
 end
--- Blocks with the data of one rank, their root.
+-- The operator of blocks with the data of one rank, their root.
 local COPY = 64
 op_names[COPY] = "copy"
--- A root with this bit is the rank that alone gets the result, see wire/wire.h.
+-- A root with this bit is the only rank that gets the result, see wire/wire.h.
 local OWNER = 0x8000
 local may_have_owner = {
 	[CONTRIBUTION] = true, [code_of("RESULT")] = true, [code_of("KNOWN")] = true,
@@ -123,11 +123,11 @@ local reason_names = {
 	"retries_full",
 }
 local form_names = { [0] = "list", [1] = "bitmap" }
--- Sparse blocks of more indices have them in 4 bytes.
+-- Sparse blocks with more indices have indices of 4 bytes.
 local SHORT_SPAN = 65536
 local state_names = { [0] = "waiting", [1] = "active", [2] = "challenge" }
 local block_state_names = { [0] = "absent", [1] = "open", [2] = "sent", [3] = "done" }
--- The states of an answer, two bits each, for four blocks in a byte.
+-- Bytes of the states in an answer: two bits each, four blocks in a byte.
 local STATES_LEN = 64
 
 local fanin = Proto("fanin", "Fanin in-network aggregation")
@@ -275,8 +275,8 @@ fanin.experts = {
 	e.snapped, e.job, e.rank, e.dtype, e.op, e.extension, e.state, e.job_flags, e.handler,
 }
 
--- Ranks of each job as the last JOIN_ACK told, and by frame what was known when it was seen first:
--- frames may be dissected again in any order.
+-- The number of ranks of each job, from the last JOIN_ACK; and for each frame the number known when
+-- the frame was first seen, as frames may be dissected again in any order.
 local sizes = {}
 local size_at = {}
 
@@ -297,8 +297,8 @@ local function needs_operation(packet_type)
 	return has_elements(packet_type) or has_shard(packet_type)
 end
 
--- Sets of ranks, each as a list of booleans by rank. What a packet has of a set is a range of its
--- bytes, or nil.
+-- Returns a set of ranks as a list of booleans by rank. range: the set's bytes in the packet, or
+-- nil.
 local function set_of(range)
 	local set = {}
 	for i = 0, range == nil and -1 or range:len() - 1 do
@@ -310,7 +310,7 @@ local function set_of(range)
 	return set
 end
 
--- "1 2 64-127", or "none". among: whether a rank is to be listed.
+-- Returns a text such as "1 2 64-127", or "none". among: returns true for a rank to be listed.
 local function ranks_text(among)
 	local parts = {}
 	local first
@@ -341,7 +341,7 @@ local function add_ranks(tree, field, range)
 	return text
 end
 
--- The number of ranks that a packet's job can have.
+-- Returns the maximum number of ranks of a packet's job.
 local function size_of_job(buffer, pinfo)
 	local job = buffer(4, 4):le_uint()
 
@@ -354,7 +354,7 @@ local function size_of_job(buffer, pinfo)
 	return math.min(size_at[pinfo.number] or MAX_RANKS, MAX_RANKS)
 end
 
--- Data type and operator, which only packets with elements have.
+-- Adds data type and operator, which only packets with elements have.
 local function add_operation(tree, buffer, packet_type)
 	local dtype, op = buffer(20, 1):uint(), buffer(21, 1):uint()
 	local dtype_item = tree:add_le(f.dtype, buffer(20, 1))
@@ -368,7 +368,7 @@ local function add_operation(tree, buffer, packet_type)
 	end
 end
 
--- Of the version before only those by which a run is joined are known: who tries is told.
+-- Returns true for packets of the previous version. Only its packets for joining a run are known.
 local function is_of_version_before(buffer)
 	local packet_type = buffer(1, 1):uint()
 
@@ -487,7 +487,7 @@ local function add_header(tree, buffer, pinfo)
 	end
 end
 
--- The number that the bits of an IEEE 754 binary format say which is not longer than 16 bits.
+-- Returns the number in the bits of an IEEE 754 binary format of at most 16 bits.
 local function small_float(bits, mantissa_bits, exponent_bits)
 	local one = 2 ^ mantissa_bits
 	local most = 2 ^ exponent_bits - 1
@@ -525,7 +525,7 @@ local function is_empty(buffer)
 	return bit.band(buffer(2, 2):le_uint(), 0x0004) ~= 0
 end
 
--- buffer: what was captured. len: of the packet, with its header.
+-- buffer: the captured bytes. len: bytes of the packet, with its header.
 local function add_elements(tree, buffer, len, dtype, count)
 	local size = dtype_sizes[dtype]
 	local payload_len = len - HEADER_LEN
@@ -558,8 +558,8 @@ local function add_elements(tree, buffer, len, dtype, count)
 	end
 end
 
--- Values with their indices. buffer: what was captured. len: of the packet, with its header. Of a
--- capture that has not all of it only the values are shown.
+-- Adds values with their indices. buffer: the captured bytes. len: bytes of the packet, with its
+-- header. If the capture is incomplete, only the values are shown.
 local function add_shard(tree, buffer, len, dtype, count)
 	local size = dtype_sizes[dtype]
 	local payload_len = len - HEADER_LEN
@@ -614,8 +614,8 @@ local function add_shard(tree, buffer, len, dtype, count)
 	end
 end
 
--- The sets of ranks behind a body's fixed part: each as long as the job needs it, or
--- as what there is.
+-- Returns the sets of ranks behind a body's fixed part: each as long as the job needs, or as the
+-- captured bytes allow.
 local function sets_behind(rest, n, n_ranks)
 	local len = rest == nil and 0 or math.floor(rest:len() / (8 * n)) * 8
 	if n_ranks ~= nil then
@@ -688,7 +688,7 @@ local function add_join_ack(tree, body, sets)
 		bit.band(body(44, 4):le_uint(), 8) ~= 0 and " multicast" or "")
 end
 
--- How many blocks of an answer are in each state: "3 done 1 absent".
+-- Returns the number of an answer's blocks in each state: "3 done 1 absent".
 local function states_text(body, n)
 	local counts = { [0] = 0, 0, 0, 0 }
 	local parts = {}
@@ -728,8 +728,7 @@ local function add_probe_ack(tree, _, sets)
 		add_ranks(tree, f.silent, sets[2]))
 end
 
--- fixed: bytes before the sets, of which there are n_sets; before: of them those of
--- the version before.
+-- fixed: bytes before the n_sets sets; before: such bytes in the previous version.
 local bodies = {
 	[JOIN] = { add = add_join, title = "Join", fixed = 32, before = 24, n_sets = 0 },
 	[JOIN_ACK] = { add = add_join_ack, title = "Join answer",
@@ -738,8 +737,8 @@ local bodies = {
 	[PROBE_ACK] = { add = add_probe_ack, title = "Probe answer", fixed = 0, n_sets = 2 },
 }
 
--- As add_elements. A body may be longer than this version knows it. Of a type that is unknown the
--- payload is bytes.
+-- As add_elements, for a body. It may be longer than this version knows. The payload of an unknown
+-- type is bytes.
 local function add_body(tree, buffer, len, packet_type, n_ranks)
 	local declared = types[packet_type]
 	local least_len = declared ~= nil and declared.body_len or 0
@@ -837,8 +836,8 @@ local function summary(buffer)
 	return text
 end
 
--- Adds the tag, and returns what is before it, which is as a packet without one: what was captured,
--- and its length.
+-- Adds the tag. Returns the captured bytes before it and their length, as for a packet without a
+-- tag.
 local function add_tag(tree, buffer, len)
 	if bit.band(buffer(2, 2):le_uint(), TAGGED) == 0 then
 		return buffer, len
@@ -857,7 +856,7 @@ local function add_tag(tree, buffer, len)
 	return buffer(0, math.min(buffer:len(), before)), before
 end
 
--- A packet of which there is not even the header: too short, or the capture has no more of it.
+-- Adds a packet without a whole header: the packet is too short, or the capture is.
 local function add_stump(tree, buffer, len, pinfo)
 	if len < HEADER_LEN then
 		tree:add_proto_expert_info(e.truncated)
@@ -911,8 +910,7 @@ function fanin.dissector(tvb, pinfo, root)
 	return buffer:len()
 end
 
--- Types that handlers outside of this tree have registered: all that is known of them is
--- what the preference says.
+-- Types that handlers outside of this tree have registered: only the preference describes them.
 local FREE_FIRST, FREE_LAST = 192, 255
 local function declare_types(list)
 	for code = FREE_FIRST, FREE_LAST do

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memif protocol, version 2.0: how two processes on one machine share rings of Ethernet frames.
- * The client (a host) owns the memory and hands it to the server (the switch) over a Unix socket,
- * SOCK_SEQPACKET, as file descriptors beside messages of 128 bytes. All fields are in the machine's
- * byte order.
+ * The memif protocol, version 2.0, by which two processes on one machine share rings of Ethernet
+ * frames. The client (a host) owns the memory and hands it to the server (the switch) over a Unix
+ * socket, SOCK_SEQPACKET, as file descriptors beside messages of 128 bytes. All fields are in the
+ * machine's byte order.
  *
- * The server says HELLO; the client answers INIT, ADD_REGION, ADD_RING for each ring, each of which
- * is acknowledged by ACK, and CONNECT, which is answered by CONNECTED. Either side may say
- * DISCONNECT at any time; the end of the connection means the same.
+ * The server sends HELLO. The client sends INIT, ADD_REGION, and ADD_RING for each ring, and the
+ * server acknowledges each of them by ACK. The client then sends CONNECT, and the server answers
+ * CONNECTED. Either side may send DISCONNECT at any time; the end of the connection means the same.
  */
 #ifndef FANIN_WIRE_MEMIF_H
 #define FANIN_WIRE_MEMIF_H
@@ -22,7 +22,7 @@
 #define MEMIF_MAX_LOG2_RING 14
 
 /*
- * How a DISCONNECT begins that says that another client has the interface; it is worth to try
+ * Start of the reason in a DISCONNECT if another client has the interface; the client may try
  * again.
  */
 #define MEMIF_BUSY_REASON "already connected"
@@ -51,7 +51,7 @@ struct memif_hello {
 
 struct memif_init {
 	uint16_t version;
-	uint32_t id; /* which of the server's interfaces */
+	uint32_t id; /* number of the server's interface */
 	uint8_t mode;
 	uint8_t secret[24];
 	char name[32];
@@ -95,7 +95,7 @@ struct memif_message {
 	};
 } __attribute__((packed, aligned(2)));
 
-/* A buffer of a ring; its place in the ring is what says whose it is. */
+/* A buffer of a ring; its position relative to head and tail says which side owns it. */
 struct memif_descriptor {
 	uint16_t flags;
 	uint16_t region;
@@ -105,13 +105,14 @@ struct memif_descriptor {
 };
 
 #define MEMIF_DESCRIPTOR_NEXT 1u /* the frame continues in the next slot */
-/* Set by the receiver: it polls, do not write to the ring's eventfd. */
+/* Set by a receiver that polls: the sender does not write to the ring's eventfd. */
 #define MEMIF_RING_NO_INTERRUPT 1u
 
 /*
- * Indices run freely; a slot is an index modulo the number of slots. To the server, the client
- * advances head over frames and the server tail over those it has taken. To the client, the client
- * advances head over empty buffers and the server tail over those it has filled.
+ * Indices wrap freely; a slot is an index modulo the number of slots. On a ring to the server, the
+ * client advances head over frames and the server advances tail over frames that it has taken. On a
+ * ring to the client, the client advances head over empty buffers and the server advances tail over
+ * buffers that it has filled.
  */
 struct memif_ring {
 	uint32_t cookie; /* MEMIF_COOKIE */
@@ -136,7 +137,7 @@ static_assert(offsetof(struct memif_ring, head) == 6, "head");
 static_assert(offsetof(struct memif_ring, tail) == 64, "tail");
 static_assert(offsetof(struct memif_ring, descriptors) == 128, "descriptors");
 
-/* Bytes of a ring. */
+/* Returns the bytes of a ring. */
 static inline uint64_t
 memif_ring_bytes(unsigned int log2_slots)
 {

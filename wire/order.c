@@ -7,7 +7,7 @@
 
 /* Room for " and 4096 others". */
 #define OTHERS_LEN 20
-/* And for ", 4094-4095"; with any numbers. */
+/* Room for ", 4094-4095", with any numbers. */
 #define RUN_LEN 24
 
 /* Children while their tree is made. */
@@ -18,7 +18,7 @@ struct build {
 	uint8_t n_nodes;
 };
 
-/* The child after the last one that is on the left side of the cut. */
+/* Returns the index of the first child on the right side of the cut. */
 static unsigned int
 find_cut(const struct build *build, unsigned int from, unsigned int to)
 {
@@ -35,8 +35,8 @@ find_cut(const struct build *build, unsigned int from, unsigned int to)
 }
 
 /*
- * Joins the sorted children [from, to) below an entry. Returns how many sums wait below it at most,
- * while theirs is not complete.
+ * Joins the sorted children [from, to) below an entry. Returns the maximum number of sums that wait
+ * below it while their combination is incomplete.
  */
 static unsigned int
 join(struct build *build, unsigned int from, unsigned int to, uint8_t up)
@@ -102,7 +102,7 @@ fanin_order_is_unit(const struct fanin_ranks *set, unsigned int n_ranks)
 	const unsigned int first = fanin_ranks_lowest(set);
 	const unsigned int n = fanin_ranks_count(set);
 
-	/* Without gaps the last one is there, and no more than n are. */
+	/* The set is a run exactly if it has all of the n ranks from its first one on. */
 	for (unsigned int i = 0; i < n; i++) {
 		if (!fanin_ranks_has(set, first + i))
 			return false;
@@ -110,7 +110,7 @@ fanin_order_is_unit(const struct fanin_ranks *set, unsigned int n_ranks)
 	return fanin_order_is_unit_run(first, n, n_ranks);
 }
 
-/* The last rank of the run that begins with this one. */
+/* Returns the last rank of the run that begins with `rank`. */
 static unsigned int
 end_of_run(const struct fanin_ranks *set, unsigned int rank)
 {

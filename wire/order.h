@@ -3,28 +3,28 @@
  * The order in which reproducible sums and ordered operators combine the ranks of a job:
  * docs/operators.md, "Order". Pure functions on the caller's memory, for any thread.
  *
- * Definition. With n a power of two that is not below the number of ranks P, the sum of ranks [f,
- * f+n) is the sum of [f, f+n/2) plus the sum of [f+n/2, f+n); a rank that does not exist (P or
- * above) is left out, as is a half without any. Call the ranks of such an interval that exist a
- * unit: units are the sets [k * 2^m, (k+1) * 2^m) up to P - 1. The sums that occur in the
- * definition are those of units, each unit's once.
+ * Definition. Let n be a power of two, at least the number of ranks P. The sum of ranks [f, f+n) is
+ * the sum of [f, f+n/2) plus the sum of [f+n/2, f+n); ranks that do not exist (P or above) are left
+ * out, and so is a half without ranks. The existing ranks of such an interval are a unit: units are
+ * the sets [k * 2^m, (k+1) * 2^m) up to P - 1. The definition consists of the sums of units, each
+ * unit once.
  *
- * A switch sends one sum to its parent: that of all ranks behind it. It combines its children's
- * sums pairwise and in no other way, so that what comes out at the root is a term, whose parts are
- * the switches' terms. Two terms of an operation that is not associative have the same bits for all
- * data only if they are the same term. So:
+ * A switch sends one sum to its parent: the sum of all ranks behind it. It combines its children's
+ * sums pairwise and in no other way, so the result at the root is a term, whose parts are the
+ * switches' terms. If an operation is not associative, two terms have the same bits for all data
+ * only if they are the same term. So:
  *
  * The root has the definition's sum exactly if the ranks behind each switch are a unit.
  *
- * - Only if: the term of a switch has to be a part of the definition's, and those are the sums of
- * units.
- * - If: let the ranks behind a switch be a unit U, and those behind each child be a unit as well (a
- * host's rank is one). Two units are disjoint or one has the other in it. Halve U as the definition
- * does, and so on, until the rank sets of the halves are the children's: no child's unit crosses a
- * cut, as it would overlap both halves without being in one of them. So the definition's sum of U
- * is one of the children's sums, which by induction are the definition's. The cut between two
- * children is at the highest bit in which their lowest ranks differ, so that these ranks alone tell
- * how to combine them.
+ * - Only if: the term of a switch must be a part of the definition's term, and these parts are the
+ *   sums of units.
+ * - If: let the ranks behind a switch be a unit U, and the ranks behind each child be a unit as
+ *   well (a host's rank is one). Two units are disjoint, or one contains the other. Halve U as the
+ *   definition does, and so on, until the rank sets of the halves are the children's: no child's
+ *   unit crosses a cut, as it would overlap both halves without being in one of them. So the
+ *   definition's sum of U is a sum of the children's sums, which by induction are the definition's.
+ *   The cut between two children is at the highest bit in which their lowest ranks differ, so the
+ *   lowest ranks alone determine how to combine the children.
  */
 #ifndef FANIN_WIRE_ORDER_H
 #define FANIN_WIRE_ORDER_H
@@ -37,18 +37,17 @@
 #include "wire/wire.h"
 
 /*
- * The end of an error that names ranks behind one switch, in a job of a given number of ranks, that
- * are no unit.
+ * End of an error message about ranks behind one switch, in a job of a given number of ranks, that
+ * are not a unit.
  */
 #define FANIN_ORDER_PROBLEM                                                                                                 \
 	"the order of ranks never sums up by themselves: expected 2, 4, 8 ... ranks in a row that begins at a multiple of " \
 	"their number, or the last ones from such a multiple on"
 
 /*
- * How a switch combines its children: a binary tree with a leaf for each child, whose inner nodes,
- * 1 to the number of children
- * - 1, all have two. An entry is twice the parent's number, plus 1 on its right side; 0: there is
- * no parent.
+ * The tree by which a switch combines its children: a binary tree with a leaf for each child. For n
+ * children its inner nodes are 1 to n - 1, and each has two children. An entry is twice the
+ * parent's number, plus 1 on the parent's right side; 0: there is no parent.
  */
 struct fanin_order {
 	uint8_t up_of_child[FANIN_WIRE_MAX_CHILDREN];
@@ -68,24 +67,24 @@ fanin_order_is_right(uint8_t up)
 }
 
 /*
- * Finds how children are combined.
+ * Determines how children are combined.
  *
- * first: the lowest rank behind each; children of the same one stand in any order. n: 0 to
- * FANIN_WIRE_MAX_CHILDREN. order: set; may be NULL. Returns how many sums wait at most at the same
- * time for those beside them, and 1 at least: half of n rounded up, if the children are hosts of
- * ranks in a row that begins at a multiple of a power of two as large as n.
+ * first: the lowest rank behind each child; children with the same rank are in any order. n: 0 to
+ * FANIN_WIRE_MAX_CHILDREN. order: set; may be NULL. Returns the maximum number of sums that wait
+ * for their siblings at the same time, 1 at least: half of n rounded up, if the children are hosts
+ * of consecutive ranks that begin at a multiple of a power of two as large as n.
  */
 unsigned int fanin_order_build(struct fanin_order *order, const uint16_t *first, unsigned int n);
 
-/* True if the n ranks from `first` on are a unit of a job of n_ranks. */
+/* Returns true if the n ranks from `first` on are a unit of a job of n_ranks. */
 bool fanin_order_is_unit_run(unsigned int first, unsigned int n, unsigned int n_ranks);
 
-/* True if the ranks of a set are a unit of a job of n_ranks. */
+/* Returns true if the ranks of a set are a unit of a job of n_ranks. */
 bool fanin_order_is_unit(const struct fanin_ranks *set, unsigned int n_ranks);
 
 /*
- * Writes ranks for people: "0-2, 5", or "0-2, 5 and 9 others". text: of size bytes, 64 at least.
- * Returns text.
+ * Writes a set of ranks as text: "0-2, 5", or "0-2, 5 and 9 others". text: of size bytes, 64 at
+ * least. Returns text.
  */
 const char *fanin_order_describe(const struct fanin_ranks *set, char *text, size_t size);
 

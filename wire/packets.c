@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The table of packet types, and how types from outside of this tree get into it. See packets.h. */
+/*
+ * The table of packet types, and the registration of types from outside of this tree. See
+ * packets.h.
+ */
 #include "wire/packets.h"
 
 #include <errno.h>
@@ -52,7 +55,7 @@ name_is_valid(const char *name)
 	return len != 0 && len <= FANIN_TYPE_NAME_MAX && strspn(name, NAME_CHARACTERS) == len;
 }
 
-/* Does the declaration make sense: could there be a packet that meets it? */
+/* Returns true if the declared fields are consistent, so that a packet can meet them. */
 static bool
 payload_is_valid(const struct fanin_packet_type *type)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The types of packets: one row each gives the enumerator, what validation demands of a packet, its
- * direction and which part of the switch takes it. wire/packets.py makes the dissector's table and
- * the one in docs/protocol.md from the rows (./dev fmt). The codes are wire format: they never
- * change. 192 to 255 are for handlers outside of this tree, which register their own types.
+ * The packet types. The row of a type gives its enumerator, the rules for validation, its direction
+ * and the part of the switch that takes it. wire/packets.py makes the dissector's table and the one
+ * in docs/protocol.md from the rows (./dev fmt). The codes are wire format: they never change. 192
+ * to 255 are for handlers outside of this tree, which register their own types.
  */
 #ifndef FANIN_WIRE_PACKETS_H
 #define FANIN_WIRE_PACKETS_H
@@ -14,10 +14,10 @@
 /*
  * X(ENUMERATOR, code, direction, class, payload, count, number, text)
  *
- * The enumerator is the name, too. Direction is UP or DOWN; class is one of enum
- * fanin_packet_class. The payload is ELEMENTS, SHARD (wire/shard.h), DATA, which is any bytes,
- * NOTHING, or BODY(join) for struct fanin_join_body or more. The header's fields `count` and
- * `number` are ZERO, ANY or NONZERO; `count` also ELEMENTS, where there are some.
+ * The enumerator is also the name. Direction is UP or DOWN; class is one of enum
+ * fanin_packet_class. The payload is ELEMENTS, SHARD (wire/shard.h), DATA for any bytes, NOTHING,
+ * or BODY(join) for struct fanin_join_body or more bytes. The header's fields `count` and `number`
+ * are ZERO, ANY or NONZERO; `count` is ELEMENTS if the payload has elements.
  */
 #define FANIN_WIRE_PACKETS(X)                                                                              \
 	X(CONTRIBUTION, 1, UP, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                            \
@@ -92,7 +92,7 @@ enum fanin_type {
 #undef FANIN_TYPE_ENUM
 };
 
-/* Codes that fanin_wire_register_type gives away. */
+/* Codes that fanin_wire_register_type accepts. */
 #define FANIN_TYPE_FREE_FIRST 192
 #define FANIN_TYPE_FREE_LAST 255
 
@@ -103,24 +103,24 @@ enum fanin_direction {
 	FANIN_DOWN = 1, /* switch to children, with the down key */
 };
 
-/* Which part of a switch takes a packet. */
+/* The part of a switch that takes a packet. */
 enum fanin_packet_class {
 	FANIN_CLASS_NONE = 0,   /* none: there is no such type */
 	FANIN_CLASS_BLOCK,      /* the block's cluster, and there the job's handler */
 	FANIN_CLASS_MEMBERSHIP, /* children join and leave */
-	FANIN_CLASS_PARENT,     /* what a parent has to say about membership and packets */
-	FANIN_CLASS_PROBE,      /* who is there? */
+	FANIN_CLASS_PARENT,     /* a parent's messages about membership and packets */
+	FANIN_CLASS_PROBE,      /* presence of children */
 };
 
 enum fanin_packet_payload {
 	FANIN_PAYLOAD_NOTHING = 0,
-	FANIN_PAYLOAD_ELEMENTS, /* as many as `count` says, of a data type and an operator */
+	FANIN_PAYLOAD_ELEMENTS, /* `count` elements, of a data type and an operator */
 	FANIN_PAYLOAD_BODY,     /* a struct; later versions may append fields */
 	FANIN_PAYLOAD_DATA,     /* any number of bytes */
-	FANIN_PAYLOAD_SHARD,    /* `count` elements and where they belong: wire/shard.h */
+	FANIN_PAYLOAD_SHARD,    /* `count` elements and their indices: wire/shard.h */
 };
 
-/* What a field of the header may be. */
+/* Values that a field of the header may have. */
 enum fanin_field_use {
 	FANIN_FIELD_ZERO = 0,
 	FANIN_FIELD_ANY,
@@ -130,41 +130,41 @@ enum fanin_field_use {
 
 struct fanin_packet_type {
 	const char *name; /* capital letters, digits and underscores; NULL: there is no such type */
-	const char *text; /* what it is for, a line for people */
+	const char *text; /* its purpose, one line, shown to users */
 	uint8_t code;     /* enum fanin_type, or a registered one */
 	uint8_t direction; /* enum fanin_direction */
 	uint8_t class;     /* enum fanin_packet_class */
 	uint8_t payload;   /* enum fanin_packet_payload */
 	uint8_t count;     /* enum fanin_field_use */
 	uint8_t number;    /* enum fanin_field_use */
-	uint16_t body_len; /* least bytes of a BODY; else 0 */
+	uint16_t body_len; /* minimum bytes of a BODY; else 0 */
 };
 
 /*
- * All types by their codes: rows of FANIN_WIRE_PACKETS, which never change, and registered ones;
- * zeros where there is none. Written by fanin_wire_register_type only.
+ * All types by their codes: the rows of FANIN_WIRE_PACKETS, which never change, and registered
+ * types; zeros for a code without a type. Only fanin_wire_register_type writes it.
  */
 extern struct fanin_packet_type fanin_packet_types[FANIN_TYPE_FREE_LAST + 1];
 
 /*
- * Makes a type of packets known to this process: from then on fanin_wire_validate holds them to
- * what the type declares. To be called before main, from a constructor, or while there is one
- * thread only.
+ * Registers a packet type in this process: from then on fanin_wire_validate checks its packets by
+ * the declared rules. Call it before main, from a constructor, or while there is only one thread.
  *
- * type: is copied, but for its strings, which have to stay. Its code is FANIN_TYPE_FREE_FIRST to
- * FANIN_TYPE_FREE_LAST, its class BLOCK: all others are the pipeline's own. Its `count` is ELEMENTS
- * exactly if its payload is. Returns 0, -EINVAL if that is not so or the name or text is missing or
- * not as it should be, or -EEXIST if the code or the name is taken. Nothing is changed then.
+ * type: copied, except for its strings, which must stay. Its code is FANIN_TYPE_FREE_FIRST to
+ * FANIN_TYPE_FREE_LAST, its class BLOCK: all other classes are the pipeline's own. Its `count` is
+ * ELEMENTS exactly if its payload is ELEMENTS or SHARD. Returns 0; -EINVAL if one of these rules is
+ * broken, or the name or text is missing or invalid; or -EEXIST if the code or the name is taken.
+ * After an error nothing is changed.
  */
 int fanin_wire_register_type(const struct fanin_packet_type *type);
 
 /*
- * Makes all types of a list known, which ends with one without a name. A type that is known
- * already, exactly as it is declared here, stays: a handler and a host protocol in one program
- * declare the same ones. If one can't be registered it ends the process, saying why. To be called
- * as fanin_wire_register_type.
+ * Registers all types of a list, which ends with a type without a name. A type that is already
+ * known with the same declaration stays: a handler and a host protocol in one program declare the
+ * same types. If a type can't be registered, prints the reason and ends the process. Call it like
+ * fanin_wire_register_type.
  *
- * owner: for that line: "handler NAME". types: NULL: none.
+ * owner: named in the error message: "handler NAME". types: NULL: none.
  */
 void fanin_wire_require_types(const char *owner, const struct fanin_packet_type *types);
 
@@ -180,7 +180,7 @@ fanin_type_has_elements(uint8_t type)
 	return fanin_packet_types[type].payload == FANIN_PAYLOAD_ELEMENTS;
 }
 
-/* UP for a code that is no type's. */
+/* Returns a type's direction; UP for an unknown code. */
 static inline enum fanin_direction
 fanin_type_direction(uint8_t type)
 {

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes the tables of packet types in wire/fanin.lua and docs/protocol.md, which follow the rows
-of wire/packets.h.
+"""Writes the tables of packet types in wire/fanin.lua and docs/protocol.md from the rows of
+wire/packets.h.
 
 usage: packets.py [--check] [--root DIRECTORY]
-       --check writes nothing; it names the files that are out of date, and ends with 1 if there are
-       any --root: of the source tree; by default that of this file
+       --check: writes nothing; names the files that are out of date; exit status 1 if there are any
+       --root: the source tree; default: the tree of this file
 """
 
 import argparse
@@ -27,11 +27,11 @@ USES = {"zero": "0", "any": "any", "nonzero": "not 0", "elements": "elements"}
 
 
 class PacketsError(Exception):
-    """A file is not as it has to be; the message names it."""
+    """A file has not the expected contents; the message names it."""
 
 
 def packet_types(root):
-    """The rows of FANIN_WIRE_PACKETS in a source tree, in their order."""
+    """Returns the rows of FANIN_WIRE_PACKETS in a source tree, in their order."""
     header = root / "wire" / "packets.h"
     macro = re.search(r"#define FANIN_WIRE_PACKETS\(X\)((?:.*\\\n)+.*)\n", header.read_text())
     if macro is None:
@@ -86,12 +86,12 @@ def markdown(types):
     return lines
 
 
-# File, what begins and ends its comments, what makes the lines.
+# File, start and end of its comments, the function that makes the lines.
 TABLES = (("wire/fanin.lua", "-- ", "", lua), ("docs/protocol.md", "<!-- ", " -->", markdown))
 
 
 def with_table(path, opening, closing, lines):
-    """The text of a file with these lines between its two marks."""
+    """Returns the text of a file with these lines between its two marks."""
     text = path.read_text()
     begin, end = (f"{opening}{word} {MARK}{closing}\n" for word in ("begin", "end"))
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):

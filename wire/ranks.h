@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sets of a job's ranks: words of 64 bits, of which the lowest bit of the first one is rank 0. On
- * the wire a set has as many words as the job's ranks need, little-endian, as everything else. Pure
- * functions on the caller's memory, for any thread.
+ * Sets of a job's ranks: words of 64 bits; the lowest bit of the first word is rank 0. On the wire
+ * a set has as many words as the job's ranks need, little-endian like all fields. Pure functions on
+ * the caller's memory, for any thread.
  */
 #ifndef FANIN_WIRE_RANKS_H
 #define FANIN_WIRE_RANKS_H
@@ -15,32 +15,37 @@
 
 #define FANIN_WIRE_MAX_RANKS 4096
 #define FANIN_RANKS_WORD_BITS 64u
-/* Of a job with a parameter server, whose packets carry sets of ranks in one word. */
+/*
+ * Maximum ranks of jobs whose packets carry sets of ranks in one word, such as jobs with a
+ * parameter server.
+ */
 #define FANIN_SERVER_RANKS_MAX 64
 #define FANIN_RANKS_WORDS (FANIN_WIRE_MAX_RANKS / FANIN_RANKS_WORD_BITS)
 
-/* Ranks behind the last one of a job are never in a set of it. */
+/* A job's sets contain no ranks above the job's last one. */
 struct fanin_ranks {
 	uint64_t words[FANIN_RANKS_WORDS];
 };
 
 static_assert(FANIN_WIRE_MAX_RANKS % FANIN_RANKS_WORD_BITS == 0, "whole words");
 
-/* Words of a set on the wire. n_ranks: of the job, 1 to FANIN_WIRE_MAX_RANKS. */
+/* Returns the words of a set on the wire. n_ranks: of the job, 1 to FANIN_WIRE_MAX_RANKS. */
 static inline unsigned int
 fanin_ranks_words(unsigned int n_ranks)
 {
 	return (n_ranks + FANIN_RANKS_WORD_BITS - 1) / FANIN_RANKS_WORD_BITS;
 }
 
-/* Likewise its bytes. */
+/* Returns the bytes of a set on the wire. */
 static inline uint32_t
 fanin_ranks_bytes(unsigned int n_ranks)
 {
 	return (uint32_t)(fanin_ranks_words(n_ranks) * sizeof(uint64_t));
 }
 
-/* One word of the set of all ranks of a job. n_ranks: of it. */
+/*
+ * Returns one word of the set of all ranks of a job. n_ranks: of the job. word: index of the word.
+ */
 static inline uint64_t
 fanin_ranks_all_word(unsigned int n_ranks, unsigned int word)
 {
@@ -53,7 +58,7 @@ fanin_ranks_all_word(unsigned int n_ranks, unsigned int word)
 	return (UINT64_C(1) << (n_ranks - first)) - 1;
 }
 
-/* The ranks from 0 to n_ranks - 1. */
+/* Returns the ranks from 0 to n_ranks - 1. */
 static inline struct fanin_ranks
 fanin_ranks_all(unsigned int n_ranks)
 {
@@ -64,7 +69,7 @@ fanin_ranks_all(unsigned int n_ranks)
 	return set;
 }
 
-/* rank: below FANIN_WIRE_MAX_RANKS, as for the next one. */
+/* rank: below FANIN_WIRE_MAX_RANKS, as for fanin_ranks_remove. */
 static inline void
 fanin_ranks_add(struct fanin_ranks *set, unsigned int rank)
 {
@@ -77,7 +82,7 @@ fanin_ranks_remove(struct fanin_ranks *set, unsigned int rank)
 	set->words[rank / FANIN_RANKS_WORD_BITS] &= ~(UINT64_C(1) << rank % FANIN_RANKS_WORD_BITS);
 }
 
-/* rank: any number; what is no rank is in no set. */
+/* rank: any number; returns false for FANIN_WIRE_MAX_RANKS and above. */
 static inline bool
 fanin_ranks_has(const struct fanin_ranks *set, uint64_t rank)
 {
@@ -95,7 +100,7 @@ fanin_ranks_is_empty(const struct fanin_ranks *set)
 	return any == 0;
 }
 
-/* How many ranks are in it. */
+/* Returns the number of ranks in a set. */
 static inline unsigned int
 fanin_ranks_count(const struct fanin_ranks *set)
 {
@@ -106,7 +111,7 @@ fanin_ranks_count(const struct fanin_ranks *set)
 	return n;
 }
 
-/* The lowest rank of a set that is not below `from`; FANIN_WIRE_MAX_RANKS if there is none. */
+/* Returns the lowest rank of a set from `from` on; FANIN_WIRE_MAX_RANKS if there is none. */
 static inline unsigned int
 fanin_ranks_next(const struct fanin_ranks *set, unsigned int from)
 {
@@ -122,7 +127,7 @@ fanin_ranks_next(const struct fanin_ranks *set, unsigned int from)
 			 : i * FANIN_RANKS_WORD_BITS + (unsigned int)__builtin_ctzll(word);
 }
 
-/* The lowest rank of a set; FANIN_WIRE_MAX_RANKS if it is empty. */
+/* Returns the lowest rank of a set; FANIN_WIRE_MAX_RANKS if it is empty. */
 static inline unsigned int
 fanin_ranks_lowest(const struct fanin_ranks *set)
 {
@@ -130,14 +135,14 @@ fanin_ranks_lowest(const struct fanin_ranks *set)
 }
 
 /*
- * for (each rank of a set, in ascending order). rank: an unsigned int of the caller's. set: may
- * lose the rank meanwhile.
+ * Loops over the ranks of a set, in ascending order. rank: an unsigned int variable of the caller.
+ * set: the loop's body may remove the rank.
  */
 #define FANIN_RANKS_EACH(rank, set)                                                                \
 	for ((rank) = fanin_ranks_next((set), 0); (rank) < FANIN_WIRE_MAX_RANKS;                   \
 	     (rank) = fanin_ranks_next((set), (rank) + 1))
 
-/* The set of one rank. */
+/* Returns the set of one rank. */
 static inline struct fanin_ranks
 fanin_ranks_one(unsigned int rank)
 {
@@ -147,14 +152,14 @@ fanin_ranks_one(unsigned int rank)
 	return set;
 }
 
-/* Those below 64 whose bits are set in a word. */
+/* Returns the set of the ranks below 64 whose bits are set in a word. */
 static inline struct fanin_ranks
 fanin_ranks_of_word(uint64_t word)
 {
 	return (struct fanin_ranks){ .words = { word } };
 }
 
-/* The union. */
+/* Sets `into` to the union. */
 static inline void
 fanin_ranks_merge(struct fanin_ranks *into, const struct fanin_ranks *from)
 {
@@ -169,7 +174,7 @@ fanin_ranks_subtract(struct fanin_ranks *from, const struct fanin_ranks *what)
 		from->words[i] &= ~what->words[i];
 }
 
-/* The intersection. */
+/* Sets `of` to the intersection. */
 static inline void
 fanin_ranks_keep(struct fanin_ranks *of, const struct fanin_ranks *with)
 {
@@ -177,7 +182,7 @@ fanin_ranks_keep(struct fanin_ranks *of, const struct fanin_ranks *with)
 		of->words[i] &= with->words[i];
 }
 
-/* True if a rank is in both. */
+/* Returns true if a rank is in both sets. */
 static inline bool
 fanin_ranks_meet(const struct fanin_ranks *a, const struct fanin_ranks *b)
 {
@@ -194,14 +199,14 @@ fanin_ranks_equal(const struct fanin_ranks *a, const struct fanin_ranks *b)
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
-/* Writes a set as it is on the wire. bytes: fanin_ranks_bytes(n_ranks) of them, any alignment. */
+/* Writes a set in wire format. bytes: fanin_ranks_bytes(n_ranks) bytes, any alignment. */
 static inline void
 fanin_ranks_write(void *bytes, const struct fanin_ranks *set, unsigned int n_ranks)
 {
 	memcpy(bytes, set->words, fanin_ranks_bytes(n_ranks));
 }
 
-/* Reads one likewise. What is no rank of the job is left out. */
+/* Reads a set in wire format, without bits that are no rank of the job. */
 static inline void
 fanin_ranks_read(struct fanin_ranks *set, const void *bytes, unsigned int n_ranks)
 {

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Names and texts of the drop reasons, generated from the table in reasons.h. Anyone may call them
- * from any thread.
- */
+/* Names and texts of the drop reasons, generated from the table in reasons.h. Thread-safe. */
 #include "wire/reasons.h"
 
 static const char *const reason_names[FANIN_REASON_COUNT] = {

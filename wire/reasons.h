@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every reason for which a packet is not processed: one table gives the enumerator, the counter's
- * name and the text a person reads. The codes travel in REFUSED packets and in the control
- * protocol, so entries are only ever appended.
+ * All reasons for which a packet is not processed: one table gives the enumerator, the counter's
+ * name and the text shown to users. REFUSED packets and the control protocol carry the codes, so
+ * entries are only ever appended.
  */
 #ifndef FANIN_WIRE_REASONS_H
 #define FANIN_WIRE_REASONS_H
@@ -81,8 +81,8 @@ enum fanin_reason {
 };
 
 /*
- * Why a packet is not taken for a member's: then its REFUSED carries the key that came, and else
- * the job's own.
+ * Returns true for the reasons for which a packet does not count as a member's: its REFUSED then
+ * carries the packet's own key, otherwise the job's key.
  */
 static inline bool
 fanin_reason_is_of_sender(unsigned int reason)
@@ -93,15 +93,16 @@ fanin_reason_is_of_sender(unsigned int reason)
 }
 
 /*
- * Counter name of a reason, as faninctl and the documentation show it.
+ * Returns the counter name of a reason, as shown by faninctl and the documentation.
  *
- * reason: any value; one outside of the table gives "unknown".
+ * reason: any value; a value outside of the table gives "unknown".
  * Returns a static string. Thread-safe.
  */
 const char *fanin_reason_name(unsigned int reason);
 
 /*
- * One sentence for people. Same contract as fanin_reason_name.
+ * Returns one sentence about a reason, for users. Arguments and result are as for
+ * fanin_reason_name.
  */
 const char *fanin_reason_text(unsigned int reason);
 

@@ -16,7 +16,7 @@ fanin_shard_fits(const struct fanin_hdr *hdr, uint32_t payload_len)
 	    shard.number >= FANIN_SHARDS_MAX ||
 	    (shard.total != 0 && shard.total != shard.number + 1))
 		return false;
-	/* A list of a switch may have an index twice, and so more values than there are indices. */
+	/* A switch's list may have an index twice, and so more values than there are indices. */
 	if (shard.form == FANIN_SHARD_LIST)
 		return payload_len == fanin_shard_list_len(shard.span, element_bytes, hdr->count);
 	if (shard.form != FANIN_SHARD_BITMAP || hdr->count == 0 || hdr->count > shard.span ||

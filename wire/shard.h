@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Shards: the packets of which a sparse block consists (Flare section 7;
- * protocols/sparse/README.md). What the header says of one, how its payload is laid out, and how
- * many indices a block may have. Pure; thread-safe.
+ * protocols/sparse/README.md). Their header fields, the layout of their payload, and the maximum
+ * number of indices of a block. Pure; thread-safe.
  */
 #ifndef FANIN_WIRE_SHARD_H
 #define FANIN_WIRE_SHARD_H
@@ -13,15 +13,15 @@
 
 #include "wire/wire.h"
 
-/* Shards of a block, from one sender. Shard numbers fit into a word's bits. */
+/* Maximum number of shards of a block from one sender: a word has a bit for each. */
 #define FANIN_SHARDS_MAX 64
-/* Of these a block in which every index has a value takes so many; the rest is for spills. */
+/* Shards of a block in which every index has a value; the rest is for spills. */
 #define FANIN_SHARDS_FULL 56
 /* Spans up to this have indices of 2 bytes. */
 #define FANIN_SHARD_SHORT_SPAN 65536u
 
 enum fanin_shard_form {
-	FANIN_SHARD_LIST = 0,   /* values, then as many indices */
+	FANIN_SHARD_LIST = 0,   /* values, then an index for each */
 	FANIN_SHARD_BITMAP = 1, /* values in the order of their indices, then a bitmap, then the
 				   index of its first bit */
 	FANIN_SHARD_FORMS
@@ -30,11 +30,11 @@ enum fanin_shard_form {
 /* The bit of `whole` in `members`. */
 #define FANIN_SHARD_WHOLE (UINT64_C(1) << 56)
 
-/* What `members` of a SPARSE, SPARSE_RESULT or SPARSE_KNOWN says. */
+/* Contents of `members` in SPARSE, SPARSE_RESULT and SPARSE_KNOWN. */
 struct fanin_shard {
 	uint32_t span;  /* indices of the block */
-	uint8_t number; /* of this shard, 0 to FANIN_SHARDS_MAX - 1 */
-	uint8_t total;  /* in the last one the number of shards; else 0 */
+	uint8_t number; /* number of this shard, 0 to FANIN_SHARDS_MAX - 1 */
+	uint8_t total;  /* in the last shard the number of shards; else 0 */
 	uint8_t form;   /* enum fanin_shard_form */
 	bool whole; /* no switch spills the block: a host may know its result from an earlier run */
 };
@@ -59,8 +59,8 @@ fanin_shard_decode(uint64_t members)
 }
 
 /*
- * The numbers of so many shards, 0 to FANIN_SHARDS_MAX, a bitmap: those of a sender whose last
- * shard says so.
+ * Returns the numbers of all shards of a sender with `total` shards, 0 to FANIN_SHARDS_MAX, as a
+ * bitmap.
  */
 static inline uint64_t
 fanin_shard_numbers(unsigned int total)
@@ -69,10 +69,11 @@ fanin_shard_numbers(unsigned int total)
 }
 
 /*
- * Can a shard, which fits, be one of a block of whose shards from the same sender some are in?
- * Whether it is one of these is another question.
+ * Returns true if a valid shard is consistent with the shards of its block that are in from the
+ * same sender. The shard itself may be among these.
  *
- * in: their numbers, a bitmap. total: what the last one says, or 0 if it is not among them.
+ * in: the numbers of the shards that are in, a bitmap. total: the number in the last shard, or 0 if
+ * that is not among them.
  */
 static inline bool
 fanin_shard_agrees(const struct fanin_shard *shard, uint64_t in, unsigned int total)
@@ -82,28 +83,28 @@ fanin_shard_agrees(const struct fanin_shard *shard, uint64_t in, unsigned int to
 	return shard->total == 0 || (in & ~fanin_shard_numbers(shard->total)) == 0;
 }
 
-/* Bytes of an index in a list. */
+/* Returns the bytes of an index in a list. */
 static inline uint32_t
 fanin_shard_index_bytes(uint32_t span)
 {
 	return span <= FANIN_SHARD_SHORT_SPAN ? 2 : 4;
 }
 
-/* Bytes of a list of so many values. */
+/* Returns the bytes of a list of `count` values. */
 static inline uint32_t
 fanin_shard_list_len(uint32_t span, uint32_t element_bytes, uint32_t count)
 {
 	return count * (element_bytes + fanin_shard_index_bytes(span));
 }
 
-/* Values that a list of at most so many bytes has room for. */
+/* Returns the maximum number of values of a list in payload_bytes bytes. */
 static inline uint32_t
 fanin_shard_list_max(uint32_t span, uint32_t element_bytes, uint32_t payload_bytes)
 {
 	return payload_bytes / (element_bytes + fanin_shard_index_bytes(span));
 }
 
-/* Bytes of a bitmap shard of so many words and values. */
+/* Returns the bytes of a bitmap shard of n_words words and `count` values. */
 static inline uint32_t
 fanin_shard_bitmap_len(uint32_t element_bytes, uint32_t count, uint32_t n_words)
 {
@@ -111,7 +112,10 @@ fanin_shard_bitmap_len(uint32_t element_bytes, uint32_t count, uint32_t n_words)
 	       (uint32_t)sizeof(uint32_t);
 }
 
-/* Indices that a bitmap shard has room for if each of them has a value: a multiple of 64. */
+/*
+ * Returns the number of indices for which a bitmap shard has room if each has a value: a multiple
+ * of 64.
+ */
 static inline uint32_t
 fanin_shard_bitmap_full(uint32_t element_bytes, uint32_t payload_bytes)
 {
@@ -121,7 +125,7 @@ fanin_shard_bitmap_full(uint32_t element_bytes, uint32_t payload_bytes)
 }
 
 /*
- * The largest span of a block: such that one in which every index has a value takes
+ * Returns the largest span of a block: with a value at every index, the block takes
  * FANIN_SHARDS_FULL shards. 0 if the payload has no room for 64 values and their bits.
  */
 static inline uint32_t
@@ -130,7 +134,10 @@ fanin_shard_span_max(uint32_t element_bytes, uint32_t payload_bytes)
 	return FANIN_SHARDS_FULL * fanin_shard_bitmap_full(element_bytes, payload_bytes);
 }
 
-/* The shape of a sparse block in one word: no dense block has the same one (fanin_wire_shape). */
+/*
+ * Returns the shape of a sparse block in one word, which differs from that of every dense block
+ * (fanin_wire_shape).
+ */
 static inline uint64_t
 fanin_shard_shape(const struct fanin_hdr *hdr)
 {
@@ -151,22 +158,22 @@ fanin_shape_span(uint64_t shape)
 }
 
 /*
- * Do header and length of a payload fit each other? It looks at no payload: whether indices lie
- * within the span, and how many bits a bitmap has, is for whoever reads them (fanin_shard_check).
+ * Returns true if the header and the length of the payload are consistent. Does not read the
+ * payload: readers of the payload check its indices and bits by fanin_shard_check.
  *
- * hdr: of a type whose payload is a shard, with a data type of elements.
+ * hdr: of a type whose payload is a shard, with a data type of elements. payload_len: bytes.
  */
 bool fanin_shard_fits(const struct fanin_hdr *hdr, uint32_t payload_len);
 
 /*
- * Does the payload hold what the header says: indices within the span, a bit for each value, none
- * beyond the span?
+ * Returns true if the payload is consistent with the header: indices are within the span, a bitmap
+ * has a bit for each value and none beyond the span.
  *
- * payload: of a packet that fanin_shard_fits; any alignment.
+ * payload: of a packet for which fanin_shard_fits is true; any alignment.
  */
 bool fanin_shard_check(const struct fanin_hdr *hdr, const void *payload, uint32_t payload_len);
 
-/* The last four bytes of a bitmap shard: the index of its first bit. */
+/* Returns the last four bytes of a bitmap shard: the index of its first bit. */
 static inline uint32_t
 fanin_shard_first(const void *payload, uint32_t payload_len)
 {
@@ -176,7 +183,7 @@ fanin_shard_first(const void *payload, uint32_t payload_len)
 	return first;
 }
 
-/* Words of a bitmap shard that fits. */
+/* Returns the number of bitmap words of a bitmap shard for which fanin_shard_fits is true. */
 static inline uint32_t
 fanin_shard_words(uint32_t element_bytes, uint32_t count, uint32_t payload_len)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin_shard_check for callers that are compiled for newer CPUs than this library is: counting
- * bits and finding the largest index take a fraction of the time there. Pure; thread-safe.
+ * fanin_shard_check for callers that are compiled for newer CPUs than this library: there, counting
+ * bits and finding the largest index take a fraction of the time. Pure; thread-safe.
  */
 #ifndef FANIN_WIRE_SHARD_CHECK_H
 #define FANIN_WIRE_SHARD_CHECK_H
@@ -38,7 +38,7 @@ fanin_shard_check_bitmap(const void *words, uint32_t first, uint32_t n_words, ui
 			 uint32_t count)
 {
 	const fanin_shard_u64 *at = words;
-	/* Of the largest spans the last word ends at 2^32. */
+	/* 64 bits: with the largest spans the last word ends at 2^32. */
 	const uint64_t end = (uint64_t)first + (uint64_t)n_words * 64;
 	uint32_t n_bits = 0;
 
@@ -49,7 +49,7 @@ fanin_shard_check_bitmap(const void *words, uint32_t first, uint32_t n_words, ui
 		n_bits += (uint32_t)__builtin_popcountll(at[i]);
 	if (n_bits != count)
 		return false;
-	/* Bits beyond the span, if the last word is the span's. */
+	/* If the last word is the span's last one, it must have no bits beyond the span. */
 	return end <= span || at[n_words - 1] >> (span % 64) == 0;
 }
 

@@ -17,7 +17,7 @@
 
 static_assert(FANIN_TAG_LEN == FANIN_TAG_NONCE_LEN + FANIN_TAG_CODE_LEN, "a nonce and a code");
 
-/* As it is sent. A counter alone would begin anew with each process. */
+/* A nonce as it is sent. A counter alone would restart with each process. */
 struct nonce {
 	uint64_t tagger; /* random */
 	uint64_t number;
@@ -38,8 +38,8 @@ static_assert(sizeof(struct nonce) == FANIN_TAG_NONCE_LEN && FANIN_TAG_NONCE_LEN
 	      "a nonce is one block");
 
 /*
- * The AES key and r: the two halves of HMAC-SHA256 (RFC 2104) over the label. Returns 0, -ENOMEM or
- * -EIO.
+ * Derives the AES key and r, the two halves of HMAC-SHA256 (RFC 2104) over the label. Returns 0,
+ * -ENOMEM or -EIO.
  */
 static int
 key_derive(uint64_t secret, const char *label, struct direction_key *key)
@@ -107,7 +107,7 @@ fanin_tag_has_instance(uint8_t type)
 	return class != FANIN_CLASS_MEMBERSHIP && class != FANIN_CLASS_PARENT;
 }
 
-/* Poly1305 with the nonce's pad, over the instance, the header and the payload. */
+/* Computes Poly1305 with the nonce's pad, over the instance, the header and the payload. */
 static bool
 code_compute(struct fanin_tagger *tagger, enum fanin_tag_direction direction, uint64_t instance,
 	     const struct fanin_hdr *hdr, const void *payload, uint32_t payload_len,
@@ -183,7 +183,7 @@ fanin_tagger_open_frame(struct fanin_tagger *tagger, enum fanin_tag_direction di
 	const uint32_t len = fanin_wire_payload_len(headers);
 	const uint8_t *payload = (const uint8_t *)(headers + 1);
 
-	/* A UDP length below that of the headers makes a huge one. */
+	/* A UDP length below the headers' length makes a huge `len`. */
 	if (len < FANIN_TAG_LEN || len > UINT16_MAX ||
 	    !fanin_tagger_open(tagger, direction, instance, &headers->fanin, payload,
 			       len - FANIN_TAG_LEN, payload + len - FANIN_TAG_LEN))

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Names of data types and operators, generated from the tables in types.h. Anyone may call them
- * from any thread.
- */
+/* Names of data types and operators, generated from the tables in types.h. Thread-safe. */
 #include "wire/types.h"
 
 #include <assert.h>

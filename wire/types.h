@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The data types and operators that a packet can name, and which go together. The codes are wire
- * format: entries are only ever appended. Names, sizes, the switch's table of kernels and what the
- * host library offers all follow from here: one line and its kernels (handlers/kernels) add a data
- * type or an operator.
+ * The data types and operators that a packet can name, and their valid combinations. The codes are
+ * wire format: entries are only ever appended. Names, sizes, the switch's table of kernels and the
+ * host library's types all follow from these tables: one line and its kernels (handlers/kernels)
+ * add a data type or an operator.
  *
  * Codes from 128 on are for custom operators (handlers/operators). The code of a custom data type
- * is the size of its elements, so that any packet's length can be checked without knowing the type;
- * what a custom operator's code means is the switch's to know.
+ * contains the size of its elements, so that any packet's length can be checked without knowing the
+ * type; only the switch knows the meaning of a custom operator's code.
  *
- * The code 64 combines nothing: the block's data are one rank's, its root's, which is a field of
- * the header. Ranks that disagree about that have no block in common, as with any other operator.
+ * The code 64 combines nothing: the block has the data of one rank, its root, which the header
+ * names. Ranks that disagree about the root are refused, as with any other operator.
  */
 #ifndef FANIN_WIRE_TYPES_H
 #define FANIN_WIRE_TYPES_H
@@ -36,8 +36,8 @@
 /*
  * X(ENUMERATOR, name, code, KIND of data types it is defined on, operator that combines, ...)
  *
- * Two contributions of an average are combined as a sum is; the division is left to the end.
- * Further arguments go to each X as they are.
+ * Contributions to an average are combined like those to a sum; the division comes at the end.
+ * Further arguments are passed to each X unchanged.
  */
 #define FANIN_WIRE_OPS(X, ...)                                                                     \
 	X(SUM, sum, 1, ANY, sum, ##__VA_ARGS__)                                                    \
@@ -53,13 +53,13 @@
 	X(AVG, avg, 11, ANY, sum, ##__VA_ARGS__)
 
 /*
- * Of blocks with the data of one rank only. Defined on every data type. Codes from here to 127 are
- * no others'.
+ * Operator of blocks with the data of one rank only. Defined on every data type. No other operator
+ * has a code from 64 to 127.
  */
 #define FANIN_WIRE_COPY 64u
 
 /*
- * A custom data type's code is this and the size of its elements in bytes, 1 to
+ * A custom data type's code is FANIN_WIRE_OPAQUE plus the size of its elements in bytes, 1 to
  * FANIN_WIRE_OPAQUE_MAX.
  */
 #define FANIN_WIRE_OPAQUE 128u
@@ -69,7 +69,7 @@
 #define FANIN_WIRE_CUSTOM 128u
 #define FANIN_WIRE_CUSTOM_LAST 255u
 
-/* What a data type is; as bits, so that an operator can be defined on several. */
+/* Kinds of data types; bits, so that an operator can be defined on several kinds. */
 enum fanin_wire_kind {
 	FANIN_KIND_INTEGER = 1,
 	FANIN_KIND_FLOAT = 2,
@@ -110,7 +110,10 @@ fanin_op_is_copy(unsigned int op)
 	return op == FANIN_WIRE_COPY;
 }
 
-/* A predefined operator, a copy, or one that is custom; not every switch has the latter. */
+/*
+ * Returns true for predefined operators, copies and custom operators; not every switch has the
+ * latter.
+ */
 static inline bool
 fanin_op_is_known(unsigned int op)
 {
@@ -118,9 +121,7 @@ fanin_op_is_known(unsigned int op)
 	       fanin_op_is_custom(op);
 }
 
-/*
- * Size of one element in bytes; 0 for a code that is no data type's. Thread-safe.
- */
+/* Returns the size of one element in bytes; 0 for an unknown code. Thread-safe. */
 static inline unsigned int
 fanin_dtype_size(unsigned int dtype)
 {
@@ -136,9 +137,9 @@ fanin_dtype_size(unsigned int dtype)
 }
 
 /*
- * True if the operator is defined on the data type, by MPI's rules and for averages of all; false
- * for codes that are not in the tables. Switches of this version have a kernel for each such pair.
- * Thread-safe.
+ * Returns true if the operator is defined on the data type, by MPI's rules; averages are defined on
+ * all types. Returns false for codes that are not in the tables. Switches of this version have a
+ * kernel for each defined pair. Thread-safe.
  */
 static inline bool
 fanin_operation_defined(unsigned int dtype, unsigned int op)
@@ -159,8 +160,8 @@ fanin_operation_defined(unsigned int dtype, unsigned int op)
 }
 
 /*
- * True if a job that accumulates in f32 does so for this operator and data type: sums and averages
- * of f16 and bf16. Thread-safe.
+ * Returns true if a job that accumulates in f32 does so for this operator and data type: sums and
+ * averages of f16 and bf16. Thread-safe.
  */
 static inline bool
 fanin_operation_widens(unsigned int dtype, unsigned int op)
@@ -170,15 +171,13 @@ fanin_operation_widens(unsigned int dtype, unsigned int op)
 }
 
 /*
- * Names as people write them ("f32", "sum"); "opaque" and "custom" for the codes of custom
- * operators, "copy" for that of copies, "unknown" for others. Static strings, thread-safe.
+ * Return the name of a code ("f32", "sum"); "opaque" and "custom" for the codes of custom
+ * operators, "copy" for the code of copies, "unknown" for others. Static strings. Thread-safe.
  */
 const char *fanin_dtype_name(unsigned int dtype);
 const char *fanin_op_name(unsigned int op);
 
-/*
- * The codes of names. Return 0 (the NONE code) for a name that is not in the table. Thread-safe.
- */
+/* Return the code of a name; 0 (the NONE code) for a name that is not in the table. Thread-safe. */
 unsigned int fanin_dtype_from_name(const char *name);
 unsigned int fanin_op_from_name(const char *name);
 

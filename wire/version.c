@@ -22,7 +22,7 @@ fanin_version_validate(const void *frame, size_t frame_len)
 		grown = sizeof(struct fanin_join_ack_body) - FANIN_JOIN_ACK_BODY_BEFORE;
 	else if (today.fanin.type != FANIN_TYPE_REFUSED)
 		return FANIN_REASON_VERSION;
-	/* The same packet in this version: its headers are all that is looked at. */
+	/* Validates the same packet with this version's number; only its headers are read. */
 	today.fanin.version = FANIN_WIRE_VERSION;
 	fanin_wire_set_payload_len(&today, fanin_wire_payload_len(&today) + grown);
 	return fanin_wire_validate(&today, frame_len + grown);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets of the version before this one, of which those by which a run is joined are understood:
- * who tries to join with another version is told so. See docs/protocol.md, "Versions".
+ * Packets of the previous version. Only the packets for joining a run are understood, so that a
+ * host that tries to join with another version gets an answer that says so. See docs/protocol.md,
+ * "Versions".
  */
 #ifndef FANIN_WIRE_VERSION_H
 #define FANIN_WIRE_VERSION_H
@@ -11,18 +12,15 @@
 #define FANIN_JOIN_ACK_BODY_BEFORE 128
 
 /*
- * Validates a JOIN, a JOIN_ACK or a REFUSED of the version before, as fanin_wire_validate does
- * those of this one, with its shorter bodies.
+ * Validates a JOIN, a JOIN_ACK or a REFUSED of the previous version, which has shorter bodies, as
+ * fanin_wire_validate does for this version.
  *
  * Returns FANIN_REASON_NONE; FANIN_REASON_VERSION for any other type or version; or the first
  * reason found. Thread-safe, reads headers only.
  */
 enum fanin_reason fanin_version_validate(const void *frame, size_t frame_len);
 
-/*
- * The version that a REFUSED of the version before, which is an answer to a JOIN, says that its
- * sender has.
- */
+/* Returns the sender's version from a REFUSED of the previous version, which answers a JOIN. */
 static inline uint16_t
 fanin_version_told(const struct fanin_hdr *hdr)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Validation and encoding of Fanin packets, for the switch and the host library alike. Nothing here
- * keeps state: every function may be called from any thread, on frames of any content.
+ * Validation and encoding of Fanin packets, for the switch and the host library. The functions keep
+ * no state: any thread may call them, on frames of any content.
  */
 #include "wire/shard.h"
 #include "wire/wire.h"
@@ -55,7 +55,7 @@ fanin_wire_validate_l4(const void *frame, size_t frame_len)
 	return FANIN_REASON_NONE;
 }
 
-/* May a field of the header have this value? */
+/* Returns true if a field of the header may have this value. */
 static bool
 field_fits(unsigned int use, uint32_t value)
 {
@@ -72,8 +72,8 @@ fanin_wire_some_root_fits(const struct fanin_hdr *hdr)
 }
 
 /*
- * Packets that carry elements. Whether there is such a custom operator, and on this data type, is
- * the switch's to know.
+ * Validates a packet with elements. Only the switch knows if a custom operator exists for this data
+ * type.
  */
 static enum fanin_reason
 validate_elements(const struct fanin_packet_type *type, const struct fanin_hdr *hdr,
@@ -94,7 +94,7 @@ validate_elements(const struct fanin_packet_type *type, const struct fanin_hdr *
 	return FANIN_REASON_NONE;
 }
 
-/* Packets that carry a shard. Values of custom operators' types are never sparse. */
+/* Validates a packet with a shard. Values of custom operators' types are never sparse. */
 static enum fanin_reason
 validate_shard(const struct fanin_hdr *hdr, uint32_t payload_len)
 {
@@ -106,8 +106,8 @@ validate_shard(const struct fanin_hdr *hdr, uint32_t payload_len)
 }
 
 /*
- * Packets that carry none. Those with a body may be longer than it, so that later versions can
- * append fields. A REFUSED may have a reason that this version doesn't know.
+ * Validates a packet without elements. A payload may be longer than its body, so that later
+ * versions can append fields. A REFUSED may have a reason that this version does not know.
  */
 static enum fanin_reason
 validate_control(const struct fanin_packet_type *type, const struct fanin_hdr *hdr,
@@ -127,7 +127,7 @@ validate_control(const struct fanin_packet_type *type, const struct fanin_hdr *h
 	return FANIN_REASON_NONE;
 }
 
-/* May a block of this packet have a root at all, be it of a copy or an owner? */
+/* Returns true if a block of this packet may have a root, of a copy or an owner. */
 static bool
 may_have_root(const struct fanin_hdr *hdr)
 {
@@ -181,7 +181,7 @@ fanin_wire_empty_fits(const struct fanin_headers *headers, size_t frame_len,
 	if (fanin_wire_validate(headers, frame_len) != FANIN_REASON_NONE)
 		return false;
 	/*
-	 * The next one that is not empty has these sizes only if it is a valid frame without
+	 * The next frame that is not EMPTY has these sizes only if it is a valid frame without
 	 * elements.
 	 */
 	*sizes = (struct fanin_sizes){
