@@ -390,7 +390,7 @@ fanin_slot_look(struct fanin_slot_tag *tag, const struct fanin_job_params *job, 
 	return false;
 }
 
-/* What the pipeline does with a packet. */
+/* The action of the pipeline on a packet. */
 enum fanin_verdict {
 	FANIN_VERDICT_HELD,  /* the handler keeps or emitted the mbuf */
 	FANIN_VERDICT_FREE,  /* the pipeline frees the mbuf: merged or a duplicate */
