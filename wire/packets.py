@@ -27,7 +27,7 @@ USES = {"zero": "0", "any": "any", "nonzero": "not 0", "elements": "elements"}
 
 
 class PacketsError(Exception):
-    """A file has not the expected contents; the message names it."""
+    """A file does not have the expected contents; the message names it."""
 
 
 def packet_types(root):
