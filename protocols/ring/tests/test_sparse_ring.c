@@ -913,8 +913,7 @@ static void
 expect_waiting(const struct sparse_vectors *vectors, struct rig *rig, uint16_t late,
 	       uint64_t for_ns)
 {
-	for (uint64_t i = 0; i < for_ns / STEP_NS; i++)
-		rig_step(rig);
+	rig_wait(rig, for_ns);
 	for (uint64_t i = 0; !all_know(rig, late) && i < TIMEOUT_NS / STEP_NS; i++)
 		rig_step(rig);
 	for (uint16_t i = 0; i < rig->n_ranks; i++) {
