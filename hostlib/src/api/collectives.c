@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The collective calls: they check the arguments; everything else is up to the protocol. The
- * barrier, as in Flare's section 8, is an allreduce of nothing. See fanin/fanin.h.
+ * The collective calls: they check the arguments and leave everything else to the protocol. The
+ * barrier is an allreduce without elements, as in Flare's section 8. See fanin/fanin.h.
  */
 #include "collectives.h"
 
@@ -19,7 +19,7 @@ static const char *const collective_names[] = {
 	[FANIN_COLLECTIVE_ALLREDUCE_SPARSE] = "allreduce_sparse",
 };
 
-/* True if overlapping buffers do so in place: as if they were parts of one vector. */
+/* True if overlapping buffers overlap in place: as parts of one vector would. */
 static bool
 is_in_place(const struct fanin_request *request)
 {
@@ -50,7 +50,7 @@ buffers_check(const struct fanin_request *request, size_t count, struct fanin_er
 
 /*
  * Checks a call's arguments and makes the layout. dtype and op are as the caller gave them; the
- * request only has room for valid ones.
+ * request has room for valid ones only.
  */
 static int
 arguments_check(struct fanin_request *request, size_t count, enum fanin_dtype dtype,
@@ -72,7 +72,7 @@ arguments_check(struct fanin_request *request, size_t count, enum fanin_dtype dt
 	if (request->root != 0 && request->root >= member->size)
 		return fanin_error_set(error, FANIN_ERR_INVALID, "root is %u, expected 0 to %u",
 				       request->root, member->size - 1);
-	/* Only the switch knows which custom operators there are. */
+	/* Only the switch knows the custom operators. */
 	if (fanin_request_combines(request) && !fanin_supports(dtype, op) &&
 	    !fanin_op_is_custom((unsigned int)op))
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "%s is not defined on %s",
@@ -106,7 +106,7 @@ fanin_request_link(struct fanin_request *request)
 	struct fanin_request **link = &request->comm->requests;
 
 	/*
-	 * Requests are mostly waited for in the order of posting: freeing the first one is then
+	 * Callers mostly wait for requests in the order of posting: freeing the first one is then
 	 * quick.
 	 */
 	while (*link != NULL)
@@ -152,7 +152,7 @@ fanin_request_post(const struct fanin_request *call, size_t count, fanin_request
  * Checks and posts a request.
  *
  * call: has send, recv, comm, collective and root. op: not used if nothing is combined. hints: 0
- * but for allreduce. blocking: the caller waits for it, as the callers of all ranks do.
+ * except for allreduce. blocking: the caller waits for it, as the callers at all ranks do.
  */
 static int
 hinted_post(struct fanin_request call, size_t count, enum fanin_dtype dtype, enum fanin_op op,

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What the dense and the sparse calls share.
- */
+/* Functions shared by the dense and the sparse calls. */
 #ifndef FANIN_HOSTLIB_COLLECTIVES_H
 #define FANIN_HOSTLIB_COLLECTIVES_H
 
@@ -21,7 +19,7 @@ fanin_buffers_overlap(const void *a, uint64_t a_len, const void *b, uint64_t b_l
 }
 
 /*
- * Posts a request whose arguments are right, with the context's lock.
+ * Posts a request whose arguments are valid, with the context's lock.
  *
  * call: copied. count: as for the protocol's post. req: set on success only. Returns FANIN_OK, or a
  * negative status with the context's error set.
@@ -29,17 +27,15 @@ fanin_buffers_overlap(const void *a, uint64_t a_len, const void *b, uint64_t b_l
 int fanin_request_post(const struct fanin_request *call, size_t count, fanin_request **req);
 
 /*
- * A checked sum that may be sparse becomes a sparse allreduce, which turns back if it is not worth
- * it (comm_agree.c), where the job can carry that.
+ * Turns a checked sum that may be sparse into a sparse allreduce, if the job supports one. The
+ * sparse allreduce becomes a dense one again if it does not pay (comm_agree.c).
  *
- * call: has dtype, op, send and recv; gets `sparse`, the caller's to free if it can't be posted.
+ * call: has dtype, op, send and recv; gets `sparse`, which the caller frees if it can't be posted.
  * Returns FANIN_OK, or FANIN_ERR_NO_MEMORY with the context's error set.
  */
 int fanin_vector_hint_take(struct fanin_request *call, size_t count);
 
-/*
- * The request becomes one of its communicator's, which is freed with it. With the context's lock.
- */
+/* Adds the request to its communicator's, which are freed with it. With the context's lock. */
 void fanin_request_link(struct fanin_request *request);
 
 #endif

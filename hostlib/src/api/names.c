@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the library can tell without a context: names, sizes, the version, and which operators are
- * supported. The public codes are those of the wire; assertions check that.
+ * Functions that need no context: names, sizes, the version, and which operators are supported. The
+ * public codes are those of the wire; assertions check this.
  */
 #include <assert.h>
 

@@ -49,8 +49,7 @@ range_check(const struct fanin_region *region, size_t offset, size_t bytes,
 }
 
 /*
- * A call of the region's job has failed: what that says is the context's last error. Returns the
- * status.
+ * Makes the error of a region's job that has failed the context's last error. Returns the status.
  */
 static int
 failed(const struct fanin_region *region, int status)
@@ -78,8 +77,8 @@ fanin_region_write(fanin_region *region, size_t offset, const void *data, size_t
 		status = comm->protocol->region->store(comm->endpoint, offset, data, bytes);
 		if (status == FANIN_OK) {
 			/*
-			 * It begins to go, and what others have to say of what went before is
-			 * heard.
+			 * Polls once, to start sending and to receive what others report about
+			 * earlier writes.
 			 */
 			(void)comm->ops->poll(comm);
 			fanin_ctx_wake(comm->ctx);
@@ -128,7 +127,7 @@ fanin_region_fence(fanin_region *region)
 	return status;
 }
 
-/* An allreduce of a range of all ranks' regions, in place. */
+/* Posts an allreduce of a range of all ranks' regions, in place, and waits for it. */
 static int
 reduce(struct fanin_region *region, enum fanin_beside_use way, size_t offset, size_t count,
        enum fanin_dtype dtype, enum fanin_op op)

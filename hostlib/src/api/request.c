@@ -20,7 +20,7 @@ request_free(struct fanin_request *request)
 }
 
 /*
- * A request has failed: what is known of it is the context's last error. Called with the lock held.
+ * Makes the error of a request that has failed the context's last error. Called with the lock held.
  */
 static void
 failure_note(struct fanin_ctx *ctx, const struct fanin_request *req, int status)
@@ -28,12 +28,12 @@ failure_note(struct fanin_ctx *ctx, const struct fanin_request *req, int status)
 	const char *text;
 
 	if (req->sparse != NULL && req->sparse->error.text[0] != '\0') {
-		/* The request's own: the communicator goes on. */
+		/* The error is the request's own: the communicator goes on. */
 		ctx->error = req->sparse->error;
 		return;
 	}
 	text = fanin_comm_error(req->comm);
-	/* One that was held back may fail alone, too. */
+	/* A request that was held back may fail alone, too. */
 	fanin_error_set(&ctx->error, status, "%s", text[0] != '\0' ? text : fanin_strerror(status));
 	fanin_comm_missing_set(req->comm, &ctx->error.missing);
 }

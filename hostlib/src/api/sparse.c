@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse calls (Flare section 7): arguments are checked here, everything else is sparse/'s and the
- * protocol's. See fanin/fanin.h.
+ * Sparse calls (Flare section 7): they check the arguments; everything else is up to vector/ and
+ * the protocol. See fanin/fanin.h.
  */
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 #include "hostlib/src/comm/comm.h"
 #include "hostlib/src/vector/vector.h"
 
-/* Indices of 4 bytes reach as far. */
+/* Limit of indices of 4 bytes. */
 #define MAX_OF_SHORT (UINT64_C(1) << 32)
 
 static int
@@ -42,7 +42,7 @@ operator_check(const struct fanin_comm *comm, enum fanin_dtype dtype, enum fanin
 	return FANIN_OK;
 }
 
-/* Does the job carry sparse vectors? A rank that is alone needs nobody. */
+/* Checks that the job supports sparse vectors. A rank that is alone needs no support. */
 static int
 job_check(const struct fanin_comm *comm, struct fanin_error *error)
 {
@@ -107,14 +107,14 @@ options_check(struct fanin_sparse_opts *options, const struct fanin_sparse_opts 
 	if (options->index_bytes != 4 && options->index_bytes != 8)
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "index_bytes is %u, expected 4 or 8", options->index_bytes);
-	/* Not a number is neither. */
+	/* This also refuses NaN. */
 	if (!(options->density >= 0 && options->density <= 1))
 		return fanin_error_set(error, FANIN_ERR_INVALID, "density is %g, expected 0 to 1",
 				       options->density);
 	return FANIN_OK;
 }
 
-/* Sizes and buffers, but not yet the indices. */
+/* Checks sizes and buffers, but not yet the indices. */
 static int
 vector_check(const struct fanin_vector *sparse, struct fanin_error *error)
 {
@@ -138,7 +138,10 @@ vector_check(const struct fanin_vector *sparse, struct fanin_error *error)
 	return FANIN_OK;
 }
 
-/* sparse: as the caller has it. Returns FANIN_OK if it can be posted. */
+/*
+ * Checks a sparse vector, with the fields that the caller has given. Returns FANIN_OK if it can be
+ * posted.
+ */
 static int
 arguments_check(struct fanin_vector *sparse, const struct fanin_sparse_opts *options,
 		struct fanin_error *error)
@@ -152,13 +155,13 @@ arguments_check(struct fanin_vector *sparse, const struct fanin_sparse_opts *opt
 		status = fanin_vector_check(sparse, options->coalesce, error);
 	if (status != FANIN_OK || options->density == 0)
 		return status;
-	/* Numbers of this size may be rounded up. */
+	/* Large numbers may have been rounded up. */
 	sparse->most = values >= (double)sparse->n ? sparse->n : values < 1 ? 1 : (uint64_t)values;
 	sparse->is_known = true;
 	return FANIN_OK;
 }
 
-/* The only rank has its result at once. */
+/* Posts a request of the only rank, which has its result at once. */
 static int
 post_alone(const struct fanin_request *call, fanin_request **req)
 {
@@ -175,7 +178,7 @@ post_alone(const struct fanin_request *call, fanin_request **req)
 	return FANIN_OK;
 }
 
-/* given: copied. */
+/* Posts a sparse request. given: copied. */
 static int
 sparse_post(const struct fanin_vector *given, const struct fanin_sparse_opts *options,
 	    fanin_comm *comm, fanin_request **req)
@@ -188,7 +191,7 @@ sparse_post(const struct fanin_vector *given, const struct fanin_sparse_opts *op
 		.sparse = sparse,
 		.dtype = given->dtype,
 		.op = given->op,
-		/* Also while it is held back. */
+		/* Set for the time while it is held back, too. */
 		.total_bytes = given->n * given->element_bytes,
 	};
 	int status;

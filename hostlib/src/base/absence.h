@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Absences of the caller: time between two polls that it spent elsewhere or without a core. Only a
- * small part of an absence counts as silence of the peers. If none of it counted, a caller that is
- * always away would never learn that a rank is gone; if all of it did, a caller that was stopped
- * would blame ranks that are there. Whatever the peers sent meanwhile must be read before timers
+ * Absences of the caller: time between two polls that the caller spent elsewhere or without a core.
+ * Only a small part of an absence counts as silence of the peers. If no part counted, a caller that
+ * is always away would never learn that a rank is gone; if all of it counted, a caller that was
+ * stopped would blame ranks that are there. Frames that came meanwhile must be read before timers
  * are checked. Pure functions.
  */
 #ifndef FANIN_HOSTLIB_ABSENCE_H
@@ -15,8 +15,8 @@
 #define FANIN_ABSENCE_NS (100 * UINT64_C(1000000))
 
 /*
- * An absence counts as silence with this fraction of its length, and with one MIN_LOOKS-th of the
- * timeout at most: a caller that fails with a timeout has polled at least that often.
+ * This fraction of an absence counts as silence, but at most one MIN_LOOKS-th of the timeout: a
+ * caller that fails with a timeout has polled at least that often.
  */
 #define FANIN_ABSENCE_SHARE 4
 #define FANIN_ABSENCE_MIN_LOOKS 20
@@ -24,7 +24,7 @@
 /*
  * Returns by how much past timestamps move towards now because of an absence.
  *
- * away_ns: since the last poll. Returns 0 if that is no absence.
+ * away_ns: since the last poll. Returns 0 if this is too short for an absence.
  */
 static inline uint64_t
 fanin_absence_forgiven_ns(uint64_t away_ns, uint64_t timeout_ns)

@@ -17,8 +17,8 @@
  * member: its REFUSED may come without one. The general validation is left to the caller.
  *
  * instance: of the switch. headers: len bytes of any content, FANIN_PAYLOAD_OFFSET at least, in
- * memory that nobody else writes to. Returns false if it is not to be taken; nothing is changed
- * then.
+ * memory that no other process writes to. Returns false, with nothing changed, if the packet must
+ * be ignored.
  */
 bool fanin_answer_open(struct fanin_tagger *tagger, uint64_t instance,
 		       struct fanin_headers *headers, size_t len);

@@ -11,9 +11,7 @@
 /* Returns nanoseconds of the monotonic clock. arg is unused; struct fanin_clock needs it. */
 uint64_t fanin_now_ns(void *arg);
 
-/*
- * The clock of a protocol: the monotonic one, or a simulated one of its owner. It never goes back.
- */
+/* The clock of a protocol: the monotonic one, or a simulated one. It never goes back. */
 struct fanin_clock {
 	uint64_t (*now_ns)(void *arg);
 	void *arg;

@@ -82,8 +82,9 @@ end_of_run(const struct fanin_ranks *ranks, unsigned int first)
 }
 
 /*
- * Writes a list of ranks, with consecutive ones as a range if asked for, as far as there is room
- * beside a note that there are more. Returns how many ranks were left out.
+ * Writes a list of ranks, with consecutive ones as a range if asked for. If the text is too short
+ * for all of them, the list ends with how many more there are. Returns how many ranks were left
+ * out.
  */
 static unsigned int
 list_write(const struct fanin_ranks *ranks, bool as_ranges, char *text, size_t text_len)
@@ -126,7 +127,7 @@ const char *
 fanin_format_absence(const struct fanin_ranks *missing, uint16_t size,
 		     const struct fanin_ranks *those, enum fanin_ranks_are are, char *text)
 {
-	/* Of one rank, and of several. */
+	/* For one rank, and for several. */
 	static const char *const words[][2] = {
 		[FANIN_RANKS_LATE] = { "is late", "are late" },
 		[FANIN_RANKS_SILENT] = { "does not answer", "do not answer" },

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the library tells people something: the text of the last error, kept by a context or a
- * communicator, and diagnostic lines, given to the user's print callback. Belongs to one thread, as
- * the context does.
+ * Messages to users: the text of the last error, kept by a context or a communicator, and
+ * diagnostic lines, given to the user's print callback. Belongs to one thread, as the context does.
  */
 #ifndef FANIN_HOSTLIB_ERROR_H
 #define FANIN_HOSTLIB_ERROR_H
@@ -56,27 +55,29 @@ void fanin_log_va(const struct fanin_log *log, enum fanin_log_level level, const
 		  va_list args) __attribute__((format(printf, 3, 0)));
 
 /*
- * Writes a set of ranks for messages: "rank 3" or "ranks 1, 2, 5". If there is no room for that,
- * "ranks 1, 2, 64-127", and if there is no room for that either, "ranks 0, 2, 4 and 509 more".
+ * Writes a set of ranks for messages: "rank 3" or "ranks 1, 2, 5". If the text is too short for
+ * this, "ranks 1, 2, 64-127", and if it is too short for this as well, "ranks 0, 2, 4 and 509
+ * more".
  *
  * text: receives a terminated string of at most text_len bytes, 64 at least. Returns text.
  */
 const char *fanin_format_ranks(const struct fanin_ranks *ranks, char *text, size_t text_len);
 
-/* States of ranks that are waited for. */
+/* What is known of ranks that are waited for. */
 enum fanin_ranks_are {
 	FANIN_RANKS_LATE,
 	FANIN_RANKS_SILENT, /* they do not answer */
 	FANIN_RANKS_ENDED,
-	FANIN_RANKS_GONE, /* one or the other */
+	FANIN_RANKS_GONE, /* silent or ended */
 };
 
 /*
- * Writes who is waited for, and what is known of them: "ranks 2, 5 (of 8), which do not answer", or
- * "ranks 2, 5 (of 8), of which rank 2 has ended" if that is said of some only, or "rank 2 (of 8)".
+ * Writes which ranks are waited for, and what is known of them: "ranks 2, 5 (of 8), which do not
+ * answer"; "ranks 2, 5 (of 8), of which rank 2 has ended" if it is known of some only; or "rank 2
+ * (of 8)".
  *
- * missing: not empty. those: of them. text: receives a terminated string of at most
- * FANIN_ABSENCE_LEN bytes. Returns text.
+ * missing: not empty. those: the ones of them that `are` is true of. text: receives a terminated
+ * string of at most FANIN_ABSENCE_LEN bytes. Returns text.
  */
 #define FANIN_ABSENCE_LEN 320
 const char *fanin_format_absence(const struct fanin_ranks *missing, uint16_t size,

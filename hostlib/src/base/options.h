@@ -17,7 +17,7 @@
 bool fanin_options_copy(void *copy, size_t copy_len, const void *options);
 
 /*
- * Fills a caller's struct that is only read, as far as the caller knows it.
+ * Fills a report struct of any version: the fields that the caller's has.
  *
  * report: starts with its size_t sz, which stays. full: len bytes. Returns false if sz is invalid.
  */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fields of struct fanin_report, by who fills them in. A new one is added here and where it is
- * counted; the suite `abi` tells what else has to know it.
+ * Fields of struct fanin_report, grouped by the code that fills them in. A new field is added here
+ * and where it is counted; the suite `abi` names the other places that need it.
  *
- * X(field, trees), trees: what a job with several has of its trees' fields. SUM, MOST: of all.
- * ANY: the bits that one has. SAME: any tree's that is not 0. OWN: it is the job's.
+ * X(field, trees), trees: how the value of a job with several trees follows from its trees' values.
+ * SUM: their sum. MOST: the largest. ANY: their bitwise OR. SAME: one that is not 0. OWN: not at
+ * all, it is the job's.
  */
 #ifndef FANIN_HOSTLIB_REPORT_H
 #define FANIN_HOSTLIB_REPORT_H
@@ -23,11 +24,14 @@
 	X(sparse_values_sent, SUM) X(sparse_values_received, SUM) X(shards_sent, SUM) \
 	X(shards_received, SUM) X(shard_bytes_sent, SUM) X(sparse_dense_bytes, SUM)
 
-/* Of jobs with a parameter server. */
+/* Jobs with a parameter server. */
 #define FANIN_REPORT_PA_ATP(X) \
 	X(gacks, SUM) X(aacks, SUM) X(marks, SUM) X(aecns, SUM) X(asks_answered, SUM)
 
-/* Jobs that multicast, also beside a communicator's. Each operation has a part in each tree. */
+/*
+ * Jobs that multicast, including those beside a communicator's own. Each operation has a part in
+ * each tree.
+ */
 #define FANIN_REPORT_MULTICAST(X) \
 	X(multicast_operations, MOST) X(multicast_packets, SUM) X(multicast_fetched, SUM) \
 	X(multicast_late, SUM)
@@ -55,7 +59,9 @@
 	FANIN_REPORT_OTHERS(X)
 /* clang-format on */
 
-/* Each field is listed: their bytes, and those of padding, are all of the struct's. */
+/*
+ * Checks that each field is listed: the listed fields and 14 bytes of padding are the whole struct.
+ */
 #define FANIN_REPORT_MEMBER(field, trees) __typeof__(((struct fanin_report *)NULL)->field) field;
 struct fanin_report_listed {
 	FANIN_REPORT_FIELDS(FANIN_REPORT_MEMBER)

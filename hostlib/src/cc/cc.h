@@ -14,7 +14,7 @@
 
 struct fanin_cc;
 
-/* One block's round trip: it was sent once and has its result. */
+/* One block's round trip: the block was sent once and has its result. */
 struct fanin_cc_sample {
 	uint64_t now_ns;
 	uint64_t delay_ns; /* since it was sent */
@@ -52,9 +52,9 @@ struct fanin_cc_delay {
 			  done */
 	uint32_t done; /* blocks of this round, which has a window of them */
 	uint32_t lost; /* losses in it */
-	uint32_t min_lost; /* fewest losses of a round, of each 1024 blocks */
-	uint32_t overflow; /* losses of the round that halved the window, until the next one; 0: it
-			      did not */
+	uint32_t min_lost; /* fewest losses of a round, per 1024 blocks */
+	uint32_t overflow; /* losses of the round that halved the window, until the next round; 0:
+			      none did */
 	int8_t searching;  /* the next trial begins at once; -1: for smaller windows, 1: for larger
 			      ones, 0: neither */
 };
@@ -83,7 +83,7 @@ fanin_cc_init(struct fanin_cc *cc, const struct fanin_cc_type *type, uint32_t li
 	type->init(cc);
 }
 
-/* Returns the algorithm of a name, or NULL. */
+/* Returns the algorithm with this name, or NULL. */
 const struct fanin_cc_type *fanin_cc_find(const char *name);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Congestion control by delay. A window that is too large makes packets wait in queues: half of it
- * would have half the delay and the same goodput. With a window that is not too large, halving it
- * would not shorten the delay. So half the window is tried now and then for a few rounds, and the
- * mean delays are compared. By Little's law this compares goodputs: w blocks in flight for a mean
- * time d are w / d blocks a second.
+ * would have half the delay and the same goodput. If a window is not too large, halving it does not
+ * shorten the delay. So half the window is tried now and then for a few rounds, and the mean delays
+ * are compared. By Little's law this compares goodputs: w blocks in flight for a mean time d are w
+ * / d blocks a second.
  *
  * One comparison proves little where cores are busy: kernels schedule them for milliseconds at a
  * time, and both windows may happen to be measured in a good phase. So half the window and all of
@@ -14,13 +14,13 @@
  * The smallest delay ever seen, which Vegas and BBR use, is no measure here: where cores are busy a
  * round trip takes 0.1 ms if all processes happen to run, and 20 ms on average, whatever the
  * window. With 4 hosts on two idle cores windows of 64 and 256 blocks have the same goodput and
- * pings of 1 and 4 ms; with two busy loops beside, 64 has a third of the goodput of 256.
+ * pings of 1 and 4 ms; beside two busy loops, 64 has a third of the goodput of 256.
  *
- * It begins with a small window, which doubles with each round until it is W. Queues may be shorter
- * than W blocks, and what they drop has to be sent again before anything can be learned of delays.
- * Links lose packets at random, whatever the window; but if a round loses many more blocks than
- * others did, queues overflow, and half the window is enough, or as much of it as was not lost. If
- * that does not help, the losses are random after all.
+ * The window begins small and doubles with each round until it is W. Queues may be shorter than W
+ * blocks, and the blocks that they drop have to be sent again before delays can teach anything.
+ * Links lose packets at random, whatever the window. But if a round loses many more blocks than
+ * others did, queues overflow, and the window is halved, or reduced further to the part that was
+ * not lost. If that does not help, the losses are random after all.
  *
  * A block also waits for other hosts. Hosts run trials at the same block numbers, so that both
  * delays include the same waits.
@@ -53,21 +53,21 @@
 
 /*
  * A trial begins each time this many times W blocks are done. Each trial that changes nothing
- * doubles the period, up to the second number of doublings: a trial costs three windows at half the
- * goodput, which is then 1 %.
+ * doubles the period, up to the second number of doublings. A trial runs three windows at half the
+ * goodput, which costs 1 % with the longest period.
  */
 #define PERIOD_WINDOWS 16
 #define PERIOD_DOUBLINGS 4
 
 /*
- * The window never gets smaller than this, nor smaller where blocks take less time than this:
+ * Minimum of the window. A window whose blocks take less than this time does not shrink either:
  * queues that short come from the scheduling of cores.
  */
 #define SMALLEST 64
 #define SHORT_NS (2 * 1000000ull)
 
 /*
- * Queues overflow if a round loses so much, of each 1024 blocks, and twice as much as the round
+ * Queues overflow if a round loses this many of each 1024 blocks, and twice as many as the round
  * that lost least.
  */
 #define OVERFLOW 256
@@ -75,7 +75,7 @@
 static void
 window_set(struct fanin_cc *cc, uint32_t window)
 {
-	/* What was sent with a larger window may be found lost for some time. */
+	/* Blocks that were sent with a larger window may be found lost for some time. */
 	cc->delay.settled = window > cc->window;
 	cc->window = window;
 	cc->generation++;
@@ -193,7 +193,7 @@ steady_judge(struct fanin_cc *cc, uint64_t mean_ns, uint32_t block)
 		trial_begin(cc);
 		return;
 	}
-	/* The block numbers have started anew: with another run, or after 2^32. */
+	/* The block numbers have started again: in another run, or after 2^32. */
 	if (period + (1u << PERIOD_DOUBLINGS) < delay->period)
 		delay->period = period;
 	/*
@@ -220,8 +220,8 @@ start_grow(struct fanin_cc *cc)
 }
 
 /*
- * Returns the window after a round that overflowed a queue: half of it, or less if no more than
- * that was not lost.
+ * Returns the window after a round that overflowed a queue: half of it, or less if less than half
+ * of it was not lost.
  */
 static uint32_t
 window_that_fits(const struct fanin_cc *cc, uint32_t lost)
@@ -234,7 +234,7 @@ window_that_fits(const struct fanin_cc *cc, uint32_t lost)
 	return window;
 }
 
-/* A round has passed. */
+/* Judges a round that has ended. */
 static void
 round_judge(struct fanin_cc *cc)
 {
@@ -261,13 +261,13 @@ round_judge(struct fanin_cc *cc)
 	}
 }
 
-/* A block that was sent with this window is done, or one that was sent before. */
+/* Counts a block that is done, and that was sent with this window or an earlier one. */
 static void
 round_note(struct fanin_cc *cc, const struct fanin_cc_sample *sample)
 {
 	struct fanin_cc_delay *delay = &cc->delay;
 
-	/* Losses of an earlier, larger window say nothing of this one. */
+	/* Losses of an earlier, larger window say nothing about this one. */
 	if (!delay->settled && sample->generation == cc->generation) {
 		delay->settled = true;
 		delay->done = 0;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /*
- * Enough to hide the synchronization in figure 10 of the paper, for pull and for push on one
+ * Enough to hide the synchronization in figure 10 of the paper, for pulls, and for pushes on one
  * switch.
  */
 #define WAVES_USUAL 16u

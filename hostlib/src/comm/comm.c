@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Communicators: what they have in common, whatever their collectives run on. */
+/* Functions of all communicators, whatever their collectives run on. */
 #include "comm_join.h"
 #include "hostlib/src/base/report.h"
 #include "hostlib/src/protocol/split.h"
@@ -13,8 +13,8 @@
 #define DEFAULT_TIMEOUT_MS 5000
 
 /*
- * Two fields of fanin_join_opts were put into what had been padding at the end of the struct.
- * Callers with that size may have been compiled without them, and then the bytes are undefined.
+ * Two fields of fanin_join_opts were put into former padding at the end of the struct. Callers with
+ * that size may have been compiled without these fields; the bytes are then undefined.
  */
 #define SZ_WITHOUT_RECOVER offsetof(struct fanin_join_opts, job_name)
 #define SZ_WITHOUT_TREES offsetof(struct fanin_join_opts, wait_limit_ms)
@@ -32,7 +32,7 @@ options_copy(struct fanin_join_opts *options, const struct fanin_join_opts *opts
 	return true;
 }
 
-/* Frees a communicator and whatever parts of it exist. */
+/* Frees a communicator and all parts of it that exist. */
 static int
 comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 {
@@ -58,7 +58,7 @@ comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 	return status;
 }
 
-/* The job runs in the network: joins it on its switches. */
+/* Joins a job in the network on its switches. */
 static int
 switches_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 	      struct fanin_manager_answer *answer, struct fanin_error *error)
@@ -183,7 +183,7 @@ fanin_leave(fanin_comm *comm)
 	*link = comm->next;
 	fanin_error_clear(&ctx->error);
 	status = comm_destroy(comm, &ctx->error);
-	/* Jobs beside it are left with it. */
+	/* The jobs beside it are left with it. */
 	if (status == FANIN_OK && beside_status != FANIN_OK) {
 		status = beside_status;
 		ctx->error = beside_error;
@@ -217,7 +217,10 @@ fanin_comm_abort(struct fanin_comm *comm, int status, const struct fanin_error *
 		fanin_request_list_fail(&comm->agreement.held, status);
 }
 
-/* Returns why a communicator has failed, or a job that carries out its collectives. */
+/*
+ * Returns the error of a communicator that has failed, or of a failed job that carries out its
+ * collectives.
+ */
 static const struct fanin_error *
 error_of(const struct fanin_comm *comm)
 {
@@ -243,7 +246,7 @@ fanin_comm_error(const fanin_comm *comm)
 	progress = comm->ctx->progress;
 	if (progress == NULL)
 		return error_of(comm)->text;
-	/* The engine may fail while the caller reads. */
+	/* The engine may fail while the caller reads the text. */
 	fanin_progress_lock(progress);
 	text = error_of(comm)->text;
 	snprintf(progress->text, sizeof(progress->text), "%s", text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators. What one file alone looks after is a struct of that file's header; how they join
- * is in comm_join.h.
+ * Communicators. State that a single file uses is a struct in that file's header; comm_join.h has
+ * how communicators join.
  */
 #ifndef FANIN_HOSTLIB_COMM_H
 #define FANIN_HOSTLIB_COMM_H
@@ -34,19 +34,19 @@ struct fanin_comm_ops {
 	void (*report)(const struct fanin_comm *comm, struct fanin_report *report);
 
 	/*
-	 * Returns the part on the switches of one of its trees: it has an engine and belongs to the
-	 * communicator.
+	 * Returns the communicator of one of its trees: it runs on switches, has an engine, and
+	 * belongs to the communicator.
 	 */
 	struct fanin_comm *(*part)(struct fanin_comm *comm, uint16_t tree);
 
-	/* Leaves, and closes whatever is open, also after joining has failed half-way. */
+	/* Leaves, and closes everything that is open, also after joining has failed half-way. */
 	int (*leave)(struct fanin_comm *comm, struct fanin_error *error);
 };
 
 extern const struct fanin_comm_ops fanin_comm_single_ops;
 extern const struct fanin_comm_ops fanin_comm_trees_ops;
 
-/* Buffers for a report's strings. The originals may change in any poll. */
+/* Buffers for a report's strings, whose originals may change in any poll. */
 struct fanin_comm_texts {
 	char transport_reason[FANIN_TEXT_LEN];
 	char interface[IF_NAMESIZE];
@@ -57,7 +57,7 @@ struct fanin_comm_texts {
 /* Another link that a job with leaders uses as well. */
 struct fanin_leaders_link {
 	struct fanin_route route;
-	struct fanin_channel channel; /* without ops: there is none */
+	struct fanin_channel channel; /* without ops: there is no other link */
 	uint8_t mac[6];               /* of the first hop */
 };
 
@@ -66,7 +66,7 @@ struct fanin_comm {
 	struct fanin_ctx *ctx;
 	struct fanin_comm *next;
 	struct fanin_manager *manager;         /* NULL: the job was found without one */
-	const struct fanin_protocol *protocol; /* what the collectives run; NULL: not known yet */
+	const struct fanin_protocol *protocol; /* runs the collectives; NULL: not known yet */
 	char protocol_reason[FANIN_TEXT_LEN];  /* why this protocol */
 	char mode_reason[FANIN_TEXT_LEN];
 	char job_name[FANIN_JOB_NAME_MAX + 1];
@@ -77,15 +77,15 @@ struct fanin_comm {
 	struct fanin_comm_trees trees;
 
 	/*
-	 * The membership, and how the network is reached. Among the ranks `member` has rank, size,
-	 * key and handler only.
+	 * The membership and the path to the network. Among the ranks `member` has only rank, size,
+	 * key and handler.
 	 */
 	struct fanin_member member;
 	struct fanin_route route;
 	struct fanin_transport *transport;
 	uint8_t switch_mac[6];     /* destination of the engine's packets */
 	uint16_t window;           /* lanes of the engine */
-	uint16_t payload_bytes;    /* of a packet at most */
+	uint16_t payload_bytes;    /* maximum of a packet */
 	uint32_t registered_ip_be; /* this host's address as registered at the manager; 0: no
 				      manager */
 	bool gave_up; /* the engine has failed, and switch and manager have been told */
@@ -94,24 +94,24 @@ struct fanin_comm {
 	struct fanin_closing closing;
 
 	/*
-	 * Others that carry out its collectives, or reduce its regions; in the context's list as
-	 * well. NULL: not joined.
+	 * Other communicators that carry out its collectives or reduce its regions; the context
+	 * lists them, too. NULL: not joined.
 	 */
 	struct fanin_comm *beside[FANIN_BESIDE_USES];
-	struct fanin_comm *owner;       /* of such a one, or of a region */
-	struct fanin_kept_options kept; /* to join them */
+	struct fanin_comm *owner;       /* of a communicator beside another one, or of a region */
+	struct fanin_kept_options kept; /* to join the communicators beside this one */
 	struct fanin_comm_multicast multicast;
 	struct fanin_comm_regions regions;
 };
 
-/* Returns the most entries that a communicator's poll_fds fills in. */
+/* Returns the maximum of entries that a communicator's poll_fds fills in. */
 static inline unsigned int
 fanin_comm_max_fds(const struct fanin_comm *comm)
 {
 	return (comm->trees.n > 1 ? comm->trees.n : 1u) * FANIN_TRANSPORT_MAX_FDS;
 }
 
-/* fanin_join; beside: what the job is besides what the options say. */
+/* Implements fanin_join. beside: the job's place beside another communicator. */
 int fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
 		    const struct fanin_beside *beside, struct fanin_comm **comm);
 
@@ -125,8 +125,8 @@ void fanin_comm_abort(struct fanin_comm *comm, int status, const struct fanin_er
 void fanin_comm_missing_set(const struct fanin_comm *comm, struct fanin_ranks *ranks);
 
 /*
- * comm_switch.c: tells the switch, once, that this rank's collectives have failed; otherwise others
- * would wait for it as for a late rank.
+ * comm_switch.c: tells the switch, once, that this rank's collectives have failed; otherwise other
+ * ranks would wait for it as for a late rank.
  */
 void fanin_comm_give_up(struct fanin_comm *comm);
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sparse requests without a density: the ranks agree on the largest number of values by a small
- * allreduce, since all must cut the vector into the same blocks, and send a dense one that may be
- * sparse in the same way. What is posted meanwhile is held back, as block numbers run on across
- * requests.
+ * allreduce. All ranks must cut the vector into the same blocks, and must all send a dense vector
+ * that may be sparse in the same way. Requests that are posted meanwhile are held back, as block
+ * numbers run on across requests.
  */
 #include "comm.h"
 #include "hostlib/src/protocol/split.h"
 #include "hostlib/src/vector/vector.h"
 
-/* The elements of an agreement's data, of which the largest are found. */
+/* The elements of an agreement's data; the result is the maximum of each. */
 enum {
 	MAX_VALUES,
 	N,
-	NOT_N, /* so that the least n is found, too */
+	NOT_N, /* its maximum gives the minimum of n */
 	N_AGREED
 };
 
@@ -24,7 +24,7 @@ post_now(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
 				       : comm->protocol->post(comm->endpoint, request, count);
 }
 
-/* Asks the others for what the first request that is held needs. */
+/* Posts the agreement that the first held request needs. */
 static int
 agreement_post(struct fanin_comm *comm, const struct fanin_vector *sparse)
 {
@@ -69,7 +69,7 @@ fanin_comm_hold(struct fanin_comm *comm, struct fanin_request *request, uint64_t
 	return FANIN_OK;
 }
 
-/* Takes the first request out. */
+/* Removes the first held request and returns it. */
 static struct fanin_request *
 held_take(struct fanin_comm *comm)
 {
@@ -80,7 +80,7 @@ held_take(struct fanin_comm *comm)
 	return request;
 }
 
-/* A dense vector that is not sparse enough becomes dense again. */
+/* Turns a dense vector that is not sparse enough into a dense request again. */
 static void
 hint_settle(struct fanin_comm *comm, struct fanin_request *request)
 {
@@ -98,8 +98,8 @@ hint_settle(struct fanin_comm *comm, struct fanin_request *request)
 }
 
 /*
- * The first request that is held knows what it has waited for. Returns FANIN_OK, or
- * FANIN_ERR_INVALID with its error set.
+ * Applies the agreement to the first held request. Returns FANIN_OK, or FANIN_ERR_INVALID with the
+ * request's error set.
  */
 static int
 agreement_take(struct fanin_comm *comm, struct fanin_request *request)
@@ -121,8 +121,8 @@ agreement_take(struct fanin_comm *comm, struct fanin_request *request)
 }
 
 /*
- * Fails what can't be posted here though all other ranks post it, and everything behind it: later
- * blocks would have other numbers than at the others.
+ * Fails a request that this rank can't post although all other ranks post it, and all requests
+ * behind it: their blocks would have other numbers than at the other ranks.
  */
 static void
 out_of_step(struct fanin_comm *comm, uint64_t count, int status)
@@ -135,8 +135,8 @@ out_of_step(struct fanin_comm *comm, uint64_t count, int status)
 }
 
 /*
- * A request that has waited is posted. If it can't be posted anywhere, because packets are too
- * short for its data type, it fails alone. Any other reason is this rank's own.
+ * Posts a request that has waited. If no rank can post it, because packets are too short for its
+ * data type, only this request fails. Any other failure is this rank's own.
  */
 static void
 held_post(struct fanin_comm *comm, struct fanin_request *request)
@@ -176,7 +176,7 @@ fanin_comm_agree(struct fanin_comm *comm)
 
 			if (status == FANIN_OK)
 				return true;
-			/* It fails all that wait. */
+			/* This fails all requests that wait. */
 			out_of_step(comm, request->held_count, status);
 			continue;
 		}

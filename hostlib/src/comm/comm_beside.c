@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Jobs of the same ranks beside a communicator's, each with runs, trees and block numbers of its
- * own: all ranks join one, or none, which they agree on by collectives of the communicator.
+ * own. Either all ranks join one or none does, which they agree on by collectives of the
+ * communicator.
  */
 #include "comm_join.h"
 
@@ -32,7 +33,7 @@ fanin_comm_beside_obstacle(struct fanin_comm *comm, const struct fanin_join_opts
 	return NULL;
 }
 
-/* Ends a communicator whose ranks may not agree any more about what is next. Returns the status. */
+/* Fails a communicator whose ranks may no longer agree on what comes next. Returns the status. */
 static int
 end_all(struct fanin_comm *comm, const char *what, int status, struct fanin_error *error)
 {
@@ -47,7 +48,10 @@ end_all(struct fanin_comm *comm, const char *what, int status, struct fanin_erro
 	return status;
 }
 
-/* The communicator has failed: says why, and for want of which ranks. Returns the status. */
+/*
+ * Sets the error of a communicator that has failed, and the ranks that it lacks. Returns the
+ * status.
+ */
 static int
 failed(const struct fanin_comm *comm, int status, struct fanin_error *error)
 {
@@ -82,8 +86,8 @@ fanin_comm_min_of_all(struct fanin_comm *comm, const char *what, enum fanin_dtyp
 		fanin_split_free(&request);
 	} else if (status == FANIN_ERR_NO_MEMORY) {
 		/*
-		 * The others have posted it, and would take this rank's next collective for its
-		 * part.
+		 * The other ranks have posted it, and would take this rank's next collective for
+		 * its part of this one.
 		 */
 		end_all(comm, what, status, error);
 	} else {
@@ -152,7 +156,8 @@ fanin_comm_beside_join(const struct fanin_join_opts *options, const struct fanin
 		return status;
 	}
 	/*
-	 * All use it, or none: a rank that does not hear the result has no communicator any more.
+	 * All ranks use the job, or none does: at a rank that gets no result here the communicator
+	 * has failed.
 	 */
 	there = status == FANIN_OK;
 	status = fanin_comm_min_of_all(comm, job->what, FANIN_U8, &there, 1, error);
@@ -177,7 +182,7 @@ fanin_comm_beside_join(const struct fanin_join_opts *options, const struct fanin
 	return FANIN_OK;
 }
 
-/* The communicator that this one is beside has it no more. */
+/* Removes this communicator from beside its owner. */
 static void
 owner_forget(struct fanin_comm *comm)
 {
@@ -195,7 +200,7 @@ fanin_comm_beside_leave(struct fanin_comm *comm, struct fanin_error *error)
 	int last = FANIN_OK;
 	int status;
 
-	/* All at once: not every rank needs to have freed the same ones before. */
+	/* All at once: ranks need not have freed the same ones before. */
 	fanin_ctx_lock(comm->ctx);
 	for (struct fanin_region *region = comm->regions.first; region != NULL;
 	     region = region->next)

@@ -12,7 +12,7 @@
 /* comm_single.c */
 
 /*
- * Opens the communicator's engine with its protocol. config: what the caller knows; the rest is
+ * Opens the communicator's engine with its protocol. config: the caller's fields; the others are
  * filled in from the options.
  */
 int fanin_comm_engine_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
@@ -21,10 +21,10 @@ int fanin_comm_engine_open(struct fanin_comm *comm, const struct fanin_join_opts
 /* comm_manager.c */
 
 /*
- * Finds an interface by its name, or if that is NULL by its address.
+ * Finds an interface by its name, or by its address if the name is NULL.
  *
- * ip_be: in: the address; set to the interface's. name: IF_NAMESIZE bytes. Returns false if there
- * is none with an IPv4 address.
+ * ip_be: in: the address; set to the interface's. name: IF_NAMESIZE bytes. Returns false if no such
+ * interface has an IPv4 address.
  */
 bool fanin_interface_find(const char *wanted, uint32_t *ip_be, char *name);
 
@@ -41,7 +41,7 @@ int fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 
 /*
  * Fills in the options that a user would give to join a tree's job on its switch, and the link that
- * it uses. The answer owns the strings.
+ * this tree uses. The answer owns the strings.
  */
 int fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *options,
 			    struct fanin_manager_answer *answer, uint16_t tree,
@@ -53,8 +53,8 @@ int fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *opt
  * Joins a job on a switch.
  *
  * options: checked here. peers: the manager's list for the tree, NULL: there is none. max_payload:
- * upper bound of a packet's payload in bytes, even if the switch allows more; 0: as the switch
- * allows. deadline_ns: for all ranks to have joined.
+ * maximum of a packet's payload in bytes, even if the switch allows more; 0: as the switch allows.
+ * deadline_ns: for all ranks to have joined.
  */
 int fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 			   const struct fanin_peer *peers, uint16_t max_payload,
@@ -63,9 +63,8 @@ int fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *opti
 /*
  * Opens the transport that the context asks for, over a route to the job's switch.
  *
- * channel: to the switch, whose socket for data the transport takes; without one: of a job with
- * leaders. switch_mac: 6 bytes, there as long as the transport is open. transport: set on success
- * only.
+ * channel: to the switch; the transport takes its data socket. For a job with leaders it has none.
+ * switch_mac: 6 bytes that exist as long as the transport is open. transport: set on success only.
  */
 int fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *route,
 			 struct fanin_channel *channel, const uint8_t *switch_mac,
@@ -78,8 +77,8 @@ int fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route
 void fanin_comm_path(struct fanin_comm *comm);
 
 /*
- * Checks that the address given to the manager is the one used, or the switch takes this host for
- * another one.
+ * Checks that this host uses the address that it has registered at the manager; otherwise the
+ * switch would take it for another host.
  */
 int fanin_comm_address_check(const struct fanin_comm *comm, struct fanin_error *error);
 
@@ -102,18 +101,17 @@ int fanin_comm_memif(struct fanin_comm *comm, const struct fanin_join_opts *opti
 /* comm_peers.c */
 
 /*
- * Opens the protocol's engine among the ranks and waits until it is ready. The protocol was chosen
- * before.
+ * Opens the protocol's engine among the ranks and waits until it is ready. comm->protocol is set.
  *
- * listener: of the protocol's listen; taken over.
+ * listener: from the protocol's listen; taken over.
  */
 int fanin_comm_peers(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		     const struct fanin_manager_answer *answer, int listener, uint64_t deadline_ns,
 		     struct fanin_error *error);
 
 /*
- * Polls until the engine is ready: the other ranks are there. options: say how long that may take,
- * for the error.
+ * Polls until the engine is ready, with all other ranks. options: for the timeout in the error's
+ * text.
  */
 int fanin_comm_ready_wait(struct fanin_comm *comm, const struct fanin_join_opts *options,
 			  uint64_t deadline_ns, struct fanin_error *error);
@@ -123,7 +121,7 @@ int fanin_comm_ready_wait(struct fanin_comm *comm, const struct fanin_join_opts 
 /*
  * Opens the protocol's engine for a job whose blocks have leaders, and waits until it is ready.
  *
- * options: with what fanin_comm_tree_options has filled in. answer: the manager's.
+ * options: filled in by fanin_comm_tree_options. answer: the manager's.
  */
 int fanin_comm_leaders(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		       const struct fanin_manager_answer *answer, uint64_t deadline_ns,

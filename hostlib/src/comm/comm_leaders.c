@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator of a job whose blocks have leaders: no switch is joined. What a switch would tell
- * comes with the manager's answer; packets go to the other ranks' addresses by way of the first
+ * A communicator of a job whose blocks have leaders: no switch is joined. The manager's answer has
+ * the values that a switch would tell. Packets go to the other ranks' addresses by way of the first
  * hop, and the ranks begin the run among themselves.
  */
 #include "comm_join.h"
@@ -12,7 +12,7 @@
 
 #define RESOLVE_REPEAT_NS (50 * UINT64_C(1000000))
 #define RESOLVE_WAIT_MS 2
-/* For the first hop of a second link, which a job can do without. */
+/* Maximum wait for the first hop of a second link, which the job does not need. */
 #define SECOND_WAIT_NS UINT64_C(1000000000)
 
 int
@@ -41,7 +41,7 @@ fanin_comm_leaders_check(const struct fanin_ctx *ctx, const struct fanin_join_op
 			       found);
 }
 
-/* Fills in what a member of a switch would know after joining it. */
+/* Fills in the values that a member learns by joining a switch. */
 static int
 job_take(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	 const struct fanin_manager_answer *answer, struct fanin_error *error)
@@ -67,8 +67,8 @@ job_take(struct fanin_comm *comm, const struct fanin_join_opts *options,
 }
 
 /*
- * Opens a transport over a link, and takes the job's UDP port and multicast group there, to which
- * results go. A transport that has sockets takes them itself.
+ * Opens a transport over a link, and reserves the job's UDP port and joins the multicast group of
+ * results there. A transport with sockets of its own does both itself.
  */
 static int
 link_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
@@ -115,7 +115,10 @@ path_open(struct fanin_comm *comm, const struct fanin_join_opts *options, struct
 	return status;
 }
 
-/* Has the kernel resolve the first hop's MAC address: nothing has been exchanged with it yet. */
+/*
+ * Makes the kernel resolve the first hop's MAC address: this host has exchanged nothing with it
+ * yet.
+ */
 static int
 first_hop_resolve(struct fanin_comm *comm, const struct fanin_route *route, uint8_t mac[6],
 		  uint64_t deadline_ns, struct fanin_error *error)
@@ -143,7 +146,8 @@ first_hop_resolve(struct fanin_comm *comm, const struct fanin_route *route, uint
 }
 
 /*
- * The other link: its first hop's address, and the transport over it, which then is one over both.
+ * Opens the second link: finds its first hop's address, opens a transport over it, and makes one
+ * transport of both.
  */
 static int
 second_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
@@ -166,14 +170,14 @@ second_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
 				   &parts[1], error);
 	if (status != FANIN_OK)
 		return status;
-	/* It has both from now on. */
+	/* The bundle owns both from now on. */
 	comm->transport = NULL;
 	return fanin_bundle_open(parts, second->route.local_mac, &comm->transport, error);
 }
 
 /*
- * If the job uses another link of this host as well: the way by it. Without it the job does with
- * one.
+ * Fills in the flow by this host's second link, if the job uses one. If it can't be opened, the job
+ * uses the first link only.
  */
 static void
 second_take(struct fanin_comm *comm, const struct fanin_join_opts *options,

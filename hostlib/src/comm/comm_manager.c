@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a communicator gets its job from the network manager: what the host reports of itself, and
- * how the answer is used.
+ * How a communicator gets its job from the network manager: the host's report of itself, and the
+ * use of the answer.
  */
 #include "comm_join.h"
 
@@ -91,7 +91,7 @@ fanin_interface_find(const char *wanted, uint32_t *ip_be, char *name)
 	return found;
 }
 
-/* Returns an interface's MTU, 0 if the kernel doesn't tell. */
+/* Returns an interface's MTU; 0 if it is unknown. */
 static uint32_t
 mtu_of(const char *interface)
 {
@@ -160,7 +160,10 @@ peers_listen(const struct fanin_comm *comm, const struct fanin_join_opts *option
 	return *listener < 0 ? *listener : FANIN_OK;
 }
 
-/* The manager may have chosen another link of this host than the one that it joined with. */
+/*
+ * Sets the interface and address of the link that the manager has chosen, which may be another one
+ * than the host has joined with.
+ */
 static int
 link_take(struct fanin_comm *comm, struct fanin_join_opts *options, struct fanin_manager_tree *tree,
 	  struct fanin_error *error)
@@ -196,8 +199,8 @@ fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *options
 	comm->recovery.generation = answer->trees[tree].home.generation;
 	options->rank = answer->rank;
 	/*
-	 * The manager makes the job anew over other switches when one of them has failed. With
-	 * memif there is no other.
+	 * The manager makes the job again over other switches when one of them has failed. With
+	 * memif there are no others.
 	 */
 	options->recover = options->memif_socket == NULL;
 	return link_take(comm, options, &answer->trees[tree], error);

@@ -11,7 +11,7 @@
 
 #include "hostlib/src/transport/memif.h"
 
-/* Locally administered, and as unique as the address. */
+/* Start of a locally administered MAC address; the IP address makes it unique. */
 #define MAC_PREFIX 0x02, 0xfb
 
 bool

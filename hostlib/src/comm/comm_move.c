@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Moves a communicator whose first hop has changed: the manager says at which switch the job now
- * begins for this host, and with which address of its own (docs/protocol.md, "Going on with another
- * tree"). Route, control channel and transport are opened anew; comm_recover.c resumes what was in
- * flight. Nothing here waits for the network.
+ * Moves a communicator whose first hop has changed: the manager tells the switch at which the job
+ * now begins for this host, and the host's address there (docs/protocol.md, "Going on with another
+ * tree"). Route, control channel and transport are opened again; comm_recover.c resumes the blocks
+ * in flight. Nothing here waits for the network.
  */
 #include "comm_join.h"
 
@@ -120,7 +120,7 @@ fanin_comm_move(struct fanin_comm *comm, const struct fanin_manager_home *home)
 			       comm->member.config.job, ip, comm->route.interface);
 		return;
 	}
-	/* It is retried, but logged once. */
+	/* Moving is retried, but logged once. */
 	if (comm->recovery.path_problem[0] == '\0')
 		fanin_log_line(log, FANIN_LOG_WARNING, "can't go to the switch %s yet: %s", ip,
 			       error.text);
@@ -128,7 +128,7 @@ fanin_comm_move(struct fanin_comm *comm, const struct fanin_manager_home *home)
 		 "can't go to the switch %s: %.300s", ip, error.text);
 }
 
-/* Points the engine at the MAC address that the switch's address now has, if that has changed. */
+/* Points the engine at the current MAC address of the switch's address, if it has changed. */
 static int
 redirect(struct fanin_comm *comm, struct fanin_error *error)
 {
@@ -178,11 +178,11 @@ fanin_comm_follow(struct fanin_comm *comm)
 	    comm->recovery.moved || comm->transport->ops == &fanin_memif_ops)
 		return;
 	comm->recovery.next_follow_ns = now_ns + FOLLOW_NS;
-	/* To open a socket, ask, and close it. */
+	/* The calls open a socket, query, and close it. */
 	comm->transport->counts.other_calls += 3;
 	/*
-	 * If the kernel does not know the address it will ask for it; the engine's timeout bounds
-	 * that.
+	 * If the kernel does not know the address it will ask for it; the engine's timeout limits
+	 * the wait.
 	 */
 	redirect(comm, &error);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The job beside a communicator's by which broadcasts and allgathers go
- * (protocols/broadcast/README.md), and which of them do. It is one of its own, with runs, trees and
- * block numbers of its own, so that an allgather and a reduce_scatter run side by side.
+ * The job beside a communicator's that carries broadcasts and allgathers
+ * (protocols/broadcast/README.md), and the choice of collectives for it. The job has runs, trees
+ * and block numbers of its own, so an allgather and a reduce_scatter run side by side.
  */
 #include "comm.h"
 
@@ -10,9 +10,9 @@
 #include <stdio.h>
 
 /*
- * Broadcasts and allgathers of at least so many packets go by multicast where that is left to the
- * library: shorter ones are done sooner by blocks, without barriers before and after
- * (docs/performance.md, "Multicast").
+ * Minimum of packets of a broadcast or allgather that goes by multicast, if the library chooses:
+ * shorter ones are faster by blocks, which need no barriers before and after (docs/performance.md,
+ * "Multicast").
  */
 #define MIN_MULTICAST_PACKETS 16u
 
@@ -22,14 +22,14 @@ reduces_nothing(struct fanin_comm *comm)
 	return comm->ops->part(comm, 0)->member.multicast;
 }
 
-/* Returns from how many bytes on a vector is better off by multicast. The same at all ranks. */
+/* Returns the size in bytes from which multicast is faster. The same at all ranks. */
 static uint64_t
 min_bytes(struct fanin_comm *comm)
 {
 	return (uint64_t)MIN_MULTICAST_PACKETS * comm->ops->part(comm, 0)->payload_bytes;
 }
 
-/* Returns why no rank can join another job, which all know, or NULL. */
+/* Returns why no rank can join another job, for a reason that all ranks know, or NULL. */
 static const char *
 common_obstacle(struct fanin_comm *comm, const struct fanin_join_opts *options)
 {
@@ -42,7 +42,7 @@ common_obstacle(struct fanin_comm *comm, const struct fanin_join_opts *options)
 	return comm->member.config.size < 2 ? "there is one rank" : NULL;
 }
 
-/* For the report, which another thread may ask for. */
+/* Sets the text for the report, which another thread may read. */
 __attribute__((format(printf, 2, 3))) static void
 reason_set(struct fanin_comm *comm, const char *format, ...)
 {
@@ -55,7 +55,7 @@ reason_set(struct fanin_comm *comm, const char *format, ...)
 	va_end(arguments);
 }
 
-/* There is none: for the report, or an error if there has to be. */
+/* Records why there is no such job: for the report, or as an error if one is required. */
 static int
 refuse(struct fanin_comm *comm, const struct fanin_join_opts *options, const char *why,
        struct fanin_error *error)
@@ -68,8 +68,8 @@ refuse(struct fanin_comm *comm, const struct fanin_join_opts *options, const cha
 }
 
 /*
- * Joins the other job if all ranks can; no obstacle is common. The rest is as for
- * fanin_comm_multicast_begin.
+ * Joins the other job if all ranks can; there is no obstacle common to all. The arguments and the
+ * result are as for fanin_comm_multicast_begin.
  */
 static int
 join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
@@ -123,7 +123,7 @@ fanin_comm_multicast_begin(struct fanin_comm *comm, const struct fanin_join_opts
 	return FANIN_OK;
 }
 
-/* True if a collective is better off by multicast. */
+/* True if a collective is faster by multicast. */
 static bool
 suits(struct fanin_comm *comm, const struct fanin_request *request)
 {
@@ -147,7 +147,7 @@ fanin_comm_multicast_failed(struct fanin_comm *multicast, int status)
 	struct fanin_comm *comm = multicast->owner;
 	struct fanin_error error = { 0 };
 
-	/* One that is left may find others gone before. */
+	/* A communicator that is being left may find that others are gone already. */
 	if (comm->beside[FANIN_BESIDE_MULTICAST] != multicast || multicast->closing.has_begun ||
 	    comm->ops->error(comm)->text[0] != '\0')
 		return;

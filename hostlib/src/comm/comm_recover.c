@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator whose run the switch has lost, because the job was made anew there, joins again
- * and resumes. Nothing here blocks: each poll does what can be done.
+ * Recovers a communicator whose run the switch has lost, because the job was created again there:
+ * joins again and resumes. Nothing here blocks: each poll does what can be done.
  */
 #include "comm.h"
 
@@ -12,10 +12,10 @@
 /* A refusal counts for this long: a switch whose parent is silent refuses every second JOIN. */
 #define REFUSED_NS (3000 * 1000000ull)
 static_assert(REFUSED_NS > 2 * FANIN_REJOIN_REPEAT_MAX_NS, "from one refusal to the next");
-/* A rank whose connection to the manager is away for this long is gone. */
+/* A rank whose connection to the manager has been down for this long is gone. */
 #define AWAY_NS (1000 * 1000000ull)
 
-/* The new run must have room for what is in flight, and for packets as they were cut. */
+/* True if the new run has room for the blocks in flight, and for packets as they were cut. */
 static bool
 run_fits(const struct fanin_comm *comm)
 {
@@ -24,8 +24,8 @@ run_fits(const struct fanin_comm *comm)
 }
 
 /*
- * True if nothing but missing ranks keeps the new run from starting: the manager has this rank at
- * the switch that it joins at, knows a tree, and the switch does not refuse.
+ * True if only missing ranks keep the new run from starting: the manager has this rank at the
+ * switch that it joins at, knows a tree, and the switch does not refuse.
  */
 static bool
 only_ranks_are_missing(const struct fanin_comm *comm, uint64_t now_ns)
@@ -38,7 +38,7 @@ only_ranks_are_missing(const struct fanin_comm *comm, uint64_t now_ns)
 
 /*
  * Tells the engine which ranks the new run waits for. Only the manager knows whether a rank that
- * has not joined again is late or gone: before a run the switch has no means to tell.
+ * has not joined again is late or gone: a switch can't tell before the run.
  */
 static void
 missing_note(struct fanin_comm *comm)
@@ -68,8 +68,8 @@ missing_note(struct fanin_comm *comm)
 			fanin_ranks_subtract(&rejoin.late, &away);
 		}
 		/*
-		 * A link may be away for a moment. A rank that has left may have given up because
-		 * of those that are away.
+		 * A link may be down for a moment. A rank that has left may have given up because
+		 * of ranks that are away.
 		 */
 		if (fanin_ranks_is_empty(&away))
 			rejoin.gone = left;
@@ -122,7 +122,7 @@ rejoin(struct fanin_comm *comm)
 			       member->config.job, member->first_block);
 }
 
-/* Fails what is in flight: the manager has taken the job off the switches. */
+/* Fails all blocks in flight: the manager has removed the job from the switches. */
 static void
 job_end(struct fanin_comm *comm)
 {
@@ -135,7 +135,7 @@ job_end(struct fanin_comm *comm)
 	comm->protocol->on_switch->abort(comm->endpoint, FANIN_ERR_MANAGER, &error);
 }
 
-/* Applies where the manager has said that the job continues, or that it can't. */
+/* Applies the manager's statement of where the job continues, or why it can't. */
 static void
 home_apply(struct fanin_comm *comm)
 {
@@ -146,8 +146,8 @@ home_apply(struct fanin_comm *comm)
 
 	if (home != NULL) {
 		/*
-		 * A rank with nothing to send would not hear it from the switch, while others wait
-		 * for it there.
+		 * A rank with nothing to send would not learn this from the switch, while other
+		 * ranks wait for it there.
 		 */
 		if (home->generation != recovery->generation)
 			comm->protocol->on_switch->suspect_run(comm->endpoint);
@@ -163,8 +163,7 @@ home_apply(struct fanin_comm *comm)
 }
 
 /*
- * Applies what the manager has said meanwhile. Of a protocol that resumes no runs its word is of
- * use only if it is the last one.
+ * Applies the manager's messages. If the protocol resumes no runs, only the end of the job counts.
  */
 static void
 manager_apply_changes(struct fanin_comm *comm)
@@ -178,8 +177,8 @@ manager_apply_changes(struct fanin_comm *comm)
 }
 
 /*
- * True if a rank has left: it had all results and knew that all others had them, or has given up;
- * without it there can't be another run.
+ * True if a rank has left: either it had all results and knew that all others had them, or it has
+ * given up. Without it there can't be another run.
  */
 static bool
 is_over(const struct fanin_comm *comm)

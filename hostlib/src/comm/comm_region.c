@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Multicast regions of a communicator (protocols/region/README.md): each is a job beside the
- * communicator's, whose parameters tell the switches its range of addresses. The jobs by which
- * regions are reduced are beside the communicator's, too, one for each way, as they are joined.
+ * communicator's, whose parameters tell the switches its range of addresses. The jobs that reduce
+ * regions are beside the communicator's, too, one for each way of reducing; they are joined when
+ * first used.
  */
 #include "comm.h"
 
@@ -12,24 +13,24 @@
 #include <string.h>
 
 /*
- * Addresses of a communicator's regions: the first one, and what each begins at a multiple of.
- * Between two there are as many that belong to none.
+ * Addresses of a communicator's regions: the first one, and the alignment of all. The step leaves
+ * unused addresses between two regions.
  */
 #define FIRST_ADDRESS UINT64_C(0x10000)
 #define ADDRESS_STEP UINT64_C(0x10000)
-/* So that no region, however many there were, ends beyond what a parameter may say. */
+/* Ensures that no region, however many there were, ends beyond the maximum of a parameter. */
 #define MAX_REGION_BYTES (UINT64_C(1) << 48)
 
-/* What ranks have to give alike. */
+/* Values that must be the same at all ranks. */
 struct likeness {
 	uint64_t bytes;
-	uint64_t not_bytes; /* ~bytes: the least of all is that of the largest */
-	uint64_t no_memory; /* this rank, if it has no memory for it, or more than any */
+	uint64_t not_bytes; /* ~bytes: its minimum gives the maximum of bytes */
+	uint64_t no_memory; /* this rank if it has no memory, else a number above all ranks */
 };
 
 /*
  * Checks that all ranks give the same length, and have memory. Returns FANIN_OK, FANIN_ERR_INVALID
- * or FANIN_ERR_NO_MEMORY at all ranks, or what made the communicator fail.
+ * or FANIN_ERR_NO_MEMORY at all ranks, or the status with which the communicator has failed.
  */
 static int
 likeness_check(struct fanin_comm *comm, uint64_t bytes, bool has_memory, struct fanin_error *error)
@@ -56,8 +57,8 @@ likeness_check(struct fanin_comm *comm, uint64_t bytes, bool has_memory, struct 
 }
 
 /*
- * Gives the engine the region's memory, once all ranks are in the job. All learn whether it was
- * taken everywhere.
+ * Gives the engine the region's memory, once all ranks are in the job. All ranks learn whether all
+ * engines have accepted it.
  */
 static int
 region_attach(struct fanin_region *region, struct fanin_error *error)
@@ -115,7 +116,7 @@ region_join(struct fanin_region *region, uint32_t number, struct fanin_error *er
 			       comm->job_name, why);
 }
 
-/* Ranks that can have none all know it, without asking each other. */
+/* Checks for reasons that are the same at all ranks, which therefore need not ask each other. */
 static int
 check(const struct fanin_comm *comm, struct fanin_error *error)
 {
@@ -154,7 +155,7 @@ fanin_comm_region_create(struct fanin_comm *comm, void *memory, uint64_t bytes,
 		free(made);
 		return status;
 	}
-	/* The same at all ranks from here on, also if it fails. */
+	/* All ranks do the same from here on, even if it fails. */
 	number = comm->regions.n_asked++;
 	made->owner = comm;
 	made->memory = memory;

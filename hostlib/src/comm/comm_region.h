@@ -7,14 +7,14 @@
 
 struct fanin_comm_regions {
 	struct fanin_region *first; /* linked by next */
-	uint32_t n_asked;           /* for, so far */
+	uint32_t n_asked;           /* regions that were asked for so far */
 	uint64_t next_address;      /* of the next one; 0: it is the first */
 };
 
 /* A region, and the job beside its communicator's that carries it. */
 struct fanin_region {
 	struct fanin_region *next;
-	struct fanin_comm *owner; /* whose ranks it belongs to */
+	struct fanin_comm *owner; /* the communicator whose ranks the region belongs to */
 	struct fanin_comm *comm;
 	uint8_t *memory;
 	uint64_t bytes;
@@ -22,7 +22,7 @@ struct fanin_region {
 };
 
 /*
- * Makes a region of all ranks' memory, which all call. region: set on success only. Returns
+ * Makes a region of all ranks' memory; all ranks call it. region: set on success only. Returns
  * FANIN_OK or a negative status.
  */
 int fanin_comm_region_create(struct fanin_comm *comm, void *memory, uint64_t bytes,
@@ -32,8 +32,8 @@ int fanin_comm_region_create(struct fanin_comm *comm, void *memory, uint64_t byt
 int fanin_comm_region_free(struct fanin_region *region);
 
 /*
- * Returns, in *reducing, the communicator beside a region's that reduces it in a way, which all
- * ranks call: it is joined once.
+ * Finds the communicator that reduces a communicator's regions in one way, and joins its job if it
+ * has not been joined yet. All ranks call it.
  *
  * way: FANIN_BESIDE_PUSH or FANIN_BESIDE_PULL.
  */

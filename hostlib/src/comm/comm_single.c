@@ -53,7 +53,7 @@ single_poll(struct fanin_comm *comm)
 {
 	int status = engine_poll(comm);
 
-	/* What was held back is sent at once. */
+	/* Requests that were held back are sent at once. */
 	if (__builtin_expect(comm->agreement.is_open, 0) && fanin_comm_agree(comm))
 		engine_poll(comm);
 	return status;
@@ -83,7 +83,7 @@ single_missing(const struct fanin_comm *comm, struct fanin_ranks *ranks)
 	comm->protocol->missing(comm->endpoint, ranks);
 }
 
-/* Fills in the counts of the communicator's transports, those that are closed as well. */
+/* Fills in the counts of the communicator's transports, including closed ones. */
 static void
 counts_report(const struct fanin_comm *comm, struct fanin_report *report)
 {
@@ -107,8 +107,8 @@ single_report(const struct fanin_comm *comm, struct fanin_report *report)
 	struct fanin_transport *transport = comm->transport;
 
 	/*
-	 * A result that lacks any rank's data is never accepted: finished collectives were done
-	 * there.
+	 * A result that lacks any rank's data is never accepted: finished collectives were reduced
+	 * in the network.
 	 */
 	report->in_network = comm->protocol->on_switch != NULL;
 	report->transport_reason = comm->mode_reason;
@@ -131,7 +131,7 @@ single_report(const struct fanin_comm *comm, struct fanin_report *report)
 static struct fanin_comm *
 single_part(struct fanin_comm *comm, uint16_t tree)
 {
-	(void)tree; /* the only one */
+	(void)tree; /* there is only one */
 	return comm;
 }
 

@@ -47,8 +47,8 @@ options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fa
 }
 
 /*
- * Returns the longest frame sent or received, in bytes. Answers may be longer than packets with
- * elements.
+ * Returns the maximum length of a frame, sent or received, in bytes. Answers may be longer than
+ * packets with elements.
  */
 static uint32_t
 frame_len_max(const struct fanin_comm *comm)
@@ -60,7 +60,7 @@ frame_len_max(const struct fanin_comm *comm)
 	       (comm->member.config.authenticate ? FANIN_TAG_LEN : 0);
 }
 
-/* Returns how many frames may be on their way to this rank. */
+/* Returns how many frames may be under way to this rank. */
 static uint16_t
 in_flight_max(const struct fanin_comm *comm)
 {
@@ -107,15 +107,15 @@ fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *ro
 	if (config.shares_interface && strcmp(name, "af_xdp") == 0)
 		name = "af_packet";
 	status = fanin_transport_open(&config, name, transport, error);
-	/* It has it from now on. */
+	/* The transport has it from now on. */
 	if (status == FANIN_OK)
 		channel->data_fd = -1;
 	return status;
 }
 
 /*
- * Bounds the window by what the transport holds unread: more would be lost whenever this rank is
- * away.
+ * Bounds the window by the transport's receive room: more frames would be lost whenever this rank
+ * is away.
  */
 static void
 window_bound(struct fanin_comm *comm)
@@ -277,7 +277,7 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 	if (status == FANIN_OK)
 		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACKNOWLEDGED,
 					   deadline_ns, timeout_ns, error);
-	/* Do this before the other ranks wait for this one. */
+	/* This must be known before the other ranks wait for this one. */
 	if (status == FANIN_OK)
 		status = fanin_protocol_on_switch(options->job, comm->member.handler,
 						  comm->member.multicast, &comm->protocol,
@@ -328,7 +328,7 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
 			.dst_ip_be = comm->route.switch_ip_be,
 			.src_ip_be = comm->route.local_ip_be,
 			.dst_port = options->udp_port,
-			/* Where answers are taken. What is about blocks comes from others. */
+			/* The port for answers. Packets about blocks have other source ports. */
 			.src_port = comm->member.channel.data_port,
 		},
 	};
@@ -351,11 +351,11 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
 }
 
 /*
- * The switch failed before all ranks had joined. The job is made anew, and this host is to join it
- * elsewhere.
+ * Prepares to join another switch: the first one failed before all ranks had joined, the job is
+ * created again, and this host has to join it elsewhere.
  *
  * interface: IF_NAMESIZE bytes for the options' new interface, if they name one. Returns the
- * address of the switch.
+ * address of the new switch.
  */
 static uint32_t
 way_give_up(struct fanin_comm *comm, struct fanin_join_opts *options, char *interface)
@@ -371,7 +371,10 @@ way_give_up(struct fanin_comm *comm, struct fanin_join_opts *options, char *inte
 	comm->registered_ip_be = home->ip_be;
 	comm->recovery.generation = home->generation;
 	options->udp_port = home->udp_port;
-	/* Without that interface the route's address will not match, which is reported there. */
+	/*
+	 * If there is no such interface, the route's address will not match, and the check of the
+	 * route reports this.
+	 */
 	if (options->interface != NULL && fanin_interface_find(NULL, &ip_be, interface))
 		options->interface = interface;
 	return home->switch_ip_be;
@@ -395,7 +398,7 @@ fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 		switch_ip_be = way_give_up(comm, options, interface);
 		status = member_join(comm, options, max_payload, switch_ip_be, deadline_ns, error);
 	}
-	/* The buffer of the interface's name ends here. */
+	/* The scope of the interface's name ends here. */
 	if (options->interface == interface)
 		options->interface = comm->route.interface;
 	return status != FANIN_OK ? status : engine_start(comm, options, peers, error);

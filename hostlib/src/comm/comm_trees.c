@@ -15,7 +15,7 @@
 
 struct fanin_trees {
 	struct fanin_split split;
-	/* One for each tree; those with ops have begun to join. */
+	/* One for each tree; members with ops have begun to join. */
 	struct fanin_comm members[FANIN_MAX_TREES];
 };
 
@@ -89,7 +89,7 @@ fanin_comm_trees_join(struct fanin_comm *comm, const struct fanin_join_opts *opt
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
 	comm->trees.all = trees;
 	comm->ops = &fanin_comm_trees_ops;
-	/* All ranks join in the same order, as each waits for all others. */
+	/* All ranks join the trees in the same order, as each join waits for all ranks. */
 	for (uint16_t i = 0; i < answer->n_trees && status == FANIN_OK; i++)
 		status = tree_join(comm, options, answer, i, deadline_ns, error);
 	if (status == FANIN_OK)
@@ -123,7 +123,7 @@ fanin_comm_trees_poll_joined(struct fanin_trees *trees)
 int
 fanin_comm_trees_post(struct fanin_trees *trees, struct fanin_request *request, uint64_t count)
 {
-	/* A sparse vector's blocks are known once it is laid out. */
+	/* The number of a sparse vector's blocks is known once it is laid out. */
 	if (request->sparse != NULL && request->sparse->n_blocks == 0) {
 		int status = fanin_vector_layout(request->sparse, trees->members[0].payload_bytes);
 
@@ -170,7 +170,7 @@ trees_poll(struct fanin_comm *comm)
 {
 	int status = members_poll(comm);
 
-	/* What was held back is sent at once. */
+	/* Requests that were held back are sent at once. */
 	if (__builtin_expect(comm->agreement.is_open, 0) && fanin_comm_agree(comm))
 		members_poll(comm);
 	return status;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Contexts, and the loop that waits: it polls, then yields the core, then sleeps until a frame or a
- * timer comes, so that a rank never spins without end on a core that the switch or another rank
- * needs.
+ * timer comes, so a rank never spins without end on a core that the switch or another rank needs.
  */
 #include "comm.h"
 
@@ -16,7 +15,7 @@
 #include <time.h>
 
 /*
- * Empty polls, each with a yield behind it, before sleeping. Four ranks and the switch on two
+ * Empty polls, each followed by a yield, before sleeping. With four ranks and the switch on two
  * cores: over memif 40 instead of 8 yields save some 5 to 20 %, over the kernel they cost 15 to 25
  * % at 1 and 16 KiB. Never sleeping costs up to a third of the goodput. Two polls more before the
  * first yield, each a system call, cost a sixth of the time up to 1 KiB over the kernel, and change
@@ -31,7 +30,7 @@
 
 static_assert(FANIN_MAX_RANKS == FANIN_WIRE_MAX_RANKS, "ranks of a job");
 
-/* The public structs end without padding: see fanin.h on how they grow. */
+/* True if a public struct ends without padding: see fanin.h on how these structs grow. */
 #define ENDS_WITH(type, field)                                                                     \
 	(offsetof(struct type, field) + sizeof(((struct type *)NULL)->field) == sizeof(struct type))
 static_assert(ENDS_WITH(fanin_init_opts, reserved), "padding in fanin_init_opts");
@@ -42,7 +41,8 @@ static_assert(ENDS_WITH(fanin_sparse_result, reserved), "padding in fanin_sparse
 static_assert(ENDS_WITH(fanin_compact_opts, reserved), "padding in fanin_compact_opts");
 
 /*
- * The user's callback need not be thread-safe: a joining call and the progress thread may both log.
+ * Calls the user's callback, which need not be thread-safe: a joining call and the progress thread
+ * may both log.
  */
 static void
 print_line(int level, const char *line, void *arg)
@@ -128,7 +128,7 @@ fanin_finalize(fanin_ctx *ctx)
 	if (ctx == NULL)
 		return;
 	fanin_progress_stop(ctx);
-	/* All at once: not every rank needs to have joined its jobs in the same order. */
+	/* All at once: ranks need not have joined their jobs in the same order. */
 	for (struct fanin_comm *comm = ctx->comms; comm != NULL; comm = comm->next)
 		fanin_comm_close_begin(comm);
 	while (ctx->comms != NULL)
@@ -268,7 +268,7 @@ ctx_interrupted(struct fanin_ctx *ctx)
 	return ctx->interrupt(ctx->interrupt_arg);
 }
 
-/* Returns how many yields come before sleeping. */
+/* Returns the number of yields before sleeping. */
 static unsigned int
 ctx_yields(const struct fanin_ctx *ctx)
 {

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Contexts: what the communicators of one have in common, their lock, and the loop that waits for
- * them.
- */
+/* Contexts: the common state of their communicators, the lock, and the loop that waits for them. */
 #ifndef FANIN_HOSTLIB_CONTEXT_H
 #define FANIN_HOSTLIB_CONTEXT_H
 
@@ -14,7 +11,9 @@
 #include "hostlib/src/transport/transport.h"
 #include "progress.h"
 
-/* Most descriptors of communicators that a context can sleep on; with more, it does not sleep. */
+/*
+ * Maximum of communicators' descriptors that a context can sleep on; with more, it does not sleep.
+ */
 #define FANIN_CTX_MAX_FDS (16 * FANIN_TRANSPORT_MAX_FDS)
 
 struct fanin_ctx {
@@ -22,21 +21,21 @@ struct fanin_ctx {
 	fanin_print_fn print; /* the user's, NULL: silent */
 	void *print_arg;
 	pthread_mutex_t print_lock;
-	char transport[16];      /* as in the options */
-	bool background;         /* likewise: a thread makes progress, too */
-	uint32_t receive_buffer; /* that a UDP socket asks for, bytes */
+	char transport[16];      /* name, as in the options */
+	bool background;         /* as in the options: a thread makes progress, too */
+	uint32_t receive_buffer; /* requested by each UDP socket, bytes */
 	/* The progress thread, and the lock of the fields below; NULL: there is none. */
 	struct fanin_progress *progress;
 	fanin_interrupt_fn interrupt;
 	void *interrupt_arg;
 	uint64_t interrupt_next_ns;
-	uint64_t sleeps;          /* waits in the kernel for a frame or a timer */
-	uint64_t yields;          /* of the core, before that */
+	uint64_t sleeps;          /* waits in the kernel, for a frame or a timer */
+	uint64_t yields;          /* yields of the core before them */
 	struct fanin_error error; /* of public calls; the thread does not touch it */
 	struct fanin_comm *comms;
 };
 
-/* For public calls: locks out the progress thread, if there is one. May be nested. */
+/* Locks for public calls: keeps out the progress thread, if there is one. May be nested. */
 static inline void
 fanin_ctx_lock(struct fanin_ctx *ctx)
 {
@@ -51,7 +50,7 @@ fanin_ctx_unlock(struct fanin_ctx *ctx)
 		fanin_progress_unlock(ctx->progress);
 }
 
-/* With the lock held: makes the thread look again at what it waits for. */
+/* Makes the thread check again for what it waits. With the lock held. */
 static inline void
 fanin_ctx_wake(struct fanin_ctx *ctx)
 {
@@ -60,9 +59,9 @@ fanin_ctx_wake(struct fanin_ctx *ctx)
 }
 
 /*
- * The same after a caller's own poll, which has changed what there is to wait for: the thread
- * sleeps on the old descriptors, and an interrupt of shared memory may be off. Does nothing if
- * there is nothing to wait for.
+ * Wakes the thread after a caller's own poll, which has changed what to wait for: the thread sleeps
+ * on the old descriptors, and the interrupt of shared memory may be off. Does nothing if there is
+ * nothing to wait for.
  */
 void fanin_ctx_polled(struct fanin_ctx *ctx);
 
@@ -75,7 +74,7 @@ void fanin_ctx_polled(struct fanin_ctx *ctx);
 int fanin_ctx_attach(struct fanin_ctx *ctx, struct fanin_comm *comm, struct fanin_error *error);
 
 /*
- * Fills in what poll() has to wait for on behalf of all communicators.
+ * Fills in the descriptors and events of all communicators for poll().
  *
  * fds: FANIN_CTX_MAX_FDS entries. sleep_ns: receives the longest time to sleep, 50 ms at most.
  * Returns how many entries are used.
@@ -83,8 +82,8 @@ int fanin_ctx_attach(struct fanin_ctx *ctx, struct fanin_comm *comm, struct fani
 unsigned int fanin_ctx_poll_fds(struct fanin_ctx *ctx, struct pollfd *fds, uint64_t *sleep_ns);
 
 /*
- * Reads pending socket errors, which would otherwise keep poll() from sleeping. fds: as poll() left
- * them.
+ * Reads pending socket errors, which would otherwise keep poll() from sleeping. fds: as returned by
+ * poll().
  */
 void fanin_ctx_clear_errors(const struct pollfd *fds, unsigned int n);
 
@@ -96,9 +95,9 @@ void fanin_ctx_clear_errors(const struct pollfd *fds, unsigned int n);
 unsigned int fanin_ctx_poll(struct fanin_ctx *ctx, int *status);
 
 /*
- * Polls until the request is no longer in progress. Returns its status, or FANIN_ERR_INTERRUPTED;
- * FANIN_IN_PROGRESS at the deadline, if nothing comes in any more. deadline_ns: on the clock of
- * fanin_now_ns; UINT64_MAX: none.
+ * Polls until the request is no longer in progress. Returns its status; FANIN_ERR_INTERRUPTED; or
+ * FANIN_IN_PROGRESS after the deadline, once nothing comes in any more. deadline_ns: on the clock
+ * of fanin_now_ns; UINT64_MAX: none.
  */
 int fanin_ctx_wait(struct fanin_ctx *ctx, const struct fanin_request *request,
 		   uint64_t deadline_ns);

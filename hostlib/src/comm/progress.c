@@ -36,7 +36,8 @@ fanin_progress_wake(struct fanin_progress *progress)
 }
 
 /*
- * Lets callers have the lock: a mutex goes to the first thread that asks, and this one always does.
+ * Lets callers take the lock: a mutex goes to the first thread that asks, and this thread would
+ * always be first.
  */
 static void
 lock_yield(struct fanin_ctx *ctx)
@@ -119,9 +120,9 @@ progress_free(struct fanin_progress *progress)
 }
 
 /*
- * Starts the thread with all signals blocked except those of faults. Signals are meant for the
- * application's threads: they end its waits. A fault's signal goes to the thread that caused it,
- * and the application's handler must see it: an application may free a buffer that is in use.
+ * Starts the thread with all signals blocked except those of faults. Other signals are meant for
+ * the application's threads, whose waits they end. A fault's signal goes to the thread that caused
+ * it, and the application's handler must see it: an application may free a buffer that is in use.
  * Returns 0 or an errno.
  */
 static int

@@ -4,10 +4,9 @@
  * frame comes or a timer is due. It exists if the user asks for it, or if a protocol of the context
  * must answer other ranks.
  *
- * The context's lock protects everything that its communicators consist of; without a thread,
- * taking it costs one comparison. Public calls hold it as long as they last, waiting included, so
- * that a caller that waits is not disturbed. Only joining does not, as its objects do not belong to
- * the context yet.
+ * The context's lock protects the state of its communicators; without a thread, taking it costs one
+ * comparison. Public calls hold it until they return, waiting included, so that a caller that waits
+ * is not disturbed. Only joining does not hold it, as its objects do not belong to the context yet.
  */
 #ifndef FANIN_HOSTLIB_PROGRESS_H
 #define FANIN_HOSTLIB_PROGRESS_H
@@ -22,7 +21,7 @@ struct fanin_ctx;
 
 struct fanin_progress {
 	pthread_t thread;
-	pthread_mutex_t lock;      /* recursive: a callback of the user's may look at a request's
+	pthread_mutex_t lock;      /* recursive: a callback of the user's may ask for a request's
 				      progress */
 	pthread_cond_t changed;    /* signals changes of the fields below */
 	bool stop;                 /* callers: w, thread: r, under the lock */
@@ -30,7 +29,7 @@ struct fanin_progress {
 	bool sleeping;             /* thread: w, callers: r, under the lock */
 	uint32_t wanted;           /* callers waiting for the lock; atomic */
 	int wake_fd;               /* ends the sleep */
-	char text[FANIN_TEXT_LEN]; /* for callers: a copy of a text that the thread may overwrite */
+	char text[FANIN_TEXT_LEN]; /* for callers: copy of a text that the thread may overwrite */
 };
 
 /*
@@ -54,7 +53,7 @@ void fanin_progress_stop(struct fanin_ctx *ctx);
 void fanin_progress_pause(struct fanin_ctx *ctx);
 void fanin_progress_resume(struct fanin_ctx *ctx);
 
-/* The slow paths of fanin_ctx_lock and the others, if there is a thread. */
+/* The slow paths of fanin_ctx_lock and the others, used if there is a thread. */
 void fanin_progress_lock(struct fanin_progress *progress);
 void fanin_progress_unlock(struct fanin_progress *progress);
 void fanin_progress_wake(struct fanin_progress *progress);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The engine's life, its requests and its transmissions. Blocks are staggered as in Flare's section
- * 5: rank r of P starts r/P of the window further on, so that the packets of one block reach the
- * switch spread out; afterwards each lane is clocked by its results (lanes.c).
+ * 5: ranks start at different blocks, so that the packets of one block reach the switch spread out;
+ * afterwards each lane is clocked by its results (lanes.c).
  */
 #include "engine_internal.h"
 
@@ -13,15 +13,15 @@
 #include "hostlib/src/base/absence.h"
 #include "hostlib/src/vector/vector.h"
 
-/* How often a lost run is checked. */
+/* Interval of checks while a run is lost. */
 #define LOST_RUN_IDLE_NS (2 * 1000000ull)
 
 /* Serial arithmetic requires all block numbers to lie within half of the number space. */
 #define MAX_BLOCKS_OUTSTANDING (UINT32_MAX / 2)
 
 /*
- * Transmissions after which a packet leaves by itself: what takes several along may be what does
- * not pass.
+ * Transmissions of a block after which its packets leave alone: packets that carry several blocks
+ * may be too large to pass.
  */
 #define LOST_TWICE 2
 
@@ -56,7 +56,10 @@ fanin_engine_begin(const struct fanin_engine *engine, enum fanin_type type, uint
 	headers->fanin.port = config->flow.src_port;
 }
 
-/* A sparse vector, which is laid out. It is neither brought nor kept as others are. */
+/*
+ * Returns the number of blocks of a sparse request, whose vector is laid out. It has no part that
+ * is sent or kept.
+ */
 static uint64_t
 sparse_cut(struct fanin_request *request)
 {
@@ -95,7 +98,7 @@ fanin_engine_accepts(struct fanin_endpoint *endpoint, uint64_t n_blocks)
 		       : FANIN_OK;
 }
 
-/* Adds a request, which is cut, with its blocks. The engine has accepted them. */
+/* Appends a request, which is cut and accepted, with its blocks. */
 static void
 request_append(struct fanin_engine *engine, struct fanin_request *request, uint32_t n_blocks)
 {
@@ -140,7 +143,10 @@ fanin_engine_post(struct fanin_endpoint *endpoint, struct fanin_request *request
 	int status = FANIN_OK;
 
 	if (request->sparse != NULL) {
-		/* Of several parts the first one's engine has done it, or who has cut them. */
+		/*
+		 * The engine of the first of several parts has laid it out already, or the caller
+		 * has.
+		 */
 		if (request->sparse->n_blocks == 0)
 			status = fanin_vector_layout(request->sparse, engine->config.payload_bytes);
 		if (status == FANIN_OK)
@@ -238,7 +244,7 @@ fanin_engine_send_queued(struct fanin_engine *engine)
 	}
 }
 
-/* As fanin_loop_ops has it. */
+/* As in fanin_loop_ops. */
 static void
 loop_send(struct fanin_loop *loop)
 {
@@ -248,9 +254,7 @@ loop_send(struct fanin_loop *loop)
 		engine->rules->send(engine);
 }
 
-/*
- * As fanin_loop_ops has it. An absence counts neither as the peers' silence nor as round-trip time.
- */
+/* As in fanin_loop_ops. An absence counts neither as the peers' silence nor as round-trip time. */
 static void
 away_forgive(struct fanin_loop *loop, uint64_t by_ns, bool received)
 {
@@ -263,8 +267,8 @@ away_forgive(struct fanin_loop *loop, uint64_t by_ns, bool received)
 	if (engine->rules->away != NULL)
 		engine->rules->away(engine, by_ns);
 	/*
-	 * An empty ring has nothing to be read first: a caller that is always away sends queries,
-	 * too.
+	 * If the ring is empty there is nothing to read first: a caller that is always away sends
+	 * queries, too.
 	 */
 	if (received && loop->next_timer_ns < now_ns + engine->rtt.rto_ns)
 		loop->next_timer_ns = now_ns + engine->rtt.rto_ns;
@@ -277,7 +281,7 @@ static const struct fanin_loop_ops loop_ops = {
 	.away = away_forgive,
 };
 
-/* Makes what all engines have. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
+/* Allocates the memory that all engines need. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
 static int
 memory_make(struct fanin_engine *engine)
 {
@@ -289,7 +293,7 @@ memory_make(struct fanin_engine *engine)
 	return FANIN_OK;
 }
 
-/* Congestion control of an engine: over shared memory the only queue is the switch's own. */
+/* Returns an engine's congestion control: over shared memory the only queue is the switch's own. */
 static const struct fanin_cc_type *
 cc_of(const struct fanin_engine_rules *rules, const struct fanin_protocol_config *config)
 {
@@ -300,7 +304,7 @@ cc_of(const struct fanin_engine_rules *rules, const struct fanin_protocol_config
 	return config->transport->ops->shares_memory ? &fanin_cc_fixed : &fanin_cc_delay;
 }
 
-/* Makes an engine whose configuration is set; what the rules want comes later. */
+/* Initialises an engine whose configuration is set; the rules' own state follows later. */
 static void
 state_begin(struct fanin_engine *engine)
 {
@@ -326,7 +330,7 @@ state_begin(struct fanin_engine *engine)
 	fanin_engine_headers(engine, config->payload_bytes);
 }
 
-/* Returns FANIN_OK, or FANIN_ERR_UNSUPPORTED if the protocol can't run such a job. */
+/* Returns FANIN_OK, or FANIN_ERR_UNSUPPORTED if the protocol can't run the job. */
 static int
 job_check(const struct fanin_protocol *protocol, const struct fanin_protocol_config *config,
 	  struct fanin_error *error)
@@ -381,7 +385,7 @@ fanin_engine_open(const struct fanin_protocol *protocol, const struct fanin_prot
 		fanin_engine_close(&engine->endpoint);
 		return status == FANIN_ERR_NO_MEMORY ? out_of_memory(config, error) : status;
 	}
-	engine->config.hosts = NULL;     /* only valid here */
+	engine->config.hosts = NULL;     /* valid in `open` only */
 	engine->config.transport = NULL; /* the loop has it, and may get another one */
 	*endpoint = &engine->endpoint;
 	return FANIN_OK;
@@ -455,13 +459,15 @@ fanin_engine_poll_fds(struct fanin_endpoint *endpoint, struct pollfd *fds)
 {
 	struct fanin_engine *engine = fanin_engine_of(endpoint);
 
-	/* Nothing is received any more, and descriptors would stay ready for ever. */
+	/* Nothing is received any more, so descriptors would stay ready for ever. */
 	if (engine->loop.status != FANIN_OK && fanin_run_end_idle_ns(engine) == UINT64_MAX)
 		return 0;
 	return engine->loop.transport->ops->poll_fds(engine->loop.transport, fds);
 }
 
-/* Of an engine that goes on: as far as it knows without its protocol. */
+/*
+ * Returns how long an engine that has not failed may idle, as far as it knows without its protocol.
+ */
 static uint64_t
 posted_idle_ns(const struct fanin_engine *engine)
 {
@@ -472,10 +478,7 @@ posted_idle_ns(const struct fanin_engine *engine)
 		return UINT64_MAX;
 	if (engine->queue_head != engine->queue_tail)
 		return FANIN_ENGINE_NO_ROOM_NS;
-	/*
-	 * There may be no query due while nothing is in flight; the switch has a deadline all the
-	 * same.
-	 */
+	/* No query may be due while nothing is in flight; the switch's deadline remains. */
 	if (next_ns > now_ns + engine->config.timeout_ns / 5)
 		next_ns = now_ns + engine->config.timeout_ns / 5;
 	return next_ns > now_ns ? next_ns - now_ns : 0;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The block engine: which block may be sent, which result is new, what is
- * sent again and when to give up, for one rank of a job. It depends on a transport and a clock
- * only, so that tests can run many ranks in one process. One thread at a time.
+ * The block engine of one rank of a job: decides which block may be sent, which result is new, what
+ * is sent again and when to give up. It depends on a transport and a clock only, so that tests can
+ * run many ranks in one process. One thread at a time.
  *
- * Block b goes to lane b mod W and is sent when that lane has the result of b - W, which is what
- * lets the switch reuse slots without asking (docs/protocol.md). Block numbers run on across
- * requests.
+ * Block b goes to lane b mod W and is sent when that lane has the result of b - W, which lets the
+ * switch reuse slots without asking (docs/protocol.md). Block numbers run on across requests.
  *
  * Every rank contributes to every block and gets every result, whatever the collective. A rank
  * without data for a block sends an empty contribution, and drops a result that it does not need.
@@ -30,9 +29,9 @@
 #include "wire/wire.h"
 
 /*
- * Bit of each collective that the engine carries out. An endpoint that is given to a function of
- * this file is one of a protocol with rules; the functions of struct fanin_protocol and struct
- * fanin_switch_ops do what is said there.
+ * Bits of the collectives that the engine carries out. Endpoints that are given to functions of
+ * this file belong to a protocol with rules. The functions of struct fanin_protocol and struct
+ * fanin_switch_ops are documented there.
  */
 #define FANIN_ENGINE_COLLECTIVES                                                                   \
 	(1 << FANIN_COLLECTIVE_ALLREDUCE | 1 << FANIN_COLLECTIVE_REDUCE |                          \
@@ -56,11 +55,11 @@ struct fanin_engine_stats {
 	uint64_t duplicates; /* results that had already been received */
 	uint64_t spurious;   /* blocks that were sent again unnecessarily */
 	uint64_t queries;    /* headers that query the state of blocks at the switch */
-	uint64_t answers;    /* to these queries, and to repeated contributions */
+	uint64_t answers;    /* to these queries and to repeated contributions */
 	uint64_t stale;      /* refusals of late duplicates */
 	uint64_t invalid; /* frames that are not valid packets of this run, or fail the tag check */
 	uint64_t resumed; /* runs that were lost and resumed */
-	/* Of sparse blocks, as struct fanin_report has them. */
+	/* Of sparse blocks, as in struct fanin_report. */
 	uint64_t sparse_blocks;
 	uint64_t sparse_elements;
 	uint64_t sparse_values_sent;
@@ -71,12 +70,13 @@ struct fanin_engine_stats {
 	uint64_t sparse_dense_bytes;
 };
 
-/* As struct fanin_protocol has them. */
+/* As in struct fanin_protocol. */
 int fanin_engine_open(const struct fanin_protocol *protocol,
 		      const struct fanin_protocol_config *config, struct fanin_endpoint **endpoint,
 		      struct fanin_error *error);
 void fanin_engine_leave(struct fanin_endpoint *endpoint);
-void fanin_engine_close(struct fanin_endpoint *endpoint); /* the same without a goodbye */
+void fanin_engine_close(struct fanin_endpoint *endpoint); /* closes the endpoint without a goodbye
+							   */
 int fanin_engine_post(struct fanin_endpoint *endpoint, struct fanin_request *request,
 		      uint64_t count);
 int fanin_engine_poll(struct fanin_endpoint *endpoint);
@@ -86,7 +86,7 @@ const struct fanin_error *fanin_engine_error(struct fanin_endpoint *endpoint);
 void fanin_engine_missing(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks);
 void fanin_engine_report(struct fanin_endpoint *endpoint, struct fanin_report *report);
 
-/* As struct fanin_switch_ops has them. */
+/* As in struct fanin_switch_ops. */
 uint64_t fanin_engine_cut(struct fanin_endpoint *endpoint, struct fanin_request *request,
 			  uint64_t count);
 int fanin_engine_accepts(struct fanin_endpoint *endpoint, uint64_t n_blocks);
@@ -104,8 +104,8 @@ void fanin_engine_hint(struct fanin_endpoint *endpoint, const char *hint);
 bool fanin_engine_peers_may_need_results(struct fanin_endpoint *endpoint);
 
 /*
- * Ranks that the oldest unfinished block waits for and that are merely late: those that have ended
- * or do not answer are left out; empty once the engine has failed.
+ * Fills in the ranks that the oldest unfinished block waits for and that are merely late: ranks
+ * that have ended or do not answer are left out. Empty once the engine has failed.
  */
 void fanin_engine_late(struct fanin_endpoint *endpoint, struct fanin_ranks *ranks);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which block may be sent (docs/protocol.md, "Windows of hosts"). Each of the W lanes has one
- * block, done or in progress; block b is sent once the result of b - W is there, and the protocol's
- * rules let it go. Called by the engine only.
+ * Decides which block may be sent (docs/protocol.md, "Windows of hosts"). Each of the W lanes has
+ * one block, done or in progress. Block b is sent once the result of b - W is there, and the
+ * protocol's rules allow it. Called by the engine only.
  */
 #include "engine_internal.h"
 #include "hostlib/src/vector/vector.h"
 
-/* Parts of the window in each of which ranks begin at different blocks. */
+/* Parts of the window, in each of which ranks begin at different blocks. */
 #define STAGGER_TURNS 8
 
 void
@@ -67,10 +67,10 @@ fanin_engine_ready(struct fanin_lane *lane, struct fanin_request *request)
 }
 
 /*
- * The place that is sent as the ith of those that the window lets out: in turns, each of which
- * every rank begins at another place (Flare, section 5). A turn over all of them would keep each
- * block waiting for the last rank until nearly all are sent: results would then come in one burst,
- * after a time in which nothing came.
+ * Returns which of the first `reach` blocks is sent i-th. Ranks start at different offsets within
+ * each eighth of these blocks (Flare, section 5). Staggering over all of them at once would keep
+ * each block waiting for the last rank until nearly all are sent: results would come in one burst,
+ * after a time without any.
  */
 static uint32_t
 staggered_place(const struct fanin_protocol_config *config, uint32_t reach, uint32_t i)
@@ -124,12 +124,12 @@ request_finish(struct fanin_engine *engine, struct fanin_request *request)
 	if (engine->kept != NULL)
 		fanin_engine_keep_request(engine, request);
 	fanin_request_list_finish(&engine->loop.requests, request);
-	/* Of several parts the last one has the result. */
+	/* The result of several parts is complete with the last one. */
 	if (request->sparse != NULL && whole->status == FANIN_OK)
 		whole->status = fanin_vector_finish(request->sparse);
 }
 
-/* The lane gets its next block if that is posted. from: a request before it. */
+/* Gives the lane its next block if that is posted. from: a request before it. */
 static void
 lane_take_next(struct fanin_engine *engine, struct fanin_lane *lane, struct fanin_request *from)
 {

@@ -21,7 +21,7 @@ fanin_live_check(struct fanin_live *live, struct fanin_engine *engine, uint64_t 
 	return live->ask_ns;
 }
 
-/* True if all ranks but this one are in the set. */
+/* True if the set has all ranks but this one. */
 static bool
 has_all_others(const struct fanin_ranks *set, const struct fanin_protocol_config *config)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queries to the switch about the state of blocks, and their answers: the round trip, what was lost
- * in either direction, and which ranks a block waits for (protocols/dense/README.md, "Asking").
+ * Queries to the switch about the state of blocks, and their answers: the round trip, losses in
+ * either direction, and the ranks that a block waits for (protocols/dense/README.md, "Asking").
  * Only this file sends payload again. Called by the poll loop only.
  */
 #include "engine_internal.h"
@@ -9,23 +9,23 @@
 
 #include <string.h>
 
-/*
- * Contributions between two probes, unless something was lost recently: then
- * FANIN_ENGINE_PROBE_MIN.
- */
+/* Minimum of contributions between two probes; after a recent loss it is FANIN_ENGINE_PROBE_MIN. */
 #define PROBE_MIN 16
 #define LOSSY_NS (1000 * 1000000ull)
 
 /*
- * How often a block is sent again as soon as it is known to be lost. With a loss of 10 %, one block
- * in 10,000 needs more.
+ * Transmissions of a block up to which it is sent again as soon as it is known to be lost. At 10 %
+ * loss, one block in 10,000 needs more.
  */
 #define RESEND_AT_ONCE_MAX 4
 
 /* How long a spurious retransmission keeps the host more careful. */
 #define SPURIOUS_NS (10 * 1000000000ull)
 
-/* flags: of the header. The rest and what it returns are as for fanin_engine_query. */
+/*
+ * Sends a query. flags: of the header. The other arguments and the result are as for
+ * fanin_engine_query.
+ */
 static uint32_t
 query_send(struct fanin_engine *engine, uint32_t block, bool all, uint16_t flags)
 {
@@ -113,8 +113,8 @@ fanin_engine_note_spurious(struct fanin_engine *engine)
 }
 
 /*
- * True if the lane's last transmission came so long before the query that reordering can't explain
- * its absence from the answer.
+ * True if the lane's last transmission was so long before the query that reordering can't explain
+ * why the answer lacks it.
  */
 static bool
 is_long_before(const struct fanin_engine *engine, const struct fanin_lane *lane,
@@ -133,8 +133,8 @@ loss_note(struct fanin_engine *engine)
 
 /*
  * Returns when a lost block may be sent again. If it was lost several times in a row, its packets
- * may be dropped on the way whenever they are sent, as by a link with a smaller MTU: then the
- * interval doubles each time.
+ * may be dropped whenever they are sent, as by a link with a smaller MTU: the interval then doubles
+ * each time.
  */
 static uint64_t
 resend_due_ns(const struct fanin_engine *engine, const struct fanin_lane *lane)
@@ -150,8 +150,8 @@ resend_due_ns(const struct fanin_engine *engine, const struct fanin_lane *lane)
 }
 
 /*
- * Delays sending the lane's block again until due_ns. The switch is queried for it then: it may
- * have come by another path.
+ * Delays sending the lane's block again until due_ns. The switch is queried about it then: the
+ * block may have come by another path.
  */
 static void
 lane_hold(struct fanin_engine *engine, struct fanin_lane *lane, uint64_t due_ns)
@@ -164,7 +164,7 @@ lane_hold(struct fanin_engine *engine, struct fanin_lane *lane, uint64_t due_ns)
 	fanin_loop_wake_by(&engine->loop, due_ns);
 }
 
-/* It may be sent again, with queries as for any other block. */
+/* Ends the delay: the lane's block may be sent again, with queries as for any other block. */
 static void
 lane_unhold(struct fanin_lane *lane)
 {
@@ -174,9 +174,9 @@ lane_unhold(struct fanin_lane *lane)
 }
 
 /*
- * The switch lacks a block that was sent long before the query. The block may wait for another
- * worker of the switch than the one that answered. Then only the answer to a later query about this
- * block counts, after some time.
+ * Handles an answer that lacks a block which was sent long before the query. The block may wait for
+ * another worker of the switch than the one that answered. In that case only the answer to a later
+ * query about this block counts, after some time.
  */
 static void
 absent_learn(struct fanin_engine *engine, struct fanin_lane *lane,
@@ -212,7 +212,7 @@ absent_learn(struct fanin_engine *engine, struct fanin_lane *lane,
 		lane_hold(engine, lane, resend_due_ns(engine, lane));
 }
 
-/* Applies what the answer to a query says of a block that was sent before it. */
+/* Applies the answer to a query to a block that was sent before the query. */
 static void
 lane_learn(struct fanin_engine *engine, struct fanin_lane *lane,
 	   const struct fanin_pending_query *asked, enum fanin_block_state state,
@@ -237,8 +237,8 @@ lane_learn(struct fanin_engine *engine, struct fanin_lane *lane,
 }
 
 /*
- * shards: those of the block that was asked for which are there; NULL: the answer says nothing of
- * any.
+ * Applies an answer to all blocks that it covers. shards: the shards that have arrived of the block
+ * that was queried; NULL: the answer does not say.
  */
 static void
 states_learn(struct fanin_engine *engine, const struct fanin_pending_query *asked, uint32_t first,
@@ -250,7 +250,7 @@ states_learn(struct fanin_engine *engine, const struct fanin_pending_query *aske
 	for (uint32_t i = 0; i < n && i < engine->config.window; i++) {
 		struct fanin_lane *lane = fanin_engine_lane(engine, first + i);
 
-		/* A block that was sent again since is not covered. */
+		/* The answer does not cover a block that was sent again since the query. */
 		if (lane->block == first + i && lane->state == FANIN_LANE_SENT &&
 		    fanin_block_before(lane->order, asked->order))
 			lane_learn(engine, lane, asked, fanin_answer_state(body, i), shards);
@@ -260,10 +260,10 @@ states_learn(struct fanin_engine *engine, const struct fanin_pending_query *aske
 /*
  * Returns the time until the next query about the oldest block, which waits for other ranks. Around
  * the timeout queries are about as frequent as a switch's probes: with longer intervals the host
- * would learn too late what a switch finds just before the timeout, and silence has to be reported
- * for a while. Before that no interval passes one or two fifths of the timeout, however long round
- * trips were: switches probe only after an overdue query, and take 2 s to find that a rank is
- * silent.
+ * would learn too late what a switch finds just before the timeout, and a rank must be silent for a
+ * while before it counts as gone. Before that, no interval extends past one or two fifths of the
+ * timeout, however long round trips were: switches probe only after an overdue query, and take 2 s
+ * to find that a rank is silent.
  */
 static uint64_t
 next_ask_wait_ns(const struct fanin_engine *engine, bool ended, bool silent)
@@ -287,7 +287,7 @@ next_ask_wait_ns(const struct fanin_engine *engine, bool ended, bool silent)
 
 /*
  * Stores what the oldest block waits for. While it waits for other ranks the queries become less
- * frequent. Once it no longer does, its contribution or result may be lost: from then on the
+ * frequent. Once it no longer waits for them, its contribution or result may be lost, and the
  * intervals start anew.
  */
 void
@@ -307,12 +307,15 @@ fanin_engine_note_answer(struct fanin_engine *engine, enum fanin_block_state sta
 		.block = engine->oldest,
 		.time_ns = engine->loop.now_ns,
 		.state = state,
-		/* SENT is the nearest switch's state; those further up may differ. */
+		/*
+		 * SENT is the state at the nearest switch; switches further up may have another
+		 * one.
+		 */
 		.lost = lost || (state == FANIN_BLOCK_SENT && was_lost),
 		.ended = ended,
 		.ranks = *ranks,
 	};
-	/* This rank is not late: what it has sent did not arrive. */
+	/* This rank is not late: its contribution was lost. */
 	fanin_ranks_remove(&engine->told.ranks.missing, engine->config.rank);
 	if (silent)
 		engine->told.silent_ns = silent_ns != 0 ? silent_ns : engine->loop.now_ns;
@@ -320,8 +323,8 @@ fanin_engine_note_answer(struct fanin_engine *engine, enum fanin_block_state sta
 	engine->retry_ns = 0;
 	engine->ask_ns = engine->loop.now_ns + next_ask_wait_ns(engine, ended, silent);
 	/*
-	 * The timers may be set to when an unanswered query was due again, which is late after long
-	 * round trips.
+	 * The timers may be set to the time at which an unanswered query was due again, which is
+	 * late after long round trips.
 	 */
 	if (engine->loop.now_ns - engine->progress_ns >= fanin_engine_ask_max_ns(engine))
 		fanin_loop_wake_by(&engine->loop, engine->ask_ns);
@@ -342,7 +345,7 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 	struct fanin_answer_ranks ranks;
 	struct fanin_pending_query query;
 	struct fanin_answer_body body;
-	/* Behind the sets: which shards are there. */
+	/* A set of the block's shards follows the sets of ranks. */
 	const bool has_shards = frame->len >=
 				FANIN_PAYLOAD_OFFSET + sizeof(body) + sets_len + sizeof(uint64_t);
 	uint64_t shards = 0;
@@ -357,8 +360,8 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 	}
 	engine->stats.answers++;
 	/*
-	 * Meant for another host behind the same port: answers that are passed down go to the
-	 * multicast group.
+	 * The answer is for another host behind the same port: answers that are passed down go to
+	 * the multicast group.
 	 */
 	if (hdr->rank != engine->config.rank)
 		return;
@@ -374,7 +377,10 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 			engine->rules->filter_missing(engine, &ranks);
 		fanin_engine_note_answer(engine, (enum fanin_block_state)hdr->count, &ranks);
 	}
-	/* Passed down from further up, or a duplicate: it says nothing of this hop. */
+	/*
+	 * The answer was passed down from further up, or is a duplicate: it says nothing of this
+	 * hop.
+	 */
 	if (body.n_blocks == 0 || asked->number != hdr->number)
 		return;
 	query = *asked;
@@ -386,7 +392,7 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 	if (has_shards)
 		memcpy(&shards, sets + sets_len, sizeof(shards));
 	states_learn(engine, &query, block, &body, has_shards ? &shards : NULL);
-	/* Time that the caller was away is not the network's. */
+	/* Time during which the caller was away is not the network's. */
 	if (query.sent_ns >= engine->loop.resumed_ns)
 		fanin_rtt_sample(&engine->rtt, engine->loop.now_ns - query.sent_ns);
 	if (engine->cc.generation != generation)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Resumes a run that the switch has lost in another one. All ranks begin it with the first block
- * that any of them has no result of. Because of the window, the others may have results of fewer
- * than W blocks from there on: the last one of each lane. Results that are still in the
- * application's buffers are not kept twice. Of a block that another rank owns this one has no
- * result: it keeps, and sends again, what it has contributed (protocols/dense/README.md, "Lost runs
- * of blocks with owners").
+ * Resumes a run that the switch has lost, as a new run. All ranks begin it with the first block
+ * whose result any of them lacks. Because of the window, the other ranks may have the results of
+ * fewer than W blocks from there on: the last block of each lane. Results that are still in the
+ * application's buffers are not kept twice. Of a block that another rank owns, this rank has no
+ * result: it keeps its contribution, and sends it again (protocols/dense/README.md, "Lost runs of
+ * blocks with owners").
  */
 #include "engine_internal.h"
 
@@ -64,11 +64,11 @@ fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block,
 }
 
 /*
- * What the request's buffers have of a block for a run that is taken up again. Returns false if
- * they have nothing.
+ * Finds a block in the request's buffers, for a run that is resumed. Returns false if the buffers
+ * don't have it.
  *
- * payload: the result or, if *is_contribution, what this rank contributes to a block of another
- * one.
+ * payload: the result or, if *is_contribution, this rank's contribution to a block that another
+ * rank owns.
  */
 static bool
 request_has(const struct fanin_engine *engine, const struct fanin_request *request,
@@ -117,8 +117,8 @@ fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_reques
 }
 
 /*
- * Returns the request in progress that a block belongs to, if its buffers have what is to be sent
- * of the block; else NULL. The rest as for request_has.
+ * Returns the request in progress that a block belongs to, if its buffers have the block's result
+ * or this rank's contribution (request_has); else NULL.
  */
 static const struct fanin_request *
 request_holding(const struct fanin_engine *engine, uint32_t block, struct fanin_extent *extent,
@@ -234,8 +234,8 @@ fanin_engine_progress(struct fanin_endpoint *endpoint)
 }
 
 /*
- * True if the result of a block before the lane's is available or, if it is another rank's, this
- * one's contribution.
+ * True if this rank can tell the result of a block before the lane's or, if another rank owns the
+ * block, contribute again.
  */
 static bool
 is_kept(const struct fanin_engine *engine, uint32_t block)
@@ -262,8 +262,8 @@ fanin_engine_result(const struct fanin_engine *engine, uint32_t block, struct fa
 }
 
 /*
- * The lane tells its block's result, which this rank has, or contributes once more if that is
- * another rank's.
+ * Makes the lane tell its block's result, which this rank has, or contribute again if another rank
+ * owns the block.
  */
 static void
 lane_tell(const struct fanin_engine *engine, struct fanin_lane *lane)
@@ -273,7 +273,10 @@ lane_tell(const struct fanin_engine *engine, struct fanin_lane *lane)
 		lane->role = FANIN_LANE_SPARSE_KNOWN;
 }
 
-/* Starts the lane with this block in the new run. Returns false if it can't. */
+/*
+ * Starts the lane with this block in the new run. Returns false if this rank no longer has the
+ * block's result.
+ */
 static bool
 lane_resume(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t block)
 {
@@ -338,7 +341,8 @@ fanin_engine_resume(struct fanin_endpoint *endpoint, uint32_t epoch, uint64_t in
 	engine->told = (struct fanin_last_answer){ 0 };
 	engine->newest = first_block - 1;
 	/*
-	 * It may be another switch: wrongly assuming several workers costs one round trip per loss.
+	 * The switch may be another one: wrongly assuming several workers costs one round trip per
+	 * loss.
 	 */
 	engine->config.spread = true;
 	engine->late_answer_ns = 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reports of an engine between polls: the ranks that it waits for, its counters. And its table of
- * functions for communicators.
+ * Reports of an engine between polls: the ranks that it waits for, and its counters. Also its table
+ * of functions for communicators.
  */
 #include "engine_internal.h"
 
 #include "hostlib/src/base/report.h"
 
-/* Ranks that the oldest block waits for, as far as known. */
+/* Returns the ranks that the oldest block waits for, as far as known. */
 static struct fanin_answer_ranks
 waits_for(struct fanin_engine *engine)
 {

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FANIN_RTO_INITIAL_NS (20 * 1000000ull) /* before the first sample */
-#define FANIN_RTO_MIN_NS (2 * 1000000ull)      /* a shorter one is within the scheduling of cores */
+#define FANIN_RTO_MIN_NS (2 * 1000000ull) /* shorter times are within the scheduling of cores */
 
 struct fanin_rtt {
 	uint64_t smoothed_ns; /* 0: no sample yet */

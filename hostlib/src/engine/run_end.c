@@ -49,7 +49,7 @@ fanin_run_end_fail(struct fanin_engine *engine, uint32_t block, enum fanin_run_w
 			  why == FANIN_RUN_MISMATCH ? FANIN_ERR_REFUSED : FANIN_ERR_TIMEOUT);
 }
 
-/* True if the others are to be told yet. */
+/* True if the others have not been told yet. */
 static bool
 must_begin(const struct fanin_engine *engine)
 {
@@ -69,7 +69,10 @@ fanin_run_end_poll(struct fanin_engine *engine)
 	loop->now_ns = fanin_loop_clock_ns(loop);
 	if (must_begin(engine))
 		engine->rules->end(engine);
-	/* Frames for the others leave now: the time may be over if this process had no core. */
+	/*
+	 * Frames for the others leave now: if this process had no core, the time for answering may
+	 * be over.
+	 */
 	(void)transport->ops->tx_flush(transport);
 	if (fanin_run_end_idle_ns(engine) == UINT64_MAX)
 		return loop->status;

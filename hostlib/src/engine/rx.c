@@ -28,8 +28,8 @@ fanin_engine_note_progress(struct fanin_engine *engine)
 }
 
 /*
- * A second result of a block. If the block was sent again, and no query asked for the result, that
- * was unnecessary.
+ * Handles a second result of a block. It shows that sending the block again was unnecessary, unless
+ * a query asked for the result.
  */
 static void
 receive_duplicate(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t block)
@@ -42,8 +42,8 @@ receive_duplicate(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t
 }
 
 /*
- * Gives the congestion control a block's delay, and learns how long blocks take. If the block was
- * sent again it is unknown; time that the caller was away does not count.
+ * Passes a block's delay to the congestion control, and learns how long blocks take. The delay of a
+ * block that was sent again is unknown; time that the caller was away does not count.
  */
 static void
 window_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
@@ -87,7 +87,7 @@ fanin_engine_lane_finish(struct fanin_engine *engine, struct fanin_lane *lane)
 		fanin_engine_release_all(engine);
 }
 
-/* "10 elements f32 sum" or "10 elements f32 of rank 3": a block in words. */
+/* Writes a block in words: "10 elements f32 sum" or "10 elements f32 of rank 3". */
 static const char *
 shape_format(unsigned int dtype, unsigned int op, unsigned int root, uint32_t count, char *text,
 	     size_t text_len)
@@ -142,8 +142,8 @@ result_misfit(struct fanin_engine *engine, const struct fanin_request *request,
 }
 
 /*
- * Copies what this rank keeps of a block's result, or may have to send to others (kept). Returns
- * false if the frame is lost: it is then treated as never received.
+ * Copies the part of a block's result that this rank keeps, or may have to send to others (kept).
+ * Returns false if the frame is lost: it is then treated as never received.
  */
 static bool
 result_keep(struct fanin_engine *engine, const struct fanin_request *request,
@@ -176,7 +176,7 @@ fanin_engine_known_finish(struct fanin_engine *engine, struct fanin_lane *lane)
 	fanin_engine_lane_finish(engine, lane);
 }
 
-/* The lane's block has a result, and is no contribution's. */
+/* Handles the result of a lane that tells a result or sends shards. */
 static void
 receive_other(struct fanin_engine *engine, struct fanin_lane *lane, const struct fanin_hdr *hdr,
 	      uint32_t block)
@@ -196,9 +196,9 @@ receive_other(struct fanin_engine *engine, struct fanin_lane *lane, const struct
 }
 
 /*
- * True if the lane's block may get its result. Where the rules say so, those among the first of a
- * resumed run may get it before this rank has sent anything: another rank knew the result and has
- * told it. It is not multicast again.
+ * True if the lane's block may get its result. If the rules allow it, one of the first blocks of a
+ * resumed run may get its result before this rank has sent anything: another rank knew the result
+ * and has told it. The result is not multicast again.
  */
 static bool
 awaits_result(const struct fanin_engine *engine, const struct fanin_lane *lane, uint32_t block)
@@ -211,8 +211,7 @@ awaits_result(const struct fanin_engine *engine, const struct fanin_lane *lane, 
 }
 
 /*
- * True if a result has the elements that the lane's block has, or none if only its owner needs
- * them.
+ * True if a result has as many elements as the lane's block, or none if only its owner needs them.
  *
  * is_others: fanin_request_is_others.
  */
@@ -256,7 +255,9 @@ fanin_engine_receive_result(struct fanin_engine *engine, const struct fanin_fram
 		receive_other(engine, lane, hdr, block);
 		return;
 	}
-	/* Not the packet's number: its memory may be shared with the sender. */
+	/*
+	 * The lane's number is used, not the packet's, whose memory may be shared with the sender.
+	 */
 	extent = fanin_request_extent(request, lane->block);
 	is_others = fanin_request_is_others(&extent, engine->config.rank);
 	/* The result is for another host behind the same port, which does not own the block. */
@@ -321,7 +322,7 @@ fanin_engine_make_result(struct fanin_engine *engine, uint32_t block, const stru
 
 /*
  * True if the switch's refusal means that the run is over: the switch was restarted, so that tags
- * are of its previous instance, or the job was made anew.
+ * are of its previous instance, or the job was created again.
  */
 static bool
 says_run_is_lost(unsigned int reason)
@@ -342,8 +343,8 @@ fanin_engine_refused(struct fanin_engine *engine, unsigned int reason, uint32_t 
 		return;
 	}
 	/*
-	 * This rank has sent no such block: somebody else has in its name, or the network keeps
-	 * packets for longer than numbers last.
+	 * This rank has sent no such block: another host has sent one in its name, or the network
+	 * keeps packets for longer than numbers last.
 	 */
 	if (reason == FANIN_REASON_BLOCK_WINDOW &&
 	    (lane->block != block || lane->state != FANIN_LANE_SENT)) {
@@ -368,7 +369,7 @@ fanin_engine_refused(struct fanin_engine *engine, unsigned int reason, uint32_t 
 	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
 }
 
-/* A block in words, by what is on the wire. Returns "" if the wire does not tell. */
+/* Writes a shape on the wire in words. Returns "" if the shape is unknown. */
 static const char *
 wire_shape_format(uint64_t shape, char *text, size_t text_len)
 {
@@ -387,8 +388,8 @@ wire_shape_format(uint64_t shape, char *text, size_t text_len)
 }
 
 /*
- * Ranks disagree about a collective. All of them are told by the switch that found it, whichever of
- * them it is whose packet did not fit: the first one to come decides what a block holds.
+ * Handles a mismatch: ranks disagree about a collective. The switch that found it tells all of
+ * them, whichever rank's packet did not fit: the first packet to come decides what a block holds.
  */
 static void
 ranks_disagree(struct fanin_engine *engine, const struct fanin_mismatch *mismatch, uint32_t block)
@@ -416,7 +417,9 @@ ranks_disagree(struct fanin_engine *engine, const struct fanin_mismatch *mismatc
 	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
 }
 
-/* True for a valid packet of this job, from the switch that contributions are sent to. */
+/*
+ * True if the frame is a valid packet of this job, from the switch that contributions are sent to.
+ */
 static bool
 is_from_switch(const struct fanin_engine *engine, const struct fanin_frame *frame)
 {
@@ -446,8 +449,8 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 	}
 	if (__builtin_expect(engine->config.tagger != NULL, 0)) {
 		/*
-		 * Late packets of a switch's previous instance fail here, too: not every failure is
-		 * an attack.
+		 * Late packets of a switch's previous instance fail here, too, so not every failure
+		 * is an attack.
 		 */
 		if (!fanin_engine_open_frame(engine, frame, &opened)) {
 			engine->stats.invalid++;
@@ -461,7 +464,7 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 		return;
 	}
 	if (engine->config.tagger != NULL) {
-		/* Such a refusal has no tag. */
+		/* A refusal of the sender has no tag. */
 		if (fanin_wire_refuses_sender(hdr)) {
 			fanin_engine_refusal_suspect(engine, hdr->count);
 			return;
@@ -469,8 +472,8 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 		fanin_engine_refusal_clear(engine, hdr);
 	}
 	/*
-	 * Other ranks have noticed that the run is lost; this rank has nothing to send that would
-	 * show it.
+	 * Other ranks have noticed that the run is lost; this rank may have nothing to send that
+	 * would show it.
 	 */
 	if (engine->config.recover && hdr->type == FANIN_TYPE_REFUSED && hdr->epoch == 0) {
 		engine->run_lost = true;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse blocks: lanes that send shards, and put results together of shards
- * (protocols/sparse/README.md; Flare section 7). What is sent can be made again from the caller's
+ * Sparse blocks: lanes that send shards, and make results of received shards
+ * (protocols/sparse/README.md; Flare section 7). Sent shards can be made again from the caller's
  * vectors, so only results take memory: each shard has a buffer from its arrival until its block is
- * complete. Where runs can be resumed each lane keeps the result of its last block, and tells it
- * those who lack it as if it were what this rank brings. Called by the poll loop only.
+ * complete. Where runs can be resumed each lane keeps the result of its last block, and tells it to
+ * ranks that lack it, as if it were this rank's data. Called by the poll loop only.
  */
 #include "engine_internal.h"
 
@@ -14,25 +14,26 @@
 
 #include "hostlib/src/vector/vector.h"
 
-/* A lane's block, if that is sparse and something was sent or received of it. */
+/* A lane's block, if it is sparse and a shard of it was sent or received. */
 struct lane_shards {
 	uint32_t block;
 	bool is_begun;
 	bool is_cut;
-	uint8_t total;    /* of the result's shards; 0: not known yet */
-	uint64_t to_send; /* of the cut's */
-	uint64_t have;    /* of the result's */
+	uint8_t total;    /* number of the result's shards; 0: not known yet */
+	uint64_t to_send; /* set of shards of the cut */
+	uint64_t have;    /* set of shards of the result */
 	struct fanin_vector_cut cut;
-	struct fanin_vector_shard *received[FANIN_SHARDS_MAX]; /* NULL: the result is known */
+	struct fanin_vector_shard *received[FANIN_SHARDS_MAX]; /* NULL: the result is known, and has
+								  no buffers */
 	uint32_t kept_block;            /* the sparse block before, if its result is kept */
-	struct fanin_vector_part *kept; /* this result; NULL: none is */
-	struct fanin_vector known;      /* the same, to be told; unused if it is not kept */
+	struct fanin_vector_part *kept; /* this result; NULL: none is kept */
+	struct fanin_vector known; /* the same as a vector, to be told; unused if it is not kept */
 };
 
 struct fanin_engine_shards {
 	struct fanin_vector_shard *spare; /* buffers of payload_bytes */
 	uint32_t n_spare;
-	uint8_t *payload; /* of what is sent */
+	uint8_t *payload; /* of the shard that is being sent */
 	struct lane_shards lanes[];
 };
 
@@ -55,7 +56,7 @@ fanin_engine_shards_init(struct fanin_engine *engine)
 	return FANIN_OK;
 }
 
-/* A buffer for a shard, or NULL without memory. */
+/* Returns a buffer for a shard, or NULL without memory. */
 static struct fanin_vector_shard *
 buffer_take(struct fanin_engine *engine)
 {
@@ -70,8 +71,8 @@ buffer_take(struct fanin_engine *engine)
 }
 
 /*
- * It is kept, if there is not a window of them already: blocks that took many shards may be
- * followed by others.
+ * Returns a buffer to the spare ones, or frees it if there is a window of them already. Spare ones
+ * are for the next block, which may need as many shards.
  */
 static void
 buffer_release(struct fanin_engine *engine, struct fanin_vector_shard *buffer)
@@ -87,7 +88,7 @@ buffer_release(struct fanin_engine *engine, struct fanin_vector_shard *buffer)
 	shards->n_spare++;
 }
 
-/* What was received is no longer needed. */
+/* Releases the received shards of a lane's block. */
 static void
 lane_release(struct fanin_engine *engine, struct lane_shards *own)
 {
@@ -127,7 +128,7 @@ shards_of(const struct fanin_engine *engine, const struct fanin_lane *lane)
 	return &engine->shards->lanes[lane - engine->lanes];
 }
 
-/* The lane's block, which is sparse and posted. */
+/* Returns the shards of the lane's block, which is sparse and posted. */
 static struct lane_shards *
 lane_begin(struct fanin_engine *engine, const struct fanin_lane *lane)
 {
@@ -144,7 +145,7 @@ lane_begin(struct fanin_engine *engine, const struct fanin_lane *lane)
 	return own;
 }
 
-/* What the lane sends: what this rank brings, or a result that it knows. */
+/* Returns the vector that the lane sends: this rank's, or a result that it knows. */
 static const struct fanin_vector *
 vector_of(const struct fanin_engine *engine, const struct fanin_lane *lane)
 {
@@ -152,7 +153,7 @@ vector_of(const struct fanin_engine *engine, const struct fanin_lane *lane)
 						     : lane->request->sparse;
 }
 
-/* Which block of this vector. */
+/* Returns the index of the lane's block in that vector. */
 static uint32_t
 index_of(const struct fanin_lane *lane)
 {
@@ -163,14 +164,14 @@ index_of(const struct fanin_lane *lane)
 	return (lane->block - request->first_block) * request->stride + request->start;
 }
 
-/* So many shards, from the first one on. n: 1 to 64. */
+/* Returns the set of the first n shards. n: 1 to 64. */
 static uint64_t
 first_shards(unsigned int n)
 {
 	return UINT64_MAX >> (64 - n);
 }
 
-/* May a rank know the block's result from an earlier run? */
+/* True if a rank may know the block's result from an earlier run. */
 static bool
 is_whole(const struct fanin_engine *engine, const struct fanin_lane *lane)
 {
@@ -200,7 +201,7 @@ shard_send(struct fanin_engine *engine, const struct fanin_lane *lane, unsigned 
 	if (is_whole(engine, lane))
 		hdr->members |= FANIN_SHARD_WHOLE;
 	fanin_wire_encode_l4(&headers, &engine->config.flow, payload_len);
-	/* All of a block's go to the same worker, in their order. */
+	/* All shards of a block go to the same worker, in their order. */
 	headers.udp.src_be = fanin_wire_source_port_be(hdr->block, engine->config.port_shift);
 	hdr->port = engine->config.flow.src_port;
 	if (!fanin_engine_transmit(engine, &headers, engine->shards->payload, payload_len))
@@ -225,8 +226,8 @@ fanin_engine_shards_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	while (own->to_send != 0) {
 		if (!shard_send(engine, lane, (unsigned int)__builtin_ctzll(own->to_send))) {
 			/*
-			 * What is sent again is not queued: the next answer tells what is lost
-			 * then.
+			 * Repeated shards are not queued: the next answer tells which ones are
+			 * still lost.
 			 */
 			if (some && lane->state == FANIN_LANE_SENT)
 				fanin_engine_note_sent(engine, lane);
@@ -254,7 +255,7 @@ fanin_engine_shards_lost(struct fanin_engine *engine, struct fanin_lane *lane, c
 	own->to_send = in != NULL ? all & ~*in : all;
 	if (in != NULL || own->cut.n_shards == 1)
 		return own->to_send != 0;
-	/* Which of them are lost is said of the block only that is asked for. */
+	/* An answer tells lost shards only of the block that was queried. */
 	if (engine->loop.now_ns >= lane->ask_ns &&
 	    fanin_engine_query(engine, lane->block, false, false) != 0)
 		lane->ask_ns = engine->loop.now_ns + fanin_engine_query_wait_ns(engine);
@@ -304,7 +305,7 @@ fanin_engine_shards_format(const struct fanin_request *request, uint32_t block, 
 		 fanin_dtype_name(sparse->dtype), fanin_op_name(sparse->op));
 }
 
-/* The result is not that of the block which this rank posted. */
+/* Fails because the result does not fit the block that this rank posted. */
 static void
 result_misfit(struct fanin_engine *engine, const struct fanin_lane *lane,
 	      const struct fanin_hdr *hdr)
@@ -324,7 +325,7 @@ result_misfit(struct fanin_engine *engine, const struct fanin_lane *lane,
 	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
 }
 
-/* All shards of the result are there. */
+/* Makes the block's result, whose shards are all there. */
 static void
 lane_complete(struct fanin_engine *engine, struct fanin_lane *lane)
 {
@@ -350,7 +351,7 @@ lane_complete(struct fanin_engine *engine, struct fanin_lane *lane)
 		own->known = fanin_vector_part_vector(known, sparse, index_of(lane));
 	}
 	request->done_blocks++;
-	/* An empty vector has a block of one index all the same. */
+	/* An empty vector has one block, of one index. */
 	if (sparse->n != 0)
 		request->done_bytes += (uint64_t)span * sparse->element_bytes;
 	engine->stats.blocks++;
@@ -365,8 +366,8 @@ lane_complete(struct fanin_engine *engine, struct fanin_lane *lane)
 }
 
 /*
- * Is it part of the same sequence of shards as those that are there, and not the last one to come
- * before all of this rank's are sent?
+ * True if a shard belongs to the same sequence as the received ones. The last shard of a result
+ * can't come before this rank has sent all of its own.
  */
 static bool
 belongs(const struct fanin_lane *lane, const struct lane_shards *own,
@@ -383,8 +384,8 @@ belongs(const struct fanin_lane *lane, const struct lane_shards *own,
 }
 
 /*
- * The result that this rank has told came back with all its shards: all ranks have it, or can ask
- * for it.
+ * Ends a lane that tells a result: the result came back with all its shards, so all ranks have it,
+ * or can ask for it.
  */
 static void
 known_complete(struct fanin_engine *engine, struct fanin_lane *lane)
@@ -396,8 +397,8 @@ known_complete(struct fanin_engine *engine, struct fanin_lane *lane)
 }
 
 /*
- * Copies what lies in memory that others may write, and then looks at it. Returns NULL if it is not
- * right, or there is no memory.
+ * Copies a shard, since others may write the frame's memory, and checks the copy. Returns NULL if
+ * it is invalid, or there is no memory.
  */
 static struct fanin_vector_shard *
 shard_copy(struct fanin_engine *engine, const struct fanin_frame *frame,
@@ -424,7 +425,7 @@ shard_copy(struct fanin_engine *engine, const struct fanin_frame *frame,
 	return NULL;
 }
 
-/* A shard of the result of a sparse block that is posted. */
+/* Handles a shard of the result of a sparse block that is posted. */
 static void
 lane_receive(struct fanin_engine *engine, struct fanin_lane *lane, const struct fanin_frame *frame,
 	     const struct fanin_headers *headers)
@@ -458,7 +459,7 @@ lane_receive(struct fanin_engine *engine, struct fanin_lane *lane, const struct 
 			lane_complete(engine, lane);
 		return;
 	}
-	/* Others may still be on their way. */
+	/* More shards may be under way. */
 	fanin_engine_note_progress(engine);
 	if (lane->block == engine->oldest &&
 	    engine->ask_ns < engine->loop.now_ns + fanin_engine_query_wait_ns(engine))
@@ -475,8 +476,8 @@ fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_fram
 	const struct fanin_vector *sparse;
 
 	/*
-	 * Spills may come before this rank has posted the block: whoever is not there yet asks for
-	 * them later.
+	 * Spills may come before this rank has posted the block: a rank that has not posted it yet
+	 * asks for them later.
 	 */
 	if (lane->block != block || lane->state == FANIN_LANE_IDLE) {
 		if (fanin_block_before(block, lane->block))
@@ -489,8 +490,8 @@ fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_fram
 	}
 	sparse = vector_of(engine, lane);
 	/*
-	 * A vector without indices has a block of one all the same, which is empty, unless another
-	 * rank has a longer vector.
+	 * A vector without indices has a block of one index, which is empty, unless another rank
+	 * has a longer vector.
 	 */
 	if (sparse == NULL || hdr->dtype != sparse->dtype || hdr->op != sparse->op ||
 	    (sparse->n == 0 && hdr->count != 0) ||
@@ -502,7 +503,10 @@ fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_fram
 			result_misfit(engine, lane, hdr);
 		return;
 	}
-	/* Once more, of the copy: a switch on this machine may still write what it was made of. */
+	/*
+	 * Checks the copy of the headers again: a switch on this machine may still write the
+	 * original.
+	 */
 	if (!fanin_shard_fits(hdr, fanin_wire_payload_len(&headers))) {
 		engine->stats.invalid++;
 		return;

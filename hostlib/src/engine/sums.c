@@ -28,7 +28,7 @@ fanin_sum_begin(const struct fanin_sums *sums, struct fanin_sum *sum, uint64_t *
 	};
 }
 
-/* Combines a part's elements with the sum's. payload: NULL: it has none. */
+/* Combines a part's elements with the sum's. payload: NULL: the part has none. */
 static void
 combine(const struct fanin_sums *sums, struct fanin_sum *sum, const struct fanin_hdr *hdr,
 	const void *payload)
@@ -39,7 +39,7 @@ combine(const struct fanin_sums *sums, struct fanin_sum *sum, const struct fanin
 		; /* no elements */
 	else if (sum->empty)
 		memcpy(sum->payload, payload, hdr->count * fanin_dtype_size(hdr->dtype));
-	else if (!fanin_op_is_copy(hdr->op)) /* of two roots the first one's data stays */
+	else if (!fanin_op_is_copy(hdr->op)) /* else the data of the first of two roots stays */
 		fanin_kernel(sums->isa, hdr->dtype, hdr->op)(sum->payload, payload, hdr->count);
 	sum->empty = false;
 }

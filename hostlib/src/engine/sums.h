@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The sum of a block by the set of ranks in it, for a host that makes the block's result out of
- * what comes in any order, any number of times, and merged in any way: an owner, a home host, a
+ * The sum of a block and the set of ranks in it, for a host that makes the block's result of parts
+ * that come in any order, any number of times, and merged in any way: an owner, a home host, a
  * leader, a parameter server. Pure; one thread at a time.
  *
  * Why results are exact. The invariant: a sum holds the data of each rank of its set once, and of
- * no other rank. It holds for the empty set, and for every part that comes, as switches and hosts
- * keep it, too; that a part is of this block and run is checked before. Sets without a rank in
- * common are combined: each rank of the union is there once. A part whose ranks are all there is
- * dropped. One that has all ranks that are there takes their place as a whole. Any other one would
- * count a rank twice, and is dropped; the data of a single missing rank has no rank in common with
- * the sum, so asking the missing ones always completes it. A sum of all ranks has each one's data
- * once (README.md of protocols/push, pull, pa_atp and canary).
+ * no other rank. It holds for the empty set, and for every part that comes, since switches and
+ * hosts keep it, too; callers check before that a part is of this block and run. Sets without a
+ * rank in common are combined: each rank of the union is in the sum once. A part whose ranks are
+ * all in the sum is dropped. A part that has all of the sum's ranks replaces the whole sum. Any
+ * other part would count a rank twice, and is dropped. The data of a single missing rank has no
+ * rank in common with the sum, so asking the missing ranks always completes it. A sum of all ranks
+ * has each one's data once (README.md of protocols/push, pull, pa_atp and canary).
  */
 #ifndef FANIN_HOSTLIB_SUMS_H
 #define FANIN_HOSTLIB_SUMS_H
@@ -26,24 +26,24 @@
 struct fanin_sums {
 	enum fanin_isa isa;
 	uint16_t n_ranks;
-	uint16_t n_words; /* of a set */
+	uint16_t n_words; /* of each set */
 };
 
-/* Memory for results: headers, and the payload behind them, which is aligned. */
+/* Memory for results: headers, followed by the payload, which is aligned. */
 struct fanin_sum_frames {
 	uint8_t *memory; /* the owner frees it */
 	uint32_t bytes;  /* of each */
 };
 
 struct fanin_sum {
-	uint64_t *ranks; /* the set, n_words; the owner's */
-	void *payload;   /* the elements, aligned as kernels want it; the owner's */
-	uint64_t shape;  /* as fanin_wire_shape gives it; 0: not known yet */
-	bool empty;      /* nothing has brought data so far: the payload says nothing */
+	uint64_t *ranks; /* set of n_words; the owner's memory */
+	void *payload;   /* elements, aligned for the kernels; the owner's memory */
+	uint64_t shape;  /* as fanin_wire_shape returns it; 0: not known yet */
+	bool empty;      /* no rank has brought data so far: the payload is undefined */
 };
 
 /*
- * A part of a sum that comes in: the data of a rank, or a sum. Its operator has a kernel for the
+ * A part that is added to a sum: the data of one rank, or a sum. Its operator has a kernel for the
  * data type, or is a copy.
  */
 struct fanin_sum_part {
@@ -53,12 +53,12 @@ struct fanin_sum_part {
 };
 
 enum fanin_sum_outcome {
-	FANIN_SUM_MERGED,    /* combined with what was there */
-	FANIN_SUM_REPLACED,  /* has taken the place of what was there */
-	FANIN_SUM_DUPLICATE, /* dropped: all its ranks are there */
-	FANIN_SUM_OVERLAP,   /* dropped: some of its ranks are there, and ranks are there that it
+	FANIN_SUM_MERGED,    /* combined with the sum */
+	FANIN_SUM_REPLACED,  /* in place of the sum before */
+	FANIN_SUM_DUPLICATE, /* dropped: the sum has all its ranks */
+	FANIN_SUM_OVERLAP,   /* dropped: the sum has some of its ranks, and ranks that the part
 				lacks */
-	FANIN_SUM_MISMATCH,  /* dropped: it is of another shape */
+	FANIN_SUM_MISMATCH,  /* dropped: its shape differs */
 };
 
 /* Allocates n frames. Returns false if there is no memory. */
@@ -72,40 +72,37 @@ fanin_sum_frame(const struct fanin_sum_frames *frames, size_t i)
 }
 
 /*
- * Begins a sum of no rank. ranks, payload: the memory for it, which need not be initialised.
- * shape: 0: that of the first part.
+ * Begins a sum of no rank. ranks, payload: memory for it, which need not be initialised. shape: 0:
+ * the first part sets it.
  */
 void fanin_sum_begin(const struct fanin_sums *sums, struct fanin_sum *sum, uint64_t *ranks,
 		     void *payload, uint64_t shape);
 
 /*
- * Returns what fanin_sum_add does with a part of these ranks, if it is of the sum's shape. ranks:
+ * Returns what fanin_sum_add would do with a part of these ranks, if its shape is the sum's. ranks:
  * n_words, one rank at least.
  */
 enum fanin_sum_outcome fanin_sum_compare(const struct fanin_sums *sums, const struct fanin_sum *sum,
 					 const uint64_t *ranks);
 
-/* Takes a part, or drops it. Returns what was done. */
+/* Adds a part, or drops it. Returns what it did. */
 enum fanin_sum_outcome fanin_sum_add(const struct fanin_sums *sums, struct fanin_sum *sum,
 				     const struct fanin_sum_part *part);
 
 /*
- * Makes the result of a sum of all ranks: an average is divided. A block without elements is not
- * empty: nobody has anything to bring.
+ * Makes the result of a sum of all ranks: divides an average. A block without elements is not
+ * empty, since no rank has anything to bring.
  */
 void fanin_sum_finish(const struct fanin_sums *sums, struct fanin_sum *sum);
 
-/*
- * A result that is known takes the place of what is there: all ranks are in it. payload: as in
- * struct fanin_sum_part.
- */
+/* Replaces a sum by a known result, which has all ranks. payload: as in struct fanin_sum_part. */
 void fanin_sum_put(const struct fanin_sums *sums, struct fanin_sum *sum,
 		   const struct fanin_hdr *hdr, const void *payload);
 
 /* Returns how many bytes of payload a sum has: 0 if it is empty. */
 uint32_t fanin_sum_len(const struct fanin_sum *sum);
 
-/* True if the sum lacks no rank but those of a set. except: n_words; NULL: none. */
+/* True if the sum has all ranks, except those of a set. except: n_words; NULL: none. */
 bool fanin_sum_is_whole(const struct fanin_sums *sums, const struct fanin_sum *sum,
 			const uint64_t *except);
 

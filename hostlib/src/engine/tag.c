@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bodies may be longer than in this version: later ones append fields. */
+/* Room for bodies that are longer than in this version: later versions append fields. */
 #define BODY_ROOM_LATER 160u
 
 /* The payload starts after 96 bytes of headers. */
@@ -107,8 +107,8 @@ fanin_engine_refusal_check(struct fanin_engine *engine)
 		return;
 	}
 	/*
-	 * Overdue: a switch that has sent its sum up passes the query on, and the refusal may come
-	 * from another switch.
+	 * The query is overdue: a switch that has sent its sum up passes it on, and the refusal may
+	 * have come from another switch.
 	 */
 	if (engine->loop.now_ns >= engine->suspected_ask_ns &&
 	    fanin_engine_query(engine, engine->oldest, false, true) != 0) {
@@ -123,7 +123,7 @@ fanin_engine_refusal_check(struct fanin_engine *engine)
 void
 fanin_engine_refusal_clear(struct fanin_engine *engine, const struct fanin_hdr *hdr)
 {
-	/* SENT is the nearest switch's state, and the refusal may come from one further up. */
+	/* SENT is the state at the nearest switch, and the refusal may come from one further up. */
 	if (hdr->type != FANIN_TYPE_ANSWER || hdr->count != FANIN_BLOCK_SENT)
 		engine->suspected = FANIN_REASON_NONE;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * When to send queries, and when to give up. An overdue block causes a query, and a timer never
- * sends it again: the answer tells what was lost (query.c). While nothing comes back only
- * the oldest block is queried, at intervals that double; of the others only blocks that later
- * results have overtaken, or that a switch has sent up, where they may be lost. Called by the poll
+ * Decides when to send queries, and when to give up. An overdue block causes a query, and a timer
+ * never sends it again: the answer tells what was lost (query.c). While nothing comes back only the
+ * oldest block is queried, at intervals that double. Other blocks are queried only if later results
+ * have overtaken them, or if a switch has sent them up, where they may be lost. Called by the poll
  * loop only.
  */
 #include "engine_internal.h"
@@ -14,8 +14,8 @@
 #include <string.h>
 
 /*
- * Interval of queries while ranks are late and their switch answers: each query makes it watch them
- * for 5 s.
+ * Maximum interval of queries while ranks are late and their switch answers: each query makes the
+ * switch watch them for 5 s.
  */
 #define ASK_MAX_NS (2000 * 1000000ull)
 
@@ -31,8 +31,8 @@ fanin_engine_back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns)
 }
 
 /*
- * An overdue query was sent. What a switch has sent up and takes too long is lost above it, or in a
- * long queue.
+ * Records an overdue query. A block that the switch has sent up, and that takes too long, is lost
+ * above the switch or in a long queue.
  */
 static void
 asked_note(struct fanin_engine *engine, struct fanin_lane *lane)
@@ -53,8 +53,8 @@ fanin_engine_ask_oldest(struct fanin_engine *engine, struct fanin_lane *lane, bo
 	engine->ask_wait_ns = fanin_engine_back_off_ns(engine, engine->ask_wait_ns);
 	engine->retry_ns = fanin_engine_back_off_ns(engine, engine->retry_ns);
 	/*
-	 * An answer from further up takes longer than a round trip, and a long wait leaves time for
-	 * it.
+	 * An answer from further up takes longer than a round trip, and a long interval leaves time
+	 * for it.
 	 */
 	if (engine->retry_ns < engine->ask_wait_ns / 32)
 		engine->retry_ns = engine->ask_wait_ns / 32;
@@ -67,9 +67,9 @@ fanin_engine_ask_oldest(struct fanin_engine *engine, struct fanin_lane *lane, bo
 }
 
 /*
- * The oldest block, which everything else waits for. First a query asks the switch for its state;
- * then overdue queries make the switch act. The intervals grow while answers come, and are short
- * again if none does. Returns when the next query is due.
+ * Checks the oldest block, which everything else waits for. First a query asks the switch for its
+ * state; then overdue queries make the switch act. The intervals grow while answers come, and are
+ * short again if none comes. Returns when the next query is due.
  */
 static uint64_t
 oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
@@ -77,8 +77,8 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 	const bool sent_up = lane->told == FANIN_BLOCK_SENT;
 	const uint64_t max_ns = fanin_engine_ask_max_ns(engine);
 	/*
-	 * Of blocks without data: how long they take says nothing of their round trips, and a
-	 * question too many costs no more than they do.
+	 * The duration of blocks without data says nothing of their round trips, and a needless
+	 * query costs no more than they do.
 	 */
 	const bool waits = engine->rules->waits_for_ranks;
 	const uint64_t wait_ns = waits     ? 2 * fanin_engine_query_wait_ns(engine)
@@ -108,7 +108,10 @@ covered_postpone(struct fanin_engine *engine, uint32_t block, uint64_t wait_ns)
 	}
 }
 
-/* A block that was lost so often that sending it again is delayed. Returns when that is due. */
+/*
+ * Checks a block that was lost so often that sending it again is delayed. Returns when its query is
+ * due.
+ */
 static uint64_t
 held_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
@@ -126,8 +129,8 @@ held_check(struct fanin_engine *engine, struct fanin_lane *lane)
 }
 
 /*
- * Any other block: queried only if it was overtaken, and not while it waits for other ranks.
- * Returns when the next query is due; UINT64_MAX: only after something comes in.
+ * Checks any other block: queries it only if it was overtaken, and not while it waits for other
+ * ranks. Returns when the next query is due; UINT64_MAX: only after something comes in.
  */
 static uint64_t
 lane_check(struct fanin_engine *engine, struct fanin_lane *lane)
@@ -178,7 +181,7 @@ fanin_engine_scan(struct fanin_engine *engine)
 	engine->loop.next_timer_ns = next_ns;
 }
 
-/* Returns advice what to check when frames are refused. */
+/* Returns advice for the case that the kernel refuses frames. */
 static const char *
 tx_advice(int errnum)
 {
@@ -197,9 +200,8 @@ tx_advice(int errnum)
 }
 
 /*
- * Formats what is known about ranks that are waited for. Those behind a switch whose contribution
- * is missing are missing, too, as long as one of them is: only what is said of a rank is said of
- * it.
+ * Formats what is known about ranks that are waited for. All ranks behind a switch count as missing
+ * as long as one of them is. So the text ascribes to a rank only what was said of that rank.
  */
 static void
 absence_format(const struct fanin_engine *engine, const struct fanin_ranks *missing, char *text)
@@ -222,8 +224,8 @@ absence_format(const struct fanin_engine *engine, const struct fanin_ranks *miss
 }
 
 /*
- * Why nothing comes from the switch, or from above it. missing: the ranks that are known to be
- * missing; NULL: none are.
+ * Writes why nothing comes from the switch, or from above it. missing: the ranks that are known to
+ * be missing; NULL: none are.
  */
 static void
 silence_explain(struct fanin_engine *engine, const char *missing, char *detail, size_t len)
@@ -240,7 +242,7 @@ silence_explain(struct fanin_engine *engine, const char *missing, char *detail, 
 			 engine->oldest, fanin_engine_lane(engine, engine->oldest)->transmissions);
 }
 
-/* Bytes of the IPv4 packets of the oldest block, at most. */
+/* Returns the maximum size in bytes of the IPv4 packets of the oldest block. */
 static uint32_t
 packet_bytes(const struct fanin_engine *engine)
 {
@@ -252,7 +254,7 @@ packet_bytes(const struct fanin_engine *engine)
 	return FANIN_PAYLOAD_OFFSET - FANIN_ETH_LEN + payload_len;
 }
 
-/* Returns why nothing is received, as far as the transport knows; NULL: it knows nothing. */
+/* Returns why nothing is received, as far as the transport knows, or NULL. */
 static const char *
 trouble_of(const struct fanin_engine *engine)
 {
@@ -262,9 +264,9 @@ trouble_of(const struct fanin_engine *engine)
 }
 
 /*
- * The switch answers, but packets with data don't get there, or don't come back. Returns false if
- * it is not so. waiting: the other ranks that the block lacks, as "; rank 3 is missing, too", or
- * empty.
+ * Explains that the switch answers, but packets with data don't get there, or don't come back.
+ * Returns false if this is not the case. waiting: the other ranks that the block lacks, as "; it
+ * lacks rank 3, too", or empty.
  */
 static bool
 loss_explain(const struct fanin_engine *engine, const char *waiting, char *detail, size_t len)
@@ -295,13 +297,13 @@ loss_explain(const struct fanin_engine *engine, const char *waiting, char *detai
 	return true;
 }
 
-/* A block could not be sent even once. */
+/* Explains why a block could not be sent even once. */
 static void
 refusal_explain(const struct fanin_engine *engine, char *detail, size_t len)
 {
 	struct fanin_transport *transport = engine->loop.transport;
 
-	/* Nothing else is on its way that could be in its way. */
+	/* No other packet waits in the transport that could be in the way. */
 	if (transport->ops->tx_waiting != NULL && transport->ops->tx_waiting(transport) == 0)
 		snprintf(
 			detail, len,
@@ -315,7 +317,7 @@ refusal_explain(const struct fanin_engine *engine, char *detail, size_t len)
 
 /*
  * Writes why the oldest block has no result, in a run that the switch has not lost. ranks: those
- * that the block lacks, empty if unknown. absence: the same with what is known of them.
+ * that the block lacks, empty if unknown. absence: these ranks and what is known of them.
  */
 static void
 wait_explain(struct fanin_engine *engine, bool answers, const char *ranks, const char *absence,
@@ -387,7 +389,7 @@ engine_time_out(struct fanin_engine *engine)
 }
 
 /*
- * True if a rank that everything waits for is gone. After a run is lost, earlier answers no longer
+ * True if a rank that all others wait for is gone. After a run is lost, earlier answers no longer
  * count.
  */
 static bool
@@ -397,16 +399,16 @@ waits_for_gone(const struct fanin_engine *engine)
 
 	if (engine->run_lost)
 		return fanin_ranks_meet(&engine->rejoin.gone, &engine->rejoin.missing);
-	/* A link may be away for a moment. */
+	/* A link may be down for a moment. */
 	return told->block == engine->oldest &&
 	       (told->ended || (told->silent_ns != 0 && told->time_ns - told->silent_ns >=
 								fanin_engine_retry_max_ns(engine)));
 }
 
 /*
- * True once waiting must end. Late ranks are waited for as long as the switch says that the block
- * is open and lacks no rank that is gone, or that a new run lacks only ranks known to be late. Any
- * other cause, such as packets that never arrive or a silent switch, is limited by the timeout.
+ * True once waiting must end. The engine waits for late ranks as long as the switch says that the
+ * block is open and lacks no rank that is gone, or that a new run lacks only ranks known to be
+ * late. The timeout limits any other cause, such as packets that never arrive or a silent switch.
  */
 static bool
 has_timed_out(const struct fanin_engine *engine)

@@ -24,8 +24,7 @@ struct fanin_control {
 		struct fanin_join_body join;
 		struct fanin_join_ack_body join_ack;
 		uint8_t bytes[256 + sizeof(struct fanin_ranks) + FANIN_TAG_LEN]; /* any body, and
-										    the tag behind
-										    it */
+										    its tag */
 	} body;
 };
 
@@ -34,7 +33,7 @@ struct fanin_channel;
 struct fanin_channel_ops {
 	/*
 	 * Sends a packet whose Fanin header and body are filled in. body_len: includes the tag, if
-	 * there is one. Returns 0 or the errno last reported by the link.
+	 * there is one. Returns 0 or the link's last errno.
 	 */
 	int (*send)(struct fanin_channel *channel, struct fanin_control *control, size_t body_len);
 
@@ -42,16 +41,16 @@ struct fanin_channel_ops {
 	 * Receives one packet that claims to come from the switch, with all headers in place; not
 	 * validated otherwise.
 	 *
-	 * errnum: set if the link reports an error. Returns its length from the Ethernet header on;
-	 * 0: there is none.
+	 * errnum: set if the link reports an error. Returns the length from the Ethernet header on;
+	 * 0: there is no packet.
 	 */
 	size_t (*receive)(struct fanin_channel *channel, struct fanin_control *control,
 			  int *errnum);
 
 	/*
-	 * Sends two packets alike as one super-frame: same length, filled in as for send. NULL:
-	 * there are no super-frames on this channel. Returns 0, or the errno by which the kernel
-	 * refuses them.
+	 * Sends two packets of the same length as one super-frame, filled in as for send. NULL:
+	 * this channel has no super-frames. Returns 0, or the errno with which the kernel refuses
+	 * them.
 	 */
 	int (*send_pair)(struct fanin_channel *channel, struct fanin_control pair[2],
 			 size_t body_len);
@@ -65,10 +64,10 @@ struct fanin_channel_ops {
 struct fanin_channel {
 	const struct fanin_channel_ops *ops; /* NULL: not open */
 	int fd;                              /* UDP: connected to the switch */
-	int data_fd; /* UDP: likewise, for what is for this host alone; -1: the transport has it, or
-			there is none */
-	uint16_t data_port;                /* its port, which JOIN names */
-	uint16_t join_port;                /* UDP: that JOIN comes from */
+	int data_fd; /* UDP: a second socket to the switch, for packets to this host alone; -1: the
+			transport has it, or there is none */
+	uint16_t data_port;                /* its port, as named in JOIN */
+	uint16_t join_port;                /* UDP: source port of JOINs */
 	uint16_t udp_port;                 /* of the switch */
 	struct fanin_transport *transport; /* of the frames; not owned */
 	struct fanin_flow flow;
@@ -76,12 +75,11 @@ struct fanin_channel {
 };
 
 /*
- * Opens UDP sockets to the switch: one that JOIN comes from, which stays open for PROBEs, and one
- * for the transport. Both get their ports from the kernel.
+ * Opens two UDP sockets to the switch: one that sends JOINs and stays open for PROBEs, and one for
+ * the transport. Both get their ports from the kernel.
  *
  * bind_interface: the user named the interface, so the kernel must not choose another one. channel:
- * set on success only.
- * Returns FANIN_OK or a negative status.
+ * set on success only. Returns FANIN_OK or a negative status.
  */
 int fanin_channel_udp(struct fanin_channel *channel, const struct fanin_route *route,
 		      uint16_t udp_port, bool bind_interface, struct fanin_error *error);
@@ -91,9 +89,9 @@ int fanin_channel_udp_group(struct fanin_channel *channel, uint32_t group_be,
 			    const struct fanin_route *route, struct fanin_error *error);
 
 /*
- * Takes the UDP port of a host that joins no switch: the kernel would answer packets to it with
- * ICMP errors, as it does not know that the transport receives them. All that comes is dropped in
- * the kernel; several jobs of a host may take the same port.
+ * Reserves the UDP port of a host that joins no switch: otherwise the kernel would answer packets
+ * to it with ICMP errors, as it does not know that the transport receives them. The kernel drops
+ * all packets to this socket; several jobs of a host may reserve the same port.
  *
  * channel: set on success only; can't send control packets. Returns FANIN_OK or a negative status.
  */

@@ -25,9 +25,9 @@ frames_receive(struct fanin_channel *channel, struct fanin_control *control, int
 	struct fanin_frame frame;
 	size_t len = 0;
 
-	(void)errnum; /* sending has reported it */
+	(void)errnum; /* the transport reports errors when sending */
 	while (len == 0 && ops->rx_burst(channel->transport, &frame, 1) != 0) {
-		/* Longer frames are not control packets but results of a run that is over. */
+		/* Longer frames are not control packets but results of a run that has ended. */
 		if (frame.len >= sizeof(control->headers) && frame.len <= sizeof(*control) &&
 		    fanin_frame_copy(channel->transport, &frame, 0, control, frame.len) &&
 		    fanin_wire_comes_from(&control->headers, channel->flow.dst_mac,

@@ -96,7 +96,10 @@ static const struct fanin_channel_ops udp_ops = {
 	.close = udp_close,
 };
 
-/* Makes a UDP socket that is connected to the switch. fd, port: its own; set on success only. */
+/*
+ * Makes a UDP socket that is connected to the switch. fd, port: the socket and its port; set on
+ * success only.
+ */
 static int
 socket_make(const struct fanin_route *route, uint16_t udp_port, bool bind_interface, int *fd,
 	    uint16_t *port, struct fanin_error *error)
@@ -141,7 +144,10 @@ close_made:
 	return status;
 }
 
-/* As socket_make, but never with the port of switches, by which a host would be taken for one. */
+/*
+ * Makes a socket as socket_make does, but never with the port of switches: other hosts would take
+ * this host for a switch.
+ */
 static int
 socket_to_switch(const struct fanin_route *route, uint16_t udp_port, bool bind_interface, int *fd,
 		 uint16_t *port, struct fanin_error *error)
@@ -151,7 +157,7 @@ socket_to_switch(const struct fanin_route *route, uint16_t udp_port, bool bind_i
 
 	if (status != FANIN_OK || *port != udp_port)
 		return status;
-	/* Held until there is another one. */
+	/* The unwanted port stays in use until there is another one. */
 	unwanted = *fd;
 	status = socket_make(route, udp_port, bind_interface, fd, port, error);
 	close(unwanted);
@@ -216,7 +222,7 @@ fanin_channel_udp_port(struct fanin_channel *channel, const struct fanin_route *
 	if (fd < 0)
 		return fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot make a UDP socket: %s",
 				       strerror(errno));
-	/* Where another program has the port the kernel keeps quiet, too. */
+	/* If another program has the port, the kernel sends no ICMP errors either. */
 	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) == 0 &&
 	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
 	    (bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 ||

@@ -17,10 +17,10 @@
 #define LEAVE_REPEAT_NS (50 * 1000000ull)
 #define LEAVE_TIMEOUT_NS (1000 * 1000000ull)
 
-/* How long the answer to a super-frame is waited for, once all else is known. */
+/* Maximum wait for the answer to a super-frame, once everything else is known. */
 #define PAIR_WAIT_NS (5 * 1000000ull)
 
-/* A switch that has said nothing for so long is asked as one of an earlier release. */
+/* A switch that has not answered for this long gets JOINs of an earlier release. */
 #define OLDER_AFTER_NS (1000 * 1000000ull)
 
 static int
@@ -95,7 +95,7 @@ ack_take(struct fanin_member *member, const struct fanin_control *control,
 		member->challenged = true;
 		return FANIN_OK;
 	}
-	/* A late answer of the run before: it answers a JOIN with another cookie. */
+	/* This is a late answer of the run before: it answers a JOIN with another cookie. */
 	if (member->rejoins && ack->cookie != member->cookie)
 		return FANIN_OK;
 	if (ack->size != member->config.size)
@@ -176,7 +176,7 @@ refusal_advice(const struct fanin_member *member, unsigned int reason)
 		       : "; this job authenticates its packets: join it with authenticate";
 }
 
-/* Returns why no answer is heard, as far as this host's counters tell; NULL: they don't. */
+/* Returns why no answer comes, as far as this host's counters tell, or NULL. */
 static const char *
 silence_reason(const struct fanin_member *member)
 {
@@ -191,7 +191,7 @@ silence_reason(const struct fanin_member *member)
 		       : "rp_filter of this host has dropped packets meanwhile, as the route to their source is by another interface";
 }
 
-/* Fails with all that is known about why it takes too long. */
+/* Fails with all that is known about the cause of the delay. */
 static int
 join_time_out(const struct fanin_member *member, uint64_t timeout_ns, unsigned int refusal,
 	      int errnum, struct fanin_error *error)
@@ -254,7 +254,7 @@ refused(const struct fanin_member *member, const struct fanin_hdr *hdr, struct f
 			       refusal_advice(member, hdr->count));
 }
 
-/* Receives all answers. Returns FANIN_OK or why the switch doesn't admit this rank. */
+/* Receives all answers. Returns FANIN_OK, or the status of a final refusal. */
 static int
 join_receive(struct fanin_member *member, struct fanin_error *error)
 {
@@ -267,8 +267,8 @@ join_receive(struct fanin_member *member, struct fanin_error *error)
 		int status = FANIN_OK;
 
 		/*
-		 * Late: either for a contribution to the run before, or from a sender that has not
-		 * seen the JOIN.
+		 * The packet is late: it answers a contribution to the run before, or its sender
+		 * has not seen the JOIN.
 		 */
 		if (hdr->type == FANIN_TYPE_REFUSED && hdr->members != member->nonce)
 			continue;
@@ -293,7 +293,7 @@ join_receive(struct fanin_member *member, struct fanin_error *error)
 		FANIN_WIRE_VERSION_BEFORE, FANIN_WIRE_VERSION);
 }
 
-/* Repeats JOIN if it is due. Returns whether it was. */
+/* Repeats JOIN if it is due. Returns true if it was. */
 static bool
 join_send(struct fanin_member *member)
 {
@@ -400,8 +400,8 @@ fanin_member_move(struct fanin_member *member, const struct fanin_route *route, 
 
 /*
  * Lengthens the interval between JOINs while their answers do not change: to an eighth of the time
- * for which they have not, up to FANIN_REJOIN_CALM_MAX_NS and half the timeout, so that one JOIN
- * or its answer may be lost.
+ * for which they have been the same, up to FANIN_REJOIN_CALM_MAX_NS and half the timeout, so that
+ * one JOIN or its answer may be lost.
  */
 static void
 repeat_postpone(struct fanin_member *member)
@@ -434,7 +434,7 @@ fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error)
 		return FANIN_OK;
 	repeat_postpone(member);
 	if (join_send(member) && member->acknowledged) {
-		/* It waits for others, perhaps for long. */
+		/* This rank waits for others, perhaps for long. */
 		member->next_send_ns += member->repeat_ns - JOIN_REPEAT_NS;
 		member->repeat_ns = 2 * member->repeat_ns < FANIN_REJOIN_REPEAT_MAX_NS
 					    ? 2 * member->repeat_ns
@@ -445,7 +445,7 @@ fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error)
 
 /*
  * True if a packet answers the LEAVE. A refusal of a LEAVE says that the switch does not know this
- * member: there is nothing to leave. Refusals for other reasons are answers to late contributions.
+ * member, so there is nothing to leave. Refusals for other reasons answer late contributions.
  */
 static bool
 confirms_leave(const struct fanin_member *member, const struct fanin_hdr *hdr)
@@ -457,7 +457,7 @@ confirms_leave(const struct fanin_member *member, const struct fanin_hdr *hdr)
 void
 fanin_member_give_up(struct fanin_member *member)
 {
-	/* Nobody waits for the answer, so it is sent several times: some may be lost. */
+	/* LEAVE is sent several times: some may be lost, and this does not wait for the answer. */
 	for (int i = 0; i < 3 && member->acknowledged && member->channel.ops != NULL; i++)
 		fanin_member_send(member, FANIN_TYPE_LEAVE, FANIN_WIRE_VERSION);
 }

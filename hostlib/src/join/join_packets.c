@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The packets of a member that joins and leaves, and which answers to them count. See
+ * The packets of a member that joins and leaves, and the checks of their answers. See
  * join_internal.h.
  */
 #include "join_internal.h"
@@ -11,10 +11,10 @@
 #include <errno.h>
 
 /*
- * Makes a control packet, of the version of the packet that it answers or this one.
+ * Makes a control packet, in the version of the packet that it answers, or in this one.
  *
- * body_len: of the packet with its tag, set on success only. Returns false if there is no tag to be
- * had.
+ * body_len: of the packet with its tag, set on success only. Returns false if the tag can't be
+ * made.
  */
 static bool
 control_make(struct fanin_member *member, enum fanin_type type, enum fanin_path path,
@@ -39,7 +39,7 @@ control_make(struct fanin_member *member, enum fanin_type type, enum fanin_path 
 			.size = config->size,
 			.udp_port = is_older ? FANIN_WIRE_DEFAULT_UDP_PORT : 0,
 			.mtu = member->mtu,
-			/* Without it a JOIN changes nothing. */
+			/* Without the cookie a JOIN changes nothing. */
 			.cookie = is_older ? 0 : member->cookie,
 			.address_be = member->local_ip_be,
 			.path = (uint8_t)path,
@@ -84,14 +84,14 @@ fanin_member_send_pair(struct fanin_member *member)
 		return;
 	member->pairs++;
 	member->pair_errnum = member->channel.ops->send_pair(&member->channel, pair, body_len);
-	/* A pending error of an earlier packet, or no room: neither is about super-frames. */
+	/* Neither a pending error of an earlier packet nor a lack of room is about super-frames. */
 	if (member->pair_errnum == ECONNREFUSED || member->pair_errnum == EAGAIN ||
 	    member->pair_errnum == ENOBUFS)
 		member->pair_errnum = 0;
 }
 
 /*
- * Removes the tag of a packet in a job that has them. Returns false if the packet is to be dropped.
+ * Removes the tag of a packet in a job that has tags. Returns false if the packet must be dropped.
  */
 static bool
 control_open(struct fanin_member *member, struct fanin_control *control, size_t len)
@@ -101,10 +101,10 @@ control_open(struct fanin_member *member, struct fanin_control *control, size_t 
 }
 
 /*
- * Is it the answer of a switch of an earlier release to this member's JOIN? One of today answers
- * such a JOIN likewise, and says what it is.
+ * True if a switch of an earlier release may have answered this member's JOIN. A switch of this
+ * release answers such a JOIN in the same way, and adds its version.
  *
- * len: without the tag. The packet has the key that it must have.
+ * len: without the tag. The packet has the right key.
  */
 static bool
 is_older_answer(const struct fanin_member *member, const struct fanin_control *control, size_t len)

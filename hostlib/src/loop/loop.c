@@ -59,17 +59,16 @@ fanin_loop_poll(struct fanin_loop *loop)
 	if (n != 0)
 		transport_ops->rx_release(loop->transport, frames, n);
 	if (loop->status != FANIN_OK) {
-		/* Frames of this burst that were made before the failure leave, too. */
+		/* Frames that this burst has added before the failure leave, too. */
 		(void)transport_ops->tx_flush(loop->transport);
 		return loop->status;
 	}
 
 	loop->ops->send(loop);
 	/*
-	 * Results may still be in the ring, most of all when this process has just got its core
-	 * back: timers are only checked once the ring is empty or has been gone through. The
-	 * process may have lost its core since it looked into the ring, so the time before that is
-	 * used.
+	 * The ring may still hold results, above all when this process has just got its core back:
+	 * timers are checked only once the ring is empty or has been gone through. The process may
+	 * have lost its core after it looked into the ring, so the time before that look counts.
 	 */
 	loop->unchecked_frames += n;
 	if (n == 0 || loop->unchecked_frames >= loop->max_unchecked) {

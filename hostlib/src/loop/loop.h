@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The loop of a protocol over a transport: receives and sends frames, reads the clock, tells when
- * timers are to be checked, and keeps what all protocols have in common: the requests in progress
- * and why the loop has failed. The protocol, whose struct begins with a struct fanin_loop,
- * interprets the frames. It depends on a transport and a clock only, so that tests can run many
- * ranks in one process. One thread at a time.
+ * The loop of a protocol over a transport: receives and sends frames, reads the clock and checks
+ * the timers. It keeps what all protocols have in common: the requests in progress, and the reason
+ * of a failure. The protocol, whose struct begins with a struct fanin_loop, interprets the frames.
+ * It depends on a transport and a clock only, so that tests can run many ranks in one process. One
+ * thread at a time.
  */
 #ifndef FANIN_HOSTLIB_LOOP_H
 #define FANIN_HOSTLIB_LOOP_H
@@ -21,12 +21,12 @@ struct fanin_loop;
 
 struct fanin_loop_ops {
 	/*
-	 * Handles one received frame, valid during the call. It may fail the loop, and is then
-	 * still called for the burst's other frames.
+	 * Handles one received frame, valid during the call. It may fail the loop, and is still
+	 * called for the burst's other frames.
 	 */
 	void (*receive)(struct fanin_loop *loop, const struct fanin_frame *frame);
 
-	/* Called after receiving: sends what may be sent now. */
+	/* Called after receiving: sends all that may be sent now. */
 	void (*send)(struct fanin_loop *loop);
 
 	/*
@@ -35,7 +35,7 @@ struct fanin_loop_ops {
 	void (*timers)(struct fanin_loop *loop);
 
 	/*
-	 * The caller was away while requests were in progress: move past timestamps by by_ns
+	 * The caller was away while requests were in progress: moves past timestamps by by_ns
 	 * towards now (base/absence.h). received: there are frames to be read first.
 	 */
 	void (*away)(struct fanin_loop *loop, uint64_t by_ns, bool received);
@@ -46,18 +46,17 @@ struct fanin_loop {
 	struct fanin_transport *transport; /* the owner's */
 	struct fanin_clock clock;
 	uint64_t timeout_ns;
-	uint32_t max_unchecked;             /* most frames between two checks of the timers */
+	uint32_t max_unchecked;             /* maximum of frames between two checks of the timers */
 	uint32_t unchecked_frames;          /* frames received since the timers were last checked */
 	struct fanin_request_list requests; /* ordered by block number */
 	uint64_t now_ns;                    /* of this poll */
 	uint64_t last_poll_ns;
 	uint64_t timers_ns;     /* timers that were due at this time have been handled */
-	uint64_t next_timer_ns; /* nothing is due before */
-	uint64_t resumed_ns; /* when the caller last came back: older samples are not the network's
-			      */
+	uint64_t next_timer_ns; /* no timer is due before */
+	uint64_t resumed_ns; /* when the caller last came back: older samples include its absence */
 	int tx_errnum;       /* why sending failed; 0: it did not, or the protocol cleared it after
 				progress */
-	int status;          /* FANIN_OK or why the loop failed */
+	int status;          /* FANIN_OK, or the error that the loop failed with */
 	struct fanin_error error;
 };
 

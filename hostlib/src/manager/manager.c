@@ -129,8 +129,8 @@ link_wait(const struct fanin_manager *manager)
 /*
  * Waits for one line of a kind.
  *
- * what: what is waited for, for the text of a timeout. result: as fanin_manager_read sets it.
- * Returns FANIN_OK or the status.
+ * what: names that line in the text of a timeout. result: as set by fanin_manager_read. Returns
+ * FANIN_OK or the status.
  */
 static int
 line_wait(struct fanin_manager *manager, enum fanin_manager_line wanted, const char *what,
@@ -172,7 +172,8 @@ line_wait(struct fanin_manager *manager, enum fanin_manager_line wanted, const c
 
 /*
  * Connects and waits for the answer to the handshake. A manager with too many new connections
- * closes those that have not sent anything yet, without a message: then it is retried a few times.
+ * closes, without a message, those that have not sent anything yet: connecting is then retried a
+ * few times.
  */
 static int
 manager_handshake(struct fanin_manager *manager, struct fanin_error *error)
@@ -295,7 +296,9 @@ fanin_manager_leave(struct fanin_manager *manager)
 static void
 lose(struct fanin_manager *manager, uint64_t now_ns, const char *words)
 {
-	/* One line each time that the manager goes away, however often connecting is retried. */
+	/*
+	 * Logs one line each time that the manager goes away, however often connecting is retried.
+	 */
 	if (manager->state >= FANIN_MANAGER_MEMBER && !manager->gave_up) {
 		fanin_log_line(manager->options.log, FANIN_LOG_WARNING,
 			       "%s; the job goes on, connecting again", words);
@@ -335,7 +338,7 @@ line_done(struct fanin_manager *manager, enum fanin_manager_line kind, const jso
 	return FANIN_OK;
 }
 
-/* Works on the connection. Returns FANIN_OK, or a status with the text why it is to be dropped. */
+/* Works on the connection. Returns FANIN_OK, or a status with the reason to drop it. */
 static int
 link_work(struct fanin_manager *manager, uint64_t now_ns, struct fanin_error *error)
 {
@@ -360,7 +363,7 @@ link_work(struct fanin_manager *manager, uint64_t now_ns, struct fanin_error *er
 	return status;
 }
 
-/* Sends a heartbeat every second and expects an answer to it. */
+/* Sends a heartbeat every second and expects an answer to each. */
 static int
 heartbeat(struct fanin_manager *manager, uint64_t now_ns, struct fanin_error *error)
 {
@@ -390,7 +393,7 @@ fanin_manager_poll(struct fanin_manager *manager)
 
 	if (now_ns < manager->next_poll_ns || (manager->gave_up && manager->link == NULL))
 		return;
-	/* A caller that was away has not read what the manager said meanwhile. */
+	/* A caller that was away has not read the manager's lines meanwhile. */
 	if (now_ns - manager->polled_ns > SILENCE_NS / 2 && manager->heartbeat_open)
 		manager->heartbeat_ns = now_ns;
 	manager->polled_ns = now_ns;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The membership's state, shared by manager.c (the connection's life) and manager_message.c
- * (messages). Nobody else includes this.
+ * (messages). No other file includes this.
  */
 #ifndef FANIN_HOSTLIB_MANAGER_INTERNAL_H
 #define FANIN_HOSTLIB_MANAGER_INTERNAL_H
@@ -34,21 +34,23 @@ struct fanin_manager {
 	uint64_t key;
 	uint64_t next_poll_ns;
 	uint64_t polled_ns;
-	uint64_t heartbeat_ns; /* when the last one was sent */
-	bool heartbeat_open;   /* it has not been answered yet */
+	uint64_t heartbeat_ns; /* when the last heartbeat was sent */
+	bool heartbeat_open;   /* the last heartbeat has not been answered yet */
 	uint64_t retry_ns;
-	uint64_t retry_after_ns; /* pause before the next try, doubling */
+	uint64_t retry_after_ns; /* pause before the next try, doubled each time */
 	uint64_t opened_ns;      /* when connecting began */
 	uint32_t reconnects;
 	char problem[FANIN_TEXT_LEN];
 	struct fanin_manager_home homes[FANIN_MAX_TREES]; /* by tree; as told after the join */
 	uint32_t news;
-	struct fanin_ranks left;   /* that have left, as told by the manager */
-	struct fanin_ranks lost;   /* whose connection to the manager has ended */
-	struct fanin_ranks silent; /* that the manager does not hear, or that no switch reaches */
-	uint64_t away_ns;          /* when the last of these was added */
+	struct fanin_ranks left;   /* ranks that have left, as told by the manager */
+	struct fanin_ranks lost;   /* ranks whose connection to the manager has ended */
+	struct fanin_ranks silent; /* ranks that the manager does not hear, or that no switch
+				      reaches */
+	uint64_t away_ns;          /* when the last of these ranks was added */
 	/*
-	 * Why each of the job's trees is not available now, as the manager last said; empty: it is.
+	 * Why each of the job's trees is not available now, as the manager last said; empty: the
+	 * tree is available.
 	 */
 	char stranded[FANIN_MAX_TREES][FANIN_TEXT_LEN];
 	char ended[FANIN_TEXT_LEN]; /* why the manager has ended the job; empty: it has not */
@@ -56,13 +58,13 @@ struct fanin_manager {
 
 /* The meaning of a line from the manager. */
 enum fanin_manager_line {
-	FANIN_MANAGER_LINE_NONE,   /* nothing that is waited for: an event, or a late answer */
+	FANIN_MANAGER_LINE_NONE,   /* not waited for: an event, or a late answer */
 	FANIN_MANAGER_LINE_HELLO,  /* the handshake is done */
 	FANIN_MANAGER_LINE_RESULT, /* the last request is answered */
 	FANIN_MANAGER_LINE_FAILED, /* error has the text, *status the status */
 };
 
-/* Each sends one message. They return FANIN_OK or FANIN_ERR_NO_MEMORY. */
+/* Functions that send one message each. They return FANIN_OK or FANIN_ERR_NO_MEMORY. */
 int fanin_manager_say_hello(struct fanin_manager *manager);
 int fanin_manager_say_join(struct fanin_manager *manager, const struct fanin_manager_join *join);
 int fanin_manager_say_reattach(struct fanin_manager *manager);
@@ -77,14 +79,14 @@ enum fanin_manager_line fanin_manager_read(struct fanin_manager *manager, const 
 					   json_t **result, int *status, struct fanin_error *error);
 
 /*
- * Applies what the answer to a reattach says of the job: where each of its trees continues, if
- * complete, or why it can't; and its ranks' state.
+ * Applies the answer to a reattach: the switch where each of the job's trees continues, if
+ * complete, or why the tree can't continue; and the state of the ranks.
  */
 void fanin_manager_note_job(struct fanin_manager *manager, const json_t *result);
 
 /*
- * Reads the result of a join. answer: set on success only, and to be freed then. Returns FANIN_OK,
- * FANIN_ERR_MANAGER or FANIN_ERR_NO_MEMORY.
+ * Reads the result of a join. answer: set on success only, to be freed by the caller. Returns
+ * FANIN_OK, FANIN_ERR_MANAGER or FANIN_ERR_NO_MEMORY.
  */
 int fanin_manager_read_answer(const struct fanin_manager *manager, const json_t *result,
 			      uint16_t size, struct fanin_manager_answer *answer,

@@ -31,7 +31,7 @@ struct fanin_link {
 	const struct fanin_manager_settings *settings;
 	int fd;
 	bool connected;
-	bool heard;       /* anything was received */
+	bool heard;       /* some bytes have been received */
 	bool closed;      /* by the manager */
 	SSL_CTX *context; /* NULL: no TLS */
 	SSL *ssl;         /* owns the two BIOs below */
@@ -39,7 +39,7 @@ struct fanin_link {
 	BIO *ssl_out;
 	struct buffer in;    /* received lines */
 	struct buffer plain; /* TLS: lines that wait for the handshake to finish */
-	struct buffer out;   /* for the socket */
+	struct buffer out;   /* to be sent by the socket */
 };
 
 static bool
@@ -87,7 +87,7 @@ tls_fail(const struct fanin_link *link, const char *what, struct fanin_error *er
 	unsigned long code = ERR_get_error();
 	const char *reason = ERR_reason_error_string(code);
 
-	/* The error that OpenSSL reports for plain text. */
+	/* OpenSSL reports this error for plain text. */
 	if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER)
 		reason = "the manager does not speak TLS (wrong version number)";
 	if (verified != X509_V_OK)
@@ -124,7 +124,7 @@ tls_open(struct fanin_link *link, struct fanin_error *error)
 		BIO_free(link->ssl_out);
 		return out_of_memory(error);
 	}
-	/* An empty buffer is not the end of the stream. */
+	/* Reading from an empty buffer must not end the stream. */
 	BIO_set_mem_eof_return(link->ssl_in, -1);
 	SSL_set_bio(link->ssl, link->ssl_in, link->ssl_out);
 	SSL_set_connect_state(link->ssl);
@@ -150,7 +150,7 @@ tls_collect(struct fanin_link *link)
 	return true;
 }
 
-/* Handshake, decryption, encryption. */
+/* Does the handshake, decryption and encryption. */
 static int
 tls_work(struct fanin_link *link, struct fanin_error *error)
 {
@@ -177,7 +177,7 @@ tls_work(struct fanin_link *link, struct fanin_error *error)
 					 link->settings->address);
 	else if (ret == SSL_ERROR_SSL || ret == SSL_ERROR_SYSCALL)
 		status = tls_fail(link, "failed", error);
-	/* Also sends the alert that tells the manager why. */
+	/* The collected output includes the alert that tells the manager the reason. */
 	if (!tls_collect(link))
 		return out_of_memory(error);
 	return status;
@@ -234,7 +234,7 @@ fanin_link_close(struct fanin_link *link)
 	free(link);
 }
 
-/* Returns false while the kernel is still connecting, also after a failure. */
+/* Finishes connecting. Returns false while the kernel is still connecting, and after a failure. */
 static bool
 is_connected(struct fanin_link *link, int *status, struct fanin_error *error)
 {
@@ -295,7 +295,7 @@ socket_send(struct fanin_link *link)
 		ssize_t sent = send(link->fd, link->out.data + link->out.start,
 				    link->out.end - link->out.start, MSG_NOSIGNAL | MSG_DONTWAIT);
 
-		/* The reason of a failure is reported by receiving. */
+		/* Receiving reports the reason of a failure. */
 		if (sent <= 0)
 			return;
 		buffer_take(&link->out, (size_t)sent);
@@ -315,7 +315,7 @@ fanin_link_poll(struct fanin_link *link, struct fanin_error *error)
 	if (link->ssl != NULL)
 		tls_status = tls_work(link, &tls_error);
 	socket_send(link);
-	/* If TLS closed the connection, TLS has the better reason. */
+	/* If TLS has closed the connection, its reason is the more precise one. */
 	if (tls_status != FANIN_OK) {
 		*error = tls_error;
 		return tls_status;

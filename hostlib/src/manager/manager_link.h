@@ -24,7 +24,7 @@ struct fanin_link;
 int fanin_link_open(const struct fanin_manager_settings *settings, struct fanin_link **link,
 		    struct fanin_error *error);
 
-/* Closes it; unsent data is lost. link may be NULL. */
+/* Closes the connection; unsent data is lost. link may be NULL. */
 void fanin_link_close(struct fanin_link *link);
 
 /*
@@ -50,7 +50,7 @@ bool fanin_link_flushed(const struct fanin_link *link);
 /* True if the manager has closed the connection. */
 bool fanin_link_was_closed(const struct fanin_link *link);
 
-/* Returns what poll() has to wait for. */
+/* Returns the descriptor and the events to wait for with poll(). */
 struct pollfd fanin_link_pollfd(const struct fanin_link *link);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Messages between host and manager: {"hello"}, then requests with an id, answered by results or
- * errors, and unsolicited events. Everything that the manager sends is checked.
+ * errors, and unsolicited events. All messages from the manager are checked.
  */
 #include "manager_internal.h"
 
@@ -41,7 +41,7 @@ fanin_manager_say_hello(struct fanin_manager *manager)
 					       token[0] != '\0' ? token : NULL));
 }
 
-/* args: released, also if it is NULL, which is an error. */
+/* Sends a request. args: released, also if it is NULL, which is an error. */
 static int
 request_send(struct fanin_manager *manager, const char *command, json_t *args)
 {
@@ -57,7 +57,7 @@ fanin_manager_say(struct fanin_manager *manager, const char *command)
 	return request_send(manager, command, json_object());
 }
 
-/* key: KEY_LEN bytes; returned. */
+/* Writes a key as text. key: KEY_LEN bytes; returned. */
 static const char *
 key_text(uint64_t value, char *key)
 {
@@ -65,7 +65,7 @@ key_text(uint64_t value, char *key)
 	return key;
 }
 
-/* Returns a new reference, or NULL without memory. */
+/* Packs the handler's parameters. Returns a new reference, or NULL without memory. */
 static json_t *
 parameters_pack(const struct fanin_manager_join *join)
 {
@@ -96,8 +96,8 @@ fanin_manager_say_join(struct fanin_manager *manager, const struct fanin_manager
 			 join->wide ? "f32" : "native", "payload_bytes", 0, "fallback",
 			 join->endpoint != NULL, "trees", join->trees);
 	/*
-	 * A manager that does not know this option refuses the job; without the option it is not
-	 * sent.
+	 * A manager that does not know this option would refuse the job, so it is sent only if it
+	 * is set.
 	 */
 	if (args != NULL && join->authenticate)
 		json_object_set_new(args, "authenticate", json_true());
@@ -125,7 +125,7 @@ fanin_manager_say_reattach(struct fanin_manager *manager)
 
 /* --------------------------------------------------------------- from it */
 
-/* Writes a JSON value as people write it, shortened. Returns text. */
+/* Writes a JSON value for messages, shortened. Returns text. */
 static const char *
 describe(const json_t *value, char *text, size_t text_len)
 {
@@ -176,7 +176,7 @@ hello_read(const struct fanin_manager *manager, const json_t *message, int *stat
 					  FANIN_MANAGER_PROTOCOL);
 		return FANIN_MANAGER_LINE_FAILED;
 	}
-	/* Managers of earlier releases tell none. */
+	/* Managers of earlier releases send no version of packets. */
 	if (json_is_integer(packets))
 		version = json_integer_value(packets);
 	if (version != FANIN_WIRE_VERSION) {
@@ -217,7 +217,7 @@ generation_read(const json_t *message)
 		       : 0;
 }
 
-/* Stores where a tree continues, if a message tells it completely. */
+/* Stores the switch where a tree continues, if a message names it completely. */
 static void
 note_home(struct fanin_manager *manager, uint16_t tree, const json_t *message)
 {
@@ -234,7 +234,7 @@ note_home(struct fanin_manager *manager, uint16_t tree, const json_t *message)
 	manager->news++;
 }
 
-/* Stores whether a tree is gone. reason: why; NULL: it is not. */
+/* Stores whether a tree is gone. reason: the cause; NULL: the tree is not gone. */
 static void
 note_stranded(struct fanin_manager *manager, uint16_t tree, const char *reason)
 {
@@ -243,7 +243,7 @@ note_stranded(struct fanin_manager *manager, uint16_t tree, const char *reason)
 	manager->news++;
 }
 
-/* Stores what a message says of a tree as a whole, replacing what was told before. */
+/* Stores a message's statements about a tree, in place of all earlier ones. */
 static void
 note_tree(struct fanin_manager *manager, uint16_t tree, const json_t *message)
 {
@@ -269,7 +269,7 @@ ranks_read(const json_t *message, const char *name)
 	return ranks;
 }
 
-/* Stores which ranks the manager has lost, and which it does not hear, as of now. */
+/* Stores which ranks the manager has lost and which it does not hear, and when that changed. */
 static void
 note_away(struct fanin_manager *manager, const struct fanin_ranks *lost,
 	  const struct fanin_ranks *silent)
@@ -323,7 +323,7 @@ note_ranks(struct fanin_manager *manager, const char *name, const json_t *messag
 	return true;
 }
 
-/* Logs an event: mostly of lost hosts, switches and jobs. */
+/* Logs an event, mostly about lost hosts, switches and jobs. */
 static void
 event_note(struct fanin_manager *manager, const json_t *event, const json_t *message)
 {
@@ -348,7 +348,10 @@ event_note(struct fanin_manager *manager, const json_t *event, const json_t *mes
 		note_home(manager, (uint16_t)tree, message);
 }
 
-/* Appends words to a text, without what would break a line. Returns the text's new length. */
+/*
+ * Appends words to a text, without characters that would break a line. Returns the text's new
+ * length.
+ */
 static size_t
 words_add(char *text, size_t n, size_t len, const char *format, const char *words)
 {
@@ -363,8 +366,8 @@ words_add(char *text, size_t n, size_t len, const char *format, const char *word
 }
 
 /*
- * Writes an event in words: `job "j": member lost: rank 3`. What this library does not know of it
- * is left out.
+ * Writes an event in words: `job "j": member lost: rank 3`. Parts that this library does not know
+ * are left out.
  */
 static const char *
 event_format(const json_t *message, char *text, size_t len)
@@ -413,8 +416,8 @@ event_format(const json_t *message, char *text, size_t len)
 }
 
 /*
- * Ranks leave at the end of every job, and a link may be away for a moment: these alone are not
- * worth a warning.
+ * Ranks leave at the end of every job, and a link may be down for a moment: these events alone are
+ * not worth a warning.
  */
 static int
 event_level(const json_t *event)
@@ -497,7 +500,7 @@ key_read(const json_t *result, uint64_t *key)
 	return errno == 0 && *end == '\0' && end != text + 2;
 }
 
-/* Reads where the ranks of a tree are, if the manager tells. */
+/* Reads the addresses of a tree's ranks, if the manager tells them. */
 static int
 peers_read(const struct fanin_manager *manager, const json_t *result, uint16_t size,
 	   struct fanin_manager_tree *tree, struct fanin_error *error)
@@ -540,7 +543,7 @@ tree_read(const struct fanin_manager *manager, const json_t *result, uint16_t si
 	if (!address_read(result, "switch_ip", &tree->home.switch_ip_be))
 		return answer_fail(manager, result, "switch_ip", "an IPv4 address", error);
 	inet_ntop(AF_INET, &tree->home.switch_ip_be, tree->switch_ip, sizeof(tree->switch_ip));
-	/* Managers of hosts with one link each need not send it. */
+	/* Managers of hosts with one link each need not send the address. */
 	if (json_object_get(result, "ip") != NULL && !address_read(result, "ip", &tree->home.ip_be))
 		return answer_fail(manager, result, "ip", "an IPv4 address", error);
 	if (!integer_read(result, "job", 1, FANIN_WIRE_MAX_JOB, &value))
@@ -555,7 +558,7 @@ tree_read(const struct fanin_manager *manager, const json_t *result, uint16_t si
 	return peers_read(manager, result, size, tree, error);
 }
 
-/* Reads the values of the handler's parameters; those that are not told are 0. */
+/* Reads the values of the handler's parameters; those that are missing are 0. */
 static int
 parameters_read(const struct fanin_manager *manager, const json_t *result,
 		struct fanin_manager_answer *answer, struct fanin_error *error)
@@ -578,7 +581,7 @@ parameters_read(const struct fanin_manager *manager, const json_t *result,
 	return FANIN_OK;
 }
 
-/* Reads what a job whose hosts join no switch has in place of a switch's answer. */
+/* Reads the fields that replace a switch's answer, for a job whose hosts join no switch. */
 static int
 leaders_read(const struct fanin_manager *manager, const json_t *result,
 	     struct fanin_manager_answer *answer, struct fanin_error *error)
@@ -615,7 +618,7 @@ leaders_read(const struct fanin_manager *manager, const json_t *result,
 	return parameters_read(manager, result, answer, error);
 }
 
-/* The first tree is described by the result itself, the others by objects in a list. */
+/* Reads the trees. The result itself describes the first one, and a list of objects the others. */
 static int
 network_read(const struct fanin_manager *manager, const json_t *result,
 	     struct fanin_manager_answer *answer, struct fanin_error *error)

@@ -20,7 +20,7 @@ struct file {
 	char token_file[PATH_MAX];
 	char ca[PATH_MAX];
 	bool tls;
-	const char *wanted; /* a variable, whose value is looked for; or NULL */
+	const char *wanted; /* name of a variable whose value is looked for, or NULL */
 	char value[PATH_MAX];
 };
 
@@ -39,8 +39,8 @@ trim(char *text)
 }
 
 /*
- * Names of environment variables may stand in the file, but for the library's own, and for secrets:
- * everybody may read it.
+ * True if the file may set an environment variable of this name: not if it is the library's own, or
+ * a secret, since everybody may read the file.
  */
 static bool
 is_variable(const char *key)
@@ -176,7 +176,7 @@ token_take(struct fanin_manager_settings *settings, const char *token, const cha
 	return FANIN_OK;
 }
 
-/* Reads the file that fanin.conf names. line: size bytes. */
+/* Reads the file with the token that fanin.conf names. line: size bytes. */
 static int
 token_file_read(const struct file *file, char *line, size_t size, struct fanin_error *error)
 {
@@ -188,7 +188,7 @@ token_file_read(const struct file *file, char *line, size_t size, struct fanin_e
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "cannot read the token file %s, which %s names: %s",
 				       file->token_file, file->path, strerror(errno));
-	/* As all programs do that take a token. */
+	/* All programs that read a token check this. */
 	if (fstat(fileno(stream), &status) != 0 || (status.st_mode & S_IRWXO) != 0)
 		ret = fanin_error_set(
 			error, FANIN_ERR_INVALID,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the network manager is and how to connect to it: the caller's options take precedence over
- * the environment, and that over the file. fanin_setting of the public interface is here, too.
- * Reads files; keeps no state.
+ * Finds the network manager's address and how to connect to it. The caller's options take
+ * precedence over the environment, and the environment over the file. Also has fanin_setting of the
+ * public interface. Reads files; keeps no state.
  */
 #ifndef FANIN_HOSTLIB_MANAGER_SETTINGS_H
 #define FANIN_HOSTLIB_MANAGER_SETTINGS_H
@@ -30,13 +30,13 @@ struct fanin_manager_settings {
 /*
  * Finds all settings; resolves the manager's name, which may take some time.
  *
- * manager, token: what the caller says, or NULL. settings: set on success only.
- * Returns FANIN_OK or FANIN_ERR_INVALID with what was found and what is expected.
+ * manager, token: from the caller, or NULL. settings: set on success only. Returns FANIN_OK or
+ * FANIN_ERR_INVALID with what was found and what is expected.
  */
 int fanin_manager_settings_find(const char *manager, const char *token,
 				struct fanin_manager_settings *settings, struct fanin_error *error);
 
-/* Parses "10.0.0.1:4711", both of which must be numeric. Returns false if it is anything else. */
+/* Parses "10.0.0.1:4711"; address and port must be numeric. Returns false for any other text. */
 bool fanin_address_parse(const char *text, struct sockaddr_in *address);
 
 #endif

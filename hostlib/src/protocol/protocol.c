@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The list of protocols in this build. They add themselves before main; from then on it is constant
- * and any thread may read it.
+ * The list of protocols in this build. They register themselves before main; from then on the list
+ * is constant, and any thread may read it.
  */
 #include "protocol.h"
 
@@ -33,8 +33,8 @@ groups_are_whole(const struct fanin_switch_ops *ops)
 				      (ops->redirect != NULL) + (ops->hint != NULL);
 
 	/*
-	 * `abort` belongs to both groups: requests in other trees, and runs that can't be resumed.
-	 * It may also be there for jobs that the manager ends.
+	 * `abort` belongs to both groups: it ends requests in other trees, and runs that can't be
+	 * resumed. It may also be there alone, for jobs that the manager ends.
 	 */
 	return (splits == 0 || splits == 2) && (recovers == 0 || recovers == 8) &&
 	       (recovers == 0 || ops->peers_may_need_results != NULL) &&

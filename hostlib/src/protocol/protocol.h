@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Host protocols. A protocol carries out the collectives of a communicator and is one table of
- * functions: communicators and the public calls know no more of it. The name of a job's handler
- * selects the protocol. A protocol is a file, or a directory, of its own, which ends with
+ * functions, through which alone communicators and the public calls use it. The name of a job's
+ * handler selects the protocol. A protocol is a file, or a directory, of its own, which ends with
  * FANIN_PROTOCOL_REGISTER.
  *
- * An endpoint is what a protocol's `open` makes: the state of one rank in one job, or in one tree
- * of it. One thread at a time.
+ * An endpoint is made by a protocol's `open`: the state of one rank in one job, or in one tree of
+ * it. One thread at a time.
  */
 #ifndef FANIN_HOSTLIB_PROTOCOL_H
 #define FANIN_HOSTLIB_PROTOCOL_H
@@ -41,21 +41,21 @@ enum fanin_beside_use {
 	FANIN_BESIDE_NONE,
 	FANIN_BESIDE_MULTICAST, /* its broadcasts and allgathers */
 	FANIN_BESIDE_PUSH,      /* its regions, reduced by pushes */
-	FANIN_BESIDE_PULL,      /* likewise, by pulls */
+	FANIN_BESIDE_PULL,      /* the same, reduced by pulls */
 	FANIN_BESIDE_REGION,    /* one of its regions */
 	FANIN_BESIDE_USES,
 };
 
-/* Base of all protocols' structs: the first member of each. */
+/* Base of all protocols' endpoints: the first member of each. */
 struct fanin_endpoint {
 	const struct fanin_protocol *protocol;
 };
 
-/* Configuration of an endpoint. Constant while it is being opened, and copied. */
+/* Configuration of an endpoint; `open` copies it. */
 struct fanin_protocol_config {
 	struct fanin_keys keys;
-	uint64_t timeout_ns; /* longest time without progress while one is waited for, unless ranks
-				are only late */
+	uint64_t timeout_ns;    /* longest time without progress of a request, unless ranks are only
+				   late */
 	uint64_t wait_limit_ns; /* the same while ranks are merely late; 0: none */
 	uint16_t rank;
 	uint16_t size;
@@ -64,57 +64,57 @@ struct fanin_protocol_config {
 	void *now_arg;
 	const struct fanin_log *log; /* the owner's */
 
-	/* On a switch. */
+	/* For a job on switches. */
 	struct fanin_transport *transport; /* the owner's */
 	struct fanin_flow flow;            /* to the switch; src_port is overwritten */
 	/*
-	 * Of a job with leaders, if the host has a second link: the way by it, over the same
-	 * transport. src_ip_be 0: it has none.
+	 * The flow through the host's second link, over the same transport, in a job with leaders.
+	 * src_ip_be 0: the host has no second link.
 	 */
 	struct fanin_flow second_flow;
-	struct fanin_tagger *tagger; /* makes and checks tags, the owner's; NULL: packets have none
+	struct fanin_tagger *tagger; /* adds and checks tags, the owner's; NULL: packets have none
 				      */
 	uint64_t instance;           /* of the switch; tags are bound to it */
 	uint32_t job;
 	uint32_t epoch;
-	uint16_t window;        /* most blocks in flight, a power of two */
-	uint16_t payload_bytes; /* most per packet */
+	uint16_t window;        /* maximum of blocks in flight, a power of two */
+	uint16_t payload_bytes; /* maximum per packet */
 	uint32_t first_block;   /* 0; tests start elsewhere */
 	/*
-	 * Congestion control, where the protocol does not bound by itself what is in flight. NULL:
-	 * the one that suits the transport.
+	 * Congestion control, unless the protocol bounds the data in flight itself. NULL: the one
+	 * that suits the transport.
 	 */
 	const struct fanin_cc_type *cc;
 	uint8_t port_shift; /* 2^this blocks in a row have one source port */
 	bool spread; /* the switch has several workers, one of which may be behind the others */
 	bool stagger;
 	bool recover;          /* a run that the switch has lost can be resumed */
-	uint32_t slots;        /* of the switch, for the job and those that share them with it */
-	uint32_t sharing_jobs; /* how many jobs these are, when the job was joined */
+	uint32_t slots;        /* of the switch, for the job and the jobs that share them with it */
+	uint32_t sharing_jobs; /* how many jobs share them, when the job was joined */
 	uint64_t parameters[FANIN_WIRE_PARAMETERS]; /* of the job, as its handler declares them */
 	/*
-	 * By rank, where all ranks were when the job was given to them. Valid in `open` only: copy
-	 * what is needed later. NULL: the network manager has not told, or there is none.
+	 * The ranks' addresses by rank, as of when the job was given to them. Valid in `open` only:
+	 * copy what is needed later. NULL: unknown.
 	 */
 	const struct fanin_peer *hosts;
 
-	/* Among the ranks only. */
+	/* For a job among the ranks only. */
 	int listener; /* from `listen`; the protocol's from now on, also on failure */
-	const struct sockaddr_in *peers; /* where each rank listens, by rank; the owner's */
+	const struct sockaddr_in *peers; /* listening address of each rank, by rank; the owner's */
 };
 
-/* What keeps a lost run from being resumed, as far as the joined switch and others say. */
+/* The obstacles to resuming a lost run, as far as the joined switch and other ranks tell. */
 struct fanin_rejoin {
-	struct fanin_ranks missing; /* ranks that have not joined again; also empty if unknown */
-	struct fanin_ranks gone;    /* of these, ranks that will not join, or do not answer */
-	struct fanin_ranks late; /* of these, ranks known to be alive, with nothing else in the way;
+	struct fanin_ranks missing; /* ranks that have not joined again; empty if unknown, too */
+	struct fanin_ranks gone;    /* those of them that will not join, or do not answer */
+	struct fanin_ranks late; /* those of them known to be alive, with nothing else in the way;
 				    empty: no reason to wait */
 	uint64_t told_ns;        /* when the switch said so */
 };
 
 /*
  * Functions of a protocol on switches for jobs with several trees, and for runs that a switch may
- * lose. Each of the two groups may be NULL as a whole; `abort` belongs to both, and may be there
+ * lose. Each of the two groups may be NULL as a whole; `abort` belongs to both, and may be set
  * alone.
  */
 struct fanin_switch_ops {
@@ -132,7 +132,7 @@ struct fanin_switch_ops {
 
 	/*
 	 * Returns FANIN_OK if this many more blocks can be posted, FANIN_ERR_INVALID if not, or the
-	 * endpoint's earlier error.
+	 * error that the endpoint has failed with.
 	 */
 	int (*accepts)(struct fanin_endpoint *endpoint, uint64_t n_blocks);
 
@@ -141,29 +141,28 @@ struct fanin_switch_ops {
 
 	/*
 	 * Runs that are resumed after the switch has lost them, and jobs that move to other
-	 * switches. NULL: a lost run is an error, like anything else that keeps results from
-	 * coming.
+	 * switches. NULL: a lost run is an error, as any other missing result is.
 	 */
 
 	/*
-	 * True once the switch says that it does not have the run, if the run can be resumed:
-	 * nothing is sent until `resume`, and the endpoint fails at its timeout.
+	 * True once the switch says that it does not have the run, if the run can be resumed.
+	 * Nothing is sent until `resume`, and the endpoint fails at its timeout.
 	 */
 	bool (*run_lost)(struct fanin_endpoint *endpoint);
 
 	/*
-	 * Others than the switch say that the run is lost, which a rank with nothing to send would
-	 * not hear: run_lost is true from now on, if runs can be resumed, and `resume` ends that.
+	 * A source other than the switch says that the run is lost; a rank with nothing to send
+	 * would not notice. run_lost is true from now on, if runs can be resumed, until `resume`.
 	 */
 	void (*suspect_run)(struct fanin_endpoint *endpoint);
 
 	/*
-	 * While the run is lost: stores which ranks a new run waits for. If all missing ones are
-	 * merely late they are waited for without the timeout.
+	 * While the run is lost: stores which ranks a new run waits for. If all of them are merely
+	 * late, the endpoint waits for them without the timeout.
 	 */
 	void (*note_rejoin)(struct fanin_endpoint *endpoint, const struct fanin_rejoin *rejoin);
 
-	/* Returns the first block that this rank has no result of. */
+	/* Returns the first block whose result this rank lacks. */
 	uint32_t (*progress)(struct fanin_endpoint *endpoint);
 
 	/*
@@ -172,19 +171,19 @@ struct fanin_switch_ops {
 	 *
 	 * instance: of the switch that has the run; a restarted switch has another one, whatever
 	 * its epochs. first_block: the least of all ranks' progress, which the new run counts as
-	 * block 0. Returns FANIN_OK, or FANIN_ERR_REFUSED if that is further back than a window, as
-	 * a rank has started anew; the endpoint has failed then.
+	 * block 0. Returns FANIN_OK, or FANIN_ERR_REFUSED if that block is more than a window back,
+	 * because a rank has started anew; the endpoint has failed then.
 	 */
 	int (*resume)(struct fanin_endpoint *endpoint, uint32_t epoch, uint64_t instance,
 		      uint32_t first_block);
 
 	/*
-	 * The run is lost because the path to it is: continues over another transport, which the
-	 * caller owns. Nothing is sent before `redirect` and `resume`.
+	 * The run is lost because the path to its switch is lost: continues over another transport,
+	 * which the caller owns. Nothing is sent before `redirect` and `resume`.
 	 */
 	void (*move)(struct fanin_endpoint *endpoint, struct fanin_transport *transport);
 
-	/* Sets where packets go from now on; copied. */
+	/* Sets the flow of all packets from now on; copied. */
 	void (*redirect)(struct fanin_endpoint *endpoint, const struct fanin_flow *flow);
 
 	/*
@@ -194,8 +193,8 @@ struct fanin_switch_ops {
 	void (*hint)(struct fanin_endpoint *endpoint, const char *hint);
 
 	/*
-	 * True if another rank may need a result of this one, such as if a switch loses the run:
-	 * the ranks leave together. May be there without the others of this group.
+	 * True if another rank may still need a result of this one, as after a switch loses the
+	 * run: the ranks leave together. May be set without the others of this group.
 	 */
 	bool (*peers_may_need_results)(struct fanin_endpoint *endpoint);
 };
@@ -206,19 +205,19 @@ struct fanin_switch_ops {
  */
 struct fanin_protocol_region_ops {
 	/*
-	 * The region's memory is there from now on, and has its bytes until the endpoint is closed.
-	 * base, bytes: what the job's parameters have to be. Returns FANIN_OK, or FANIN_ERR_REFUSED
-	 * with what was found in `error`.
+	 * Sets the region's memory, which stays in place until the endpoint is closed. base, bytes:
+	 * the job's parameters must be equal. Returns FANIN_OK, or FANIN_ERR_REFUSED with what was
+	 * found in `error`.
 	 */
 	int (*attach)(struct fanin_endpoint *endpoint, void *memory, uint64_t base, uint64_t bytes,
 		      struct fanin_error *error);
 
 	/*
-	 * Copies bytes into the region's memory, here now, and at all other ranks by the next
-	 * fence. Nothing is sent before the next poll. data: may be the place itself. Returns
-	 * FANIN_OK, FANIN_ERR_INVALID if they don't fit into the region, during a fence, or if
-	 * there are too many packets since the last one, FANIN_ERR_NO_MEMORY, or the endpoint's
-	 * earlier error.
+	 * Copies bytes into the region's memory: here now, and at all other ranks by the next
+	 * fence. Nothing is sent before the next poll. data: may be the destination itself. Returns
+	 * FANIN_OK; FANIN_ERR_INVALID if the bytes don't fit into the region, during a fence, or if
+	 * there are too many packets since the last one; FANIN_ERR_NO_MEMORY; or the error that the
+	 * endpoint has failed with.
 	 */
 	int (*store)(struct fanin_endpoint *endpoint, uint64_t offset, const void *data,
 		     uint64_t bytes);
@@ -226,7 +225,7 @@ struct fanin_protocol_region_ops {
 	/*
 	 * Posts a fence, of which there is one at a time. request: in progress until all that any
 	 * rank has written before its fence is there at all ranks. Returns FANIN_OK,
-	 * FANIN_ERR_INVALID or the endpoint's earlier error.
+	 * FANIN_ERR_INVALID, or the error that the endpoint has failed with.
 	 */
 	int (*fence)(struct fanin_endpoint *endpoint, struct fanin_request *request);
 };
@@ -236,7 +235,7 @@ struct fanin_protocol {
 	const char *const *handlers; /* handlers whose jobs it runs; ends with NULL. No two
 					protocols name the same one */
 	/*
-	 * Packet types of its handlers, which are registered with it; ends with an entry without a
+	 * Packet types of its handlers, registered together with it; ends with an entry without a
 	 * name. NULL: none.
 	 */
 	const struct fanin_packet_type *packets;
@@ -249,38 +248,39 @@ struct fanin_protocol {
 	 * the application computes.
 	 */
 	bool has_duties;
-	/* No switch is joined: packets go to ranks, by way of the first hop; `hosts` is needed. */
+	/*
+	 * Ranks join no switch and send packets to each other, by way of the first hop; `hosts` is
+	 * needed.
+	 */
 	bool has_leaders;
 	bool multicasts;  /* broadcast and allgather go by multicast, each packet once to all ranks
 			   */
-	bool any_density; /* sparse requests need no density that is known to all ranks */
-	/*
-	 * Jobs of its first handler are made for this use. No two protocols are for the same one.
-	 */
+	bool any_density; /* sparse requests need no density that all ranks know */
+	/* Jobs of its first handler are made for this use. No two protocols have the same one. */
 	enum fanin_beside_use beside;
 	const struct fanin_protocol_region_ops *region; /* its jobs are multicast regions; NULL:
 							   they are not */
 	/*
-	 * Returns how many packets may be on their way to a rank of a job. NULL: as many as the
-	 * job's window.
+	 * Returns how many packets may be in flight to a rank of a job. NULL: as many as the job's
+	 * window.
 	 */
 	uint32_t (*in_flight)(uint16_t size, uint16_t payload_bytes);
 	/*
-	 * Of a protocol on the block engine, what it decides itself (engine/engine_internal.h).
-	 * NULL: it has an engine of its own.
+	 * The decisions of a protocol on the block engine (engine/engine_internal.h). NULL: it has
+	 * an engine of its own.
 	 */
 	const struct fanin_engine_rules *rules;
 	uint32_t collectives; /* bit 1 << enum fanin_collective for each that it carries out */
 
 	/*
-	 * For protocols on switches. NULL: it runs among the ranks, without a switch; the network
-	 * manager tells where they are.
+	 * For protocols on switches. NULL: the protocol runs among the ranks, without a switch; the
+	 * network manager tells their addresses.
 	 */
 	const struct fanin_switch_ops *on_switch;
 
 	/*
 	 * Opens the socket to which other ranks will connect, before the job is asked for. NULL if
-	 * it has none, always so on a switch.
+	 * the protocol has none; a protocol on a switch never has one.
 	 *
 	 * ip_be: the address that they shall connect to. address: receives it with the port.
 	 * Returns the descriptor, or a negative status.
@@ -296,7 +296,7 @@ struct fanin_protocol {
 		    struct fanin_error *error);
 
 	/*
-	 * Says goodbye where the protocol has to, for a second at most, and frees the endpoint.
+	 * Says goodbye if the protocol has to, for a second at most, and frees the endpoint.
 	 * Requests are dropped. endpoint may be NULL.
 	 */
 	void (*close)(struct fanin_endpoint *endpoint);
@@ -312,30 +312,30 @@ struct fanin_protocol {
 	 * posting. Nothing need be sent before the next poll.
 	 *
 	 * count: as for fanin_request_layout. Returns FANIN_OK, FANIN_ERR_INVALID if it is too long
-	 * for what is posted already, or the endpoint's earlier error.
+	 * beside the posted ones, or the error that the endpoint has failed with.
 	 */
 	int (*post)(struct fanin_endpoint *endpoint, struct fanin_request *request, uint64_t count);
 
 	/*
-	 * Receives, sends and checks the timers once, without blocking. Returns how often data was
-	 * sent or received, or a negative status once the endpoint has failed; every request then
-	 * has it.
+	 * Receives, sends and checks the timers once, without blocking. Returns how many times data
+	 * was sent or received, or a negative status once the endpoint has failed; every request
+	 * then has it.
 	 */
 	int (*poll)(struct fanin_endpoint *endpoint);
 
 	/*
-	 * Returns how long from now the endpoint has nothing to do unless poll_fds wake it, in
-	 * nanoseconds.
+	 * Returns for how many nanoseconds from now the endpoint has nothing to do, unless poll_fds
+	 * wake it.
 	 */
 	uint64_t (*idle_ns)(struct fanin_endpoint *endpoint);
 
 	/*
-	 * Fills in what poll() has to wait for; returns how many of the FANIN_TRANSPORT_MAX_FDS
-	 * entries are used.
+	 * Fills in the descriptors and events for poll(); returns how many of the
+	 * FANIN_TRANSPORT_MAX_FDS entries are used.
 	 */
 	unsigned int (*poll_fds)(struct fanin_endpoint *endpoint, struct pollfd *fds);
 
-	/* Returns why it failed; an empty text if it has not. */
+	/* Returns the reason of its failure; an empty text if it has not failed. */
 	const struct fanin_error *(*error)(struct fanin_endpoint *endpoint);
 
 	/* Fills in the ranks that the oldest request waits for, late or gone, as far as known. */
@@ -391,7 +391,7 @@ fanin_protocol_admits(const struct fanin_protocol_config *config, const struct f
 
 /*
  * Returns why a protocol can't be registered, such as a name that is taken; a static string, or
- * NULL if it can. Thread-safe after start-up.
+ * NULL if it can be. Thread-safe after start-up.
  */
 const char *fanin_protocol_problem(const struct fanin_protocol *candidate);
 
@@ -412,7 +412,7 @@ const struct fanin_protocol *fanin_protocol_of(const char *handler, char *reason
 					       size_t reason_len);
 
 /*
- * Returns the protocol that is for a use. Its name is how its jobs' names end. Thread-safe after
+ * Returns the protocol for a use. The names of its jobs end with its name. Thread-safe after
  * start-up.
  */
 const struct fanin_protocol *fanin_protocol_beside(enum fanin_beside_use use);
@@ -420,17 +420,17 @@ const struct fanin_protocol *fanin_protocol_beside(enum fanin_beside_use use);
 /*
  * Finds the protocol of a job on a switch.
  *
- * handler, multicast: as the switch says of the job. protocol, reason: set on success only, as by
- * fanin_protocol_of. Returns FANIN_OK, or FANIN_ERR_UNSUPPORTED with what the job is and who could
- * use it. Thread-safe after start-up.
+ * handler, multicast: of the job, as the switch says. protocol, reason: set on success only, as by
+ * fanin_protocol_of. Returns FANIN_OK, or FANIN_ERR_UNSUPPORTED with an error that describes the
+ * job and names what could use it. Thread-safe after start-up.
  */
 int fanin_protocol_on_switch(uint32_t job, const char *handler, bool multicast,
 			     const struct fanin_protocol **protocol, char *reason,
 			     size_t reason_len, struct fanin_error *error);
 
 /*
- * Finds the protocol of a job whose blocks have leaders, as the network manager says: one of those
- * that join no switch. The rest is as for fanin_protocol_on_switch.
+ * Finds the protocol of a job whose blocks have leaders, as the network manager says, among the
+ * protocols that join no switch. Everything else is as for fanin_protocol_on_switch.
  */
 int fanin_protocol_with_leaders(uint32_t job, const char *handler,
 				const struct fanin_protocol **protocol, char *reason,

@@ -64,8 +64,8 @@ fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint6
 		status = split->protocol->post(
 			split->endpoints[(split->next + i) % split->n_endpoints], &parts[i], count);
 		/*
-		 * They have just accepted it: only memory can lack. Some parts may be posted
-		 * already.
+		 * The engine has just accepted it, so only memory can lack. Some parts may be
+		 * posted already.
 		 */
 		if (status != FANIN_OK) {
 			split->status = fanin_error_set(&split->error, status,

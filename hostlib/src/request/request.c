@@ -53,7 +53,7 @@ fanin_request_cut(struct fanin_request *request, uint16_t payload_bytes, bool wi
 	if (fanin_request_combines(request))
 		max_bytes = fanin_payload_limit(payload_bytes, wide, request->dtype, request->op);
 	request->block_bytes = max_bytes / request->element_bytes * request->element_bytes;
-	/* A collective without elements still is one block: it synchronises. */
+	/* A collective without elements still is one block, which synchronises the ranks. */
 	if (request->total_bytes == 0) {
 		request->part_blocks = 1;
 		return 1;
@@ -75,7 +75,7 @@ fanin_request_cut_owned(struct fanin_request *request, uint16_t size, uint16_t p
 		return n_blocks;
 	if (request->collective == FANIN_COLLECTIVE_REDUCE)
 		request->n_owners = 1;
-	/* Shorter parts would make more packets than the vector has. */
+	/* Parts that don't fill a packet would need more packets than the whole vector does. */
 	if (request->collective != FANIN_COLLECTIVE_REDUCE_SCATTER ||
 	    part_bytes < request->block_bytes)
 		return n_blocks;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Requests: which part of a collective's vector a rank sends and keeps, how the vector is cut into
- * blocks, the list of those that are posted, and their end. Used by all protocols. Pure except for
- * the requests themselves; one thread at a time.
+ * blocks, the list of posted requests, and their end. Used by all protocols. Pure except for the
+ * requests themselves; one thread at a time.
  */
 #ifndef FANIN_HOSTLIB_REQUEST_H
 #define FANIN_HOSTLIB_REQUEST_H
@@ -16,17 +16,16 @@
 struct fanin_vector;
 
 /*
- * A collective is a vector: which part of it this rank sends, and which part of the result it
- * keeps. With ALLGATHER the vector consists of one part for each rank, and no block holds data of
- * two.
+ * A collective has one vector: each rank sends a part of it, and keeps a part of the result. With
+ * ALLGATHER the vector consists of one part for each rank, and no block holds data of two.
  */
 enum fanin_collective {
-	FANIN_COLLECTIVE_ALLREDUCE,        /* brings and keeps all */
-	FANIN_COLLECTIVE_REDUCE,           /* brings all; the root keeps all */
-	FANIN_COLLECTIVE_REDUCE_SCATTER,   /* brings all, keeps its part */
-	FANIN_COLLECTIVE_BROADCAST,        /* the root brings all, the others keep all */
-	FANIN_COLLECTIVE_ALLGATHER,        /* brings its part, keeps all */
-	FANIN_COLLECTIVE_ALLREDUCE_SPARSE, /* what `sparse` says */
+	FANIN_COLLECTIVE_ALLREDUCE,        /* sends and keeps all */
+	FANIN_COLLECTIVE_REDUCE,           /* sends all; the root keeps all */
+	FANIN_COLLECTIVE_REDUCE_SCATTER,   /* sends all, keeps its part */
+	FANIN_COLLECTIVE_BROADCAST,        /* the root sends all, the others keep all */
+	FANIN_COLLECTIVE_ALLGATHER,        /* sends its part, keeps all */
+	FANIN_COLLECTIVE_ALLREDUCE_SPARSE, /* as `sparse` says */
 };
 
 /*
@@ -36,30 +35,30 @@ enum fanin_collective {
 struct fanin_request {
 	struct fanin_comm *comm;       /* owner's, not used by the protocol */
 	struct fanin_request *sibling; /* owner's list of all requests */
-	const uint8_t *send;           /* what this rank brings; unused if that is nothing */
-	uint8_t *recv;                 /* what it keeps; likewise */
+	const uint8_t *send;           /* the part that this rank sends; unused if it sends none */
+	uint8_t *recv;                 /* the part that it keeps; likewise */
 	uint8_t collective;            /* enum fanin_collective */
 	uint8_t dtype;
 	uint8_t op;    /* unused by BROADCAST and ALLGATHER, which combine nothing */
 	uint16_t root; /* of REDUCE and BROADCAST */
 	/*
-	 * Of the vector's blocks, this request has every stride-th from `start` on; 0: all. The
-	 * rest belongs to other parts (split.h).
+	 * This request has every stride-th block of the vector, from `start` on; 0: all of them.
+	 * Other parts have the rest (split.h).
 	 */
 	uint32_t stride;
 	uint32_t start;
 	struct fanin_request *whole; /* the request that this is a part of; NULL: it is not a part
 				      */
-	struct fanin_request *parts; /* split.h's: n_parts, one after the other, of which parts_left
-					are in progress */
+	struct fanin_request *parts; /* split.h's: an array of n_parts, of which parts_left are in
+					progress */
 	uint16_t n_parts;
 	uint16_t parts_left;
 	struct fanin_request *next; /* the one posted after this, while in progress */
 	uint64_t total_bytes;       /* of the vector */
 	uint64_t done_bytes;
-	uint64_t send_offset; /* in the vector, of what this rank brings */
+	uint64_t send_offset; /* in the vector, of the part that this rank sends */
 	uint64_t send_bytes;
-	uint64_t recv_offset; /* in the vector, of what it keeps */
+	uint64_t recv_offset; /* in the vector, of the part that it keeps */
 	uint64_t recv_bytes;
 	uint64_t part_bytes; /* blocks don't reach from one part into the next */
 	uint32_t part_blocks;
@@ -68,11 +67,10 @@ struct fanin_request {
 	uint32_t n_blocks; /* of this request */
 	uint32_t done_blocks;
 	uint8_t element_bytes;
-	uint16_t n_owners;           /* ranks that own blocks, which fanin_request_cut finds: of a
-					REDUCE_SCATTER all, of a REDUCE the root; 0: blocks have
-					none */
-	struct fanin_vector *sparse; /* owner's: what is brought and kept instead of send and recv;
-					NULL: it is dense */
+	uint16_t n_owners; /* ranks that own blocks, as found by fanin_request_cut_owned: all of a
+			      REDUCE_SCATTER, the root of a REDUCE; 0: blocks have none */
+	struct fanin_vector *sparse; /* owner's: vectors in place of send and recv; NULL: it is
+					dense */
 	uint64_t held_count; /* owner's, while it holds the request back: count to post it with */
 	int status;          /* FANIN_IN_PROGRESS until it is done */
 };
@@ -86,40 +84,40 @@ fanin_request_combines(const struct fanin_request *request)
 }
 
 /*
- * Finds which parts of the vector this rank sends and keeps: fills in all from total_bytes to
- * recv_bytes, and element_bytes. The owner may call it before posting to learn that.
+ * Finds which parts of the vector this rank sends and keeps: fills in all fields from total_bytes
+ * to recv_bytes, and element_bytes. The owner may call it before posting, to learn these.
  *
- * count: elements of the vector; with REDUCE_SCATTER and ALLGATHER of one rank's part. The vector's
+ * count: elements of the vector; of one rank's part with REDUCE_SCATTER and ALLGATHER. The vector's
  * bytes must fit into 64 bits.
  */
 void fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t size,
 			  uint64_t count);
 
 /*
- * Cuts the vector into blocks, after fanin_request_layout: block_bytes and part_blocks.
+ * Cuts the vector into blocks, after fanin_request_layout: fills in block_bytes and part_blocks.
  *
- * payload_bytes: most per packet. wide: sums and averages of f16 and bf16 are accumulated in f32.
- * Returns how many blocks the vector has, of which the request may have a part only (stride).
+ * payload_bytes: maximum per packet. wide: sums and averages of f16 and bf16 are accumulated in
+ * f32. Returns how many blocks the vector has, of which the request may have a part only (stride).
  */
 uint64_t fanin_request_cut(struct fanin_request *request, uint16_t payload_bytes, bool wide);
 
 /*
  * The same for a protocol whose blocks may have owners, the ranks that keep their results
- * (protocols/dense/README.md, "Results for one rank"): of a REDUCE and of a REDUCE_SCATTER whose
- * parts fill a packet at least. Blocks of the latter don't reach from one part into the next, and
- * take the parts in turn.
+ * (protocols/dense/README.md, "Results for one rank"). Blocks have owners in a REDUCE, and in a
+ * REDUCE_SCATTER whose parts fill at least one packet. Blocks of the latter don't reach from one
+ * part into the next, and take the parts in turn.
  *
  * size: ranks of the job.
  */
 uint64_t fanin_request_cut_owned(struct fanin_request *request, uint16_t size,
 				 uint16_t payload_bytes, bool wide);
 
-/* Where in its request's vector a block lies, and its operator. */
+/* The place of a block in its request's vector, and the block's operator. */
 struct fanin_extent {
 	uint64_t offset; /* bytes */
 	uint32_t len;    /* bytes */
-	uint8_t op;      /* on the wire, like root */
-	uint16_t root;   /* of a copy; or the owner */
+	uint8_t op;      /* as on the wire, like root */
+	uint16_t root;   /* of a copy; else the owner */
 };
 
 /* block: one of the request's, from first_block on. */
@@ -135,8 +133,8 @@ fanin_request_extent(const struct fanin_request *request, uint32_t block)
 
 	if (request->n_owners > 1) {
 		/*
-		 * In turn, each time beginning with the next one: so each of several trees has
-		 * blocks of all owners.
+		 * Owners take turns, and each turn begins with the next owner: so each of several
+		 * trees has blocks of all owners.
 		 */
 		place = index / request->n_owners;
 		part = (index + place) % request->n_owners;
@@ -158,8 +156,8 @@ fanin_request_extent(const struct fanin_request *request, uint32_t block)
 }
 
 /*
- * True if this rank has data for a block: for all of it or nothing. A block without elements needs
- * none.
+ * True if this rank has data for a block, either for all of it or for nothing. A block without
+ * elements needs none.
  */
 static inline bool
 fanin_request_brings(const struct fanin_request *request, const struct fanin_extent *extent)
@@ -168,9 +166,8 @@ fanin_request_brings(const struct fanin_request *request, const struct fanin_ext
 }
 
 /*
- * True if the block has an owner who is another rank: this one's contribution is all that it can
- * give to a run that is taken up again. The memory that it comes from is not written to while the
- * request is in progress.
+ * True if another rank owns the block: if its run is lost, this rank can only send its contribution
+ * again. The contribution's memory does not change while the request is in progress.
  */
 static inline bool
 fanin_request_is_others(const struct fanin_extent *extent, uint16_t rank)
@@ -188,7 +185,7 @@ fanin_request_keeps(const struct fanin_request *request, const struct fanin_exte
 
 /* The part of a block's result that this rank keeps. */
 struct fanin_kept {
-	uint8_t *to;   /* where it goes */
+	uint8_t *to;   /* its place in this rank's memory */
 	uint32_t skip; /* bytes of the result before it */
 	uint32_t len;  /* bytes; 0: it keeps none */
 };
@@ -225,12 +222,12 @@ void fanin_request_list_init(struct fanin_request_list *list);
 void fanin_request_list_append(struct fanin_request_list *list, struct fanin_request *request);
 
 /*
- * Ends a request of the list as done, and the request that it is a part of, if no other part is in
- * progress.
+ * Ends a request of the list as done. If it is the last part of another request, ends that one,
+ * too.
  */
 void fanin_request_list_finish(struct fanin_request_list *list, struct fanin_request *request);
 
-/* Ends all requests, and those that they are parts of, with an error. status: negative. */
+/* Ends all requests with an error, and the requests that they are parts of. status: negative. */
 void fanin_request_list_fail(struct fanin_request_list *list, int status);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * AF_PACKET transport. Frames come in through a ring shared with the kernel (TPACKET_V2, which
- * hands over every frame at once where V3 waits for a block to fill). Longer ones and super-frames
- * have their beginning in the ring, in their place, and wait as a whole in the socket's queue
- * (PACKET_COPY_THRESH): a ring is filled by the sender of the frame, which on veth is the switch's
- * core, and what is in it is copied once more; for short frames that costs less than system calls.
- * Frames are sent one by one from where headers and payload lie: from a ring of frames, into which
- * they would be copied first, veth copies them as well. Works on every interface and with every
- * MTU; needs CAP_NET_RAW. See transport.h.
+ * hands over every frame at once, while V3 waits for a block to fill). Of longer frames and
+ * super-frames only the beginning is in the ring, and the whole frame waits in the socket's queue
+ * (PACKET_COPY_THRESH). The reason: the sender of a frame fills the ring, which on veth takes time
+ * of the switch's core, and frames in the ring are copied once more; for short frames this costs
+ * less than system calls. Frames are sent one by one from the caller's headers and payload: a ring
+ * of frames would need one copy more, as veth copies its frames as well. Works on every interface
+ * and with every MTU; needs CAP_NET_RAW. See transport.h.
  */
 #include "segments.h"
 
@@ -32,16 +32,16 @@
 #define BLOCK_BYTES (64 * 1024u)
 
 /*
- * The kernel puts a received frame 66 bytes after the ring frame's start, and what it says of it in
- * between; 20 more make it 32 modulo 64.
+ * The kernel puts a received frame 66 bytes after the ring frame's start, and its description of
+ * the frame in between; 20 bytes more make the offset 32 modulo 64.
  */
 #define RX_RESERVE 20u
 #define RX_OFFSET 96u
 
 /*
- * Frames longer than this are long: in the ring is no more than their beginning, if the queue has
- * room for a window of them. On veth rings and queues took the same time with 17000 bytes, rings 5
- * % more with 32000.
+ * Frames longer than this are long: only their beginning is in the ring, if the queue has room for
+ * a window of them. On veth, rings and queues took the same time with 17000 bytes, and rings 5 %
+ * more with 32000.
  */
 #define SHORT_MAX (32 * 1024u)
 #define LONG_BEGINNING 2048u
@@ -51,10 +51,10 @@
  */
 #define QUEUE_EXTRA 5120u
 
-/* Room for super-frames, which have a window's packets in few of them. */
+/* Queue memory for super-frames, of which a few have all packets of a window. */
 #define QUEUE_BYTES (4 * 1024 * 1024u)
 
-/* Memory that the kernel takes for a sent frame beside its bytes, about. */
+/* Approximate memory that the kernel takes for a sent frame beside its bytes. */
 #define FRAME_OVERHEAD 1024u
 #define MIN_RX_FRAMES 256u
 #define SEND_BUFFER_BYTES (16 * 1024 * 1024)
@@ -62,7 +62,7 @@
 struct ring {
 	uint8_t **frames;
 	uint32_t n_frames;
-	uint32_t head; /* next frame to use */
+	uint32_t head; /* the frame to be used next */
 };
 
 struct af_packet {
@@ -73,11 +73,11 @@ struct af_packet {
 	size_t map_len;
 	struct ring rx;
 	bool queues_long; /* long frames are not in the ring */
-	bool held;        /* one was handed out, and is still in the queue */
+	bool held;        /* a queued frame was handed out, and is still in the queue */
 	struct fanin_segments *segments;
 	uint64_t ring_drops;
-	uint32_t frame_memory; /* about what the kernel takes for a sent frame, bytes */
-	int tx_errnum;         /* why a frame was refused since the last flush; 0: none was */
+	uint32_t frame_memory; /* approximate kernel memory for a sent frame, bytes */
+	int tx_errnum; /* errno of a frame that was refused since the last flush; 0: none was */
 };
 
 static_assert(TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN + RX_RESERVE +
@@ -127,7 +127,7 @@ packet_tx_gather(struct fanin_transport *transport, const struct fanin_headers *
 	transport->counts.send_calls++;
 	if (sendmsg(packet->fd, &message, MSG_DONTWAIT) >= 0)
 		return true;
-	/* No room in the socket's or the interface's queue. */
+	/* The socket's or the interface's queue has no room. */
 	if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR)
 		return false;
 	packet->tx_errnum = errno;
@@ -156,7 +156,7 @@ packet_tx_waiting(struct fanin_transport *transport)
 	return (uint32_t)bytes / packet->frame_memory;
 }
 
-/* The header in which the kernel describes a frame: it lies before the frame. */
+/* Returns the header in which the kernel describes a frame, and which lies before the frame. */
 static const struct virtio_net_hdr *
 slot_vnet(const struct tpacket2_hdr *slot)
 {
@@ -164,8 +164,8 @@ slot_vnet(const struct tpacket2_hdr *slot)
 }
 
 /*
- * Reads what waits in the queue for a frame in the ring: skip bytes of it, and then len bytes.
- * Returns false if it is another one.
+ * Reads the queued frame that belongs to a frame in the ring: skip bytes of it, and then len bytes.
+ * Returns false if it is another frame.
  */
 static bool
 queue_read(struct af_packet *packet, uint32_t frame_len, void *skipped, uint32_t skip, void *to,
@@ -184,7 +184,7 @@ queue_read(struct af_packet *packet, uint32_t frame_len, void *skipped, uint32_t
 	       (ssize_t)(sizeof(vnet) + frame_len);
 }
 
-/* Takes the super-frame in this place of the ring apart. */
+/* Splits the super-frame at this place of the ring into segments. */
 static void
 take_super_frame(struct af_packet *packet, const struct tpacket2_hdr *slot)
 {
@@ -223,7 +223,7 @@ packet_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, u
 {
 	struct af_packet *packet = (struct af_packet *)transport;
 	unsigned int n = fanin_segments_next(packet->segments, frames, max);
-	bool busy = n != 0; /* what is not in the ring is handed out one after the other */
+	bool busy = n != 0; /* queued frames are handed out one by one */
 
 	while (n < max) {
 		struct tpacket2_hdr *slot = ring_head(&packet->rx);
@@ -290,7 +290,7 @@ packet_rx_copy(struct fanin_transport *transport, const struct fanin_frame *fram
 	if (!packet->held || offset > sizeof(packet->segments->data))
 		return false;
 	packet->held = false;
-	/* No super-frame is there meanwhile. */
+	/* There is no super-frame now, so its memory is free. */
 	return queue_read(packet, frame->len, packet->segments->data, offset, to, len);
 }
 
@@ -354,8 +354,8 @@ static const struct fanin_transport_ops packet_ops = {
 };
 
 /*
- * Accepts untagged IPv4 without options or fragments, UDP to groups' port or our own, our job: the
- * same as the XDP program.
+ * Accepts untagged IPv4 without options or fragments, to the groups' or this host's UDP port, of
+ * this job: the same as the XDP program.
  */
 static int
 filter_attach(int fd, const struct fanin_transport_config *config)
@@ -388,8 +388,8 @@ filter_attach(int fd, const struct fanin_transport_config *config)
 }
 
 /*
- * Lets the UDP socket that has this host's port drop everything: without it the kernel would answer
- * the switch with ICMP errors, and what it took would fill its buffer.
+ * Makes the UDP socket that has this host's port drop everything: without the socket the kernel
+ * would answer the switch with ICMP errors, and without the filter packets would fill its buffer.
  */
 static int
 sink_make(const struct fanin_transport_config *config, struct fanin_error *error)
@@ -484,8 +484,8 @@ socket_configure(struct af_packet *packet, const struct fanin_transport_config *
 			       options[i].name, strerror(errno));
 	}
 	/*
-	 * Frames count against it until the receiver has them; without CAP_NET_ADMIN the default
-	 * limit stays.
+	 * Sent frames use this buffer until the receiver has them; without CAP_NET_ADMIN the
+	 * default limit stays.
 	 */
 	if (setsockopt(packet->fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_buffer, sizeof(send_buffer)) <
 	    0)
@@ -515,12 +515,12 @@ socket_open(const struct fanin_transport_config *config)
 	return fd;
 }
 
-/* Makes room in the socket's queue, and notes whether long frames are to go there. */
+/* Makes room in the socket's queue, and decides whether long frames use it. */
 static void
 queue_reserve(struct af_packet *packet, const struct fanin_transport_config *config)
 {
 	const bool long_frames = config->frame_len > SHORT_MAX;
-	/* The kernel grants twice the amount asked for. */
+	/* The kernel grants twice the requested size. */
 	const int needed = (int)(config->window * (config->frame_len + QUEUE_EXTRA));
 	const int wanted = long_frames && needed > (int)QUEUE_BYTES ? needed : (int)QUEUE_BYTES;
 	int granted = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * AF_XDP transport: an XDP program takes the job's packets off the receive queues before the
- * kernel's network stack sees them, into memory shared with this process. One socket for each
- * receive queue, all on one UMEM; everything is sent on the first queue's. See transport.h for the
- * contract.
+ * kernel's network stack sees them, into memory shared with this process. Each receive queue has a
+ * socket, and all sockets share one UMEM; the first queue's socket sends all frames. See
+ * transport.h for the contract.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -75,7 +75,7 @@ xdp_tx_flush(struct fanin_transport *transport)
 		xsk_ring_prod__submit(&xdp->tx, xdp->committed);
 		xdp->committed = 0;
 	}
-	/* One call sends a limited number of frames; it is repeated as long as it sends any. */
+	/* One call sends a limited number of frames, and is repeated as long as it sends any. */
 	for (;;) {
 		uint32_t before = tx_taken(xdp);
 
@@ -146,7 +146,7 @@ xdp_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, unsi
 	return n;
 }
 
-/* The fill rings have room for every frame of their queue, so that this can't fail. */
+/* The fill rings have room for every frame of their queue, so this can't fail. */
 static void
 xdp_rx_release(struct fanin_transport *transport, const struct fanin_frame *frames, unsigned int n)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The AF_XDP transport's state, shared by af_xdp.c (frames) and af_xdp_open.c (setting up). Nobody
- * else includes this.
+ * The AF_XDP transport's state, shared by af_xdp.c (frames) and af_xdp_open.c (setting up). No
+ * other file includes this.
  */
 #ifndef FANIN_HOSTLIB_AF_XDP_INTERNAL_H
 #define FANIN_HOSTLIB_AF_XDP_INTERNAL_H
@@ -44,13 +44,13 @@ struct fanin_xdp {
 	size_t area_len;
 	struct fanin_xdp_queue queues[FANIN_XDP_MAX_QUEUES];
 	unsigned int n_queues;
-	unsigned int next_queue; /* where the next receive burst starts */
-	struct xsk_ring_prod tx; /* of queue 0 */
-	uint64_t *tx_free;       /* stack of UMEM addresses */
+	unsigned int next_queue; /* queue where the next receive burst starts */
+	struct xsk_ring_prod tx; /* ring of queue 0 */
+	uint64_t *tx_free;       /* stack of free UMEM addresses */
 	uint32_t n_tx_free;
 	uint32_t ring_frames; /* entries of each ring; frames per queue and direction */
-	uint32_t committed;   /* not yet given to the kernel */
-	int sink_fd;          /* keeps this host's UDP port; -1: somebody else does */
+	uint32_t committed;   /* frames not yet given to the kernel */
+	int sink_fd;          /* keeps this host's UDP port; -1: another program does */
 	bool busy;            /* a queue still had another socket when it was opened */
 };
 

@@ -18,7 +18,7 @@
 #define MIN_FRAMES 256u
 #define SEND_BUFFER_BYTES (16 * 1024 * 1024)
 
-/* How long to wait for a busy queue, and how often to retry. */
+/* Maximum wait for a busy queue, and the pause between tries. */
 #define BUSY_WAIT_MS 8000
 #define BUSY_PAUSE_MS 10
 
@@ -35,7 +35,7 @@ umem_open(struct fanin_xdp *xdp, const struct fanin_transport_config *config,
 	void *area;
 	int status;
 
-	/* One share per queue for receiving, and one for sending. */
+	/* One share per queue for receiving, and one more for sending. */
 	xdp->area_len = (size_t)(xdp->n_queues + 1) * xdp->ring_frames * FANIN_XDP_FRAME_BYTES;
 	area = mmap(NULL, xdp->area_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		    0);
@@ -101,8 +101,8 @@ queue_open(struct fanin_xdp *xdp, const struct fanin_transport_config *config, u
 	}
 	fd = xsk_socket__fd(queue->socket);
 	/*
-	 * Frames count against it until the receiver has them; without CAP_NET_ADMIN the default
-	 * limit stays.
+	 * Sent frames use this buffer until the receiver has them; without CAP_NET_ADMIN the
+	 * default limit stays.
 	 */
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_buffer, sizeof(send_buffer)) < 0)
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(send_buffer));
@@ -136,8 +136,9 @@ sockets_open(struct fanin_xdp *xdp, const struct fanin_transport_config *config,
 }
 
 /*
- * The program takes a job's multicast packets away from the kernel, and XDP cannot give a frame to
- * two receivers. Another host of the job behind the same interface would get none.
+ * Refuses the interface if another host of the job is behind it: the program takes a job's
+ * multicast packets away from the kernel, and XDP cannot give a frame to two receivers, so the
+ * other host would get none.
  */
 static int
 station_check(const struct fanin_transport_config *config, struct fanin_error *error)

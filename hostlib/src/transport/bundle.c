@@ -8,7 +8,7 @@
 
 #include "transport.h"
 
-/* In `queue` of frames of the second part. */
+/* Bit in `queue` of the second part's frames. */
 #define OF_SECOND (UINT32_C(1) << 31)
 
 struct bundle {
@@ -79,7 +79,7 @@ static unsigned int
 bundle_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, unsigned int max)
 {
 	struct bundle *bundle = (struct bundle *)transport;
-	/* Neither link keeps the other one waiting. */
+	/* The burst is shared, so that neither link keeps the other one waiting. */
 	const unsigned int n_first = bundle->parts[0]->ops->rx_burst(bundle->parts[0], frames,
 								     (max + 1) / 2);
 	const unsigned int n_second =
@@ -176,7 +176,7 @@ bundle_close(struct fanin_transport *transport)
 
 	for (unsigned int i = 0; i < 2; i++)
 		bundle->parts[i]->ops->close(bundle->parts[i]);
-	/* The table of functions is its own: see fanin_bundle_open. */
+	/* The bundle owns its table of functions: see fanin_bundle_open. */
 	free((void *)(uintptr_t)bundle->transport.ops);
 	free(bundle);
 }
@@ -186,7 +186,7 @@ fanin_bundle_open(struct fanin_transport *const parts[2], const uint8_t second_m
 		  struct fanin_transport **bundle, struct fanin_error *error)
 {
 	struct bundle *made = calloc(1, sizeof(*made));
-	/* Has the first part's name, for reports. */
+	/* The table is a copy with the first part's name, for reports. */
 	struct fanin_transport_ops *ops = calloc(1, sizeof(*ops));
 
 	if (made == NULL || ops == NULL) {

@@ -7,8 +7,8 @@
 #include <string.h>
 
 /*
- * Returns the number that stands under a name; 0 if there is none. names, numbers: two lines of
- * words in the same order.
+ * Returns the number below a name; 0 if there is none. names, numbers: two lines of words in the
+ * same order.
  */
 static uint64_t
 number_under(char *names, char *numbers, const char *name)

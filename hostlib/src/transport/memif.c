@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memif transport's frames. Indices are published once per burst, interrupts are requested only
- * before sleeping, and nothing that the switch writes is trusted beyond the buffer that it was
+ * The memif transport's frames. Indices are published once per burst, and interrupts are requested
+ * only before sleeping. Data that the switch writes is trusted only within the buffer that it was
  * written to. See memif.h and transport.h.
  */
 #include <errno.h>
@@ -76,9 +76,7 @@ memif_tx_reserve(struct fanin_transport *transport, uint32_t len)
 
 	if (memif->errnum != 0 || len > FANIN_MEMIF_FRAME_BYTES)
 		return NULL;
-	/*
-	 * Reclaim as early as possible, so that few buffers are in use and those are in the cache.
-	 */
+	/* Reclaiming early keeps few buffers in use, and those in the cache. */
 	if ((memif->tx.head & 7) == 0 || memif->n_tx_free == 0)
 		tx_reclaim(memif);
 	if (memif->n_tx_free == 0)
@@ -154,7 +152,7 @@ memif_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, un
 		interrupts_disable(memif);
 	for (left = ring_returned(memif, ring); left != 0 && n < max; left--) {
 		uint16_t slot = ring->tail & FANIN_MEMIF_MASK;
-		/* Read once: it may change at any time. */
+		/* The descriptor is read once: it may change at any time. */
 		struct memif_descriptor descriptor =
 			*(volatile struct memif_descriptor *)&ring->shared->descriptors[slot];
 		uint32_t buffer = ring->buffers[slot];
@@ -189,7 +187,7 @@ memif_rx_release(struct fanin_transport *transport, const struct fanin_frame *fr
 	ring_publish(&memif->rx);
 }
 
-/* Anything readable on the connection means that the switch has ended it. */
+/* Ends the transport if the connection is readable: the switch has ended it then. */
 static void
 connection_check(struct fanin_memif *memif)
 {
@@ -214,8 +212,8 @@ memif_poll_fds(struct fanin_transport *transport, struct pollfd *fds)
 	if (memif->errnum != 0)
 		return 0;
 	/*
-	 * Frames that came before the switch saw the flag cause no interrupt: check after setting
-	 * it, not before.
+	 * Frames that came before the switch saw the flag cause no interrupt: the ring is checked
+	 * after setting the flag, not before.
 	 */
 	__atomic_store_n(&ring->shared->flags, 0, __ATOMIC_SEQ_CST);
 	memif->interrupts = true;
@@ -285,8 +283,8 @@ fanin_memif_expect(struct fanin_transport *transport, uint16_t window)
 	const uint32_t wanted = 2u * window;
 
 	/*
-	 * Room for all results at once, each repeated, and no more: buffers take turns, and those
-	 * that leave the cache in between cost time.
+	 * Room for all results at once, each repeated, and no more: buffers are used in turn, and
+	 * those that leave the cache meanwhile cost time.
 	 */
 	if (wanted > memif->rx_posted)
 		fanin_memif_post(memif, wanted - memif->rx_posted);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The memif transport: frames in memory that is shared with a switch on the same machine, without a
- * kernel interface: the host has the address that the user gives and a MAC address made from it,
- * and asks the switch for its MAC address by ARP over the ring. See transport.h for the frames.
+ * kernel interface. The host has the address that the user gives and a MAC address made from it,
+ * and finds the switch's MAC address by ARP over the ring. See transport.h for the frames.
  */
 #ifndef FANIN_HOSTLIB_MEMIF_H
 #define FANIN_HOSTLIB_MEMIF_H
 
 #include "transport.h"
 
-/* The largest MTU of the switch; buffers hold more. */
+/* Maximum MTU of the switch; buffers hold more. */
 #define FANIN_MEMIF_MTU 61184u
 
 struct fanin_memif_options {
@@ -41,7 +41,7 @@ int fanin_memif_resolve(struct fanin_transport *transport, uint32_t switch_ip_be
 			uint64_t deadline_ns, fanin_interrupt_fn interrupt, void *interrupt_arg,
 			uint8_t *mac, struct fanin_error *error);
 
-/* From now on only Fanin packets of this job are received. */
+/* From now on the transport receives only Fanin packets of this job. */
 void fanin_memif_filter(struct fanin_transport *transport, uint32_t job, uint16_t udp_port);
 
 /* Makes room for the results of a window, once its size is known. */

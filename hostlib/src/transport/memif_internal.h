@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memif transport's state, shared by memif.c (frames) and memif_open.c (setting up). Nobody
- * else but tests includes this.
+ * The memif transport's state, shared by memif.c (frames) and memif_open.c (setting up). Only these
+ * and tests include this.
  */
 #ifndef FANIN_HOSTLIB_MEMIF_INTERNAL_H
 #define FANIN_HOSTLIB_MEMIF_INTERNAL_H
@@ -22,15 +22,18 @@
 #define FANIN_MEMIF_HEADROOM 32u
 #define FANIN_MEMIF_FRAME_BYTES (FANIN_MEMIF_BUFFER_BYTES - FANIN_MEMIF_HEADROOM)
 
-/* The area: both rings, buffers for sending, buffers for receiving. Offset of a buffer in it: */
+/*
+ * Layout of the shared memory: both rings, buffers for sending, buffers for receiving.
+ * FANIN_MEMIF_BUFFER is the offset of a buffer:
+ */
 #define FANIN_MEMIF_RINGS_BYTES 65536u
 #define FANIN_MEMIF_BUFFER(number)                                                                 \
 	(FANIN_MEMIF_RINGS_BYTES + (uint32_t)(number)*FANIN_MEMIF_BUFFER_BYTES)
 #define FANIN_MEMIF_AREA_BYTES FANIN_MEMIF_BUFFER(2 * FANIN_MEMIF_SLOTS)
 
 /*
- * One direction. Of the memory that the switch can write, only its indices are read; which buffer
- * is in which slot is stored here and never read back.
+ * One direction. Of the memory that the switch can write, only its indices are read. This struct
+ * has the buffer of each slot, which is never read back from there.
  */
 struct fanin_memif_ring {
 	struct memif_ring *shared;
@@ -43,7 +46,7 @@ struct fanin_memif_ring {
 
 struct fanin_memif {
 	struct fanin_transport transport;
-	int fd; /* to the switch */
+	int fd; /* socket to the switch */
 	uint8_t *area;
 	size_t area_len;
 	struct fanin_memif_ring tx;
@@ -55,7 +58,7 @@ struct fanin_memif {
 	bool interrupts;    /* the switch signals rx.event_fd */
 	uint32_t job;
 	uint16_t udp_port_be;
-	int errnum; /* why the connection is broken; 0: it is not */
+	int errnum; /* errno that broke the connection; 0: it works */
 	struct fanin_memif_options options;
 };
 

@@ -29,8 +29,8 @@ static_assert(FANIN_MEMIF_FRAME_BYTES >= FANIN_MEMIF_MTU + 18, "Ethernet header 
 static_assert(FANIN_MEMIF_SLOTS <= 1u << MEMIF_MAX_LOG2_RING, "ring size");
 
 /*
- * Timeout of connecting and of each answer; how long to wait for another client to end, and how
- * often to retry.
+ * Timeout of connecting and of each answer; maximum wait for another client to end, and the pause
+ * between tries.
  */
 #define ANSWER_MS 2000
 #define BUSY_WAIT_MS 1000
@@ -38,10 +38,10 @@ static_assert(FANIN_MEMIF_SLOTS <= 1u << MEMIF_MAX_LOG2_RING, "ring size");
 
 #define ARP_REPEAT_NS (100 * 1000000ull)
 
-/* Enough for the answers to ARP and JOIN, and for broadcasts of others meanwhile. */
+/* Suffices for the answers to ARP and JOIN, and for other hosts' broadcasts meanwhile. */
 #define FIRST_BUFFERS 16
 
-/* Makes a string from the switch fit for messages. */
+/* Replaces unprintable characters in a string from the switch, for messages. */
 static const char *
 printable(char *text, size_t len)
 {
@@ -53,7 +53,7 @@ printable(char *text, size_t len)
 	return text;
 }
 
-/* Makes the memory with two empty rings. */
+/* Allocates the shared memory, with two empty rings. */
 static int
 area_open(struct fanin_memif *memif, int *area_fd, struct fanin_error *error)
 {
@@ -72,7 +72,7 @@ area_open(struct fanin_memif *memif, int *area_fd, struct fanin_error *error)
 		return fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot make shared memory: %s",
 				       strerror(errno));
 	*area_fd = fd;
-	/* The switch wants to be sure that the mapped memory stays. */
+	/* The switch requires that the mapped memory can't shrink. */
 	if (ftruncate(fd, FANIN_MEMIF_AREA_BYTES) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) < 0)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
 				       "no %u bytes of shared memory: %s", FANIN_MEMIF_AREA_BYTES,
@@ -272,7 +272,7 @@ fanin_memif_attach(int fd, const struct fanin_memif_options *options, unsigned i
 		created->transport.ops->close(&created->transport);
 		return status;
 	}
-	/* Not before: the switch resets the indices when it connects. */
+	/* Buffers are posted only now, as the switch resets the indices when it connects. */
 	fanin_memif_post(created, FIRST_BUFFERS);
 	*memif = created;
 	return FANIN_OK;
@@ -352,7 +352,7 @@ arp_ask(struct fanin_memif *memif, uint32_t switch_ip_be)
 	ops->tx_flush(&memif->transport);
 }
 
-/* Looks for the ARP answer among the received frames. Returns true if it is there. */
+/* Looks for the answer to ARP among the received frames. Returns true if it is there. */
 static bool
 arp_answer(struct fanin_memif *memif, uint32_t switch_ip_be, uint8_t *mac)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the kernel knows about the route to the switch: interface, addresses, MTU and the next hop's
+ * The kernel's knowledge of the route to the switch: interface, addresses, MTU and the next hop's
  * MAC address. May block for the time of a system call; keeps no state.
  */
 #ifndef FANIN_HOSTLIB_ROUTE_H
@@ -32,16 +32,14 @@ int fanin_route_find(uint32_t switch_ip_be, const char *interface, struct fanin_
 		     struct fanin_error *error);
 
 /*
- * Looks up the next hop's MAC address in the neighbour table. The kernel has it there once it has
- * exchanged a packet with it.
- *
- * mac: 6 bytes, set on success only. Returns FANIN_OK, FANIN_ERR_NO_ROUTE or FANIN_ERR_SYSTEM.
+ * Looks up the next hop's MAC address in the neighbour table. The table has it once the kernel has
+ * exchanged a packet with the next hop.
  */
 int fanin_route_resolve(const struct fanin_route *route, uint8_t *mac, struct fanin_error *error);
 
 /*
- * Has the kernel ask for the next hop's MAC address, if it does not know it, by an empty datagram
- * to the switch, which drops it. A failure shows in fanin_route_resolve.
+ * Makes the kernel ask for the next hop's MAC address, if it does not know it, by sending an empty
+ * datagram to the switch, which drops it. A failure shows in fanin_route_resolve.
  */
 void fanin_route_ping(const struct fanin_route *route);
 

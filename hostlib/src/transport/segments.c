@@ -83,7 +83,7 @@ fanin_segments_copy(const struct fanin_segments *segments, const struct fanin_fr
 
 	if (offset > frame->len || len > frame->len - offset)
 		return false;
-	/* The headers were made; the rest of the frame is where it came in. */
+	/* The headers are made up; the payload is at its place in the super-frame. */
 	if (offset < FANIN_L4_LEN) {
 		made = len < FANIN_L4_LEN - offset ? len : FANIN_L4_LEN - offset;
 		memcpy(to, (const uint8_t *)frame->data + offset, made);

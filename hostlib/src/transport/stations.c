@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Finds other stations by the addresses that devices on top of an interface have registered with
- * it, which rtnetlink lists as the interface's own forwarding entries (as `bridge fdb show` does).
- * Their devices may be in another namespace, where nothing else shows them. See stations.h.
+ * it. rtnetlink lists them as the interface's own forwarding entries (as `bridge fdb show` does).
+ * The devices may be in another namespace, where nothing else shows them. See stations.h.
  */
 #include "stations.h"
 
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define MAC_LEN 6
-#define MULTICAST 1 /* in the first byte of a MAC address */
+#define MULTICAST 1 /* bit in the first byte of a MAC address */
 
 /* Stores the address of an entry if it is another station's. */
 static bool
@@ -68,7 +68,7 @@ bool
 fanin_station_behind(int ifindex, const uint8_t *mac, uint8_t *other)
 {
 	const struct timeval limit = { .tv_sec = 1 };
-	/* By the length the kernel sees that it is asked for one interface. */
+	/* The kernel knows by the request's length that it is about one interface. */
 	const struct {
 		struct nlmsghdr header;
 		struct ifinfomsg message;

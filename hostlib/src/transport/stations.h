@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 /*
- * Looks for a unicast address that an interface accepts frames for besides its own, in whichever
- * network namespace its device is.
+ * Looks for a unicast address other than its own that an interface accepts frames for. The device
+ * with that address may be in any network namespace.
  *
  * mac: the interface's, 6 bytes. other: 6 bytes, set if there is one. Returns false also if the
  * kernel can't be asked.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chooses the transport by the rule of control/interface/interface.h, and goes on to others if it
- * is refused; the report tells why. A transport that the user named is never replaced by another
- * one.
+ * Chooses the transport by the rule of control/interface/interface.h, and tries others if it is
+ * refused; the report tells the reason. A transport that the user named is never replaced by
+ * another one.
  */
 #include "transport.h"
 
@@ -13,7 +13,7 @@
 #include "memif.h"
 #include "wire/wire.h"
 
-/* shared: several jobs of a process can have it on one interface. */
+/* shared: several jobs of a process can use it on one interface. */
 static const struct {
 	const char *name;
 	bool shared;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the engine sends and receives whole Ethernet frames. A transport is one table of functions;
- * frames are built and read in the transport's own memory. One thread at a time; none of the
- * functions blocks.
+ * The interface by which the engine sends and receives whole Ethernet frames. A transport is one
+ * table of functions; frames are built and read in the transport's own memory. One thread at a
+ * time; none of the functions blocks.
  */
 #ifndef FANIN_HOSTLIB_TRANSPORT_H
 #define FANIN_HOSTLIB_TRANSPORT_H
@@ -25,11 +25,11 @@ struct fanin_frame {
 	void *data;
 	uint32_t len;      /* bytes */
 	bool headers_only; /* only its struct fanin_headers is at data; rx_copy gets the rest */
-	uint32_t queue;    /* transport's */
-	uint64_t handle;   /* transport's */
+	uint32_t queue;    /* the transport's */
+	uint64_t handle;   /* the transport's */
 };
 
-/* Of super-frames, and of the packets in them. */
+/* Numbers of super-frames, and of the packets in them. */
 struct fanin_super_frames {
 	uint64_t sent;
 	uint64_t sent_packets;
@@ -41,20 +41,20 @@ struct fanin_super_frames {
 struct fanin_transport_counts {
 	struct fanin_super_frames super_frames;
 	uint64_t send_calls;    /* system calls that send */
-	uint64_t receive_calls; /* that receive, or find nothing */
-	uint64_t other_calls;   /* that ask, as for what waits to be sent */
-	uint64_t copied_out;    /* bytes of payload that the library copied itself: into packets */
-	uint64_t copied_in;     /* and out of packets */
+	uint64_t receive_calls; /* system calls that receive, or find nothing */
+	uint64_t other_calls;   /* system calls that query, such as what waits to be sent */
+	uint64_t copied_out;    /* bytes of payload that the library itself copied into packets */
+	uint64_t copied_in;     /* the same, out of packets */
 };
 
 struct fanin_transport_ops {
 	const char *name;
-	bool shares_memory; /* with the switch: frames arrive without the kernel running */
-	bool has_port;      /* is itself a receiver of the host's UDP port and of the job's group */
+	bool shares_memory; /* with the switch: frames arrive without the kernel's work */
+	bool has_port; /* its own sockets receive on the host's UDP port and in the job's group */
 
 	/*
 	 * Returns a buffer for a frame of len bytes, or NULL if there is no room now. Reserving
-	 * twice gives the same one.
+	 * twice returns the same one.
 	 */
 	void *(*tx_reserve)(struct fanin_transport *transport, uint32_t len);
 
@@ -62,18 +62,18 @@ struct fanin_transport_ops {
 	void (*tx_commit)(struct fanin_transport *transport, uint32_t len);
 
 	/*
-	 * Replaces these two where the kernel copies sent data in any case: sends a frame from
-	 * where its parts are, at the next flush at the latest: the payload stays as it is until
-	 * then, the headers need not. Returns false if there is no room now. A frame that the link
-	 * refuses is lost, and the next flush says why. NULL: frames are built in the transport's
-	 * memory.
+	 * Replaces these two functions where the kernel copies sent data in any case. Sends a frame
+	 * from the caller's headers and payload, at the next flush at the latest. The payload must
+	 * not change until then; the headers may. Returns false if there is no room now. A frame
+	 * that the link refuses is lost, and the next flush returns the reason. NULL: frames are
+	 * built in the transport's memory.
 	 */
 	bool (*tx_gather)(struct fanin_transport *transport, const struct fanin_headers *headers,
 			  const void *payload, uint32_t payload_len);
 
 	/*
-	 * The same, but the payload may change at once. NULL: as it may for tx_gather, or where
-	 * there is none.
+	 * The same, but the payload may change at once. NULL: as after tx_gather, or if there is no
+	 * tx_gather.
 	 */
 	bool (*tx_copy)(struct fanin_transport *transport, const struct fanin_headers *headers,
 			const void *payload, uint32_t payload_len);
@@ -85,20 +85,21 @@ struct fanin_transport_ops {
 	int (*tx_flush)(struct fanin_transport *transport);
 
 	/*
-	 * Returns about how many frames of the job's length have been sent and wait to leave this
-	 * host. NULL: none wait.
+	 * Returns approximately how many frames of the job's length have been sent and wait to
+	 * leave this host. NULL: none wait.
 	 */
 	uint32_t (*tx_waiting)(struct fanin_transport *transport);
 
 	/*
-	 * Says whether super-frames pass on the way to the switch. why: if not, what is known of
-	 * it. NULL: none are sent.
+	 * Tells the transport whether super-frames pass on the way to the switch. why: if they
+	 * don't, what is known of the reason. NULL: none are sent.
 	 */
 	void (*path)(struct fanin_transport *transport, bool super_frames, const char *why);
 
 	/*
-	 * From now on packets leave one by one, or not any more: they take the place of lost ones.
-	 * lost_twice: which may be because they were in super-frames. NULL: they always do.
+	 * From now on packets leave one by one, as they replace lost ones, or no longer do.
+	 * lost_twice: they may have been lost because they were in super-frames. NULL: packets
+	 * always leave one by one.
 	 */
 	void (*tx_alone)(struct fanin_transport *transport, bool alone, bool lost_twice);
 
@@ -112,8 +113,8 @@ struct fanin_transport_ops {
 			   unsigned int n);
 
 	/*
-	 * Copies len bytes from offset on of a frame that has headers_only; once for each frame.
-	 * Returns false if that fails: the frame is lost. NULL if there are no such frames.
+	 * Copies len bytes, from an offset on, of a frame that has headers_only; once for each
+	 * frame. Returns false if this fails: the frame is lost. NULL if there are no such frames.
 	 */
 	bool (*rx_copy)(struct fanin_transport *transport, const struct fanin_frame *frame,
 			uint32_t offset, void *to, uint32_t len);
@@ -125,8 +126,8 @@ struct fanin_transport_ops {
 	uint32_t (*rx_room)(struct fanin_transport *transport);
 
 	/*
-	 * Fills in what poll() has to wait for; returns how many of the FANIN_TRANSPORT_MAX_FDS
-	 * entries are used.
+	 * Fills in the descriptors and events for poll(); returns how many of the
+	 * FANIN_TRANSPORT_MAX_FDS entries are used.
 	 */
 	unsigned int (*poll_fds)(struct fanin_transport *transport, struct pollfd *fds);
 
@@ -136,12 +137,12 @@ struct fanin_transport_ops {
 	 */
 	uint64_t (*ring_drops)(struct fanin_transport *transport);
 
-	/* Adds what is counted elsewhere than in the transport's own counts. NULL: nothing is. */
+	/* Adds counts that are kept outside of the transport's own. NULL: there are none. */
 	void (*counts)(struct fanin_transport *transport, struct fanin_transport_counts *sum);
 
 	/*
-	 * Says in words why something is not received, for an error that is about to be told: it
-	 * may call the system. NULL, or returns NULL: nothing is known.
+	 * Returns why packets may not be received, for the text of an error; may make system calls.
+	 * NULL, or returns NULL: nothing is known.
 	 */
 	const char *(*rx_trouble)(struct fanin_transport *transport);
 
@@ -152,11 +153,11 @@ struct fanin_transport_ops {
 struct fanin_transport {
 	const struct fanin_transport_ops *ops;
 	struct fanin_transport_counts counts;
-	char reason[FANIN_TEXT_LEN]; /* why this transport, for the report */
+	char reason[FANIN_TEXT_LEN]; /* why this transport was chosen, for the report */
 };
 
 /*
- * Sends a frame, at the next flush at the latest, until when the payload stays as it is. Returns
+ * Sends a frame, at the next flush at the latest. The payload must not change until then. Returns
  * false if there is no room now.
  */
 static inline bool
@@ -178,7 +179,7 @@ fanin_transport_send_held(struct fanin_transport *transport, const struct fanin_
 	return true;
 }
 
-/* The same, but the payload's memory is the caller's at once. */
+/* The same, but the payload may change at once. */
 static inline bool
 fanin_transport_send(struct fanin_transport *transport, const struct fanin_headers *headers,
 		     const void *payload, uint32_t payload_len)
@@ -197,7 +198,7 @@ fanin_super_frames_add(struct fanin_super_frames *sum, const struct fanin_super_
 	sum->received_packets += more->received_packets;
 }
 
-/* Adds all that a transport has counted. */
+/* Adds all counts of a transport. */
 static inline void
 fanin_transport_counts_add(struct fanin_transport *transport, struct fanin_transport_counts *sum)
 {
@@ -222,8 +223,8 @@ fanin_transport_alone(struct fanin_transport *transport, bool alone, bool lost_t
 }
 
 /*
- * Copies len bytes of a received frame from offset on; once for each frame. Returns false if the
- * frame is lost.
+ * Copies len bytes of a received frame, from an offset on; once for each frame. Returns false if
+ * the frame is lost.
  */
 static inline bool
 fanin_frame_copy(struct fanin_transport *transport, const struct fanin_frame *frame,
@@ -236,7 +237,7 @@ fanin_frame_copy(struct fanin_transport *transport, const struct fanin_frame *fr
 	return true;
 }
 
-/* Receive buffer that a UDP socket asks for unless it is told otherwise, bytes. */
+/* Size of the receive buffer that a UDP socket requests by default, bytes. */
 #define FANIN_UDP_RECEIVE_BUFFER (8u << 20)
 
 /* Configuration of a transport. Constant while it is being opened. */
@@ -246,26 +247,26 @@ struct fanin_transport_config {
 	const uint8_t *local_mac; /* 6 bytes */
 	unsigned int rx_queues;   /* of the interface */
 	uint32_t local_ip_be;
-	uint32_t switch_ip_be;     /* or of the first hop, if data_fd is -1 */
-	const uint8_t *switch_mac; /* likewise; 6 bytes that are there, and may change, while the
-				      transport is open */
-	uint32_t group_be;         /* where results go */
+	uint32_t switch_ip_be;     /* or the first hop's, if data_fd is -1 */
+	const uint8_t *switch_mac; /* of the switch, or the first hop; 6 bytes that exist, and may
+				      change, while the transport is open */
+	uint32_t group_be;         /* destination of results */
 	uint32_t mtu;
 	uint32_t job;
 	uint16_t udp_port;  /* of switches and groups, host order */
-	uint16_t data_port; /* where answers to this host alone are taken, of data_fd; 0: at
+	uint16_t data_port; /* port of answers to this host alone, data_fd's; 0: they come to
 			       udp_port */
-	int data_fd; /* UDP socket for what is for this host alone, connected to the switch; the
+	int data_fd; /* UDP socket for packets to this host alone, connected to the switch; the
 			transport's once it is open. -1: there is none */
 	bool shares_interface;   /* with other jobs of this process */
-	uint16_t window;         /* most blocks in flight */
-	uint32_t frame_len;      /* longest frame, bytes */
-	uint32_t receive_buffer; /* that each UDP socket asks for, bytes */
+	uint16_t window;         /* maximum of blocks in flight */
+	uint32_t frame_len;      /* maximum of a frame, bytes */
+	uint32_t receive_buffer; /* requested by each UDP socket, bytes */
 	const struct fanin_log *log;
 };
 
 /*
- * Opens the transport of a name, or with "auto" the first one that works.
+ * Opens the transport of this name, or with "auto" the first one that works.
  *
  * transport: set on success only; close with its ops. error: on failure the reasons of every
  * transport tried. Returns FANIN_OK, FANIN_ERR_TRANSPORT, FANIN_ERR_PERMISSION, FANIN_ERR_NO_MEMORY
@@ -275,11 +276,11 @@ int fanin_transport_open(const struct fanin_transport_config *config, const char
 			 struct fanin_transport **transport, struct fanin_error *error);
 
 /*
- * Two transports of different interfaces as one: frames leave by the interface whose MAC address
- * they have as source, and come in by both. What one link refuses is lost as on any link; a flush
- * fails if both do.
+ * Opens a transport over two others, of different interfaces: frames leave by the interface whose
+ * MAC address is their source, and arrive by both. Frames that one link refuses are lost as on any
+ * link; a flush fails if both links refuse frames.
  *
- * parts: are the bundle's from now on, also on failure. second_mac: of the second one's interface.
+ * parts: the bundle's from now on, also on failure. second_mac: of the second one's interface.
  * bundle: set on success only. Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
  */
 int fanin_bundle_open(struct fanin_transport *const parts[2], const uint8_t second_mac[6],

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Transport over UDP sockets: it needs no rights. Packets that are alike leave as one super-frame
- * (UDP_SEGMENT) and come in as one (UDP_GRO), so that the kernel is entered once for some 64 KiB
- * whatever the MTU. They are gathered until the next flush from where headers and payload lie. One
- * socket has what is for this host alone and sends; another one has what goes to the job's group.
- * Both are connected to the switch, so that the kernel drops what others send. See transport.h.
+ * Transport over UDP sockets: it needs no rights. Packets of one kind leave as one super-frame
+ * (UDP_SEGMENT) and arrive as one (UDP_GRO), so that the kernel is entered once for some 64 KiB,
+ * whatever the MTU. Until the next flush they are gathered from the callers' headers and payloads.
+ * One socket sends, and receives packets to this host alone; another one receives packets to the
+ * job's group. Both are connected to the switch, so the kernel drops packets from other senders.
+ * See transport.h.
  */
 #include "udp_internal.h"
 
@@ -20,8 +21,8 @@
 #include <unistd.h>
 
 /*
- * Payloads up to this length are copied: cheaper than one more part of a message, and their memory
- * may be the caller's stack.
+ * Payloads up to this length are copied: this is cheaper than one more part of a message, and their
+ * memory may be the caller's stack.
  */
 #define MAX_COPY_BYTES 256u
 
@@ -34,8 +35,8 @@ is_no_room(int errnum)
 }
 
 /*
- * Which of the sockets sends this packet: hosts that join no switch take other ports for other
- * paths.
+ * Returns the socket that sends this packet: hosts that join no switch choose paths by source
+ * ports.
  */
 static int
 fd_of(const struct fanin_sockets *udp, const struct fanin_headers *headers)
@@ -66,7 +67,7 @@ batch_clear(struct fanin_udp_batch *batch)
 	batch->is_late = false;
 }
 
-/* May the packet leave in one super-frame with those of the batch? */
+/* True if the packet may leave in one super-frame with those of the batch. */
 static bool
 batch_takes(const struct fanin_udp_batch *batch, int fd, const struct fanin_headers *headers,
 	    uint32_t size)
@@ -109,7 +110,7 @@ batch_add(struct fanin_udp_batch *batch, const struct fanin_headers *headers, co
 	batch->closed = FANIN_HDR_LEN + payload_len < batch->size;
 }
 
-/* Puts all of the batch into memory of its own, as it can't leave now. */
+/* Copies the whole batch into memory of its own, as it can't leave now. */
 static void
 batch_copy(struct fanin_udp_batch *batch)
 {
@@ -124,7 +125,7 @@ batch_copy(struct fanin_udp_batch *batch)
 			memcpy(batch->late + at, batch->parts[k].iov_base, batch->parts[k].iov_len);
 			at += (uint32_t)batch->parts[k].iov_len;
 		}
-		/* Parts from here on were read already: a packet has one at least. */
+		/* Entries from here on have been read: each packet has at least one part. */
 		batch->first_part[i] = (uint16_t)i;
 		batch->parts[i] = (struct iovec){ batch->late + begin, at - begin };
 	}
@@ -133,7 +134,7 @@ batch_copy(struct fanin_udp_batch *batch)
 	batch->is_late = true;
 }
 
-/* Appends IP_TOS to a message's control data, behind what is there. */
+/* Appends IP_TOS to a message's control data. */
 static void
 tos_set(struct msghdr *message, union fanin_segment_control *control, int tos)
 {
@@ -151,8 +152,8 @@ tos_set(struct msghdr *message, union fanin_segment_control *control, int tos)
 }
 
 /*
- * Sends n packets of the batch from one on, as a super-frame if these are several. Returns 0 or an
- * errno.
+ * Sends n packets of the batch, from `first` on, as a super-frame if there are several. Returns 0
+ * or an errno.
  */
 static int
 message_send(struct fanin_sockets *udp, const struct fanin_udp_batch *batch, unsigned int first,
@@ -176,7 +177,7 @@ message_send(struct fanin_sockets *udp, const struct fanin_udp_batch *batch, uns
 	if (batch->tos != 0)
 		tos_set(&message, &control, batch->tos);
 	udp->transport.counts.send_calls++;
-	/* An error of a packet before, which the socket tells once, says nothing of this one. */
+	/* The socket reports errors of earlier packets once; they say nothing about this one. */
 	if (sendmsg(batch->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 		return 0;
 	if (errno == ECONNREFUSED || errno == EHOSTUNREACH) {
@@ -188,7 +189,7 @@ message_send(struct fanin_sockets *udp, const struct fanin_udp_batch *batch, uns
 	return errno;
 }
 
-/* Says in the transport's reason why packets leave one by one. why: NULL: they don't. */
+/* Adds to the transport's reason why packets leave one by one. why: NULL: they don't. */
 static void
 reason_note(struct fanin_sockets *udp, const char *why)
 {
@@ -204,7 +205,7 @@ reason_note(struct fanin_sockets *udp, const char *why)
 			 why);
 }
 
-/* The kernel, or the interface, refuses super-frames that it should take. */
+/* Sends no super-frames any more, because the kernel or the interface refuses them. */
 static void
 super_frames_give_up(struct fanin_sockets *udp, const char *why)
 {
@@ -215,7 +216,7 @@ super_frames_give_up(struct fanin_sockets *udp, const char *why)
 		       "udp: packets leave one by one from now on: %s", why);
 }
 
-/* Takes the packets that have left off a batch. */
+/* Removes the packets that have left from a batch. */
 static void
 batch_cut(struct fanin_udp_batch *batch, unsigned int n)
 {
@@ -230,9 +231,7 @@ batch_cut(struct fanin_udp_batch *batch, unsigned int n)
 	batch->closed = true;
 }
 
-/*
- * Sends what was gathered. Returns false if there is no room for all of it now; what is left stays.
- */
+/* Sends the batch. Returns false if there is no room for all of it now; the rest stays. */
 static bool
 batch_send(struct fanin_sockets *udp)
 {
@@ -291,7 +290,7 @@ udp_tx_alone(struct fanin_transport *transport, bool alone, bool lost_twice)
 {
 	struct fanin_sockets *udp = (struct fanin_sockets *)transport;
 
-	/* The last one of those takes nobody with it. */
+	/* No later packet may join a packet that leaves alone. */
 	if (udp->alone && !alone)
 		udp->batch.closed = true;
 	udp->alone = alone;
@@ -422,14 +421,14 @@ receive(struct fanin_sockets *udp, int fd, const struct fanin_headers *like,
 	return true;
 }
 
-/* Is all of it handed out? */
+/* True if all segments have been handed out. */
 static bool
 is_empty(const struct fanin_segments *segments)
 {
 	return segments->next >= segments->len;
 }
 
-/* Receives what has come for the job's group. Returns false if there is nothing. */
+/* Receives packets to the job's group. Returns false if there are none. */
 static bool
 receive_of_group(struct fanin_sockets *udp)
 {
@@ -440,9 +439,9 @@ receive_of_group(struct fanin_sockets *udp)
 }
 
 /*
- * Packets of the group come first, those for this host alone once nothing of the group is left that
- * was here before them: an answer must not overtake the results that the switch has sent before it,
- * as a host that hears that a block is done takes its result for lost.
+ * Packets to the group come first. Packets to this host alone follow once all packets to the group
+ * that came before them are handed out: an answer must not overtake the results that the switch has
+ * sent before it, since a host that hears that a block is done takes its result for lost.
  */
 static unsigned int
 udp_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, unsigned int max)
@@ -450,7 +449,10 @@ udp_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, unsi
 	struct fanin_sockets *udp = (struct fanin_sockets *)transport;
 	unsigned int n = fanin_segments_next(udp->of_group, frames, max);
 
-	/* Frames that were handed out stay until the same socket's next super-frame is received. */
+	/*
+	 * Frames that were handed out stay valid until the same socket receives its next
+	 * super-frame.
+	 */
 	if (n != 0)
 		return n;
 	if (receive_of_group(udp))
@@ -534,8 +536,8 @@ udp_rx_trouble(struct fanin_transport *transport)
 	struct fanin_inflow now;
 
 	/*
-	 * It is not rp_filter, which asks for the source: what is for this host alone has the same
-	 * one.
+	 * The cause is not rp_filter, which checks the source: packets to this host alone have the
+	 * same source.
 	 */
 	if (udp->heard_group || !udp->heard_alone)
 		return NULL;

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Send buffer that a socket asks for, bytes; without rights the kernel grants less. */
+/* Size of the send buffer that a socket requests, bytes; without rights the kernel grants less. */
 #define SEND_BUFFER (8 * 1024 * 1024)
 
-/* Memory that the kernel takes for a packet beside its bytes, about. */
+/* Approximate memory that the kernel takes for a packet beside its bytes. */
 #define PACKET_OVERHEAD 1024u
 
 void
@@ -33,7 +33,7 @@ fanin_udp_free(struct fanin_sockets *udp)
 	free(udp);
 }
 
-/* Gives a socket as much memory as it may have. Returns the bytes for what was received. */
+/* Gives a socket as much memory as it may have. Returns the bytes for received packets. */
 static uint32_t
 buffers_set(int fd, uint32_t receive_buffer)
 {
@@ -55,7 +55,7 @@ receiver_configure(int fd)
 {
 	const int on = 1;
 
-	/* Without it the kernel hands over single packets. */
+	/* Without this option the kernel hands over single packets. */
 	(void)setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
 	return setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &on, sizeof(on)) == 0 ? 0 : errno;
 }
@@ -73,8 +73,8 @@ sender_configure(int fd)
 }
 
 /*
- * Binds a socket to the interface, so that nothing that comes in by another one is believed.
- * Returns 0 or an errno.
+ * Binds a socket to the interface, so that it accepts nothing from other interfaces. Returns 0 or
+ * an errno.
  */
 static int
 device_bind(int fd, const struct fanin_transport_config *config)
@@ -82,7 +82,7 @@ device_bind(int fd, const struct fanin_transport_config *config)
 	int bound = 0;
 	socklen_t len = sizeof(bound);
 
-	/* To bind it once more takes rights. */
+	/* Binding it again would need rights. */
 	if (getsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &bound, &len) == 0 &&
 	    bound == config->ifindex)
 		return 0;
@@ -100,8 +100,8 @@ system_error(struct fanin_error *error, int errnum, const char *what)
 }
 
 /*
- * The socket of the job's group. It becomes a member last: until then nothing is delivered to it,
- * so that all that comes is from the switch.
+ * Opens the socket of the job's group. The socket joins the group last: until then it receives
+ * nothing, so everything that it receives comes from the switch.
  */
 static int
 group_open(struct fanin_sockets *udp, const struct fanin_transport_config *config,
@@ -156,7 +156,7 @@ group_open(struct fanin_sockets *udp, const struct fanin_transport_config *confi
 	return FANIN_OK;
 }
 
-/* A socket with an address of this host. Returns it, or minus an errno. */
+/* Opens a socket with an address of this host. Returns it, or -errno. */
 static int
 own_socket(const struct fanin_transport_config *config, uint16_t port)
 {
@@ -182,8 +182,8 @@ own_socket(const struct fanin_transport_config *config, uint16_t port)
 }
 
 /*
- * Sockets of a host that joins no switch: others know it by its address and the port alone. It
- * sends from other ones, whose ports choose paths.
+ * Opens the sockets of a host that joins no switch. One has the address and port by which others
+ * know the host. The others send, and their ports choose paths.
  */
 static int
 peers_open(struct fanin_sockets *udp, const struct fanin_transport_config *config,
@@ -215,7 +215,7 @@ peers_open(struct fanin_sockets *udp, const struct fanin_transport_config *confi
 	return FANIN_OK;
 }
 
-/* The socket that the channel to the switch was opened with. */
+/* Takes over the socket that the channel to the switch was opened with. */
 static int
 data_take(struct fanin_sockets *udp, const struct fanin_transport_config *config,
 	  struct fanin_error *error)
@@ -236,7 +236,7 @@ data_take(struct fanin_sockets *udp, const struct fanin_transport_config *config
 	return FANIN_OK;
 }
 
-/* What stands before packets that come in, for those who want to see all headers. */
+/* Makes the headers that received packets get, for callers that want to see all headers. */
 static void
 headers_make(struct fanin_sockets *udp, const struct fanin_transport_config *config)
 {
@@ -304,7 +304,7 @@ fanin_udp_open(const struct fanin_transport_config *config, struct fanin_transpo
 			 ? fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory")
 			 : open_sockets(udp, config, error);
 	if (status != FANIN_OK) {
-		/* It stays the caller's. */
+		/* The data socket stays the caller's. */
 		if (udp->data_fd == config->data_fd) {
 			udp->data_fd = -1;
 			udp->n_tx_fds = 0;

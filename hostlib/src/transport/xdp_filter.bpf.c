@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The XDP program of the AF_XDP transport: takes untagged IPv4 packets to Fanin's UDP port, or to
- * the process's own, that belong to one job and leaves everything else to the kernel, including
- * unicast packets to another host's MAC address. Compiled for BPF and embedded in the library; the
+ * The XDP program of the AF_XDP transport: takes untagged IPv4 packets of one job to Fanin's UDP
+ * port, or to the process's own, and leaves everything else to the kernel, including unicast
+ * packets to another host's MAC address. Compiled for BPF and embedded in the library; the
  * constants are set before it is loaded.
  */
 #include <stdbool.h>
@@ -17,11 +17,10 @@
 #include <bpf/bpf_helpers.h>
 
 #define MAX_QUEUES 64
-#define FRAGMENT_MASK 0x3fff /* more fragments, and the offset */
+#define FRAGMENT_MASK 0x3fff /* the more-fragments flag, and the offset */
 
 const volatile __u16 fanin_udp_port;  /* host order */
-const volatile __u16 fanin_data_port; /* likewise: where this process takes answers; 0: nowhere else
-				       */
+const volatile __u16 fanin_data_port; /* port of answers to this process, host order; 0: none */
 const volatile __u32 fanin_job;
 const volatile __u8 fanin_mac[ETH_ALEN]; /* the interface's */
 
@@ -32,7 +31,7 @@ struct {
 	__type(value, __u32);
 } fanin_sockets SEC(".maps");
 
-/* The start of struct fanin_hdr (wire/wire.h), whose other headers can't be used here. */
+/* The start of struct fanin_hdr (wire/wire.h). wire.h includes headers that can't be used here. */
 struct fanin_start {
 	__u8 version;
 	__u8 type;

@@ -19,11 +19,11 @@
 #include "wire/wire.h"
 #include "xdp_filter_object.h"
 
-/* The offset of the job that the program reads. */
+/* The program reads the job at this offset. */
 static_assert(offsetof(struct fanin_hdr, job) == 4, "struct fanin_start in xdp_filter.bpf.c");
 
 static pthread_mutex_t libbpf_mutex = PTHREAD_MUTEX_INITIALIZER;
-static const struct fanin_log *libbpf_log; /* of the thread that holds the mutex */
+static const struct fanin_log *libbpf_log; /* log of the thread that holds the mutex */
 
 static int __attribute__((format(printf, 2, 0)))
 libbpf_line(enum libbpf_print_level level, const char *format, va_list args)
@@ -34,7 +34,9 @@ libbpf_line(enum libbpf_print_level level, const char *format, va_list args)
 	return 0;
 }
 
-/* The constants of the program live in its read-only data, in the order of their declaration. */
+/*
+ * Sets the program's constants. They are in its read-only data, in the order of their declaration.
+ */
 static int
 constants_set(struct bpf_object *object, const struct fanin_transport_config *config)
 {
@@ -43,7 +45,7 @@ constants_set(struct bpf_object *object, const struct fanin_transport_config *co
 		uint16_t data_port;
 		uint32_t job;
 		uint8_t mac[6];
-		uint8_t end[2]; /* the map is as long as what is before it */
+		uint8_t end[2]; /* the map has the size of the fields before it */
 	} constants = {
 		.udp_port = config->udp_port,
 		.data_port = config->data_port,
@@ -152,7 +154,7 @@ fanin_xdp_program_is_attached(const struct fanin_xdp_program *program)
 	struct bpf_link_info info = { 0 };
 	uint32_t len = sizeof(info);
 
-	/* A link that was detached stays, without an interface. */
+	/* A link that was detached remains, without an interface. */
 	return bpf_obj_get_info_by_fd(program->link_fd, &info, &len) != 0 || info.xdp.ifindex != 0;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From dense to sparse: the elements that are large enough, of each bucket only the largest if that
- * is asked for. Magnitudes are compared as keys, 64-bit numbers in the same order; that of any NaN
- * is the largest.
+ * Makes a sparse vector of a dense one: takes the elements that are large enough, or only the
+ * largest of each bucket. Magnitudes are compared as keys, 64-bit numbers in the same order; the
+ * key of any NaN is the largest.
  */
 #include "vector.h"
 
@@ -49,7 +49,7 @@ key_infinity(const struct format *format)
 								    << format->mantissa_bits;
 }
 
-/* The magnitude's key: its bits if it is a float, else its value. */
+/* Returns the magnitude's key: its bits if it is a float, else its value. */
 static uint64_t
 key_of(const uint8_t *element, unsigned int dtype, uint32_t element_bytes,
        const struct format *format)
@@ -68,7 +68,10 @@ key_of(const uint8_t *element, unsigned int dtype, uint32_t element_bytes,
 	return (0 - key) & (sign | (sign - 1));
 }
 
-/* The value of a key of this type that is no NaN. Exact but for integers beyond 2^53. */
+/*
+ * Returns the magnitude of a key of this type, which is not NaN. Exact except for integers beyond
+ * 2^53.
+ */
 static double
 magnitude_of(uint64_t key, const struct format *format)
 {
@@ -85,14 +88,14 @@ magnitude_of(uint64_t key, const struct format *format)
 	mantissa = key & ((UINT64_C(1) << mantissa_bits) - 1);
 	if (exponent == (UINT64_C(1) << exponent_bits) - 1)
 		return __builtin_inf();
-	/* Denormal numbers have the least exponent, and no leading one. */
+	/* Denormal numbers have the smallest exponent, and no leading one. */
 	scale = (int)(exponent == 0 ? 1 : exponent) - ((1 << (exponent_bits - 1)) - 1) -
 		(int)mantissa_bits;
 	value = (double)(exponent == 0 ? mantissa : mantissa | UINT64_C(1) << mantissa_bits);
 	return __builtin_ldexp(value, scale);
 }
 
-/* The least key whose magnitude is larger than the threshold. */
+/* Returns the smallest key whose magnitude is larger than the threshold. */
 static uint64_t
 key_limit(double threshold, unsigned int dtype, uint32_t element_bytes)
 {
@@ -101,7 +104,7 @@ key_limit(double threshold, unsigned int dtype, uint32_t element_bytes)
 	uint64_t low = 0;
 	uint64_t high;
 
-	/* Of floats infinity, of integers the largest magnitude. */
+	/* The search ends at infinity for floats, and at the largest magnitude for integers. */
 	if (format != NULL)
 		high = key_infinity(format);
 	else if (is_signed(dtype))
@@ -125,8 +128,8 @@ struct compaction {
 	const uint8_t *dense;
 	const struct format *format;
 	uint64_t n;
-	uint64_t limit; /* keys from here on are taken */
-	uint64_t count; /* taken */
+	uint64_t limit; /* elements with this key or a larger one are taken */
+	uint64_t count; /* number of elements taken */
 	uint64_t capacity;
 	uint8_t *indices;
 	uint8_t *values;
@@ -142,7 +145,7 @@ key_at(const struct compaction *work, uint64_t index)
 		      work->format);
 }
 
-/* An element is taken, if there is room. */
+/* Takes an element, if there is room. */
 static void
 element_take(struct compaction *work, uint64_t index)
 {
@@ -156,8 +159,8 @@ element_take(struct compaction *work, uint64_t index)
 }
 
 /*
- * One byte for each of 64 elements: 1 if its magnitude's bits are `limit` or more. Loops that
- * compilers vectorise.
+ * Sets one byte for each of 64 elements: 1 if its magnitude's bits are `limit` or more. Compilers
+ * vectorise these loops.
  */
 #define FLAGS(name, type, magnitude)                                                               \
 	static void name(const uint8_t *elements, uint64_t limit, uint64_t sign, uint8_t *flags)   \
@@ -198,7 +201,7 @@ flags_of(const struct compaction *work)
 }
 
 /*
- * Bits of 64 bytes that are 0 or 1: the product moves each of 8 bytes' bit to one place of the
+ * Packs 64 bytes that are 0 or 1 into a word. The multiplication moves the bits of 8 bytes to the
  * upper byte.
  */
 static uint64_t
@@ -253,7 +256,7 @@ all_take(struct compaction *work)
 	uint8_t flags[64];
 	uint8_t last[64 * sizeof(uint64_t)] = { 0 };
 
-	/* Nothing but NaN, whose bits are beyond those of infinity. */
+	/* Only NaN passes, whose bits are beyond those of infinity. */
 	if (limit == KEY_NAN && work->format == NULL)
 		return;
 	if (limit == KEY_NAN)
@@ -274,7 +277,7 @@ all_take(struct compaction *work)
 	}
 }
 
-/* Moves down what is no heap at its root: the least is on top. */
+/* Restores the heap below a place that may break it. The smallest key is at the root. */
 static void
 heap_sift(uint64_t *heap, uint64_t n, uint64_t at)
 {
@@ -294,9 +297,9 @@ heap_sift(uint64_t *heap, uint64_t n, uint64_t at)
 }
 
 /*
- * Takes the `top` largest elements of a bucket, of equal ones the first. heap: room for `top` keys,
- * of which those that stay are found in one pass; a second one takes what is larger than the least
- * of them, and as many as are left of those that equal it.
+ * Takes the `top` largest elements of a bucket, and the first ones of equal elements. heap: room
+ * for `top` keys. One pass finds the largest keys. A second one takes all elements that are larger
+ * than the smallest of these keys, and as many equal to it as there is room for.
  */
 static void
 bucket_take(struct compaction *work, uint64_t begin, uint64_t end, uint64_t top, uint64_t *heap)

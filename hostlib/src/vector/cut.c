@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a sparse vector is cut: into blocks of so many indices each that a block on average fills a
- * packet with some room to spare, and a block into shards. See sparse.h.
+ * Cuts a sparse vector into blocks, such that an average block almost fills a packet, and a block
+ * into shards. See vector.h.
  */
 #include "vector.h"
 
 #include <assert.h>
 
-/* The largest number whose square is not larger. */
+/* Returns the largest number whose square does not exceed `number`. */
 static uint64_t
 square_root(uint64_t number)
 {
@@ -21,8 +21,8 @@ square_root(uint64_t number)
 }
 
 /*
- * Numbers of values are random: so many are left free that one block in some 40 needs another
- * packet.
+ * Reduces the values of a packet by two standard deviations of a random number of values: about one
+ * block in 40 then needs another packet.
  */
 static uint64_t
 with_slack(uint64_t values)
@@ -33,8 +33,8 @@ with_slack(uint64_t values)
 }
 
 /*
- * Of the form list, with indices of so many bytes, whatever the span. n, most: at most 2^40, most
- * not 0.
+ * Returns the span of blocks in the form list, for indices of index_bytes. n, most: at most 2^40,
+ * most not 0.
  */
 static uint64_t
 span_of_list(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t index_bytes,
@@ -43,15 +43,18 @@ span_of_list(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t index_b
 	return with_slack(payload_bytes / (element_bytes + index_bytes)) * n / most;
 }
 
-/* Likewise with the indices that such a span has. with_short: of the shorter ones. */
+/*
+ * Chooses the span between those with shorter and with longer indices. with_short: with the shorter
+ * ones.
+ */
 static uint64_t
 span_of_indices(uint64_t n, uint64_t most, uint64_t with_short, uint64_t with_long)
 {
 	if (with_short <= FANIN_SHARD_SHORT_SPAN)
 		return with_short;
 	/*
-	 * Fewer packets have longer indices: that is worth it if headers are more than the 2 bytes
-	 * of each value, the result's still more.
+	 * With longer indices there are fewer packets. They pay if the saved headers are larger
+	 * than the 2 bytes more of each value, of which the result has still more.
 	 */
 	if (with_long <= FANIN_SHARD_SHORT_SPAN ||
 	    2 * most * FANIN_SHARD_SHORT_SPAN >= n * FANIN_PAYLOAD_OFFSET)
@@ -59,12 +62,15 @@ span_of_indices(uint64_t n, uint64_t most, uint64_t with_short, uint64_t with_lo
 	return with_long;
 }
 
-/* Of the form bitmap. Likewise. */
+/* Returns the span of blocks in the form bitmap; the arguments are as for span_of_list. */
 static uint64_t
 span_of_bitmap(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t payload_bytes)
 {
 	const uint64_t room = payload_bytes - sizeof(uint32_t);
-	/* A word of bits, and the values that belong to it on average, in bytes times n. */
+	/*
+	 * The size of a word of bits and of the values that belong to it on average, in bytes times
+	 * n.
+	 */
 	const uint64_t per_word = 8 * n + 64 * element_bytes * most;
 	const uint64_t values = room * 64 * most / per_word;
 	const uint64_t slack = 2 * square_root(values * (n - most) / n) * element_bytes;
@@ -82,7 +88,7 @@ fanin_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t pa
 
 	if (limit == 0)
 		return 0;
-	/* Products fit into a word, and the ratio stays what it is at all ranks. */
+	/* Products must fit into a word; the ratio stays the same at all ranks. */
 	while (n >> 40 != 0) {
 		n >>= 1;
 		most >>= 1;
@@ -95,7 +101,7 @@ fanin_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t pa
 								span_of_list(n, most, element_bytes,
 									     4, payload_bytes));
 	}
-	/* One block is enough for all. */
+	/* One block suffices for all indices. */
 	if (span > all)
 		span = all + 63;
 	if (span > limit)
@@ -104,7 +110,7 @@ fanin_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t pa
 	return span == 0 ? 64 : (uint32_t)span;
 }
 
-/* Position of the first value whose index is not below this one. */
+/* Returns the position of the first value whose index is not below this one. */
 static uint64_t
 lower_bound(const struct fanin_vector *sparse, uint64_t index)
 {
@@ -122,7 +128,7 @@ lower_bound(const struct fanin_vector *sparse, uint64_t index)
 	return low;
 }
 
-/* The word of the block's bits in which a value of the block has its own. */
+/* Returns the word of the block's bits that has the bit of a value. */
 static uint32_t
 word_of(const struct fanin_vector *sparse, const struct fanin_vector_cut *cut, uint64_t begin,
 	uint32_t value)
@@ -134,8 +140,8 @@ word_of(const struct fanin_vector *sparse, const struct fanin_vector_cut *cut, u
 }
 
 /*
- * Cuts a block that has values in the form bitmap, between words. Each shard but the last one holds
- * as many words as one in which every bit is set, or more: so FANIN_SHARDS_FULL are enough. Returns
+ * Cuts a block that has values in the form bitmap, between words. Each shard except the last one
+ * has at least as many words as one with all bits set has: so FANIN_SHARDS_FULL suffice. Returns
  * the bytes of all packets.
  */
 static uint64_t
@@ -144,9 +150,9 @@ cut_bitmap(const struct fanin_vector *sparse, uint64_t begin, uint32_t payload_b
 {
 	const uint32_t element_bytes = sparse->element_bytes;
 	uint64_t bytes = 0;
-	uint32_t start = 0;      /* of the shard: a value */
-	uint32_t start_word = 0; /* likewise */
-	uint32_t len = 0;        /* of its payload */
+	uint32_t start = 0;      /* the shard's first value */
+	uint32_t start_word = 0; /* the shard's first word */
+	uint32_t len = 0;        /* of the shard's payload */
 	uint32_t n_shards = 0;
 
 	for (uint32_t at = 0, end; at < cut->count; at = end) {
@@ -190,7 +196,7 @@ fanin_vector_cut(const struct fanin_vector *sparse, uint32_t block, uint32_t pay
 		    (uint64_t)n_shards * FANIN_PAYLOAD_OFFSET +
 			    fanin_shard_list_len(cut->span, sparse->element_bytes, cut->count))
 		return;
-	/* The form bitmap is the shorter one long before a list has more shards than may be. */
+	/* The form bitmap is shorter long before a list needs too many shards. */
 	assert(n_shards <= FANIN_SHARDS_MAX);
 	cut->form = FANIN_SHARD_LIST;
 	cut->n_shards = (uint8_t)n_shards;
@@ -199,7 +205,7 @@ fanin_vector_cut(const struct fanin_vector *sparse, uint32_t block, uint32_t pay
 	cut->starts[n_shards] = cut->count;
 }
 
-/* Puts indices within the block behind the values. Returns the length of both. */
+/* Writes values, and behind them their indices within the block. Returns the length of both. */
 static uint32_t
 make_list(const struct fanin_vector *sparse, uint64_t begin, const struct fanin_vector_cut *cut,
 	  uint64_t from, uint32_t count, uint8_t *payload)
@@ -218,7 +224,10 @@ make_list(const struct fanin_vector *sparse, uint64_t begin, const struct fanin_
 	return fanin_shard_list_len(cut->span, sparse->element_bytes, count);
 }
 
-/* Likewise a bitmap and the index of its first bit. count: 1 at least. */
+/*
+ * Writes values, and behind them a bitmap and the index of its first bit. count: 1 at least.
+ * Returns the length.
+ */
 static uint32_t
 make_bitmap(const struct fanin_vector *sparse, uint64_t begin, uint64_t from, uint32_t count,
 	    uint8_t *payload)

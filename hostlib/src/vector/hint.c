@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dense vectors that may be sparse: their elements that are not 0 are the values of a sparse
- * vector, if that is worth it. See sparse.h.
+ * Dense vectors that may be sparse: sends their elements other than 0 as a sparse vector, if that
+ * pays. See vector.h.
  */
 #include "vector.h"
 
 #include <stdlib.h>
 
-/* 1, of parts: their products fit into a word. */
+/* 1 in fixed point, for fractions: products of two fit into a word. */
 #define WHOLE_BITS 31
 #define WHOLE (UINT64_C(1) << WHOLE_BITS)
 
 /*
- * The part of indices at which a rank has a value, if n_ranks have some at `part` of them each,
- * regardless of what others have.
+ * Returns the fraction of indices at which any of n_ranks ranks has a value, if each has values at
+ * a fraction `part` of the indices, independently of the others.
  */
 static uint64_t
 part_with(uint64_t part, uint32_t n_ranks)
@@ -26,8 +26,8 @@ part_with(uint64_t part, uint32_t n_ranks)
 }
 
 /*
- * What a rank gets from a switch, or a ring's allreduce brings it, per index of the vector, in
- * bytes times WHOLE.
+ * Returns the bytes that a dense allreduce sends to a rank per index of the vector, times WHOLE:
+ * from a switch, or by a ring.
  */
 static uint64_t
 bytes_of_dense(uint32_t element_bytes, uint16_t n_ranks, bool on_switch)
@@ -37,7 +37,7 @@ bytes_of_dense(uint32_t element_bytes, uint16_t n_ranks, bool on_switch)
 	return on_switch ? bytes : 2 * bytes / n_ranks * (n_ranks - 1u);
 }
 
-/* Likewise the result's values with indices of 2 bytes or with a bitmap. */
+/* Returns the same for a sparse result from a switch, with indices of 2 bytes or with a bitmap. */
 static uint64_t
 bytes_of_result(uint64_t part, uint32_t element_bytes, uint16_t n_ranks)
 {
@@ -49,8 +49,8 @@ bytes_of_result(uint64_t part, uint32_t element_bytes, uint16_t n_ranks)
 }
 
 /*
- * Likewise the vectors of all rounds of recursive doubling, of twice as many ranks each, with
- * indices of 4 bytes.
+ * Returns the same for all rounds of recursive doubling, which double the ranks in each vector,
+ * with indices of 4 bytes.
  */
 static uint64_t
 bytes_of_doubling(uint64_t part, uint32_t element_bytes, uint16_t n_ranks)
@@ -70,14 +70,14 @@ fanin_vector_pays(const struct fanin_vector *sparse, uint64_t most, uint16_t n_r
 	uint64_t n = sparse->n;
 	uint64_t part, bytes;
 
-	/* Products fit into a word. */
+	/* Products must fit into a word. */
 	while (n >> 32 != 0) {
 		n >>= 1;
 		most >>= 1;
 	}
 	if (n == 0 || most >= n)
 		return false;
-	/* Integers, so that all ranks find the same. */
+	/* With integers all ranks find the same. */
 	part = most * WHOLE / n;
 	bytes = on_switch ? bytes_of_result(part, element_bytes, n_ranks)
 			  : bytes_of_doubling(part, element_bytes, n_ranks);
@@ -114,11 +114,11 @@ fanin_vector_of_dense(struct fanin_vector *sparse, const void *dense, uint16_t n
 	sparse->index_bytes = sparse->n >> 32 == 0 ? 4 : 8;
 	options.index_bytes = sparse->index_bytes;
 	/*
-	 * Large memory is only reserved until it is used: one pass finds the values, or that there
-	 * are too many.
+	 * Large memory is only reserved until it is used: one pass finds the values, or finds that
+	 * there are too many.
 	 */
 	values = malloc(room * (sparse->element_bytes + sparse->index_bytes) + 1);
-	/* The others can't tell that from a vector that is full. */
+	/* Other ranks can't tell this vector from one that is full. */
 	if (values == NULL) {
 		sparse->nnz = sparse->n;
 		return;

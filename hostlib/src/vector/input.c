@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank brings: its indices are checked, and coalesced if that is asked for. See sparse.h. */
+/*
+ * The data that a rank sends: checks its indices, and coalesces equal ones if asked to. See
+ * vector.h.
+ */
 #include "vector.h"
 
 #include <stdlib.h>
 
-/* Finds what is wrong with an index. previous: the one before it. */
+/* Reports an invalid index. previous: the index before it. */
 static int
 index_problem(const struct fanin_vector *sparse, uint64_t position, uint64_t index,
 	      uint64_t previous, bool coalesce, struct fanin_error *error)
@@ -27,13 +30,13 @@ index_problem(const struct fanin_vector *sparse, uint64_t position, uint64_t ind
 		(unsigned long long)previous);
 }
 
-/* Copies what the caller has, with the values of equal indices combined in their order. */
+/* Copies the caller's vector, and combines the values of equal indices in their order. */
 static int
 input_coalesce(struct fanin_vector *sparse, uint64_t n_distinct, struct fanin_error *error)
 {
 	const uint8_t index_bytes = sparse->index_bytes;
 	const uint8_t element_bytes = sparse->element_bytes;
-	/* Values first: theirs may be the larger alignment. */
+	/* The values come first, as they may need the larger alignment. */
 	uint8_t *values = malloc(n_distinct * (index_bytes + element_bytes));
 	uint8_t *indices = values + n_distinct * element_bytes;
 	uint64_t last = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The result of a sparse allreduce: blocks are put together from their shards as they are complete,
- * in any order, and given to the caller when all are. Where the result is sparse it may take the
- * place of what is sent, so nothing is written to it before. See sparse.h.
+ * The result of a sparse allreduce: merges blocks from their shards as these are complete, in any
+ * order, and passes them to the caller once all are there. A sparse result may be written over the
+ * data that this rank sends, so nothing is written to it before. See vector.h.
  */
 #include "vector.h"
 
@@ -13,7 +13,7 @@
 
 struct fanin_vector_part {
 	uint32_t count;
-	uint8_t values[]; /* behind them the indices within the block, 4 bytes each */
+	uint8_t values[]; /* followed by the indices within the block, 4 bytes each */
 };
 
 int
@@ -49,7 +49,7 @@ fanin_vector_layout(struct fanin_vector *sparse, uint32_t payload_bytes)
 	return FANIN_OK;
 }
 
-/* A value of a shard. to: the block's values. */
+/* Combines a value of a shard with the block's. to: the block's values. */
 static void
 value_take(struct fanin_vector *sparse, uint8_t *to, uint32_t index, const uint8_t *value)
 {
@@ -107,8 +107,8 @@ part_bytes(const struct fanin_vector *sparse, uint32_t count)
 }
 
 /*
- * A block's values, without those of no index. from: of all its indices. Returns NULL without
- * memory.
+ * Makes a list of a block's values at indices that have one. from: values of all indices. Returns
+ * NULL without memory.
  */
 static struct fanin_vector_part *
 part_make(const struct fanin_vector *sparse, uint32_t block, const uint8_t *from, uint32_t count)
@@ -137,8 +137,8 @@ part_make(const struct fanin_vector *sparse, uint32_t block, const uint8_t *from
 }
 
 /*
- * Keeps a block's values until all blocks are there, and in `known` if it is not NULL. from: as
- * part_make has it.
+ * Keeps a block's values until all blocks are there, and in `known` if it is not NULL. from: as for
+ * part_make.
  */
 static int
 part_keep(const struct fanin_vector *sparse, uint32_t block, const uint8_t *from, uint32_t count,
@@ -288,7 +288,7 @@ fanin_vector_finish_alone(struct fanin_vector *sparse)
 	status = fanin_vector_room(sparse);
 	if (status != FANIN_OK || sparse->nnz == 0)
 		return status;
-	/* They may be the same arrays. */
+	/* Both may be the same arrays. */
 	memmove(result->indices, sparse->indices, sparse->nnz * sparse->index_bytes);
 	memmove(result->values, sparse->values, sparse->nnz * element_bytes);
 	return FANIN_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See sparse_union.h. */
+/* See union.h. */
 #include "union.h"
 
 #include <stdlib.h>
@@ -13,13 +13,13 @@ fanin_vector_union_form(uint64_t n, uint64_t nnz, uint8_t element_bytes)
 	const uint64_t list_bytes = nnz * (fanin_vector_union_index_bytes(n) + element_bytes);
 	const uint64_t bits_bytes = fanin_vector_union_words(n) * sizeof(uint64_t);
 
-	/* Written so that nothing overflows: n elements fit into an address. */
+	/* Written so that nothing overflows: n elements fit into the address space. */
 	if (list_bytes < bits_bytes || list_bytes - bits_bytes <= n * element_bytes)
 		return FANIN_VECTOR_INDICES;
 	return nnz == n ? FANIN_VECTOR_FULL : FANIN_VECTOR_BITS;
 }
 
-/* The bytes before the values, so that these are aligned. */
+/* Returns the size of the part before the values, which aligns them. */
 static uint64_t
 front_bytes(uint64_t bytes)
 {
@@ -39,7 +39,10 @@ fanin_vector_union_room(struct fanin_vector_union *all, uint64_t n, uint64_t nnz
 
 	if (behind > SIZE_MAX - front - ALIGNMENT)
 		return FANIN_ERR_NO_MEMORY;
-	/* Values without their bit are sent, too: nobody else gets what lay there before. */
+	/*
+	 * Values without their bit are sent, too, and must not reveal earlier contents of the
+	 * memory.
+	 */
 	memory = is_list ? malloc(front + behind + 1) : calloc(1, front + behind + 1);
 	if (memory == NULL)
 		return FANIN_ERR_NO_MEMORY;
@@ -91,8 +94,8 @@ fanin_vector_union_parts(const struct fanin_vector_union *all, struct fanin_vect
 /* -------------------------------------------------------------- this rank's */
 
 /*
- * Puts the values of a list to their places among all, and sets their bits unless bits is NULL.
- * With constant sizes it has no calls, which take longer than all else.
+ * Copies the values of a list to their places in the whole vector, and sets their bits unless bits
+ * is NULL. With constant sizes it makes no calls, which would take longer than everything else.
  */
 ALWAYS_INLINE void
 values_scatter(uint8_t *all, uint64_t *bits, const uint8_t *indices, const uint8_t *values,
@@ -107,7 +110,7 @@ values_scatter(uint8_t *all, uint64_t *bits, const uint8_t *indices, const uint8
 	}
 }
 
-/* The same for sizes that are known at run time only. */
+/* Calls values_scatter for sizes that are known only at run time. */
 static void
 values_scatter_any(uint8_t *all, uint64_t *bits, const uint8_t *indices, const uint8_t *values,
 		   uint64_t nnz, uint8_t index_bytes, uint8_t element_bytes)
@@ -124,7 +127,7 @@ values_scatter_any(uint8_t *all, uint64_t *bits, const uint8_t *indices, const u
 		values_scatter(all, bits, indices, values, nnz, index_bytes, element_bytes);
 }
 
-/* Puts a list into a vector with bits. */
+/* Copies a list into a vector with bits. */
 static void
 list_scatter(struct fanin_vector_union *to, const uint8_t *indices, uint8_t index_bytes,
 	     const uint8_t *values, uint64_t nnz)
@@ -142,7 +145,7 @@ fanin_vector_union_begin(struct fanin_vector_union *all, const struct fanin_vect
 
 	if (form == FANIN_VECTOR_INDICES &&
 	    sparse->index_bytes == fanin_vector_union_index_bytes(sparse->n)) {
-		/* Nobody writes to a list that is not owned. */
+		/* A list that is not owned is only read. */
 		*all = (struct fanin_vector_union){
 			.n = sparse->n,
 			.nnz = sparse->nnz,
@@ -175,7 +178,7 @@ fanin_vector_union_begin(struct fanin_vector_union *all, const struct fanin_vect
 ALWAYS_INLINE bool
 indices_are_valid(const struct fanin_vector_union *all, const uint8_t index_bytes)
 {
-	uint64_t least = 0; /* that the next one may be */
+	uint64_t least = 0; /* minimum of the next index */
 
 	for (uint64_t i = 0; i < all->nnz; i++) {
 		const uint64_t index = fanin_vector_index(all->indices, index_bytes, i);
@@ -206,7 +209,7 @@ fanin_vector_union_is_valid(const struct fanin_vector_union *all)
 
 /* ------------------------------------------------------------------- combining */
 
-/* The loop over two lists. With constant sizes it has no calls but those of the kernel. */
+/* Combines two lists in a loop. With constant sizes its only calls are to the kernel. */
 ALWAYS_INLINE uint64_t
 lists_combine(const struct fanin_vector_union *out, const struct fanin_vector_union *lower,
 	      const struct fanin_vector_union *upper, fanin_kernel_fn combine,
@@ -261,7 +264,7 @@ lists_combine(const struct fanin_vector_union *out, const struct fanin_vector_un
 	return n + left;
 }
 
-/* The same for sizes that are known at run time only. */
+/* Calls lists_combine for sizes that are known only at run time. */
 static uint64_t
 lists_combine_any(const struct fanin_vector_union *out, const struct fanin_vector_union *lower,
 		  const struct fanin_vector_union *upper, fanin_kernel_fn combine)
@@ -280,7 +283,7 @@ lists_combine_any(const struct fanin_vector_union *out, const struct fanin_vecto
 	}
 }
 
-/* Combines `run` elements from an index on, which both have. */
+/* Combines `run` elements that both vectors have, from an index on. */
 static void
 run_combine(const struct fanin_vector_union *lower, const struct fanin_vector_union *upper,
 	    fanin_kernel_fn combine, uint64_t index, uint64_t run)
@@ -290,7 +293,7 @@ run_combine(const struct fanin_vector_union *lower, const struct fanin_vector_un
 	combine(lower->values + at, upper->values + at, run);
 }
 
-/* Combines the values of a word's indices, of which some have both, some one, some none. */
+/* Combines the values of one word of indices, which are in both vectors, in one, or in none. */
 static void
 word_combine(const struct fanin_vector_union *lower, const struct fanin_vector_union *upper,
 	     fanin_kernel_fn combine, uint64_t word)
@@ -305,7 +308,7 @@ word_combine(const struct fanin_vector_union *lower, const struct fanin_vector_u
 	}
 	for (uint64_t left = both; left != 0;) {
 		const unsigned int first = (unsigned int)__builtin_ctzll(left);
-		/* Not all are set: there is one that is not. */
+		/* Not all bits are set, so the inverse has one. */
 		const unsigned int run = (unsigned int)__builtin_ctzll(~(left >> first));
 
 		run_combine(lower, upper, combine, word * 64 + first, run);
@@ -340,7 +343,7 @@ bits_combine(const struct fanin_vector_union *lower, const struct fanin_vector_u
 	return count;
 }
 
-/* Gives a vector its bits, if it has none. */
+/* Gives a vector bits, if it has none. */
 static int
 bits_give(struct fanin_vector_union *all)
 {
@@ -407,7 +410,7 @@ fanin_vector_union_combine(struct fanin_vector_union *lower, struct fanin_vector
 
 /* ---------------------------------------------------------------------- result */
 
-/* Writes a result without indices, with zeros where there is no value. */
+/* Writes a result without indices, with zeros where it has no value. */
 static void
 dense_fill(const struct fanin_vector_union *all, uint8_t *dense)
 {
@@ -418,7 +421,7 @@ dense_fill(const struct fanin_vector_union *all, uint8_t *dense)
 	if (all->form != FANIN_VECTOR_INDICES) {
 		memcpy(dense, all->values, all->n * element_bytes);
 		for (uint64_t i = 0; all->form == FANIN_VECTOR_BITS && i < all->n; i++) {
-			/* What another rank has put where there is no value does not count. */
+			/* Ignore bytes that another rank left at an index without a value. */
 			if (all->bits[i / 64] == UINT64_MAX)
 				i |= 63;
 			else if ((all->bits[i / 64] >> i % 64 & 1) == 0)
@@ -431,7 +434,7 @@ dense_fill(const struct fanin_vector_union *all, uint8_t *dense)
 			   all->element_bytes);
 }
 
-/* Writes indices and values. They may be where this rank's are. */
+/* Writes indices and values, possibly over this rank's own. */
 static void
 list_fill(const struct fanin_vector_union *all, void *indices, uint8_t index_bytes, uint8_t *values)
 {
