@@ -2,20 +2,17 @@
 /*
  * How the ranks of a communicator stop using the network: after a failure, and when the
  * communicator is freed. A rank that fails tells the others at once, without waiting, from which
- * call on it could use MPI: the first that it has not begun. Nobody can complete that one in the
- * network, so each other rank fails in it, or earlier, and tells its own before it returns. From
- * the last such call on all use MPI; a rank that is behind it fails its calls up to it. A
- * communicator that is freed ends in the same way, so that each rank takes part in one agreement,
- * whatever happens to the others.
+ * call on it could use MPI: the first that it has not begun. No rank can complete the failed call
+ * in the network, so each other rank fails in it, or earlier, and tells its own number before it
+ * returns. From the last such call on all use MPI; a rank that is behind it fails its calls up to
+ * it. A communicator that is freed ends in the same way, so each rank takes part in exactly one
+ * agreement, whatever happens to the others.
  */
 #include "states.h"
 
 #include <time.h>
 
-/*
- * Longest wait for the end of communicators that other ranks may not have freed yet: about a
- * second.
- */
+/* Limit of waiting for communicators that other ranks may not have freed yet: about a second. */
 #define LOOKS_FOR_END 1000
 
 static bool gives_up; /* atomic */
@@ -34,7 +31,10 @@ agreement_begin(struct comm_state *state)
 			    &state->agreement) != MPI_SUCCESS)
 		no_memory();
 	__atomic_store_n(&state->phase, PHASE_FAILED, __ATOMIC_RELEASE);
-	/* Its thread goes on with it while the program computes: the others wait for it. */
+	/*
+	 * The queue's thread continues the agreement while the program computes, as the others wait
+	 * for it.
+	 */
 	if (state->queue != NULL)
 		queue_wake(state->queue);
 }
@@ -99,14 +99,17 @@ state_do_duty(struct comm_state *state)
 		if (state->queue != NULL)
 			return;
 	}
-	/* Members leave a job together: those that are late have been waited for. */
+	/* Members leave a job together: the agreement has waited for the late ones. */
 	if (is_closing(state)) {
 		job_leave(state, false);
 		__atomic_store_n(&state->left, true, __ATOMIC_RELEASE);
 	}
 }
 
-/* Does not wait for nonblocking calls that are under way: other ranks may not have made theirs. */
+/*
+ * Begins to end a communicator's job. Does not wait for nonblocking calls in progress: other ranks
+ * may not have made theirs.
+ */
 static void
 state_close_begin(struct comm_state *state)
 {
@@ -132,7 +135,8 @@ state_close_end(struct comm_state *state)
 }
 
 /*
- * A communicator that was freed and whose job has ended, taken off the list; NULL: there is none.
+ * Finds the state of a communicator that was freed and whose job has ended, and marks it as taken;
+ * NULL: there is none.
  */
 static struct comm_state *
 closed_take(bool *some_close)
@@ -145,7 +149,7 @@ closed_take(bool *some_close)
 		if (state->queue == NULL || !is_closing(state))
 			continue;
 		*some_close = true;
-		/* Another thread may have found it, too. */
+		/* Another thread may have found the same one. */
 		if (has_left(state) &&
 		    !__atomic_exchange_n(&state->is_taken, true, __ATOMIC_ACQUIRE))
 			break;
@@ -155,8 +159,8 @@ closed_take(bool *some_close)
 }
 
 /*
- * Frees what communicators have left that the program has freed. Returns false if some are not at
- * their end.
+ * Frees the states of communicators that the program has freed. Returns false if the jobs of some
+ * have not ended.
  */
 bool
 closed_free(void)
@@ -180,7 +184,7 @@ closed_wait(void)
 	}
 }
 
-/* What MPI refuses to free keeps its job. */
+/* True if MPI frees the communicator; otherwise the communicator keeps its job. */
 static bool
 can_be_freed(const MPI_Comm *comm)
 {
@@ -215,7 +219,7 @@ comm_close(const MPI_Comm *comm)
 		return status;
 	in_background = state->way == WAY_NETWORK && state->queue != NULL;
 	if (in_background)
-		/* No other thread frees it while this one needs it. */
+		/* This keeps other threads from freeing it while this one needs it. */
 		__atomic_store_n(&state->is_taken, true, __ATOMIC_RELAXED);
 	if (state->way == WAY_NETWORK) {
 		state_close_begin(state);
@@ -296,7 +300,7 @@ states_drain(void)
 	__atomic_store_n(&gives_up, false, __ATOMIC_RELEASE);
 }
 
-/* Ends the jobs of communicators, those that the program has not freed, too. */
+/* Ends the jobs of all communicators, including those that the program has not freed. */
 void
 states_finish(void)
 {

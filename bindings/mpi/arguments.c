@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Arguments that MPI refuses. Such calls are handed to MPI, which names what is wrong by the
- * communicator's error handler, without a word to other ranks. A call that MPI would carry out must
- * not be handed to it so: others are in the network. What differs between MPI libraries and their
- * settings is asked of MPI itself, on a communicator of this process alone.
+ * Arguments that MPI refuses. Calls with such arguments are handed to MPI, which reports the error
+ * by the communicator's error handler, and other ranks hear nothing of it. A call that MPI would
+ * carry out must not be handed to it in this way: the other ranks are in the network. Checks that
+ * differ between MPI libraries and their settings are left to MPI itself, on a communicator of this
+ * process alone.
  */
 #include "preload.h"
 
 #include <pthread.h>
 
-/* Errors are returned on it. */
+/* A communicator of this process, which returns errors. */
 static MPI_Comm judge = MPI_COMM_NULL;
 
 /*
- * From so many elements on MPI refuses a send buffer that is the receive buffer, or this rank's
- * part of it; 0: it does not.
+ * Number of elements from which MPI refuses a send buffer that is the receive buffer, or this
+ * rank's part of it; 0: it never does.
  */
 static int one_buffer_from[N_COLLECTIVES];
-/* MPI takes a type that was not committed for what an allgather receives. */
+/* MPI accepts an uncommitted type for the data that an allgather receives. */
 static bool takes_uncommitted;
-/* MPI takes MPI_IN_PLACE as the receive buffer of a call that has no data. */
+/* MPI accepts MPI_IN_PLACE as the receive buffer of a call that has no data. */
 static bool takes_in_place_of_nothing;
 /* A communicator has one collective at a time. */
 static pthread_mutex_t judge_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -59,8 +60,8 @@ answers_ask(void)
 }
 
 /*
- * In MPI_Init, where no other thread calls MPI: Open MPI tells some errors to MPI_COMM_WORLD's
- * handler, whatever the communicator.
+ * Finds out what MPI accepts. In MPI_Init, where no other thread calls MPI: Open MPI passes some
+ * errors to MPI_COMM_WORLD's handler, whatever the communicator.
  */
 void
 arguments_init(void)
@@ -84,7 +85,10 @@ arguments_finish(void)
 		PMPI_Comm_free(&judge);
 }
 
-/* A message to nobody: MPI looks at its type, and at no data. */
+/*
+ * True if MPI accepts the type for a message to MPI_PROC_NULL: it checks the type and reads no
+ * data.
+ */
 static bool
 is_sendable(MPI_Datatype type)
 {
@@ -115,9 +119,9 @@ type_committed(MPI_Datatype type)
 }
 
 /*
- * What the MPI library does not look at, and then crashes or sums whatever it finds, is refused
- * here: a buffer that is NULL, or MPI_IN_PLACE in a broadcast and at others than the root of a
- * reduce.
+ * Verdicts on errors that the MPI library does not check, so that it crashes or sums arbitrary
+ * memory: a buffer that is NULL, or MPI_IN_PLACE in a broadcast and at other ranks than the root of
+ * a reduce.
  */
 #ifdef OPEN_MPI
 #define WITHOUT_BUFFER VERDICT_UNUSABLE
@@ -127,7 +131,7 @@ type_committed(MPI_Datatype type)
 #define IN_PLACE_OF_NONE VERDICT_UNUSABLE
 #endif
 
-/* MPI_BOTTOM is NULL, which types of absolute addresses are used with. */
+/* Judges a buffer. NULL may also be MPI_BOTTOM, which is used with types of absolute addresses. */
 static enum verdict
 memory_judge(const void *data, MPI_Count count, MPI_Datatype type)
 {
@@ -142,7 +146,10 @@ memory_judge(const void *data, MPI_Count count, MPI_Datatype type)
 	return low != 0 || extent == 0 ? VERDICT_TAKEN : WITHOUT_BUFFER;
 }
 
-/* part: bytes of each rank's part, which in an allgather is what a send buffer is compared with. */
+/*
+ * True if the send buffer is the receive buffer or, in an allgather, this rank's part of it, and
+ * MPI refuses this. part: bytes of each rank's part.
+ */
 static bool
 is_one_buffer(const struct collective *call, size_t part, int rank)
 {
@@ -168,10 +175,7 @@ send_judge(const struct collective *call)
 	return memory_judge(call->send, call->send_count, call->send_type);
 }
 
-/*
- * By the communicator's own handler, whatever the MPI library: a reduce of no data, which MPI looks
- * at all the same.
- */
+/* Judges by MPI's own check: a reduce without data, whose operator MPI checks all the same. */
 bool
 operator_holds(const struct collective *call)
 {

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Carries out by MPI what the network can't do any more, after a failure.
- */
+/* Carries out by MPI the collectives that the network can't do any more, after a failure. */
 #include "preload.h"
 
-/*
- * MPI 4 takes counts that are wider than int. Others have no calls that could have brought one
- * here.
- */
+/* MPI 4 takes counts wider than int. Other versions have no such calls to be carried out. */
 #if MPI_VERSION >= 4
 #define COUNT(count) (count)
 #define BY_MPI(name, iname, ...) MPI_CALL(in_background, name##_c, iname##_c, __VA_ARGS__)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator's membership in a job: joined and left here, and waited for. Each has a context of
- * its own, so that threads wait in different communicators at the same time.
+ * A communicator's membership in a job: joining, leaving and waiting. Each has a context of its
+ * own, so that threads can wait in different communicators at the same time.
  */
 #include "preload.h"
 
@@ -11,20 +11,20 @@
 #include <time.h>
 
 /*
- * Looks without a result before the thread sleeps between them: about 10 ms on a core that others
+ * Looks without a result before the thread sleeps between looks: about 10 ms on a core that others
  * want, too.
  */
 #define LOOKS_BEFORE_NAPS 20000
 #define NAP_NS 50000
-/* The first looks of a wait; then it sleeps until frames come. */
+/* First looks of a wait; after these it sleeps until frames come. */
 #define FIRST_LOOKS 16
 /*
- * After a wait that took so long that MPI may have been what it waited for, so many waits move
- * MPI's data all the time: twice as many if that happens again.
+ * After a wait that was long enough that MPI may have been its cause, this many waits drive MPI's
+ * progress all the time, and twice as many the next time.
  */
 #define DRIVEN_WAITS 8
 #define MAX_DRIVEN_WAITS 1024
-/* MPI's progress is asked for in each of so many looks. */
+/* MPI's progress is driven in one of this many looks. */
 #define LOOKS_PER_PROGRESS 4
 
 static void
@@ -35,7 +35,10 @@ channel_print(int level, const char *line, void *arg)
 		say(NULL, false, "%s", line);
 }
 
-/* Ends a wait that sleeps at the library's first question, 0.1 s after it has begun; not a join. */
+/*
+ * Ends a wait that sleeps at the library's first call, 0.1 s after the wait has begun; does not end
+ * a join.
+ */
 static bool
 channel_interrupt(void *arg)
 {
@@ -49,7 +52,7 @@ way_of_status(int status)
 {
 	switch (status) {
 	case FANIN_ERR_MANAGER:
-	case FANIN_ERR_INVALID: /* what the library says without a manager's address */
+	case FANIN_ERR_INVALID: /* the library's status without a manager's address */
 		return WAY_NO_MANAGER;
 	case FANIN_ERR_PERMISSION:
 		return WAY_PERMISSION;
@@ -118,8 +121,8 @@ channel_leave(struct channel *channel, bool at_once)
 }
 
 /*
- * Looks whether the request is done, and has MPI move its data, so many times or without end if it
- * is 0. Returns what fanin_wait does.
+ * Looks n times, or without end if n is 0, whether the request is done, and drives MPI's progress.
+ * Returns what fanin_wait does, or FANIN_IN_PROGRESS.
  */
 static int
 request_look(fanin_request **req, unsigned int n)
@@ -147,7 +150,7 @@ request_look(fanin_request **req, unsigned int n)
 	return FANIN_IN_PROGRESS;
 }
 
-/* Sleeps until the request is done, for at most 0.1 s. */
+/* Sleeps until the request is done, for at most 0.1 s. Returns FANIN_IN_PROGRESS then. */
 static int
 request_sleep(struct channel *channel, fanin_request **req)
 {
@@ -160,9 +163,9 @@ request_sleep(struct channel *channel, fanin_request **req)
 }
 
 /*
- * fanin_wait sleeps until frames come, which leaves the core to others, but MPI stands still
- * meanwhile: a peer's receive of a large message, which it must end before its own call, needs this
- * process. So a wait that lasts moves MPI's data, too, and so do the next ones, which are likely to
+ * fanin_wait sleeps until frames come, which leaves the core to others, but stops MPI's progress: a
+ * peer may have to complete a receive of a large message before its own call, which needs this
+ * process. So a long wait drives MPI's progress, too, and so do the next waits, which are likely to
  * be of the same kind.
  */
 int
@@ -188,8 +191,8 @@ int
 channel_wait_some(struct channel *channel, fanin_request **req)
 {
 	/*
-	 * No yield to the program's thread, which may keep the core for long: who sleeps gets it
-	 * when frames come.
+	 * This does not yield to the program's thread, which may keep the core for long: a sleeping
+	 * thread gets the core when frames come.
 	 */
 	for (unsigned int i = 0; i < FIRST_LOOKS; i++)
 		if (fanin_test(*req) != FANIN_IN_PROGRESS)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The collectives that this library takes over, in C: blocking and not, for counts of int and,
- * where MPI has them, of MPI_Count. Each describes itself, and MPI does it by its profiling
- * interface if the network does not.
+ * The collectives that this library takes over, in C: blocking and nonblocking, for counts of int
+ * and, where MPI has them, of MPI_Count. Each function describes its call, and hands it to MPI by
+ * the profiling interface if the network does not carry it out.
  */
 #include "preload.h"
 
@@ -17,8 +17,7 @@
 	return collective_start(&call, req, &result) ? result : (by_mpi)
 
 /*
- * A call is wholly MPI's or the network's; where MPI's own operator gives wrong answers, MPI gets
- * this library's.
+ * A call is wholly MPI's or the network's. If MPI's own operator is wrong, MPI gets this library's.
  */
 #define FOR_MPI operator_for_mpi(type, op)
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is kept about each communicator, and its job. The state is an attribute of the communicator;
- * one with a job outlives it until the job has ended (agreement.c). It is made in the first
- * blocking collective with data for the network, or by many barriers; whether there is a job is
- * agreed on by MPI: all ranks have joined, or none uses it.
+ * The state of each communicator, and its job. The state is an attribute of the communicator; a
+ * state with a job outlives the communicator until the job has ended (agreement.c). It is made in
+ * the first blocking collective with data for the network, or after many barriers. The ranks agree
+ * by MPI whether there is a job: all ranks have joined it, or none uses it.
  */
 #include "states.h"
 
@@ -17,22 +17,26 @@
 /* A cache of states by handle, since looking up an attribute takes locks. */
 #define CACHE_SIZE 64
 /*
- * A job costs as much as some hundred barriers do by MPI, and many communicators live for a few
- * only.
+ * A job costs as much as some hundred barriers by MPI, and many communicators live for a few
+ * barriers only.
  */
 #define BARRIERS_BEFORE_JOB 200
-/* Before a communicator goes without a job because of others whose jobs end: about a second. */
+/*
+ * Wait for other communicators' jobs to end, before a communicator goes without one: about a
+ * second.
+ */
 #define LOOKS_FOR_ROOM 1000
 
 static int keyval = MPI_KEYVAL_INVALID;
 static struct comm_state *cache[CACHE_SIZE];
 /*
- * free_states are in use no more. Never freed: a thread may still compare the handle of one that it
+ * free_states are unused, but never freed: a thread may still compare the handle of a state that it
  * found in the cache.
  */
 pthread_mutex_t states_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct comm_state *free_states;
-struct comm_state *joined_states; /* with a job, now or before a failure; under states_lock, too */
+struct comm_state *joined_states; /* states with a job, now or before a failure; under states_lock,
+				     too */
 static uint32_t n_jobs;
 static uint32_t n_wanted;
 
@@ -109,7 +113,7 @@ job_leave(struct comm_state *state, bool at_once)
 	state->channel = NULL;
 }
 
-/* Leaves the job, if there is one, and frees what a state without a job does not need. */
+/* Leaves the job, if there is one, and frees memory that a state without a job does not need. */
 void
 state_shrink(struct comm_state *state)
 {
@@ -188,7 +192,7 @@ states_are_wanted(void)
 	return __atomic_load_n(&n_wanted, __ATOMIC_RELAXED) != 0;
 }
 
-/* One that has no job yet. */
+/* Makes a state without a job. */
 static struct comm_state *
 state_begin(MPI_Comm comm)
 {
@@ -219,7 +223,7 @@ state_count_barrier(MPI_Comm comm, struct comm_state *state)
 	return ++state->barriers == BARRIERS_BEFORE_JOB;
 }
 
-/* All processes are of this MPI_COMM_WORLD, so that all have the same settings. */
+/* True if all processes are of this MPI_COMM_WORLD, so that all have the same settings. */
 static bool
 is_of_this_world(MPI_Comm comm, int size)
 {
@@ -239,7 +243,7 @@ is_of_this_world(MPI_Comm comm, int size)
 	return all;
 }
 
-/* The largest of all ranks' ways: NETWORK only if each has it. */
+/* Returns the largest of all ranks' ways: NETWORK only if all ranks have it. */
 static enum way
 way_agree(MPI_Comm comm, enum way mine)
 {
@@ -256,7 +260,9 @@ compare_int(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* Numbers the hosts by their leaders' ranks, and finds out whether their ranks lie in a row. */
+/*
+ * Numbers the hosts by their leaders' ranks, and finds whether each host's ranks are consecutive.
+ */
 static void
 hosts_number(struct comm_state *state, const int *leaders, int *sorted)
 {
@@ -279,7 +285,7 @@ hosts_number(struct comm_state *state, const int *leaders, int *sorted)
 }
 
 /*
- * Which ranks are on which hosts. Collective. Returns NETWORK or why the network has nothing to do.
+ * Finds which ranks are on which hosts. Collective. Returns NETWORK, or why the network can't help.
  */
 static enum way
 hosts_find(struct comm_state *state)
@@ -311,7 +317,7 @@ hosts_find(struct comm_state *state)
 	return way;
 }
 
-/* A name that no other job has: siblings of a split must not meet. */
+/* Makes a name that no other job has: the parts of a split must not share a job. */
 static void
 job_name_make(struct comm_state *state, char name[2 * NAME_BYTES + 8])
 {
@@ -326,8 +332,8 @@ job_name_make(struct comm_state *state, char name[2 * NAME_BYTES + 8])
 }
 
 /*
- * Where hosts have several ranks: their leaders do the same on all hosts, so either all have shared
- * memory or none.
+ * Makes shared memory if hosts have several ranks. The leaders agree, so either all hosts have
+ * shared memory or none has.
  */
 static void
 memory_share(struct comm_state *state, const char *job_name)
@@ -346,7 +352,7 @@ memory_share(struct comm_state *state, const char *job_name)
 	state->shared = NULL;
 }
 
-/* Collective. Returns NETWORK if all leaders have joined. */
+/* Joins a job. Collective. Returns NETWORK if all leaders have joined. */
 static enum way
 job_join(struct comm_state *state)
 {
@@ -367,7 +373,10 @@ job_join(struct comm_state *state)
 	return way_agree(state->shadow, way);
 }
 
-/* Jobs of communicators that were freed are about to end. */
+/*
+ * True if there is room for another job, perhaps after waiting for the jobs of freed communicators
+ * to end.
+ */
 static bool
 has_room_for_job(void)
 {
@@ -383,8 +392,8 @@ has_room_for_job(void)
 }
 
 /*
- * NETWORK if a job is to be made, or why not. Collective, but for intercommunicators and those of
- * one rank.
+ * Returns NETWORK if a job has to be made, or why not. Collective, except for intercommunicators
+ * and those of one rank.
  */
 static enum way
 way_before_job(const struct comm_state *state, MPI_Comm comm)
@@ -421,7 +430,7 @@ state_make(MPI_Comm comm, struct comm_state *begun)
 			state_shrink(state);
 		}
 	}
-	/* Others may have been refused a job, too. */
+	/* Other ranks may have been refused a job, too. */
 	messages_look();
 	report_communicator(way);
 	state->way = way;
@@ -442,7 +451,7 @@ state_forget(MPI_Comm comm)
 void
 states_forget(void)
 {
-	/* A program may have begun by PMPI_Init. */
+	/* A program may have started with PMPI_Init. */
 	if (keyval != MPI_KEYVAL_INVALID)
 		PMPI_Comm_free_keyval(&keyval);
 }

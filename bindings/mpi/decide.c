@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which calls go into the network. All that is looked at is the same on all ranks of a
- * communicator; what may differ, such as MPI_IN_PLACE, alignment and derived types of the same
- * signature, is dealt with where the call is carried out. Only a call that MPI refuses may differ:
- * it is no call for the other ranks, which wait until this one makes the right one.
+ * Decides which calls go into the network. All values that it uses are the same on all ranks of a
+ * communicator. Where ranks may differ, as in MPI_IN_PLACE, alignment and derived types of the same
+ * signature, the code that carries out the call handles the difference. Only a call that MPI
+ * refuses may be decided differently: for the other ranks it is no call, and they wait until this
+ * rank makes the right one.
  */
 #include "preload.h"
 
 #include <limits.h>
 
-/* The type's data in bytes, 0 if there are none. */
+/* Returns the bytes of a type's data, 0 if it has none. */
 static size_t
 type_bytes(MPI_Datatype type)
 {
@@ -34,7 +35,10 @@ is_reduced(const struct collective *call)
 	       call->kind != COLLECTIVE_BCAST;
 }
 
-/* *error: of MPI, whose handler has been told of it: the communicator is none. */
+/*
+ * Decides by the call alone. *error: set if the communicator is invalid; MPI has passed the error
+ * to its handler.
+ */
 static enum way
 collective_way(const struct collective *call, struct operation *operation, int *error)
 {
@@ -78,8 +82,8 @@ collective_way_of_state(const struct collective *call, const struct comm_state *
 	if (state->way != WAY_NETWORK)
 		return state->way;
 	/*
-	 * After a failure, too, this decides: calls that were for the network are carried out on
-	 * another communicator then.
+	 * This decides after a failure, too: calls for the network are then carried out on another
+	 * communicator.
 	 */
 	if (has_parts(call) && is_shared && !state->regular)
 		return WAY_PLACEMENT;
@@ -89,7 +93,7 @@ collective_way_of_state(const struct collective *call, const struct comm_state *
 	return WAY_NETWORK;
 }
 
-/* By the communicator's error handler. */
+/* Passes an error to the communicator's error handler. */
 static int
 error_raise(MPI_Comm comm, int error)
 {
@@ -125,25 +129,22 @@ collective_carry_out(struct comm_state *state, const struct collective *call,
 	return MPI_ERR_OTHER;
 }
 
-/*
- * True if the communicator's job is to be made for this blocking call. way: as far as the call
- * alone decides.
- */
+/* True if this blocking call makes the communicator's job. way: the decision by the call alone. */
 static bool
 collective_makes_job(const struct collective *call, enum way way, struct comm_state *state)
 {
 	if (state != NULL && (state->way != WAY_NO_JOB_YET || state->wanted))
 		return state->way == WAY_NO_JOB_YET;
-	/* That there is none is kept, too. */
+	/* A state is also made to record that there is no job. */
 	if (way != WAY_NETWORK && way != WAY_INTERCOMM)
 		return false;
 	return call->kind != COLLECTIVE_BARRIER || state_count_barrier(call->comm, state);
 }
 
 /*
- * The communicator's state, and whether the call may use a job or make one: no, if MPI refuses it.
- * way: as far as the call alone decides. *error as above; a buffer that MPI would use, though it is
- * none, is an error, too.
+ * Finds the communicator's state, and decides whether the call may use a job or make one. A call
+ * that MPI refuses may not. way: the decision by the call alone. *error: as for collective_way; an
+ * invalid buffer that MPI would use is an error, too.
  */
 static enum way
 collective_way_of_arguments(const struct collective *call, size_t bytes, struct comm_state **state,
@@ -174,8 +175,8 @@ collective_way_of_arguments(const struct collective *call, size_t bytes, struct 
 }
 
 /*
- * The same of a call that goes to MPI in any case, but makes the communicator's job if that is
- * wanted. way: why it goes to MPI. What MPI would crash by is no matter here.
+ * Does the same for a call that goes to MPI in any case, but makes the communicator's job if that
+ * is wanted. way: why it goes to MPI. Arguments that would crash MPI don't matter here.
  */
 static enum way
 collective_way_if_wanted(const struct collective *call, enum way way, size_t bytes,
@@ -194,7 +195,7 @@ collective_way_if_wanted(const struct collective *call, enum way way, size_t byt
 	return way;
 }
 
-/* The call goes to MPI, unless its error has been told. */
+/* Records that the call goes to MPI, unless its error has been reported. */
 static bool
 collective_to_mpi(const struct collective *call, enum way way, uint64_t bytes, int error,
 		  int *result)

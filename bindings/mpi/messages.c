@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the user is told on standard error: each reason once in the program, by rank 0, however many
- * communicators and ranks have it. Another rank sends it to rank 0, which takes messages whenever
- * it has MPI make progress, and in MPI_Finalize; if the program ends without that, by MPI_Abort or
- * by exit, the rank says it itself. How often there was cause to is in the report.
+ * Messages for the user on standard error: each reason once in the program, printed by rank 0,
+ * however many communicators and ranks have it. Another rank sends its message to rank 0, which
+ * takes messages whenever it drives MPI's progress, and in MPI_Finalize. If the program ends
+ * without MPI_Finalize, by MPI_Abort or by exit, the rank prints the message itself. The report
+ * counts the causes of each message.
  */
 #include "preload.h"
 
@@ -21,25 +22,25 @@
 #define NAME_DIGITS 16
 
 struct message {
-	/* What is sent. */
+	/* A message as it is sent. */
 	struct told {
 		uint64_t key;
 		char text[TEXT_BYTES];
 	} told;
 	uint64_t count; /* causes in this process; at rank 0 and at the end, in all */
-	bool said;      /* by this process */
+	bool said;      /* printed by this process */
 	bool is_sent;
 	MPI_Request req;
 };
 
-/* Under the lock, but for what is being sent. */
+/* Protected by the lock, except the message that is being sent. */
 static struct message messages[MAX_REASONS];
 static unsigned int n_messages;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int world_rank;
-static pid_t process; /* that MPI knows: not one that it has forked */
+static pid_t process; /* the process that MPI knows, not one that it has forked */
 static int n_taken;   /* at rank 0 */
-static bool is_over;  /* nothing is sent any more */
+static bool is_over;  /* nothing may be sent any more */
 
 void
 messages_init(void)
@@ -48,7 +49,7 @@ messages_init(void)
 	process = getpid();
 }
 
-/* The same for texts that differ only in numbers and names of jobs. */
+/* Returns a key that is the same for texts that differ only in numbers and names of jobs. */
 static uint64_t
 key_of(const char *text)
 {
@@ -74,7 +75,7 @@ print(const char *text)
 	fprintf(stderr, "fanin-mpi: %s\n", text);
 }
 
-/* Under the lock. NULL: there is no room. */
+/* Finds a message, or adds it. Under the lock. NULL: there is no room. */
 static struct message *
 message_of(uint64_t key, const char *text)
 {
@@ -92,7 +93,7 @@ message_of(uint64_t key, const char *text)
 	return message;
 }
 
-/* Under the lock. */
+/* Prints a message. Under the lock. */
 static void
 message_say(struct message *message)
 {
@@ -101,7 +102,7 @@ message_say(struct message *message)
 	message->said = true;
 }
 
-/* Under the lock. The first of this process. */
+/* Sends this process's first message of a reason to rank 0. Under the lock. */
 static void
 message_send(struct message *message)
 {
@@ -136,7 +137,7 @@ say(const char *reason, bool at_once, const char *format, ...)
 	pthread_mutex_unlock(&lock);
 }
 
-/* At rank 0, of another. */
+/* At rank 0: receives another rank's message. */
 static void
 message_take(MPI_Message *arrived)
 {
@@ -169,7 +170,8 @@ messages_look(void)
 }
 
 /*
- * Counts what others have of rank 0's reasons, which are all but those that have ended the program.
+ * Adds other ranks' counts of rank 0's reasons, which are all reasons except those that have ended
+ * the program.
  */
 static void
 counts_add(void)
@@ -183,7 +185,7 @@ counts_add(void)
 		for (unsigned int k = 0; k < n_messages; k++)
 			if (messages[k].told.key == keys[i])
 				counts[i] = messages[k].count;
-	/* Not MPI_Reduce, which MPICH has wrong for some placements of ranks. */
+	/* MPICH's MPI_Reduce is wrong for some placements of ranks, so this is not one. */
 	if (PMPI_Allreduce(MPI_IN_PLACE, counts, MAX_REASONS, MPI_UINT64_T, MPI_SUM,
 			   preload_comm) != MPI_SUCCESS)
 		return;
@@ -228,7 +230,7 @@ message_next(unsigned int *place, uint64_t *count)
 void
 messages_say_sent(void)
 {
-	/* Another thread may have ended while it had the lock. */
+	/* A thread may have ended while it had the lock. */
 	if (is_over || getpid() != process || pthread_mutex_trylock(&lock) != 0)
 		return;
 	for (unsigned int i = 0; i < n_messages; i++)
@@ -236,7 +238,7 @@ messages_say_sent(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The program ends without MPI_Finalize. */
+/* Called when the program ends without MPI_Finalize. */
 __attribute__((destructor)) static void
 messages_at_exit(void)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives that move data, and combine none: broadcast and allgather. Ranks may describe the
- * same data by different types: those that are not plain are packed, whatever others do.
+ * Collectives that move data and combine none: broadcast and allgather. Ranks may describe the same
+ * data by different types: a rank packs data of types that are not plain, whatever the other ranks
+ * do.
  */
 #include "network.h"
 
@@ -18,7 +19,7 @@ post_broadcast(const struct step *step, fanin_request **req)
 				req);
 }
 
-/* data: the vector's bytes, at the root those to send. */
+/* Broadcasts bytes. data: the vector, to be sent from the root. */
 static int
 bytes_broadcast(const struct step *step, void *data)
 {
@@ -41,9 +42,9 @@ bytes_broadcast(const struct step *step, void *data)
 }
 
 /*
- * Where MPI is to find the program's data, and *seen the type with which it does. MPICH neither
- * packs nor unpacks at MPI_BOTTOM, which is NULL: there the address is the one at which the type's
- * data begin, and *seen a new type, which begins at 0.
+ * Returns the address at which MPI finds the program's data, with the type *seen. MPICH neither
+ * packs nor unpacks at MPI_BOTTOM, which is NULL: the address is then that of the type's first
+ * data, and *seen is a new type, which begins at 0.
  */
 static void *
 data_address(const void *data, MPI_Datatype type, MPI_Datatype *seen)
@@ -79,7 +80,7 @@ pack(const void *from, MPI_Count count, MPI_Datatype type, void *bytes, size_t n
 
 	status = mpi_status(PMPI_Pack(data, (int)count, seen, bytes, (int)n, &position, comm));
 	seen_free(seen, type);
-	/* What the rank does not send is not told to others either. */
+	/* Bytes beyond the rank's data must not show other memory. */
 	if (status == FANIN_OK)
 		memset((uint8_t *)bytes + position, 0, n - (size_t)position);
 	return status;
@@ -98,8 +99,8 @@ unpack(const void *bytes, size_t n, void *to, MPI_Count count, MPI_Datatype type
 }
 
 /*
- * Ranks may describe the same data by different types: those that are not plain are packed,
- * whatever others do.
+ * Ranks may describe the same data by different types: a rank packs data of types that are not
+ * plain, whatever the other ranks do.
  */
 int
 run_broadcast(const struct step *step)
@@ -125,7 +126,7 @@ run_broadcast(const struct step *step)
 	return status;
 }
 
-/* Without data to pack. */
+/* Posts an allgather whose data needs no packing. */
 int
 post_allgather(const struct step *step, fanin_request **req)
 {
@@ -137,7 +138,7 @@ post_allgather(const struct step *step, fanin_request **req)
 				step->part, FANIN_U8, step->state->channel->comm, req);
 }
 
-/* data: the parts of all ranks. mine: this rank's part, there or elsewhere. */
+/* Gathers bytes. data: the parts of all ranks. mine: this rank's part, there or elsewhere. */
 static int
 bytes_allgather(const struct step *step, const void *mine, uint8_t *data)
 {
@@ -164,7 +165,10 @@ bytes_allgather(const struct step *step, const void *mine, uint8_t *data)
 	return status;
 }
 
-/* MPI lets a rank send fewer elements than others receive of it, though the standard does not. */
+/*
+ * MPI lets a rank send fewer elements than the others receive from it, though the standard does
+ * not.
+ */
 bool
 is_sent_as_is(const struct collective *call)
 {
@@ -175,7 +179,7 @@ is_sent_as_is(const struct collective *call)
 }
 
 /*
- * Where the rank's own part of an allgather is, as bytes: in the program's buffers, or packed at
+ * Returns the rank's own part of an allgather as bytes: in the program's buffers, or packed at
  * `mine`.
  */
 static const void *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls without buffers from MPICH's module mpi_f08, which do not come through MPI's C names as all
- * other calls from Fortran do. The module passes handles as structures of one integer; `error` is
+ * Calls without buffers from MPICH's module mpi_f08, which do not use MPI's C names as all other
+ * calls from Fortran do. The module passes handles as structures of one integer; `error` is
  * optional.
  */
 #include "preload.h"
@@ -80,8 +80,8 @@ mpi_comm_disconnect_f08_(MPI_Fint *comm, MPI_Fint *error)
 }
 
 /*
- * The module's own, which hands requests to MPI by the profiling interface; there if the program is
- * one of Fortran.
+ * The module's own function, which hands requests to MPI by the profiling interface; it exists if
+ * the program is in Fortran.
  */
 extern void pmpir_waitall_f08_(MPI_Fint *n, MPI_Fint *reqs, MPI_Fint *statuses, MPI_Fint *error)
 	__attribute__((weak));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Carries out collectives in the network: whole, or posted, so that several are under way.
+ * Carries out collectives in the network: as a whole, or posted, so that several are in progress.
  */
 #include "network.h"
 
@@ -74,8 +74,8 @@ is_apart(const uint8_t *a, size_t a_bytes, const uint8_t *b, size_t b_bytes)
 }
 
 /*
- * Bytes of a send buffer that lies over the receive buffer in a way that the network does not take,
- * and MPI does; 0: it does not.
+ * Returns the bytes of a send buffer that overlaps the receive buffer in a way that MPI accepts and
+ * the network does not; 0: it does not.
  */
 static size_t
 overlap_bytes(const struct step *step)
@@ -90,7 +90,7 @@ overlap_bytes(const struct step *step)
 	    (call->kind == COLLECTIVE_REDUCE && call->root != step->state->rank))
 		return 0;
 	if (call->kind == COLLECTIVE_ALLGATHER) {
-		/* Others are packed. */
+		/* Other send buffers are packed. */
 		if (!is_sent_as_is(call) || send == recv + own)
 			return 0;
 		send_bytes = step->part;
@@ -145,7 +145,7 @@ collective_can_post(struct comm_state *state, const struct collective *call,
 	const bool in_place = call->send == MPI_IN_PLACE;
 	const struct step step = step_of(state, call, operation);
 
-	/* The same on all ranks: those of a host take the same steps. */
+	/* The result is the same on all ranks: those of a host take the same steps. */
 	if (state->n_hosts != state->size)
 		return false;
 	if (overlap_bytes(&step) != 0)

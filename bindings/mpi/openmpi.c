@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Open MPI's calls from Fortran, which do not come through MPI's C names: mpif.h and the module mpi
- * call mpi_allreduce_ and the like, mpi_f08 calls ompi_allreduce_f, which is the same function of
- * the same library. Here they become calls from C. MPICH's Fortran library calls the C names by
- * itself.
+ * Open MPI's calls from Fortran, which do not use MPI's C names: mpif.h and the module mpi call
+ * mpi_allreduce_ and the like, mpi_f08 calls ompi_allreduce_f, which is the same function of the
+ * same library. These functions turn them into calls from C. MPICH's Fortran library calls the C
+ * names itself.
  */
 #include "preload.h"
 
-/* Their addresses are Fortran's MPI_IN_PLACE and MPI_BOTTOM. */
+/* The addresses of these variables are Fortran's MPI_IN_PLACE and MPI_BOTTOM. */
 extern int mpi_fortran_in_place_, mpi_fortran_bottom_;
 
 static void *
@@ -18,7 +18,7 @@ buffer(void *from_fortran)
 	return from_fortran == &mpi_fortran_bottom_ ? MPI_BOTTOM : from_fortran;
 }
 
-/* Compilers spell the name in one of these ways; Open MPI has them all. */
+/* Compilers spell the name in one of these ways; Open MPI defines all of them. */
 #define FORTRAN_NAMES(lower, upper, inner, params)                                                 \
 	PRELOAD_EXPORT void inner params;                                                          \
 	PRELOAD_EXPORT void lower params __attribute__((alias(#inner)));                           \
@@ -207,8 +207,9 @@ FORTRAN_NAMES(mpi_ireduce_scatter_block, MPI_IREDUCE_SCATTER_BLOCK, ompi_ireduce
 }
 
 /*
- * Open MPI 4.1 hangs at times if several of these are under way and ranks have not freed the same
- * communicators. The library's own are freed before, so that the program's frees alone decide.
+ * Open MPI 4.1 sometimes hangs if several of these calls are in progress and ranks have not freed
+ * the same communicators. The library frees its own ones before, so that only the program's frees
+ * matter.
  */
 PRELOAD_EXPORT int
 MPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *req)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Combines vectors inside a process and a host by the switch's own kernels (docs/operators.md), so
- * that an answer is the same wherever its ranks are. Where MPI moves the data of such a step, it
- * combines them by the operators that are made here, never by its own, which some MPI libraries
- * have wrong for some types.
+ * that a result is the same wherever its ranks are. Where MPI moves the data of such a step, it
+ * combines by the operators that are made here, never by its own, which some MPI libraries have
+ * wrong for some types.
  */
 #include "preload.h"
 
 #include "handlers/kernels/kernels.h"
 
-/* MPI passes counts that are wider than int from its version 4 on. */
+/* From version 4 on MPI passes counts wider than int. */
 #if MPI_VERSION >= 4
 #define OWN_COUNT MPI_Count
 #define OWN_CREATE PMPI_Op_create_c
@@ -39,7 +39,7 @@ local_combine(enum fanin_dtype dtype, enum fanin_op op, void *acc, const void *i
 	fanin_kernel(isa, dtype, op)(acc, in, elements);
 }
 
-/* The operators that MPI and the network have, and this library's own for MPI's steps. */
+/* The operators that both MPI and the network have, and this library's own ones for MPI's steps. */
 #define OPERATORS(X)                                                                               \
 	X(SUM)                                                                                     \
 	X(PROD)                                                                                    \
@@ -52,7 +52,7 @@ local_combine(enum fanin_dtype dtype, enum fanin_op op, void *acc, const void *i
 	X(BOR)                                                                                     \
 	X(BXOR)
 
-/* MPI calls it with what it has received, of a type that types.c knows. */
+/* Combines received data, of a type that types.c knows. Called by MPI. */
 static void
 own_combine(enum fanin_op op, const void *in, void *acc, OWN_COUNT n, MPI_Datatype type)
 {
@@ -83,7 +83,7 @@ static struct {
 };
 #define N_OPERATORS (sizeof(operators) / sizeof(operators[0]))
 
-/* Handles are addresses in some MPI libraries. */
+/* Sets the handles at run time: in some MPI libraries they are addresses. */
 void
 operators_init(void)
 {
@@ -99,7 +99,10 @@ operators_init(void)
 void
 operators_finish(void)
 {
-	/* What MPI_Finalize calls of the program's may still reduce, by MPI's own operators. */
+	/*
+	 * Functions of the program that MPI_Finalize calls may still reduce, by MPI's own
+	 * operators.
+	 */
 	findings_some_wrong = false;
 	for (size_t op = 1; op < N_OPERATORS; op++)
 		if (operators[op].own != MPI_OP_NULL)

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Has MPI move what it has in progress, and waits for its requests.
- */
+/* Drives MPI's progress, and waits for its requests. */
 #include "preload.h"
 
 #include <sched.h>
 #include <time.h>
 
-/* Looks of a thread in the background before it naps, and its naps, which get longer. */
+/* Looks of a background thread before it naps, and the length of its naps, which grows. */
 #define QUIET_LOOKS 50
 #define SHORTEST_NAP_NS 20000
 #define LONGEST_NAP_NS 1000000
@@ -28,7 +26,8 @@ progress_finish(void)
 }
 
 /*
- * Looks for a message. On a communicator of this process alone MPICH would not look at the network.
+ * Drives progress by looking for a message. On a communicator of this process alone MPICH would not
+ * look at the network.
  */
 void
 mpi_progress(void)
@@ -50,7 +49,7 @@ nap(unsigned int looks)
 	nanosleep(&time, NULL);
 }
 
-/* may_give_up: as all that is under way in MPI_Finalize. */
+/* Waits in the background. may_give_up: fails when calls in progress in MPI_Finalize must fail. */
 static int
 wait_quietly(MPI_Request *req, bool may_give_up)
 {

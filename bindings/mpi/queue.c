@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The nonblocking calls of a communicator with a job: a thread carries them out in the order in
- * which the program has made them, while the program computes, and each is a generalized request of
- * MPI, which all of its calls take. Where calls can be posted, several are under way. Blocking
- * calls of the communicator wait until the queue is empty, so that one thread at a time carries out
- * its collectives, and no lock is held while anything is waited for.
+ * The nonblocking calls of a communicator with a job. A thread carries them out in the program's
+ * order, while the program computes. The request of each is a generalized request of MPI, which all
+ * MPI calls accept. Calls that can be posted are in progress together. Blocking calls of the
+ * communicator wait until the queue is empty, so that one thread at a time carries out its
+ * collectives, and no lock is held during a wait.
  */
 #include "preload.h"
 
@@ -14,12 +14,12 @@
 #include <time.h>
 
 /*
- * So often a job without collectives is looked after: the manager may be gone, or back, and takes
- * several looks then.
+ * Interval at which a job without collectives is looked after: the manager may be gone, or back,
+ * which takes several looks.
  */
 #define IDLE_NS 100000000
 #define NS_PER_SECOND 1000000000
-/* As many collectives are under way in the network. */
+/* Maximum of collectives in progress in the network. */
 #define MAX_POSTED 16
 
 /* A nonblocking call. Its request and its queue hold it. */
@@ -30,7 +30,7 @@ struct entry {
 	bool owns_type, owns_send_type;
 	bool errors_are_fatal;
 	uint32_t n_holders; /* atomic */
-	int error;          /* what the request completes with */
+	int error;          /* the request's error when it completes */
 	int status;
 	fanin_request *posted;   /* NULL: it could not be posted */
 	struct entry *next;      /* in its queue */
@@ -38,8 +38,8 @@ struct entry {
 };
 
 /*
- * Entries of all queues that are not complete. Only the pointer to the first is looked at without
- * the lock.
+ * Entries of all queues that are not complete. The pointer to the first one is the only part that
+ * is read without the lock.
  */
 static struct entry *open_entries;
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -91,7 +91,7 @@ entry_cancel(void *entry, int is_complete)
 	return MPI_SUCCESS;
 }
 
-/* The program may free a type while its call is under way. */
+/* Copies a type: the program may free it while its call is in progress. */
 static bool
 type_keep(MPI_Datatype *type)
 {
@@ -154,8 +154,8 @@ request_is_open(MPI_Request req)
 }
 
 /*
- * Waits for something to do, with the lock held. The program may compute for long: the job is
- * looked after meanwhile.
+ * Waits for work, with the lock held. The program may compute for long, and the job is looked after
+ * meanwhile.
  */
 static void
 queue_sleep(struct queue *queue)
@@ -173,7 +173,7 @@ queue_sleep(struct queue *queue)
 }
 
 /*
- * The next entry, if it can be begun before those that are posted are done. Sleeps if there is
+ * Returns the next entry, if it can begin before the posted ones are done. Sleeps if there is
  * nothing to do.
  */
 static struct entry *
@@ -228,8 +228,8 @@ entry_end(struct queue *queue, struct entry *entry)
 }
 
 /*
- * Waits for the oldest, but not for long: there may be others to post. After a failure all that are
- * posted come to their end.
+ * Waits for the oldest posted entry, but not for long: there may be others to post. After a failure
+ * all posted entries end.
  */
 static void
 posted_wait(struct queue *queue)
@@ -375,8 +375,8 @@ queue_release(struct queue *queue)
 }
 
 /*
- * MPI knows requests of this kind by no communicator, and hands their errors to MPI_COMM_WORLD's
- * handler.
+ * True if an error ends the program. MPI does not associate these requests with a communicator, and
+ * passes their errors to MPI_COMM_WORLD's handler.
  */
 bool
 errors_are_fatal(MPI_Comm comm)

@@ -8,7 +8,8 @@
 #include <string.h>
 
 /*
- * The sum of a host's ranks, in the leader's `sum`: moved by MPI, combined as the network does it.
+ * Sums the vectors of a host's ranks into the leader's `sum`: moved by MPI, combined as in the
+ * network.
  */
 static int
 node_reduce(const struct step *step, void *sum, int count)
@@ -21,7 +22,7 @@ node_reduce(const struct step *step, void *sum, int count)
 			 operator_own(step->op), 0, step->state->node);
 }
 
-/* The host's only rank posts the collective, and so do all others. */
+/* Posts an allreduce. Each host has one rank, and all ranks post it. */
 int
 post_allreduce(const struct step *step, fanin_request **req)
 {
@@ -55,7 +56,7 @@ run_allreduce(const struct step *step)
 	return status;
 }
 
-/* The leader's part of a reduce. sum: receives the result at the leader of the root's host. */
+/* Does the leader's part of a reduce. sum: receives the result at the leader of the root's host. */
 static int
 leader_reduce(const struct step *step, void *sum)
 {
@@ -82,7 +83,7 @@ post_reduce(const struct step *step, fanin_request **req)
 			     (uint16_t)state->host_of[call->root], state->channel->comm, req);
 }
 
-/* The root may have a place among its host's ranks that is not the leader's. */
+/* Moves the result to the root, which may not be the leader of its host. */
 static int
 result_to_root(const struct step *step, void *sum)
 {
@@ -129,7 +130,7 @@ run_reduce(const struct step *step)
 	return status;
 }
 
-/* own: where the rank's part goes. */
+/* Posts a reduce_scatter. own: receives the rank's part. */
 static int
 post_parts(const struct step *step, void *own, fanin_request **req)
 {
@@ -137,7 +138,7 @@ post_parts(const struct step *step, void *own, fanin_request **req)
 				     step->dtype, step->op, step->state->channel->comm, req);
 }
 
-/* Not in place. */
+/* Posts a reduce_scatter that is not in place. */
 int
 post_reduce_scatter(const struct step *step, fanin_request **req)
 {
@@ -145,8 +146,9 @@ post_reduce_scatter(const struct step *step, fanin_request **req)
 }
 
 /*
- * In place the vector is in recv, and the result goes to its start. The network's would be where
- * the part was, but programs expect what is there to stay.
+ * Runs a reduce_scatter with one rank on each host. In place, the vector is in recv, and the result
+ * goes to its start. The network would write the result over the rank's own part, but programs
+ * expect that part to stay.
  */
 static int
 run_reduce_scatter_alone(const struct step *step)

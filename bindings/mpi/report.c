@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What happened to the program's collectives: counters of calls and bytes by where they went, which
- * rank 0 prints in MPI_Finalize as sums of all ranks.
+ * Counters of the program's collectives, calls and bytes by where they went. Rank 0 prints the sums
+ * of all ranks in MPI_Finalize.
  */
 #include "preload.h"
 
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Any thread adds to them. */
+/* Any thread may add to them. */
 struct counters {
 	uint64_t calls[N_COLLECTIVES][N_WAYS];
 	uint64_t bytes[N_COLLECTIVES][N_WAYS];
@@ -53,8 +53,8 @@ way_is_network(int way)
 }
 
 /*
- * The next type and operator that MPI has wrong, from *place and *op on, which begin at 0. Returns
- * false if there is none.
+ * Finds the next type and operator that MPI has wrong, from *place and *op on, which begin at 0.
+ * Returns false if there is none.
  */
 static bool
 wrong_next(unsigned int *place, struct type_view *view, enum fanin_op *op)
@@ -68,7 +68,10 @@ wrong_next(unsigned int *place, struct type_view *view, enum fanin_op *op)
 	return false;
 }
 
-/* format: of the type's name and the operator's, with what comes between two of them before it. */
+/*
+ * Prints the types and operators that MPI has wrong. format: of the two names. between: printed
+ * before each but the first.
+ */
 static void
 print_wrong(FILE *out, const char *between, const char *format)
 {
@@ -190,7 +193,7 @@ report_print(void)
 	if (!preload_settings.report)
 		return;
 	PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	/* Not MPI_Reduce, which MPICH has wrong for some placements of ranks. */
+	/* MPICH's MPI_Reduce is wrong for some placements of ranks, so this is not one. */
 	status = PMPI_Allreduce(MPI_IN_PLACE, &all, (int)(sizeof(all) / sizeof(uint64_t)),
 				MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
 	if (rank != 0)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waits for requests, some of which may be of nonblocking calls in the network: for those first,
- * since their thread needs a core, which MPI keeps to itself while it waits. And MPICH before 5.1
- * ends the program (an assertion in MPIR_Waitall_state) if a generalized request is not complete
- * and another place of the array is MPI_REQUEST_NULL.
+ * Waits for requests, some of which may belong to nonblocking calls in the network. It waits for
+ * those first, since their thread needs a core, which MPI keeps to itself while it waits. Also,
+ * MPICH before 5.1 ends the program (an assertion in MPIR_Waitall_state) if a generalized request
+ * is not complete and another entry of the array is MPI_REQUEST_NULL.
  */
 #include "preload.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Compares MPI's own reductions with the network's arithmetic when the program starts, for each
- * type and operator that both have. Vectors that are small go to MPI, and a program's answers must
- * not depend on their size: where MPI is wrong on one rank, whose CPU may have other instructions
- * than others', the network takes vectors of any size, on all ranks.
+ * type and operator that both have. Small vectors go to MPI, and a program's results must not
+ * depend on their size. If MPI is wrong on one rank, whose CPU may have other instructions than
+ * others', the network takes vectors of any size, on all ranks.
  *
- * MPI_Reduce_local calls the functions that Open MPI's and MPICH's collectives call. Values are
+ * MPI_Reduce_local calls the same functions as Open MPI's and MPICH's collectives. The values are
  * those at both ends of a type. NaNs and zeros of both signs are not among them: MPI defines
  * neither.
  */
@@ -14,20 +14,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Values of a type; a vector has each of them with each. */
+/* Values of a type; a vector has all pairs of them. */
 #define N_VALUES 6
 #define N_PAIRS (N_VALUES * N_VALUES)
 /*
  * Enough for vectors of 64 bytes and all shorter ones that a loop may end with, whatever the type.
  */
 #define COUNT 127
-/* Each place sees all pairs, when vectors begin at each of the first N_PAIRS elements. */
+/* All pairs pass each element, as vectors begin at each of the first N_PAIRS elements. */
 #define N_ELEMENTS (COUNT + N_PAIRS)
 #define MAX_SELF_TEST_BYTES 16
 
 bool findings_some_wrong;
 
-/* A pair of vectors, what the network makes of them, and what MPI does. */
+/* A pair of vectors, the network's result and MPI's result. */
 struct trial {
 	uint8_t in[N_ELEMENTS * MAX_SELF_TEST_BYTES];
 	uint8_t acc[N_ELEMENTS * MAX_SELF_TEST_BYTES];
@@ -58,7 +58,7 @@ value_put(uint8_t *at, enum fanin_dtype dtype, bool is_logical, unsigned int val
 		memcpy(at, &integer, bytes);
 }
 
-/* Both parts of a complex number have the same value. */
+/* Fills the vectors. Both parts of a complex number have the same value. */
 static void
 trial_fill(struct trial *trial, const struct type_view *type)
 {
@@ -72,7 +72,9 @@ trial_fill(struct trial *trial, const struct type_view *type)
 		}
 }
 
-/* Any value but 0 is true in C, and may be in Fortran. */
+/*
+ * True if the results are equal. As booleans all values but 0 are true in C, and may be in Fortran.
+ */
 static bool
 is_same(const struct type_view *type, const uint8_t *found, const uint8_t *expected, size_t n)
 {
@@ -89,7 +91,7 @@ is_same(const struct type_view *type, const uint8_t *found, const uint8_t *expec
 	return true;
 }
 
-/* MPI's reduction of n elements from the i-th on. Returns false if MPI has none. */
+/* Runs MPI's reduction of n elements from the i-th on. Returns false if MPI has none. */
 static bool
 trial_run(struct trial *trial, const struct type_view *type, enum fanin_op op, unsigned int i,
 	  unsigned int n)
@@ -124,7 +126,7 @@ type_try(struct trial *trial, const struct type_view *type)
 	}
 }
 
-/* What a call with an operator that MPI does not have for a type would end the program by. */
+/* Makes MPI return errors: an operator that MPI does not have for a type would end the program. */
 static void
 errors_return(MPI_Comm comm, MPI_Errhandler *before)
 {
@@ -139,7 +141,7 @@ errors_restore(MPI_Comm comm, MPI_Errhandler *before)
 	PMPI_Errhandler_free(before);
 }
 
-/* In the network's arithmetic: what the program sets for its own is its own. */
+/* Tries all types in the network's arithmetic, independently of the program's settings. */
 static void
 types_try(struct trial *trial)
 {
@@ -168,7 +170,7 @@ self_test(void)
 		no_memory();
 	types_try(trial);
 	free(trial);
-	/* By this library's operator, since MPI's own is what is in doubt. */
+	/* The ranks combine by this library's operator, since MPI's own may be wrong. */
 	if (PMPI_Allreduce(MPI_IN_PLACE, findings, N_TYPES * (int)sizeof(*findings), MPI_BYTE,
 			   operator_own(FANIN_BOR), MPI_COMM_WORLD) != MPI_SUCCESS)
 		PMPI_Abort(MPI_COMM_WORLD, 1);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Allreduce with several ranks on a host, in memory that they share. A vector goes through it in
- * chunks, several of which are under way: ranks copy a chunk in, each sums a part of it over all
- * ranks, the leader has the sums of all hosts added in the network, and ranks copy the result out.
- * Counters tell how many chunks each rank has done of each step; they go on from call to call. All
- * hosts do the same, so that leaders' calls match.
+ * Allreduce with several ranks on a host, in memory that they share. A vector goes through the
+ * memory in chunks, several of which are in progress: ranks copy a chunk in, each sums a part of it
+ * over all ranks, the leader adds the sums of all hosts in the network, and ranks copy the result
+ * out. Counters tell how many chunks each rank has done in each step; they continue from call to
+ * call. All hosts do the same, so that leaders' calls match.
  */
 #include "network.h"
 
@@ -17,21 +17,22 @@
 #include <unistd.h>
 
 #define CHUNK_BYTES (128 << 10)
-/* Chunks that have memory. */
+/* Number of chunks that the memory holds. */
 #define DEPTH 4
-/* A rank takes a chunk's result so many chunks after it has put its data in. */
+/* A rank takes a chunk's result this many chunks after it has copied its data in. */
 #define LAG (DEPTH - 1)
 #define LINE 64
 
 /*
- * How many chunks a rank has done. Each rank writes its own; the leader alone writes the last two.
+ * Numbers of chunks that a rank has done. Each rank writes its own; only the leader writes the last
+ * two.
  */
 struct done {
 	uint64_t filled __attribute__((aligned(LINE)));
 	uint64_t reduced;
 	uint64_t taken;
 	uint64_t ready; /* chunks that have their result */
-	int32_t status; /* a fanin_status: how the network's step has ended */
+	int32_t status; /* a fanin_status of the network's step */
 };
 
 struct shared {
@@ -40,7 +41,7 @@ struct shared {
 	struct done *done; /* of each rank */
 	uint8_t *in;       /* [rank][DEPTH] chunks */
 	uint8_t *out;      /* [DEPTH] chunks */
-	uint64_t n_chunks; /* of all calls before */
+	uint64_t n_chunks; /* number of chunks in all earlier calls */
 };
 
 static uint8_t *
@@ -55,7 +56,9 @@ chunk_out(const struct shared *shared, uint64_t chunk)
 	return shared->out + chunk % DEPTH * CHUNK_BYTES;
 }
 
-/* The leader's memory object, of that size and with all of its pages; -1 if there is none. */
+/*
+ * Makes the leader's memory object, of this size and with all of its pages. Returns -1 on failure.
+ */
 static int
 object_make(const char *name, size_t bytes)
 {
@@ -69,7 +72,7 @@ object_make(const char *name, size_t bytes)
 	return fd;
 }
 
-/* All ranks of the host, or none. */
+/* True if `mine` is true at all ranks of the host. */
 static bool
 all_have(MPI_Comm node, bool mine)
 {
@@ -78,7 +81,10 @@ all_have(MPI_Comm node, bool mine)
 	return PMPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, node) == MPI_SUCCESS && all;
 }
 
-/* Not a window of MPI: to free one is collective, and ranks free communicators in any order. */
+/*
+ * This does not use a window of MPI: freeing one is collective, and ranks free communicators in any
+ * order.
+ */
 struct shared *
 shared_make(const char *job_name, int host, MPI_Comm node, int node_rank, int node_size)
 {
@@ -124,7 +130,7 @@ shared_free(struct shared *shared)
 	free(shared);
 }
 
-/* Waits until all ranks of the host have done so many chunks of a step. */
+/* Waits until all ranks of the host have done n chunks in a step. */
 #define WAIT_ALL(shared, step_done, n)                                                             \
 	do {                                                                                       \
 		unsigned int looks = 0;                                                            \
@@ -146,7 +152,7 @@ wait_look(unsigned int *looks)
 	nap(*looks);
 }
 
-/* A call: its chunks have numbers from first on, those of all calls. */
+/* A call: its chunks have numbers from `first` on, counted over all calls. */
 struct run {
 	const struct step *step;
 	struct shared *shared;
@@ -172,7 +178,7 @@ chunk_fill(const struct run *run, uint64_t chunk)
 	struct shared *shared = run->shared;
 	const uint8_t *from = own_data(run->step->call);
 
-	/* All ranks have summed the chunk that had this place before. */
+	/* Waits until all ranks have summed the chunk that was at this place before. */
 	if (chunk >= DEPTH)
 		WAIT_ALL(shared, reduced, chunk - DEPTH + 1);
 	memcpy(chunk_in(shared, shared->node_rank, chunk),
@@ -181,7 +187,7 @@ chunk_fill(const struct run *run, uint64_t chunk)
 	PUBLISH(shared, filled, chunk + 1);
 }
 
-/* This rank's part of the chunk, in the order of ranks. */
+/* Sums this rank's part of the chunk, in the order of ranks. */
 static void
 chunk_reduce(const struct run *run, uint64_t chunk)
 {
@@ -194,7 +200,7 @@ chunk_reduce(const struct run *run, uint64_t chunk)
 	fenv_t programs;
 
 	WAIT_ALL(shared, filled, chunk + 1);
-	/* All ranks have taken the result that had this place before. */
+	/* Waits until all ranks have taken the result that was at this place before. */
 	if (chunk >= DEPTH)
 		WAIT_ALL(shared, taken, chunk - DEPTH + 1);
 	memcpy(chunk_out(shared, chunk) + offset, chunk_in(shared, 0, chunk) + offset,
@@ -233,7 +239,7 @@ chunk_finish(struct run *run, uint64_t chunk)
 
 	if (run->status == FANIN_OK)
 		run->status = status;
-	/* After a failure the communicator uses this memory no more. */
+	/* After a failure the communicator does not use this memory any more. */
 	if (run->status != FANIN_OK)
 		__atomic_store_n(&run->shared->done[0].status, run->status, __ATOMIC_RELAXED);
 	PUBLISH(run->shared, ready, chunk + 1);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The start and the end of the program, and the end of communicators.
- */
+/* The start and end of the program, and the end of communicators. */
 #include "preload.h"
 
 #include <errno.h>
@@ -13,7 +11,7 @@
 #define DEFAULT_MAX_JOBS 8
 #define DEFAULT_TIMEOUT_MS 5000
 
-/* MPICH's; Open MPI's limit is shorter. */
+/* MPICH's maximum; Open MPI's is smaller. */
 #define LONGEST_VERSION 8192
 #ifdef OPEN_MPI
 #define IS_FOR_OPEN_MPI true
@@ -23,17 +21,17 @@
 static const char *const library_names[] = { "libfanin-mpi-mpich.so", "libfanin-mpi-openmpi.so" };
 
 struct settings preload_settings;
-/* Between MPI_Init and MPI_Finalize; not if the program has begun by PMPI_Init. */
+/* Between MPI_Init and MPI_Finalize; not if the program has started with PMPI_Init. */
 static bool has_started;
 
-/* A file that is not valid is told of by whatever joins the first job. */
+/* An invalid file is reported by the code that joins the first job. */
 const char *
 setting_text(const char *name, char text[SETTING_LEN])
 {
 	return fanin_setting(name, text, SETTING_LEN) == FANIN_OK && text[0] != '\0' ? text : NULL;
 }
 
-/* A number of the settings. What can't be read is told and stays at its default. */
+/* Reads a number of the settings. An invalid value is reported, and replaced by the default. */
 static uint64_t
 setting(const char *name, uint64_t least, uint64_t most, uint64_t value)
 {
@@ -76,7 +74,10 @@ settings_read(void)
 	};
 }
 
-/* All ranks do as rank 0's environment says. level: of threads, as this rank's MPI has it. */
+/*
+ * Starts the library with rank 0's environment, on all ranks. level: of threads, in this rank's
+ * MPI.
+ */
 static void
 preload_start(int level)
 {
@@ -104,8 +105,8 @@ preload_start(int level)
 }
 
 /*
- * Nonblocking collectives in the network have a thread that calls MPI, whatever the program asks
- * for.
+ * Returns the level of threads to be requested. Nonblocking collectives in the network have a
+ * thread that calls MPI, whatever level the program requests.
  */
 static int
 level_wanted(int required)
@@ -121,8 +122,8 @@ level_wanted(int required)
 }
 
 /*
- * Ends a program of another MPI than this library's: their handles have nothing in common, and any
- * call would crash.
+ * Ends a program of another MPI than this library's: their handles are incompatible, and any call
+ * would crash.
  */
 static void
 library_check(void)
@@ -135,7 +136,7 @@ library_check(void)
 	is_open_mpi = strncmp(version, "Open MPI", strlen("Open MPI")) == 0;
 	if (is_open_mpi == IS_FOR_OPEN_MPI)
 		return;
-	/* The first of several lines or items. */
+	/* The first of several lines or items suffices. */
 	version[strcspn(version, ",\n")] = '\0';
 	for (char *tab = version; (tab = strchr(tab, '\t')) != NULL;)
 		*tab = ' ';
@@ -171,7 +172,8 @@ MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 }
 
 /*
- * Here, and not where MPI deletes attributes: that may be later, and at another place on each rank.
+ * The job ends here, not where MPI deletes attributes: that may be later, and at another place on
+ * each rank.
  */
 PRELOAD_EXPORT int
 MPI_Comm_free(MPI_Comm *comm)
@@ -184,7 +186,7 @@ MPI_Comm_free(MPI_Comm *comm)
 PRELOAD_EXPORT int
 MPI_Comm_disconnect(MPI_Comm *comm)
 {
-	/* It waits for what is under way, unlike MPI_Comm_free. */
+	/* MPI_Comm_disconnect waits for operations in progress, unlike MPI_Comm_free. */
 	int status = comm_drain(comm);
 
 	if (status == MPI_SUCCESS)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The list of communicators' states: communicators.c makes and enters them, agreement.c takes them
- * off when their jobs end.
+ * The list of communicators' states: communicators.c makes and adds them, agreement.c removes them
+ * when their jobs end.
  */
 #ifndef FANIN_BINDINGS_MPI_STATES_H
 #define FANIN_BINDINGS_MPI_STATES_H
@@ -14,20 +14,20 @@
 extern struct comm_state *joined_states;
 extern pthread_mutex_t states_lock;
 
-/* Takes it off the list. */
+/* Removes a state from the list. */
 void state_note_left(struct comm_state *state);
 /* Leaves the job, if there is one: with all ranks, or at once. */
 void job_leave(struct comm_state *state, bool at_once);
-/* The same, and frees what a state without a job does not need. */
+/* Leaves the job, if there is one, and frees memory that a state without a job does not need. */
 void state_shrink(struct comm_state *state);
-/* Keeps it for another communicator. */
+/* Keeps the memory for another communicator's state. */
 void state_free(struct comm_state *state);
-/* Takes the communicator's state away from it; and from all. */
+/* Removes the state of one communicator, or of all. */
 void state_forget(MPI_Comm comm);
 void states_forget(void);
 /*
- * Frees what communicators have left that the program has freed. Returns false if some are not at
- * their end.
+ * Frees the states of communicators that the program has freed. Returns false if the jobs of some
+ * have not ended.
  */
 bool closed_free(void);
 

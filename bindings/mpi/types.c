@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI's predefined types and operators, and what they are in the network. What is not in the tables
- * goes to MPI: user-defined operators, pair types, long double, products of complex numbers.
+ * MPI's predefined types and operators, and their counterparts in the network. Types and operators
+ * that are not in the tables go to MPI: user-defined operators, pair types, long double, products
+ * of complex numbers.
  */
 #include "preload.h"
 
 #include <limits.h>
 #include <stdlib.h>
 
-/* Which operators MPI defines on a type (MPI 3.1, section 5.9.2). */
+/* Classes of types by the operators that MPI defines on them (MPI 3.1, section 5.9.2). */
 enum type_class {
 	CLASS_NONE, /* moved, never reduced here */
 	CLASS_INTEGER,
@@ -24,16 +25,16 @@ struct type_entry {
 	MPI_Datatype type;
 	enum type_class class;
 	uint32_t bytes;
-	enum fanin_dtype dtype;  /* 0: none is as wide */
-	struct finding *finding; /* what MPI makes of its reductions */
+	enum fanin_dtype dtype;  /* 0: no type of the network is as wide */
+	struct finding *finding; /* about MPI's reductions of the type */
 };
 
-/* Open addressing; handles are pointers or numbers. */
+/* A hash table with open addressing; handles are pointers or numbers. */
 #define TABLE_SIZE 256
 static struct type_entry table[TABLE_SIZE];
 static bool table_used[TABLE_SIZE];
 /*
- * In the order in which types_init names them, which is the same on all ranks; handles may be
+ * In the order in which types_init enters them, which is the same on all ranks; handles may be
  * addresses.
  */
 static struct finding findings[N_TYPES];
@@ -123,7 +124,7 @@ types_init(void)
 	ENTER_ALL(CLASS_INTEGER, false, MPI_UNSIGNED, MPI_UNSIGNED_LONG, MPI_UNSIGNED_SHORT,
 		  MPI_UNSIGNED_LONG_LONG, MPI_UNSIGNED_CHAR, MPI_UINT8_T, MPI_UINT16_T,
 		  MPI_UINT32_T, MPI_UINT64_T);
-	/* The standard has no operator on it, but both MPIs have, and programs rely on them. */
+	/* The standard defines no operator on it, but both MPIs do, and programs rely on them. */
 	ENTER_ALL(CLASS_INTEGER, CHAR_MIN < 0, MPI_CHAR);
 	ENTER_ALL(CLASS_FORTRAN_INTEGER, true, MPI_INTEGER, MPI_INTEGER1, MPI_INTEGER2,
 		  MPI_INTEGER4, MPI_INTEGER8);
@@ -172,7 +173,10 @@ class_has(enum type_class class, enum fanin_op op)
 	}
 }
 
-/* The type's entry if the network reduces it by the operator; NULL otherwise, with *way why. */
+/*
+ * Finds the type's entry if the network reduces the type by the operator; NULL otherwise, with the
+ * reason in *way.
+ */
 static const struct type_entry *
 type_reduced_by(MPI_Datatype type, MPI_Op op, enum fanin_op *fanin_op, enum way *way)
 {
@@ -198,7 +202,7 @@ type_to_fanin(MPI_Datatype type, MPI_Op op, enum fanin_dtype *dtype, enum fanin_
 
 	if (entry == NULL)
 		return way;
-	/* Small vectors would be refused, and large ones not. */
+	/* MPI would refuse small vectors, while the network would take large ones. */
 	if ((entry->finding->refused & OP_BIT(*fanin_op)) != 0)
 		return WAY_OPERATOR;
 	*dtype = entry->dtype;
