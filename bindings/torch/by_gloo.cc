@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the library has not: it goes to the Gloo group inside, and is counted, with the reason. */
+/*
+ * Collectives that the library lacks: they go to the Gloo group inside, and are counted with the
+ * reason.
+ */
 #include "bindings/torch/group.hh"
 
 namespace fanin_torch {
@@ -11,8 +14,8 @@ static const char point_to_point[] = "point-to-point is not in the library";
 static const char no_such[] = "no such collective in the library";
 
 /*
- * "" if it runs in the network. op: NULL where nothing is reduced: bytes are copied then, of any
- * type.
+ * Returns why a collective goes to Gloo; "": it runs in the network. op: NULL if nothing is
+ * reduced: bytes of any type are copied then.
  */
 std::string
 Group::why_gloo(const at::Tensor &tensor, const c10d::ReduceOp *op) const
@@ -39,8 +42,8 @@ Group::why_gloo(const at::Tensor &tensor, const c10d::ReduceOp *op) const
 }
 
 /*
- * Bytes of each of the parts that a tensor is cut into along its first dimension. splits: their
- * lengths there; none: all alike.
+ * Returns the bytes of each part that a tensor is cut into along its first dimension. splits: the
+ * parts' lengths in that dimension; empty: all the same.
  */
 static std::vector<int64_t>
 bytes_of_splits(const at::Tensor &tensor, const std::vector<int64_t> &splits, int size)
@@ -167,7 +170,7 @@ Group::alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t>
 	return follow(std::move(task));
 }
 
-/* Gloo has it for one tensor only, cut into parts of any length. */
+/* Gloo has this collective only for one tensor, cut into parts of any length. */
 WorkPtr
 Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &options)
 {
@@ -211,7 +214,10 @@ Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &
 	return follow(std::move(task));
 }
 
-/* What Gloo receives for a tensor that is not plain: whoever waits for it moves it there. */
+/*
+ * Data that Gloo receives for a tensor that is not plain: the thread that waits for it copies it to
+ * the tensor.
+ */
 class Receipt : public c10d::Work {
       public:
 	Receipt(WorkPtr gloo, Moves moves)
@@ -272,7 +278,7 @@ Group::send(Tensors &tensors, int to, int tag)
 	return gloo_->send(flat, to, tag);
 }
 
-/* receive: has Gloo receive into a tensor. */
+/* receive: makes Gloo receive into a tensor. */
 WorkPtr
 Group::recv_by_gloo(Tensors &tensors, const std::function<WorkPtr(Tensors &)> &receive)
 {

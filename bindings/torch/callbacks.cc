@@ -15,35 +15,35 @@ namespace fanin_torch {
 
 using std::chrono::milliseconds;
 
-#define IDLE std::chrono::seconds(10) /* that a thread waits for more */
+#define IDLE std::chrono::seconds(10) /* maximum time for which a thread waits for more */
 
 namespace {
 
 /* A callback that this thread runs. */
 struct Frame {
-	Frame *below;               /* the one that it runs within, or NULL */
-	std::shared_ptr<Slot> slot; /* or NULL: it is not in a sequence */
+	Frame *below;               /* the frame that it runs within, or NULL */
+	std::shared_ptr<Slot> slot; /* NULL: it is not in a sequence */
 	std::shared_ptr<Sequence> inner;
 };
 
 class Pool {
       public:
-	/* Takes it. False: it has not, as no thread can be made. */
+	/* Runs the function. Returns false if no thread can be made: it does not run then. */
 	bool run(std::function<void()> &what);
 	bool wait(milliseconds patience);
 
       private:
 	void serve();
 
-	std::mutex mutex_; /* of all below */
+	std::mutex mutex_; /* protects all fields below */
 	std::condition_variable work_, rest_;
 	std::deque<std::function<void()>> queue_;
 	size_t n_idle_ = 0, n_busy_ = 0;
-	bool has_told_ = false; /* that a thread could not be made */
+	bool has_told_ = false; /* that a thread could not be made has been reported */
 };
 
 thread_local Frame *current_frame;
-thread_local bool completes; /* this thread runs callbacks that are to have another one */
+thread_local bool completes; /* this thread runs callbacks that should have another thread */
 
 } // namespace
 
@@ -53,7 +53,9 @@ pool()
 	return OfProcess<Pool>::get();
 }
 
-/* The mutex of all slots and sequences. Nobody needs the GIL who has it. */
+/*
+ * Returns the mutex of all slots and sequences. No thread needs the GIL while it holds the mutex.
+ */
 static std::mutex &
 slots_mutex()
 {
@@ -61,8 +63,8 @@ slots_mutex()
 }
 
 /*
- * Runs what is a callback, and those that it registers: they come before what follows it. slot: its
- * place, or NULL.
+ * Runs a callback, and the callbacks that it registers, which come before anything that follows it.
+ * slot: its place, or NULL.
  */
 static void
 call(std::function<void()> what, std::shared_ptr<Slot> slot)
@@ -211,7 +213,10 @@ Sequence::need(const Slot *slot, Slots *needed)
 	}
 }
 
-/* A callback waits for this one from now on: what this one needs may pass that callback. */
+/*
+ * Called when a callback begins to wait for this one: the callbacks that this one needs may
+ * overtake the waiting one.
+ */
 void
 Sequence::look_at_needs_of(const std::shared_ptr<Slot> &slot)
 {
@@ -251,7 +256,7 @@ Sequence::add(std::function<void()> run, std::shared_ptr<Slot> after)
 void
 Sequence::ready(const std::shared_ptr<Slot> &slot)
 {
-	std::shared_ptr<Slot> dropped; /* without the mutex */
+	std::shared_ptr<Slot> dropped; /* released without the mutex */
 
 	{
 		std::lock_guard<std::mutex> lock(slots_mutex());
@@ -261,12 +266,12 @@ Sequence::ready(const std::shared_ptr<Slot> &slot)
 	advance();
 }
 
-/* The one whose turn it is, which is started now, or NULL. */
+/* Starts the callback whose turn it is, and returns it, or NULL. */
 std::shared_ptr<Slot>
 Sequence::next()
 {
 	std::lock_guard<std::mutex> lock(slots_mutex());
-	Slots passing; /* of this sequence, those that all before need */
+	Slots passing; /* callbacks of this sequence that all earlier ones need */
 
 	for (const std::shared_ptr<Slot> &slot : slots_) {
 		const bool is_first = slot == slots_.front();
@@ -295,7 +300,7 @@ Sequence::advance()
 		callback_run([self = shared_from_this(), slot] { self->run(slot); });
 }
 
-/* This one, and those whose turn it is then. */
+/* Runs this callback, and those whose turn comes after it. */
 void
 Sequence::run(std::shared_ptr<Slot> slot)
 {
@@ -308,7 +313,7 @@ Sequence::run(std::shared_ptr<Slot> slot)
 void
 Sequence::remove(const std::shared_ptr<Slot> &slot)
 {
-	std::shared_ptr<Sequence> dropped; /* without the mutex */
+	std::shared_ptr<Sequence> dropped; /* released without the mutex */
 	std::lock_guard<std::mutex> lock(slots_mutex());
 
 	dropped.swap(slot->inner);
@@ -356,7 +361,7 @@ Waiting::Waiting(const std::shared_ptr<Slot> &what)
 
 Waiting::~Waiting()
 {
-	std::shared_ptr<Slot> dropped; /* without the mutex */
+	std::shared_ptr<Slot> dropped; /* released without the mutex */
 
 	if (waiter_ == nullptr)
 		return;

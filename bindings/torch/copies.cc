@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Torch's collectives that reduce nothing, as those of the library: they copy bytes of any type, or
- * only synchronise.
+ * Torch's collectives that reduce nothing, by collectives of the library: they copy bytes of any
+ * type, or only synchronise.
  */
 #include "bindings/torch/group.hh"
 
@@ -48,8 +48,8 @@ Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
 }
 
 /*
- * Gathers bytes of `send` into `recv`, both plain. What overlaps in another way than in place is
- * copied before.
+ * Makes a part that gathers bytes of `send` into `recv`, both plain. A `send` that overlaps `recv`,
+ * except in place, is copied first.
  */
 static Part
 gather_part(at::Tensor send, const at::Tensor &recv, int rank)
@@ -65,7 +65,7 @@ gather_part(at::Tensor send, const at::Tensor &recv, int rank)
 	return part;
 }
 
-/* Gathers into one tensor, from which the outputs are filled. */
+/* Makes a part that gathers into one tensor, from which the outputs are filled. */
 static Part
 gather_into(const char *collective, Moves *moves, const Tensors &outputs, const at::Tensor &input,
 	    int rank)

@@ -4,7 +4,7 @@
 
 namespace fanin_torch {
 
-/* Where a callback that is registered now has its place. */
+/* Returns the sequence of a callback that is registered now. */
 std::shared_ptr<Sequence>
 Future::where() const
 {
@@ -14,8 +14,8 @@ Future::where() const
 }
 
 /*
- * Attaches a callback: to this future if it can run now, else to one with the same result that
- * completes when it is its turn. Returns its place then, or NULL.
+ * Attaches a callback: to this future if the callback can run now, else to a future with the same
+ * result that completes at the callback's turn. Returns the callback's place then, or NULL.
  */
 std::shared_ptr<Slot>
 Future::in_turn(const std::function<void(Future &)> &attach)
@@ -28,7 +28,7 @@ Future::in_turn(const std::function<void(Future &)> &attach)
 	}
 	Inner turn = fut->createInstance(fut->elementType());
 	attach(*std::make_shared<Future>(turn, sequence_));
-	/* Where no thread can be made, callbacks that can run do so here. */
+	/* If no thread can be made, callbacks that can run do so here. */
 	pybind11::gil_scoped_release release;
 	auto slot = sequence->add(
 		[turn, done = fut] {

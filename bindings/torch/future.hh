@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The future of a Work as Python has it, whose callbacks run as callbacks.hh says. All with the
- * GIL.
+ * The future of a Work as Python sees it, whose callbacks run as described in callbacks.hh. All
+ * functions need the GIL.
  */
 #ifndef FANIN_TORCH_FUTURE_HH
 #define FANIN_TORCH_FUTURE_HH
@@ -20,15 +20,15 @@ class __attribute__((visibility("hidden"))) Future : public torch::jit::PythonFu
 	using Inner = c10::intrusive_ptr<c10::ivalue::Future>;
 
 	/*
-	 * sequence: of the group that completes it. made_by: the callback that it is the result of,
-	 * or NULL.
+	 * sequence: of the group that completes it. made_by: the callback whose result it is, or
+	 * NULL.
 	 */
 	Future(Inner future, std::shared_ptr<Sequence> sequence,
 	       std::shared_ptr<Slot> made_by = nullptr)
 	    : Base(std::move(future)), sequence_(std::move(sequence)), made_by_(std::move(made_by))
 	{
 	}
-	/* As torch's. */
+	/* Like the functions of torch's Future. */
 	std::shared_ptr<Future> then(pybind11::function callback);
 	void add_done_callback(pybind11::function callback);
 	pybind11::object wait();
@@ -44,8 +44,8 @@ class __attribute__((visibility("hidden"))) Future : public torch::jit::PythonFu
 } // namespace fanin_torch
 
 /*
- * pybind11 asks for it where it makes a Future known to Python, though torch's class is not
- * polymorphic: it is always one there.
+ * pybind11 needs this to make a Future known to Python, though torch's class is not polymorphic: an
+ * object of that class is always a Future here.
  */
 template <>
 inline std::shared_ptr<fanin_torch::Future>

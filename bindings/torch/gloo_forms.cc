@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Collectives that Gloo does not have as they are: in other types, or by other collectives. */
+/* Collectives that Gloo lacks in this form, and that use other types or other collectives. */
 #include "bindings/torch/group.hh"
 
 namespace fanin_torch {
@@ -8,7 +8,7 @@ using c10d::OpType;
 using c10d::ReduceOp;
 using WorkPtr = Group::WorkPtr;
 
-/* The type in which Gloo reduces it, whose result is that of its own type. */
+/* Returns the type in which Gloo reduces this type, with the same result. */
 static at::ScalarType
 reduced_as(at::ScalarType type)
 {
@@ -40,7 +40,7 @@ operator_of(const ReduceOp &op, at::ScalarType type)
 	}
 }
 
-/* root: -1 if all get the result. */
+/* Reduces by Gloo. root: -1 if all ranks get the result. */
 WorkPtr
 Group::reduce_by_gloo(const char *collective, OpType type, const std::string &reason,
 		      const Tensors &tensors, const ReduceOp &op, int root)
@@ -104,7 +104,7 @@ Group::reduce_by_gloo(const char *collective, OpType type, const std::string &re
 	return follow(std::move(task));
 }
 
-/* Gloo has no reduce_scatter: its allreduce, of which this rank takes its part. */
+/* Gloo has no reduce_scatter: this makes an allreduce, of which this rank takes its part. */
 WorkPtr
 Group::scatter_by_gloo(const char *collective, OpType type, const std::string &reason,
 		       const Tensors &inputs, const at::Tensor &flat, const at::Tensor &output,
@@ -134,8 +134,8 @@ Group::scatter_by_gloo(const char *collective, OpType type, const std::string &r
 }
 
 /*
- * An allgather of bytes. rows: plain tensors that receive what each rank has; moves: how it comes
- * from there to the outputs.
+ * Makes an allgather of bytes. rows: plain tensors that receive each rank's data. moves: copies
+ * from these to the outputs.
  */
 WorkPtr
 Group::gather_by_gloo(const char *collective, OpType type, const std::string &reason,
@@ -157,7 +157,9 @@ Group::gather_by_gloo(const char *collective, OpType type, const std::string &re
 	return follow(std::move(task));
 }
 
-/* An allgather of all inputs behind each other, as bytes. outputs: a list for each rank. */
+/*
+ * Makes an allgather of all inputs, one behind the other, as bytes. outputs: a list for each rank.
+ */
 WorkPtr
 Group::gather_lists_by_gloo(const std::string &reason, const std::vector<Tensors> &outputs,
 			    const Tensors &inputs)

@@ -16,7 +16,7 @@ static const char no_thread[] =
 
 namespace {
 
-/* The groups that this process has made. */
+/* All groups that this process has made. */
 struct Registry {
 	std::mutex mutex;
 	std::vector<std::shared_ptr<Stats>> groups;
@@ -56,7 +56,7 @@ GroupWork::isCompleted()
 	return Work::isCompleted() && future_->completed();
 }
 
-/* Whoever has waited finds the future completed, too. */
+/* Waits for the future, too: the caller finds it completed. */
 bool
 GroupWork::wait(std::chrono::milliseconds timeout)
 {
@@ -95,7 +95,7 @@ GroupWork::complete(std::exception_ptr error)
 		else
 			future->setError(error);
 	};
-	/* First, as callbacks find it completed. */
+	/* The work is completed first, as callbacks must find it completed. */
 	finish(error);
 	{
 		std::lock_guard<std::mutex> lock(future_mutex_);
@@ -104,7 +104,7 @@ GroupWork::complete(std::exception_ptr error)
 			return;
 		}
 	}
-	/* Callbacks may run here, and ask for the future. */
+	/* Callbacks may run here, and may ask for the future. */
 	callback_complete(settle);
 }
 
@@ -142,7 +142,7 @@ Group::join(const JoinOptions &options, const std::vector<std::vector<int>> &hos
 					    std::to_string(layout.neighbors()[0]);
 	}
 	host_ = layout.host();
-	Network::await_leaving(); /* Groups before it may have the slots that it needs. */
+	Network::await_leaving(); /* Earlier groups may hold the slots that it needs. */
 	if (layout.leads())
 		network_ = std::make_shared<Network>(layout, stats_, notes_);
 	if (!layout.is_flat()) {
@@ -194,7 +194,7 @@ Group::handler() const
 	return stats_->handler;
 }
 
-/* Where there is no job, there is nothing to ask for. */
+/* Without a job there is no network that could be asked. */
 bool
 Group::accumulates_f32() const
 {
@@ -215,8 +215,8 @@ Group::close_begin()
 		closing_ = true;
 	}
 	/*
-	 * By this thread: others must not wait for the store, in which the program may wait for
-	 * other ranks.
+	 * This thread writes the note: the others must not wait for the store, in which the program
+	 * may wait for other ranks.
 	 */
 	if (network_ != nullptr && !has_failed())
 		notes_->write_left(host_);
@@ -230,8 +230,8 @@ void
 Group::close()
 {
 	/*
-	 * In a forked process there are neither the threads nor, for it, the job: all that they
-	 * have is left as it is.
+	 * A forked process has neither the threads nor a part in the job: everything that they use
+	 * is left as it is, and never destroyed.
 	 */
 	if (getpid() != pid_) {
 		new std::shared_ptr<Node>(std::move(node_));
@@ -264,14 +264,15 @@ Group::end()
 	gloo_.reset();
 }
 
-/* Does what is left of a collective. error: what it has failed of, or NULL. */
+/* Finishes a collective and completes its work. error: why it failed, or NULL. */
 static void
 complete(GroupWork &work, const std::function<void()> &finish, std::exception_ptr error)
 {
 	try {
 		if (error == nullptr && finish) {
 			/*
-			 * Tensors of inference mode can't be written outside it, others can in it.
+			 * Tensors of inference mode can only be written in that mode; others can be
+			 * written in it, too.
 			 */
 			c10::InferenceMode inference;
 			finish();
@@ -296,9 +297,7 @@ Group::make_work(c10d::OpType type, const Tensors &inputs, c10::IValue value)
 	return c10::make_intrusive<GroupWork>(getRank(), type, inputs, std::move(value), sequence_);
 }
 
-/*
- * Each collective begins with it: those of callbacks that come before have their place before it.
- */
+/* Waits for callbacks that come before a new collective: their own collectives come before it. */
 void
 Group::await_callbacks()
 {
@@ -310,7 +309,7 @@ Group::await_callbacks()
 	TORCH_CHECK(callback_can_wait(), no_thread);
 	if (sequence->is_empty())
 		return;
-	/* Callbacks of Python need the GIL. */
+	/* Callbacks in Python need the GIL. */
 	PyThreadState *const python = PyGILState_Check() ? PyEval_SaveThread() : nullptr;
 	const bool are_done = sequence->wait(timeout_);
 	if (python != nullptr)
@@ -321,7 +320,7 @@ Group::await_callbacks()
 		    timeout_.count(), " ms");
 }
 
-/* For the network. */
+/* Starts a collective in the network. */
 Group::WorkPtr
 Group::start(const char *collective, c10d::OpType type, const Tensors &inputs, c10::IValue outputs,
 	     std::vector<Part> parts, Moves moves)
@@ -348,7 +347,9 @@ Group::start(const char *collective, c10d::OpType type, const Tensors &inputs, c
 	return work;
 }
 
-/* Gloo's threads complete it, so that it holds up nothing in the network. */
+/*
+ * Starts a collective by Gloo, whose threads complete it, so that it delays nothing in the network.
+ */
 Group::WorkPtr
 Group::follow(GlooTask task)
 {
@@ -374,7 +375,7 @@ Group::follow(GlooTask task)
 	return kept->work;
 }
 
-/* What Gloo does with the caller's own tensors. */
+/* Starts a collective by Gloo that uses the caller's own tensors. */
 Group::WorkPtr
 Group::follow(c10d::OpType type, c10::IValue value, WorkPtr gloo)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A process group of torch whose collectives run in the network, by the public host library. What
- * the library can't do goes to a Gloo group that it holds, and is counted with the reason. Threads
- * of the group (network.hh, node.hh) carry out what callers have queued, in that order, and
- * complete their Work objects.
+ * A process group of torch whose collectives run in the network, by the public host library.
+ * Collectives that the library can't do go to a Gloo group inside, and are counted with the reason.
+ * Threads of the group (network.hh, node.hh) carry out queued collectives, in the callers' order,
+ * and complete their Work objects.
  */
 #ifndef FANIN_TORCH_GROUP_HH
 #define FANIN_TORCH_GROUP_HH
@@ -30,8 +30,9 @@
 namespace fanin_torch {
 
 /*
- * The result of a collective: owns its tensors, and is completed by its group's thread. Its future
- * completes with it, but on another thread if somebody has it, as its callbacks run there.
+ * The result of a collective: owns its tensors; its group's thread completes it. Its future
+ * completes with it, but on another thread if the caller has asked for it, as its callbacks run
+ * there.
  */
 class GroupWork : public c10d::Work {
       public:
@@ -50,41 +51,44 @@ class GroupWork : public c10d::Work {
 	c10::IValue outputs_;
 	c10::intrusive_ptr<c10::ivalue::Future> future_;
 	std::mutex future_mutex_;
-	bool future_is_shared_ = false; /* under the mutex */
+	bool future_is_shared_ = false; /* protected by the mutex */
 };
 
-/* What Gloo does. */
+/* A collective that Gloo carries out. */
 struct GlooTask {
 	c10::intrusive_ptr<GroupWork> work;
-	std::vector<c10::intrusive_ptr<c10d::Work>> before; /* waited for once `gloo` is done */
+	std::vector<c10::intrusive_ptr<c10d::Work>> before; /* operations that are waited for once
+							       `gloo` is done */
 	c10::intrusive_ptr<c10d::Work> gloo;
-	std::function<void()> finish; /* moves results to where they belong; may be empty */
-	Tensors buffers;              /* that Gloo has as bytes */
+	std::function<void()> finish; /* copies results to their destination; may be empty */
+	Tensors buffers;              /* tensors whose bytes Gloo uses */
 };
 
 class Group : public c10d::ProcessGroup {
       public:
 	using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-	/* store: of this group alone. timeout: torch's. */
+	/* store: for this group alone. timeout: torch's. */
 	Group(c10::intrusive_ptr<c10d::ProcessGroup> gloo, c10::intrusive_ptr<c10d::Store> store,
 	      int rank, int size, const std::string &name, std::chrono::milliseconds timeout);
 	~Group() override;
 
 	/*
-	 * Joins the job; hosts: the ranks of each. With several ranks on a host only the first one
-	 * does, and the others meet it. Returns "" or why that failed. Before use_network or
-	 * use_gloo.
+	 * Joins the job; hosts: the ranks of each host. With several ranks on a host only the first
+	 * one joins, and the others meet it. Returns "", or why joining failed. To be called before
+	 * use_network or use_gloo.
 	 */
 	std::string join(const JoinOptions &options, const std::vector<std::vector<int>> &hosts);
 	/*
-	 * The job's handler, and whether it accumulates in float, as a rank that has joined knows.
+	 * The job's handler, and whether it accumulates in float, as known to a rank that has
+	 * joined.
 	 */
 	std::string handler() const;
 	bool accumulates_f32() const;
 	/*
-	 * Ends the choice that all ranks have made together. handler, accumulates_f32: of the job.
-	 * raises: what can't run in the network fails where it could run elsewhere.
+	 * Applies the choice that all ranks have made together. handler, accumulates_f32: of the
+	 * job. raises: collectives that can't run in the network fail, even if they could run
+	 * elsewhere.
 	 */
 	void use_network(const std::string &handler, bool accumulates_f32, bool raises);
 	void use_gloo(const std::string &reason);
@@ -92,15 +96,16 @@ class Group : public c10d::ProcessGroup {
 	WorkPtr allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
 				 const at::Tensor &values, int64_t most);
 	/*
-	 * Runs what is queued to its end and leaves the job. May be called again. Without the GIL,
-	 * which callbacks need.
+	 * Carries out all queued collectives and leaves the job. May be called again. Without the
+	 * GIL, which callbacks need.
 	 */
 	void close();
 	/*
-	 * close, and lets go of Gloo, whose threads may need the GIL until they end. The last call.
+	 * Closes the group, and releases Gloo, whose threads may need the GIL until they end. The
+	 * last call.
 	 */
 	void end();
-	/* Begins to: ranks that close several groups need not do so in the same order. */
+	/* Begins to close: ranks need not close several groups in the same order. */
 	void close_begin();
 
 	const std::string
@@ -174,18 +179,17 @@ class Group : public c10d::ProcessGroup {
 	std::shared_ptr<Stats> stats_;
 	std::shared_ptr<Notes> notes_;
 	std::string gloo_reason_; /* why the group is not in the network; "" if it is */
-	std::string handler_;     /* the job's */
+	std::string handler_;     /* of the job */
 	bool raises_ = false;     /* see use_network */
-	int host_ = 0;            /* this rank's, in the job */
+	int host_ = 0;            /* this rank's host, in the job */
 	const std::chrono::milliseconds timeout_;
-	/* One of them, or both, where a host has several ranks: then the node has the network. */
+	/* One of them or both are set. With several ranks on a host, the node has the network. */
 	std::shared_ptr<Network> network_;
 	std::shared_ptr<Node> node_;
 	const std::shared_ptr<Sequence> sequence_ = std::make_shared<Sequence>();
-	pid_t pid_; /* of the process that has made the group: its threads are not in a forked one
-		     */
+	pid_t pid_; /* process that has made the group; its threads do not exist in a forked one */
 
-	std::mutex mutex_; /* of all below */
+	std::mutex mutex_; /* protects all fields below */
 	std::condition_variable cv_;
 	size_t n_gloo_ = 0; /* tasks that Gloo has not done yet */
 	bool closing_ = false, closed_ = false;

@@ -70,7 +70,8 @@ store_set(c10d::Store &store, const std::string &key, const std::string &text)
 		store.set(key, std::vector<uint8_t>(text.begin(), text.end()));
 	} catch (const std::exception &) {
 		/*
-		 * The process of the store may be the one that is gone: others name the host then.
+		 * The process with the store may be the one that is gone: other hosts then name the
+		 * host.
 		 */
 	}
 }
@@ -93,7 +94,7 @@ Notes::has_left(int host)
 	try {
 		return store_->check({ left_key_of(host) });
 	} catch (const std::exception &) {
-		return false; /* As above. */
+		return false; /* the store's process may be gone */
 	}
 }
 
@@ -109,7 +110,7 @@ Notes::read(int host)
 			std::this_thread::sleep_for(PAUSE);
 		}
 	} catch (const std::exception &) {
-		/* As above. */
+		/* The store's process may be gone. */
 	}
 	return "";
 }

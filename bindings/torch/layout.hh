@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which ranks of a group are on which host, and what hosts tell each other by torch's store. */
+/* The hosts of a group's ranks, and what hosts tell each other by torch's store. */
 #ifndef FANIN_TORCH_LAYOUT_HH
 #define FANIN_TORCH_LAYOUT_HH
 
@@ -13,14 +13,15 @@
 namespace fanin_torch {
 
 struct Layout {
-	std::vector<std::vector<int>> hosts; /* their ranks, ascending; the first one leads; the
-						rank of the host in the job is its place here */
-	std::vector<int> host_of, place_of;  /* of each rank; place: among those of its host */
-	size_t most = 0;                     /* ranks on a host */
-	int rank = 0;                        /* this one */
+	std::vector<std::vector<int>> hosts; /* ranks of each host, ascending. The first one leads;
+						a host's index is its rank in the job */
+	std::vector<int> host_of, place_of; /* of each rank; place: the index among its host's ranks
+					     */
+	size_t most = 0;                    /* largest number of ranks on a host */
+	int rank = 0;                       /* this rank */
 
 	Layout() = default;
-	/* Throws what torch does if these are not the ranks of a group. */
+	/* Throws torch's error if these are not the ranks of a group. */
 	Layout(std::vector<std::vector<int>> hosts, int rank, int size);
 
 	int
@@ -38,15 +39,15 @@ struct Layout {
 	{
 		return place_of[rank] == 0;
 	}
-	/* Each host has one rank only. */
+	/* True if each host has one rank only. */
 	bool
 	is_flat() const
 	{
 		return most == 1;
 	}
 	/*
-	 * Where a rank's part of a vector is in the network, where each host has as many parts as
-	 * the one with most ranks.
+	 * Returns the place of a rank's part in a vector of the network, in which each host has as
+	 * many parts as the host with most ranks.
 	 */
 	int64_t
 	slot(int of) const
@@ -58,16 +59,19 @@ struct Layout {
 	{
 		return static_cast<int64_t>(hosts.size() * most);
 	}
-	/* "2" of a host with one rank; with several the first one, which leads it, and that. */
+	/*
+	 * Returns "2" for a host with one rank; for one with several, its first rank, and that this
+	 * rank leads the host.
+	 */
 	std::string name_of_host(size_t host) const;
 };
 
-/* Why a collective fails whose ranks are not there any more. ranks: as "1, 3". */
+/* Returns why a collective fails whose ranks have left. ranks: such as "1, 3". */
 std::string left_in_words(const std::string &ranks);
 
 /*
- * A host whose ranks can't go on says so before it leaves the job: only it knows which one is
- * missing.
+ * Notes of hosts that can't go on, written before they leave the job: only the host itself knows
+ * which of its ranks is missing.
  */
 class Notes {
       public:
@@ -75,9 +79,9 @@ class Notes {
 	{
 	}
 	void write(int host, const std::string &text);
-	/* "" if there is none within a second. */
+	/* Returns a host's note; "" if there is none within a second. */
 	std::string read(int host);
-	/* A host that leaves with all its collectives done says so, too: others may have more. */
+	/* Records that a host leaves with all its collectives done: others may have more. */
 	void write_left(int host);
 	bool has_left(int host);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fanin_torch._core: what the Python package needs of the group. */
+/* fanin_torch._core: the parts of a group that the Python package needs. */
 #include "bindings/torch/future.hh"
 #include "bindings/torch/group.hh"
 #include "bindings/torch/process.hh"
@@ -19,7 +19,7 @@ class PyGroup;
 
 namespace {
 
-/* All groups of this process that there are, whoever has them. */
+/* All existing groups of this process, whoever holds them. */
 struct Groups {
 	std::mutex mutex;
 	std::vector<c10::weak_intrusive_ptr<PyGroup>> list;
@@ -28,8 +28,8 @@ struct Groups {
 } // namespace
 
 /*
- * The group's thread may need the interpreter for callbacks of futures, while the group waits for
- * its thread.
+ * A group that Python holds. Its thread may need the interpreter for callbacks of futures, while
+ * the group waits for its thread.
  */
 class PyGroup : public Group {
       public:
@@ -43,7 +43,10 @@ class PyGroup : public Group {
 			end();
 		}
 	}
-	/* Nobody has it any more. Without its entry there it is destroyed after this. */
+	/*
+	 * Called when the last reference is gone. The group is destroyed after this, once its
+	 * entry, a weak reference, is erased.
+	 */
 	void
 	release_resources() override
 	{
@@ -65,8 +68,8 @@ remember(const c10::intrusive_ptr<PyGroup> &group)
 }
 
 /*
- * At exit: what is queued is done, all jobs are left, and callbacks have returned, as far as that
- * takes no longer than some seconds.
+ * At exit: finishes all queued collectives, leaves all jobs, and waits for callbacks, for some
+ * seconds at most.
  */
 static void
 close_all()
@@ -147,14 +150,14 @@ setting(const std::string &name)
 {
 	char value[4096];
 
-	/* Of a file that is not valid the rank tells when it joins. */
+	/* An invalid file is reported when the rank joins. */
 	return fanin_setting(name.c_str(), value, sizeof(value)) == FANIN_OK ? value : "";
 }
 
 PYBIND11_MODULE(_core, module)
 {
 	module.def("setting", setting);
-	/* Its base is registered there. */
+	/* That module registers the base class. */
 	py::module_::import("torch.distributed");
 	py::class_<JoinOptions>(module, "JoinOptions")
 		.def(py::init<>())

@@ -9,7 +9,8 @@
 
 namespace fanin_torch {
 
-#define PATIENCE std::chrono::seconds(2) /* with others that have not come to leave, too */
+#define PATIENCE                                                                                   \
+	std::chrono::seconds(2) /* also the time for other ranks to come and leave together */
 #define LONGEST_LEAVE std::chrono::seconds(10)
 
 namespace {
@@ -23,7 +24,10 @@ struct Leaving {
 
 } // namespace
 
-/* What is missed in leaving concerns results that this rank has, or ranks that come later. */
+/*
+ * Prints the library's errors and warnings. While leaving, warnings are left out: they are about
+ * results that this rank has already, or ranks that come later.
+ */
 void
 Network::print_line(int level, const char *line, void *arg)
 {
@@ -37,7 +41,7 @@ Network::interrupted(void *arg)
 	return static_cast<Network *>(arg)->aborted_;
 }
 
-/* Those of these hosts that have left, by their first ranks; "" if none has. */
+/* Returns the first ranks of those of these hosts that have left; "" if none has. */
 std::string
 Network::left_among(const std::vector<uint16_t> &hosts)
 {
@@ -50,7 +54,7 @@ Network::left_among(const std::vector<uint16_t> &hosts)
 	return ranks;
 }
 
-/* What the last failed call said, with the ranks that it missed. */
+/* Returns the error of the last failed call, with the ranks that were missing. */
 std::string
 Network::failure(int status)
 {
@@ -66,7 +70,10 @@ Network::failure(int status)
 		text += std::string(": ") + said;
 	if (!layout_.is_flat())
 		text += " (ranks of the job are hosts)";
-	/* What a rank that leaves sends is not what others expect, which need not miss it then. */
+	/*
+	 * A rank that leaves sends something else than the others expect, which then need not
+	 * report it as missing.
+	 */
 	std::vector<uint16_t> suspects(hosts.begin(), hosts.begin() + static_cast<ptrdiff_t>(n));
 	for (uint16_t host = 0; n == 0 && host < hosts.size(); host++)
 		suspects.push_back(host);
@@ -110,11 +117,12 @@ Network::join(const JoinOptions &options)
 	join.size = static_cast<uint16_t>(layout_.hosts.size());
 	join.join_timeout_ms = static_cast<uint32_t>(options.join_timeout.count());
 	/*
-	 * A rank that is gone fails a collective after 5 s; one that is late after torch's timeout.
+	 * A rank that is gone fails a collective after 5 s; a late one fails it after torch's
+	 * timeout.
 	 */
 	join.timeout_ms = static_cast<uint32_t>(std::min<int64_t>(5000, options.timeout.count()));
 	join.wait_limit_ms = static_cast<uint64_t>(options.timeout.count());
-	join.no_fallback = true; /* a ring of hosts would be Gloo by another name */
+	join.no_fallback = true; /* a ring of hosts would only replace Gloo */
 	join.accumulate_f32 = options.accumulate_f32;
 	join.authenticate = options.authenticate;
 	join.reproducible = options.reproducible;
@@ -171,7 +179,7 @@ Network::close_begin()
 	cv_.notify_all();
 }
 
-/* Once a group has been left to the background, others need not be waited for one by one either. */
+/* Once a group is being left in the background, other groups need not be waited for one by one. */
 static std::chrono::seconds
 patience_left()
 {
@@ -224,8 +232,8 @@ Network::leave()
 		return;
 	refresh_stats();
 	/*
-	 * What this rank has not posted must fail at the others, and not be taken for the end of
-	 * the job.
+	 * Collectives that this rank has not posted must fail at the others, which must not take
+	 * this for the end of the job.
 	 */
 	if (aborted_ || !broken_.empty())
 		fanin_abort(comm_);
@@ -244,7 +252,7 @@ Network::run()
 		{
 			std::unique_lock<std::mutex> lock(mutex_);
 			/*
-			 * The program may compute for long: the job is looked after meanwhile, as
+			 * The program may compute for long, and the job is looked after meanwhile:
 			 * the manager may be gone, or back.
 			 */
 			while (!cv_.wait_for(lock, std::chrono::milliseconds(100), [&] {
@@ -258,14 +266,14 @@ Network::run()
 			if (closing_ && fresh.empty() && posted.empty())
 				break;
 		}
-		/* Buffers of what is in flight are in use until the job is left. */
+		/* Buffers in flight are in use until the job is left. */
 		if (aborted_)
 			leave();
 		for (Task &task : fresh) {
 			post(task);
 			posted.push_back(std::move(task));
 		}
-		/* The oldest one first: what follows is on its way meanwhile. */
+		/* The oldest one is waited for first: the others are in flight meanwhile. */
 		if (!posted.empty() && finish(posted.front()))
 			posted.pop_front();
 	}
@@ -300,13 +308,15 @@ Network::post(Task &task)
 	}
 }
 
-/* False: it was interrupted, and is still in flight. */
+/*
+ * Waits for a task's parts. Returns false if it was interrupted, and the task is still in flight.
+ */
 bool
 Network::finish(Task &task)
 {
 	/*
-	 * Parts that are posted hold their buffers until they have been waited for, whatever became
-	 * of the others.
+	 * Posted parts use their buffers until they have been waited for, even after others have
+	 * failed.
 	 */
 	std::string text;
 	for (Part &part : task.parts) {

@@ -14,7 +14,7 @@
 namespace fanin_torch {
 
 /*
- * How much longer than torch's timeout others wait for their leader, which knows better who is
+ * Extra time beyond torch's timeout that others wait for their leader, which knows which rank is
  * late.
  */
 #define LEADERS_DUE std::chrono::seconds(5)
@@ -95,7 +95,7 @@ Node::later(std::function<void()> what)
 	std::lock_guard<std::mutex> lock(mutex_);
 	todo_.push_back(std::move(what));
 	if (write(wake_fd_, &one, sizeof(one)) < 0) {
-		/* It counts up to 2^64 - 2: it is readable already. */
+		/* The counter is at its maximum, so the descriptor is readable already. */
 	}
 }
 
@@ -130,7 +130,7 @@ Node::close()
 void
 Node::run()
 {
-	c10::InferenceMode inference; /* what it writes to may be of that kind */
+	c10::InferenceMode inference; /* tensors of results may be of inference mode */
 
 	while (!closing_ || has_work()) {
 		try {
@@ -152,7 +152,7 @@ Node::run()
 		network_->close();
 }
 
-/* Whether there is something of this rank's that is not done. */
+/* True if a collective of this rank is not done. */
 bool
 Node::has_work() const
 {
@@ -209,7 +209,7 @@ Node::wait_for_events()
 	}
 	poll(fds.data(), fds.size(), TICK_MS);
 	if (read(wake_fd_, &count, sizeof(count)) < 0) {
-		/* Nobody has written. */
+		/* The counter is 0. */
 	}
 	for (size_t i = 0; i < watched.size(); i++) {
 		Message message;
@@ -221,7 +221,7 @@ Node::wait_for_events()
 	}
 }
 
-/* This rank's program has come to a collective. */
+/* Adds a collective that this rank's program has reached. */
 void
 Node::add(Task task)
 {
@@ -288,7 +288,7 @@ Node::handle(Peer &peer, const Message &message)
 		break;
 	}
 	case MessageKind::FAIL:
-		/* The leader tells all. */
+		/* The leader tells all ranks. */
 		fail(message.text, layout_.leads() ? std::to_string(peer.rank) : "");
 		break;
 	case MessageKind::BYE:
@@ -299,7 +299,10 @@ Node::handle(Peer &peer, const Message &message)
 	}
 }
 
-/* The leader: posts what all ranks of the host have come to, in the order of the program. */
+/*
+ * At the leader: posts collectives that all ranks of the host have reached, in the order of the
+ * program.
+ */
 void
 Node::advance()
 {
@@ -351,7 +354,7 @@ Node::post(uint64_t number, Entry &entry)
 	network_->submit(std::move(task));
 }
 
-/* The leader: the network has done it. */
+/* At the leader: handles the end of a collective in the network. */
 void
 Node::posted_done(uint64_t number, const std::string &error)
 {
@@ -386,12 +389,12 @@ Node::finish(Entry &entry, const char *result)
 	}
 	last_done_ = Clock::now();
 	entry.done = true;
-	/* Tensors are no longer needed, and the last one who has them may be here. */
+	/* The tensors are no longer needed, and this may be their last reference. */
 	Task own = std::move(entry.own);
 	own.done("");
 }
 
-/* Drops what is done at this rank, and at the leader taken by all others. */
+/* Drops collectives that are done at this rank and, at the leader, taken by all others. */
 void
 Node::forget()
 {
@@ -451,7 +454,10 @@ Node::check_timeout()
 	     late);
 }
 
-/* Nothing can be done any more. note: which rank it is, for other hosts; "" if these know. */
+/*
+ * Fails all collectives from now on. note: tells other hosts which rank has failed; "" if they
+ * know.
+ */
 void
 Node::fail(const std::string &text, const std::string &note)
 {

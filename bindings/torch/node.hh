@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The ranks of a host, of which the first one leads the others. Each collective has three steps:
- * the ranks give their data to the leader in shared memory; the leaders have it reduced in the
- * network; the ranks take the result from the leader's memory. A thread does a rank's part of it,
- * so that a rank whose program is elsewhere does not hold up what others do.
+ * the ranks give their data to the leader in shared memory; the leaders reduce it in the network;
+ * the ranks take the result from the leader's memory. A thread does a rank's part of this, so that
+ * a rank whose program is busy elsewhere does not delay the others.
  */
 #ifndef FANIN_TORCH_NODE_HH
 #define FANIN_TORCH_NODE_HH
@@ -28,11 +28,11 @@ namespace fanin_torch {
 
 class Node : public std::enable_shared_from_this<Node> {
       public:
-	/* network: the leader's, which the node closes; others have none. */
+	/* network: the leader's, closed by the node; the others have none. */
 	Node(const Layout &layout, std::shared_ptr<Stats> stats, std::shared_ptr<Notes> notes,
 	     std::shared_ptr<Network> network);
 	~Node();
-	/* Meets the other ranks of the host. Returns "" or why that failed. */
+	/* Meets the other ranks of the host. Returns "", or why that failed. */
 	std::string meet(const std::string &job_name, std::chrono::milliseconds patience);
 	/*
 	 * Starts the thread. timeout: torch's. accumulate_f32: sums of half and bfloat16 are
@@ -40,7 +40,7 @@ class Node : public std::enable_shared_from_this<Node> {
 	 */
 	void begin(std::chrono::milliseconds timeout, bool accumulate_f32);
 	void submit(Task task);
-	/* As Network's. */
+	/* As in Network. */
 	void close_begin();
 	void close();
 
@@ -48,22 +48,23 @@ class Node : public std::enable_shared_from_this<Node> {
 	using Clock = std::chrono::steady_clock;
 
 	/*
-	 * A collective, by its number. It may arrive from other ranks before this one's program has
-	 * come to it.
+	 * A collective, found by its number. Other ranks may reach it before this rank's program
+	 * does.
 	 */
 	struct Entry {
 		bool has_own = false;
 		Task own;
 		std::string signature;
 		Clock::time_point began;
-		std::vector<const SharedBuffer *> given; /* the leader: of each place */
-		std::vector<std::string> signatures;     /* likewise */
+		std::vector<const SharedBuffer *> given; /* leader: data of each place */
+		std::vector<std::string> signatures;     /* leader: of each place */
 		size_t n_given = 0;
-		SharedBuffer *buffer = nullptr; /* the leader: of the result; others: of what they
+		SharedBuffer *buffer = nullptr; /* leader: the result; others: the data that they
 						   give */
-		size_t n_readers = 0; /* the leader: ranks that have not taken the result yet */
+		size_t n_readers = 0; /* leader: number of ranks that have not taken the result yet
+				       */
 		bool posted = false;
-		bool done = false; /* this rank's own part of it */
+		bool done = false; /* this rank's own part of it is done */
 	};
 
 	void run();
@@ -90,18 +91,17 @@ class Node : public std::enable_shared_from_this<Node> {
 	bool accumulate_f32_ = false;
 	int wake_fd_;
 
-	/* The thread's. */
-	std::vector<std::unique_ptr<Peer>> peers_; /* of the leader: all others; of others: the
-						      leader */
+	/* Used by the thread. */
+	std::vector<std::unique_ptr<Peer>> peers_; /* leader: all others; others: the leader */
 	SharedPool pool_;
 	std::map<uint64_t, Entry> entries_;
 	uint64_t next_own_ = 0, next_post_ = 0;
 	std::string broken_;
-	std::string left_; /* ranks of this host that have left, as "1, 3" */
+	std::string left_; /* ranks of this host that have left, such as "1, 3" */
 	bool closing_ = false;
 	Clock::time_point last_done_;
 
-	std::mutex mutex_; /* of all below */
+	std::mutex mutex_; /* protects all fields below */
 	std::deque<std::function<void()>> todo_;
 	std::thread thread_;
 };

@@ -10,7 +10,10 @@ data_of(const at::Tensor &tensor)
 	return tensor.defined() ? tensor.data_ptr() : nullptr;
 }
 
-/* All ranks know how many values one brings at most, so that they need not ask each other. */
+/*
+ * Posts a sparse allreduce. All ranks know the maximum of values at any rank, so they need not
+ * agree on it first.
+ */
 static int
 sparse_post(Part *part, fanin_comm *comm)
 {
@@ -45,7 +48,7 @@ post(Part *part, fanin_comm *comm)
 		return fanin_ireduce(send, recv, part->send.numel(), part->dtype, part->op, root,
 				     comm, request);
 	case Call::BROADCAST:
-		/* The root has only what it sends, the others what they receive. */
+		/* The root has only the tensor to send, the others only the one to receive. */
 		return fanin_ibroadcast(send != nullptr ? send : recv,
 					part->send.defined() ? part->send.nbytes()
 							     : part->recv.nbytes(),

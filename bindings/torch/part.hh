@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Collectives of the library: what a rank gives to each, and what it gets. */
+/* Collectives of the library: the data that a rank gives to each, and the result that it gets. */
 #ifndef FANIN_TORCH_PART_HH
 #define FANIN_TORCH_PART_HH
 
@@ -25,27 +25,27 @@ enum class Call {
 	BARRIER
 };
 
-/* Owns what it sends and receives: plain tensors, which may be the same one. */
+/* A collective; owns its buffers, plain tensors, which may be the same one. */
 struct Part {
 	Call call = Call::BARRIER;
 	at::Tensor send;                   /* undefined: this rank gives nothing */
 	at::Tensor recv;                   /* undefined: this rank gets nothing */
-	enum fanin_dtype dtype = FANIN_U8; /* bytes, where nothing is reduced */
+	enum fanin_dtype dtype = FANIN_U8; /* of bytes, if nothing is reduced */
 	enum fanin_op op = FANIN_SUM;
 	int root = 0;
-	at::Tensor indices; /* SPARSE: ascending int64, of the values in send; recv is dense */
-	int64_t most = 0;   /* SPARSE: the most values that a rank brings, the same at all ranks */
-	bool coalesce = false; /* SPARSE: indices come several times in a row */
+	at::Tensor indices;    /* SPARSE: ascending int64, of the values in send; recv is dense */
+	int64_t most = 0;      /* SPARSE: maximum of values at any rank, the same at all ranks */
+	bool coalesce = false; /* SPARSE: an index may come several times in a row */
 
 	fanin_request *request = nullptr;
-	int status = FANIN_OK; /* of posting it */
-	bool done = false;     /* it has been waited for */
+	int status = FANIN_OK; /* the result of posting it */
+	bool done = false;     /* its request has been waited for */
 	std::unique_ptr<fanin_sparse_result> result;
 };
 
 /*
- * Collectives that belong together. done: called by the thread that has carried them out; error: ""
- * or why they have failed.
+ * Collectives that belong together. done: called by the thread that has carried them out. error:
+ * "", or why they have failed.
  */
 struct Task {
 	std::vector<Part> parts;
@@ -53,8 +53,8 @@ struct Task {
 };
 
 /*
- * Posts it; its buffers are in use until its request has been waited for. Returns a fanin_status,
- * which it also keeps.
+ * Posts the part; its buffers are in use until its request has been waited for. Returns a
+ * fanin_status, and stores it in the part.
  */
 int part_post(Part *part, fanin_comm *comm);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a process has of its own, with respect to fork(). */
+/* Objects of a process, with respect to fork(). */
 #ifndef FANIN_TORCH_PROCESS_HH
 #define FANIN_TORCH_PROCESS_HH
 
@@ -8,9 +8,9 @@
 namespace fanin_torch {
 
 /*
- * One T for each process. A forked one begins with a new one: it has none of its parent's threads,
- * which the old one counts and which may have its mutexes. Never destroyed: threads may still have
- * it when the process ends. Any thread.
+ * One T for each process. A forked process begins with a new T: it has none of its parent's
+ * threads, which the old T counts and which may hold its mutexes. Never destroyed: threads may
+ * still use it when the process ends. Any thread.
  */
 template <typename T> class OfProcess {
       public:

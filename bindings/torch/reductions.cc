@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Torch's collectives that reduce, as those of the library. Whether one runs in the network depends
- * only on what is the same on all ranks: the call, the data type, the operator and how many tensors
- * there are. Tensors that are not contiguous are copied.
+ * Torch's collectives that reduce, by collectives of the library. The decision whether one runs in
+ * the network depends only on values that are the same on all ranks: the call, the data type, the
+ * operator and the number of tensors. Tensors that are not contiguous are copied.
  */
 #include "bindings/torch/group.hh"
 

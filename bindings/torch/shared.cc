@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 #define LONGEST_TEXT 4000u
 #define PAUSE std::chrono::milliseconds(5)
 
-/* A message as it is sent; the text follows. */
+/* A message as it is sent; its text follows. */
 struct Header {
 	uint32_t kind;
 	int32_t rank;
@@ -109,7 +109,10 @@ Peer::Peer(int fd, int rank) : fd(fd), rank(rank)
 	struct ucred other = {};
 	socklen_t length = sizeof(other);
 
-	/* Its children may hold the socket open when it is killed. */
+	/*
+	 * The pidfd is needed because the peer's children may hold the socket open when the peer is
+	 * killed.
+	 */
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &length) == 0 && other.pid > 0)
 		pidfd = static_cast<int>(syscall(SYS_pidfd_open, other.pid, 0));
 }
@@ -168,7 +171,7 @@ Peer::flush()
 				continue;
 			if (errno == EAGAIN)
 				return false;
-			/* It is gone. What it has sent before is still to be read. */
+			/* The peer is gone. Messages that it has sent before can still be read. */
 			out_.clear();
 			return true;
 		}
@@ -225,7 +228,7 @@ Peer::buffer_of(const Message &message) const
 	return message.buffer < 0 || found == buffers_.end() ? nullptr : found->second.get();
 }
 
-/* Abstract names belong to a network namespace, as hosts do here. */
+/* Abstract names belong to a network namespace, as a host does here. */
 static socklen_t
 address_of(const std::string &name, struct sockaddr_un *address)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the ranks of a host have in common: buffers of memory, and a socket between the leader and
- * each other rank, whose messages say what is in them. Used by the node's thread.
+ * What the ranks of a host share: buffers of memory, and a socket between the leader and each other
+ * rank, whose messages describe the buffers' contents. Used by the node's thread.
  */
 #ifndef FANIN_TORCH_SHARED_HH
 #define FANIN_TORCH_SHARED_HH
@@ -19,12 +19,12 @@
 
 namespace fanin_torch {
 
-/* A buffer that this process has made, or one of a peer's. */
+/* A buffer that this process or a peer has made. */
 class SharedBuffer {
       public:
-	/* Throws std::system_error. */
+	/* Makes a buffer. Throws std::system_error. */
 	SharedBuffer(uint32_t id, size_t size);
-	/* A peer's, of which it takes the file over. */
+	/* Opens a peer's buffer, and takes over its file descriptor. */
 	SharedBuffer(uint32_t id, int fd);
 	~SharedBuffer();
 	SharedBuffer(const SharedBuffer &) = delete;
@@ -40,7 +40,7 @@ class SharedBuffer {
 	void map(int protection);
 };
 
-/* Buffers that are used again. */
+/* This process's buffers, which are reused. */
 class SharedPool {
       public:
 	SharedBuffer *take(size_t bytes);
@@ -60,10 +60,10 @@ enum class MessageKind : uint32_t {
 
 struct Message {
 	MessageKind kind;
-	int32_t rank = 0;    /* HELLO: who it is */
-	uint64_t number = 0; /* DATA, DONE, READ: of the collective */
-	int64_t buffer = -1; /* DATA, DONE: where its data is */
-	std::string text;    /* DATA: its signature; FAIL: why */
+	int32_t rank = 0;    /* HELLO: the sender's rank */
+	uint64_t number = 0; /* DATA, DONE, READ: number of the collective */
+	int64_t buffer = -1; /* DATA, DONE: id of the buffer with the data */
+	std::string text;    /* DATA: the collective's signature; FAIL: the reason */
 };
 
 /* A connection with another process of this user on this host. */
@@ -74,17 +74,19 @@ class Peer {
 	Peer(const Peer &) = delete;
 	Peer &operator=(const Peer &) = delete;
 
-	/* Queues a message; buffer: the one it speaks of, or NULL. */
+	/* Queues a message. buffer: the one that it refers to, or NULL. */
 	void send(Message message, const SharedBuffer *buffer = nullptr);
-	/* Sends what the socket takes. False: something is left. */
+	/* Sends as much as the socket takes. Returns false if something is left. */
 	bool flush();
-	/* True and a message; false: there is none now, or `gone`. */
+	/*
+	 * Receives a message. Returns false if there is none now, or if the peer is gone (`gone`).
+	 */
 	bool receive(Message *message);
-	/* A buffer of the peer's that a message has spoken of. */
+	/* Returns the peer's buffer that a message refers to. */
 	const SharedBuffer *buffer_of(const Message &message) const;
 
 	const int fd;
-	int pidfd = -1; /* readable once its process has ended; -1: unknown */
+	int pidfd = -1; /* readable once the peer's process has ended; -1: unknown */
 	int rank;
 	bool gone = false;
 	bool said_bye = false;
@@ -92,21 +94,24 @@ class Peer {
       private:
 	struct Outgoing {
 		Message message;
-		int fd; /* of a buffer that it does not know yet, or -1 */
+		int fd; /* file descriptor of a buffer that the peer does not know yet, or -1 */
 	};
 	std::deque<Outgoing> out_;
 	std::map<uint32_t, std::unique_ptr<SharedBuffer>> buffers_;
-	std::vector<bool> knows_; /* which of this process's buffers, by id */
+	std::vector<bool> knows_; /* by buffer id: true if the peer knows this process's buffer */
 };
 
 /*
- * Returns a socket that listens at this name, known in this network namespace only. Throws
+ * Returns a socket that listens at this name, which exists in this network namespace only. Throws
  * std::system_error.
  */
 int listen_at(const std::string &name);
-/* The next connection by this user, as a peer that has said who it is; NULL: none by then. */
+/*
+ * Accepts the next connection by this user, once it has sent its HELLO. Returns the peer, or NULL
+ * if there is none by that time.
+ */
 std::unique_ptr<Peer> accept_peer(int fd, std::chrono::steady_clock::time_point until);
-/* Connects when there is somebody who listens; NULL: not by then. */
+/* Connects once the other process listens. Returns NULL if it does not by that time. */
 std::unique_ptr<Peer> connect_peer(const std::string &name, int own_rank, int rank,
 				   std::chrono::steady_clock::time_point until);
 

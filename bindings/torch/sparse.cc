@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A sum of vectors of which each rank has values at some indices only. torch.distributed has no
- * such call: hooks.py makes it. What can't run in the network is a failure, or is gathered by Gloo
+ * such call; hooks.py makes it. A sum that can't run in the network fails, or is gathered by Gloo
  * and summed by each rank, as the group's fallback says.
  */
 #include "bindings/torch/group.hh"
@@ -10,7 +10,10 @@ namespace fanin_torch {
 
 using WorkPtr = Group::WorkPtr;
 
-/* "" if a sparse sum of this type runs in the network. The same at all ranks. */
+/*
+ * Returns why a sparse sum of this type can't run in the network, "" if it can. The same at all
+ * ranks.
+ */
 std::string
 Group::why_not_sparse(at::ScalarType type) const
 {
@@ -24,7 +27,7 @@ Group::why_not_sparse(at::ScalarType type) const
 	return "";
 }
 
-/* Each rank's values, behind which there are zeros at index n until all are equally long. */
+/* Pads each rank's values with zeros at index n, so that all have the same length. */
 static at::Tensor
 padded(const at::Tensor &tensor, int64_t length, int64_t value)
 {
@@ -65,8 +68,8 @@ Group::sparse_by_gloo(GlooTask task, const at::Tensor &dense, const at::Tensor &
 }
 
 /*
- * dense: receives the sum. indices: ascending. most: the most values that any rank brings, the same
- * at all ranks. values and indices must stay unchanged until the work is done.
+ * dense: receives the sum. indices: ascending. most: maximum of values at any rank, the same at all
+ * ranks. values and indices must not change until the work is done.
  */
 WorkPtr
 Group::allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,

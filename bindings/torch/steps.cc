@@ -8,7 +8,7 @@
 namespace fanin_torch {
 
 #define ALIGNMENT 64u
-#define COUNTS_OF_PART 2 /* bytes of its indices, and of its data */
+#define COUNTS_OF_PART 2 /* bytes of a part's indices, and of its data */
 
 static size_t
 aligned(size_t bytes)
@@ -22,7 +22,7 @@ nbytes(const at::Tensor &tensor)
 	return tensor.defined() ? tensor.nbytes() : 0;
 }
 
-/* Where there are none, there may be no memory either. */
+/* Copies bytes. With 0 bytes the pointers may be NULL. */
 static void
 bytes_copy(void *to, const void *from, size_t bytes)
 {
@@ -55,7 +55,7 @@ scalar_of(enum fanin_dtype dtype)
 	}
 }
 
-/* Elements of a type in memory that somebody else owns. */
+/* Makes a tensor of elements in memory that another object owns. */
 static at::Tensor
 view_of(const void *data, size_t bytes, enum fanin_dtype dtype)
 {
@@ -65,8 +65,8 @@ view_of(const void *data, size_t bytes, enum fanin_dtype dtype)
 }
 
 /*
- * Bytes of what a part moves, the same at all ranks: of a vector; in allgather and reduce_scatter,
- * of one rank's part of it.
+ * Returns the bytes that a part moves, the same at all ranks: of its vector; in allgather and
+ * reduce_scatter, of one rank's part of the vector.
  */
 static size_t
 unit_bytes(const Part &part)
@@ -83,8 +83,8 @@ unit_bytes(const Part &part)
 }
 
 /*
- * Sums of half and bfloat16 that are to be rounded once are float in the result, and in the
- * network.
+ * True if a part sums half or bfloat16 that are rounded once: the sums are float in the result, and
+ * in the network.
  */
 static bool
 is_wide(const Part &part, bool accumulate_f32)
@@ -102,7 +102,7 @@ result_dtype(const Part &part, bool accumulate_f32)
 	return is_wide(part, accumulate_f32) ? FANIN_F32 : part.dtype;
 }
 
-/* Of the result, what unit_bytes() is of the data. */
+/* Returns the bytes in the result that correspond to unit_bytes() of the data. */
 static size_t
 result_unit(const Part &part, bool accumulate_f32)
 {
@@ -190,7 +190,7 @@ result_bytes(const Layout &layout, const std::vector<Part> &parts, bool accumula
 	return bytes;
 }
 
-/* What a rank gives to a part. */
+/* Data that a rank gives to a part. */
 struct Given {
 	const char *indices;
 	size_t index_bytes;
@@ -198,7 +198,7 @@ struct Given {
 	size_t bytes;
 };
 
-/* Of each place, for part number i of `own`. */
+/* Returns the data of each place for part number i of `own`. */
 static std::vector<Given>
 given_to(const std::vector<Part> &own, const std::vector<const char *> &given, size_t i)
 {
@@ -249,12 +249,12 @@ operate(enum fanin_op op, at::Tensor result, const at::Tensor &a, const at::Tens
 	case FANIN_BXOR:
 		at::bitwise_xor_out(result, a, b);
 		break;
-	default: /* sums, and averages, which are divided in the end */
+	default: /* sums, and averages, which are divided at the end */
 		at::add_out(result, a, b);
 	}
 }
 
-/* Combines vectors of so many bytes in the order of ranks. */
+/* Combines vectors of `bytes` bytes in the order of ranks. */
 static void
 reduce_into(char *result, const std::vector<const char *> &vectors, size_t bytes, const Part &part,
 	    bool accumulate_f32)
@@ -284,7 +284,10 @@ reduce_all(const Layout &layout, const Part &part, const std::vector<Given> &giv
 		reduce_into(result, vectors, bytes, part, accumulate_f32);
 		return;
 	}
-	/* From the order of ranks to that of slots; those of no rank are zeros. */
+	/*
+	 * Vectors are in the order of ranks, the result in that of slots; slots without a rank are
+	 * zeros.
+	 */
 	std::memset(result, 0, part_bytes(layout, part, accumulate_f32));
 	for (size_t rank = 0; rank < layout.host_of.size(); rank++) {
 		std::vector<const char *> blocks;
@@ -297,8 +300,8 @@ reduce_all(const Layout &layout, const Part &part, const std::vector<Given> &giv
 }
 
 /*
- * All values of the host, those of one index side by side in the order of ranks: the library
- * combines them.
+ * Joins all values of the host, with those of the same index side by side in the order of ranks:
+ * the library combines them.
  */
 static void
 sparse_join(const Layout &layout, Part *part, const std::vector<Given> &given)
@@ -332,7 +335,7 @@ combine(const Layout &layout, const std::vector<Part> &own, const std::vector<co
 		part.op = own[i].op == FANIN_AVG ? FANIN_SUM : own[i].op;
 		part.root = layout.host_of[own[i].root];
 		part.most = own[i].most;
-		const size_t slots = unit * layout.most; /* of a host */
+		const size_t slots = unit * layout.most; /* bytes of a host's slots */
 		char *hosts_slots = result + static_cast<size_t>(layout.host()) * slots;
 		switch (own[i].call) {
 		case Call::ALLREDUCE:

@@ -12,7 +12,7 @@ namespace fanin_torch {
 
 using c10d::ReduceOp;
 
-/* bool holds 0 or 1. */
+/* A bool is stored as 0 or 1. */
 int
 dtype_of(at::ScalarType type)
 {
@@ -148,8 +148,8 @@ flat_of(const at::Tensor &tensor)
 }
 
 /*
- * True if each dimension steps over all that those of shorter steps reach, as in a slice: then no
- * two elements share memory.
+ * True if each dimension's step is larger than the extent of all dimensions with smaller steps, as
+ * in a slice: no two elements share memory then.
  */
 static bool
 is_nested(const at::Tensor &tensor)
@@ -170,7 +170,7 @@ is_nested(const at::Tensor &tensor)
 	return true;
 }
 
-/* True if two elements share memory. Where strides don't tell, all places are looked at. */
+/* True if two elements share memory. If strides don't tell, all places are compared. */
 static bool
 overlaps(const at::Tensor &tensor)
 {

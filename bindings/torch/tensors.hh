@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Torch's tensors, types and operators as the library's. */
+/* Torch's tensors, types and operators in terms of the library. */
 #ifndef FANIN_TORCH_TENSORS_HH
 #define FANIN_TORCH_TENSORS_HH
 
@@ -18,36 +18,38 @@ namespace fanin_torch {
 using Tensors = std::vector<at::Tensor>;
 using Moves = std::vector<std::function<void()>>;
 
-/* 0: the library has no such type, or no such operator. */
+/* Return the library's code; 0: the library has no such type or operator. */
 int dtype_of(at::ScalarType type);
 int op_of(c10d::ReduceOp op, at::ScalarType type);
 
-/* Values of torch's futures. */
+/* Make values of torch's futures. */
 c10::IValue list_of(const Tensors &tensors);
 c10::IValue lists_of(const std::vector<Tensors> &lists);
 
 /*
- * Whether Gloo is handed the bytes of its elements: Gloo lacks some types, and takes memory for
- * elements without looking at strides. Other tensors (devices, sparse, quantized) it gets as they
- * are, and says itself what it lacks. The same at all ranks.
+ * True if Gloo is given the bytes of the tensor's elements: Gloo lacks some types, and treats
+ * memory as elements without regard to strides. Other tensors (devices, sparse, quantized) are
+ * given to Gloo unchanged, which reports what it lacks. The same at all ranks.
  */
 bool has_bytes(const at::Tensor &tensor);
-/* The bytes of a plain tensor, which must live as long. */
+/* Returns the bytes of a plain tensor, which must live as long as the view. */
 at::Tensor bytes_view(const at::Tensor &tensor);
 
 uint64_t bytes_of(const Tensors &tensors);
 bool overlap(const at::Tensor &a, const at::Tensor &b);
 
 void expect_single(const char *collective, size_t n);
-/* What one rank gives and what it gets of each, of the same type and size. */
+/*
+ * Throws unless both tensors have the same type and size, as a rank's data and results must have.
+ */
 void expect_alike(const char *collective, const at::Tensor &found, const at::Tensor &expected);
 
 /*
- * Whether the elements lie in memory one after the other, as they are. Views that stand for
- * conjugates or negatives don't; one rank may have such a view where others don't.
+ * True if the elements are contiguous in memory, with their actual values. Views that stand for
+ * conjugates or negatives don't have these; one rank may have such a view where others don't.
  */
 bool is_plain(const at::Tensor &tensor);
-/* A plain tensor with the same elements: itself, or a copy. */
+/* Returns a plain tensor with the same elements: the tensor itself, or a copy. */
 at::Tensor flat_of(const at::Tensor &tensor);
 /*
  * Throws if elements of the tensor share memory, as those of an expanded one do: it can't hold
@@ -55,12 +57,12 @@ at::Tensor flat_of(const at::Tensor &tensor);
  */
 void expect_writable(const char *collective, const at::Tensor &tensor);
 /*
- * Where results are to be received, and how they come from there to the tensor: not at all if it is
- * itself.
+ * Returns a tensor to receive results in, and adds the copy from there to `moves`, unless it is the
+ * tensor itself.
  */
 at::Tensor target_of(const char *collective, const at::Tensor &tensor, Moves *moves);
 Tensors targets_of(const char *collective, const Tensors &tensors, Moves *moves);
-/* One function that does them all; empty if there are none. */
+/* Returns one function that makes all copies; empty if there are none. */
 std::function<void()> all_of(Moves moves);
 
 } // namespace fanin_torch

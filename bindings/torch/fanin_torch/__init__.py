@@ -5,8 +5,8 @@ Fanin as a backend of torch.distributed.
     import fanin_torch
     torch.distributed.init_process_group("fanin")
 
-Collectives on CPU tensors run in the network; what can't goes to a Gloo group inside, and report()
-tells what and why. docs/pytorch.md has the options and recipes.
+Collectives on CPU tensors run in the network; those that can't go to a Gloo group inside, and
+report() lists them with the reasons. docs/pytorch.md has the options and recipes.
 """
 
 import atexit
@@ -26,8 +26,8 @@ __all__ = ["Options", "monitored_barrier", "report"]
 
 
 def _text(name):
-    """Of the environment, even if Python has more privileges than its user, or of fanin.conf; or
-    empty.
+    """Returns a variable of the environment, even if Python has more privileges than its user, or
+    of fanin.conf; empty if it is not set.
     """
     return os.environ.get(name) or _core.setting(name)
 
@@ -57,12 +57,12 @@ def _seconds(name, default):
 @dataclass
 class Options:
     """
-    The options of a group, given as pg_options. What is None is as the environment has it, or
-    fanin.conf. All ranks give the same.
+    The options of a group, given as pg_options. Options that are None are read from the environment
+    or from fanin.conf. All ranks give the same.
     """
 
-    # "gloo" or "raise", if not all ranks can join; FANIN_TORCH_FALLBACK, else "gloo". Rank 0's
-    # counts
+    # if not all ranks can join: "gloo" or "raise"; FANIN_TORCH_FALLBACK, else "gloo". Rank 0's
+    # option counts
     fallback: str = None
     manager: str = None  # ADDRESS[:PORT]; FANIN_MANAGER, else fanin.conf
     interface: str = None  # FANIN_INTERFACE, else that of the route
@@ -76,7 +76,7 @@ class Options:
     handler: str = None
 
     def resolved(self):
-        """The same with nothing left None; ValueError for what is not valid."""
+        """Returns the options with no None left. Raises ValueError for an invalid one."""
         done = Options(
             self.fallback or _setting("FANIN_TORCH_FALLBACK", ("gloo", "raise"), "gloo"),
             self.manager or "",
@@ -100,7 +100,7 @@ class Options:
 
 
 def _create(backend_options, pg_options):
-    """Makes a group: called by torch at all its ranks."""
+    """Makes a group. Torch calls it at all ranks of the group."""
     options = Options() if pg_options is None else pg_options
     if not isinstance(options, Options):
         raise TypeError(f"pg_options: found {type(options).__name__}, expected fanin_torch.Options")
@@ -126,16 +126,16 @@ def _create(backend_options, pg_options):
 
 def report():
     """
-    What has run where: a list with a dictionary for each group that this process has made, in that
-    order. "network" has calls and bytes of each collective that ran in the network, "gloo" of those
-    that did not, by reason. Fit for JSON.
+    Returns where collectives have run: a list with a dictionary for each group that this process
+    has made, in that order. "network" has calls and bytes of each collective that ran in the
+    network, "gloo" of those that did not, by reason. All values can be written as JSON.
     """
     return _core.report()
 
 
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
-    """torch.distributed.monitored_barrier takes no groups but Gloo's: this one runs on the Gloo
-    group inside.
+    """Runs a monitored barrier on the Gloo group inside: torch.distributed.monitored_barrier
+    accepts only Gloo's groups.
     """
     group = dist.distributed_c10d._get_default_group() if group is None else group
     if not isinstance(group, _core.Group):

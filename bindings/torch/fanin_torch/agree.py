@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All ranks of a group use the network, or none does: what they tell each other by torch's store
-before the first collective.
+"""The agreement of a group's ranks, by torch's store and before the first collective, to use the
+network: either all ranks use it or none does.
 """
 
 import json
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from fanin_torch import _core
 
-# What is left for a rank's words to arrive after the others' joins have ended.
+# Time for a rank's message to arrive after the others' joins have ended.
 SLACK = timedelta(seconds=30)
 
 
 def host_id():
-    """The same for processes that share a network stack: as members of a job they are one host."""
+    """Returns the same for processes that share a network stack: in a job they are one host."""
     return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/net')}"
 
 
@@ -25,7 +25,7 @@ class Agreement:
 
     def __init__(self, store, rank, size, patience):
         self.store, self.rank, self.size = store, rank, size
-        # Ranks of a host meet, and then their leader joins.
+        # Twice: the ranks of a host meet first, and then their leader joins.
         self.patience = 2 * patience + SLACK
 
     def tell(self, key, value):
@@ -36,7 +36,7 @@ class Agreement:
         return json.loads(self.store.get(key))
 
     def gather(self, key, value):
-        """All ranks' values, at rank 0; None at others. A rank that says nothing has None."""
+        """Returns all ranks' values at rank 0, with None for a rank without one; else None."""
         self.tell(f"{key}/{self.rank}", value)
         if self.rank != 0:
             return None
@@ -51,8 +51,9 @@ class Agreement:
 
 def plan(agreement, options):
     """
-    Rank 0: {"job": a name that no other group has, "hosts": the ranks of each, by the first of
-    them, which leads the others, "reason": "" or why nobody needs to join, "fallback": ...}.
+    Makes the plan at rank 0: {"job": a name that no other group has, "hosts": the ranks of each
+    host, in the order of their first ranks, which lead the others, "reason": "" or why no rank
+    needs to join, "fallback": ...}.
     """
     hosts = {}
     for rank, host in enumerate(agreement.gather("host", host_id())):
@@ -70,8 +71,8 @@ def plan(agreement, options):
 
 
 def verdict(group, agreement, status):
-    """Rank 0: {"reason": "" if all have joined, else why not, "handler", "accumulates_f32": of the
-    job}.
+    """Makes the verdict at rank 0: {"reason": "" if all have joined, else why not, "handler",
+    "accumulates_f32": of the job}.
     """
     texts = ["it has not said whether it has joined" if text is None else text
              for text in agreement.gather("joined", status)]
@@ -82,8 +83,8 @@ def verdict(group, agreement, status):
 
 
 def choose(group, agreement, options, timeout):
-    """Joins the job with all ranks, and has the group use the network or Gloo. Returns "" or why it
-    is not the network, and rank 0's fallback.
+    """Joins the job with all ranks, and makes the group use the network or Gloo. Returns why it is
+    Gloo, or "", and rank 0's fallback.
     """
     if agreement.rank == 0:
         agreement.tell("plan", plan(agreement, options))

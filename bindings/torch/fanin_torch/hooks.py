@@ -39,15 +39,14 @@ def bf16(group, bucket):
 
 class TopK:
     """
-    The state of top_k for a model in DistributedDataParallel: what a worker has not sent yet of
-    each parameter's gradients, its residual.
+    The state of top_k for a model in DistributedDataParallel: the residual of each parameter, the
+    part of its gradients that this worker has not sent yet.
 
-    fraction: of each bucket's elements that a worker sends in a step, those with the largest
-    magnitudes; at least one. group: the model's, if it is None; made with
-    Options(handler="sparse").
+    fraction: of each bucket's elements, those with the largest magnitudes, that a worker sends in a
+    step; at least one element. group: made with Options(handler="sparse"); None: the model's.
 
-    Residuals belong to a parameter, whatever bucket it is in, and to this rank: state_dict() has
-    this rank's, and a checkpoint that is to go on exactly needs that of each.
+    A residual belongs to a parameter, whatever bucket that is in, and to this rank: state_dict()
+    has this rank's residuals, and a checkpoint that continues exactly needs those of all ranks.
     """
 
     def __init__(self, model, fraction, group=None):
@@ -65,8 +64,8 @@ class TopK:
         self._warned = set()
 
     def residual_of(self, bucket):
-        """The residual of a bucket in one tensor. After DistributedDataParallel has made other
-        buckets it is put together from the old ones.
+        """Returns the residual of a bucket in one tensor. After DistributedDataParallel has made
+        other buckets it is put together from the old ones.
         """
         names = tuple(self._name_of[id(parameter)] for parameter in bucket.parameters())
         if names not in self._flat:
@@ -94,13 +93,14 @@ class TopK:
                               RuntimeWarning, stacklevel=2)
 
     def state_dict(self):
-        """The fraction, and copies of this rank's residuals by the names of the model's parameters.
+        """Returns the fraction, and copies of this rank's residuals by the names of the model's
+        parameters.
         """
         return {"fraction": self.fraction,
                 "residuals": {name: value.clone() for name, value in self._residuals.items()}}
 
     def load_state_dict(self, state):
-        """Goes on from there. ValueError if it is of another model."""
+        """Continues with a saved state. Raises ValueError for a state of another model."""
         for name, value in state["residuals"].items():
             if name not in self._parameters or self._parameters[name].shape != value.shape:
                 raise ValueError(f"residuals: found {name!r} of size {tuple(value.shape)}, which "
@@ -112,8 +112,9 @@ class TopK:
 
 def largest(magnitudes, most):
     """
-    The indices of the largest ones, a NaN first, ascending. Of many elements a sample tells which
-    are too small: 4 M elements take 31 ms on a core of 2.3 GHz in place of 123 ms by topk.
+    Returns the indices of the largest magnitudes, ascending. A NaN counts as the largest. If there
+    are many elements, a sample shows which are too small: 4 M elements take 31 ms on a core of 2.3
+    GHz, in place of 123 ms by topk.
     """
     sample = magnitudes[::64]
     enough = 1 + most * 5 // (4 * 64)
@@ -130,9 +131,9 @@ def largest(magnitudes, most):
 
 def compress(total, fraction):
     """
-    Takes the elements with the largest magnitudes out of `total`, which keeps zeros there. Returns
-    their indices, ascending, their values, and how many there are at most at any rank. Both
-    together are what was there before, bit by bit.
+    Moves the elements with the largest magnitudes out of `total`, which has zeros in their place.
+    Returns their indices, ascending, their values, and the maximum of their number at any rank. The
+    values and the rest of `total` together are the former `total`, bit by bit.
     """
     most = min(total.numel(), max(1, round(fraction * total.numel())))
     indices = largest(total.abs(), most)
@@ -143,10 +144,9 @@ def compress(total, fraction):
 
 def top_k(state, bucket):
     """
-    Averages the largest elements of each bucket only, as sparse vectors; what a worker does not
-    send it adds to the gradients of its next step (error feedback: Stich, Cordonnier, Jaggi,
-    "Sparsified SGD with memory"). Half and bfloat16 are kept, sent and summed in float. state: a
-    TopK.
+    Averages only the largest elements of each bucket, as sparse vectors. A worker adds the others
+    to the gradients of its next step (error feedback: Stich, Cordonnier, Jaggi, "Sparsified SGD
+    with memory"). Half and bfloat16 are kept, sent and summed in float. state: a TopK.
     """
     gradients = bucket.buffer()
     residual = state.residual_of(bucket)
