@@ -11,7 +11,7 @@
 #include "lab/bench/dctcp.h"
 
 #define PORT 9
-/* Timeouts of flows are looked at this often. */
+/* Interval of checks for flows' timeouts. */
 #define TICK_NS UINT64_C(2000000)
 
 enum packet_kind {
@@ -20,7 +20,7 @@ enum packet_kind {
 	PACKET_ACK,
 };
 
-/* FLOW_OVERHEAD bytes. */
+/* FLOW_OVERHEAD bytes in all. */
 struct packet_headers {
 	struct datagram_headers datagram;
 	uint32_t flow; /* its number in the schedule */
@@ -34,7 +34,7 @@ static_assert(sizeof(struct packet_headers) == FLOW_OVERHEAD,
 	      "what a packet takes besides its data");
 
 struct flow {
-	struct flow *next; /* of the path's active ones */
+	struct flow *next; /* next of the path's active flows */
 	struct dctcp sender;
 	uint64_t begin_ns;
 	uint32_t number;
@@ -48,10 +48,10 @@ struct path {
 	uint64_t delivered;
 	uint64_t tick_ns;
 	uint64_t udp_interval_ns; /* 0: there is none */
-	uint64_t udp_left;        /* datagrams of flows that have begun */
+	uint64_t udp_left;        /* datagrams of flows that have begun and are not sent */
 	uint64_t udp_next_ns;
 	uint64_t udp_end_ns;
-	size_t next; /* arrival of the schedule, of any path */
+	size_t next; /* index of the schedule's next arrival, of any path */
 	uint16_t number;
 };
 
@@ -59,8 +59,8 @@ struct background {
 	struct rig *rig;
 	const struct flow_schedule *schedule; /* NULL: none */
 	uint64_t begin_ns;
-	struct flow **flows; /* active ones by their number */
-	uint32_t rate_mbit;  /* of flows by UDP; 0: they are by DCTCP */
+	struct flow **flows; /* active flows by their number */
+	uint32_t rate_mbit;  /* of flows by UDP; 0: flows are by DCTCP */
 	struct path paths[BACKGROUND_MAX_PATHS];
 	uint16_t n_paths;
 	struct background_stats stats;
@@ -94,7 +94,7 @@ packet_send(const struct path *path, bool to_sink, struct packet_headers headers
 	frame.headers = headers;
 	if (len < DATAGRAM_SHORTEST_FRAME)
 		len = DATAGRAM_SHORTEST_FRAME;
-	/* Without a packet for it the frame is lost, as it may be on any link. */
+	/* If there is no packet for it the frame is lost, as it may be on any link. */
 	rig_host_send(from, &frame, len);
 }
 
@@ -179,7 +179,7 @@ flows_on_time(struct path *path)
 	}
 }
 
-/* Begins the path's flows whose time has come. Returns when the next one does. */
+/* Begins the path's flows that are due. Returns when the next flow begins. */
 static uint64_t
 flows_begin(struct path *path)
 {
@@ -206,7 +206,7 @@ udp_interval_ns(uint32_t rate_mbit)
 	return (uint64_t)(FLOW_SEGMENT + FLOW_OVERHEAD) * 8000 / rate_mbit;
 }
 
-/* Returns when the next datagram is due. */
+/* Sends UDP datagrams that are due. Returns when the next one is due. */
 static uint64_t
 udp_send(struct path *path)
 {
@@ -224,8 +224,8 @@ udp_send(struct path *path)
 }
 
 /*
- * The same of flows by UDP. A flow's last datagram is as long as the others: the sizes are right
- * within half of one.
+ * Does the same for flows by UDP. A flow's last datagram is as long as the others: sizes are exact
+ * within half a datagram.
  */
 static uint64_t
 udp_flows_send(struct path *path)

@@ -15,7 +15,7 @@
 #include "lab/bench/injection.h"
 #include "tools/measure/options.h"
 
-/* Background traffic has filled its queues when the first allreduce begins. */
+/* Background traffic has filled its queues by the time the first allreduce begins. */
 #define WARM_NS (20 * MS_NS)
 
 enum variant {
@@ -28,7 +28,7 @@ enum background {
 	BACKGROUND_NONE,
 	BACKGROUND_SPINE,       /* over the links of the first tree's spine */
 	BACKGROUND_UNIFORM,     /* to random hosts */
-	BACKGROUND_PERMUTATION, /* of each host to one, which has no other */
+	BACKGROUND_PERMUTATION, /* from each host to one other, which receives from no other host */
 };
 
 static const char *const variants[] = { "canary", "ring", "static" };
@@ -45,12 +45,12 @@ struct bench_options {
 	uint16_t trees;
 	uint16_t window; /* of each tree, blocks */
 	uint16_t payload_bytes;
-	uint32_t descriptors; /* of each switch, of Canary */
-	uint32_t timeout_us;  /* likewise; 0: learned */
+	uint32_t descriptors; /* of each switch, for Canary */
+	uint32_t timeout_us;  /* for Canary; 0: learned */
 	double busy_share;
 	uint64_t busy_ns;
-	uint64_t queue_ns; /* of ranks' send queues, at most; 0: any */
-	uint64_t bin_ns;   /* of the trace; 0: none */
+	uint64_t queue_ns; /* maximum of ranks' send queues; 0: any */
+	uint64_t bin_ns;   /* length of a bin of the trace; 0: no trace */
 	uint64_t limit_ns; /* an allreduce that takes longer has failed */
 };
 
@@ -64,7 +64,8 @@ struct occupancy {
 /* Values of one bin of the trace. */
 struct bin {
 	double used[CONGESTION_TIERS];           /* mean share of links' rates */
-	uint64_t most_waiting[CONGESTION_TIERS]; /* bytes at a port, at its end */
+	uint64_t most_waiting[CONGESTION_TIERS]; /* maximum of bytes that wait at a port, at the
+						    bin's end */
 };
 
 static struct bench_options options = {
@@ -98,12 +99,13 @@ static struct {
 	struct rig_leaders leaders;
 	struct ring_player *ring;
 	struct injection injection;
-	struct congestion_links last; /* of the trace */
+	struct congestion_links last; /* at the end of the trace's last bin */
 	struct bin *bins;
 	size_t n_bins;
-	struct occupancy occupancy[RIG_MAX_LEAVES + RIG_MAX_SPINES]; /* of each switch, of Canary */
+	struct occupancy occupancy[RIG_MAX_LEAVES + RIG_MAX_SPINES]; /* of each switch, for Canary
+								      */
 	uint64_t noted_ns;
-	uint16_t spine; /* of the first tree, and of background traffic over one */
+	uint16_t spine; /* of the first tree, and of background traffic over one spine */
 } bench;
 
 /* ------------------------------------------------------------------ building */
@@ -218,7 +220,7 @@ occupancy_note(void)
 	bench.noted_ns = now_ns;
 }
 
-/* The condition of a run is looked at after each event. */
+/* Checks the condition of a run after each event. */
 static bool
 is_done(void *user)
 {
@@ -273,8 +275,8 @@ bin_take(void)
 }
 
 /*
- * Lets time pass until the allreduce is done, with a bin of the trace now and then. Returns true if
- * it is.
+ * Lets time pass until the allreduce is done, and adds a bin to the trace when one ends. Returns
+ * true if it is done.
  */
 static bool
 pass(uint64_t until_ns)
@@ -292,7 +294,7 @@ pass(uint64_t until_ns)
 	return false;
 }
 
-/* Returns true if it has ended well. */
+/* Runs an allreduce. Returns true if it has ended well. */
 static bool
 allreduce(void)
 {
@@ -348,8 +350,8 @@ print_switches(void)
 }
 
 /*
- * Descriptors of each switch, over all allreduces, pauses included. Those that are left wait for
- * results that come no more.
+ * Prints the descriptors of each switch over all allreduces, including pauses. Those that are left
+ * wait for results that will not come.
  */
 static void
 print_descriptors(void)

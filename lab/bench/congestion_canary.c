@@ -93,7 +93,9 @@ congestion_canary_descriptors(const struct rig_leaders *leaders, uint16_t positi
 	return descriptors;
 }
 
-/* Those of a switch, of the ranks that it is not the root of. Returns how many. */
+/*
+ * Reads the timeouts of a switch, for the ranks that it is not the root of. Returns their number.
+ */
 static unsigned int
 timeouts_read(const struct job *job, uint64_t *timeouts)
 {

@@ -11,20 +11,17 @@
 #include "lab/reference/random.h"
 
 #define MTU 1500u
-/*
- * Packets that leave at once after a pause: a link has no more of a burst than the one that it
- * sends.
- */
+/* Packets that leave at once after a pause: a link sends no longer burst than one packet. */
 #define BUCKET_BYTES 1u
 #define SETTLE_NS UINT64_C(1000000000)
-#define GREET_PORT 9 /* discard */
+#define GREET_PORT 9 /* the discard service */
 
 const char *const congestion_tiers[CONGESTION_TIERS] = { "host_up", "host_down", "leaf_up",
 							 "leaf_down" };
 
 /* ------------------------------------------------------------------ placement */
 
-/* Draws which hosts are ranks: each set of n_ranks is as likely. */
+/* Draws which hosts are ranks: each set of n_ranks hosts is equally likely. */
 static void
 placement_draw(struct congestion_network *network, struct random *random)
 {
@@ -91,8 +88,8 @@ problem(const struct congestion_options *options, char *error)
 }
 
 /*
- * A datagram from each host to the next: a switch drops the first one to a host whose MAC address
- * it does not know, and asks for it.
+ * Sends a datagram from each host to the next. A switch drops the first datagram to a host whose
+ * MAC address it does not know, and asks for the address.
  */
 static void
 greet(const struct rig_leaf_spine *leaf_spine)

@@ -2,9 +2,9 @@
 /* See congestion_run.h. */
 #include "lab/bench/congestion_run.h"
 
-/* Between two allreduces: what is late has come. */
+/* Pause between two allreduces, in which late packets come. */
 #define PAUSE_NS (2 * MS_NS)
-/* Joining takes no longer. */
+/* Maximum time for joining. */
 #define READY_NS (60 * SECOND_NS)
 
 void

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Runs of benchmarks over leaves and spines: the network, a job's allreduces one after the other,
- * how long each took and what links carried meanwhile. What fails ends the program. One thread.
+ * how long each took, and what links carried meanwhile. A failure ends the program. One thread.
  */
 #ifndef FANIN_LAB_BENCH_CONGESTION_RUN_H
 #define FANIN_LAB_BENCH_CONGESTION_RUN_H
@@ -11,7 +11,7 @@
 #include "lab/bench/virtual.h"
 
 #define CONGESTION_MAX_RUNS 64
-/* Of DPDK's memory, and packets in it. */
+/* DPDK's memory, and the packets in it. */
 #define CONGESTION_MEGABYTES 700
 #define CONGESTION_PACKETS 131071u
 
@@ -20,7 +20,7 @@ struct congestion_run {
 	struct congestion_job job;
 	struct congestion_links before;
 	struct congestion_links after;
-	uint64_t began_ns; /* the first allreduce */
+	uint64_t began_ns; /* when the first allreduce began */
 	uint64_t ended_ns;
 	uint64_t took_ns[CONGESTION_MAX_RUNS];
 	uint32_t n_done;
@@ -30,28 +30,31 @@ struct congestion_run {
 void congestion_run_open(struct congestion_run *run, const struct congestion_options *options,
 			 unsigned int megabytes);
 
-/* A job without engines on the network's ranks, for vectors of so many bytes. */
+/* Makes a job without engines on the network's ranks, for vectors of this many bytes. */
 void congestion_run_job(struct congestion_run *run, const char *handler, uint64_t bytes);
 
-/* The job has its engines: waits until they are ready. */
+/* Waits until the job's engines are ready. */
 void congestion_run_start(struct congestion_run *run);
 
-/* A ring on the network's ranks instead of a job. */
+/* Makes a ring on the network's ranks, in place of a job. */
 struct ring_player *congestion_run_ring(struct congestion_run *run);
 
 /*
- * Lets n collectives run with pauses between them, until one fails. Links are measured over all of
- * them, pauses included.
+ * Runs n collectives with pauses between them, until one fails. Links are measured over all of
+ * them, including pauses.
  *
- * one: runs one; returns false if it fails. watch: is called after each event of a pause, or NULL.
+ * one: runs one; returns false if it fails. watch: called after each event of a pause, or NULL.
  */
 void congestion_run_all(struct congestion_run *run, uint32_t n, bool (*one)(void),
 			bool (*watch)(void *user));
 
-/* Prints members of the JSON object: whether n allreduces are done and right, and their times. */
+/*
+ * Prints members of the JSON object: whether n allreduces are done with correct results, and their
+ * times.
+ */
 void congestion_run_print(const struct congestion_run *run, uint32_t n);
 
-/* Frees the network. The job goes before it. */
+/* Frees the network. The job must be gone before. */
 void congestion_run_close(struct congestion_run *run);
 
 #endif

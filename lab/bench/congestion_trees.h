@@ -15,7 +15,7 @@ struct congestion_trees {
 
 struct congestion_trees_options {
 	uint16_t n;
-	uint16_t first_spine; /* of the first tree; the others' follow it */
+	uint16_t first_spine; /* of the first tree; those of the other trees follow */
 	uint16_t window;      /* of each tree, blocks */
 	uint16_t payload_bytes;
 };

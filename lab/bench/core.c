@@ -14,15 +14,15 @@
 #include "tools/measure/options.h"
 
 /*
- * How long to go on for enough undisturbed batches, unless told otherwise: with one combination,
+ * Maximum time to find enough undisturbed batches, unless an option sets it: with one combination,
  * and with each one of a table.
  */
 #define SECONDS 10
 #define TABLE_SECONDS 1
-/* Left to the options. */
+/* The options do not set it. */
 #define SECONDS_DEFAULT UINT32_MAX
 
-/* Of 2 MiB: enough for the largest combination. */
+/* Hugepages of 2 MiB: enough for the largest combination. */
 #define HUGEPAGES 128
 
 static void
@@ -84,7 +84,7 @@ take_row(struct settings *settings, bool first)
 	print_row_json(&row);
 }
 
-/* Takes rows, with a comma between them in JSON. */
+/* Measures rows, and prints them with a comma between them in JSON. */
 struct tour {
 	struct settings settings;
 	bool started;
@@ -120,7 +120,7 @@ take_core(struct tour *tour)
 		rig->handler = handlers[k / RTE_DIM(dtypes)];
 		take(tour);
 	}
-	/* More packets than the caches near the core hold; and two workers. */
+	/* More packets than the caches near the core hold, and two workers. */
 	*rig = start;
 	rig->mbufs = 8192;
 	for (size_t i = 0; i < RTE_DIM(payloads); i++) {
@@ -132,7 +132,7 @@ take_core(struct tour *tour)
 		take(tour);
 }
 
-/* What grows, one thing at a time. */
+/* Measures how the cost grows, with one quantity at a time. */
 static void
 take_scale(struct tour *tour)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What core-bench is asked for, and what it finds. */
+/* The options and the findings of core-bench. */
 #ifndef FANIN_LAB_BENCH_CORE_H
 #define FANIN_LAB_BENCH_CORE_H
 
@@ -7,30 +7,30 @@
 
 #define MAX_BATCHES 4096
 
-/* What the options say. */
+/* The options. */
 struct settings {
 	struct rig_options rig;
 	unsigned int batches;
-	uint32_t seconds; /* to go on when there are too few undisturbed batches */
-	uint64_t fastest; /* calibration so far */
+	uint32_t seconds; /* maximum time while there are too few undisturbed batches */
+	uint64_t fastest; /* calibration so far; see batches_undisturbed */
 	bool all;         /* every combination of the table */
 	bool scale;
-	uint16_t max_workers; /* that the EAL was started for */
+	uint16_t max_workers; /* for which the EAL was started */
 	bool json;
 	bool huge;
 };
 
-/* Of one combination. */
+/* The findings of one combination. */
 struct row {
 	struct rig_options rig;
 	double packets_per_s;
 	double roofline_packets_per_s;
 	double cycles_per_packet;
 	double ratio_all;       /* of the medians of all batches */
-	double disturbed_share; /* of the batches */
+	double disturbed_share; /* share of the batches that were disturbed */
 	unsigned int batches;
-	bool undisturbed; /* the medians are those of undisturbed batches; else of all, as there
-			     were too few */
+	bool undisturbed; /* the medians are those of undisturbed batches; else of all, as too few
+			     were undisturbed */
 };
 
 /*

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The bare loop that the pipeline is compared with, see core_rig.h: what must be done to the
+ * The bare loop that the pipeline is compared with, see core_rig.h: the necessary work on the
  * packets' elements, and nothing else.
  */
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #include "lab/bench/core_rig.h"
 
-/* Bytes of the accumulators that one worker uses. */
+/* Returns the bytes of the accumulators that one worker uses. */
 static size_t
 accumulators_size(const struct rig *rig)
 {
@@ -23,8 +23,8 @@ rig_bare_size(const struct rig *rig)
 }
 
 /*
- * A worker's lie together: with others' in between, prefetching would make the cores fight for
- * them.
+ * Returns a worker's accumulators, which are contiguous: with another worker's in between,
+ * prefetching would make the cores compete for cache lines.
  */
 static uint8_t *
 own_accumulators(const struct rig *rig, unsigned int worker, uint8_t *accumulators)
@@ -32,7 +32,7 @@ own_accumulators(const struct rig *rig, unsigned int worker, uint8_t *accumulato
 	return accumulators + worker * accumulators_size(rig);
 }
 
-/* Over a worker's share of the batch. */
+/* Runs the bare loop over a worker's share of the batch. */
 static uint64_t
 roofline(struct rig *rig, unsigned int worker, void *argument)
 {

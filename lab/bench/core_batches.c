@@ -7,7 +7,7 @@
 #include <rte_common.h>
 
 /*
- * Found on the reference machine: undisturbed calibrations lie within 3 %, others begin at 8 %
+ * Measured on the reference machine: undisturbed calibrations lie within 3 %, others begin at 8 %
  * above the fastest.
  */
 #define TOLERANCE_PERCENT 5

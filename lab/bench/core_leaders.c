@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The rig as the hosts of a job whose blocks have leaders, see core_rig.h: of each block all hosts
- * but its leader send data to that one, and it sends the result. So a switch takes as many packets
- * of a block as of any other handler, in two turns.
+ * The rig as the hosts of a job whose blocks have leaders, see core_rig.h: all hosts of a block
+ * except its leader send data to the leader, and the leader sends the result. So a switch receives
+ * as many packets of a block as with any other handler, in two turns.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "wire/arp.h"
 #include "protocols/canary/canary.h"
 
-/* A sum waits until it is complete: time is none of what is measured. */
+/* A sum waits until it is complete: timeouts are not part of the measurement. */
 #define TIMEOUT_US 1000000u
 
 void
@@ -46,7 +46,7 @@ rig_leaders_open(struct rig *rig)
 	}
 }
 
-/* A packet to a leader, or the leader's result, which waits for the second turn. */
+/* Makes a packet to a leader, or the leader's result, which waits for the second turn. */
 void
 rig_leaders_packet(const struct rig *rig, struct rte_mbuf *mbuf, uint16_t h)
 {
@@ -75,7 +75,7 @@ rig_leaders_waits(const struct rig *rig, const struct rte_mbuf *mbuf)
 				       FANIN_TYPE_RESULT;
 }
 
-/* The leader's own data makes a sum the result. */
+/* Checks that a sum and the leader's own data make the result, and makes it. */
 static void
 check_sum(const struct rig *rig, uint16_t leader, struct rte_mbuf *mbuf)
 {
@@ -115,7 +115,7 @@ rig_leaders_answer(struct rig *rig, unsigned int worker, void *argument)
 	for (uint32_t i = 0; i < rig_share(rig); i++) {
 		const uint16_t h = rte_pktmbuf_mtod(mbufs[i], struct fanin_headers *)->fanin.rank;
 
-		/* The others are back in the pool, where they still are what they were. */
+		/* The other packets are back in the pool, with their contents unchanged. */
 		if (rig_leaders_waits(rig, mbufs[i]) &&
 		    rte_ring_enqueue(rig->rx[h][worker], mbufs[i]) != 0)
 			rig_die("a leader's port takes no more packets");

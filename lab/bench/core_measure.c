@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One combination, see core.h: batches through the pipeline and through the bare loop in turns, and
- * their medians.
+ * Measures one combination, see core.h: batches through the pipeline and through the bare loop in
+ * turns, and their medians.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +12,10 @@
 #include "lab/bench/core.h"
 #include "lab/bench/core_batches.h"
 
-/* Of one combination, until enough of them are undisturbed. */
+/* Maximum of batches for one combination, if too few are undisturbed. */
 #define MOST_BATCHES (4 * MAX_BATCHES)
 
-/* A batch through the bare loop and one through the pipeline. */
+/* Runs a batch through the bare loop and one through the pipeline. */
 static struct batch
 take_batch(struct rig *rig, uint8_t *accumulators)
 {
@@ -37,8 +37,8 @@ take_batch(struct rig *rig, uint8_t *accumulators)
 }
 
 /*
- * Takes batches until enough are undisturbed, which are brought to the front. Returns their number,
- * and that of all in *n.
+ * Takes batches until enough are undisturbed, and moves these to the front. Returns their number,
+ * and sets *n to the number of all batches.
  */
 static unsigned int
 take_batches(struct settings *settings, struct rig *rig, uint8_t *accumulators,
@@ -47,7 +47,7 @@ take_batches(struct settings *settings, struct rig *rig, uint8_t *accumulators,
 	const uint64_t end = rte_rdtsc() + settings->seconds * rte_get_tsc_hz();
 	unsigned int undisturbed;
 
-	/* Two batches, not counted, to warm up. */
+	/* Two batches to warm up do not count. */
 	for (unsigned int i = 0; i < 2; i++)
 		take_batch(rig, accumulators);
 	for (*n = 0; *n < settings->batches; (*n)++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The rig as the parent of a switch that is no root, see core_rig.h: it has one rank more, and a
- * port behind the hosts'.
+ * The rig as the parent of a switch that is not the root, see core_rig.h: it has one more rank, and
+ * a port after the hosts'.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 	{                                                                                          \
 		0x02, 0, 0, 0, 0, 0xfd                                                             \
 	}
-/* How the parent numbers the run of a job. */
+/* The parent's number of a job's run. */
 #define PARENT_EPOCH(job) ((job)->params.id + 1000u)
 
 void
@@ -50,7 +50,7 @@ rig_parent_start(const struct rig *rig, struct job *job)
 	job_parent_ack(rig->pipeline->jobs, job, &hdr, &ack, &none);
 }
 
-/* The result that a parent makes of what came up: the other rank of the job brought nothing. */
+/* Makes the parent's result of a sum that came up: the job's other rank sends no data. */
 static struct rte_mbuf *
 make_result(const struct rig *rig, unsigned int worker, const struct rte_mbuf *up)
 {

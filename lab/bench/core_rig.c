@@ -21,7 +21,7 @@
 #define RIG_SWITCH_IP 0x0a4d00feu
 #define RIG_HOST_IP 0x0a4d0001u
 #define RIG_PREFIX_LEN 24
-/* Above what the workers' caches of the mbuf pool may keep. */
+/* Mbufs beyond those that the workers' caches of the pool may keep. */
 #define SPARE_MBUFS 1536
 #define POOL_CACHE 256
 
@@ -84,8 +84,8 @@ ring_tx(void *queue, struct rte_mbuf **mbufs, uint16_t n)
 }
 
 /*
- * The driver's own functions count packets in one cache line for all queues of a port, so that
- * workers on different queues wait for each other, which no NIC makes them do.
+ * Replaces the driver's own functions, which count packets in one cache line for all queues of a
+ * port: workers on different queues would wait for each other, which no NIC makes them do.
  */
 static void
 port_without_counting(const struct rig *rig, unsigned int host)
@@ -217,9 +217,9 @@ static void
 headers_fill(struct rig *rig)
 {
 	for (uint16_t h = 0; h < rig->options.hosts; h++) {
-		/* Job and epoch come with each packet. */
+		/* Job and epoch are set with each packet. */
 		const struct hosts_member member = {
-			.key = rig->jobs[0]->params.keys.up, /* all have the same secret */
+			.key = rig->jobs[0]->params.keys.up, /* all hosts have the same secret */
 			.bytes = rig->options.payload,
 			.rank = h,
 			.dtype = (uint8_t)rig->options.dtype,
@@ -245,7 +245,7 @@ rig_open(struct rig *rig, const struct rig_options *options)
 	uint32_t room = RTE_PKTMBUF_HEADROOM + FANIN_PAYLOAD_OFFSET + options->payload;
 	uint32_t slots = 0;
 
-	/* Handlers that make packets want room for a tag, too. */
+	/* Handlers that make packets also need room for a tag. */
 	if (options->more_jobs != 0)
 		room += FANIN_TAG_LEN;
 	memset(rig, 0, sizeof(*rig));
@@ -256,8 +256,8 @@ rig_open(struct rig *rig, const struct rig_options *options)
 		char name[RTE_MEMPOOL_NAMESIZE];
 
 		/*
-		 * In flight, results kept by the slots, and those in caches: no more, as what is
-		 * free takes its turn.
+		 * Mbufs in flight, results kept by the slots, and mbufs in caches. There are no
+		 * more, since all free mbufs are used in turn.
 		 */
 		snprintf(name, sizeof(name), "rig_%u", w);
 		rig->pools[w] =
@@ -276,7 +276,7 @@ rig_open(struct rig *rig, const struct rig_options *options)
 	for (uint16_t h = 0; h < rig_ports(rig); h++)
 		port_open(rig, h, &ports[h]);
 	pipeline_open(rig, ports);
-	/* Else there is room for them and no more. */
+	/* Otherwise there are as many slots as the batch needs. */
 	if (options->slots != 0)
 		slots = 2 * rig->n_blocks / options->jobs;
 	for (uint16_t i = 0; i < options->jobs; i++)

@@ -2,8 +2,9 @@
 /*
  * The switch's pipeline fed from memory: ports are DPDK ring ports in this process, and the rig
  * plays all hosts of the jobs. It lays out a batch of contributions, lets the workers run until
- * they have taken all of them, and checks every result. What is timed or counted around the workers
- * is the pipeline alone: parsing, scheduling, aggregation and emission without any kernel I/O.
+ * they have taken all of them, and checks every result. Times and counts around the workers are
+ * those of the pipeline alone: parsing, scheduling, aggregation and emission without any kernel
+ * I/O.
  */
 #ifndef FANIN_LAB_BENCH_CORE_RIG_H
 #define FANIN_LAB_BENCH_CORE_RIG_H
@@ -25,41 +26,42 @@
 #define RIG_MAX_WORKERS 2
 #define RIG_MAX_JOBS 64
 
-/* What a batch is made of. */
+/* Composition of a batch. */
 struct rig_options {
-	const char *handler; /* of the registry */
+	const char *handler; /* name in the registry */
 	unsigned int dtype;  /* wire codes */
 	unsigned int op;
-	uint32_t payload;   /* bytes per contribution, a multiple of 64 */
-	uint32_t mbufs;     /* contributions in flight, that is in one batch; over hosts and jobs a
-			       power of two */
-	uint16_t hosts;     /* 1 to RIG_MAX_HOSTS */
-	uint16_t jobs;      /* 1 to RIG_MAX_JOBS; all of them with all hosts, their packets mixed */
+	uint32_t payload; /* bytes per contribution, a multiple of 64 */
+	uint32_t mbufs; /* contributions in flight, which is one batch; over hosts and jobs a power
+			   of two */
+	uint16_t hosts; /* 1 to RIG_MAX_HOSTS */
+	uint16_t jobs;  /* 1 to RIG_MAX_JOBS; all of them with all hosts, their packets mixed */
 	uint16_t n_workers; /* each with a queue on every port, blocks spread over them as RSS would
 			     */
-	uint16_t more_jobs; /* that the caller opens, by rig_job_open */
-	uint32_t slots; /* of all jobs, as the switch is configured; 0: what the batch needs, a slot
-			   having one mbuf */
-	uint32_t more_mbufs;   /* in each worker's pool, for what slots hold and results of several
-				  packets */
-	uint32_t port_entries; /* packets that each port's queue has room for, a power of two; 0:
-				  twice the blocks of the batch */
-	bool parent; /* the switch is no root: sums go to a parent, which the rig plays, and results
-			come from there */
+	uint16_t more_jobs; /* jobs that the caller opens, with rig_job_open */
+	uint32_t slots; /* of all jobs, as the switch is configured; 0: as many as the batch needs;
+			   each slot has one mbuf */
+	uint32_t more_mbufs;   /* in each worker's pool, for mbufs that slots hold and results of
+				  several packets */
+	uint32_t port_entries; /* room in each port's queue, in packets, a power of two; 0: twice
+				  the blocks of the batch */
+	bool parent; /* the switch is not the root: sums go to a parent, which the rig plays, and
+			results come from there */
 	enum fanin_isa isa;
 };
 
 struct rig;
 
-/* What one worker does; returns TSC cycles. */
+/* Work of one worker; returns TSC cycles. */
 typedef uint64_t (*rig_fn)(struct rig *rig, unsigned int worker, void *argument);
 
-/* What all workers do at the same time. */
+/* Work that all workers do at the same time. */
 struct rig_call {
-	uint32_t number;  /* of the calls so far; first worker: w (release), others: r (acquire) */
-	uint32_t waiting; /* workers that have not come yet; atomic */
+	uint32_t number;  /* number of calls so far; first worker: w (release), others: r (acquire)
+			   */
+	uint32_t waiting; /* workers that have not arrived yet; atomic */
 	uint32_t running; /* workers that have not finished yet; atomic */
-	rig_fn fn;        /* NULL: the workers end. Written, with the argument, before the number */
+	rig_fn fn;        /* NULL: the workers end. Written before the number, like the argument */
 	void *argument;
 	uint64_t cycles[RIG_MAX_WORKERS];
 };
@@ -70,7 +72,7 @@ struct rig {
 	struct job *jobs[RIG_MAX_JOBS];
 	struct rte_mempool *pools[RIG_MAX_WORKERS]; /* each worker has its own, as a NIC's queue may
 						     */
-	/* By port: one for each host, and behind them one for the parent, if there is one. */
+	/* By port: one for each host, followed by one for the parent, if there is one. */
 	uint16_t ethdevs[RIG_MAX_PORTS];
 	struct rte_ring *rx[RIG_MAX_PORTS][RIG_MAX_WORKERS];
 	struct rte_ring *tx[RIG_MAX_PORTS][RIG_MAX_WORKERS];
@@ -79,7 +81,7 @@ struct rig {
 	struct rte_mbuf **all; /* the batch's contributions, in the order of arrival, worker by
 				  worker */
 	uint32_t n_blocks;     /* in a batch, of all jobs together */
-	uint32_t next_block;   /* each job's first of the batch */
+	uint32_t next_block;   /* of each job, the first block of the batch */
 	bool leaders;          /* the jobs' blocks have leaders */
 	struct rig_call call;
 };
@@ -94,57 +96,68 @@ void rig_eal(bool huge, unsigned int n_workers);
 void rig_open(struct rig *rig, const struct rig_options *options);
 
 /*
- * Makes one more job of all hosts, which all join; rig_close frees it.
+ * Makes one more job with all hosts, which all join; rig_close frees it.
  *
- * slots: of it, a power of two; 0: as many as it may have. Exits with an explanation if it can't.
+ * slots: of the job, a power of two; 0: as many as it may have. Exits with an explanation if it
+ * can't.
  */
 void rig_job_open(struct rig *rig, const char *handler, uint32_t slots, struct job **opened);
 
 /* Frees everything, and exits with an explanation if an mbuf is missing. */
 void rig_close(struct rig *rig);
 
-/* core_parent.c: does nothing without a parent. Makes it one of the job that is asked for. */
+/* core_parent.c: adds the parent to the job that is created. Does nothing without a parent. */
 void rig_parent_member(const struct rig *rig, struct job_spec *spec);
 
-/* core_parent.c: the parent lets the job begin, which all hosts have joined; likewise. */
+/*
+ * core_parent.c: makes the parent start the job's run, as all hosts have joined. Does nothing
+ * without a parent.
+ */
 void rig_parent_start(const struct rig *rig, struct job *job);
 
 /*
- * core_parent.c: puts the results of what has come up into the parent's port; a rig_fn. Exits if
- * something is wrong.
+ * core_parent.c: puts the results of the sums that have come up into the parent's port; a rig_fn.
+ * Exits on an error.
  */
 uint64_t rig_parent_answer(struct rig *rig, unsigned int worker, void *argument);
 
-/* core_leaders.c: does nothing where blocks have no leaders. What such a job has besides. */
+/*
+ * core_leaders.c: completes the job's specification. Does nothing for jobs whose blocks have no
+ * leaders.
+ */
 void rig_leaders_job(const struct rig *rig, struct job_spec *spec);
 
-/* core_leaders.c: the switch learns where the hosts are; likewise. Before the workers start. */
+/*
+ * core_leaders.c: tells the switch the hosts' addresses, before the workers start. Does nothing for
+ * other jobs.
+ */
 void rig_leaders_open(struct rig *rig);
 
 /*
- * core_leaders.c: makes a contribution of host h what it sends in jobs whose blocks have leaders.
+ * core_leaders.c: turns a contribution of host h into its packet in a job whose blocks have
+ * leaders.
  */
 void rig_leaders_packet(const struct rig *rig, struct rte_mbuf *mbuf, uint16_t h);
 
-/* core_leaders.c: is it a leader's result, which it sends in the second turn? */
+/* core_leaders.c: returns true for a leader's result, which it sends in the second turn. */
 bool rig_leaders_waits(const struct rig *rig, const struct rte_mbuf *mbuf);
 
 /*
- * core_leaders.c: takes the sums and puts the results into the leaders' ports; a rig_fn. Exits if
- * something is wrong.
+ * core_leaders.c: takes the sums and puts the results into the leaders' ports; a rig_fn. Exits on
+ * an error.
  */
 uint64_t rig_leaders_answer(struct rig *rig, unsigned int worker, void *argument);
 
-/* Tells why the benchmark can't go on, and exits. */
+/* Prints why the benchmark can't go on, and exits. */
 void rig_die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-/* core_run.c: the workers but the calling one take up, and give up, their cores. */
+/* core_run.c: start and stop the workers on their cores, except the calling one. */
 void rig_start_workers(struct rig *rig);
 void rig_stop_workers(struct rig *rig);
 
 /*
- * Lets every worker do it at the same time, each on its core: memory stays in that core's caches.
- * Returns the cycles of the slowest.
+ * Makes all workers do it at the same time, each on its core: memory stays in that core's caches.
+ * Returns the cycles of the slowest worker.
  */
 uint64_t rig_on_workers(struct rig *rig, rig_fn fn, void *argument);
 
@@ -154,7 +167,7 @@ rig_ports(const struct rig *rig)
 	return rig->options.hosts + (rig->options.parent ? 1 : 0);
 }
 
-/* A worker's share of a batch: rig_share(rig) mbufs of rig->all from here on. */
+/* Returns a worker's share of a batch: rig_share(rig) mbufs of rig->all. */
 static inline struct rte_mbuf **
 rig_mbufs(struct rig *rig, unsigned int worker)
 {
@@ -168,13 +181,16 @@ rig_share(const struct rig *rig)
 }
 
 /*
- * The place of a contribution's block among those of the batch that its worker takes, 0 to n_blocks
- * / n_workers - 1.
+ * Returns the index of a contribution's block among the blocks of the batch that its worker takes,
+ * 0 to n_blocks / n_workers - 1.
  */
 static inline uint32_t
 rig_block_index(const struct rig *rig, const struct fanin_hdr *hdr)
 {
-	/* One worker, or two that take turns: no division, as the bare loop comes by here. */
+	/*
+	 * One worker, or two that take turns: this needs no division, as the bare loop calls it,
+	 * too.
+	 */
 	const uint32_t block = (hdr->block - rig->next_block) >> (rig->options.n_workers - 1);
 
 	/* The switch numbers its jobs from 1. */
@@ -188,21 +204,21 @@ void rig_prepare(struct rig *rig);
 void rig_offer(struct rig *rig);
 
 /*
- * Runs the workers until they have taken the batch, and then, if there is a parent, its results.
- * Returns the cycles of the slowest, without those of the parent.
+ * Runs the workers until they have taken the batch and then, if there is a parent, its results.
+ * Returns the cycles of the slowest worker, without those of the parent.
  */
 uint64_t rig_run(struct rig *rig);
 
 /*
- * Every worker does the same additions in registers, some 20 us. Returns the cycles of the slowest:
- * more than usual when somebody else uses one of their cores, as on the other hyperthread of a
- * virtual machine's.
+ * Every worker does the same additions in registers, some 20 us. Returns the cycles of the slowest
+ * worker: more than usual if another thread uses one of their cores, as on the other hyperthread of
+ * a virtual machine's core.
  */
 uint64_t rig_calibrate(struct rig *rig);
 
 /*
- * core_bare.c: the bare loop over a prepared batch: adds every packet to its block's accumulator,
- * in the order of arrival.
+ * core_bare.c: runs the bare loop over a prepared batch: adds every packet to its block's
+ * accumulator, in the order of arrival.
  *
  * accumulators: rig_bare_size bytes, aligned to cache lines. Returns the cycles of the slowest
  * worker.
@@ -217,7 +233,7 @@ size_t rig_bare_size(const struct rig *rig);
 /* Takes all results from the ports, and exits with an explanation if one is missing or wrong. */
 void rig_collect(struct rig *rig);
 
-/* Gives a prepared batch back that was not offered. */
+/* Returns the mbufs of a prepared batch that was not offered. */
 void rig_discard(struct rig *rig);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Batches of the rig, see core_rig.h: what is done to them, by every worker for its own share. */
+/* Batches of the rig, see core_rig.h: the steps that every worker does for its own share. */
 #include <string.h>
 
 #include <rte_cycles.h>
@@ -9,10 +9,10 @@
 #include "lab/bench/core_rig.h"
 #include "pipeline/worker.h"
 
-/* Of 64 additions each: some 20 us. */
+/* Rounds of 64 additions each: some 20 us. */
 #define CALIBRATION_ROUNDS 6144
 
-/* Takes part in the call that is up, when all workers are there. */
+/* Takes part in the current call, once all workers are there. */
 static void
 take_part(struct rig *rig, unsigned int worker)
 {
@@ -26,8 +26,8 @@ take_part(struct rig *rig, unsigned int worker)
 }
 
 /*
- * A core never rests between two calls: a virtual one that slept comes back with cold caches, or as
- * another one, and then two workers were hardly faster than one.
+ * A core never rests between two calls: a virtual core that slept comes back with cold caches, or
+ * as another core, and two workers were then hardly faster than one.
  */
 static int
 serve(void *argument)
@@ -85,8 +85,8 @@ rig_on_workers(struct rig *rig, rig_fn fn, void *argument)
 }
 
 /*
- * Hosts send in step: a worker finds a burst of each one's in turn. Packets lie in the array as the
- * worker will take them.
+ * Prepares a worker's share. Hosts send in step: a worker finds a burst of each host in turn.
+ * Packets are in the array in the order in which the worker takes them.
  */
 static uint64_t
 prepare_share(struct rig *rig, unsigned int worker, void *argument)
@@ -183,8 +183,8 @@ run_share(struct rig *rig, unsigned int worker, void *argument)
 }
 
 /*
- * Additions that don't wait for each other: how fast they are shows what the core has left for this
- * thread.
+ * Adds numbers without dependencies between the additions: their speed shows how much of the core
+ * is left for this thread.
  */
 static uint64_t
 add(struct rig *rig, unsigned int worker, void *argument)
@@ -199,7 +199,7 @@ add(struct rig *rig, unsigned int worker, void *argument)
 #pragma GCC unroll 64
 		for (unsigned int k = 0; k < 64; k++) {
 			sums[k % RTE_DIM(sums)]++;
-			/* Neither vectorised nor put together. */
+			/* This keeps the compiler from vectorising or joining the additions. */
 			__asm__ volatile("" : "+r"(sums[k % RTE_DIM(sums)]));
 		}
 	}
@@ -216,7 +216,7 @@ uint64_t
 rig_run(struct rig *rig)
 {
 	const uint32_t results = rig->n_blocks / rig->options.n_workers;
-	/* Those of leaders come in the second turn. */
+	/* The leaders' results come in the second turn. */
 	const uint32_t contributions = rig_share(rig) - (rig->leaders ? results : 0);
 	uint64_t cycles = rig_on_workers(rig, run_share, (void *)(uintptr_t)&contributions);
 
@@ -226,7 +226,10 @@ rig_run(struct rig *rig)
 	return cycles + rig_on_workers(rig, run_share, (void *)(uintptr_t)&results);
 }
 
-/* Results that a worker makes for a host: of all blocks, or of those that it does not lead. */
+/*
+ * Returns the results that a worker makes for a host: of all blocks, or of the blocks that the host
+ * does not lead.
+ */
 static uint32_t
 results_of(const struct rig *rig, unsigned int worker, uint16_t h)
 {
@@ -251,7 +254,7 @@ collect_share(struct rig *rig, unsigned int worker, void *argument)
 			const struct fanin_headers *headers =
 				rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 
-			/* One look at the content is enough: all hosts get the same packet. */
+			/* One check of the content suffices: all hosts get the same packet. */
 			if (headers->fanin.type != FANIN_TYPE_RESULT ||
 			    headers->fanin.contributions != rig_ports(rig) ||
 			    (h == 0 &&

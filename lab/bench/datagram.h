@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Ordinary UDP datagrams that hosts of rig/ send each other: headers only, what is behind them is
- * the caller's. Pure.
- */
+/* Ordinary UDP datagrams between hosts of rig/: headers only, the rest is the caller's. Pure. */
 #ifndef FANIN_LAB_BENCH_DATAGRAM_H
 #define FANIN_LAB_BENCH_DATAGRAM_H
 
@@ -21,7 +18,7 @@ struct datagram_headers {
 	struct fanin_udp udp;
 } __attribute__((packed));
 
-/* Where a datagram comes from and goes to. */
+/* Source and destination of a datagram. */
 struct datagram_way {
 	const uint8_t *src_mac;
 	const uint8_t *dst_mac; /* of the first hop */

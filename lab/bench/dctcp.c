@@ -5,7 +5,7 @@
 #define INITIAL_CWND 10
 /* The estimation gain g of RFC 8257. */
 #define GAIN (1.0 / 16)
-/* Later segments that are acknowledged before one counts as lost. */
+/* Later segments whose acknowledgment makes an earlier one count as lost. */
 #define REORDERING 3
 #define MIN_RTO_NS UINT64_C(10000000)
 #define MAX_RTO_NS UINT64_C(1000000000)
@@ -59,7 +59,7 @@ dctcp_send(struct dctcp *flow, uint64_t now_ns, uint32_t *segment)
 	return true;
 }
 
-/* RFC 6298, with a shorter least timeout. */
+/* RFC 6298, with a shorter minimum of the timeout. */
 static void
 measure(struct dctcp *flow, uint64_t rtt_ns)
 {
@@ -88,7 +88,7 @@ reduce(struct dctcp *flow, double factor)
 	flow->reduced_to = flow->next;
 }
 
-/* Reductions are at most one for what was sent before the last one. */
+/* The window is reduced once at most for segments that were sent before the last reduction. */
 static void
 window_on_ack(struct dctcp *flow, uint32_t segment, bool ce)
 {

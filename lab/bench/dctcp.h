@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A sender of DCTCP (RFC 8257), as background traffic of `./dev bench stragglers`: segments, each
- * of which is acknowledged by itself with its CE mark, as with SACK. Pure: time is passed in. A
- * segment is lost if another one that was sent three later has been acknowledged, or after a
- * timeout.
+ * A sender of DCTCP (RFC 8257), as background traffic of `./dev bench stragglers`: each segment is
+ * acknowledged separately with its CE mark, as with SACK. Pure: time is passed in. A segment is
+ * lost if another one that was sent three later has been acknowledged, or after a timeout.
  */
 #ifndef FANIN_LAB_BENCH_DCTCP_H
 #define FANIN_LAB_BENCH_DCTCP_H
@@ -11,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Most segments between the first unacknowledged and the last sent one. */
+/* Maximum of segments between the first unacknowledged and the last sent one. */
 #define DCTCP_WINDOW 1024u
 
 enum dctcp_state {
@@ -23,9 +22,10 @@ enum dctcp_state {
 
 struct dctcp_segment {
 	uint64_t sent_ns;
-	uint32_t order; /* of transmissions; the last one of this segment */
+	uint32_t order; /* of transmissions; this segment's last one */
 	uint8_t state;  /* enum dctcp_state */
-	bool again;     /* it was sent more than once: its acknowledgment measures no round trip */
+	bool again; /* it was sent more than once: its acknowledgment does not measure a round trip
+		     */
 };
 
 struct dctcp {
@@ -33,10 +33,9 @@ struct dctcp {
 	uint32_t first; /* first segment without acknowledgment */
 	uint32_t next;  /* first segment that was never sent */
 	uint32_t in_flight;
-	uint32_t n_lost; /* segments that are to be sent again */
+	uint32_t n_lost; /* segments that have to be sent again */
 	uint32_t order;  /* of the next transmission */
-	uint32_t newest; /* order of the latest transmission that was acknowledged, plus 1; 0: none
-			    was */
+	uint32_t newest; /* `order` of the latest acknowledged transmission plus 1; 0: none was */
 	double cwnd;
 	double ssthresh;
 	double alpha;
@@ -54,13 +53,16 @@ struct dctcp {
 /* n: segments; 1 at least. */
 void dctcp_init(struct dctcp *flow, uint32_t n);
 
-/* Returns true with the segment that is sent now, or false if none may be sent. */
+/* Returns true and the segment to be sent now, or false if none may be sent. */
 bool dctcp_send(struct dctcp *flow, uint64_t now_ns, uint32_t *segment);
 
-/* A segment was received; ce: with that mark. Acknowledgments of one segment may come twice. */
+/*
+ * Handles an acknowledgment of a segment; ce: its mark. Acknowledgments of one segment may come
+ * twice.
+ */
 void dctcp_on_ack(struct dctcp *flow, uint32_t segment, bool ce, uint64_t now_ns);
 
-/* Sends again what has not been acknowledged for a timeout. */
+/* Marks segments that have not been acknowledged for a timeout as lost, to be sent again. */
 void dctcp_on_time(struct dctcp *flow, uint64_t now_ns);
 
 static inline bool

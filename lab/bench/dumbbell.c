@@ -8,7 +8,7 @@
 
 #include "pipeline/base/worker.h"
 
-/* 10.77.GROUP.NUMBER in one subnet. */
+/* Addresses are 10.77.GROUP.NUMBER in one subnet. */
 #define PREFIX_LEN 16
 #define WORKERS 1u
 #define SERVERS 2u
@@ -22,10 +22,7 @@
 #define NEAR_SOURCE 1
 #define NEAR_WORKERS 2
 
-/*
- * Packets that leave at once after a pause: a link has no more of a burst than the one that it
- * sends.
- */
+/* Packets that leave at once after a pause: a link sends no longer burst than these. */
 #define BUCKET_BYTES 3028u
 #define SETTLE_NS UINT64_C(1000000000)
 
@@ -45,7 +42,7 @@ rated_end(const struct dumbbell_options *options, uint32_t rate_mbit)
 				 .delay_ns = options->delay_ns };
 }
 
-/* Of a host's link, both ends; a host has a rate only. */
+/* Returns the ends of a host's link; a host has a rate only. */
 static struct rig_end
 host_end(const struct dumbbell_options *options)
 {
@@ -84,7 +81,7 @@ far_open(struct dumbbell *dumbbell, char *error)
 		.shared_slots = options->aggregators,
 	};
 
-	/* Paths, servers, sinks. */
+	/* Ports are in the order of paths, servers, sinks. */
 	for (uint16_t p = 0; p < made.n_ports; p++) {
 		if (p < options->n_paths)
 			ends[p] = rated_end(options, options->back_rate_mbit);

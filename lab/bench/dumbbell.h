@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The network of `./dev bench stragglers`, in virtual time: a dumbbell of PA-ATP's evaluation
- * (section V). Workers are on the near side, servers on the far one, and parallel paths of a rate
- * between them. Which path a worker takes is fixed, as by ECMP, so the near side is a switch of its
- * own for each path. The far switch aggregates.
- *
+ * The network of `./dev bench stragglers`, in virtual time: a dumbbell as in PA-ATP's evaluation
+ * (section V). Workers are on the near side, servers on the far one, and parallel paths of one rate
+ * between them. A worker's path is fixed, as by ECMP, so the near side has a switch for each path.
+ * The far switch aggregates.
  *     workers, source - near switch 0 --- path 0 ---+
  *     workers, source - near switch 1 --- path 1 ---+- far switch - servers, sinks
  *     ...
@@ -32,21 +31,21 @@ struct dumbbell_options {
 	uint16_t path_of_worker[DUMBBELL_MAX_WORKERS];
 	uint32_t rate_mbit;        /* of paths towards the far side */
 	uint32_t server_rate_mbit; /* of links to servers; 0: the paths' */
-	uint32_t back_rate_mbit;   /* of paths the other way */
+	uint32_t back_rate_mbit;   /* of paths towards the near side */
 	uint32_t host_rate_mbit;   /* of the other links of workers and servers; 0: none */
-	uint32_t ecn_bytes;        /* that wait when frames begin to be marked; 0: none are */
-	uint32_t queue_bytes;      /* that may wait */
+	uint32_t ecn_bytes;        /* bytes in a queue from which frames are marked; 0: none are */
+	uint32_t queue_bytes;      /* maximum of bytes in a queue */
 	uint64_t delay_ns;         /* of each link */
 	uint32_t aggregators;      /* of the far switch, a power of two */
 	uint16_t max_jobs;
 	uint64_t server_bytes; /* memory of each server for jobs */
-	uint32_t n_packets;    /* that there are at a time, everywhere */
+	uint32_t n_packets;    /* that exist at a time, everywhere */
 };
 
 struct dumbbell_worker {
 	struct rig_host *host;
 	uint32_t ip_be;
-	uint16_t far_port; /* that leads to it: its path's */
+	uint16_t far_port; /* far switch's port towards the worker, which is its path's */
 };
 
 struct dumbbell {
@@ -57,28 +56,30 @@ struct dumbbell {
 	uint32_t far_ip_be;
 	struct dumbbell_worker workers[DUMBBELL_MAX_WORKERS];
 	struct rig_server *servers[DUMBBELL_MAX_SERVERS];
-	struct background_path paths[DUMBBELL_MAX_PATHS]; /* a source and a sink on each */
+	struct background_path paths[DUMBBELL_MAX_PATHS]; /* of each path, its source and its sink
+							   */
 };
 
 /*
- * Builds the network and lets a second pass, in which all is learned. error: RIG_ERROR_LEN bytes.
- * Returns 0, or -errno with error filled; dumbbell_close frees what was built.
+ * Builds the network and lets a second pass, in which switches learn all addresses. error:
+ * RIG_ERROR_LEN bytes. Returns 0, or -errno with error filled; dumbbell_close frees all that was
+ * built.
  */
 int dumbbell_open(struct dumbbell *dumbbell, const struct dumbbell_options *options, char *error);
 
-/* Returns how many packets are lost to a leak: 0. */
+/* Frees the network. Returns how many packets have leaked: 0. */
 unsigned int dumbbell_close(struct dumbbell *dumbbell);
 
-/* The far switch's port that leads to a server. */
+/* Returns the far switch's port that leads to a server. */
 uint16_t dumbbell_server_port(const struct dumbbell *dumbbell, uint16_t server);
 
-/* Traffic of a path towards the far side, so far. */
+/* Returns the traffic of a path towards the far side, so far. */
 struct rig_traffic dumbbell_path_traffic(const struct dumbbell *dumbbell, uint16_t path);
 
-/* Traffic of a server's link towards the server, so far. */
+/* Returns the traffic of a server's link towards the server, so far. */
 struct rig_traffic dumbbell_server_traffic(const struct dumbbell *dumbbell, uint16_t server);
 
-/* Packets that found the queue of a server's link full, so far. */
+/* Returns the packets that found the queue of a server's link full, so far. */
 uint64_t dumbbell_server_drops(const struct dumbbell *dumbbell, uint16_t server);
 
 #endif

@@ -35,7 +35,7 @@ flow_size_mean(void)
 {
 	double mean = (1 - flow_size_points[FLOW_SIZE_POINTS - 1].share) * FLOW_SIZE_CAP;
 
-	/* Of a log-uniform distribution from a to b: (b - a) / ln(b / a). */
+	/* The mean of a log-uniform distribution from a to b is (b - a) / ln(b / a). */
 	for (size_t i = 1; i < FLOW_SIZE_POINTS; i++) {
 		const struct flow_size_point *from = &flow_size_points[i - 1];
 		const struct flow_size_point *to = &flow_size_points[i];
@@ -78,8 +78,8 @@ append(struct flow_schedule *schedule, size_t *room, const struct flow_arrival *
 }
 
 /*
- * The size, or the largest one that takes no more than these bytes on a link, a packet of one byte
- * at least.
+ * Returns the size, or the largest size that takes at most these bytes on a link, at least a packet
+ * of one byte.
  */
 static uint32_t
 size_within(uint32_t bytes, uint64_t link_bytes)
@@ -105,8 +105,8 @@ flow_schedule_make(struct flow_schedule *schedule, const struct flow_schedule_op
 		uint64_t left = in_a_second;
 
 		/*
-		 * Of a Poisson process with this many arrivals each one's time is uniform. Less
-		 * than a small packet is left out.
+		 * Given the number of arrivals of a Poisson process, each one's time is uniform. A
+		 * rest of less than a small packet is left out.
 		 */
 		while (left > flow_link_bytes(100)) {
 			const double quantile = random_u32(&random) / 4294967296.0;

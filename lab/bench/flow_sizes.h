@@ -15,13 +15,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Data of a flow's packets, and what a packet takes on the link besides. */
+/* Data of a flow's packets, and the overhead of a packet on the link. */
 #define FLOW_SEGMENT 1024u
 #define FLOW_OVERHEAD 58u
 
 struct flow_size_point {
 	uint32_t bytes;
-	double share; /* of flows that are no larger */
+	double share; /* share of the flows that are no larger */
 };
 
 #define FLOW_SIZE_POINTS 7
@@ -39,7 +39,7 @@ double flow_size_mean(void);
 uint64_t flow_link_bytes(uint32_t bytes);
 
 struct flow_arrival {
-	uint64_t at_ns; /* since the beginning */
+	uint64_t at_ns; /* since the beginning of the schedule */
 	uint32_t bytes;
 	uint16_t path;
 };
@@ -58,9 +58,9 @@ struct flow_schedule_options {
 };
 
 /*
- * Makes a schedule. In each second arrivals are a Poisson process whose flows sum up to the load:
- * the last one is cut to fit. So the load is right over any whole seconds, with heavy tails as
- * well. Each flow takes a random path.
+ * Makes a schedule. In each second arrivals are a Poisson process whose flows add up to the load:
+ * the last one is cut to fit. So the load is exact over any whole seconds, even with heavy tails.
+ * Each flow takes a random path.
  *
  * Returns 0 or -ENOMEM.
  */
@@ -68,7 +68,7 @@ int flow_schedule_make(struct flow_schedule *schedule, const struct flow_schedul
 
 void flow_schedule_free(struct flow_schedule *schedule);
 
-/* Returns the bytes on links of the flows that begin before this time. */
+/* Returns the link bytes of the flows that begin before this time. */
 uint64_t flow_schedule_offered(const struct flow_schedule *schedule, uint64_t until_ns);
 
 #endif

@@ -8,13 +8,13 @@
 #include "lab/bench/flow_sizes.h"
 #include "pipeline/base/ipv4.h"
 
-#define PORT 9 /* discard */
+#define PORT 9 /* the discard service */
 #define FIRST_SOURCE_PORT 20000u
 #define SOURCE_PORTS 20000u
 #define FRAME_BYTES (FLOW_SEGMENT + FLOW_OVERHEAD)
 /*
- * Generators whose seeds differ by a small number stay apart by a constant: a placement of the same
- * seed must tell nothing about a permutation.
+ * Generators whose seeds differ by a small number stay apart by a constant. This one is separate,
+ * so that a placement with the same seed does not correlate with a permutation.
  */
 #define PERMUTATION_SEED UINT64_C(0x9e3779b97f4a7c15)
 
@@ -50,7 +50,7 @@ message_frames(const struct injection *injection)
 	return RTE_MAX(injection->options.message_bytes / FRAME_BYTES, 1u);
 }
 
-/* Another random host than the source, and a random port, by which switches spread messages. */
+/* Draws another host as destination, and a port, by which switches spread messages. */
 static void
 message_begin(struct injection_source *source)
 {
@@ -98,7 +98,7 @@ source_add(struct injection *injection, uint32_t number)
 }
 
 /*
- * Sources begin at random times within a message, so that they do not change destinations at once.
+ * Sources begin at random times within a message, so they do not all change destinations at once.
  */
 static void
 sources_begin(struct injection *injection)
@@ -130,13 +130,13 @@ injection_uniform(struct injection *injection, const struct rig_leaf_spine *netw
 		  const struct injection_options *options, const uint32_t *hosts, uint16_t n)
 {
 	init(injection, network, options);
-	/* Alone nobody has anyone to send to. */
+	/* A single host has no destination. */
 	for (uint16_t i = 0; i < n && n > 1; i++)
 		source_add(injection, hosts[i]);
 	sources_begin(injection);
 }
 
-/* A source port by which the leaf's hash chooses this spine. */
+/* Returns a source port for which the leaf's hash chooses this spine. */
 static uint16_t
 port_over(struct injection_source *source, uint16_t spine)
 {
@@ -174,7 +174,7 @@ injection_over_spine(struct injection *injection, const struct rig_leaf_spine *n
 	sources_begin(injection);
 }
 
-/* Draws a permutation without fixed points: each is as likely. n: two at least. */
+/* Draws a permutation without fixed points, all equally likely. n: two at least. */
 static void
 permutation_draw(struct random *random, uint16_t *to, uint16_t n)
 {
@@ -202,7 +202,10 @@ injection_permutation(struct injection *injection, const struct rig_leaf_spine *
 
 	init(injection, network, options);
 	injection->random = random_seed((options->seed + 1) * PERMUTATION_SEED);
-	/* Of all hosts, so that those of a destination stay the same whoever else there is. */
+	/*
+	 * Spines are drawn for all hosts, so that a destination's spine does not depend on the
+	 * other hosts that send.
+	 */
 	for (uint32_t host = 0; host < network->n_hosts; host++)
 		injection->spines[host] = (uint16_t)random_below(&injection->random,
 								 network->options.n_spines);

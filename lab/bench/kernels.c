@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * kernel-bench: how fast each kernel combines vectors of 1 KiB, in a working set that fits into a
- * core's L2 cache and in one that does not, beside memcpy on the same memory. The best of several
- * rounds counts; every kernel runs once in each round, so that what else the machine does hits all
- * alike. Exit status: 0 all right, 1 a type of less than 32 bits gains too little over f32, 2 wrong
- * usage.
+ * core's L2 cache and in one that does not, compared with memcpy on the same memory. The best of
+ * several rounds counts; every kernel runs once in each round, so that other load on the machine
+ * affects all alike. Exit status: 0 all right, 1 a type of less than 32 bits gains too little over
+ * f32, 2 wrong usage.
  */
 #include <getopt.h>
 #include <stdbool.h>
@@ -21,10 +21,10 @@
 #define SMALL_BYTES (256u << 10) /* half of it accumulators, half of it contributions */
 #define LARGE_BYTES (64u << 20)
 #define ROUNDS 5
-#define ROUND_SECONDS 0.001 /* at least, for each kernel and working set */
+#define ROUND_SECONDS 0.001 /* minimum, for each kernel and working set */
 
 /*
- * What types of less than 32 bits have to gain in L2, in elements per second of a sum relative to
+ * Minimum gain of types of less than 32 bits in L2, in elements per second of a sum relative to
  * f32, from this instruction set on. Without arithmetic on f16 the conversions cost as much as the
  * smaller elements save.
  */
@@ -39,7 +39,7 @@ static const struct goal {
 
 #define N_GOALS (sizeof(goals) / sizeof(goals[0]))
 
-/* The highest bytes of one vector combined (or copied) per second. */
+/* Maximum of bytes of one vector combined (or copied) per second. */
 struct rate {
 	double small;
 	double large;
@@ -49,8 +49,9 @@ struct bench {
 	enum fanin_isa isa;
 	uint8_t *memory; /* LARGE_BYTES */
 	struct rate combine[FANIN_WIRE_DTYPE_COUNT][FANIN_WIRE_OP_COUNT];
-	struct rate finish[FANIN_WIRE_DTYPE_COUNT]; /* of averages */
-	struct rate wide[FANIN_WIRE_DTYPE_COUNT];   /* accumulation in f32, by bytes of the input */
+	struct rate finish[FANIN_WIRE_DTYPE_COUNT]; /* for averages */
+	struct rate wide[FANIN_WIRE_DTYPE_COUNT]; /* for accumulation in f32, by bytes of the input
+						   */
 	struct rate copy;
 };
 
@@ -63,7 +64,10 @@ now_seconds(void)
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Ones and zeros in turn: no sum of them ever becomes denormal, no product overflows. */
+/*
+ * Fills the memory with ones and zeros in turn: no sum of them becomes denormal, no product
+ * overflows.
+ */
 static void
 fill(uint8_t *memory, size_t len, unsigned int dtype)
 {
@@ -101,7 +105,10 @@ vector_work(const struct work *work, void *acc, const void *in)
 		memcpy(acc, in, VECTOR_BYTES);
 }
 
-/* Passes over a working set until enough time is gone; bytes of contributions per second. */
+/*
+ * Makes passes over a working set until enough time has passed. Returns bytes of contributions per
+ * second.
+ */
 static double
 rate_of(const struct bench *bench, const struct work *work, size_t set_bytes, size_t acc_bytes)
 {
@@ -125,7 +132,7 @@ measure(struct bench *bench, struct rate *best, const struct work *work, size_t 
 {
 	double small, large;
 
-	/* Once for the caches. */
+	/* The first call fills the caches. */
 	rate_of(bench, work, SMALL_BYTES, acc_bytes);
 	small = rate_of(bench, work, SMALL_BYTES, acc_bytes);
 	large = rate_of(bench, work, LARGE_BYTES, acc_bytes);
@@ -160,7 +167,7 @@ measure_dtype(struct bench *bench, unsigned int dtype)
 	}
 }
 
-/* Elements per second relative to f32. */
+/* Returns elements per second relative to f32. */
 static double
 goal_ratio(const struct bench *bench, const struct goal *goal)
 {
@@ -179,7 +186,7 @@ goal_missed(const struct bench *bench, const struct goal *goal)
 typedef void (*take_fn)(const struct bench *bench, unsigned int dtype, const char *what,
 			const struct rate *rate);
 
-/* Calls for each kernel that was measured, and prints the separator between two. */
+/* Calls `take` for each kernel that was measured, and prints the separator between two. */
 static void
 for_each_rate(const struct bench *bench, take_fn take, const char *separator)
 {

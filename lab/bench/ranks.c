@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How long jobs of many ranks take to be made: the network manager's tree over a leaf-spine
- * network, the job on each of its switches, the ranks' joining, and a first collective of one
- * element. Switches and hosts are those of rig/, in one process: links take virtual time, and what
- * one core takes for all of them is told beside it.
+ * Measures how long it takes to make jobs of many ranks: the network manager's tree over a
+ * leaf-spine network, the job on each of its switches, the ranks' joining, and a first collective
+ * of one element. Switches and hosts are those of rig/, in one process: links take virtual time,
+ * and the time that one core takes for all of them is printed beside it.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -59,7 +59,8 @@ compare(const void *a, const void *b)
 }
 
 /*
- * The manager's tree: each leaf is linked to each spine, and ranks fill one leaf after the other.
+ * Measures the manager's tree: each leaf is linked to each spine, and ranks fill one leaf after the
+ * other.
  */
 static void
 measure_tree(uint16_t n_leaves, uint16_t n_spines, uint16_t n_ranks)
@@ -116,7 +117,7 @@ all_done(void *user)
 	return true;
 }
 
-/* Each rank brings 1. Returns the virtual time that it takes. */
+/* Runs an allreduce in which each rank contributes 1. Returns its virtual time. */
 static uint64_t
 allreduce(struct rig_leaf_spine *network)
 {
@@ -163,7 +164,7 @@ engines_open(struct rig_job *job)
 	}
 }
 
-/* A job of n_leaves full leaves of 64 under one spine. */
+/* Measures a job of n_leaves full leaves of 64 ranks under one spine. */
 static void
 measure_job(uint16_t n_leaves)
 {

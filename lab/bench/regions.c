@@ -11,7 +11,7 @@
 #include "tools/measure/options.h"
 
 #define JOIN_NS (60 * SECOND_NS)
-/* The library's usual one: intervals of questions follow from it. */
+/* The library's default: intervals of questions follow from it. */
 #define TIMEOUT_NS (5 * SECOND_NS)
 #define MAX_COUNTERS FANIN_OWN_COUNTERS_MAX
 
@@ -28,7 +28,7 @@ struct bench_options {
 	uint64_t wave_blocks;
 	double busy_share;
 	uint64_t busy_ns;
-	uint64_t away_every_ns; /* of each rank, on average; 0: none is */
+	uint64_t away_every_ns; /* of each rank, on average; 0: no rank is ever away */
 	uint64_t away_ns;
 	uint64_t limit_ns; /* an allreduce that takes longer has failed */
 };
@@ -57,7 +57,7 @@ static struct congestion_run run;
 
 static struct {
 	struct rig_job tree;
-	uint64_t counted[MAX_COUNTERS]; /* by switches before the first allreduce */
+	uint64_t counted[MAX_COUNTERS]; /* by switches, before the first allreduce */
 } bench;
 
 /* ------------------------------------------------------------------ building */
@@ -71,7 +71,9 @@ network_open(void)
 	congestion_run_open(&run, &options.network, CONGESTION_MEGABYTES);
 }
 
-/* A parameter of the job, if it has been given. A handler that does not have it refuses the job. */
+/*
+ * Adds a parameter to the job, if it was given. A handler without that parameter refuses the job.
+ */
 static void
 parameter_add(struct job_spec *spec, const char *name, uint64_t value)
 {
@@ -153,7 +155,7 @@ is_done(void *user)
 	return congestion_job_is_done(&run.job);
 }
 
-/* Returns true if it has ended well. */
+/* Runs an allreduce. Returns true if it has ended well. */
 static bool
 allreduce(void)
 {
@@ -190,7 +192,7 @@ print_hosts(void)
 		 report.duplicates);
 }
 
-/* Bytes of all links of each tier, and of the one that carried most. */
+/* Prints the bytes of all links of each tier, and of the link that carried most. */
 static void
 print_links(void)
 {

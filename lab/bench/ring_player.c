@@ -15,7 +15,7 @@
 #define PORT 5001
 #define FIRST_SOURCE_PORT 20000u
 #define SOURCE_PORTS 20000u
-/* Timeouts are looked at this often. */
+/* Interval of checks for timeouts. */
 #define TICK_NS UINT64_C(2000000)
 
 enum kind {
@@ -23,7 +23,7 @@ enum kind {
 	KIND_ACK,
 };
 
-/* FLOW_OVERHEAD bytes, as any flow's packets. */
+/* FLOW_OVERHEAD bytes, as for any flow's packets. */
 struct headers {
 	struct datagram_headers datagram;
 	uint32_t run;
@@ -42,9 +42,10 @@ struct rank {
 	struct rank *next;
 	struct rank *previous;
 	uint16_t src_port;
-	struct dctcp sender; /* to the next one; its n is how many packets may be sent as yet */
-	uint8_t *received;   /* from the previous one: a flag for each packet */
-	uint32_t in_order;   /* packets received before the first that lacks */
+	struct dctcp sender; /* to the next rank; its n is the number of packets that may be sent so
+				far */
+	uint8_t *received;   /* from the previous rank: a flag for each packet */
+	uint32_t in_order;   /* packets received before the first missing one */
 	uint64_t tick_ns;
 };
 
@@ -98,8 +99,8 @@ packet_send(const struct rank *from, const struct rank *to, enum kind kind, uint
 }
 
 /*
- * A step's packet may go once the same one of the step before has come; the first step's may go at
- * once.
+ * Sends packets that may go: those of the first step at once, others after the same packet of the
+ * step before has come.
  */
 static void
 rank_send(struct rank *rank)

@@ -3,8 +3,8 @@
  * The traffic of training with sharded parameters (FSDP; Khalilov et al., sections I and II-A): a
  * reduce_scatter of gradients and an allgather of parameters at the same time, in virtual time over
  * links of one rate. Real engines and real switches: the reduce_scatter in a job with the handler
- * `single`, whose results go to their owners, the allgather by reliable multicast. Beside it the
- * ring's pair, whose packets have no data. Prints one JSON object.
+ * `single`, whose results go to their owners, the allgather by reliable multicast. For comparison,
+ * the same pair by rings, whose packets have no data. Prints one JSON object.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ struct rank {
 	struct fanin_transport *transports[PARTS];
 	struct fanin_request requests[PARTS];
 	bool is_busy[PARTS];
-	int32_t *send; /* of the reduce_scatter: the vector, and what is kept of it */
+	int32_t *send; /* of the reduce_scatter: the vector, and the part that is kept */
 	int32_t *kept;
 	int32_t *gathered; /* of the allgather: the vector, with this rank's part in place */
 	uint16_t rank;
@@ -57,8 +57,8 @@ static struct bench_options {
 	uint64_t bytes; /* of each of the two vectors */
 	uint32_t repeats;
 	uint32_t window;
-	uint64_t queue_ns; /* that may wait for a host's link, as in a NIC's ring; 0: any */
-	uint32_t chains;   /* of the allgather: ranks that send at once; 0: all */
+	uint64_t queue_ns; /* maximum that may wait for a host's link, as in a NIC's ring; 0: any */
+	uint32_t chains;   /* of the allgather: ranks that send at the same time; 0: all */
 } options = {
 	.variant = VARIANT_PAIR,
 	.network = { .seed = 1,
@@ -78,13 +78,13 @@ static struct bench_options {
 	.queue_ns = 60000,
 };
 
-static struct congestion_run run; /* without its job */
+static struct congestion_run run; /* its job is unused */
 
 static struct {
 	struct rig_job jobs[PARTS];
 	struct rank ranks[CONGESTION_MAX_HOSTS];
 	struct ring_player *ring;
-	uint64_t part_ns[PARTS]; /* of the last one: when its last rank had all */
+	uint64_t part_ns[PARTS]; /* of the last run: when its last rank had the whole result */
 	uint32_t n_busy;
 	uint32_t count; /* elements of a rank's part */
 	bool wrong;
@@ -101,8 +101,8 @@ runs(enum part part)
 }
 
 /*
- * Element i of rank r's vector to be reduced is (r + 1) * i, of its part to be gathered r * 2^20 +
- * i; modulo 2^32.
+ * Element i of rank r's vector to be reduced is (r + 1) * i, and of its part to be gathered r *
+ * 2^20 + i; modulo 2^32.
  */
 static void
 result_check(const struct rank *rank, enum part part)
@@ -138,8 +138,8 @@ engines_poll(struct rank *rank)
 	do {
 		n = shared_host_receive(&rank->shared);
 		/*
-		 * The allgather first: it has little to send, and the reduce_scatter takes all the
-		 * room that there is.
+		 * The allgather comes first: it has little to send, and the reduce_scatter takes
+		 * all the room there is.
 		 */
 		for (int p = PARTS - 1; p >= 0; p--) {
 			while (rank->engines[p] != NULL &&
@@ -204,8 +204,9 @@ job_open(enum part part)
 	static const char *const handlers[PARTS] = { "single", "broadcast" };
 	const struct job_spec spec = { .handler = handlers[part], .slots = 2u * options.window };
 	/*
-	 * Blocks of the reduce_scatter go at the pace of the slowest rank. Where all ranks send
-	 * their parts of the allgather at once, each one's link carries little of it at any time.
+	 * Blocks of the reduce_scatter go at the pace of the slowest rank. If all ranks send their
+	 * parts of the allgather at the same time, each rank's link carries little of it at any
+	 * time.
 	 */
 	const uint64_t chains = options.chains != 0 ? options.chains : options.network.n_ranks;
 	struct rig_job *job = &bench.jobs[part];
@@ -283,7 +284,7 @@ is_done(void *user)
 	return bench.ring != NULL ? ring_player_is_done(bench.ring) : bench.n_busy == 0;
 }
 
-/* One of each collective. Returns how long it took until the last rank had all. */
+/* Runs one of each collective. Returns the time until the last rank had all results. */
 static uint64_t
 once(void)
 {
@@ -291,9 +292,9 @@ once(void)
 	const uint64_t began_ns = rig_now_ns(rig);
 
 	/*
-	 * The ring's reduce_scatter and allgather of vectors of so many bytes send, each, (n - 1) /
-	 * n of them over every link, both ways. Whether they take turns or not, that is what an
-	 * allreduce sends, whose two halves they are.
+	 * The ring's reduce_scatter and its allgather of vectors of `bytes` bytes each send (n - 1)
+	 * / n of these over every link, both ways. Together, in turns or not, they send as much as
+	 * an allreduce, whose two halves they are.
 	 */
 	if (bench.ring != NULL && ring_player_begin(bench.ring, options.bytes) != 0)
 		virtual_die("the ring", "out of memory");
@@ -345,7 +346,7 @@ report(void)
 	json_add("\"reduce_scatter_seconds\": %.9f, \"allgather_seconds\": %.9f",
 		 (double)bench.part_ns[PART_SCATTER] / 1e9,
 		 (double)bench.part_ns[PART_GATHER] / 1e9);
-	/* Traffic is a share of the vector's bytes, in each collective or pair. */
+	/* Traffic is a share of the vector's bytes, for each collective or pair. */
 	json_add(
 		"\"most\": {\"host_up\": %.4f, \"host_down\": %.4f, \"leaf_up\": %.4f, \"leaf_down\": %.4f}",
 		most[CONGESTION_HOST_UP], most[CONGESTION_HOST_DOWN], most[CONGESTION_LEAF_UP],

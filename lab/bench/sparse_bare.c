@@ -82,7 +82,7 @@ table_add(const struct bare *bare, struct bare_block *block, uint32_t index, flo
 	block->table[at].value += value;
 }
 
-/* add: what to do with each value. A loop of its own for each form, as anybody would write. */
+/* add: the code for each value. Each form has a loop of its own, as anybody would write it. */
 #define READ(add)                                                                                  \
 	const any_float *values = payload;                                                         \
 	const void *behind = values + count;                                                       \
@@ -128,7 +128,7 @@ read_into_table(const struct bare *bare, struct bare_block *block, const void *p
 
 /* ---- out */
 
-/* Memory for one more shard. */
+/* Returns memory for one more shard. */
 static uint8_t *
 next_payload(struct bare *bare, struct bare_block *block)
 {
@@ -160,7 +160,10 @@ end_shard(struct bare *bare, uint32_t block, struct fanin_shard shard, uint32_t 
 	mbuf->pkt_len = mbuf->data_len;
 }
 
-/* A list's pieces, as it is filled: most values in each shard but the last one. */
+/*
+ * The pieces of a list while it is being filled: each shard except the last one has the maximum of
+ * values.
+ */
 struct list {
 	any_float *values;
 	void *indices;

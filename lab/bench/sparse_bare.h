@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The bare loops that the sparse handlers are compared with: scalar code that reads the same
- * packets, adds the values of f32 up in an array or in a hash table with linear probing, and writes
+ * packets, adds the values of f32 in an array or in a hash table with linear probing, and writes
  * the result's packets; no checks, no windows, no duplicates, no switch. One thread.
  */
 #ifndef FANIN_LAB_BENCH_SPARSE_BARE_H
@@ -14,7 +14,7 @@
 
 #include "wire/wire.h"
 
-/* Packets of a block. */
+/* Maximum of a block's packets that are kept. */
 #define BARE_READ 256
 
 struct bare_entry {
@@ -23,14 +23,14 @@ struct bare_entry {
 };
 
 struct bare_block {
-	float *values;            /* array: span of them, zeros when a block begins */
-	uint64_t *there;          /* likewise: which indices have one */
+	float *values;            /* array: span elements, zeros when a block begins */
+	uint64_t *there;          /* array: the indices that have a value */
 	struct bare_entry *table; /* hash: empty when a block begins */
-	uint32_t n_values;        /* hash: in the table */
-	uint16_t left;            /* hosts whose last shard is not in */
+	uint32_t n_values;        /* hash: number of values in the table */
+	uint16_t left;            /* hosts whose last shard has not come */
 	uint16_t n_read;
 	struct rte_mbuf *read[BARE_READ]; /* packets that were read: results are written into them,
-					     the last one first */
+					     beginning with the last one */
 };
 
 struct bare {
@@ -39,24 +39,27 @@ struct bare {
 	uint32_t first_block; /* number of blocks[0] */
 	uint32_t span;
 	uint32_t payload_bytes;
-	uint32_t n_lanes; /* of a table, more than a block has values; 0: arrays */
+	uint32_t n_lanes; /* lanes of a table, more than a block has values; 0: arrays */
 	uint16_t n_hosts;
 	struct fanin_headers headers; /* of a result */
-	struct rte_mbuf **stock; /* empty ones, for results that find no packet of their block */
+	struct rte_mbuf **stock; /* empty packets, for results that find no packet of their block */
 	uint32_t n_stock;
-	struct rte_mbuf **results; /* what was written, room for BARE_READ of each block */
+	struct rte_mbuf **results; /* written packets; room for BARE_READ of each block */
 	uint32_t n_results;
 };
 
 /*
- * Allocates blocks and results. The other fields are the caller's, and set. Exits with an
- * explanation if it can't.
+ * Allocates blocks and results. The caller has set the other fields. Exits with an explanation if
+ * it can't.
  */
 void bare_make(struct bare *bare);
 
 void bare_free(struct bare *bare);
 
-/* Takes the packets, whole blocks, in their order. They are the caller's afterwards, too. */
+/*
+ * Runs the loop over the packets, which are whole blocks, in their order. The caller keeps the
+ * packets.
+ */
 void bare_run(struct bare *bare, struct rte_mbuf *const *mbufs, uint32_t n);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See sparse_core.h: a batch of one kind, through both ways. */
+/* A batch of one kind, through the pipeline and through the bare loop, see sparse_core.h. */
 #include <string.h>
 #include <sys/resource.h>
 
@@ -9,13 +9,13 @@
 #include "protocols/sparse/switch/sparse.h"
 #include "pipeline/worker.h"
 
-/* Blocks of each batch whose slots are looked at. */
+/* Blocks of each batch whose slots are sampled. */
 #define SAMPLED 4
 
-/* Calibration of a batch in which the core was given to others: longer than any. */
+/* Calibration of a batch during which the thread lost its core: longer than any other. */
 #define PREEMPTED (UINT64_MAX / 256)
 
-/* How often this thread had to leave its core so far. */
+/* Returns how often this thread has had to leave its core so far. */
 static long
 preemptions(void)
 {
@@ -31,7 +31,7 @@ pattern_of(uint32_t block)
 	return block % SPARSE_PATTERNS;
 }
 
-/* A host's packets of a block. */
+/* Prepares a host's packets of a block. */
 static void
 prepare_block(struct sparse_bench *bench, const struct sparse_lane *lane, uint16_t host,
 	      uint32_t block)
@@ -67,8 +67,8 @@ prepare_block(struct sparse_bench *bench, const struct sparse_lane *lane, uint16
 }
 
 /*
- * Hosts send in step: the worker finds a burst of each one's in turn, and that is the order of the
- * packets.
+ * Prepares a batch. Hosts send in step: the worker finds a burst of each host in turn, and the
+ * packets are in that order.
  */
 static void
 prepare(struct sparse_bench *bench, const struct sparse_lane *lane)
@@ -114,7 +114,7 @@ expect(const struct sparse_bench *bench, const struct sparse_lane *lane, const c
 	}
 }
 
-/* The same packets to the bare loop. */
+/* Runs the bare loop on the same packets. */
 static uint64_t
 run_bare(struct sparse_bench *bench, struct sparse_lane *lane, struct batch *batch)
 {
@@ -158,7 +158,7 @@ offer(struct sparse_bench *bench, struct sparse_lane *lane)
 	lane->n_blocks += bench->options.blocks;
 }
 
-/* Takes all hosts' results. Those of the first one are looked at: all get the same packets. */
+/* Takes all hosts' results, and checks those of the first host: all hosts get the same packets. */
 static void
 collect(struct sparse_bench *bench, struct sparse_lane *lane)
 {
@@ -187,7 +187,7 @@ collect(struct sparse_bench *bench, struct sparse_lane *lane)
 	}
 }
 
-/* Bytes in cache lines that hold elements of f32. */
+/* Returns the bytes of the cache lines that hold elements of f32. */
 static uint64_t
 touched_values(const uint64_t *occupied, uint32_t n_words)
 {
@@ -201,7 +201,7 @@ touched_values(const uint64_t *occupied, uint32_t n_words)
 	return n_lines * RTE_CACHE_LINE_SIZE;
 }
 
-/* Bytes of the slots' memory that the batch's last blocks have touched. */
+/* Counts the bytes of the slots' memory that the batch's last blocks have touched. */
 static void
 sample_slots(const struct sparse_bench *bench, struct sparse_lane *lane)
 {
@@ -272,7 +272,7 @@ dense_batch(struct sparse_bench *bench)
 	lane->n_packets_out += rig->n_blocks;
 	lane->n_bytes += (uint64_t)options->mbufs * options->payload;
 	lane->n_bytes_out += (uint64_t)rig->n_blocks * options->payload;
-	/* Those of its elements that are values of a sparse vector. */
+	/* Counts the elements that are values of a sparse vector. */
 	lane->n_values += (uint64_t)((double)options->mbufs * options->payload / sizeof(float) *
 				     bench->options.density);
 	return batch;

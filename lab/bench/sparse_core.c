@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sparse-bench: see sparse_core.h. Batches of all kinds and of their bare loops take turns; medians
- * and quartiles are of those that nobody else on the core disturbed. Every result of either is
- * compared with what was computed beforehand. Exit status: 0 all right, 1 something went wrong, 2
- * wrong usage.
+ * and quartiles are over undisturbed batches. Every result of both is compared with the expected
+ * one. Exit status: 0 all right, 1 something went wrong, 2 wrong usage.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +16,12 @@
 #include "protocols/sparse/switch/sparse.h"
 #include "pipeline/slot_pool.h"
 
-/* Of 2 MiB: enough for the longest packets. */
+/* Hugepages of 2 MiB: enough for the longest packets. */
 #define HUGEPAGES 384
 #define WARM_UP 3
-/* Undisturbed batches, of which a median still says more than that of all. */
+/* Number of undisturbed batches from which their median says more than that of all batches. */
 #define ENOUGH 10
-/* Contributions' values of a batch, about, from which the number of blocks follows. */
+/* Approximate number of values in a batch's contributions; the number of blocks follows from it. */
 #define BATCH_VALUES 60000
 #define MIN_BLOCKS 8
 
@@ -33,7 +32,7 @@ static const char *const kind_names[SPARSE_KINDS] = { "array", "hash", "dense" }
 
 struct settings {
 	struct sparse_options options;
-	uint64_t fastest; /* calibration so far */
+	uint64_t fastest; /* calibration so far; see batches_undisturbed */
 	bool all_densities;
 	bool all_mtus;
 	bool huge;
@@ -56,7 +55,7 @@ struct row {
 	struct spread bare;
 	unsigned int batches;
 	double disturbed_share;
-	bool undisturbed; /* there were as many undisturbed batches as were asked for */
+	bool undisturbed; /* there were as many undisturbed batches as asked for */
 };
 
 static int
@@ -102,7 +101,7 @@ evaluate(struct settings *settings, struct sparse_bench *bench, enum sparse_kind
 	row->bare = spread_of(bare, used);
 }
 
-/* Of a batch. */
+/* Returns the average per batch. */
 static double
 per_batch(const struct sparse_lane *lane, const struct sparse_bench *bench, uint64_t total)
 {
@@ -119,8 +118,8 @@ per_block(const struct sparse_lane *lane, uint64_t total)
 }
 
 /*
- * Values sent for a block beyond one for each index: those that the table had no room for are sent
- * by themselves.
+ * Returns the values sent for a block beyond one for each index: values that found no room in the
+ * table are sent separately.
  */
 static double
 extra_traffic(const struct sparse_lane *lane)
@@ -135,7 +134,7 @@ touched(const struct row *row)
 {
 	const struct sparse_lane *lane = &row->bench->lanes[row->kind];
 
-	/* The first contribution's packet is the sum of a dense block. */
+	/* The packet of the first contribution is the sum of a dense block. */
 	if (row->kind == SPARSE_KIND_DENSE)
 		return row->bench->data.payload_bytes;
 	return (double)lane->n_bytes_touched / (double)lane->n_sampled;
@@ -214,7 +213,8 @@ print_text(const struct row *row)
 }
 
 /*
- * In turns, until enough batches of each kind are undisturbed. Returns how many there are of each.
+ * Takes batches of all kinds in turns, until enough of each kind are undisturbed. Returns how many
+ * batches of each kind there are.
  */
 static unsigned int
 take_batches(struct settings *settings, struct sparse_bench *bench)
@@ -238,7 +238,10 @@ take_batches(struct settings *settings, struct sparse_bench *bench)
 	}
 }
 
-/* So many blocks that batches of all lengths of packets take about the same time. */
+/*
+ * Returns a number of blocks with which batches take about the same time for all lengths of
+ * packets.
+ */
 static uint32_t
 blocks_for(const struct sparse_options *options)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sparse-bench: sparse blocks from memory through the pipeline on one core, by arrays and by hash
- * tables, and the same vectors as dense blocks, each beside its bare loop. The rig is core_rig.h's;
- * its own job has the dense blocks.
+ * tables, and the same vectors as dense blocks, each compared with its bare loop. The rig is
+ * core_rig.h's; its own job has the dense blocks.
  */
 #ifndef FANIN_LAB_BENCH_SPARSE_CORE_H
 #define FANIN_LAB_BENCH_SPARSE_CORE_H
@@ -24,26 +24,25 @@ enum sparse_kind {
 struct sparse_options {
 	double density; /* 0 to 1 */
 	uint32_t mtu;
-	uint32_t blocks; /* in a batch, a power of two: each host sends a burst of them in its turn
-			  */
+	uint32_t blocks; /* in a batch, a power of two: each host sends a burst of them in turn */
 	uint32_t batches;
-	uint32_t seconds; /* to go on when there are too few undisturbed batches */
+	uint32_t seconds; /* maximum time while there are too few undisturbed batches */
 	uint16_t hosts;
 	enum fanin_isa isa;
 };
 
-/* One kind's job, and what it was seen to do. */
+/* One kind's job, and its counts. */
 struct sparse_lane {
 	struct job *job;
-	uint32_t next_block; /* the first one of the next batch */
-	struct bare bare;    /* of sparse kinds */
+	uint32_t next_block; /* first block of the next batch */
+	struct bare bare;    /* for sparse kinds */
 	struct batch batches[SPARSE_MAX_BATCHES];
 
-	/* Over all batches. */
+	/* Totals over all batches. */
 	uint64_t n_blocks;
 	uint64_t n_packets;
-	uint64_t n_bytes;      /* of payload, in */
-	uint64_t n_values;     /* in */
+	uint64_t n_bytes;      /* of payload, received */
+	uint64_t n_values;     /* received */
 	uint64_t n_distinct;   /* of the results */
 	uint64_t n_values_out; /* in the results' packets */
 	uint64_t n_packets_out;
@@ -57,12 +56,12 @@ struct sparse_bench {
 	struct sparse_data data;
 	struct rig rig;
 	struct sparse_lane lanes[SPARSE_KINDS];
-	uint8_t *accumulators;   /* of the dense bare loop */
-	struct rte_mbuf **mbufs; /* the batch's packets, in their order of arrival */
+	uint8_t *accumulators;   /* for the dense bare loop */
+	struct rte_mbuf **mbufs; /* the batch's packets, in the order of arrival */
 	uint32_t n_mbufs;
-	struct rte_mbuf **stock; /* of the sparse bare loops */
+	struct rte_mbuf **stock; /* for the sparse bare loops */
 	uint32_t n_stock;
-	struct sparse_seen *seen; /* of each block of a batch */
+	struct sparse_seen *seen; /* for each block of a batch */
 };
 
 /* sparse_rig.c: opens the rig and the jobs. Exits with an explanation if it can't. */
@@ -72,8 +71,8 @@ void sparse_bench_open(struct sparse_bench *bench, const struct sparse_options *
 void sparse_bench_close(struct sparse_bench *bench);
 
 /*
- * sparse_batch.c: one batch through the bare loop, and the same through the pipeline; all results
- * are checked. Exits if one is wrong.
+ * sparse_batch.c: runs one batch through the bare loop, and the same one through the pipeline;
+ * checks all results. Exits if one is wrong.
  */
 struct batch sparse_batch(struct sparse_bench *bench, enum sparse_kind kind);
 

@@ -9,9 +9,9 @@
 #include "hostlib/src/vector/vector.h"
 #include "lab/reference/random.h"
 
-/* Blocks are as long as in a vector of so many elements; it has to be longer than any block. */
+/* Blocks are as long as in a vector of this many elements; it has to be longer than any block. */
 #define VECTOR (UINT64_C(1) << 26)
-/* Values are whole numbers from 1 to this, of either sign. */
+/* Values are whole numbers from 1 to this, with either sign. */
 #define LARGEST 8
 
 static void *
@@ -24,7 +24,7 @@ allocate(size_t n, size_t size)
 	return memory;
 }
 
-/* One host's vector over all patterns, and what it adds to their sums. */
+/* Makes one host's vector over all patterns, and adds it to their sums. */
 static struct fanin_vector *
 make_vector(struct sparse_data *data, double density, uint16_t host, uint32_t **indices,
 	    float **values)

@@ -41,7 +41,7 @@ open_rig(struct sparse_bench *bench)
 		.isa = options->isa,
 		.more_jobs = SPARSE_KINDS - 1,
 		.slots = SPARSE_KINDS * slots * power_of_two(FANIN_SPARSE_MBUFS),
-		/* A batch, and of each block so many shards as there may be. */
+		/* Mbufs for a batch, and for the maximum of shards of each block. */
 		.more_mbufs = options->blocks * (options->hosts + 2u * FANIN_SHARDS_MAX),
 		.port_entries = power_of_two(options->blocks * (FANIN_SHARDS_MAX + 1u)),
 	};
@@ -53,8 +53,8 @@ open_rig(struct sparse_bench *bench)
 }
 
 /*
- * The lanes of a hash slot's table for f32: the bare loop's has as many. They are the handler's to
- * choose.
+ * Returns the lanes of a hash slot's table for f32, which the handler chooses: the bare loop has as
+ * many.
  */
 static uint32_t
 table_lanes(const struct sparse_bench *bench)

@@ -16,7 +16,7 @@
 #define JOIN_AGAIN_NS UINT64_C(100000000)
 #define JOIN_TRIES 100
 #define SECOND_NS UINT64_C(1000000000)
-/* Aggregators wait for stragglers as long as that takes, as the paper's do. */
+/* Aggregators wait for stragglers without a limit, as the paper's do. */
 #define EXPIRE_US 60000000u
 #define TIMEOUT_NS (30 * SECOND_NS)
 

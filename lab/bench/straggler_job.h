@@ -13,18 +13,18 @@
 
 struct straggler_job_options {
 	uint32_t id;
-	uint16_t first_worker; /* of the dumbbell; its workers are consecutive */
+	uint16_t first_worker; /* number in the dumbbell of its first worker; the others follow */
 	uint16_t n_ranks;
 	uint16_t server;
-	uint16_t window;        /* W */
+	uint16_t window;        /* W of the paper */
 	uint16_t payload_bytes; /* of a packet */
 	uint32_t congestion;    /* index in fanin_dual_types */
-	uint32_t fixed_window;  /* of sync */
+	uint32_t fixed_window;  /* of `sync` */
 	uint32_t eta_percent;
 	uint32_t bdp;           /* packets */
-	uint32_t p_max_percent; /* 0: the usual one */
+	uint32_t p_max_percent; /* 0: the default */
 	uint32_t iterations;
-	uint64_t bytes; /* of each */
+	uint64_t bytes; /* of each iteration */
 };
 
 struct straggler_job;
@@ -36,7 +36,7 @@ struct straggler_rank {
 	struct fanin_request request;
 	int32_t *send;
 	int32_t *recv;
-	uint32_t iteration; /* in progress, or `iterations` at the end */
+	uint32_t iteration; /* the current one, or `iterations` at the end */
 	uint16_t rank;
 	bool joined;
 	uint64_t cookie;
@@ -48,33 +48,33 @@ struct straggler_job {
 	struct straggler_job_options options;
 	struct dumbbell *dumbbell;
 	const struct fanin_protocol *protocol;
-	struct job *job; /* of the far switch */
+	struct job *job; /* on the far switch */
 	struct straggler_rank ranks[STRAGGLER_MAX_RANKS];
 	uint32_t count;     /* elements of an iteration */
-	uint64_t begin_ns;  /* of the first iteration */
-	uint64_t *end_ns;   /* of each iteration: when the last rank has it */
-	uint32_t *finished; /* ranks that have it */
+	uint64_t begin_ns;  /* start of the first iteration */
+	uint64_t *end_ns;   /* of each iteration: when the last rank had its result */
+	uint32_t *finished; /* ranks that have the result of each iteration */
 	bool wrong;         /* a result is not the sum */
 	char error[256];    /* of a rank's engine; empty: none */
 };
 
 /*
  * Makes the job on the far switch and its server. error: PIPELINE_ERROR_LEN bytes. Returns 0, or a
- * negative number with error filled; straggler_job_close frees what there is.
+ * negative number with error filled; straggler_job_close frees all parts that exist.
  */
 int straggler_job_open(struct straggler_job *job, struct dumbbell *dumbbell,
 		       const struct straggler_job_options *options, char *error);
 
-/* Has all ranks join, and opens their engines. Returns as above. */
+/* Makes all ranks join, and opens their engines. Returns as straggler_job_open does. */
 int straggler_job_join(struct straggler_job *job, char *error);
 
-/* Posts the first iteration; the others follow by themselves as time passes. */
+/* Posts the first iteration; the others follow as virtual time passes. */
 void straggler_job_begin(struct straggler_job *job);
 
-/* True at its end, also if that is an error. */
+/* True if the job has ended, with or without an error. */
 bool straggler_job_is_done(const struct straggler_job *job);
 
-/* Counters and windows of a rank. */
+/* Fills in the counters and windows of a rank. */
 void straggler_job_report(const struct straggler_job *job, uint16_t rank,
 			  struct fanin_report *report);
 

@@ -24,13 +24,13 @@
 #define QUEUE_BYTES 256000u
 #define PACKETS 65535u
 #define EAL_MEGABYTES 512
-/* A run that takes longer has failed. */
+/* Maximum duration of a run. */
 #define MAX_SECONDS 120u
 
 enum scenario {
-	SCENARIO_JOBS,     /* jobs on random paths beside flows */
+	SCENARIO_JOBS,     /* jobs on random paths, with background flows */
 	SCENARIO_TIMELINE, /* the paper's figure 8 */
-	SCENARIO_FAIRNESS, /* a job beside flows that do not end */
+	SCENARIO_FAIRNESS, /* a job with flows that do not end */
 };
 
 struct bench_options {
@@ -46,18 +46,18 @@ struct bench_options {
 	uint16_t n_jobs;
 	uint16_t n_ranks;
 	uint16_t n_paths;
-	uint16_t loaded_paths; /* background traffic is on the first ones */
+	uint16_t loaded_paths; /* number of paths, from the first on, with background traffic */
 	uint32_t iterations;
 	uint64_t bytes;
 	uint32_t fixed_window;
 	uint32_t eta_percent;
 	uint32_t bdp;
-	uint32_t p_max_percent;   /* 0: the usual one */
-	uint32_t flows;           /* of FAIRNESS, on path 0 */
-	uint32_t other_flows;     /* of FAIRNESS, on the others together */
+	uint32_t p_max_percent;   /* 0: the default */
+	uint32_t flows;           /* in FAIRNESS, on path 0 */
+	uint32_t other_flows;     /* in FAIRNESS, on the other paths together */
 	bool udp;                 /* flows by UDP at the paths' rate, in place of DCTCP */
-	const char *worker_paths; /* a digit for each worker; NULL: random ones */
-	uint64_t bin_ns;          /* of the trace; 0: none */
+	const char *worker_paths; /* a digit for each worker; NULL: random paths */
+	uint64_t bin_ns;          /* length of a bin of the trace; 0: no trace */
 };
 
 static struct bench_options options = {
@@ -85,11 +85,11 @@ static struct bench_options options = {
 /* Values of one bin of the trace. */
 struct bin {
 	uint64_t sent[DUMBBELL_MAX_WORKERS]; /* bytes, since the beginning */
-	uint64_t results[MAX_JOBS];          /* blocks that the slowest rank has */
+	uint64_t results[MAX_JOBS];          /* blocks that the slowest rank has the results of */
 	uint64_t path_bytes[DUMBBELL_MAX_PATHS];
 	uint64_t background[DUMBBELL_MAX_PATHS];
 	uint64_t server_bytes[DUMBBELL_MAX_SERVERS];
-	uint64_t ahead[DUMBBELL_MAX_WORKERS]; /* blocks with a GACK and without a result */
+	uint64_t ahead[DUMBBELL_MAX_WORKERS]; /* blocks with a GACK but no result */
 	double cwd[DUMBBELL_MAX_WORKERS];
 	double awd[DUMBBELL_MAX_WORKERS];
 	double alpha[DUMBBELL_MAX_WORKERS];
@@ -103,7 +103,7 @@ static struct {
 	struct background *background;
 	struct flow_schedule schedule;
 	uint64_t began_ns;
-	struct background_stats before; /* at that time */
+	struct background_stats before; /* when the jobs began */
 	struct bin *bins;
 	size_t n_bins;
 } run;
@@ -139,7 +139,7 @@ network_open(void)
 						 ? (uint16_t)(chosen[w] - '0')
 						 : (uint16_t)random_below(&random, options.n_paths);
 	if (options.scenario == SCENARIO_TIMELINE) {
-		static const uint16_t paths[] = { 0, 1, 1, 2 }; /* of A's workers and B's */
+		static const uint16_t paths[] = { 0, 1, 1, 2 }; /* of A's workers, and of B's */
 
 		memcpy(made.path_of_worker, paths, sizeof(paths));
 	} else if (options.scenario == SCENARIO_FAIRNESS) {
@@ -158,7 +158,10 @@ jobs_open(void)
 {
 	char error[PIPELINE_ERROR_LEN] = "";
 
-	/* All are made before the first rank joins: it is told how many share the aggregators. */
+	/*
+	 * All jobs are made before the first rank joins, as the rank is told how many jobs share
+	 * the aggregators.
+	 */
 	for (uint16_t j = 0; j < options.n_jobs; j++) {
 		const struct straggler_job_options made = {
 			.id = j + 1u,
@@ -191,7 +194,7 @@ jobs_open(void)
 
 /* ------------------------------------------------------------------ running */
 
-/* Blocks whose results the job's slowest rank has. */
+/* Returns the number of blocks whose results the job's slowest rank has. */
 static uint64_t
 results_of(const struct straggler_job *job)
 {
@@ -246,7 +249,7 @@ all_are_done(void *user)
 {
 	(void)user;
 	for (uint16_t j = 0; j < run.n_jobs; j++) {
-		/* One that has not begun is not done. */
+		/* A job that has not begun is not done. */
 		if (!straggler_job_is_done(&run.jobs[j]))
 			return false;
 	}
@@ -254,8 +257,8 @@ all_are_done(void *user)
 }
 
 /*
- * Lets time pass until then, with a bin of the trace now and then. Returns true if all jobs are
- * done.
+ * Lets time pass until then, and adds a bin to the trace when one ends. Returns true if all jobs
+ * are done.
  */
 static bool
 pass(uint64_t until_ns)
@@ -302,19 +305,19 @@ run_jobs(void)
 		    background_flows(run.background, &run.schedule, rig_now_ns(rig),
 				     options.udp ? RATE_MBIT : 0) != 0)
 			virtual_die("background traffic", "out of memory");
-		/* Queues and flows are there when the jobs begin. */
+		/* Background queues and flows exist before the jobs begin. */
 		rig_run(rig, rig_now_ns(rig) + SECOND_NS, NULL, NULL);
 	}
 	mark_beginning();
 	for (uint16_t j = 0; j < run.n_jobs; j++)
 		straggler_job_begin(&run.jobs[j]);
 	pass(run.began_ns + (MAX_SECONDS - 2) * SECOND_NS);
-	/* Flows sum up to the load in whole seconds. */
+	/* Flows add up to the load over whole seconds. */
 	rig_run(rig, run.began_ns + ((rig_now_ns(rig) - run.began_ns) / SECOND_NS + 1) * SECOND_NS,
 		NULL, NULL);
 }
 
-/* The paper's 1 ms at 40 Gbit/s are 400 ms here. */
+/* The paper's 1 ms at 40 Gbit/s corresponds to 400 ms here. */
 #define TIMELINE_NS (400 * MS_NS)
 
 static void
@@ -468,7 +471,7 @@ print_paths(void)
 	json_close("]");
 }
 
-/* Prints rates, by what was counted at a bin's end and at that of the one before. */
+/* Prints rates from the counts at the ends of two successive bins. */
 static void
 print_rates(const char *name, const uint64_t *now, const uint64_t *before, uint16_t n,
 	    double to_mbit)
@@ -488,7 +491,7 @@ print_values(const char *name, const double *values, uint16_t n, int digits)
 	json_close("]");
 }
 
-/* Rates are those of each bin, Mbit/s; the other values are those at its end. */
+/* Prints a bin. Rates are averages over the bin, Mbit/s; other values are those at its end. */
 static void
 print_bin(const struct bin *bin, const struct bin *last)
 {
@@ -600,7 +603,7 @@ static const struct cli_program program = {
 		"--member: sync, atp, straw, straw+progress, straw+limit or pa-atp\n",
 };
 
-/* A digit for each worker, less than the number of paths. */
+/* Checks that there is a digit for each worker, less than the number of paths. */
 static void
 worker_paths_check(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Cost of super-frames for a packet port's worker, copying left out: for lab/bench/instructions.py,
- * which counts the instructions of super_frames_round. Rounds of packets come in as segments of
+ * Cost of super-frames for a packet port's worker, without copying: for lab/bench/instructions.py,
+ * which counts the instructions of super_frames_round. Packets come in rounds as segments of
  * super-frames, get headers of their own, and leave grouped.
  *
  * usage: super-frames-bench ROUNDS FLOWS
@@ -24,8 +24,8 @@ static struct super_frame_head heads[BURST];
 int super_frames_round(const struct fanin_headers *wholes, unsigned int flows);
 
 /*
- * One burst: of each flow a super-frame, whose packets are mixed with those of the others. Returns
- * how many super-frames leave.
+ * Handles one burst: one super-frame of each flow, whose packets are mixed with those of the other
+ * flows. Returns how many super-frames leave.
  */
 __attribute__((noinline, noipa)) int
 super_frames_round(const struct fanin_headers *wholes, unsigned int flows)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tag-bench: what a tag costs on one core, for packets of several sizes, beside the addition of the
- * same payload as f32. The best of several rounds counts; each round runs everything once. Exit
- * status: 0 all right, 2 wrong usage or no libcrypto.
+ * tag-bench: the cost of a tag on one core, for packets of several sizes, compared with the
+ * addition of the same payload as f32. The best of several rounds counts; each round runs
+ * everything once. Exit status: 0 all right, 2 wrong usage or no libcrypto.
  */
 #include <getopt.h>
 #include <stdbool.h>
@@ -22,7 +22,7 @@
 static const uint32_t payloads[] = { 0, 1024, 3392, MAX_PAYLOAD };
 #define N_PAYLOADS (sizeof(payloads) / sizeof(payloads[0]))
 
-/* Nanoseconds per packet; the least. */
+/* Minimum of nanoseconds per packet. */
 struct cost {
 	double seal;
 	double open;
@@ -51,7 +51,7 @@ min_set(double *least, double begun_ns)
 		*least = ns;
 }
 
-/* Returns false if libcrypto fails. */
+/* Runs one round. Returns false if libcrypto fails. */
 static bool
 round_run(struct fanin_tagger *tagger, uint32_t payload_len, struct cost *cost)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * timers-bench: what timers cost a worker. Batches of packets in memory (lab/bench/core_rig.h) go
- * through the pipeline to a handler that arms a timer with every Nth packet, N being such that a
- * worker without them would arm the asked number per second, and to the same handler, which finds
- * every Nth packet, too, but arms none. Timers expire while packets come, on a clock that is as far
- * ahead as the packets so far take; all of them do before a batch's time is taken. Three batches
- * make a comparison: without, with, without, so that a drift cancels out, and so that the first and
- * the last one show how much of what is found is noise. Medians are those of comparisons that
- * nobody else on the core disturbed. Exit status: 0 all right, 1 something went wrong, 2 wrong
- * usage.
+ * timers-bench: the cost of timers for a worker. Batches of packets in memory
+ * (lab/bench/core_rig.h) go through the pipeline to a handler that arms a timer with every Nth
+ * packet. N is chosen such that a worker without timers would arm the requested number per second.
+ * For comparison, batches go to the same handler, which also selects every Nth packet, but arms no
+ * timer. Timers expire while packets come, on a clock that advances by the time of each packet; all
+ * of them expire before a batch's time is taken. Three batches make a comparison: without, with,
+ * without. So a drift cancels out, and the difference of the first and the last one shows the
+ * noise. Medians are over undisturbed comparisons. Exit status: 0 all right, 1 something went
+ * wrong, 2 wrong usage.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,31 +34,31 @@
 
 enum mode {
 	COMPARE,
-	ONLY_WITH, /* for those who count instructions */
+	ONLY_WITH, /* for counting instructions */
 	ONLY_WITHOUT,
 };
 
 struct settings {
 	struct rig_options rig;
 	uint64_t per_second; /* timers to be armed */
-	uint32_t every;      /* packets for a timer; 0: as per_second asks */
+	uint32_t every;      /* packets per timer; 0: as per_second requires */
 	uint32_t comparisons;
 	enum mode mode;
 	bool huge;
 	bool json;
 };
 
-/* The handler's, and the clock's. One worker. */
+/* State of the handler and of the clock. One worker. */
 static struct {
-	const struct fanin_handler *reduces; /* what the handler does besides */
-	uint32_t every;                      /* packets for a timer */
+	const struct fanin_handler *reduces; /* does the rest of the handler's work */
+	uint32_t every;                      /* packets per timer */
 	uint32_t left;                       /* packets until the next one */
 	bool arms;
 	uint64_t armed;
 	uint64_t expired;
-	uint64_t stale; /* of these, whose slot was at another block */
+	uint64_t stale; /* of these, timers whose slot had moved to another block */
 	uint64_t clock_ns;
-	double packet_ns; /* that a packet takes without timers */
+	double packet_ns; /* time of a packet without timers */
 } bench;
 
 /* Cycles of the batches of one comparison. */
@@ -66,7 +66,7 @@ struct comparison {
 	uint64_t before;
 	uint64_t with;
 	uint64_t after;
-	uint64_t calibration; /* the slowest */
+	uint64_t calibration; /* the slowest of them */
 };
 
 static uint64_t
@@ -95,7 +95,7 @@ arming_timeout_ns(const struct fanin_job_params *job)
 	return TIMEOUT_NS;
 }
 
-/* Looks at the slot, as every handler has to. */
+/* Reads the slot, as every handler has to. */
 static bool
 arming_expired(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, uint32_t block)
 {
@@ -125,7 +125,7 @@ register_handler(void)
 	fanin_handler_register(&arming);
 }
 
-/* Until all packets are taken and no timer is left. */
+/* Runs until all packets are taken and no timer is left. */
 static uint64_t
 run(struct rig *rig, unsigned int worker, void *argument)
 {
@@ -145,7 +145,7 @@ run(struct rig *rig, unsigned int worker, void *argument)
 	return rte_rdtsc() - start;
 }
 
-/* calibration: raised to the slowest. */
+/* Runs one batch. calibration: raised to the slowest. */
 static uint64_t
 take_batch(struct rig *rig, bool arms, uint64_t *calibration)
 {
@@ -188,8 +188,8 @@ median(double *values, uint32_t n)
 }
 
 /*
- * Packets per second without timers, of the fastest batch of some: the clock and the rate of timers
- * go by it.
+ * Returns packets per second without timers, in the fastest of some batches: the clock and the rate
+ * of timers use it.
  */
 static double
 packets_per_second(struct rig *rig)
@@ -251,7 +251,7 @@ measure(const struct settings *settings, struct rig *rig, double packets)
 
 		if ((found[i].calibration - fastest) * 100 > fastest * TOLERANCE_PERCENT)
 			continue;
-		/* Shares of the packets per second without timers. */
+		/* Both are shares of the packets per second without timers. */
 		costs[n] = 1 - without / (double)found[i].with;
 		noises[n++] = 1 - (double)found[i].before / (double)found[i].after;
 	}
@@ -334,7 +334,7 @@ main(int argc, char **argv)
 	bench.left = bench.every;
 	packets = settings.mode == COMPARE ? packets_per_second(&rig)
 					   : (double)bench.every * (double)settings.per_second;
-	/* No fewer timers than asked for. */
+	/* Rounds so that no fewer timers are armed than requested. */
 	if (settings.every == 0)
 		bench.every = (uint32_t)RTE_MAX(1.0, packets / (double)settings.per_second);
 	bench.left = bench.every;

@@ -10,7 +10,7 @@
 
 #include <rte_eal.h>
 
-/* True behind a member or an element. */
+/* True after a member or an element. */
 static bool comma;
 
 void

@@ -12,17 +12,17 @@
 #define MS_NS UINT64_C(1000000)
 #define SECOND_NS UINT64_C(1000000000)
 
-/* Exits with status 1 and words about what went wrong. */
+/* Prints what went wrong, and exits with status 1. */
 void __attribute__((noreturn)) virtual_die(const char *what, const char *why);
 
-/* Starts DPDK with so much memory that is no hugepages. */
+/* Starts DPDK with this much memory, without hugepages. */
 void virtual_eal(unsigned int megabytes);
 
-/* Prints the beginning of an object or array, as in "\"paths\": [", and its end. */
+/* Print the beginning of an object or array, such as "\"paths\": [", and its end. */
 void json_open(const char *beginning);
 void json_close(const char *end);
 
-/* Prints members or elements, as printf does, behind a comma if there are some before them. */
+/* Prints members or elements, as printf does, after a comma if others precede them. */
 void json_add(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Prints an array of times in seconds. */

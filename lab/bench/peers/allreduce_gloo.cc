@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Gloo's allreduce of floats over TCP, measured. One process for each rank; arguments: BYTES ITERS
- * WARMUP RANK SIZE INTERFACE DIRECTORY, where the ranks find each other by files in the directory.
+ * Measures Gloo's allreduce of floats over TCP. One process for each rank; arguments: BYTES ITERS
+ * WARMUP RANK SIZE INTERFACE DIRECTORY. The ranks find each other by files in the directory.
  */
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
@@ -79,7 +79,7 @@ run(const char *const *arguments)
 	context->connectFullMesh(store, device);
 	peer.state = &context;
 	int status = peer_run(&peer, &task);
-	/* A rank that leaves first would cut off those that still wait. */
+	/* A rank that leaves first would disconnect those that still wait. */
 	gloo_barrier(&peer);
 	return status;
 }

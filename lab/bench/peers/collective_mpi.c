@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI's collectives of floats, measured. Run by mpirun; arguments: COLLECTIVE BYTES ITERS WARMUP
- * [in-place] [mark=SOCKET]. A failure inside MPI ends the program, that is MPI's default.
+ * Measures MPI's collectives of floats. Run by mpirun; arguments: COLLECTIVE BYTES ITERS WARMUP
+ * [in-place] [mark=SOCKET]. A failure inside MPI ends the program, which is MPI's default.
  */
 #include <mpi.h>
 #include <stdio.h>

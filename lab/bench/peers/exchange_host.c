@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A host of the bare exchange (exchange.h), without any rights. It receives by what it sends from:
- * segments go from the vector, and sums come straight into it, as nothing has to be sent again and
- * sums come in the order of what was sent.
+ * A host of the bare exchange (exchange.h), without any rights. It receives into the memory that it
+ * sends from: segments are sent from the vector, and sums are received over it, as nothing has to
+ * be sent again and sums come in the order of sending.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "lab/bench/peers/loop.h"
 #include "wire/wire.h"
 
-#define BUFFER_BYTES (8 << 20) /* asked for; without rights the kernel grants less */
+#define BUFFER_BYTES (8 << 20) /* requested; without rights the kernel grants less */
 
 struct host {
 	int tx_fd;
@@ -29,17 +29,17 @@ struct host {
 	uint32_t payload;  /* bytes of a whole segment */
 	uint32_t segments; /* of a whole super-frame */
 	uint32_t window;   /* super-frames */
-	uint32_t number;   /* of the next super-frame of all */
+	uint32_t number;   /* number of the next super-frame */
 	struct fanin_hdr headers[EXCHANGE_SEGMENTS];
 	struct iovec parts[2 * EXCHANGE_SEGMENTS];
 };
 
-/* A vector on its way. */
+/* A vector that is being exchanged. */
 struct job {
 	uint8_t *bytes;
 	size_t len;
-	uint32_t n_super; /* super-frames */
-	uint32_t first;   /* number of the first one */
+	uint32_t n_super; /* number of super-frames */
+	uint32_t first;   /* number of the first super-frame */
 };
 
 static void __attribute__((noreturn)) fail(const char *what)
@@ -145,7 +145,7 @@ send_one(struct host *host, const struct job *job, uint32_t index)
 	}
 }
 
-/* Waits for a sum, which comes into the vector. */
+/* Waits for a sum, which is received into the vector. */
 static void
 receive_one(struct host *host, const struct job *job, uint32_t index)
 {
@@ -200,7 +200,7 @@ exchange_barrier(struct peer *peer)
 	exchange_allreduce(peer, &one, &one, 1);
 }
 
-/* Each rank's values have a place of their own in a sum, so that all come to all. */
+/* Each rank's values have a place of their own in a sum, so all ranks receive all values. */
 static void
 exchange_maximum(struct peer *peer, double *values, size_t count)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The middle of the bare exchange (exchange.h): a packet socket on each interface, which takes and
- * gives super-frames whole. Prints a line once all are open. Runs until it is killed.
+ * The middle of the bare exchange (exchange.h): a packet socket on each interface, which receives
+ * and sends whole super-frames. Prints a line once all are open. Runs until it is killed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,7 +29,7 @@
 #define SLOTS (2 * EXCHANGE_WINDOW)
 #define BUFFER_BYTES (8 << 20)
 
-/* A super-frame as packet sockets take and give it. */
+/* A super-frame, as packet sockets receive and send it. */
 struct message {
 	struct virtio_net_hdr vnet;
 	struct fanin_headers headers;
@@ -39,14 +39,14 @@ struct message {
 struct slot {
 	struct message *sum;
 	uint32_t len;
-	uint32_t n; /* hosts whose contributions it has */
+	uint32_t n; /* hosts whose contributions are in it */
 };
 
 struct middle {
 	int n_hosts;
 	struct pollfd fds[HOSTS_MAX];
 	fanin_kernel_fn add;
-	struct message *next; /* that the next contribution is received into */
+	struct message *next; /* the next contribution is received into it */
 	struct slot slots[SLOTS];
 	struct fanin_flow flow;
 };
@@ -87,7 +87,7 @@ message_new(void)
 	return message;
 }
 
-/* Sum over the pseudo-header, from which the kernel completes the checksum. */
+/* Returns the sum over the pseudo-header, from which the kernel completes the checksum. */
 static uint16_t
 pseudo_checksum(const struct fanin_headers *headers)
 {
@@ -100,7 +100,7 @@ pseudo_checksum(const struct fanin_headers *headers)
 	return htons((uint16_t)sum);
 }
 
-/* Adds the segments of a contribution to a sum that has as many. */
+/* Adds the segments of a contribution to a sum with the same number of segments. */
 static void
 add(const struct middle *middle, const struct slot *slot, const struct message *from)
 {
@@ -117,7 +117,7 @@ add(const struct middle *middle, const struct slot *slot, const struct message *
 	}
 }
 
-/* Sends a sum to all hosts, with what the kernel said of the first contribution. */
+/* Sends a sum to all hosts, with the kernel's description of the first contribution. */
 static void
 give(const struct middle *middle, const struct slot *slot)
 {

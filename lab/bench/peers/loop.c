@@ -10,7 +10,7 @@
 #include "lab/bench/peers/loop.h"
 #include "lab/reference/mark.h"
 
-/* Small whole numbers: their sum is exact in whatever order a library adds. */
+/* Small whole numbers: their sum is exact in any order. */
 #define DATA_PERIOD 1021u
 
 static float
@@ -60,7 +60,10 @@ fill(const struct peer *peer, size_t iteration, float *send, float *recv, size_t
 		send[i] = (float)(peer->rank + 1) * element(i, iteration);
 }
 
-/* By what an element is multiplied in a result: the sum of rank + 1 of those that bring it. */
+/*
+ * Returns the factor of an element in a result: the sum of rank + 1 over the ranks that contribute
+ * it.
+ */
 static int
 factor(const struct peer *peer, size_t i, size_t count)
 {
@@ -157,7 +160,8 @@ peer_task_more(struct peer_task *task, const char *const *arguments)
 }
 
 /*
- * Where the measured loop begins, and before its last round, which has new data: the others wait.
+ * Sends the mark at the beginning of the measured loop, and before its last round, which has new
+ * data: the other ranks wait.
  */
 static void
 mark(struct peer *peer, const struct peer_task *task, size_t i)
@@ -191,7 +195,7 @@ peer_run(struct peer *peer, const struct peer_task *task)
 	size_t total = task->warmup + task->iters;
 	float *send = malloc((count + 1) * sizeof(*send));
 	float *recv = task->in_place ? send : malloc((count + 1) * sizeof(*recv));
-	/* The last one is the number of wrong elements. */
+	/* The last value is the number of wrong elements. */
 	double *times = calloc(task->iters + 1, sizeof(*times));
 	size_t wrong = 0;
 	int status = 1;
