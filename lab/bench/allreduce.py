@@ -4,16 +4,16 @@
 taken in turns.
 
 Hosts are network namespaces. Each has one link to fanin-switch, or to a Linux bridge with the
-switch behind it, and one to a Linux bridge for the peers' TCP, whose offloads stay on. Everybody
-runs the same loop: warm-up, a barrier before each collective, every collective timed by itself, the
-first and the last one checked. A collective's time is that of its slowest rank; a run's figure is
-the median of these, and a row's the median of its runs. Each side gets the best of its set-ups for
-each size. Open MPI over shared memory is compared with Fanin's memif.
+switch behind it, and one to a Linux bridge for the peers' TCP, whose offloads stay on. All run the
+same loop: warm-up, a barrier before each collective, every collective timed separately, the first
+and the last one checked. A collective's time is that of its slowest rank; a run's figure is the
+median of these, and a row's the median of its runs. Each side gets the best of its set-ups for each
+size. Open MPI over shared memory is compared with Fanin's memif.
 
-First come hosts on UDP sockets, as user nobody and in place, at ordinary MTUs, each MTU by itself:
-beside the bare exchange, which is the same without a protocol, and beside Open MPI in place, at the
-same MTU and at its best. Allreduces of four hosts have all set-ups; those of 8 and 16 hosts, and
-the other collectives, this first one. docs/performance.md explains more.
+First come hosts on UDP sockets, as user nobody and in place, at ordinary MTUs, each MTU separately.
+They are compared with the bare exchange, which is the same without a protocol, and with Open MPI in
+place, at the same MTU and at its best. Allreduces of four hosts have all set-ups; those of 8 and 16
+hosts, and the other collectives, only this first one. docs/performance.md explains more.
 """
 
 import contextlib
@@ -42,21 +42,21 @@ from lab.bench.stamp import of_row, stamp_now
 SIZES = (KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
 FEW_SIZES = (KIB, 64 * KIB, MIB, 16 * MIB)
 MORE_HOSTS = (8, 16)
-# Slots hold a whole packet each: these are enough for the jobs of one round.
+# Each slot holds a whole packet: these are enough for the jobs of one round.
 SWITCH = {"limits": {"slots": 4096}}
 
 
 def iterations(size, hosts, quick):
-    """Enough for a median, and about as long for every size, on more hosts too, which share the
-    cores.
+    """Returns a number that is enough for a median, and takes about as long for every size, also on
+    more hosts, which share the cores.
     """
     most = (64 if quick else 192) * MIB // max(size, KIB)
     return max(5, min(4000, most) * HOSTS ** 2 // max(hosts, HOSTS) ** 2)
 
 
 def part_of(collective, hosts, options, sizes):
-    """Allreduces of four hosts, and what a transport was asked for, have all set-ups that have the
-    collective.
+    """Allreduces of four hosts, and a transport that an option names, have all set-ups that have
+    the collective.
     """
     everything = collective == ALLREDUCE and (hosts == HOSTS or options.transport is not None)
     setups = tuple(name for name, setup in SETUPS.items()
@@ -66,7 +66,7 @@ def part_of(collective, hosts, options, sizes):
 
 
 def parts_of(options):
-    """The parts to be measured: all combinations of the hosts and collectives that are asked for;
+    """Returns the parts to be measured: all combinations of the requested hosts and collectives;
     without any, a selection; with --quick, allreduces of four hosts.
     """
     if options.hosts or options.collective or options.quick:
@@ -87,7 +87,7 @@ def parts_of(options):
 
 
 class Turn:
-    """One task of one part with one set-up, everybody in turns."""
+    """One task of one part with one set-up, by all sides in turns."""
 
     def __init__(self, setup, lab, bare, middle, marks):
         self.setup, self.lab, self.bare, self.middle, self.marks = setup, lab, bare, middle, marks
@@ -101,8 +101,8 @@ class Turn:
         return f"{side} {with_} {found.seconds * 1e6:.1f} us{load}"
 
     def peers(self, task):
-        """(peer, what it is measured with, seconds) of each peer on each of its links, one after
-        the other.
+        """Yields (peer, its set-up, seconds) of each peer on each of its links, one after the
+        other.
         """
         for mtu in SETUPS[self.setup].peer_mtus or (None,):
             if mtu is not None:
@@ -127,8 +127,8 @@ class Turn:
 
 
 def one_setup(setup, hosts, parts, options, samples):
-    """All sizes of these parts once with one set-up. samples: {part: {(size, side): {set-up:
-    [Run]}}}, added to.
+    """Measures all sizes of these parts once with one set-up. samples: {part: {(size, side):
+    {set-up: [Run]}}}, added to.
     """
     _, transport, mtu, peer_mtus, linked, in_place = SETUPS[setup]
     with contextlib.ExitStack() as stack:

@@ -20,7 +20,7 @@ def goal_text(row):
 
 
 def in_place_line(row):
-    """A line of hosts on UDP sockets. The bare exchange has allreduces alone."""
+    """A line of hosts on UDP sockets. The bare exchange has only allreduces."""
     bare, same = row.get("bare"), row["same_mtu"]
     beside = f"{'-':>7} {'-':>7} {'-':>6} "
     if bare is not None:

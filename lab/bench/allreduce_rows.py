@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The rows of ./dev bench allreduce: what is measured, what a row has to reach, and how it comes
-out of runs.
-"""
+"""The rows of ./dev bench allreduce: their measurements, their goals, and how runs make a row."""
 
 import statistics
 from typing import NamedTuple
@@ -18,9 +16,7 @@ COLLECTIVES = (ALLREDUCE, "reduce_scatter", "broadcast", "allgather", BARRIER)
 
 
 class Setup(NamedTuple):
-    """What a side is measured with, so that each gets the best for each size. Rows are those of a
-    group.
-    """
+    """A set-up of one side, so that each gets the best for each size. Rows belong to a group."""
 
     group: str
     transport: str
@@ -39,9 +35,9 @@ SETUPS = {"udp 1500": Setup("udp 1500", "udp", 1500, (1500, 65535), in_place=Tru
           "memif 32850": Setup("memif", "memif", 32850),
           "af_packet 61184": Setup("MTU 61184", "af_packet", 61184, (65535,)),
           "af_packet 61184 bridge": Setup("MTU 61184", "af_packet", 61184, (65535,), BridgedLab)}
-# peer: (least bytes, least ratio of goodput, size at which latency counts)
+# peer: (minimum of bytes, minimum ratio of goodput, size at which latency counts)
 GOALS = {"openmpi-tcp": (64 * KIB, 2.0, KIB), "openmpi-shm": (256 * KIB, 1.5, None)}
-# In place: bytes: (least ratio of goodput, the one that is wanted)
+# In place: bytes: (minimum ratio of goodput, the ratio that is wanted)
 IN_PLACE = "openmpi-tcp in place"
 IN_PLACE_GOALS = {64 * KIB: (0.9, 1.3), 256 * KIB: (1.1, 1.5), MIB: (0.9, 1.3),
                   4 * MIB: (1.15, 1.7), 16 * MIB: (1.15, 1.7)}
@@ -63,9 +59,9 @@ class Run(NamedTuple):
     """The results of one program at one size."""
 
     seconds: float  # of a collective
-    # of all processes and ksoftirqd; None: not known, or a barrier's
+    # of all processes and ksoftirqd; None: not known, or of a barrier
     cpu_seconds_per_mib: float | None = None
-    other_cores: float | None = None  # that something else had meanwhile
+    other_cores: float | None = None  # cores that other processes used meanwhile
 
 
 def run_of(seconds, size, iters, load):
@@ -77,20 +73,20 @@ def run_of(seconds, size, iters, load):
 
 
 def middle_of(runs, field="seconds"):
-    """The median of a field of runs; None if a run does not have it."""
+    """Returns the median of a field of runs; None if a run lacks it."""
     values = [getattr(run, field) for run in runs]
     return None if None in values else statistics.median(values)
 
 
 def best(runs):
-    """The set-up with the smallest median: (its name, seconds). runs: {set-up: [Run]}."""
+    """Returns the set-up with the smallest median: (its name, seconds). runs: {set-up: [Run]}."""
     medians = {name: middle_of(found) for name, found in runs.items()}
     name = min(medians, key=medians.get)
     return name, medians[name]
 
 
 def goal_of(row):
-    """What the row has to reach, as text and whether it does: (text, bool), or None."""
+    """Returns the row's goal as text and whether the row reaches it: (text, bool), or None."""
     if row["peer"] == IN_PLACE and (row["collective"] == BARRIER
                                     or (row["collective"], row["bytes"]) == (ALLREDUCE, KIB)):
         return "latency <= peer's", row["latency_us"] <= row["peer_latency_us"]
@@ -108,7 +104,7 @@ def goal_of(row):
 
 
 def busy_runs(runs):
-    """The number of these runs with too much other load."""
+    """Returns the number of these runs with too much other load."""
     return sum((run.other_cores or 0) > BUSY_CORES for run in runs)
 
 
@@ -117,8 +113,8 @@ def raw(runs, field):
 
 
 def make_row(part, size, peer, ours, theirs, bare=None):
-    """A row of the results. ours, theirs: {set-up: [Run]}. bare: runs of the bare exchange, or
-    None.
+    """Makes a row of the results. ours, theirs: {set-up: [Run]}. bare: runs of the bare exchange,
+    or None.
     """
     setup, seconds = best(ours)
     peer_setup, peer_seconds = best(theirs)
@@ -148,13 +144,13 @@ def make_row(part, size, peer, ours, theirs, bare=None):
 
 
 def beside_same_mtu(size, setup, seconds, theirs):
-    """The peer on links of the same MTU as the set-up's."""
+    """Returns the peer on links with the set-up's MTU."""
     peer_seconds = middle_of(theirs[f"MTU {SETUPS[setup].mtu}"])
     return {"gbps": size * 8 / peer_seconds / 1e9, "ratio": peer_seconds / seconds}
 
 
 def beside_bare(size, seconds, bare):
-    """The bare exchange, and the share of its goodput that Fanin has."""
+    """Returns the bare exchange, and Fanin's share of its goodput."""
     bare_seconds = middle_of(bare)
     share = bare_seconds / seconds
     return {"gbps": size * 8 / bare_seconds / 1e9, "latency_us": bare_seconds * 1e6, "share": share,
@@ -164,15 +160,15 @@ def beside_bare(size, seconds, bare):
 
 
 def peers_of(setup):
-    """Names of the peers that a set-up is compared with."""
+    """Returns the names of the peers that a set-up is compared with."""
     if SETUPS[setup].in_place:
         return IN_PLACE_PEERS
     return TCP_PEERS if SETUPS[setup].peer_mtus else SHM_PEERS
 
 
 def rows_of(part, samples):
-    """Every size beside every peer, for each group of set-ups with those that its peers were
-    measured with. samples: {(size, side): {set-up: [Run]}}.
+    """Returns a row for every size and peer, for each group of set-ups with those that its peers
+    were measured with. samples: {(size, side): {set-up: [Run]}}.
     """
     rows = []
     for group in dict.fromkeys(SETUPS[setup].group for setup in part.setups):

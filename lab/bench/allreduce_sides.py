@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The sides of ./dev bench allreduce and latency: each function has one program do one task, and
+"""The sides of ./dev bench allreduce and latency: each function makes one program do one task, and
 returns the seconds of each collective.
 """
 
@@ -15,26 +15,28 @@ from lab.bench.peer_network import PEER_INTERFACE, openmpi, peer_program, tcp_ar
 from lab.bench.runs import peer_run, perf_run
 
 WARMUP = 2
-HEADERS = 54  # of Fanin, in each segment of a super-frame
+HEADERS = 54  # bytes of Fanin's, in each segment of a super-frame
 SUPER_FRAME_BYTES, SUPER_FRAME_SEGMENTS = 65507, 64
-BARE_WINDOW = 4  # super-frames
+BARE_WINDOW = 4  # in super-frames
 
 
 class Task(NamedTuple):
     collective: str
-    bytes: int  # of the vector, of all ranks' parts together; 0: a barrier's
+    bytes: int  # of the vector, all ranks' parts together; 0: of a barrier
     iters: int
     in_place: bool = False
     mark: Path | None = None  # socket of cpu_times.Marks
 
     def words(self, *own):
-        """The command line of a program of bench/peers. own: arguments of only one program."""
+        """Returns the command line of a program of bench/peers. own: arguments of this program
+        only.
+        """
         return [self.bytes, self.iters, WARMUP, *own, *(["in-place"] if self.in_place else []),
                 *([f"mark={self.mark}"] if self.mark else [])]
 
 
 def fanin(lab, task, **options):
-    """(seconds of each collective, reports). options: more of fanin-perf's."""
+    """Returns (seconds of each collective, reports). options: further ones for fanin-perf."""
     job = lab.create_job()
     ranks = [lab.spawn_perf(host, job, host, lab.hosts, collective=task.collective,
                             bytes=task.bytes or None, dtype="f32", op="sum", warmup=WARMUP,
@@ -47,7 +49,7 @@ def fanin(lab, task, **options):
 
 
 def payload_of(lab):
-    """The payload of a packet of a job."""
+    """Returns the payload of a job's packets."""
     job = lab.create_job()
     lab.ctl("jobs", "destroy", job["id"])
     return job["payload_bytes"]
@@ -55,7 +57,7 @@ def payload_of(lab):
 
 @contextlib.contextmanager
 def bare_lab(hosts, mtu):
-    """Hosts and the process in the middle of the bare exchange, which runs."""
+    """Yields hosts and the running process in the middle of the bare exchange."""
     with Lab(hosts, "udp", mtu, name="bare") as lab:
         for host in range(hosts):
             ip_in(lab.host_namespace(host), "neighbour", "add", SWITCH_IP, "lladdr", SWITCH_MAC,

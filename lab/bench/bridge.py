@@ -4,7 +4,7 @@
 
 Two laboratories stand side by side: two hosts on the switch, with its default configuration, and
 two on a bridge between veth pairs of the same kind. They run in turns of some seconds, so that
-whatever else the machine does hits both alike; the one that is not measured sleeps.
+other load on the machine affects both alike; the one that is not measured sleeps.
 """
 
 import argparse
@@ -27,9 +27,9 @@ from lab.bench.virtual_time import quartiles
 
 MTU = 1500
 SECONDS = 3
-# Of a run's beginning and end nothing counts as CPU time: iperf3 starts and ends.
+# The beginning and the end of a run don't count as CPU time: iperf3 starts and ends.
 EDGE_SECONDS = 0.3
-IPERF_SECONDS = 20  # most that iperf3 takes beside its run
+IPERF_SECONDS = 20  # maximum that iperf3 takes beside its run
 PROGRAMS = ("fanin-switch", "faninctl")
 SWITCH, BRIDGE = "switch", "bridge"
 
@@ -38,7 +38,7 @@ class Case(NamedTuple):
     name: str
     streams: int
     offloads: bool  # of the hosts' interfaces
-    wanted: float | None  # of the bridge's goodput
+    wanted: float | None  # minimum share of the bridge's goodput
 
 
 CASES = (Case("1 stream", 1, True, 0.4), Case("4 streams", 4, True, None),
@@ -46,9 +46,9 @@ CASES = (Case("1 stream", 1, True, 0.4), Case("4 streams", 4, True, None),
 
 
 class Run(NamedTuple):
-    gbit: float  # goodput, as the receiver saw it
-    cores: float  # that hosts and switch, or bridge, had of the machine's
-    other: float  # cores that something else had
+    gbit: float  # goodput at the receiver
+    cores: float  # cores that hosts and switch, or bridge, used
+    other: float  # cores that other processes used
 
 
 class Bridged(Lab):
@@ -82,7 +82,7 @@ class Link:
             self.namespaces = {os.stat(NETNS_DIR / name).st_ino for name in lab.namespaces}
             server = lab.spawn(1, ["iperf3", "--server", "--forceflush"], "server")
             wait_until(lambda: "listening" in server.stdout(), IPERF_SECONDS, "iperf3's server")
-            # Its first connection is not measured: addresses are learned by it.
+            # The first connection is not measured: in it addresses are learned.
             self.measure(1)
             self.stack = stack.pop_all()
         return self
@@ -115,7 +115,7 @@ def rounded(values):
 
 
 def row(case, runs):
-    """runs: by side, in pairs."""
+    """Makes a row. runs: by side, in pairs."""
     gbit = {side: [one.gbit for one in runs[side]] for side in runs}
     ratios = [mine / other for mine, other in zip(gbit[SWITCH], gbit[BRIDGE], strict=True)]
     lower, upper = quartiles(ratios)
@@ -155,7 +155,7 @@ def measure(count, seconds):
 
 
 def run_of(seconds, older_offloads):
-    """One run of a build for a comparison: Gbit/s by the cases' names."""
+    """Runs a build once for a comparison. Returns Gbit/s by the cases' names."""
     def measured(build):
         base = Lab if older_offloads or build == BUILD_DIR else WireLab
         found = {}

@@ -57,7 +57,7 @@ class Cell(NamedTuple):
 
 
 def cells_wanted(patterns, quick):
-    """All cells, or with --quick fewer, or those that a pattern matches."""
+    """Returns all cells, or with --quick fewer, or those that a pattern matches."""
     every = [Cell(hosts, transport, load) for hosts in HOSTS for transport in TRANSPORTS
              for load in LOADS]
     if patterns:
@@ -68,7 +68,9 @@ def cells_wanted(patterns, quick):
 
 
 class Progress:
-    """Lines on standard error: which run, and how long the rest takes at the pace so far."""
+    """Prints lines on standard error: which run it is, and how long the rest takes at the pace so
+    far.
+    """
 
     def __init__(self, runs):
         self.runs, self.done, self.started = runs, 0, time.monotonic()
@@ -95,7 +97,7 @@ class Bench:
         self.progress = Progress(len(cells) * options.pairs * len(sides))
 
     def _run(self, lab, cell, side, pair):
-        """A run of one side; a failure is a run's result, too."""
+        """Does a run of one side; a failure is a result, too."""
         lab.build = self.sides[side]
         started = time.monotonic()
         try:
@@ -109,7 +111,8 @@ class Bench:
         return run
 
     def _cell(self, cell):
-        """All pairs of a cell. The laboratory is kept from run to run, unless one has failed in it.
+        """Does all pairs of a cell. The laboratory is kept from run to run, unless a run in it has
+        failed.
         """
         order = turns(self.options.pairs, self.sides)
         runs = []
@@ -134,8 +137,8 @@ class Bench:
 
 
 def result_of(bench, commit, load, error):
-    """The object that --json prints, of the cells that are done. error: why there are no more, or
-    None.
+    """Returns the object that --json prints, from the cells that are done. error: why there are no
+    more, or None.
     """
     cells, options = bench.results, bench.options
     criteria = criteria_of(cells)
@@ -154,8 +157,8 @@ def result_of(bench, commit, load, error):
 
 
 def measure(options):
-    """The result, and the signal that ended the measurement before its time, or None: what was
-    measured is not lost.
+    """Returns the result, and the signal that ended the measurement early, or None: measured cells
+    are not lost.
     """
     sides = {THIS: BUILD_DIR}
     commit = ended = error = None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The report of ./dev bench busy: medians of each cell, ratios of pairs, the criteria, a table for
-people.
+"""The report of ./dev bench busy: medians of each cell, ratios of pairs, the criteria, a printed
+table.
 """
 
 import math
@@ -25,13 +25,13 @@ PING_FIGURES = ("median_ms", "p99_ms", "max_ms")
 # ---- medians and ratios
 
 def median_of(values):
-    """The median of the values that exist; None if there are none."""
+    """Returns the median of the values that exist; None if there are none."""
     there = [value for value in values if value is not None]
     return statistics.median(there) if there else None
 
 
 def side_of(runs, side):
-    """A side's medians, and what of its runs failed."""
+    """Returns a side's medians, and how its runs failed."""
     mine = [run for run in runs if run["side"] == side]
     good = [run for run in mine if run["ok"]]
     return {"runs": len(mine), "failed": len(mine) - len(good),
@@ -44,8 +44,8 @@ def side_of(runs, side):
 
 
 def ratio_of(this, against):
-    """The ratio of two runs' goodput. A failed run has none: 0 if it is this tree's, infinite if
-    only the other one failed.
+    """Returns the ratio of two runs' goodput. A failed run has none: the ratio is 0 if this tree's
+    run failed, infinite if only the other one did.
     """
     if not this["ok"]:
         return 0.0
@@ -53,12 +53,12 @@ def ratio_of(this, against):
 
 
 def finite(value):
-    """For JSON, which has no infinity."""
+    """Replaces infinity, which JSON lacks."""
     return value if math.isfinite(value) else None
 
 
 def ratios_of(runs):
-    """Goodput of this tree's run by that of the other's, in each pair."""
+    """Returns, for each pair, this tree's goodput divided by the other's."""
     pairs = {}
     for run in runs:
         pairs.setdefault(run["pair"], {})[run["side"]] = run
@@ -66,8 +66,8 @@ def ratios_of(runs):
 
 
 def summary_of(runs, compared):
-    """A cell's medians, and if there is something to compare with, its ratios; None stands for: the
-    other side failed.
+    """Returns a cell's medians and, if there is something to compare with, its ratios. None stands
+    for a failure of the other side.
     """
     summary = {"this": side_of(runs, "this"), "against": None, "ratios": [], "ratio": None}
     if compared:
@@ -79,8 +79,8 @@ def summary_of(runs, compared):
 
 
 def geometric_mean(ratios):
-    """The geometric mean of the known medians; None if there are none. ratios: each {"median", ...}
-    or None.
+    """Returns the geometric mean of the known medians; None if there are none. ratios: each
+    {"median", ...} or None.
     """
     medians = [ratio["median"] for ratio in ratios if ratio is not None
                and ratio["median"] is not None]
@@ -92,8 +92,8 @@ def geometric_mean(ratios):
 # ---- criteria
 
 def criterion(name, wanted, found, holds, worst=max):
-    """One row: the worst of what was found, and all cells that miss it. found: [(cell's name,
-    value)]; a value of None is that of a cell without a run that ended well, and misses it.
+    """Returns one row: the worst value, and all cells that miss it. found: [(cell's name, value)];
+    the value None is of a cell without a successful run, and misses it.
     """
     missed = [cell for cell, value in found if value is None or not holds(value)]
     measured = [(value, cell) for cell, value in found if value is not None]
@@ -121,7 +121,7 @@ def resent_criteria(cells):
 
 
 def ping_criteria(cells):
-    # Injected faults touch Fanin's packets only: pings are to come through in every cell.
+    # Injected faults affect only Fanin's packets, so pings must come through in every cell.
     rows = [criterion("pings lost", "0",
                       [(cell["name"], cell["this"]["pings_lost"]
                         if cell["this"]["pings_sent"] else None)
@@ -136,7 +136,7 @@ def ping_criteria(cells):
 
 
 def goodput_criteria(cells):
-    # Where the other side failed and this one did not, there is no ratio and nothing is missed.
+    # If only the other side failed, there is no ratio and nothing is missed.
     known = [(cell["name"], cell["ratio"]["median"]) for cell in cells
              if cell["ratio"] is not None and cell["ratio"]["median"] is not None]
     mean = geometric_mean([cell["ratio"] for cell in cells])
@@ -165,21 +165,21 @@ def goodput_criteria(cells):
 
 
 def criteria_of(cells):
-    """Rows {name, found, wanted, cell, missed, ok}; ok is None for what was not measured."""
+    """Returns rows {name, found, wanted, cell, missed, ok}; ok is None if nothing was measured."""
     failed = [(cell["name"], cell["this"]["failed"]) for cell in cells]
     return [criterion("runs that failed", "0", failed, lambda count: count == 0),
             *resent_criteria(cells), *ping_criteria(cells),
             *goodput_criteria(cells)]
 
 
-# ---- for people
+# ---- printing
 
 def shown(value, pattern):
     return "-" if value is None else pattern.format(value)
 
 
 def both(cell, name, pattern):
-    """A figure of both sides: this/against."""
+    """Returns a figure of both sides: this/against."""
     sides = [cell["this"]] if cell["against"] is None else [cell["this"], cell["against"]]
     return " / ".join(shown(side[name], pattern) for side in sides)
 
@@ -199,7 +199,7 @@ def ratio_words(ratio):
 
 
 def aligned(rows):
-    """Text columns: the first to the left, the others to the right."""
+    """Aligns text columns: the first to the left, the others to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(text.ljust(width) if i == 0 else text.rjust(width) for i,
                       (text, width) in enumerate(zip(row, widths)))
@@ -207,9 +207,7 @@ def aligned(rows):
 
 
 def criterion_words(row):
-    """A criterion's line: what is wanted, the worst of what was found, and other cells that miss
-    it.
-    """
+    """Returns a criterion's line: the goal, the worst value, and other cells that miss the goal."""
     words = f"  {row['name']}: wanted {row['wanted']}"
     if row["found"] is not None:
         words += f", worst {row['found']:.3g}" + (""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One run of ./dev bench busy: an allreduce over a switch in network namespaces, busy loops beside
-it, and pings meanwhile.
+"""
+One run of ./dev bench busy: an allreduce over a switch in network namespaces, with busy loops and
+pings at the same time.
 
-The loops are processes of the hosts' session, as the kernel shares out cores by session first; each
+The loops are processes of the hosts' session, as the kernel divides cores by session first; each
 has a core of its own, the first one that of the switch's worker.
 """
 
@@ -17,22 +18,21 @@ from pathlib import Path
 from lab.namespaces import LabError, program, run, wait_until
 
 PINGS = 200
-PING_SECONDS = 2.0  # at least, for all of them
+PING_SECONDS = 2.0  # minimum, for all of them
 MAX_PING_SECONDS = 8.0
 WARMUP = 1
 MIN_ITERATIONS = 3
 MAX_ITERATIONS = 5000
 MAX_ROUNDS = 6
 RUN_SECONDS = 90
-LOOK_SECONDS = 1.0  # a job that is not done in time is looked at for so long
+LOOK_SECONDS = 1.0  # for which a job that is late is watched
 REPLY = re.compile(r"icmp_seq=(\d+) .*time=([\d.]+) ms")
-# Sums over all hosts and rounds. A counter that a build does not have is None.
+# Sums over all hosts and rounds. A counter is None if a build lacks it.
 COUNTERS = ("frames_sent", "retransmits", "spurious", "queries", "duplicates", "ring_drops")
 
 
 class RunFailed(Exception):
-    """A run that did not end as it should; the text says why. wrong: elements that were not exact.
-    """
+    """A run failed; the text says why. wrong: number of elements that were not exact."""
 
     def __init__(self, text, wrong=0):
         super().__init__(text)
@@ -42,37 +42,37 @@ class RunFailed(Exception):
 # ---- arithmetic
 
 def percentile(values, share):
-    """The smallest value that this share of all does not exceed."""
+    """Returns the smallest value that at least this share of all values does not exceed."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def ping_interval(pace):
-    """Seconds between pings, so that they are spread over the least number of iterations. pace:
+    """Returns the seconds between pings that spread them over the minimum of iterations. pace:
     seconds of one.
     """
     return min(max(PING_SECONDS, MIN_ITERATIONS * pace), MAX_PING_SECONDS) / PINGS
 
 
 def iterations_for(seconds, pace):
-    """The number of iterations that take this long, and half as many more: between two rounds pings
-    would find the hosts at rest.
+    """Returns 1.5 times the number of iterations that take this long: between two rounds pings
+    would find the hosts idle.
     """
     return min(max(MIN_ITERATIONS, math.ceil(1.5 * seconds / pace)), MAX_ITERATIONS)
 
 
 def slowest(reports):
-    """Each iteration's time on its slowest rank."""
+    """Returns each iteration's time on its slowest rank."""
     return [max(times) for times in zip(*(report["times"] for report in reports), strict=True)]
 
 
 def total(reports, counter):
-    """The sum of a counter over all reports; None if they don't have it."""
+    """Returns the sum of a counter over all reports; None if they lack it."""
     values = [report.get(counter) for report in reports]
     return None if None in values else sum(values)
 
 
 def pings_of(text):
-    """The results of PINGS requests, from ping's output."""
+    """Returns the results of PINGS requests, from ping's output."""
     times = {}
     for number, milliseconds in REPLY.findall(text):
         times.setdefault(int(number), float(milliseconds))  # the first reply, if there are several
@@ -84,7 +84,7 @@ def pings_of(text):
 
 
 def figures_of(rounds, size):
-    """A run's figures. rounds: [reports of all hosts]."""
+    """Returns a run's figures. rounds: [reports of all hosts]."""
     times = [seconds for reports in rounds for seconds in slowest(reports)]
     reports = [report for one_round in rounds for report in one_round]
     blocks = -(-size // reports[0]["payload_bytes"])
@@ -101,7 +101,7 @@ def figures_of(rounds, size):
 # ---- a run
 
 def wait_before(deadline, condition, what):
-    """Waits for a condition; RunFailed when the run's time is over."""
+    """Waits for a condition. Raises RunFailed when the run's time is over."""
     try:
         wait_until(condition, deadline - time.monotonic(), what)
     except LabError as error:
@@ -111,7 +111,7 @@ def wait_before(deadline, condition, what):
 
 
 def start_loops(lab, count):
-    """Processes that only compute, each on a core of its own."""
+    """Starts processes that only compute, each on a core of its own."""
     cores = sorted(os.sched_getaffinity(0), reverse=True)
     worker = lab.config()["workers"][0]["lcore"]
     cores.sort(key=lambda core: core != worker)
@@ -121,7 +121,7 @@ def start_loops(lab, count):
 
 
 def forget(lab, processes):
-    """Ends processes by force if they still run."""
+    """Kills processes that still run."""
     for process in processes:
         if process.running():
             process.popen.kill()
@@ -131,13 +131,13 @@ def forget(lab, processes):
 
 
 def results_of(lab, job):
-    """The results that the switch has made for a job."""
+    """Returns the number of results that the switch has made for a job."""
     return sum(entry["stats"]["results"] for entry in lab.control.ask("jobs.list")["jobs"]
                if entry["id"] == job["id"])
 
 
 def state_of(process):
-    """A process's state, as ps shows it, and its seconds of CPU time so far."""
+    """Returns a process's state, as ps shows it, and its seconds of CPU time so far."""
     try:
         fields = Path("/proc", str(process.pid), "stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -146,8 +146,8 @@ def state_of(process):
 
 
 def whom_it_waits_for(lab, job):
-    """The ranks that a job's oldest block waits for, or that have not joined, and a text about
-    them.
+    """Returns the ranks that a job's oldest block waits for, or that have not joined, and a text
+    about them.
     """
     try:
         told = lab.control.ask("jobs.waits", id=job["id"], most=1)
@@ -163,8 +163,8 @@ def whom_it_waits_for(lab, job):
 
 
 def standing(lab, job, ranks):
-    """The state of a job that is not done in time: whether it makes progress, however slowly, and
-    which ranks keep it waiting.
+    """Returns the state of a job that is late: whether it makes progress, however slowly, and which
+    ranks it waits for.
     """
     results, before = results_of(lab, job), [state_of(rank) for rank in ranks]
     time.sleep(LOOK_SECONDS)
@@ -179,8 +179,8 @@ def standing(lab, job, ranks):
 
 
 def ended_badly(ranks):
-    """The ranks that have ended without success while others run, with their last lines; empty if
-    there are none.
+    """Returns the ranks that have failed while others run, with their last lines; empty if there
+    are none.
     """
     if not any(rank.running() for rank in ranks):
         return ""
@@ -206,13 +206,14 @@ def knows_udp(build):
 
 
 def hosts_transport(lab):
-    """The hosts' transport: in a build without UDP sockets, packet sockets at the same MTU."""
+    """Returns the hosts' transport: in a build without UDP sockets, packet sockets at the same MTU.
+    """
     return "af_packet" if lab.transport == "udp" and not knows_udp(lab.build) else lab.transport
 
 
 def one_round(lab, size, iterations, deadline, when_measured=None):
-    """A job of all hosts from its creation to its end: the reports. when_measured: called in the
-    first measured iteration.
+    """Runs a job of all hosts from its creation to its end, and returns the reports. when_measured:
+    called in the first measured iteration.
     """
     job = lab.create_job()
     began = time.monotonic()
@@ -231,7 +232,7 @@ def one_round(lab, size, iterations, deadline, when_measured=None):
         wait_before(deadline, lambda: not any(rank.running() for rank in ranks)
                     or ended_badly(ranks), "the end of the job")
         if ended_badly(ranks):
-            # Those who never joined are waited for: nobody else tells.
+            # This waits for ranks that never joined: nothing else reports them.
             raise RunFailed(ended_badly(ranks))
         reports = [lab.perf_report(rank) for rank in ranks]
     except RunFailed as failure:
@@ -251,8 +252,8 @@ class Pings:
         self.lab, self.interval, self.process = lab, interval, None
 
     def first(self):
-        """One beforehand, so that addresses are known; other hosts' frames reach the switch's table
-        of addresses, too.
+        """Sends one ping before the others, so that addresses are known; the other hosts send
+        frames, too, for the switch's table of addresses.
         """
         process = self.lab.spawn(0,
                                  ["ping", "-n", "-c", 1, "-W", 5,
@@ -283,7 +284,7 @@ class Pings:
 
 
 def job_with_pings(lab, size, pace, deadline):
-    """Rounds of a job for as long as pings take, and the pings."""
+    """Runs rounds of a job for as long as pings take. Returns the rounds and the pings."""
     pings = Pings(lab, ping_interval(pace))
     pings.first()
     rounds = [one_round(lab, size, iterations_for(PINGS * pings.interval, pace), deadline,
@@ -296,8 +297,9 @@ def job_with_pings(lab, size, pace, deadline):
 
 
 def one_run(lab, cell, size, seed, paces, side):
-    """A run on a switch of its own: its figures. paces: {(cell, side): least median seconds of an
-    iteration so far}, looked up and noted."""
+    """Does one run on a new switch, and returns its figures. paces: {(cell, side): minimum of
+    median seconds of an iteration so far}, read and updated.
+    """
     lab.overrides = {"faults": {"drop": cell.loss, "seed": seed}} if cell.loss else {}
     loops = []
     lab.start_switch()

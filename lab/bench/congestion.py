@@ -21,7 +21,7 @@ from lab.bench.virtual_time import RunError, quartiles
 KIB, MIB = 1 << 10, 1 << 20
 TOPOLOGIES = {"small": {"leaves": 4, "hosts_per_leaf": 4, "spines": 4},
               "large": {"leaves": 8, "hosts_per_leaf": 8, "spines": 8}}
-# All have as many blocks in flight.
+# All variants have as many blocks in flight.
 WINDOW, TREES = 512, 4
 VARIANTS = {"canary": {"variant": "canary", "window": WINDOW}, "ring": {"variant": "ring"},
             "static-1": {"variant": "static", "trees": 1, "window": WINDOW},
@@ -29,12 +29,12 @@ VARIANTS = {"canary": {"variant": "canary", "window": WINDOW}, "ring": {"variant
 PLACEMENTS = 20
 FEWER_PLACEMENTS = 5
 BYTES = 4 * MIB
-# Background of all other hosts in the large network takes most of the time of all parts.
+# Background traffic of all other hosts in the large network takes most of the time of all parts.
 LARGE_SHARES_BYTES = MIB
 SHARE = 0.5
 SHARES = (0.05, 0.25, 0.5, 0.75)
 SIZES = tuple(KIB << shift for shift in range(0, 15, 2))
-# Of an allreduce: congestion-bench's own, and less where static trees crawl.
+# Maximum time of an allreduce: congestion-bench's own, and less where static trees are very slow.
 LIMIT_MS, PERMUTATION_LIMIT_MS = 60000, 2000
 BUSY_SHARES = (0, 0.0001, 0.001, 0.01, 0.1)
 # 1 us at 100 Gbit/s is as long as 100 us at 1 Gbit/s.
@@ -43,15 +43,15 @@ BUSY_NS = 100000
 FIXED_TIMEOUTS_US = (100, 173, 300)
 TABLES = (16, 64, 256, 1024, 4096)
 LINK_MBIT = 1000
-# The inputs of section 3.2.2's model that are the network's: a packet on its link, and between any
-# two hosts at most so many links.
+# The inputs of section 3.2.2's model that depend on the network: the time of a packet on a link,
+# and the maximum number of links between two hosts.
 FRAME_BYTES = 1120
 LINK_DELAY_NS = 1000
 DIAMETER = 4
 # A leader's host takes no virtual time to add its data.
 LEADER_NS = 0
 HISTOGRAM_BINS = 10
-# What is wanted of medians.
+# Goals for medians.
 MIN_OF_STATIC = 0.95
 MIN_GAINS = {"static-4": 1.5, "static-1": 1.8}
 MIN_PERMUTATION_GAINS = {"static-4": 0.9, "static-1": 1.4}
@@ -66,14 +66,14 @@ def n_ranks(topology, share):
 
 
 def run_of(topology, variant, seed, share=SHARE, **more):
-    """A run: what its row is to be known by, and its options."""
+    """Makes a run: the fields that identify its row, and its options."""
     options = {**TOPOLOGIES[topology], **VARIANTS[variant], "seed": seed,
                "ranks": n_ranks(topology, share), "bytes": BYTES, **more}
     return {"topology": topology, "variant": variant, "seed": seed, "share": share}, options
 
 
 def links_of(found):
-    """{tier: how much each of its links is used}."""
+    """Returns {tier: the use of each of its links}."""
     tiers = {}
     for link in found["links"]:
         tiers.setdefault(link["tier"], []).append(link["used"])
@@ -85,7 +85,7 @@ def make_row(part, key, options):
     if found["error"] or not found["exact"]:
         command = " ".join(virtual_time.command_of("congestion-bench", options))
         raise RunError(f"{command}: {found['error'] or 'a result is not the sum'}")
-    # One that has not ended counts as if it had then.
+    # A run that has not ended counts as if it had ended at its limit.
     seconds = statistics.median(found["seconds"]) if found["done"] else options.get("limit_ms",
                                                                                     LIMIT_MS) / 1000
     return {"part": part, **key, "ranks": found["ranks"], "bytes": found["bytes"],
@@ -125,7 +125,7 @@ def spine(arguments):
 
 
 def by_share(background, arguments, **more):
-    """Background of all hosts without a rank, by the share of those with one."""
+    """Background traffic of all hosts without a rank, by the share of hosts with one."""
     return run_all(background, [run_of(topology, variant, seed, share, background=background,
                                        bytes=LARGE_SHARES_BYTES if topology == "large" else BYTES,
                                        **more)
@@ -139,13 +139,13 @@ def uniform(arguments):
 
 
 def permutation(arguments):
-    """Streams that share a link for ever leave static trees next to nothing."""
+    """Streams that share a link with static trees permanently, and leave them hardly anything."""
     return by_share("permutation", arguments, limit_ms=PERMUTATION_LIMIT_MS)
 
 
 def allreduces_of(size):
-    """The number of allreduces that are measured in sequence. Switches learn from the first block
-    of each leader.
+    """Returns the number of allreduces that are measured in sequence. Switches learn from the first
+    block of each leader.
     """
     return 40 if size <= 16 * KIB else 8 if size < MIB else 1
 
@@ -197,10 +197,10 @@ PARTS = {"free": free, "spine": spine, "uniform": uniform, "permutation": permut
          "sizes": sizes, "timeouts": timeouts, "table": table}
 
 
-# ------------------------------------------------------------------ what is shown
+# ------------------------------------------------------------------ tables
 
 def groups_of(rows, *keys):
-    """{values of keys: the rows that have them}, in the order of the first ones."""
+    """Returns {values of keys: the rows that have them}, in the order of the first ones."""
     groups = {}
     for row in rows:
         groups.setdefault(tuple(row[key] for key in keys), []).append(row)
@@ -220,7 +220,7 @@ def used_links(row):
 
 
 def used_line(rows):
-    """Shares of links by how much they are used, in tenths; then the mean."""
+    """Returns a line: shares of links by tenths of their use, and the mean use."""
     used = [one for row in rows for one in used_links(row)]
     bins = [0] * HISTOGRAM_BINS
     for one in used:
@@ -274,19 +274,21 @@ def show_table(rows):
 
 
 def modelled_ns(timeout_ns):
-    """The time for which a descriptor is held, by section 3.2.2: 2d(l + t) + r."""
+    """Returns the time for which a descriptor is held, by section 3.2.2: 2d(l + t) + r."""
     hop_ns = LINK_DELAY_NS + FRAME_BYTES * 8000 / LINK_MBIT
     return 2 * DIAMETER * (hop_ns + timeout_ns) + LEADER_NS
 
 
 def modelled_descriptors(timeout_ns):
-    """The number of a switch's descriptors, by the same: b(2d(l + t) + r), in packets."""
+    """Returns the number of a switch's descriptors, by the same section: b(2d(l + t) + r), in
+    packets.
+    """
     return modelled_ns(timeout_ns) * LINK_MBIT / (FRAME_BYTES * 8000)
 
 
 def descriptors_of(row):
-    """The switches' counts, average and maximum, and the model's prediction for the timeout that
-    they have learned.
+    """Returns the switches' counts, average and maximum, and the model's prediction for the timeout
+    that they have learned.
     """
     leaves = [one for one in row["descriptors_used"] if one["tier"] == "leaf"]
     spines = [one for one in row["descriptors_used"] if one["tier"] == "spine"]
@@ -351,10 +353,10 @@ def show(part, rows):
         show_table(rows)
 
 
-# ------------------------------------------------------------------ what is wanted
+# ------------------------------------------------------------------ goals
 
 class Findings:
-    """Sentences about what was wanted, each met or missed."""
+    """Sentences about goals, each met or missed."""
 
     def __init__(self):
         self.met = []
@@ -449,7 +451,7 @@ def judge(part, rows, findings):
 # ------------------------------------------------------------------ command line
 
 def rows_of(arguments):
-    """{part: rows}, of runs or of what earlier ones printed."""
+    """Returns {part: rows}, from runs or from the output of earlier ones."""
     if not arguments.rows_from:
         return {part: PARTS[part](arguments) for part in arguments.part or PARTS}
     rows = []

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The whole pipeline on packets in memory, in pairs of runs with an older commit's; without
+"""Runs the whole pipeline on packets in memory, in pairs of runs with an older commit's; without
 --against, core-bench itself.
 """
 
@@ -23,7 +23,7 @@ HELP = f"""\
 
 
 def name_of(row):
-    """The fields that identify a row of core-bench. Older ones lack some of them."""
+    """Returns the fields that identify a row of core-bench. Older builds lack some of them."""
     jobs, workers = row.get("jobs", 1), row.get("workers", 1)
     return (f"{row['handler']} {row['dtype']} {row['op']}, {row['payload']} bytes, {row['hosts']} "
             f"hosts{' and a parent' if row.get('parent') else ''}, {jobs} job{'s' * (jobs != 1)}, "
@@ -31,8 +31,8 @@ def name_of(row):
 
 
 class Runs:
-    """Runs of core-bench; each gets the fastest calibration of those before it, so that one that is
-    disturbed throughout knows.
+    """Runs of core-bench. Each gets the fastest calibration of the runs before it, so that a run
+    that is disturbed throughout detects this.
     """
 
     def __init__(self, options):

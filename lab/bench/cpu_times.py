@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""CPU time that processes of laboratories and the kernel's ksoftirqd had between two marks of a
-measured loop, and what else ran then.
+"""
+Measures the CPU time that processes of laboratories and the kernel's ksoftirqd had between two
+marks of a measured loop, and the other load meanwhile.
 
 The loop's first rank connects to a socket at each mark and waits until the times are taken
 (lab/reference/mark.h). A process's time is that of its threads (/proc/PID/task/TID/schedstat,
-nanoseconds), which on Linux without CONFIG_IRQ_TIME_ACCOUNTING has the softirqs that ran on its
-back; which processes are the laboratories' their network namespaces tell. Other load is what was
-neither theirs nor idle.
+nanoseconds), which on Linux without CONFIG_IRQ_TIME_ACCOUNTING includes the softirqs that
+interrupted them. The network namespaces tell which processes are the laboratories'. Other load is
+time that was neither theirs nor idle.
 """
 
 import os
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 from lab.namespaces import NETNS_DIR, LabError
 
-# A machine that has more than this to do beside a run is not quiet.
+# More other load than this means that the machine is not quiet.
 BUSY_CORES = 0.25
 
 
@@ -34,20 +35,20 @@ class Load(NamedTuple):
 
 
 def load_between(begin, end, cores):
-    """The load between two moments."""
+    """Returns the load between two moments."""
     seconds, own = end.seconds - begin.seconds, end.own - begin.own
     return Load(own, max(0.0, cores - (end.free - begin.free + own) / seconds))
 
 
 def process_seconds(pid):
-    """CPU seconds of a process's threads."""
+    """Returns the CPU seconds of a process's threads."""
     return sum(int((thread / "schedstat").read_text().split()[0])
                for thread in Path("/proc", pid, "task").iterdir()) / 1e9
 
 
 def own_seconds(namespaces):
-    """The CPU seconds of all processes in these network namespaces, given by their inodes, and of
-    ksoftirqd. A process that ends meanwhile has none.
+    """Returns the CPU seconds of all processes in these network namespaces, given by their inodes,
+    and of ksoftirqd. A process that ends meanwhile counts 0.
     """
     total = 0.0
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -66,8 +67,8 @@ def free_seconds():
 
 
 class Marks:
-    """Listens for the marks of measured loops. labs: whose processes are counted. A context
-    manager.
+    """Listens for the marks of measured loops. labs: laboratories whose processes are counted. A
+    context manager.
     """
 
     def __init__(self, *labs):
@@ -102,12 +103,12 @@ class Marks:
         return Moment(time.monotonic(), own_seconds(self.namespaces), free_seconds())
 
     def ends(self):
-        """The times taken at both marks of the loop that has ended."""
+        """Returns the times taken at both marks of the loop that has ended."""
         moments, self.moments = self.moments, []
         if len(moments) != 2:
             raise LabError(f"found {len(moments)} marks of a measured loop, expected 2")
         return moments
 
     def load(self):
-        """The load during the loop that has ended."""
+        """Returns the load during the loop that has ended."""
         return load_between(*self.ends(), os.cpu_count())

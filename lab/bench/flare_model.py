@@ -4,9 +4,9 @@
 handlers and clusters.
 
 Four hosts and four workers share this machine's cores. The model (flare_formulae.py) gets the
-kernel's measured speed, the workers' measured time per packet and the measured rate of packets;
-what it says about interarrival times, queues, block latency and memory stands beside the switch's
-own counters. Medians over several rounds, each with a fresh switch.
+kernel's measured speed, the workers' measured time per packet and the measured rate of packets. Its
+interarrival times, queues, block latency and memory are printed beside the switch's own counters.
+Medians over several rounds, each with a new switch.
 """
 
 import argparse
@@ -39,7 +39,8 @@ def say(text):
 
 
 def kernel_ns(payload):
-    """L: nanoseconds to add one packet's f32 payload, by the kernel alone and in the cache."""
+    """Returns L: nanoseconds to add one packet's f32 payload, by the kernel alone and in the cache.
+    """
     report = json.loads(run([str(BUILD_DIR / "lab" / "bench" / "kernel-bench"), "--json"],
                             timeout=120).stdout)
     found = next(kernel for kernel in report["kernels"]
@@ -48,7 +49,7 @@ def kernel_ns(payload):
 
 
 def workers_config(cluster_size):
-    """A switch with four workers on however many cores there are."""
+    """Returns a switch with four workers on any number of cores."""
     cpus = os.cpu_count() or 1
     return {"workers": [{"lcore": lcore, "cpu": lcore % cpus} for lcore in range(WORKERS)],
             "scheduling": {"policy": "dispatch", "cluster_size": cluster_size}}
@@ -63,7 +64,7 @@ def histogram_sum(entries, key):
 
 
 def snapshot(lab):
-    """The counts of all workers together so far."""
+    """Returns the counts of all workers together so far."""
     workers = lab.control.ask("stats")["workers"]
     return {"busy_us": sum(worker["busy_us"] for worker in workers),
             "retries": sum(worker["retries"] for worker in workers),
@@ -72,8 +73,8 @@ def snapshot(lab):
 
 
 def percentile_bucket(histogram, share=0.99):
-    """The bucket, like "32-63", that the given share of all samples does not exceed; "-" without
-    samples.
+    """Returns the bucket, like "32-63", that at least this share of all samples does not exceed;
+    "-" without samples.
     """
     left = share * sum(histogram.values())
     bucket = "-"
@@ -85,8 +86,8 @@ def percentile_bucket(histogram, share=0.99):
 
 
 def run_once(lab, handler, size, stagger):
-    """A series of allreduces of `size` bytes; what the switch counted in it, per packet and per
-    block.
+    """Runs a series of allreduces of `size` bytes, and returns the switch's counts during it, per
+    packet and per block.
     """
     job = lab.create_job(None, "--handler", handler, "--buffers", BUFFERS, "--payload", PAYLOAD)
     iters = max(1, min(MAX_ITERS, BYTES_PER_RUN // size))
@@ -126,7 +127,8 @@ def run_once(lab, handler, size, stagger):
 
 
 def predict(measured, S, L):
-    """The model's words on a run, from its sizes, the kernel's L, and the measured tau and delta.
+    """Returns the model's predictions for a run, from its sizes, the kernel's L, and the measured
+    tau and delta.
     """
     P, K = HOSTS, WORKERS
     blocks = min(-(-measured["bytes"] // PAYLOAD), measured["window"])
@@ -145,8 +147,8 @@ def predict(measured, S, L):
 
 
 def median_run(runs):
-    """The medians of the figures of the same run in all rounds; of words, those of the middle
-    round.
+    """Returns the medians of the figures of the same run in all rounds; for words, those of the
+    middle round.
     """
     middle = sorted(runs, key=lambda each: each["latency_ns"])[len(runs) // 2]
     return {key: statistics.median(each[key] for each in runs)
@@ -236,7 +238,7 @@ def stagger_row(plain, staggered):
 
 
 def tables(result):
-    """(title, headers, rows) of each table."""
+    """Returns (title, headers, rows) of each table."""
     staggered = [entry for entry in result["runs"] if entry["measured"]["stagger"]]
     pairs = [(plain, entry) for plain in result["runs"] if not plain["measured"]["stagger"]
              for entry in staggered

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A laboratory whose links all end in one namespace, for one process to play all hosts there."""
+"""A laboratory whose links all end in one namespace, in which one process plays all hosts."""
 
 from pathlib import Path
 
@@ -7,7 +7,8 @@ from lab.namespaces import HOST_INTERFACE, SWITCH_IP, inside, ip_in, program, ru
 
 
 class Gathered:
-    """Moves the hosts' ends of all of a laboratory's links into a namespace: their names there are
+    """
+    Moves the hosts' ends of all of a laboratory's links into a namespace, where their names are
     end0, end1, ...
 
     With memif there is nothing to move.
@@ -23,8 +24,8 @@ class Gathered:
         lab.namespaces.append(self.namespace)
         run(["ip", "netns", "add", self.namespace])
         with inside(self.namespace):
-            # As in the laboratory's own: router solicitations and the like would only disturb the
-            # counters.
+            # As in the laboratory's own namespaces: router solicitations and the like would only
+            # disturb the counters.
             path = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
             if path.exists():
                 path.write_text("1")
@@ -34,7 +35,7 @@ class Gathered:
             ip_in(self.namespace, "link", "set", end, "up")
 
     def devices(self):
-        """DPDK's devices on the ends, of the same kind as the switch's ports."""
+        """Returns DPDK's devices on the ends, of the same kind as the switch's ports."""
         lab = self.lab
         if lab.transport == "memif":
             return [f"net_memif,role=client,id={host},socket={lab.memif_path},socket-abstract=no,"

@@ -32,7 +32,7 @@ LEARNING_RATE = 0.5
 
 
 class GradientsError(Exception):
-    """What keeps this from working, in words for the user."""
+    """The program can't work; the text tells the user why."""
 
 
 def whole_number(low, high):
@@ -99,7 +99,8 @@ def parse_arguments(arguments):
 
 
 class Screen:
-    """Progress on standard error: a line that is rewritten on a terminal, else nothing."""
+    """Shows progress on standard error: a line that is rewritten on a terminal, otherwise nothing.
+    """
 
     def __init__(self):
         self.terminal = sys.stderr.isatty()
@@ -127,7 +128,7 @@ def import_torch():
 
 
 def load_bytes(torch, name, magic, item_bytes):
-    """A file in the format of MNIST: a tensor of bytes, a row for each item."""
+    """Loads a file in the format of MNIST: a tensor of bytes, a row for each item."""
     path = DATA / name
     try:
         with gzip.open(path) as file:
@@ -157,7 +158,8 @@ def make_network(torch, hidden):
 
 
 def largest_of_buckets(torch, vector, bucket):
-    """Positions of the value with the largest magnitude of each bucket, but for buckets of zeros.
+    """Returns the positions of the value with the largest magnitude of each bucket, except for
+    buckets of zeros.
     """
     full = len(vector) // bucket * bucket
     magnitudes = vector.abs()
@@ -168,16 +170,18 @@ def largest_of_buckets(torch, vector, bucket):
 
 
 def largest(torch, vector, part):
-    """Positions of that part of the values, those with the largest magnitudes, in order."""
+    """Returns the positions of this part of the values, those with the largest magnitudes, in
+    order.
+    """
     found = vector.abs().topk(max(1, int(part * len(vector))), sorted=False).indices
     return found[vector[found] != 0].sort().values
 
 
 def train(torch, options, data, name, select, screen):
     """
-    Trains a network. select: positions of a vector that are sent. Returns the number of values,
-    those that each worker has sent in the last step, and the mean loss of each step. Every network
-    has the same start, and workers the same batches.
+    Trains a network. select: returns the positions of a vector that are sent. Returns the number of
+    values, the positions that each worker has sent in the last step, and the mean loss of each
+    step. Every network has the same start, and workers the same batches.
     """
     torch.manual_seed(options.seed)
     network = make_network(torch, options.hidden)
@@ -211,8 +215,8 @@ def train(torch, options, data, name, select, screen):
 
 
 def touch_words(options, screen):
-    """The elements of the embedding that each worker's batch touches. Rows are in the order of how
-    often their words occur.
+    """Returns the elements of the embedding that each worker's batch touches. Rows are in the order
+    of their words' frequencies.
     """
     weights = list(itertools.accumulate((rank + 1) ** -options.zipf
                                         for rank in range(options.words)))
@@ -231,7 +235,7 @@ def touch_words(options, screen):
 
 
 def write_places(path, title, length, places):
-    """A file for fanin-perf --pattern, put in place when it is complete."""
+    """Writes a file for fanin-perf --pattern, and renames it once it is complete."""
     unfinished = path.with_name(path.name + ".part")
     with unfinished.open("w", encoding="ascii") as file:
         file.write(f"# {title}\nn {length}\n")
@@ -241,7 +245,7 @@ def write_places(path, title, length, places):
 
 
 def describe(path, length, places):
-    """A line of the table: densities of the workers, and of all of them together."""
+    """Returns a line of the table: densities of the workers, and of all of them together."""
     counts = [len(mine) for mine in places]
     union = len(set().union(*places))
     return (f"{path.name:<12}{length:>10}{min(counts):>9}{max(counts):>9}{100 * sum(counts) / len(counts) / length:>11.3f} %{100 * union / length:>10.3f} %{union / max(1, max(counts)):>9.2f}")

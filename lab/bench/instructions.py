@@ -4,9 +4,9 @@
 
 Callgrind counts while core-bench runs the pipeline on packets in memory with the portable kernels,
 and while super-frames become packets and packets super-frames: the same binary gives the same
-counts however busy the machine is. What costs more than the budget by over 3 % fails, with the
-functions that grew. A change that is worth its cost, or that saves something, brings a new budget:
---update.
+counts however busy the machine is. A case that exceeds its budget by over 3 % fails, and the
+functions that grew are printed. A change that is worth its cost, or that saves something, brings a
+new budget: --update.
 """
 
 import argparse
@@ -25,14 +25,14 @@ TOLERANCE = 0.03
 BATCHES = 6
 WARM_UP = 2  # batches that core-bench adds
 MBUFS = 1024
-# Functions with less of a packet's instructions are told together.
+# Functions with less of a packet's instructions are printed together.
 LEAST = 1.0
 
 ROUNDS = 100  # of super-frames, in bursts of 64 packets
 
 
 def self_costs(text):
-    """Instructions of each function itself, from callgrind's output format."""
+    """Returns the instructions of each function itself, from callgrind's output format."""
     names = {}
     costs = {}
     function = None
@@ -58,8 +58,8 @@ def self_costs(text):
 
 
 def plain_name(name):
-    """The name as people know it: without the compiler's suffixes and without addresses of unnamed
-    functions.
+    """Returns the name in the source: without the compiler's suffixes and without addresses of
+    unnamed functions.
     """
     if name.startswith("0x"):
         return "functions of shared libraries"
@@ -67,7 +67,9 @@ def plain_name(name):
 
 
 def core_bench(arguments):
-    """What runs a case, the function that is counted, and how many packets go through it."""
+    """Returns the command of a case, the function that is counted, and how many packets go through
+    it.
+    """
     return (["core-bench", "--no-huge", "--isa", "portable", "--mbufs", str(MBUFS), "--batches",
              str(BATCHES), "--seconds", "0", *arguments],
             "worker_round", (BATCHES + WARM_UP) * MBUFS)
@@ -96,7 +98,7 @@ CASES = {
 
 
 def count(program, function, packets):
-    """Instructions per packet by function."""
+    """Returns the instructions per packet by function."""
     with tempfile.TemporaryDirectory() as directory:
         out = Path(directory) / "callgrind.out"
         command = ["valgrind", "--tool=callgrind", f"--toggle-collect={function}",
@@ -122,7 +124,7 @@ def count(program, function, packets):
 
 
 def growth(found, budget):
-    """The functions that grew, most first: (name, found, budget)."""
+    """Returns the functions that grew, the largest growth first: (name, found, budget)."""
     names = set(found["functions"]) | set(budget["functions"])
     rows = [(name, found["functions"].get(name, 0.0), budget["functions"].get(name, 0.0))
             for name in names]

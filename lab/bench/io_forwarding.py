@@ -5,12 +5,13 @@ forwarding, in one run.
 
 All have four vdevs of the same kind (memif, AF_XDP on veth, AF_PACKET on veth, one after the
 other), the same frame size, and one forwarding core, which never rests. The load is on the other
-core: for forwarding a second testpmd at the other ends of the links (see testpmd.py) with a fixed
-number of frames that circulate, of several numbers the best; for aggregating fanin-pktgen, which
-plays four hosts. Frames are those that the ports count, received and sent, all ports together.
+core. For forwarding it is a second testpmd at the other ends of the links (see testpmd.py) with a
+fixed number of frames that circulate; of several numbers the best counts. For aggregating it is
+fanin-pktgen, which plays four hosts. Frames are those that the ports count, received and sent, all
+ports together.
 
 Three laboratories stand side by side, and all but one are halted: they run in turns of a fraction
-of a second, so that whatever else the machine does hits all of them alike.
+of a second, so that other load on the machine affects all of them alike.
 """
 
 import argparse
@@ -36,8 +37,8 @@ HEADERS = 96
 PAYLOAD_STEP = 64
 DEFAULT_FRAME = HEADERS + 1024
 ETHERNET = 14
-# The AF_XDP ports' MTU is what fits into testpmd's mbufs (see there), the others' that of an
-# ordinary network.
+# The AF_XDP ports' MTU is the largest that fits into testpmd's mbufs (see there), the others' that
+# of an ordinary network.
 MTU = {"memif": 1500, "af_xdp": 3442, "af_packet": 1500}
 # bursts; a veth end queues 256 frames
 CIRCULATING = {"memif": (1, 4, 16), "af_xdp": (1, 3, 6), "af_packet": (1, 3, 6)}
@@ -49,7 +50,7 @@ GOALS = {("memif", "forwarding"): 0.9, ("af_xdp", "forwarding"): 0.85,
          ("af_packet", "forwarding"): 0.85,
          ("memif", "aggregating"): 0.6, ("af_xdp", "aggregating"): 0.5}
 PROGRAMS = ("fanin-switch", "faninctl", "fanin-pktgen")
-# Both as testpmd has it: its cores never rest, and it doesn't run without hugepages.
+# Both as in testpmd: its cores never rest, and it doesn't run without hugepages.
 CONFIG = {"idle": {"policy": "spin"}, "memory": {"megabytes": 256, "hugepages": "always"}}
 
 
@@ -57,7 +58,7 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
-# ---- what is measured: each is a context manager that leaves its processes halted, and has rates()
+# ---- measurements: each is a context manager that leaves its processes halted, and has rates()
 
 class Halted:
     """A laboratory whose processes run only while they are measured."""
@@ -86,7 +87,7 @@ class Halted:
             process.send_signal(signum)
 
     def rates(self):
-        """Frames per second by the number of frames per port that go round."""
+        """Returns frames per second by the number of frames per port that circulate."""
         self.signal(signal.SIGCONT)
         try:
             return self.measure()
@@ -120,7 +121,7 @@ class Testpmd(Halted):
 
 
 class Forwarding(Halted):
-    """The switch, which forwards by what it has learned."""
+    """The switch, which forwards by the addresses that it has learned."""
 
     def start(self, stack):
         self.lab.start_switch()
@@ -141,8 +142,8 @@ class Forwarding(Halted):
 
 
 class Aggregating(Halted):
-    """The switch with a job whose hosts keep their windows full. In the first blocks they touch
-    their memory; they don't count.
+    """The switch with a job whose hosts keep their windows full. The first blocks, in which the
+    hosts touch their memory, don't count.
     """
 
     def start(self, stack):
@@ -172,8 +173,8 @@ class Aggregating(Halted):
         return {"all": frames / seconds}
 
     def busy_seconds(self):
-        """How long the switch's worker has had packets at hand. Much less than the time: the hosts
-        can't send more.
+        """Returns how long the switch's worker has had packets to handle. Much less than the whole
+        time means that the hosts can't send more.
         """
         stats = self.lab.control.ask("stats")
         return stats["workers"][0]["busy_share"] * stats["uptime_s"]
@@ -186,7 +187,7 @@ def results(lab):
 # ---- all of them
 
 def best(rounds):
-    """Of the medians over the rounds, the one of the best number of frames."""
+    """Returns the median over the rounds for the best number of frames."""
     return max(statistics.median(rates[number] for rates in rounds) for number in rounds[0])
 
 
@@ -222,8 +223,8 @@ def measure_vdev(vdev, frame_bytes, rounds):
 
 
 def with_bound(entry, busy_share):
-    """What the switch would do if its hosts took no time: it waits for them while it has no packets
-    at hand.
+    """Adds the switch's rate if its hosts took no time: the switch waits for them while it has no
+    packets to handle.
     """
     bound = entry["mpps"] / busy_share
     return {**entry, "busy_share": round(busy_share, 3), "bound_mpps": round(bound, 4),
@@ -239,7 +240,7 @@ def measure(vdevs, frame_bytes, rounds):
 
 
 def run_of(vdevs, frame_bytes, rounds):
-    """One run of a build for a comparison: forwarding and aggregating in turns, in millions of
+    """Runs a build once for a comparison: forwarding and aggregating in turns, in millions of
     frames per second.
     """
     def run(build):
@@ -260,7 +261,7 @@ def machine():
     return f"{model.group(1) if model else platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}"
 
 
-# ---- for people
+# ---- printing
 
 def print_result(result):
     print(result["machine"]["description"])

@@ -4,8 +4,8 @@
 one run, taken in turns.
 
 Hosts are network namespaces, linked as in ./dev bench allreduce. A collective's time is that of its
-slowest rank; of each run there are the median and the 99th percentile, and a row has the medians of
-these over its runs. Then comes where the time of a small allreduce goes, and how long the first
+slowest rank. Each run has its median and 99th percentile, and a row has the medians of these over
+its runs. Further tables show where the time of a small allreduce goes, and how long the first
 allreduce after silence takes. docs/performance.md explains more.
 """
 
@@ -35,7 +35,7 @@ SIZES = (8, 64, 256, KIB, 4 * KIB)
 QUICK_HOSTS, QUICK_SIZES = (4,), (8, KIB)
 SETUPS = (("udp", 1500), ("udp", 9000), ("af_packet", 9000), ("af_xdp", 3474))
 PARTS = ("latency", "where", "pause")
-GOAL_SIZES = (0, KIB)  # a barrier's is 0
+GOAL_SIZES = (0, KIB)  # 0 for a barrier
 WHERE_HOSTS, WHERE_SIZES = 4, (8, KIB)
 SWITCH = {"limits": {"slots": 4096}}
 FANIN, PEER, BARE = "fanin", "openmpi", "bare"
@@ -48,8 +48,8 @@ class Cell(NamedTuple):
 
 
 def iterations(hosts):
-    """Enough for a 99th percentile, and about as long for any number of hosts, which share the
-    cores.
+    """Returns a number that is enough for a 99th percentile, and takes about as long for any number
+    of hosts, which share the cores.
     """
     return max(300, min(2000, 8000 // hosts))
 
@@ -64,7 +64,7 @@ def name_of(collective, size):
 
 
 def tasks_of(options, hosts):
-    """Allreduces of all sizes, and barriers."""
+    """Returns allreduces of all sizes, and barriers."""
     sizes = options.bytes or (QUICK_SIZES if options.quick else SIZES)
     return [*(Task(ALLREDUCE, size, iterations(hosts), True) for size in sizes),
             Task(BARRIER, 0, iterations(hosts))]
@@ -78,7 +78,7 @@ def cells_of(options):
 
 @contextlib.contextmanager
 def halted(lab):
-    """Stops the switch meanwhile: it may poll, on a core that the others can use."""
+    """Stops the switch meanwhile, as it may poll on a core that the others can use."""
     lab.switch.popen.send_signal(signal.SIGSTOP)
     try:
         yield
@@ -87,8 +87,8 @@ def halted(lab):
 
 
 def one_cell(cell, with_peers, options, samples):
-    """All tasks once. with_peers: also the bare exchange and Open MPI. samples: {(cell or hosts,
-    side, task): [times of a run]}, added to.
+    """Does all tasks once. with_peers: also the bare exchange and Open MPI. samples: {(cell or
+    hosts, side, task): [times of a run]}, added to.
     """
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(Lab(cell.hosts, cell.transport, cell.mtu, SWITCH))
@@ -113,7 +113,7 @@ def one_cell(cell, with_peers, options, samples):
 
 
 def figures(runs, prefix=""):
-    """Medians over the runs of their medians and 99th percentiles, in us."""
+    """Returns medians over the runs of their medians and 99th percentiles, in us."""
     if runs is None:
         return {f"{prefix}p50_us": None, f"{prefix}p99_us": None}
     return {f"{prefix}{name}_us": statistics.median(percentile(times, share) for times in runs)
@@ -121,8 +121,8 @@ def figures(runs, prefix=""):
 
 
 def make_row(cell, task, ours, theirs, bare):
-    """A row of the results. ours, theirs, bare: [seconds of each collective] of each run; bare may
-    be None.
+    """Makes a row of the results. ours, theirs, bare: [seconds of each collective] of each run;
+    bare may be None.
     """
     row = {"part": "latency", "collective": task.collective, "hosts": cell.hosts,
            "transport": cell.transport, "mtu": cell.mtu, "bytes": task.bytes,
@@ -198,7 +198,7 @@ def measure(options):
             "results": [{**row, **of_row(stamp)} for row in rows]}
 
 
-# ---- for people
+# ---- printing
 
 def number(value):
     return f"{'-' if value is None else format(value, '.1f'):>9}"

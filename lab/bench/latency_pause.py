@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The first allreduce after silence, in which hosts and the switch's workers sleep, beside
-allreduces one after the other.
+"""Measures the first allreduce after silence, in which hosts and the switch's workers sleep, and
+compares it with allreduces one after the other.
 """
 
 import os
@@ -17,13 +17,13 @@ HOSTS, BYTES = 4, 1024
 SETUPS = (("udp", 1500), ("af_packet", 9000), ("af_xdp", 3474))
 WORKERS = (1, 2)
 STEADY_ITERS = 1000
-PAUSES = {10: 60, 100: 20, 1000: 5}  # ms: allreduces
+PAUSES = {10: 60, 100: 20, 1000: 5}  # ms: number of allreduces
 MAX_EXTRA_US = 1000
 
 
 def from_last_begin(reports):
-    """Seconds of each allreduce from when the last rank began, as ranks that slept do not wake at
-    the same time, until the last one was done.
+    """Returns the seconds of each allreduce from when the last rank began until the last one was
+    done, as ranks that slept do not wake at the same time.
     """
     begins = zip(*(report["begins"] for report in reports), strict=True)
     ends = zip(*([begin + time for begin,
@@ -38,7 +38,7 @@ def switch_config(workers):
 
 
 def one_cell(transport, mtu, workers, pauses, samples):
-    """samples: {(transport, mtu, workers, ms): [seconds]}, added to; 0 ms: one after the other."""
+    """Adds to samples: {(transport, mtu, workers, ms): [seconds]}; 0 ms: one after the other."""
     with Lab(HOSTS, transport, mtu, switch_config(workers) if workers > 1 else None) as lab:
         lab.start_switch()
         for ms, iters in {0: STEADY_ITERS, **pauses}.items():

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where a microsecond goes: who had a core, who waited for one, and who was woken, in a loop of
-small allreduces; Fanin's beside the bare exchange's.
+"""
+Shows where each microsecond of a loop of small allreduces goes: which processes had a core, waited
+for one, and were woken; compared with the bare exchange.
 
 A step of the loop is a barrier and an allreduce. Times are the kernel's
 (/proc/PID/task/TID/schedstat, nanoseconds), taken while all ranks wait at both ends of the loop.
-System calls are counted in a run of their own, as counting makes each of them slower.
+System calls are counted in a separate run, as counting makes each of them slower.
 """
 
 import os
@@ -28,7 +29,7 @@ class Thread(NamedTuple):
     """The kernel's counters of a thread, or of several together, since they began."""
 
     cpu_ns: int = 0
-    wait_ns: int = 0  # runnable, and another one had the core
+    wait_ns: int = 0  # runnable, while another thread had the core
     turns: int = 0  # on a core
     asleep: int = 0  # gave the core away to wait (voluntary)
     pushed: int = 0  # lost it, or yielded (involuntary)
@@ -52,7 +53,9 @@ def thread_of(directory):
 
 
 def group_of(pid, namespaces):
-    """Hosts, the middle (the switch, or what stands for it), ksoftirqd; None: neither of them."""
+    """Returns the group: hosts, the middle (the switch, or what replaces it), ksoftirqd; None: none
+    of these.
+    """
     comm = Path("/proc", pid, "comm").read_text().strip()
     if comm.startswith("ksoftirqd/"):
         return "ksoftirqd"
@@ -62,7 +65,7 @@ def group_of(pid, namespaces):
 
 
 def pids_of(namespaces):
-    """{group: [PID]} of what runs now."""
+    """Returns {group: [PID]} of the current processes."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -75,7 +78,7 @@ def pids_of(namespaces):
 
 
 class ThreadMarks(Marks):
-    """Takes what each group's threads had at both ends of the loop."""
+    """Takes the times of each group's threads at both ends of the loop."""
 
     def take(self):
         groups = {}
@@ -110,13 +113,13 @@ class CallMarks(Marks):
         return {}
 
     def calls(self):
-        """{group: system calls}; None: perf can't count here."""
+        """Returns {group: system calls}; None: perf can't count here."""
         self.counters = {}
         return self.ends()[1]
 
 
 def counted(counter):
-    """The counts of a perf stat until now; None if it could not count."""
+    """Returns the counts of a perf stat until now; None if it could not count."""
     counter.send_signal(signal.SIGINT)
     words = counter.communicate(timeout=10)[1]
     fields = [line.split(",") for line in words.splitlines() if "raw_syscalls" in line]
@@ -134,8 +137,8 @@ def can_count():
 
 
 def share_of(begin, end, steps, hosts, cores):
-    """What a step takes: {"wall_us", "idle_us" of all cores, "other_us", groups' {"cpu_us", ...}
-    all together}.
+    """Returns the cost of a step: {"wall_us", "idle_us" of all cores, "other_us", groups'
+    {"cpu_us", ...} all together}.
     """
     wall = end.seconds - begin.seconds
     groups = {}
@@ -159,13 +162,13 @@ def add_calls(share, calls, steps):
 
 
 def row_of(part, size, fanin_shares, bare_shares):
-    """Medians of the rounds of both."""
+    """Returns the medians of the rounds of both."""
     return {"part": "where", "hosts": part.hosts, "bytes": size, "fanin": middle_of(fanin_shares),
             "bare": middle_of(bare_shares)}
 
 
 def middle_of(shares):
-    """The median of each number, one by one."""
+    """Returns the median of each number separately."""
     first = shares[0]
     if isinstance(first, dict):
         return {key: middle_of([share[key] for share in shares if key in share]) for key in first}
@@ -173,7 +176,7 @@ def middle_of(shares):
 
 
 def measured(lab, marks_class, run, task):
-    """Runs a loop with marks: (marks' class at its end)."""
+    """Runs a loop with marks, of a given class at its end, and returns the marks."""
     with marks_class(*lab) as marks:
         run(task._replace(mark=marks.path))
         marks.path.unlink()
@@ -181,7 +184,7 @@ def measured(lab, marks_class, run, task):
 
 
 def share_and_calls(labs, run, task, hosts, with_calls):
-    """The share of a step in a loop, with the system calls of another one."""
+    """Returns the share of a step in a loop, with the system calls of another loop."""
     steps = task.iters - 1
     share = share_of(*measured(labs, ThreadMarks, run, task).ends(), steps, hosts, os.cpu_count())
     for group in ("hosts", "middle"):
@@ -193,7 +196,7 @@ def share_and_calls(labs, run, task, hosts, with_calls):
     return share
 
 
-# ---- for people
+# ---- printing
 
 def text(value):
     return "-" if value is None else f"{value:.1f}"
