@@ -22,14 +22,14 @@ MIB = 1 << 20
 
 
 def softnet_drops():
-    """Frames that the backlogs of all CPUs did not take; of the whole machine."""
+    """Returns the frames that the backlogs of all CPUs refused, of the whole machine."""
     rows = Path("/proc/net/softnet_stat").read_text(encoding="ascii").splitlines()
     return sum(int(row.split()[1], 16) for row in rows)
 
 
 def link_counters(namespace, found):
-    """Adds {"rx", "tx", "rx_dropped", "tx_dropped"} of all links of a namespace, as those of "host"
-    or "port".
+    """Adds {"rx", "tx", "rx_dropped", "tx_dropped"} of all links of a namespace, as counters of
+    "host" or "port".
     """
     for link in json.loads(ip_in(namespace, "-s", "-j", "link", "show", "type", "veth").stdout):
         side, stats = "host" if link["ifname"] == HOST_INTERFACE else "port", link["stats64"]
@@ -51,7 +51,8 @@ def switch_counters(lab):
 
 
 def look(lab, tries=20):
-    """All counters at one time, by their name: taken while no frame moved, unless hosts never rest.
+    """Returns all counters at one time, by name: read while no frame moves, unless hosts never
+    rest.
     """
     for _ in range(tries):
         found = {"softnet": softnet_drops(), **switch_counters(lab)}
@@ -65,7 +66,7 @@ def look(lab, tries=20):
 
 
 def balance(moved):
-    """The counts of frames of all links together, and the frames that no counter has."""
+    """Returns the numbers of frames of all links together, and the frames that no counter has."""
     def of(*names):
         return sum(moved.get(name, 0) for name in names)
     socket = of("switch.rx_missed")
@@ -89,7 +90,8 @@ def balance(moved):
 
 
 def ping_in_background(lab, options):
-    """Each host pings the next one. Returns a thread, and the list that its figures are put into.
+    """Makes each host ping the next one. Returns a thread, and the list that its figures are put
+    into.
     """
     # Sockets are made here: only the main thread may enter namespaces.
     pings = Pings(lab, [(host, lab.host_ip((host + 1) % lab.hosts)) for host in range(lab.hosts)],
@@ -102,7 +104,7 @@ def ping_in_background(lab, options):
 
 
 def start_busy(lab, count):
-    # On the hosts, so that they end with the laboratory.
+    # The loops run on the hosts, so that they end with the laboratory.
     return [lab.spawn(host % lab.hosts, ["/bin/sh", "-c", "while :; do :; done"], "busy")
             for host in range(count)]
 

@@ -29,14 +29,14 @@ HOSTS = (4, 8)
 SIZES = (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
 QUICK_SIZES = (64 * KIB, MIB, 16 * MIB)
 CHAINS = (1, 2, 4, 8)
-# Trees over as many spines.
+# Trees over this many spines.
 SUBGROUPS = (1, 2, 4)
 COLLECTIVES = ("broadcast", "allgather")
 MTUS, PEER_MTU = (9000, 61184), 65535
 WARMUP = 2
 JOB, KEY = 90, "0x5eed"
 SWITCH = {"limits": {"slots": 1024}, "memory": {"megabytes": 512}}
-# way: (least bytes, least ratio of goodput by hosts and collective)
+# way: (minimum of bytes, minimum ratio of goodput by hosts and collective)
 GOALS = (("today", MIB, lambda hosts, collective: 1.2),
          ("openmpi", MIB, lambda hosts,
           collective: {4: 1.0, 8: 1.5}.get(hosts) if collective == "broadcast" else None))
@@ -62,7 +62,9 @@ class Hosts:
                 "transport": "af_packet", "check_ends": True, "times": True}
 
     def in_network(self, collective, size, handler, **parameters):
-        """Seconds of a job on the switch, which its counters must show to have carried the data."""
+        """Returns the seconds of a job on the switch. The switch's counters must show that it
+        carried the data.
+        """
         fabric, hosts = self.fabric, range(self.fabric.hosts)
         parents = fabric.tree("switch0", hosts)
         fabric.install(JOB, KEY, parents, {host: host for host in hosts}, handler=handler,
@@ -136,7 +138,7 @@ def row_of(key, sample):
 
 
 def chains_swept(hosts, size, mtu, rounds):
-    """Allgathers with other numbers of roots that send at once."""
+    """Measures allgathers with other numbers of roots that send at the same time."""
     rows = []
     for chains in CHAINS:
         seconds = statistics.median(hosts.in_network("allgather", size, "broadcast",
@@ -149,7 +151,7 @@ def chains_swept(hosts, size, mtu, rounds):
 
 
 def subgroups_swept(n_hosts, size, mtu, options):
-    """Allgathers over leaves and spines, whose packets take turns on several trees."""
+    """Measures allgathers over leaves and spines, whose packets take turns on several trees."""
     rows = []
     with Fabric(leaf_spine(2, max(SUBGROUPS), n_hosts), mtu=mtu, config=SWITCH) as fabric:
         fabric.start()

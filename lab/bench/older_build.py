@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Another commit of this project, built to be compared with this tree: its programs, kept in
+"""
+Builds another commit of this project, to be compared with this tree. Its programs are kept in
 build/BENCH/COMMIT.
 
 The sources come out of git into a temporary directory (git archive, which leaves no worktree behind
-in .git). What is kept is what a benchmark runs: its programs and the library, laid out as in a
-build directory.
+in .git). Only the programs and the library that a benchmark runs are kept, laid out as in a build
+directory.
 """
 
 import os
@@ -21,7 +22,7 @@ BUILD_SECONDS = 1200
 
 
 def git(*arguments):
-    """Runs git on this project; None if git says no."""
+    """Runs git on this project; None if git fails."""
     try:
         done = subprocess.run(["git", "-c", "safe.directory=*", "-C", SOURCE_DIR, *arguments],
                               stdin=subprocess.DEVNULL,
@@ -32,8 +33,8 @@ def git(*arguments):
 
 
 def commit_of(name, others=""):
-    """The full name of a commit; LabError if there is none of that name. others: what else may be
-    asked for, for its words.
+    """Returns the full name of a commit; LabError if there is none of that name. others: other
+    allowed names, for the error's text.
     """
     commit = git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
     if commit is None:
@@ -46,8 +47,8 @@ def commit_of(name, others=""):
 
 
 def _step(arguments, directory, log, **options):
-    """A step of the build; it goes when this process is interrupted. LabError with its last words
-    if it fails.
+    """Runs a step of the build; the step ends when this process is interrupted. LabError with its
+    last output if it fails.
     """
     with open(log, "ab") as out:
         process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
@@ -66,7 +67,9 @@ def _step(arguments, directory, log, **options):
 
 
 def _targets(build, programs):
-    """Where a configured build will have its programs: rooms have moved since older commits."""
+    """Returns where a configured build will have its programs: rooms have moved since older
+    commits.
+    """
     listed = subprocess.run(["ninja", "-C", str(build), "-t", "targets", "all"],
                             stdin=subprocess.DEVNULL, capture_output=True, text=True,
                             check=True, timeout=60).stdout
@@ -78,7 +81,7 @@ def _targets(build, programs):
 
 
 def _build(commit, directory, target, programs):
-    """Builds a commit inside of a directory and puts what runs into another one."""
+    """Builds a commit inside of a directory, and copies the files that run into another one."""
     sources, build, log = directory / "sources", directory / "build", directory / "log"
     sources.mkdir()
     archive = directory / "sources.tar"
@@ -98,20 +101,20 @@ def _build(commit, directory, target, programs):
 
 
 def build_of(commit, say, bench, programs):
-    """The directory with a commit's programs for a benchmark; builds them if they are not there.
-    say: tells people. commit: its full name.
+    """Returns the directory with a commit's programs for a benchmark; builds them if they are not
+    there. say: prints messages. commit: its full name.
     """
     kept = BUILD_DIR / bench / commit
     if kept.is_dir():
         return kept
     say(f"building {commit[:10]} into {kept}; this is done once")
     kept.parent.mkdir(parents=True, exist_ok=True)
-    # The name is one of those that the next laboratory removes if this process is killed outright.
+    # The next laboratory removes a directory with such a name if this process is killed.
     with tempfile.TemporaryDirectory(prefix=f"fanin-{os.getpid()}-build-") as directory:
         target = Path(directory, "kept")
         target.mkdir()
         _build(commit, Path(directory), target, programs)
-        # All at once: a directory of that name is complete.
+        # The rename makes it appear at once: a directory of that name is complete.
         half = kept.with_name(f"{kept.name}.{os.getpid()}")
         try:
             shutil.copytree(target, half, symlinks=True)

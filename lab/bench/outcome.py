@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The end of each bench that measures in laboratories: its result for people or as JSON, its
-errors, its exit status.
+"""The end of each bench that measures in laboratories: prints its result as text or as JSON, prints
+its errors, and sets the exit status.
 """
 
 import json
@@ -11,11 +11,11 @@ from lab.namespaces import Interrupted, LabError, report_interruption
 
 def outcome(name, options, measure, tell):
     """
-    Measures and tells. Returns the exit status: 0 if the result's "ok" is true.
+    Measures, and prints the result. Returns the exit status: 0 if the result's "ok" is true.
 
-    measure: returns the result, a dictionary with "ok" and "error". tell: prints it for people.
-    options: with json, one JSON object and nothing else is printed, also of an error. name: of the
-    bench, before an error.
+    measure: returns the result, a dictionary with "ok" and "error". tell: prints it as text.
+    options: with json, only one JSON object is printed, even for an error. name: of the bench,
+    printed before an error.
     """
     try:
         result = measure()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Benchmarks in pairs of runs, this tree's build and an older commit's in turns: options, turns,
-ratios, a table for people.
+ratios, a printed table.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def pair_count(text):
 
 
 def add_options(parser):
-    """Options of a benchmark that is in pairs only if it is asked for."""
+    """Adds the options of a benchmark that runs in pairs only on request."""
     parser.add_argument("--against", metavar="COMMIT",
                         help="in pairs of runs with an older commit, which is built for it")
     parser.add_argument("--pairs", type=pair_count, metavar="N",
@@ -46,22 +46,23 @@ def catch_signals():
 
 
 def turns(pairs, sides):
-    """(pair, side) in the order of their runs: every other pair begins with the other side."""
+    """Returns (pair, side) in the order of their runs: every other pair begins with the other side.
+    """
     return [(pair, side) for pair in range(pairs)
             for side in (list(sides) if pair % 2 == 0 else list(sides)[::-1])]
 
 
 def sides_of(bench, against, programs, say):
-    """The commit's full name, and the directory with the programs of each side. LabError if they
-    can't be had.
+    """Returns the commit's full name, and the directory with the programs of each side. Raises
+    LabError if they can't be built.
     """
     commit = commit_of(against)
     return commit, {THIS: BUILD_DIR, AGAINST: build_of(commit, say, bench, programs)}
 
 
 def case_of(name, this, against):
-    """A row: medians of both sides' figures, of which more is better, and the median and quartiles
-    of the pairs' ratios.
+    """Returns a row: medians of both sides' figures, of which more is better, and the median and
+    quartiles of the pairs' ratios.
     """
     ratios = [mine / other for mine, other in zip(this, against, strict=True)]
     lower, upper = quartiles(ratios)
@@ -72,8 +73,8 @@ def case_of(name, this, against):
 
 def compare(bench, against, pairs, programs, run, say):
     """
-    Runs both sides in turns. run(build): one run's figures, by the cases' names; LabError if it
-    fails. Returns the object that --json prints.
+    Runs both sides in turns. run(build): returns one run's figures, by the cases' names; raises
+    LabError if the run fails. Returns the object that --json prints.
     """
     catch_signals()
     commit, sides = sides_of(bench, against, programs, say)
@@ -95,7 +96,7 @@ def compare(bench, against, pairs, programs, run, say):
 
 
 def table(result, unit):
-    """The result as a table for people. unit: of the figures."""
+    """Returns the result as a table. unit: of the figures."""
     this = f"this tree ({result['commit'][:10]}{' with changes' if result['changed'] else ''})"
     width = max(len(case["name"]) for case in result["cases"])
     lines = [f"{unit} of {this} / {result['against'][:10]}, medians of {result['pairs']} pairs; "

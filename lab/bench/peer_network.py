@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The network of Fanin's peers on the hosts of a laboratory: their links to a Linux bridge, and
-mpirun over these.
+mpirun over these links.
 """
 
 from lab.bridged import make_bridge
@@ -17,8 +17,8 @@ def peer_ip(host):
 
 
 def peer_links(lab, mtu):
-    """A bridge in a namespace of its own, with a veth to each host; offloads as the kernel has
-    them. Returns the name.
+    """Makes a bridge in a namespace of its own, with a veth to each host; offloads are the kernel's
+    defaults. Returns the namespace's name.
     """
     middle = f"{lab.prefix}-br"
     lab.namespaces.append(middle)
@@ -45,8 +45,8 @@ def set_peer_mtu(lab, middle, mtu):
 
 
 def mpi_files(lab):
-    """What mpirun needs to start ranks in other namespaces: a list of names, and what it takes for
-    ssh.
+    """Writes the files with which mpirun starts ranks in other namespaces: a list of names, and a
+    script in place of ssh.
     """
     (lab.directory / "hosts").write_text(
         "127.0.0.1 localhost\n" + "".join(f"{peer_ip(host)} p{host}\n"
@@ -67,8 +67,8 @@ def peer_program(name):
 
 
 def openmpi(lab, middle, arguments, *task):
-    """Seconds of each collective. arguments: mpirun's, that say where ranks run and how they reach
-    each other. task: collective-mpi's arguments.
+    """Returns the seconds of each collective. arguments: those of mpirun that say where ranks run
+    and how they reach each other. task: collective-mpi's arguments.
     """
     lab.spawned += 1
     command = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"',
@@ -82,7 +82,7 @@ def openmpi(lab, middle, arguments, *task):
 
 
 def tcp_arguments(lab):
-    """The arguments of mpirun: one rank per host; ranks use the peers' links."""
+    """Returns the arguments of mpirun: one rank per host; ranks use the peers' links."""
     network = f"{PEER_NETWORK}.0/24"
     return ["-H", ",".join(f"p{host}" for host in range(lab.hosts)), "--mca", "plm_rsh_agent",
             lab.directory / "agent", "--mca",

@@ -28,8 +28,8 @@ class PlotError(Exception):
 
 
 def series_of(rows, by, name="results"):
-    """(name of x, {label: [(x, y), ...] in order of x}). Lines that are equal under several labels
-    are kept once.
+    """Returns (name of x, {label: [(x, y), ...] in order of x}). Lines that are equal under several
+    labels are kept once.
     """
     if not rows:
         raise PlotError(f'found no rows in "{name}"')

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What plot.py draws of `./dev bench allreduce --json`: hosts on UDP sockets beside Open MPI's TCP,
-at the same MTU and at its best.
+"""
+Plots of `./dev bench allreduce --json` for plot.py: hosts on UDP sockets and Open MPI's TCP, at the
+same MTU and at its best.
 
-Colours and the missing background suit light and dark pages.
+Colours and the transparent background suit light and dark pages.
 """
 
 from lab.bench.allreduce_rows import ALLREDUCE, BARRIER, HOSTS, IN_PLACE
@@ -19,8 +20,8 @@ def in_place(rows):
 
 
 def by_size(rows):
-    """{(who, MTU): [(bytes, Gbit/s)]} of allreduces of four hosts. Open MPI's best is the best of
-    all its links.
+    """Returns {(who, MTU): [(bytes, Gbit/s)]} of allreduces of four hosts. Open MPI's best is the
+    best over all its links.
     """
     lines = {}
     for row in in_place(rows):
@@ -40,8 +41,8 @@ def by_size(rows):
 
 
 def bars(rows, field, wanted):
-    """(values of a field, {(who, MTU): [Gbit/s for each]}) of the rows of one size that are wanted;
-    None: fewer than two values.
+    """Returns (values of a field, {(who, MTU): [Gbit/s for each]}) of the wanted rows of one size;
+    None if there are fewer than two values.
     """
     chosen = [row for row in in_place(rows) if row["bytes"] == BAR_BYTES and wanted(row)]
     values = list(dict.fromkeys(row[field] for row in chosen))
@@ -96,7 +97,7 @@ def finish(axes):
 
 
 def panels_of(rows):
-    """(draw, arguments) of each panel that there are rows for."""
+    """Returns (draw, arguments) of each panel that has rows."""
     lines = by_size(rows)
     hosts = bars(rows, "hosts", lambda row: row["collective"] == ALLREDUCE)
     collectives = bars(rows, "collective",
@@ -119,7 +120,7 @@ def draw(document, out):
     panels = panels_of(document["results"])
     if not panels:
         raise ValueError('found no rows with "udp" hosts in "results", expected some')
-    # The same rows are the same file.
+    # Equal rows must give equal files.
     pyplot.rcParams.update({"svg.hashsalt": "fanin", "svg.fonttype": "none",
                             "font.family": "sans-serif"})
     figure, axes = pyplot.subplots(1, len(panels), figsize=(6.5 * len(panels), 4.5),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What `./dev bench congestion --plots DIR` draws: goodput by variant and by share of hosts, how
-much links are used, latency, and timeouts.
+"""The plots of `./dev bench congestion --plots DIR`: goodput by variant and by share of hosts, the
+use of links, latency, and timeouts.
 """
 
 import statistics
@@ -12,7 +12,7 @@ BINS = [n / 20 for n in range(21)]
 
 
 def spread(axes, points, label):
-    """A line through medians, with quartiles. points: {x: values}."""
+    """Draws a line through medians, with quartiles. points: {x: values}."""
     x = sorted(points)
     middle = [statistics.median(points[one]) for one in x]
     low, high = zip(*(quartiles(points[one]) for one in x))
@@ -92,7 +92,7 @@ DRAWN = {"free": (draw_goodput, draw_used), "spine": (draw_goodput, draw_used),
 
 
 def draw_part(pyplot, part, rows, directory):
-    """A line of panels for each topology, or for each background."""
+    """Draws a line of panels for each topology, or for each background."""
     by = "background" if part == "timeouts" else "topology"
     groups = congestion.groups_of(rows, by)
     figure, axes = pyplot.subplots(len(groups), len(DRAWN[part]),
@@ -108,7 +108,7 @@ def draw_part(pyplot, part, rows, directory):
 
 
 def draw(rows, directory):
-    """A file for each part that there are rows of."""
+    """Draws a file for each part that has rows."""
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot

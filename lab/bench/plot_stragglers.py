@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What plot.py draws of `./dev bench stragglers --json`: a panel for each part, and for figure 8
+"""Plots of `./dev bench stragglers --json` for plot.py: a panel for each part and, for figure 8,
 one for each member.
 """
 
 from lab.bench import stragglers
 from lab.bench import stragglers_reasons
 
-# Of a member whose ranks hardly ever lead there is nothing to show.
+# A member whose ranks hardly ever lead has nothing to show.
 MIN_WAITING = 0.05
 WORKERS = ("A1", "A2", "B1", "B2")
 TITLES = {"loads": "background by DCTCP", "loads-udp": "background by UDP",
@@ -45,7 +45,7 @@ def draw_timeline(axes, row):
 
 
 def draw_reasons(axes, rows):
-    """What the path of a job's straggler carries, one bar for each load and member."""
+    """Draws the traffic on the path of a job's straggler, one bar for each load and member."""
     found = [line for line in stragglers_reasons.summarise(rows) if line["question"] == "paths"
              and line["waiting"] >= MIN_WAITING]
     labels = [f"{line['label']} {line['member']}" for line in found]
@@ -62,8 +62,8 @@ def draw_reasons(axes, rows):
 
 
 def draw(document, out):
-    """Draws what there is: one panel for each part with medians, one for the reasons, and six for
-    figure 8.
+    """Draws one panel for each part with medians, one for the reasons, and six for figure 8, as far
+    as there are rows.
     """
     import matplotlib
     matplotlib.use("Agg")

@@ -24,7 +24,7 @@ WAVES = (1, 4, 16, 64)
 # As in the paper, a wave has 8 KiB.
 WAVE_BLOCKS = 8
 WINDOW = 512
-# Waves of one block, as many as the window has: nothing but the window bounds what is in flight.
+# Waves of one block, as many as the window has blocks: only the window bounds the blocks in flight.
 NO_WAVES = {"waves": WINDOW, "wave_blocks": 1}
 SIZES = tuple(KIB << shift for shift in range(4, 14, 3))
 TOPOLOGIES = {"small": {"leaves": 2, "hosts_per_leaf": 4, "ranks": 8},
@@ -33,11 +33,11 @@ BYTES = 4 * MIB
 QUICK = {"tables": (4, 64, 1024), "waves": (1, 16), "sizes": (16 * KIB, MIB),
          "topologies": ("small",), "bytes": MIB}
 LINK_MBIT = 1000
-# Each row is the median of so many seeds; hosts are late at random, so that packets of a block do
-# not come at once.
+# Each row is the median of this many seeds; hosts are late at random, so that packets of a block do
+# not come at the same time.
 SEEDS = 3
 BUSY = {"busy_share": 0.05, "busy_ns": 20000}
-# Goodput of so much of the best counts as the best.
+# Goodput of at least this share of the best counts as the best.
 NEAR = 0.9
 
 
@@ -68,8 +68,8 @@ def allreduces_of(size):
 
 
 def run_of(topology, handler, seed, table, waves, size):
-    """A run: what its row is known by, and its options. waves: a number; 0: none; None: those that
-    hosts choose.
+    """Makes a run: the fields that identify its row, and its options. waves: a number; 0: none;
+    None: hosts choose it.
     """
     chosen = {"waves": waves,
               "wave_blocks": WAVE_BLOCKS} if waves else NO_WAVES if waves == 0 else {}
@@ -107,7 +107,7 @@ def tables(arguments):
 
 
 def waves(arguments):
-    """Figure 10: table sizes by waves, given ones, none, and those that hosts choose."""
+    """Figure 10: table sizes by waves: given numbers, none, and those that hosts choose."""
     return run_all("waves", baseline(arguments, [arguments.bytes]) +
                    [run_of(topology, handler, seed, table, number, arguments.bytes)
                     for topology in arguments.topologies for handler in HANDLERS
@@ -164,7 +164,7 @@ def show(part, rows):
 # ------------------------------------------------------------------ the paper's orders
 
 class Findings:
-    """Sentences about the paper's orders, each of which comes out or does not."""
+    """Sentences about the paper's orders, each of which is found or not."""
 
     def __init__(self):
         self.same = []
@@ -175,13 +175,13 @@ class Findings:
 
 
 def worst_of_best(rows):
-    """The smallest table's goodput as a share of the best table's."""
+    """Returns the smallest table's goodput as a share of the best table's."""
     found = {table: median_of(group) for (table,), group in groups_of(rows, "table").items()}
     return found[min(found)] / max(found.values())
 
 
 def judge_tables(rows, findings):
-    """Push is more sensitive to the table's size than pull (figure 9)."""
+    """Judges whether push is more sensitive to the table's size than pull (figure 9)."""
     for (topology, size), group in groups_of([row for row in rows if row["handler"] != "single"],
                                              "topology", "bytes").items():
         left = {handler: worst_of_best(one) for (handler,),
@@ -193,7 +193,7 @@ def judge_tables(rows, findings):
 
 
 def waves_needed(rows):
-    """The fewest waves that come near the best of the given numbers."""
+    """Returns the smallest of the given numbers of waves whose goodput counts as the best."""
     found = {number: median_of(group) for (number,),
              group in groups_of(rows, "waves").items() if number}
     return min(number for number, goodput in found.items() if goodput >= NEAR * max(found.values()))

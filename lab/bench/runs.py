@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The results of a measured loop's ranks: fanin-perf's, or those of a program of bench/peers. Each
-rank times every collective by itself and checks the first and the last one.
+rank times every collective separately and checks the first and the last one.
 """
 
 import json
@@ -12,25 +12,25 @@ RUN_SECONDS = 180
 
 
 def slowest(times_of_ranks):
-    """Each collective's time on its slowest rank."""
+    """Returns each collective's time on its slowest rank."""
     return [max(times) for times in zip(*times_of_ranks, strict=True)]
 
 
 def times_of(name, report):
-    """Seconds of each collective of a run; LabError if an element was wrong."""
+    """Returns the seconds of each collective of a run; LabError if an element was wrong."""
     if report["mismatches"] != 0:
         raise LabError(f"{name}: {report['mismatches']} elements are wrong")
     return report["times"]
 
 
 def figure(times):
-    """A run's figure."""
+    """Returns a run's figure."""
     return statistics.median(times)
 
 
 def perf_run(lab, ranks, name="fanin-perf"):
-    """Waits for fanin-perf's ranks: (seconds of each collective, reports). LabError with their
-    words if one fails.
+    """Waits for fanin-perf's ranks. Returns (seconds of each collective, reports); LabError with
+    their output if one fails.
     """
     for rank in ranks:
         rank.wait(RUN_SECONDS)
@@ -44,8 +44,8 @@ def perf_run(lab, ranks, name="fanin-perf"):
 
 
 def peer_run(lab, processes, name):
-    """Waits for a peer's processes, the first of which reports. Seconds of each collective;
-    LabError with their words if one fails.
+    """Waits for a peer's processes, the first of which reports. Returns the seconds of each
+    collective; LabError with their output if one fails.
     """
     for process in processes:
         if process.wait(RUN_SECONDS) != 0:

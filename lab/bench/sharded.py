@@ -17,19 +17,19 @@ from lab.bench.options import add_bytes, add_processes, add_repeated, bench_pars
 from lab.bench.virtual_time import RunError
 
 MIB = 1 << 20
-# A bounded queue at a host's link makes room for the other collective; alone each is faster
-# without.
+# A bounded queue at a host's link leaves room for the other collective; a collective alone is
+# faster without the bound.
 VARIANTS = {"reduce_scatter": {"queue_us": 0}, "allgather": {"queue_us": 0}, "pair": {}, "ring": {}}
 RANKS, LEAVES = (8, 16), (1, 4)
 BYTES, QUICK_BYTES = (MIB, 4 * MIB), (4 * MIB,)
 RATE_MBIT = 10000
 REPEATS = 5
-# What is wanted: the pair's time in those of the longer one alone, and the ring's in those of the
-# pair; of vectors from so many bytes on.
+# Goals: the pair's time relative to the longer one alone, and the ring's relative to the pair's;
+# for vectors from this many bytes on.
 MAX_OF_LONGER, MIN_OF_RING = 1.25, 1.3
 GOALS_FROM = 4 * MIB
-# Of a reduce_scatter each link down to a host carries a rank's part, and for each block of 1408
-# bytes 96 bytes of headers.
+# In a reduce_scatter each link down to a host carries a rank's part, and 96 bytes of headers for
+# each block of 1408 bytes.
 MAX_OF_PART, HEADERS = 1.05, 0.0682
 
 

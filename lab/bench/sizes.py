@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sizes of messages, as people write them."""
+"""Sizes of messages in words, such as "64 KiB"."""
 
 import argparse
 import re

@@ -21,8 +21,8 @@ from lab.bench.instructions import BUILD_DIR
 from lab.bench.options import bench_parser
 from lab.bench.sparse_network import Network
 
-# At 10 %: values of contributions per second, and what that is of the bare loop's. Of the medians;
-# of the fastest batches where others left the core to few of them.
+# Goals at 10 %: values of contributions per second, and their share of the bare loop's. They are
+# for the medians, or for the fastest batches if too few batches were undisturbed.
 GOAL_DENSITY = 0.1
 GOAL_NNZ_PER_S = {"array": 350e6, "hash": 100e6}
 GOAL_RATIO = 0.6
@@ -48,7 +48,7 @@ class Core:
 
     @staticmethod
     def missed(rows):
-        """A sentence for each goal that a row misses."""
+        """Returns a sentence for each goal that a row misses."""
         sentences = []
         for row in rows:
             if row["density"] != GOAL_DENSITY or row["kind"] not in GOAL_NNZ_PER_S:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sparse allreduce over two leaves and two spines, beside dense ones and beside hosts that do it
-among themselves.
+"""
+Sparse allreduce over two leaves and two spines, compared with dense allreduces and with sparse
+allreduces among hosts.
 
-All ports are links of RATE_MBIT, those between switches no faster. Each way sums the same vectors
-of f32: as many values at random indices on each rank, zeros elsewhere. An allreduce's time is that
-of its slowest rank, a row's the median of all; `bytes` are those of an allreduce on all links in
-both directions, from the interfaces' counters, headers included.
+All ports are links of RATE_MBIT; those between switches are no faster. Each way sums the same
+vectors of f32: as many values at random indices on each rank, zeros elsewhere. An allreduce's time
+is that of its slowest rank, a row's the median of all; `bytes` are those of an allreduce on all
+links in both directions, from the interfaces' counters, including headers.
 """
 
 import statistics
@@ -23,14 +24,14 @@ MIB = 1 << 20
 SIZES = (16, 64)
 DENSITIES = (0.002, 0.01, 0.1, 0.2)
 RUN_SECONDS = 600
-# TCP over a link that others fill may stand still for seconds.
+# TCP over a link that is filled by others may stall for seconds.
 TIMEOUT_MS = 60000
-# Their results don't depend on the density.
+# The results of these ways don't depend on the density.
 DENSE_WAYS = {"dense": {"handler": "single"}, "ring": {"handler": "ring"}}
 SPARSE_WAYS = {"sparse": {"handler": "sparse", "sparse": True},
                "maybe-sparse": {"handler": "sparse", "maybe_sparse": True},
                "sparcml": {"handler": "ring", "sparse": True}}
-# (density, way, what is compared, least ratio of the other way's to this one's): issued for both
+# (density, way, compared quantity, minimum ratio of the other way's to this one's): goals for both
 # sizes.
 GOALS = ((0.002, "maybe-sparse", "bytes", "dense", 40),
          (0.002, "maybe-sparse", "bytes", "ring", 80),
@@ -41,8 +42,8 @@ GOALS = ((0.002, "maybe-sparse", "bytes", "dense", 40),
 
 
 class RatedFabric(Fabric):
-    """Every port is a link of RATE_MBIT. Buckets cover the time in which a worker may not have a
-    core, 10 ms.
+    """A fabric in which every port is a link of RATE_MBIT. Buckets cover the time for which a
+    worker may not have a core, 10 ms.
     """
 
     def switch_config(self, switch):
@@ -53,13 +54,14 @@ class RatedFabric(Fabric):
 
 
 def counters_of(fabric):
-    """Bytes on all links in both directions."""
+    """Returns the bytes on all links in both directions."""
     ends = [(fabric.host_namespace(host), HOST_INTERFACE) for host in range(HOSTS)]
     ends += [(fabric.switch_ns(a), f"to-{b}") for a, b in fabric.topology.links]
     total = 0
     for namespace, interface in ends:
         with inside(namespace):
-            # Each namespace sees its own interfaces only through netlink or a sysfs of its own.
+            # A namespace shows its own interfaces only through netlink, or through a sysfs of its
+            # own.
             lines = Path("/proc/net/dev").read_text().splitlines()
         fields = next(line.split(":")[1].split() for line in lines
                       if line.strip().startswith(f"{interface}:"))
@@ -68,8 +70,8 @@ def counters_of(fabric):
 
 
 def measure_sessions(fabric, way, sessions, iterations, **options):
-    """As measure_way of several jobs, one after the other: over which spine a TCP connection goes
-    is decided anew each time.
+    """Measures several jobs, one after the other, as measure_way does: each job chooses anew the
+    spines that its TCP connections take.
     """
     found = [measure_way(fabric, way, iterations, 1, **options) for _ in range(sessions)]
     return [second for seconds, _,
@@ -78,7 +80,7 @@ def measure_sessions(fabric, way, sessions, iterations, **options):
 
 
 def measure_way(fabric, way, iterations, warmup, **options):
-    """One way: (seconds of each allreduce, bytes of one, rank 0's report)."""
+    """Measures one way. Returns (seconds of each allreduce, bytes of one, rank 0's report)."""
     before = counters_of(fabric)
     ranks = [fabric.spawn_named(host, "bench", host, HOSTS, transport="af_packet", iters=iterations,
                                 warmup=warmup, times=True,
@@ -96,7 +98,9 @@ def measure_way(fabric, way, iterations, warmup, **options):
 
 
 def make_row(vector, way, seconds, used, report):
-    """vector: what is the same for all ways, as one of vectors_of or without a density."""
+    """Makes a row. vector: the fields common to all ways, as one of vectors_of or without a
+    density.
+    """
     sparse = report["sparse"] or {}
     return {"part": "network", **vector, "way": way, "seconds": statistics.median(seconds),
             "seconds_all": seconds, "bytes": used,
@@ -115,7 +119,7 @@ def name_of(row):
 
 
 def add_ratios(rows):
-    """To each row of a sparse way: what the others take of this one's time and bytes."""
+    """Adds to each row of a sparse way the ratios of the other ways' time and bytes to its own."""
     def find(row, way, *keys):
         return next((other for other in rows if other["way"] == way
                      and all(other[key] == row[key] for key in keys)), None)
@@ -130,7 +134,9 @@ def add_ratios(rows):
 
 
 def elements_of(path):
-    """The vector's length, which the first line of a file of indices says that is no comment."""
+    """Returns the vector's length, which is in the first line of a file of indices that is not a
+    comment.
+    """
     with open(path, encoding="ascii") as file:
         words = next((line.split() for line in file if line.strip() and not line.startswith("#")),
                      [])
@@ -141,7 +147,7 @@ def elements_of(path):
 
 
 def vectors_of(quick, files):
-    """The vectors that are summed: {bytes: [{"density": ..., "file": ...}]}."""
+    """Returns the vectors that are summed: {bytes: [{"density": ..., "file": ...}]}."""
     densities = (DENSITIES[0], DENSITIES[-1]) if quick else DENSITIES
     vectors = {size * MIB: [{"density": density, "file": None} for density in densities]
                for size in (SIZES[:1] if quick else SIZES)}
@@ -151,8 +157,8 @@ def vectors_of(quick, files):
 
 
 def cells_of(vector_bytes, vectors, quick):
-    """(vector, way, fanin-perf's options, (sessions, iterations)) of all measurements with vectors
-    of this length.
+    """Returns (vector, way, fanin-perf's options, (sessions, iterations)) of all measurements with
+    vectors of this length.
     """
     plain = {"vector_bytes": vector_bytes, "density": None, "file": None}
     for way, options in DENSE_WAYS.items():
@@ -171,7 +177,7 @@ class Network:
     name = "network"
     title = f"8 hosts, 2 leaves, 2 spines, links of {RATE_MBIT} Mbit/s"
 
-    files = ()  # of indices, as fanin-perf(1) reads them: vectors beside the uniform ones
+    files = ()  # of indices, as read by fanin-perf(1): in addition to the uniform vectors
 
     @classmethod
     def measure(cls, quick):
@@ -194,7 +200,7 @@ class Network:
 
     @staticmethod
     def missed(rows):
-        """A sentence for each goal that a row misses."""
+        """Returns a sentence for each goal that a row misses."""
         sentences = []
         for row in rows:
             for density, way, what, other, least in GOALS:
@@ -218,7 +224,7 @@ class Network:
             def cell(what, other, row=row):
                 found = row.get("ratios", {}).get(what, {}).get(other)
                 return "" if found is None else f"{found:.2f}"
-            # What was sent as dense blocks has no densities.
+            # Vectors that were sent as dense blocks have no densities.
             out = f"{100 * row['density_out']:.3g} %" if row["density_out"] else ""
             print(f"{name_of(row):22} {out:>8} {row['way']:13} {row['seconds'] * 1e3:9.1f} "
                   f"{row['bytes'] / 1e6:9.2f} {cell('seconds', 'dense'):>8} "

@@ -28,7 +28,7 @@ LOAD_TOLERANCE = 0.05
 TIMELINE_SECONDS = 0.4
 PATH_MBIT = 100
 BIN_MS = 20
-# Loads at which the paper's order is expected, and the least distance of pa-atp from atp at the
+# Loads at which the paper's order is expected, and the minimum distance of pa-atp from atp at the
 # last one.
 ORDER = ("pa-atp", "straw", "atp", "sync")
 ORDER_LOADS = (0.6, 0.8)
@@ -42,7 +42,9 @@ FAIR_SHARE = 0.7
 
 
 def run_one(options):
-    """One run, options as of stragglers-bench: what it prints, without a trace unless asked for."""
+    """Makes one run, with options of stragglers-bench. Returns its output, without a trace unless
+    one is requested.
+    """
     found = virtual_time.run_one("stragglers-bench", options)
     for job in found["jobs"]:
         if job["error"] or not job["exact"]:
@@ -52,7 +54,7 @@ def run_one(options):
 
 
 def count(found, place, *names):
-    """The sum of counters over all jobs; place: "switch", "server" or "ranks"."""
+    """Returns the sum of counters over all jobs; place: "switch", "server" or "ranks"."""
     total = 0
     for job in found["jobs"]:
         for one in job["ranks"] if place == "ranks" else [job[place]]:
@@ -88,14 +90,14 @@ def make_row(part, options, found):
 
 
 def run_all(part, runs, processes):
-    """Rows of many runs, in their order."""
+    """Returns the rows of many runs, in their order."""
     return virtual_time.run_all(f"stragglers: {part}", runs, processes,
                                 lambda options: make_row(part, options, run_one(options)))
 
 
 def summarise(rows, *keys):
-    """{values of keys: summary of the runs that have them}. Runs that did not end make the median
-    that of fewer.
+    """Returns {values of keys: summary of the runs that have them}. Runs that did not end are left
+    out of the median.
     """
     groups = {}
     for row in rows:
@@ -169,8 +171,8 @@ def memory(quick, processes):
 
 
 def fairness(_quick, processes):
-    """A job's worker among three DCTCP flows that do not end. The job's other path has none, so
-    that it is the straggler; or six.
+    """A job's worker has a path with three DCTCP flows that do not end. The job's other path has
+    none, so that the worker is the straggler, or six.
     """
     runs = [{"member": member, "scenario": "fairness", "jobs": 1, "ranks": 2, "paths": 2,
              "iterations": 1, "bytes": 12000000,
@@ -179,7 +181,7 @@ def fairness(_quick, processes):
     found = virtual_time.run_all("stragglers: fairness", runs, processes, run_one)
     rows = []
     for options, one in zip(runs, found, strict=True):
-        # From the second 0.2 s on: slow start is over; until the job ends.
+        # Counted from the second 0.2 s on, when slow start is over, until the job ends.
         bins = [at for at in one["trace"]["bins"][round(0.2 * 1000 / BIN_MS):]
                 if at["sent_mbit"][0] > 1]
         flows_mbit = statistics.mean(at["background_mbit"][0] for at in bins) / 3
@@ -206,7 +208,7 @@ PARTS = {"timeline": timeline, "loads": loads, "loads-udp": loads_udp, "without-
          "reasons": reasons}
 
 
-# -------------------------------------------------------------- what is shown, and what is expected
+# -------------------------------------------------------------- tables and expectations
 
 def show_timeline(rows):
     print("figure 8: A's workers and their shares of their paths while the first one's has 80 "
@@ -261,7 +263,9 @@ def show(part, rows):
 
 
 def order_missed(which, found, order):
-    """A sentence for each pair of neighbours in the order whose medians are the other way round."""
+    """Returns a sentence for each pair of neighbours in the order whose medians are in the opposite
+    order.
+    """
     sentences = []
     for faster, slower in zip(order, order[1:]):
         if faster in found and slower in found and found[faster] >= found[slower]:
@@ -300,7 +304,7 @@ def missed_timeline(rows):
 
 
 def missed(part, rows):
-    """A sentence for each expectation that rows miss."""
+    """Returns a sentence for each expectation that rows miss."""
     sentences = []
     if part == "timeline":
         sentences += missed_timeline(rows)

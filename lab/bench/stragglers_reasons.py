@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`./dev bench stragglers --part reasons`: why members of the family come out as they do, from
-traces of single runs.
+"""
+`./dev bench stragglers --part reasons`: explains the differences between members of the family,
+from traces of single runs.
 
 A rank is ahead by the blocks that the switch has and whose results have not come. A job's straggler
 is the rank that is least ahead; a rank that is LEADS blocks or more ahead of it leads. Shares are
@@ -12,13 +13,14 @@ import statistics
 BIN_MS = 20
 PATH_MBIT = 100
 LEADS = 20
-# Less of a path's rate in a bin is not sending.
+# A smaller share of a path's rate in a bin counts as not sending.
 IDLE = 0.003
 SEEDS = 6
 
 
 def lines(quick):
-    """(question, label, options of the run without its seed), in the order of the tables."""
+    """Returns (question, label, options of the run without its seed), in the order of the tables.
+    """
     found = []
     for load in ((0.8,) if quick else (0.6, 0.8)):
         for member in ("sync", "atp", "straw", "pa-atp"):
@@ -45,7 +47,7 @@ def lines(quick):
 
 
 def runs(quick):
-    """Options of all runs, each with the question and the label of its line."""
+    """Returns the options of all runs, each with the question and the label of its line."""
     found = []
     for question, label, options in lines(quick):
         # Runs of 16 ranks take longest.
@@ -56,14 +58,14 @@ def runs(quick):
 
 
 def bins_of(found):
-    """The trace's bins until the first job ends."""
+    """Returns the trace's bins until the first job ends."""
     end = min(job["begin"] + job["seconds"] for job in found["jobs"])
     trace = found["trace"]
     return trace["bins"][:max(1, int(end / trace["bin_seconds"]))]
 
 
 def ranks_of(found):
-    """For each job its workers' numbers."""
+    """Returns the numbers of each job's workers."""
     ranks, first = [], 0
     for job in found["jobs"]:
         ranks.append(range(first, first + len(job["ranks"])))
@@ -72,8 +74,8 @@ def ranks_of(found):
 
 
 def measure_stragglers(found, bins):
-    """The traffic on the stragglers' paths. Only bins in which a job has a leading rank count;
-    without such a bin there are no values.
+    """Measures the traffic on the stragglers' paths. Only bins in which a job has a leading rank
+    count; without such a bin there are no values.
     """
     paths = [rank["path"] for job in found["jobs"] for rank in job["ranks"]]
     ranks = ranks_of(found)
@@ -155,8 +157,8 @@ COLUMNS["roles"] = COLUMNS["paths"]
 
 
 def summarise(rows):
-    """One line for each question, label and member: means over seeds, but for seconds and their
-    quartiles.
+    """Returns one line for each question, label and member: means over seeds, except for seconds,
+    which have a median and quartiles.
     """
     groups = {}
     for row in rows:

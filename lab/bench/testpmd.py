@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""dpdk-testpmd on the ports of a laboratory: in the switch's place, forwarding, or at the hosts'
-ends, as the load.
+"""
+dpdk-testpmd on the ports of a laboratory: in the switch's place, forwarding, or at the hosts' ends,
+as the load.
 
-The load is a reflector: it sends every frame back where it came from, with the MAC addresses
-swapped, so that a fixed number of frames circulates. A frame that leaves end 0 is for end 1 and the
-other way round, and so with 2 and 3: these are the pairs of ports that testpmd forwards between,
-and the addresses by which a learning switch does the same.
+The load is a reflector: it sends every frame back on its link, with the MAC addresses swapped, so
+that a fixed number of frames circulates. A frame that leaves end 0 is for end 1 and vice versa, and
+the same holds for 2 and 3: testpmd forwards between these pairs of ports, and a learning switch
+does so by the addresses.
 """
 
 import re
@@ -15,23 +16,22 @@ import time
 from lab.namespaces import LabError, inside, private_sys, wait_until
 
 BURST = 32
-# AF_XDP wants an mbuf with all that is kept beside it in one page, and testpmd's pools make its
-# cache lines an odd number: 63. That leaves 3456 bytes for a frame, a little less than the switch
-# has room for.
+# AF_XDP wants an mbuf and its metadata in one page, and testpmd's pools make its cache lines an odd
+# number: 63. This leaves 3456 bytes for a frame, a little less than the switch has room for.
 MBUF_DATA_ROOM = {"af_xdp": 3840}
 DATA_ROOM = 2048 + 128
 
 
 class Testpmd:
-    """dpdk-testpmd with its command line on a pipe. vdevs: without their numbers. core: where it
-    forwards.
+    """dpdk-testpmd with its command line on a pipe. vdevs: without their numbers. core: the
+    forwarding core.
     """
 
     PROMPT = "testpmd> "
 
     def __init__(self, lab, name, namespace, vdevs, core, frame_bytes, arguments):
-        # Its prompt is not buffered, all else is: without stdbuf the prompt comes before the
-        # answer.
+        # Its prompt is not buffered, but all other output is: without stdbuf the prompt comes
+        # before the answer.
         command = ["stdbuf", "-oL", "dpdk-testpmd", "--in-memory", "--no-pci", "--no-telemetry",
                    f"--file-prefix={name}",
                    "-m", "256", "--lcores", f"0@{1 - core},1@{core}"]
@@ -88,7 +88,7 @@ class Testpmd:
                    "dpdk-testpmd's links")
 
     def frames(self):
-        """Frames that all ports together have received and sent."""
+        """Returns the frames that all ports together have received and sent."""
         return sum(map(int, re.findall(r"[RT]X-packets:\s+(\d+)",
                                        self.command("show port stats all"))))
 
@@ -108,7 +108,7 @@ class Testpmd:
 
 
 def forwarder(lab, frame_bytes):
-    """testpmd in the switch's place, on core 1, forwarding."""
+    """Starts testpmd in the switch's place, on core 1, forwarding."""
     if lab.transport == "memif":
         vdevs = [f"net_memif,role=server,id={host},socket={lab.memif_path},socket-abstract=no"
                  for host in range(lab.hosts)]
@@ -121,7 +121,7 @@ def forwarder(lab, frame_bytes):
 
 
 def reflector(gathered, frame_bytes):
-    """testpmd at the hosts' ends, on core 0, with its links up."""
+    """Starts testpmd at the hosts' ends, on core 0, and waits until its links are up."""
     lab = gathered.lab
     arguments = ["--forward-mode=macswap", "--port-topology=loop"]
     arguments += [f"--eth-peer={host},{lab.host_mac(host ^ 1)}" for host in range(lab.hosts)]
@@ -132,8 +132,8 @@ def reflector(gathered, frame_bytes):
 
 
 def teach(process, lab):
-    """Lets the switch learn where the reflector's ends are: each sends one frame, and what is
-    flooded goes no further.
+    """Lets the switch learn the reflector's addresses: each end sends one frame, and flooded frames
+    go no further.
     """
     process.command("set fwd rxonly")
     process.command("set burst 1")
@@ -153,7 +153,9 @@ def teach(process, lab):
 
 
 def circulate(process, bursts, seconds, frames):
-    """Has so many bursts per port go round; returns frames per second that frames() has counted."""
+    """Circulates this many bursts per port; returns the frames per second that frames() has
+    counted.
+    """
     process.command(f"start tx_first {bursts}")
     try:
         started, before = time.monotonic(), frames()

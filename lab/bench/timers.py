@@ -41,7 +41,8 @@ def program():
 
 
 def count(kind, payload, every, isa):
-    """Instructions per packet in the workers' loop, of batches with or without timers."""
+    """Returns the instructions per packet in the workers' loop, of batches with or without timers.
+    """
     with tempfile.TemporaryDirectory() as directory:
         out = Path(directory) / "callgrind.out"
         run(["valgrind", "--tool=callgrind", "--toggle-collect=worker_round",
@@ -56,7 +57,7 @@ def count(kind, payload, every, isa):
 
 
 def compare(payload, starts):
-    """The rate of packets and the cost, each the median of so many processes."""
+    """Compares the rate of packets and the cost, each the median of several processes."""
     rows = [json.loads(run([program(), "--json", "--per-second", str(PER_SECOND), "--payload",
                             str(payload),
                             "--comparisons", str(COMPARISONS)])) for _ in range(starts)]

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs of benchmark programs whose time is virtual, several at a time, and what their figures are
-summarised by.
-"""
+"""Runs benchmark programs in virtual time, several at a time, and summarises their figures."""
 
 import concurrent.futures
 import json
@@ -14,12 +12,12 @@ from pathlib import Path
 BUILD_DIR = Path(os.environ.get("FANIN_BUILD_DIR",
                                 Path(__file__).resolve().parent.parent.parent / "build"))
 RUN_SECONDS = 900
-# A line on stderr after so many runs.
+# A line on stderr after this many runs.
 PROGRESS_RUNS = 20
 
 
 class RunError(Exception):
-    """A run failed; the text says which and why."""
+    """A run failed; the text says which one and why."""
 
 
 def command_of(program, options):
@@ -30,7 +28,7 @@ def command_of(program, options):
 
 
 def run_one(program, options):
-    """One run: the JSON object that it prints."""
+    """Makes one run. Returns the JSON object that it prints."""
     command = command_of(program, options)
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=RUN_SECONDS, check=False)
@@ -41,7 +39,7 @@ def run_one(program, options):
 
 
 def run_all(label, runs, processes, run):
-    """Returns what run(options) returns for each run, in order. label: of lines on stderr."""
+    """Returns the results of run(options) for all runs, in order. label: of lines on stderr."""
     found = []
     with concurrent.futures.ThreadPoolExecutor(processes) as pool:
         futures = [pool.submit(run, options) for options in runs]

@@ -38,7 +38,7 @@ class Network(NamedTuple):
         return f"{self.ports} {self.mtu}{' bridge' if self.linked is BridgedLab else ''}"
 
     def ways(self):
-        """The transports that hosts have here."""
+        """Returns the transports that hosts have here."""
         return [transport for transport in TRANSPORTS if transport != "af_xdp"
                 or self.mtu <= MAX_XDP_MTU]
 
@@ -50,7 +50,7 @@ NETWORKS = (Network("af_packet", 1500), Network("af_packet", MAX_XDP_MTU),
 
 
 def allreduce(lab, transport, size):
-    """Seconds of an allreduce, the median of a job's."""
+    """Returns the seconds of an allreduce, the median of a job's."""
     times, reports = fanin(lab,
                            Task(ALLREDUCE, size, max(5, min(2000, 64 * MIB // size)),
                                 in_place=True), transport=transport)
