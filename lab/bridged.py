@@ -11,7 +11,8 @@ PORT = "net"
 
 
 def make_bridge(namespace, name, mtu):
-    """A bridge that hands on frames without asking the firewall; in a namespace of its own or not.
+    """Makes a bridge that forwards frames without asking the firewall, in a namespace of its own or
+    in none.
     """
     ip_in(namespace, "link", "add", "name", name, "mtu", str(mtu), "type", "bridge")
     with inside(namespace):

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A laboratory with several switches: each fanin-switch and each host has a network namespace of
-its own.
+"""
+A laboratory with several switches: each fanin-switch and each host has a network namespace of its
+own.
 
 A Topology names switches, the hosts at each, and the links between switches. Hosts are numbered
-through; those of switch number i are in the subnet 10.77.i.0/24, whose gateway 10.77.i.254 is the
-switch. Switches without hosts have an address of that form as well. A host may be linked to a
-second switch, with an address in that one's subnet, too. Links between switches are routed ports
-named to-NAME at each end; every switch has a route to each other's subnet by all of the shortest
-ways. Parameter servers are in their switch's subnet as well, at ports of their names.
+consecutively; those of switch number i are in the subnet 10.77.i.0/24, whose gateway 10.77.i.254 is
+the switch. Switches without hosts have an address of that form as well. A host may be linked to a
+second switch, with an address in that switch's subnet, too. Links between switches are routed ports
+named to-NAME at each end; every switch has a route to each other's subnet by all shortest paths.
+Parameter servers are in their switch's subnet as well, at ports with their names.
 """
 
 import json
@@ -47,7 +48,7 @@ class Topology:
         return [self.switch_of[host]] + ([self.second[host]] if host in self.second else [])
 
     def add_servers(self, count, switches):
-        """Parameter servers s0, s1, ..., at these switches in turns. Returns the topology."""
+        """Adds parameter servers s0, s1, ... to these switches in turns. Returns the topology."""
         self.servers = {f"s{i}": switches[i % len(switches)] for i in range(count)}
         return self
 
@@ -55,7 +56,7 @@ class Topology:
         return [b if a == switch else a for a, b in self.links if switch in (a, b)]
 
     def distances(self, switch):
-        """{switch: links to it} of all that can be reached."""
+        """Returns {switch: links to it} of all reachable switches."""
         distances, queue = {switch: 0}, [switch]
         for here in queue:
             for peer in self.neighbors(here):
@@ -66,9 +67,9 @@ class Topology:
 
 
 def deal(hosts, leaves, in_order=False):
-    """The number of hosts of each leaf, in runs: about the same for all. in_order: numbers with
-    which a reproducible sum keeps the order of ranks, which halves a power of two of them again and
-    again; the last leaves may get fewer, or none.
+    """Returns the number of hosts of each leaf, in runs: about the same for all. in_order: numbers
+    for which a reproducible sum keeps the order of ranks, by repeatedly halving a power of two of
+    them; the last leaves may get fewer, or none.
     """
     if not in_order:
         return [hosts // leaves + (i < hosts % leaves) for i in range(leaves)]
@@ -79,13 +80,13 @@ def deal(hosts, leaves, in_order=False):
 
 
 def leaf_spine(leaves=2, spines=2, hosts=8, dual_homed=False, first=None, in_order=False):
-    """Every leaf is linked to every spine; hosts are dealt to the leaves in runs: see deal.
+    """
+    Links every leaf to every spine; deals the hosts to the leaves in runs: see deal.
 
-    first: of spines that are alike, or of a pair of leaves, the one that a tree uses if it has the
-    choice.
+    first: the preferred one for a tree, among equal spines, or of a pair of leaves.
 
-    dual_homed: there is a pair of leaves in place of each, leaf0 and leaf1, leaf2 and leaf3, ...,
-    and hosts are linked to both. A list of numbers: only these hosts are.
+    dual_homed: each leaf is a pair of leaves, leaf0 and leaf1, leaf2 and leaf3, ..., and hosts are
+    linked to both. A list of numbers: only these hosts are.
     """
     per_leaf = 2 if dual_homed else 1
     names = {}
@@ -151,7 +152,7 @@ class Fabric(Lab):
         return f"10.77.{self.index_of(switch)}.0/24"
 
     def host_ip(self, host, switch=None):
-        """The host's address at a switch; None: at its first one."""
+        """Returns the host's address at a switch; None: at its first one."""
         return f"10.77.{self.index_of(switch or self.topology.switch_of[host])}.{host + 1}"
 
     @staticmethod
@@ -194,7 +195,7 @@ class Fabric(Lab):
                        self.second_mac(host))
             ip_in(there, "address", "add", f"{self.host_ip(host, switch)}/24", "dev",
                   SECOND_INTERFACE)
-            # The kernel takes it when the first one's link is down.
+            # The kernel uses this route when the first one's link is down.
             ip_in(there, "route", "add", "default", "via", self.switch_ip(switch), "metric", "100")
         for a, b in self.topology.links:
             self._join(self.switch_ns(a), f"to-{b}", self.switch_ns(b), f"to-{a}")
@@ -208,7 +209,7 @@ class Fabric(Lab):
     # ---- the switches
 
     def ports_of(self, switch):
-        """Ports of a switch: {name: True if it leads to another switch}."""
+        """Returns the ports of a switch: {name: True if it leads to another switch}."""
         ports = {f"h{host}": False for host in range(self.hosts)
                  if switch in self.topology.switches_of(host)}
         ports.update({f"to-{peer}": True for peer in self.topology.neighbors(switch)})
@@ -217,7 +218,7 @@ class Fabric(Lab):
         return ports
 
     def routes_of(self, switch):
-        """The routes of a switch, as its configuration has them."""
+        """Returns the routes of a switch, as in its configuration."""
         routes = []
         for target in self.topology.switches:
             distances = self.topology.distances(target)
@@ -229,7 +230,7 @@ class Fabric(Lab):
         return routes
 
     def switch_config(self, switch):
-        """The configuration of a switch, as it goes into its file."""
+        """Returns the configuration of a switch, as it goes into its file."""
         cpus = os.cpu_count() or 1
         config = {
             "name": switch,
@@ -260,7 +261,7 @@ class Fabric(Lab):
                                              str(path)])
 
     def server_config(self, server):
-        """The configuration of a parameter server, as it goes into its file."""
+        """Returns the configuration of a parameter server, as it goes into its file."""
         return {"name": server, "address": {"ip": self.server_ip(server), "udp_port": UDP_PORT},
                 "control": {"socket": str(self.socket_of(server))},
                 "limits": {"max_jobs": 16, "megabytes": 64}}
@@ -286,7 +287,7 @@ class Fabric(Lab):
         wait_until(lambda: self._answers(switch), timeout, f"{switch}'s control socket")
 
     def process_of(self, name):
-        """The process of a switch or a server."""
+        """Returns the process of a switch or a server."""
         return self.switches.get(name) or self.servers[name]
 
     def _answers(self, switch):
@@ -305,26 +306,26 @@ class Fabric(Lab):
         return self.controls_of[switch].ask(command, **arguments)
 
     def ctl(self, switch, *arguments):
-        """Runs faninctl with these arguments and returns what it printed."""
+        """Runs faninctl with these arguments and returns its output."""
         return run([program("faninctl", self.build), "-s", str(self.socket_of(switch)),
                     *map(str, arguments)]).stdout
 
     def drops(self, switch):
-        """The drop counters of a switch by name, without those at zero."""
+        """Returns the drop counters of a switch by name, without zeros."""
         return {drop["name"]: drop["count"] for drop in self.ask(switch, "drops")["drops"]
                 if drop["count"] != 0}
 
     def port_counters(self, switch):
-        """The entries of ports.list by the ports' names."""
+        """Returns the entries of ports.list by the ports' names."""
         return {port["name"]: port for port in self.ask(switch, "ports.list")["ports"]}
 
     def next_hops(self, switch):
-        """{port: state} of the next hops of a switch."""
+        """Returns {port: state} of the next hops of a switch."""
         return {hop["port"]: hop["state"] for route in self.ask(switch, "routes.list")["routes"]
                 for hop in route["via"]}
 
     def await_next_hops(self, timeout=60):
-        """Waits until every switch has an answer from all of its next hops."""
+        """Waits until all next hops of every switch have answered."""
         for switch in self.topology.switches:
             wait_until(lambda switch=switch: set(self.next_hops(switch).values()) == {"up"},
                        timeout,
@@ -337,7 +338,7 @@ class Fabric(Lab):
         return f"10.79.0.{host + 1}"
 
     def _make_management(self):
-        """A bridge in the manager's namespace, and a link from each host to it."""
+        """Makes a bridge in the manager's namespace, and a link from each host to it."""
         self.management = f"{self.prefix}-mgmt"
         self.namespaces.append(self.management)
         run(["ip", "netns", "add", self.management])
@@ -359,7 +360,7 @@ class Fabric(Lab):
         return links[0] if len(links) == 1 else {"links": links}
 
     def manager_topology(self):
-        """The topology as it goes to the manager."""
+        """Returns the topology in the manager's format."""
         return {"switches": [{"name": switch, "control": str(self.socket_of(switch))}
                              for switch in self.topology.switches],
                 "links": [{"a": f"{a}:to-{b}", "b": f"{b}:to-{a}"} for a, b in self.topology.links],
@@ -369,11 +370,12 @@ class Fabric(Lab):
                 "hosts": [self._host_entry(host) for host in range(self.hosts)]}
 
     def start_manager(self, hosts=None, discover=False, **config):
-        """Starts fanin-manager and returns once it knows all switches and servers. May be called
-        again after it was killed.
+        """
+        Starts fanin-manager and returns once it knows all switches and servers. May be called again
+        after the manager was killed.
 
-        hosts: a list of the topology instead of all hosts. discover: there is no list, the manager
-        is to find them. config: keys that replace those of its configuration.
+        hosts: a list for the topology instead of all hosts. discover: there is no list, and the
+        manager finds the hosts. config: keys that replace those of its configuration.
         """
         if self.management is None:
             self._make_management()
@@ -409,14 +411,14 @@ class Fabric(Lab):
             return False
 
     def ctl_manager(self, *arguments):
-        """Runs faninctl with these arguments for the manager and returns what it printed."""
+        """Runs faninctl with these arguments for the manager and returns its output."""
         with inside(self.management):
             return run([program("faninctl", self.build), "--manager",
                         f"{MANAGER_IP}:{MANAGER_PORT}", "--token-file", str(self.token_file),
                         *map(str, arguments)]).stdout
 
     def ask_manager(self, *command):
-        """The output of faninctl, as JSON."""
+        """Returns the output of faninctl, as JSON."""
         return json.loads(self.ctl_manager("-j", *command))
 
     def spawn_named(self, host, job, rank, size, **options):
@@ -431,8 +433,8 @@ class Fabric(Lab):
     # ---- jobs over several switches
 
     def tree(self, root, hosts):
-        """{switch: parent}, None for the root: the shortest paths from the hosts' switches to the
-        root.
+        """Returns {switch: parent}, None for the root: the shortest paths from the hosts' switches
+        to the root.
         """
         parents, queue = {root: None}, [root]
         for switch in queue:

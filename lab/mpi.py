@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""MPI programs on the hosts of a network, by Open MPI's or MPICH's mpirun, with Fanin's library to
-preload or without it.
+"""MPI programs on the hosts of a network, run by Open MPI's or MPICH's mpirun, with Fanin's preload
+library or without it.
 """
 
 import json
@@ -20,25 +20,25 @@ def preload_library(lab, kind):
 
 
 def kinds_built(lab):
-    """The MPI libraries for which the build has a library to preload."""
+    """Returns the MPI libraries that the build has a preload library for."""
     return [kind for kind in KINDS if preload_library(lab, kind).exists()]
 
 
 def at_end(process):
-    """The test programs' last line has come."""
+    """True if the last line of the test programs has come."""
     return re.search(r"^cases.*\n", process.stdout(), re.MULTILINE) is not None
 
 
 class MpiHosts:
     """
-    The hosts of a Fabric whose manager runs, as mpirun knows them: p0, p1, ..., reached over the
-    management network. Where hosts need no rights all that runs on them does so as user nobody.
+    The hosts of a Fabric whose manager runs, named p0, p1, ... for mpirun and reached over the
+    management network. If hosts need no rights, all their programs run as user nobody.
     """
 
     def __init__(self, fabric):
         self.fabric = fabric
         self.runs = 0
-        # What the ranks write.
+        # The ranks' output.
         self.sessions = fabric.directory / "sessions"
         self.sessions.mkdir()
         self.sessions.chmod(0o1777)
@@ -49,8 +49,8 @@ class MpiHosts:
         command = ["sh", "-c", "$*"]
         if fabric.transport in WITHOUT_RIGHTS:
             command = as_user(pwd.getpwnam(NOBODY), command, is_closed(fabric.build))
-        # In place of ssh: the host's network with its own /sys, where UCX looks for devices, and
-        # its name, by which MPI tells hosts apart.
+        # In place of ssh: enters the host's network with its own /sys, where UCX looks for devices,
+        # and its name, by which MPI tells hosts apart.
         agent = fabric.directory / "agent"
         agent.write_text("#!/bin/sh\nwhile [ \"${1#p}\" = \"$1\" ]; do shift; "
                          "done\nname=$1\nshift\n"
@@ -58,7 +58,7 @@ class MpiHosts:
                          f"--uts --mount sh -c 'mount -t sysfs sysfs /sys; hostname \"$0\"; exec "
                          f"{' '.join(command[:-1])} \"{command[-1]}\"' \"$name\" \"$@\"\n")
         agent.chmod(0o755)
-        # The kernel tells of a link that comes up within a second; UCX takes no other.
+        # The kernel reports a link that comes up within a second; UCX uses no link before.
         for host in range(fabric.hosts):
             wait_until(lambda host=host: "state UP" in ip_in(fabric.host_namespace(host), "link",
                                                              "show", MANAGEMENT_INTERFACE).stdout,
@@ -92,7 +92,7 @@ class MpiHosts:
 
     def _mpich(self, ranks, environment):
         hosts = ",".join(f"p{host}:{n}" for host, n in enumerate(ranks))
-        # MPICH's UCX takes what it is told to, and not the links to the switch.
+        # MPICH's UCX uses the devices that it is told, not the links to the switch.
         environment = {"UCX_NET_DEVICES": MANAGEMENT_INTERFACE,
                        "UCX_TLS": "tcp,self,sysv" if max(ranks) > 1 else "tcp,self", **environment}
         names = [argument for name,
@@ -113,7 +113,7 @@ class MpiHosts:
         command = self._openmpi(ranks,
                                 environment) if kind == "openmpi" else self._mpich(ranks,
                                                                                    environment)
-        # mpirun itself must not have the library, but knows what to hand on.
+        # mpirun itself must run without the library, but must pass it on.
         own = [f"{name}={value}" for name, value in environment.items() if name != "LD_PRELOAD"]
         command = ["unshare", "--mount", "--uts", "sh", "-c",
                    'hostname mpirun; mount --bind "$0" /etc/hosts && exec "$@"',
@@ -124,16 +124,16 @@ class MpiHosts:
 
     def run(self, kind, program, *arguments, timeout=60, done=None, **options):
         """
-        Runs it to its end. Returns what the ranks have printed. done: with MPICH, tells of a
-        process that it has done its work: Debian's hangs in MPI_Finalize over UCX's TCP, whatever
-        the program and with the library or without, and is ended then.
+        Runs it to its end. Returns the ranks' output. done: with MPICH, tells whether a process has
+        done its work. Debian's MPICH hangs in MPI_Finalize over UCX's TCP, whatever the program and
+        with the library or without, and is then ended.
         """
         process = self.start(kind, program, *arguments, **options)
         if kind == "mpich" and done is not None:
             wait_until(lambda: done(process) or not process.running(), timeout,
                        f"the end of {process.name}")
             if done(process):
-                # Before mpirun says that it was ended.
+                # The output before mpirun reports that it was ended.
                 printed = process.stdout()
                 process.stop()
                 self.fabric.processes.remove(process)
@@ -145,7 +145,7 @@ class MpiHosts:
         return process.stdout()
 
     def run_reported(self, kind, program, *arguments, **options):
-        """The same with the library's report: (what the ranks have printed, whose last line has
+        """Runs it with the library's report. Returns (the ranks' output, whose last line has
         "cases", the report).
         """
         path = self.sessions / f"report-{self.runs}.json"

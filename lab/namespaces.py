@@ -69,10 +69,10 @@ class Interrupted(BaseException):
 
 @functools.lru_cache(maxsize=None)
 def programs(build):
-    """Paths of all files of a build by name, the first that is found of each."""
+    """Returns the paths of all files of a build by name, the first one of each name."""
     paths = {}
     for directory, below, names in os.walk(build):
-        # Objects of programs and of tests that configure a build.
+        # Directories with objects of programs, or of tests that configure a build.
         below[:] = sorted(entry for entry in below if not entry.endswith(".p")
                           and not entry.startswith("meson-") and len(entry) != COMMIT_LEN)
         for name in names:
@@ -81,7 +81,7 @@ def programs(build):
 
 
 def program(name, build=BUILD_DIR):
-    """Path of one of the built programs, wherever its build directory has it: older commits have
+    """Returns the path of a built program, wherever its build directory has it: older commits have
     other rooms.
     """
     if name not in programs(build):
@@ -93,7 +93,8 @@ def program(name, build=BUILD_DIR):
 
 
 def module(name):
-    """The words that run a module of this tree in any directory, before its arguments."""
+    """Returns the command that runs a module of this tree in any directory, before its arguments.
+    """
     return ["env", f"PYTHONPATH={SOURCE_DIR}", "/usr/bin/python3", "-m", name]
 
 
@@ -111,15 +112,14 @@ def wait_until(condition, timeout, what):
         pause = min(pause * 1.5, 0.05)
 
 
-# What has not ended after so many times what it takes on a machine that has nothing else to do has
-# stopped.
+# A program that has not ended after this many times its duration on an idle machine has stopped.
 PATIENCE = 3
 
 
 def run(arguments, check=True, timeout=60, **options):
     """
-    Runs a short command to its end; LabError with its own words if it fails. timeout: the most
-    seconds that it takes on a machine that has nothing else to do.
+    Runs a short command to its end; LabError with its output if it fails. timeout: maximum seconds
+    on an idle machine.
     """
     try:
         done = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -141,8 +141,8 @@ def system_call(result, what):
 
 @contextlib.contextmanager
 def inside(namespace):
-    """Moves this thread, and what it starts, into a network namespace for the length of the block;
-    None: nowhere.
+    """Moves this thread, and the processes that it starts, into a network namespace for the length
+    of the block; None: nowhere.
     """
     if namespace is None:
         yield
@@ -163,8 +163,8 @@ def inside(namespace):
 
 
 def die_with_parent():
-    """In a child: it goes when this process goes, also if that was killed before the kernel knew.
-    It has all signals.
+    """In a child: ends it when this process ends, even if that was killed before the kernel knew.
+    The child gets all signals.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -173,7 +173,7 @@ def die_with_parent():
 
 
 def note_fork():
-    """In a fork of this process that goes on without exec: what it starts dies with it."""
+    """In a fork of this process that continues without exec: its children die with it."""
     global OWN_PID
     OWN_PID = os.getpid()
 
@@ -201,22 +201,22 @@ def drop_rights(user):
     os.setgroups([])
     os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
     os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
-    # Whoever becomes another one has lost it.
+    # A process that becomes another user has lost this setting.
     die_with_parent()
 
 
-# Of a user who has to pass directories that are closed to others, and of nothing else.
+# The capability to pass directories that are closed to others, and no other one.
 PASSES_DIRECTORIES = "-all,+dac_read_search"
 
 
 def is_closed(path):
-    """Is a directory on the way to a program closed to others?"""
+    """True if a directory on the way to a program is closed to others."""
     return any(not parent.stat().st_mode & 0o001 for parent in Path(path).resolve().parents)
 
 
 def as_user(user, arguments, closed=True):
-    """The command line by which a user starts a program. closed: in a directory that is closed to
-    others, as a checkout may be.
+    """Returns the command line by which a user starts a program. closed: in a directory that is
+    closed to others, as a checkout may be.
     """
     rights = PASSES_DIRECTORIES if closed else "-all"
     return ["setpriv", "--reuid", user.pw_name, "--regid", str(user.pw_gid), "--clear-groups",
@@ -225,12 +225,12 @@ def as_user(user, arguments, closed=True):
 
 
 def user_of(options):
-    """The user that runs fanin-perf with these options; None: this process's."""
+    """Returns the user that runs fanin-perf with these options; None: this process's."""
     return NOBODY if options.get("transport") in WITHOUT_RIGHTS else None
 
 
 def ports_text(transport):
-    """The kind of the switch's ports, and the hosts' user if it is not this process's."""
+    """Returns the kind of the switch's ports, and the hosts' user if it is not this process's."""
     ports = {"auto": "ports as the switch chooses",
              "udp": "af_packet ports"}.get(transport, f"{transport} ports")
     if transport in WITHOUT_RIGHTS:
@@ -239,7 +239,9 @@ def ports_text(transport):
 
 
 def long_options(options):
-    """A program's long options from a dictionary, with _ for -; True for one without a value."""
+    """Returns a program's long options from a dictionary, with _ for -; True for one without a
+    value.
+    """
     arguments = []
     for option, value in options.items():
         if value is None or value is False:
@@ -271,7 +273,7 @@ class Control:
         self.stream.flush()
 
     def ask(self, command, **arguments):
-        """The result of a command; LabError if the switch refuses it or is gone."""
+        """Returns the result of a command; LabError if the switch refuses it or is gone."""
         self.last_id += 1
         try:
             self._send({"id": self.last_id, "cmd": command, "args": arguments})
@@ -290,8 +292,8 @@ class Control:
 
 
 class Process:
-    """A program that the laboratory started; its output goes to files, so that no pipe can fill up.
-    user: as whom; None: as this process.
+    """A program that the laboratory started; its output goes to files, so no pipe can fill up.
+    user: the program's; None: this process's.
     """
 
     def __init__(self, lab, name, arguments, namespace, user=None):
@@ -317,7 +319,7 @@ class Process:
         return self.popen.poll() is None
 
     def wait(self, timeout):
-        """The exit status; LabError if it is still running after timeout seconds."""
+        """Returns the exit status; LabError if it is still running after timeout seconds."""
         try:
             return self.popen.wait(timeout)
         except subprocess.TimeoutExpired as error:
@@ -325,7 +327,7 @@ class Process:
                            f"{timeout:g} s") from error
 
     def stop(self, signum=signal.SIGTERM, timeout=5):
-        """Ends it, in the end by force. May be called again."""
+        """Ends it, by force if necessary. May be called again."""
         if self.running():
             self.popen.send_signal(signum)
             try:
@@ -346,7 +348,7 @@ class Process:
 
 
 def dead_leftovers(names):
-    """The names fanin-PID-* whose process no longer exists."""
+    """Returns the names fanin-PID-* whose process no longer exists."""
     for name in names:
         match = re.fullmatch(r"fanin-(\d+)-.+", name)
         if match and not Path("/proc", match.group(1)).exists():
@@ -367,7 +369,7 @@ def links_of(namespace):
 
 
 def remove_namespace(name):
-    # Its links go with it, but some time later: a look right after this call must find none. A
+    # Its links disappear some time later, but a look right after this call must find none. A
     # namespace that was half made can't be entered.
     with contextlib.suppress(OSError):
         for link in links_of(name):
@@ -376,7 +378,7 @@ def remove_namespace(name):
 
 
 def remove_leftovers():
-    """Removes what processes that were killed outright could not remove themselves."""
+    """Removes the leftovers of processes that were killed."""
     if NETNS_DIR.exists():
         for name in dead_leftovers(sorted(os.listdir(NETNS_DIR))):
             remove_namespace(name)
@@ -385,19 +387,20 @@ def remove_leftovers():
 
 
 class Lab:
-    """One switch namespace and `hosts` host namespaces, each host's fanin0 on a port h0, h1, ... of
+    """
+    One switch namespace and `hosts` host namespaces, each host's fanin0 on a port h0, h1, ... of
     the switch.
 
-    transport: what the switch's ports are, af_xdp, af_packet or memif; udp: as with af_packet, and
-    hosts are on UDP sockets; or auto: as switch and hosts choose by themselves. mtu: of all links.
-    config: keys that replace those of the switch's configuration file. keep_logs: leave the
-    directory with logs behind. name: tells several laboratories of one process apart.
+    transport: kind of the switch's ports: af_xdp, af_packet or memif; udp: as af_packet, with hosts
+    on UDP sockets; or auto: switch and hosts choose. mtu: of all links. config: keys that replace
+    those of the switch's configuration file. keep_logs: keep the directory with logs. name: tells
+    several laboratories of one process apart.
     """
 
     # at the ends of all links; None: on if the switch's ports are on packet sockets
     offloads = None
     switch_launcher = ()  # a command that starts the switch, without the switch's own
-    # what tests have in place of what laboratories are asked for; see tests/net/over_udp.py
+    # Set by tests to replace the transport that laboratories ask for; see tests/net/over_udp.py
     instead = None
 
     def __init__(self, hosts=4, transport="af_xdp", mtu=None, config=None, keep_logs=False,
@@ -423,7 +426,7 @@ class Lab:
         self.old_handlers = {}
         self.switch = None
         self.spawned = 0
-        self.build = BUILD_DIR  # whose programs run; another one for a comparison
+        self.build = BUILD_DIR  # that programs come from; another build for a comparison
 
     # ---- life
 
@@ -520,7 +523,7 @@ class Lab:
         ip_in(there, "address", "add", f"{self.host_ip(host)}/24", "dev", HOST_INTERFACE)
 
     def _join(self, here, port, there, interface, mac=None):
-        """A link between two namespaces, up at both ends. mac: of the interface there."""
+        """Makes a link between two namespaces, up at both ends. mac: of the interface there."""
         address = ["address", mac] if mac else []
         # One queue at each end: an AF_XDP socket is bound to queue 0 and must see every frame.
         ip_in(here, "link", "add", "name", port, "mtu", str(self.mtu), "numtxqueues", "1",
@@ -529,8 +532,8 @@ class Lab:
               "numrxqueues", "1", "netns", there)
         for namespace, device in ((here, port), (there, interface)):
             with inside(namespace):
-                # veth hands over frames without checksums and larger than the MTU. Packet ports
-                # know how; no wire would, and AF_XDP passes them on as they are.
+                # veth passes frames without checksums and larger than the MTU. Packet ports handle
+                # these, but no real link would carry them, and AF_XDP passes them on unchanged.
                 if not (self.transport in ("af_packet", *WITHOUT_RIGHTS)
                         if self.offloads is None else self.offloads):
                     run(["ethtool", "-K", device, "tx", "off", "tso", "off", "gso", "off", "gro",
@@ -543,17 +546,17 @@ class Lab:
         return self.device(self.switch_interface(host))["vdev"]
 
     def device(self, interface):
-        """The key of a port on a kernel interface that names its device."""
+        """Returns the key that names the device of a port on a kernel interface."""
         if self.transport == "auto":
             return {"interface": interface}
         if self.transport == "af_xdp":
             # Busy polling makes each poll a system call that runs the interface's NAPI: on veth
-            # that is three times slower than to let the sender's own softirq do it.
+            # this is three times slower than leaving the work to the sender's own softirq.
             return {"vdev": f"net_af_xdp,iface={interface},busy_budget=0"}
         return {"vdev": f"net_af_packet,iface={interface},qdisc_bypass=1"}
 
     def port(self, host):
-        """A host's port, as the configuration has it."""
+        """Returns a host's port, as in the configuration."""
         if self.transport == "memif":
             device = {"memif": host}
         elif self.transport == "auto":
@@ -564,14 +567,14 @@ class Lab:
 
     @staticmethod
     def port_of(host):
-        """Name of the port that a host is behind."""
+        """Returns the name of the port that a host is behind."""
         return f"h{host}"
 
     def ports(self):
         return [self.port(host) for host in range(self.hosts)]
 
     def config(self):
-        """The switch's configuration, as it goes into the file."""
+        """Returns the switch's configuration, as it goes into the file."""
         config = {
             "name": "lab",
             "address": {"ip": SWITCH_IP, "mac": SWITCH_MAC, "udp_port": UDP_PORT},
@@ -584,7 +587,7 @@ class Lab:
         return config
 
     def switch_processes(self):
-        """The switch's processes that have something to remove when they end."""
+        """Returns the switch's processes that remove something when they end."""
         return [self.switch]
 
     def start_switch(self, timeout=60):
@@ -610,7 +613,7 @@ class Lab:
         return True
 
     def ctl(self, *arguments, check=True):
-        """Runs faninctl with these arguments and returns what subprocess.run does."""
+        """Runs faninctl with these arguments and returns the result of subprocess.run."""
         return run([program("faninctl", self.build), "-s", str(self.socket_path),
                     *map(str, arguments)], check=check)
 
@@ -623,8 +626,8 @@ class Lab:
         return json.loads(self.ctl("-j", "jobs", "create", *arguments, *map(str, options)).stdout)
 
     def frames(self):
-        """Frames and bytes that all ports together have received and sent, as the switch counts
-        them.
+        """Returns the frames and bytes that all ports together have received and sent, as the
+        switch counts them.
         """
         ports = self.control.ask("ports.list")["ports"]
         return {"rx": sum(port["rx_frames"] for port in ports),
@@ -635,13 +638,13 @@ class Lab:
                 "tx_dropped": sum(port["tx_dropped"] for port in ports)}
 
     def drops(self):
-        """The drop counters by name, those at zero too."""
+        """Returns the drop counters by name, including zeros."""
         return {drop["name"]: drop["count"] for drop in self.control.ask("drops")["drops"]}
 
     # ---- the hosts
 
     def _spawn(self, namespace, name, arguments, user=None):
-        # A signal in between would leave a process that nobody knows.
+        # A signal in between would leave a process that this object does not know.
         signal.pthread_sigmask(signal.SIG_BLOCK, self.old_handlers)
         try:
             process = Process(self, name, list(map(str, arguments)), namespace, user)
@@ -651,7 +654,7 @@ class Lab:
         return process
 
     def spawn(self, host, arguments, name=None, user=None):
-        """Starts a program on a host. user: as whom; None: as this process."""
+        """Starts a program on a host. user: the program's; None: this process's."""
         if self.instead is not None:
             arguments, user = self.instead.program(arguments, user)
         self.spawned += 1
@@ -659,8 +662,8 @@ class Lab:
                            arguments, user)
 
     def perf_command(self, host, job, rank, size, **options):
-        """fanin-perf as one rank, at AF_XDP ports with AF_XDP unless told otherwise. options: its
-        long options, with _ for -; True for one without a value.
+        """Returns the command of fanin-perf as one rank, at AF_XDP ports with AF_XDP unless told
+        otherwise. options: its long options, with _ for -; True for one without a value.
         """
         arguments = [program("fanin-perf", self.build), "--job", job["id"], "--key", job["key"],
                      "--rank", rank, "--size", size,
@@ -674,7 +677,7 @@ class Lab:
         return [*arguments, *long_options(options)]
 
     def spawn_perf(self, host, job, rank, size, **options):
-        """Starts fanin-perf as one rank, on UDP sockets without rights. options: as of
+        """Starts fanin-perf as one rank, on UDP sockets without rights. options: as for
         perf_command.
         """
         return self.spawn(host, self.perf_command(host, job, rank, size, **options), "perf",
@@ -682,8 +685,8 @@ class Lab:
 
     @staticmethod
     def perf_report(process):
-        """The output of a fanin-perf that has ended; an error object of the same shape if it
-        printed nothing.
+        """Returns the output of a fanin-perf that has ended; an error object of the same shape if
+        it printed nothing.
         """
         try:
             return json.loads(process.stdout())
@@ -693,14 +696,14 @@ class Lab:
 
 
 class WireLab(Lab):
-    """Links whose frames are as on a wire: for programs that take them from packet sockets and know
-    no super-frames, as DPDK's do.
+    """Links whose frames are as on a physical link: for programs that receive from packet sockets
+    and support no super-frames, as DPDK's do.
     """
 
     offloads = False
 
 
 def report_interruption(error):
-    """Tells of an Interrupted and returns the exit status that a shell expects."""
+    """Reports an Interrupted and returns the exit status that a shell expects."""
     print(f"\n{error}; everything is removed", file=sys.stderr)
     return 128 + error.signum

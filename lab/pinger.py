@@ -64,8 +64,8 @@ class Pinger:
 
 
 class Pings:
-    """Pings from hosts to addresses, pairs of which are given, all at the same time. Made in the
-    main thread, run in any.
+    """Pings between hosts, given as pairs, all at the same time. Made in the main thread, run in
+    any.
     """
 
     def __init__(self, lab, pairs, count, size, interval):
@@ -74,7 +74,7 @@ class Pings:
                         (host, address) in enumerate(pairs)]
 
     def run(self, patience=5.0):
-        """Waits for answers as long as patience after the last request. Returns {"sent",
+        """Waits for answers for up to `patience` after the last request. Returns {"sent",
         "received", "lost"} of all together.
         """
         with selectors.DefaultSelector() as selector:

@@ -10,7 +10,7 @@ from lab.namespaces import HOST_INTERFACE, inside
 
 
 def link_bytes(namespace, interface):
-    """(received, sent)"""
+    """Returns (received, sent) of a link's end."""
     with inside(namespace):
         counters = Path("/proc/net/dev").read_text(encoding="ascii")
     fields = next(line for line in counters.splitlines()
@@ -33,8 +33,8 @@ class Traffic:
         self.before = {link: link_bytes(*end) for link, end in interfaces.items()}
 
     def parts(self, size):
-        """{"hosts": {link: [there, back]}, "switches": ...} in multiples of size; there: from what
-        a link's name has first.
+        """Returns {"hosts": {link: [forward, backward]}, "switches": ...} in multiples of size;
+        forward: from the first end in a link's name.
         """
         carried = {"hosts": {}, "switches": {}}
         for (kind, link), end in self.interfaces.items():
@@ -45,5 +45,5 @@ class Traffic:
 
 
 def most(links):
-    """The largest traffic of any of these links in either direction."""
+    """Returns the largest traffic of any of these links in either direction."""
     return max((part for both in links.values() for part in both), default=0)

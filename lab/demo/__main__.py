@@ -30,22 +30,22 @@ DTYPE_BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 
                "f16": 2, "bf16": 2,
                "f32": 4, "f64": 8, "complex-f32": 8}
 OPS = ("sum", "prod", "min", "max", "land", "lor", "lxor", "band", "bor", "bxor", "avg")
-# Those that combine elements; those in which each host has a part of its own.
+# Collectives that combine elements; those in which each host has a part of its own.
 COMBINING = ("allreduce", "reduce", "reduce_scatter")
 IN_PARTS = ("reduce_scatter", "allgather")
 COLLECTIVES = (*COMBINING, "broadcast", "allgather", "barrier")
 SPARSE_HANDLERS = ("sparse", "sparse-array", "sparse-hash")
-# What --accumulate f32 makes a difference to.
+# Data types for which --accumulate f32 makes a difference.
 WIDE_DTYPES = ("f16", "bf16")
 WIDE_OPS = ("sum", "avg")
 FLOATS = ("f16", "bf16", "f32", "f64")
 INTEGER_OPS = ("land", "lor", "lxor", "band", "bor", "bxor")
-# Of custom operators, by their data types.
+# Custom operators, by their data types.
 CUSTOM_OPS = {"complex-f32": ("prod",)}
 MAX_BYTES = 4 << 30
 MAX_XDP_MTU = 3474
-# Allreduces before those that are measured: in the first one the hosts touch their memory for the
-# first time. They are checked like all others.
+# Allreduces before the measured ones: in the first one the hosts touch their memory for the first
+# time. They are checked like all others.
 WARMUP = 1
 
 
@@ -91,13 +91,13 @@ def density(text):
 
 
 def ops_of(dtype):
-    """The operators that are defined on a data type."""
+    """Returns the operators that are defined on a data type."""
     return CUSTOM_OPS.get(dtype) or [op for op in OPS if dtype not in FLOATS
                                      or op not in INTEGER_OPS]
 
 
 def check_sparse(parser, options):
-    """What sparse vectors ask of the other options."""
+    """Checks that the other options allow sparse vectors."""
     if options.sparse is None:
         if options.handler in SPARSE_HANDLERS:
             parser.error(f"argument --handler: found {options.handler}, expected --sparse with it")
@@ -121,7 +121,7 @@ def check_sparse(parser, options):
 
 
 class Parser(argparse.ArgumentParser):
-    """One clear line instead of argparse's usage text."""
+    """Prints one clear line instead of argparse's usage text."""
 
     def error(self, message):
         print(f"fanin-demo: {message}", file=sys.stderr)
@@ -260,7 +260,8 @@ def parse_arguments(arguments):
     if options.data == "random" and (options.op != "sum" or options.dtype not in FLOATS):
         parser.error(f"argument --data: found random for {options.op} of {options.dtype}, expected "
                      f"the sum of one of {', '.join(FLOATS)}")
-    # For the progress: sparse blocks are about as many as values and indices fill packets.
+    # For the progress: the number of sparse blocks is about the number of packets that values and
+    # indices fill.
     options.block_bytes = options.bytes if options.sparse is None else int(
         min(1, 1.7 * options.sparse) * options.bytes)
     if options.data == "random" and not options.reproducible:
@@ -270,7 +271,7 @@ def parse_arguments(arguments):
 
 
 class Screen:
-    """What a person sees while the job runs, on standard error: whole lines, or one that is
+    """The output for a person while the job runs, on standard error: whole lines, or one that is
     rewritten on a terminal.
     """
 
@@ -320,8 +321,8 @@ class Ping:
         return [int(number) for number in self.REPLY.findall(self.process.stdout())]
 
     def stop(self):
-        """Ends ping and returns what came of it. Requests behind the last reply are left out: they
-        are still under way.
+        """Ends ping and returns its result. Requests after the last reply are left out: they are
+        still under way.
         """
         before = max(self.replies())
         try:
@@ -383,15 +384,15 @@ def watch(lab, job, ranks, options, screen):
 
 
 def sparse_arguments(options):
-    """fanin-perf's for a sparse allreduce."""
+    """Returns fanin-perf's arguments for a sparse allreduce."""
     return {} if options.sparse is None else {"sparse": True, "density": options.sparse}
 
 
 def sparse_summary(options, reports, received):
     """
-    What a sparse allreduce has spared: payload that all hosts have sent, bytes that came to them,
-    and the payload of a dense allreduce, which is the same in both directions. received: bytes of
-    frames, headers included; None: unknown.
+    Returns the savings of a sparse allreduce: payload that all hosts have sent, bytes that they
+    received, and the payload of a dense allreduce, which is the same in both directions. received:
+    bytes of frames, including headers; None: unknown.
     """
     found = [report["sparse"] for report in reports if report.get("sparse")]
     if options.sparse is None or not found:
@@ -405,7 +406,7 @@ def sparse_summary(options, reports, received):
 
 
 def run_job(lab, options, transport, screen):
-    """One job on a switch that runs: the report, as --json prints it."""
+    """Runs one job on a running switch, and returns the report, as --json prints it."""
     job = lab.create_job(None, "--handler", options.handler, "--buffers", options.buffers,
                          "--message-bytes",
                          max(options.bytes, 1), "--accumulate", options.accumulate,
@@ -435,7 +436,7 @@ def run_job(lab, options, transport, screen):
 
 
 def one_of(values):
-    """The value that all share, or all of them joined."""
+    """Returns the value that all share, or all of them joined."""
     return "+".join(sorted({str(value) for value in values}))
 
 
@@ -456,7 +457,7 @@ def summarise(options, reports, extra):
         "data": options.data,
         "reproducible": options.reproducible,
         "mismatches": mismatches,
-        # A barrier has none.
+        # A barrier has no operator.
         "goodput_gbps": [report.get("goodput_gbps") if options.bytes > 0 else None
                          for report in reports],
         "transport": one_of(report["transport"] for report in done),
@@ -499,7 +500,7 @@ def summarise(options, reports, extra):
 
 
 def demonstrate(options, screen):
-    """Runs the demonstration on the transport that is asked for, or on what switch and hosts
+    """Runs the demonstration on the requested transport, or on the one that switch and hosts
     choose.
     """
     with lab_for(options) as lab:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The demonstration of jobs whose blocks have leaders: they have no tree, and go on around what
-fails as long as their hosts have a path.
+"""The demonstration of jobs whose blocks have leaders: they have no tree, and continue around a
+failure as long as their hosts have a path.
 """
 
 import argparse
@@ -10,13 +10,15 @@ from lab.namespaces import LabError
 
 HANDLERS = ("canary",)
 POLL_SECONDS = 0.05
-# Of the counters of switches those that people are shown.
+# Counters of switches that are shown.
 COUNTERS = ("reduces", "merged", "sums", "complete", "stragglers", "collisions", "overlaps",
             "direct", "passed", "restored", "given_up")
 
 
 def check_arguments(parser, options):
-    """Is done first: options.leaders says whether blocks have leaders at all."""
+    """Checks the arguments. To be called first: options.leaders says whether blocks have leaders at
+    all.
+    """
     options.leaders = getattr(options, "handler", None) in HANDLERS
     if not options.leaders:
         return
@@ -32,13 +34,13 @@ def check_arguments(parser, options):
 
 
 def with_tree(options):
-    """The same demonstration with a job that has a tree."""
+    """Runs the same demonstration with a job that has a tree."""
     return argparse.Namespace(**{**vars(options), "handler": "single", "leaders": False,
                                  "aggregators": None})
 
 
 class Places:
-    """The switches that have the jobs, as the manager says, in the place of their trees."""
+    """The switches that have the jobs, as the manager says, in place of their trees."""
 
     def __init__(self, fabric):
         self.trees = [{"switches": sorted(job["switches"])}
@@ -57,10 +59,11 @@ class Places:
 
 class Watch:
     """
-    What switches have counted of all jobs together, as of the last look: how far the jobs are, and
-    the longest time without a result.
+    Counts of the switches over all jobs together, as of the last look: the progress of the jobs,
+    and the longest time without a result.
 
-    expected: results. target: what will be struck; frozen: it will not answer then.
+    expected: results. target: the switch or host that will be struck; frozen: it will not answer
+    then.
     """
 
     def __init__(self, fabric, expected, target, frozen):
@@ -74,7 +77,8 @@ class Watch:
         self.since = self.outage = None
 
     def look(self):
-        """The part of the results that is there, about: all of them pass the leaves of the hosts.
+        """Returns approximately the share of the results that exist: all of them pass the leaves of
+        the hosts.
         """
         if time.monotonic() < self.next:
             return self.total / self.expected
@@ -103,19 +107,19 @@ class Watch:
             return
         for job in jobs:
             counts = {counter["name"]: counter["count"] for counter in job["counters"]}
-            # Where a slot was lacking a result comes by way of a port's name.
+            # If a switch had no slot for the block, the leader sends the result to ports by name.
             self.counts[switch, job["id"]] = {**counts,
                                               "results": job["stats"]["results"]
                                               + counts["restored"]}
 
     def of(self, switches, wanted):
-        """{switch: {counter: count}}"""
+        """Returns {switch: {counter: count}}."""
         return {switch: {counter: sum(counts[counter] for counts in self._of(switch))
                          for counter in wanted} for switch in switches}
 
 
 def reached(topology, host, target):
-    """The switches that a host reaches without one."""
+    """Returns the switches that a host reaches without the target."""
     queue = [topology.switch_of[host]] if topology.switch_of[host] != target else []
     for switch in queue:
         queue += [peer for peer in topology.neighbors(switch) if peer != target
@@ -124,21 +128,21 @@ def reached(topology, host, target):
 
 
 def lost_to(topology, host, target):
-    """The ranks that a host has no path to without a switch."""
+    """Returns the ranks that a host has no path to without the target."""
     switches = reached(topology, host, target)
     return {other for other, at in enumerate(topology.switch_of) if other != host
             and at not in switches}
 
 
 def can_go_on(topology, target, dual_homed):
-    """Have all hosts a path to all others without a switch, or is it none?"""
+    """True if all hosts have a path to all others without the target, or if it is no switch."""
     return dual_homed or target not in topology.switches or not any(
         lost_to(topology, host, target) for host in range(len(topology.switch_of)))
 
 
 def verdict_on_end(result, reports, topology, target):
-    """Some hosts have no path to others: each has to end, and to name some that it does not reach.
-    Completes the result.
+    """Judges a run in which some hosts have no path to others: each has to end, and to name some
+    that it does not reach. Completes the result.
     """
     wrong = []
     for host, report in enumerate(reports):
@@ -158,7 +162,7 @@ def counted(counts, words):
 
 
 def print_leaders(result):
-    """The lines of a result that only jobs whose blocks have leaders have."""
+    """Prints the lines of a result that only jobs whose blocks have leaders have."""
     for name, counts in result["aggregation"].items():
         print(f"  switch {name}: "
               + counted(counts, (("reduces", "packets"), ("merged", "merged"),

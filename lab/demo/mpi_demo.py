@@ -36,7 +36,7 @@ def parse(arguments, byte_count, whole_number, parser_class):
 
 
 def summary(printed):
-    """What a run of the program has measured."""
+    """Returns the measurements of a run of the program."""
     found = json.loads(printed.splitlines()[-1])
     return {"mismatches": found["mismatches"], "seconds": statistics.median(found["times"])}
 

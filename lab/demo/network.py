@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The demonstration on several switches: leaves and spines, or three levels, with a network manager
-that makes the job. With parameter servers it is this one on one switch, too.
+"""
+The demonstration on several switches: leaves and spines, or three levels, with a network manager
+that makes the job. With parameter servers this is also used for a single switch.
 
 A switch, a host, a server or the manager may be killed, or a switch frozen, in the middle of it.
 """
@@ -18,20 +19,20 @@ from lab.traffic import Traffic, most
 
 TOPOLOGIES = {"leaf-spine": leaf_spine, "tree3": tree3}
 DEFAULT_HOSTS = {"leaf-spine": 8, "tree3": 16}
-# So that they are done in a minute also with packets lost at every hop.
+# These sizes let jobs finish in a minute even with packets lost at every hop.
 DEFAULT_BYTES = {"leaf-spine": "16MiB", "tree3": "4MiB"}
 SERVING_BYTES = "8MiB"
 JOB = "demo"
 POLL_SECONDS = 0.02
 # A slot of a sparse job keeps a result of 64 packets: a window of 32 for a job, and room for
-# another.
+# another job.
 SPARSE_LIMITS = {"max_jobs": 2, "slots": 2 * 64 * 65}
-# The part of the results after which something is killed.
+# The share of the results after which something is killed.
 KILL_AT = 0.4
 
 
 def add_arguments(parser, whole_number):
-    """The options that only several switches have."""
+    """Adds the options that only several switches have."""
     parser.add_argument("--multicast", action="store_true",
                         help="of a topology: broadcasts and allgathers go by reliable multicast, "
                              "in a second job beside the ranks' own")
@@ -57,7 +58,7 @@ def add_arguments(parser, whole_number):
 
 
 def host_of(target):
-    """The number of a host that is named like host3 or h3; None: it is no host."""
+    """Returns the number of a host that is named like host3 or h3; None: it is no host."""
     found = re.fullmatch(r"h(?:ost)?(\d+)", target or "")
     return int(found.group(1)) if found else None
 
@@ -105,14 +106,14 @@ def make_topology(options):
     if options.topology != "leaf-spine":
         return serving.place(TOPOLOGIES[options.topology](hosts=options.hosts,
                                                           in_order=options.reproducible), options)
-    # What is struck is to be in the job's tree.
+    # The struck switch must be in the job's tree.
     return serving.place(leaf_spine(hosts=options.hosts, dual_homed=bool(options.dual_homed),
                                     first=options.kill or options.freeze,
                                     in_order=options.reproducible), options)
 
 
 def check_target(topology, hosts, target):
-    """Something that can be killed; LabError if there is no such thing."""
+    """Checks that the target can be killed; LabError if there is no such thing."""
     targets = ["manager", *topology.switches, *topology.servers,
                *(f"host{host}" for host in range(hosts))]
     if target not in targets and not (host_of(target) is not None and host_of(target) < hosts):
@@ -121,7 +122,7 @@ def check_target(topology, hosts, target):
 
 
 class Trees:
-    """What the manager knows of the job's trees, drawn for people."""
+    """The manager's view of the job's trees, drawn as text."""
 
     def __init__(self, fabric):
         self.fabric = fabric
@@ -132,8 +133,8 @@ class Trees:
 
     @staticmethod
     def _tree(nodes):
-        """Of the manager's list of nodes: {"root", "parents": {switch: parent}, "hosts": {switch:
-        those that are there}}.
+        """Makes of the manager's list of nodes: {"root", "parents": {switch: parent}, "hosts":
+        {switch: its hosts}}.
         """
         names = [node["switch"] for node in nodes]
         parents = {node["switch"]: names[node["parent"]] if "parent" in node else None
@@ -168,10 +169,11 @@ class Trees:
 
 
 class Watch:
-    """Follows the results at a switch of the job's tree: how far the job is, and the longest time
-    without one.
+    """
+    Follows the results at a switch of the job's tree: the progress of the job, and the longest time
+    without a result.
 
-    target: what will be struck; another switch is asked.
+    target: the switch that will be struck; another one is asked.
     """
 
     def __init__(self, fabric, expected, target):
@@ -185,7 +187,7 @@ class Watch:
         self.outage = None
 
     def _results(self, switch):
-        """How many the switch has of the job; None if it has not got the job."""
+        """Returns how many results the switch has of the job; None if it does not have the job."""
         try:
             jobs = self.fabric.ask(switch, "jobs.list")["jobs"]
         except LabError:
@@ -201,13 +203,13 @@ class Watch:
         return 0
 
     def look(self):
-        """The part of the results that is there, about."""
+        """Returns approximately the share of the results that exist."""
         results = None if self.at is None else self._results(self.at)
         if results is None:
             results = self._look_elsewhere()
         now = time.monotonic()
         if results < self.last:
-            self.last = 0  # the job was made anew
+            self.last = 0  # the job was created again
         if results > self.last:
             self.total += results - self.last
             if self.since is not None:
@@ -218,7 +220,7 @@ class Watch:
 
 
 def strike(fabric, options, ranks):
-    """Kills or freezes what is asked for. Returns it in words."""
+    """Kills or freezes the target. Returns this in words."""
     target = options.kill or options.freeze
     if target == "manager":
         process = fabric.manager
@@ -238,8 +240,8 @@ def strike(fabric, options, ranks):
 
 
 def follow(fabric, options, ranks, watch, before, screen):
-    """Waits for all ranks, and does what is to be done in mid-run. Returns what that was, or None,
-    and the trees afterwards.
+    """Waits for all ranks, and strikes in mid-run if asked to. Returns in words what it struck, or
+    None, and the trees afterwards.
     """
     deadline = time.monotonic() + options.timeout
     struck, after = None, None
@@ -284,7 +286,8 @@ def trees_of(fabric, options):
 
 
 def first_trees(fabric, options, ranks):
-    """The trees of all jobs as soon as these are installed; without trees their switches."""
+    """Returns the trees of all jobs as soon as these are installed; without trees their switches.
+    """
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         trees = trees_of(fabric, options)
@@ -301,7 +304,8 @@ def first_trees(fabric, options, ranks):
 
 
 def verdict_on_loss(result, reports, victim):
-    """A host was killed: the others have to say so. Completes the result."""
+    """Judges a run in which a host was killed: the others have to report it. Completes the result.
+    """
     others = [report for rank, report in enumerate(reports) if rank != victim]
     named = [report for report in others if report.get("error")
              and victim in report["error"].get("missing", [])]
@@ -314,7 +318,7 @@ def verdict_on_loss(result, reports, victim):
 
 
 def drops_of(fabric, but):
-    """{reason: packets} of all switches that run, but for one that can't be asked."""
+    """Returns {reason: packets} of all running switches, except for one that can't be asked."""
     drops = {}
     for switch, process in [*fabric.switches.items(), *fabric.servers.items()]:
         if process.running() and switch != but:
@@ -324,9 +328,7 @@ def drops_of(fabric, but):
 
 
 def run_tree(fabric, options, ranks, warmup, screen):
-    """Follows the job in its trees, and strikes what is to be struck. Returns what there is to say
-    of it.
-    """
+    """Runs the job in its trees, and strikes if asked to. Returns the result so far."""
     target = options.kill or options.freeze
     trees = first_trees(fabric, options, ranks)
     screen.say(trees.draw())
@@ -376,7 +378,7 @@ def run_ring(options, ranks):
 
 
 def add_job(result, other, number):
-    """Adds to a result what became of a further job."""
+    """Adds the result of a further job."""
     result.setdefault("further_jobs",
                       []).append({key: other[key]
                                   for key in ("ok", "mismatches", "goodput_gbps", "retransmits",
@@ -391,10 +393,10 @@ def add_job(result, other, number):
 
 def demonstrate(options, screen, config, warmup, summarise, more):
     """
-    Runs the demonstration: the result, as --json prints it. more: options of fanin-perf.
+    Runs the demonstration: returns the result, as --json prints it. more: options of fanin-perf.
 
-    Of jobs with leaders that go on without what is struck it is run once more with a tree that the
-    manager moves: "outage_of_tree" is that one's.
+    Jobs with leaders that continue without the struck switch are run once more with a tree that the
+    manager moves: "outage_of_tree" is that tree's outage.
     """
     result = demonstrate_once(options, screen, config, warmup, summarise, more)
     if options.leaders and result["struck"] and result["ok"] and "ended" not in result:
@@ -424,7 +426,7 @@ def demonstrate_once(options, screen, config, warmup, summarise, more):
         if options.keep_logs:
             screen.say(f"logs: {fabric.directory}")
         fabric.start()
-        # Of hosts at no place it makes no tree.
+        # The manager makes no tree for hosts without a place.
         fabric.start_manager(hosts=[] if options.ring else None)
         homes = ", each linked to two leaves" if options.dual_homed else ""
         switches = "one switch" if len(
@@ -491,7 +493,7 @@ def demonstrate_once(options, screen, config, warmup, summarise, more):
 
 
 def print_network(result):
-    """The lines of a result that only several switches have."""
+    """Prints the lines of a result that only several switches have."""
     roots = ", ".join(tree["root"] for tree in result["trees"])
     count = len(result["trees"])
     switches = "one switch" if len(

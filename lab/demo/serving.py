@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The demonstration with parameter servers: options, what switches and servers count, and what is
-to come of a server that is killed.
+"""The demonstration with parameter servers: options, the counts of switches and servers, and the
+expected effects of killing a server.
 """
 
 import argparse
@@ -12,9 +12,9 @@ from lab.namespaces import LabError
 HANDLERS = ("pa-atp",)
 DEFAULT_SERVERS = 2
 POLL_SECONDS = 0.05
-# After a loss that nothing can make up for, hosts have to say so within this time.
+# After a loss that can't be repaired, hosts have to report it within this time.
 END_SECONDS = 5
-# Of the counters of switches and of servers, those that people are shown.
+# Counters of switches and of servers that are shown.
 SWITCH_COUNTERS = ("gradients", "gacks", "ce", "overflows", "passed", "flushes", "expired", "aacks",
                    "aecn", "repeats", "asks")
 SERVER_COUNTERS = ("results", "sums", "partials", "singles", "direct", "known", "duplicates",
@@ -33,7 +33,9 @@ def add_arguments(parser, whole_number):
 
 
 def check_arguments(parser, options):
-    """Is done first: options.serving says whether there are servers at all."""
+    """Checks the arguments. To be called first: options.serving says whether there are servers at
+    all.
+    """
     options.serving = getattr(options, "handler", None) in HANDLERS
     for name, of in (("servers", HANDLERS), ("aggregators", (*HANDLERS, *leaders.HANDLERS))):
         if name in options and getattr(options, "handler", None) not in of:
@@ -56,7 +58,7 @@ def check_arguments(parser, options):
 
 
 def place(topology, options):
-    """Puts the servers where the trees have their uppermost switch."""
+    """Puts the servers at the topmost switch of the trees."""
     if not options.serving:
         return topology
     uppermost = [switch for switch in topology.switches if not topology.hosts[switch]
@@ -73,8 +75,8 @@ def switch_config(options, config):
 
 class Watch:
     """
-    What switches and servers have counted of all jobs together, as of the last look, as a job's
-    counters go with it: how far the jobs are, and the longest time without a result.
+    Counts of the switches and servers over all jobs together, as of the last look, as a job's
+    counters are gone with it: the progress of the jobs, and the longest time without a result.
 
     expected: results. frozen: a switch or a server that will not answer once something is struck.
     """
@@ -90,7 +92,9 @@ class Watch:
         self.since = self.outage = None
 
     def look(self):
-        """The part of the results that is there, about. Only the switch of a server counts them."""
+        """Returns approximately the share of the results that exist. Only the switch of a server
+        counts them.
+        """
         if time.monotonic() >= self.next:
             for name in [*self.fabric.topology.switches, *self.fabric.topology.servers]:
                 if name != self.frozen or self.since is None:
@@ -115,20 +119,21 @@ class Watch:
             for counter in job["counters"]:
                 key = (name, job["id"], counter["name"])
                 before = self.last.get(key, 0)
-                # A job that was made anew counts from 0.
+                # A job that was created again counts from 0.
                 more = counter["count"] - before if counter["count"] >= before else counter["count"]
                 self.last[key] = counter["count"]
                 counts = self.sums.setdefault(name, {})
                 counts[counter["name"]] = counts.get(counter["name"], 0) + more
 
     def of(self, names, wanted):
-        """{name: {counter: count}} of some switches or servers."""
+        """Returns {name: {counter: count}} of some switches or servers."""
         return {name: {counter: self.sums.get(name, {}).get(counter, 0) for counter in wanted}
                 for name in names}
 
 
 def told_to_hosts(reports):
-    """What hosts say of their congestion control: each number summed up, windows on average."""
+    """Returns the hosts' report of their congestion control: each number summed, windows averaged.
+    """
     found = [report["congestion"] for report in reports if report.get("congestion")]
     if not found:
         return None
@@ -141,7 +146,7 @@ def told_to_hosts(reports):
 
 
 def can_go_on(topology, target):
-    """Is there another server, at another switch if that is what is lost, and a way there?"""
+    """True if there is another server, at another switch if a switch is lost, and a path to it."""
     if target in topology.servers:
         return len(topology.servers) > 1
     if target in topology.switch_of:
@@ -150,7 +155,9 @@ def can_go_on(topology, target):
 
 
 def verdict_on_end(result, reports, target, seconds):
-    """What has gone was needed: all hosts have to name it, and soon. Completes the result."""
+    """Judges a run without a necessary server or switch: all hosts have to name it, and soon.
+    Completes the result.
+    """
     silent = [rank for rank, report in enumerate(reports)
               if target not in ((report.get("error") or {}).get("message") or "")]
     result["end_seconds"] = round(seconds, 3)
@@ -169,7 +176,7 @@ def counted(counts, words):
 
 
 def print_serving(result):
-    """The lines of a result that only jobs with parameter servers have."""
+    """Prints the lines of a result that only jobs with parameter servers have."""
     for name, server in result["servers"].items():
         counts = counted(server["counters"],
                          (("results", "results"), ("sums", "sums"), ("partials", "partial sums"),

@@ -27,7 +27,7 @@ EXAMPLES = 20000
 
 
 def examples():
-    """Images, labels, and where they are from."""
+    """Returns images, labels, and where they are from."""
     images, labels = DATASET / "train-images-idx3-ubyte.gz", DATASET / "train-labels-idx1-ubyte.gz"
     if images.exists() and labels.exists():
         with gzip.open(images) as file:
@@ -44,7 +44,7 @@ def examples():
 
 
 def network():
-    """The same at all workers and for all sides."""
+    """Makes the network, the same at all workers and for all sides."""
     torch.manual_seed(1)
     layers = [torch.nn.Linear(784, 512), torch.nn.ReLU()]
     for _ in range(3):
@@ -60,8 +60,8 @@ class Side:
     def __init__(self, group, bucket_mb):
         self.group = group
         self.model = network()
-        # Gradients are views of their buckets: else torch copies them there and back, which is no
-        # communication.
+        # Gradients are views of their buckets: otherwise torch copies them there and back, which is
+        # not communication.
         if group is not None:
             self.model = DistributedDataParallel(self.model, process_group=group,
                                                  bucket_cap_mb=bucket_mb,
@@ -79,8 +79,8 @@ class Side:
         self.losses.append(loss.item())
 
     def bucket_bytes(self):
-        """Of the buckets in which DistributedDataParallel sums the gradients; it has chosen them
-        anew once a step is done.
+        """Returns the sizes of the buckets in which DistributedDataParallel sums the gradients,
+        which it chooses again once a step is done.
         """
         found = self.model._get_ddp_logging_data()
         return [int(size) for size in (found.get("rebuilt_bucket_sizes")
@@ -103,7 +103,7 @@ class Side:
 
 
 def train(sides, steps, meet):
-    """meet: a barrier, before each step."""
+    """Trains all sides. meet: a barrier, before each step."""
     rank, size = dist.get_rank(), dist.get_world_size()
     images, classes, source = examples()
     for step in range(steps):
@@ -115,7 +115,7 @@ def train(sides, steps, meet):
 
 
 def sum_gradients(sides, steps, meet):
-    """Of the sides that have a process group. Every element is checked."""
+    """Sums vectors by each side that has a process group. Every element is checked."""
     rank, size = dist.get_rank(), dist.get_world_size()
     buckets = [torch.empty(count // 4) for count in sides[0].bucket_bytes()]
     for _ in range(steps):

@@ -19,8 +19,8 @@ from lab.demo.mpi_demo import LIMITS
 PACKAGE = BUILD_DIR / "bindings" / "torch"
 WORKER = Path(__file__).resolve().parent / "train.py"
 SECONDS = 300
-# Of the losses of both, which add in another order, in the first steps: what that changes grows
-# from step to step.
+# Allowed difference of the losses of both in the first steps, as both add in different orders: it
+# grows from step to step.
 TOLERANCE, COMPARED = 1e-4, 20
 # steps that medians leave out: torch chooses the buckets, and memory is touched for the first time
 WARMUP = 2
@@ -28,7 +28,7 @@ BOTH = ("fanin", "gloo")
 
 
 def interpreter():
-    """The python3 that the extension was built for."""
+    """Returns the python3 that the extension was built for."""
     path = PACKAGE / "fanin_torch" / "interpreter"
     if not path.exists():
         raise LabError(f"{path} does not exist: this build has no PyTorch backend; meson's summary "
@@ -40,8 +40,8 @@ class TrainingFabric(Fabric):
     """A switch with a manager, and hosts that run a worker each."""
 
     def environment(self, **more):
-        """env and what workers of torch.distributed need to find the network, and each other over
-        the management network.
+        """Returns env and the variables by which workers of torch.distributed find the network, and
+        each other over the management network.
         """
         values = {"PYTHONPATH": PACKAGE, "FANIN_CONF": "/dev/null",
                   "FANIN_MANAGER": f"{MANAGER_IP}:{MANAGER_PORT}",
@@ -53,8 +53,8 @@ class TrainingFabric(Fabric):
         return ["/usr/bin/env"] + [f"{key}={value}" for key, value in values.items()]
 
     def workers(self, program, *arguments, hosts=None, user=None, **environment):
-        """Starts a worker on each of these hosts; rank = place in the list. user: as whom; None: as
-        this process.
+        """Starts a worker on each of these hosts; rank = place in the list. user: the workers';
+        None: this process's.
         """
         hosts = range(self.hosts) if hosts is None else hosts
         return [self.spawn(host, [*self.environment(RANK=rank, WORLD_SIZE=len(hosts),
@@ -64,7 +64,7 @@ class TrainingFabric(Fabric):
 
 
 def train(fabric, steps, bucket_mb):
-    """What the workers print."""
+    """Trains, and returns the workers' output."""
     results = []
     for rank, worker in enumerate(fabric.workers(WORKER, steps, bucket_mb, user=NOBODY,
                                                  FANIN_TORCH_FALLBACK="raise")):
@@ -102,7 +102,9 @@ def show(result):
 
 
 def milliseconds(times_of_workers):
-    """Of each step, or each sum: from when the last worker begins until the last one has ended."""
+    """Returns the milliseconds of each step, or each sum: from when the last worker begins until
+    the last one has ended.
+    """
     return [1000 * (max(end for _, end in times) - max(begin for begin, _ in times))
             for times in zip(*times_of_workers)]
 
@@ -112,14 +114,14 @@ def median(values):
 
 
 def ratio_of(both):
-    """Fanin's time by Gloo's; None where other load on the machine has made a difference of two
-    steps negative.
+    """Returns Fanin's time divided by Gloo's; None if other load on the machine has made a
+    difference of two steps negative.
     """
     return both["fanin"] / both["gloo"] if min(both["fanin"], both["gloo"]) > 0 else None
 
 
 def demonstrate(hosts, steps, bucket_mb):
-    """Trains over both, and returns what came of it."""
+    """Trains over both, and returns the result."""
     with TrainingFabric(single(hosts), "auto", DEFAULT_MTU["udp"], LIMITS) as fabric:
         fabric.start()
         fabric.start_manager()
@@ -153,7 +155,7 @@ def demonstrate(hosts, steps, bucket_mb):
 
 
 class Parser(argparse.ArgumentParser):
-    """One clear line instead of argparse's usage text."""
+    """Prints one clear line instead of argparse's usage text."""
 
     def error(self, message):
         print(f"fanin-demo: {message}", file=sys.stderr)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the benchmarks' hosts send: the data of all hosts of a job with the results that must come
- * back, and the headers of their contributions.
+ * The data that the benchmarks' hosts send: the data of all hosts of a job with the expected
+ * results, and the headers of their contributions.
  */
 #ifndef FANIN_LAB_REFERENCE_HOSTS_H
 #define FANIN_LAB_REFERENCE_HOSTS_H
@@ -13,14 +13,15 @@
 
 #define HOSTS_MAX FANIN_WIRE_MAX_CHILDREN
 /*
- * Patterns that take turns by block number. No power of two, so that two blocks of one slot differ.
+ * Number of patterns, which take turns by block number. It is not a power of two, so that two
+ * blocks of one slot differ.
  */
 #define HOSTS_PATTERNS 7
 
 /* Data of HOSTS_PATTERNS patterns; exact in any order of the hosts. */
 struct hosts_data {
-	uint8_t *contributions; /* pattern by pattern, in each of them host by host */
-	uint8_t *results;       /* pattern by pattern */
+	uint8_t *contributions; /* by pattern, and within a pattern by host */
+	uint8_t *results;       /* by pattern */
 	uint32_t bytes;         /* of one contribution, and of one result */
 	uint16_t n_hosts;
 };
@@ -29,15 +30,17 @@ struct hosts_data {
  * Makes the data of a job's hosts.
  *
  * dtype, op: wire codes of a predefined pair. bytes: whole elements. wide: the job accumulates in
- * f32. seed: jobs with different ones have different data. Returns 0 or -ENOMEM; hosts_data_free
- * undoes it.
+ * f32. seed: different seeds give different data. Returns 0 or -ENOMEM; hosts_data_free undoes it.
  */
 int hosts_data_make(struct hosts_data *data, unsigned int dtype, unsigned int op, bool wide,
 		    uint16_t n_hosts, uint32_t bytes, uint32_t seed);
 
 void hosts_data_free(struct hosts_data *data);
 
-/* The payload of a host's contribution to a block, and of the block's result; data->bytes long. */
+/*
+ * Return the payload of a host's contribution to a block, and that of the block's result;
+ * data->bytes long.
+ */
 static inline const uint8_t *
 hosts_contribution(const struct hosts_data *data, uint16_t host, uint32_t block)
 {
@@ -51,9 +54,9 @@ hosts_result(const struct hosts_data *data, uint32_t block)
 	return data->results + (size_t)(block % HOSTS_PATTERNS) * data->bytes;
 }
 
-/* What the headers of one host's contributions are made of, besides the flow. */
+/* The fields of the headers of one host's contributions, besides the flow. */
 struct hosts_member {
-	uint64_t key; /* of what hosts send */
+	uint64_t key; /* of packets that hosts send */
 	uint32_t job;
 	uint32_t epoch;
 	uint32_t bytes; /* of payload */
@@ -62,7 +65,7 @@ struct hosts_member {
 	uint8_t op;
 };
 
-/* All headers of a contribution to block 0; hosts_headers_set_block makes them those of another. */
+/* Writes all headers of a contribution to block 0; hosts_headers_set_block changes the block. */
 void hosts_headers(struct fanin_headers *headers, const struct fanin_flow *flow,
 		   const struct hosts_member *member);
 

@@ -104,7 +104,7 @@ reference_encode(const struct float_format *format, double value)
 	if (value == 0)
 		return sign;
 
-	/* 1 <= |value| / 2^exponent < 2, or less for denormal numbers. */
+	/* Finds the exponent: 1 <= |value| / 2^exponent < 2, or less for denormal numbers. */
 	frexp(value, &exponent);
 	exponent--;
 	if (exponent < 1 - bias(format))
@@ -127,7 +127,7 @@ is_signed(unsigned int dtype)
 	return dtype <= FANIN_WIRE_I64;
 }
 
-/* Sign or zero extended. */
+/* Decodes an integer, sign or zero extended. */
 static __int128
 integer_decode(unsigned int dtype, uint64_t bits)
 {
@@ -281,7 +281,7 @@ random_float(struct random *random, const struct float_format *format)
 		return sign | infinity | 1 | (random_bits & ones(format->mantissa_bits - 1));
 	case 9: /* a denormal number */
 		return sign | (random_bits & (min_normal - 1));
-	default: /* near one, where sums and products of two have much to round */
+	default: /* near one, where sums and products of two are rounded much */
 		return sign |
 		       (one + (random_bits & ones(format->mantissa_bits + 2)) - 2 * min_normal);
 	}

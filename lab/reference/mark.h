@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Points in time of programs that measure, at which whoever started them takes the times of
+ * Marks of programs that measure: points in time at which the program's parent takes the times of
  * processes.
  */
 #ifndef FANIN_LAB_REFERENCE_MARK_H

@@ -62,7 +62,7 @@ perf_collective_receives(const struct perf_collective *collective)
 	return all_of(collective);
 }
 
-/* Each rank's part is its own data at this place of the vector. */
+/* Writes the expected elements: each rank's part is its own data at this place of the vector. */
 static void
 gathered_expect(const struct perf_collective *collective, uint64_t iteration, uint64_t first,
 		uint64_t n, uint8_t *elements)
@@ -96,7 +96,10 @@ perf_collective_expect(const struct perf_collective *collective, uint64_t iterat
 		perf_data_expect(&collective->data, iteration, first, n, elements);
 }
 
-/* From where on a range of a vector lies; NULL if it is empty: then nothing may be touched. */
+/*
+ * Returns the address of a range of a vector; NULL if the range is empty: then nothing may be
+ * touched.
+ */
 static uint8_t *
 place_of(void *vector, struct perf_range range, size_t size)
 {

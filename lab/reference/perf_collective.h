@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The collectives that fanin-perf can run, and what must come of them. Each is about a vector:
- * every rank sends a part of it and receives a part of the result, which may be nothing or all.
+ * The collectives that fanin-perf can run, and their expected results. Each is about a vector:
+ * every rank sends a part of it and receives a part of the result, which may be empty or whole.
  */
 #ifndef FANIN_LAB_REFERENCE_PERF_COLLECTIVE_H
 #define FANIN_LAB_REFERENCE_PERF_COLLECTIVE_H
@@ -21,7 +21,7 @@ enum perf_collective_kind {
 struct perf_collective {
 	enum perf_collective_kind kind;
 	uint16_t root;  /* of reduce and broadcast */
-	uint16_t rank;  /* this one */
+	uint16_t rank;  /* this rank */
 	uint64_t count; /* elements of the vector: with reduce_scatter and allgather a multiple of
 			   the ranks */
 	struct perf_data data;
@@ -33,21 +33,21 @@ struct perf_range {
 	uint64_t n;
 };
 
-/* "allreduce", "reduce_scatter", ... A static string. */
+/* Returns a static string: "allreduce", "reduce_scatter", ... */
 const char *perf_collective_name(enum perf_collective_kind kind);
 
-/* Are there elements of several ranks that are combined? */
+/* Returns true if elements of several ranks are combined. */
 bool perf_collective_combines(enum perf_collective_kind kind);
 
-/* Does each rank have a part of its own? */
+/* Returns true if each rank has a part of its own. */
 bool perf_collective_has_parts(enum perf_collective_kind kind);
 
-/* What this rank sends, and what it receives. */
+/* Return the range that this rank sends, and the one that it receives. */
 struct perf_range perf_collective_sends(const struct perf_collective *collective);
 struct perf_range perf_collective_receives(const struct perf_collective *collective);
 
 /*
- * The result's elements from `first` on, n of them, as every rank has to receive them.
+ * Writes the result's elements from `first` on, n of them, as every rank has to receive them.
  *
  * elements: n elements of the data type, aligned to their size.
  */
@@ -55,17 +55,17 @@ void perf_collective_expect(const struct perf_collective *collective, uint64_t i
 			    uint64_t first, uint64_t n, void *elements);
 
 /*
- * Posts it. send, recv: vectors, of which the parts are used that this rank sends and receives; the
- * same in place. The others' contents stay as they are.
+ * Posts the collective. send, recv: vectors, of which this rank sends and receives its ranges; the
+ * same vector in place. The rest of the vectors does not change.
  *
- * req: set on success only. Returns what the library does.
+ * req: set on success only. Returns the library's status.
  */
 int perf_collective_post(const struct perf_collective *collective, void *send, void *recv,
 			 fanin_comm *comm, fanin_request **req);
 
 /*
- * Calls a broadcast or allgather, and waits for it; nothing for others. The arguments are as above.
- * Returns what the library does.
+ * Calls a broadcast or allgather, and waits for it; does nothing for others. The arguments are as
+ * above. Returns the library's status.
  */
 int perf_collective_call(const struct perf_collective *collective, void *send, void *recv,
 			 fanin_comm *comm);

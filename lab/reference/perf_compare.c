@@ -7,7 +7,10 @@
 
 #define CHUNK_BYTES 131072
 
-/* text: PERF_ELEMENT_TEXT bytes. Elements are little-endian: the last byte stands first. */
+/*
+ * Writes an element's bytes. text: PERF_ELEMENT_TEXT bytes. Elements are little-endian, and the
+ * last byte comes first.
+ */
 static void
 element_text(const uint8_t *element, size_t size, char *text)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Compares what a collective has brought with what it had to bring, element by element, whatever
- * the elements' size. One thread.
+ * Compares the result of a collective with the expected one, element by element, whatever the
+ * elements' size. One thread.
  */
 #ifndef FANIN_LAB_REFERENCE_PERF_COMPARE_H
 #define FANIN_LAB_REFERENCE_PERF_COMPARE_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PERF_ELEMENT_BYTES 64 /* of an element at most */
+#define PERF_ELEMENT_BYTES 64 /* maximum of an element */
 #define PERF_ELEMENT_TEXT (2 + 2 * PERF_ELEMENT_BYTES + 1)
 
 /* The first element that is wrong, its bytes as one number in hexadecimal digits. */
@@ -22,7 +22,7 @@ struct perf_difference {
 
 struct perf_comparison {
 	size_t element_bytes; /* 1 to PERF_ELEMENT_BYTES */
-	/* Writes n elements from `first` on, as they have to be. */
+	/* Writes n expected elements, from `first` on. */
 	void (*expect)(const void *user, uint64_t first, uint64_t n, void *elements);
 	const void *user;
 	const volatile sig_atomic_t *stop; /* not zero: the comparison ends early */

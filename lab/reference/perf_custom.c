@@ -17,7 +17,7 @@ struct gauss {
 };
 
 /*
- * 5^10 is less than 2^24: so many factors of 1 + 2i, two per rank, leave all parts and their
+ * 5^10 is less than 2^24: this many factors of 1 + 2i, two per rank, leave all parts and their
  * products exact in f32.
  */
 #define RANKS_WITH_FACTORS 5
@@ -29,8 +29,8 @@ gauss_product(struct gauss x, struct gauss y)
 }
 
 /*
- * 1, i, -1 or -i, for the first ranks times 1 + 2i, or its square. No power of 1 + 2i is real or
- * imaginary, so that no part of the result is zero, whose sign would depend on the order.
+ * Returns 1, i, -1 or -i, for the first ranks times 1 + 2i or its square. No power of 1 + 2i is
+ * real or imaginary, so no part of the result is zero, whose sign would depend on the order.
  */
 static struct gauss
 complex_value(uint32_t bits, uint16_t rank)

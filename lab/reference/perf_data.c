@@ -10,15 +10,15 @@
 #define CHUNK PERF_RANDOM_MAX /* elements */
 
 /*
- * Elements on their way: integers as two's complement in 64 bits, sign or zero extended; others
- * exactly.
+ * Elements in an intermediate form: integers as two's complement in 64 bits, sign or zero extended;
+ * others exactly.
  */
 union chunk {
 	uint64_t integers[CHUNK];
 	double numbers[CHUNK];
 };
 
-/* Ranks whose factors are not just 1 and -1: f16 holds 2^-14 to 2^15 with all its digits. */
+/* Ranks whose factors are other than 1 and -1: f16 represents 2^-14 to 2^15 with all its digits. */
 #define SCALING_RANKS 14
 
 static bool
@@ -41,7 +41,7 @@ perf_data_widens(enum fanin_dtype dtype, enum fanin_op op)
 
 /* ------------------------------------------------------------------ values */
 
-/* Well mixed 32 bits; the same for the same arguments on every host. */
+/* Returns well mixed 32 bits; the same for the same arguments on every host. */
 static inline uint32_t
 mix(uint32_t stream, uint32_t index)
 {
@@ -84,7 +84,10 @@ mix64(uint32_t stream, uint64_t index)
 	return (uint64_t)mix(stream, (uint32_t)index) * UINT64_C(0xd6e8feb86659fd93);
 }
 
-/* Such that an operator's result is not the same for all elements, whatever the number of ranks. */
+/*
+ * Returns a value such that an operator's result differs between elements, whatever the number of
+ * ranks.
+ */
 static inline uint64_t
 integer_value(enum fanin_op op, uint32_t stream, uint64_t index)
 {
@@ -126,7 +129,9 @@ integers_extend(enum fanin_dtype dtype, uint64_t n, union chunk *chunk)
 		chunk->integers[i] = integer_extend(chunk->integers[i], shift, with_sign);
 }
 
-/* Up to here and down to its negative, a data type holds every integer. */
+/*
+ * Returns the limit up to which, and down to whose negative, a data type represents every integer.
+ */
 static uint64_t
 exact_limit(enum fanin_dtype dtype)
 {
@@ -151,7 +156,7 @@ factor(uint32_t bits, uint16_t rank)
 	return bits >> 31 != 0 ? -magnitude : magnitude;
 }
 
-/* -limit to limit - 1. */
+/* Returns a number from -limit to limit - 1. */
 static inline double
 small_integer(uint32_t bits, uint64_t limit)
 {
@@ -159,9 +164,9 @@ small_integer(uint32_t bits, uint64_t limit)
 }
 
 /*
- * What integers are multiplied by that use all digits of f16 or bf16. The sum of 64 of them is
- * exact in f32 and, rounded, a normal number of the type. Averages are of numbers up to the largest
- * f16: sums need not fit the type.
+ * Returns the factor by which integers are multiplied so that they use all digits of f16 or bf16.
+ * The sum of 64 of them is exact in f32 and, rounded, a normal number of the type. Averages are of
+ * numbers up to the largest f16: sums need not fit the type.
  */
 static double
 wide_scale(const struct perf_data *data)
@@ -214,7 +219,7 @@ values_fill(const struct perf_data *data, uint16_t rank, uint64_t iteration, uin
 static void
 integers_fold(const struct perf_data *data, uint64_t n, union chunk *acc, const union chunk *in)
 {
-	/* Turns the order of signed numbers into that of unsigned ones. */
+	/* Converts the order of signed numbers to that of unsigned ones. */
 	uint64_t flip = is_signed(data->dtype) ? UINT64_C(1) << 63 : 0;
 
 	switch (data->op) {
@@ -306,8 +311,8 @@ float_bits(double value)
 }
 
 /*
- * To nearest even. Only for zero and what is neither denormal nor too large in f16, as all data and
- * results here are.
+ * Rounds to nearest even. Only for zero and for numbers that are neither denormal nor too large in
+ * f16, as all data and results here are.
  */
 static inline uint16_t
 f16_of(double value)

@@ -11,16 +11,16 @@
 #include <string.h>
 
 #define BLANKS " \t\r\n"
-#define WORD_SHOWN 24 /* bytes of a word in messages */
+#define WORD_SHOWN 24 /* maximum of a word's bytes in messages */
 
 struct reader {
 	struct perf_places *places;
 	const char *path;
 	char *error;
 	uint64_t line;   /* from 1 */
-	uint16_t rank;   /* of the next line of indices */
-	uint64_t room;   /* in the indices of this rank */
-	bool n_is_fixed; /* by the caller */
+	uint16_t rank;   /* whose indices are on the next line */
+	uint64_t room;   /* for this rank's indices */
+	bool n_is_fixed; /* given by the caller */
 	bool n_is_read;
 };
 
@@ -30,7 +30,7 @@ struct word {
 	size_t len;
 };
 
-/* Returns -EINVAL. The message has file and line. */
+/* Writes the message, with file and line. Returns -EINVAL. */
 static int __attribute__((format(printf, 2, 3)))
 wrong(const struct reader *reader, const char *format, ...)
 {
@@ -47,7 +47,7 @@ wrong(const struct reader *reader, const char *format, ...)
 }
 
 /*
- * A word as messages have it: cut if it is long, and without characters that do not print. Returns
+ * Writes a word for messages: cut if it is long, and without characters that do not print. Returns
  * shown.
  */
 static const char *
@@ -61,7 +61,7 @@ word_show(const struct word *word, char shown[WORD_SHOWN + 4])
 	return shown;
 }
 
-/* Cuts the next word off the text. False: there is none. */
+/* Cuts the next word off the text. Returns false if there is none. */
 static bool
 word_next(struct word *text, struct word *word)
 {
@@ -78,7 +78,7 @@ word_next(struct word *text, struct word *word)
 	return word->len != 0;
 }
 
-/* Parses a decimal number. -EINVAL: it is none; -ERANGE: it does not fit. */
+/* Parses a decimal number. Returns -EINVAL if it is not one, -ERANGE if it does not fit. */
 static int
 word_number(const struct word *word, uint64_t *number)
 {
@@ -96,7 +96,7 @@ word_number(const struct word *word, uint64_t *number)
 	return ret;
 }
 
-/* The rest of a line that begins with "n". */
+/* Reads the rest of a line that begins with "n". */
 static int
 read_n(struct reader *reader, struct word *text)
 {
@@ -167,7 +167,7 @@ index_add(struct reader *reader, const struct word *word)
 	return 0;
 }
 
-/* A line without its comment. */
+/* Reads a line without its comment. */
 static int
 read_line(struct reader *reader, struct word *text)
 {

@@ -8,9 +8,9 @@
 #define DOUBLE_BIAS 1023
 
 /*
- * A data type's numbers, kept as doubles: sign and mantissa at random, exponents from the least one
- * on, as many as a power of two. The least one is such that no difference is denormal, the greatest
- * such that 64 of them don't overflow.
+ * A data type's numbers, kept as doubles: sign and mantissa at random, and as many exponents as a
+ * power of two, from the smallest one on. The smallest one is such that no difference is denormal,
+ * the largest such that 64 of them don't overflow.
  */
 struct format {
 	unsigned int mantissa_bits; /* that are stored */
@@ -66,7 +66,7 @@ double_from(uint64_t bits)
 
 /* ------------------------------------------------------------------ values */
 
-/* Well mixed 64 bits; a bijection. */
+/* Returns well mixed 64 bits; a bijection. */
 static inline uint64_t
 mix64(uint64_t x)
 {
@@ -101,8 +101,8 @@ perf_random_values(const struct perf_data *data, uint16_t rank, uint64_t iterati
 /* --------------------------------------------------------------- reference */
 
 /*
- * To nearest even. A double has more than twice the digits of the other types and two more, so that
- * a sum that was rounded to it first is rounded as if it had not been.
+ * Rounds to nearest even. A double has more than twice the digits of the other types and two more,
+ * so rounding a sum to it first does not change the result.
  */
 static inline double
 rounded(double value, unsigned int surplus_bits)
@@ -114,7 +114,7 @@ rounded(double value, unsigned int surplus_bits)
 	return double_from(bits >> surplus_bits << surplus_bits);
 }
 
-/* Bits of a double's mantissa that a data type does not have. */
+/* Returns how many bits of a double's mantissa a data type lacks. */
 static unsigned int
 surplus_bits(enum fanin_dtype dtype)
 {
@@ -122,8 +122,8 @@ surplus_bits(enum fanin_dtype dtype)
 }
 
 /*
- * The sum of ranks first_rank to first_rank + width - 1, of which those from data->size on don't
- * exist.
+ * Returns the sum of ranks first_rank to first_rank + width - 1, of which those from data->size on
+ * don't exist.
  */
 static void
 sum_in_order(const struct perf_data *data, uint16_t first_rank, uint16_t width, uint64_t iteration,

@@ -7,8 +7,8 @@
 #include "lab/reference/kernel_reference.h"
 
 #define RUN 64
-#define CHUNK 512 /* elements of a result that are put together at a time */
-/* Where values are must not depend on what they are. */
+#define CHUNK 512 /* elements of a result that are computed at a time */
+/* The indices of values must not depend on the values. */
 #define PLACES_SEED 0x5ba25eu
 
 const char *
@@ -24,13 +24,13 @@ perf_pattern_name(enum perf_pattern pattern)
 	return names[pattern];
 }
 
-/* At which indices a rank has values in an iteration, by chance. */
+/* The random choice of the indices at which a rank has values in an iteration. */
 struct choice {
 	enum perf_pattern pattern;
 	uint16_t rank;
 	uint16_t size;
 	uint32_t stream;
-	uint64_t below; /* numbers of 32 bits that mean a value */
+	uint64_t below; /* an index has a value if its 32-bit number is below this */
 };
 
 static struct choice
@@ -67,7 +67,7 @@ struct part {
 	uint64_t first; /* index */
 	uint64_t n;     /* CHUNK at most */
 	bool is_there[CHUNK];
-	uint64_t combined[CHUNK]; /* bits */
+	uint64_t combined[CHUNK]; /* as bits */
 };
 
 static void
@@ -83,7 +83,7 @@ part_add(struct part *part, const struct perf_data *data, uint16_t rank, uint64_
 	*is_there = true;
 }
 
-/* Adds what a rank has there. */
+/* Adds a rank's values in this part. */
 static void
 part_add_rank(struct part *part, const struct perf_sparse *sparse, uint16_t rank,
 	      uint64_t iteration)
@@ -104,7 +104,7 @@ part_add_rank(struct part *part, const struct perf_sparse *sparse, uint16_t rank
 	}
 }
 
-/* Writes a value and its index behind `count` others. */
+/* Appends a value and its index. */
 static void
 vector_add(const struct perf_sparse *sparse, uint16_t rank, uint64_t iteration, uint64_t index,
 	   unsigned int index_bytes, void *indices, void *values, uint64_t count)
