@@ -11,7 +11,7 @@
 
 struct answer_words {
 	struct fanin_answer_body body;
-	uint64_t first; /* as fanin_answer_encode_word has them */
+	uint64_t first; /* as in fanin_answer_encode_word */
 	uint64_t second;
 };
 

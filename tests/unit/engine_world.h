@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A world for tests of the engine: all ranks of a job in one process, on links made of memory,
- * around a switch that adds up i32. Links lose, duplicate and reorder as a seeded generator says,
- * and the clock only moves when a test moves it. For one test file to include.
+ * around a switch that adds i32. Links lose, duplicate and reorder packets by a seeded generator,
+ * and only the test moves the clock. To be included by one test file.
  */
 #ifndef FANIN_TESTS_UNIT_ENGINE_WORLD_H
 #define FANIN_TESTS_UNIT_ENGINE_WORLD_H
@@ -51,9 +51,12 @@ struct packet {
 
 struct world;
 
-/* One rank's link: what it builds goes to the switch at once, what the switch sends waits here. */
+/*
+ * One rank's link: packets that it builds go to the switch at once, and packets of the switch wait
+ * here.
+ */
 struct link {
-	struct memory_link memory; /* the first: a pointer to it is one to the link */
+	struct memory_link memory; /* first: a pointer to it is one to the link */
 	struct world *world;
 	uint16_t rank;
 	struct packet queue[QUEUE_LEN];
@@ -62,8 +65,8 @@ struct link {
 	uint32_t first_sent; /* block of the first contribution */
 	uint32_t sent;       /* contributions */
 	uint32_t queries;
-	bool holds;       /* hands over what `passing` says only */
-	uint32_t passing; /* frames; counts down */
+	bool holds;       /* hands over only as many frames as `passing` says */
+	uint32_t passing; /* in frames; counts down */
 };
 
 struct slot {
@@ -81,20 +84,21 @@ struct world {
 	uint64_t now_ns;
 	uint16_t n_ranks;
 	uint32_t epoch;
-	uint64_t instance;           /* the switch's */
-	struct fanin_tagger *tagger; /* the switch's; NULL: packets have no tags */
+	uint64_t instance;           /* of the switch */
+	struct fanin_tagger *tagger; /* of the switch; NULL: packets have no tags */
 	struct fanin_tagger *taggers[MAX_RANKS];
-	uint32_t wrong_tags;     /* contributions and queries without a valid one */
-	bool silent;             /* the switch takes everything and answers nothing */
-	bool shared_port;        /* each rank gets what others of a block with an owner get, too */
-	uint32_t told_by_owners; /* results of blocks with owners that a run before had brought */
-	bool far;                /* answers come from further up: they tell of one block */
-	uint32_t drop_next;      /* contributions to be lost, before any chance */
-	uint64_t cut;      /* ranks whose contributions are lost, all of them; their queries pass */
-	uint64_t ended;    /* ranks whose processes have ended */
-	uint64_t mute;     /* ranks that don't answer probes */
-	uint64_t watch_ns; /* when somebody first asked for a block as overdue: from then on probes
-			      are sent; 0: not yet */
+	uint32_t wrong_tags; /* contributions and queries without a valid tag */
+	bool silent;         /* the switch takes everything and answers nothing */
+	bool shared_port;    /* each rank also gets results for others, of a block with an owner */
+	uint32_t told_by_owners; /* results of blocks with owners that are known from an earlier run
+				  */
+	bool far;                /* answers come from further up, and are about one block */
+	uint32_t drop_next;      /* contributions that are lost first, before any random loss */
+	uint64_t cut;            /* ranks whose contributions are all lost; their queries pass */
+	uint64_t ended;          /* ranks whose processes have ended */
+	uint64_t mute;           /* ranks that don't answer probes */
+	uint64_t watch_ns; /* when an overdue query first came: probes are sent from then on; 0: not
+			      yet */
 	double loss, duplication, reordering;
 	struct random random;
 	struct slot slots[2 * WINDOW];
@@ -102,18 +106,18 @@ struct world {
 	struct fanin_endpoint *engines[MAX_RANKS];
 };
 
-/* Congestion control of the engines that are made next; NULL: none. */
+/* Congestion control of the engines that are made next; NULL: the default. */
 static const struct fanin_cc_type *world_cc;
-/* The longest that they wait for ranks which are late; 0: no limit. */
+/* Their longest wait for late ranks; 0: no limit. */
 static uint64_t world_wait_limit_ns;
 /* Their packets have tags. */
 static bool world_tagged;
-/* They take the switch for one with several workers. */
+/* They assume a switch with several workers. */
 static bool world_spread;
 
 /* ---------------------------------------------------------------- switch */
 
-/* Whatever it is. */
+/* Passes any packet on. */
 static void
 link_pass(struct link *link, const struct packet *packet)
 {
@@ -149,7 +153,7 @@ packet_make(struct packet *packet, const struct fanin_headers *headers, const vo
 		memcpy(packet->data + FANIN_PAYLOAD_OFFSET, payload, payload_len);
 }
 
-/* Puts a tag on, if this tagger is one. */
+/* Adds a tag, if there is a tagger. */
 static void
 packet_seal(struct packet *packet, struct fanin_tagger *tagger, enum fanin_tag_direction direction,
 	    uint64_t instance)
@@ -161,7 +165,7 @@ packet_seal(struct packet *packet, struct fanin_tagger *tagger, enum fanin_tag_d
 	packet->len += FANIN_TAG_LEN;
 }
 
-/* What the switch sends. */
+/* Delivers a packet of the switch. */
 static void
 link_deliver(struct link *link, const struct fanin_headers *headers, const void *payload,
 	     uint32_t payload_len)
@@ -189,7 +193,7 @@ answer_make(const struct world *world, struct fanin_headers *headers, enum fanin
 	headers->fanin.block = block;
 }
 
-/* The packet turned around. */
+/* Returns a packet as REFUSED. */
 static void
 refuse(struct link *link, const struct fanin_hdr *hdr, enum fanin_reason reason)
 {
@@ -202,8 +206,8 @@ refuse(struct link *link, const struct fanin_hdr *hdr, enum fanin_reason reason)
 }
 
 /*
- * A sender that has no valid tag is none that the switch knows: it gets back its own key, and no
- * tag.
+ * Refuses a sender without a valid tag, which the switch does not know: the answer has the sender's
+ * own key, and no tag.
  */
 static void
 refuse_untagged(struct link *link, const struct fanin_hdr *hdr, enum fanin_reason reason)
@@ -230,7 +234,7 @@ result_make(const struct world *world, const struct slot *slot, struct fanin_hea
 	headers->fanin.count = slot->count;
 }
 
-/* Sends the result as it is, or without its elements. */
+/* Delivers a result, with or without its elements. */
 static void
 result_deliver(struct link *link, const struct slot *slot, bool is_empty)
 {
@@ -245,8 +249,8 @@ result_deliver(struct link *link, const struct slot *slot, bool is_empty)
 }
 
 /*
- * Sends a rank the result that is its: of a block with another owner without elements. Where ports
- * are shared, it gets the others', too.
+ * Sends a rank its result, which has no elements if another rank owns the block. On shared ports
+ * the rank gets the others' results, too.
  */
 static void
 result_send(struct link *link, const struct slot *slot)
@@ -267,7 +271,7 @@ slot_finish(struct world *world, struct slot *slot)
 		result_send(&world->links[i], slot);
 }
 
-/* A contribution for a slot's block that its rank has not made before. */
+/* Adds a contribution for a slot's block that its rank has not made before. */
 static void
 slot_add(struct world *world, struct slot *slot, struct link *link,
 	 const struct fanin_headers *headers)
@@ -293,7 +297,7 @@ slot_add(struct world *world, struct slot *slot, struct link *link,
 	slot_finish(world, slot);
 }
 
-/* How far a block is for a rank, as protocols/dense/switch/dense_query.c tells it. */
+/* Returns the state of a block for a rank, as protocols/dense/switch/dense_query.c does. */
 static enum fanin_block_state
 block_state(const struct world *world, uint16_t rank, uint32_t block)
 {
@@ -306,7 +310,7 @@ block_state(const struct world *world, uint16_t rank, uint32_t block)
 	return (slot->members >> rank & 1) != 0 ? FANIN_BLOCK_OPEN : FANIN_BLOCK_ABSENT;
 }
 
-/* Answers a query, or with number 0 a contribution that was there already. */
+/* Answers a query or, with number 0, a repeated contribution. */
 static void
 answer(struct world *world, struct link *link, const struct fanin_hdr *hdr)
 {
@@ -332,7 +336,7 @@ answer(struct world *world, struct link *link, const struct fanin_hdr *hdr)
 	link_deliver(link, &headers, &said, sizeof(said));
 }
 
-/* The ranks that an engine misses, as a bitmap. */
+/* Returns the ranks that an engine misses, as a bitmap. */
 static inline uint64_t
 world_missing(struct fanin_endpoint *engine)
 {
@@ -342,7 +346,7 @@ world_missing(struct fanin_endpoint *engine)
 	return ranks.words[0];
 }
 
-/* Those that it knows to be late only. */
+/* Returns the missing ranks that the engine knows to be merely late. */
 static inline uint64_t
 world_late(struct fanin_endpoint *engine)
 {
@@ -365,7 +369,7 @@ switch_answer_query(struct world *world, struct link *link, const struct fanin_h
 	answer(world, link, hdr);
 }
 
-/* A rank has the block's result from a run before. */
+/* Handles a rank's result of the block from an earlier run. */
 static void
 slot_take_known(struct world *world, struct slot *slot, struct link *link,
 		const struct fanin_headers *headers)
@@ -383,7 +387,7 @@ slot_take_known(struct world *world, struct slot *slot, struct link *link,
 	slot_finish(world, slot);
 }
 
-/* Takes the tag off. Returns the rest's length; 0: the tag is wrong. */
+/* Removes the tag. Returns the length of the rest; 0: the tag is wrong. */
 static uint32_t
 tag_take(struct world *world, struct packet *packet)
 {
@@ -417,7 +421,7 @@ switch_receive(struct world *world, struct link *link, const struct fanin_header
 		return;
 	}
 	if (!slot->used || fanin_block_before(slot->block, hdr->block)) {
-		/* The reliability contract: a slot is only reused once nobody needs it. */
+		/* The reliability contract: a slot is only reused once no rank needs it. */
 		ck_assert(!slot->used || slot->done);
 		*slot = (struct slot){ .used = true, .block = hdr->block };
 	}
@@ -430,7 +434,7 @@ switch_receive(struct world *world, struct link *link, const struct fanin_header
 		ck_assert_uint_eq(hdr->contributions, 1);
 		slot_add(world, slot, link, headers);
 	} else if ((hdr->flags & FANIN_FLAG_RETRANSMIT) == 0) {
-		/* The network's duplicates are not answered. */
+		/* Duplicates that the network has made are not answered. */
 	} else if (slot->done) {
 		result_send(link, slot);
 	} else {
@@ -594,7 +598,7 @@ retransmits(const struct world *world)
 	return sum;
 }
 
-/* The switch says to a rank that the job has no run. */
+/* The switch tells a rank that the job has no run. */
 static inline void
 notify(struct world *world, uint16_t rank)
 {
@@ -607,7 +611,7 @@ notify(struct world *world, uint16_t rank)
 }
 
 /*
- * The switch forgets everything, and so do the links. If it has tags it is another one, whose runs
+ * The switch and the links forget everything. A switch with tags becomes another one, whose runs
  * may have the same numbers.
  */
 static inline void
@@ -623,8 +627,8 @@ lose_run(struct world *world)
 }
 
 /*
- * Joins the ranks again once all have noticed. As long as some have, the others are told now and
- * then.
+ * Makes the ranks join again once all have noticed the loss. While only some have noticed it, the
+ * others are told now and then.
  */
 static inline void
 resume_if_all_know(struct world *world)
@@ -654,14 +658,13 @@ resume_if_all_know(struct world *world)
 }
 
 /*
- * An allreduce, unless its kind says otherwise, that every rank takes part in: rank r sends (r + 1)
- * * (tag + i) at index i.
+ * A collective of all ranks, an allreduce by default: rank r sends (r + 1) * (tag + i) at index i.
  */
 struct collective {
-	uint32_t count; /* of a REDUCE_SCATTER as many for each rank as fit into this */
+	uint32_t count; /* of a REDUCE_SCATTER: as many for each rank as fit into this */
 	uint32_t tag;
-	uint16_t root;              /* of a REDUCE */
-	enum fanin_collective kind; /* one that combines */
+	uint16_t root;              /* for a REDUCE */
+	enum fanin_collective kind; /* a kind that combines */
 	uint32_t *send[MAX_RANKS];
 	uint32_t *recv[MAX_RANKS];
 	struct fanin_request requests[MAX_RANKS];
@@ -692,8 +695,8 @@ collective_part(const struct collective *collective, uint16_t rank, uint16_t n_r
 }
 
 /*
- * One rank's request, which is not posted. recv: has room for the whole vector, of which the rank
- * keeps a part.
+ * Fills in one rank's request, which is not posted. recv: has room for the whole vector, of which
+ * the rank keeps a part.
  */
 static struct fanin_request *
 collective_fill_of(struct collective *collective, uint16_t rank, uint16_t n_ranks, bool in_place)
@@ -726,7 +729,10 @@ collective_fill(struct collective *collective, uint16_t rank, bool in_place)
 	return collective_fill_of(collective, rank, 1, in_place);
 }
 
-/* Has this rank what it keeps, and is the rest as it was? The request is done. */
+/*
+ * Checks that this rank has the part that it keeps, and that the rest is unchanged. The request is
+ * done.
+ */
 static inline void
 collective_check(const struct collective *collective, uint16_t rank, uint16_t n_ranks)
 {
@@ -776,7 +782,7 @@ collective_done(const struct collective *collective, const struct world *world)
 	return true;
 }
 
-/* Steps until it is done, for at most as long as the engines' timeout allows without progress. */
+/* Steps until the collective is done, at most for the engines' timeout without progress. */
 static inline void
 collective_run(const struct collective *collective, struct world *world)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Mbufs in plain memory, for tests of handlers without an EAL. fake_put plays the part of
- * rte_pktmbuf_free, which must not be called on them: they have no mempool.
+ * Mbufs in plain memory, for tests of handlers without an EAL. fake_put replaces rte_pktmbuf_free,
+ * which must not be called on them: they have no mempool.
  */
 #ifndef FANIN_TESTS_UNIT_FAKE_MBUF_H
 #define FANIN_TESTS_UNIT_FAKE_MBUF_H
@@ -58,8 +58,8 @@ fake_pool_in_use(const struct fake_pool *pool)
 }
 
 /*
- * An mbuf with one reference whose frame has payload_len bytes behind the headers, with unset
- * content.
+ * Returns an mbuf with one reference whose frame has payload_len bytes after the headers, with
+ * undefined content.
  */
 static inline struct rte_mbuf *
 fake_get(struct fake_pool *pool, uint32_t payload_len)
@@ -82,7 +82,8 @@ fake_get(struct fake_pool *pool, uint32_t payload_len)
 }
 
 /*
- * Gives up one reference; the last one returns the mbuf, spoilt, so that late readers are noticed.
+ * Gives up one reference. The last one returns the mbuf, with its content spoilt, so that late
+ * readers are noticed.
  */
 static inline void
 fake_put(struct fake_pool *pool, struct rte_mbuf *mbuf)

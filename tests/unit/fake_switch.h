@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What rigs of one handler give it in the pipeline's place: slots, timers, parameters, sending. */
+/* The pipeline's services for rigs of one handler: slots, timers, parameters, sending. */
 #ifndef FANIN_TESTS_UNIT_FAKE_SWITCH_H
 #define FANIN_TESTS_UNIT_FAKE_SWITCH_H
 
@@ -8,7 +8,7 @@
 #include "handlers/handler.h"
 #include "tests/unit/fake_mbuf.h"
 
-/* Gives a job its handler's usual parameters. */
+/* Sets a job's parameters to its handler's defaults. */
 static inline void
 fake_usual(const struct fanin_handler *handler, struct fanin_job_params *job)
 {
@@ -16,7 +16,7 @@ fake_usual(const struct fanin_handler *handler, struct fanin_job_params *job)
 		job->parameters[i] = handler->parameters[i].usual;
 }
 
-/* Makes memory of so many bytes, of whole cache lines, zeroed. The caller frees it. */
+/* Allocates this many bytes, in whole cache lines, zeroed. The caller frees them. */
 static inline void *
 fake_memory(size_t size)
 {
@@ -38,7 +38,7 @@ fake_slots(const struct fanin_handler *handler, const struct fanin_job_params *j
 /*
  * Makes the timers of a job, of which all but one may be armed. The caller frees them.
  *
- * n: a power of two. earliest_ns: set; used as long as they are.
+ * n: a power of two. earliest_ns: set; must live as long as the timers.
  */
 static inline struct fanin_timer_fifo *
 fake_timers(const struct fanin_handler *handler, const struct fanin_job_params *job, uint32_t n,
@@ -56,7 +56,7 @@ fake_timers(const struct fanin_handler *handler, const struct fanin_job_params *
 	return timers;
 }
 
-/* Carries out what a handler asked for: each emission is kept, and then every mbuf put back. */
+/* Carries out the handler's emissions: passes each to `keep`, and then returns every mbuf. */
 static inline void
 fake_carry_out(struct fanin_handler_ctx *ctx, struct fake_pool *pool,
 	       void (*keep)(const struct fanin_emission *emission))

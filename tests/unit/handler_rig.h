@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One slot of one job under exact control, for tests of handlers: the test plays the pipeline.
- * Packets are of fake_mbuf.h.
+ * One slot of one job under exact control, for tests of handlers: the test acts as the pipeline.
+ * Packets are those of fake_mbuf.h.
  */
 #ifndef FANIN_TESTS_UNIT_HANDLER_RIG_H
 #define FANIN_TESTS_UNIT_HANDLER_RIG_H
@@ -26,13 +26,13 @@ struct shape {
 	uint16_t count; /* elements */
 };
 
-/* As `op` of a shape: a copy of this rank. */
+/* `op` of a shape: a copy of this rank's data. */
 #define COPY_OF(root) (FANIN_WIRE_COPY | (unsigned int)(root) << 8)
 
-/* As `op` of a shape: this operator, with an owner. */
+/* `op` of a shape: this operator, with an owner. */
 #define OWNED_BY(op, owner) ((unsigned int)(op) | (unsigned int)fanin_root_of_owner(owner) << 8)
 
-/* What the handler answered to a contribution. */
+/* The handler's answer to a contribution. */
 struct answer {
 	enum fanin_verdict verdict;
 	enum fanin_reason reason;
@@ -48,42 +48,43 @@ void handler_rig_start(struct handler_rig *rig, const char *handler,
 		       const struct fanin_job_params *job, uint32_t index);
 
 /*
- * Gives the handler as many empty mbufs as fanin_take has at hand from now on; after start there
- * are none.
+ * Sets how many empty mbufs fanin_take has available from now on; after handler_rig_start there are
+ * none.
  */
 void handler_rig_stock(struct handler_rig *rig, uint16_t n);
 
-/* Carries out what the handler asked for, as if every packet had been sent. */
+/* Carries out the handler's emissions, as if every packet had been sent. */
 void handler_rig_flush(struct handler_rig *rig);
 
 /* Releases the slot and checks that every mbuf came back. */
 void handler_rig_stop(struct handler_rig *rig);
 
 /*
- * Makes a contribution. elements: shape->count of them, not used if it is empty. The mbuf is the
- * test's until it is offered.
+ * Makes a contribution. elements: shape->count of them, unused if it is empty. The test owns the
+ * mbuf until it is offered.
  */
 struct rte_mbuf *handler_rig_make(struct handler_rig *rig, uint16_t child, uint32_t block,
 				  uint16_t flags, const struct shape *shape, const void *elements);
 
 /*
- * Hands the handler a contribution. One that is neither held nor to be tried again is given back.
+ * Passes a contribution to the handler. A packet that is neither held nor to be retried is
+ * returned.
  */
 struct answer handler_rig_offer(struct handler_rig *rig, struct rte_mbuf *mbuf);
 
-/* Both in one call. */
+/* Makes and offers a contribution. */
 struct answer handler_rig_contribute(struct handler_rig *rig, uint16_t child, uint32_t block,
 				     uint16_t flags, const struct shape *shape,
 				     const void *elements);
 
 /*
- * The one emission that the calls since the last flush made; aborts the test if there are others,
- * or none.
+ * Returns the one emission that the calls since the last flush made; aborts the test if there are
+ * others, or none.
  */
 const struct fanin_emission *handler_rig_emission(const struct handler_rig *rig,
 						  enum fanin_emission_kind kind, uint64_t children);
 
-/* Headers and elements of a packet. */
+/* The headers and elements of a packet. */
 static inline struct fanin_headers *
 headers_of(struct rte_mbuf *mbuf)
 {

@@ -38,7 +38,7 @@ waiting_take(struct host *host, void *frame, size_t *len)
 	return true;
 }
 
-/* Leaves a frame for the host's engine of the frame's job. */
+/* Keeps a frame for the host's engine of the frame's job. */
 static void
 waiting_put(uint16_t rank, const void *frame, size_t len)
 {
@@ -64,7 +64,7 @@ host_take(struct memory_link *link, void *frame)
 	if (waiting_take(host, frame, &len))
 		return len;
 	while ((len = ring_switch_take(&host_rig.sw, host->rank, frame)) != 0) {
-		/* Probes are for the kernel. */
+		/* The kernel would handle probes. */
 		if (((const struct fanin_headers *)frame)->udp.dst_be !=
 		    host_rig.sw.pipeline->udp_port_be)
 			continue;
@@ -107,7 +107,9 @@ join_all(const struct job *job)
 		}
 	}
 	ck_assert(wide == host_rig.wide);
-	/* Answers that the injector held back or doubled are not for the engines. */
+	/*
+	 * Drops answers that the injector has delayed or doubled, as they are not for the engines.
+	 */
 	ring_switch_rounds(&host_rig.sw, 4 * FAULTS_MAX_DELAY);
 	for (uint16_t h = 0; h < host_rig.n_hosts; h++) {
 		while (ring_switch_take(&host_rig.sw, h, answer) != 0)
@@ -171,7 +173,10 @@ host_rig_open(const struct host_rig_options *options)
 	host_rig.now_ns = 1000000000;
 	host_rig.steps = 0;
 	ring_switch_eal();
-	/* Others keep a packet for each child or so, and have fewer slots then. */
+	/*
+	 * A handler whose slots keep many packets needs correspondingly more of them. Other
+	 * handlers keep about a packet for each child, and manage with fewer slots.
+	 */
 	ring_switch_slots = options->handler->slot_mbufs.fixed > FANIN_WIRE_MAX_CHILDREN
 				    ? 64u * options->handler->slot_mbufs.fixed
 				    : 64;
@@ -256,8 +261,8 @@ host_rig_close(void)
 }
 
 /*
- * True if hosts of the window protocol run its jobs: who has a result tells it by KNOWN. In push
- * jobs home hosts do that, whose suite is push_hosts.
+ * True if hosts of the window protocol run its jobs: ranks that know a result tell it by KNOWN. In
+ * push jobs home hosts do this, which the suite push_hosts tests.
  */
 static bool
 is_windowed(const struct fanin_handler *handler)

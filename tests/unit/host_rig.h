@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Hosts and their switch in the test's process: the hosts' engines exchange frames with the real
- * pipeline, for any handler and number of hosts. Each host is in each of the rig's jobs, by an
- * engine of its own that lives as long as the rig, so that one collective follows another in the
- * same slots. Only the rig moves the hosts' clock. One rig at a time.
+ * pipeline, for any handler and number of hosts. Each host is in each of the rig's jobs, with an
+ * engine of its own that lives as long as the rig, so successive collectives use the same slots.
+ * Only the rig moves the hosts' clock. One rig at a time.
  */
 #ifndef FANIN_TESTS_UNIT_HOST_RIG_H
 #define FANIN_TESTS_UNIT_HOST_RIG_H
@@ -24,12 +24,12 @@ struct host_rig_frame {
 
 /* A host in one job: its engine, and its link to the port that it shares with its other jobs. */
 struct host {
-	struct memory_link link; /* the first: a pointer to it is one to the host */
+	struct memory_link link; /* first: a pointer to it is one to the host */
 	uint16_t rank;
 	struct job *job;
 	struct fanin_endpoint *engine;
-	struct fanin_tagger *tagger;    /* the engine's; NULL: the jobs have no tags */
-	struct host_rig_frame *waiting; /* taken from the port on behalf of another job; a ring */
+	struct fanin_tagger *tagger;    /* of the engine; NULL: the jobs have no tags */
+	struct host_rig_frame *waiting; /* frames received from the port for another job; a ring */
 	uint32_t waiting_head;
 	uint32_t waiting_tail;
 };
@@ -40,10 +40,9 @@ struct host_rig_options {
 	uint16_t n_jobs; /* 0: one */
 	int layout;      /* of workers: 0 one, 1 two, 2 two that share blocks */
 	const struct pipeline_faults *faults;
-	bool late;      /* ranks may be so late that others ask for them again */
-	bool wide;      /* the jobs accumulate in f32 what fanin_operation_widens names */
-	bool impatient; /* hosts don't wait longer for ranks that are there than for those that are
-			   gone */
+	bool late;         /* ranks may be so late that others query them again */
+	bool wide;         /* the jobs accumulate in f32, for the pairs of fanin_operation_widens */
+	bool impatient;    /* hosts wait for present ranks no longer than for ranks that are gone */
 	bool authenticate; /* the jobs have tags */
 };
 
@@ -51,8 +50,8 @@ struct host_rig {
 	struct ring_switch sw;
 	struct host hosts[HOST_RIG_JOBS][HOST_RIG_HOSTS];
 	struct job *jobs[HOST_RIG_JOBS];
-	struct fanin_tagger *tagger; /* the switch's rig's, who joins for the hosts; NULL: the jobs
-					have no tags */
+	struct fanin_tagger *tagger; /* of the switch's rig, which joins for the hosts; NULL: the
+					jobs have no tags */
 	uint16_t n_hosts;
 	uint16_t n_jobs;
 	bool wide;
@@ -71,17 +70,17 @@ extern struct host_rig host_rig;
  */
 void host_rig_open(const struct host_rig_options *options);
 
-/* Every engine and every worker once. Each host is the first one at times. */
+/* Polls every engine and runs every worker once. Each host is the first one at times. */
 void host_rig_step(void);
 
 /*
- * Closes all, and checks that each block was reduced once and that nothing was sent again but
- * because of the faults.
+ * Closes everything, and checks that each block was reduced once and that nothing was sent again,
+ * except because of faults.
  */
 void host_rig_close(void);
 
 /*
- * Of the handlers that reduce for hosts of the window protocol, the one of a number, from 0; how
+ * The handlers that reduce for hosts of the window protocol: one by its number, from 0, and how
  * many there are.
  */
 const struct fanin_handler *host_rig_handler(int number);

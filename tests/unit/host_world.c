@@ -77,7 +77,9 @@ member_release(struct fanin_transport *transport, const struct fanin_frame *fram
 	}
 }
 
-/* What was given to it, which comes before all else. Returns how many frames there are. */
+/*
+ * Takes frames that the test has given to it, which come before all others. Returns their number.
+ */
 static unsigned int
 given_take(const struct member *member, struct fanin_frame *frames, unsigned int max)
 {
@@ -208,7 +210,9 @@ digest_of(const uint8_t *bytes, size_t n)
 	return digest;
 }
 
-/* Has the rank what it receives, and is the rest as it was? Then all memory is used again. */
+/*
+ * Checks that the rank has its result, and that the rest is unchanged. All memory is reused then.
+ */
 static void
 request_take(struct member *member, uint32_t r)
 {
@@ -249,7 +253,7 @@ member_poll(struct rig_host *host, void *user)
 
 	if (member->is_away || member->is_gone)
 		return;
-	/* Its owner may never poll it again once it has failed. */
+	/* Its owner may never poll it again after it has failed. */
 	if (world.protocol->poll(member->engine) < 0)
 		ck_assert_uint_eq(member->n_unflushed, 0);
 	for (uint32_t r = 0; r < world.n_requests; r++) {
@@ -264,7 +268,7 @@ member_poll(struct rig_host *host, void *user)
 
 /* ------------------------------------------------------------------ world */
 
-/* Leaves that ranks are linked to first. */
+/* Returns the number of leaves that ranks are linked to first. */
 static uint16_t
 leaves_of_ranks(const struct trial *trial)
 {
@@ -352,7 +356,7 @@ world_spec(void)
 	return spec;
 }
 
-/* A job on all switches, or one on the spine of now, which all ranks join. */
+/* Makes a job on all switches, or one on the current spine that all ranks join. */
 static void
 job_make(uint16_t number)
 {
@@ -452,7 +456,10 @@ world_open(const struct trial *trial)
 	ck_assert_uint_le(world.n_members, RTE_DIM(world.members));
 	network_build(&world.trial);
 	for (uint16_t job = 0; job < world.trial.n_jobs; job++) {
-		/* Each leaf has hosts of each job. Those of pairs are at it and at the next one. */
+		/*
+		 * Each leaf has hosts of each job. Ranks with two links are at their leaf and at
+		 * the next one.
+		 */
 		for (uint16_t rank = 0; rank < trial->n_ranks; rank++) {
 			const uint32_t leaf = (trial->scattered ? rank % n_leaves
 								: rank / per_leaf) *
@@ -489,7 +496,7 @@ void
 world_close(void)
 {
 	for (uint16_t i = 0; i < world.n_members; i++) {
-		/* Without a goodbye, which nobody would hear. */
+		/* Closes it without a goodbye, which no rank would hear. */
 		fanin_engine_close(world.members[i].engine);
 		if (world.members[i].bundle != NULL)
 			world.members[i].bundle->ops->close(world.members[i].bundle);
@@ -506,7 +513,7 @@ world_close(void)
 	ck_assert_uint_eq(rig_destroy(world.rig), 0);
 }
 
-/* The server of the spine of now knows nothing of the job, and may have been killed before. */
+/* The server of the current spine knows nothing of the job, and may have been killed before. */
 static void
 server_begin(void)
 {

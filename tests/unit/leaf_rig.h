@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A leaf in the test's own process: hosts 0 and 1 on ports 0 and 1, two spines behind the routed
- * ports 2 and 3, and routes of several lengths through them. The test plays hosts and spines.
+ * ports 2 and 3, and routes of several lengths through them. The test acts as hosts and spines.
  */
 #ifndef FANIN_TESTS_UNIT_LEAF_RIG_H
 #define FANIN_TESTS_UNIT_LEAF_RIG_H
@@ -18,7 +18,7 @@
 #define SPINE_PORT 2u
 #define N_SPINES 2u
 
-/* An ARP message as it is on the link. */
+/* An ARP message, as on the link. */
 struct arp_message {
 	struct fanin_arp arp;
 	uint8_t padding[18];
@@ -42,46 +42,46 @@ void leaf_close(void);
 uint32_t spine_ip_be(unsigned int spine);
 void spine_mac(unsigned int spine, uint8_t mac[6]);
 
-/* An ARP message to all comes in on a port. */
+/* Puts an ARP broadcast into a port. */
 void leaf_put_arp(uint16_t port, uint16_t opcode, const uint8_t mac[6], uint32_t ip_be,
 		  uint32_t target_be);
 
 /*
- * Aborts the test unless the next frame of the port asks for the address. known: the MAC it is to
- * go to; NULL: all.
+ * Aborts the test unless the next frame of the port is a request for the address. known: the MAC
+ * that it must be sent to; NULL: broadcast.
  */
 void leaf_expect_ask(uint16_t port, uint32_t ip_be, const uint8_t *known);
 
-/* Takes what all ports have sent. */
+/* Takes all frames that the ports have sent. */
 void leaf_drain(void);
 
-/* The same, and aborts the test if there is anything. */
+/* Aborts the test if a port has sent anything. */
 void leaf_expect_silence(void);
 
-/* ARP replies of a spine, of a host, and of all; what was sent until the last is taken. */
+/* ARP replies of a spine, of a host, and of all; all frames sent before the last one are taken. */
 void leaf_hears_spine(unsigned int spine);
 void leaf_hears_host(unsigned int h);
 void leaf_hears_all(void);
 
 /*
- * A UDP packet to the switch's MAC with 64 bytes of data, don't fragment, TTL 64. Returns its
+ * Makes a UDP packet to the switch's MAC with 64 bytes of data, don't fragment, TTL 64. Returns its
  * length.
  */
 size_t leaf_packet(const char *source, const char *destination, uint16_t src_port, uint8_t *frame);
 
-/* Sets the IPv4 checksum of a frame right, as long as the header says that it is. */
+/* Sets the IPv4 checksum of a frame, over the length in the header. */
 void leaf_set_checksum(uint8_t *frame);
 
 /* Aborts the test unless the next frame of the port is this one, routed to the MAC address. */
 void leaf_expect_routed(uint16_t port, const uint8_t *frame, size_t len, const uint8_t mac[6]);
 
-/* Count of a drop reason. */
+/* Returns the count of a drop reason. */
 uint64_t leaf_drops(enum fanin_reason reason);
 
-/* The spine to which a packet goes; -1: to none. */
+/* Returns the spine that a packet goes to; -1: none. */
 int leaf_spine_of(const uint8_t *frame, size_t len);
 
-/* The same of a flow from host 0. */
+/* Does the same for a flow from host 0. */
 int leaf_spine_of_flow(const char *destination, uint16_t src_port);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-check [--times] [--all | SUITE...] or --list [MARK]: runs the tests that say whether
+ * fanin-check [--times] [--all | SUITE...] or --list [MARK]: runs the tests that show whether
  * everything works. With --all it also runs those that search for unforeseen cases; with names, the
- * suites of these names. A line on standard error tells which suite has ended; --times adds a list
- * of all suites and net cases, the longest first. --list prints the names of all suites, or of
- * those with a mark (tests/meson.build). Check's variables hold: CK_FORK=no for a debugger,
+ * suites of these names. A line on standard error reports each suite that has ended; --times adds a
+ * list of all suites and net cases, the longest first. --list prints the names of all suites, or of
+ * those with a mark (tests/meson.build). Check's variables apply: CK_FORK=no for a debugger,
  * CK_VERBOSITY=verbose for a line per test.
  */
 #include <check.h>
@@ -31,10 +31,7 @@ static const struct {
 
 #define N_SUITES (sizeof(suites) / sizeof(suites[0]))
 
-/*
- * A test without a limit of its own fails after so long: on a busy machine it waits for its core,
- * too.
- */
+/* Default timeout of a test: on a busy machine a test also waits for its core. */
 #define DEFAULT_TIMEOUT "60"
 
 static bool
@@ -86,7 +83,7 @@ now(void)
 }
 
 /*
- * Runs a suite with a runner of its own, so that its time and failures are told when it ends.
+ * Runs a suite with a runner of its own, so that its time and failures are printed when it ends.
  * Returns the runner if a test has failed, NULL otherwise.
  */
 static SRunner *
@@ -119,8 +116,8 @@ struct run {
 };
 
 /*
- * Runs the suites one after the other and notes how long each takes. failed has the runner of each
- * suite in which a test has failed, NULL for the others: the caller frees it.
+ * Runs the suites one after the other and notes how long each takes. failed: receives the runner of
+ * each suite with a failed test, NULL for the others; the caller frees them.
  */
 static void
 run_suites(struct run *runs, size_t n, SRunner **failed, struct total *total)
@@ -223,12 +220,12 @@ main(int argc, char **argv)
 		if (!is_wanted(i, all, argv + 1, argc - 1))
 			continue;
 		runs[n++].suite = i;
-		/* Net tests wait most of the time: they run beside the others. */
+		/* Net tests wait most of the time: they run at the same time as the others. */
 		if (strcmp(suites[i].name, "net") == 0)
 			net_cases_start();
 	}
-#ifndef __SANITIZE_THREAD__ /* it allows no threads behind a fork of a process with threads */
-	/* Once for all tests: it takes longer than most of them. */
+#ifndef __SANITIZE_THREAD__ /* it allows no threads after a fork of a process with threads */
+	/* The EAL is started once for all tests: this takes longer than most of them. */
 	if (ring_switch_eal_start() != 0) {
 		fprintf(stderr, "fanin-check: cannot start the EAL\n");
 		return 2;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What tests of the manager's jobs have in common: its two hosts join the job "j", and what has
- * become of it is looked at. Each function is used in most of them.
+ * Functions shared by tests of the manager's jobs: its two hosts join the job "j", and the job's
+ * state is checked. Most of these tests use all of them.
  */
 #ifndef FANIN_TESTS_UNIT_MANAGER_JOBS_RIG_H
 #define FANIN_TESTS_UNIT_MANAGER_JOBS_RIG_H
@@ -36,14 +36,14 @@ join_with(int trees, const char *handler, bool reproducible)
 	return group_find(&manager_rig.manager->groups, "j");
 }
 
-/* The same with what the switches take. */
+/* Makes both hosts join; all switches have answered. */
 static inline struct group *
 join(int trees)
 {
 	return join_with(trees, "auto", false);
 }
 
-/* The job "j" with trees that all switches have made. */
+/* Makes the job "j" with trees that all switches have created. */
 static inline struct group *
 join_and_serve(int trees)
 {
@@ -55,7 +55,7 @@ join_and_serve(int trees)
 	return group;
 }
 
-/* The connection of a host ends. */
+/* Ends the connection of a host. */
 static inline void
 lose_host(unsigned int rank)
 {
@@ -64,8 +64,8 @@ lose_host(unsigned int rank)
 }
 
 /*
- * How often a host has been told of an event, at the end of a turn; what else it has been told is
- * forgotten.
+ * Returns how often a host has been told of an event by the end of a turn. Other messages to it are
+ * dropped.
  */
 static inline unsigned int
 count_told(unsigned int rank, const char *name)
@@ -101,7 +101,7 @@ tree_of(struct group *leader, uint16_t number)
 	return NULL;
 }
 
-/* All nodes of a tree are at switches that live, and these have its job. */
+/* Checks that all nodes of a tree are at live switches, and that these have its job. */
 static inline void
 check_runs(const struct group *group)
 {
@@ -118,7 +118,7 @@ check_runs(const struct group *group)
 	}
 }
 
-/* No job is left, neither here nor on switches. */
+/* Checks that no job is left, neither here nor on switches. */
 static inline void
 check_nothing_left(void)
 {
@@ -130,14 +130,14 @@ check_nothing_left(void)
 		ck_assert_uint_eq(json_object_size(manager_rig.jobs[i]), 0);
 }
 
-/* The switch at the root of a tree that is planned. */
+/* Returns the switch at the root of a planned tree. */
 static inline uint16_t
 root_of(const struct group *group)
 {
 	return group->nodes[0].switch_index;
 }
 
-/* The switches have room for so many jobs, and the manager knows. */
+/* Limits the switches to this many jobs, and lets the manager know. */
 static inline void
 limit_jobs(uint32_t max_jobs)
 {

@@ -33,7 +33,7 @@ static const char topology[] =
 	"{\"ip\":\"10.0.2.1\",\"switch\":\"leaf2\",\"port\":\"h0\"}]},"
 	"{\"ip\":\"10.0.1.1\",\"switch\":\"leaf1\",\"port\":\"h0\"}]}";
 
-/* Of the parameter servers. */
+/* The parameter servers. */
 static const char servers_listed[] =
 	"[{\"name\":\"server0\",\"control\":\"/none\",\"switch\":\"spine0\",\"port\":\"s0\"},"
 	"{\"name\":\"server1\",\"control\":\"/none\",\"switch\":\"spine1\",\"port\":\"s0\"}]";
@@ -58,7 +58,7 @@ is_server(uint16_t index)
 	return index >= MANAGER_RIG_SWITCHES;
 }
 
-/* A connection whose one end is in *stream. */
+/* Makes a connection; one end is put into *stream, the other one is returned. */
 static struct end
 make_end(struct stream *stream)
 {
@@ -80,7 +80,7 @@ close_end(struct end *end)
 	end->stream = NULL;
 }
 
-/* The next line that was sent to this end; NULL: there is none. */
+/* Returns the next line that was sent to this end; NULL: there is none. */
 static json_t *
 receive(struct end *end)
 {
@@ -92,7 +92,7 @@ receive(struct end *end)
 	return fgets(line, sizeof(line), end->stream) == NULL ? NULL : json_loads(line, 0, NULL);
 }
 
-/* What a switch has, as jobs.list tells it. */
+/* Returns a switch's jobs, as jobs.list does. */
 static json_t *
 list_jobs(uint16_t index)
 {
@@ -108,9 +108,9 @@ list_jobs(uint16_t index)
 }
 
 /*
- * As `version` of a switch tells them: one that is usual, one for reproducible jobs, whose slots
- * hold more and whose shape is not told, as switches did once, one of multicast, one of parameter
- * servers, one whose hosts lead blocks, and one of a shape that no manager knows.
+ * The handlers in a switch's `version`: a usual one; one for reproducible jobs, whose slots hold
+ * more and whose shape is missing, as in former releases; one of multicast; one of parameter
+ * servers; one whose hosts lead blocks; and one of a shape that no manager knows.
  */
 static const char handlers[] =
 	"[{\"name\":\"usual\",\"default\":true,\"in_order\":false,\"shape\":\"tree\",\"slot_mbufs\":{\"fixed\":1}},"
@@ -121,7 +121,7 @@ static const char handlers[] =
 	"\"parameters\":[{\"name\":\"timeout_us\"},{\"name\":\"hold_us\"}]},"
 	"{\"name\":\"strange\",\"default\":false,\"in_order\":false,\"shape\":\"moebius\",\"slot_mbufs\":{}}]";
 
-/* And those of another build. */
+/* The handlers of another build. */
 static const char other_handlers[] =
 	"[{\"name\":\"another\",\"default\":true,\"in_order\":true,\"order\":\"ranks\",\"slot_mbufs\":{\"fixed\":1}},"
 	"{\"name\":\"usual\",\"default\":false,\"in_order\":false,\"slot_mbufs\":{\"fixed\":1}},"
@@ -130,7 +130,7 @@ static const char other_handlers[] =
 static const char server_handlers[] =
 	"[{\"name\":\"serving\",\"default\":true,\"in_order\":false,\"shape\":\"server\",\"slot_mbufs\":{\"fixed\":1}}]";
 
-/* As a switch tells them that combines in another order than that of ranks. */
+/* Changes handlers to those of a switch that combines in another order than that of ranks. */
 static json_t *
 without_order(json_t *list)
 {
@@ -147,7 +147,7 @@ list_handlers(uint16_t index)
 {
 	json_t *list;
 
-	/* As switches told them once. */
+	/* The format of former releases. */
 	if (manager_rig.has_old_handlers[index])
 		return json_pack("[{s:s}]", "name", "usual");
 	if (is_server(index))
@@ -157,7 +157,7 @@ list_handlers(uint16_t index)
 	return manager_rig.has_other_order[index] ? without_order(list) : list;
 }
 
-/* A server has the last one only. */
+/* A server has only the last port. */
 static size_t
 first_port(uint16_t index)
 {
@@ -176,7 +176,7 @@ list_ports(uint16_t index)
 	return json_pack("{s:o}", "ports", list);
 }
 
-/* The answer to a ping. */
+/* Returns the answer to a ping. */
 static json_t *
 list_ports_down(uint16_t index)
 {
@@ -191,8 +191,8 @@ list_ports_down(uint16_t index)
 }
 
 /*
- * A server has one member, with all ranks, and a switch at most one parent: what real ones refuse,
- * the manager never asks for.
+ * Checks arguments that real ones would refuse: a server has one member, with all ranks, and a
+ * switch at most one parent.
  */
 static void
 check_create(uint16_t index, const json_t *args)
@@ -243,7 +243,7 @@ create_or_destroy(uint16_t index, const char *command, const json_t *args, const
 	return json_object_del(manager_rig.jobs[index], number) == 0 ? json_object() : NULL;
 }
 
-/* What a switch says of the addresses that it is asked for. */
+/* Returns a switch's answer about addresses. */
 static json_t *
 find_hosts(uint16_t index, const json_t *args)
 {
@@ -271,7 +271,7 @@ find_hosts(uint16_t index, const json_t *args)
 	return json_pack("{s:o}", "hosts", list);
 }
 
-/* Does what was asked. Returns the result, a new reference, or NULL with the code of an error. */
+/* Carries out a request. Returns the result, a new reference, or NULL with the code of an error. */
 static json_t *
 obey(uint16_t index, const json_t *asked, const char **code)
 {
@@ -333,7 +333,7 @@ manager_rig_serve_switch(uint16_t index)
 	return n;
 }
 
-/* The connection is made, and the first questions are asked. */
+/* Makes the connection; the first requests are sent. */
 static void
 open_line(uint16_t index)
 {
@@ -361,7 +361,7 @@ manager_rig_raise(uint16_t index)
 	struct peer *peer = &manager_rig.manager->peers[index];
 
 	open_line(index);
-	/* What it is, its ports, routes and jobs. */
+	/* The requests are for its version, its ports, its routes and its jobs. */
 	for (unsigned int i = 0; i < 4; i++)
 		ck_assert(manager_rig_serve_one(index));
 	ck_assert_int_eq(peer->state, PEER_UP);
@@ -435,7 +435,7 @@ manager_rig_restart_after(const char *sql)
 	start_manager();
 }
 
-/* root: of the topology; taken. */
+/* root: of the topology; taken over. */
 static void
 begin(json_t *root)
 {

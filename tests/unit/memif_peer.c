@@ -26,8 +26,8 @@ answer_of(int step)
 }
 
 /*
- * Takes what the library says; returns the descriptor that came with it, or -1; -2 at the end of
- * the connection.
+ * Receives a message of the library. Returns the descriptor that came with it, or -1; -2 at the end
+ * of the connection.
  */
 static int
 hear(const struct peer *peer, struct memif_message *message)
@@ -52,7 +52,7 @@ hear(const struct peer *peer, struct memif_message *message)
 	return fd;
 }
 
-/* Returns false if the script ends here. */
+/* Makes the mistake of this step. Returns false if the script ends here. */
 static bool
 slip_up(const struct peer *peer)
 {
@@ -161,7 +161,7 @@ peer_take(struct peer *peer, void *frame)
 		return 0;
 	ck_assert_uint_eq(descriptor.region, 0);
 	ck_assert_uint_eq(descriptor.flags, 0);
-	/* 32 modulo 64: the payload behind 96 bytes of headers is aligned. */
+	/* The offset is 32 modulo 64: the payload behind 96 bytes of headers is aligned. */
 	ck_assert_uint_eq(descriptor.offset % 64, 32);
 	ck_assert_uint_le((uint64_t)descriptor.offset + descriptor.length,
 			  peer->heard[2].add_region.size);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's half of a memif connection, played by a test: what it says is a script, and its
+ * The switch's half of a memif connection, played by a test: its messages are a script, and its
  * rings can be read and written at will. The script runs in a thread of its own, because the
  * library waits for each answer.
  */
@@ -18,9 +18,9 @@
 #define PEER_ANSWER_MS 10000
 #define PEER_STEPS 6 /* HELLO, the answers to INIT, ADD_REGION, two times ADD_RING, CONNECT */
 
-/* What the peer says instead of the right thing at one step. */
+/* A mistake of the peer at one step. */
 struct peer_slip {
-	int step; /* -1: everything is right */
+	int step; /* -1: there is no mistake */
 	enum {
 		PEER_SAYS,
 		PEER_CUTS,
@@ -28,7 +28,7 @@ struct peer_slip {
 		PEER_HANGS_UP,
 		PEER_KEEPS_SILENT
 	} how;
-	struct memif_message message; /* PEER_SAYS; PEER_CUTS and PEER_ADDS change its length */
+	struct memif_message message; /* for PEER_SAYS; PEER_CUTS and PEER_ADDS change its length */
 };
 
 struct peer {
@@ -44,14 +44,15 @@ struct peer {
 };
 
 /*
- * Starts a peer with a slip, or without one if NULL; returns the library's end of the connection.
+ * Starts a peer with a mistake, or without one if NULL; returns the library's end of the
+ * connection.
  */
 int peer_start(struct peer *peer, const struct peer_slip *slip);
 
 /* Waits for the script's end. */
 void peer_join(struct peer *peer);
 
-/* Maps what the library has shared. */
+/* Maps the memory that the library has shared. */
 void peer_map(struct peer *peer);
 
 /* Puts a frame into the next empty buffer of the library's receive ring. */
@@ -63,12 +64,10 @@ void peer_send(struct peer *peer, const void *frame, uint32_t len);
  */
 uint32_t peer_take(struct peer *peer, void *frame);
 
-/*
- * All of it in one: a peer that makes no mistake, attached and mapped. Aborts the test on failure.
- */
+/* Starts a peer without mistakes, attached and mapped. Aborts the test on failure. */
 struct fanin_memif *peer_attach(struct peer *peer, const struct fanin_memif_options *options);
 
-/* Closes and unmaps what there is. */
+/* Closes and unmaps everything that exists. */
 void peer_close(struct peer *peer);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One slot of one job for tests of what handlers compute: random contributions of any data type and
- * operator, and the naive reference's result of all of them in the handler's order. For a test file
- * to include.
+ * One slot of one job for tests of the results that handlers compute: random contributions of any
+ * data type and operator, and the naive reference's result of all of them in the handler's order.
+ * To be included by one test file.
  */
 #ifndef FANIN_TESTS_UNIT_OPERATOR_RIG_H
 #define FANIN_TESTS_UNIT_OPERATOR_RIG_H
@@ -14,7 +14,7 @@
 #include "tests/unit/handler_rig.h"
 #include "lab/reference/kernel_reference.h"
 
-#define COUNT 37 /* most elements */
+#define COUNT 37 /* maximum of elements */
 #define WINDOW 1
 
 static const uint16_t sizes[] = { 1, 2, 3, 8, 16, 64 };
@@ -24,7 +24,7 @@ static const char *const handlers[] = { "single", "multi", "tree", "sparse-array
 #define N_SIZES (int)(sizeof(sizes) / sizeof(sizes[0]))
 #define N_HANDLERS (int)(sizeof(handlers) / sizeof(handlers[0]))
 
-/* Its blocks come one after the other. */
+/* The rig's blocks come one after the other. */
 static struct handler_rig rig;
 
 static struct {
@@ -51,7 +51,7 @@ rig_start(const char *handler, uint16_t n_children)
 	operands.count = COUNT;
 }
 
-/* A contribution of random elements, which are noted in operands.sent. */
+/* Makes a contribution of random elements, and stores them in operands.sent. */
 static inline struct rte_mbuf *
 contribution_make(uint16_t child, unsigned int dtype, unsigned int op, uint16_t flags)
 {
@@ -72,7 +72,7 @@ contribute(uint16_t child, unsigned int dtype, unsigned int op, uint16_t flags)
 	return handler_rig_offer(&rig, contribution_make(child, dtype, op, flags));
 }
 
-/* What handlers compute with: a wide job's f16 and bf16 are f32 as soon as they have come. */
+/* Returns the type that handlers compute with: f16 and bf16 of a wide job are f32 on arrival. */
 static inline unsigned int
 accumulator_of(unsigned int dtype, unsigned int op)
 {
@@ -82,7 +82,7 @@ accumulator_of(unsigned int dtype, unsigned int op)
 	return rig.job.wide && is_half && is_sum ? FANIN_WIRE_F32 : dtype;
 }
 
-/* An element that a child sent, as the handler has it. */
+/* Returns an element that a child sent, as the handler has it. */
 static inline uint64_t
 element_of(unsigned int dtype, unsigned int op, uint16_t child, unsigned int i)
 {
@@ -94,8 +94,8 @@ element_of(unsigned int dtype, unsigned int op, uint16_t child, unsigned int i)
 }
 
 /*
- * What the tree makes of element i of children first to first + width - 1: the halves of a power of
- * two.
+ * Returns the tree's sum of element i of children first to first + width - 1: the halves of a power
+ * of two.
  */
 static inline uint64_t
 tree_reference(unsigned int dtype, unsigned int op, unsigned int i, uint16_t first, uint16_t width)
@@ -111,7 +111,7 @@ tree_reference(unsigned int dtype, unsigned int op, unsigned int i, uint16_t fir
 				 tree_reference(dtype, op, i, (uint16_t)(first + half), half));
 }
 
-/* The result's element i; children contributed in the order of their numbers. */
+/* Returns the result's element i; children contributed in the order of their numbers. */
 static inline uint64_t
 reference(unsigned int dtype, unsigned int op, unsigned int i)
 {
@@ -130,7 +130,7 @@ reference(unsigned int dtype, unsigned int op, unsigned int i)
 	return reference_encode(reference_format(dtype), reference_decode(&format_f32, result));
 }
 
-/* The one emission that the last call made, which has to be the right result for these children. */
+/* Checks that the last call made one emission, with the expected result of these children. */
 static inline void
 check_result(unsigned int dtype, unsigned int op, uint64_t children, const uint64_t *expected)
 {
@@ -157,7 +157,7 @@ check_result(unsigned int dtype, unsigned int op, uint64_t children, const uint6
 	}
 }
 
-/* A whole block, whose result is left to be looked at. */
+/* Reduces a whole block, and leaves the result to be checked. */
 static inline void
 reduce(unsigned int dtype, unsigned int op, uint64_t *expected)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One block of a job of the handler "tree" over two levels of switches, for tests of the order in
- * which ranks are combined: leaves sum up their hosts, and a root the leaves, and hosts of its own.
+ * which ranks are combined: leaves sum up their hosts, and a root sums up the leaves and hosts of
+ * its own.
  */
 #ifndef FANIN_TESTS_UNIT_PLACED_RIG_H
 #define FANIN_TESTS_UNIT_PLACED_RIG_H

@@ -23,7 +23,10 @@ void
 probe_rig_begin(void)
 {
 	probe_rig_take_all();
-	/* Far ahead, so that nothing is due in the rounds that the test needs to put frames in. */
+	/*
+	 * The clock is far ahead, so that nothing is due in the rounds in which the test puts
+	 * frames in.
+	 */
 	probe_rig.clock_ns = pipeline_now_ns() + UINT64_C(3600000000000);
 }
 

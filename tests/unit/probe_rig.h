@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A switch in the test's own process that probes children of one job, by a clock that is the
- * test's. The test opens the switch and starts the job's run.
+ * A switch in the test's own process that probes children of one job, by a clock that the test
+ * moves. The test opens the switch and starts the job's run.
  */
 #ifndef FANIN_TESTS_UNIT_PROBE_RIG_H
 #define FANIN_TESTS_UNIT_PROBE_RIG_H
@@ -22,23 +22,25 @@ struct probe_rig {
 
 extern struct probe_rig probe_rig;
 
-/* The run has begun: takes what was sent so far, and sets the clock. */
+/* Begins after the start of the run: takes all frames sent so far, and sets the clock. */
 void probe_rig_begin(void);
 
-/* Takes what all ports have sent. */
+/* Takes all frames that the ports have sent. */
 void probe_rig_take_all(void);
 
-/* Half a second later. */
+/* Moves the clock by half a second. */
 void probe_rig_tick(void);
 
-/* Asks for a block at the time of the clock, as host h; the answer is left to be taken. */
+/*
+ * Sends a query about a block as host h at the time of the clock; the answer is left to be taken.
+ */
 void probe_rig_ask(unsigned int h, uint32_t block, bool overdue);
 
-/* What an overdue query of host 0 about block 0 is answered. */
+/* Returns the answer to an overdue query of host 0 about block 0. */
 struct answer_words probe_rig_answer(void);
 
 /*
- * Aborts the test unless that answer says of these ranks, as bitmaps, that they have ended, or are
+ * Aborts the test unless this answer says that these ranks, given as bitmaps, have ended or are
  * silent.
  */
 void probe_rig_expect_finding(uint64_t ended, uint64_t silent);

@@ -22,8 +22,9 @@
 #define RING_ENTRIES 1024
 
 /*
- * What the EAL has mapped as shared becomes this process's own, with what is in it. In huge pages
- * where the kernel has some: a test that makes a pool would wait for thousands of small ones.
+ * Makes memory that the EAL has mapped as shared private to this process, with its content. Uses
+ * huge pages where the kernel has some: a test that makes a pool would wait for thousands of small
+ * ones.
  */
 static int
 make_private(const struct rte_memseg_list *list, void *arg)
@@ -256,7 +257,7 @@ goes_up(unsigned int type)
 	       fanin_type_direction((uint8_t)type) == FANIN_UP;
 }
 
-/* Is it a packet of a job, with all of its header? */
+/* True if it is a packet of a job, with the whole header. */
 static bool
 is_fanin(const struct ring_switch *sw, const void *frame, size_t len)
 {
@@ -284,7 +285,7 @@ ring_switch_seal(const struct ring_switch *sw, void *frame, size_t len)
 	return len + FANIN_TAG_LEN;
 }
 
-/* Takes the tag off a frame that the switch sent. Returns its length without. */
+/* Removes the tag of a frame that the switch sent. Returns its length without the tag. */
 static size_t
 open_frame(const struct ring_switch *sw, void *frame, size_t len)
 {
@@ -304,7 +305,7 @@ open_frame(const struct ring_switch *sw, void *frame, size_t len)
 	return len - FANIN_TAG_LEN;
 }
 
-/* Tests with routed ports have handlers that pass packets on as they are, with any checksum. */
+/* True if handlers may pass packets on unchanged, with any checksum: in tests with routed ports. */
 static bool
 passes_on(const struct ring_switch *sw)
 {
@@ -316,8 +317,8 @@ passes_on(const struct ring_switch *sw)
 }
 
 /*
- * Puts the right checksum of UDP into a copy of a valid packet to the switch that has none. Returns
- * false if it is none of these.
+ * Puts the right UDP checksum into a copy of a valid packet to the switch that has none. Returns
+ * false for any other frame.
  */
 static bool
 sum_udp(const struct ring_switch *sw, const void *frame, size_t len, void *copy)
@@ -338,7 +339,10 @@ sum_udp(const struct ring_switch *sw, const void *frame, size_t len, void *copy)
 	return true;
 }
 
-/* What the switch sends has no checksum of UDP, or the right one, whatever it was made of. */
+/*
+ * Checks that a frame that the switch has sent has no UDP checksum, or the right one, whatever
+ * frame it was made of.
+ */
 static void
 expect_sum(const struct ring_switch *sw, const void *frame, size_t len)
 {
@@ -350,7 +354,7 @@ expect_sum(const struct ring_switch *sw, const void *frame, size_t len)
 	    fanin_wire_validate_l4(frame, len) != FANIN_REASON_NONE ||
 	    headers->udp.checksum_be == 0)
 		return;
-	/* With it in the sum the sum is all ones. */
+	/* The sum that includes the checksum has all bits set. */
 	ck_assert_msg((rte_raw_cksum(&headers->udp, ntohs(headers->udp.len_be)) +
 		       (uint32_t)rte_ipv4_phdr_cksum(ip, 0)) %
 				      UINT16_MAX ==
@@ -365,7 +369,7 @@ ring_switch_enqueue(struct ring_switch *sw, uint16_t port, const void *frame, si
 	uint8_t sealed[4096] __attribute__((aligned(8)));
 	uint8_t summed[4096] __attribute__((aligned(8)));
 
-	/* What is no valid packet is none with a tag either. */
+	/* An invalid packet is invalid with a tag, too. */
 	if (sw->tagger != NULL && is_fanin(sw, frame, len) &&
 	    fanin_wire_validate(headers, len) == FANIN_REASON_NONE) {
 		memcpy(sealed, frame, len);
@@ -387,7 +391,7 @@ ring_switch_enqueue_raw(struct ring_switch *sw, uint16_t port, const void *frame
 	data = rte_pktmbuf_append(mbuf, (uint16_t)len);
 	ck_assert_ptr_nonnull(data);
 	memcpy(data, frame, len);
-	/* net_ring passes mbufs as they are: a real driver would set the port. */
+	/* net_ring passes mbufs unchanged: a real driver would set the port. */
 	mbuf->port = sw->pipeline->ports[port].ethdev;
 	ck_assert_int_eq(rte_ring_enqueue(sw->rx[port], mbuf), 0);
 }
@@ -447,7 +451,7 @@ ring_switch_key(enum fanin_type type)
 	return goes_up(type) ? keys.up : keys.down;
 }
 
-/* How many of a job's ranks are behind child h: one, unless it is a switch. */
+/* Returns how many of a job's ranks are behind child h: one, unless it is a switch. */
 static uint16_t
 ranks_behind(const struct ring_switch *sw, unsigned int h, uint32_t id)
 {
@@ -581,7 +585,7 @@ host_take_answer(struct ring_switch *sw, unsigned int h, uint32_t number,
 {
 	size_t len;
 
-	/* Who keeps others waiting is probed as well. */
+	/* A child that keeps others waiting is probed as well. */
 	do
 		len = ring_switch_take(sw, port_of(sw, h), answer);
 	while (len != 0 &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A switch in the test's own process: the real pipeline on ports made of rte_rings. The test plays
- * the hosts and the clock: it puts frames into a port, lets the workers make their rounds, and
- * takes what came out. One switch at a time.
+ * A switch in the test's own process: the real pipeline on ports made of rte_rings. The test acts
+ * as the hosts and moves the clock: it puts frames into a port, lets the workers make their rounds,
+ * and takes the frames that came out. One switch at a time.
  */
 #ifndef FANIN_TESTS_UNIT_RING_SWITCH_H
 #define FANIN_TESTS_UNIT_RING_SWITCH_H
@@ -30,32 +30,32 @@ struct ring_switch {
 	uint16_t n_ports;
 	uint16_t hosts_per_port;     /* 1; a test may set it before it makes jobs */
 	struct fanin_tagger *tagger; /* of hosts and parent: see ring_switch_authenticate; NULL:
-					there are no tags */
+					packets have no tags */
 	const uint16_t *ranks;       /* of the hosts; NULL: host h is rank h */
 };
 
-/* How a switch of the tests routes. */
+/* Routing of a switch of the tests. */
 struct ring_switch_routing {
 	uint16_t routed_ports; /* bitmap */
 	const struct route_spec *routes;
 	uint16_t n_routes;
-	const struct pipeline_egress *limits; /* of each port's queue; NULL: none have any */
+	const struct pipeline_egress *limits; /* of each port's queue; NULL: none */
 };
 
 /*
- * Starts the EAL without hugepages if this process has none yet; its memory is private, so that
- * each process forked later has the EAL as it was at the fork, but for threads.
+ * Starts the EAL without hugepages if this process has none yet. Its memory is private, so each
+ * process that is forked later has the EAL as at the fork, except for threads.
  *
  * Returns 0 or a negative errno value.
  */
 int ring_switch_eal_start(void);
 
-/* The same for a test, which fails if it can't be started. */
+/* Starts the EAL for a test, which fails if it can't be started. */
 void ring_switch_eal(void);
 
 /*
- * Slots of switches that are made from now on; 64. A handler whose slots keep many packets needs as
- * many times more.
+ * Slots of switches that are made from now on; 64 by default. A handler whose slots keep many
+ * packets needs correspondingly more.
  */
 extern uint32_t ring_switch_slots;
 
@@ -63,73 +63,76 @@ extern uint32_t ring_switch_slots;
 void ring_switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
 		      const struct pipeline_faults *faults);
 
-/* The same with several workers in each cluster: these share blocks. */
+/* Makes a switch with several workers in each cluster, which share blocks. */
 void ring_switch_open_clusters(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
 			       uint16_t cluster_size, const struct pipeline_faults *faults);
 
-/* One worker, and ports that lead to other switches. */
+/* Makes a switch with one worker, and ports that lead to other switches. */
 void ring_switch_open_routed(struct ring_switch *sw, uint16_t n_ports,
 			     const struct ring_switch_routing *routing);
 
-/* Workers that don't share blocks, and limits of the ports' queues, one entry for each port. */
+/*
+ * Makes a switch with workers that don't share blocks, and limits of the ports' queues, one entry
+ * for each port.
+ */
 void ring_switch_open_limited(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
 			      const struct pipeline_egress *limits);
 
-/* Of a parent that the test plays, for tags; and of its JOIN_ACK. */
+/* Instance of a parent that the test plays, for tags and its JOIN_ACK. */
 #define RING_SWITCH_PARENT_INSTANCE UINT64_C(0xfedcba9876543210)
 
 /*
- * The jobs of ring_switch_job have tags from now on. What goes into ports gets a tag on the way,
- * unless it has one, and what comes out is opened: tests see packets without. Aborts the test if a
- * packet has no tag that should have one, or a wrong one.
+ * Gives the jobs of ring_switch_job tags from now on. Frames that are put into ports get a tag,
+ * unless they have one, and frames that come out are opened: tests see packets without tags. Aborts
+ * the test if a packet lacks a necessary tag, or has a wrong one.
  */
 void ring_switch_authenticate(struct ring_switch *sw);
 
 /*
- * Puts the tag on a Fanin frame, as hosts, or the parent, do; returns its length with it. frame:
+ * Adds the tag to a Fanin frame, as hosts or the parent do; returns its length with the tag. frame:
  * 4096 bytes.
  */
 size_t ring_switch_seal(const struct ring_switch *sw, void *frame, size_t len);
 
-/* Frees it and checks that every mbuf came back. */
+/* Frees the switch and checks that every mbuf came back. */
 void ring_switch_close(struct ring_switch *sw);
 
 /*
- * A job with handler "single" whose rank r is host r on port r / hosts_per_port. Aborts the test on
- * failure.
+ * Makes a job with handler "single" whose rank r is host r on port r / hosts_per_port. Aborts the
+ * test on failure.
  */
 struct job *ring_switch_job(struct ring_switch *sw, uint16_t n_members, uint32_t slots);
 
-/* The same with another handler. */
+/* Makes such a job with another handler. */
 struct job *ring_switch_job_of(struct ring_switch *sw, const char *handler, uint16_t n_members,
 			       uint32_t slots);
 
-/* Puts a frame into a port as it is, with no tag. */
+/* Puts a frame into a port unchanged, without a tag. */
 void ring_switch_enqueue_raw(struct ring_switch *sw, uint16_t port, const void *frame, size_t len);
 
 /* Puts a frame into a port. */
 void ring_switch_enqueue(struct ring_switch *sw, uint16_t port, const void *frame, size_t len);
 
-/* The same, and lets every worker make two rounds. */
+/* Puts a frame into a port, and lets every worker make two rounds. */
 void ring_switch_put(struct ring_switch *sw, uint16_t port, const void *frame, size_t len);
 
-/* Rounds of every worker. */
+/* Lets every worker make this many rounds. */
 void ring_switch_rounds(struct ring_switch *sw, unsigned int rounds);
 
 /*
- * Takes the next frame that left through a port: its length, or 0 if there is none. frame: 4096
- * bytes.
+ * Takes the next frame that left through a port. Returns its length, or 0 if there is none. frame:
+ * 4096 bytes.
  */
 size_t ring_switch_take(struct ring_switch *sw, uint16_t port, void *frame);
 
-/* Count of a drop reason over all workers. */
+/* Returns the count of a drop reason over all workers. */
 uint64_t ring_switch_drops(const struct ring_switch *sw, enum fanin_reason reason);
 
-/* MAC and address of host h. */
+/* The MAC and the address of host h. */
 void host_mac(unsigned int h, uint8_t mac[6]);
 uint32_t host_ip_be(unsigned int h);
 
-/* The key that packets of a type carry in these jobs. */
+/* Returns the key of packets of a type in these jobs. */
 uint64_t ring_switch_key(enum fanin_type type);
 
 /*
@@ -141,20 +144,21 @@ size_t host_packet(const struct ring_switch *sw, unsigned int h, enum fanin_type
 		   struct fanin_headers *frame);
 
 /*
- * One JOIN of host h; returns the answer, copied to answer (4096 bytes), or NULL if none came.
+ * Sends one JOIN of host h; returns the answer, copied to answer (4096 bytes), or NULL if none
+ * came.
  */
 const struct fanin_headers *host_join_with(struct ring_switch *sw, unsigned int h, uint32_t job,
 					   uint64_t nonce, uint64_t cookie, uint16_t size,
 					   struct fanin_headers *answer);
 
-/* The same with a second JOIN that gives back the cookie, if the first is challenged. */
+/* The same, with a second JOIN that returns the cookie if the first one is challenged. */
 const struct fanin_headers *host_sends_join(struct ring_switch *sw, unsigned int h, uint32_t job,
 					    uint64_t nonce, uint16_t size,
 					    struct fanin_headers *answer);
 
 /*
- * Joins hosts 0 to n - 1, which are all of the job's, and returns the run's epoch. Aborts the test
- * on failure.
+ * Joins hosts 0 to n - 1, which are all hosts of the job, and returns the run's epoch. Aborts the
+ * test on failure.
  */
 uint32_t host_join_all(struct ring_switch *sw, const struct job *job, uint16_t n, uint64_t nonce);
 
@@ -165,22 +169,25 @@ uint32_t host_join_all(struct ring_switch *sw, const struct job *job, uint16_t n
 size_t host_contribution(const struct ring_switch *sw, const struct job *job, unsigned int h,
 			 uint32_t epoch, uint32_t block, bool again, uint8_t *frame);
 
-/* Sends one. */
+/* Sends such a contribution. */
 void host_contribute(struct ring_switch *sw, const struct job *job, unsigned int h, uint32_t epoch,
 		     uint32_t block, bool again);
 
-/* Host h asks for a block. number: not 0. overdue: a result that is there comes, too. */
+/*
+ * Sends a query of host h about a block. number: not 0. overdue: also asks for a result that
+ * exists.
+ */
 void host_query(struct ring_switch *sw, const struct job *job, unsigned int h, uint32_t epoch,
 		uint32_t block, uint32_t number, bool overdue);
 
 /*
- * Takes the frame that left to host h, which has to be an ANSWER with this number, and copies it to
- * answer (4096 bytes). Returns its body. Aborts the test if it is none.
+ * Takes the next frame to host h, which must be an ANSWER with this number, and copies it to answer
+ * (4096 bytes). Returns its body. Aborts the test for any other frame.
  */
 const struct answer_words *host_take_answer(struct ring_switch *sw, unsigned int h, uint32_t number,
 					    struct fanin_headers *answer);
 
-/* Aborts the test unless the frame is the right result of hosts 0 to n - 1 for a block. */
+/* Aborts the test unless the frame is the expected result of hosts 0 to n - 1 for a block. */
 void host_result_check(const struct job *job, unsigned int n, uint32_t block, const void *frame,
 		       size_t len);
 

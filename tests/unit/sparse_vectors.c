@@ -10,8 +10,8 @@
 #define MAX_RUN 200
 
 /*
- * Bits of a small number, so that sums of floats are exact in any order; sometimes -0.0. Of bitwise
- * operators any bits.
+ * Returns the bits of a small number, so that sums of floats are exact in any order; sometimes of
+ * -0.0. For bitwise operators returns any bits.
  */
 static uint64_t
 value_random(struct random *random, const struct sparse_vectors_options *options)
@@ -27,7 +27,7 @@ value_random(struct random *random, const struct sparse_vectors_options *options
 	return bits & (UINT64_MAX >> (64 - 8 * bytes));
 }
 
-/* Marks the indices that a rank has. */
+/* Marks the indices at which a rank has values. */
 static void
 mark(const struct sparse_vectors_options *options, uint16_t rank, struct random *random, bool *has)
 {
@@ -55,7 +55,7 @@ mark(const struct sparse_vectors_options *options, uint16_t rank, struct random 
 				       ? 1 + random_below(random, MAX_RUN)
 				       : 1;
 
-		/* Residues are the ranks' own. */
+		/* Each rank has residues of its own. */
 		if (disjoint)
 			at = at / options->n_ranks * options->n_ranks + rank;
 		for (; run > 0 && left > 0 && at < n; run--, at++) {
@@ -65,7 +65,7 @@ mark(const struct sparse_vectors_options *options, uint16_t rank, struct random 
 	}
 }
 
-/* A rank's vector from its marks, and its part of what is expected. */
+/* Makes a rank's vector from its marks, and adds it to the expected result. */
 static void
 vector_make(struct sparse_vectors *vectors, uint16_t rank, struct random *random, const bool *has)
 {
@@ -74,7 +74,7 @@ vector_make(struct sparse_vectors *vectors, uint16_t rank, struct random *random
 
 	for (uint64_t i = 0; i < options->n; i++)
 		nnz += has[i];
-	/* In place there has to be room for the result. */
+	/* In place there must be room for the result. */
 	vectors->indices[rank] = malloc((options->n + 1) * options->index_bytes);
 	vectors->values[rank] = malloc((options->n + 1) * vectors->element_bytes);
 	ck_assert(vectors->indices[rank] != NULL && vectors->values[rank] != NULL);
@@ -174,7 +174,7 @@ sparse_vectors_request(struct sparse_vectors *vectors, uint16_t rank)
 	};
 }
 
-/* One element of a result. */
+/* Checks one element of a result. */
 static void
 expect_element(const struct sparse_vectors *vectors, uint64_t index, const uint8_t *element)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse vectors of several ranks, the requests for their allreduce, and what must come of it,
- * found a second time by looking at one index after the other.
+ * Sparse vectors of several ranks, the requests for their allreduce, and the expected result,
+ * computed separately for each index.
  */
 #ifndef FANIN_TESTS_UNIT_SPARSE_VECTORS_H
 #define FANIN_TESTS_UNIT_SPARSE_VECTORS_H
@@ -23,18 +23,20 @@ enum sparse_pattern {
 struct sparse_vectors_options {
 	uint64_t n;
 	uint64_t seed;
-	double hint; /* that blocks are cut by, the same at all ranks; 0: the largest of all ranks
-		      */
-	double density; /* 0 to 1; above 0 there is one value at least */
+	double hint;    /* for cutting blocks, the same at all ranks; 0: the largest of all ranks */
+	double density; /* 0 to 1; above 0 there is at least one value */
 	enum sparse_pattern pattern;
 	uint16_t n_ranks;
 	uint8_t dtype;
 	uint8_t op;
 	uint8_t index_bytes;
-	bool dense;    /* the result is */
-	bool in_place; /* it is sparse and goes where what is sent is */
+	bool dense;    /* the result is dense */
+	bool in_place; /* the result is sparse and overwrites the vector that is sent */
 
-	/* NULL, or where a rank has values, whatever pattern and density say, and their bits. */
+	/*
+	 * NULL, or the indices at which a rank has values, whatever pattern and density say, and
+	 * the values' bits.
+	 */
 	bool (*has)(uint16_t rank, uint64_t index);
 	uint64_t (*value)(uint16_t rank, uint64_t index);
 };
@@ -42,7 +44,7 @@ struct sparse_vectors_options {
 struct sparse_vectors {
 	struct sparse_vectors_options options;
 	uint32_t element_bytes;
-	uint64_t most; /* values of any rank */
+	uint64_t most; /* maximum of values at any rank */
 	uint64_t nnz[SPARSE_MAX_RANKS];
 	uint8_t *indices[SPARSE_MAX_RANKS];
 	uint8_t *values[SPARSE_MAX_RANKS];
@@ -53,16 +55,16 @@ struct sparse_vectors {
 	uint64_t n_expected;
 };
 
-/* Makes them. Results are the library's to allocate unless they are dense or in place. */
+/* Makes the vectors. The library allocates results unless they are dense or in place. */
 struct sparse_vectors *sparse_vectors_make(const struct sparse_vectors_options *options);
 
-/* The request of a rank as the public call makes it, with the density known. */
+/* Makes the request of a rank like the public call, with the density known. */
 void sparse_vectors_request(struct sparse_vectors *vectors, uint16_t rank);
 
-/* All requests are done, and right. */
+/* Checks that all requests are done, with the expected results. */
 void sparse_vectors_expect(const struct sparse_vectors *vectors);
 
-/* The result at one rank is right. */
+/* Checks the result at one rank. */
 void sparse_vectors_expect_result(const struct sparse_vectors *vectors,
 				  const struct fanin_sparse_result *result);
 

@@ -22,7 +22,7 @@ static char directory[] = "/tmp/fanin-tcp-XXXXXX";
 static pthread_t server;
 static int wake_fd;
 
-/* A request that is answered by the next one, or never. */
+/* A request that the next one answers, or that is never answered. */
 static struct control_client *waiting;
 static json_t *waiting_id;
 static int n_gone;

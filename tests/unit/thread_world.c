@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Turns of a worker without a block that finishes: far more than a run without a fault has. */
+/* Turns of a worker in which no block finishes: far more than a run without a fault has. */
 #define MAX_IDLE 2000000u
 
 struct thread_world thread_world;
@@ -175,7 +175,7 @@ clock_reach(uint64_t ns)
 		;
 }
 
-/* The oldest timers expire, until so many are left. */
+/* Lets the oldest timers expire, until this many are left. */
 static void
 expire_but(struct thread_worker *worker, uint32_t left)
 {
@@ -194,7 +194,7 @@ expire_but(struct thread_worker *worker, uint32_t left)
 	}
 }
 
-/* Sends what this worker's ranks are asked for. */
+/* Sends the packets that this worker's ranks are asked for. */
 static void
 answer(struct thread_worker *worker)
 {
@@ -213,7 +213,7 @@ answer(struct thread_worker *worker)
 	}
 }
 
-/* Do both of its ranks have the result? */
+/* True if both of its ranks have the result. */
 static bool
 has_result(const struct thread_worker *worker, uint32_t number)
 {
@@ -222,7 +222,7 @@ has_result(const struct thread_worker *worker, uint32_t number)
 	return (__atomic_load_n(&thread_world.done[number], __ATOMIC_ACQUIRE) & both) == both;
 }
 
-/* One turn. Returns false if nothing was to do but to wait. */
+/* Makes one turn. Returns false if there was nothing to do but wait. */
 static bool
 turn(struct thread_worker *worker)
 {
@@ -244,16 +244,16 @@ turn(struct thread_worker *worker)
 		worker->next[i]++;
 		any = true;
 		rules->send(worker, rank, number, 0);
-		/* Twins, and what is sent again though it has come. */
+		/* Duplicates, and packets that are sent again although they have come. */
 		if (random_chance(&worker->random, 0.1))
 			rules->send(worker, rank, number, 0);
 		if (rules->sends_again && random_chance(&worker->random, 0.05))
 			rules->send(worker, rank, number, FANIN_FLAG_RETRANSMIT);
-		/* One that comes very late. */
+		/* A very late packet. */
 		if (number > 2 * WINDOW && random_chance(&worker->random, 0.05))
 			rules->send(worker, rank, number - 2 * WINDOW, 0);
 	}
-	/* Time goes on while nothing is to do. */
+	/* Time goes on while there is nothing to do. */
 	expire_but(worker, any ? TIMERS / 2 : rules->timers_idle);
 	if (!any && worker->oldest < BLOCKS) {
 		if (rules->wait != NULL)
@@ -277,7 +277,7 @@ work(void *arg)
 	return NULL;
 }
 
-/* A thread that is no worker: what it sees belongs together. */
+/* Runs in a thread that is not a worker: checks that the values that it reads are consistent. */
 static void *
 look(void *arg)
 {

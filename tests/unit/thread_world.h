@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Slots of a handler that several workers share, on threads of their own: each worker has two
- * ranks, whose data comes late, twice and again, in sums that the handler makes, to whoever makes
- * results of them, which the test plays. Every sum has to be that of its ranks, and every mbuf
- * returns. One world at a time.
+ * Slots of a handler that several workers share, each on a thread of its own. Each worker has two
+ * ranks, whose data comes late, twice and again. The handler makes sums of it for the rank or
+ * server that makes results, whose part the test plays. Every sum must be that of its ranks, and
+ * every mbuf must return. One world at a time.
  */
 #ifndef FANIN_TESTS_UNIT_THREAD_WORLD_H
 #define FANIN_TESTS_UNIT_THREAD_WORLD_H
@@ -25,12 +25,12 @@
 #define EPOCH 3
 #define TIMERS 64u
 
-/* A block where its result is made. */
+/* A block at the place where its result is made. */
 struct thread_part {
 	uint64_t members;
-	uint64_t asked; /* ranks whose data has to come by itself */
+	uint64_t asked; /* ranks that must send their data directly */
 	uint64_t told;  /* ranks that get the result by other ways */
-	bool own;       /* the data of the rank that makes it is there, too */
+	bool own;       /* the data of the rank that makes it has come, too */
 	bool published;
 };
 
@@ -41,28 +41,32 @@ struct thread_worker {
 	uint64_t earliest_ns;
 	unsigned int index;
 	struct random random;
-	uint32_t next[2]; /* of each of its ranks: the block to send, from 0 on */
-	uint32_t oldest;  /* that one of its ranks has no result of */
+	uint32_t next[2]; /* of each of its ranks: the next block to send, from 0 on */
+	uint32_t oldest;  /* oldest block whose result one of its ranks lacks */
 	uint64_t gacks;
 	pthread_t thread;
 };
 
-/* What a handler's test says and does itself. */
+/* The part of a world that a handler's test provides. */
 struct thread_rules {
 	const char *handler;
 	size_t slot_size;
 	uint32_t epoch;       /* of packets of hosts */
-	uint32_t timers_idle; /* that are left while nothing is to do but to wait */
-	bool sends_again;     /* ranks repeat what has come */
-	void (*open)(void);   /* the rest of the job, with which the state is made afterwards */
-	void (*begin)(void);  /* the run, for the state; may be NULL */
+	uint32_t timers_idle; /* timers that are left while there is nothing to do but wait */
+	bool sends_again;     /* ranks repeat data that has come */
+	void (*open)(void);   /* completes the job; the state is made afterwards */
+	void (*begin)(void);  /* begins the run in the state; may be NULL */
 	void (*send)(struct thread_worker *worker, unsigned int rank, uint32_t number,
 		     uint16_t flags);
 	void (*pass_result)(struct thread_worker *worker, uint32_t block);
-	/* A packet that the handler sends. Returns how many references to it are to be put back. */
+	/*
+	 * Handles a packet that the handler sends. Returns how many references to it have to be
+	 * returned.
+	 */
 	unsigned int (*leaves)(struct thread_worker *worker, const struct fanin_emission *emission);
-	void (*wait)(struct thread_worker *worker);      /* does something meanwhile; may be NULL */
-	bool (*is_sound)(const struct fanin_peek *peek); /* as an onlooker sees it at any moment */
+	void (*wait)(struct thread_worker *worker);      /* called while waiting; may be NULL */
+	bool (*is_sound)(const struct fanin_peek *peek); /* checks values as an observer reads them
+							    at any moment */
 };
 
 struct thread_world {
@@ -75,54 +79,54 @@ struct thread_world {
 	pthread_spinlock_t pool_lock;
 	pthread_mutex_t lock; /* guards parts, results, wrong */
 	struct thread_part parts[BLOCKS];
-	uint32_t results[BLOCKS]; /* complete blocks whose RESULT is to be handed to a worker */
+	uint32_t results[BLOCKS]; /* complete blocks whose RESULT a worker has to get */
 	unsigned int n_results;
 	const char *wrong;
 	uint8_t done[BLOCKS]; /* the ranks that have the result; atomic */
 	bool stop;            /* atomic */
 	uint64_t now_ns;      /* the workers' clock; atomic */
-	uint64_t seen;        /* by the onlooker */
+	uint64_t seen;        /* by the observer */
 	struct thread_worker workers[WORKERS];
 };
 
 extern struct thread_world thread_world;
 
-/* By _i. */
+/* Numbers of slots, chosen by _i. */
 static const uint32_t slots_of_variant[] = { 4, SLOTS_MAX };
 
-/* Runs all workers and an onlooker until all ranks have all results, rightly so. */
+/* Runs all workers and an observer until all ranks have all results, and checks these. */
 void thread_world_run(const struct thread_rules *rules, uint32_t n_slots);
 
-/* Checks that all mbufs are back. The state is the test's to look at, and to free. */
+/* Checks that all mbufs are back. The test may read the state, and frees it. */
 void thread_world_close(void);
 
-/* The handler's own counter, of all workers. */
+/* Returns the handler's own counter, summed over all workers. */
 uint64_t thread_world_counter(unsigned int counter);
 
-/* A packet of this type, for thread_world_call. */
+/* Makes a packet of this type, for thread_world_call. */
 struct rte_mbuf *thread_world_make(enum fanin_type type, uint32_t block, uint32_t payload_len);
 
 /*
- * The same with the data of a rank for a block, which counts from 0 here; what a result's data is
- * nobody looks at.
+ * Makes such a packet with a rank's data for a block, which counts from 0 here; a result's data is
+ * not checked.
  */
 struct rte_mbuf *thread_world_vector(enum fanin_type type, unsigned int rank, uint32_t number);
 
-/* Hands a packet over until nobody is in the way. */
+/* Passes a packet to the handler until no other worker is in the way. */
 void thread_world_call(struct thread_worker *worker, struct rte_mbuf *mbuf);
 
 /*
- * Under the lock: checks a sum of these ranks. others: the ranks whose data comes in sums. Returns
- * the block's part if the sum is to be taken: its ranks are new, or contain all that are there;
- * else NULL.
+ * Under the lock: checks a sum of these ranks. others: ranks whose data comes in sums. Returns the
+ * block's part if the sum has to be taken: its ranks are new, or include all that are there; else
+ * NULL.
  */
 struct thread_part *thread_world_part(const struct fanin_headers *headers, uint64_t members,
 				      uint64_t others);
 
-/* Under the lock: the block has its result. */
+/* Under the lock: records that the block has its result. */
 void thread_world_publish(uint32_t block);
 
-/* Ranks have the result. */
+/* Records that ranks have the result. */
 void thread_world_done(uint32_t block, uint64_t ranks);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A graph of switches in the test's hands, for suites of the manager's trees. */
+/* A graph of switches under the test's control, for suites of the manager's trees. */
 #ifndef FANIN_TESTS_UNIT_TREE_RIG_H
 #define FANIN_TESTS_UNIT_TREE_RIG_H
 
