@@ -172,7 +172,8 @@ void world_add(void *sum, const void *stats, size_t size);
 /* ------------------------------------------------------------------ requests */
 
 /*
- * Posts such a collective as request r, with data of iteration r. If i + r is odd it is in place.
+ * Posts such a collective as request r, with data of iteration r. It is in place if the sum of the
+ * rank and r is even.
  */
 void world_post(uint16_t i, uint32_t r, struct perf_collective like);
 void world_post_all(uint32_t r, struct perf_collective like);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The structs that callers hand to the host library, and callers that were compiled with older
- * ones: fields stay where they are, what an older caller left undefined is not read, and what a
- * newer one sets is not ignored.
+ * The structs that callers pass to the host library, and callers that were compiled with older
+ * ones: fields stay where they are, fields that an older caller lacks are not read, and fields that
+ * a newer one sets are not ignored.
  */
 #include <limits.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ context_free(void)
 	fanin_finalize(ctx);
 }
 
-/* What a caller of this header is told that has set as much. */
+/* Checks that a caller gets the same error as a caller of this header with the same fields set. */
 static void
 expect_as_now(int status, const char *found, const struct fanin_join_opts *options)
 {
@@ -97,8 +97,8 @@ END_TEST
 START_TEST(former_padding_holds_no_field)
 {
 	/*
-	 * The first reserved byte lies behind the last field of the older header, and all up to its
-	 * end are reserved.
+	 * The first reserved byte is behind the last field of the older header, and all bytes up to
+	 * its end are reserved.
 	 */
 	ck_assert_uint_eq(offsetof(struct fanin_join_opts, reserved),
 			  offsetof(struct fanin_join_opts, authenticate) + 1);
@@ -164,7 +164,7 @@ START_TEST(a_report_is_as_long_as_its_reader_knows)
 }
 END_TEST
 
-/* Returns what is in a file of the tree; to be freed. */
+/* Returns the content of a file of the tree; to be freed. */
 static char *
 source_read(const char *path)
 {
@@ -181,7 +181,7 @@ source_read(const char *path)
 	return text;
 }
 
-/* True if the text has the word, and not only a longer one. */
+/* True if the text has the word by itself, not only within a longer one. */
 static bool
 has_word(const char *text, const char *word)
 {
@@ -196,7 +196,7 @@ has_word(const char *text, const char *word)
 
 START_TEST(every_field_of_a_report_is_printed_and_described)
 {
-	/* What fanin-perf takes from its options, or is no matter of a measurement. */
+	/* Fields that fanin-perf takes from its options, or that don't belong to a measurement. */
 	static const char *const not_printed[] = { "sz",     "reserved",     "rank",
 						   "size",   "interface",    "accumulates_f32",
 						   "blocks", "bytes_reduced" };

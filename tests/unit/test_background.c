@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Progress in the background (hostlib/src/comm/progress.h): two ranks of a ring in one process, of
- * which one computes while its library's thread does its part, and everything that may be called
- * meanwhile. Runs under the thread sanitizer, too (./dev test
- * --all).
+ * Progress in the background (hostlib/src/comm/progress.h): two ranks of a ring in one process. One
+ * of them computes while its library's thread does its part, and calls everything that may be
+ * called meanwhile. Runs under the thread sanitizer, too (./dev test --all).
  */
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -22,7 +21,7 @@
 #define KEY 0x1234567890abcdefull
 #define LARGE 300000 /* elements: more than sockets hold */
 #define ROUNDS 200
-/* For what must happen. */
+/* Limit for events that must happen. */
 #define LIMIT_NS (60 * 1000000000ull)
 
 /* ------------------------------------------------------------------ world */
@@ -81,7 +80,7 @@ rank_open(struct rank *rank, uint16_t number, bool background,
 	ck_assert_int_eq(fanin_ctx_attach(rank->ctx, rank->comm, &error), FANIN_OK);
 }
 
-/* background: of rank 1; rank 0 has none. */
+/* background: for rank 1; rank 0 has no thread. */
 static void
 world_open(bool background, const struct fanin_protocol *protocol)
 {
@@ -132,7 +131,7 @@ vector_expect(const struct rank *rank, uint32_t seed)
 
 /* ---------------------------------------------------------- who computes */
 
-/* Rank 0's half: a blocking allreduce, which tells when it is done. */
+/* Rank 0's half: a blocking allreduce, and a flag that is set when it is done. */
 struct caller {
 	pthread_t thread;
 	int status;
@@ -151,8 +150,8 @@ caller_run(void *arg)
 }
 
 /*
- * Calls nothing of the library until the other rank is done; returns false if that does not happen
- * within so long.
+ * Calls no function of the library until the other rank is done. Returns false if it is not done
+ * within the limit.
  */
 static bool
 compute_until_done(const struct caller *caller, uint64_t limit_ns)
@@ -187,7 +186,7 @@ expect_done_while_computing(bool background, const struct fanin_protocol *protoc
 	pthread_join(caller.thread, NULL);
 	ck_assert_int_eq(caller.status, FANIN_OK);
 	vector_expect(&ranks[0], 7);
-	/* Not by a call that makes progress. */
+	/* This call makes no progress. */
 	while (fanin_request_progress(request, &total_bytes) != total_bytes)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	ck_assert_int_eq(fanin_wait(&request), FANIN_OK);
@@ -209,7 +208,7 @@ START_TEST(a_protocol_with_duties_has_a_thread_without_being_asked)
 }
 END_TEST
 
-/* What the tests above would be worth if it were otherwise. */
+/* Shows that the tests above would fail without the thread. */
 START_TEST(without_a_thread_who_computes_is_waited_for)
 {
 	struct caller caller = { 0 };
@@ -278,8 +277,8 @@ START_TEST(calls_and_the_thread_do_not_disturb_each_other)
 END_TEST
 
 /*
- * A communicator that moves to another link has another interface and transport, whenever the
- * thread does that.
+ * A communicator that moves to another link has another interface and transport, at any moment of
+ * the thread's.
  */
 START_TEST(reported_strings_stay_until_the_next_report)
 {
@@ -311,7 +310,7 @@ START_TEST(a_failure_that_the_thread_finds_is_told_by_the_next_call)
 	ck_assert_int_eq(fanin_iallreduce(&one, &one, 1, FANIN_U32, FANIN_SUM, ranks[1].comm,
 					  &request),
 			 FANIN_OK);
-	/* The other process dies. */
+	/* The other process ends. */
 	fanin_ring_destroy(ranks[0].ring);
 	ranks[0].comm->endpoint = NULL;
 	while (fanin_comm_error(ranks[1].comm)[0] == '\0') {
@@ -345,7 +344,7 @@ START_TEST(with_nothing_to_do_the_thread_sleeps)
 	uint64_t used_ns;
 
 	world_open(true, &fanin_protocol_ring);
-	/* One that waits for a rank which is late, and then none. */
+	/* First a request waits for a late rank, then there is none. */
 	ck_assert_int_eq(fanin_iallreduce(&one, &one, 1, FANIN_U32, FANIN_SUM, ranks[1].comm,
 					  &request),
 			 FANIN_OK);
@@ -353,7 +352,7 @@ START_TEST(with_nothing_to_do_the_thread_sleeps)
 	nanosleep(&second, NULL);
 	ck_assert_uint_lt(process_ns() - used_ns, 300 * 1000000ull);
 
-	/* The other process dies; what its sockets say must not wake the thread for ever. */
+	/* The other process ends; its sockets must not wake the thread for ever. */
 	fanin_ring_destroy(ranks[0].ring);
 	ranks[0].comm->endpoint = NULL;
 	ck_assert_int_eq(fanin_wait(&request), FANIN_ERR_TIMEOUT);
@@ -372,7 +371,7 @@ START_TEST(the_thread_takes_no_signals)
 	world_open(true, &fanin_protocol_ring);
 	ck_assert_int_eq(pthread_sigmask(SIG_SETMASK, NULL, &mine), 0);
 	ck_assert_int_eq(sigismember(&mine, SIGALRM), 0);
-	/* Blocked everywhere else, it stays pending. */
+	/* The signal is blocked everywhere else, so it stays pending. */
 	sigemptyset(&blocked);
 	sigaddset(&blocked, SIGALRM);
 	pthread_sigmask(SIG_BLOCK, &blocked, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs whose packets are admitted by key: which packets on their way to others the switch takes for
- * them, and which it does not.
+ * Jobs whose packets are admitted by key: which packets in transit the switch takes for them, and
+ * which it does not.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 static struct job *job;
 static uint64_t clock_ns;
 
-/* What the handler below has been called with last. */
+/* The arguments of the last call of the handler below. */
 static struct {
 	unsigned int n;
 	uint16_t child;
@@ -70,7 +70,7 @@ static struct fanin_handler keyed = {
 	.slot_release = keyed_release,
 };
 
-/* A job of host 0 and of the switch behind port 2; the other ranks are elsewhere. */
+/* Creates a job of host 0 and of the switch behind port 2; the other ranks are elsewhere. */
 static int
 create(const char *handler, bool authenticate, struct job **created, char *error)
 {
@@ -94,7 +94,7 @@ setup(void)
 	char error[PIPELINE_ERROR_LEN] = "";
 
 	/*
-	 * Here and not before main: other suites of this program take what is registered for
+	 * Registered here, not before main: other suites of this program use all registered
 	 * handlers that reduce.
 	 */
 	if (fanin_handler_find(keyed.name) == NULL)
@@ -108,7 +108,9 @@ setup(void)
 	memset(&called, 0, sizeof(called));
 }
 
-/* A contribution of host 0 to block 7 on its way to an address, by the switch as a router. */
+/*
+ * Makes a contribution of host 0 to block 7 on its way to an address, with the switch as a router.
+ */
 static size_t
 on_its_way(const char *destination, uint8_t *frame)
 {
@@ -119,7 +121,7 @@ on_its_way(const char *destination, uint8_t *frame)
 	return len;
 }
 
-/* The same to host 1, by the switch as a bridge. */
+/* Makes the same to host 1, with the switch as a bridge. */
 static size_t
 to_neighbor(uint8_t *frame)
 {
@@ -167,7 +169,7 @@ START_TEST(a_packet_that_would_be_forwarded_is_taken)
 	ring_switch_put(&leaf, 0, frame, len);
 	ck_assert_uint_eq(called.n, 1);
 	leaf_expect_silence();
-	/* Where its sender is, the switch has learned. */
+	/* The switch has learned the sender's port. */
 	host_mac(77, mac);
 	ck_assert_int_eq(mac_table_lookup(leaf.pipeline->macs, mac_key_make(mac, 0)), 0);
 	headers->eth.src[0] |= 1;
@@ -200,10 +202,10 @@ START_TEST(rank_source_and_run_are_the_handlers_to_look_at)
 	ring_switch_put(&leaf, SPINE_PORT, frame, len);
 	ck_assert_uint_eq(called.n, 1);
 	ck_assert_uint_eq(called.child, SPINE_PORT);
-	/* A number that no other job has had. */
+	/* The number has belonged to no other job. */
 	ck_assert_uint_eq(called.epoch, job->lone_epoch);
 	ck_assert_uint_ne(called.epoch, 0);
-	/* What goes down, too. */
+	/* The switch also takes packets that go down. */
 	headers->fanin.type = FANIN_TYPE_RESULT;
 	headers->fanin.key = job->params.keys.down;
 	ring_switch_put(&leaf, SPINE_PORT, frame, len);
@@ -228,7 +230,9 @@ START_TEST(members_may_join_and_the_handler_knows_their_run)
 }
 END_TEST
 
-/* Puts the frame into a port; it is to be dropped for this reason and to leave nowhere. */
+/*
+ * Puts the frame into a port; it must be dropped for this reason, and must not leave by any port.
+ */
 static void
 expect_dropped(uint16_t port, const uint8_t *frame, size_t len, enum fanin_reason reason)
 {
@@ -248,7 +252,7 @@ START_TEST(a_wrong_key_ends_a_packets_way)
 
 	headers->fanin.key ^= 1;
 	expect_dropped(0, frame, len, FANIN_REASON_KEY);
-	/* The other direction's. */
+	/* The key of the other direction. */
 	headers->fanin.key = job->params.keys.down;
 	expect_dropped(0, frame, len, FANIN_REASON_KEY);
 	headers->fanin.type = FANIN_TYPE_RESULT;
@@ -295,7 +299,7 @@ START_TEST(the_switchs_own_address_as_a_source_is_forged)
 }
 END_TEST
 
-/* Aborts the test unless the frame of host 0 goes on to host 1, as it is. */
+/* Aborts the test unless the frame of host 0 is forwarded to host 1 unchanged. */
 static void
 expect_forwarded(const uint8_t *frame, size_t len)
 {
@@ -325,7 +329,7 @@ START_TEST(packets_of_other_jobs_go_on)
 	expect_forwarded(frame, len);
 	headers->fanin.job = 0xffffffff;
 	expect_forwarded(frame, len);
-	/* And its own, if it is not about a block: that is for whom it goes to. */
+	/* A packet of the job that is not about a block is for its destination. */
 	to_neighbor(frame);
 	headers->fanin.type = FANIN_TYPE_LEAVE;
 	headers->fanin.dtype = headers->fanin.op = 0;
@@ -368,13 +372,16 @@ START_TEST(fragments_and_what_is_too_short_go_on_as_anybodys)
 	leaf_set_checksum(frame);
 	expect_forwarded(frame, len);
 	len = to_neighbor(frame);
-	/* Shorter than its headers say; to cut an Ethernet header down is no Ethernet frame. */
+	/*
+	 * A frame shorter than its headers say; a frame without a whole Ethernet header is not
+	 * Ethernet.
+	 */
 	for (size_t cut = FANIN_ETH_LEN; cut < len; cut += cut < 100 ? 1 : 37)
 		expect_forwarded(frame, cut);
 }
 END_TEST
 
-/* Puts so many VLAN tags into a frame. Returns its length. */
+/* Inserts n VLAN tags into a frame. Returns its length. */
 static size_t
 add_tags(const uint8_t *frame, size_t len, const void *tags, unsigned int n, uint8_t *tagged)
 {
@@ -385,8 +392,8 @@ add_tags(const uint8_t *frame, size_t len, const void *tags, unsigned int n, uin
 }
 
 /*
- * Hosts would take it for an untagged one. In another network the same number is another job's,
- * with another key.
+ * Hosts would take the packet for an untagged one. In another network the same number is another
+ * job's, with another key.
  */
 START_TEST(a_tag_hides_no_packet_with_the_jobs_key)
 {
@@ -441,7 +448,7 @@ START_TEST(nor_does_a_tag_that_the_driver_has_taken_out)
 END_TEST
 
 /*
- * Whatever is changed of a packet: it reaches the handler only if it is valid, of the job, and has
+ * Whatever is changed in a packet, it reaches the handler only if it is valid, of the job, and has
  * its key.
  */
 START_TEST(garbage_does_not_reach_the_handler)
@@ -471,7 +478,7 @@ START_TEST(garbage_does_not_reach_the_handler)
 		taken += called.n;
 		frames_out();
 	}
-	/* Ranks, runs, sources and the like. */
+	/* Changes of ranks, runs, sources and the like leave packets acceptable. */
 	ck_assert_uint_gt(taken, 1000);
 	ck_assert_uint_lt(taken, 15000);
 }
@@ -507,7 +514,7 @@ START_TEST(injected_faults_hide_no_packet)
 	ck_assert_uint_eq(called.n, 6);
 	ck_assert_uint_eq(leaf.pipeline->workers[0]->counters.fault_reorders, 2);
 	leaf_expect_silence();
-	/* What is not valid is left alone. */
+	/* Invalid packets are left alone. */
 	inject(1, 0, 0);
 	len = to_neighbor(frame);
 	((struct fanin_headers *)frame)->fanin.version++;
@@ -521,10 +528,10 @@ START_TEST(a_port_brings_no_more_than_its_rate)
 	uint8_t frame[4096];
 	const size_t len = on_its_way(ELSEWHERE, frame);
 
-	/* By the option, with bursts of 10 ms. */
+	/* The rate is set by the option, with bursts of 10 ms. */
 	ck_assert_uint_eq(leaf.pipeline->key_interval_ns, 1000000000u / RING_SWITCH_KEY_RATE);
 	ck_assert_uint_eq(leaf.pipeline->key_burst_ns, 10000000);
-	/* One each microsecond, and ten at once. */
+	/* One packet each microsecond, and ten at the same time. */
 	leaf.pipeline->key_interval_ns = 1000;
 	leaf.pipeline->key_burst_ns = 9000;
 	for (unsigned int i = 0; i < 30; i++)
@@ -532,21 +539,21 @@ START_TEST(a_port_brings_no_more_than_its_rate)
 	ck_assert_uint_eq(called.n, 10);
 	ck_assert_uint_eq(leaf_drops(FANIN_REASON_RATE), 20);
 	leaf_expect_silence();
-	/* Another port has its own. */
+	/* Another port has a bucket of its own. */
 	ring_switch_put(&leaf, SPINE_PORT, frame, len);
 	ck_assert_uint_eq(called.n, 11);
 	clock_ns += 3000;
 	for (unsigned int i = 0; i < 30; i++)
 		ring_switch_put(&leaf, 0, frame, len);
 	ck_assert_uint_eq(called.n, 14);
-	/* What is refused for another reason takes nothing of it. */
+	/* A packet that is refused for another reason takes nothing from the bucket. */
 	clock_ns += 1000;
 	((struct fanin_headers *)frame)->fanin.key ^= 1;
 	ring_switch_put(&leaf, 0, frame, len);
 	((struct fanin_headers *)frame)->fanin.key ^= 1;
 	ring_switch_put(&leaf, 0, frame, len);
 	ck_assert_uint_eq(called.n, 15);
-	/* A long silence is not saved up. */
+	/* A long silence does not enlarge the burst. */
 	clock_ns += 1000000000;
 	for (unsigned int i = 0; i < 30; i++)
 		ring_switch_put(&leaf, 0, frame, len);
@@ -561,7 +568,7 @@ START_TEST(such_a_job_has_no_tags)
 
 	ck_assert_int_eq(create("keyed", true, &none, error), -EINVAL);
 	ck_assert_ptr_nonnull(strstr(error, "found authenticate for the handler \"keyed\""));
-	/* And that ranks may be elsewhere is for such jobs only. */
+	/* Only such jobs may have ranks elsewhere. */
 	ck_assert_int_eq(create("single", false, &none, error), -EINVAL);
 	ck_assert_ptr_nonnull(strstr(error, "rank 3 is behind no member"));
 }

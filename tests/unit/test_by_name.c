@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Joining a job by its name, as far as it goes without a manager: what is wrong with the options is
- * said before anything is sent. The net tests have the rest.
+ * Joining a job by its name, as far as it works without a manager: invalid options are reported
+ * before anything is sent. The net tests have the rest.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static fanin_ctx *ctx;
 static void
 environment_clear(void)
 {
-	/* Tests must not find what this machine is configured with. */
+	/* Tests must not use this machine's configuration. */
 	setenv("FANIN_CONF", "/dev/null", 1);
 	unsetenv("FANIN_MANAGER");
 	unsetenv("FANIN_TOKEN");
@@ -89,7 +89,7 @@ START_TEST(the_short_form_uses_the_environment)
 	fanin_comm *comm = NULL;
 	char manager[64];
 
-	/* A port that is ours and that nobody listens on. */
+	/* A port of this process that nobody listens on. */
 	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, len), 0);
 	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &len), 0);
 	ck_assert_int_eq(fanin_join_job(ctx, "a", 2, &comm), FANIN_ERR_INVALID);
@@ -246,7 +246,7 @@ START_TEST(settings_are_of_the_environment_or_the_file)
 	setenv("FANIN_TEST", "c", 1);
 	ck_assert_int_eq(fanin_setting("FANIN_TEST", value, sizeof(value)), FANIN_OK);
 	ck_assert_str_eq(value, "c");
-	/* The manager is found among them. */
+	/* The manager's address is among them. */
 	ck_assert_int_eq(fanin_manager_settings_find(NULL, NULL, &settings, &error), FANIN_OK);
 	ck_assert_str_eq(settings.host, "10.0.0.3");
 	unsetenv("FANIN_TEST");

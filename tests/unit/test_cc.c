@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Congestion control (hostlib/src/cc/cc.h) against a path whose delay is a function of the window,
- * as a mathematician would have it: what window it finds, that it keeps goodput, and that it
- * follows a path that changes.
+ * Congestion control (hostlib/src/cc/cc.h) on a path whose delay is a mathematical function of the
+ * window: which window it finds, that it keeps goodput, and that it follows a path that changes.
  */
 #include <check.h>
 #include <math.h>
@@ -15,9 +14,9 @@
 #define US 1000.0
 
 /*
- * A path: base_ns alone, and for_each_ns more for each block in flight; each delay is off by up to
- * `noise` of it. Where cores are handed out for a while each, base_ns is the mean of waits that are
- * all blocks' of a window: `waits`.
+ * A path: base_ns without load, plus for_each_ns for each block in flight; each delay varies by up
+ * to `noise` of it. If cores are given to processes in turns, base_ns is the mean of waits that all
+ * blocks of a window share: `waits`.
  */
 struct path {
 	double base_ns;
@@ -58,8 +57,8 @@ delay_of(struct run *run, const struct path *path)
 }
 
 /*
- * So many blocks one after the other, a window of them in each delay. Returns how long that took,
- * in seconds.
+ * Runs n blocks one after the other, a window of them in each delay. Returns how many seconds they
+ * took.
  */
 static double
 run_blocks(struct run *run, const struct path *path, uint32_t n)
@@ -134,12 +133,12 @@ START_TEST(a_window_that_covers_a_long_way_stays)
 	run_start(&run, "delay", LIMIT);
 	seconds = run_blocks(&run, &path, n);
 	ck_assert_uint_eq(run.cc.delay.steady, LIMIT);
-	/* What trials cost. */
+	/* Limit of the cost of trials. */
 	ck_assert_double_lt(seconds, 1.03 * run_blocks(&fixed, &path, n));
 }
 END_TEST
 
-/* Half the window would have 7/10 of the goodput, but any two windows may have had luck. */
+/* Half the window would have 7/10 of the goodput, but single windows may be lucky. */
 START_TEST(a_window_that_waits_for_cores_stays)
 {
 	const struct path path = {
@@ -178,7 +177,7 @@ START_TEST(queues_that_nobody_feels_are_left_alone)
 	struct run run;
 
 	run_start(&run, "delay", LIMIT);
-	/* The start. */
+	/* This skips the start. */
 	run_blocks(&run, &path, LIMIT);
 	run.smallest = LIMIT;
 	run_blocks(&run, &path, 500 * LIMIT);
@@ -198,7 +197,7 @@ START_TEST(the_first_windows_double_until_all_is_in_flight)
 	}
 	ck_assert_uint_eq(run.cc.window, 1024);
 	ck_assert(!run.cc.delay.starting);
-	/* No window is larger than the limit, and a limit below the first window is it. */
+	/* No window is larger than the limit. A limit below the first window replaces it. */
 	run_start(&run, "delay", 16);
 	ck_assert_uint_eq(run.cc.window, 16);
 	run_blocks(&run, &path, 1000);
@@ -206,7 +205,7 @@ START_TEST(the_first_windows_double_until_all_is_in_flight)
 }
 END_TEST
 
-/* A queue of 100 blocks: what is in flight beyond that is lost. */
+/* The queue holds 100 blocks: blocks in flight beyond these are lost. */
 START_TEST(a_queue_that_overflows_ends_the_start)
 {
 	const struct path path = { .base_ns = 1000 * US, .for_each_ns = 700 * US };
@@ -230,10 +229,7 @@ START_TEST(a_queue_that_overflows_ends_the_start)
 }
 END_TEST
 
-/*
- * What was sent with a window that overflowed a queue may be found lost only when half of it is in
- * use.
- */
+/* Losses of a window that overflowed a queue may be found only after the window was halved. */
 START_TEST(losses_of_a_larger_window_are_not_those_of_its_half)
 {
 	const struct path path = { .base_ns = 1000 * US, .for_each_ns = 1 * US };
@@ -255,8 +251,8 @@ START_TEST(losses_of_a_larger_window_are_not_those_of_its_half)
 END_TEST
 
 /*
- * A link that lost nothing loses a third from now on: half the window does not help, and it does
- * not sink further.
+ * A link that lost nothing loses a third from now on: half the window does not help, and the window
+ * does not shrink further.
  */
 START_TEST(losses_at_random_that_begin_later_cost_no_more_than_half_the_window)
 {
@@ -274,10 +270,7 @@ START_TEST(losses_at_random_that_begin_later_cost_no_more_than_half_the_window)
 }
 END_TEST
 
-/*
- * One in six blocks: links lose so many if there are four of them, and a smaller window does not
- * help.
- */
+/* One in six blocks is lost: four links lose this many, and a smaller window does not help. */
 START_TEST(losses_at_random_change_nothing)
 {
 	const struct path path = { .base_ns = 20000 * US, .for_each_ns = 5 * US };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tables of options (control/cli.h, cli_fields.h): what getopt_long() makes of them, which fields
- * they fill, and how the help looks.
+ * Tables of options (control/cli.h, cli_fields.h): their form for getopt_long(), the fields that
+ * they fill, and the layout of the help.
  */
 #include <check.h>
 #include <getopt.h>
@@ -84,7 +84,7 @@ START_TEST(the_first_word_that_is_no_option_ends_them_if_asked)
 }
 END_TEST
 
-/* What a table of fields fills. */
+/* Fields that a table fills. */
 struct filled {
 	const char *text;
 	double share;
@@ -249,8 +249,8 @@ START_TEST(the_help_is_broken_between_words_and_aligned)
 END_TEST
 
 /*
- * Whether a core dump of this process may be written after a daemon has taken its command line. Its
- * memory is shown again.
+ * Returns whether this process may dump core after a daemon has read its command line, and allows
+ * it again.
  */
 static int
 dumpable_after(const char *option)

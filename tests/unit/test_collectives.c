@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Every collective of the host library, by its public calls, between the hosts of host_rig.h
- * through the real pipeline. Each byte of each host's memory is compared with what
- * tools/perf_collective.c says, also those that the collective must not touch. Odd ranks work in
- * place.
+ * through the real pipeline. Each byte of each host's memory is compared with the result of
+ * lab/reference/perf_collective.c, including bytes that the collective must not touch. Odd ranks
+ * work in place.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +22,12 @@ static const uint16_t host_counts[] = { 1, 2, 3, 8, 16 };
 
 #define N_HOST_COUNTS (int)(sizeof(host_counts) / sizeof(host_counts[0]))
 
-/* What a host has of one collective. */
+/* A host's part in one collective. */
 struct call {
 	struct perf_collective collective;
-	uint8_t *send; /* vectors; the same in place */
+	uint8_t *send; /* vectors; both the same if in place */
 	uint8_t *recv;
-	uint8_t *expected; /* of recv */
+	uint8_t *expected; /* expected content of recv */
 	fanin_request *request;
 };
 
@@ -56,8 +56,8 @@ world_open(const struct host_rig_options *options)
 				.ctx = &contexts[h],
 				.next = contexts[h].comms,
 				.endpoint = host_rig.hosts[j][h].engine,
-				.recovery.next_follow_ns = UINT64_MAX, /* there is no kernel to ask
-									*/
+				.recovery.next_follow_ns = UINT64_MAX, /* there is no kernel with a
+									  neighbour table */
 				.member.config = { .rank = h, .size = host_rig.n_hosts },
 			};
 			contexts[h].comms = &comms[j][h];
@@ -65,7 +65,7 @@ world_open(const struct host_rig_options *options)
 	}
 }
 
-/* After a collective that failed: counts of blocks differ. */
+/* Used after a collective that failed: counts of blocks differ then. */
 static void
 world_abandon(void)
 {
@@ -85,7 +85,7 @@ world_close(void)
 
 /* ------------------------------------------------------------------ calls */
 
-/* The same on all hosts; count: elements of the vector. */
+/* Prepares the same collective on all hosts; count: elements of the vector. */
 static void
 calls_prepare(struct calls *calls, enum perf_collective_kind kind, uint16_t root, uint64_t count,
 	      enum fanin_dtype dtype, enum fanin_op op)
@@ -145,7 +145,7 @@ calls_done(const struct calls *calls)
 	return true;
 }
 
-/* The request is done: its result, and that it left all else as it was. */
+/* Checks a request that is done: its result, and that all other memory is unchanged. */
 static void
 call_finish(struct call *call)
 {
@@ -191,13 +191,13 @@ run(enum perf_collective_kind kind, uint16_t root, uint64_t count, enum fanin_dt
 	calls_prepare(&calls, kind, root, count, dtype, op);
 	for (uint16_t h = 0; h < host_rig.n_hosts; h++)
 		call_post(&calls.of[h], 0);
-	/* The engines give up if nothing comes. */
+	/* If nothing comes the engines time out. */
 	while (!calls_done(&calls))
 		host_rig_step();
 	calls_finish(&calls);
 }
 
-/* Another operator for each data type, all of them over all types. */
+/* Returns another operator for each data type; all types together use all operators. */
 static enum fanin_op
 op_of(enum fanin_dtype dtype)
 {
@@ -207,7 +207,10 @@ op_of(enum fanin_dtype dtype)
 	return ops[(unsigned int)dtype % (sizeof(ops) / sizeof(ops[0]))];
 }
 
-/* Elements of the vector if each rank has so many, where each has its own. */
+/*
+ * Returns the elements of the vector if each rank has `count`, for collectives in which each has a
+ * part of its own.
+ */
 static uint64_t
 vector_of(enum perf_collective_kind kind, uint64_t count)
 {
@@ -216,7 +219,7 @@ vector_of(enum perf_collective_kind kind, uint64_t count)
 	return perf_collective_has_parts(kind) ? count * host_rig.n_hosts : count;
 }
 
-/* Every collective with every data type, in sizes around the packet's. */
+/* Runs every collective with every data type, in sizes around the packet's. */
 static void
 run_all(void)
 {
@@ -305,7 +308,7 @@ START_TEST(jobs_that_accumulate_in_f32_copy_bits_as_others_do)
 }
 END_TEST
 
-/* Bit patterns that arithmetic would change: every f16 there is, signalling NaNs among them. */
+/* Bit patterns that arithmetic would change: every f16, including signalling NaNs. */
 START_TEST(broadcast_and_allgather_keep_every_bit)
 {
 	static uint16_t vectors[HOST_RIG_HOSTS][1 << 16];
@@ -449,8 +452,8 @@ START_TEST(communicators_of_one_context_are_independent)
 END_TEST
 
 /*
- * Two ranks wait in opposite orders: that ends because each of them moves what it does not wait
- * for.
+ * Two ranks wait in opposite orders. This ends, because each of them also drives the requests that
+ * it does not wait for.
  */
 START_TEST(requests_of_several_communicators_may_be_waited_for_in_any_order)
 {
@@ -485,7 +488,7 @@ END_TEST
 
 /* ------------------------------------------------------------------ errors */
 
-/* Steps until a rank's request has failed, and gives it back. */
+/* Steps until a rank's request has failed, and frees it. */
 static void
 expect_failure(fanin_request **request, uint16_t rank, int status, const char *text)
 {
@@ -588,7 +591,7 @@ START_TEST(arguments_are_checked)
 	EXPECT_INVALID(fanin_iallreduce(vector, vector + 1, 3, FANIN_I32, FANIN_SUM, comm,
 					&request),
 		       overlap);
-	/* What is in place for one rank is not for another. */
+	/* Buffers that are in place for one rank are not in place for another. */
 	EXPECT_INVALID(fanin_iallgather(vector, vector, 3, FANIN_I32, comm, &request), overlap);
 	EXPECT_INVALID(fanin_ireduce_scatter(vector, vector, 3, FANIN_I32, FANIN_SUM, comm,
 					     &request),
@@ -603,7 +606,7 @@ START_TEST(arguments_are_checked)
 	ck_assert_int_eq(fanin_allgather(vector, vector, 3, FANIN_I32, comm), FANIN_ERR_INVALID);
 	ck_assert_int_eq(fanin_reduce_scatter(vector, vector, 3, FANIN_I32, FANIN_SUM, comm),
 			 FANIN_ERR_INVALID);
-	/* Nothing of all this was posted. */
+	/* None of these calls has posted anything. */
 	run(PERF_REDUCE, 1, 100, FANIN_I32, FANIN_SUM);
 	world_close();
 }

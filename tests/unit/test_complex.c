@@ -13,7 +13,7 @@
 #define COUNT 301
 #define N_OFFSETS 9
 
-/* -7 to 8: all products of two are exact. */
+/* Returns -7 to 8: all products of two are exact. */
 static float
 small_integer(struct random *random)
 {
@@ -47,7 +47,7 @@ START_TEST(products_are_those_of_the_compiler)
 			ck_assert_float_eq(found[0], crealf(expected[i]));
 			ck_assert_float_eq(found[1], cimagf(expected[i]));
 		}
-		/* Nothing beside the elements was written. */
+		/* Bytes beside the elements are unchanged. */
 		for (int i = 0; i < N_OFFSETS; i++)
 			ck_assert_uint_eq(acc[i < offset ? i : COUNT * 8 + i], 0xa5);
 	}

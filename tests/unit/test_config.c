@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Tests of the configuration: every class of bad input with the exact message, the defaults, the
- * examples in packaging/examples/, and that packaging/examples/schema.json says the same as the
- * parser's table.
+ * examples in packaging/examples/, and that packaging/examples/schema.json agrees with the parser's
+ * table.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -511,7 +511,7 @@ START_TEST(an_interface_gets_the_driver_of_the_rule)
 }
 END_TEST
 
-/* driver, queues, those that also send, MTU, and whether it is AF_XDP. */
+/* Driver, queues, queues that also send, MTU, and whether it is AF_XDP. */
 static const struct {
 	const char *driver;
 	unsigned int queues;

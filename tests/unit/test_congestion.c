@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What `./dev bench congestion` measures with: placements, background traffic over leaves and
- * spines, the ring that is played, and jobs whose engines share a host.
+ * Parts of `./dev bench congestion`: placements, background traffic over leaves and spines, the
+ * played ring, and jobs whose engines share a host.
  */
 #include <check.h>
 #include <string.h>
@@ -66,7 +66,7 @@ close_network(void)
 	ck_assert_uint_eq(congestion_network_close(&world.network), 0);
 }
 
-/* The share of its rate that a link has carried between two readings. */
+/* Returns the share of its rate that a link has used between two readings. */
 static double
 used(uint16_t link, uint64_t elapsed_ns)
 {
@@ -156,7 +156,7 @@ END_TEST
 static void
 permutation_begin(uint64_t seed, const uint32_t *hosts, uint16_t n)
 {
-	/* A link has room for the streams of all hosts behind a leaf. */
+	/* Each link can carry the streams of all hosts behind a leaf. */
 	const struct injection_options options = { .seed = seed,
 						   .rate_mbit = 200,
 						   .message_bytes = 16384 };
@@ -180,7 +180,7 @@ START_TEST(each_host_of_a_permutation_receives_from_one_other)
 		ck_assert_uint_ne(to[i], world.network.others[i]);
 	}
 	ck_assert_uint_eq(receivers, hosts);
-	/* It stays as it is, and is the same again. */
+	/* The permutation stays, and the same seed gives it again. */
 	rig_run(world.network.rig, rig_now_ns(world.network.rig) + 5 * MS_NS, NULL, NULL);
 	for (unsigned int round = 0; round < 2; round++) {
 		ck_assert_uint_eq(world.injection.n, 16 - RANKS);
@@ -229,7 +229,7 @@ START_TEST(two_hosts_of_a_permutation_send_to_each_other_and_one_to_nobody)
 }
 END_TEST
 
-/* Streams of the permutation that a link has. */
+/* Returns how many streams of the permutation use a link. */
 static unsigned int
 streams_on(const struct congestion_link *link)
 {
@@ -279,7 +279,7 @@ START_TEST(the_spine_to_a_destination_depends_on_no_source)
 	permutation_begin((uint64_t)_i, world.network.others, world.network.n_others);
 	memcpy(spines, world.injection.spines, sizeof(spines));
 	injection_end(&world.injection);
-	/* Other hosts, so other sources of those that are left. */
+	/* With other hosts, the remaining ones have other sources. */
 	permutation_begin((uint64_t)_i, world.network.others + 1, 5);
 	ck_assert_mem_eq(world.injection.spines, spines, sizeof(spines));
 	injection_end(&world.injection);
@@ -296,8 +296,8 @@ START_TEST(the_spine_to_a_destination_depends_on_no_source)
 END_TEST
 
 /*
- * All placements of a seed would have their background on a part of the spines if one generator
- * gave both.
+ * If one generator gave both, all placements of a seed would have their background on a part of the
+ * spines.
  */
 START_TEST(all_spines_lead_to_as_many_hosts_whatever_the_placement)
 {
@@ -311,7 +311,7 @@ START_TEST(all_spines_lead_to_as_many_hosts_whatever_the_placement)
 		injection_end(&world.injection);
 		close_network();
 	}
-	/* 32 each is expected of 128, and 5 is the standard deviation. */
+	/* The expectation is 32 of 128 each, and the standard deviation is 5. */
 	for (unsigned int spine = 0; spine < 4; spine++) {
 		ck_assert_uint_ge(n[spine], 17);
 		ck_assert_uint_le(n[spine], 47);
@@ -374,7 +374,7 @@ job_is_ready(void *user)
 	return congestion_job_is_ready(&world.job);
 }
 
-/* n_trees: 0: Canary. */
+/* n_trees: 0 means Canary. */
 static void
 open_job(uint16_t n_trees, uint16_t window)
 {
@@ -411,8 +411,8 @@ close_job(uint16_t n_trees)
 }
 
 /*
- * Two allreduces over trees, with background traffic at the first one's spine. Returns how long
- * they take.
+ * Runs two allreduces over trees, with background traffic at the first one's spine. Returns how
+ * long they take.
  */
 static uint64_t
 two_allreduces(uint16_t n_trees, bool background)
@@ -465,7 +465,7 @@ START_TEST(canary_goes_around_a_congested_spine)
 END_TEST
 
 /*
- * Switches hold sums for different times, and packets take different ways: what comes late is not
+ * Switches hold sums for different times, and packets take different paths: late packets are not
  * lost.
  */
 START_TEST(hardly_anything_is_asked_for_in_vain)

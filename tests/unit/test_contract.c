@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All that a handler may declare and ask for, in one protocol, end to end: partial sums that
- * switches make of packets on their way to a collector, in slots that jobs share, until a timeout;
- * its result goes to the waiting ranks. The test plays hosts, collector and clock, and the injector
- * loses, doubles and delays packets both ways.
+ * Everything that a handler may declare and ask for, in one protocol, end to end: switches make
+ * partial sums of packets on their way to a collector, in slots that jobs share, until a timeout;
+ * the result goes to the waiting ranks. The test acts as hosts and collector and moves the clock,
+ * and the injector loses, duplicates and delays packets both ways.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -36,16 +36,16 @@ enum {
 
 struct fan_slot {
 	struct fanin_slot_tag tag;
-	struct rte_mbuf *sum; /* NULL: it is on its way */
+	struct rte_mbuf *sum; /* NULL: it has been sent */
 	uint64_t ranks;       /* whose contributions are in the sum */
-	uint64_t ports;       /* that they came by */
+	uint64_t ports;       /* by which they came */
 };
 
 static struct job *jobs[N_JOBS];
 static uint64_t clock_ns;
 static struct random chance;
 
-/* What the collector and the hosts of a job know of a block. */
+/* The state of a block at the collector and the hosts of a job. */
 static struct {
 	int32_t sum[RING_SWITCH_COUNT];
 	uint64_t ranks;
@@ -89,7 +89,7 @@ merge(struct fan_slot *slot, const struct fanin_packet *packet)
 	headers->fanin.members = slot->ranks;
 }
 
-/* A contribution in a slot that has been entered. */
+/* Handles a contribution in a slot that has been entered. */
 static enum fanin_verdict
 contribute(struct fanin_handler_ctx *ctx, struct fan_slot *slot, uint32_t index,
 	   struct fanin_packet *packet)
@@ -124,7 +124,7 @@ fan_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	enum fanin_verdict verdict;
 
 	(void)reason;
-	/* One that is sent again goes by all tables. */
+	/* A retransmission goes past all tables. */
 	if ((packet->headers->fanin.flags & FANIN_FLAG_RETRANSMIT) != 0) {
 		ctx->stats->own[FAN_PASSED]++;
 		fanin_emit_route(ctx, packet->mbuf, true);
@@ -137,7 +137,7 @@ fan_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	return verdict;
 }
 
-/* Tells the collector that its result is here: a packet of the switch's own. */
+/* Tells the collector that its result has come, with a packet of the switch's own. */
 static void
 send_receipt(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 {
@@ -159,7 +159,7 @@ send_receipt(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 	fanin_emit_route(ctx, mbuf, true);
 }
 
-/* The result goes to who waits, or, if nobody knows who does, to all. */
+/* The result goes to the ports that wait or, if none is known, to all. */
 static enum fanin_verdict
 fan_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index, struct fanin_packet *packet,
 	  enum fanin_reason *reason)
@@ -271,7 +271,7 @@ static const struct fanin_packet_type receipt = {
 	.number = FANIN_FIELD_ZERO,
 };
 
-/* Two hosts here, and a switch behind spine 1's port. */
+/* Creates a job of two hosts here, and a switch behind spine 1's port. */
 static struct job *
 create(void)
 {
@@ -296,7 +296,7 @@ static void
 setup(void)
 {
 	/*
-	 * Here and not before main: other suites of this program take what is registered for
+	 * Registered here, not before main: other suites of this program use all registered
 	 * handlers that reduce.
 	 */
 	if (fanin_handler_find(fan.name) == NULL) {
@@ -324,7 +324,7 @@ round_after(uint64_t ns)
 	ring_switch_rounds(&leaf, 1);
 }
 
-/* A host's contribution to the collector. */
+/* Sends a host's contribution to the collector. */
 static void
 host_send(unsigned int j, unsigned int h, uint32_t block, bool again)
 {
@@ -367,7 +367,7 @@ job_index(const struct fanin_hdr *hdr)
 	return 0;
 }
 
-/* A partial sum: what is disjoint is added, what holds more takes the place of what is there. */
+/* Takes a partial sum: a disjoint one is added, and one that contains the sum replaces it. */
 static void
 collector_take(const struct fanin_headers *headers)
 {
@@ -392,7 +392,7 @@ collector_take(const struct fanin_headers *headers)
 		collector_answer(j, hdr->block);
 }
 
-/* What has come to the collector and to the hosts. */
+/* Takes the frames to the collector and to the hosts. */
 static void
 take_frames(void)
 {
@@ -482,7 +482,10 @@ START_TEST(a_slot_that_another_job_has_costs_a_packet_that_is_not_combined)
 }
 END_TEST
 
-/* A job's number may be another's soon; what the first one has armed and held is not that one's. */
+/*
+ * A job's number may be reused soon; the new job must not get the first one's timers and held
+ * packets.
+ */
 START_TEST(a_new_job_has_nothing_of_the_one_before_it)
 {
 	host_send(0, 0, 5, false);
@@ -509,7 +512,7 @@ START_TEST(a_new_job_has_nothing_of_the_one_before_it)
 END_TEST
 
 /*
- * What is not known to all hosts yet is sent, first to be combined, and then straight to the
+ * Sends data that not all hosts have results of, first to be combined, and then straight to the
  * collector.
  */
 static bool
@@ -565,7 +568,7 @@ START_TEST(every_host_gets_every_sum_whatever_the_links_do)
 		ck_assert_uint_gt(count(FAN_PASSED), 0);
 		ck_assert_uint_gt(leaf_drops(FANIN_REASON_FAULT_DROP), 0);
 	}
-	/* What stragglers have left is given back with the first job as far as it is its. */
+	/* Packets that stragglers have left are freed together with the job that owns them. */
 	ring_switch_rounds(&leaf, 2 * FAULTS_MAX_DELAY);
 	leaf_drain();
 	rte_rcu_qsbr_thread_offline(leaf.pipeline->qsbr, 0);

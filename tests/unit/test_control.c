@@ -61,7 +61,7 @@ run_nothing(void *user, const json_t *args, struct control_error *error)
 	return NULL;
 }
 
-/* An answer of so many bytes and a bit. */
+/* Returns an answer of slightly more than this many bytes. */
 static json_t *
 run_fill(void *user, const json_t *args, struct control_error *error)
 {
@@ -81,7 +81,7 @@ run_fill(void *user, const json_t *args, struct control_error *error)
 	return result;
 }
 
-/* All kinds of arguments; shows what was read. */
+/* Takes all kinds of arguments, and returns the values read. */
 static json_t *
 run_args(void *user, const json_t *args, struct control_error *error)
 {
@@ -204,7 +204,7 @@ stop_server(void)
 	remove_directory();
 }
 
-/* A connection that gives up after 20 s, so that a failing test ends. */
+/* Opens a connection that gives up after 20 s, so that a failing test ends. */
 static int
 dial(void)
 {
@@ -228,7 +228,7 @@ say(int fd, const char *text)
 	ck_assert_int_eq(send(fd, text, len, MSG_NOSIGNAL), (ssize_t)len);
 }
 
-/* The next line without its newline, "" at the end of the connection. A static buffer. */
+/* Returns the next line without its newline, "" at the end of the connection. A static buffer. */
 static const char *
 hear(int fd)
 {
@@ -424,7 +424,7 @@ START_TEST(a_client_that_has_ended_gets_its_answers)
 }
 END_TEST
 
-/* Reads to the newline or the end; returns the bytes. */
+/* Reads to the newline or the end; returns the number of bytes. */
 static size_t
 swallow_line(int fd)
 {
@@ -448,7 +448,7 @@ START_TEST(a_long_answer_arrives_whole)
 	int other = dial_and_greet();
 
 	say(fd, "{\"id\":1,\"cmd\":\"fill\",\"args\":{\"bytes\":20000000}}\n");
-	/* It does not fit the socket's buffer; nobody else waits for it to be read. */
+	/* The answer does not fit the socket's buffer; no other client waits until it is read. */
 	say(other, "{\"id\":1,\"cmd\":\"echo\"}\n");
 	ck_assert_str_eq(hear(other), OK("1", "{}"));
 	ck_assert_uint_eq(swallow_line(fd), 20000000 + strlen(OK("1", "{\"fill\":\"\"}")) + 1);
@@ -497,7 +497,7 @@ START_TEST(a_line_of_one_megabyte_is_allowed_and_no_longer_one)
 }
 END_TEST
 
-/* None of them is idle afterwards. */
+/* Sends a request on each connection: none of them is idle afterwards. */
 static void
 ask_all(const int *fds, unsigned int n)
 {
@@ -528,7 +528,7 @@ START_TEST(of_a_hundred_clients_32_are_served_and_the_others_told)
 			ck_assert_str_eq(hear(fds[i]), "");
 		close(fds[i]);
 	}
-	/* The server sees the ends before it accepts once more, for they came before. */
+	/* The server sees the ends before it accepts another connection, as they came before. */
 	fds[0] = dial_and_greet();
 	close(fds[0]);
 }
@@ -549,7 +549,7 @@ START_TEST(clients_without_a_handshake_make_room)
 }
 END_TEST
 
-/* Sooner than those that ask. */
+/* Idle clients give way before those that send requests. */
 START_TEST(a_client_that_asks_for_nothing_makes_room)
 {
 	int fds[32], newcomer;
@@ -573,7 +573,7 @@ START_TEST(a_client_that_asks_for_nothing_makes_room)
 END_TEST
 
 /*
- * Sends requests and reads nothing until the connection is lost. Returns the bytes that were taken.
+ * Sends requests and reads nothing until the connection is lost. Returns the number of bytes sent.
  */
 static size_t
 flood(int fd, const char *request)
@@ -602,7 +602,7 @@ START_TEST(a_client_that_never_reads_is_closed_and_holds_nobody_up)
 		say(other, "{\"id\":1,\"cmd\":\"echo\"}\n");
 		ck_assert_str_eq(hear(other), OK("1", "{}"));
 	}
-	/* What it still sends stays in the socket's buffer. */
+	/* Further requests stay in the socket's buffer. */
 	taken = flood(fd, "{\"id\":1,\"cmd\":\"echo\"}\n");
 	ck_assert_uint_lt(taken, 4 << 20);
 	say(other, "{\"id\":1,\"cmd\":\"echo\"}\n");
@@ -647,7 +647,7 @@ END_TEST
 
 START_TEST(a_client_that_vanishes_leaves_nothing_behind)
 {
-	/* More than there are places: each one must be freed. */
+	/* There are more connections than places, so each one must be freed. */
 	for (unsigned int i = 0; i < 100; i++) {
 		int fd = dial();
 
@@ -732,7 +732,7 @@ START_TEST(a_socket_left_behind_is_replaced_and_one_in_use_is_not)
 	ck_assert_str_eq(hear(fd), GREETING);
 	close(fd);
 
-	/* A file that is another's by now stays. */
+	/* A file that belongs to another process by now stays. */
 	ck_assert_int_eq(unlink(path), 0);
 	fd = open(path, O_CREAT | O_WRONLY, 0600);
 	ck_assert_int_ge(fd, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of control over TCP: who may listen where, tokens, handshakes that never end, answers that
- * come later, and TLS with certificates made here. The client is tools/client.c or a bare socket.
+ * Tests of control over TCP: who may listen where, tokens, handshakes that never end, late answers,
+ * and TLS with certificates made here. The client is tools/client.c or a bare socket.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -44,7 +44,7 @@ say(int fd, const char *text)
 	ck_assert_int_eq(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
 }
 
-/* The next line without its newline, "" tcp_rig.at the end of the connection. A static buffer. */
+/* Returns the next line without its newline, "" at the end of the connection. A static buffer. */
 static const char *
 hear(int fd)
 {
@@ -135,7 +135,7 @@ START_TEST(a_token_file_has_one_line_and_is_not_for_everybody)
 }
 END_TEST
 
-/* An IPv4 address by its last byte, or an IPv6 one. */
+/* Returns an IPv4 address by its last byte, or an IPv6 one. */
 static struct guard_source
 source_of(const char *text)
 {
@@ -155,7 +155,7 @@ START_TEST(wrong_tokens_of_one_address_are_refused_late_and_forgotten)
 	guard = (struct guard){ 0 };
 	for (unsigned int i = 0; i < GUARD_FREE; i++)
 		ck_assert_uint_eq(guard_wrong_token(&guard, &source, now_ms), 0);
-	/* Whatever the address sends, others are not concerned. */
+	/* Nothing that this address sends affects others. */
 	for (unsigned int i = 0; i < 2500; i++)
 		ck_assert_uint_eq(guard_wrong_token(&guard, &source, now_ms), GUARD_DELAY_MS);
 	ck_assert_uint_eq(guard_wrong_token(&guard, &other, now_ms), 0);
@@ -275,7 +275,7 @@ START_TEST(the_oldest_half_open_connection_makes_room)
 	hear(good);
 	for (unsigned int i = 0; i < 20; i++) {
 		fds[i] = dial();
-		/* A client that talks still gets in, and goes again. */
+		/* A client that sends requests still gets in, and leaves again. */
 		int other = dial();
 
 		say(other, "{\"hello\":1}\n");
@@ -344,7 +344,9 @@ START_TEST(an_answer_may_come_later)
 		"{\"id\":\"w\",\"ok\":false,\"error\":{\"code\":\"no_room\",\"message\":\"too late\"}}");
 	hear(second);
 	close(first);
-	/* Its end is told to the daemon, in a round before or after this request. */
+	/*
+	 * The daemon learns of the end of the connection in a round before or after this request.
+	 */
 	do {
 		say(second, "{\"id\":5,\"command\":\"release\"}\n");
 	} while (strstr(hear(second), "\"was_waiting\":false,\"gone\":1") == NULL);
@@ -389,7 +391,7 @@ START_TEST(tls_protects_a_connection_and_names_what_is_wrong)
 	json_decref(result);
 	client_close(client);
 
-	/* Another CA's certificate. */
+	/* A certificate of another CA. */
 	snprintf(other_key, sizeof(other_key), "%s.key", tcp_rig.other_file);
 	tcp_rig_certificate(tcp_rig.other_file, other_key);
 	unlink(other_key);
@@ -397,7 +399,7 @@ START_TEST(tls_protects_a_connection_and_names_what_is_wrong)
 	ck_assert_msg(strstr(error, "TLS with 127.0.0.1:") != NULL &&
 			      strstr(error, "self-signed certificate") != NULL,
 		      "%s", error);
-	/* No TLS tcp_rig.at all: the server hangs up. */
+	/* Without TLS the server hangs up. */
 	ck_assert_int_eq(open_client(NULL, NULL, &client, error), -ECONNRESET);
 	fd = dial();
 	say(fd, "{\"hello\":1,\"token\":\"" TOKEN "\"}\n");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which batches core-bench takes its medians of. */
+/* The batches that core-bench takes its medians of. */
 #include "lab/bench/core_batches.h"
 #include "tests/unit/suites.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Custom operators through the handlers: registered ones are reduced, others refused, and one whose
- * order matters runs in the order of the ranks or not at all. It is registered here as any user's
- * would be.
+ * Custom operators through the handlers: registered ones are reduced, others refused, and an
+ * operator whose order matters runs in the order of the ranks or not at all. It is registered here
+ * like any user's.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,10 @@
  * integers
  */
 
-/* The function a x + b, modulo 2^32; two are combined to the left one of the right one. */
+/*
+ * The function a x + b, modulo 2^32; combining two of them composes them, the left one after the
+ * right one.
+ */
 struct affine {
 	uint32_t a;
 	uint32_t b;
@@ -116,7 +119,10 @@ START_TEST(a_registered_operator_is_reduced_by_every_handler)
 
 		if (!fanin_handler_reduces(handler))
 			continue;
-		/* Home hosts, which complete what its table could not, have no custom operators. */
+		/*
+		 * Home hosts complete blocks that the switch's table could not, and have no custom
+		 * operators.
+		 */
 		if (strcmp(handler->name, "push") == 0) {
 			expect_refused(handler->name, FANIN_WIRE_OPAQUE + 8, COMPLEX_CODE);
 			continue;
@@ -188,7 +194,7 @@ START_TEST(an_operator_whose_order_matters_runs_in_the_order_of_the_ranks)
 }
 END_TEST
 
-/* What comes of functions that are composed in the order of ranks; false: a switch refuses. */
+/* Composes functions in the order of ranks. Returns false if a switch refuses. */
 static bool
 compose_at(const char *at, struct random *random, struct affine *expected, struct affine *found)
 {
@@ -249,7 +255,7 @@ START_TEST(unregistered_operators_are_refused)
 			continue;
 		expect_refused(handler->name, FANIN_WIRE_OPAQUE + 8, FREE_CODE);
 		expect_refused(handler->name, FANIN_WIRE_F32, FREE_CODE);
-		/* Elements of another size, or type. */
+		/* Elements of another size or type. */
 		expect_refused(handler->name, FANIN_WIRE_OPAQUE + 4, COMPLEX_CODE);
 		expect_refused(handler->name, FANIN_WIRE_OPAQUE + 16, COMPLEX_CODE);
 		expect_refused(handler->name, FANIN_WIRE_F64, COMPLEX_CODE);
@@ -278,7 +284,7 @@ START_TEST(every_identity_changes_nothing)
 			continue;
 		found++;
 		size = fanin_dtype_size(custom->dtype);
-		/* Each 32 bits are a small number, as integers and as f32. */
+		/* Every 32 bits are a small number, both as integer and as f32. */
 		for (unsigned int i = 0; i < size; i++)
 			x[i] = i % 4 == 3 ? 0x40 : (uint8_t)random_u32(&random);
 		memcpy(acc, x, size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets that choose their next hop by backlog, on a clock that the test plays: the usual one,
- * unless too much waits there.
+ * Packets that choose their next hop by backlog, on a clock that the test moves: the default one,
+ * unless its backlog is too large.
  */
 #include <string.h>
 
@@ -64,7 +64,7 @@ fill(unsigned int spine, unsigned int n)
 	}
 }
 
-/* A flow whose usual next hop is this spine: its source port. */
+/* Returns the source port of a flow whose default next hop is this spine. */
 static uint16_t
 flow_of(unsigned int spine)
 {
@@ -77,7 +77,7 @@ flow_of(unsigned int spine)
 	return port;
 }
 
-/* A packet that asks for the least backlog; leaves the worker's round to the caller. */
+/* Sends a packet that asks for the smallest backlog; the caller runs the worker's round. */
 static void
 send_choosing(uint16_t source_port, uint8_t ttl)
 {
@@ -92,7 +92,8 @@ send_choosing(uint16_t source_port, uint8_t ttl)
 }
 
 /*
- * Which of these packets, told by their TTL, have left through a spine's port since the last call.
+ * Returns which of these packets, identified by their TTL, have left through a spine's port since
+ * the last call.
  */
 static unsigned int
 left_by(unsigned int spine, uint8_t ttl)
@@ -124,7 +125,9 @@ START_TEST(the_usual_next_hop_is_kept_up_to_a_threshold)
 	const uint16_t flow = flow_of(spine);
 
 	ck_assert_uint_eq(way_of_one(flow), spine);
-	/* Three leave at once; so many wait as are not too much, and one more. */
+	/*
+	 * Three leave at once; the backlog is just not too large, and then one more packet comes.
+	 */
 	fill(spine, 3 + ECN_BYTES / FLOOD_LEN);
 	ring_switch_rounds(&leaf, 1);
 	ck_assert_uint_eq(way_of_one(flow), spine);
@@ -158,7 +161,7 @@ START_TEST(a_next_hop_without_a_link_is_no_other_way)
 }
 END_TEST
 
-/* A foreign flow has 1.5 times the rate of the link that it keeps to. */
+/* A foreign flow has 1.5 times the rate of the link that it always takes. */
 START_TEST(most_packets_leave_a_blocked_next_hop)
 {
 	const unsigned int blocked = (unsigned int)_i;
@@ -188,7 +191,7 @@ START_TEST(most_packets_leave_a_blocked_next_hop)
 	ck_assert_uint_ge(own[1 - blocked], steps / 10 * 80 / 100);
 	ck_assert_uint_eq(others[blocked], 0);
 	ck_assert_uint_ge(others[1 - blocked], steps / 10 - 1);
-	/* The flood loses a third, and keeps its way. */
+	/* The flood loses a third, and keeps its path. */
 	ck_assert_uint_ge(leaf_drops(FANIN_REASON_TX_FULL), steps / 4);
 }
 END_TEST

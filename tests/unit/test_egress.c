@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A port's egress queue on a clock that the test plays: its rate, what may wait, what is dropped,
- * and which frames are marked.
+ * A port's egress queue on a clock that the test moves: its rate, its limits, which frames are
+ * dropped, and which are marked.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "tests/unit/suites.h"
 
 #define LEN 1000u       /* of a frame */
-#define FRAME_NS 40000u /* that it takes at 200 Mbit/s */
+#define FRAME_NS 40000u /* time that it takes at 200 Mbit/s */
 #define BUCKET 3000u
 #define NOT_ECT 0
 #define ECT_1 1
@@ -34,7 +34,7 @@ clock_read(void *user)
 	return *(uint64_t *)user;
 }
 
-/* Four ports, whose hosts the switch knows. Port 1 has these limits. */
+/* Opens a switch with four ports, whose hosts it knows. Port 1 has these limits. */
 static void
 open_with(uint16_t n_workers, const struct pipeline_egress *limits)
 {
@@ -54,7 +54,7 @@ open_with(uint16_t n_workers, const struct pipeline_egress *limits)
 		frame[13] = 0xb5;
 		ring_switch_put(&sw, p, frame, sizeof(frame));
 	}
-	/* They leave, and the bucket is full again. */
+	/* All frames leave, and the bucket is full again. */
 	for (unsigned int i = 0; i < 10; i++) {
 		clock_ns += 1000000000;
 		ring_switch_rounds(&sw, 1);
@@ -73,7 +73,7 @@ teardown(void)
 	ring_switch_close(&sw);
 }
 
-/* A frame of an IPv4 packet, numbered, for the host at a port. Returns its IP header. */
+/* Makes a numbered frame with an IPv4 packet for the host at a port. Returns its IP header. */
 static struct rte_ipv4_hdr *
 make_frame(uint8_t *frame, uint16_t from, uint16_t to, uint32_t number, uint8_t ecn)
 {
@@ -107,8 +107,8 @@ enqueue(uint16_t from, uint32_t first, uint32_t n, uint8_t ecn)
 }
 
 /*
- * Takes all that has left through port 1, which are frames in order from this number on. Returns
- * how many there were.
+ * Takes all frames that have left through port 1, which must be in order from this number on.
+ * Returns how many there were.
  */
 static uint32_t
 take_in_order(uint32_t first)
@@ -144,7 +144,7 @@ START_TEST(a_port_sends_at_its_rate_and_a_bucket_at_once)
 	ck_assert_uint_eq(egress_backlog(sw.pipeline, 1, NULL), (100 - BUCKET / LEN) * LEN);
 	sent = BUCKET / LEN;
 	for (uint32_t i = 1; i <= 30; i++) {
-		/* In uneven steps, and with rounds that find nothing new. */
+		/* The clock moves in uneven steps, with rounds that find nothing new. */
 		clock_ns += FRAME_NS / 4;
 		ring_switch_rounds(&sw, 2);
 		clock_ns += FRAME_NS * 3 / 4;
@@ -156,7 +156,7 @@ START_TEST(a_port_sends_at_its_rate_and_a_bucket_at_once)
 	}
 	ck_assert_uint_eq(counters()->tx_dropped, 0);
 	ck_assert_uint_eq(counters()->tx_delayed, 100 - BUCKET / LEN);
-	/* A pause fills the bucket, and no more. */
+	/* A pause fills the bucket, and no more than that. */
 	clock_ns += UINT64_C(1000000000);
 	ring_switch_rounds(&sw, 1);
 	ck_assert_uint_le(take_in_order(sent), BUCKET / LEN + 1);
@@ -164,7 +164,7 @@ START_TEST(a_port_sends_at_its_rate_and_a_bucket_at_once)
 END_TEST
 
 /*
- * Rates that are no whole number of bytes in a nanosecond, over an hour, with frames of all
+ * Rates that are not a whole number of bytes per nanosecond, over an hour, with frames of all
  * lengths.
  */
 START_TEST(no_rate_is_rounded)
@@ -202,7 +202,7 @@ START_TEST(packets_beyond_the_queue_are_dropped_and_counted)
 	ck_assert_uint_eq(egress_backlog(sw.pipeline, 1, NULL), 20 * LEN);
 	ck_assert_uint_eq(counters()->tx_dropped, 10);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), 10);
-	/* The first ones to come stay. */
+	/* The first frames stay. */
 	clock_ns += UINT64_C(1000000000);
 	for (unsigned int i = 0; i < 20; i++, clock_ns += UINT64_C(1000000))
 		ring_switch_rounds(&sw, 1);
@@ -219,7 +219,7 @@ START_TEST(small_frames_are_bounded_in_number)
 	uint8_t frame[LEN];
 	uint32_t frames;
 
-	/* Twice as many as of full length. */
+	/* The maximum is twice the number of frames of full length. */
 	ck_assert_uint_eq(most, 10000000 / 1514 * 2);
 	ck_assert_uint_eq(egress_frames(&(struct pipeline_egress){ .queue_bytes = 2000 }, 1500),
 			  EGRESS_FRAMES);
@@ -237,7 +237,7 @@ START_TEST(small_frames_are_bounded_in_number)
 }
 END_TEST
 
-/* A queue with limits of its own takes no room from ports without. */
+/* A queue with limits of its own takes no room from ports without limits. */
 START_TEST(a_long_queue_leaves_others_their_room)
 {
 	uint8_t frame[LEN];
@@ -250,7 +250,7 @@ START_TEST(a_long_queue_leaves_others_their_room)
 	egress_backlog(sw.pipeline, 1, &frames);
 	ck_assert_uint_eq(frames, 599);
 	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 0);
-	/* Port 2's device takes 1023; as many as ever wait. */
+	/* Port 2's device takes 1023; the others are as many as may ever wait. */
 	for (unsigned int i = 0; i < 1023 + EGRESS_FRAMES; i++) {
 		make_frame(frame, 0, 2, i, NOT_ECT);
 		ring_switch_enqueue(&sw, 0, frame, 60);
@@ -263,7 +263,7 @@ START_TEST(a_long_queue_leaves_others_their_room)
 }
 END_TEST
 
-/* A super-frame of 30 packets for a port. */
+/* Sends a super-frame of 30 packets to a port. */
 static void
 send_super_frame(uint16_t port)
 {
@@ -280,7 +280,7 @@ send_super_frame(uint16_t port)
 	worker_send(sw.pipeline->workers[0], port, head);
 }
 
-/* Many ports together have no more bytes of super-frames than one may have of frames. */
+/* All ports together hold no more bytes of super-frames than one port may hold of frames. */
 START_TEST(super_frames_that_wait_are_bounded_over_all_ports)
 {
 	static const struct pipeline_egress none = { 0 };
@@ -288,7 +288,7 @@ START_TEST(super_frames_that_wait_are_bounded_over_all_ports)
 	uint32_t frames;
 
 	open_with(1, &none);
-	/* No device takes any more. */
+	/* The devices are full. */
 	for (uint16_t p = 0; p < 4; p++) {
 		struct rte_mbuf *mbuf = rte_pktmbuf_alloc(sw.pool);
 
@@ -315,7 +315,7 @@ START_TEST(super_frames_that_wait_are_bounded_over_all_ports)
 }
 END_TEST
 
-/* Frames go round in the queue's memory many times, in order, whatever waits. */
+/* Frames pass through the queue's memory many times, in order, whatever the backlog. */
 START_TEST(order_is_kept_for_long)
 {
 	uint32_t in = 0, sent = 0;
@@ -345,7 +345,7 @@ static const struct pipeline_egress marking = {
 	.rate_mbit = 200, .bucket_bytes = 1, .queue_bytes = 100 * LEN, .ecn_bytes = 5 * LEN
 };
 
-/* Lets all that waits leave. */
+/* Lets all waiting frames leave. */
 static void
 let_out(void)
 {
@@ -367,7 +367,7 @@ START_TEST(frames_behind_a_backlog_are_marked_if_they_may_be)
 	for (unsigned int i = 0; i < 20; i++) {
 		ck_assert_uint_eq(ring_switch_take(&sw, 1, out), LEN);
 		ck_assert_uint_eq(rte_ipv4_cksum(ip), 0);
-		/* The first one leaves at once; six have at most five before them. */
+		/* The first frame leaves at once; six have at most five before them. */
 		ck_assert_uint_eq(ip->type_of_service & 3, i < 7 ? ecn : after[ecn]);
 		ck_assert_uint_eq(ip->type_of_service >> 2, 0xb8 >> 2);
 	}
@@ -409,7 +409,7 @@ START_TEST(marks_are_found_in_every_frame_of_ip)
 			 memcmp(frames[_i].ip, frames[_i].marked, 2) != 0);
 	ck_assert_mem_eq(frame + 12 + frames[_i].len, frames[_i].marked, 2);
 	ck_assert(!egress_mark(&mbuf, sw.pool));
-	/* One that ends before its header. */
+	/* A frame that ends before its header. */
 	memcpy(frame + 12 + frames[_i].len, frames[_i].ip, 2);
 	for (uint16_t len = 0; len < 12 + frames[_i].len + 20; len++) {
 		mbuf->data_len = len;
@@ -420,7 +420,7 @@ START_TEST(marks_are_found_in_every_frame_of_ip)
 }
 END_TEST
 
-/* A frame that goes to several ports is marked at the one that is congested. */
+/* A frame to several ports is marked only at the congested one. */
 START_TEST(a_mark_is_of_one_port_only)
 {
 	const struct rte_ipv4_hdr *ip = (const struct rte_ipv4_hdr *)(out + RTE_ETHER_HDR_LEN);
@@ -454,14 +454,14 @@ START_TEST(two_workers_share_a_ports_limits)
 	uint64_t bytes = 0;
 
 	open_with(2, &limits);
-	/* Ports 0 and 2 are one worker's, 3 the other's. */
+	/* One worker has ports 0 and 2, another one has port 3. */
 	for (unsigned int i = 0; i < 400; i++) {
 		enqueue(0, 0, 1, ECT_0);
 		enqueue(3, 0, 1, ECT_0);
-		/* Who comes first has what is in the bucket. */
+		/* The worker that runs first gets the bucket's content. */
 		worker_round(sw.pipeline->workers[i % 2]);
 		worker_round(sw.pipeline->workers[1 - i % 2]);
-		/* Each has half of it at least. */
+		/* Each worker has half of it at least. */
 		ck_assert_uint_le(egress_backlog(sw.pipeline, 1, NULL), 30 * LEN);
 		clock_ns += FRAME_NS;
 		while (ring_switch_take(&sw, 1, out) != 0)
@@ -476,7 +476,7 @@ START_TEST(two_workers_share_a_ports_limits)
 }
 END_TEST
 
-/* One worker's overload leaves the other its share, whichever reaches the bucket first. */
+/* One worker's overload leaves the other worker its share, whichever reaches the bucket first. */
 START_TEST(a_queue_that_one_worker_has_filled_has_room_for_the_other)
 {
 	const struct pipeline_egress limits = { .rate_mbit = 200,
@@ -500,8 +500,8 @@ START_TEST(a_queue_that_one_worker_has_filled_has_room_for_the_other)
 END_TEST
 
 /*
- * However long the queue, a round in which nothing may leave and nothing has come does not look at
- * it.
+ * A round in which nothing may leave and nothing has come does not touch the queue, however long it
+ * is.
  */
 START_TEST(a_long_queue_costs_rounds_nothing)
 {
@@ -513,7 +513,7 @@ START_TEST(a_long_queue_costs_rounds_nothing)
 	ring_switch_rounds(&sw, 30);
 	ck_assert_uint_eq(egress_backlog(sw.pipeline, 1, NULL), 699 * LEN);
 	drops = ring_switch_drops(&sw, FANIN_REASON_TX_FULL);
-	/* Its frames can't even be read meanwhile. */
+	/* Meanwhile its frames can't even be read. */
 	for (uint16_t i = 1; i < 699; i++)
 		sw.pipeline->workers[0]->tx[1].mbufs[i] =
 			(struct rte_mbuf
@@ -547,7 +547,7 @@ driver_tx_burst(void *handle, struct rte_mbuf **mbufs, uint16_t n)
 	return n;
 }
 
-/* A frame that a driver refuses is passed by shorter ones; one that the rate holds back is not. */
+/* Shorter frames overtake one that a driver refuses, but not one that the rate holds back. */
 START_TEST(a_frame_that_the_rate_holds_back_is_not_passed)
 {
 	static const struct port_driver driver = { .name = "test", .tx_burst = driver_tx_burst };

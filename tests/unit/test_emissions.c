@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a handler's call may ask for: as many emissions and frees as it needs, to children, ports
- * and addresses, and mbufs of the switch.
+ * The requests of a handler's call: as many emissions and frees as it needs, to children, ports and
+ * addresses, and mbufs of the switch.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 static struct job *job;
 static uint32_t epoch;
 
-/* What the handler below does with a contribution. */
+/* The action of the handler below on a contribution. */
 static enum fanin_verdict (*act)(struct fanin_handler_ctx *ctx, struct fanin_packet *packet);
 static uint32_t destination_be;
 static uint64_t ports;
@@ -53,7 +53,7 @@ static void
 setup(void)
 {
 	/*
-	 * Here and not before main: other suites of this program take what is registered for
+	 * Registered here, not before main: other suites of this program use all registered
 	 * handlers that reduce.
 	 */
 	if (fanin_handler_find(emitting.name) == NULL)
@@ -66,7 +66,9 @@ setup(void)
 	n_taken = 0;
 }
 
-/* Host 0 sends block 0, and gets the frame that it has sent. Returns its length. */
+/*
+ * Makes host 0 contribute to block 0, and returns the frame that it has sent. Returns its length.
+ */
 static size_t
 contribute(uint8_t *frame)
 {
@@ -123,7 +125,7 @@ START_TEST(a_call_releases_as_often_as_it_needs)
 
 	act = release_many;
 	contribute(frame);
-	/* But for the stock, which is filled before the first call. */
+	/* Only the stock is left, which is filled before the first call. */
 	ck_assert_uint_eq(rte_mempool_in_use_count(leaf.pool), before + FANIN_STOCK);
 	leaf_expect_silence();
 }
@@ -150,7 +152,7 @@ START_TEST(a_frame_leaves_by_each_port_of_a_bitmap)
 		ck_assert_mem_eq(leaf_out, frame, len);
 	}
 	leaf_expect_silence();
-	/* A port that there is not. */
+	/* One of the ports does not exist. */
 	ports = 1 | UINT64_C(1) << 40;
 	contribute(frame);
 	ck_assert_uint_eq(frames_of(0), 1);
@@ -171,7 +173,7 @@ emit_by_route(struct fanin_handler_ctx *ctx, struct fanin_packet *packet)
 	return FANIN_VERDICT_HELD;
 }
 
-/* The contribution of host 0, which is to leave by a port for an address. */
+/* Checks that host 0's contribution leaves by a port for an address. */
 static void
 expect_routed(const char *destination, uint16_t port, const uint8_t mac[6])
 {
@@ -253,8 +255,8 @@ inject(double drop, double duplicate, double reorder)
 }
 
 /*
- * As a handler would that emits by route, on the packet's way out only: it has come in before
- * faults begin.
+ * Acts like a handler that emits by route, only on the packet's way out: the packet has come in
+ * before faults begin.
  */
 static enum fanin_verdict
 emit_into_faults(struct fanin_handler_ctx *ctx, struct fanin_packet *packet)
@@ -289,7 +291,7 @@ START_TEST(faults_meet_routed_packets_too)
 }
 END_TEST
 
-/* Takes all that there is, and sends each to the host that has contributed. */
+/* Takes all mbufs of the stock, and sends each to the host that has contributed. */
 static enum fanin_verdict
 take_all(struct fanin_handler_ctx *ctx, struct fanin_packet *packet)
 {
@@ -320,7 +322,7 @@ START_TEST(a_handler_takes_packets_from_a_stock)
 	contribute(frame);
 	ck_assert_uint_eq(n_taken, FANIN_STOCK);
 	ck_assert_uint_eq(frames_of(0), FANIN_STOCK);
-	/* It is filled up before the next call, as far as there are any. */
+	/* The stock is refilled before the next call, as far as there are mbufs. */
 	contribute(frame);
 	ck_assert_uint_eq(n_taken, 2 * FANIN_STOCK);
 	ck_assert_uint_eq(frames_of(0), FANIN_STOCK);
@@ -348,7 +350,7 @@ START_TEST(handlers_that_make_no_packets_have_no_stock)
 }
 END_TEST
 
-/* A packet of the switch's own that is longer than the next hop takes. */
+/* Makes a packet of the switch's own that is too long for the next hop. */
 static enum fanin_verdict
 take_and_route(struct fanin_handler_ctx *ctx, struct fanin_packet *packet)
 {

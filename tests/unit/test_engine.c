@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The host library's window protocol (hostlib/src/engine/engine.h) on the small world of
- * engine_world.h: exact results under faults, what is sent again and what is not, and errors that
- * say who is missing.
+ * engine_world.h: exact results under faults, which packets are sent again and which are not, and
+ * errors that name the missing ranks.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -198,7 +198,7 @@ START_TEST(a_slow_peer_costs_queries_and_no_payload)
 }
 END_TEST
 
-/* Rank r of P has this window, of which each result makes another one if `changes`. */
+/* Rank r of P has this window; if `changes`, each result changes the window. */
 static uint32_t odd_windows;
 static bool odd_changes;
 
@@ -290,7 +290,7 @@ START_TEST(results_in_the_ring_are_read_before_anything_is_sent_again)
 	collective_post_all(&collective, world, false);
 	fanin_engine_poll(world->engines[0]);
 	fanin_engine_poll(world->engines[1]);
-	/* Rank 0 loses its core for longer than any timeout that it has learnt. */
+	/* Rank 0 loses its core for longer than any timeout that it has learned. */
 	world->now_ns += 30 * 1000000;
 	collective_run(&collective, world);
 	collective_expect(&collective, world);
@@ -314,9 +314,7 @@ START_TEST(results_that_are_late_bring_queries_and_no_payload)
 	link->holds = true;
 	for (int i = 0; i < 1000; i++)
 		world_step(world);
-	/*
-	 * Nothing comes for 50 ms, and the round trip had been measured as less than a millisecond.
-	 */
+	/* Nothing comes for 50 ms, after a round trip of less than a millisecond was measured. */
 	ck_assert_uint_ge(queries(world), before + 3);
 	ck_assert_uint_le(queries(world), before + 10);
 	link->holds = false;
@@ -334,7 +332,7 @@ START_TEST(timeouts_do_not_grow_with_the_peers_timeouts)
 
 	world->loss = 0.01;
 	allreduce_expect(world, 200 * WINDOW * ELEMENTS, 0, false);
-	/* 0.2 s if they don't, three times as much if they do. */
+	/* 0.2 s if they don't, three times as long if they do. */
 	ck_assert_uint_lt(world->now_ns - start_ns, 400 * 1000000ull);
 	world_destroy(world);
 }
@@ -351,7 +349,7 @@ START_TEST(a_result_that_is_lost_is_asked_for_soon_whatever_others_were_told)
 	collective_post(&collective, world, 0, false);
 	for (int i = 0; i < 500; i++)
 		world_step(world);
-	/* Others ask for the block, too, and what they are told comes here as well. */
+	/* Other ranks query the block, too, and their answers also come here. */
 	for (int i = 0; i < 20; i++) {
 		const struct answer_words said = answer_words_make(1 << 1, 0, 0);
 
@@ -365,7 +363,7 @@ START_TEST(a_result_that_is_lost_is_asked_for_soon_whatever_others_were_told)
 	start_ns = world->now_ns;
 	collective_run(&collective, world);
 	collective_expect(&collective, world);
-	/* 80 ms; half a second if each word of it doubles the timeout. */
+	/* This takes 80 ms; it would take half a second if each such answer doubled the timeout. */
 	ck_assert_uint_lt(world->now_ns - start_ns, 150 * 1000000ull);
 	world_destroy(world);
 }
@@ -378,13 +376,13 @@ START_TEST(repeated_losses_do_not_back_off_while_others_pass)
 
 	world->loss = 0.1;
 	allreduce_expect(world, 50 * WINDOW * ELEMENTS, 0, false);
-	/* 0.4 s; 1.9 s if each repetition doubles the timeout. */
+	/* This takes 0.4 s; it would take 1.9 s if each repetition doubled the timeout. */
 	ck_assert_uint_lt(world->now_ns - start_ns, 900 * 1000000ull);
 	world_destroy(world);
 }
 END_TEST
 
-/* Virtual milliseconds that allreduces take under loss, with several seeds. */
+/* Returns the virtual milliseconds that allreduces take under loss, with several seeds. */
 static double
 ms_under_loss(double loss)
 {
@@ -404,8 +402,8 @@ ms_under_loss(double loss)
 }
 
 /*
- * _i: 0 two percent, 1 ten. What is compared with was measured with an engine that always sends a
- * lost block again at once.
+ * _i: 0 two percent, 1 ten. The times to compare with were measured with an engine that always
+ * sends a lost block again at once.
  */
 START_TEST(random_loss_is_repaired_as_fast_as_without_back_off)
 {
@@ -418,8 +416,8 @@ END_TEST
 
 /*
  * No contribution of rank 0 arrives for three seconds, although queries do; then all arrive. _i:
- * how many blocks, of which a window is sent at once; from 4 on of a switch with several workers,
- * which is asked for each block by itself.
+ * number of blocks, of which a window is sent at once; from 4 on the switch has several workers and
+ * is queried for each block separately.
  */
 START_TEST(contributions_that_are_always_lost_are_sent_less_and_less_often)
 {
@@ -460,7 +458,7 @@ START_TEST(contributions_that_are_always_lost_are_sent_less_and_less_often)
 }
 END_TEST
 
-/* Steps until rank 0's engine fails; returns after how many seconds that was. */
+/* Steps until rank 0's engine fails; returns how many seconds this took. */
 static double
 seconds_to_failure(struct world *world)
 {
@@ -476,7 +474,7 @@ seconds_to_failure(struct world *world)
 	return (double)(world->now_ns - start_ns) / 1e9;
 }
 
-/* _i: 0 has ended, 1 does not answer. */
+/* _i: 0 the rank has ended, 1 it does not answer. */
 START_TEST(a_timeout_names_the_missing_rank)
 {
 	struct world *world = world_create(4);
@@ -524,7 +522,7 @@ START_TEST(a_timeout_says_of_late_ranks_only_that_they_are_missing)
 }
 END_TEST
 
-/* So many seconds pass for all but the last rank, which is busy with something else. */
+/* Lets this many seconds pass for all ranks but the last one, which is busy. */
 static void
 pass_without_last(struct world *world, double seconds)
 {
@@ -560,7 +558,7 @@ START_TEST(late_ranks_are_waited_for)
 	ck_assert_uint_eq(world_missing(world->engines[0]), 1 << 3);
 	after = fanin_engine_stats(world->engines[0])->frames_sent +
 		fanin_engine_stats(world->engines[0])->frames_received;
-	/* A window of contributions, and two packets for each query. */
+	/* The limit is a window of contributions, and two packets for each query. */
 	ck_assert_uint_lt(after - before, WINDOW + 100);
 	collective_post(&collective, world, 3, false);
 	collective_run(&collective, world);
@@ -579,15 +577,18 @@ START_TEST(answers_from_far_away_are_waited_for_during_long_waits)
 
 	world->far = true;
 	link->holds = true;
-	/* Each 30 ms, which is far more than what was measured on the way to the nearest switch. */
+	/*
+	 * The answers come every 30 ms, which is far longer than the measured round trip to the
+	 * nearest switch.
+	 */
 	for (int i = 0; i < 60000 / 30; i++) {
 		pass_without_last(world, 0.03);
 		link->passing = link->tail - link->head;
 	}
 	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
 	/*
-	 * 28 at intervals of 2 s, 10 until these are reached, and some that were repeated while the
-	 * intervals were short.
+	 * 28 queries at intervals of 2 s, 10 until the interval is that long, and some that were
+	 * repeated while it was short.
 	 */
 	ck_assert_uint_lt(link->queries - before, 50);
 	collective_free(&collective, world);
@@ -614,7 +615,7 @@ START_TEST(a_late_rank_that_goes_is_named_in_time)
 END_TEST
 
 /*
- * _i / 2: how late in the timeout the switch finds it. _i % 2: 0 it has ended, 1 it does not
+ * _i / 2: how late in the timeout the switch finds it. _i % 2: 0 the rank has ended, 1 it does not
  * answer, which counts after a second.
  */
 START_TEST(a_rank_found_gone_late_is_named_within_the_timeout)
@@ -639,14 +640,14 @@ START_TEST(a_rank_found_gone_late_is_named_within_the_timeout)
 END_TEST
 
 /*
- * What switches need to find out, from the first query about an overdue block on: four probes at
- * the leaf, half a second apart, and another one by which the spine learns of it.
+ * Time that switches need to find a rank gone, from the first query about an overdue block on: four
+ * probes at the leaf, half a second apart, and another one by which the spine learns of it.
  */
 #define FINDING_NS (2000 * UINT64_C(1000000))
 
 /*
- * _i: what was measured before, in tens of milliseconds. On a busy machine a round trip takes long,
- * and varies.
+ * _i: round trips measured before, in tens of milliseconds. On a busy machine a round trip takes
+ * long, and varies.
  */
 START_TEST(a_gone_rank_is_named_in_time_after_long_round_trips)
 {
@@ -718,8 +719,8 @@ next_is_result(const struct link *link)
 }
 
 /*
- * Milliseconds until rank 0 has its result, of which `losses` packets are lost, each time that it
- * has been asked for it.
+ * Returns the milliseconds until rank 0 has its result, if `losses` packets are lost, each after a
+ * query for the result.
  */
 static unsigned int
 time_with_losses(struct world *world, const struct collective *collective, unsigned int losses)
@@ -750,8 +751,8 @@ START_TEST(a_loss_after_a_long_wait_is_asked_for_soon)
 	pass_without_last(world, 33.3);
 	collective_post(&collective, world, 3, false);
 	/*
-	 * That the first one is lost shows at the next query, in 2 s at most; the others in a few
-	 * ms each.
+	 * The next query shows the first loss, after 2 s at most; the others show after a few ms
+	 * each.
 	 */
 	ck_assert_uint_le(time_with_losses(world, &collective, 5), 2000 + 200);
 	collective_run(&collective, world);
@@ -849,8 +850,8 @@ START_TEST(losses_are_repaired_however_seldom_the_caller_looks)
 END_TEST
 
 /*
- * _i % 3: 0 the switch says nothing, 1 a rank has ended, 2 it does not answer. _i / 3: how seldom
- * the caller looks.
+ * _i % 3: 0 the switch does not answer, 1 a rank has ended, 2 a rank does not answer. _i / 3: how
+ * seldom the caller polls.
  */
 START_TEST(a_caller_that_looks_seldom_learns_in_so_many_looks)
 {
@@ -871,7 +872,7 @@ START_TEST(a_caller_that_looks_seldom_learns_in_so_many_looks)
 		world->now_ns += away_ns;
 		status = fanin_engine_poll(world->engines[0]);
 	}
-	/* Each look may bring what was lost, so that there have to be several. */
+	/* Each poll may bring lost packets, so there must be several. */
 	ck_assert_uint_ge(looks, 20);
 	ck_assert_uint_ge(looks * away_ns, TIMEOUT_NS);
 	ck_assert_int_eq(collective.requests[0].status, FANIN_ERR_TIMEOUT);
@@ -940,7 +941,7 @@ START_TEST(contributions_that_never_arrive_are_told_apart_from_a_silent_switch)
 }
 END_TEST
 
-/* As where the MTU of its switch's port was lowered. */
+/* As after the MTU of its switch's port was lowered. */
 START_TEST(a_rank_whose_packets_never_arrive_is_not_told_that_it_is_late)
 {
 	struct world *world = world_create(2);
@@ -1068,8 +1069,8 @@ START_TEST(a_failed_engine_takes_no_more_requests)
 END_TEST
 
 /*
- * A failed engine wakes no sleeping caller: neither by its descriptors nor for a lost run that it
- * no longer handles.
+ * A failed engine does not wake a sleeping caller: neither by its descriptors nor for a lost run
+ * that it no longer handles.
  */
 START_TEST(a_failed_engine_waits_for_nothing)
 {
@@ -1100,7 +1101,9 @@ idle_max_ns(struct fanin_engine *engine)
 	return max_ns;
 }
 
-/* One that waits for room, or has timers of its own, wakes the caller earlier; never later. */
+/*
+ * A protocol that waits for room, or has timers of its own, wakes the caller earlier; never later.
+ */
 START_TEST(protocols_bound_how_long_the_caller_sleeps)
 {
 	struct world *world = world_create(1);
@@ -1181,7 +1184,7 @@ START_TEST(refusals_of_late_duplicates_do_no_harm)
 }
 END_TEST
 
-/* A result for block 0 that is right but for what `_i` says. */
+/* A result for block 0 that is valid except for the field that `_i` selects. */
 START_TEST(results_that_are_not_ours_change_nothing)
 {
 	struct world *world = world_create(2);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine in a job with tags, among strangers who see all frames and make any that they like:
- * only what the switch has sealed in this life counts, and nothing else gets anywhere near the
- * caller's memory.
+ * The engine in a job with tags, among strangers who see all frames and send any others: only
+ * packets that the switch has sealed in this life count, and no other packet reaches the caller's
+ * memory.
  */
 #include "tests/unit/engine_world.h"
 #include "tests/unit/suites.h"
@@ -49,23 +49,23 @@ START_TEST(every_rank_gets_the_sum_of_all)
 }
 END_TEST
 
-/* What is the matter with a frame that says it comes from the switch. */
+/* Kinds of frames that claim to come from the switch. */
 enum forgery {
 	FORGERY_CODE,
 	FORGERY_NONCE,
 	FORGERY_PAYLOAD,
 	FORGERY_UNTAGGED,
 	FORGERY_SECRET,
-	FORGERY_DIRECTION, /* a rank's own tag, turned around */
+	FORGERY_DIRECTION, /* a rank's own tag, sent back */
 	FORGERY_INSTANCE,
 	FORGERY_CUT,    /* the lengths don't count the tag */
 	FORGERY_SHORT,  /* shorter than a tag */
-	FORGERY_LENGTH, /* longer than it is */
-	FORGERY_TINY,   /* no headers to speak of */
+	FORGERY_LENGTH, /* the length is larger than the frame */
+	FORGERY_TINY,   /* without headers */
 	FORGERIES
 };
 
-/* A result of a sealed packet's elements plus one. Key and addresses are right. */
+/* Forges a result from a sealed packet, with elements plus one. Key and addresses are right. */
 static void
 forge(struct packet *packet, const struct packet *sealed, enum forgery forgery)
 {
@@ -109,7 +109,7 @@ forge(struct packet *packet, const struct packet *sealed, enum forgery forgery)
 		packet->len = FANIN_PAYLOAD_OFFSET - 1;
 }
 
-/* The result that the switch would send for a block, with these elements. */
+/* Makes the switch's result for a block, with these elements. */
 static void
 result_seal(const struct world *world, struct packet *packet, uint32_t block, uint32_t count,
 	    const uint32_t *elements)
@@ -156,7 +156,7 @@ START_TEST(forged_results_change_nothing)
 }
 END_TEST
 
-/* Without any of the above it is taken: the test of forgeries forges nothing but what it says. */
+/* Without a forgery the packet is accepted, so the tests of forgeries forge only what they say. */
 START_TEST(packets_sealed_by_the_switch_are_accepted)
 {
 	static const uint32_t elements[ELEMENTS] = { 4711, 1 };
@@ -178,8 +178,8 @@ START_TEST(packets_sealed_by_the_switch_are_accepted)
 END_TEST
 
 /*
- * A stranger keeps what a switch sends. Its next life has a run with the same number, and blocks
- * that begin at 0 again.
+ * A stranger keeps the switch's packets. The switch's next life has a run with the same number, and
+ * its blocks begin at 0 again.
  */
 START_TEST(results_of_an_earlier_life_change_nothing)
 {
@@ -235,7 +235,7 @@ START_TEST(results_of_an_earlier_life_change_nothing)
 }
 END_TEST
 
-/* Words of strangers who have overheard the keys of both directions. */
+/* Packets of strangers who have overheard the keys of both directions. */
 START_TEST(refusals_and_answers_without_a_tag_change_nothing)
 {
 	static const enum fanin_reason reasons[] = { FANIN_REASON_MISMATCH, FANIN_REASON_EPOCH,
@@ -275,7 +275,7 @@ START_TEST(refusals_and_answers_without_a_tag_change_nothing)
 }
 END_TEST
 
-/* As long as a refused packet without a tag is in doubt, and a little longer. */
+/* Waits for slightly longer than a refused packet without a tag is in doubt. */
 static void
 wait_in_doubt(struct world *world)
 {
@@ -285,8 +285,8 @@ wait_in_doubt(struct world *world)
 }
 
 /*
- * They may be the switch's, who has no tag for somebody that it does not know: if it says nothing
- * else.
+ * They may be the switch's, which has no tag for an unknown sender: they count if the switch sends
+ * nothing else.
  */
 START_TEST(refusals_of_unknown_senders_need_no_tag)
 {
@@ -318,7 +318,7 @@ START_TEST(refusals_of_unknown_senders_need_no_tag)
 }
 END_TEST
 
-/* Who waits for nothing has nothing to ask, and nothing to lose. */
+/* A rank that waits for nothing sends no query, and loses nothing. */
 START_TEST(a_refusal_while_a_rank_is_idle_ends_nothing)
 {
 	const struct fanin_hdr sent = { .epoch = EPOCH };
@@ -336,7 +336,7 @@ START_TEST(a_refusal_while_a_rank_is_idle_ends_nothing)
 }
 END_TEST
 
-/* A stranger may say the same. The switch, asked, answers with a tag. */
+/* A stranger may send the same refusal. The switch answers the query with a tag. */
 START_TEST(a_switch_that_answers_has_refused_nothing)
 {
 	const struct fanin_hdr sent = { .epoch = EPOCH };
@@ -358,7 +358,7 @@ START_TEST(a_switch_that_answers_has_refused_nothing)
 }
 END_TEST
 
-/* The next collective finds out whether it was true. */
+/* The next collective shows whether the refusal was true. */
 START_TEST(a_rank_with_nothing_to_send_is_refused_nothing)
 {
 	const struct fanin_hdr sent = { .epoch = EPOCH };
@@ -396,7 +396,7 @@ START_TEST(a_doubt_ends_with_its_run)
 	ck_assert_int_eq(fanin_engine_resume(engine, world->epoch, world->instance,
 					     fanin_engine_progress(engine)),
 			 FANIN_OK);
-	/* The switch takes its time. */
+	/* The switch answers late. */
 	for (int i = 0; i < 3; i++)
 		world_step(world);
 	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
@@ -436,7 +436,7 @@ END_TEST
  * ------------------------------------------------------------------ frames that are not there yet
  */
 
-/* A link that shows the headers of a frame, and hands over another one. */
+/* A link that shows the headers of one frame, and hands over another one. */
 static struct {
 	struct fanin_transport_ops ops;
 	struct fanin_headers shown;
@@ -507,12 +507,12 @@ START_TEST(only_the_opened_frame_counts)
 	forge(&forged, &sealed, FORGERY_PAYLOAD);
 	later_show(world, (const struct fanin_headers *)sealed.data, &forged, sealed.len);
 	ck_assert_uint_eq(invalid(world, 0), 1);
-	/* Longer than any packet of the job: it is not even fetched. */
+	/* The frame is longer than any packet of the job, and is not even fetched. */
 	later_show(world, (const struct fanin_headers *)sealed.data, &sealed, UINT32_MAX);
 	ck_assert_uint_eq(invalid(world, 0), 2);
 	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
 	ck_assert_mem_eq(collective.recv[0], before, sizeof(before));
-	/* The headers that were shown are nobody's. */
+	/* The headers that were shown belong to no packet. */
 	memset(&other, 0x55, sizeof(other));
 	later_show(world, &other, &sealed, sealed.len);
 	ck_assert_uint_eq(invalid(world, 0), 2);

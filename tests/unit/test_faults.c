@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whole jobs over the handler "single" and a network that loses, duplicates and reorders everything
- * in both directions: every host gets every exact result, nothing hangs, and every mbuf comes back.
- * The hosts here follow the window protocol and nothing else: they ask at random, and send again
- * what the switch says is absent. Seeds are fixed.
+ * Whole jobs over the handler "single" and a network that loses, duplicates and reorders packets in
+ * both directions: every host gets every exact result, nothing hangs, and every mbuf comes back.
+ * The hosts here only follow the window protocol: they query at random, and send blocks again that
+ * the switch calls absent. Seeds are fixed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@
 #define FLIGHTS_MAX 65536
 #define FLIGHTS_HIGH 4096   /* from here on the network only delivers */
 #define UPWARD_HIGH 512     /* from here on the hosts wait */
-#define STEPS_MAX 20000000L /* more is a hang */
+#define STEPS_MAX 20000000L /* a larger number is a hang */
 
 struct host {
 	bool silent;
@@ -64,7 +64,7 @@ static struct simulation {
 	uint32_t n_upward;
 } sim;
 
-/* What a block is: every host knows it without a word. */
+/* The shape of a block, which every host knows. */
 struct shape {
 	uint8_t dtype;
 	uint8_t op;
@@ -83,7 +83,7 @@ shape_of(uint32_t block)
 	};
 }
 
-/* Small integers, whose sums are exact in f32 too. */
+/* Returns small integers, whose sums are exact in f32, too. */
 static int32_t
 value_of(uint16_t host, uint32_t block, unsigned int i)
 {
@@ -160,7 +160,7 @@ launch_one(struct rte_mbuf *mbuf, uint16_t host, bool upward)
 	sim.n_upward += upward;
 }
 
-/* Hands a reference to the network, which may lose or double it. */
+/* Passes a reference to the network, which may lose or duplicate it. */
 static void
 launch(struct rte_mbuf *mbuf, uint16_t host, bool upward)
 {
@@ -207,7 +207,7 @@ host_send(uint16_t host, uint32_t block)
 	launch(mbuf, host, true);
 }
 
-/* A host asks for a block and those after it. */
+/* Sends a query of a host about a block and those after it. */
 static void
 host_ask(uint16_t host, uint32_t block, bool overdue)
 {
@@ -223,9 +223,7 @@ host_ask(uint16_t host, uint32_t block, bool overdue)
 	launch(mbuf, host, true);
 }
 
-/*
- * A host that gets the processor: sends something it may send, or asks for what has no result yet.
- */
+/* Lets a host run: it sends a block that it may send, or queries one without a result. */
 static void
 host_act(uint16_t host)
 {
@@ -241,7 +239,7 @@ host_act(uint16_t host)
 			continue;
 		if (serial >= sim.job.window && !self->got[serial - sim.job.window])
 			continue;
-		/* A timer that runs out too early now and then. */
+		/* Now and then a timer expires too early. */
 		if (self->sent[serial] && !random_chance(&sim.random, 0.1))
 			continue;
 		if (self->sent[serial])
@@ -252,7 +250,7 @@ host_act(uint16_t host)
 	}
 }
 
-/* Of a block that the host has never sent, the switch can't have anything. */
+/* The switch can't have a block that the host has never sent. */
 static void
 host_learn(uint16_t host, uint32_t serial, enum fanin_block_state state)
 {
@@ -293,7 +291,7 @@ host_receive_answer(uint16_t host, struct rte_mbuf *mbuf)
 		ck_assert_uint_ne(missing, 0);
 		self->seen_members |= sim.job.children & ~missing;
 	}
-	/* It answers a contribution that was sent again needlessly. */
+	/* It answers a contribution that was sent again unnecessarily. */
 	if (hdr->number == 0) {
 		ck_assert_uint_eq(body.n_blocks, 0);
 		return;
@@ -329,7 +327,7 @@ host_receive(uint16_t host, struct rte_mbuf *mbuf)
 				    ? ((int32_t *)payload_of(mbuf))[i] == expected
 				    : ((float *)payload_of(mbuf))[i] == (float)expected;
 
-		/* Not by ck_assert, which writes to a pipe each time. */
+		/* Not with ck_assert, which writes to a pipe each time. */
 		if (!same)
 			ck_abort_msg("block %u, element %u is not %d", hdr->block, i, expected);
 	}
@@ -337,7 +335,7 @@ host_receive(uint16_t host, struct rte_mbuf *mbuf)
 	self->got[serial] = true;
 }
 
-/* What the pipeline does after a burst. */
+/* Does the pipeline's work after a burst. */
 static void
 switch_flush(void)
 {
@@ -372,7 +370,7 @@ switch_receive(uint16_t host, struct rte_mbuf *mbuf)
 		.child = host,
 	};
 
-	/* A slot's first block, wherever the numbers begin. */
+	/* A slot's first block, wherever block numbers begin. */
 	uint32_t first = sim.first_block + (hdr->block - sim.first_block) % (2u * sim.job.window);
 	enum fanin_verdict verdict;
 
@@ -386,7 +384,7 @@ switch_receive(uint16_t host, struct rte_mbuf *mbuf)
 		break;
 	case FANIN_VERDICT_DROP:
 		/*
-		 * Hosts that keep to the protocol can't cause any other reason; this one has the
+		 * Hosts that follow the protocol can't cause any other reason; this one has the
 		 * result.
 		 */
 		ck_assert(sim.hosts[host].got[hdr->block - sim.first_block]);
@@ -403,7 +401,7 @@ switch_receive(uint16_t host, struct rte_mbuf *mbuf)
 	switch_flush();
 }
 
-/* Any packet that is on its way arrives. */
+/* Delivers a random packet of the network. */
 static void
 deliver(void)
 {
@@ -431,7 +429,7 @@ simulation_step(void)
 		host_act((uint16_t)random_below(&sim.random, sim.job.n_children));
 }
 
-/* Lets the network run empty and gives up the slots: no mbuf may be left. */
+/* Empties the network and releases the slots: no mbuf may be left. */
 static void
 simulation_stop(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Missing packets (hostlib/src/engine/gaps.h): a sender, a way that delays and loses, and a
- * receiver that asks, in steps of time. What is asked for is compared with what the way really
- * does.
+ * Missing packets (hostlib/src/engine/gaps.h): a sender, a path that delays and loses, and a
+ * receiver that asks, in steps of time. The packets asked for are compared with those that the path
+ * really loses.
  */
 #include <check.h>
 #include <string.h>
@@ -46,22 +46,22 @@ question_of(uint32_t first, uint32_t span, uint32_t left)
 
 /* One packet is sent in each nanosecond, in their order. */
 struct way {
-	uint64_t comes_ns[N];    /* as it was sent; NEVER: it is lost */
-	uint64_t answer_ns[N];   /* because it was asked for; NEVER: it does not */
-	uint64_t passed_ns[N];   /* when it was overtaken; NEVER: it was not yet */
+	uint64_t comes_ns[N];    /* as first sent; NEVER: it is lost */
+	uint64_t answer_ns[N];   /* after it was asked for; NEVER: it does not come */
+	uint64_t passed_ns[N];   /* when it was overtaken; NEVER: it has not been */
 	uint32_t n_questions[N]; /* for each packet */
 };
 
 static struct way way;
 
-/* delay: packets come less than so long after they are sent. lost: of a thousand. */
+/* delay: maximum delay of packets. lost: number of lost packets per thousand. */
 static void
 way_make(struct random *random, uint32_t delay, uint32_t lost)
 {
 	memset(&way, 0, sizeof(way));
 	for (uint32_t i = 0; i < N; i++) {
 		way.comes_ns[i] = 1 + i + random_below(random, delay);
-		/* Something overtakes each packet. */
+		/* Each packet is overtaken by some packet. */
 		if (i + 1 < N && random_below(random, 1000) < lost)
 			way.comes_ns[i] = NEVER;
 		way.answer_ns[i] = NEVER;
@@ -88,7 +88,10 @@ packets_come(uint64_t now_ns)
 	}
 }
 
-/* Asks, as its users do: anew at each check, and again at intervals; an answer may be lost. */
+/*
+ * Asks as users of gaps.h do: for new ones at each check, and again at intervals; an answer may be
+ * lost.
+ */
 static void
 ask(struct random *random, uint64_t now_ns, uint64_t *again_ns, uint64_t *wait_ns, uint32_t lost)
 {
@@ -136,7 +139,7 @@ run(struct random *random, uint32_t lost)
 
 /* ------------------------------------------------------------------ missing packets */
 
-/* By _i a seed. */
+/* _i: a seed. */
 START_TEST(packets_reordered_within_the_interval_are_never_asked_for)
 {
 	struct random random = random_seed((uint64_t)_i);
@@ -163,7 +166,7 @@ START_TEST(only_lost_packets_are_asked_for_until_they_come)
 }
 END_TEST
 
-/* The same in a ring: a sender goes no further ahead than that. */
+/* The same with a ring: a sender is never further ahead than its size. */
 START_TEST(a_ring_has_all_that_its_sender_may_have_sent)
 {
 	struct random random = random_seed((uint64_t)_i);
@@ -245,7 +248,7 @@ START_TEST(only_repeated_questions_have_what_was_asked_for)
 	take(2, 4);
 	(void)fanin_gaps_ask(&gaps, 0, 6, false, &question);
 	ck_assert_uint_eq(question.words[0], 0x33);
-	/* Only what was surely sent counts as asked for. */
+	/* Only packets that were certainly sent count as asked for. */
 	ck_assert_uint_eq(fanin_gaps_asked(&gaps, &question, 5), 3);
 	ck_assert_uint_eq(fanin_gaps_asked(&gaps, &question, 5), 0);
 	fanin_question_clear(&question);
@@ -260,7 +263,7 @@ START_TEST(only_repeated_questions_have_what_was_asked_for)
 }
 END_TEST
 
-/* As roots that take turns: each one notes its own packets of a question. */
+/* Like roots that take turns: each sender notes its own packets of a question. */
 START_TEST(senders_share_bitmaps_and_questions)
 {
 	struct fanin_question question = question_of(FANIN_QUESTION_ANYWHERE, 64, 64);

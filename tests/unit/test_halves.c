@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * f16 and bf16 in full: all 65536 values through the conversions of the reference, which are
- * themselves held against the CPU's f32, and then through every instruction set's kernels.
+ * themselves compared with the CPU's f32, and then through every instruction set's kernels.
  */
 #include <math.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static const unsigned int dtypes[] = { FANIN_WIRE_F16, FANIN_WIRE_BF16 };
 
 #define N_DTYPES 2
 
-/* What half the tests loop over: a type and an instruction set. Below, _i is one of N_CASES. */
+/* Half of the tests loop over these: a type and an instruction set. _i is one of N_CASES. */
 #define N_CASES (N_DTYPES * FANIN_ISA_COUNT)
 
 struct half_case {
@@ -62,7 +62,7 @@ bits_of(float value)
 	return bits;
 }
 
-/* The next number away from zero. */
+/* Returns the next number away from zero. */
 static double
 next_value(const struct float_format *format, uint64_t bits)
 {
@@ -93,7 +93,7 @@ START_TEST(the_reference_knows_some_numbers)
 }
 END_TEST
 
-/* The code is the same for all formats; here the CPU can be asked. */
+/* The code is the same for all formats; for f32 the CPU can check it. */
 START_TEST(the_reference_converts_f32_as_the_cpu_does)
 {
 	struct random random = random_seed(1);
@@ -104,7 +104,7 @@ START_TEST(the_reference_converts_f32_as_the_cpu_does)
 		double value;
 
 		memcpy(&value, &wide, sizeof(value));
-		/* Of the size of an f32 now and then. */
+		/* The value is exactly an f32 now and then. */
 		if (i % 2 == 0)
 			value = (double)float_of(bits) * (1 + ldexp(random_u32(&random), -56));
 		if (!isnan(float_of(bits)) &&
@@ -160,7 +160,7 @@ START_TEST(every_value_is_widened_exactly)
 		in[bits] = (uint16_t)bits;
 	test.wide->widen(found, in, N_VALUES);
 	fanin_kernel_wide(FANIN_ISA_PORTABLE, test.dtype)->widen(portable, in, N_VALUES);
-	/* NaNs keep their payloads, so those are the same too. */
+	/* NaNs keep their payloads, so these are the same, too. */
 	ck_assert_mem_eq(found, portable, sizeof(found));
 	for (uint32_t bits = 0; bits < N_VALUES; bits++) {
 		if (reference_is_nan(test.format, bits)) {
@@ -175,8 +175,8 @@ START_TEST(every_value_is_widened_exactly)
 END_TEST
 
 /*
- * A value, the middle between it and the next one away from zero, and the f32 before and after
- * that.
+ * Makes a value, the middle between it and the next one away from zero, and the f32 before and
+ * after the middle.
  */
 #define N_AROUND 4
 
@@ -185,7 +185,7 @@ around(const struct float_format *format, uint32_t bits, float to[N_AROUND])
 {
 	double value = reference_decode(format, bits);
 	double next = next_value(format, bits);
-	/* Infinity begins where the next number would be nearer, if there were one. */
+	/* Infinity begins where the next number would be nearer, if it existed. */
 	double step = isfinite(next) ? next - value : value - reference_decode(format, bits - 1);
 	float middle = (float)(value + step / 2);
 
@@ -305,7 +305,7 @@ START_TEST(sums_in_f32_are_rounded_once_at_every_length)
 				uint16_t bits = (uint16_t)reference_random(&random, test.dtype);
 				float value = (float)reference_decode(test.format, bits);
 
-				/* At an odd address. */
+				/* The vector is at an odd address. */
 				memcpy(in + 1 + 2 * i, &bits, 2);
 				expected[i] = vector == 0 ? value : expected[i] + value;
 			}
@@ -335,7 +335,7 @@ END_TEST
 
 #define IN_PLACE_MAX 300 /* more than the kernels convert at a time */
 
-/* One vector that is widened and narrowed where it lies, between bytes that nobody may touch. */
+/* Widens and narrows one vector in place, between bytes that must not change. */
 static void
 check_in_place(const struct half_case *test, struct random *random, size_t count, size_t address)
 {

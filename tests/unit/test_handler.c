@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The handler "single": one slot of one job under exact control, with the test playing the
- * pipeline. Whole jobs under random faults are in test_faults.c.
+ * The handler "single": one slot of one job under exact control, with the test acting as the
+ * pipeline. test_faults.c tests whole jobs under random faults.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@
 
 static struct handler_rig rig;
 
-/* Which handler the next rig has; set by fixtures. */
+/* The handler of the next rig; set by fixtures. */
 static const char *rig_handler = "single";
 
 static void
@@ -71,7 +71,7 @@ rig_stop(void)
 
 static const struct shape plain = { FANIN_WIRE_I32, FANIN_WIRE_SUM, COUNT };
 
-/* A child's value in the elements of a block. */
+/* Returns a child's value in the elements of a block. */
 static int32_t
 value_of(uint16_t child, uint32_t block, unsigned int i)
 {
@@ -126,7 +126,7 @@ expect_sum(struct rte_mbuf *mbuf, uint32_t block)
 	}
 }
 
-/* Contributions of all children; the result is sent. */
+/* Makes all children contribute; the result is sent. */
 static void
 finish(uint32_t block)
 {
@@ -297,7 +297,7 @@ START_TEST(a_retransmission_learns_who_is_there)
 	ck_assert_uint_eq(hdr->op, FANIN_WIRE_OP_NONE);
 	ck_assert_uint_eq(hdr->count, FANIN_BLOCK_OPEN);
 	memcpy(&body, headers_of(emission->mbuf) + 1, sizeof(body));
-	/* Of ranks that the job doesn't have, none is missing. */
+	/* Ranks that the job doesn't have are not missing. */
 	ck_assert_uint_eq(answer_missing(&body), 1 << 0 | 1 << 2);
 	ck_assert_uint_eq(body.body.n_blocks, 0);
 	ck_assert_uint_eq(answer_ended(&body) | answer_silent(&body), 0);
@@ -510,7 +510,7 @@ START_TEST(a_new_run_gives_up_what_the_slot_holds_and_starts_over)
 {
 	rig_start(2, 0);
 	contribute(0, 0, 0);
-	/* The slot learns of the next run by its first packet. */
+	/* The slot learns of the next run from its first packet. */
 	rig.ctx.epoch++;
 	contribute(0, 0, 0);
 	ck_assert_uint_eq(rig.ctx.n_frees, 1);
@@ -556,7 +556,7 @@ START_TEST(a_released_slot_holds_nothing)
 }
 END_TEST
 
-/* Contributes at a time. */
+/* Contributes at a given time. */
 static void
 contribute_at(uint64_t now_ns, uint16_t child, uint32_t block, uint16_t flags)
 {
@@ -570,7 +570,8 @@ START_TEST(the_time_of_a_block_is_from_its_first_contribution_to_its_last)
 	rig_start(3, 0);
 	contribute_at(1000, 2, 0, 0);
 	contribute_at(1700, 0, 0, 0);
-	contribute_at(2500, 0, 0, 0); /* a duplicate, and then one that asks, begin nothing */
+	contribute_at(2500, 0, 0, 0); /* a duplicate, and one that asks for a result, begin nothing
+				       */
 	contribute_at(2600, 0, 0, FANIN_FLAG_RETRANSMIT);
 	ck_assert_uint_eq(rig.stats.block_ns, 0);
 	contribute_at(4000, 1, 0, 0);
@@ -610,7 +611,7 @@ START_TEST(a_block_that_a_new_run_gives_up_takes_no_time)
 }
 END_TEST
 
-/* What every dense handler keeps to. */
+/* Adds the tests that every dense handler passes. */
 static void
 add_common(Suite *suite, const char *handler, void (*use)(void))
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs can't take each other's memory: whatever the hosts of one do or leave undone, it holds at
- * most its own share of slots and packets, and another job is admitted and runs.
+ * Jobs can't take each other's memory: whatever the hosts of a job do, it holds at most its own
+ * share of slots and packets, and another job is admitted and runs.
  */
 #include <string.h>
 
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 
-/* Of ring_switch.c: 64 slots for 2 jobs. */
+/* ring_switch.c has 64 slots, here for 2 jobs. */
 #define SHARE 32
 #define BLOCKS 200
 
@@ -34,7 +34,7 @@ teardown(void)
 	ring_switch_close(&sw);
 }
 
-/* By jobs; workers have some empty ones at hand. */
+/* Returns the number of packets held by jobs; workers have some empty ones in stock. */
 static unsigned int
 packets_held(void)
 {
@@ -46,8 +46,8 @@ packets_held(void)
 }
 
 /*
- * A host fills every slot that there is, and tries more; the answers are taken. Returns the most
- * packets that were held meanwhile.
+ * Makes a host fill every slot that exists, and try more; takes the answers. Returns the maximum of
+ * packets held meanwhile.
  */
 static unsigned int
 flood(const struct job *job, uint16_t h, uint32_t epoch)
@@ -68,8 +68,8 @@ flood(const struct job *job, uint16_t h, uint32_t epoch)
 }
 
 /*
- * Every host but the last. In a tree those at even places find nobody to be combined with: that
- * holds most packets.
+ * Floods from every host but the last. In a tree the sums of hosts at even positions find no
+ * partner: this holds the most packets.
  */
 static unsigned int
 flood_but_last(const struct job *job, uint32_t epoch)
@@ -87,7 +87,7 @@ flood_but_last(const struct job *job, uint32_t epoch)
 	return most;
 }
 
-/* A job whose hosts keep to the protocol. */
+/* Runs a job whose hosts follow the protocol. */
 static void
 run_blocks(const struct job *job, uint16_t n, uint32_t epoch)
 {
@@ -116,7 +116,7 @@ START_TEST(a_job_that_waits_for_a_dead_host_holds_no_more_than_its_share)
 	run_blocks(other, 2, host_join_all(&sw, other, 2, 100));
 	ck_assert_uint_le(packets_held(), held + SHARE);
 
-	/* The host wasn't dead after all: nothing was lost. */
+	/* The host is alive after all, and nothing was lost. */
 	for (uint32_t block = 0; block <= waiting->params.slots.mask; block++) {
 		host_contribute(&sw, waiting, n - 1u, epoch, block, false);
 		for (uint16_t h = 0; h < n; h++)
@@ -164,7 +164,7 @@ START_TEST(a_job_without_room_for_two_slots_is_refused)
 }
 END_TEST
 
-/* What the answer that host 0 has got says of ranks that are gone. */
+/* Returns the ranks that are gone, from the answer that host 0 has got. */
 static struct fanin_ranks
 gone_in_answer(const struct job *job)
 {

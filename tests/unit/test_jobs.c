@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs in the real pipeline: admission, runs, who may speak for whom, and sums that cross it.
+ * Jobs in the real pipeline: admission, runs, which senders are accepted, and sums that pass
+ * through it.
  */
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -55,7 +56,7 @@ ack_body(void)
 	return (const struct fanin_join_ack_body *)(answer + 1);
 }
 
-/* The ranks that it says have joined, as a bitmap. */
+/* Returns the ranks that have joined, as a bitmap. */
 static uint64_t
 joined_in_ack(void)
 {
@@ -108,7 +109,7 @@ END_TEST
 
 /*
  * Ports of different MTU have pools of their own, of packets of different size, and the pipeline
- * has one of them.
+ * uses one of these pools.
  */
 START_TEST(doubled_packets_are_whole_whatever_the_pipelines_own_pool_holds)
 {
@@ -143,7 +144,7 @@ START_TEST(a_packet_that_fits_no_second_time_is_not_tried_forever)
 	uint8_t frame[4096];
 	size_t len = host_contribution(&sw, job, 0, epoch, 0, false, frame);
 
-	/* Its first segment ends inside of the payload. */
+	/* The first segment of the frame ends inside of the payload. */
 	memcpy(rte_pktmbuf_append(mbuf, FANIN_PAYLOAD_OFFSET + 8), frame, FANIN_PAYLOAD_OFFSET + 8);
 	mbuf->next = rte_pktmbuf_alloc(sw.pool);
 	mbuf->nb_segs = 2;
@@ -157,7 +158,7 @@ START_TEST(a_packet_that_fits_no_second_time_is_not_tried_forever)
 }
 END_TEST
 
-/* Frames of the kind that a port got. */
+/* Returns how many frames of a type a port has sent. */
 static unsigned int
 count_of(uint16_t port, enum fanin_type type)
 {
@@ -185,11 +186,11 @@ START_TEST(hosts_behind_one_port_get_each_result_once)
 			ck_assert_uint_eq(ring_switch_take(&sw, p, buffer), 0);
 		}
 	}
-	/* A repeat is for one of them; the others see it, too. */
+	/* A repeated result is for one of them; the others see it, too. */
 	host_contribute(&sw, job, 1, epoch, 199, true);
 	ck_assert_uint_eq(count_of(0, FANIN_TYPE_RESULT), 1);
 	ck_assert_uint_eq(count_of(1, FANIN_TYPE_RESULT), 0);
-	/* Those of a run that is over are called back together. */
+	/* Children of a run that is over are notified together. */
 	worker_call_children(sw.pipeline->workers[0], job, 0xf);
 	ring_switch_rounds(&sw, 1);
 	ck_assert_uint_eq(count_of(0, FANIN_TYPE_REFUSED), 1);
@@ -214,8 +215,8 @@ START_TEST(restarted_member_waits_until_the_old_run_is_left)
 END_TEST
 
 /*
- * By _i: the handler. Slots of runs before the wrap are taken by those after it, and 0 stays the
- * word for no run.
+ * _i: the handler. Slots of runs before the wrap are reused by runs after it, and 0 still means no
+ * run.
  */
 START_TEST(epochs_wrap)
 {
@@ -233,7 +234,7 @@ START_TEST(epochs_wrap)
 		ck_assert_int_eq(epoch<10, run> 2);
 		for (uint32_t block = 0; block < 4u * job->params.window; block++) {
 			host_contribute(&sw, job, block % 2, epoch, block, false);
-			/* A late one of the run before. */
+			/* A late packet of the run before. */
 			if (run > 0 && block < 4)
 				host_contribute(&sw, job, (block + 1) % 2, before, block, false);
 			host_contribute(&sw, job, (block + 1) % 2, epoch, block, false);
@@ -279,12 +280,12 @@ START_TEST(late_join_of_a_process_that_is_gone_changes_nothing)
 
 	leave(job, 0, first);
 	leave(job, 1, first);
-	/* No run: the late JOIN must not take rank 1's place. */
+	/* Without a run: a late JOIN must not take rank 1's place. */
 	ck_assert_ptr_nonnull(host_join_with(&sw, 1, job->params.id, 2, 0, 2, answer));
 	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_CHALLENGE);
 	ck_assert_uint_eq(job->joined, 0);
 	second = host_join_all(&sw, job, 2, 10);
-	/* In the next run: it must not end rank 1's membership, whatever cookie it has. */
+	/* In the next run: a late JOIN must not end rank 1's membership, whatever its cookie. */
 	for (uint64_t cookie = 0; cookie < 3; cookie++) {
 		ck_assert_ptr_nonnull(host_join_with(&sw, 1, job->params.id, 2, cookie, 2, answer));
 		ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_CHALLENGE);
@@ -340,8 +341,8 @@ START_TEST(wrong_size_is_refused_by_name)
 END_TEST
 
 /*
- * Sends a contribution of host 0 that was tampered with, through a port, and expects it to be
- * dropped for the reason.
+ * Sends a manipulated contribution of host 0 through a port, and expects it to be dropped for the
+ * reason.
  */
 static void
 forge(const struct job *job, uint32_t epoch, uint16_t port,
@@ -365,7 +366,7 @@ tamper_key(struct fanin_headers *headers)
 	headers->fanin.key++;
 }
 
-/* What every port behind which members are can read. */
+/* This key is visible at every port with members. */
 static void
 tamper_overheard_key(struct fanin_headers *headers)
 {
@@ -430,8 +431,8 @@ tamper_op(struct fanin_headers *headers)
 }
 
 /*
- * A packet that is refused goes back with the key of answers, if it came from a member, and else
- * with its own.
+ * Expects a refusal. It has the key of answers if the packet came from a member, and otherwise the
+ * packet's own.
  */
 static void
 expect_refused(uint16_t port, const uint8_t *frame, size_t len, uint64_t key)
@@ -454,7 +455,7 @@ START_TEST(refusals_tell_strangers_no_key)
 	expect_refused(0, frame, len, ring_switch_key(FANIN_TYPE_REFUSED));
 	headers->fanin.job = 4711;
 	expect_refused(0, frame, len, ring_switch_key(FANIN_TYPE_CONTRIBUTION));
-	/* JOINs from everywhere are answered. */
+	/* JOINs from any port are answered. */
 	len = host_packet(&sw, 1, FANIN_TYPE_JOIN, job->params.id, 0, &join, sizeof(join), headers);
 	expect_refused(3, frame, len, ring_switch_key(FANIN_TYPE_JOIN));
 	headers->fanin.key = 5;
@@ -487,7 +488,7 @@ START_TEST(forged_contributions_are_counted_and_change_nothing)
 }
 END_TEST
 
-/* A query that is refused: the one frame that comes says why, and is valid. */
+/* Expects a query to be refused, with one valid frame that has the reason. */
 static void
 expect_query_refused(const struct job *job, uint32_t epoch, uint32_t block, bool overdue,
 		     enum fanin_reason reason)
@@ -523,15 +524,15 @@ START_TEST(query_is_refused_where_a_contribution_is)
 		;
 	expect_query_refused(job, epoch + 1, 0, true, FANIN_REASON_EPOCH);
 	expect_query_refused(job, epoch - 1, 0, false, FANIN_REASON_EPOCH);
-	/* Who is no member hears nothing. */
+	/* A host that is not a member gets no answer. */
 	before = ring_switch_drops(&sw, FANIN_REASON_RANK);
 	host_query(&sw, job, 3, epoch, 0, 5, true);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_RANK), before + 1);
 	ck_assert_uint_eq(ring_switch_take(&sw, 3, buffer), 0);
 
 	/*
-	 * Of a block whose slot went on, nobody can lack the result; who only wants to know is
-	 * told.
+	 * If a slot has gone on to another block, all hosts have the result; a host that only wants
+	 * to know is told so.
 	 */
 	for (uint32_t block = 0; block <= 16; block += 16) {
 		for (uint16_t h = 0; h < 2; h++)
@@ -558,7 +559,7 @@ START_TEST(lost_result_is_repeated_to_the_one_who_asks)
 	host_contribute(&sw, job, 1, epoch, 0, false);
 	ring_switch_take(&sw, 0, buffer);
 	ring_switch_take(&sw, 1, buffer);
-	/* The answer may have overtaken the result; one who says that it is overdue has lost it. */
+	/* The answer may have overtaken the result; a host that calls it overdue has lost it. */
 	host_query(&sw, job, 1, epoch, 0, 12, false);
 	host_take_answer(&sw, 1, 12, answer);
 	ck_assert_uint_eq(answer->fanin.count, FANIN_BLOCK_DONE);
@@ -566,7 +567,7 @@ START_TEST(lost_result_is_repeated_to_the_one_who_asks)
 	host_query(&sw, job, 1, epoch, 0, 13, true);
 	host_result_check(job, 2, 0, buffer, ring_switch_take(&sw, 1, buffer));
 	host_take_answer(&sw, 1, 13, answer);
-	/* As has one who sends its contribution again. */
+	/* A host that sends its contribution again has lost the result, too. */
 	host_contribute(&sw, job, 1, epoch, 0, true);
 	host_result_check(job, 2, 0, buffer, ring_switch_take(&sw, 1, buffer));
 	ck_assert_uint_eq(ring_switch_take(&sw, 1, buffer), 0);
@@ -584,7 +585,7 @@ START_TEST(query_sees_the_contributions_before_it_in_a_burst)
 	for (uint32_t block = 0; block < 3; block++)
 		ring_switch_enqueue(&sw, 0, frame,
 				    host_contribution(&sw, job, 0, epoch, block, false, frame));
-	/* Behind its own contributions, in one burst. */
+	/* The query follows its own contributions, in one burst. */
 	host_query(&sw, job, 0, epoch, 0, 3, false);
 	body = host_take_answer(&sw, 0, 3, answer);
 	ck_assert_int_eq(answer->fanin.count, FANIN_BLOCK_OPEN);
@@ -623,11 +624,11 @@ START_TEST(jobs_that_do_not_fit_are_refused_with_the_amounts)
 END_TEST
 
 /*
- * A switch that would sum up ranks that their order never sums up by themselves; words NULL: it is
- * right.
+ * Ranks at a switch that would sum up ranks which their order never sums up separately; words NULL:
+ * the job is accepted.
  */
 static const struct {
-	uint64_t ranks[2]; /* of two members */
+	uint64_t ranks[2]; /* of each of two members */
 	uint16_t n_ranks;
 	const char *words;
 } orders[] = {
@@ -666,7 +667,7 @@ START_TEST(a_reproducible_job_whose_order_would_not_come_out_is_refused)
 	if (!is_right) {
 		ck_assert_str_eq(code, "invalid");
 		ck_assert_msg(strstr(error, orders[_i].words) != NULL, "%s", error);
-		/* Who does not ask for an order gets the job, and nothing whose order matters. */
+		/* A job without the option is created, and reduces nothing whose order matters. */
 		spec.reproducible = false;
 		spec.handler = "tree";
 		ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), 0);
@@ -696,7 +697,10 @@ START_TEST(the_switch_is_no_member_of_its_jobs_and_not_its_own_parent)
 }
 END_TEST
 
-/* More packets than fit into the caches make such a job slower. An explicit number is kept. */
+/*
+ * If a job's packets don't fit into the caches, the job gets slower. An explicit number of slots is
+ * kept.
+ */
 START_TEST(a_job_within_the_machine_gets_fewer_slots_for_larger_packets)
 {
 	struct job_spec spec = { .key = 1, .handler = "single", .n_members = 2 };
@@ -710,12 +714,12 @@ START_TEST(a_job_within_the_machine_gets_fewer_slots_for_larger_packets)
 	}
 	for (uint16_t i = 0; i < 2; i++)
 		spec.members[i].ip_be = host_ip_be(i);
-	/* The test's thread is the worker's, too. */
+	/* The test's thread is also the worker's. */
 	rte_rcu_qsbr_thread_offline(sw.pipeline->qsbr, 0);
 	for (unsigned int turn = 0; turn < 4; turn++) {
 		/*
-		 * Both within the machine; the same with smaller packets, or so many slots; one is
-		 * elsewhere.
+		 * Both members are within the machine; the same with smaller packets, or an
+		 * explicit number; one member is elsewhere.
 		 */
 		static const uint32_t expected[] = { 8, 32, 16, 32 };
 
@@ -739,7 +743,7 @@ START_TEST(destroyed_job_tells_its_hosts)
 	size_t len = host_contribution(&sw, job, 0, epoch, 0, false, frame);
 
 	host_contribute(&sw, job, 0, epoch, 0, false);
-	/* The test's thread is the worker's, too: it is quiescent while it destroys. */
+	/* The test's thread is also the worker's: it is quiescent while it destroys. */
 	rte_rcu_qsbr_thread_offline(sw.pipeline->qsbr, 0);
 	ck_assert_int_eq(job_destroy(sw.pipeline, job->params.id), 0);
 	ck_assert_int_eq(job_destroy(sw.pipeline, 1), -ENOENT);
@@ -752,7 +756,7 @@ START_TEST(destroyed_job_tells_its_hosts)
 END_TEST
 
 /*
- * Hosts that send each block until they have its result; every host gets every sum, whatever the
+ * Makes hosts send each block until they have its result; every host gets every sum, whatever the
  * injector does.
  */
 static void
@@ -829,7 +833,7 @@ schedule_is_untouched(const struct job *job)
 	return true;
 }
 
-/* Else anybody could send all blocks of a job to one worker. */
+/* Otherwise anybody could send all blocks of a job to one worker. */
 START_TEST(only_members_packets_touch_the_schedule)
 {
 	static void (*const tampers[])(struct fanin_headers * headers) = {
@@ -858,8 +862,8 @@ START_TEST(only_members_packets_touch_the_schedule)
 END_TEST
 
 /*
- * Two nodes, the first worker on the second one; neither has memory of its own here, which is no
- * reason to fail.
+ * Two nodes, with the first worker on the second one; neither has memory of its own here, which
+ * must not be an error.
  */
 START_TEST(blocks_stay_on_the_node_of_their_slots)
 {
@@ -885,8 +889,8 @@ START_TEST(blocks_stay_on_the_node_of_their_slots)
 END_TEST
 
 /*
- * By _i: of an earlier run, whose packet a worker noted after the run had ended; of this one, with
- * a number far ahead.
+ * _i: a note of an earlier run, made by a worker after the run had ended; a note of this run with a
+ * number far ahead.
  */
 START_TEST(a_note_of_another_run_or_far_ahead_binds_no_block)
 {
@@ -904,8 +908,8 @@ START_TEST(a_note_of_another_run_or_far_ahead_binds_no_block)
 END_TEST
 
 /*
- * With rings of the default kind a worker waits for all that began to put packets in before it, be
- * they running or not.
+ * With rings of the default kind a worker waits for all that began to enqueue before it, whether
+ * they are running or not.
  */
 START_TEST(workers_wait_for_no_other_at_a_queue)
 {
@@ -956,7 +960,7 @@ struct mismatch_reader {
 	struct fanin_mismatch mismatch;
 };
 
-/* Asks for the mismatch of run 1. */
+/* Reads the mismatch of run 1. */
 static void *
 mismatch_reader_run(void *user)
 {
@@ -969,7 +973,7 @@ mismatch_reader_run(void *user)
 	return NULL;
 }
 
-/* Run 2's is half written when somebody asks for that of run 1, which was at a later block. */
+/* Run 2's mismatch is half written when that of run 1, at a later block, is read. */
 START_TEST(a_mismatch_is_told_whole_and_in_its_own_run_only)
 {
 	const struct fanin_mismatch first = { .found = 1, .expected = 2, .block = 100, .rank = 1 };
@@ -993,7 +997,7 @@ START_TEST(a_mismatch_is_told_whole_and_in_its_own_run_only)
 	ck_assert_int_eq(pthread_create(&thread, NULL, mismatch_reader_run, &reader), 0);
 	while (!__atomic_load_n(&reader.runs, __ATOMIC_ACQUIRE))
 		sched_yield();
-	/* Whoever does not wait for the writer is done soon. */
+	/* A reader that does not wait for the writer is done soon. */
 	for (int looks = 0; looks < 100 && !__atomic_load_n(&reader.ended, __ATOMIC_ACQUIRE);
 	     looks++)
 		usleep(1000);

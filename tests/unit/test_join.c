@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a host takes for the answer to its JOIN and its LEAVE: what only the switch can have said,
- * who has seen them. The test is the switch and the stranger, behind the member's channel.
+ * Which answers to its JOIN and its LEAVE a host accepts: those that only the switch can have sent,
+ * as it has seen them. The test acts as the switch and as the stranger, behind the member's
+ * channel.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -27,8 +28,8 @@ struct answer {
 };
 
 /*
- * What is under way to the member; the switch says the truth once the member has spoken `lies`
- * times.
+ * Packets under way to the member; the switch answers truly once the member has sent `lies`
+ * packets.
  */
 static struct {
 	struct fanin_channel_ops ops;
@@ -36,18 +37,18 @@ static struct {
 	unsigned int n;
 	unsigned int sent;
 	unsigned int lies;
-	unsigned int pairs;        /* that were sent as super-frames */
-	unsigned int lost_pairs;   /* the first ones that don't come through */
-	unsigned int waited_ms;    /* that the member wanted to wait, all together */
+	unsigned int pairs;        /* number of super-frames sent */
+	unsigned int lost_pairs;   /* number of the first ones that are lost */
+	unsigned int waited_ms;    /* total time that the member has asked to wait */
 	bool is_older;             /* the switch is of an earlier release */
-	struct fanin_control last; /* that the member sent */
+	struct fanin_control last; /* last packet of the member */
 	bool tagged;               /* the job has tags */
 } net;
 
 static struct fanin_member member;
 static struct fanin_error error;
 static struct fanin_keys keys;
-static struct fanin_tagger *tagger; /* the switch's */
+static struct fanin_tagger *tagger; /* of the switch */
 
 static struct fanin_control *
 answer_add(enum fanin_type type, uint64_t key, uint32_t epoch, size_t body_len)
@@ -63,7 +64,7 @@ answer_add(enum fanin_type type, uint64_t key, uint32_t epoch, size_t body_len)
 	return &answer->control;
 }
 
-/* Puts the switch's tag on the last answer, if the job has them. */
+/* Adds the switch's tag to the last answer, if the job has tags. */
 static void
 answer_seal(void)
 {
@@ -103,7 +104,7 @@ add_ack(uint64_t key, uint64_t nonce, uint16_t window)
 	};
 }
 
-/* What comes to the switch is as a member of the job seals it. */
+/* Checks that a packet to the switch has a member's tag. */
 static void
 expect_tag(const struct fanin_control *control, size_t len)
 {
@@ -118,8 +119,8 @@ expect_tag(const struct fanin_control *control, size_t len)
 }
 
 /*
- * What a switch of an earlier release answers: it knows the JOIN of its own version only, and wants
- * its cookie back.
+ * Adds the answer of a switch of an earlier release: it supports only the JOIN of its own version,
+ * and wants its cookie back.
  */
 static void
 add_older_challenge(const struct fanin_control *join, size_t body_len)
@@ -269,10 +270,7 @@ join(void)
 				 5 * SECOND, &error);
 }
 
-/*
- * What strangers can say who overhear results, and with them the down key; or who see nothing at
- * all.
- */
+/* Answers of strangers who overhear results, and so the down key, or who see nothing at all. */
 START_TEST(a_forged_answer_does_not_end_a_join)
 {
 	static const enum fanin_reason reasons[] = { FANIN_REASON_JOB, FANIN_REASON_KEY,
@@ -289,7 +287,7 @@ START_TEST(a_forged_answer_does_not_end_a_join)
 		add_refusal(forged[_i][0], forged[_i][1], 0, reasons[i]);
 		add_ack(forged[_i][0], forged[_i][1], 3);
 	}
-	/* Only a sender that is no member gets its own key back. */
+	/* Only a sender that is not a member gets its own key back. */
 	add_refusal(keys.up, nonce, 0, FANIN_REASON_SIZE);
 	add_ack(keys.up, nonce, 5);
 	ck_assert_msg(join() == FANIN_OK, "%s", error.text);
@@ -326,7 +324,7 @@ START_TEST(a_forged_answer_does_not_end_a_leave)
 	}
 	answer_add(FANIN_TYPE_LEAVE_ACK, keys.up, EPOCH, 0);
 	answer_add(FANIN_TYPE_LEAVE_ACK, keys.down, EPOCH - 1, 0);
-	/* Of a late contribution. */
+	/* A refusal of a late contribution. */
 	add_refusal(keys.down, 0, EPOCH, FANIN_REASON_BLOCK_STALE);
 	ck_assert_msg(fanin_member_leave(&member, &error) == FANIN_OK, "%s", error.text);
 	ck_assert_uint_eq(net.sent, 2);
@@ -359,7 +357,10 @@ START_TEST(jobs_with_tags_are_joined_and_left)
 }
 END_TEST
 
-/* Who has overheard the keys of both directions and the nonce has no tag, or not the right one. */
+/*
+ * Answers of strangers who have overheard the keys of both directions and the nonce: without a tag,
+ * or with a wrong one.
+ */
 START_TEST(an_answer_that_is_not_tagged_does_not_end_a_join)
 {
 	static const enum fanin_reason reasons[] = { FANIN_REASON_SIZE, FANIN_REASON_MTU,
@@ -370,18 +371,18 @@ START_TEST(an_answer_that_is_not_tagged_does_not_end_a_join)
 	for (unsigned int i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
 		add_refusal(keys.down, member.nonce, 0, reasons[i]);
 	add_ack(keys.down, member.nonce, 4);
-	/* Sealed, and then changed. */
+	/* Sealed, and changed afterwards. */
 	add_ack(keys.down, member.nonce, 8);
 	answer_seal();
 	net.answers[net.n - 1].control.body.join_ack.window = 16;
-	/* With another secret. */
+	/* Sealed with another secret. */
 	add_ack(keys.down, member.nonce, 32);
 	ck_assert_int_eq(fanin_tagger_create(SECRET + 1, &other), 0);
 	ck_assert(fanin_tagger_seal_frame(other, FANIN_TAG_DOWN, INSTANCE,
 					  &net.answers[net.n - 1].control.headers));
 	net.answers[net.n - 1].len += FANIN_TAG_LEN;
 	fanin_tagger_destroy(other);
-	/* Cut, so that a tag would lie behind what is there. */
+	/* Cut, so that the tag would be beyond the end. */
 	add_ack(keys.down, member.nonce, 16);
 	answer_seal();
 	net.answers[net.n - 1].len -= FANIN_TAG_LEN;
@@ -412,7 +413,7 @@ expect_refused(const char *words)
 	ck_assert_msg(strstr(error.text, words) != NULL, "%s", error.text);
 }
 
-/* It has no tag for a sender that it does not know. */
+/* The switch has no tag for an unknown sender. */
 START_TEST(a_switch_without_a_tag_refuses_strangers)
 {
 	net.lies = 100;
@@ -449,7 +450,7 @@ START_TEST(a_rank_that_does_not_authenticate_joins_no_job_with_tags)
 }
 END_TEST
 
-/* _i: what the switch says. */
+/* _i: the switch's answer. */
 START_TEST(a_rank_hears_that_its_job_reduces_nothing)
 {
 	net.lies = 100;
@@ -482,7 +483,7 @@ START_TEST(answers_with_tags_are_none_in_a_job_without)
 }
 END_TEST
 
-/* The engine has the tagger all along. */
+/* The engine keeps using the tagger. */
 START_TEST(a_member_that_moves_keeps_its_tagger)
 {
 	const struct fanin_route route = { .mtu = 1500, .switch_ip_be = 0xfd00000a };
@@ -502,8 +503,8 @@ START_TEST(a_member_that_moves_keeps_its_tagger)
 END_TEST
 
 /*
- * Sends the next JOIN at once, to which the switch answers that others are missing, or refuses.
- * Returns when one is due again.
+ * Sends the next JOIN at once; the switch answers that others are missing, or refuses. Returns the
+ * time until the next one is due.
  */
 static uint64_t
 rejoin_interval_ns(bool refused, bool answered)
@@ -527,7 +528,7 @@ rejoin_interval_ns(bool refused, bool answered)
 	return member.next_send_ns - member.sent_ns;
 }
 
-/* As if the switch had said the same for a minute. */
+/* Acts as if the switch had given the same answer for a minute. */
 static void
 minute_pass(void)
 {
@@ -544,16 +545,16 @@ START_TEST(a_host_that_rejoins_for_long_asks_less_often)
 	fanin_member_rejoin(&member, 0);
 	minute_pass();
 	ck_assert_uint_eq(rejoin_interval_ns(false, true), 2 * SECOND);
-	/* An answer that does not come is soon asked for again. */
+	/* An answer that does not come is soon requested again. */
 	ck_assert_uint_eq(rejoin_interval_ns(false, false), SECOND);
 	ck_assert_uint_eq(rejoin_interval_ns(false, true), 2 * SECOND);
-	/* A refusal holds for 3 s: it has to come again before, or be over. */
+	/* A refusal counts for 3 s: within that time it must come again, or be over. */
 	ck_assert_uint_eq(rejoin_interval_ns(true, true), SECOND);
 	ck_assert_uint_eq(rejoin_interval_ns(false, true), SECOND);
 	minute_pass();
 	member.config.timeout_ns = 3 * SECOND;
 	ck_assert_uint_eq(rejoin_interval_ns(false, true), 3 * SECOND / 2);
-	/* Somebody has joined. */
+	/* A rank has joined. */
 	fanin_ranks_add(&member.joined, 0);
 	rejoin_interval_ns(false, true);
 	ck_assert_uint_lt(rejoin_interval_ns(false, true), SECOND);
@@ -605,7 +606,7 @@ START_TEST(frames_of_other_stations_are_no_control_packets)
 }
 END_TEST
 
-/* A switch at the other end of the link, which answers JOIN and LEAVE. */
+/* Acts as a switch at the other end of the link, which answers JOIN and LEAVE. */
 static struct answer frame_answer;
 
 static void
@@ -683,7 +684,7 @@ END_TEST
 
 #define MANY FANIN_WIRE_MAX_RANKS
 
-/* A JOIN_ACK that says that others are missing in a job of many ranks. len: of its body. */
+/* Adds a JOIN_ACK that lists missing ranks in a job of many ranks. len: of its body. */
 static void
 add_many_ack(const struct fanin_ranks *joined, size_t len)
 {
@@ -737,7 +738,7 @@ START_TEST(an_answer_without_the_set_of_ranks_is_refused)
 }
 END_TEST
 
-/* A switch of an earlier release drops what it does not know, and is asked in its own words. */
+/* A switch of an earlier release drops unknown packets, and is asked in its own version. */
 START_TEST(an_older_switch_is_named_with_both_versions)
 {
 	const uint64_t begin_ns = fanin_now_ns(NULL);
@@ -752,7 +753,7 @@ START_TEST(an_older_switch_is_named_with_both_versions)
 }
 END_TEST
 
-/* One of today that was slow answers such a JOIN, too, and says that it is not older. */
+/* A slow switch of this release answers such a JOIN, too, with a mark that it is not older. */
 START_TEST(a_slow_switch_is_not_taken_for_an_older_one)
 {
 	struct fanin_control *refusal;
@@ -803,7 +804,7 @@ START_TEST(whether_super_frames_pass_is_found_out)
 }
 END_TEST
 
-/* All members may be there after one JOIN, and the super-frame behind it lost. */
+/* One JOIN may suffice for all members, and the super-frame after it may be lost. */
 START_TEST(a_lost_super_frame_is_not_the_last_word)
 {
 	member.config.wants_path = true;
@@ -839,11 +840,11 @@ START_TEST(lists_of_ranks_are_as_long_as_there_is_room)
 	fanin_ranks_add(&ranks, 2);
 	fanin_ranks_add(&ranks, 3);
 	ck_assert_str_eq(fanin_format_ranks(&ranks, text, sizeof(text)), "ranks 1, 2, 3, 4095");
-	/* As ranges if not, */
+	/* As ranges if the list is too long, */
 	for (unsigned int rank = 64; rank < 128; rank++)
 		fanin_ranks_add(&ranks, rank);
 	ck_assert_str_eq(fanin_format_ranks(&ranks, text, sizeof(text)), "ranks 1-3, 64-127, 4095");
-	/* and with how many more if not that either. */
+	/* and with the number of the others if the ranges are too long, too. */
 	for (unsigned int rank = 200; rank < 4000; rank += 2)
 		fanin_ranks_add(&ranks, rank);
 	fanin_format_ranks(&ranks, text, 64);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernels: every operator on every data type in every instruction set that this CPU has,
- * against the naive reference. That reference is exact to the bit, so all instruction sets give the
+ * The kernels: every operator on every data type in every instruction set of this CPU, compared
+ * with the naive reference. The reference is exact to the bit, so all instruction sets give the
  * same.
  */
 #include <float.h>
@@ -19,7 +19,7 @@
 #define GUARD 0xee
 
 static const size_t long_counts[] = { 255, 256, 257, 1000, 4111, 8999 };
-/* Of an average; the last two are more than f16 and f32 hold exactly. */
+/* Contributions to an average; f16 and bf16 can't represent the last two exactly. */
 static const uint32_t contributions[] = { 1, 2, 3, 7, 8, 10, 61, 64, 1000, 4097, 65535 };
 
 #define N_ELEMENTS(array) (sizeof(array) / sizeof((array)[0]))
@@ -46,7 +46,7 @@ load(const uint8_t *from, unsigned int dtype, size_t i)
 	return element;
 }
 
-/* What a kernel left in acc, and that it left what comes behind alone. */
+/* Checks acc after a kernel, and that the bytes behind it are unchanged. */
 static void
 check_result(enum fanin_isa isa, unsigned int dtype, unsigned int op, const uint8_t *acc,
 	     size_t count)
@@ -56,7 +56,7 @@ check_result(enum fanin_isa isa, unsigned int dtype, unsigned int op, const uint
 	for (size_t i = 0; i < count; i++) {
 		uint64_t found = load(acc, dtype, i);
 
-		/* Not by ck_assert, which writes to a pipe each time. */
+		/* Not with ck_assert, which writes to a pipe each time. */
 		if (reference_same(dtype, op, found, expected[i]))
 			continue;
 		ck_abort_msg("%s %s %s, %zu elements: element %zu is %#llx, expected %#llx",
@@ -105,8 +105,8 @@ check_finish(enum fanin_isa isa, unsigned int dtype, uint8_t *acc, size_t count,
 }
 
 /*
- * All kernels of an instruction set, with acc and in this many elements off a cache line. Does
- * nothing if the CPU lacks it.
+ * Checks all kernels of an instruction set, with acc and in this many elements away from a cache
+ * line. Does nothing if the CPU lacks the instruction set.
  */
 static void
 check_all(int isa, size_t acc_offset, size_t in_offset, size_t count, struct random *random)
@@ -156,7 +156,7 @@ START_TEST(every_alignment_is_right)
 }
 END_TEST
 
-/* Frames from elsewhere may have their payload at any address. */
+/* Frames from other hosts may have their payload at any address. */
 START_TEST(elements_need_not_be_aligned)
 {
 	struct random random = random_seed(5);
@@ -326,7 +326,7 @@ suite_kernels(void)
 	TCase *values = tcase_create("values");
 	TCase *table = tcase_create("table");
 
-	/* Each as a loop over the instruction sets. */
+	/* Each test is a loop over the instruction sets. */
 	tcase_set_timeout(values, 300);
 	tcase_add_loop_test(values, every_short_length_is_right, 0, FANIN_ISA_COUNT);
 	tcase_add_loop_test(values, long_vectors_are_right, 0, FANIN_ISA_COUNT);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A switch in the middle of a job's tree. The test plays its children, hosts 0 and 1 and as number
- * 2 a switch with the ranks 2 and 3 behind it, and its parent, behind which are the ranks 4 and 5.
+ * A switch in the middle of a job's tree. The test acts as its children, which are hosts 0 and 1
+ * and, as number 2, a switch with the ranks 2 and 3 behind it, and as its parent, behind which are
+ * the ranks 4 and 5.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static struct job *job;
 static uint8_t buffer[4096];
 static struct fanin_headers *const got = (struct fanin_headers *)buffer;
 
-/* By _i: the handler, whether two workers share the blocks, and whether packets have tags. */
+/* _i: the handler, whether two workers share the blocks, and whether packets have tags. */
 static const char *const handlers[] = { "single", "multi", "tree" };
 #define N_VARIANTS 12
 
@@ -67,14 +68,14 @@ open_variant(int variant)
 	make_job(handlers[variant % 3]);
 }
 
-/* The next frame to the parent, which has to be of this type. */
+/* Takes the next frame to the parent, which must be of this type. */
 static const struct fanin_headers *
 parent_take(enum fanin_type type)
 {
 	size_t len = ring_switch_take(&sw, PARENT_PORT, buffer);
 
 	ck_assert_uint_ge(len, FANIN_PAYLOAD_OFFSET);
-	/* A JOIN may ask whether the parent is older. */
+	/* A JOIN may have an older version, to find out whether the parent is older. */
 	ck_assert_uint_eq(type == FANIN_TYPE_JOIN && got->fanin.version != FANIN_WIRE_VERSION
 				  ? fanin_version_validate(buffer, len)
 				  : fanin_wire_validate(buffer, len),
@@ -122,7 +123,7 @@ parent_ack(enum fanin_join_state state, uint64_t nonce, uint16_t window)
 			.window = window,
 			.payload_bytes = job->params.payload_bytes,
 			.cookie = 4711,
-			/* That the parent has several workers is no matter here. */
+			/* The several workers of the parent don't matter here. */
 			.flags = FANIN_JOB_SPREAD | (sw.tagger != NULL ? FANIN_JOB_TAGGED : 0),
 			.instance = RING_SWITCH_PARENT_INSTANCE,
 		},
@@ -136,7 +137,10 @@ parent_ack(enum fanin_join_state state, uint64_t nonce, uint16_t window)
 	put_from_parent(frame, len);
 }
 
-/* Element i of all six ranks' sum is 21 i + 6 block; parts of it are the children's. */
+/*
+ * Makes the parent's result: element i of all six ranks' sum is 21 i + 6 block; the children
+ * contribute parts of it.
+ */
 static size_t
 parent_result(uint32_t epoch, uint32_t block, uint8_t *frame)
 {
@@ -170,7 +174,7 @@ send_result(uint32_t block)
 }
 
 /*
- * All children join, and the parent takes the switch in. Returns the run's epoch as the children
+ * Makes all children join, and the parent admit the switch. Returns the run's epoch as the children
  * know it.
  */
 static uint32_t
@@ -202,7 +206,7 @@ expect_results(uint32_t block)
 		expect_result_at(child, block);
 }
 
-/* What went up is the sum of the children. */
+/* Checks that the sum of the children went up. */
 static void
 expect_upward(uint32_t block)
 {
@@ -224,7 +228,7 @@ contribute_all(uint32_t epoch, uint32_t block)
 		host_contribute(&sw, job, (h + block) % CHILDREN, epoch, block, false);
 }
 
-/* The ranks that a JOIN_ACK says have joined. */
+/* Returns the ranks that have joined, from a JOIN_ACK. */
 static uint64_t
 joined_in(const struct fanin_headers *headers)
 {
@@ -251,7 +255,10 @@ START_TEST(joins_its_parent_when_all_children_are_there)
 	ck_assert_uint_eq(join->cookie, 0);
 	parent_is_silent();
 
-	/* Challenged, it gives the cookie back at once; not again if the challenge comes twice. */
+	/*
+	 * Challenged, the switch returns the cookie at once, but not again if the challenge comes
+	 * twice.
+	 */
 	parent_ack(FANIN_JOIN_CHALLENGE, nonce, WINDOW);
 	parent_take(FANIN_TYPE_JOIN);
 	ck_assert_uint_eq(join->nonce, nonce);
@@ -260,8 +267,8 @@ START_TEST(joins_its_parent_when_all_children_are_there)
 	parent_is_silent();
 
 	/*
-	 * While it waits, every JOIN of a child makes it ask again, and children learn who else is
-	 * there.
+	 * While it waits, every JOIN of a child makes it send a JOIN again, and children learn
+	 * which ranks have joined.
 	 */
 	parent_ack(FANIN_JOIN_WAITING, nonce, WINDOW);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, RANKS, got));
@@ -269,7 +276,7 @@ START_TEST(joins_its_parent_when_all_children_are_there)
 	ck_assert_uint_eq(joined_in(got), 0x1f);
 	parent_take(FANIN_TYPE_JOIN);
 
-	/* An answer to somebody else's JOIN is none. */
+	/* An answer to another JOIN does not count. */
 	parent_ack(FANIN_JOIN_ACTIVE, nonce + 1, WINDOW);
 	ck_assert_uint_eq(job->epoch, 0);
 	parent_ack(FANIN_JOIN_ACTIVE, nonce, WINDOW);
@@ -282,7 +289,7 @@ START_TEST(joins_its_parent_when_all_children_are_there)
 }
 END_TEST
 
-/* One JOIN of host h that has got as far as `progress`; its challenge is answered. */
+/* Sends one JOIN of host h, whose progress is `progress`, and answers its challenge. */
 static void
 join_from(unsigned int h, uint64_t nonce, uint32_t progress)
 {
@@ -313,13 +320,13 @@ START_TEST(run_goes_on_where_the_slowest_rank_is)
 					    .window = WINDOW };
 
 	open_variant(_i);
-	/* Serial numbers: 2 is behind UINT32_MAX - 1 here. */
+	/* Serial numbers: here 2 comes after UINT32_MAX - 1. */
 	join_from(0, 5, 2);
 	join_from(1, 6, around + 1);
 	join_from(2, 7, 3);
 	ck_assert_uint_eq(parent_take(FANIN_TYPE_JOIN)->fanin.progress, around + 1);
 
-	/* Another switch's ranks are further back. */
+	/* Ranks at another switch are further back. */
 	body.nonce = join->nonce;
 	body.payload_bytes = job->params.payload_bytes;
 	body.flags = sw.tagger != NULL ? FANIN_JOB_TAGGED : 0;
@@ -354,7 +361,7 @@ START_TEST(children_hear_what_the_parent_has_against_it)
 
 	parent_packet(FANIN_TYPE_REFUSED, 0, NULL, 0, headers);
 	headers->fanin.count = FANIN_REASON_MEMBER_BUSY;
-	/* One that does not name the JOIN is no answer to it. */
+	/* A refusal that does not name the JOIN does not answer it. */
 	put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 6, RANKS, got));
 	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_JOIN_ACK);
@@ -363,7 +370,7 @@ START_TEST(children_hear_what_the_parent_has_against_it)
 	put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 6, RANKS, got));
 	ck_assert_uint_eq(got->fanin.count, FANIN_REASON_MEMBER_BUSY);
-	/* Told once; the next one asks again. */
+	/* The refusal is told once; the next JOIN goes up again. */
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 6, RANKS, got));
 	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_JOIN_ACK);
 	parent_take(FANIN_TYPE_JOIN);
@@ -371,7 +378,7 @@ START_TEST(children_hear_what_the_parent_has_against_it)
 }
 END_TEST
 
-/* A JOIN of host h, which was in a run before. Returns the type of the answer. */
+/* Sends a JOIN of host h, which was in a run before. Returns the type of the answer. */
 static unsigned int
 rejoin(unsigned int h, uint64_t nonce)
 {
@@ -379,7 +386,7 @@ rejoin(unsigned int h, uint64_t nonce)
 	struct fanin_join_body body = { .nonce = nonce, .size = RANKS, .mtu = 1500 };
 	uint8_t frame[4096];
 
-	/* Others have had it called. */
+	/* Other ranks may have caused notifications. */
 	while (ring_switch_take(&sw, (uint16_t)h, buffer) != 0)
 		;
 	for (int i = 0; i < 2; i++) {
@@ -397,8 +404,9 @@ rejoin(unsigned int h, uint64_t nonce)
 }
 
 /*
- * Keys are the same on all levels, and who stands between two of them could bring a host's JOIN to
- * a switch further up, as that of the switch which he has cut off; and the answers back.
+ * Keys are the same on all levels. An attacker between two switches could pass a host's JOIN to a
+ * switch further up, in place of the JOIN of the switch that it has cut off, and pass the answers
+ * back.
  */
 START_TEST(no_host_joins_in_place_of_a_switch_with_other_ranks)
 {
@@ -415,7 +423,7 @@ START_TEST(no_host_joins_in_place_of_a_switch_with_other_ranks)
 	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_REFUSED);
 	ck_assert_uint_eq(got->fanin.count, FANIN_REASON_RANK);
 	ck_assert_uint_eq(got->fanin.members, 7);
-	/* This switch says, too, how many ranks are behind it. */
+	/* This switch also tells how many ranks are behind it. */
 	join_from(0, 5, 0);
 	join_from(1, 6, 0);
 	join_from(2, 7, 0);
@@ -437,14 +445,14 @@ START_TEST(a_rejoining_host_hears_that_the_parent_is_silent)
 		ck_assert_uint_eq(rejoin(h, 5 + h), FANIN_TYPE_JOIN_ACK);
 	parent_take(FANIN_TYPE_JOIN);
 	nonce = join->nonce;
-	/* A parent that answers, if slowly, is not silent. */
+	/* A parent that answers slowly is not silent. */
 	for (unsigned int i = 0; i < 40; i++) {
 		if (i % 10 == 0)
 			parent_ack(FANIN_JOIN_WAITING, nonce, WINDOW);
 		ck_assert_uint_eq(rejoin(i % CHILDREN, 5 + i % CHILDREN), FANIN_TYPE_JOIN_ACK);
 		parent_take(FANIN_TYPE_JOIN);
 	}
-	/* One that is silent is asked on. */
+	/* The switch keeps asking a silent parent. */
 	for (unsigned int i = 0; i < 40; i++) {
 		if (rejoin(0, 5) == FANIN_TYPE_JOIN_ACK) {
 			parent_take(FANIN_TYPE_JOIN);
@@ -456,7 +464,10 @@ START_TEST(a_rejoining_host_hears_that_the_parent_is_silent)
 	}
 	ck_assert_uint_ge(refused, 10);
 	ck_assert_uint_le(refused, 20);
-	/* It answers again; and what it refuses is told, be it that its own parent is silent. */
+	/*
+	 * The parent answers again. Its refusal is passed on, even if the reason is that its own
+	 * parent is silent.
+	 */
 	parent_ack(FANIN_JOIN_WAITING, nonce, WINDOW);
 	ck_assert_uint_eq(rejoin(0, 5), FANIN_TYPE_JOIN_ACK);
 	parent_packet(FANIN_TYPE_REFUSED, 0, NULL, 0, headers);
@@ -488,7 +499,7 @@ START_TEST(sums_go_up_and_results_come_down)
 }
 END_TEST
 
-/* The query that a child's became: the next frame to the parent. */
+/* Expects a child's query as the next frame to the parent. */
 static void
 expect_query_upward(unsigned int child, uint32_t block, uint32_t number)
 {
@@ -502,7 +513,7 @@ expect_query_upward(unsigned int child, uint32_t block, uint32_t number)
 	parent_is_silent();
 }
 
-/* The parent answers a child's query. */
+/* Answers a child's query as the parent. */
 static void
 parent_answers(uint32_t epoch, unsigned int child, uint32_t block, uint32_t number,
 	       enum fanin_block_state state, const struct answer_words *body)
@@ -534,7 +545,7 @@ START_TEST(lost_packets_are_repeated_where_they_were_lost)
 
 	open_variant(_i);
 	epoch = start_run(5);
-	/* A sibling is missing: that is known here, and the parent is not troubled. */
+	/* A sibling is missing: the switch knows this itself, and does not ask the parent. */
 	host_contribute(&sw, job, 0, epoch, 0, false);
 	host_contribute(&sw, job, 2, epoch, 0, false);
 	host_query(&sw, job, 2, epoch, 0, 7, true);
@@ -544,14 +555,14 @@ START_TEST(lost_packets_are_repeated_where_they_were_lost)
 	host_contribute(&sw, job, 1, epoch, 0, false);
 	expect_upward(0);
 
-	/* It went up: the parent is troubled only once the block is overdue. */
+	/* The sum has gone up: the parent is asked only once the block is overdue. */
 	host_contribute(&sw, job, 1, epoch, 0, true);
 	host_take_answer(&sw, 1, 0, got);
 	host_query(&sw, job, 1, epoch, 0, 8, false);
 	host_take_answer(&sw, 1, 8, got);
 	ck_assert_uint_eq(got->fanin.count, FANIN_BLOCK_SENT);
 	parent_is_silent();
-	/* Lost on the way there: it goes up again, and no child hears of it. */
+	/* The sum was lost on the way up: it is sent again, and no child learns of it. */
 	host_query(&sw, job, 1, epoch, 0, 9, true);
 	expect_query_upward(1, 0, 9);
 	parent_answers(PARENT_EPOCH, 1, 0, 9, FANIN_BLOCK_ABSENT, &nothing);
@@ -560,13 +571,13 @@ START_TEST(lost_packets_are_repeated_where_they_were_lost)
 	send_result(0);
 	expect_results(0);
 
-	/* Lost on the way to a child: answered here. */
+	/* The result was lost on the way to a child: this switch repeats it. */
 	host_query(&sw, job, 1, epoch, 0, 10, true);
 	expect_result_at(1, 0);
 	host_take_answer(&sw, 1, 10, got);
 	ck_assert_uint_eq(got->fanin.count, FANIN_BLOCK_DONE);
 	parent_is_silent();
-	/* And the parent's repetition of what came already changes nothing. */
+	/* If the parent repeats the result after that, nothing changes. */
 	send_result(0);
 	ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), 0);
 	job_stats(job, &stats);
@@ -600,12 +611,12 @@ START_TEST(parent_s_answer_reaches_the_child_that_asked)
 	ck_assert_uint_eq(got->fanin.members, 0);
 	ck_assert_uint_eq(answer_missing(passed), 0x30);
 	ck_assert_uint_eq(answer_ended(passed), 0x20);
-	/* It says nothing of this hop. */
+	/* The answer says nothing of this hop. */
 	ck_assert_uint_eq(passed->body.n_blocks, 0);
 	ck_assert_uint_eq(passed->body.level, 1);
 	children_are_silent();
 
-	/* Of a run that is over, or to no child of this switch: nobody's. */
+	/* Answers of a run that is over, or to a child that does not exist, are dropped. */
 	parent_answers(PARENT_EPOCH - 1, 1, 0, 9, FANIN_BLOCK_OPEN, &body);
 	parent_answers(PARENT_EPOCH, CHILDREN, 0, 9, FANIN_BLOCK_OPEN, &body);
 	children_are_silent();
@@ -635,11 +646,11 @@ START_TEST(refusal_by_the_parent_reaches_all_children)
 		ck_assert_uint_eq(got->fanin.block, 0);
 		ck_assert_uint_eq(got->fanin.count, FANIN_REASON_MISMATCH);
 	}
-	/* Of a run that is over: none of theirs. */
+	/* A refusal of a run that is over is not for the children. */
 	headers->fanin.epoch = PARENT_EPOCH - 1;
 	put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
 	children_are_silent();
-	/* A block that none of them has sent: a forger's. */
+	/* A refusal of a block that no child has sent comes from a forger. */
 	headers->fanin.epoch = PARENT_EPOCH;
 	headers->fanin.block = 1u << 20;
 	headers->fanin.count = FANIN_REASON_BLOCK_WINDOW;
@@ -651,7 +662,8 @@ START_TEST(refusal_by_the_parent_reaches_all_children)
 END_TEST
 
 /*
- * The result of a block, from a child that has it already. Its values are those of parent_result.
+ * Sends the result of a block from a child that has it already. Its values are those of
+ * parent_result.
  */
 static void
 tell_known(unsigned int child, uint32_t epoch, uint32_t block, bool again)
@@ -693,20 +705,20 @@ START_TEST(result_that_a_child_knows_is_everybody_s)
 
 	open_variant(_i);
 	epoch = start_run(5);
-	/* As the first of its block, */
+	/* As the first packet of its block, */
 	tell_known(1, epoch, 0, false);
 	expect_known_upward(0);
-	/* after contributions that it makes needless, */
+	/* after contributions, which it makes superfluous, */
 	host_contribute(&sw, job, 0, epoch, 1, false);
 	host_contribute(&sw, job, 2, epoch, 1, false);
 	tell_known(1, epoch, 1, false);
 	expect_known_upward(1);
-	/* and after the sum went up, where other switches may have got nothing. */
+	/* and after the sum went up, as other switches may have received nothing. */
 	contribute_all(epoch, 2);
 	expect_upward(2);
 	tell_known(2, epoch, 2, false);
 	expect_known_upward(2);
-	/* Lost upward: a child that asks again makes it go once more. */
+	/* The packet was lost on the way up: a query of a child makes it go up again. */
 	host_query(&sw, job, 0, epoch, 1, 9, true);
 	expect_query_upward(0, 1, 9);
 	parent_answers(PARENT_EPOCH, 0, 1, 9, FANIN_BLOCK_ABSENT, &nothing);
@@ -717,8 +729,8 @@ START_TEST(result_that_a_child_knows_is_everybody_s)
 		expect_results(block);
 	}
 	/*
-	 * Who comes only now has not asked yet, but has the result at once; not a second time
-	 * unasked.
+	 * A child that contributes only now gets the result at once, although it has not queried
+	 * it, but not a second time.
 	 */
 	host_contribute(&sw, job, 0, epoch, 0, false);
 	expect_result_at(0, 0);
@@ -727,7 +739,7 @@ START_TEST(result_that_a_child_knows_is_everybody_s)
 	tell_known(1, epoch, 0, true);
 	expect_result_at(1, 0);
 
-	/* The slots go on as ever. */
+	/* Slots continue to work. */
 	for (uint32_t block = 3; block < 4 * WINDOW; block++) {
 		contribute_all(epoch, block);
 		expect_upward(block);
@@ -751,7 +763,7 @@ START_TEST(known_result_is_checked_as_a_contribution_is)
 	tell_known(1, epoch - 1, 0, false);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_EPOCH), 1);
 	/*
-	 * It is told, as it may have nothing else to send by which it would notice that its run is
+	 * Each child is notified, as it may have nothing to send that would show that its run is
 	 * over.
 	 */
 	ck_assert_uint_eq(ring_switch_take(&sw, 1, buffer), FANIN_PAYLOAD_OFFSET);
@@ -767,8 +779,8 @@ START_TEST(known_result_is_checked_as_a_contribution_is)
 END_TEST
 
 /*
- * A result that somebody else made is dropped for its reason, and the block still gets the true
- * one.
+ * Sends a forged result, which must be dropped for its reason; the block still gets the true
+ * result.
  */
 static void
 forge(uint16_t port, uint32_t epoch, uint64_t key, uint32_t source_be, enum fanin_reason reason)
@@ -778,7 +790,10 @@ forge(uint16_t port, uint32_t epoch, uint64_t key, uint32_t source_be, enum fani
 	uint64_t before = ring_switch_drops(&sw, reason);
 	size_t len = parent_result(epoch, 0, frame);
 
-	/* To the switch itself: to the group, it is a foreign frame on any other port. */
+	/*
+	 * The frame is for the switch itself: to the group it would be a foreign frame on any other
+	 * port.
+	 */
 	memcpy(headers->eth.dst, sw.pipeline->mac, 6);
 	headers->ip.dst_be = sw.pipeline->ip_be;
 	headers->ip.src_be = source_be;
@@ -807,19 +822,19 @@ START_TEST(only_the_parent_is_believed)
 	forge(PARENT_PORT, PARENT_EPOCH, key + 1, parent_ip_be, FANIN_REASON_KEY);
 	forge(PARENT_PORT, PARENT_EPOCH + 1, key, parent_ip_be, FANIN_REASON_EPOCH);
 
-	/* Another station that took the parent's address, on the parent's port. */
+	/* Another station with the parent's address, on the parent's port. */
 	parent_result(PARENT_EPOCH, 0, frame);
 	((struct fanin_headers *)frame)->eth.src[5]++;
 	put_from_parent(frame, FANIN_PAYLOAD_OFFSET + RING_SWITCH_COUNT * 4);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_DIRECTION), 3);
 	ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), 0);
 
-	/* Another shape than the block's. */
+	/* A result of another shape than the block's. */
 	parent_result(PARENT_EPOCH, 0, frame);
 	((struct fanin_headers *)frame)->fanin.op = FANIN_WIRE_MAX;
 	put_from_parent(frame, FANIN_PAYLOAD_OFFSET + RING_SWITCH_COUNT * 4);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_MISMATCH), 1);
-	/* A block that nobody waits for. */
+	/* A result of a block that no child waits for. */
 	send_result(1);
 	ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), 0);
 
@@ -829,7 +844,10 @@ START_TEST(only_the_parent_is_believed)
 }
 END_TEST
 
-/* With the parent's addresses and keys, on its link; to this job's group, and to another one's. */
+/*
+ * Results with the parent's addresses and keys, on its link: to this job's group, and to another
+ * job's.
+ */
 START_TEST(no_result_of_a_stranger_on_the_link_goes_down)
 {
 	uint8_t frame[4096];
@@ -901,11 +919,11 @@ END_TEST
 
 #define MANY 1000
 #define MANY_LOW 64      /* child 0, */
-#define MANY_PAYLOAD 256 /* less than what is said of ranks */
+#define MANY_PAYLOAD 256 /* less than the sets of ranks need */
 #define MANY_HIGH 70     /* child 1, */
 #define MANY_FIRST 900   /* and child 2, a switch with all from here on */
 
-/* A JOIN_ACK, an ANSWER or a PROBE_ACK in a job of so many ranks, as large as that makes it. */
+/* A JOIN_ACK, an ANSWER or a PROBE_ACK in a job of this many ranks, with its sets of ranks. */
 struct many_body {
 	union {
 		struct fanin_join_ack_body ack;
@@ -942,7 +960,7 @@ make_many_job(void)
 	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);
 }
 
-/* The set of ranks at some place behind the headers of the last frame. */
+/* Returns the set of ranks at an offset after the headers of the last frame. */
 static struct fanin_ranks
 set_in_frame(size_t offset)
 {
@@ -991,7 +1009,7 @@ START_TEST(sets_of_ranks_are_as_long_as_the_job_needs)
 	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_JOIN);
 	ck_assert_uint_eq(got->fanin.rank, MANY_LOW);
 	memcpy(&nonce, got + 1, sizeof(nonce));
-	/* JOIN_ACK: those here, and what the parent says of others. */
+	/* JOIN_ACK: the ranks here, and the others as the parent says. */
 	body.ack = (struct fanin_join_ack_body){ .nonce = nonce,
 						 .state = FANIN_JOIN_ACTIVE,
 						 .size = MANY,
@@ -1011,7 +1029,7 @@ START_TEST(sets_of_ranks_are_as_long_as_the_job_needs)
 	found = set_in_frame(sizeof(body.ack));
 	ck_assert(fanin_ranks_equal(&found, &expected));
 
-	/* ANSWER of this switch: whom the block misses. */
+	/* ANSWER of this switch: the ranks that the block lacks. */
 	host_contribute(&sw, job, 0, epoch, 0, false);
 	host_query(&sw, job, 0, epoch, 0, 7, true);
 	do
@@ -1042,7 +1060,7 @@ START_TEST(another_switchs_report_of_its_ranks_is_passed_on)
 	for (unsigned int i = 0; i < CHILDREN; i++)
 		job->members[i].joined = true;
 	job->joined = job->params.children;
-	/* PROBE_ACK: of its own ranks only. */
+	/* PROBE_ACK: about its own ranks only. */
 	memset(sets, 0xff, set_len);
 	fanin_ranks_write(sets + set_len, &told.silent, MANY);
 	sets[set_len + MANY_LOW / 8] = 0xff;
@@ -1051,15 +1069,15 @@ START_TEST(another_switchs_report_of_its_ranks_is_passed_on)
 	ring_switch_put(&sw, 2, frame, len);
 	ck_assert(fanin_ranks_equal(&job->ended, below));
 	ck_assert(fanin_ranks_is_empty(&job->silent));
-	/* One that is as long as a smaller job's says nothing. */
+	/* A PROBE_ACK with the length for a smaller job is ignored. */
 	len = host_packet(&sw, 2, FANIN_TYPE_PROBE_ACK, job->params.id, epoch, &body,
 			  fanin_probe_ack_len(MANY) - 8, (struct fanin_headers *)frame);
 	ring_switch_put(&sw, 2, frame, len);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_BODY), 1);
 
 	/*
-	 * The parent's ANSWER goes down to who had asked, and nothing of what it says of ranks is
-	 * lost.
+	 * The parent's ANSWER goes down to the child that has sent the query, with all its sets of
+	 * ranks.
 	 */
 	told.missing = fanin_ranks_all(MANY);
 	told.ended = fanin_ranks_one(3);
@@ -1082,7 +1100,7 @@ START_TEST(another_switchs_report_of_its_ranks_is_passed_on)
 	ck_assert_uint_eq(fanin_ranks_count(&told.missing), MANY);
 	ck_assert(fanin_ranks_has(&told.ended, 3) && fanin_ranks_count(&told.ended) == 1);
 	ck_assert(fanin_ranks_has(&told.silent, 999) && fanin_ranks_count(&told.silent) == 1);
-	/* One without room for the sets is nobody's. */
+	/* An ANSWER without room for the sets is dropped. */
 	len = parent_packet(FANIN_TYPE_ANSWER, PARENT_EPOCH, &body, fanin_answer_len(MANY) - 8,
 			    (struct fanin_headers *)frame);
 	((struct fanin_headers *)frame)->fanin.rank = MANY_LOW;
@@ -1111,7 +1129,7 @@ many_close(void)
 	ring_switch_close(&sw);
 }
 
-/* What is said of so many ranks does not fit into the packets of a link like this. */
+/* The sets of this many ranks do not fit into the packets of such a link. */
 START_TEST(a_link_that_is_too_small_for_so_many_ranks_is_refused)
 {
 	struct job_spec spec = { .key = RING_SWITCH_KEY,

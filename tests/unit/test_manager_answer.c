@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of how the library reads the network manager's answer to a join of a job whose blocks have
- * leaders: all that a switch would tell is in it, and each part that is wrong is named. Other
- * answers are the net tests' concern.
+ * Tests of reading the network manager's answer to a join of a job whose blocks have leaders: it
+ * has all values that a switch would tell, and an error names each invalid part. Other answers are
+ * tested by the net tests.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,8 +25,8 @@ static struct fanin_manager_answer answer;
 static struct fanin_error error;
 
 /*
- * Reads the good answer with one member replaced, or removed. json: NULL: removed; key: NULL: none.
- * Returns the status.
+ * Reads the valid answer with one member replaced or removed. json: NULL: removed; key: NULL: no
+ * member. Returns the status.
  */
 static int
 read_with(const char *key, const char *json)
@@ -64,7 +64,7 @@ START_TEST(an_answer_has_what_a_switch_would_tell)
 	ck_assert_uint_eq(answer.trees[0].home.switch_ip_be, inet_addr("10.77.1.254"));
 	ck_assert_uint_eq(answer.trees[0].peers[0].ip_be, inet_addr("10.77.0.1"));
 	fanin_manager_answer_free(&answer);
-	/* What is of use, but not needed. */
+	/* Members that are useful, but not required. */
 	ck_assert_int_eq(read_with("slots", NULL), FANIN_OK);
 	ck_assert_uint_eq(answer.slots, 0);
 	fanin_manager_answer_free(&answer);
@@ -149,7 +149,7 @@ START_TEST(events_are_told_in_words)
 		  "job \"j\": moved to the switch 10.0.1.254" },
 		{ "{\"event\":\"no_path\",\"job\":\"j\",\"tree\":0,\"reason\":\"two\\nlines\"}",
 		  "job \"j\": no path: two lines" },
-		/* Of a newer manager. */
+		/* An event of a newer manager. */
 		{ "{\"event\":\"brand_new\",\"so\":1}", "brand new" },
 	};
 	const struct fanin_log log = { .print = log_keep };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the manager makes of anything that happens in any order: switches fail, come back, are full
- * or restart, what they have done is not heard, ports go down, hosts come and go, the manager is
- * killed. The same with parameter servers, which fail as switches do.
+ * The manager under random events in any order: switches fail, come back, are full or restart,
+ * their answers are lost, ports go down, hosts come and go, the manager is killed. The same with
+ * parameter servers, which fail as switches do.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,14 +20,16 @@
 #include "tests/unit/manager_jobs_rig.h"
 #include "tests/unit/suites.h"
 
-/* What the rig's jobs are, with servers or without. */
+/* Returns the handler of the rig's jobs, with servers or without. */
 static const char *
 handler(void)
 {
 	return manager_rig.n_peers > MANAGER_RIG_SWITCHES ? "serving" : "auto";
 }
 
-/* A job that runs has all of its trees, each with a server at its root or none. */
+/*
+ * Checks that a running job has all of its trees, each with a server at its root, or none with one.
+ */
 static void
 check_trees(struct group *group)
 {
@@ -45,7 +47,7 @@ check_trees(struct group *group)
 	}
 }
 
-/* One thing that happens by chance: mostly a switch answers. */
+/* Makes one random event happen: mostly a switch answers. */
 static void
 happen(struct random *random)
 {
@@ -57,12 +59,12 @@ happen(struct random *random)
 			manager_rig_lose(index);
 		break;
 	case 1:
-		/* What it was asked last it has done, but nobody hears of it. */
+		/* It has carried out its last request, but the answer is lost. */
 		if (manager_rig_is_up(index))
 			manager_rig_do_unheard(index);
 		break;
 	case 2:
-		/* It has been started anew. */
+		/* It was started anew. */
 		if (!manager_rig_is_up(index))
 			json_object_clear(manager_rig.jobs[index]);
 		break;
@@ -87,7 +89,7 @@ happen(struct random *random)
 		manager_rig_serve_one(index);
 	}
 	moves_end_jobs(manager_rig.manager);
-	/* What a switch has is known as of its last answer, whatever has failed. */
+	/* The number of a switch's jobs is known as of its last answer, whatever has failed. */
 	for (uint16_t i = 0; i < manager_rig.n_peers; i++) {
 		if (manager_rig_is_up(i))
 			ck_assert_uint_eq(manager_rig.manager->peers[i].jobs,
@@ -96,8 +98,8 @@ happen(struct random *random)
 }
 
 /*
- * All switches and ports are there again, with room, and the manager has had the time to do what
- * there is to do.
+ * Brings back all switches and ports, with room for jobs, and gives the manager time to finish its
+ * work.
  */
 static void
 heal(void)
@@ -123,13 +125,13 @@ START_TEST(after_anything_a_job_has_all_its_trees_or_is_gone)
 	struct random random = random_seed((uint64_t)_i);
 	struct group *group;
 
-	/* Three trees fill the leaves, every other time. */
+	/* Every other time three trees fill the leaves. */
 	limit_jobs(_i % 2 == 0 ? 8 : 3);
 	join_with(3, handler(), false);
 	for (unsigned int i = random_below(&random, 120); i > 0; i--)
 		happen(&random);
 	heal();
-	/* If it was not made when the manager was killed, it is gone. */
+	/* If the job was not created when the manager was killed, it is gone. */
 	group = group_find(&manager_rig.manager->groups, "j");
 	check_trees(group);
 	ck_assert(group == NULL || group->state == GROUP_NETWORK);
@@ -139,7 +141,7 @@ START_TEST(after_anything_a_job_has_all_its_trees_or_is_gone)
 }
 END_TEST
 
-/* A host asks for something, and may be refused. */
+/* Sends a request of a host, which may be refused. */
 static void
 ask(unsigned int rank,
     json_t *(*command)(void *, struct control_client *, json_t *, const json_t *,
@@ -154,10 +156,7 @@ ask(unsigned int rank,
 	json_decref(id);
 }
 
-/*
- * A host is lost, for good or in silence, or leaves, or comes back, or joins; or somebody destroys
- * the job.
- */
+/* Loses a host, for good or in silence, makes it leave, come back or join, or destroys the job. */
 static void
 happen_to_host(struct random *random)
 {
@@ -192,7 +191,7 @@ happen_to_host(struct random *random)
 		host_end_grace(manager_rig.manager, UINT64_MAX);
 }
 
-/* _i: odd, if a job that loses a host is to be destroyed. */
+/* _i: if odd, a job that loses a host is destroyed. */
 START_TEST(jobs_are_whole_or_gone_after_hosts_act_and_switches_fail)
 {
 	struct random random = random_seed((uint64_t)_i + 1000000);
@@ -204,7 +203,7 @@ START_TEST(jobs_are_whole_or_gone_after_hosts_act_and_switches_fail)
 			happen_to_host(&random);
 		else
 			happen(&random);
-		/* Nobody reads what is said. */
+		/* The messages are not checked. */
 		for (unsigned int k = 0; k < MANAGER_RIG_HOSTS; k++)
 			was_told(k, "");
 	}
@@ -219,7 +218,7 @@ START_TEST(jobs_are_whole_or_gone_after_hosts_act_and_switches_fail)
 }
 END_TEST
 
-/* More of them, for a long run: FANIN_HAPPENINGS=10000. */
+/* A long run has more repetitions: FANIN_HAPPENINGS=10000. */
 static int
 repetitions(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of how the manager finds hosts that its topology does not list: which switches it asks, how
- * long, what it does with what they say, and what of that it knows after a restart.
+ * Tests of how the manager finds hosts that its topology does not list: which switches it asks, for
+ * how long, how it uses their answers, and what it knows after a restart.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "tests/unit/manager_rig.h"
 #include "tests/unit/suites.h"
 
-/* A host asks for the job "j" of two, as this rank, or any. */
+/* Makes a host join the job "j" of two, as this rank, or any. */
 static void
 join_as(unsigned int host, int rank, const char *ip)
 {
@@ -46,7 +46,7 @@ job(void)
 	return group_find(&manager_rig.manager->groups, "j");
 }
 
-/* A while later: who is not found is asked for again. */
+/* Waits a while, after which the manager looks again for hosts that it has not found. */
 static void
 wait_a_little(void)
 {
@@ -61,7 +61,7 @@ wait_long(void)
 	manager_rig_serve_all();
 }
 
-/* Where the tree of a job of two has its hosts. */
+/* Checks where the tree of a job of two has its hosts. */
 static void
 check_places(const struct group *group)
 {
@@ -79,7 +79,7 @@ check_places(const struct group *group)
 	}
 }
 
-/* What a host was told in place of a job. Aborts the test if it was told something else. */
+/* Checks that a host was refused with this message. Aborts the test otherwise. */
 static void
 check_refused(unsigned int rank, const char *message)
 {
@@ -101,7 +101,7 @@ START_TEST(hosts_that_are_not_listed_are_found_at_their_switches)
 	join(0, "10.0.0.1");
 	join(1, "10.0.1.1");
 	ck_assert_int_eq(job()->state, GROUP_GATHERING);
-	/* Those that know nothing are not waited for. */
+	/* The manager does not wait for switches that can't answer. */
 	ck_assert(manager_rig_serve_one(LEAF0));
 	ck_assert(manager_rig_serve_one(LEAF1));
 	ck_assert_int_eq(job()->state, GROUP_INSTALLING);
@@ -130,7 +130,7 @@ START_TEST(a_job_of_found_hosts_moves_after_the_managers_restart)
 	manager_rig_serve_all();
 	check_places(job());
 	root = job()->nodes[0].switch_index;
-	/* No switch is asked again: not even the leaves would know the hosts' places. */
+	/* No switch can be asked: not even the leaves could tell the hosts' places. */
 	manager_rig.is_silent[LEAF0] = manager_rig.is_silent[LEAF1] = true;
 	manager_rig_restart();
 	manager_rig_lose(root);
@@ -152,7 +152,7 @@ START_TEST(a_host_that_answers_late_is_asked_for_again_where_it_may_be)
 	ck_assert_int_eq(job()->state, GROUP_GATHERING);
 	manager_rig.is_silent[LEAF0] = false;
 	discover_tick(manager_rig.manager, clock_ms() + 1500);
-	/* Who has said that it is not his is left in peace. */
+	/* Switches that don't have the host are not asked again. */
 	for (uint16_t i = LEAF1; i < MANAGER_RIG_SWITCHES; i++)
 		ck_assert(!manager_rig_serve_one(i));
 	manager_rig_serve_all();
@@ -255,7 +255,7 @@ START_TEST(a_host_that_leaves_while_others_are_looked_for_may_come_back)
 	host_closed(manager_rig.manager, &manager_rig.clients[0], job());
 	ck_assert(TAILQ_EMPTY(&manager_rig.manager->searches));
 	ck_assert_uint_eq(job()->n_members, 1);
-	/* What was asked for it is answered, and nobody wants to know. */
+	/* The requests about it are answered, and the answers are ignored. */
 	manager_rig_serve_all();
 	wait_long();
 	ck_assert_int_eq(job()->state, GROUP_GATHERING);
@@ -313,7 +313,7 @@ START_TEST(where_a_host_was_found_is_kept_as_long_as_its_switch_is_known)
 	ck_assert_ptr_eq(link, &after->members[1].found);
 	ck_assert(topology_host_first(link) == link && link->next == NULL);
 	again = group_document(after, true);
-	/* Members may come back: what else is kept is the same. */
+	/* Members may come back; everything else that is kept is the same. */
 	for (size_t i = 0; i < MANAGER_RIG_HOSTS; i++) {
 		json_object_del(json_array_get(json_object_get(document, "members"), i), "state");
 		json_object_del(json_array_get(json_object_get(again, "members"), i), "state");
@@ -383,7 +383,7 @@ END_TEST
 START_TEST(listed_hosts_are_not_looked_for)
 {
 	manager_rig.config.topology.discover_hosts = true;
-	/* The listed host has another link, at leaf2: hosts that are found have one. */
+	/* The listed host has another link, at leaf2; hosts that are found have one link. */
 	join(0, "10.0.0.1");
 	join(1, "10.0.1.1");
 	ck_assert_int_eq(job()->state, GROUP_INSTALLING);
@@ -393,7 +393,7 @@ START_TEST(listed_hosts_are_not_looked_for)
 }
 END_TEST
 
-/* Ranks that the manager has given while it looked for hosts are nobody's if one of them leaves. */
+/* Ranks that the manager has given while it looked for hosts become free if one of them leaves. */
 START_TEST(a_rank_that_nobody_has_asked_for_is_free_when_a_host_leaves)
 {
 	manager_rig.is_silent[LEAF0] = manager_rig.is_silent[LEAF1] = true;
@@ -403,7 +403,7 @@ START_TEST(a_rank_that_nobody_has_asked_for_is_free_when_a_host_leaves)
 	host_closed(manager_rig.manager, &manager_rig.clients[1], job());
 	ck_assert_uint_eq(job()->n_members, 1);
 	ck_assert_int_eq(job()->members[0].rank, GROUP_NO_RANK);
-	/* Whoever comes may have the first one. */
+	/* Any host may have the first rank. */
 	manager_rig.is_silent[LEAF0] = manager_rig.is_silent[LEAF1] = false;
 	join_as(1, 0, "10.0.1.1");
 	manager_rig_serve_all();

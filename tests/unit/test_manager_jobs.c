@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of what the manager does with jobs when something happens in the middle: a switch or a host
- * is lost, somebody destroys the job, the manager is killed, the disk is full.
+ * Tests of the manager's jobs when something happens in the middle: a switch or a host is lost, the
+ * job is destroyed, the manager is killed, the disk is full.
  */
 #include <errno.h>
 #include <string.h>
@@ -26,7 +26,7 @@ START_TEST(a_switch_that_has_answered_is_asked_again_after_a_heartbeat)
 
 	ck_assert_uint_eq(reconcile_due(peer), now_ms);
 	reconcile_tick(manager, peer, now_ms);
-	/* It is the answer's time that is waited for now, which peer_serve knows. */
+	/* The manager now waits until the time of the answer, which peer_serve knows. */
 	ck_assert(peer->pinging);
 	ck_assert_uint_eq(reconcile_due(peer), peer->reconcile_ms);
 	ck_assert(manager_rig_serve_one(LEAF0));
@@ -39,8 +39,8 @@ START_TEST(a_switch_that_has_answered_is_asked_again_after_a_heartbeat)
 END_TEST
 
 /*
- * The handlers of the rig's switches are "usual" and "ordered", of whose slots each pair of
- * children takes a packet.
+ * The handlers of the rig's switches are "usual" and "ordered"; a slot of the latter takes a packet
+ * for each pair of children.
  */
 START_TEST(a_job_without_a_handler_gets_the_switches_choice)
 {
@@ -62,7 +62,7 @@ START_TEST(a_reproducible_job_gets_the_handler_that_keeps_an_order)
 }
 END_TEST
 
-/* A switch comes back as another build. */
+/* Makes a switch come back as another build. */
 static void
 become(uint16_t index, bool *flag)
 {
@@ -71,7 +71,7 @@ become(uint16_t index, bool *flag)
 	manager_rig_raise(index);
 }
 
-/* What host 0 is told in answer to its join; freed by the next one. */
+/* Returns host 0's refusal in answer to its join; freed by the next call. */
 static const char *
 refusal(void)
 {
@@ -104,7 +104,7 @@ START_TEST(a_switch_that_does_not_tell_of_its_handlers_is_named)
 }
 END_TEST
 
-/* It keeps an order as well, which is not that of ranks. */
+/* The switch keeps an order, too, but not that of ranks. */
 START_TEST(a_reproducible_job_is_refused_at_a_switch_that_does_not_know_the_order_of_ranks)
 {
 	static const char *const names[] = { "auto", "ordered" };
@@ -124,7 +124,7 @@ START_TEST(a_reproducible_job_is_refused_at_a_switch_that_does_not_know_the_orde
 }
 END_TEST
 
-/* Nor does a job that runs go there, which waits for another switch then. */
+/* A running job does not move there either, but waits for another switch. */
 START_TEST(a_reproducible_job_does_not_move_to_a_switch_that_does_not_know_the_order_of_ranks)
 {
 	struct group *group = join_with(1, "auto", true);
@@ -362,7 +362,7 @@ START_TEST(a_job_that_ended_while_the_disk_was_full_does_not_come_back)
 }
 END_TEST
 
-/* A host whose connection was lost comes back. Returns what it is answered, a new reference. */
+/* A host whose connection was lost comes back. Returns the answer, a new reference. */
 static json_t *
 reattach(const struct group *group, unsigned int rank)
 {
@@ -378,9 +378,7 @@ reattach(const struct group *group, unsigned int rank)
 	return result;
 }
 
-/*
- * Loses a host and has it back; it must be told that the tree is there, or that it is not and why.
- */
+/* Loses a host, which comes back; it must be told that the tree is there, or why it is not. */
 static void
 check_answer(const struct group *group, unsigned int rank, bool stranded, bool has_home)
 {
@@ -404,7 +402,7 @@ START_TEST(a_host_that_comes_back_is_told_whether_the_tree_is_there)
 	check_answer(group, 0, false, true);
 	manager_rig_lose(LEAF1);
 	check_answer(group, 0, true, true);
-	/* The manager knows it after a restart, too, when it does not look after jobs yet. */
+	/* The manager knows this after a restart, too, when it does not look after jobs yet. */
 	manager_rig.config.dead_after_ms = 60000;
 	manager_rig_restart();
 	group = group_find(&manager_rig.manager->groups, "j");
@@ -416,7 +414,7 @@ START_TEST(a_host_that_comes_back_is_told_whether_the_tree_is_there)
 	moves_go_on(manager_rig.manager, "the test says so");
 	ck_assert(was_told(1, "restored"));
 	check_answer(group, 0, false, true);
-	/* Its next tree can't be made, and the old one is gone. */
+	/* The next tree can't be made, and the old one is gone. */
 	memset(manager_rig.full, 1, sizeof(manager_rig.full));
 	manager_rig_lose(root_of(group));
 	manager_rig_serve_all();
@@ -429,7 +427,7 @@ START_TEST(a_host_that_comes_back_is_told_whether_the_tree_is_there)
 }
 END_TEST
 
-/* The ranks that the answer to a reattach, given up then, has in a list; 0: there is none. */
+/* Returns the ranks in a list of the answer to a reattach, which is freed; 0: there is no list. */
 static uint64_t
 take_ranks(json_t *result, const char *name)
 {
@@ -447,7 +445,7 @@ START_TEST(others_hear_of_a_host_whose_links_are_all_down)
 {
 	struct group *group = join_and_serve(1);
 
-	/* One of rank 0's two links: the job goes on over the other one. */
+	/* One of rank 0's two links goes down: the job continues over the other one. */
 	manager_rig.port_is_down[LEAF0][6] = true;
 	manager_rig_look_at(LEAF0);
 	manager_rig_serve_all();
@@ -456,7 +454,7 @@ START_TEST(others_hear_of_a_host_whose_links_are_all_down)
 	manager_rig_look_at(LEAF2);
 	manager_rig_serve_all();
 	ck_assert(was_told(1, "members_silent"));
-	/* Who was away meanwhile is told when it is back. */
+	/* A host that was away meanwhile is told when it is back. */
 	lose_host(1);
 	ck_assert_uint_eq(take_ranks(reattach(group, 1), "silent"), 1 << 0);
 	manager_rig.port_is_down[LEAF2][6] = false;
@@ -468,7 +466,7 @@ START_TEST(others_hear_of_a_host_whose_links_are_all_down)
 }
 END_TEST
 
-/* The connection of a host ends because nothing is heard of it. */
+/* Ends the connection of a host because of its silence. */
 static void
 miss_host(unsigned int rank)
 {
@@ -486,7 +484,7 @@ START_TEST(others_hear_of_a_host_that_nothing_is_heard_of)
 	ck_assert(was_told(1, "members_silent"));
 	json_decref(reattach(group, 0));
 	ck_assert(was_told(1, "members_silent"));
-	/* And if it does not come back. */
+	/* The same happens if it does not come back. */
 	miss_host(0);
 	ck_assert(was_told(1, "members_silent"));
 	host_end_grace(manager_rig.manager, UINT64_MAX);
@@ -503,7 +501,7 @@ START_TEST(changes_in_one_turn_are_told_in_one_event)
 	ck_assert_uint_eq(take_ranks(reattach(group, 0), "silent"), 0);
 	miss_host(0);
 	ck_assert_uint_eq(count_told(1, "members_silent"), 1);
-	/* The one that is back is not told that it is silent itself. */
+	/* The host that is back is not told that it is silent itself. */
 	ck_assert_uint_eq(take_ranks(reattach(group, 0), "silent"), 0);
 	miss_host(0);
 	ck_assert_uint_eq(count_told(1, "members_silent"), 0);
@@ -541,7 +539,7 @@ START_TEST(a_host_that_has_left_is_not_lost_when_the_manager_is_started_again)
 	ck_assert(!was_told(1, "job_destroyed"));
 	ck_assert_uint_eq(manager_rig.manager->counters.hosts_lost, 0);
 	check_runs(group_find(&manager_rig.manager->groups, "j"));
-	/* The other one is the last. */
+	/* The other host is the last one. */
 	json_decref(host_leave(manager_rig.manager, &manager_rig.clients[1], NULL, none, &error));
 	check_nothing_left();
 	json_decref(none);
@@ -551,7 +549,7 @@ END_TEST
 START_TEST(a_damaged_entry_goes_and_its_job_with_it)
 {
 	join_and_serve(2);
-	/* Nothing is wrong but the size of its first tree. */
+	/* Everything is valid except the size of its first tree. */
 	manager_rig_restart_after(
 		"UPDATE groups SET document = replace(document, '\"size\":2', '\"size\":0') WHERE name = 'j'");
 	check_nothing_left();
@@ -598,7 +596,7 @@ START_TEST(jobs_of_a_manager_of_the_same_name_with_another_database_stay)
 	manager_rig_serve_all();
 	ck_assert_str_ne(manager_rig.manager->owner, owner);
 	ck_assert_uint_eq(manager_rig.manager->counters.strays_removed, 0);
-	/* Those that the database knows are not there any more, as far as this manager can tell. */
+	/* For this manager the jobs that the database knows are missing. */
 	ck_assert_uint_eq(manager_rig.manager->counters.missing, 3);
 	jobs = command_jobs(manager_rig.manager, none, &error);
 	ck_assert_uint_ge(json_array_size(json_object_get(jobs, "namesakes")), 1);
@@ -625,7 +623,7 @@ START_TEST(jobs_without_an_id_are_of_the_manager_of_their_name)
 	json_decref(reattach(group, 0));
 	json_decref(host_leave(manager_rig.manager, &manager_rig.clients[0], NULL, none, &error));
 	json_decref(reattach(group, 1));
-	/* They are destroyed by the owner that they have. */
+	/* They are destroyed with the owner that they have. */
 	json_decref(host_leave(manager_rig.manager, &manager_rig.clients[1], NULL, none, &error));
 	check_nothing_left();
 	json_decref(none);
@@ -639,7 +637,7 @@ START_TEST(a_damaged_entry_with_the_number_of_another_job_does_not_harm_that)
 	manager_rig_serve_all();
 	check_runs(group_find(&manager_rig.manager->groups, "j"));
 	ck_assert_uint_eq(manager_rig.manager->n_jobs, 1);
-	/* It is not there any more. */
+	/* The database no longer has the job. */
 	manager_rig_restart_after("DELETE FROM groups WHERE name = 'j'");
 	check_nothing_left();
 }
@@ -649,7 +647,7 @@ START_TEST(packets_of_all_trees_of_a_job_have_the_length_that_fits_each)
 {
 	struct group *group;
 
-	/* One spine takes short packets only; the job has trees over all three. */
+	/* One spine supports only short packets; the job has trees over all three. */
 	json_object_set_new(manager_rig.manager->peers[SPINE1].ports, "p1", json_integer(1500));
 	group = join_and_serve(3);
 	for (uint16_t i = 0; i < 3; i++)
@@ -657,22 +655,22 @@ START_TEST(packets_of_all_trees_of_a_job_have_the_length_that_fits_each)
 }
 END_TEST
 
-/* What may happen at any moment. */
+/* Events that may happen at any moment. */
 enum happening {
 	KILLED,    /* the manager */
 	LEFT,      /* by all hosts */
-	DESTROYED, /* by somebody */
+	DESTROYED, /* by a user */
 	N_HAPPENINGS
 };
 
-/* _i: after how many answers of switches, and what. */
+/* _i: the number of switches' answers before, and the event. */
 START_TEST(faults_while_trees_are_made_leave_nothing_or_all)
 {
 	const enum happening happening = (enum happening)(_i % N_HAPPENINGS);
 	struct group *group = join(3);
 	int left = _i / N_HAPPENINGS;
 
-	/* The order of the switches is another one each time. */
+	/* Each time the switches come in another order. */
 	for (uint16_t i = (uint16_t)_i; left > 0; i++)
 		left -= manager_rig_serve_one(i % MANAGER_RIG_SWITCHES);
 	if (happening == KILLED && group->state == GROUP_NETWORK) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of jobs whose blocks have leaders: which switches get them, what hosts are told, that
- * nothing moves and no job ends when a switch is lost, and what such jobs can't have. The rig has
- * three leaves and three spines; a host at leaf0 and leaf2, and one at leaf1.
+ * Tests of jobs whose blocks have leaders: which switches get them, what hosts are told, that no
+ * job moves or ends when a switch is lost, and which options such jobs lack. The rig has three
+ * leaves and three spines; a host at leaf0 and leaf2, and one at leaf1.
  */
 #include <string.h>
 
@@ -57,8 +57,8 @@ number_of(const json_t *object, const char *key)
 }
 
 /*
- * A host asks for a job with one more argument. Returns the error, unless it is to wait for others.
- * value: taken.
+ * Makes a host join with one more argument. Returns the error, unless it has to wait for others.
+ * value: taken over.
  */
 static const char *
 refusal_of(const char *key, json_t *value)
@@ -133,7 +133,7 @@ START_TEST(hosts_are_told_all_that_a_switch_would_tell_them)
 }
 END_TEST
 
-/* _i: the switch that is lost; a leaf's loss is the hosts' business, too. */
+/* _i: the switch that is lost; the loss of a leaf also affects its hosts. */
 START_TEST(nothing_moves_and_no_job_ends_when_a_switch_is_lost)
 {
 	struct group *group = make();
@@ -150,7 +150,7 @@ START_TEST(nothing_moves_and_no_job_ends_when_a_switch_is_lost)
 	ck_assert_uint_eq(manager_rig.manager->counters.moves_failed, 0);
 	ck_assert(TAILQ_EMPTY(&manager_rig.manager->removals));
 	ck_assert(!was_told(0, "moved") && !was_told(1, "no_path"));
-	/* It has restarted, and gets the job again. */
+	/* The switch has restarted, and gets the job again. */
 	json_object_clear(manager_rig.jobs[_i]);
 	manager_rig_raise((uint16_t)_i);
 	manager_rig_serve_all();
@@ -183,7 +183,7 @@ START_TEST(a_switch_that_comes_later_gets_the_job)
 	group = make();
 	ck_assert_uint_eq(group->n_nodes, MANAGER_RIG_SWITCHES);
 	ck_assert(!has_job(SPINE2) && has_job(SPINE1));
-	/* Links to it are there from the beginning: it passes packets on in any case. */
+	/* Links to it are listed from the beginning, as it passes packets on in any case. */
 	ck_assert_uint_eq(json_array_size(json_object_get(manager_rig.created[LEAF0], "links")), 3);
 	manager_rig_raise(SPINE2);
 	manager_rig_serve_all();
@@ -245,7 +245,7 @@ START_TEST(a_switch_that_is_lost_while_it_is_asked_holds_nobody_up)
 	manager_rig_lose(SPINE1);
 	manager_rig_serve_all();
 	ck_assert_int_eq(group->state, GROUP_NETWORK);
-	/* One has made it, the other has not. */
+	/* One of them has created the job, the other one has not. */
 	manager_rig_raise(SPINE0);
 	manager_rig_raise(SPINE1);
 	manager_rig_serve_all();
@@ -267,7 +267,7 @@ START_TEST(the_job_goes_on_when_the_manager_is_killed)
 	group = group_find(&manager_rig.manager->groups, "j");
 	ck_assert_ptr_nonnull(group);
 	ck_assert_int_eq(group->shape, GROUP_LEADERS);
-	/* One that was not there before is now, and one has lost its job meanwhile. */
+	/* A switch that was missing is there now, and another one has lost its job meanwhile. */
 	json_object_clear(manager_rig.jobs[SPINE1]);
 	manager_rig_look_at(SPINE1);
 	manager_rig_serve_all();
@@ -311,8 +311,8 @@ START_TEST(unsupported_options_are_refused_at_once)
 	}
 	ck_assert_ptr_null(group_find(&manager_rig.manager->groups, "k"));
 	/*
-	 * Trees that the manager's configuration gives to others are none that the host has asked
-	 * for.
+	 * Trees that the manager's configuration sets for other jobs don't count as requested by
+	 * the host.
 	 */
 	manager_rig.config.trees = 2;
 	(void)refusal_of("trees", json_integer(0));

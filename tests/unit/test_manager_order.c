@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The order of ranks over several switches, as the manager plans it: which trees keep it, which
- * ranks it deals to hosts that ask for none, and how it names what can't be.
+ * ranks it gives to hosts that ask for none, and how it names impossible requests.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -104,13 +104,14 @@ START_TEST(ranks_over_three_levels_are_taken_where_each_switch_has_a_unit)
 	ck_assert_int_eq(build("aaaccccc"), -EDOM);
 	ck_assert_int_eq(build("aacccccc"), 0);
 	ck_assert_uint_eq(tree.nodes[0].switch_index, 2); /* six hosts are no unit */
-	ck_assert_int_eq(build("aaccbbdd"), -EDOM); /* leaves are units, those above them are not */
+	ck_assert_int_eq(build("aaccbbdd"), -EDOM); /* leaves are units, but the switches above them
+						       are not */
 	ck_assert_int_eq(build("aabbcd"), 0);
 	ck_assert_int_eq(build("aabbccd"), 0);
 }
 END_TEST
 
-/* A root at which hosts are need not have them in a row. */
+/* The hosts at a root need not be consecutive. */
 START_TEST(a_tree_that_keeps_the_order_is_preferred_to_one_of_less_depth)
 {
 	start_leaf_spine(LEAVES, 2);
@@ -162,11 +163,11 @@ START_TEST(hosts_of_two_leaves_move_together_or_not_at_all)
 	home_twice();
 	ck_assert_int_eq(tree_build(&graph, places, 8, &tree), 0);
 	ck_assert(is_in_order(8));
-	/* One of them has lost its first link: the others of its row go with it. */
+	/* One of them has lost its first link: the others of its row move with it. */
 	places[1] = (struct tree_place){ .switches = { 1 }, .n_switches = 1 };
 	ck_assert_int_eq(tree_build(&graph, places, 8, &tree), 0);
 	ck_assert(is_in_order(8));
-	/* They have one link each. */
+	/* These hosts have one link each. */
 	for (uint16_t i = 0; i < 4; i++)
 		places[i] = (struct tree_place){ .switches = { i == 1 }, .n_switches = 1 };
 	ck_assert_int_eq(tree_build(&graph, places, 8, &tree), -EDOM);
@@ -177,7 +178,9 @@ END_TEST
 
 /* ------------------------------------------------------------------- dealing ranks */
 
-/* A group whose members have come in an order at random; a rank of '*' is the manager's choice. */
+/*
+ * Makes a group whose members have come in a random order; for a rank of '*' the manager chooses.
+ */
 static struct group *
 make_group(const char *at, const char *ranks, struct random *random)
 {
@@ -215,7 +218,7 @@ find_places(const struct group *group)
 		};
 }
 
-/* As plan.c does. Returns what tree_build did for the ranks that were dealt. */
+/* Deals ranks as plan.c does. Returns the result of tree_build for them. */
 static int
 deal(struct group *group)
 {
@@ -229,8 +232,8 @@ deal(struct group *group)
 }
 
 /*
- * at: of hosts in the order of their addresses at each switch. expected: by rank, the switch, or
- * NULL: there is no order.
+ * at: of hosts in the order of their addresses at each switch. expected: the switch of each rank,
+ * or NULL: no order exists.
  */
 static void
 check_deal(const char *at, const char *ranks, const char *expected)
@@ -263,7 +266,7 @@ START_TEST(ranks_that_nobody_asks_for_are_dealt_leaf_by_leaf)
 	check_deal("aaaa", NULL, "aaaa");
 	check_deal("bbaa", NULL, "aabb");
 	check_deal("abcabc", NULL, "aabbcc");
-	/* The most first, so that rows begin where they can. */
+	/* The switch with most hosts comes first, so that rows begin at valid positions. */
 	check_deal("aabbbb", NULL, "bbbbaa");
 	check_deal("abbbb", NULL, "bbbba");
 	check_deal("aabbbbcc", NULL, "bbbbaacc");
@@ -278,7 +281,7 @@ START_TEST(ranks_over_three_levels_are_dealt_switch_by_switch)
 {
 	start_three_levels();
 	check_deal("abcdabcd", NULL, "aabbccdd");
-	/* 2 and 1 below the first, 4 below the second: these come first. */
+	/* 2 and 1 hosts are below the first, 4 below the second: these come first. */
 	check_deal("aabcccc", NULL, "ccccaab");
 	check_deal("aabccd", NULL, NULL);
 	check_deal("aabccdcd", NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager and parameters of a job's handler: all ranks ask for the same, all switches of all
- * trees are told, now and when the job moves, and what switches refuse is the hosts' answer.
+ * The manager and parameters of a job's handler: all ranks ask for the same ones, all switches of
+ * all trees are told, now and when the job moves, and hosts get the switches' refusals.
  */
 #include "manager/host.h"
 #include "manager/move.h"
@@ -9,8 +9,8 @@
 #include "tests/unit/suites.h"
 
 /*
- * Returns false, with *error filled, if the manager refuses it at once. parameters: JSON; NULL:
- * none.
+ * Sends a request. Returns false, with *error filled, if the manager refuses it at once.
+ * parameters: JSON; NULL: none.
  */
 static bool
 ask(unsigned int rank, const char *parameters, int trees, struct control_error *error)
@@ -46,7 +46,7 @@ make(const char *parameters, int trees)
 	return group;
 }
 
-/* What each switch of a tree was asked for. parameters: NULL: nothing. */
+/* Checks the parameters in each switch's request. parameters: NULL: none. */
 static void
 check_asked(const struct group *group, const char *parameters)
 {
@@ -56,7 +56,7 @@ check_asked(const struct group *group, const char *parameters)
 		const json_t *args = manager_rig.created[group->nodes[i].switch_index];
 		const json_t *found = json_object_get(args, "parameters");
 
-		/* A leaf may have been asked for another tree since. */
+		/* A leaf may have got a request for another tree since. */
 		ck_assert_ptr_nonnull(args);
 		ck_assert(expected == NULL ? found == NULL : json_equal(found, expected));
 	}
@@ -75,7 +75,10 @@ START_TEST(all_switches_of_all_trees_are_told_the_parameters)
 }
 END_TEST
 
-/* By _i: none, or an empty list of them. Switches that know of no parameters take such a job. */
+/*
+ * _i: no parameters, or an empty list of them. Switches that don't support parameters accept such a
+ * job.
+ */
 START_TEST(a_job_without_parameters_is_made_without_a_word_of_them)
 {
 	check_asked(make(_i == 0 ? NULL : "{}", 1), NULL);

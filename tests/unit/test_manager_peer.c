@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of the manager's connection to a switch: under TLS, refused, lost and made again; and what
- * it says of a switch that it can't talk to.
+ * Tests of the manager's connection to a switch: under TLS, refused, lost and made again; and its
+ * messages about a switch that it can't talk to.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,11 +17,11 @@
 #include "tests/unit/suites.h"
 #include "tests/unit/tcp_rig.h"
 
-/* What a manager's connection to a switch has told. */
+/* Events of a manager's connection to a switch. */
 struct peer_story {
 	bool ready;
 	bool lost;
-	char code[32]; /* of the answer; "ok": a result */
+	char code[32]; /* of the answer; "ok": it is a result */
 };
 
 static void
@@ -49,8 +49,8 @@ peer_answers(void *user, uint32_t which, struct peer *peer, const json_t *result
 }
 
 /*
- * Serves the peer by its events and times until a flag or a text is set, or it has an error other
- * than `before`.
+ * Serves the peer by its events and times until a flag or a text is set, or its error is other than
+ * `before`.
  */
 static void
 serve_peer(struct peer *peer, const bool *flag, const char *text, const char *before)
@@ -122,7 +122,7 @@ START_TEST(a_manager_asks_a_switch_under_tls)
 	serve_peer(&peer, NULL, story.code, NOT_YET);
 	ck_assert_str_eq(story.code, "not_found");
 
-	/* A request that is never answered is lost with the switch. */
+	/* A request without an answer is lost with the switch. */
 	ck_assert_int_eq(peer_ask(&peer, "wait", NULL, peer_answers, &story, 7), 0);
 	peer.dead_after_ms = 100;
 	serve_peer(&peer, &story.lost, NULL, NOT_YET);
@@ -130,7 +130,7 @@ START_TEST(a_manager_asks_a_switch_under_tls)
 	ck_assert_str_eq(story.code, "lost");
 	ck_assert_str_eq(peer.error, "the switch does not answer");
 	ck_assert_int_eq(peer_ask(&peer, "release", NULL, peer_answers, &story, 7), -ENOTCONN);
-	/* It is tried again. */
+	/* The connection is tried again. */
 	story.ready = false;
 	peer.dead_after_ms = 5000;
 	serve_peer(&peer, &story.ready, NULL, "the switch does not answer");
@@ -143,8 +143,8 @@ END_TEST
 static const struct {
 	const char *name;
 	const char *token; /* NULL: none */
-	bool tls;          /* of the server; the manager wants it always */
-	const char *error; /* a part of it */
+	bool tls;          /* of the server; the manager always requires it */
+	const char *error; /* part of the error */
 } wrong_peers[] = {
 	{ "leaf7", TOKEN, true, "calls itself \"m0\", expected \"leaf7\"" },
 	{ "m0", "wrong", true, "token: found another one" },

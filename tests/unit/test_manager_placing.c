@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which links the manager takes of hosts with several, so that a job keeps the order of ranks:
- * whenever some choice keeps it, one that does.
+ * The links that the manager chooses of hosts with several, so that a job keeps the order of ranks:
+ * if any choice keeps it, the manager finds one.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,8 +15,8 @@
 #include "wire/order.h"
 
 /*
- * at: of each rank the switches that its host has links to, a digit for each, in the order in which
- * the topology has them.
+ * at: for each rank the switches that its host has links to, a digit for each, in the topology's
+ * order.
  */
 static uint16_t
 place(const char *const *at)
@@ -31,7 +31,10 @@ place(const char *const *at)
 	return n;
 }
 
-/* Each rank is at one of its switches, and those behind each switch are a unit. */
+/*
+ * Checks that each rank is at one of its switches, and that the ranks behind each switch are a
+ * unit.
+ */
 static void
 check_tree(uint16_t n_ranks)
 {
@@ -53,10 +56,10 @@ check_tree(uint16_t n_ranks)
 
 static const char *const case_between[] = { "0", "01", "01", "01", "01", "01", "01",
 					    "1", "2",  "2",  "2",  "2",  NULL };
-/* The leaf that others need anyway has a row of its own. */
+/* The leaf that the other ranks need in any case has a row of its own. */
 static const char *const case_apart[] = { "01", "01", "2", "2", "1", "1", "1",
 					  "1",  "3",  "3", "3", "3", NULL };
-/* The row of the first leaf ends where that of the second has to begin. */
+/* The row of the first leaf ends where the second one's must begin. */
 static const char *const case_early[] = { "0", "01", "01", "1", "2", "2", "2", "2", NULL };
 
 START_TEST(hosts_between_two_leaves_go_where_their_rows_are)
@@ -72,8 +75,8 @@ START_TEST(hosts_between_two_leaves_go_where_their_rows_are)
 END_TEST
 
 /*
- * A host that loses its link takes the hosts of its row with it, or a part of them, and no other
- * job ends.
+ * If a host loses a link, the hosts of its row, or some of them, move with it, and no other job
+ * ends.
  */
 START_TEST(any_host_that_loses_a_link_leaves_a_tree_in_order)
 {
@@ -86,7 +89,7 @@ START_TEST(any_host_that_loses_a_link_leaves_a_tree_in_order)
 						      (uint16_t)(i / 4 * 2 + 1) },
 					.n_switches = 2
 				};
-			/* The first and the last of each row have one link. */
+			/* The first and the last host of each row have one link. */
 			places[5] = (struct tree_place){ .switches = { 2 }, .n_switches = 1 };
 			places[7] = (struct tree_place){ .switches = { 3 }, .n_switches = 1 };
 			places[lost].switches[0] =
@@ -103,8 +106,8 @@ START_TEST(any_host_that_loses_a_link_leaves_a_tree_in_order)
 END_TEST
 
 /*
- * True if a choice of one link of each host has a tree, which tree_build finds as there is no
- * choice then.
+ * True if some choice of one link of each host has a tree, which tree_build finds without
+ * alternatives.
  */
 static bool
 some_choice_has_a_tree(uint16_t n_ranks)
@@ -127,7 +130,7 @@ some_choice_has_a_tree(uint16_t n_ranks)
 	return found;
 }
 
-/* Mostly leaves, which are the first four; most hosts have two links. */
+/* Mostly places ranks at leaves, which are the first four; most hosts have two links. */
 static void
 place_at_random(struct random *random, uint16_t n_ranks)
 {
@@ -141,10 +144,7 @@ place_at_random(struct random *random, uint16_t n_ranks)
 	}
 }
 
-/*
- * Between any two switches there is one path, so that the links are all that there is to choose.
- * _i: the seed.
- */
+/* There is one path between any two switches, so only links can be chosen. _i: the seed. */
 START_TEST(a_tree_in_order_is_found_exactly_if_some_choice_of_links_has_one)
 {
 	struct random random = random_seed((uint64_t)_i);
@@ -173,7 +173,7 @@ START_TEST(a_tree_in_order_is_found_exactly_if_some_choice_of_links_has_one)
 }
 END_TEST
 
-/* 64 hosts at each pair of leaves, the first and the last of which have one link. */
+/* There are 64 hosts at each pair of leaves, of which the first and the last have one link. */
 START_TEST(as_many_ranks_as_there_may_be_are_placed)
 {
 	start_leaf_spine(TREE_MAX_SWITCHES - 2, 2);
@@ -190,7 +190,7 @@ START_TEST(as_many_ranks_as_there_may_be_are_placed)
 	}
 	ck_assert_int_eq(tree_build(&graph, places, TREE_MAX_RANKS, &tree), 0);
 	check_tree(TREE_MAX_RANKS);
-	/* Ranks 30 and 33 can't be at the leaves of each other's halves. */
+	/* Ranks 30 and 33 can't be at the leaves of the other half. */
 	places[30] = places[63];
 	places[33] = places[0];
 	ck_assert_int_eq(tree_build(&graph, places, TREE_MAX_RANKS, &tree), -EDOM);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of where the manager puts jobs on switches that are full or nearly so, and of ways that are
- * not the usual ones.
+ * Tests of where the manager puts jobs on switches that are full or almost full, and of unusual
+ * paths.
  */
 #include <check.h>
 
@@ -19,12 +19,12 @@ START_TEST(a_job_that_moves_needs_no_second_place_on_its_switches)
 	group = join_and_serve(1);
 	manager_rig_lose(root_of(group));
 	ck_assert(group->moving);
-	/* The first attempt fails, and what the other switches have made goes. */
+	/* The first attempt fails, and the jobs that other switches have created are removed. */
 	manager_rig.full[root_of(group)] = true;
 	manager_rig_serve_all();
 	check_runs(group);
 	ck_assert_uint_eq(manager_rig.manager->counters.installs_undone, 1);
-	/* The manager does not know any more which switches have made the job, and some have. */
+	/* The manager no longer knows which switches have created the job, and some have. */
 	memset(manager_rig.full, 0, sizeof(manager_rig.full));
 	manager_rig_lose(root_of(group));
 	manager_rig_raise(SPINE0);
@@ -54,7 +54,7 @@ START_TEST(a_switch_may_be_nearer_to_the_root_than_the_one_that_its_link_names_f
 	struct group *group;
 
 	/*
-	 * The links name leaves first; here a spine has to be below a leaf, and another one above.
+	 * The links name leaves first; here a spine must be below a leaf, and another one above it.
 	 */
 	manager_rig.port_is_down[LEAF0][1] = manager_rig.port_is_down[LEAF0][2] = true;
 	manager_rig.port_is_down[LEAF1][0] = true;
@@ -77,7 +77,9 @@ START_TEST(a_full_switch_takes_a_host_of_the_job_that_it_has)
 {
 	struct group *group;
 
-	/* The only way between the leaves of the two hosts is over the first one's other leaf. */
+	/*
+	 * The only path between the leaves of the two hosts is through the first host's other leaf.
+	 */
 	manager_rig.port_is_down[LEAF0][1] = manager_rig.port_is_down[LEAF0][2] = true;
 	manager_rig.port_is_down[LEAF1][0] = true;
 	manager_rig.port_is_down[LEAF2][6] = true;
@@ -92,7 +94,7 @@ START_TEST(a_full_switch_takes_a_host_of_the_job_that_it_has)
 }
 END_TEST
 
-/* Somebody else's job on a switch. */
+/* Adds a foreign job to a switch. */
 static void
 add_foreign(uint16_t index, uint32_t id)
 {
@@ -118,7 +120,7 @@ START_TEST(a_job_that_moves_goes_where_nobody_else_has_its_number)
 }
 END_TEST
 
-/* _i: whose jobs take the room: others', or the manager's own. */
+/* _i: the jobs that take the room: others', or the manager's own. */
 START_TEST(a_job_without_a_tree_has_one_as_soon_as_there_is_room)
 {
 	struct group *group;
@@ -141,12 +143,12 @@ START_TEST(a_job_without_a_tree_has_one_as_soon_as_there_is_room)
 		if (i == root)
 			continue;
 		if (_i == 0) {
-			/* Its owner destroys it; a ping tells that there is room. */
+			/* Its owner destroys it; a ping shows that there is room. */
 			json_object_clear(manager_rig.jobs[i]);
 			peer->reconcile_ms = UINT64_MAX;
 			reconcile_tick(manager_rig.manager, peer, peer->ping_ms);
 		} else {
-			/* It is another one of the manager's, which has ended. */
+			/* It is another job of this manager, which has ended. */
 			json_object_set_new(manager_rig.jobs[i], "999",
 					    json_string(manager_rig.manager->owner));
 			removal_add(manager_rig.manager, peer->about->name, 999);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of jobs with parameter servers: where they are placed, what becomes of them when a server,
- * its switch or the manager fails, and what such jobs can't have. The rig has two servers, each at
- * a spine of its own.
+ * Tests of jobs with parameter servers: where they are placed, what happens when a server, its
+ * switch or the manager fails, and which options such jobs lack. The rig has two servers, each at a
+ * spine of its own.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@
 #include "tests/unit/manager_jobs_rig.h"
 #include "tests/unit/suites.h"
 
-/* Both hosts ask for a job that has a server. Returns NULL if it was refused at once. */
+/* Makes both hosts join a job that has a server. Returns NULL if it was refused at once. */
 static struct group *
 ask_for(const char *name, int trees)
 {
@@ -36,7 +36,7 @@ ask_for(const char *name, int trees)
 	return group_find(&manager_rig.manager->groups, name);
 }
 
-/* The same, made by all switches and servers. */
+/* Does the same, and makes all switches and servers answer. */
 static struct group *
 make(const char *name, int trees)
 {
@@ -48,7 +48,7 @@ make(const char *name, int trees)
 	return group;
 }
 
-/* The hosts' connections are free for another job, and what they have been told is forgotten. */
+/* Frees the hosts' connections for another job, and drops their messages. */
 static void
 let_hosts_go(void)
 {
@@ -72,7 +72,7 @@ expect_words(const char *found, const char *words)
 	ck_assert_msg(strstr(found, words) != NULL, "found \"%s\", expected \"%s\"", found, words);
 }
 
-/* A host has been told of an event, for this reason. What it was told before is forgotten. */
+/* Checks that a host has been told of an event, for this reason. Drops earlier messages. */
 static void
 expect_told(unsigned int rank, const char *name, const char *reason)
 {
@@ -90,7 +90,7 @@ expect_told(unsigned int rank, const char *name, const char *reason)
 	ck_abort_msg("rank %u was not told of %s", rank, name);
 }
 
-/* Both hosts were refused for this reason. */
+/* Checks that both hosts were refused for this reason. */
 static void
 expect_refused(const char *code, const char *words)
 {
@@ -104,7 +104,7 @@ expect_refused(const char *code, const char *words)
 	}
 }
 
-/* The job is gone, from everywhere, and both hosts know why. */
+/* Checks that the job is gone from everywhere, and that both hosts know why. */
 static void
 expect_ended(const char *reason)
 {
@@ -136,11 +136,11 @@ START_TEST(the_server_is_the_root_and_its_switch_the_only_child)
 	ck_assert_uint_eq(group->nodes[2].parent, 1);
 	ck_assert_uint_eq(group->nodes[3].parent, 1);
 	ck_assert_uint_eq(group->slots, 64);
-	/* The server's one member is the switch. */
+	/* The server has one member, the switch. */
 	args = json_array_get(json_object_get(manager_rig.created[SERVER0], "members"), 0);
 	ck_assert_str_eq(text_of(args, "port"), "s0");
 	ck_assert_str_eq(text_of(args, "ip"), "10.1.0.2");
-	/* Which has the server as its parent, and the leaves have it. */
+	/* The switch has the server as its parent, and the leaves have the switch. */
 	parent = json_object_get(manager_rig.created[SPINE0], "parent");
 	ck_assert(json_is_true(json_object_get(parent, "server")));
 	ck_assert_str_eq(text_of(parent, "ip"), "10.1.0.6");
@@ -222,7 +222,7 @@ START_TEST(a_job_moves_to_the_other_server)
 	ck_assert(was_told(0, "moved") && was_told(1, "moved"));
 	ck_assert_uint_eq(manager_rig.manager->counters.servers_lost, 1);
 	ck_assert_uint_eq(manager_rig.manager->counters.switches_lost, 0);
-	/* It stays there. */
+	/* The job stays there. */
 	manager_rig_raise(SERVER0);
 	manager_rig_serve_all();
 	ck_assert_uint_eq(root_of(group), SERVER1);
@@ -253,7 +253,7 @@ START_TEST(two_trees_share_a_server_when_no_other_is_left)
 }
 END_TEST
 
-/* _i: trees of the job. */
+/* _i: number of the job's trees. */
 START_TEST(a_job_ends_with_its_last_server_by_name)
 {
 	char reason[80];
@@ -308,7 +308,7 @@ START_TEST(a_switch_elsewhere_that_is_lost_ends_no_job)
 {
 	struct group *group = make("j", 1);
 
-	/* The only leaf of rank 1. */
+	/* This is the only leaf of rank 1. */
 	manager_rig_lose(LEAF1);
 	manager_rig_serve_all();
 	ck_assert_ptr_eq(group_find(&manager_rig.manager->groups, "j"), group);
@@ -369,7 +369,7 @@ START_TEST(a_restart_of_the_manager_takes_the_job_up)
 	struct group *group;
 
 	make("j", 2);
-	/* Long enough for all to come. */
+	/* The time is long enough for all to come. */
 	manager_rig.config.dead_after_ms = 60000;
 	manager_rig_restart();
 	manager_rig.manager->moves_from_ms = 0;
@@ -389,7 +389,7 @@ START_TEST(a_restart_of_the_manager_takes_the_job_up)
 				  topology_server_link(&manager_rig.config.topology,
 						       root_of(tree)));
 	}
-	/* And knows what to do with it. */
+	/* The manager can act on it. */
 	manager_rig_lose(SERVER0);
 	moves_go_on(manager_rig.manager, "the test says so");
 	manager_rig_serve_all();
@@ -421,7 +421,7 @@ START_TEST(a_restart_in_mid_move_leaves_the_job_whole)
 }
 END_TEST
 
-/* _i: whether there is another one. */
+/* _i: whether there is another server. */
 START_TEST(a_server_that_the_topology_does_not_have_any_more_is_lost)
 {
 	static const char sql[] =
@@ -450,8 +450,8 @@ START_TEST(a_server_that_the_topology_does_not_have_any_more_is_lost)
 END_TEST
 
 /*
- * While one tree is made anew its job has to end, as another tree has no server: the last answer
- * ends it, with the same reason.
+ * While one tree is being made again its job has to end, as another tree has no server: the last
+ * answer ends it, with the same reason.
  */
 START_TEST(a_job_that_ends_while_a_tree_moves_ends_with_the_last_answer)
 {
@@ -471,7 +471,7 @@ START_TEST(a_job_that_ends_while_a_tree_moves_ends_with_the_last_answer)
 	ck_assert_str_ne(second->ending, "");
 	moves_end_jobs(manager_rig.manager);
 	ck_assert(group->doomed);
-	/* Nothing clears the reason until then. */
+	/* The reason is kept until then. */
 	moves_go_on(manager_rig.manager, "the test says so");
 	manager_rig_serve_all();
 	ck_assert_ptr_null(group_find(&manager_rig.manager->groups, "j"));
@@ -487,7 +487,7 @@ START_TEST(full_servers_are_left_out)
 {
 	struct group *group;
 
-	/* One that refuses, and one that is known to be full. */
+	/* One server refuses, and one is known to be full. */
 	manager_rig.full[SERVER0] = true;
 	group = make("j", 1);
 	ck_assert_uint_eq(root_of(group), SERVER1);
@@ -511,7 +511,7 @@ START_TEST(full_servers_are_named)
 }
 END_TEST
 
-/* What can't be had is refused when the first host asks. */
+/* Options that are not available are refused when the first host asks. */
 START_TEST(options_that_servers_lack_are_refused_early_and_by_name)
 {
 	static const struct {
@@ -547,7 +547,7 @@ START_TEST(options_that_servers_lack_are_refused_early_and_by_name)
 }
 END_TEST
 
-/* No ring takes the place of a server either. */
+/* A ring does not replace a server either. */
 START_TEST(without_a_server_in_the_topology_there_is_no_job)
 {
 	ck_assert_ptr_null(ask_for("j", 1));
@@ -558,7 +558,7 @@ START_TEST(without_a_server_in_the_topology_there_is_no_job)
 }
 END_TEST
 
-/* _i: a switch in the place of a server, or a server in that of a switch. */
+/* _i: a switch in a server's place, or a server in a switch's. */
 START_TEST(peers_of_another_kind_than_listed_are_not_used)
 {
 	const uint16_t index = _i == 0 ? SERVER0 : SPINE0;
@@ -590,7 +590,7 @@ START_TEST(peers_with_another_packet_version_are_not_used)
 }
 END_TEST
 
-/* One that tells no version has the one before. */
+/* A host that sends no version has the one before. */
 START_TEST(a_host_of_another_version_is_told_both)
 {
 	static const struct {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of how the manager plans jobs by the shape of their handlers, as the switches tell it:
- * multicast needs a tree without slots and has no ring in its place, and what the manager does not
- * know it refuses. The rig's switches have one handler of each kind.
+ * Tests of how the manager plans jobs by the shape of their handlers, as the switches report it:
+ * multicast needs a tree without slots, which a ring can't replace, and unknown shapes are refused.
+ * The rig's switches have one handler of each kind.
  */
 #include <string.h>
 
@@ -15,7 +15,7 @@
 #include "tests/unit/suites.h"
 
 /*
- * Both hosts ask for the job "j" and would take a ring; the switches have not answered yet. Returns
+ * Makes both hosts join the job "j", also as a ring; the switches have not answered yet. Returns
  * NULL if it was refused at once.
  */
 static struct group *
@@ -38,7 +38,7 @@ join_or_ring(const char *handler)
 	return group_find(&manager_rig.manager->groups, "j");
 }
 
-/* What a host has been answered, freed by the next call. member: "result" or "error". */
+/* Returns a host's answer, freed by the next call. member: "result" or "error". */
 static const json_t *
 answer_of(unsigned int rank, const char *member)
 {
@@ -62,7 +62,7 @@ text_of(const json_t *object, const char *key)
 	return text == NULL ? "" : text;
 }
 
-/* Both hosts were refused for this reason. */
+/* Checks that both hosts were refused for this reason. */
 static void
 expect_refused(const char *code, const char *words)
 {
@@ -75,7 +75,7 @@ expect_refused(const char *code, const char *words)
 	}
 }
 
-/* All switches of a tree were asked for the handler, and for slots or not. */
+/* Checks that all switches of a tree got the handler in their request, with slots or without. */
 static void
 expect_created(const struct group *group, const char *handler, bool slots)
 {
@@ -87,7 +87,7 @@ expect_created(const struct group *group, const char *handler, bool slots)
 	}
 }
 
-/* No way is left between the leaves of the two hosts. */
+/* Loses all paths between the leaves of the two hosts. */
 static void
 lose_spines(void)
 {
@@ -108,7 +108,7 @@ START_TEST(a_multicast_job_has_a_tree_without_slots)
 	ck_assert_str_eq(text_of(answer_of(0, "result"), "shape"), "multicast");
 	remove_group(manager_rig.manager, group, "the test goes on");
 	check_nothing_left();
-	/* As ever. */
+	/* As usual. */
 	for (unsigned int i = 0; i < MANAGER_RIG_HOSTS; i++)
 		control_client_set_data(&manager_rig.clients[i], NULL);
 	group = join_and_serve(1);
@@ -190,7 +190,7 @@ START_TEST(a_multicast_job_keeps_its_shape_when_the_manager_is_killed)
 }
 END_TEST
 
-/* _i: the switches are lost before hosts ask, or do not make the job. */
+/* _i: the switches are lost before hosts ask, or do not create the job. */
 START_TEST(no_ring_takes_the_place_of_multicast)
 {
 	struct group *group;
@@ -206,7 +206,7 @@ START_TEST(no_ring_takes_the_place_of_multicast)
 		_i == 0 ? "no_path" : "no_room",
 		"no ring of its hosts does what the handler \"casting\" does, which has the shape multicast");
 	check_nothing_left();
-	/* Of what is reduced it does. */
+	/* A ring does replace a job that reduces. */
 	group = join_or_ring("usual");
 	manager_rig_serve_all();
 	ck_assert_int_eq(group->state, GROUP_RING);
@@ -227,7 +227,7 @@ START_TEST(a_shape_that_the_manager_does_not_know_is_refused_by_name)
 }
 END_TEST
 
-/* The switch that rank 0 is said to be at. */
+/* Returns the switch of rank 0. */
 static const char *
 switch_of_rank_0(const json_t *result)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How many packets a slot has to have room for, so that a job finds it in whatever tree it moves
- * to; and not many more, as slots are fewer then.
+ * The number of packets that a slot must have room for, so that a job finds it in every tree that
+ * it may move to; and that it is not much larger, as slots are fewer then.
  */
 #include <string.h>
 
@@ -29,7 +29,7 @@ static struct tree_place places[RANKS_MAX];
 static struct spread spread;
 static struct tree tree;
 
-/* Fewer spines, or none of the links between some of them and leaves. */
+/* Draws fewer spines, or leaves out the links between some of them and leaves. */
 static void
 draw(struct random *random, bool in_order)
 {
@@ -49,7 +49,7 @@ draw(struct random *random, bool in_order)
 							     .b = CORE };
 }
 
-/* Mostly in rows. */
+/* Places ranks, mostly in rows. */
 static void
 place(struct random *random, uint16_t n_ranks, bool has_choice)
 {
@@ -79,7 +79,7 @@ most(uint16_t n_ranks)
 	return spread_max(&spread);
 }
 
-/* Some links and switches fail, and other jobs come and go. */
+/* Makes some links and switches fail, and lets other jobs come and go. */
 static void
 fail_at_random(struct random *random)
 {
@@ -93,7 +93,7 @@ fail_at_random(struct random *random)
 	}
 }
 
-/* The most that wait at a switch of the tree. */
+/* Returns the maximum of packets that wait at a switch of the tree. */
 static unsigned int
 count_pairs(void)
 {
@@ -149,7 +149,7 @@ START_TEST(no_tree_needs_more_and_many_need_as_much)
 }
 END_TEST
 
-/* at: of each rank the leaf, as a digit. */
+/* at: for each rank the leaf, as a digit. */
 static unsigned int
 pairs_of(const char *at, unsigned int n_spines)
 {
@@ -172,13 +172,13 @@ START_TEST(a_job_that_can_not_move_so_has_no_more_than_its_tree_needs)
 	ck_assert_uint_eq(pairs_of("0000", 2), 2);
 	ck_assert_uint_eq(pairs_of("00001111", 3), 2);
 	ck_assert_uint_eq(pairs_of("0000111122223333", 1), 2);
-	/* The spine's children, of different lengths. */
+	/* The spine has children of different lengths. */
 	ck_assert_uint_eq(pairs_of("00001123", 1), 3);
-	/* A leaf with hosts that are no row is the root. */
+	/* A leaf whose hosts are not a row is the root. */
 	ck_assert_uint_eq(pairs_of("001111", 1), 3);
 	ck_assert_uint_eq(pairs_of("0011", 1), 1);
 	ck_assert_uint_eq(pairs_of("0010", 1), 2);
-	/* Two spines may be below a leaf, three likewise. */
+	/* Two spines may be below a leaf, and so may three. */
 	ck_assert_uint_eq(pairs_of("00001122", 2), 3);
 	ck_assert_uint_eq(pairs_of("0000111122223333", 3), 4);
 }

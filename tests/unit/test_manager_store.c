@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of the manager's database: what is kept comes back as it was; a process that is killed at
- * any moment leaves each job either there or to be removed, never half; and of the topology and
- * configuration that the manager reads.
+ * Tests of the manager's database: stored groups are read back unchanged; a process that is killed
+ * at any moment leaves each job either stored or to be removed, never half; also tests of reading
+ * the topology and the configuration.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -35,7 +35,7 @@ static char path[64];
 static struct topology topology;
 static const char *const switch_names[N_NODES] = { "spine0", "leaf0", "leaf1" };
 
-/* What store_load hands over. */
+/* Arguments of store_load's callbacks. */
 static json_t *groups;
 static json_t *removals;
 
@@ -89,8 +89,8 @@ has_removal(const char *switch_name, uint32_t job)
 }
 
 /*
- * A job on a spine and two leaves, where its first two ranks are; others are for the caller to
- * place.
+ * Makes a job on a spine and two leaves, which have its first two ranks; the caller places the
+ * others.
  */
 static struct group *
 make_group_of(const char *name, uint32_t id, uint16_t size)
@@ -140,7 +140,7 @@ make_group_of(const char *name, uint32_t id, uint16_t size)
 	return group;
 }
 
-/* The same of two ranks. */
+/* Makes such a job of two ranks. */
 static struct group *
 make_group(const char *name, uint32_t id)
 {
@@ -211,7 +211,7 @@ START_TEST(each_tree_of_a_job_is_kept_and_removed_by_itself)
 }
 END_TEST
 
-/* Ranks behind each leaf are of several words. */
+/* Sets of ranks behind each leaf take several words. */
 START_TEST(a_job_of_many_ranks_comes_back_as_it_was)
 {
 	static const unsigned int sizes[] = { 65, 128, 1000, GROUP_MAX_RANKS };
@@ -246,7 +246,7 @@ START_TEST(a_job_of_many_ranks_comes_back_as_it_was)
 	ck_assert_ptr_eq(group_node_of(after, (uint16_t)(size - 1)),
 			 &after->nodes[1 + (size - 1) % (N_NODES - 1)]);
 	group_free(after);
-	/* A rank that is nowhere makes it none of a job. */
+	/* A job whose rank has no place is invalid. */
 	fanin_ranks_remove(&group->nodes[1 + (size - 1) % (N_NODES - 1)].local, size - 1);
 	ck_assert_int_eq(store_put_group(store, group), 0);
 	load(store);
@@ -339,14 +339,14 @@ START_TEST(a_group_that_moved_runs_and_has_to_be_made_anew)
 	for (uint16_t i = 0; i < N_NODES; i++)
 		ck_assert_int_eq(after->nodes[i].state, NODE_ASKED);
 	group_free(after);
-	/* Its next tree could not be made, or was not planned yet. */
+	/* The next tree could not be made, or was not planned yet. */
 	json_array_clear(json_object_get(document, "nodes"));
 	after = group_from_document(document, &topology);
 	ck_assert_ptr_nonnull(after);
 	ck_assert_int_eq(after->state, GROUP_NETWORK);
 	ck_assert_uint_eq(after->n_nodes, 0);
 	group_free(after);
-	/* One that was being made for the first time has nobody who runs. */
+	/* A tree that was being made for the first time has no running ranks. */
 	json_object_del(document, "moving");
 	ck_assert_ptr_null(group_from_document(document, &topology));
 	json_decref(document);
@@ -383,7 +383,7 @@ START_TEST(no_document_that_is_damaged_becomes_a_group)
 	ck_assert_ptr_null(group_from_document(NULL, &topology));
 	json_array_append_new(json_object_get(document, "nodes"), json_pack("{s:i}", "parent", 9));
 	ck_assert_ptr_null(group_from_document(document, &topology));
-	/* A second root. */
+	/* There is a second root. */
 	json_object_del(json_array_get(json_object_get(document, "nodes"),
 				       json_array_size(json_object_get(document, "nodes")) - 1),
 			"parent");
@@ -437,10 +437,7 @@ START_TEST(a_second_manager_and_a_file_of_another_kind_are_refused)
 }
 END_TEST
 
-/*
- * Returns how many files the database's directory has; none of them may be anybody else's to read
- * or write.
- */
+/* Returns the number of files in the database's directory; no other user may read or write them. */
 static unsigned int
 check_modes(void)
 {
@@ -491,7 +488,7 @@ START_TEST(nobody_else_can_read_any_file_of_the_database)
 	store_close(store);
 	ck_assert_uint_eq(check_modes(), 1);
 
-	/* What a manager that was killed has left, with the modes that earlier ones gave. */
+	/* Files that a killed manager has left, with the modes of former releases. */
 	child = fork();
 	if (child == 0) {
 		store = open_store();
@@ -511,7 +508,7 @@ START_TEST(nobody_else_can_read_any_file_of_the_database)
 }
 END_TEST
 
-/* Nothing can be written any more, as on a full disk; or it can again. */
+/* Makes all writes fail, as on a full disk, or succeed again. */
 static void
 set_disk_full(bool full)
 {
@@ -539,7 +536,7 @@ START_TEST(failed_writes_are_told_and_written_later)
 	ck_assert_uint_eq(store_retry(store, now_ms), UINT64_MAX);
 	set_disk_full(true);
 	ck_assert_int_eq(store_drop_group(store, old), -EIO);
-	/* The cause, not what taking the change back says. */
+	/* The error is the cause, not the failed rollback. */
 	ck_assert_msg(strstr(store_error(store), "disk") != NULL &&
 			      strstr(store_error(store), "rollback") == NULL,
 		      "%s", store_error(store));
@@ -547,7 +544,7 @@ START_TEST(failed_writes_are_told_and_written_later)
 	ck_assert_int_eq(store_add_removal(store, "leaf0", 6), -EIO);
 	ck_assert_int_eq(store_end_removal(store, "leaf0", 6), -EIO);
 	ck_assert_int_eq(store_add_removal(store, "leaf0", 6), -EIO);
-	/* Nothing new is begun before that. */
+	/* Nothing new is begun before the retry. */
 	ck_assert_int_eq(store_put_group(store, new), -EIO);
 	ck_assert_uint_eq(store_retry(store, now_ms + 5000), now_ms + 6000);
 	load(store);
@@ -563,7 +560,7 @@ START_TEST(failed_writes_are_told_and_written_later)
 	ck_assert(has_removal("leaf0", 6));
 
 	/*
-	 * In its order: a job that has the name of one which has ended is not dropped in its place.
+	 * The order is kept: a new job with the name of an ended one is not dropped in its place.
 	 */
 	ck_assert_int_eq(store_put_group(store, old), 0);
 	set_disk_full(true);
@@ -575,7 +572,7 @@ START_TEST(failed_writes_are_told_and_written_later)
 	ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(groups, "old"), "id")),
 			 19);
 
-	/* And at the latest when the manager stops. */
+	/* The latest time is the manager's stop. */
 	set_disk_full(true);
 	ck_assert_int_eq(store_drop_group(store, again), -EIO);
 	set_disk_full(false);
@@ -591,8 +588,8 @@ START_TEST(failed_writes_are_told_and_written_later)
 END_TEST
 
 /*
- * Makes and drops jobs without end, and says so with a byte for each; each drop is one of a job
- * that was put before.
+ * Creates and drops jobs without end, and reports each with a byte; it drops jobs that it created
+ * before.
  */
 static void
 churn(uint64_t seed, int fd)
@@ -632,10 +629,7 @@ START_TEST(a_process_that_is_killed_leaves_each_job_there_or_to_be_removed)
 		ck_assert_int_ge(pid, 0);
 		if (pid == 0)
 			churn(round + 8u * (unsigned int)_i, fds[1]);
-		/*
-		 * In the middle of what comes after some jobs, wherever the machine has come to by
-		 * then.
-		 */
+		/* Kills it at a random point after some jobs. */
 		for (unsigned int i = 0; i < 1 + 3 * round; i++)
 			ck_assert_int_eq(read(fds[0], &byte, 1), 1);
 		kill(pid, SIGKILL);
@@ -661,7 +655,7 @@ START_TEST(a_process_that_is_killed_leaves_each_job_there_or_to_be_removed)
 				group_free(group_from_document(json_object_get(groups, name),
 							       &topology));
 		}
-		/* Nothing after the first gap. */
+		/* There is nothing after the first gap. */
 		ck_assert_uint_eq(n, json_object_size(groups) + json_object_size(removals) / 3);
 		most = n > most ? n : most;
 		store_close(store);
@@ -673,7 +667,9 @@ END_TEST
 
 static void compare_keys(const json_t *schema, const json_t *example, const char *where);
 
-/* Of an array's items: the first shows all, or the first ones show one kind each. */
+/*
+ * Compares an array's items: the first item shows all keys, or the first items show one kind each.
+ */
 static void
 compare_items(const json_t *schema, const json_t *items, const char *where)
 {
@@ -687,10 +683,7 @@ compare_items(const json_t *schema, const json_t *items, const char *where)
 		compare_keys(kind, json_array_get(items, i), where);
 }
 
-/*
- * Every property of a schema occurs in the example that is to show them all, and the other way
- * round.
- */
+/* Checks that every property of a schema occurs in the example for it, and vice versa. */
 static void
 compare_keys(const json_t *schema, const json_t *example, const char *where)
 {
@@ -809,7 +802,7 @@ START_TEST(a_host_may_have_several_links)
 	ck_assert_ptr_null(link->next);
 	link = topology_host_find(&read, inet_addr("10.0.0.5"));
 	ck_assert_ptr_null(link->next);
-	/* In the order of the file, not of the addresses. */
+	/* Links are in the order of the file, not of the addresses. */
 	link = topology_host_first(link);
 	ck_assert_uint_eq(link->ip_be, inet_addr("10.0.1.1"));
 	ck_assert_uint_eq(link->at.switch_index, 1);

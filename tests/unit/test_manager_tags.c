@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The manager and jobs whose packets have tags: all ranks ask for the same, all switches of all
- * trees are told, and such a job is never a ring.
+ * trees are told, and such a job never becomes a ring.
  */
 #include "manager/commands.h"
 #include "manager/host.h"
@@ -12,14 +12,14 @@
 
 #define MTU 9000 /* of the rig's ports */
 
-/* What a host asks for. */
+/* A host's request. */
 struct wish {
 	bool authenticate;
 	bool fallback;
 	int trees;
 };
 
-/* Returns false, with *error filled, if the manager refuses it at once. */
+/* Sends it. Returns false, with *error filled, if the manager refuses it at once. */
 static bool
 ask(unsigned int rank, const struct wish *wish, struct control_error *error)
 {
@@ -39,7 +39,10 @@ ask(unsigned int rank, const struct wish *wish, struct control_error *error)
 	return control_client_data(&manager_rig.clients[rank]) != NULL;
 }
 
-/* Both ask for the same, and the switches answer. Returns the job, NULL if there is none. */
+/*
+ * Makes both hosts ask for the same, and the switches answer. Returns the job, NULL if there is
+ * none.
+ */
 static struct group *
 ask_both(const struct wish *wish)
 {
@@ -64,8 +67,8 @@ make(bool authenticate, int trees)
 }
 
 /*
- * All switches of a tree have been asked for a job with tags, or all for one without a word of
- * them.
+ * Checks that the requests to all switches of a tree are for a job with tags, or that none mentions
+ * tags.
  */
 static void
 check_asked(const struct group *group, bool authenticate)
@@ -82,7 +85,7 @@ check_asked(const struct group *group, bool authenticate)
 	}
 }
 
-/* The next answer to a join, a new reference. */
+/* Returns the next answer to a join, a new reference. */
 static json_t *
 hear_answer(unsigned int rank)
 {
@@ -132,7 +135,7 @@ START_TEST(further_trees_have_tags_as_the_first_one)
 {
 	struct group *group = make(true, 3);
 
-	/* The leaves were asked last for the third tree, each spine for its own. */
+	/* The last request to the leaves was for the third tree, that to each spine for its own. */
 	for (unsigned int i = 0; i < MANAGER_RIG_SWITCHES; i++) {
 		if (manager_rig.created[i] != NULL)
 			ck_assert(json_is_true(
@@ -159,7 +162,7 @@ START_TEST(a_job_keeps_its_tags_when_it_moves)
 }
 END_TEST
 
-/* _i: what the first one asks for. */
+/* _i: the first rank's choice. */
 START_TEST(ranks_that_want_something_else_are_refused_by_name)
 {
 	static const char *const words[] = {
@@ -172,7 +175,7 @@ START_TEST(ranks_that_want_something_else_are_refused_by_name)
 	ck_assert(!ask(1, &(struct wish){ .authenticate = !_i, .trees = 1 }, &error));
 	ck_assert_str_eq(error.code, "invalid");
 	ck_assert_msg(strstr(error.message, words[_i]) != NULL, "found '%s'", error.message);
-	/* It may ask again, as the others have. */
+	/* The rank may ask again, with the others' choice. */
 	ck_assert(ask(1, &(struct wish){ .authenticate = _i, .trees = 1 }, &error));
 	manager_rig_serve_all();
 	check_runs(group_find(&manager_rig.manager->groups, "j"));
@@ -181,7 +184,7 @@ END_TEST
 
 static const char no_ring[] = "a ring of its hosts would not authenticate its packets";
 
-/* _i: with tags. There is no room at all, and both hosts would be content with a ring. */
+/* _i: with tags. There is no room at all, and both hosts would accept a ring. */
 START_TEST(no_job_with_tags_becomes_a_ring)
 {
 	struct group *group;
@@ -238,7 +241,7 @@ START_TEST(a_job_with_tags_that_loses_its_tree_stays_in_the_network)
 	ck_assert_int_eq(group->state, GROUP_NETWORK);
 	ck_assert(group->stranded && group->reason[0] != '\0');
 	ck_assert(was_told(0, "no_path"));
-	/* It has its tags when there is one again. */
+	/* The job has its tags when it gets a tree again. */
 	memset(manager_rig.full, 0, sizeof(manager_rig.full));
 	if (_i == 0)
 		manager_rig_raise(LEAF1);

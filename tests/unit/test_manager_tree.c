@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of the manager's reduction trees: leaf-spine, three levels, a line, what is not connected;
- * and random graphs, where each tree is held against distances that are computed in another way.
+ * Tests of the manager's reduction trees: leaf-spine, three levels, a line, unconnected graphs; and
+ * random graphs, where each tree is compared with distances that are computed in another way.
  */
 #include <errno.h>
 #include <string.h>
@@ -39,7 +39,7 @@ connect_switches(uint16_t a, uint16_t b)
 	world.links[world.graph.n_links++] = (struct tree_link){ .a = a, .b = b, .usable = true };
 }
 
-/* Leaves 0 to n_leaves - 1, then spines, all connected. */
+/* Makes leaves 0 to n_leaves - 1, then spines, all connected. */
 static void
 make_leaf_spine(uint16_t n_leaves, uint16_t n_spines)
 {
@@ -50,7 +50,7 @@ make_leaf_spine(uint16_t n_leaves, uint16_t n_spines)
 	}
 }
 
-/* A server at a switch; switches are not added any more. */
+/* Connects a server to a switch; no switches may be added afterwards. */
 static void
 connect_server(uint16_t at)
 {
@@ -61,7 +61,7 @@ connect_server(uint16_t at)
 	connect_switches(server, at);
 }
 
-/* Of hosts with one link each. */
+/* Builds a tree of hosts with one link each. */
 static int
 try_to_build(const uint16_t *switches, uint16_t n_ranks)
 {
@@ -84,7 +84,7 @@ both(uint16_t first, uint16_t second)
 	return (struct tree_place){ .switches = { first, second }, .n_switches = 2 };
 }
 
-/* Counts the tree's jobs in the graph, as the manager does when it has installed one. */
+/* Counts the tree's jobs in the graph, as the manager does after installing one. */
 static void
 install(void)
 {
@@ -95,7 +95,7 @@ install(void)
 	}
 }
 
-/* The same of a tree of the job that is planned now. */
+/* Does the same for a tree of the job that is being planned. */
 static void
 install_own(void)
 {
@@ -180,7 +180,7 @@ START_TEST(trees_of_one_job_have_a_spine_each_whatever_others_have)
 	uint16_t seen = 0;
 
 	make_leaf_spine(3, n_spines);
-	/* All spines but one have so many jobs that these would all take the same. */
+	/* All spines but one have so many jobs that trees would all take the remaining one. */
 	for (uint16_t i = 1; i < n_spines; i++)
 		world.switches[3 + i].jobs = 100;
 	for (uint16_t i = 0; i < n_spines; i++) {
@@ -190,9 +190,7 @@ START_TEST(trees_of_one_job_have_a_spine_each_whatever_others_have)
 		install_own();
 	}
 	ck_assert_uint_eq(seen, 0x78);
-	/*
-	 * There is no fifth, and of those who are left, the one with the fewest jobs comes first.
-	 */
+	/* There is no fifth spine, and of the others the one with the fewest jobs comes first. */
 	build((uint16_t[]){ 0, 1, 2, 0 }, 4);
 	ck_assert_uint_eq(tree.shared, 3);
 	ck_assert_uint_eq(tree.nodes[0].switch_index, 3);
@@ -219,8 +217,8 @@ END_TEST
 START_TEST(trees_of_one_job_keep_apart_below_the_root_too)
 {
 	/*
-	 * Leaves 0 and 1, each below a switch of both planes: 2 and 4, 3 and 5. Cores 6 and 7 are
-	 * in one plane, 8 in the other.
+	 * Leaves 0 and 1 are each below a switch of both planes: 2 and 4, 3 and 5. Cores 6 and 7
+	 * are in one plane, 8 in the other.
 	 */
 	start(9);
 	for (uint16_t leaf = 0; leaf < 2; leaf++) {
@@ -235,7 +233,7 @@ START_TEST(trees_of_one_job_keep_apart_below_the_root_too)
 	ck_assert_uint_eq(tree.n_nodes, 5);
 	ck_assert_ptr_nonnull(node_at(2));
 	install_own();
-	/* The other core of the same plane would have fewer jobs, but the same links below. */
+	/* The other core of the same plane has fewer jobs, but the same links below. */
 	build((uint16_t[]){ 0, 1 }, 2);
 	ck_assert_uint_eq(tree.nodes[0].switch_index, 8);
 	ck_assert_uint_eq(tree.shared, 0);
@@ -386,14 +384,14 @@ START_TEST(hosts_with_two_leaves_use_the_same_one)
 	ck_assert_uint_eq(node_at(2)->local.words[0], 0xc);
 	for (unsigned int i = 0; i < 4; i++)
 		ck_assert_uint_eq(tree.chosen[i], 0);
-	/* The next job takes the other leaves, which have none yet. */
+	/* The next job uses the other leaves, which have no job yet. */
 	install();
 	ck_assert_int_eq(tree_build(&world.graph, places, 4, &tree), 0);
 	ck_assert_uint_eq(node_at(1)->local.words[0], 0x3);
 	ck_assert_uint_eq(node_at(3)->local.words[0], 0xc);
 	for (unsigned int i = 0; i < 4; i++)
 		ck_assert_uint_eq(tree.chosen[i], 1);
-	/* And when a leaf of each pair is gone, what is left. */
+	/* If a leaf of each pair is gone, the job uses the rest. */
 	world.switches[1].usable = false;
 	world.switches[2].usable = false;
 	ck_assert_int_eq(tree_build(&world.graph, places, 4, &tree), 0);
@@ -427,7 +425,7 @@ START_TEST(the_switch_that_most_hosts_can_use_is_taken)
 {
 	struct tree_place places[3];
 
-	/* A star: 3 is in the middle. */
+	/* A star, with 3 in the middle. */
 	make_leaf_spine(3, 1);
 	places[0] = both(0, 1);
 	places[1] = both(2, 1);
@@ -472,10 +470,10 @@ START_TEST(a_server_is_the_root_above_the_switch_that_it_is_at)
 	ck_assert_uint_eq(tree.nodes[1].ranks.words[0], 0xf);
 	ck_assert_uint_eq(tree.n_nodes, 5);
 	ck_assert_uint_eq(tree.depth, 3);
-	/* A switch that aggregates alone has no other below it. */
+	/* A switch that aggregates alone has no other switch below it. */
 	build((uint16_t[]){ 1, 1 }, 2);
 	ck_assert_uint_eq(tree.n_nodes, 2);
-	/* Nothing goes through a server. */
+	/* No path goes through a server. */
 	world.links[2].usable = world.links[3].usable = false;
 	connect_server(1);
 	ck_assert_int_eq(try_to_build((uint16_t[]){ 0, 1 }, 2), -EHOSTUNREACH);
@@ -494,10 +492,10 @@ START_TEST(the_server_with_the_fewest_jobs_is_taken_however_far_it_is)
 	}
 	for (uint16_t server = 5; server < 8; server++)
 		ck_assert_uint_eq(world.switches[server].jobs, 3);
-	/* Of those with as many the nearest. */
+	/* Of servers with equally many jobs the nearest one is used. */
 	build((uint16_t[]){ 2, 2 }, 2);
 	ck_assert_uint_eq(tree.nodes[0].switch_index, 7);
-	/* A link that is down, a switch or a server that is not there. */
+	/* A link that is down, or a switch or a server that is missing. */
 	world.switches[5].jobs = world.switches[6].jobs = world.switches[7].jobs = 0;
 	world.switches[7].usable = false;
 	world.links[6].usable = false;
@@ -525,14 +523,14 @@ START_TEST(trees_of_one_job_have_a_server_each_whatever_others_have)
 		install_own();
 	}
 	ck_assert_uint_eq(roots, 0x70);
-	/* Then one that it has. */
+	/* Then comes a server that it uses already. */
 	build((uint16_t[]){ 0, 1 }, 2);
 	ck_assert_uint_eq(world.switches[tree.nodes[0].switch_index].own, 1);
 	ck_assert_uint_eq(tree.nodes[0].switch_index, 5);
 }
 END_TEST
 
-/* Shortest ways between all usable switches, by relaxation. */
+/* Computes the shortest distances between all usable switches, by relaxation. */
 static void
 measure_all(uint16_t distances[][40])
 {
@@ -603,10 +601,10 @@ check_tree(const struct tree_place *places, uint16_t n_ranks)
 	ck_assert_uint_eq(elsewhere, 0);
 }
 
-/* As many as there are in a job of one switch. */
+/* Maximum of ranks in a job of one switch. */
 #define SOME_RANKS 64
 
-/* The least distance from a root to one of a place's switches. */
+/* Returns the smallest distance from a root to one of a place's switches. */
 static uint16_t
 nearest(uint16_t distances[][40], uint16_t root, const struct tree_place *place)
 {
@@ -750,7 +748,7 @@ START_TEST(the_largest_network_has_a_tree_over_a_single_spine)
 	struct tree_place places[SOME_RANKS];
 
 	make_leaf_spine(248, 8);
-	/* Parallel ones, as many as there is room for. */
+	/* Parallel links, as many as there is room for. */
 	while (world.graph.n_links < TREE_MAX_LINKS)
 		connect_switches(world.graph.n_links % 248, 255);
 	for (uint16_t i = 0; i < SOME_RANKS; i++)
@@ -764,8 +762,8 @@ START_TEST(the_largest_network_has_a_tree_over_a_single_spine)
 END_TEST
 
 /*
- * As many ranks as there can be, each leaf with as many children as a switch has, under spines that
- * have as many.
+ * The maximum of ranks, each leaf with the maximum of children, under spines with the maximum of
+ * children.
  */
 START_TEST(as_many_ranks_as_can_be_have_a_tree_of_full_switches)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who waits for whom in a tree of three levels: the core is node 0, an aggregation switch with the
- * ranks 6 and 7 at it node 1, and below that leaf0 with the ranks 0 to 2 and leaf1 with 3 to 5. The
- * test plays what they say of their blocks.
+ * Causes of waits in a tree of three levels: the core is node 0, an aggregation switch with the
+ * ranks 6 and 7 is node 1, and below it are leaf0 with the ranks 0 to 2 and leaf1 with 3 to 5. The
+ * test plays the switches' reports of their blocks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,9 +44,7 @@ free_tree(void)
 	json_decref(told);
 }
 
-/*
- * A switch's blocks, as JSON. Members that are of interest only to jobs without a run are left out.
- */
+/* Sets a switch's blocks, as JSON. Members that matter only to jobs without a run are left out. */
 static void
 say(unsigned int node, const char *blocks)
 {
@@ -68,7 +66,7 @@ describe(void)
 	waits_tree_describe(nodes, N_NODES, told);
 }
 
-/* The causes of the block at a place: "leaf1 3 4 missing, agg 6 missing". */
+/* Checks the causes of the block at a position: "leaf1 3 4 missing, agg 6 missing". */
 static void
 expect_block(size_t at, int number, const char *expected)
 {
@@ -94,7 +92,7 @@ expect_block(size_t at, int number, const char *expected)
 
 START_TEST(a_missing_rank_is_found_below_two_switches)
 {
-	/* The core has heard nothing: its only child has not sent yet. */
+	/* The core has received nothing: its only child has not sent yet. */
 	say(0, "[]");
 	say(1, "[{\"block\":812,\"since_ms\":1100,\"for\":\"members\",\"missing\":[3]}]");
 	say(2, "[{\"block\":812,\"since_ms\":1200,\"for\":\"parent\",\"missing\":[]}]");
@@ -126,7 +124,7 @@ START_TEST(probe_findings_about_missing_ranks_are_told)
 	cause = json_array_get(json_object_get(json_array_get(json_object_get(told, "blocks"), 0),
 					       "waits_for"),
 			       0);
-	/* Those only that this block misses. */
+	/* Only those that this block lacks. */
 	ended = json_object_get(cause, "ended");
 	silent = json_object_get(cause, "silent");
 	ck_assert_uint_eq(json_array_size(ended), 1);
@@ -148,7 +146,7 @@ END_TEST
 
 START_TEST(a_block_sent_up_is_on_its_way)
 {
-	/* To the root, or the result from there: nobody is missing. */
+	/* The sum is on the way to the root, or the result on the way back: no rank is missing. */
 	say(0, "[]");
 	say(1, "[{\"block\":5,\"since_ms\":10,\"for\":\"parent\",\"missing\":[]}]");
 	say(2, "[{\"block\":5,\"since_ms\":12,\"for\":\"parent\",\"missing\":[]},"
@@ -240,7 +238,7 @@ START_TEST(junk_among_the_blocks_does_no_harm)
 }
 END_TEST
 
-/* What the first cause of the first block says under a key. */
+/* Returns a member of the first cause of the first block. */
 static const char *
 first_cause(const char *key)
 {
@@ -254,7 +252,7 @@ first_cause(const char *key)
 START_TEST(a_server_knows_which_ranks_it_misses)
 {
 	nodes[0].is_server = true;
-	/* The switches have passed on what they had. */
+	/* The switches have passed on everything that they had. */
 	say(0, "[{\"block\":5,\"since_ms\":30,\"for\":\"members\",\"missing\":[4,7]}]");
 	say(1, "[]");
 	say(2, "[]");

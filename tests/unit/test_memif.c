@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The host library's memif transport against a switch that a test plays: frames in both directions,
- * sleeping, finding the switch, and a peer that lies or leaves.
+ * sleeping, finding the switch, and a peer that sends invalid data or leaves.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -49,7 +49,7 @@ detach(void)
 	peer_close(&peer);
 }
 
-/* Sends one frame of len bytes that begin with a number. Returns false if there is no room. */
+/* Sends one frame of len bytes, beginning with a number. Returns false if there is no room. */
 static bool
 host_send(uint32_t number, uint32_t len)
 {
@@ -63,7 +63,7 @@ host_send(uint32_t number, uint32_t len)
 	return true;
 }
 
-/* Buffers that the peer could fill. */
+/* Returns how many buffers the peer may fill. */
 static uint16_t
 posted(void)
 {
@@ -78,7 +78,7 @@ START_TEST(frames_pass_to_the_switch_in_order_and_whole)
 	uint32_t sent = 0;
 
 	attach();
-	/* Several times round the ring. */
+	/* The frames go round the ring several times. */
 	while (received < 5 * FANIN_MEMIF_SLOTS) {
 		uint32_t len;
 
@@ -254,7 +254,7 @@ START_TEST(descriptors_that_lie_cost_their_frame_and_nothing_else)
 	descriptors[0].length = FANIN_MEMIF_FRAME_BYTES + 1;
 	descriptors[1].length = UINT32_MAX;
 	descriptors[2].flags = MEMIF_DESCRIPTOR_NEXT;
-	/* Where a frame lies is not the peer's to say. */
+	/* The peer can't choose a frame's place. */
 	descriptors[3].offset = UINT32_MAX;
 	descriptors[3].region = 9;
 	ck_assert_uint_eq(transport->ops->rx_burst(transport, &frame, 1), 1);
@@ -262,7 +262,7 @@ START_TEST(descriptors_that_lie_cost_their_frame_and_nothing_else)
 	ck_assert_mem_eq(frame.data, good, sizeof(good));
 	transport->ops->rx_release(transport, &frame, 1);
 	ck_assert_uint_eq(posted(), buffers);
-	/* Each buffer is offered again as it was. */
+	/* Each buffer is offered again unchanged. */
 	for (uint32_t i = 0; i < 4u * buffers; i++) {
 		peer_send(&peer, good, sizeof(good));
 		ck_assert_uint_eq(transport->ops->rx_burst(transport, &frame, 1), 1);
@@ -274,8 +274,8 @@ START_TEST(descriptors_that_lie_cost_their_frame_and_nothing_else)
 END_TEST
 
 /*
- * Writes all over both rings at random: nothing may be touched outside of the memory, which ASan
- * and the guard see.
+ * Writes random data all over both rings: nothing outside of the memory may be touched, which ASan
+ * and the guard detect.
  */
 START_TEST(random_rings_never_lead_out_of_the_memory)
 {
@@ -294,7 +294,7 @@ START_TEST(random_rings_never_lead_out_of_the_memory)
 		descriptor->offset = (uint32_t)random_u32(&random);
 		descriptor->flags = (uint16_t)random_u32(&random);
 		ring->head = (uint16_t)random_u32(&random);
-		/* Mostly within what is allowed, so that it goes on for a while. */
+		/* Values are mostly valid, so that the connection lasts for a while. */
 		peer.to_client->tail =
 			(uint16_t)(memif->rx.tail +
 				   random_below(&random,
@@ -344,7 +344,7 @@ START_TEST(a_sleeper_is_woken_by_an_interrupt_and_polls_without)
 	ck_assert_uint_eq(peer.to_client->flags, MEMIF_RING_NO_INTERRUPT);
 	ck_assert_int_eq(ready(fds, n), 0);
 
-	/* A frame that came before the flag was seen. */
+	/* A frame that came before the peer saw the flag. */
 	peer_send(&peer, bytes, sizeof(bytes));
 	n = transport->ops->poll_fds(transport, fds);
 	ck_assert_int_eq(ready(fds, n), 1);
@@ -362,7 +362,7 @@ START_TEST(a_switch_that_polls_is_not_interrupted)
 	transport->ops->tx_flush(transport);
 	ck_assert_int_eq(ready(&kick, 1), 0);
 	peer.to_server->flags = 0;
-	/* Nothing new: no interrupt. */
+	/* There is nothing new, and no interrupt. */
 	transport->ops->tx_flush(transport);
 	ck_assert_int_eq(ready(&kick, 1), 0);
 	ck_assert(host_send(2, 64));
@@ -394,7 +394,9 @@ END_TEST
 
 /* ----------------------------------------------------------------- ARP */
 
-/* Answers each request with two replies: one of somebody else, and unless _i is 1 the switch's. */
+/*
+ * Answers each request with two replies: one of another station and, unless _i is 1, the switch's.
+ */
 static bool
 arp_interrupt(void *arg)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memif protocol's conversation: what the host library says to a switch and makes of its
- * answers, and what the switch lets a host say.
+ * The memif protocol's messages: those that the host library sends and how it handles the switch's,
+ * and those that the switch accepts from a host.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -53,7 +53,7 @@ START_TEST(handshake_shares_sealed_memory_and_two_rings)
 	ck_assert_int_ge(peer.event_fds[0], 0);
 	ck_assert_int_ge(peer.event_fds[1], 0);
 	ck_assert_uint_gt(peer.to_client->head, 0);
-	/* And it is what the switch lets pass. */
+	/* The switch accepts the messages. */
 	for (int i = 1; i < PEER_STEPS; i++) {
 		static struct memif_layout layout;
 		int fds[PEER_STEPS] = { -1, -1, peer.area_fd, peer.event_fds[0], peer.event_fds[1],
@@ -179,7 +179,7 @@ static const struct {
 		SEALED,
 		UNSEALED
 	} fd;
-	const char *reason; /* NULL: it passes */
+	const char *reason; /* NULL: it is accepted */
 } said[] = {
 	{ { .type = MEMIF_TYPE_ADD_REGION, .add_region = { .size = 1 } },
 	  SEALED,
@@ -262,7 +262,7 @@ static const struct {
 	{ { .type = MEMIF_TYPE_CONNECT }, NO_FD, NULL },
 };
 
-/* One conversation: what is refused leaves no trace. */
+/* One conversation: a refused message leaves no trace. */
 START_TEST(the_switch_checks_each_message_against_the_ones_before)
 {
 	struct memif_layout layout = { 0 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Metrics: from a table and JSON values to Prometheus' text, the addresses that the server takes,
- * and how it answers.
+ * Metrics: conversion of a table and JSON values to Prometheus' text, the server's addresses, and
+ * its answers.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "control/metrics/metrics.h"
 #include "tests/unit/suites.h"
 
-#define CONNECTIONS 16 /* that the server takes at a time */
+#define CONNECTIONS 16 /* maximum of the server's */
 
 static void
 expect_text(const struct metrics_family *families, const char *json, const char *expected)
@@ -214,7 +214,7 @@ connect_to(const struct sockaddr_in *address)
 }
 
 /*
- * Serves until the client has something to read, or nothing has happened for so long. Returns true
+ * Serves until the client has something to read, or nothing has happened for quiet_ms. Returns true
  * if it has.
  */
 static bool
@@ -295,7 +295,7 @@ START_TEST(only_metrics_can_be_got)
 }
 END_TEST
 
-/* Whether the server has closed the connection. */
+/* Returns whether the server has closed the connection. */
 static bool
 is_closed(int client)
 {
@@ -305,7 +305,7 @@ is_closed(int client)
 	return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
-/* Nobody can hold all places: the oldest connection without a whole request gives way. */
+/* No client can hold all places: the oldest connection without a whole request gives way. */
 START_TEST(connections_without_a_request_give_way)
 {
 	struct sockaddr_in address;
@@ -321,7 +321,7 @@ START_TEST(connections_without_a_request_give_way)
 		ck_assert(!serve_until_answer(server, silent[i], 10));
 	}
 	/*
-	 * The places are known to be taken: one that has made a request is not the oldest any more.
+	 * The places are taken: a connection that has made a request is no longer the oldest one.
 	 */
 	expect_answer(server, silent[0], "metrics HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200 ",
 		      "\none 1\n");
@@ -341,7 +341,7 @@ START_TEST(connections_without_a_request_give_way)
 }
 END_TEST
 
-/* A byte now and then is no progress. */
+/* A byte now and then does not count as progress. */
 START_TEST(a_request_has_a_deadline)
 {
 	struct sockaddr_in address;

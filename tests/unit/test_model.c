@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The models of the window protocol, of sparse blocks, of PA-ATP, of Canary, of Push, of Pull, of
- * lost runs, of MPI programs and of versions that differ, searched by tests/model/run.sh. What it
- * prints is shown if it fails.
+ * lost runs, of MPI programs and of versions that differ, searched by tests/model/run.sh. Its
+ * output is printed if it fails.
  */
 #include <errno.h>
 #include <poll.h>
@@ -30,8 +30,8 @@ now_s(void)
 }
 
 /*
- * Starts a program in a process group of its own. Returns its id, and the reading end of what it
- * prints.
+ * Starts a program in a process group of its own. Returns its id, and the reading end of its
+ * output.
  */
 static pid_t
 start(const char *path, int *fd)
@@ -59,7 +59,8 @@ start(const char *path, int *fd)
 }
 
 /*
- * Reads into `output` up to the end of the program, or the deadline. What does not fit is left out.
+ * Reads into `output` up to the end of the program, or the deadline. Output beyond its size is left
+ * out.
  */
 static void
 read_output(int fd, time_t deadline_s)

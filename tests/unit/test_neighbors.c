@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Neighbors of a leaf: who is asked for, who is believed, who is forgotten.
+ * Neighbors of a leaf: which addresses it asks for, which answers it believes, which entries it
+ * forgets.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -62,7 +63,7 @@ START_TEST(an_unknown_host_is_asked_for_on_all_host_ports_once_a_second)
 	ck_assert_uint_eq(leaf_drops(FANIN_REASON_NEIGHBOR), 10);
 	leaf_expect_ask(0, host_ip_be(1), NULL);
 	leaf_expect_ask(1, host_ip_be(1), NULL);
-	/* The ten packets may have straddled two seconds. */
+	/* The ten packets may have fallen into two seconds. */
 	while (ring_switch_take(&leaf, 0, leaf_out) != 0)
 		asked++;
 	ck_assert_uint_le(asked, 1);
@@ -139,10 +140,7 @@ START_TEST(one_address_never_gets_anothers_data)
 	int32_t position = neighbor_find_or_add(neighbors,
 						neighbor_key_make(host_ip_be(7), NEIGHBOR_HOSTS));
 
-	/*
-	 * As if the position had been host 6's, and a worker had written what it heard of that just
-	 * now.
-	 */
+	/* As if the entry had been host 6's, and a worker had just confirmed it. */
 	neighbor_confirm(neighbors, position, host_ip_be(6), mac, 1);
 	ck_assert_uint_eq(neighbor_mac(neighbors, position, host_ip_be(7)), 0);
 	neighbor_confirm(neighbors, position, host_ip_be(7), mac, 1);
@@ -190,7 +188,7 @@ START_TEST(arp_claims_are_believed_of_neighbors_only)
 	host_mac(99, other);
 	/*
 	 * A next hop's address from a host's port and from the wrong link, an address of no subnet,
-	 * the switch's own.
+	 * and the switch's own address.
 	 */
 	leaf_put_arp(1, RTE_ARP_OP_REPLY, other, spine_ip_be(1), leaf.pipeline->ip_be);
 	leaf_put_arp(SPINE_PORT, RTE_ARP_OP_REPLY, other, spine_ip_be(1), leaf.pipeline->ip_be);
@@ -199,7 +197,7 @@ START_TEST(arp_claims_are_believed_of_neighbors_only)
 	leaf_put_arp(1, RTE_ARP_OP_REPLY, other, leaf.pipeline->ip_be, leaf.pipeline->ip_be);
 	leaf_put_arp(1, RTE_ARP_OP_REPLY, (const uint8_t[6]){ 1, 2, 3, 4, 5, 6 }, host_ip_be(1),
 		     leaf.pipeline->ip_be);
-	/* A message for another adds nobody. */
+	/* A message for another station adds no entry. */
 	leaf_put_arp(1, RTE_ARP_OP_REQUEST, other, host_ip_be(50), host_ip_be(51));
 	leaf_drain();
 	expect_neighbors(2, 2, 4);
@@ -207,7 +205,7 @@ START_TEST(arp_claims_are_believed_of_neighbors_only)
 	ring_switch_put(&leaf, SPINE_PORT, frame, len);
 	leaf_expect_routed(1, frame, len, mac);
 
-	/* But a host that is known and changes its address is followed, whomever it tells. */
+	/* A known host that changes its address is followed, whomever its message is for. */
 	leaf_put_arp(0, RTE_ARP_OP_REQUEST, other, host_ip_be(1), host_ip_be(1));
 	leaf_drain();
 	ring_switch_put(&leaf, SPINE_PORT, frame, len);
@@ -245,7 +243,7 @@ START_TEST(a_neighbor_that_announces_another_mac_address_is_followed)
 	ck_assert_uint_eq(leaf_drops(FANIN_REASON_ROUTED_PORT), 0);
 	ring_switch_put(&leaf, 0, frame, len);
 	leaf_expect_routed(SPINE_PORT + 1, frame, len, other);
-	/* That of a host is for the other hosts, too. */
+	/* A host's message is also for the other hosts. */
 	leaf_put_arp(0, RTE_ARP_OP_REQUEST, other, host_ip_be(0), host_ip_be(0));
 	ring_switch_rounds(&leaf, 1);
 	ck_assert_uint_eq(ring_switch_take(&leaf, 1, leaf_out), 60);
@@ -260,7 +258,10 @@ START_TEST(the_port_of_a_host_is_found_and_asked_for_if_need_be)
 
 	ring_switch_rounds(&leaf, 1);
 	leaf_drain();
-	/* No hosts of the subnet: its own two ends, the switch, a next hop, somebody elsewhere. */
+	/*
+	 * Addresses that are not hosts of the subnet: its first and last one, the switch, a next
+	 * hop, an address elsewhere.
+	 */
 	ck_assert_int_eq(pipeline_find_host(pipeline, inet_addr("10.0.0.0")), -EINVAL);
 	ck_assert_int_eq(pipeline_find_host(pipeline, inet_addr("10.0.0.255")), -EINVAL);
 	ck_assert_int_eq(pipeline_find_host(pipeline, pipeline->ip_be), -EINVAL);
@@ -276,13 +277,13 @@ START_TEST(the_port_of_a_host_is_found_and_asked_for_if_need_be)
 	leaf_expect_silence();
 	leaf_hears_host(1);
 	ck_assert_int_eq(pipeline_find_host(pipeline, host_ip_be(1)), 1);
-	/* It has moved to another port. */
+	/* The host has moved to another port. */
 	host_mac(1, mac);
 	leaf_put_arp(0, RTE_ARP_OP_REQUEST, mac, host_ip_be(1), host_ip_be(1));
 	leaf_drain();
 	ck_assert_int_eq(pipeline_find_host(pipeline, host_ip_be(1)), 0);
 	leaf_expect_silence();
-	/* Its port is forgotten before its address is. */
+	/* The table forgets its port before its address. */
 	mac_table_age(pipeline->macs, (uint32_t)(pipeline_now_ns() / 1000000000u) + 1000, 300);
 	ck_assert_int_eq(pipeline_find_host(pipeline, host_ip_be(1)), -EAGAIN);
 }
@@ -299,7 +300,7 @@ START_TEST(a_host_is_not_looked_for_if_the_table_of_neighbors_is_full)
 		ck_assert(ret == -EAGAIN || ret == -ENOSPC);
 	}
 	ck_assert_int_eq(ret, -ENOSPC);
-	/* None of them answers: the table recovers. */
+	/* None of them answers: the table frees their entries. */
 	ring_switch_rounds(&leaf, 40);
 	neighbor_housekeep(leaf.pipeline->neighbors,
 			   (uint32_t)(pipeline_now_ns() / 1000000000u) + NEIGHBOR_PATIENCE + 3);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The net tests as a suite: each case of tests/net/cases.py is one test, a process of its own, and
- * as many run at a time as there are CPUs. The list is the script's, so that no case can be
- * forgotten; what a case prints is shown if it fails. FANIN_BUILD_DIR in the environment names
+ * as many run at a time as there are CPUs. The list comes from the script, so no case can be
+ * forgotten; a case's output is printed if it fails. FANIN_BUILD_DIR in the environment names
  * another build to test.
  */
 #include <dirent.h>
@@ -39,8 +39,8 @@ static struct net_case {
 } net_cases[MAX_CASES];
 
 /*
- * The script that runs the cases, some at a time. It is the parent process's child; tests in their
- * own see its files.
+ * The script that runs the cases, some at a time. It is the parent process's child; tests in
+ * processes of their own see its files.
  */
 static struct {
 	char directory[sizeof(DIRECTORY)]; /* empty: not started */
@@ -69,7 +69,7 @@ start_script(int write_fd)
 	setenv("FANIN_BUILD_DIR", FANIN_BUILD_DIR, 0);
 	setenv("PYTHONDONTWRITEBYTECODE", "1", 0);
 	setenv("PYTHONPATH", FANIN_SOURCE_DIR, 1);
-	/* It keeps this end open as long as it lives; the cases don't have it. */
+	/* The script keeps this end open as long as it lives; the cases don't inherit it. */
 	fcntl(write_fd, F_SETFD, 0);
 	execv(PYTHON, argv);
 	_exit(127);
@@ -89,7 +89,7 @@ remove_directory(void)
 	rmdir(lanes.directory);
 }
 
-/* For the end of this process: the script ends its cases, which remove their namespaces. */
+/* Called at the end of this process: the script ends its cases, which remove their namespaces. */
 static void
 stop_lanes(void)
 {
@@ -102,8 +102,8 @@ stop_lanes(void)
 }
 
 /*
- * Fills net_cases from the script's list, once; returns how many there are, 0 on failure, also if
- * there is no room for all, or for a name.
+ * Fills net_cases from the script's list, once. Returns their number; 0 on failure, also if there
+ * is no room for all of them or for a name.
  */
 static int
 list_cases(void)
@@ -175,7 +175,7 @@ net_cases_print_times(void)
 
 	if (lanes.directory[0] == '\0')
 		return;
-	/* A case that holds says how long it took: "NAME: ok, 12.3 s". */
+	/* A case that passes prints how long it took: "NAME: ok, 12.3 s". */
 	snprintf(
 		command, sizeof(command),
 		"sed -n 's/^\\([a-z0-9_]*\\): ok, \\([0-9.]*\\) s$/\\2 s  \\1/p' %s/*.out | sort -rn",
@@ -193,7 +193,7 @@ START_TEST(net_case_holds)
 	char status[16];
 	bool ended = false;
 
-	/* Each case has its time limit there. */
+	/* The script limits the time of each case. */
 	while (!read_file(net_case->name, "status", status, sizeof(status))) {
 		ck_assert_msg(!ended, "cases.py ended without having run %s", net_case->name);
 		ended = poll(&script, 1, POLL_MS) > 0;
@@ -202,7 +202,7 @@ START_TEST(net_case_holds)
 	ck_assert_msg(strcmp(status, "timeout\n") != 0, "%s did not end within %u s:\n%s",
 		      net_case->name, net_case->seconds, output);
 	ck_assert_msg(strcmp(status, "0\n") == 0, "exit status %s%s", status, output);
-	/* A person who waits for minutes wants to see that something happens. */
+	/* Progress for a person who waits for minutes. */
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "  %s", output);
 	else if ((_i + 1) % CASES_PER_LINE == 0)

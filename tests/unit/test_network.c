@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Leaves and spines in one process and in virtual time: jobs on trees of real pipelines with real
- * engines are exact, use each link once, take the time that their links take, and the same seed is
- * the same run.
+ * engines are exact, use each link once, take the time of their links, and the same seed gives the
+ * same run.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define MAX_NETWORK_RANKS FANIN_WIRE_MAX_RANKS
-#define MANY 1024 /* packets in flight take the more memory */
+#define MANY 1024 /* packets in flight need memory, too */
 
 struct member {
 	struct fanin_endpoint *engine;
@@ -34,7 +34,7 @@ static struct {
 } world;
 
 static uint64_t wait_limit_ns;              /* of hosts, from the next open_world on; 0: none */
-static const struct fanin_cc_type *with_cc; /* likewise; NULL: windows do not change */
+static const struct fanin_cc_type *with_cc; /* also from then on; NULL: windows do not change */
 
 static const struct rig_leaf_spine_options usual = {
 	.n_leaves = 4,
@@ -118,8 +118,8 @@ all_done(void *user)
 }
 
 /*
- * A rank posts a collective. count: elements as of fanin_request_layout; n: those of its vectors,
- * which both have room for.
+ * Posts a collective at a rank. count: elements, as for fanin_request_layout; n: elements of its
+ * vectors, which both have room for.
  */
 static void
 post(uint16_t rank, const struct fanin_request *request, uint32_t count, uint32_t n)
@@ -140,7 +140,7 @@ post(uint16_t rank, const struct fanin_request *request, uint32_t count, uint32_
 	rig_host_wake(world.network.hosts[rank], rig_now_ns(world.rig));
 }
 
-/* All ranks that keep a result have its element i as factor(i) * i. */
+/* Checks that all ranks that keep a result have its element i as factor(i) * i. */
 static void
 expect_at_all(uint32_t n, uint32_t (*factor)(uint32_t i))
 {
@@ -165,8 +165,8 @@ factor_of_sum(uint32_t i)
 }
 
 /*
- * Sums vectors of so many elements, and checks each one at each rank. Returns the virtual time that
- * it took.
+ * Sums vectors of `count` elements, and checks each element at each rank. Returns the virtual time
+ * that it took.
  */
 static uint64_t
 allreduce(uint32_t count)
@@ -205,8 +205,8 @@ START_TEST(ranks_behind_one_leaf_need_no_spine)
 END_TEST
 
 /*
- * Of the bytes that a host's vector takes in packets, each link carries all, once each way, and the
- * other spine's links nothing.
+ * Each link carries all packets of a host's vector, once each way, and the other spine's links
+ * carry nothing.
  */
 START_TEST(every_link_carries_the_vector_once_each_way)
 {
@@ -237,7 +237,7 @@ START_TEST(every_link_carries_the_vector_once_each_way)
 }
 END_TEST
 
-/* A long vector takes as long as its bytes take on a link, and little more. */
+/* A long vector takes little longer than its bytes take on a link. */
 START_TEST(time_is_that_of_the_links)
 {
 	const uint32_t count = 1000000;
@@ -253,8 +253,8 @@ START_TEST(time_is_that_of_the_links)
 END_TEST
 
 /*
- * Results of the first blocks come while the last ones go out, also where the window lets all out
- * at once: both directions are used at the same time.
+ * Results of the first blocks come while the last ones go out, even if the window allows all at
+ * once: both directions are used at the same time.
  */
 START_TEST(a_vector_that_fits_the_window_takes_little_longer_than_one_way)
 {
@@ -263,7 +263,7 @@ START_TEST(a_vector_that_fits_the_window_takes_little_longer_than_one_way)
 	const uint64_t link_ns = count * 4 * UINT64_C(1504) / 1408 * 8 / 10;
 
 	options.max_jobs = 1;
-	/* No burst leaves faster than the link is. */
+	/* No burst leaves faster than the link's rate. */
 	options.host_end.egress.bucket_bytes = 3000;
 	options.up_end.egress.bucket_bytes = 3000;
 	options.slots = 2048;
@@ -323,10 +323,7 @@ START_TEST(sixteen_leaves_are_exact)
 }
 END_TEST
 
-/*
- * Over a link of a fifth of the others' speed: what waits is bounded by windows, and nothing is
- * lost.
- */
+/* One link has a fifth of the others' speed: windows bound the backlog, and nothing is lost. */
 START_TEST(a_slow_link_delays_and_loses_nothing)
 {
 	struct rig_leaf_spine_options options = usual;
@@ -349,8 +346,8 @@ START_TEST(a_slow_link_delays_and_loses_nothing)
 END_TEST
 
 /*
- * Over links between switches of a tenth to a hundredth of the hosts' speed, with queues that hold
- * a window. The round trip to the leaf says nothing of them: each link still carries each packet
+ * Links between switches have a tenth to a hundredth of the hosts' speed, with queues that hold a
+ * window. The round trip to the leaf says nothing of them: each link still carries each packet
  * about once, and the vector takes as long as its bytes take.
  */
 START_TEST(packets_queued_above_the_leaf_are_not_asked_for)
@@ -381,8 +378,8 @@ START_TEST(packets_queued_above_the_leaf_are_not_asked_for)
 END_TEST
 
 /*
- * The same with queues that hold an eighth of the window: what does not fit is sent again, but only
- * in the first rounds.
+ * The same with queues that hold an eighth of the window: lost packets are sent again, but only in
+ * the first rounds.
  */
 START_TEST(windows_shrink_to_what_queues_above_the_leaf_hold)
 {
@@ -412,7 +409,7 @@ END_TEST
 #define LATE_TWO 1000 /* and behind the last one */
 #define MANY_ROOT 1001
 
-/* Leaves have as many children as a switch can, two to a port, as one port leads to the spine. */
+/* Leaves have the maximum of children, two to a port, as one port leads to the spine. */
 static const struct rig_leaf_spine_options many = {
 	.n_leaves = MANY / PER_LEAF,
 	.hosts_per_leaf = PER_LEAF,
@@ -446,7 +443,7 @@ START_TEST(sums_of_a_thousand_ranks_are_exact_whatever_is_lost)
 }
 END_TEST
 
-/* As many as there can be, whose root is a full switch, too. */
+/* The maximum of ranks, whose root has the maximum of children, too. */
 START_TEST(sums_of_as_many_ranks_as_there_can_be_are_exact)
 {
 	struct rig_leaf_spine_options options = many;
@@ -481,7 +478,10 @@ START_TEST(a_broadcast_comes_from_any_of_a_thousand_ranks)
 }
 END_TEST
 
-/* Ranks that name roots of the same lowest bits have no block in common, and all hear of it. */
+/*
+ * Ranks that name roots with the same lowest bits must not share a block, and all learn of the
+ * mismatch.
+ */
 START_TEST(ranks_of_a_thousand_that_name_another_root_are_told_so)
 {
 	const struct fanin_request mine = { .collective = FANIN_COLLECTIVE_BROADCAST,
@@ -511,7 +511,7 @@ factor_of_part(uint32_t i)
 	return i / 2 + 1;
 }
 
-/* Each rank brings two elements, so that each block has another root. */
+/* Each rank contributes two elements, so that each block has another root. */
 START_TEST(an_allgather_has_the_parts_of_a_thousand_ranks)
 {
 	const struct fanin_request request = { .collective = FANIN_COLLECTIVE_ALLGATHER };
@@ -519,7 +519,7 @@ START_TEST(an_allgather_has_the_parts_of_a_thousand_ranks)
 	open_world(&many, 1, MANY, "single");
 	for (uint16_t rank = 0; rank < MANY; rank++) {
 		post(rank, &request, 2, 2 * MANY);
-		/* As the whole vector would be at its place. */
+		/* The elements are those of the whole vector at the rank's place. */
 		for (uint32_t i = 0; i < 2; i++)
 			world.members[rank].send[i] = (int32_t)((rank + 1) * (2u * rank + i));
 	}
@@ -529,7 +529,7 @@ START_TEST(an_allgather_has_the_parts_of_a_thousand_ranks)
 }
 END_TEST
 
-/* What a rank that waits knows of who is missing. */
+/* Returns the ranks that a waiting rank knows to be missing. */
 static struct fanin_ranks
 missing_at(uint16_t rank)
 {
@@ -550,7 +550,7 @@ post_all_but_two(void)
 	}
 }
 
-/* Behind the same leaf it is known who; elsewhere it is known behind which leaves. */
+/* Ranks at the same leaf learn which rank is missing; others learn which leaves' ranks are. */
 START_TEST(late_ones_of_a_thousand_are_named_and_waited_for)
 {
 	static const struct fanin_request request = { .collective = FANIN_COLLECTIVE_ALLREDUCE };
@@ -565,7 +565,7 @@ START_TEST(late_ones_of_a_thousand_are_named_and_waited_for)
 	}
 	open_world(&many, 1, MANY, "single");
 	post_all_but_two();
-	/* Longer than the timeout: they are late, and nobody fails. */
+	/* This is longer than the timeout: the ranks are late, and no rank fails. */
 	rig_run(world.rig, rig_now_ns(world.rig) + 12 * SECOND_NS, NULL, NULL);
 	for (uint16_t rank = 0; rank < MANY; rank++) {
 		if (rank == LATE_ONE || rank == LATE_TWO)
@@ -596,7 +596,7 @@ START_TEST(errors_name_the_missing_ones_of_a_thousand)
 	open_world(&many, 1, MANY, "single");
 	wait_limit_ns = 0;
 	post_all_but_two();
-	/* Who looks as seldom as these hosts counts a part of the time only. */
+	/* A caller that polls as seldom as these hosts counts only a part of the time. */
 	rig_run(world.rig, rig_now_ns(world.rig) + 100 * SECOND_NS, NULL, NULL);
 	ck_assert_int_eq(world.members[LATE_ONE + 1].request.status, FANIN_ERR_TIMEOUT);
 	text = fanin_engine_error(world.members[LATE_ONE + 1].engine)->text;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Probes of next hops, in virtual time: when one is dead, when it is back, and what says nothing
- * about it.
+ * Probes of next hops, in virtual time: when a next hop is dead, when it is back, and which events
+ * say nothing about this.
  */
 #include <check.h>
 #include <string.h>
@@ -48,7 +48,7 @@ open_idle(void)
 	open_at(NULL);
 }
 
-/* Takes all frames of a spine's port; returns how many of them are requests for it. */
+/* Takes all frames of a spine's port; returns how many of them are ARP requests for the spine. */
 static unsigned int
 take_requests(unsigned int spine)
 {
@@ -63,8 +63,8 @@ take_requests(unsigned int spine)
 }
 
 /*
- * The time of one probe, at whose end it is judged. answering: bitmap of spines. Returns those of
- * them that were asked.
+ * Lets the time of one probe pass, at whose end the next hops are judged. answering: bitmap of
+ * spines. Returns the spines that were asked.
  */
 static unsigned int
 interval(unsigned int answering)
@@ -115,7 +115,7 @@ START_TEST(a_next_hop_is_asked_each_interval_at_its_own_address)
 
 	ck_assert_uint_eq(interval(ALL_SPINES), ALL_SPINES);
 	pipeline_watch_next_hops(leaf.pipeline);
-	/* Sooner is no time. */
+	/* A call before that time does nothing. */
 	ck_assert_uint_eq(pipeline_watch_next_hops(leaf.pipeline), now_ns + INTERVAL_NS);
 	ring_switch_rounds(&leaf, 2);
 	for (unsigned int spine = 0; spine < N_SPINES; spine++) {
@@ -150,7 +150,7 @@ START_TEST(four_misses_in_a_row_kill_and_one_answer_revives_at_once)
 	for (uint16_t i = 0; i < 100; i++)
 		ck_assert_int_eq(leaf_spine_of_flow("10.77.9.9", (uint16_t)(1000 + i)), 0);
 	leaf_drain();
-	/* It is asked on, and used from its first answer on. */
+	/* The dead next hop is still asked, and is used from its first answer on. */
 	for (unsigned int i = 0; i < 10; i++)
 		ck_assert_uint_eq(interval(1) & 2, i == 0 ? 0 : 2);
 	ck_assert_uint_eq(info_of(1).lost, 1);
@@ -176,13 +176,13 @@ END_TEST
 
 START_TEST(a_reply_to_a_stopped_worker_is_no_miss)
 {
-	/* It never runs: nothing leaves, and requests don't pile up. */
+	/* The worker never runs: nothing leaves, and requests don't pile up. */
 	for (unsigned int i = 0; i < 60; i++) {
 		pipeline_watch_next_hops(leaf.pipeline);
 		now_ns += INTERVAL_NS;
 	}
 	ck_assert_uint_le(rte_ring_count(leaf.pipeline->neighbors->asks), 2 * N_SPINES);
-	/* It runs when the request leaves, and not afterwards. */
+	/* The worker runs when the request leaves, and not afterwards. */
 	interval(ALL_SPINES);
 	interval(ALL_SPINES);
 	pipeline_watch_next_hops(leaf.pipeline);
@@ -231,7 +231,7 @@ START_TEST(an_answer_that_waits_behind_full_bursts_is_no_miss)
 
 	interval(ALL_SPINES);
 	for (unsigned int i = 0; i < 8; i++) {
-		/* As many as seven rounds take. */
+		/* As many packets as seven rounds take. */
 		for (unsigned int k = 0; k < 7 * FANIN_BURST; k++)
 			ring_switch_enqueue(&leaf, SPINE_PORT + 1, frame, len);
 		interval(1);
@@ -245,7 +245,8 @@ START_TEST(an_answer_that_waits_behind_full_bursts_is_no_miss)
 END_TEST
 
 /*
- * Takes no more than a super-frame at once, whatever waits. handle: of the port's number in DPDK.
+ * Sends no more than a super-frame at once, whatever the backlog. handle: of the port's number in
+ * DPDK.
  */
 #define SHORT_BURST 46
 static uint64_t short_left;
@@ -354,7 +355,7 @@ START_TEST(a_request_behind_a_full_queue_is_judged_when_it_has_left)
 	interval(ALL_SPINES);
 	for (unsigned int i = 0; i < 200; i++)
 		ring_switch_put(&leaf, 0, frame, len);
-	/* Some 21,000 bytes at 1 Mbit/s. */
+	/* These are some 21,000 bytes at 1 Mbit/s. */
 	for (unsigned int i = 0; i < 3; i++)
 		interval(1);
 	pipeline_watch_next_hops(leaf.pipeline);

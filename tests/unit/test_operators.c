@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every data type and operator through each handler, in jobs of both kinds of accumulation: what
- * comes out is the naive reference's result of all contributions in the handler's order, and pairs
- * that are not defined are refused, as they are by the host library.
+ * Every data type and operator through each handler, in jobs of both kinds of accumulation: the
+ * result is the naive reference's result of all contributions in the handler's order, and undefined
+ * pairs are refused, as by the host library.
  */
 #include "hostlib/src/comm/comm.h"
 #include "fanin/fanin.h"

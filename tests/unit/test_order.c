@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The order of ranks: what switches combine by wire/order.h is the sum that docs/operators.md
- * defines exactly where the ranks behind each switch are a unit, and nowhere else could it be.
- * Terms are compared by hashes that neither associate nor commute.
+ * The order of ranks: the sum that switches make by wire/order.h is the one that docs/operators.md
+ * defines exactly if the ranks behind each switch are a unit; in no other case could it be. Terms
+ * are compared by hashes that neither associate nor commute.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "tests/unit/suites.h"
 #include "wire/order.h"
 
-#define RANKS_MAX 9 /* whose placements are all tried */
-#define FREE_MAX 5  /* for whose placements all terms are tried */
+#define RANKS_MAX 9 /* maximum for which all placements are tried */
+#define FREE_MAX 5  /* maximum for which all terms are tried, in all placements */
 #define TERMS_MAX 4096
 
 static uint64_t
@@ -37,7 +37,7 @@ value_of(unsigned int rank)
 	return mix(rank + 1);
 }
 
-/* The sum of ranks [first, first + n) as it is written; 0: none of them exists. */
+/* Returns the sum of ranks [first, first + n) as defined; 0: none of them exists. */
 static uint64_t
 definition(unsigned int first, unsigned int n, unsigned int n_ranks)
 {
@@ -62,15 +62,15 @@ definition_of_all(unsigned int n_ranks)
 	return definition(0, n, n_ranks);
 }
 
-/* A child's place among those of a switch: the lowest rank behind it, and its sum. */
+/* A child of a switch: the lowest rank behind it, and its sum. */
 struct child {
 	uint16_t first;
 	uint64_t sum;
 };
 
 /*
- * What a switch makes of its children, in this order of arrival. most: raised to the sums that
- * waited at the same time.
+ * Returns a switch's sum of its children, in this order of arrival. most: raised to the number of
+ * sums that waited at the same time.
  */
 static uint64_t
 combine(const struct child *children, const uint8_t *arrivals, unsigned int n, unsigned int *most)
@@ -121,10 +121,7 @@ combine_in_a_row(const struct child *children, unsigned int n)
 	return combine(children, arrivals, n, &most);
 }
 
-/*
- * Where ranks are: the switch of each, by which new switches stand in the order of their lowest
- * ranks.
- */
+/* The switch of each rank; switches are numbered in the order of their lowest ranks. */
 struct placement {
 	uint8_t switch_of[RANKS_MAX];
 	unsigned int n_ranks;
@@ -139,7 +136,7 @@ begin(struct placement *at, unsigned int n_ranks)
 	at->n_switches = 1;
 }
 
-/* The next one of all placements. Returns false after the last. */
+/* Advances to the next placement. Returns false after the last one. */
 static bool
 next(struct placement *at)
 {
@@ -182,7 +179,7 @@ has_units(const struct placement *at)
 	return true;
 }
 
-/* The root's sum over switches that sum up their hosts. */
+/* Returns the root's sum over switches that sum up their hosts. */
 static uint64_t
 sum_of(const struct placement *at)
 {
@@ -219,7 +216,7 @@ START_TEST(the_written_order_comes_out_exactly_where_each_switch_has_a_unit)
 }
 END_TEST
 
-/* All terms over children, by which of them are in. */
+/* All terms over children, by the set of children in them. */
 struct terms {
 	uint64_t *of[1 << FREE_MAX];
 	unsigned int n[1 << FREE_MAX];
@@ -260,8 +257,8 @@ free_terms(struct terms *terms)
 }
 
 /*
- * Can the root have the sum, whatever term each switch makes of its children? sums: of the switches
- * before this one.
+ * Returns true if the root can have the sum, with any term of each switch over its children. sums:
+ * of the switches before this one.
  */
 static bool
 may_be(const struct placement *at, uint64_t expected, uint64_t *sums, unsigned int number)
@@ -308,8 +305,8 @@ START_TEST(no_way_to_combine_has_the_order_where_a_switch_has_no_unit)
 END_TEST
 
 /*
- * Where a switch has switches below it that have switches below them, and hosts besides: one of its
- * children has `inner` ranks.
+ * A switch has hosts and switches that have switches below them: one of its children has `inner`
+ * ranks.
  */
 START_TEST(the_order_comes_out_over_several_levels)
 {
@@ -351,7 +348,7 @@ swap(uint8_t *a, uint8_t *b)
 	*b = kept;
 }
 
-/* All orders of arrival, from place `at` on. */
+/* Tries all orders of arrival, from position `at` on. */
 static void
 permute(const struct child *children, uint8_t *arrivals, unsigned int n, unsigned int at,
 	uint64_t expected, unsigned int *most)
@@ -367,7 +364,7 @@ permute(const struct child *children, uint8_t *arrivals, unsigned int n, unsigne
 
 START_TEST(as_many_sums_wait_at_most_as_is_said)
 {
-	/* In a row; of very different sizes; interleaved. */
+	/* Ranks in a row; of very different sizes; interleaved. */
 	static const uint16_t firsts[][6] = { { 0, 1, 2, 3, 4, 5 },
 					      { 0, 1, 2, 4, 8, 16 },
 					      { 9, 0, 64, 3, 2, 4000 } };

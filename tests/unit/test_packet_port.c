@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ports on packet sockets: frames that leave one end of a link and come in at the other, what is
- * counted, and what stays the caller's. Each test has a network namespace of its own, whose
- * loopback interface brings back what is sent.
+ * Ports on packet sockets: frames that leave one end of a link and arrive at the other, counters,
+ * and packets that stay the caller's. Each test has a network namespace of its own, whose loopback
+ * interface returns sent frames.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -82,7 +82,7 @@ teardown(void)
 	ck_assert_uint_eq(rte_mempool_avail_count(pool), POOL_SIZE);
 }
 
-/* A frame whose bytes tell its number and their place. */
+/* Makes a frame whose bytes show its number and their position. */
 static struct rte_mbuf *
 make_frame(uint8_t number, uint16_t len)
 {
@@ -125,7 +125,7 @@ send_frames(uint8_t first, uint16_t n, uint16_t len)
 	ck_assert_uint_eq(packet_port_driver.tx_burst(queue, mbufs, n), n);
 }
 
-/* Waits for frames, which another CPU may still be bringing. Returns their number. */
+/* Waits for frames, which another CPU may still deliver. Returns their number. */
 static uint16_t
 receive(uint16_t n)
 {
@@ -148,7 +148,7 @@ stats(void)
 
 START_TEST(frames_arrive_whole_in_order_and_aligned)
 {
-	/* Round the ring some times. */
+	/* The frames go round the ring several times. */
 	for (uint8_t round = 0; round < 8; round++) {
 		send_frames(round, 40, (uint16_t)(60 + 180 * round));
 		ck_assert_uint_eq(receive(40), 40);
@@ -181,7 +181,7 @@ START_TEST(the_kernel_counts_frames_that_a_full_ring_drops)
 	for (unsigned int i = 0; i < 100000 && stats().rx_missed < 20; i++)
 		;
 	ck_assert_uint_eq(stats().rx_missed + receive(RING + 30), RING + 30);
-	/* The first ones are there, as they came. */
+	/* The first ones have arrived, unchanged. */
 	check_frame(mbufs[0], 0, 100);
 	for (unsigned int i = 1; i < RING + 30 - stats().rx_missed; i++)
 		check_frame(mbufs[i], (uint8_t)i, 100);
@@ -241,7 +241,7 @@ START_TEST(frames_that_may_leave_later_stay_the_callers)
 		mbufs[i] = make_frame(i, 100);
 	ck_assert_uint_eq(packet_port_driver.tx_burst(queue, mbufs, 3), 0);
 	set_interface("lo", true, 9000);
-	/* The socket says once more that the interface was down. */
+	/* The socket reports once more that the interface was down. */
 	ck_assert_uint_eq(packet_port_driver.tx_burst(queue, mbufs, 3), 0);
 	ck_assert_uint_eq(packet_port_driver.tx_burst(queue, mbufs, 3), 3);
 	ck_assert_uint_eq(receive(3), 3);
@@ -316,14 +316,14 @@ START_TEST(port_faults_are_told)
 }
 END_TEST
 
-/* A byte of a message. Of packets of 1000 bytes all have the same job. */
+/* Returns a byte of a message. All packets of 1000 bytes have the same job. */
 static uint8_t
 message_byte(uint32_t i)
 {
 	return i % 1000 < FANIN_HDR_LEN ? 5 : (uint8_t)(i * 7 + (i >> 8));
 }
 
-/* Opens a UDP socket that receives what is sent to a port of this host. */
+/* Opens a UDP socket that receives packets to a port of this host. */
 static int
 open_receiver(uint16_t port_number)
 {
@@ -337,8 +337,8 @@ open_receiver(uint16_t port_number)
 }
 
 /*
- * Opens a UDP socket that sends to a port of this host in segments of this length. Somebody
- * receives them, or the kernel would complain.
+ * Opens a UDP socket that sends to a port of this host in segments of this length. There must be a
+ * receiver, or the kernel would report errors.
  */
 static int
 open_sender(uint16_t port_number, int segment)
@@ -364,7 +364,7 @@ send_bytes(int fd, size_t len)
 	ck_assert_int_eq(send(fd, bytes, len, 0), (ssize_t)len);
 }
 
-/* Checks `len` bytes of a frame from `at` on, which are those of a message from `offset` on. */
+/* Checks that `len` bytes of a frame from `at` on are those of a message from `offset` on. */
 static void
 check_bytes(const struct rte_mbuf *mbuf, uint32_t at, uint32_t offset, uint32_t len)
 {
@@ -378,8 +378,8 @@ check_bytes(const struct rte_mbuf *mbuf, uint32_t at, uint32_t offset, uint32_t 
 }
 
 /*
- * What a plain UDP socket sends at once comes in as the packets that it stands for, each with
- * headers of its own.
+ * Data that a plain UDP socket sends at once arrives as separate packets, each with headers of its
+ * own.
  */
 START_TEST(super_frames_to_fanins_port_come_in_as_frames)
 {
@@ -422,7 +422,8 @@ START_TEST(super_frames_to_fanins_port_come_in_as_frames)
 END_TEST
 
 /*
- * A packet of any job, rank, epoch, key and type, right or wrong, of len bytes behind UDP's header.
+ * Makes a packet with any job, rank, epoch, key and type, valid or invalid, of len bytes after
+ * UDP's header.
  */
 static void
 make_any(struct random *random, uint8_t *at, uint32_t len)
@@ -446,8 +447,8 @@ make_any(struct random *random, uint8_t *at, uint32_t len)
 }
 
 /*
- * Whatever is mixed in a super-frame, its segments come in as the same packets do that are sent one
- * by one, so that all that looks at them finds the same.
+ * Whatever the packets of a super-frame are, its segments arrive like the same packets sent one by
+ * one, so all checks have the same result.
  */
 START_TEST(each_segment_of_a_super_frame_is_judged_by_its_own_header)
 {
@@ -461,7 +462,7 @@ START_TEST(each_segment_of_a_super_frame_is_judged_by_its_own_header)
 		const uint32_t size = (uint32_t)(FANIN_HDR_LEN + random_below(&random, 1400));
 		const uint32_t most = 65000 / size < 60 ? 65000 / size : 60;
 		const uint16_t n = (uint16_t)(1 + random_below(&random, most));
-		/* A last one that is shorter than Fanin's header is somebody's, too. */
+		/* A last segment that is shorter than Fanin's header is not Fanin's. */
 		const uint32_t last = (uint32_t)(1 + random_below(&random, size));
 		const uint32_t len = (n - 1) * size + last;
 		int together = open_sender(UDP_PORT, (int)size);
@@ -507,7 +508,9 @@ START_TEST(each_segment_of_a_super_frame_is_judged_by_its_own_header)
 }
 END_TEST
 
-/* A burst takes so many frames; the others of a super-frame come with the next ones. */
+/*
+ * A burst takes a limited number of frames; the others of a super-frame come with the next bursts.
+ */
 START_TEST(a_burst_may_end_within_a_super_frame)
 {
 	int receiver = open_receiver(UDP_PORT);
@@ -528,7 +531,7 @@ START_TEST(a_burst_may_end_within_a_super_frame)
 	check_frame(mbufs[20], 3, 100);
 	check_frame(mbufs[21], 4, 100);
 	rte_pktmbuf_free_bulk(mbufs + 22, 2);
-	/* One that is left over when the port is closed goes back, too. */
+	/* A super-frame that is left over when the port is closed is freed, too. */
 	send_bytes(fd, 10000);
 	for (unsigned int i = 0; i < 100000 && packet_port_driver.rx_burst(queue, mbufs, 1) == 0;
 	     i++)
@@ -540,8 +543,8 @@ START_TEST(a_burst_may_end_within_a_super_frame)
 END_TEST
 
 /*
- * Of several, none is cut for the room that those before it have left. What comes behind waits with
- * it.
+ * Of several super-frames, none is cut because earlier ones have left less room. Later frames wait
+ * with it.
  */
 START_TEST(a_super_frame_comes_in_one_burst_if_it_can)
 {
@@ -568,7 +571,7 @@ START_TEST(a_super_frame_comes_in_one_burst_if_it_can)
 }
 END_TEST
 
-/* Others stay whole, say what they are, and leave whole. */
+/* Super-frames of others stay whole, are marked as such, and leave whole. */
 START_TEST(super_frames_of_others_pass_whole)
 {
 	int receiver = open_receiver(UDP_PORT + 1);
@@ -597,7 +600,7 @@ START_TEST(super_frames_of_others_pass_whole)
 }
 END_TEST
 
-/* While nobody frees those before, one comes in a chain; it is whole, too. */
+/* While all earlier buffers are in use, a super-frame comes in a chain; it is whole, too. */
 START_TEST(super_frames_of_others_come_in_chains_where_large_packets_are_in_use)
 {
 	int receiver = open_receiver(UDP_PORT + 1);
@@ -623,8 +626,8 @@ START_TEST(super_frames_of_others_come_in_chains_where_large_packets_are_in_use)
 END_TEST
 
 /*
- * Where the interface does not take one, the kernel makes frames of it, which it does behind the
- * queue discipline alone.
+ * If the interface does not take a super-frame, the kernel segments it, but only after the queueing
+ * discipline.
  */
 START_TEST(super_frames_of_others_leave_by_interfaces_that_take_none)
 {
@@ -647,7 +650,7 @@ START_TEST(super_frames_of_others_leave_by_interfaces_that_take_none)
 }
 END_TEST
 
-/* A packet of Fanin's: what a switch sends to hosts. */
+/* Makes a packet of Fanin, as a switch sends it to hosts. */
 static struct rte_mbuf *
 make_packet(uint32_t offset, uint16_t len)
 {
@@ -669,7 +672,7 @@ make_packet(uint32_t offset, uint16_t len)
 }
 
 /*
- * Packets of Fanin's that are alike leave as one, of which a plain UDP socket receives all at once.
+ * Fanin's packets of one kind leave as one super-frame, which a plain UDP socket receives at once.
  */
 START_TEST(packets_of_fanins_leave_as_super_frames)
 {
@@ -689,7 +692,7 @@ START_TEST(packets_of_fanins_leave_as_super_frames)
 	ck_assert_int_eq(recv(fd, message, sizeof(message), 0), 40300);
 	for (uint32_t i = 0; i < 40300; i++)
 		ck_assert_uint_eq(message[i], message_byte(i));
-	/* The port sees them itself, taken apart again. */
+	/* The port receives them itself, segmented again. */
 	ck_assert_uint_eq(receive(41), 41);
 	for (uint16_t i = 0; i < 41; i++)
 		check_bytes(mbufs[i], FANIN_L4_LEN, i * 1000u, i == 40 ? 300 : 1000);
@@ -700,7 +703,7 @@ START_TEST(packets_of_fanins_leave_as_super_frames)
 END_TEST
 
 /*
- * Where the interface takes no super-frames of UDP, they leave one by one, and again as one when it
+ * If the interface takes no super-frames of UDP, packets leave one by one, and as one again once it
  * does.
  */
 START_TEST(frames_leave_one_by_one_where_no_super_frames_may)
@@ -725,7 +728,7 @@ END_TEST
 START_TEST(an_interface_and_the_kernel_say_whether_super_frames_may_leave)
 {
 	ck_assert_int_eq(super_frame_kernel_probe(), SUPER_FRAME_KERNEL_TAKES);
-	/* The probe is for nobody. */
+	/* The probe is for no receiver. */
 	ck_assert_uint_eq(receive(1), 1);
 	ck_assert_uint_eq(offload_segments(mbufs[0]), 2);
 	rte_pktmbuf_free(mbufs[0]);
@@ -742,8 +745,8 @@ START_TEST(an_interface_and_the_kernel_say_whether_super_frames_may_leave)
 END_TEST
 
 /*
- * A checksum that the kernel has left to be completed: others' goes on so, Fanin's packets need
- * none.
+ * A checksum that the kernel has left to be completed: packets of others pass with it, Fanin's
+ * packets need none.
  */
 START_TEST(checksums_may_be_left_to_the_next_link)
 {
@@ -778,8 +781,8 @@ START_TEST(super_frames_wait_for_packets_and_are_counted_if_there_is_no_room)
 	for (n = 0; rte_mempool_avail_count(pool) > 0; n++)
 		held[n] = rte_pktmbuf_alloc(pool);
 	/*
-	 * 40 of 64 KB each are behind a ring of 64 frames: more than a socket of this test's may
-	 * hold, if it may not ask for more.
+	 * 40 super-frames of 64 KB are behind a ring of 64 frames: more than a socket of this test
+	 * may hold with the default limit.
 	 */
 	for (unsigned int i = 0; i < sent; i++)
 		send_bytes(fd, 64400);
@@ -826,7 +829,7 @@ open_port_on(const char *interface, struct packet_port **opened)
 	ck_assert_msg(packet_port_open(&options, opened, error) == 0, "%s", error);
 }
 
-/* A frame to port 1 of a switch, whose MAC table knows its destination. */
+/* Puts in a frame to port 1 of a switch, whose MAC table knows its destination. */
 static void
 enqueue_for_port_1(struct ring_switch *sw, size_t len)
 {
@@ -840,8 +843,8 @@ enqueue_for_port_1(struct ring_switch *sw, size_t len)
 }
 
 /*
- * How many frames of this length, up to max, come out of the link's other end within a time. What
- * else comes out is the kernel's.
+ * Returns how many frames of this length, up to max, come out of the link's other end within a
+ * time. Other frames there are the kernel's.
  */
 static unsigned int
 count_received(struct ring_switch *sw, struct packet_port *far, uint32_t len, unsigned int max,
@@ -882,10 +885,7 @@ START_TEST(frames_longer_than_the_other_ends_mtu_do_not_hold_up_others)
 	sw.pipeline->workers[0]->tx[1].handle = packet_port_driver.queue(near, 0);
 	frames = counters->tx_frames;
 
-	/*
-	 * The first one holds others up for 15 ms, those of its length that come after it for no
-	 * time.
-	 */
+	/* The first frame delays others by 15 ms, and later ones of its length do not. */
 	enqueue_for_port_1(&sw, 1400);
 	for (unsigned int i = 0; i < 10; i++)
 		enqueue_for_port_1(&sw, 200);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of packet types: what each row says is what validation demands, and handlers outside of
- * the tree can add rows.
+ * The table of packet types: validation demands exactly what each row declares, and handlers
+ * outside of the tree can add rows.
  */
 #include <errno.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 #define COUNT 16
 #define FREE 200
 
-/* A declaration as it could be registered; each test changes what it is about. */
+/* A declaration that can be registered; each test changes the field that it is about. */
 static const struct fanin_packet_type block_type = {
 	.name = "OUTSIDE",
 	.text = "values and their places",
@@ -53,7 +53,7 @@ make_frame(uint8_t code, struct frame *frame)
 	set_payload_len(frame, 0);
 }
 
-/* The least that a type's declaration asks for. */
+/* Makes the smallest packet that a type's declaration allows. */
 static void
 make_min(const struct fanin_packet_type *type, struct frame *frame)
 {
@@ -87,7 +87,7 @@ expect(const struct frame *frame, enum fanin_reason reason)
 		      fanin_reason_name(found), fanin_reason_name(reason));
 }
 
-/* Which value of a field is wrong, if any? */
+/* Checks whether validation refuses a field, zero or not, as its declared use requires. */
 static void
 expect_field(const struct frame *frame, unsigned int use, bool is_zero, enum fanin_reason wrong)
 {
@@ -118,7 +118,10 @@ expect_elements(const struct fanin_packet_type *type)
 	expect(&frame, FANIN_REASON_NONE);
 }
 
-/* What the header says of a shard, and its length; what is in it nobody has looked at yet. */
+/*
+ * Checks the header's description of a shard, and its length; validation does not read the shard's
+ * content.
+ */
 static void
 expect_shard(const struct fanin_packet_type *type)
 {
@@ -130,7 +133,7 @@ expect_shard(const struct fanin_packet_type *type)
 		{ .span = 1000, .number = 1, .total = 3 },
 		{ .span = 1000, .form = FANIN_SHARD_BITMAP },
 		{ .span = 1000, .form = FANIN_SHARD_FORMS },
-		{ .span = FANIN_SHARD_SHORT_SPAN + 1 }, /* whose indices are longer */
+		{ .span = FANIN_SHARD_SHORT_SPAN + 1 }, /* indices are longer */
 	};
 	struct frame frame;
 	struct fanin_hdr *hdr = &frame.headers.fanin;
@@ -176,7 +179,7 @@ expect_shard(const struct fanin_packet_type *type)
 	make_min(type, &frame);
 	hdr->members = fanin_shard_encode(&(struct fanin_shard){ .span = 1 });
 	expect(&frame, FANIN_REASON_NONE);
-	/* A bitmap can't have more values than indices; its length is right. */
+	/* A bitmap can't have more values than indices, even with the right length. */
 	hdr->members =
 		fanin_shard_encode(&(struct fanin_shard){ .span = 1, .form = FANIN_SHARD_BITMAP });
 	set_payload_len(&frame, COUNT * sizeof(float) + 8 + 4);
@@ -221,7 +224,7 @@ expect_no_elements(const struct fanin_packet_type *type)
 	expect(&frame, FANIN_REASON_BODY);
 }
 
-/* Whatever a declaration says of a packet is looked at. */
+/* Checks that validation demands everything that a declaration says of a packet. */
 static void
 expect_as_declared(const struct fanin_packet_type *type)
 {
@@ -259,9 +262,7 @@ expect_same(const struct fanin_packet_type *found, const struct fanin_packet_typ
 	ck_assert_uint_eq(found->number, expected->number);
 }
 
-/*
- * Told a second time, as hosts and switches that are in use know them: nothing of this can change.
- */
+/* The rows once more, as deployed hosts and switches know them: nothing of this may change. */
 START_TEST(rows_are_those_of_the_protocol)
 {
 	enum {
@@ -371,7 +372,7 @@ START_TEST(a_code_without_a_row_is_no_type)
 		expect(&frame, FANIN_REASON_TYPE);
 		n++;
 	}
-	/* 0, and the free ones at the least. */
+	/* Code 0 and at least the free codes. */
 	ck_assert_uint_gt(n, FANIN_TYPE_FREE_LAST - FANIN_TYPE_FREE_FIRST + 1);
 }
 END_TEST
@@ -397,11 +398,11 @@ START_TEST(a_registered_type_is_valid_as_it_is_declared_and_not_otherwise)
 	ck_assert_int_eq(fanin_tag_direction_of(FREE), FANIN_TAG_DOWN);
 	ck_assert(fanin_tag_has_instance(FREE));
 
-	/* The one beside it is as unknown as before. */
+	/* The code beside it is still unknown. */
 	make_frame(FREE + 1, &frame);
 	expect(&frame, FANIN_REASON_TYPE);
 
-	/* The first one that no protocol of this build has. */
+	/* The first code that no protocol of this build has. */
 	type.code = FANIN_TYPE_FREE_FIRST;
 	while (fanin_type_is_known(type.code))
 		type.code++;
@@ -442,7 +443,7 @@ START_TEST(codes_and_names_are_given_away_once)
 }
 END_TEST
 
-/* A handler and a host protocol of one program, which both declare what they send each other. */
+/* A handler and a host protocol of one program may both declare the packets that they exchange. */
 START_TEST(the_same_declaration_may_come_twice)
 {
 	const struct fanin_packet_type types[] = { block_type, { 0 } };
@@ -455,7 +456,7 @@ START_TEST(the_same_declaration_may_come_twice)
 }
 END_TEST
 
-/* _i: what the second one has different, or is wrong. */
+/* _i: the difference of the second declaration, or its error. */
 START_TEST(another_declaration_ends_the_program)
 {
 	struct fanin_packet_type types[] = { block_type, { 0 } };
@@ -524,7 +525,7 @@ START_TEST(a_declaration_that_makes_no_sense_is_refused)
 	EXPECT_INVALID(type.text = "");
 	EXPECT_INVALID(type.direction = FANIN_DOWN + 1);
 	EXPECT_INVALID(type.class = FANIN_CLASS_NONE);
-	/* The pipeline's own. */
+	/* These classes are the pipeline's own. */
 	EXPECT_INVALID(type.class = FANIN_CLASS_MEMBERSHIP);
 	EXPECT_INVALID(type.class = FANIN_CLASS_PARENT);
 	EXPECT_INVALID(type.class = FANIN_CLASS_PROBE);
@@ -544,7 +545,7 @@ START_TEST(a_declaration_that_makes_no_sense_is_refused)
 }
 END_TEST
 
-/* A bitmap shard of one f32, whose only word begins at index `first`. */
+/* Returns whether a bitmap shard of one f32 is valid, if its only word begins at index `first`. */
 static bool
 bit_is_fine(uint32_t span, uint32_t first, uint64_t word)
 {
@@ -628,7 +629,7 @@ suite_packets(void)
 	tcase_add_test(rows, a_sender_says_once_how_many_shards_there_are);
 	suite_add_tcase(suite, rows);
 
-	/* Each in a process of its own: what is registered stays. */
+	/* Each test runs in a process of its own, as registered types stay. */
 	tcase_add_test(registered, a_registered_type_is_valid_as_it_is_declared_and_not_otherwise);
 	tcase_add_test(registered, codes_and_names_are_given_away_once);
 	tcase_add_test(registered, the_same_declaration_may_come_twice);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hosts that lose their cores for random times, as on a machine that has more to do than it can,
- * with the congestion control and the window that real transports have: as soon as all of them run
- * again, so do their collectives.
+ * Hosts that lose their cores for random times, as on an overloaded machine, with the congestion
+ * control and the window of real transports: as soon as all of them run again, their collectives
+ * make progress.
  */
 #define WINDOW 256
 #define QUEUE_LEN 4096
@@ -20,14 +20,14 @@ static struct collective collectives[COLLECTIVES];
 
 /* A host as a process: it posts one collective after the other, and loses its core now and then. */
 struct process {
-	uint64_t back_ns; /* it has no core before */
+	uint64_t back_ns; /* it has no core before this time */
 	unsigned int posted;
 	unsigned int done;
 };
 
 static struct process processes[MAX_RANKS];
 
-/* How slow a machine is: time between two polls, and how long a core is gone; means. */
+/* The speed of a machine: time between two polls, and how long a core is gone; means. */
 static const struct {
 	uint64_t step_ns;
 	uint64_t pause_ns;
@@ -62,7 +62,7 @@ process_step(struct world *world, uint16_t rank, uint64_t pause_ns)
 		process->done++;
 }
 
-/* Blocks that all ranks together have results of. */
+/* Returns the number of blocks whose results all ranks have. */
 static uint64_t
 blocks_done(const struct world *world)
 {
@@ -120,14 +120,17 @@ START_TEST(collectives_go_on_as_soon_as_all_hosts_run_again)
 	world->duplication = world->loss / 4;
 	world->reordering = _i % 3 == 0 ? 0.1 : 0;
 	memset(processes, 0, sizeof(processes));
-	/* Each is begun together, as by a barrier, of which every second one is one. */
+	/*
+	 * All ranks begin each collective together, as after a barrier; every second one is a
+	 * barrier.
+	 */
 	for (unsigned int c = 0; c < COLLECTIVES; c++)
 		collective_prepare(&collectives[c],
 				   c % 2 == 0 ? 0
 					      : random_below(&world->random, MAX_PAUSE_BLOCKS) *
 							ELEMENTS,
 				   c * 1000);
-	/* The next query may be a second away, and be lost itself. */
+	/* The next query may be a second away, and may be lost, too. */
 	ck_assert_uint_le(longest_standstill(world, machines[machine].step_ns,
 					     machines[machine].pause_ns),
 			  (world->loss == 0 ? 1000 : 4000) * MS);

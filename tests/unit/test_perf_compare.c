@@ -11,13 +11,13 @@
 #include "lab/reference/perf_compare.h"
 #include "tests/unit/suites.h"
 
-#define COUNT 150001 /* more than are compared at a time, whatever their size */
+#define COUNT 150001 /* more than are compared at a time, for any size */
 
 static const size_t sizes[] = { 1, 2, 8, 12, 16, 64 };
 
 #define N_SIZES (int)(sizeof(sizes) / sizeof(sizes[0]))
 
-/* user: the size. The bytes of an element tell its index and their own place. */
+/* Writes elements whose bytes show their index and their position. user: the size. */
 static void
 count_up(const void *user, uint64_t first, uint64_t n, void *elements)
 {
@@ -36,14 +36,14 @@ START_TEST(wrong_elements_of_any_size_are_counted_and_the_first_is_told)
 	const struct perf_comparison comparison = { sizes[_i], count_up, &sizes[_i], &stop };
 	const size_t size = sizes[_i];
 	struct perf_difference difference = { 0 };
-	/* To the last byte: sanitizers find what is read beyond. */
+	/* Exactly as long as needed: sanitizers find reads beyond the end. */
 	uint8_t *found = calloc(COUNT, size);
 	char expected[PERF_ELEMENT_TEXT] = "0x";
 
 	ck_assert_ptr_nonnull(found);
 	count_up(&size, 3, COUNT, found);
 	ck_assert_uint_eq(perf_compare(&comparison, found, 3, COUNT, &difference), 0);
-	/* In the last byte of one, and in the very last element. */
+	/* One difference is in the last byte of an element, one in the very last element. */
 	for (size_t k = size; k-- > 0;)
 		snprintf(expected + strlen(expected), sizeof(expected) - strlen(expected), "%02x",
 			 found[100000 * size + k]);

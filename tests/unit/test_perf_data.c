@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The data of fanin-perf: what it expects of an allreduce is what the kernels give, bit by bit, in
- * whatever order the ranks' contributions arrive, and of random data in the written order only.
+ * The data of fanin-perf: its expected result of an allreduce is that of the kernels, bit by bit,
+ * in any order of the ranks' contributions; for random data only in the defined order.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ shuffle(struct random *random, uint16_t *order, uint16_t n)
 	}
 }
 
-/* What a switch makes of all ranks' data in some order, accumulating natively or in f32. */
+/* Reduces all ranks' data as a switch does, in some order, accumulating natively or in f32. */
 static void
 reduce_as(const struct perf_data *data, bool in_f32, struct random *random)
 {
@@ -79,7 +79,7 @@ check_pair(const struct perf_data *data, struct random *random)
 			ck_abort_msg("%s of %s on %u ranks differs", fanin_op_name_of(data->op),
 				     fanin_dtype_name_of(data->dtype), data->size);
 	}
-	/* A result that is the same everywhere would show little. */
+	/* A result that is the same for all elements would prove little. */
 	if (memcmp(expected, (uint8_t *)expected + size, (COUNT - 1) * size) == 0)
 		ck_abort_msg("%s of %s on %u ranks is the same for all elements",
 			     fanin_op_name_of(data->op), fanin_dtype_name_of(data->dtype),
@@ -107,7 +107,7 @@ START_TEST(every_result_is_exact_in_any_order)
 }
 END_TEST
 
-/* Native accumulation of the data that a wide job is checked with. */
+/* Native accumulation of the data that checks wide jobs gives another result. */
 START_TEST(native_accumulation_does_not_pass_for_f32)
 {
 	static const enum fanin_dtype dtypes[] = { FANIN_F16, FANIN_BF16 };
@@ -120,7 +120,7 @@ START_TEST(native_accumulation_does_not_pass_for_f32)
 		struct perf_data data = { .dtype = dtypes[i % 2],
 					  .op = ops[i / 2],
 					  .size = sizes[_i] };
-		/* One rounding of one sum is the same in both. */
+		/* A single rounding of a single sum is the same in both. */
 		bool can_differ = data.size > 2 || (data.size == 2 && data.dtype == FANIN_F16 &&
 						    data.op == FANIN_AVG);
 
@@ -164,7 +164,7 @@ START_TEST(results_of_custom_operators_are_exact_in_any_order)
 }
 END_TEST
 
-/* The kernel's sum of random data of ranks first to first + width - 1 in the written order. */
+/* Reduces random data of ranks first to first + width - 1 by the kernel, in the defined order. */
 static void
 reduce_in_order(const struct perf_data *data, fanin_kernel_fn kernel, uint16_t first,
 		uint16_t width, uint64_t *sum)
@@ -212,7 +212,7 @@ START_TEST(random_data_have_the_bits_of_the_written_order)
 }
 END_TEST
 
-/* The written order of three ranks is (0 + 1) + 2. */
+/* The defined order of three ranks is (0 + 1) + 2. */
 START_TEST(random_data_have_other_bits_in_any_other_order)
 {
 	static const uint16_t orders[][3] = { { 0, 2, 1 }, { 1, 2, 0 } };
@@ -286,7 +286,7 @@ START_TEST(ranks_iterations_and_seeds_have_data_of_their_own)
 }
 END_TEST
 
-/* Where ranks have values, and that the result has theirs alone. */
+/* Ranks have values at the indices of their pattern, and the result has values only there. */
 START_TEST(sparse_vectors_have_their_pattern)
 {
 	struct perf_sparse sparse = {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-perf's command line: what reaches the library's options, and what is refused with status 2.
+ * fanin-perf's command line: the options that reach the library, and command lines that are refused
+ * with status 2.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 
 static struct options options;
 
-/* Reads a command line: the words of a text, without the program's name. */
+/* Parses a command line: the words of a text, without the program's name. */
 static void
 parse(const char *text)
 {
@@ -30,7 +31,7 @@ parse(const char *text)
 		ck_assert_int_lt(argc, MAX_ARGUMENTS);
 		argv[argc++] = word;
 	}
-	optind = 0; /* getopt begins anew */
+	optind = 0; /* getopt starts again */
 	options_parse(&options, argc, argv);
 }
 
@@ -159,7 +160,7 @@ START_TEST(a_file_that_does_not_fit_ends_with_status_2)
 	snprintf(text, sizeof(text), "%s%s", pattern_file(wrong_with_a_file[_i][0]),
 		 wrong_with_a_file[_i][1]);
 	sscanf(strstr(text, "/tmp/"), "%63s", path);
-	/* The status of the child alone: this one removes the file. */
+	/* Only the child ends: this process removes the file. */
 	const pid_t child = fork();
 	int status;
 
@@ -216,7 +217,7 @@ static const char *const wrong[] = {
 
 START_TEST(wrong_options_end_with_status_2)
 {
-	/* What it says is for the people who typed it. */
+	/* The error's text is for users. */
 	ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr));
 	parse(wrong[_i]);
 }

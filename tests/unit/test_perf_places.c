@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The files of fanin-perf --pattern: what is read, what is refused and with which words, and the
- * vectors that come of it.
+ * The files of fanin-perf --pattern: which are read, which are refused with which message, and the
+ * vectors made from them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static struct perf_places places;
 static char error[PERF_PLACES_ERROR_LEN];
 static char path[] = "/tmp/fanin-places-XXXXXX";
 
-/* Reads a text of `len` bytes from a file, which is gone afterwards. */
+/* Loads a text of `len` bytes from a file, which is removed afterwards. */
 static int
 load_bytes(const char *text, size_t len, uint16_t n_ranks, uint64_t n, bool n_is_fixed)
 {
@@ -103,7 +103,7 @@ END_TEST
 
 static const struct {
 	const char *text;
-	const char *says; /* behind the path */
+	const char *says; /* after the path */
 } wrong[] = {
 	{ "", ": found 0 lines of indices, expected 2, one for each rank" },
 	{ "n 7\n# 1\n3\n", ": found 1 lines of indices, expected 2, one for each rank" },
@@ -162,7 +162,7 @@ START_TEST(bytes_of_zero_are_no_end_of_a_line)
 }
 END_TEST
 
-/* Vectors of all ranks by chance, and as a file has them. Returns the length of the text. */
+/* Makes random vectors of all ranks, and their text in a file. Returns the length of the text. */
 static size_t
 text_random(struct random *random, uint16_t n_ranks, bool has[MAX_PLACED_RANKS][N], char *text)
 {
@@ -214,8 +214,8 @@ START_TEST(written_indices_are_read_back)
 END_TEST
 
 /*
- * Bytes of a right text are changed, left out and doubled: what is read then still has ascending
- * indices below its length.
+ * Bytes of a valid text are changed, removed and duplicated: if it is still read, its indices
+ * ascend and are below its length.
  */
 START_TEST(any_file_is_read_or_refused)
 {
@@ -255,13 +255,13 @@ START_TEST(any_file_is_read_or_refused)
 		}
 		perf_places_free(&places);
 	}
-	/* Both ways are taken. */
+	/* Both outcomes occur. */
 	ck_assert_uint_gt(n_read, N_MUTATED / 20);
 	ck_assert_uint_lt(n_read, N_MUTATED);
 }
 END_TEST
 
-/* Part by part, too: parts that are neither of a chunk's length nor begin with one. */
+/* This includes parts whose length is not a chunk's, and that don't begin with a chunk. */
 START_TEST(vectors_and_their_sum_have_values_where_the_file_says)
 {
 	const struct perf_sparse sparse = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The rules of fanin-perf --profile: each says its words from its bound on, and only then. And what
- * the kernel says of a thread.
+ * The rules of fanin-perf --profile: each prints its verdict from its bound on, and only then. Also
+ * the kernel's figures of a thread.
  */
 #include <errno.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static struct fanin_report report;
 static struct profile_verdict verdicts[PROFILE_MAX_VERDICTS];
 static size_t n_verdicts;
 
-/* A rank on udp about which there is nothing to say: in 10 s it computed 4 s and slept 4.5 s. */
+/* Makes the profile of a rank on udp without verdicts: in 10 s it computed 4 s and slept 4.5 s. */
 static void
 profile_make(void)
 {
@@ -41,7 +41,7 @@ profile_make(void)
 					.payload_bytes = 1024 };
 }
 
-/* The text of this name's verdict; NULL: there is none. */
+/* Returns the text of the verdict with this name; NULL: there is none. */
 static const char *
 verdict(const char *name)
 {
@@ -65,7 +65,7 @@ expect_verdict(const char *name, const char *part)
 	ck_assert_ptr_null(verdict("nothing"));
 }
 
-/* Nothing stands out. */
+/* Checks that there is no verdict. */
 static void
 expect_nothing(void)
 {
@@ -76,7 +76,7 @@ expect_nothing(void)
 START_TEST(of_a_rank_that_is_well_nothing_stands_out)
 {
 	expect_nothing();
-	/* Where packets are long a super-frame has one, and few packets don't say much. */
+	/* With long packets a super-frame has one packet, and few packets prove little. */
 	profile.values.super_frame_packets_sent = profile.values.super_frame_packets_received = 0;
 	report.payload_bytes = 32000;
 	expect_nothing();
@@ -172,7 +172,7 @@ START_TEST(shares_are_all_of_the_time)
 	ck_assert_double_eq_tol(shares.computing, 0.4, 1e-9);
 	ck_assert_double_eq_tol(shares.run_queue, 0.15, 1e-9);
 	ck_assert_double_eq_tol(shares.asleep, 0.45, 1e-9);
-	/* Readings are a little apart: no share is below 0 or above 1. */
+	/* Readings are slightly apart in time: no share may be below 0 or above 1. */
 	profile.caller_cpu_seconds = 9;
 	shares = profile_shares(&profile);
 	ck_assert_double_eq_tol(shares.run_queue, 0.1, 1e-9);
@@ -208,7 +208,7 @@ START_TEST(the_kernel_says_how_long_a_thread_ran)
 	while (own_cpu_ns() - begun_ns < 30000000)
 		;
 	ran_ns = own_cpu_ns() - begun_ns;
-	/* A thread that has just slept has figures that are up to date. */
+	/* The figures of a thread that has just slept are up to date. */
 	nanosleep(&nap, NULL);
 	ck_assert_int_eq(schedstat_read(gettid(), &after), 0);
 	ck_assert_uint_ge(after.run_ns - before.run_ns + 2000000, ran_ns);
@@ -222,7 +222,7 @@ START_TEST(of_a_thread_that_is_not_there_nothing_is_set)
 {
 	struct schedstat stat = { .run_ns = 7 };
 
-	/* That of the first process is none of this one's. */
+	/* The figures of the first process can't be read. */
 	ck_assert_int_eq(schedstat_read(1, &stat), -ENOENT);
 	ck_assert_uint_eq(stat.run_ns, 7);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Foreign frames and the switch as a station: what leaves which port, and what is counted.
+ * Foreign frames and the switch as a station: which frames leave by which port, and what is
+ * counted.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -32,7 +33,7 @@ teardown(void)
 	ring_switch_close(&sw);
 }
 
-/* An IPv4 frame between hosts; dst 0xff: broadcast. */
+/* Makes an IPv4 frame between hosts; dst 0xff: broadcast. */
 static void
 host_frame(unsigned int src, unsigned int dst, uint8_t *frame)
 {
@@ -75,7 +76,7 @@ START_TEST(a_port_that_is_down_is_left_alone_and_its_frames_are_counted)
 {
 	uint8_t frame[FRAME_LEN];
 
-	/* It waits for the worker, which is this thread. */
+	/* This waits for the worker, which is this thread. */
 	rte_rcu_qsbr_thread_offline(sw.pipeline->qsbr, 0);
 	pipeline_port_set_down(sw.pipeline, 1, true);
 	rte_rcu_qsbr_thread_online(sw.pipeline->qsbr, 0);
@@ -106,8 +107,8 @@ number_frame(uint8_t *frame, uint32_t number)
 }
 
 /*
- * Numbered frames to host 1, which is known: as many as its device takes, and n more. Nobody takes
- * them out.
+ * Sends numbered frames to host 1, which is known: as many as its device takes, and n more. The
+ * device is not emptied.
  */
 static void
 overfill_port_1(uint32_t n)
@@ -207,16 +208,16 @@ START_TEST(frames_that_wait_for_a_port_that_goes_down_are_dropped)
 END_TEST
 
 /*
- * A port's driver that the test plays. Never longer than `never_len`, and no more bytes than have
- * been granted.
+ * A port's driver that the test plays. It takes no frame longer than `never_len`, and no more bytes
+ * than it was granted.
  */
 static struct {
 	uint32_t never_len;
 	uint64_t granted; /* bytes */
-	uint64_t per_ms;  /* bytes granted in addition each ms, up to most, even while a process is
-			     held up */
+	uint64_t per_ms;  /* bytes granted in addition per ms, up to a maximum, even while the
+			     process is held up */
 	uint64_t most;
-	uint64_t last_ns; /* until when they have been */
+	uint64_t last_ns; /* end of the time for which they have been granted */
 	uint32_t lens[512];
 	uint16_t n_taken;
 } device;
@@ -246,7 +247,7 @@ device_tx_burst(void *handle, struct rte_mbuf **mbufs, uint16_t n)
 
 static const struct port_driver device_driver = { .name = "test", .tx_burst = device_tx_burst };
 
-/* Port 1 leads to host 1, and through the device above. */
+/* Makes port 1 lead to host 1, through the device above. */
 static void
 play_device(uint32_t never_len, uint64_t granted)
 {
@@ -263,7 +264,7 @@ play_device(uint32_t never_len, uint64_t granted)
 	sw.pipeline->workers[0]->tx[1].driver = &device_driver;
 }
 
-/* A frame of a length for host 1; the worker finds it in its next round. */
+/* Puts in a frame of this length for host 1; the worker finds it in its next round. */
 static void
 enqueue_len(size_t len)
 {
@@ -273,7 +274,7 @@ enqueue_len(size_t len)
 	ring_switch_enqueue(&sw, 0, frame, len);
 }
 
-/* Rounds for so long, the last one after that time. */
+/* Runs rounds for this time, the last one after it. */
 static void
 pass_ms(unsigned int ms)
 {
@@ -286,7 +287,7 @@ pass_ms(unsigned int ms)
 	} while (!over);
 }
 
-/* Rounds until so many frames were given up, which takes 45 ms with 1400 bytes. */
+/* Runs rounds until this many frames were given up, which takes 45 ms with 1400 bytes. */
 static void
 wait_for_refused(uint64_t n)
 {
@@ -320,7 +321,7 @@ START_TEST(a_frame_that_a_driver_always_refuses_holds_up_no_others)
 	wait_for_refused(1);
 	ck_assert_uint_eq(device.n_taken, 20);
 
-	/* Now that their length is known, they are not waited for. */
+	/* Once their length is known, the port does not wait for them. */
 	for (unsigned int i = 0; i < 20; i++) {
 		enqueue_len(1400 + i);
 		enqueue_len(101);
@@ -344,7 +345,7 @@ START_TEST(many_frames_that_a_driver_always_refuses_make_way_for_others)
 		enqueue_len(1400);
 	pass_ms(20);
 	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 200);
-	/* A packet waits for 11 ms at most, and the fourth one clears them away. */
+	/* A packet waits for 11 ms at most, and the fourth one removes them. */
 	for (uint16_t i = 0; i < 4; i++) {
 		enqueue_len(100);
 		pass_ms(2);
@@ -360,7 +361,7 @@ END_TEST
 START_TEST(frames_that_a_driver_always_refuses_take_no_others_room)
 {
 	play_device(1000, UINT64_MAX);
-	/* Before anything is known of them. */
+	/* Before anything is known of these frames. */
 	for (unsigned int i = 0; i < EGRESS_FRAMES + 100; i++) {
 		enqueue_len(1400);
 		if (i % 32 == 31)
@@ -391,7 +392,7 @@ START_TEST(a_frame_that_is_shorter_and_too_long_as_well_holds_up_nobody)
 	}
 	wait_for_refused(1);
 	ck_assert_uint_eq(taken_of(100), 4);
-	/* Who passes the others tells of them, too. */
+	/* The frames that overtake are evidence, too. */
 	for (unsigned int i = 0; i < 4; i++)
 		enqueue_len(100);
 	wait_for_refused(5);
@@ -411,7 +412,7 @@ START_TEST(a_length_that_a_driver_takes_again_is_waited_for_again)
 	enqueue_len(1400);
 	ring_switch_rounds(&sw, 2);
 	ck_assert_uint_eq(taken_of(1400), 1);
-	/* Full for a moment. */
+	/* The device is full for a moment. */
 	device.granted = 0;
 	enqueue_len(1400);
 	pass_ms(20);
@@ -423,7 +424,7 @@ START_TEST(a_length_that_a_driver_takes_again_is_waited_for_again)
 END_TEST
 
 /*
- * _i: bytes that leave the queue each ms. A queue that counts bytes has room for short frames when
+ * _i: bytes that leave the queue per ms. A queue that counts bytes has room for short frames when
  * it has none for long ones.
  */
 START_TEST(frames_that_a_driver_takes_later_are_not_lost)
@@ -446,8 +447,8 @@ START_TEST(frames_that_a_driver_takes_later_are_not_lost)
 END_TEST
 
 /*
- * The order is a TCP connection's, and that of results and an answer that says they were sent. _i:
- * bytes each ms.
+ * A TCP connection needs the order, and so do results and an answer that says they were sent. _i:
+ * bytes per ms.
  */
 START_TEST(a_slow_link_keeps_the_order)
 {
@@ -468,8 +469,8 @@ START_TEST(a_slow_link_keeps_the_order)
 END_TEST
 
 /*
- * A queue that counts bytes, on a link of 2 Mbit/s that is slow and nothing else: the longer a
- * frame, the longer it takes until there is room for it, while shorter ones find some.
+ * A queue that counts bytes, on a link of 2 Mbit/s that is only slow: the longer a frame, the
+ * longer it takes until there is room for it, while there is room for shorter ones.
  */
 START_TEST(a_long_frame_is_waited_for_on_a_slow_link)
 {
@@ -503,7 +504,7 @@ START_TEST(known_destination_gets_the_frame_alone)
 	ring_switch_put(&sw, 0, frame, sizeof(frame));
 	expect_frame(1, frame, sizeof(frame));
 	expect_silence();
-	/* It moves: the next frame from another port is where it is found. */
+	/* Host 0 moves: its next frame from another port changes its place. */
 	host_frame(1, 0, frame);
 	ring_switch_put(&sw, 3, frame, sizeof(frame));
 	expect_frame(0, frame, sizeof(frame));
@@ -521,8 +522,8 @@ START_TEST(a_station_that_moves_within_a_round_is_found_where_it_spoke_last)
 
 	host_frame(1, 0, from_moving);
 	host_frame(0, 1, to_moving);
-	ring_switch_enqueue(&sw, 0, to_moving, FRAME_LEN); /* flooded, and teaches where host 0 is
-							    */
+	ring_switch_enqueue(&sw, 0, to_moving, FRAME_LEN); /* flooded; teaches the switch where host
+							      0 is */
 	ring_switch_enqueue(&sw, 1, from_moving, FRAME_LEN);
 	ring_switch_enqueue(&sw, 1, from_moving, FRAME_LEN);
 	ring_switch_enqueue(&sw, 2, from_moving, FRAME_LEN);
@@ -536,7 +537,7 @@ START_TEST(a_station_that_moves_within_a_round_is_found_where_it_spoke_last)
 	for (unsigned int i = 0; i < 3; i++)
 		expect_frame(2, to_moving, FRAME_LEN);
 	expect_silence();
-	/* Another worker's view: the table has it, too. */
+	/* Another worker sees the same in the table. */
 	ck_assert_int_eq(mac_table_lookup(sw.pipeline->macs, mac_key_make(from_moving + 6, 0)), 2);
 	ck_assert_int_eq(mac_table_lookup(sw.pipeline->macs, mac_key_make(to_moving + 6, 0)), 3);
 }
@@ -588,8 +589,8 @@ START_TEST(vlans_are_transparent_and_learned_apart)
 	memcpy(frame + 12, (const uint8_t[]){ 0x81, 0x00, 0x20, 0x07 }, 4);
 	ring_switch_put(&sw, 0, frame, sizeof(frame));
 	/*
-	 * Host 1 is known without a tag only: in VLAN 7 its frames are flooded, tag and priority
-	 * unchanged.
+	 * Host 1 is known only without a tag: in VLAN 7 its frames are flooded, with tag and
+	 * priority unchanged.
 	 */
 	for (uint16_t p = 1; p < 4; p++)
 		expect_frame(p, frame, sizeof(frame));
@@ -700,7 +701,7 @@ START_TEST(arp_for_the_switch_is_answered_and_others_pass)
 }
 END_TEST
 
-/* An echo request of host 1 with 32 bytes of data. */
+/* Makes an echo request of host 1 with 32 bytes of data. Returns its length. */
 static size_t
 echo_request(struct fanin_headers *frame)
 {
@@ -772,7 +773,7 @@ START_TEST(stations_age_out_and_room_returns)
 	ck_assert_int_eq(mac_table_learn(table, key, 3, 1000), 0);
 	ck_assert_int_eq(mac_table_lookup(table, key), 3);
 	ck_assert_uint_eq(mac_table_age(table, 1299, 300), 0);
-	/* Seen again: the clock starts anew. */
+	/* The host was seen again: its age starts at 0. */
 	ck_assert_int_eq(mac_table_learn(table, key, 2, 1290), 0);
 	ck_assert_uint_eq(mac_table_age(table, 1301, 300), 0);
 	ck_assert_int_eq(mac_table_lookup(table, key), 2);
@@ -812,7 +813,7 @@ suite_pipeline(void)
 	tcase_add_test(tcase, frames_that_a_driver_always_refuses_take_no_others_room);
 	tcase_add_test(tcase, a_frame_that_is_shorter_and_too_long_as_well_holds_up_nobody);
 	tcase_add_test(tcase, a_length_that_a_driver_takes_again_is_waited_for_again);
-	/* 2.4 and 16 Mbit/s. */
+	/* The two links have 2.4 and 16 Mbit/s. */
 	tcase_add_loop_test(tcase, frames_that_a_driver_takes_later_are_not_lost, 300, 301);
 	tcase_add_loop_test(tcase, frames_that_a_driver_takes_later_are_not_lost, 2000, 2001);
 	tcase_add_test(tcase, known_destination_gets_the_frame_alone);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The traffic generator's hosts against the real pipeline: joining, windows, loss and duplication
- * either way, what they say when the switch is silent or wrong; and the generator's histogram and
- * search. Only the test moves the hosts' clock.
+ * in both directions, their errors when the switch is silent or wrong; and the generator's
+ * histogram and search. Only the test moves the hosts' clock.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,9 +25,9 @@ static struct pktgen_member members[MAX_HOSTS];
 static struct pktgen_stats stats;
 static struct pktgen_job job;
 static uint64_t now_ns;
-/* What the test does to a result before a host sees it; NULL: nothing. Returns false to lose it. */
+/* Changes a result before a host sees it; NULL: no change. Returns false to lose it. */
 static bool (*tamper)(uint16_t host, struct fanin_headers *headers);
-/* Most contributions that a host had in flight. */
+/* Maximum of a host's contributions in flight. */
 static uint16_t max_in_flight;
 
 static void
@@ -115,7 +115,7 @@ take(uint16_t h)
 	}
 }
 
-/* A round: each host takes what came and sends one frame if it has one. */
+/* Runs a round: each host takes its frames and sends one frame if it has one. */
 static void
 step(void)
 {
@@ -250,7 +250,8 @@ START_TEST(loss_and_duplication_are_counted_and_repaired)
 	ck_assert_uint_gt(stats.retransmits, 0);
 	ck_assert_uint_gt(stats.duplicates, 0);
 	/*
-	 * Who sends again what the switch has is answered, if another one's contribution was lost.
+	 * A host that repeats a contribution gets an answer if another host's contribution was
+	 * lost.
 	 */
 	ck_assert_uint_gt(stats.answers, 0);
 	ck_assert_uint_eq(stats.foreign, 0);
@@ -321,7 +322,7 @@ miss_a_contribution(uint16_t host, struct fanin_headers *headers)
 	return true;
 }
 
-/* The result of the same slot's last block, under this block's number. */
+/* Gives the result of the same slot's last block this block's number. */
 static bool
 mix_up_blocks(uint16_t host, struct fanin_headers *headers)
 {
@@ -394,8 +395,8 @@ START_TEST(a_wrong_key_is_told)
 END_TEST
 
 /*
- * What the switch answers of a job that the generator can't load. _i: 0 and 1 of one with tags, by
- * REFUSED and by JOIN_ACK, 2 of one of multicast.
+ * The switch's answers about a job that the generator can't load. _i: 0 and 1 a job with tags, by
+ * REFUSED and by JOIN_ACK; 2 a job of multicast.
  */
 START_TEST(a_job_that_is_not_to_be_loaded_is_told)
 {

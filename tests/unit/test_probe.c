@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Late or gone: what the switch does about children that an overdue block misses. The test plays
- * the hosts' machines, and the clock of the probes.
+ * Late or gone: how the switch probes children that an overdue block lacks. The test acts as the
+ * hosts' machines, and moves the clock of the probes.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -21,7 +21,7 @@
 
 static struct fanin_headers *const got = (struct fanin_headers *)probe_rig.buffer;
 
-/* By _i: with that many workers more than one. */
+/* _i: the switch has this many workers more than one. */
 #define N_VARIANTS 2
 
 static void
@@ -40,7 +40,7 @@ close_switch(void)
 	ring_switch_close(&probe_rig.sw);
 }
 
-/* The main thread waits for workers that are online; here it is one of them. */
+/* The main thread waits for workers that are online; here it is one of them itself. */
 static void
 workers_pause(bool paused)
 {
@@ -69,8 +69,8 @@ expect_ethernet(unsigned int h)
 }
 
 /*
- * The three frames of a probe left for host h: a PROBE, an echo request and an ARP request. The
- * first is left in `got`.
+ * Checks the three frames of a probe for host h: a PROBE, an echo request and an ARP request. The
+ * first one is left in `got`.
  */
 static void
 expect_probe(unsigned int h)
@@ -108,7 +108,7 @@ expect_probe(unsigned int h)
 	*got = probe;
 }
 
-/* Takes a probe, if one was sent; returns whether. */
+/* Takes a probe if one was sent. Returns true if it was. */
 static bool
 was_probed(unsigned int h)
 {
@@ -119,7 +119,10 @@ was_probed(unsigned int h)
 	return found;
 }
 
-/* An IPv4 frame of host h's machine to the switch with an ICMP message, whose checksum is set. */
+/*
+ * Puts in an IPv4 frame of host h's machine to the switch with an ICMP message, whose checksum it
+ * sets.
+ */
 static void
 put_icmp(uint16_t port, unsigned int h, struct rte_icmp_hdr *icmp, const void *data,
 	 uint16_t data_len)
@@ -178,7 +181,9 @@ reply_to_arp(uint16_t port, unsigned int h)
 	ring_switch_put(&probe_rig.sw, port, frame, sizeof(frame));
 }
 
-/* Host h's machine on a port answers a PROBE to that UDP port by "destination unreachable". */
+/*
+ * Makes host h's machine on a port answer a PROBE to that UDP port with "destination unreachable".
+ */
 static void
 refuse_probe(uint16_t port, unsigned int h, uint8_t code, const struct fanin_headers *probe)
 {
@@ -187,7 +192,7 @@ refuse_probe(uint16_t port, unsigned int h, uint8_t code, const struct fanin_hea
 	put_icmp(port, h, &icmp, &probe->ip, FANIN_IP_LEN + FANIN_UDP_LEN);
 }
 
-/* Hosts 0 and 2 have contributed to block 0, and host 0 waits. */
+/* Hosts 0 and 2 contribute to block 0, and host 0 waits. */
 static void
 wait_for_host_1(void)
 {
@@ -231,12 +236,12 @@ START_TEST(probes_go_twice_a_second_until_5_s_after_the_last_query)
 		if (i == 3)
 			probe_rig_answer();
 	}
-	/* Two seconds, and five more, of which the last moment is not among them. */
+	/* Two seconds and five more, without the very last moment. */
 	ck_assert_uint_eq(n, 13);
 	ck_assert(!probes_are_out(probe_rig.sw.pipeline));
 	ck_assert_uint_eq(probe_rig.job->worker_stats[0].probes, 13);
 
-	/* Less than half a second apart there is nothing. */
+	/* Within half a second of a probe there is no other one. */
 	probe_rig_answer();
 	probe_rig_tick();
 	ck_assert(was_probed(1));
@@ -258,7 +263,7 @@ START_TEST(a_host_whose_machine_answers_is_late)
 	for (unsigned int i = 0; i < 20; i++) {
 		probe_rig_tick();
 		ck_assert(was_probed(1));
-		/* By either of the two, now and then. */
+		/* Host 1 answers by either of the two, now and then. */
 		if (i % 3 == 0)
 			reply_to_echo(1, 1);
 		else if (i % 3 == 2)
@@ -283,7 +288,7 @@ START_TEST(a_closed_port_is_a_process_that_has_ended)
 	probe = *got;
 	refuse_probe(1, 1, 3, &probe);
 	probe_rig_expect_finding(0x2, 0);
-	/* It stays so, whatever its machine says, and is left alone. */
+	/* The host counts as ended, whatever its machine answers, and is not probed any more. */
 	reply_to_echo(1, 1);
 	probe_rig_tick();
 	expect_silence(1);
@@ -319,7 +324,7 @@ START_TEST(three_probes_without_an_answer_are_silence)
 	}
 	probe_rig_tick();
 	probe_rig_expect_finding(0, 0x2);
-	/* It is there again. */
+	/* The host is there again. */
 	reply_to_arp(1, 1);
 	probe_rig_expect_finding(0, 0);
 	was_probed(1);
@@ -342,7 +347,7 @@ START_TEST(others_can_not_answer_for_a_host)
 		reply_to_arp(2, 1);
 		refuse_probe(2, 1, 3, &probe);
 		probe.ip.dst_be = host_ip_be(2);
-		refuse_probe(1, 1, 3, &probe); /* about somebody else's */
+		refuse_probe(1, 1, 3, &probe); /* about a frame of another host */
 		probe.ip.dst_be = host_ip_be(1);
 		probe.udp.dst_be = htons(JOIN_PORT + 1);
 		refuse_probe(1, 1, 3, &probe); /* about another port */

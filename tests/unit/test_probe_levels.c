@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Late or gone in a tree of switches. The one under test is in the middle: hosts 0 and 1 are its
- * children, and as number 2 a switch with the ranks 2 and 3 behind it; behind its parent are the
- * ranks 4 and 5. The test plays all of them.
+ * Late or gone in a tree of switches. The switch under test is in the middle: hosts 0 and 1 are its
+ * children and, as number 2, a switch with the ranks 2 and 3 behind it; behind its parent are the
+ * ranks 4 and 5. The test acts as all of them.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "tests/unit/suites.h"
 
 #define CHILDREN 3
-#define SWITCH 2u /* the child that is one */
+#define SWITCH 2u /* the child that is a switch */
 #define RANKS 6
 #define PARENT_PORT 3
 #define PARENT_EPOCH 77
@@ -49,7 +49,7 @@ make_job(void)
 		      "%s", error);
 }
 
-/* A child joins: a host from a port of its own, a switch from Fanin's. */
+/* Makes a child join: a host from a port of its own, a switch from Fanin's port. */
 static void
 join(unsigned int child, uint64_t nonce)
 {
@@ -74,7 +74,7 @@ join(unsigned int child, uint64_t nonce)
 	}
 }
 
-/* A Fanin packet of the parent. */
+/* Puts in a Fanin packet of the parent. */
 static void
 put_from_parent(enum fanin_type type, uint32_t its_epoch, uint32_t block, const void *body,
 		uint32_t body_len)
@@ -88,10 +88,7 @@ put_from_parent(enum fanin_type type, uint32_t its_epoch, uint32_t block, const 
 	ring_switch_put(&probe_rig.sw, PARENT_PORT, frame, len);
 }
 
-/*
- * Its children wait, and have not yet heard that the run has begun; nor may they ever, while they
- * are late.
- */
+/* The children wait, and have not heard yet that the run has begun; late ones may never hear it. */
 static void
 parent_probes_before_the_run(struct join_ack_words ack)
 {
@@ -142,7 +139,10 @@ open_tree(bool authenticate)
 	probe_rig_begin();
 }
 
-/* Frames that a port has sent, all of which are taken; the first is left in `got`. */
+/*
+ * Returns the number of frames that a port has sent, all of which are taken; the first one is left
+ * in `got`.
+ */
 static unsigned int
 count_sent(uint16_t port)
 {
@@ -154,7 +154,7 @@ count_sent(uint16_t port)
 	return n;
 }
 
-/* The child that is a switch says what it knows of the ranks behind it. */
+/* Makes the child that is a switch report on the ranks behind it. */
 static void
 acknowledge(uint16_t port, uint32_t its_epoch, uint64_t ended, uint64_t silent)
 {
@@ -167,7 +167,7 @@ acknowledge(uint16_t port, uint32_t its_epoch, uint64_t ended, uint64_t silent)
 				    (struct fanin_headers *)frame));
 }
 
-/* What the parent's PROBE about a block is answered. */
+/* Returns the answer to the parent's PROBE about a block. */
 static struct fanin_probe_ack_body
 parent_probes(uint32_t its_epoch, uint32_t block)
 {
@@ -187,7 +187,7 @@ parent_probes(uint32_t its_epoch, uint32_t block)
 	return body;
 }
 
-/* All but the switch have contributed. */
+/* All children but the switch contribute. */
 static void
 wait_for_the_switch(void)
 {
@@ -210,7 +210,10 @@ START_TEST(a_switch_is_asked_for_what_is_behind_it)
 
 	acknowledge(SWITCH, probe_rig.epoch, 0x8, 0x4);
 	probe_rig_expect_finding(0x8, 0x4);
-	/* It is asked on: who is silent may come back, and who has ended be named late. */
+	/*
+	 * The switch keeps asking: a silent rank may come back, and an ended one may be reported
+	 * late.
+	 */
 	probe_rig_tick();
 	ck_assert_uint_eq(count_sent(SWITCH), 1);
 	acknowledge(SWITCH, probe_rig.epoch, 0x8, 0);
@@ -228,7 +231,7 @@ START_TEST(a_switch_speaks_for_its_ranks_only)
 	probe_rig_expect_finding(0, 0);
 	ck_assert(fanin_ranks_is_empty(&probe_rig.job->ended));
 	ck_assert(fanin_ranks_is_empty(&probe_rig.job->silent));
-	/* Of another run, or by somebody else. */
+	/* Reports of another run, or from another child. */
 	acknowledge(SWITCH, probe_rig.epoch + 1, BELOW, 0);
 	acknowledge(1, probe_rig.epoch, BELOW, 0);
 	probe_rig_expect_finding(0, 0);
@@ -248,7 +251,7 @@ START_TEST(behind_a_silent_switch_all_are_silent)
 	}
 	probe_rig_tick();
 	probe_rig_expect_finding(0, BELOW);
-	/* That it can be reached by other means is of no use. */
+	/* Its answers to other probes don't count. */
 	probe_heard(probe_rig.sw.pipeline->workers[0], SWITCH, host_ip_be(SWITCH));
 	probe_rig_expect_finding(0, BELOW);
 	acknowledge(SWITCH, probe_rig.epoch, 0, 0);
@@ -288,11 +291,11 @@ START_TEST(children_are_probed_that_the_parent_s_block_misses)
 	for (unsigned int i = 0; i < CHILDREN; i++)
 		host_contribute(&probe_rig.sw, probe_rig.job, i, probe_rig.epoch, 0, false);
 	probe_rig_take_all();
-	/* It has been sent up: none. */
+	/* The block has been sent up: no child is probed. */
 	parent_probes(PARENT_EPOCH, 0);
 	for (uint16_t i = 0; i < CHILDREN; i++)
 		ck_assert_uint_eq(probe_rig.job->members[i].probe.until_ns, 0);
-	/* Nothing of the next block has come: all of them. */
+	/* Nothing of the next block has come: all children are probed. */
 	parent_probes(PARENT_EPOCH, 1);
 	for (uint16_t i = 0; i < CHILDREN; i++)
 		ck_assert_uint_ne(probe_rig.job->members[i].probe.until_ns, 0);
@@ -305,7 +308,7 @@ START_TEST(a_run_that_is_over_here_has_ended_for_the_parent)
 	uint8_t frame[4096];
 
 	open_tree(_i != 0);
-	/* It may be about to begin. */
+	/* The run may be about to begin. */
 	ck_assert_uint_eq(parent_probes(PARENT_EPOCH + 1, 0).ended, 0);
 	for (unsigned int i = 0; i < CHILDREN; i++)
 		ring_switch_put(&probe_rig.sw, (uint16_t)i, frame,

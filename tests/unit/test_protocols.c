@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Host protocols (hostlib/src/protocol/protocol.h): the job's handler names the protocol, one from
- * outside the tree adds itself, and communicators and public calls know no more of it than its
- * table. It is registered here as any user's would be.
+ * Host protocols (hostlib/src/protocol/protocol.h): the job's handler selects the protocol, a
+ * protocol from outside of the tree registers itself, and communicators and public calls use only
+ * its table. It is registered here like any user's.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -126,7 +126,7 @@ static struct fanin_protocol alone = {
 
 FANIN_PROTOCOL_REGISTER(alone)
 
-/* One on switches: only which jobs it is chosen for is looked at. */
+/* A protocol on switches: the test only checks for which jobs it is chosen. */
 static const char *const echo_handlers[] = { "echo", NULL };
 static const struct fanin_switch_ops echo_ops = { 0 };
 static struct fanin_protocol echo = {
@@ -147,7 +147,7 @@ static struct fanin_protocol echo = {
 
 FANIN_PROTOCOL_REGISTER(echo)
 
-/* One whose hosts join no switch. */
+/* A protocol whose hosts join no switch. */
 static const char *const leading_handlers[] = { "leading", NULL };
 static struct fanin_protocol leading = {
 	.name = "leading",
@@ -231,18 +231,18 @@ START_TEST(a_protocol_that_makes_no_sense_is_refused_with_the_reason)
 	protocol.name = "other";
 	protocol.handlers = other_handlers;
 	ck_assert_ptr_null(fanin_protocol_problem(&protocol));
-	/* What it does not do where a job has several trees or its run is lost it may leave out. */
+	/* It may leave out functions for jobs with several trees, and for lost runs. */
 	protocol.on_switch = &nothing;
 	ck_assert_ptr_null(fanin_protocol_problem(&protocol));
 	ck_assert(!fanin_protocol_splits(&protocol));
 	ck_assert(!fanin_protocol_recovers(&protocol));
-	/* To end with its job it needs no more than this. */
+	/* To end with its job it needs only this function. */
 	one = (struct fanin_switch_ops){
 		.abort = fanin_protocol_of("single", reason, sizeof(reason))->on_switch->abort
 	};
 	protocol.on_switch = &one;
 	ck_assert_ptr_null(fanin_protocol_problem(&protocol));
-	/* It may take runs up again and not know several trees, or the other way round. */
+	/* It may support resumed runs without several trees, or vice versa. */
 	one = *fanin_protocol_of("single", reason, sizeof(reason))->on_switch;
 	protocol.on_switch = &one;
 	ck_assert_ptr_null(fanin_protocol_problem(&protocol));
@@ -267,7 +267,7 @@ static const struct {
 	const char *handler;
 	bool multicast;
 	const char *protocol; /* NULL: none */
-	const char *words;    /* of the reason, or the error */
+	const char *words;    /* in the reason, or in the error */
 } choices_on_switch[] = {
 	{ "single", false, "window", "the job's handler is single" },
 	{ "quad", false, "window", "which no protocol names" },
@@ -341,7 +341,7 @@ START_TEST(options_that_do_not_go_with_leaders_are_refused_by_name)
 		ck_assert_int_eq(fanin_comm_leaders_check(&context, &wrong[i], "leading", &error),
 				 FANIN_ERR_INVALID);
 		ck_assert_msg(strstr(error.text, words[i]) != NULL, "%s", error.text);
-		/* They are other handlers' own business. */
+		/* For other handlers these options are allowed. */
 		ck_assert_int_eq(fanin_comm_leaders_check(&context, &wrong[i], "single", &error),
 				 FANIN_OK);
 		ck_assert_int_eq(fanin_comm_leaders_check(&context, &wrong[i], NULL, &error),
@@ -424,7 +424,7 @@ START_TEST(a_collective_that_a_protocol_lacks_is_refused_by_name)
 }
 END_TEST
 
-/* Its runs are not taken up again, and its jobs have one tree: nothing of that is asked of it. */
+/* It has no functions for lost runs and several trees, and these are never called. */
 START_TEST(a_protocol_on_switches_may_leave_out_what_it_does_not_do)
 {
 	static const struct fanin_switch_ops nothing = { 0 };
@@ -490,7 +490,7 @@ nothing_take(struct memory_link *link, void *frame)
 	return 0;
 }
 
-/* Seconds of it pass in as many polls as the test makes. */
+/* Seconds of its clock pass in as many polls as the test makes. */
 START_TEST(a_protocol_has_the_clock_that_it_is_given)
 {
 	char reason[FANIN_TEXT_LEN];

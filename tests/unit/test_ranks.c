@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sets of ranks (wire/ranks.h) against an array of booleans: each function on sets of any density,
- * at the seams between words, and as they are on the wire.
+ * Sets of ranks (wire/ranks.h) compared with an array of booleans: each function on sets of any
+ * density, at the boundaries of words, and in the wire's format.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 #define ROUNDS 50
 
-/* The same set a second time. */
+/* The same set as an array. */
 struct plain {
 	bool has[FANIN_WIRE_MAX_RANKS];
 };
@@ -20,7 +20,7 @@ static const unsigned int sizes[] = { 1, 2, 63, 64, 65, 127, 128, 129, 1000, 102
 
 #define N_SIZES (int)(sizeof(sizes) / sizeof(sizes[0]))
 
-/* A set of a job of n ranks, of which one in `one_in` is in it. */
+/* Draws a set of a job of n ranks, with one rank in `one_in` in it. */
 static void
 draw(struct random *random, unsigned int n, unsigned int one_in, struct fanin_ranks *set,
      struct plain *plain)
@@ -141,8 +141,8 @@ START_TEST(sets_are_combined_as_sets)
 END_TEST
 
 /*
- * As many words as the job has 64s of ranks, the first ranks in the lowest bits; whatever lies
- * behind them is not touched.
+ * A set has one word for each 64 ranks of the job, the first ranks in the lowest bits; bytes behind
+ * them are not touched.
  */
 START_TEST(sets_on_the_wire_have_the_words_that_the_job_needs)
 {

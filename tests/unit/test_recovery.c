@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs that the switch loses at any moment: the ranks begin another one where the slowest of them
- * is, and all sums are as if nothing had happened, also of collectives that some ranks had finished
- * and whose memory they use again.
+ * Runs that the switch loses at any moment: the ranks begin another one at the position of the
+ * slowest rank, and all sums are as without a loss, including those of collectives that some ranks
+ * had finished and whose memory they reuse.
  */
 #include "tests/unit/engine_world.h"
 #include "tests/unit/suites.h"
@@ -11,8 +11,8 @@
 #define COLLECTIVES 12
 
 /*
- * Another kind for each one, with another root. Of a reduce_scatter that has blocks with owners the
- * parts are as long as packets at least.
+ * Chooses another kind and another root for each one. In a reduce_scatter whose blocks have owners,
+ * parts are at least as long as packets.
  */
 static void
 kind_choose(struct collective *collective, struct random *random, uint16_t n_ranks)
@@ -34,7 +34,7 @@ kind_choose(struct collective *collective, struct random *random, uint16_t n_ran
  * Ranks post their collectives in order, each at its own pace; a finished one's memory is
  * overwritten at once.
  *
- * owners: not only allreduces, but also those whose results one rank keeps.
+ * owners: not only allreduces, but also collectives whose results one rank keeps.
  */
 static void
 run_with_losses(struct world *world, uint16_t n_ranks, bool owners, bool in_place,
@@ -146,7 +146,7 @@ START_TEST(refusals_of_a_run_that_is_there_change_nothing)
 }
 END_TEST
 
-/* Where the switch would see the frames of another one. */
+/* The place of the frames of another switch. */
 static uint32_t sent_to_be;
 
 static void
@@ -191,7 +191,9 @@ START_TEST(another_switch_has_runs_of_its_own_whatever_their_numbers)
 	ck_assert_uint_eq(fanin_engine_stats(engine)->resumed, 1);
 	ck_assert_int_ge(fanin_engine_poll(engine), 0);
 	ck_assert_uint_eq(sent_to_be, 0x01020304);
-	/* And back, where the switch has forgotten all, under the same number once more. */
+	/*
+	 * It moves back; the switch has forgotten everything, and uses the same number once more.
+	 */
 	lose_run(world);
 	world->epoch--;
 	fanin_engine_move(engine, &world->links[0].memory.transport);
@@ -209,7 +211,7 @@ START_TEST(another_switch_has_runs_of_its_own_whatever_their_numbers)
 }
 END_TEST
 
-/* Has this rank the result of its last collective? Then it begins to leave, once. */
+/* Begins to leave, once, if this rank has the result of its last collective. */
 static void
 leave_when_done(struct world *world, uint16_t rank, const struct collective *last,
 		struct collective *closing)
@@ -223,9 +225,9 @@ leave_when_done(struct world *world, uint16_t rank, const struct collective *las
 }
 
 /*
- * One collective, after which all leave by a block without elements, while runs are lost. Nobody
- * comes back who has left, so from then on no run is resumed: the ranks that are left must have all
- * results. Returns the runs that were lost before that.
+ * Runs one collective, after which all ranks leave by a block without elements, while runs are
+ * lost. Ranks that have left don't come back, so after that no run is resumed: the remaining ranks
+ * must have all results. Returns the number of runs that were lost before.
  */
 static unsigned int
 run_and_leave(struct world *world, uint16_t n_ranks, enum fanin_collective kind)
@@ -249,7 +251,7 @@ run_and_leave(struct world *world, uint16_t n_ranks, enum fanin_collective kind)
 		world_step(world);
 		for (uint16_t r = 0; r < n_ranks; r++) {
 			leave_when_done(world, r, &last, &closing);
-			/* The caller's memory is its own again. */
+			/* The caller may reuse its memory. */
 			if (closing.send[r] != NULL && last.kind != FANIN_COLLECTIVE_ALLREDUCE &&
 			    (checked >> r & 1) == 0) {
 				collective_check(&last, r, n_ranks);
@@ -307,7 +309,7 @@ START_TEST(doubted_runs_are_joined_again)
 			 FANIN_OK);
 	ck_assert_uint_eq(fanin_engine_stats(world->engines[0])->resumed, 0);
 	allreduce_expect(world, 100, 7, false);
-	/* Where runs can't be taken up again there is nothing to join, nor anything owed. */
+	/* If runs can't be resumed, there is nothing to join, and no rank needs results. */
 	fanin_engine_suspect_run(other->engines[0]);
 	ck_assert(!fanin_engine_run_lost(other->engines[0]));
 	allreduce_expect(other, 100, 1, true);
@@ -352,7 +354,7 @@ START_TEST(run_that_nobody_takes_up_again_is_given_up_in_time)
 }
 END_TEST
 
-/* Two ranks whose run is lost, in the middle of a collective. */
+/* Makes a world of two ranks whose run is lost, in the middle of a collective. */
 static struct world *
 world_that_lost(struct collective *collective)
 {
@@ -367,7 +369,7 @@ world_that_lost(struct collective *collective)
 	return world;
 }
 
-/* So long the switch that is joined says twenty times a second what `rejoin` says. */
+/* For this time the joined switch gives the answer `rejoin` twenty times a second. */
 static void
 pass_rejoining(struct world *world, const struct fanin_rejoin *rejoin, double seconds)
 {
@@ -391,7 +393,7 @@ START_TEST(ranks_late_for_a_new_run_are_waited_for)
 	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
 	ck_assert_uint_eq(world_missing(world->engines[0]), 1 << 1);
 	ck_assert_uint_eq(world_late(world->engines[0]), 1 << 1);
-	/* It comes. */
+	/* The late rank comes. */
 	world->silent = false;
 	collective_post(&collective, world, 1, false);
 	for (uint16_t i = 0; i < 2; i++)
@@ -404,7 +406,7 @@ START_TEST(ranks_late_for_a_new_run_are_waited_for)
 }
 END_TEST
 
-/* By _i: gone from the start; after a long wait. */
+/* _i: gone from the start, or after a long wait. */
 START_TEST(a_rank_gone_before_a_new_run_is_named_in_time)
 {
 	const struct fanin_rejoin late = { .missing = { { 1 << 1 } }, .late = { { 1 << 1 } } };
@@ -426,8 +428,8 @@ START_TEST(a_rank_gone_before_a_new_run_is_named_in_time)
 END_TEST
 
 /*
- * By _i: nobody knows whether the rank is late; only one of two is known to be; the switch says
- * nothing any more; the limit is over.
+ * _i: it is unknown whether the rank is late; only one of two is known to be late; the switch does
+ * not answer any more; the limit is over.
  */
 START_TEST(a_new_run_is_not_waited_for_without_a_reason)
 {

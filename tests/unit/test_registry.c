@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The registry of handlers: one that this file adds is there without a line elsewhere, and a job
- * that names none gets exactly one.
+ * The registry of handlers: a handler of this file is registered without a line elsewhere, and a
+ * job that names none gets exactly one.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static const struct fanin_parameter spare_parameters[] = {
 	{ 0 },
 };
 
-/* It reduces nothing, and its slots hold much. */
+/* The handler reduces nothing, and its slots hold much. */
 static struct fanin_handler spare = {
 	.name = "spare",
 	.description = "refuses all contributions",
@@ -202,8 +202,8 @@ END_TEST
 static uint8_t taken[4096];
 
 /*
- * The parent of the job that the test plays: host 3's port. What is for all children goes to the
- * group.
+ * Puts in a packet of the parent of the job, which the test plays: on host 3's port. Packets for
+ * all children go to the group.
  */
 static void
 put_from_parent(const struct job *job, enum fanin_type type, uint32_t epoch, const void *body,
@@ -234,9 +234,9 @@ put_from_parent(const struct job *job, enum fanin_type type, uint32_t epoch, con
 }
 
 /*
- * Makes a switch with a job of a handler below another one, which lets it join.
+ * Makes a switch with a job of a handler below another switch, which lets it join.
  *
- * slots: of the job. window, flags: as the parent says. The job has a run if the two agree.
+ * slots: of the job. window, flags: as the parent says. The job has a run if both agree.
  */
 static struct job *
 join_below_parent(const char *handler, uint32_t slots, uint16_t window, uint32_t flags)
@@ -281,14 +281,14 @@ join_below_parent(const char *handler, uint32_t slots, uint16_t window, uint32_t
 static const struct {
 	const char *handler;
 	uint16_t window; /* of the parent; the job's is 2 */
-	uint32_t flags;  /* likewise */
+	uint32_t flags;  /* of the parent */
 	bool agree;
 } parents[] = {
 	{ "single", 2, 0, true },
 	{ "single", 1, 0, false },
 	{ "single", 2, FANIN_JOB_MULTICAST, false },
 	{ "multicast", 2, FANIN_JOB_MULTICAST, true },
-	/* Nothing waits in slots there. */
+	/* For these handlers nothing waits in slots. */
 	{ "multicast", 1, FANIN_JOB_MULTICAST, true },
 	{ "multicast", 2, 0, false },
 };
@@ -304,7 +304,7 @@ START_TEST(a_parent_has_to_run_a_job_of_the_same_kind)
 }
 END_TEST
 
-/* The same, with a run. */
+/* Makes such a job with a run. */
 static struct job *
 begin_below_parent(const char *handler)
 {
@@ -319,8 +319,8 @@ begin_below_parent(const char *handler)
 }
 
 /*
- * One that takes nothing but contributions, in which nothing ever waits, below another switch. _i:
- * what the parent sends.
+ * A handler that takes only contributions, in which nothing ever waits, below another switch. _i:
+ * the parent's packet.
  */
 START_TEST(a_handler_that_takes_contributions_only_may_have_a_parent)
 {
@@ -377,8 +377,8 @@ never(const struct fanin_job_params *params)
 }
 
 /*
- * What its parent sends to the job's group is the switch's, whatever type of a handler it is, and
- * goes to no port.
+ * Packets of the parent to the job's group are for the switch, whatever type of a handler they
+ * have, and go to no port.
  */
 START_TEST(a_registered_type_of_the_parent_comes_to_the_group)
 {
@@ -400,7 +400,7 @@ START_TEST(a_registered_type_of_the_parent_comes_to_the_group)
 }
 END_TEST
 
-/* Each is wrong in one way. */
+/* Each of these is invalid in one way. */
 START_TEST(a_handler_that_makes_no_sense_is_refused_with_the_reason)
 {
 	static const struct fanin_counter many[FANIN_OWN_COUNTERS_MAX + 2] = {
@@ -478,7 +478,7 @@ START_TEST(a_handler_that_cannot_be_registered_ends_the_program)
 END_TEST
 
 /*
- * Here and not before main: other suites of this program take what is registered for handlers that
+ * Registered here, not before main: other suites of this program use all registered handlers that
  * reduce.
  */
 static void

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The check of rooms (tests/rooms.py) on small trees with and without an include that their table
- * forbids, and on this one.
+ * forbids, and on this tree.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #define SCRIPT FANIN_SOURCE_DIR "/tests/rooms.py"
 #define NAMES FANIN_SOURCE_DIR "/tests/names.py"
 #define WIDTHS FANIN_SOURCE_DIR "/tests/widths.py"
-#define EDGE 100 /* columns that a line may have */
+#define EDGE 100 /* maximum of columns in a line */
 
 #define TABLE                                                                                      \
 	"# A tree\n\n## Rooms\n\n"                                                                 \
@@ -52,7 +52,7 @@ directory_make(const char *path)
 	ck_assert_int_eq(mkdir(full, 0700), 0);
 }
 
-/* A tree whose includes are all allowed. */
+/* Makes a tree whose includes are all allowed. */
 static void
 tree_make(void)
 {
@@ -87,7 +87,7 @@ tree_remove(void)
 	ck_assert_int_eq(system(command), 0);
 }
 
-/* Runs the check of a tree; what it prints is in `output`. Returns its exit status. */
+/* Runs the check on a tree; its output is in `output`. Returns its exit status. */
 static int
 check(const char *script, const char *tree)
 {
@@ -106,7 +106,7 @@ check(const char *script, const char *tree)
 	return WEXITSTATUS(status);
 }
 
-/* A file of a tree that has to be found wrong, and what is said of it. */
+/* A file that makes a tree invalid, and the error about it. */
 static const struct {
 	const char *path;
 	const char *text;
@@ -172,7 +172,7 @@ START_TEST(names_of_protocols_stay_in_their_folders)
 }
 END_TEST
 
-/* Writes a line of so many columns before `end`. */
+/* Writes a line with this many columns before `end`. */
 static void
 line_write(const char *path, int columns, const char *end)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Routing: by which port a packet leaves a leaf, with which header, and what becomes of those that
- * end there.
+ * Routing: by which port a packet leaves a leaf, with which header, and how packets that end there
+ * are handled.
  */
 #include <arpa/inet.h>
 #include <netinet/ip_icmp.h>
@@ -81,7 +81,7 @@ START_TEST(flows_are_spread_over_the_next_hops_and_stay_on_theirs)
 		spine = leaf_spine_of(frame, len);
 		ck_assert_int_ge(spine, 0);
 		counts[spine]++;
-		/* Another packet of the flow: other data, length, TTL. */
+		/* Another packet of the flow has other data, length and TTL. */
 		leaf_packet("10.0.0.1", "10.77.9.9", port, again);
 		((struct fanin_headers *)again)->ip.ttl = 9;
 		((struct fanin_headers *)again)->ip.id_be = port;
@@ -89,7 +89,7 @@ START_TEST(flows_are_spread_over_the_next_hops_and_stay_on_theirs)
 		leaf_set_checksum(again);
 		ck_assert_int_eq(leaf_spine_of(again, len), spine);
 	}
-	/* 2000 fair coins are within 150 of the middle but for one case in 10^10. */
+	/* 2000 fair coins are within 150 of the middle, except for one case in 10^10. */
 	ck_assert_uint_gt(counts[0], 850);
 	ck_assert_uint_gt(counts[1], 850);
 }
@@ -117,7 +117,7 @@ START_TEST(fragments_of_a_packet_take_the_same_way)
 		leaf_set_checksum(frame);
 		differing += leaf_spine_of(frame, len) != spine;
 	}
-	/* And whole packets go by their ports. */
+	/* Whole packets leave by the same ports. */
 	ck_assert_uint_gt(differing, 8);
 }
 END_TEST
@@ -138,8 +138,8 @@ END_TEST
 /* ---- packets that end here */
 
 /*
- * Aborts the test unless the next frame of port 0 is an ICMP error with the start of the frame in
- * it.
+ * Aborts the test unless the next frame of port 0 is an ICMP error that quotes the start of the
+ * frame.
  */
 static void
 expect_icmp(uint8_t type, uint8_t code, uint16_t mtu, const uint8_t *frame, size_t quoted)
@@ -302,7 +302,7 @@ START_TEST(malformed_headers_are_dropped_by_name)
 		    leaf_set_checksum(frame));
 	EXPECT_DROP(FANIN_REASON_SOURCE_MAC, frame[6] |= 1);
 #undef EXPECT_DROP
-	/* Shorter than the headers. */
+	/* The frame is shorter than the headers. */
 	for (size_t cut = FANIN_ETH_LEN; cut < FANIN_ETH_LEN + FANIN_IP_LEN; cut++)
 		ring_switch_put(&leaf, 0, good, cut);
 	leaf_expect_silence();
@@ -344,7 +344,7 @@ START_TEST(the_checksum_stays_right_for_every_header)
 
 		for (size_t k = 0; k < sizeof(ip); k++)
 			((uint8_t *)&ip)[k] = (uint8_t)random_u32(&random);
-		/* Sums near the ends of the range, too. */
+		/* Some sums are near the ends of the range. */
 		if (i % 4 == 0)
 			memset(&ip, i % 8 == 0 ? 0xff : 0, 8);
 		ip.version_ihl = 0x45;
@@ -352,7 +352,7 @@ START_TEST(the_checksum_stays_right_for_every_header)
 			ip.ttl = 1;
 		ip.checksum_be = 0;
 		ip.checksum_be = fanin_ip_checksum(&ip);
-		/* Zero may stand as all ones. */
+		/* Zero may be written as all ones. */
 		if (ip.checksum_be == 0 && i % 2 == 0)
 			ip.checksum_be = UINT16_MAX;
 		ipv4_decrement_ttl(&ip);
@@ -385,7 +385,7 @@ START_TEST(nothing_is_flooded_to_or_from_routed_ports)
 	leaf_put_arp(SPINE_PORT, RTE_ARP_OP_REQUEST, mac, spine_ip_be(0), host_ip_be(1));
 	leaf_expect_silence();
 	ck_assert_uint_eq(leaf_drops(FANIN_REASON_ROUTED_PORT), 3);
-	/* And nobody was learned there. */
+	/* The switch has learned no host there. */
 	host_mac(7, mac);
 	ck_assert_int_lt(mac_table_lookup(leaf.pipeline->macs, mac_key_make(mac, 0)), 0);
 }
@@ -421,8 +421,8 @@ START_TEST(a_neighbor_that_is_no_known_station_is_flooded_to)
 END_TEST
 
 /*
- * Frames with bits, bytes and lengths changed: whatever leaves is a well-formed packet, and every
- * mbuf comes back.
+ * Frames with changed bits, bytes and lengths: every frame that leaves is a well-formed packet, and
+ * every mbuf comes back.
  */
 START_TEST(mutated_frames_do_no_harm)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a run ends among ranks (hostlib/src/engine/run_end.h): whom it is about, and for how long who
- * asks is told.
+ * The end of a run among ranks (hostlib/src/engine/run_end.h): which ranks it blames, and for how
+ * long questions are answered.
  */
 #include <check.h>
 #include <string.h>
@@ -113,7 +113,7 @@ START_TEST(questions_are_answered_for_one_timeout)
 	ck_assert_uint_eq(fanin_run_end_idle_ns(&engine), TIMEOUT_NS);
 	n_waiting = 40;
 	now_ns += TIMEOUT_NS - 1;
-	/* In bursts, and what is received is given back. */
+	/* Frames are received in bursts, and returned. */
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(fanin_run_end_poll(&engine), FANIN_ERR_TIMEOUT);
 	ck_assert_uint_eq(n_answered, 40);
@@ -130,7 +130,7 @@ END_TEST
 
 START_TEST(goodbyes_count_for_the_latest_block)
 {
-	const uint32_t block = UINT32_MAX; /* and 0 comes after it */
+	const uint32_t block = UINT32_MAX; /* 0 comes after it */
 	struct fanin_run_end end = { 0 };
 
 	ck_assert(fanin_run_end_has_byes(&end, block, 0));
@@ -140,7 +140,7 @@ START_TEST(goodbyes_count_for_the_latest_block)
 	ck_assert(fanin_run_end_has_byes(&end, block, 1 << 1 | 1 << 2));
 	fanin_run_end_note_bye(&end, 0, 1);
 	ck_assert(!fanin_run_end_has_byes(&end, block, 1 << 1 | 1 << 2));
-	/* A late one of the block before. */
+	/* A late acknowledgment of the block before. */
 	fanin_run_end_note_bye(&end, block, 2);
 	ck_assert(!fanin_run_end_has_byes(&end, 0, 1 << 1 | 1 << 2));
 	fanin_run_end_note_bye(&end, 0, 2);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Super-frames at hosts: each segment is a frame with headers of its own, whatever the others are,
- * and its payload is where it came in.
+ * Super-frames at hosts: each segment is a frame with headers of its own, independent of the
+ * others, and its payload stays where it was received.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ setup(void)
 	segments = calloc(1, sizeof(*segments));
 	ck_assert_ptr_nonnull(segments);
 	fanin_wire_encode_l4(&whole, &flow, 60000);
-	/* What the kernel leaves to be completed. */
+	/* The value that the kernel leaves to be completed. */
 	whole.udp.checksum_be = 0x1234;
 }
 
@@ -41,7 +41,7 @@ teardown(void)
 	free(segments);
 }
 
-/* Fills the payloads: len bytes that tell their place. */
+/* Fills the payloads: len bytes that show their position. */
 static void
 fill(uint32_t len)
 {
@@ -122,8 +122,8 @@ START_TEST(frames_are_handed_out_in_parts_and_stay)
 END_TEST
 
 /*
- * Without a header of Fanin's they are no frames; those beyond the most of a super-frame are left
- * out as well.
+ * Segments without Fanin's header are not frames; segments beyond the maximum of a super-frame are
+ * left out as well.
  */
 START_TEST(segments_that_are_no_frames_are_left_out)
 {
@@ -149,13 +149,13 @@ START_TEST(no_more_than_the_frame_is_copied)
 	ck_assert(!fanin_segments_copy(segments, &frames[2], FANIN_L4_LEN + 101, byte, 0));
 	ck_assert(fanin_segments_copy(segments, &frames[2], FANIN_L4_LEN + 100, byte, 0));
 	ck_assert(fanin_segments_copy(segments, &frames[0], 0, byte, 0));
-	/* The last byte of the made headers, and the first one behind. */
+	/* The last byte of the made headers, and the first one after them. */
 	ck_assert(fanin_segments_copy(segments, &frames[2], FANIN_L4_LEN - 1, byte, 2));
 	ck_assert_uint_eq(byte[1], segments->data[1000]);
 }
 END_TEST
 
-/* A packet of any job, rank, epoch, key and type, right or wrong, which fills `size` bytes. */
+/* Makes a packet with any job, rank, epoch, key and type, valid or invalid, of `size` bytes. */
 static void
 make_packet(struct random *random, uint8_t *at, uint32_t size)
 {
@@ -176,8 +176,8 @@ make_packet(struct random *random, uint8_t *at, uint32_t size)
 }
 
 /*
- * Whatever is mixed in a super-frame, what is found wrong with a segment is what is found wrong
- * with the same packet alone.
+ * Whatever the packets of a super-frame are, a segment has the same errors as the same packet
+ * alone.
  */
 START_TEST(each_segment_is_judged_by_its_own_header)
 {

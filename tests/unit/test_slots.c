@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whose slots are: a job's own, those of all jobs of a handler, or nobody's. What a run leaves in
- * shared ones is given back when it is over, and nothing else is.
+ * The owners of slots: a job, all jobs of a handler, or none. A run's remains in shared slots are
+ * freed when it is over, and nothing else is.
  */
 #include <pthread.h>
 #include <string.h>
@@ -24,7 +24,7 @@ struct sharing_slot {
 	struct rte_mbuf *held;
 };
 
-/* What the handlers below were called with last. */
+/* The arguments of the last calls of the handlers below. */
 static struct {
 	const struct fanin_handler_ctx *ctx;
 	void *slot;
@@ -39,8 +39,8 @@ sharing_slot_size(const struct fanin_job_params *job)
 }
 
 /*
- * The first contribution of a block is held, the second one ends it; one of another block finds the
- * slot taken.
+ * The first contribution of a block is held, and the second one ends the block; a contribution of
+ * another block finds the slot taken.
  */
 static enum fanin_verdict
 sharing_take(struct fanin_handler_ctx *ctx, struct sharing_slot *slot, struct fanin_packet *packet)
@@ -142,7 +142,7 @@ static void
 open_with(uint16_t n_workers)
 {
 	/*
-	 * Here and not before main: other suites of this program take what is registered for
+	 * Registered here, not before main: other suites of this program use all registered
 	 * handlers that reduce.
 	 */
 	if (fanin_handler_find(sharing.name) == NULL) {
@@ -182,7 +182,7 @@ count(const struct job *job, unsigned int counter)
 	return stats.own[counter];
 }
 
-/* A block of one job that has the slot of a block of another one. */
+/* Returns a block of one job that shares the slot of a block of another job. */
 static uint32_t
 block_that_meets(const struct job *job, const struct job *other, uint32_t others_block)
 {
@@ -190,7 +190,7 @@ block_that_meets(const struct job *job, const struct job *other, uint32_t others
 	       (job->params.slots.salt & job->params.slots.mask);
 }
 
-/* The one thread here is the workers', too: it does not wait for itself. */
+/* The one thread here is also the workers': it must not wait for itself. */
 static void
 destroy(const struct job *job)
 {
@@ -227,7 +227,7 @@ START_TEST(jobs_of_a_handler_share_its_slots)
 	ck_assert_ptr_eq(a->pool, b->pool);
 	ck_assert_uint_eq(a->pool->mask + 1, SHARED_SLOTS);
 	ck_assert_uint_eq(a->pool->n_jobs, 2);
-	/* Blocks of one number do not meet, nor do those of a window. */
+	/* Blocks with the same number don't share a slot, nor do those of a window. */
 	ck_assert_uint_ne(fanin_slot_index(&a->params.slots, 0),
 			  fanin_slot_index(&b->params.slots, 0));
 	ck_assert_uint_eq(2u * a->params.window, SHARED_SLOTS);
@@ -238,7 +238,7 @@ START_TEST(jobs_of_a_handler_share_its_slots)
 		ck_assert(!seen[index]);
 		seen[index] = true;
 	}
-	/* The pool is counted once, and goes with the last of them. */
+	/* The pool is counted once, and is freed with the last of them. */
 	ck_assert_uint_eq(job_slots_bytes(sw.pipeline->jobs), slot_pool_bytes(a->pool));
 	destroy(a);
 	ck_assert_ptr_nonnull(sw.pipeline->jobs->shared_pools);
@@ -278,7 +278,7 @@ START_TEST(a_slot_that_another_job_has_is_seen_as_such)
 	ck_assert_uint_eq(called.index, fanin_slot_index(&a->params.slots, 5));
 	ck_assert_uint_eq(count(b, SHARING_COLLISIONS), 1);
 	ck_assert_uint_eq(slot_pool_used(a->pool), 1);
-	/* Whose it is goes on, and then it is the other's. */
+	/* The owner's block continues, and then the slot is the other job's. */
 	host_contribute(&sw, a, 1, epoch_a, 5, false);
 	ck_assert_uint_eq(count(a, SHARING_MERGED), 1);
 	host_contribute(&sw, b, 0, epoch_b, meets, true);
@@ -305,7 +305,7 @@ START_TEST(a_destroyed_jobs_packets_alone_are_given_back)
 	destroy(a);
 	ck_assert_uint_eq(slot_pool_used(b->pool), count(b, SHARING_TAKEN));
 	ck_assert_uint_eq(packets_held(), before + count(b, SHARING_TAKEN));
-	/* A slot that was the other's is free. */
+	/* The other job's slot is free. */
 	host_contribute(&sw, b, 0, epoch_b, meets, false);
 	ck_assert_uint_eq(count(b, SHARING_TAKEN), slot_pool_used(b->pool));
 	destroy(b);
@@ -397,7 +397,7 @@ START_TEST(a_slot_that_is_in_use_is_not_swept_before_it_is_left)
 	leave(job, 1, epoch);
 	ck_assert(fanin_slot_enter(&slot->tag));
 	ck_assert_int_eq(pthread_create(&thread, NULL, sweep_thread, NULL), 0);
-	/* What the worker that is in takes out is nobody's to give back. */
+	/* Only the worker that has entered the slot may free what it takes out. */
 	for (unsigned int i = 0; i < 1000; i++)
 		ck_assert_ptr_nonnull(__atomic_load_n(&slot->held, __ATOMIC_RELAXED));
 	rte_pktmbuf_free(slot->held);
@@ -448,8 +448,8 @@ START_TEST(shared_slots_are_no_more_than_packets_were_reserved_for)
 	ck_assert_uint_eq(job->params.window, 8);
 	ck_assert_uint_eq(job->pool->mask + 1, SHARED_SLOTS);
 	/*
-	 * 60 and 64 bytes are a cache line both; 65 are another pool, for which there is no room
-	 * once each handler that shares has one.
+	 * 60 and 64 bytes take one cache line; 65 need another pool, for which there is no room
+	 * once each sharing handler has one.
 	 */
 	ck_assert_int_eq(create(0, 60, &other, error), 0);
 	ck_assert_ptr_eq(other->pool, job->pool);
@@ -460,7 +460,7 @@ START_TEST(shared_slots_are_no_more_than_packets_were_reserved_for)
 	destroy(job);
 	destroy(job_lookup(sw.pipeline->jobs, other->params.id));
 	ck_assert_int_eq(create(0, 2049, &another, error), 0);
-	/* Those of which a slot may hold more have fewer. */
+	/* Handlers whose slots may hold more have fewer slots. */
 	sharing.slot_mbufs.fixed = 3;
 	ck_assert_uint_eq(job_slots_shared(sw.pipeline->jobs, &sharing), 16);
 	sharing.slot_mbufs.fixed = 1;
@@ -490,7 +490,7 @@ START_TEST(the_size_of_shared_pools_is_an_option)
 	if (another.name == NULL) {
 		another = sharing;
 		another.name = "sharing_too";
-		/* Not for suites that take what reduces. */
+		/* The handler is not for suites that use handlers that reduce. */
 		another.shape = FANIN_SHAPE_MULTICAST;
 		fanin_handler_register(&another);
 	}
@@ -500,7 +500,7 @@ START_TEST(the_size_of_shared_pools_is_an_option)
 	     handler = handler->next)
 		sharers += handler->slots_of == FANIN_SLOTS_SHARED;
 	ck_assert_uint_ge(sharers, 2);
-	/* As many timers as there are slots. */
+	/* There are as many timers as slots. */
 	ck_assert_uint_eq(pipeline->timers_max, 64 + 128 * sharers);
 	pipeline_free(pipeline);
 	ck_assert_uint_eq(job_slots_shared(sw.pipeline->jobs, &sharing), SHARED_SLOTS);

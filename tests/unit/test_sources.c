@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where frames say that they come from: nobody speaks as the switch, and a routed packet comes by
- * the way that leads back to its source.
+ * Sources of frames: no host speaks as the switch, and a routed packet must come by the path that
+ * leads back to its source.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -37,8 +37,8 @@ expect_silence(void)
 }
 
 /*
- * Claims of the switch's address that reach hosts, or make the switch answer: Ethernet, IPv4, ARP,
- * and with tags.
+ * Claims of the switch's address that would reach hosts, or make the switch answer: Ethernet, IPv4,
+ * ARP, and with tags.
  */
 #define OWN_MAC (1u << 0)
 #define OWN_IP (1u << 1)
@@ -72,7 +72,7 @@ static const struct claim claims[] = {
 	{ .what = "ARP in VLAN 0", .own = OWN_ARP_IP, .n_tags = 1, .arp = true },
 };
 
-/* Returns the frame's length. */
+/* Makes the frame. Returns its length. */
 static size_t
 claim_make(const struct claim *claim, uint8_t *frame)
 {
@@ -132,10 +132,10 @@ START_TEST(nobody_but_the_switch_speaks_as_the_switch)
 	ring_switch_put(&sw, 3, frame, claim_make(&claims[_i], frame));
 	expect_silence();
 	ck_assert_msg(ring_switch_drops(&sw, FANIN_REASON_SOURCE_OWN) == 1, "%s", claims[_i].what);
-	/* Nothing was learned: the switch is not behind that port. */
+	/* The switch has learned nothing: it is not behind that port. */
 	ck_assert_int_lt(mac_table_lookup(sw.pipeline->macs, mac_key_make(sw.pipeline->mac, 0)), 0);
 
-	/* The same from another station is none of that. */
+	/* The same frame from another station is no such claim. */
 	honest.own = 0;
 	ring_switch_put(&sw, 3, frame, claim_make(&honest, frame));
 	for (uint16_t p = 0; p < 4; p++)
@@ -160,8 +160,8 @@ START_TEST(tags_to_the_end_of_a_frame_are_no_address)
 END_TEST
 
 /*
- * A routed packet and the ports from which it is taken: bitmaps of the leaf's, hosts at 0 and 1,
- * spines behind 2 and 3.
+ * A routed packet and the ports from which it is accepted: bitmaps of the leaf's ports, with hosts
+ * at 0 and 1, and spines behind 2 and 3.
  */
 #define HOST_PORTS 0x3u
 #define SPINE_0 0x4u
@@ -179,7 +179,7 @@ static const struct {
 	{ "10.77.5.130", SPINE_1 },
 	{ "10.78.0.254", SPINE_0 }, /* next hops */
 	{ "10.78.1.254", SPINE_1 },
-	{ "10.0.0.0", 0 }, /* nobody's */
+	{ "10.0.0.0", 0 }, /* not a host */
 	{ "10.0.0.255", 0 },
 	{ "10.0.0.254", 0 },                /* the leaf itself */
 	{ "10.99.0.1", SPINE_0 | SPINE_1 }, /* no route leads there */
@@ -210,7 +210,7 @@ START_TEST(a_source_is_taken_where_it_belongs_only)
 END_TEST
 
 /*
- * What made wrong sums for all: a host tells the spine, by way of its leaf, a result as if it were
+ * This made wrong sums for all: a host sends the spine, through its leaf, a result as if it were
  * the leaf.
  */
 START_TEST(a_host_does_not_speak_as_its_leaf_to_a_spine)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What is made of dense vectors: sparse ones of their large elements.
- */
+/* Sparse vectors made of dense ones' large elements. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -48,7 +46,7 @@ START_TEST(compaction_takes_what_is_large)
 	options.threshold = INFINITY;
 	compact_expect(dense, 10, &options, (const uint32_t[]){ 5 }, 1);
 	options.threshold = 0;
-	/* The largest of each bucket of 5; of equal ones the first. */
+	/* The largest of each bucket of 5; the first one of equal elements. */
 	options.bucket = 5;
 	options.top = 1;
 	compact_expect(dense, 10, &options, (const uint32_t[]){ 4, 5 }, 2);
@@ -151,8 +149,8 @@ START_TEST(compaction_refuses_what_makes_no_sense)
 END_TEST
 
 /*
- * A bucket's largest are found in another way, one element after the other: asked for nearly all
- * they are those above the threshold.
+ * The largest of a bucket are found by another algorithm, element by element: if almost all are
+ * requested, the result is the elements above the threshold.
  */
 START_TEST(all_types_have_the_same_elements_either_way)
 {
@@ -175,8 +173,8 @@ START_TEST(all_types_have_the_same_elements_either_way)
 
 		memset(dense, 0, sizeof(dense));
 		/*
-		 * Any bits, few bits, and zeros, so that all magnitudes are there; the first ones
-		 * are zeros of either sign.
+		 * Random bits, few bits, and zeros, so that all magnitudes occur; the first ones
+		 * are zeros with either sign.
 		 */
 		for (uint64_t i = 2; i < n; i++) {
 			uint64_t bits = (uint64_t)random_u32(&random) << 32 | random_u32(&random);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The loops over sparse data: every operator on every data type in every instruction set that this
- * CPU has, against the naive reference; and that none of them writes where it should not. Reads
- * beyond what they are given are the sanitizers' to find.
+ * The loops over sparse data: every operator on every data type in every instruction set of this
+ * CPU, compared with the naive reference; none of them may write elsewhere. Sanitizers find reads
+ * beyond their arguments.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 
 #define N_ELEMENTS(array) (sizeof(array) / sizeof((array)[0]))
 
-/* What an array should be. */
+/* The expected content of an array. */
 static struct {
 	uint64_t values[SPAN];
 	bool has[SPAN];
@@ -72,8 +72,8 @@ check_array(enum fanin_isa isa, unsigned int dtype, unsigned int op)
 }
 
 /*
- * A copy in its very size at an odd address, so that reads behind it are found. The caller frees
- * it, less one byte.
+ * Returns a copy of exactly this size at an odd address, so that reads behind it are found. The
+ * caller frees the pointer minus one byte.
  */
 static uint8_t *
 odd_copy(const void *from, size_t len)
@@ -95,7 +95,7 @@ add_list(const struct fanin_kernel_sparse_combine *combine, unsigned int dtype, 
 
 	for (uint32_t i = 0; i < count; i++) {
 		const uint64_t value = reference_random(&seed, dtype);
-		const uint32_t index = random_below(&seed, SPAN); /* often the same one */
+		const uint32_t index = random_below(&seed, SPAN); /* often the same index */
 
 		memcpy(in + i * size, &value, size);
 		memcpy(indices + i * (is_short ? 2 : 4), &index, is_short ? 2 : 4);
@@ -167,8 +167,8 @@ START_TEST(values_are_combined_at_their_indices)
 END_TEST
 
 /*
- * What is taken of the array from an index on has to be its next values; nothing is written behind
- * them.
+ * Checks that the values taken from the array from an index on are its next values, and that
+ * nothing is written behind them.
  */
 static void
 check_taken(enum fanin_isa isa, unsigned int dtype, uint32_t from, uint32_t count, bool is_short,
@@ -201,7 +201,7 @@ check_taken(enum fanin_isa isa, unsigned int dtype, uint32_t from, uint32_t coun
 		ck_assert_mem_eq(out + n * size, values + next * size, size);
 		ck_assert_uint_eq(index, tags == NULL ? next : tags[next] - 1);
 	}
-	/* Any place up to the next value will do. */
+	/* Any place up to the next value is valid. */
 	ck_assert_uint_ge(end, next);
 	while (next < SPAN && !expected.has[next])
 		next++;
@@ -258,7 +258,7 @@ END_TEST
 #define BUCKETS 61
 #define LANES (64 * FANIN_BUCKET_LANES)
 
-/* The tag of a lane, as the indices are long. */
+/* Returns the tag of a lane, for indices of this length. */
 static uint32_t
 tag_of(const void *tags, unsigned int index_bytes, uint32_t lane)
 {
@@ -269,8 +269,8 @@ tag_of(const void *tags, unsigned int index_bytes, uint32_t lane)
 }
 
 /*
- * 50 values at a time, until the table has no room for many; then what is in the lanes is what was
- * said to be combined.
+ * Combines 50 values at a time, until the table has no room for many of them; the lanes must then
+ * have the values that were reported as combined.
  */
 static void
 fill_table(enum fanin_isa isa, unsigned int dtype, unsigned int op, unsigned int index_bytes)
@@ -321,7 +321,7 @@ fill_table(enum fanin_isa isa, unsigned int dtype, unsigned int op, unsigned int
 				n_has += !has[at[i]];
 				has[at[i]] = true;
 			}
-			/* The bucket is full, now and for ever, and the index never had a lane. */
+			/* The bucket stays full, and the index never had a lane. */
 			if (i < 100) {
 				ck_assert(!has[at[i]]);
 				full++;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Requests over several trees (hostlib/src/protocol/split.h), each tree a world of its own: every
- * block is in one tree, in turn; sums are exact whatever each tree loses, a run of one of them
- * included; and one tree's error is that of all.
+ * block is in one tree, in turn; sums are exact whatever each tree loses, including a run; and one
+ * tree's error fails all.
  */
 #include "hostlib/src/engine/engine_internal.h"
 #include "tests/unit/engine_world.h"
@@ -11,7 +11,7 @@
 #define SMALL_WINDOW 8
 #define COLLECTIVES 12
 
-/* All trees of a job, and each rank's way to split its requests over them. */
+/* All trees of a job, and each rank's split of its requests over them. */
 struct grove {
 	uint16_t n_trees;
 	uint16_t n_ranks;
@@ -27,7 +27,7 @@ grove_make(struct grove *grove, uint16_t n_trees, uint16_t n_ranks, uint64_t see
 				 .n_ranks = n_ranks,
 				 .random = random_seed(seed) };
 	for (uint16_t k = 0; k < n_trees; k++) {
-		/* Also where block numbers wrap around. */
+		/* Block numbers may wrap around, too. */
 		grove->worlds[k] = world_create_of(n_ranks, SMALL_WINDOW,
 						   k % 2 == 1 ? UINT32_MAX - 20 : 0, true);
 		grove->worlds[k]->random = random_seed(seed + 100u * k);
@@ -153,7 +153,7 @@ START_TEST(blocks_of_all_requests_go_round_robin)
 }
 END_TEST
 
-/* The blocks of a request as they are without trees, and as all its parts have them. */
+/* Checks that all parts of a request have the same blocks as the request has without trees. */
 static void
 expect_same_blocks(const struct grove *grove, const struct fanin_request *undivided,
 		   const struct fanin_request *split)
@@ -200,7 +200,7 @@ START_TEST(parts_of_every_collective_have_each_block_once)
 		ck_assert_int_eq(fanin_split_post(&grove.splits[1], &request, count), FANIN_OK);
 		ck_assert_int_eq(fanin_engine_post(alone->engines[1], &undivided, count), FANIN_OK);
 		expect_same_blocks(&grove, &undivided, &request);
-		/* The test's memory: nobody may look at it any more. */
+		/* The test's memory must not be read any more. */
 		for (uint16_t k = 0; k < grove.n_trees; k++)
 			fanin_engine_fail(fanin_engine_of(grove.worlds[k]->engines[1]),
 					  FANIN_ERR_REFUSED);
@@ -235,7 +235,7 @@ START_TEST(error_of_one_tree_is_that_of_all)
 		ck_assert_int_eq(collectives[1].requests[r].status, FANIN_ERR_TIMEOUT);
 		ck_assert_ptr_nonnull(
 			strstr(grove.splits[r].error.text, "the switch does not answer"));
-		/* The others had all results of their parts but hold on to nothing. */
+		/* The other ranks had all results of their parts, but keep nothing. */
 		for (uint16_t k = 0; k < 3; k++)
 			ck_assert_ptr_null(
 				fanin_engine_of(grove.worlds[k]->engines[r])->loop.requests.first);

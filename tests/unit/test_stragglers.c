@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What `./dev bench stragglers` measures against: sizes and arrivals of background flows, the model
- * of DCTCP, and the dumbbell whose queues mark and drop.
+ * Parts of `./dev bench stragglers`: sizes and arrivals of background flows, the model of DCTCP,
+ * and the dumbbell whose queues mark and drop.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -19,9 +19,9 @@
 START_TEST(sizes_are_those_of_the_table)
 {
 	/*
-	 * From the mean of each part, which is log-uniform, by hand: 100 to 300: 182.0, to 1000:
-	 * 581.4, to 10000: 3908.7, to 100000: 39086.5, to 300000: 182047.8, to 1000000: 581414.0; 5
-	 * % are 1000000.
+	 * Computed by hand from the mean of each part, which is log-uniform: 100 to 300: 182.0, to
+	 * 1000: 581.4, to 10000: 3908.7, to 100000: 39086.5, to 300000: 182047.8, to 1000000:
+	 * 581414.0; 5 % are 1000000.
 	 */
 	const double mean = 0.25 * 182.048 + 0.25 * 581.409 + 0.2 * 3908.65 + 0.15 * 39086.5 +
 			    0.06 * 182047.8 + 0.04 * 581408.6 + 50000;
@@ -80,7 +80,7 @@ START_TEST(a_schedule_has_its_load_in_each_second)
 			square += between * between;
 		}
 	}
-	/* Gaps of a Poisson process are as far from their mean as it is large. */
+	/* The standard deviation of a Poisson process's gaps equals their mean. */
 	gap /= (double)schedule.n - 1;
 	ck_assert_double_eq_tol(square / ((double)schedule.n - 1) / (gap * gap), 2, 0.25);
 	for (unsigned path = 0; path < 4; path++)
@@ -92,7 +92,7 @@ START_TEST(a_schedule_has_its_load_in_each_second)
 END_TEST
 
 /*
- * Sends all that the window has room for. Returns how many segments that are; the first one in
+ * Sends as many segments as the window has room for. Returns their number, and the first one in
  * *first.
  */
 static uint32_t
@@ -119,13 +119,13 @@ START_TEST(dctcp_doubles_and_then_cuts_by_half_of_alpha)
 	ck_assert_uint_eq(send_all(flow, 1000, &first), 20);
 	ck_assert_double_eq(flow->cwnd, 20);
 	/*
-	 * alpha was 1; the first segment's acknowledgment ended a round trip without a mark, and
-	 * the second one one more: segment 10's.
+	 * alpha was 1. The first segment's acknowledgment ended a round trip without a mark, and
+	 * the second one's ended another: segment 10's.
 	 */
 	ck_assert_double_eq(flow->alpha, 15.0 / 16);
 	dctcp_on_ack(flow, 10, true, 2000);
 	ck_assert_double_eq(flow->cwnd, 20 * (1 - 15.0 / 32));
-	/* Others that were sent before are marked, too: nothing more. */
+	/* Other segments that were sent before are marked, too: they change nothing more. */
 	for (uint32_t i = 11; i < 30; i++)
 		dctcp_on_ack(flow, i, true, 2000);
 	ck_assert_double_eq(flow->cwnd, 20 * (1 - 15.0 / 32));
@@ -141,7 +141,7 @@ START_TEST(dctcp_sends_lost_segments_again_and_halves_once)
 
 	dctcp_init(flow, 30);
 	ck_assert_uint_eq(send_all(flow, 1, &first), 10);
-	/* 0 and 1 are lost: 3 and 4 were sent three later. */
+	/* Segments 0 and 1 are lost: 3 and 4 were sent three later. */
 	dctcp_on_ack(flow, 2, false, 1000);
 	ck_assert_uint_eq(flow->n_lost, 0);
 	dctcp_on_ack(flow, 3, false, 1000);
@@ -151,7 +151,7 @@ START_TEST(dctcp_sends_lost_segments_again_and_halves_once)
 	dctcp_on_ack(flow, 5, false, 1000);
 	ck_assert_uint_eq(flow->n_lost, 2);
 	ck_assert_double_eq(flow->cwnd, 6);
-	/* 4 in flight: two again, nothing new. */
+	/* With 4 in flight, two are sent again, and nothing new. */
 	ck_assert_uint_eq(send_all(flow, 1000, &first), 2);
 	ck_assert_uint_eq(first, 0);
 	for (uint32_t i = 6; i < 10; i++)
@@ -159,7 +159,7 @@ START_TEST(dctcp_sends_lost_segments_again_and_halves_once)
 	dctcp_on_ack(flow, 0, false, 2000);
 	dctcp_on_ack(flow, 1, false, 2000);
 	ck_assert_uint_eq(flow->first, 10);
-	/* All are lost: a timeout, and one segment after the other. */
+	/* All are lost: after a timeout segments are sent one by one. */
 	ck_assert_uint_ge(send_all(flow, 2000, &first), 6);
 	dctcp_on_time(flow, 2000 + 5 * SECOND_NS);
 	ck_assert_uint_eq(flow->timeouts, 1);
@@ -200,7 +200,7 @@ open_dumbbell(uint32_t ecn_bytes)
 	ck_assert_msg(dumbbell_open(&dumbbell, &options, error) == 0, "%s", error);
 }
 
-/* Flows that last longer than the test, on path 0. */
+/* Makes flows that last longer than the test, on path 0. */
 static void
 long_flows(struct flow_schedule *schedule, size_t n)
 {
@@ -258,7 +258,7 @@ START_TEST(scheduled_flows_all_end_and_their_load_is_on_the_paths)
 	ck_assert_uint_eq(stats->flows, schedule.n);
 	ck_assert_uint_eq(stats->done, schedule.n);
 	ck_assert_uint_eq(stats->offered, flow_schedule_offered(&schedule, UINT64_MAX));
-	/* What was sent twice comes on top. */
+	/* Repeated segments come on top. */
 	ck_assert_uint_ge(stats->delivered, stats->offered);
 	ck_assert_double_eq_tol((double)stats->delivered / (0.5 * 2 * 12.5e6 * 4), 1, 0.05);
 	background_destroy(background);

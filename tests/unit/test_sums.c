@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sums by the sets of their ranks (hostlib/src/engine/sums.h): parts in any order, any number of
- * times and merged in any way, beside a sum that is made of the set alone.
+ * Sums and their sets of ranks (hostlib/src/engine/sums.h): parts in any order, any number of times
+ * and merged in any way, compared with a sum that is computed from the set alone.
  */
 #include <check.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #define WORDS 3
 #define N_RANKS (64 * (WORDS - 1) + 7)
 #define COUNT 5
-/* Few enough that parts meet in every way; in all words. */
+/* Few enough that parts meet in every way; in all words of a set. */
 #define PLAYERS 6
 
 static const unsigned int player_ranks[PLAYERS] = { 0, 1, 63, 64, 127, N_RANKS - 1 };
@@ -46,7 +46,7 @@ set_up(void)
 	begin(0);
 }
 
-/* The set of the players in a bitmap. */
+/* Makes the set of the players in a bitmap. */
 static void
 ranks_of(unsigned int players, uint64_t *ranks)
 {
@@ -58,8 +58,8 @@ ranks_of(unsigned int players, uint64_t *ranks)
 }
 
 /*
- * What players bring: each one a digit of its own, so that a sum tells how often each is in it.
- * `quiet` ones bring nothing.
+ * Returns the sum of players. Each has a digit of its own, so a sum shows how often each player is
+ * in it. `quiet` ones bring nothing.
  */
 static int64_t
 value_of(unsigned int players, unsigned int quiet, unsigned int i)
@@ -90,7 +90,7 @@ add(unsigned int players, unsigned int quiet, const struct fanin_hdr *hdr)
 	return fanin_sum_add(&sums, &sum, &part);
 }
 
-/* The invariant. */
+/* Checks the invariant. */
 static void
 expect_sum_of(unsigned int players, unsigned int quiet)
 {
@@ -104,7 +104,7 @@ expect_sum_of(unsigned int players, unsigned int quiet)
 		ck_assert_int_eq(elements[i], value_of(players, quiet, i));
 }
 
-/* Every part beside every sum: by _i the players that bring no data. */
+/* Each part meets each sum. _i: the players that bring no data. */
 START_TEST(each_part_is_merged_or_replaces_or_is_dropped_by_the_sets_alone)
 {
 	static const unsigned int quiet_ones[] = { 0, 1, 0x15, (1 << PLAYERS) - 1 };
@@ -133,7 +133,7 @@ START_TEST(each_part_is_merged_or_replaces_or_is_dropped_by_the_sets_alone)
 }
 END_TEST
 
-/* Parts of any sets at random, until single ranks complete the sum; by _i a seed. */
+/* Parts are random sets, until single ranks complete the sum. _i: a seed. */
 START_TEST(each_rank_is_summed_once_and_single_ranks_complete_it)
 {
 	const struct fanin_hdr hdr = header(FANIN_WIRE_SUM);
@@ -176,7 +176,7 @@ START_TEST(a_part_of_another_shape_changes_nothing)
 		ck_assert_int_eq(add(7, 0, &others[i]), FANIN_SUM_MISMATCH);
 		expect_sum_of(3, 0);
 	}
-	/* Also before anything has come, if the shape is known. */
+	/* This also holds before anything has come, if the shape is known. */
 	begin(fanin_wire_shape(&hdr));
 	ck_assert_int_eq(add(1, 0, &others[0]), FANIN_SUM_MISMATCH);
 	ck_assert_int_eq(add(1, 0, &hdr), FANIN_SUM_MERGED);
@@ -225,7 +225,7 @@ START_TEST(an_average_is_divided_once_by_all_ranks)
 }
 END_TEST
 
-/* It has no data to lack. */
+/* A block without elements lacks no data. */
 START_TEST(a_block_without_elements_is_not_empty)
 {
 	struct fanin_hdr hdr = header(FANIN_WIRE_SUM);
@@ -249,7 +249,7 @@ START_TEST(a_known_result_takes_the_place_of_what_is_there)
 	ck_assert(fanin_sum_is_whole(&sums, &sum, NULL));
 	ck_assert_mem_eq(elements, result, sizeof(result));
 	ck_assert_int_eq(add(5, 0, &hdr), FANIN_SUM_DUPLICATE);
-	/* Also the one that no rank has sent data for. */
+	/* This includes a result that no rank has sent data for. */
 	fanin_sum_put(&sums, &sum, &hdr, NULL);
 	ck_assert(sum.empty);
 }

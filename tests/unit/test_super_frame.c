@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Super-frames: which frames leave as one, that its segments are the frames again, what a header
- * before a frame means, and what links get that take no super-frames.
+ * Super-frames: which frames leave as one, that its segments are the same frames, the meaning of a
+ * header before a frame, and how super-frames leave by links that take none.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,8 @@ headers_of(const struct rte_mbuf *mbuf)
 }
 
 /*
- * A result of Fanin's to a flow of this number; its bytes tell its number. len: of the UDP payload.
+ * Makes a result of Fanin's in a flow of this number; its bytes show its number. len: of the UDP
+ * payload.
  */
 static struct rte_mbuf *
 make_frame(uint8_t number, unsigned int flow_number, uint16_t len)
@@ -94,7 +95,7 @@ expect_groups(uint16_t n, const uint16_t *sizes, uint16_t n_sizes)
 	ck_assert_uint_eq(first, n);
 }
 
-/* The number that a frame's bytes tell. */
+/* Returns the number that a frame's bytes show. */
 static uint8_t
 number_of(const struct rte_mbuf *mbuf)
 {
@@ -130,8 +131,8 @@ START_TEST(a_shorter_frame_is_the_last_and_a_longer_one_begins_anew)
 END_TEST
 
 /*
- * As in a reduce_scatter: the owner of every fourth block gets its elements, and of the others that
- * they are done.
+ * As in a reduce_scatter: the owner of every fourth block gets its elements, and a notice for the
+ * others.
  */
 START_TEST(results_without_their_elements_leave_together)
 {
@@ -151,7 +152,7 @@ START_TEST(packets_with_different_headers_leave_apart)
 	for (uint8_t i = 0; i < 9; i++)
 		mbufs[i] = make_frame(i, 0, 500);
 	headers_of(mbufs[8])->fanin.job++;
-	/* Numbers and checksums of IPv4 may differ. */
+	/* Identifications and checksums of IPv4 may differ. */
 	headers_of(mbufs[1])->ip.id_be = 77;
 	headers_of(mbufs[2])->ip.tos |= RTE_IPV4_HDR_ECN_CE;
 	headers_of(mbufs[3])->udp.src_be++;
@@ -185,13 +186,13 @@ END_TEST
 
 START_TEST(no_super_frame_is_longer_than_interfaces_take)
 {
-	/* 46 of 1400 bytes are 64400; 47 would be 65800. */
+	/* 46 frames of 1400 bytes are 64400; 47 would be 65800. */
 	for (uint8_t i = 0; i < BURST; i++)
 		mbufs[i] = make_frame(i, 0, 1400);
 	expect_groups(BURST, (const uint16_t[]){ 46, 18 }, 2);
 	ck_assert_uint_eq(groups[0].len, FANIN_L4_LEN + 46 * 1400);
 	rte_pktmbuf_free_bulk(mbufs, BURST);
-	/* 46 of 1424 would fit an IP packet, and be 65546 bytes with all headers. */
+	/* 46 frames of 1424 would fit an IP packet, but would be 65546 bytes with all headers. */
 	for (uint8_t i = 0; i < BURST; i++)
 		mbufs[i] = make_frame(i, 0, 1424);
 	expect_groups(BURST, (const uint16_t[]){ 45, 19 }, 2);
@@ -204,8 +205,8 @@ START_TEST(no_super_frame_is_longer_than_interfaces_take)
 END_TEST
 
 /*
- * Frames that leave as one are the same frames again where it is taken apart, by whatever number
- * their flows are mixed.
+ * Frames that leave as one are the same frames again after segmentation, however many flows are
+ * mixed.
  */
 START_TEST(the_segments_of_a_group_are_its_frames)
 {
@@ -222,7 +223,7 @@ START_TEST(the_segments_of_a_group_are_its_frames)
 					   random_chance(&random, 0.9)
 						   ? usual
 						   : (uint16_t)(1 + random_below(&random, 1400)));
-			/* A wrong checksum stays wrong: nobody takes the segment for a good one. */
+			/* A wrong checksum stays wrong: no receiver accepts the segment. */
 			if (random_chance(&random, 0.05))
 				headers_of(mbufs[i])->ip.checksum_be ^= 0x10;
 		}
@@ -258,7 +259,8 @@ START_TEST(the_segments_of_a_group_are_its_frames)
 END_TEST
 
 /*
- * A super-frame of TCP or UDP over either IP, with a tag or without, in mbufs of `room` bytes each.
+ * A super-frame of TCP or UDP over either IP version, with a tag or without, in mbufs of `room`
+ * bytes each.
  */
 struct foreign {
 	bool tcp;
@@ -345,7 +347,7 @@ foreign_write(const struct foreign *foreign, uint8_t *to)
 		udp->dgram_cksum = sum;
 }
 
-/* What the kernel says of it. */
+/* Returns the kernel's description of it. */
 static struct virtio_net_hdr
 foreign_vnet(const struct foreign *foreign)
 {
@@ -386,7 +388,7 @@ foreign_make(const struct foreign *foreign)
 	return head;
 }
 
-/* Is the transport protocol's checksum of len bytes right? */
+/* Returns true if the transport protocol's checksum over len bytes is right. */
 static bool
 is_right(const struct foreign *foreign, const uint8_t *frame, uint32_t len)
 {
@@ -398,7 +400,7 @@ is_right(const struct foreign *foreign, const uint8_t *frame, uint32_t len)
 	return (sum & UINT16_MAX) + (sum >> 16) == UINT16_MAX;
 }
 
-/* Checks a segment as a link carries it. offset: of its payload in the whole's. */
+/* Checks a segment as a link carries it. offset: of its payload in the super-frame. */
 static void
 check_segment(const struct foreign *foreign, const struct rte_mbuf *segment, uint32_t index,
 	      uint32_t offset, uint32_t payload)
@@ -495,7 +497,7 @@ START_TEST(a_checksum_is_completed)
 END_TEST
 
 /*
- * What a header before the frame can't hold: tunnels, whose inner headers it means; protocols
+ * Frames that a header before them can't describe: tunnels, whose inner headers it means; protocols
  * without segments; lengths that don't fit; more segments than anybody sends.
  */
 START_TEST(frames_beyond_the_headers_limits_are_refused)

@@ -2,8 +2,8 @@
 /*
  * Every data type and operator end to end, by the hosts and the switch of host_rig.h, for every
  * handler and several numbers of hosts and elements. Each element of each host's result is compared
- * with what tools/perf_data.c computes without a switch; its data make the result exact in any
- * order. Odd ranks reduce in place.
+ * with the one that lab/reference/perf_data.c computes without a switch; its data makes the result
+ * exact in any order. Odd ranks reduce in place.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #define LARGE_BYTES (1u << 20)
 #define LARGE_MORE 3 /* elements */
 #define GUARD UINT64_C(0xdeadbeefdeadbeef)
-#define BUFFER_BYTES (LARGE_BYTES + (LARGE_MORE + 1) * 8u) /* with the guard */
+#define BUFFER_BYTES (LARGE_BYTES + (LARGE_MORE + 1) * 8u) /* including the guard */
 
 static const uint16_t host_counts[] = { 1, 2, 3, 8, 16 };
 
@@ -30,10 +30,10 @@ enum size {
 	N_SIZES,
 };
 
-/* What a host sends and receives. */
+/* The vectors of a host. */
 struct buffers {
 	uint8_t *send;
-	uint8_t *recv; /* odd ranks: send */
+	uint8_t *recv; /* at odd ranks the same as send */
 	struct fanin_request request;
 };
 
@@ -145,7 +145,7 @@ all_done(void)
 	return true;
 }
 
-/* Why a host's result is wrong, or NULL. */
+/* Returns the error in a host's result, or NULL. */
 static const char *
 result_fault(uint16_t rank, uint64_t bytes)
 {
@@ -163,7 +163,7 @@ result_fault(uint16_t rank, uint64_t bytes)
 	return NULL;
 }
 
-/* Bytes before the first one that differs. */
+/* Returns the number of bytes before the first difference. */
 static uint64_t
 bytes_right(const struct buffers *own, uint64_t bytes)
 {
@@ -189,7 +189,7 @@ allreduce(enum fanin_dtype dtype, enum fanin_op op, enum size size)
 
 	for (uint16_t h = 0; h < host_rig.n_hosts; h++)
 		host_post(h, &data, count);
-	/* The engines give up if nothing comes. */
+	/* If nothing comes the engines time out. */
 	while (!all_done())
 		host_rig_step();
 	perf_data_expect(&data, 0, 0, count, expected);
@@ -207,7 +207,7 @@ allreduce(enum fanin_dtype dtype, enum fanin_op op, enum size size)
 	}
 }
 
-/* Every data type with every operator that it has, at the sizes from first to last. */
+/* Reduces every data type with each of its operators, at the sizes from first to last. */
 static void
 sweep(enum size first, enum size last)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tags (wire/tag.h): where they lie and what they are, computed a second time with integers of any
- * size; and that nothing passes but what was sealed.
+ * Tags (wire/tag.h): their place and their value, computed a second time with integers of any size;
+ * and that only sealed packets pass.
  */
 #include <openssl/bn.h>
 #include <openssl/evp.h>
@@ -68,7 +68,7 @@ poly1305(const uint8_t *message, size_t len, const uint8_t r_bytes[16], const ui
 	}
 	ck_assert_ptr_nonnull(BN_lebin2bn(pad, 16, part));
 	ck_assert_int_eq(BN_add(sum, sum, part), 1);
-	/* Fails where there is nothing to mask. */
+	/* This fails if there is nothing to mask. */
 	(void)BN_mask_bits(sum, 128);
 	ck_assert_int_eq(BN_bn2lebinpad(sum, code, 16), 16);
 	BN_free(prime);
@@ -93,7 +93,7 @@ poly1305_aes(const uint8_t *message, size_t len, const uint8_t key[16], const ui
 	poly1305(message, len, r, pad, code);
 }
 
-/* What the tag with this nonce has to say of a packet: the header is as it is on the wire. */
+/* Computes the tag of a packet with this nonce: the header is as on the wire. */
 static void
 expected_code(uint64_t secret, const char *label, uint64_t instance, const struct fanin_hdr *hdr,
 	      const uint8_t *payload, uint32_t payload_len, const uint8_t nonce[16],
@@ -147,7 +147,7 @@ fill(void *memory, size_t len)
 		((uint8_t *)memory)[i] = (uint8_t)random_below(&noise, 256);
 }
 
-/* Any header but for the flag. */
+/* Makes any header, except for the flag. */
 static struct fanin_hdr
 make_header(unsigned int type)
 {
@@ -197,7 +197,7 @@ START_TEST(tags_are_a_nonce_and_poly1305_aes)
 }
 END_TEST
 
-/* A sealed packet with all that belongs to it. */
+/* A sealed packet with everything that its tag depends on. */
 struct sealed {
 	struct fanin_hdr hdr;
 	uint8_t payload[40];
@@ -235,7 +235,7 @@ START_TEST(no_bit_of_a_packet_can_be_changed)
 		ck_assert_mem_eq(&changed, &before, sizeof(before));
 	}
 	ck_assert(sealed_open(tagger, FANIN_TAG_DOWN, INSTANCE, &sealed));
-	/* That took the flag away. */
+	/* Opening has removed the flag. */
 	ck_assert(!sealed_open(tagger, FANIN_TAG_DOWN, INSTANCE, &sealed));
 }
 END_TEST
@@ -353,7 +353,7 @@ START_TEST(frames_are_as_before_once_they_are_opened)
 		ck_assert_mem_eq(frame.payload, before.payload, len);
 		ck_assert_mem_eq(frame.payload + len + FANIN_TAG_LEN,
 				 before.payload + len + FANIN_TAG_LEN, LONGEST - len);
-		/* Nobody takes it for one without a tag. */
+		/* The frame does not count as one without a tag. */
 		ck_assert_int_eq(fanin_wire_validate(&frame, sizeof(frame)), FANIN_REASON_FLAGS);
 		ck_assert(fanin_tagger_open_frame(tagger, FANIN_TAG_UP, INSTANCE, &frame.headers));
 		ck_assert_mem_eq(&frame.headers, &before.headers, sizeof(frame.headers));
@@ -375,7 +375,7 @@ START_TEST(frames_that_are_cut_short_are_refused)
 		ck_assert_uint_eq(fanin_wire_payload_len(&cut.headers), len);
 		ck_assert_uint_eq(cut.headers.fanin.flags, FANIN_FLAG_TAGGED);
 	}
-	/* A UDP length that does not even hold the headers. */
+	/* A UDP length that is too short even for the headers. */
 	for (uint16_t len = 0; len < FANIN_UDP_LEN + FANIN_HDR_LEN; len++) {
 		cut = frame;
 		cut.headers.udp.len_be = __builtin_bswap16(len);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A switch and strangers who send frames at a member's own port, with its addresses and its keys,
- * to a job with tags. The tests of levels run with tags, too.
+ * to a job with tags. The tests of levels also run with tags.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -38,7 +38,7 @@ teardown(void)
 	ring_switch_close(&sw);
 }
 
-/* Host 0's contribution to block 0, with another value in it. */
+/* Makes host 0's contribution to block 0, with another value in it. */
 static size_t
 forged_contribution(uint8_t *frame)
 {
@@ -60,15 +60,16 @@ seal_with(uint64_t secret, enum fanin_tag_direction direction, uint64_t instance
 	return len + FANIN_TAG_LEN;
 }
 
-/* What a stranger can make of it. */
+/* Forgeries that a stranger can make of it. */
 enum forgery {
 	UNTAGGED,
-	FLAG_ONLY, /* as long as its count says: 8 elements of the payload take the tag's place */
+	FLAG_ONLY, /* with the length of its count: 8 elements of the payload take the tag's place
+		    */
 	OTHER_SECRET,
 	OTHER_DIRECTION,
-	OTHER_START, /* was sent to the switch before it was restarted */
-	CHANGED,     /* a valid one, with another payload */
-	SHORT,       /* has no room for a tag */
+	OTHER_START, /* sealed for the switch before its restart */
+	CHANGED,     /* a valid tag, with another payload */
+	SHORT,       /* too short for a tag */
 	FORGERIES
 };
 
@@ -106,7 +107,7 @@ forge(enum forgery forgery, uint8_t *frame)
 	return 0;
 }
 
-/* The member may not know that this switch was started anew. */
+/* Expects a refusal, as the member may not know that this switch was restarted. */
 static void
 expect_refusal(uint16_t port, enum fanin_reason reason)
 {
@@ -176,8 +177,8 @@ make_join(uint32_t id, uint8_t *frame)
 }
 
 /*
- * The nonce shows whose JOIN it is; the switch's own key is not told to somebody who can't prove
- * that he has it.
+ * The nonce shows whose JOIN it is; the switch does not tell its own key to a sender that can't
+ * prove that it has it.
  */
 START_TEST(hosts_that_join_without_a_valid_tag_are_told)
 {
@@ -190,7 +191,7 @@ START_TEST(hosts_that_join_without_a_valid_tag_are_told)
 	ck_assert_uint_eq(got->fanin.members, 4711);
 	ck_assert_uint_eq(got->fanin.key, job->params.keys.up);
 
-	/* Another secret shows in the key first. */
+	/* Another secret shows first in the key. */
 	len = make_join(job->params.id, frame);
 	((struct fanin_headers *)frame)->fanin.key ^= 1;
 	len = seal_with(RING_SWITCH_KEY + 1, FANIN_TAG_UP, 0, frame, len);
@@ -198,18 +199,18 @@ START_TEST(hosts_that_join_without_a_valid_tag_are_told)
 	ring_switch_rounds(&sw, 2);
 	expect_refusal(0, FANIN_REASON_KEY);
 
-	/* The other direction's key is in each result. */
+	/* The key of the other direction is in each result. */
 	len = make_join(job->params.id, frame);
 	((struct fanin_headers *)frame)->fanin.key = job->params.keys.down;
 	ring_switch_enqueue_raw(&sw, 0, frame, len);
 	ring_switch_rounds(&sw, 2);
-	/* As it is on the link. */
+	/* The frame as on the link. */
 	sw.tagger = (fanin_tagger_destroy(sw.tagger), NULL);
 	expect_refusal(0, FANIN_REASON_KEY);
 }
 END_TEST
 
-/* Not what the buffer held before. */
+/* The answer must not have the buffer's former content. */
 START_TEST(a_join_without_a_body_is_told_nothing)
 {
 	uint8_t frame[4096];
@@ -249,7 +250,7 @@ START_TEST(a_job_without_tags_refuses_them)
 	ring_switch_put(&sw, 0, frame, len);
 	expect_refusal(0, FANIN_REASON_TAG);
 	ck_assert_uint_eq(got->fanin.members, 4711);
-	/* Both kinds of jobs run beside each other. */
+	/* Both kinds of jobs run at the same time. */
 	len = host_join_all(&sw, plain, HOSTS, 9);
 	for (unsigned int h = 0; h < HOSTS; h++)
 		host_contribute(&sw, plain, h, (uint32_t)len, 0, false);
@@ -265,7 +266,9 @@ START_TEST(a_job_without_tags_refuses_them)
 }
 END_TEST
 
-/* Before it is made or after it was destroyed, hosts get the same answers as without tags. */
+/*
+ * Before a job is created and after it was destroyed, hosts get the same answers as without tags.
+ */
 START_TEST(a_job_that_is_not_there_is_unknown)
 {
 	uint8_t frame[4096];
@@ -284,7 +287,7 @@ START_TEST(a_job_that_is_not_there_is_unknown)
 }
 END_TEST
 
-/* To another switch's address, or its MAC: an ordinary frame, whatever is in it. */
+/* A packet to another switch's address or MAC is an ordinary frame, whatever its content. */
 START_TEST(packets_of_other_switches_pass)
 {
 	uint8_t frame[4096];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Timers of handlers, on a clock that the test plays: they expire in the first round whose clock
- * has reached them, once each, and only in the run that they were armed in.
+ * Timers of handlers, on a clock that the test moves: they expire in the first round whose clock
+ * has reached them, once each, and only in the run in which they were armed.
  */
 #include <string.h>
 
@@ -15,14 +15,14 @@
 static struct ring_switch sw;
 static uint64_t clock_ns;
 
-/* What the handler below has been told. */
+/* The calls of the handler below. */
 static struct {
 	uint32_t blocks[4096];
 	uint32_t indexes[4096];
 	uint32_t jobs[4096];
 	uint32_t epochs[4096];
 	unsigned int n;
-	unsigned int busy; /* calls that find another worker in the way */
+	unsigned int busy; /* number of calls that find another worker in the way */
 	bool rearms;
 	uint64_t wait_until_ns; /* 0: contributions arm timers of one timeout */
 	uint64_t at_ns[4096];
@@ -57,7 +57,7 @@ wait_on(struct fanin_handler_ctx *ctx, uint32_t index, uint32_t block)
 						 block));
 }
 
-/* Its parameter is how many timers each contribution arms. */
+/* The handler's parameter is the number of timers that each contribution arms. */
 static enum fanin_verdict
 timing_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 		    struct fanin_packet *packet, enum fanin_reason *reason)
@@ -121,7 +121,7 @@ static void
 setup(void)
 {
 	/*
-	 * Here and not before main: other suites of this program take what is registered for
+	 * Registered here, not before main: other suites of this program use all registered
 	 * handlers that reduce.
 	 */
 	if (fanin_handler_find(timing.name) == NULL)
@@ -141,7 +141,7 @@ teardown(void)
 	ring_switch_close(&sw);
 }
 
-/* Returns its epoch. */
+/* Creates a job with a run. Returns the run's epoch. */
 static uint32_t
 run_job(struct job **job, uint64_t timeout_ns, uint64_t arms)
 {
@@ -175,7 +175,7 @@ leave(const struct job *job, unsigned int host, uint32_t epoch)
 	ck_assert_uint_ne(ring_switch_take(&sw, (uint16_t)host, frame), 0);
 }
 
-/* The one thread here is the worker's, too: it does not wait for itself. */
+/* The one thread here is also the worker's: it must not wait for itself. */
 static void
 destroy(const struct job *job)
 {
@@ -184,7 +184,7 @@ destroy(const struct job *job)
 	rte_rcu_qsbr_thread_online(sw.pipeline->qsbr, 0);
 }
 
-/* A round at a time. */
+/* Runs a round at a time of the clock. */
 static void
 round_at(uint64_t ns)
 {
@@ -268,7 +268,7 @@ START_TEST(timers_that_are_too_many_expire_in_order_before_their_time)
 	ck_assert_uint_eq(sw.pipeline->timers_max, SLOTS);
 	for (uint32_t block = 0; block < SLOTS; block++)
 		host_contribute(&sw, job, 0, epoch, block % 32, false);
-	/* Of twice as many as there is room for, the first half. */
+	/* Twice as many timers as there is room for were armed: the first half expires. */
 	ck_assert_uint_eq(told.n, SLOTS);
 	ck_assert_uint_eq(counters->timers_early, SLOTS);
 	for (unsigned int i = 0; i < SLOTS; i++)
@@ -293,8 +293,8 @@ START_TEST(timers_that_are_armed_anew_while_there_are_too_many_end_no_round_late
 	host_contribute(&sw, job, 0, epoch, 0, false);
 	before = told.n;
 	/*
-	 * Each that makes way and is armed anew lets another one make way, but no more in a round
-	 * than there were.
+	 * Each timer that expires early and is armed again makes another one expire early, but in a
+	 * round no more than there were.
 	 */
 	ring_switch_rounds(&sw, 10);
 	ck_assert_uint_le(told.n - before, 10 * 4);
@@ -329,7 +329,7 @@ START_TEST(a_round_of_full_bursts_at_all_ports_loses_no_timer)
 	}
 	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);
 	epoch = host_join_all(&sw, job, 4, 1);
-	/* Twice: what is left of the first time has to make way. */
+	/* Twice: the timers that are left of the first time must expire early. */
 	for (unsigned int round = 1; round <= 2; round++) {
 		for (uint16_t port = 0; port < 4; port++) {
 			for (uint32_t block = 0; block < FANIN_BURST; block++)
@@ -362,7 +362,7 @@ START_TEST(timers_of_a_run_that_is_over_expire_for_nobody)
 	round_at(start_ns + TIMEOUT_NS);
 	ck_assert_uint_eq(told.n, 0);
 	ck_assert_uint_eq(sw.pipeline->workers[0]->counters.timers, 1);
-	/* Nor for another job of that number. */
+	/* Nor does it expire for another job with the same number. */
 	host_contribute(&sw, job, 0, epoch, 3, false);
 	destroy(job);
 	ck_assert_ptr_null(sw.pipeline->workers[0]->timers[0]);
@@ -395,8 +395,8 @@ START_TEST(jobs_of_one_timeout_share_their_timers)
 END_TEST
 
 /*
- * One round for all of them. _i: every other time the second job's run is over by then; half of it
- * and 1: timers of a job in a row.
+ * All expire in one round. _i: in odd cases the second job's run is over by then; half of it and 1:
+ * number of successive timers of a job.
  */
 START_TEST(timers_of_jobs_that_take_turns_are_each_jobs_own)
 {
@@ -472,7 +472,7 @@ START_TEST(a_wait_is_divided_into_timers_as_long_as_they_fit)
 	ck_assert_uint_eq(told.at_ns[0], start_ns + 16 * TIMEOUT_NS);
 	ck_assert_uint_eq(told.at_ns[1], start_ns + 20 * TIMEOUT_NS);
 	ck_assert_uint_eq(told.at_ns[4], start_ns + 23 * TIMEOUT_NS);
-	/* Those of a job that is gone lead nowhere, and another job's stay. */
+	/* Timers of a job that is gone do nothing, and those of another job stay. */
 	destroy(other);
 	leave(job, 0, epoch);
 	leave(job, 1, epoch);
@@ -494,7 +494,7 @@ START_TEST(longer_timers_take_no_jobs_place)
 	longest_ns = 70 * TIMEOUT_NS;
 	epoch = run_job(&job, TIMEOUT_NS, 0);
 	ck_assert_uint_eq(job->n_longer, 1);
-	/* There are only more. */
+	/* The same with more timers. */
 	told.wait_until_ns = clock_ns + 23 * TIMEOUT_NS;
 	host_contribute(&sw, job, 0, epoch, 1, false);
 	for (unsigned int i = 0; i <= 30; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The transport over UDP sockets, on the real kernel: a socket on the loopback interface stands for
+ * The transport over UDP sockets, on the real kernel: a socket on the loopback interface acts as
  * the switch.
  */
 #include <arpa/inet.h>
@@ -42,7 +42,7 @@ port_of(int fd)
 	return ntohs(own.sin_port);
 }
 
-/* A socket with an address of the loopback network. */
+/* Opens a socket with an address of the loopback network. */
 static int
 socket_at(uint32_t ip)
 {
@@ -157,8 +157,8 @@ flush(void)
 }
 
 /*
- * Receives at the switch what left together. size: of each packet. Returns the bytes of all; 0:
- * there is nothing more.
+ * Receives packets at the switch that left together. size: of each packet. Returns the bytes of
+ * all; 0: there are no more.
  */
 static size_t
 switch_receive(uint32_t *size)
@@ -186,8 +186,8 @@ switch_receive(uint32_t *size)
 }
 
 /*
- * The blocks from first on came together, each with its own payload. last_len: of the last one's
- * payload.
+ * Checks that the blocks from first on came together, each with its own payload. last_len: of the
+ * last one's payload.
  */
 static void
 expect_together(uint32_t first, uint32_t n, uint32_t payload_len, uint32_t last_len)
@@ -215,7 +215,7 @@ expect_nothing_more(void)
 	ck_assert_uint_eq(switch_receive(&size), 0);
 }
 
-/* What has been counted of super-frames, and of the packets in them. */
+/* Checks the counts of super-frames, and of the packets in them. */
 static void
 expect_counted(uint64_t sent, uint64_t sent_packets, uint64_t received, uint64_t received_packets)
 {
@@ -228,7 +228,10 @@ expect_counted(uint64_t sent, uint64_t sent_packets, uint64_t received, uint64_t
 	ck_assert_uint_eq(sum.super_frames.received_packets, received_packets);
 }
 
-/* Calls of the system, and bytes that the library has copied, since the transport was opened. */
+/*
+ * Checks the system calls, and the bytes that the library has copied, since the transport was
+ * opened.
+ */
 static void
 expect_work(uint64_t send_calls, uint64_t receive_calls, uint64_t copied_out, uint64_t copied_in)
 {
@@ -282,7 +285,7 @@ START_TEST(only_the_last_packet_is_shorter)
 	expect_together(5, 1, 64, 64);
 	expect_together(6, 1, 128, 128);
 	expect_nothing_more();
-	/* A packet by itself is no super-frame. */
+	/* A single packet is not a super-frame. */
 	expect_counted(2, 5, 0, 0);
 }
 END_TEST
@@ -307,7 +310,9 @@ START_TEST(each_call_and_copy_is_counted_when_sending)
 {
 	const struct fanin_headers headers = headers_of(70, PAYLOAD);
 
-	/* Two super-frames, of 64 packets and of the others, from where the payload lies. */
+	/*
+	 * Two super-frames, of 64 packets and of the rest, with payload from the caller's memory.
+	 */
 	for (uint32_t block = 0; block < 70; block++)
 		send_block(block, PAYLOAD);
 	flush();
@@ -319,7 +324,7 @@ START_TEST(each_call_and_copy_is_counted_when_sending)
 	send_block(71, 64);
 	flush();
 	expect_work(4, 0, PAYLOAD + 64, 0);
-	/* Nothing waits: nothing is called. */
+	/* Nothing waits, so there is no system call. */
 	flush();
 	expect_work(4, 0, PAYLOAD + 64, 0);
 	transport->ops->path(transport, false, "nobody answered");
@@ -378,7 +383,7 @@ START_TEST(super_frames_end_where_what_is_in_them_is_lost)
 {
 	uint32_t size;
 
-	/* As often as at random: those that pass make up for it. */
+	/* As often as with random loss: packets that pass compensate for it. */
 	for (unsigned int turn = 0; turn < 20; turn++) {
 		lose_twice(1);
 		for (uint32_t block = 0; block < 64; block++)
@@ -400,7 +405,8 @@ END_TEST
 /* ---------------------------------------------------------------- receiving */
 
 /*
- * Sends n packets to the host as one super-frame, each payload_len bytes behind the Fanin header.
+ * Sends n packets to the host as one super-frame, each with payload_len bytes after the Fanin
+ * header.
  */
 static void
 give(int fd, struct sockaddr_in to, uint32_t n, uint32_t payload_len)
@@ -428,7 +434,7 @@ give(int fd, struct sockaddr_in to, uint32_t n, uint32_t payload_len)
 	ck_assert_int_eq(sendmsg(fd, &message, 0), (int)(n * each));
 }
 
-/* Receives n results, from block 0 on, in bursts of so many at most. */
+/* Receives n results, from block 0 on, in bursts of at most `burst`. */
 static void
 expect_results(uint32_t n, uint32_t payload_len, unsigned int burst)
 {
@@ -483,11 +489,14 @@ END_TEST
 START_TEST(each_call_and_copy_is_counted_when_receiving)
 {
 	expect_nothing_received();
-	/* The group's socket and this host's have nothing. */
+	/* Neither the group's socket nor this host's has anything. */
 	expect_work(0, 2, 0, 0);
 	give(switch_fd, address_of(htonl(INADDR_LOOPBACK), host_port), 40, PAYLOAD);
 	expect_results(40, PAYLOAD, 40);
-	/* The group's has nothing, the super-frame, and nothing of the group came before it. */
+	/*
+	 * The group's socket has nothing; then comes the super-frame, and nothing of the group
+	 * before it.
+	 */
 	expect_work(0, 5, 0, 40 * PAYLOAD);
 }
 END_TEST
@@ -526,7 +535,7 @@ START_TEST(a_group_that_nothing_comes_from_is_told)
 }
 END_TEST
 
-/* Of another port of the same address; the kernel looks at both. */
+/* Packets from another port of the same address; the kernel checks both. */
 START_TEST(strangers_packets_are_not_received)
 {
 	const struct ip_mreqn out = { .imr_ifindex = (int)if_nametoindex("lo") };
@@ -542,8 +551,8 @@ START_TEST(strangers_packets_are_not_received)
 END_TEST
 
 /*
- * Each socket, whatever the user named: what comes in by another interface has the switch's
- * address, perhaps, and not its way.
+ * Each socket is bound, whatever the user named: a packet from another interface may have the
+ * switch's address, but it has not come by the switch's path.
  */
 START_TEST(sockets_are_bound_to_the_interface)
 {
@@ -583,7 +592,7 @@ START_TEST(packets_beyond_the_socket_buffer_are_counted)
 }
 END_TEST
 
-/* What a socket's receive buffer is, as the kernel tells it. */
+/* Returns the size of a socket's receive buffer, from the kernel. */
 static int
 receive_buffer(int fd)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A switch beside hosts and a parent whose packets have version 2, which the test plays; and what
- * is new in version 3: ports for answers, stretches of blocks that share a source port, the path of
- * a JOIN and its sender's address.
+ * A switch with hosts and a parent whose packets have version 2, which the test plays; and the
+ * additions of version 3: ports for answers, stretches of blocks that share a source port, the path
+ * of a JOIN and its sender's address.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -66,7 +66,7 @@ open_switch(bool has_tags, bool has_parent)
 
 /* ---- packets of the version before: the rig opens them, but does not tag them */
 
-/* A JOIN of host h as a program of the version before sends it. */
+/* Makes a JOIN of host h as a program of the version before. */
 static size_t
 old_join(unsigned int h, uint64_t nonce, uint8_t *frame)
 {
@@ -97,8 +97,8 @@ put_raw(uint16_t port, const void *frame, size_t len)
 }
 
 /*
- * A REFUSED of the version before, which names this one's; with a tag unless its receiver is not
- * known.
+ * Expects a REFUSED of the version before, which names this version; with a tag unless its receiver
+ * is unknown.
  */
 static void
 expect_old_refusal(uint16_t port, enum fanin_reason reason, uint64_t nonce)
@@ -132,13 +132,13 @@ START_TEST(an_older_host_is_told_both_versions)
 		ck_assert_uint_eq(got->fanin.key, job->params.keys.down);
 		ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_VERSION), i);
 	}
-	/* It changes nothing, and the job can still be run. */
+	/* The JOIN changes nothing, and the job can still be run. */
 	ck_assert_uint_eq(job->joined, 0);
 	ck_assert_uint_eq(job->members[0].cookie, 0);
 	ck_assert_uint_eq(job->members[0].other_version, BEFORE);
 	ck_assert_uint_eq(job->members[1].other_version, 0);
 	ck_assert_uint_ne(host_join_all(&sw, job, HOSTS, 5), 0);
-	/* Nor does it end a run. */
+	/* It does not end a run either. */
 	put_raw(0, frame, len);
 	expect_old_refusal(0, FANIN_REASON_VERSION, 4711);
 	ck_assert_uint_ne(job->epoch, 0);
@@ -147,8 +147,8 @@ START_TEST(an_older_host_is_told_both_versions)
 END_TEST
 
 /*
- * Behind the JOIN of this version comes one of the version before, with the same nonce, as long as
- * there is no answer.
+ * As long as there is no answer, a JOIN of the version before follows the JOIN of this version,
+ * with the same nonce.
  */
 START_TEST(a_host_that_asks_for_an_older_switch_is_none)
 {
@@ -197,7 +197,7 @@ START_TEST(an_older_stranger_is_told_what_is_wrong_with_it)
 	len = old_join(0, 4, frame);
 	put_raw(2, frame, seal(FANIN_TAG_UP, frame, len));
 	expect_old_refusal(2, FANIN_REASON_PORT, 4);
-	/* With a tag to a job that has none, or without one to a job that has them. */
+	/* With a tag to a job that has none, or without one to a job that has tags. */
 	len = old_join(0, 5, frame);
 	if (_i == 0) {
 		ck_assert_int_eq(fanin_tagger_create(RING_SWITCH_KEY, &sw.tagger), 0);
@@ -303,7 +303,7 @@ put_ack(enum fanin_join_state state, uint64_t nonce, uint16_t port_blocks)
 	ring_switch_put(&sw, PARENT_PORT, frame, len);
 }
 
-/* What has gone up is a JOIN of this version. Returns its nonce. */
+/* Checks that a JOIN of this version has gone up. Returns its nonce. */
 static uint64_t
 expect_asked(uint8_t version)
 {
@@ -350,7 +350,7 @@ expect_refused(unsigned int h, uint16_t version)
 	ck_assert_uint_eq(got->fanin.key, job->params.keys.down);
 }
 
-/* _i & 1: with tags. _i / 2: what the parent answers with */
+/* _i & 1: with tags. _i / 2: the parent's answer */
 START_TEST(hosts_that_join_below_an_older_parent_are_told)
 {
 	static const struct {
@@ -369,7 +369,7 @@ START_TEST(hosts_that_join_below_an_older_parent_are_told)
 	nonce = expect_asked(FANIN_WIRE_VERSION);
 	expect_waiting(0);
 	ck_assert_uint_eq(expect_asked(BEFORE), nonce);
-	/* Somebody else's, and one that anybody could have sent. */
+	/* Answers for another JOIN, and one that anybody could have sent. */
 	put_old_answer(type, nonce + 1, told, true);
 	if (sw.tagger != NULL)
 		put_old_answer(type, nonce, told, false);
@@ -381,23 +381,25 @@ START_TEST(hosts_that_join_below_an_older_parent_are_told)
 
 	put_old_answer(type, nonce, told, true);
 	ck_assert_uint_eq(job->parent_version, version);
-	/* Meanwhile the parent is asked on. */
+	/* Meanwhile the parent is still asked. */
 	expect_refused(0, version);
 	expect_asked(FANIN_WIRE_VERSION);
 	expect_refused(1, version);
 	expect_asked(BEFORE);
-	/* The other one has gone: this one is told all the same, as often as its answer is lost. */
+	/*
+	 * The other host has gone: this one is told all the same, as often as its answer is lost.
+	 */
 	ck_assert(!job_leave(job, 0, 0, &(uint32_t){ 0 }));
 	expect_refused(1, version);
 	expect_refused(1, version);
 	ck_assert_uint_eq(ring_switch_take(&sw, PARENT_PORT, buffer), 0);
-	/* One that comes later may find another parent. */
+	/* A host that comes later may find another parent. */
 	expect_waiting(0);
 	expect_asked(FANIN_WIRE_VERSION);
 	put_ack(FANIN_JOIN_ACTIVE, nonce, 8);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 6, RANKS, got));
 	ck_assert_uint_eq(got_ack->state, FANIN_JOIN_ACTIVE);
-	/* It is of a run that has begun. */
+	/* The answer belongs to a run that has begun. */
 	put_old_answer(type, nonce, told, true);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 6, RANKS, got));
 	ck_assert_uint_eq(got_ack->state, FANIN_JOIN_ACTIVE);
@@ -416,7 +418,7 @@ START_TEST(a_parent_that_has_answered_is_not_taken_for_an_older_one)
 	nonce = expect_asked(FANIN_WIRE_VERSION);
 	expect_waiting(0);
 	expect_asked(BEFORE);
-	/* What a parent of this version says to a JOIN of the version before. */
+	/* The answer of a parent of this version to a JOIN of the version before. */
 	put_old_answer(FANIN_TYPE_REFUSED, nonce, FANIN_WIRE_VERSION, true);
 	for (int i = 0; i < 4; i++) {
 		expect_waiting(1);
@@ -427,7 +429,7 @@ START_TEST(a_parent_that_has_answered_is_not_taken_for_an_older_one)
 	expect_waiting(0);
 	expect_asked(FANIN_WIRE_VERSION);
 	put_ack(FANIN_JOIN_WAITING, nonce, 8);
-	/* It is asked again once it has been silent for long. */
+	/* The parent gets a JOIN of the older version again only after a long silence. */
 	for (int i = 0; i < 10; i++) {
 		expect_waiting(0);
 		expect_asked(FANIN_WIRE_VERSION);
@@ -465,7 +467,7 @@ join_with(unsigned int h, struct fanin_join_body body)
 	return got_ack;
 }
 
-/* Sends a contribution whose sender takes answers at a port, and expects the answer there. */
+/* Sends a contribution whose sender takes answers at this port, and expects the answer there. */
 static void
 expect_answer_at(unsigned int h, uint32_t job_id, uint32_t epoch, uint16_t port,
 		 enum fanin_type type)
@@ -499,7 +501,7 @@ START_TEST(answers_go_to_the_port_of_what_they_answer)
 		expect_answer_at(0, job->params.id, epoch + 1, ports[i], FANIN_TYPE_REFUSED);
 		expect_answer_at(0, 777, epoch, ports[i], FANIN_TYPE_REFUSED);
 	}
-	/* Results are for all. */
+	/* Results are for all hosts. */
 	host_contribute(&sw, job, 1, epoch, 0, false);
 	for (uint16_t h = 0; h < HOSTS; h++) {
 		host_result_check(job, HOSTS, 0, buffer, ring_switch_take(&sw, h, buffer));
@@ -526,7 +528,7 @@ START_TEST(the_path_of_a_join_comes_back)
 	ck_assert_uint_eq(got_ack->path, FANIN_PATH_SECOND);
 	join_with(0, (struct fanin_join_body){ .nonce = 1, .path = FANIN_PATH_SINGLE });
 	ck_assert_uint_eq(got_ack->path, FANIN_PATH_SINGLE);
-	/* What stands before it in a super-frame is passed over. */
+	/* An earlier packet in the super-frame is skipped. */
 	len = host_packet(&sw, 0, FANIN_TYPE_JOIN, job->params.id, 0, &first, sizeof(first),
 			  (struct fanin_headers *)frame);
 	ring_switch_put(&sw, 0, frame, len);
@@ -535,7 +537,7 @@ START_TEST(the_path_of_a_join_comes_back)
 }
 END_TEST
 
-/* What only finds out about the way asks nobody further up. */
+/* A JOIN that only tests the path does not make the switch ask its parent. */
 START_TEST(a_path_is_no_reason_to_ask_the_parent)
 {
 	open_switch(false, true);
@@ -581,7 +583,7 @@ START_TEST(a_join_from_another_address_than_it_says_is_refused_with_that_one)
 	ck_assert_uint_eq(job->members[0].cookie, 0);
 	join_with(0, (struct fanin_join_body){ .nonce = 1, .address_be = host_ip_be(0) });
 	ck_assert_uint_eq(got_ack->state, FANIN_JOIN_WAITING);
-	/* Of a member whose address is another one. */
+	/* The JOIN of a member with another address. */
 	job->members[1].ip_be = other_be;
 	join_with(1, (struct fanin_join_body){ .nonce = 2, .address_be = other_be });
 	ck_assert_uint_eq(got->fanin.count, FANIN_REASON_SOURCE);
@@ -638,7 +640,7 @@ START_TEST(packets_to_the_parent_use_the_ports_it_told)
 }
 END_TEST
 
-/* A result that goes to a device which completes checksums. */
+/* Sends a result to a device that completes checksums. */
 START_TEST(a_device_is_asked_for_the_checksums_of_fanins_packets)
 {
 	uint8_t foreign[100] = { 0 };
@@ -667,7 +669,7 @@ START_TEST(a_device_is_asked_for_the_checksums_of_fanins_packets)
 						      0));
 		rte_pktmbuf_free(mbuf);
 	}
-	/* Others stay as they are. */
+	/* Packets of others are unchanged. */
 	host_mac(1, foreign);
 	host_mac(0, foreign + 6);
 	foreign[12] = 0x08;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The wave controller (hostlib/src/cc/waves.h): how large waves are, and when the next one begins.
- */
+/* The wave controller (hostlib/src/cc/waves.h): the size of waves, and when the next one begins. */
 #include <check.h>
 
 #include "hostlib/src/cc/waves.h"
@@ -25,15 +23,15 @@ opened(uint32_t capacity, uint32_t limit, uint32_t wave_blocks, uint32_t n_waves
 
 START_TEST(waves_fill_the_capacity_and_never_pass_the_limit)
 {
-	/* capacity, limit, wave_blocks, n_waves; and what comes of them: wave_blocks, n_waves */
+	/* capacity, limit, wave_blocks, n_waves; and the resulting wave_blocks, n_waves */
 	static const uint32_t cases[][6] = {
 		{ 256, 1024, 0, 0, 16, 16 }, /* sixteen waves by default */
 		{ 4, 1024, 0, 0, 1, 4 },     /* as many as fit */
-		{ 0, 64, 0, 0, 4, 16 },      /* a capacity that nobody tells */
-		{ 4096, 64, 0, 0, 4, 16 },   /* and one that the window doesn't reach */
+		{ 0, 64, 0, 0, 4, 16 },      /* an unknown capacity */
+		{ 4096, 64, 0, 0, 4, 16 },   /* a capacity that the window doesn't reach */
 		{ 64, 1024, 0, 4, 16, 4 },   /* one of the two sizes is given */
 		{ 64, 1024, 8, 0, 8, 8 },       { 4, 1024, 8, 0, 8, 1 },
-		{ 4, 1024, 8, 64, 8, 64 }, /* both: more than the tables hold */
+		{ 4, 1024, 8, 64, 8, 64 }, /* both sizes: more than the tables hold */
 		{ 4, 128, 8, 64, 8, 16 },       { 64, 1024, 0, 1, 64, 1 },
 		{ 64, 32, 100, 2, 32, 1 },      { 64, 1024, 1, 5000, 1, 1024 },
 		{ 64, 4096, 1, 5000, 1, 4096 }, { 0, 1, 0, 0, 1, 1 },
@@ -57,7 +55,7 @@ START_TEST(the_next_wave_begins_when_the_oldest_one_is_complete)
 
 	ck_assert(fanin_waves_may_start(&waves, 7));
 	ck_assert(!fanin_waves_may_start(&waves, 8));
-	/* The second wave first. */
+	/* The second wave is completed first. */
 	for (uint32_t block = 4; block < 8; block++)
 		ck_assert_uint_eq(fanin_waves_completed(&waves, block), 0);
 	ck_assert(!fanin_waves_may_start(&waves, 8));
@@ -66,13 +64,13 @@ START_TEST(the_next_wave_begins_when_the_oldest_one_is_complete)
 	ck_assert_uint_eq(fanin_waves_completed(&waves, 3), 8);
 	ck_assert(fanin_waves_may_start(&waves, 15));
 	ck_assert(!fanin_waves_may_start(&waves, 16));
-	/* Blocks of waves that are complete count no more, and may start again. */
+	/* Blocks of complete waves don't count any more, and may start again. */
 	ck_assert_uint_eq(fanin_waves_completed(&waves, 3), 0);
 	ck_assert(fanin_waves_may_start(&waves, 3));
 }
 END_TEST
 
-/* Blocks complete in any order that the waves allow, and their numbers wrap. */
+/* Blocks complete in any order that the waves allow, and their numbers wrap around. */
 START_TEST(any_order_of_completions_ends_with_all_blocks_started)
 {
 	for (uint32_t seed = 0; seed < 50; seed++) {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The packet format: what is accepted, and for which reason everything else is not.
- */
+/* The packet format: which packets are accepted, and the reasons for which others are refused. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,7 +95,7 @@ START_TEST(a_block_without_elements_is_valid)
 }
 END_TEST
 
-/* Who takes part without data leaves the payload out, but tells what the block's would be. */
+/* A rank without data sends no payload, but the shape of the block's payload. */
 START_TEST(an_empty_contribution_has_the_shape_of_its_block_and_no_payload)
 {
 	struct frame frame;
@@ -112,7 +110,7 @@ START_TEST(an_empty_contribution_has_the_shape_of_its_block_and_no_payload)
 	}
 	hdr->type = FANIN_TYPE_RESULT;
 	expect(&frame, FANIN_REASON_NONE);
-	/* There is nothing to leave out. */
+	/* There are no elements to be left out. */
 	hdr->count = 0;
 	expect(&frame, FANIN_REASON_ELEMENTS);
 
@@ -180,7 +178,7 @@ START_TEST(a_query_has_a_number_and_may_say_what_the_asker_has)
 	expect(&frame, FANIN_REASON_ELEMENTS);
 	frame.headers.fanin.number = 1;
 	expect(&frame, FANIN_REASON_NONE);
-	/* An overdue block, and the blocks that it asks about. */
+	/* An overdue block, and the number of blocks that the query is about. */
 	frame.headers.fanin.flags = FANIN_FLAG_RETRANSMIT;
 	frame.headers.fanin.count = UINT16_MAX;
 	expect(&frame, FANIN_REASON_NONE);
@@ -218,7 +216,7 @@ START_TEST(states_of_an_answer_take_two_bits_each)
 }
 END_TEST
 
-/* Through as many switches as fit into a query's way. */
+/* Through as many switches as a query's return path has room for. */
 START_TEST(a_query_s_way_back_names_the_child_of_each_level)
 {
 	static const unsigned int children[] = { 63, 0, 17, 1, 62, 0, 5, 9, 33, 63 };
@@ -276,7 +274,7 @@ START_TEST(a_frame_cut_anywhere_is_refused)
 
 	make_contribution(&frame, FANIN_WIRE_I32, FANIN_WIRE_SUM, COUNT);
 	for (size_t len = 0; len < FANIN_PAYLOAD_OFFSET + COUNT * 4; len++) {
-		/* On the heap in its very size, for a sanitizer to see any read past the end. */
+		/* On the heap with its exact size, so that sanitizers find reads past the end. */
 		uint8_t *copy = malloc(len + 1);
 
 		ck_assert_ptr_nonnull(copy);
@@ -354,7 +352,7 @@ START_TEST(udp_lengths_are_checked)
 	frame = good;
 	frame.headers.udp.len_be = 0;
 	expect(&frame, FANIN_REASON_UDP_LENGTH);
-	/* No room for a UDP header at all. */
+	/* There is no room for a UDP header at all. */
 	frame = good;
 	set_total_len(&frame, FANIN_IP_LEN + FANIN_UDP_LEN - 1);
 	frame.headers.udp.len_be = __builtin_bswap16(FANIN_UDP_LEN - 1);
@@ -395,7 +393,7 @@ START_TEST(fanin_headers_are_checked)
 	EXPECT_AFTER(hdr->flags = 0x8000, FANIN_REASON_FLAGS);
 	EXPECT_AFTER(hdr->port = 1, FANIN_REASON_NONE);
 	EXPECT_AFTER((hdr->type = FANIN_TYPE_RESULT, hdr->port = 1), FANIN_REASON_RESERVED);
-	/* Roots are of copies, and are ranks. */
+	/* Only copies have a root, and it is a rank, */
 	EXPECT_AFTER(hdr->root = 1, FANIN_REASON_RESERVED);
 	EXPECT_AFTER((hdr->type = FANIN_TYPE_REFUSED, hdr->root = 1), FANIN_REASON_RESERVED);
 	EXPECT_AFTER((hdr->op = FANIN_WIRE_COPY, hdr->root = 0), FANIN_REASON_NONE);
@@ -403,7 +401,7 @@ START_TEST(fanin_headers_are_checked)
 		     FANIN_REASON_NONE);
 	EXPECT_AFTER((hdr->op = FANIN_WIRE_COPY, hdr->root = FANIN_WIRE_MAX_RANKS),
 		     FANIN_REASON_RANK);
-	/* ... or owners, of what is combined and has elements. */
+	/* or an owner, if the packet is combined and has elements. */
 	EXPECT_AFTER(hdr->root = fanin_root_of_owner(0), FANIN_REASON_NONE);
 	EXPECT_AFTER(hdr->root = fanin_root_of_owner(FANIN_WIRE_MAX_RANKS - 1), FANIN_REASON_NONE);
 	EXPECT_AFTER((hdr->type = FANIN_TYPE_KNOWN, hdr->root = fanin_root_of_owner(1)),
@@ -418,7 +416,7 @@ START_TEST(fanin_headers_are_checked)
 	EXPECT_AFTER((hdr->type = FANIN_TYPE_REFUSED, hdr->root = fanin_root_of_owner(1)),
 		     FANIN_REASON_RESERVED);
 	EXPECT_AFTER((hdr->count = 0, hdr->root = fanin_root_of_owner(1)), FANIN_REASON_ELEMENTS);
-	/* Numbers are of queries and of their answers. */
+	/* Only queries and their answers have a number. */
 	EXPECT_AFTER(hdr->number = 1, FANIN_REASON_RESERVED);
 	EXPECT_AFTER((hdr->type = FANIN_TYPE_REFUSED, hdr->number = 1), FANIN_REASON_RESERVED);
 	EXPECT_AFTER(hdr->extension = 1, FANIN_REASON_EXTENSION);
@@ -511,8 +509,8 @@ START_TEST(random_changes_are_never_read_past_the_end)
 END_TEST
 
 /*
- * Every bit of the headers: what the template and the check of the elements let pass is valid, and
- * differs in what may vary only.
+ * For every bit of the headers: a packet that the template and the check of the elements accept is
+ * valid, and differs only in fields that may vary.
  */
 START_TEST(templates_let_valid_contributions_pass_only)
 {
@@ -527,7 +525,7 @@ START_TEST(templates_let_valid_contributions_pass_only)
 		{ 56, 62 }, /* contributions, block */
 		{ 70, 74 }, /* progress */
 		{ 82, 90 }, /* members */
-		{ 94, 96 }, /* where answers are taken */
+		{ 94, 96 }, /* port for answers */
 	};
 	struct fanin_template template;
 	struct frame frame;
@@ -546,7 +544,7 @@ START_TEST(templates_let_valid_contributions_pass_only)
 		bool fits;
 
 		frame.bytes[byte] ^= (uint8_t)(1u << bit % 8);
-		/* But for the checksum itself. */
+		/* All bytes except the checksum itself. */
 		if (byte != 24 && byte != 25)
 			fix_checksum(&frame);
 		fits = fanin_wire_fits(&frame.headers, &template) &&
@@ -573,8 +571,8 @@ START_TEST(templates_let_valid_contributions_pass_only)
 	}
 	ck_assert_uint_gt(passed, 0);
 	/*
-	 * Of two frames that differ in being empty only, one at most is valid, whichever came
-	 * before.
+	 * Of two frames that differ only in being empty, at most one is valid, whichever came
+	 * first.
 	 */
 	for (int first_is_empty = 0; first_is_empty < 2; first_is_empty++) {
 		make_contribution(&frame, FANIN_WIRE_F32, FANIN_WIRE_SUM, 0);
@@ -590,7 +588,7 @@ START_TEST(templates_let_valid_contributions_pass_only)
 		memset(&frame.headers.fanin.dtype, 0, 4);
 		ck_assert(!fanin_wire_elements_fit(&frame.headers, frame.len, &sizes));
 	}
-	/* Without a frame before, one of zeros is none like it. */
+	/* If there is no frame before, a frame of zeros does not match it. */
 	memset(&frame, 0, sizeof(frame));
 	frame.headers.ip.checksum_be = 0xffff;
 	sizes = FANIN_SIZES_NONE;
@@ -720,7 +718,7 @@ START_TEST(every_reason_has_a_name_of_its_own_and_a_text)
 }
 END_TEST
 
-/* The values are those of another implementation of HMAC-SHA256, Python's. */
+/* The values come from another implementation of HMAC-SHA256, Python's. */
 START_TEST(each_direction_has_a_key_that_the_secret_gives)
 {
 	struct fanin_keys keys;
@@ -734,7 +732,7 @@ START_TEST(each_direction_has_a_key_that_the_secret_gives)
 }
 END_TEST
 
-/* Only a switch that does not take a sender for a member gives its own key back. */
+/* Only a switch that does not know a sender as a member returns the sender's own key. */
 START_TEST(answers_carry_the_key_of_their_direction)
 {
 	static const struct fanin_keys keys = { .up = 1, .down = 2 };
