@@ -21,7 +21,8 @@ sparse_comms_open(uint16_t n_ranks)
 			.ctx = &sparse_contexts[rank],
 			.trees.n = 1,
 			.endpoint = sparse_world.engines[rank],
-			.recovery.next_follow_ns = UINT64_MAX, /* there is no kernel to ask */
+			.recovery.next_follow_ns = UINT64_MAX, /* there is no kernel with a
+								  neighbour table */
 			.member.config = { .rank = rank, .size = n_ranks },
 			.member.handler = "sparse",
 		};

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Communicators around the switch of sparse_world.h, as the public calls want them.
- */
+/* Communicators around the switch of sparse_world.h, for the public calls. */
 #ifndef FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_COMMS_H
 #define FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_COMMS_H
 

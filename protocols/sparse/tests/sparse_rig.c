@@ -49,7 +49,7 @@ is_leaf(const struct sparse_node *node)
 	return node != &node->rig->nodes[0];
 }
 
-/* Who is this child of a switch? As in sparse_frame.to. */
+/* Returns the node or host that is this child of a switch. As in sparse_frame.to. */
 static int
 child_of(const struct sparse_node *node, unsigned int child)
 {
@@ -62,7 +62,7 @@ child_of(const struct sparse_node *node, unsigned int child)
 	return -1 - (int)((node - rig->nodes - 1) * rig->per_leaf + (int)child);
 }
 
-/* Puts what a switch has sent into the queue. */
+/* Puts a packet that a switch has sent into the queue. */
 static void
 send_from(struct sparse_node *node, const struct rte_mbuf *mbuf, uint32_t len, int to)
 {
@@ -218,9 +218,7 @@ sparse_rig_shard(struct sparse_rig *rig, uint16_t h, uint32_t block,
 	return frame;
 }
 
-/*
- * The next shard's values from an index on. Returns how many there are; *at: behind the last one.
- */
+/* Finds the next shard's values from an index on. Returns their number; *at: after the last one. */
 static uint16_t
 next_values(const struct sparse_rig *rig, const struct sparse_vector *brings, uint64_t *values,
 	    uint32_t *indices, uint32_t *at)
@@ -248,7 +246,7 @@ next_values(const struct sparse_rig *rig, const struct sparse_vector *brings, ui
 	return count;
 }
 
-/* Host h sends its shards of a block, all but those in `without`. */
+/* Makes host h send its shards of a block, except those in `without`. */
 static void
 send_block(struct sparse_rig *rig, uint16_t h, uint32_t block, uint64_t without, uint16_t flags)
 {
@@ -309,7 +307,7 @@ hear_result(struct sparse_rig *rig, struct sparse_host *host, struct sparse_fram
 	ck_assert_uint_eq(shard.span, rig->span);
 	ck_assert_uint_eq(hdr->contributions, rig->n_hosts);
 	if ((received->shards.in >> shard.number & 1) != 0) {
-		/* Repeated bit for bit. */
+		/* A repeated shard must be the same in every bit. */
 		ck_assert_uint_eq(received->frames[shard.number]->len, frame->len);
 		ck_assert_mem_eq(received->frames[shard.number]->data, frame->data, frame->len);
 		free(frame);
@@ -354,13 +352,13 @@ hear(struct sparse_rig *rig, struct sparse_frame *frame)
 		hear_result(rig, &rig->hosts[h], frame);
 		return;
 	}
-	/* At a shared port others hear it, too. */
+	/* On a shared port other hosts receive it, too. */
 	if (hdr->type == FANIN_TYPE_ANSWER && hdr->rank == h)
 		hear_answer(rig, h, frame);
 	free(frame);
 }
 
-/* A switch's shard has to be as a host's. */
+/* Checks that a switch's shard is like a host's. */
 static void
 check_upward(const struct sparse_rig *rig, struct sparse_frame *frame)
 {
@@ -422,7 +420,7 @@ sparse_rig_ask(struct sparse_rig *rig)
 	rig->asked++;
 }
 
-/* What all hosts bring, combined in their order. */
+/* Combines all hosts' vectors in their order. */
 static void
 expect(const struct sparse_rig *rig, uint32_t block, struct sparse_vector *expected)
 {
@@ -442,7 +440,7 @@ expect(const struct sparse_rig *rig, uint32_t block, struct sparse_vector *expec
 	}
 }
 
-/* Combines what came in the order of the numbers. */
+/* Combines the received shards in the order of their numbers. */
 static void
 combine(const struct sparse_rig *rig, const struct sparse_received *received,
 	struct sparse_vector *sum)
@@ -538,7 +536,10 @@ sparse_rig_bring(struct sparse_rig *rig, uint16_t h, uint32_t block, uint32_t in
 	brings->has[index] = true;
 }
 
-/* Small numbers for sums and minima, ones of either sign for products: nothing is ever rounded. */
+/*
+ * Returns small numbers for sums and minima, ones with either sign for products: nothing is ever
+ * rounded.
+ */
 static uint64_t
 exact_value(struct sparse_rig *rig)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Switches of a sparse job and hosts that do as protocols/sparse/README.md says, in the test's
- * hands: every packet waits in one queue until the rig takes it, in order or at random, and may be
- * lost or doubled. There is no clock: where nothing is on its way, hosts ask for what they lack.
+ * Switches of a sparse job and hosts that follow protocols/sparse/README.md, under the test's
+ * control: every packet waits in one queue until the rig takes it, in order or at random, and may
+ * be lost or duplicated. There is no clock: when nothing is in flight, hosts query the blocks that
+ * they lack.
  */
 #ifndef FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_RIG_H
 #define FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_RIG_H
@@ -34,7 +35,7 @@ struct sparse_node {
 	struct sparse_rig *rig;
 };
 
-/* What a host has received of a block's result. */
+/* The received part of a block's result at a host. */
 struct sparse_received {
 	struct fanin_shards_in shards;
 	struct sparse_frame *frames[FANIN_SHARDS_MAX];
@@ -44,21 +45,21 @@ struct sparse_host {
 	struct sparse_vector brings[SPARSE_RIG_BLOCKS];
 	struct sparse_received received[SPARSE_RIG_BLOCKS];
 	uint32_t n_sent;     /* blocks */
-	uint32_t answers[4]; /* with a number, by state */
+	uint32_t answers[4]; /* with a number, by their state */
 	uint32_t unneeded;   /* answers with number 0 */
 };
 
-/* A packet on its way. */
+/* A packet in flight. */
 struct sparse_frame {
 	int to;         /* node, or -1 - host */
-	uint16_t child; /* that it is from */
+	uint16_t child; /* that it comes from */
 	uint16_t len;
 	bool retried;
 	uint8_t data[FANIN_PAYLOAD_OFFSET + FAKE_PAYLOAD_MAX] __attribute__((aligned(8)));
 };
 
 struct sparse_rig {
-	struct sparse_node nodes[1 + SPARSE_RIG_LEAVES]; /* the root first */
+	struct sparse_node nodes[1 + SPARSE_RIG_LEAVES]; /* beginning with the root */
 	struct sparse_host hosts[SPARSE_RIG_HOSTS];
 	struct fake_pool pool;
 	struct random random;
@@ -71,11 +72,11 @@ struct sparse_rig {
 	uint32_t n_blocks;
 	uint32_t next_number;
 
-	/* For the test to set after the start. */
+	/* Set by the test after the start. */
 	unsigned int dtype;
 	unsigned int op;
 	uint32_t span;
-	uint32_t per_shard; /* most values of a host's shard; 0: as many as fit */
+	uint32_t per_shard; /* maximum of values in a host's shard; 0: as many as fit */
 	bool bitmaps;       /* hosts' shards are bitmaps */
 	bool reorder;
 	unsigned int lose_percent;
@@ -83,12 +84,12 @@ struct sparse_rig {
 	bool no_stock; /* switches have no empty mbufs */
 
 	uint64_t drops[FANIN_REASON_COUNT];
-	unsigned int asked; /* rounds in which hosts had to ask */
+	unsigned int asked; /* rounds in which hosts had to query */
 };
 
 /*
- * Makes a job of a handler. n_leaves: 0: all hosts are at the root. Hosts bring nothing yet. Aborts
- * the test on failure.
+ * Makes a job of a handler. n_leaves: 0: all hosts are at the root. Hosts have no values yet.
+ * Aborts the test on failure.
  *
  * payload_bytes: FAKE_PAYLOAD_MAX at most.
  */
@@ -98,21 +99,25 @@ void sparse_rig_start(struct sparse_rig *rig, const char *handler, uint16_t n_ho
 /* Releases all slots and checks that every mbuf came back. */
 void sparse_rig_stop(struct sparse_rig *rig);
 
-/* Host h brings a value in a block. */
+/* Gives host h a value in a block. */
 void sparse_rig_bring(struct sparse_rig *rig, uint16_t h, uint32_t block, uint32_t index,
 		      uint64_t value);
 
-/* Values in random places, whose reduction is the same in any order. density: of 1000. */
+/*
+ * Gives all hosts values at random indices, whose reduction is the same in any order. density: per
+ * 1000.
+ */
 void sparse_rig_fill(struct sparse_rig *rig, uint32_t block, unsigned int density);
 
 /*
- * Runs blocks 0 to n - 1 until all hosts have all results, and compares these with what they should
- * be.
+ * Runs blocks 0 to n - 1 until all hosts have all results, and compares these with the expected
+ * ones.
  */
 void sparse_rig_run(struct sparse_rig *rig, uint32_t n_blocks);
 
 /*
- * Parts of this: hosts send what they may; what is on its way comes; hosts ask; results are right.
+ * Parts of sparse_rig_run: hosts send all that they may; packets in flight arrive; hosts query;
+ * results are checked.
  */
 void sparse_rig_post(struct sparse_rig *rig);
 void sparse_rig_deliver(struct sparse_rig *rig);
@@ -121,25 +126,26 @@ void sparse_rig_check(struct sparse_rig *rig, uint32_t block);
 bool sparse_rig_has(const struct sparse_rig *rig, uint16_t h, uint32_t block);
 
 /*
- * A shard of host h, for the test to change and to send. values, indices: count of them. Its
- * members say number and total.
+ * Makes a shard of host h, for the test to change and to send. values, indices: count of them. Its
+ * members have number and total.
  */
 struct sparse_frame *sparse_rig_shard(struct sparse_rig *rig, uint16_t h, uint32_t block,
 				      const struct fanin_shard *shard, const uint64_t *values,
 				      const uint32_t *indices, uint16_t count);
 
-/* A frame of host h to its switch, without payload. */
+/* Makes a frame of host h to its switch, without payload. */
 struct sparse_frame *sparse_rig_frame(struct sparse_rig *rig, uint16_t h, uint32_t block,
 				      enum fanin_type type);
 
 /*
- * Puts a frame into the queue, or hands it over at once; the rig owns it then. Returns the verdict.
+ * Put a frame, which the rig then owns, into the queue, or hand it over at once. The latter returns
+ * the verdict.
  */
 void sparse_rig_send(struct sparse_rig *rig, struct sparse_frame *frame);
 enum fanin_verdict sparse_rig_hand_over(struct sparse_rig *rig, struct sparse_frame *frame,
 					enum fanin_reason *reason);
 
-/* The switch of a host, and a slot of it. */
+/* Return the switch of a host, and a slot of it. */
 struct sparse_node *sparse_rig_node_of(struct sparse_rig *rig, uint16_t h);
 struct fanin_sparse *sparse_rig_slot(struct sparse_node *node, uint32_t block);
 
@@ -149,7 +155,7 @@ sparse_hdr(struct sparse_frame *frame)
 	return &((struct fanin_headers *)frame->data)->fanin;
 }
 
-/* Own counters over all switches. */
+/* Returns an own counter, summed over all switches. */
 uint64_t sparse_rig_counter(const struct sparse_rig *rig, enum fanin_sparse_counter counter);
 
 #endif

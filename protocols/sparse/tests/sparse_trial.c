@@ -54,7 +54,7 @@ open_world(const struct sparse_trial *trial)
 			    .reorder = trial->faults,
 			    .seed = trial->vectors.seed },
 		.max_jobs = 1,
-		/* Each keeps a result of that many packets. */
+		/* Each slot keeps a result of this many packets. */
 		.slots = trial->slots * (FANIN_SHARDS_MAX + 1),
 	};
 	const struct job_spec spec = { .handler = trial->handler };
@@ -104,7 +104,7 @@ all_done(void *user)
 	return true;
 }
 
-/* All ranks have the same bits, NaNs and all. */
+/* Checks that all ranks have the same bits, including those of NaNs. */
 static void
 expect_alike(const struct sparse_vectors *vectors)
 {
@@ -166,7 +166,7 @@ sparse_trial_run(const struct sparse_trial *trial, struct sparse_trial_counts *c
 {
 	open_world(trial);
 	allreduce(&trial->vectors);
-	/* Slots are used again. */
+	/* The second allreduce reuses slots. */
 	allreduce(&trial->vectors);
 	for (uint16_t rank = 0; rank < trial->vectors.n_ranks && trial->faults == 0; rank++) {
 		const struct fanin_engine_stats *stats = fanin_engine_stats(world.engines[rank]);

@@ -66,7 +66,7 @@ sparse_world_frame(struct sparse_frame *frame, enum fanin_type type, uint32_t bl
 	return &headers->fanin;
 }
 
-/* Sends the next shard of the slot's result: a list. It stays, to be sent again. */
+/* Sends the next shard of the slot's result: a list. The shard is kept, to be sent again. */
 static void
 out_send(struct sparse_slot *slot, const void *values, const uint32_t *indices, uint32_t count,
 	 bool last)
@@ -103,7 +103,7 @@ out_send(struct sparse_slot *slot, const void *values, const uint32_t *indices, 
 	}
 }
 
-/* All shards of all ranks are in. */
+/* Makes the result, as all shards of all ranks have come. */
 static void
 slot_finish(struct sparse_slot *slot)
 {
@@ -127,7 +127,7 @@ slot_finish(struct sparse_slot *slot)
 	out_send(slot, values, indices, count, true);
 }
 
-/* The values of a shard, with their indices. */
+/* Reads the values of a shard, with their indices. */
 static void
 shard_read(const struct fanin_hdr *hdr, const uint8_t *payload, uint32_t payload_len,
 	   uint32_t *indices)
@@ -266,7 +266,7 @@ receive_shard(struct sparse_link *link, const struct fanin_hdr *hdr, const uint8
 	link->known += hdr->type == FANIN_TYPE_SPARSE_KNOWN;
 	link->whole += shard.whole;
 	if (!slot->used || fanin_block_before(slot->block, hdr->block)) {
-		/* The reliability contract: a slot is only reused once nobody needs it. */
+		/* The reliability contract: a slot is only reused once no rank needs it. */
 		ck_assert(!slot->used || slot->done);
 		memset(slot, 0, offsetof(struct sparse_slot, out));
 		slot->used = true;
@@ -294,7 +294,7 @@ receive_shard(struct sparse_link *link, const struct fanin_hdr *hdr, const uint8
 	slot_finish(slot);
 }
 
-/* Dense blocks are combined in the slot's first frame. */
+/* Combines a dense block in the slot's first frame. */
 static void
 receive_dense(struct sparse_link *link, const struct fanin_hdr *hdr, const uint8_t *payload,
 	      uint32_t payload_len)
@@ -321,7 +321,7 @@ receive_dense(struct sparse_link *link, const struct fanin_hdr *hdr, const uint8
 
 		memcpy(&sum, out + i * element_bytes, element_bytes);
 		memcpy(&bits, payload + i * element_bytes, element_bytes);
-		/* What is 0 at first does not change a maximum of what has no sign, or a sum. */
+		/* The initial 0 changes neither a maximum of unsigned values nor a sum. */
 		sum = reference_combine(hdr->dtype, hdr->op, sum, bits);
 		memcpy(out + i * element_bytes, &sum, element_bytes);
 	}

@@ -2,7 +2,7 @@
 /*
  * A small model of a switch with sparse blocks: engines of all ranks in one process, on links that
  * lose, duplicate and reorder, and a switch that either reduces, or passes every shard on as a
- * spill. Dense blocks are there as far as agreements need them. One world at a time.
+ * spill. It supports dense blocks as far as agreements need them. One world at a time.
  */
 #ifndef FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_WORLD_H
 #define FANIN_PROTOCOLS_SPARSE_TESTS_SPARSE_WORLD_H
@@ -26,15 +26,15 @@ struct sparse_frame {
 };
 
 struct sparse_link {
-	struct memory_link memory; /* the first: a pointer to it is one to the link */
+	struct memory_link memory; /* first: a pointer to it is one to the link */
 	uint16_t rank;
 	uint32_t head, tail;
-	uint32_t room;   /* frames that are taken until it is full; counts down */
-	bool is_short;   /* of room, which a step renews */
+	uint32_t room;   /* frames until it is full; counts down */
+	bool is_short;   /* of room; each step renews it */
 	uint32_t bodies; /* queries with a bitmap */
 	uint32_t again;  /* shards with RETRANSMIT */
-	uint32_t known;  /* shards of results that are known */
-	uint32_t whole;  /* shards of blocks that are not to be spilled */
+	uint32_t known;  /* shards of known results */
+	uint32_t whole;  /* shards of blocks that must not be spilled */
 	struct sparse_frame queue[SPARSE_WORLD_QUEUE];
 };
 
@@ -54,10 +54,10 @@ struct sparse_slot {
 struct sparse_world {
 	uint64_t now_ns;
 	uint16_t n_ranks;
-	bool spills; /* every shard is passed on as it comes, and nothing is combined */
+	bool spills; /* every shard is passed on at once, and nothing is combined */
 	double loss, duplication, reordering;
-	uint64_t drop_results; /* of the next results, so many */
-	uint8_t lost;          /* every shard of this number, the first time; 0: none */
+	uint64_t drop_results; /* drops this many of the next results */
+	uint8_t lost;          /* drops every shard of this number, the first time; 0: none */
 	struct random random;
 	struct sparse_slot slots[2 * SPARSE_WORLD_WINDOW];
 	struct sparse_link links[SPARSE_WORLD_RANKS];
@@ -67,8 +67,7 @@ struct sparse_world {
 extern struct sparse_world sparse_world;
 
 /*
- * Opens the world with engines of n_ranks. first_block: of their runs. recover: as the engine has
- * it.
+ * Opens the world with engines of n_ranks. first_block: of their runs. recover: as for the engine.
  */
 void sparse_world_open_at(uint16_t n_ranks, uint32_t first_block, bool recover);
 void sparse_world_open(uint16_t n_ranks);
@@ -76,14 +75,14 @@ void sparse_world_open(uint16_t n_ranks);
 /* Destroys the engines. */
 void sparse_world_close(void);
 
-/* A little time passes, and each engine is polled. */
+/* Lets a little time pass, and polls each engine. */
 void sparse_world_step(void);
 
-/* Puts a frame of the switch's on a rank's link. */
+/* Puts a frame of the switch on a rank's link. */
 void sparse_world_deliver(struct sparse_link *link, const struct sparse_frame *frame);
 
 /*
- * The headers of one of the switch's frames. Returns its header of Fanin's, whose other fields are
+ * Writes the headers of a frame of the switch. Returns its Fanin header, whose other fields are
  * zero.
  */
 struct fanin_hdr *sparse_world_frame(struct sparse_frame *frame, enum fanin_type type,

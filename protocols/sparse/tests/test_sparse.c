@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse blocks in switches: whatever hosts bring, in whatever form, order and number of packets,
- * all have the sum of exactly that, also where packets are lost, doubled and reordered.
+ * Sparse blocks in switches: whatever the form, order and number of the hosts' packets, all hosts
+ * have the exact sum, even if packets are lost, duplicated and reordered.
  */
 #include <string.h>
 
@@ -17,7 +17,7 @@ static const char *const handlers[] = { "sparse-array", "sparse-hash", "sparse" 
 
 static struct sparse_rig rig;
 
-/* Each handler, on one switch and on two levels. */
+/* Starts the rig for each handler, on one switch and on two levels. */
 static void
 start_of(int which, uint16_t n_hosts, uint16_t payload_bytes)
 {
@@ -163,7 +163,7 @@ START_TEST(sums_that_cancel_stay_in_the_result)
 END_TEST
 
 /*
- * A zero is a value like any other, whoever brings it first, and so is a result that is zero: a
+ * A zero is a value like any other, whichever host brings it first, and so is a result of zero: a
  * table must not take it for a free place.
  */
 START_TEST(zeros_are_values_to_every_operator)
@@ -182,7 +182,7 @@ START_TEST(zeros_are_values_to_every_operator)
 						      : h % 2 == 0 ? 9
 								   : -9;
 
-				/* Every host first, second and so on. */
+				/* Every host is first, second and so on. */
 				sparse_rig_bring(&rig, h, 0, 7 * i, (uint32_t)value);
 			}
 		}
@@ -195,8 +195,8 @@ START_TEST(zeros_are_values_to_every_operator)
 END_TEST
 
 /*
- * As at 0.2 %: few values in a block of many indices, which take four bytes. In the end a block
- * that is full.
+ * As at 0.2 %: few values in a block of many indices, which take four bytes. The last block is
+ * full.
  */
 START_TEST(spans_of_more_than_16_bits_are_exact)
 {
@@ -210,7 +210,7 @@ START_TEST(spans_of_more_than_16_bits_are_exact)
 		ck_assert_uint_gt(rig.span, FANIN_SHARD_SHORT_SPAN);
 		rig.bitmaps = densities[d] >= 100;
 		sparse_rig_fill(&rig, 0, densities[d]);
-		/* Those that differ in the bits above the 16th alone. */
+		/* Indices that differ only in the bits above the 16th. */
 		sparse_rig_bring(&rig, 0, 0, 5, 1);
 		sparse_rig_bring(&rig, 1, 0, 65536 + 5, 2);
 		sparse_rig_bring(&rig, 0, 0, rig.span - 1, 3);
@@ -221,7 +221,7 @@ START_TEST(spans_of_more_than_16_bits_are_exact)
 }
 END_TEST
 
-/* The first value of an index in a host's result. */
+/* Returns the first value of an index in a host's result. */
 static uint64_t
 value_of(uint16_t h, uint32_t wanted)
 {
@@ -248,7 +248,7 @@ value_of(uint16_t h, uint32_t wanted)
 
 START_TEST(values_of_one_rank_alone_keep_their_bits)
 {
-	/* -0.0, a NaN that signals, one with a payload, the least denormal number */
+	/* -0.0, a signalling NaN, a NaN with a payload, the smallest denormal number */
 	static const uint32_t bits[] = { 0x80000000, 0x7f800001, 0xffc12345, 1 };
 	static const unsigned int ops[] = { FANIN_WIRE_SUM, FANIN_WIRE_PROD, FANIN_WIRE_MIN,
 					    FANIN_WIRE_MAX };
@@ -298,12 +298,12 @@ START_TEST(one_host_may_have_64_shards)
 }
 END_TEST
 
-/* Of two hosts' table. */
+/* Lanes of the table of two hosts. */
 #define LANES 320
 
 /*
- * Every host brings all indices of the table's first buckets, which are eleven times as many as
- * have room there.
+ * Makes every host bring all indices of the table's first buckets, eleven times as many as have
+ * room there.
  */
 static void
 bring_buckets(uint16_t n_hosts, uint32_t n_buckets)
@@ -318,7 +318,7 @@ bring_buckets(uint16_t n_hosts, uint32_t n_buckets)
 	}
 }
 
-/* On one switch, and below another one. */
+/* On one switch, and below another switch. */
 START_TEST(values_that_find_their_bucket_full_leave_early)
 {
 	sparse_rig_start(&rig, "sparse-hash", 2, (uint16_t)_i, PAYLOAD);
@@ -360,7 +360,7 @@ START_TEST(a_table_that_is_full_becomes_an_array)
 }
 END_TEST
 
-/* What has spilled is lost as often as anything else. */
+/* Spilled values are lost as often as any others. */
 START_TEST(spills_are_sent_again)
 {
 	for (unsigned int seed = 1; seed <= 10; seed++) {
@@ -382,7 +382,9 @@ START_TEST(tables_of_full_packets_hardly_spill)
 	const uint32_t most = fanin_shard_list_max(40000, 4, 1024);
 	uint64_t in = 0, out = 0;
 
-	/* All children bring a packet of different indices: the most that a table is made for. */
+	/*
+	 * All children bring a packet of different indices: the maximum that a table is made for.
+	 */
 	for (unsigned int seed = 1; seed <= 20; seed++) {
 		sparse_rig_start(&rig, "sparse-hash", 8, 0, 1024);
 		rig.random = random_seed(seed);
@@ -405,7 +407,7 @@ START_TEST(tables_of_full_packets_hardly_spill)
 		ck_assert_uint_eq(sparse_rig_counter(&rig, FANIN_SPARSE_CHANGED_OVER), 0);
 		sparse_rig_stop(&rig);
 	}
-	/* What is sent twice because it has spilled is less than 5 %. */
+	/* Less than 5 % is sent twice because of spills. */
 	ck_assert_uint_lt(out * 100, in * 105);
 }
 END_TEST

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse allreduces in virtual time, of which everything is by chance: 2,000 of them.
- * FANIN_SPARSE_SEED=N runs the one with this seed alone, with FANIN_SPARSE_CASES=M as many from
- * there on.
+ * Sparse allreduces in virtual time, with everything random: 2,000 of them. FANIN_SPARSE_SEED=N
+ * runs only the one with this seed; with FANIN_SPARSE_CASES=M, M of them from this seed on.
  */
 #include <check.h>
 #include <stdio.h>
@@ -21,8 +20,8 @@
 #define MAX_PARTS 4096
 
 /*
- * Of each test the seed that it is at, 0 if it has ended well. Tests are processes of their own:
- * these are shared with them.
+ * The current seed of each test, 0 if it has ended well. Tests are processes of their own, and
+ * share this memory.
  */
 static uint32_t *at_seed;
 static uint32_t first_seed, n_cases;
@@ -95,7 +94,7 @@ seeds_begin(void)
 	ck_assert_ptr_ne(at_seed, MAP_FAILED);
 }
 
-/* Also of a case that crashed, or did not end. */
+/* Prints the seeds, even of a case that crashed or did not end. */
 static void
 seeds_end(void)
 {

@@ -97,7 +97,7 @@ START_TEST(results_are_exact_under_loss_duplication_and_reordering)
 		options.pattern = (enum sparse_pattern)(_i % SPARSE_PATTERNS);
 		options.dense = (_i + density) % 3 == 0;
 		options.in_place = (_i + density) % 3 == 1;
-		/* Blocks of many shards, too. */
+		/* This includes blocks of many shards. */
 		options.hint = _i % 2 == 0 ? 0 : densities[density] / 20;
 		options.seed = (uint64_t)_i;
 		allreduce(&options);
@@ -107,8 +107,8 @@ START_TEST(results_are_exact_under_loss_duplication_and_reordering)
 END_TEST
 
 /*
- * Shards come before the rank has sent its own, and what they hold is combined in the order of
- * their numbers at all ranks.
+ * Shards come before the rank has sent its own, and all ranks combine their values in the order of
+ * their numbers.
  */
 START_TEST(spills_are_combined)
 {
@@ -159,7 +159,7 @@ START_TEST(block_numbers_wrap_around)
 }
 END_TEST
 
-/* A lane keeps its place when there is room for some of its shards only. */
+/* A lane keeps its place when there is room for only some of its shards. */
 START_TEST(a_transport_without_room_is_waited_for)
 {
 	struct sparse_vectors_options options;
@@ -207,14 +207,14 @@ START_TEST(several_requests_may_be_outstanding)
 }
 END_TEST
 
-/* Of a block of many shards one is lost: it alone is sent again, and of a result as well. */
+/* One shard of a block of many is lost: only it is sent again, and the same holds for a result. */
 START_TEST(only_lost_shards_are_sent_again)
 {
 	struct sparse_vectors_options options;
 	uint64_t sent, received;
 
 	sparse_world_open(2);
-	/* One block of as many indices as may be, whose shards are many. */
+	/* One block with the maximum of indices, and many shards. */
 	options = options_of(fanin_shard_span_max(4, SPARSE_WORLD_PAYLOAD), 0.3);
 	options.hint = 1e-9;
 	allreduce(&options);
@@ -229,7 +229,7 @@ START_TEST(only_lost_shards_are_sent_again)
 			  2 * received);
 	ck_assert_uint_eq(fanin_engine_stats(sparse_world.engines[0])->duplicates, 0);
 	ck_assert_uint_ge(sparse_world.links[0].bodies, 1);
-	/* Some are lost on the way there. */
+	/* Some shards are lost on the way to the switch. */
 	sparse_world.random = random_seed(5);
 	sparse_world.loss = 0.1;
 	allreduce(&options);
@@ -239,7 +239,10 @@ START_TEST(only_lost_shards_are_sent_again)
 }
 END_TEST
 
-/* Of each of many blocks: an answer says of one only which that is, so the others are asked for. */
+/*
+ * Shards of many blocks are lost: an answer tells which shards only for one block, so the others
+ * are queried, too.
+ */
 START_TEST(of_each_block_what_is_lost_is_sent_again)
 {
 	struct sparse_vectors_options options;
@@ -283,7 +286,7 @@ START_TEST(the_request_that_has_no_room_fails_alone)
 }
 END_TEST
 
-/* A shard of a result, whose only value is at this index. */
+/* Plays a shard of a result, whose only value is at this index. */
 static void
 shard_play(uint16_t rank, uint32_t block, struct fanin_shard shard, uint32_t index, uint8_t dtype,
 	   uint32_t value)
@@ -303,7 +306,7 @@ shard_play(uint16_t rank, uint32_t block, struct fanin_shard shard, uint32_t ind
 	sparse_world_deliver(&sparse_world.links[rank], &frame);
 }
 
-/* A shard that the network has damaged past its checks, or somebody has made. */
+/* A shard that the network has damaged past its checks, or that is forged. */
 START_TEST(shards_that_do_not_fit_are_not_taken)
 {
 	struct sparse_vectors_options options;
@@ -317,8 +320,8 @@ START_TEST(shards_that_do_not_fit_are_not_taken)
 	span = vectors->requests[0].sparse->span;
 	ck_assert_uint_gt(span, 999);
 	/*
-	 * An index beyond the block; then the only one, before this rank has sent its own; then one
-	 * beyond the last.
+	 * An index beyond the block; then the only shard, before this rank has sent its own; then a
+	 * shard after the last one.
 	 */
 	shard_play(0, 0, (struct fanin_shard){ .span = 1000, .number = 1 }, 1000, FANIN_WIRE_I32,
 		   1);
@@ -335,7 +338,7 @@ START_TEST(shards_that_do_not_fit_are_not_taken)
 }
 END_TEST
 
-/* 1 + 1e8 - 1e8 is 0 in f32, in any other order it is not. */
+/* 1 + 1e8 - 1e8 is 0 in f32, but not in any other order. */
 START_TEST(shards_are_combined_in_the_order_of_their_numbers)
 {
 	static const float values[3] = { 1, 1e8f, -1e8f };
@@ -393,7 +396,7 @@ START_TEST(a_result_of_another_span_is_an_error)
 }
 END_TEST
 
-/* Of requests that are done results of the last window are kept, and of no more. */
+/* Results of finished requests are kept for the last window, and for no longer. */
 START_TEST(results_of_one_window_are_told_in_another_run)
 {
 	struct sparse_link *link = &sparse_world.links[1];
@@ -426,7 +429,7 @@ START_TEST(results_of_one_window_are_told_in_another_run)
 }
 END_TEST
 
-/* What is in progress is sent again, as what may be known to others. */
+/* Blocks in progress are sent again, marked as possibly known to others. */
 START_TEST(blocks_in_progress_are_contributed_to_another_run)
 {
 	struct sparse_link *link = &sparse_world.links[0];
@@ -452,7 +455,7 @@ START_TEST(blocks_in_progress_are_contributed_to_another_run)
 }
 END_TEST
 
-/* Once all have all results, nothing is in the way. */
+/* Once all ranks have all results, a lost run can be resumed. */
 START_TEST(a_run_that_is_lost_after_sparse_requests_is_taken_up_again)
 {
 	struct sparse_vectors_options options;

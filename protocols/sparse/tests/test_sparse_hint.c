@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dense vectors that may be sparse: when sparse ones are worth it, that all ranks do the same, and
- * that sums are the same either way.
+ * Dense vectors that may be sparse: when sparse ones pay, that all ranks decide the same, and that
+ * sums are the same either way.
  */
 #include <check.h>
 #include <stdio.h>
@@ -47,7 +47,10 @@ START_TEST(it_pays_until_the_result_is_nearly_full)
 				const bool now = pays(1000000, most, n_ranks, element_bytes,
 						      on_switch);
 
-				/* Once it does not pay, it does not pay for more. */
+				/*
+				 * If it does not pay for some number of values, it does not pay for
+				 * more.
+				 */
 				ck_assert(before || !now);
 				before = now;
 			}
@@ -66,7 +69,7 @@ START_TEST(it_pays_until_the_result_is_nearly_full)
 }
 END_TEST
 
-/* Small whole numbers, at random indices, so that sums are exact in any order. */
+/* Makes small whole numbers at random indices, so that sums are exact in any order. */
 static void
 vector_fill(float *vector, struct random *random, double density)
 {
@@ -83,7 +86,7 @@ struct hinted {
 static const struct hinted worlds[] = {
 	{ { 0.001, 0.001, 0.001 }, true },
 	{ { 0, 0, 0 }, true },
-	/* One rank alone has too much of it. */
+	/* Only one rank has too many values. */
 	{ { 0, 0, 0.9 }, false },
 	{ { 0.01, 0.02, 0.1 }, true },
 	{ { 1, 1, 1 }, false },
@@ -135,8 +138,8 @@ START_TEST(sums_are_the_same_whichever_way_they_take)
 END_TEST
 
 /*
- * Hints change nothing where sparse vectors can't carry the operation: the ranks do not even ask
- * each other.
+ * Hints change nothing if sparse vectors can't carry the operation: the ranks do not even start an
+ * agreement.
  */
 START_TEST(a_hint_is_ignored_where_it_does_not_apply)
 {
@@ -146,7 +149,7 @@ START_TEST(a_hint_is_ignored_where_it_does_not_apply)
 	} calls[] = {
 		{ FANIN_U32, FANIN_MAX },
 		{ FANIN_U32, FANIN_BOR },
-		{ FANIN_U8, FANIN_SUM },  /* with a handler that knows no sparse blocks */
+		{ FANIN_U8, FANIN_SUM },  /* with a handler that does not support sparse blocks */
 		{ FANIN_F16, FANIN_SUM }, /* accumulated in f32 */
 	};
 	uint64_t data[2][64];
@@ -159,8 +162,8 @@ START_TEST(a_hint_is_ignored_where_it_does_not_apply)
 		for (uint16_t rank = 0; rank < 2; rank++) {
 			memset(data[rank], 0, sizeof(data[rank]));
 			/*
-			 * 1 at one index of rank 0, 2 at another one of rank 1; f16 has the bits of
-			 * a small number.
+			 * 1 at one index of rank 0, 2 at another one of rank 1; as f16 these are
+			 * the bits of a small number.
 			 */
 			((uint8_t *)data[rank])[(3 + 5 * rank) * size] = (uint8_t)(1 + rank);
 			sparse_comms[rank].member.wide = calls[k].dtype == FANIN_F16;
@@ -205,7 +208,7 @@ START_TEST(unknown_hints_are_told)
 END_TEST
 
 /*
- * Posts a hinted sum of `count` ones at index 5 at each rank, of `less` elements fewer at rank 1.
+ * Posts a hinted sum of `count` ones at index 5 at each rank, with `less` fewer elements at rank 1.
  */
 static void
 post_ones(float (*data)[N], uint64_t less, fanin_request **requests)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse vectors at a host: how they are cut into blocks and shards, and the public calls, whose
- * ranks agree on a density around the switch of sparse_world.h.
+ * Sparse vectors at a host: their cut into blocks and shards, and the public calls, whose ranks
+ * agree on a density around the switch of sparse_world.h.
  */
 #include <check.h>
 #include <math.h>
@@ -21,7 +21,7 @@
 
 static struct fanin_sparse_result nowhere = { .sz = sizeof(nowhere) };
 
-/* The vector of one rank, laid out for packets of this size. */
+/* Returns the vector of one rank, laid out for packets of this size. */
 static struct fanin_vector *
 vector_lay_out(struct sparse_vectors *vectors, uint32_t payload_bytes)
 {
@@ -34,8 +34,8 @@ vector_lay_out(struct sparse_vectors *vectors, uint32_t payload_bytes)
 }
 
 /*
- * Cuts a block, and finds all its values in its shards again, each once. Returns how many shards
- * there are.
+ * Cuts a block, and checks that its shards have each of its values once. Returns the number of
+ * shards.
  */
 static unsigned int
 block_expect(const struct fanin_vector *sparse, uint32_t block, uint32_t payload_bytes,
@@ -124,8 +124,8 @@ START_TEST(each_value_is_in_one_shard)
 		for (uint32_t block = 0; block < sparse->n_blocks; block++)
 			block_expect(sparse, block, payload_bytes, &bytes);
 		/*
-		 * It is never longer than a list, as far as that has a number of packets to be
-		 * expected.
+		 * A bitmap is never longer than a list, as far as the number of a list's packets
+		 * can be predicted.
 		 */
 		ck_assert_uint_le(bytes, list_bytes + 2 * headers);
 		sparse_vectors_free(vectors);
@@ -133,7 +133,10 @@ START_TEST(each_value_is_in_one_shard)
 }
 END_TEST
 
-/* A vector of one block, which has values at every `step`-th index. */
+/*
+ * Makes a vector of one block, which has values at every `step`-th index. Returns the number of its
+ * shards.
+ */
 static unsigned int
 shards_of(uint32_t span, uint32_t count, uint32_t step, uint32_t payload_bytes)
 {
@@ -167,7 +170,7 @@ START_TEST(packets_may_be_exactly_full)
 {
 	const uint32_t most = fanin_shard_list_max(17920, 4, 1408);
 
-	/* So far apart that a bitmap would be longer. */
+	/* The values are so far apart that a bitmap would be longer. */
 	ck_assert_uint_eq(shards_of(17920, most - 1, 70, 1408), 1);
 	ck_assert_uint_eq(shards_of(17920, most, 70, 1408), 1);
 	ck_assert_uint_eq(shards_of(17920, most + 1, 70, 1408), 2);
@@ -217,12 +220,12 @@ START_TEST(a_span_fills_a_packet_on_average)
 			ck_assert_uint_le(span, before);
 			if (span != 64)
 				ck_assert(values <= fmax(room, payload / (bytes + 2.0)));
-			/* And not far less, unless the span is as large as it may be. */
+			/* It is not much shorter either, unless the span is the maximum. */
 			if (span < limit - 64 && span > 640 && span != FANIN_SHARD_SHORT_SPAN)
 				ck_assert(values > 0.5 * payload / (bytes + 4.0));
 			/*
-			 * Or the indices of a larger one would take more than the headers that it
-			 * saves.
+			 * Otherwise the indices of a larger span would take more bytes than the
+			 * headers that it saves.
 			 */
 			if (span == FANIN_SHARD_SHORT_SPAN &&
 			    values < 0.5 * payload / (bytes + 4.0))
@@ -230,7 +233,7 @@ START_TEST(a_span_fills_a_packet_on_average)
 			before = span;
 		}
 	}
-	/* Short vectors, and long ones, of which products would not fit into a word. */
+	/* Short vectors, and long ones, for which products would not fit into a word. */
 	ck_assert_uint_eq(fanin_vector_span(0, 0, 4, 1408), 64);
 	ck_assert_uint_eq(fanin_vector_span(1, 1, 4, 1408), 64);
 	ck_assert_uint_eq(fanin_vector_span(100, 1, 4, 1408), 128);
@@ -281,8 +284,8 @@ options_of(uint64_t n, double density)
 }
 
 /*
- * Ranks post at different times: sparse, dense, sparse, sparse, dense. All results are right, so
- * block numbers are those of the others.
+ * Ranks post at different times: sparse, dense, sparse, sparse, dense. All results are as expected,
+ * so block numbers agree with the others'.
  */
 START_TEST(posted_requests_wait_for_the_agreement)
 {
@@ -301,7 +304,7 @@ START_TEST(posted_requests_wait_for_the_agreement)
 		options.pattern = SPARSE_CLUSTERED;
 		vectors[i] = sparse_vectors_make(&options);
 	}
-	/* One rank has fewer values than others: it is not its own density that counts. */
+	/* One rank has fewer values than the others: its own density does not count. */
 	for (uint16_t rank = 0; rank < 3; rank++) {
 		for (int i = 0; i < 3; i++)
 			ck_assert_int_eq(post_vector(vectors[i], rank, NULL, &sparse[i][rank]),
@@ -451,7 +454,7 @@ END_TEST
 static uint32_t some_indices[] = { 3, 5, 5, 9 };
 static int32_t some_values[] = { 1, 2, 3, 4 };
 
-/* The call is refused with this text. */
+/* Checks that the call is refused with this text. */
 static void
 refused(int status, const char *text, uint64_t n, uint64_t nnz, const void *indices,
 	struct fanin_sparse_result *result, enum fanin_dtype dtype, enum fanin_op op,
@@ -554,7 +557,7 @@ START_TEST(undefined_operations_are_refused_by_name)
 }
 END_TEST
 
-/* Whatever the job's handler is. */
+/* This holds for any handler of the job. */
 START_TEST(a_rank_alone_gets_what_it_brings)
 {
 	const struct fanin_sparse_opts coalescing = { .sz = sizeof(coalescing), .coalesce = true };
@@ -592,7 +595,7 @@ START_TEST(a_rank_alone_gets_what_it_brings)
 			 "the result has 2 values, capacity is 1");
 	fanin_sparse_result_free(&result);
 	ck_assert_ptr_eq(result.indices, some_indices);
-	/* Nothing at all. */
+	/* A vector without indices and values. */
 	ck_assert_int_eq(fanin_allreduce_sparse(0, 0, NULL, NULL, &result, FANIN_I32, FANIN_MAX,
 						NULL, &sparse_comms[0]),
 			 FANIN_OK);
@@ -630,7 +633,7 @@ END_TEST
 
 /*
  * Both blocks have one index, so the switch takes them; the rank whose vector has none must not
- * write the other's value anywhere.
+ * write the other rank's value anywhere.
  */
 START_TEST(a_rank_without_indices_takes_no_value)
 {

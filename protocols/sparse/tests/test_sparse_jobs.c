@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs of sparse handlers in a switch, with its admission, workers and tags: shards come to the
- * job's slots from members only, results to all of them.
+ * Jobs of sparse handlers in a switch, with its admission, workers and tags: only members' shards
+ * reach the job's slots, and results reach all members.
  */
 #include <string.h>
 
@@ -21,7 +21,7 @@ static uint32_t epoch;
 static uint8_t out[4096] __attribute__((aligned(8)));
 static struct fanin_headers *const got = (struct fanin_headers *)out;
 
-/* how: bit 0 tags, bit 1 two workers for each block */
+/* Opens a switch with a job. how: bit 0 tags, bit 1 two workers for each block */
 static void
 open_job(int which, unsigned int how)
 {
@@ -42,7 +42,7 @@ open_job(int which, unsigned int how)
 	}
 }
 
-/* Host h sends a shard of two values: h + 1 at 5 * h, and 10 at 900 + number. */
+/* Makes host h send a shard of two values: h + 1 at 5 * h, and 10 at 900 + number. */
 static void
 send_shard(unsigned int h, uint32_t block, uint8_t number, uint8_t total)
 {
@@ -68,8 +68,8 @@ send_shard(unsigned int h, uint32_t block, uint8_t number, uint8_t total)
 }
 
 /*
- * The block's result has come to all: 5 h has h + 1, 900 the sum of three, 901 that of host 0
- * alone.
+ * Checks that all hosts have the block's result: 5 h has h + 1, 900 the sum of three, 901 that of
+ * host 0 alone.
  */
 static void
 check_result(uint32_t block)
@@ -112,7 +112,7 @@ START_TEST(shards_of_members_become_a_result_for_all)
 			ck_assert_uint_eq(ring_switch_take(&sw, h, out), 0);
 		send_shard(0, block, 0, 0);
 		check_result(block);
-		/* Dense blocks take their turns. */
+		/* Some blocks are dense. */
 		if (block % 3 != 0)
 			continue;
 		block++;
@@ -171,7 +171,7 @@ START_TEST(jobs_of_other_handlers_have_no_use_for_shards)
 }
 END_TEST
 
-/* Two slots are the least: a switch that has not the packets for them says so. */
+/* Two slots are the minimum: a switch without packets for two slots reports this. */
 START_TEST(a_switch_without_room_for_two_slots_says_so)
 {
 	struct job_spec spec = {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a switch does with shards of results that are known from another tree: it sends these and
- * nothing of its own, up or down, once and whenever it is asked; and blocks that are whole are not
- * spilled.
+ * Shards of results that are known from another tree: the switch sends only these, up or down, once
+ * and in answer to queries; and blocks that must not be spilled.
  */
 #include <string.h>
 
@@ -32,7 +31,7 @@ forget_queue(void)
 		free(rig.queue[--rig.n_queue]);
 }
 
-/* A list of one value: 7 * index + h of what a host brings, 1000 + index of a result. */
+/* Makes a list of one value: 7 * index + h for a host, 1000 + index for a result. */
 static struct sparse_frame *
 shard_of(uint16_t h, enum fanin_type type, uint8_t number, uint8_t total, uint32_t index)
 {
@@ -79,8 +78,8 @@ query_of(uint16_t h, uint64_t has)
 }
 
 /*
- * Which numbers of shards of a type are on their way to somebody; all of them whole, and with the
- * value of a result at this index.
+ * Returns the numbers of the shards of a type that are in flight to a node or host; checks that all
+ * of them are whole, and have the value of a result at this index.
  */
 static uint64_t
 numbers_on_their_way(int to, enum fanin_type type)
@@ -104,7 +103,7 @@ numbers_on_their_way(int to, enum fanin_type type)
 	return numbers;
 }
 
-/* The state that the answer to host h tells, and its bitmap of shards. */
+/* Returns the state in the answer to host h, and its bitmap of shards. */
 static enum fanin_block_state
 answered(uint16_t h, uint64_t *shards)
 {
@@ -139,7 +138,8 @@ START_TEST(a_result_that_is_known_takes_the_place_of_contributions)
 		ck_assert_uint_eq(numbers_on_their_way(-1 - h, FANIN_TYPE_SPARSE_RESULT), 2);
 	forget_queue();
 	/*
-	 * Who knows the result is asked for the rest, and who contributes for nothing, or for that.
+	 * A child that knows the result is asked for the rest, and so is one whose contribution is
+	 * not needed.
 	 */
 	takes(query_of(2, 2));
 	ck_assert_int_eq(answered(2, &shards), FANIN_BLOCK_ABSENT);
@@ -150,7 +150,7 @@ START_TEST(a_result_that_is_known_takes_the_place_of_contributions)
 	ck_assert_int_eq(answered(1, &shards), FANIN_BLOCK_ABSENT);
 	ck_assert_uint_eq(shards, 1);
 	forget_queue();
-	/* What else comes counts for nothing. */
+	/* Other shards don't count. */
 	takes(shard_of(1, FANIN_TYPE_SPARSE, 1, 2, 6));
 	ck_assert_uint_eq(rig.n_queue, 0);
 	takes(shard_of(2, FANIN_TYPE_SPARSE_KNOWN, 0, 0, 0));
@@ -158,7 +158,7 @@ START_TEST(a_result_that_is_known_takes_the_place_of_contributions)
 		ck_assert_uint_eq(numbers_on_their_way(-1 - h, FANIN_TYPE_SPARSE_RESULT), 1);
 	ck_assert_uint_eq(known_of(&rig.nodes[0]), 1);
 	forget_queue();
-	/* Done: repeated for those who lack it. */
+	/* The block is done: the result is repeated for children that lack it. */
 	takes(query_of(1, 1));
 	ck_assert_int_eq(answered(1, &shards), FANIN_BLOCK_DONE);
 	ck_assert_uint_eq(numbers_on_their_way(-2, FANIN_TYPE_SPARSE_RESULT), 2);
@@ -206,8 +206,8 @@ START_TEST(shards_of_a_known_result_that_contradict_each_other_have_no_effect)
 END_TEST
 
 /*
- * Full shards of indices that have one bucket of a table of 512 lanes. Returns how many packets the
- * switch has sent before all were in.
+ * Sends full shards of indices that have one bucket in a table of 512 lanes. Returns how many
+ * packets the switch has sent before all shards were in.
  */
 static size_t
 fill_bucket(bool whole)
@@ -228,7 +228,7 @@ fill_bucket(bool whole)
 		shard.number++;
 		n = 0;
 	}
-	/* More than have room in the bucket. */
+	/* More values than the bucket has room for. */
 	takes(sparse_rig_shard(&rig, 0, 0, &shard, values, indices, n));
 	return rig.n_queue;
 }
@@ -246,7 +246,7 @@ START_TEST(a_block_that_is_whole_is_not_spilled)
 		else
 			ck_assert_uint_gt(n_sent, 0);
 		ck_assert_uint_eq(sparse_rig_counter(&rig, FANIN_SPARSE_SPILLS) == 0, whole != 0);
-		/* What was spilled is part of another result. */
+		/* Spilled values are part of another result. */
 		if (whole != 0)
 			takes(shard_of(1, FANIN_TYPE_SPARSE_KNOWN, 0, 1, 0));
 		else
@@ -257,7 +257,7 @@ START_TEST(a_block_that_is_whole_is_not_spilled)
 }
 END_TEST
 
-/* Delivers what is on its way to a switch. */
+/* Delivers the packets in flight to a switch. */
 static void
 deliver_to(int to)
 {
@@ -287,7 +287,7 @@ lose_what_goes_to(int to)
 	}
 }
 
-/* Hosts 0 and 1 are behind the first leaf, node 1; 2 and 3 behind the second. */
+/* Hosts 0 and 1 are behind the first leaf, node 1; hosts 2 and 3 behind the second. */
 START_TEST(a_leaf_tells_its_parent_until_that_has_all)
 {
 	uint64_t shards;
@@ -307,7 +307,10 @@ START_TEST(a_leaf_tells_its_parent_until_that_has_all)
 	deliver_to(2);
 	ck_assert_uint_eq(numbers_on_their_way(-3, FANIN_TYPE_SPARSE_RESULT), 2);
 	forget_queue();
-	/* A child asks, the leaf asks its parent, and sends what that lacks. */
+	/*
+	 * A child sends a query; the leaf queries its parent, and sends the shards that the parent
+	 * lacks.
+	 */
 	takes(query_of(0, 0));
 	deliver_to(0);
 	deliver_to(1);
@@ -316,7 +319,7 @@ START_TEST(a_leaf_tells_its_parent_until_that_has_all)
 	ck_assert_uint_eq(known_of(&rig.nodes[0]), 1);
 	deliver_to(1);
 	ck_assert_uint_eq(numbers_on_their_way(-1, FANIN_TYPE_SPARSE_RESULT), 1);
-	/* The other leaf is done, though its children have brought nothing. */
+	/* The other leaf is done, although its children have contributed nothing. */
 	deliver_to(2);
 	ck_assert_uint_eq(known_of(&rig.nodes[2]), 1);
 	forget_queue();
@@ -326,7 +329,7 @@ START_TEST(a_leaf_tells_its_parent_until_that_has_all)
 	ck_assert_int_eq(answered(2, &shards), FANIN_BLOCK_DONE);
 	ck_assert_uint_eq(numbers_on_their_way(-3, FANIN_TYPE_SPARSE_RESULT), 3);
 	forget_queue();
-	/* And what the first one has missed the root has for it. */
+	/* The root has the shards that the first leaf has missed. */
 	takes(query_of(1, 1));
 	deliver_to(0);
 	deliver_to(1);
@@ -341,8 +344,8 @@ START_TEST(a_leaf_tells_its_parent_until_that_has_all)
 END_TEST
 
 /*
- * A leaf's own children know the result, too, and the parent's shards come while they are still
- * telling it.
+ * A leaf's own children know the result, too, and the parent's shards come while the leaf is still
+ * sending it up.
  */
 START_TEST(a_leaf_takes_a_result_in_the_middle_of_telling_it)
 {

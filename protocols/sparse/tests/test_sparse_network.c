@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sparse allreduces in virtual time: real engines around real pipelines, on one switch and on
- * leaves below a spine, with and without faults. Cases are chosen so that each two values of
- * different dimensions meet in one of them.
+ * leaves below a spine, with and without faults. Cases are chosen such that any two values of
+ * different dimensions occur together in one of them.
  */
 #include <check.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static const uint8_t sizes[DIMENSIONS] = { 5, 7, SPARSE_PATTERNS, 5, 4, 3, 2, 2,
 static uint8_t cases[N_CASES][DIMENSIONS];
 static bool met[DIMENSIONS][8][DIMENSIONS][8];
 
-/* How many pairs of a case have not met before. take: they have from now on. */
+/* Returns how many pairs of a case are new. take: they count as used from now on. */
 static unsigned int
 pairs_new(const uint8_t *values, bool take)
 {
@@ -58,7 +58,7 @@ pairs_new(const uint8_t *values, bool take)
 	return n;
 }
 
-/* Each case is the best of some random ones. */
+/* Chooses the cases: each is the best of some random ones. */
 static void
 cases_choose(void)
 {
@@ -92,7 +92,7 @@ case_run(unsigned int number)
 			.n = N_INDICES,
 			.seed = number,
 			.density = densities[values[DENSITY]],
-			/* One that is too small makes blocks of many shards. */
+			/* A hint that is too small makes blocks of many shards. */
 			.hint = values[HINT] == 0 ? 0 : densities[values[DENSITY]] / 20,
 			.pattern = (enum sparse_pattern)values[PATTERN],
 			.n_ranks = hosts[values[HOSTS]],
@@ -133,7 +133,7 @@ START_TEST(each_two_values_meet_in_a_case)
 }
 END_TEST
 
-/* What other implementations get wrong, each handler on one switch and on leaves below a spine. */
+/* Special cases, for each handler on one switch and on leaves below a spine. */
 #define N_HANDLERS 3
 #define N_NETWORKS (2 * N_HANDLERS)
 #define PAYLOAD 1408 /* of packets at an MTU of 1500 */
@@ -155,7 +155,7 @@ trial_of(int network)
 	};
 }
 
-/* Of every block: distance between values, and how many there are. */
+/* For every block: the distance between values, and their number. */
 static uint32_t span, stride, per_block;
 
 static bool
@@ -175,7 +175,7 @@ START_TEST(blocks_whose_values_exactly_fill_their_packets_are_complete)
 	struct sparse_trial_counts counts;
 
 	ring_switch_eal();
-	/* A length of whole blocks. */
+	/* The length is a multiple of the block's. */
 	for (int i = 0; i < 10; i++) {
 		span = fanin_vector_span(trial.vectors.n,
 					 1 + (uint64_t)(hint * (double)trial.vectors.n), 4,
@@ -190,7 +190,7 @@ START_TEST(blocks_whose_values_exactly_fill_their_packets_are_complete)
 		sparse_trial_run(&trial, &counts);
 		ck_assert_uint_eq(counts.span, span);
 		ck_assert_uint_eq(counts.blocks, 2 * 3);
-		/* All of them full, up and down. */
+		/* All packets are full, up and down. */
 		ck_assert_uint_eq(counts.shards_sent, packets * counts.blocks);
 		ck_assert_uint_eq(counts.shards_received, packets * counts.blocks);
 	}
@@ -229,8 +229,8 @@ has_every_seventh(uint16_t rank, uint64_t index)
 }
 
 /*
- * Zeros of each rank at some indices, which a table must not take for free places, and at others
- * one of all ranks.
+ * Each rank has zeros at some indices, and all ranks have zeros at others: a table must not take
+ * them for free places.
  */
 static uint64_t
 zero_or_rank(uint16_t rank, uint64_t index)
@@ -258,7 +258,7 @@ START_TEST(zeros_are_values_to_every_operator)
 }
 END_TEST
 
-/* Ranks 0 and 1 cancel, as do 2 and 3, and partial sums at leaves. */
+/* Ranks 0 and 1 cancel, ranks 2 and 3 do, too, and so do partial sums at leaves. */
 static uint64_t
 cancelling(uint16_t rank, uint64_t index)
 {
@@ -285,7 +285,7 @@ START_TEST(duplicates_are_no_shards)
 
 	ring_switch_eal();
 	trial.vectors.density = 0.05;
-	/* Blocks of some shards each. */
+	/* Each block has some shards. */
 	trial.vectors.hint = 0.01;
 	trial.doubled = 0.5;
 	sparse_trial_run(&trial, &counts);
@@ -295,8 +295,8 @@ START_TEST(duplicates_are_no_shards)
 END_TEST
 
 /*
- * At 0.2 %, where the ranks expect so little that longer indices cost less than more packets, and
- * the longest packets.
+ * At 0.2 %, where the ranks expect so few values that longer indices cost less than more packets,
+ * and the longest packets.
  */
 START_TEST(spans_of_more_than_16_bits_are_exact)
 {
@@ -316,7 +316,7 @@ START_TEST(spans_of_more_than_16_bits_are_exact)
 }
 END_TEST
 
-/* All ranks bring everything, with a hint of next to nothing. */
+/* All ranks have values at all indices, with a hint close to 0. */
 START_TEST(blocks_of_the_largest_span_may_be_full)
 {
 	struct sparse_trial trial = trial_of(_i);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sparse allreduces whose tree is lost at any moment, in virtual time: real engines around real
- * pipelines on leaves below two spines. All ranks come to the same bits, also of requests that some
- * of them had finished, whose callers use all their memory again at once.
+ * pipelines on leaves below two spines. All ranks get the same bits, even of requests that some of
+ * them had finished, whose callers reuse all their memory at once.
  */
 #include <check.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define N_INDICES 9000
 #define N_REQUESTS 4
-#define SLOTS 32 /* of a job, each of which keeps a result of that many packets */
+#define SLOTS 32 /* of a job; each slot keeps a result of this many packets */
 #define N_SETTINGS 20
 #define N_POINTS 11
 #define N_DENSE 3000
@@ -34,7 +34,7 @@ struct setting {
 	bool rough; /* values whose sum depends on the order */
 };
 
-/* What a rank got of a request, before its memory was used again. */
+/* A rank's result of a request, from before its memory was reused. */
 struct taken {
 	bool is_taken;
 	struct fanin_sparse_result result;
@@ -51,13 +51,13 @@ static struct {
 	struct fanin_endpoint *engines[SPARSE_MAX_RANKS];
 	struct sparse_vectors *vectors[N_REQUESTS];
 	struct taken taken[N_REQUESTS][SPARSE_MAX_RANKS];
-	/* A dense one in the middle of them, in place. */
+	/* A dense request among them, in place. */
 	struct fanin_request dense[SPARSE_MAX_RANKS];
 	uint32_t *elements[SPARSE_MAX_RANKS];
 	bool dense_taken[SPARSE_MAX_RANKS];
 	struct random random;
 	unsigned int n_lost;
-	uint64_t known; /* blocks, at all switches that are no more */
+	uint64_t known; /* blocks told as known, at all switches that no longer exist */
 	uint64_t duration_ns;
 } world;
 
@@ -72,8 +72,8 @@ copy_of(const void *data, size_t len)
 }
 
 /*
- * The request is done at a rank: its caller reads the result, and then writes to all memory that
- * the request had.
+ * Reads the result of a request that is done at a rank, and then overwrites all memory that the
+ * request had.
  */
 static void
 take(unsigned int r, uint16_t rank)
@@ -171,7 +171,7 @@ join(void)
 		rig_host_set_poll(world.network.hosts[rank], poll_rank, (void *)(uintptr_t)rank);
 }
 
-/* Values between 1 and 2 to all powers. */
+/* Replaces all values by numbers between 1 and 2, times random powers of two. */
 static void
 roughen(struct sparse_vectors *vectors)
 {
@@ -285,7 +285,7 @@ close_world(void)
 	ck_assert_uint_eq(rig_destroy(world.rig), 0);
 }
 
-/* The spine is no more. What is on its way reaches hosts, until they join over the other one. */
+/* Removes the spine. Packets in flight reach hosts, until they join over the other spine. */
 static void
 lose_tree(void)
 {
@@ -339,7 +339,7 @@ all_done(void *user)
 	return true;
 }
 
-/* Some ranks have finished a request, and others have not. */
+/* True if some ranks have finished a request, and others have not. */
 static bool
 some_done(void *user)
 {
@@ -371,7 +371,7 @@ expect_alike(const struct taken *taken, const struct sparse_vectors *vectors)
 	}
 }
 
-/* Until all are done, and all results are right. */
+/* Runs until all ranks are done, and checks all results. */
 static void
 finish(void)
 {
@@ -403,7 +403,7 @@ setting_of(unsigned int i)
 		.vectors = { .n = N_INDICES,
 			     .seed = i,
 			     .density = density,
-			     /* One that is too small makes blocks of many shards. */
+			     /* A hint that is too small makes blocks of many shards. */
 			     .hint = i % 4 < 2 ? density / 20 : 0,
 			     .pattern = (enum sparse_pattern)(i % SPARSE_PATTERNS),
 			     .n_ranks = ranks[i % 5],
@@ -460,7 +460,7 @@ START_TEST(results_that_others_lack_are_told_although_their_memory_was_overwritt
 		}
 		met++;
 		lose_tree();
-		/* Meanwhile the rest may have come. */
+		/* Meanwhile the others may have finished. */
 		if (some_done(&r)) {
 			finish();
 			ck_assert_uint_gt(world.known, 0);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a switch does with single shards: those that are not as they should be, that come twice, too
- * early or too late, or whose slot is somebody else's; what it answers to questions about them; and
- * what dense blocks beside them see of it.
+ * Single shards at a switch: invalid ones, duplicates, early and late ones, and those whose slot is
+ * taken; the answers to queries about them; and their effects on dense blocks.
  */
 #include <string.h>
 
@@ -24,7 +23,7 @@ start(int which, uint16_t n_hosts, uint16_t n_leaves)
 	rig.dtype = FANIN_WIRE_I32;
 }
 
-/* A list of one value, 7 * index + h. */
+/* Makes a list of one value, 7 * index + h. */
 static struct sparse_frame *
 shard_of(uint16_t h, uint32_t block, uint8_t number, uint8_t total, uint32_t index)
 {
@@ -34,7 +33,7 @@ shard_of(uint16_t h, uint32_t block, uint8_t number, uint8_t total, uint32_t ind
 	return sparse_rig_shard(&rig, h, block, &shard, &value, &index, 1);
 }
 
-/* Hands it over. Returns the verdict, and the reason if it is a drop. */
+/* Hands a frame over. Returns the verdict, and the reason if it is a drop. */
 static enum fanin_verdict
 hand_over(struct sparse_frame *frame, enum fanin_reason *reason)
 {
@@ -61,8 +60,8 @@ drops(struct sparse_frame *frame, enum fanin_reason expected)
 }
 
 /*
- * What is on its way to host h, or to the parent (0); the queue is emptied of it. NULL: nothing.
- * The caller frees it.
+ * Takes a packet in flight to host h, or to the parent (0), from the queue. Returns NULL if there
+ * is none. The caller frees it.
  */
 static struct sparse_frame *
 taken_from_queue(int to)
@@ -85,7 +84,7 @@ forget_queue(void)
 		free(rig.queue[--rig.n_queue]);
 }
 
-/* How many packets of a type are on their way. */
+/* Returns how many packets of a type are in flight. */
 static unsigned int
 n_queued(enum fanin_type type)
 {
@@ -111,7 +110,7 @@ query_of(uint16_t h, uint32_t block, bool overdue, bool with_body, uint64_t has)
 	return query;
 }
 
-/* The answer to the last query of host h: its state, and the bitmap behind it. */
+/* Returns the state in the answer to the last query of host h, and the bitmap behind it. */
 static enum fanin_block_state
 answer_to(uint16_t h, uint64_t *shards)
 {
@@ -137,7 +136,7 @@ START_TEST(a_shard_that_is_not_as_it_should_be_has_no_effect)
 	struct sparse_frame *frame;
 
 	start(_i, 2, 0);
-	/* The first one of a block, and one of an open one. */
+	/* For the first shard of a block, and for one of an open block. */
 	for (unsigned int open = 0; open < 2; open++) {
 		struct fanin_shard shard = { .span = rig.span, .number = 1 };
 
@@ -146,13 +145,13 @@ START_TEST(a_shard_that_is_not_as_it_should_be_has_no_effect)
 
 		shard.form = FANIN_SHARD_BITMAP;
 		frame = sparse_rig_shard(&rig, 1, 0, &shard, values, inside, 2);
-		frame->data[frame->len - 12] ^= 0x10; /* one bit more than values */
+		frame->data[frame->len - 12] ^= 0x10; /* one bit more than there are values */
 		drops(frame, FANIN_REASON_ELEMENTS);
 		frame = sparse_rig_shard(&rig, 1, 0, &shard, values, inside, 2);
 		frame->data[frame->len - 4] = 1; /* first is no multiple of 64 */
 		drops(frame, FANIN_REASON_ELEMENTS);
 
-		/* Of a shape of its own: it can't be a block of this job, nor match one. */
+		/* With a shape of its own: no block of this job can have it, or match it. */
 		if (open == 0) {
 			shard = (struct fanin_shard){ .span = span_max + 1, .number = 1 };
 			frame = sparse_rig_shard(&rig, 1, 0, &shard, values, inside, 2);
@@ -192,7 +191,7 @@ START_TEST(a_shard_that_is_not_as_it_should_be_has_no_effect)
 }
 END_TEST
 
-/* Unsorted is no mistake in a list. */
+/* A list need not be sorted. */
 START_TEST(indices_of_a_list_may_have_any_order)
 {
 	const struct fanin_shard shard = { .span = 1000, .total = 1 };
@@ -212,10 +211,7 @@ START_TEST(indices_of_a_list_may_have_any_order)
 }
 END_TEST
 
-/*
- * Of everything that one host may send wrong nothing is in the others' result, nor does it keep
- * that from coming.
- */
+/* No error of one host enters the others' result, or keeps the result from coming. */
 START_TEST(faults_of_one_host_change_no_result)
 {
 	const uint64_t value = 1000;
@@ -231,9 +227,9 @@ START_TEST(faults_of_one_host_change_no_result)
 	drops(sparse_rig_shard(&rig, 1, 0, &shard, &value, &foreign, 1), FANIN_REASON_MISMATCH);
 	takes(shard_of(1, 0, 0, 0, 6));
 	takes(shard_of(1, 0, 1, 2, 7));
-	drops(shard_of(1, 0, 2, 3, 8), FANIN_REASON_BLOCK_WINDOW); /* more than it has said */
+	drops(shard_of(1, 0, 2, 3, 8), FANIN_REASON_BLOCK_WINDOW); /* more than it has announced */
 	drops(shard_of(1, 0, 63, 0, 8), FANIN_REASON_BLOCK_WINDOW);
-	takes(shard_of(1, 0, 0, 0, 9)); /* another one of a number that is in */
+	takes(shard_of(1, 0, 0, 0, 9)); /* another one with a number that has come */
 	ck_assert_uint_eq(rig.n_queue, 0);
 	takes(shard_of(2, 0, 0, 1, 5));
 	sparse_rig_bring(&rig, 0, 0, 5, 35);
@@ -258,7 +254,7 @@ START_TEST(sums_of_halves_in_f32_are_refused)
 	rig.dtype = FANIN_WIRE_BF16;
 	frame = sparse_rig_shard(&rig, 0, 0, &shard, &value, &index, 1);
 	drops(frame, FANIN_REASON_OPERATION);
-	/* Others are as ever. */
+	/* Other slots are unaffected. */
 	rig.op = FANIN_WIRE_MIN;
 	frame = sparse_rig_shard(&rig, 0, 0, &shard, &value, &index, 1);
 	takes(frame);
@@ -273,8 +269,8 @@ START_TEST(numbers_beyond_the_last_one_are_out_of_the_window)
 	drops(shard_of(0, 0, 3, 0, 2), FANIN_REASON_BLOCK_WINDOW);
 	drops(shard_of(0, 0, 1, 2, 2), FANIN_REASON_BLOCK_WINDOW); /* another last one */
 	takes(shard_of(1, 0, 5, 0, 1));
-	drops(shard_of(1, 0, 3, 4, 2), FANIN_REASON_BLOCK_WINDOW); /* the last one of fewer than
-								      there are */
+	drops(shard_of(1, 0, 3, 4, 2), FANIN_REASON_BLOCK_WINDOW); /* the last one, with a smaller
+								      number than others */
 	takes(shard_of(0, 0, 0, 0, 2));
 	takes(shard_of(0, 0, 1, 0, 3));
 	ck_assert_uint_eq(rig.nodes[0].stats.contributions, 1);
@@ -309,7 +305,7 @@ START_TEST(a_duplicate_is_no_shard)
 	ck_assert_uint_eq(rig.nodes[0].stats.own[FANIN_SPARSE_SHARDS_IN], 1);
 	ck_assert_uint_eq(rig.nodes[0].stats.contributions, 0);
 	ck_assert_uint_eq(rig.n_queue, 0);
-	/* One that says that it is sent again is told that it was not needed. */
+	/* A retransmission is told that it was unnecessary. */
 	again = shard_of(0, 0, 0, 0, 1);
 	sparse_hdr(again)->flags = FANIN_FLAG_RETRANSMIT;
 	takes(again);
@@ -321,7 +317,7 @@ START_TEST(a_duplicate_is_no_shard)
 	takes(again);
 	ck_assert_int_eq(answer_to(0, &shards), FANIN_BLOCK_OPEN);
 	ck_assert_uint_eq(shards, 3);
-	/* Also if the block is done: no result comes that was not asked for. */
+	/* The same holds if the block is done: no result is sent unasked. */
 	takes(shard_of(1, 0, 0, 1, 2));
 	ck_assert_uint_eq(n_queued(FANIN_TYPE_SPARSE_RESULT), 2);
 	forget_queue();
@@ -364,7 +360,7 @@ START_TEST(of_a_result_only_what_lacks_is_sent_again)
 	uint64_t shards;
 
 	start(_i, 2, 0);
-	/* 250 values in lists of 85: three shards. */
+	/* 250 values in lists of 85 make three shards. */
 	rig.n_blocks = 1;
 	rig.span = 3500;
 	for (uint32_t i = 0; i < 250; i++)
@@ -386,11 +382,11 @@ START_TEST(of_a_result_only_what_lacks_is_sent_again)
 		ck_assert_mem_eq(rig.queue[i]->data, first[1]->data, first[1]->len);
 	}
 	forget_queue();
-	/* Not overdue: an answer alone. */
+	/* If it is not overdue, there is only an answer. */
 	takes(query_of(1, 0, false, true, 5));
 	ck_assert_int_eq(answer_to(1, &shards), FANIN_BLOCK_DONE);
 	ck_assert_uint_eq(rig.n_queue, 0);
-	/* Without a body all of it. */
+	/* Without a body it asks for all shards. */
 	takes(query_of(0, 0, true, false, 0));
 	ck_assert_uint_eq(n_queued(FANIN_TYPE_SPARSE_RESULT), 3);
 	ck_assert_uint_eq(rig.nodes[0].stats.own[FANIN_SPARSE_REPEATED], 4);
@@ -401,8 +397,8 @@ START_TEST(of_a_result_only_what_lacks_is_sent_again)
 END_TEST
 
 /*
- * A leaf whose two hosts have brought three shards' worth; the other leaf has brought nothing. Its
- * shards are in the queue.
+ * Makes the two hosts of a leaf contribute three shards' worth of values; the other leaf
+ * contributes nothing. The leaf's shards are in the queue.
  */
 static void
 send_leaf_up(void)
@@ -429,7 +425,7 @@ START_TEST(the_parent_asks_for_the_shards_that_it_lacks)
 
 	start(_i, 4, 2);
 	send_leaf_up();
-	/* Of what went up the second one is lost. */
+	/* The second packet that went up is lost. */
 	takes(taken_from_queue(0));
 	lost = taken_from_queue(0);
 	ck_assert_uint_eq(fanin_shard_decode(sparse_hdr(lost)->members).number, 1);
@@ -438,8 +434,8 @@ START_TEST(the_parent_asks_for_the_shards_that_it_lacks)
 	if (frame != NULL) /* of a table, whose last spill is a shard, too */
 		takes(frame);
 	/*
-	 * A host asks; its switch asks the parent, which says what it has; that shard comes again,
-	 * and no other one.
+	 * A host sends a query; its switch queries the parent, which tells the shards that it has;
+	 * only the missing one comes again.
 	 */
 	takes(query_of(0, 0, true, true, 0));
 	ck_assert_uint_eq(n_queued(FANIN_TYPE_ANSWER), 0);
@@ -467,7 +463,7 @@ START_TEST(a_switch_asks_its_parent_for_the_results_that_it_lacks)
 
 	start(_i, 4, 2);
 	send_leaf_up();
-	/* All goes well but for one shard of the result on its way to the first leaf. */
+	/* Everything arrives, except for one shard of the result on its way to the first leaf. */
 	while (rig.n_queue != 0) {
 		struct sparse_frame *frame = rig.queue[0];
 		enum fanin_reason reason;
@@ -483,13 +479,13 @@ START_TEST(a_switch_asks_its_parent_for_the_results_that_it_lacks)
 	}
 	ck_assert_ptr_nonnull(lost);
 	takes(query_of(1, 0, true, true, 1));
-	/* It lacks number 1 alone: that is what its own query says, and what it gets. */
+	/* The leaf lacks only number 1: its own query says so, and it gets this one. */
 	ck_assert_uint_eq(n_queued(FANIN_TYPE_QUERY), 1);
 	takes(taken_from_queue(0));
 	ck_assert_uint_eq(n_queued(FANIN_TYPE_SPARSE_RESULT), 1);
 	ck_assert_uint_eq(sparse_hdr(rig.queue[0])->members, sparse_hdr(lost)->members);
 	takes(taken_from_queue(1));
-	/* Both hosts get it, and what the switch has besides if they ask. */
+	/* Both hosts get it, and the switch's other shards if they send a query. */
 	ck_assert_uint_eq(n_queued(FANIN_TYPE_SPARSE_RESULT), 2);
 	forget_queue();
 	takes(query_of(1, 0, true, true, 2));
@@ -508,7 +504,7 @@ START_TEST(results_may_come_before_any_contribution)
 	struct fanin_peek peek;
 
 	start(_i, 4, 2);
-	/* A spill of the root's reaches a leaf that has nothing of the block yet. */
+	/* A spill of the root reaches a leaf that has nothing of the block yet. */
 	frame = sparse_rig_shard(&rig, 0, 0, &spill, &value, &index, 1);
 	sparse_hdr(frame)->type = FANIN_TYPE_SPARSE_RESULT;
 	frame->to = 1;
@@ -542,7 +538,7 @@ START_TEST(without_packets_shards_are_left_out_and_found_by_asking)
 	uint64_t shards;
 
 	start(_i, 2, 0);
-	/* What contributions came in is enough for a result. */
+	/* The packets of contributions suffice for a result. */
 	rig.no_stock = true;
 	takes(shard_of(0, 0, 0, 1, 1));
 	takes(shard_of(1, 0, 0, 1, 1));
@@ -560,7 +556,7 @@ START_TEST(without_packets_shards_are_left_out_and_found_by_asking)
 }
 END_TEST
 
-/* A dense contribution of host h: one i32, h + 1. */
+/* Makes a dense contribution of host h: one i32, h + 1. */
 static struct sparse_frame *
 dense_of(uint16_t h, uint32_t block, unsigned int op)
 {
@@ -593,7 +589,7 @@ START_TEST(dense_blocks_take_turns_with_sparse_ones)
 	uint64_t shards;
 
 	start(_i, 2, 0);
-	/* Of another operator than the sparse block before and after it in the slot. */
+	/* The operator differs from that of the sparse blocks before and after it in the slot. */
 	takes(dense_of(0, 0, FANIN_WIRE_PROD));
 	takes(dense_of(1, 0, FANIN_WIRE_PROD));
 	ck_assert_uint_eq(dense_result(0), 2);
@@ -614,7 +610,7 @@ START_TEST(dense_blocks_take_turns_with_sparse_ones)
 	takes(dense_of(1, 16, FANIN_WIRE_SUM));
 	ck_assert_uint_eq(dense_result(0), 3);
 	forget_queue();
-	/* Questions find the kind that a block is of. */
+	/* Queries find the kind of a block. */
 	takes(query_of(0, 16, true, false, 0));
 	ck_assert_uint_eq(n_queued(FANIN_TYPE_RESULT), 1);
 	ck_assert_uint_eq(n_queued(FANIN_TYPE_ANSWER), 1);
@@ -667,7 +663,7 @@ START_TEST(a_new_run_finds_nothing_of_the_old_one)
 }
 END_TEST
 
-/* One worker is in: the others come again, whatever they have. */
+/* One worker has entered the slot: packets of other workers are retried, whatever they are. */
 START_TEST(a_slot_that_is_taken_is_tried_again)
 {
 	struct fanin_dense_state *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Two workers that share the slots of a sparse job, on threads of their own: every value is in the
- * result once, whoever combines it, also while hosts ask.
+ * result once, whichever worker combines it, even while hosts send queries.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -16,7 +16,7 @@
 #define SLOTS (2 * WINDOW)
 #define BLOCKS 20000u
 #define SPAN 900u
-#define VALUES 40u /* of a shard; two shards a child */
+#define VALUES 40u /* values of a shard; each child sends two shards */
 #define PAYLOAD 512
 
 static const char *const handlers[] = { "sparse-array", "sparse-hash" };
@@ -27,8 +27,8 @@ static struct {
 	uint8_t *slots[SLOTS];
 	struct fake_pool pool;
 	pthread_spinlock_t lock; /* of the pool */
-	uint32_t n_done;         /* blocks whose results have been sent, in their order; atomic */
-	uint32_t sums[BLOCKS];   /* of all values that were sent; atomic */
+	uint32_t n_done; /* number of blocks whose results have been sent, in their order; atomic */
+	uint32_t sums[BLOCKS]; /* of all sent values; atomic */
 } world;
 
 struct worker {
@@ -61,7 +61,7 @@ put(struct rte_mbuf *mbuf)
 }
 
 /*
- * The sum of a result's values, which are small integers; it goes to all children but for
+ * Adds a result's values, which are small integers. All results go to all children, except
  * repetitions.
  */
 static void
@@ -78,7 +78,7 @@ hear(const struct fanin_emission *emission)
 	for (uint16_t i = 0; i < headers->fanin.count; i++)
 		sum += values[i];
 	__atomic_add_fetch(&world.sums[headers->fanin.block], sum, __ATOMIC_RELAXED);
-	/* Hosts have a result when its last shard has come. */
+	/* A host has a result when its last shard has come. */
 	if (fanin_shard_decode(headers->fanin.members).total != 0)
 		__atomic_add_fetch(&world.n_done, 1, __ATOMIC_RELEASE);
 }
@@ -97,7 +97,7 @@ drain(struct fanin_handler_ctx *ctx)
 	ctx->n_frees = 0;
 }
 
-/* Hands a packet over until nobody is in the way. */
+/* Passes a packet to the handler until no other worker is in the way. */
 static void
 call(struct worker *worker, struct rte_mbuf *mbuf, uint16_t child)
 {
@@ -122,7 +122,7 @@ call(struct worker *worker, struct rte_mbuf *mbuf, uint16_t child)
 	}
 	if (verdict != FANIN_VERDICT_HELD)
 		put(mbuf);
-	/* A question may come too late to be of use. */
+	/* A query may come too late to be of use. */
 	ck_assert_msg(verdict != FANIN_VERDICT_DROP || reason == FANIN_REASON_BLOCK_STALE, "%s",
 		      fanin_reason_name(reason));
 	drain(&worker->ctx);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sparse allreduces over several trees, in virtual time: each tree is a network of its own, and the
- * blocks of all requests take turns on them.
+ * blocks of all requests are dealt to them in turn.
  */
 #include <check.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define N_RANKS 4
 #define MAX_TREES 3
-#define SLOTS 32 /* of a job, each of which keeps a result of that many packets */
+#define SLOTS 32 /* of a job; each slot keeps a result of this many packets */
 
 struct tree {
 	struct rig_leaf_spine network;
@@ -174,7 +174,7 @@ START_TEST(blocks_take_turns_on_all_trees)
 	ring_switch_eal();
 	open_world((uint16_t)(2 + _i % 2));
 	allreduce(&options);
-	/* Of one block, so that the next one begins with another tree. */
+	/* It has one block, so that the next request begins with another tree. */
 	small.n = 10;
 	allreduce(&small);
 	allreduce(&options);
@@ -191,7 +191,7 @@ START_TEST(blocks_take_turns_on_all_trees)
 }
 END_TEST
 
-/* A result without room is the whole request's error, once all of its parts are done. */
+/* A result without room fails the whole request, once all of its parts are done. */
 START_TEST(a_result_without_room_is_an_error_of_the_whole)
 {
 	const struct sparse_vectors_options options = {
